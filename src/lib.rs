@@ -1,1 +1,27 @@
+//! *Can I decode?* A course that teaches LLM decoding by building it: the map, one line a day.
+//!
+//! `src/dayNN_*.rs` is yours to write, `solutions/dayNN_*.rs` is the reference. The feature `ref-dayNN` compiles the
+//! second in place of the first, `ref` does so for every day. `kit` is given.
 
+#![warn(missing_docs)]
+
+extern crate self as candecode; // so that a day's file reads the same wherever it is compiled
+
+pub mod kit;
+
+#[cfg_attr(feature = "ref-day00", path = "../solutions/day00_warm_up.rs")]
+pub mod day00_warm_up;
+#[cfg_attr(feature = "ref-day01", path = "../solutions/day01_attention.rs")]
+pub mod day01_attention;
+#[cfg_attr(feature = "ref-day02", path = "../solutions/day02_positions.rs")]
+pub mod day02_positions;
+#[cfg_attr(feature = "ref-day03", path = "../solutions/day03_norms_and_mlps.rs")]
+pub mod day03_norms_and_mlps;
+#[cfg_attr(feature = "ref-day04", path = "../solutions/day04_attention_block.rs")]
+pub mod day04_attention_block;
+#[cfg_attr(feature = "ref-day05", path = "../solutions/day05_model.rs")]
+pub mod day05_model;
+#[cfg_attr(feature = "ref-day06", path = "../solutions/day06_generate.rs")]
+pub mod day06_generate;
+#[cfg_attr(feature = "ref-day07", path = "../solutions/day07_greedy.rs")]
+pub mod day07_greedy;

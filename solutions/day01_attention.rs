@@ -1,0 +1,127 @@
+//! Day 1: attention. Every token asks the tokens before it a question, and takes home a mixture of their answers.
+
+use candle_core::{bail, Device, Result, Tensor};
+
+/// Softmax along `dim`: `exp(x - max)` divided by its sum, so that the slice sums to 1.
+///
+/// Subtracting the maximum changes nothing but keeps `exp` from overflowing (torch `softmax`).
+///
+/// # Errors
+/// If `x` has no such dimension.
+pub fn softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
+    // task 1.1: exponentials of x minus its maximum along dim, divided by their sum
+    // <solution>
+    let max = x.max_keepdim(dim)?;
+    let exp = x.broadcast_sub(&max)?.exp()?;
+    exp.broadcast_div(&exp.sum_keepdim(dim)?)
+    // </solution>
+}
+
+/// Who may attend to whom: `(1, 1, T, S + T)`, u8, 1 = may attend.
+///
+/// Row `i` is new token `i`, which stands at position `past + i`: it sees positions 0 to `past + i`, itself included.
+///
+/// # Errors
+/// If the tensor cannot be made on `device`.
+pub fn causal_mask(new: usize, past: usize, device: &Device) -> Result<Tensor> {
+    // task 1.2: 1 where column <= past + row, else 0: (1, 1, T, S + T), u8
+    // <solution>
+    let all = past + new;
+    let row = |i: usize| (0..all).map(move |column| u8::from(column <= past + i));
+    let mask: Vec<u8> = (0..new).flat_map(row).collect();
+    Tensor::from_vec(mask, (1, 1, new, all), device)
+    // </solution>
+}
+
+/// `softmax(q · kᵀ / √D) · v`, where the mask allows (Vaswani et al. 2017; torch `scaled_dot_product_attention`).
+///
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S, D)`, `mask` broadcasts to `(B, H, T, S)` with 1 = may attend;
+/// the result is `(B, H, T, D)`.
+///
+/// # Errors
+/// If the shapes do not fit.
+pub fn scaled_dot_product_attention(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    mask: Option<&Tensor>,
+) -> Result<Tensor> {
+    // task 1.3: scores, scaled, masked, softmaxed, times the values
+    // <solution>
+    let scale = 1.0 / (q.dim(3)? as f64).sqrt();
+    let scores = (q.contiguous()?.matmul(&k.t()?)? * scale)?; // (B, H, T, S)
+    let scores = match mask {
+        Some(mask) => {
+            let never =
+                Tensor::new(f32::NEG_INFINITY, scores.device())?.to_dtype(scores.dtype())?;
+            let mask = mask.broadcast_as(scores.shape())?;
+            mask.where_cond(&scores, &never.broadcast_as(scores.shape())?)?
+        }
+        None => scores,
+    };
+    softmax(&scores, 3)?.matmul(&v.contiguous()?)
+    // </solution>
+}
+
+/// Cuts the width into heads: `(B, T, H * D)` to `(B, H, T, D)`.
+///
+/// # Errors
+/// If `heads` does not divide the width.
+pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
+    // task 1.4: (B, T, H * D) -> (B, H, T, D)
+    // <solution>
+    let (b, t, width) = x.dims3()?;
+    if heads == 0 || width % heads != 0 {
+        bail!("split_heads: {heads} heads do not divide a width of {width}")
+    }
+    x.reshape((b, t, heads, width / heads))?.transpose(1, 2)
+    // </solution>
+}
+
+/// Puts the heads side by side again: `(B, H, T, D)` to `(B, T, H * D)`.
+///
+/// # Errors
+/// If `x` has not four dimensions.
+pub fn merge_heads(x: &Tensor) -> Result<Tensor> {
+    // task 1.5: (B, H, T, D) -> (B, T, H * D)
+    // <solution>
+    let (b, h, t, d) = x.dims4()?;
+    x.transpose(1, 2)?.reshape((b, t, h * d))
+    // </solution>
+}
+
+/// The four matrices of multi-head attention, each `(C, C)` as torch stores them: `(out, in)`.
+#[derive(Debug, Clone)]
+pub struct MultiHeadWeights {
+    /// Makes queries.
+    pub q: Tensor,
+    /// Makes keys.
+    pub k: Tensor,
+    /// Makes values.
+    pub v: Tensor,
+    /// Mixes the heads' outputs.
+    pub o: Tensor,
+}
+
+/// Multi-head attention of a sequence with itself (torch `nn.MultiheadAttention`, without biases).
+///
+/// `x` is `(B, T, C)`, `mask` as in [`scaled_dot_product_attention`]; the result is `(B, T, C)`.
+///
+/// # Errors
+/// If the shapes do not fit.
+pub fn multi_head_attention(
+    x: &Tensor,
+    w: &MultiHeadWeights,
+    heads: usize,
+    mask: Option<&Tensor>,
+) -> Result<Tensor> {
+    // task 1.6: project to q, k and v, split, attend, merge, project
+    // <solution>
+    let project = |x: &Tensor, w: &Tensor| x.contiguous()?.broadcast_matmul(&w.t()?);
+    let q = split_heads(&project(x, &w.q)?, heads)?;
+    let k = split_heads(&project(x, &w.k)?, heads)?;
+    let v = split_heads(&project(x, &w.v)?, heads)?;
+    let mixed = scaled_dot_product_attention(&q, &k, &v, mask)?;
+    project(&merge_heads(&mixed)?, &w.o)
+    // </solution>
+}

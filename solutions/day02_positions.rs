@@ -1,0 +1,112 @@
+//! Day 2: positions. Attention sees a set; a position is added to the vector (GPT-2) or turned into an angle (RoPE).
+
+use candecode::kit::config::Llama3Scaling;
+use candle_core::{bail, DType, Device, Result, Tensor};
+
+/// Learned positions: row `positions[b, t]` of a table. `table` is `(context, C)`, `positions` `(B, T)`, u32; the result
+/// is `(B, T, C)`, to be added to the embeddings (GPT-2's `wpe`).
+///
+/// # Errors
+/// If a position is not below the context.
+pub fn learned_positions(table: &Tensor, positions: &Tensor) -> Result<Tensor> {
+    // task 2.1: look the positions up in the table: (B, T) -> (B, T, C)
+    // <solution>
+    let (b, t) = positions.dims2()?;
+    table.index_select(&positions.flatten_all()?, 0)?.reshape((b, t, ()))
+    // </solution>
+}
+
+/// How fast each pair of numbers turns, in radians a token: `theta^(-2i / D)` for `i` in `0..D/2` (Su et al. 2021; HF
+/// `inv_freq`).
+///
+/// # Errors
+/// If `head_dim` is odd or zero.
+pub fn inverse_frequencies(head_dim: usize, theta: f64) -> Result<Vec<f32>> {
+    // task 2.2: theta to the power of -2i / head_dim, for every i below head_dim / 2
+    // <solution>
+    if head_dim == 0 || head_dim % 2 == 1 {
+        bail!("RoPE turns pairs of numbers: head_dim must be even and above 0, got {head_dim}")
+    }
+    let frequency = |i: usize| theta.powf(-2.0 * i as f64 / head_dim as f64) as f32;
+    Ok((0..head_dim / 2).map(frequency).collect())
+    // </solution>
+}
+
+/// Rotary position embedding for heads of one width.
+#[derive(Debug, Clone)]
+pub struct Rope {
+    inv_freq: Tensor, // (1, 1, D / 2), f32
+}
+
+impl Rope {
+    /// RoPE with base `theta`, its frequencies stretched where the model asks for it.
+    ///
+    /// # Errors
+    /// If `head_dim` is odd or zero.
+    pub fn new(
+        head_dim: usize,
+        theta: f64,
+        scaling: Option<Llama3Scaling>,
+        device: &Device,
+    ) -> Result<Self> {
+        let mut inv_freq = inverse_frequencies(head_dim, theta)?;
+        if let Some(scaling) = scaling {
+            inv_freq.iter_mut().for_each(|frequency| *frequency = scaling.apply(*frequency));
+        }
+        Ok(Self { inv_freq: Tensor::from_vec(inv_freq, (1, 1, head_dim / 2), device)? })
+    }
+
+    /// Cosine and sine of every angle, each `(B, T, D / 2)`, f32, for `positions` `(B, T)`, u32.
+    ///
+    /// # Errors
+    /// If `positions` is not a matrix.
+    pub fn cos_sin(&self, positions: &Tensor) -> Result<(Tensor, Tensor)> {
+        // task 2.3: angle = position times inverse frequency, for the positions given
+        // <solution>
+        let positions = positions.to_dtype(DType::F32)?.unsqueeze(2)?; // (B, T, 1)
+        let angles = positions.broadcast_mul(&self.inv_freq)?; // (B, T, D / 2)
+        Ok((angles.cos()?, angles.sin()?))
+        // </solution>
+    }
+
+    /// Turns every head of `x`, `(B, H, T, D)`, to its token's position; the type of `x` stays.
+    ///
+    /// HF's layout: the first half of a head's numbers is turned against its second half, number `i` with number
+    /// `i + D / 2`. The paper, and llama.cpp's weights, pair neighbours instead (HF `apply_rotary_pos_emb`, `rotate_half`).
+    ///
+    /// # Errors
+    /// If the shapes do not fit.
+    pub fn apply(&self, x: &Tensor, positions: &Tensor) -> Result<Tensor> {
+        // task 2.4: rotate the halves: (a cos - b sin, b cos + a sin)
+        // <solution>
+        let half = x.dim(3)? / 2;
+        let (cos, sin) = self.cos_sin(positions)?;
+        let cos = cos.to_dtype(x.dtype())?.unsqueeze(1)?; // (B, 1, T, D / 2)
+        let sin = sin.to_dtype(x.dtype())?.unsqueeze(1)?;
+        let a = x.narrow(3, 0, half)?;
+        let b = x.narrow(3, half, half)?;
+        let first = (a.broadcast_mul(&cos)? - b.broadcast_mul(&sin)?)?;
+        let second = (b.broadcast_mul(&cos)? + a.broadcast_mul(&sin)?)?;
+        Tensor::cat(&[first, second], 3)
+        // </solution>
+    }
+}
+
+/// Weights made for pairs of neighbours, reordered for pairs of halves: within each head, rows 0, 2, 4, … come first, then
+/// 1, 3, 5, … (what HF's conversion of the original Llama weights, and every reader of GGUF, does to Q and K).
+///
+/// `w` is `(H * D, C)`, and so is the result.
+///
+/// # Errors
+/// If `heads` does not divide the rows into even heads.
+pub fn neighbours_to_halves(w: &Tensor, heads: usize) -> Result<Tensor> {
+    // task 2.5 (further): reorder the rows of each head, even ones first
+    // <solution>
+    let (rows, c) = w.dims2()?;
+    if heads == 0 || rows % (2 * heads) != 0 {
+        bail!("{rows} rows are not {heads} heads of an even width")
+    }
+    let half = rows / heads / 2;
+    w.reshape((heads, half, 2, c))?.transpose(1, 2)?.reshape((rows, c))
+    // </solution>
+}

@@ -1,0 +1,112 @@
+//! Day 3: norms and MLPs. What stands between the attentions: a norm keeps the scale, an MLP does the thinking.
+
+use candecode::kit::{linear, linear_many, Weight};
+use candle_core::{DType, Result, Tensor, D};
+
+/// LayerNorm: subtract the mean of each vector, divide by its standard deviation, scale and shift (Ba et al. 2016; torch
+/// `layer_norm`). The variance is the mean of squares, not the sample's; everything is computed in f32.
+///
+/// `x` is `(…, C)`, `weight` and `bias` are `(C)`; the result has the shape and type of `x`.
+///
+/// # Errors
+/// If the widths differ.
+pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
+    // task 3.1: (x - mean) / sqrt(variance + eps), times weight, plus bias
+    // <solution>
+    let wide = x.to_dtype(DType::F32)?;
+    let centred = wide.broadcast_sub(&wide.mean_keepdim(D::Minus1)?)?;
+    let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
+    let normed = centred.broadcast_div(&(variance + eps)?.sqrt()?)?;
+    let scaled = normed.broadcast_mul(&weight.to_dtype(DType::F32)?)?;
+    scaled.broadcast_add(&bias.to_dtype(DType::F32)?)?.to_dtype(x.dtype())
+    // </solution>
+}
+
+/// RMSNorm: divide each vector by the root of its mean square, then scale (Zhang and Sennrich 2019).
+///
+/// The norm is computed in f32 and rounded to the type of `x` *before* it is scaled, as HF's `LlamaRMSNorm` does.
+/// `x` is `(…, C)`, `weight` is `(C)`; the result has the shape and type of `x`.
+///
+/// # Errors
+/// If the widths differ.
+pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
+    // task 3.2: x / sqrt(mean of squares + eps) in f32, back to the type of x, times weight
+    // <solution>
+    let wide = x.to_dtype(DType::F32)?;
+    let mean_square = wide.sqr()?.mean_keepdim(D::Minus1)?;
+    let normed = wide.broadcast_div(&(mean_square + eps)?.sqrt()?)?;
+    normed.to_dtype(x.dtype())?.broadcast_mul(weight)
+    // </solution>
+}
+
+/// GELU by its tanh approximation, GPT-2's (Hendrycks and Gimpel 2016; HF `gelu_new`):
+/// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`.
+///
+/// # Errors
+/// If the tensor's operations fail.
+pub fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
+    // task 3.3: the tanh form
+    // <solution>
+    let cube = ((x * x)? * x)?;
+    let inner = ((x + (cube * 0.044715)?)? * (2.0 / std::f64::consts::PI).sqrt())?;
+    (x * 0.5)? * (inner.tanh()? + 1.0)?
+    // </solution>
+}
+
+/// GELU exactly: `x / 2 · (1 + erf(x / √2))` (torch's default `gelu`).
+///
+/// # Errors
+/// If the tensor's operations fail.
+pub fn gelu_exact(x: &Tensor) -> Result<Tensor> {
+    // task 3.4: the erf form
+    // <solution>
+    let erf = (x * std::f64::consts::FRAC_1_SQRT_2)?.erf()?;
+    (x * 0.5)? * (erf + 1.0)?
+    // </solution>
+}
+
+/// SiLU, or swish: `x · sigmoid(x) = x / (1 + e⁻ˣ)` (Ramachandran et al. 2017; torch `silu`).
+///
+/// # Errors
+/// If the tensor's operations fail.
+pub fn silu(x: &Tensor) -> Result<Tensor> {
+    // task 3.5: x / (1 + exp(-x))
+    // <solution>
+    x / (x.neg()?.exp()? + 1.0)?
+    // </solution>
+}
+
+/// One linear layer: a matrix `(out, in)` and, in some models, a bias `(out)`.
+#[derive(Debug, Clone)]
+pub struct Projection {
+    /// The matrix.
+    pub weight: Weight,
+    /// The bias.
+    pub bias: Option<Tensor>,
+}
+
+/// Llama's MLP: `down(silu(gate(x)) · up(x))` (Shazeer 2020; HF `LlamaMLP`). `x` and the result are `(B, T, C)`.
+///
+/// # Errors
+/// If the shapes do not fit.
+pub fn swiglu(x: &Tensor, gate: &Projection, up: &Projection, down: &Projection) -> Result<Tensor> {
+    // task 3.6: the gate goes through silu, up does not; the door is linear_many, then linear
+    // <solution>
+    let both = [(&gate.weight, gate.bias.as_ref()), (&up.weight, up.bias.as_ref())];
+    let both = linear_many(x, &both)?; // two of (B, T, intermediate)
+    let gated = (silu(&both[0])? * &both[1])?;
+    linear(&gated, &down.weight, down.bias.as_ref())
+    // </solution>
+}
+
+/// GPT-2's MLP: `projection(gelu_tanh(fc(x)))` (HF `GPT2MLP`). `x` and the result are `(B, T, C)`.
+///
+/// # Errors
+/// If the shapes do not fit.
+pub fn gelu_mlp(x: &Tensor, fc: &Projection, projection: &Projection) -> Result<Tensor> {
+    // task 3.7: linear, gelu_tanh, linear
+    // <solution>
+    let wide = gelu_tanh(&linear(x, &fc.weight, fc.bias.as_ref())?)?;
+    linear(&wide, &projection.weight, projection.bias.as_ref())
+    // </solution>
+}

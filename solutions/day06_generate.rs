@@ -1,0 +1,158 @@
+//! Day 6: prefill and decode. A model gives scores for the next token; a loop makes a text of them.
+
+use candecode::kit::{Model, NoCache, Step, Tokenizer};
+use candle_core::{bail, IndexOp, Result, Tensor};
+
+/// The logits of each row's last position: `(B, T, V)` to `(B, V)`. Only they predict a token that is not there yet.
+///
+/// # Errors
+/// If there is no position.
+pub fn last_logits(logits: &Tensor) -> Result<Tensor> {
+    // task 6.1: keep the last position of every row
+    // <solution>
+    let (_, t, _) = logits.dims3()?;
+    if t == 0 {
+        bail!("last_logits: the logits {:?} have no position", logits.shape())
+    }
+    logits.i((.., t - 1))
+    // </solution>
+}
+
+/// One pass over all of `ids`, at positions 0, 1, …: the scores of what comes next, `(V)`, off the device.
+///
+/// # Errors
+/// If `ids` is empty, or longer than the context.
+pub fn next_logits(model: &dyn Model, ids: &[u32]) -> Result<Vec<f32>> {
+    // task 6.2: a Step from position 0, forward without a cache, the last logits as a Vec
+    // <solution>
+    let step = Step::new(model, ids, 0)?;
+    let logits = model.forward(&step, &mut NoCache)?; // (1, T, V)
+    last_logits(&logits)?.i(0)?.to_vec1()
+    // </solution>
+}
+
+/// What a loop did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The tokens generated, EOS included.
+    pub new_ids: Vec<u32>,
+    /// Positions that the model computed, over all passes: what the loop cost.
+    pub positions_computed: usize,
+}
+
+/// Prefill, then decode: one pass over the prompt gives the first new token, one more pass over the growing sequence gives
+/// each next one (HF `generate` with `use_cache=False`).
+///
+/// `pick` chooses from the logits, `on_token` sees every token as it is made. It ends after a token of `eos`, which is
+/// kept, or after `max_new_tokens`.
+///
+/// # Errors
+/// If the prompt is empty, the sequence outgrows the context, or `pick` or `on_token` fails.
+pub fn simple_generate(
+    model: &dyn Model,
+    prompt: &[u32],
+    max_new_tokens: usize,
+    eos: &[u32],
+    pick: impl Fn(&[f32]) -> Result<u32>,
+    mut on_token: impl FnMut(u32) -> Result<()>,
+) -> Result<Trace> {
+    // task 6.3: the loop; count the positions of every pass
+    // <solution>
+    let mut trace = Trace::default();
+    let mut ids = prompt.to_vec();
+    while trace.new_ids.len() < max_new_tokens {
+        let logits = next_logits(model, &ids)?;
+        trace.positions_computed += ids.len();
+        let id = pick(&logits)?;
+        ids.push(id);
+        trace.new_ids.push(id);
+        on_token(id)?;
+        if eos.contains(&id) {
+            break;
+        }
+    }
+    Ok(trace)
+    // </solution>
+}
+
+/// Text out of tokens, as they come, never with half a character in it (vLLM `detokenize_incrementally`).
+///
+/// A token is bytes, not characters: `é` may be two tokens, and a lone half decodes to `U+FFFD`.
+pub struct TextStream<'a> {
+    tokenizer: &'a Tokenizer,
+    ids: Vec<u32>,
+    prefix: usize, // decoding starts here: far enough back for the tokenizer to see what came before
+    read: usize,   // the ids below this one are already text
+}
+
+impl<'a> TextStream<'a> {
+    /// A stream that starts with nothing.
+    pub fn new(tokenizer: &'a Tokenizer) -> Self {
+        Self { tokenizer, ids: Vec::new(), prefix: 0, read: 0 }
+    }
+
+    /// Takes the next token; gives the text that is certain now, which may be empty.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn push(&mut self, id: u32) -> Result<String> {
+        // task 6.4: decode prefix..read and prefix..; what is longer is new, unless it ends in U+FFFD
+        // <solution>
+        self.ids.push(id);
+        let new = self.unread()?;
+        if new.is_empty() || new.ends_with('\u{fffd}') {
+            return Ok(String::new());
+        }
+        self.prefix = self.read;
+        self.read = self.ids.len();
+        Ok(new)
+        // </solution>
+    }
+
+    /// At the end: what was held back, broken as it may be.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn finish(&mut self) -> Result<String> {
+        // task 6.5: the text after what was read
+        // <solution>
+        let rest = self.unread()?;
+        self.prefix = self.ids.len();
+        self.read = self.ids.len();
+        Ok(rest)
+        // </solution>
+    }
+
+    // <solution>
+    fn unread(&self) -> Result<String> {
+        let known = self.tokenizer.decode(&self.ids[self.prefix..self.read])?;
+        let all = self.tokenizer.decode(&self.ids[self.prefix..])?;
+        Ok(all.get(known.len()..).unwrap_or_default().to_string())
+    }
+    // </solution>
+}
+
+/// One pass over a finished text, `ids`, gives at every position the token that the loop chose there: the choices for
+/// positions `prompt_len` to the end, computed at once.
+///
+/// This is why a cache is legal (the past does not change when the future is added) and why K drafted tokens can be
+/// verified in one pass.
+///
+/// # Errors
+/// If `prompt_len` is 0 or beyond `ids`, or `pick` fails.
+pub fn one_pass_predicts_every_step(
+    model: &dyn Model,
+    ids: &[u32],
+    prompt_len: usize,
+    pick: impl Fn(&[f32]) -> Result<u32>,
+) -> Result<Vec<u32>> {
+    // task 6.6: one forward over ids; position i predicts token i + 1
+    // <solution>
+    if prompt_len == 0 || prompt_len > ids.len() {
+        bail!("a prompt of {prompt_len} tokens does not fit a text of {}", ids.len())
+    }
+    let logits = model.forward(&Step::new(model, ids, 0)?, &mut NoCache)?.i(0)?; // (T, V)
+    let predicts = prompt_len - 1..ids.len() - 1;
+    predicts.map(|position| pick(&logits.i(position)?.to_vec1::<f32>()?)).collect()
+    // </solution>
+}

@@ -1,0 +1,240 @@
+//! Day 7: greedy, done right. The best token, what it was worth, when to stop, and what to do at the end of the window.
+
+use candecode::day06_generate::TextStream;
+use candecode::kit::processor::process_all;
+use candecode::kit::{
+    Context, FinishReason, GenerationOptions, Logits, Model, NoCache, Step, Token, Tokenizer,
+};
+use candle_core::{bail, Result};
+
+/// The index of the largest logit, the first of equals (torch `argmax` on the CPU).
+///
+/// # Errors
+/// If there is none: no logits, a NaN among them, or all `-inf`.
+pub fn argmax(logits: &[f32]) -> Result<u32> {
+    // task 7.1: the first of the largest; NaN, nothing and all -inf are errors
+    // <solution>
+    let mut best = 0;
+    for (id, logit) in logits.iter().enumerate() {
+        if logit.is_nan() {
+            bail!("logit {id} is NaN: the model has computed nonsense")
+        }
+        if *logit > logits[best] {
+            best = id;
+        }
+    }
+    match logits.get(best) {
+        Some(logit) if *logit > f32::NEG_INFINITY => Ok(best as u32),
+        Some(_) => bail!("every logit is -inf: no token is left to choose"),
+        None => bail!("there are no logits to choose from"),
+    }
+    // </solution>
+}
+
+/// The greedy choice, as [`GenerationOptions`] wants it.
+///
+/// # Errors
+/// As [`argmax`].
+pub fn greedy(_row: usize, logits: &[f32]) -> Result<u32> {
+    argmax(logits)
+}
+
+/// ln of the softmax: `x - max - ln Σ exp(x - max)`, so that neither `exp` overflows nor `ln` sees 0 (torch `log_softmax`).
+///
+/// # Errors
+/// As [`argmax`].
+pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
+    // task 7.2: subtract the log-sum-exp
+    // <solution>
+    let max = logits[argmax(logits)? as usize];
+    let sum: f64 = logits.iter().map(|logit| f64::from(logit - max).exp()).sum();
+    let log_sum_exp = f64::from(max) + sum.ln();
+    Ok(logits.iter().map(|logit| (f64::from(*logit) - log_sum_exp) as f32).collect())
+    // </solution>
+}
+
+/// The first token that is kept when `len` tokens meet a context of `context`: 0 while they fit, and then a multiple of
+/// `stride`, so that the window moves seldom and far, not at every token. Positions are renumbered from 0.
+///
+/// # Errors
+/// If `stride` is not in 1 to `context`.
+pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
+    // task 7.6: the smallest multiple of stride that leaves no more than context
+    // <solution>
+    if stride == 0 || stride > context {
+        bail!("stride must be in 1 to the context of {context}, got {stride}")
+    }
+    Ok(len.saturating_sub(context).div_ceil(stride) * stride)
+    // </solution>
+}
+
+/// Watches a text for strings that end it, also across the borders of tokens (HF `stop_strings`, OpenAI `stop`).
+pub struct StopStrings {
+    stops: Vec<String>,
+    held: String, // the end of the text, while it may be the beginning of a stop string
+}
+
+impl StopStrings {
+    /// Watches for `stops`; empty ones are ignored.
+    pub fn new(stops: &[String]) -> Self {
+        let stops = stops.iter().filter(|stop| !stop.is_empty()).cloned().collect();
+        Self { stops, held: String::new() }
+    }
+
+    /// Takes more text; gives the text that may be shown, and whether a stop string has ended it. Text that could still
+    /// become a stop string is held back; the stop string itself is never shown.
+    pub fn push(&mut self, text: &str) -> (String, bool) {
+        // task 7.3: cut at the earliest stop string, else hold back the longest end that one begins with
+        // <solution>
+        self.held.push_str(text);
+        if let Some(at) = self.stops.iter().filter_map(|stop| self.held.find(stop)).min() {
+            self.held.truncate(at);
+            return (std::mem::take(&mut self.held), true);
+        }
+        let begins = |end: &str| self.stops.iter().any(|stop| stop.starts_with(end));
+        let mut starts = self.held.char_indices().map(|(at, _)| at);
+        let safe = starts.find(|at| begins(&self.held[*at..])).unwrap_or(self.held.len());
+        let rest = self.held.split_off(safe);
+        (std::mem::replace(&mut self.held, rest), false)
+        // </solution>
+    }
+
+    /// At the end: what was held back, for no stop string came of it.
+    pub fn finish(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+}
+
+/// One text in the making: its tokens, and what of them may be shown.
+pub struct Sequence<'a> {
+    /// Which prompt of the batch it is.
+    pub row: usize,
+    /// Prompt and generated tokens.
+    pub tokens: Vec<u32>,
+    /// How many of `tokens` are the prompt.
+    pub prompt_len: usize,
+    stream: TextStream<'a>,
+    stops: StopStrings,
+}
+
+impl<'a> Sequence<'a> {
+    /// A text that begins with `prompt`.
+    pub fn new(row: usize, prompt: &[u32], tokenizer: &'a Tokenizer, stops: &[String]) -> Self {
+        let (stream, stops) = (TextStream::new(tokenizer), StopStrings::new(stops));
+        Self { row, tokens: prompt.to_vec(), prompt_len: prompt.len(), stream, stops }
+    }
+
+    /// Chooses the next token from the model's logits, `(V)`: processors, then the choice. Gives the id and its
+    /// log-probability under the model itself, before any processor.
+    ///
+    /// # Errors
+    /// If a processor leaves nothing, or the choice fails.
+    pub fn choose(&self, raw: &[f32], options: &mut GenerationOptions) -> Result<(u32, f32)> {
+        // task 7.4: log-probabilities of the raw logits, process_all on a copy, options.choose
+        // <solution>
+        let logprobs = log_softmax(raw)?;
+        let mut logits = raw.to_vec();
+        let cx = Context {
+            tokens: &self.tokens,
+            prompt_len: self.prompt_len,
+            remaining: options.max_new_tokens + self.prompt_len - self.tokens.len(),
+            eos: &options.eos_token_ids,
+        };
+        process_all(&options.processors, &cx, &mut logits)?;
+        let id = (options.choose)(self.row, &logits)?;
+        match logprobs.get(id as usize) {
+            Some(logprob) => Ok((id, *logprob)),
+            None => bail!("token id {id} was chosen, of a vocabulary of {}", raw.len()),
+        }
+        // </solution>
+    }
+
+    /// Takes the chosen token in: adds it, says which text may be shown now, and whether the text ends here. EOS never
+    /// enters the text; a stop string wins over the bound; at the end nothing stays held back.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn push(&mut self, id: u32, logprob: f32, options: &GenerationOptions) -> Result<Token> {
+        // task 7.5: push it; EOS, then stop strings, then max_new_tokens end the text
+        // <solution>
+        self.tokens.push(id);
+        let eos = options.eos_token_ids.contains(&id);
+        let full = self.tokens.len() - self.prompt_len >= options.max_new_tokens;
+        let mut piece = if eos { String::new() } else { self.stream.push(id)? };
+        if eos || full {
+            piece.push_str(&self.stream.finish()?);
+        }
+        let (mut text, stopped) = self.stops.push(&piece);
+        let finish = match (eos, stopped, full) {
+            (true, _, _) => Some(FinishReason::Eos),
+            (_, true, _) => Some(FinishReason::Stop),
+            (_, _, true) => Some(FinishReason::Length),
+            _ => None,
+        };
+        if finish.is_some() && !stopped {
+            text.push_str(&self.stops.finish());
+        }
+        Ok(Token { row: self.row, id, logprob, text, finish })
+        // </solution>
+    }
+}
+
+/// A text being generated: an iterator of its tokens.
+pub struct Generation<'a> {
+    model: &'a dyn Model,
+    options: GenerationOptions<'a>,
+    sequence: Sequence<'a>,
+    ended: bool,
+}
+
+/// Generates from a prompt, without a cache: every step computes the whole window anew (HF `generate`, `use_cache=False`).
+///
+/// # Errors
+/// If the prompt is empty or longer than the context; later, each token may be an error.
+pub fn generate<'a>(
+    model: &'a dyn Model,
+    tokenizer: &'a Tokenizer,
+    prompt: &[u32],
+    options: GenerationOptions<'a>,
+) -> Result<Generation<'a>> {
+    let context = model.config().max_position_embeddings;
+    if prompt.is_empty() {
+        bail!("the prompt is empty; give it at least one token")
+    }
+    if prompt.len() > context {
+        bail!("the prompt is {} tokens long, the context {context}; shorten it", prompt.len())
+    }
+    let sequence = Sequence::new(0, prompt, tokenizer, &options.stop_strings);
+    let ended = options.max_new_tokens == 0;
+    Ok(Generation { model, options, sequence, ended })
+}
+
+impl Generation<'_> {
+    fn step(&mut self) -> Result<Token> {
+        // task 7.7: window, forward with Logits::Last(1), choose, push
+        // <solution>
+        let tokens = &self.sequence.tokens;
+        let context = self.model.config().max_position_embeddings;
+        let first = window(tokens.len(), context, self.options.stride)?;
+        let step = Step::new(self.model, &tokens[first..], 0)?.with_logits(Logits::Last(1));
+        let logits = self.model.forward(&step, &mut NoCache)?; // (1, 1, V)
+        let (id, logprob) =
+            self.sequence.choose(&logits.flatten_all()?.to_vec1()?, &mut self.options)?;
+        self.sequence.push(id, logprob, &self.options)
+        // </solution>
+    }
+}
+
+impl Iterator for Generation<'_> {
+    type Item = Result<Token>;
+
+    /// The next token. The one with a `finish`, or an error, is the last.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let token = self.step();
+        self.ended = !matches!(&token, Ok(token) if token.finish.is_none());
+        Some(token)
+    }
+}

@@ -1,0 +1,83 @@
+#![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
+//! Day 2: positions. Attention sees a set; a position is added to the vector (GPT-2) or turned into an angle (RoPE).
+
+use candecode::kit::config::Llama3Scaling;
+use candle_core::{bail, DType, Device, Result, Tensor};
+
+/// Learned positions: row `positions[b, t]` of a table. `table` is `(context, C)`, `positions` `(B, T)`, u32; the result
+/// is `(B, T, C)`, to be added to the embeddings (GPT-2's `wpe`).
+///
+/// # Errors
+/// If a position is not below the context.
+pub fn learned_positions(table: &Tensor, positions: &Tensor) -> Result<Tensor> {
+    // task 2.1: look the positions up in the table: (B, T) -> (B, T, C)
+    todo!("day 2, task 1: look the positions up in the table: (B, T) -> (B, T, C)")
+}
+
+/// How fast each pair of numbers turns, in radians a token: `theta^(-2i / D)` for `i` in `0..D/2` (Su et al. 2021; HF
+/// `inv_freq`).
+///
+/// # Errors
+/// If `head_dim` is odd or zero.
+pub fn inverse_frequencies(head_dim: usize, theta: f64) -> Result<Vec<f32>> {
+    // task 2.2: theta to the power of -2i / head_dim, for every i below head_dim / 2
+    todo!("day 2, task 2: theta to the power of -2i / head_dim, for every i below head_dim / 2")
+}
+
+/// Rotary position embedding for heads of one width.
+#[derive(Debug, Clone)]
+pub struct Rope {
+    inv_freq: Tensor, // (1, 1, D / 2), f32
+}
+
+impl Rope {
+    /// RoPE with base `theta`, its frequencies stretched where the model asks for it.
+    ///
+    /// # Errors
+    /// If `head_dim` is odd or zero.
+    pub fn new(
+        head_dim: usize,
+        theta: f64,
+        scaling: Option<Llama3Scaling>,
+        device: &Device,
+    ) -> Result<Self> {
+        let mut inv_freq = inverse_frequencies(head_dim, theta)?;
+        if let Some(scaling) = scaling {
+            inv_freq.iter_mut().for_each(|frequency| *frequency = scaling.apply(*frequency));
+        }
+        Ok(Self { inv_freq: Tensor::from_vec(inv_freq, (1, 1, head_dim / 2), device)? })
+    }
+
+    /// Cosine and sine of every angle, each `(B, T, D / 2)`, f32, for `positions` `(B, T)`, u32.
+    ///
+    /// # Errors
+    /// If `positions` is not a matrix.
+    pub fn cos_sin(&self, positions: &Tensor) -> Result<(Tensor, Tensor)> {
+        // task 2.3: angle = position times inverse frequency, for the positions given
+        todo!("day 2, task 3: angle = position times inverse frequency, for the positions given")
+    }
+
+    /// Turns every head of `x`, `(B, H, T, D)`, to its token's position; the type of `x` stays.
+    ///
+    /// HF's layout: the first half of a head's numbers is turned against its second half, number `i` with number
+    /// `i + D / 2`. The paper, and llama.cpp's weights, pair neighbours instead (HF `apply_rotary_pos_emb`, `rotate_half`).
+    ///
+    /// # Errors
+    /// If the shapes do not fit.
+    pub fn apply(&self, x: &Tensor, positions: &Tensor) -> Result<Tensor> {
+        // task 2.4: rotate the halves: (a cos - b sin, b cos + a sin)
+        todo!("day 2, task 4: rotate the halves: (a cos - b sin, b cos + a sin)")
+    }
+}
+
+/// Weights made for pairs of neighbours, reordered for pairs of halves: within each head, rows 0, 2, 4, … come first, then
+/// 1, 3, 5, … (what HF's conversion of the original Llama weights, and every reader of GGUF, does to Q and K).
+///
+/// `w` is `(H * D, C)`, and so is the result.
+///
+/// # Errors
+/// If `heads` does not divide the rows into even heads.
+pub fn neighbours_to_halves(w: &Tensor, heads: usize) -> Result<Tensor> {
+    // task 2.5 (further): reorder the rows of each head, even ones first
+    todo!("day 2, task 5: reorder the rows of each head, even ones first")
+}

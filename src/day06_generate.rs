@@ -1,0 +1,107 @@
+#![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
+//! Day 6: prefill and decode. A model gives scores for the next token; a loop makes a text of them.
+
+use candecode::kit::{Model, NoCache, Step, Tokenizer};
+use candle_core::{bail, IndexOp, Result, Tensor};
+
+/// The logits of each row's last position: `(B, T, V)` to `(B, V)`. Only they predict a token that is not there yet.
+///
+/// # Errors
+/// If there is no position.
+pub fn last_logits(logits: &Tensor) -> Result<Tensor> {
+    // task 6.1: keep the last position of every row
+    todo!("day 6, task 1: keep the last position of every row")
+}
+
+/// One pass over all of `ids`, at positions 0, 1, …: the scores of what comes next, `(V)`, off the device.
+///
+/// # Errors
+/// If `ids` is empty, or longer than the context.
+pub fn next_logits(model: &dyn Model, ids: &[u32]) -> Result<Vec<f32>> {
+    // task 6.2: a Step from position 0, forward without a cache, the last logits as a Vec
+    todo!(
+        "day 6, task 2: a Step from position 0, forward without a cache, the last logits as a Vec"
+    )
+}
+
+/// What a loop did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The tokens generated, EOS included.
+    pub new_ids: Vec<u32>,
+    /// Positions that the model computed, over all passes: what the loop cost.
+    pub positions_computed: usize,
+}
+
+/// Prefill, then decode: one pass over the prompt gives the first new token, one more pass over the growing sequence gives
+/// each next one (HF `generate` with `use_cache=False`).
+///
+/// `pick` chooses from the logits, `on_token` sees every token as it is made. It ends after a token of `eos`, which is
+/// kept, or after `max_new_tokens`.
+///
+/// # Errors
+/// If the prompt is empty, the sequence outgrows the context, or `pick` or `on_token` fails.
+pub fn simple_generate(
+    model: &dyn Model,
+    prompt: &[u32],
+    max_new_tokens: usize,
+    eos: &[u32],
+    pick: impl Fn(&[f32]) -> Result<u32>,
+    mut on_token: impl FnMut(u32) -> Result<()>,
+) -> Result<Trace> {
+    // task 6.3: the loop; count the positions of every pass
+    todo!("day 6, task 3: the loop; count the positions of every pass")
+}
+
+/// Text out of tokens, as they come, never with half a character in it (vLLM `detokenize_incrementally`).
+///
+/// A token is bytes, not characters: `é` may be two tokens, and a lone half decodes to `U+FFFD`.
+pub struct TextStream<'a> {
+    tokenizer: &'a Tokenizer,
+    ids: Vec<u32>,
+    prefix: usize, // decoding starts here: far enough back for the tokenizer to see what came before
+    read: usize,   // the ids below this one are already text
+}
+
+impl<'a> TextStream<'a> {
+    /// A stream that starts with nothing.
+    pub fn new(tokenizer: &'a Tokenizer) -> Self {
+        Self { tokenizer, ids: Vec::new(), prefix: 0, read: 0 }
+    }
+
+    /// Takes the next token; gives the text that is certain now, which may be empty.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn push(&mut self, id: u32) -> Result<String> {
+        // task 6.4: decode prefix..read and prefix..; what is longer is new, unless it ends in U+FFFD
+        todo!("day 6, task 4: decode prefix..read and prefix..; what is longer is new, unless it ends in U+FFFD")
+    }
+
+    /// At the end: what was held back, broken as it may be.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn finish(&mut self) -> Result<String> {
+        // task 6.5: the text after what was read
+        todo!("day 6, task 5: the text after what was read")
+    }
+}
+
+/// One pass over a finished text, `ids`, gives at every position the token that the loop chose there: the choices for
+/// positions `prompt_len` to the end, computed at once.
+///
+/// This is why a cache is legal (the past does not change when the future is added) and why K drafted tokens can be
+/// verified in one pass.
+///
+/// # Errors
+/// If `prompt_len` is 0 or beyond `ids`, or `pick` fails.
+pub fn one_pass_predicts_every_step(
+    model: &dyn Model,
+    ids: &[u32],
+    prompt_len: usize,
+    pick: impl Fn(&[f32]) -> Result<u32>,
+) -> Result<Vec<u32>> {
+    // task 6.6: one forward over ids; position i predicts token i + 1
+    todo!("day 6, task 6: one forward over ids; position i predicts token i + 1")
+}

@@ -1,0 +1,162 @@
+#![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
+//! Day 7: greedy, done right. The best token, what it was worth, when to stop, and what to do at the end of the window.
+
+use candecode::day06_generate::TextStream;
+use candecode::kit::processor::process_all;
+use candecode::kit::{
+    Context, FinishReason, GenerationOptions, Logits, Model, NoCache, Step, Token, Tokenizer,
+};
+use candle_core::{bail, Result};
+
+/// The index of the largest logit, the first of equals (torch `argmax` on the CPU).
+///
+/// # Errors
+/// If there is none: no logits, a NaN among them, or all `-inf`.
+pub fn argmax(logits: &[f32]) -> Result<u32> {
+    // task 7.1: the first of the largest; NaN, nothing and all -inf are errors
+    todo!("day 7, task 1: the first of the largest; NaN, nothing and all -inf are errors")
+}
+
+/// The greedy choice, as [`GenerationOptions`] wants it.
+///
+/// # Errors
+/// As [`argmax`].
+pub fn greedy(_row: usize, logits: &[f32]) -> Result<u32> {
+    argmax(logits)
+}
+
+/// ln of the softmax: `x - max - ln Σ exp(x - max)`, so that neither `exp` overflows nor `ln` sees 0 (torch `log_softmax`).
+///
+/// # Errors
+/// As [`argmax`].
+pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
+    // task 7.2: subtract the log-sum-exp
+    todo!("day 7, task 2: subtract the log-sum-exp")
+}
+
+/// The first token that is kept when `len` tokens meet a context of `context`: 0 while they fit, and then a multiple of
+/// `stride`, so that the window moves seldom and far, not at every token. Positions are renumbered from 0.
+///
+/// # Errors
+/// If `stride` is not in 1 to `context`.
+pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
+    // task 7.6: the smallest multiple of stride that leaves no more than context
+    todo!("day 7, task 6: the smallest multiple of stride that leaves no more than context")
+}
+
+/// Watches a text for strings that end it, also across the borders of tokens (HF `stop_strings`, OpenAI `stop`).
+pub struct StopStrings {
+    stops: Vec<String>,
+    held: String, // the end of the text, while it may be the beginning of a stop string
+}
+
+impl StopStrings {
+    /// Watches for `stops`; empty ones are ignored.
+    pub fn new(stops: &[String]) -> Self {
+        let stops = stops.iter().filter(|stop| !stop.is_empty()).cloned().collect();
+        Self { stops, held: String::new() }
+    }
+
+    /// Takes more text; gives the text that may be shown, and whether a stop string has ended it. Text that could still
+    /// become a stop string is held back; the stop string itself is never shown.
+    pub fn push(&mut self, text: &str) -> (String, bool) {
+        // task 7.3: cut at the earliest stop string, else hold back the longest end that one begins with
+        todo!("day 7, task 3: cut at the earliest stop string, else hold back the longest end that one begins with")
+    }
+
+    /// At the end: what was held back, for no stop string came of it.
+    pub fn finish(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+}
+
+/// One text in the making: its tokens, and what of them may be shown.
+pub struct Sequence<'a> {
+    /// Which prompt of the batch it is.
+    pub row: usize,
+    /// Prompt and generated tokens.
+    pub tokens: Vec<u32>,
+    /// How many of `tokens` are the prompt.
+    pub prompt_len: usize,
+    stream: TextStream<'a>,
+    stops: StopStrings,
+}
+
+impl<'a> Sequence<'a> {
+    /// A text that begins with `prompt`.
+    pub fn new(row: usize, prompt: &[u32], tokenizer: &'a Tokenizer, stops: &[String]) -> Self {
+        let (stream, stops) = (TextStream::new(tokenizer), StopStrings::new(stops));
+        Self { row, tokens: prompt.to_vec(), prompt_len: prompt.len(), stream, stops }
+    }
+
+    /// Chooses the next token from the model's logits, `(V)`: processors, then the choice. Gives the id and its
+    /// log-probability under the model itself, before any processor.
+    ///
+    /// # Errors
+    /// If a processor leaves nothing, or the choice fails.
+    pub fn choose(&self, raw: &[f32], options: &mut GenerationOptions) -> Result<(u32, f32)> {
+        // task 7.4: log-probabilities of the raw logits, process_all on a copy, options.choose
+        todo!("day 7, task 4: log-probabilities of the raw logits, process_all on a copy, options.choose")
+    }
+
+    /// Takes the chosen token in: adds it, says which text may be shown now, and whether the text ends here. EOS never
+    /// enters the text; a stop string wins over the bound; at the end nothing stays held back.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn push(&mut self, id: u32, logprob: f32, options: &GenerationOptions) -> Result<Token> {
+        // task 7.5: push it; EOS, then stop strings, then max_new_tokens end the text
+        todo!("day 7, task 5: push it; EOS, then stop strings, then max_new_tokens end the text")
+    }
+}
+
+/// A text being generated: an iterator of its tokens.
+pub struct Generation<'a> {
+    model: &'a dyn Model,
+    options: GenerationOptions<'a>,
+    sequence: Sequence<'a>,
+    ended: bool,
+}
+
+/// Generates from a prompt, without a cache: every step computes the whole window anew (HF `generate`, `use_cache=False`).
+///
+/// # Errors
+/// If the prompt is empty or longer than the context; later, each token may be an error.
+pub fn generate<'a>(
+    model: &'a dyn Model,
+    tokenizer: &'a Tokenizer,
+    prompt: &[u32],
+    options: GenerationOptions<'a>,
+) -> Result<Generation<'a>> {
+    let context = model.config().max_position_embeddings;
+    if prompt.is_empty() {
+        bail!("the prompt is empty; give it at least one token")
+    }
+    if prompt.len() > context {
+        bail!("the prompt is {} tokens long, the context {context}; shorten it", prompt.len())
+    }
+    let sequence = Sequence::new(0, prompt, tokenizer, &options.stop_strings);
+    let ended = options.max_new_tokens == 0;
+    Ok(Generation { model, options, sequence, ended })
+}
+
+impl Generation<'_> {
+    fn step(&mut self) -> Result<Token> {
+        // task 7.7: window, forward with Logits::Last(1), choose, push
+        todo!("day 7, task 7: window, forward with Logits::Last(1), choose, push")
+    }
+}
+
+impl Iterator for Generation<'_> {
+    type Item = Result<Token>;
+
+    /// The next token. The one with a `finish`, or an error, is the last.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let token = self.step();
+        self.ended = !matches!(&token, Ok(token) if token.finish.is_none());
+        Some(token)
+    }
+}

@@ -1,0 +1,94 @@
+//! The third noun: where keys and values of past tokens are kept.
+
+use candle_core::{bail, Result, Tensor};
+
+/// Keys and values of every token so far: one cache for the whole stack of layers, outside the model.
+///
+/// A *column* is one position that all rows share, left padding included. Keys and values are
+/// `(B, Hkv, len, D)`: rows, key/value heads, columns, head dimension. Day 10 writes the caches that
+/// keep something; until then there is [`NoCache`].
+pub trait Cache {
+    /// Adds the new tokens' keys and values, `(B, Hkv, T, D)`, and returns all of them, `(B, Hkv, S + T, D)`.
+    ///
+    /// # Errors
+    /// If the shapes do not continue what the layer holds, or there is no room.
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)>;
+
+    /// Keys and values of a layer so far, each `(B, Hkv, len, D)`.
+    ///
+    /// # Errors
+    /// If the layer holds nothing.
+    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)>;
+
+    /// Columns held. It moves when the last layer has appended.
+    fn len(&self) -> usize;
+
+    /// True before the first token.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all columns from `len` on: how speculative decoding takes back rejected tokens.
+    ///
+    /// # Errors
+    /// If `len` is beyond what is held.
+    fn truncate(&mut self, len: usize) -> Result<()>;
+
+    /// Makes row `i` a copy of old row `rows[i]`: beams reorder with it, batches retire rows with it.
+    ///
+    /// # Errors
+    /// If a row does not exist.
+    fn select(&mut self, rows: &[u32]) -> Result<()>;
+
+    /// Admits the rows of `other` below the rows held; the shorter of the two is padded on the left.
+    ///
+    /// # Errors
+    /// If the two have different layers, heads or head dimensions.
+    fn join(&mut self, other: &dyn Cache) -> Result<()>;
+
+    /// Drops the first `front` columns, which must be padding in every row.
+    ///
+    /// # Errors
+    /// If fewer columns are held.
+    fn trim(&mut self, front: usize) -> Result<()>;
+}
+
+/// Keeps nothing: every pass computes every position anew.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct NoCache;
+
+impl Cache for NoCache {
+    fn append(&mut self, _layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+        Ok((k.clone(), v.clone()))
+    }
+
+    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
+        bail!("layer {layer}: NoCache holds no keys and values")
+    }
+
+    fn len(&self) -> usize {
+        0
+    }
+
+    fn truncate(&mut self, len: usize) -> Result<()> {
+        if len > 0 {
+            bail!("NoCache is empty, it cannot be truncated to {len} columns")
+        }
+        Ok(())
+    }
+
+    fn select(&mut self, _rows: &[u32]) -> Result<()> {
+        Ok(())
+    }
+
+    fn join(&mut self, _other: &dyn Cache) -> Result<()> {
+        bail!("NoCache cannot admit rows; use a cache of day 10")
+    }
+
+    fn trim(&mut self, front: usize) -> Result<()> {
+        if front > 0 {
+            bail!("NoCache is empty, it has no {front} columns to trim")
+        }
+        Ok(())
+    }
+}

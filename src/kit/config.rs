@@ -1,0 +1,318 @@
+//! `config.json` of the four families, checked before anything is loaded.
+
+use anyhow::{bail, ensure, Context as _, Result};
+use serde::Deserialize;
+use serde_json::Value;
+use std::path::Path;
+
+/// The model families that the two stacks of day 5 can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// LayerNorm, learned positions, GELU, fused QKV.
+    Gpt2,
+    /// RMSNorm, RoPE, GQA, SwiGLU.
+    Llama,
+    /// Llama with biases on Q, K and V.
+    Qwen2,
+    /// Llama with RMSNorm on each head's query and key.
+    Qwen3,
+}
+
+/// How Llama 3.1 and later stretch the low RoPE frequencies (HF `_compute_llama3_parameters`).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Llama3Scaling {
+    /// Low frequencies are divided by this.
+    pub factor: f64,
+    /// Wavelengths above `original / low_freq_factor` are fully scaled.
+    pub low_freq_factor: f64,
+    /// Wavelengths below `original / high_freq_factor` are left alone.
+    pub high_freq_factor: f64,
+    /// The context that the model was first trained for, in tokens.
+    pub original_max_position_embeddings: f64,
+}
+
+impl Llama3Scaling {
+    /// Scales one inverse frequency, in radians a token.
+    pub fn apply(&self, inv_freq: f32) -> f32 {
+        let frequency = f64::from(inv_freq);
+        let wavelength = 2.0 * std::f64::consts::PI / frequency;
+        let context = self.original_max_position_embeddings;
+        if wavelength > context / self.low_freq_factor {
+            return (frequency / self.factor) as f32;
+        }
+        if wavelength < context / self.high_freq_factor {
+            return inv_freq;
+        }
+        let smooth = (context / wavelength - self.low_freq_factor)
+            / (self.high_freq_factor - self.low_freq_factor);
+        ((1.0 - smooth) * frequency / self.factor + smooth * frequency) as f32
+    }
+}
+
+/// What a model needs to know of itself. Names are those of `config.json` (GPT-2's are translated).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelConfig {
+    /// Which stack, and which of its options.
+    pub family: Family,
+    /// Number of token ids: V in shapes.
+    pub vocab_size: usize,
+    /// Width of the residual stream: C in shapes.
+    pub hidden_size: usize,
+    /// Width inside the MLP.
+    pub intermediate_size: usize,
+    /// Number of blocks.
+    pub num_hidden_layers: usize,
+    /// Query heads: H in shapes.
+    pub num_attention_heads: usize,
+    /// Key/value heads: Hkv in shapes.
+    pub num_key_value_heads: usize,
+    /// Width of one head: D in shapes.
+    pub head_dim: usize,
+    /// The context: positions that the model can tell apart.
+    pub max_position_embeddings: usize,
+    /// Added to the variance inside a norm.
+    pub norm_eps: f64,
+    /// RoPE's base; unused by GPT-2.
+    pub rope_theta: f64,
+    /// Llama 3's stretching of RoPE, if the model asks for it.
+    pub rope_scaling: Option<Llama3Scaling>,
+    /// The output head is the embedding table.
+    pub tie_word_embeddings: bool,
+    /// Q, K and V have biases (Qwen2; some Llamas).
+    pub qkv_bias: bool,
+    /// The attention's output projection has a bias (some Llamas).
+    pub output_bias: bool,
+    /// The MLP's projections have biases (some Llamas).
+    pub mlp_bias: bool,
+    /// Ids that end a text.
+    pub eos_token_ids: Vec<u32>,
+}
+
+/// The keys that are read, all optional here: `resolve` says which one is missing.
+#[derive(Deserialize)]
+struct Raw {
+    model_type: Option<String>,
+    vocab_size: Option<usize>,
+    #[serde(alias = "n_embd")]
+    hidden_size: Option<usize>,
+    #[serde(alias = "n_inner")]
+    intermediate_size: Option<usize>,
+    #[serde(alias = "n_layer")]
+    num_hidden_layers: Option<usize>,
+    #[serde(alias = "n_head")]
+    num_attention_heads: Option<usize>,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    #[serde(alias = "n_positions")]
+    max_position_embeddings: Option<usize>,
+    #[serde(alias = "layer_norm_epsilon")]
+    rms_norm_eps: Option<f64>,
+    rope_theta: Option<f64>,
+    rope_parameters: Option<Value>,
+    rope_scaling: Option<Value>,
+    tie_word_embeddings: Option<bool>,
+    attention_bias: Option<bool>,
+    mlp_bias: Option<bool>,
+    use_sliding_window: Option<bool>,
+    #[serde(alias = "activation_function")]
+    hidden_act: Option<String>,
+    eos_token_id: Option<Value>,
+}
+
+impl ModelConfig {
+    /// Reads `config.json` and, for its `eos_token_id`, `generation_config.json` of a model's folder.
+    ///
+    /// # Errors
+    /// If a file is missing or not JSON, or the configuration makes no sense: the key and value are named.
+    pub fn from_dir(dir: &Path) -> Result<Self> {
+        let path = dir.join("config.json");
+        let text = std::fs::read_to_string(&path).with_context(|| {
+            format!(
+                "{}: no config.json; expected config.json, tokenizer.json and model.safetensors, as in a Hugging Face repository",
+                dir.display()
+            )
+        })?;
+        let mut config = Self::from_json(&text).with_context(|| path.display().to_string())?;
+        let generation = dir.join("generation_config.json");
+        if let Ok(text) = std::fs::read_to_string(&generation) {
+            let value: Value =
+                serde_json::from_str(&text).with_context(|| generation.display().to_string())?;
+            if let Some(eos) = value.get("eos_token_id").filter(|eos| !eos.is_null()) {
+                config.eos_token_ids =
+                    token_ids(eos).with_context(|| generation.display().to_string())?;
+            }
+        }
+        Ok(config)
+    }
+
+    /// Reads the text of a `config.json`.
+    ///
+    /// # Errors
+    /// As [`ModelConfig::from_dir`].
+    pub fn from_json(text: &str) -> Result<Self> {
+        let raw: Raw = serde_json::from_str(text).context("not a model configuration")?;
+        let config = raw.resolve()?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Refuses what no model can be. The bounds are far above every published model.
+    fn check(&self) -> Result<()> {
+        for (key, value, limit) in [
+            ("vocab_size", self.vocab_size, 1 << 22),
+            ("hidden_size", self.hidden_size, 1 << 17),
+            ("intermediate_size", self.intermediate_size, 1 << 19),
+            ("num_hidden_layers", self.num_hidden_layers, 1 << 10),
+            ("num_attention_heads", self.num_attention_heads, 1 << 10),
+            ("num_key_value_heads", self.num_key_value_heads, 1 << 10),
+            ("head_dim", self.head_dim, 1 << 12),
+            ("max_position_embeddings", self.max_position_embeddings, 1 << 26),
+        ] {
+            ensure!(value > 0, "{key} is 0; it must be at least 1");
+            ensure!(value <= limit, "{key} is {value}, which no model has; is the file damaged?");
+        }
+        let (heads, kv) = (self.num_attention_heads, self.num_key_value_heads);
+        ensure!(
+            heads % kv == 0,
+            "num_attention_heads is {heads}, which num_key_value_heads {kv} does not divide"
+        );
+        ensure!(self.head_dim % 2 == 0, "head_dim is {}; RoPE needs an even one", self.head_dim);
+        ensure!(
+            self.norm_eps.is_finite() && self.norm_eps > 0.0,
+            "the norm's epsilon is {}; it must be above 0",
+            self.norm_eps
+        );
+        ensure!(
+            self.rope_theta.is_finite() && self.rope_theta > 0.0,
+            "rope_theta is {}; it must be above 0",
+            self.rope_theta
+        );
+        Ok(())
+    }
+}
+
+impl Raw {
+    fn resolve(self) -> Result<ModelConfig> {
+        let family = self.family()?;
+        let (rope_theta, rope_scaling) = self.rope()?;
+        let gpt2 = family == Family::Gpt2;
+        let hidden_size = need("hidden_size (n_embd)", self.hidden_size)?;
+        let heads = need("num_attention_heads (n_head)", self.num_attention_heads)?;
+        ensure!(heads > 0, "num_attention_heads is 0; it must be at least 1");
+        let head_dim = match self.head_dim {
+            Some(head_dim) => head_dim,
+            None if family == Family::Qwen3 => 128, // Qwen3Config's default, not hidden_size / heads
+            None => {
+                ensure!(
+                    hidden_size % heads == 0,
+                    "hidden_size is {hidden_size}, which num_attention_heads {heads} does not divide"
+                );
+                hidden_size / heads
+            }
+        };
+        let intermediate_size = match self.intermediate_size {
+            None if gpt2 => hidden_size.saturating_mul(4),
+            size => need("intermediate_size", size)?,
+        };
+        let attention_bias = self.attention_bias.unwrap_or(false);
+        Ok(ModelConfig {
+            family,
+            vocab_size: need("vocab_size", self.vocab_size)?,
+            hidden_size,
+            intermediate_size,
+            num_hidden_layers: need("num_hidden_layers (n_layer)", self.num_hidden_layers)?,
+            num_attention_heads: heads,
+            num_key_value_heads: self.num_key_value_heads.unwrap_or(heads),
+            head_dim,
+            max_position_embeddings: need(
+                "max_position_embeddings (n_positions)",
+                self.max_position_embeddings,
+            )?,
+            norm_eps: self.rms_norm_eps.unwrap_or(if gpt2 { 1e-5 } else { 1e-6 }),
+            rope_theta,
+            rope_scaling,
+            tie_word_embeddings: self.tie_word_embeddings.unwrap_or(gpt2),
+            qkv_bias: attention_bias || gpt2 || family == Family::Qwen2,
+            output_bias: (attention_bias && family != Family::Qwen2) || gpt2,
+            mlp_bias: self.mlp_bias.unwrap_or(false) || gpt2,
+            eos_token_ids: self.eos_token_id.as_ref().map_or(Ok(Vec::new()), token_ids)?,
+        })
+    }
+
+    fn family(&self) -> Result<Family> {
+        let family = match self.model_type.as_deref() {
+            Some("gpt2") => Family::Gpt2,
+            Some("llama") => Family::Llama,
+            Some("qwen2") => Family::Qwen2,
+            Some("qwen3") => Family::Qwen3,
+            Some(other) => {
+                bail!("model_type is \"{other}\"; candecode runs gpt2, llama, qwen2 and qwen3")
+            }
+            None => bail!("no model_type; candecode runs gpt2, llama, qwen2 and qwen3"),
+        };
+        let wanted = if family == Family::Gpt2 { "gelu_new" } else { "silu" };
+        let found = self.hidden_act.as_deref().unwrap_or(wanted);
+        ensure!(
+            found == wanted,
+            "the activation is \"{found}\"; for this model_type candecode has \"{wanted}\""
+        );
+        ensure!(
+            self.use_sliding_window != Some(true),
+            "use_sliding_window is true; candecode has full attention only"
+        );
+        Ok(family)
+    }
+
+    /// transformers 5 writes `rope_parameters`, 4 wrote `rope_theta` and `rope_scaling`: both are read.
+    fn rope(&self) -> Result<(f64, Option<Llama3Scaling>)> {
+        let table = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref());
+        let table = table.filter(|table| !table.is_null());
+        let theta = match table.and_then(|table| table.get("rope_theta")) {
+            Some(theta) => theta.as_f64().context("rope_parameters.rope_theta is not a number")?,
+            None => self.rope_theta.unwrap_or(10_000.0),
+        };
+        let kind = table.and_then(|table| table.get("rope_type").or(table.get("type")));
+        let scaling = match (kind.map(|kind| kind.as_str()), table) {
+            (None, _) | (Some(Some("default")), _) => None,
+            (Some(Some("llama3")), Some(table)) => Some(Llama3Scaling {
+                factor: number(table, "factor")?,
+                low_freq_factor: number(table, "low_freq_factor")?,
+                high_freq_factor: number(table, "high_freq_factor")?,
+                original_max_position_embeddings: number(
+                    table,
+                    "original_max_position_embeddings",
+                )?,
+            }),
+            (Some(kind), _) => {
+                bail!("rope_type is {kind:?}; candecode has \"default\" and \"llama3\"")
+            }
+        };
+        Ok((theta, scaling))
+    }
+}
+
+fn number(table: &Value, key: &str) -> Result<f64> {
+    let found = table.get(key).and_then(Value::as_f64);
+    found
+        .filter(|value| *value > 0.0)
+        .with_context(|| format!("rope_parameters.{key} must be a number above 0"))
+}
+
+fn need(key: &str, value: Option<usize>) -> Result<usize> {
+    value.with_context(|| format!("no {key}"))
+}
+
+/// `eos_token_id` is a number, a list, or null.
+fn token_ids(value: &Value) -> Result<Vec<u32>> {
+    let id = |value: &Value| {
+        let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+        id.with_context(|| {
+            format!("eos_token_id is {value}; expected a token id or a list of them")
+        })
+    };
+    match value {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(list) => list.iter().map(id).collect(),
+        one => Ok(vec![id(one)?]),
+    }
+}

@@ -1,0 +1,75 @@
+//! Which days there are, and whose code of each is compiled in.
+
+/// One day of the course.
+#[derive(Debug, Clone, Copy)]
+pub struct Day {
+    /// 0 to 15.
+    pub number: usize,
+    /// The name of its four files, without the ending.
+    pub name: &'static str,
+    /// True if `solutions/` is compiled in place of `src/`.
+    pub reference: bool,
+}
+
+/// Every day, in order.
+pub const DAYS: &[Day] = &[
+    Day { number: 0, name: "day00_warm_up", reference: cfg!(feature = "ref-day00") },
+    Day { number: 1, name: "day01_attention", reference: cfg!(feature = "ref-day01") },
+    Day { number: 2, name: "day02_positions", reference: cfg!(feature = "ref-day02") },
+    Day { number: 3, name: "day03_norms_and_mlps", reference: cfg!(feature = "ref-day03") },
+    Day { number: 4, name: "day04_attention_block", reference: cfg!(feature = "ref-day04") },
+    Day { number: 5, name: "day05_model", reference: cfg!(feature = "ref-day05") },
+    Day { number: 6, name: "day06_generate", reference: cfg!(feature = "ref-day06") },
+    Day { number: 7, name: "day07_greedy", reference: cfg!(feature = "ref-day07") },
+];
+
+/// The words of a `todo!` that was reached, if the panic was one: "day 6, task 1: keep the last position of every row".
+pub fn unwritten(panic: &(dyn std::any::Any + Send)) -> Option<String> {
+    let message = panic_message(panic);
+    let task = message.strip_prefix("not yet implemented: ")?;
+    task.starts_with("day ").then(|| task.to_string())
+}
+
+/// The message of a caught panic.
+pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without a message")
+        .to_string()
+}
+
+/// Where the last panic happened, for [`describe_panic`].
+static PLACE: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
+
+/// From here on a panic prints nothing by itself; its place is kept for [`describe_panic`].
+pub fn quiet_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        if let (Some(place), Ok(mut last)) = (info.location(), PLACE.lock()) {
+            *last = place.to_string();
+        }
+    }));
+}
+
+/// What to tell the reader of a caught panic: a task that is not written yet, or a panic, with its place.
+pub fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
+    if let Some(task) = unwritten(panic) {
+        return format!("{task}: this is not written yet");
+    }
+    let place = PLACE.lock().map(|place| place.clone()).unwrap_or_default();
+    format!("error: the code at {place} panicked: {}", panic_message(panic))
+}
+
+/// One line that says whose code runs, and which day's loop.
+pub fn credits(loop_day: usize) -> String {
+    let numbers = |reference: bool| {
+        let days = DAYS.iter().filter(|day| day.reference == reference);
+        days.map(|day| day.number.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let (yours, reference) = (numbers(false), numbers(true));
+    let whose = match (yours.as_str(), reference.as_str()) {
+        ("", _) => "all days from the reference".to_string(),
+        (_, "") => "all days yours".to_string(),
+        _ => format!("yours: day {yours}; from the reference: day {reference}"),
+    };
+    format!("[loop: day {loop_day}; {whose}]")
+}

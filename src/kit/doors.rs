@@ -1,0 +1,75 @@
+//! The two doors: every product with a model's weights goes through [`linear`], every attention through [`attend`].
+//!
+//! Plain tensor code stands behind them. A kernel, or a paged cache, replaces what is behind a door, never a lesson.
+
+use crate::kit::{Cache, Step, Weight};
+use crate::{day01_attention, day04_attention_block};
+use candle_core::{Result, Tensor};
+
+/// `x · wᵀ + bias`: `x` is `(…, in)`, `w` is `(out, in)` as in torch, `bias` is `(out)`; the result is `(…, out)`.
+///
+/// Weights of another type than `x` (bf16 on the CPU) are widened for the product.
+///
+/// # Errors
+/// If the last dimension of `x` is not `in`.
+pub fn linear(x: &Tensor, w: &Weight, bias: Option<&Tensor>) -> Result<Tensor> {
+    let (out, inner) = w.shape();
+    let mut shape = x.dims().to_vec();
+    match shape.last_mut() {
+        Some(last) if *last == inner => *last = out,
+        _ => candle_core::bail!("linear: x is {:?}, its last dimension must be {inner}", x.shape()),
+    }
+    let w = w.tensor().to_dtype(x.dtype())?;
+    let y = x.reshape(((), inner))?.matmul(&w.t()?)?;
+    let y = match bias {
+        Some(bias) => y.broadcast_add(bias)?,
+        None => y,
+    };
+    y.reshape(shape)
+}
+
+/// [`linear`] for weights that share an input (Q, K, V; gate, up): behind the door they may be one.
+///
+/// # Errors
+/// As [`linear`].
+pub fn linear_many(x: &Tensor, w: &[(&Weight, Option<&Tensor>)]) -> Result<Vec<Tensor>> {
+    w.iter().map(|(w, bias)| linear(x, w, *bias)).collect()
+}
+
+/// What stands behind [`attend`], as a type: day 4's block takes its attention as an argument.
+pub type Attend = fn(usize, &Tensor, &Tensor, &Tensor, &Step, &mut dyn Cache) -> Result<Tensor>;
+
+/// Appends `k` and `v` to the cache and attends over all of them with day 4's grouped attention.
+///
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, T, D)`; the result is `(B, H, T, D)`.
+///
+/// # Errors
+/// If the shapes do not fit the cache or the step's mask.
+pub fn attend(
+    layer: usize,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    step: &Step,
+    cache: &mut dyn Cache,
+) -> Result<Tensor> {
+    let (k, v) = cache.append(layer, k, v)?;
+    let (new, all) = (q.dim(2)?, k.dim(2)?);
+    let mask = match &step.mask {
+        Some(mask) => Some(mask.clone()),
+        None if new == 1 => None, // the newest token may see everything
+        None => Some(day01_attention::causal_mask(new, all - new, q.device())?),
+    };
+    day04_attention_block::grouped_attention(q, &k, &v, mask.as_ref())
+}
+
+/// Sets the number of threads for candle's products, unless the reader did: the physical cores. Call it first of all.
+///
+/// Without the variable every product reads `/proc/cpuinfo` anew, and a step takes 1.4 times as long.
+pub fn set_threads() {
+    let set =
+        std::env::var("RAYON_NUM_THREADS").is_ok_and(|n| n.parse::<usize>().is_ok_and(|n| n > 0));
+    if !set {
+        std::env::set_var("RAYON_NUM_THREADS", num_cpus::get_physical().max(1).to_string());
+    }
+}

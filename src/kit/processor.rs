@@ -1,0 +1,71 @@
+//! The fourth noun: what changes the logits before a token is chosen.
+
+use candle_core::Result;
+
+/// What a processor may know: the whole text so far, and how it will end.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// Prompt and generated tokens.
+    pub tokens: &'a [u32],
+    /// How many of `tokens` are the prompt.
+    pub prompt_len: usize,
+    /// Tokens that may still be generated, this one included.
+    pub remaining: usize,
+    /// Ids that end the text.
+    pub eos: &'a [u32],
+}
+
+/// Changes the logits of one row, in place. It keeps no state: the whole context comes in, so beams, rollback
+/// and batches cannot desynchronise.
+pub trait LogitsProcessor {
+    /// What errors call it, with its parameters: `top_k(50)`.
+    fn name(&self) -> String;
+
+    /// Changes `logits`, `(V)`; a token that must not be chosen becomes `-inf`.
+    ///
+    /// # Errors
+    /// If the processor cannot do what it promises.
+    fn process(&self, cx: &Context, logits: &mut [f32]) -> Result<()>;
+}
+
+struct Named<F>(String, F);
+
+impl<F: Fn(&Context, &mut [f32]) -> Result<()>> LogitsProcessor for Named<F> {
+    fn name(&self) -> String {
+        self.0.clone()
+    }
+
+    fn process(&self, cx: &Context, logits: &mut [f32]) -> Result<()> {
+        (self.1)(cx, logits)
+    }
+}
+
+/// A closure as a processor.
+pub fn named(
+    name: impl Into<String>,
+    process: impl Fn(&Context, &mut [f32]) -> Result<()>,
+) -> impl LogitsProcessor {
+    Named(name.into(), process)
+}
+
+/// Runs the processors in order.
+///
+/// # Errors
+/// If one fails, or leaves no token: it is named.
+pub fn process_all(
+    processors: &[Box<dyn LogitsProcessor + '_>],
+    cx: &Context,
+    logits: &mut [f32],
+) -> Result<()> {
+    for processor in processors {
+        processor.process(cx, logits)?;
+        if logits.iter().all(|logit| *logit == f32::NEG_INFINITY) {
+            candle_core::bail!(
+                "{} left no token to choose after {} tokens; loosen it",
+                processor.name(),
+                cx.tokens.len()
+            )
+        }
+    }
+    Ok(())
+}

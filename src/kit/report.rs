@@ -1,0 +1,69 @@
+//! What a run reports: a line of JSON for each sequence, and speeds.
+
+use crate::kit::FinishReason;
+use serde::Serialize;
+
+/// One finished sequence, as `--format json` prints it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Ids of the prompt.
+    pub prompt_ids: Vec<u32>,
+    /// Ids generated, EOS included.
+    pub new_ids: Vec<u32>,
+    /// The text generated.
+    pub text: String,
+    /// Why it ended; null if it was interrupted.
+    pub finish_reason: Option<FinishReason>,
+    /// ln of each new token's probability.
+    pub logprobs: Vec<f32>,
+    /// Timings.
+    #[serde(flatten)]
+    pub timings: Timings,
+}
+
+/// How long it took, in seconds.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Timings {
+    /// Reading the model.
+    pub load_s: f64,
+    /// Until the first token.
+    pub prefill_s: f64,
+    /// From the first token to the last.
+    pub decode_s: f64,
+    /// New tokens after the first, a second of `decode_s`.
+    pub tokens_per_second: f64,
+}
+
+impl Timings {
+    /// Fills in the rate for `new` tokens.
+    pub fn with_rate(mut self, new: usize) -> Self {
+        let steps = new.saturating_sub(1) as f64;
+        self.tokens_per_second = if self.decode_s > 0.0 { steps / self.decode_s } else { 0.0 };
+        self
+    }
+
+    /// The lines of `--stats`.
+    pub fn lines(&self, prompt: usize, new: usize) -> String {
+        let rate = if self.prefill_s > 0.0 { prompt as f64 / self.prefill_s } else { 0.0 };
+        format!(
+            "load    {:>8.1} ms\nprefill {:>8.1} ms  {prompt} tokens, {rate:.0} tokens/s\ndecode  {:>8.1} ms  {} tokens, {:.0} tokens/s",
+            self.load_s * 1e3,
+            self.prefill_s * 1e3,
+            self.decode_s * 1e3,
+            new.saturating_sub(1),
+            self.tokens_per_second
+        )
+    }
+}
+
+/// A candle error without its backtrace: candle prints one when `RUST_BACKTRACE` is set.
+pub fn plain(error: &candle_core::Error) -> String {
+    match error {
+        candle_core::Error::WithBacktrace { inner, .. } => plain(inner),
+        candle_core::Error::Context { inner, context } => format!("{context}: {}", plain(inner)),
+        candle_core::Error::WithPath { inner, path } => {
+            format!("{}: {}", path.display(), plain(inner))
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,102 @@
+//! The first noun: one forward pass, as data.
+
+use crate::kit::Model;
+use candle_core::{bail, Result, Tensor};
+
+/// Which positions the model shall give logits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Logits {
+    /// Every new position: `(B, T, V)`.
+    All,
+    /// The last `n` positions: `(B, n, V)`. A head over 49,152 tokens is a fifth of a small model's work.
+    Last(usize),
+    /// One position of each row: `(B, 1, V)`.
+    At(Vec<u32>),
+}
+
+/// One forward pass over B rows of T new tokens, after S cached ones.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Token ids, `(B, T)`, u32, all below the vocabulary size.
+    pub ids: Tensor,
+    /// Where each token stands, `(B, T)`, u32, all below the context.
+    pub positions: Tensor,
+    /// `(B, 1, T, S + T)`, u8, 1 = may attend. None: causal, offset by S. The diagonal is always 1: a row that
+    /// may attend to nothing would be NaN, and NaN reaches the other rows one layer later.
+    pub mask: Option<Tensor>,
+    /// Which positions get logits.
+    pub logits: Logits,
+}
+
+impl Step {
+    /// One row: `ids` at positions `start`, `start + 1`, …; logits for every position.
+    ///
+    /// # Errors
+    /// As [`Step::batch`].
+    pub fn new(model: &dyn Model, ids: &[u32], start: usize) -> Result<Self> {
+        let positions: Vec<u32> = (start..start + ids.len()).map(|p| p as u32).collect();
+        Self::batch(model, &[ids.to_vec()], &[positions], None)
+    }
+
+    /// Several rows of equal length, with their positions and mask; logits for every position.
+    ///
+    /// Ids and positions are checked here, because an accelerator would not: it would read another row's numbers.
+    ///
+    /// # Errors
+    /// If there is no token, rows differ in length, an id is not in the vocabulary, or a position is past the context.
+    pub fn batch(
+        model: &dyn Model,
+        ids: &[Vec<u32>],
+        positions: &[Vec<u32>],
+        mask: Option<Tensor>,
+    ) -> Result<Self> {
+        let config = model.config();
+        let width = ids.first().map_or(0, Vec::len);
+        if width == 0 {
+            bail!("a step needs at least one token; the prompt is empty")
+        }
+        let ragged = ids.iter().chain(positions).any(|row| row.len() != width);
+        if ragged || ids.len() != positions.len() {
+            bail!("the rows of a step must be of one length, and each needs its positions")
+        }
+        if let Some(id) = ids.iter().flatten().find(|id| **id as usize >= config.vocab_size) {
+            bail!("token id {id} is not in the vocabulary of {} tokens", config.vocab_size)
+        }
+        let context = config.max_position_embeddings;
+        if let Some(position) = positions.iter().flatten().find(|p| **p as usize >= context) {
+            bail!("position {position} is past the context of {context} tokens")
+        }
+        let tensor = |rows: &[Vec<u32>]| {
+            Tensor::from_vec(rows.concat(), (rows.len(), width), model.device())
+        };
+        Ok(Self { ids: tensor(ids)?, positions: tensor(positions)?, mask, logits: Logits::All })
+    }
+
+    /// The same step, with logits for other positions.
+    pub fn with_logits(mut self, logits: Logits) -> Self {
+        self.logits = logits;
+        self
+    }
+
+    /// Keeps the hidden states `(B, T, C)` of the positions that get logits: call it before the head.
+    ///
+    /// # Errors
+    /// If a position is not among the T.
+    pub fn chosen(&self, hidden: &Tensor) -> Result<Tensor> {
+        let (rows, width, _) = hidden.dims3()?;
+        match &self.logits {
+            Logits::All => Ok(hidden.clone()),
+            Logits::Last(n) if *n > width => bail!("Logits::Last({n}) of {width} positions"),
+            Logits::Last(n) => hidden.narrow(1, width - n, *n),
+            Logits::At(at) => {
+                if at.len() != rows || at.iter().any(|p| *p as usize >= width) {
+                    bail!("Logits::At({at:?}) does not fit {rows} rows of {width} positions")
+                }
+                let picked = at.iter().enumerate();
+                let picked =
+                    picked.map(|(row, p)| hidden.narrow(0, row, 1)?.narrow(1, *p as usize, 1));
+                Tensor::cat(&picked.collect::<Result<Vec<_>>>()?, 0)
+            }
+        }
+    }
+}
