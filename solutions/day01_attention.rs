@@ -49,7 +49,7 @@ pub fn scaled_dot_product_attention(
     // task 1.3: scores, scaled, masked, softmaxed, times the values
     // <solution>
     let scale = 1.0 / (q.dim(3)? as f64).sqrt();
-    let scores = (q.contiguous()?.matmul(&k.t()?)? * scale)?; // (B, H, T, S)
+    let scores = (q.contiguous()?.matmul(&k.contiguous()?.t()?)? * scale)?; // (B, H, T, S)
     let scores = match mask {
         Some(mask) => {
             let never =

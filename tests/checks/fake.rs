@@ -1,0 +1,89 @@
+//! A model that says what a check wants it to say, and that no endless loop outlives.
+
+use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, Step};
+use candle_core::{bail, Device, Result, Tensor};
+use std::cell::RefCell;
+
+/// The next logits of a text: what a [`Fake`] computes at every position.
+pub type Script = Box<dyn Fn(&[u32]) -> Vec<f32>>;
+
+/// A model whose logits at position i are `script(ids up to i)`. It keeps a record of its passes, and refuses the pass
+/// after its bound: a loop that does not end becomes an error that says so.
+pub struct Fake {
+    config: ModelConfig,
+    script: Script,
+    bound: usize,
+    /// For every pass: the ids of each row, and their positions.
+    pub passes: RefCell<Vec<(Vec<Vec<u32>>, Vec<Vec<u32>>)>>,
+}
+
+impl Fake {
+    /// A model of `vocab_size` tokens and a context of `context`, that may be asked `bound` times.
+    pub fn new(
+        vocab_size: usize,
+        context: usize,
+        bound: usize,
+        script: impl Fn(&[u32]) -> Vec<f32> + 'static,
+    ) -> Self {
+        let config = ModelConfig {
+            family: Family::Llama,
+            vocab_size,
+            hidden_size: 2,
+            intermediate_size: 2,
+            num_hidden_layers: 1,
+            num_attention_heads: 1,
+            num_key_value_heads: 1,
+            head_dim: 2,
+            max_position_embeddings: context,
+            norm_eps: 1e-6,
+            rope_theta: 10_000.0,
+            rope_scaling: None,
+            tie_word_embeddings: true,
+            qkv_bias: false,
+            output_bias: false,
+            mlp_bias: false,
+            eos_token_ids: vec![0],
+        };
+        Self { config, script: Box::new(script), bound, passes: RefCell::default() }
+    }
+
+    /// A model that wants `next(last token)` after every text, by a wide margin.
+    pub fn wants(
+        vocab_size: usize,
+        context: usize,
+        bound: usize,
+        next: impl Fn(&[u32]) -> u32 + 'static,
+    ) -> Self {
+        Self::new(vocab_size, context, bound, move |ids| {
+            let mut logits = vec![0.0; vocab_size];
+            logits[next(ids) as usize % vocab_size] = 10.0;
+            logits
+        })
+    }
+}
+
+impl Model for Fake {
+    fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    fn device(&self) -> &Device {
+        &Device::Cpu
+    }
+
+    /// Without a cache only: a row's ids are its whole text.
+    fn forward(&self, step: &Step, _cache: &mut dyn Cache) -> Result<Tensor> {
+        let (ids, positions) = (step.ids.to_vec2::<u32>()?, step.positions.to_vec2::<u32>()?);
+        self.passes.borrow_mut().push((ids.clone(), positions));
+        if self.passes.borrow().len() > self.bound {
+            bail!("the model was asked for pass {}: does the loop end?", self.bound + 1)
+        }
+        let (rows, width, vocab) = (ids.len(), ids[0].len(), self.config.vocab_size);
+        let mut logits = Vec::with_capacity(rows * width * vocab);
+        for row in &ids {
+            (1..=width).for_each(|end| logits.extend((self.script)(&row[..end])));
+        }
+        let logits = Tensor::from_vec(logits, (rows, width, vocab), &Device::Cpu)?;
+        step.chosen(&logits)
+    }
+}

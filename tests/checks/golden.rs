@@ -1,0 +1,74 @@
+//! What the checks compare with: goldens from torch and transformers, the embedded models, and seeded random input.
+
+use candecode::kit::{self, Model, Tokenizer};
+use candle_core::{DType, Device, Error, Result, Tensor};
+use std::path::{Path, PathBuf};
+
+/// The device that the checks run on: `CANDECODE_DEVICE`, else the CPU.
+pub fn device() -> Result<Device> {
+    let name = std::env::var("CANDECODE_DEVICE").unwrap_or_else(|_| "cpu".into());
+    kit::device::device(&name).map_err(|e| Error::Msg(format!("{e:#}")))
+}
+
+fn oracle(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle").join(file)
+}
+
+/// A tensor of `tests/oracle/dayNN.safetensors`.
+pub fn golden(day: &str, name: &str) -> Result<Tensor> {
+    let path = oracle(&format!("{day}.safetensors"));
+    let bytes = std::fs::read(&path).map_err(|e| Error::Msg(format!("{}: {e}", path.display())))?;
+    candle_core::safetensors::BufferedSafetensors::new(bytes)?.load(name, &device()?)
+}
+
+/// `tests/oracle/dayNN.json`.
+pub fn golden_json(day: &str) -> Result<serde_json::Value> {
+    let path = oracle(&format!("{day}.json"));
+    let text = std::fs::read_to_string(&path)
+        .map_err(|e| Error::Msg(format!("{}: {e}", path.display())))?;
+    serde_json::from_str(&text).map_err(|e| Error::Msg(format!("{}: {e}", path.display())))
+}
+
+/// The folder of the embedded models. No check may skip because it is absent.
+pub fn models_dir() -> Result<PathBuf> {
+    kit::hub::models_dir().map_err(|e| Error::Msg(format!("{e:#}")))
+}
+
+/// An embedded model, in f32.
+pub fn model(name: &str) -> Result<Box<dyn Model>> {
+    let model = kit::load_model(&models_dir()?.join(name), DType::F32, &device()?);
+    model.map_err(|e| Error::Msg(format!("{e:#}")))
+}
+
+/// The embedded models' tokenizer: all three have the same.
+pub fn tokenizer() -> Result<Tokenizer> {
+    Tokenizer::from_dir(&models_dir()?.join("story-3m")).map_err(|e| Error::Msg(format!("{e:#}")))
+}
+
+/// Numbers that look random and are the same on every machine (a 64-bit linear congruential generator, Knuth's MMIX).
+pub struct Random(u64);
+
+impl Random {
+    /// A stream for this seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1))
+    }
+
+    /// Below `n`.
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % n.max(1)
+    }
+
+    /// In [-1, 1).
+    pub fn float(&mut self) -> f32 {
+        self.below(1 << 24) as f32 / (1u32 << 23) as f32 - 1.0
+    }
+
+    /// A tensor of that shape, its numbers in [-1, 1).
+    pub fn tensor(&mut self, shape: &[usize]) -> Result<Tensor> {
+        let numbers: Vec<f32> = (0..shape.iter().product()).map(|_| self.float()).collect();
+        Tensor::from_vec(numbers, shape, &device()?)
+    }
+}

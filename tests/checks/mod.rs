@@ -1,0 +1,155 @@
+//! What every day's checkers share: running a check on an implementation, and saying what went wrong.
+//!
+//! A check is a function of an implementation, so that the same one runs on the reader's code, on every known mistake
+//! and on the stub. `checks::tests!` makes the `#[test]`s of a day, and the `teeth_*` tests that prove them.
+
+#![allow(dead_code, unused_imports)] // each day uses its part
+
+mod compare;
+mod fake;
+mod golden;
+mod report;
+
+pub use compare::{bits_equal, close, ensure, equal, equal_tokens, refused};
+pub use fake::{Fake, Script};
+pub use golden::{device, golden, golden_json, model, models_dir, tokenizer, Random};
+pub use report::{examine, Finding};
+
+use std::panic::AssertUnwindSafe;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// What a check says: nothing, or what it found.
+pub type Outcome = Result<(), Failure>;
+
+/// A day's code as a bundle of functions, and its checks.
+pub type Check<D> = fn(&D) -> Outcome;
+
+/// A known mistake (it must fail, with its own diagnosis) or a correct variant (it must pass).
+pub struct Known<D> {
+    /// What it is called in `tests/wrong/`.
+    pub name: &'static str,
+    /// What the reader is told whose output equals this mistake's.
+    pub diagnosis: &'static str,
+    /// The code.
+    pub day: D,
+}
+
+/// Why a check failed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// Another result than the one wanted; `got` tells known mistakes apart.
+    Wrong { got: String },
+    /// The code returned an error where it should not.
+    Error,
+    /// A `todo!` was reached: "day 6, task 1: keep the last position of every row".
+    Unwritten(String),
+    /// The code panicked.
+    Panicked,
+    /// The code did not end.
+    TimedOut,
+}
+
+/// A failed check: what is shown of it, and what it is compared by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// What kind of failure.
+    pub kind: Kind,
+    /// The lines for the reader.
+    pub lines: Vec<String>,
+    /// The likely cause, if no known mistake fits.
+    pub likely: Option<String>,
+}
+
+impl Failure {
+    /// A failure of that kind with these lines.
+    pub fn new(kind: Kind, lines: Vec<String>) -> Self {
+        Self { kind, lines, likely: None }
+    }
+}
+
+impl From<candle_core::Error> for Failure {
+    fn from(error: candle_core::Error) -> Self {
+        let text = candecode::kit::report::plain(&error);
+        Self::new(Kind::Error, vec![format!("your code returned an error: {text}")])
+    }
+}
+
+/// Adds to a failure what is likely behind it.
+pub trait Likely {
+    /// The cause to name if no known mistake gives the same output.
+    fn likely(self, cause: &str) -> Self;
+}
+
+impl Likely for Outcome {
+    fn likely(self, cause: &str) -> Self {
+        self.map_err(|mut failure| {
+            failure.likely.get_or_insert_with(|| cause.to_string());
+            failure
+        })
+    }
+}
+
+/// Long enough for a slow machine: only an endless loop takes it.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Runs a check on a thread of its own, so that a panic and an endless loop are findings like any other.
+pub fn run<D: Copy + Send + 'static>(check: Check<D>, day: &D) -> Outcome {
+    candecode::kit::days::quiet_panics();
+    let (send, receive) = mpsc::channel();
+    let day = *day;
+    std::thread::spawn(move || {
+        let caught = std::panic::catch_unwind(AssertUnwindSafe(move || check(&day)));
+        let outcome = caught.unwrap_or_else(|panic| {
+            let text = candecode::kit::days::describe_panic(&*panic);
+            let kind = match candecode::kit::days::unwritten(&*panic) {
+                Some(task) => Kind::Unwritten(task),
+                None => Kind::Panicked,
+            };
+            Err(Failure::new(kind, vec![text]))
+        });
+        let _ = send.send(outcome);
+    });
+    receive.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let text =
+            format!("the code did not end within {} s: is a loop endless?", PATIENCE.as_secs());
+        Err(Failure::new(Kind::TimedOut, vec![text]))
+    })
+}
+
+/// Makes a day's tests. `day::Day` is the bundle, `implementation!` fills it from a module, the file that `build.rs`
+/// made gives `stub()`, `mistakes()` and `variants()`.
+macro_rules! tests {
+    ($number:literal, $module:ident: $($test:ident => $check:path,)+) => {
+        const CHECKS: &[(&str, checks::Check<day::Day>)] = &[$((stringify!($test), $check)),+];
+
+        fn yours() -> day::Day {
+            implementation!(candecode::$module)
+        }
+
+        $(
+            #[test]
+            fn $test() -> Result<(), checks::Finding> {
+                checks::examine($number, stringify!($test), $check, &yours(), &mistakes())
+            }
+        )+
+
+        #[test]
+        fn teeth_every_known_mistake_is_caught_and_named() -> Result<(), checks::Finding> {
+            checks::teeth::mistakes($number, CHECKS, &mistakes())
+        }
+
+        #[test]
+        fn teeth_a_stub_is_not_written_yet() -> Result<(), checks::Finding> {
+            checks::teeth::stub($number, CHECKS, &stub())
+        }
+
+        #[test]
+        fn teeth_other_right_ways_pass() -> Result<(), checks::Finding> {
+            checks::teeth::variants($number, CHECKS, &variants())
+        }
+    };
+}
+pub(crate) use tests;
+
+pub mod teeth;

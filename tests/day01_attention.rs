@@ -1,0 +1,21 @@
+//! Day 1's checkers: attention.
+
+mod checks;
+#[macro_use]
+#[path = "checks/day01.rs"]
+mod day;
+include!(concat!(env!("OUT_DIR"), "/day01.rs"));
+
+checks::tests! {
+    1, day01_attention:
+    task_1_1_softmax_by_hand => day::softmax_by_hand,
+    task_1_1_softmax_equals_torch => day::softmax_equals_torch,
+    task_1_1_softmax_does_not_overflow => day::softmax_does_not_overflow,
+    task_1_2_the_mask_is_causal => day::the_mask_is_causal,
+    task_1_3_attention_equals_torch => day::attention_equals_torch,
+    task_1_3_masked_attention_equals_torch => day::masked_attention_equals_torch,
+    task_1_4_heads_are_split => day::heads_are_split,
+    task_1_5_heads_are_merged => day::heads_are_merged,
+    task_1_6_multi_head_equals_torch => day::multi_head_equals_torch,
+    task_1_6_the_future_changes_nothing => day::the_future_changes_nothing,
+}

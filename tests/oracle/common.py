@@ -1,0 +1,90 @@
+"""What the scripts of the days share: pinned versions, models, decision margins, and the files that they fill."""
+import importlib.metadata, json, os, pathlib, platform
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+torch.set_num_threads(1)  # one order of sums
+MODELS = pathlib.Path(__file__).resolve().parents[2] / "models"
+STORY = ["story-3m", "story-230k", "story-gpt2-1m"]
+
+
+def pinned(requirements):
+    """Refuse to make goldens with other versions than the ones they are said to come from."""
+    for line in requirements.read_text().split():
+        name, version = line.split("==")
+        found = importlib.metadata.version(name).split("+")[0]
+        if found != version:
+            raise SystemExit(f"{name} is {found}, the goldens are made with {version}: pip install -r {requirements}")
+
+
+def model(name):
+    """An embedded model in f32: transformers 5 would load bf16 files as bf16."""
+    return AutoModelForCausalLM.from_pretrained(MODELS / name, dtype=torch.float32).eval()
+
+
+def tokenizer(name="story-3m"):
+    return AutoTokenizer.from_pretrained(MODELS / name)
+
+
+def margins(scores):
+    """Decision margins of greedy choices: for each row of logits (n, V), best minus second best."""
+    top = torch.topk(torch.as_tensor(scores), 2, dim=-1).values
+    return (top[..., 0] - top[..., 1]).tolist()
+
+
+class Oracle:
+    """The goldens of one day: `tensor(name, t)`, `data[name] = …`, and the smallest decision margin."""
+
+    def __init__(self, here, day):
+        self.here, self.day, self.tensors, self.data, self.smallest = here, day, {}, {}, None
+
+    def tensor(self, name, t):
+        self.tensors[name] = t.detach().contiguous().clone()
+
+    def decided(self, what, margins, least=1e-3):
+        """Note decision margins; reject a golden that another valid order of f32 sums could flip."""
+        worst = min(margins)
+        if worst < least:
+            raise SystemExit(f"{self.day}: {what} has a decision margin of {worst:.2g}, below {least}: choose another input")
+        self.smallest = worst if self.smallest is None else min(worst, self.smallest)
+
+    def provenance(self):
+        return {
+            "made by": f"tests/oracle/generate.py {self.day}",
+            "torch": torch.__version__.split("+")[0],
+            "transformers": importlib.metadata.version("transformers"),
+            "machine": f"{platform.machine()} CPU, 1 thread, f32",
+            "smallest decision margin": "no decisions" if self.smallest is None else f"{self.smallest:.6f}",
+        }
+
+    def finish(self, check):
+        tensors, data = self.here / f"{self.day}.safetensors", self.here / f"{self.day}.json"
+        if check:
+            old = load_file(tensors) if tensors.exists() else {}
+            same = old.keys() == self.tensors.keys() and all(
+                old[k].dtype == t.dtype and old[k].shape == t.shape and torch.allclose(old[k].float(), t.float(), atol=1e-5, rtol=1e-5)
+                for k, t in self.tensors.items())
+            known = json.loads(data.read_text()) if data.exists() else {}
+            known.pop("provenance", None)
+            same = same and close(known, json.loads(json.dumps(self.data)))
+            print(f"{self.day}: {'same' if same else 'DIFFERENT'}")
+            return not same
+        if self.tensors:
+            save_file(self.tensors, tensors, metadata=self.provenance())
+        lines = {"provenance": self.provenance(), **self.data}
+        data.write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in lines.items()) + "\n}\n")
+        print(f"{self.day}: {len(self.tensors)} tensors, margin {self.provenance()['smallest decision margin']}")
+        return 0
+
+
+def close(a, b):
+    if isinstance(a, float) or isinstance(b, float):
+        return abs(a - b) <= 1e-5 * max(1.0, abs(a))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(close(a[k], b[k]) for k in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(close, a, b))
+    return a == b
