@@ -176,7 +176,11 @@ impl ModelConfig {
             heads % kv == 0,
             "num_attention_heads is {heads}, which num_key_value_heads {kv} does not divide"
         );
-        ensure!(self.head_dim % 2 == 0, "head_dim is {}; RoPE needs an even one", self.head_dim);
+        ensure!(
+            self.head_dim.is_multiple_of(2),
+            "head_dim is {}; RoPE needs an even one",
+            self.head_dim
+        );
         ensure!(
             self.norm_eps.is_finite() && self.norm_eps > 0.0,
             "the norm's epsilon is {}; it must be above 0",

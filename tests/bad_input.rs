@@ -1,0 +1,303 @@
+//! Bad input: each gets one clear message that says what to do, exit code 2 (usage) or 1, and no panic.
+//!
+//! Runs the `candecode` command itself, with the reference: `cargo test --features ref --test bad_input`.
+
+#![cfg(feature = "ref")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn story() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("models/story-230k")
+}
+
+/// A copy of a small model in a folder of its own, for a test to damage.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("candecode-{test}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        for file in fs::read_dir(story()).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), dir.join(file.file_name())).unwrap();
+        }
+        Self(dir)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn remove(self, file: &str) -> Self {
+        fs::remove_file(self.0.join(file)).unwrap();
+        self
+    }
+
+    /// Replaces one `"key": value` of config.json.
+    fn config(self, key: &str, value: serde_json::Value) -> Self {
+        let path = self.0.join("config.json");
+        let mut config: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        config[key] = value;
+        fs::write(path, config.to_string()).unwrap();
+        self
+    }
+
+    fn weights(self, change: impl FnOnce(&mut Vec<u8>)) -> Self {
+        let path = self.0.join("model.safetensors");
+        let mut bytes = fs::read(&path).unwrap();
+        change(&mut bytes);
+        fs::write(path, bytes).unwrap();
+        self
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_candecode"));
+    command.args(args).env("RUST_BACKTRACE", "1").stdin(Stdio::null());
+    command
+}
+
+/// The command must fail with this code, and say every one of these words, on few lines and without a panic.
+#[track_caller]
+fn fails(output: Output, code: i32, says: &[&str]) {
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    for words in says {
+        assert!(text.contains(words), "expected \"{words}\" in: {text}");
+    }
+    for never in ["panicked", "backtrace", "stack", "RUST_BACKTRACE"] {
+        assert!(!text.contains(never), "\"{never}\" in: {text}");
+    }
+    assert!(text.lines().count() < 12, "too long: {text}");
+}
+
+#[track_caller]
+fn refused(args: &[&str], code: i32, says: &[&str]) {
+    fails(command(args).output().unwrap(), code, says);
+}
+
+#[track_caller]
+fn folder_refused(folder: Folder, says: &[&str]) {
+    refused(&["--model", folder.path(), "-p", "Once"], 1, says);
+}
+
+#[test]
+fn an_unknown_model_lists_the_known_ones() {
+    refused(
+        &["--model", "story-9b", "-p", "Once"],
+        1,
+        &["unknown model \"story-9b\"", "story-3m", "owner/repo"],
+    );
+    refused(&["--model", "../models/nowhere", "-p", "Once"], 1, &["unknown model"]);
+}
+
+#[test]
+fn a_folder_without_a_file_names_it() {
+    folder_refused(
+        Folder::new("no-config").remove("config.json"),
+        &["no config.json", "as in a Hugging Face repository"],
+    );
+    folder_refused(Folder::new("no-tokenizer").remove("tokenizer.json"), &["no tokenizer.json"]);
+    folder_refused(
+        Folder::new("no-weights").remove("model.safetensors"),
+        &["no model.safetensors"],
+    );
+}
+
+#[test]
+fn damaged_weights_are_refused() {
+    let half = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2);
+    folder_refused(
+        Folder::new("half").weights(half),
+        &["cut short or damaged", "fetch the file again"],
+    );
+    folder_refused(Folder::new("empty").weights(Vec::clear), &["cut short or damaged"]);
+    let header = |bytes: &mut Vec<u8>| bytes[..8].fill(0xff);
+    folder_refused(Folder::new("header").weights(header), &["cut short or damaged"]);
+    let json = |bytes: &mut Vec<u8>| bytes[8..40].fill(b'x');
+    folder_refused(Folder::new("json").weights(json), &["cut short or damaged"]);
+}
+
+#[test]
+fn a_damaged_tokenizer_is_refused() {
+    let folder = Folder::new("tokenizer");
+    fs::write(folder.0.join("tokenizer.json"), "{}").unwrap();
+    folder_refused(folder, &["tokenizer.json", "not a tokenizer"]);
+}
+
+#[test]
+fn a_tensor_that_is_missing_or_of_another_shape_is_named() {
+    let rename = |bytes: &mut Vec<u8>| {
+        let at = bytes.windows(17).position(|w| w == b"model.norm.weight").unwrap();
+        bytes[at..at + 17].copy_from_slice(b"model.warm.weight");
+    };
+    folder_refused(Folder::new("missing").weights(rename), &["model.norm.weight is missing"]);
+    let folder = Folder::new("shape").config("intermediate_size", 200.into());
+    folder_refused(folder, &["mlp.gate_proj.weight", "[192, 64]", "[200, 64]"]);
+}
+
+#[test]
+fn a_configuration_that_makes_no_sense_is_refused() {
+    for (key, value, says) in [
+        ("num_attention_heads", 0.into(), "num_attention_heads is 0"),
+        ("num_attention_heads", 3.into(), "num_attention_heads 3 does not divide"),
+        ("num_key_value_heads", 0.into(), "num_key_value_heads is 0"),
+        ("hidden_size", 0.into(), "hidden_size is 0"),
+        ("num_hidden_layers", 0.into(), "num_hidden_layers is 0"),
+        ("hidden_size", serde_json::json!(1u64 << 60), "no model has"),
+        ("vocab_size", serde_json::json!(u64::MAX), "no model has"),
+        ("hidden_size", "64".into(), "expected usize"),
+        ("hidden_size", serde_json::json!(-64), "expected usize"),
+        ("hidden_size", serde_json::Value::Null, "no hidden_size"),
+        ("rms_norm_eps", 0.0.into(), "epsilon"),
+        ("rope_parameters", serde_json::json!({"rope_theta": -1.0}), "rope_theta is -1"),
+        ("rope_parameters", serde_json::json!({"rope_type": "yarn"}), "yarn"),
+        ("eos_token_id", "end".into(), "eos_token_id"),
+        ("hidden_act", "relu".into(), "relu"),
+        ("use_sliding_window", true.into(), "use_sliding_window"),
+        ("model_type", "mamba".into(), "model_type is \"mamba\""),
+        ("model_type", serde_json::Value::Null, "no model_type"),
+        ("model_type", 7.into(), "expected a string"),
+    ] {
+        let folder = Folder::new("config").config(key, value);
+        folder_refused(folder, &["config.json", says]);
+    }
+    let folder = Folder::new("not-json");
+    fs::write(folder.0.join("config.json"), "hidden_size = 64").unwrap();
+    folder_refused(folder, &["config.json", "not a model configuration"]);
+}
+
+#[test]
+fn a_bad_prompt_is_refused() {
+    refused(&[], 2, &["no prompt"]);
+    refused(&["-p", ""], 2, &["the prompt is empty"]);
+    refused(
+        &["--prompt-file", "/nowhere/prompt.txt"],
+        1,
+        &["/nowhere/prompt.txt", "could not be read"],
+    );
+    refused(&["--prompt-ids", "5,x"], 2, &["invalid value 'x'"]);
+    refused(&["--prompt-ids", "5,99999"], 1, &["token id 99999 is not in the vocabulary of 2048"]);
+    let long = "once upon a time ".repeat(400);
+    refused(&["-p", &long], 1, &["tokens long", "the context 512", "shorten it"]);
+    refused(&["-p", &long, "--loop", "day6"], 1, &["past the context of 512"]);
+}
+
+#[test]
+fn bad_flags_are_usage_errors() {
+    refused(&["-p", "Once", "--max-new-tokens", "0"], 2, &["--max-new-tokens is 0"]);
+    refused(&["-p", "Once", "--max-new-tokens", "many"], 2, &["many"]);
+    refused(
+        &["-p", "Once", "--device", "tpu"],
+        2,
+        &["unknown device \"tpu\"", "cpu, metal or cuda"],
+    );
+    refused(&["-p", "Once", "--dtype", "f8"], 2, &["unknown dtype \"f8\""]);
+    refused(&["-p", "Once", "--format", "yaml"], 2, &["yaml"]);
+    refused(&["-p", "Once", "--loop", "day99"], 2, &["--loop day99"]);
+    refused(&["-p", "Once", "--nonsense"], 2, &["--nonsense"]);
+    refused(&["-p", "Once", "--prompt-ids", "1"], 2, &["cannot be used with"]);
+}
+
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn a_device_that_this_build_lacks_is_said() {
+    refused(&["-p", "Once", "--device", "cuda"], 2, &["this build has no cuda", "--device cpu"]);
+}
+
+#[test]
+fn the_models_folder_may_be_elsewhere_and_must_exist() {
+    let mut run = command(&["-p", "Once"]);
+    fails(
+        run.env("CANDECODE_MODELS", "/nowhere").output().unwrap(),
+        1,
+        &["CANDECODE_MODELS is /nowhere"],
+    );
+}
+
+#[test]
+fn the_hub_out_of_reach_names_the_way_on() {
+    let home = std::env::temp_dir().join(format!("candecode-hub-{}", std::process::id()));
+    let mut run = command(&["--model", "gpt2", "-p", "Once"]);
+    run.env("HF_HOME", &home).env("HF_ENDPOINT", "http://127.0.0.1:9");
+    fails(
+        run.output().unwrap(),
+        1,
+        &["could not fetch config.json", "--model story-3m needs no network"],
+    );
+    run.env("HF_HUB_OFFLINE", "1");
+    fails(run.output().unwrap(), 1, &["HF_HUB_OFFLINE is set"]);
+    let _ = fs::remove_dir_all(home);
+}
+
+/// Serves one tiny answer for every request: what the hub says of a small file.
+fn hub() -> String {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(20) {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let head = "HTTP/1.1 206 Partial Content\r\nx-repo-commit: 0123\r\netag: \"abc\"\r\n";
+            let _ = write!(stream, "{head}content-range: bytes 0-1/2\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}");
+        }
+    });
+    address
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_said() {
+    let file = std::env::temp_dir().join(format!("candecode-file-{}", std::process::id()));
+    fs::write(&file, "in the way").unwrap();
+    let mut run = command(&["--model", "gpt2", "-p", "Once"]);
+    run.env("HF_HOME", file.join("hub")).env("HF_ENDPOINT", hub());
+    fails(run.output().unwrap(), 1, &["could not be written to the cache", "HF_HOME"]);
+    let _ = fs::remove_file(file);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_for_the_output_is_said() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = command(&["-p", "Once", "--max-new-tokens", "4"]).stdout(full).output().unwrap();
+    fails(output, 1, &["could not write to standard output"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_the_text_cleanly() {
+    use std::io::Read;
+    let mut run =
+        command(&["-p", "Once", "--max-new-tokens", "100000", "--model", "story-gpt2-1m"]);
+    let mut child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let mut first = [0; 8]; // the prompt is out, so the loop is at work
+    out.read_exact(&mut first).unwrap();
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(rest.ends_with('\n'), "the line was not ended: {rest:?}");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let mut run = command(&["-p", "Once", "--max-new-tokens", "200"]);
+    let mut child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && !text.contains("error"), "{text}");
+}
