@@ -25,3 +25,7 @@ pub mod day05_model;
 pub mod day06_generate;
 #[cfg_attr(feature = "ref-day07", path = "../solutions/day07_greedy.rs")]
 pub mod day07_greedy;
+#[cfg_attr(feature = "ref-day08", path = "../solutions/day08_sampling.rs")]
+pub mod day08_sampling;
+#[cfg_attr(feature = "ref-day09", path = "../solutions/day09_penalties.rs")]
+pub mod day09_penalties;

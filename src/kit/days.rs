@@ -21,6 +21,8 @@ pub const DAYS: &[Day] = &[
     Day { number: 5, name: "day05_model", reference: cfg!(feature = "ref-day05") },
     Day { number: 6, name: "day06_generate", reference: cfg!(feature = "ref-day06") },
     Day { number: 7, name: "day07_greedy", reference: cfg!(feature = "ref-day07") },
+    Day { number: 8, name: "day08_sampling", reference: cfg!(feature = "ref-day08") },
+    Day { number: 9, name: "day09_penalties", reference: cfg!(feature = "ref-day09") },
 ];
 
 /// The words of a `todo!` that was reached, if the panic was one: "day 6, task 1: keep the last position of every row".

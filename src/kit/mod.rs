@@ -24,7 +24,7 @@ pub use config::{Family, ModelConfig};
 pub use doors::{attend, linear, linear_many, Attend};
 pub use load::load_model;
 pub use model::Model;
-pub use options::GenerationOptions;
+pub use options::{Choose, GenerationOptions};
 pub use processor::{named, Context, LogitsProcessor};
 pub use step::{Logits, Step};
 pub use token::{FinishReason, Token};

@@ -1,0 +1,150 @@
+//! Day 9: penalties. Three ways to make what was said less likely to be said again, and one to forbid it.
+
+use candecode::kit::{named, Context, LogitsProcessor};
+use candle_core::{bail, Result};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Divides the positive logits of tokens that occurred by `penalty`, and multiplies the negative ones: both go down for
+/// `penalty` above 1. Once for each token, however often it occurred, prompt included (Keskar et al. 2019; HF
+/// `RepetitionPenaltyLogitsProcessor`; vLLM `repetition_penalty`).
+///
+/// # Errors
+/// If `penalty` is not a finite number above 0.
+pub fn repetition_penalty(logits: &mut [f32], tokens: &[u32], penalty: f32) -> Result<()> {
+    // task 9.1: for each distinct token: divide what is positive, multiply what is negative
+    // <solution>
+    if !(penalty.is_finite() && penalty > 0.0) {
+        bail!("repetition_penalty must be a finite number above 0, got {penalty}")
+    }
+    for id in tokens.iter().collect::<BTreeSet<_>>() {
+        if let Some(logit) = logits.get_mut(*id as usize) {
+            *logit = if *logit < 0.0 { *logit * penalty } else { *logit / penalty };
+        }
+    }
+    Ok(())
+    // </solution>
+}
+
+/// How often each token occurs.
+pub fn counts(tokens: &[u32]) -> BTreeMap<u32, u32> {
+    // task 9.2: count them
+    // <solution>
+    let mut counts = BTreeMap::new();
+    tokens.iter().for_each(|id| *counts.entry(*id).or_default() += 1);
+    counts
+    // </solution>
+}
+
+/// Subtracts `presence` once from the logit of every token that was *generated*, and `frequency` for each time that it
+/// was (OpenAI `presence_penalty`, `frequency_penalty`; vLLM's of the same names). The prompt does not count.
+///
+/// # Errors
+/// If either is not in [-2, 2], OpenAI's and vLLM's range.
+pub fn presence_frequency(
+    logits: &mut [f32],
+    generated: &[u32],
+    presence: f32,
+    frequency: f32,
+) -> Result<()> {
+    // task 9.3: logit - frequency * count - presence, for every token with a count
+    // <solution>
+    for (name, value) in [("presence_penalty", presence), ("frequency_penalty", frequency)] {
+        if !(-2.0..=2.0).contains(&value) {
+            bail!("{name} must be in [-2, 2], got {value}")
+        }
+    }
+    for (id, count) in counts(generated) {
+        if let Some(logit) = logits.get_mut(id as usize) {
+            *logit -= frequency * count as f32;
+            *logit -= presence;
+        }
+    }
+    Ok(())
+    // </solution>
+}
+
+/// Forbids every token that would complete an n-gram that the text already has, prompt included (HF
+/// `NoRepeatNGramLogitsProcessor`): its logit becomes `-inf`.
+///
+/// # Errors
+/// If `n` is 0.
+pub fn no_repeat_ngram(logits: &mut [f32], tokens: &[u32], n: usize) -> Result<()> {
+    // task 9.4: wherever the last n - 1 tokens occurred before, forbid what followed them there
+    // <solution>
+    if n == 0 {
+        bail!("no_repeat_ngram must be at least 1, got 0")
+    }
+    let Some(start) = (tokens.len() + 1).checked_sub(n) else { return Ok(()) };
+    let end = &tokens[start..];
+    for ngram in tokens.windows(n).filter(|ngram| ngram.starts_with(end)) {
+        if let Some(logit) = logits.get_mut(ngram[n - 1] as usize) {
+            *logit = f32::NEG_INFINITY;
+        }
+    }
+    Ok(())
+    // </solution>
+}
+
+/// The last `window` tokens: llama.cpp's `repeat_last_n`. None: all of them.
+pub fn recent(tokens: &[u32], window: Option<usize>) -> &[u32] {
+    // task 9.5: the end of the slice
+    // <solution>
+    let window = window.unwrap_or(tokens.len());
+    &tokens[tokens.len().saturating_sub(window)..]
+    // </solution>
+}
+
+/// What to discourage, and how much. What is None is not done.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct PenaltyParams {
+    /// See [`repetition_penalty`].
+    pub repetition: Option<f32>,
+    /// See [`presence_frequency`].
+    pub presence: Option<f32>,
+    /// See [`presence_frequency`].
+    pub frequency: Option<f32>,
+    /// See [`no_repeat_ngram`].
+    pub no_repeat_ngram: Option<usize>,
+    /// How far back the penalties (not the n-grams) look, in tokens. None: to the beginning.
+    pub window: Option<usize>,
+}
+
+/// The processors of `params`: repetition (prompt and generated), presence and frequency (generated), n-grams; then, in the
+/// whole pipeline, guard rails and day 8's warpers.
+///
+/// # Errors
+/// If a parameter is out of range: it is tried on an empty text first.
+pub fn penalties(params: &PenaltyParams) -> Result<Vec<Box<dyn LogitsProcessor>>> {
+    // task 9.6: one named processor for each penalty that is given, with the right scope of tokens
+    // <solution>
+    let mut all: Vec<Box<dyn LogitsProcessor>> = Vec::new();
+    let window = params.window;
+    if let Some(penalty) = params.repetition {
+        repetition_penalty(&mut [], &[], penalty)?;
+        all.push(Box::new(named(
+            format!("repetition_penalty({penalty})"),
+            move |cx: &Context, l: &mut [f32]| {
+                repetition_penalty(l, recent(cx.tokens, window), penalty)
+            },
+        )));
+    }
+    if params.presence.is_some() || params.frequency.is_some() {
+        let (presence, frequency) =
+            (params.presence.unwrap_or(0.0), params.frequency.unwrap_or(0.0));
+        presence_frequency(&mut [], &[], presence, frequency)?;
+        let name = format!("presence_penalty({presence}), frequency_penalty({frequency})");
+        all.push(Box::new(named(name, move |cx: &Context, l: &mut [f32]| {
+            let generated = &cx.tokens[cx.prompt_len..];
+            presence_frequency(l, recent(generated, window), presence, frequency)
+        })));
+    }
+    if let Some(n) = params.no_repeat_ngram {
+        no_repeat_ngram(&mut [], &[], n)?;
+        all.push(Box::new(named(
+            format!("no_repeat_ngram({n})"),
+            move |cx: &Context, l: &mut [f32]| no_repeat_ngram(l, cx.tokens, n),
+        )));
+    }
+    Ok(all)
+    // </solution>
+}

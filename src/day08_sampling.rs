@@ -1,0 +1,128 @@
+#![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
+//! Day 8: sampling. What remains of a distribution after temperature, top-k, top-p and min-p, and two ways to draw from it.
+
+use candecode::day07_greedy::argmax;
+use candecode::kit::rng::{Coins, TorchRng};
+use candecode::kit::{named, Choose, LogitsProcessor};
+use candle_core::{bail, Result};
+
+/// Probabilities of logits: `exp(x - max)` over its sum; `-inf` becomes 0 (torch `softmax` of f32).
+///
+/// # Errors
+/// If there are no logits, a NaN among them, or all are `-inf`.
+pub fn softmax(logits: &[f32]) -> Result<Vec<f32>> {
+    // task 8.1: exponentials of the logits minus their maximum, divided by their sum
+    todo!("day 8, task 1: exponentials of the logits minus their maximum, divided by their sum")
+}
+
+/// Divides the logits by `t`: below 1 the likely become likelier, above 1 all become alike (HF `TemperatureLogitsWarper`).
+///
+/// # Errors
+/// If `t` is not a finite number above 0.
+pub fn temperature(logits: &mut [f32], t: f64) -> Result<()> {
+    // task 8.2: refuse what is no temperature, then divide
+    todo!("day 8, task 2: refuse what is no temperature, then divide")
+}
+
+/// Keeps the `k` largest logits, and every tie of the smallest of them; the rest become `-inf`. `k` above the number of
+/// tokens is clamped (HF `TopKLogitsWarper`).
+///
+/// # Errors
+/// If `k` is 0.
+pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
+    // task 8.3: what is below the k-th largest becomes -inf
+    todo!("day 8, task 3: what is below the k-th largest becomes -inf")
+}
+
+/// Keeps the smallest set of tokens whose probability reaches `p`; the rest become `-inf`.
+///
+/// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020). As HF's `TopPLogitsWarper` does it:
+/// sort ascending and stably, sum up, drop while the sum is at most `1 - p`. Of equals, those that come last stay.
+///
+/// # Errors
+/// If `p` is not in (0, 1].
+pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
+    // task 8.4: ascending, drop while the sum so far is <= 1 - p, but never the last
+    todo!("day 8, task 4: ascending, drop while the sum so far is <= 1 - p, but never the last")
+}
+
+/// Keeps the tokens whose probability is at least `p` times that of the likeliest; the rest become `-inf` (Nguyen et al.
+/// 2024; HF `MinPLogitsWarper`).
+///
+/// # Errors
+/// If `p` is not in [0, 1].
+pub fn min_p(logits: &mut [f32], p: f64) -> Result<()> {
+    // task 8.5: what is less likely than p times the likeliest becomes -inf
+    todo!("day 8, task 5: what is less likely than p times the likeliest becomes -inf")
+}
+
+/// What to sample with. Names are the field's; nothing that is None is done (HF silently has `top_k = 50`).
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct SamplingParams {
+    /// Divides the logits.
+    pub temperature: Option<f64>,
+    /// Keeps so many.
+    pub top_k: Option<usize>,
+    /// Keeps so much probability.
+    pub top_p: Option<f64>,
+    /// Keeps what is not so much less likely than the best.
+    pub min_p: Option<f64>,
+}
+
+/// The processors of `params`, in HF's order: temperature, top-k, top-p, min-p.
+///
+/// Each parameter is tried on a small input first, so that a bad one is refused before the model runs.
+///
+/// # Errors
+/// If a parameter is out of range.
+pub fn warpers(params: &SamplingParams) -> Result<Vec<Box<dyn LogitsProcessor>>> {
+    // task 8.6: one named processor for each parameter that is given, in HF's order
+    todo!("day 8, task 6: one named processor for each parameter that is given, in HF's order")
+}
+
+/// Draws by inverse CDF: walks along the probabilities until their sum passes `coin`, in [0, 1).
+///
+/// A token of probability 0 is never drawn; if rounding leaves the sum below `coin`, the last possible token is.
+///
+/// # Errors
+/// If no token is possible, or `coin` is not in [0, 1).
+pub fn sample(probs: &[f32], coin: f32) -> Result<u32> {
+    // task 8.7: the first token at which the running sum exceeds the coin
+    todo!("day 8, task 7: the first token at which the running sum exceeds the coin")
+}
+
+/// Draws as torch does (`torch.multinomial(p, 1)`): a race. Every token runs for a time from Exp(1), divided by its
+/// probability; the first to arrive, the largest `p / q`, wins. The same distribution as [`sample`], other draws.
+///
+/// # Errors
+/// If there is not one exponential for each probability, or no token is possible.
+pub fn race(probs: &[f32], exponentials: &[f32]) -> Result<u32> {
+    // task 8.8: argmax of p / q
+    todo!("day 8, task 8: argmax of p / q")
+}
+
+/// Chooses with torch's stream after `torch.manual_seed(seed)`: the tokens of HF's `generate(do_sample=True)`.
+///
+/// One stream serves all `rows` of a batch, V draws for each row and step, rows that have ended included: those are skipped
+/// over here, so that the rows that go on draw what they draw in torch.
+pub fn torch_sampler(seed: u64, rows: usize) -> Choose<'static> {
+    let mut rng = TorchRng::new(seed);
+    let mut next = 0; // the row whose turn it is
+    Box::new(move |row, logits| {
+        let skipped = (row + rows - next) % rows;
+        (0..skipped * logits.len()).for_each(|_| _ = rng.exponential());
+        next = (row + 1) % rows;
+        race(&softmax(logits)?, &rng.exponentials(logits.len()))
+    })
+}
+
+/// Chooses with the portable stream: every row has its own, keyed by (seed, row), so company changes nothing.
+pub fn chacha_sampler(seed: u64) -> Choose<'static> {
+    let mut rows: Vec<Coins> = Vec::new();
+    Box::new(move |row, logits| {
+        while rows.len() <= row {
+            rows.push(Coins::new(seed, rows.len() as u64));
+        }
+        sample(&softmax(logits)?, rows[row].toss())
+    })
+}

@@ -1,0 +1,79 @@
+#![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
+//! Day 9: penalties. Three ways to make what was said less likely to be said again, and one to forbid it.
+
+use candecode::kit::{named, Context, LogitsProcessor};
+use candle_core::{bail, Result};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Divides the positive logits of tokens that occurred by `penalty`, and multiplies the negative ones: both go down for
+/// `penalty` above 1. Once for each token, however often it occurred, prompt included (Keskar et al. 2019; HF
+/// `RepetitionPenaltyLogitsProcessor`; vLLM `repetition_penalty`).
+///
+/// # Errors
+/// If `penalty` is not a finite number above 0.
+pub fn repetition_penalty(logits: &mut [f32], tokens: &[u32], penalty: f32) -> Result<()> {
+    // task 9.1: for each distinct token: divide what is positive, multiply what is negative
+    todo!("day 9, task 1: for each distinct token: divide what is positive, multiply what is negative")
+}
+
+/// How often each token occurs.
+pub fn counts(tokens: &[u32]) -> BTreeMap<u32, u32> {
+    // task 9.2: count them
+    todo!("day 9, task 2: count them")
+}
+
+/// Subtracts `presence` once from the logit of every token that was *generated*, and `frequency` for each time that it
+/// was (OpenAI `presence_penalty`, `frequency_penalty`; vLLM's of the same names). The prompt does not count.
+///
+/// # Errors
+/// If either is not in [-2, 2], OpenAI's and vLLM's range.
+pub fn presence_frequency(
+    logits: &mut [f32],
+    generated: &[u32],
+    presence: f32,
+    frequency: f32,
+) -> Result<()> {
+    // task 9.3: logit - frequency * count - presence, for every token with a count
+    todo!("day 9, task 3: logit - frequency * count - presence, for every token with a count")
+}
+
+/// Forbids every token that would complete an n-gram that the text already has, prompt included (HF
+/// `NoRepeatNGramLogitsProcessor`): its logit becomes `-inf`.
+///
+/// # Errors
+/// If `n` is 0.
+pub fn no_repeat_ngram(logits: &mut [f32], tokens: &[u32], n: usize) -> Result<()> {
+    // task 9.4: wherever the last n - 1 tokens occurred before, forbid what followed them there
+    todo!("day 9, task 4: wherever the last n - 1 tokens occurred before, forbid what followed them there")
+}
+
+/// The last `window` tokens: llama.cpp's `repeat_last_n`. None: all of them.
+pub fn recent(tokens: &[u32], window: Option<usize>) -> &[u32] {
+    // task 9.5: the end of the slice
+    todo!("day 9, task 5: the end of the slice")
+}
+
+/// What to discourage, and how much. What is None is not done.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct PenaltyParams {
+    /// See [`repetition_penalty`].
+    pub repetition: Option<f32>,
+    /// See [`presence_frequency`].
+    pub presence: Option<f32>,
+    /// See [`presence_frequency`].
+    pub frequency: Option<f32>,
+    /// See [`no_repeat_ngram`].
+    pub no_repeat_ngram: Option<usize>,
+    /// How far back the penalties (not the n-grams) look, in tokens. None: to the beginning.
+    pub window: Option<usize>,
+}
+
+/// The processors of `params`: repetition (prompt and generated), presence and frequency (generated), n-grams; then, in the
+/// whole pipeline, guard rails and day 8's warpers.
+///
+/// # Errors
+/// If a parameter is out of range: it is tried on an empty text first.
+pub fn penalties(params: &PenaltyParams) -> Result<Vec<Box<dyn LogitsProcessor>>> {
+    // task 9.6: one named processor for each penalty that is given, with the right scope of tokens
+    todo!("day 9, task 6: one named processor for each penalty that is given, with the right scope of tokens")
+}
