@@ -29,3 +29,9 @@ pub mod day07_greedy;
 pub mod day08_sampling;
 #[cfg_attr(feature = "ref-day09", path = "../solutions/day09_penalties.rs")]
 pub mod day09_penalties;
+#[cfg_attr(feature = "ref-day10", path = "../solutions/day10_kv_cache.rs")]
+pub mod day10_kv_cache;
+#[cfg_attr(feature = "ref-day11", path = "../solutions/day11_beam_search.rs")]
+pub mod day11_beam_search;
+#[cfg_attr(feature = "ref-day12", path = "../solutions/day12_batching.rs")]
+pub mod day12_batching;

@@ -38,13 +38,61 @@ pub struct Args {
     /// Where sampling's randomness comes from: torch's own stream, or a portable one
     #[arg(long, value_name = "RNG")]
     pub rng: Option<RngKind>,
+    /// Divides the logits; above 0 it samples
+    #[arg(long, value_name = "T", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub temperature: Option<f64>,
+    /// Samples among the K likeliest tokens
+    #[arg(long, value_name = "K", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub top_k: Option<i64>,
+    /// Samples among the likeliest tokens that together reach probability P
+    #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub top_p: Option<f64>,
+    /// Samples among the tokens at least P times as likely as the likeliest
+    #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub min_p: Option<f64>,
+    /// Above 1 it discourages every token of prompt and text
+    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Penalties")]
+    pub repetition_penalty: Option<f32>,
+    /// Taken once from every token that was generated
+    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Penalties")]
+    pub presence_penalty: Option<f32>,
+    /// Taken from a token for each time that it was generated
+    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Penalties")]
+    pub frequency_penalty: Option<f32>,
+    /// No sequence of N tokens occurs twice
+    #[arg(long, value_name = "N", help_heading = "Penalties")]
+    pub no_repeat_ngram: Option<usize>,
+    /// Texts that grow side by side; above 1 it searches with beams
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Beams")]
+    pub num_beams: usize,
+    /// Samples, or beams, to return for each prompt
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Beams")]
+    pub num_return_sequences: usize,
+    /// Above 0 it favours long texts
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1.0,
+        allow_negative_numbers = true,
+        help_heading = "Beams"
+    )]
+    pub length_penalty: f64,
+    /// When beam search may stop: true, false or never
+    #[arg(long, value_name = "WHEN", default_value = "false", help_heading = "Beams")]
+    pub early_stopping: Early,
+    /// Compute every position anew at every step
+    #[arg(long, help_heading = "Cache", conflicts_with = "cache")]
+    pub no_cache: bool,
+    /// How the cache makes room
+    #[arg(long, value_name = "KIND", help_heading = "Cache")]
+    pub cache: Option<CacheName>,
     /// Text as it is made, or one JSON object a sequence
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
     /// Print speeds to standard error
     #[arg(long)]
     pub stats: bool,
-    /// Which day's loop shall run: day6 or day7
+    /// Which day's loop shall run: day6, day7, day10 to day12
     #[arg(long = "loop", value_name = "DAY")]
     pub loop_day: Option<String>,
 }
@@ -65,4 +113,26 @@ pub enum RngKind {
     Torch,
     /// ChaCha, one stream for each request.
     Chacha,
+}
+
+/// `--early-stopping`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Early {
+    /// As soon as there are enough finished texts.
+    True,
+    /// When the best running text cannot beat the worst finished one as it is.
+    False,
+    /// When it could not even at the best length.
+    Never,
+}
+
+/// `--cache`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CacheName {
+    /// Grows by concatenation.
+    Dynamic,
+    /// Is allocated once, for the whole context.
+    Static,
+    /// Keeps the last context of tokens; another algorithm past the context, and RoPE only.
+    Sliding,
 }

@@ -28,6 +28,11 @@ pub trait Cache {
         self.len() == 0
     }
 
+    /// For a cache that slides: how many columns it has dropped in front. None: it never drops one by itself.
+    fn slid(&self) -> Option<usize> {
+        None
+    }
+
     /// Forgets all columns from `len` on: how speculative decoding takes back rejected tokens.
     ///
     /// # Errors
@@ -90,5 +95,39 @@ impl Cache for NoCache {
             bail!("NoCache is empty, it has no {front} columns to trim")
         }
         Ok(())
+    }
+}
+
+impl<C: Cache + ?Sized> Cache for Box<C> {
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+        (**self).append(layer, k, v)
+    }
+
+    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
+        (**self).layer(layer)
+    }
+
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    fn slid(&self) -> Option<usize> {
+        (**self).slid()
+    }
+
+    fn truncate(&mut self, len: usize) -> Result<()> {
+        (**self).truncate(len)
+    }
+
+    fn select(&mut self, rows: &[u32]) -> Result<()> {
+        (**self).select(rows)
+    }
+
+    fn join(&mut self, other: &dyn Cache) -> Result<()> {
+        (**self).join(other)
+    }
+
+    fn trim(&mut self, front: usize) -> Result<()> {
+        (**self).trim(front)
     }
 }

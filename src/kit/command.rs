@@ -1,12 +1,15 @@
 //! What the `candecode` command does with its flags.
 
-use crate::kit::args::{Args, Format};
-use crate::kit::report::{plain, Report, Timings};
-use crate::kit::{days, device, hub, load_model};
-use crate::kit::{FinishReason, GenerationOptions, Model, Token, Tokenizer};
-use crate::{day06_generate, day07_greedy};
+use crate::day10_kv_cache::{generate_cached, CacheKind, KvCache};
+use crate::kit::args::{Args, CacheName};
+use crate::kit::output::Output;
+use crate::kit::plan::Plan;
+use crate::kit::report::plain;
+use crate::kit::{check_prompt, days, device, hub, load_model};
+use crate::kit::{Cache, FinishReason, Model, NoCache, Token, Tokenizer};
+use crate::{day06_generate, day07_greedy, day11_beam_search, day12_batching};
 use anyhow::{ensure, Context as _, Result};
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -22,7 +25,8 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-fn usage(message: impl std::fmt::Display) -> anyhow::Error {
+/// A [`Usage`] error with this message.
+pub fn usage(message: impl std::fmt::Display) -> anyhow::Error {
     Usage(message.to_string()).into()
 }
 
@@ -42,51 +46,32 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// If a flag is wrong ([`Usage`]), or the model or the text fails.
 pub fn run(args: &Args) -> Result<u8> {
-    let day = loop_day(args)?;
     ensure!(args.max_new_tokens > 0, usage("--max-new-tokens is 0; ask for at least 1"));
     let device = device::device(&args.device).map_err(usage)?;
     let dtype = device::dtype(&args.dtype).map_err(usage)?;
+    if args.prompt.is_empty() && args.prompt_file.is_none() && args.prompt_ids.is_none() {
+        return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
+    }
+    let plan = Plan::new(args, args.prompt.len().max(1))?;
     // The first Ctrl-C ends the text after the token at work, the second ends the program.
     let _ = ctrlc::set_handler(|| {
         if INTERRUPTED.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
         }
     });
-    if args.prompt.is_empty() && args.prompt_file.is_none() && args.prompt_ids.is_none() {
-        return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
-    }
     let began = Instant::now();
     let dir = hub::resolve(&args.model)?;
     let tokenizer = Tokenizer::from_dir(&dir)?;
     let prompts = prompts(args, &tokenizer)?;
     let model = load_model(&dir, dtype, &device)?;
+    prompts.iter().try_for_each(|prompt| check_prompt(&*model, prompt))?;
     let load_s = began.elapsed().as_secs_f64();
-    eprintln!("{}", days::credits(day));
-    if args.seed.is_some() || args.rng.is_some() {
-        eprintln!("note: greedy decoding draws nothing, so --seed and --rng have no effect");
+    eprintln!("{}", days::credits(plan.day));
+    if args.seed.is_some() && plan.sampling.is_none() {
+        eprintln!("note: greedy decoding draws nothing, so --seed has no effect");
     }
-    for (row, prompt) in prompts.iter().enumerate() {
-        let run = Run { args, model: &*model, tokenizer: &tokenizer, day, load_s };
-        run.sequence(row, prompt)?;
-        if INTERRUPTED.load(Ordering::SeqCst) {
-            return Ok(130);
-        }
-    }
-    Ok(0)
-}
-
-fn loop_day(args: &Args) -> Result<usize> {
-    let day = args.loop_day.as_deref().unwrap_or("day7");
-    match day.trim_start_matches("day").parse() {
-        Ok(day @ 6..=7) => {
-            ensure!(
-                day == 7 || args.stop.is_empty(),
-                usage("day 6's loop knows no --stop; day 7's does")
-            );
-            Ok(day)
-        }
-        _ => Err(usage(format!("--loop {day}: no such loop; there are day6 and day7"))),
-    }
+    Run { args, model: &*model, tokenizer: &tokenizer, plan, load_s }.all(&prompts)?;
+    Ok(if INTERRUPTED.load(Ordering::SeqCst) { 130 } else { 0 })
 }
 
 /// The token ids of every prompt.
@@ -118,69 +103,94 @@ struct Run<'a> {
     args: &'a Args,
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
-    day: usize,
+    plan: Plan,
     load_s: f64,
 }
 
-impl Run<'_> {
-    /// One prompt: streams or collects its text, then reports.
-    fn sequence(&self, row: usize, prompt: &[u32]) -> Result<()> {
-        let text = self.args.format == Format::Text;
-        if text {
-            let newline = if row > 0 { "\n" } else { "" };
-            show(&format!("{newline}{}", self.tokenizer.decode(prompt)?))?;
+impl<'a> Run<'a> {
+    /// All prompts: together where the loop can, else one after another.
+    fn all(&self, prompts: &[Vec<u32>]) -> Result<()> {
+        if self.plan.day == 12 {
+            let samples = self.plan.rows / prompts.len();
+            let rows: Vec<Vec<u32>> =
+                prompts.iter().flat_map(|prompt| vec![prompt.clone(); samples]).collect();
+            return self.rows(&rows, 0);
         }
-        let began = Instant::now();
-        let mut first = None;
-        let mut tokens: Vec<Token> = Vec::new();
-        self.generate(prompt, &mut |token| {
-            first.get_or_insert_with(|| began.elapsed().as_secs_f64());
-            if text {
-                show(&token.text)?;
-            }
-            tokens.push(token);
-            Ok(!INTERRUPTED.load(Ordering::SeqCst))
-        })?;
-        let prefill_s = first.unwrap_or_default();
-        let decode_s = began.elapsed().as_secs_f64() - prefill_s;
-        let timings = Timings { load_s: self.load_s, prefill_s, decode_s, tokens_per_second: 0.0 };
-        let timings = timings.with_rate(tokens.len());
-        match self.args.format {
-            Format::Text => show("\n")?,
-            Format::Json => show(&report(prompt, &tokens, timings)?)?,
-        }
-        if self.args.stats {
-            eprintln!("{}", timings.lines(prompt.len(), tokens.len()));
-        }
-        Ok(())
-    }
-
-    /// Hands every token to `take`, until it says false.
-    fn generate(&self, prompt: &[u32], take: &mut dyn FnMut(Token) -> Result<bool>) -> Result<()> {
-        let max = self.args.max_new_tokens;
-        let mut options = GenerationOptions::new(self.model.config(), max, day07_greedy::greedy);
-        options.stop_strings.clone_from(&self.args.stop);
-        if self.day == 6 {
-            return self.simple(prompt, &options.eos_token_ids, take);
-        }
-        for token in day07_greedy::generate(self.model, self.tokenizer, prompt, options)? {
-            if !take(token?)? {
+        for (row, prompt) in prompts.iter().enumerate() {
+            self.rows(std::slice::from_ref(prompt), row)?;
+            if INTERRUPTED.load(Ordering::SeqCst) {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Day 6's loop knows ids only: text, log-probabilities (which it does not compute) and ends are added here.
-    fn simple(
+    /// Some prompts in one run of the loop; the first of them is prompt `first`.
+    fn rows(&self, prompts: &[Vec<u32>], first: usize) -> Result<()> {
+        let mut out = Output::new(self.args, self.tokenizer, prompts, self.load_s, first)?;
+        match self.plan.day {
+            6 => self.simple(&prompts[0], &mut out)?,
+            11 => out.hypotheses(self.search(&prompts[0])?),
+            _ => {
+                for token in self.tokens(prompts)? {
+                    out.take(token?)?;
+                    if INTERRUPTED.load(Ordering::SeqCst) {
+                        break;
+                    }
+                }
+            }
+        }
+        out.finish()
+    }
+
+    /// The cache that the flags ask for.
+    fn cache(&self) -> Box<dyn Cache> {
+        let config = self.model.config();
+        let context = config.max_position_embeddings;
+        let kind = match self.args.cache {
+            _ if self.args.no_cache => return Box::new(NoCache),
+            Some(CacheName::Static) => CacheKind::Static(context),
+            Some(CacheName::Sliding) => CacheKind::Sliding(context),
+            _ => CacheKind::Dynamic,
+        };
+        Box::new(KvCache::new(kind, config.num_hidden_layers))
+    }
+
+    /// The loops that are iterators of tokens.
+    fn tokens(
         &self,
-        prompt: &[u32],
-        eos: &[u32],
-        take: &mut dyn FnMut(Token) -> Result<bool>,
-    ) -> Result<()> {
+        prompts: &[Vec<u32>],
+    ) -> Result<Box<dyn Iterator<Item = candle_core::Result<Token>> + 'a>> {
+        let options = self.plan.options(self.args, self.model.config())?;
+        let (model, tokenizer) = (self.model, self.tokenizer);
+        Ok(match self.plan.day {
+            7 => Box::new(day07_greedy::generate(model, tokenizer, &prompts[0], options)?),
+            12 => Box::new(day12_batching::generate_batch(
+                model,
+                tokenizer,
+                prompts,
+                options,
+                self.cache(),
+            )?),
+            _ => Box::new(generate_cached(model, tokenizer, &prompts[0], options, self.cache())?),
+        })
+    }
+
+    fn search(&self, prompt: &[u32]) -> Result<Vec<day11_beam_search::Hypothesis>> {
+        let options = self.plan.options(self.args, self.model.config())?;
+        let (beams, mut cache) = (self.plan.beams(self.args), self.cache());
+        let (model, tokenizer) = (self.model, self.tokenizer);
+        let found =
+            day11_beam_search::beam_search(model, tokenizer, prompt, &options, &beams, &mut *cache);
+        Ok(found?)
+    }
+
+    /// Day 6's loop knows ids only: text and ends are added here; log-probabilities it does not compute.
+    fn simple(&self, prompt: &[u32], out: &mut Output) -> Result<()> {
+        let eos = &self.model.config().eos_token_ids;
         let mut stream = day06_generate::TextStream::new(self.tokenizer);
-        let mut left = self.args.max_new_tokens;
-        let mut stopped = None;
+        let (max, mut left) = (self.args.max_new_tokens, self.args.max_new_tokens);
+        let mut failed = Ok(());
         let on_token = |id| {
             left -= 1;
             let finish = match (eos.contains(&id), left) {
@@ -192,41 +202,18 @@ impl Run<'_> {
             if finish.is_some() {
                 text.push_str(&stream.finish()?);
             }
-            match take(Token { row: 0, id, logprob: f32::NAN, text, finish }) {
-                Ok(true) => Ok(()),
-                other => {
-                    stopped = Some(other.map(|_| ()));
-                    candle_core::bail!("stopped")
-                }
+            failed = out.take(Token { row: 0, id, logprob: f32::NAN, text, finish });
+            if failed.is_err() || INTERRUPTED.load(Ordering::SeqCst) {
+                candle_core::bail!("stopped")
             }
+            Ok(())
         };
         let (model, pick) = (self.model, day07_greedy::argmax);
-        let max = self.args.max_new_tokens;
         let result = day06_generate::simple_generate(model, prompt, max, eos, pick, on_token);
-        match (stopped, result) {
-            (Some(stopped), _) => stopped,
-            (None, result) => Ok(result.map(|_| ())?),
+        failed?;
+        match result {
+            Err(_) if INTERRUPTED.load(Ordering::SeqCst) => Ok(()),
+            result => Ok(result.map(|_| ())?),
         }
-    }
-}
-
-fn report(prompt: &[u32], tokens: &[Token], timings: Timings) -> Result<String> {
-    let report = Report {
-        prompt_ids: prompt.to_vec(),
-        new_ids: tokens.iter().map(|token| token.id).collect(),
-        text: tokens.iter().map(|token| token.text.as_str()).collect(),
-        finish_reason: tokens.last().and_then(|token| token.finish),
-        logprobs: tokens.iter().map(|token| token.logprob).collect(),
-        timings,
-    };
-    Ok(serde_json::to_string(&report)? + "\n")
-}
-
-/// Writes and flushes; a reader that went away (`| head`) ends the program quietly.
-fn show(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-        other => other.context("could not write to standard output"),
     }
 }

@@ -23,6 +23,9 @@ pub const DAYS: &[Day] = &[
     Day { number: 7, name: "day07_greedy", reference: cfg!(feature = "ref-day07") },
     Day { number: 8, name: "day08_sampling", reference: cfg!(feature = "ref-day08") },
     Day { number: 9, name: "day09_penalties", reference: cfg!(feature = "ref-day09") },
+    Day { number: 10, name: "day10_kv_cache", reference: cfg!(feature = "ref-day10") },
+    Day { number: 11, name: "day11_beam_search", reference: cfg!(feature = "ref-day11") },
+    Day { number: 12, name: "day12_batching", reference: cfg!(feature = "ref-day12") },
 ];
 
 /// The words of a `todo!` that was reached, if the panic was one: "day 6, task 1: keep the last position of every row".

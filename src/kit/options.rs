@@ -1,7 +1,7 @@
 //! How a text is to be generated: what all loops from day 7 on take.
 
-use crate::kit::{LogitsProcessor, ModelConfig};
-use candle_core::Result;
+use crate::kit::{LogitsProcessor, Model, ModelConfig};
+use candle_core::{bail, Result};
 
 /// Chooses a token of a row from its processed logits.
 pub type Choose<'a> = Box<dyn FnMut(usize, &[f32]) -> Result<u32> + 'a>;
@@ -38,4 +38,19 @@ impl<'a> GenerationOptions<'a> {
             choose: Box::new(choose),
         }
     }
+}
+
+/// What every loop asks of a prompt: at least one token, and no more than the context.
+///
+/// # Errors
+/// If it is empty or too long.
+pub fn check_prompt(model: &dyn Model, prompt: &[u32]) -> Result<()> {
+    let context = model.config().max_position_embeddings;
+    if prompt.is_empty() {
+        bail!("the prompt is empty; give it at least one token")
+    }
+    if prompt.len() > context {
+        bail!("the prompt is {} tokens long, the context {context}; shorten it", prompt.len())
+    }
+    Ok(())
 }

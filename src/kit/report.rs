@@ -16,6 +16,9 @@ pub struct Report {
     pub finish_reason: Option<FinishReason>,
     /// ln of each new token's probability.
     pub logprobs: Vec<f32>,
+    /// A beam's score: its log-probability over `length ^ length_penalty`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<f32>,
     /// Timings.
     #[serde(flatten)]
     pub timings: Timings,
@@ -35,9 +38,9 @@ pub struct Timings {
 }
 
 impl Timings {
-    /// Fills in the rate for `new` tokens.
-    pub fn with_rate(mut self, new: usize) -> Self {
-        let steps = new.saturating_sub(1) as f64;
+    /// Fills in the rate for `new` tokens of `rows` texts: the first token of each came with the prefill.
+    pub fn with_rate(mut self, new: usize, rows: usize) -> Self {
+        let steps = new.saturating_sub(rows) as f64;
         self.tokens_per_second = if self.decode_s > 0.0 { steps / self.decode_s } else { 0.0 };
         self
     }

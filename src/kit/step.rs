@@ -1,6 +1,6 @@
 //! The first noun: one forward pass, as data.
 
-use crate::kit::Model;
+use crate::kit::{Family, Model};
 use candle_core::{bail, Result, Tensor};
 
 /// Which positions the model shall give logits for.
@@ -36,6 +36,21 @@ impl Step {
     pub fn new(model: &dyn Model, ids: &[u32], start: usize) -> Result<Self> {
         let positions: Vec<u32> = (start..start + ids.len()).map(|p| p as u32).collect();
         Self::batch(model, &[ids.to_vec()], &[positions], None)
+    }
+
+    /// One row at positions that may be past the context, for a cache that slides: RoPE models only, for GPT-2's learned
+    /// positions end with the context.
+    ///
+    /// # Errors
+    /// If the model is GPT-2, there is no token, or an id is not in the vocabulary.
+    pub fn sliding(model: &dyn Model, ids: &[u32], start: usize) -> Result<Self> {
+        if model.config().family == Family::Gpt2 {
+            bail!("a sliding cache needs RoPE: GPT-2's positions are baked into its keys")
+        }
+        let positions: Vec<u32> = (start..start + ids.len()).map(|p| p as u32).collect();
+        let width = positions.len();
+        let step = Self::new(model, ids, 0)?;
+        Ok(Self { positions: Tensor::from_vec(positions, (1, width), model.device())?, ..step })
     }
 
     /// Several rows of equal length, with their positions and mask; logits for every position.

@@ -1,0 +1,167 @@
+//! From flags to what will run: which day's loop, which processors, which choice. Nothing is loaded yet.
+
+use crate::day08_sampling::{chacha_sampler, torch_sampler, warpers, SamplingParams};
+use crate::day09_penalties::{penalties, PenaltyParams};
+use crate::day11_beam_search::{BeamParams, EarlyStopping};
+use crate::kit::args::{Args, Early, RngKind};
+use crate::kit::command::usage;
+use crate::kit::{GenerationOptions, LogitsProcessor, ModelConfig};
+use crate::{day07_greedy, kit::report::plain};
+use anyhow::{ensure, Result};
+
+/// What the flags ask for.
+pub struct Plan {
+    /// The day whose loop runs.
+    pub day: usize,
+    /// Texts to make: prompts times samples.
+    pub rows: usize,
+    /// Set if sampling is on.
+    pub sampling: Option<SamplingParams>,
+    /// What to discourage.
+    pub penalties: PenaltyParams,
+}
+
+impl Plan {
+    /// Reads the flags; `prompts` is how many prompts there are.
+    ///
+    /// # Errors
+    /// If a value is out of range, or flags make no sense together.
+    pub fn new(args: &Args, prompts: usize) -> Result<Self> {
+        let sampling = sampling(args)?;
+        let penalties = PenaltyParams {
+            repetition: args.repetition_penalty,
+            presence: args.presence_penalty,
+            frequency: args.frequency_penalty,
+            no_repeat_ngram: args.no_repeat_ngram,
+            window: None,
+        };
+        let samples = if args.num_beams > 1 { 1 } else { args.num_return_sequences };
+        let rows = prompts * samples;
+        let plan = Self { day: loop_day(args, rows)?, rows, sampling, penalties };
+        plan.check(args)?;
+        plan.processors().map_err(usage)?; // a bad parameter is refused before a model is loaded
+        Ok(plan)
+    }
+
+    fn check(&self, args: &Args) -> Result<()> {
+        ensure!(args.num_beams > 0, usage("--num-beams is 0; 1 is no beam search, 4 is common"));
+        ensure!(
+            args.num_return_sequences > 0,
+            usage("--num-return-sequences is 0; ask for at least 1")
+        );
+        let (beams, samples) = (args.num_beams, args.num_return_sequences);
+        if beams > 1 {
+            ensure!(
+                samples <= beams,
+                usage(format!("--num-return-sequences {samples} is more than --num-beams {beams}"))
+            );
+            ensure!(self.sampling.is_none(), usage("--num-beams searches, --temperature and --top-k, -p, --min-p sample: choose one"));
+        }
+        ensure!(
+            samples == 1 || beams > 1 || self.sampling.is_some(),
+            usage("--num-return-sequences without sampling or beams would give the same text again; add --temperature or --num-beams")
+        );
+        ensure!(
+            self.sampling.is_some() || args.rng.is_none(),
+            usage("--rng is for sampling; add --temperature")
+        );
+        Ok(())
+    }
+
+    /// The processors, in HF's order.
+    ///
+    /// # Errors
+    /// If a parameter is out of range.
+    pub fn processors(&self) -> Result<Vec<Box<dyn LogitsProcessor>>> {
+        let mut all = penalties(&self.penalties).map_err(|e| usage(plain(&e)))?;
+        all.extend(warpers(&self.sampling.unwrap_or_default()).map_err(|e| usage(plain(&e)))?);
+        Ok(all)
+    }
+
+    /// The options of every loop from day 7 on.
+    ///
+    /// # Errors
+    /// As [`Plan::processors`].
+    pub fn options(&self, args: &Args, config: &ModelConfig) -> Result<GenerationOptions<'static>> {
+        let seed = args.seed.unwrap_or(0);
+        let mut options = GenerationOptions::new(config, args.max_new_tokens, day07_greedy::greedy);
+        if self.sampling.is_some() {
+            options.choose = match args.rng {
+                Some(RngKind::Torch) => torch_sampler(seed, self.rows),
+                _ => chacha_sampler(seed),
+            };
+        }
+        options.processors = self.processors()?;
+        options.stop_strings.clone_from(&args.stop);
+        Ok(options)
+    }
+
+    /// How to search with beams.
+    pub fn beams(&self, args: &Args) -> BeamParams {
+        BeamParams {
+            num_beams: args.num_beams,
+            num_return_sequences: args.num_return_sequences,
+            length_penalty: args.length_penalty,
+            early_stopping: match args.early_stopping {
+                Early::True => EarlyStopping::True,
+                Early::False => EarlyStopping::False,
+                Early::Never => EarlyStopping::Never,
+            },
+        }
+    }
+}
+
+/// Sampling is on if the temperature is above 0 or a filter is given; nothing else is implied.
+fn sampling(args: &Args) -> Result<Option<SamplingParams>> {
+    let filtered = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
+    let temperature = match args.temperature {
+        Some(t) if t == 0.0 && filtered => {
+            return Err(usage("--temperature 0 is greedy; leave out --top-k, --top-p and --min-p"))
+        }
+        Some(t) if t == 0.0 => return Ok(None),
+        Some(t) => Some(t),
+        None if filtered => Some(1.0),
+        None => return Ok(None),
+    };
+    let top_k = match args.top_k {
+        Some(k) => Some(usize::try_from(k).ok().filter(|k| *k > 0).ok_or_else(|| {
+            usage(format!("--top-k must be at least 1, got {k}; leave it out to keep all tokens"))
+        })?),
+        None => None,
+    };
+    Ok(Some(SamplingParams { temperature, top_k, top_p: args.top_p, min_p: args.min_p }))
+}
+
+/// The smallest day whose loop can do what is asked, or the one that `--loop` insists on.
+fn loop_day(args: &Args, rows: usize) -> Result<usize> {
+    let smallest = match () {
+        () if args.num_beams > 1 => 11,
+        () if rows > 1 => 12,
+        () if args.no_cache => 7,
+        () => 10,
+    };
+    let Some(name) = &args.loop_day else { return Ok(smallest) };
+    let day = match name.trim_start_matches("day").parse() {
+        Ok(day @ (6 | 7 | 10 | 11 | 12)) => day,
+        _ => {
+            return Err(usage(format!(
+                "--loop {name}: no such loop; there are day6, day7, day10, day11 and day12"
+            )))
+        }
+    };
+    let plain = smallest == 7 || smallest == 10;
+    let able = match day {
+        6 => plain && args.stop.is_empty() && args.cache.is_none(),
+        7 => plain && args.cache.is_none(),
+        10 => plain && !args.no_cache,
+        11 => smallest != 12 && sampling(args)?.is_none(),
+        _ => args.num_beams == 1,
+    };
+    ensure!(
+        able,
+        usage(format!(
+            "--loop {name} cannot do what the other flags ask for; day {smallest}'s loop can"
+        ))
+    );
+    Ok(day)
+}
