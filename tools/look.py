@@ -279,7 +279,7 @@ def main():
     args.add_argument("--widths", default="1280,400", help="1280,400 by default")
     args.add_argument("--slice", type=int, default=1800, help="cut pages taller than this")
     args.add_argument("--require", action="store_true", help="fail where there is no browser")
-    args = args.parse_args()
+    args = args.parse_intermixed_args()
     named = [os.environ["CHROMIUM"]] if os.environ.get("CHROMIUM") else BROWSERS
     program = next((found for found in map(shutil.which, named) if found), None)
     if not program:

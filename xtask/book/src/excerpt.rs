@@ -8,9 +8,7 @@ use std::rc::Rc;
 pub fn select(all: &[&str], part: &str) -> Result<Range<usize>, String> {
     let number = |text: &str, or: usize| match text {
         "" => Ok(or),
-        _ => text
-            .parse::<usize>()
-            .map_err(|_| format!("{text:?} is no line number")),
+        _ => text.parse::<usize>().map_err(|_| format!("{text:?} is no line number")),
     };
     let range = match part.split_once(':') {
         Some((from, to)) => number(from, 1)?.saturating_sub(1)..number(to, all.len())?,
@@ -20,10 +18,7 @@ pub fn select(all: &[&str], part: &str) -> Result<Range<usize>, String> {
         },
     };
     if range.is_empty() || range.end > all.len() {
-        return Err(format!(
-            "has {} lines, so lines {part} are not there",
-            all.len()
-        ));
+        return Err(format!("has {} lines, so lines {part} are not there", all.len()));
     }
     Ok(range)
 }
@@ -39,45 +34,58 @@ fn anchored(all: &[&str], name: &str) -> Result<Range<usize>, String> {
     };
     match (find("ANCHOR:"), find("ANCHOR_END:")) {
         (Some(start), Some(end)) if start < end => Ok(start + 1..end),
-        (Some(_), _) => Err(format!(
-            "anchor `{name}` has no `ANCHOR_END: {name}` after it"
-        )),
+        (Some(_), _) => Err(format!("anchor `{name}` has no `ANCHOR_END: {name}` after it")),
         (None, _) => Err(format!("no `ANCHOR: {name}` here")),
     }
 }
 
 /// The lines of a function's signature, up to the one that opens its body.
 pub fn signature(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String> {
+    let start = find(all, &["fn"], name)?;
+    let ends = |i: &usize| all[*i].ends_with('{') || all[*i].ends_with(';');
+    let end = (start..all.len()).find(ends).ok_or("this function has no body")?;
+    Ok(above(all, start, docs)..end + 1)
+}
+
+/// The lines of a whole type, trait, function or constant, up to its closing brace or semicolon.
+pub fn item(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String> {
+    let kinds = ["struct", "enum", "trait", "fn", "const", "static", "type", "impl"];
+    let start = find(all, &kinds, name)?;
+    let indent = all[start].len() - all[start].trim_start().len();
+    let closing = format!("{}}}", " ".repeat(indent));
+    let opened = (start..all.len()).find(|&i| all[i].ends_with(['{', ';', '}']));
+    let opened = opened.ok_or("this item has no end")?;
+    if !all[opened].ends_with('{') {
+        return Ok(above(all, start, docs)..opened + 1);
+    }
+    let end = (opened..all.len()).find(|&i| all[i] == closing).ok_or("this item has no end")?;
+    Ok(above(all, start, docs)..end + 1)
+}
+
+/// The one line that begins an item of that name.
+fn find(all: &[&str], kinds: &[&str], name: &str) -> Result<usize, String> {
     let is_it = |line: &&str| {
-        let after = line
-            .split_once("fn ")
-            .map(|(before, rest)| (before.trim_start(), rest));
-        after.is_some_and(|(before, rest)| {
-            !before.starts_with("//")
-                && rest
-                    .strip_prefix(name)
-                    .is_some_and(|r| r.starts_with(['(', '<']))
-        })
+        let mut words = line.split_whitespace().skip_while(|word| !kinds.contains(word));
+        let named = words.nth(1).and_then(|word| word.strip_prefix(name));
+        let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        !line.trim_start().starts_with("//") && named.is_some_and(ends)
     };
     let found: Vec<usize> = (0..all.len()).filter(|&i| is_it(&all[i])).collect();
-    let start = match found[..] {
-        [one] => one,
-        [] => return Err(format!("no function `{name}` here")),
-        _ => {
-            return Err(format!(
-                "several functions are called `{name}`: use an anchor"
-            ))
-        }
-    };
-    let ends = |i: &usize| all[*i].ends_with('{') || all[*i].ends_with(';');
-    let end = (start..all.len())
-        .find(ends)
-        .ok_or("this function has no body")?;
-    let mut first = start;
-    while docs && first > 0 && all[first - 1].trim_start().starts_with("///") {
-        first -= 1;
+    match found[..] {
+        [one] => Ok(one),
+        [] => Err(format!("no {} called `{name}` here", kinds.join(" or "))),
+        _ => Err(format!("`{name}` is here several times: use an anchor")),
     }
-    Ok(first..end + 1)
+}
+
+/// Where an item begins: with attributes always, with its documentation if wanted.
+fn above(all: &[&str], start: usize, docs: bool) -> usize {
+    let belongs = |line: &str| match docs {
+        true => line.starts_with("///") || line.starts_with("#["),
+        false => line.starts_with("#["),
+    };
+    let first = (0..start).rev().find(|&i| !belongs(all[i].trim_start()));
+    first.map_or(0, |i| i + 1)
 }
 
 /// The lines of a range without anchors, outer blank lines and common indentation.
@@ -89,16 +97,10 @@ pub fn cut(all: &[&str], range: Range<usize>, shown: &str) -> Vec<Line> {
     let indent = |i: &usize| all[*i].len() - all[*i].trim_start().len();
     let common = kept.iter().filter(full).map(indent).min().unwrap_or(0);
     let first = kept.iter().position(|i| full(&i)).unwrap_or(0);
-    let end = kept
-        .iter()
-        .rposition(|i| full(&i))
-        .map_or(0, |last| last + 1);
+    let end = kept.iter().rposition(|i| full(&i)).map_or(0, |last| last + 1);
     let line = |&i: &usize| Line {
         text: all[i].get(common..).unwrap_or_default().to_string(),
-        at: Origin {
-            file: file.clone(),
-            line: i + 1,
-        },
+        at: Origin { file: file.clone(), line: i + 1 },
     };
     kept[first..end.max(first)].iter().map(line).collect()
 }

@@ -7,14 +7,8 @@ use mdbook_markdown::{new_cmark_parser, MarkdownOptions};
 use std::collections::{BTreeSet, HashMap};
 
 /// Attributes that hold a colour.
-const COLOURS: [&str; 6] = [
-    "fill",
-    "stroke",
-    "color",
-    "stop-color",
-    "flood-color",
-    "lighting-color",
-];
+const COLOURS: [&str; 6] =
+    ["fill", "stroke", "color", "stop-color", "flood-color", "lighting-color"];
 /// Elements that bring their own colours, their own files, or their own programs.
 const REFUSED: [&str; 5] = ["style", "script", "image", "foreignObject", "animate"];
 
@@ -54,10 +48,7 @@ pub fn check(page: &Page, house: &BTreeSet<String>, problems: &mut Problems) -> 
         if let Some(id) = tag.get("id") {
             if let Some(first) = ids.insert(id.to_string(), tag.offset) {
                 let line = page.at(&text, first);
-                say(format!(
-                    "the id `{id}` is already on this page ({}:{})",
-                    line.file, line.line
-                ));
+                say(format!("the id `{id}` is already on this page ({}:{})", line.file, line.line));
             }
         }
         match (tag.name, tag.closing) {
@@ -88,18 +79,11 @@ fn check_svg(tag: &Tag, say: &mut impl FnMut(String)) {
     if tag.get("role") != Some("img") {
         say("this <svg> needs role=\"img\"".into());
     }
-    if tag
-        .get("aria-label")
-        .is_none_or(|label| label.trim().is_empty())
-    {
+    if tag.get("aria-label").is_none_or(|label| label.trim().is_empty()) {
         say("this <svg> needs an aria-label that says what it shows".into());
     }
-    let view: Vec<f32> = tag
-        .get("viewBox")
-        .unwrap_or_default()
-        .split(' ')
-        .flat_map(str::parse)
-        .collect();
+    let view: Vec<f32> =
+        tag.get("viewBox").unwrap_or_default().split(' ').flat_map(str::parse).collect();
     if !matches!(view[..], [_, _, width, _] if (600.0..=760.0).contains(&width)) {
         say("this <svg> needs a viewBox 720 wide, as \"0 0 720 200\": so all letters are of one size".into());
     }
@@ -110,17 +94,12 @@ fn check_svg(tag: &Tag, say: &mut impl FnMut(String)) {
 
 /// What holds for every element of a figure.
 fn check_shape(tag: &Tag, house: &BTreeSet<String>, say: &mut impl FnMut(String)) {
-    if REFUSED
-        .iter()
-        .any(|name| tag.name.eq_ignore_ascii_case(name))
-    {
+    if REFUSED.iter().any(|name| tag.name.eq_ignore_ascii_case(name)) {
         say(format!("a figure has no <{}>", tag.name));
     }
     for (key, value) in &tag.attributes {
         if COLOURS.contains(key) && !follows_theme(value) {
-            say(format!(
-                "{key}=\"{value}\" is a fixed colour: use a class of figures.css"
-            ));
+            say(format!("{key}=\"{value}\" is a fixed colour: use a class of figures.css"));
         } else if *key == "style" {
             say("a figure is styled by the classes of figures.css, not by style=\"…\"".into());
         } else if *key == "href" && !value.starts_with('#') {
@@ -162,25 +141,15 @@ mod tests {
     fn each_breach_has_its_line() {
         for (shape, want) in [
             ("<rect fill=\"#fff\"/>", "fill=\"#fff\" is a fixed colour"),
-            (
-                "<rect style=\"fill: red\"/>",
-                "a figure is styled by the classes",
-            ),
+            ("<rect style=\"fill: red\"/>", "a figure is styled by the classes"),
             ("<style>.x{}</style>", "a figure has no <style>"),
             ("<rect class=\"boks\"/>", "figures.css has no class `boks`"),
-            (
-                "<g id=\"a\"/><g id=\"a\"/>",
-                "the id `a` is already on this page",
-            ),
+            ("<g id=\"a\"/><g id=\"a\"/>", "the id `a` is already on this page"),
         ] {
-            let found = problems(&format!(
-                "<figure class=\"fig\">\n{OPEN}\n{shape}\n</svg>\n</figure>"
-            ));
+            let found =
+                problems(&format!("<figure class=\"fig\">\n{OPEN}\n{shape}\n</svg>\n</figure>"));
             assert_eq!(found.len(), 1, "{shape}: {found:?}");
-            assert!(
-                found[0].starts_with(&format!("a.md:3: {want}")),
-                "{found:?}"
-            );
+            assert!(found[0].starts_with(&format!("a.md:3: {want}")), "{found:?}");
         }
     }
 
@@ -193,9 +162,6 @@ mod tests {
 
     #[test]
     fn code_is_no_figure() {
-        assert_eq!(
-            problems("`<svg>`\n\n```html\n<svg fill=\"red\">\n```\n"),
-            [""; 0]
-        );
+        assert_eq!(problems("`<svg>`\n\n```html\n<svg fill=\"red\">\n```\n"), [""; 0]);
     }
 }

@@ -58,13 +58,7 @@ fn read_tag(text: &str, offset: usize) -> Option<(Tag<'_>, usize)> {
     if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return None;
     }
-    let mut tag = Tag {
-        name,
-        closing,
-        empty: false,
-        attributes: Vec::new(),
-        offset,
-    };
+    let mut tag = Tag { name, closing, empty: false, attributes: Vec::new(), offset };
     let mut at = name_start + name_length;
     loop {
         at += text[at..].len() - text[at..].trim_start().len();
@@ -111,11 +105,7 @@ mod tests {
         let html = "a < b <!-- <x> --><svg viewBox='0 0 1 1' role=\"img\"><path d=\"M0\"/></svg>";
         let found = tags(html);
         let names: Vec<_> = found.iter().map(|t| (t.name, t.closing, t.empty)).collect();
-        let want = [
-            ("svg", false, false),
-            ("path", false, true),
-            ("svg", true, false),
-        ];
+        let want = [("svg", false, false), ("path", false, true), ("svg", true, false)];
         assert_eq!(names, want);
         assert_eq!(found[0].get("viewbox"), Some("0 0 1 1"));
         assert_eq!(&html[found[1].offset..][..5], "<path");

@@ -1,9 +1,10 @@
-//! `{{#include FILE}}` and `{{#signature FILE:NAME}}`: code and figures from files that exist.
+//! `{{#include FILE:ANCHOR}}`, `{{#item FILE:NAME}}` and `{{#signature FILE:NAME}}`: code and
+//! figures from files that exist.
 //!
 //! Ours and not mdBook's, for three reasons: a missing file or anchor is an error with a line, a
 //! solution is never shown, and what is cut out of the middle of a file loses its indentation.
 
-use crate::excerpt::{cut, select, signature};
+use crate::excerpt::{cut, item, select, signature};
 use crate::solutions;
 use crate::source::{Line, Page, Problems};
 use std::path::Path;
@@ -15,10 +16,7 @@ pub fn expand(page: Page, root: &Path, dir: &Path, problems: &mut Problems) -> P
         if !line.text.contains("{{#") {
             lines.push(line);
         } else if !line.text.replace("\\{{#", "").contains("{{#") {
-            lines.push(Line {
-                text: line.text.replace("\\{{#", "{{#"),
-                at: line.at,
-            });
+            lines.push(Line { text: line.text.replace("\\{{#", "{{#"), at: line.at });
         } else {
             match included(&line.text, root, dir, problems) {
                 Ok(more) => lines.extend(more),
@@ -38,10 +36,7 @@ fn included(
 ) -> Result<Vec<Line>, String> {
     let directive = line.trim_start_matches([' ', '>']);
     let prefix = &line[..line.len() - directive.len()];
-    let inner = directive
-        .trim_end()
-        .strip_prefix("{{#")
-        .and_then(|d| d.strip_suffix("}}"));
+    let inner = directive.trim_end().strip_prefix("{{#").and_then(|d| d.strip_suffix("}}"));
     let words: Vec<&str> = match inner {
         Some(inner) => inner.split_whitespace().collect(),
         None => return Err("a {{#…}} stands on a line of its own (write \\{{# for text)".into()),
@@ -59,18 +54,18 @@ fn included(
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{file}: {e}"))?;
     let shown = shown_name(&path, root);
     let all: Vec<&str> = text.lines().collect();
+    let docs = words.len() == 3;
     let range = match (kind, part) {
         ("include", None) => 0..all.len(),
         ("include", Some(part)) => select(&all, part).map_err(|e| format!("{shown}: {e}"))?,
         ("signature", Some(name)) => {
-            signature(&all, name, words.len() == 3).map_err(|e| format!("{shown}: {e}"))?
+            signature(&all, name, docs).map_err(|e| format!("{shown}: {e}"))?
         }
-        ("signature", None) => return Err("{{#signature FILE:NAME}} needs a function".into()),
-        _ => {
-            return Err(format!(
-                "no directive {{{{#{kind}}}}}: there are include and signature"
-            ))
+        ("item", Some(name)) => item(&all, name, docs).map_err(|e| format!("{shown}: {e}"))?,
+        ("signature" | "item", None) => {
+            return Err(format!("{{{{#{kind} FILE:NAME}}}} needs a name"));
         }
+        _ => return Err(format!("no {{{{#{kind}}}}}: there are include, item and signature")),
     };
     solutions::refuse(&all, &range).map_err(|e| format!("{shown}: {e}"))?;
     let mut lines = cut(&all, range, &shown);
@@ -95,11 +90,7 @@ fn included(
 /// A path as messages write it: relative to the repository, without `..`.
 pub fn shown_name(path: &Path, root: &Path) -> String {
     let full = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    full.strip_prefix(root)
-        .unwrap_or(&full)
-        .display()
-        .to_string()
-        .replace('\\', "/")
+    full.strip_prefix(root).unwrap_or(&full).display().to_string().replace('\\', "/")
 }
 
 #[cfg(test)]
@@ -124,6 +115,9 @@ pub fn long<T>(
     a
     // </solution>
 }
+/// Two.
+#[a]
+struct Two(u8, u8);
 ";
 
     fn page(text: &str) -> (Vec<String>, Vec<String>) {
@@ -138,10 +132,7 @@ pub fn long<T>(
         std::fs::write(dir.join("x.svg"), "<?xml ?>\n<svg>\n\n</svg>\n").unwrap();
         let mut problems = Problems::default();
         let page = expand(Page::new("a.md", text), &dir, &dir, &mut problems);
-        (
-            page.lines.into_iter().map(|l| l.text).collect(),
-            problems.list(),
-        )
+        (page.lines.into_iter().map(|l| l.text).collect(), problems.list())
     }
 
     #[test]
@@ -162,6 +153,18 @@ pub fn long<T>(
     }
 
     #[test]
+    fn an_item_is_whole() {
+        let lines = ["pub fn add(a: u32) -> u32 {", "", "    let b = 1;", "      a + b", "", "}"];
+        assert_eq!(page("{{#item code.rs:add}}").0, lines);
+        assert!(page("{{#item code.rs:long}}").1[0].contains("are a solution"));
+        assert_eq!(
+            page("{{#item code.rs:Two docs}}").0,
+            ["/// Two.", "#[a]", "struct Two(u8, u8);"]
+        );
+        assert_eq!(page("{{#item code.rs:Two}}").0, ["#[a]", "struct Two(u8, u8);"]);
+    }
+
+    #[test]
     fn a_solution_is_refused() {
         for target in ["code.rs", "code.rs:12:15", "code.rs:15", "code.rs:13:"] {
             let (lines, problems) = page(&format!("{{{{#include {target}}}}}"));
@@ -175,30 +178,15 @@ pub fn long<T>(
     fn what_is_not_there_is_a_problem_with_a_line() {
         for (line, want) in [
             ("{{#include gone.rs}}", "a.md:2: gone.rs: "),
-            (
-                "{{#include code.rs:gone}}",
-                "a.md:2: code.rs: no `ANCHOR: gone` here",
-            ),
-            (
-                "{{#include code.rs:40:50}}",
-                "a.md:2: code.rs: has 17 lines",
-            ),
-            (
-                "{{#signature code.rs:gone}}",
-                "a.md:2: code.rs: no function `gone`",
-            ),
-            (
-                "see {{#include code.rs}}",
-                "a.md:2: a {{#…}} stands on a line of its own",
-            ),
+            ("{{#include code.rs:gone}}", "a.md:2: code.rs: no `ANCHOR: gone` here"),
+            ("{{#include code.rs:40:50}}", "a.md:2: code.rs: has 20 lines"),
+            ("{{#signature code.rs:gone}}", "a.md:2: code.rs: no fn called `gone`"),
+            ("see {{#include code.rs}}", "a.md:2: a {{#…}} stands on a line of its own"),
             ("{{#title x}}", "a.md:2: "),
         ] {
             let (_, problems) = page(&format!("\n{line}"));
             assert_eq!(problems.len(), 1, "{line}");
-            assert!(
-                problems[0].starts_with(want),
-                "{problems:?} does not start with {want:?}"
-            );
+            assert!(problems[0].starts_with(want), "{problems:?} does not start with {want:?}");
         }
     }
 

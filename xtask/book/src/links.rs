@@ -22,12 +22,7 @@ pub fn collect(path: &Path, page: &Page, problems: &mut Problems) -> Vec<Link> {
     let mut found = Vec::new();
     let mut add = |offset: usize, target: &str, fetched: bool| {
         let at = page.at(&text, offset);
-        found.push(Link {
-            page: path.to_path_buf(),
-            at,
-            target: target.to_string(),
-            fetched,
-        });
+        found.push(Link { page: path.to_path_buf(), at, target: target.to_string(), fetched });
     };
     let mut broken: Vec<(usize, String)> = Vec::new();
     let on_broken = |link: BrokenLink| -> Option<(CowStr<'_>, CowStr<'_>)> {
@@ -54,10 +49,7 @@ pub fn collect(path: &Path, page: &Page, problems: &mut Problems) -> Vec<Link> {
         }
     }
     for (offset, name) in broken {
-        problems.add(
-            &page.at(&text, offset),
-            format!("no link [{name}] is defined on this page"),
-        );
+        problems.add(&page.at(&text, offset), format!("no link [{name}] is defined on this page"));
     }
     found
 }
@@ -73,10 +65,7 @@ pub fn anchors(html: &str, page: &Page, problems: &mut Problems) -> HashSet<Stri
             continue;
         };
         if !ids.insert(id.to_string()) {
-            let written = page
-                .lines
-                .iter()
-                .find(|l| l.text.contains(&format!("\"{id}\"")));
+            let written = page.lines.iter().find(|l| l.text.contains(&format!("\"{id}\"")));
             if let Some(line) = written.or(page.lines.first()) {
                 problems.add(&line.at, format!("the id `{id}` is twice on this page"));
             }
@@ -102,9 +91,7 @@ fn follow(
     src: &Path,
 ) -> Result<(), String> {
     let target = link.target.as_str();
-    let external = ["http:", "https:", "//"]
-        .iter()
-        .any(|s| target.starts_with(s));
+    let external = ["http:", "https:", "//"].iter().any(|s| target.starts_with(s));
     if external && link.fetched {
         return Err(format!("{target} would be fetched from the network"));
     } else if external || target.starts_with("mailto:") || target.starts_with("data:") {
@@ -124,10 +111,7 @@ fn follow(
         return match is_page {
             true => {
                 let names: Vec<String> = pages.iter().map(|p| p.display().to_string()).collect();
-                Err(format!(
-                    "{file} is no page of the book; there are {}",
-                    names.join(", ")
-                ))
+                Err(format!("{file} is no page of the book; there are {}", names.join(", ")))
             }
             false => Ok(()),
         };
@@ -135,12 +119,7 @@ fn follow(
     if anchor.is_empty() || ids.contains(anchor) {
         return Ok(());
     }
-    let shared = |id: &&String| {
-        id.bytes()
-            .zip(anchor.bytes())
-            .take_while(|(a, b)| a == b)
-            .count()
-    };
+    let shared = |id: &&String| id.bytes().zip(anchor.bytes()).take_while(|(a, b)| a == b).count();
     let hint = match ids.iter().max_by_key(|id| (shared(id), id.as_str())) {
         Some(id) if shared(&id) >= 3 => format!("; did you mean #{id}?"),
         _ => String::new(),
@@ -190,23 +169,11 @@ mod tests {
     fn a_link_that_leads_nowhere_has_its_line() {
         for (text, want) in [
             ("[x](gone.md)", "a.md:2: gone.md is no page of the book"),
-            (
-                "[x](#kv-cash)",
-                "a.md:2: a.md has no #kv-cash; did you mean #kv-cache?",
-            ),
-            (
-                "[x](../src/lib.rs)",
-                "a.md:2: ../src/lib.rs lies outside the book",
-            ),
+            ("[x](#kv-cash)", "a.md:2: a.md has no #kv-cash; did you mean #kv-cache?"),
+            ("[x](../src/lib.rs)", "a.md:2: ../src/lib.rs lies outside the book"),
             ("![x](x.png)", "a.md:2: x.png: no such file"),
-            (
-                "![x](https://a.b/x.png)",
-                "a.md:2: https://a.b/x.png would be fetched",
-            ),
-            (
-                "<a href='deep/b.md#two'>x</a>",
-                "a.md:2: deep/b.md has no #two",
-            ),
+            ("![x](https://a.b/x.png)", "a.md:2: https://a.b/x.png would be fetched"),
+            ("<a href='deep/b.md#two'>x</a>", "a.md:2: deep/b.md has no #two"),
             ("[x][gone]", "a.md:2: no link [gone] is defined"),
         ] {
             let found = problems(&format!("\n{text}"));
@@ -219,14 +186,7 @@ mod tests {
     fn an_id_given_twice_is_a_problem() {
         let mut problems = Problems::default();
         let page = Page::new("a.md", "x\n<b id=\"one\"></b>");
-        anchors(
-            "<h1 id=\"one\"></h1><b id=\"one\"></b>",
-            &page,
-            &mut problems,
-        );
-        assert_eq!(
-            problems.list(),
-            ["a.md:2: the id `one` is twice on this page"]
-        );
+        anchors("<h1 id=\"one\"></h1><b id=\"one\"></b>", &page, &mut problems);
+        assert_eq!(problems.list(), ["a.md:2: the id `one` is twice on this page"]);
     }
 }

@@ -5,6 +5,7 @@
 //! is an error with a file and a line, never a warning: a page that is built is a page that works.
 #![warn(missing_docs)]
 
+mod code;
 mod excerpt;
 mod figures;
 mod html;
@@ -38,6 +39,9 @@ struct Cli {
 enum Command {
     /// Build the book into book/book.
     Build {
+        /// Open the book in a browser.
+        #[arg(long)]
+        open: bool,
         /// Build book/samples, every element on two pages, into target/book-samples instead.
         #[arg(long)]
         samples: bool,
@@ -70,13 +74,16 @@ fn run(cli: Cli) -> Result<()> {
         Some(root) => root,
         None => find_root()?,
     };
-    let root = root
-        .canonicalize()
-        .with_context(|| format!("{}: no such directory", root.display()))?;
+    let root =
+        root.canonicalize().with_context(|| format!("{}: no such directory", root.display()))?;
     match cli.command {
-        Command::Build { samples } => {
+        Command::Build { open, samples } => {
             let which = if samples { Which::Samples } else { Which::Book };
-            println!("{}", render::build(&root, which)?);
+            let report = render::build(&root, which)?;
+            println!("{report}");
+            if open {
+                serve::open_browser(&report.out.join("index.html").display().to_string());
+            }
             Ok(())
         }
         Command::Serve { open, port } => serve::serve(&root, open, port),
@@ -86,9 +93,7 @@ fn run(cli: Cli) -> Result<()> {
 /// The nearest directory above that holds `book/book.toml`, or the repository this was built in.
 fn find_root() -> Result<PathBuf> {
     let here = std::env::current_dir().context("the current directory is gone")?;
-    let found = here
-        .ancestors()
-        .find(|dir| dir.join("book/book.toml").is_file());
+    let found = here.ancestors().find(|dir| dir.join("book/book.toml").is_file());
     if let Some(dir) = found {
         return Ok(dir.to_path_buf());
     }

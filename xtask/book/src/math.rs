@@ -43,10 +43,7 @@ fn display_blocks(page: Page, problems: &mut Problems) -> (Page, usize) {
             None => match closing(&page.lines[i + 1..]) {
                 Some((rest, used)) => (format!("{first}\n{rest}"), i + 1 + used),
                 None => {
-                    problems.add(
-                        &line.at,
-                        "this $$ has no closing $$ before the next blank line",
-                    );
+                    problems.add(&line.at, "this $$ has no closing $$ before the next blank line");
                     (String::new(), i + 1)
                 }
             },
@@ -61,10 +58,7 @@ fn display_blocks(page: Page, problems: &mut Problems) -> (Page, usize) {
         count += 1;
         for text in ["", &format!("<div class=\"formula\">{html}</div>"), ""] {
             let text = format!("{prefix}{text}").trim_end().to_string();
-            out.push(Line {
-                text,
-                at: line.at.clone(),
-            });
+            out.push(Line { text, at: line.at.clone() });
         }
         i = next;
     }
@@ -136,9 +130,7 @@ pub fn options() -> Options {
 }
 
 fn lone_dollar(text: &str, range: Range<usize>) -> Option<usize> {
-    let dollars = text[range.clone()]
-        .match_indices('$')
-        .map(|(i, _)| range.start + i);
+    let dollars = text[range.clone()].match_indices('$').map(|(i, _)| range.start + i);
     dollars.into_iter().find(|&i| !text[..i].ends_with('\\'))
 }
 
@@ -153,10 +145,7 @@ fn replace(page: Page, text: &str, formulas: Vec<(Range<usize>, String)>) -> Pag
         for (i, piece) in text[from..range.start].split('\n').enumerate() {
             if i > 0 {
                 let at = page.at(text, line_start);
-                lines.push(Line {
-                    text: std::mem::take(&mut line),
-                    at,
-                });
+                lines.push(Line { text: std::mem::take(&mut line), at });
                 line_start = from + (piece.as_ptr() as usize - text[from..].as_ptr() as usize);
             }
             line.push_str(piece);
@@ -183,17 +172,11 @@ fn mathml(latex: &str, mode: DisplayMode) -> Result<String, String> {
         }
     }
     let mut html = String::new();
-    let config = RenderConfig {
-        display_mode: mode,
-        ..RenderConfig::default()
-    };
+    let config = RenderConfig { display_mode: mode, ..RenderConfig::default() };
     push_mathml(&mut html, Parser::new(latex, &storage), config)
         .map_err(|e| wrong(&e.to_string()))?;
     // TeX sets no space around a slash.
-    Ok(guard(&html.replace(
-        "<mo>/</mo>",
-        "<mo lspace=\"0\" rspace=\"0\">/</mo>",
-    )))
+    Ok(guard(&html.replace("<mo>/</mo>", "<mo lspace=\"0\" rspace=\"0\">/</mo>")))
 }
 
 /// MathML on one line, in which nothing between the tags means anything to Markdown.

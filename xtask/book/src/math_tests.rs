@@ -5,10 +5,7 @@ use super::*;
 fn rendered(markdown: &str) -> (Vec<String>, Vec<String>) {
     let mut problems = Problems::default();
     let (page, _) = render(Page::new("a.md", markdown), &mut problems);
-    (
-        page.lines.into_iter().map(|line| line.text).collect(),
-        problems.list(),
-    )
+    (page.lines.into_iter().map(|line| line.text).collect(), problems.list())
 }
 
 #[test]
@@ -16,15 +13,9 @@ fn a_formula_in_a_line_becomes_mathml() {
     let (lines, problems) = rendered("so $d_k$ is\n\nnot $a +\nb$ it");
     assert_eq!(problems, [""; 0]);
     let dk = "<msub><mi>d</mi><mi>k</mi></msub>";
-    assert_eq!(
-        lines[0],
-        format!("so <math display=\"inline\">{dk}</math> is")
-    );
+    assert_eq!(lines[0], format!("so <math display=\"inline\">{dk}</math> is"));
     assert_eq!(lines.len(), 3, "{lines:?}");
-    assert!(
-        lines[2].starts_with("not <math") && lines[2].ends_with("</math> it"),
-        "{lines:?}"
-    );
+    assert!(lines[2].starts_with("not <math") && lines[2].ends_with("</math> it"), "{lines:?}");
 }
 
 #[test]
@@ -40,14 +31,8 @@ fn a_displayed_formula_is_one_block_of_html() {
     let latex = "$$\n\\begin{aligned}\na &= b \\\\\n- c &= d\n\\end{aligned}\n$$";
     let (lines, problems) = rendered(&format!("x\n{latex}\ny"));
     assert_eq!(problems, [""; 0]);
-    assert_eq!(
-        [&lines[0], &lines[1], &lines[3], &lines[4]],
-        ["x", "", "", "y"]
-    );
-    assert!(
-        lines[2].starts_with("<div class=\"formula\"><math display=\"block\">"),
-        "{lines:?}"
-    );
+    assert_eq!([&lines[0], &lines[1], &lines[3], &lines[4]], ["x", "", "", "y"]);
+    assert!(lines[2].starts_with("<div class=\"formula\"><math display=\"block\">"), "{lines:?}");
     assert!(lines[2].contains("menv-alignlike"), "{lines:?}");
 }
 
@@ -63,15 +48,9 @@ fn a_displayed_formula_keeps_its_list_or_note() {
 fn nothing_inside_means_anything_to_markdown() {
     let (lines, problems) = rendered("| a |\n|---|\n| $a * b_c * [d](e) < f \\mid g \\& h$ |");
     assert_eq!(problems, [""; 0]);
-    let text: String = lines[2]
-        .split('>')
-        .flat_map(|t| t.split('<').next())
-        .collect();
+    let text: String = lines[2].split('>').flat_map(|t| t.split('<').next()).collect();
     for mark in ["*", "_", "[", "(", "|"] {
-        assert!(
-            !text.trim_matches(['|', ' ']).contains(mark),
-            "{mark} in {text}"
-        );
+        assert!(!text.trim_matches(['|', ' ']).contains(mark), "{mark} in {text}");
     }
     assert!(text.contains("&#60;") || text.contains("&lt;"), "{text}");
 }
@@ -79,26 +58,14 @@ fn nothing_inside_means_anything_to_markdown() {
 #[test]
 fn a_bad_formula_is_named_with_its_line() {
     for (text, want) in [
-        (
-            "$\\fraq{a}{b}$",
-            "a.md:2: cannot read the formula `\\fraq{a}{b}`: ",
-        ),
-        (
-            "$$\n\\frac{a\n$$",
-            "a.md:2: cannot read the formula `\\frac{a`: ",
-        ),
+        ("$\\fraq{a}{b}$", "a.md:2: cannot read the formula `\\fraq{a}{b}`: "),
+        ("$$\n\\frac{a\n$$", "a.md:2: cannot read the formula `\\frac{a`: "),
         ("$$\nx", "a.md:2: this $$ has no closing $$"),
         ("it costs $5", "a.md:2: a dollar without its pair"),
-        (
-            "| a |\n|---|\n| $a | b$ |",
-            "a.md:4: a dollar without its pair",
-        ),
+        ("| a |\n|---|\n| $a | b$ |", "a.md:4: a dollar without its pair"),
     ] {
         let (_, problems) = rendered(&format!("\n{text}"));
         assert!(!problems.is_empty(), "{text}");
-        assert!(
-            problems[0].starts_with(want),
-            "{problems:?} does not start with {want:?}"
-        );
+        assert!(problems[0].starts_with(want), "{problems:?} does not start with {want:?}");
     }
 }

@@ -3,7 +3,7 @@
 use crate::figures::house_classes;
 use crate::links::{Anchors, Link};
 use crate::source::{Page, Problems};
-use crate::{figures, include, links, log, math, solutions};
+use crate::{code, figures, include, links, log, math, solutions};
 use anyhow::{bail, Context, Result};
 use mdbook_driver::book::BookItem;
 use mdbook_driver::config::Config;
@@ -31,18 +31,9 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Report {
-            pages,
-            figures,
-            formulas,
-            out,
-        } = self;
+        let Report { pages, figures, formulas, out } = self;
         let index = out.join("index.html");
-        write!(
-            f,
-            "{pages} pages, {figures} figures, {formulas} formulas: {}",
-            index.display()
-        )
+        write!(f, "{pages} pages, {figures} figures, {formulas} formulas: {}", index.display())
     }
 }
 
@@ -54,12 +45,7 @@ pub fn build(root: &Path, which: Which) -> Result<Report> {
     let _ = log::take();
     let mut book = load(root, which)?;
     let out = book.root.join(&book.config.build.build_dir);
-    let mut report = Report {
-        pages: 0,
-        figures: 0,
-        formulas: 0,
-        out,
-    };
+    let mut report = Report { pages: 0, figures: 0, formulas: 0, out };
     let prepared = prepare(root, &mut book, &mut report)?;
     book.build().context("mdBook could not render the book")?;
     check_rendered(&book.source_dir(), &report.out, prepared)?;
@@ -96,10 +82,7 @@ fn prepare(root: &Path, book: &mut MDBook, report: &mut Report) -> Result<Prepar
     let house = house_classes(&css);
     let src = book.source_dir();
     let mut problems = Problems::default();
-    let mut prepared = Prepared {
-        pages: Vec::new(),
-        links: Vec::new(),
-    };
+    let mut prepared = Prepared { pages: Vec::new(), links: Vec::new() };
     book.book.for_each_mut(|item| {
         let BookItem::Chapter(chapter) = item else {
             return;
@@ -111,14 +94,13 @@ fn prepare(root: &Path, book: &mut MDBook, report: &mut Report) -> Result<Prepar
         let page = Page::new(&include::shown_name(&file, root), &chapter.content);
         let page = include::expand(page, root, file.parent().unwrap_or(&src), &mut problems);
         let blocks = page.code_blocks(&mut problems);
+        code::check(&page, &blocks, &mut problems);
         solutions::check(&page, &blocks, &solutions, &mut problems);
         let (page, formulas) = math::render(page, &mut problems);
         report.pages += 1;
         report.formulas += formulas;
         report.figures += figures::check(&page, &house, &mut problems);
-        prepared
-            .links
-            .extend(links::collect(&path, &page, &mut problems));
+        prepared.links.extend(links::collect(&path, &page, &mut problems));
         chapter.content = page.text();
         prepared.pages.push((path, page));
     });

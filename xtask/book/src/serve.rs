@@ -11,14 +11,8 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 /// What the book is made of: all of it is watched.
-const WATCHED: [&str; 6] = [
-    "book/book.toml",
-    "book/src",
-    "book/theme",
-    "solutions",
-    "src",
-    "tests",
-];
+const WATCHED: [&str; 6] =
+    ["book/book.toml", "book/src", "book/theme", "solutions", "src", "tests"];
 
 /// Builds, serves, watches, until it is stopped.
 pub fn serve(root: &Path, open: bool, port: u16) -> Result<()> {
@@ -75,7 +69,8 @@ fn snapshot(root: &Path) -> BTreeMap<PathBuf, SystemTime> {
     found
 }
 
-fn open_browser(url: &str) {
+/// Asks the system to show a page or a file.
+pub fn open_browser(url: &str) {
     let opener = match std::env::consts::OS {
         "macos" => "open",
         "windows" => "explorer",
@@ -103,17 +98,9 @@ fn answer(mut stream: TcpStream, out: &Path) {
     let (status, kind, body) = match method {
         "GET" | "HEAD" => match find(out, target).and_then(|p| Some((fs::read(&p).ok()?, p))) {
             Some((body, path)) => ("200 OK", content_type(&path), body),
-            None => (
-                "404 Not Found",
-                "text/plain",
-                b"no such page in the book".to_vec(),
-            ),
+            None => ("404 Not Found", "text/plain", b"no such page in the book".to_vec()),
         },
-        _ => (
-            "405 Method Not Allowed",
-            "text/plain",
-            b"GET or HEAD".to_vec(),
-        ),
+        _ => ("405 Method Not Allowed", "text/plain", b"GET or HEAD".to_vec()),
     };
     let length = body.len();
     let head = format!(
@@ -135,11 +122,7 @@ fn find(out: &Path, target: &str) -> Option<PathBuf> {
         return None;
     }
     let file = out.join(&path);
-    let file = if file.is_dir() {
-        file.join("index.html")
-    } else {
-        file
-    };
+    let file = if file.is_dir() { file.join("index.html") } else { file };
     file.is_file().then_some(file)
 }
 
@@ -159,11 +142,7 @@ fn percent_decoded(text: &str) -> Option<String> {
 }
 
 fn content_type(path: &Path) -> &'static str {
-    match path
-        .extension()
-        .and_then(|e| e.to_str())
-        .unwrap_or_default()
-    {
+    match path.extension().and_then(|e| e.to_str()).unwrap_or_default() {
         "html" => "text/html; charset=utf-8",
         "css" => "text/css; charset=utf-8",
         "js" => "text/javascript; charset=utf-8",
@@ -188,16 +167,7 @@ mod tests {
         fs::write(out.join("a b/c.css"), "x").unwrap();
         assert_eq!(find(&out, "/"), Some(out.join("index.html")));
         assert_eq!(find(&out, "/a%20b/c.css?v=1"), Some(out.join("a b/c.css")));
-        for bad in [
-            "/../x",
-            "/%2e%2e/x",
-            "//etc/passwd",
-            "/gone",
-            "x",
-            "/a%2",
-            "/a%zz",
-            "",
-        ] {
+        for bad in ["/../x", "/%2e%2e/x", "//etc/passwd", "/gone", "x", "/a%2", "/a%zz", ""] {
             assert_eq!(find(&out, bad), None, "{bad}");
         }
         fs::remove_dir_all(&out).unwrap();

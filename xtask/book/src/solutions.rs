@@ -64,10 +64,7 @@ pub fn load(root: &Path) -> Result<Vec<Solution>> {
         let all: Vec<&str> = text.lines().collect();
         for region in regions(&all) {
             let lines = telling(all[region].iter().copied());
-            found.push(Solution {
-                file: shown_name(&path, root),
-                lines,
-            });
+            found.push(Solution { file: shown_name(&path, root), lines });
         }
     }
     Ok(found)
@@ -76,39 +73,22 @@ pub fn load(root: &Path) -> Result<Vec<Solution>> {
 /// Lines without indentation and diff signs, comments and short ones left out.
 fn telling<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     let plain = lines.map(|line| line.trim_start_matches(['+', '-', ' ']).trim());
-    plain
-        .filter(|l| l.len() >= TELLING && !l.starts_with("//"))
-        .map(str::to_string)
-        .collect()
+    plain.filter(|l| l.len() >= TELLING && !l.starts_with("//")).map(str::to_string).collect()
 }
 
-/// Finds code blocks of a page that repeat a solution, and Rust code that no compiler has seen.
+/// Finds code blocks of a page that repeat a solution.
 pub fn check(page: &Page, blocks: &[CodeBlock], solutions: &[Solution], problems: &mut Problems) {
     for block in blocks {
         let body = &page.lines[block.body.clone()];
         let at = &page.lines[block.fence].at;
-        if block.info.split([',', ' ']).next() == Some("rust") {
-            let typed =
-                |l: &&crate::source::Line| l.at.file == at.file && !l.text.trim().is_empty();
-            if let Some(line) = body.iter().find(typed) {
-                let why = "Rust in the book comes from a file that is compiled: {{#include}} it";
-                problems.add(&line.at, why);
-            }
-        }
         let lines = telling(body.iter().map(|l| l.text.as_str()));
         for solution in solutions {
             let n = solution.lines.len().min(COPY);
             let copied = n > 0
                 && (n == COPY || solution.lines.iter().any(|l| l.len() > 40))
-                && solution
-                    .lines
-                    .windows(n)
-                    .any(|w| lines.windows(n).any(|l| l == w));
+                && solution.lines.windows(n).any(|w| lines.windows(n).any(|l| l == w));
             if copied {
-                problems.add(
-                    at,
-                    format!("this code block copies a solution of {}", solution.file),
-                );
+                problems.add(at, format!("this code block copies a solution of {}", solution.file));
             }
         }
     }
@@ -119,16 +99,9 @@ mod tests {
     use super::*;
 
     fn problems(markdown: &str) -> Vec<String> {
-        let body = [
-            "let scale = 1.0;",
-            "let scores = q * k;",
-            "softmax(&scores, 1)",
-        ];
+        let body = ["let scale = 1.0;", "let scores = q * k;", "softmax(&scores, 1)"];
         let lines = body.map(str::to_string).to_vec();
-        let solutions = [Solution {
-            file: "solutions/day01_attention.rs".into(),
-            lines,
-        }];
+        let solutions = [Solution { file: "solutions/day01_attention.rs".into(), lines }];
         let mut problems = Problems::default();
         let page = Page::new("a.md", markdown);
         let blocks = page.code_blocks(&mut problems);
@@ -142,16 +115,7 @@ mod tests {
             "```diff\n+let scale = 1.0;\n\n   let scores = q * k;\n+ softmax(&scores, 1)\n```";
         let want = "a.md:1: this code block copies a solution of solutions/day01_attention.rs";
         assert_eq!(problems(copy), [want]);
-        assert_eq!(
-            problems("```diff\n-let scale = 1.0;\n+let scale = 2.0;\n```"),
-            [""; 0]
-        );
-    }
-
-    #[test]
-    fn rust_that_was_typed_into_the_chapter_is_a_problem() {
-        assert_eq!(problems("```rust\n\nlet x = 1;\n```").len(), 1);
-        assert_eq!(problems("```text\nlet x = 1;\n```"), [""; 0]);
+        assert_eq!(problems("```diff\n-let scale = 1.0;\n+let scale = 2.0;\n```"), [""; 0]);
     }
 
     #[test]

@@ -38,22 +38,14 @@ impl Page {
         let file: Rc<str> = file.into();
         let line = |(i, text): (usize, &str)| Line {
             text: text.to_string(),
-            at: Origin {
-                file: file.clone(),
-                line: i + 1,
-            },
+            at: Origin { file: file.clone(), line: i + 1 },
         };
-        Page {
-            lines: text.lines().enumerate().map(line).collect(),
-        }
+        Page { lines: text.lines().enumerate().map(line).collect() }
     }
 
     /// The whole text, every line ended by a newline.
     pub fn text(&self) -> String {
-        self.lines
-            .iter()
-            .flat_map(|line| [line.text.as_str(), "\n"])
-            .collect()
+        self.lines.iter().flat_map(|line| [line.text.as_str(), "\n"]).collect()
     }
 
     /// Where byte `offset` of [`Page::text`] came from.
@@ -62,10 +54,7 @@ impl Page {
         let last = self.lines.len().saturating_sub(1);
         match self.lines.get(index.min(last)) {
             Some(line) => line.at.clone(),
-            None => Origin {
-                file: "an empty page".into(),
-                line: 1,
-            },
+            None => Origin { file: "an empty page".into(), line: 1 },
         }
     }
 
@@ -81,11 +70,7 @@ impl Page {
             match &open {
                 None => open = Some((i, fence.to_string(), info.to_string())),
                 Some((start, opening, was)) if fence.starts_with(opening) && info.is_empty() => {
-                    let block = CodeBlock {
-                        info: was.clone(),
-                        fence: *start,
-                        body: start + 1..i,
-                    };
+                    let block = CodeBlock { info: was.clone(), fence: *start, body: start + 1..i };
                     blocks.push(block);
                     open = None;
                 }
@@ -125,10 +110,7 @@ impl Problems {
 
     #[cfg(test)]
     pub fn list(&self) -> Vec<String> {
-        self.0
-            .iter()
-            .map(|(at, what)| format!("{}:{}: {what}", at.file, at.line))
-            .collect()
+        self.0.iter().map(|(at, what)| format!("{}:{}: {what}", at.file, at.line)).collect()
     }
 }
 
@@ -138,11 +120,7 @@ impl fmt::Display for Problems {
             writeln!(f, "{}:{}: {message}", at.file, at.line)?;
         }
         let n = self.0.len();
-        write!(
-            f,
-            "the book has {n} problem{}",
-            if n == 1 { "" } else { "s" }
-        )
+        write!(f, "the book has {n} problem{}", if n == 1 { "" } else { "s" })
     }
 }
 
@@ -154,10 +132,7 @@ mod tests {
     fn fences_close_with_as_many_marks() {
         let page = Page::new("a.md", "````md\n```\nx\n```\n````\n> ~~~\n> y\n> ~~~\n");
         let blocks = page.code_blocks(&mut Problems::default());
-        let bodies: Vec<_> = blocks
-            .iter()
-            .map(|b| (b.info.as_str(), b.body.clone()))
-            .collect();
+        let bodies: Vec<_> = blocks.iter().map(|b| (b.info.as_str(), b.body.clone())).collect();
         assert_eq!(bodies, [("md", 1..4), ("", 6..7)]);
     }
 

@@ -63,13 +63,7 @@ fn the_samples_are_built_and_ask_nothing_of_the_network() {
     let count = |what: &str| main.matches(what).count();
     assert_eq!(count("<math display=\"block\""), 8);
     assert_eq!(count("<div class=\"formula\">"), 8);
-    for what in [
-        "menv-alignlike",
-        "menv-cases",
-        "<munderover>",
-        "<msqrt>",
-        "<mfrac>",
-    ] {
+    for what in ["menv-alignlike", "menv-cases", "<munderover>", "<msqrt>", "<mfrac>"] {
         assert!(count(what) > 0, "{what}");
     }
     assert!(main.contains("<code>$x$</code>") && main.contains("a price is $5"));
@@ -78,10 +72,7 @@ fn the_samples_are_built_and_ask_nothing_of_the_network() {
     assert_eq!(count("<tr>"), 4, "and in its table");
     let elements = repo.page("elements.html");
     assert!(elements.contains("<svg") && elements.contains("pub fn last_logits"));
-    assert!(
-        !elements.contains("narrow(1"),
-        "a signature never brings its body"
-    );
+    assert!(!elements.contains("narrow(1"), "a signature never brings its body");
     for html in [&math, &elements] {
         for tag in html.split('<').filter(|tag| !tag.starts_with("a ")) {
             let fetched = ["src=\"http", "href=\"http", "src=\"//", "href=\"//"];
@@ -93,10 +84,7 @@ fn the_samples_are_built_and_ask_nothing_of_the_network() {
 #[test]
 fn every_problem_is_told_at_once_and_nothing_is_built() {
     let repo = Repo::new("bad");
-    repo.write(
-        "elements.md",
-        "# x\n\n{{#include code.rs}}\n\n$\\fraq$ and {{#include gone}}\n",
-    );
+    repo.write("elements.md", "# x\n\n{{#include code.rs}}\n\n$\\fraq$ and {{#include gone}}\n");
     let output = repo.build();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -127,9 +115,6 @@ fn a_dead_link_fails_the_build() {
     repo.write("elements.md", "# x\n\n[a](math.md#maths)\n");
     let output = repo.build();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        said.contains("elements.md:3: math.md has no #maths; did you mean"),
-        "{said}"
-    );
+    assert!(said.contains("elements.md:3: math.md has no #maths; did you mean"), "{said}");
     assert_eq!(output.status.code(), Some(1));
 }
