@@ -13,6 +13,7 @@ mod include;
 mod links;
 mod log;
 mod math;
+mod mathml;
 mod render;
 mod serve;
 mod solutions;

@@ -3,10 +3,9 @@
 //! Inline: `$…$`. Display: `$$…$$`, best on lines of its own. Code is left alone, and `\$` is a
 //! dollar. What Markdown could misread inside a formula goes out as numeric entities.
 
+use crate::mathml::{mathml, DisplayMode};
 use crate::source::{Line, Page, Problems};
 use mdbook_markdown::pulldown_cmark::{Event, Options, Parser as Markdown, Tag, TagEnd};
-use pulldown_latex::config::DisplayMode;
-use pulldown_latex::{push_mathml, Parser, RenderConfig, Storage};
 use std::ops::Range;
 
 /// Replaces every formula of a page; also gives their number.
@@ -86,10 +85,20 @@ fn inline(page: Page, problems: &mut Problems) -> (Page, usize) {
     let text = page.text();
     let mut formulas: Vec<(Range<usize>, String)> = Vec::new();
     let mut in_code = false;
+    let mut in_figure = false;
     for (event, range) in Markdown::new_ext(&text, options()).into_offset_iter() {
         let (latex, mode) = match &event {
             Event::InlineMath(latex) => (latex, DisplayMode::Inline),
             Event::DisplayMath(latex) => (latex, DisplayMode::Block),
+            Event::Html(_) => {
+                match in_html(&text[range.clone()], &mut in_figure) {
+                    Ok(found) => formulas.extend(found.into_iter().map(|(part, html)| {
+                        (range.start + part.start..range.start + part.end, html)
+                    })),
+                    Err(message) => problems.add(&page.at(&text, range.start), message),
+                }
+                continue;
+            }
             Event::Start(Tag::CodeBlock(_)) => {
                 in_code = true;
                 continue;
@@ -134,6 +143,24 @@ fn lone_dollar(text: &str, range: Range<usize>) -> Option<usize> {
     dollars.into_iter().find(|&i| !text[..i].ends_with('\\'))
 }
 
+/// The formulas of one line of raw HTML, such as a caption, in which Markdown reads nothing.
+fn in_html(line: &str, in_figure: &mut bool) -> Result<Vec<(Range<usize>, String)>, String> {
+    let figure = *in_figure || line.contains("<svg");
+    *in_figure = figure && !line.contains("</svg");
+    if line.contains('`') && !line.trim_start().starts_with("<!--") {
+        return Err("Markdown is not read inside HTML: write <code>…</code> for `…`".into());
+    }
+    let dollars: Vec<usize> = line.match_indices('$').map(|(i, _)| i).collect();
+    if dollars.len() % 2 == 1 || (figure && !dollars.is_empty()) {
+        return Err("a dollar inside HTML, and no formula: write &#36;".into());
+    }
+    let formula = |pair: &[usize]| {
+        let html = mathml(&line[pair[0] + 1..pair[1]], DisplayMode::Inline)?;
+        Ok((pair[0]..pair[1] + 1, html))
+    };
+    dollars.chunks(2).map(formula).collect()
+}
+
 /// Puts each formula, one line long, in place of its source.
 fn replace(page: Page, text: &str, formulas: Vec<(Range<usize>, String)>) -> Page {
     let mut lines = Vec::new();
@@ -154,65 +181,6 @@ fn replace(page: Page, text: &str, formulas: Vec<(Range<usize>, String)>) -> Pag
         from = range.end;
     }
     Page { lines }
-}
-
-/// One formula as MathML, or what is wrong with it.
-fn mathml(latex: &str, mode: DisplayMode) -> Result<String, String> {
-    let latex = latex.trim();
-    let wrong = |why: &str| format!("cannot read the formula `{latex}`: {why}");
-    if latex.is_empty() {
-        return Err("this formula is empty".into());
-    }
-    let storage = Storage::new();
-    for event in Parser::new(latex, &storage) {
-        if let Err(error) = event {
-            let text = error.to_string();
-            let short = text.lines().next().unwrap_or_default();
-            return Err(wrong(short.trim_start_matches("parsing error: ")));
-        }
-    }
-    let mut html = String::new();
-    let config = RenderConfig { display_mode: mode, ..RenderConfig::default() };
-    push_mathml(&mut html, Parser::new(latex, &storage), config)
-        .map_err(|e| wrong(&e.to_string()))?;
-    // TeX sets no space around a slash.
-    Ok(guard(&html.replace("<mo>/</mo>", "<mo lspace=\"0\" rspace=\"0\">/</mo>")))
-}
-
-/// MathML on one line, in which nothing between the tags means anything to Markdown.
-fn guard(html: &str) -> String {
-    let mut out = String::with_capacity(html.len() * 2);
-    let mut rest = html;
-    while let Some(c) = rest.chars().next() {
-        // The renderer writes a less-than sign as it is.
-        let after = &rest[c.len_utf8()..];
-        let opens = after.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/');
-        let length = match c {
-            '<' if opens => rest.find('>').map_or(rest.len(), |i| i + 1),
-            '&' => entity(rest),
-            _ => 0,
-        };
-        if length > 0 {
-            out.push_str(&rest[..length]);
-            rest = &rest[length..];
-            continue;
-        }
-        match c {
-            '\n' => out.push(' '),
-            _ if c.is_ascii_punctuation() => out.push_str(&format!("&#{};", c as u32)),
-            _ => out.push(c),
-        }
-        rest = after;
-    }
-    out
-}
-
-/// The length of the entity at the start of `text`, or 0.
-fn entity(text: &str) -> usize {
-    match text[1..].find(|c: char| !c.is_ascii_alphanumeric() && c != '#') {
-        Some(i) if i > 0 && text[1 + i..].starts_with(';') => i + 2,
-        _ => 0,
-    }
 }
 
 #[cfg(test)]

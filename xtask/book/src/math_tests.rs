@@ -56,6 +56,20 @@ fn nothing_inside_means_anything_to_markdown() {
 }
 
 #[test]
+fn a_caption_may_hold_a_formula_and_a_figure_may_not() {
+    let (lines, problems) =
+        rendered("<figure>\n<figcaption>So $d_k$, $x$.</figcaption>\n</figure>");
+    assert_eq!(problems, [""; 0]);
+    assert_eq!(lines[1].matches("<math").count(), 2, "{lines:?}");
+    assert!(lines[1].ends_with("</math>.</figcaption>"), "{lines:?}");
+    for html in ["<figure><svg><text>$x$</text></svg>", "<svg>\n<text>$x$</text>", "<p>a $ b</p>"] {
+        let (_, problems) = rendered(html);
+        assert!(problems[0].contains("a dollar inside HTML"), "{html}: {problems:?}");
+    }
+    assert!(rendered("<p>a `b` c</p>").1[0].starts_with("a.md:1: Markdown is not read"));
+}
+
+#[test]
 fn a_bad_formula_is_named_with_its_line() {
     for (text, want) in [
         ("$\\fraq{a}{b}$", "a.md:2: cannot read the formula `\\fraq{a}{b}`: "),
