@@ -49,7 +49,7 @@ pub fn signature(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, S
 
 /// The lines of a whole type, trait, function or constant, up to its closing brace or semicolon.
 pub fn item(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String> {
-    let kinds = ["struct", "enum", "trait", "fn", "const", "static", "type", "impl"];
+    let kinds = ["struct", "enum", "trait", "fn", "const", "static", "type"];
     let start = find(all, &kinds, name)?;
     let indent = all[start].len() - all[start].trim_start().len();
     let closing = format!("{}}}", " ".repeat(indent));
@@ -65,10 +65,12 @@ pub fn item(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String
 /// The one line that begins an item of that name.
 fn find(all: &[&str], kinds: &[&str], name: &str) -> Result<usize, String> {
     let is_it = |line: &&str| {
-        let mut words = line.split_whitespace().skip_while(|word| !kinds.contains(word));
-        let named = words.nth(1).and_then(|word| word.strip_prefix(name));
+        let words: Vec<&str> = line.split_whitespace().collect();
         let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
-        !line.trim_start().starts_with("//") && named.is_some_and(ends)
+        let named = |pair: &[&str]| {
+            kinds.contains(&pair[0]) && pair[1].strip_prefix(name).is_some_and(ends)
+        };
+        !line.trim_start().starts_with("//") && words.windows(2).any(named)
     };
     let found: Vec<usize> = (0..all.len()).filter(|&i| is_it(&all[i])).collect();
     match found[..] {
