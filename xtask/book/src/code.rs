@@ -1,0 +1,55 @@
+//! Code blocks: Rust that a compiler has seen, in languages that the pages can colour.
+
+use crate::source::{CodeBlock, Page, Problems};
+
+/// What the pages' highlighter knows, of what a chapter may want.
+const LANGUAGES: [&str; 16] = [
+    "bash", "c", "console", "cpp", "diff", "html", "ini", "json", "lua", "markdown", "python",
+    "rust", "sh", "text", "toml", "yaml",
+];
+
+/// Finds Rust that was typed into a page, and languages that would not be coloured.
+pub fn check(page: &Page, blocks: &[CodeBlock], problems: &mut Problems) {
+    for block in blocks {
+        let at = &page.lines[block.fence].at;
+        let language = block.info.split([',', ' ']).next().unwrap_or_default();
+        if !LANGUAGES.contains(&language) {
+            let known = LANGUAGES.join(", ");
+            let what = if language.is_empty() { "no language" } else { language };
+            problems.add(at, format!("a code block in {what}: say one of {known}"));
+        }
+        let body = &page.lines[block.body.clone()];
+        let typed = body.iter().find(|l| l.at.file == at.file && !l.text.trim().is_empty());
+        if let Some(line) = typed.filter(|_| language == "rust") {
+            let why = "Rust in the book comes from a file that is compiled: {{#include}} it";
+            problems.add(&line.at, why);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(markdown: &str) -> Vec<String> {
+        let mut problems = Problems::default();
+        let page = Page::new("a.md", markdown);
+        let blocks = page.code_blocks(&mut problems);
+        check(&page, &blocks, &mut problems);
+        problems.list()
+    }
+
+    #[test]
+    fn rust_that_was_typed_into_the_chapter_is_a_problem() {
+        let found = problems("```rust\n\nlet x = 1;\n```");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("a.md:3: Rust in the book"), "{found:?}");
+        assert_eq!(problems("```text\nlet x = 1;\n```"), [""; 0]);
+    }
+
+    #[test]
+    fn a_language_that_cannot_be_coloured_is_a_problem() {
+        assert!(problems("```elisp\n```")[0].starts_with("a.md:1: a code block in elisp: say"));
+        assert!(problems("```\n```")[0].starts_with("a.md:1: a code block in no language"));
+    }
+}

@@ -1,0 +1,108 @@
+//! Parts of a file: the lines that an include names, cut out and set flush left.
+
+use crate::source::{Line, Origin};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// The lines that `part` names: an anchor, `12`, `12:20`, `12:` or `:20`.
+pub fn select(all: &[&str], part: &str) -> Result<Range<usize>, String> {
+    let number = |text: &str, or: usize| match text {
+        "" => Ok(or),
+        _ => text.parse::<usize>().map_err(|_| format!("{text:?} is no line number")),
+    };
+    let range = match part.split_once(':') {
+        Some((from, to)) => number(from, 1)?.saturating_sub(1)..number(to, all.len())?,
+        None => match part.parse::<usize>() {
+            Ok(line) => line.saturating_sub(1)..line,
+            Err(_) => return anchored(all, part),
+        },
+    };
+    if range.is_empty() || range.end > all.len() {
+        return Err(format!("has {} lines, so lines {part} are not there", all.len()));
+    }
+    Ok(range)
+}
+
+/// The lines between `ANCHOR: name` and `ANCHOR_END: name`.
+fn anchored(all: &[&str], name: &str) -> Result<Range<usize>, String> {
+    let find = |mark: &str| {
+        let is_here = |line: &&str| {
+            let after = line.split_once(mark).map(|(_, rest)| rest.trim_start());
+            after.and_then(|rest| rest.split_whitespace().next()) == Some(name)
+        };
+        all.iter().position(is_here)
+    };
+    match (find("ANCHOR:"), find("ANCHOR_END:")) {
+        (Some(start), Some(end)) if start < end => Ok(start + 1..end),
+        (Some(_), _) => Err(format!("anchor `{name}` has no `ANCHOR_END: {name}` after it")),
+        (None, _) => Err(format!("no `ANCHOR: {name}` here")),
+    }
+}
+
+/// The lines of a function's signature, up to the one that opens its body.
+pub fn signature(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String> {
+    let start = find(all, &["fn"], name)?;
+    let ends = |i: &usize| all[*i].ends_with('{') || all[*i].ends_with(';');
+    let end = (start..all.len()).find(ends).ok_or("this function has no body")?;
+    Ok(above(all, start, docs)..end + 1)
+}
+
+/// The lines of a whole type, trait, function or constant, up to its closing brace or semicolon.
+pub fn item(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String> {
+    let kinds = ["struct", "enum", "trait", "fn", "const", "static", "type"];
+    let start = find(all, &kinds, name)?;
+    let indent = all[start].len() - all[start].trim_start().len();
+    let closing = format!("{}}}", " ".repeat(indent));
+    let opened = (start..all.len()).find(|&i| all[i].ends_with(['{', ';', '}']));
+    let opened = opened.ok_or("this item has no end")?;
+    if !all[opened].ends_with('{') {
+        return Ok(above(all, start, docs)..opened + 1);
+    }
+    let end = (opened..all.len()).find(|&i| all[i] == closing).ok_or("this item has no end")?;
+    Ok(above(all, start, docs)..end + 1)
+}
+
+/// The one line that begins an item of that name.
+fn find(all: &[&str], kinds: &[&str], name: &str) -> Result<usize, String> {
+    let is_it = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        let named = |pair: &[&str]| {
+            kinds.contains(&pair[0]) && pair[1].strip_prefix(name).is_some_and(ends)
+        };
+        !line.trim_start().starts_with("//") && words.windows(2).any(named)
+    };
+    let found: Vec<usize> = (0..all.len()).filter(|&i| is_it(&all[i])).collect();
+    match found[..] {
+        [one] => Ok(one),
+        [] => Err(format!("no {} called `{name}` here", kinds.join(" or "))),
+        _ => Err(format!("`{name}` is here several times: use an anchor")),
+    }
+}
+
+/// Where an item begins: with attributes always, with its documentation if wanted.
+fn above(all: &[&str], start: usize, docs: bool) -> usize {
+    let belongs = |line: &str| match docs {
+        true => line.starts_with("///") || line.starts_with("#["),
+        false => line.starts_with("#["),
+    };
+    let first = (0..start).rev().find(|&i| !belongs(all[i].trim_start()));
+    first.map_or(0, |i| i + 1)
+}
+
+/// The lines of a range without anchors, outer blank lines and common indentation.
+pub fn cut(all: &[&str], range: Range<usize>, shown: &str) -> Vec<Line> {
+    let file: Rc<str> = shown.into();
+    let is_anchor = |line: &str| line.contains("ANCHOR:") || line.contains("ANCHOR_END:");
+    let kept: Vec<usize> = range.filter(|&i| !is_anchor(all[i])).collect();
+    let full = |i: &&usize| !all[**i].trim().is_empty();
+    let indent = |i: &usize| all[*i].len() - all[*i].trim_start().len();
+    let common = kept.iter().filter(full).map(indent).min().unwrap_or(0);
+    let first = kept.iter().position(|i| full(&i)).unwrap_or(0);
+    let end = kept.iter().rposition(|i| full(&i)).map_or(0, |last| last + 1);
+    let line = |&i: &usize| Line {
+        text: all[i].get(common..).unwrap_or_default().to_string(),
+        at: Origin { file: file.clone(), line: i + 1 },
+    };
+    kept[first..end.max(first)].iter().map(line).collect()
+}

@@ -1,0 +1,63 @@
+//! One formula: LaTeX in, MathML out, safe to stand in Markdown.
+
+pub use pulldown_latex::config::DisplayMode;
+use pulldown_latex::{push_mathml, Parser, RenderConfig, Storage};
+
+/// One formula as MathML, or what is wrong with it.
+pub fn mathml(latex: &str, mode: DisplayMode) -> Result<String, String> {
+    let latex = latex.trim();
+    let wrong = |why: &str| format!("cannot read the formula `{latex}`: {why}");
+    if latex.is_empty() {
+        return Err("this formula is empty".into());
+    }
+    let storage = Storage::new();
+    for event in Parser::new(latex, &storage) {
+        if let Err(error) = event {
+            let text = error.to_string();
+            let short = text.lines().next().unwrap_or_default();
+            return Err(wrong(short.trim_start_matches("parsing error: ")));
+        }
+    }
+    let mut html = String::new();
+    let config = RenderConfig { display_mode: mode, ..RenderConfig::default() };
+    push_mathml(&mut html, Parser::new(latex, &storage), config)
+        .map_err(|e| wrong(&e.to_string()))?;
+    // TeX sets no space around a slash.
+    Ok(guard(&html.replace("<mo>/</mo>", "<mo lspace=\"0\" rspace=\"0\">/</mo>")))
+}
+
+/// MathML on one line, in which nothing between the tags means anything to Markdown.
+fn guard(html: &str) -> String {
+    let mut out = String::with_capacity(html.len() * 2);
+    let mut rest = html;
+    while let Some(c) = rest.chars().next() {
+        // The renderer writes a less-than sign as it is.
+        let after = &rest[c.len_utf8()..];
+        let opens = after.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/');
+        let length = match c {
+            '<' if opens => rest.find('>').map_or(rest.len(), |i| i + 1),
+            '&' => entity(rest),
+            _ => 0,
+        };
+        if length > 0 {
+            out.push_str(&rest[..length]);
+            rest = &rest[length..];
+            continue;
+        }
+        match c {
+            '\n' => out.push(' '),
+            _ if c.is_ascii_punctuation() => out.push_str(&format!("&#{};", c as u32)),
+            _ => out.push(c),
+        }
+        rest = after;
+    }
+    out
+}
+
+/// The length of the entity at the start of `text`, or 0.
+fn entity(text: &str) -> usize {
+    match text[1..].find(|c: char| !c.is_ascii_alphanumeric() && c != '#') {
+        Some(i) if i > 0 && text[1 + i..].starts_with(';') => i + 2,
+        _ => 0,
+    }
+}

@@ -1,0 +1,152 @@
+//! Text that remembers where each line came from, and the problems found in it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::rc::Rc;
+
+/// A file, as written in messages (relative to the repository), and a line, counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin {
+    pub file: Rc<str>,
+    pub line: usize,
+}
+
+/// One line of a page, without its newline.
+#[derive(Clone, Debug)]
+pub struct Line {
+    pub text: String,
+    pub at: Origin,
+}
+
+/// The Markdown of one page.
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub lines: Vec<Line>,
+}
+
+/// A fenced code block: its info string and the indices of its lines, fences excluded.
+#[derive(Debug, PartialEq)]
+pub struct CodeBlock {
+    pub info: String,
+    pub fence: usize,
+    pub body: std::ops::Range<usize>,
+}
+
+impl Page {
+    /// Splits a file's text into lines.
+    pub fn new(file: &str, text: &str) -> Page {
+        let file: Rc<str> = file.into();
+        let line = |(i, text): (usize, &str)| Line {
+            text: text.to_string(),
+            at: Origin { file: file.clone(), line: i + 1 },
+        };
+        Page { lines: text.lines().enumerate().map(line).collect() }
+    }
+
+    /// The whole text, every line ended by a newline.
+    pub fn text(&self) -> String {
+        self.lines.iter().flat_map(|line| [line.text.as_str(), "\n"]).collect()
+    }
+
+    /// Where byte `offset` of [`Page::text`] came from.
+    pub fn at(&self, text: &str, offset: usize) -> Origin {
+        let index = text[..offset].matches('\n').count();
+        let last = self.lines.len().saturating_sub(1);
+        match self.lines.get(index.min(last)) {
+            Some(line) => line.at.clone(),
+            None => Origin { file: "an empty page".into(), line: 1 },
+        }
+    }
+
+    /// The fenced code blocks, in order; a fence that never closes is a problem.
+    pub fn code_blocks(&self, problems: &mut Problems) -> Vec<CodeBlock> {
+        let mut blocks = Vec::new();
+        let mut open: Option<(usize, String, String)> = None;
+        for (i, line) in self.lines.iter().enumerate() {
+            let text = line.text.trim_start_matches([' ', '>']);
+            let Some((fence, info)) = split_fence(text) else {
+                continue;
+            };
+            match &open {
+                None => open = Some((i, fence.to_string(), info.to_string())),
+                Some((start, opening, was)) if fence.starts_with(opening) && info.is_empty() => {
+                    let block = CodeBlock { info: was.clone(), fence: *start, body: start + 1..i };
+                    blocks.push(block);
+                    open = None;
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some((start, _, _)) = open {
+            problems.add(&self.lines[start].at, "this code block never ends");
+        }
+        blocks
+    }
+}
+
+/// The fence characters and the info string, if the line is a code fence.
+fn split_fence(text: &str) -> Option<(&str, &str)> {
+    let mark = text.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+    let length = text.len() - text.trim_start_matches(mark).len();
+    let info = text[length..].trim();
+    (length >= 3 && !info.contains('`')).then_some((&text[..length], info))
+}
+
+/// What is wrong with the book, sorted by file and line, each thing once.
+#[derive(Default)]
+pub struct Problems(BTreeSet<(Origin, String)>);
+
+impl Problems {
+    /// Records one problem.
+    pub fn add(&mut self, at: &Origin, message: impl Into<String>) {
+        self.0.insert((at.clone(), message.into()));
+    }
+
+    /// An error that lists everything, if there is anything.
+    pub fn into_result(self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.0.is_empty(), "{self}");
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub fn list(&self) -> Vec<String> {
+        self.0.iter().map(|(at, what)| format!("{}:{}: {what}", at.file, at.line)).collect()
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (at, message) in &self.0 {
+            writeln!(f, "{}:{}: {message}", at.file, at.line)?;
+        }
+        let n = self.0.len();
+        write!(f, "the book has {n} problem{}", if n == 1 { "" } else { "s" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fences_close_with_as_many_marks() {
+        let page = Page::new("a.md", "````md\n```\nx\n```\n````\n> ~~~\n> y\n> ~~~\n");
+        let blocks = page.code_blocks(&mut Problems::default());
+        let bodies: Vec<_> = blocks.iter().map(|b| (b.info.as_str(), b.body.clone())).collect();
+        assert_eq!(bodies, [("md", 1..4), ("", 6..7)]);
+    }
+
+    #[test]
+    fn a_fence_left_open_is_a_problem() {
+        let mut problems = Problems::default();
+        Page::new("a.md", "x\n```rust\ny\n").code_blocks(&mut problems);
+        assert_eq!(problems.list(), ["a.md:2: this code block never ends"]);
+    }
+
+    #[test]
+    fn an_offset_leads_back_to_its_line() {
+        let page = Page::new("a.md", "one\ntwo\nthree");
+        let text = page.text();
+        assert_eq!(page.at(&text, text.find("three").unwrap()).line, 3);
+    }
+}

@@ -1,0 +1,120 @@
+//! The whole tool on a copy of `book/samples`: what is good is built, what is not is refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A repository with nothing but the book's frame and its samples.
+struct Repo(PathBuf);
+
+impl Repo {
+    fn new(name: &str) -> Repo {
+        let root = std::env::temp_dir().join(format!("book-tool-{name}-{}", std::process::id()));
+        let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../book");
+        for part in ["theme", "samples"] {
+            copy(&book.join(part), &root.join("book").join(part));
+        }
+        fs::copy(book.join("book.toml"), root.join("book/book.toml")).unwrap();
+        Repo(root)
+    }
+
+    fn write(&self, page: &str, text: &str) {
+        fs::write(self.0.join("book/samples").join(page), text).unwrap();
+    }
+
+    fn build(&self) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_book-tool"));
+        command.args(["build", "--samples", "--root"]).arg(&self.0);
+        command.output().unwrap()
+    }
+
+    fn page(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join("target/book-samples").join(name)).unwrap()
+    }
+}
+
+impl Drop for Repo {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            fs::copy(&path, &target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_samples_are_built_and_ask_nothing_of_the_network() {
+    let repo = Repo::new("good");
+    let output = repo.build();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let math = repo.page("math.html");
+    let main = &math[math.find("<main>").unwrap()..math.find("</main>").unwrap()];
+    let count = |what: &str| main.matches(what).count();
+    assert_eq!(count("<math display=\"block\""), 8);
+    assert_eq!(count("<div class=\"formula\">"), 8);
+    for what in ["menv-alignlike", "menv-cases", "<munderover>", "<msqrt>", "<mfrac>"] {
+        assert!(count(what) > 0, "{what}");
+    }
+    assert!(main.contains("<code>$x$</code>") && main.contains("a price is $5"));
+    assert!(main.contains("$not$ math $$either$$"));
+    assert_eq!(count("<blockquote"), 1, "a formula stays in its note");
+    assert_eq!(count("<tr>"), 4, "and in its table");
+    let elements = repo.page("elements.html");
+    assert!(elements.contains("<svg") && elements.contains("pub fn last_logits"));
+    assert!(!elements.contains("narrow(1"), "a signature never brings its body");
+    for html in [&math, &elements] {
+        for tag in html.split('<').filter(|tag| !tag.starts_with("a ")) {
+            let fetched = ["src=\"http", "href=\"http", "src=\"//", "href=\"//"];
+            assert!(!fetched.iter().any(|f| tag.contains(f)), "{tag}");
+        }
+    }
+}
+
+#[test]
+fn every_problem_is_told_at_once_and_nothing_is_built() {
+    let repo = Repo::new("bad");
+    repo.write("elements.md", "# x\n\n{{#include code.rs}}\n\n$\\fraq$ and {{#include gone}}\n");
+    let output = repo.build();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let file = "book/samples/elements.md";
+    for want in [
+        format!("{file}:3: book/samples/code.rs: lines 4 to 6 are a solution"),
+        format!("{file}:5: a {{{{#…}}}} stands on a line of its own"),
+        "the book has 2 problems".to_string(),
+    ] {
+        assert!(said.contains(&want), "{want:?} is not in {said}");
+    }
+    assert!(!repo.0.join("target/book-samples").exists());
+}
+
+#[test]
+fn what_mdbook_only_warns_of_fails_the_build() {
+    let repo = Repo::new("warned");
+    repo.write("elements.md", "# x\n\n<div>\n\nnever closed\n");
+    let output = repo.build();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("unclosed HTML tag `<div>`"), "{said}");
+}
+
+#[test]
+fn a_dead_link_fails_the_build() {
+    let repo = Repo::new("dead");
+    repo.write("elements.md", "# x\n\n[a](math.md#maths)\n");
+    let output = repo.build();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("elements.md:3: math.md has no #maths; did you mean"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}
