@@ -35,3 +35,9 @@ pub mod day10_kv_cache;
 pub mod day11_beam_search;
 #[cfg_attr(feature = "ref-day12", path = "../solutions/day12_batching.rs")]
 pub mod day12_batching;
+#[cfg_attr(feature = "ref-day13", path = "../solutions/day13_speculative.rs")]
+pub mod day13_speculative;
+#[cfg_attr(feature = "ref-day14", path = "../solutions/day14_guard_rails.rs")]
+pub mod day14_guard_rails;
+#[cfg_attr(feature = "ref-day15", path = "../solutions/day15_scheduler.rs")]
+pub mod day15_scheduler;

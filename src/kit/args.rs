@@ -80,6 +80,30 @@ pub struct Args {
     /// When beam search may stop: true, false or never
     #[arg(long, value_name = "WHEN", default_value = "false", help_heading = "Beams")]
     pub early_stopping: Early,
+    /// A small model that drafts: a name, folder or owner/repo, with the same tokenizer
+    #[arg(long, value_name = "NAME", help_heading = "Speculation", conflicts_with = "draft_ngram")]
+    pub draft_model: Option<String>,
+    /// Draft what followed the last N tokens before
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "2", help_heading = "Speculation")]
+    pub draft_ngram: Option<usize>,
+    /// Tokens to draft at most before each pass of the model
+    #[arg(long, value_name = "K", default_value_t = 4, help_heading = "Speculation")]
+    pub num_draft_tokens: usize,
+    /// Words that must not appear, in any letter case, also inside other words
+    #[arg(long, value_name = "WORD", num_args = 1.., help_heading = "Guard rails")]
+    pub block: Vec<String>,
+    /// A file with one such word a line
+    #[arg(long, value_name = "FILE", help_heading = "Guard rails")]
+    pub block_file: Option<PathBuf>,
+    /// Blocked words may appear inside other words
+    #[arg(long, help_heading = "Guard rails")]
+    pub block_whole_words: bool,
+    /// What is generated must match this regular expression
+    #[arg(long, value_name = "REGEX", help_heading = "Guard rails")]
+    pub allow_regex: Option<String>,
+    /// Tokens that the scheduler's batch may come to hold
+    #[arg(long, value_name = "N", default_value_t = 4096, help_heading = "Cache")]
+    pub max_batch_tokens: usize,
     /// Compute every position anew at every step
     #[arg(long, help_heading = "Cache", conflicts_with = "cache")]
     pub no_cache: bool,
@@ -92,7 +116,7 @@ pub struct Args {
     /// Print speeds to standard error
     #[arg(long)]
     pub stats: bool,
-    /// Which day's loop shall run: day6, day7, day10 to day12
+    /// Which day's loop shall run: day6, day7, or day10 to day15 without day14
     #[arg(long = "loop", value_name = "DAY")]
     pub loop_day: Option<String>,
 }

@@ -1,10 +1,14 @@
 //! What the `candecode` command does with its flags.
 
 use crate::day10_kv_cache::{generate_cached, CacheKind, KvCache};
+use crate::day13_speculative::{ModelDrafter, NgramDrafter, Speculation};
+use crate::day15_scheduler::{Request, Scheduler};
 use crate::kit::args::{Args, CacheName};
+use crate::kit::draft::Drafter;
 use crate::kit::output::Output;
 use crate::kit::plan::Plan;
 use crate::kit::report::plain;
+use crate::kit::rng::Coins;
 use crate::kit::{check_prompt, days, device, hub, load_model};
 use crate::kit::{Cache, FinishReason, Model, NoCache, Token, Tokenizer};
 use crate::{day06_generate, day07_greedy, day11_beam_search, day12_batching};
@@ -63,15 +67,35 @@ pub fn run(args: &Args) -> Result<u8> {
     let dir = hub::resolve(&args.model)?;
     let tokenizer = Tokenizer::from_dir(&dir)?;
     let prompts = prompts(args, &tokenizer)?;
+    let drafter =
+        args.draft_model.as_deref().map(|name| draft_model(name, &tokenizer)).transpose()?;
     let model = load_model(&dir, dtype, &device)?;
+    let drafter = drafter.map(|dir| load_model(&dir, dtype, &device)).transpose()?;
+    if let Some(drafter) = &drafter {
+        if drafter.config().size() >= model.config().size() {
+            eprintln!("warning: the draft model is as large as its target: speculation will be slower than none");
+        }
+    }
     prompts.iter().try_for_each(|prompt| check_prompt(&*model, prompt))?;
     let load_s = began.elapsed().as_secs_f64();
     eprintln!("{}", days::credits(plan.day));
     if args.seed.is_some() && plan.sampling.is_none() {
         eprintln!("note: greedy decoding draws nothing, so --seed has no effect");
     }
-    Run { args, model: &*model, tokenizer: &tokenizer, plan, load_s }.all(&prompts)?;
+    let (model, drafter) = (&*model, drafter.as_deref());
+    Run { args, model, drafter, tokenizer: &tokenizer, plan, load_s }.all(&prompts)?;
     Ok(if INTERRUPTED.load(Ordering::SeqCst) { 130 } else { 0 })
+}
+
+/// The folder of a draft model, refused before any weights are read if its tokenizer is another.
+fn draft_model(name: &str, tokenizer: &Tokenizer) -> Result<std::path::PathBuf> {
+    let dir = hub::resolve(name)?;
+    if let Some(difference) = Tokenizer::from_dir(&dir)?.difference(tokenizer) {
+        return Err(usage(format!(
+            "--draft-model {name}: a draft must have its target's tokenizer, and this one differs: {difference}"
+        )));
+    }
+    Ok(dir)
 }
 
 /// The token ids of every prompt.
@@ -102,6 +126,7 @@ fn prompt_file(file: &std::path::Path) -> Result<String> {
 struct Run<'a> {
     args: &'a Args,
     model: &'a dyn Model,
+    drafter: Option<&'a dyn Model>,
     tokenizer: &'a Tokenizer,
     plan: Plan,
     load_s: f64,
@@ -110,7 +135,7 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     /// All prompts: together where the loop can, else one after another.
     fn all(&self, prompts: &[Vec<u32>]) -> Result<()> {
-        if self.plan.day == 12 {
+        if self.plan.day == 12 || self.plan.day == 15 {
             let samples = self.plan.rows / prompts.len();
             let rows: Vec<Vec<u32>> =
                 prompts.iter().flat_map(|prompt| vec![prompt.clone(); samples]).collect();
@@ -131,6 +156,8 @@ impl<'a> Run<'a> {
         match self.plan.day {
             6 => self.simple(&prompts[0], &mut out)?,
             11 => out.hypotheses(self.search(&prompts[0])?),
+            13 => self.speculate(&prompts[0], first, &mut out)?,
+            15 => self.serve(prompts, &mut out)?,
             _ => {
                 for token in self.tokens(prompts)? {
                     out.take(token?)?;
@@ -144,8 +171,8 @@ impl<'a> Run<'a> {
     }
 
     /// The cache that the flags ask for.
-    fn cache(&self) -> Box<dyn Cache> {
-        let config = self.model.config();
+    fn cache(&self, model: &dyn Model) -> Box<dyn Cache> {
+        let config = model.config();
         let context = config.max_position_embeddings;
         let kind = match self.args.cache {
             _ if self.args.no_cache => return Box::new(NoCache),
@@ -161,7 +188,7 @@ impl<'a> Run<'a> {
         &self,
         prompts: &[Vec<u32>],
     ) -> Result<Box<dyn Iterator<Item = candle_core::Result<Token>> + 'a>> {
-        let options = self.plan.options(self.args, self.model.config())?;
+        let options = self.plan.options(self.args, self.model.config(), self.tokenizer)?;
         let (model, tokenizer) = (self.model, self.tokenizer);
         Ok(match self.plan.day {
             7 => Box::new(day07_greedy::generate(model, tokenizer, &prompts[0], options)?),
@@ -170,19 +197,71 @@ impl<'a> Run<'a> {
                 tokenizer,
                 prompts,
                 options,
-                self.cache(),
+                self.cache(self.model),
             )?),
-            _ => Box::new(generate_cached(model, tokenizer, &prompts[0], options, self.cache())?),
+            _ => Box::new(generate_cached(
+                model,
+                tokenizer,
+                &prompts[0],
+                options,
+                self.cache(self.model),
+            )?),
         })
     }
 
     fn search(&self, prompt: &[u32]) -> Result<Vec<day11_beam_search::Hypothesis>> {
-        let options = self.plan.options(self.args, self.model.config())?;
-        let (beams, mut cache) = (self.plan.beams(self.args), self.cache());
+        let options = self.plan.options(self.args, self.model.config(), self.tokenizer)?;
+        let (beams, mut cache) = (self.plan.beams(self.args), self.cache(self.model));
         let (model, tokenizer) = (self.model, self.tokenizer);
         let found =
             day11_beam_search::beam_search(model, tokenizer, prompt, &options, &beams, &mut *cache);
         Ok(found?)
+    }
+
+    /// Day 13: blocks of drafted and verified tokens.
+    fn speculate(&self, prompt: &[u32], number: usize, out: &mut Output) -> Result<()> {
+        let options = self.plan.options(self.args, self.model.config(), self.tokenizer)?;
+        let vocab_size = self.model.config().vocab_size;
+        let drafter: Box<dyn Drafter + 'a> = match self.drafter {
+            None => Box::new(NgramDrafter { n: self.args.draft_ngram.unwrap_or(2), vocab_size }),
+            Some(model) => Box::new(ModelDrafter {
+                model,
+                cache: self.cache(model),
+                held: Vec::new(),
+                processors: self.plan.processors(self.args, self.tokenizer, vocab_size)?,
+                greedy: self.plan.sampling.is_none(),
+            }),
+        };
+        let (cache, k) = (self.cache(self.model), self.args.num_draft_tokens);
+        let (model, tokenizer) = (self.model, self.tokenizer);
+        let mut text = Speculation::new(model, tokenizer, prompt, options, cache, drafter, k)?;
+        if self.plan.sampling.is_some() {
+            text.coins = Some(Coins::new(self.args.seed.unwrap_or(0), number as u64));
+        }
+        let mut going = true;
+        while going && !INTERRUPTED.load(Ordering::SeqCst) {
+            for token in text.block()? {
+                going = token.finish.is_none();
+                out.take(Token { row: 0, ..token })?;
+            }
+        }
+        out.speculated(text.counts);
+        Ok(())
+    }
+
+    /// Day 15: the prompts are requests to the scheduler, in the order given.
+    fn serve(&self, prompts: &[Vec<u32>], out: &mut Output) -> Result<()> {
+        let options = self.plan.options(self.args, self.model.config(), self.tokenizer)?;
+        let (model, bound) = (self.model, self.args.max_batch_tokens);
+        let new_cache = Box::new(|| self.cache(model));
+        let mut scheduler = Scheduler::new(model, self.tokenizer, options, new_cache, bound)?;
+        for (id, prompt) in prompts.iter().enumerate() {
+            scheduler.submit(Request { id, prompt: prompt.clone() })?;
+        }
+        while !scheduler.is_idle() && !INTERRUPTED.load(Ordering::SeqCst) {
+            scheduler.step()?.into_iter().try_for_each(|token| out.take(token))?;
+        }
+        Ok(())
     }
 
     /// Day 6's loop knows ids only: text and ends are added here; log-probabilities it does not compute.

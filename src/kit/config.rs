@@ -156,6 +156,14 @@ impl ModelConfig {
         Ok(config)
     }
 
+    /// Weights of the matrices, roughly: enough to tell a small model from a large one.
+    pub fn size(&self) -> usize {
+        let (c, q) = (self.hidden_size, self.num_attention_heads * self.head_dim);
+        let attention = 2 * c * q + 2 * c * self.num_key_value_heads * self.head_dim;
+        let mlp = if self.family == Family::Gpt2 { 2 } else { 3 } * c * self.intermediate_size;
+        self.num_hidden_layers * (attention + mlp) + self.vocab_size * c
+    }
+
     /// Refuses what no model can be. The bounds are far above every published model.
     fn check(&self) -> Result<()> {
         for (key, value, limit) in [

@@ -26,6 +26,9 @@ pub const DAYS: &[Day] = &[
     Day { number: 10, name: "day10_kv_cache", reference: cfg!(feature = "ref-day10") },
     Day { number: 11, name: "day11_beam_search", reference: cfg!(feature = "ref-day11") },
     Day { number: 12, name: "day12_batching", reference: cfg!(feature = "ref-day12") },
+    Day { number: 13, name: "day13_speculative", reference: cfg!(feature = "ref-day13") },
+    Day { number: 14, name: "day14_guard_rails", reference: cfg!(feature = "ref-day14") },
+    Day { number: 15, name: "day15_scheduler", reference: cfg!(feature = "ref-day15") },
 ];
 
 /// The words of a `todo!` that was reached, if the panic was one: "day 6, task 1: keep the last position of every row".

@@ -7,6 +7,7 @@ pub mod config;
 pub mod days;
 pub mod device;
 pub mod doors;
+pub mod draft;
 pub mod hub;
 pub mod load;
 pub mod model;

@@ -1,6 +1,7 @@
 //! What the command shows: text as it is made, or one line of JSON a sequence; and `--stats`.
 
 use crate::day11_beam_search::Hypothesis;
+use crate::day13_speculative::Counts;
 use crate::kit::args::{Args, Format};
 use crate::kit::report::{Report, Timings};
 use crate::kit::{FinishReason, Token, Tokenizer};
@@ -27,6 +28,7 @@ pub struct Output<'a> {
     began: Instant,
     first_s: Option<f64>,
     load_s: f64,
+    counts: Option<Counts>,
 }
 
 impl<'a> Output<'a> {
@@ -43,7 +45,15 @@ impl<'a> Output<'a> {
     ) -> Result<Self> {
         let text = |prompt: &Vec<u32>| Text { prompt: prompt.clone(), ..Text::default() };
         let texts = prompts.iter().map(text).collect();
-        let out = Self { args, tokenizer, texts, began: Instant::now(), first_s: None, load_s };
+        let out = Self {
+            args,
+            tokenizer,
+            texts,
+            began: Instant::now(),
+            first_s: None,
+            load_s,
+            counts: None,
+        };
         if out.streams() {
             show(&format!("{}{}", if number > 0 { "\n" } else { "" }, out.prompt(0)?))?;
         }
@@ -74,6 +84,11 @@ impl<'a> Output<'a> {
         text.text.push_str(&token.text);
         text.finish = token.finish;
         Ok(())
+    }
+
+    /// Takes what speculation did.
+    pub fn speculated(&mut self, counts: Counts) {
+        self.counts = Some(counts);
     }
 
     /// Takes the result of a beam search for the one prompt.
@@ -124,6 +139,11 @@ impl<'a> Output<'a> {
         if self.args.stats {
             let prompt: usize = self.texts.iter().map(|text| text.prompt.len()).sum();
             eprintln!("{}", timings.lines(prompt, new));
+            if let Some(Counts { passes, drafted, accepted, written }) = self.counts {
+                let rate = 100.0 * accepted as f64 / drafted.max(1) as f64;
+                let yields = written as f64 / passes.max(1) as f64;
+                eprintln!("drafts  {accepted} of {drafted} accepted ({rate:.0} %), {yields:.2} tokens a pass of the model");
+            }
         }
         Ok(())
     }

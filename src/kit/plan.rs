@@ -3,11 +3,12 @@
 use crate::day08_sampling::{chacha_sampler, torch_sampler, warpers, SamplingParams};
 use crate::day09_penalties::{penalties, PenaltyParams};
 use crate::day11_beam_search::{BeamParams, EarlyStopping};
-use crate::kit::args::{Args, Early, RngKind};
+use crate::day14_guard_rails::{allow_rail, block_rails};
+use crate::kit::args::{Args, CacheName, Early, RngKind};
 use crate::kit::command::usage;
-use crate::kit::{GenerationOptions, LogitsProcessor, ModelConfig};
+use crate::kit::{GenerationOptions, LogitsProcessor, ModelConfig, Tokenizer};
 use crate::{day07_greedy, kit::report::plain};
-use anyhow::{ensure, Result};
+use anyhow::{ensure, Context as _, Result};
 
 /// What the flags ask for.
 pub struct Plan {
@@ -19,6 +20,8 @@ pub struct Plan {
     pub sampling: Option<SamplingParams>,
     /// What to discourage.
     pub penalties: PenaltyParams,
+    /// Words that must not appear.
+    pub blocked: Vec<String>,
 }
 
 impl Plan {
@@ -37,9 +40,10 @@ impl Plan {
         };
         let samples = if args.num_beams > 1 { 1 } else { args.num_return_sequences };
         let rows = prompts * samples;
-        let plan = Self { day: loop_day(args, rows)?, rows, sampling, penalties };
+        let blocked = blocked(args)?;
+        let plan = Self { day: loop_day(args, rows)?, rows, sampling, penalties, blocked };
         plan.check(args)?;
-        plan.processors().map_err(usage)?; // a bad parameter is refused before a model is loaded
+        plan.unguarded()?; // a bad parameter is refused before a model is loaded
         Ok(plan)
     }
 
@@ -61,6 +65,38 @@ impl Plan {
             samples == 1 || beams > 1 || self.sampling.is_some(),
             usage("--num-return-sequences without sampling or beams would give the same text again; add --temperature or --num-beams")
         );
+        let drafts = args.draft_model.is_some() || args.draft_ngram.is_some();
+        if drafts {
+            ensure!(
+                beams == 1,
+                usage("--num-beams and drafts do not go together: a draft is one text")
+            );
+            ensure!(
+                samples == 1,
+                usage("drafts make one text a prompt; leave out --num-return-sequences")
+            );
+            ensure!(args.num_draft_tokens > 0, usage("--num-draft-tokens is 0; 4 is common"));
+            ensure!(
+                args.draft_ngram != Some(0),
+                usage("--draft-ngram 0 matches nothing; 2 or 3 are common")
+            );
+            ensure!(
+                args.cache != Some(CacheName::Sliding),
+                usage("--cache sliding cannot take back rejected drafts")
+            );
+        }
+        if self.day == 13 || self.day == 15 {
+            ensure!(
+                args.rng != Some(RngKind::Torch),
+                usage("--rng torch draws one stream for a whole static batch; drafts and the scheduler need --rng chacha")
+            );
+        }
+        if self.day == 11 || self.day == 12 || self.day == 15 {
+            ensure!(
+                args.cache != Some(CacheName::Sliding),
+                usage("--cache sliding is for one prompt: its columns are not the same positions in every row")
+            );
+        }
         ensure!(
             self.sampling.is_some() || args.rng.is_none(),
             usage("--rng is for sampling; add --temperature")
@@ -68,13 +104,34 @@ impl Plan {
         Ok(())
     }
 
-    /// The processors, in HF's order.
+    /// Penalties and warpers: the processors that need no vocabulary.
+    fn unguarded(&self) -> Result<[Vec<Box<dyn LogitsProcessor>>; 2]> {
+        let refused = |e| usage(plain(&e));
+        let warpers = warpers(&self.sampling.unwrap_or_default()).map_err(refused)?;
+        Ok([penalties(&self.penalties).map_err(refused)?, warpers])
+    }
+
+    /// The processors, in HF's order: penalties, guard rails, warpers.
     ///
     /// # Errors
-    /// If a parameter is out of range.
-    pub fn processors(&self) -> Result<Vec<Box<dyn LogitsProcessor>>> {
-        let mut all = penalties(&self.penalties).map_err(|e| usage(plain(&e)))?;
-        all.extend(warpers(&self.sampling.unwrap_or_default()).map_err(|e| usage(plain(&e)))?);
+    /// If a parameter is out of range, or a pattern is refused.
+    pub fn processors(
+        &self,
+        args: &Args,
+        tokenizer: &Tokenizer,
+        vocab_size: usize,
+    ) -> Result<Vec<Box<dyn LogitsProcessor>>> {
+        let [mut all, warpers] = self.unguarded()?;
+        let refused = |e| usage(plain(&e));
+        if !self.blocked.is_empty() {
+            let whole = args.block_whole_words;
+            let rails = block_rails(&self.blocked, whole, &args.stop, tokenizer, vocab_size);
+            all.extend(rails.map_err(refused)?.into_iter().map(|rail| Box::new(rail) as _));
+        }
+        if let Some(regex) = &args.allow_regex {
+            all.push(Box::new(allow_rail(regex, tokenizer, vocab_size).map_err(refused)?));
+        }
+        all.extend(warpers);
         Ok(all)
     }
 
@@ -82,7 +139,12 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::processors`].
-    pub fn options(&self, args: &Args, config: &ModelConfig) -> Result<GenerationOptions<'static>> {
+    pub fn options(
+        &self,
+        args: &Args,
+        config: &ModelConfig,
+        tokenizer: &Tokenizer,
+    ) -> Result<GenerationOptions<'static>> {
         let seed = args.seed.unwrap_or(0);
         let mut options = GenerationOptions::new(config, args.max_new_tokens, day07_greedy::greedy);
         if self.sampling.is_some() {
@@ -91,7 +153,7 @@ impl Plan {
                 _ => chacha_sampler(seed),
             };
         }
-        options.processors = self.processors()?;
+        options.processors = self.processors(args, tokenizer, config.vocab_size)?;
         options.stop_strings.clone_from(&args.stop);
         Ok(options)
     }
@@ -132,9 +194,34 @@ fn sampling(args: &Args) -> Result<Option<SamplingParams>> {
     Ok(Some(SamplingParams { temperature, top_k, top_p: args.top_p, min_p: args.min_p }))
 }
 
+/// The words of `--block` and `--block-file`.
+fn blocked(args: &Args) -> Result<Vec<String>> {
+    let mut words = args.block.clone();
+    if let Some(file) = &args.block_file {
+        let text = std::fs::read_to_string(file).with_context(|| {
+            format!("--block-file {}: could not be read as UTF-8 text", file.display())
+        })?;
+        words.extend(text.lines().map(str::to_string));
+        if let Some(line) = text.lines().position(|line| line.trim().is_empty()) {
+            return Err(usage(format!(
+                "--block-file {}: line {} is empty; it would block everything, remove it",
+                file.display(),
+                line + 1
+            )));
+        }
+    }
+    ensure!(
+        words.iter().all(|word| !word.trim().is_empty()),
+        usage("--block: a word is empty; it would block everything")
+    );
+    Ok(words)
+}
+
 /// The smallest day whose loop can do what is asked, or the one that `--loop` insists on.
 fn loop_day(args: &Args, rows: usize) -> Result<usize> {
+    let drafts = args.draft_model.is_some() || args.draft_ngram.is_some();
     let smallest = match () {
+        () if drafts => 13,
         () if args.num_beams > 1 => 11,
         () if rows > 1 => 12,
         () if args.no_cache => 7,
@@ -142,20 +229,22 @@ fn loop_day(args: &Args, rows: usize) -> Result<usize> {
     };
     let Some(name) = &args.loop_day else { return Ok(smallest) };
     let day = match name.trim_start_matches("day").parse() {
-        Ok(day @ (6 | 7 | 10 | 11 | 12)) => day,
+        Ok(day @ (6 | 7 | 10..=13 | 15)) => day,
         _ => {
-            return Err(usage(format!(
-                "--loop {name}: no such loop; there are day6, day7, day10, day11 and day12"
-            )))
+            let loops = "day6, day7, day10, day11, day12, day13 and day15";
+            return Err(usage(format!("--loop {name}: no such loop; there are {loops}")));
         }
     };
-    let plain = smallest == 7 || smallest == 10;
+    let alone = smallest == 7 || smallest == 10;
+    let sampling = sampling(args)?.is_some();
     let able = match day {
-        6 => plain && args.stop.is_empty() && args.cache.is_none(),
-        7 => plain && args.cache.is_none(),
-        10 => plain && !args.no_cache,
-        11 => smallest != 12 && sampling(args)?.is_none(),
-        _ => args.num_beams == 1,
+        6 => alone && args.stop.is_empty() && args.cache.is_none() && !sampling,
+        7 => alone && args.cache.is_none(),
+        10 => alone && !args.no_cache,
+        11 => (alone || smallest == 11) && !sampling,
+        12 => alone || smallest == 12,
+        13 => smallest == 13,
+        _ => (alone || smallest == 12) && !args.no_cache,
     };
     ensure!(
         able,

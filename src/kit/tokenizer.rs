@@ -46,6 +46,38 @@ impl Tokenizer {
         self.0.id_to_token(id)
     }
 
+    /// The bytes that a token adds to a text; none for special tokens and for ids that do not exist.
+    ///
+    /// Byte-level BPE writes each byte as one printable character (GPT-2's `bytes_to_unicode`); SentencePiece writes a space as
+    /// `▁` and a lone byte as `<0x0A>`.
+    pub fn token_bytes(&self, id: u32) -> Vec<u8> {
+        let Some(piece) = self.0.id_to_token(id) else { return Vec::new() };
+        if let Some(added) = self.0.get_added_tokens_decoder().get(&id) {
+            return if added.special { Vec::new() } else { added.content.clone().into_bytes() };
+        }
+        if self.0.token_to_id("Ġ").is_some() {
+            return piece.chars().filter_map(byte_level).collect();
+        }
+        let byte = piece.strip_prefix("<0x").and_then(|hex| hex.strip_suffix('>'));
+        match byte.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => vec![byte],
+            None => piece.replace('▁', " ").into_bytes(),
+        }
+    }
+
+    /// Why this tokenizer is not that one, in words; None if they give the same ids.
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let (mine, theirs) = (self.0.get_vocab(true), other.0.get_vocab(true));
+        if mine.len() != theirs.len() {
+            return Some(format!("one has {} tokens, the other {}", mine.len(), theirs.len()));
+        }
+        let differs = mine
+            .iter()
+            .filter(|(piece, id)| theirs.get(*piece) != Some(*id))
+            .min_by_key(|(_, id)| **id);
+        differs.map(|(piece, id)| format!("token {id} is \"{piece}\" in one only"))
+    }
+
     /// Number of ids, special ones included.
     pub fn vocab_size(&self) -> usize {
         self.0.get_vocab_size(true)
@@ -59,5 +91,15 @@ impl Tokenizer {
             let text = stream.step(id).map_err(|e| Error::Msg(e.to_string()))?;
             Ok(text.unwrap_or_default())
         }
+    }
+}
+
+/// The byte that a character of byte-level BPE stands for: printable ones for themselves, the 68 others, in order, for
+/// U+0100 and on.
+fn byte_level(c: char) -> Option<u8> {
+    let printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    match u8::try_from(c as u32) {
+        Ok(byte) => printable(byte).then_some(byte),
+        Err(_) => (0..=255).filter(|byte| !printable(*byte)).nth(c as usize - 0x100),
     }
 }
