@@ -78,7 +78,7 @@ impl Automaton {
         match self.rule {
             Rule::Never => self.ends_in_match(state),
             Rule::NeverOnceSure => self.dfa.is_match_state(state),
-            Rule::Always => self.dfa.is_dead_state(state),
+            Rule::Always => self.dfa.is_dead_state(state) || self.is_spent(state),
         }
         // </solution>
     }
@@ -90,6 +90,16 @@ impl Automaton {
         self.ends_in_match(state) == (self.rule == Rule::Always)
         // </solution>
     }
+
+    // <solution>
+    /// True one byte behind the last possible match: "match" is said there, but nothing can follow.
+    fn is_spent(&self, state: StateID) -> bool {
+        let mut next = (0..=255).map(|byte| self.dfa.next_state(state, byte));
+        self.dfa.is_match_state(state)
+            && !self.ends_in_match(state)
+            && next.all(|state| self.dfa.is_dead_state(state))
+    }
+    // </solution>
 
     fn ends_in_match(&self, state: StateID) -> bool {
         self.dfa.is_match_state(self.dfa.next_eoi_state(state))
