@@ -1,0 +1,151 @@
+//! What a check prints: a message for every failing check, a table of tasks, a sum.
+
+use crate::checks::report::{Status, Unit};
+use crate::checks::runner::DayRun;
+use crate::paint::{paint, Colour};
+use crate::repo::{Day, Repo};
+use crate::say;
+use crate::stubs::Task;
+use anyhow::Result;
+use std::collections::BTreeMap;
+
+/// Checks that passed, and that did not (what is not written included).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Right.
+    pub passed: usize,
+    /// Wrong, not written, not finished.
+    pub failed: usize,
+}
+
+impl Sum {
+    /// Counts units.
+    pub fn of(units: &[Unit]) -> Sum {
+        let passed = units.iter().filter(|unit| unit.status == Status::Passed).count();
+        Sum { passed, failed: units.len() - passed }
+    }
+
+    /// Adds another sum.
+    pub fn add(&mut self, other: Sum) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+
+    /// The last line of every check.
+    pub fn line(self) -> String {
+        format!("{} passed, {} failed", self.passed, self.failed)
+    }
+}
+
+/// Prints the message of every check that is wrong. What is only not written stands in the table.
+pub fn messages(run: &DayRun, show_output: bool) {
+    let quiet = [Status::Passed, Status::Unwritten, Status::Broken];
+    for unit in run.units.iter().filter(|unit| !quiet.contains(&unit.status)) {
+        let (symbol, word) = unit.status.words();
+        say!("{}", paint(Colour::Red, &format!("{symbol} {}: {word}", unit.test)));
+        say!("{}", unit.message.trim_end());
+        if let Some(text) =
+            run.outputs.get(&unit.test).filter(|text| show_output && !text.trim().is_empty())
+        {
+            say!("{}\n{}", paint(Colour::Dim, "what it printed:"), text.trim_end());
+        }
+        say!("");
+    }
+}
+
+/// Prints the table of a day's tasks; with `only`, of one task.
+///
+/// # Errors
+/// If the reference's task lines cannot be read.
+pub fn tasks(repo: &Repo, run: &DayRun, words: &str, only: Option<&str>) -> Result<()> {
+    say!(
+        "{}  {}",
+        paint(Colour::Bold, &run.day.title()),
+        paint(Colour::Dim, &format!("({words})"))
+    );
+    let mut by_task: BTreeMap<String, Vec<&Unit>> = BTreeMap::new();
+    for unit in &run.units {
+        by_task
+            .entry(unit.task().unwrap_or_else(|| kind(unit).to_string()))
+            .or_default()
+            .push(unit);
+    }
+    for task in repo.tasks(&run.day)?.iter().filter(|task| only.is_none_or(|id| id == task.id)) {
+        let units = by_task.remove(&task.id).unwrap_or_default();
+        row(&task.id, &title(task), &units);
+    }
+    for (name, units) in by_task {
+        row("", &name, &units);
+    }
+    Ok(())
+}
+
+/// What a check without a task is for.
+fn kind(unit: &Unit) -> &'static str {
+    if unit.test.starts_with("teeth_") {
+        "the checkers themselves: known mistakes are caught"
+    } else {
+        "other checks"
+    }
+}
+
+/// A task's title, and whether it is beyond the core.
+pub fn title(task: &Task) -> String {
+    format!("{}{}", task.title, if task.further { " (further)" } else { "" })
+}
+
+/// One row: symbol, word, number, title, and how many checks passed if only some did.
+fn row(id: &str, title: &str, units: &[&Unit]) {
+    let worst = units.iter().map(|unit| unit.status).max();
+    let passed = units.iter().filter(|unit| unit.status == Status::Passed).count();
+    let some = match passed {
+        0 => String::new(),
+        n if n == units.len() => String::new(),
+        n => format!("  [{n} of {} checks passed]", units.len()),
+    };
+    let (symbol, word) = worst.map_or(("–", "no check"), Status::words);
+    print_row(worst, symbol, word, id, title, &some);
+}
+
+/// Prints a row of a table of tasks, in the colour of its status.
+pub fn print_row(
+    status: Option<Status>,
+    symbol: &str,
+    word: &str,
+    id: &str,
+    title: &str,
+    rest: &str,
+) {
+    let colour = match status {
+        Some(Status::Passed) => Colour::Green,
+        Some(Status::Unwritten) | None => Colour::Yellow,
+        Some(_) => Colour::Red,
+    };
+    say!(
+        "  {}  {id:<5} {title}{}",
+        paint(colour, &format!("{symbol} {word:<16}")),
+        paint(Colour::Dim, rest)
+    );
+}
+
+/// A day that is not run: every check of it in one status, counted from the source of its checkers.
+///
+/// # Errors
+/// If the reference's task lines cannot be read.
+pub fn not_run(repo: &Repo, day: &Day, status: Status) -> Result<DayRun> {
+    let source = repo.read(&day.tests()).unwrap_or_default();
+    let mut names: Vec<String> = source
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("fn task_")?.split('(').next())
+        .map(|name| format!("task_{name}"))
+        .collect();
+    for task in repo.tasks(day)? {
+        let prefix = format!("task_{}_", task.id.replace('.', "_"));
+        if !names.iter().any(|name| name.starts_with(&prefix)) {
+            names.push(prefix);
+        }
+    }
+    let units =
+        names.into_iter().map(|test| Unit { test, status, message: String::new() }).collect();
+    Ok(DayRun { day: day.clone(), units, outputs: BTreeMap::new() })
+}
