@@ -19,7 +19,7 @@ fn an_unwritten_day_is_told_apart_from_a_wrong_one() {
     fake.solve("day01_two.rs", |source| source.replace("one() + one()", "one() + 2"));
     let (out, _, code) = fake.say(&["check", "1"]);
     assert!(
-        out.starts_with("✗ task_1_1_is_even: failed\ngot another number\n  want: the right one\n"),
+        out.starts_with("✗ failed: task_1_1_is_even\ngot another number\n  want: the right one\n"),
         "{out}"
     );
     assert!(out.contains("✗ failed            1.1"), "{out}");
@@ -100,7 +100,7 @@ fn a_program_that_dies_or_hangs_is_told_in_words() {
         &(tests + "#[test]\nfn task_0_1_deep() { candecode::day00_one::down(0); }\n"),
     );
     let (out, err, code) = fake.say(&["check", "day0"]);
-    assert!(out.contains("✗ task_0_1_deep: did not finish"), "{out}{err}");
+    assert!(out.contains("✗ did not finish: task_0_1_deep"), "{out}{err}");
     assert!(out.contains("has overflowed its stack"), "{out}");
     assert_eq!((last_line(&out), code), ("1 passed, 1 failed", 1), "only the culprit is blamed");
 
@@ -111,7 +111,7 @@ fn a_program_that_dies_or_hangs_is_told_in_words() {
     let mut command = fake.command(&["check", "day0"]);
     let (out, _, code) = common::texts(command.env("CANDECODE_CHECK_LIMIT", "1").output().unwrap());
     assert!(
-        out.contains("✗ task_0_1_is_one: ran too long\nstill running after 1 minutes: stopped."),
+        out.contains("✗ ran too long: task_0_1_is_one\nstill running after 1 minutes: stopped."),
         "{out}"
     );
     assert_eq!((last_line(&out), code), ("1 passed, 1 failed", 1));

@@ -42,11 +42,15 @@ pub fn messages(run: &DayRun, show_output: bool) {
     let quiet = [Status::Passed, Status::Unwritten, Status::Broken];
     for unit in run.units.iter().filter(|unit| !quiet.contains(&unit.status)) {
         let (symbol, word) = unit.status.words();
-        say!("{}", paint(Colour::Red, &format!("{symbol} {}: {word}", unit.test)));
-        say!("{}", unit.message.trim_end());
-        if let Some(text) =
-            run.outputs.get(&unit.test).filter(|text| show_output && !text.trim().is_empty())
-        {
+        let message = unit.message.trim_end();
+        // a checker's own message opens with its task and claim; others need the test's name
+        let (head, body) = match message.split_once('\n') {
+            Some((head, body)) if head.starts_with("task ") => (head, body),
+            _ => (unit.test.as_str(), message),
+        };
+        say!("{}\n{body}", paint(Colour::Red, &format!("{symbol} {word}: {head}")));
+        let printed = run.outputs.get(&unit.test).filter(|text| !text.trim().is_empty());
+        if let Some(text) = printed.filter(|_| show_output) {
             say!("{}\n{}", paint(Colour::Dim, "what it printed:"), text.trim_end());
         }
         say!("");
@@ -134,11 +138,7 @@ pub fn print_row(
 /// If the reference's task lines cannot be read.
 pub fn not_run(repo: &Repo, day: &Day, status: Status) -> Result<DayRun> {
     let source = repo.read(&day.tests()).unwrap_or_default();
-    let mut names: Vec<String> = source
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("fn task_")?.split('(').next())
-        .map(|name| format!("task_{name}"))
-        .collect();
+    let mut names: Vec<String> = source.lines().filter_map(check_name).collect();
     for task in repo.tasks(day)? {
         let prefix = format!("task_{}_", task.id.replace('.', "_"));
         if !names.iter().any(|name| name.starts_with(&prefix)) {
@@ -148,4 +148,13 @@ pub fn not_run(repo: &Repo, day: &Day, status: Status) -> Result<DayRun> {
     let units =
         names.into_iter().map(|test| Unit { test, status, message: String::new() }).collect();
     Ok(DayRun { day: day.clone(), units, outputs: BTreeMap::new() })
+}
+
+/// The check that a line of a checkers' file defines: `fn task_6_1_…() {`, or `task_6_1_… => check,` in its table.
+fn check_name(line: &str) -> Option<String> {
+    let line = line.trim();
+    let name = line.strip_prefix("fn ").unwrap_or(line);
+    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+    let defines = name[end..].starts_with('(') || name[end..].starts_with(" =>");
+    (name.starts_with("task_") && defines).then(|| name[..end].to_string())
 }

@@ -36,7 +36,7 @@ pub struct Run {
     rest: Vec<OsString>,
 }
 
-/// Which days are the reader's, and why a begun day is not.
+/// Which days are the reader's, and the tasks for which a begun day is not. The program itself says whose days ran.
 struct Mix {
     mine: Vec<Day>,
     open: Vec<String>,
@@ -145,8 +145,8 @@ pub fn run(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
         }
     };
     let mut command = command(programs.get("candecode")?, &run);
-    if !run.help {
-        note!("{}", words(repo, &mix));
+    if !mix.open.is_empty() && !run.help {
+        note!("[from the reference until they are written: tasks {}]", mix.open.join(", "));
     }
     become_program(&mut command)
 }
@@ -178,44 +178,6 @@ fn become_program(command: &mut Command) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)))
 }
 
-/// One line: whose days these are.
-fn words(repo: &Repo, mix: &Mix) -> String {
-    let numbers = |mine: bool| -> Vec<u32> {
-        repo.days
-            .iter()
-            .filter(|day| mix.mine.contains(day) == mine)
-            .map(|day| day.number)
-            .collect()
-    };
-    let open = match mix.open.as_slice() {
-        [] => String::new(),
-        tasks => format!(" (not written yet: {})", tasks.join(", ")),
-    };
-    match (ranges(&numbers(true)), ranges(&numbers(false))) {
-        (mine, reference) if mine.is_empty() => {
-            format!("days {reference} from the reference{open}")
-        }
-        (mine, reference) if reference.is_empty() => format!("days {mine} yours"),
-        (mine, reference) => format!("days {mine} yours; {reference} from the reference{open}"),
-    }
-}
-
-/// `0–3, 5` for 0, 1, 2, 3, 5.
-fn ranges(numbers: &[u32]) -> String {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for &number in numbers {
-        match runs.last_mut() {
-            Some(run) if run.1 + 1 == number => run.1 = number,
-            _ => runs.push((number, number)),
-        }
-    }
-    let texts = runs.iter().map(|&(first, last)| match last - first {
-        0 => first.to_string(),
-        _ => format!("{first}–{last}"),
-    });
-    texts.collect::<Vec<_>>().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,11 +200,5 @@ mod tests {
         assert_eq!(run.device().as_deref(), Some("metal"));
         assert_eq!(run.rest.len(), 4);
         assert_eq!(parse(&["--device=cuda"]).device().as_deref(), Some("cuda"));
-    }
-
-    #[test]
-    fn ranges_are_short() {
-        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0–2, 5, 7–8");
-        assert_eq!(ranges(&[]), "");
     }
 }
