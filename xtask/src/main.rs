@@ -7,6 +7,7 @@ mod cargo;
 mod checks;
 mod child;
 mod commands;
+mod compile;
 mod error;
 mod machine;
 mod paint;

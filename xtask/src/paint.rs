@@ -21,7 +21,8 @@ pub enum Colour {
 /// `text` in a colour, if standard output may have colours.
 pub fn paint(colour: Colour, text: &str) -> String {
     static ON: OnceLock<bool> = OnceLock::new();
-    if !*ON.get_or_init(|| colours_allowed() && std::io::stdout().is_terminal()) {
+    if text.is_empty() || !*ON.get_or_init(|| colours_allowed() && std::io::stdout().is_terminal())
+    {
         return text.to_string();
     }
     let code = match colour {

@@ -1,12 +1,13 @@
 //! The stages of continuous integration, each a function.
 
-use crate::cargo::{self, Built};
+use crate::cargo;
 use crate::checks::libtest;
 use crate::checks::report::Status;
 use crate::checks::runner::{self, DayRun, Options};
 use crate::checks::table::{self, Sum};
 use crate::child::{self, End};
 use crate::commands::stubs::{self, Stubs};
+use crate::compile::{self, Built};
 use crate::repo::Repo;
 use crate::say;
 use anyhow::{bail, ensure, Context, Result};
@@ -110,7 +111,7 @@ fn clippy_book(repo: &Repo) -> Result<Outcome> {
 }
 
 fn stubs_compile(repo: &Repo) -> Result<Outcome> {
-    match cargo::build(repo, "build", &["--lib".into(), "--bins".into()])? {
+    match compile::build(repo, "build", &["--lib".into(), "--bins".into()])? {
         Built::Broken(_) => bail!("the stubs do not compile"),
         Built::Done(programs) => ensure!(programs.warnings == 0, "{} warnings", programs.warnings),
     }

@@ -1,14 +1,16 @@
 //! Builds the test programs of a mix of days, and runs one day's.
 
-use crate::cargo::{self, Built};
+use crate::cargo;
 use crate::checks::libtest;
 use crate::checks::report::{self, Status, Unit};
 use crate::child::{self, End, Outcome};
+use crate::compile::{self, Built};
 use crate::machine;
 use crate::paint;
 use crate::repo::{Day, Repo};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
+use std::fs::DirEntry;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,7 +61,7 @@ pub fn build(
             .with_context(|| format!("{path}: day {} has no checkers", day.number))?;
         args.extend(["--test".to_string(), day.name.clone()]);
     }
-    cargo::build(repo, "test", &args)
+    compile::build(repo, "test", &args)
 }
 
 /// Runs the test program of one day.
@@ -172,10 +174,18 @@ fn limit() -> Duration {
     Duration::from_secs(own.unwrap_or(20 * 60))
 }
 
-/// A fresh report file, inside the target directory: what Ctrl-C leaves there is gone with the next check.
+/// A fresh report file, inside the target directory; what Ctrl-C leaves there goes with a check of another day.
 fn report_file(repo: &Repo, day: &Day) -> Result<PathBuf> {
     let dir = cargo::target_dir(repo).join("xtask");
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+    let old = |entry: &DirEntry| {
+        let age =
+            entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
+        age.is_some_and(|age| age > Duration::from_secs(24 * 60 * 60))
+    };
+    for entry in std::fs::read_dir(&dir)?.flatten().filter(old) {
+        let _ = std::fs::remove_file(entry.path());
+    }
     let file = dir.join(format!("report-{}-{}.jsonl", day.name, std::process::id()));
     std::fs::write(&file, "").with_context(|| file.display().to_string())?;
     Ok(file)

@@ -1,11 +1,11 @@
 //! `cargo xtask check`: runs the checkers of a day, on the reader's code or on the reference.
 
-use crate::cargo::{self, Built};
 use crate::checks::plan::{plan, Job, Whose};
 use crate::checks::report::Status;
 use crate::checks::results;
 use crate::checks::runner::{self, DayRun, Options};
 use crate::checks::table::{self, Sum};
+use crate::compile::{self, Built};
 use crate::error::usage;
 use crate::note;
 use crate::repo::{Day, Repo};
@@ -119,7 +119,7 @@ fn run_job(repo: &Repo, job: &Job, options: &Options, show_output: bool) -> Resu
     let built = runner::build(repo, &job.features, &job.days, options.device.as_deref())?;
     let mut runs = Vec::new();
     if let Built::Broken(files) = &built {
-        note!("\n{}\n", cargo::explain(files));
+        note!("\n{}\n", compile::explain(files));
     }
     for day in &job.days {
         let mut run = match &built {

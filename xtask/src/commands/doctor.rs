@@ -87,7 +87,7 @@ fn threads() -> Finding {
     let own = std::env::var("RAYON_NUM_THREADS").ok().filter(|n| !matches!(n.as_str(), "" | "0"));
     Good(match own {
         Some(n) => format!("{n} threads, as RAYON_NUM_THREADS says"),
-        None => format!("{} threads: one a core that computes", machine::threads()),
+        None => format!("{} threads, one for each physical core", machine::threads()),
     })
 }
 

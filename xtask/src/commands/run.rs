@@ -1,6 +1,6 @@
 //! `cargo xtask run`: builds and runs the `candecode` command, with the reader's days in it.
 
-use crate::cargo::{self, Built};
+use crate::compile::{self, Built};
 use crate::error::usage;
 use crate::machine;
 use crate::note;
@@ -137,10 +137,10 @@ pub fn run(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
     if !features.is_empty() {
         args.extend(["--features".to_string(), features.join(",")]);
     }
-    let programs = match cargo::build(repo, "build", &args)? {
+    let programs = match compile::build(repo, "build", &args)? {
         Built::Done(programs) => programs,
         Built::Broken(files) => {
-            note!("\n{}", cargo::explain(&files));
+            note!("\n{}", compile::explain(&files));
             return Ok(ExitCode::FAILURE);
         }
     };
