@@ -149,3 +149,20 @@ fn ci_lists_its_stages_and_runs_one() {
     assert!(out.ends_with("3 passed, 2 failed\n"), "{out}");
     assert_eq!((fake.say(&["ci", "--only", "nothing"]).2, code), (2, 1));
 }
+
+#[test]
+fn diff_shows_what_is_written_and_gives_nothing_away() {
+    let fake = Fake::new();
+    fake.solve("day01_two.rs", |source| {
+        source
+            .replace("one() + one()", "2 * one()")
+            .replace("two() * helper()", "todo!(\"day 1, task 2: x\")")
+    });
+    let (out, _, code) = fake.say(&["diff", "day1"]);
+    assert!(out.contains("-     2 * one()\n+     one() + one()\n"), "{out}");
+    assert!(
+        out.contains("task 1.2: twice two\n  ○ not written yet") && !out.contains("helper"),
+        "{out}"
+    );
+    assert_eq!(code, 0);
+}

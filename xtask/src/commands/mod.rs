@@ -3,6 +3,7 @@
 pub mod book;
 pub mod check;
 pub mod ci;
+pub mod diff;
 pub mod doctor;
 pub mod give;
 pub mod list;
@@ -30,6 +31,8 @@ pub enum Command {
     /// Show all days and tasks, and where to go next
     #[command(alias = "progress")]
     List(list::List),
+    /// Show what you wrote of a day beside the reference, task by task
+    Diff(diff::Diff),
     /// Put the reference's code of a day into src/, and keep yours
     Give(give::One),
     /// Put the stub of a day back into src/, and keep yours
@@ -56,6 +59,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Check(args) => check::run(&repo, &args),
         Command::Run { args } => run::run(&repo, &args),
         Command::List(args) => list::run(&repo, &args),
+        Command::Diff(args) => diff::run(&repo, &args),
         Command::Give(args) => give::give(&repo, &args),
         Command::Reset(args) => give::reset(&repo, &args),
         Command::Restore(args) => give::restore(&repo, &args),
