@@ -155,10 +155,7 @@ fn days(repo: &Repo, features: &[String], teeth: bool) -> Result<Vec<DayRun>> {
         bail!("the checkers do not compile");
     };
     let options = Options { teeth, ..Options::default() };
-    repo.days
-        .iter()
-        .map(|day| runner::run_day(repo, day, programs.get(&day.name)?, &options))
-        .collect()
+    repo.days.iter().map(|day| runner::run_day(repo, day, &programs, &options)).collect()
 }
 
 /// Unit tests, and test programs that are no day's and not `bad_input`.

@@ -143,3 +143,12 @@ fn bad_usage_says_what_to_do() {
         assert_eq!(code, 2, "{args:?}");
     }
 }
+
+#[test]
+fn a_day_without_checkers_is_a_failure() {
+    let fake = Fake::new();
+    std::fs::remove_file(fake.path("tests/day01_two.rs")).unwrap();
+    let (out, err, code) = fake.say(&["check", "--solution", "ref"]);
+    assert!(out.contains("– no check          1.1   twice one"), "{out}{err}");
+    assert_eq!((last_line(&out), code), ("2 passed, 1 failed", 1));
+}

@@ -123,7 +123,7 @@ fn run_job(repo: &Repo, job: &Job, options: &Options, show_output: bool) -> Resu
     }
     for day in &job.days {
         let mut run = match &built {
-            Built::Done(programs) => runner::run_day(repo, day, programs.get(&day.name)?, options)?,
+            Built::Done(programs) => runner::run_day(repo, day, programs, options)?,
             Built::Broken(_) => table::not_run(repo, day, Status::Broken)?,
         };
         if let Some(id) = &options.task {
@@ -145,6 +145,9 @@ fn next(repo: &Repo, args: &Check, runs: &[DayRun]) -> Result<()> {
     }
     let further: Vec<String> =
         repo.tasks(&run.day)?.into_iter().filter(|task| task.further).map(|task| task.id).collect();
+    if run.units.is_empty() {
+        return Ok(());
+    }
     let open: Vec<_> = run.units.iter().filter(|unit| unit.status != Status::Passed).collect();
     let beyond = |task: Option<String>| task.is_some_and(|id| further.contains(&id));
     if !open.iter().all(|unit| beyond(unit.task())) {

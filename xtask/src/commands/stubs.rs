@@ -61,10 +61,16 @@ pub fn run(repo: &Repo, args: &Stubs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Compares every stub with its reference.
+/// Compares every stub with its reference, and sees that the switch knows the day.
 fn check(repo: &Repo, days: &[&Day]) -> Result<ExitCode> {
-    let mut different = 0;
+    let (mut different, lib, manifest) = (0, repo.read("src/lib.rs")?, repo.read("Cargo.toml")?);
     for day in days {
+        if !lib.contains(&format!("path = \"../{}\"", day.solution())) {
+            bail!("src/lib.rs does not switch day {} to {}", day.number, day.solution());
+        }
+        if !manifest.contains(&format!("\"{}\"", day.feature())) {
+            bail!("in Cargo.toml the feature `ref` does not turn on `{}`", day.feature());
+        }
         let stub = repo.stub(day)?;
         if current(repo, day)?.is_none_or(|text| !same(&text, &stub)) {
             say!("differs   {}", day.src());
