@@ -1,1 +1,49 @@
-fn main() {}
+//! `cargo xtask`: the runner of the course.
+
+#![warn(missing_docs)]
+
+mod backup;
+mod cargo;
+mod checks;
+mod child;
+mod commands;
+mod compile;
+mod error;
+mod machine;
+mod paint;
+mod progress;
+mod repo;
+mod stages;
+mod stubs;
+
+use clap::Parser;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// The runner of the course: checks your days, runs the engine, shows the book
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: commands::Command,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse_from(arguments());
+    match commands::run(cli.command) {
+        Ok(code) => code,
+        Err(problem) => {
+            note!("error: {problem:#}");
+            ExitCode::from(if problem.is::<error::Usage>() { 2 } else { 1 })
+        }
+    }
+}
+
+/// The command line. What follows `run` is for the program, also a `--`: so clap is told to leave all of it alone.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.get(1).is_some_and(|command| command == "run") {
+        arguments.insert(2, OsString::from("--"));
+    }
+    arguments
+}

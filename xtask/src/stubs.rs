@@ -63,6 +63,12 @@ pub fn stub(source: &str) -> Result<String, String> {
     Ok(out.join("\n"))
 }
 
+/// A reference file as a reader would have written it: without the markers.
+pub fn unmarked(source: &str) -> String {
+    let marker = |line: &&str| [OPEN, CLOSE].contains(&line.trim());
+    source.lines().filter(|line| !marker(line)).map(|line| format!("{line}\n")).collect()
+}
+
 /// Appends the lines between two regions, without the blank lines that a vanished helper leaves at the seam.
 fn copy(lines: &[&str], out: &mut Vec<String>) {
     let blank = |line: &&str| line.trim().is_empty();

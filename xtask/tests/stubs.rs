@@ -78,6 +78,13 @@ fn bodies_become_todos_and_helpers_vanish() {
 }
 
 #[test]
+fn unmarked_is_the_reference_without_its_markers() {
+    let plain = stubs::unmarked(DAY);
+    assert!(!plain.contains("solution>") && plain.contains("    // task 6.1: keep"));
+    assert_eq!(plain.lines().count() + 8, DAY.lines().count());
+}
+
+#[test]
 fn windows_line_ends_give_the_same_stub() {
     let windows = DAY.replace('\n', "\r\n");
     assert_eq!(stubs::stub(&windows).unwrap(), format!("{ALLOW}{STUB}"));

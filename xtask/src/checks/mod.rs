@@ -1,0 +1,8 @@
+//! Running a day's checkers and telling what came of it.
+
+pub mod libtest;
+pub mod plan;
+pub mod report;
+pub mod results;
+pub mod runner;
+pub mod table;

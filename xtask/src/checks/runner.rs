@@ -1,0 +1,202 @@
+//! Builds the test programs of a mix of days, and runs one day's.
+
+use crate::cargo;
+use crate::checks::libtest;
+use crate::checks::report::{self, Status, Unit};
+use crate::child::{self, End, Outcome};
+use crate::compile::{self, Built, Programs};
+use crate::machine;
+use crate::paint;
+use crate::repo::{Day, Repo};
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::fs::DirEntry;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// How a day's checkers are run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Passed on as `CANDECODE_DEVICE`.
+    pub device: Option<String>,
+    /// Only the checks of this task.
+    pub task: Option<String>,
+    /// Also the tests that prove the checkers.
+    pub teeth: bool,
+}
+
+/// What came of a day's checkers.
+pub struct DayRun {
+    /// The day.
+    pub day: Day,
+    /// One unit a check.
+    pub units: Vec<Unit>,
+    /// What the failing tests printed, by test.
+    pub outputs: BTreeMap<String, String>,
+}
+
+/// Builds the test programs of some days, each named as its day. A day without checkers has none.
+///
+/// # Errors
+/// If this machine cannot build for the device, or cargo cannot be started.
+pub fn build(
+    repo: &Repo,
+    features: &[String],
+    days: &[Day],
+    device: Option<&str>,
+) -> Result<Built> {
+    let mut features = features.to_vec();
+    if let Some(device) = device {
+        features.extend(machine::device_feature(device)?.map(str::to_string));
+    }
+    let mut args = vec!["--no-run".to_string()];
+    if !features.is_empty() {
+        args.extend(["--features".to_string(), features.join(",")]);
+    }
+    let days: Vec<&Day> = days.iter().filter(|day| has_checkers(repo, day)).collect();
+    if days.is_empty() {
+        return Ok(Built::Done(Programs::default()));
+    }
+    for day in days {
+        args.extend(["--test".to_string(), day.name.clone()]);
+    }
+    compile::build(repo, "test", &args)
+}
+
+/// Whether there are checkers of a day.
+fn has_checkers(repo: &Repo, day: &Day) -> bool {
+    repo.root.join(day.tests()).is_file()
+}
+
+/// Runs the test program of one day. A day without checkers has no units.
+///
+/// If it dies, each check that it left open runs once more, alone: so only the culprit is blamed.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn run_day(repo: &Repo, day: &Day, programs: &Programs, options: &Options) -> Result<DayRun> {
+    if !has_checkers(repo, day) {
+        return Ok(DayRun { day: day.clone(), units: vec![], outputs: BTreeMap::new() });
+    }
+    let program = programs.get(&day.name)?;
+    let mut filter: Vec<String> =
+        options.task.iter().map(|id| format!("task_{}_", id.replace('.', "_"))).collect();
+    if !options.teeth {
+        filter.extend(["--skip".to_string(), "teeth_".to_string()]);
+    }
+    let call = Call { repo, day, program, device: options.device.as_deref() };
+    let listing =
+        [filter.clone(), vec!["--list".into(), "--format".into(), "terse".into()]].concat();
+    let expected = libtest::list(&call.run(&listing, 0)?.0.stdout);
+    let (outcome, mut units) = call.units(&filter, &expected)?;
+    let open: Vec<usize> =
+        (0..units.len()).filter(|&at| units[at].status == Status::Died).collect();
+    if open.len() > 1 {
+        for at in open {
+            let name = units[at].test.clone();
+            let alone = call.units(&[name.clone(), "--exact".to_string()], &[name])?.1;
+            units.splice(at..=at, alone);
+        }
+    }
+    Ok(DayRun { day: day.clone(), units, outputs: libtest::outputs(&outcome.stdout) })
+}
+
+/// One test program and its surroundings.
+struct Call<'a> {
+    repo: &'a Repo,
+    day: &'a Day,
+    program: &'a Path,
+    device: Option<&'a str>,
+}
+
+impl Call<'_> {
+    /// Runs the program and gives each expected test its unit.
+    fn units(&self, args: &[String], expected: &[String]) -> Result<(Outcome, Vec<Unit>)> {
+        let (outcome, report) = self.run(args, expected.len())?;
+        let (unfinished, words) = last_words(&outcome);
+        let mut units =
+            report::merge(expected, &report::parse(&report), &outcome.stdout, unfinished);
+        for unit in units.iter_mut().filter(|unit| unit.message.is_empty()) {
+            if matches!(unit.status, Status::Died | Status::Timeout) {
+                unit.message.clone_from(&words);
+            }
+        }
+        Ok((outcome, units))
+    }
+
+    /// Runs the program with a report file of its own; `total` is the number of checks to count to on a terminal.
+    fn run(&self, args: &[String], total: usize) -> Result<(Outcome, String)> {
+        let file = report_file(self.repo, self.day)?;
+        let mut command = Command::new(self.program);
+        command.args(args).current_dir(&self.repo.root);
+        // as `cargo test` has it
+        command.env("CARGO_MANIFEST_DIR", &self.repo.root).env("CANDECODE_REPORT", &file);
+        command.envs(self.device.map(|device| ("CANDECODE_DEVICE", device)));
+        if std::env::var_os("RUST_BACKTRACE").is_none() {
+            command.env("RUST_BACKTRACE", "0");
+        }
+        machine::set_threads(&mut command);
+        let mut done = 0;
+        let counting = total > 0 && paint::stderr_colours();
+        let outcome = child::run(&mut command, limit(), |line| {
+            if counting && libtest::result(line).is_some() {
+                done += 1;
+                let _ = write!(
+                    std::io::stderr(),
+                    "\r\x1b[Kday {}: {done} of {total} checks",
+                    self.day.number
+                );
+            }
+        });
+        if counting {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+        let report = std::fs::read_to_string(&file).unwrap_or_default();
+        let _ = std::fs::remove_file(&file);
+        Ok((outcome?, report))
+    }
+}
+
+/// Why checks are unfinished, and what the program said last.
+fn last_words(outcome: &Outcome) -> (Status, String) {
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    let tail = lines[lines.len().saturating_sub(8)..].join("\n");
+    match &outcome.end {
+        End::TimedOut => {
+            let minutes = limit().as_secs().div_ceil(60);
+            (Status::Timeout, format!("still running after {minutes} minutes: stopped. Is there a loop without an end?"))
+        }
+        End::Died(why) => {
+            (Status::Died, format!("the test program ended before this check did ({why})\n{tail}"))
+        }
+        End::Exit(code) => (
+            Status::Died,
+            format!("the test program ended before this check did (exit code {code})\n{tail}"),
+        ),
+    }
+}
+
+/// The bound of one test program: generous, for a debug machine under load; `CANDECODE_CHECK_LIMIT` has seconds.
+fn limit() -> Duration {
+    let own = std::env::var("CANDECODE_CHECK_LIMIT").ok().and_then(|s| s.parse().ok());
+    Duration::from_secs(own.unwrap_or(20 * 60))
+}
+
+/// A fresh report file, inside the target directory; what Ctrl-C leaves there goes with a check of another day.
+fn report_file(repo: &Repo, day: &Day) -> Result<PathBuf> {
+    let dir = cargo::target_dir(repo).join("xtask");
+    std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+    let old = |entry: &DirEntry| {
+        let age =
+            entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
+        age.is_some_and(|age| age > Duration::from_secs(24 * 60 * 60))
+    };
+    for entry in std::fs::read_dir(&dir)?.flatten().filter(old) {
+        let _ = std::fs::remove_file(entry.path());
+    }
+    let file = dir.join(format!("report-{}-{}.jsonl", day.name, std::process::id()));
+    std::fs::write(&file, "").with_context(|| file.display().to_string())?;
+    Ok(file)
+}

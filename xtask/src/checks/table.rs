@@ -1,0 +1,163 @@
+//! What a check prints: a message for every failing check, a table of tasks, a sum.
+
+use crate::checks::report::{Status, Unit};
+use crate::checks::runner::DayRun;
+use crate::paint::{paint, Colour};
+use crate::repo::{Day, Repo};
+use crate::say;
+use crate::stubs::Task;
+use anyhow::Result;
+use std::collections::BTreeMap;
+
+/// Checks that passed, and that did not (what is not written included).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Right.
+    pub passed: usize,
+    /// Wrong, not written, not finished.
+    pub failed: usize,
+}
+
+impl Sum {
+    /// Counts units. None at all is a failure: what is not checked is not right.
+    pub fn of(units: &[Unit]) -> Sum {
+        if units.is_empty() {
+            return Sum { passed: 0, failed: 1 };
+        }
+        let passed = units.iter().filter(|unit| unit.status == Status::Passed).count();
+        Sum { passed, failed: units.len() - passed }
+    }
+
+    /// Adds another sum.
+    pub fn add(&mut self, other: Sum) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+
+    /// The last line of every check.
+    pub fn line(self) -> String {
+        format!("{} passed, {} failed", self.passed, self.failed)
+    }
+}
+
+/// Prints the message of every check that is wrong. What is only not written stands in the table.
+pub fn messages(run: &DayRun, show_output: bool) {
+    let quiet = [Status::Passed, Status::Unwritten, Status::Broken];
+    for unit in run.units.iter().filter(|unit| !quiet.contains(&unit.status)) {
+        let (symbol, word) = unit.status.words();
+        let message = unit.message.trim_end();
+        // a checker's own message opens with its task and claim; others need the test's name
+        let (head, body) = match message.split_once('\n') {
+            Some((head, body)) if head.starts_with("task ") => (head, body),
+            _ => (unit.test.as_str(), message),
+        };
+        say!("{}\n{body}", paint(Colour::Red, &format!("{symbol} {word}: {head}")));
+        let printed = run.outputs.get(&unit.test).filter(|text| !text.trim().is_empty());
+        if let Some(text) = printed.filter(|_| show_output) {
+            say!("{}\n{}", paint(Colour::Dim, "what it printed:"), text.trim_end());
+        }
+        say!("");
+    }
+}
+
+/// Prints the table of a day's tasks; with `only`, of one task.
+///
+/// # Errors
+/// If the reference's task lines cannot be read.
+pub fn tasks(repo: &Repo, run: &DayRun, words: &str, only: Option<&str>) -> Result<()> {
+    say!(
+        "{}  {}",
+        paint(Colour::Bold, &run.day.title()),
+        paint(Colour::Dim, &format!("({words})"))
+    );
+    let mut by_task: BTreeMap<String, Vec<&Unit>> = BTreeMap::new();
+    for unit in &run.units {
+        by_task
+            .entry(unit.task().unwrap_or_else(|| kind(unit).to_string()))
+            .or_default()
+            .push(unit);
+    }
+    for task in repo.tasks(&run.day)?.iter().filter(|task| only.is_none_or(|id| id == task.id)) {
+        let units = by_task.remove(&task.id).unwrap_or_default();
+        row(&task.id, &title(task), &units);
+    }
+    for (name, units) in by_task {
+        row("", &name, &units);
+    }
+    Ok(())
+}
+
+/// What a check without a task is for.
+fn kind(unit: &Unit) -> &'static str {
+    if unit.test.starts_with("teeth_") {
+        "the checkers themselves: known mistakes are caught"
+    } else {
+        "other checks"
+    }
+}
+
+/// A task's title, and whether it is beyond the core.
+pub fn title(task: &Task) -> String {
+    format!("{}{}", task.title, if task.further { " (further)" } else { "" })
+}
+
+/// One row: symbol, word, number, title, and how many checks passed if only some did.
+fn row(id: &str, title: &str, units: &[&Unit]) {
+    let worst = units.iter().map(|unit| unit.status).max();
+    let passed = units.iter().filter(|unit| unit.status == Status::Passed).count();
+    let some = match passed {
+        0 => String::new(),
+        n if n == units.len() => String::new(),
+        n => format!("  [{n} of {} checks passed]", units.len()),
+    };
+    let (symbol, word) = worst.map_or(("–", "no check"), Status::words);
+    print_row(worst, symbol, word, id, title, &some);
+}
+
+/// Prints a row of a table of tasks, in the colour of its status.
+pub fn print_row(
+    status: Option<Status>,
+    symbol: &str,
+    word: &str,
+    id: &str,
+    title: &str,
+    rest: &str,
+) {
+    let colour = match status {
+        Some(Status::Passed) => Colour::Green,
+        Some(Status::Unwritten) | None => Colour::Yellow,
+        Some(_) => Colour::Red,
+    };
+    say!(
+        "  {}  {id:<5} {title}{}",
+        paint(colour, &format!("{symbol} {word:<16}")),
+        paint(Colour::Dim, rest)
+    );
+}
+
+/// A day that is not run: every check of it in one status, counted from the source of its checkers.
+///
+/// # Errors
+/// If the reference's task lines cannot be read.
+pub fn not_run(repo: &Repo, day: &Day, status: Status) -> Result<DayRun> {
+    let source = repo.read(&day.tests()).unwrap_or_default();
+    let mut names: Vec<String> = source.lines().filter_map(check_name).collect();
+    for task in repo.tasks(day)? {
+        let prefix = format!("task_{}_", task.id.replace('.', "_"));
+        if !names.iter().any(|name| name.starts_with(&prefix)) {
+            names.push(prefix);
+        }
+    }
+    let units =
+        names.into_iter().map(|test| Unit { test, status, message: String::new() }).collect();
+    Ok(DayRun { day: day.clone(), units, outputs: BTreeMap::new() })
+}
+
+/// The check that a line of a checkers' file defines: `fn task_6_1_…() {`, or `task_6_1_… => check,` in its table.
+fn check_name(line: &str) -> Option<String> {
+    let line = line.trim();
+    let name = line.strip_prefix("fn ").unwrap_or(line);
+    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+    let defines = name[end..].starts_with('(') || name[end..].starts_with(" =>");
+    (name.starts_with("task_") && defines).then(|| name[..end].to_string())
+}

@@ -1,0 +1,40 @@
+//! `cargo xtask book`: builds or serves the book, with a tool that is built when first asked for.
+
+use crate::cargo;
+use crate::repo::Repo;
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use std::process::ExitCode;
+
+/// The flags of `book`.
+#[derive(Args)]
+pub struct Book {
+    /// Whether to write the pages, or also to serve them and follow changes
+    #[arg(value_enum, default_value = "build")]
+    what: What,
+    /// Open the book in a browser
+    #[arg(long)]
+    open: bool,
+}
+
+/// What the book tool does.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Writes book/book/
+    Build,
+    /// Serves the book on this machine
+    Serve,
+}
+
+/// Runs the book tool to its end.
+///
+/// # Errors
+/// If cargo cannot be started.
+pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
+    let mut command = cargo::command(repo);
+    command.args(["run", "--quiet", "--package", "book-tool", "--"]);
+    command.arg(if args.what == What::Build { "build" } else { "serve" });
+    command.args(args.open.then_some("--open"));
+    let status = command.status().context("cannot start cargo")?;
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}

@@ -1,0 +1,165 @@
+//! `cargo xtask check`: runs the checkers of a day, on the reader's code or on the reference.
+
+use crate::checks::plan::{plan, Job, Whose};
+use crate::checks::report::Status;
+use crate::checks::results;
+use crate::checks::runner::{self, DayRun, Options};
+use crate::checks::table::{self, Sum};
+use crate::compile::{self, Built};
+use crate::error::usage;
+use crate::note;
+use crate::repo::{Day, Repo};
+use crate::say;
+use anyhow::Result;
+use clap::Args;
+use std::process::ExitCode;
+
+/// The flags of `check`.
+#[derive(Args)]
+pub struct Check {
+    /// Which day: `day6`, `6` or `all`
+    #[arg(value_name = "DAY", default_value = "all", hide_default_value = true)]
+    day: String,
+    /// Whose code of the day is checked
+    #[arg(long, value_enum, default_value = "mine")]
+    solution: Whose,
+    /// Whose code the other days are
+    #[arg(long, value_enum, default_value = "ref")]
+    rest: Whose,
+    /// cpu, metal or cuda
+    #[arg(long)]
+    device: Option<String>,
+    /// Only this task, as `6.1`
+    #[arg(long)]
+    task: Option<String>,
+    /// Also show what failing checks printed (your own `dbg!`, for example)
+    #[arg(long)]
+    show_output: bool,
+}
+
+/// Runs `check`. The exit code is 0 only if every check passed.
+///
+/// # Errors
+/// Bad usage; or files or programs of the repository that cannot be used.
+pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
+    let day = day(repo, args)?;
+    if let Some(device) = &args.device {
+        known_device(device)?;
+    }
+    let plan = plan(repo, day, args.solution, args.rest)?;
+    let options = Options {
+        device: args.device.clone(),
+        task: args.task.clone(),
+        teeth: args.solution == Whose::Ref && args.task.is_none(),
+    };
+    let mut all: Vec<DayRun> = Vec::new();
+    for job in &plan.jobs {
+        all.extend(run_job(repo, job, &options, args.show_output)?);
+    }
+    for day in &plan.stubs {
+        let run = table::not_run(repo, day, Status::Unwritten)?;
+        table::tasks(repo, &run, "the stub, nothing written yet", None)?;
+        say!("");
+        all.push(run);
+    }
+    if args.solution == Whose::Mine
+        && args.rest == Whose::Ref
+        && args.task.is_none()
+        && args.device.is_none()
+    {
+        all.iter().try_for_each(|run| results::save(repo, run))?;
+    }
+    let mut sum = Sum::default();
+    all.iter().for_each(|run| sum.add(Sum::of(&run.units)));
+    next(repo, args, &all)?;
+    say!("{}", sum.line());
+    Ok(ExitCode::from(u8::from(sum.failed > 0 || sum.passed == 0)))
+}
+
+/// The day asked for; `None` for all. A task tells its day.
+fn day<'a>(repo: &'a Repo, args: &Check) -> Result<Option<&'a Day>> {
+    let named = match args.day.as_str() {
+        "all" => None,
+        text => Some(repo.day(text)?),
+    };
+    let Some(id) = &args.task else {
+        return Ok(named);
+    };
+    let number = id.split_once('.').map(|(day, _)| day);
+    let Some(of_task) = number.and_then(|n| n.parse::<u32>().ok()) else {
+        return Err(usage(format!(
+            "no task `{id}`: a task has the day and a number, as --task 6.1"
+        )));
+    };
+    let day = named.map_or_else(|| repo.day(&of_task.to_string()), Ok)?;
+    if day.number != of_task {
+        return Err(usage(format!(
+            "task {id} is not of day {}: leave one of the two out",
+            day.number
+        )));
+    }
+    let tasks = repo.tasks(day)?;
+    if !tasks.iter().any(|task| task.id == *id) {
+        let ids = tasks.iter().map(|task| task.id.as_str()).collect::<Vec<_>>().join(", ");
+        return Err(usage(format!("no task `{id}`: day {} has {ids}", day.number)));
+    }
+    Ok(Some(day))
+}
+
+/// An error for a device that no build has.
+fn known_device(device: &str) -> Result<()> {
+    match device.split(':').next() {
+        Some("cpu" | "metal" | "cuda") => Ok(()),
+        _ => Err(usage(format!("no device `{device}`: use cpu, metal or cuda"))),
+    }
+}
+
+/// Builds and runs one job, and prints each of its days as it ends.
+fn run_job(repo: &Repo, job: &Job, options: &Options, show_output: bool) -> Result<Vec<DayRun>> {
+    let built = runner::build(repo, &job.features, &job.days, options.device.as_deref())?;
+    let mut runs = Vec::new();
+    if let Built::Broken(files) = &built {
+        note!("\n{}\n", compile::explain(files));
+    }
+    for day in &job.days {
+        let mut run = match &built {
+            Built::Done(programs) => runner::run_day(repo, day, programs, options)?,
+            Built::Broken(_) => table::not_run(repo, day, Status::Broken)?,
+        };
+        if let Some(id) = &options.task {
+            run.units.retain(|unit| unit.task().as_ref() == Some(id));
+        }
+        table::messages(&run, show_output);
+        table::tasks(repo, &run, job.words, options.task.as_deref())?;
+        say!("");
+        runs.push(run);
+    }
+    Ok(runs)
+}
+
+/// Says what comes next, if the reader's day (or its core) is done.
+fn next(repo: &Repo, args: &Check, runs: &[DayRun]) -> Result<()> {
+    let [run] = runs else { return Ok(()) };
+    if args.solution == Whose::Ref || args.task.is_some() {
+        return Ok(());
+    }
+    let further: Vec<String> =
+        repo.tasks(&run.day)?.into_iter().filter(|task| task.further).map(|task| task.id).collect();
+    if run.units.is_empty() {
+        return Ok(());
+    }
+    let open: Vec<_> = run.units.iter().filter(|unit| unit.status != Status::Passed).collect();
+    let beyond = |task: Option<String>| task.is_some_and(|id| further.contains(&id));
+    if !open.iter().all(|unit| beyond(unit.task())) {
+        return Ok(());
+    }
+    let number = run.day.number;
+    let done =
+        if open.is_empty() { "is done" } else { "has its core done; what is open is further" };
+    say!("Day {number} {done}. Hear it: cargo xtask run --mine {number} -p \"Once upon a time\"");
+    match repo.days.iter().find(|day| day.number > number) {
+        Some(day) => say!("Next: day {}, {}\n", day.number, day.chapter()),
+        None => say!("That was the last day.\n"),
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! `cargo xtask give`, `reset`, `restore`: other content for the reader's files, with a copy of what was there.
+
+use crate::backup::{self, Backup};
+use crate::error::usage;
+use crate::repo::Repo;
+use crate::say;
+use crate::stubs;
+use anyhow::{anyhow, Result};
+use clap::Args;
+use std::process::ExitCode;
+
+/// The flags of `give` and `reset`.
+#[derive(Args)]
+pub struct One {
+    /// Which day: `day6` or `6`
+    #[arg(value_name = "DAY")]
+    day: String,
+}
+
+/// The flags of `restore`.
+#[derive(Args)]
+pub struct Restore {
+    /// Which backup, by its date; without it, all are listed
+    #[arg(value_name = "DATE")]
+    stamp: Option<String>,
+}
+
+/// `give`: puts the reference's code into `src/`.
+///
+/// # Errors
+/// If the day does not exist, or a file cannot be read or written.
+pub fn give(repo: &Repo, args: &One) -> Result<ExitCode> {
+    let day = repo.day(&args.day)?;
+    repo.tasks(day)?;
+    let text = stubs::unmarked(&repo.read(&day.solution())?);
+    put(repo, &day.src(), &text, &format!("{} is the reference's code now", day.src()))
+}
+
+/// `reset`: puts the stub back into `src/`.
+///
+/// # Errors
+/// As [`give`].
+pub fn reset(repo: &Repo, args: &One) -> Result<ExitCode> {
+    let day = repo.day(&args.day)?;
+    put(repo, &day.src(), &repo.stub(day)?, &format!("{} is the stub again", day.src()))
+}
+
+/// `restore`: lists all backups, or brings the files of one back.
+///
+/// # Errors
+/// Bad usage, naming what there is; or a file that cannot be read or written.
+pub fn restore(repo: &Repo, args: &Restore) -> Result<ExitCode> {
+    let all = backup::list(repo)?;
+    let Some(stamp) = &args.stamp else {
+        for (stamp, files) in &all {
+            say!("{stamp}  {}", files.join(" "));
+        }
+        match all.last() {
+            Some((newest, _)) => say!("`cargo xtask restore {newest}` brings the newest back."),
+            None => say!("no backups yet: they are made by `give`, `reset` and `stubs --force`"),
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    let Some((_, files)) = all.iter().find(|(name, _)| name == stamp) else {
+        return Err(usage(format!("no backup `{stamp}`: `cargo xtask restore` lists them")));
+    };
+    let mut backup = Backup::new(repo);
+    for file in files {
+        let text = repo.read(&format!("{}/{stamp}/{file}", backup::DIR))?;
+        tell(backup.replace(file, &text)?, &format!("{file} is as it was at {stamp}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Replaces one file and says what became of the old one.
+fn put(repo: &Repo, path: &str, text: &str, words: &str) -> Result<ExitCode> {
+    let kept =
+        Backup::new(repo).replace(path, text).map_err(|e| anyhow!("{e:#}; nothing was changed"))?;
+    tell(kept, words);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One line, and one more if something was there.
+fn tell(kept: Option<String>, words: &str) {
+    say!("{words}.");
+    if let Some(copy) = kept {
+        let stamp = copy.split('/').nth(2).unwrap_or_default();
+        say!("What was there is kept as {copy}; `cargo xtask restore {stamp}` brings it back.");
+    }
+}

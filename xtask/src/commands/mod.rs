@@ -1,0 +1,71 @@
+//! The commands, one file each: flags, and a function that runs them.
+
+pub mod book;
+pub mod check;
+pub mod ci;
+pub mod diff;
+pub mod doctor;
+pub mod give;
+pub mod list;
+pub mod run;
+pub mod stubs;
+
+use crate::repo::Repo;
+use anyhow::Result;
+use clap::Subcommand;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// A command is a variant here, a line in [`run`], and a file of its own.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Check a day (or all): what is wrong, and a table of tasks
+    Check(check::Check),
+    /// Build and run the engine, with the days you have written in it (run --help: all flags)
+    #[command(disable_help_flag = true)]
+    Run {
+        /// Flags of the runner and of the program
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Show all days and tasks, and where to go next
+    #[command(alias = "progress")]
+    List(list::List),
+    /// Show what you wrote of a day beside the reference, task by task
+    Diff(diff::Diff),
+    /// Put the reference's code of a day into src/, and keep yours
+    Give(give::One),
+    /// Put the stub of a day back into src/, and keep yours
+    Reset(give::One),
+    /// List what was kept, or bring it back
+    Restore(give::Restore),
+    /// Build the book, or serve it
+    Book(book::Book),
+    /// See what this machine lacks, and how to mend it
+    Doctor,
+    /// Write the stubs of src/ from solutions/
+    Stubs(stubs::Stubs),
+    /// Run what continuous integration runs
+    Ci(ci::Ci),
+}
+
+/// Runs a command; the exit code is the runner's.
+///
+/// # Errors
+/// Whatever the command cannot do; bad usage is told apart by [`crate::error::Usage`].
+pub fn run(command: Command) -> Result<ExitCode> {
+    let repo = Repo::find()?;
+    match command {
+        Command::Check(args) => check::run(&repo, &args),
+        Command::Run { args } => run::run(&repo, &args),
+        Command::List(args) => list::run(&repo, &args),
+        Command::Diff(args) => diff::run(&repo, &args),
+        Command::Give(args) => give::give(&repo, &args),
+        Command::Reset(args) => give::reset(&repo, &args),
+        Command::Restore(args) => give::restore(&repo, &args),
+        Command::Book(args) => book::run(&repo, &args),
+        Command::Doctor => doctor::run(&repo),
+        Command::Stubs(args) => stubs::run(&repo, &args),
+        Command::Ci(args) => ci::run(&repo, &args),
+    }
+}

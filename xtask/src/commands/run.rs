@@ -1,0 +1,204 @@
+//! `cargo xtask run`: builds and runs the `candecode` command, with the reader's days in it.
+
+use crate::compile::{self, Built};
+use crate::error::usage;
+use crate::machine;
+use crate::note;
+use crate::progress::{self, Progress};
+use crate::repo::{Day, Repo};
+use crate::say;
+use anyhow::{anyhow, Result};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// The runner's own flags; the program's follow below them.
+const HELP: &str = "\
+Builds and runs the engine, with the days you have written in it
+
+Usage: cargo xtask run [--solution auto|mine|ref] [--mine DAYS] [FLAGS OF THE PROGRAM]
+
+      --solution auto  days that you have written are yours, the others the reference's (the default)
+      --solution mine  every day is yours, written or not
+      --solution ref   every day is the reference's
+      --mine DAYS      exactly these days are yours, as 1,3; all others are the reference's
+      --               all that follows is for the program
+
+All other flags go to the program:
+";
+
+/// What the runner's own flags say, and what is left for the program.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    solution: Option<String>,
+    mine: Option<String>,
+    help: bool,
+    rest: Vec<OsString>,
+}
+
+/// Which days are the reader's, and the tasks for which a begun day is not. The program itself says whose days ran.
+struct Mix {
+    mine: Vec<Day>,
+    open: Vec<String>,
+}
+
+impl Run {
+    /// Takes the runner's flags out of a command line, and leaves all others as they are.
+    ///
+    /// # Errors
+    /// Bad usage: a flag without its value.
+    pub fn parse(args: &[OsString]) -> Result<Run> {
+        let mut run = Run::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let text = arg.to_string_lossy();
+            let (name, value) =
+                text.split_once('=').map_or((&*text, None), |(n, v)| (n, Some(v.to_string())));
+            match name {
+                "--" => run.rest.extend(args.by_ref().cloned()),
+                "--help" | "-h" => run.help = true,
+                "--solution" | "--mine" => {
+                    let next = || args.next().map(|next| next.to_string_lossy().into_owned());
+                    let value = value
+                        .or_else(next)
+                        .ok_or_else(|| usage(format!("{name} needs a value: see --help")))?;
+                    *(if name == "--mine" { &mut run.mine } else { &mut run.solution }) =
+                        Some(value);
+                }
+                _ => run.rest.push(arg.clone()),
+            }
+        }
+        Ok(run)
+    }
+
+    /// The value of the program's `--device`.
+    fn device(&self) -> Option<String> {
+        let texts: Vec<_> = self.rest.iter().map(|arg| arg.to_string_lossy()).collect();
+        let after = texts
+            .windows(2)
+            .rev()
+            .find(|pair| pair[0] == "--device")
+            .map(|pair| pair[1].to_string());
+        after.or_else(|| {
+            texts.iter().find_map(|text| text.strip_prefix("--device=").map(str::to_string))
+        })
+    }
+
+    /// Which days are the reader's.
+    fn mix(&self, repo: &Repo) -> Result<Mix> {
+        let exactly = |mine: Vec<Day>| Ok(Mix { mine, open: vec![] });
+        match (self.solution.as_deref(), self.mine.as_deref()) {
+            (Some(_), Some(_)) => {
+                Err(usage("--solution and --mine both choose the days: give one of them"))
+            }
+            (Some("ref"), None) => exactly(vec![]),
+            (Some("mine"), None) => exactly(repo.days.clone()),
+            (Some("auto") | None, None) => automatic(repo),
+            (Some(other), None) => {
+                Err(usage(format!("--solution is auto, mine or ref, not `{other}`")))
+            }
+            (None, Some(list)) => {
+                let days: Result<Vec<Day>> =
+                    list.split(',').map(|day| repo.day(day.trim()).cloned()).collect();
+                exactly(days?)
+            }
+        }
+    }
+}
+
+/// Written days are the reader's.
+fn automatic(repo: &Repo) -> Result<Mix> {
+    let (mut mine, mut open) = (vec![], vec![]);
+    for day in &repo.days {
+        match progress::of(repo, day)? {
+            Progress::Begun(left) if left.is_empty() => mine.push(day.clone()),
+            Progress::Begun(left) if left.len() < repo.tasks(day)?.len() => open.extend(left),
+            _ => {}
+        }
+    }
+    Ok(Mix { mine, open })
+}
+
+/// Builds the mix of days and becomes the program.
+///
+/// # Errors
+/// Bad usage, or a build that cannot be started.
+pub fn run(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
+    let run = Run::parse(args)?;
+    let mix = run.mix(repo)?;
+    let mut features = repo.features(|day| !mix.mine.contains(day));
+    if let Some(device) = run.device() {
+        features.extend(machine::device_feature(&device)?.map(str::to_string));
+    }
+    if run.help {
+        say!("{HELP}");
+    }
+    let mut args = vec!["--bin".to_string(), "candecode".to_string()];
+    if !features.is_empty() {
+        args.extend(["--features".to_string(), features.join(",")]);
+    }
+    let programs = match compile::build(repo, "build", &args)? {
+        Built::Done(programs) => programs,
+        Built::Broken(files) => {
+            note!("\n{}", compile::explain(&files));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let mut command = command(programs.get("candecode")?, &run);
+    if !mix.open.is_empty() && !run.help {
+        note!("[from the reference until they are written: tasks {}]", mix.open.join(", "));
+    }
+    become_program(&mut command)
+}
+
+/// The program with its flags.
+fn command(program: &Path, run: &Run) -> Command {
+    let mut command = Command::new(program);
+    if run.help {
+        command.arg("--help");
+    } else {
+        command.args(&run.rest);
+    }
+    machine::set_threads(&mut command);
+    command
+}
+
+/// Replaces the runner by the program: so Ctrl-C, signals and the exit code are the program's own.
+#[cfg(unix)]
+fn become_program(command: &mut Command) -> Result<ExitCode> {
+    let problem = std::os::unix::process::CommandExt::exec(command);
+    Err(anyhow!("cannot start {}: {problem}", command.get_program().to_string_lossy()))
+}
+
+/// Runs the program to its end. Ctrl-C reaches it too, and it decides: the runner waits.
+#[cfg(not(unix))]
+fn become_program(command: &mut Command) -> Result<ExitCode> {
+    ctrlc::set_handler(|| {})?;
+    let status = command.status()?;
+    Ok(ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Run {
+        Run::parse(&args.iter().map(OsString::from).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn own_flags_are_taken_from_anywhere_and_others_stay() {
+        let run = parse(&["-p", "a b", "--mine", "1,3", "--stats", "--", "--mine"]);
+        assert_eq!(run.mine.as_deref(), Some("1,3"));
+        assert_eq!(run.rest, ["-p", "a b", "--stats", "--mine"]);
+        assert_eq!(parse(&["--solution=ref"]).solution.as_deref(), Some("ref"));
+    }
+
+    #[test]
+    fn the_device_is_seen_and_stays() {
+        let run = parse(&["--device", "metal", "-p", "x"]);
+        assert_eq!(run.device().as_deref(), Some("metal"));
+        assert_eq!(run.rest.len(), 4);
+        assert_eq!(parse(&["--device=cuda"]).device().as_deref(), Some("cuda"));
+    }
+}

@@ -1,0 +1,176 @@
+//! The repository: where it is, and its days with their four doors.
+
+use crate::error::usage;
+use crate::stubs::{self, Task};
+use anyhow::{anyhow, Context, Result};
+use std::path::{Path, PathBuf};
+
+/// The course's working tree.
+pub struct Repo {
+    /// The directory with the root `Cargo.toml`.
+    pub root: PathBuf,
+    /// All days that have a reference, in order.
+    pub days: Vec<Day>,
+}
+
+/// A day of the course; its files have the same name in `src/`, `solutions/`, `tests/` and `book/src/`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Day {
+    /// From 0.
+    pub number: u32,
+    /// `day06_generate`: the name of its files.
+    pub name: String,
+}
+
+impl Day {
+    /// The reader's file, relative to the root.
+    pub fn src(&self) -> String {
+        format!("src/{}.rs", self.name)
+    }
+
+    /// The reference, relative to the root.
+    pub fn solution(&self) -> String {
+        format!("solutions/{}.rs", self.name)
+    }
+
+    /// The checkers, relative to the root.
+    pub fn tests(&self) -> String {
+        format!("tests/{}.rs", self.name)
+    }
+
+    /// The chapter, relative to the root.
+    pub fn chapter(&self) -> String {
+        format!("book/src/{}.md", self.name)
+    }
+
+    /// The feature that compiles the reference in place of the reader's file.
+    pub fn feature(&self) -> String {
+        format!("ref-day{:02}", self.number)
+    }
+
+    /// `day 6: generate`, as a heading.
+    pub fn title(&self) -> String {
+        let words = self.name.split_once('_').map_or("", |(_, words)| words);
+        format!("day {}: {}", self.number, words.replace('_', " "))
+    }
+
+    /// Reads `day06_generate` apart; `None` if it is no day's name.
+    fn from_name(name: &str) -> Option<Day> {
+        let (number, words) = name.strip_prefix("day")?.split_once('_')?;
+        let number = (number.len() == 2).then(|| number.parse().ok())??;
+        (!words.is_empty()).then(|| Day { number, name: name.to_string() })
+    }
+}
+
+impl Repo {
+    /// Finds the repository around the current directory, or the one this runner was built in.
+    ///
+    /// # Errors
+    /// If there is neither.
+    pub fn find() -> Result<Repo> {
+        let here = std::env::current_dir().context("the current directory is gone")?;
+        let built = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let above = here.ancestors().chain(built.iter().flat_map(|dir| dir.ancestors()));
+        for dir in above {
+            if dir.join("solutions").is_dir() && dir.join("Cargo.toml").is_file() {
+                return Repo::open(dir);
+            }
+        }
+        Err(usage("no solutions/ here or above: run `cargo xtask` inside a clone of the course"))
+    }
+
+    /// The repository in `root`.
+    ///
+    /// # Errors
+    /// If `solutions/` cannot be read, or two of its files are the same day.
+    pub fn open(root: &Path) -> Result<Repo> {
+        let dir = root.join("solutions");
+        let mut days = Vec::new();
+        for entry in std::fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            days.extend(name.strip_suffix(".rs").and_then(Day::from_name));
+        }
+        days.sort_by_key(|day| day.number);
+        if let Some(pair) = days.windows(2).find(|pair| pair[0].number == pair[1].number) {
+            return Err(anyhow!(
+                "{} and {} are the same day",
+                pair[0].solution(),
+                pair[1].solution()
+            ));
+        }
+        Ok(Repo { root: root.to_path_buf(), days })
+    }
+
+    /// The day that `text` means: `6`, `day6`, `day06_generate` or the path of one of its files.
+    ///
+    /// # Errors
+    /// Bad usage, naming the days that exist.
+    pub fn day(&self, text: &str) -> Result<&Day> {
+        let stem = Path::new(text).file_stem().map_or(text.into(), |s| s.to_string_lossy());
+        let digits = stem.strip_prefix("day").unwrap_or(&stem);
+        let digits = digits.split('_').next().unwrap_or_default();
+        let number = digits.parse::<u32>().ok();
+        let found = self
+            .days
+            .iter()
+            .find(|day| Some(day.number) == number && (!stem.contains('_') || day.name == *stem));
+        found.ok_or_else(|| usage(format!("no day `{text}`: {}", self.range())))
+    }
+
+    /// The days in words: `the days are day0 to day7`.
+    fn range(&self) -> String {
+        match (self.days.first(), self.days.last()) {
+            (Some(first), Some(last)) => {
+                format!("the days are day{} to day{}", first.number, last.number)
+            }
+            _ => "solutions/ has none yet".to_string(),
+        }
+    }
+
+    /// Reads a file of the repository, named relative to the root.
+    ///
+    /// # Errors
+    /// If it cannot be read; the text names it.
+    pub fn read(&self, path: &str) -> Result<String> {
+        std::fs::read_to_string(self.root.join(path)).with_context(|| path.to_string())
+    }
+
+    /// The tasks of a day, from its reference.
+    ///
+    /// # Errors
+    /// If the reference breaks the rules of task lines; the text names file and line.
+    pub fn tasks(&self, day: &Day) -> Result<Vec<Task>> {
+        let path = day.solution();
+        let tasks = stubs::tasks(&self.read(&path)?).map_err(|e| anyhow!("{path}: {e}"))?;
+        let prefix = format!("{}.", day.number);
+        match tasks.iter().find(|task| !task.id.starts_with(&prefix)) {
+            Some(task) => Err(anyhow!(
+                "{path}: line {}: task {} is not of day {}",
+                task.line,
+                task.id,
+                day.number
+            )),
+            None => Ok(tasks),
+        }
+    }
+
+    /// The stub of a day, generated from its reference as it is now.
+    ///
+    /// # Errors
+    /// As [`Repo::tasks`].
+    pub fn stub(&self, day: &Day) -> Result<String> {
+        self.tasks(day)?;
+        stubs::stub(&self.read(&day.solution())?).map_err(|e| anyhow!("{}: {e}", day.solution()))
+    }
+
+    /// Cargo's features for a mix in which exactly the days that `reference` accepts are the reference's.
+    ///
+    /// All of them is `ref`, so that every way to ask for it shares one build.
+    pub fn features(&self, reference: impl Fn(&Day) -> bool) -> Vec<String> {
+        let chosen: Vec<_> = self.days.iter().filter(|day| reference(day)).collect();
+        if chosen.len() == self.days.len() {
+            return vec!["ref".to_string()];
+        }
+        chosen.iter().map(|day| day.feature()).collect()
+    }
+}

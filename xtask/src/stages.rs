@@ -1,0 +1,235 @@
+//! The stages of continuous integration, each a function.
+
+use crate::cargo;
+use crate::checks::libtest;
+use crate::checks::report::Status;
+use crate::checks::runner::{self, DayRun, Options};
+use crate::checks::table::{self, Sum};
+use crate::child::{self, End};
+use crate::commands::stubs::{self, Stubs};
+use crate::compile::{self, Built};
+use crate::repo::Repo;
+use crate::say;
+use anyhow::{bail, ensure, Context, Result};
+use std::process::Command;
+use std::time::Duration;
+
+/// What a stage came to.
+pub enum Outcome {
+    /// It ran: its tests, if it has any. A stage that fails without tests counts as one.
+    Done(Sum),
+    /// It could not be had here, and why.
+    Skipped(String),
+}
+
+/// One stage.
+pub struct Stage {
+    /// For `--only`.
+    pub name: &'static str,
+    /// In a few words.
+    pub what: &'static str,
+    /// Whether `ci fast` has it.
+    pub fast: bool,
+    /// Runs it; an error is a failure.
+    pub run: fn(&Repo) -> Result<Outcome>,
+}
+
+/// All of them, in order: the quick ones first.
+pub const STAGES: &[Stage] = &[
+    Stage { name: "fmt", what: "rustfmt would change nothing", fast: true, run: fmt },
+    Stage { name: "stubs", what: "src/ is what solutions/ says", fast: true, run: stubs_fresh },
+    Stage { name: "xtask", what: "the runner's own tests", fast: true, run: xtask },
+    Stage { name: "clippy-xtask", what: "clippy on the runner", fast: true, run: clippy_xtask },
+    Stage {
+        name: "clippy-stubs",
+        what: "clippy on the stubs and the kit",
+        fast: true,
+        run: clippy_stubs,
+    },
+    Stage { name: "clippy-ref", what: "clippy on the reference", fast: true, run: clippy_ref },
+    Stage {
+        name: "stubs-compile",
+        what: "stubs compile without a warning",
+        fast: true,
+        run: stubs_compile,
+    },
+    Stage {
+        name: "unwritten",
+        what: "on the stubs every check says: not written",
+        fast: true,
+        run: unwritten,
+    },
+    Stage {
+        name: "reference",
+        what: "every check passes on the reference, and bites",
+        fast: true,
+        run: reference,
+    },
+    Stage {
+        name: "kit",
+        what: "tests of the kit, and others that belong to no day",
+        fast: true,
+        run: kit,
+    },
+    Stage { name: "bad-input", what: "bad input has clear errors", fast: true, run: bad_input },
+    Stage { name: "docs", what: "documentation builds, its examples run", fast: false, run: docs },
+    Stage { name: "clippy-book", what: "clippy on the book tool", fast: false, run: clippy_book },
+    Stage { name: "book", what: "the book builds", fast: false, run: book },
+    Stage { name: "metal", what: "the Metal path type-checks", fast: false, run: metal },
+];
+
+/// A stage of many tests may take this long.
+const LIMIT: Duration = Duration::from_secs(60 * 60);
+
+fn fmt(repo: &Repo) -> Result<Outcome> {
+    succeed(repo, &["fmt", "--all", "--check"])
+}
+
+fn stubs_fresh(repo: &Repo) -> Result<Outcome> {
+    stubs::run(repo, &Stubs::checking())?;
+    Ok(Outcome::Done(Sum::default()))
+}
+
+fn xtask(repo: &Repo) -> Result<Outcome> {
+    tests(repo, &["--package", "xtask"])
+}
+
+fn clippy_xtask(repo: &Repo) -> Result<Outcome> {
+    succeed(repo, &["clippy", "--package", "xtask", "--all-targets", "--", "-D", "warnings"])
+}
+
+fn clippy_stubs(repo: &Repo) -> Result<Outcome> {
+    succeed(repo, &["clippy", "--all-targets", "--", "-D", "warnings"])
+}
+
+fn clippy_ref(repo: &Repo) -> Result<Outcome> {
+    succeed(repo, &["clippy", "--all-targets", "--features", "ref", "--", "-D", "warnings"])
+}
+
+fn clippy_book(repo: &Repo) -> Result<Outcome> {
+    succeed(repo, &["clippy", "--package", "book-tool", "--all-targets", "--", "-D", "warnings"])
+}
+
+fn stubs_compile(repo: &Repo) -> Result<Outcome> {
+    match compile::build(repo, "build", &["--lib".into(), "--bins".into()])? {
+        Built::Broken(_) => bail!("the stubs do not compile"),
+        Built::Done(programs) => ensure!(programs.warnings == 0, "{} warnings", programs.warnings),
+    }
+    Ok(Outcome::Done(Sum::default()))
+}
+
+/// The checks of every task must tell an unwritten day from a wrong one; and every task must have a check.
+fn unwritten(repo: &Repo) -> Result<Outcome> {
+    let mut sum = Sum::default();
+    for run in days(repo, &[], false)? {
+        for unit in &run.units {
+            let honest = unit.status == Status::Unwritten;
+            if !honest {
+                say!("{} on the stubs: {}\n{}", unit.test, unit.status.words().1, unit.message);
+            }
+            sum.add(Sum { passed: usize::from(honest), failed: usize::from(!honest) });
+        }
+        for task in repo.tasks(&run.day)? {
+            if !run.units.iter().any(|unit| unit.task().as_ref() == Some(&task.id)) {
+                say!("task {} has no check", task.id);
+                sum.failed += 1;
+            }
+        }
+    }
+    Ok(Outcome::Done(sum))
+}
+
+fn reference(repo: &Repo) -> Result<Outcome> {
+    let mut sum = Sum::default();
+    for run in days(repo, &["ref".to_string()], true)? {
+        table::messages(&run, true);
+        table::tasks(repo, &run, "the reference", None)?;
+        sum.add(Sum::of(&run.units));
+    }
+    Ok(Outcome::Done(sum))
+}
+
+/// Runs the checkers of all days on one build.
+fn days(repo: &Repo, features: &[String], teeth: bool) -> Result<Vec<DayRun>> {
+    let Built::Done(programs) = runner::build(repo, features, &repo.days, None)? else {
+        bail!("the checkers do not compile");
+    };
+    let options = Options { teeth, ..Options::default() };
+    repo.days.iter().map(|day| runner::run_day(repo, day, &programs, &options)).collect()
+}
+
+/// Unit tests, and test programs that are no day's and not `bad_input`.
+fn kit(repo: &Repo) -> Result<Outcome> {
+    let mut args = vec!["--features".to_string(), "ref".into(), "--lib".into(), "--bins".into()];
+    for entry in std::fs::read_dir(repo.root.join("tests")).context("tests/")? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if let Some(stem) = name.strip_suffix(".rs") {
+            if stem != "bad_input" && repo.days.iter().all(|day| day.name != stem) {
+                args.extend(["--test".to_string(), stem.to_string()]);
+            }
+        }
+    }
+    tests(repo, &args.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn bad_input(repo: &Repo) -> Result<Outcome> {
+    ensure!(repo.root.join("tests/bad_input.rs").exists(), "tests/bad_input.rs is absent");
+    tests(repo, &["--features", "ref", "--test", "bad_input"])
+}
+
+fn docs(repo: &Repo) -> Result<Outcome> {
+    let mut command = cargo::command(repo);
+    command
+        .args(["doc", "--no-deps", "--features", "ref", "--quiet"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    ensure!(command.status()?.success(), "cargo doc failed");
+    tests(repo, &["--features", "ref", "--doc"])
+}
+
+fn book(repo: &Repo) -> Result<Outcome> {
+    succeed(repo, &["run", "--quiet", "--package", "book-tool", "--", "build"])
+}
+
+/// On macOS the real thing; on Linux a type-check, where the parts for it can be had.
+fn metal(repo: &Repo) -> Result<Outcome> {
+    if cfg!(target_os = "macos") {
+        return succeed(repo, &["check", "--features", "metal,ref"]);
+    }
+    if !cfg!(target_os = "linux") {
+        return Ok(Outcome::Skipped(
+            "the Metal path can be checked on macOS and Linux only".into(),
+        ));
+    }
+    let mut command = Command::new("bash");
+    command.args(["tools/metal-check.sh", "--features", "metal,ref"]).current_dir(&repo.root);
+    let outcome = child::run(&mut command, LIMIT, |line| say!("{line}"))?;
+    let all = outcome.stdout + &outcome.stderr;
+    match (outcome.end, all.lines().find(|line| line.starts_with("SKIPPED"))) {
+        (End::Exit(0), Some(why)) => Ok(Outcome::Skipped(why.to_string())),
+        (End::Exit(0), None) => Ok(Outcome::Done(Sum::default())),
+        _ => bail!("{all}"),
+    }
+}
+
+/// Runs cargo, its output shown as it is; a failure is an error.
+fn succeed(repo: &Repo, args: &[&str]) -> Result<Outcome> {
+    let status = cargo::command(repo).args(args).status().context("cannot start cargo")?;
+    ensure!(status.success(), "`cargo {}` failed", args.join(" "));
+    Ok(Outcome::Done(Sum::default()))
+}
+
+/// Runs `cargo test` and sums what its programs report.
+fn tests(repo: &Repo, args: &[&str]) -> Result<Outcome> {
+    let mut command = cargo::command(repo);
+    command.arg("test").arg("--no-fail-fast").args(args);
+    let outcome = child::run(&mut command, LIMIT, |line| say!("{line}"))?;
+    let (passed, failed) = libtest::totals(&outcome.stdout);
+    ensure!(
+        outcome.end == End::Exit(0) || failed > 0,
+        "`cargo test {}` did not run to its end: {:?}\n{}",
+        args.join(" "),
+        outcome.end,
+        outcome.stderr
+    );
+    Ok(Outcome::Done(Sum { passed, failed }))
+}

@@ -1,0 +1,154 @@
+//! `check` on a small course: what it says, and its exit codes.
+
+mod common;
+
+use common::Fake;
+
+fn last_line(text: &str) -> &str {
+    text.lines().last().unwrap_or_default()
+}
+
+#[test]
+fn an_unwritten_day_is_told_apart_from_a_wrong_one() {
+    let fake = Fake::new();
+    let (out, err, code) = fake.say(&["check", "day1"]);
+    assert!(out.contains("○ not written       1.1   twice one\n"), "{out}{err}");
+    assert!(out.contains("○ not written       1.2   twice two (further)\n"), "{out}");
+    assert_eq!((last_line(&out), code), ("0 passed, 3 failed", 1));
+
+    fake.solve("day01_two.rs", |source| source.replace("one() + one()", "one() + 2"));
+    let (out, _, code) = fake.say(&["check", "1"]);
+    assert!(
+        out.starts_with("✗ failed: task_1_1_is_even\ngot another number\n  want: the right one\n"),
+        "{out}"
+    );
+    assert!(out.contains("✗ failed            1.1"), "{out}");
+    assert_eq!((last_line(&out), code), ("0 passed, 3 failed", 1));
+
+    let (out, _, _) = fake.say(&["list"]);
+    assert!(
+        out.contains("✗ failed            1.1") && out.contains("○ not written       0.1"),
+        "{out}"
+    );
+}
+
+#[test]
+fn a_written_day_passes_among_reference_days_and_says_what_is_next() {
+    let fake = Fake::new();
+    fake.solve("day00_one.rs", |source| source);
+    let (out, err, code) = fake.say(&["check", "day0"]);
+    assert!(out.contains("✓ passed            0.1   say one"), "{out}{err}");
+    assert!(out.contains("Next: day 1, book/src/day01_two.md"), "{out}");
+    assert_eq!((last_line(&out), code), ("1 passed, 0 failed", 0));
+
+    // day 1 does not need day 0 to be written; nor does it see what stands there, unless asked to
+    fake.solve("day01_two.rs", |source| {
+        source.replace("two() * helper()", "todo!(\"day 1, task 2: twice two\")")
+    });
+    fake.write("src/day00_one.rs", "pub fn one() -> u32 { 3 }");
+    let (out, _, code) = fake.say(&["check", "day1"]);
+    assert!(out.contains("Day 1 has its core done"), "{out}");
+    assert_eq!((last_line(&out), code), ("2 passed, 1 failed", 1));
+    let (out, _, _) = fake.say(&["check", "day1", "--rest", "mine"]);
+    assert!(out.contains("✗ failed            1.1   twice one  [1 of 2 checks passed]"), "{out}");
+}
+
+#[test]
+fn all_builds_only_what_is_begun() {
+    let fake = Fake::new();
+    fake.solve("day00_one.rs", |source| source);
+    let (out, _, code) = fake.say(&["check"]);
+    assert!(out.contains("day 0: one  (yours, among reference days)"), "{out}");
+    assert!(out.contains("day 1: two  (the stub, nothing written yet)"), "{out}");
+    assert_eq!((last_line(&out), code), ("1 passed, 3 failed", 1));
+}
+
+#[test]
+fn the_reference_passes_with_its_teeth_and_tasks_can_be_chosen() {
+    let fake = Fake::new();
+    let (out, err, code) = fake.say(&["check", "--solution", "ref"]);
+    assert!(out.contains("the checkers themselves: known mistakes are caught"), "{out}{err}");
+    assert_eq!((last_line(&out), code), ("5 passed, 0 failed", 0));
+    let (out, _, code) = fake.say(&["check", "--solution", "ref", "--task", "1.1"]);
+    assert!(!out.contains("1.2") && !out.contains("themselves"), "{out}");
+    assert_eq!((last_line(&out), code), ("2 passed, 0 failed", 0));
+}
+
+#[test]
+fn a_file_that_does_not_compile_is_named_and_reference_days_live_on() {
+    let fake = Fake::new();
+    fake.write("src/day00_one.rs", "pub fn one() -> u32 { \"1\" }");
+    let (out, err, code) = fake.say(&["check", "day0"]);
+    assert!(err.contains("error[E0308]: mismatched types"), "{err}");
+    assert!(
+        err.contains("The error is in src/day00_one.rs. Days from the reference are not affected"),
+        "{err}"
+    );
+    assert!(out.contains("✗ does not compile  0.1"), "{out}");
+    assert_eq!((last_line(&out), code), ("0 passed, 1 failed", 1));
+    assert_eq!(fake.say(&["check", "day1", "--solution", "ref"]).2, 0);
+}
+
+#[test]
+fn a_program_that_dies_or_hangs_is_told_in_words() {
+    let fake = Fake::new();
+    let deep = "pub fn one() -> u32 { 1 }\n#[allow(unconditional_recursion)]\npub fn down(n: u64) -> u64 { std::hint::black_box(down(n + 1)) + 1 }\n";
+    fake.write("src/day00_one.rs", deep);
+    let tests = fake.read("tests/day00_one.rs");
+    fake.write(
+        "tests/day00_one.rs",
+        &(tests + "#[test]\nfn task_0_1_deep() { candecode::day00_one::down(0); }\n"),
+    );
+    let (out, err, code) = fake.say(&["check", "day0"]);
+    assert!(out.contains("✗ did not finish: task_0_1_deep"), "{out}{err}");
+    assert!(out.contains("has overflowed its stack"), "{out}");
+    assert_eq!((last_line(&out), code), ("1 passed, 1 failed", 1), "only the culprit is blamed");
+
+    fake.write(
+        "src/day00_one.rs",
+        "pub fn one() -> u32 { loop { std::thread::yield_now() } }\npub fn down(_: u64) {}\n",
+    );
+    let mut command = fake.command(&["check", "day0"]);
+    let (out, _, code) = common::texts(command.env("CANDECODE_CHECK_LIMIT", "1").output().unwrap());
+    assert!(
+        out.contains("✗ ran too long: task_0_1_is_one\nstill running after 1 minutes: stopped."),
+        "{out}"
+    );
+    assert_eq!((last_line(&out), code), ("1 passed, 1 failed", 1));
+    assert_eq!(
+        common::files(&fake.path("target/xtask")),
+        Vec::<std::path::PathBuf>::new(),
+        "no report stays"
+    );
+}
+
+#[test]
+fn bad_usage_says_what_to_do() {
+    let fake = Fake::new();
+    let cases: [(&[&str], &str); 7] = [
+        (&["check", "day7"], "error: no day `day7`: the days are day0 to day1"),
+        (&["check", "--task", "1.9"], "error: no task `1.9`: day 1 has 1.1, 1.2"),
+        (&["check", "day0", "--task", "1.1"], "error: task 1.1 is not of day 0"),
+        (&["check", "--task", "one"], "error: no task `one`: a task has the day and a number"),
+        (
+            &["check", "--solution", "ref", "--rest", "mine"],
+            "error: --solution ref takes every day",
+        ),
+        (&["check", "--device", "tpu"], "error: no device `tpu`: use cpu, metal or cuda"),
+        (&["check", "--solution", "theirs"], "error: invalid value 'theirs'"),
+    ];
+    for (args, words) in cases {
+        let (out, err, code) = fake.say(args);
+        assert!(err.starts_with(words) && out.is_empty(), "{args:?}: {err}{out}");
+        assert_eq!(code, 2, "{args:?}");
+    }
+}
+
+#[test]
+fn a_day_without_checkers_is_a_failure() {
+    let fake = Fake::new();
+    std::fs::remove_file(fake.path("tests/day01_two.rs")).unwrap();
+    let (out, err, code) = fake.say(&["check", "--solution", "ref"]);
+    assert!(out.contains("– no check          1.1   twice one"), "{out}{err}");
+    assert_eq!((last_line(&out), code), ("2 passed, 1 failed", 1));
+}
