@@ -62,24 +62,6 @@ pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) 
     // </solution>
 }
 
-/// The mask of attention whose window slides: each token sees itself and the `window - 1` tokens before it, `(1, 1, T, S + T)`,
-/// u8, 1 = may attend (Jiang et al. 2023, Mistral 7B; HF `create_sliding_window_causal_mask`).
-///
-/// # Errors
-/// If `window` is 0: every row would see nothing.
-pub fn sliding_mask(window: usize, new: usize, past: usize, device: &Device) -> Result<Tensor> {
-    // task 4.5 (further): causal, and not further back than the window
-    // <solution>
-    if window == 0 {
-        bail!("sliding_mask: a window of 0 sees nothing; it must be at least 1")
-    }
-    let all = past + new;
-    let row = |i: usize| (0..all).map(move |j| u8::from(j <= i && i < j + window));
-    let mask: Vec<u8> = (past..all).flat_map(row).collect();
-    Tensor::from_vec(mask, (1, 1, new, all), device)
-    // </solution>
-}
-
 /// The attention block of Llama, Qwen2 and Qwen3 (HF `LlamaAttention`, `Qwen2Attention`, `Qwen3Attention`).
 pub struct Attention {
     /// Which layer of the stack this is: the cache's index.
@@ -143,4 +125,22 @@ impl Attention {
         linear(&merge_heads(&mixed)?, &self.o_proj.weight, self.o_proj.bias.as_ref())
         // </solution>
     }
+}
+
+/// The mask of attention whose window slides: each token sees itself and the `window - 1` tokens before it, `(1, 1, T, S + T)`,
+/// u8, 1 = may attend (Jiang et al. 2023, Mistral 7B; HF `create_sliding_window_causal_mask`).
+///
+/// # Errors
+/// If `window` is 0: every row would see nothing.
+pub fn sliding_mask(window: usize, new: usize, past: usize, device: &Device) -> Result<Tensor> {
+    // task 4.5 (further): causal, and not further back than the window
+    // <solution>
+    if window == 0 {
+        bail!("sliding_mask: a window of 0 sees nothing; it must be at least 1")
+    }
+    let all = past + new;
+    let row = |i: usize| (0..all).map(move |j| u8::from(j <= i && i < j + window));
+    let mask: Vec<u8> = (past..all).flat_map(row).collect();
+    Tensor::from_vec(mask, (1, 1, new, all), device)
+    // </solution>
 }

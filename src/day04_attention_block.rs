@@ -37,16 +37,6 @@ pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) 
     todo!("day 4, task 2: causal, blind to padding, and no row that sees nothing")
 }
 
-/// The mask of attention whose window slides: each token sees itself and the `window - 1` tokens before it, `(1, 1, T, S + T)`,
-/// u8, 1 = may attend (Jiang et al. 2023, Mistral 7B; HF `create_sliding_window_causal_mask`).
-///
-/// # Errors
-/// If `window` is 0: every row would see nothing.
-pub fn sliding_mask(window: usize, new: usize, past: usize, device: &Device) -> Result<Tensor> {
-    // task 4.5 (further): causal, and not further back than the window
-    todo!("day 4, task 5: causal, and not further back than the window")
-}
-
 /// The attention block of Llama, Qwen2 and Qwen3 (HF `LlamaAttention`, `Qwen2Attention`, `Qwen3Attention`).
 pub struct Attention {
     /// Which layer of the stack this is: the cache's index.
@@ -97,4 +87,14 @@ impl Attention {
             "day 4, task 4: from the stream to q, k and v, through attend, and back to the stream"
         )
     }
+}
+
+/// The mask of attention whose window slides: each token sees itself and the `window - 1` tokens before it, `(1, 1, T, S + T)`,
+/// u8, 1 = may attend (Jiang et al. 2023, Mistral 7B; HF `create_sliding_window_causal_mask`).
+///
+/// # Errors
+/// If `window` is 0: every row would see nothing.
+pub fn sliding_mask(window: usize, new: usize, past: usize, device: &Device) -> Result<Tensor> {
+    // task 4.5 (further): causal, and not further back than the window
+    todo!("day 4, task 5: causal, and not further back than the window")
 }
