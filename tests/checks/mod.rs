@@ -68,6 +68,16 @@ impl Failure {
     pub fn new(kind: Kind, lines: Vec<String>) -> Self {
         Self { kind, lines, likely: None }
     }
+
+    /// Whether a known mistake can fail so: with another result, or with an error.
+    pub fn may_be_known(&self) -> bool {
+        matches!(self.kind, Kind::Wrong { .. } | Kind::Error)
+    }
+
+    /// Whether two failures of one check are the same.
+    pub fn same(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.lines == other.lines
+    }
 }
 
 impl From<candle_core::Error> for Failure {
