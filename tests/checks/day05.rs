@@ -14,9 +14,10 @@ use candecode::kit::{
 use candle_core::{DType, Error, Result, Tensor};
 use std::path::Path;
 
-// The course's claim. Logits are sums of 192 products of numbers up to 20: torch's order and candle's are 2e-5 apart.
+// The course's claim. Logits are sums of 192 products of numbers up to 20: torch's order and candle's were
+// seen 1.5e-5 apart.
 const LOGITS: f32 = 1e-4;
-// One stage alone: sums of up to 512 products of numbers below 10, a few 1e-6 apart.
+// One stage alone: sums of up to 512 products of numbers below 10, seen 2e-6 apart.
 const STAGE: f32 = 5e-5;
 
 /// The models that stand without task 5.7: trained ones, and small random ones with what those lack: a head of their own,
@@ -212,6 +213,12 @@ fn check_logits(day: &Day, name: &str) -> Outcome {
 
 /// 128 tokens: the best token at every position, and numbers that would show any other difference.
 fn check_long_text(day: &Day, name: &str) -> Outcome {
+    long_text(day, name).likely(
+        "if the logits of the short text are right, what is wrong grows with the length: positions, or the mask",
+    )
+}
+
+fn long_text(day: &Day, name: &str) -> Outcome {
     let model = load(day, name, DType::F32)?;
     let json = golden_json("day05")?;
     let numbers = |key: &str| -> Result<Vec<u32>> {
