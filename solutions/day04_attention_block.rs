@@ -20,7 +20,7 @@ pub fn grouped_attention(
     v: &Tensor,
     mask: Option<&Tensor>,
 ) -> Result<Tensor> {
-    // task 4.1: view q as (B, Hkv, group * T, D), attend, view back; the mask repeats for each of the group
+    // task 4.1: attention in groups, without a copy of k or v; mind the mask
     // <solution>
     let (b, heads, t, d) = q.dims4()?;
     let kv_heads = k.dim(1)?;
@@ -46,7 +46,7 @@ pub fn grouped_attention(
 /// # Errors
 /// If a row is all padding.
 pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) -> Result<Tensor> {
-    // task 4.2: causal, without the padding columns; the diagonal is always 1
+    // task 4.2: causal, blind to padding, and no row that sees nothing
     // <solution>
     let all = past + new;
     if let Some(row) = padding.iter().position(|padding| *padding >= all) {
@@ -92,7 +92,7 @@ impl Attention {
     /// # Errors
     /// If the shapes do not fit.
     pub fn project(&self, x: &Tensor, positions: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
-        // task 4.3: linear_many, split heads, QK-norm if there is one, then RoPE on q and k
+        // task 4.3: q, k and v in heads, normed where there is a QK-norm, q and k turned to their positions
         // <solution>
         let all = [&self.q_proj, &self.k_proj, &self.v_proj].map(|p| (&p.weight, p.bias.as_ref()));
         let all = linear_many(x, &all)?;
@@ -118,11 +118,29 @@ impl Attention {
         cache: &mut dyn Cache,
         attend: Attend,
     ) -> Result<Tensor> {
-        // task 4.4: project, attend, merge the heads, project back
+        // task 4.4: from the stream to q, k and v, through attend, and back to the stream
         // <solution>
         let (q, k, v) = self.project(x, &step.positions)?;
         let mixed = attend(self.layer, &q, &k, &v, step, cache)?; // (B, H, T, D)
         linear(&merge_heads(&mixed)?, &self.o_proj.weight, self.o_proj.bias.as_ref())
         // </solution>
     }
+}
+
+/// The mask of attention whose window slides: each token sees itself and the `window - 1` tokens before it, `(1, 1, T, S + T)`,
+/// u8, 1 = may attend (Jiang et al. 2023, Mistral 7B; HF `create_sliding_window_causal_mask`).
+///
+/// # Errors
+/// If `window` is 0: every row would see nothing.
+pub fn sliding_mask(window: usize, new: usize, past: usize, device: &Device) -> Result<Tensor> {
+    // task 4.5 (further): causal, and not further back than the window
+    // <solution>
+    if window == 0 {
+        bail!("sliding_mask: a window of 0 sees nothing; it must be at least 1")
+    }
+    let all = past + new;
+    let row = |i: usize| (0..all).map(move |j| u8::from(j <= i && i < j + window));
+    let mask: Vec<u8> = (past..all).flat_map(row).collect();
+    Tensor::from_vec(mask, (1, 1, new, all), device)
+    // </solution>
 }

@@ -21,8 +21,8 @@ pub fn grouped_attention(
     v: &Tensor,
     mask: Option<&Tensor>,
 ) -> Result<Tensor> {
-    // task 4.1: view q as (B, Hkv, group * T, D), attend, view back; the mask repeats for each of the group
-    todo!("day 4, task 1: view q as (B, Hkv, group * T, D), attend, view back; the mask repeats for each of the group")
+    // task 4.1: attention in groups, without a copy of k or v; mind the mask
+    todo!("day 4, task 1: attention in groups, without a copy of k or v; mind the mask")
 }
 
 /// The mask of a batch whose rows are padded on the left: `(B, 1, T, S + T)`, u8, 1 = may attend.
@@ -33,8 +33,8 @@ pub fn grouped_attention(
 /// # Errors
 /// If a row is all padding.
 pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) -> Result<Tensor> {
-    // task 4.2: causal, without the padding columns; the diagonal is always 1
-    todo!("day 4, task 2: causal, without the padding columns; the diagonal is always 1")
+    // task 4.2: causal, blind to padding, and no row that sees nothing
+    todo!("day 4, task 2: causal, blind to padding, and no row that sees nothing")
 }
 
 /// The attention block of Llama, Qwen2 and Qwen3 (HF `LlamaAttention`, `Qwen2Attention`, `Qwen3Attention`).
@@ -67,8 +67,8 @@ impl Attention {
     /// # Errors
     /// If the shapes do not fit.
     pub fn project(&self, x: &Tensor, positions: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
-        // task 4.3: linear_many, split heads, QK-norm if there is one, then RoPE on q and k
-        todo!("day 4, task 3: linear_many, split heads, QK-norm if there is one, then RoPE on q and k")
+        // task 4.3: q, k and v in heads, normed where there is a QK-norm, q and k turned to their positions
+        todo!("day 4, task 3: q, k and v in heads, normed where there is a QK-norm, q and k turned to their positions")
     }
 
     /// The whole block: `x` and the result are `(B, T, C)`. `attend` is the door that appends to the cache and attends.
@@ -82,7 +82,19 @@ impl Attention {
         cache: &mut dyn Cache,
         attend: Attend,
     ) -> Result<Tensor> {
-        // task 4.4: project, attend, merge the heads, project back
-        todo!("day 4, task 4: project, attend, merge the heads, project back")
+        // task 4.4: from the stream to q, k and v, through attend, and back to the stream
+        todo!(
+            "day 4, task 4: from the stream to q, k and v, through attend, and back to the stream"
+        )
     }
+}
+
+/// The mask of attention whose window slides: each token sees itself and the `window - 1` tokens before it, `(1, 1, T, S + T)`,
+/// u8, 1 = may attend (Jiang et al. 2023, Mistral 7B; HF `create_sliding_window_causal_mask`).
+///
+/// # Errors
+/// If `window` is 0: every row would see nothing.
+pub fn sliding_mask(window: usize, new: usize, past: usize, device: &Device) -> Result<Tensor> {
+    // task 4.5 (further): causal, and not further back than the window
+    todo!("day 4, task 5: causal, and not further back than the window")
 }

@@ -3,9 +3,9 @@
 use crate::day02_positions::Rope;
 use crate::day03_norms_and_mlps::Projection;
 use crate::day04_attention_block::Attention;
-use crate::day05_model::{Block, Gpt2, Gpt2Block, Llama, Norm};
-use crate::kit::{Family, Model, ModelConfig, Weights};
-use candle_core::{DType, Device, Result, Tensor};
+use crate::day05_model::{Block, FusedAttention, Mlp, Norm, SelfAttention, Transformer};
+use crate::kit::{Family, Model, ModelConfig, Weight, Weights};
+use candle_core::{DType, Device, Result};
 use std::path::Path;
 
 /// Loads the model of a folder in Hugging Face format; `dtype` is the type of its weights in memory.
@@ -24,40 +24,51 @@ pub fn load_model(dir: &Path, dtype: DType, device: &Device) -> anyhow::Result<B
     })
 }
 
-/// The Llama stack.
+/// The stack of Llama, Qwen2 and Qwen3.
 ///
 /// # Errors
 /// If a tensor is missing or of another shape.
-pub fn llama(w: &Weights, config: ModelConfig) -> Result<Llama> {
+pub fn llama(w: &Weights, config: ModelConfig) -> Result<Transformer> {
     let (v, c) = (config.vocab_size, config.hidden_size);
-    let lm_head = match config.tie_word_embeddings {
-        true => None,
-        false => Some(w.matrix("lm_head.weight", v, c)?),
-    };
     let blocks = (0..config.num_hidden_layers).map(|layer| llama_block(w, &config, layer));
-    Ok(Llama {
+    Ok(Transformer {
         device: w.device().clone(),
-        embed_tokens: w.matrix("model.embed_tokens.weight", v, c)?,
+        tokens: w.matrix("model.embed_tokens.weight", v, c)?,
+        positions: None,
         blocks: blocks.collect::<Result<_>>()?,
-        norm: w.tensor("model.norm.weight", &[c])?,
-        lm_head,
+        norm: Norm::Rms { weight: w.tensor("model.norm.weight", &[c])?, eps: config.norm_eps },
+        lm_head: lm_head(w, &config)?,
         config,
     })
 }
 
+/// A head of its own; None: tied, the embedding table is the head.
+fn lm_head(w: &Weights, config: &ModelConfig) -> Result<Option<Weight>> {
+    match config.tie_word_embeddings {
+        true => Ok(None),
+        false => w.matrix("lm_head.weight", config.vocab_size, config.hidden_size).map(Some),
+    }
+}
+
+// ANCHOR: block
 fn llama_block(w: &Weights, config: &ModelConfig, layer: usize) -> Result<Block> {
     let (c, inner) = (config.hidden_size, config.intermediate_size);
     let at = |name: &str| format!("model.layers.{layer}.{name}");
+    let norm = |name: &str| -> Result<Norm> {
+        Ok(Norm::Rms { weight: w.tensor(&at(name), &[c])?, eps: config.norm_eps })
+    };
     Ok(Block {
-        attention: llama_attention(w, config, layer)?,
-        gate: projection(w, &at("mlp.gate_proj"), inner, c, config.mlp_bias)?,
-        up: projection(w, &at("mlp.up_proj"), inner, c, config.mlp_bias)?,
-        down: projection(w, &at("mlp.down_proj"), c, inner, config.mlp_bias)?,
-        input_norm: w.tensor(&at("input_layernorm.weight"), &[c])?,
-        post_attention_norm: w.tensor(&at("post_attention_layernorm.weight"), &[c])?,
-        eps: config.norm_eps,
+        attention_norm: norm("input_layernorm.weight")?,
+        attention: SelfAttention::Grouped(llama_attention(w, config, layer)?),
+        mlp_norm: norm("post_attention_layernorm.weight")?,
+        mlp: Mlp::Swiglu {
+            gate: projection(w, &at("mlp.gate_proj"), inner, c, config.mlp_bias)?,
+            up: projection(w, &at("mlp.up_proj"), inner, c, config.mlp_bias)?,
+            down: projection(w, &at("mlp.down_proj"), c, inner, config.mlp_bias)?,
+        },
     })
 }
+// ANCHOR_END: block
 
 /// The attention of one layer; Qwen3 has norms on q and k, Qwen2 has biases.
 ///
@@ -100,20 +111,21 @@ fn projection(w: &Weights, name: &str, out: usize, inner: usize, bias: bool) -> 
 ///
 /// # Errors
 /// If a tensor is missing or of another shape.
-pub fn gpt2(w: &Weights, config: ModelConfig) -> Result<Gpt2> {
+pub fn gpt2(w: &Weights, config: ModelConfig) -> Result<Transformer> {
     let (v, c) = (config.vocab_size, config.hidden_size);
     let blocks = (0..config.num_hidden_layers).map(|layer| gpt2_block(w, &config, layer));
-    Ok(Gpt2 {
+    Ok(Transformer {
         device: w.device().clone(),
-        wte: w.matrix("transformer.wte.weight", v, c)?,
-        wpe: w.tensor("transformer.wpe.weight", &[config.max_position_embeddings, c])?,
+        tokens: w.matrix("transformer.wte.weight", v, c)?,
+        positions: Some(w.tensor("transformer.wpe.weight", &[config.max_position_embeddings, c])?),
         blocks: blocks.collect::<Result<_>>()?,
-        ln_f: layer_norm(w, "transformer.ln_f", c)?,
+        norm: layer_norm(w, &config, "transformer.ln_f")?,
+        lm_head: lm_head(w, &config)?,
         config,
     })
 }
 
-fn gpt2_block(w: &Weights, config: &ModelConfig, layer: usize) -> Result<Gpt2Block> {
+fn gpt2_block(w: &Weights, config: &ModelConfig, layer: usize) -> Result<Block> {
     let (c, inner) = (config.hidden_size, config.intermediate_size);
     let at = |name: &str| format!("transformer.h.{layer}.{name}");
     let conv = |name: &str, out: usize, inner: usize| -> Result<Projection> {
@@ -121,20 +133,23 @@ fn gpt2_block(w: &Weights, config: &ModelConfig, layer: usize) -> Result<Gpt2Blo
         let bias = Some(w.tensor(&at(&format!("{name}.bias")), &[out])?);
         Ok(Projection { weight, bias })
     };
-    Ok(Gpt2Block {
-        layer,
-        heads: config.num_attention_heads,
-        ln_1: layer_norm(w, &at("ln_1"), c)?,
-        c_attn: conv("attn.c_attn", 3 * c, c)?,
-        c_proj: conv("attn.c_proj", c, c)?,
-        ln_2: layer_norm(w, &at("ln_2"), c)?,
-        c_fc: conv("mlp.c_fc", inner, c)?,
-        mlp_proj: conv("mlp.c_proj", c, inner)?,
-        eps: config.norm_eps,
+    Ok(Block {
+        attention_norm: layer_norm(w, config, &at("ln_1"))?,
+        attention: SelfAttention::Fused(FusedAttention {
+            layer,
+            num_heads: config.num_attention_heads,
+            c_attn: conv("attn.c_attn", 3 * c, c)?,
+            c_proj: conv("attn.c_proj", c, c)?,
+        }),
+        mlp_norm: layer_norm(w, config, &at("ln_2"))?,
+        mlp: Mlp::Gelu {
+            fc: conv("mlp.c_fc", inner, c)?,
+            projection: conv("mlp.c_proj", c, inner)?,
+        },
     })
 }
 
-fn layer_norm(w: &Weights, name: &str, width: usize) -> Result<Norm> {
-    let part = |part: &str| -> Result<Tensor> { w.tensor(&format!("{name}.{part}"), &[width]) };
-    Ok((part("weight")?, part("bias")?))
+fn layer_norm(w: &Weights, config: &ModelConfig, name: &str) -> Result<Norm> {
+    let part = |part: &str| w.tensor(&format!("{name}.{part}"), &[config.hidden_size]);
+    Ok(Norm::Layer { weight: part("weight")?, bias: part("bias")?, eps: config.norm_eps })
 }

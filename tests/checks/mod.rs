@@ -8,11 +8,13 @@
 mod compare;
 mod fake;
 mod golden;
+mod keep;
 mod report;
 
 pub use compare::{bits_equal, close, ensure, equal, equal_tokens, refused};
 pub use fake::{Fake, Script};
 pub use golden::{device, golden, golden_json, model, models_dir, tokenizer, Random};
+pub use keep::Keep;
 pub use report::{examine, Finding};
 
 use std::panic::AssertUnwindSafe;
@@ -65,6 +67,16 @@ impl Failure {
     /// A failure of that kind with these lines.
     pub fn new(kind: Kind, lines: Vec<String>) -> Self {
         Self { kind, lines, likely: None }
+    }
+
+    /// Whether a known mistake can fail so: with another result, or with an error.
+    pub fn may_be_known(&self) -> bool {
+        matches!(self.kind, Kind::Wrong { .. } | Kind::Error)
+    }
+
+    /// Whether two failures of one check are the same.
+    pub fn same(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.lines == other.lines
     }
 }
 

@@ -73,12 +73,11 @@ pub fn diagnoses<'a, D: Copy + Send + 'static>(
     failure: &Failure,
     mistakes: &'a [Known<D>],
 ) -> Vec<&'a Known<D>> {
-    if !matches!(failure.kind, Kind::Wrong { .. } | Kind::Error) {
+    if !failure.may_be_known() {
         return Vec::new();
     }
     let same = |mistake: &&Known<D>| {
-        let theirs = run(check, &mistake.day).err();
-        theirs.is_some_and(|f| f.kind == failure.kind && f.lines == failure.lines)
+        run(check, &mistake.day).err().is_some_and(|theirs| failure.same(&theirs))
     };
     mistakes.iter().filter(same).collect()
 }

@@ -1,8 +1,8 @@
 //! The proof that the checkers bite: every known mistake fails and is named, a stub is told apart from a mistake, and
 //! another right way passes.
 
-use super::report::{diagnoses, record, task, Finding};
-use super::{run, Check, Kind, Known};
+use super::report::{record, task, Finding};
+use super::{run, Check, Failure, Kind, Known};
 
 fn finish(day: usize, test: &str, complaints: Vec<String>) -> Result<(), Finding> {
     let text = complaints.join("\n");
@@ -23,14 +23,20 @@ pub fn mistakes<D: Copy + Send + 'static>(
     if mistakes.len() < 6 {
         complaints.push(format!("day {day} knows {} mistakes; six at least", mistakes.len()));
     }
-    for mistake in mistakes {
-        let failed = checks.iter().filter_map(|(name, check)| {
-            let failure = run(*check, &mistake.day).err()?;
-            let named = diagnoses(*check, &failure, mistakes);
-            let alone = named.len() == 1 && named[0].name == mistake.name;
-            Some((*name, alone))
-        });
-        let failed: Vec<(&str, bool)> = failed.collect();
+    // Every mistake meets every check once; then the failures are compared.
+    let meets = |mistake: &Known<D>| {
+        checks.iter().map(|(_, check)| run(*check, &mistake.day).err()).collect()
+    };
+    let found: Vec<Vec<Option<Failure>>> = mistakes.iter().map(meets).collect();
+    for (mistake, failures) in mistakes.iter().zip(&found) {
+        let named = |at: usize, failure: &Failure| {
+            let theirs = found.iter().filter_map(|failures| failures[at].as_ref());
+            failure.may_be_known() && theirs.filter(|theirs| failure.same(theirs)).count() == 1
+        };
+        let failed = checks.iter().zip(failures).enumerate();
+        let failed: Vec<(&str, bool)> = failed
+            .filter_map(|(at, ((name, _), failure))| Some((*name, named(at, failure.as_ref()?))))
+            .collect();
         println!("{}: caught by {failed:?}", mistake.name);
         if failed.is_empty() {
             complaints.push(format!("the mistake {} passes every check", mistake.name));

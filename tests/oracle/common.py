@@ -40,9 +40,14 @@ class Oracle:
 
     def __init__(self, here, day):
         self.here, self.day, self.tensors, self.data, self.smallest = here, day, {}, {}, None
+        self.folders = {}
 
     def tensor(self, name, t):
         self.tensors[name] = t.detach().contiguous().clone()
+
+    def folder(self, name, model):
+        """A small model with random weights, to be loaded from tests/oracle/NAME as any other."""
+        self.folders[name] = model
 
     def decided(self, what, margins, least=1e-3):
         """Note decision margins; reject a golden that another valid order of f32 sums could flip."""
@@ -70,14 +75,29 @@ class Oracle:
             known = json.loads(data.read_text()) if data.exists() else {}
             known.pop("provenance", None)
             same = same and close(known, json.loads(json.dumps(self.data)))
+            same = same and all(equal_folder(self.here / name, model) for name, model in self.folders.items())
             print(f"{self.day}: {'same' if same else 'DIFFERENT'}")
             return not same
         if self.tensors:
             save_file(self.tensors, tensors, metadata=self.provenance())
+        for name, model in self.folders.items():
+            model.save_pretrained(self.here / name)
+            (self.here / name / "generation_config.json").unlink(missing_ok=True)
         lines = {"provenance": self.provenance(), **self.data}
         data.write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in lines.items()) + "\n}\n")
         print(f"{self.day}: {len(self.tensors)} tensors, margin {self.provenance()['smallest decision margin']}")
         return 0
+
+
+def equal_folder(folder, model):
+    """Whether a folder holds this model: configuration, names and numbers."""
+    if not (folder / "model.safetensors").exists():
+        return False
+    config, weights = json.loads((folder / "config.json").read_text()), load_file(folder / "model.safetensors")
+    state = model.state_dict()  # a tied head is in it twice, in the file once
+    same = all(k in state and torch.allclose(t, state[k], atol=1e-5, rtol=1e-5) for k, t in weights.items())
+    wanted = json.loads(model.config.to_json_string()).items()  # saving adds the architecture and the type
+    return same and all(config.get(k) == v for k, v in wanted)
 
 
 def close(a, b):

@@ -1,0 +1,543 @@
+//! What day 5's checkers assert.
+
+use super::checks::{
+    close, device, equal, equal_tokens, golden, golden_json, models_dir, Keep, Likely, Outcome,
+    Random,
+};
+use candecode::day02_positions::Rope;
+use candecode::day03_norms_and_mlps::Projection;
+use candecode::day04_attention_block::Attention;
+use candecode::day05_model::{Block, FusedAttention, Mlp, Norm, SelfAttention, Transformer};
+use candecode::kit::{
+    load, Cache, Family, Logits, Model, ModelConfig, NoCache, Step, Weight, Weights,
+};
+use candle_core::{DType, Error, Result, Tensor};
+use std::path::Path;
+
+// The course's claim. Logits are sums of 192 products of numbers up to 20: torch's order and candle's were
+// seen 1.5e-5 apart.
+const LOGITS: f32 = 1e-4;
+// One stage alone: sums of up to 512 products of numbers below 10, seen 2e-6 apart.
+const STAGE: f32 = 5e-5;
+
+/// The models that stand without task 5.7: trained ones, and small random ones with what those lack: a head of their own,
+/// Llama 3's RoPE and biases everywhere; as many key/value heads as heads; QK-norm and heads wider than the stream.
+const ROPE_MODELS: [&str; 5] =
+    ["story-3m", "story-230k", "tiny-llama", "tiny-llama-tied", "tiny-qwen3"];
+const GPT2: &str = "story-gpt2-1m";
+
+/// A model's public seams: each stage of it can be fed alone.
+pub trait Seams {
+    fn model(&self) -> &dyn Model;
+    fn embed(&self, step: &Step) -> Result<Tensor>;
+    fn attend(
+        &self,
+        layer: usize,
+        x: &Tensor,
+        step: &Step,
+        cache: &mut dyn Cache,
+    ) -> Result<Tensor>;
+    fn feed_forward(&self, layer: usize, x: &Tensor) -> Result<Tensor>;
+    fn head(&self, x: &Tensor) -> Result<Tensor>;
+}
+
+/// Day 5 as a bundle of functions. Models are given as the crate's structs, whose fields are not a task.
+#[derive(Clone, Copy)]
+pub struct Day {
+    pub build: fn(Transformer) -> Box<dyn Seams>,
+    pub norm: fn(Norm, &Tensor) -> Result<Tensor>,
+    pub fused: fn(FusedAttention, &Tensor, &Step, &mut dyn Cache) -> Result<Tensor>,
+}
+
+/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+macro_rules! implementation {
+    ($($path:ident)::+) => {{
+        use candecode::day05_model as given;
+        use candecode::kit::{Cache, Model, Step};
+        use candle_core::{Result, Tensor};
+        use $($path)::+ as code;
+        fn norm(norm: given::Norm) -> code::Norm {
+            match norm {
+                given::Norm::Rms { weight, eps } => code::Norm::Rms { weight, eps },
+                given::Norm::Layer { weight, bias, eps } => code::Norm::Layer { weight, bias, eps },
+            }
+        }
+        fn fused(a: given::FusedAttention) -> code::FusedAttention {
+            code::FusedAttention {
+                layer: a.layer,
+                num_heads: a.num_heads,
+                c_attn: a.c_attn,
+                c_proj: a.c_proj,
+            }
+        }
+        fn block(block: given::Block) -> code::Block {
+            code::Block {
+                attention_norm: norm(block.attention_norm),
+                attention: match block.attention {
+                    given::SelfAttention::Grouped(a) => code::SelfAttention::Grouped(a),
+                    given::SelfAttention::Fused(a) => code::SelfAttention::Fused(fused(a)),
+                },
+                mlp_norm: norm(block.mlp_norm),
+                mlp: match block.mlp {
+                    given::Mlp::Swiglu { gate, up, down } => code::Mlp::Swiglu { gate, up, down },
+                    given::Mlp::Gelu { fc, projection } => code::Mlp::Gelu { fc, projection },
+                },
+            }
+        }
+        struct Built(code::Transformer);
+        impl day::Seams for Built {
+            fn model(&self) -> &dyn Model {
+                &self.0
+            }
+            fn embed(&self, step: &Step) -> Result<Tensor> {
+                self.0.embed(step)
+            }
+            fn attend(
+                &self,
+                layer: usize,
+                x: &Tensor,
+                step: &Step,
+                cache: &mut dyn Cache,
+            ) -> Result<Tensor> {
+                self.0.blocks[layer].attend(x, step, cache)
+            }
+            fn feed_forward(&self, layer: usize, x: &Tensor) -> Result<Tensor> {
+                self.0.blocks[layer].feed_forward(x)
+            }
+            fn head(&self, x: &Tensor) -> Result<Tensor> {
+                self.0.head(x)
+            }
+        }
+        day::Day {
+            build: |t| {
+                Box::new(Built(code::Transformer {
+                    config: t.config,
+                    device: t.device,
+                    tokens: t.tokens,
+                    positions: t.positions,
+                    blocks: t.blocks.into_iter().map(block).collect(),
+                    norm: norm(t.norm),
+                    lm_head: t.lm_head,
+                }))
+            },
+            norm: |n, x| norm(n).apply(x),
+            fused: |a, x, step, cache| fused(a).forward(x, step, cache),
+        }
+    }};
+}
+
+/// A story model, or a small random one of `tests/oracle/`.
+fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
+    let dir = match name.starts_with("tiny") {
+        true => Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle").join(name),
+        false => models_dir()?.join(name),
+    };
+    let message = |e: anyhow::Error| Error::Msg(format!("{e:#}"));
+    let config = ModelConfig::from_dir(&dir).map_err(message)?;
+    let weights = Weights::open(&dir, dtype, &device()?).map_err(message)?;
+    let transformer = match config.family {
+        Family::Gpt2 => load::gpt2(&weights, config)?,
+        _ => load::llama(&weights, config)?,
+    };
+    Ok((day.build)(transformer))
+}
+
+/// The number of a model's blocks.
+fn depth(model: &dyn Seams) -> usize {
+    model.model().config().num_hidden_layers
+}
+
+/// The ids that the goldens of a model are made with, and their step.
+fn golden_step(model: &dyn Seams, name: &str) -> Result<(Vec<u32>, Step)> {
+    let ids = golden("day05", &format!("{name}.ids"))?.flatten_all()?.to_vec1::<u32>()?;
+    let step = Step::new(model.model(), &ids, 0)?;
+    Ok((ids, step))
+}
+
+fn of(name: &str, stage: &str) -> Result<Tensor> {
+    golden("day05", &format!("{name}.{stage}"))
+}
+
+const SEAM: &str = "fed what transformers feeds it";
+
+fn check_embed(model: &dyn Seams, name: &str, note: &str) -> Outcome {
+    let (_, step) = golden_step(model, name)?;
+    close(&format!("{name}, embed{note}"), model.embed(&step), &of(name, "x.0")?, STAGE)
+}
+
+fn check_attend(model: &dyn Seams, name: &str, layer: usize, note: &str) -> Outcome {
+    let (_, step) = golden_step(model, name)?;
+    let (x, want) = (of(name, &format!("x.{layer}"))?, of(name, &format!("attend.{layer}"))?);
+    let got = model.attend(layer, &x, &step, &mut NoCache);
+    close(&format!("{name}, layer {layer}, attend{note}"), got, &want, STAGE)
+}
+
+fn check_feed_forward(model: &dyn Seams, name: &str, layer: usize, note: &str) -> Outcome {
+    let (x, want) = (of(name, &format!("attend.{layer}"))?, of(name, &format!("x.{}", layer + 1))?);
+    let got = model.feed_forward(layer, &x);
+    close(&format!("{name}, layer {layer}, feed_forward{note}"), got, &want, STAGE)
+}
+
+fn check_head(model: &dyn Seams, name: &str, note: &str) -> Outcome {
+    let x = of(name, &format!("x.{}", depth(model)))?;
+    close(&format!("{name}, head{note}"), model.head(&x), &of(name, "logits")?, LOGITS)
+}
+
+/// Feeds every stage its golden input, in order: the first that is wrong is the failure.
+fn stages(model: &dyn Seams, name: &str) -> Outcome {
+    let note = ": the first wrong stage";
+    check_embed(model, name, note)?;
+    for layer in 0..depth(model) {
+        check_attend(model, name, layer, note)?;
+        check_feed_forward(model, name, layer, note)?;
+    }
+    check_head(model, name, note)
+}
+
+/// The logits of a whole pass. Where they differ, the first wrong stage is named, not the logits.
+fn check_logits(day: &Day, name: &str) -> Outcome {
+    let model = load(day, name, DType::F32)?;
+    let (ids, step) = golden_step(&*model, name)?;
+    let got = model.model().forward(&step, &mut NoCache);
+    let found = close(
+        &format!("{name}, logits of {} tokens", ids.len()),
+        got,
+        &of(name, "logits")?,
+        LOGITS,
+    );
+    if found.is_err() {
+        stages(&*model, name)?;
+    }
+    found.likely("every stage alone is right: the fault is in forward, in their order or in what is handed on")
+}
+
+/// 128 tokens: the best token at every position, and numbers that would show any other difference.
+fn check_long_text(day: &Day, name: &str) -> Outcome {
+    long_text(day, name).likely(
+        "if the logits of the short text are right, what is wrong grows with the length: positions, or the mask",
+    )
+}
+
+fn long_text(day: &Day, name: &str) -> Outcome {
+    let model = load(day, name, DType::F32)?;
+    let json = golden_json("day05")?;
+    let numbers = |key: &str| -> Result<Vec<u32>> {
+        let list =
+            json[key].as_array().ok_or_else(|| Error::Msg(format!("day05.json: no {key}")))?;
+        Ok(list.iter().filter_map(|id| id.as_u64()).map(|id| id as u32).collect())
+    };
+    let step = Step::new(model.model(), &numbers("text")?, 0)?;
+    let logits = model.model().forward(&step, &mut NoCache)?.squeeze(0)?;
+    let input = |what: &str| format!("{name}, a story of 128 tokens: {what}");
+    let columns: Vec<u32> = (0..logits.dim(1)? as u32).step_by(41).collect();
+    let columns = Tensor::new(columns, logits.device())?;
+    close(
+        &input("every 41st logit"),
+        logits.index_select(&columns, 1),
+        &of(name, "long")?,
+        LOGITS,
+    )?;
+    close(&input("the best logit"), logits.max(1), &of(name, "best")?, LOGITS)?;
+    close(&input("ln of the sum of exp"), logits.log_sum_exp(1), &of(name, "sum")?, LOGITS)?;
+    let best = logits.argmax(1)?.to_vec1::<u32>();
+    equal_tokens(
+        &input("argmax at every position"),
+        best,
+        &numbers(&format!("{name}.argmax"))?,
+        &[],
+    )
+}
+
+pub fn norms_by_hand(day: &Day) -> Outcome {
+    let vector = |a: f32, b: f32| Tensor::new(&[a, b], &device()?);
+    let row = |a: f32, b: f32| Tensor::new(&[[[a, b]]], &device()?);
+    let rms = |eps| Ok::<_, Error>(Norm::Rms { weight: vector(1.0, 2.0)?, eps });
+    let layer = |eps| {
+        Ok::<_, Error>(Norm::Layer { weight: vector(1.0, 2.0)?, bias: vector(10.0, 20.0)?, eps })
+    };
+    let x = row(3.0, 4.0)?; // mean square 12.5
+    let says = "Norm::Rms of [3, 4], weight [1, 2]";
+    let got = (day.norm)(rms(1e-6)?, &x);
+    close(&format!("{says}, eps 1e-6"), got, &row(0.848528, 2.262742)?, 1e-5)?;
+    let got = (day.norm)(rms(12.5)?, &x); // √(12.5 + 12.5) = 5
+    close(&format!("{says}, eps 12.5"), got, &row(0.6, 1.6)?, 1e-5)?;
+    let x = row(1.0, 3.0)?; // mean 2, variance 1
+    let says = "Norm::Layer of [1, 3], weight [1, 2], bias [10, 20]";
+    let got = (day.norm)(layer(1e-6)?, &x);
+    close(&format!("{says}, eps 1e-6"), got, &row(9.0, 22.0)?, 1e-5)?;
+    let got = (day.norm)(layer(3.0)?, &x); // √(1 + 3) = 2
+    close(&format!("{says}, eps 3"), got, &row(9.5, 21.0)?, 1e-5)
+}
+
+/// A stack of one block on a stream of width 2, one head: every matrix is the identity, but what goes back to the stream is
+/// multiplied by `back`. Two tokens more than the width, a head of its own if `untied`.
+fn small(back: f32, positions: bool, untied: bool) -> Result<Transformer> {
+    let device = device()?;
+    let matrix =
+        |rows: &[[f32; 2]]| Weight::new(Tensor::from_vec(rows.concat(), (rows.len(), 2), &device)?);
+    let times = |factor: f32| -> Result<Projection> {
+        Ok(Projection { weight: matrix(&[[factor, 0.], [0., factor]])?, bias: None })
+    };
+    let norm = |a: f32, b: f32| -> Result<Norm> {
+        Ok(Norm::Rms { weight: Tensor::new(&[a, b], &device)?, eps: 1e-6 })
+    };
+    let attention = Attention {
+        layer: 0,
+        num_heads: 1,
+        num_kv_heads: 1,
+        q_proj: times(1.0)?,
+        k_proj: times(1.0)?,
+        v_proj: times(1.0)?,
+        o_proj: times(back)?,
+        qk_norm: None,
+        norm_eps: 1e-6,
+        rope: Rope::new(2, 10_000.0, None, &device)?,
+    };
+    let block = Block {
+        attention_norm: norm(1.0, 1.0)?,
+        attention: SelfAttention::Grouped(attention),
+        mlp_norm: norm(1.0, 1.0)?,
+        mlp: Mlp::Swiglu { gate: times(1.0)?, up: times(1.0)?, down: times(back)? },
+    };
+    let mut config = ModelConfig::from_json(
+        r#"{"model_type": "llama", "vocab_size": 4, "hidden_size": 2, "intermediate_size": 2, "num_hidden_layers": 1,
+            "num_attention_heads": 1, "max_position_embeddings": 4, "tie_word_embeddings": true}"#,
+    )
+    .map_err(|e| Error::Msg(format!("{e:#}")))?;
+    config.tie_word_embeddings = !untied;
+    Ok(Transformer {
+        config,
+        device: device.clone(),
+        tokens: matrix(&[[0., 1.], [10., 11.], [20., 21.], [30., 31.]])?,
+        positions: match positions {
+            true => Some(Tensor::new(&[[0.5f32, 0.5], [0.1, 0.2], [0.3, 0.4], [0., 0.]], &device)?),
+            false => None,
+        },
+        blocks: vec![block],
+        norm: norm(1.0, 2.0)?,
+        lm_head: match untied {
+            true => Some(matrix(&[[1., 0.], [0., 1.], [1., 1.], [-1., 0.]])?),
+            false => None,
+        },
+    })
+}
+
+/// A step over the rows of `small`, at these positions.
+fn small_step(model: &dyn Seams, ids: &[u32], positions: &[u32]) -> Result<Step> {
+    Step::batch(model.model(), &[ids.to_vec()], &[positions.to_vec()], None)
+}
+
+pub fn a_silent_attention_adds_nothing(day: &Day) -> Outcome {
+    let model = (day.build)(small(0.0, false, false)?);
+    let x = Tensor::new(&[[[3f32, 4.], [5., -6.]]], &device()?)?;
+    let step = small_step(&*model, &[1, 2], &[0, 1])?;
+    let got = model.attend(0, &x, &step, &mut NoCache);
+    close("attend on [3, 4] and [5, -6], o_proj all zeros", got, &x, 0.0)
+        .likely("what comes in, not normed, is added to what the attention gives")
+}
+
+pub fn attend_by_hand(day: &Day) -> Outcome {
+    // One token sees itself, so the attention gives the normed token: (3, 4) / √12.5 = (0.8485, 1.1314).
+    let model = (day.build)(small(1.0, false, false)?);
+    let x = Tensor::new(&[[[3f32, 4.]]], &device()?)?;
+    let want = Tensor::new(&[[[3.848528f32, 5.131371]]], &device()?)?;
+    let step = small_step(&*model, &[1], &[0])?;
+    let got = model.attend(0, &x, &step, &mut NoCache);
+    close("attend on [3, 4], every matrix the identity", got, &want, 1e-5)
+        .likely("x + attention(norm(x))")
+}
+
+pub fn attend_equals_hf(day: &Day) -> Outcome {
+    for name in ROPE_MODELS {
+        let model = load(day, name, DType::F32)?;
+        for layer in 0..depth(&*model) {
+            check_attend(&*model, name, layer, &format!(", {SEAM}"))?;
+        }
+    }
+    Ok(())
+}
+
+pub fn a_silent_mlp_adds_nothing(day: &Day) -> Outcome {
+    let model = (day.build)(small(0.0, false, false)?);
+    let x = Tensor::new(&[[[3f32, 4.], [5., -6.]]], &device()?)?;
+    close("feed_forward on [3, 4] and [5, -6], down all zeros", model.feed_forward(0, &x), &x, 0.0)
+        .likely("what comes in, not normed, is added to what the MLP gives")
+}
+
+pub fn feed_forward_equals_hf(day: &Day) -> Outcome {
+    for name in ROPE_MODELS.into_iter().chain([GPT2]) {
+        let model = load(day, name, DType::F32)?;
+        for layer in 0..depth(&*model) {
+            check_feed_forward(&*model, name, layer, &format!(", {SEAM}"))?;
+        }
+    }
+    Ok(())
+}
+
+pub fn embed_by_hand(day: &Day) -> Outcome {
+    let table = "the table's rows are [0, 1], [10, 11], [20, 21], [30, 31]";
+    let model = (day.build)(small(1.0, false, false)?);
+    let want = Tensor::new(&[[[20f32, 21.], [0., 1.], [20., 21.]]], &device()?)?;
+    let got = model.embed(&small_step(&*model, &[2, 0, 2], &[0, 1, 2])?);
+    close(&format!("ids 2 0 2; {table}; no positions"), got, &want, 0.0)?;
+    let model = (day.build)(small(1.0, true, false)?);
+    let want = Tensor::new(&[[[20.1f32, 21.2], [0.3, 1.4]]], &device()?)?;
+    let got = model.embed(&small_step(&*model, &[2, 0], &[1, 2])?);
+    let input =
+        format!("ids 2 0 at positions 1 2; {table}; those of positions 1 and 2 [.1, .2], [.3, .4]");
+    close(&input, got, &want, 1e-5)
+}
+
+pub fn embed_equals_hf(day: &Day) -> Outcome {
+    for name in ROPE_MODELS.into_iter().chain([GPT2]) {
+        check_embed(&*load(day, name, DType::F32)?, name, "")?;
+    }
+    Ok(())
+}
+
+pub fn embed_widens_a_half_table(day: &Day) -> Outcome {
+    for name in ["story-3m", GPT2] {
+        let model = load(day, name, DType::BF16)?;
+        let (_, step) = golden_step(&*model, name)?;
+        let want = candecode::kit::device::activation_dtype(DType::BF16, &device()?);
+        let input = format!("{name} with bf16 weights: the type of what embed gives");
+        equal(&input, model.embed(&step).map(|x| x.dtype()), &want)?;
+    }
+    Ok(())
+}
+
+pub fn head_by_hand(day: &Day) -> Outcome {
+    // The norm of (3, 4) with weight (1, 2) is (0.848528, 2.262742).
+    let x = Tensor::new(&[[[3f32, 4.]]], &device()?)?;
+    let want = Tensor::new(&[[[0.848528f32, 2.262742, 3.111270, -0.848528]]], &device()?)?;
+    let model = (day.build)(small(1.0, false, true)?);
+    let input = "head on [3, 4]: norm weight [1, 2], lm_head rows [1, 0], [0, 1], [1, 1], [-1, 0]";
+    close(input, model.head(&x), &want, 1e-4)?;
+    let want = Tensor::new(&[[[2.262742f32, 33.375442, 64.488142, 95.600842]]], &device()?)?;
+    let model = (day.build)(small(1.0, false, false)?);
+    let input = "head on [3, 4]: norm weight [1, 2], tied to the table [0, 1], [10, 11], [20, 21], [30, 31]";
+    close(input, model.head(&x), &want, 1e-4)
+}
+
+pub fn head_equals_hf(day: &Day) -> Outcome {
+    for name in ROPE_MODELS.into_iter().chain([GPT2]) {
+        check_head(&*load(day, name, DType::F32)?, name, &format!(", {SEAM}"))?;
+    }
+    Ok(())
+}
+
+pub fn logits_equal_hf(day: &Day) -> Outcome {
+    ROPE_MODELS.into_iter().try_for_each(|name| check_logits(day, name))
+}
+
+pub fn a_long_text_equals_hf(day: &Day) -> Outcome {
+    ["story-3m", "story-230k"].into_iter().try_for_each(|name| check_long_text(day, name))
+}
+
+pub fn only_the_logits_asked_for(day: &Day) -> Outcome {
+    let model = load(day, "tiny-llama", DType::F32)?;
+    let rows = [vec![1, 2, 3, 4], vec![5, 6, 7, 8]];
+    let positions = [vec![0, 1, 2, 3], vec![0, 1, 2, 3]];
+    let step = Step::batch(model.model(), &rows, &positions, None)?;
+    let logits = |ask: Logits| model.model().forward(&step.clone().with_logits(ask), &mut NoCache);
+    let all = logits(Logits::All)?;
+    let input = "tiny-llama, 2 rows of 4 tokens, ";
+    let says = "hand the head step.chosen(hidden), not every position";
+    close(&format!("{input}Logits::Last(1)"), logits(Logits::Last(1)), &all.narrow(1, 3, 1)?, 1e-5)
+        .likely(says)?;
+    close(&format!("{input}Logits::Last(2)"), logits(Logits::Last(2)), &all.narrow(1, 2, 2)?, 1e-5)
+        .likely(says)?;
+    let one = |row: usize, at: usize| all.narrow(0, row, 1)?.narrow(1, at, 1);
+    let want = Tensor::cat(&[one(0, 2)?, one(1, 0)?], 0)?;
+    close(&format!("{input}Logits::At([2, 0])"), logits(Logits::At(vec![2, 0])), &want, 1e-5)
+        .likely(says)
+}
+
+/// In pieces with a cache, and in one pass: the same.
+fn check_pieces(day: &Day, name: &str) -> Outcome {
+    let model = load(day, name, DType::F32)?;
+    let mut random = Random::new(5);
+    let ids: Vec<u32> = (0..7).map(|_| random.below(96) as u32).collect();
+    let want = model.model().forward(&Step::new(model.model(), &ids, 0)?, &mut NoCache)?;
+    let mut cache = Keep::default();
+    let mut parts = Vec::new();
+    for (from, to) in [(0, 4), (4, 5), (5, 7)] {
+        let step = Step::new(model.model(), &ids[from..to], from)?;
+        parts.push(model.model().forward(&step, &mut cache)?);
+    }
+    let layers: Vec<usize> = (0..depth(&*model)).collect();
+    let input = format!("{name}, 4 tokens, then 1, then 2, with a cache");
+    equal(&format!("{input}: layers appended to"), Ok(cache.appended), &layers.repeat(3))?;
+    close(&format!("{input}, against 7 at once"), Tensor::cat(&parts, 1), &want, LOGITS)
+        .likely("hand step and cache on to every block; positions are the step's, not 0 to T")
+}
+
+pub fn pieces_equal_the_whole(day: &Day) -> Outcome {
+    ["tiny-llama", "tiny-qwen3"].into_iter().try_for_each(|name| check_pieces(day, name))
+}
+
+/// A row padded on the left, in a batch, and the same tokens alone: the same.
+fn check_padding(day: &Day, name: &str) -> Outcome {
+    let model = load(day, name, DType::F32)?;
+    let rows = [vec![11u32, 12, 13, 14, 15], vec![0, 0, 21, 22, 23]];
+    let positions = [vec![0u32, 1, 2, 3, 4], vec![0, 0, 0, 1, 2]];
+    let sees = |row: usize, i: usize, j: usize| j == i || (j < i && (row == 0 || j >= 2));
+    let mask = (0..50).map(|at| u8::from(sees(at / 25, at / 5 % 5, at % 5)));
+    let mask = Tensor::from_vec(mask.collect::<Vec<_>>(), (2, 1, 5, 5), &device()?)?;
+    let step = Step::batch(model.model(), &rows, &positions, Some(mask))?;
+    let got = model.model().forward(&step, &mut NoCache)?;
+    for (row, padding) in [(0, 0), (1, 2)] {
+        let alone = Step::new(model.model(), &rows[row][padding..], 0)?;
+        let want = model.model().forward(&alone, &mut NoCache)?;
+        let got = got.narrow(0, row, 1)?.narrow(1, padding, 5 - padding);
+        let input =
+            format!("{name}, two rows, the second with padding 2: row {row}, against it alone");
+        close(&input, got, &want, LOGITS)
+            .likely("mask and positions are the step's: hand the step on, make none of your own")?;
+    }
+    Ok(())
+}
+
+pub fn padding_changes_nothing(day: &Day) -> Outcome {
+    ["tiny-llama", "tiny-qwen3"].into_iter().try_for_each(|name| check_padding(day, name))
+}
+
+pub fn fused_attention_by_hand(day: &Day) -> Outcome {
+    // q is all zeros, so every token gives the same weight to all it sees; k is x, and v is x plus [1, 2].
+    let weight =
+        Tensor::new(&[[0f32, 0.], [0., 0.], [1., 0.], [0., 1.], [1., 0.], [0., 1.]], &device()?)?;
+    let bias = Tensor::new(&[0f32, 0., 0., 0., 1., 2.], &device()?)?;
+    let identity = Tensor::new(&[[1f32, 0.], [0., 1.]], &device()?)?;
+    let attention = FusedAttention {
+        layer: 0,
+        num_heads: 1,
+        c_attn: Projection { weight: Weight::new(weight)?, bias: Some(bias) },
+        c_proj: Projection { weight: Weight::new(identity)?, bias: None },
+    };
+    let x = Tensor::new(&[[[2f32, 4.], [6., 8.]]], &device()?)?;
+    let want = Tensor::new(&[[[3f32, 6.], [5., 8.]]], &device()?)?;
+    let model = (day.build)(small(1.0, false, false)?);
+    let step = small_step(&*model, &[0, 1], &[0, 1])?;
+    let got = (day.fused)(attention, &x, &step, &mut NoCache);
+    close("x is [2, 4] and [6, 8]; q all zeros, k = x, v = x + [1, 2]", got, &want, 1e-5)
+        .likely("c_attn gives all of q, then all of k, then all of v")
+}
+
+pub fn gpt2_attend_equals_hf(day: &Day) -> Outcome {
+    let model = load(day, GPT2, DType::F32)?;
+    (0..depth(&*model))
+        .try_for_each(|layer| check_attend(&*model, GPT2, layer, &format!(", {SEAM}")))
+}
+
+pub fn gpt2_logits_equal_hf(day: &Day) -> Outcome {
+    check_logits(day, GPT2)
+}
+
+pub fn gpt2_long_text_equals_hf(day: &Day) -> Outcome {
+    check_long_text(day, GPT2)
+}
+
+pub fn gpt2_pieces_and_padding(day: &Day) -> Outcome {
+    check_pieces(day, GPT2)?;
+    check_padding(day, GPT2)
+}

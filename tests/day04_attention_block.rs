@@ -1,0 +1,27 @@
+//! Day 4's checkers: the attention block.
+
+mod checks;
+#[macro_use]
+#[path = "checks/day04.rs"]
+mod day;
+include!(concat!(env!("OUT_DIR"), "/day04.rs"));
+
+checks::tests! {
+    4, day04_attention_block:
+    task_4_1_two_queries_share_a_head => day::two_queries_share_a_head,
+    task_4_1_the_mask_serves_every_head_of_a_group => day::the_mask_serves_every_head_of_a_group,
+    task_4_1_grouped_attention_equals_transformers => day::grouped_attention_equals_hf,
+    task_4_1_groups_of_every_size => day::groups_of_every_size,
+    task_4_1_uneven_groups_are_refused => day::uneven_groups_are_refused,
+    task_4_2_the_ragged_mask_by_hand => day::the_ragged_mask_by_hand,
+    task_4_2_the_ragged_mask_knows_the_past => day::the_ragged_mask_knows_the_past,
+    task_4_2_the_ragged_mask_equals_transformers => day::the_ragged_mask_equals_hf,
+    task_4_2_no_row_of_the_mask_is_empty => day::no_row_of_the_mask_is_empty,
+    task_4_3_projections_by_hand => day::projections_by_hand,
+    task_4_3_projections_equal_transformers => day::projections_equal_hf,
+    task_4_4_the_block_equals_transformers => day::the_block_equals_hf,
+    task_4_4_the_block_and_its_attention_equal_transformers => day::the_block_and_its_attention_equal_hf,
+    task_4_4_the_block_keeps_its_place_in_the_cache => day::the_block_keeps_its_place_in_the_cache,
+    task_4_4_padding_changes_nothing => day::padding_changes_nothing,
+    task_4_5_the_window_slides => day::the_window_slides,
+}

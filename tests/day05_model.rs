@@ -1,0 +1,32 @@
+//! Day 5's checkers: the model.
+
+mod checks;
+#[macro_use]
+#[path = "checks/day05.rs"]
+mod day;
+include!(concat!(env!("OUT_DIR"), "/day05.rs"));
+
+checks::tests! {
+    5, day05_model:
+    task_5_1_norms_by_hand => day::norms_by_hand,
+    task_5_2_a_silent_attention_adds_nothing => day::a_silent_attention_adds_nothing,
+    task_5_2_attend_by_hand => day::attend_by_hand,
+    task_5_2_attend_equals_transformers => day::attend_equals_hf,
+    task_5_3_a_silent_mlp_adds_nothing => day::a_silent_mlp_adds_nothing,
+    task_5_3_feed_forward_equals_transformers => day::feed_forward_equals_hf,
+    task_5_4_embed_by_hand => day::embed_by_hand,
+    task_5_4_embed_equals_transformers => day::embed_equals_hf,
+    task_5_4_embed_widens_a_half_table => day::embed_widens_a_half_table,
+    task_5_5_head_by_hand => day::head_by_hand,
+    task_5_5_head_equals_transformers => day::head_equals_hf,
+    task_5_6_logits_equal_transformers => day::logits_equal_hf,
+    task_5_6_a_long_text_equals_transformers => day::a_long_text_equals_hf,
+    task_5_6_only_the_logits_asked_for => day::only_the_logits_asked_for,
+    task_5_6_pieces_equal_the_whole => day::pieces_equal_the_whole,
+    task_5_6_padding_changes_nothing => day::padding_changes_nothing,
+    task_5_7_fused_attention_by_hand => day::fused_attention_by_hand,
+    task_5_7_attend_equals_transformers => day::gpt2_attend_equals_hf,
+    task_5_7_logits_equal_transformers => day::gpt2_logits_equal_hf,
+    task_5_7_a_long_text_equals_transformers => day::gpt2_long_text_equals_hf,
+    task_5_7_pieces_and_padding_change_nothing => day::gpt2_pieces_and_padding,
+}
