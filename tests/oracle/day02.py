@@ -24,8 +24,8 @@ def generate(oracle):
     for head_dim, theta in [(32, 10000.0), (64, 100000.0), (128, 1000000.0)]:
         oracle.tensor(f"inv_freq.{head_dim}", rotary(head_dim, theta).inv_freq)
 
-    # Two rows as in a batch padded on the left, and a chunk far into a text.
-    positions = torch.tensor([[0, 1, 2, 3, 4], [507, 508, 509, 510, 511]])
+    # Two rows of a batch: a chunk far into a text, and the beginning of one.
+    positions = torch.tensor([[507, 508, 509, 510, 511], [0, 1, 2, 3, 4]])
     rope = rotary(32, 10000.0)
     q, k = torch.randn(2, 5, 5, 32, generator=g), torch.randn(2, 2, 5, 32, generator=g)
     cos, sin = rope(q, positions)
