@@ -10,12 +10,15 @@ const TOLERANCE: f32 = 1e-5;
 // (computed in f64, say) move a cosine by as much, and a turned number of size 4 by four times that.
 const FAR: f32 = 3e-4;
 
+/// `Rope::new` and `cos_sin` in one.
+type CosSin = fn(usize, f64, Option<Llama3Scaling>, &Tensor) -> Result<(Tensor, Tensor)>;
+
 /// Day 2 as a bundle of functions; a rotary embedding is given by head width, theta and scaling.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub learned: fn(&Tensor, &Tensor) -> Result<Tensor>,
     pub frequencies: fn(usize, f64) -> Result<Vec<f32>>,
-    pub cos_sin: fn(usize, f64, Option<Llama3Scaling>, &Tensor) -> Result<(Tensor, Tensor)>,
+    pub cos_sin: CosSin,
     pub turn: fn(f64, &Tensor, &Tensor) -> Result<Tensor>,
     pub to_halves: fn(&Tensor, usize) -> Result<Tensor>,
 }
