@@ -94,7 +94,7 @@ impl Rope {
 }
 
 /// Weights made for pairs of neighbours, reordered for pairs of halves: within each head, rows 0, 2, 4, … come first, then
-/// 1, 3, 5, … (what HF's conversion of the original Llama weights, and every reader of GGUF, does to Q and K).
+/// 1, 3, 5, … (`permute` in HF's conversion of the original Llama weights; llama.cpp's `permute` is the way back).
 ///
 /// `w` is `(H * D, C)`, and so is the result.
 ///

@@ -28,3 +28,8 @@ checks::tests! {
     task_0_10_rows_are_multiplied_with_rows => day::rows_are_multiplied_with_rows,
     task_0_10_square_shapes_hide_nothing => day::square_shapes_hide_nothing,
 }
+
+#[test]
+fn teeth_the_chapters_table_is_true() -> candle_core::Result<()> {
+    day::the_chapters_table()
+}

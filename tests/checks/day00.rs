@@ -6,7 +6,7 @@ use super::checks::{
     Random,
 };
 use candecode::kit::{report::plain, Tokenizer, Weights};
-use candle_core::{DType, Device, Error, IndexOp, Result, Tensor};
+use candle_core::{DType, Device, Error, IndexOp, Result, Tensor, D};
 
 // f32 sums of up to 192 products near 0.03: candle's and torch's orders differ by a few units of 6e-8.
 const TOLERANCE: f32 = 1e-5;
@@ -290,4 +290,44 @@ pub fn square_shapes_hide_nothing(day: &Day) -> Outcome {
     let want: Vec<f32> = rows.iter().flat_map(|a| others.iter().map(move |b| dot(a, b))).collect();
     let want = Tensor::from_vec(want, (3, 3), &device()?)?;
     close("q (3, 3), k (3, 3): every shape fits", (day.dot_products)(&q, &k), &want, TOLERANCE)
+}
+
+/// Every row of the chapter's table, torch to candle: it compiles, and does what the row says.
+pub fn the_chapters_table() -> Result<()> {
+    let device = Device::Cpu;
+    let x = Tensor::new(&[[1f32, 2., 3.], [4., 5., 6.]], &device)?;
+    assert_eq!(Tensor::zeros((2, 3), DType::F32, &device)?.shape(), x.shape());
+    assert_eq!(Tensor::arange(0u32, 5, &device)?.to_vec1::<u32>()?, [0, 1, 2, 3, 4]);
+    assert_eq!((x.dims(), x.dim(1)?, x.dims2()?), (&[2, 3][..], 3, (2, 3)));
+    assert_eq!(x.reshape((3, ()))?.to_vec2::<f32>()?, [[1., 2.], [3., 4.], [5., 6.]]);
+    assert_eq!(x.transpose(0, 1)?.to_vec2::<f32>()?, x.t()?.to_vec2::<f32>()?);
+    assert_eq!(
+        (x.unsqueeze(0)?.dims(), x.unsqueeze(0)?.squeeze(0)?.dims()),
+        (&[1, 2, 3][..], &[2, 3][..])
+    );
+    assert_eq!(
+        (x.i(0)?.to_vec1::<f32>()?, x.i((.., 2))?.to_vec1::<f32>()?),
+        (vec![1., 2., 3.], vec![3., 6.])
+    );
+    assert_eq!(x.narrow(1, 1, 2)?.to_vec2::<f32>()?, x.i((.., 1..3))?.to_vec2::<f32>()?);
+    let ids = Tensor::new(&[1u32, 0, 1], &device)?;
+    assert_eq!(x.index_select(&ids, 0)?.dims(), [3, 3]);
+    let bias = Tensor::new(&[10f32, 20., 30.], &device)?;
+    assert_eq!((&x + &x)?.i(0)?.to_vec1::<f32>()?, [2., 4., 6.]);
+    assert_eq!(x.broadcast_add(&bias)?.i(1)?.to_vec1::<f32>()?, [14., 25., 36.]);
+    assert_eq!(((&x * 0.5)? + 1.0)?.i(0)?.to_vec1::<f32>()?, [1.5, 2., 2.5]);
+    assert_eq!(x.matmul(&x.t()?)?.to_vec2::<f32>()?, [[14., 32.], [32., 77.]]);
+    assert_eq!(x.unsqueeze(0)?.broadcast_matmul(&x.t()?)?.dims(), [1, 2, 2]);
+    assert_eq!(x.sum_keepdim(D::Minus1)?.to_vec2::<f32>()?, [[6.], [15.]]);
+    assert_eq!(x.max(D::Minus1)?.to_vec1::<f32>()?, [3., 6.]);
+    assert_eq!(x.argmax(D::Minus1)?.to_vec1::<u32>()?, [2, 2]);
+    let mask = x.gt(2.5)?; // u8
+    assert_eq!(mask.where_cond(&x, &x.zeros_like()?)?.i(0)?.to_vec1::<f32>()?, [0., 0., 3.]);
+    assert_eq!(Tensor::cat(&[&x, &x], 0)?.dims(), [4, 3]);
+    assert_eq!(x.to_dtype(DType::BF16)?.dtype(), DType::BF16);
+    assert_eq!(
+        (x.sum_all()?.to_scalar::<f32>()?, x.t()?.contiguous()?.is_contiguous()),
+        (21., true)
+    );
+    Ok(())
 }
