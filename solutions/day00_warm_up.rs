@@ -2,17 +2,17 @@
 //! and six one-line tensor functions that fail the way candle fails.
 
 use candecode::kit::Tokenizer;
-use candle_core::{DType, IndexOp, Result, Tensor};
+use candle_core::{bail, DType, Device, IndexOp, Result, Tensor};
 
 /// Text to ids: the tokenizer's ids as a u32 tensor `(1, T)`.
 ///
 /// # Errors
 /// If the tokenizer refuses the text.
 pub fn text_to_ids(tokenizer: &Tokenizer, text: &str) -> Result<Tensor> {
-    // task 0.1: encode the text, as a (1, T) tensor of u32
+    // task 0.1: encode the text, as a (1, T) tensor of u32 on the CPU
     // <solution>
     let ids = tokenizer.encode(text)?;
-    Tensor::new(ids, &candle_core::Device::Cpu)?.unsqueeze(0)
+    Tensor::new(ids, &Device::Cpu)?.unsqueeze(0)
     // </solution>
 }
 
@@ -64,8 +64,8 @@ pub fn add_bias(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Swaps the middle dimensions, `(B, T, H, D)` to `(B, H, T, D)`, and lays the numbers out anew, so that they can be
-/// viewed as `(B * H, T, D)` by whoever needs it. In torch: `x.transpose(1, 2).contiguous()`.
+/// Swaps the middle dimensions, `(B, T, H, D)` to `(B, H, T, D)`, and lays the numbers out anew: `matmul` refuses a tensor
+/// whose batch it cannot walk with one stride. In torch: `x.transpose(1, 2)`, whose `matmul` copies by itself.
 ///
 /// # Errors
 /// If `x` has not four dimensions.
@@ -76,15 +76,17 @@ pub fn heads_first(x: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Row `i` of a matrix for every `i` of `rows`. Indices are u32 in this course. In torch: `x[rows]`.
+/// Row `i` of a matrix for every `i` of `rows`: `(N, C)` to `(rows, C)`. In torch: `x[rows]`.
+///
+/// candle has no tensor of `usize`; indices are u32 in this course.
 ///
 /// # Errors
 /// If a row does not exist.
-pub fn pick_rows(x: &Tensor, rows: &[u32]) -> Result<Tensor> {
-    // task 0.7: x[rows], (N, C) -> (rows, C); an index tensor is u32
+pub fn pick_rows(x: &Tensor, rows: &[usize]) -> Result<Tensor> {
+    // task 0.7: x[rows]; an index tensor is u32
     // <solution>
-    let rows = Tensor::new(rows, x.device())?;
-    x.index_select(&rows, 0)
+    let rows: Vec<u32> = rows.iter().map(|row| *row as u32).collect();
+    x.index_select(&Tensor::new(rows, x.device())?, 0)
     // </solution>
 }
 
@@ -93,17 +95,18 @@ pub fn pick_rows(x: &Tensor, rows: &[u32]) -> Result<Tensor> {
 /// # Errors
 /// If `x` has no position.
 pub fn last_position(x: &Tensor) -> Result<Tensor> {
-    // task 0.8: x[:, -1]; `narrow` keeps the dimension, `i` drops it
+    // task 0.8: x[:, -1], without the dimension
     // <solution>
     let t = x.dim(1)?;
     if t == 0 {
-        candle_core::bail!("last_position: x is {:?}, it has no position", x.shape())
+        bail!("last_position: x is {:?}, it has no position", x.shape())
     }
     x.i((.., t - 1))
     // </solution>
 }
 
-/// The product of `a`, f32, and `b`, which may be bf16 or f16, in f32. In torch, too, types must agree first.
+/// The product of `a`, `(N, K)`, f32, and `b`, `(K, M)`, which may be bf16 or f16: `(N, M)`, in f32. In torch, too, types
+/// must agree first.
 ///
 /// # Errors
 /// If the shapes do not fit.

@@ -22,12 +22,13 @@ pub fn learned_positions(table: &Tensor, positions: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If `head_dim` is odd or zero.
 pub fn inverse_frequencies(head_dim: usize, theta: f64) -> Result<Vec<f32>> {
-    // task 2.2: theta to the power of -2i / head_dim, for every i below head_dim / 2
+    // task 2.2: one frequency for each pair, the first is 1
     // <solution>
     if head_dim == 0 || head_dim % 2 == 1 {
         bail!("RoPE turns pairs of numbers: head_dim must be even and above 0, got {head_dim}")
     }
-    let frequency = |i: usize| theta.powf(-2.0 * i as f64 / head_dim as f64) as f32;
+    // In f32 and as a reciprocal, as HF computes it: the angles then agree to the last bit.
+    let frequency = |i: usize| 1.0 / (theta as f32).powf(2.0 * i as f32 / head_dim as f32);
     Ok((0..head_dim / 2).map(frequency).collect())
     // </solution>
 }
@@ -61,7 +62,7 @@ impl Rope {
     /// # Errors
     /// If `positions` is not a matrix.
     pub fn cos_sin(&self, positions: &Tensor) -> Result<(Tensor, Tensor)> {
-        // task 2.3: angle = position times inverse frequency, for the positions given
+        // task 2.3: the angles of the positions given, then their cosines and sines
         // <solution>
         let positions = positions.to_dtype(DType::F32)?.unsqueeze(2)?; // (B, T, 1)
         let angles = positions.broadcast_mul(&self.inv_freq)?; // (B, T, D / 2)
@@ -77,7 +78,7 @@ impl Rope {
     /// # Errors
     /// If the shapes do not fit.
     pub fn apply(&self, x: &Tensor, positions: &Tensor) -> Result<Tensor> {
-        // task 2.4: rotate the halves: (a cos - b sin, b cos + a sin)
+        // task 2.4: turn each pair, numbers i and i + D / 2 of a head, by its angle
         // <solution>
         let half = x.dim(3)? / 2;
         let (cos, sin) = self.cos_sin(positions)?;
@@ -93,7 +94,7 @@ impl Rope {
 }
 
 /// Weights made for pairs of neighbours, reordered for pairs of halves: within each head, rows 0, 2, 4, … come first, then
-/// 1, 3, 5, … (what HF's conversion of the original Llama weights, and every reader of GGUF, does to Q and K).
+/// 1, 3, 5, … (`permute` in HF's conversion of the original Llama weights; llama.cpp's `permute` is the way back).
 ///
 /// `w` is `(H * D, C)`, and so is the result.
 ///

@@ -3,15 +3,15 @@
 //! and six one-line tensor functions that fail the way candle fails.
 
 use candecode::kit::Tokenizer;
-use candle_core::{DType, IndexOp, Result, Tensor};
+use candle_core::{bail, DType, Device, IndexOp, Result, Tensor};
 
 /// Text to ids: the tokenizer's ids as a u32 tensor `(1, T)`.
 ///
 /// # Errors
 /// If the tokenizer refuses the text.
 pub fn text_to_ids(tokenizer: &Tokenizer, text: &str) -> Result<Tensor> {
-    // task 0.1: encode the text, as a (1, T) tensor of u32
-    todo!("day 0, task 1: encode the text, as a (1, T) tensor of u32")
+    // task 0.1: encode the text, as a (1, T) tensor of u32 on the CPU
+    todo!("day 0, task 1: encode the text, as a (1, T) tensor of u32 on the CPU")
 }
 
 /// Ids to vectors: row `ids[b, t]` of the embedding table. `table` is `(V, C)`, `ids` `(B, T)`; the result is `(B, T, C)`.
@@ -51,8 +51,8 @@ pub fn add_bias(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     todo!("day 0, task 5: x + bias; candle's `+` never broadcasts")
 }
 
-/// Swaps the middle dimensions, `(B, T, H, D)` to `(B, H, T, D)`, and lays the numbers out anew, so that they can be
-/// viewed as `(B * H, T, D)` by whoever needs it. In torch: `x.transpose(1, 2).contiguous()`.
+/// Swaps the middle dimensions, `(B, T, H, D)` to `(B, H, T, D)`, and lays the numbers out anew: `matmul` refuses a tensor
+/// whose batch it cannot walk with one stride. In torch: `x.transpose(1, 2)`, whose `matmul` copies by itself.
 ///
 /// # Errors
 /// If `x` has not four dimensions.
@@ -61,13 +61,15 @@ pub fn heads_first(x: &Tensor) -> Result<Tensor> {
     todo!("day 0, task 6: (B, T, H, D) -> (B, H, T, D), contiguous")
 }
 
-/// Row `i` of a matrix for every `i` of `rows`. Indices are u32 in this course. In torch: `x[rows]`.
+/// Row `i` of a matrix for every `i` of `rows`: `(N, C)` to `(rows, C)`. In torch: `x[rows]`.
+///
+/// candle has no tensor of `usize`; indices are u32 in this course.
 ///
 /// # Errors
 /// If a row does not exist.
-pub fn pick_rows(x: &Tensor, rows: &[u32]) -> Result<Tensor> {
-    // task 0.7: x[rows], (N, C) -> (rows, C); an index tensor is u32
-    todo!("day 0, task 7: x[rows], (N, C) -> (rows, C); an index tensor is u32")
+pub fn pick_rows(x: &Tensor, rows: &[usize]) -> Result<Tensor> {
+    // task 0.7: x[rows]; an index tensor is u32
+    todo!("day 0, task 7: x[rows]; an index tensor is u32")
 }
 
 /// The last position of each row, `(B, T, C)` to `(B, C)`. In torch: `x[:, -1]`.
@@ -75,11 +77,12 @@ pub fn pick_rows(x: &Tensor, rows: &[u32]) -> Result<Tensor> {
 /// # Errors
 /// If `x` has no position.
 pub fn last_position(x: &Tensor) -> Result<Tensor> {
-    // task 0.8: x[:, -1]; `narrow` keeps the dimension, `i` drops it
-    todo!("day 0, task 8: x[:, -1]; `narrow` keeps the dimension, `i` drops it")
+    // task 0.8: x[:, -1], without the dimension
+    todo!("day 0, task 8: x[:, -1], without the dimension")
 }
 
-/// The product of `a`, f32, and `b`, which may be bf16 or f16, in f32. In torch, too, types must agree first.
+/// The product of `a`, `(N, K)`, f32, and `b`, `(K, M)`, which may be bf16 or f16: `(N, M)`, in f32. In torch, too, types
+/// must agree first.
 ///
 /// # Errors
 /// If the shapes do not fit.

@@ -20,8 +20,8 @@ pub fn learned_positions(table: &Tensor, positions: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If `head_dim` is odd or zero.
 pub fn inverse_frequencies(head_dim: usize, theta: f64) -> Result<Vec<f32>> {
-    // task 2.2: theta to the power of -2i / head_dim, for every i below head_dim / 2
-    todo!("day 2, task 2: theta to the power of -2i / head_dim, for every i below head_dim / 2")
+    // task 2.2: one frequency for each pair, the first is 1
+    todo!("day 2, task 2: one frequency for each pair, the first is 1")
 }
 
 /// Rotary position embedding for heads of one width.
@@ -53,8 +53,8 @@ impl Rope {
     /// # Errors
     /// If `positions` is not a matrix.
     pub fn cos_sin(&self, positions: &Tensor) -> Result<(Tensor, Tensor)> {
-        // task 2.3: angle = position times inverse frequency, for the positions given
-        todo!("day 2, task 3: angle = position times inverse frequency, for the positions given")
+        // task 2.3: the angles of the positions given, then their cosines and sines
+        todo!("day 2, task 3: the angles of the positions given, then their cosines and sines")
     }
 
     /// Turns every head of `x`, `(B, H, T, D)`, to its token's position; the type of `x` stays.
@@ -65,13 +65,13 @@ impl Rope {
     /// # Errors
     /// If the shapes do not fit.
     pub fn apply(&self, x: &Tensor, positions: &Tensor) -> Result<Tensor> {
-        // task 2.4: rotate the halves: (a cos - b sin, b cos + a sin)
-        todo!("day 2, task 4: rotate the halves: (a cos - b sin, b cos + a sin)")
+        // task 2.4: turn each pair, numbers i and i + D / 2 of a head, by its angle
+        todo!("day 2, task 4: turn each pair, numbers i and i + D / 2 of a head, by its angle")
     }
 }
 
 /// Weights made for pairs of neighbours, reordered for pairs of halves: within each head, rows 0, 2, 4, … come first, then
-/// 1, 3, 5, … (what HF's conversion of the original Llama weights, and every reader of GGUF, does to Q and K).
+/// 1, 3, 5, … (`permute` in HF's conversion of the original Llama weights; llama.cpp's `permute` is the way back).
 ///
 /// `w` is `(H * D, C)`, and so is the result.
 ///
