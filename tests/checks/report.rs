@@ -78,9 +78,29 @@ pub fn diagnoses<'a, D: Copy + Send + 'static>(
     }
     let same = |mistake: &&Known<D>| {
         let theirs = run(check, &mistake.day).err();
-        theirs.is_some_and(|f| f.kind == failure.kind && f.lines == failure.lines)
+        theirs.is_some_and(|theirs| alike(&theirs, failure))
     };
     mistakes.iter().filter(same).collect()
+}
+
+/// The same failure, word by word; numbers may differ as another order of the same operations makes them differ.
+fn alike(a: &Failure, b: &Failure) -> bool {
+    fn words(failure: &Failure) -> impl Iterator<Item = &str> {
+        let got = match &failure.kind {
+            Kind::Wrong { got } => got.as_str(),
+            _ => "",
+        };
+        failure.lines.iter().map(String::as_str).chain([got]).flat_map(str::split_whitespace)
+    }
+    let number = |word: &str| word.parse::<f64>().ok();
+    let close = |(a, b): (&str, &str)| match (number(a), number(b)) {
+        _ if a == b => true,
+        (Some(a), Some(b)) => (a - b).abs() <= 1e-5 * a.abs().max(1.0),
+        _ => false,
+    };
+    std::mem::discriminant(&a.kind) == std::mem::discriminant(&b.kind)
+        && words(a).count() == words(b).count()
+        && words(a).zip(words(b)).all(close)
 }
 
 /// `task_6_1_the_last_position` → `6.1`; `teeth_…` → nothing.
