@@ -74,7 +74,7 @@ def generate(oracle):
         greedy(oracle, "story-3m", "The old man", 24),
     ]
     # " happy" may not be chosen: what is chosen has a log-probability still, and it is the model's.
-    oracle.data["suppressed"] = greedy(oracle, "story-230k", "The little cat was very", 12, suppress_tokens=[379])
+    oracle.data["suppressed"] = [greedy(oracle, "story-230k", "The little cat was very", 12, suppress_tokens=[379])]
     oracle.data["stopped"] = [
         greedy(oracle, "story-3m", dog, 40, stop_strings=["in the park"]),  # several tokens
         greedy(oracle, "story-3m", dog, 40, stop_strings=["ark. Th"]),  # begins and ends inside tokens
