@@ -23,7 +23,7 @@ pub fn last_logits(logits: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If `ids` is empty, or longer than the context.
 pub fn next_logits(model: &dyn Model, ids: &[u32]) -> Result<Vec<f32>> {
-    // task 6.2: a Step from position 0, forward without a cache, the last logits as a Vec
+    // task 6.2: one pass over all ids, and what its last position says
     // <solution>
     let step = Step::new(model, ids, 0)?;
     let logits = model.forward(&step, &mut NoCache)?; // (1, T, V)
@@ -96,7 +96,7 @@ impl<'a> TextStream<'a> {
     /// # Errors
     /// If the tokenizer fails.
     pub fn push(&mut self, id: u32) -> Result<String> {
-        // task 6.4: decode prefix..read and prefix..; what is longer is new, unless it ends in U+FFFD
+        // task 6.4: the text that has become certain with this token
         // <solution>
         self.ids.push(id);
         let new = self.unread()?;
@@ -114,7 +114,7 @@ impl<'a> TextStream<'a> {
     /// # Errors
     /// If the tokenizer fails.
     pub fn finish(&mut self) -> Result<String> {
-        // task 6.5: the text after what was read
+        // task 6.5: give what was held back
         // <solution>
         let rest = self.unread()?;
         self.prefix = self.ids.len();
@@ -146,7 +146,7 @@ pub fn one_pass_predicts_every_step(
     prompt_len: usize,
     pick: impl Fn(&[f32]) -> Result<u32>,
 ) -> Result<Vec<u32>> {
-    // task 6.6: one forward over ids; position i predicts token i + 1
+    // task 6.6: the choice after every position, from a single pass
     // <solution>
     if prompt_len == 0 || prompt_len > ids.len() {
         bail!("a prompt of {prompt_len} tokens does not fit a text of {}", ids.len())
@@ -154,5 +154,24 @@ pub fn one_pass_predicts_every_step(
     let logits = model.forward(&Step::new(model, ids, 0)?, &mut NoCache)?.i(0)?; // (T, V)
     let predicts = prompt_len - 1..ids.len() - 1;
     predicts.map(|position| pick(&logits.i(position)?.to_vec1::<f32>()?)).collect()
+    // </solution>
+}
+
+/// How many tokens of `draft` the loop itself would have chosen after `text`, counted from the first: what one pass over
+/// `text` and `draft` accepts (greedy speculative decoding, day 13).
+///
+/// # Errors
+/// As [`one_pass_predicts_every_step`].
+pub fn accepted(
+    model: &dyn Model,
+    text: &[u32],
+    draft: &[u32],
+    pick: impl Fn(&[f32]) -> Result<u32>,
+) -> Result<usize> {
+    // task 6.7 (further): count the drafted tokens that stand before the first wrong one
+    // <solution>
+    let ids = [text, draft].concat();
+    let chosen = one_pass_predicts_every_step(model, &ids, text.len(), pick)?;
+    Ok(chosen.iter().zip(draft).take_while(|(chosen, drafted)| chosen == drafted).count())
     // </solution>
 }

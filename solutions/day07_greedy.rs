@@ -12,7 +12,7 @@ use candle_core::{bail, Result};
 /// # Errors
 /// If there is none: no logits, a NaN among them, or all `-inf`.
 pub fn argmax(logits: &[f32]) -> Result<u32> {
-    // task 7.1: the first of the largest; NaN, nothing and all -inf are errors
+    // task 7.1: where the largest is, or an error
     // <solution>
     let mut best = 0;
     for (id, logit) in logits.iter().enumerate() {
@@ -44,27 +44,12 @@ pub fn greedy(_row: usize, logits: &[f32]) -> Result<u32> {
 /// # Errors
 /// As [`argmax`].
 pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
-    // task 7.2: subtract the log-sum-exp
+    // task 7.2: the logits minus their log-sum-exp
     // <solution>
     let max = logits[argmax(logits)? as usize];
     let sum: f64 = logits.iter().map(|logit| f64::from(logit - max).exp()).sum();
     let log_sum_exp = f64::from(max) + sum.ln();
     Ok(logits.iter().map(|logit| (f64::from(*logit) - log_sum_exp) as f32).collect())
-    // </solution>
-}
-
-/// The first token that is kept when `len` tokens meet a context of `context`: 0 while they fit, and then a multiple of
-/// `stride`, so that the window moves seldom and far, not at every token. Positions are renumbered from 0.
-///
-/// # Errors
-/// If `stride` is not in 1 to `context`.
-pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
-    // task 7.6: the smallest multiple of stride that leaves no more than context
-    // <solution>
-    if stride == 0 || stride > context {
-        bail!("stride must be in 1 to the context of {context}, got {stride}")
-    }
-    Ok(len.saturating_sub(context).div_ceil(stride) * stride)
     // </solution>
 }
 
@@ -84,7 +69,7 @@ impl StopStrings {
     /// Takes more text; gives the text that may be shown, and whether a stop string has ended it. Text that could still
     /// become a stop string is held back; the stop string itself is never shown.
     pub fn push(&mut self, text: &str) -> (String, bool) {
-        // task 7.3: cut at the earliest stop string, else hold back the longest end that one begins with
+        // task 7.3: cut at a stop string, or hold back what may become one
         // <solution>
         self.held.push_str(text);
         if let Some(at) = self.stops.iter().filter_map(|stop| self.held.find(stop)).min() {
@@ -130,14 +115,14 @@ impl<'a> Sequence<'a> {
     /// # Errors
     /// If a processor leaves nothing, or the choice fails.
     pub fn choose(&self, raw: &[f32], options: &mut GenerationOptions) -> Result<(u32, f32)> {
-        // task 7.4: log-probabilities of the raw logits, process_all on a copy, options.choose
+        // task 7.4: the choice, and what the token was worth to the model
         // <solution>
         let logprobs = log_softmax(raw)?;
         let mut logits = raw.to_vec();
         let cx = Context {
             tokens: &self.tokens,
             prompt_len: self.prompt_len,
-            remaining: options.max_new_tokens + self.prompt_len - self.tokens.len(),
+            remaining: options.max_new_tokens.saturating_sub(self.tokens.len() - self.prompt_len),
             eos: &options.eos_token_ids,
         };
         process_all(&options.processors, &cx, &mut logits)?;
@@ -155,7 +140,7 @@ impl<'a> Sequence<'a> {
     /// # Errors
     /// If the tokenizer fails.
     pub fn push(&mut self, id: u32, logprob: f32, options: &GenerationOptions) -> Result<Token> {
-        // task 7.5: push it; EOS, then stop strings, then max_new_tokens end the text
+        // task 7.5: take the token in; say what may be shown, and why the text ends
         // <solution>
         self.tokens.push(id);
         let eos = options.eos_token_ids.contains(&id);
@@ -177,6 +162,21 @@ impl<'a> Sequence<'a> {
         Ok(Token { row: self.row, id, logprob, text, finish })
         // </solution>
     }
+}
+
+/// The first token that is kept when `len` tokens meet a context of `context`: 0 while they fit, and then a multiple of
+/// `stride`, so that the window moves seldom and far, not at every token. Positions are renumbered from 0.
+///
+/// # Errors
+/// If `stride` is not in 1 to `context`.
+pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
+    // task 7.6: where the window begins
+    // <solution>
+    if stride == 0 || stride > context {
+        bail!("stride must be in 1 to the context of {context}, got {stride}")
+    }
+    Ok(len.saturating_sub(context).div_ceil(stride) * stride)
+    // </solution>
 }
 
 /// A text being generated: an iterator of its tokens.
@@ -211,7 +211,7 @@ pub fn generate<'a>(
 
 impl Generation<'_> {
     fn step(&mut self) -> Result<Token> {
-        // task 7.7: window, forward with Logits::Last(1), choose, push
+        // task 7.7: one token: a pass over the window, the choice, and what comes of it
         // <solution>
         let tokens = &self.sequence.tokens;
         let context = self.model.config().max_position_embeddings;

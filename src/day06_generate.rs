@@ -18,10 +18,8 @@ pub fn last_logits(logits: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If `ids` is empty, or longer than the context.
 pub fn next_logits(model: &dyn Model, ids: &[u32]) -> Result<Vec<f32>> {
-    // task 6.2: a Step from position 0, forward without a cache, the last logits as a Vec
-    todo!(
-        "day 6, task 2: a Step from position 0, forward without a cache, the last logits as a Vec"
-    )
+    // task 6.2: one pass over all ids, and what its last position says
+    todo!("day 6, task 2: one pass over all ids, and what its last position says")
 }
 
 /// What a loop did.
@@ -74,8 +72,8 @@ impl<'a> TextStream<'a> {
     /// # Errors
     /// If the tokenizer fails.
     pub fn push(&mut self, id: u32) -> Result<String> {
-        // task 6.4: decode prefix..read and prefix..; what is longer is new, unless it ends in U+FFFD
-        todo!("day 6, task 4: decode prefix..read and prefix..; what is longer is new, unless it ends in U+FFFD")
+        // task 6.4: the text that has become certain with this token
+        todo!("day 6, task 4: the text that has become certain with this token")
     }
 
     /// At the end: what was held back, broken as it may be.
@@ -83,8 +81,8 @@ impl<'a> TextStream<'a> {
     /// # Errors
     /// If the tokenizer fails.
     pub fn finish(&mut self) -> Result<String> {
-        // task 6.5: the text after what was read
-        todo!("day 6, task 5: the text after what was read")
+        // task 6.5: give what was held back
+        todo!("day 6, task 5: give what was held back")
     }
 }
 
@@ -102,6 +100,21 @@ pub fn one_pass_predicts_every_step(
     prompt_len: usize,
     pick: impl Fn(&[f32]) -> Result<u32>,
 ) -> Result<Vec<u32>> {
-    // task 6.6: one forward over ids; position i predicts token i + 1
-    todo!("day 6, task 6: one forward over ids; position i predicts token i + 1")
+    // task 6.6: the choice after every position, from a single pass
+    todo!("day 6, task 6: the choice after every position, from a single pass")
+}
+
+/// How many tokens of `draft` the loop itself would have chosen after `text`, counted from the first: what one pass over
+/// `text` and `draft` accepts (greedy speculative decoding, day 13).
+///
+/// # Errors
+/// As [`one_pass_predicts_every_step`].
+pub fn accepted(
+    model: &dyn Model,
+    text: &[u32],
+    draft: &[u32],
+    pick: impl Fn(&[f32]) -> Result<u32>,
+) -> Result<usize> {
+    // task 6.7 (further): count the drafted tokens that stand before the first wrong one
+    todo!("day 6, task 7: count the drafted tokens that stand before the first wrong one")
 }

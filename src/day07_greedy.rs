@@ -13,8 +13,8 @@ use candle_core::{bail, Result};
 /// # Errors
 /// If there is none: no logits, a NaN among them, or all `-inf`.
 pub fn argmax(logits: &[f32]) -> Result<u32> {
-    // task 7.1: the first of the largest; NaN, nothing and all -inf are errors
-    todo!("day 7, task 1: the first of the largest; NaN, nothing and all -inf are errors")
+    // task 7.1: where the largest is, or an error
+    todo!("day 7, task 1: where the largest is, or an error")
 }
 
 /// The greedy choice, as [`GenerationOptions`] wants it.
@@ -30,18 +30,8 @@ pub fn greedy(_row: usize, logits: &[f32]) -> Result<u32> {
 /// # Errors
 /// As [`argmax`].
 pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
-    // task 7.2: subtract the log-sum-exp
-    todo!("day 7, task 2: subtract the log-sum-exp")
-}
-
-/// The first token that is kept when `len` tokens meet a context of `context`: 0 while they fit, and then a multiple of
-/// `stride`, so that the window moves seldom and far, not at every token. Positions are renumbered from 0.
-///
-/// # Errors
-/// If `stride` is not in 1 to `context`.
-pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
-    // task 7.6: the smallest multiple of stride that leaves no more than context
-    todo!("day 7, task 6: the smallest multiple of stride that leaves no more than context")
+    // task 7.2: the logits minus their log-sum-exp
+    todo!("day 7, task 2: the logits minus their log-sum-exp")
 }
 
 /// Watches a text for strings that end it, also across the borders of tokens (HF `stop_strings`, OpenAI `stop`).
@@ -60,8 +50,8 @@ impl StopStrings {
     /// Takes more text; gives the text that may be shown, and whether a stop string has ended it. Text that could still
     /// become a stop string is held back; the stop string itself is never shown.
     pub fn push(&mut self, text: &str) -> (String, bool) {
-        // task 7.3: cut at the earliest stop string, else hold back the longest end that one begins with
-        todo!("day 7, task 3: cut at the earliest stop string, else hold back the longest end that one begins with")
+        // task 7.3: cut at a stop string, or hold back what may become one
+        todo!("day 7, task 3: cut at a stop string, or hold back what may become one")
     }
 
     /// At the end: what was held back, for no stop string came of it.
@@ -95,8 +85,8 @@ impl<'a> Sequence<'a> {
     /// # Errors
     /// If a processor leaves nothing, or the choice fails.
     pub fn choose(&self, raw: &[f32], options: &mut GenerationOptions) -> Result<(u32, f32)> {
-        // task 7.4: log-probabilities of the raw logits, process_all on a copy, options.choose
-        todo!("day 7, task 4: log-probabilities of the raw logits, process_all on a copy, options.choose")
+        // task 7.4: the choice, and what the token was worth to the model
+        todo!("day 7, task 4: the choice, and what the token was worth to the model")
     }
 
     /// Takes the chosen token in: adds it, says which text may be shown now, and whether the text ends here. EOS never
@@ -105,9 +95,19 @@ impl<'a> Sequence<'a> {
     /// # Errors
     /// If the tokenizer fails.
     pub fn push(&mut self, id: u32, logprob: f32, options: &GenerationOptions) -> Result<Token> {
-        // task 7.5: push it; EOS, then stop strings, then max_new_tokens end the text
-        todo!("day 7, task 5: push it; EOS, then stop strings, then max_new_tokens end the text")
+        // task 7.5: take the token in; say what may be shown, and why the text ends
+        todo!("day 7, task 5: take the token in; say what may be shown, and why the text ends")
     }
+}
+
+/// The first token that is kept when `len` tokens meet a context of `context`: 0 while they fit, and then a multiple of
+/// `stride`, so that the window moves seldom and far, not at every token. Positions are renumbered from 0.
+///
+/// # Errors
+/// If `stride` is not in 1 to `context`.
+pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
+    // task 7.6: where the window begins
+    todo!("day 7, task 6: where the window begins")
 }
 
 /// A text being generated: an iterator of its tokens.
@@ -142,8 +142,8 @@ pub fn generate<'a>(
 
 impl Generation<'_> {
     fn step(&mut self) -> Result<Token> {
-        // task 7.7: window, forward with Logits::Last(1), choose, push
-        todo!("day 7, task 7: window, forward with Logits::Last(1), choose, push")
+        // task 7.7: one token: a pass over the window, the choice, and what comes of it
+        todo!("day 7, task 7: one token: a pass over the window, the choice, and what comes of it")
     }
 }
 

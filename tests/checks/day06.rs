@@ -1,0 +1,424 @@
+//! What day 6's checkers assert.
+
+use super::checks::{
+    close, ensure, equal, equal_tokens, golden, golden_json, refused, tokenizer, Fake, Likely,
+    Outcome, Random, Recall,
+};
+use candecode::kit::{Model, NoCache, Step, Tokenizer};
+use candle_core::{bail, Device, Error, IndexOp, Result, Tensor};
+
+/// Chooses a token from logits.
+pub type Pick<'a> = &'a dyn Fn(&[f32]) -> Result<u32>;
+
+/// Sees the tokens as they are made.
+pub type OnToken<'a> = &'a mut dyn FnMut(u32) -> Result<()>;
+
+/// The loop: model, prompt, bound, EOS ids, choice, listener; gives the new ids and the positions computed.
+pub type Generate =
+    fn(&dyn Model, &[u32], usize, &[u32], Pick, OnToken) -> Result<(Vec<u32>, usize)>;
+
+/// Day 6 as a bundle of functions.
+#[derive(Clone, Copy)]
+pub struct Day {
+    pub last_logits: fn(&Tensor) -> Result<Tensor>,
+    pub next_logits: fn(&dyn Model, &[u32]) -> Result<Vec<f32>>,
+    pub generate: Generate,
+    /// The pieces of a stream, one for each id.
+    pub pieces: fn(&Tokenizer, &[u32]) -> Result<Vec<String>>,
+    /// The same, then what `finish` gives when it is called twice.
+    pub finished: fn(&Tokenizer, &[u32]) -> Result<(Vec<String>, [String; 2])>,
+    pub one_pass: fn(&dyn Model, &[u32], usize, Pick) -> Result<Vec<u32>>,
+    pub accepted: fn(&dyn Model, &[u32], &[u32], Pick) -> Result<usize>,
+}
+
+/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+macro_rules! implementation {
+    ($($path:ident)::+) => {{
+        use $($path)::+ as code;
+        day::Day {
+            last_logits: code::last_logits,
+            next_logits: code::next_logits,
+            generate: |model, prompt, most, eos, pick, on_token| {
+                let trace = code::simple_generate(model, prompt, most, eos, pick, on_token)?;
+                Ok((trace.new_ids, trace.positions_computed))
+            },
+            pieces: |tokenizer, ids| {
+                let mut stream = code::TextStream::new(tokenizer);
+                ids.iter().map(|id| stream.push(*id)).collect()
+            },
+            finished: |tokenizer, ids| {
+                let mut stream = code::TextStream::new(tokenizer);
+                let pieces: Result<_, _> = ids.iter().map(|id| stream.push(*id)).collect();
+                Ok((pieces?, [stream.finish()?, stream.finish()?]))
+            },
+            one_pass: |model, ids, prompt_len, pick| {
+                code::one_pass_predicts_every_step(model, ids, prompt_len, pick)
+            },
+            accepted: |model, text, draft, pick| code::accepted(model, text, draft, pick),
+        }
+    }};
+}
+
+/// The best token, the first of equals. Day 7 has the reader's own.
+fn largest(logits: &[f32]) -> Result<u32> {
+    let best = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
+    best.map(|best| best as u32).ok_or(Error::Msg("there are no logits".into()))
+}
+
+/// Eight tokens; after any text it wants the last token plus one. Asked `bound` times at most.
+fn counting(bound: usize) -> Fake {
+    Fake::wants(8, 16, bound, |ids| ids[ids.len() - 1] + 1)
+}
+
+fn run(day: &Day, model: &dyn Model, prompt: &[u32], most: usize, eos: &[u32]) -> Result<Trace> {
+    let mut heard = Vec::new();
+    let mut listen = |id| {
+        heard.push(id);
+        Ok(())
+    };
+    let (new_ids, positions) = (day.generate)(model, prompt, most, eos, &largest, &mut listen)?;
+    Ok(Trace { new_ids, positions, heard })
+}
+
+struct Trace {
+    new_ids: Vec<u32>,
+    positions: usize,
+    heard: Vec<u32>,
+}
+
+pub fn the_last_position(day: &Day) -> Outcome {
+    let logits = Tensor::new(&[[[1f32, 2.], [3., 4.], [5., 6.]]], &Device::Cpu)?;
+    let want = Tensor::new(&[[5f32, 6.]], &Device::Cpu)?;
+    close("logits of 1 row, 3 positions, 2 tokens", (day.last_logits)(&logits), &want, 0.0)
+        .likely("position i says what comes after token i; only the last position's answer is new")
+}
+
+pub fn every_row_keeps_its_own(day: &Day) -> Outcome {
+    let logits = Tensor::new(&[[[1f32, 2.], [3., 4.]], [[5., 6.], [7., 8.]]], &Device::Cpu)?;
+    let want = Tensor::new(&[[3f32, 4.], [7., 8.]], &Device::Cpu)?;
+    close("logits of 2 rows, 2 positions, 2 tokens", (day.last_logits)(&logits), &want, 0.0)?;
+    let none = Tensor::zeros((1, 0, 4), candle_core::DType::F32, &Device::Cpu)?;
+    refused("logits of shape (1, 0, 4)", (day.last_logits)(&none).map(|t| t.dims().to_vec()), &[])
+        .likely("there is no last position among none: say so with bail!")
+}
+
+pub fn one_pass_from_position_0(day: &Day) -> Outcome {
+    let model = Fake::new(4, 8, 1, |ids| {
+        let sum: u32 = ids.iter().sum();
+        vec![ids.len() as f32, sum as f32, ids[ids.len() - 1] as f32, 0.5]
+    });
+    let input = "the ids 3, 1, 2 and a model whose logits are: how many, their sum, the last, 0.5";
+    equal(input, (day.next_logits)(&model, &[3, 1, 2]), &vec![3.0, 6.0, 2.0, 0.5])?;
+    let want = vec![(vec![vec![3, 1, 2]], vec![vec![0, 1, 2]])];
+    equal("(ids, positions) of the pass over 3, 1, 2", Ok(model.passes.take()), &want)
+}
+
+pub fn no_ids_and_too_many_are_refused(day: &Day) -> Outcome {
+    let model = Fake::wants(4, 3, 9, |_| 1);
+    refused("no ids", (day.next_logits)(&model, &[]), &[])?;
+    refused("4 ids, a context of 3", (day.next_logits)(&model, &[1, 1, 1, 1]), &["context"])
+}
+
+pub fn next_logits_equal_transformers(day: &Day) -> Outcome {
+    let ids: Vec<u32> = case(0)?.prompt_ids;
+    for name in ["story-3m", "story-230k", "story-gpt2-1m"] {
+        let got = (day.next_logits)(&Recall::new(name, 1)?, &ids);
+        let want = golden("day06", &format!("logits.{name}"))?;
+        let got = got.and_then(|got| Tensor::new(got, want.device()));
+        // As day 5: six layers of f32 sums in another order; logits are near 10.
+        close(
+            &format!("{name} after \"Once upon a time, there was a little girl\""),
+            got,
+            &want,
+            1e-4,
+        )?;
+    }
+    Ok(())
+}
+
+pub fn the_loop_by_hand(day: &Day) -> Outcome {
+    let trace = run(day, &counting(9), &[2, 3], 3, &[]);
+    let input = "prompt 2, 3; at most 3 new; a model that wants the last token plus one";
+    equal_tokens(input, trace.map(|trace| trace.new_ids), &[4, 5, 6], &[])
+}
+
+pub fn every_pass_sees_the_whole_text(day: &Day) -> Outcome {
+    let model = counting(9);
+    run(day, &model, &[2, 3], 3, &[])?;
+    let ids: Vec<Vec<u32>> = model.passes.take().into_iter().flat_map(|(ids, _)| ids).collect();
+    let want = vec![vec![2, 3], vec![2, 3, 4], vec![2, 3, 4, 5]];
+    equal("the ids of every pass, prompt 2, 3 and 3 new", Ok(ids), &want)
+        .likely("without a cache the model remembers nothing: every pass needs all ids so far")
+}
+
+pub fn eos_ends_the_text_and_is_kept(day: &Day) -> Outcome {
+    let input = "prompt 2, 3; at most 6 new; EOS is 5 or 7; the model wants the last plus one";
+    let trace = run(day, &counting(9), &[2, 3], 6, &[5, 7])?;
+    equal_tokens(input, Ok(trace.new_ids), &[4, 5], &[])?;
+    equal(&format!("{input}; what on_token saw"), Ok(trace.heard), &vec![4, 5])?;
+    let trace = run(day, &counting(9), &[3, 3], 4, &[3]);
+    let input = "prompt 3, 3; at most 4 new; EOS is 3, which the prompt has too";
+    equal_tokens(input, trace.map(|trace| trace.new_ids), &[4, 5, 6, 7], &[])
+}
+
+pub fn the_bound_holds(day: &Day) -> Outcome {
+    for most in [1, 0, 2] {
+        let model = counting(9);
+        let trace = run(day, &model, &[1, 1, 1], most, &[])?;
+        let want: Vec<u32> = (2..).take(most).collect();
+        let input = format!("a prompt of 3 tokens, at most {most} new");
+        equal_tokens(&input, Ok(trace.new_ids), &want, &[])?;
+        let passes = model.passes.borrow().len();
+        equal(&format!("{input}: the number of passes"), Ok(passes), &most)?;
+    }
+    Ok(())
+}
+
+pub fn positions_are_counted(day: &Day) -> Outcome {
+    let trace = run(day, &counting(9), &[2, 3], 3, &[]);
+    let input = "positions computed, prompt of 2, 3 new";
+    equal(input, trace.map(|trace| trace.positions), &9)
+        .likely("2 + 3 + 4: the prompt, then one more position in every pass")?;
+    let trace = run(day, &counting(9), &[2, 3], 6, &[5]);
+    let input = "positions computed, prompt of 2, EOS as the second new token";
+    equal(input, trace.map(|trace| trace.positions), &5)
+}
+
+pub fn tokens_are_heard_as_they_are_made(day: &Day) -> Outcome {
+    let model = counting(9);
+    let mut heard = Vec::new();
+    let mut listen = |id| {
+        heard.push((id, model.passes.borrow().len()));
+        Ok(())
+    };
+    (day.generate)(&model, &[2, 3], 3, &[], &largest, &mut listen)?;
+    let input = "what on_token saw, and after how many passes";
+    equal(input, Ok(heard), &vec![(4, 1), (5, 2), (6, 3)])
+        .likely("call on_token in the loop, as soon as the token is chosen: that is streaming")
+}
+
+pub fn the_choice_is_the_callers(day: &Day) -> Outcome {
+    let model = Fake::new(4, 8, 9, |_| vec![0.0, 3.0, 1.0, 2.0]);
+    let second = |logits: &[f32]| {
+        let best = largest(logits)? as usize;
+        let rest: Vec<f32> =
+            logits.iter().enumerate().map(|(i, x)| if i == best { -9.0 } else { *x }).collect();
+        largest(&rest)
+    };
+    let got = (day.generate)(&model, &[0], 2, &[], &second, &mut |_| Ok(()));
+    let input = "logits 0, 3, 1, 2 and a pick that takes the second best";
+    equal_tokens(input, got.map(|(ids, _)| ids), &[3, 3], &[])
+}
+
+pub fn an_error_ends_the_loop(day: &Day) -> Outcome {
+    let broken = |_: &[f32]| bail!("the pick is broken");
+    let got = (day.generate)(&counting(9), &[1], 5, &[], &broken, &mut |_| Ok(()));
+    refused("a pick that fails", got, &["the pick is broken"])?;
+    let model = counting(9);
+    let got = (day.generate)(&model, &[1], 5, &[], &largest, &mut |_| bail!("nobody listens"));
+    refused("an on_token that fails", got, &["nobody listens"])?;
+    let passes = model.passes.borrow().len();
+    equal("passes made when the first on_token fails", Ok(passes), &1)?;
+    let small = Fake::wants(8, 4, 9, |_| 1);
+    let got = (day.generate)(&small, &[1, 2], 9, &[], &largest, &mut |_| Ok(()));
+    refused("prompt of 2, 9 new, a context of 4", got, &["context"])
+}
+
+/// A case of `tests/oracle/day06.json`.
+#[derive(serde::Deserialize)]
+struct Case {
+    model: String,
+    prompt: String,
+    prompt_ids: Vec<u32>,
+    max_new_tokens: usize,
+    new_ids: Vec<u32>,
+    margins: Vec<f32>,
+}
+
+fn case(number: usize) -> Result<Case> {
+    let case = golden_json("day06")?["cases"][number].take();
+    serde_json::from_value(case).map_err(|e| Error::Msg(format!("day06.json: {e}")))
+}
+
+/// The end of a story, for all embedded models.
+const EOS: u32 = 0;
+
+pub fn ten_and_twenty_compute_390(day: &Day) -> Outcome {
+    let case = case(0)?;
+    let trace = run(day, &Recall::new(&case.model, 25)?, &case.prompt_ids, 20, &[EOS]);
+    let input = format!("{}, a prompt of 10 tokens, 20 new: positions computed", case.model);
+    equal(&input, trace.map(|trace| trace.positions), &390)
+        .likely("10 + 11 + … + 29; with a cache it would be 10 + 19 = 29, and that is day 10")
+}
+
+pub fn tokens_equal_transformers(day: &Day) -> Outcome {
+    for number in 0..6 {
+        let Case { model, prompt, prompt_ids, max_new_tokens: most, new_ids, margins } =
+            case(number)?;
+        let trace = run(day, &Recall::new(&model, most + 2)?, &prompt_ids, most, &[EOS]);
+        let input = format!("{model}, \"{prompt}\", at most {most} new");
+        equal_tokens(&input, trace.map(|trace| trace.new_ids), &new_ids, &margins)?;
+    }
+    Ok(())
+}
+
+fn words(pieces: &[&str]) -> Vec<String> {
+    pieces.iter().map(|piece| piece.to_string()).collect()
+}
+
+pub fn a_whole_token_is_text_at_once(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let ids = tokenizer.encode("Once upon a time, Lily")?;
+    let want = words(&["Once", " upon", " a", " time", ",", " Lily"]);
+    equal("the pieces of \"Once upon a time, Lily\"", (day.pieces)(&tokenizer, &ids), &want)
+}
+
+pub fn half_a_character_is_held_back(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    // Of this vocabulary: é is two tokens, 😀 four, one for each byte.
+    for (text, want) in [
+        ("é", vec!["", "é"]),
+        ("😀", vec!["", "", "", "😀"]),
+        ("café!", vec!["c", "af", "", "é", "!"]),
+        ("a😀é", vec!["a", "", "", "", "😀", "", "é"]),
+    ] {
+        let ids = tokenizer.encode(text)?;
+        let input = format!("the pieces of \"{text}\", whose ids are {ids:?}");
+        equal(&input, (day.pieces)(&tokenizer, &ids), &words(&want)).likely(
+            "a decoded text that ends in U+FFFD may be half a character: wait for the next token",
+        )?;
+    }
+    Ok(())
+}
+
+/// A text of random parts, many of them outside ASCII.
+fn random_text(random: &mut Random) -> String {
+    const PARTS: &[&str] =
+        &["a", " ", "é", "ß", " 你", "好", "😀", "—", "\n", "'s", "Lily", " dog", "e\u{301}", "“"];
+    (0..1 + random.below(10)).map(|_| PARTS[random.below(PARTS.len())]).collect()
+}
+
+pub fn pieces_equal_the_librarys(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let mut random = Random::new(64);
+    for _ in 0..60 {
+        let text = random_text(&mut random);
+        let ids = tokenizer.encode(&text)?;
+        let mut library = tokenizer.decode_stream();
+        let want = ids.iter().map(|id| library(*id)).collect::<Result<Vec<_>>>()?;
+        let input = format!("the pieces of {text:?}, whose ids are {ids:?}");
+        let got = (day.pieces)(&tokenizer, &ids);
+        equal(&input, got.as_ref().map(|got| got.concat()).map_err(copy), &text)?;
+        equal(&input, got, &want)?;
+    }
+    Ok(())
+}
+
+fn copy(error: &Error) -> Error {
+    Error::Msg(candecode::kit::report::plain(error))
+}
+
+pub fn the_end_gives_what_is_left(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let e = tokenizer.encode("é")?;
+    let lily = tokenizer.encode("Lily")?;
+    let input = "Lily, then the first byte of é, then finish, twice";
+    let got = (day.finished)(&tokenizer, &[lily[0], e[0]]);
+    let want = (words(&["Lily", ""]), ["\u{fffd}".to_string(), String::new()]);
+    equal(input, got, &want)
+        .likely("at the end nothing can complete the character: give it as it is, and only once")?;
+    let got = (day.finished)(&tokenizer, &lily);
+    equal("Lily, then finish, twice", got, &(words(&["Lily"]), [String::new(), String::new()]))
+}
+
+pub fn nothing_is_lost_of_any_ids(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let mut random = Random::new(65);
+    for _ in 0..100 {
+        // Bytes in any order, ends of stories, and words: mostly no valid text at all.
+        let pick = |random: &mut Random| match random.below(4) {
+            0 => 300 + random.below(1700),
+            1 => random.below(2),
+            _ => 60 + random.below(196),
+        };
+        let ids: Vec<u32> = (0..1 + random.below(12)).map(|_| pick(&mut random) as u32).collect();
+        let got = (day.finished)(&tokenizer, &ids);
+        let got = got.map(|(pieces, ends)| pieces.concat() + &ends.concat());
+        let input = format!("all pieces and the end together, of the ids {ids:?}");
+        equal(&input, got, &tokenizer.decode(&ids)?)?;
+    }
+    Ok(())
+}
+
+pub fn one_pass_by_hand(day: &Day) -> Outcome {
+    let model = counting(1);
+    let got = (day.one_pass)(&model, &[2, 3, 4, 5], 2, &largest);
+    equal_tokens("ids 2, 3, 4, 5 of which 2 are the prompt, one pass", got, &[4, 5], &[]).likely(
+        "position i predicts token i + 1: the first choice comes from the prompt's last position",
+    )?;
+    // The choices, not the text: 7 is none of them.
+    let got = (day.one_pass)(&counting(1), &[2, 3, 6, 6], 2, &largest);
+    equal_tokens("ids 2, 3, 6, 6 of which 2 are the prompt, one pass", got, &[4, 7], &[])?;
+    let got = (day.one_pass)(&counting(1), &[2, 3], 2, &largest);
+    equal_tokens("ids 2, 3, all prompt", got, &[], &[])
+}
+
+pub fn a_prompt_that_does_not_fit_is_refused(day: &Day) -> Outcome {
+    for prompt_len in [0, 4] {
+        let got = (day.one_pass)(&counting(1), &[2, 3, 4], prompt_len, &largest);
+        refused(&format!("3 ids of which {prompt_len} are the prompt"), got, &[])?;
+    }
+    Ok(())
+}
+
+pub fn one_pass_gives_the_texts_of_transformers(day: &Day) -> Outcome {
+    for number in 0..6 {
+        let Case { model, prompt, prompt_ids, new_ids, margins, .. } = case(number)?;
+        let ids = [prompt_ids.clone(), new_ids.clone()].concat();
+        let got = (day.one_pass)(&Recall::new(&model, 1)?, &ids, prompt_ids.len(), &largest);
+        let input = format!("{model}, one pass over \"{prompt}\" and its {} tokens", new_ids.len());
+        equal_tokens(&input, got, &new_ids, &margins)?;
+    }
+    Ok(())
+}
+
+pub fn one_pass_equals_many(day: &Day) -> Outcome {
+    let model = super::checks::model("story-230k")?;
+    let mut random = Random::new(66);
+    for _ in 0..5 {
+        let ids: Vec<u32> = (0..12).map(|_| 260 + random.below(1700) as u32).collect();
+        let (mut want, mut gaps) = (Vec::new(), Vec::new());
+        for end in 1..ids.len() {
+            let step = Step::new(&*model, &ids[..end], 0)?;
+            let logits = model.forward(&step, &mut NoCache)?.i((0, end - 1))?.to_vec1::<f32>()?;
+            let best = largest(&logits)?;
+            let rest = logits.iter().enumerate().filter(|(id, _)| *id as u32 != best);
+            gaps.push(rest.map(|(_, x)| logits[best as usize] - x).fold(f32::MAX, f32::min));
+            want.push(best);
+        }
+        let got = (day.one_pass)(&*model, &ids, 1, &largest);
+        let input = format!("story-230k, one pass against one for each start of {ids:?}");
+        equal_tokens(&input, got, &want, &gaps)?;
+    }
+    Ok(())
+}
+
+pub fn drafted_tokens_are_accepted_to_the_first_wrong_one(day: &Day) -> Outcome {
+    for (draft, want) in [
+        (vec![4, 5, 1, 7], 2),
+        (vec![4, 1, 2, 3], 1),
+        (vec![4, 5, 6], 3),
+        (vec![1], 0),
+        (vec![], 0),
+    ] {
+        let got = (day.accepted)(&counting(1), &[2, 3], &draft, &largest);
+        let input = format!("text 2, 3, draft {draft:?}; the model wants the last token plus one");
+        equal(&input, got, &want)?;
+    }
+    let case = case(0)?;
+    let mut draft = case.new_ids[..8].to_vec();
+    draft[5] += 1;
+    let got = (day.accepted)(&Recall::new(&case.model, 1)?, &case.prompt_ids, &draft, &largest);
+    equal(&format!("{}, eight tokens, the sixth of them wrong", case.model), got, &5)?;
+    ensure("", draft.len() == 8, "the draft changed")
+}

@@ -1,0 +1,36 @@
+//! Day 6's checkers: prefill and decode.
+
+mod checks;
+#[macro_use]
+#[path = "checks/day06.rs"]
+mod day;
+include!(concat!(env!("OUT_DIR"), "/day06.rs"));
+
+checks::tests! {
+    6, day06_generate:
+    task_6_1_the_last_position => day::the_last_position,
+    task_6_1_every_row_keeps_its_own => day::every_row_keeps_its_own,
+    task_6_2_one_pass_from_position_0 => day::one_pass_from_position_0,
+    task_6_2_no_ids_and_too_many_are_refused => day::no_ids_and_too_many_are_refused,
+    task_6_2_logits_equal_transformers => day::next_logits_equal_transformers,
+    task_6_3_the_loop_by_hand => day::the_loop_by_hand,
+    task_6_3_every_pass_sees_the_whole_text => day::every_pass_sees_the_whole_text,
+    task_6_3_eos_ends_the_text_and_is_kept => day::eos_ends_the_text_and_is_kept,
+    task_6_3_the_bound_holds => day::the_bound_holds,
+    task_6_3_positions_are_counted => day::positions_are_counted,
+    task_6_3_tokens_are_heard_as_they_are_made => day::tokens_are_heard_as_they_are_made,
+    task_6_3_the_choice_is_the_callers => day::the_choice_is_the_callers,
+    task_6_3_an_error_ends_the_loop => day::an_error_ends_the_loop,
+    task_6_3_ten_and_twenty_compute_390 => day::ten_and_twenty_compute_390,
+    task_6_3_tokens_equal_transformers => day::tokens_equal_transformers,
+    task_6_4_a_whole_token_is_text_at_once => day::a_whole_token_is_text_at_once,
+    task_6_4_half_a_character_is_held_back => day::half_a_character_is_held_back,
+    task_6_4_pieces_equal_the_librarys => day::pieces_equal_the_librarys,
+    task_6_5_the_end_gives_what_is_left => day::the_end_gives_what_is_left,
+    task_6_5_nothing_is_lost_of_any_ids => day::nothing_is_lost_of_any_ids,
+    task_6_6_one_pass_by_hand => day::one_pass_by_hand,
+    task_6_6_a_prompt_that_does_not_fit_is_refused => day::a_prompt_that_does_not_fit_is_refused,
+    task_6_6_one_pass_gives_the_texts_of_transformers => day::one_pass_gives_the_texts_of_transformers,
+    task_6_6_one_pass_equals_many => day::one_pass_equals_many,
+    task_6_7_drafted_tokens_are_accepted_to_the_first_wrong_one => day::drafted_tokens_are_accepted_to_the_first_wrong_one,
+}
