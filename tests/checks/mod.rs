@@ -8,11 +8,13 @@
 mod compare;
 mod fake;
 mod golden;
+mod recall;
 mod report;
 
 pub use compare::{bits_equal, close, ensure, equal, equal_tokens, refused};
 pub use fake::{Fake, Script};
 pub use golden::{device, golden, golden_json, model, models_dir, tokenizer, Random};
+pub use recall::Recall;
 pub use report::{examine, Finding};
 
 use std::panic::AssertUnwindSafe;

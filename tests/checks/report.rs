@@ -73,14 +73,19 @@ pub fn diagnoses<'a, D: Copy + Send + 'static>(
     failure: &Failure,
     mistakes: &'a [Known<D>],
 ) -> Vec<&'a Known<D>> {
-    if !matches!(failure.kind, Kind::Wrong { .. } | Kind::Error) {
-        return Vec::new();
-    }
     let same = |mistake: &&Known<D>| {
-        let theirs = run(check, &mistake.day).err();
-        theirs.is_some_and(|f| f.kind == failure.kind && f.lines == failure.lines)
+        run(check, &mistake.day).err().is_some_and(|theirs| alike(failure, &theirs))
     };
-    mistakes.iter().filter(same).collect()
+    match failure.kind {
+        Kind::Wrong { .. } | Kind::Error => mistakes.iter().filter(same).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether two failures of one check say the same, so that one explains the other.
+pub fn alike(failure: &Failure, theirs: &Failure) -> bool {
+    let speaks = matches!(failure.kind, Kind::Wrong { .. } | Kind::Error);
+    speaks && failure.kind == theirs.kind && failure.lines == theirs.lines
 }
 
 /// `task_6_1_the_last_position` → `6.1`; `teeth_…` → nothing.

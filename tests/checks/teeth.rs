@@ -1,8 +1,8 @@
 //! The proof that the checkers bite: every known mistake fails and is named, a stub is told apart from a mistake, and
 //! another right way passes.
 
-use super::report::{diagnoses, record, task, Finding};
-use super::{run, Check, Kind, Known};
+use super::report::{alike, record, task, Finding};
+use super::{run, Check, Failure, Kind, Known};
 
 fn finish(day: usize, test: &str, complaints: Vec<String>) -> Result<(), Finding> {
     let text = complaints.join("\n");
@@ -23,12 +23,15 @@ pub fn mistakes<D: Copy + Send + 'static>(
     if mistakes.len() < 6 {
         complaints.push(format!("day {day} knows {} mistakes; six at least", mistakes.len()));
     }
-    for mistake in mistakes {
-        let failed = checks.iter().filter_map(|(name, check)| {
-            let failure = run(*check, &mistake.day).err()?;
-            let named = diagnoses(*check, &failure, mistakes);
-            let alone = named.len() == 1 && named[0].name == mistake.name;
-            Some((*name, alone))
+    // Every mistake once on every check: the failures are compared with one another after that.
+    let outcomes = |check: &Check<D>| mistakes.iter().map(|m| run(*check, &m.day).err()).collect();
+    let table: Vec<(&str, Vec<Option<Failure>>)> =
+        checks.iter().map(|(name, check)| (*name, outcomes(check))).collect();
+    for (at, mistake) in mistakes.iter().enumerate() {
+        let failed = table.iter().filter_map(|(name, outcomes)| {
+            let failure = outcomes[at].as_ref()?;
+            let named = outcomes.iter().flatten().filter(|other| alike(failure, other)).count();
+            Some((*name, named == 1))
         });
         let failed: Vec<(&str, bool)> = failed.collect();
         println!("{}: caught by {failed:?}", mistake.name);

@@ -1,0 +1,93 @@
+//! An embedded model that remembers its passes, so that one check on twenty known mistakes costs about what it costs once.
+
+use candecode::kit::{Cache, Model, ModelConfig, Step};
+use candle_core::{Device, Error, IndexOp, Result, Tensor};
+use std::cell::{Cell, OnceCell};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// The passes of every model of this process: ids, and their logits `(T, V)`.
+static PASSES: Mutex<Option<HashMap<String, Vec<Pass>>>> = Mutex::new(None);
+type Pass = (Vec<u32>, Tensor);
+
+/// An embedded model for loops without a cache. It is loaded when a pass is new.
+///
+/// A pass over one row from position 0 is remembered, and answers for every text that it begins with: the past does not
+/// change when the future is added (what day 6's `one_pass_predicts_every_step` shows). Any other pass is computed anew.
+pub struct Recall {
+    name: String,
+    config: ModelConfig,
+    device: Device,
+    model: OnceCell<Box<dyn Model>>,
+    bound: usize,
+    asked: Cell<usize>,
+}
+
+impl Recall {
+    /// The embedded model of that name; the pass after `bound` is refused, so that an endless loop ends.
+    pub fn new(name: &str, bound: usize) -> Result<Self> {
+        let config = ModelConfig::from_dir(&super::models_dir()?.join(name));
+        let config = config.map_err(|e| Error::Msg(format!("{e:#}")))?;
+        let (device, model, asked) = (super::device()?, OnceCell::new(), Cell::new(0));
+        Ok(Self { name: name.into(), config, device, model, bound, asked })
+    }
+
+    /// Computes the passes over these texts ahead: of a long golden, a few passes in place of one for every token.
+    pub fn prime(&self, texts: &[&[u32]]) -> Result<()> {
+        texts.iter().try_for_each(|ids| self.row(ids).map(|_| ()))
+    }
+
+    fn model(&self) -> Result<&dyn Model> {
+        if self.model.get().is_none() {
+            let _ = self.model.set(super::model(&self.name)?);
+        }
+        self.model.get().map(|model| &**model).ok_or(Error::Msg("no model".into()))
+    }
+
+    /// The logits of every position of `ids`: `(T, V)`.
+    fn row(&self, ids: &[u32]) -> Result<Tensor> {
+        let known = |passes: &mut Option<HashMap<String, Vec<Pass>>>| {
+            let passes = passes.get_or_insert_default().entry(self.name.clone()).or_default();
+            passes
+                .iter()
+                .find(|(known, _)| known.starts_with(ids))
+                .map(|(_, logits)| logits.clone())
+        };
+        let passes = || PASSES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(logits) = known(&mut passes()) {
+            return logits.narrow(0, 0, ids.len());
+        }
+        let model = self.model()?;
+        let step = Step::new(model, ids, 0)?;
+        let logits = model.forward(&step, &mut candecode::kit::NoCache)?.i(0)?;
+        let pass = (ids.to_vec(), logits.clone());
+        passes().get_or_insert_default().entry(self.name.clone()).or_default().push(pass);
+        Ok(logits)
+    }
+}
+
+impl Model for Recall {
+    fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
+        self.asked.set(self.asked.get() + 1);
+        if self.asked.get() > self.bound {
+            candle_core::bail!(
+                "the model was asked for pass {}: does the loop end?",
+                self.asked.get()
+            )
+        }
+        let (rows, width) = step.ids.dims2()?;
+        let from_zero = step.positions.to_vec2::<u32>()? == [(0..width as u32).collect::<Vec<_>>()];
+        if rows != 1 || !from_zero || step.mask.is_some() || !cache.is_empty() {
+            return self.model()?.forward(step, cache);
+        }
+        step.chosen(&self.row(&step.ids.i(0)?.to_vec1::<u32>()?)?.unsqueeze(0)?)
+    }
+}
