@@ -50,3 +50,53 @@ checks::tests! {
     task_8_8_rows_of_a_batch_share_the_stream => day::rows_of_a_batch_share_the_stream,
     task_8_8_generate_equals_transformers => day::generate_equals_transformers,
 }
+
+use candecode::kit::rng::{Coins, TorchRng};
+
+/// The kit's generator is given, not written: so this is no task.
+#[test]
+fn teeth_the_torch_stream_is_torchs() -> candle_core::Result<()> {
+    let goldens = checks::golden_json("day08")?;
+    for golden in goldens["words"].as_array().unwrap() {
+        let mut rng = TorchRng::new(golden["seed"].as_u64().unwrap());
+        let words: Vec<u64> = (0..1300).map(|_| u64::from(rng.next_u32())).collect();
+        let list = |name: &str| -> Vec<u64> {
+            golden[name].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect()
+        };
+        for (at, want) in list("at").into_iter().zip(list("low 27 bits")) {
+            assert_eq!(
+                words[at as usize] % (1 << 27),
+                want,
+                "word {at} of seed {}",
+                golden["seed"]
+            );
+        }
+        for (at, want) in list("second at").into_iter().zip(list("second")) {
+            assert_eq!(words[at as usize], want, "word {at} of seed {}", golden["seed"]);
+        }
+    }
+    // Element for element, to the last bit but one: ln_1p may round otherwise in another libm.
+    let same = |got: Vec<f32>, name: &str| -> candle_core::Result<()> {
+        for (i, (got, want)) in
+            got.iter().zip(checks::golden("day08", name)?.to_vec1::<f32>()?).enumerate()
+        {
+            assert!((got - want).abs() <= 1.2e-7 * want, "{name}, element {i}: {got} for {want}");
+        }
+        Ok(())
+    };
+    same(TorchRng::new(0).exponentials(700), "exponentials.0")?;
+    same(TorchRng::new(42).exponentials(700), "exponentials.42")?;
+    same(TorchRng::new(1).exponentials(1500).split_off(1480), "exponentials.rows")
+}
+
+/// What `--rng chacha --seed N` draws must be the same in every release.
+#[test]
+fn teeth_the_portable_stream_stays_what_it_is() {
+    let coins = |seed, request| {
+        let mut coins = Coins::new(seed, request);
+        [(); 3].map(|()| coins.toss())
+    };
+    assert_eq!(coins(0, 0), [0.801_459_25, 0.731_113_4, 0.555_288_85]);
+    assert_eq!(coins(0, 1), [0.273_580_55, 0.658_953, 0.827_439_67]);
+    assert_eq!(coins(7, 0), [0.416_640_94, 0.030_317_307, 0.142_553_27]);
+}

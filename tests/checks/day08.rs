@@ -122,7 +122,6 @@ fn pipeline(day: &Day, params: &Params, logits: &mut [f32]) -> Result<()> {
 /// HF's warpers on rows of logits: those cases whose settings are exactly `names`; all with more than one, if `names` is
 /// empty.
 fn equals_hf(
-    day: &Day,
     names: &[&str],
     tolerance: f32,
     apply: impl Fn(&Params, &mut [f32]) -> Result<()>,
@@ -206,9 +205,7 @@ pub fn the_worked_example(day: &Day) -> Outcome {
 
 pub fn temperature_equals_hf(day: &Day) -> Outcome {
     // Up to 90, one unit of 6e-8 off, where a reciprocal is multiplied with.
-    equals_hf(day, &["temperature"], 2e-5, |p, l| {
-        (day.temperature)(l, p.temperature.unwrap_or(1.0))
-    })
+    equals_hf(&["temperature"], 2e-5, |p, l| (day.temperature)(l, p.temperature.unwrap_or(1.0)))
 }
 
 pub fn temperature_refuses_what_is_none(day: &Day) -> Outcome {
@@ -242,7 +239,7 @@ pub fn top_k_is_clamped(day: &Day) -> Outcome {
 }
 
 pub fn top_k_equals_hf(day: &Day) -> Outcome {
-    equals_hf(day, &["top_k"], 0.0, |p, l| (day.top_k)(l, p.top_k.unwrap_or(1)))
+    equals_hf(&["top_k"], 0.0, |p, l| (day.top_k)(l, p.top_k.unwrap_or(1)))
 }
 
 pub fn top_k_refuses_zero(day: &Day) -> Outcome {
@@ -294,7 +291,7 @@ pub fn top_p_counts_what_is_left(day: &Day) -> Outcome {
 }
 
 pub fn top_p_equals_hf(day: &Day) -> Outcome {
-    equals_hf(day, &["top_p"], 0.0, |p, l| (day.top_p)(l, p.top_p.unwrap_or(1.0)))
+    equals_hf(&["top_p"], 0.0, |p, l| (day.top_p)(l, p.top_p.unwrap_or(1.0)))
 }
 
 pub fn top_p_is_a_property(day: &Day) -> Outcome {
@@ -340,7 +337,7 @@ pub fn min_p_by_hand(day: &Day) -> Outcome {
 }
 
 pub fn min_p_equals_hf(day: &Day) -> Outcome {
-    equals_hf(day, &["min_p"], 0.0, |p, l| (day.min_p)(l, p.min_p.unwrap_or(0.0)))
+    equals_hf(&["min_p"], 0.0, |p, l| (day.min_p)(l, p.min_p.unwrap_or(0.0)))
 }
 
 pub fn min_p_refuses_what_is_no_share(day: &Day) -> Outcome {
@@ -376,16 +373,16 @@ pub fn temperature_comes_first(day: &Day) -> Outcome {
 }
 
 pub fn top_k_comes_before_top_p(day: &Day) -> Outcome {
-    // Top-2 leaves (.4, .3), which are (.57, .43): top-p 0.5 then keeps one. The other way round, both stay.
-    let mut got = ln(&[0.4, 0.3, 0.2, 0.1]);
-    let params = Params { top_k: Some(2), top_p: Some(0.5), ..Params::default() };
+    // Top-5 leaves .91 of the mass, and the first two are .66 of that: top-p 0.65 keeps them. Of all seven, it needs three.
+    let mut got = ln(&[0.35, 0.25, 0.15, 0.1, 0.06, 0.05, 0.04]);
+    let params = Params { top_k: Some(5), top_p: Some(0.65), ..Params::default() };
     pipeline(day, &params, &mut got)?;
-    let input = "top-k 2, top-p 0.5 of [.4, .3, .2, .1]: the ids that are kept";
-    equal(input, Ok(survivors(&got)), &vec![0])
+    let input = "top-k 5, top-p 0.65 of [.35, .25, .15, .1, .06, .05, .04]: the ids that are kept";
+    equal(input, Ok(survivors(&got)), &vec![0, 1])
 }
 
 pub fn the_pipeline_equals_hf(day: &Day) -> Outcome {
-    equals_hf(day, &[], 2e-5, |params, logits| pipeline(day, params, logits))
+    equals_hf(&[], 2e-5, |params, logits| pipeline(day, params, logits))
 }
 
 pub fn a_bad_parameter_is_refused_at_once(day: &Day) -> Outcome {

@@ -188,10 +188,14 @@ def stream(oracle):
     """torch's generator: words, exponentials, and its multinomial on given probabilities."""
     oracle.data["words"] = []
     for seed in [0, 42, 2**32 + 7]:
-        g = torch.Generator().manual_seed(seed)
-        words = torch.empty(1300, dtype=torch.int64).random_(0, 2**32, generator=g)
+        words = torch.empty(1300, dtype=torch.int64)
+        words.random_(0, 2**27, generator=torch.Generator().manual_seed(seed))  # the low 27 bits of each word
+        pairs = torch.empty(650, dtype=torch.int64)
+        pairs.random_(0, 2**32, generator=torch.Generator().manual_seed(seed))  # of each two words the second, whole
         at = [0, 1, 2, 226, 227, 228, 622, 623, 624, 625, 1247, 1248, 1249, 1299]
-        oracle.data["words"].append({"seed": seed, "at": at, "words": words[at].tolist()})
+        second = [1, 227, 453, 623, 625, 1247, 1249]
+        oracle.data["words"].append({"seed": seed, "at": at, "low 27 bits": words[at].tolist(), "second at": second,
+                                     "second": [pairs[i // 2].item() for i in second]})
     for seed in [0, 42]:
         q = torch.empty(700).exponential_(1, generator=torch.Generator().manual_seed(seed))
         oracle.tensor(f"exponentials.{seed}", q)
