@@ -1,9 +1,11 @@
-//! Day 8: sampling. What remains of a distribution after temperature, top-k, top-p and min-p, and two ways to draw from it.
+//! Day 8: sampling. What remains of a distribution after temperature, top-k, top-p and min-p, and two ways to draw from
+//! it.
 
 use candecode::day07_greedy::argmax;
 use candecode::kit::rng::{Coins, TorchRng};
 use candecode::kit::{named, Choose, LogitsProcessor};
 use candle_core::{bail, Result};
+use std::cmp::Ordering;
 
 /// Probabilities of logits: `exp(x - max)` over its sum; `-inf` becomes 0 (torch `softmax` of f32).
 ///
@@ -59,8 +61,9 @@ pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
 
 /// Keeps the smallest set of tokens whose probability reaches `p`; the rest become `-inf`.
 ///
-/// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020). As HF's `TopPLogitsWarper` does it:
-/// sort ascending and stably, sum up, drop while the sum is at most `1 - p`. Of equals, those that come last stay.
+/// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020). As HF's `TopPLogitsWarper` does
+/// it: sort ascending, sum up, drop while the sum is at most `1 - p`. Of equals, those that come last stay (in HF up to
+/// 16 tokens; above, its sort is not stable, and any of them may).
 ///
 /// # Errors
 /// If `p` is not in (0, 1].
@@ -70,14 +73,16 @@ pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
     if !(p > 0.0 && p <= 1.0) {
         bail!("top_p must be in (0, 1], got {p}")
     }
+    let probabilities = softmax(logits)?; // refuses NaN
     let mut order: Vec<usize> = (0..logits.len()).collect();
-    order.sort_by(|a, b| logits[*a].total_cmp(&logits[*b])); // stable
-    let sorted: Vec<f32> = order.iter().map(|id| logits[*id]).collect();
+    // Stable; not total_cmp, for which -0 and 0 are no equals.
+    order.sort_by(|a, b| logits[*a].partial_cmp(&logits[*b]).unwrap_or(Ordering::Equal));
+    order.pop(); // the likeliest always stays
     let mut sum = 0f64; // torch's cumsum of f32 adds in f64
-    for (id, probability) in order.iter().zip(softmax(&sorted)?).take(sorted.len() - 1) {
-        sum += f64::from(probability);
+    for id in order {
+        sum += f64::from(probabilities[id]);
         if sum as f32 <= (1.0 - p) as f32 {
-            logits[*id] = f32::NEG_INFINITY;
+            logits[id] = f32::NEG_INFINITY;
         }
     }
     Ok(())

@@ -1,10 +1,12 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 8: sampling. What remains of a distribution after temperature, top-k, top-p and min-p, and two ways to draw from it.
+//! Day 8: sampling. What remains of a distribution after temperature, top-k, top-p and min-p, and two ways to draw from
+//! it.
 
 use candecode::day07_greedy::argmax;
 use candecode::kit::rng::{Coins, TorchRng};
 use candecode::kit::{named, Choose, LogitsProcessor};
 use candle_core::{bail, Result};
+use std::cmp::Ordering;
 
 /// Probabilities of logits: `exp(x - max)` over its sum; `-inf` becomes 0 (torch `softmax` of f32).
 ///
@@ -36,8 +38,9 @@ pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
 
 /// Keeps the smallest set of tokens whose probability reaches `p`; the rest become `-inf`.
 ///
-/// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020). As HF's `TopPLogitsWarper` does it:
-/// sort ascending and stably, sum up, drop while the sum is at most `1 - p`. Of equals, those that come last stay.
+/// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020). As HF's `TopPLogitsWarper` does
+/// it: sort ascending, sum up, drop while the sum is at most `1 - p`. Of equals, those that come last stay (in HF up to
+/// 16 tokens; above, its sort is not stable, and any of them may).
 ///
 /// # Errors
 /// If `p` is not in (0, 1].

@@ -1,0 +1,624 @@
+//! What day 8's checkers assert.
+
+use super::checks::{close, ensure, equal, equal_tokens, golden, golden_json, refused};
+use super::checks::{Likely, Outcome, Random, Recall};
+use candecode::day07_greedy::generate;
+use candecode::kit::processor::process_all;
+use candecode::kit::rng::{Coins, TorchRng};
+use candecode::kit::{Choose, Context, GenerationOptions, LogitsProcessor, Model, NoCache, Step};
+use candle_core::{Device, Error, IndexOp, Result, Tensor};
+use serde_json::Value;
+
+// Probabilities are at most 1, and f32 sums of at most 2,048 of them differ in a few units of 6e-8.
+const TOLERANCE: f32 = 1e-6;
+const NEVER: f32 = f32::NEG_INFINITY;
+
+/// `SamplingParams`, whosever they are.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Params {
+    pub temperature: Option<f64>,
+    pub top_k: Option<usize>,
+    pub top_p: Option<f64>,
+    pub min_p: Option<f64>,
+}
+
+/// Day 8 as a bundle of functions.
+#[derive(Clone, Copy)]
+pub struct Day {
+    pub softmax: fn(&[f32]) -> Result<Vec<f32>>,
+    pub temperature: fn(&mut [f32], f64) -> Result<()>,
+    pub top_k: fn(&mut [f32], usize) -> Result<()>,
+    pub top_p: fn(&mut [f32], f64) -> Result<()>,
+    pub min_p: fn(&mut [f32], f64) -> Result<()>,
+    pub warpers: fn(&Params) -> Result<Vec<Box<dyn LogitsProcessor>>>,
+    pub sample: fn(&[f32], f32) -> Result<u32>,
+    pub race: fn(&[f32], &[f32]) -> Result<u32>,
+    pub torch_sampler: fn(u64, usize) -> Choose<'static>,
+    pub chacha_sampler: fn(u64) -> Choose<'static>,
+}
+
+/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+macro_rules! implementation {
+    ($($path:ident)::+) => {{
+        use $($path)::+ as code;
+        day::Day {
+            softmax: code::softmax,
+            temperature: code::temperature,
+            top_k: code::top_k,
+            top_p: code::top_p,
+            min_p: code::min_p,
+            warpers: |p| {
+                let (temperature, top_k, top_p, min_p) = (p.temperature, p.top_k, p.top_p, p.min_p);
+                code::warpers(&code::SamplingParams { temperature, top_k, top_p, min_p })
+            },
+            sample: code::sample,
+            race: code::race,
+            torch_sampler: code::torch_sampler,
+            chacha_sampler: code::chacha_sampler,
+        }
+    }};
+}
+
+fn tensor(numbers: &[f32]) -> Result<Tensor> {
+    Tensor::new(numbers, &Device::Cpu)
+}
+
+/// Two lists of numbers agree.
+fn near(input: &str, got: Result<Vec<f32>>, want: &[f32], tolerance: f32) -> Outcome {
+    close(input, got.and_then(|got| tensor(&got)), &tensor(want)?, tolerance)
+}
+
+fn ln(probabilities: &[f32]) -> Vec<f32> {
+    probabilities.iter().map(|p| p.ln()).collect()
+}
+
+fn survivors(logits: &[f32]) -> Vec<usize> {
+    (0..logits.len()).filter(|id| logits[*id] > NEVER).collect()
+}
+
+/// A filter keeps these tokens, and does not touch their logits.
+fn keeps(
+    input: &str,
+    logits: &[f32],
+    filter: impl FnOnce(&mut [f32]) -> Result<()>,
+    want: &[usize],
+) -> Outcome {
+    let mut got = logits.to_vec();
+    filter(&mut got)?;
+    equal(&format!("{input}: the ids that are kept"), Ok(survivors(&got)), &want.to_vec())?;
+    let untouched: Vec<f32> =
+        (0..logits.len()).map(|id| if want.contains(&id) { logits[id] } else { NEVER }).collect();
+    near(&format!("{input}: the logits after it"), Ok(got), &untouched, 0.0)
+        .likely("a filter only writes -inf; whoever draws takes the softmax later")
+}
+
+fn number(setting: &Value, name: &str) -> Option<f64> {
+    setting.get(name).and_then(Value::as_f64)
+}
+
+fn params(setting: &Value) -> Params {
+    let top_k = number(setting, "top_k").map(|k| k as usize);
+    let [temperature, top_p, min_p] = ["temperature", "top_p", "min_p"].map(|n| number(setting, n));
+    Params { temperature, top_k, top_p, min_p }
+}
+
+fn describe(setting: &Value) -> String {
+    let names = ["temperature", "top_k", "top_p", "min_p"];
+    let given = names.iter().filter_map(|n| number(setting, n).map(|x| format!("{n} {x}")));
+    let given: Vec<String> = given.collect();
+    if given.is_empty() {
+        "no filter".into()
+    } else {
+        given.join(", ")
+    }
+}
+
+/// The pipeline of a setting, on one row.
+fn pipeline(day: &Day, params: &Params, logits: &mut [f32]) -> Result<()> {
+    let cx = Context { tokens: &[], prompt_len: 0, remaining: 1, eos: &[] };
+    process_all(&(day.warpers)(params)?, &cx, logits)
+}
+
+/// HF's warpers on rows of logits: those cases whose settings are exactly `names`; all with more than one, if `names` is
+/// empty.
+fn equals_hf(
+    names: &[&str],
+    tolerance: f32,
+    apply: impl Fn(&Params, &mut [f32]) -> Result<()>,
+) -> Outcome {
+    let goldens = golden_json("day08")?;
+    for (i, case) in goldens["cases"].as_array().into_iter().flatten().enumerate() {
+        let given = |name: &&str| case.get(*name).is_some();
+        let all: Vec<&str> =
+            ["temperature", "top_k", "top_p", "min_p"].into_iter().filter(given).collect();
+        if all != names && !(names.is_empty() && all.len() > 1) {
+            continue;
+        }
+        let kind = case["logits"].as_str().unwrap_or_default();
+        let rows = golden("day08", &format!("logits.{kind}"))?.to_vec2::<f32>()?;
+        let want = golden("day08", &format!("filtered.{i}"))?.to_vec2::<f32>()?;
+        for (row, (mut got, want)) in rows.into_iter().zip(want).enumerate() {
+            let input = format!("{}, row {row} of the {kind} logits", describe(case));
+            apply(&params(case), &mut got)?;
+            let ids = format!("{input}: the ids that are kept");
+            equal(&ids, Ok(survivors(&got)), &survivors(&want))?;
+            near(&format!("{input}: the logits after it"), Ok(got), &want, tolerance)?;
+        }
+    }
+    Ok(())
+}
+
+// 8.1
+
+pub fn softmax_by_hand(day: &Day) -> Outcome {
+    // e^0 : e^ln 3 : e^-inf = 1 : 3 : 0
+    let got = (day.softmax)(&[0.0, 3f32.ln(), NEVER]);
+    near("softmax([0, ln 3, -inf])", got, &[0.25, 0.75, 0.0], TOLERANCE)
+}
+
+pub fn softmax_does_not_overflow(day: &Day) -> Outcome {
+    let got = (day.softmax)(&[1000.0, 1000.0, -1000.0]);
+    near("softmax([1000, 1000, -1000])", got, &[0.5, 0.5, 0.0], TOLERANCE)
+        .likely("exp(1000) is infinite in f32: subtract the maximum first")
+}
+
+pub fn softmax_equals_torch(day: &Day) -> Outcome {
+    let rows = golden("day08", "logits.random")?.to_vec2::<f32>()?;
+    let want = golden("day08", "softmax")?.to_vec2::<f32>()?;
+    for (row, (logits, want)) in rows.iter().zip(want).enumerate() {
+        let input = format!("row {row} of the random logits");
+        near(&input, (day.softmax)(logits), &want, TOLERANCE)?;
+    }
+    Ok(())
+}
+
+pub fn softmax_refuses_what_has_none(day: &Day) -> Outcome {
+    refused("softmax([])", (day.softmax)(&[]), &[])?;
+    refused("softmax([0, NaN])", (day.softmax)(&[0.0, f32::NAN]), &[])?;
+    refused("softmax([-inf, -inf])", (day.softmax)(&[NEVER, NEVER]), &[])
+}
+
+// 8.2
+
+pub fn temperature_by_hand(day: &Day) -> Outcome {
+    for (t, want) in
+        [(2.0, [1.0, -2.0, NEVER]), (0.5, [4.0, -8.0, NEVER]), (1.0, [2.0, -4.0, NEVER])]
+    {
+        let mut got = [2.0, -4.0, NEVER];
+        (day.temperature)(&mut got, t)?;
+        near(&format!("[2, -4, -inf] at temperature {t}"), Ok(got.to_vec()), &want, 1e-6)?;
+    }
+    Ok(())
+}
+
+pub fn the_worked_example(day: &Day) -> Outcome {
+    let want = golden("day08", "worked")?.to_vec2::<f32>()?;
+    for (t, want) in [1.0, 0.1, 100.0].into_iter().zip(want) {
+        let mut logits = [6.0, 2.0, 7.0, 0.1, -8.0, 9.0];
+        (day.temperature)(&mut logits, t)?;
+        let input = format!("[6, 2, 7, 0.1, -8, 9] at temperature {t}, then softmax");
+        // A quotient may be one unit of 6e-8 off; logits of up to 90 carry that into the exponent.
+        near(&input, (day.softmax)(&logits), &want, 1e-5)?;
+    }
+    Ok(())
+}
+
+pub fn temperature_equals_hf(day: &Day) -> Outcome {
+    // Up to 90, one unit of 6e-8 off, where a reciprocal is multiplied with.
+    equals_hf(&["temperature"], 2e-5, |p, l| (day.temperature)(l, p.temperature.unwrap_or(1.0)))
+}
+
+pub fn temperature_refuses_what_is_none(day: &Day) -> Outcome {
+    for t in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let got = (day.temperature)(&mut [1.0, 2.0], t);
+        refused(&format!("temperature {t}"), got, &["temperature"])?;
+    }
+    Ok(())
+}
+
+// 8.3
+
+pub fn top_k_by_hand(day: &Day) -> Outcome {
+    let logits = [1.0, 4.0, -2.0, 3.0, 2.0];
+    for (k, want) in [(1, vec![1]), (2, vec![1, 3]), (3, vec![1, 3, 4]), (5, vec![0, 1, 2, 3, 4])] {
+        keeps(&format!("top-{k} of {logits:?}"), &logits, |l| (day.top_k)(l, k), &want)?;
+    }
+    Ok(())
+}
+
+pub fn top_k_keeps_ties(day: &Day) -> Outcome {
+    let logits = [2.0, 5.0, 2.0, 1.0, 2.0];
+    keeps("top-2 of [2, 5, 2, 1, 2]", &logits, |l| (day.top_k)(l, 2), &[0, 1, 2, 4])
+        .likely("three tokens share the second place: whatever equals the k-th largest stays")
+}
+
+pub fn top_k_is_clamped(day: &Day) -> Outcome {
+    keeps("top-50 of 3 logits", &[0.5, -1.0, 2.0], |l| (day.top_k)(l, 50), &[0, 1, 2])?;
+    keeps("top-1 of one logit", &[0.5], |l| (day.top_k)(l, 1), &[0])?;
+    keeps("top-3 of [-inf, 1, -inf, 2]", &[NEVER, 1.0, NEVER, 2.0], |l| (day.top_k)(l, 3), &[1, 3])
+}
+
+pub fn top_k_equals_hf(day: &Day) -> Outcome {
+    equals_hf(&["top_k"], 0.0, |p, l| (day.top_k)(l, p.top_k.unwrap_or(1)))
+}
+
+pub fn top_k_refuses_zero(day: &Day) -> Outcome {
+    refused("top-0", (day.top_k)(&mut [1.0, 2.0], 0), &["top_k"])
+}
+
+// 8.4
+
+pub fn the_token_that_crosses_p_is_kept(day: &Day) -> Outcome {
+    let logits = ln(&[0.5, 0.3, 0.15, 0.05]);
+    let cases = [(0.4, vec![0]), (0.6, vec![0, 1]), (0.9, vec![0, 1, 2]), (0.97, vec![0, 1, 2, 3])];
+    for (p, want) in cases {
+        let input = format!("top-p {p} of the probabilities [.5, .3, .15, .05]");
+        keeps(&input, &logits, |l| (day.top_p)(l, p), &want).likely(
+            "add up from the likeliest; the token with which the sum first reaches p stays",
+        )?;
+    }
+    Ok(())
+}
+
+pub fn top_p_needs_no_order(day: &Day) -> Outcome {
+    let logits = ln(&[0.05, 0.5, 0.15, 0.3]);
+    let input = "top-p 0.6 of the probabilities [.05, .5, .15, .3]";
+    keeps(input, &logits, |l| (day.top_p)(l, 0.6), &[1, 3])
+}
+
+pub fn of_equals_the_last_stay(day: &Day) -> Outcome {
+    keeps("top-p 0.5 of 8 equal logits", &[1.5; 8], |l| (day.top_p)(l, 0.5), &[4, 5, 6, 7])
+        .likely("HF sorts ascending, equals in their order, and drops from the front")?;
+    let zeros = [0.0, -0.0, 0.0, -0.0];
+    keeps("top-p 0.5 of [0, -0, 0, -0]", &zeros, |l| (day.top_p)(l, 0.5), &[2, 3])
+}
+
+pub fn at_least_one_stays(day: &Day) -> Outcome {
+    keeps("top-p 0.1 of one logit", &[-3.0], |l| (day.top_p)(l, 0.1), &[0])?;
+    keeps("top-p 0.001 of [2, 2]", &[2.0, 2.0], |l| (day.top_p)(l, 0.001), &[1])?;
+    // 1 - 1e-9 is 1 in f32, and so is the sum of all probabilities.
+    keeps("top-p 1e-9 of [0, 1]", &[0.0, 1.0], |l| (day.top_p)(l, 1e-9), &[1])?;
+    keeps("top-p 1 of [1, -3, 0]", &[1.0, -3.0, 0.0], |l| (day.top_p)(l, 1.0), &[0, 1, 2])
+}
+
+pub fn top_p_counts_what_is_left(day: &Day) -> Outcome {
+    // After top-k the mass is less than 1: (.5, .3) of .8 are (.625, .375).
+    let mut logits = ln(&[0.5, 0.3, 0.15, 0.05]);
+    logits[2..].fill(NEVER);
+    let input = "top-p 0.6 of [.5, .3] and two that top-k has dropped";
+    keeps(input, &logits, |l| (day.top_p)(l, 0.6), &[0])
+        .likely("the probabilities are those of the tokens that are left: renormalise")
+}
+
+pub fn top_p_equals_hf(day: &Day) -> Outcome {
+    equals_hf(&["top_p"], 0.0, |p, l| (day.top_p)(l, p.top_p.unwrap_or(1.0)))
+}
+
+pub fn top_p_is_a_property(day: &Day) -> Outcome {
+    let mut random = Random::new(8);
+    for round in 0..200 {
+        let logits: Vec<f32> = (0..1 + random.below(60)).map(|_| 4.0 * random.float()).collect();
+        let p = 0.01 + 0.98 * f64::from(random.float().abs());
+        let mut left = logits.clone();
+        (day.top_p)(&mut left, p)?;
+        let max = logits.iter().copied().fold(NEVER, f32::max);
+        let exp = |x: f32| f64::from(x - max).exp();
+        let all: f64 = logits.iter().map(|x| exp(*x)).sum();
+        let kept = survivors(&left);
+        let mass: f64 = kept.iter().map(|id| exp(logits[*id])).sum::<f64>() / all;
+        let least = kept.iter().map(|id| exp(logits[*id])).fold(f64::INFINITY, f64::min) / all;
+        let input = format!("round {round}: top-p {p:.4} of {} random logits", logits.len());
+        // 1e-5 for a sum that is as good as p.
+        ensure(&input, mass >= p - 1e-5, "what is kept has less mass than p")?;
+        ensure(&input, mass - least <= p + 1e-5, "fewer tokens would have reached p")?;
+    }
+    Ok(())
+}
+
+pub fn top_p_refuses_what_is_no_share(day: &Day) -> Outcome {
+    for p in [0.0, -0.1, 1.2, f64::NAN] {
+        refused(&format!("top-p {p}"), (day.top_p)(&mut [1.0, 2.0], p), &["top_p"])?;
+    }
+    Ok(())
+}
+
+// 8.5
+
+pub fn min_p_by_hand(day: &Day) -> Outcome {
+    let logits = ln(&[0.05, 0.5, 0.15, 0.3]);
+    for (p, want) in
+        [(0.0, vec![0, 1, 2, 3]), (0.2, vec![1, 2, 3]), (0.5, vec![1, 3]), (0.9, vec![1])]
+    {
+        let input = format!("min-p {p} of the probabilities [.05, .5, .15, .3]");
+        keeps(&input, &logits, |l| (day.min_p)(l, p), &want)
+            .likely("the threshold is p times the largest probability, here p · 0.5")?;
+    }
+    keeps("min-p 1 of [2, 0, 2]", &[2.0, 0.0, 2.0], |l| (day.min_p)(l, 1.0), &[0, 2])
+}
+
+pub fn min_p_equals_hf(day: &Day) -> Outcome {
+    equals_hf(&["min_p"], 0.0, |p, l| (day.min_p)(l, p.min_p.unwrap_or(0.0)))
+}
+
+pub fn min_p_refuses_what_is_no_share(day: &Day) -> Outcome {
+    for p in [-0.1, 1.2, f64::NAN] {
+        refused(&format!("min-p {p}"), (day.min_p)(&mut [1.0, 2.0], p), &["min_p"])?;
+    }
+    Ok(())
+}
+
+// 8.6
+
+pub fn nothing_is_implied(day: &Day) -> Outcome {
+    let names = |params: &Params| -> Result<Vec<String>> {
+        Ok((day.warpers)(params)?.iter().map(|warper| warper.name()).collect())
+    };
+    equal("no parameter: the warpers", names(&Params::default()), &vec![])?;
+    let params = Params { top_k: Some(50), ..Params::default() };
+    let got = names(&params)?;
+    ensure("top_k 50: the warpers", got.len() == 1, &format!("got {got:?}, want one warper"))?;
+    // An error of the pipeline shows the name: it must tell which knob to turn.
+    let said = got[0].contains("top_k") && got[0].contains("50");
+    ensure("top_k 50: the name", said, &format!("got {:?}; it should say top_k and 50", got[0]))
+}
+
+pub fn temperature_comes_first(day: &Day) -> Outcome {
+    // Temperature 4 makes .9 to .46 of the mass: top-p 0.8 then needs three tokens, and would have needed one before.
+    let logits = ln(&[0.9, 0.05, 0.04, 0.01]);
+    let params = Params { temperature: Some(4.0), top_p: Some(0.8), ..Params::default() };
+    let mut got = logits;
+    pipeline(day, &params, &mut got)?;
+    let input = "temperature 4, top-p 0.8 of [.9, .05, .04, .01]: the ids that are kept";
+    equal(input, Ok(survivors(&got)), &vec![0, 1, 2])
+}
+
+pub fn top_k_comes_before_top_p(day: &Day) -> Outcome {
+    // Top-5 leaves .91 of the mass, and the first two are .66 of that: top-p 0.65 keeps them. Of all seven, it needs three.
+    let mut got = ln(&[0.35, 0.25, 0.15, 0.1, 0.06, 0.05, 0.04]);
+    let params = Params { top_k: Some(5), top_p: Some(0.65), ..Params::default() };
+    pipeline(day, &params, &mut got)?;
+    let input = "top-k 5, top-p 0.65 of [.35, .25, .15, .1, .06, .05, .04]: the ids that are kept";
+    equal(input, Ok(survivors(&got)), &vec![0, 1])
+}
+
+pub fn the_pipeline_equals_hf(day: &Day) -> Outcome {
+    equals_hf(&[], 2e-5, |params, logits| pipeline(day, params, logits))
+}
+
+pub fn a_bad_parameter_is_refused_at_once(day: &Day) -> Outcome {
+    let none = Params::default();
+    let bad = [
+        (Params { temperature: Some(f64::NAN), ..none }, "temperature"),
+        (Params { top_k: Some(0), ..none }, "top_k"),
+        (Params { top_p: Some(1.5), ..none }, "top_p"),
+        (Params { min_p: Some(-0.5), ..none }, "min_p"),
+    ];
+    for (params, name) in bad {
+        let got = (day.warpers)(&params).map(|all| all.len());
+        refused(&format!("warpers of {params:?}"), got, &[name]).likely(
+            "warpers refuses, before any model runs, what the filter itself would refuse",
+        )?;
+    }
+    Ok(())
+}
+
+// 8.7
+
+pub fn coins_by_hand(day: &Day) -> Outcome {
+    // The sums are .25, .75, .75, 1.
+    let probs = [0.25, 0.5, 0.0, 0.25];
+    for (coin, want) in [(0.0, 0), (0.24, 0), (0.25, 1), (0.74, 1), (0.75, 3), (0.99, 3)] {
+        let input = format!("probabilities {probs:?}, coin {coin}");
+        equal(&input, (day.sample)(&probs, coin), &want)
+            .likely("the first token at which the running sum is greater than the coin")?;
+    }
+    Ok(())
+}
+
+pub fn the_impossible_is_never_drawn(day: &Day) -> Outcome {
+    equal("[0, 1], coin 0", (day.sample)(&[0.0, 1.0], 0.0), &1)?;
+    // Rounding can leave the sum a little below 1, and the coin between the two.
+    let probs = [0.5, 0.499_999, 0.0];
+    equal("[.5, .499999, 0], coin .9999995", (day.sample)(&probs, 0.999_999_5), &1)
+        .likely("when the sum ends below the coin, the last token that is possible is drawn")
+}
+
+pub fn sample_refuses_nonsense(day: &Day) -> Outcome {
+    for coin in [1.0, -0.1, f32::NAN] {
+        refused(&format!("coin {coin}"), (day.sample)(&[0.5, 0.5], coin), &["coin"])?;
+    }
+    refused("all probabilities 0", (day.sample)(&[0.0, 0.0], 0.5), &[])?;
+    refused("no probabilities", (day.sample)(&[], 0.5), &[])
+}
+
+const DRAWS: usize = 50_000;
+const PROBS: [f32; 5] = [0.0625, 0.5, 0.125, 0.0625, 0.25];
+
+/// The chi-square statistic of 4 degrees of freedom that chance exceeds once in a million: x = 33.4, where
+/// exp(-x/2) (1 + x/2) = 1e-6. The draws come from fixed seeds, so a check that has passed passes again.
+const ONE_IN_A_MILLION: f64 = 33.4;
+
+fn tally(mut draw: impl FnMut() -> Result<u32>) -> Result<[f64; 5]> {
+    let mut counts = [0.0; 5];
+    for _ in 0..DRAWS {
+        let id = draw()? as usize;
+        *counts.get_mut(id).ok_or(Error::Msg(format!("token {id} of 5 was drawn")))? += 1.0;
+    }
+    Ok(counts)
+}
+
+fn follows(input: &str, counts: [f64; 5]) -> Outcome {
+    let expected = PROBS.map(|p| f64::from(p) * DRAWS as f64);
+    let chi: f64 = counts.iter().zip(expected).map(|(n, e)| (n - e) * (n - e) / e).sum();
+    let words = format!("{DRAWS} draws: got {counts:?}, expected about {expected:?}; chi-square {chi:.1}, at most {ONE_IN_A_MILLION}");
+    ensure(input, chi <= ONE_IN_A_MILLION, &words)
+}
+
+fn sampled(day: &Day) -> Result<[f64; 5]> {
+    let mut coins = Coins::new(8, 0);
+    tally(|| (day.sample)(&PROBS, coins.toss()))
+}
+
+fn raced(day: &Day) -> Result<[f64; 5]> {
+    let mut rng = TorchRng::new(8);
+    tally(|| (day.race)(&PROBS, &rng.exponentials(5)))
+}
+
+pub fn sample_follows_the_probabilities(day: &Day) -> Outcome {
+    follows("sample from [.0625, .5, .125, .0625, .25]", sampled(day)?)
+}
+
+// 8.8
+
+pub fn a_race_by_hand(day: &Day) -> Outcome {
+    let probs = [0.5, 0.25, 0.25, 0.0];
+    // Of p / q: .5, .25, .25; then .25, 1, .5; then .5, .25, 2.5. The last token runs for ever.
+    let cases =
+        [([1.0, 1.0, 1.0, 1.0], 0), ([2.0, 0.25, 0.5, 0.001], 1), ([1.0, 1.0, 0.1, 0.01], 2)];
+    for (q, want) in cases {
+        let input = format!("probabilities {probs:?}, exponentials {q:?}");
+        equal(&input, (day.race)(&probs, &q), &want).likely("the largest p / q wins")?;
+    }
+    Ok(())
+}
+
+pub fn the_race_is_torchs_multinomial(day: &Day) -> Outcome {
+    let probs = golden("day08", "race.probs")?.to_vec2::<f32>()?;
+    let q = golden("day08", "race.q")?.to_vec2::<f32>()?;
+    let want: Vec<u32> = serde_json::from_value(golden_json("day08")?["race.winners"].clone())
+        .map_err(|e| Error::Msg(e.to_string()))?;
+    let got = probs.iter().zip(&q).map(|(p, q)| (day.race)(p, q)).collect::<Result<Vec<_>>>();
+    equal("torch.multinomial of 12 rows: the winners", got, &want)
+}
+
+pub fn race_refuses_nonsense(day: &Day) -> Outcome {
+    refused("2 probabilities, 1 exponential", (day.race)(&[0.5, 0.5], &[1.0]), &[])?;
+    refused("all probabilities 0", (day.race)(&[0.0, 0.0], &[1.0, 1.0]), &[])
+}
+
+pub fn both_ways_are_one_distribution(day: &Day) -> Outcome {
+    let race = raced(day)?;
+    follows("race for [.0625, .5, .125, .0625, .25]", race)?;
+    let sample = sampled(day)?;
+    let chi: f64 = race.iter().zip(sample).map(|(a, b)| (a - b) * (a - b) / (a + b)).sum();
+    let words = format!(
+        "race drew {race:?}, sample {sample:?}: chi-square {chi:.1}, at most {ONE_IN_A_MILLION}"
+    );
+    ensure("race against sample", chi <= ONE_IN_A_MILLION, &words)
+}
+
+fn ids(value: &Value) -> Result<Vec<u32>> {
+    serde_json::from_value(value.clone()).map_err(|e| Error::Msg(e.to_string()))
+}
+
+/// Every choice of one static batch, each made on the golden text so far; stops at the first wrong one.
+fn replay(
+    day: &Day,
+    model: &Recall,
+    params: &Params,
+    seed: u64,
+    prompts: &[Vec<u32>],
+    want: &[Vec<u32>],
+) -> Result<Vec<Vec<u32>>> {
+    let warpers = (day.warpers)(params)?;
+    let mut choose = (day.torch_sampler)(seed, prompts.len());
+    let mut logits = Vec::new();
+    for (prompt, new) in prompts.iter().zip(want) {
+        let text = [&prompt[..], new].concat();
+        logits.push(model.forward(&Step::new(model, &text, 0)?, &mut NoCache)?.i(0)?);
+        // (T, V)
+    }
+    let mut got = vec![Vec::new(); prompts.len()];
+    for step in 0..want.iter().map(Vec::len).max().unwrap_or(0) {
+        for row in (0..prompts.len()).filter(|row| step < want[*row].len()) {
+            let tokens = [&prompts[row][..], &want[row][..step]].concat();
+            let mut scores = logits[row].i(tokens.len() - 1)?.to_vec1::<f32>()?;
+            let (prompt_len, remaining) = (prompts[row].len(), want[row].len() - step);
+            let cx = Context { tokens: &tokens, prompt_len, remaining, eos: &[0] };
+            process_all(&warpers, &cx, &mut scores)?;
+            got[row].push(choose(row, &scores)?);
+            if got[row].last() != want[row].get(step) {
+                return Ok(got);
+            }
+        }
+    }
+    Ok(got)
+}
+
+pub fn ten_seeds_five_settings(day: &Day) -> Outcome {
+    let goldens = golden_json("day08")?;
+    let model = Recall::new("story-3m", 200)?;
+    let prompts = [ids(&goldens["prompts"][0])?, ids(&goldens["prompts"][1])?];
+    for run in goldens["runs"].as_array().into_iter().flatten() {
+        let seed = run["seed"].as_u64().unwrap_or_default();
+        for (i, setting) in goldens["settings"].as_array().into_iter().flatten().enumerate() {
+            let (prompt, want) = (prompts[i % 2].clone(), ids(&run["new_ids"][i])?);
+            let input = format!(
+                "generate(do_sample=True) after manual_seed({seed}), {}",
+                describe(setting)
+            );
+            let got = replay(day, &model, &params(setting), seed, &[prompt], &[want.clone()])?;
+            equal_tokens(&input, Ok(got.concat()), &want, &[])?;
+        }
+    }
+    Ok(())
+}
+
+pub fn rows_of_a_batch_share_the_stream(day: &Day) -> Outcome {
+    let goldens = golden_json("day08")?;
+    let model = Recall::new("story-3m", 100)?;
+    for batch in goldens["batches"].as_array().into_iter().flatten() {
+        let rows = |name: &str| -> Result<Vec<Vec<u32>>> {
+            batch[name].as_array().into_iter().flatten().map(ids).collect()
+        };
+        let (prompts, want) = (rows("prompts")?, rows("new_ids")?);
+        let seed = batch["seed"].as_u64().unwrap_or_default();
+        let got = replay(day, &model, &params(&batch["setting"]), seed, &prompts, &want)?;
+        for (row, (got, want)) in got.into_iter().zip(&want).enumerate() {
+            let input = format!("row {row} of {} after manual_seed({seed})", prompts.len());
+            let as_far = want[..got.len().min(want.len())].to_vec();
+            equal_tokens(&input, Ok(got), &as_far, &[]).likely(
+                "torch draws for every row at every step, also for those that have ended",
+            )?;
+        }
+    }
+    Ok(())
+}
+
+pub fn generate_equals_transformers(day: &Day) -> Outcome {
+    let goldens = golden_json("day08")?;
+    let model = Recall::new("story-3m", 200)?;
+    let tokenizer = super::checks::tokenizer()?;
+    let run = &goldens["runs"][1];
+    let seed = run["seed"].as_u64().unwrap_or_default();
+    for (i, setting) in goldens["settings"].as_array().into_iter().flatten().enumerate() {
+        let (prompt, want) = (ids(&goldens["prompts"][i % 2])?, ids(&run["new_ids"][i])?);
+        model.prime(&[&[&prompt[..], &want].concat()])?;
+        let choose = (day.torch_sampler)(seed, 1);
+        let mut options = GenerationOptions::new(model.config(), want.len(), choose);
+        options.processors = (day.warpers)(&params(setting))?;
+        let mut got = Vec::new();
+        for token in generate(&model, &tokenizer, &prompt, options)? {
+            got.push(token?.id);
+            if got.last() != want.get(got.len() - 1) {
+                break;
+            }
+        }
+        let input = format!("generate, torch's stream of seed {seed}, {}", describe(setting));
+        equal_tokens(&input, Ok(got), &want, &[])?;
+    }
+    Ok(())
+}
+
+pub fn a_row_in_company_draws_what_it_draws_alone(day: &Day) -> Outcome {
+    let logits = ln(&PROBS);
+    let (mut alone, mut company) = ((day.chacha_sampler)(3), (day.chacha_sampler)(3));
+    let mut got = Vec::new();
+    let want = (0..40).map(|_| alone(1, &logits)).collect::<Result<Vec<_>>>()?;
+    for step in 0..40 {
+        company(0, &logits)?;
+        got.push(company(1, &logits)?);
+        (step < 20).then(|| company(2, &logits)).transpose()?;
+    }
+    equal_tokens("row 1 of 3, the portable stream", Ok(got), &want, &[])
+}

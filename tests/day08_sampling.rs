@@ -1,0 +1,102 @@
+//! Day 8's checkers: sampling.
+
+mod checks;
+#[macro_use]
+#[path = "checks/day08.rs"]
+mod day;
+include!(concat!(env!("OUT_DIR"), "/day08.rs"));
+
+checks::tests! {
+    8, day08_sampling:
+    task_8_1_softmax_by_hand => day::softmax_by_hand,
+    task_8_1_softmax_does_not_overflow => day::softmax_does_not_overflow,
+    task_8_1_softmax_equals_torch => day::softmax_equals_torch,
+    task_8_1_softmax_refuses_what_has_none => day::softmax_refuses_what_has_none,
+    task_8_2_temperature_by_hand => day::temperature_by_hand,
+    task_8_2_the_worked_example => day::the_worked_example,
+    task_8_2_temperature_equals_transformers => day::temperature_equals_hf,
+    task_8_2_temperature_refuses_what_is_none => day::temperature_refuses_what_is_none,
+    task_8_3_top_k_by_hand => day::top_k_by_hand,
+    task_8_3_top_k_keeps_ties => day::top_k_keeps_ties,
+    task_8_3_top_k_is_clamped => day::top_k_is_clamped,
+    task_8_3_top_k_equals_transformers => day::top_k_equals_hf,
+    task_8_3_top_k_refuses_zero => day::top_k_refuses_zero,
+    task_8_4_the_token_that_crosses_p_is_kept => day::the_token_that_crosses_p_is_kept,
+    task_8_4_top_p_needs_no_order => day::top_p_needs_no_order,
+    task_8_4_of_equals_the_last_stay => day::of_equals_the_last_stay,
+    task_8_4_at_least_one_stays => day::at_least_one_stays,
+    task_8_4_top_p_counts_what_is_left => day::top_p_counts_what_is_left,
+    task_8_4_top_p_equals_transformers => day::top_p_equals_hf,
+    task_8_4_top_p_keeps_the_smallest_set_that_reaches_p => day::top_p_is_a_property,
+    task_8_4_top_p_refuses_what_is_no_share => day::top_p_refuses_what_is_no_share,
+    task_8_5_min_p_by_hand => day::min_p_by_hand,
+    task_8_5_min_p_equals_transformers => day::min_p_equals_hf,
+    task_8_5_min_p_refuses_what_is_no_share => day::min_p_refuses_what_is_no_share,
+    task_8_6_nothing_is_implied => day::nothing_is_implied,
+    task_8_6_temperature_comes_first => day::temperature_comes_first,
+    task_8_6_top_k_comes_before_top_p => day::top_k_comes_before_top_p,
+    task_8_6_the_pipeline_equals_transformers => day::the_pipeline_equals_hf,
+    task_8_6_a_bad_parameter_is_refused_at_once => day::a_bad_parameter_is_refused_at_once,
+    task_8_7_coins_by_hand => day::coins_by_hand,
+    task_8_7_the_impossible_is_never_drawn => day::the_impossible_is_never_drawn,
+    task_8_7_sample_refuses_nonsense => day::sample_refuses_nonsense,
+    task_8_7_sample_follows_the_probabilities => day::sample_follows_the_probabilities,
+    task_8_7_a_row_in_company_draws_what_it_draws_alone => day::a_row_in_company_draws_what_it_draws_alone,
+    task_8_8_a_race_by_hand => day::a_race_by_hand,
+    task_8_8_the_race_is_torchs_multinomial => day::the_race_is_torchs_multinomial,
+    task_8_8_race_refuses_nonsense => day::race_refuses_nonsense,
+    task_8_8_both_ways_are_one_distribution => day::both_ways_are_one_distribution,
+    task_8_8_tokens_equal_transformers_for_ten_seeds_and_five_settings => day::ten_seeds_five_settings,
+    task_8_8_rows_of_a_batch_share_the_stream => day::rows_of_a_batch_share_the_stream,
+    task_8_8_generate_equals_transformers => day::generate_equals_transformers,
+}
+
+use candecode::kit::rng::{Coins, TorchRng};
+
+/// The kit's generator is given, not written: so this is no task.
+#[test]
+fn teeth_the_torch_stream_is_torchs() -> candle_core::Result<()> {
+    let goldens = checks::golden_json("day08")?;
+    for golden in goldens["words"].as_array().unwrap() {
+        let mut rng = TorchRng::new(golden["seed"].as_u64().unwrap());
+        let words: Vec<u64> = (0..1300).map(|_| u64::from(rng.next_u32())).collect();
+        let list = |name: &str| -> Vec<u64> {
+            golden[name].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect()
+        };
+        for (at, want) in list("at").into_iter().zip(list("low 27 bits")) {
+            assert_eq!(
+                words[at as usize] % (1 << 27),
+                want,
+                "word {at} of seed {}",
+                golden["seed"]
+            );
+        }
+        for (at, want) in list("second at").into_iter().zip(list("second")) {
+            assert_eq!(words[at as usize], want, "word {at} of seed {}", golden["seed"]);
+        }
+    }
+    // Element for element, to the last bit but one: ln_1p may round otherwise in another libm.
+    let same = |got: Vec<f32>, name: &str| -> candle_core::Result<()> {
+        for (i, (got, want)) in
+            got.iter().zip(checks::golden("day08", name)?.to_vec1::<f32>()?).enumerate()
+        {
+            assert!((got - want).abs() <= 1.2e-7 * want, "{name}, element {i}: {got} for {want}");
+        }
+        Ok(())
+    };
+    same(TorchRng::new(0).exponentials(700), "exponentials.0")?;
+    same(TorchRng::new(42).exponentials(700), "exponentials.42")?;
+    same(TorchRng::new(1).exponentials(1500).split_off(1480), "exponentials.rows")
+}
+
+/// What `--rng chacha --seed N` draws must be the same in every release.
+#[test]
+fn teeth_the_portable_stream_stays_what_it_is() {
+    let coins = |seed, request| {
+        let mut coins = Coins::new(seed, request);
+        [(); 3].map(|()| coins.toss())
+    };
+    assert_eq!(coins(0, 0), [0.801_459_25, 0.731_113_4, 0.555_288_85]);
+    assert_eq!(coins(0, 1), [0.273_580_55, 0.658_953, 0.827_439_67]);
+    assert_eq!(coins(7, 0), [0.416_640_94, 0.030_317_307, 0.142_553_27]);
+}
