@@ -22,6 +22,9 @@ pub struct Params {
     pub min_p: Option<f64>,
 }
 
+/// What a pipeline is made of.
+pub type Processors = Vec<Box<dyn LogitsProcessor>>;
+
 /// Day 8 as a bundle of functions.
 #[derive(Clone, Copy)]
 pub struct Day {
@@ -30,7 +33,7 @@ pub struct Day {
     pub top_k: fn(&mut [f32], usize) -> Result<()>,
     pub top_p: fn(&mut [f32], f64) -> Result<()>,
     pub min_p: fn(&mut [f32], f64) -> Result<()>,
-    pub warpers: fn(&Params) -> Result<Vec<Box<dyn LogitsProcessor>>>,
+    pub warpers: fn(&Params) -> Result<Processors>,
     pub sample: fn(&[f32], f32) -> Result<u32>,
     pub race: fn(&[f32], &[f32]) -> Result<u32>,
     pub torch_sampler: fn(u64, usize) -> Choose<'static>,
@@ -557,7 +560,14 @@ pub fn ten_seeds_five_settings(day: &Day) -> Outcome {
                 "generate(do_sample=True) after manual_seed({seed}), {}",
                 describe(setting)
             );
-            let got = replay(day, &model, &params(setting), seed, &[prompt], &[want.clone()])?;
+            let got = replay(
+                day,
+                &model,
+                &params(setting),
+                seed,
+                &[prompt],
+                std::slice::from_ref(&want),
+            )?;
             equal_tokens(&input, Ok(got.concat()), &want, &[])?;
         }
     }

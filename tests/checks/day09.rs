@@ -1,0 +1,505 @@
+//! What day 9's checkers assert.
+
+use super::checks::{close, ensure, equal, equal_tokens, golden, golden_json, refused};
+use super::checks::{Likely, Outcome, Random, Recall};
+use candecode::day07_greedy::{generate, greedy};
+use candecode::day08_sampling::{warpers, SamplingParams};
+use candecode::kit::processor::process_all;
+use candecode::kit::{Context, GenerationOptions, LogitsProcessor, Model};
+use candle_core::{Device, Error, Result, Tensor};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+// One or two operations on numbers below 30: a unit of 6e-8 each, of the number.
+const TOLERANCE: f32 = 1e-5;
+const NEVER: f32 = f32::NEG_INFINITY;
+
+/// `PenaltyParams`, whosever they are.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Params {
+    pub repetition: Option<f32>,
+    pub presence: Option<f32>,
+    pub frequency: Option<f32>,
+    pub no_repeat_ngram: Option<usize>,
+    pub window: Option<usize>,
+}
+
+/// What a pipeline is made of.
+pub type Processors = Vec<Box<dyn LogitsProcessor>>;
+
+/// Day 9 as a bundle of functions.
+#[derive(Clone, Copy)]
+pub struct Day {
+    pub repetition: fn(&mut [f32], &[u32], f32) -> Result<()>,
+    pub counts: fn(&[u32]) -> BTreeMap<u32, u32>,
+    pub presence_frequency: fn(&mut [f32], &[u32], f32, f32) -> Result<()>,
+    pub ngram: fn(&mut [f32], &[u32], usize) -> Result<()>,
+    pub recent: fn(&[u32], Option<usize>) -> &[u32],
+    pub penalties: fn(&Params) -> Result<Processors>,
+}
+
+/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+macro_rules! implementation {
+    ($($path:ident)::+) => {{
+        use $($path)::+ as code;
+        day::Day {
+            repetition: code::repetition_penalty,
+            counts: code::counts,
+            presence_frequency: code::presence_frequency,
+            ngram: code::no_repeat_ngram,
+            recent: code::recent,
+            penalties: |p| {
+                let (repetition, presence, frequency) = (p.repetition, p.presence, p.frequency);
+                let (no_repeat_ngram, window) = (p.no_repeat_ngram, p.window);
+                code::penalties(&code::PenaltyParams { repetition, presence, frequency, no_repeat_ngram, window })
+            },
+        }
+    }};
+}
+
+/// `change`, done to `logits`, gives `want`.
+fn becomes(
+    input: &str,
+    logits: &[f32],
+    change: impl FnOnce(&mut [f32]) -> Result<()>,
+    want: &[f32],
+) -> Outcome {
+    let mut got = logits.to_vec();
+    let got = change(&mut got).and_then(|()| Tensor::new(&got[..], &Device::Cpu));
+    close(input, got, &Tensor::new(want, &Device::Cpu)?, TOLERANCE)
+}
+
+/// `change`, done to logits that are all 0, forbids exactly `want`.
+fn forbids(
+    input: &str,
+    vocabulary: usize,
+    change: impl FnOnce(&mut [f32]) -> Result<()>,
+    want: &[usize],
+) -> Outcome {
+    let mut logits = vec![0.0; vocabulary];
+    change(&mut logits)?;
+    let got = (0..vocabulary).filter(|id| logits[*id] == NEVER).collect();
+    equal(&format!("{input}: the ids that are forbidden"), Ok(got), &want.to_vec())?;
+    let others = logits.iter().all(|logit| *logit == 0.0 || *logit == NEVER);
+    ensure(input, others, "a logit is neither what it was nor -inf")
+}
+
+fn names(all: &[Box<dyn LogitsProcessor>]) -> Vec<String> {
+    all.iter().map(|processor| processor.name()).collect()
+}
+
+/// All penalties of `params`, on the logits that come after `tokens`.
+fn penalised(
+    day: &Day,
+    params: &Params,
+    tokens: &[u32],
+    prompt_len: usize,
+    logits: &mut [f32],
+) -> Result<()> {
+    let cx = Context { tokens, prompt_len, remaining: 1, eos: &[] };
+    process_all(&(day.penalties)(params)?, &cx, logits)
+}
+
+fn number(setting: &Value, name: &str) -> Option<f64> {
+    setting.get(name).and_then(Value::as_f64)
+}
+
+fn numbers(name: &str) -> Result<Vec<f64>> {
+    let list = golden_json("day09")?[name].clone();
+    serde_json::from_value(list).map_err(|e| Error::Msg(e.to_string()))
+}
+
+/// Logits, the ids before them, and what shall become of the logits.
+type Row = (Vec<f32>, Vec<u32>, Vec<f32>);
+
+/// The rows of random logits, of ids, and of a golden.
+fn rows(want: &str) -> Result<Vec<Row>> {
+    let logits = golden("day09", "logits")?.to_vec2::<f32>()?;
+    let ids = golden("day09", "ids")?.to_vec2::<u32>()?;
+    let want = golden("day09", want)?.to_vec2::<f32>()?;
+    Ok(logits.into_iter().zip(ids).zip(want).map(|((l, i), w)| (l, i, w)).collect())
+}
+
+// 9.1
+
+pub fn both_signs_go_down(day: &Day) -> Outcome {
+    let logits = [3.0, -3.0, 0.0, 1.0, -1.0];
+    let input = "repetition penalty 1.5 of the tokens 0, 1, 2; logits [3, -3, 0, 1, -1]";
+    becomes(input, &logits, |l| (day.repetition)(l, &[0, 1, 2], 1.5), &[2.0, -4.5, 0.0, 1.0, -1.0])
+        .likely("divide what is positive, multiply what is negative")?;
+    let input = "repetition penalty 0.5 of the tokens 0, 1: below 1 it encourages";
+    becomes(input, &logits, |l| (day.repetition)(l, &[0, 1], 0.5), &[6.0, -1.5, 0.0, 1.0, -1.0])
+}
+
+pub fn once_however_often(day: &Day) -> Outcome {
+    let input = "repetition penalty 2 of the tokens 0, 1, 0, 0, 1; logits [8, -1, 4]";
+    becomes(
+        input,
+        &[8.0, -1.0, 4.0],
+        |l| (day.repetition)(l, &[0, 1, 0, 0, 1], 2.0),
+        &[4.0, -2.0, 4.0],
+    )
+    .likely("each distinct token once: go over a set of the tokens, not over the tokens")
+}
+
+pub fn what_is_not_there_stays(day: &Day) -> Outcome {
+    let input = "repetition penalty 2, no tokens";
+    becomes(input, &[1.0, -1.0], |l| (day.repetition)(l, &[], 2.0), &[1.0, -1.0])?;
+    // A model may have fewer logits than its tokenizer has ids; and what is forbidden stays so.
+    let input = "repetition penalty 2 of the tokens 0 and 9 of a vocabulary of 2; logits [-inf, 1]";
+    becomes(input, &[NEVER, 1.0], |l| (day.repetition)(l, &[0, 9], 2.0), &[NEVER, 1.0])
+}
+
+pub fn repetition_equals_hf(day: &Day) -> Outcome {
+    for penalty in numbers("repetition")? {
+        let shown =
+            if penalty.fract() == 0.0 { format!("{penalty:.1}") } else { penalty.to_string() };
+        for (row, (logits, ids, want)) in rows(&format!("repetition.{shown}"))?.iter().enumerate() {
+            let input = format!("repetition penalty {penalty}, row {row} of the random logits");
+            becomes(&input, logits, |l| (day.repetition)(l, ids, penalty as f32), want)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn repetition_refuses_nonsense(day: &Day) -> Outcome {
+    for penalty in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        let got = (day.repetition)(&mut [1.0], &[0], penalty);
+        refused(&format!("repetition penalty {penalty}"), got, &["repetition_penalty"])?;
+    }
+    Ok(())
+}
+
+// 9.2
+
+pub fn tokens_are_counted(day: &Day) -> Outcome {
+    let want = BTreeMap::from([(3, 2), (5, 3), (9, 1)]);
+    equal("counts of 5, 3, 5, 9, 3, 5", Ok((day.counts)(&[5, 3, 5, 9, 3, 5])), &want)?;
+    equal("counts of nothing", Ok((day.counts)(&[])), &BTreeMap::new())
+}
+
+// 9.3
+
+pub fn presence_and_frequency_by_hand(day: &Day) -> Outcome {
+    let logits = [1.0, 1.0, -1.0, 1.0];
+    // Token 0 came three times, token 2 once.
+    let cases = [
+        ((0.5, 0.0), [0.5, 1.0, -1.5, 1.0]),
+        ((0.0, 0.25), [0.25, 1.0, -1.25, 1.0]),
+        ((0.5, 0.25), [-0.25, 1.0, -1.75, 1.0]),
+        ((-0.5, -0.25), [2.25, 1.0, -0.25, 1.0]),
+    ];
+    for ((presence, frequency), want) in cases {
+        let input = format!(
+            "presence {presence}, frequency {frequency}; generated 0, 0, 2, 0; logits [1, 1, -1, 1]"
+        );
+        let change =
+            |l: &mut [f32]| (day.presence_frequency)(l, &[0, 0, 2, 0], presence, frequency);
+        becomes(&input, &logits, change, &want)
+            .likely("presence once for a token that came, frequency for each time that it came")?;
+    }
+    let input = "presence 1 of a token that is not in the vocabulary";
+    becomes(input, &[1.0], |l| (day.presence_frequency)(l, &[7], 1.0, 1.0), &[1.0])
+}
+
+pub fn presence_and_frequency_equal_vllm(day: &Day) -> Outcome {
+    let goldens = golden_json("day09")?;
+    let prompt_len = goldens["prompt_len"].as_u64().unwrap_or_default() as usize;
+    for (i, case) in goldens["vllm"].as_array().into_iter().flatten().enumerate() {
+        let get = |name| number(case, name).unwrap_or_default() as f32;
+        if get("repetition") != 1.0 {
+            continue; // task 9.6
+        }
+        let (presence, frequency) = (get("presence"), get("frequency"));
+        for (row, (logits, ids, want)) in rows(&format!("vllm.{i}"))?.iter().enumerate() {
+            let input = format!(
+                "presence {presence}, frequency {frequency}, row {row} of the random logits"
+            );
+            let generated = &ids[prompt_len..];
+            let change =
+                |l: &mut [f32]| (day.presence_frequency)(l, generated, presence, frequency);
+            becomes(&input, logits, change, want)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn presence_and_frequency_refuse_nonsense(day: &Day) -> Outcome {
+    for (presence, frequency, says) in
+        [(2.5, 0.0, "presence"), (0.0, -2.1, "frequency"), (f32::NAN, 0.0, "presence")]
+    {
+        let got = (day.presence_frequency)(&mut [1.0], &[], presence, frequency);
+        refused(&format!("presence {presence}, frequency {frequency}"), got, &[says])?;
+    }
+    Ok(())
+}
+
+// 9.4
+
+pub fn ngrams_by_hand(day: &Day) -> Outcome {
+    let cases: [(&[u32], usize, &[usize]); 10] = [
+        (&[4, 2, 1, 5, 2, 3, 5, 2], 2, &[1, 3]), // 2 was followed by 1 and by 3
+        (&[1, 2, 3, 1, 2], 3, &[3]),             // 1 2 was followed by 3
+        (&[1, 2, 3, 1, 2, 4, 1, 2], 3, &[3, 4]), // and by 4
+        (&[1, 2, 3, 1, 2], 2, &[3]),             // 2 was followed by 3
+        (&[1, 2, 3, 1, 2], 1, &[1, 2, 3]),       // every token that came
+        (&[1, 2, 3, 1, 2], 4, &[]),              // 3 1 2 came only now
+        (&[1, 1], 2, &[1]),                      // 1 was followed by 1
+        (&[1, 2, 1], 2, &[2]),
+        (&[1, 2], 3, &[]),
+        (&[1, 2], 9, &[]),
+    ];
+    for (tokens, n, want) in cases {
+        let input = format!("no repeated {n}-gram after {tokens:?}");
+        forbids(&input, 6, |l| (day.ngram)(l, tokens, n), want)
+            .likely("where the last n - 1 tokens stood before, what followed them is forbidden")?;
+    }
+    Ok(())
+}
+
+pub fn ngrams_equal_hf(day: &Day) -> Outcome {
+    for n in numbers("ngrams")? {
+        for (row, (logits, ids, want)) in rows(&format!("ngram.{n}"))?.iter().enumerate() {
+            let input = format!("no repeated {n}-gram, row {row} of the random logits");
+            becomes(&input, logits, |l| (day.ngram)(l, ids, n as usize), want)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn no_ngram_ever_repeats(day: &Day) -> Outcome {
+    let mut random = Random::new(9);
+    for n in 1..5 {
+        // 12 tokens are enough for 12 of one kind, and for 200 of n.
+        let (length, mut tokens) = (if n == 1 { 12 } else { 100 }, Vec::new());
+        for step in 0..length {
+            let mut logits: Vec<f32> = (0..12).map(|_| random.float()).collect();
+            (day.ngram)(&mut logits, &tokens, n)?;
+            let best = candecode::day07_greedy::argmax(&logits)?;
+            let repeated = [&tokens[(tokens.len() + 1).saturating_sub(n)..], &[best]].concat();
+            let input = format!("a text of random tokens, no repeated {n}-gram");
+            let before = repeated.len() == n && tokens.windows(n).any(|ngram| ngram == repeated);
+            ensure(
+                &input,
+                !before,
+                &format!("after {step} tokens the {n}-gram {repeated:?} comes again"),
+            )?;
+            tokens.push(best);
+        }
+    }
+    Ok(())
+}
+
+pub fn ngrams_refuse_zero(day: &Day) -> Outcome {
+    refused("no repeated 0-gram", (day.ngram)(&mut [1.0], &[0], 0), &["no_repeat_ngram"])
+}
+
+// 9.5
+
+pub fn the_end_of_the_text(day: &Day) -> Outcome {
+    let text = [4, 5, 6, 7];
+    for (window, want) in [
+        (None, &text[..]),
+        (Some(2), &text[2..]),
+        (Some(4), &text[..]),
+        (Some(9), &text[..]),
+        (Some(0), &[]),
+    ] {
+        let got = (day.recent)(&text, window).to_vec();
+        equal(&format!("recent([4, 5, 6, 7], {window:?})"), Ok(got), &want.to_vec())?;
+    }
+    Ok(())
+}
+
+// 9.6
+
+pub fn nothing_is_implied(day: &Day) -> Outcome {
+    let got = (day.penalties)(&Params::default()).map(|all| names(&all));
+    equal("no parameter: the penalties", got, &vec![])
+}
+
+pub fn the_scope_of_each(day: &Day) -> Outcome {
+    // Prompt 0, 1; generated 2, 3, 2.
+    let (tokens, logits) = ([0, 1, 2, 3, 2], [2.0, 2.0, 2.0, 2.0, 2.0]);
+    let on = |params: Params| move |l: &mut [f32]| penalised(day, &params, &tokens, 2, l);
+    let none = Params::default();
+    let text = "prompt 0, 1, generated 2, 3, 2, logits [2, 2, 2, 2, 2]";
+    let repetition = Params { repetition: Some(2.0), ..none };
+    becomes(
+        &format!("repetition penalty 2: {text}"),
+        &logits,
+        on(repetition),
+        &[1.0, 1.0, 1.0, 1.0, 2.0],
+    )
+    .likely("the repetition penalty counts prompt and generated tokens")?;
+    let presence = Params { presence: Some(0.5), ..none };
+    becomes(
+        &format!("presence penalty 0.5: {text}"),
+        &logits,
+        on(presence),
+        &[2.0, 2.0, 1.5, 1.5, 2.0],
+    )
+    .likely("the presence penalty counts generated tokens only: cx.tokens from cx.prompt_len on")?;
+    let frequency = Params { frequency: Some(0.5), ..none };
+    becomes(
+        &format!("frequency penalty 0.5: {text}"),
+        &logits,
+        on(frequency),
+        &[2.0, 2.0, 1.0, 1.5, 2.0],
+    )
+    .likely("the frequency penalty counts generated tokens only: cx.tokens from cx.prompt_len on")
+}
+
+pub fn ngrams_of_the_prompt_count(day: &Day) -> Outcome {
+    let params = Params { no_repeat_ngram: Some(2), ..Params::default() };
+    // 1 2 stands in the prompt, 1 4 in what was generated.
+    forbids(
+        "prompt 1, 2, 3, generated 1, 4, 1, no repeated 2-gram",
+        5,
+        |l| penalised(day, &params, &[1, 2, 3, 1, 4, 1], 3, l),
+        &[2, 4],
+    )
+}
+
+pub fn the_window_is_for_penalties(day: &Day) -> Outcome {
+    let (tokens, logits) = ([0, 1, 2, 3, 1], [2.0; 5]);
+    let window = Params { window: Some(3), ..Params::default() };
+    let text = "prompt 0, 1, generated 2, 3, 1, window 3";
+    let repetition = Params { repetition: Some(2.0), ..window };
+    becomes(
+        &format!("repetition penalty 2: {text}"),
+        &logits,
+        |l| penalised(day, &repetition, &tokens, 2, l),
+        &[2.0, 1.0, 1.0, 1.0, 2.0],
+    )?;
+    let presence = Params { presence: Some(1.0), window: Some(2), ..window };
+    becomes(
+        "presence penalty 1: prompt 0, 1, generated 2, 3, 1, window 2",
+        &logits,
+        |l| penalised(day, &presence, &tokens, 2, l),
+        &[2.0, 1.0, 2.0, 1.0, 2.0],
+    )?;
+    // 1 2 stands before the window: a repeated n-gram is one however long ago.
+    let ngram = Params { no_repeat_ngram: Some(2), window: Some(4), ..window };
+    forbids(
+        "prompt 0, generated 1, 2, 3, 1, 4, 1, window 4, no repeated 2-gram",
+        5,
+        |l| penalised(day, &ngram, &[0, 1, 2, 3, 1, 4, 1], 1, l),
+        &[2, 4],
+    )
+}
+
+pub fn repetition_comes_before_presence(day: &Day) -> Outcome {
+    let params = Params { repetition: Some(2.0), presence: Some(1.0), ..Params::default() };
+    // 4 / 2 - 1 is 1, but (4 - 1) / 2 is 1.5.
+    becomes(
+        "repetition penalty 2, presence penalty 1: prompt 0, generated 1, logits [4, 4, 4]",
+        &[4.0, 4.0, 4.0],
+        |l| penalised(day, &params, &[0, 1], 1, l),
+        &[2.0, 1.0, 4.0],
+    )
+}
+
+pub fn all_three_equal_vllm(day: &Day) -> Outcome {
+    let goldens = golden_json("day09")?;
+    let prompt_len = goldens["prompt_len"].as_u64().unwrap_or_default() as usize;
+    for (i, case) in goldens["vllm"].as_array().into_iter().flatten().enumerate() {
+        let get = |name| number(case, name).map(|x| x as f32);
+        let (repetition, presence, frequency) =
+            (get("repetition"), get("presence"), get("frequency"));
+        let params = Params { repetition, presence, frequency, ..Params::default() };
+        for (row, (logits, ids, want)) in rows(&format!("vllm.{i}"))?.iter().enumerate() {
+            let input = format!("{params:?}, row {row} of the random logits");
+            let change = |l: &mut [f32]| penalised(day, &params, ids, prompt_len, l);
+            becomes(&input, logits, change, want)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn the_pipeline_is_hfs(day: &Day) -> Outcome {
+    let goldens = golden_json("day09")?;
+    let get = |name| number(&goldens["pipeline"], name);
+    let (repetition, no_repeat_ngram) = (
+        get("repetition_penalty").map(|x| x as f32),
+        get("no_repeat_ngram_size").map(|n| n as usize),
+    );
+    let params = Params { repetition, no_repeat_ngram, ..Params::default() };
+    let (temperature, top_p, min_p) = (get("temperature"), get("top_p"), get("min_p"));
+    let sampling =
+        SamplingParams { temperature, top_p, min_p, top_k: get("top_k").map(|k| k as usize) };
+    let mut all = (day.penalties)(&params)?;
+    all.extend(warpers(&sampling)?);
+
+    let short = |class: &str| match class {
+        "RepetitionPenaltyLogitsProcessor" => "repetition_penalty",
+        "NoRepeatNGramLogitsProcessor" => "no_repeat_ngram",
+        "TemperatureLogitsWarper" => "temperature",
+        "TopKLogitsWarper" => "top_k",
+        "TopPLogitsWarper" => "top_p",
+        "MinPLogitsWarper" => "min_p",
+        _ => "unknown",
+    };
+    let order = goldens["order"].as_array().into_iter().flatten();
+    let want: Vec<&str> = order.filter_map(Value::as_str).map(short).collect();
+    let got = names(&all);
+    let same = got.len() == want.len() && got.iter().zip(&want).all(|(g, w)| g.starts_with(w));
+    ensure(
+        "the order of the whole pipeline",
+        same,
+        &format!("got {got:?}, want names that begin as {want:?}"),
+    )?;
+
+    for (row, (logits, ids, want)) in rows("pipelined")?.iter().enumerate() {
+        let input = format!("all of HF's processors, row {row} of the random logits");
+        let cx = Context { tokens: ids, prompt_len: 16, remaining: 1, eos: &[] };
+        becomes(&input, logits, |l| process_all(&all, &cx, l), want)?;
+    }
+    Ok(())
+}
+
+pub fn a_bad_parameter_is_refused_at_once(day: &Day) -> Outcome {
+    let none = Params::default();
+    for (params, says) in [
+        (Params { repetition: Some(0.0), ..none }, "repetition_penalty"),
+        (Params { presence: Some(3.0), ..none }, "presence_penalty"),
+        (Params { frequency: Some(f32::NAN), ..none }, "frequency_penalty"),
+        (Params { no_repeat_ngram: Some(0), ..none }, "no_repeat_ngram"),
+    ] {
+        let got = (day.penalties)(&params).map(|all| all.len());
+        refused(&format!("penalties of {params:?}"), got, &[says]).likely(
+            "penalties refuses, before any model runs, what the penalty itself would refuse",
+        )?;
+    }
+    Ok(())
+}
+
+fn ids(value: &Value) -> Result<Vec<u32>> {
+    serde_json::from_value(value.clone()).map_err(|e| Error::Msg(e.to_string()))
+}
+
+pub fn greedy_tokens_equal_hf(day: &Day) -> Outcome {
+    let goldens = golden_json("day09")?;
+    let model = Recall::new("story-3m", 1000)?;
+    let tokenizer = super::checks::tokenizer()?;
+    for run in goldens["greedy"].as_array().into_iter().flatten() {
+        let (prompt, want) = (ids(&run["prompt"])?, ids(&run["new_ids"])?);
+        model.prime(&[&[&prompt[..], &want].concat()])?;
+        let get = |name| number(&run["setting"], name);
+        let repetition = get("repetition_penalty").map(|x| x as f32);
+        let no_repeat_ngram = get("no_repeat_ngram_size").map(|n| n as usize);
+        let params = Params { repetition, no_repeat_ngram, ..Params::default() };
+        let mut options = GenerationOptions::new(model.config(), want.len(), greedy);
+        options.processors = (day.penalties)(&params)?;
+        let mut got = Vec::new();
+        for token in generate(&model, &tokenizer, &prompt, options)? {
+            got.push(token?.id);
+            if got.last() != want.get(got.len() - 1) {
+                break;
+            }
+        }
+        let input = format!("greedy after {:?}, {}", tokenizer.decode(&prompt)?, run["setting"]);
+        equal_tokens(&input, Ok(got), &want, &[])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! Day 9's checkers: penalties.
+
+mod checks;
+#[macro_use]
+#[path = "checks/day09.rs"]
+mod day;
+include!(concat!(env!("OUT_DIR"), "/day09.rs"));
+
+checks::tests! {
+    9, day09_penalties:
+    task_9_1_both_signs_go_down => day::both_signs_go_down,
+    task_9_1_once_however_often_it_came => day::once_however_often,
+    task_9_1_what_is_not_there_stays => day::what_is_not_there_stays,
+    task_9_1_repetition_equals_transformers => day::repetition_equals_hf,
+    task_9_1_repetition_refuses_nonsense => day::repetition_refuses_nonsense,
+    task_9_2_tokens_are_counted => day::tokens_are_counted,
+    task_9_3_presence_and_frequency_by_hand => day::presence_and_frequency_by_hand,
+    task_9_3_presence_and_frequency_equal_vllm => day::presence_and_frequency_equal_vllm,
+    task_9_3_presence_and_frequency_refuse_nonsense => day::presence_and_frequency_refuse_nonsense,
+    task_9_4_ngrams_by_hand => day::ngrams_by_hand,
+    task_9_4_ngrams_equal_transformers => day::ngrams_equal_hf,
+    task_9_4_no_ngram_ever_repeats => day::no_ngram_ever_repeats,
+    task_9_4_ngrams_refuse_zero => day::ngrams_refuse_zero,
+    task_9_5_the_end_of_the_text => day::the_end_of_the_text,
+    task_9_6_nothing_is_implied => day::nothing_is_implied,
+    task_9_6_the_scope_of_each => day::the_scope_of_each,
+    task_9_6_ngrams_of_the_prompt_count => day::ngrams_of_the_prompt_count,
+    task_9_6_the_window_is_for_penalties => day::the_window_is_for_penalties,
+    task_9_6_repetition_comes_before_presence => day::repetition_comes_before_presence,
+    task_9_6_all_three_equal_vllm => day::all_three_equal_vllm,
+    task_9_6_the_pipeline_is_that_of_transformers => day::the_pipeline_is_hfs,
+    task_9_6_a_bad_parameter_is_refused_at_once => day::a_bad_parameter_is_refused_at_once,
+    task_9_6_greedy_tokens_equal_transformers => day::greedy_tokens_equal_hf,
+}
