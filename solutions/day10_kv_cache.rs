@@ -1,17 +1,13 @@
 //! Day 10: the KV cache. Keys and values of the past do not change, so they are kept; a step computes only what is new.
 
 use candecode::day07_greedy::{window, Sequence};
-use candecode::kit::{
-    check_prompt, Cache, GenerationOptions, Logits, Model, ModelConfig, Step, Token, Tokenizer,
-};
+use candecode::kit::{check_prompt, Cache, CacheKind, GenerationOptions, Logits, Model};
+use candecode::kit::{ModelConfig, Step, Tokenizer, Tokens};
 use candle_core::{bail, DType, Result, Tensor};
 
-/// Keys and values of one layer, each `(B, Hkv, columns, D)`.
-pub type KeysValues = (Tensor, Tensor);
-
-/// Bytes of keys and values: two tensors a layer, `rows · Hkv · columns · D` numbers each.
+/// Bytes of keys and values of `rows` texts of `columns` tokens.
 pub fn cache_bytes(config: &ModelConfig, rows: usize, columns: usize, dtype: DType) -> usize {
-    // task 10.1: two tensors for each layer
+    // task 10.1: count the numbers that all layers keep, and their bytes
     // <solution>
     let numbers = rows * config.num_key_value_heads * columns * config.head_dim;
     2 * config.num_hidden_layers * numbers * dtype.size_in_bytes()
@@ -19,17 +15,14 @@ pub fn cache_bytes(config: &ModelConfig, rows: usize, columns: usize, dtype: DTy
 }
 
 /// A growing cache's append: the columns of `new` after those of `old`. `(B, Hkv, S, D)` and `(B, Hkv, T, D)` become
-/// `(B, Hkv, S + T, D)`. Nothing is shared with `old`, and everything is copied.
+/// `(B, Hkv, S + T, D)`, in new memory: every append copies everything.
 ///
 /// # Errors
 /// If rows, heads or head dimensions differ.
-pub fn grow(old: Option<&Tensor>, new: &Tensor) -> Result<Tensor> {
-    // task 10.2: concatenate along the columns; without an old one, the new one, contiguous
+pub fn grow(old: &Tensor, new: &Tensor) -> Result<Tensor> {
+    // task 10.2: old columns, then new ones
     // <solution>
-    match old {
-        Some(old) => Tensor::cat(&[old, new], 2),
-        None => new.contiguous(),
-    }
+    Tensor::cat(&[old, new], 2)
     // </solution>
 }
 
@@ -39,7 +32,7 @@ pub fn grow(old: Option<&Tensor>, new: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If there is no room, or rows, heads or head dimensions differ.
 pub fn write_at(buffer: &Tensor, new: &Tensor, at: usize) -> Result<Tensor> {
-    // task 10.3: check the room, slice_set, narrow
+    // task 10.3: refuse what does not fit, write in place, give a view
     // <solution>
     let (end, capacity) = (at + new.dim(2)?, buffer.dim(2)?);
     if end > capacity {
@@ -55,7 +48,7 @@ pub fn write_at(buffer: &Tensor, new: &Tensor, at: usize) -> Result<Tensor> {
 /// # Errors
 /// If heads or head dimensions differ.
 pub fn stack_rows(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    // task 10.7 (further): pad in front along the columns, then concatenate along the rows
+    // task 10.9 (further): make both equally long, then put one below the other
     // <solution>
     let columns = a.dim(2)?.max(b.dim(2)?);
     let pad = |x: &Tensor| x.pad_with_zeros(2, columns - x.dim(2)?, 0);
@@ -63,23 +56,12 @@ pub fn stack_rows(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// How a [`KvCache`] makes room. Names are those of HF's caches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CacheKind {
-    /// Grows by concatenation.
-    Dynamic,
-    /// Is allocated once, for so many columns, and written in place.
-    Static(usize),
-    /// Grows, and keeps the last so many columns.
-    Sliding(usize),
-}
-
 /// Keys and values of every layer. A clone would share its buffers, and a static cache writes in place: so there is
 /// [`KvCache::try_clone`] instead, which copies.
 #[derive(Debug)]
 pub struct KvCache {
     kind: CacheKind,
-    layers: Vec<Option<KeysValues>>,
+    layers: Vec<Option<(Tensor, Tensor)>>, // keys and values; what is beyond `len` columns does not count
     len: usize,
     slid: usize, // columns that a sliding cache has dropped
 }
@@ -90,15 +72,12 @@ impl KvCache {
         Self { kind, layers: vec![None; layers], len: 0, slid: 0 }
     }
 
-    /// A copy that shares no number with this one.
-    ///
-    /// # Errors
-    /// If there is no memory for it.
+    /// A copy that shares no memory with this one; an error if there is none for it.
     pub fn try_clone(&self) -> Result<Self> {
-        // task 10.4: Tensor::clone counts references; Tensor::copy copies
+        // task 10.6: copy every tensor; Tensor::clone only counts one more reference to the same numbers
         // <solution>
         let mut copy = Self { layers: self.layers.clone(), ..*self };
-        copy.replace(|x| x.copy())?;
+        copy.replace(|held| held.copy())?;
         Ok(copy)
         // </solution>
     }
@@ -111,38 +90,45 @@ impl KvCache {
         Ok(())
     }
 
-    /// What a layer must hold for `used` columns: a static one, a buffer with room behind them.
-    fn with_room(&self, used: &Tensor) -> Result<Tensor> {
-        match self.kind {
-            CacheKind::Static(capacity) if used.dim(2)? < capacity => {
-                used.pad_with_zeros(2, 0, capacity - used.dim(2)?)
-            }
-            _ => used.contiguous(),
+    /// Drops the columns of a sliding cache that the next token may not see; an error if more than `window` came at once.
+    fn slide(&mut self, window: usize) -> Result<()> {
+        // task 10.12 (further): the next token counts itself among the window; count what is dropped
+        // <solution>
+        if self.len > window {
+            bail!("a sliding cache of {window} columns cannot take {} at once", self.len)
         }
+        let front = (self.len + 1).saturating_sub(window);
+        self.slid += front;
+        self.trim(front)
+        // </solution>
     }
 }
 
 impl Cache for KvCache {
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
-        // task 10.5: a static cache writes at len, the others grow; len moves with the last layer
+        // task 10.4: after the columns held, by grow or write_at; len moves with the last layer
         // <solution>
-        let held = self.layers[layer].take();
-        let all = match (self.kind, held) {
-            (CacheKind::Static(_), Some((buffer_k, buffer_v))) => {
-                let all = (write_at(&buffer_k, k, self.len)?, write_at(&buffer_v, v, self.len)?);
-                self.layers[layer] = Some((buffer_k, buffer_v));
+        let all = match (self.kind, self.layers.get(layer)) {
+            (_, None) => bail!("layer {layer} of a cache for {} layers", self.layers.len()),
+            (CacheKind::Static(_), Some(Some((buffer_k, buffer_v)))) if self.len > 0 => {
+                (write_at(buffer_k, k, self.len)?, write_at(buffer_v, v, self.len)?)
+            }
+            _ if self.len > 0 => {
+                let (old_k, old_v) = self.layer(layer)?;
+                let all = (grow(&old_k, k)?, grow(&old_v, v)?);
+                self.layers[layer] = Some(all.clone());
                 all
             }
-            (_, held) => {
-                let (old_k, old_v) = held.as_ref().map(|(k, v)| (k, v)).unzip();
-                let all = (grow(old_k, k)?, grow(old_v, v)?);
-                self.layers[layer] = Some((self.with_room(&all.0)?, self.with_room(&all.1)?));
-                all
+            _ => {
+                self.layers[layer] = Some((self.kind.hold(k)?, self.kind.hold(v)?));
+                (k.clone(), v.clone())
             }
         };
         if layer + 1 == self.layers.len() {
-            self.len = all.0.dim(2)?;
-            self.slide()?;
+            self.len += k.dim(2)?;
+            if let CacheKind::Sliding(window) = self.kind {
+                self.slide(window)?;
+            }
         }
         Ok(all)
         // </solution>
@@ -164,96 +150,86 @@ impl Cache for KvCache {
     }
 
     fn truncate(&mut self, len: usize) -> Result<()> {
-        // task 10.6: a static cache only moves len; a growing one keeps the first columns; a slid one refuses
+        // task 10.5: columns beyond len do not count; what a sliding cache has dropped does not come back
         // <solution>
-        if len > self.len {
-            bail!("a cache of {} columns cannot be truncated to {len}", self.len)
+        match len {
+            _ if len > self.len => bail!("a cache of {} columns has no {len} to keep", self.len),
+            _ if self.slid > 0 => bail!("a cache that has slid cannot be truncated"),
+            _ => self.len = len,
         }
-        if self.slid > 0 && len < self.len {
-            bail!("a sliding cache cannot be truncated once it has dropped columns")
-        }
-        self.len = len;
-        match self.kind {
-            CacheKind::Static(_) => Ok(()),
-            _ if len == 0 => Ok(self.layers.fill(None)),
-            _ => self.replace(|x| x.narrow(2, 0, len)?.contiguous()),
-        }
+        Ok(())
         // </solution>
     }
 
     fn select(&mut self, rows: &[u32]) -> Result<()> {
-        // task 10.8: new row i is a copy of old row rows[i], in every layer
+        // task 10.7: new row i is a copy of old row rows[i], in every layer
         // <solution>
-        self.replace(|x| x.index_select(&Tensor::new(rows, x.device())?, 0))
+        self.replace(|held| held.index_select(&Tensor::new(rows, held.device())?, 0))
         // </solution>
     }
 
     fn join(&mut self, other: &dyn Cache) -> Result<()> {
-        // task 10.9 (further): stack_rows of the columns in use, in every layer; a sliding cache refuses
+        // task 10.10 (further): stack_rows of the columns in use, in every layer; no cache that slides
         // <solution>
         if self.slid().is_some() || other.slid().is_some() {
             bail!("a sliding cache cannot admit rows: its columns are not the same positions in every row")
         }
-        for layer in 0..self.layers.len() {
-            let (k, v) = other.layer(layer)?;
-            let (k, v) = match self.len {
-                0 => (k, v),
-                _ => {
-                    let (old_k, old_v) = self.layer(layer)?;
-                    (stack_rows(&old_k, &k)?, stack_rows(&old_v, &v)?)
-                }
-            };
-            self.layers[layer] = Some((self.with_room(&k)?, self.with_room(&v)?));
-        }
+        let stacked = |layer| {
+            let (mut k, mut v) = other.layer(layer)?;
+            if self.len > 0 {
+                let (old_k, old_v) = self.layer(layer)?;
+                (k, v) = (stack_rows(&old_k, &k)?, stack_rows(&old_v, &v)?);
+            }
+            Ok(Some((self.kind.hold(&k)?, self.kind.hold(&v)?)))
+        };
+        self.layers = (0..self.layers.len()).map(stacked).collect::<Result<_>>()?;
         self.len = self.len.max(other.len());
         Ok(())
         // </solution>
     }
 
     fn trim(&mut self, front: usize) -> Result<()> {
-        // task 10.10 (further): drop the first columns; a static cache keeps its capacity
+        // task 10.11 (further): drop the first columns; a static cache keeps its capacity
         // <solution>
         if front > self.len {
             bail!("a cache of {} columns has no {front} to trim", self.len)
         }
-        self.len -= front;
-        for layer in 0..self.layers.len() {
-            let Some((k, v)) = &self.layers[layer] else { continue };
-            let keep = |x: &Tensor| self.with_room(&x.narrow(2, front, self.len)?);
-            self.layers[layer] = Some((keep(k)?, keep(v)?));
+        if front > 0 {
+            let (kind, len) = (self.kind, self.len - front);
+            self.replace(|held| kind.hold(&held.narrow(2, front, len)?))?;
+            self.len = len;
         }
         Ok(())
         // </solution>
     }
 }
 
-impl KvCache {
-    /// Drops the first columns of a sliding cache that holds more than its window.
-    fn slide(&mut self) -> Result<()> {
-        // task 10.11 (further): what is too much in front goes, and is counted
-        // <solution>
-        if let CacheKind::Sliding(window) = self.kind {
-            let front = self.len.saturating_sub(window);
-            self.slid += front;
-            self.trim(front)?;
-        }
-        Ok(())
-        // </solution>
+/// The next pass of a text: the tokens of its window that the cache does not hold, at their positions. `first` is the first
+/// token of the window that the cache was filled from; a cache that holds nothing makes every pass whole.
+///
+/// # Errors
+/// If the stride is out of range, or the step does not fit the model.
+pub fn next_step(
+    model: &dyn Model,
+    tokens: &[u32],
+    first: &mut usize,
+    stride: usize,
+    cache: &mut dyn Cache,
+) -> Result<Step> {
+    // task 10.8: day 7's window; if it has moved, nothing in the cache is at its position any more
+    // <solution>
+    let start = window(tokens.len(), model.config().max_position_embeddings, stride)?;
+    if start != *first {
+        cache.truncate(0)?;
+        *first = start;
     }
+    let held = cache.len();
+    Step::new(model, &tokens[start + held..], held)
+    // </solution>
 }
 
-/// A text being generated with a cache: an iterator of its tokens.
-pub struct CachedGeneration<'a> {
-    model: &'a dyn Model,
-    options: GenerationOptions<'a>,
-    sequence: Sequence<'a>,
-    cache: Box<dyn Cache + 'a>,
-    first: usize, // the first token of the window that the cache holds
-    ended: bool,
-}
-
-/// Generates from a prompt with a cache: the prompt in one pass, then one position a token. Past the context the cache is
-/// emptied and filled again from day 7's window; a sliding cache slides instead, which is another algorithm.
+/// Generates from a prompt: the prompt in one pass, then one position a token. Past the context the cache is emptied and
+/// filled again from day 7's window; a sliding cache slides instead, which is another algorithm.
 ///
 /// # Errors
 /// If the prompt is empty or longer than the context; later, each token may be an error.
@@ -261,54 +237,19 @@ pub fn generate_cached<'a>(
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
     prompt: &[u32],
-    options: GenerationOptions<'a>,
-    cache: impl Cache + 'a,
-) -> Result<CachedGeneration<'a>> {
+    mut options: GenerationOptions<'a>,
+    mut cache: impl Cache + 'a,
+) -> Result<Tokens<'a>> {
     check_prompt(model, prompt)?;
-    let sequence = Sequence::new(0, prompt, tokenizer, &options.stop_strings);
-    let ended = options.max_new_tokens == 0;
-    Ok(CachedGeneration { model, options, sequence, cache: Box::new(cache), first: 0, ended })
-}
-
-impl CachedGeneration<'_> {
-    fn step(&mut self) -> Result<Token> {
-        // task 10.12: feed the tokens that the cache does not hold, at their positions; a new window empties the cache
-        // <solution>
-        let tokens = &self.sequence.tokens;
-        let step = match self.cache.slid() {
-            Some(slid) => {
-                let held = slid + self.cache.len();
-                Step::sliding(self.model, &tokens[held..], held)?
-            }
-            None => {
-                let context = self.model.config().max_position_embeddings;
-                let first = window(tokens.len(), context, self.options.stride)?;
-                if first != self.first {
-                    self.cache.truncate(0)?;
-                    self.first = first;
-                }
-                let held = self.cache.len();
-                Step::new(self.model, &tokens[first + held..], held)?
-            }
+    let mut text = Sequence::new(0, prompt, tokenizer, &options.stop_strings);
+    let (rows, mut first) = (usize::from(options.max_new_tokens > 0), 0);
+    Ok(Tokens::new(rows, move || {
+        let step = match cache.slid() {
+            Some(slid) => Step::sliding(model, &text.tokens, slid + cache.len())?,
+            None => next_step(model, &text.tokens, &mut first, options.stride, &mut cache)?,
         };
-        let logits = self.model.forward(&step.with_logits(Logits::Last(1)), &mut *self.cache)?;
-        let logits: Vec<f32> = logits.flatten_all()?.to_vec1()?;
-        let (id, logprob) = self.sequence.choose(&logits, &mut self.options)?;
-        self.sequence.push(id, logprob, &self.options)
-        // </solution>
-    }
-}
-
-impl Iterator for CachedGeneration<'_> {
-    type Item = Result<Token>;
-
-    /// The next token. The one with a `finish`, or an error, is the last.
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
-            return None;
-        }
-        let token = self.step();
-        self.ended = !matches!(&token, Ok(token) if token.finish.is_none());
-        Some(token)
-    }
+        let logits = model.forward(&step.with_logits(Logits::Last(1)), &mut cache)?; // (1, 1, V)
+        let (id, logprob) = text.choose(&logits.flatten_all()?.to_vec1()?, &mut options)?;
+        Ok(vec![text.push(id, logprob, &options)?])
+    }))
 }

@@ -58,6 +58,36 @@ pub trait Cache {
     fn trim(&mut self, front: usize) -> Result<()>;
 }
 
+/// How a cache makes room. Names are those of HF's caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheKind {
+    /// Grows by concatenation.
+    Dynamic,
+    /// Is allocated once, for so many columns, and written in place.
+    Static(usize),
+    /// Grows, and drops columns in front: a token sees the last so many, itself included (HF `sliding_window`).
+    Sliding(usize),
+}
+
+impl CacheKind {
+    /// What a layer holds to have these columns, `(B, Hkv, columns, D)`: memory of its own, and for a static cache all of
+    /// it, `(B, Hkv, capacity, D)`, with zeros behind them.
+    ///
+    /// # Errors
+    /// If a static cache has no room for them.
+    pub fn hold(self, columns: &Tensor) -> Result<Tensor> {
+        let Self::Static(capacity) = self else { return columns.force_contiguous() };
+        let used = columns.dim(2)?;
+        if used > capacity {
+            bail!("a cache of {capacity} columns has no room for {used}")
+        }
+        match capacity - used {
+            0 => columns.force_contiguous(),
+            room => columns.pad_with_zeros(2, 0, room),
+        }
+    }
+}
+
 /// Keeps nothing: every pass computes every position anew.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct NoCache;

@@ -1,6 +1,6 @@
 //! What the `candecode` command does with its flags.
 
-use crate::day10_kv_cache::{generate_cached, CacheKind, KvCache};
+use crate::day10_kv_cache::{generate_cached, KvCache};
 use crate::day13_speculative::{ModelDrafter, NgramDrafter, Speculation};
 use crate::day15_scheduler::{Request, Scheduler};
 use crate::kit::args::{Args, CacheName};
@@ -10,7 +10,7 @@ use crate::kit::plan::Plan;
 use crate::kit::report::plain;
 use crate::kit::rng::Coins;
 use crate::kit::{check_prompt, days, device, hub, load_model};
-use crate::kit::{Cache, FinishReason, Model, NoCache, Token, Tokenizer};
+use crate::kit::{Cache, CacheKind, FinishReason, Model, NoCache, Token, Tokenizer};
 use crate::{day06_generate, day07_greedy, day11_beam_search, day12_batching};
 use anyhow::{ensure, Context as _, Result};
 use std::io::Read as _;

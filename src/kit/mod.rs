@@ -20,9 +20,10 @@ pub mod rng;
 pub mod step;
 pub mod token;
 pub mod tokenizer;
+pub mod tokens;
 pub mod weights;
 
-pub use cache::{Cache, NoCache};
+pub use cache::{Cache, CacheKind, NoCache};
 pub use config::{Family, ModelConfig};
 pub use doors::{attend, linear, linear_many, Attend};
 pub use load::load_model;
@@ -32,4 +33,5 @@ pub use processor::{named, Context, LogitsProcessor};
 pub use step::{Logits, Step};
 pub use token::{FinishReason, Token};
 pub use tokenizer::Tokenizer;
+pub use tokens::Tokens;
 pub use weights::{Weight, Weights};
