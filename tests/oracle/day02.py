@@ -2,10 +2,55 @@
 import common
 import torch
 from transformers import LlamaConfig
+from transformers.models.qwen2 import modeling_qwen2
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
+
+STORY = """Once upon a time, there was a little girl named Lily. She had a red ball. One day, Lily went to the park with her mom.
+She saw a boy named Tom. Tom was sad because he lost his dog. "Do not cry," said Lily. "I will help you find him." They looked
+under the trees and behind the big rock. Then they heard a sound. The dog was in the bushes! He had found a big bone. Tom was
+so happy. He hugged his dog and said thank you to Lily. They all played with the red ball until the sun went down.""".replace("\n", " ")
+
+
+def neighbours(q, k, cos, sin, **_):
+    """RoPE in the layout that these weights are not made for: numbers 2i and 2i + 1 turn together."""
+    half = cos.shape[-1] // 2
+    cos, sin = cos[:, None, :, :half], sin[:, None, :, :half]
+
+    def turn(x):
+        a, b = x[..., 0::2], x[..., 1::2]
+        return torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
+
+    return turn(q), turn(k)
+
+
+def losses():
+    """Mean -ln p of a story's tokens under right and wrong positions, for the chapter's figure."""
+    rope, model, gpt2 = modeling_qwen2.apply_rotary_pos_emb, common.model("story-3m"), common.model("story-gpt2-1m")
+    ids = common.tokenizer()(STORY, return_tensors="pt").input_ids
+    count = torch.arange(ids.shape[1])[None]
+    found = {"tokens": ids.shape[1]}
+
+    def loss(name, model, positions):
+        with torch.no_grad():
+            logprobs = model(ids, position_ids=positions).logits[0, :-1].log_softmax(-1)
+        found[name] = -logprobs.gather(1, ids[0, 1:, None]).mean().item()
+
+    try:
+        for name, other in {"right": rope, "neighbours": neighbours, "none": lambda q, k, cos, sin, **_: (q, k),
+                            "backwards": lambda q, k, cos, sin, **_: rope(q, k, cos, -sin),
+                            "swapped": lambda q, k, cos, sin, **_: rope(q, k, sin, cos)}.items():
+            modeling_qwen2.apply_rotary_pos_emb = other
+            loss(name, model, count)
+    finally:
+        modeling_qwen2.apply_rotary_pos_emb = rope
+    loss("all 300 later", model, count + 300)
+    loss("gpt2: right", gpt2, count)
+    loss("gpt2: all 100 later", gpt2, count + 100)
+    loss("gpt2: all 0", gpt2, count * 0)
+    return found
 
 
 def rotary(head_dim, theta, scaling=None):
@@ -43,3 +88,5 @@ def generate(oracle):
     # The conversion of the original Llama weights: `permute` of HF's convert_llama_weights_to_hf.py.
     w = torch.randn(2 * 8, 3, generator=g)
     oracle.tensor("w", w), oracle.tensor("w.halves", w.view(2, 4, 2, 3).transpose(1, 2).reshape(16, 3))
+
+    oracle.data["losses"] = losses()
