@@ -1,19 +1,21 @@
 //! Day 1: attention. Every token asks the tokens before it a question, and takes home a mixture of their answers.
 
-use candle_core::{bail, Device, Result, Tensor};
+use candle_core::{bail, DType, Device, Result, Tensor};
 
 /// Softmax along `dim`: `exp(x - max)` divided by its sum, so that the slice sums to 1.
 ///
-/// Subtracting the maximum changes nothing but keeps `exp` from overflowing (torch `softmax`).
+/// Subtracting the maximum of each slice changes nothing but keeps `exp` from overflowing (torch `softmax`). Everything
+/// is computed in f32, because candle's sums of bf16 stop growing early; the result has the type of `x` (HF's attention:
+/// `softmax(…, dtype=torch.float32)`).
 ///
 /// # Errors
 /// If `x` has no such dimension.
 pub fn softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
     // task 1.1: exponentials of x minus its maximum along dim, divided by their sum
     // <solution>
-    let max = x.max_keepdim(dim)?;
-    let exp = x.broadcast_sub(&max)?.exp()?;
-    exp.broadcast_div(&exp.sum_keepdim(dim)?)
+    let wide = x.to_dtype(DType::F32)?;
+    let exp = wide.broadcast_sub(&wide.max_keepdim(dim)?)?.exp()?;
+    exp.broadcast_div(&exp.sum_keepdim(dim)?)?.to_dtype(x.dtype())
     // </solution>
 }
 
@@ -24,7 +26,7 @@ pub fn softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
 /// # Errors
 /// If the tensor cannot be made on `device`.
 pub fn causal_mask(new: usize, past: usize, device: &Device) -> Result<Tensor> {
-    // task 1.2: 1 where column <= past + row, else 0: (1, 1, T, S + T), u8
+    // task 1.2: one row a new token, one column a position; 1 up to the token itself
     // <solution>
     let all = past + new;
     let row = |i: usize| (0..all).map(move |column| u8::from(column <= past + i));
@@ -66,9 +68,9 @@ pub fn scaled_dot_product_attention(
 /// Cuts the width into heads: `(B, T, H * D)` to `(B, H, T, D)`.
 ///
 /// # Errors
-/// If `heads` does not divide the width.
+/// If `heads` is 0 or does not divide the width.
 pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
-    // task 1.4: (B, T, H * D) -> (B, H, T, D)
+    // task 1.4: cut the width into heads, and put the heads before the tokens
     // <solution>
     let (b, t, width) = x.dims3()?;
     if heads == 0 || width % heads != 0 {
@@ -83,7 +85,7 @@ pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
 /// # Errors
 /// If `x` has not four dimensions.
 pub fn merge_heads(x: &Tensor) -> Result<Tensor> {
-    // task 1.5: (B, H, T, D) -> (B, T, H * D)
+    // task 1.5: the reverse of split_heads
     // <solution>
     let (b, h, t, d) = x.dims4()?;
     x.transpose(1, 2)?.reshape((b, t, h * d))

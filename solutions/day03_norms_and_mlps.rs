@@ -3,15 +3,18 @@
 use candecode::kit::{linear, linear_many, Weight};
 use candle_core::{DType, Result, Tensor, D};
 
-/// LayerNorm: subtract the mean of each vector, divide by its standard deviation, scale and shift (Ba et al. 2016; torch
-/// `layer_norm`). The variance is the mean of squares, not the sample's; everything is computed in f32.
+/// LayerNorm: each vector is brought to mean 0 and variance 1, then scaled and shifted (Ba et al. 2016; torch
+/// `layer_norm`): `(x - mean) / √(variance + eps) · weight + bias`.
+///
+/// The variance is the mean of the squared distances from the mean: divided by C, not by C - 1. Everything is computed
+/// in f32 and rounded to the type of `x` once, at the end.
 ///
 /// `x` is `(…, C)`, `weight` and `bias` are `(C)`; the result has the shape and type of `x`.
 ///
 /// # Errors
 /// If the widths differ.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
-    // task 3.1: (x - mean) / sqrt(variance + eps), times weight, plus bias
+    // task 3.1: mean 0, variance 1, then weight and bias; all in f32
     // <solution>
     let wide = x.to_dtype(DType::F32)?;
     let centred = wide.broadcast_sub(&wide.mean_keepdim(D::Minus1)?)?;
@@ -22,15 +25,16 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Resul
     // </solution>
 }
 
-/// RMSNorm: divide each vector by the root of its mean square, then scale (Zhang and Sennrich 2019).
+/// RMSNorm: each vector is divided by the root of its mean square, then scaled (Zhang and Sennrich 2019):
+/// `x / √(mean(x²) + eps) · weight`.
 ///
-/// The norm is computed in f32 and rounded to the type of `x` *before* it is scaled, as HF's `LlamaRMSNorm` does.
+/// The quotient is computed in f32 and rounded to the type of `x` *before* it is scaled (HF `LlamaRMSNorm`).
 /// `x` is `(…, C)`, `weight` is `(C)`; the result has the shape and type of `x`.
 ///
 /// # Errors
 /// If the widths differ.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
-    // task 3.2: x / sqrt(mean of squares + eps) in f32, back to the type of x, times weight
+    // task 3.2: divide by the root mean square in f32, back to the type of x, then the weight
     // <solution>
     let wide = x.to_dtype(DType::F32)?;
     let mean_square = wide.sqr()?.mean_keepdim(D::Minus1)?;
@@ -40,39 +44,46 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
 }
 
 /// GELU by its tanh approximation, GPT-2's (Hendrycks and Gimpel 2016; HF `gelu_new`):
-/// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`.
+/// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`, in f32 and rounded to the type of `x` at the end.
 ///
 /// # Errors
 /// If the tensor's operations fail.
 pub fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
-    // task 3.3: the tanh form
+    // task 3.3: GELU, the tanh form
     // <solution>
-    let cube = ((x * x)? * x)?;
-    let inner = ((x + (cube * 0.044715)?)? * (2.0 / std::f64::consts::PI).sqrt())?;
-    (x * 0.5)? * (inner.tanh()? + 1.0)?
+    let wide = x.to_dtype(DType::F32)?;
+    let cube = (wide.sqr()? * &wide)?;
+    let inner = ((&wide + (cube * 0.044715)?)? * (2.0 / std::f64::consts::PI).sqrt())?;
+    let share = ((inner.tanh()? + 1.0)? * 0.5)?;
+    (wide * share)?.to_dtype(x.dtype())
     // </solution>
 }
 
-/// GELU exactly: `x / 2 · (1 + erf(x / √2))` (torch's default `gelu`).
+/// GELU exactly: `x / 2 · (1 + erf(x / √2))`, in f32 and rounded to the type of `x` at the end (torch's default `gelu`).
 ///
 /// # Errors
 /// If the tensor's operations fail.
 pub fn gelu_exact(x: &Tensor) -> Result<Tensor> {
-    // task 3.4: the erf form
+    // task 3.4 (further): GELU, the exact form
     // <solution>
-    let erf = (x * std::f64::consts::FRAC_1_SQRT_2)?.erf()?;
-    (x * 0.5)? * (erf + 1.0)?
+    let wide = x.to_dtype(DType::F32)?;
+    let erf = (&wide * std::f64::consts::FRAC_1_SQRT_2)?.erf()?;
+    let share = ((erf + 1.0)? * 0.5)?;
+    (wide * share)?.to_dtype(x.dtype())
     // </solution>
 }
 
-/// SiLU, or swish: `x · sigmoid(x) = x / (1 + e⁻ˣ)` (Ramachandran et al. 2017; torch `silu`).
+/// SiLU, or swish: `x · sigmoid(x) = x / (1 + e⁻ˣ)`, in f32 and rounded to the type of `x` at the end (Ramachandran et
+/// al. 2017; torch `silu`).
 ///
 /// # Errors
 /// If the tensor's operations fail.
 pub fn silu(x: &Tensor) -> Result<Tensor> {
-    // task 3.5: x / (1 + exp(-x))
+    // task 3.5: x times its sigmoid
     // <solution>
-    x / (x.neg()?.exp()? + 1.0)?
+    let wide = x.to_dtype(DType::F32)?;
+    let below = (wide.neg()?.exp()? + 1.0)?;
+    (wide / below)?.to_dtype(x.dtype())
     // </solution>
 }
 
@@ -90,7 +101,7 @@ pub struct Projection {
 /// # Errors
 /// If the shapes do not fit.
 pub fn swiglu(x: &Tensor, gate: &Projection, up: &Projection, down: &Projection) -> Result<Tensor> {
-    // task 3.6: the gate goes through silu, up does not; the door is linear_many, then linear
+    // task 3.6: gate and up through linear_many, their product through linear
     // <solution>
     let both = [(&gate.weight, gate.bias.as_ref()), (&up.weight, up.bias.as_ref())];
     let both = linear_many(x, &both)?; // two of (B, T, intermediate)
@@ -104,7 +115,7 @@ pub fn swiglu(x: &Tensor, gate: &Projection, up: &Projection, down: &Projection)
 /// # Errors
 /// If the shapes do not fit.
 pub fn gelu_mlp(x: &Tensor, fc: &Projection, projection: &Projection) -> Result<Tensor> {
-    // task 3.7: linear, gelu_tanh, linear
+    // task 3.7: widen, gelu_tanh, project back
     // <solution>
     let wide = gelu_tanh(&linear(x, &fc.weight, fc.bias.as_ref())?)?;
     linear(&wide, &projection.weight, projection.bias.as_ref())

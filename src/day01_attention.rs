@@ -1,11 +1,13 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
 //! Day 1: attention. Every token asks the tokens before it a question, and takes home a mixture of their answers.
 
-use candle_core::{bail, Device, Result, Tensor};
+use candle_core::{bail, DType, Device, Result, Tensor};
 
 /// Softmax along `dim`: `exp(x - max)` divided by its sum, so that the slice sums to 1.
 ///
-/// Subtracting the maximum changes nothing but keeps `exp` from overflowing (torch `softmax`).
+/// Subtracting the maximum of each slice changes nothing but keeps `exp` from overflowing (torch `softmax`). Everything
+/// is computed in f32, because candle's sums of bf16 stop growing early; the result has the type of `x` (HF's attention:
+/// `softmax(…, dtype=torch.float32)`).
 ///
 /// # Errors
 /// If `x` has no such dimension.
@@ -21,8 +23,8 @@ pub fn softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
 /// # Errors
 /// If the tensor cannot be made on `device`.
 pub fn causal_mask(new: usize, past: usize, device: &Device) -> Result<Tensor> {
-    // task 1.2: 1 where column <= past + row, else 0: (1, 1, T, S + T), u8
-    todo!("day 1, task 2: 1 where column <= past + row, else 0: (1, 1, T, S + T), u8")
+    // task 1.2: one row a new token, one column a position; 1 up to the token itself
+    todo!("day 1, task 2: one row a new token, one column a position; 1 up to the token itself")
 }
 
 /// `softmax(q · kᵀ / √D) · v`, where the mask allows (Vaswani et al. 2017; torch `scaled_dot_product_attention`).
@@ -45,10 +47,10 @@ pub fn scaled_dot_product_attention(
 /// Cuts the width into heads: `(B, T, H * D)` to `(B, H, T, D)`.
 ///
 /// # Errors
-/// If `heads` does not divide the width.
+/// If `heads` is 0 or does not divide the width.
 pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
-    // task 1.4: (B, T, H * D) -> (B, H, T, D)
-    todo!("day 1, task 4: (B, T, H * D) -> (B, H, T, D)")
+    // task 1.4: cut the width into heads, and put the heads before the tokens
+    todo!("day 1, task 4: cut the width into heads, and put the heads before the tokens")
 }
 
 /// Puts the heads side by side again: `(B, H, T, D)` to `(B, T, H * D)`.
@@ -56,8 +58,8 @@ pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
 /// # Errors
 /// If `x` has not four dimensions.
 pub fn merge_heads(x: &Tensor) -> Result<Tensor> {
-    // task 1.5: (B, H, T, D) -> (B, T, H * D)
-    todo!("day 1, task 5: (B, H, T, D) -> (B, T, H * D)")
+    // task 1.5: the reverse of split_heads
+    todo!("day 1, task 5: the reverse of split_heads")
 }
 
 /// The four matrices of multi-head attention, each `(C, C)` as torch stores them: `(out, in)`.

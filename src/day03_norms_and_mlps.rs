@@ -4,56 +4,61 @@
 use candecode::kit::{linear, linear_many, Weight};
 use candle_core::{DType, Result, Tensor, D};
 
-/// LayerNorm: subtract the mean of each vector, divide by its standard deviation, scale and shift (Ba et al. 2016; torch
-/// `layer_norm`). The variance is the mean of squares, not the sample's; everything is computed in f32.
+/// LayerNorm: each vector is brought to mean 0 and variance 1, then scaled and shifted (Ba et al. 2016; torch
+/// `layer_norm`): `(x - mean) / √(variance + eps) · weight + bias`.
+///
+/// The variance is the mean of the squared distances from the mean: divided by C, not by C - 1. Everything is computed
+/// in f32 and rounded to the type of `x` once, at the end.
 ///
 /// `x` is `(…, C)`, `weight` and `bias` are `(C)`; the result has the shape and type of `x`.
 ///
 /// # Errors
 /// If the widths differ.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
-    // task 3.1: (x - mean) / sqrt(variance + eps), times weight, plus bias
-    todo!("day 3, task 1: (x - mean) / sqrt(variance + eps), times weight, plus bias")
+    // task 3.1: mean 0, variance 1, then weight and bias; all in f32
+    todo!("day 3, task 1: mean 0, variance 1, then weight and bias; all in f32")
 }
 
-/// RMSNorm: divide each vector by the root of its mean square, then scale (Zhang and Sennrich 2019).
+/// RMSNorm: each vector is divided by the root of its mean square, then scaled (Zhang and Sennrich 2019):
+/// `x / √(mean(x²) + eps) · weight`.
 ///
-/// The norm is computed in f32 and rounded to the type of `x` *before* it is scaled, as HF's `LlamaRMSNorm` does.
+/// The quotient is computed in f32 and rounded to the type of `x` *before* it is scaled (HF `LlamaRMSNorm`).
 /// `x` is `(…, C)`, `weight` is `(C)`; the result has the shape and type of `x`.
 ///
 /// # Errors
 /// If the widths differ.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
-    // task 3.2: x / sqrt(mean of squares + eps) in f32, back to the type of x, times weight
-    todo!("day 3, task 2: x / sqrt(mean of squares + eps) in f32, back to the type of x, times weight")
+    // task 3.2: divide by the root mean square in f32, back to the type of x, then the weight
+    todo!("day 3, task 2: divide by the root mean square in f32, back to the type of x, then the weight")
 }
 
 /// GELU by its tanh approximation, GPT-2's (Hendrycks and Gimpel 2016; HF `gelu_new`):
-/// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`.
+/// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`, in f32 and rounded to the type of `x` at the end.
 ///
 /// # Errors
 /// If the tensor's operations fail.
 pub fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
-    // task 3.3: the tanh form
-    todo!("day 3, task 3: the tanh form")
+    // task 3.3: GELU, the tanh form
+    todo!("day 3, task 3: GELU, the tanh form")
 }
 
-/// GELU exactly: `x / 2 · (1 + erf(x / √2))` (torch's default `gelu`).
+/// GELU exactly: `x / 2 · (1 + erf(x / √2))`, in f32 and rounded to the type of `x` at the end (torch's default `gelu`).
 ///
 /// # Errors
 /// If the tensor's operations fail.
 pub fn gelu_exact(x: &Tensor) -> Result<Tensor> {
-    // task 3.4: the erf form
-    todo!("day 3, task 4: the erf form")
+    // task 3.4 (further): GELU, the exact form
+    todo!("day 3, task 4: GELU, the exact form")
 }
 
-/// SiLU, or swish: `x · sigmoid(x) = x / (1 + e⁻ˣ)` (Ramachandran et al. 2017; torch `silu`).
+/// SiLU, or swish: `x · sigmoid(x) = x / (1 + e⁻ˣ)`, in f32 and rounded to the type of `x` at the end (Ramachandran et
+/// al. 2017; torch `silu`).
 ///
 /// # Errors
 /// If the tensor's operations fail.
 pub fn silu(x: &Tensor) -> Result<Tensor> {
-    // task 3.5: x / (1 + exp(-x))
-    todo!("day 3, task 5: x / (1 + exp(-x))")
+    // task 3.5: x times its sigmoid
+    todo!("day 3, task 5: x times its sigmoid")
 }
 
 /// One linear layer: a matrix `(out, in)` and, in some models, a bias `(out)`.
@@ -70,8 +75,8 @@ pub struct Projection {
 /// # Errors
 /// If the shapes do not fit.
 pub fn swiglu(x: &Tensor, gate: &Projection, up: &Projection, down: &Projection) -> Result<Tensor> {
-    // task 3.6: the gate goes through silu, up does not; the door is linear_many, then linear
-    todo!("day 3, task 6: the gate goes through silu, up does not; the door is linear_many, then linear")
+    // task 3.6: gate and up through linear_many, their product through linear
+    todo!("day 3, task 6: gate and up through linear_many, their product through linear")
 }
 
 /// GPT-2's MLP: `projection(gelu_tanh(fc(x)))` (HF `GPT2MLP`). `x` and the result are `(B, T, C)`.
@@ -79,6 +84,6 @@ pub fn swiglu(x: &Tensor, gate: &Projection, up: &Projection, down: &Projection)
 /// # Errors
 /// If the shapes do not fit.
 pub fn gelu_mlp(x: &Tensor, fc: &Projection, projection: &Projection) -> Result<Tensor> {
-    // task 3.7: linear, gelu_tanh, linear
-    todo!("day 3, task 7: linear, gelu_tanh, linear")
+    // task 3.7: widen, gelu_tanh, project back
+    todo!("day 3, task 7: widen, gelu_tanh, project back")
 }

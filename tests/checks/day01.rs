@@ -1,6 +1,6 @@
 //! What day 1's checkers assert.
 
-use super::checks::{close, equal, golden, refused, Likely, Outcome, Random};
+use super::checks::{close, device, equal, golden, refused, Likely, Outcome, Random};
 use candle_core::{DType, Device, Result, Tensor};
 
 // f32 products of up to 12 terms near 1: torch and candle sum in another order, a few units of 6e-8 each.
@@ -37,9 +37,14 @@ macro_rules! implementation {
 
 pub fn softmax_by_hand(day: &Day) -> Outcome {
     // e^0 : e^ln 3 = 1 : 3
-    let x = Tensor::new(&[[0f32, 3f32.ln()]], &Device::Cpu)?;
-    let want = Tensor::new(&[[0.25f32, 0.75]], &Device::Cpu)?;
-    close("softmax([[0, ln 3]], dim 1)", (day.softmax)(&x, 1), &want, TOLERANCE)
+    let x = Tensor::new(&[[0f32, 3f32.ln()]], &device()?)?;
+    let want = Tensor::new(&[[0.25f32, 0.75]], &device()?)?;
+    close("softmax([[0, ln 3]], dim 1)", (day.softmax)(&x, 1), &want, TOLERANCE)?;
+    let (x, want) = (x.squeeze(0)?, want.squeeze(0)?);
+    close("softmax([0, ln 3], dim 0)", (day.softmax)(&x, 0), &want, TOLERANCE)?;
+    let x = Tensor::new(&[[f32::NEG_INFINITY, 0.0]], &device()?)?;
+    let want = Tensor::new(&[[0f32, 1.0]], &device()?)?;
+    close("softmax([[-inf, 0]], dim 1)", (day.softmax)(&x, 1), &want, 0.0)
 }
 
 pub fn softmax_equals_torch(day: &Day) -> Outcome {
@@ -53,19 +58,64 @@ pub fn softmax_equals_torch(day: &Day) -> Outcome {
 }
 
 pub fn softmax_does_not_overflow(day: &Day) -> Outcome {
-    let x = Tensor::new(&[[1000f32, 1000.0]], &Device::Cpu)?;
-    let want = Tensor::new(&[[0.5f32, 0.5]], &Device::Cpu)?;
+    let x = Tensor::new(&[[1000f32, 1000.0]], &device()?)?;
+    let want = Tensor::new(&[[0.5f32, 0.5]], &device()?)?;
     close("softmax([[1000, 1000]], dim 1)", (day.softmax)(&x, 1), &want, TOLERANCE)
-        .likely("exp(1000) is infinite in f32: subtract the maximum first")
+        .likely("exp(1000) is infinite in f32: subtract the maximum first")?;
+    let x = Tensor::new(&[[1000f32, 1000.0, 1000.0, 0.0]], &device()?)?;
+    let third = 1f32 / 3.0;
+    let want = Tensor::new(&[[third, third, third, 0.0]], &device()?)?;
+    close("softmax([[1000, 1000, 1000, 0]], dim 1)", (day.softmax)(&x, 1), &want, TOLERANCE)
+        .likely("exp(1000) is infinite in f32: subtract the maximum first")?;
+    let x = Tensor::new(&[[1000f32, 1000.0], [0.0, 0.0]], &device()?)?;
+    let want = Tensor::new(&[[0.5f32, 0.5], [0.5, 0.5]], &device()?)?;
+    close("softmax([[1000, 1000], [0, 0]], dim 1)", (day.softmax)(&x, 1), &want, TOLERANCE)
+        .likely("each slice along dim has its own maximum")
+}
+
+/// candle's sum of bf16 rounds after every term, and 256 + 1 is 256 there.
+pub fn softmax_sums_in_f32(day: &Day) -> Outcome {
+    let x = Tensor::zeros((2, 1024), DType::BF16, &device()?)?;
+    let input = "softmax of (2, 1024) zeros in bf16, dim 1";
+    let got = (day.softmax)(&x, 1);
+    equal(&format!("{input}: the type of the result"), got.map(|t| t.dtype()), &DType::BF16)?;
+    let want = (Tensor::ones((2, 1024), DType::F32, &device()?)? / 1024.0)?;
+    // 1/1024 is a power of two: exact in every type.
+    close(input, (day.softmax)(&x, 1), &want, 0.0)
+        .likely("a sum of ones in bf16 stops at 256: go to f32 before you sum, and back at the end")
+}
+
+/// Who may attend, written out: row i, column j.
+fn allowed(new: usize, past: usize) -> Vec<u8> {
+    let row = |i: usize| (0..past + new).map(move |j| u8::from(j <= i + past));
+    (0..new).flat_map(row).collect()
 }
 
 pub fn the_mask_is_causal(day: &Day) -> Outcome {
-    let want = Tensor::new(&[[[[1u8, 0, 0], [1, 1, 0], [1, 1, 1]]]], &Device::Cpu)?;
-    close("causal_mask(3 new, 0 past)", (day.causal_mask)(3, 0, &Device::Cpu), &want, 0.0)?;
-    let want = Tensor::new(&[[[[1u8, 1, 1, 0], [1, 1, 1, 1]]]], &Device::Cpu)?;
-    close("causal_mask(2 new, 2 past)", (day.causal_mask)(2, 2, &Device::Cpu), &want, 0.0)?;
-    let dtype = (day.causal_mask)(2, 2, &Device::Cpu).map(|mask| mask.dtype());
-    equal("the type of the mask", dtype, &DType::U8)
+    let device = device()?;
+    let want = Tensor::new(&[[[[1u8, 0, 0], [1, 1, 0], [1, 1, 1]]]], &device)?;
+    close("causal_mask(3 new, 0 past)", (day.causal_mask)(3, 0, &device), &want, 0.0)?;
+    let want = Tensor::new(&[[[[1u8, 1, 1, 0], [1, 1, 1, 1]]]], &device)?;
+    close("causal_mask(2 new, 2 past)", (day.causal_mask)(2, 2, &device), &want, 0.0)?;
+    let dtype = (day.causal_mask)(2, 2, &device).map(|mask| mask.dtype());
+    equal("the type of the mask", dtype, &DType::U8)?;
+    for (new, past) in [(1, 0), (1, 4), (4, 1), (7, 0), (5, 6)] {
+        let want = Tensor::from_vec(allowed(new, past), (1, 1, new, past + new), &device)?;
+        let input = format!("causal_mask({new} new, {past} past)");
+        close(&input, (day.causal_mask)(new, past, &device), &want, 0.0)?;
+    }
+    Ok(())
+}
+
+pub fn attention_by_hand(day: &Day) -> Outcome {
+    // The scores are 0 and 2 ln 3, divided by √4 0 and ln 3, so the weights 1/4 and 3/4.
+    let q = Tensor::new(&[[[[2f32 * 3f32.ln(), 0., 0., 0.]]]], &device()?)?;
+    let k = Tensor::new(&[[[[0f32, 1., 0., 0.], [1., 0., 0., 0.]]]], &device()?)?;
+    let v = Tensor::new(&[[[[4f32, 0., 0., 8.], [0., 4., 8., 0.]]]], &device()?)?;
+    let want = Tensor::new(&[[[[1f32, 3., 6., 2.]]]], &device()?)?;
+    let input =
+        "q [2 ln 3, 0, 0, 0], k [0, 1, 0, 0] and [1, 0, 0, 0], v [4, 0, 0, 8] and [0, 4, 8, 0]";
+    close(input, (day.attention)(&q, &k, &v, None), &want, TOLERANCE)
 }
 
 pub fn attention_equals_torch(day: &Day) -> Outcome {
@@ -82,9 +132,7 @@ pub fn attention_equals_torch(day: &Day) -> Outcome {
 pub fn masked_attention_equals_torch(day: &Day) -> Outcome {
     let [q, k, v] = ["q", "k", "v"].map(|name| golden("day01", name));
     // Written out, so that a wrong causal_mask is not blamed on the attention.
-    let rows: Vec<u8> = (0..4).flat_map(|i| (0..6).map(move |j| u8::from(j <= i + 2))).collect();
-    let mask =
-        Tensor::from_vec(rows, (1, 1, 4, 6), q.as_ref().map_or(&Device::Cpu, |q| q.device()))?;
+    let mask = Tensor::from_vec(allowed(4, 2), (1, 1, 4, 6), &device()?)?;
     let got = (day.attention)(&q?, &k?, &v?, Some(&mask));
     close("4 new tokens after 2, causal mask", got, &golden("day01", "sdpa.causal")?, TOLERANCE)
         .likely(
@@ -92,32 +140,94 @@ pub fn masked_attention_equals_torch(day: &Day) -> Outcome {
     )
 }
 
+/// A batch of prompts of different lengths has a mask for each row.
+pub fn each_row_has_its_own_mask(day: &Day) -> Outcome {
+    let mut random = Random::new(13);
+    let [q, k, v] = [(); 3].map(|()| random.tensor(&[3, 2, 4, 8]));
+    let (q, k, v) = (q?, k?, v?);
+    let rows: Vec<u8> = (0..3 * 16)
+        .map(|at| (at / 16, at / 4 % 4, at % 4))
+        .map(|(row, i, j)| u8::from(j == i || (row <= j && j < i)))
+        .collect();
+    let mask = Tensor::from_vec(rows, (3, 1, 4, 4), &device()?)?;
+    let got = (day.attention)(&q, &k, &v, Some(&mask))?;
+    for row in 0..3 {
+        let one = |t: &Tensor| t.narrow(0, row, 1);
+        let alone = (day.attention)(&one(&q)?, &one(&k)?, &one(&v)?, Some(&one(&mask)?))?;
+        let input = format!("row {row} of a batch of 3 with a mask (3, 1, 4, 4), against it alone");
+        close(&input, one(&got), &alone, TOLERANCE)?;
+    }
+    Ok(())
+}
+
+/// One visible key with a very low score beside a hidden one with a very high score: the weights are 1 and 0.
+pub fn what_is_hidden_has_no_weight(day: &Day) -> Outcome {
+    let q = Tensor::new(&[[[[20_000f32, 0., 0., 0.]]]], &device()?)?;
+    let k = Tensor::new(&[[[[-1f32, 0., 0., 0.], [1., 0., 0., 0.]]]], &device()?)?;
+    let v = Tensor::new(&[[[[1f32, 2., 3., 4.], [5., 6., 7., 8.]]]], &device()?)?;
+    let mask = Tensor::new(&[[[[1u8, 0]]]], &device()?)?;
+    let got = (day.attention)(&q, &k, &v, Some(&mask));
+    let input = "scores -10000 and 10000, mask [1, 0], v [1, 2, 3, 4] and [5, 6, 7, 8]";
+    close(input, got, &v.narrow(2, 0, 1)?, TOLERANCE)
+        .likely("the weight of what is hidden must be exactly 0: its score becomes -inf")
+}
+
 pub fn heads_are_split(day: &Day) -> Outcome {
     // Token t holds 10 t + 0…3; head 0 has the first two numbers of each token, head 1 the last two.
     let x = Tensor::new(
         &[[[0f32, 1., 2., 3.], [10., 11., 12., 13.], [20., 21., 22., 23.]]],
-        &Device::Cpu,
+        &device()?,
     )?;
     let want = Tensor::new(
         &[[[[0f32, 1.], [10., 11.], [20., 21.]], [[2., 3.], [12., 13.], [22., 23.]]]],
-        &Device::Cpu,
+        &device()?,
     )?;
     close("3 tokens of width 4, 2 heads", (day.split_heads)(&x, 2), &want, 0.0).likely(
         "reshape to (B, T, heads, D) first, then transpose; a reshape alone mixes tokens and heads",
     )?;
-    refused("a width of 4, 3 heads", (day.split_heads)(&x, 3), &[])
+    refused("a width of 4, 3 heads", (day.split_heads)(&x, 3), &[])?;
+    refused("a width of 4, 0 heads", (day.split_heads)(&x, 0), &[])
 }
 
 pub fn heads_are_merged(day: &Day) -> Outcome {
     let x = Tensor::new(
         &[[[[0f32, 1.], [10., 11.], [20., 21.]], [[2., 3.], [12., 13.], [22., 23.]]]],
-        &Device::Cpu,
+        &device()?,
     )?;
     let want = Tensor::new(
         &[[[0f32, 1., 2., 3.], [10., 11., 12., 13.], [20., 21., 22., 23.]]],
-        &Device::Cpu,
+        &device()?,
     )?;
     close("2 heads of 3 tokens, width 2", (day.merge_heads)(&x), &want, 0.0)
+}
+
+/// Numbers that say where they are, in shapes drawn at random: number (b, h, t, d) of one is (b, t, h · D + d) of the other.
+fn heads_and_tokens(check: impl Fn(&str, &Tensor, &Tensor) -> Outcome) -> Outcome {
+    let mut random = Random::new(15);
+    for _ in 0..20 {
+        let [b, h, t, d] = [3, 4, 5, 6].map(|most| 1 + random.below(most));
+        let wide: Vec<f32> = (0..b * t * h * d).map(|at| at as f32).collect();
+        let mut heads = vec![0f32; wide.len()];
+        for (at, slot) in heads.iter_mut().enumerate() {
+            let (row, head, token, place) =
+                (at / (h * t * d), at / (t * d) % h, at / d % t, at % d);
+            *slot = wide[((row * t + token) * h + head) * d + place];
+        }
+        let wide = Tensor::from_vec(wide, (b, t, h * d), &device()?)?;
+        let heads = Tensor::from_vec(heads, (b, h, t, d), &device()?)?;
+        check(&format!("{b} rows, {t} tokens, {h} heads of width {d}"), &wide, &heads)?;
+    }
+    Ok(())
+}
+
+pub fn any_heads_are_split(day: &Day) -> Outcome {
+    heads_and_tokens(|input, wide, heads| {
+        close(input, (day.split_heads)(wide, heads.dim(1)?), heads, 0.0)
+    })
+}
+
+pub fn any_heads_are_merged(day: &Day) -> Outcome {
+    heads_and_tokens(|input, wide, heads| close(input, (day.merge_heads)(heads), wide, 0.0))
 }
 
 pub fn multi_head_equals_torch(day: &Day) -> Outcome {
@@ -125,8 +235,7 @@ pub fn multi_head_equals_torch(day: &Day) -> Outcome {
     let w = golden("day01", "in_proj")?;
     let part = |i: usize| w.narrow(0, 12 * i, 12);
     let w = [part(0)?, part(1)?, part(2)?, golden("day01", "out_proj")?];
-    let mask: Vec<u8> = (0..25).map(|at| u8::from(at % 5 <= at / 5)).collect();
-    let mask = Tensor::from_vec(mask, (1, 1, 5, 5), x.device())?;
+    let mask = Tensor::from_vec(allowed(5, 0), (1, 1, 5, 5), x.device())?;
     let got = (day.multi_head)(&x, &w, 3, None);
     close("x (2, 5, 12), 3 heads", got, &golden("day01", "mha")?, TOLERANCE)?;
     let got = (day.multi_head)(&x, &w, 3, Some(&mask));
@@ -139,8 +248,7 @@ pub fn the_future_changes_nothing(day: &Day) -> Outcome {
     let [q, k, v, o] = w;
     let w = [q?, k?, v?, o?];
     let x = random.tensor(&[1, 6, 8])?;
-    let mask: Vec<u8> = (0..36).map(|at| u8::from(at % 6 <= at / 6)).collect();
-    let mask = Tensor::from_vec(mask, (1, 1, 6, 6), x.device())?;
+    let mask = Tensor::from_vec(allowed(6, 0), (1, 1, 6, 6), x.device())?;
     let all = (day.multi_head)(&x, &w, 2, Some(&mask))?;
     let (start, mask) = (x.narrow(1, 0, 4)?, mask.narrow(2, 0, 4)?.narrow(3, 0, 4)?);
     let got = (day.multi_head)(&start, &w, 2, Some(&mask));
