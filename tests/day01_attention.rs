@@ -16,6 +16,7 @@ checks::tests! {
     task_1_3_attention_by_hand => day::attention_by_hand,
     task_1_3_attention_equals_torch => day::attention_equals_torch,
     task_1_3_masked_attention_equals_torch => day::masked_attention_equals_torch,
+    task_1_3_a_trained_head_equals_transformers => day::a_trained_head_equals_transformers,
     task_1_3_each_row_has_its_own_mask => day::each_row_has_its_own_mask,
     task_1_3_what_is_hidden_has_no_weight => day::what_is_hidden_has_no_weight,
     task_1_4_heads_are_split => day::heads_are_split,

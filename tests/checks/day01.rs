@@ -140,6 +140,15 @@ pub fn masked_attention_equals_torch(day: &Day) -> Outcome {
     )
 }
 
+/// Queries, keys and values of one head of story-3m at work (the chapter's first figure).
+pub fn a_trained_head_equals_transformers(day: &Day) -> Outcome {
+    let [q, k, v] = ["head.q", "head.k", "head.v"].map(|name| golden("day01", name));
+    let mask = Tensor::from_vec(allowed(12, 0), (1, 1, 12, 12), &device()?)?;
+    let got = (day.attention)(&q?, &k?, &v?, Some(&mask));
+    let input = "layer 1, head 4 of story-3m on \"Tom had a red ball. One day, Tom lost the\"";
+    close(input, got, &golden("day01", "head.out")?, TOLERANCE)
+}
+
 /// A batch of prompts of different lengths has a mask for each row.
 pub fn each_row_has_its_own_mask(day: &Day) -> Outcome {
     let mut random = Random::new(13);

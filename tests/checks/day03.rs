@@ -70,10 +70,10 @@ pub fn layer_norm_by_hand(day: &Day) -> Outcome {
         move |x: &Tensor| (day.layer_norm)(x, &vector(&weight)?, &vector(&bias)?, eps)
     };
     let plain = |eps| norm([1., 1.], [0., 0.], eps);
-    // mean 2, variance ((-1)² + 1²) / 2 = 1
-    by_hand("layer_norm([1, 3]), eps 0", plain(0.0), &[1., 3.], &[-1., 1.], TOLERANCE)?;
-    let input = "layer_norm([1, 3]), weight [2, 1], bias [0, 0.5], eps 0";
-    by_hand(input, norm([2., 1.], [0., 0.5], 0.0), &[1., 3.], &[-2., 1.5], TOLERANCE)?;
+    // mean 4, variance ((-3)² + 3²) / 2 = 9
+    by_hand("layer_norm([1, 7]), eps 0", plain(0.0), &[1., 7.], &[-1., 1.], TOLERANCE)?;
+    let input = "layer_norm([1, 7]), weight [2, 1], bias [0, 0.5], eps 0";
+    by_hand(input, norm([2., 1.], [0., 0.5], 0.0), &[1., 7.], &[-2., 1.5], TOLERANCE)?;
     // variance 1e-6; 1e-6 + 3e-6 = 4e-6, whose root is 0.002. 0.5 ± 0.001 is exact to 6e-8 only: 3e-5 of the answer.
     let input = "layer_norm([0.499, 0.501]), eps 3e-6";
     by_hand(input, plain(3e-6), &[0.499, 0.501], &[-0.5, 0.5], 1e-4)?;

@@ -1,6 +1,39 @@
-"""Day 1: torch's softmax, scaled_dot_product_attention and MultiheadAttention."""
+"""Day 1: torch's softmax, scaled_dot_product_attention and MultiheadAttention; and one head of a trained model at work."""
 import torch
 import torch.nn.functional as F
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+import common
+
+TEXT, LAYER, HEAD = "Tom had a red ball. One day, Tom lost the", 1, 4
+
+
+def trained_head(oracle):
+    """Queries, keys and values of one head of story-3m while it reads TEXT, and what transformers makes of them."""
+    seen = []
+
+    def tapped(module, q, k, v, mask, **options):
+        out, _ = sdpa_attention_forward(module, q, k, v, mask, **options)  # (B, T, H, D)
+        group = module.num_key_value_groups
+        seen.append((q[:, HEAD], k[:, HEAD // group], v[:, HEAD // group], out[:, :, HEAD]))
+        return out, None
+
+    AttentionInterface.register("tapped", tapped)
+    tokenizer, model = common.tokenizer(), common.model("story-3m")
+    model.set_attn_implementation("tapped")
+    ids = tokenizer(TEXT, return_tensors="pt").input_ids
+    with torch.no_grad():
+        model(ids)
+    for name, t in zip(("q", "k", "v", "out"), seen[LAYER]):
+        oracle.tensor(f"head.{name}", t[:, None])  # (1, 1, T, D)
+    q, k = (t[0] for t in seen[LAYER][:2])
+    scores = (q @ k.t() / q.shape[-1] ** 0.5).masked_fill(torch.ones(len(q), len(q)).triu(1).bool(), float("-inf"))
+    oracle.data["head"] = {
+        "text": TEXT, "model": "story-3m", "layer": LAYER, "head": HEAD,
+        "tokens": [tokenizer.decode([i]) for i in ids[0].tolist()],
+        "weights": [[round(w, 4) for w in row] for row in scores.softmax(-1).tolist()],
+    }
 
 
 def generate(oracle):
@@ -23,3 +56,4 @@ def generate(oracle):
 
     s = torch.randn(2, 3, 5, generator=g) * 4
     oracle.tensor("s", s), oracle.tensor("softmax.1", s.softmax(1)), oracle.tensor("softmax.2", s.softmax(2))
+    trained_head(oracle)
