@@ -76,24 +76,27 @@ impl Failure {
         matches!(self.kind, Kind::Wrong { .. } | Kind::Error)
     }
 
-    /// The same failure, word by word; numbers may differ as another order of the same operations makes them differ.
+    /// Whether two failures of one check are the same, word by word; numbers may differ as far as another order of the
+    /// same operations makes them differ.
     pub fn same(&self, other: &Self) -> bool {
-        fn words(failure: &Failure) -> impl Iterator<Item = &str> {
-            let got = match &failure.kind {
-                Kind::Wrong { got } => got.as_str(),
-                _ => "",
-            };
-            failure.lines.iter().map(String::as_str).chain([got]).flat_map(str::split_whitespace)
-        }
         let number = |word: &str| word.parse::<f64>().ok();
-        let close = |(a, b): (&str, &str)| match (number(a), number(b)) {
+        let alike = |(a, b): (&str, &str)| match (number(a), number(b)) {
             _ if a == b => true,
             (Some(a), Some(b)) => (a - b).abs() <= 1e-5 * a.abs().max(1.0),
             _ => false,
         };
         std::mem::discriminant(&self.kind) == std::mem::discriminant(&other.kind)
-            && words(self).count() == words(other).count()
-            && words(self).zip(words(other)).all(close)
+            && self.words().count() == other.words().count()
+            && self.words().zip(other.words()).all(alike)
+    }
+
+    /// What a failure shows, and all that was computed.
+    fn words(&self) -> impl Iterator<Item = &str> {
+        let got = match &self.kind {
+            Kind::Wrong { got } => got.as_str(),
+            _ => "",
+        };
+        self.lines.iter().map(String::as_str).chain([got]).flat_map(str::split_whitespace)
     }
 }
 

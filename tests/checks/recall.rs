@@ -39,6 +39,11 @@ impl Recall {
         Ok(Self { only: Some(texts), ..Self::new(name, bound)? })
     }
 
+    /// Computes the passes over these texts ahead: of a long golden, a few passes in place of one for every token.
+    pub fn prime(&self, texts: &[&[u32]]) -> Result<()> {
+        texts.iter().try_for_each(|ids| self.row(ids).map(|_| ()))
+    }
+
     fn model(&self) -> Result<&dyn Model> {
         if self.model.get().is_none() {
             let _ = self.model.set(super::model(&self.name)?);
