@@ -82,7 +82,7 @@ impl Failure {
         let number = |word: &str| word.parse::<f64>().ok();
         let alike = |(a, b): (&str, &str)| match (number(a), number(b)) {
             _ if a == b => true,
-            (Some(a), Some(b)) => (a - b).abs() <= 1e-5 * a.abs().max(1.0),
+            (Some(a), Some(b)) if a.is_finite() => (a - b).abs() <= 1e-5 * a.abs().max(1.0),
             _ => false,
         };
         std::mem::discriminant(&self.kind) == std::mem::discriminant(&other.kind)
