@@ -187,7 +187,10 @@ fn docs(repo: &Repo) -> Result<Outcome> {
 }
 
 fn book(repo: &Repo) -> Result<Outcome> {
-    succeed(repo, &["run", "--quiet", "--package", "book-tool", "--", "build"])
+    succeed(
+        repo,
+        &["run", "--quiet", "--profile", "tools", "--package", "book-tool", "--", "build"],
+    )
 }
 
 /// On macOS the real thing; on Linux a type-check, where the parts for it can be had.

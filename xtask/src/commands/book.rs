@@ -1,6 +1,8 @@
 //! `cargo xtask book`: builds or serves the book, with a tool that is built when first asked for.
 
 use crate::cargo;
+use crate::error::usage;
+use crate::note;
 use crate::repo::Repo;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -15,6 +17,9 @@ pub struct Book {
     /// Open the book in a browser
     #[arg(long)]
     open: bool,
+    /// Where `serve` listens
+    #[arg(long)]
+    port: Option<u16>,
 }
 
 /// What the book tool does.
@@ -31,10 +36,17 @@ enum What {
 /// # Errors
 /// If cargo cannot be started.
 pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
+    if args.port.is_some() && args.what == What::Build {
+        return Err(usage("--port belongs to serve: cargo xtask book serve --port 3000"));
+    }
+    if !cargo::target_dir(repo).join("tools").exists() {
+        note!("The first time the book tool is compiled: about a minute on two cores.");
+    }
     let mut command = cargo::command(repo);
-    command.args(["run", "--quiet", "--package", "book-tool", "--"]);
+    command.args(["run", "--quiet", "--profile", "tools", "--package", "book-tool", "--"]);
     command.arg(if args.what == What::Build { "build" } else { "serve" });
     command.args(args.open.then_some("--open"));
+    command.args(args.port.map(|port| format!("--port={port}")));
     let status = command.status().context("cannot start cargo")?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
