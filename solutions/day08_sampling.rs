@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 /// # Errors
 /// If there are no logits, a NaN among them, or all are `-inf`.
 pub fn softmax(logits: &[f32]) -> Result<Vec<f32>> {
-    // task 8.1: exponentials of the logits minus their maximum, divided by their sum
+    // task 8.1: probabilities, without overflow
     // <solution>
     let max = logits[argmax(logits)? as usize];
     let exp: Vec<f32> = logits.iter().map(|logit| (logit - max).exp()).collect();
@@ -21,12 +21,13 @@ pub fn softmax(logits: &[f32]) -> Result<Vec<f32>> {
     // </solution>
 }
 
-/// Divides the logits by `t`: below 1 the likely become likelier, above 1 all become alike (HF `TemperatureLogitsWarper`).
+/// Divides the logits by `t`: below 1 the likely become likelier, above 1 all become alike (HF
+/// `TemperatureLogitsWarper`).
 ///
 /// # Errors
 /// If `t` is not a finite number above 0.
 pub fn temperature(logits: &mut [f32], t: f64) -> Result<()> {
-    // task 8.2: refuse what is no temperature, then divide
+    // task 8.2: refuse what is no temperature, then rescale
     // <solution>
     if !(t.is_finite() && t > 0.0) {
         bail!("temperature must be a finite number above 0, got {t}; greedy decoding needs none")
@@ -42,18 +43,19 @@ pub fn temperature(logits: &mut [f32], t: f64) -> Result<()> {
 /// # Errors
 /// If `k` is 0.
 pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
-    // task 8.3: what is below the k-th largest becomes -inf
+    // task 8.3: keep the k largest and their ties
     // <solution>
     if k == 0 {
         bail!("top_k must be at least 1, got 0")
     }
-    let mut sorted = logits.to_vec();
-    sorted.sort_by(|a, b| b.total_cmp(a));
-    if let Some(least) = sorted.get(k.min(sorted.len()).saturating_sub(1)) {
-        logits
-            .iter_mut()
-            .filter(|logit| **logit < *least)
-            .for_each(|logit| *logit = f32::NEG_INFINITY);
+    if k >= logits.len() {
+        return Ok(()); // clamped: nothing to drop
+    }
+    let mut ranked = logits.to_vec();
+    // The k-th largest at its place, without sorting the rest: V comparisons or so, not V log V.
+    let (_, kth, _) = ranked.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
+    for logit in logits.iter_mut().filter(|logit| **logit < *kth) {
+        *logit = f32::NEG_INFINITY;
     }
     Ok(())
     // </solution>
@@ -68,13 +70,14 @@ pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
 /// # Errors
 /// If `p` is not in (0, 1].
 pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
-    // task 8.4: ascending, drop while the sum so far is <= 1 - p, but never the last
+    // task 8.4: keep the smallest set of tokens that reaches p
     // <solution>
     if !(p > 0.0 && p <= 1.0) {
         bail!("top_p must be in (0, 1], got {p}")
     }
     let probabilities = softmax(logits)?; // refuses NaN
-    let mut order: Vec<usize> = (0..logits.len()).collect();
+    let left = |id: &usize| logits[*id] > f32::NEG_INFINITY; // after top-k there is little to sort
+    let mut order: Vec<usize> = (0..logits.len()).filter(left).collect();
     // Stable; not total_cmp, for which -0 and 0 are no equals.
     order.sort_by(|a, b| logits[*a].partial_cmp(&logits[*b]).unwrap_or(Ordering::Equal));
     order.pop(); // the likeliest always stays
@@ -95,7 +98,7 @@ pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
 /// # Errors
 /// If `p` is not in [0, 1].
 pub fn min_p(logits: &mut [f32], p: f64) -> Result<()> {
-    // task 8.5: what is less likely than p times the likeliest becomes -inf
+    // task 8.5: keep what is not much less likely than the likeliest
     // <solution>
     if !(0.0..=1.0).contains(&p) {
         bail!("min_p must be in [0, 1], got {p}")
@@ -161,7 +164,7 @@ pub fn warpers(params: &SamplingParams) -> Result<Vec<Box<dyn LogitsProcessor>>>
 /// # Errors
 /// If no token is possible, or `coin` is not in [0, 1).
 pub fn sample(probs: &[f32], coin: f32) -> Result<u32> {
-    // task 8.7: the first token at which the running sum exceeds the coin
+    // task 8.7: where the coin falls on the line of probabilities
     // <solution>
     if !(0.0..1.0).contains(&coin) {
         bail!("a coin must be in [0, 1), got {coin}")
@@ -186,7 +189,7 @@ pub fn sample(probs: &[f32], coin: f32) -> Result<u32> {
 /// # Errors
 /// If there is not one exponential for each probability, or no token is possible.
 pub fn race(probs: &[f32], exponentials: &[f32]) -> Result<u32> {
-    // task 8.8: argmax of p / q
+    // task 8.8: the winner of the race
     // <solution>
     if probs.len() != exponentials.len() {
         bail!("{} probabilities need as many exponentials, got {}", probs.len(), exponentials.len())
@@ -201,8 +204,8 @@ pub fn race(probs: &[f32], exponentials: &[f32]) -> Result<u32> {
 
 /// Chooses with torch's stream after `torch.manual_seed(seed)`: the tokens of HF's `generate(do_sample=True)`.
 ///
-/// One stream serves all `rows` of a batch, V draws for each row and step, rows that have ended included: those are skipped
-/// over here, so that the rows that go on draw what they draw in torch.
+/// One stream serves all `rows` of a batch, V draws for each row and step, rows that have ended included: those are
+/// skipped over here, so that the rows that go on draw what they draw in torch.
 pub fn torch_sampler(seed: u64, rows: usize) -> Choose<'static> {
     let mut rng = TorchRng::new(seed);
     let mut next = 0; // the row whose turn it is

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// # Errors
 /// If `penalty` is not a finite number above 0.
 pub fn repetition_penalty(logits: &mut [f32], tokens: &[u32], penalty: f32) -> Result<()> {
-    // task 9.1: for each distinct token: divide what is positive, multiply what is negative
+    // task 9.1: what came becomes less likely, whatever its sign
     // <solution>
     if !(penalty.is_finite() && penalty > 0.0) {
         bail!("repetition_penalty must be a finite number above 0, got {penalty}")
@@ -27,7 +27,7 @@ pub fn repetition_penalty(logits: &mut [f32], tokens: &[u32], penalty: f32) -> R
 
 /// How often each token occurs.
 pub fn counts(tokens: &[u32]) -> BTreeMap<u32, u32> {
-    // task 9.2: count them
+    // task 9.2: count the tokens
     // <solution>
     let mut counts = BTreeMap::new();
     tokens.iter().for_each(|id| *counts.entry(*id).or_default() += 1);
@@ -46,7 +46,7 @@ pub fn presence_frequency(
     presence: f32,
     frequency: f32,
 ) -> Result<()> {
-    // task 9.3: logit - frequency * count - presence, for every token with a count
+    // task 9.3: take presence once, and frequency for each time
     // <solution>
     for (name, value) in [("presence_penalty", presence), ("frequency_penalty", frequency)] {
         if !(-2.0..=2.0).contains(&value) {
@@ -69,7 +69,7 @@ pub fn presence_frequency(
 /// # Errors
 /// If `n` is 0.
 pub fn no_repeat_ngram(logits: &mut [f32], tokens: &[u32], n: usize) -> Result<()> {
-    // task 9.4: wherever the last n - 1 tokens occurred before, forbid what followed them there
+    // task 9.4: forbid whatever would complete an n-gram a second time
     // <solution>
     if n == 0 {
         bail!("no_repeat_ngram must be at least 1, got 0")
@@ -87,7 +87,7 @@ pub fn no_repeat_ngram(logits: &mut [f32], tokens: &[u32], n: usize) -> Result<(
 
 /// The last `window` tokens: llama.cpp's `repeat_last_n`. None: all of them.
 pub fn recent(tokens: &[u32], window: Option<usize>) -> &[u32] {
-    // task 9.5: the end of the slice
+    // task 9.5: the last tokens of a text
     // <solution>
     let window = window.unwrap_or(tokens.len());
     &tokens[tokens.len().saturating_sub(window)..]
@@ -109,8 +109,8 @@ pub struct PenaltyParams {
     pub window: Option<usize>,
 }
 
-/// The processors of `params`: repetition (prompt and generated), presence and frequency (generated), n-grams; then, in the
-/// whole pipeline, guard rails and day 8's warpers.
+/// The processors of `params`: repetition (prompt and generated), presence and frequency (generated), n-grams; then, in
+/// the whole pipeline, guard rails and day 8's warpers.
 ///
 /// # Errors
 /// If a parameter is out of range: it is tried on an empty text first.

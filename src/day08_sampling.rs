@@ -13,17 +13,18 @@ use std::cmp::Ordering;
 /// # Errors
 /// If there are no logits, a NaN among them, or all are `-inf`.
 pub fn softmax(logits: &[f32]) -> Result<Vec<f32>> {
-    // task 8.1: exponentials of the logits minus their maximum, divided by their sum
-    todo!("day 8, task 1: exponentials of the logits minus their maximum, divided by their sum")
+    // task 8.1: probabilities, without overflow
+    todo!("day 8, task 1: probabilities, without overflow")
 }
 
-/// Divides the logits by `t`: below 1 the likely become likelier, above 1 all become alike (HF `TemperatureLogitsWarper`).
+/// Divides the logits by `t`: below 1 the likely become likelier, above 1 all become alike (HF
+/// `TemperatureLogitsWarper`).
 ///
 /// # Errors
 /// If `t` is not a finite number above 0.
 pub fn temperature(logits: &mut [f32], t: f64) -> Result<()> {
-    // task 8.2: refuse what is no temperature, then divide
-    todo!("day 8, task 2: refuse what is no temperature, then divide")
+    // task 8.2: refuse what is no temperature, then rescale
+    todo!("day 8, task 2: refuse what is no temperature, then rescale")
 }
 
 /// Keeps the `k` largest logits, and every tie of the smallest of them; the rest become `-inf`. `k` above the number of
@@ -32,8 +33,8 @@ pub fn temperature(logits: &mut [f32], t: f64) -> Result<()> {
 /// # Errors
 /// If `k` is 0.
 pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
-    // task 8.3: what is below the k-th largest becomes -inf
-    todo!("day 8, task 3: what is below the k-th largest becomes -inf")
+    // task 8.3: keep the k largest and their ties
+    todo!("day 8, task 3: keep the k largest and their ties")
 }
 
 /// Keeps the smallest set of tokens whose probability reaches `p`; the rest become `-inf`.
@@ -45,8 +46,8 @@ pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
 /// # Errors
 /// If `p` is not in (0, 1].
 pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
-    // task 8.4: ascending, drop while the sum so far is <= 1 - p, but never the last
-    todo!("day 8, task 4: ascending, drop while the sum so far is <= 1 - p, but never the last")
+    // task 8.4: keep the smallest set of tokens that reaches p
+    todo!("day 8, task 4: keep the smallest set of tokens that reaches p")
 }
 
 /// Keeps the tokens whose probability is at least `p` times that of the likeliest; the rest become `-inf` (Nguyen et al.
@@ -55,8 +56,8 @@ pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
 /// # Errors
 /// If `p` is not in [0, 1].
 pub fn min_p(logits: &mut [f32], p: f64) -> Result<()> {
-    // task 8.5: what is less likely than p times the likeliest becomes -inf
-    todo!("day 8, task 5: what is less likely than p times the likeliest becomes -inf")
+    // task 8.5: keep what is not much less likely than the likeliest
+    todo!("day 8, task 5: keep what is not much less likely than the likeliest")
 }
 
 /// What to sample with. Names are the field's; nothing that is None is done (HF silently has `top_k = 50`).
@@ -90,8 +91,8 @@ pub fn warpers(params: &SamplingParams) -> Result<Vec<Box<dyn LogitsProcessor>>>
 /// # Errors
 /// If no token is possible, or `coin` is not in [0, 1).
 pub fn sample(probs: &[f32], coin: f32) -> Result<u32> {
-    // task 8.7: the first token at which the running sum exceeds the coin
-    todo!("day 8, task 7: the first token at which the running sum exceeds the coin")
+    // task 8.7: where the coin falls on the line of probabilities
+    todo!("day 8, task 7: where the coin falls on the line of probabilities")
 }
 
 /// Draws as torch does (`torch.multinomial(p, 1)`): a race. Every token runs for a time from Exp(1), divided by its
@@ -100,14 +101,14 @@ pub fn sample(probs: &[f32], coin: f32) -> Result<u32> {
 /// # Errors
 /// If there is not one exponential for each probability, or no token is possible.
 pub fn race(probs: &[f32], exponentials: &[f32]) -> Result<u32> {
-    // task 8.8: argmax of p / q
-    todo!("day 8, task 8: argmax of p / q")
+    // task 8.8: the winner of the race
+    todo!("day 8, task 8: the winner of the race")
 }
 
 /// Chooses with torch's stream after `torch.manual_seed(seed)`: the tokens of HF's `generate(do_sample=True)`.
 ///
-/// One stream serves all `rows` of a batch, V draws for each row and step, rows that have ended included: those are skipped
-/// over here, so that the rows that go on draw what they draw in torch.
+/// One stream serves all `rows` of a batch, V draws for each row and step, rows that have ended included: those are
+/// skipped over here, so that the rows that go on draw what they draw in torch.
 pub fn torch_sampler(seed: u64, rows: usize) -> Choose<'static> {
     let mut rng = TorchRng::new(seed);
     let mut next = 0; // the row whose turn it is

@@ -12,14 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// # Errors
 /// If `penalty` is not a finite number above 0.
 pub fn repetition_penalty(logits: &mut [f32], tokens: &[u32], penalty: f32) -> Result<()> {
-    // task 9.1: for each distinct token: divide what is positive, multiply what is negative
-    todo!("day 9, task 1: for each distinct token: divide what is positive, multiply what is negative")
+    // task 9.1: what came becomes less likely, whatever its sign
+    todo!("day 9, task 1: what came becomes less likely, whatever its sign")
 }
 
 /// How often each token occurs.
 pub fn counts(tokens: &[u32]) -> BTreeMap<u32, u32> {
-    // task 9.2: count them
-    todo!("day 9, task 2: count them")
+    // task 9.2: count the tokens
+    todo!("day 9, task 2: count the tokens")
 }
 
 /// Subtracts `presence` once from the logit of every token that was *generated*, and `frequency` for each time that it
@@ -33,8 +33,8 @@ pub fn presence_frequency(
     presence: f32,
     frequency: f32,
 ) -> Result<()> {
-    // task 9.3: logit - frequency * count - presence, for every token with a count
-    todo!("day 9, task 3: logit - frequency * count - presence, for every token with a count")
+    // task 9.3: take presence once, and frequency for each time
+    todo!("day 9, task 3: take presence once, and frequency for each time")
 }
 
 /// Forbids every token that would complete an n-gram that the text already has, prompt included (HF
@@ -43,14 +43,14 @@ pub fn presence_frequency(
 /// # Errors
 /// If `n` is 0.
 pub fn no_repeat_ngram(logits: &mut [f32], tokens: &[u32], n: usize) -> Result<()> {
-    // task 9.4: wherever the last n - 1 tokens occurred before, forbid what followed them there
-    todo!("day 9, task 4: wherever the last n - 1 tokens occurred before, forbid what followed them there")
+    // task 9.4: forbid whatever would complete an n-gram a second time
+    todo!("day 9, task 4: forbid whatever would complete an n-gram a second time")
 }
 
 /// The last `window` tokens: llama.cpp's `repeat_last_n`. None: all of them.
 pub fn recent(tokens: &[u32], window: Option<usize>) -> &[u32] {
-    // task 9.5: the end of the slice
-    todo!("day 9, task 5: the end of the slice")
+    // task 9.5: the last tokens of a text
+    todo!("day 9, task 5: the last tokens of a text")
 }
 
 /// What to discourage, and how much. What is None is not done.
@@ -68,8 +68,8 @@ pub struct PenaltyParams {
     pub window: Option<usize>,
 }
 
-/// The processors of `params`: repetition (prompt and generated), presence and frequency (generated), n-grams; then, in the
-/// whole pipeline, guard rails and day 8's warpers.
+/// The processors of `params`: repetition (prompt and generated), presence and frequency (generated), n-grams; then, in
+/// the whole pipeline, guard rails and day 8's warpers.
 ///
 /// # Errors
 /// If a parameter is out of range: it is tried on an empty text first.
