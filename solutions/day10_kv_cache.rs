@@ -15,10 +15,7 @@ pub fn cache_bytes(config: &ModelConfig, rows: usize, columns: usize, dtype: DTy
 }
 
 /// A growing cache's append: the columns of `new` after those of `old`. `(B, Hkv, S, D)` and `(B, Hkv, T, D)` become
-/// `(B, Hkv, S + T, D)`, in new memory: every append copies everything.
-///
-/// # Errors
-/// If rows, heads or head dimensions differ.
+/// `(B, Hkv, S + T, D)`, in new memory: every append copies everything. An error if any other dimension differs.
 pub fn grow(old: &Tensor, new: &Tensor) -> Result<Tensor> {
     // task 10.2: old columns, then new ones
     // <solution>
@@ -43,10 +40,8 @@ pub fn write_at(buffer: &Tensor, new: &Tensor, at: usize) -> Result<Tensor> {
     // </solution>
 }
 
-/// Puts the rows of `b` below those of `a`; the shorter of the two is padded with zeros on the left. `(B, Hkv, len, D)`.
-///
-/// # Errors
-/// If heads or head dimensions differ.
+/// Puts the rows of `b` below those of `a`, each `(B, Hkv, len, D)`; the shorter of the two is padded with zeros on the left.
+/// An error if heads or head dimensions differ.
 pub fn stack_rows(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     // task 10.9 (further): make both equally long, then put one below the other
     // <solution>
@@ -56,8 +51,7 @@ pub fn stack_rows(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Keys and values of every layer. A clone would share its buffers, and a static cache writes in place: so there is
-/// [`KvCache::try_clone`] instead, which copies.
+/// Keys and values of every layer. It is not `Clone`: clones would share buffers that a static cache writes in place.
 #[derive(Debug)]
 pub struct KvCache {
     kind: CacheKind,
@@ -152,11 +146,10 @@ impl Cache for KvCache {
     fn truncate(&mut self, len: usize) -> Result<()> {
         // task 10.5: columns beyond len do not count; what a sliding cache has dropped does not come back
         // <solution>
-        match len {
-            _ if len > self.len => bail!("a cache of {} columns has no {len} to keep", self.len),
-            _ if self.slid > 0 => bail!("a cache that has slid cannot be truncated"),
-            _ => self.len = len,
+        if len > self.len || (self.slid > 0 && len < self.len) {
+            bail!("{} columns, after {} that slid away, cannot become {len}", self.len, self.slid)
         }
+        self.len = len;
         Ok(())
         // </solution>
     }

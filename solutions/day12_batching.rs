@@ -2,18 +2,16 @@
 
 use candecode::day04_attention_block::ragged_mask;
 use candecode::day07_greedy::{window, Sequence};
-use candecode::kit::{
-    check_prompt, Cache, GenerationOptions, Logits, Model, Step, Token, Tokenizer,
-};
+use candecode::kit::{check_prompt, Cache, GenerationOptions, Logits, Model, Step, Token};
+use candecode::kit::{Tokenizer, Tokens};
 use candle_core::{bail, Result};
-use std::collections::VecDeque;
 
 /// Rows made equally long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Padded {
     /// Token ids, all rows of one length; the padding is id 0, which nothing attends to.
     pub ids: Vec<Vec<u32>>,
-    /// Positions: a row's first real token is at 0, whatever stands before it; so is the padding.
+    /// Positions: a row's first real token is at 0, whatever stands before it. Padding is at any position of the model.
     pub positions: Vec<Vec<u32>>,
     /// Columns of padding in each row.
     pub padding: Vec<usize>,
@@ -25,26 +23,12 @@ pub fn left_pad(rows: &[&[u32]]) -> Padded {
     // <solution>
     let width = rows.iter().map(|row| row.len()).max().unwrap_or(0);
     let padding: Vec<usize> = rows.iter().map(|row| width - row.len()).collect();
-    let pad = |n: &usize| vec![0; *n];
-    let ids = rows.iter().zip(&padding).map(|(row, n)| [pad(n), row.to_vec()].concat());
+    let ids = rows.iter().zip(&padding).map(|(row, n)| [&vec![0; *n], *row].concat());
     let positions = rows.iter().zip(&padding).map(|(row, n)| {
         let count: Vec<u32> = (0..row.len() as u32).collect();
-        [pad(n), count].concat()
+        [vec![0; *n], count].concat()
     });
     Padded { ids: ids.collect(), positions: positions.collect(), padding }
-    // </solution>
-}
-
-/// Pads on the right: positions need no shift and the causal mask needs no change, which is why GPT-2 wanted it; but a row
-/// ends in a column of its own, so the logits are at `len - 1` of each, and what is generated does not follow its row.
-pub fn right_pad(rows: &[&[u32]]) -> Padded {
-    // task 12.2 (further): the row, then padding; positions simply count
-    // <solution>
-    let width = rows.iter().map(|row| row.len()).max().unwrap_or(0);
-    let padding: Vec<usize> = rows.iter().map(|row| width - row.len()).collect();
-    let ids = rows.iter().zip(&padding).map(|(row, n)| [row.to_vec(), vec![0; *n]].concat());
-    let count: Vec<u32> = (0..width as u32).collect();
-    Padded { ids: ids.collect(), positions: vec![count; rows.len()], padding }
     // </solution>
 }
 
@@ -65,42 +49,42 @@ impl<'a> Row<'a> {
     }
 
     /// The tokens of its window.
-    fn window(&self) -> &[u32] {
+    pub fn window(&self) -> &[u32] {
         &self.sequence.tokens[self.first..]
     }
 }
 
-/// The step that puts the rows' windows into an empty cache: left padding, shifted positions, a ragged mask. The rows'
-/// `padding` is set.
+/// The step that puts the rows' windows into an empty cache; the rows' `padding` is set. Logits of the last column.
 ///
 /// # Errors
-/// If a row is empty.
+/// If a row is empty, or does not fit the model.
 pub fn prefill_step(model: &dyn Model, rows: &mut [Row]) -> Result<Step> {
-    // task 12.3: left_pad the windows, ragged_mask, logits of the last column
+    // task 12.2: left_pad the windows; a mask only if there is padding to hide
     // <solution>
     let windows: Vec<&[u32]> = rows.iter().map(Row::window).collect();
     let Padded { ids, positions, padding } = left_pad(&windows);
     let width = ids.first().map_or(0, Vec::len);
-    let mask = ragged_mask(&padding, width, 0, model.device())?;
+    let ragged = padding.iter().any(|n| *n > 0);
+    let mask = ragged.then(|| ragged_mask(&padding, width, 0, model.device())).transpose()?;
     rows.iter_mut().zip(padding).for_each(|(row, padding)| row.padding = padding);
-    Ok(Step::batch(model, &ids, &positions, Some(mask))?.with_logits(Logits::Last(1)))
+    Ok(Step::batch(model, &ids, &positions, mask)?.with_logits(Logits::Last(1)))
     // </solution>
 }
 
 /// The step that feeds each row's newest token, after `held` columns of cache.
 ///
 /// # Errors
-/// If a position is past the context.
+/// If a row has more padding than columns, or a position is past the context.
 pub fn decode_step(model: &dyn Model, rows: &[Row], held: usize) -> Result<Step> {
-    // task 12.4: one id a row, at the row's own position; the mask still hides its padding
+    // task 12.3: one id a row, at the row's own position; padding stays hidden
     // <solution>
-    let ids: Vec<Vec<u32>> =
-        rows.iter().map(|row| row.window()[held - row.padding..].to_vec()).collect();
-    let positions: Vec<Vec<u32>> =
-        rows.iter().map(|row| vec![(held - row.padding) as u32]).collect();
     let padding: Vec<usize> = rows.iter().map(|row| row.padding).collect();
-    let mask = ragged_mask(&padding, 1, held, model.device())?;
-    Ok(Step::batch(model, &ids, &positions, Some(mask))?.with_logits(Logits::Last(1)))
+    let ragged = padding.iter().any(|n| *n > 0);
+    let mask = ragged.then(|| ragged_mask(&padding, 1, held, model.device())).transpose()?;
+    let new = rows.iter().map(|row| row.window()[held - row.padding..].to_vec());
+    let positions = rows.iter().map(|row| vec![(held - row.padding) as u32]);
+    let (ids, positions): (Vec<_>, Vec<_>) = new.zip(positions).unzip();
+    Ok(Step::batch(model, &ids, &positions, mask)?.with_logits(Logits::Last(1)))
     // </solution>
 }
 
@@ -114,7 +98,7 @@ pub fn move_windows(
     stride: usize,
     cache: &mut dyn Cache,
 ) -> Result<()> {
-    // task 12.5: day 7's window for each row
+    // task 12.4: day 7's window for each row
     // <solution>
     let context = model.config().max_position_embeddings;
     for row in rows {
@@ -128,8 +112,33 @@ pub fn move_windows(
     // </solution>
 }
 
-/// One step of a running batch: feeds every row, chooses and takes in its next token, and retires the rows that ended
-/// (their cache rows go, and columns that are padding in all others). One token for each row that ran.
+/// Retires the rows whose token ended them: they leave `rows` and the cache, and so do the columns that are padding in every
+/// row that is left. `tokens` has one for each row, in order.
+///
+/// # Errors
+/// If the cache does not hold these rows.
+pub fn retire(rows: &mut Vec<Row>, tokens: &[Token], cache: &mut dyn Cache) -> Result<()> {
+    // task 12.5: keep the rows that go on, select theirs of the cache, trim what is padding in all
+    // <solution>
+    let goes_on: Vec<bool> = tokens.iter().map(|token| token.finish.is_none()).collect();
+    let keep: Vec<u32> = (0..).zip(&goes_on).filter(|(_, on)| **on).map(|(i, _)| i).collect();
+    let mut on = goes_on.into_iter();
+    rows.retain(|_| on.next().unwrap_or(false));
+    if rows.is_empty() || keep.len() == tokens.len() {
+        return Ok(());
+    }
+    cache.select(&keep)?;
+    if !cache.is_empty() {
+        let front = rows.iter().map(|row| row.padding).min().unwrap_or(0);
+        cache.trim(front)?;
+        rows.iter_mut().for_each(|row| row.padding -= front);
+    }
+    Ok(())
+    // </solution>
+}
+
+/// One step of a running batch: every row gets one more token, and those that end with it retire. One token for each row
+/// that ran, in order.
 ///
 /// # Errors
 /// If the model or a row fails.
@@ -139,7 +148,7 @@ pub fn batch_step(
     options: &mut GenerationOptions,
     cache: &mut dyn Cache,
 ) -> Result<Vec<Token>> {
-    // task 12.6: windows, prefill or decode, choose and push row by row, then select and trim
+    // task 12.6: windows; prefill or decode; choose and push row by row; retire
     // <solution>
     move_windows(model, rows, options.stride, cache)?;
     let step = match cache.len() {
@@ -152,30 +161,9 @@ pub fn batch_step(
         let (id, logprob) = row.sequence.choose(logits, options)?;
         tokens.push(row.sequence.push(id, logprob, options)?);
     }
-    let goes_on = |i: &u32| tokens[*i as usize].finish.is_none();
-    let keep: Vec<u32> = (0..rows.len() as u32).filter(goes_on).collect();
-    if keep.len() < rows.len() {
-        let mut kept = tokens.iter().map(|token| token.finish.is_none());
-        rows.retain(|_| kept.next().unwrap_or(false));
-        if rows.is_empty() {
-            return Ok(tokens);
-        }
-        cache.select(&keep)?;
-        let front = rows.iter().map(|row| row.padding).min().unwrap_or(0);
-        cache.trim(front.min(cache.len()))?;
-        rows.iter_mut().for_each(|row| row.padding -= front);
-    }
+    retire(rows, &tokens, cache)?;
     Ok(tokens)
     // </solution>
-}
-
-/// Texts being generated together: an iterator of their tokens, each with its row.
-pub struct BatchGeneration<'a> {
-    model: &'a dyn Model,
-    options: GenerationOptions<'a>,
-    rows: Vec<Row<'a>>,
-    cache: Box<dyn Cache + 'a>,
-    ready: VecDeque<Token>,
 }
 
 /// Generates from several prompts in one batch. Every row is what it would be alone.
@@ -187,39 +175,49 @@ pub fn generate_batch<'a>(
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
     prompts: &[Vec<u32>],
-    options: GenerationOptions<'a>,
-    cache: impl Cache + 'a,
-) -> Result<BatchGeneration<'a>> {
+    mut options: GenerationOptions<'a>,
+    mut cache: impl Cache + 'a,
+) -> Result<Tokens<'a>> {
     if prompts.is_empty() {
         bail!("a batch needs at least one prompt")
     }
     if cache.slid().is_some() {
-        bail!(
-            "a sliding cache cannot hold a batch of different lengths; use a dynamic or static one"
-        )
+        bail!("a sliding cache cannot hold rows of different lengths; use a dynamic or static one")
     }
     prompts.iter().try_for_each(|prompt| check_prompt(model, prompt))?;
     let row = |(i, prompt): (usize, &Vec<u32>)| {
         Row::new(Sequence::new(i, prompt, tokenizer, &options.stop_strings))
     };
-    let rows = prompts.iter().enumerate().map(row).collect();
-    Ok(BatchGeneration { model, options, rows, cache: Box::new(cache), ready: VecDeque::new() })
+    let mut rows: Vec<Row> = prompts.iter().enumerate().map(row).collect();
+    let running = if options.max_new_tokens > 0 { rows.len() } else { 0 };
+    Ok(Tokens::new(running, move || batch_step(model, &mut rows, &mut options, &mut cache)))
 }
 
-impl Iterator for BatchGeneration<'_> {
-    type Item = Result<Token>;
+/// Pads on the right: positions need no shift, and the causal mask alone hides what comes after a row's end.
+pub fn right_pad(rows: &[&[u32]]) -> Padded {
+    // task 12.7 (further): the row, then padding; positions simply count
+    // <solution>
+    let width = rows.iter().map(|row| row.len()).max().unwrap_or(0);
+    let padding: Vec<usize> = rows.iter().map(|row| width - row.len()).collect();
+    let ids = rows.iter().zip(&padding).map(|(row, n)| [*row, &vec![0; *n]].concat());
+    let count: Vec<u32> = (0..width as u32).collect();
+    Padded { ids: ids.collect(), positions: vec![count; rows.len()], padding }
+    // </solution>
+}
 
-    /// The next token of some row; every row's last one has a `finish`.
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.ready.is_empty() && !self.rows.is_empty() {
-            match batch_step(self.model, &mut self.rows, &mut self.options, &mut *self.cache) {
-                Ok(tokens) => self.ready.extend(tokens),
-                Err(error) => {
-                    self.rows.clear();
-                    return Some(Err(error));
-                }
-            }
-        }
-        self.ready.pop_front().map(Ok)
+/// The step for what comes after each of `rows`, padded on the right: no mask, logits where each row ends. For scoring, it is
+/// all that is needed; decoding would write the next token behind the padding.
+///
+/// # Errors
+/// If a row is empty, or does not fit the model.
+pub fn right_step(model: &dyn Model, rows: &[&[u32]]) -> Result<Step> {
+    // task 12.8 (further): right_pad; Logits::At, where each row's last real token is
+    // <solution>
+    let Padded { ids, positions, .. } = right_pad(rows);
+    if rows.iter().any(|row| row.is_empty()) {
+        bail!("a row of the batch is empty")
     }
+    let ends = rows.iter().map(|row| row.len() as u32 - 1).collect();
+    Ok(Step::batch(model, &ids, &positions, None)?.with_logits(Logits::At(ends)))
+    // </solution>
 }

@@ -3,18 +3,16 @@
 
 use candecode::day04_attention_block::ragged_mask;
 use candecode::day07_greedy::{window, Sequence};
-use candecode::kit::{
-    check_prompt, Cache, GenerationOptions, Logits, Model, Step, Token, Tokenizer,
-};
+use candecode::kit::{check_prompt, Cache, GenerationOptions, Logits, Model, Step, Token};
+use candecode::kit::{Tokenizer, Tokens};
 use candle_core::{bail, Result};
-use std::collections::VecDeque;
 
 /// Rows made equally long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Padded {
     /// Token ids, all rows of one length; the padding is id 0, which nothing attends to.
     pub ids: Vec<Vec<u32>>,
-    /// Positions: a row's first real token is at 0, whatever stands before it; so is the padding.
+    /// Positions: a row's first real token is at 0, whatever stands before it. Padding is at any position of the model.
     pub positions: Vec<Vec<u32>>,
     /// Columns of padding in each row.
     pub padding: Vec<usize>,
@@ -24,13 +22,6 @@ pub struct Padded {
 pub fn left_pad(rows: &[&[u32]]) -> Padded {
     // task 12.1: padding, then the row; positions start at its first real token
     todo!("day 12, task 1: padding, then the row; positions start at its first real token")
-}
-
-/// Pads on the right: positions need no shift and the causal mask needs no change, which is why GPT-2 wanted it; but a row
-/// ends in a column of its own, so the logits are at `len - 1` of each, and what is generated does not follow its row.
-pub fn right_pad(rows: &[&[u32]]) -> Padded {
-    // task 12.2 (further): the row, then padding; positions simply count
-    todo!("day 12, task 2: the row, then padding; positions simply count")
 }
 
 /// One row of a running batch.
@@ -50,30 +41,27 @@ impl<'a> Row<'a> {
     }
 
     /// The tokens of its window.
-    fn window(&self) -> &[u32] {
+    pub fn window(&self) -> &[u32] {
         &self.sequence.tokens[self.first..]
     }
 }
 
-/// The step that puts the rows' windows into an empty cache: left padding, shifted positions, a ragged mask. The rows'
-/// `padding` is set.
+/// The step that puts the rows' windows into an empty cache; the rows' `padding` is set. Logits of the last column.
 ///
 /// # Errors
-/// If a row is empty.
+/// If a row is empty, or does not fit the model.
 pub fn prefill_step(model: &dyn Model, rows: &mut [Row]) -> Result<Step> {
-    // task 12.3: left_pad the windows, ragged_mask, logits of the last column
-    todo!("day 12, task 3: left_pad the windows, ragged_mask, logits of the last column")
+    // task 12.2: left_pad the windows; a mask only if there is padding to hide
+    todo!("day 12, task 2: left_pad the windows; a mask only if there is padding to hide")
 }
 
 /// The step that feeds each row's newest token, after `held` columns of cache.
 ///
 /// # Errors
-/// If a position is past the context.
+/// If a row has more padding than columns, or a position is past the context.
 pub fn decode_step(model: &dyn Model, rows: &[Row], held: usize) -> Result<Step> {
-    // task 12.4: one id a row, at the row's own position; the mask still hides its padding
-    todo!(
-        "day 12, task 4: one id a row, at the row's own position; the mask still hides its padding"
-    )
+    // task 12.3: one id a row, at the row's own position; padding stays hidden
+    todo!("day 12, task 3: one id a row, at the row's own position; padding stays hidden")
 }
 
 /// Moves every row's window. If one moved, the cache no longer fits its row: it is emptied, to be filled anew.
@@ -86,12 +74,22 @@ pub fn move_windows(
     stride: usize,
     cache: &mut dyn Cache,
 ) -> Result<()> {
-    // task 12.5: day 7's window for each row
-    todo!("day 12, task 5: day 7's window for each row")
+    // task 12.4: day 7's window for each row
+    todo!("day 12, task 4: day 7's window for each row")
 }
 
-/// One step of a running batch: feeds every row, chooses and takes in its next token, and retires the rows that ended
-/// (their cache rows go, and columns that are padding in all others). One token for each row that ran.
+/// Retires the rows whose token ended them: they leave `rows` and the cache, and so do the columns that are padding in every
+/// row that is left. `tokens` has one for each row, in order.
+///
+/// # Errors
+/// If the cache does not hold these rows.
+pub fn retire(rows: &mut Vec<Row>, tokens: &[Token], cache: &mut dyn Cache) -> Result<()> {
+    // task 12.5: keep the rows that go on, select theirs of the cache, trim what is padding in all
+    todo!("day 12, task 5: keep the rows that go on, select theirs of the cache, trim what is padding in all")
+}
+
+/// One step of a running batch: every row gets one more token, and those that end with it retire. One token for each row
+/// that ran, in order.
 ///
 /// # Errors
 /// If the model or a row fails.
@@ -101,17 +99,8 @@ pub fn batch_step(
     options: &mut GenerationOptions,
     cache: &mut dyn Cache,
 ) -> Result<Vec<Token>> {
-    // task 12.6: windows, prefill or decode, choose and push row by row, then select and trim
-    todo!("day 12, task 6: windows, prefill or decode, choose and push row by row, then select and trim")
-}
-
-/// Texts being generated together: an iterator of their tokens, each with its row.
-pub struct BatchGeneration<'a> {
-    model: &'a dyn Model,
-    options: GenerationOptions<'a>,
-    rows: Vec<Row<'a>>,
-    cache: Box<dyn Cache + 'a>,
-    ready: VecDeque<Token>,
+    // task 12.6: windows; prefill or decode; choose and push row by row; retire
+    todo!("day 12, task 6: windows; prefill or decode; choose and push row by row; retire")
 }
 
 /// Generates from several prompts in one batch. Every row is what it would be alone.
@@ -123,39 +112,36 @@ pub fn generate_batch<'a>(
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
     prompts: &[Vec<u32>],
-    options: GenerationOptions<'a>,
-    cache: impl Cache + 'a,
-) -> Result<BatchGeneration<'a>> {
+    mut options: GenerationOptions<'a>,
+    mut cache: impl Cache + 'a,
+) -> Result<Tokens<'a>> {
     if prompts.is_empty() {
         bail!("a batch needs at least one prompt")
     }
     if cache.slid().is_some() {
-        bail!(
-            "a sliding cache cannot hold a batch of different lengths; use a dynamic or static one"
-        )
+        bail!("a sliding cache cannot hold rows of different lengths; use a dynamic or static one")
     }
     prompts.iter().try_for_each(|prompt| check_prompt(model, prompt))?;
     let row = |(i, prompt): (usize, &Vec<u32>)| {
         Row::new(Sequence::new(i, prompt, tokenizer, &options.stop_strings))
     };
-    let rows = prompts.iter().enumerate().map(row).collect();
-    Ok(BatchGeneration { model, options, rows, cache: Box::new(cache), ready: VecDeque::new() })
+    let mut rows: Vec<Row> = prompts.iter().enumerate().map(row).collect();
+    let running = if options.max_new_tokens > 0 { rows.len() } else { 0 };
+    Ok(Tokens::new(running, move || batch_step(model, &mut rows, &mut options, &mut cache)))
 }
 
-impl Iterator for BatchGeneration<'_> {
-    type Item = Result<Token>;
+/// Pads on the right: positions need no shift, and the causal mask alone hides what comes after a row's end.
+pub fn right_pad(rows: &[&[u32]]) -> Padded {
+    // task 12.7 (further): the row, then padding; positions simply count
+    todo!("day 12, task 7: the row, then padding; positions simply count")
+}
 
-    /// The next token of some row; every row's last one has a `finish`.
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.ready.is_empty() && !self.rows.is_empty() {
-            match batch_step(self.model, &mut self.rows, &mut self.options, &mut *self.cache) {
-                Ok(tokens) => self.ready.extend(tokens),
-                Err(error) => {
-                    self.rows.clear();
-                    return Some(Err(error));
-                }
-            }
-        }
-        self.ready.pop_front().map(Ok)
-    }
+/// The step for what comes after each of `rows`, padded on the right: no mask, logits where each row ends. For scoring, it is
+/// all that is needed; decoding would write the next token behind the padding.
+///
+/// # Errors
+/// If a row is empty, or does not fit the model.
+pub fn right_step(model: &dyn Model, rows: &[&[u32]]) -> Result<Step> {
+    // task 12.8 (further): right_pad; Logits::At, where each row's last real token is
+    todo!("day 12, task 8: right_pad; Logits::At, where each row's last real token is")
 }
