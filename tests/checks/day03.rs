@@ -179,6 +179,12 @@ pub fn layer_norm_bf16_equals_torch(day: &Day) -> Outcome {
 }
 
 pub fn rms_norm_bf16_equals_llama(day: &Day) -> Outcome {
+    // Root mean square 5. 3/5 is 0.6015625 in bf16, and 1.5 of that 0.90234375; but 1.5 · 3/5 = 0.9 is 0.8984375.
+    let x = vector(&[3., 3., 1., 9.])?.to_dtype(DType::BF16)?;
+    let w = vector(&[1.5; 4])?.to_dtype(DType::BF16)?;
+    let want = vector(&[0.90234375, 0.90234375, 0.30078125, 2.6875])?;
+    bits("rms_norm([3, 3, 1, 9]) in bf16, weight 1.5, eps 0", (day.rms_norm)(&x, &w, 0.0), &want)
+        .likely("divide in f32, round to the type of x, and only then multiply with the weight")?;
     let x = golden("day03", "bf16.rms_norm.x")?;
     let w = golden("day03", "weight")?.to_dtype(DType::BF16)?;
     let got = (day.rms_norm)(&x, &w, 1e-5);
