@@ -36,6 +36,7 @@ checks::tests! {
     task_8_6_temperature_comes_first => day::temperature_comes_first,
     task_8_6_top_k_comes_before_top_p => day::top_k_comes_before_top_p,
     task_8_6_the_pipeline_equals_transformers => day::the_pipeline_equals_hf,
+    task_8_6_the_same_filters_on_two_contexts => day::two_contexts,
     task_8_6_a_bad_parameter_is_refused_at_once => day::a_bad_parameter_is_refused_at_once,
     task_8_7_coins_by_hand => day::coins_by_hand,
     task_8_7_the_impossible_is_never_drawn => day::the_impossible_is_never_drawn,

@@ -5,7 +5,9 @@ use super::checks::{Likely, Outcome, Random, Recall};
 use candecode::day07_greedy::generate;
 use candecode::kit::processor::process_all;
 use candecode::kit::rng::{Coins, TorchRng};
-use candecode::kit::{Choose, Context, GenerationOptions, LogitsProcessor, Model, NoCache, Step};
+use candecode::kit::{
+    Choose, Context, GenerationOptions, Logits, LogitsProcessor, Model, NoCache, Step,
+};
 use candle_core::{Device, Error, IndexOp, Result, Tensor};
 use serde_json::Value;
 
@@ -386,6 +388,26 @@ pub fn top_k_comes_before_top_p(day: &Day) -> Outcome {
 
 pub fn the_pipeline_equals_hf(day: &Day) -> Outcome {
     equals_hf(&[], 2e-5, |params, logits| pipeline(day, params, logits))
+}
+
+pub fn two_contexts(day: &Day) -> Outcome {
+    let model = Recall::new("story-3m", 10)?;
+    for context in golden_json("day08")?["contexts"].as_array().into_iter().flatten() {
+        let step = Step::new(&model, &ids(&context["ids"])?, 0)?.with_logits(Logits::Last(1));
+        let logits = model.forward(&step, &mut NoCache)?.flatten_all()?.to_vec1::<f32>()?;
+        for setting in context["filters"].as_array().into_iter().flatten() {
+            let mut left = logits.clone();
+            pipeline(day, &params(setting), &mut left)?;
+            let input =
+                format!("after {}, {}: how many tokens stay", context["text"], describe(setting));
+            equal(
+                &input,
+                Ok(survivors(&left).len() as u64),
+                &setting["kept"].as_u64().unwrap_or(0),
+            )?;
+        }
+    }
+    Ok(())
 }
 
 pub fn a_bad_parameter_is_refused_at_once(day: &Day) -> Outcome {

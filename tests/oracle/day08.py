@@ -214,7 +214,28 @@ def stream(oracle):
     oracle.data["race.winners"] = winners.tolist()
 
 
+def contexts(oracle):
+    """What the same filters keep after two beginnings: a certain one and an open one. The chapter's figure shows them."""
+    m, t = model("story-3m"), tokenizer()
+    oracle.data["contexts"] = []
+    for text in ["Once upon a", "One day, Tom found a big"]:
+        ids = t(text, return_tensors="pt").input_ids
+        logits = m(ids).logits[0, -1].detach()
+        probs, order = logits.softmax(-1).sort(descending=True)
+        kept = []
+        for setting in [{"top_k": 50}, {"top_p": 0.9}, {"min_p": 0.05}, {"temperature": 2.0, "top_p": 0.9}]:
+            scores = logits[None]
+            for name, value, warper in hf_warpers(setting):
+                scores, before = warper(None, scores), scores
+                oracle.decided(f"{text!r}, {name} {value}", nearest(name, value, before))
+            left = scores[0] > -math.inf
+            kept.append({**setting, "kept": left.sum().item(), "mass": logits.softmax(-1)[left].sum().item()})
+        best = [[t.decode([i]), p] for i, p in zip(order[:8].tolist(), probs[:8].tolist())]
+        oracle.data["contexts"].append({"text": text, "ids": ids[0].tolist(), "best": best, "filters": kept})
+
+
 def generate(oracle):
+    contexts(oracle)
     filters(oracle)
     stream(oracle)
     generated(oracle)
