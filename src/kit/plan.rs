@@ -180,7 +180,7 @@ fn sampling(args: &Args) -> Result<Option<SamplingParams>> {
         Some(t) if t == 0.0 && filtered => {
             return Err(usage("--temperature 0 is greedy; leave out --top-k, --top-p and --min-p"))
         }
-        Some(t) if t == 0.0 => return Ok(None),
+        Some(0.0) => return Ok(None),
         Some(t) => Some(t),
         None if filtered => Some(1.0),
         None => return Ok(None),
