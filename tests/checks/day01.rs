@@ -169,6 +169,17 @@ pub fn each_row_has_its_own_mask(day: &Day) -> Outcome {
     Ok(())
 }
 
+/// On Metal and CUDA activations may be bf16. Scores up to 5, rounded to 1/512 of themselves, move a weight by 1 %, and
+/// values up to 3 by a few of these: 0.05. A forgotten step moves them by 1.
+pub fn attention_works_in_bf16(day: &Day) -> Outcome {
+    let [q, k, v] = ["q", "k", "v"].map(|name| golden("day01", name)?.to_dtype(DType::BF16));
+    let mask = Tensor::from_vec(allowed(4, 2), (1, 1, 4, 6), &device()?)?;
+    let got = (day.attention)(&q?, &k?, &v?, Some(&mask))?;
+    let input = "4 new tokens after 2, causal mask, in bf16";
+    equal(&format!("{input}: the type of the result"), Ok(got.dtype()), &DType::BF16)?;
+    close(input, Ok(got), &golden("day01", "sdpa.causal")?, 0.05)
+}
+
 /// One visible key with a very low score beside a hidden one with a very high score: the weights are 1 and 0.
 pub fn what_is_hidden_has_no_weight(day: &Day) -> Outcome {
     let q = Tensor::new(&[[[[20_000f32, 0., 0., 0.]]]], &device()?)?;
