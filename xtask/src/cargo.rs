@@ -32,7 +32,7 @@ pub fn announce_cold(repo: &Repo) -> bool {
         return false;
     }
     note!(
-        "The first build compiles candle and its friends: 3 to 6 minutes on two cores, once.\n\
+        "The first build compiles candle and its friends: 4 to 6 minutes on two cores, once.\n\
          Meanwhile read book/src/preface.md and book/src/setup.md; afterwards `cargo xtask book` shows the whole book."
     );
     true

@@ -7,7 +7,7 @@ use crate::note;
 use crate::progress::{self, Progress};
 use crate::repo::{Day, Repo};
 use crate::say;
-use anyhow::{anyhow, Result};
+use anyhow::Result;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -167,7 +167,7 @@ fn command(program: &Path, run: &Run) -> Command {
 #[cfg(unix)]
 fn become_program(command: &mut Command) -> Result<ExitCode> {
     let problem = std::os::unix::process::CommandExt::exec(command);
-    Err(anyhow!("cannot start {}: {problem}", command.get_program().to_string_lossy()))
+    Err(anyhow::anyhow!("cannot start {}: {problem}", command.get_program().to_string_lossy()))
 }
 
 /// Runs the program to its end. Ctrl-C reaches it too, and it decides: the runner waits.
