@@ -129,7 +129,7 @@ pub struct Transformer {
     pub device: Device,
     /// The embedding table, `(V, C)`.
     pub tokens: Weight,
-    /// GPT-2's table of positions, `(context, C)`; the others have RoPE inside their attention.
+    /// GPT-2's table of positions, `(context, C)`; None: RoPE, inside the attention.
     pub positions: Option<Tensor>,
     /// The blocks, first to last.
     pub blocks: Vec<Block>,
