@@ -24,6 +24,7 @@ checks::tests! {
     task_11_6_only_what_the_cache_lacks => day::only_what_the_cache_lacks,
     task_11_6_the_window_moves => day::the_window_moves,
     task_11_7_two_beams_by_hand => day::two_beams_by_hand,
+    task_11_7_with_two_eos_ids_enough_go_on => day::with_two_eos_ids_enough_go_on,
     task_11_7_one_beam_is_greedy => day::one_beam_is_greedy,
     task_11_7_enough_beams_find_the_best_of_all => day::enough_beams_find_the_best_of_all,
     task_11_7_sequences_and_scores_equal_transformers => day::defaults_equal_hf,

@@ -168,8 +168,8 @@ pub fn candidates_of_anything(day: &Day) -> Outcome {
 pub fn length_normalised_by_hand(day: &Day) -> Outcome {
     for (score, len, penalty, want) in [
         (-6.0, 3, 1.0, -2.0),
-        (-6.0, 3, 0.0, -6.0),
         (-6.0, 4, 2.0, -0.375),
+        (-6.0, 3, 0.0, -6.0),
         (-6.0, 4, 0.5, -3.0),
         (-6.0, 3, -1.0, -18.0),
         (-6.0, 1, 3.0, -6.0),
@@ -225,7 +225,7 @@ pub fn when_to_stop_by_hand(day: &Day) -> Outcome {
     use EarlyStopping::{False, Never, True};
     let finished = [hypothesis(-1.0), hypothesis(-2.0)];
     let input = "2 beams, finished at -1 and -2, 10 new tokens at most";
-    for (best, len, penalty, when, want, why) in [
+    let cases = [
         (-0.5, 4, 1.0, True, false, "true: as soon as there are as many as beams"),
         (-7.0, 4, 1.0, False, true, "-7 / 4 = -1.75, better than -2"),
         (-9.0, 4, 1.0, False, false, "-9 / 4 = -2.25, worse than -2"),
@@ -251,12 +251,19 @@ pub fn when_to_stop_by_hand(day: &Day) -> Outcome {
             false,
             "a penalty below 0: short is best, and 4 is the least that it can be: -2.4",
         ),
-    ] {
-        let got = (day.can_improve)(best, len, 10, &finished, &params(2, penalty, when));
+    ];
+    let answer =
+        |&(best, len, penalty, when, ..): &(f32, usize, f64, EarlyStopping, bool, &str)| {
+            (day.can_improve)(best, len, 10, &finished, &params(2, penalty, when))
+        };
+    let answers: Vec<bool> = cases.iter().map(answer).collect();
+    for (got, (best, len, penalty, when, want, why)) in answers.iter().zip(cases) {
         let input = format!(
-            "{input}; the best running text is at {best} after {len} tokens, length_penalty {penalty}, early_stopping {when:?}: go on"
+            "{input}; the best running text is at {best} after {len} tokens, length_penalty {penalty}, early_stopping {when:?}: go on (of all {} questions, your code says yes to {:?})",
+            answers.len(),
+            (0..answers.len()).filter(|i| answers[*i]).collect::<Vec<_>>(),
         );
-        equal(&input, Ok(got), &want).likely(why)?;
+        equal(&input, Ok(*got), &want).likely(why)?;
     }
     Ok(())
 }
@@ -516,8 +523,9 @@ fn text(new_ids: &[u32], p: f32, over: f32, finish: FinishReason) -> Hypothesis 
 
 pub fn two_beams_by_hand(day: &Day) -> Outcome {
     use FinishReason::{Eos, Length};
+    let model = fork(30);
     let run = |beams: usize, penalty: f64, most: usize, when: EarlyStopping| {
-        let model = fork(30);
+        model.passes.take();
         let (options, params) = (options(&model, most), params(beams, penalty, when));
         (day.beam_search)(&model, &tokenizer()?, &[1], &options, &params, &mut NoCache)
     };
@@ -526,6 +534,9 @@ pub fn two_beams_by_hand(day: &Day) -> Outcome {
     let want = [text(&[2, 0], 0.36, 1.0, Eos), text(&[1, 0], 0.175, 1.0, Eos)];
     texts(&what, run(2, 0.0, 3, EarlyStopping::True), &want, TOLERANCE)
         .likely("A is the better token, B EOS the better text: 0.4 × 0.9 > 0.5 × 0.35")?;
+    let passes = model.passes.take().len();
+    equal(&format!("{what}: passes of the model"), Ok(passes), &2)
+        .likely("after two passes two texts are finished, and early_stopping true stops")?;
     let what = format!("{input}; 1 beam, no penalty, at most 3 new, early stopping");
     let want = [text(&[1, 0], 0.175, 1.0, Eos)];
     texts(&what, run(1, 0.0, 3, EarlyStopping::True), &want, TOLERANCE)?;
@@ -537,6 +548,21 @@ pub fn two_beams_by_hand(day: &Day) -> Outcome {
     let want = [text(&[1, 2, 0], 0.144, 27.0, Eos), text(&[1, 1, 0], 0.05775, 27.0, Eos)];
     texts(&what, run(2, 3.0, 3, EarlyStopping::Never), &want, TOLERANCE)
         .likely("a penalty above 0 divides by more, and so favours long texts")
+}
+
+pub fn with_two_eos_ids_enough_go_on(day: &Day) -> Outcome {
+    // Always EOS .5, A .06, B .03, another EOS .41.
+    let model = Fake::new(4, 20, 20, |_| [0.5f32, 0.06, 0.03, 0.41].map(f32::ln).to_vec());
+    let (mut options, params) = (options(&model, 3), params(2, 2.0, EarlyStopping::Never));
+    options.eos_token_ids = vec![0, 3];
+    let got = (day.beam_search)(&model, &tokenizer()?, &[1], &options, &params, &mut NoCache);
+    let input = "always EOS .5, another EOS .41, A .06, B .03; 2 beams, length_penalty 2, never, at most 3 new";
+    let want = [
+        text(&[0], 0.5, 1.0, FinishReason::Eos),
+        text(&[1, 1, 0], 0.06 * 0.06 * 0.5, 9.0, FinishReason::Eos),
+    ];
+    texts(input, got, &want, TOLERANCE)
+        .likely("every beam may have two endings among the best, so the candidates must be 3 for each beam, or no text goes on")
 }
 
 pub fn one_beam_is_greedy(day: &Day) -> Outcome {
@@ -775,11 +801,11 @@ pub fn past_the_context_it_is_the_same(day: &Day) -> Outcome {
     let context = model.config().max_position_embeddings;
     // The same beginning, over and over, up to 4 tokens before the context.
     case.prompt_ids = case.prompt_ids.iter().cycle().take(context - 4).copied().collect();
-    (case.max_new_tokens, case.eos) = (10, vec![]);
+    (case.max_new_tokens, case.eos) = (7, vec![]);
     let want = case.search(day, &*model, &mut NoCache)?;
     let got = case.search(day, &*model, &mut kv(CacheKind::Dynamic, &*model));
     let input = format!(
-        "{}, a prompt of {} tokens, a context of {context}, 10 new, with a cache and without",
+        "{}, a prompt of {} tokens, a context of {context}, 7 new, with a cache and without",
         case.model,
         case.prompt_ids.len()
     );
