@@ -1,34 +1,9 @@
 //! Day 11: beam search. Several texts grow side by side; the best ones go on, and the best finished one wins.
 
 use candecode::day07_greedy::{log_softmax, window};
-use candecode::kit::{
-    check_prompt, Cache, Context, FinishReason, GenerationOptions, Logits, Model, Step, Tokenizer,
-};
+use candecode::kit::{check_prompt, BeamParams, Cache, Context, EarlyStopping, FinishReason};
+use candecode::kit::{GenerationOptions, Hypothesis, Logits, Model, Step, Tokenizer};
 use candle_core::{bail, Result};
-
-/// When to stop looking (HF `early_stopping`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EarlyStopping {
-    /// As soon as there are `num_beams` finished texts.
-    True,
-    /// When the best running text, at its present length, cannot beat the worst finished one. HF's default, a heuristic.
-    False,
-    /// When it could not even with the best length that is still possible.
-    Never,
-}
-
-/// How to search. Names are those of HF's `GenerationConfig`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct BeamParams {
-    /// Texts that grow side by side.
-    pub num_beams: usize,
-    /// Texts to return.
-    pub num_return_sequences: usize,
-    /// A finished text's score is its log-probability over `length ^ length_penalty`: above 0 it favours long texts.
-    pub length_penalty: f64,
-    /// When to stop.
-    pub early_stopping: EarlyStopping,
-}
 
 /// A text that still grows.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,17 +12,6 @@ pub struct Beam {
     pub tokens: Vec<u32>,
     /// Sum of the log-probabilities of the generated tokens.
     pub score: f32,
-}
-
-/// A finished text.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Hypothesis {
-    /// The generated tokens, EOS included.
-    pub new_ids: Vec<u32>,
-    /// HF's `sequences_scores`: log-probability over `length ^ length_penalty`.
-    pub score: f32,
-    /// Why it ended.
-    pub finish: FinishReason,
 }
 
 /// A beam with one more token.
@@ -64,7 +28,7 @@ pub struct Candidate {
 /// The `keep` best extensions of all beams, best first; of equals the earlier beam, then the smaller id. A token at `-inf` is
 /// none. `log_probs` has one row `(V)` for each beam.
 pub fn candidates(beams: &[Beam], log_probs: &[Vec<f32>], keep: usize) -> Vec<Candidate> {
-    // task 11.1: score every (beam, token), sort, keep
+    // task 11.1: the best (beam, token) pairs of all, by their whole score
     // <solution>
     let mut all = Vec::new();
     for (parent, (beam, row)) in beams.iter().zip(log_probs).enumerate() {
@@ -82,7 +46,7 @@ pub fn candidates(beams: &[Beam], log_probs: &[Vec<f32>], keep: usize) -> Vec<Ca
 
 /// A finished text's score, for `len` generated tokens, EOS included.
 pub fn length_normalised(score: f32, len: usize, length_penalty: f64) -> f32 {
-    // task 11.2: score / len ^ length_penalty
+    // task 11.2: divide by the length, to the power of the penalty
     // <solution>
     score / (len as f64).powf(length_penalty) as f32
     // </solution>
@@ -90,7 +54,7 @@ pub fn length_normalised(score: f32, len: usize, length_penalty: f64) -> f32 {
 
 /// Adds a finished text, and keeps the `num_beams` best, best first.
 pub fn keep_best(finished: &mut Vec<Hypothesis>, new: Hypothesis, num_beams: usize) {
-    // task 11.3: insert in order of score, drop what is too much
+    // task 11.3: in order of score, and no more than num_beams
     // <solution>
     let at = finished.partition_point(|hypothesis| hypothesis.score >= new.score);
     finished.insert(at, new);
@@ -107,7 +71,7 @@ pub fn can_improve(
     finished: &[Hypothesis],
     params: &BeamParams,
 ) -> bool {
-    // task 11.4: until num_beams are finished: yes; then it depends on early_stopping
+    // task 11.4: compare with the worst finished text, once there are num_beams of them
     // <solution>
     let Some(worst) = finished.get(params.num_beams - 1) else { return true };
     let len = match params.early_stopping {
@@ -116,6 +80,50 @@ pub fn can_improve(
         _ => len,
     };
     length_normalised(best, len, params.length_penalty) > worst.score
+    // </solution>
+}
+
+/// What becomes of the candidates of one step.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Split {
+    /// Texts that end with this token, and why.
+    pub ended: Vec<(Beam, FinishReason)>,
+    /// The next beams, best first.
+    pub running: Vec<Beam>,
+    /// For each of `running`, the beam that it extends: the rows to `select` from the cache.
+    pub parents: Vec<u32>,
+}
+
+/// Splits `candidates`, best first, into texts that end and the `num_beams` best that go on. An ending counts only if it is
+/// among the `num_beams` best of all candidates; further down it is dropped (HF `_update_finished_beams`).
+///
+/// `ending` says of prompt and new tokens whether, and why, the text ends there.
+///
+/// # Errors
+/// If `ending` fails.
+pub fn split(
+    beams: &[Beam],
+    candidates: &[Candidate],
+    num_beams: usize,
+    ending: impl Fn(&[u32]) -> Result<Option<FinishReason>>,
+) -> Result<Split> {
+    // task 11.5: ended, going on, or dropped
+    // <solution>
+    let mut split = Split::default();
+    for (rank, candidate) in candidates.iter().enumerate() {
+        let mut tokens = beams[candidate.parent].tokens.clone();
+        tokens.push(candidate.token);
+        let (ends, beam) = (ending(&tokens)?, Beam { tokens, score: candidate.score });
+        match ends {
+            Some(finish) if rank < num_beams => split.ended.push((beam, finish)),
+            None if split.running.len() < num_beams => {
+                split.running.push(beam);
+                split.parents.push(candidate.parent as u32);
+            }
+            _ => {}
+        }
+    }
+    Ok(split)
     // </solution>
 }
 
@@ -134,7 +142,7 @@ pub fn next_log_probs(
     cache: &mut dyn Cache,
     first: &mut usize,
 ) -> Result<Vec<Vec<f32>>> {
-    // task 11.5: as in day 10, with one row for each beam; then log_softmax, then the processors
+    // task 11.6: a pass over what the cache lacks, one row a beam; log_softmax, then the processors
     // <solution>
     let len = beams.first().map_or(0, |beam| beam.tokens.len());
     let start = window(len, model.config().max_position_embeddings, options.stride)?;
@@ -151,8 +159,8 @@ pub fn next_log_probs(
     let mut rows = Vec::new();
     for (beam, logits) in beams.iter().zip(logits.squeeze(1)?.to_vec2()?) {
         let mut row = log_softmax(&logits)?;
-        let remaining = options.max_new_tokens + prompt_len - len;
-        let eos = &options.eos_token_ids;
+        let (remaining, eos) =
+            (options.max_new_tokens - (len - prompt_len), &options.eos_token_ids);
         let cx = Context { tokens: &beam.tokens, prompt_len, remaining, eos };
         options.processors.iter().try_for_each(|processor| processor.process(&cx, &mut row))?;
         rows.push(row);
@@ -175,7 +183,7 @@ fn ending(
     }
     if !options.stop_strings.is_empty() {
         let text = tokenizer.decode(new)?;
-        if options.stop_strings.iter().any(|stop| text.contains(stop)) {
+        if options.stop_strings.iter().any(|stop| !stop.is_empty() && text.contains(stop)) {
             return Ok(Some(FinishReason::Stop));
         }
     }
@@ -195,11 +203,17 @@ pub fn beam_search(
     params: &BeamParams,
     cache: &mut dyn Cache,
 ) -> Result<Vec<Hypothesis>> {
-    check(params)?;
+    params.check()?;
     check_prompt(model, prompt)?;
-    // task 11.6: extend, split finished from running, reorder the cache, until nothing can improve
+    if options.max_new_tokens == 0 {
+        bail!("max_new_tokens must be at least 1, got 0: no text could end")
+    }
+    if cache.slid().is_some() {
+        bail!("a sliding cache cannot follow beams past the context; use a dynamic or static one")
+    }
+    // task 11.7: extend, split, collect what ended, reorder the cache, until nothing can improve
     // <solution>
-    let keep = params.num_beams * (1 + options.eos_token_ids.len()).max(2);
+    let keep = params.num_beams * (1 + options.eos_token_ids.len()).max(2); // HF `beams_to_keep`
     let (mut finished, mut first) = (Vec::new(), 0);
     let mut beams = vec![Beam { tokens: prompt.to_vec(), score: 0.0 }];
     while let Some(best) = beams.first() {
@@ -208,46 +222,23 @@ pub fn beam_search(
             break;
         }
         let log_probs = next_log_probs(model, &beams, options, prompt.len(), cache, &mut first)?;
-        let (mut running, mut parents) = (Vec::new(), Vec::new());
-        for (rank, next) in candidates(&beams, &log_probs, keep).iter().enumerate() {
-            let mut tokens = beams[next.parent].tokens.clone();
-            tokens.push(next.token);
-            let new = &tokens[prompt.len()..];
-            match ending(new, options, tokenizer)? {
-                // An ending counts only among the num_beams best; further down it is dropped.
-                Some(finish) if rank < params.num_beams => {
-                    let score = length_normalised(next.score, new.len(), params.length_penalty);
-                    let hypothesis = Hypothesis { new_ids: new.to_vec(), score, finish };
-                    keep_best(&mut finished, hypothesis, params.num_beams);
-                }
-                None if running.len() < params.num_beams => {
-                    running.push(Beam { tokens, score: next.score });
-                    parents.push(next.parent as u32);
-                }
-                _ => {}
-            }
+        let best = candidates(&beams, &log_probs, keep);
+        let ends = |tokens: &[u32]| ending(&tokens[prompt.len()..], options, tokenizer);
+        let Split { ended, running, parents } = split(&beams, &best, params.num_beams, ends)?;
+        for (beam, finish) in ended {
+            let new_ids = beam.tokens[prompt.len()..].to_vec();
+            let score = length_normalised(beam.score, new_ids.len(), params.length_penalty);
+            keep_best(&mut finished, Hypothesis { new_ids, score, finish }, params.num_beams);
         }
-        cache.select(&parents)?;
+        if !running.is_empty() {
+            cache.select(&parents)?;
+        }
         beams = running;
     }
-    if finished.is_empty() {
-        bail!("no text could be finished: the processors left no token to any beam")
-    }
     finished.truncate(params.num_return_sequences);
-    Ok(finished)
+    match finished.is_empty() {
+        true => bail!("no text could be finished: the processors left no token to any beam"),
+        false => Ok(finished),
+    }
     // </solution>
-}
-
-fn check(params: &BeamParams) -> Result<()> {
-    let BeamParams { num_beams, num_return_sequences, length_penalty, .. } = params;
-    if *num_beams == 0 {
-        bail!("num_beams must be at least 1, got 0")
-    }
-    if !(1..=*num_beams).contains(num_return_sequences) {
-        bail!("num_return_sequences must be in 1 to num_beams ({num_beams}), got {num_return_sequences}")
-    }
-    if !length_penalty.is_finite() {
-        bail!("length_penalty must be a finite number, got {length_penalty}")
-    }
-    Ok(())
 }

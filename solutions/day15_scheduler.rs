@@ -15,10 +15,10 @@ pub struct Request {
     pub prompt: Vec<u32>,
 }
 
-/// Columns of padding in front of the running rows and of a newcomer, when a cache of `other` columns joins one of `held`:
-/// the shorter is padded on the left.
+/// Columns of padding to put in front of the running rows, and in front of the newcomer, when a cache of `other` columns joins
+/// a running one of `held`: the shorter is padded on the left.
 pub fn paddings(held: usize, other: usize) -> (usize, usize) {
-    // task 15.1: how much each side lacks
+    // task 15.1: what each side lacks to be as long as the other
     // <solution>
     (other.saturating_sub(held), held.saturating_sub(other))
     // </solution>
@@ -46,7 +46,7 @@ impl<'a> Scheduler<'a> {
     /// An idle scheduler. All requests share `options`; each has its own `max_new_tokens` of them.
     ///
     /// # Errors
-    /// If the cache slides: its columns are not the same positions in every row.
+    /// If the cache slides: its columns are not the same positions in every row; or if no token may be generated.
     pub fn new(
         model: &'a dyn Model,
         tokenizer: &'a Tokenizer,
@@ -58,6 +58,9 @@ impl<'a> Scheduler<'a> {
         if cache.slid().is_some() {
             bail!("a sliding cache cannot admit rows; use a dynamic or static one")
         }
+        if options.max_new_tokens == 0 {
+            bail!("max_new_tokens must be at least 1, got 0")
+        }
         let (waiting, running) = (VecDeque::new(), Vec::new());
         Ok(Self { model, tokenizer, options, new_cache, max_batch_tokens, waiting, running, cache })
     }
@@ -65,7 +68,7 @@ impl<'a> Scheduler<'a> {
     /// Tokens that a text of this prompt may come to hold in the cache: never more than the context.
     fn most(&self, prompt_len: usize) -> usize {
         let context = self.model.config().max_position_embeddings;
-        (prompt_len + self.options.max_new_tokens).min(context)
+        prompt_len.saturating_add(self.options.max_new_tokens).min(context)
     }
 
     /// Puts a request at the end of the queue.
@@ -84,7 +87,7 @@ impl<'a> Scheduler<'a> {
 
     /// Whether the first request in the queue fits beside what runs, if every text grows as long as it may.
     pub fn has_room(&self) -> bool {
-        // task 15.2: the running rows' most, plus the next one's, within the bound
+        // task 15.2: count what every text may come to hold, the next one's too
         // <solution>
         let Some(next) = self.waiting.front() else { return false };
         let running = self.running.iter().map(|row| self.most(row.sequence.prompt_len));
@@ -97,18 +100,36 @@ impl<'a> Scheduler<'a> {
     /// # Errors
     /// If the model or the choice fails.
     pub fn prefill(&mut self, request: &Request) -> Result<(Row<'a>, Token, Box<dyn Cache + 'a>)> {
-        // task 15.3: a row, an empty cache, one pass, choose, push
+        // task 15.3: one pass over the prompt, in a cache of its own; its first token
         // <solution>
         let stops = &self.options.stop_strings;
-        let mut rows =
-            vec![Row::new(Sequence::new(request.id, &request.prompt, self.tokenizer, stops))];
+        let mut row = Row::new(Sequence::new(request.id, &request.prompt, self.tokenizer, stops));
         let mut cache = (self.new_cache)();
-        let step = prefill_step(self.model, &mut rows)?;
+        let step = prefill_step(self.model, std::slice::from_mut(&mut row))?;
         let logits = self.model.forward(&step, &mut *cache)?.flatten_all()?.to_vec1::<f32>()?;
-        let mut row = rows.remove(0);
         let (id, logprob) = row.sequence.choose(&logits, &mut self.options)?;
         let token = row.sequence.push(id, logprob, &self.options)?;
         Ok((row, token, cache))
+        // </solution>
+    }
+
+    /// Takes a newcomer and its cache into the batch: its row becomes the last one, and the shorter side is padded.
+    ///
+    /// # Errors
+    /// If the caches do not fit together.
+    pub fn join(&mut self, mut row: Row<'a>, cache: Box<dyn Cache + 'a>) -> Result<()> {
+        // task 15.4: a cache with no rows left is replaced; else both sides learn of their padding
+        // <solution>
+        if self.running.is_empty() {
+            self.cache = cache;
+        } else {
+            let (theirs, mine) = paddings(self.cache.len(), cache.len());
+            self.running.iter_mut().for_each(|row| row.padding += theirs);
+            row.padding = mine;
+            self.cache.join(&*cache)?;
+        }
+        self.running.push(row);
+        Ok(())
         // </solution>
     }
 
@@ -117,39 +138,29 @@ impl<'a> Scheduler<'a> {
     /// # Errors
     /// As [`Scheduler::prefill`], or if the caches do not fit together.
     pub fn admit(&mut self) -> Result<Vec<Token>> {
-        // task 15.4: prefill; a text that ended at once never joins; pad the shorter side
+        // task 15.5: while there is room: prefill the first in the queue; it joins if it goes on
         // <solution>
         let mut tokens = Vec::new();
         while self.has_room() {
             let Some(request) = self.waiting.pop_front() else { break };
-            let (mut row, token, cache) = self.prefill(&request)?;
+            let (row, token, cache) = self.prefill(&request)?;
             let goes_on = token.finish.is_none();
             tokens.push(token);
             if goes_on {
-                let held = if self.running.is_empty() { 0 } else { self.cache.len() };
-                let (theirs, mine) = match held {
-                    0 => (0, 0),
-                    held => paddings(held, cache.len()),
-                };
-                self.running.iter_mut().for_each(|row| row.padding += theirs);
-                row.padding = mine;
-                match held {
-                    0 => self.cache = cache,
-                    _ => self.cache.join(&*cache)?,
-                }
-                self.running.push(row);
+                self.join(row, cache)?;
             }
         }
         Ok(tokens)
         // </solution>
     }
 
-    /// One turn: admits, then gives every row that already ran one more token, and retires the rows that ended.
+    /// One turn: admits, then gives every running row, newcomers too, one more token, and retires the rows that ended. All the
+    /// tokens of this turn.
     ///
     /// # Errors
     /// If the model or a row fails.
     pub fn step(&mut self) -> Result<Vec<Token>> {
-        // task 15.5: admit, then day 12's batch_step
+        // task 15.6: admit, then one step of the batch; nobody's token is lost
         // <solution>
         let mut tokens = self.admit()?;
         if !self.running.is_empty() {

@@ -2,34 +2,9 @@
 //! Day 11: beam search. Several texts grow side by side; the best ones go on, and the best finished one wins.
 
 use candecode::day07_greedy::{log_softmax, window};
-use candecode::kit::{
-    check_prompt, Cache, Context, FinishReason, GenerationOptions, Logits, Model, Step, Tokenizer,
-};
+use candecode::kit::{check_prompt, BeamParams, Cache, Context, EarlyStopping, FinishReason};
+use candecode::kit::{GenerationOptions, Hypothesis, Logits, Model, Step, Tokenizer};
 use candle_core::{bail, Result};
-
-/// When to stop looking (HF `early_stopping`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EarlyStopping {
-    /// As soon as there are `num_beams` finished texts.
-    True,
-    /// When the best running text, at its present length, cannot beat the worst finished one. HF's default, a heuristic.
-    False,
-    /// When it could not even with the best length that is still possible.
-    Never,
-}
-
-/// How to search. Names are those of HF's `GenerationConfig`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct BeamParams {
-    /// Texts that grow side by side.
-    pub num_beams: usize,
-    /// Texts to return.
-    pub num_return_sequences: usize,
-    /// A finished text's score is its log-probability over `length ^ length_penalty`: above 0 it favours long texts.
-    pub length_penalty: f64,
-    /// When to stop.
-    pub early_stopping: EarlyStopping,
-}
 
 /// A text that still grows.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,17 +13,6 @@ pub struct Beam {
     pub tokens: Vec<u32>,
     /// Sum of the log-probabilities of the generated tokens.
     pub score: f32,
-}
-
-/// A finished text.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Hypothesis {
-    /// The generated tokens, EOS included.
-    pub new_ids: Vec<u32>,
-    /// HF's `sequences_scores`: log-probability over `length ^ length_penalty`.
-    pub score: f32,
-    /// Why it ended.
-    pub finish: FinishReason,
 }
 
 /// A beam with one more token.
@@ -65,20 +29,20 @@ pub struct Candidate {
 /// The `keep` best extensions of all beams, best first; of equals the earlier beam, then the smaller id. A token at `-inf` is
 /// none. `log_probs` has one row `(V)` for each beam.
 pub fn candidates(beams: &[Beam], log_probs: &[Vec<f32>], keep: usize) -> Vec<Candidate> {
-    // task 11.1: score every (beam, token), sort, keep
-    todo!("day 11, task 1: score every (beam, token), sort, keep")
+    // task 11.1: the best (beam, token) pairs of all, by their whole score
+    todo!("day 11, task 1: the best (beam, token) pairs of all, by their whole score")
 }
 
 /// A finished text's score, for `len` generated tokens, EOS included.
 pub fn length_normalised(score: f32, len: usize, length_penalty: f64) -> f32 {
-    // task 11.2: score / len ^ length_penalty
-    todo!("day 11, task 2: score / len ^ length_penalty")
+    // task 11.2: divide by the length, to the power of the penalty
+    todo!("day 11, task 2: divide by the length, to the power of the penalty")
 }
 
 /// Adds a finished text, and keeps the `num_beams` best, best first.
 pub fn keep_best(finished: &mut Vec<Hypothesis>, new: Hypothesis, num_beams: usize) {
-    // task 11.3: insert in order of score, drop what is too much
-    todo!("day 11, task 3: insert in order of score, drop what is too much")
+    // task 11.3: in order of score, and no more than num_beams
+    todo!("day 11, task 3: in order of score, and no more than num_beams")
 }
 
 /// Whether going on can still change the result: `best` is the score of the best running beam, `len` its generated tokens
@@ -90,8 +54,36 @@ pub fn can_improve(
     finished: &[Hypothesis],
     params: &BeamParams,
 ) -> bool {
-    // task 11.4: until num_beams are finished: yes; then it depends on early_stopping
-    todo!("day 11, task 4: until num_beams are finished: yes; then it depends on early_stopping")
+    // task 11.4: compare with the worst finished text, once there are num_beams of them
+    todo!("day 11, task 4: compare with the worst finished text, once there are num_beams of them")
+}
+
+/// What becomes of the candidates of one step.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Split {
+    /// Texts that end with this token, and why.
+    pub ended: Vec<(Beam, FinishReason)>,
+    /// The next beams, best first.
+    pub running: Vec<Beam>,
+    /// For each of `running`, the beam that it extends: the rows to `select` from the cache.
+    pub parents: Vec<u32>,
+}
+
+/// Splits `candidates`, best first, into texts that end and the `num_beams` best that go on. An ending counts only if it is
+/// among the `num_beams` best of all candidates; further down it is dropped (HF `_update_finished_beams`).
+///
+/// `ending` says of prompt and new tokens whether, and why, the text ends there.
+///
+/// # Errors
+/// If `ending` fails.
+pub fn split(
+    beams: &[Beam],
+    candidates: &[Candidate],
+    num_beams: usize,
+    ending: impl Fn(&[u32]) -> Result<Option<FinishReason>>,
+) -> Result<Split> {
+    // task 11.5: ended, going on, or dropped
+    todo!("day 11, task 5: ended, going on, or dropped")
 }
 
 /// Log-probabilities of what follows each beam, one row `(V)` each: the model's, then the processors (HF's, too, see
@@ -109,8 +101,8 @@ pub fn next_log_probs(
     cache: &mut dyn Cache,
     first: &mut usize,
 ) -> Result<Vec<Vec<f32>>> {
-    // task 11.5: as in day 10, with one row for each beam; then log_softmax, then the processors
-    todo!("day 11, task 5: as in day 10, with one row for each beam; then log_softmax, then the processors")
+    // task 11.6: a pass over what the cache lacks, one row a beam; log_softmax, then the processors
+    todo!("day 11, task 6: a pass over what the cache lacks, one row a beam; log_softmax, then the processors")
 }
 
 /// Why a text ends with its last token, if it does. `new` are its generated tokens.
@@ -127,7 +119,7 @@ fn ending(
     }
     if !options.stop_strings.is_empty() {
         let text = tokenizer.decode(new)?;
-        if options.stop_strings.iter().any(|stop| text.contains(stop)) {
+        if options.stop_strings.iter().any(|stop| !stop.is_empty() && text.contains(stop)) {
             return Ok(Some(FinishReason::Stop));
         }
     }
@@ -147,22 +139,14 @@ pub fn beam_search(
     params: &BeamParams,
     cache: &mut dyn Cache,
 ) -> Result<Vec<Hypothesis>> {
-    check(params)?;
+    params.check()?;
     check_prompt(model, prompt)?;
-    // task 11.6: extend, split finished from running, reorder the cache, until nothing can improve
-    todo!("day 11, task 6: extend, split finished from running, reorder the cache, until nothing can improve")
-}
-
-fn check(params: &BeamParams) -> Result<()> {
-    let BeamParams { num_beams, num_return_sequences, length_penalty, .. } = params;
-    if *num_beams == 0 {
-        bail!("num_beams must be at least 1, got 0")
+    if options.max_new_tokens == 0 {
+        bail!("max_new_tokens must be at least 1, got 0: no text could end")
     }
-    if !(1..=*num_beams).contains(num_return_sequences) {
-        bail!("num_return_sequences must be in 1 to num_beams ({num_beams}), got {num_return_sequences}")
+    if cache.slid().is_some() {
+        bail!("a sliding cache cannot follow beams past the context; use a dynamic or static one")
     }
-    if !length_penalty.is_finite() {
-        bail!("length_penalty must be a finite number, got {length_penalty}")
-    }
-    Ok(())
+    // task 11.7: extend, split, collect what ended, reorder the cache, until nothing can improve
+    todo!("day 11, task 7: extend, split, collect what ended, reorder the cache, until nothing can improve")
 }

@@ -16,11 +16,11 @@ pub struct Request {
     pub prompt: Vec<u32>,
 }
 
-/// Columns of padding in front of the running rows and of a newcomer, when a cache of `other` columns joins one of `held`:
-/// the shorter is padded on the left.
+/// Columns of padding to put in front of the running rows, and in front of the newcomer, when a cache of `other` columns joins
+/// a running one of `held`: the shorter is padded on the left.
 pub fn paddings(held: usize, other: usize) -> (usize, usize) {
-    // task 15.1: how much each side lacks
-    todo!("day 15, task 1: how much each side lacks")
+    // task 15.1: what each side lacks to be as long as the other
+    todo!("day 15, task 1: what each side lacks to be as long as the other")
 }
 
 /// Makes an empty cache.
@@ -45,7 +45,7 @@ impl<'a> Scheduler<'a> {
     /// An idle scheduler. All requests share `options`; each has its own `max_new_tokens` of them.
     ///
     /// # Errors
-    /// If the cache slides: its columns are not the same positions in every row.
+    /// If the cache slides: its columns are not the same positions in every row; or if no token may be generated.
     pub fn new(
         model: &'a dyn Model,
         tokenizer: &'a Tokenizer,
@@ -57,6 +57,9 @@ impl<'a> Scheduler<'a> {
         if cache.slid().is_some() {
             bail!("a sliding cache cannot admit rows; use a dynamic or static one")
         }
+        if options.max_new_tokens == 0 {
+            bail!("max_new_tokens must be at least 1, got 0")
+        }
         let (waiting, running) = (VecDeque::new(), Vec::new());
         Ok(Self { model, tokenizer, options, new_cache, max_batch_tokens, waiting, running, cache })
     }
@@ -64,7 +67,7 @@ impl<'a> Scheduler<'a> {
     /// Tokens that a text of this prompt may come to hold in the cache: never more than the context.
     fn most(&self, prompt_len: usize) -> usize {
         let context = self.model.config().max_position_embeddings;
-        (prompt_len + self.options.max_new_tokens).min(context)
+        prompt_len.saturating_add(self.options.max_new_tokens).min(context)
     }
 
     /// Puts a request at the end of the queue.
@@ -83,8 +86,8 @@ impl<'a> Scheduler<'a> {
 
     /// Whether the first request in the queue fits beside what runs, if every text grows as long as it may.
     pub fn has_room(&self) -> bool {
-        // task 15.2: the running rows' most, plus the next one's, within the bound
-        todo!("day 15, task 2: the running rows' most, plus the next one's, within the bound")
+        // task 15.2: count what every text may come to hold, the next one's too
+        todo!("day 15, task 2: count what every text may come to hold, the next one's too")
     }
 
     /// Runs a newcomer's prompt in a cache of its own, beside the batch. Its row, its first token, and that cache.
@@ -92,8 +95,17 @@ impl<'a> Scheduler<'a> {
     /// # Errors
     /// If the model or the choice fails.
     pub fn prefill(&mut self, request: &Request) -> Result<(Row<'a>, Token, Box<dyn Cache + 'a>)> {
-        // task 15.3: a row, an empty cache, one pass, choose, push
-        todo!("day 15, task 3: a row, an empty cache, one pass, choose, push")
+        // task 15.3: one pass over the prompt, in a cache of its own; its first token
+        todo!("day 15, task 3: one pass over the prompt, in a cache of its own; its first token")
+    }
+
+    /// Takes a newcomer and its cache into the batch: its row becomes the last one, and the shorter side is padded.
+    ///
+    /// # Errors
+    /// If the caches do not fit together.
+    pub fn join(&mut self, mut row: Row<'a>, cache: Box<dyn Cache + 'a>) -> Result<()> {
+        // task 15.4: a cache with no rows left is replaced; else both sides learn of their padding
+        todo!("day 15, task 4: a cache with no rows left is replaced; else both sides learn of their padding")
     }
 
     /// Admits requests while there is room, in order of arrival: nobody overtakes. Their first tokens.
@@ -101,19 +113,18 @@ impl<'a> Scheduler<'a> {
     /// # Errors
     /// As [`Scheduler::prefill`], or if the caches do not fit together.
     pub fn admit(&mut self) -> Result<Vec<Token>> {
-        // task 15.4: prefill; a text that ended at once never joins; pad the shorter side
-        todo!(
-            "day 15, task 4: prefill; a text that ended at once never joins; pad the shorter side"
-        )
+        // task 15.5: while there is room: prefill the first in the queue; it joins if it goes on
+        todo!("day 15, task 5: while there is room: prefill the first in the queue; it joins if it goes on")
     }
 
-    /// One turn: admits, then gives every row that already ran one more token, and retires the rows that ended.
+    /// One turn: admits, then gives every running row, newcomers too, one more token, and retires the rows that ended. All the
+    /// tokens of this turn.
     ///
     /// # Errors
     /// If the model or a row fails.
     pub fn step(&mut self) -> Result<Vec<Token>> {
-        // task 15.5: admit, then day 12's batch_step
-        todo!("day 15, task 5: admit, then day 12's batch_step")
+        // task 15.6: admit, then one step of the batch; nobody's token is lost
+        todo!("day 15, task 6: admit, then one step of the batch; nobody's token is lost")
     }
 
     /// True when there is nothing left to do.

@@ -83,7 +83,7 @@ impl CacheKind {
         }
         match capacity - used {
             0 => columns.force_contiguous(),
-            room => columns.pad_with_zeros(2, 0, room),
+            room => columns.contiguous()?.pad_with_zeros(2, 0, room),
         }
     }
 }

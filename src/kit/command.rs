@@ -10,7 +10,7 @@ use crate::kit::plan::Plan;
 use crate::kit::report::plain;
 use crate::kit::rng::Coins;
 use crate::kit::{check_prompt, days, device, hub, load_model};
-use crate::kit::{Cache, CacheKind, FinishReason, Model, NoCache, Token, Tokenizer};
+use crate::kit::{Cache, CacheKind, FinishReason, Hypothesis, Model, NoCache, Token, Tokenizer};
 use crate::{day06_generate, day07_greedy, day11_beam_search, day12_batching};
 use anyhow::{ensure, Context as _, Result};
 use std::io::Read as _;
@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn search(&self, prompt: &[u32]) -> Result<Vec<day11_beam_search::Hypothesis>> {
+    fn search(&self, prompt: &[u32]) -> Result<Vec<Hypothesis>> {
         let options = self.plan.options(self.args, self.model.config(), self.tokenizer)?;
         let (beams, mut cache) = (self.plan.beams(self.args), self.cache(self.model));
         let (model, tokenizer) = (self.model, self.tokenizer);

@@ -1,6 +1,7 @@
 //! Given code that no day teaches: what a model is read from, what it runs on, and the traits between the days.
 
 pub mod args;
+pub mod beams;
 pub mod cache;
 pub mod command;
 pub mod config;
@@ -23,6 +24,7 @@ pub mod tokenizer;
 pub mod tokens;
 pub mod weights;
 
+pub use beams::{BeamParams, EarlyStopping, Hypothesis};
 pub use cache::{Cache, CacheKind, NoCache};
 pub use config::{Family, ModelConfig};
 pub use doors::{attend, linear, linear_many, Attend};

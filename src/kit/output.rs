@@ -1,10 +1,9 @@
 //! What the command shows: text as it is made, or one line of JSON a sequence; and `--stats`.
 
-use crate::day11_beam_search::Hypothesis;
 use crate::day13_speculative::Counts;
 use crate::kit::args::{Args, Format};
 use crate::kit::report::{Report, Timings};
-use crate::kit::{FinishReason, Token, Tokenizer};
+use crate::kit::{FinishReason, Hypothesis, Token, Tokenizer};
 use anyhow::{Context as _, Result};
 use std::io::Write as _;
 use std::time::Instant;

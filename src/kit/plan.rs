@@ -2,11 +2,12 @@
 
 use crate::day08_sampling::{chacha_sampler, torch_sampler, warpers, SamplingParams};
 use crate::day09_penalties::{penalties, PenaltyParams};
-use crate::day11_beam_search::{BeamParams, EarlyStopping};
 use crate::day14_guard_rails::{allow_rail, block_rails};
 use crate::kit::args::{Args, CacheName, Early, RngKind};
 use crate::kit::command::usage;
-use crate::kit::{GenerationOptions, LogitsProcessor, ModelConfig, Tokenizer};
+use crate::kit::{
+    BeamParams, EarlyStopping, GenerationOptions, LogitsProcessor, ModelConfig, Tokenizer,
+};
 use crate::{day07_greedy, kit::report::plain};
 use anyhow::{ensure, Context as _, Result};
 

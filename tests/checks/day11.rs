@@ -1,0 +1,861 @@
+//! What day 11's checkers assert.
+
+use super::checks::{close, ensure, equal, golden_json, model, refused, tokenizer};
+use super::checks::{Fake, Likely, Outcome, Random, Recall};
+use candecode::day07_greedy::{generate, greedy};
+use candecode::day09_penalties::{penalties, PenaltyParams};
+use candecode::day10_kv_cache::KvCache;
+use candecode::kit::{named, BeamParams, Cache, CacheKind, Context, EarlyStopping, FinishReason};
+use candecode::kit::{GenerationOptions, Hypothesis, Model, NoCache, Tokenizer};
+use candle_core::{bail, Device, Error, Result, Tensor};
+use std::cell::RefCell;
+
+/// `Beam`, whosever it is: its tokens and its score.
+pub type Beam = (Vec<u32>, f32);
+/// `Candidate`: parent, token, score.
+pub type Candidate = (usize, u32, f32);
+/// `Split`: ended, running, parents.
+pub type Split = (Vec<(Vec<u32>, f32, FinishReason)>, Vec<Beam>, Vec<u32>);
+/// Says of prompt and new tokens whether the text ends.
+pub type Ending<'a> = &'a dyn Fn(&[u32]) -> Result<Option<FinishReason>>;
+
+/// Day 11 as a bundle of functions.
+#[derive(Clone, Copy)]
+pub struct Day {
+    pub candidates: fn(&[Beam], &[Vec<f32>], usize) -> Vec<Candidate>,
+    pub length_normalised: fn(f32, usize, f64) -> f32,
+    pub keep_best: fn(&mut Vec<Hypothesis>, Hypothesis, usize),
+    pub can_improve: fn(f32, usize, usize, &[Hypothesis], &BeamParams) -> bool,
+    pub split: fn(&[Beam], &[Candidate], usize, Ending) -> Result<Split>,
+    pub next_log_probs: fn(
+        &dyn Model,
+        &[Vec<u32>],
+        &GenerationOptions,
+        usize,
+        &mut dyn Cache,
+        &mut usize,
+    ) -> Result<Vec<Vec<f32>>>,
+    pub beam_search: fn(
+        &dyn Model,
+        &Tokenizer,
+        &[u32],
+        &GenerationOptions,
+        &BeamParams,
+        &mut dyn Cache,
+    ) -> Result<Vec<Hypothesis>>,
+}
+
+/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+macro_rules! implementation {
+    ($($path:ident)::+) => {{
+        use $($path)::+ as code;
+        day::Day {
+            candidates: |beams, log_probs, keep| {
+                let beam = |(tokens, score): &day::Beam| code::Beam { tokens: tokens.clone(), score: *score };
+                let beams: Vec<_> = beams.iter().map(beam).collect();
+                let found = code::candidates(&beams, log_probs, keep);
+                found.iter().map(|c| (c.parent, c.token, c.score)).collect()
+            },
+            length_normalised: code::length_normalised,
+            keep_best: code::keep_best,
+            can_improve: code::can_improve,
+            split: |beams, candidates, num_beams, ending| {
+                let beam = |(tokens, score): &day::Beam| code::Beam { tokens: tokens.clone(), score: *score };
+                let beams: Vec<_> = beams.iter().map(beam).collect();
+                let candidate = |&(parent, token, score): &day::Candidate| code::Candidate { parent, token, score };
+                let candidates: Vec<_> = candidates.iter().map(candidate).collect();
+                let split = code::split(&beams, &candidates, num_beams, ending)?;
+                let ended = split.ended.into_iter().map(|(beam, finish)| (beam.tokens, beam.score, finish));
+                let running = split.running.into_iter().map(|beam| (beam.tokens, beam.score));
+                Ok((ended.collect(), running.collect(), split.parents))
+            },
+            next_log_probs: |model, texts, options, prompt_len, cache, first| {
+                let beam = |tokens: &Vec<u32>| code::Beam { tokens: tokens.clone(), score: -1.0 };
+                let beams: Vec<_> = texts.iter().map(beam).collect();
+                code::next_log_probs(model, &beams, options, prompt_len, cache, first)
+            },
+            beam_search: code::beam_search,
+        }
+    }};
+}
+
+const NEVER: f32 = f32::NEG_INFINITY;
+
+/// A few sums and quotients of numbers below 30 in f32.
+const TOLERANCE: f32 = 1e-5;
+
+fn numbers(got: Vec<f32>) -> Result<Tensor> {
+    let len = got.len();
+    Tensor::from_vec(got, len, &Device::Cpu)
+}
+
+/// Lists of numbers agree.
+fn near(input: &str, got: Vec<f32>, want: &[f32], tolerance: f32) -> Outcome {
+    close(input, numbers(got), &numbers(want.to_vec())?, tolerance)
+}
+
+// 11.1
+
+/// Which (parent, token) pairs, and their scores.
+fn found(input: &str, got: Vec<Candidate>, want: &[Candidate]) -> Outcome {
+    let pairs = |list: &[Candidate]| -> Vec<(usize, u32)> {
+        list.iter().map(|(parent, token, _)| (*parent, *token)).collect()
+    };
+    let scores = |list: &[Candidate]| -> Vec<f32> { list.iter().map(|c| c.2).collect() };
+    equal(&format!("{input}: (parent, token)"), Ok(pairs(&got)), &pairs(want))?;
+    near(&format!("{input}: the scores"), scores(&got), &scores(want), TOLERANCE)
+}
+
+pub fn candidates_by_hand(day: &Day) -> Outcome {
+    let beams = [(vec![7], -1.0), (vec![8], -2.0)];
+    let rows = [vec![-1.0, -3.0, -0.5], vec![-0.25, -4.0, -2.0]];
+    let input = "scores -1 and -2, log-probabilities [-1, -3, -0.5] and [-0.25, -4, -2]";
+    let want =
+        [(0, 2, -1.5), (0, 0, -2.0), (1, 0, -2.25), (0, 1, -4.0), (1, 2, -4.0), (1, 1, -6.0)];
+    for keep in [1, 2, 4, 6, 9] {
+        let got = (day.candidates)(&beams, &rows, keep);
+        found(&format!("{input}, keep {keep}"), got, &want[..keep.min(6)]).likely(
+            "the beam's own score counts: a text's probability is a product, its logarithm a sum",
+        )?;
+    }
+    Ok(())
+}
+
+pub fn of_equals_the_first(day: &Day) -> Outcome {
+    let beams = [(vec![7], -1.0), (vec![8], -1.0)];
+    let rows = [vec![-2.0, -1.0, -1.0], vec![-1.0, -1.0, -2.0]];
+    let got = (day.candidates)(&beams, &rows, 3);
+    found(
+        "two beams at -1, log-probabilities [-2, -1, -1] and [-1, -1, -2], keep 3",
+        got,
+        &[(0, 1, -2.0), (0, 2, -2.0), (1, 0, -2.0)],
+    )
+}
+
+pub fn the_impossible_is_no_candidate(day: &Day) -> Outcome {
+    let beams = [(vec![7], -1.0), (vec![8], -2.0)];
+    let rows = [vec![NEVER, NEVER], vec![NEVER, -1.0]];
+    let got = (day.candidates)(&beams, &rows, 4);
+    found("log-probabilities [-inf, -inf] and [-inf, -1], keep 4", got, &[(1, 1, -3.0)])
+}
+
+pub fn candidates_of_anything(day: &Day) -> Outcome {
+    let mut random = Random::new(111);
+    for _ in 0..100 {
+        let (beams, vocab, keep) = (1 + random.below(4), 1 + random.below(9), 1 + random.below(9));
+        // Multiples of 1/4, so that equals are frequent and sums exact.
+        let mut number = || -(random.below(20) as f32) / 4.0;
+        let rows: Vec<Vec<f32>> =
+            (0..beams).map(|_| (0..vocab).map(|_| number()).collect()).collect();
+        let beams: Vec<Beam> = (0..beams).map(|i| (vec![i as u32], number())).collect();
+        let mut want = Vec::new();
+        for (parent, row) in rows.iter().enumerate() {
+            want.extend(
+                (0..vocab).map(|token| (parent, token as u32, beams[parent].1 + row[token])),
+            );
+        }
+        want.sort_by(|a, b| b.2.total_cmp(&a.2));
+        want.truncate(keep);
+        let scores: Vec<f32> = beams.iter().map(|beam| beam.1).collect();
+        let input = format!("scores {scores:?}, log-probabilities {rows:?}, keep {keep}");
+        found(&input, (day.candidates)(&beams, &rows, keep), &want)?;
+    }
+    Ok(())
+}
+
+// 11.2
+
+pub fn length_normalised_by_hand(day: &Day) -> Outcome {
+    for (score, len, penalty, want) in [
+        (-6.0, 3, 1.0, -2.0),
+        (-6.0, 4, 2.0, -0.375),
+        (-6.0, 3, 0.0, -6.0),
+        (-6.0, 4, 0.5, -3.0),
+        (-6.0, 3, -1.0, -18.0),
+        (-6.0, 1, 3.0, -6.0),
+    ] {
+        let input = format!("length_normalised({score}, {len}, {penalty})");
+        near(&input, vec![(day.length_normalised)(score, len, penalty)], &[want], TOLERANCE)?;
+    }
+    Ok(())
+}
+
+// 11.3
+
+fn hypothesis(score: f32) -> Hypothesis {
+    Hypothesis { new_ids: vec![(-8.0 * score) as u32], score, finish: FinishReason::Eos }
+}
+
+pub fn the_best_are_kept_in_order(day: &Day) -> Outcome {
+    let scores = [-2.0, -1.0, -3.0, -1.5, -4.0, -0.5];
+    let mut kept = Vec::new();
+    for (count, score) in scores.iter().enumerate() {
+        (day.keep_best)(&mut kept, hypothesis(*score), 3);
+        let mut want = scores[..=count].to_vec();
+        want.sort_by(|a, b| b.total_cmp(a));
+        want.truncate(3);
+        let want: Vec<Hypothesis> = want.into_iter().map(hypothesis).collect();
+        let input = format!("finished texts of scores {:?}, 3 beams", &scores[..=count]);
+        equal(&input, Ok(kept.clone()), &want)?;
+    }
+    Ok(())
+}
+
+// 11.4
+
+const WHEN: [EarlyStopping; 3] = [EarlyStopping::True, EarlyStopping::False, EarlyStopping::Never];
+
+fn params(num_beams: usize, length_penalty: f64, early_stopping: EarlyStopping) -> BeamParams {
+    BeamParams { num_beams, num_return_sequences: num_beams, length_penalty, early_stopping }
+}
+
+pub fn until_enough_are_finished_it_goes_on(day: &Day) -> Outcome {
+    for when in WHEN {
+        for count in 0..2 {
+            let finished: Vec<Hypothesis> = (0..count).map(|_| hypothesis(-0.125)).collect();
+            let got = (day.can_improve)(-50.0, 5, 9, &finished, &params(2, 1.0, when));
+            let input = format!("2 beams, {count} finished, early_stopping {when:?}: go on");
+            equal(&input, Ok(got), &true)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn when_to_stop_by_hand(day: &Day) -> Outcome {
+    use EarlyStopping::{False, Never, True};
+    let finished = [hypothesis(-1.0), hypothesis(-2.0)];
+    let input = "2 beams, finished at -1 and -2, 10 new tokens at most";
+    let cases = [
+        (-0.5, 4, 1.0, True, false, "true: as soon as there are as many as beams"),
+        (-7.0, 4, 1.0, False, true, "-7 / 4 = -1.75, better than -2"),
+        (-9.0, 4, 1.0, False, false, "-9 / 4 = -2.25, worse than -2"),
+        (-8.0, 4, 1.0, False, false, "-8 / 4 = -2, no better than -2"),
+        (-9.0, 4, 1.0, Never, true, "at 10 tokens it would be -9 / 10 = -0.9"),
+        (-21.0, 4, 1.0, Never, false, "at 10 tokens it would be -21 / 10 = -2.1"),
+        (-30.0, 4, 2.0, False, true, "-30 / 16 = -1.875"),
+        (-1.9, 4, 0.0, False, true, "no penalty: -1.9"),
+        (-2.1, 4, 0.0, Never, false, "no penalty: -2.1, at any length"),
+        (
+            -0.4,
+            4,
+            -1.0,
+            Never,
+            true,
+            "a penalty below 0: short is best, and 4 is the least that it can be: -1.6",
+        ),
+        (
+            -0.6,
+            4,
+            -1.0,
+            Never,
+            false,
+            "a penalty below 0: short is best, and 4 is the least that it can be: -2.4",
+        ),
+    ];
+    let answer =
+        |&(best, len, penalty, when, ..): &(f32, usize, f64, EarlyStopping, bool, &str)| {
+            (day.can_improve)(best, len, 10, &finished, &params(2, penalty, when))
+        };
+    let answers: Vec<bool> = cases.iter().map(answer).collect();
+    for (got, (best, len, penalty, when, want, why)) in answers.iter().zip(cases) {
+        let input = format!(
+            "{input}; the best running text is at {best} after {len} tokens, length_penalty {penalty}, early_stopping {when:?}: go on (of all {} questions, your code says yes to {:?})",
+            answers.len(),
+            (0..answers.len()).filter(|i| answers[*i]).collect::<Vec<_>>(),
+        );
+        equal(&input, Ok(*got), &want).likely(why)?;
+    }
+    Ok(())
+}
+
+// 11.5
+
+const EOS: Result<Option<FinishReason>> = Ok(Some(FinishReason::Eos));
+
+/// Token 0 ends a text.
+fn at_zero(tokens: &[u32]) -> Result<Option<FinishReason>> {
+    match tokens.last() {
+        Some(0) => EOS,
+        _ => Ok(None),
+    }
+}
+
+pub fn split_by_hand(day: &Day) -> Outcome {
+    let beams = [(vec![7, 5], -1.0), (vec![7, 6], -2.0)];
+    let candidates = [(1, 0, -2.5), (0, 3, -3.0), (1, 4, -3.5), (0, 0, -4.0)];
+    let input =
+        "texts [7, 5] and [7, 6]; candidates (1, 0), (0, 3), (1, 4), (0, 0); 2 beams; 0 is EOS";
+    let (ended, running, parents) = (day.split)(&beams, &candidates, 2, &at_zero)?;
+    let want = vec![(vec![7, 6, 0], -2.5, FinishReason::Eos)];
+    equal(&format!("{input}: ended"), Ok(ended), &want)?;
+    let want = vec![(vec![7, 5, 3], -3.0), (vec![7, 6, 4], -3.5)];
+    equal(&format!("{input}: running"), Ok(running), &want)?;
+    equal(&format!("{input}: parents"), Ok(parents), &vec![0, 1])
+}
+
+pub fn an_ending_counts_only_among_the_best(day: &Day) -> Outcome {
+    let beams = [(vec![7, 5], -1.0), (vec![7, 6], -2.0)];
+    let candidates = [(0, 3, -2.5), (1, 0, -3.0), (0, 0, -3.5), (1, 4, -4.0)];
+    let input =
+        "texts [7, 5] and [7, 6]; candidates (0, 3), (1, 0), (0, 0), (1, 4); 2 beams; 0 is EOS";
+    let (ended, running, _) = (day.split)(&beams, &candidates, 2, &at_zero)?;
+    let want = vec![(vec![7, 6, 0], -3.0, FinishReason::Eos)];
+    equal(&format!("{input}: ended"), Ok(ended), &want)
+        .likely("(0, 0) is the third best of all candidates, and there are 2 beams")?;
+    let want = vec![(vec![7, 5, 3], -2.5), (vec![7, 6, 4], -4.0)];
+    equal(&format!("{input}: running"), Ok(running), &want)?;
+    let all_end = |_: &[u32]| Ok(Some(FinishReason::Length));
+    let (ended, running, parents) = (day.split)(&beams, &candidates, 2, &all_end)?;
+    equal(&format!("{input}; all end: how many ended"), Ok(ended.len()), &2)?;
+    ensure(&format!("{input}; all end"), running.is_empty() && parents.is_empty(), "some go on")
+}
+
+pub fn split_of_anything(day: &Day) -> Outcome {
+    let mut random = Random::new(115);
+    for _ in 0..100 {
+        let num_beams = 1 + random.below(4);
+        let beams: Vec<Beam> = (0..num_beams).map(|i| (vec![9, i as u32], -(i as f32))).collect();
+        let candidates: Vec<Candidate> = (0..2 * num_beams)
+            .map(|i| (random.below(num_beams), random.below(3) as u32, -4.0 - i as f32))
+            .collect();
+        let (ended, running, parents) = (day.split)(&beams, &candidates, num_beams, &at_zero)?;
+        let input =
+            format!("texts {beams:?}; candidates {candidates:?}; {num_beams} beams; 0 is EOS");
+        let text = |c: &Candidate| ([beams[c.0].0.clone(), vec![c.1]].concat(), c.2);
+        let ends = candidates[..num_beams].iter().filter(|c| c.1 == 0).map(text);
+        let want: Vec<_> = ends.map(|(tokens, score)| (tokens, score, FinishReason::Eos)).collect();
+        equal(&format!("{input}: ended"), Ok(ended), &want)?;
+        let on = || candidates.iter().filter(|c| c.1 > 0).take(num_beams);
+        equal(&format!("{input}: running"), Ok(running), &on().map(text).collect())?;
+        let want = on().map(|c| c.0 as u32).collect();
+        equal(&format!("{input}: parents"), Ok(parents), &want)?;
+    }
+    Ok(())
+}
+
+// 11.6
+
+/// A cache that only counts: what it holds is up to the check.
+#[derive(Default)]
+struct Counted {
+    len: usize,
+    log: Vec<String>,
+}
+
+impl Cache for Counted {
+    fn append(&mut self, _: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+        Ok((k.clone(), v.clone()))
+    }
+
+    fn layer(&self, _: usize) -> Result<(Tensor, Tensor)> {
+        bail!("a check's cache has no layers")
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn truncate(&mut self, len: usize) -> Result<()> {
+        self.log.push(format!("truncate({len})"));
+        self.len = len;
+        Ok(())
+    }
+
+    fn select(&mut self, rows: &[u32]) -> Result<()> {
+        self.log.push(format!("select({rows:?})"));
+        Ok(())
+    }
+
+    fn join(&mut self, _: &dyn Cache) -> Result<()> {
+        bail!("a check's cache does not join")
+    }
+
+    fn trim(&mut self, _: usize) -> Result<()> {
+        bail!("a check's cache does not trim")
+    }
+}
+
+/// 4 tokens, a context of 6; after token 1 they have 1/2, 1/4, 1/8, 1/8, after any other 1/8, 1/8, 1/4, 1/2. Logits are
+/// logarithms, and 3 more: so nothing is normalised before `log_softmax`.
+fn halves(bound: usize) -> Fake {
+    Fake::new(4, 6, bound, |ids| {
+        let mut p = [0.5f32, 0.25, 0.125, 0.125];
+        if ids[ids.len() - 1] != 1 {
+            p.reverse();
+        }
+        p.iter().map(|p| p.ln() + 3.0).collect()
+    })
+}
+
+fn options<'a>(model: &dyn Model, most: usize) -> GenerationOptions<'a> {
+    let mut options = GenerationOptions::new(model.config(), most, greedy);
+    options.eos_token_ids = vec![0];
+    options
+}
+
+type Pass = (Vec<Vec<u32>>, Vec<Vec<u32>>);
+
+pub fn log_probabilities_of_every_beam(day: &Day) -> Outcome {
+    let model = halves(3);
+    let (mut cache, mut first) = (NoCache, 0);
+    let texts = [vec![3, 2, 1], vec![3, 1, 2]];
+    let got = (day.next_log_probs)(&model, &texts, &options(&model, 5), 1, &mut cache, &mut first)?;
+    let input =
+        "beams [3, 2, 1] and [3, 1, 2]; 1/2, 1/4, 1/8, 1/8 after token 1, else 1/8, 1/8, 1/4, 1/2";
+    let ln = |p: [f32; 4]| p.map(f32::ln);
+    let want = [ln([0.5, 0.25, 0.125, 0.125]), ln([0.125, 0.125, 0.25, 0.5])];
+    equal(&format!("{input}: rows"), Ok(got.len()), &2)?;
+    near(&format!("{input}: log-probabilities"), got.concat(), &want.concat(), TOLERANCE)
+        .likely("log_softmax of the logits at each row's last position")?;
+    let passes: Vec<Pass> = model.passes.take();
+    let want = vec![(texts.to_vec(), vec![vec![0, 1, 2]; 2])];
+    equal(&format!("{input}: (ids, positions) of every pass"), Ok(passes), &want)
+}
+
+pub fn processors_come_after(day: &Day) -> Outcome {
+    let model = halves(3);
+    let seen = RefCell::new(Vec::new());
+    let mut options = options(&model, 5);
+    options.eos_token_ids = vec![0, 2];
+    options.processors.push(Box::new(named("double", |cx: &Context, row: &mut [f32]| {
+        seen.borrow_mut().push((cx.tokens.to_vec(), cx.prompt_len, cx.remaining, cx.eos.to_vec()));
+        row.iter_mut().for_each(|x| *x *= 2.0);
+        Ok(())
+    })));
+    options.processors.push(Box::new(named("forbid", |cx: &Context, row: &mut [f32]| {
+        row[0] = NEVER;
+        if cx.tokens[2] == 2 {
+            row.fill(NEVER);
+        }
+        Ok(())
+    })));
+    let texts = [vec![3, 2, 1], vec![3, 1, 2]];
+    let got = (day.next_log_probs)(&model, &texts, &options, 1, &mut NoCache, &mut 0)?;
+    drop(options);
+    let ln = |p: f32| 2.0 * p.ln();
+    let want = [NEVER, ln(0.25), ln(0.125), ln(0.125), NEVER, NEVER, NEVER, NEVER];
+    let input =
+        "beams [3, 2, 1] and [3, 1, 2], processors: double; forbid token 0, and after token 2 all";
+    near(&format!("{input}: log-probabilities"), got.concat(), &want, TOLERANCE)
+        .likely("the processors change log-probabilities; nothing is normalised after them, and nothing left is no error")?;
+    let want = texts.clone().map(|text| (text, 1, 3, vec![0, 2])).to_vec();
+    let input = "prompt [3], 2 generated, at most 5 new: tokens, prompt_len, remaining, eos";
+    equal(input, Ok(seen.into_inner()), &want)?;
+    let seen = RefCell::new(0);
+    let mut endless = self::options(&model, usize::MAX);
+    endless.processors.push(Box::new(named("look", |cx: &Context, _: &mut [f32]| {
+        *seen.borrow_mut() = cx.remaining;
+        Ok(())
+    })));
+    (day.next_log_probs)(&model, &texts, &endless, 1, &mut NoCache, &mut 0)?;
+    drop(endless);
+    let input = "the same, at most usize::MAX new: remaining";
+    equal(input, Ok(seen.into_inner()), &(usize::MAX - 2))
+}
+
+pub fn only_what_the_cache_lacks(day: &Day) -> Outcome {
+    let model = halves(3);
+    let (mut cache, mut first) = (Counted { len: 3, ..Default::default() }, 0);
+    let texts = [vec![3, 2, 1, 1], vec![3, 1, 2, 2]];
+    (day.next_log_probs)(&model, &texts, &options(&model, 5), 1, &mut cache, &mut first)?;
+    let passes: Vec<Pass> = model.passes.take();
+    let input =
+        "beams [3, 2, 1, 1] and [3, 1, 2, 2], a cache of 3 columns: (ids, positions) of every pass";
+    equal(input, Ok(passes), &vec![(vec![vec![1], vec![2]], vec![vec![3]; 2])])
+}
+
+pub fn the_window_moves(day: &Day) -> Outcome {
+    let model = halves(3);
+    let (mut cache, mut first) = (Counted { len: 6, ..Default::default() }, 0);
+    let texts = [vec![3, 2, 1, 3, 2, 1, 1], vec![3, 1, 2, 2, 3, 1, 2]];
+    let mut options = options(&model, 9);
+    options.stride = 2;
+    (day.next_log_probs)(&model, &texts, &options, 1, &mut cache, &mut first)?;
+    let input = "two beams of 7 tokens, a context of 6, stride 2, a cache of 6 columns";
+    let passes: Vec<Pass> = model.passes.take();
+    let ids = texts.clone().map(|text| text[2..].to_vec()).to_vec();
+    let want = vec![(ids, vec![vec![0, 1, 2, 3, 4]; 2])];
+    equal(&format!("{input}: (ids, positions) of every pass"), Ok(passes), &want)
+        .likely("when the window moves, nothing in the cache is at its position any more: empty it, start again at 0")?;
+    equal(&format!("{input}: where the window begins"), Ok(first), &2)?;
+    cache.len = 5;
+    let texts = texts.map(|text| [text, vec![3]].concat());
+    (day.next_log_probs)(&model, &texts, &options, 1, &mut cache, &mut first)?;
+    let want = vec![(vec![vec![3]; 2], vec![vec![5]; 2])];
+    let input = "then one token more, a cache of 5 columns: (ids, positions) of every pass";
+    equal(input, Ok(model.passes.take()), &want)?;
+    equal("what the cache was told", Ok(cache.log), &vec!["truncate(0)".to_string()])
+}
+
+// 11.7
+
+/// New ids, ends and scores are these.
+fn texts(
+    input: &str,
+    got: Result<Vec<Hypothesis>>,
+    want: &[Hypothesis],
+    tolerance: f32,
+) -> Outcome {
+    let got = got?;
+    let ids = |list: &[Hypothesis]| -> Vec<(Vec<u32>, FinishReason)> {
+        list.iter().map(|text| (text.new_ids.clone(), text.finish)).collect()
+    };
+    equal(&format!("{input}: new ids and ends"), Ok(ids(&got)), &ids(want))?;
+    let scores = |list: &[Hypothesis]| -> Vec<f32> { list.iter().map(|text| text.score).collect() };
+    near(&format!("{input}: scores"), scores(&got), &scores(want), tolerance)
+}
+
+/// EOS, A and B have 0.1, 0.5 and 0.4; after A 0.35, 0.33 and 0.32, after B 0.9, 0.05 and 0.05.
+fn fork(bound: usize) -> Fake {
+    Fake::new(3, 20, bound, |ids| {
+        let p: [f32; 3] = match ids[1..] {
+            [] => [0.1, 0.5, 0.4],
+            [.., 1] => [0.35, 0.33, 0.32],
+            _ => [0.9, 0.05, 0.05],
+        };
+        p.iter().map(|p| p.ln()).collect()
+    })
+}
+
+fn text(new_ids: &[u32], p: f32, over: f32, finish: FinishReason) -> Hypothesis {
+    Hypothesis { new_ids: new_ids.to_vec(), score: p.ln() / over, finish }
+}
+
+pub fn two_beams_by_hand(day: &Day) -> Outcome {
+    use FinishReason::{Eos, Length};
+    let model = fork(30);
+    let run = |beams: usize, penalty: f64, most: usize, when: EarlyStopping| {
+        model.passes.take();
+        let (options, params) = (options(&model, most), params(beams, penalty, when));
+        (day.beam_search)(&model, &tokenizer()?, &[1], &options, &params, &mut NoCache)
+    };
+    let input = "EOS .1, A .5, B .4; after A .35 .33 .32, after B .9 .05 .05";
+    let what = format!("{input}; 2 beams, no penalty, at most 3 new, early stopping");
+    let want = [text(&[2, 0], 0.36, 1.0, Eos), text(&[1, 0], 0.175, 1.0, Eos)];
+    texts(&what, run(2, 0.0, 3, EarlyStopping::True), &want, TOLERANCE)
+        .likely("A is the better token, B EOS the better text: 0.4 × 0.9 > 0.5 × 0.35")?;
+    let passes = model.passes.take().len();
+    equal(&format!("{what}: passes of the model"), Ok(passes), &2)
+        .likely("after two passes two texts are finished, and early_stopping true stops")?;
+    let what = format!("{input}; 1 beam, no penalty, at most 3 new, early stopping");
+    let want = [text(&[1, 0], 0.175, 1.0, Eos)];
+    texts(&what, run(1, 0.0, 3, EarlyStopping::True), &want, TOLERANCE)?;
+    let what = format!("{input}; 2 beams, penalty 1, at most 1 new");
+    let want = [text(&[1], 0.5, 1.0, Length), text(&[2], 0.4, 1.0, Length)];
+    texts(&what, run(2, 1.0, 1, EarlyStopping::False), &want, TOLERANCE)
+        .likely("at the bound every text ends, and the best num_beams of them count")?;
+    let what = format!("{input}; 2 beams, penalty 3, at most 3 new");
+    let want = [text(&[1, 2, 0], 0.144, 27.0, Eos), text(&[1, 1, 0], 0.05775, 27.0, Eos)];
+    texts(&what, run(2, 3.0, 3, EarlyStopping::Never), &want, TOLERANCE)
+        .likely("a penalty above 0 divides by more, and so favours long texts")
+}
+
+pub fn with_two_eos_ids_enough_go_on(day: &Day) -> Outcome {
+    // Always EOS .5, A .06, B .03, another EOS .41.
+    let model = Fake::new(4, 20, 20, |_| [0.5f32, 0.06, 0.03, 0.41].map(f32::ln).to_vec());
+    let (mut options, params) = (options(&model, 3), params(2, 2.0, EarlyStopping::Never));
+    options.eos_token_ids = vec![0, 3];
+    let got = (day.beam_search)(&model, &tokenizer()?, &[1], &options, &params, &mut NoCache);
+    let input = "always EOS .5, another EOS .41, A .06, B .03; 2 beams, length_penalty 2, never, at most 3 new";
+    let want = [
+        text(&[0], 0.5, 1.0, FinishReason::Eos),
+        text(&[1, 1, 0], 0.06 * 0.06 * 0.5, 9.0, FinishReason::Eos),
+    ];
+    texts(input, got, &want, TOLERANCE)
+        .likely("every beam may have two endings among the best, so the candidates must be 3 for each beam, or no text goes on")
+}
+
+pub fn one_beam_is_greedy(day: &Day) -> Outcome {
+    for (prompt, most) in [("Lily and her dog", 24), ("They all lived happily ever", 12)] {
+        let model = Recall::new("story-230k", most + 2)?;
+        let (tokenizer, ids) = (tokenizer()?, tokenizer()?.encode(prompt)?);
+        let options = || GenerationOptions::new(model.config(), most, greedy);
+        let tokens = generate(&model, &tokenizer, &ids, options())?;
+        let tokens = tokens.collect::<Result<Vec<_>>>()?;
+        let Some(last) = tokens.last() else { return Err(Error::Msg("no token".into()).into()) };
+        let want = Hypothesis {
+            new_ids: tokens.iter().map(|token| token.id).collect(),
+            score: tokens.iter().map(|token| token.logprob).sum::<f32>() / tokens.len() as f32,
+            finish: last.finish.unwrap_or(FinishReason::Length),
+        };
+        let model = Recall::new("story-230k", most + 2)?;
+        let params = params(1, 1.0, EarlyStopping::True);
+        let got = (day.beam_search)(&model, &tokenizer, &ids, &options(), &params, &mut NoCache);
+        let input = format!("story-230k, \"{prompt}\", at most {most} new, 1 beam, early stopping");
+        // Logits agree to 1e-4 (day 5), whatever the order of the sums.
+        texts(&input, got, &[want], 1e-4)?;
+    }
+    Ok(())
+}
+
+/// Every text of tokens 0 (EOS), 1, 2 and at most 4 tokens, with its logarithmic probability.
+fn every_text(model: &Fake, prompt: u32, next: fn(&[u32]) -> Vec<f32>) -> Result<Vec<Hypothesis>> {
+    let (mut open, mut all) = (vec![(vec![prompt], 0.0f32)], Vec::new());
+    while let Some((ids, score)) = open.pop() {
+        let row = candecode::day07_greedy::log_softmax(&next(&ids))?;
+        for (token, log_prob) in row.iter().enumerate().take(model.config().vocab_size) {
+            let (tokens, score) = ([ids.clone(), vec![token as u32]].concat(), score + log_prob);
+            let finish = match (token, tokens.len()) {
+                (0, _) => FinishReason::Eos,
+                (_, 5) => FinishReason::Length,
+                _ => {
+                    open.push((tokens, score));
+                    continue;
+                }
+            };
+            all.push(Hypothesis { new_ids: tokens[1..].to_vec(), score, finish });
+        }
+    }
+    Ok(all)
+}
+
+/// Logits that look random, and depend on the whole text.
+fn scrambled(ids: &[u32]) -> Vec<f32> {
+    let seed = ids.iter().fold(17u64, |seed, id| seed * 31 + u64::from(*id) + 1);
+    let mut random = Random::new(seed);
+    (0..3).map(|_| 2.0 * random.float()).collect()
+}
+
+pub fn enough_beams_find_the_best_of_all(day: &Day) -> Outcome {
+    for (prompt, penalty) in [(1, 0.0), (2, 1.0), (1, 2.0), (2, -0.5)] {
+        let model = Fake::new(3, 20, 20, scrambled);
+        let mut all = every_text(&model, prompt, scrambled)?;
+        all.iter_mut().for_each(|text| text.score /= (text.new_ids.len() as f32).powf(penalty));
+        all.sort_by(|a, b| b.score.total_cmp(&a.score));
+        all.truncate(6);
+        // There are 31 texts: with 32 beams nothing is ever dropped, and nothing stops early.
+        let mut params = params(32, f64::from(penalty), EarlyStopping::False);
+        params.num_return_sequences = 6;
+        let options = options(&model, 4);
+        let got =
+            (day.beam_search)(&model, &tokenizer()?, &[prompt], &options, &params, &mut NoCache);
+        let input = format!(
+            "3 tokens, at most 4 new, so 31 texts; 32 beams, prompt {prompt}, length_penalty {penalty}: the best 6"
+        );
+        texts(&input, got, &all, TOLERANCE)?;
+    }
+    Ok(())
+}
+
+/// A case of `tests/oracle/day11.json`.
+#[derive(serde::Deserialize)]
+struct Case {
+    model: String,
+    prompt: String,
+    prompt_ids: Vec<u32>,
+    max_new_tokens: usize,
+    num_beams: usize,
+    num_return_sequences: usize,
+    length_penalty: f64,
+    early_stopping: String,
+    eos: Vec<u32>,
+    repetition_penalty: Option<f32>,
+    no_repeat_ngram_size: Option<usize>,
+    #[serde(default)]
+    stop_strings: Vec<String>,
+    texts: Vec<Golden>,
+}
+
+#[derive(serde::Deserialize)]
+struct Golden {
+    new_ids: Vec<u32>,
+    score: f32,
+    finish: String,
+}
+
+fn cases(group: &str) -> Result<Vec<Case>> {
+    let cases = golden_json("day11")?[group].take();
+    serde_json::from_value(cases).map_err(|e| Error::Msg(format!("day11.json: {e}")))
+}
+
+impl Case {
+    fn params(&self) -> BeamParams {
+        BeamParams {
+            num_beams: self.num_beams,
+            num_return_sequences: self.num_return_sequences,
+            length_penalty: self.length_penalty,
+            early_stopping: match self.early_stopping.as_str() {
+                "true" => EarlyStopping::True,
+                "never" => EarlyStopping::Never,
+                _ => EarlyStopping::False,
+            },
+        }
+    }
+
+    fn options(&self, model: &dyn Model) -> Result<GenerationOptions<'static>> {
+        let mut options = GenerationOptions::new(model.config(), self.max_new_tokens, greedy);
+        options.eos_token_ids.clone_from(&self.eos);
+        options.stop_strings.clone_from(&self.stop_strings);
+        let (repetition, no_repeat_ngram) = (self.repetition_penalty, self.no_repeat_ngram_size);
+        if repetition.is_some() || no_repeat_ngram.is_some() {
+            options.processors = penalties(&PenaltyParams {
+                repetition,
+                no_repeat_ngram,
+                ..PenaltyParams::default()
+            })?;
+        }
+        Ok(options)
+    }
+
+    fn says(&self) -> String {
+        let mut says = format!(
+            "{}, \"{}\", at most {} new, {} beams, length_penalty {}, early_stopping {}",
+            self.model,
+            self.prompt,
+            self.max_new_tokens,
+            self.num_beams,
+            self.length_penalty,
+            self.early_stopping
+        );
+        if self.eos.len() > 1 {
+            says += &format!(", EOS {:?}", self.eos);
+        }
+        says
+    }
+
+    fn search(
+        &self,
+        day: &Day,
+        model: &dyn Model,
+        cache: &mut dyn Cache,
+    ) -> Result<Vec<Hypothesis>> {
+        let (options, params) = (self.options(model)?, self.params());
+        (day.beam_search)(model, &tokenizer()?, &self.prompt_ids, &options, &params, cache)
+    }
+
+    fn want(&self) -> Vec<Hypothesis> {
+        let finish = |name: &str| match name {
+            "eos" => FinishReason::Eos,
+            "stop" => FinishReason::Stop,
+            _ => FinishReason::Length,
+        };
+        let text = |text: &Golden| Hypothesis {
+            new_ids: text.new_ids.clone(),
+            score: text.score,
+            finish: finish(&text.finish),
+        };
+        self.texts.iter().map(text).collect()
+    }
+
+    /// A sum of log-probabilities agrees to 1e-4; a penalty below 0 multiplies it by the length.
+    fn tolerance(&self) -> f32 {
+        let most = self.texts.iter().map(|text| text.new_ids.len()).max().unwrap_or(1) as f32;
+        1e-4 * most.powf((-self.length_penalty).max(0.0) as f32)
+    }
+}
+
+fn kv(kind: CacheKind, model: &dyn Model) -> KvCache {
+    KvCache::new(kind, model.config().num_hidden_layers)
+}
+
+/// All goldens of a group, with a cache, which costs less: that without one it is the same is a check of its own.
+fn equal_hf(day: &Day, group: &str) -> Outcome {
+    let mut loaded: Option<(String, Box<dyn Model>)> = None;
+    for case in cases(group)? {
+        let model = match loaded.take() {
+            Some((name, model)) if name == case.model => model,
+            _ => model(&case.model)?,
+        };
+        let got = case.search(day, &*model, &mut kv(CacheKind::Dynamic, &*model));
+        texts(&case.says(), got, &case.want(), case.tolerance())?;
+        loaded = Some((case.model, model));
+    }
+    Ok(())
+}
+
+pub fn defaults_equal_hf(day: &Day) -> Outcome {
+    equal_hf(day, "defaults")
+}
+
+pub fn endings_equal_hf(day: &Day) -> Outcome {
+    equal_hf(day, "endings")
+}
+
+pub fn processed_equals_hf(day: &Day) -> Outcome {
+    equal_hf(day, "processed")
+}
+
+pub fn with_a_cache_it_is_the_same(day: &Day) -> Outcome {
+    let case = cases("defaults")?.swap_remove(0);
+    let model = model(&case.model)?;
+    let context = model.config().max_position_embeddings;
+    let mut dynamic = kv(CacheKind::Dynamic, &*model);
+    let mut fixed = kv(CacheKind::Static(context), &*model);
+    let caches: [(&str, &mut dyn Cache); 3] = [
+        ("no cache", &mut NoCache),
+        ("a dynamic cache", &mut dynamic),
+        ("a static cache", &mut fixed),
+    ];
+    for (name, cache) in caches {
+        let got = case.search(day, &*model, cache);
+        texts(&format!("{}, {name}", case.says()), got, &case.want(), case.tolerance()).likely(
+            "row i of the cache must be that of beam i's text: select the parents after every step",
+        )?;
+    }
+    Ok(())
+}
+
+pub fn past_the_context_it_is_the_same(day: &Day) -> Outcome {
+    let mut case = cases("defaults")?.swap_remove(2);
+    let model = model(&case.model)?;
+    let context = model.config().max_position_embeddings;
+    // The same beginning, over and over, up to 4 tokens before the context.
+    case.prompt_ids = case.prompt_ids.iter().cycle().take(context - 4).copied().collect();
+    (case.max_new_tokens, case.eos) = (7, vec![]);
+    let want = case.search(day, &*model, &mut NoCache)?;
+    let got = case.search(day, &*model, &mut kv(CacheKind::Dynamic, &*model));
+    let input = format!(
+        "{}, a prompt of {} tokens, a context of {context}, 7 new, with a cache and without",
+        case.model,
+        case.prompt_ids.len()
+    );
+    texts(&input, got, &want, case.tolerance())
+}
+
+/// A processor that leaves nothing after token 1, or nothing at all.
+fn dead_end<'a>(all: bool) -> Box<dyn candecode::kit::LogitsProcessor + 'a> {
+    Box::new(named("dead end", move |cx: &Context, row: &mut [f32]| {
+        if all || (cx.tokens.len() > 1 && cx.tokens.last() == Some(&1)) {
+            row.fill(NEVER);
+        }
+        Ok(())
+    }))
+}
+
+pub fn a_dead_end_ends_only_its_beam(day: &Day) -> Outcome {
+    let model = fork(20);
+    let search = |all: bool| {
+        let mut options = options(&model, 3);
+        options.processors.push(dead_end(all));
+        let params = params(2, 0.0, EarlyStopping::True);
+        (day.beam_search)(&model, &tokenizer()?, &[2], &options, &params, &mut NoCache)
+    };
+    // After B come EOS .9, A .05 and B .05.
+    let want = [
+        text(&[2, 0], 0.36, 1.0, FinishReason::Eos),
+        text(&[2, 2, 0], 0.018, 1.0, FinishReason::Eos),
+    ];
+    let input = "EOS .1, A .5, B .4; after A nothing is allowed, after B .9 .05 .05; 2 beams, at most 3 new";
+    texts(input, search(false), &want, TOLERANCE)
+        .likely("a row that is all -inf has no candidates: its beam ends, the other goes on")?;
+    refused("nothing is ever allowed; 2 beams", search(true), &[])
+}
+
+pub fn nonsense_is_refused(day: &Day) -> Outcome {
+    let model = fork(20);
+    let run = |beams: usize, back: usize, penalty: f64, most: usize, prompt: &[u32]| {
+        let mut params = params(beams, penalty, EarlyStopping::True);
+        params.num_return_sequences = back;
+        let options = options(&model, most);
+        (day.beam_search)(&model, &tokenizer()?, prompt, &options, &params, &mut NoCache)
+    };
+    equal("2 beams, 2 to return", run(2, 2, 1.0, 2, &[1]).map(|texts| texts.len()), &2)?;
+    equal("2 beams, 1 to return", run(2, 1, 1.0, 2, &[1]).map(|texts| texts.len()), &1)?;
+    refused("no beams", run(0, 1, 1.0, 2, &[1]), &["num_beams"])?;
+    refused("2 beams, 3 to return", run(2, 3, 1.0, 2, &[1]), &["num_return_sequences"])?;
+    refused("2 beams, 0 to return", run(2, 0, 1.0, 2, &[1]), &["num_return_sequences"])?;
+    refused("length_penalty NaN", run(2, 2, f64::NAN, 2, &[1]), &["length_penalty"])?;
+    refused("at most 0 new", run(2, 2, 1.0, 0, &[1]), &["max_new_tokens"])?;
+    refused("an empty prompt", run(2, 2, 1.0, 2, &[]), &["empty"])?;
+    refused("a prompt of 21 tokens, a context of 20", run(2, 2, 1.0, 2, &[1; 21]), &["context"])
+}

@@ -1,0 +1,37 @@
+//! Day 11's checkers: beam search.
+
+mod checks;
+#[macro_use]
+#[path = "checks/day11.rs"]
+mod day;
+include!(concat!(env!("OUT_DIR"), "/day11.rs"));
+
+checks::tests! {
+    11, day11_beam_search:
+    task_11_1_candidates_by_hand => day::candidates_by_hand,
+    task_11_1_of_equals_the_first => day::of_equals_the_first,
+    task_11_1_the_impossible_is_no_candidate => day::the_impossible_is_no_candidate,
+    task_11_1_candidates_of_anything => day::candidates_of_anything,
+    task_11_2_length_normalised_by_hand => day::length_normalised_by_hand,
+    task_11_3_the_best_are_kept_in_order => day::the_best_are_kept_in_order,
+    task_11_4_until_enough_are_finished_it_goes_on => day::until_enough_are_finished_it_goes_on,
+    task_11_4_when_to_stop_by_hand => day::when_to_stop_by_hand,
+    task_11_5_split_by_hand => day::split_by_hand,
+    task_11_5_an_ending_counts_only_among_the_best => day::an_ending_counts_only_among_the_best,
+    task_11_5_split_of_anything => day::split_of_anything,
+    task_11_6_log_probabilities_of_every_beam => day::log_probabilities_of_every_beam,
+    task_11_6_processors_come_after => day::processors_come_after,
+    task_11_6_only_what_the_cache_lacks => day::only_what_the_cache_lacks,
+    task_11_6_the_window_moves => day::the_window_moves,
+    task_11_7_two_beams_by_hand => day::two_beams_by_hand,
+    task_11_7_with_two_eos_ids_enough_go_on => day::with_two_eos_ids_enough_go_on,
+    task_11_7_one_beam_is_greedy => day::one_beam_is_greedy,
+    task_11_7_enough_beams_find_the_best_of_all => day::enough_beams_find_the_best_of_all,
+    task_11_7_sequences_and_scores_equal_transformers => day::defaults_equal_hf,
+    task_11_7_endings_and_penalties_equal_transformers => day::endings_equal_hf,
+    task_11_7_with_processors_it_equals_transformers => day::processed_equals_hf,
+    task_11_7_with_a_cache_it_is_the_same => day::with_a_cache_it_is_the_same,
+    task_11_7_past_the_context_it_is_the_same => day::past_the_context_it_is_the_same,
+    task_11_7_a_dead_end_ends_only_its_beam => day::a_dead_end_ends_only_its_beam,
+    task_11_7_nonsense_is_refused => day::nonsense_is_refused,
+}

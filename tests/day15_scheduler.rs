@@ -1,0 +1,31 @@
+//! Day 15's checkers: the scheduler.
+
+mod checks;
+#[macro_use]
+#[path = "checks/day15.rs"]
+mod day;
+include!(concat!(env!("OUT_DIR"), "/day15.rs"));
+
+checks::tests! {
+    15, day15_scheduler:
+    task_15_1_paddings_by_hand => day::paddings_by_hand,
+    task_15_2_room_by_hand => day::room_by_hand,
+    task_15_2_only_the_first_in_the_queue_counts => day::only_the_first_in_the_queue_counts,
+    task_15_3_a_prompt_in_a_cache_of_its_own => day::a_prompt_in_a_cache_of_its_own,
+    task_15_4_both_sides_learn_of_their_padding => day::both_sides_learn_of_their_padding,
+    task_15_5_who_ended_at_once_never_joins => day::who_ended_at_once_never_joins,
+    task_15_5_nobody_overtakes => day::nobody_overtakes,
+    task_15_6_no_token_is_lost => day::no_token_is_lost,
+    task_15_6_every_sequence_equals_transformers => day::every_sequence_equals_hf,
+    task_15_6_in_any_order_of_arrival => day::in_any_order_of_arrival,
+    task_15_6_when_the_batch_ran_empty => day::when_the_batch_ran_empty,
+    task_15_6_sampled_it_equals_alone => day::sampled_it_equals_alone,
+    task_15_6_when_windows_move => day::when_windows_move,
+}
+
+/// Not a check: measures throughput against static batches, and draws the book's plot.
+#[test]
+#[ignore = "takes a minute, and depends on the machine; it draws book/src/figures/day15_throughput.svg"]
+fn measure_throughput() -> candle_core::Result<()> {
+    day::measure_throughput()
+}
