@@ -242,7 +242,7 @@ pub fn block_rails(
 /// If it is no regular expression, or nothing matches it.
 pub fn allow_rail(regex: &str, tokenizer: &Tokenizer, vocab_size: usize) -> Result<GuardRail> {
     let automaton = Automaton::new(&format!("(?:{regex})"), Rule::Always)?;
-    if automaton.is_dead(automaton.start()?) {
+    if !dfa::can_match(&automaton.dfa, automaton.start()?) {
         bail!("nothing matches the regular expression {regex}")
     }
     Ok(GuardRail::new(format!("--allow-regex {regex}"), automaton, tokenizer, vocab_size))

@@ -5,6 +5,7 @@ use regex_automata::dfa::{dense, Automaton as _, StartKind};
 use regex_automata::nfa::thompson;
 use regex_automata::util::{primitives::StateID, syntax};
 use regex_automata::{Anchored, Input, MatchKind};
+use std::collections::HashSet;
 
 /// A table: for every state and byte the next state.
 pub type Dfa = dense::DFA<Vec<u32>>;
@@ -35,6 +36,19 @@ pub fn start(dfa: &Dfa, whole: bool) -> Result<StateID> {
     let anchored = if whole { Anchored::Yes } else { Anchored::No };
     let start = dfa.start_state_forward(&Input::new("").anchored(anchored));
     start.map_err(|e| Error::Msg(e.to_string()))
+}
+
+/// Whether any text at all leads from `state` to a match.
+pub fn can_match(dfa: &Dfa, state: StateID) -> bool {
+    let (mut seen, mut open) = (HashSet::from([state]), vec![state]);
+    while let Some(state) = open.pop() {
+        if dfa.is_match_state(state) || dfa.is_match_state(dfa.next_eoi_state(state)) {
+            return true;
+        }
+        let next = (0..=255).map(|byte| dfa.next_state(state, byte));
+        open.extend(next.filter(|next| seen.insert(*next)));
+    }
+    false
 }
 
 /// Whether nothing that follows can lead to a match that covers it. One byte behind the last possible match the automaton
