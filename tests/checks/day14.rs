@@ -206,12 +206,16 @@ fn says<T: std::fmt::Debug + PartialEq + Copy>(
 }
 
 pub fn dead_with_its_last_byte(day: &Day) -> Outcome {
-    let dead = |text: &[u8]| (day.dead)("dog|dig", Rule::Never, text);
-    let cases = [("", false), ("do", false), ("dog", true), ("a dig", true), ("doog", false)];
-    says("dog|dig never; is the text dead", dead, &cases)
+    let dead = |text: &[u8]| (day.dead)("dog|dig|!", Rule::Never, text);
+    let cases = [("", false), ("do", false), ("dog", true), ("a dig", true), ("!", true)];
+    says("dog|dig|! never; is the text dead", dead, &cases)
         .likely("the automaton says \"match\" one byte late: ask what it would say at the end")?;
     // The prompt may have had the word already: the text goes on.
-    says("dog|dig never; later", dead, &[("dogs", false), ("dog and dig", true), ("dogma", false)])
+    says(
+        "dog|dig|! never; later",
+        dead,
+        &[("dogs", false), ("dog and dig", true), ("dogma", false)],
+    )
 }
 
 const ALONE: &str = r"(?-u:\b{start-half})dog(?-u:\b{end-half})";
@@ -385,8 +389,9 @@ pub fn every_state_has_its_own_answer(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let pieces = pieces(&tokenizer);
     let word = b"playground";
-    let mut texts: Vec<Vec<u8>> =
-        (0..10).chain((0..10).rev()).map(|n| word[..n].to_vec()).collect();
+    // Long and short in turn, each twice.
+    let lengths = [9, 0, 8, 1, 7, 2, 6, 3, 5, 4, 9, 0, 4, 5, 3, 6, 2, 7, 1, 8];
+    let mut texts: Vec<Vec<u8>> = lengths.iter().map(|n| word[..*n].to_vec()).collect();
     texts.push(b"my playgr".to_vec());
     let borrowed: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
     let got = (day.legal)("playground", Rule::Never, &tokenizer, &borrowed)?;
@@ -530,6 +535,7 @@ pub fn a_model_that_wants_a_spelling(day: &Day) -> Outcome {
         let rails = (day.block)(&strings(&[word]), false, &[], &tokenizer)?;
         let all = spellings(&pieces, format!(" {word}").as_bytes());
         equal(&format!("spellings of \" {word}\" in this vocabulary"), Ok(all.len()), &count)?;
+        let mut through = Vec::new();
         for spelling in all {
             let wants = spelling.clone();
             let fake = Fake::wants(VOCAB, 64, 20, move |ids| {
@@ -541,18 +547,19 @@ pub fn a_model_that_wants_a_spelling(day: &Day) -> Outcome {
             let (got, last) = (tokens_of(&got?), spelling.len() - 1);
             let shown: Vec<String> =
                 spelling.iter().map(|id| show(&pieces[*id as usize])).collect();
-            let what = format!("\"{word}\" blocked, the model wants {}", shown.join(" "));
-            equal(
-                &format!("{what}: all but the last piece"),
-                Ok(&got[..last]),
-                &&spelling[..last],
-            )?;
-            ensure(
-                &what,
-                got[last] != spelling[last],
-                &format!("it got its last piece, {}", shown[last]),
-            )?;
+            let shown = shown.join(" ");
+            let what =
+                format!("\"{word}\" blocked, the model wants {shown}: all but the last piece");
+            equal(&what, Ok(&got[..last]), &&spelling[..last])?;
+            if got[last] == spelling[last] {
+                through.push(shown);
+            }
         }
+        let first = through.first().map_or("", String::as_str);
+        let what =
+            format!("\"{word}\" blocked, and a model that wants one of its {count} spellings");
+        let got = format!("{} got through, the first {first}", through.len());
+        ensure(&what, through.is_empty(), &got)?;
     }
     Ok(())
 }
@@ -641,6 +648,11 @@ pub fn eos_only_where_it_may_end(day: &Day) -> Outcome {
 
 pub fn the_bound_prefers_what_may_end(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
+    let rails = (day.allow)("axyz", &tokenizer)?;
+    let tokens = ids(&tokenizer, &["The", "a"])?;
+    let got = legal(&rails, &tokens, 1, 1)?;
+    let what = "axyz, after \"a\", 1 token left: nothing can end well, so what is legal stays";
+    asks(what, &tokenizer, &got, &["", "x", "y"], &["x"])?;
     let rails = (day.allow)("a(?:b|bc)?(?:,a)?", &tokenizer)?;
     let asked = ["", "b", "c", ",", "a"];
     let after = |texts: &[&str], remaining| -> Result<Vec<bool>> {
@@ -661,16 +673,7 @@ pub fn the_bound_prefers_what_may_end(day: &Day) -> Outcome {
     let tokens = ids(&tokenizer, &["The", "a"])?;
     let got = legal(&rails, &tokens, 1, 1)?;
     asks("a(?:xyz)?, after \"a\", 1 token left", &tokenizer, &got, &["", "x"], &[""])
-        .likely("if no token ends well, EOS still may")?;
-    let rails = (day.allow)("axyz", &tokenizer)?;
-    let got = legal(&rails, &tokens, 1, 1)?;
-    asks(
-        "axyz, after \"a\", 1 token left: nothing can end well, so what is legal stays",
-        &tokenizer,
-        &got,
-        &["", "x", "y"],
-        &["x"],
-    )
+        .likely("if no token ends well, EOS still may")
 }
 
 pub fn legal_tokens_keep_their_logits(day: &Day) -> Outcome {
