@@ -1,12 +1,10 @@
 //! Day 14: guard rails. A byte automaton reads the text; a token is legal if its bytes do not lead into a dead state. So a
 //! blocked word stays out however the tokenizer could spell it, and a format is kept however it is cut into tokens.
 
+use candecode::kit::dfa::{self, any_case, Dfa};
 use candecode::kit::{Context, LogitsProcessor, Tokenizer};
-use candle_core::{bail, Error, Result};
-use regex_automata::dfa::{dense, Automaton as _, StartKind};
-use regex_automata::nfa::thompson;
-use regex_automata::util::{primitives::StateID, syntax};
-use regex_automata::{Anchored, Input, MatchKind};
+use candle_core::{bail, Result};
+use regex_automata::{dfa::Automaton as _, util::primitives::StateID};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -24,7 +22,7 @@ pub enum Rule {
 
 /// A deterministic automaton over bytes.
 pub struct Automaton {
-    dfa: dense::DFA<Vec<u32>>,
+    dfa: Dfa,
     rule: Rule,
 }
 
@@ -34,21 +32,7 @@ impl Automaton {
     /// # Errors
     /// If it is no regular expression, or its automaton grows too large.
     pub fn new(pattern: &str, rule: Rule) -> Result<Self> {
-        let anchored =
-            if rule == Rule::Always { StartKind::Anchored } else { StartKind::Unanchored };
-        let config = dense::Config::new()
-            .start_kind(anchored)
-            .match_kind(MatchKind::All)
-            .dfa_size_limit(Some(1 << 28))
-            .determinize_size_limit(Some(1 << 29));
-        let dfa = dense::Builder::new()
-            .configure(config)
-            .syntax(syntax::Config::new().utf8(false))
-            .thompson(thompson::Config::new().utf8(false))
-            .build(pattern);
-        let dfa =
-            dfa.map_err(|e| Error::Msg(format!("the pattern {pattern:.60} is refused: {e}")))?;
-        Ok(Self { dfa, rule })
+        Ok(Self { dfa: dfa::compile(pattern, rule == Rule::Always)?, rule })
     }
 
     /// The state before the first byte.
@@ -56,9 +40,7 @@ impl Automaton {
     /// # Errors
     /// None that a pattern of [`Automaton::new`] could cause.
     pub fn start(&self) -> Result<StateID> {
-        let anchored = if self.rule == Rule::Always { Anchored::Yes } else { Anchored::No };
-        let start = self.dfa.start_state_forward(&Input::new("").anchored(anchored));
-        start.map_err(|e| Error::Msg(e.to_string()))
+        dfa::start(&self.dfa, self.rule == Rule::Always)
     }
 
     /// The state after these bytes. A block list reads letters as small ones.
@@ -78,7 +60,7 @@ impl Automaton {
         match self.rule {
             Rule::Never => self.ends_in_match(state),
             Rule::NeverOnceSure => self.dfa.is_match_state(state),
-            Rule::Always => self.dfa.is_dead_state(state) || self.is_spent(state),
+            Rule::Always => dfa::is_spent(&self.dfa, state),
         }
         // </solution>
     }
@@ -91,16 +73,7 @@ impl Automaton {
         // </solution>
     }
 
-    // <solution>
-    /// True one byte behind the last possible match: "match" is said there, but nothing can follow.
-    fn is_spent(&self, state: StateID) -> bool {
-        let mut next = (0..=255).map(|byte| self.dfa.next_state(state, byte));
-        self.dfa.is_match_state(state)
-            && !self.ends_in_match(state)
-            && next.all(|state| self.dfa.is_dead_state(state))
-    }
-    // </solution>
-
+    /// Whether the text so far, if it ends here, ends in a match.
     fn ends_in_match(&self, state: StateID) -> bool {
         self.dfa.is_match_state(self.dfa.next_eoi_state(state))
     }
@@ -121,42 +94,29 @@ impl Automaton {
     }
 }
 
-/// The pattern of a block list: any of the words, letter case ignored. `whole` keeps to words that stand alone.
+/// The pattern of a block list: any of the words, letter case ignored. `whole` keeps to words that stand alone: no ASCII
+/// letter, digit or underscore beside them.
 ///
 /// # Errors
 /// If a word is empty.
 pub fn block_pattern(words: &[String], whole: bool) -> Result<String> {
-    // task 14.5: every word escaped, in small letters, joined by |
+    // task 14.5: every word in all letter cases, the words joined by |; whole: a border at both ends
     // <solution>
-    let mut spellings = Vec::new();
-    for word in words {
-        let word = word.trim();
-        if word.is_empty() {
-            bail!("a blocked word is empty: it would block everything")
-        }
-        // The automaton folds ASCII letters; of others, the usual forms are listed.
-        for form in [word.to_lowercase(), word.to_uppercase()] {
-            spellings.push(escape(&form.to_ascii_lowercase()));
-        }
+    if words.iter().any(|word| word.trim().is_empty()) {
+        bail!("a blocked word is empty: it would block everything")
     }
-    spellings.sort();
-    spellings.dedup();
-    let any = format!("(?:{})", spellings.join("|"));
-    Ok(if whole { format!("(?-u:\\b){any}(?-u:\\b)") } else { any })
+    let words: Vec<String> = words.iter().map(|word| any_case(word.trim())).collect();
+    let any = format!("(?:{})", words.join("|"));
+    // Half borders: a full `\b` asks for a letter on the other side, so "c++" would never stand alone.
+    Ok(if whole { format!(r"(?-u:\b{{start-half}}){any}(?-u:\b{{end-half}})") } else { any })
     // </solution>
-}
-
-/// A text as a regular expression that matches just it.
-pub fn escape(text: &str) -> String {
-    let special = |c: char| c.is_ascii() && !c.is_ascii_alphanumeric() && !c.is_ascii_whitespace();
-    text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
 /// An automaton, walked over the whole vocabulary: a processor.
 pub struct GuardRail {
     name: String,
     automaton: Automaton,
-    pieces: Rc<Vec<Vec<u8>>>,
+    pieces: Vec<Vec<u8>>,
     memo: RefCell<HashMap<StateID, Rc<Vec<Option<StateID>>>>>,
 }
 
@@ -169,7 +129,7 @@ impl GuardRail {
         vocab_size: usize,
     ) -> Self {
         let pieces = (0..vocab_size as u32).map(|id| tokenizer.token_bytes(id)).collect();
-        Self { name: name.into(), automaton, pieces: Rc::new(pieces), memo: RefCell::default() }
+        Self { name: name.into(), automaton, pieces, memo: RefCell::default() }
     }
 
     /// The state after the text so far. A block list reads the prompt, too: a word may begin there. What must match is the
@@ -194,10 +154,8 @@ impl GuardRail {
         if let Some(known) = self.memo.borrow().get(&state) {
             return known.clone();
         }
-        let walk = |piece: &Vec<u8>| match piece.is_empty() {
-            true => None,
-            false => self.automaton.walk(state, piece),
-        };
+        let text = |piece: &&Vec<u8>| !piece.is_empty();
+        let walk = |piece| Some(piece).filter(text).and_then(|p| self.automaton.walk(state, p));
         let after = Rc::new(self.pieces.iter().map(walk).collect::<Vec<_>>());
         let mut memo = self.memo.borrow_mut();
         if memo.len() >= 256 {
@@ -214,20 +172,21 @@ impl LogitsProcessor for GuardRail {
         self.name.clone()
     }
 
-    /// Sets what is not legal to `-inf`; the others keep their ratios. EOS is legal where the text may end; and the last token
-    /// that there is room for must lead to where it may, if any token does.
+    /// Sets what is not legal to `-inf`; the others keep their ratios. EOS is legal where the text may end; and the last
+    /// token that there is room for must be EOS, or lead to where the text may end, if there is such a token.
     fn process(&self, cx: &Context, logits: &mut [f32]) -> Result<()> {
         // task 14.8: legal tokens; EOS by may_end; at the length bound the text ends, too
         // <solution>
         let state = self.state(cx)?;
         let after = self.legal(state);
-        let ends = |id: usize| after[id].is_some_and(|state| self.automaton.may_end(state));
-        let last = cx.remaining == 1 && (0..after.len()).any(ends);
+        let ends = |state: &StateID| self.automaton.may_end(*state);
+        let can_end = (ends(&state) && !cx.eos.is_empty()) || after.iter().flatten().any(ends);
+        let last = cx.remaining == 1 && can_end;
         for (id, logit) in logits.iter_mut().enumerate() {
-            let legal = match cx.eos.contains(&(id as u32)) {
-                true => self.automaton.may_end(state),
-                false if last => id < after.len() && ends(id),
-                false => after.get(id).is_some_and(Option::is_some),
+            let legal = match after.get(id) {
+                _ if cx.eos.contains(&(id as u32)) => ends(&state),
+                Some(Some(next)) => !last || ends(next),
+                _ => false,
             };
             if !legal {
                 *logit = f32::NEG_INFINITY;
@@ -243,11 +202,9 @@ pub fn block_sequences(logits: &mut [f32], tokens: &[u32], sequences: &[Vec<u32>
     // task 14.9 (further): if the text ends in all but the last id, that one is -inf
     // <solution>
     for sequence in sequences {
-        if let Some((last, before)) = sequence.split_last() {
-            if let (true, Some(logit)) = (tokens.ends_with(before), logits.get_mut(*last as usize))
-            {
-                *logit = f32::NEG_INFINITY;
-            }
+        let Some((last, before)) = sequence.split_last() else { continue };
+        if let (true, Some(logit)) = (tokens.ends_with(before), logits.get_mut(*last as usize)) {
+            *logit = f32::NEG_INFINITY;
         }
     }
     // </solution>
@@ -269,8 +226,9 @@ pub fn block_rails(
     let pattern = block_pattern(words, whole)?;
     let mut automata = vec![Automaton::new(&pattern, rule)?];
     if whole && !stops.is_empty() {
-        let cut =
-            format!("(?-u:\\b){}{}", block_pattern(words, false)?, block_pattern(stops, false)?);
+        let stops: Vec<String> = stops.iter().map(|stop| any_case(stop)).collect();
+        let (words, stops) = (block_pattern(words, false)?, stops.join("|"));
+        let cut = format!(r"(?-u:\b{{start-half}}){words}(?:{stops})");
         automata.push(Automaton::new(&cut, Rule::Never)?);
     }
     let name = format!("the block list of {} words", words.len());
@@ -284,7 +242,7 @@ pub fn block_rails(
 /// If it is no regular expression, or nothing matches it.
 pub fn allow_rail(regex: &str, tokenizer: &Tokenizer, vocab_size: usize) -> Result<GuardRail> {
     let automaton = Automaton::new(&format!("(?:{regex})"), Rule::Always)?;
-    if automaton.is_dead(automaton.start()?) {
+    if !dfa::can_match(&automaton.dfa, automaton.start()?) {
         bail!("nothing matches the regular expression {regex}")
     }
     Ok(GuardRail::new(format!("--allow-regex {regex}"), automaton, tokenizer, vocab_size))

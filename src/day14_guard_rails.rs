@@ -2,12 +2,10 @@
 //! Day 14: guard rails. A byte automaton reads the text; a token is legal if its bytes do not lead into a dead state. So a
 //! blocked word stays out however the tokenizer could spell it, and a format is kept however it is cut into tokens.
 
+use candecode::kit::dfa::{self, any_case, Dfa};
 use candecode::kit::{Context, LogitsProcessor, Tokenizer};
-use candle_core::{bail, Error, Result};
-use regex_automata::dfa::{dense, Automaton as _, StartKind};
-use regex_automata::nfa::thompson;
-use regex_automata::util::{primitives::StateID, syntax};
-use regex_automata::{Anchored, Input, MatchKind};
+use candle_core::{bail, Result};
+use regex_automata::{dfa::Automaton as _, util::primitives::StateID};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -25,7 +23,7 @@ pub enum Rule {
 
 /// A deterministic automaton over bytes.
 pub struct Automaton {
-    dfa: dense::DFA<Vec<u32>>,
+    dfa: Dfa,
     rule: Rule,
 }
 
@@ -35,21 +33,7 @@ impl Automaton {
     /// # Errors
     /// If it is no regular expression, or its automaton grows too large.
     pub fn new(pattern: &str, rule: Rule) -> Result<Self> {
-        let anchored =
-            if rule == Rule::Always { StartKind::Anchored } else { StartKind::Unanchored };
-        let config = dense::Config::new()
-            .start_kind(anchored)
-            .match_kind(MatchKind::All)
-            .dfa_size_limit(Some(1 << 28))
-            .determinize_size_limit(Some(1 << 29));
-        let dfa = dense::Builder::new()
-            .configure(config)
-            .syntax(syntax::Config::new().utf8(false))
-            .thompson(thompson::Config::new().utf8(false))
-            .build(pattern);
-        let dfa =
-            dfa.map_err(|e| Error::Msg(format!("the pattern {pattern:.60} is refused: {e}")))?;
-        Ok(Self { dfa, rule })
+        Ok(Self { dfa: dfa::compile(pattern, rule == Rule::Always)?, rule })
     }
 
     /// The state before the first byte.
@@ -57,9 +41,7 @@ impl Automaton {
     /// # Errors
     /// None that a pattern of [`Automaton::new`] could cause.
     pub fn start(&self) -> Result<StateID> {
-        let anchored = if self.rule == Rule::Always { Anchored::Yes } else { Anchored::No };
-        let start = self.dfa.start_state_forward(&Input::new("").anchored(anchored));
-        start.map_err(|e| Error::Msg(e.to_string()))
+        dfa::start(&self.dfa, self.rule == Rule::Always)
     }
 
     /// The state after these bytes. A block list reads letters as small ones.
@@ -80,6 +62,7 @@ impl Automaton {
         todo!("day 14, task 3: what must match must have, what must not must not")
     }
 
+    /// Whether the text so far, if it ends here, ends in a match.
     fn ends_in_match(&self, state: StateID) -> bool {
         self.dfa.is_match_state(self.dfa.next_eoi_state(state))
     }
@@ -92,26 +75,21 @@ impl Automaton {
     }
 }
 
-/// The pattern of a block list: any of the words, letter case ignored. `whole` keeps to words that stand alone.
+/// The pattern of a block list: any of the words, letter case ignored. `whole` keeps to words that stand alone: no ASCII
+/// letter, digit or underscore beside them.
 ///
 /// # Errors
 /// If a word is empty.
 pub fn block_pattern(words: &[String], whole: bool) -> Result<String> {
-    // task 14.5: every word escaped, in small letters, joined by |
-    todo!("day 14, task 5: every word escaped, in small letters, joined by |")
-}
-
-/// A text as a regular expression that matches just it.
-pub fn escape(text: &str) -> String {
-    let special = |c: char| c.is_ascii() && !c.is_ascii_alphanumeric() && !c.is_ascii_whitespace();
-    text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
+    // task 14.5: every word in all letter cases, the words joined by |; whole: a border at both ends
+    todo!("day 14, task 5: every word in all letter cases, the words joined by |; whole: a border at both ends")
 }
 
 /// An automaton, walked over the whole vocabulary: a processor.
 pub struct GuardRail {
     name: String,
     automaton: Automaton,
-    pieces: Rc<Vec<Vec<u8>>>,
+    pieces: Vec<Vec<u8>>,
     memo: RefCell<HashMap<StateID, Rc<Vec<Option<StateID>>>>>,
 }
 
@@ -124,7 +102,7 @@ impl GuardRail {
         vocab_size: usize,
     ) -> Self {
         let pieces = (0..vocab_size as u32).map(|id| tokenizer.token_bytes(id)).collect();
-        Self { name: name.into(), automaton, pieces: Rc::new(pieces), memo: RefCell::default() }
+        Self { name: name.into(), automaton, pieces, memo: RefCell::default() }
     }
 
     /// The state after the text so far. A block list reads the prompt, too: a word may begin there. What must match is the
@@ -150,8 +128,8 @@ impl LogitsProcessor for GuardRail {
         self.name.clone()
     }
 
-    /// Sets what is not legal to `-inf`; the others keep their ratios. EOS is legal where the text may end; and the last token
-    /// that there is room for must lead to where it may, if any token does.
+    /// Sets what is not legal to `-inf`; the others keep their ratios. EOS is legal where the text may end; and the last
+    /// token that there is room for must be EOS, or lead to where the text may end, if there is such a token.
     fn process(&self, cx: &Context, logits: &mut [f32]) -> Result<()> {
         // task 14.8: legal tokens; EOS by may_end; at the length bound the text ends, too
         todo!(
@@ -182,8 +160,9 @@ pub fn block_rails(
     let pattern = block_pattern(words, whole)?;
     let mut automata = vec![Automaton::new(&pattern, rule)?];
     if whole && !stops.is_empty() {
-        let cut =
-            format!("(?-u:\\b){}{}", block_pattern(words, false)?, block_pattern(stops, false)?);
+        let stops: Vec<String> = stops.iter().map(|stop| any_case(stop)).collect();
+        let (words, stops) = (block_pattern(words, false)?, stops.join("|"));
+        let cut = format!(r"(?-u:\b{{start-half}}){words}(?:{stops})");
         automata.push(Automaton::new(&cut, Rule::Never)?);
     }
     let name = format!("the block list of {} words", words.len());
@@ -197,7 +176,7 @@ pub fn block_rails(
 /// If it is no regular expression, or nothing matches it.
 pub fn allow_rail(regex: &str, tokenizer: &Tokenizer, vocab_size: usize) -> Result<GuardRail> {
     let automaton = Automaton::new(&format!("(?:{regex})"), Rule::Always)?;
-    if automaton.is_dead(automaton.start()?) {
+    if !dfa::can_match(&automaton.dfa, automaton.start()?) {
         bail!("nothing matches the regular expression {regex}")
     }
     Ok(GuardRail::new(format!("--allow-regex {regex}"), automaton, tokenizer, vocab_size))

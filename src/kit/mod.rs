@@ -7,6 +7,7 @@ pub mod command;
 pub mod config;
 pub mod days;
 pub mod device;
+pub mod dfa;
 pub mod doors;
 pub mod draft;
 pub mod hub;

@@ -1,0 +1,905 @@
+//! What day 14's checkers assert.
+
+use super::checks::{ensure, equal, refused, tokenizer, Fake, Likely, Outcome, Random};
+use candecode::day07_greedy::{self, generate};
+use candecode::day08_sampling::{chacha_sampler, warpers, SamplingParams};
+use candecode::day10_kv_cache::generate_cached;
+use candecode::day11_beam_search::{beam_search, BeamParams, EarlyStopping};
+use candecode::day12_batching::generate_batch;
+use candecode::day13_speculative::Speculation;
+use candecode::kit::draft::{one_hot, Draft, Drafter};
+use candecode::kit::processor::process_all;
+use candecode::kit::{
+    named, Context, GenerationOptions, LogitsProcessor, Model, NoCache, Token, Tokenizer,
+};
+use candle_core::{Error, Result};
+use std::collections::BTreeSet;
+
+const NEVER: f32 = f32::NEG_INFINITY;
+const VOCAB: usize = 2048;
+const EOS: u32 = 0;
+
+/// `Rule`, whosever it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rule {
+    Never,
+    NeverOnceSure,
+    Always,
+}
+
+/// What a guard is made of.
+pub type Rails = Vec<Box<dyn LogitsProcessor>>;
+
+/// Day 14 as a bundle of functions; an automaton comes as its pattern and its rule, and reads pieces one after another.
+#[derive(Clone, Copy)]
+pub struct Day {
+    pub read: fn(&str, Rule, &[&[u8]]) -> Result<usize>,
+    pub dead: fn(&str, Rule, &[u8]) -> Result<bool>,
+    pub may_end: fn(&str, Rule, &[u8]) -> Result<bool>,
+    pub walk: fn(&str, Rule, &[u8], &[u8]) -> Result<Option<usize>>,
+    pub pattern: fn(&[String], bool) -> Result<String>,
+    pub state: fn(&str, Rule, &Tokenizer, &[u32], usize) -> Result<usize>,
+    pub legal: fn(&str, Rule, &Tokenizer, &[&[u8]]) -> Result<Vec<Vec<bool>>>,
+    pub block: fn(&[String], bool, &[String], &Tokenizer) -> Result<Rails>,
+    pub allow: fn(&str, &Tokenizer) -> Result<Rails>,
+    pub sequences: fn(&mut [f32], &[u32], &[Vec<u32>]),
+}
+
+/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+macro_rules! implementation {
+    ($($path:ident)::+) => {{
+        use $($path)::+ as code;
+        use candecode::kit::{Context, LogitsProcessor};
+        fn automaton(pattern: &str, rule: day::Rule) -> candle_core::Result<code::Automaton> {
+            let rule = match rule {
+                day::Rule::Never => code::Rule::Never,
+                day::Rule::NeverOnceSure => code::Rule::NeverOnceSure,
+                day::Rule::Always => code::Rule::Always,
+            };
+            code::Automaton::new(pattern, rule)
+        }
+        day::Day {
+            read: |pattern, rule, pieces| {
+                let automaton = automaton(pattern, rule)?;
+                let start = automaton.start()?;
+                Ok(pieces.iter().fold(start, |state, piece| automaton.read(state, piece)).as_usize())
+            },
+            dead: |pattern, rule, text| {
+                let automaton = automaton(pattern, rule)?;
+                Ok(automaton.is_dead(automaton.read(automaton.start()?, text)))
+            },
+            may_end: |pattern, rule, text| {
+                let automaton = automaton(pattern, rule)?;
+                Ok(automaton.may_end(automaton.read(automaton.start()?, text)))
+            },
+            walk: |pattern, rule, text, piece| {
+                let automaton = automaton(pattern, rule)?;
+                let state = automaton.read(automaton.start()?, text);
+                Ok(automaton.walk(state, piece).map(|state| state.as_usize()))
+            },
+            pattern: code::block_pattern,
+            state: |pattern, rule, tokenizer, tokens, prompt_len| {
+                let rail = code::GuardRail::new("", automaton(pattern, rule)?, tokenizer, 2048);
+                let cx = Context { tokens, prompt_len, remaining: 9, eos: &[0] };
+                Ok(rail.state(&cx)?.as_usize())
+            },
+            legal: |pattern, rule, tokenizer, texts| {
+                let rail = code::GuardRail::new("", automaton(pattern, rule)?, tokenizer, 2048);
+                let automaton = automaton(pattern, rule)?;
+                let start = automaton.start()?;
+                let after = |text: &&[u8]| rail.legal(automaton.read(start, text));
+                Ok(texts.iter().map(|text| after(text).iter().map(Option::is_some).collect()).collect())
+            },
+            block: |words, whole, stops, tokenizer| {
+                let rails = code::block_rails(words, whole, stops, tokenizer, 2048)?;
+                Ok(rails.into_iter().map(|rail| Box::new(rail) as Box<dyn LogitsProcessor>).collect())
+            },
+            allow: |regex, tokenizer| Ok(vec![Box::new(code::allow_rail(regex, tokenizer, 2048)?)]),
+            sequences: code::block_sequences,
+        }
+    }};
+}
+
+fn strings(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| word.to_string()).collect()
+}
+
+fn show(bytes: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(bytes))
+}
+
+/// The bytes of every token; none for EOS.
+fn pieces(tokenizer: &Tokenizer) -> Vec<Vec<u8>> {
+    (0..VOCAB as u32).map(|id| tokenizer.token_bytes(id)).collect()
+}
+
+/// The token of that text.
+fn id(tokenizer: &Tokenizer, text: &str) -> Result<u32> {
+    let found = pieces(tokenizer).iter().position(|piece| piece == text.as_bytes());
+    found.map(|id| id as u32).ok_or_else(|| Error::Msg(format!("no token {text:?}")))
+}
+
+/// The tokens of these texts, one each.
+fn ids(tokenizer: &Tokenizer, texts: &[&str]) -> Result<Vec<u32>> {
+    texts.iter().map(|text| id(tokenizer, text)).collect()
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
+}
+
+/// Which tokens may follow, of logits that are all alike.
+fn legal(rails: &Rails, tokens: &[u32], prompt_len: usize, remaining: usize) -> Result<Vec<bool>> {
+    let mut logits = vec![1.0; VOCAB];
+    let cx = Context { tokens, prompt_len, remaining, eos: &[EOS] };
+    rails.iter().try_for_each(|rail| rail.process(&cx, &mut logits))?;
+    Ok(logits.iter().map(|logit| *logit != NEVER).collect())
+}
+
+/// Asks about some tokens, by their text; "" is EOS. `want` are those that may follow.
+fn asks(
+    what: &str,
+    tokenizer: &Tokenizer,
+    legal: &[bool],
+    asked: &[&str],
+    want: &[&str],
+) -> Outcome {
+    let mut got = Vec::new();
+    for text in asked {
+        let id = if text.is_empty() { EOS } else { id(tokenizer, text)? };
+        if legal[id as usize] {
+            got.push(if text.is_empty() { "EOS" } else { text });
+        }
+    }
+    let want: Vec<&str> = want.iter().map(|w| if w.is_empty() { "EOS" } else { w }).collect();
+    let asked = asked.iter().map(|w| if w.is_empty() { "EOS" } else { w });
+    let asked: Vec<&str> = asked.collect();
+    equal(&format!("{what}; of {asked:?}, what may follow"), Ok(got), &want)
+}
+
+// 14.1
+
+pub fn pieces_lead_where_the_text_leads(day: &Day) -> Outcome {
+    let texts: [&[u8]; 3] = [b"the playground", b"a play", b"\xc3\xa9 play"];
+    for (pattern, rule) in [("playground", Rule::Never), ("[a-z \\xc3\\xa9]*", Rule::Always)] {
+        for text in texts {
+            let whole = (day.read)(pattern, rule, &[text])?;
+            for cut in 0..=text.len() {
+                let (a, b) = text.split_at(cut);
+                let what =
+                    format!("pattern {pattern}, the state after {} and {}", show(a), show(b));
+                equal(&what, (day.read)(pattern, rule, &[a, b]), &whole)?;
+            }
+        }
+    }
+    let state = |text: &[u8]| (day.read)("playground", Rule::Never, &[text]);
+    let what = "a state is what may still become the word: the one after \"my play\"";
+    equal(what, state(b"my play"), &state(b"play")?)?;
+    let differ = state(b"play")? != state(b"pla")? && state(b"pla")? != state(b"")?;
+    ensure("the states after \"\", \"pla\" and \"play\"", differ, "they must be three")
+}
+
+pub fn letter_case(day: &Day) -> Outcome {
+    for rule in [Rule::Never, Rule::NeverOnceSure] {
+        let read = |text: &[u8]| (day.read)("dog", rule, &[text]);
+        equal("a block list: the state after \"DoG\"", read(b"DoG"), &read(b"dog")?)
+            .likely("the pattern has small letters; fold every byte before the transition")?;
+    }
+    let read = |text: &[u8]| (day.read)("[a-z]*", Rule::Always, &[text]);
+    let differ = read(b"AB")? != read(b"ab")?;
+    ensure("[a-z]* must match; the state after \"AB\"", differ, "it is the state after \"ab\"")
+        .likely("only block lists ignore letter case; a format says itself what it wants")
+}
+
+// 14.2
+
+/// What `f` says of texts.
+fn says<T: std::fmt::Debug + PartialEq + Copy>(
+    what: &str,
+    f: impl Fn(&[u8]) -> Result<T>,
+    cases: &[(&str, T)],
+) -> Outcome {
+    let want: Vec<(&str, T)> = cases.to_vec();
+    let got: Result<Vec<(&str, T)>> =
+        cases.iter().map(|(text, _)| Ok((*text, f(text.as_bytes())?))).collect();
+    equal(what, got, &want)
+}
+
+pub fn dead_with_its_last_byte(day: &Day) -> Outcome {
+    let dead = |text: &[u8]| (day.dead)("dog|dig|!", Rule::Never, text);
+    let cases = [("", false), ("do", false), ("dog", true), ("a dig", true), ("!", true)];
+    says("dog|dig|! never; is the text dead", dead, &cases)
+        .likely("the automaton says \"match\" one byte late: ask what it would say at the end")?;
+    // The prompt may have had the word already: the text goes on.
+    says(
+        "dog|dig|! never; later",
+        dead,
+        &[("dogs", false), ("dog and dig", true), ("dogma", false)],
+    )
+}
+
+const ALONE: &str = r"(?-u:\b{start-half})dog(?-u:\b{end-half})";
+
+pub fn dead_once_sure(day: &Day) -> Outcome {
+    let dead = |text: &[u8]| (day.dead)(ALONE, Rule::NeverOnceSure, text);
+    let cases =
+        [("dog", false), ("dogs", false), ("dog ", true), ("a dog.", true), ("hotdog.", false)];
+    says("dog never, as a word of its own; is the text dead", dead, &cases)
+        .likely("\"dog\" may become \"dogs\": only the byte behind it decides")
+}
+
+pub fn dead_when_no_way_is_left(day: &Day) -> Outcome {
+    let dead = |text: &[u8]| (day.dead)("yes|yet|no+", Rule::Always, text);
+    let cases = [("", false), ("ye", false), ("yes", false), ("x", true), ("yel", true)];
+    says("yes|yet|no+ always; is the text dead", dead, &cases)?;
+    let cases =
+        [("yess", true), ("noo", false), ("non", true), ("no no", true), ("yesterday", true)];
+    says("yes|yet|no+ always; behind a match", dead, &cases)
+        .likely("one byte behind the last match the automaton still says \"match\": it is spent")
+}
+
+// 14.3
+
+pub fn where_the_text_may_end(day: &Day) -> Outcome {
+    let end = |text: &[u8]| (day.may_end)("yes|yet|no+", Rule::Always, text);
+    let cases =
+        [("", false), ("ye", false), ("yes", true), ("noo", true), ("x", false), ("yess", false)];
+    says("yes|yet|no+ always; may the text end", end, &cases)?;
+    let end = |text: &[u8]| (day.may_end)(ALONE, Rule::NeverOnceSure, text);
+    let cases = [("", true), ("dog", false), ("a dog", false), ("dogs", true), ("hotdog", true)];
+    says("dog never, as a word of its own; may the text end", end, &cases)
+        .likely("the end of the text is a border, too")?;
+    let end = |text: &[u8]| (day.may_end)("dog", Rule::Never, text);
+    says("dog never; may the text end", end, &[("", true), ("do", true)])
+}
+
+// 14.4
+
+pub fn inside_a_piece(day: &Day) -> Outcome {
+    let pass = |rule, pattern: &'static str, text: &'static [u8]| {
+        move |piece: &[u8]| Ok((day.walk)(pattern, rule, text, piece)?.is_some())
+    };
+    let cases = [("g", false), ("gs and cats", false), ("wn", true), ("t the dog barks", false)];
+    says(
+        "dog never, after \"the do\"; may the piece follow",
+        pass(Rule::Never, "dog", b"the do"),
+        &cases,
+    )
+    .likely(
+        "look at every state on the way: \"gs and cats\" completes the word with its first byte",
+    )?;
+    let cases = [("g", true), ("g.", false), ("g, a", false), ("gs.", true)];
+    let sure = pass(Rule::NeverOnceSure, ALONE, b"the do");
+    says("dog never, as a word of its own, after \"the do\"; may the piece follow", sure, &cases)?;
+    let always = pass(Rule::Always, "(?:ab)+", b"a");
+    says(
+        "(?:ab)+ always, after \"a\"; may the piece follow",
+        always,
+        &[("b", true), ("ba", true), ("bb", false), ("a", false)],
+    )?;
+    let got = (day.walk)("dog", Rule::Never, b"the d", b"oor, do");
+    let want = Some((day.read)("dog", Rule::Never, &[b"the door, do"])?);
+    equal("dog never: the state after \"the d\" and \"oor, do\"", got, &want)
+}
+
+// 14.5
+
+/// Which of these texts the pattern of these words finds anything in.
+fn found(day: &Day, words: &[&str], whole: bool, texts: &[&str]) -> Result<Vec<String>> {
+    let pattern = (day.pattern)(&strings(words), whole)?;
+    let dfa = candecode::kit::dfa::compile(&pattern, false)?;
+    let mut found = Vec::new();
+    for text in texts {
+        use regex_automata::dfa::Automaton as _;
+        let small = text.to_ascii_lowercase(); // as task 14.1 reads
+        let input = regex_automata::Input::new(&small);
+        let at = dfa.try_search_fwd(&input).map_err(|e| Error::Msg(e.to_string()))?;
+        if at.is_some() {
+            found.push(text.to_string());
+        }
+    }
+    Ok(found)
+}
+
+fn finds(day: &Day, words: &[&str], whole: bool, texts: &[&str], want: &[&str]) -> Outcome {
+    let alone = if whole { ", whole words" } else { "" };
+    let what = format!("blocked {words:?}{alone}; of {texts:?}, those with a blocked word");
+    equal(&what, found(day, words, whole, texts), &strings(want))
+}
+
+pub fn words_are_not_patterns(day: &Day) -> Outcome {
+    finds(day, &["a.c"], false, &["abc", "a.c", "xA.Cx"], &["a.c", "xA.Cx"])
+        .likely("escape every word")?;
+    finds(
+        day,
+        &["(o", "c++", "a|b"],
+        false,
+        &["c", "c++", "a", "a|b", "(O"],
+        &["c++", "a|b", "(O"],
+    )?;
+    finds(
+        day,
+        &["Lily", "DOG"],
+        false,
+        &["lily", "a dog", "LILY", "cat"],
+        &["lily", "a dog", "LILY"],
+    )
+    .likely("the text is read in small letters: the words must be small, too")?;
+    finds(day, &[" dog\t"], false, &["a dog", "hotdog", "(dog)"], &["a dog", "hotdog", "(dog)"])
+        .likely("trim the word: a space before it must not be needed")?;
+    let forms = ["éléphant", "ÉLÉPHANT", "Éléphant", "elephant"];
+    finds(day, &["Éléphant"], false, &forms, &forms[..3])
+}
+
+pub fn whole_words_have_borders(day: &Day) -> Outcome {
+    let texts = ["dog", "a dog.", "hotdog", "dogs", "dog_1", "hot-dog", "cat", "concat", "cats"];
+    let want = ["dog", "a dog.", "hot-dog", "cat"];
+    finds(day, &["dog", "cat"], true, &texts, &want)
+        .likely("a border before and behind, for every word: group the words")?;
+    finds(day, &["c++", "été"], true, &["c++", "in c++ now", "un été là", "étés"], &["c++", "in c++ now", "un été là"])
+        .likely("\\b wants a letter on one side and none on the other: beside + or é that never holds; a half border asks one side only")
+}
+
+pub fn an_empty_word_is_refused(day: &Day) -> Outcome {
+    for words in [vec!["dog", ""], vec!["  "]] {
+        let got = (day.pattern)(&strings(&words), false);
+        refused(&format!("blocked {words:?}"), got, &["empty"])?;
+    }
+    Ok(())
+}
+
+// 14.6
+
+pub fn begins_in_the_prompt(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let state = |tokens: &[u32], prompt_len| {
+        (day.state)("playground", Rule::Never, &tokenizer, tokens, prompt_len)
+    };
+    let tokens = ids(&tokenizer, &["The", " play", "g", "r"])?;
+    let want = (day.read)("playground", Rule::Never, &[b"playgr"])?;
+    for prompt_len in 1..=4 {
+        let what = format!("playground never; tokens \"The\" \" play\" \"g\" \"r\", of them {prompt_len} of the prompt: the state");
+        equal(&what, state(&tokens, prompt_len), &want)
+            .likely("a block list reads the prompt, too")?;
+    }
+    // EOS in the prompt is no text; an id that the model has and the tokenizer has not is none either.
+    let odd = [&tokens[..2], &[EOS, 2047, 70_000], &tokens[2..]].concat();
+    let odd: Vec<u32> = odd.into_iter().filter(|id| *id != 2047).collect();
+    equal("the same with EOS and an unknown id between \" play\" and \"g\"", state(&odd, 2), &want)
+}
+
+pub fn the_prompt_need_not_match(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let tokens = ids(&tokenizer, &["The", " play", "g", "r"])?;
+    for prompt_len in [2, 3, 4] {
+        let got = (day.state)("[a-z]+", Rule::Always, &tokenizer, &tokens, prompt_len);
+        let text: &[u8] = [&b"gr"[..], b"r", b""][prompt_len - 2];
+        let want = (day.read)("[a-z]+", Rule::Always, &[text])?;
+        let what = format!(
+            "[a-z]+ always; tokens \"The\" \" play\" \"g\" \"r\", of them {prompt_len} of the prompt: the state"
+        );
+        equal(&what, got, &want).likely("what must match is what is generated")?;
+    }
+    Ok(())
+}
+
+// 14.7
+
+pub fn every_state_has_its_own_answer(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let pieces = pieces(&tokenizer);
+    let word = b"playground";
+    // Long and short in turn, each twice.
+    let lengths = [9, 0, 8, 1, 7, 2, 6, 3, 5, 4, 9, 0, 4, 5, 3, 6, 2, 7, 1, 8];
+    let mut texts: Vec<Vec<u8>> = lengths.iter().map(|n| word[..*n].to_vec()).collect();
+    texts.push(b"my playgr".to_vec());
+    let borrowed: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+    let got = (day.legal)("playground", Rule::Never, &tokenizer, &borrowed)?;
+    let (mut wrong, mut first) = (Vec::new(), Ok(()));
+    for (text, legal) in texts.iter().zip(&got) {
+        let may =
+            |piece: &Vec<u8>| !piece.is_empty() && !contains(&[&text[..], piece].concat(), word);
+        let want: Vec<bool> = pieces.iter().map(may).collect();
+        let differ = (0..VOCAB).filter(|id| legal[*id] != want[*id]).count();
+        if differ > 0 {
+            wrong.push(format!("{differ} tokens after {}", show(text)));
+        }
+        let what = format!("playground never, after {}", show(text));
+        first = first.and_then(|()| same_tokens(&what, &tokenizer, legal, &want));
+    }
+    first.map_err(|mut failure| {
+        failure.lines.push(format!("wrong are {}", wrong.join(", ")));
+        failure
+    })
+}
+
+/// Two answers about the whole vocabulary are the same.
+fn same_tokens(what: &str, tokenizer: &Tokenizer, got: &[bool], want: &[bool]) -> Outcome {
+    let names = |these: &mut dyn Iterator<Item = usize>| {
+        let all: Vec<String> = these.map(|id| show(&tokenizer.token_bytes(id as u32))).collect();
+        let few = all[..all.len().min(6)].join(" ");
+        if all.len() > 6 {
+            format!("{few} and {} more", all.len() - 6)
+        } else {
+            few
+        }
+    };
+    let let_in = names(&mut (0..VOCAB).filter(|id| got[*id] && !want[*id]));
+    let kept_out = names(&mut (0..VOCAB).filter(|id| !got[*id] && want[*id]));
+    equal(&format!("{what}: let in though illegal"), Ok(let_in), &String::new())?;
+    equal(&format!("{what}: kept out though legal"), Ok(kept_out), &String::new())
+}
+
+pub fn special_tokens_are_no_text(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let blocked = (day.legal)("dog", Rule::Never, &tokenizer, &[b""])?;
+    ensure(
+        "dog never: is <|endoftext|> a piece of text",
+        !blocked[0][0],
+        "it has no bytes: it leads nowhere",
+    )
+    .likely("a token without bytes is not text; whether EOS may come is another question")?;
+    let any = (day.legal)("(?s:.*)", Rule::Always, &tokenizer, &[b""])?;
+    ensure(
+        "(?s:.*) always: is <|endoftext|> a piece of text",
+        !any[0][0],
+        "it has no bytes: it leads nowhere",
+    )
+}
+
+// 14.8
+
+/// Every way to begin the word: texts of tokens whose bytes end in a part of it, the first token with what may stand before.
+fn beginnings(pieces: &[Vec<u8>], word: &[u8]) -> Vec<Vec<u32>> {
+    let mut open: Vec<(Vec<u32>, usize)> = Vec::new();
+    for (id, piece) in pieces.iter().enumerate() {
+        let ends = (1..word.len()).filter(|n| piece.ends_with(&word[..*n]));
+        open.extend(ends.map(|n| (vec![id as u32], n)));
+    }
+    let mut all = vec![vec![]];
+    while let Some((ids, at)) = open.pop() {
+        for (id, piece) in pieces.iter().enumerate() {
+            let end = at + piece.len();
+            if !piece.is_empty() && end < word.len() && word[at..].starts_with(piece) {
+                open.push(([&ids[..], &[id as u32]].concat(), end));
+            }
+        }
+        all.push(ids);
+    }
+    all
+}
+
+pub fn every_spelling(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let pieces = pieces(&tokenizer);
+    for (word, spellings) in [("dog", 2841), ("playground", 4779), ("Lily", 10)] {
+        let rails = (day.block)(&strings(&[word]), false, &[], &tokenizer)?;
+        let mut refused = 0;
+        for before in beginnings(&pieces, word.as_bytes()) {
+            let text: Vec<u8> = before.iter().flat_map(|id| pieces[*id as usize].clone()).collect();
+            if contains(&text, word.as_bytes()) {
+                continue;
+            }
+            let tail = &text[text.len().saturating_sub(word.len() - 1)..];
+            let spelled = |piece: &Vec<u8>| contains(&[tail, piece].concat(), word.as_bytes());
+            let mut want: Vec<bool> =
+                pieces.iter().map(|piece| !piece.is_empty() && !spelled(piece)).collect();
+            want[EOS as usize] = true;
+            // The prompt is empty, or has the first piece of the word.
+            let got = legal(&rails, &before, before.len().min(1), 9)?;
+            refused += want.iter().filter(|legal| !**legal).count();
+            let shown: Vec<String> = before.iter().map(|id| show(&pieces[*id as usize])).collect();
+            let what = format!("\"{word}\" blocked, after the tokens {}", shown.join(" "));
+            same_tokens(&what, &tokenizer, &got, &want).likely(
+                "walk every piece, from the state after the text, and look at every byte",
+            )?;
+        }
+        // The number is known: so this check cannot pass because it found nothing to ask.
+        let enough = refused >= spellings;
+        ensure(
+            &format!("spellings of \"{word}\""),
+            enough,
+            &format!("{refused} were refused, not {spellings}"),
+        )?;
+    }
+    Ok(())
+}
+
+/// Every way to spell exactly this text.
+fn spellings(pieces: &[Vec<u8>], text: &[u8]) -> Vec<Vec<u32>> {
+    if text.is_empty() {
+        return vec![vec![]];
+    }
+    let fits = |(_, piece): &(usize, &Vec<u8>)| !piece.is_empty() && text.starts_with(piece);
+    let first = pieces.iter().enumerate().filter(fits);
+    first
+        .flat_map(|(id, piece)| {
+            let rest = spellings(pieces, &text[piece.len()..]);
+            rest.into_iter().map(move |rest| [&[id as u32], &rest[..]].concat())
+        })
+        .collect()
+}
+
+fn options<'a>(model: &dyn Model, max: usize, rails: &'a Rails) -> GenerationOptions<'a> {
+    let mut options = GenerationOptions::new(model.config(), max, day07_greedy::greedy);
+    options.processors =
+        vec![Box::new(named("rails", |cx, logits| process_all(rails, cx, logits)))];
+    options
+}
+
+fn tokens_of(tokens: &[Token]) -> Vec<u32> {
+    tokens.iter().map(|token| token.id).collect()
+}
+
+pub fn a_model_that_wants_a_spelling(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let pieces = pieces(&tokenizer);
+    let (the, stop) = (id(&tokenizer, "The")?, id(&tokenizer, ".")?);
+    for (word, count) in [("playground", 99), ("dog", 6), ("Lily", 10)] {
+        let rails = (day.block)(&strings(&[word]), false, &[], &tokenizer)?;
+        let all = spellings(&pieces, format!(" {word}").as_bytes());
+        equal(&format!("spellings of \" {word}\" in this vocabulary"), Ok(all.len()), &count)?;
+        let mut through = Vec::new();
+        for spelling in all {
+            let wants = spelling.clone();
+            let fake = Fake::wants(VOCAB, 64, 20, move |ids| {
+                let (new, next) = (&ids[1..], wants.get(ids.len() - 1));
+                *next.filter(|_| wants.starts_with(new)).unwrap_or(&stop)
+            });
+            let options = options(&fake, spelling.len() + 2, &rails);
+            let got: Result<Vec<Token>> = generate(&fake, &tokenizer, &[the], options)?.collect();
+            let (got, last) = (tokens_of(&got?), spelling.len() - 1);
+            let shown: Vec<String> =
+                spelling.iter().map(|id| show(&pieces[*id as usize])).collect();
+            let shown = shown.join(" ");
+            let what =
+                format!("\"{word}\" blocked, the model wants {shown}: all but the last piece");
+            equal(&what, Ok(&got[..last]), &&spelling[..last])?;
+            if got[last] == spelling[last] {
+                through.push(shown);
+            }
+        }
+        let first = through.first().map_or("", String::as_str);
+        let what =
+            format!("\"{word}\" blocked, and a model that wants one of its {count} spellings");
+        let got = format!("{} got through, the first {first}", through.len());
+        ensure(&what, through.is_empty(), &got)?;
+    }
+    Ok(())
+}
+
+pub fn the_end_ends_a_word(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let rails = (day.block)(&strings(&["dog"]), true, &[], &tokenizer)?;
+    let before = ids(&tokenizer, &["The", " do"])?;
+    let asked = ["g", "n", "ge"];
+    let far = legal(&rails, &before, 1, 9)?;
+    asks(
+        "\"dog\" blocked as a whole word, after \"The do\", 9 tokens left",
+        &tokenizer,
+        &far,
+        &asked,
+        &asked,
+    )
+    .likely("\"dog\" may still become \"dogs\"")?;
+    let near = legal(&rails, &before, 1, 1)?;
+    asks(
+        "\"dog\" blocked as a whole word, after \"The do\", 1 token left",
+        &tokenizer,
+        &near,
+        &asked,
+        &["n", "ge"],
+    )
+    .likely("the length bound ends the word: the last token must lead to where the text may end")?;
+    let after = ids(&tokenizer, &["The", " do", "g"])?;
+    let asked = ["", "s", ".", " and", "!"];
+    let got = legal(&rails, &after, 1, 9)?;
+    asks("\"dog\" blocked as a whole word, after \"The dog\"", &tokenizer, &got, &asked, &["s"])
+        .likely("EOS ends the word, too")?;
+    let asked = ["", "s", "."];
+    let got = legal(&rails, &ids(&tokenizer, &["The", " do", "g", "s"])?, 1, 9)?;
+    asks("\"dog\" blocked as a whole word, after \"The dogs\"", &tokenizer, &got, &asked, &asked)
+}
+
+pub fn a_stop_string_ends_a_word(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let dog = strings(&["dog"]);
+    let before = ids(&tokenizer, &["The", " do", "g"])?;
+    let rails = (day.block)(&dog, true, &strings(&["s", "###"]), &tokenizer)?;
+    let got = legal(&rails, &before, 1, 9)?;
+    let asked = ["s", "ge", "ma"];
+    asks(
+        "\"dog\" blocked as a whole word, stop strings \"s\" and \"###\", after \"The dog\"",
+        &tokenizer,
+        &got,
+        &asked,
+        &["ge", "ma"],
+    )
+    .likely("the stop string is cut off, and the word stands alone")?;
+    let rails = (day.block)(&dog, true, &strings(&["\n"]), &tokenizer)?;
+    let got = legal(&rails, &before, 1, 9)?;
+    asks(
+        "\"dog\" blocked as a whole word, stop string \"\\n\", after \"The dog\"",
+        &tokenizer,
+        &got,
+        &["s", "\n"],
+        &["s"],
+    )
+    .likely("a stop string is taken as it is, white space too")
+}
+
+pub fn eos_only_where_it_may_end(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let rails = (day.allow)("yes|yet|no", &tokenizer)?;
+    let asked = ["", "y", "n", "e", "s", "t", "o", "es", "a", " "];
+    for (text, want) in [
+        (&[][..], &["y", "n"][..]),
+        (&["y"], &["e", "es"]),
+        (&["y", "e"], &["s", "t"]),
+        (&["y", "es"], &[""]),
+        (&["n", "o"], &[""]),
+    ] {
+        let tokens = [ids(&tokenizer, &["The"])?, ids(&tokenizer, text)?].concat();
+        let what = format!("yes|yet|no, after {text:?}");
+        asks(&what, &tokenizer, &legal(&rails, &tokens, 1, 9)?, &asked, want)?;
+    }
+    let rails = (day.allow)("no+", &tokenizer)?;
+    let tokens = ids(&tokenizer, &["The", "n", "o"])?;
+    let got = legal(&rails, &tokens, 1, 9)?;
+    asks("no+, after [\"n\", \"o\"]", &tokenizer, &got, &["", "o", "n"], &["", "o"])
+        .likely("a text that may end need not")
+}
+
+pub fn the_bound_prefers_what_may_end(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let rails = (day.allow)("axyz", &tokenizer)?;
+    let tokens = ids(&tokenizer, &["The", "a"])?;
+    let got = legal(&rails, &tokens, 1, 1)?;
+    let what = "axyz, after \"a\", 1 token left: nothing can end well, so what is legal stays";
+    asks(what, &tokenizer, &got, &["", "x", "y"], &["x"])?;
+    let rails = (day.allow)("a(?:b|bc)?(?:,a)?", &tokenizer)?;
+    let asked = ["", "b", "c", ",", "a"];
+    let after = |texts: &[&str], remaining| -> Result<Vec<bool>> {
+        let tokens = [ids(&tokenizer, &["The"])?, ids(&tokenizer, texts)?].concat();
+        legal(&rails, &tokens, 1, remaining)
+    };
+    let what = "a(?:b|bc)?(?:,a)?, after \"a\"";
+    asks(
+        &format!("{what}, 2 tokens left"),
+        &tokenizer,
+        &after(&["a"], 2)?,
+        &asked,
+        &["", "b", ","],
+    )?;
+    asks(&format!("{what}, 1 token left"), &tokenizer, &after(&["a"], 1)?, &asked, &["", "b"])
+        .likely("\",\" as the last token would leave \"a,\"")?;
+    let rails = (day.allow)("a(?:xyz)?", &tokenizer)?;
+    let tokens = ids(&tokenizer, &["The", "a"])?;
+    let got = legal(&rails, &tokens, 1, 1)?;
+    asks("a(?:xyz)?, after \"a\", 1 token left", &tokenizer, &got, &["", "x"], &[""])
+        .likely("if no token ends well, EOS still may")
+}
+
+pub fn legal_tokens_keep_their_logits(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let mut random = Random::new(14);
+    let before = ids(&tokenizer, &["The", " do"])?;
+    for (name, rails) in [
+        ("\"dog\" blocked", (day.block)(&strings(&["dog"]), false, &[], &tokenizer)?),
+        ("(?: do)?[a-g]+ always", (day.allow)("[a-g]+", &tokenizer)?),
+    ] {
+        let logits: Vec<f32> = (0..VOCAB).map(|_| 8.0 * random.float()).collect();
+        let cx = Context { tokens: &before, prompt_len: 2, remaining: 9, eos: &[EOS] };
+        let mut got = logits.clone();
+        rails.iter().try_for_each(|rail| rail.process(&cx, &mut got))?;
+        let other: BTreeSet<String> = got
+            .iter()
+            .zip(&logits)
+            .filter(|(got, was)| **got != NEVER && got != was)
+            .map(|(got, _)| format!("{got}"))
+            .collect();
+        let few: Vec<String> = other.into_iter().take(4).collect();
+        equal(
+            &format!("{name}: logits that are neither what they were nor -inf"),
+            Ok(few),
+            &vec![],
+        )
+        .likely("set what is illegal to -inf, and leave the others alone")?;
+        ensure(name, got.contains(&NEVER), "no token is -inf")?;
+    }
+    Ok(())
+}
+
+pub fn random_models_match(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let pieces = pieces(&tokenizer);
+    let mut random = Random::new(7);
+    for pattern in [
+        "yes|no|maybe",
+        "[0-9]{1,3}(?:\\.[0-9]{2})?",
+        "(?:[A-Z][a-z]+ )+ends",
+        "\"(?:cat|dog)\"(?:,\"(?:cat|dog)\"){0,2}",
+    ] {
+        let rails = (day.allow)(pattern, &tokenizer)?;
+        let checked = candecode::kit::dfa::compile(&format!("(?:{pattern})"), true)?;
+        for _ in 0..20 {
+            let (mut tokens, mut bytes, mut ended) =
+                (ids(&tokenizer, &["The"])?, Vec::new(), false);
+            for remaining in (1..=40).rev() {
+                let legal = legal(&rails, &tokens, 1, remaining)?;
+                let may: Vec<usize> = (0..VOCAB).filter(|id| legal[*id]).collect();
+                let Some(next) = may.get(random.below(may.len())) else {
+                    ensure(
+                        &format!("{pattern}, after {}", show(&bytes)),
+                        false,
+                        "nothing is legal",
+                    )?;
+                    break;
+                };
+                // EOS is taken when it may be: [A-Z][a-z]+ alone would never end.
+                let next = if legal[EOS as usize] { EOS as usize } else { *next };
+                ended = next == EOS as usize;
+                if ended {
+                    break;
+                }
+                tokens.push(next as u32);
+                bytes.extend(&pieces[next]);
+            }
+            if ended {
+                use regex_automata::dfa::Automaton as _;
+                let start = candecode::kit::dfa::start(&checked, true)?;
+                let end = bytes.iter().fold(start, |state, byte| checked.next_state(state, *byte));
+                let matches = checked.is_match_state(checked.next_eoi_state(end));
+                ensure(
+                    &format!("{pattern}: a random model wrote {}", show(&bytes)),
+                    matches,
+                    "it does not match",
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub fn impossible(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let got = (day.allow)("[a&&b]", &tokenizer).map(|rails| rails.len());
+    refused("[a&&b], which nothing matches", got, &["matches", "[a&&b]"])?;
+    let got = (day.allow)("(a", &tokenizer).map(|rails| rails.len());
+    refused("(a, which is no regular expression", got, &["(a"])?;
+    // Two rails that leave nothing between them: the loop's error names the one that emptied the row.
+    let mut rails = (day.allow)("dog", &tokenizer)?;
+    rails.extend((day.block)(&strings(&["dog"]), false, &[], &tokenizer)?);
+    let fake = Fake::wants(VOCAB, 64, 20, |_| 5);
+    let the = ids(&tokenizer, &["The"])?;
+    let options = options(&fake, 9, &rails);
+    let got: Result<Vec<Token>> = generate(&fake, &tokenizer, &the, options)?.collect();
+    refused("dog always, and dog never", got.map(|tokens| tokens_of(&tokens)), &["left no token"])
+}
+
+/// What a model says that wants to write the word, in whatever pieces: where the text ends in a part of it, every piece that
+/// goes on with it is wanted, the longer the more.
+fn obsessed(pieces: &[Vec<u8>], word: &[u8], ids: &[u32]) -> Vec<f32> {
+    let text: Vec<u8> =
+        ids.iter().flat_map(|id| pieces.get(*id as usize).cloned().unwrap_or_default()).collect();
+    let at = (0..word.len()).rev().find(|n| text.ends_with(&word[..*n])).unwrap_or(0);
+    let rest = &word[at..];
+    let wanted =
+        |piece: &Vec<u8>| !piece.is_empty() && (rest.starts_with(piece) || piece.starts_with(rest));
+    let score = |(id, piece): (usize, &Vec<u8>)| {
+        let other = (id * 7919 % 2048) as f32 / 2048.0;
+        if wanted(piece) {
+            10.0 + piece.len() as f32 + other
+        } else {
+            other
+        }
+    };
+    pieces.iter().enumerate().map(score).collect()
+}
+
+/// Drafts what the model without rails would write.
+struct Eager(Vec<Vec<u8>>);
+
+impl Drafter for Eager {
+    fn draft(&mut self, cx: &Context, n: usize, _coins: &[f32]) -> Result<Draft> {
+        let (mut tokens, mut draft) = (cx.tokens.to_vec(), Draft::default());
+        for _ in 0..n {
+            let id = day07_greedy::argmax(&obsessed(&self.0, b" playground", &tokens))?;
+            tokens.push(id);
+            draft.tokens.push(id);
+            draft.probs.push(one_hot(id, VOCAB));
+        }
+        Ok(draft)
+    }
+}
+
+pub fn every_loop(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let pieces = pieces(&tokenizer);
+    let word = b" playground";
+    let rails = (day.block)(&strings(&["playground"]), false, &[], &tokenizer)?;
+    let script = pieces.clone();
+    let fake = Fake::new(VOCAB, 128, 400, move |ids| obsessed(&script, word, ids));
+    let prompt = ids(&tokenizer, &["The", " play"])?;
+    let opt = |max| options(&fake, max, &rails);
+    let collect = |tokens: &mut dyn Iterator<Item = Result<Token>>| -> Result<Vec<u32>> {
+        tokens.map(|token| token.map(|token| token.id)).collect()
+    };
+    let plain = collect(&mut generate(&fake, &tokenizer, &prompt, opt(24))?)?;
+    let mut texts = vec![("greedy", plain.clone())];
+    texts.push((
+        "with a cache",
+        collect(&mut generate_cached(&fake, &tokenizer, &prompt, opt(24), NoCache)?)?,
+    ));
+    let mut sampled = opt(24);
+    let params = SamplingParams { temperature: Some(3.0), top_k: Some(5), ..Default::default() };
+    sampled.processors.extend(warpers(&params)?);
+    sampled.choose = chacha_sampler(14);
+    texts.push(("sampled", collect(&mut generate(&fake, &tokenizer, &prompt, sampled)?)?));
+    let beams = BeamParams {
+        num_beams: 3,
+        num_return_sequences: 3,
+        length_penalty: 1.0,
+        early_stopping: EarlyStopping::False,
+    };
+    for found in beam_search(&fake, &tokenizer, &prompt, &opt(12), &beams, &mut NoCache)? {
+        texts.push(("a beam", found.new_ids));
+    }
+    let batch: Result<Vec<Token>> = generate_batch(
+        &fake,
+        &tokenizer,
+        &[prompt.clone(), prompt[..1].to_vec()],
+        opt(20),
+        NoCache,
+    )?
+    .collect();
+    let batch = batch?;
+    for row in 0..2 {
+        let row = batch.iter().filter(|token| token.row == row).map(|token| token.id);
+        texts.push(("a row of a batch", row.collect()));
+    }
+    let drafter = Box::new(Eager(pieces.clone()));
+    let mut text =
+        Speculation::new(&fake, &tokenizer, &prompt, opt(24), Box::new(NoCache), drafter, 4)?;
+    let mut drafted: Vec<Token> = Vec::new();
+    while drafted.last().is_none_or(|token| token.finish.is_none()) {
+        drafted.extend(text.block()?);
+    }
+    let drafted = tokens_of(&drafted);
+    for (name, new) in &texts {
+        let all = [&prompt[..], new].concat();
+        let text: Vec<u8> = all.iter().flat_map(|id| pieces[*id as usize].clone()).collect();
+        let what = format!("\"playground\" blocked, {name}: {}", show(&text));
+        ensure(&what, !contains(&text, b"playground"), "the word is in the text")?;
+        ensure(&what, contains(&text, b"playg"), "not even its beginning is: too much is refused")?;
+    }
+    equal("\"playground\" blocked: with drafts the text is the same", Ok(drafted), &plain)
+}
+
+// 14.9
+
+pub fn sequences_of_ids(day: &Day) -> Outcome {
+    let forbidden = |tokens: &[u32], sequences: &[&[u32]]| -> Result<Vec<usize>> {
+        let sequences: Vec<Vec<u32>> = sequences.iter().map(|ids| ids.to_vec()).collect();
+        let mut logits = vec![1.0; 8];
+        (day.sequences)(&mut logits, tokens, &sequences);
+        Ok((0..8).filter(|id| logits[*id] == NEVER).collect())
+    };
+    let all: &[&[u32]] = &[&[1, 2, 3], &[2, 5], &[6]];
+    for (tokens, want) in [
+        (&[][..], &[6][..]),
+        (&[1], &[6]),
+        (&[1, 2], &[3, 5, 6]),
+        (&[2, 1], &[6]),
+        (&[7, 7, 1, 2], &[3, 5, 6]),
+        (&[1, 2, 3], &[6]),
+    ] {
+        let what =
+            format!("[1, 2, 3], [2, 5] and [6] blocked, after {tokens:?}: the forbidden ids");
+        equal(&what, forbidden(tokens, all), &want.to_vec()).likely(
+            "the last id of a sequence is forbidden only where the others stand before it",
+        )?;
+    }
+    equal("an empty sequence blocks nothing", forbidden(&[1], &[&[]]), &vec![])?;
+    equal("an id outside of the vocabulary", forbidden(&[1], &[&[1, 99]]), &vec![])
+}
