@@ -231,7 +231,8 @@ pub fn presence_and_frequency_refuse_nonsense(day: &Day) -> Outcome {
         let got = (day.presence_frequency)(&mut [1.0], &[], presence, frequency);
         refused(&format!("presence {presence}, frequency {frequency}"), got, &[says])?;
     }
-    Ok(())
+    let input = "presence 2, frequency -2: the ends of the range belong to it; generated 0, 0";
+    becomes(input, &[1.0], |l| (day.presence_frequency)(l, &[0, 0], 2.0, -2.0), &[3.0])
 }
 
 // 9.4
