@@ -229,6 +229,7 @@ pub fn when_to_stop_by_hand(day: &Day) -> Outcome {
         (-0.5, 4, 1.0, True, false, "true: as soon as there are as many as beams"),
         (-7.0, 4, 1.0, False, true, "-7 / 4 = -1.75, better than -2"),
         (-9.0, 4, 1.0, False, false, "-9 / 4 = -2.25, worse than -2"),
+        (-1.5, 4, 1.0, False, true, "-1.5 / 4 = -0.375, better than -2"),
         (-8.0, 4, 1.0, False, false, "-8 / 4 = -2, no better than -2"),
         (-9.0, 4, 1.0, Never, true, "at 10 tokens it would be -9 / 10 = -0.9"),
         (-21.0, 4, 1.0, Never, false, "at 10 tokens it would be -21 / 10 = -2.1"),
