@@ -1,6 +1,5 @@
 //! A model that tells what it saw: which tokens, at which positions, its cache and mask let each row attend to.
 
-use super::Script;
 use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, Step};
 use candle_core::{bail, DType, Device, Result, Tensor};
 use std::cell::RefCell;
@@ -21,8 +20,11 @@ pub struct Pass {
     pub seen: Vec<Vec<(u32, u32)>>,
 }
 
+/// The logits of what was seen: `(token, position)` pairs.
+type Script = Box<dyn Fn(&[(u32, u32)]) -> Vec<f32>>;
+
 /// A model of two layers whose keys are `(token, position, layer and head)`. What the cache gives back is read again, so
-/// that the logits, `script(tokens seen)`, depend on what is really there. It refuses the pass after its bound.
+/// that the logits depend on what is really there. It refuses the pass after its bound.
 pub struct Witness {
     config: ModelConfig,
     script: Script,
@@ -37,7 +39,7 @@ impl Witness {
         vocab_size: usize,
         context: usize,
         bound: usize,
-        script: impl Fn(&[u32]) -> Vec<f32> + 'static,
+        script: impl Fn(&[(u32, u32)]) -> Vec<f32> + 'static,
     ) -> Self {
         let config = ModelConfig {
             family: Family::Llama,
@@ -61,10 +63,13 @@ impl Witness {
         Self { config, script: Box::new(script), bound, passes: RefCell::default() }
     }
 
-    /// A model whose next token looks random, and depends on every token seen and on their order.
+    /// A model whose next token looks random, and depends on every token seen, on its position, and on their order.
     pub fn mixing(vocab_size: usize, context: usize, bound: usize) -> Self {
         Self::new(vocab_size, context, bound, move |seen| {
-            let hash = seen.iter().fold(7u32, |hash, id| (hash * 31 + id + 1) % 65_521);
+            let mix = |hash: u32, (id, position): &(u32, u32)| {
+                (hash * 31 + id + 53 * position + 1) % 65_521
+            };
+            let hash = seen.iter().fold(7, mix);
             let mut logits: Vec<f32> =
                 (0..vocab_size as u32).map(|id| ((hash + 13 * id) % 97) as f32 / 97.0).collect();
             logits[hash as usize % vocab_size] = 4.0;
@@ -178,8 +183,7 @@ impl Model for Witness {
                     }
                     columns.extend(here);
                 }
-                let ids: Vec<u32> = columns.iter().map(|(id, _)| *id).collect();
-                logits.extend((self.script)(&ids));
+                logits.extend((self.script)(&columns));
                 if i == asked {
                     seen.push(columns);
                 }

@@ -49,4 +49,4 @@ def sliding(oracle, name, prompt, most):
 @torch.no_grad()
 def generate(oracle):
     oracle.data["cached"] = [cached(oracle, name, "Once upon a time, there was a little girl", 48) for name in STORY]
-    oracle.data["sliding"] = sliding(oracle, "story-3m", "Lily and her dog", 160)
+    oracle.data["sliding"] = sliding(oracle, "story-230k", "Lily and her dog", 160)
