@@ -1,15 +1,27 @@
-//! A cache that keeps, for the checks of days before the reader has written one.
+//! A cache that keeps, for the checks of other days than day 10: plain, and as its trait says.
 
 use candecode::kit::Cache;
 use candle_core::{bail, Result, Tensor};
 use std::collections::BTreeMap;
 
-/// Keys and values of every layer, joined column by column; and which layers appended, in order.
+/// Keys and values of every layer, joined column by column; and what was done to it.
 #[derive(Default)]
 pub struct Keep {
     layers: BTreeMap<usize, (Tensor, Tensor)>,
     /// The layer of every `append`.
     pub appended: Vec<usize>,
+    /// Every other operation that changes it, in order: `truncate(0)`, `select([0, 2])`.
+    pub done: Vec<String>,
+}
+
+impl Keep {
+    fn change(&mut self, what: String, change: impl Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
+        self.done.push(what);
+        for (k, v) in self.layers.values_mut() {
+            (*k, *v) = (change(k)?, change(v)?);
+        }
+        Ok(())
+    }
 }
 
 impl Cache for Keep {
@@ -35,19 +47,47 @@ impl Cache for Keep {
         self.layers.values().filter_map(|(k, _)| k.dim(2).ok()).min().unwrap_or(0)
     }
 
-    fn truncate(&mut self, _len: usize) -> Result<()> {
-        bail!("a check's cache does not truncate")
+    fn truncate(&mut self, len: usize) -> Result<()> {
+        if len > self.len() {
+            bail!("{} columns cannot be truncated to {len}", self.len())
+        }
+        self.change(format!("truncate({len})"), |held| held.narrow(2, 0, len))?;
+        if len == 0 {
+            self.layers.clear(); // it may begin anew with other rows
+        }
+        Ok(())
     }
 
-    fn select(&mut self, _rows: &[u32]) -> Result<()> {
-        bail!("a check's cache does not select")
+    fn select(&mut self, rows: &[u32]) -> Result<()> {
+        let pick = |held: &Tensor| {
+            let rows = rows.iter().map(|row| held.narrow(0, *row as usize, 1));
+            Tensor::cat(&rows.collect::<Result<Vec<_>>>()?, 0)
+        };
+        self.change(format!("select({rows:?})"), pick)
     }
 
-    fn join(&mut self, _other: &dyn Cache) -> Result<()> {
-        bail!("a check's cache does not join")
+    fn join(&mut self, other: &dyn Cache) -> Result<()> {
+        self.done.push(format!("join({} columns)", other.len()));
+        let columns = self.len().max(other.len());
+        let pad = |x: &Tensor| x.pad_with_zeros(2, columns - x.dim(2)?, 0);
+        for layer in 0.. {
+            let Ok((new_k, new_v)) = other.layer(layer) else { break };
+            let all = match self.layers.get(&layer) {
+                Some((k, v)) => (
+                    Tensor::cat(&[pad(k)?, pad(&new_k)?], 0)?,
+                    Tensor::cat(&[pad(v)?, pad(&new_v)?], 0)?,
+                ),
+                None => (new_k.copy()?, new_v.copy()?),
+            };
+            self.layers.insert(layer, all);
+        }
+        Ok(())
     }
 
-    fn trim(&mut self, _front: usize) -> Result<()> {
-        bail!("a check's cache does not trim")
+    fn trim(&mut self, front: usize) -> Result<()> {
+        let Some(left) = self.len().checked_sub(front) else {
+            bail!("{} columns, {front} to trim", self.len())
+        };
+        self.change(format!("trim({front})"), |held| held.narrow(2, front, left))
     }
 }

@@ -11,6 +11,7 @@ mod golden;
 mod keep;
 mod recall;
 mod report;
+mod witness;
 
 pub use compare::{bits_equal, close, ensure, equal, equal_tokens, refused};
 pub use fake::{Fake, Script};
@@ -18,6 +19,7 @@ pub use golden::{device, golden, golden_json, model, models_dir, tokenizer, Rand
 pub use keep::Keep;
 pub use recall::Recall;
 pub use report::{examine, Finding};
+pub use witness::{Pass, Witness};
 
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc;

@@ -1,0 +1,779 @@
+//! What day 12's checkers assert.
+
+use super::checks::{
+    bits_equal, close, device, ensure, equal, equal_tokens, golden_json, models_dir, refused,
+    tokenizer, Keep, Likely, Outcome, Random, Witness,
+};
+use candecode::kit::rng::Coins;
+use candecode::kit::{
+    load_model, Cache, FinishReason, GenerationOptions, Logits, Model, NoCache, Step, Token,
+    Tokenizer,
+};
+use candle_core::{DType, Error, IndexOp, Result, Tensor};
+use std::cell::RefCell;
+
+/// Ids, positions and padding of rows made equally long.
+pub type Padded = (Vec<Vec<u32>>, Vec<Vec<u32>>, Vec<usize>);
+
+/// A row of a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Text {
+    pub tokens: Vec<u32>,
+    pub first: usize,
+    pub padding: usize,
+}
+
+/// The loop.
+pub type Generate = for<'a> fn(
+    &'a dyn Model,
+    &'a Tokenizer,
+    &[Vec<u32>],
+    GenerationOptions<'a>,
+    Box<dyn Cache + 'a>,
+) -> Result<Vec<Token>>;
+
+/// One step of a running batch: the tokens, and the rows that go on.
+pub type Turn = fn(
+    &dyn Model,
+    &Tokenizer,
+    &[Text],
+    &mut GenerationOptions,
+    &mut dyn Cache,
+) -> Result<(Vec<Token>, Vec<Text>)>;
+
+/// Day 12 as a bundle of functions. Rows go in and come out as [`Text`]s.
+#[derive(Clone, Copy)]
+pub struct Day {
+    pub left_pad: fn(&[&[u32]]) -> Padded,
+    pub right_pad: fn(&[&[u32]]) -> Padded,
+    pub prefill: fn(&dyn Model, &Tokenizer, &[Text]) -> Result<(Step, Vec<Text>)>,
+    pub decode: fn(&dyn Model, &Tokenizer, &[Text], usize) -> Result<Step>,
+    pub windows: fn(&dyn Model, &Tokenizer, &[Text], usize, &mut dyn Cache) -> Result<Vec<Text>>,
+    pub retire: fn(&Tokenizer, &[Text], &[Token], &mut dyn Cache) -> Result<Vec<Text>>,
+    pub turn: Turn,
+    pub generate: Generate,
+    pub right_step: fn(&dyn Model, &[&[u32]]) -> Result<Step>,
+}
+
+/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+macro_rules! implementation {
+    ($($path:ident)::+) => {{
+        use $($path)::+ as code;
+        use candecode::day07_greedy::Sequence;
+        fn rows<'a>(tokenizer: &'a candecode::kit::Tokenizer, texts: &[day::Text]) -> Vec<code::Row<'a>> {
+            let row = |(i, text): (usize, &day::Text)| {
+                let mut row = code::Row::new(Sequence::new(i, &text.tokens, tokenizer, &[]));
+                (row.first, row.padding) = (text.first, text.padding);
+                row
+            };
+            texts.iter().enumerate().map(row).collect()
+        }
+        fn texts(rows: &[code::Row]) -> Vec<day::Text> {
+            let text = |row: &code::Row| day::Text {
+                tokens: row.sequence.tokens.clone(),
+                first: row.first,
+                padding: row.padding,
+            };
+            rows.iter().map(text).collect()
+        }
+        day::Day {
+            left_pad: |rows| {
+                let padded = code::left_pad(rows);
+                (padded.ids, padded.positions, padded.padding)
+            },
+            right_pad: |rows| {
+                let padded = code::right_pad(rows);
+                (padded.ids, padded.positions, padded.padding)
+            },
+            prefill: |model, tokenizer, given| {
+                let mut rows = rows(tokenizer, given);
+                let step = code::prefill_step(model, &mut rows)?;
+                Ok((step, texts(&rows)))
+            },
+            decode: |model, tokenizer, given, held| {
+                code::decode_step(model, &rows(tokenizer, given), held)
+            },
+            windows: |model, tokenizer, given, stride, cache| {
+                let mut rows = rows(tokenizer, given);
+                code::move_windows(model, &mut rows, stride, cache)?;
+                Ok(texts(&rows))
+            },
+            retire: |tokenizer, given, tokens, cache| {
+                let mut rows = rows(tokenizer, given);
+                code::retire(&mut rows, tokens, cache)?;
+                Ok(texts(&rows))
+            },
+            turn: |model, tokenizer, given, options, cache| {
+                let mut rows = rows(tokenizer, given);
+                let tokens = code::batch_step(model, &mut rows, options, cache)?;
+                Ok((tokens, texts(&rows)))
+            },
+            generate: |model, tokenizer, prompts, options, cache| {
+                code::generate_batch(model, tokenizer, prompts, options, cache)?.take(5000).collect()
+            },
+            right_step: code::right_step,
+        }
+    }};
+}
+
+fn text(tokens: &[u32], padding: usize) -> Text {
+    Text { tokens: tokens.to_vec(), first: 0, padding }
+}
+
+/// The best token, the first of equals. Day 7 has the reader's own.
+fn largest(logits: &[f32]) -> Result<u32> {
+    let best = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
+    best.map(|best| best as u32).ok_or(Error::Msg("there are no logits".into()))
+}
+
+/// How far the best logit is from the next.
+fn margin(logits: &[f32]) -> f32 {
+    let mut sorted = logits.to_vec();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    sorted[0] - sorted[1]
+}
+
+/// Greedy options.
+fn options<'a>(model: &dyn Model, most: usize, stride: usize) -> GenerationOptions<'a> {
+    let mut options = GenerationOptions::new(model.config(), most, |_, logits| largest(logits));
+    options.stride = stride;
+    options
+}
+
+pub fn left_padding_by_hand(day: &Day) -> Outcome {
+    let (ids, positions, padding) = (day.left_pad)(&[&[7, 8, 9], &[5], &[6, 4]]);
+    let input = "left_pad of 7 8 9, of 5, and of 6 4";
+    equal(&format!("{input}: padding"), Ok(padding), &vec![0, 2, 1])?;
+    let want = vec![vec![7, 8, 9], vec![0, 0, 5], vec![0, 6, 4]];
+    equal(&format!("{input}: ids"), Ok(ids), &want)
+        .likely("the next token comes from the last column: every row must end there")?;
+    let real: Vec<&[u32]> = vec![&positions[0], &positions[1][2..], &positions[2][1..]];
+    let want: Vec<&[u32]> = vec![&[0, 1, 2], &[0], &[0, 1]];
+    equal(&format!("{input}: positions of the real tokens"), Ok(real), &want)
+        .likely("the first real token of a row stands at position 0, whatever is before it")
+}
+
+pub fn left_padding_of_anything(day: &Day) -> Outcome {
+    let mut random = Random::new(121);
+    for _ in 0..30 {
+        let b = 1 + random.below(5);
+        let rows: Vec<Vec<u32>> = (0..b)
+            .map(|_| (0..1 + random.below(9)).map(|_| 1 + random.below(99) as u32).collect())
+            .collect();
+        let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
+        let width = lengths.iter().copied().max().unwrap_or(0);
+        let input = format!("left_pad of rows of {lengths:?} tokens");
+        let slices: Vec<&[u32]> = rows.iter().map(Vec::as_slice).collect();
+        let (ids, positions, padding) = (day.left_pad)(&slices);
+        let want: Vec<usize> = lengths.iter().map(|len| width - len).collect();
+        equal(&format!("{input}: padding"), Ok(padding), &want)?;
+        for (i, row) in rows.iter().enumerate() {
+            let (pad, len) = (width - row.len(), row.len() as u32);
+            equal(&format!("{input}: width of row {i}"), Ok(ids[i].len()), &width)?;
+            equal(&format!("{input}: the end of row {i}"), Ok(ids[i][pad..].to_vec()), row)?;
+            let got = positions[i].get(pad..).unwrap_or_default().to_vec();
+            equal(&format!("{input}: positions of row {i}"), Ok(got), &(0..len).collect())?;
+            let most = positions[i].iter().max().copied().unwrap_or(0);
+            ensure(&input, (most as usize) < width, &format!("row {i} has a position of {most}"))
+                .likely("padding needs a position, too, and the model must have it")?;
+        }
+    }
+    Ok(())
+}
+
+/// The `(token, position)` pairs of a text whose window begins at `first`.
+fn whole(tokens: &[u32], first: usize) -> Vec<(u32, u32)> {
+    tokens[first..].iter().copied().zip(0..).collect()
+}
+
+pub fn the_prefill_by_hand(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let model = Witness::mixing(40, 9, 1);
+    let given = [text(&[7, 8, 9], 5), text(&[5], 0), text(&[6, 4], 0)];
+    let (step, after) = (day.prefill)(&model, &tokenizer, &given)?;
+    let input = "prefill of 7 8 9, of 5, and of 6 4";
+    let padding: Vec<usize> = after.iter().map(|text| text.padding).collect();
+    equal(&format!("{input}: the rows' padding after it"), Ok(padding), &vec![0, 2, 1])?;
+    equal(&format!("{input}: logits asked for"), Ok(step.logits.clone()), &Logits::Last(1))?;
+    model.forward(&step, &mut Keep::default())?;
+    let seen = model.passes.borrow()[0].seen.clone();
+    for (row, text) in given.iter().enumerate() {
+        let input =
+            format!("{input}: the (token, position) pairs that row {row}'s last token sees");
+        equal(&input, Ok(seen[row].clone()), &whole(&text.tokens, 0))
+            .likely("a row sees its own tokens, at positions 0, 1, …, and no padding")?;
+    }
+    Ok(())
+}
+
+pub fn the_prefill_takes_the_windows(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let model = Witness::mixing(40, 9, 1);
+    let mut given = [text(&[1, 2, 3, 4, 5, 6], 0), text(&[7, 8, 9], 0)];
+    given[0].first = 4;
+    let (step, after) = (day.prefill)(&model, &tokenizer, &given)?;
+    let input = "prefill of 1 … 6, whose window begins at its fifth token, and of 7 8 9";
+    let padding: Vec<usize> = after.iter().map(|text| text.padding).collect();
+    equal(&format!("{input}: the rows' padding after it"), Ok(padding), &vec![1, 0])?;
+    model.forward(&step, &mut Keep::default())?;
+    let want = vec![whole(&given[0].tokens, 4), whole(&given[1].tokens, 0)];
+    equal(&format!("{input}: what is seen"), Ok(model.passes.borrow()[0].seen.clone()), &want)?;
+    let none = (day.prefill)(&model, &tokenizer, &[text(&[], 0), text(&[1], 0)]).map(|_| ());
+    refused("prefill of an empty row and of 1", none, &[])
+}
+
+pub fn no_row_becomes_nan(day: &Day) -> Outcome {
+    // A padding token that may see nothing is NaN, and reaches the real rows one layer later.
+    let (model, tokenizer) = (load("story-230k")?, tokenizer()?);
+    let given = [text(&[300, 301, 302, 303, 304, 305], 0), text(&[310], 0)];
+    let (step, _) = (day.prefill)(&*model, &tokenizer, &given)?;
+    let got = model.forward(&step, &mut Keep::default())?;
+    for (row, text) in given.iter().enumerate() {
+        let want = alone(&*model, &text.tokens)?;
+        let input = format!("story-230k, prefill of 6 tokens and of 1: logits of row {row}");
+        close(&input, got.i((row, 0)), &want, LOGITS)?;
+    }
+    Ok(())
+}
+
+pub fn the_decode_step_by_hand(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let model = Witness::mixing(40, 9, 3);
+    let mut cache = Keep::default();
+    let mut given = [text(&[7, 8, 9], 0), text(&[5], 2), text(&[6, 4], 1)];
+    // The cache as the prefill leaves it, from a step made by hand.
+    let ids = [vec![7, 8, 9], vec![0, 0, 5], vec![0, 6, 4]];
+    let positions = [vec![0, 1, 2], vec![0, 0, 0], vec![0, 0, 1]];
+    let mask: Vec<u8> = [0usize, 2, 1]
+        .iter()
+        .flat_map(|padding| (0..9).map(move |at| (at / 3, at % 3, *padding)))
+        .map(|(i, j, padding)| u8::from(j == i || (padding <= j && j <= i)))
+        .collect();
+    let mask = Tensor::from_vec(mask, (3, 1, 3, 3), model.device())?;
+    model.forward(&Step::batch(&model, &ids, &positions, Some(mask))?, &mut cache)?;
+    for (turn, new) in [[11, 12, 13], [21, 22, 23]].into_iter().enumerate() {
+        given.iter_mut().zip(new).for_each(|(text, id)| text.tokens.push(id));
+        let step = (day.decode)(&model, &tokenizer, &given, 3 + turn)?;
+        let input = format!("rows 7 8 9, 5 and 6 4, {} new tokens each: decode", turn + 1);
+        let got = step.ids.to_vec2::<u32>()?;
+        let want: Vec<Vec<u32>> = new.iter().map(|id| vec![*id]).collect();
+        equal(&format!("{input}: ids"), Ok(got), &want)?;
+        let got = step.positions.flatten_all()?.to_vec1::<u32>()?;
+        let want: Vec<u32> = [3, 1, 2].iter().map(|len| len + turn as u32).collect();
+        equal(&format!("{input}: positions"), Ok(got), &want).likely(
+            "a row's position is the number of its own tokens before it: padding does not count",
+        )?;
+        model.forward(&step, &mut cache)?;
+        let seen = model.passes.borrow()[1 + turn].seen.clone();
+        let want: Vec<_> = given.iter().map(|text| whole(&text.tokens, 0)).collect();
+        equal(&format!("{input}: the (token, position) pairs seen"), Ok(seen), &want)
+            .likely("the mask has a column more in every step, and still hides the padding")?;
+    }
+    Ok(())
+}
+
+/// A cache of one row and so many columns.
+fn held(model: &Witness, columns: usize) -> Result<Keep> {
+    let mut cache = Keep::default();
+    let ids: Vec<u32> = (1..=columns as u32).collect();
+    model.forward(&Step::new(model, &ids, 0)?, &mut cache)?;
+    Ok(cache)
+}
+
+pub fn windows_move_row_by_row(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let row = |len: u32, first: usize| Text { tokens: (1..=len).collect(), first, padding: 0 };
+    // Context 6, stride 2: lengths and firsts before; firsts after, and whether the cache is emptied.
+    for (before, after, emptied) in [
+        ([(3, 0), (6, 0)], [0, 0], false),
+        ([(7, 0), (3, 0)], [2, 0], true),
+        ([(3, 0), (7, 0)], [0, 2], true),
+        ([(7, 2), (4, 0)], [2, 0], false),
+        ([(8, 2), (7, 2)], [2, 2], false),
+        ([(9, 2), (7, 2)], [4, 2], true),
+        ([(9, 2), (11, 4)], [4, 6], true),
+    ] {
+        let model = Witness::mixing(40, 6, 1);
+        let mut cache = held(&model, 4)?;
+        let given = before.map(|(len, first)| row(len, first));
+        let got = (day.windows)(&model, &tokenizer, &given, 2, &mut cache)?;
+        let input = format!("context 6, stride 2, rows of (length, first) {before:?}");
+        let firsts: Vec<usize> = got.iter().map(|text| text.first).collect();
+        equal(&format!("{input}: first of each row after it"), Ok(firsts), &after.to_vec())?;
+        equal(&format!("{input}: is the cache empty after it"), Ok(cache.is_empty()), &emptied)
+            .likely("one row's window has moved, so its columns are at other positions: empty the cache, for all rows")?;
+    }
+    Ok(())
+}
+
+fn token(row: usize, finish: Option<FinishReason>) -> Token {
+    Token { row, id: 1, logprob: -1.0, text: String::new(), finish }
+}
+
+pub fn retiring_by_hand(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let given = [text(&[1, 2, 3, 4], 0), text(&[5, 6], 2), text(&[7], 3), text(&[8, 9], 2)];
+    let model = Witness::mixing(40, 9, 9);
+    let ids = vec![vec![1; 3]; 4];
+    let positions = vec![vec![0, 1, 2]; 4];
+    const EOS: Option<FinishReason> = Some(FinishReason::Eos);
+    const LENGTH: Option<FinishReason> = Some(FinishReason::Length);
+    for (ends, rows, padding, done) in [
+        ([None, None, None, None], vec![0, 1, 2, 3], vec![0, 2, 3, 2], vec![]),
+        ([None, EOS, None, LENGTH], vec![0, 2], vec![0, 3], vec!["select([0, 2])"]),
+        (
+            [EOS, None, None, None],
+            vec![1, 2, 3],
+            vec![0, 1, 0],
+            vec!["select([1, 2, 3])", "trim(2)"],
+        ),
+        ([LENGTH, EOS, None, EOS], vec![2], vec![0], vec!["select([2])", "trim(3)"]),
+    ] {
+        let mut cache = Keep::default();
+        model.forward(&Step::batch(&model, &ids, &positions, None)?, &mut cache)?;
+        let tokens: Vec<Token> = ends.iter().enumerate().map(|(i, end)| token(i, *end)).collect();
+        let got = (day.retire)(&tokenizer, &given, &tokens, &mut cache)?;
+        let input = format!("rows with a padding of 0, 2, 3, 2 that end with {ends:?}");
+        let left: Vec<Vec<u32>> = got.iter().map(|text| text.tokens.clone()).collect();
+        let want: Vec<Vec<u32>> =
+            rows.iter().map(|row: &usize| given[*row].tokens.clone()).collect();
+        equal(&format!("{input}: the rows that are left"), Ok(left), &want)?;
+        let changes = |what: &&String| !matches!(what.as_str(), "trim(0)" | "select([0, 1, 2, 3])");
+        let changes: Vec<String> = cache.done.iter().filter(changes).cloned().collect();
+        let want: Vec<String> = done.iter().map(|what| what.to_string()).collect();
+        equal(&format!("{input}: what was done to the cache"), Ok(changes), &want)
+            .likely("columns that are padding in every row that is left are trimmed")?;
+        let left: Vec<usize> = got.iter().map(|text| text.padding).collect();
+        equal(&format!("{input}: the padding of the rows that are left"), Ok(left), &padding)
+            .likely("what was trimmed is no longer a row's padding")?;
+    }
+    let mut cache = held(&model, 3)?;
+    let got = (day.retire)(&tokenizer, &given[..1], &[token(0, EOS)], &mut cache)?;
+    equal("the only row ends: the rows that are left", Ok(got), &vec![])?;
+    let got = (day.retire)(
+        &tokenizer,
+        &given,
+        &[0, 1, 2, 3].map(|i| token(i, if i == 0 { EOS } else { None })),
+        &mut NoCache,
+    )?;
+    let got: Vec<Vec<u32>> = got.into_iter().map(|text| text.tokens).collect();
+    equal(
+        "without a cache, the first of four ends: the rows that are left",
+        Ok(got),
+        &vec![vec![5, 6], vec![7], vec![8, 9]],
+    )
+}
+
+pub fn one_turn_by_hand(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    // It wants the last token plus one, and 5 is EOS.
+    let model = Witness::new(10, 9, 2, |seen| {
+        (0..10).map(|id| if id == (seen[seen.len() - 1].0 + 1) % 10 { 5.0 } else { 0.0 }).collect()
+    });
+    let mut options = options(&model, 4, 2);
+    options.eos_token_ids = vec![5];
+    let mut cache = Keep::default();
+    let given = [text(&[1, 2, 3], 0), text(&[4], 0), text(&[7, 6], 0)];
+    let (tokens, after) = (day.turn)(&model, &tokenizer, &given, &mut options, &mut cache)?;
+    let input = "rows 1 2 3, 4 and 7 6, a model that wants the last plus one, EOS is 5";
+    let got: Vec<(usize, u32, bool)> =
+        tokens.iter().map(|token| (token.row, token.id, token.finish.is_some())).collect();
+    let want = vec![(0, 4, false), (1, 5, true), (2, 7, false)];
+    equal(&format!("{input}: (row, token, ended) of the first turn"), Ok(got), &want)?;
+    let got: Vec<Vec<u32>> = after.iter().map(|text| text.tokens.clone()).collect();
+    equal(&format!("{input}: the rows after it"), Ok(got), &vec![vec![1, 2, 3, 4], vec![7, 6, 7]])
+        .likely("a row that ends leaves; the others go on")?;
+    let (tokens, after) = (day.turn)(&model, &tokenizer, &after, &mut options, &mut cache)?;
+    let got: Vec<u32> = tokens.iter().map(|token| token.id).collect();
+    equal(&format!("{input}: tokens of the second turn"), Ok(got), &vec![5, 8])?;
+    let sizes: Vec<usize> = model.passes.borrow().iter().map(|pass| pass.ids[0].len()).collect();
+    equal(&format!("{input}: columns of the two passes"), Ok(sizes), &vec![3, 1])
+        .likely("the first pass is the prompts, the next one has one new token a row")?;
+    let got: Vec<(Vec<u32>, usize)> =
+        after.into_iter().map(|text| (text.tokens, text.padding)).collect();
+    let want = vec![(vec![7, 6, 7, 8], 0)];
+    equal(&format!("{input}: tokens and padding of the rows after the second"), Ok(got), &want)?;
+    equal(&format!("{input}: columns of the cache after the second"), Ok(cache.len()), &3)
+}
+
+/// Tokens row by row.
+fn by_row(tokens: Result<Vec<Token>>, rows: usize) -> Result<Vec<Vec<u32>>> {
+    let mut all = vec![Vec::new(); rows];
+    for token in tokens? {
+        if let Some(row) = all.get_mut(token.row) {
+            row.push(token.id);
+        }
+    }
+    Ok(all)
+}
+
+/// Chooses for a row from logits; says how far it was from another choice.
+type Pick<'a> = &'a mut dyn FnMut(usize, &[f32]) -> Result<(u32, f32)>;
+
+fn greedy(_row: usize, logits: &[f32]) -> Result<(u32, f32)> {
+    Ok((largest(logits)?, margin(logits)))
+}
+
+/// One prompt decoded alone, with day 7's window: its tokens, up to the first choice closer than `near`, which another order
+/// of sums may turn.
+fn decoded(
+    model: &dyn Model,
+    prompt: &[u32],
+    options: &GenerationOptions,
+    row: usize,
+    pick: Pick,
+    near: f32,
+) -> Result<Vec<u32>> {
+    let (mut tokens, mut cache, mut first) = (prompt.to_vec(), Keep::default(), 0);
+    let context = model.config().max_position_embeddings;
+    while tokens.len() < prompt.len() + options.max_new_tokens {
+        let start = tokens.len().saturating_sub(context).div_ceil(options.stride) * options.stride;
+        if start != first {
+            (first, cache) = (start, Keep::default());
+        }
+        let held = cache.len();
+        let step = Step::new(model, &tokens[first + held..], held)?.with_logits(Logits::Last(1));
+        let logits: Vec<f32> = model.forward(&step, &mut cache)?.flatten_all()?.to_vec1()?;
+        let (id, margin) = pick(row, &logits)?;
+        if margin < near {
+            break;
+        }
+        tokens.push(id);
+        if options.eos_token_ids.contains(&id) {
+            break;
+        }
+    }
+    Ok(tokens.split_off(prompt.len()))
+}
+
+/// Every row of the batch begins with what it is alone; and ends there, if it was decided to its end.
+fn rows_equal(
+    input: &str,
+    got: &[Vec<u32>],
+    want: &[Vec<u32>],
+    most: usize,
+    eos: &[u32],
+) -> Outcome {
+    for (row, (got, want)) in got.iter().zip(want).enumerate() {
+        let ended = want.len() == most || want.last().is_some_and(|id| eos.contains(id));
+        let got = if ended { got.clone() } else { got[..want.len().min(got.len())].to_vec() };
+        equal_tokens(
+            &format!("{input}: row {row}, against that prompt alone"),
+            Ok(got),
+            want,
+            &[],
+        )?;
+    }
+    Ok(())
+}
+
+/// A random batch: prompts no longer than `longest`.
+fn prompts(random: &mut Random, rows: usize, longest: usize, vocab: usize) -> Vec<Vec<u32>> {
+    let token = |random: &mut Random| 1 + random.below(vocab - 1) as u32;
+    (0..rows).map(|_| (0..1 + random.below(longest)).map(|_| token(random)).collect()).collect()
+}
+
+/// Random mixes through a model that shows every mistake; `slack` new tokens beyond the context.
+fn mixes(day: &Day, seed: u64, slack: usize, cached: bool) -> Outcome {
+    let (tokenizer, mut random) = (tokenizer()?, Random::new(seed));
+    for _ in 0..14 {
+        let (vocab, context) = (12, 8 + random.below(12));
+        let (stride, most) = (1 + random.below(context), 3 + random.below(9) + slack);
+        let b = 1 + random.below(5);
+        let longest = if slack > 0 { context } else { (context - 1).saturating_sub(most).max(1) };
+        let context = if slack > 0 { context } else { longest + most };
+        let stride = stride.min(context);
+        let prompts = prompts(&mut random, b, longest, vocab);
+        let model = Witness::mixing(vocab, context, most + 1);
+        let cache: Box<dyn Cache> =
+            if cached { Box::new(Keep::default()) } else { Box::new(NoCache) };
+        let got =
+            (day.generate)(&model, &tokenizer, &prompts, options(&model, most, stride), cache);
+        let fresh = Witness::mixing(vocab, context, usize::MAX);
+        let options = options(&model, most, stride);
+        let want =
+            prompts.iter().map(|prompt| decoded(&fresh, prompt, &options, 0, &mut greedy, 0.0));
+        let want = want.collect::<Result<Vec<_>>>()?;
+        let input = format!("a model whose token depends on all it sees, prompts {prompts:?}, {most} new at most, EOS 0, context {context}, stride {stride}, with{} a cache", if cached { "" } else { "out" });
+        rows_equal(&input, &by_row(got, b)?, &want, most, &[0])?;
+    }
+    Ok(())
+}
+
+pub fn any_mix_equals_its_rows_alone(day: &Day) -> Outcome {
+    mixes(day, 126, 0, true)
+}
+
+pub fn any_mix_without_a_cache(day: &Day) -> Outcome {
+    mixes(day, 127, 0, false)?;
+    mixes(day, 128, 9, false)
+}
+
+pub fn windows_move_at_different_times(day: &Day) -> Outcome {
+    mixes(day, 129, 14, true)
+}
+
+pub fn the_cache_does_not_grow_for_the_gone(day: &Day) -> Outcome {
+    // A long row ends at once; what is left needs no more columns than its own longest row.
+    let tokenizer = tokenizer()?;
+    let model = Witness::new(60, 64, 30, |seen| {
+        let next = if seen.len() == 20 { 0 } else { (seen[seen.len() - 1].0 + 1) % 50 + 1 };
+        (0..60).map(|id| if id == next { 5.0 } else { 0.0 }).collect()
+    });
+    let prompts = vec![(1..20).collect::<Vec<u32>>(), vec![30], vec![40, 41]];
+    let options = options(&model, 12, 16);
+    (day.generate)(&model, &tokenizer, &prompts, options, Box::new(Keep::default()))?;
+    let masks: Vec<bool> = model.passes.borrow().iter().map(|pass| pass.masked).collect();
+    ensure(
+        "prompts of 19, 1 and 2 tokens, the first ends with its second",
+        masks[0],
+        "the first pass had no mask: rows of 19, 1 and 2 tokens need one",
+    )?;
+    let rows: Vec<usize> = model.passes.borrow().iter().map(|pass| pass.ids.len()).collect();
+    let want: Vec<usize> = [vec![3; 2], vec![2; 10]].concat();
+    equal("prompts of 19, 1 and 2 tokens, the first ends with its second, the others after 12: rows of each pass", Ok(rows), &want)
+}
+
+pub fn the_loop_ends(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let run = |most: usize, prompts: &[Vec<u32>], cache: Box<dyn Cache>| {
+        let model = Witness::mixing(30, 6, 9);
+        let mut options = options(&model, most, 2);
+        options.eos_token_ids.clear();
+        by_row((day.generate)(&model, &tokenizer, prompts, options, cache), prompts.len())
+            .map(|rows| rows.iter().map(Vec::len).collect::<Vec<_>>())
+    };
+    let keep = || Box::new(Keep::default());
+    let two = [vec![1, 2, 3], vec![4]];
+    equal("two prompts, 3 new: tokens of each row", run(3, &two, keep()), &vec![3, 3])?;
+    equal("two prompts, 0 new: tokens of each row", run(0, &two, keep()), &vec![0, 0])?;
+    refused("no prompt", run(3, &[], keep()), &["at least one prompt"])?;
+    refused("an empty prompt", run(3, &[vec![1], vec![]], keep()), &["empty"])?;
+    refused("a prompt of 7, a context of 6", run(3, &[vec![1; 7], vec![1]], keep()), &["context"])?;
+    let sliding: Box<dyn Cache> = Box::new(Sliding(Keep::default()));
+    refused("a cache that slides", run(3, &two, sliding), &["slid"])
+}
+
+/// A cache that says that it slides.
+struct Sliding(Keep);
+
+impl Cache for Sliding {
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+        self.0.append(layer, k, v)
+    }
+
+    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
+        self.0.layer(layer)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn slid(&self) -> Option<usize> {
+        Some(0)
+    }
+
+    fn truncate(&mut self, len: usize) -> Result<()> {
+        self.0.truncate(len)
+    }
+
+    fn select(&mut self, rows: &[u32]) -> Result<()> {
+        self.0.select(rows)
+    }
+
+    fn join(&mut self, other: &dyn Cache) -> Result<()> {
+        self.0.join(other)
+    }
+
+    fn trim(&mut self, front: usize) -> Result<()> {
+        self.0.trim(front)
+    }
+}
+
+// Six layers of f32 sums in another order; the logits are near 10 (as day 5).
+const LOGITS: f32 = 1e-4;
+// A choice closer than this may be turned by another order of sums: the margin of every golden.
+const NEAR: f32 = 1e-3;
+
+fn load(name: &str) -> Result<Box<dyn Model>> {
+    let model = load_model(&models_dir()?.join(name), DType::F32, &device()?);
+    model.map_err(|e| Error::Msg(format!("{e:#}")))
+}
+
+/// Logits `(V)` after a text.
+fn alone(model: &dyn Model, ids: &[u32]) -> Result<Tensor> {
+    let step = Step::new(model, ids, 0)?.with_logits(Logits::Last(1));
+    model.forward(&step, &mut NoCache)?.flatten_all()
+}
+
+pub fn story_models_equal_their_rows_alone(day: &Day) -> Outcome {
+    let (tokenizer, mut random) = (tokenizer()?, Random::new(131));
+    for name in ["story-230k", "story-gpt2-1m"] {
+        let model = load(name)?;
+        for _ in 0..2 {
+            let prompts = prompts(&mut random, 4, 12, 2048);
+            let options = || options(&*model, 16, 64);
+            let got =
+                (day.generate)(&*model, &tokenizer, &prompts, options(), Box::new(Keep::default()));
+            let want = prompts
+                .iter()
+                .map(|prompt| decoded(&*model, prompt, &options(), 0, &mut greedy, NEAR));
+            let want = want.collect::<Result<Vec<_>>>()?;
+            let lengths: Vec<usize> = prompts.iter().map(Vec::len).collect();
+            let input = format!("{name}, random prompts of {lengths:?} tokens, 16 new");
+            rows_equal(&input, &by_row(got, 4)?, &want, 16, &[0])?;
+        }
+    }
+    Ok(())
+}
+
+pub fn gpt2_past_its_context(day: &Day) -> Outcome {
+    // A context of 256, a stride of 64: the rows' windows move at their 257th token, which is not the same step.
+    let (model, tokenizer, mut random) = (load("story-gpt2-1m")?, tokenizer()?, Random::new(132));
+    let lengths = [253, 4, 250];
+    let row = |len: &usize| (0..*len).map(|_| 300 + random.below(1700) as u32).collect();
+    let prompts: Vec<Vec<u32>> = lengths.iter().map(row).collect();
+    let mut options = options(&*model, 10, 64);
+    options.eos_token_ids.clear();
+    let want =
+        prompts.iter().map(|prompt| decoded(&*model, prompt, &options, 0, &mut greedy, NEAR));
+    let want = want.collect::<Result<Vec<_>>>()?;
+    let got = (day.generate)(&*model, &tokenizer, &prompts, options, Box::new(Keep::default()));
+    let input =
+        format!("story-gpt2-1m, random prompts of {lengths:?} tokens, 10 new, a context of 256");
+    rows_equal(&input, &by_row(got, 3)?, &want, 10, &[])
+}
+
+pub fn rows_draw_their_own_coins(day: &Day) -> Outcome {
+    // A stream for each row, as `--rng chacha`: a row in company draws what it would draw alone.
+    let (model, tokenizer) = (load("story-230k")?, tokenizer()?);
+    let coins: RefCell<Vec<Coins>> = RefCell::default();
+    let draw = |row: usize, logits: &[f32]| -> Result<(u32, f32)> {
+        let mut coins = coins.borrow_mut();
+        while coins.len() <= row {
+            let request = coins.len() as u64;
+            coins.push(Coins::new(12, request));
+        }
+        let coin = f64::from(coins[row].toss());
+        let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let weights: Vec<f64> = logits.iter().map(|logit| f64::from(logit - max).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        let mut sum = 0.0;
+        for (id, weight) in weights.iter().enumerate() {
+            let low = sum;
+            sum += weight / total;
+            if coin < sum {
+                return Ok((id as u32, (coin - low).min(sum - coin) as f32));
+            }
+        }
+        Ok((logits.len() as u32 - 1, 0.0))
+    };
+    let mut random = Random::new(133);
+    let prompts = prompts(&mut random, 4, 9, 2048);
+    let greedy_options = options(&*model, 20, 64);
+    // 1e-5 of probability: what f32 logits can move a border by.
+    let mut pick = |row: usize, logits: &[f32]| draw(row, logits);
+    let want = prompts
+        .iter()
+        .enumerate()
+        .map(|(row, prompt)| decoded(&*model, prompt, &greedy_options, row, &mut pick, 1e-5));
+    let want = want.collect::<Result<Vec<_>>>()?;
+    coins.borrow_mut().clear();
+    let mut options = options(&*model, 20, 64);
+    options.choose = Box::new(|row, logits| Ok(draw(row, logits)?.0));
+    let got = (day.generate)(&*model, &tokenizer, &prompts, options, Box::new(Keep::default()));
+    rows_equal(
+        "story-230k, four random prompts, sampled, a stream of coins for each row",
+        &by_row(got, 4)?,
+        &want,
+        20,
+        &[0],
+    )
+}
+
+pub fn tokens_equal_transformers(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    for batch in golden_json("day12")?["batches"].as_array().into_iter().flatten() {
+        let numbers = |key: &str, row: usize| {
+            let list = batch[key][row].as_array().into_iter().flatten();
+            list.filter_map(serde_json::Value::as_f64).collect::<Vec<_>>()
+        };
+        let name = batch["model"].as_str().unwrap_or_default();
+        // All rows of the small models, two of the large one: what they take is time.
+        let rows = if name == "story-3m" { [1, 4].to_vec() } else { (0..5).collect() };
+        let ids = |key: &str| -> Vec<Vec<u32>> {
+            rows.iter()
+                .map(|row| numbers(key, *row).into_iter().map(|id| id as u32).collect())
+                .collect()
+        };
+        let (prompts, want, model) = (ids("prompt_ids"), ids("new_ids"), load(name)?);
+        let got = (day.generate)(
+            &*model,
+            &tokenizer,
+            &prompts,
+            options(&*model, 60, 64),
+            Box::new(Keep::default()),
+        );
+        let got = by_row(got, prompts.len())?;
+        for (i, row) in rows.iter().enumerate() {
+            let margins: Vec<f32> =
+                numbers("margins", *row).into_iter().map(|m| m as f32).collect();
+            let prompt = batch["prompts"][*row].as_str().unwrap_or_default();
+            let input = format!(
+                "{name}, a batch of {}, row {i}, \"{prompt}\", against transformers' batch",
+                rows.len()
+            );
+            equal_tokens(&input, Ok(got[i].clone()), &want[i], &margins)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn right_padding_by_hand(day: &Day) -> Outcome {
+    let (ids, positions, padding) = (day.right_pad)(&[&[7, 8, 9], &[5], &[6, 4]]);
+    let input = "right_pad of 7 8 9, of 5, and of 6 4";
+    equal(&format!("{input}: padding"), Ok(padding), &vec![0, 2, 1])?;
+    equal(&format!("{input}: ids"), Ok(ids), &vec![vec![7, 8, 9], vec![5, 0, 0], vec![6, 4, 0]])?;
+    let real: Vec<&[u32]> = vec![&positions[0], &positions[1][..1], &positions[2][..2]];
+    let want: Vec<&[u32]> = vec![&[0, 1, 2], &[0], &[0, 1]];
+    equal(&format!("{input}: positions of the real tokens"), Ok(real), &want)
+}
+
+pub fn right_padded_rows_equal_themselves_alone(day: &Day) -> Outcome {
+    let model = Witness::mixing(40, 9, 1);
+    let given: [&[u32]; 3] = [&[7, 8, 9], &[5], &[6, 4]];
+    let step = (day.right_step)(&model, &given)?;
+    let input = "right_step of 7 8 9, of 5, and of 6 4";
+    model.forward(&step, &mut NoCache)?;
+    let want: Vec<_> = given.iter().map(|ids| whole(ids, 0)).collect();
+    let seen = model.passes.borrow()[0].seen.clone();
+    equal(&format!("{input}: the (token, position) pairs seen where logits are asked for"), Ok(seen), &want)
+        .likely("a row ends in a column of its own: its logits are at its last real token, not in the last column")?;
+    let mut random = Random::new(137);
+    for name in ["story-gpt2-1m", "story-230k"] {
+        let model = load(name)?;
+        let prompts = prompts(&mut random, 4, 12, 2048);
+        let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+        let got = model.forward(&(day.right_step)(&*model, &slices)?, &mut NoCache)?;
+        for (row, prompt) in prompts.iter().enumerate() {
+            let input = format!("{name}, right_step of random prompts: logits of row {row}");
+            close(&input, got.i((row, 0)), &alone(&*model, prompt)?, LOGITS)?;
+        }
+    }
+    let none = (day.right_step)(&Witness::mixing(40, 9, 1), &[&[1], &[]]).map(|_| ());
+    refused("right_step of 1 and of an empty row", none, &[])
+}
+
+pub fn no_padding_needs_no_mask(day: &Day) -> Outcome {
+    // Rows of one length: with a mask or without, to the last bit.
+    let (model, tokenizer) = (load("story-230k")?, tokenizer()?);
+    let rows = [vec![300, 301, 302, 303], vec![310, 311, 312, 313]];
+    let given = [text(&rows[0], 0), text(&rows[1], 0)];
+    let (step, _) = (day.prefill)(&*model, &tokenizer, &given)?;
+    let got = model.forward(&step, &mut Keep::default());
+    let positions = vec![vec![0, 1, 2, 3]; 2];
+    let plain = Step::batch(&*model, &rows, &positions, None)?.with_logits(Logits::Last(1));
+    let want = model.forward(&plain, &mut Keep::default())?;
+    bits_equal("story-230k, prefill of two rows of 4: logits, against a causal step", got, &want)
+}

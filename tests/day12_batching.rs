@@ -1,0 +1,32 @@
+//! Day 12's checkers: batching.
+
+mod checks;
+#[macro_use]
+#[path = "checks/day12.rs"]
+mod day;
+include!(concat!(env!("OUT_DIR"), "/day12.rs"));
+
+checks::tests! {
+    12, day12_batching:
+    task_12_1_left_padding_by_hand => day::left_padding_by_hand,
+    task_12_1_left_padding_of_anything => day::left_padding_of_anything,
+    task_12_2_the_prefill_by_hand => day::the_prefill_by_hand,
+    task_12_2_the_prefill_takes_the_windows => day::the_prefill_takes_the_windows,
+    task_12_2_no_row_becomes_nan => day::no_row_becomes_nan,
+    task_12_2_no_padding_needs_no_mask => day::no_padding_needs_no_mask,
+    task_12_3_the_decode_step_by_hand => day::the_decode_step_by_hand,
+    task_12_4_windows_move_row_by_row => day::windows_move_row_by_row,
+    task_12_5_retiring_by_hand => day::retiring_by_hand,
+    task_12_6_one_turn_by_hand => day::one_turn_by_hand,
+    task_12_6_any_mix_equals_its_rows_alone => day::any_mix_equals_its_rows_alone,
+    task_12_6_any_mix_without_a_cache => day::any_mix_without_a_cache,
+    task_12_6_windows_move_at_different_times => day::windows_move_at_different_times,
+    task_12_6_the_cache_does_not_grow_for_the_gone => day::the_cache_does_not_grow_for_the_gone,
+    task_12_6_the_loop_ends => day::the_loop_ends,
+    task_12_6_story_models_equal_their_rows_alone => day::story_models_equal_their_rows_alone,
+    task_12_6_gpt2_past_its_context => day::gpt2_past_its_context,
+    task_12_6_rows_draw_their_own_coins => day::rows_draw_their_own_coins,
+    task_12_6_tokens_equal_transformers => day::tokens_equal_transformers,
+    task_12_7_right_padding_by_hand => day::right_padding_by_hand,
+    task_12_8_right_padded_rows_equal_themselves_alone => day::right_padded_rows_equal_themselves_alone,
+}
