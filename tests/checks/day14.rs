@@ -4,9 +4,10 @@ use super::checks::{ensure, equal, refused, tokenizer, Fake, Likely, Outcome, Ra
 use candecode::day07_greedy::{self, generate};
 use candecode::day08_sampling::{chacha_sampler, warpers, SamplingParams};
 use candecode::day10_kv_cache::generate_cached;
-use candecode::day11_beam_search::{beam_search, BeamParams, EarlyStopping};
+use candecode::day11_beam_search::beam_search;
 use candecode::day12_batching::generate_batch;
 use candecode::day13_speculative::Speculation;
+use candecode::kit::beams::{BeamParams, EarlyStopping};
 use candecode::kit::draft::{one_hot, Draft, Drafter};
 use candecode::kit::processor::process_all;
 use candecode::kit::{
