@@ -190,7 +190,7 @@ fn a_bad_prompt_is_refused() {
     refused(&["--prompt-ids", "5,99999"], 1, &["token id 99999 is not in the vocabulary of 2048"]);
     let long = "once upon a time ".repeat(400);
     refused(&["-p", &long], 1, &["tokens long", "the context 512", "shorten it"]);
-    refused(&["-p", &long, "--loop", "day6"], 1, &["past the context of 512"]);
+    refused(&["-p", &long, "--loop", "day6"], 1, &["tokens long", "the context 512"]);
 }
 
 #[test]
@@ -207,6 +207,35 @@ fn bad_flags_are_usage_errors() {
     refused(&["-p", "Once", "--loop", "day99"], 2, &["--loop day99"]);
     refused(&["-p", "Once", "--nonsense"], 2, &["--nonsense"]);
     refused(&["-p", "Once", "--prompt-ids", "1"], 2, &["cannot be used with"]);
+}
+
+#[test]
+fn parameters_out_of_range_are_usage_errors() {
+    for (flags, says) in [
+        (&["--temperature", "-1"][..], "temperature must be a finite number above 0"),
+        (&["--temperature", "NaN"], "temperature must be a finite number above 0"),
+        (&["--top-p", "0"], "top_p must be in (0, 1]"),
+        (&["--top-p", "1.2"], "top_p must be in (0, 1]"),
+        (&["--top-k", "-3"], "--top-k must be at least 1"),
+        (&["--min-p", "2"], "min_p must be in [0, 1]"),
+        (&["--num-beams", "0"], "--num-beams is 0"),
+        (&["--num-beams", "2", "--num-return-sequences", "3"], "more than --num-beams"),
+        (&["--num-return-sequences", "2"], "would give the same text again"),
+        (&["--rng", "torch"], "--rng is for sampling"),
+        (&["--draft-ngram", "--num-beams", "2"], "do not go together"),
+        (
+            &["--draft-model", "story-230k", "--cache", "sliding"],
+            "cannot take back rejected drafts",
+        ),
+        (
+            &["--draft-model", "story-230k", "--rng", "torch", "--temperature", "1"],
+            "need --rng chacha",
+        ),
+        (&["--block", ""], "a word is empty"),
+        (&["--allow-regex", "("], "is refused"),
+    ] {
+        refused(&[&["-p", "Once"], flags].concat(), 2, &[says]);
+    }
 }
 
 #[cfg(not(feature = "cuda"))]
