@@ -4,6 +4,8 @@ mod checks;
 #[macro_use]
 #[path = "checks/day10.rs"]
 mod day;
+#[path = "checks/day10_measure.rs"]
+mod measure;
 include!(concat!(env!("OUT_DIR"), "/day10.rs"));
 
 checks::tests! {
@@ -51,4 +53,25 @@ checks::tests! {
     task_10_12_sliding_tokens_equal_transformers => day::sliding_tokens_equal_transformers,
     task_10_12_a_slid_cache_is_not_a_window => day::a_slid_cache_is_not_a_window,
     task_10_12_gpt2_does_not_slide => day::gpt2_does_not_slide,
+}
+
+/// Not a check: the cost of a token with a cache and without, for the book.
+#[test]
+#[ignore = "takes a minute, and depends on the machine; it draws book/src/figures/day10_cost.svg"]
+fn measure_cost() -> candle_core::Result<()> {
+    measure::cost(&yours())
+}
+
+/// Not a check: a sliding cache against a window computed anew, for the book.
+#[test]
+#[ignore = "draws book/src/figures/day10_cliff.svg"]
+fn measure_cliff() -> candle_core::Result<()> {
+    measure::cliff(&yours())
+}
+
+/// Not a check: what half precision does, for the book.
+#[test]
+#[ignore = "prints the numbers of day 10's chapter"]
+fn measure_halves() -> candle_core::Result<()> {
+    measure::halves(&yours())
 }

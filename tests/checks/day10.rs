@@ -327,7 +327,7 @@ pub fn an_emptied_cache_begins_anew(day: &Day) -> Outcome {
 }
 
 /// Logits of the last position of `ids`, fed after the `held` columns of a cache.
-fn logits(model: &dyn Model, ids: &[u32], cache: &mut dyn Cache) -> Result<Tensor> {
+pub fn logits(model: &dyn Model, ids: &[u32], cache: &mut dyn Cache) -> Result<Tensor> {
     let step = Step::new(model, ids, cache.len())?.with_logits(Logits::Last(1));
     model.forward(&step, cache)?.flatten_all()
 }
@@ -566,7 +566,7 @@ fn largest(_row: usize, logits: &[f32]) -> Result<u32> {
 }
 
 /// Greedy options without an end but the bound.
-fn options<'a>(model: &dyn Model, most: usize, stride: usize) -> GenerationOptions<'a> {
+pub fn options<'a>(model: &dyn Model, most: usize, stride: usize) -> GenerationOptions<'a> {
     let mut options = GenerationOptions::new(model.config(), most, largest);
     options.eos_token_ids.clear();
     options.stride = stride;
@@ -651,18 +651,18 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
 // Six layers of f32 sums in another order; the logits are near 10 (as day 5).
 const LOGITS: f32 = 1e-4;
 
-fn load(name: &str, dtype: DType) -> Result<Box<dyn Model>> {
+pub fn load(name: &str, dtype: DType) -> Result<Box<dyn Model>> {
     let model = load_model(&models_dir()?.join(name), dtype, &device()?);
     model.map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
 /// A text of `tests/oracle/day10.json`.
-struct Golden {
-    model: String,
-    prompt: Vec<u32>,
-    new_ids: Vec<u32>,
-    margins: Vec<f32>,
-    at: Vec<usize>,
+pub struct Golden {
+    pub model: String,
+    pub prompt: Vec<u32>,
+    pub new_ids: Vec<u32>,
+    pub margins: Vec<f32>,
+    pub at: Vec<usize>,
 }
 
 fn read(json: &serde_json::Value, at: &str) -> Golden {
@@ -680,7 +680,7 @@ fn read(json: &serde_json::Value, at: &str) -> Golden {
     }
 }
 
-fn goldens() -> Result<Vec<Golden>> {
+pub fn goldens() -> Result<Vec<Golden>> {
     let json = golden_json("day10")?;
     let cases = json["cached"].as_array().into_iter().flatten();
     Ok(cases.map(|case| read(case, "logits_of_steps")).collect())
@@ -703,7 +703,7 @@ pub fn tokens_equal_transformers(day: &Day) -> Outcome {
 }
 
 /// Feeds a golden text token by token after its prompt; for each new token, the logits it was chosen from.
-fn forced(model: &dyn Model, golden: &Golden, cache: &mut dyn Cache) -> Result<Vec<Vec<f32>>> {
+pub fn forced(model: &dyn Model, golden: &Golden, cache: &mut dyn Cache) -> Result<Vec<Vec<f32>>> {
     let mut all = vec![logits(model, &golden.prompt, cache)?.to_vec1()?];
     for id in &golden.new_ids[..golden.new_ids.len() - 1] {
         all.push(logits(model, &[*id], cache)?.to_vec1()?);
@@ -742,7 +742,7 @@ pub fn past_the_context_the_window_moves(day: &Day) -> Outcome {
 }
 
 /// A cache that holds its numbers in another type: what half precision does to it.
-struct Narrow(Box<dyn Cache>, DType);
+pub struct Narrow(pub Box<dyn Cache>, pub DType);
 
 impl Cache for Narrow {
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {

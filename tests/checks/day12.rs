@@ -134,7 +134,7 @@ fn margin(logits: &[f32]) -> f32 {
 }
 
 /// Greedy options.
-fn options<'a>(model: &dyn Model, most: usize, stride: usize) -> GenerationOptions<'a> {
+pub fn options<'a>(model: &dyn Model, most: usize, stride: usize) -> GenerationOptions<'a> {
     let mut options = GenerationOptions::new(model.config(), most, |_, logits| largest(logits));
     options.stride = stride;
     options
@@ -596,7 +596,7 @@ const LOGITS: f32 = 1e-4;
 // A choice closer than this may be turned by another order of sums: the margin of every golden.
 const NEAR: f32 = 1e-3;
 
-fn load(name: &str) -> Result<Box<dyn Model>> {
+pub fn load(name: &str) -> Result<Box<dyn Model>> {
     let model = load_model(&models_dir()?.join(name), DType::F32, &device()?);
     model.map_err(|e| Error::Msg(format!("{e:#}")))
 }

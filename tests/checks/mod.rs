@@ -9,6 +9,7 @@ mod compare;
 mod fake;
 mod golden;
 mod keep;
+pub mod plot;
 mod recall;
 mod report;
 mod witness;

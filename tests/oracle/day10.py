@@ -50,3 +50,26 @@ def sliding(oracle, name, prompt, most):
 def generate(oracle):
     oracle.data["cached"] = [cached(oracle, name, "Once upon a time, there was a little girl", 48) for name in STORY]
     oracle.data["sliding"] = sliding(oracle, "story-230k", "Lily and her dog", 160)
+
+
+@torch.no_grad()
+def halves():
+    """For the chapter: transformers with all of it in half precision, against its own f32, over 190 new tokens."""
+    first = lambda a, b: next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), None)
+    for name in STORY:
+        ids = tokenizer().encode("Once upon a time, there was a little girl")
+        how = dict(max_new_tokens=190, do_sample=False, eos_token_id=None, pad_token_id=0)
+        net = model(name)
+        text = net.generate(torch.tensor([ids]), **how)
+        want = net(text).logits[0, len(ids) - 1:-1]
+        for dtype in (torch.bfloat16, torch.float16):
+            half = AutoModelForCausalLM.from_pretrained(MODELS / name, dtype=dtype).eval()
+            got = half(text).logits[0, len(ids) - 1:-1].float()
+            texts = [half.generate(torch.tensor([ids]), use_cache=cache, **how)[0].tolist() for cache in (True, False)]
+            print(f"{name}, {dtype}: at most {(got - want).abs().max():.4f} apart; first differing token, forced: "
+                  f"{first(got.argmax(-1).tolist(), want.argmax(-1).tolist())}; its cached and uncached texts part at "
+                  f"{first(*(new[len(ids):] for new in texts))}")
+
+
+if __name__ == "__main__":
+    halves()

@@ -1,0 +1,88 @@
+//! Plots of what was measured, for the book: SVG in its house style.
+
+use std::fmt::Write as _;
+
+/// A plot of 720 by 330 units; data to 70 … 690 by 40 … 270.
+pub struct Plot {
+    svg: String,
+    x: (f64, f64),
+    y: (f64, f64),
+    log: bool,
+}
+
+impl Plot {
+    /// An empty frame for data between these bounds; `log`: the y axis is logarithmic.
+    pub fn new(label: &str, x: (f64, f64), y: (f64, f64), log: bool) -> Self {
+        let svg = format!("<svg viewBox=\"0 0 720 330\" role=\"img\" aria-label=\"{label}\">\n<path class=\"axis\" d=\"M70 40V270H690\"/>\n");
+        Self { svg, x, y, log }
+    }
+
+    fn at(&self, x: f64, y: f64) -> (f64, f64) {
+        let scale = |v: f64| if self.log { v.log10() } else { v };
+        let (low, high) = (scale(self.y.0), scale(self.y.1));
+        let right = 70.0 + 620.0 * (x - self.x.0) / (self.x.1 - self.x.0);
+        (right, 270.0 - 230.0 * (scale(y).clamp(low, high) - low) / (high - low))
+    }
+
+    /// A label on the x axis.
+    pub fn tick_x(&mut self, x: f64, label: &str) {
+        let (x, _) = self.at(x, self.y.0);
+        let _ = writeln!(self.svg, "<path class=\"axis\" d=\"M{x:.1} 270V275\"/><text class=\"note\" x=\"{x:.1}\" y=\"287\">{label}</text>");
+    }
+
+    /// A label on the y axis, with a faint line across.
+    pub fn tick_y(&mut self, y: f64, label: &str) {
+        let (_, y) = self.at(self.x.0, y);
+        let _ = writeln!(self.svg, "<path class=\"axis dashed\" d=\"M70 {y:.1}H690\"/><text class=\"note right\" x=\"62\" y=\"{y:.1}\">{label}</text>");
+    }
+
+    /// What the axes are.
+    pub fn axes(&mut self, x: &str, y: &str) {
+        let _ = writeln!(self.svg, "<text class=\"note\" x=\"380\" y=\"314\">{x}</text>\n<text class=\"note left\" x=\"8\" y=\"18\">{y}</text>");
+    }
+
+    /// A line through points.
+    pub fn line(&mut self, role: &str, points: &[(f64, f64)]) {
+        let mut path = String::new();
+        for (i, (x, y)) in points.iter().enumerate() {
+            let (x, y) = self.at(*x, *y);
+            let _ = write!(path, "{}{x:.1} {y:.1}", if i == 0 { "M" } else { "L" });
+        }
+        let _ = writeln!(self.svg, "<path class=\"plot {role}\" d=\"{path}\"/>");
+    }
+
+    /// Dots.
+    pub fn dots(&mut self, role: &str, points: &[(f64, f64)]) {
+        let _ = writeln!(self.svg, "<g class=\"{role}\">");
+        for (x, y) in points {
+            let (x, y) = self.at(*x, *y);
+            let _ =
+                writeln!(self.svg, "<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>");
+        }
+        self.svg += "</g>\n";
+    }
+
+    /// A vertical line.
+    pub fn upright(&mut self, x: f64) {
+        let (x, _) = self.at(x, self.y.0);
+        let _ = writeln!(self.svg, "<path class=\"wire dashed\" d=\"M{x:.1} 40V270\"/>");
+    }
+
+    /// Words beside the point `(x, y)`, moved by `(dx, dy)` units.
+    pub fn words(&mut self, side: &str, (x, y): (f64, f64), (dx, dy): (f64, f64), words: &str) {
+        let (x, y) = self.at(x, y);
+        let _ = writeln!(
+            self.svg,
+            "<text class=\"note {side}\" x=\"{:.1}\" y=\"{:.1}\">{words}</text>",
+            x + dx,
+            y + dy
+        );
+    }
+
+    /// Writes it to `book/src/figures/`.
+    pub fn save(mut self, name: &str) -> candle_core::Result<()> {
+        self.svg += "</svg>\n";
+        let figures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("book/src/figures");
+        std::fs::write(figures.join(name), self.svg).map_err(candle_core::Error::wrap)
+    }
+}
