@@ -135,13 +135,16 @@ impl Repo {
         std::fs::read_to_string(self.root.join(path)).with_context(|| path.to_string())
     }
 
-    /// The tasks of a day, from its reference.
+    /// The tasks of a day, from its reference, by their numbers.
     ///
     /// # Errors
     /// If the reference breaks the rules of task lines; the text names file and line.
     pub fn tasks(&self, day: &Day) -> Result<Vec<Task>> {
         let path = day.solution();
-        let tasks = stubs::tasks(&self.read(&path)?).map_err(|e| anyhow!("{path}: {e}"))?;
+        let mut tasks = stubs::tasks(&self.read(&path)?).map_err(|e| anyhow!("{path}: {e}"))?;
+        tasks.sort_by_key(|task| {
+            task.id.rsplit('.').next().and_then(|number| number.parse::<u32>().ok())
+        });
         let prefix = format!("{}.", day.number);
         match tasks.iter().find(|task| !task.id.starts_with(&prefix)) {
             Some(task) => Err(anyhow!(
