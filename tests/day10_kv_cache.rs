@@ -55,20 +55,6 @@ checks::tests! {
     task_10_12_gpt2_does_not_slide => day::gpt2_does_not_slide,
 }
 
-/// Not a check: the cost of a token with a cache and without, for the book.
-#[test]
-#[ignore = "takes a minute, and depends on the machine; it draws book/src/figures/day10_cost.svg"]
-fn measure_cost() -> candle_core::Result<()> {
-    measure::cost(&yours())
-}
-
-/// Not a check: a sliding cache against a window computed anew, for the book.
-#[test]
-#[ignore = "draws book/src/figures/day10_cliff.svg"]
-fn measure_cliff() -> candle_core::Result<()> {
-    measure::cliff(&yours())
-}
-
 /// Not a check: what half precision does, for the book.
 #[test]
 #[ignore = "prints the numbers of day 10's chapter"]

@@ -4,8 +4,6 @@ mod checks;
 #[macro_use]
 #[path = "checks/day12.rs"]
 mod day;
-#[path = "checks/day12_measure.rs"]
-mod measure;
 include!(concat!(env!("OUT_DIR"), "/day12.rs"));
 
 checks::tests! {
@@ -31,11 +29,4 @@ checks::tests! {
     task_12_6_tokens_equal_transformers => day::tokens_equal_transformers,
     task_12_7_right_padding_by_hand => day::right_padding_by_hand,
     task_12_8_right_padded_rows_equal_themselves_alone => day::right_padded_rows_equal_themselves_alone,
-}
-
-/// Not a check: throughput against the size of the batch, for the book.
-#[test]
-#[ignore = "takes a minute, and depends on the machine; it draws book/src/figures/day12_throughput.svg"]
-fn measure_throughput() -> candle_core::Result<()> {
-    measure::throughput(&yours())
 }

@@ -22,10 +22,3 @@ checks::tests! {
     task_15_6_sampled_it_equals_alone => day::sampled_it_equals_alone,
     task_15_6_when_windows_move => day::when_windows_move,
 }
-
-/// Not a check: measures throughput against static batches, and draws the book's plot.
-#[test]
-#[ignore = "takes a minute, and depends on the machine; it draws book/src/figures/day15_throughput.svg"]
-fn measure_throughput() -> candle_core::Result<()> {
-    day::measure_throughput()
-}

@@ -116,6 +116,9 @@ pub struct Args {
     /// Print speeds to standard error
     #[arg(long)]
     pub stats: bool,
+    /// Print the folder of the model, and do nothing else
+    #[arg(long = "where")]
+    pub find: bool,
     /// Which day's loop shall run: day6, day7, or day10 to day15 without day14
     #[arg(long = "loop", value_name = "DAY")]
     pub loop_day: Option<String>,

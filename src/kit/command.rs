@@ -3,7 +3,7 @@
 use crate::day10_kv_cache::{generate_cached, KvCache};
 use crate::day13_speculative::{ModelDrafter, NgramDrafter, Speculation};
 use crate::day15_scheduler::{Request, Scheduler};
-use crate::kit::args::{Args, CacheName};
+use crate::kit::args::{Args, CacheName, RngKind};
 use crate::kit::draft::Drafter;
 use crate::kit::output::Output;
 use crate::kit::plan::Plan;
@@ -53,6 +53,10 @@ pub fn run(args: &Args) -> Result<u8> {
     ensure!(args.max_new_tokens > 0, usage("--max-new-tokens is 0; ask for at least 1"));
     let device = device::device(&args.device).map_err(usage)?;
     let dtype = device::dtype(&args.dtype).map_err(usage)?;
+    if args.find {
+        println!("{}", hub::resolve(&args.model)?.display());
+        return Ok(0);
+    }
     if args.prompt.is_empty() && args.prompt_file.is_none() && args.prompt_ids.is_none() {
         return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
     }
@@ -159,7 +163,7 @@ impl<'a> Run<'a> {
             13 => self.speculate(&prompts[0], first, &mut out)?,
             15 => self.serve(prompts, &mut out)?,
             _ => {
-                for token in self.tokens(prompts)? {
+                for token in self.tokens(prompts, first)? {
                     out.take(token?)?;
                     if INTERRUPTED.load(Ordering::SeqCst) {
                         break;
@@ -183,12 +187,17 @@ impl<'a> Run<'a> {
         Box::new(KvCache::new(kind, config.num_hidden_layers))
     }
 
-    /// The loops that are iterators of tokens.
+    /// The loops that are iterators of tokens; row 0 of theirs is request `first`, and draws what is that request's.
     fn tokens(
         &self,
         prompts: &[Vec<u32>],
+        first: usize,
     ) -> Result<Box<dyn Iterator<Item = candle_core::Result<Token>> + 'a>> {
-        let options = self.plan.options(self.args, self.model.config(), self.tokenizer)?;
+        let mut options = self.plan.options(self.args, self.model.config(), self.tokenizer)?;
+        if first > 0 && self.args.rng != Some(RngKind::Torch) {
+            let mut choose = options.choose;
+            options.choose = Box::new(move |row, logits| choose(first + row, logits));
+        }
         let (model, tokenizer) = (self.model, self.tokenizer);
         Ok(match self.plan.day {
             7 => Box::new(day07_greedy::generate(model, tokenizer, &prompts[0], options)?),

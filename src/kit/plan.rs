@@ -150,7 +150,9 @@ impl Plan {
         let mut options = GenerationOptions::new(config, args.max_new_tokens, day07_greedy::greedy);
         if self.sampling.is_some() {
             options.choose = match args.rng {
-                Some(RngKind::Torch) => torch_sampler(seed, self.rows),
+                // One stream for all rows of a batch; a text of its own has its own.
+                Some(RngKind::Torch) if self.day == 12 => torch_sampler(seed, self.rows),
+                Some(RngKind::Torch) => torch_sampler(seed, 1),
                 _ => chacha_sampler(seed),
             };
         }
@@ -236,11 +238,12 @@ fn loop_day(args: &Args, rows: usize) -> Result<usize> {
             return Err(usage(format!("--loop {name}: no such loop; there are {loops}")));
         }
     };
-    let alone = smallest == 7 || smallest == 10;
+    let alone =
+        smallest == 7 || smallest == 10 || (smallest == 12 && args.num_return_sequences == 1);
     let sampling = sampling(args)?.is_some();
     let able = match day {
         6 => alone && args.stop.is_empty() && args.cache.is_none() && !sampling,
-        7 => alone && args.cache.is_none(),
+        7 => alone && args.cache.is_none(), // several prompts: one after another
         10 => alone && !args.no_cache,
         11 => (alone || smallest == 11) && !sampling,
         12 => alone || smallest == 12,

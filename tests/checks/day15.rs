@@ -10,7 +10,6 @@ use candecode::kit::{ModelConfig, Step, Token, Tokenizer};
 use candle_core::{bail, Device, Error, Result, Tensor};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 /// Makes an empty cache.
 pub type NewCache<'a> = &'a dyn Fn() -> Box<dyn Cache>;
@@ -618,5 +617,3 @@ pub fn when_windows_move(day: &Day) -> Outcome {
     );
     each(&input, &case.serve(day, &input, &arrivals)?, &want)
 }
-
-include!("day15_measure.rs");

@@ -9,7 +9,6 @@ mod compare;
 mod fake;
 mod golden;
 mod keep;
-pub mod plot;
 mod recall;
 mod report;
 mod witness;

@@ -1,8 +1,10 @@
 //! The commands, one file each: flags, and a function that runs them.
 
+pub mod bench;
 pub mod book;
 pub mod check;
 pub mod ci;
+pub mod compare;
 pub mod diff;
 pub mod doctor;
 pub mod give;
@@ -28,6 +30,10 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal
+    Compare(compare::Compare),
+    /// Measure the reference, and draw the plots of the book
+    Bench(bench::Bench),
     /// Show all days and tasks, and where to go next
     #[command(alias = "progress")]
     List(list::List),
@@ -58,6 +64,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Check(args) => check::run(&repo, &args),
         Command::Run { args } => run::run(&repo, &args),
+        Command::Compare(args) => compare::run(&repo, &args),
+        Command::Bench(args) => bench::run(&repo, &args),
         Command::List(args) => list::run(&repo, &args),
         Command::Diff(args) => diff::run(&repo, &args),
         Command::Give(args) => give::give(&repo, &args),

@@ -79,10 +79,51 @@ impl Plot {
         );
     }
 
-    /// Writes it to `book/src/figures/`.
-    pub fn save(mut self, name: &str) -> candle_core::Result<()> {
+    /// Writes it to `book/src/bench/`.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn save(mut self, name: &str) -> std::io::Result<()> {
         self.svg += "</svg>\n";
-        let figures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("book/src/figures");
-        std::fs::write(figures.join(name), self.svg).map_err(candle_core::Error::wrap)
+        write(name, &self.svg)
     }
+}
+
+fn write(name: &str, svg: &str) -> std::io::Result<()> {
+    std::fs::write(crate::root().join("book/src/bench").join(name), svg)
+}
+
+/// How many rows every pass had: in static batches above, in one running batch below.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn rows(name: &str, fixed: &[usize], running: &[usize], ratio: f64) -> std::io::Result<()> {
+    let size = fixed.iter().chain(running).copied().max().unwrap_or(1);
+    let mut svg = String::from(
+        "<svg viewBox=\"0 0 720 330\" role=\"img\" aria-label=\"Rows in every decoding pass: static batches run down to one row, one after another; the running batch stays full almost to the end, and needs fewer passes.\">\n",
+    );
+    let width = 600.0 / fixed.len().max(running.len()) as f64;
+    for (rows, top, role, name) in
+        [(fixed, 50.0, "known", "static batches"), (running, 200.0, "kept", "one running batch")]
+    {
+        let base = top + 12.0 * size as f64;
+        let _ = writeln!(
+            svg,
+            "<text class=\"left strong\" x=\"70\" y=\"{}\">{name}: {} passes</text>",
+            top - 14.0,
+            rows.len()
+        );
+        for count in [size, 0] {
+            let y = base - 12.0 * count as f64;
+            let _ = writeln!(svg, "<text class=\"right note\" x=\"60\" y=\"{y}\">{count}</text>");
+        }
+        let _ = writeln!(svg, "<g class=\"{role}\">");
+        for (i, count) in rows.iter().enumerate() {
+            let (x, high) = (70.0 + width * i as f64, 12.0 * *count as f64);
+            let _ = writeln!(svg, "<rect class=\"bar\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{high:.1}\"/>", base - high);
+        }
+        let _ = writeln!(svg, "</g>\n<path class=\"axis\" d=\"M70 {base}H670\"/>");
+    }
+    let _ = writeln!(svg, "<text class=\"note\" x=\"370\" y=\"318\">decoding passes, in order; height: rows in the pass. Tokens per second, running / static: {ratio:.2}</text>\n</svg>");
+    write(name, &svg)
 }

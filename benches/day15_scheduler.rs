@@ -1,0 +1,26 @@
+//! Day 15: 24 requests of very different lengths, in static batches and in one running batch.
+
+use benches::serving::{fixed, mix, running};
+use benches::{model, tokenizer};
+use criterion::{criterion_group, criterion_main, Criterion};
+use std::time::Duration;
+
+fn serving(c: &mut Criterion) {
+    let (model, tokenizer) =
+        (model("story-3m").expect("story-3m"), tokenizer().expect("tokenizer"));
+    let mix = mix();
+    let mut group = c.benchmark_group("day15_serving");
+    group
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(8));
+    group
+        .bench_function("static", |b| b.iter(|| fixed(&*model, &tokenizer, &mix).expect("static")));
+    group.bench_function("continuous", |b| {
+        b.iter(|| running(&*model, &tokenizer, &mix).expect("continuous"))
+    });
+    group.finish();
+}
+
+criterion_group!(benches, serving);
+criterion_main!(benches);

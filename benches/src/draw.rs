@@ -1,0 +1,259 @@
+//! Draws the plots of the book, `book/src/bench/*.svg`, from what criterion measured: `draw day10 day12 …`; none: all.
+
+use anyhow::{bail, Result};
+use benches::estimates::median;
+use benches::plot::Plot;
+use benches::serving::{fixed, mix, running, Counted};
+use benches::{logits, model, text, tokenizer};
+use candecode::day10_kv_cache::KvCache;
+use candecode::kit::{CacheKind, Logits, NoCache, Step};
+
+type Draw = fn() -> Result<()>;
+
+/// What can be drawn.
+const DAYS: [(&str, Draw); 5] =
+    [("day10", day10), ("day12", day12), ("day13", day13), ("day14", day14), ("day15", day15)];
+
+fn main() -> Result<()> {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) = wanted.iter().find(|day| DAYS.iter().all(|(name, _)| name != day)) {
+        bail!("no plot of {unknown}")
+    }
+    for (name, draw) in DAYS {
+        if wanted.is_empty() || wanted.iter().any(|day| day == name) {
+            draw()?;
+        }
+    }
+    Ok(())
+}
+
+/// The cost of the next token against the length of the text.
+fn day10() -> Result<()> {
+    cliff()?;
+    const LENGTHS: [usize; 7] = [16, 64, 128, 192, 256, 384, 480];
+    let points = |kind: &str| -> Result<Vec<(f64, f64)>> {
+        let point =
+            |len: &usize| Ok((*len as f64, median("day10_next_token", &format!("{kind}_{len}"))?));
+        LENGTHS.iter().map(point).collect()
+    };
+    let mut lines = [points("none")?, points("dynamic")?, points("static")?];
+    let unit = lines[1][0].1;
+    lines.iter_mut().flatten().for_each(|point| point.1 /= unit);
+    println!("next token; 1 is a growing cache at 16 tokens, {:.2} ms", unit * 1e3);
+    for (i, len) in LENGTHS.iter().enumerate() {
+        println!(
+            "{len:4} tokens: none {:6.1}, dynamic {:5.2}, static {:5.2}",
+            lines[0][i].1, lines[1][i].1, lines[2][i].1
+        );
+    }
+    let [none, dynamic, _] = lines;
+    let last = (none[LENGTHS.len() - 1], dynamic[LENGTHS.len() - 1]);
+    let top = (last.0 .1 / 10.0).ceil() * 10.0;
+    let mut plot = Plot::new(
+        "The time that the next token takes, against the length of the text: without a cache it grows with every token, with one it stays almost flat, close to the ideal line at 1.",
+        (0.0, 512.0),
+        (0.0, top),
+        false,
+    );
+    for at in [0, 128, 256, 384, 512] {
+        plot.tick_x(f64::from(at), &at.to_string());
+    }
+    for at in [0.0, 0.25, 0.5, 0.75, 1.0] {
+        plot.tick_y(at * top, &format!("{:.0}", at * top));
+    }
+    plot.axes(
+        "tokens in the text",
+        "time of the next token; 1 is the step with a cache after 16 tokens",
+    );
+    plot.line("known", &[(16.0, 1.0), (480.0, 1.0)]);
+    plot.line("dropped", &none);
+    plot.dots("dropped", &none);
+    plot.line("kept", &dynamic);
+    plot.dots("kept", &dynamic);
+    plot.words("right", last.0, (-12.0, 0.0), &format!("no cache: {:.0} times", last.0 .1));
+    plot.words(
+        "right",
+        last.1,
+        (0.0, -16.0),
+        &format!("cache: {:.1} times; grey, the ideal: 1", last.1 .1),
+    );
+    Ok(plot.save("day10_cost.svg")?)
+}
+
+/// How far a sliding cache is from the same window computed anew, token by token. This is no matter of time.
+fn cliff() -> Result<()> {
+    const WINDOW: usize = 64;
+    let model = model("story-3m")?;
+    let prompt = tokenizer()?.encode("Lily and her dog")?.len();
+    let ids = text(&*model, "Lily and her dog", 128)?;
+    let mut sliding = KvCache::new(CacheKind::Sliding(WINDOW), model.config().num_hidden_layers);
+    let (mut held, mut points) = (0, Vec::new());
+    for end in prompt..=ids.len() {
+        let step = Step::sliding(&*model, &ids[..end], held)?.with_logits(Logits::Last(1));
+        let got = model.forward(&step, &mut sliding)?.flatten_all()?.to_vec1::<f32>()?;
+        held = end;
+        let anew = logits(&*model, &ids[end.saturating_sub(WINDOW)..end], &mut NoCache)?;
+        let apart = got.iter().zip(&anew).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        points.push((end as f64, f64::from(apart)));
+    }
+    let (before, after) = points.split_at(WINDOW - prompt + 1);
+    let most = |points: &[(f64, f64)]| points.iter().map(|(_, y)| *y).fold(0.0, f64::max);
+    println!(
+        "before the first slid token at most {:.1e} apart, at it {:.2}, later at most {:.2}",
+        most(before),
+        after[0].1,
+        most(after)
+    );
+    let mut plot = Plot::new(
+        "The largest difference between the logits of a sliding cache and of the same window computed anew: about a millionth until 64 tokens, and near a half at the 65th and after it.",
+        (0.0, 130.0),
+        (1e-7, 10.0),
+        true,
+    );
+    for at in [0, 32, 64, 96, 128] {
+        plot.tick_x(f64::from(at), &at.to_string());
+    }
+    for (at, label) in [(1e-6, "10⁻⁶"), (1e-4, "10⁻⁴"), (1e-2, "10⁻²"), (1.0, "1")] {
+        plot.tick_y(at, label);
+    }
+    plot.axes(
+        "tokens in the text; the window is 64",
+        "largest difference of a logit, sliding cache against the last 64 tokens computed anew",
+    );
+    plot.upright(64.5);
+    plot.dots("kept", before);
+    plot.dots("dropped", after);
+    plot.words(
+        "left",
+        (after[0].0, 1e-3),
+        (14.0, 0.0),
+        &format!("the first slid token: {:.2}", after[0].1),
+    );
+    plot.words("right", (60.0, 3e-5), (0.0, 0.0), "nothing has slid: rounding");
+    Ok(plot.save("day10_cliff.svg")?)
+}
+
+/// Tokens a second over all rows, against the number of rows.
+fn day12() -> Result<()> {
+    const SIZES: [usize; 6] = [1, 2, 4, 8, 16, 32];
+    let unit = median("day12_batch", "even_1")?;
+    let gains = |kind: &str| -> Result<Vec<(f64, f64)>> {
+        let gain = |rows: &usize| {
+            let time = median("day12_batch", &format!("{kind}_{rows}"))?;
+            Ok(((*rows as f64).log2(), *rows as f64 * unit / time))
+        };
+        SIZES.iter().map(gain).collect()
+    };
+    let (even, ragged) = (gains("even")?, gains("ragged")?);
+    println!("1 row: {:.0} tokens a second", 32.0 / unit);
+    for (i, rows) in SIZES.iter().enumerate() {
+        println!(
+            "{rows:2} rows: {:5.2} times the tokens a second, ragged {:5.2}",
+            even[i].1, ragged[i].1
+        );
+    }
+    let most = even.iter().map(|(_, y)| *y).fold(8.0, f64::max).ceil();
+    let mut plot = Plot::new(
+        "Tokens a second over all rows, against the number of rows, beside the ideal line: more rows give more tokens, far below the ideal.",
+        (0.0, 5.0),
+        (0.0, most),
+        false,
+    );
+    for (i, rows) in SIZES.iter().enumerate() {
+        plot.tick_x(i as f64, &rows.to_string());
+    }
+    for at in [0, 2, 4, 6, 8] {
+        plot.tick_y(f64::from(at), &at.to_string());
+    }
+    plot.axes("rows in the batch", "tokens a second over all rows; 1 is a single row");
+    let steps = (0..=50).map(|i| f64::from(i) / 10.0);
+    let ideal: Vec<(f64, f64)> = steps.map(|x| (x, x.exp2())).filter(|(_, y)| *y <= most).collect();
+    plot.line("known", &ideal);
+    plot.words("left", (most.log2(), most), (10.0, 6.0), "ideal: as many as rows");
+    plot.line("kept", &even);
+    plot.dots("kept", &even);
+    plot.words("", even[1], (0.0, 16.0), &format!("2 rows: {:.1}", even[1].1));
+    let last = even[SIZES.len() - 1];
+    plot.words("right", last, (-4.0, -16.0), &format!("32 rows: {:.1}", last.1));
+    Ok(plot.save("day12_throughput.svg")?)
+}
+
+/// How much faster a text is written with drafts, against K, for drafters of a known rate of acceptance.
+fn day13() -> Result<()> {
+    const RATES: [usize; 4] = [100, 80, 50, 0];
+    let plain = median("day13_speculation", "plain")?;
+    let mut plot = Plot::new(
+        "How many times as fast as plain decoding speculation is, against the number of drafted tokens, for drafters whose tokens stand always, in 80 or 50 of 100 cases, or never; and the ideal, K plus 1.",
+        (1.0, 8.0),
+        (0.0, 5.0),
+        false,
+    );
+    for k in 1..=8 {
+        plot.tick_x(f64::from(k), &k.to_string());
+    }
+    for at in 0..=5 {
+        plot.tick_y(f64::from(at), &at.to_string());
+    }
+    plot.axes(
+        "K: tokens drafted before each pass",
+        "times as fast as without drafts; drafts cost nothing here",
+    );
+    plot.line("known", &[(1.0, 1.0), (8.0, 1.0)]);
+    plot.line("known", &[(1.0, 2.0), (4.0, 5.0)]);
+    plot.words("left", (3.6, 4.6), (14.0, 4.0), "ideal: K + 1");
+    for rate in RATES {
+        let mut points = Vec::new();
+        for k in 1..=8usize {
+            let time = median("day13_speculation", &format!("stands_{rate}_k{k}"))?;
+            points.push((k as f64, plain / time));
+        }
+        let shown: Vec<String> = points.iter().map(|(_, y)| format!("{y:.2}")).collect();
+        println!("{rate:3} % stand, K = 1 to 8: {}", shown.join(" "));
+        let role = if points[3].1 >= 1.0 { "kept" } else { "dropped" };
+        plot.line(role, &points);
+        plot.dots(role, &points);
+        plot.words(
+            "right",
+            points[7],
+            (0.0, -12.0),
+            &format!("{rate} % stand: {:.1}", points[7].1),
+        );
+    }
+    for name in ["model_k2", "model_k4", "ngram_k4"] {
+        println!("{name}: {:.2} times as fast", plain / median("day13_speculation", name)?);
+    }
+    Ok(plot.save("day13_speedup.svg")?)
+}
+
+/// What a block list costs: printed, not drawn.
+fn day14() -> Result<()> {
+    let plain = median("day14_block_list", "decode_0")?;
+    for n in [1, 10_000] {
+        let with = median("day14_block_list", &format!("decode_{n}"))?;
+        let build = median("day14_block_list", &format!("build_{n}"))?;
+        println!(
+            "{n:5} words: a token takes {:+.1} % more; {:.2} s to build",
+            100.0 * (with / plain - 1.0),
+            build
+        );
+    }
+    Ok(())
+}
+
+/// Rows of every pass, static and continuous, as two rows of bars.
+fn day15() -> Result<()> {
+    let (model, tokenizer, mix) = (model("story-3m")?, tokenizer()?, mix());
+    let ratio = median("day15_serving", "static")? / median("day15_serving", "continuous")?;
+    let counted = Counted::new(&*model);
+    fixed(&counted, &tokenizer, &mix)?;
+    let static_rows = counted.rows.take();
+    running(&counted, &tokenizer, &mix)?;
+    let running_rows = counted.rows.take();
+    let tokens: usize = mix.iter().map(|(_, wanted)| wanted).sum();
+    for (name, rows) in [("static", &static_rows), ("continuous", &running_rows)] {
+        let mean = rows.iter().sum::<usize>() as f64 / rows.len() as f64;
+        println!("{name}: {tokens} tokens in {} decoding passes of {mean:.2} rows", rows.len());
+    }
+    println!("tokens a second, continuous / static: {ratio:.2}");
+    Ok(benches::plot::rows("day15_throughput.svg", &static_rows, &running_rows, ratio)?)
+}

@@ -1,0 +1,77 @@
+//! What the benchmarks share: the story models, prompts, and the loops of the reference to be timed.
+
+#![warn(missing_docs)]
+
+pub mod estimates;
+pub mod plot;
+pub mod serving;
+
+use candecode::day07_greedy::greedy;
+use candecode::day10_kv_cache::{generate_cached, KvCache};
+use candecode::kit::{hub, load_model, Cache, CacheKind, GenerationOptions, Model, Tokenizer};
+use candle_core::{DType, Device, Result};
+use std::path::PathBuf;
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn folder(name: &str) -> Result<PathBuf> {
+    hub::resolve(name).map_err(|e| candle_core::Error::Msg(format!("{e:#}")))
+}
+
+/// An embedded model, in f32 on the CPU.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn model(name: &str) -> Result<Box<dyn Model>> {
+    let loaded = load_model(&folder(name)?, DType::F32, &Device::Cpu);
+    loaded.map_err(|e| candle_core::Error::Msg(format!("{e:#}")))
+}
+
+/// The tokenizer of the story models.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn tokenizer() -> Result<Tokenizer> {
+    Tokenizer::from_dir(&folder("story-3m")?).map_err(|e| candle_core::Error::Msg(format!("{e:#}")))
+}
+
+/// An empty growing cache.
+pub fn cache(model: &dyn Model) -> KvCache {
+    KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers)
+}
+
+/// Greedy, to the very length: nothing ends the text early, so that every run does the same work.
+pub fn options<'a>(model: &dyn Model, max_new_tokens: usize) -> GenerationOptions<'a> {
+    let mut options = GenerationOptions::new(model.config(), max_new_tokens, greedy);
+    options.eos_token_ids.clear();
+    options
+}
+
+/// The ids of a prompt and of the greedy text after it, `len` in all.
+///
+/// # Errors
+/// If the prompt is longer than that, or the model fails.
+pub fn text(model: &dyn Model, prompt: &str, len: usize) -> Result<Vec<u32>> {
+    let tokenizer = tokenizer()?;
+    let mut ids = tokenizer.encode(prompt)?;
+    let Some(new) = len.checked_sub(ids.len()) else {
+        candle_core::bail!("the prompt has {} tokens, more than {len}", ids.len())
+    };
+    let tokens = generate_cached(model, &tokenizer, &ids, options(model, new), cache(model))?
+        .collect::<Result<Vec<_>>>()?;
+    ids.extend(tokens.iter().map(|token| token.id));
+    Ok(ids)
+}
+
+/// Logits of the last of `ids`, `(V)`, after what the cache holds.
+///
+/// # Errors
+/// If the model fails.
+pub fn logits(model: &dyn Model, ids: &[u32], cache: &mut dyn Cache) -> Result<Vec<f32>> {
+    use candecode::kit::{Logits, Step};
+    let step = Step::new(model, ids, cache.len())?.with_logits(Logits::Last(1));
+    model.forward(&step, cache)?.flatten_all()?.to_vec1()
+}

@@ -1,0 +1,106 @@
+//! A mix of short and long requests, served in static batches or by the scheduler.
+
+use crate::{cache, options};
+use candecode::day07_greedy::greedy;
+use candecode::day12_batching::generate_batch;
+use candecode::day15_scheduler::{Request, Scheduler};
+use candecode::kit::{Cache, GenerationOptions, Model, ModelConfig, Step, Tokenizer};
+use candle_core::{Device, Result, Tensor};
+use std::cell::RefCell;
+
+/// At most so many rows in a batch.
+pub const SIZE: usize = 8;
+
+/// Prompts, and how many tokens each wants: 24 requests, every fourth of them long (48 to 64), the others short (4 to 16).
+pub fn mix() -> Vec<(Vec<u32>, usize)> {
+    let wants = |i: usize| if i % 4 == 0 { 48 + 7 * i % 17 } else { 4 + 5 * i % 13 };
+    (0..24).map(|i| ((300..304 + i as u32 % 6).collect(), wants(i))).collect()
+}
+
+/// Greedy, but row `i` ends when it has as many tokens as request `i` wants: token 0 is EOS, and nothing else is.
+fn ending<'a>(model: &dyn Model, mix: &[(Vec<u32>, usize)]) -> GenerationOptions<'a> {
+    let wanted: Vec<usize> = mix.iter().map(|(_, wanted)| *wanted).collect();
+    let mut given = vec![0; wanted.len()];
+    let mut all = options(model, 100);
+    all.eos_token_ids = vec![0];
+    all.choose = Box::new(move |row, logits: &[f32]| {
+        given[row] += 1;
+        match given[row] == wanted[row] {
+            true => Ok(0),
+            false => Ok(greedy(row, &logits[1..])? + 1),
+        }
+    });
+    all
+}
+
+/// Static batches of [`SIZE`], each run until all of it have ended.
+///
+/// # Errors
+/// If the model fails.
+pub fn fixed(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) -> Result<()> {
+    for chunk in mix.chunks(SIZE) {
+        let prompts: Vec<Vec<u32>> = chunk.iter().map(|(prompt, _)| prompt.clone()).collect();
+        let tokens = generate_batch(
+            model,
+            tokenizer,
+            &prompts,
+            ending(model, chunk),
+            Box::new(cache(model)),
+        )?;
+        tokens.collect::<Result<Vec<_>>>()?;
+    }
+    Ok(())
+}
+
+/// One running batch of at most [`SIZE`] rows: the scheduler is fed as soon as a row is free.
+///
+/// # Errors
+/// If the model fails.
+pub fn running(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) -> Result<()> {
+    let new_cache = Box::new(|| Box::new(cache(model)) as Box<dyn Cache>);
+    let mut scheduler =
+        Scheduler::new(model, tokenizer, ending(model, mix), new_cache, usize::MAX)?;
+    let mut queue = mix.iter().enumerate();
+    loop {
+        while scheduler.running.len() + scheduler.waiting.len() < SIZE {
+            let Some((id, (prompt, _))) = queue.next() else { break };
+            scheduler.submit(Request { id, prompt: prompt.clone() })?;
+        }
+        if scheduler.is_idle() {
+            return Ok(());
+        }
+        scheduler.step()?;
+    }
+}
+
+/// A model that notes how many rows every decoding pass had.
+pub struct Counted<'a> {
+    model: &'a dyn Model,
+    /// Rows of every pass over one new token a row, in order.
+    pub rows: RefCell<Vec<usize>>,
+}
+
+impl<'a> Counted<'a> {
+    /// Nothing noted yet.
+    pub fn new(model: &'a dyn Model) -> Self {
+        Self { model, rows: RefCell::default() }
+    }
+}
+
+impl Model for Counted<'_> {
+    fn config(&self) -> &ModelConfig {
+        self.model.config()
+    }
+
+    fn device(&self) -> &Device {
+        self.model.device()
+    }
+
+    fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
+        let (rows, width) = step.ids.dims2()?;
+        if width == 1 {
+            self.rows.borrow_mut().push(rows);
+        }
+        self.model.forward(step, cache)
+    }
+}
