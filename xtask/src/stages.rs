@@ -72,6 +72,18 @@ pub const STAGES: &[Stage] = &[
         run: kit,
     },
     Stage { name: "bad-input", what: "bad input has clear errors", fast: true, run: bad_input },
+    Stage {
+        name: "compare",
+        what: "every loop writes the same text, from the command line",
+        fast: true,
+        run: every_loop,
+    },
+    Stage {
+        name: "benches",
+        what: "clippy on the benchmarks, and on the peers",
+        fast: false,
+        run: clippy_benches,
+    },
     Stage { name: "docs", what: "documentation builds, its examples run", fast: false, run: docs },
     Stage { name: "clippy-book", what: "clippy on the book tool", fast: false, run: clippy_book },
     Stage { name: "book", what: "the book builds", fast: false, run: book },
@@ -175,6 +187,21 @@ fn kit(repo: &Repo) -> Result<Outcome> {
 fn bad_input(repo: &Repo) -> Result<Outcome> {
     ensure!(repo.root.join("tests/bad_input.rs").exists(), "tests/bad_input.rs is absent");
     tests(repo, &["--features", "ref", "--test", "bad_input"])
+}
+
+/// `cargo xtask compare` fails where a text differs.
+fn every_loop(repo: &Repo) -> Result<Outcome> {
+    let texts = ["xtask", "compare", "--rounds", "1", "--max-new-tokens", "48"];
+    succeed(repo, &texts)?;
+    succeed(repo, &[&texts[..], &["--temperature", "0.9", "--seed", "3"]].concat())
+}
+
+fn clippy_benches(repo: &Repo) -> Result<Outcome> {
+    let packages = ["--package", "benches", "--package", "peers"];
+    succeed(
+        repo,
+        &[&["clippy", "--all-targets"], &packages[..], &["--", "-D", "warnings"]].concat(),
+    )
 }
 
 fn docs(repo: &Repo) -> Result<Outcome> {
