@@ -1,48 +1,29 @@
 //! Day 13: speculative decoding. A cheap drafter guesses K tokens, one pass of the target checks them all, and what comes
 //! out is exactly what the target alone would have written, or would have drawn.
 
-use candecode::day07_greedy::{argmax, log_softmax, window, Sequence};
-use candecode::day08_sampling::{sample, softmax};
-use candecode::kit::draft::{one_hot, Draft, Drafter};
+use candecode::day07_greedy::{log_softmax, window};
+use candecode::day08_sampling::sample;
+use candecode::day10_kv_cache::next_step;
+use candecode::kit::draft::{distribution, one_hot, Draft, Drafter, Speculation, Verdict};
 use candecode::kit::processor::process_all;
-use candecode::kit::rng::Coins;
-use candecode::kit::{
-    check_prompt, Cache, Context, GenerationOptions, Logits, LogitsProcessor, Model, Step, Token,
-    Tokenizer,
-};
+use candecode::kit::{Cache, Context, Logits, LogitsProcessor, Model, Step, Token};
 use candle_core::{bail, Result};
 
-/// The distribution that a token is chosen from: greedy is the one that has all of it on the best token.
+/// What is left of the target where the draft overreached: `max(p - q, 0)`, made to sum to 1. Nothing is left where `p` is
+/// `q`: a token falls there by rounding only, and `p` itself is right.
 ///
 /// # Errors
-/// If there is no token to choose.
-pub fn distribution(logits: &[f32], greedy: bool) -> Result<Vec<f32>> {
-    match greedy {
-        true => Ok(one_hot(argmax(logits)?, logits.len())),
-        false => softmax(logits),
-    }
-}
-
-/// What verification found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verdict {
-    /// How many drafted tokens stand.
-    pub accepted: usize,
-    /// The token after them: drawn from the residual where a draft fell, or the bonus token where none did.
-    pub next: u32,
-}
-
-/// What is left of the target where the draft overreached: `max(p - q, 0)`, made to sum to 1.
-///
-/// # Errors
-/// If nothing is left: then `p` is `q`, and nothing could have been rejected.
+/// If the two are of different lengths.
 pub fn residual(p: &[f32], q: &[f32]) -> Result<Vec<f32>> {
     // task 13.1: the positive part of p - q, divided by its sum
     // <solution>
+    if p.len() != q.len() {
+        bail!("the target has {} probabilities, the draft {}: not one vocabulary", p.len(), q.len())
+    }
     let left: Vec<f32> = p.iter().zip(q).map(|(p, q)| (p - q).max(0.0)).collect();
     let sum = left.iter().map(|x| f64::from(*x)).sum::<f64>() as f32;
-    if sum <= 0.0 {
-        bail!("the residual is empty: the draft's distribution is the target's")
+    if sum == 0.0 {
+        return Ok(p.to_vec());
     }
     Ok(left.iter().map(|x| x / sum).collect())
     // </solution>
@@ -52,23 +33,24 @@ pub fn residual(p: &[f32], q: &[f32]) -> Result<Vec<f32>> {
 ///
 /// `target` has one distribution `(V)` more than the draft has tokens; `coins` too. Token `i` stands if
 /// `coin · q(token) < p(token)`, which is with probability `min(1, p / q)`; the first that falls is replaced by a draw from
-/// the residual, and what follows it is dropped; if all stand, the last distribution gives a bonus token.
+/// the residual, and what follows it is dropped; if all stand, the last distribution gives a bonus token. The last coin is
+/// for the residual or the bonus.
 ///
 /// # Errors
-/// If the numbers of distributions and coins do not fit.
+/// If the numbers of distributions and coins do not fit, or a token is not in the vocabulary.
 pub fn verify(draft: &Draft, target: &[Vec<f32>], coins: &[f32]) -> Result<Verdict> {
-    // task 13.2: accept by p / q; the last coin is for the residual or the bonus
+    // task 13.2: accept by p / q; the first that falls gives way to the residual, and if none falls there is a bonus
     // <solution>
     let n = draft.tokens.len();
     if draft.probs.len() != n || target.len() != n + 1 || coins.len() != n + 1 {
-        bail!(
-            "a draft of {n} tokens needs {n} distributions, {} of the target, and as many coins",
-            n + 1
-        )
+        bail!("a draft of {n} tokens needs {n} distributions; the target's, and coins: one more")
     }
     for (i, token) in draft.tokens.iter().enumerate() {
         let (p, q) = (&target[i], &draft.probs[i]);
         let id = *token as usize;
+        if id >= p.len() || id >= q.len() {
+            bail!("token id {id} was drafted, of a vocabulary of {}", p.len().min(q.len()))
+        }
         if coins[i] * q[id] >= p[id] {
             return Ok(Verdict { accepted: i, next: sample(&residual(p, q)?, coins[n])? });
         }
@@ -79,7 +61,7 @@ pub fn verify(draft: &Draft, target: &[Vec<f32>], coins: &[f32]) -> Result<Verdi
 
 /// Expected share of drafted tokens that stand: `Σ min(p, q)`.
 pub fn overlap(p: &[f32], q: &[f32]) -> f32 {
-    // task 13.3: sum the smaller of the two
+    // task 13.10 (further): sum the smaller of the two
     // <solution>
     p.iter().zip(q).map(|(p, q)| p.min(*q)).sum()
     // </solution>
@@ -96,13 +78,13 @@ pub struct NgramDrafter {
 
 impl Drafter for NgramDrafter {
     fn draft(&mut self, cx: &Context, n: usize, _coins: &[f32]) -> Result<Draft> {
-        // task 13.4: the latest earlier place of the last n tokens, and up to n tokens after it
+        // task 13.4: the latest earlier place of the last self.n tokens, and up to n tokens after it
         // <solution>
-        let tokens = cx.tokens;
-        let Some(start) = tokens.len().checked_sub(self.n) else { return Ok(Draft::default()) };
-        let found = tokens.windows(self.n).take(start).rposition(|seen| *seen == tokens[start..]);
+        let Some(start) = cx.tokens.len().checked_sub(self.n) else { return Ok(Draft::default()) };
+        let last = &cx.tokens[start..];
+        let found = (0..start).rev().find(|at| cx.tokens[*at..].starts_with(last));
         let Some(at) = found else { return Ok(Draft::default()) };
-        let tokens: Vec<u32> = tokens[at + self.n..].iter().take(n).copied().collect();
+        let tokens: Vec<u32> = cx.tokens[at + self.n..].iter().take(n).copied().collect();
         let probs = tokens.iter().map(|id| one_hot(*id, self.vocab_size)).collect();
         Ok(Draft { tokens, probs })
         // </solution>
@@ -113,7 +95,7 @@ impl Drafter for NgramDrafter {
 pub struct ModelDrafter<'a> {
     /// The small model.
     pub model: &'a dyn Model,
-    /// Its cache.
+    /// Its cache; not one that slides.
     pub cache: Box<dyn Cache + 'a>,
     /// The tokens that the cache holds.
     pub held: Vec<u32>,
@@ -127,12 +109,12 @@ impl ModelDrafter<'_> {
     /// Logits `(V)` after `tokens`: keeps what the cache shares with them, and feeds the rest.
     ///
     /// # Errors
-    /// If the model fails.
+    /// If there are no tokens, or the model fails.
     pub fn next_logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
         // task 13.5: truncate to the common prefix, feed what is missing, at least one token
         // <solution>
         let same = self.held.iter().zip(tokens).take_while(|(held, token)| held == token).count();
-        let keep = same.min(tokens.len() - 1).min(self.cache.len());
+        let keep = same.min(tokens.len().saturating_sub(1)).min(self.cache.len());
         self.cache.truncate(keep)?;
         let step = Step::new(self.model, &tokens[keep..], keep)?.with_logits(Logits::Last(1));
         self.held = tokens.to_vec();
@@ -143,192 +125,118 @@ impl ModelDrafter<'_> {
 
 impl Drafter for ModelDrafter<'_> {
     fn draft(&mut self, cx: &Context, n: usize, coins: &[f32]) -> Result<Draft> {
-        // task 13.6: n times: logits, processors, distribution, sample; never past the model's context
+        // task 13.6: n times, or until EOS: window, logits, processors, distribution, sample
         // <solution>
         let context = self.model.config().max_position_embeddings;
-        let first = window(cx.tokens.len() + n, context, (context / 4).max(1))?;
         let (mut tokens, mut draft) = (cx.tokens.to_vec(), Draft::default());
-        for coin in &coins[..n] {
+        for (i, coin) in coins.iter().take(n).enumerate() {
+            let first = window(tokens.len(), context, (context / 4).max(1))?;
             let mut logits = self.next_logits(&tokens[first..])?;
-            let drafted = draft.tokens.len();
-            let cx = Context { tokens: &tokens, remaining: cx.remaining - drafted, ..*cx };
-            process_all(&self.processors, &cx, &mut logits)?;
+            let remaining = cx.remaining.saturating_sub(i);
+            let now = Context { tokens: &tokens, remaining, ..*cx };
+            process_all(&self.processors, &now, &mut logits)?;
             let q = distribution(&logits, self.greedy)?;
             let id = sample(&q, *coin)?;
             draft.tokens.push(id);
             draft.probs.push(q);
-            if cx.eos.contains(&id) {
-                break;
-            }
             tokens.push(id);
+            if cx.eos.contains(&id) {
+                break; // a text has nothing behind it
+            }
         }
         Ok(draft)
         // </solution>
     }
 }
 
-/// What speculation did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Passes of the target.
-    pub passes: usize,
-    /// Tokens drafted.
-    pub drafted: usize,
-    /// Of them, tokens that stood.
-    pub accepted: usize,
-    /// Tokens written.
-    pub written: usize,
+/// How many tokens may be drafted now: K at most; one fewer than the text may still have, for the pass itself gives one; and
+/// no more than the context has room for behind the window.
+///
+/// # Errors
+/// If the stride is out of range.
+pub fn room(text: &Speculation) -> Result<usize> {
+    // task 13.3: the smallest of K, what the text may still have, and what the context has room for
+    // <solution>
+    let context = text.model.config().max_position_embeddings;
+    let len = text.sequence.tokens.len();
+    let held = len - window(len, context, text.options.stride)?;
+    let left = text.context().remaining.saturating_sub(1);
+    Ok(text.num_draft_tokens.min(left).min(context - held))
+    // </solution>
 }
 
-impl Counts {
-    fn add(&mut self, draft: &Draft, verdict: &Verdict, written: usize) {
-        self.passes += 1;
-        self.drafted += draft.tokens.len();
-        self.accepted += verdict.accepted;
-        self.written += written;
-    }
+/// The target's logits `(V)` after the text and after each drafted token, in one pass: K tokens give K + 1 rows. The cache
+/// holds all of them afterwards; where the window has moved, it is filled anew.
+///
+/// # Errors
+/// If a drafted token is not in the vocabulary, or the model fails.
+pub fn target(text: &mut Speculation, draft: &[u32]) -> Result<Vec<Vec<f32>>> {
+    // task 13.7: day 10's next_step of the text with the draft; logits of the last K + 1 positions
+    // <solution>
+    let (stride, tokens) = (text.options.stride, [&text.sequence.tokens[..], draft].concat());
+    let step = next_step(text.model, &tokens, &mut text.first, stride, &mut *text.cache)?;
+    let step = step.with_logits(Logits::Last(draft.len() + 1));
+    let logits = text.model.forward(&step, &mut *text.cache)?; // (1, K + 1, V)
+    logits.squeeze(0)?.to_vec2()
+    // </solution>
 }
 
-/// A text being generated by speculation.
-pub struct Speculation<'a> {
-    /// The target: its tokens, or its distribution, are what comes out.
-    pub model: &'a dyn Model,
-    /// When to stop, and the processors; the choice is `coins`'.
-    pub options: GenerationOptions<'a>,
-    /// The text so far.
-    pub sequence: Sequence<'a>,
-    /// The target's cache; not one that slides, for rejected tokens must be taken back.
-    pub cache: Box<dyn Cache + 'a>,
-    /// The first token of the window that the cache holds.
-    pub first: usize,
-    /// Makes the drafts.
-    pub drafter: Box<dyn Drafter + 'a>,
-    /// K: tokens to draft at most.
-    pub num_draft_tokens: usize,
-    /// Randomness; None is greedy.
-    pub coins: Option<Coins>,
-    /// What was done so far.
-    pub counts: Counts,
+/// The distribution `(V)` after the text and after each drafted token, from `raw`, the target's logits there. The processors
+/// see each position's own context: the text with the draft up to there, and so many tokens fewer that remain.
+///
+/// Behind a drafted token that is sure to fall, or that is EOS, nothing is looked at: rows there may be anything. They are not
+/// to be processed, for a processor may find no token left behind such a text.
+///
+/// # Errors
+/// If a processor fails.
+pub fn distributions(text: &Speculation, draft: &[u32], raw: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
+    // task 13.8: processors and distribution, row by row; behind a certain end, repeat the last row
+    // <solution>
+    let cx = text.context();
+    let (mut tokens, mut rows) = (cx.tokens.to_vec(), Vec::<Vec<f32>>::new());
+    for (i, raw) in raw.iter().enumerate() {
+        let (mut logits, remaining) = (raw.clone(), cx.remaining.saturating_sub(i));
+        let now = Context { tokens: &tokens, remaining, ..cx };
+        process_all(&text.options.processors, &now, &mut logits)?;
+        rows.push(distribution(&logits, text.coins.is_none())?);
+        let Some(id) = draft.get(i) else { break };
+        if rows[i].get(*id as usize).is_none_or(|p| *p == 0.0) || cx.eos.contains(id) {
+            break;
+        }
+        tokens.push(*id);
+    }
+    let last = rows.last().cloned().unwrap_or_default();
+    rows.resize(raw.len(), last);
+    Ok(rows)
+    // </solution>
 }
 
-impl<'a> Speculation<'a> {
-    /// Begins a text; greedy, until `coins` are set.
-    ///
-    /// # Errors
-    /// If the prompt does not fit, or the cache slides.
-    pub fn new(
-        model: &'a dyn Model,
-        tokenizer: &'a Tokenizer,
-        prompt: &[u32],
-        options: GenerationOptions<'a>,
-        cache: Box<dyn Cache + 'a>,
-        drafter: Box<dyn Drafter + 'a>,
-        num_draft_tokens: usize,
-    ) -> Result<Self> {
-        check_prompt(model, prompt)?;
-        if cache.slid().is_some() {
-            bail!("a sliding cache cannot take back rejected tokens; use a dynamic or static one")
+/// One block: draft, verify, take in what stands, roll the cache back. Its tokens; the last of the text has a `finish`. None
+/// if the text may have no more.
+///
+/// # Errors
+/// If a model or a processor fails.
+pub fn block(text: &mut Speculation) -> Result<Vec<Token>> {
+    // task 13.9: draft, target, distributions, verify; push until the text ends; cut the cache to what is known
+    // <solution>
+    let mut written: Vec<Token> = Vec::new();
+    if text.context().remaining == 0 {
+        return Ok(written);
+    }
+    let draft = text.draft(room(text)?)?;
+    let raw = target(text, &draft.tokens)?;
+    let rows = distributions(text, &draft.tokens, &raw)?;
+    let verdict = verify(&draft, &rows, &text.toss(rows.len()))?;
+    for (id, raw) in draft.tokens[..verdict.accepted].iter().chain([&verdict.next]).zip(&raw) {
+        let logprob = log_softmax(raw)?[*id as usize];
+        written.push(text.sequence.push(*id, logprob, &text.options)?);
+        if written.last().is_some_and(|token| token.finish.is_some()) {
+            break; // the text ends inside the block: what was accepted behind it is dropped
         }
-        let sequence = Sequence::new(0, prompt, tokenizer, &options.stop_strings);
-        let (first, coins, counts) = (0, None, Counts::default());
-        Ok(Self {
-            model,
-            options,
-            sequence,
-            cache,
-            first,
-            drafter,
-            num_draft_tokens,
-            coins,
-            counts,
-        })
     }
-
-    /// How many tokens may be drafted now: no more than the text may still have, nor than the context has room for.
-    fn room(&mut self) -> Result<usize> {
-        let context = self.model.config().max_position_embeddings;
-        let len = self.sequence.tokens.len();
-        let first = window(len, context, self.options.stride)?;
-        if first != self.first {
-            self.cache.truncate(0)?;
-            self.first = first;
-        }
-        let left = self.options.max_new_tokens - (len - self.sequence.prompt_len);
-        Ok(self.num_draft_tokens.min(left - 1).min(context - (len - first)))
-    }
-
-    /// The target's logits `(V)` after the text and after each drafted token, in one pass.
-    fn target(&mut self, draft: &[u32]) -> Result<Vec<Vec<f32>>> {
-        // task 13.7: feed what the cache does not hold and the draft, take the last draft + 1 logits
-        // <solution>
-        let held = self.cache.len();
-        let new = [&self.sequence.tokens[self.first + held..], draft].concat();
-        let step = Step::new(self.model, &new, held)?.with_logits(Logits::Last(draft.len() + 1));
-        self.model.forward(&step, &mut *self.cache)?.squeeze(0)?.to_vec2() // (K + 1, V)
-                                                                           // </solution>
-    }
-
-    /// The distribution after the text and after each drafted token, each from its own context.
-    fn distributions(
-        &self,
-        cx: &Context,
-        draft: &Draft,
-        raw: &[Vec<f32>],
-    ) -> Result<Vec<Vec<f32>>> {
-        // task 13.8: processors see the text with the draft up to there; behind a token that is sure to fall, anything goes
-        // <solution>
-        let (mut text, mut target) = (cx.tokens.to_vec(), Vec::<Vec<f32>>::new());
-        for (i, raw) in raw.iter().enumerate() {
-            if let Some(before) = i.checked_sub(1) {
-                let id = draft.tokens[before];
-                text.push(id);
-                if target[before][id as usize] == 0.0 {
-                    target.push(target[before].clone()); // never looked at; the processors might find nothing left here
-                    continue;
-                }
-            }
-            let cx = Context { tokens: &text, remaining: cx.remaining - i, ..*cx };
-            let mut logits = raw.clone();
-            process_all(&self.options.processors, &cx, &mut logits)?;
-            target.push(distribution(&logits, self.coins.is_none())?);
-        }
-        Ok(target)
-        // </solution>
-    }
-
-    fn toss(&mut self, n: usize) -> Vec<f32> {
-        (0..n).map(|_| self.coins.as_mut().map_or(0.0, Coins::toss)).collect()
-    }
-
-    /// One block: draft, verify, take in what stands, roll the cache back. Its tokens; the last of the text has a `finish`.
-    ///
-    /// # Errors
-    /// If a model or a processor fails.
-    pub fn block(&mut self) -> Result<Vec<Token>> {
-        // task 13.9: draft, target, distributions, verify; push until the text ends; truncate to what is known
-        // <solution>
-        let room = self.room()?;
-        let (tokens, eos) = (self.sequence.tokens.clone(), self.options.eos_token_ids.clone());
-        let prompt_len = self.sequence.prompt_len;
-        let remaining = self.options.max_new_tokens + prompt_len - tokens.len();
-        let cx = Context { tokens: &tokens, prompt_len, remaining, eos: &eos };
-        let coins = self.toss(room);
-        let draft = self.drafter.draft(&cx, room, &coins)?;
-        let raw = self.target(&draft.tokens)?;
-        let target = self.distributions(&cx, &draft, &raw)?;
-        let verdict = verify(&draft, &target, &self.toss(target.len()))?;
-        let mut written: Vec<Token> = Vec::new();
-        for (id, raw) in draft.tokens[..verdict.accepted].iter().chain([&verdict.next]).zip(&raw) {
-            let logprob = log_softmax(raw)?[*id as usize];
-            written.push(self.sequence.push(*id, logprob, &self.options)?);
-            if written.last().is_some_and(|token| token.finish.is_some()) {
-                break; // the text ends inside the block: what was accepted behind it is dropped
-            }
-        }
-        self.counts.add(&draft, &verdict, written.len());
-        let known = self.sequence.tokens.len() - self.first - 1; // all but the newest
-        self.cache.truncate(known.min(self.cache.len()))?;
-        Ok(written)
-        // </solution>
-    }
+    text.counts.add(&draft, &verdict, written.len());
+    let known = text.sequence.tokens.len() - text.first - 1; // all but the newest
+    text.cache.truncate(known.min(text.cache.len()))?;
+    Ok(written)
+    // </solution>
 }

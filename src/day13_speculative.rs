@@ -2,41 +2,19 @@
 //! Day 13: speculative decoding. A cheap drafter guesses K tokens, one pass of the target checks them all, and what comes
 //! out is exactly what the target alone would have written, or would have drawn.
 
-use candecode::day07_greedy::{argmax, log_softmax, window, Sequence};
-use candecode::day08_sampling::{sample, softmax};
-use candecode::kit::draft::{one_hot, Draft, Drafter};
+use candecode::day07_greedy::{log_softmax, window};
+use candecode::day08_sampling::sample;
+use candecode::day10_kv_cache::next_step;
+use candecode::kit::draft::{distribution, one_hot, Draft, Drafter, Speculation, Verdict};
 use candecode::kit::processor::process_all;
-use candecode::kit::rng::Coins;
-use candecode::kit::{
-    check_prompt, Cache, Context, GenerationOptions, Logits, LogitsProcessor, Model, Step, Token,
-    Tokenizer,
-};
+use candecode::kit::{Cache, Context, Logits, LogitsProcessor, Model, Step, Token};
 use candle_core::{bail, Result};
 
-/// The distribution that a token is chosen from: greedy is the one that has all of it on the best token.
+/// What is left of the target where the draft overreached: `max(p - q, 0)`, made to sum to 1. Nothing is left where `p` is
+/// `q`: a token falls there by rounding only, and `p` itself is right.
 ///
 /// # Errors
-/// If there is no token to choose.
-pub fn distribution(logits: &[f32], greedy: bool) -> Result<Vec<f32>> {
-    match greedy {
-        true => Ok(one_hot(argmax(logits)?, logits.len())),
-        false => softmax(logits),
-    }
-}
-
-/// What verification found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verdict {
-    /// How many drafted tokens stand.
-    pub accepted: usize,
-    /// The token after them: drawn from the residual where a draft fell, or the bonus token where none did.
-    pub next: u32,
-}
-
-/// What is left of the target where the draft overreached: `max(p - q, 0)`, made to sum to 1.
-///
-/// # Errors
-/// If nothing is left: then `p` is `q`, and nothing could have been rejected.
+/// If the two are of different lengths.
 pub fn residual(p: &[f32], q: &[f32]) -> Result<Vec<f32>> {
     // task 13.1: the positive part of p - q, divided by its sum
     todo!("day 13, task 1: the positive part of p - q, divided by its sum")
@@ -46,19 +24,20 @@ pub fn residual(p: &[f32], q: &[f32]) -> Result<Vec<f32>> {
 ///
 /// `target` has one distribution `(V)` more than the draft has tokens; `coins` too. Token `i` stands if
 /// `coin · q(token) < p(token)`, which is with probability `min(1, p / q)`; the first that falls is replaced by a draw from
-/// the residual, and what follows it is dropped; if all stand, the last distribution gives a bonus token.
+/// the residual, and what follows it is dropped; if all stand, the last distribution gives a bonus token. The last coin is
+/// for the residual or the bonus.
 ///
 /// # Errors
-/// If the numbers of distributions and coins do not fit.
+/// If the numbers of distributions and coins do not fit, or a token is not in the vocabulary.
 pub fn verify(draft: &Draft, target: &[Vec<f32>], coins: &[f32]) -> Result<Verdict> {
-    // task 13.2: accept by p / q; the last coin is for the residual or the bonus
-    todo!("day 13, task 2: accept by p / q; the last coin is for the residual or the bonus")
+    // task 13.2: accept by p / q; the first that falls gives way to the residual, and if none falls there is a bonus
+    todo!("day 13, task 2: accept by p / q; the first that falls gives way to the residual, and if none falls there is a bonus")
 }
 
 /// Expected share of drafted tokens that stand: `Σ min(p, q)`.
 pub fn overlap(p: &[f32], q: &[f32]) -> f32 {
-    // task 13.3: sum the smaller of the two
-    todo!("day 13, task 3: sum the smaller of the two")
+    // task 13.10 (further): sum the smaller of the two
+    todo!("day 13, task 10: sum the smaller of the two")
 }
 
 /// Drafts by looking back: where the last `n` tokens occurred before, what followed them there is proposed (Saxena 2023;
@@ -72,8 +51,8 @@ pub struct NgramDrafter {
 
 impl Drafter for NgramDrafter {
     fn draft(&mut self, cx: &Context, n: usize, _coins: &[f32]) -> Result<Draft> {
-        // task 13.4: the latest earlier place of the last n tokens, and up to n tokens after it
-        todo!("day 13, task 4: the latest earlier place of the last n tokens, and up to n tokens after it")
+        // task 13.4: the latest earlier place of the last self.n tokens, and up to n tokens after it
+        todo!("day 13, task 4: the latest earlier place of the last self.n tokens, and up to n tokens after it")
     }
 }
 
@@ -81,7 +60,7 @@ impl Drafter for NgramDrafter {
 pub struct ModelDrafter<'a> {
     /// The small model.
     pub model: &'a dyn Model,
-    /// Its cache.
+    /// Its cache; not one that slides.
     pub cache: Box<dyn Cache + 'a>,
     /// The tokens that the cache holds.
     pub held: Vec<u32>,
@@ -95,7 +74,7 @@ impl ModelDrafter<'_> {
     /// Logits `(V)` after `tokens`: keeps what the cache shares with them, and feeds the rest.
     ///
     /// # Errors
-    /// If the model fails.
+    /// If there are no tokens, or the model fails.
     pub fn next_logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
         // task 13.5: truncate to the common prefix, feed what is missing, at least one token
         todo!("day 13, task 5: truncate to the common prefix, feed what is missing, at least one token")
@@ -104,128 +83,50 @@ impl ModelDrafter<'_> {
 
 impl Drafter for ModelDrafter<'_> {
     fn draft(&mut self, cx: &Context, n: usize, coins: &[f32]) -> Result<Draft> {
-        // task 13.6: n times: logits, processors, distribution, sample; never past the model's context
-        todo!("day 13, task 6: n times: logits, processors, distribution, sample; never past the model's context")
+        // task 13.6: n times, or until EOS: window, logits, processors, distribution, sample
+        todo!("day 13, task 6: n times, or until EOS: window, logits, processors, distribution, sample")
     }
 }
 
-/// What speculation did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Passes of the target.
-    pub passes: usize,
-    /// Tokens drafted.
-    pub drafted: usize,
-    /// Of them, tokens that stood.
-    pub accepted: usize,
-    /// Tokens written.
-    pub written: usize,
+/// How many tokens may be drafted now: K at most; one fewer than the text may still have, for the pass itself gives one; and
+/// no more than the context has room for behind the window.
+///
+/// # Errors
+/// If the stride is out of range.
+pub fn room(text: &Speculation) -> Result<usize> {
+    // task 13.3: the smallest of K, what the text may still have, and what the context has room for
+    todo!("day 13, task 3: the smallest of K, what the text may still have, and what the context has room for")
 }
 
-impl Counts {
-    fn add(&mut self, draft: &Draft, verdict: &Verdict, written: usize) {
-        self.passes += 1;
-        self.drafted += draft.tokens.len();
-        self.accepted += verdict.accepted;
-        self.written += written;
-    }
+/// The target's logits `(V)` after the text and after each drafted token, in one pass: K tokens give K + 1 rows. The cache
+/// holds all of them afterwards; where the window has moved, it is filled anew.
+///
+/// # Errors
+/// If a drafted token is not in the vocabulary, or the model fails.
+pub fn target(text: &mut Speculation, draft: &[u32]) -> Result<Vec<Vec<f32>>> {
+    // task 13.7: day 10's next_step of the text with the draft; logits of the last K + 1 positions
+    todo!("day 13, task 7: day 10's next_step of the text with the draft; logits of the last K + 1 positions")
 }
 
-/// A text being generated by speculation.
-pub struct Speculation<'a> {
-    /// The target: its tokens, or its distribution, are what comes out.
-    pub model: &'a dyn Model,
-    /// When to stop, and the processors; the choice is `coins`'.
-    pub options: GenerationOptions<'a>,
-    /// The text so far.
-    pub sequence: Sequence<'a>,
-    /// The target's cache; not one that slides, for rejected tokens must be taken back.
-    pub cache: Box<dyn Cache + 'a>,
-    /// The first token of the window that the cache holds.
-    pub first: usize,
-    /// Makes the drafts.
-    pub drafter: Box<dyn Drafter + 'a>,
-    /// K: tokens to draft at most.
-    pub num_draft_tokens: usize,
-    /// Randomness; None is greedy.
-    pub coins: Option<Coins>,
-    /// What was done so far.
-    pub counts: Counts,
+/// The distribution `(V)` after the text and after each drafted token, from `raw`, the target's logits there. The processors
+/// see each position's own context: the text with the draft up to there, and so many tokens fewer that remain.
+///
+/// Behind a drafted token that is sure to fall, or that is EOS, nothing is looked at: rows there may be anything. They are not
+/// to be processed, for a processor may find no token left behind such a text.
+///
+/// # Errors
+/// If a processor fails.
+pub fn distributions(text: &Speculation, draft: &[u32], raw: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
+    // task 13.8: processors and distribution, row by row; behind a certain end, repeat the last row
+    todo!("day 13, task 8: processors and distribution, row by row; behind a certain end, repeat the last row")
 }
 
-impl<'a> Speculation<'a> {
-    /// Begins a text; greedy, until `coins` are set.
-    ///
-    /// # Errors
-    /// If the prompt does not fit, or the cache slides.
-    pub fn new(
-        model: &'a dyn Model,
-        tokenizer: &'a Tokenizer,
-        prompt: &[u32],
-        options: GenerationOptions<'a>,
-        cache: Box<dyn Cache + 'a>,
-        drafter: Box<dyn Drafter + 'a>,
-        num_draft_tokens: usize,
-    ) -> Result<Self> {
-        check_prompt(model, prompt)?;
-        if cache.slid().is_some() {
-            bail!("a sliding cache cannot take back rejected tokens; use a dynamic or static one")
-        }
-        let sequence = Sequence::new(0, prompt, tokenizer, &options.stop_strings);
-        let (first, coins, counts) = (0, None, Counts::default());
-        Ok(Self {
-            model,
-            options,
-            sequence,
-            cache,
-            first,
-            drafter,
-            num_draft_tokens,
-            coins,
-            counts,
-        })
-    }
-
-    /// How many tokens may be drafted now: no more than the text may still have, nor than the context has room for.
-    fn room(&mut self) -> Result<usize> {
-        let context = self.model.config().max_position_embeddings;
-        let len = self.sequence.tokens.len();
-        let first = window(len, context, self.options.stride)?;
-        if first != self.first {
-            self.cache.truncate(0)?;
-            self.first = first;
-        }
-        let left = self.options.max_new_tokens - (len - self.sequence.prompt_len);
-        Ok(self.num_draft_tokens.min(left - 1).min(context - (len - first)))
-    }
-
-    /// The target's logits `(V)` after the text and after each drafted token, in one pass.
-    fn target(&mut self, draft: &[u32]) -> Result<Vec<Vec<f32>>> {
-        // task 13.7: feed what the cache does not hold and the draft, take the last draft + 1 logits
-        todo!("day 13, task 7: feed what the cache does not hold and the draft, take the last draft + 1 logits")
-    }
-
-    /// The distribution after the text and after each drafted token, each from its own context.
-    fn distributions(
-        &self,
-        cx: &Context,
-        draft: &Draft,
-        raw: &[Vec<f32>],
-    ) -> Result<Vec<Vec<f32>>> {
-        // task 13.8: processors see the text with the draft up to there; behind a token that is sure to fall, anything goes
-        todo!("day 13, task 8: processors see the text with the draft up to there; behind a token that is sure to fall, anything goes")
-    }
-
-    fn toss(&mut self, n: usize) -> Vec<f32> {
-        (0..n).map(|_| self.coins.as_mut().map_or(0.0, Coins::toss)).collect()
-    }
-
-    /// One block: draft, verify, take in what stands, roll the cache back. Its tokens; the last of the text has a `finish`.
-    ///
-    /// # Errors
-    /// If a model or a processor fails.
-    pub fn block(&mut self) -> Result<Vec<Token>> {
-        // task 13.9: draft, target, distributions, verify; push until the text ends; truncate to what is known
-        todo!("day 13, task 9: draft, target, distributions, verify; push until the text ends; truncate to what is known")
-    }
+/// One block: draft, verify, take in what stands, roll the cache back. Its tokens; the last of the text has a `finish`. None
+/// if the text may have no more.
+///
+/// # Errors
+/// If a model or a processor fails.
+pub fn block(text: &mut Speculation) -> Result<Vec<Token>> {
+    // task 13.9: draft, target, distributions, verify; push until the text ends; cut the cache to what is known
+    todo!("day 13, task 9: draft, target, distributions, verify; push until the text ends; cut the cache to what is known")
 }

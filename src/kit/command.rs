@@ -1,19 +1,22 @@
 //! What the `candecode` command does with its flags.
 
 use crate::day10_kv_cache::{generate_cached, KvCache};
-use crate::day13_speculative::{ModelDrafter, NgramDrafter, Speculation};
+use crate::day13_speculative::{block, ModelDrafter, NgramDrafter};
 use crate::day15_scheduler::{Request, Scheduler};
 use crate::kit::args::{Args, CacheName, RngKind};
-use crate::kit::draft::Drafter;
+use crate::kit::draft::{Drafter, Speculation};
 use crate::kit::output::Output;
 use crate::kit::plan::Plan;
 use crate::kit::report::plain;
 use crate::kit::rng::Coins;
 use crate::kit::{check_prompt, days, device, hub, load_model};
-use crate::kit::{Cache, CacheKind, FinishReason, Hypothesis, Model, NoCache, Token, Tokenizer};
+use crate::kit::{
+    Cache, CacheKind, FinishReason, Hypothesis, Model, ModelConfig, NoCache, Token, Tokenizer,
+};
 use crate::{day06_generate, day07_greedy, day11_beam_search, day12_batching};
 use anyhow::{ensure, Context as _, Result};
 use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -71,15 +74,10 @@ pub fn run(args: &Args) -> Result<u8> {
     let dir = hub::resolve(&args.model)?;
     let tokenizer = Tokenizer::from_dir(&dir)?;
     let prompts = prompts(args, &tokenizer)?;
-    let drafter =
-        args.draft_model.as_deref().map(|name| draft_model(name, &tokenizer)).transpose()?;
+    let drafter = args.draft_model.as_deref();
+    let drafter = drafter.map(|name| draft_model(name, &dir, &tokenizer)).transpose()?;
     let model = load_model(&dir, dtype, &device)?;
     let drafter = drafter.map(|dir| load_model(&dir, dtype, &device)).transpose()?;
-    if let Some(drafter) = &drafter {
-        if drafter.config().size() >= model.config().size() {
-            eprintln!("warning: the draft model is as large as its target: speculation will be slower than none");
-        }
-    }
     prompts.iter().try_for_each(|prompt| check_prompt(&*model, prompt))?;
     let load_s = began.elapsed().as_secs_f64();
     eprintln!("{}", days::credits(plan.day));
@@ -91,13 +89,25 @@ pub fn run(args: &Args) -> Result<u8> {
     Ok(if INTERRUPTED.load(Ordering::SeqCst) { 130 } else { 0 })
 }
 
-/// The folder of a draft model, refused before any weights are read if its tokenizer is another.
-fn draft_model(name: &str, tokenizer: &Tokenizer) -> Result<std::path::PathBuf> {
+/// The folder of a draft model, refused before any weights are read if its tokens are not the target's. One that is no
+/// smaller than the target is worth a warning only: the text is the same.
+fn draft_model(name: &str, target: &Path, tokenizer: &Tokenizer) -> Result<PathBuf> {
     let dir = hub::resolve(name)?;
     if let Some(difference) = Tokenizer::from_dir(&dir)?.difference(tokenizer) {
         return Err(usage(format!(
             "--draft-model {name}: a draft must have its target's tokenizer, and this one differs: {difference}"
         )));
+    }
+    let (draft, target) = (ModelConfig::from_dir(&dir)?, ModelConfig::from_dir(target)?);
+    let (ours, theirs) = (draft.vocab_size, target.vocab_size);
+    ensure!(
+        ours == theirs,
+        usage(format!(
+            "--draft-model {name}: its vocab_size is {ours}, the target's {theirs}; choose a draft of the same family"
+        ))
+    );
+    if draft.size() >= target.size() {
+        eprintln!("warning: the draft model is as large as its target: speculation will be slower than none");
     }
     Ok(dir)
 }
@@ -116,7 +126,7 @@ fn prompts(args: &Args, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>> {
     texts.iter().map(encode).collect()
 }
 
-fn prompt_file(file: &std::path::Path) -> Result<String> {
+fn prompt_file(file: &Path) -> Result<String> {
     if file.as_os_str() == "-" {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context("could not read standard input")?;
@@ -249,7 +259,7 @@ impl<'a> Run<'a> {
         }
         let mut going = true;
         while going && !INTERRUPTED.load(Ordering::SeqCst) {
-            for token in text.block()? {
+            for token in block(&mut text)? {
                 going = token.finish.is_none();
                 out.take(Token { row: 0, ..token })?;
             }

@@ -1,7 +1,7 @@
 //! What the command shows: text as it is made, or one line of JSON a sequence; and `--stats`.
 
-use crate::day13_speculative::Counts;
 use crate::kit::args::{Args, Format};
+use crate::kit::draft::Counts;
 use crate::kit::report::{Report, Timings};
 use crate::kit::{FinishReason, Hypothesis, Token, Tokenizer};
 use anyhow::{Context as _, Result};

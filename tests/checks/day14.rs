@@ -6,9 +6,9 @@ use candecode::day08_sampling::{chacha_sampler, warpers, SamplingParams};
 use candecode::day10_kv_cache::generate_cached;
 use candecode::day11_beam_search::beam_search;
 use candecode::day12_batching::generate_batch;
-use candecode::day13_speculative::Speculation;
+use candecode::day13_speculative;
 use candecode::kit::beams::{BeamParams, EarlyStopping};
-use candecode::kit::draft::{one_hot, Draft, Drafter};
+use candecode::kit::draft::{one_hot, Draft, Drafter, Speculation};
 use candecode::kit::processor::process_all;
 use candecode::kit::{
     named, Context, GenerationOptions, LogitsProcessor, Model, NoCache, Token, Tokenizer,
@@ -864,7 +864,7 @@ pub fn every_loop(day: &Day) -> Outcome {
         Speculation::new(&fake, &tokenizer, &prompt, opt(24), Box::new(NoCache), drafter, 4)?;
     let mut drafted: Vec<Token> = Vec::new();
     while drafted.last().is_none_or(|token| token.finish.is_none()) {
-        drafted.extend(text.block()?);
+        drafted.extend(day13_speculative::block(&mut text)?);
     }
     let drafted = tokens_of(&drafted);
     for (name, new) in &texts {
