@@ -1,1 +1,102 @@
-fn main() {}
+//! Day 13: 64 new tokens without drafts, with free drafts that stand so often, and with real drafters.
+
+use benches::{cache, model, options, text, tokenizer};
+use candecode::day10_kv_cache::generate_cached;
+use candecode::day13_speculative::{block, ModelDrafter, NgramDrafter};
+use candecode::kit::draft::{one_hot, Draft, Drafter, Speculation};
+use candecode::kit::{Context, Model, Tokenizer};
+use candle_core::Result;
+use criterion::{criterion_group, criterion_main, Criterion};
+use std::time::Duration;
+
+const PROMPT: &str = "Lily and her dog";
+const NEW: usize = 64;
+
+/// Knows the text, and spoils so many of 100 tokens that only `stands` of them are right.
+struct Knows {
+    text: Vec<u32>,
+    stands: usize,
+    vocab_size: usize,
+}
+
+impl Drafter for Knows {
+    fn draft(&mut self, cx: &Context, n: usize, _: &[f32]) -> Result<Draft> {
+        let right = |at: usize| at * 61 % 100 < self.stands; // 61 and 100 have no common divisor: every remainder comes
+        let token = |at: usize| match right(at) {
+            true => self.text.get(at).copied().unwrap_or(1),
+            false => self.text.get(at).map_or(2, |id| (id + 1) % self.vocab_size as u32),
+        };
+        let tokens: Vec<u32> = (cx.tokens.len()..cx.tokens.len() + n).map(token).collect();
+        let probs = tokens.iter().map(|id| one_hot(*id, self.vocab_size)).collect();
+        Ok(Draft { tokens, probs })
+    }
+}
+
+fn speculate(
+    model: &dyn Model,
+    tokenizer: &Tokenizer,
+    prompt: &[u32],
+    drafter: Box<dyn Drafter + '_>,
+    k: usize,
+) -> Result<()> {
+    let (options, cache) = (options(model, NEW), Box::new(cache(model)));
+    let mut text = Speculation::new(model, tokenizer, prompt, options, cache, drafter, k)?;
+    while block(&mut text)?.last().is_some_and(|token| token.finish.is_none()) {}
+    Ok(())
+}
+
+fn speculation(c: &mut Criterion) {
+    let (target, small) =
+        (model("story-3m").expect("story-3m"), model("story-230k").expect("story-230k"));
+    let (tokenizer, vocab_size) = (tokenizer().expect("tokenizer"), target.config().vocab_size);
+    let prompt = tokenizer.encode(PROMPT).expect("ids");
+    let known = text(&*target, PROMPT, prompt.len() + NEW).expect("a text");
+    let mut group = c.benchmark_group("day13_speculation");
+    group
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(2));
+    group.bench_function("plain", |b| {
+        b.iter(|| {
+            let tokens = generate_cached(
+                &*target,
+                &tokenizer,
+                &prompt,
+                options(&*target, NEW),
+                cache(&*target),
+            );
+            tokens.expect("a text").collect::<Result<Vec<_>>>().expect("tokens")
+        });
+    });
+    for stands in [100, 80, 50, 0] {
+        for k in 1..=8 {
+            group.bench_function(format!("stands_{stands}_k{k}"), |b| {
+                b.iter(|| {
+                    let drafter = Box::new(Knows { text: known.clone(), stands, vocab_size });
+                    speculate(&*target, &tokenizer, &prompt, drafter, k).expect("a text");
+                });
+            });
+        }
+    }
+    for k in [2, 4] {
+        group.bench_function(format!("model_k{k}"), |b| {
+            b.iter(|| {
+                let (held, processors, greedy) = (vec![], vec![], true);
+                let cache = Box::new(cache(&*small));
+                let drafter =
+                    Box::new(ModelDrafter { model: &*small, cache, held, processors, greedy });
+                speculate(&*target, &tokenizer, &prompt, drafter, k).expect("a text");
+            });
+        });
+    }
+    group.bench_function("ngram_k4", |b| {
+        b.iter(|| {
+            let drafter = Box::new(NgramDrafter { n: 2, vocab_size });
+            speculate(&*target, &tokenizer, &prompt, drafter, 4).expect("a text");
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, speculation);
+criterion_main!(benches);

@@ -9,12 +9,12 @@ use crate::kit::output::Output;
 use crate::kit::plan::Plan;
 use crate::kit::report::plain;
 use crate::kit::rng::Coins;
-use crate::kit::{check_prompt, days, device, hub, load_model};
-use crate::kit::{
-    Cache, CacheKind, FinishReason, Hypothesis, Model, ModelConfig, NoCache, Token, Tokenizer,
-};
+use crate::kit::watch::Watched;
+use crate::kit::{advice, check_prompt, days, device, hub, load, memory};
+use crate::kit::{Cache, CacheKind, FinishReason, Hypothesis, Model, NoCache};
+use crate::kit::{ModelConfig, Token, Tokenizer};
 use crate::{day06_generate, day07_greedy, day11_beam_search, day12_batching};
-use anyhow::{ensure, Context as _, Result};
+use anyhow::{anyhow, ensure, Context as _, Result};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,15 +76,29 @@ pub fn run(args: &Args) -> Result<u8> {
     let prompts = prompts(args, &tokenizer)?;
     let drafter = args.draft_model.as_deref();
     let drafter = drafter.map(|name| draft_model(name, &dir, &tokenizer)).transpose()?;
-    let model = load_model(&dir, dtype, &device)?;
-    let drafter = drafter.map(|dir| load_model(&dir, dtype, &device)).transpose()?;
-    prompts.iter().try_for_each(|prompt| check_prompt(&*model, prompt))?;
+    let config = ModelConfig::from_dir(&dir)?;
+    let draft_config = drafter.as_deref().map(ModelConfig::from_dir).transpose()?;
+    let configs: Vec<_> = [Some(&config), draft_config.as_ref()].into_iter().flatten().collect();
+    if let Some(room) = memory::available(&device)? {
+        let need = memory::need(args, &plan, &configs, &prompts, dtype, &device);
+        memory::check(&need, room, args, &plan)?;
+    }
+    let watched = |dir: &Path| load::load_transformer(dir, dtype, &device).map(Watched::new);
+    let model = watched(&dir)?;
+    let drafter = drafter.as_deref().map(watched).transpose()?;
+    for (i, prompt) in prompts.iter().enumerate() {
+        check_prompt(&model, prompt)
+            .map_err(|e| anyhow!("{}{}", which(i, prompts.len()), plain(&e)))?;
+    }
     let load_s = began.elapsed().as_secs_f64();
     eprintln!("{}", days::credits(plan.day));
     if args.seed.is_some() && plan.sampling.is_none() {
         eprintln!("note: greedy decoding draws nothing, so --seed has no effect");
     }
-    let (model, drafter) = (&*model, drafter.as_deref());
+    if let Some(note) = advice::note(&dir, args) {
+        eprintln!("{note}");
+    }
+    let (model, drafter) = (&model, drafter.as_ref());
     Run { args, model, drafter, tokenizer: &tokenizer, plan, load_s }.all(&prompts)?;
     Ok(if INTERRUPTED.load(Ordering::SeqCst) { 130 } else { 0 })
 }
@@ -119,11 +133,23 @@ fn prompts(args: &Args, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>> {
         (_, Some(file)) => vec![prompt_file(file)?],
         _ => args.prompt.clone(),
     };
-    let encode = |text: &String| -> Result<Vec<u32>> {
-        ensure!(!text.is_empty(), usage("the prompt is empty; give it at least one character"));
+    let encode = |(i, text): (usize, &String)| -> Result<Vec<u32>> {
+        let which = which(i, texts.len());
+        ensure!(
+            !text.is_empty(),
+            usage(format!("{which}the prompt is empty; give it at least one character"))
+        );
         Ok(tokenizer.encode(text)?)
     };
-    texts.iter().map(encode).collect()
+    texts.iter().enumerate().map(encode).collect()
+}
+
+/// "prompt 2 of 3: ", where there are several.
+fn which(i: usize, prompts: usize) -> String {
+    match prompts {
+        1 => String::new(),
+        _ => format!("prompt {} of {prompts}: ", i + 1),
+    }
 }
 
 fn prompt_file(file: &Path) -> Result<String> {
@@ -139,8 +165,8 @@ fn prompt_file(file: &Path) -> Result<String> {
 
 struct Run<'a> {
     args: &'a Args,
-    model: &'a dyn Model,
-    drafter: Option<&'a dyn Model>,
+    model: &'a Watched,
+    drafter: Option<&'a Watched>,
     tokenizer: &'a Tokenizer,
     plan: Plan,
     load_s: f64,
@@ -167,25 +193,45 @@ impl<'a> Run<'a> {
     /// Some prompts in one run of the loop; the first of them is prompt `first`.
     fn rows(&self, prompts: &[Vec<u32>], first: usize) -> Result<()> {
         let mut out = Output::new(self.args, self.tokenizer, prompts, self.load_s, first)?;
-        match self.plan.day {
-            6 => self.simple(&prompts[0], &mut out)?,
-            11 => out.hypotheses(self.search(&prompts[0])?),
-            13 => self.speculate(&prompts[0], first, &mut out)?,
-            15 => self.serve(prompts, &mut out)?,
-            _ => {
-                for token in self.tokens(prompts, first)? {
-                    out.take(token?)?;
-                    if INTERRUPTED.load(Ordering::SeqCst) {
-                        break;
-                    }
-                }
-            }
-        }
+        std::iter::once(self.model).chain(self.drafter).for_each(Watched::begin);
+        let done = match self.plan.day {
+            6 => self.simple(&prompts[0], &mut out),
+            11 => self.search(&prompts[0]).map(|found| out.hypotheses(found)),
+            13 => self.speculate(&prompts[0], first, &mut out),
+            15 => self.serve(prompts, &mut out),
+            _ => self.stream(prompts, first, &mut out),
+        };
+        done.map_err(|error| self.explained(error))?;
         out.finish()
     }
 
+    /// The error of a loop; if the model computed NaN, where that comes from instead.
+    fn explained(&self, error: anyhow::Error) -> anyhow::Error {
+        let name = self.args.draft_model.as_deref().unwrap_or_default();
+        let nan = self.model.nan().map(|nan| format!("{}: {nan}", self.args.model));
+        let nan = nan.or_else(|| Some(format!("--draft-model {name}: {}", self.drafter?.nan()?)));
+        let way = match self.args.dtype.as_str() {
+            "f16" => {
+                "f16 ends at 65504, try --dtype bf16 or f32; or is the file damaged? fetch it again"
+            }
+            _ => "is the file damaged? fetch it again",
+        };
+        nan.map_or(error, |nan| anyhow!("{nan}; {way}"))
+    }
+
+    /// The loops that are iterators of tokens.
+    fn stream(&self, prompts: &[Vec<u32>], first: usize, out: &mut Output) -> Result<()> {
+        for token in self.tokens(prompts, first)? {
+            out.take(token?)?;
+            if INTERRUPTED.load(Ordering::SeqCst) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// The cache that the flags ask for.
-    fn cache(&self, model: &dyn Model) -> Box<dyn Cache> {
+    fn cache(&self, model: &'a Watched) -> Box<dyn Cache + 'a> {
         let config = model.config();
         let context = config.max_position_embeddings;
         let kind = match self.args.cache {
@@ -194,7 +240,7 @@ impl<'a> Run<'a> {
             Some(CacheName::Sliding) => CacheKind::Sliding(context),
             _ => CacheKind::Dynamic,
         };
-        Box::new(KvCache::new(kind, config.num_hidden_layers))
+        model.cache(Box::new(KvCache::new(kind, config.num_hidden_layers)))
     }
 
     /// The loops that are iterators of tokens; row 0 of theirs is request `first`, and draws what is that request's.

@@ -114,6 +114,11 @@ struct Raw {
     attention_bias: Option<bool>,
     mlp_bias: Option<bool>,
     use_sliding_window: Option<bool>,
+    layer_types: Option<Vec<String>>,
+    partial_rotary_factor: Option<f64>,
+    scale_attn_weights: Option<bool>,
+    scale_attn_by_inverse_layer_idx: Option<bool>,
+    quantization_config: Option<Value>,
     #[serde(alias = "activation_function")]
     hidden_act: Option<String>,
     eos_token_id: Option<Value>,
@@ -161,7 +166,8 @@ impl ModelConfig {
         let (c, q) = (self.hidden_size, self.num_attention_heads * self.head_dim);
         let attention = 2 * c * q + 2 * c * self.num_key_value_heads * self.head_dim;
         let mlp = if self.family == Family::Gpt2 { 2 } else { 3 } * c * self.intermediate_size;
-        self.num_hidden_layers * (attention + mlp) + self.vocab_size * c
+        let tables = if self.tie_word_embeddings { 1 } else { 2 };
+        self.num_hidden_layers * (attention + mlp) + tables * self.vocab_size * c
     }
 
     /// Refuses what no model can be. The bounds are far above every published model.
@@ -185,7 +191,7 @@ impl ModelConfig {
             "num_attention_heads is {heads}, which num_key_value_heads {kv} does not divide"
         );
         ensure!(
-            self.head_dim.is_multiple_of(2),
+            self.head_dim.is_multiple_of(2) || self.family == Family::Gpt2,
             "head_dim is {}; RoPE needs an even one",
             self.head_dim
         );
@@ -206,12 +212,18 @@ impl ModelConfig {
 impl Raw {
     fn resolve(self) -> Result<ModelConfig> {
         let family = self.family()?;
-        let (rope_theta, rope_scaling) = self.rope()?;
         let gpt2 = family == Family::Gpt2;
+        self.refuse_other_mathematics()?;
+        // GPT-2 has none of these, so whatever its file says of them means nothing.
+        let (rope_theta, rope_scaling) = if gpt2 { (10_000.0, None) } else { self.rope()? };
+        let [kv_heads, head_dim] = match gpt2 {
+            true => [None; 2],
+            false => [self.num_key_value_heads, self.head_dim],
+        };
         let hidden_size = need("hidden_size (n_embd)", self.hidden_size)?;
         let heads = need("num_attention_heads (n_head)", self.num_attention_heads)?;
         ensure!(heads > 0, "num_attention_heads is 0; it must be at least 1");
-        let head_dim = match self.head_dim {
+        let head_dim = match head_dim {
             Some(head_dim) => head_dim,
             None if family == Family::Qwen3 => 128, // Qwen3Config's default, not hidden_size / heads
             None => {
@@ -234,7 +246,7 @@ impl Raw {
             intermediate_size,
             num_hidden_layers: need("num_hidden_layers (n_layer)", self.num_hidden_layers)?,
             num_attention_heads: heads,
-            num_key_value_heads: self.num_key_value_heads.unwrap_or(heads),
+            num_key_value_heads: kv_heads.unwrap_or(heads),
             head_dim,
             max_position_embeddings: need(
                 "max_position_embeddings (n_positions)",
@@ -268,17 +280,59 @@ impl Raw {
             found == wanted,
             "the activation is \"{found}\"; for this model_type candecode has \"{wanted}\""
         );
+        Ok(family)
+    }
+
+    /// Options that transformers computes with and day 5's stack does not: refused, for other text would come of them.
+    ///
+    /// GPT-2's `reorder_and_upcast_attn` is none of them: it asks for the products of attention in f32, which they are.
+    fn refuse_other_mathematics(&self) -> Result<()> {
         ensure!(
             self.use_sliding_window != Some(true),
             "use_sliding_window is true; candecode has full attention only"
         );
-        Ok(family)
+        let kinds = self.layer_types.iter().flatten();
+        if let Some(kind) = kinds.into_iter().find(|kind| *kind != "full_attention") {
+            bail!("layer_types has \"{kind}\"; candecode has \"full_attention\" only")
+        }
+        ensure!(
+            self.scale_attn_weights != Some(false),
+            "scale_attn_weights is false; candecode divides the scores by √head_dim in every layer"
+        );
+        ensure!(
+            self.scale_attn_by_inverse_layer_idx != Some(true),
+            "scale_attn_by_inverse_layer_idx is true; candecode scales the scores alike in every layer"
+        );
+        ensure!(
+            self.partial_rotary_factor.unwrap_or(1.0) == 1.0,
+            "partial_rotary_factor is {}; candecode turns the whole head",
+            self.partial_rotary_factor.unwrap_or(1.0)
+        );
+        ensure!(
+            self.quantization_config.as_ref().is_none_or(Value::is_null),
+            "quantization_config: the weights are quantised; candecode reads f32, bf16 and f16, take the model they were made from"
+        );
+        Ok(())
     }
 
-    /// transformers 5 writes `rope_parameters`, 4 wrote `rope_theta` and `rope_scaling`: both are read.
+    /// transformers 5 writes `rope_parameters`, 4 wrote `rope_theta` and `rope_scaling`: both are read, the older first, as
+    /// in transformers (`convert_rope_params_to_dict`).
     fn rope(&self) -> Result<(f64, Option<Llama3Scaling>)> {
-        let table = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref());
-        let table = table.filter(|table| !table.is_null());
+        let there = |table: &&Value| table.as_object().is_none_or(|table| !table.is_empty());
+        let [old, new] = [&self.rope_scaling, &self.rope_parameters]
+            .map(|table| table.as_ref().filter(|table| !table.is_null()).filter(there));
+        let table = old.or(new);
+        if let Some(table) = table {
+            let fields = table.as_object().context("rope_parameters is not a table")?;
+            if let Some((key, _)) = fields.iter().find(|(_, value)| value.is_object()) {
+                bail!("rope_parameters has a table for \"{key}\" alone; candecode has one for all layers")
+            }
+            if let Some(factor) =
+                table.get("partial_rotary_factor").filter(|f| f.as_f64() != Some(1.0))
+            {
+                bail!("partial_rotary_factor is {factor}; candecode turns the whole head")
+            }
+        }
         let theta = match table.and_then(|table| table.get("rope_theta")) {
             Some(theta) => theta.as_f64().context("rope_parameters.rope_theta is not a number")?,
             None => self.rope_theta.unwrap_or(10_000.0),
@@ -286,15 +340,23 @@ impl Raw {
         let kind = table.and_then(|table| table.get("rope_type").or(table.get("type")));
         let scaling = match (kind.map(|kind| kind.as_str()), table) {
             (None, _) | (Some(Some("default")), _) => None,
-            (Some(Some("llama3")), Some(table)) => Some(Llama3Scaling {
-                factor: number(table, "factor")?,
-                low_freq_factor: number(table, "low_freq_factor")?,
-                high_freq_factor: number(table, "high_freq_factor")?,
-                original_max_position_embeddings: number(
-                    table,
-                    "original_max_position_embeddings",
-                )?,
-            }),
+            (Some(Some("llama3")), Some(table)) => {
+                let [low, high] =
+                    [number(table, "low_freq_factor")?, number(table, "high_freq_factor")?];
+                ensure!(
+                    low < high,
+                    "rope_parameters.high_freq_factor is {high}; it must be above low_freq_factor {low}"
+                );
+                Some(Llama3Scaling {
+                    factor: number(table, "factor")?,
+                    low_freq_factor: low,
+                    high_freq_factor: high,
+                    original_max_position_embeddings: number(
+                        table,
+                        "original_max_position_embeddings",
+                    )?,
+                })
+            }
             (Some(kind), _) => {
                 bail!("rope_type is {kind:?}; candecode has \"default\" and \"llama3\"")
             }

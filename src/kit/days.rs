@@ -69,15 +69,34 @@ pub fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// One line that says whose code runs, and which day's loop.
 pub fn credits(loop_day: usize) -> String {
+    format!("[loop: day {loop_day}; {}]", whose(DAYS))
+}
+
+/// Whose code `days` are: "yours: day 6; from the reference: days 0–5, 7–15".
+pub fn whose(days: &[Day]) -> String {
     let numbers = |reference: bool| {
-        let days = DAYS.iter().filter(|day| day.reference == reference);
-        days.map(|day| day.number.to_string()).collect::<Vec<_>>().join(", ")
+        let days = days.iter().filter(|day| day.reference == reference);
+        days.map(|day| day.number).collect::<Vec<_>>()
     };
-    let (yours, reference) = (numbers(false), numbers(true));
-    let whose = match (yours.as_str(), reference.as_str()) {
-        ("", _) => "all days from the reference".to_string(),
-        (_, "") => "all days yours".to_string(),
-        _ => format!("yours: day {yours}; from the reference: day {reference}"),
+    let named = |numbers: &[usize]| {
+        let noun = if numbers.len() == 1 { "day" } else { "days" };
+        format!("{noun} {}", ranges(numbers))
     };
-    format!("[loop: day {loop_day}; {whose}]")
+    match (&numbers(false)[..], &numbers(true)[..]) {
+        ([], _) => "all days from the reference".to_string(),
+        (_, []) => "all days yours".to_string(),
+        (yours, reference) => {
+            format!("yours: {}; from the reference: {}", named(yours), named(reference))
+        }
+    }
+}
+
+/// Ascending numbers, neighbours joined: "0–5, 7, 9–15".
+fn ranges(numbers: &[usize]) -> String {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
+    let run = |run: &[usize]| match (run.first(), run.last()) {
+        (Some(first), Some(last)) if first < last => format!("{first}–{last}"),
+        _ => run.iter().map(usize::to_string).collect(),
+    };
+    runs.map(run).collect::<Vec<_>>().join(", ")
 }

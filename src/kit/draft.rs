@@ -54,7 +54,7 @@ pub struct Verdict {
 }
 
 /// What speculation did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// Passes of the target.
     pub passes: usize,

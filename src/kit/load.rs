@@ -13,15 +13,23 @@ use std::path::Path;
 /// # Errors
 /// If the configuration makes no sense, a file is damaged, or a tensor is missing or of another shape.
 pub fn load_model(dir: &Path, dtype: DType, device: &Device) -> anyhow::Result<Box<dyn Model>> {
+    Ok(Box::new(load_transformer(dir, dtype, device)?))
+}
+
+/// As [`load_model`], as the type that it is.
+///
+/// # Errors
+/// As [`load_model`].
+pub fn load_transformer(dir: &Path, dtype: DType, device: &Device) -> anyhow::Result<Transformer> {
     let config = ModelConfig::from_dir(dir)?;
     let weights = Weights::open(dir, dtype, device)?;
     let named = |e: candle_core::Error| {
         anyhow::anyhow!("{}: {}", dir.display(), crate::kit::report::plain(&e))
     };
-    Ok(match config.family {
-        Family::Gpt2 => Box::new(gpt2(&weights, config).map_err(named)?),
-        _ => Box::new(llama(&weights, config).map_err(named)?),
-    })
+    match config.family {
+        Family::Gpt2 => gpt2(&weights, config).map_err(named),
+        _ => llama(&weights, config).map_err(named),
+    }
 }
 
 /// The stack of Llama, Qwen2 and Qwen3.

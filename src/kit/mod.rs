@@ -1,5 +1,6 @@
 //! Given code that no day teaches: what a model is read from, what it runs on, and the traits between the days.
 
+pub mod advice;
 pub mod args;
 pub mod beams;
 pub mod cache;
@@ -12,6 +13,7 @@ pub mod doors;
 pub mod draft;
 pub mod hub;
 pub mod load;
+pub mod memory;
 pub mod model;
 pub mod options;
 pub mod output;
@@ -23,6 +25,7 @@ pub mod step;
 pub mod token;
 pub mod tokenizer;
 pub mod tokens;
+pub mod watch;
 pub mod weights;
 
 pub use beams::{BeamParams, EarlyStopping, Hypothesis};

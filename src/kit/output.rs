@@ -156,6 +156,7 @@ impl<'a> Output<'a> {
             finish_reason: text.finish,
             logprobs: text.logprobs.clone(),
             score: text.score,
+            drafts: self.counts,
             timings,
         };
         Ok(serde_json::to_string(&report)? + "\n")

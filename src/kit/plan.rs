@@ -60,7 +60,7 @@ impl Plan {
                 samples <= beams,
                 usage(format!("--num-return-sequences {samples} is more than --num-beams {beams}"))
             );
-            ensure!(self.sampling.is_none(), usage("--num-beams searches, --temperature and --top-k, -p, --min-p sample: choose one"));
+            ensure!(self.sampling.is_none(), usage("--num-beams searches; --temperature, --top-k, --top-p and --min-p sample: choose one"));
         }
         ensure!(
             samples == 1 || beams > 1 || self.sampling.is_some(),
@@ -204,6 +204,8 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
         let text = std::fs::read_to_string(file).with_context(|| {
             format!("--block-file {}: could not be read as UTF-8 text", file.display())
         })?;
+        // The mark that some editors put in front is no part of the first word, which would never match with it.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         words.extend(text.lines().map(str::to_string));
         if let Some(line) = text.lines().position(|line| line.trim().is_empty()) {
             return Err(usage(format!(

@@ -1,5 +1,6 @@
 //! What a run reports: a line of JSON for each sequence, and speeds.
 
+use crate::kit::draft::Counts;
 use crate::kit::FinishReason;
 use serde::Serialize;
 
@@ -19,6 +20,9 @@ pub struct Report {
     /// A beam's score: its log-probability over `length ^ length_penalty`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f32>,
+    /// What speculation did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drafts: Option<Counts>,
     /// Timings.
     #[serde(flatten)]
     pub timings: Timings,

@@ -1,7 +1,7 @@
 //! The first noun: one forward pass, as data.
 
 use crate::kit::{Family, Model};
-use candle_core::{bail, Result, Tensor};
+use candle_core::{bail, DType, Result, Tensor};
 
 /// Which positions the model shall give logits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,8 @@ impl Step {
     /// Ids and positions are checked here, because an accelerator would not: it would read another row's numbers.
     ///
     /// # Errors
-    /// If there is no token, rows differ in length, an id is not in the vocabulary, or a position is past the context.
+    /// If there is no token, rows differ in length, an id is not in the vocabulary, a position is past the context, or the
+    /// mask is not what [`Step::mask`] says.
     pub fn batch(
         model: &dyn Model,
         ids: &[Vec<u32>],
@@ -80,6 +81,9 @@ impl Step {
         let context = config.max_position_embeddings;
         if let Some(position) = positions.iter().flatten().find(|p| **p as usize >= context) {
             bail!("position {position} is past the context of {context} tokens")
+        }
+        if let Some(mask) = &mask {
+            check_mask(mask, ids.len(), width)?;
         }
         let tensor = |rows: &[Vec<u32>]| {
             Tensor::from_vec(rows.concat(), (rows.len(), width), model.device())
@@ -114,4 +118,34 @@ impl Step {
             }
         }
     }
+}
+
+/// Refuses a mask of another shape, type or polarity than [`Step::mask`], and one whose diagonal is not 1.
+///
+/// Its numbers are read on the CPU only: from an accelerator they would have to be fetched at every step.
+fn check_mask(mask: &Tensor, rows: usize, width: usize) -> Result<()> {
+    let all = match mask.dims() {
+        [b, 1, t, all] if (*b == rows || *b == 1) && *t == width && *all >= width => *all,
+        dims => bail!(
+            "the mask is {dims:?}; for {rows} rows of {width} new tokens it must be ({rows}, 1, {width}, past + {width})"
+        ),
+    };
+    if mask.dtype() != DType::U8 {
+        bail!("the mask is of {:?}; it must be u8, 1 = may attend, 0 = may not", mask.dtype())
+    }
+    if !mask.device().is_cpu() {
+        return Ok(());
+    }
+    for (i, row) in mask.reshape(((), all))?.to_vec2::<u8>()?.iter().enumerate() {
+        if let Some(other) = row.iter().find(|may| **may > 1) {
+            bail!("the mask has a {other}; it must be 1 = may attend, or 0 = may not")
+        }
+        let (row_of_batch, token) = (i / width, i % width);
+        if row[all - width + token] == 0 {
+            bail!(
+                "the mask keeps new token {token} of row {row_of_batch} from itself, and what sees nothing is NaN; 1 = may attend: is it inverted?"
+            )
+        }
+    }
+    Ok(())
 }

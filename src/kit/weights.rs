@@ -107,7 +107,13 @@ impl Weights {
         let Some(stored) = self.find(name) else {
             bail!("tensor {name} is missing; is config.json of another model?")
         };
-        let found = self.files.get(stored)?.shape().to_vec();
+        let view = self.files.get(stored)?;
+        // Quantised numbers mean nothing without their scales, which lie in other tensors.
+        let dtype = DType::try_from(view.dtype());
+        if !matches!(dtype, Ok(DType::F32 | DType::BF16 | DType::F16 | DType::F64)) {
+            bail!("tensor {name} is stored as {:?}; candecode reads f32, bf16 and f16, nothing quantised", view.dtype())
+        }
+        let found = view.shape().to_vec();
         if found != shape {
             bail!("tensor {name} has shape {found:?}, config.json asks for {shape:?}")
         }

@@ -46,10 +46,12 @@ pub fn close(input: &str, got: Result<Tensor>, want: &Tensor, tolerance: f32) ->
     let same = |(g, w): (&f32, &f32)| g == w || (g - w).abs() <= tolerance;
     let Some(at) = g.iter().zip(&w).position(|pair| !same(pair)) else { return Ok(()) };
     let most = g.iter().zip(&w).map(|(g, w)| (g - w).abs()).fold(0.0, f32::max);
+    let exact = tolerance == 0.0;
+    let to = if exact { "exactly".to_string() } else { format!("to {tolerance:e}") };
     let lines = vec![
         format!("first difference at {:?} of shape {:?}", place(at, want.dims()), want.dims()),
         format!("got    {}", digits(g[at])),
-        format!("want   {}   (to {tolerance:e})", digits(w[at])),
+        format!("want   {}   ({to})", digits(w[at])),
         format!("the largest difference is {}", digits(most)),
     ];
     let got: Vec<String> = g.iter().map(|x| digits(*x)).collect();

@@ -4,7 +4,6 @@ use super::checks::{ensure, equal, golden_json, model, tokenizer, Fake, Likely, 
 use candecode::day07_greedy::greedy;
 use candecode::day08_sampling::chacha_sampler;
 use candecode::day10_kv_cache::{generate_cached, KvCache};
-use candecode::day12_batching::generate_batch;
 use candecode::kit::{Cache, CacheKind, Choose, FinishReason, GenerationOptions, Model, NoCache};
 use candecode::kit::{ModelConfig, Step, Token, Tokenizer};
 use candle_core::{bail, Device, Error, Result, Tensor};

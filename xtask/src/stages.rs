@@ -103,7 +103,7 @@ fn stubs_fresh(repo: &Repo) -> Result<Outcome> {
 }
 
 fn xtask(repo: &Repo) -> Result<Outcome> {
-    tests(repo, &["--package", "xtask"])
+    some(tests(repo, &["--package", "xtask"])?)
 }
 
 fn clippy_xtask(repo: &Repo) -> Result<Outcome> {
@@ -181,12 +181,12 @@ fn kit(repo: &Repo) -> Result<Outcome> {
             }
         }
     }
-    tests(repo, &args.iter().map(String::as_str).collect::<Vec<_>>())
+    some(tests(repo, &args.iter().map(String::as_str).collect::<Vec<_>>())?)
 }
 
 fn bad_input(repo: &Repo) -> Result<Outcome> {
     ensure!(repo.root.join("tests/bad_input.rs").exists(), "tests/bad_input.rs is absent");
-    tests(repo, &["--features", "ref", "--test", "bad_input"])
+    some(tests(repo, &["--features", "ref", "--test", "bad_input"])?)
 }
 
 /// `cargo xtask compare` fails where a text differs.
@@ -262,4 +262,12 @@ fn tests(repo: &Repo, args: &[&str]) -> Result<Outcome> {
         outcome.stderr
     );
     Ok(Outcome::Done(Sum { passed, failed }))
+}
+
+/// What a stage of tests came to; that none ran is a failure: a stage that checks nothing must not look green.
+fn some(outcome: Outcome) -> Result<Outcome> {
+    if let Outcome::Done(sum) = &outcome {
+        ensure!(sum.passed + sum.failed > 0, "no test ran");
+    }
+    Ok(outcome)
 }

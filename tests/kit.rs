@@ -1,0 +1,73 @@
+//! Tests of the kit: what is given, and belongs to no day. Goldens: `tests/oracle/kit.py`.
+//!
+//! They run with the reference: `cargo test --features ref --test kit`.
+
+#![cfg(feature = "ref")]
+
+mod checks;
+
+#[path = "kit/config.rs"]
+mod config;
+#[path = "kit/dfa.rs"]
+mod dfa;
+#[path = "kit/flags.rs"]
+mod flags;
+#[path = "kit/memory.rs"]
+mod memory;
+#[path = "kit/rng.rs"]
+mod rng;
+#[path = "kit/step.rs"]
+mod step;
+#[path = "kit/tokenizer.rs"]
+mod tokenizer;
+#[path = "kit/weights.rs"]
+mod weights;
+
+use std::path::{Path, PathBuf};
+
+/// A folder of its own for a test, gone at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("candecode-kit-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn write(&self, file: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(file);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An embedded model's folder.
+fn story(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(name)
+}
+
+/// The message of an error, all of its chain.
+#[track_caller]
+fn message<T>(result: anyhow::Result<T>) -> String {
+    match result {
+        Ok(_) => panic!("it should have been refused"),
+        Err(error) => candecode::kit::command::describe(&error),
+    }
+}
+
+/// It must be refused with these words.
+#[track_caller]
+fn refused<T>(result: anyhow::Result<T>, says: &[&str]) {
+    let text = message(result);
+    for words in says {
+        assert!(text.contains(words), "expected \"{words}\" in: {text}");
+    }
+}

@@ -1,0 +1,299 @@
+//! `config.json` of the four families: what is read, what is implied, and what is refused because it would be ignored.
+
+use crate::{refused, story, Folder};
+use candecode::kit::config::Llama3Scaling;
+use candecode::kit::{Family, ModelConfig};
+use serde_json::{json, Value};
+
+/// The least that a configuration must say.
+fn least(family: &str) -> Value {
+    match family {
+        "gpt2" => {
+            json!({"model_type": "gpt2", "vocab_size": 50, "n_embd": 12, "n_layer": 2, "n_head": 4, "n_positions": 32})
+        }
+        _ => {
+            json!({"model_type": family, "vocab_size": 50, "hidden_size": 24, "intermediate_size": 40,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 32})
+        }
+    }
+}
+
+fn read(config: &Value) -> anyhow::Result<ModelConfig> {
+    ModelConfig::from_json(&config.to_string())
+}
+
+/// The least, and these keys.
+fn with(family: &str, more: Value) -> anyhow::Result<ModelConfig> {
+    let mut config = least(family);
+    config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    read(&config)
+}
+
+#[test]
+fn defaults_are_transformers() {
+    let llama = read(&least("llama")).unwrap();
+    let want = ModelConfig {
+        family: Family::Llama,
+        vocab_size: 50,
+        hidden_size: 24,
+        intermediate_size: 40,
+        num_hidden_layers: 2,
+        num_attention_heads: 4,
+        num_key_value_heads: 4,
+        head_dim: 6,
+        max_position_embeddings: 32,
+        norm_eps: 1e-6,
+        rope_theta: 10_000.0,
+        rope_scaling: None,
+        tie_word_embeddings: false,
+        qkv_bias: false,
+        output_bias: false,
+        mlp_bias: false,
+        eos_token_ids: vec![],
+    };
+    assert_eq!(llama, want);
+    let qwen2 = ModelConfig { family: Family::Qwen2, qkv_bias: true, ..want.clone() };
+    assert_eq!(read(&least("qwen2")).unwrap(), qwen2);
+    let qwen3 = ModelConfig { family: Family::Qwen3, head_dim: 128, ..want.clone() };
+    assert_eq!(read(&least("qwen3")).unwrap(), qwen3);
+    let gpt2 = ModelConfig {
+        family: Family::Gpt2,
+        hidden_size: 12,
+        intermediate_size: 48,
+        head_dim: 3, // odd, which only RoPE minds
+        norm_eps: 1e-5,
+        tie_word_embeddings: true,
+        qkv_bias: true,
+        output_bias: true,
+        mlp_bias: true,
+        ..want
+    };
+    assert_eq!(read(&least("gpt2")).unwrap(), gpt2);
+}
+
+#[test]
+fn what_is_said_is_read() {
+    let said = json!({"num_key_value_heads": 2, "head_dim": 10, "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
+        "attention_bias": true, "mlp_bias": true, "eos_token_id": [3, 5]});
+    let config = with("llama", said.clone()).unwrap();
+    assert_eq!((config.num_key_value_heads, config.head_dim, config.norm_eps), (2, 10, 1e-5));
+    assert!(config.tie_word_embeddings && config.qkv_bias && config.output_bias && config.mlp_bias);
+    assert_eq!(config.eos_token_ids, [3, 5]);
+    let config = with("qwen3", said.clone()).unwrap();
+    assert_eq!((config.head_dim, config.qkv_bias, config.output_bias), (10, true, true));
+    // Qwen2's attention has its own biases, whatever `attention_bias` says (HF `Qwen2Attention`).
+    let config = with("qwen2", said).unwrap();
+    assert!(config.qkv_bias && !config.output_bias);
+    let config = with(
+        "gpt2",
+        json!({"n_inner": 20, "layer_norm_epsilon": 1e-3, "tie_word_embeddings": false}),
+    );
+    let config = config.unwrap();
+    assert_eq!(
+        (config.intermediate_size, config.norm_eps, config.tie_word_embeddings),
+        (20, 1e-3, false)
+    );
+    // Keys of other families mean nothing to GPT-2, as in transformers.
+    let others = json!({"num_key_value_heads": 2, "head_dim": 8, "rope_scaling": {"type": "yarn"}});
+    assert_eq!(with("gpt2", others).unwrap(), read(&least("gpt2")).unwrap());
+}
+
+#[test]
+fn rope_theta_is_read_wherever_it_stands() {
+    let theta = |more| with("llama", more).unwrap().rope_theta;
+    assert_eq!(theta(json!({"rope_theta": 500.0})), 500.0);
+    assert_eq!(theta(json!({"rope_theta": 500})), 500.0);
+    assert_eq!(
+        theta(json!({"rope_parameters": {"rope_theta": 700.0, "rope_type": "default"}})),
+        700.0
+    );
+    // Both, as the embedded models have it: the table's wins. Without one in the table, the other counts.
+    assert_eq!(
+        theta(json!({"rope_theta": 500.0, "rope_parameters": {"rope_theta": 700.0}})),
+        700.0
+    );
+    assert_eq!(
+        theta(json!({"rope_theta": 500.0, "rope_parameters": {"rope_type": "default"}})),
+        500.0
+    );
+    assert_eq!(theta(json!({"rope_theta": 500.0, "rope_scaling": null})), 500.0);
+    assert_eq!(theta(json!({"rope_parameters": {}, "rope_scaling": {}})), 10_000.0);
+}
+
+#[test]
+fn llama3_scaling_is_read_from_both_names() {
+    let table = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16});
+    let want = Llama3Scaling {
+        factor: 8.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original_max_position_embeddings: 16.0,
+    };
+    for key in ["rope_scaling", "rope_parameters"] {
+        assert_eq!(with("llama", json!({key: table})).unwrap().rope_scaling, Some(want), "{key}");
+    }
+    // transformers takes the older name first.
+    let both = json!({"rope_scaling": table, "rope_parameters": {"rope_type": "default"}});
+    assert_eq!(with("llama", both).unwrap().rope_scaling, Some(want));
+    for key in ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"]
+    {
+        for bad in [Value::Null, json!(0), json!(-1.0), json!("8")] {
+            let mut table = table.clone();
+            table[key] = bad;
+            refused(with("llama", json!({"rope_scaling": table})), &[key, "above 0"]);
+        }
+    }
+    let mut flat = table;
+    flat["high_freq_factor"] = json!(1.0);
+    refused(
+        with("llama", json!({"rope_scaling": flat})),
+        &["high_freq_factor is 1", "low_freq_factor 1"],
+    );
+}
+
+#[test]
+fn llama3_scaling_by_hand() {
+    let scaling = Llama3Scaling {
+        factor: 8.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original_max_position_embeddings: 16.0,
+    };
+    let full_turn = 2.0 * std::f64::consts::PI;
+    // Wavelengths below 16 / 4 stay, those above 16 / 1 become 8 times as long.
+    let apply = |wavelength: f64| f64::from(scaling.apply((full_turn / wavelength) as f32));
+    let after = |wavelength: f64| full_turn / apply(wavelength);
+    assert!((after(3.0) - 3.0).abs() < 1e-5); // f32 has seven digits
+    assert!((after(20.0) - 160.0).abs() < 1e-3);
+    // In between: 16 / 8 = 2 lies a third of the way from 1 to 4, so frequency = 2/3 · f / 8 + 1/3 · f = 5/12 · f.
+    assert!((apply(8.0) / (full_turn / 8.0) - 5.0 / 12.0).abs() < 1e-6);
+}
+
+/// Each of these changes what transformers computes, so none may be read over.
+#[test]
+fn what_would_be_ignored_is_refused() {
+    for (family, more, says) in [
+        ("gpt2", json!({"scale_attn_weights": false}), "scale_attn_weights is false"),
+        (
+            "gpt2",
+            json!({"scale_attn_by_inverse_layer_idx": true}),
+            "scale_attn_by_inverse_layer_idx is true",
+        ),
+        ("gpt2", json!({"activation_function": "relu"}), "the activation is \"relu\""),
+        ("gpt2", json!({"activation_function": "gelu"}), "the activation is \"gelu\""),
+        ("llama", json!({"hidden_act": "gelu_new"}), "the activation is \"gelu_new\""),
+        ("qwen2", json!({"use_sliding_window": true}), "use_sliding_window is true"),
+        (
+            "qwen2",
+            json!({"layer_types": ["full_attention", "sliding_attention"]}),
+            "\"sliding_attention\"",
+        ),
+        ("llama", json!({"rope_scaling": {"type": "linear", "factor": 2.0}}), "linear"),
+        ("llama", json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}), "dynamic"),
+        ("qwen3", json!({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}), "yarn"),
+        ("llama", json!({"rope_parameters": {"rope_type": 3}}), "rope_type is"),
+        (
+            "llama",
+            json!({"rope_parameters": {"full_attention": {"rope_theta": 5.0}}}),
+            "a table for \"full_attention\"",
+        ),
+        (
+            "llama",
+            json!({"rope_parameters": {"partial_rotary_factor": 0.5}}),
+            "partial_rotary_factor is 0.5",
+        ),
+        ("llama", json!({"partial_rotary_factor": 0.25}), "partial_rotary_factor is 0.25"),
+        ("llama", json!({"rope_scaling": 8.0}), "not a table"),
+        (
+            "llama",
+            json!({"quantization_config": {"quant_method": "gptq"}}),
+            "the weights are quantised",
+        ),
+        ("mistral", json!({}), "model_type is \"mistral\""),
+    ] {
+        refused(with(family, more), &[says]);
+    }
+}
+
+/// And each of these says what is done anyway.
+#[test]
+fn what_changes_nothing_is_accepted() {
+    for (family, more) in [
+        (
+            "gpt2",
+            json!({"scale_attn_weights": true, "scale_attn_by_inverse_layer_idx": false, "activation_function": "gelu_new"}),
+        ),
+        ("gpt2", json!({"reorder_and_upcast_attn": true})), // the products of attention are in f32 as it is
+        ("llama", json!({"hidden_act": "silu", "pretraining_tp": 2, "attention_bias": false})),
+        (
+            "qwen2",
+            json!({"use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 1}),
+        ),
+        ("qwen3", json!({"layer_types": ["full_attention", "full_attention"], "head_dim": 128})),
+        (
+            "llama",
+            json!({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 1.0}}),
+        ),
+        ("llama", json!({"quantization_config": null, "rope_parameters": null})),
+    ] {
+        assert_eq!(with(family, more.clone()).unwrap(), read(&least(family)).unwrap(), "{more}");
+    }
+}
+
+#[test]
+fn nonsense_is_refused_by_name() {
+    for (more, says) in [
+        (json!({"hidden_size": 0}), "hidden_size is 0"),
+        (
+            json!({"hidden_size": 26}),
+            "hidden_size is 26, which num_attention_heads 4 does not divide",
+        ),
+        (json!({"num_key_value_heads": 3}), "num_key_value_heads 3 does not divide"),
+        (json!({"head_dim": 7}), "head_dim is 7"),
+        (json!({"max_position_embeddings": 1u64 << 40}), "no model has"),
+        (json!({"vocab_size": null}), "no vocab_size"),
+        (json!({"rms_norm_eps": -1.0}), "epsilon is -1"),
+        (json!({"rope_theta": 0.0}), "rope_theta is 0"),
+        (json!({"rope_parameters": {"rope_theta": "big"}}), "rope_theta is not a number"),
+        (json!({"eos_token_id": -1}), "eos_token_id is -1"),
+        (json!({"eos_token_id": [1, "two"]}), "eos_token_id"),
+    ] {
+        refused(with("llama", more), &[says]);
+    }
+    refused(ModelConfig::from_json("[]"), &["not a model configuration"]);
+}
+
+#[test]
+fn eos_ids_of_the_generation_config_come_first() {
+    let folder = Folder::new("eos");
+    let mut config = least("llama");
+    config["eos_token_id"] = json!(3);
+    folder.write("config.json", config.to_string());
+    let eos = || ModelConfig::from_dir(&folder.0).map(|config| config.eos_token_ids);
+    assert_eq!(eos().unwrap(), [3]);
+    folder.write("generation_config.json", r#"{"eos_token_id": [7, 8]}"#);
+    assert_eq!(eos().unwrap(), [7, 8]);
+    folder.write("generation_config.json", r#"{"eos_token_id": null}"#);
+    assert_eq!(eos().unwrap(), [3]);
+    folder.write("generation_config.json", r#"{"eos_token_id": "end"}"#);
+    refused(eos(), &["generation_config.json", "eos_token_id is \"end\""]);
+    folder.write("generation_config.json", "{");
+    refused(eos(), &["generation_config.json"]);
+}
+
+#[test]
+fn the_size_is_the_number_of_weights_in_the_matrices() {
+    // Attention: q and o 24 · 24 each, k and v 24 · 12 each. MLP: 3 · 24 · 40. Two layers, and table and head of 50 · 24.
+    let config = with("llama", json!({"num_key_value_heads": 2})).unwrap();
+    assert_eq!(config.size(), 2 * (2 * 24 * 24 + 2 * 24 * 12 + 3 * 24 * 40) + 2 * 50 * 24);
+    // The names of the embedded models say theirs.
+    for (name, least, most) in [
+        ("story-230k", 220_000, 240_000),
+        ("story-gpt2-1m", 1_000_000, 1_100_000),
+        ("story-3m", 2_900_000, 3_200_000),
+    ] {
+        let size = ModelConfig::from_dir(&story(name)).unwrap().size();
+        assert!((least..most).contains(&size), "{name}: {size}");
+    }
+}

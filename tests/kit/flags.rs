@@ -1,0 +1,330 @@
+//! From flags to what will run; and what the command says of a model's wishes and of whose code runs.
+
+use crate::checks::{model, tokenizer, Random};
+use crate::{refused, Folder};
+use candecode::kit::advice::advice;
+use candecode::kit::args::{Args, CacheName, Early, Format, RngKind};
+use candecode::kit::days::{whose, Day, DAYS};
+use candecode::kit::plan::Plan;
+use candecode::kit::processor::process_all;
+use candecode::kit::{named, Context, LogitsProcessor};
+use clap::Parser as _;
+use serde_json::json;
+
+/// The flags of a command line, after `-p Once`.
+pub fn args(flags: &[&str]) -> Args {
+    Args::try_parse_from([&["candecode", "-p", "Once"], flags].concat()).unwrap()
+}
+
+fn plan(flags: &[&str]) -> Plan {
+    Plan::new(&args(flags), 1).unwrap()
+}
+
+#[test]
+fn without_flags_it_is_greedy_with_a_cache() {
+    let args = args(&[]);
+    assert_eq!((args.model.as_str(), args.max_new_tokens, args.seed), ("story-3m", 128, None));
+    assert_eq!(
+        (args.device.as_str(), args.dtype.as_str(), args.format),
+        ("cpu", "f32", Format::Text)
+    );
+    assert_eq!((args.num_beams, args.early_stopping, args.cache), (1, Early::False, None));
+    let plan = plan(&[]);
+    assert_eq!((plan.day, plan.rows, plan.sampling), (10, 1, None));
+    assert!(plan.blocked.is_empty());
+}
+
+#[test]
+fn any_sampling_flag_alone_turns_sampling_on() {
+    for (flags, temperature, top_k, top_p, min_p) in [
+        (["--temperature", "0.7"], 0.7, None, None, None),
+        (["--top-k", "5"], 1.0, Some(5), None, None),
+        (["--top-p", "0.9"], 1.0, None, Some(0.9), None),
+        (["--min-p", "0.1"], 1.0, None, None, Some(0.1)),
+    ] {
+        let sampling = plan(&flags).sampling.unwrap();
+        assert_eq!(sampling.temperature, Some(temperature), "{flags:?}");
+        // Nothing else is implied: HF's hidden top_k = 50 is not.
+        assert_eq!((sampling.top_k, sampling.top_p, sampling.min_p), (top_k, top_p, min_p));
+    }
+    assert!(plan(&["--temperature", "0"]).sampling.is_none());
+    let both = Plan::new(&args(&["--temperature", "0", "--top-k", "5"]), 1);
+    refused(both, &["--temperature 0 is greedy"]);
+}
+
+#[test]
+fn the_smallest_day_that_can_do_it_runs() {
+    for (flags, prompts, day, rows) in [
+        (&[][..], 1, 10, 1),
+        (&["--no-cache"], 1, 7, 1),
+        (&[], 3, 12, 3),
+        (&["--num-return-sequences", "4", "--top-k", "9"], 2, 12, 8),
+        (&["--num-beams", "3"], 1, 11, 1),
+        (&["--num-beams", "3", "--num-return-sequences", "2"], 2, 11, 2),
+        (&["--draft-ngram"], 1, 13, 1),
+        (&["--draft-model", "story-230k"], 2, 13, 2),
+        (&["--loop", "day6"], 1, 6, 1),
+        (&["--loop", "7"], 1, 7, 1),
+        (&["--loop", "day15"], 3, 15, 3),
+        (&["--loop", "day12"], 1, 12, 1),
+        (&["--loop", "day11"], 1, 11, 1),
+    ] {
+        let plan = Plan::new(&args(flags), prompts).unwrap();
+        assert_eq!((plan.day, plan.rows), (day, rows), "{flags:?} and {prompts} prompts");
+    }
+    for (flags, prompts) in [
+        (&["--loop", "day6", "--stop", "x"][..], 1),
+        (&["--loop", "day7"], 2),
+        (&["--loop", "day10", "--no-cache"], 1),
+        (&["--loop", "day13"], 1),
+        (&["--loop", "day15", "--num-beams", "2"], 1),
+    ] {
+        refused(Plan::new(&args(flags), prompts), &["cannot do what the other flags ask for"]);
+    }
+}
+
+#[test]
+fn flags_are_read() {
+    let args = Args::try_parse_from([
+        "candecode",
+        "--prompt-ids",
+        "5,9,77",
+        "--rng",
+        "torch",
+        "--seed",
+        "18446744073709551615",
+        "--cache",
+        "sliding",
+        "--early-stopping",
+        "never",
+        "--stop",
+        "a",
+        "--stop",
+        "b c",
+        "--block",
+        "x",
+        "y",
+        "--format",
+        "json",
+        "--length-penalty",
+        "-0.5",
+        "--draft-ngram",
+    ])
+    .unwrap();
+    assert_eq!(args.prompt_ids, Some(vec![5, 9, 77]));
+    assert_eq!((args.rng, args.seed), (Some(RngKind::Torch), Some(u64::MAX)));
+    assert_eq!((args.cache, args.early_stopping), (Some(CacheName::Sliding), Early::Never));
+    assert_eq!(
+        (args.stop, args.block),
+        (vec!["a".into(), "b c".into()], vec!["x".into(), "y".into()])
+    );
+    assert_eq!((args.format, args.length_penalty, args.draft_ngram), (Format::Json, -0.5, Some(2)));
+    for clash in [
+        &["-p", "a", "--prompt-ids", "1"][..],
+        &["-p", "a", "--prompt-file", "b"],
+        &["-p", "a", "--no-cache", "--cache", "static"],
+        &["-p", "a", "--draft-model", "b", "--draft-ngram", "2"],
+    ] {
+        let error = Args::try_parse_from([&["candecode"], clash].concat()).unwrap_err();
+        assert!(error.to_string().contains("cannot be used with"), "{clash:?}: {error}");
+    }
+}
+
+#[test]
+fn processors_come_in_transformers_order() {
+    let flags = [
+        "--min-p",
+        "0.1",
+        "--top-p",
+        "0.9",
+        "--top-k",
+        "5",
+        "--temperature",
+        "0.7",
+        "--allow-regex",
+        "[a-z ]*",
+        "--block",
+        "cat",
+        "--no-repeat-ngram",
+        "3",
+        "--presence-penalty",
+        "0.5",
+        "--repetition-penalty",
+        "1.5",
+    ];
+    let (args, tokenizer) = (args(&flags), tokenizer().unwrap());
+    let all = Plan::new(&args, 1).unwrap().processors(&args, &tokenizer, 2048).unwrap();
+    let names: Vec<String> = all.iter().map(|processor| processor.name()).collect();
+    let want = [
+        "repetition_penalty(1.5)",
+        "presence_penalty(0.5), frequency_penalty(0)",
+        "no_repeat_ngram(3)",
+        "the block list of 1 words",
+        "--allow-regex [a-z ]*",
+        "temperature(0.7)",
+        "top_k(5)",
+        "top_p(0.9)",
+        "min_p(0.1)",
+    ];
+    assert_eq!(names, want);
+}
+
+fn context(tokens: &[u32]) -> Context<'_> {
+    Context { tokens, prompt_len: 1, remaining: 5, eos: &[0] }
+}
+
+#[test]
+fn processors_run_in_order_each_on_what_the_last_left() {
+    let add = |n: f32| {
+        named(format!("add({n})"), move |_: &Context, logits: &mut [f32]| {
+            logits.iter_mut().for_each(|logit| *logit += n);
+            Ok(())
+        })
+    };
+    let double = named("double", |_: &Context, logits: &mut [f32]| {
+        logits.iter_mut().for_each(|logit| *logit *= 2.0);
+        Ok(())
+    });
+    let all: Vec<Box<dyn LogitsProcessor>> =
+        vec![Box::new(add(1.0)), Box::new(double), Box::new(add(0.5))];
+    let mut logits = [0.0, 3.0];
+    process_all(&all, &context(&[1]), &mut logits).unwrap();
+    assert_eq!(logits, [2.5, 8.5]);
+}
+
+#[test]
+fn the_processor_that_leaves_nothing_is_named_and_the_last_to_run() {
+    let forbid = |id: usize| {
+        named(format!("forbid({id})"), move |_: &Context, logits: &mut [f32]| {
+            logits[id] = f32::NEG_INFINITY;
+            Ok(())
+        })
+    };
+    let never = named("never", |_: &Context, _: &mut [f32]| candle_core::bail!("it ran"));
+    let all: Vec<Box<dyn LogitsProcessor>> =
+        vec![Box::new(forbid(0)), Box::new(forbid(1)), Box::new(never)];
+    let error = process_all(&all, &context(&[7, 8, 9]), &mut [1.0, 2.0]);
+    refused(error.map_err(Into::into), &["forbid(1) left no token to choose after 3 tokens"]);
+}
+
+#[test]
+fn options_take_the_models_end_and_its_context() {
+    let (args, tokenizer, model) =
+        (args(&["--stop", "The end"]), tokenizer().unwrap(), model("story-230k").unwrap());
+    let options = Plan::new(&args, 1).unwrap().options(&args, model.config(), &tokenizer).unwrap();
+    assert_eq!(options.eos_token_ids, [0]);
+    assert_eq!(options.stride, model.config().max_position_embeddings / 4);
+    assert_eq!((options.max_new_tokens, options.stop_strings), (128, vec!["The end".to_string()]));
+    assert!(options.processors.is_empty());
+}
+
+#[test]
+fn a_block_file_has_a_word_a_line() {
+    let folder = Folder::new("block");
+    let blocked = |text: &str, more: &[&str]| {
+        let file = folder.write("words.txt", text);
+        let flags = [&["--block-file", file.to_str().unwrap()], more].concat();
+        Plan::new(&args(&flags), 1).map(|plan| plan.blocked)
+    };
+    assert_eq!(blocked("cat\nbig dog\n", &[]).unwrap(), ["cat", "big dog"]);
+    assert_eq!(blocked("cat\r\nbig dog\r\n", &[]).unwrap(), ["cat", "big dog"]);
+    assert_eq!(blocked("\u{feff}cat\nÉté", &[]).unwrap(), ["cat", "Été"]);
+    assert_eq!(blocked("cat\n", &["--block", "fox", "owl"]).unwrap(), ["fox", "owl", "cat"]);
+    assert!(blocked("", &[]).unwrap().is_empty());
+    refused(
+        blocked("cat\n\ndog\n", &[]),
+        &["words.txt: line 2 is empty", "it would block everything"],
+    );
+    refused(blocked("cat\n  \t\n", &[]), &["line 2 is empty"]);
+    std::fs::write(folder.0.join("words.txt"), [0xff, 0xfe, b'c', 0]).unwrap();
+    let file = folder.0.join("words.txt");
+    refused(
+        Plan::new(&args(&["--block-file", file.to_str().unwrap()]), 1),
+        &["could not be read as UTF-8"],
+    );
+    refused(Plan::new(&args(&["--block-file", "/nowhere/words"]), 1), &["/nowhere/words"]);
+}
+
+#[test]
+fn what_a_model_wishes_is_said_with_the_flags_for_it() {
+    let say = |config: serde_json::Value, flags: &[&str]| advice(&config, &args(flags));
+    let qwen = json!({"bos_token_id": 1, "do_sample": true, "eos_token_id": [2, 3], "pad_token_id": 1,
+        "temperature": 0.6, "top_k": 20, "top_p": 0.95, "transformers_version": "4.51.0"});
+    let said = say(qwen.clone(), &[]).unwrap();
+    assert!(said.contains("do_sample=true, temperature=0.6, top_k=20, top_p=0.95"), "{said}");
+    assert!(said.contains("add --temperature 0.6 --top-k 20 --top-p 0.95"), "{said}");
+    assert!(!said.contains("token_id") && !said.contains("version"), "{said}");
+    // What a flag says already is not said again.
+    let said = say(qwen.clone(), &["--temperature", "1.5"]).unwrap();
+    assert!(
+        said.contains("add --top-k 20 --top-p 0.95") && !said.contains("temperature="),
+        "{said}"
+    );
+    assert_eq!(say(qwen, &["--temperature", "0.6", "--top-k", "20", "--top-p", "0.95"]), None);
+    // transformers' own silent top-k.
+    let said = say(json!({"do_sample": true}), &[]).unwrap();
+    assert!(said.contains("add --temperature 1 --top-k 50"), "{said}");
+    // Without do_sample the warpers do nothing there either; penalties do.
+    assert_eq!(say(json!({"temperature": 0.6, "top_p": 0.9, "do_sample": false}), &[]), None);
+    let said = say(json!({"repetition_penalty": 1.1, "temperature": 0.7}), &[]).unwrap();
+    assert!(
+        said.contains("asks for repetition_penalty=1.1;")
+            && said.contains("add --repetition-penalty 1.1")
+    );
+    // What there is no flag for is named.
+    let said = say(json!({"epsilon_cutoff": 0.1, "num_beams": 1, "use_cache": true}), &[]).unwrap();
+    assert!(said.contains("epsilon_cutoff=0.1") && !said.contains("add"), "{said}");
+    for silent in [
+        json!({}),
+        json!([]),
+        json!({"_from_model_config": true, "eos_token_id": 0, "output_attentions": false, "use_cache": true}),
+        json!({"top_k": 50, "top_p": 1.0, "temperature": 1.0, "repetition_penalty": 1.0, "num_beams": 1}),
+    ] {
+        assert_eq!(say(silent.clone(), &[]), None, "{silent}");
+    }
+}
+
+#[test]
+fn the_flags_it_names_are_flags() {
+    let mut random = Random::new(51);
+    for _ in 0..50 {
+        let mut config = serde_json::Map::new();
+        for (key, value) in [
+            ("do_sample", json!(true)),
+            ("temperature", json!(0.1 + random.below(20) as f64 / 10.0)),
+            ("top_k", json!(1 + random.below(100))),
+            ("top_p", json!(0.05 + random.below(90) as f64 / 100.0)),
+            ("min_p", json!(random.below(90) as f64 / 100.0)),
+            ("repetition_penalty", json!(1.0 + random.below(9) as f64 / 10.0)),
+            ("no_repeat_ngram_size", json!(random.below(5))),
+            ("max_new_tokens", json!(1 + random.below(500))),
+        ] {
+            if random.below(2) == 0 {
+                config.insert(key.into(), value);
+            }
+        }
+        let config = config.into();
+        let Some(said) = advice(&config, &args(&[])) else { continue };
+        let flags: Vec<&str> = said.split(" add ").nth(1).unwrap().split(' ').collect();
+        let args = args(&flags);
+        Plan::new(&args, 1).unwrap();
+        assert_eq!(advice(&config, &args), None, "{said}");
+    }
+}
+
+#[test]
+fn whose_days_run_is_said_in_ranges() {
+    let days = |mine: &[usize]| {
+        let day = |day: &Day| Day { reference: !mine.contains(&day.number), ..*day };
+        whose(&DAYS.iter().map(day).collect::<Vec<_>>())
+    };
+    assert_eq!(days(&[]), "all days from the reference");
+    assert_eq!(days(&(0..16).collect::<Vec<_>>()), "all days yours");
+    assert_eq!(days(&[6]), "yours: day 6; from the reference: days 0–5, 7–15");
+    assert_eq!(
+        days(&[0, 1, 2, 5, 15]),
+        "yours: days 0–2, 5, 15; from the reference: days 3–4, 6–14"
+    );
+    let most: Vec<usize> = (0..15).collect();
+    assert_eq!(days(&most), "yours: days 0–14; from the reference: day 15");
+}

@@ -1,0 +1,175 @@
+//! What a run needs, and what to do where it does not fit.
+
+use crate::checks::Random;
+use crate::flags::args;
+use crate::{message, refused};
+use candecode::kit::args::{Args, CacheName};
+use candecode::kit::memory::{amount, check, need, Need};
+use candecode::kit::plan::Plan;
+use candecode::kit::ModelConfig;
+use candle_core::{DType, Device};
+
+fn config(text: &str) -> ModelConfig {
+    ModelConfig::from_json(text).unwrap()
+}
+
+/// 48 + 96 weights a layer, two layers, and a table of 40: 328 numbers.
+fn tiny() -> ModelConfig {
+    config(
+        r#"{"model_type": "llama", "vocab_size": 10, "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 16, "tie_word_embeddings": true}"#,
+    )
+}
+
+/// SmolLM2-135M's sizes.
+fn smol() -> ModelConfig {
+    config(
+        r#"{"model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536,
+        "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3, "max_position_embeddings": 8192,
+        "tie_word_embeddings": true}"#,
+    )
+}
+
+#[test]
+fn the_arithmetic_by_hand() {
+    let model = tiny();
+    let base = Need {
+        models: vec![&model],
+        weight_bytes: 2,
+        value_bytes: 4,
+        rows: 3,
+        prompt: 5,
+        new: 7,
+        cache: Some(CacheName::Dynamic),
+    };
+    assert_eq!(base.weights(), 328.0 * 2.0);
+    // 3 rows of 12 tokens; keys and values of 2 layers, 1 head, 2 wide, 4 bytes.
+    assert_eq!(base.keys_and_values(), 3.0 * 12.0 * 2.0 * 2.0 * 2.0 * 4.0);
+    // Scores and probabilities of 3 rows, 2 heads, 5 by 5.
+    assert_eq!(base.scores(), 2.0 * 3.0 * 2.0 * 25.0 * 4.0);
+    assert_eq!(base.total(), 656.0 + 1152.0 + 1200.0);
+    let fixed = Need { cache: Some(CacheName::Static), ..base.clone() };
+    assert_eq!(fixed.keys_and_values(), 1152.0 / 12.0 * 16.0); // all of the context at once
+    let none = Need { cache: None, ..base.clone() };
+    assert_eq!((none.keys_and_values(), none.scores()), (0.0, 2.0 * 3.0 * 2.0 * 144.0 * 4.0));
+    let long = Need { new: usize::MAX, ..base.clone() };
+    assert_eq!(long.keys_and_values(), 1152.0 / 12.0 * 16.0); // never more than the context
+    let drafted = Need { models: vec![&model, &model], ..base.clone() };
+    assert_eq!(drafted.total(), 2.0 * (656.0 + 1152.0) + 1200.0); // one pass at a time
+}
+
+fn ask(flags: &[&str], model: &ModelConfig, prompts: &[usize], room: f64) -> anyhow::Result<()> {
+    let args = args(flags);
+    let plan = Plan::new(&args, prompts.len())?;
+    let prompts: Vec<Vec<u32>> = prompts.iter().map(|len| vec![1; *len]).collect();
+    let dtype = candecode::kit::device::dtype(&args.dtype)?;
+    check(&need(&args, &plan, &[model], &prompts, dtype, &Device::Cpu), room, &args, &plan)
+}
+
+#[test]
+fn loops_need_the_rows_that_they_run_at_once() {
+    let model = tiny();
+    let rows = |flags: &[&str], prompts: usize| {
+        let args: Args = args(flags);
+        let (plan, prompts) = (Plan::new(&args, prompts).unwrap(), vec![vec![1; 4]; prompts]);
+        need(&args, &plan, &[&model], &prompts, DType::F32, &Device::Cpu).rows
+    };
+    assert_eq!(rows(&[], 1), 1);
+    assert_eq!(rows(&[], 5), 5);
+    assert_eq!(rows(&["--top-k", "3", "--num-return-sequences", "4"], 2), 8);
+    assert_eq!(rows(&["--num-beams", "6"], 3), 6); // prompt after prompt
+    assert_eq!(rows(&["--draft-ngram"], 3), 1);
+    // A request may hold 4 + 6 tokens: 35 have room for three.
+    let scheduled = ["--loop", "day15", "--max-new-tokens", "6", "--max-batch-tokens", "35"];
+    assert_eq!(rows(&scheduled, 9), 3);
+    assert_eq!(rows(&scheduled, 2), 2);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_its_arithmetic() {
+    let model = smol();
+    let flags = ["--top-k", "9", "--num-return-sequences", "64", "--max-new-tokens", "8000"];
+    assert!(ask(&flags, &model, &[100], 1e12).is_ok());
+    let says = [
+        "this needs 24.5 GB of memory, and 8.0 GB are available",
+        "weights 0.5 GB",
+        "cache 23.9 GB (64 rows × 8100 tokens × 2 × 30 layers × 3 heads × 64 × 4 bytes)",
+        "it fits with --num-return-sequences 20, or with --loop day15 --max-batch-tokens 162000, or with --max-new-tokens",
+    ];
+    let text = message(ask(&flags, &model, &[100], 8e9));
+    assert!(text.contains(says[0]), "{text}");
+    refused(
+        ask(&flags, &model, &[100], 8e9),
+        &["64 rows × 8100 tokens × 2 × 30 layers × 3 heads × 64 × 4 bytes"],
+    );
+    refused(ask(&flags, &model, &[100], 8e9), &["it fits with --num-return-sequences "]);
+    // Not even the weights: no flag but the type of the weights helps, or nothing does.
+    refused(ask(&[], &model, &[4], 4e8), &["it fits with --dtype bf16"]);
+    refused(ask(&[], &model, &[4], 1e6), &["take a smaller --model"]);
+    // A static cache is as long as the context from the start.
+    refused(ask(&["--cache", "static"], &model, &[4], 7e8), &["it fits with --cache dynamic"]);
+}
+
+/// Whatever is asked for and whatever there is: each of the ways that the message names does fit, and one step more of it
+/// does not.
+#[test]
+fn every_way_that_is_named_fits() {
+    let (model, mut random, mut ways_tried) = (smol(), Random::new(61), 0);
+    for _ in 0..300 {
+        let (samples, new) =
+            ((1 + random.below(40)).to_string(), (1 + random.below(9000)).to_string());
+        let mut flags = vec!["--max-new-tokens", &new];
+        match random.below(5) {
+            0 => flags.extend(["--top-k", "5", "--num-return-sequences", &samples]),
+            1 => flags.extend(["--num-beams", &samples]),
+            2 => flags.extend(["--loop", "day15", "--max-batch-tokens", "500000"]),
+            3 => flags.extend(["--no-cache", "--loop", "day12"]),
+            _ => flags.extend(["--num-beams", &samples, "--num-return-sequences", &samples]),
+        }
+        if random.below(4) == 0 && !flags.contains(&"--no-cache") {
+            flags.extend(["--cache", "static"]);
+        }
+        let prompts: Vec<usize> =
+            (0..1 + random.below(6)).map(|_| 1 + random.below(3000)).collect();
+        let room = 3e8 + random.below(20_000) as f64 * 1e6;
+        let Err(error) = ask(&flags, &model, &prompts, room) else { continue };
+        let text = error.to_string();
+        let Some((_, ways)) = text.split_once("it fits with ") else { continue };
+        for way in ways.split(", or with ") {
+            let way: Vec<&str> = way.split(' ').collect();
+            // A flag that stands there already gets the other value.
+            let mut changed = flags.clone();
+            for pair in way.chunks(2) {
+                match changed.iter().position(|flag| *flag == pair[0]) {
+                    Some(at) => changed[at + 1] = pair[1],
+                    None => changed.extend(pair),
+                }
+            }
+            let fits = ask(&changed, &model, &prompts, room);
+            assert!(
+                fits.is_ok(),
+                "{flags:?}, {prompts:?}, {room}: {text}\n{changed:?}: {}",
+                fits.unwrap_err()
+            );
+            ways_tried += 1;
+        }
+    }
+    assert!(ways_tried > 150, "only {ways_tried} ways were tried");
+}
+
+#[test]
+fn amounts_are_read() {
+    for (text, want) in [
+        ("8G", 8e9),
+        ("500M", 5e8),
+        ("1.5gb", 1.5e9),
+        ("64k", 64e3),
+        ("2T", 2e12),
+        ("1000", 1000.0),
+    ] {
+        assert_eq!(amount(text).unwrap(), want, "{text}");
+    }
+    for text in ["", "G", "much", "-1G", "0", "8 X", "8Q", "inf", "NaN"] {
+        refused(amount(text), &["CANDECODE_MEMORY is", "as 8G or 500M"]);
+    }
+}

@@ -1,0 +1,155 @@
+//! Text to ids and back, and text out of ids as they come.
+
+use crate::checks::{tokenizer, Random};
+use crate::{refused, Folder};
+use candecode::kit::Tokenizer;
+
+/// Characters of one to four bytes, some that combine or control; not U+FFFD, which stands for broken text.
+fn text(random: &mut Random) -> String {
+    let ranges = [
+        (0x20, 0x7e),
+        (0x61, 0x7a),
+        (0x20, 0x20),
+        (0x09, 0x0d),
+        (0xa0, 0x17f),
+        (0x300, 0x36f),
+        (0x370, 0x3ff),
+        (0x590, 0x6ff),
+        (0x4e00, 0x9fff),
+        (0x1f300, 0x1faff),
+        (0xe000, 0xe0ff),
+        (0x10_ff00, 0x10_fffd),
+    ];
+    let len = random.below(40);
+    let one = |_| {
+        let (low, high) = ranges[random.below(ranges.len())];
+        char::from_u32(low + random.below((high - low + 1) as usize) as u32).unwrap()
+    };
+    (0..len).map(one).collect()
+}
+
+#[test]
+fn any_text_comes_back_from_its_ids() {
+    let (tokenizer, mut random) = (tokenizer().unwrap(), Random::new(11));
+    for _ in 0..500 {
+        let text = text(&mut random);
+        let ids = tokenizer.encode(&text).unwrap();
+        assert_eq!(tokenizer.decode(&ids).unwrap(), text);
+        assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocab_size()));
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| tokenizer.token_bytes(*id)).collect();
+        assert_eq!(bytes, text.as_bytes(), "the bytes of the tokens are those of the text");
+    }
+}
+
+#[test]
+fn ids_of_words_are_those_of_the_vocabulary() {
+    let tokenizer = tokenizer().unwrap();
+    let ids = tokenizer.encode("Once upon").unwrap();
+    let pieces: Vec<String> = ids.iter().map(|id| tokenizer.piece(*id).unwrap()).collect();
+    assert_eq!(pieces, ["Once", "Ġupon"]);
+    assert_eq!(tokenizer.piece(1 << 20), None);
+}
+
+#[test]
+fn a_stream_gives_whole_characters_only() {
+    let (tokenizer, mut random) = (tokenizer().unwrap(), Random::new(12));
+    let mut held_back = 0;
+    for _ in 0..300 {
+        let text = text(&mut random);
+        let mut stream = tokenizer.decode_stream();
+        let mut all = String::new();
+        for id in tokenizer.encode(&text).unwrap() {
+            let piece = stream(id).unwrap();
+            assert!(!piece.contains('\u{fffd}'), "half a character of {text:?}: {piece:?}");
+            held_back += usize::from(piece.is_empty());
+            all.push_str(&piece);
+        }
+        assert_eq!(all, text);
+    }
+    assert!(held_back > 300, "characters were split over tokens {held_back} times only");
+}
+
+#[test]
+fn half_a_character_is_held_back_and_decodes_as_broken() {
+    let tokenizer = tokenizer().unwrap();
+    let ids = tokenizer.encode("日").unwrap();
+    assert!(ids.len() > 1, "日 must be several tokens for this test, it is {ids:?}");
+    let mut stream = tokenizer.decode_stream();
+    for id in &ids[..ids.len() - 1] {
+        assert_eq!(stream(*id).unwrap(), "");
+    }
+    assert_eq!(stream(ids[ids.len() - 1]).unwrap(), "日");
+    assert!(tokenizer.decode(&ids[..ids.len() - 1]).unwrap().contains('\u{fffd}'));
+}
+
+#[test]
+fn special_tokens_have_no_text() {
+    let tokenizer = tokenizer().unwrap();
+    let ids = tokenizer.encode("The end<|endoftext|>").unwrap();
+    assert_eq!(ids.last(), Some(&0));
+    assert_eq!(tokenizer.decode(&ids).unwrap(), "The end");
+    assert!(tokenizer.token_bytes(0).is_empty());
+    assert!(tokenizer.token_bytes(1 << 20).is_empty());
+}
+
+#[test]
+fn every_byte_is_a_token_of_byte_level_bpe() {
+    let tokenizer = tokenizer().unwrap();
+    let ids = 0..tokenizer.vocab_size() as u32;
+    let mut single: Vec<Vec<u8>> =
+        ids.map(|id| tokenizer.token_bytes(id)).filter(|bytes| bytes.len() == 1).collect();
+    single.sort();
+    assert_eq!(single.concat(), (0..=255).collect::<Vec<u8>>());
+}
+
+/// A vocabulary as SentencePiece makes it: `▁` for a space, and bytes for what it does not know.
+const SENTENCE_PIECE: &str = r#"{
+  "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "pre_tokenizer": null, "post_processor": null,
+  "added_tokens": [
+    {"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true},
+    {"id": 7, "content": "\n\n", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": false}
+  ],
+  "decoder": {"type": "Sequence", "decoders": [
+    {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]},
+  "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null,
+    "fuse_unk": true, "byte_fallback": true, "ignore_merges": false,
+    "vocab": {"<s>": 0, "<0xC3>": 1, "<0xA9>": 2, "▁": 3, "a": 4, "▁a": 5, "<0x0A>": 6}, "merges": [["▁", "a"]]}
+}"#;
+
+#[test]
+fn bytes_of_a_sentence_piece_vocabulary() {
+    let folder = Folder::new("sentence-piece");
+    folder.write("tokenizer.json", SENTENCE_PIECE);
+    let tokenizer = Tokenizer::from_dir(&folder.0).unwrap();
+    let bytes: Vec<Vec<u8>> = (0..8).map(|id| tokenizer.token_bytes(id)).collect();
+    let want: [&[u8]; 8] = [b"", &[0xc3], &[0xa9], b" ", b"a", b" a", b"\n", b"\n\n"];
+    assert_eq!(bytes, want);
+    assert_eq!(tokenizer.decode(&[0, 5, 1, 2, 5]).unwrap(), " aé a");
+    let mut stream = tokenizer.decode_stream();
+    let pieces: Vec<String> = [5, 1, 2, 5].into_iter().map(|id| stream(id).unwrap()).collect();
+    assert_eq!(pieces, [" a", "", "é", " a"]);
+}
+
+#[test]
+fn two_tokenizers_are_compared_token_by_token() {
+    let folder = Folder::new("two-tokenizers");
+    folder.write("tokenizer.json", SENTENCE_PIECE);
+    let one = Tokenizer::from_dir(&folder.0).unwrap();
+    folder.write(
+        "tokenizer.json",
+        SENTENCE_PIECE.replace("\"a\": 4, \"▁a\": 5", "\"▁a\": 4, \"a\": 5"),
+    );
+    let other = Tokenizer::from_dir(&folder.0).unwrap();
+    assert_eq!(one.difference(&one), None);
+    assert_eq!(one.difference(&other), Some("token 4 is \"a\" in one only".into()));
+    let stories = tokenizer().unwrap();
+    assert_eq!(one.difference(&stories), Some("one has 8 tokens, the other 2048".into()));
+}
+
+#[test]
+fn what_is_no_tokenizer_is_refused() {
+    let folder = Folder::new("no-tokenizer");
+    refused(Tokenizer::from_dir(&folder.0), &["no tokenizer.json"]);
+    folder.write("tokenizer.json", &SENTENCE_PIECE[..400]);
+    refused(Tokenizer::from_dir(&folder.0), &["tokenizer.json", "not a tokenizer"]);
+}
