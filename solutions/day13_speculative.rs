@@ -184,8 +184,8 @@ pub fn target(text: &mut Speculation, draft: &[u32]) -> Result<Vec<Vec<f32>>> {
 /// The distribution `(V)` after the text and after each drafted token, from `raw`, the target's logits there. The processors
 /// see each position's own context: the text with the draft up to there, and so many tokens fewer that remain.
 ///
-/// Behind a drafted token that is sure to fall, or that is EOS, nothing is looked at: rows there may be anything. They are not
-/// to be processed, for a processor may find no token left behind such a text.
+/// What stands behind a drafted token that is sure to fall, or behind EOS, is dropped: any distribution may fill these rows. No
+/// processor is to see such a text, for it may find no token left there.
 ///
 /// # Errors
 /// If a processor fails.
