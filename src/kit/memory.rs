@@ -173,12 +173,13 @@ pub fn need<'a>(
 
 /// The flags with which it would fit, each by itself.
 fn ways(need: &Need, room: f64, args: &Args, plan: &Plan) -> Vec<String> {
-    let prompts = (plan.rows / args.num_return_sequences).max(1);
     let mut ways = Vec::new();
     if let Some(rows) = need.largest(need.rows - 1, room, |need, n| need.rows = n) {
+        let prompts = (plan.rows / args.num_return_sequences).max(1); // day 12's
         let (samples, tokens) = (rows / prompts, rows * need.columns(need.models[0]));
         let schedulable = args.rng != Some(RngKind::Torch) && need.cache.is_some();
         match plan.day {
+            11 if rows == 1 && plan.rows > 1 => {} // no beams: the prompts would run side by side
             11 if args.num_return_sequences > rows => {
                 ways.push(format!("--num-beams {rows} --num-return-sequences {rows}"))
             }

@@ -154,6 +154,7 @@ pub fn run<D: Copy + Send + 'static>(check: Check<D>, day: &D) -> Outcome {
 
 /// Makes a day's tests. `day::Day` is the bundle, `implementation!` fills it from a module, the file that `build.rs`
 /// made gives `stub()`, `mistakes()` and `variants()`.
+#[allow(unused_macros)] // tests/kit.rs is no day
 macro_rules! tests {
     ($number:literal, $module:ident: $($test:ident => $check:path,)+) => {
         const CHECKS: &[(&str, checks::Check<day::Day>)] = &[$((stringify!($test), $check)),+];
