@@ -20,7 +20,7 @@ pub fn compile(pattern: &str, whole: bool) -> Result<Dfa> {
         .match_kind(MatchKind::All)
         // So that what grows without end, as (a|b)*a(a|b){30}, is refused in seconds: at eight times as much it takes a minute.
         .dfa_size_limit(Some(1 << 25))
-        .determinize_size_limit(Some(1 << 29));
+        .determinize_size_limit(Some(1 << 27));
     let dfa = dense::Builder::new()
         .configure(config)
         .syntax(syntax::Config::new().utf8(false))
