@@ -46,6 +46,28 @@ impl Folder {
         self
     }
 
+    /// A copy of another embedded model.
+    fn of(model: &str, test: &str) -> Self {
+        let folder = Self::new(test);
+        for file in fs::read_dir(story().with_file_name(model)).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), folder.0.join(file.file_name())).unwrap();
+        }
+        folder
+    }
+
+    /// Makes number `at` of a tensor of model.safetensors, all of bf16, these bits.
+    fn number(self, tensor: &str, at: usize, bits: u16) -> Self {
+        self.weights(|bytes| {
+            let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+            let json: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header]).unwrap();
+            assert_eq!(json[tensor]["dtype"], "BF16", "{tensor}");
+            let begin = json[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
+            let place = 8 + header + begin + 2 * at;
+            bytes[place..place + 2].copy_from_slice(&bits.to_le_bytes());
+        })
+    }
+
     fn weights(self, change: impl FnOnce(&mut Vec<u8>)) -> Self {
         let path = self.0.join("model.safetensors");
         let mut bytes = fs::read(&path).unwrap();
@@ -186,10 +208,13 @@ fn a_bad_prompt_is_refused() {
         1,
         &["/nowhere/prompt.txt", "could not be read"],
     );
+    refused(&["-p", "a", "-p", "", "-p", "b"], 2, &["prompt 2 of 3: the prompt is empty"]);
+    refused(&["-p", "", "-p", ""], 2, &["prompt 1 of 2: the prompt is empty"]);
     refused(&["--prompt-ids", "5,x"], 2, &["invalid value 'x'"]);
     refused(&["--prompt-ids", "5,99999"], 1, &["token id 99999 is not in the vocabulary of 2048"]);
     let long = "once upon a time ".repeat(400);
     refused(&["-p", &long], 1, &["tokens long", "the context 512", "shorten it"]);
+    refused(&["-p", "a", "-p", &long], 1, &["prompt 2 of 2: the prompt is", "the context 512"]);
     refused(&["-p", &long, "--loop", "day6"], 1, &["tokens long", "the context 512"]);
 }
 
@@ -267,6 +292,98 @@ fn a_draft_with_another_tokenizer_is_refused_before_a_model_is_read() {
         &["-p", "Once", "--draft-model", "story-9b"],
         1,
         &["unknown model \"story-9b\"", "story-230k"],
+
+/// A NaN in bf16, and the largest number there is.
+const NAN: u16 = 0x7fc0;
+const HUGE: u16 = 0x7f7f;
+
+#[test]
+fn logits_that_are_nan_name_the_step_and_the_layer() {
+    for (model, tensor, says) in [
+        (
+            "story-3m",
+            "model.layers.2.mlp.down_proj.weight",
+            "layer 2's output is the first with NaN, from its MLP (model.layers.2)",
+        ),
+        (
+            "story-230k",
+            "model.layers.1.self_attn.k_proj.weight",
+            "layer 1's output is the first with NaN, from its attention (model.layers.1)",
+        ),
+        (
+            "story-gpt2-1m",
+            "transformer.h.3.mlp.c_fc.weight",
+            "layer 3's output is the first with NaN, from its MLP (transformer.h.3)",
+        ),
+        ("story-230k", "model.norm.weight", "the last norm's or the head's is not"),
+    ] {
+        let folder = Folder::of(model, "nan").number(tensor, 5, NAN);
+        let path = folder.path().to_string();
+        // "Once" is one token, so the first step stands at position 0.
+        let says =
+            ["logits are NaN at step 1, position 0: ", says, "is the file damaged? fetch it again"];
+        refused(&["--model", &path, "-p", "Once"], 1, &[&path, says[0], says[1], says[2]]);
+    }
+}
+
+#[test]
+fn every_loop_finds_where_nan_comes_from() {
+    let folder =
+        Folder::of("story-3m", "nan-loops").number("model.layers.2.mlp.down_proj.weight", 5, NAN);
+    let says = ["logits are NaN at step 1", "layer 2's output is the first with NaN, from its MLP"];
+    for flags in [
+        &["--loop", "day6"][..],
+        &["--no-cache"],
+        &["--cache", "static"],
+        &["--cache", "sliding"],
+        &["--temperature", "1", "--top-k", "5"],
+        &["--num-beams", "3"],
+        &["-p", "Lily and Tom"],
+        &["--draft-ngram"],
+        &["--loop", "day15", "-p", "Lily and Tom"],
+    ] {
+        let args = [&["--model", folder.path(), "-p", "Once upon a time"], flags].concat();
+        refused(&args, 1, &says);
+    }
+}
+
+#[test]
+fn nan_of_the_draft_model_is_its_own() {
+    let folder = Folder::new("nan-draft").number("model.layers.0.mlp.up_proj.weight", 5, NAN);
+    let flags = ["-p", "Once", "--draft-model", folder.path()];
+    let says = format!("--draft-model {}: logits are NaN", folder.path());
+    refused(&flags, 1, &[&says, "layer 0's output is the first with NaN"]);
+}
+
+#[test]
+fn nan_that_comes_late_is_found_at_its_step() {
+    // The embedding of one position: only the step that comes to it meets it, and the cache holds what was before.
+    let folder = Folder::of("story-gpt2-1m", "nan-late");
+    let folder = folder.number("transformer.wpe.weight", 6 * 128 + 3, NAN); // position 6, 128 wide
+    let late = |flags: &[&str], says: &str| {
+        let prompt = ["--model", folder.path(), "-p", "Once upon a", "--max-new-tokens", "9"];
+        let says = format!("logits are NaN at step 5, position 6{says}: the embedding of token");
+        refused(&[&prompt, flags].concat(), 1, &[&says]);
+    };
+    late(&["--cache", "dynamic"], "");
+    late(&["--cache", "static"], "");
+    late(&["--no-cache"], "");
+    late(&["--num-beams", "2"], ", row 0 of 2");
+    // Two rows: the longer one meets it first.
+    let args = [
+        "--model",
+        folder.path(),
+        "-p",
+        "Once",
+        "-p",
+        "Once upon a time, there",
+        "--max-new-tokens",
+        "9",
+    ];
+    refused(
+        &args,
+        1,
+        &["logits are NaN at step 2, position 6, row 1 of 2: the embedding of token"],
     );
 }
 
@@ -283,6 +400,87 @@ fn a_draft_as_large_as_its_target_is_a_warning() {
     assert!(warned);
     assert_eq!(run("story-230k", "story-230k"), (text, true));
     assert!(!run("story-3m", "story-230k").1);
+
+fn an_infinity_before_the_nan_is_said() {
+    let mut folder = Folder::new("huge");
+    for at in 0..64 {
+        folder = folder.number("model.layers.1.mlp.down_proj.weight", at, HUGE);
+    }
+    for at in 0..64 {
+        folder = folder.number("model.layers.1.mlp.up_proj.weight", at, HUGE);
+    }
+    let path = folder.path().to_string();
+    let says = "layer 1's output is the first with NaN, from its MLP (model.layers.1)";
+    refused(&["--model", &path, "-p", "Once"], 1, &["logits are NaN at step 1", says]);
+    refused(&["--model", &path, "-p", "Once", "--dtype", "f16"], 1, &["try --dtype bf16 or f32"]);
+}
+
+#[test]
+fn what_a_layer_makes_of_an_infinity_is_found_at_a_later_step() {
+    let infinity = 0x7f80;
+    let folder = Folder::of("story-gpt2-1m", "infinity");
+    let folder = folder.number("transformer.wpe.weight", 6 * 128 + 3, infinity);
+    let says = "layer 0's output is the first with NaN, from its attention (transformer.h.0), after an infinity in the embedding";
+    for flags in [&["--cache", "dynamic"][..], &["--cache", "static"], &["--no-cache"]] {
+        let prompt = ["--model", folder.path(), "-p", "Once upon a", "--max-new-tokens", "9"];
+        refused(&[&prompt, flags].concat(), 1, &["logits are NaN at step 5, position 6", says]);
+    }
+}
+
+#[test]
+fn what_does_not_fit_the_memory_is_refused_before_it_is_loaded() {
+    let run = |flags: &[&str], memory: &str| {
+        let mut run =
+            command(&[&["-p", "Once upon a time", "--model", "story-230k"], flags].concat());
+        run.env("CANDECODE_MEMORY", memory).output().unwrap()
+    };
+    let many = ["--temperature", "1", "--num-return-sequences", "64", "--max-new-tokens", "300"];
+    fails(
+        run(&many, "8M"),
+        1,
+        &[
+            "of memory, and 8.0 MB are available",
+            "weights",
+            "cache",
+            "64 rows × 304 tokens",
+            "it fits with --num-return-sequences",
+        ],
+    );
+    fails(run(&[], "100k"), 1, &["take a smaller --model"]);
+    fails(run(&["--cache", "static", "--num-beams", "9"], "3M"), 1, &["9 rows × 512 tokens"]);
+    fails(run(&[], "plenty"), 2, &["CANDECODE_MEMORY is \"plenty\"", "8G or 500M"]);
+    // The flags that it names do it.
+    let text = String::from_utf8(run(&many, "8M").stderr).unwrap();
+    let ways = text.split("it fits with ").nth(1).unwrap().trim().split(", or with ");
+    for way in ways.clone() {
+        let way: Vec<&str> = way.split(' ').collect();
+        let kept = many.chunks(2).filter(|flag| flag[0] != way[0]).flatten().copied();
+        let output = run(&kept.chain(way.clone()).collect::<Vec<_>>(), "8M");
+        assert!(output.status.success(), "{way:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(ways.count(), 3, "{text}");
+}
+
+#[test]
+fn what_a_model_wishes_is_noted_and_not_done() {
+    let folder = Folder::new("wishes");
+    let run = |flags: &[&str]| {
+        let args =
+            [&["--model", folder.path(), "-p", "Once", "--max-new-tokens", "12"], flags].concat();
+        let output = command(&args).output().unwrap();
+        assert!(output.status.success());
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap())
+    };
+    let [greedy, err] = run(&[]);
+    assert!(!err.contains("note"), "{err}");
+    let wishes = r#"{"eos_token_id": 0, "do_sample": true, "temperature": 3.0, "top_k": 2000}"#;
+    fs::write(folder.0.join("generation_config.json"), wishes).unwrap();
+    let [text, err] = run(&[]);
+    assert_eq!(text, greedy);
+    let says = "note: generation_config.json asks for do_sample=true, temperature=3, top_k=2000; the command does only what its flags say; for the same add --temperature 3 --top-k 2000";
+    assert!(err.contains(says), "{err}");
+    let [text, err] = run(&["--temperature", "3", "--top-k", "2000"]);
+    assert!(text != greedy && !err.contains("note"), "{err}");
 }
 
 #[cfg(not(feature = "cuda"))]

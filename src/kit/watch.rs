@@ -59,12 +59,15 @@ impl Watched {
     /// Does a pass again, stage by stage, and says which is the first that gives a NaN.
     fn source(&self, step: &Step) -> Result<String> {
         let mut cache = Replay(&self.seen);
-        let mut infinite = String::new();
         let mut x = self.model.embed(step)?;
         if let Some((row, i)) = first(&x, f32::is_nan)? {
             let id = step.ids.get(row)?.get(i)?.to_scalar::<u32>()?;
             return Ok(format!(": the embedding of token {id} is NaN"));
         }
+        let mut infinite = match first(&x, f32::is_infinite)? {
+            Some(_) => ", after an infinity in the embedding".to_string(),
+            None => String::new(),
+        };
         let stem = match self.model.config.family {
             Family::Gpt2 => "transformer.h",
             _ => "model.layers",
