@@ -263,36 +263,6 @@ fn parameters_out_of_range_are_usage_errors() {
     }
 }
 
-/// Both weights are damaged: had a model been read, let alone run, the message would be of that.
-#[test]
-fn a_draft_with_another_tokenizer_is_refused_before_a_model_is_read() {
-    let cut = |bytes: &mut Vec<u8>| bytes.truncate(100);
-    let (target, other) = (Folder::new("target").weights(cut), Folder::new("other").weights(cut));
-    let path = other.0.join("tokenizer.json");
-    let mut tokenizer: serde_json::Value =
-        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-    // Two tokens change places; which ones is for the message to say.
-    let vocab = tokenizer["model"]["vocab"].as_object_mut().unwrap();
-    let piece = |id: u64| vocab.iter().find(|(_, v)| **v == id).unwrap().0.clone();
-    let (a, b) = (piece(1000), piece(1001));
-    vocab[&a] = 1001.into();
-    vocab[&b] = 1000.into();
-    fs::write(&path, tokenizer.to_string()).unwrap();
-    let args = ["-p", "Once", "--model", target.path(), "--draft-model", other.path()];
-    let output = command(&args).output().unwrap();
-    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
-    assert!(!String::from_utf8_lossy(&output.stderr).contains("[loop:"));
-    let says = ["--draft-model", "must have its target's tokenizer", "token 1000 is"];
-    fails(output, 2, &says);
-
-    let fewer = Folder::new("fewer").weights(cut).config("vocab_size", 2050.into());
-    let args = ["-p", "Once", "--model", target.path(), "--draft-model", fewer.path()];
-    refused(&args, 2, &["--draft-model", "vocab_size is 2050", "the target's 2048"]);
-    refused(
-        &["-p", "Once", "--draft-model", "story-9b"],
-        1,
-        &["unknown model \"story-9b\"", "story-230k"],
-
 /// A NaN in bf16, and the largest number there is.
 const NAN: u16 = 0x7fc0;
 const HUGE: u16 = 0x7f7f;
@@ -388,19 +358,6 @@ fn nan_that_comes_late_is_found_at_its_step() {
 }
 
 #[test]
-fn a_draft_as_large_as_its_target_is_a_warning() {
-    let run = |target: &str, draft: &str| {
-        let flags = ["--max-new-tokens", "8", "--model", target, "--draft-model", draft];
-        let output = command(&[&["-p", "Once"], &flags[..]].concat()).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{said}");
-        (String::from_utf8(output.stdout).unwrap(), said.contains("as large as its target"))
-    };
-    let (text, warned) = run("story-230k", "story-3m");
-    assert!(warned);
-    assert_eq!(run("story-230k", "story-230k"), (text, true));
-    assert!(!run("story-3m", "story-230k").1);
-
 fn an_infinity_before_the_nan_is_said() {
     let mut folder = Folder::new("huge");
     for at in 0..64 {
@@ -481,6 +438,53 @@ fn what_a_model_wishes_is_noted_and_not_done() {
     assert!(err.contains(says), "{err}");
     let [text, err] = run(&["--temperature", "3", "--top-k", "2000"]);
     assert!(text != greedy && !err.contains("note"), "{err}");
+}
+
+/// Both weights are damaged: had a model been read, let alone run, the message would be of that.
+#[test]
+fn a_draft_with_another_tokenizer_is_refused_before_a_model_is_read() {
+    let cut = |bytes: &mut Vec<u8>| bytes.truncate(100);
+    let (target, other) = (Folder::new("target").weights(cut), Folder::new("other").weights(cut));
+    let path = other.0.join("tokenizer.json");
+    let mut tokenizer: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    // Two tokens change places; which ones is for the message to say.
+    let vocab = tokenizer["model"]["vocab"].as_object_mut().unwrap();
+    let piece = |id: u64| vocab.iter().find(|(_, v)| **v == id).unwrap().0.clone();
+    let (a, b) = (piece(1000), piece(1001));
+    vocab[&a] = 1001.into();
+    vocab[&b] = 1000.into();
+    fs::write(&path, tokenizer.to_string()).unwrap();
+    let args = ["-p", "Once", "--model", target.path(), "--draft-model", other.path()];
+    let output = command(&args).output().unwrap();
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("[loop:"));
+    let says = ["--draft-model", "must have its target's tokenizer", "token 1000 is"];
+    fails(output, 2, &says);
+
+    let fewer = Folder::new("fewer").weights(cut).config("vocab_size", 2050.into());
+    let args = ["-p", "Once", "--model", target.path(), "--draft-model", fewer.path()];
+    refused(&args, 2, &["--draft-model", "vocab_size is 2050", "the target's 2048"]);
+    refused(
+        &["-p", "Once", "--draft-model", "story-9b"],
+        1,
+        &["unknown model \"story-9b\"", "story-230k"],
+    );
+}
+
+#[test]
+fn a_draft_as_large_as_its_target_is_a_warning() {
+    let run = |target: &str, draft: &str| {
+        let flags = ["--max-new-tokens", "8", "--model", target, "--draft-model", draft];
+        let output = command(&[&["-p", "Once"], &flags[..]].concat()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        (String::from_utf8(output.stdout).unwrap(), said.contains("as large as its target"))
+    };
+    let (text, warned) = run("story-230k", "story-3m");
+    assert!(warned);
+    assert_eq!(run("story-230k", "story-230k"), (text, true));
+    assert!(!run("story-3m", "story-230k").1);
 }
 
 #[cfg(not(feature = "cuda"))]
