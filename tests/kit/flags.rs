@@ -65,6 +65,7 @@ fn the_smallest_day_that_can_do_it_runs() {
         (&["--draft-model", "story-230k"], 2, 13, 2),
         (&["--loop", "day6"], 1, 6, 1),
         (&["--loop", "7"], 1, 7, 1),
+        (&["--loop", "day7"], 2, 7, 2), // one after another
         (&["--loop", "day15"], 3, 15, 3),
         (&["--loop", "day12"], 1, 12, 1),
         (&["--loop", "day11"], 1, 11, 1),
@@ -74,7 +75,7 @@ fn the_smallest_day_that_can_do_it_runs() {
     }
     for (flags, prompts) in [
         (&["--loop", "day6", "--stop", "x"][..], 1),
-        (&["--loop", "day7"], 2),
+        (&["--loop", "day7", "--top-k", "9", "--num-return-sequences", "2"], 1),
         (&["--loop", "day10", "--no-cache"], 1),
         (&["--loop", "day13"], 1),
         (&["--loop", "day15", "--num-beams", "2"], 1),
