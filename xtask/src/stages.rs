@@ -271,3 +271,16 @@ fn some(outcome: Outcome) -> Result<Outcome> {
     }
     Ok(outcome)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_that_ran_no_test_fails() {
+        assert!(some(Outcome::Done(Sum::default())).is_err());
+        assert!(some(Outcome::Done(Sum { passed: 1, failed: 0 })).is_ok());
+        assert!(some(Outcome::Done(Sum { passed: 0, failed: 1 })).is_ok());
+        assert!(some(Outcome::Skipped("not here".into())).is_ok());
+    }
+}
