@@ -218,7 +218,7 @@ pub fn beam_search(
     let mut beams = vec![Beam { tokens: prompt.to_vec(), score: 0.0 }];
     while let Some(best) = beams.first() {
         let len = best.tokens.len() - prompt.len();
-        if len > 0 && !can_improve(best.score, len, options.max_new_tokens, &finished, params) {
+        if !can_improve(best.score, len, options.max_new_tokens, &finished, params) {
             break;
         }
         let log_probs = next_log_probs(model, &beams, options, prompt.len(), cache, &mut first)?;

@@ -63,7 +63,10 @@ macro_rules! implementation {
         fn rows<'a>(tokenizer: &'a candecode::kit::Tokenizer, texts: &[day::Text]) -> Vec<code::Row<'a>> {
             let row = |(i, text): (usize, &day::Text)| {
                 let mut row = code::Row::new(Sequence::new(i, &text.tokens, tokenizer, &[]));
-                (row.first, row.padding) = (text.first, text.padding);
+                // A row of the beginning is as `Row::new` makes it.
+                if (text.first, text.padding) != (0, 0) {
+                    (row.first, row.padding) = (text.first, text.padding);
+                }
                 row
             };
             texts.iter().enumerate().map(row).collect()
@@ -546,6 +549,7 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     let keep = || Box::new(Keep::default());
     let two = [vec![1, 2, 3], vec![4]];
     equal("two prompts, 3 new: tokens of each row", run(3, &two, keep()), &vec![3, 3])?;
+    equal("two prompts, 1 new: tokens of each row", run(1, &two, keep()), &vec![1, 1])?;
     equal("two prompts, 0 new: tokens of each row", run(0, &two, keep()), &vec![0, 0])?;
     refused("no prompt", run(3, &[], keep()), &["at least one prompt"])?;
     refused("an empty prompt", run(3, &[vec![1], vec![]], keep()), &["empty"])?;

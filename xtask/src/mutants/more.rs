@@ -12,13 +12,16 @@ const PAIRS: &[(&str, &str)] = &[
     (".is_some()", ".is_none()"),
     (".is_some_and(", ".is_none_or("),
     (".saturating_sub(", ".wrapping_sub("),
-    (".rev()", ""),
     ("f32::NEG_INFINITY", "f32::INFINITY"),
     ("f32::NEG_INFINITY", "0.0"),
     ("true", "false"),
     ("break", "continue"),
     ("..=", ".."),
 ];
+
+/// Calls in the middle of a chain that often could go without an error of the compiler.
+const CALLS: &[&str] =
+    &["min", "max", "filter", "take", "skip", "take_while", "rev", "trim", "contiguous", "copy"];
 
 /// What begins so is no statement that could go.
 const KEPT: &[&str] =
@@ -34,6 +37,7 @@ pub fn mutants(source: &str) -> Vec<Mutant> {
         };
         numbers(&code, &function.body, &mut add);
         words(&code, &function.body, &mut add);
+        calls(&code, &function.body, &mut add);
         conditions(&code, &function.body, &mut add);
         statements(&code, &function.body, &mut add);
     }
@@ -167,8 +171,8 @@ fn numbers(code: &str, body: &Range<usize>, add: Add) {
 fn words(code: &str, body: &Range<usize>, add: Add) {
     for (one, other) in PAIRS {
         for (from, to) in [(*one, *other), (*other, *one)] {
-            // An ellipsis or nothing is not to be found.
-            if ["", "..", "0.0"].contains(&from) {
+            // Too much of it stands for something else.
+            if ["..", "0.0"].contains(&from) {
                 continue;
             }
             for (offset, _) in code[body.clone()].match_indices(from) {
@@ -183,6 +187,25 @@ fn words(code: &str, body: &Range<usize>, add: Add) {
                 }
                 add(at..at + from.len(), &format!("replace {from} with {to}"), to);
             }
+        }
+    }
+}
+
+/// Calls left out of their chain, with the `?` behind them.
+fn calls(code: &str, body: &Range<usize>, add: Add) {
+    for call in CALLS {
+        let from = format!(".{call}(");
+        for (offset, _) in code[body.clone()].match_indices(&from) {
+            let at = body.start + offset;
+            let mut depth = 0;
+            let close = code[at..].find(|c| {
+                depth += i32::from(c == '(') - i32::from(c == ')');
+                c == ')' && depth == 0
+            });
+            let Some(close) = close else { continue };
+            let mut end = at + close + 1;
+            end += usize::from(code[end..].starts_with('?'));
+            add(at..end, &format!("leave out .{call}(…)"), "");
         }
     }
 }
@@ -294,6 +317,7 @@ pub fn f(x: &mut [f32], n: usize) -> usize {
         let at =
             |line: &str, change: &str| changes.contains(&(line.to_string(), change.to_string()));
         assert!(at("let k = n.min(x.len() - 10) + x.0;", "replace .min( with .max("));
+        assert!(at("let k = n.min(x.len() - 10) + x.0;", "leave out .min(…)"));
         assert!(at("if n == 0 {", "negate if n == 0"));
         assert!(at("if n == 0 {", "leave out the block"));
         assert!(at("x.sort();", "leave out the statement"));
