@@ -38,7 +38,7 @@ pub fn mutants(source: &str) -> Vec<Mutant> {
         numbers(&code, &function.body, &mut add);
         words(&code, &function.body, &mut add);
         calls(&code, &function.body, &mut add);
-        conditions(&code, &function.body, &mut add);
+        conditions(source, &code, &function.body, &mut add);
         statements(&code, &function.body, &mut add);
     }
     found
@@ -211,7 +211,7 @@ fn calls(code: &str, body: &Range<usize>, add: Add) {
 }
 
 /// Conditions of one line without a binding, negated.
-fn conditions(code: &str, body: &Range<usize>, add: Add) {
+fn conditions(source: &str, code: &str, body: &Range<usize>, add: Add) {
     for word in ["if ", "while "] {
         for (offset, _) in code[body.clone()].match_indices(word) {
             let at = body.start + offset;
@@ -225,7 +225,7 @@ fn conditions(code: &str, body: &Range<usize>, add: Add) {
             if line.starts_with('!') {
                 continue; // without its `!` it is in the other list
             }
-            let condition = &code[start..start + end];
+            let condition = &source[start..start + end];
             add(
                 start..start + end,
                 &format!("negate {word}{condition}"),
