@@ -770,11 +770,13 @@ pub fn right_padded_rows_equal_themselves_alone(day: &Day) -> Outcome {
 }
 
 pub fn no_padding_needs_no_mask(day: &Day) -> Outcome {
-    // Rows of one length: with a mask or without, to the last bit.
+    // Rows of one length: there is nothing to hide, and the causal step is right to the last bit.
     let (model, tokenizer) = (load("story-230k")?, tokenizer()?);
     let rows = [vec![300, 301, 302, 303], vec![310, 311, 312, 313]];
     let given = [text(&rows[0], 0), text(&rows[1], 0)];
     let (step, _) = (day.prefill)(&*model, &tokenizer, &given)?;
+    let masked = "prefill of two rows of 4: whether there is a mask";
+    equal(masked, Ok(step.mask.is_some()), &false)?;
     let got = model.forward(&step, &mut Keep::default());
     let positions = vec![vec![0, 1, 2, 3]; 2];
     let plain = Step::batch(&*model, &rows, &positions, None)?.with_logits(Logits::Last(1));
