@@ -2,7 +2,7 @@
 
 use benches::{cache, model, options, tokenizer};
 use candecode::day12_batching::generate_batch;
-use criterion::{criterion_group, criterion_main, Criterion};
+use criterion::{criterion_group, criterion_main, Criterion, SamplingMode};
 use std::time::Duration;
 
 /// Prompts of 9 tokens, or of 1 to 17, 9 on average.
@@ -15,10 +15,11 @@ fn batches(c: &mut Criterion) {
     let (model, tokenizer) =
         (model("story-3m").expect("story-3m"), tokenizer().expect("tokenizer"));
     let mut group = c.benchmark_group("day12_batch");
+    group.sampling_mode(SamplingMode::Flat);
     group
         .sample_size(20)
         .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(3));
+        .measurement_time(Duration::from_secs(2));
     for rows in [1, 2, 4, 8, 16, 32] {
         for (name, ragged) in [("even", false), ("ragged", true)] {
             let prompts = prompts(rows, ragged);

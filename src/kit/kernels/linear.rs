@@ -16,7 +16,7 @@ const TILE: usize = 96;
 /// Rows of weights at a time.
 const ROWS: usize = 4;
 /// Multiplications below which a second thread costs more than it saves.
-const SERIAL: usize = 1 << 17;
+const SERIAL: usize = 1 << 18;
 /// Blocks of work for each thread: more than one, so that a thread whose core is taken leaves its share to the others.
 const BLOCKS: usize = 4;
 
