@@ -10,6 +10,7 @@ mod commands;
 mod compile;
 mod error;
 mod machine;
+mod mutants;
 mod paint;
 mod progress;
 mod repo;

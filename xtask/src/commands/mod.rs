@@ -9,6 +9,7 @@ pub mod diff;
 pub mod doctor;
 pub mod give;
 pub mod list;
+pub mod mutants;
 pub mod run;
 pub mod stubs;
 
@@ -51,6 +52,8 @@ pub enum Command {
     Doctor,
     /// Write the stubs of src/ from solutions/
     Stubs(stubs::Stubs),
+    /// For maintainers: change a day's reference in small ways, and see whether its checks notice
+    Mutants(mutants::Mutants),
     /// Run what continuous integration runs
     Ci(ci::Ci),
 }
@@ -74,6 +77,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Book(args) => book::run(&repo, &args),
         Command::Doctor => doctor::run(&repo),
         Command::Stubs(args) => stubs::run(&repo, &args),
+        Command::Mutants(args) => mutants::run(&repo, &args),
         Command::Ci(args) => ci::run(&repo, &args),
     }
 }
