@@ -9,11 +9,13 @@ mod child;
 mod commands;
 mod compile;
 mod error;
+mod hints;
 mod machine;
 mod paint;
 mod progress;
 mod repo;
 mod stages;
+mod standing;
 mod stubs;
 
 use clap::Parser;

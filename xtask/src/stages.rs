@@ -6,6 +6,7 @@ use crate::checks::report::Status;
 use crate::checks::runner::{self, DayRun, Options};
 use crate::checks::table::{self, Sum};
 use crate::child::{self, End};
+use crate::commands::hint;
 use crate::commands::stubs::{self, Stubs};
 use crate::compile::{self, Built};
 use crate::repo::Repo;
@@ -38,6 +39,7 @@ pub struct Stage {
 pub const STAGES: &[Stage] = &[
     Stage { name: "fmt", what: "rustfmt would change nothing", fast: true, run: fmt },
     Stage { name: "stubs", what: "src/ is what solutions/ says", fast: true, run: stubs_fresh },
+    Stage { name: "hints", what: "every task has its three hints", fast: true, run: hints_whole },
     Stage { name: "xtask", what: "the runner's own tests", fast: true, run: xtask },
     Stage { name: "clippy-xtask", what: "clippy on the runner", fast: true, run: clippy_xtask },
     Stage {
@@ -99,6 +101,11 @@ fn fmt(repo: &Repo) -> Result<Outcome> {
 
 fn stubs_fresh(repo: &Repo) -> Result<Outcome> {
     stubs::run(repo, &Stubs::checking())?;
+    Ok(Outcome::Done(Sum::default()))
+}
+
+fn hints_whole(repo: &Repo) -> Result<Outcome> {
+    hint::run(repo, &hint::checking())?;
     Ok(Outcome::Done(Sum::default()))
 }
 

@@ -32,18 +32,22 @@ impl Status {
             "unwritten" => Status::Unwritten,
             "panicked" => Status::Panicked,
             "timeout" => Status::Timeout,
+            "died" => Status::Died,
+            "broken" => Status::Broken,
             _ => return None,
         })
     }
 
-    /// The word of the report; what has none there is kept as failed.
+    /// The word of the report. The last two are the runner's own, for outcomes that it keeps.
     pub fn name(self) -> &'static str {
         match self {
             Status::Passed => "passed",
             Status::Unwritten => "unwritten",
             Status::Panicked => "panicked",
             Status::Timeout => "timeout",
-            Status::Failed | Status::Died | Status::Broken => "failed",
+            Status::Failed => "failed",
+            Status::Died => "died",
+            Status::Broken => "broken",
         }
     }
 

@@ -8,6 +8,7 @@ pub mod compare;
 pub mod diff;
 pub mod doctor;
 pub mod give;
+pub mod hint;
 pub mod list;
 pub mod run;
 pub mod stubs;
@@ -37,6 +38,8 @@ pub enum Command {
     /// Show all days and tasks, and where to go next
     #[command(alias = "progress")]
     List(list::List),
+    /// Help with a task, in three steps: a question, the idea, the shape of the code
+    Hint(hint::Hint),
     /// Show what you wrote of a day beside the reference, task by task
     Diff(diff::Diff),
     /// Put the reference's code of a day into src/, and keep yours
@@ -67,6 +70,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Compare(args) => compare::run(&repo, &args),
         Command::Bench(args) => bench::run(&repo, &args),
         Command::List(args) => list::run(&repo, &args),
+        Command::Hint(args) => hint::run(&repo, &args),
         Command::Diff(args) => diff::run(&repo, &args),
         Command::Give(args) => give::give(&repo, &args),
         Command::Reset(args) => give::reset(&repo, &args),
