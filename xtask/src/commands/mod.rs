@@ -12,6 +12,7 @@ pub mod hint;
 pub mod list;
 pub mod run;
 pub mod stubs;
+pub mod watch;
 
 use crate::repo::Repo;
 use anyhow::Result;
@@ -24,6 +25,8 @@ use std::process::ExitCode;
 pub enum Command {
     /// Check a day (or all): what is wrong, and a table of tasks
     Check(check::Check),
+    /// Check a day again whenever you save it, and show the first task that fails
+    Watch(watch::Watch),
     /// Build and run the engine, with the days you have written in it (run --help: all flags)
     #[command(disable_help_flag = true)]
     Run {
@@ -66,6 +69,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
     let repo = Repo::find()?;
     match command {
         Command::Check(args) => check::run(&repo, &args),
+        Command::Watch(args) => watch::run(&repo, &args),
         Command::Run { args } => run::run(&repo, &args),
         Command::Compare(args) => compare::run(&repo, &args),
         Command::Bench(args) => bench::run(&repo, &args),

@@ -197,6 +197,66 @@ impl Drop for Fake {
     }
 }
 
+/// A pseudo-terminal with a shell in it that runs the runner, then says how the terminal was left.
+#[cfg(unix)]
+pub struct Terminal(rexpect::session::PtySession);
+
+#[cfg(unix)]
+impl Terminal {
+    /// Starts `xtask LINE` in a course. Generous in time: only a failure takes it.
+    pub fn open(fake: &Fake, line: &str) -> Terminal {
+        Terminal::shell(fake, &format!("$XTASK {line}"))
+    }
+
+    /// Starts a line of shell, in which `$XTASK` is the runner.
+    pub fn shell(fake: &Fake, line: &str) -> Terminal {
+        let script = format!(
+            "trap : INT; stty sane; before=$(stty -g); {line}; echo \"code=$?\"; stty -a; \
+             [ \"$before\" = \"$(stty -g)\" ] && echo as it was; echo THE END"
+        );
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &script])
+            .current_dir(&fake.root)
+            .env("XTASK", env!("CARGO_BIN_EXE_xtask"))
+            .env("NO_COLOR", "1")
+            .env("TERM", "xterm")
+            .env_remove("CARGO_TARGET_DIR");
+        Terminal(rexpect::session::spawn_command(command, Some(60_000)).unwrap())
+    }
+
+    /// Waits for a text, and gives what came before it.
+    pub fn sees(&mut self, text: &str) -> String {
+        let latin = |text: &str| text.bytes().map(char::from).collect::<String>(); // as rexpect reads
+        let unlatin = |text: &str| {
+            let bytes: Vec<u8> = text.chars().filter_map(|c| u8::try_from(c).ok()).collect();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        match self.0.exp_string(&latin(text)) {
+            Ok(before) => unlatin(&before),
+            Err(problem) => panic!("waiting for {text:?}: {}", unlatin(&problem.to_string())),
+        }
+    }
+
+    pub fn send(&mut self, keys: &str) {
+        self.0.send(keys).unwrap();
+        self.0.flush().unwrap();
+    }
+
+    pub fn control(&mut self, key: char) {
+        self.0.send_control(key).unwrap();
+    }
+
+    /// Waits for the end: the terminal is as it was. Gives the exit code.
+    pub fn ends_sane(mut self) -> i32 {
+        self.sees("code=");
+        let code = self.0.read_line().unwrap();
+        let state = self.sees("THE END");
+        assert!(state.contains("as it was"), "the terminal was left changed: {state}");
+        code.trim().parse().unwrap()
+    }
+}
+
 pub fn texts(output: Output) -> (String, String, i32) {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (text(output.stdout), text(output.stderr), output.status.code().unwrap_or(-1))
