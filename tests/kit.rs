@@ -12,6 +12,8 @@ mod config;
 mod dfa;
 #[path = "kit/flags.rs"]
 mod flags;
+#[path = "kit/kernels.rs"]
+mod kernels;
 #[path = "kit/memory.rs"]
 mod memory;
 #[path = "kit/rng.rs"]

@@ -12,6 +12,7 @@ pub mod dfa;
 pub mod doors;
 pub mod draft;
 pub mod hub;
+pub mod kernels;
 pub mod load;
 pub mod memory;
 pub mod model;
