@@ -155,7 +155,7 @@ pub fn not_run(repo: &Repo, day: &Day, status: Status) -> Result<DayRun> {
     }
     let units =
         names.into_iter().map(|test| Unit { test, status, message: String::new() }).collect();
-    Ok(DayRun { day: day.clone(), units, outputs: BTreeMap::new() })
+    Ok(DayRun::of(day, units))
 }
 
 /// The check that a line of a checkers' file defines: `fn task_6_1_…() {`, or `task_6_1_… => check,` in its table.

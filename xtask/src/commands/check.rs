@@ -3,7 +3,7 @@
 use crate::checks::plan::{plan, Job, Whose};
 use crate::checks::report::Status;
 use crate::checks::results::{self, Inputs};
-use crate::checks::runner::{self, DayRun, Options};
+use crate::checks::runner::{self, DayRun, Options, Teeth};
 use crate::checks::table::{self, Sum};
 use crate::compile::{self, Built};
 use crate::error::usage;
@@ -51,7 +51,10 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     let options = Options {
         device: args.device.clone(),
         task: args.task.clone(),
-        teeth: args.solution == Whose::Ref && args.task.is_none(),
+        teeth: match args.solution == Whose::Ref && args.task.is_none() {
+            true => Teeth::With,
+            false => Teeth::Without,
+        },
     };
     let inputs = Inputs::read(repo);
     let keys: BTreeMap<u32, String> =

@@ -12,6 +12,7 @@ pub mod hint;
 pub mod list;
 pub mod run;
 pub mod stubs;
+pub mod teeth;
 pub mod watch;
 
 use crate::repo::Repo;
@@ -57,6 +58,8 @@ pub enum Command {
     Doctor,
     /// Write the stubs of src/ from solutions/
     Stubs(stubs::Stubs),
+    /// Prove the checkers: every known mistake is caught and named, every right variant passes
+    Teeth(teeth::Teeth),
     /// Run what continuous integration runs
     Ci(ci::Ci),
 }
@@ -82,6 +85,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Book(args) => book::run(&repo, &args),
         Command::Doctor => doctor::run(&repo),
         Command::Stubs(args) => stubs::run(&repo, &args),
+        Command::Teeth(args) => teeth::run(&repo, &args),
         Command::Ci(args) => ci::run(&repo, &args),
     }
 }

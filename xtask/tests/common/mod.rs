@@ -97,23 +97,36 @@ fn check(test: &str, body: impl Fn() -> bool + std::panic::UnwindSafe) {
     }
     assert_eq!(status, "passed");
 }
+#[allow(dead_code)]
+fn tell(line: &str) {
+    use std::io::Write;
+    let Ok(path) = std::env::var("CANDECODE_REPORT") else { return };
+    writeln!(std::fs::OpenOptions::new().append(true).open(path).unwrap(), "{line}").unwrap();
+}
 "#;
 
-const TESTS0: &str = r#"
+const TESTS0: &str = r##"
 #[test]
 fn task_0_1_is_one() { check("task_0_1_is_one", || candecode::day00_one::one() == 1); }
 #[test]
-fn teeth_bite() {}
-"#;
+fn teeth_bite() {
+    tell(r#"{"teeth":"mistake","name":"two","caught":["task_0_1_is_one"],"alone":["task_0_1_is_one"],"words":"it is 2"}"#);
+    tell(r#"{"teeth":"stub","name":"stub","caught":["task_0_1_is_one"],"alone":[],"words":"1 checks"}"#);
+}
+"##;
 
-const TESTS1: &str = r#"
+const TESTS1: &str = r##"
 #[test]
 fn task_1_1_is_two() { check("task_1_1_is_two", || candecode::day01_two::two() == 2); }
 #[test]
 fn task_1_1_is_even() { check("task_1_1_is_even", || candecode::day01_two::two() % 2 == 0); }
 #[test]
 fn task_1_2_is_four() { check("task_1_2_is_four", || candecode::day01_two::four() == 4); }
-"#;
+#[test]
+fn teeth_bite() {
+    tell(r#"{"teeth":"variant","name":"doubled","caught":[],"alone":[],"words":""}"#);
+}
+"##;
 
 /// A repository that is removed when dropped.
 pub struct Fake {
