@@ -9,12 +9,16 @@ mod child;
 mod commands;
 mod compile;
 mod error;
+mod eyes;
+mod hints;
+mod keys;
 mod machine;
 mod mutants;
 mod paint;
 mod progress;
 mod repo;
 mod stages;
+mod standing;
 mod stubs;
 
 use clap::Parser;

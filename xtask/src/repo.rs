@@ -157,6 +157,28 @@ impl Repo {
         }
     }
 
+    /// The task of an id, as `6.1`, and its day.
+    ///
+    /// # Errors
+    /// Bad usage, naming the tasks that the day has.
+    pub fn task(&self, id: &str) -> Result<(Day, Task)> {
+        let number = id.split_once('.').map(|(day, _)| day);
+        let Some(number) = number.filter(|day| day.parse::<u32>().is_ok()) else {
+            return Err(usage(format!(
+                "no task `{id}`: a task has the day and a number, as --task 6.1"
+            )));
+        };
+        let day = self.day(number)?;
+        let tasks = self.tasks(day)?;
+        match tasks.iter().find(|task| task.id == id) {
+            Some(task) => Ok((day.clone(), task.clone())),
+            None => {
+                let ids = tasks.iter().map(|task| task.id.as_str()).collect::<Vec<_>>().join(", ");
+                Err(usage(format!("no task `{id}`: day {} has {ids}", day.number)))
+            }
+        }
+    }
+
     /// The stub of a day, generated from its reference as it is now.
     ///
     /// # Errors

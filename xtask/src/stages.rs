@@ -3,10 +3,12 @@
 use crate::cargo;
 use crate::checks::libtest;
 use crate::checks::report::Status;
-use crate::checks::runner::{self, DayRun, Options};
+use crate::checks::runner::{self, DayRun, Options, Teeth};
 use crate::checks::table::{self, Sum};
 use crate::child::{self, End};
+use crate::commands::hint;
 use crate::commands::stubs::{self, Stubs};
+use crate::commands::teeth;
 use crate::compile::{self, Built};
 use crate::repo::Repo;
 use crate::say;
@@ -38,6 +40,7 @@ pub struct Stage {
 pub const STAGES: &[Stage] = &[
     Stage { name: "fmt", what: "rustfmt would change nothing", fast: true, run: fmt },
     Stage { name: "stubs", what: "src/ is what solutions/ says", fast: true, run: stubs_fresh },
+    Stage { name: "hints", what: "every task has its three hints", fast: true, run: hints_whole },
     Stage { name: "xtask", what: "the runner's own tests", fast: true, run: xtask },
     Stage { name: "clippy-xtask", what: "clippy on the runner", fast: true, run: clippy_xtask },
     Stage {
@@ -61,9 +64,15 @@ pub const STAGES: &[Stage] = &[
     },
     Stage {
         name: "reference",
-        what: "every check passes on the reference, and bites",
+        what: "every check passes on the reference",
         fast: true,
         run: reference,
+    },
+    Stage {
+        name: "teeth",
+        what: "every known mistake is caught and named, every right variant passes",
+        fast: true,
+        run: known_mistakes,
     },
     Stage {
         name: "kit",
@@ -102,6 +111,11 @@ fn stubs_fresh(repo: &Repo) -> Result<Outcome> {
     Ok(Outcome::Done(Sum::default()))
 }
 
+fn hints_whole(repo: &Repo) -> Result<Outcome> {
+    hint::run(repo, &hint::checking())?;
+    Ok(Outcome::Done(Sum::default()))
+}
+
 fn xtask(repo: &Repo) -> Result<Outcome> {
     some(tests(repo, &["--package", "xtask"])?)
 }
@@ -133,7 +147,7 @@ fn stubs_compile(repo: &Repo) -> Result<Outcome> {
 /// The checks of every task must tell an unwritten day from a wrong one; and every task must have a check.
 fn unwritten(repo: &Repo) -> Result<Outcome> {
     let mut sum = Sum::default();
-    for run in days(repo, &[], false)? {
+    for run in days(repo, &[], Teeth::Without)? {
         for unit in &run.units {
             let honest = unit.status == Status::Unwritten;
             if !honest {
@@ -153,7 +167,7 @@ fn unwritten(repo: &Repo) -> Result<Outcome> {
 
 fn reference(repo: &Repo) -> Result<Outcome> {
     let mut sum = Sum::default();
-    for run in days(repo, &["ref".to_string()], true)? {
+    for run in days(repo, &["ref".to_string()], Teeth::Without)? {
         table::messages(&run, true);
         table::tasks(repo, &run, "the reference", None)?;
         sum.add(Sum::of(&run.units));
@@ -161,8 +175,16 @@ fn reference(repo: &Repo) -> Result<Outcome> {
     Ok(Outcome::Done(sum))
 }
 
+fn known_mistakes(repo: &Repo) -> Result<Outcome> {
+    let mut sum = Sum::default();
+    for run in days(repo, &["ref".to_string()], Teeth::Only)? {
+        sum.add(teeth::show(&run));
+    }
+    Ok(Outcome::Done(sum))
+}
+
 /// Runs the checkers of all days on one build.
-fn days(repo: &Repo, features: &[String], teeth: bool) -> Result<Vec<DayRun>> {
+fn days(repo: &Repo, features: &[String], teeth: Teeth) -> Result<Vec<DayRun>> {
     let Built::Done(programs) = runner::build(repo, features, &repo.days, None)? else {
         bail!("the checkers do not compile");
     };

@@ -2,7 +2,7 @@
 
 use crate::paint::{paint, Colour};
 use crate::progress;
-use crate::repo::Repo;
+use crate::repo::{Day, Repo};
 use crate::say;
 use crate::stubs;
 use anyhow::Result;
@@ -15,6 +15,9 @@ pub struct Diff {
     /// Which day: `day6` or `6`
     #[arg(value_name = "DAY")]
     day: String,
+    /// Only this task, as `6.1`
+    #[arg(long)]
+    task: Option<String>,
 }
 
 /// Runs `diff`. A task that is not written is not shown: its reference would give it away.
@@ -22,14 +25,22 @@ pub struct Diff {
 /// # Errors
 /// Bad usage; or a file that cannot be read.
 pub fn run(repo: &Repo, args: &Diff) -> Result<ExitCode> {
-    let day = repo.day(&args.day)?;
+    show_day(repo, repo.day(&args.day)?, args.task.as_deref())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a day's tasks, or one of them.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn show_day(repo: &Repo, day: &Day, only: Option<&str>) -> Result<()> {
     // whoever pasted the reference has its markers, too
     let text = |path: String| repo.read(&path).map(|source| stubs::unmarked(&source));
     let (mine, reference) = (text(day.src())?, text(day.solution())?);
     let unwritten = progress::unwritten(&mine, day.number);
     let (mine, reference): (Vec<_>, Vec<_>) = (mine.lines().collect(), reference.lines().collect());
     say!("{}   - yours   + the reference", paint(Colour::Bold, &day.title()));
-    for task in repo.tasks(day)? {
+    for task in repo.tasks(day)?.iter().filter(|task| only.is_none_or(|id| id == task.id)) {
         say!("\n{}", paint(Colour::Bold, &format!("task {}: {}", task.id, task.title)));
         let place = function_of(&reference, &task.id);
         let theirs = place.as_ref().and_then(|(name, nth)| body(&reference, name, *nth));
@@ -40,7 +51,7 @@ pub fn run(repo: &Repo, args: &Diff) -> Result<ExitCode> {
             _ => say!("  your file has no such function: see {} and {}", day.src(), day.solution()),
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The name of the function that a task's line stands in, and which of that name it is.
