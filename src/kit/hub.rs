@@ -3,6 +3,7 @@
 mod cache;
 mod client;
 mod download;
+mod fault;
 mod fetch;
 mod list;
 

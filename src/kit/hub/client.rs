@@ -1,38 +1,12 @@
 //! The hub's protocol: what it says of a file, and the bytes of one.
 
 use crate::kit::hub::cache::plain;
+use crate::kit::hub::fault::{header, Fault};
 use anyhow::{Context as _, Result};
 use std::cell::Cell;
 use std::time::Duration;
-use ureq::http::{HeaderMap, Response};
-use ureq::{Agent, Body, Error};
-
-/// What went wrong with a request.
-#[derive(Debug)]
-pub enum Fault {
-    /// There is no such file, or (`repository`) no such repository, as far as this token sees.
-    Absent {
-        /// It is the whole repository that is not there.
-        repository: bool,
-    },
-    /// 401 or 403.
-    Refused {
-        /// The repository is open to those only who asked for it.
-        gated: bool,
-        /// What the hub said.
-        said: String,
-    },
-    /// Nobody answers.
-    Unreachable(String),
-    /// It may be better the next time, not before so long.
-    Later(String, Option<Duration>),
-    /// What came is not what the hub promised.
-    Damaged(String),
-    /// What answers is no hub.
-    Strange(String),
-    /// The disk does not take it.
-    Disk(std::io::Error),
-}
+use ureq::http::Response;
+use ureq::{Agent, Body};
 
 /// What the hub says of a file.
 pub struct About {
@@ -203,26 +177,9 @@ impl Client {
         if let Some(token) = self.token.as_ref().filter(|_| origin(url) == origin(&self.endpoint)) {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        let response = request.call().map_err(Self::transport)?;
+        let response = request.call().map_err(Fault::of_error)?;
         self.reached.set(true);
-        status(response)
-    }
-
-    /// Where there was no answer: whether one may come.
-    fn transport(error: Error) -> Fault {
-        use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-        match &error {
-            Error::Io(io) => match io.kind() {
-                BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof => {
-                    Fault::Later("the connection broke".into(), None)
-                }
-                _ => Fault::Unreachable(io.to_string()),
-            },
-            Error::Protocol(_) => Fault::Later(format!("the connection broke ({error})"), None),
-            Error::HostNotFound => Fault::Unreachable("there is no such host".into()),
-            Error::Timeout(_) => Fault::Unreachable("no answer in time".into()),
-            _ => Fault::Unreachable(error.to_string()),
-        }
+        Fault::sorted(response)
     }
 }
 
@@ -231,36 +188,6 @@ pub fn endpoint() -> String {
     let named = std::env::var("HF_ENDPOINT").ok().filter(|value| !value.is_empty());
     let endpoint = named.unwrap_or_else(|| "https://huggingface.co".into());
     endpoint.trim_end_matches('/').to_string()
-}
-
-/// Sorts out the answers that are neither a file nor a redirect.
-fn status(response: Response<Body>) -> Result<Response<Body>, Fault> {
-    let code = response.status().as_u16();
-    let headers = response.headers();
-    let error = header(headers, "x-error-code");
-    let said = header(headers, "x-error-message").map_or(String::new(), |said| format!(": {said}"));
-    let repository = matches!(error, Some("RepoNotFound"));
-    Err(match code {
-        200 | 206 | 301 | 302 | 303 | 307 | 308 => return Ok(response),
-        401 | 403 | 404 if repository => Fault::Absent { repository },
-        404 => Fault::Absent { repository },
-        401 | 403 => {
-            Fault::Refused { gated: error == Some("GatedRepo"), said: format!("{code}{said}") }
-        }
-        416 => Fault::Damaged("it is shorter than what is here".into()),
-        408 | 429 | 500..=599 => {
-            let wait = header(headers, "retry-after").and_then(|wait| wait.trim().parse().ok());
-            let asks = wait.map_or(String::new(), |n: u64| format!(", and asks to wait {n} s"));
-            let what =
-                if code == 429 { "the hub is asked too often" } else { "the hub is in trouble" };
-            Fault::Later(format!("{what} ({code}{said}{asks})"), wait.map(Duration::from_secs))
-        }
-        _ => Fault::Strange(format!("it answers {code}{said}")),
-    })
-}
-
-fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
 }
 
 /// Where an answer sends us to, if it does.

@@ -1,7 +1,8 @@
 //! One file, from the hub to the cache: taken up where it broke, checked, and only then given its name.
 
 use crate::kit::hub::cache::Repository;
-use crate::kit::hub::client::{About, Client, Fault};
+use crate::kit::hub::client::{About, Client};
+use crate::kit::hub::fault::Fault;
 use crate::kit::memory::bytes;
 use hf_hub::api::Progress as _;
 use indicatif::ProgressBar;
