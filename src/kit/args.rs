@@ -121,9 +121,15 @@ pub struct Args {
     /// Print speeds to standard error
     #[arg(long)]
     pub stats: bool,
+    /// Ask nothing of any network: the model must be on this machine
+    #[arg(long)]
+    pub offline: bool,
     /// Print the folder of the model, and do nothing else
     #[arg(long = "where")]
     pub find: bool,
+    /// Print which models are on this machine, and their sizes, and do nothing else
+    #[arg(long)]
+    pub models: bool,
     /// Which day's loop shall run: day6, day7, or day10 to day15 without day14
     #[arg(long = "loop", value_name = "DAY")]
     pub loop_day: Option<String>,

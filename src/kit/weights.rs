@@ -127,12 +127,18 @@ impl Weights {
     }
 }
 
+/// All weights in one file.
+pub const SINGLE: &str = "model.safetensors";
+
+/// Which of several files each tensor is in.
+pub const INDEX: &str = "model.safetensors.index.json";
+
 fn weight_files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let single = dir.join("model.safetensors");
+    let single = dir.join(SINGLE);
     if single.is_file() {
         return Ok(vec![single]);
     }
-    let index = dir.join("model.safetensors.index.json");
+    let index = dir.join(INDEX);
     let text = std::fs::read_to_string(&index).with_context(|| {
         format!(
             "{}: no model.safetensors; expected config.json, tokenizer.json and model.safetensors, as in a Hugging Face repository",

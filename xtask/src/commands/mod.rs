@@ -36,6 +36,8 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// List the models on this machine, with their sizes
+    Models,
     /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal
     Compare(compare::Compare),
     /// Measure the reference, and draw the plots of the book
@@ -77,6 +79,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Check(args) => check::run(&repo, &args),
         Command::Watch(args) => watch::run(&repo, &args),
         Command::Run { args } => run::run(&repo, &args),
+        Command::Models => run::run(&repo, &["--models".into()]),
         Command::Compare(args) => compare::run(&repo, &args),
         Command::Bench(args) => bench::run(&repo, &args),
         Command::List(args) => list::run(&repo, &args),
