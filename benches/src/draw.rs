@@ -6,6 +6,7 @@ use benches::plot::Plot;
 use benches::serving::{fixed, mix, running, Counted};
 use benches::{logits, model, text, tokenizer};
 use candecode::day10_kv_cache::KvCache;
+use candecode::kit::kernels::{self, Kernels};
 use candecode::kit::{CacheKind, Logits, NoCache, Step};
 
 type Draw = fn() -> Result<()>;
@@ -84,6 +85,7 @@ fn day10() -> Result<()> {
 fn cliff() -> Result<()> {
     const WINDOW: usize = 64;
     let model = model("story-3m")?;
+    kernels::choose(Kernels::Plain); // the kernels sum in one order: without a slide they differ by nothing at all
     let prompt = tokenizer()?.encode("Lily and her dog")?.len();
     let ids = text(&*model, "Lily and her dog", 128)?;
     let mut sliding = KvCache::new(CacheKind::Sliding(WINDOW), model.config().num_hidden_layers);
@@ -151,6 +153,14 @@ fn day12() -> Result<()> {
             "{rows:2} rows: {:5.2} times the tokens a second, ragged {:5.2}",
             even[i].1, ragged[i].1
         );
+    }
+    for kernels in ["plain", "fast"] {
+        let times: Result<Vec<String>> = [1, 2, 4, 8, 32]
+            .iter()
+            .map(|rows| fastest("day12_product", &format!("{kernels}_{rows}")))
+            .map(|time| Ok(format!("{:.0}", time? * 1e6)))
+            .collect();
+        println!("a product of 1, 2, 4, 8 and 32 rows, {kernels}, in µs: {}", times?.join(" "));
     }
     let most = even.iter().map(|(_, y)| *y).fold(8.0, f64::max).ceil();
     let mut plot = Plot::new(
