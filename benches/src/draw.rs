@@ -194,7 +194,7 @@ fn day13() -> Result<()> {
     let plain = fastest("day13_speculation", "plain")?;
     let mut plot = Plot::new(
         "How many times as fast as plain decoding speculation is, against the number of drafted tokens, for drafters whose tokens stand always, in 80 or 50 of 100 cases, or never; and the ideal, K plus 1.",
-        (1.0, 8.0),
+        (1.0, 9.6), // room for the words beside the lines
         (0.0, 5.0),
         false,
     );
@@ -208,9 +208,9 @@ fn day13() -> Result<()> {
         "K: tokens drafted before each pass",
         "times as fast as without drafts; drafts cost nothing here",
     );
-    plot.line("known", &[(1.0, 1.0), (8.0, 1.0)]);
+    plot.line("known", &[(1.0, 1.0), (9.6, 1.0)]);
     plot.line("known", &[(1.0, 2.0), (4.0, 5.0)]);
-    plot.words("left", (3.6, 4.6), (14.0, 4.0), "ideal: K + 1");
+    plot.words("left", (3.6, 4.6), (20.0, 8.0), "ideal: K + 1");
     for rate in RATES {
         let mut points = Vec::new();
         for k in 1..=8usize {
@@ -222,10 +222,11 @@ fn day13() -> Result<()> {
         let role = if points[3].1 >= 1.0 { "kept" } else { "dropped" };
         plot.line(role, &points);
         plot.dots(role, &points);
+        let down = if rate == 50 { -2.0 } else { 6.0 }; // the two lowest lines are close
         plot.words(
-            "right",
+            "left",
             points[7],
-            (0.0, -12.0),
+            (10.0, down),
             &format!("{rate} % stand: {:.1}", points[7].1),
         );
     }
