@@ -223,12 +223,7 @@ fn day13() -> Result<()> {
         plot.line(role, &points);
         plot.dots(role, &points);
         let down = if rate == 50 { -2.0 } else { 6.0 }; // the two lowest lines are close
-        plot.words(
-            "left",
-            points[7],
-            (10.0, down),
-            &format!("{rate} % stand: {:.1}", points[7].1),
-        );
+        plot.words("left", points[7], (10.0, down), &format!("{rate} % stand: {:.1}", points[7].1));
     }
     for name in ["model_k2", "model_k4", "ngram_k4"] {
         println!("{name}: {:.2} times as fast", plain / fastest("day13_speculation", name)?);

@@ -49,7 +49,7 @@ impl Stored for bf16 {
     const SPLIT: bool = true;
 
     fn in_pairs(row: &[Self]) -> bool {
-        row.as_ptr() as usize % 4 == 0
+        (row.as_ptr() as usize).is_multiple_of(4)
     }
 
     #[inline(always)]
@@ -76,7 +76,7 @@ impl Stored for f16 {
     const SPLIT: bool = true;
 
     fn in_pairs(row: &[Self]) -> bool {
-        row.as_ptr() as usize % 4 == 0
+        (row.as_ptr() as usize).is_multiple_of(4)
     }
 
     #[inline(always)]
@@ -133,6 +133,7 @@ impl WithSimd for Lanes {
 
 /// Dot products of `R` rows of weights with `M` rows of `x`. Where `W` splits pairs, `x` must come as [`arrange`] makes it.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // by index, so that every sum stays in a register of its own
 pub fn dots<S: Simd, W: Stored, const R: usize, const M: usize>(
     simd: S,
     w: [&[W]; R],
