@@ -1,9 +1,9 @@
 //! Runs a day's checks on one mutant, in a process of its own.
 
 use super::build::module;
-use crate::child::{self, End};
+use crate::child::{self, End, Outcome};
 use crate::repo::Repo;
-use anyhow::{bail, Result};
+use anyhow::{bail, Context, Result};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -41,19 +41,22 @@ pub fn run(
     command.env("CANDECODE_MUTANT", module(at)).env("CANDECODE_MUTANT_FIRST", first);
     command.env("RAYON_NUM_THREADS", "1").env_remove("CANDECODE_REPORT");
     let out = child::run(&mut command, limit, |_| ())?;
+    let verdict = verdict(&out);
+    verdict.with_context(|| format!("{}: {:?}\n{}{}", module(at), out.end, out.stdout, out.stderr))
+}
+
+/// What the program has said; None: nothing that tells.
+fn verdict(out: &Outcome) -> Option<Verdict> {
     let said = |word: &str| {
         let found = out.stdout.lines().rev().find_map(|line| line.strip_prefix(word));
         found.map(|rest| rest.trim().to_string())
     };
     if let Some(check) = said("mutant caught by ") {
-        return Ok(Verdict::Caught(check));
+        return Some(Verdict::Caught(check));
     }
-    let check = said("mutant meets ").unwrap_or_default();
     match out.end {
-        End::Exit(0) if said("mutant survived").is_some() => Ok(Verdict::Survived),
-        End::TimedOut | End::Died(_) => Ok(Verdict::Stopped(check)),
-        End::Exit(code) if !check.is_empty() && code != 0 => Ok(Verdict::Stopped(check)),
-        End::Exit(code) => bail!("{}: exit code {code}\n{}{}", module(at), out.stdout, out.stderr),
+        End::Exit(0) => said("mutant survived").map(|_| Verdict::Survived),
+        _ => said("mutant meets ").map(Verdict::Stopped),
     }
 }
 
@@ -77,4 +80,28 @@ fn shell(program: &Path) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"")]).arg(program);
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_became_of_a_mutant_is_read_from_its_words() {
+        let out = |stdout: &str, end| {
+            verdict(&Outcome { stdout: stdout.into(), stderr: String::new(), end })
+        };
+        let meets = "mutant meets task_1\nmutant meets task_2\n";
+        let caught = Some(Verdict::Caught("task_2".into()));
+        assert_eq!(out(&format!("{meets}mutant caught by task_2\n"), End::Exit(101)), caught);
+        assert_eq!(
+            out(&format!("{meets}mutant survived\n"), End::Exit(0)),
+            Some(Verdict::Survived)
+        );
+        let stopped = Some(Verdict::Stopped("task_2".into()));
+        assert_eq!(out(meets, End::TimedOut), stopped);
+        assert_eq!(out(meets, End::Died("signal 11".into())), stopped);
+        assert_eq!(out("running 0 tests\n", End::Exit(0)), None);
+        assert_eq!(out("no mutant", End::Exit(101)), None);
+    }
 }
