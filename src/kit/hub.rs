@@ -58,7 +58,7 @@ pub fn models_dir() -> Result<PathBuf> {
     Ok(root.join("models"))
 }
 
-/// The folder of a model: an embedded name, a folder, a short name of [`KNOWN`], or `owner/repo` on the hub.
+/// The folder of a model: an embedded name, a folder or GGUF file, a short name of [`KNOWN`], or `owner/repo` on the hub.
 ///
 /// # Errors
 /// If there is no such model, or it cannot be fetched.
@@ -66,8 +66,11 @@ pub fn resolve(name: &str) -> Result<PathBuf> {
     if STORY_MODELS.contains(&name) {
         return Ok(models_dir()?.join(name));
     }
-    if Path::new(name).is_dir() {
-        return Ok(PathBuf::from(name));
+    if Path::new(name).exists() {
+        return Ok(PathBuf::from(name)); // a folder, or a GGUF file
+    }
+    if name.ends_with(".gguf") {
+        bail!("{name}: there is no such file; give the path of a GGUF file on this machine")
     }
     let known = KNOWN.iter().find(|(short, _)| *short == name).map(|(_, repo)| *repo);
     let repo = known.unwrap_or(name);
