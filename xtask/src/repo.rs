@@ -55,7 +55,7 @@ impl Day {
     }
 
     /// Reads `day06_generate` apart; `None` if it is no day's name.
-    fn from_name(name: &str) -> Option<Day> {
+    pub fn from_name(name: &str) -> Option<Day> {
         let (number, words) = name.strip_prefix("day")?.split_once('_')?;
         let number = (number.len() == 2).then(|| number.parse().ok())??;
         (!words.is_empty()).then(|| Day { number, name: name.to_string() })

@@ -9,11 +9,13 @@ pub mod diff;
 pub mod doctor;
 pub mod give;
 pub mod hint;
+pub mod hunt;
 pub mod list;
 pub mod mutants;
 pub mod run;
 pub mod stubs;
 pub mod teeth;
+pub mod update;
 pub mod watch;
 
 use crate::repo::Repo;
@@ -51,8 +53,14 @@ pub enum Command {
     Diff(diff::Diff),
     /// Put the reference's code of a day into src/, and keep yours
     Give(give::One),
+    /// Begin with a day: every earlier one that you have not begun is given
+    Start(give::One),
     /// Put the stub of a day back into src/, and keep yours
     Reset(give::One),
+    /// A game: an engine with one known mistake in it; find it by what it writes
+    Hunt(hunt::Hunt),
+    /// Bring the course up to date: signatures move, what you wrote stays
+    Update(update::Update),
     /// List what was kept, or bring it back
     Restore(give::Restore),
     /// Build the book, or serve it
@@ -86,7 +94,10 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Hint(args) => hint::run(&repo, &args),
         Command::Diff(args) => diff::run(&repo, &args),
         Command::Give(args) => give::give(&repo, &args),
+        Command::Start(args) => give::start(&repo, &args),
         Command::Reset(args) => give::reset(&repo, &args),
+        Command::Hunt(args) => hunt::run(&repo, &args),
+        Command::Update(args) => update::run(&repo, &args),
         Command::Restore(args) => give::restore(&repo, &args),
         Command::Book(args) => book::run(&repo, &args),
         Command::Doctor => doctor::run(&repo),

@@ -136,13 +136,7 @@ pub struct Fake {
 impl Fake {
     /// With stubs in `src/`, and a target directory that looks as if candle were built.
     pub fn new() -> Fake {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "candecode-fake-{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
-        let fake = Fake { root: std::env::temp_dir().join(name) };
+        let fake = Fake { root: fresh_dir() };
         fake.write("Cargo.toml", MANIFEST);
         fake.write("Cargo.lock", LOCK);
         fake.write("src/lib.rs", LIB);
@@ -153,6 +147,15 @@ impl Fake {
         fake.write("tests/day01_two.rs", &format!("{}{TESTS1}", REPORT));
         fake.write("target/debug/deps/libcandle_core-0.rlib", "");
         assert!(fake.xtask(&["stubs"]).status.success());
+        fake
+    }
+
+    /// A git clone of a course that is one.
+    pub fn clone(upstream: &Fake) -> Fake {
+        let fake = Fake { root: fresh_dir() };
+        upstream.git(&["clone", "-q", ".", &fake.root.display().to_string()]);
+        fake.git(&["remote", "set-url", "origin", &upstream.root.display().to_string()]);
+        fake.write("target/debug/deps/libcandle_core-0.rlib", "");
         fake
     }
 
@@ -195,13 +198,27 @@ impl Fake {
     }
 
     pub fn git(&self, args: &[&str]) {
+        self.git_says(args);
+    }
+
+    /// What git prints, without the line's end.
+    pub fn git_says(&self, args: &[&str]) -> String {
         let run = Command::new("git")
             .args(["-c", "user.name=a", "-c", "user.email=a@b"])
             .args(args)
             .current_dir(&self.root)
-            .output();
-        assert!(run.unwrap().status.success());
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&run.stderr));
+        String::from_utf8(run.stdout).unwrap().trim_end().to_string()
     }
+}
+
+/// A directory that nothing has yet.
+fn fresh_dir() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("candecode-fake-{}-{number}", std::process::id()))
 }
 
 impl Drop for Fake {
@@ -224,7 +241,7 @@ impl Terminal {
     /// Starts a line of shell, in which `$XTASK` is the runner.
     pub fn shell(fake: &Fake, line: &str) -> Terminal {
         let script = format!(
-            "trap : INT; stty sane; before=$(stty -g); {line}; echo \"code=$?\"; stty -a; \
+            "trap : INT; stty sane; before=$(stty -g); echo READY; {line}; echo \"code=$?\"; stty -a; \
              [ \"$before\" = \"$(stty -g)\" ] && echo as it was; echo THE END"
         );
         let mut command = Command::new("sh");
@@ -235,7 +252,9 @@ impl Terminal {
             .env("NO_COLOR", "1")
             .env("TERM", "xterm")
             .env_remove("CARGO_TARGET_DIR");
-        Terminal(rexpect::session::spawn_command(command, Some(60_000)).unwrap())
+        let mut term = Terminal(rexpect::session::spawn_command(command, Some(60_000)).unwrap());
+        term.sees("READY\r\n");
+        term
     }
 
     /// Waits for a text, and gives what came before it.
