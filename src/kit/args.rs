@@ -1,6 +1,7 @@
 //! The flags of the `candecode` command. Names are the field's.
 
 use crate::kit::hub::DEFAULT_MODEL;
+use crate::kit::kernels::Kernels;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 
@@ -8,8 +9,8 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "candecode", version, about, max_term_width = 100)]
 pub struct Args {
-    /// An embedded model (story-3m, story-230k, story-gpt2-1m), a folder, a short name, or owner/repo on the hub
-    #[arg(long, default_value = DEFAULT_MODEL, value_name = "NAME|DIR|OWNER/REPO")]
+    /// An embedded model (story-3m, story-230k, story-gpt2-1m), a folder, a GGUF file, a short name, or owner/repo on the hub
+    #[arg(long, default_value = DEFAULT_MODEL, value_name = "NAME|DIR|FILE|OWNER/REPO")]
     pub model: String,
     /// The text to continue; may be repeated
     #[arg(short, long, value_name = "TEXT")]
@@ -29,6 +30,10 @@ pub struct Args {
     /// The type of the weights in memory: f32, bf16 or f16
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     pub dtype: String,
+    /// What multiplies and attends on the CPU: candle's tensor operations, or kernels of the kit
+    /// [default: fast if days 1 and 4 are the reference's, else plain: your own code is what runs]
+    #[arg(long, value_enum, value_name = "KERNELS", default_value_t, hide_default_value = true)]
+    pub kernels: Kernels,
     /// A string that ends the text; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
@@ -116,9 +121,15 @@ pub struct Args {
     /// Print speeds to standard error
     #[arg(long)]
     pub stats: bool,
+    /// Ask nothing of any network: the model must be on this machine
+    #[arg(long)]
+    pub offline: bool,
     /// Print the folder of the model, and do nothing else
     #[arg(long = "where")]
     pub find: bool,
+    /// Print which models are on this machine, and their sizes, and do nothing else
+    #[arg(long)]
+    pub models: bool,
     /// Which day's loop shall run: day6, day7, or day10 to day15 without day14
     #[arg(long = "loop", value_name = "DAY")]
     pub loop_day: Option<String>,

@@ -10,7 +10,7 @@ use crate::kit::plan::Plan;
 use crate::kit::report::plain;
 use crate::kit::rng::Coins;
 use crate::kit::watch::Watched;
-use crate::kit::{advice, check_prompt, days, device, hub, load, memory};
+use crate::kit::{advice, check_prompt, days, device, hub, kernels, load, memory};
 use crate::kit::{Cache, CacheKind, FinishReason, Hypothesis, Model, NoCache};
 use crate::kit::{ModelConfig, Token, Tokenizer};
 use crate::{day06_generate, day07_greedy, day11_beam_search, day12_batching};
@@ -56,6 +56,13 @@ pub fn run(args: &Args) -> Result<u8> {
     ensure!(args.max_new_tokens > 0, usage("--max-new-tokens is 0; ask for at least 1"));
     let device = device::device(&args.device).map_err(usage)?;
     let dtype = device::dtype(&args.dtype).map_err(usage)?;
+    if args.offline {
+        std::env::set_var("HF_HUB_OFFLINE", "1");
+    }
+    if args.models {
+        print!("{}", hub::list()?);
+        return Ok(0);
+    }
     if args.find {
         println!("{}", hub::resolve(&args.model)?.display());
         return Ok(0);
@@ -64,18 +71,20 @@ pub fn run(args: &Args) -> Result<u8> {
         return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
     }
     let plan = Plan::new(args, args.prompt.len().max(1))?;
-    // The first Ctrl-C ends the text after the token at work, the second ends the program.
-    let _ = ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Ordering::SeqCst) {
-            std::process::exit(130);
-        }
-    });
+    kernels::choose(args.kernels);
     let began = Instant::now();
     let dir = hub::resolve(&args.model)?;
     let tokenizer = Tokenizer::from_dir(&dir)?;
     let prompts = prompts(args, &tokenizer)?;
     let drafter = args.draft_model.as_deref();
     let drafter = drafter.map(|name| draft_model(name, &dir, &tokenizer)).transpose()?;
+    // The first Ctrl-C ends the text after the token at work, the second ends the program. Before this, while it
+    // fetches, the first does.
+    let _ = ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+    });
     let config = ModelConfig::from_dir(&dir)?;
     let draft_config = drafter.as_deref().map(ModelConfig::from_dir).transpose()?;
     let configs: Vec<_> = [Some(&config), draft_config.as_ref()].into_iter().flatten().collect();
