@@ -518,32 +518,6 @@ fn the_hub_out_of_reach_names_the_way_on() {
     let _ = fs::remove_dir_all(home);
 }
 
-/// Serves one tiny answer for every request: what the hub says of a small file.
-fn hub() -> String {
-    use std::io::{Read, Write};
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for stream in listener.incoming().take(20) {
-            let mut stream = stream.unwrap();
-            let _ = stream.read(&mut [0; 4096]);
-            let head = "HTTP/1.1 206 Partial Content\r\nx-repo-commit: 0123\r\netag: \"abc\"\r\n";
-            let _ = write!(stream, "{head}content-range: bytes 0-1/2\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}");
-        }
-    });
-    address
-}
-
-#[test]
-fn a_cache_that_cannot_be_written_is_said() {
-    let file = std::env::temp_dir().join(format!("candecode-file-{}", std::process::id()));
-    fs::write(&file, "in the way").unwrap();
-    let mut run = command(&["--model", "gpt2", "-p", "Once"]);
-    run.env("HF_HOME", file.join("hub")).env("HF_ENDPOINT", hub());
-    fails(run.output().unwrap(), 1, &["could not be written to the cache", "HF_HOME"]);
-    let _ = fs::remove_file(file);
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_for_the_output_is_said() {

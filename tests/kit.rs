@@ -12,6 +12,8 @@ mod config;
 mod dfa;
 #[path = "kit/flags.rs"]
 mod flags;
+#[path = "kit/gguf.rs"]
+mod gguf;
 #[path = "kit/kernels.rs"]
 mod kernels;
 #[path = "kit/memory.rs"]
@@ -25,6 +27,8 @@ mod tokenizer;
 #[path = "kit/weights.rs"]
 mod weights;
 
+use candecode::kit::{load_model, NoCache, Step};
+use candle_core::{DType, Device};
 use std::path::{Path, PathBuf};
 
 /// A folder of its own for a test, gone at its end.
@@ -54,6 +58,13 @@ impl Drop for Folder {
 /// An embedded model's folder.
 fn story(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(name)
+}
+
+/// The logits after three tokens, by the model of a folder or file.
+fn logits(path: &Path) -> Vec<f32> {
+    let model = load_model(path, DType::F32, &Device::Cpu).unwrap();
+    let step = Step::new(&*model, &[5, 6, 7], 0).unwrap();
+    model.forward(&step, &mut NoCache).unwrap().flatten_all().unwrap().to_vec1().unwrap()
 }
 
 /// The message of an error, all of its chain.

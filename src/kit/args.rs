@@ -9,8 +9,8 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "candecode", version, about, max_term_width = 100)]
 pub struct Args {
-    /// An embedded model (story-3m, story-230k, story-gpt2-1m), a folder, a short name, or owner/repo on the hub
-    #[arg(long, default_value = DEFAULT_MODEL, value_name = "NAME|DIR|OWNER/REPO")]
+    /// An embedded model (story-3m, story-230k, story-gpt2-1m), a folder, a GGUF file, a short name, or owner/repo on the hub
+    #[arg(long, default_value = DEFAULT_MODEL, value_name = "NAME|DIR|FILE|OWNER/REPO")]
     pub model: String,
     /// The text to continue; may be repeated
     #[arg(short, long, value_name = "TEXT")]
@@ -121,9 +121,15 @@ pub struct Args {
     /// Print speeds to standard error
     #[arg(long)]
     pub stats: bool,
+    /// Ask nothing of any network: the model must be on this machine
+    #[arg(long)]
+    pub offline: bool,
     /// Print the folder of the model, and do nothing else
     #[arg(long = "where")]
     pub find: bool,
+    /// Print which models are on this machine, and their sizes, and do nothing else
+    #[arg(long)]
+    pub models: bool,
     /// Which day's loop shall run: day6, day7, or day10 to day15 without day14
     #[arg(long = "loop", value_name = "DAY")]
     pub loop_day: Option<String>,

@@ -56,6 +56,13 @@ pub fn run(args: &Args) -> Result<u8> {
     ensure!(args.max_new_tokens > 0, usage("--max-new-tokens is 0; ask for at least 1"));
     let device = device::device(&args.device).map_err(usage)?;
     let dtype = device::dtype(&args.dtype).map_err(usage)?;
+    if args.offline {
+        std::env::set_var("HF_HUB_OFFLINE", "1");
+    }
+    if args.models {
+        print!("{}", hub::list()?);
+        return Ok(0);
+    }
     if args.find {
         println!("{}", hub::resolve(&args.model)?.display());
         return Ok(0);
@@ -65,18 +72,19 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     let plan = Plan::new(args, args.prompt.len().max(1))?;
     kernels::choose(args.kernels);
-    // The first Ctrl-C ends the text after the token at work, the second ends the program.
-    let _ = ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Ordering::SeqCst) {
-            std::process::exit(130);
-        }
-    });
     let began = Instant::now();
     let dir = hub::resolve(&args.model)?;
     let tokenizer = Tokenizer::from_dir(&dir)?;
     let prompts = prompts(args, &tokenizer)?;
     let drafter = args.draft_model.as_deref();
     let drafter = drafter.map(|name| draft_model(name, &dir, &tokenizer)).transpose()?;
+    // The first Ctrl-C ends the text after the token at work, the second ends the program. Before this, while it
+    // fetches, the first does.
+    let _ = ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+    });
     let config = ModelConfig::from_dir(&dir)?;
     let draft_config = drafter.as_deref().map(ModelConfig::from_dir).transpose()?;
     let configs: Vec<_> = [Some(&config), draft_config.as_ref()].into_iter().flatten().collect();

@@ -1,5 +1,6 @@
 //! `config.json` of the four families, checked before anything is loaded.
 
+use crate::kit::gguf::{self, Gguf};
 use anyhow::{bail, ensure, Context as _, Result};
 use serde::Deserialize;
 use serde_json::Value;
@@ -125,11 +126,14 @@ struct Raw {
 }
 
 impl ModelConfig {
-    /// Reads `config.json` and, for its `eos_token_id`, `generation_config.json` of a model's folder.
+    /// Reads `config.json` and, for its `eos_token_id`, `generation_config.json` of a model's folder; or a GGUF file's metadata.
     ///
     /// # Errors
     /// If a file is missing or not JSON, or the configuration makes no sense: the key and value are named.
     pub fn from_dir(dir: &Path) -> Result<Self> {
+        if dir.is_file() {
+            return gguf::config(&Gguf::open(dir)?);
+        }
         let path = dir.join("config.json");
         let text = std::fs::read_to_string(&path).with_context(|| {
             format!(

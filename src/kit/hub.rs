@@ -1,8 +1,15 @@
 //! Where a model's folder is: embedded, on disk, or on the Hugging Face hub.
 
+mod cache;
+mod client;
+mod download;
+mod fault;
+mod fetch;
+mod list;
+
+pub use list::list;
+
 use anyhow::{bail, Context as _, Result};
-use hf_hub::api::sync::{ApiBuilder, ApiError, ApiRepo};
-use hf_hub::{Cache, Repo, RepoType};
 use std::path::{Path, PathBuf};
 
 /// The model that runs when none is named.
@@ -51,7 +58,7 @@ pub fn models_dir() -> Result<PathBuf> {
     Ok(root.join("models"))
 }
 
-/// The folder of a model: an embedded name, a folder, a short name of [`KNOWN`], or `owner/repo` on the hub.
+/// The folder of a model: an embedded name, a folder or GGUF file, a short name of [`KNOWN`], or `owner/repo` on the hub.
 ///
 /// # Errors
 /// If there is no such model, or it cannot be fetched.
@@ -59,8 +66,11 @@ pub fn resolve(name: &str) -> Result<PathBuf> {
     if STORY_MODELS.contains(&name) {
         return Ok(models_dir()?.join(name));
     }
-    if Path::new(name).is_dir() {
-        return Ok(PathBuf::from(name));
+    if Path::new(name).exists() {
+        return Ok(PathBuf::from(name)); // a folder, or a GGUF file
+    }
+    if name.ends_with(".gguf") {
+        bail!("{name}: there is no such file; give the path of a GGUF file on this machine")
     }
     let known = KNOWN.iter().find(|(short, _)| *short == name).map(|(_, repo)| *repo);
     let repo = known.unwrap_or(name);
@@ -77,64 +87,5 @@ pub fn resolve(name: &str) -> Result<PathBuf> {
             short.join(", ")
         )
     }
-    fetch(repo)
-}
-
-/// Fetches what a model needs into the hub's own cache, and gives its folder there.
-fn fetch(repo: &str) -> Result<PathBuf> {
-    let spec = Repo::new(repo.to_string(), RepoType::Model);
-    let cache = Cache::from_env();
-    if offline() {
-        let found = cache.repo(spec).get("config.json");
-        let config = found.with_context(|| {
-            format!("{repo} is not in the cache, and HF_HUB_OFFLINE is set; unset it, or use --model {DEFAULT_MODEL}")
-        })?;
-        return parent(&config);
-    }
-    let token = std::env::var("HF_TOKEN").ok().filter(|token| !token.is_empty());
-    let builder = ApiBuilder::from_env().with_progress(true).with_retries(3);
-    let builder = if token.is_some() { builder.with_token(token) } else { builder };
-    let api = builder.build().context("could not set up the hub")?.repo(spec);
-    let dir = parent(&get(&api, repo, "config.json")?)?;
-    get(&api, repo, "tokenizer.json")?;
-    // Optional files: a repository without them is complete.
-    for optional in ["generation_config.json", "tokenizer_config.json"] {
-        let _ = api.get(optional);
-    }
-    if let Ok(index) = api.get("model.safetensors.index.json") {
-        let text = std::fs::read_to_string(&index).with_context(|| index.display().to_string())?;
-        for shard in crate::kit::weights::shard_names(&text)? {
-            get(&api, repo, &shard)?;
-        }
-    } else {
-        get(&api, repo, "model.safetensors")?;
-    }
-    Ok(dir)
-}
-
-fn offline() -> bool {
-    std::env::var("HF_HUB_OFFLINE")
-        .is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false" | "no"))
-}
-
-fn parent(file: &Path) -> Result<PathBuf> {
-    Ok(file.parent().context("the hub's cache has no folder")?.to_path_buf())
-}
-
-fn get(api: &ApiRepo, repo: &str, file: &str) -> Result<PathBuf> {
-    api.get(file).map_err(|e| {
-        let way_on = format!("--model {DEFAULT_MODEL} needs no network");
-        let io = |e: &ApiError| matches!(e, ApiError::IoError(_));
-        let text = e.to_string();
-        if text.contains("401") || text.contains("403") {
-            return anyhow::anyhow!("{repo}: access refused; ask for access on its page, then set HF_TOKEN; {way_on}");
-        }
-        if text.contains("404") {
-            return anyhow::anyhow!("{repo}: the hub has no {file} there; is the name right? {way_on}");
-        }
-        if io(&e) {
-            return anyhow::anyhow!("{repo}: {file} could not be written to the cache ({text}); is there space, and permission? HF_HOME moves it");
-        }
-        anyhow::anyhow!("{repo}: could not fetch {file} ({text}); is there a network? {way_on}")
-    })
+    fetch::fetch(repo)
 }

@@ -211,7 +211,7 @@ fn ways(need: &Need, room: f64, args: &Args, plan: &Plan) -> Vec<String> {
 }
 
 /// An amount of memory in words.
-fn bytes(n: f64) -> String {
+pub(crate) fn bytes(n: f64) -> String {
     match n {
         n if n >= 1e9 => format!("{:.1} GB", n / 1e9),
         n if n >= 1e6 => format!("{:.1} MB", n / 1e6),

@@ -11,6 +11,7 @@ pub mod device;
 pub mod dfa;
 pub mod doors;
 pub mod draft;
+pub mod gguf;
 pub mod hub;
 pub mod kernels;
 pub mod load;

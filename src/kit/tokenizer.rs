@@ -1,5 +1,6 @@
 //! Text to ids and back: the `tokenizers` crate, with the errors of this course.
 
+use crate::kit::gguf::{self, Gguf};
 use candle_core::{Error, Result};
 use std::path::Path;
 
@@ -7,11 +8,14 @@ use std::path::Path;
 pub struct Tokenizer(tokenizers::Tokenizer);
 
 impl Tokenizer {
-    /// Reads `tokenizer.json` of a model's folder.
+    /// Reads `tokenizer.json` of a model's folder, or what a GGUF file has in its place.
     ///
     /// # Errors
     /// If the file is missing or damaged.
     pub fn from_dir(dir: &Path) -> anyhow::Result<Self> {
+        if dir.is_file() {
+            return gguf::tokenizer(&Gguf::open(dir)?).map(Self);
+        }
         let path = dir.join("tokenizer.json");
         anyhow::ensure!(
             path.is_file(),

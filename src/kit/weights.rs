@@ -1,6 +1,7 @@
 //! The tensors of a model: safetensors files, mapped and checked against the shapes that the configuration asks for.
 
 use crate::kit::device::activation_dtype;
+use crate::kit::gguf::Gguf;
 use anyhow::{ensure, Context as _};
 use candle_core::safetensors::MmapedSafetensors;
 use candle_core::{bail, DType, Device, Result, Tensor};
@@ -35,12 +36,16 @@ impl Weight {
     }
 }
 
-/// The weights of a model's folder: `model.safetensors`, or the shards of `model.safetensors.index.json`.
+/// The weights of a model's folder: `model.safetensors`, or the shards of `model.safetensors.index.json`; or a GGUF file.
 pub struct Weights {
-    files: MmapedSafetensors,
-    names: BTreeSet<String>,
+    source: Source,
     dtype: DType,
     device: Device,
+}
+
+enum Source {
+    Folder { files: MmapedSafetensors, names: BTreeSet<String> },
+    Gguf(Gguf),
 }
 
 impl Weights {
@@ -49,6 +54,10 @@ impl Weights {
     /// # Errors
     /// If there are no weights, or a file is cut short or damaged.
     pub fn open(dir: &Path, dtype: DType, device: &Device) -> anyhow::Result<Self> {
+        let device = device.clone();
+        if dir.is_file() {
+            return Ok(Self { source: Source::Gguf(Gguf::open(dir)?), dtype, device });
+        }
         let paths = weight_files(dir)?;
         for path in &paths {
             ensure!(path.is_file(), "{}: no such file, though the index lists it", path.display());
@@ -65,7 +74,7 @@ impl Weights {
             )
         })?;
         let names = files.tensors().into_iter().map(|(name, _)| name).collect();
-        Ok(Self { files, names, dtype, device: device.clone() })
+        Ok(Self { source: Source::Folder { files, names }, dtype, device })
     }
 
     /// Where the tensors are loaded to.
@@ -75,7 +84,10 @@ impl Weights {
 
     /// True if there is a tensor of that name.
     pub fn has(&self, name: &str) -> bool {
-        self.find(name).is_some()
+        match &self.source {
+            Source::Folder { names, .. } => find(names, name).is_some(),
+            Source::Gguf(gguf) => gguf.has(name),
+        }
     }
 
     /// A vector or table that is not multiplied with (norm weights, biases), in the type of activations.
@@ -104,35 +116,51 @@ impl Weights {
     }
 
     fn load(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
-        let Some(stored) = self.find(name) else {
+        let tensor = match &self.source {
+            Source::Gguf(gguf) => gguf.tensor(name, &self.device)?,
+            Source::Folder { files, names } => match find(names, name) {
+                Some(stored) => Some(self.load_stored(files, stored)?),
+                None => None,
+            },
+        };
+        let Some(tensor) = tensor else {
             bail!("tensor {name} is missing; is config.json of another model?")
         };
-        let view = self.files.get(stored)?;
-        // Quantised numbers mean nothing without their scales, which lie in other tensors.
-        let dtype = DType::try_from(view.dtype());
-        if !matches!(dtype, Ok(DType::F32 | DType::BF16 | DType::F16 | DType::F64)) {
-            bail!("tensor {name} is stored as {:?}; candecode reads f32, bf16 and f16, nothing quantised", view.dtype())
+        if tensor.dims() != shape {
+            bail!("tensor {name} has shape {:?}, config.json asks for {shape:?}", tensor.dims())
         }
-        let found = view.shape().to_vec();
-        if found != shape {
-            bail!("tensor {name} has shape {found:?}, config.json asks for {shape:?}")
-        }
-        self.files.load(stored, &self.device)
+        Ok(tensor)
     }
 
-    /// Files saved from a bare model lack the first part of the name: `wte.weight` for `transformer.wte.weight`.
-    fn find<'a>(&'a self, name: &'a str) -> Option<&'a str> {
-        let bare = name.split_once('.').map_or(name, |(_, bare)| bare);
-        [name, bare].into_iter().find(|name| self.names.contains(*name))
+    fn load_stored(&self, files: &MmapedSafetensors, stored: &str) -> Result<Tensor> {
+        // Quantised numbers mean nothing without their scales, which lie in other tensors.
+        let view = files.get(stored)?;
+        let dtype = DType::try_from(view.dtype());
+        if !matches!(dtype, Ok(DType::F32 | DType::BF16 | DType::F16 | DType::F64)) {
+            bail!("tensor {stored} is stored as {:?}; candecode reads f32, bf16 and f16, nothing quantised", view.dtype())
+        }
+        files.load(stored, &self.device)
     }
 }
 
+/// Files saved from a bare model lack the first part of the name: `wte.weight` for `transformer.wte.weight`.
+fn find<'a>(names: &BTreeSet<String>, name: &'a str) -> Option<&'a str> {
+    let bare = name.split_once('.').map_or(name, |(_, bare)| bare);
+    [name, bare].into_iter().find(|name| names.contains(*name))
+}
+
+/// All weights in one file.
+pub const SINGLE: &str = "model.safetensors";
+
+/// Which of several files each tensor is in.
+pub const INDEX: &str = "model.safetensors.index.json";
+
 fn weight_files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let single = dir.join("model.safetensors");
+    let single = dir.join(SINGLE);
     if single.is_file() {
         return Ok(vec![single]);
     }
-    let index = dir.join("model.safetensors.index.json");
+    let index = dir.join(INDEX);
     let text = std::fs::read_to_string(&index).with_context(|| {
         format!(
             "{}: no model.safetensors; expected config.json, tokenizer.json and model.safetensors, as in a Hugging Face repository",

@@ -116,3 +116,28 @@ pub fn variants<D: Copy + Send + 'static>(
     }
     finish(day, "teeth_other_right_ways_pass", complaints)
 }
+
+/// Every check on the mutant that `CANDECODE_MUTANT` names, until one fails; the check that `CANDECODE_MUTANT_FIRST` names
+/// goes first. `cargo xtask mutants` reads what is printed.
+pub fn mutant<D: Copy + Send + 'static>(
+    checks: &[(&str, Check<D>)],
+    mutants: &[Known<D>],
+) -> Result<(), Finding> {
+    let named = |variable| std::env::var(variable).unwrap_or_default();
+    let (name, first) = (named("CANDECODE_MUTANT"), named("CANDECODE_MUTANT_FIRST"));
+    let Some(mutant) = mutants.iter().find(|mutant| mutant.name == name) else {
+        return Err(Finding::new(format!("no mutant {name:?}: CANDECODE_MUTANT names one")));
+    };
+    let (mut order, rest): (Vec<&(&str, Check<D>)>, Vec<_>) =
+        checks.iter().partition(|(name, _)| *name == first);
+    order.extend(rest);
+    for (name, check) in order {
+        println!("mutant meets {name}");
+        if let Err(failure) = run(*check, &mutant.day) {
+            println!("mutant caught by {name}");
+            return Err(Finding::new(failure.lines.join("\n")));
+        }
+    }
+    println!("mutant survived");
+    Ok(())
+}

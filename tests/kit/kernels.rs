@@ -68,6 +68,13 @@ fn small_and_negative_numbers_of_f16_are_widened_rightly() {
         let expected: Vec<f32> = chunk.iter().map(|h| h.to_f32()).collect();
         assert_eq!(got, expected, "chunk {i}");
     }
+    for bad in [half::f16::INFINITY, half::f16::NEG_INFINITY, half::f16::NAN] {
+        let w = Tensor::from_slice(&vec![bad; width], (1, width), &device().unwrap()).unwrap();
+        let ones = Tensor::ones((1, width), DType::F32, &device().unwrap()).unwrap();
+        let got: Vec<f32> =
+            kernels::linear(&ones, &[&w]).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+        assert_eq!(got[0].to_string(), bad.to_f32().to_string());
+    }
 }
 
 #[test]

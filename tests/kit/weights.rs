@@ -1,12 +1,11 @@
 //! The tensors of a folder: whole, in shards, cut short, of other types, missing.
 
 use crate::checks::Random;
-use crate::{message, refused, story, Folder};
+use crate::{logits, message, refused, story, Folder};
 use candecode::kit::weights::shard_names;
-use candecode::kit::{linear, load_model, Model, NoCache, Step, Weight, Weights};
+use candecode::kit::{linear, load_model, Weight, Weights};
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
-use std::path::Path;
 
 const CPU: Device = Device::Cpu;
 
@@ -18,12 +17,6 @@ fn save(folder: &Folder, file: &str, tensors: &[(&str, &Tensor)]) {
 
 fn tensor(numbers: &[f32], shape: &[usize]) -> Tensor {
     Tensor::from_vec(numbers.to_vec(), shape, &CPU).unwrap()
-}
-
-fn logits(dir: &Path) -> Vec<f32> {
-    let model: Box<dyn Model> = load_model(dir, DType::F32, &CPU).unwrap();
-    let step = Step::new(&*model, &[5, 6, 7], 0).unwrap();
-    model.forward(&step, &mut NoCache).unwrap().flatten_all().unwrap().to_vec1().unwrap()
 }
 
 /// A copy of story-230k whose tensors are dealt out over shards.

@@ -18,6 +18,7 @@ mod keys;
 mod lift;
 mod machine;
 mod moved;
+mod mutants;
 mod paint;
 mod progress;
 mod repo;

@@ -49,7 +49,7 @@ impl Stored for bf16 {
     const SPLIT: bool = true;
 
     fn in_pairs(row: &[Self]) -> bool {
-        row.as_ptr() as usize % 4 == 0
+        (row.as_ptr() as usize).is_multiple_of(4)
     }
 
     #[inline(always)]
@@ -76,7 +76,7 @@ impl Stored for f16 {
     const SPLIT: bool = true;
 
     fn in_pairs(row: &[Self]) -> bool {
-        row.as_ptr() as usize % 4 == 0
+        (row.as_ptr() as usize).is_multiple_of(4)
     }
 
     #[inline(always)]
@@ -84,8 +84,8 @@ impl Stored for f16 {
         pairs::<S, Self>(row)
     }
 
-    /// f16 has 5 bits of exponent where f32 has 8: moved into their place, they mean 2^-112 of what they meant. Right for
-    /// all numbers; an infinity, which no weight is, would become 65,536.
+    /// f16 has 5 bits of exponent where f32 has 8: moved into their place, they mean 2^-112 of what they meant. If all 5 are
+    /// set, which means infinity or NaN, all 8 must be.
     #[inline(always)]
     fn widen<S: Simd>(simd: S, pair: S::u32s) -> [S::f32s; 2] {
         let scale = simd.splat_f32s(f32::from_bits((127 + 112) << 23));
@@ -95,6 +95,10 @@ impl Stored for f16 {
             let sign = simd.and_u32s(half, simd.splat_u32s(0x8000_0000));
             let size = simd.and_u32s(half, simd.splat_u32s(0x7fff_0000));
             let size = simd.wrapping_dyn_shr_u32s(size, simd.splat_u32s(3));
+            let full = simd.greater_than_or_equal_u32s(size, simd.splat_u32s(0x0f80_0000));
+            let none = simd.splat_u32s(0);
+            let rest = simd.select_u32s(full, simd.splat_u32s(0x7000_0000), none);
+            let size = simd.or_u32s(size, rest);
             *wide = simd.mul_f32s(simd.transmute_f32s_u32s(simd.or_u32s(sign, size)), scale);
         }
         wide
@@ -133,6 +137,7 @@ impl WithSimd for Lanes {
 
 /// Dot products of `R` rows of weights with `M` rows of `x`. Where `W` splits pairs, `x` must come as [`arrange`] makes it.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // by index, so that every sum stays in a register of its own
 pub fn dots<S: Simd, W: Stored, const R: usize, const M: usize>(
     simd: S,
     w: [&[W]; R],

@@ -16,7 +16,7 @@ const TILE: usize = 96;
 /// Rows of weights at a time.
 const ROWS: usize = 4;
 /// Multiplications below which a second thread costs more than it saves.
-const SERIAL: usize = 1 << 17;
+const SERIAL: usize = 1 << 18;
 /// Blocks of work for each thread: more than one, so that a thread whose core is taken leaves its share to the others.
 const BLOCKS: usize = 4;
 
@@ -98,7 +98,7 @@ fn product<W: Stored>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
     let mut y = vec![0f32; rows * width];
     let arch = Arch::new();
     let mut ordered = Vec::new();
-    if W::SPLIT && !weights.iter().all(|w| inner % 2 == 0 && W::in_pairs(w)) {
+    if W::SPLIT && !weights.iter().all(|w| inner.is_multiple_of(2) && W::in_pairs(w)) {
         // No model has such rows: they are widened first.
         let wide = |w: &&[W]| w.iter().map(|w| w.single()).collect::<Vec<f32>>();
         let wide: Vec<Vec<f32>> = weights.iter().map(wide).collect();
@@ -167,6 +167,7 @@ impl<W: Stored> WithSimd for Block<'_, W> {
 impl<W: Stored> Block<'_, W> {
     /// Up to `ROWS` columns of `M` rows of the result.
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)] // as in `dots`
     fn cell<S: Simd, const M: usize>(&mut self, simd: S, column: usize, row: usize) -> usize {
         let inner = self.inner;
         let mut x: [&[f32]; M] = [&[]; M];

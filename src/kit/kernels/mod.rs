@@ -76,7 +76,7 @@ pub(crate) fn takes(x: &Tensor) -> bool {
 }
 
 /// The numbers of a tensor of f32 on the CPU, from its first one on.
-fn floats<'a>(storage: &'a CpuStorage, start: usize) -> candle_core::Result<&'a [f32]> {
+fn floats(storage: &CpuStorage, start: usize) -> candle_core::Result<&[f32]> {
     Ok(&storage.as_slice::<f32>()?[start..])
 }
 

@@ -11,6 +11,7 @@ pub mod give;
 pub mod hint;
 pub mod hunt;
 pub mod list;
+pub mod mutants;
 pub mod run;
 pub mod stubs;
 pub mod teeth;
@@ -37,6 +38,8 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// List the models on this machine, with their sizes
+    Models,
     /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal
     Compare(compare::Compare),
     /// Measure the reference, and draw the plots of the book
@@ -66,6 +69,8 @@ pub enum Command {
     Doctor,
     /// Write the stubs of src/ from solutions/
     Stubs(stubs::Stubs),
+    /// For maintainers: change a day's reference in small ways, and see whether its checks notice
+    Mutants(mutants::Mutants),
     /// Prove the checkers: every known mistake is caught and named, every right variant passes
     Teeth(teeth::Teeth),
     /// Run what continuous integration runs
@@ -82,6 +87,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Check(args) => check::run(&repo, &args),
         Command::Watch(args) => watch::run(&repo, &args),
         Command::Run { args } => run::run(&repo, &args),
+        Command::Models => run::run(&repo, &["--models".into()]),
         Command::Compare(args) => compare::run(&repo, &args),
         Command::Bench(args) => bench::run(&repo, &args),
         Command::List(args) => list::run(&repo, &args),
@@ -96,6 +102,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Book(args) => book::run(&repo, &args),
         Command::Doctor => doctor::run(&repo),
         Command::Stubs(args) => stubs::run(&repo, &args),
+        Command::Mutants(args) => mutants::run(&repo, &args),
         Command::Teeth(args) => teeth::run(&repo, &args),
         Command::Ci(args) => ci::run(&repo, &args),
     }

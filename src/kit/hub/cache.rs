@@ -1,0 +1,192 @@
+//! The hub's cache on this machine, in the layout of Python's `huggingface_hub`, which shares it.
+//!
+//! ```text
+//! models--OWNER--NAME/refs/main               which commit is the newest here: written last, so that it names whole models
+//!                     snapshots/COMMIT/FILE   links
+//!                     blobs/ETAG              the files themselves; ETAG.candecode is one on its way
+//!                     .no_exist/COMMIT/FILE   empty: the repository has no such file, nobody need ask again
+//! ```
+
+use crate::kit::weights::{shard_names, INDEX, SINGLE};
+use anyhow::{Context as _, Result};
+use hf_hub::Repo;
+use std::fs;
+use std::io::{Read as _, Seek as _};
+use std::path::{Path, PathBuf};
+
+/// What every model needs beside its weights.
+pub const REQUIRED: [&str; 2] = ["config.json", "tokenizer.json"];
+
+/// What a model may have. A repository without them is complete.
+pub const OPTIONAL: [&str; 3] =
+    ["generation_config.json", "tokenizer_config.json", "chat_template.jinja"];
+
+/// The folder of the cache: `HF_HUB_CACHE`, else `hub` in `HF_HOME`, else in `~/.cache/huggingface`.
+///
+/// # Errors
+/// If there is no home folder.
+pub fn folder() -> Result<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(dir) = named("HF_HUB_CACHE") {
+        return Ok(dir.into());
+    }
+    if let Some(home) = named("HF_HOME") {
+        return Ok(PathBuf::from(home).join("hub"));
+    }
+    let cache = named("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(std::env::home_dir()?.join(".cache")));
+    let cache = cache.context("there is no home folder for the hub's cache; set HF_HOME")?;
+    Ok(cache.join("huggingface").join("hub"))
+}
+
+/// One repository's part of the cache.
+pub struct Repository {
+    /// `OWNER/NAME`.
+    pub name: String,
+    dir: PathBuf,
+    locks: PathBuf,
+}
+
+impl Repository {
+    /// The part of `name` in the cache in folder `hub`; it need not be there yet.
+    pub fn new(hub: &Path, name: &str) -> Self {
+        let folder = Repo::model(name.to_string()).folder_name();
+        Self {
+            name: name.to_string(),
+            dir: hub.join(&folder),
+            locks: hub.join(".locks").join(folder),
+        }
+    }
+
+    /// Where a file of this content is.
+    pub fn blob(&self, etag: &str) -> PathBuf {
+        self.dir.join("blobs").join(etag)
+    }
+
+    /// Where a file of this content is while it is on its way. No other program has such files.
+    pub fn part(&self, etag: &str) -> PathBuf {
+        self.dir.join("blobs").join(format!("{etag}.candecode"))
+    }
+
+    /// The folder of a commit's files.
+    pub fn snapshot(&self, commit: &str) -> PathBuf {
+        self.dir.join("snapshots").join(commit)
+    }
+
+    /// Whose turn it is to fetch: one process at a time.
+    pub fn lock(&self) -> PathBuf {
+        self.locks.join("candecode.lock")
+    }
+
+    /// An empty file that says: the repository has no such file.
+    pub fn absent(&self, commit: &str, file: &str) -> PathBuf {
+        self.dir.join(".no_exist").join(commit).join(file)
+    }
+
+    /// The commit that is here, whole or not.
+    pub fn commit(&self) -> Option<String> {
+        let commit = fs::read_to_string(self.dir.join("refs").join("main")).ok()?;
+        Some(commit.trim().to_string()).filter(|commit| plain(commit))
+    }
+
+    /// From now on this commit is the one that is here.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn set_commit(&self, commit: &str) -> std::io::Result<()> {
+        let refs = self.dir.join("refs");
+        fs::create_dir_all(&refs)?;
+        let part = refs.join("main.candecode");
+        fs::write(&part, commit)?;
+        fs::rename(part, refs.join("main"))
+    }
+
+    /// True if the file is here, and as long as it says that it is.
+    pub fn has(&self, commit: &str, file: &str) -> bool {
+        whole(&self.snapshot(commit).join(file))
+    }
+
+    /// The needed files that are not here. Of weights: the single file, unless an index is here.
+    pub fn missing(&self, commit: &str) -> Vec<String> {
+        let mut needed: Vec<String> = REQUIRED.map(String::from).to_vec();
+        let index = fs::read_to_string(self.snapshot(commit).join(INDEX)).ok();
+        match index.and_then(|text| shard_names(&text).ok()) {
+            Some(shards) if !self.has(commit, SINGLE) => needed.extend(shards),
+            _ => needed.push(SINGLE.into()),
+        }
+        needed.retain(|file| !self.has(commit, file));
+        needed
+    }
+
+    /// The optional files of which it is not known whether there are any.
+    pub fn unknown(&self, commit: &str) -> Vec<&'static str> {
+        let known = |file: &str| self.has(commit, file) || self.absent(commit, file).is_file();
+        OPTIONAL.into_iter().filter(|file| !known(file)).collect()
+    }
+
+    /// Makes a file of `blobs/` a file of the commit.
+    ///
+    /// # Errors
+    /// If the link cannot be made.
+    pub fn link(&self, etag: &str, commit: &str, file: &str) -> std::io::Result<()> {
+        let (dir, link) = (self.snapshot(commit), self.snapshot(commit).join(file));
+        fs::create_dir_all(&dir)?;
+        // One that is there leads nowhere, or to a damaged file: `has` said so.
+        if link.symlink_metadata().is_ok() {
+            fs::remove_file(&link)?;
+        }
+        let target = Path::new("..").join("..").join("blobs").join(etag);
+        #[cfg(unix)]
+        return std::os::unix::fs::symlink(target, link);
+        #[cfg(windows)] // where links need a right that not everybody has
+        return std::os::windows::fs::symlink_file(target, &link)
+            .or_else(|_| fs::rename(self.blob(etag), link));
+        #[cfg(not(any(unix, windows)))]
+        return fs::rename(self.blob(etag), link);
+    }
+
+    /// Bytes of the repository in the cache, and how many of them are of files on their way, ours or others'.
+    pub fn sizes(&self) -> (u64, u64) {
+        let (mut all, mut parts) = (0, 0);
+        for file in fs::read_dir(self.dir.join("blobs")).into_iter().flatten().flatten() {
+            let size = file.metadata().map_or(0, |file| file.len());
+            let end = file.path().extension().map(|end| end.to_os_string());
+            let coming = ["candecode", "incomplete", "part"]
+                .iter()
+                .any(|e| end.as_deref() == Some(e.as_ref()));
+            all += size;
+            parts += if coming { size } else { 0 };
+        }
+        (all, parts)
+    }
+}
+
+/// True for what may be a name in the cache: hexadecimal digits, in practice.
+pub fn plain(name: &str) -> bool {
+    let word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && !name.starts_with('.') && name.len() < 200 && name.chars().all(word)
+}
+
+/// True if a file has anything in it and, for weights, all that its header says. What reads it finds the rest out.
+fn whole(path: &Path) -> bool {
+    let Ok(mut file) = fs::File::open(path) else { return false };
+    let len = file.metadata().map_or(0, |file| file.len());
+    match path.extension().is_some_and(|end| end == "safetensors") {
+        true => promised(&mut file).is_some_and(|promised| promised == len),
+        false => len > 0,
+    }
+}
+
+/// How long a safetensors file is by its own header.
+fn promised(file: &mut fs::File) -> Option<u64> {
+    let mut length = [0; 8];
+    file.rewind().ok()?;
+    file.read_exact(&mut length).ok()?;
+    let length = u64::from_le_bytes(length);
+    let mut header = Vec::new();
+    file.take(length.min(1 << 28)).read_to_end(&mut header).ok()?;
+    let header: serde_json::Value = serde_json::from_slice(&header).ok()?;
+    let ends = header.as_object()?.values().filter_map(|tensor| tensor.get("data_offsets"));
+    let end = ends.filter_map(|offsets| offsets.get(1)?.as_u64()).max().unwrap_or(0);
+    end.checked_add(8)?.checked_add(length)
+}

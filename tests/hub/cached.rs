@@ -1,0 +1,182 @@
+//! What is in the cache: whole, half-written, shared with another process, listed.
+
+use crate::server::{story, Fault, Home, Hub, Large, COMMIT, REPO};
+use crate::{
+    command, failed, fetch, get, local, ranges, run, sharded, text, weights, write, WEIGHTS,
+};
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+#[test]
+fn a_second_process_waits_and_fetches_nothing_again() {
+    let hub = Hub::serve(story(), Large::Here).fault("GET", WEIGHTS, 1, Fault::Hold(100_000));
+    let home = Home::new("two");
+    let start = || {
+        let mut run = command(REPO, &home, &hub, &["--where"]);
+        run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let first = start();
+    while !home.blobs().iter().any(|(_, length)| *length == 100_000) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut second = start();
+    let mut said = BufReader::new(second.stderr.take().unwrap()).lines();
+    let line = said.next().unwrap().unwrap();
+    assert_eq!(line, "waiting: another process is fetching some/name");
+    hub.release();
+    let (first, second) = (first.wait_with_output().unwrap(), second.wait_with_output().unwrap());
+    assert_eq!(text(&first), text(&second), "the same folder");
+    assert_eq!(ranges(&hub, WEIGHTS), [0], "fetched once");
+    assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
+}
+
+/// The model is in the cache, and then this happens to it.
+#[track_caller]
+fn mended(test: &str, harm: impl FnOnce(&Home), offline: &[&str], fetched: &[&str]) {
+    let (hub, home) = (Hub::serve(story(), Large::Here), Home::new(test));
+    text(&fetch(&home, &hub));
+    hub.asked();
+    harm(&home);
+    if !offline.is_empty() {
+        failed(&command(REPO, &home, &hub, &["--offline", "--where"]).output().unwrap(), offline);
+    }
+    assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
+    let asked: Vec<_> = hub.lines().into_iter().filter(|line| line.starts_with("GET")).collect();
+    assert_eq!(asked, fetched.iter().map(|file| get(file)).collect::<Vec<_>>());
+}
+
+fn truncate(file: &Path, len: u64) {
+    std::fs::OpenOptions::new().write(true).open(file).unwrap().set_len(len).unwrap();
+}
+
+#[test]
+fn a_half_written_cache_is_mended() {
+    let cut = ["some/name is not whole in the cache", "model.safetensors is missing or cut short"];
+    mended("cut", |home| truncate(&home.file(WEIGHTS), 100_000), &cut, &[WEIGHTS]);
+    mended("cut-header", |home| truncate(&home.file(WEIGHTS), 4), &cut, &[WEIGHTS]);
+    let empty = ["tokenizer.json is missing or cut short", "run once without, to fetch the rest"];
+    mended("empty", |home| truncate(&home.file("tokenizer.json"), 0), &empty, &["tokenizer.json"]);
+    let blob = |home: &Home| std::fs::canonicalize(home.file(WEIGHTS)).unwrap();
+    mended("no-blob", |home| std::fs::remove_file(blob(home)).unwrap(), &cut, &[WEIGHTS]);
+    // The file itself is there, and only its link is lost: it is checked, and not fetched.
+    let unlink = |home: &Home| std::fs::remove_file(home.file(WEIGHTS)).unwrap();
+    mended("no-link", unlink, &cut, &[]);
+    // Broken off before it was said that all is there.
+    let unsaid = |home: &Home| std::fs::remove_file(home.repo().join("refs/main")).unwrap();
+    mended("no-ref", unsaid, &["some/name is not in the cache"], &[]);
+    let empty = |home: &Home| std::fs::write(home.repo().join("refs/main"), "").unwrap();
+    mended("empty-ref", empty, &["some/name is not in the cache"], &[]);
+}
+
+#[test]
+fn a_file_of_other_bytes_whose_link_is_lost_is_not_taken() {
+    let harm = |home: &Home| {
+        let blob = std::fs::canonicalize(home.file(WEIGHTS)).unwrap();
+        let mut bytes = weights();
+        bytes[200_000] ^= 1;
+        std::fs::write(blob, bytes).unwrap();
+        std::fs::remove_file(home.file(WEIGHTS)).unwrap();
+    };
+    mended("other-bytes", harm, &[], &[WEIGHTS]);
+}
+
+#[test]
+fn a_part_that_is_too_long_is_thrown_away() {
+    let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("long-part"));
+    let part = home.repo().join("blobs").join("git-config.json.candecode");
+    std::fs::create_dir_all(part.parent().unwrap()).unwrap();
+    std::fs::write(&part, [b' '; 9999]).unwrap();
+    let output = run(REPO, &home, &hub);
+    assert_eq!(text(&output), local(&home, &hub));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("config.json came damaged (it is 9999 bytes long"), "{said}");
+}
+
+#[test]
+fn a_model_in_shards_is_fetched_shard_by_shard() {
+    let (served, home) = (Home::new("shards-served"), Home::new("shards"));
+    sharded(&served, 3);
+    let hub = Hub::serve(&served.0, Large::Elsewhere);
+    assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
+    hub.asked();
+    assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
+    assert!(hub.lines().is_empty());
+    std::fs::remove_file(home.file("model-2.safetensors")).unwrap();
+    let offline = command(REPO, &home, &hub, &["--offline", "--where"]).output().unwrap();
+    failed(&offline, &["not whole in the cache: model-2.safetensors is missing"]);
+}
+
+/// What another program brought into the cache may lack files that change the text: they are asked for, if there is a network.
+#[test]
+fn what_another_program_left_out_is_asked_for() {
+    let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("others"));
+    let want = text(&run(REPO, &home, &hub));
+    std::fs::remove_file(home.file("generation_config.json")).unwrap();
+    hub.asked();
+    assert_eq!(text(&run(REPO, &home, &hub)), want);
+    assert!(home.file("generation_config.json").exists());
+    assert!(!hub.lines().iter().any(|line| line.contains(WEIGHTS)));
+    std::fs::remove_file(home.file("generation_config.json")).unwrap();
+    hub.close();
+    let output = run(REPO, &home, &hub);
+    assert_eq!(text(&output), want);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("could not ask whether there is a generation_config.json"), "{said}");
+}
+
+#[test]
+fn the_cache_may_be_elsewhere() {
+    let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("elsewhere-cache"));
+    let mut fetch = command(REPO, &home, &hub, &["--where"]);
+    let there = home.0.join("another");
+    let dir = text(&fetch.env("HF_HUB_CACHE", &there).output().unwrap());
+    assert!(Path::new(dir.trim()).starts_with(&there), "{dir}");
+    let mut fetch = command(REPO, &home, &hub, &["--where"]);
+    let user = home.0.join("user");
+    let dir = text(&fetch.env("HF_HOME", "").env("XDG_CACHE_HOME", &user).output().unwrap());
+    let want = user.join("huggingface/hub/models--some--name/snapshots").join(COMMIT);
+    assert_eq!(Path::new(dir.trim()), want);
+}
+
+#[test]
+fn what_is_there_is_listed_with_sizes() {
+    let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("list"));
+    let list = || text(&command(REPO, &home, &hub, &["--models"]).output().unwrap());
+    let before = list();
+    for line in ["story-3m", "story-230k", "story-gpt2-1m", "nothing yet"] {
+        assert!(before.contains(line), "{before}");
+    }
+    text(&fetch(&home, &hub));
+    let line = |text: &str| {
+        text.lines().find(|line| line.contains("some/name")).unwrap().trim().to_string()
+    };
+    let words: Vec<String> = line(&list()).split_whitespace().map(String::from).collect();
+    let files = std::fs::read_dir(story()).unwrap();
+    let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    assert_eq!(words, ["some/name", &format!("{:.1}", bytes as f64 / 1e3), "kB"]);
+    std::fs::remove_file(home.file("tokenizer.json")).unwrap();
+    assert!(line(&list()).ends_with("not whole: no tokenizer.json"));
+    std::fs::remove_dir_all(&home.0).unwrap();
+    hub.break_next("GET", WEIGHTS, 1, Fault::Cut(400_000));
+    hub.break_next("GET", WEIGHTS, 9, Fault::Status(503, "retry-after: 0"));
+    failed(&fetch(&home, &hub), &["try again later"]);
+    let (list, says) = (list(), "not whole: a download was broken off; 400.0 kB of it on the way");
+    assert!(line(&list).ends_with(says), "{list}");
+}
+
+#[test]
+fn offline_is_a_flag_or_a_variable() {
+    let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("offline"));
+    let says =
+        ["some/name is not in the cache", "fetch it once without", "story-3m needs no network"];
+    failed(&write(command(REPO, &home, &hub, &["--offline"])), &says);
+    let mut run = command(REPO, &home, &hub, &[]);
+    run.env("HF_HUB_OFFLINE", "1");
+    failed(&write(run), &says);
+    assert!(hub.lines().is_empty());
+    let mut run = command(REPO, &home, &hub, &[]);
+    run.env("HF_HUB_OFFLINE", "0");
+    text(&write(run));
+}

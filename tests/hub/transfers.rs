@@ -1,0 +1,210 @@
+//! Bytes on their way: what breaks, is slow, comes damaged or from elsewhere.
+
+use crate::server::{sha256, story, Fault, Home, Hub, Large, REPO};
+use crate::{command, failed, fetch, get, local, ranges, run, text, weights, write, WEIGHTS};
+use std::process::Stdio;
+use std::time::Duration;
+
+#[test]
+fn a_model_is_fetched_and_then_needs_no_network() {
+    let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("fetch"));
+    let want = local(&home, &hub);
+    assert!(hub.lines().is_empty(), "a folder asks nobody");
+    let output = run(REPO, &home, &hub);
+    assert_eq!(text(&output), want);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let kilobytes = weights().len() as f64 / 1e3;
+    assert!(said.contains(&format!("fetching {WEIGHTS} ({kilobytes:.1} kB)")), "{said}");
+    let asked = hub.lines();
+    for file in ["config.json", "tokenizer.json", "generation_config.json", WEIGHTS] {
+        let times = asked.iter().filter(|line| **line == get(file)).count();
+        assert_eq!(times, 1, "{file}: {asked:?}");
+    }
+    assert!(!asked.iter().any(|line| line.contains("index.json")), "{asked:?}");
+    assert_eq!(text(&run(REPO, &home, &hub)), want);
+    assert!(hub.lines().is_empty(), "nothing is asked of a model that is there");
+    hub.close();
+    assert_eq!(text(&run(REPO, &home, &hub)), want, "from the cache, nobody listening");
+    assert_eq!(text(&write(command(REPO, &home, &hub, &["--offline"]))), want);
+}
+
+#[test]
+fn only_what_a_model_needs_is_fetched() {
+    // story-3m's folder with what a repository may have beside it.
+    let (dir, home) = (Home::new("more-served"), Home::new("more"));
+    std::fs::create_dir_all(&dir.0).unwrap();
+    for file in std::fs::read_dir(story()).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), dir.0.join(file.file_name())).unwrap();
+    }
+    for more in ["pytorch_model.bin", "README.md", "onnx.bin", "model.safetensors.index.json"] {
+        std::fs::write(dir.0.join(more), "not needed").unwrap();
+    }
+    let hub = Hub::serve(&dir.0, Large::Here);
+    text(&fetch(&home, &hub));
+    let mut files: Vec<String> = std::fs::read_dir(home.file(WEIGHTS).parent().unwrap())
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    let want = [
+        "config.json",
+        "generation_config.json",
+        WEIGHTS,
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ];
+    assert_eq!(files, want);
+}
+
+#[test]
+fn large_files_that_lie_elsewhere_are_followed_without_the_token() {
+    let (hub, home) = (Hub::serve(story(), Large::Elsewhere), Home::new("elsewhere"));
+    let mut first = command(REPO, &home, &hub, &[]);
+    first.env("HF_TOKEN", "hf_secret");
+    assert_eq!(text(&write(first)), local(&home, &hub));
+    let asked = hub.asked();
+    let (there, here): (Vec<_>, Vec<_>) =
+        asked.iter().partition(|asked| asked.line == "GET /elsewhere/model.safetensors");
+    assert_eq!(there.len(), 1, "{asked:?}");
+    let token = |headers: &str| headers.contains("authorization: bearer hf_secret");
+    assert!(here.iter().all(|asked| token(&asked.headers)), "{asked:?}");
+    assert!(!token(&there[0].headers), "the token went to another host");
+}
+
+#[test]
+fn a_repository_that_was_renamed_is_found() {
+    let (hub, home) = (Hub::serve(story(), Large::Elsewhere), Home::new("renamed"));
+    assert_eq!(text(&run("old/name", &home, &hub)), local(&home, &hub));
+}
+
+#[test]
+fn a_connection_that_breaks_is_taken_up_where_it_broke() {
+    let hub = Hub::serve(story(), Large::Here)
+        .fault("GET", WEIGHTS, 1, Fault::Cut(100_000))
+        .fault("GET", WEIGHTS, 1, Fault::Cut(0))
+        .fault("GET", WEIGHTS, 1, Fault::Cut(50_000));
+    let home = Home::new("broken");
+    assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
+    assert_eq!(ranges(&hub, WEIGHTS), [0, 100_000, 100_000, 150_000]);
+}
+
+#[test]
+fn a_download_that_was_given_up_is_taken_up_by_the_next_run() {
+    let hub = Hub::serve(story(), Large::Here).fault("GET", WEIGHTS, 1, Fault::Cut(100_000)).fault(
+        "GET",
+        WEIGHTS,
+        4,
+        Fault::Status(503, "retry-after: 0"),
+    );
+    let home = Home::new("given-up");
+    failed(&fetch(&home, &hub), &["the hub is in trouble (503", "what came so far is kept"]);
+    let part = format!("{}.candecode", sha256(&weights()));
+    assert!(home.blobs().contains(&(part, 100_000)), "{:?}", home.blobs());
+    assert!(!home.file(WEIGHTS).exists(), "half of it is there to be loaded");
+    let offline = command(REPO, &home, &hub, &["--offline", "-p", "Once"]).output().unwrap();
+    failed(&offline, &["some/name is not in the cache", "--offline or HF_HUB_OFFLINE is set"]);
+    hub.asked();
+    assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
+    assert_eq!(ranges(&hub, WEIGHTS), [100_000]);
+}
+
+#[test]
+fn a_program_that_is_killed_leaves_nothing_half_written() {
+    let hub = Hub::serve(story(), Large::Here).fault(
+        "GET",
+        WEIGHTS,
+        1,
+        Fault::Stall(100_000, Duration::from_secs(60)),
+    );
+    let home = Home::new("killed");
+    let mut child = command(REPO, &home, &hub, &["--where"]).stderr(Stdio::null()).spawn().unwrap();
+    let part = format!("{}.candecode", sha256(&weights()));
+    while !home.blobs().contains(&(part.clone(), 100_000)) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!home.file(WEIGHTS).exists());
+    hub.asked();
+    assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
+    assert_eq!(ranges(&hub, WEIGHTS), [100_000]);
+}
+
+#[test]
+fn a_server_without_ranges_begins_anew() {
+    let hub = Hub::serve(story(), Large::Here).fault("GET", WEIGHTS, 1, Fault::Cut(100_000)).fault(
+        "GET",
+        WEIGHTS,
+        1,
+        Fault::NoRanges,
+    );
+    let home = Home::new("no-ranges");
+    assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
+}
+
+#[test]
+fn a_slow_server_is_waited_for_and_one_that_stalls_is_asked_again() {
+    let hub = Hub::serve(story(), Large::Here)
+        .fault("GET", WEIGHTS, 1, Fault::Stall(100_000, Duration::from_secs(60)))
+        .fault("GET", WEIGHTS, 1, Fault::Drip);
+    let home = Home::new("slow");
+    let mut first = command(REPO, &home, &hub, &[]);
+    first.env("HF_HUB_DOWNLOAD_TIMEOUT", "1");
+    assert_eq!(text(&write(first)), local(&home, &hub));
+    assert_eq!(ranges(&hub, WEIGHTS)[..2], [0, 100_000]); // and more, on a slow day
+}
+
+#[test]
+fn a_server_that_is_busy_or_in_trouble_is_asked_again() {
+    let hub = Hub::serve(story(), Large::Here)
+        .fault("HEAD", "config.json", 2, Fault::Status(429, "retry-after: 0"))
+        .fault("GET", "tokenizer.json", 1, Fault::Status(500, "x: y"))
+        .fault("HEAD", WEIGHTS, 1, Fault::Status(503, "retry-after: 0"))
+        .fault("GET", WEIGHTS, 1, Fault::Status(502, "x: y"));
+    let home = Home::new("busy");
+    assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
+}
+
+#[test]
+fn a_server_that_stays_busy_is_given_up() {
+    let busy = Fault::Status(429, "retry-after: 0");
+    let hub = Hub::serve(story(), Large::Here).fault("HEAD", "config.json", 9, busy);
+    let home = Home::new("stays-busy");
+    let says = [
+        "could not fetch config.json",
+        "asked too often (429",
+        "asks to wait 0 s",
+        "try again later",
+    ];
+    failed(&fetch(&home, &hub), &says);
+    assert_eq!(hub.lines().len(), 5, "tries");
+    let long = Fault::Status(429, "retry-after: 3600");
+    let hub = Hub::serve(story(), Large::Here).fault("HEAD", "config.json", 1, long);
+    failed(&fetch(&home, &hub), &["asks to wait 3600 s", "--model story-3m needs no network"]);
+    assert_eq!(hub.lines().len(), 1, "an hour is not waited for");
+}
+
+#[test]
+fn a_file_that_comes_damaged_is_fetched_again_once() {
+    for (fault, says) in
+        [(Fault::OtherBytes, "its sha256 is"), (Fault::OtherLength, "bytes long, and should be")]
+    {
+        let hub = Hub::serve(story(), Large::Here).fault("GET", WEIGHTS, 1, fault);
+        let home = Home::new("damaged-once");
+        let output = run(REPO, &home, &hub);
+        assert_eq!(text(&output), local(&home, &hub));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(says) && said.contains("fetching it again"), "{said}");
+        assert_eq!(ranges(&hub, WEIGHTS), [0, 0], "from its beginning");
+
+        let hub = Hub::serve(story(), Large::Here).fault("GET", WEIGHTS, 9, fault);
+        let home = Home::new("damaged-twice");
+        let says = ["model.safetensors came damaged twice", says, "was deleted; try again"];
+        failed(&fetch(&home, &hub), &says);
+        assert_eq!(ranges(&hub, WEIGHTS).len(), 2);
+        let left = home.blobs();
+        assert!(left.iter().all(|(name, _)| name.starts_with("git-")), "{left:?}");
+        assert!(!home.file(WEIGHTS).exists());
+    }
+}

@@ -1,0 +1,405 @@
+//! GGUF files, written here from the embedded models: the same model, tokenizer and text; and what is wrong with one.
+//! `tests/families.rs` reads files that llama.cpp's own Python package wrote, of every family.
+
+use crate::checks::Random;
+use crate::{logits, message, refused, story, Folder};
+use candecode::kit::{ModelConfig, Tokenizer, Weights};
+use candle_core::quantized::gguf_file::{write, Value};
+use candle_core::quantized::{GgmlDType, QTensor};
+use candle_core::{DType, Device, Tensor};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const CPU: Device = Device::Cpu;
+
+/// A model that becomes a GGUF file, for a test to change before.
+struct Parts {
+    metadata: Vec<(String, Value)>,
+    tensors: Vec<(String, Tensor)>,
+}
+
+impl Parts {
+    /// An embedded model's.
+    fn of(model: &str) -> Self {
+        let read = |file: &str| -> serde_json::Value {
+            serde_json::from_slice(&std::fs::read(story(model).join(file)).unwrap()).unwrap()
+        };
+        let (config, tokenizer) = (read("config.json"), read("tokenizer.json"));
+        let family = config["model_type"].as_str().unwrap();
+        let number = |key: &str| Value::U32(config[key].as_u64().unwrap() as u32);
+        let float = |key: &str| Value::F32(config[key].as_f64().unwrap() as f32);
+        let mut keys = vec![
+            ("general.architecture".to_string(), Value::String(family.into())),
+            ("general.alignment".to_string(), Value::U32(32)),
+        ];
+        let mut set = |key: &str, value: Value| keys.push((format!("{family}.{key}"), value));
+        if family == "gpt2" {
+            set("block_count", number("n_layer"));
+            set("context_length", number("n_positions"));
+            set("embedding_length", number("n_embd"));
+            set("attention.head_count", number("n_head"));
+            set("attention.layer_norm_epsilon", float("layer_norm_epsilon"));
+        } else {
+            set("block_count", number("num_hidden_layers"));
+            set("context_length", number("max_position_embeddings"));
+            set("embedding_length", number("hidden_size"));
+            set("feed_forward_length", number("intermediate_size"));
+            set("attention.head_count", number("num_attention_heads"));
+            set("attention.head_count_kv", number("num_key_value_heads"));
+            set("attention.layer_norm_rms_epsilon", float("rms_norm_eps"));
+            set("rope.freq_base", Value::F32(10_000.0));
+        }
+        let vocab = tokenizer["model"]["vocab"].as_object().unwrap();
+        let mut pieces = vec![String::new(); vocab.len()];
+        vocab.iter().for_each(|(piece, id)| pieces[id.as_u64().unwrap() as usize] = piece.clone());
+        let kinds = (0..pieces.len()).map(|id| Value::I32(if id == 0 { 3 } else { 1 }));
+        let merges = tokenizer["model"]["merges"].as_array().unwrap().iter();
+        let merge = |pair: &serde_json::Value| {
+            format!("{} {}", pair[0].as_str().unwrap(), pair[1].as_str().unwrap())
+        };
+        for (key, value) in [
+            ("model", Value::String("gpt2".into())),
+            ("pre", Value::String("gpt-2".into())),
+            ("tokens", Value::Array(pieces.into_iter().map(Value::String).collect())),
+            ("token_type", Value::Array(kinds.collect())),
+            ("merges", Value::Array(merges.map(|pair| Value::String(merge(pair))).collect())),
+            ("eos_token_id", Value::U32(0)),
+        ] {
+            keys.push((format!("tokenizer.ggml.{key}"), value));
+        }
+        let file = story(model).join("model.safetensors");
+        let stored = candle_core::safetensors::load(file, &CPU).unwrap();
+        let mut tensors: Vec<_> = stored.into_iter().map(|(name, t)| renamed(&name, t)).collect();
+        tensors.sort_by(|a, b| a.0.cmp(&b.0));
+        Self { metadata: keys, tensors }
+    }
+
+    fn set(mut self, key: &str, value: Option<Value>) -> Self {
+        self.metadata.retain(|(name, _)| name != key);
+        self.metadata.extend(value.map(|value| (key.to_string(), value)));
+        self
+    }
+
+    /// Matrices become `dtype`, all else f32.
+    fn write(&self, folder: &Folder, dtype: GgmlDType) -> PathBuf {
+        let path = folder.0.join("model.gguf");
+        let of = |t: &Tensor| if t.rank() == 2 { dtype } else { GgmlDType::F32 };
+        let quantize = |t: &Tensor| {
+            QTensor::quantize(&t.to_dtype(DType::F32).unwrap().contiguous().unwrap(), of(t))
+        };
+        let tensors: Vec<_> =
+            self.tensors.iter().map(|(name, t)| (name.as_str(), quantize(t).unwrap())).collect();
+        let tensors: Vec<_> = tensors.iter().map(|(name, t)| (*name, t)).collect();
+        let metadata: Vec<_> = self.metadata.iter().map(|(key, v)| (key.as_str(), v)).collect();
+        write(&mut std::fs::File::create(&path).unwrap(), &metadata, &tensors).unwrap();
+        path
+    }
+}
+
+/// A tensor under llama.cpp's name for it, GPT-2's matrices as (out, in).
+fn renamed(name: &str, tensor: Tensor) -> (String, Tensor) {
+    let (place, kind) = name.rsplit_once('.').unwrap();
+    let mut words = place.split('.').rev();
+    let last = words.next().unwrap();
+    let layer = words.find_map(|word| word.parse::<usize>().ok());
+    let attention = place.contains("attn");
+    let (new, turned) = match (last, layer) {
+        ("embed_tokens" | "wte", None) => ("token_embd", false),
+        ("wpe", None) => ("position_embd", false),
+        ("norm" | "ln_f", None) => ("output_norm", false),
+        ("input_layernorm" | "ln_1", _) => ("attn_norm", false),
+        ("post_attention_layernorm" | "ln_2", _) => ("ffn_norm", false),
+        ("q_proj", _) => ("attn_q", false),
+        ("k_proj", _) => ("attn_k", false),
+        ("v_proj", _) => ("attn_v", false),
+        ("o_proj", _) => ("attn_output", false),
+        ("c_attn", _) => ("attn_qkv", true),
+        ("c_proj", _) if attention => ("attn_output", true),
+        ("gate_proj", _) => ("ffn_gate", false),
+        ("up_proj", _) => ("ffn_up", false),
+        ("down_proj", _) => ("ffn_down", false),
+        ("c_fc", _) => ("ffn_up", true),
+        ("c_proj", _) => ("ffn_down", true),
+        other => panic!("{other:?}"),
+    };
+    let layer = layer.map_or(String::new(), |layer| format!("blk.{layer}."));
+    let tensor = if turned && tensor.rank() == 2 { tensor.t().unwrap() } else { tensor };
+    (format!("{layer}{new}.{kind}"), tensor)
+}
+
+#[test]
+fn a_file_is_the_model_of_its_folder() {
+    // Stored as bf16, so that bf16 and f32 lose nothing.
+    for model in ["story-230k", "story-gpt2-1m"] {
+        let (parts, want) = (Parts::of(model), ModelConfig::from_dir(&story(model)).unwrap());
+        for dtype in [GgmlDType::F32, GgmlDType::BF16] {
+            let folder = Folder::new("gguf-same");
+            let file = parts.write(&folder, dtype);
+            assert_eq!(ModelConfig::from_dir(&file).unwrap(), want);
+            assert_eq!(logits(&file), logits(&story(model)), "{model}, {dtype:?}");
+        }
+    }
+}
+
+#[test]
+fn quantised_numbers_are_widened_as_they_are_read() {
+    // Q8_0: 32 numbers share a scale of f16; each is a whole number of -127 to 127 times it.
+    let (folder, parts) = (Folder::new("gguf-q8"), Parts::of("story-230k"));
+    let file = parts.write(&folder, GgmlDType::Q8_0);
+    let weights = Weights::open(&file, DType::F32, &CPU).unwrap();
+    let name = "model.layers.1.mlp.down_proj.weight";
+    let got = weights.matrix(name, 64, 192).unwrap();
+    let got = got.tensor().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let folder = Weights::open(&story("story-230k"), DType::F32, &CPU).unwrap();
+    let exact = folder.matrix(name, 64, 192).unwrap();
+    let exact = exact.tensor().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    for (got, exact) in got.chunks(32).zip(exact.chunks(32)) {
+        let largest = exact.iter().fold(0f32, |max, x| max.max(x.abs()));
+        let scale = largest / 127.0; // rounded to f16: 127 of them are off by 0.06 at most
+        for (got, exact) in got.iter().zip(exact) {
+            assert!((got - exact).abs() <= 0.57 * scale, "{got} for {exact}, scale {scale}");
+            let steps = got / scale;
+            assert!((steps - steps.round()).abs() < 0.1, "{got} is no multiple of {scale}");
+        }
+    }
+    let narrow = Weights::open(&file, DType::F16, &CPU).unwrap().matrix(name, 64, 192).unwrap();
+    assert_eq!(narrow.tensor().dtype(), DType::F16);
+}
+
+#[test]
+fn its_tokenizer_gives_the_same_ids() {
+    let folder = Folder::new("gguf-ids");
+    let file = Parts::of("story-230k").write(&folder, GgmlDType::BF16);
+    let (here, there) =
+        (Tokenizer::from_dir(&file).unwrap(), Tokenizer::from_dir(&story("story-230k")).unwrap());
+    assert_eq!(here.difference(&there), None);
+    let letters: Vec<char> = "abc XYZ 09 ,.!?'\n\té日🦙½".chars().collect();
+    let mut random = Random::new(61);
+    for _ in 0..500 {
+        let n = random.below(30);
+        let mut text: String = (0..n).map(|_| letters[random.below(letters.len())]).collect();
+        text.push_str(if random.below(3) == 0 { "<|endoftext|> he'll" } else { "" });
+        let ids = there.encode(&text).unwrap();
+        assert_eq!(here.encode(&text).unwrap(), ids, "{text:?}");
+        assert_eq!(here.decode(&ids).unwrap(), there.decode(&ids).unwrap());
+    }
+}
+
+#[test]
+fn the_command_writes_the_same_text() {
+    let folder = Folder::new("gguf-text");
+    let file = Parts::of("story-230k").write(&folder, GgmlDType::F32);
+    let text = |model: &Path, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_candecode"));
+        command.arg("--model").arg(model).args(["-p", "Once upon a time"]).args(more);
+        let output = command.args(["--max-new-tokens", "60"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for more in [&[][..], &["--dtype", "bf16"], &["--draft-ngram"], &["--num-beams", "3"]] {
+        assert_eq!(text(&file, more), text(&story("story-230k"), more), "{more:?}");
+    }
+    let draft = ["--draft-model", file.to_str().unwrap()];
+    assert_eq!(text(&story("story-3m"), &draft), text(&story("story-3m"), &[]));
+}
+
+#[test]
+fn what_is_no_gguf_file_is_refused() {
+    let open = |path: &Path| Weights::open(path, DType::F32, &CPU);
+    let safetensors = story("story-230k").join("model.safetensors");
+    let says = ["model.safetensors: not a GGUF file", "or the folder of a model"];
+    refused(open(&safetensors), &says);
+    refused(Tokenizer::from_dir(&safetensors), &says);
+    refused(ModelConfig::from_dir(&safetensors), &says);
+    let folder = Folder::new("gguf-none");
+    refused(open(&folder.write("empty.gguf", "")), &["empty.gguf: not a GGUF file"]);
+    let says = ["nowhere.gguf: there is no such file; give the path of a GGUF file"];
+    refused(candecode::kit::hub::resolve("some/where/nowhere.gguf"), &says);
+}
+
+#[test]
+fn a_file_cut_anywhere_is_refused() {
+    let folder = Folder::new("gguf-cut");
+    let file = Parts::of("story-230k").write(&folder, GgmlDType::BF16);
+    let bytes = std::fs::read(&file).unwrap();
+    let mut random = Random::new(62);
+    let edges = [4, 5, 8, 24, 100, bytes.len() - 40];
+    for length in edges.into_iter().chain((0..40).map(|_| 4 + random.below(bytes.len() - 50))) {
+        folder.write("model.gguf", &bytes[..length]);
+        refused(Weights::open(&file, DType::F32, &CPU), &["cut short", "fetch the file again"]);
+    }
+    folder.write("model.gguf", &bytes[..bytes.len() - 40]);
+    refused(ModelConfig::from_dir(&file), &["cut short: tensor", "ends at byte"]);
+}
+
+#[test]
+fn a_file_of_other_bytes_never_panics() {
+    let folder = Folder::new("gguf-bytes");
+    let file = Parts::of("story-230k").write(&folder, GgmlDType::BF16);
+    let bytes = std::fs::read(&file).unwrap();
+    let tokens = bytes.windows(14).position(|w| w == b"tokenizer.ggml").unwrap();
+    let names = bytes.windows(10).rposition(|w| w == b"token_embd").unwrap();
+    let mut random = Random::new(63);
+    for i in 0..150 {
+        let mut damaged = bytes.clone();
+        // In the numbers before the vocabulary, in all of the header, or in the list of tensors.
+        let at = match i % 3 {
+            0 => random.below(tokens),
+            1 => random.below(names),
+            _ => names - 4000 + random.below(4500),
+        };
+        damaged[at] ^= 1 << random.below(8);
+        folder.write("model.gguf", &damaged);
+        let tried = [
+            candecode::kit::load_model(&file, DType::F32, &CPU).map(drop),
+            Tokenizer::from_dir(&file).map(drop),
+        ];
+        for error in tried.into_iter().filter(Result::is_err) {
+            assert!(!message(error).contains("panicked"));
+        }
+    }
+    // No alignment at all, which divides by zero.
+    let parts = Parts::of("story-230k").set("general.alignment", Some(Value::U32(0)));
+    refused(ModelConfig::from_dir(&parts.write(&folder, GgmlDType::F32)), &["damaged (its header"]);
+}
+
+#[test]
+fn what_day_5s_stack_does_not_do_is_refused() {
+    let text = |text: &str| Some(Value::String(text.into()));
+    for (key, value, says) in [
+        (
+            "general.architecture",
+            text("gemma3"),
+            "general.architecture is \"gemma3\"; candecode runs gpt2, llama, qwen2, qwen3",
+        ),
+        ("general.architecture", None, "general.architecture is not there"),
+        ("qwen2.block_count", None, "the metadata: no num_hidden_layers"),
+        ("qwen2.attention.head_count", text("two"), "qwen2.attention.head_count is not a number"),
+        (
+            "qwen2.attention.head_count",
+            Some(Value::U32(3)),
+            "which num_attention_heads 3 does not divide",
+        ),
+        (
+            "qwen2.attention.sliding_window",
+            Some(Value::U32(4096)),
+            "qwen2.attention.sliding_window is 4096",
+        ),
+        ("qwen2.expert_count", Some(Value::U32(8)), "qwen2.expert_count is 8"),
+        (
+            "qwen2.rope.dimension_count",
+            Some(Value::U32(16)),
+            "qwen2.rope.dimension_count is 16, and a head is 32 wide",
+        ),
+        ("qwen2.rope.scaling.type", text("yarn"), "qwen2.rope.scaling.type is \"yarn\""),
+        ("qwen2.rope.freq_base", Some(Value::F32(-1.0)), "rope_theta is -1"),
+    ] {
+        let folder = Folder::new("gguf-config");
+        let file = Parts::of("story-230k").set(key, value).write(&folder, GgmlDType::F32);
+        refused(ModelConfig::from_dir(&file), &["model.gguf", says]);
+    }
+    let folder = Folder::new("gguf-tensors");
+    let mut parts = Parts::of("story-230k");
+    parts.tensors.retain(|(name, _)| name != "token_embd.weight");
+    let file = parts.write(&folder, GgmlDType::F32);
+    refused(ModelConfig::from_dir(&file), &["tensor token_embd.weight is missing"]);
+    let mut parts = Parts::of("story-230k");
+    parts.tensors.retain(|(name, _)| name != "blk.1.ffn_up.weight");
+    let file = parts.write(&folder, GgmlDType::F32);
+    let says = ["model.gguf", "tensor model.layers.1.mlp.up_proj.weight is missing"];
+    refused(candecode::kit::load_model(&file, DType::F32, &CPU), &says);
+    // A type of numbers that came after candle's reader: 20 is IQ4_NL.
+    let file = Parts::of("story-230k").write(&folder, GgmlDType::Q8_0);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = bytes.windows(19).rposition(|w| w == b"blk.0.attn_q.weight").unwrap() + 19 + 4 + 16;
+    bytes[at] = 20;
+    folder.write("model.gguf", bytes);
+    let says =
+        ["stored in a type that candecode does not read (unknown dtype for tensor 20)", "Q4_0"];
+    refused(ModelConfig::from_dir(&file), &says);
+}
+
+#[test]
+fn an_unknown_tokenizer_is_refused() {
+    let text = |text: &str| Some(Value::String(text.into()));
+    for (key, value, says) in [
+        (
+            "model",
+            text("bert"),
+            "tokenizer.ggml.model is \"bert\"; candecode has \"gpt2\" and \"llama\"",
+        ),
+        ("model", None, "tokenizer.ggml.model is not there"),
+        ("model", text("llama"), "no tokenizer.ggml.scores"),
+        (
+            "pre",
+            text("tekken"),
+            "tokenizer.ggml.pre is \"tekken\"; candecode has \"gpt-2\", \"smollm\"",
+        ),
+        ("pre", None, "tokenizer.ggml.pre is not there"),
+        ("tokens", None, "no tokenizer.ggml.tokens"),
+        ("tokens", Some(Value::Array(vec![Value::U32(1)])), "is not a list of texts"),
+        ("merges", None, "no tokenizer.ggml.merges"),
+        ("merges", Some(Value::Array(vec![Value::String("ab".into())])), "has one without a space"),
+        ("add_bos_token", Some(Value::Bool(true)), "no tokenizer.ggml.bos_token_id"),
+    ] {
+        let folder = Folder::new("gguf-tokenizer");
+        let key = format!("tokenizer.ggml.{key}");
+        let file = Parts::of("story-230k").set(&key, value).write(&folder, GgmlDType::F32);
+        refused(Tokenizer::from_dir(&file), &["model.gguf: the tokenizer", says]);
+    }
+}
+
+#[test]
+fn digits_spaces_and_the_first_token_are_as_the_name_says() {
+    let folder = Folder::new("gguf-pre");
+    let parts = |pre: &str| {
+        Parts::of("story-230k").set("tokenizer.ggml.pre", Some(Value::String(pre.into())))
+    };
+    let pieces = |parts: &Parts, text: &str| -> Vec<String> {
+        let tokenizer = Tokenizer::from_dir(&parts.write(&folder, GgmlDType::F32)).unwrap();
+        let ids = tokenizer.encode(text).unwrap();
+        ids.into_iter().map(|id| tokenizer.piece(id).unwrap()).collect()
+    };
+    assert_eq!(pieces(&parts("gpt-2"), " 10\n\n."), ["Ġ", "1", "0", "Ċ", "Ċ", "."]);
+    assert_eq!(pieces(&parts("smollm"), " 10"), ["Ġ", "1", "0"]);
+    for pre in ["qwen2", "smollm", "gpt-2"] {
+        assert_eq!(pieces(&parts(pre), "Once"), ["Once"], "{pre}");
+    }
+    // e and an accent are one character after NFC, which is qwen2's.
+    let accent = |pre: &str| pieces(&parts(pre), "e\u{301}");
+    assert_eq!(accent("qwen2"), pieces(&parts("gpt-2"), "é"));
+    assert_ne!(accent("gpt-2"), accent("qwen2"));
+    // Llama 3 begins every text with its first token.
+    let llama = parts("llama-bpe").set("tokenizer.ggml.bos_token_id", Some(Value::U32(0)));
+    assert_eq!(pieces(&llama, "Once"), ["<|endoftext|>", "Once"]);
+    let without = llama.set("tokenizer.ggml.add_bos_token", Some(Value::Bool(false)));
+    assert_eq!(pieces(&without, "Once"), ["Once"]);
+}
+
+/// SentencePiece's kind of vocabulary: pieces with scores, and no merges.
+#[test]
+fn scores_become_merges() {
+    let folder = Folder::new("gguf-scores");
+    let pieces = ["<unk>", "<s>", "<0xC3>", "<0xA9>", "▁", "a", "b", "ab", "▁a", "▁ab", "[PAD10]"];
+    // ab is worth more than ▁a: a text of "ab" is merged to ab first, then to ▁ab.
+    let scores = [0.0, 0.0, 0.0, 0.0, -9.0, -9.0, -9.0, -1.0, -2.0, -3.0, 0.0];
+    let kinds = [2, 3, 6, 6, 1, 1, 1, 1, 1, 1, 5];
+    let list = |values: Vec<Value>| Some(Value::Array(values));
+    let parts = Parts::of("story-230k")
+        .set("tokenizer.ggml.model", Some(Value::String("llama".into())))
+        .set("tokenizer.ggml.tokens", list(pieces.map(|p| Value::String(p.into())).to_vec()))
+        .set("tokenizer.ggml.scores", list(scores.map(Value::F32).to_vec()))
+        .set("tokenizer.ggml.token_type", list(kinds.map(Value::I32).to_vec()))
+        .set("tokenizer.ggml.bos_token_id", Some(Value::U32(1)))
+        .set("tokenizer.ggml.unknown_token_id", Some(Value::U32(0)));
+    let read = |parts: &Parts| Tokenizer::from_dir(&parts.write(&folder, GgmlDType::F32)).unwrap();
+    let tokenizer = read(&parts);
+    assert_eq!(tokenizer.encode("ab a b").unwrap(), [1, 9, 8, 4, 6]);
+    assert_eq!(tokenizer.encode("aé").unwrap(), [1, 8, 2, 3], "in bytes");
+    assert_eq!(tokenizer.decode(&[1, 9, 8, 2, 3]).unwrap(), "ab aé");
+    assert_eq!(tokenizer.vocab_size(), 10, "padding is no token");
+    let bare = parts.set("tokenizer.ggml.add_space_prefix", Some(Value::Bool(false)));
+    let bare = read(&bare.set("tokenizer.ggml.add_bos_token", Some(Value::Bool(false))));
+    assert_eq!(bare.encode("ab a").unwrap(), [7, 8]);
+    assert_eq!(bare.decode(&[7, 8]).unwrap(), "ab a");
+}
