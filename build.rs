@@ -13,6 +13,7 @@ fn main() {
     for watched in ["build.rs", "tests/wrong", "solutions", "xtask/src/stubs.rs"] {
         println!("cargo::rerun-if-changed={watched}");
     }
+    println!("cargo::rerun-if-env-changed=CANDECODE_MUTANTS");
     if let Err(message) = all_days() {
         println!("cargo::error={message}");
     }
@@ -66,7 +67,12 @@ fn day(file: &Path, out: &Path) -> Result<(), String> {
             writeln!(lists, "fn {kind}s() -> Vec<checks::Known<day::Day>> {{ vec![\n{entries}] }}");
     }
     let stub = "fn stub() -> day::Day { implementation!(wrong::stub) }";
-    let code = format!("mod wrong {{\n{modules}}}\n{lists}{stub}\n");
+    // `cargo xtask mutants` puts modules of its own beside them, and changes the file without this script running again.
+    let mutants = match env::var("CANDECODE_MUTANTS") {
+        Ok(dir) => format!("include!({:?});\n", Path::new(&dir).join(format!("{day}.rs"))),
+        Err(_) => String::new(),
+    };
+    let code = format!("mod wrong {{\n{modules}}}\n{lists}{stub}\n{mutants}");
     fs::write(out.join(format!("{day}.rs")), code).map_err(|e| e.to_string())
 }
 

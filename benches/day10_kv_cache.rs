@@ -3,7 +3,7 @@
 use benches::{logits, model, text};
 use candecode::day10_kv_cache::KvCache;
 use candecode::kit::{Cache, CacheKind, NoCache};
-use criterion::{criterion_group, criterion_main, Criterion};
+use criterion::{criterion_group, criterion_main, Criterion, SamplingMode};
 use std::time::Duration;
 
 /// Tokens in the text, the new one included.
@@ -13,10 +13,11 @@ fn next_token(c: &mut Criterion) {
     let model = model("story-3m").expect("story-3m");
     let ids = text(&*model, "Once upon a time", 480).expect("a text");
     let mut group = c.benchmark_group("day10_next_token");
+    group.sampling_mode(SamplingMode::Flat);
     group
         .sample_size(20)
         .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(2));
+        .measurement_time(Duration::from_secs(1));
     for len in LENGTHS {
         group.bench_function(format!("none_{len}"), |b| {
             b.iter(|| logits(&*model, &ids[..len], &mut NoCache).expect("logits"));

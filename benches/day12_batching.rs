@@ -2,7 +2,10 @@
 
 use benches::{cache, model, options, tokenizer};
 use candecode::day12_batching::generate_batch;
-use criterion::{criterion_group, criterion_main, Criterion};
+use candecode::kit::kernels::{self, Kernels};
+use candecode::kit::{linear, Weight};
+use candle_core::{Device, Tensor};
+use criterion::{criterion_group, criterion_main, Criterion, SamplingMode};
 use std::time::Duration;
 
 /// Prompts of 9 tokens, or of 1 to 17, 9 on average.
@@ -15,10 +18,11 @@ fn batches(c: &mut Criterion) {
     let (model, tokenizer) =
         (model("story-3m").expect("story-3m"), tokenizer().expect("tokenizer"));
     let mut group = c.benchmark_group("day12_batch");
+    group.sampling_mode(SamplingMode::Flat);
     group
         .sample_size(20)
         .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(3));
+        .measurement_time(Duration::from_secs(2));
     for rows in [1, 2, 4, 8, 16, 32] {
         for (name, ragged) in [("even", false), ("ragged", true)] {
             let prompts = prompts(rows, ragged);
@@ -38,5 +42,28 @@ fn batches(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, batches);
+/// One product, from 576 to 1536 as in SmolLM2-135M's MLP: by candle's operations and by the kit's kernel.
+fn products(c: &mut Criterion) {
+    let (inner, out) = (576, 1536);
+    let random = |rows| Tensor::randn(0f32, 1.0, (rows, inner), &Device::Cpu).expect("numbers");
+    let weight = Weight::new(random(out)).expect("a matrix");
+    let mut group = c.benchmark_group("day12_product");
+    group.sampling_mode(SamplingMode::Flat);
+    group
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(500));
+    for rows in [1, 2, 4, 8, 32] {
+        let x = random(rows);
+        for kernels in [Kernels::Plain, Kernels::Fast] {
+            kernels::choose(kernels);
+            group.bench_function(format!("{kernels}_{rows}"), |b| {
+                b.iter(|| linear(&x, &weight, None).expect("a product"));
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, batches, products);
 criterion_main!(benches);

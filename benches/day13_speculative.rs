@@ -6,7 +6,7 @@ use candecode::day13_speculative::{block, ModelDrafter, NgramDrafter};
 use candecode::kit::draft::{one_hot, Draft, Drafter, Speculation};
 use candecode::kit::{Context, Model, Tokenizer};
 use candle_core::Result;
-use criterion::{criterion_group, criterion_main, Criterion};
+use criterion::{criterion_group, criterion_main, Criterion, SamplingMode};
 use std::time::Duration;
 
 const PROMPT: &str = "Lily and her dog";
@@ -52,10 +52,11 @@ fn speculation(c: &mut Criterion) {
     let prompt = tokenizer.encode(PROMPT).expect("ids");
     let known = text(&*target, PROMPT, prompt.len() + NEW).expect("a text");
     let mut group = c.benchmark_group("day13_speculation");
+    group.sampling_mode(SamplingMode::Flat);
     group
-        .sample_size(10)
+        .sample_size(20)
         .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(2));
+        .measurement_time(Duration::from_millis(700));
     group.bench_function("plain", |b| {
         b.iter(|| {
             let tokens = generate_cached(

@@ -1,4 +1,4 @@
-//! Day 14: 64 new tokens without a block list, and with lists of 1 and 10,000 words; and what a list costs before the first token.
+//! Day 14: 128 new tokens without a block list, and with lists of 1 and 10,000 words; and what a list costs before the first token.
 
 use benches::{cache, model, options, tokenizer};
 use candecode::day10_kv_cache::generate_cached;
@@ -23,7 +23,7 @@ fn block_lists(c: &mut Criterion) {
     let prompt = tokenizer.encode("Once upon a time").expect("ids");
     let vocab_size = model.config().vocab_size;
     let mut group = c.benchmark_group("day14_block_list");
-    group.sampling_mode(SamplingMode::Flat).sample_size(10);
+    group.sampling_mode(SamplingMode::Flat).sample_size(20);
     group.warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(5));
     for n in [0, 1, 10_000] {
         let words = words(n);
@@ -40,7 +40,7 @@ fn block_lists(c: &mut Criterion) {
                 || rails(n),
                 |rails| {
                     let processors = rails.into_iter().map(|rail| Box::new(rail) as _).collect();
-                    let options = GenerationOptions { processors, ..options(&*model, 64) };
+                    let options = GenerationOptions { processors, ..options(&*model, 128) };
                     let tokens =
                         generate_cached(&*model, &tokenizer, &prompt, options, cache(&*model));
                     tokens

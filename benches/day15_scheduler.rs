@@ -2,7 +2,7 @@
 
 use benches::serving::{fixed, mix, running};
 use benches::{model, tokenizer};
-use criterion::{criterion_group, criterion_main, Criterion};
+use criterion::{criterion_group, criterion_main, Criterion, SamplingMode};
 use std::time::Duration;
 
 fn serving(c: &mut Criterion) {
@@ -10,10 +10,11 @@ fn serving(c: &mut Criterion) {
         (model("story-3m").expect("story-3m"), tokenizer().expect("tokenizer"));
     let mix = mix();
     let mut group = c.benchmark_group("day15_serving");
+    group.sampling_mode(SamplingMode::Flat);
     group
-        .sample_size(10)
+        .sample_size(20)
         .warm_up_time(Duration::from_millis(500))
-        .measurement_time(Duration::from_secs(8));
+        .measurement_time(Duration::from_secs(5));
     group
         .bench_function("static", |b| b.iter(|| fixed(&*model, &tokenizer, &mix).expect("static")));
     group.bench_function("continuous", |b| {

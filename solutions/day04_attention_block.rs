@@ -28,7 +28,7 @@ pub fn grouped_attention(
         bail!("{heads} query heads cannot share {kv_heads} key/value heads evenly")
     }
     let group = heads / kv_heads;
-    let q = q.contiguous()?.reshape((b, kv_heads, group * t, d))?;
+    let q = q.reshape((b, kv_heads, group * t, d))?;
     let mask = match mask {
         Some(mask) => Some(mask.repeat((1, 1, group, 1))?), // (B or 1, 1, group * T, S)
         None => None,

@@ -144,7 +144,9 @@ pub fn next_log_probs(
 ) -> Result<Vec<Vec<f32>>> {
     // task 11.6: a pass over what the cache lacks, one row a beam; log_softmax, then the processors
     // <solution>
-    let len = beams.first().map_or(0, |beam| beam.tokens.len());
+    let Some(len) = beams.first().map(|beam| beam.tokens.len()) else {
+        bail!("there are no beams to extend")
+    };
     let start = window(len, model.config().max_position_embeddings, options.stride)?;
     if start != *first {
         cache.truncate(0)?;
@@ -218,7 +220,7 @@ pub fn beam_search(
     let mut beams = vec![Beam { tokens: prompt.to_vec(), score: 0.0 }];
     while let Some(best) = beams.first() {
         let len = best.tokens.len() - prompt.len();
-        if len > 0 && !can_improve(best.score, len, options.max_new_tokens, &finished, params) {
+        if !can_improve(best.score, len, options.max_new_tokens, &finished, params) {
             break;
         }
         let log_probs = next_log_probs(model, &beams, options, prompt.len(), cache, &mut first)?;

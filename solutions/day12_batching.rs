@@ -21,7 +21,7 @@ pub struct Padded {
 pub fn left_pad(rows: &[&[u32]]) -> Padded {
     // task 12.1: padding, then the row; positions start at its first real token
     // <solution>
-    let width = rows.iter().map(|row| row.len()).max().unwrap_or(0);
+    let width = rows.iter().map(|row| row.len()).max().unwrap_or_default();
     let padding: Vec<usize> = rows.iter().map(|row| width - row.len()).collect();
     let ids = rows.iter().zip(&padding).map(|(row, n)| [&vec![0; *n], *row].concat());
     let positions = rows.iter().zip(&padding).map(|(row, n)| {
@@ -63,7 +63,7 @@ pub fn prefill_step(model: &dyn Model, rows: &mut [Row]) -> Result<Step> {
     // <solution>
     let windows: Vec<&[u32]> = rows.iter().map(Row::window).collect();
     let Padded { ids, positions, padding } = left_pad(&windows);
-    let width = ids.first().map_or(0, Vec::len);
+    let width = ids.first().map(Vec::len).unwrap_or_default();
     let ragged = padding.iter().any(|n| *n > 0);
     let mask = ragged.then(|| ragged_mask(&padding, width, 0, model.device())).transpose()?;
     rows.iter_mut().zip(padding).for_each(|(row, padding)| row.padding = padding);
@@ -123,13 +123,13 @@ pub fn retire(rows: &mut Vec<Row>, tokens: &[Token], cache: &mut dyn Cache) -> R
     let goes_on: Vec<bool> = tokens.iter().map(|token| token.finish.is_none()).collect();
     let keep: Vec<u32> = (0..).zip(&goes_on).filter(|(_, on)| **on).map(|(i, _)| i).collect();
     let mut on = goes_on.into_iter();
-    rows.retain(|_| on.next().unwrap_or(false));
+    rows.retain(|_| on.next() == Some(true));
     if rows.is_empty() || keep.len() == tokens.len() {
         return Ok(());
     }
     cache.select(&keep)?;
     if !cache.is_empty() {
-        let front = rows.iter().map(|row| row.padding).min().unwrap_or(0);
+        let front = rows.iter().map(|row| row.padding).min().unwrap_or_default();
         cache.trim(front)?;
         rows.iter_mut().for_each(|row| row.padding -= front);
     }
@@ -197,7 +197,7 @@ pub fn generate_batch<'a>(
 pub fn right_pad(rows: &[&[u32]]) -> Padded {
     // task 12.7 (further): the row, then padding; positions simply count
     // <solution>
-    let width = rows.iter().map(|row| row.len()).max().unwrap_or(0);
+    let width = rows.iter().map(|row| row.len()).max().unwrap_or_default();
     let padding: Vec<usize> = rows.iter().map(|row| width - row.len()).collect();
     let ids = rows.iter().zip(&padding).map(|(row, n)| [*row, &vec![0; *n]].concat());
     let count: Vec<u32> = (0..width as u32).collect();

@@ -49,7 +49,7 @@ pub fn verify(draft: &Draft, target: &[Vec<f32>], coins: &[f32]) -> Result<Verdi
         let (p, q) = (&target[i], &draft.probs[i]);
         let id = *token as usize;
         if id >= p.len() || id >= q.len() {
-            bail!("token id {id} was drafted, of a vocabulary of {}", p.len().min(q.len()))
+            bail!("token id {id} was drafted; the target has {} tokens, q {}", p.len(), q.len())
         }
         if coins[i] * q[id] >= p[id] {
             return Ok(Verdict { accepted: i, next: sample(&residual(p, q)?, coins[n])? });
@@ -129,7 +129,7 @@ impl Drafter for ModelDrafter<'_> {
         // <solution>
         let context = self.model.config().max_position_embeddings;
         let (mut tokens, mut draft) = (cx.tokens.to_vec(), Draft::default());
-        for (i, coin) in coins.iter().take(n).enumerate() {
+        for (i, coin) in (0..n).zip(coins) {
             let first = window(tokens.len(), context, (context / 4).max(1))?;
             let mut logits = self.next_logits(&tokens[first..])?;
             let remaining = cx.remaining.saturating_sub(i);
@@ -195,7 +195,7 @@ pub fn distributions(text: &Speculation, draft: &[u32], raw: &[Vec<f32>]) -> Res
     let cx = text.context();
     let (mut tokens, mut rows) = (cx.tokens.to_vec(), Vec::<Vec<f32>>::new());
     for (i, raw) in raw.iter().enumerate() {
-        let (mut logits, remaining) = (raw.clone(), cx.remaining.saturating_sub(i));
+        let (mut logits, remaining) = (raw.clone(), cx.remaining - i);
         let now = Context { tokens: &tokens, remaining, ..cx };
         process_all(&text.options.processors, &now, &mut logits)?;
         rows.push(distribution(&logits, text.coins.is_none())?);

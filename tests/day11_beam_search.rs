@@ -25,6 +25,8 @@ checks::tests! {
     task_11_6_the_window_moves => day::the_window_moves,
     task_11_7_two_beams_by_hand => day::two_beams_by_hand,
     task_11_7_with_two_eos_ids_enough_go_on => day::with_two_eos_ids_enough_go_on,
+    task_11_7_every_beam_may_end_at_once => day::every_beam_may_end_at_once,
+    task_11_7_a_stop_string_takes_a_place_too => day::a_stop_string_takes_a_place_too,
     task_11_7_one_beam_is_greedy => day::one_beam_is_greedy,
     task_11_7_enough_beams_find_the_best_of_all => day::enough_beams_find_the_best_of_all,
     task_11_7_sequences_and_scores_equal_transformers => day::defaults_equal_hf,

@@ -21,6 +21,7 @@ checks::tests! {
     task_14_6_a_word_may_begin_in_the_prompt => day::begins_in_the_prompt,
     task_14_6_what_must_match_begins_after_the_prompt => day::the_prompt_need_not_match,
     task_14_7_every_state_has_its_own_answer => day::every_state_has_its_own_answer,
+    task_14_7_an_answer_is_kept => day::an_answer_is_kept,
     task_14_7_special_tokens_are_no_text => day::special_tokens_are_no_text,
     task_14_8_every_spelling_is_refused_at_its_last_piece => day::every_spelling,
     task_14_8_a_model_that_wants_a_spelling_never_gets_it => day::a_model_that_wants_a_spelling,

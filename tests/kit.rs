@@ -14,6 +14,8 @@ mod dfa;
 mod flags;
 #[path = "kit/gguf.rs"]
 mod gguf;
+#[path = "kit/kernels.rs"]
+mod kernels;
 #[path = "kit/memory.rs"]
 mod memory;
 #[path = "kit/rng.rs"]

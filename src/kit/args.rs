@@ -1,6 +1,7 @@
 //! The flags of the `candecode` command. Names are the field's.
 
 use crate::kit::hub::DEFAULT_MODEL;
+use crate::kit::kernels::Kernels;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 
@@ -29,6 +30,10 @@ pub struct Args {
     /// The type of the weights in memory: f32, bf16 or f16
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     pub dtype: String,
+    /// What multiplies and attends on the CPU: candle's tensor operations, or kernels of the kit
+    /// [default: fast if days 1 and 4 are the reference's, else plain: your own code is what runs]
+    #[arg(long, value_enum, value_name = "KERNELS", default_value_t, hide_default_value = true)]
+    pub kernels: Kernels,
     /// A string that ends the text; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,

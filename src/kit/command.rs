@@ -10,7 +10,7 @@ use crate::kit::plan::Plan;
 use crate::kit::report::plain;
 use crate::kit::rng::Coins;
 use crate::kit::watch::Watched;
-use crate::kit::{advice, check_prompt, days, device, hub, load, memory};
+use crate::kit::{advice, check_prompt, days, device, hub, kernels, load, memory};
 use crate::kit::{Cache, CacheKind, FinishReason, Hypothesis, Model, NoCache};
 use crate::kit::{ModelConfig, Token, Tokenizer};
 use crate::{day06_generate, day07_greedy, day11_beam_search, day12_batching};
@@ -71,6 +71,7 @@ pub fn run(args: &Args) -> Result<u8> {
         return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
     }
     let plan = Plan::new(args, args.prompt.len().max(1))?;
+    kernels::choose(args.kernels);
     let began = Instant::now();
     let dir = hub::resolve(&args.model)?;
     let tokenizer = Tokenizer::from_dir(&dir)?;

@@ -1,8 +1,8 @@
 //! The two doors: every product with a model's weights goes through [`linear`], every attention through [`attend`].
 //!
-//! Plain tensor code stands behind them. A kernel, or a paged cache, replaces what is behind a door, never a lesson.
+//! Behind each stands either plain tensor code or a kernel ([`kernels`]); what is behind a door changes, a lesson never does.
 
-use crate::kit::{Cache, Step, Weight};
+use crate::kit::{kernels, Cache, Step, Weight};
 use crate::{day01_attention, day04_attention_block};
 use candle_core::{Result, Tensor};
 
@@ -19,13 +19,18 @@ pub fn linear(x: &Tensor, w: &Weight, bias: Option<&Tensor>) -> Result<Tensor> {
         Some(last) if *last == inner => *last = out,
         _ => candle_core::bail!("linear: x is {:?}, its last dimension must be {inner}", x.shape()),
     }
-    let w = w.tensor().to_dtype(x.dtype())?;
-    let y = x.reshape(((), inner))?.matmul(&w.t()?)?;
-    let y = match bias {
-        Some(bias) => y.broadcast_add(bias)?,
-        None => y,
+    let y = match kernels::takes(x) && kernels::reads(w.tensor()) {
+        true => kernels::linear(x, &[w.tensor()])?,
+        false => x.reshape(((), inner))?.matmul(&w.tensor().to_dtype(x.dtype())?.t()?)?,
     };
-    y.reshape(shape)
+    with_bias(y, bias)?.reshape(shape)
+}
+
+fn with_bias(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    match bias {
+        Some(bias) => y.broadcast_add(bias),
+        None => Ok(y),
+    }
 }
 
 /// [`linear`] for weights that share an input (Q, K, V; gate, up): behind the door they may be one.
@@ -33,7 +38,21 @@ pub fn linear(x: &Tensor, w: &Weight, bias: Option<&Tensor>) -> Result<Tensor> {
 /// # Errors
 /// As [`linear`].
 pub fn linear_many(x: &Tensor, w: &[(&Weight, Option<&Tensor>)]) -> Result<Vec<Tensor>> {
-    w.iter().map(|(w, bias)| linear(x, w, *bias)).collect()
+    let tensors: Vec<&Tensor> = w.iter().map(|(w, _)| w.tensor()).collect();
+    let same = |t: &&Tensor| kernels::reads(t) && t.dtype() == tensors[0].dtype();
+    if !kernels::takes(x) || !tensors.iter().all(same) {
+        return w.iter().map(|(w, bias)| linear(x, w, *bias)).collect();
+    }
+    let (y, mut done) = (kernels::linear(x, &tensors)?, 0);
+    let part = |(w, bias): &(&Weight, Option<&Tensor>)| {
+        let out = w.shape().0;
+        done += out;
+        let mut shape = x.dims().to_vec();
+        shape.pop();
+        shape.push(out);
+        with_bias(y.narrow(1, done - out, out)?, *bias)?.reshape(shape)
+    };
+    w.iter().map(part).collect()
 }
 
 /// What stands behind [`attend`], as a type: day 4's block takes its attention as an argument.
@@ -54,6 +73,9 @@ pub fn attend(
     cache: &mut dyn Cache,
 ) -> Result<Tensor> {
     let (k, v) = cache.append(layer, k, v)?;
+    if kernels::takes(q) {
+        return kernels::attention(q, &k, &v, step.mask.as_ref());
+    }
     let (new, all) = (q.dim(2)?, k.dim(2)?);
     let mask = match &step.mask {
         Some(mask) => Some(mask.clone()),
@@ -63,7 +85,7 @@ pub fn attend(
     day04_attention_block::grouped_attention(q, &k, &v, mask.as_ref())
 }
 
-/// Sets the number of threads for candle's products, unless the reader did: the physical cores. Call it first of all.
+/// Sets the number of threads, unless the reader did: the physical cores; the caller is one of them. Call it first of all.
 ///
 /// Without the variable every product reads `/proc/cpuinfo` anew, and a step takes 1.4 times as long.
 pub fn set_threads() {
@@ -72,4 +94,6 @@ pub fn set_threads() {
     if !set {
         std::env::set_var("RAYON_NUM_THREADS", num_cpus::get_physical().max(1).to_string());
     }
+    // A caller outside the pool would sleep, and be woken, at every product. An error means that a pool exists already.
+    let _ = rayon::ThreadPoolBuilder::new().use_current_thread().build_global();
 }

@@ -13,6 +13,7 @@ pub mod doors;
 pub mod draft;
 pub mod gguf;
 pub mod hub;
+pub mod kernels;
 pub mod load;
 pub mod memory;
 pub mod model;

@@ -3,7 +3,7 @@
 use crate::kit::args::{Args, Format};
 use crate::kit::draft::Counts;
 use crate::kit::report::{Report, Timings};
-use crate::kit::{FinishReason, Hypothesis, Token, Tokenizer};
+use crate::kit::{kernels, FinishReason, Hypothesis, Token, Tokenizer};
 use anyhow::{Context as _, Result};
 use std::io::Write as _;
 use std::time::Instant;
@@ -138,6 +138,7 @@ impl<'a> Output<'a> {
         if self.args.stats {
             let prompt: usize = self.texts.iter().map(|text| text.prompt.len()).sum();
             eprintln!("{}", timings.lines(prompt, new));
+            eprintln!("kernels {}", kernels::in_use(self.args.device == "cpu"));
             if let Some(Counts { passes, drafted, accepted, written }) = self.counts {
                 let rate = 100.0 * accepted as f64 / drafted.max(1) as f64;
                 let yields = written as f64 / passes.max(1) as f64;

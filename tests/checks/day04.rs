@@ -212,7 +212,9 @@ pub fn groups_of_every_size(day: &Day) -> Outcome {
 pub fn uneven_groups_are_refused(day: &Day) -> Outcome {
     let q = Tensor::zeros((1, 3, 1, 2), DType::F32, &device()?)?;
     let k = Tensor::zeros((1, 2, 1, 2), DType::F32, &device()?)?;
-    refused("3 query heads, 2 key/value heads", (day.grouped)(&q, &k, &k, None), &[])
+    refused("3 query heads, 2 key/value heads", (day.grouped)(&q, &k, &k, None), &[])?;
+    let none = k.narrow(1, 0, 0)?;
+    refused("3 query heads, no key/value head", (day.grouped)(&q, &none, &none, None), &[])
 }
 
 pub fn the_ragged_mask_by_hand(day: &Day) -> Outcome {

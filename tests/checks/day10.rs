@@ -637,12 +637,16 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
         options.eos_token_ids = vec![0];
         let cache = (day.new)(CacheKind::Dynamic, model.layers());
         let tokens = (day.generate)(&model, &tokenizer, prompt, options, cache)?;
+        if let Some(token) = tokens.iter().find(|token| token.row != 0) {
+            bail!("a token says that it is of row {}; the only text is row 0", token.row)
+        }
         Ok(tokens.iter().map(|token| (token.id, token.finish.is_some())).collect::<Vec<_>>())
     };
     let want = vec![(2, false), (1, false), (0, true)];
     equal("prompt 4, 3; the model counts down to 0, which is EOS", run(9, &[4, 3]), &want)?;
     let want = vec![(2, false), (1, true)];
     equal("prompt 4, 3; at most 2 new", run(2, &[4, 3]), &want)?;
+    equal("prompt 4, 3; at most 1 new", run(1, &[4, 3]), &vec![(2, true)])?;
     equal("prompt 4, 3; at most 0 new", run(0, &[4, 3]), &vec![])?;
     refused("an empty prompt", run(3, &[]), &["empty"])?;
     refused("a prompt of 9, a context of 8", run(3, &[1; 9]), &["context"])
@@ -1005,6 +1009,9 @@ pub fn what_has_slid_is_not_truncated(day: &Day) -> Outcome {
     feed(&mut *cache, &rows(&[&[5, 6]]))?;
     equal("Sliding(4), 4 columns: slid", Ok(cache.slid()), &Some(1))?;
     refused("Sliding(4), 4 columns, one slid away, truncated to 2", cache.truncate(2), &[])?;
+    cache.truncate(3)?;
+    let input = "Sliding(4), 4 columns, one slid away, truncated to the 3 that it holds";
+    holds(input, &*cache, &rows(&[&[2, 5, 6]]))?;
     let got = feed(&mut *(day.new)(CacheKind::Sliding(4), LAYERS), &rows(&[&[1, 2, 3, 4, 5]]));
     refused("Sliding(4), 5 columns at once", got.map(|_| ()), &["at once"])?;
     let four = feed(&mut *(day.new)(CacheKind::Sliding(4), LAYERS), &rows(&[&[1, 2, 3, 4]]));

@@ -566,6 +566,45 @@ pub fn with_two_eos_ids_enough_go_on(day: &Day) -> Outcome {
         .likely("every beam may have two endings among the best, so the candidates must be 3 for each beam, or no text goes on")
 }
 
+pub fn every_beam_may_end_at_once(day: &Day) -> Outcome {
+    // EOS .13, A .3, B .29, C .28; then always EOS .9, A .05, B .03, C .02.
+    let model = Fake::new(4, 20, 20, |ids| {
+        let p: [f32; 4] = match ids {
+            [_] => [0.13, 0.3, 0.29, 0.28],
+            _ => [0.9, 0.05, 0.03, 0.02],
+        };
+        p.map(f32::ln).to_vec()
+    });
+    let (options, params) = (options(&model, 3), params(3, 4.0, EarlyStopping::Never));
+    let got = (day.beam_search)(&model, &tokenizer()?, &[1], &options, &params, &mut NoCache);
+    let input = "EOS .13, A .3, B .29, C .28, then always EOS .9, A .05, B .03, C .02; 3 beams, length_penalty 4, never, at most 3 new";
+    let after = |first: u32, p: f32| text(&[first, 1, 0], p * 0.05 * 0.9, 81.0, FinishReason::Eos);
+    texts(input, got, &[after(1, 0.3), after(2, 0.29), after(3, 0.28)], TOLERANCE)
+        .likely("three beams end among the best, and three still go on: the candidates must be 2 for each beam")
+}
+
+pub fn a_stop_string_takes_a_place_too(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let id = |text: &str| match tokenizer.encode(text)?[..] {
+        [.., id] => Ok(id as usize),
+        [] => Err(Error::Msg(format!("{text:?} has no token"))),
+    };
+    let (stop, a, b) = (id("!")?, id("a")?, id("b")?);
+    let model = Fake::new(1 + stop.max(a).max(b), 20, 20, move |_| {
+        let mut logits = vec![NEVER; 1 + stop.max(a).max(b)];
+        (logits[stop], logits[a], logits[b]) = (0.5f32.ln(), 0.3f32.ln(), 0.2f32.ln());
+        logits
+    });
+    let (mut options, params) = (options(&model, 2), params(2, 3.0, EarlyStopping::False));
+    options.eos_token_ids.clear();
+    options.stop_strings = vec![tokenizer.decode(&[stop as u32])?];
+    let got = (day.beam_search)(&model, &tokenizer, &[1], &options, &params, &mut NoCache);
+    let input = "always ! .5, a .3, b .2; 2 beams, no EOS, the stop string !, length_penalty 3, at most 2 new";
+    let after = |first, p| text(&[first as u32, stop as u32], p, 8.0, FinishReason::Stop);
+    texts(input, got, &[after(a, 0.15), after(b, 0.1)], TOLERANCE)
+        .likely("a text may end without an EOS id: the candidates are 2 for each beam at least")
+}
+
 pub fn one_beam_is_greedy(day: &Day) -> Outcome {
     for (prompt, most) in [("Lily and her dog", 24), ("They all lived happily ever", 12)] {
         let model = Recall::new("story-230k", most + 2)?;
@@ -857,6 +896,10 @@ pub fn nonsense_is_refused(day: &Day) -> Outcome {
     refused("2 beams, 0 to return", run(2, 0, 1.0, 2, &[1]), &["num_return_sequences"])?;
     refused("length_penalty NaN", run(2, 2, f64::NAN, 2, &[1]), &["length_penalty"])?;
     refused("at most 0 new", run(2, 2, 1.0, 0, &[1]), &["max_new_tokens"])?;
+    let (options, params) = (options(&model, 2), params(2, 1.0, EarlyStopping::True));
+    let mut sliding = KvCache::new(CacheKind::Sliding(9), 1);
+    let got = (day.beam_search)(&model, &tokenizer()?, &[1], &options, &params, &mut sliding);
+    refused("a sliding cache", got, &["sliding"])?;
     refused("an empty prompt", run(2, 2, 1.0, 2, &[]), &["empty"])?;
     refused("a prompt of 21 tokens, a context of 20", run(2, 2, 1.0, 2, &[1; 21]), &["context"])
 }

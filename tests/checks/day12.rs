@@ -63,7 +63,10 @@ macro_rules! implementation {
         fn rows<'a>(tokenizer: &'a candecode::kit::Tokenizer, texts: &[day::Text]) -> Vec<code::Row<'a>> {
             let row = |(i, text): (usize, &day::Text)| {
                 let mut row = code::Row::new(Sequence::new(i, &text.tokens, tokenizer, &[]));
-                (row.first, row.padding) = (text.first, text.padding);
+                // A row of the beginning is as `Row::new` makes it.
+                if (text.first, text.padding) != (0, 0) {
+                    (row.first, row.padding) = (text.first, text.padding);
+                }
                 row
             };
             texts.iter().enumerate().map(row).collect()
@@ -546,6 +549,7 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     let keep = || Box::new(Keep::default());
     let two = [vec![1, 2, 3], vec![4]];
     equal("two prompts, 3 new: tokens of each row", run(3, &two, keep()), &vec![3, 3])?;
+    equal("two prompts, 1 new: tokens of each row", run(1, &two, keep()), &vec![1, 1])?;
     equal("two prompts, 0 new: tokens of each row", run(0, &two, keep()), &vec![0, 0])?;
     refused("no prompt", run(3, &[], keep()), &["at least one prompt"])?;
     refused("an empty prompt", run(3, &[vec![1], vec![]], keep()), &["empty"])?;
@@ -766,11 +770,13 @@ pub fn right_padded_rows_equal_themselves_alone(day: &Day) -> Outcome {
 }
 
 pub fn no_padding_needs_no_mask(day: &Day) -> Outcome {
-    // Rows of one length: with a mask or without, to the last bit.
+    // Rows of one length: there is nothing to hide, and the causal step is right to the last bit.
     let (model, tokenizer) = (load("story-230k")?, tokenizer()?);
     let rows = [vec![300, 301, 302, 303], vec![310, 311, 312, 313]];
     let given = [text(&rows[0], 0), text(&rows[1], 0)];
     let (step, _) = (day.prefill)(&*model, &tokenizer, &given)?;
+    let masked = "prefill of two rows of 4: whether there is a mask";
+    equal(masked, Ok(step.mask.is_some()), &false)?;
     let got = model.forward(&step, &mut Keep::default());
     let positions = vec![vec![0, 1, 2, 3]; 2];
     let plain = Step::batch(&*model, &rows, &positions, None)?.with_logits(Logits::Last(1));

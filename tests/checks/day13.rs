@@ -419,6 +419,12 @@ pub fn past_its_context_the_drafter_uses_a_window(day: &Day) -> Outcome {
             );
             let drafted = drafter.draft(&cx, n, &vec![0.0; n])?.tokens;
             let (passes, mut all) = (small.passes.borrow(), text.clone());
+            // A window that moves with every token would compute nearly all of the context for each.
+            let computed: usize = passes.iter().skip(1).map(|pass| pass.ids[0].len()).sum();
+            let bound = if context < 16 { context * n } else { context / 2 * n };
+            let words = format!("{computed} positions for {n} tokens behind the first");
+            ensure(&what, computed <= bound, &words)
+                .likely("let the window move by some tokens at once: until then the cache fits")?;
             equal(
                 &format!("{what}: tokens, and passes"),
                 Ok((drafted.len(), passes.len())),
@@ -586,12 +592,13 @@ pub fn each_row_from_its_own_context(day: &Day) -> Outcome {
 }
 
 pub fn behind_a_certain_end_nothing_is_processed(day: &Day) -> Outcome {
-    let (fake, tokenizer) = (table(0), tokenizer()?);
+    let (fake, tokenizer, calls) = (table(0), tokenizer()?, RefCell::new(0));
     let raw: Vec<Vec<f32>> =
         after(&[1, 2, 3]).iter().map(|row| row.iter().map(|p| p.ln()).collect()).collect();
     // Token 2 is never left to choose; behind it, and behind EOS, nothing is.
-    let rail = |name: &str| -> Vec<Box<dyn LogitsProcessor>> {
+    let rail = |name: &str| -> Vec<Box<dyn LogitsProcessor + '_>> {
         let process = |cx: &Context, logits: &mut [f32]| {
+            *calls.borrow_mut() += 1;
             logits[2] = f32::NEG_INFINITY;
             if cx.tokens.iter().any(|id| *id >= 2) {
                 logits.fill(f32::NEG_INFINITY);
@@ -616,6 +623,7 @@ pub fn behind_a_certain_end_nothing_is_processed(day: &Day) -> Outcome {
             let got = (day.distributions)(&text, &draft, &raw)?;
             close(&what, row(&got[0]), &row(&want)?, TOLERANCE)?;
             equal(&format!("{what}: rows"), Ok(got.len()), &3)?;
+            equal(&format!("{what}: rows that were processed"), Ok(calls.take()), &1)?;
         }
     }
     Ok(())

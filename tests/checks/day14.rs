@@ -41,6 +41,8 @@ pub struct Day {
     pub pattern: fn(&[String], bool) -> Result<String>,
     pub state: fn(&str, Rule, &Tokenizer, &[u32], usize) -> Result<usize>,
     pub legal: fn(&str, Rule, &Tokenizer, &[&[u8]]) -> Result<Vec<Vec<bool>>>,
+    /// Whether an answer about a text is the one given before: at once, and after all the others.
+    pub kept: fn(&str, Rule, &Tokenizer, &[&[u8]]) -> Result<(Vec<bool>, Vec<bool>)>,
     pub block: fn(&[String], bool, &[String], &Tokenizer) -> Result<Rails>,
     pub allow: fn(&str, &Tokenizer) -> Result<Rails>,
     pub sequences: fn(&mut [f32], &[u32], &[Vec<u32>]),
@@ -90,6 +92,18 @@ macro_rules! implementation {
                 let start = automaton.start()?;
                 let after = |text: &&[u8]| rail.legal(automaton.read(start, text));
                 Ok(texts.iter().map(|text| after(text).iter().map(Option::is_some).collect()).collect())
+            },
+            kept: |pattern, rule, tokenizer, texts| {
+                let rail = code::GuardRail::new("", automaton(pattern, rule)?, tokenizer, 2048);
+                let automaton = automaton(pattern, rule)?;
+                let start = automaton.start()?;
+                let answer = |text: &&[u8]| rail.legal(automaton.read(start, text));
+                let again = |(text, first)| std::rc::Rc::ptr_eq(first, &answer(text));
+                let twice = |text| (answer(text), answer(text));
+                let pairs: Vec<_> = texts.iter().map(twice).collect();
+                let at_once = pairs.iter().map(|(a, b)| std::rc::Rc::ptr_eq(a, b)).collect();
+                let first = pairs.iter().map(|(a, _)| a);
+                Ok((at_once, texts.iter().zip(first).map(again).collect()))
             },
             block: |words, whole, stops, tokenizer| {
                 let rails = code::block_rails(words, whole, stops, tokenizer, 2048)?;
@@ -414,6 +428,15 @@ pub fn every_state_has_its_own_answer(day: &Day) -> Outcome {
     })
 }
 
+pub fn an_answer_is_kept(day: &Day) -> Outcome {
+    let texts: [&[u8]; 4] = [b"", b"p", b"play", b"playgr"];
+    let got = (day.kept)("playground", Rule::Never, &tokenizer()?, &texts);
+    let input = "playground never, after \"\", p, play, playgr: is the second answer the first, at once, and after all the others";
+    equal(input, got, &(vec![true; 4], vec![true; 4])).likely(
+        "the vocabulary is walked once for each state: keep the answer under its state, and give a clone of the Rc",
+    )
+}
+
 /// Two answers about the whole vocabulary are the same.
 fn same_tokens(what: &str, tokenizer: &Tokenizer, got: &[bool], want: &[bool]) -> Outcome {
     let names = |these: &mut dyn Iterator<Item = usize>| {
@@ -674,6 +697,10 @@ pub fn the_bound_prefers_what_may_end(day: &Day) -> Outcome {
     )?;
     asks(&format!("{what}, 1 token left"), &tokenizer, &after(&["a"], 1)?, &asked, &["", "b"])
         .likely("\",\" as the last token would leave \"a,\"")?;
+    let rails = (day.allow)("a(?:b|cd)", &tokenizer)?;
+    let got = legal(&rails, &ids(&tokenizer, &["The", "a"])?, 1, 1)?;
+    asks("a(?:b|cd), after \"a\", 1 token left", &tokenizer, &got, &["", "b", "c"], &["b"])
+        .likely("one token that ends well is enough to leave the others out")?;
     let rails = (day.allow)("a(?:xyz)?", &tokenizer)?;
     let tokens = ids(&tokenizer, &["The", "a"])?;
     let got = legal(&rails, &tokens, 1, 1)?;
@@ -775,7 +802,11 @@ pub fn impossible(day: &Day) -> Outcome {
     let the = ids(&tokenizer, &["The"])?;
     let options = options(&fake, 9, &rails);
     let got: Result<Vec<Token>> = generate(&fake, &tokenizer, &the, options)?.collect();
-    refused("dog always, and dog never", got.map(|tokens| tokens_of(&tokens)), &["left no token"])
+    refused(
+        "dog always, and dog never",
+        got.map(|tokens| tokens_of(&tokens)),
+        &["left no token", "block list"],
+    )
 }
 
 /// What a model says that wants to write the word, in whatever pieces: where the text ends in a part of it, every piece that
@@ -902,5 +933,7 @@ pub fn sequences_of_ids(day: &Day) -> Outcome {
         )?;
     }
     equal("an empty sequence blocks nothing", forbidden(&[1], &[&[]]), &vec![])?;
+    let got = forbidden(&[1], &[&[], &[1, 4]]);
+    equal("an empty sequence, then [1, 4], after [1]", got, &vec![4])?;
     equal("an id outside of the vocabulary", forbidden(&[1], &[&[1, 99]]), &vec![])
 }

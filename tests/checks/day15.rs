@@ -1,6 +1,7 @@
 //! What day 15's checkers assert.
 
-use super::checks::{ensure, equal, golden_json, model, tokenizer, Fake, Likely, Outcome, Random};
+use super::checks::{ensure, equal, golden_json, model, refused, tokenizer};
+use super::checks::{Fake, Likely, Outcome, Random};
 use candecode::day07_greedy::greedy;
 use candecode::day08_sampling::chacha_sampler;
 use candecode::day10_kv_cache::{generate_cached, KvCache};
@@ -47,6 +48,8 @@ pub struct Seen {
     pub running: Vec<(usize, usize, Vec<u32>)>,
     /// Numbers of those that wait.
     pub waiting: Vec<usize>,
+    /// Whether the scheduler says that nothing is left to do.
+    pub idle: bool,
 }
 
 /// Day 15 as a bundle of functions.
@@ -91,7 +94,8 @@ macro_rules! implementation {
                     };
                     let running = scheduler.running.iter().map(row).collect();
                     let waiting = scheduler.waiting.iter().map(|request| request.id).collect();
-                    all.push(day::Seen { room, tokens, columns, running, waiting });
+                    let idle = scheduler.is_idle();
+                    all.push(day::Seen { room, tokens, columns, running, waiting, idle });
                 }
                 Ok(all)
             },
@@ -221,6 +225,9 @@ impl<'a> Case<'a> {
         let mut texts: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         let mut first = Vec::new();
         for seen in &seen {
+            let idle = seen.running.is_empty() && seen.waiting.is_empty();
+            let who = format!("{input}: idle while {:?} run", seen.running);
+            equal(&format!("{who}, and {:?} wait", seen.waiting), Ok(seen.idle), &idle)?;
             for token in &seen.tokens {
                 let text = texts.entry(token.row).or_default();
                 if text.is_empty() {
@@ -495,6 +502,29 @@ pub fn no_token_is_lost(day: &Day) -> Outcome {
         equal(&format!("{input}: the tokens given, and those in row {id}"), Ok(ids), &want)?;
     }
     Ok(())
+}
+
+pub fn what_cannot_run_is_refused(day: &Day) -> Outcome {
+    let model = Fake::wants(100, 20, 50, |ids| ids[ids.len() - 1] + 1);
+    let tokenizer = tokenizer()?;
+    let run = |most: usize, bound: usize, cache: NewCache, prompt: usize, step: bool| {
+        let options = || GenerationOptions::new(model.config(), most, greedy);
+        let setup = Setup { model: &model, tokenizer: &tokenizer, options: &options, cache, bound };
+        let mut script = vec![Do::Submit((0, vec![5; prompt]))];
+        script.extend(step.then_some(Do::Step));
+        let seen = (day.run)(&setup, script)?;
+        Ok(seen.iter().map(|seen| seen.tokens.len()).sum::<usize>())
+    };
+    let none = || Box::new(NoCache) as Box<dyn Cache>;
+    let input = "a prompt of 4 tokens, a batch of 5, a context of 20";
+    equal(&format!("{input}, 1 new: tokens of a step"), run(1, 5, &none, 4, true), &1)?;
+    refused(&format!("{input}, 0 new"), run(0, 5, &none, 4, false), &["max_new_tokens"])?;
+    refused(&format!("{input}, 2 new"), run(2, 5, &none, 4, false), &["6"])
+        .likely("it could never be admitted, and all behind it would wait for ever")?;
+    refused("an empty prompt", run(1, 5, &none, 0, false), &["empty"])?;
+    refused("a prompt of 21, a context of 20", run(1, 50, &none, 21, false), &["context"])?;
+    let sliding = || Box::new(KvCache::new(CacheKind::Sliding(9), 1)) as Box<dyn Cache>;
+    refused("a cache that slides", run(1, 5, &sliding, 4, false), &["sliding"])
 }
 
 /// All requests of a group, at the step that `at` says, in this order.

@@ -39,6 +39,15 @@ impl<'a> Backup<'a> {
         Ok(kept)
     }
 
+    /// Keeps a copy of a file (named relative to the root), and says where.
+    ///
+    /// # Errors
+    /// If there is no space or no permission.
+    pub fn keep_file(&mut self, path: &str) -> Result<String> {
+        let bytes = fs::read(self.repo.root.join(path)).with_context(|| path.to_string())?;
+        self.keep(path, &bytes)
+    }
+
     /// Keeps a copy and says where, relative to the root.
     fn keep(&mut self, path: &str, bytes: &[u8]) -> Result<String> {
         let stamp = match &self.stamp {

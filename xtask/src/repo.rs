@@ -55,7 +55,7 @@ impl Day {
     }
 
     /// Reads `day06_generate` apart; `None` if it is no day's name.
-    fn from_name(name: &str) -> Option<Day> {
+    pub fn from_name(name: &str) -> Option<Day> {
         let (number, words) = name.strip_prefix("day")?.split_once('_')?;
         let number = (number.len() == 2).then(|| number.parse().ok())??;
         (!words.is_empty()).then(|| Day { number, name: name.to_string() })
@@ -154,6 +154,28 @@ impl Repo {
                 day.number
             )),
             None => Ok(tasks),
+        }
+    }
+
+    /// The task of an id, as `6.1`, and its day.
+    ///
+    /// # Errors
+    /// Bad usage, naming the tasks that the day has.
+    pub fn task(&self, id: &str) -> Result<(Day, Task)> {
+        let number = id.split_once('.').map(|(day, _)| day);
+        let Some(number) = number.filter(|day| day.parse::<u32>().is_ok()) else {
+            return Err(usage(format!(
+                "no task `{id}`: a task has the day and a number, as --task 6.1"
+            )));
+        };
+        let day = self.day(number)?;
+        let tasks = self.tasks(day)?;
+        match tasks.iter().find(|task| task.id == id) {
+            Some(task) => Ok((day.clone(), task.clone())),
+            None => {
+                let ids = tasks.iter().map(|task| task.id.as_str()).collect::<Vec<_>>().join(", ");
+                Err(usage(format!("no task `{id}`: day {} has {ids}", day.number)))
+            }
         }
     }
 

@@ -68,7 +68,7 @@ fn the_reference_passes_with_its_teeth_and_tasks_can_be_chosen() {
     let fake = Fake::new();
     let (out, err, code) = fake.say(&["check", "--solution", "ref"]);
     assert!(out.contains("the checkers themselves: known mistakes are caught"), "{out}{err}");
-    assert_eq!((last_line(&out), code), ("5 passed, 0 failed", 0));
+    assert_eq!((last_line(&out), code), ("6 passed, 0 failed", 0));
     let (out, _, code) = fake.say(&["check", "--solution", "ref", "--task", "1.1"]);
     assert!(!out.contains("1.2") && !out.contains("themselves"), "{out}");
     assert_eq!((last_line(&out), code), ("2 passed, 0 failed", 0));
@@ -151,4 +151,27 @@ fn a_day_without_checkers_is_a_failure() {
     let (out, err, code) = fake.say(&["check", "--solution", "ref"]);
     assert!(out.contains("– no check          1.1   twice one"), "{out}{err}");
     assert_eq!((last_line(&out), code), ("2 passed, 1 failed", 1));
+}
+
+#[test]
+fn teeth_are_shown_one_by_one_and_no_row_is_no_proof() {
+    let fake = Fake::new();
+    let (out, err, code) = fake.say(&["teeth"]);
+    assert!(out.contains("✓ caught      two   by 0.1\n"), "{out}{err}");
+    assert!(out.contains("named in 0.1: it is 2\n"), "{out}");
+    assert!(out.contains("✓ not written stub  by 1 of 1 checks"), "{out}");
+    assert!(out.contains("✓ passes      doubled  another right way"), "{out}");
+    assert_eq!((last_line(&out), code), ("3 passed, 0 failed", 0));
+
+    let tests =
+        fake.read("tests/day00_one.rs").replace(r#""alone":["task_0_1_is_one"]"#, r#""alone":[]"#);
+    fake.write("tests/day00_one.rs", &tests);
+    let (out, _, code) = fake.say(&["teeth", "day0"]);
+    assert!(out.contains("✗ not named   two   by 0.1"), "{out}");
+    assert_eq!((last_line(&out), code), ("1 passed, 1 failed", 1));
+
+    let tests = fake.read("tests/day01_two.rs");
+    fake.write("tests/day01_two.rs", &tests.replace("    tell(", "    let _ = ("));
+    let (out, _, code) = fake.say(&["teeth", "day1"]);
+    assert_eq!((last_line(&out), code), ("0 passed, 1 failed", 1));
 }

@@ -125,20 +125,95 @@ fn without_permission_nothing_changes() {
 #[test]
 fn the_doctor_says_how_to_mend() {
     let fake = Fake::new();
-    let (out, _, code) = fake.say(&["doctor"]);
+    let doctor = |vars: &[(&str, &str)]| {
+        let mut command = fake.command(&["doctor"]);
+        for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"] {
+            command.env_remove(name).env_remove(name.to_lowercase());
+        }
+        // nobody answers there, and no test asks the network
+        command.env("HF_ENDPOINT", "http://127.0.0.1:9").envs(vars.iter().copied());
+        common::texts(command.output().unwrap())
+    };
+    let (out, _, code) = doctor(&[]);
     assert!(out.contains("✗ bad:  model story-3m: ") && out.contains("to mend: "), "{out}");
     assert!(out.contains("✓ good: rustc "), "{out}");
+    assert!(out.contains("– note: the hub (127.0.0.1:9) cannot be reached: "), "{out}");
+    assert!(out.contains("– note: the course cannot be kept up to date: "), "{out}");
     assert!(out.ends_with("3 to mend.\n"), "{out}");
     assert_eq!(code, 1);
+
+    let (out, _, _) = doctor(&[("https_proxy", "http://me:secret@127.0.0.1:1")]);
+    assert!(
+        out.contains("✗ bad:  https_proxy names a proxy that does not answer, 127.0.0.1:1"),
+        "{out}"
+    );
+    assert!(out.ends_with("4 to mend.\n") && !out.contains("secret"), "{out}");
+
+    fake.solve("day01_two.rs", |source| source.replace("fn four", "fn five"));
+    fake.write(".candecode/update/journal", "");
+    let (out, _, _) = doctor(&[]);
+    assert!(out.contains("src/day01_two.rs has no function for task 1.2"), "{out}");
+    assert!(out.contains("an update of the course did not end"), "{out}");
+}
+
+#[test]
+fn start_gives_what_is_not_begun_and_nothing_else() {
+    let fake = Fake::new();
+    let (out, err, code) = fake.say(&["start", "day1"]);
+    assert!(
+        out.contains("day 0: given, the reference's code is in src/day00_one.rs"),
+        "{out}{err}"
+    );
+    assert!(out.ends_with("Read book/src/day01_two.md, then: cargo xtask watch day1\n"), "{out}");
+    assert!(fake.read(DAY).contains("    1\n") && fake.read("src/day01_two.rs").contains("todo!"));
+    assert_eq!(code, 0);
+    fake.write(DAY, "// mine\n");
+    let (out, _, _) = fake.say(&["start", "day1"]);
+    assert!(out.contains("day 0: yours, as it was\n"), "{out}");
+    assert_eq!(fake.read(DAY), "// mine\n");
+    assert_eq!(fake.say(&["start", "day9"]).2, 2);
+}
+
+#[test]
+fn in_a_fork_the_written_days_are_checked() {
+    let fake = Fake::new();
+    fake.write("event.json", "{\"repository\": {\"fork\": true}}");
+    let list = |flags: &[&str], event: bool| {
+        let mut command = fake.command(&[&["ci", "--list"], flags].concat());
+        command.env_remove("GITHUB_EVENT_PATH");
+        if event {
+            command.env("GITHUB_EVENT_PATH", fake.path("event.json"));
+        }
+        common::texts(command.output().unwrap()).0
+    };
+    let has = |list: &str, stage: &str| list.lines().any(|line| line.starts_with(stage));
+    assert!(has(&list(&[], true), "stubs "), "nothing is written: this copy is the course");
+    fake.solve("day01_two.rs", |source| {
+        source.replace("two() * helper()", "todo!(\"day 1, task 2: twice two\")")
+    });
+    for stages in [list(&[], true), list(&["--fork"], false)] {
+        assert!(
+            has(&stages, "mine ") && has(&stages, "teeth ") && !has(&stages, "stubs "),
+            "{stages}"
+        );
+    }
+    assert!(has(&list(&[], false), "stubs ") && !has(&list(&[], false), "mine "));
+    let (out, err, code) = fake.say(&["ci", "--only", "mine"]);
+    assert!(
+        out.ends_with("2 passed, 0 failed\n") && code == 0,
+        "what is not written is no failure: {out}{err}"
+    );
+    fake.solve("day01_two.rs", |source| source.replace("one() + one()", "one()"));
+    assert_eq!(fake.say(&["ci", "--only", "mine"]).2, 1);
 }
 
 #[test]
 fn ci_lists_its_stages_and_runs_one() {
     let fake = Fake::new();
     assert!(fake.say(&["ci", "--list"]).0.lines().count() > 10);
-    let (out, _, code) =
-        fake.say(&["ci", "--only", "stubs", "--only", "unwritten", "--only", "reference"]);
-    assert!(out.ends_with("9 passed, 0 failed\n"), "{out}");
+    let only = ["stubs", "unwritten", "reference", "teeth"].map(|stage| ["--only", stage]);
+    let (out, _, code) = fake.say(&[&["ci"], only.as_flattened()].concat());
+    assert!(out.ends_with("11 passed, 0 failed\n"), "{out}");
     assert_eq!(code, 0);
     fake.solve("day00_one.rs", |source| source);
     let (out, _, code) = fake.say(&["ci", "--only", "stubs", "--only", "unwritten"]);

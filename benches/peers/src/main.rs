@@ -33,6 +33,12 @@ struct Args {
     /// A Python with torch and transformers; without one they are left out, loudly
     #[arg(long, default_value = "python3")]
     python: String,
+    /// What stands behind our two doors
+    #[arg(long, value_enum, default_value_t)]
+    kernels: candecode::kit::kernels::Kernels,
+    /// Our weights in memory: f32, bf16 or f16
+    #[arg(long, default_value = "f32")]
+    dtype: String,
     /// One contender in this process: candecode or candle-transformers
     #[arg(long, hide = true)]
     one: Option<String>,
@@ -48,6 +54,7 @@ struct Round {
 fn main() -> Result<()> {
     candecode::kit::doors::set_threads();
     let args = Args::parse();
+    candecode::kit::kernels::choose(args.kernels);
     let dir = hub::resolve(&args.model)?;
     let ids = prompt(&ModelConfig::from_dir(&dir)?, args.prompt);
     match args.one.as_deref() {
@@ -100,7 +107,8 @@ fn play(name: &str, dir: &Path, ids: &[u32], args: &Args) -> Result<Round> {
             let mut command = Command::new(std::env::current_exe()?);
             let prompt = args.prompt.to_string();
             command.arg("--model").arg(dir).args(["--one", name, "--batch", &batch]);
-            command.args(["--new", &new, "--prompt", &prompt]);
+            command.args(["--new", &new, "--prompt", &prompt, "--dtype", &args.dtype]);
+            command.args(["--kernels", &args.kernels.to_string()]);
             command
         }
     };
@@ -152,7 +160,8 @@ fn report(names: &[&str], rounds: &[Vec<Round>], args: &Args) -> Result<()> {
 fn one(name: &str, dir: &Path, ids: &[u32], args: &Args) -> Result<()> {
     let round = match name {
         "candecode" => {
-            let model = load_model(dir, DType::F32, &Device::Cpu)?;
+            let dtype = candecode::kit::device::dtype(&args.dtype)?;
+            let model = load_model(dir, dtype, &Device::Cpu)?;
             ours(&*model, ids, args.batch, 2)?;
             ours(&*model, ids, args.batch, args.new)?
         }
@@ -171,7 +180,8 @@ fn best(logits: &Tensor) -> Result<Vec<u32>> {
 }
 
 fn ours(model: &dyn Model, ids: &[u32], batch: usize, new: usize) -> Result<Round> {
-    let mut cache = KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers);
+    let mut cache =
+        KvCache::new(CacheKind::Static(ids.len() + new), model.config().num_hidden_layers);
     let mut pass = |rows: &[Vec<u32>], at: usize| -> Result<Vec<u32>> {
         let positions: Vec<u32> = (at..at + rows[0].len()).map(|p| p as u32).collect();
         let step = Step::batch(model, rows, &vec![positions; rows.len()], None)?;

@@ -1,6 +1,7 @@
 //! Running a day's checkers and telling what came of it.
 
 pub mod libtest;
+pub mod mine;
 pub mod plan;
 pub mod report;
 pub mod results;

@@ -32,18 +32,22 @@ impl Status {
             "unwritten" => Status::Unwritten,
             "panicked" => Status::Panicked,
             "timeout" => Status::Timeout,
+            "died" => Status::Died,
+            "broken" => Status::Broken,
             _ => return None,
         })
     }
 
-    /// The word of the report; what has none there is kept as failed.
+    /// The word of the report. The last two are the runner's own, for outcomes that it keeps.
     pub fn name(self) -> &'static str {
         match self {
             Status::Passed => "passed",
             Status::Unwritten => "unwritten",
             Status::Panicked => "panicked",
             Status::Timeout => "timeout",
-            Status::Failed | Status::Died | Status::Broken => "failed",
+            Status::Failed => "failed",
+            Status::Died => "died",
+            Status::Broken => "broken",
         }
     }
 
@@ -103,6 +107,37 @@ pub fn parse(text: &str) -> BTreeMap<String, Unit> {
         }
     }
     units
+}
+
+/// A row of the table of `cargo xtask teeth`: a known mistake, a right variant, or the stub, and how it met the checks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bite {
+    /// `mistake`, `variant` or `stub`.
+    pub kind: String,
+    /// What it is called in `tests/wrong/`.
+    pub name: String,
+    /// The checks that it fails; of the stub, those that say "not written yet".
+    pub caught: Vec<String>,
+    /// Those in which no other mistake fails likewise.
+    pub alone: Vec<String>,
+    /// The diagnosis of a mistake.
+    pub words: String,
+}
+
+/// The rows that the tests that prove the checkers left in a report.
+pub fn bites(text: &str) -> Vec<Bite> {
+    let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let bite = |value: Value| {
+        let field = |name: &str| value[name].as_str().unwrap_or_default().to_string();
+        let list = |name: &str| {
+            let items = value[name].as_array().into_iter().flatten();
+            items.filter_map(|item| item.as_str().map(str::to_string)).collect()
+        };
+        let kind = value["teeth"].as_str()?.to_string();
+        let (caught, alone) = (list("caught"), list("alone"));
+        Some(Bite { kind, name: field("name"), caught, alone, words: field("words") })
+    };
+    values.filter_map(bite).collect()
 }
 
 /// One unit for each expected test: from the report, or from libtest's own output, or as unfinished.

@@ -10,12 +10,41 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// Keeps the outcome of a day's checks, for `list`.
+/// What the checks of every day depend on: checkers, goldens, known mistakes, the reference, the kit, the crates.
+const COMMON: [&str; 7] =
+    ["tests", "solutions", "src/kit", "src/lib.rs", "build.rs", "Cargo.toml", "Cargo.lock"];
+
+/// A fingerprint of the content of all that the checks of every day depend on.
+pub struct Inputs(u64);
+
+impl Inputs {
+    /// Reads them all.
+    pub fn read(repo: &Repo) -> Inputs {
+        let mut hasher = DefaultHasher::new();
+        COMMON.iter().for_each(|path| add(&repo.root.join(path), &mut hasher));
+        match std::env::var_os("CANDECODE_MODELS") {
+            Some(dir) => add(Path::new(&dir), &mut hasher),
+            None => add(&repo.root.join("models"), &mut hasher),
+        }
+        Inputs(hasher.finish())
+    }
+
+    /// The fingerprint of a day as it is now: these, and its own file.
+    pub fn key(&self, repo: &Repo, day: &Day) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.0.hash(&mut hasher);
+        add(&repo.root.join(day.src()), &mut hasher);
+        format!("{:016x}", hasher.finish())
+    }
+}
+
+/// Keeps the outcome of a day's checks. The key is of before the build: a file that changes meanwhile makes the outcome
+/// old, and never wrong.
 ///
 /// # Errors
 /// If there is no space or no permission.
-pub fn save(repo: &Repo, run: &DayRun) -> Result<()> {
-    let mut text = format!("{}\n", key(repo, &run.day));
+pub fn save(repo: &Repo, key: &str, run: &DayRun) -> Result<()> {
+    let mut text = format!("{key}\n");
     for unit in &run.units {
         text += &format!("{}\n", json!({"test": unit.test, "status": unit.status.name()}));
     }
@@ -23,31 +52,15 @@ pub fn save(repo: &Repo, run: &DayRun) -> Result<()> {
 }
 
 /// The outcome of a day's last check, by test; `None` if something changed since.
-pub fn load(repo: &Repo, day: &Day) -> Option<BTreeMap<String, Unit>> {
+pub fn load(repo: &Repo, inputs: &Inputs, day: &Day) -> Option<BTreeMap<String, Unit>> {
     let text = std::fs::read_to_string(file(repo, day)).ok()?;
     let (known, units) = text.split_once('\n')?;
-    (known == key(repo, day)).then(|| report::parse(units))
+    (known == inputs.key(repo, day)).then(|| report::parse(units))
 }
 
 /// Where a day's outcome is kept.
 fn file(repo: &Repo, day: &Day) -> PathBuf {
     repo.root.join(format!(".candecode/results/{}.jsonl", day.name))
-}
-
-/// A fingerprint of all that the outcome depends on: the day's file, its checkers, the reference, the kit, the crates.
-fn key(repo: &Repo, day: &Day) -> String {
-    let mut hasher = DefaultHasher::new();
-    for path in [
-        day.src().as_str(),
-        day.tests().as_str(),
-        "tests/checks",
-        "solutions",
-        "src/kit",
-        "Cargo.lock",
-    ] {
-        add(&repo.root.join(path), &mut hasher);
-    }
-    format!("{:016x}", hasher.finish())
 }
 
 /// Adds a file, or all files of a directory in the order of their names.

@@ -2,7 +2,7 @@
 
 use crate::cargo;
 use crate::checks::libtest;
-use crate::checks::report::{self, Status, Unit};
+use crate::checks::report::{self, Bite, Status, Unit};
 use crate::child::{self, End, Outcome};
 use crate::compile::{self, Built, Programs};
 use crate::machine;
@@ -23,8 +23,20 @@ pub struct Options {
     pub device: Option<String>,
     /// Only the checks of this task.
     pub task: Option<String>,
-    /// Also the tests that prove the checkers.
-    pub teeth: bool,
+    /// The tests that prove the checkers.
+    pub teeth: Teeth,
+}
+
+/// Whether the tests that prove the checkers are run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Teeth {
+    /// No: only the checks.
+    #[default]
+    Without,
+    /// They, too.
+    With,
+    /// They alone.
+    Only,
 }
 
 /// What came of a day's checkers.
@@ -35,6 +47,15 @@ pub struct DayRun {
     pub units: Vec<Unit>,
     /// What the failing tests printed, by test.
     pub outputs: BTreeMap<String, String>,
+    /// What the tests that prove the checkers tell of each mistake and variant.
+    pub bites: Vec<Bite>,
+}
+
+impl DayRun {
+    /// A day with these units and nothing else.
+    pub fn of(day: &Day, units: Vec<Unit>) -> DayRun {
+        DayRun { day: day.clone(), units, outputs: BTreeMap::new(), bites: vec![] }
+    }
 }
 
 /// Builds the test programs of some days, each named as its day. A day without checkers has none.
@@ -78,29 +99,32 @@ fn has_checkers(repo: &Repo, day: &Day) -> bool {
 /// If it cannot be started.
 pub fn run_day(repo: &Repo, day: &Day, programs: &Programs, options: &Options) -> Result<DayRun> {
     if !has_checkers(repo, day) {
-        return Ok(DayRun { day: day.clone(), units: vec![], outputs: BTreeMap::new() });
+        return Ok(DayRun::of(day, vec![]));
     }
     let program = programs.get(&day.name)?;
     let mut filter: Vec<String> =
         options.task.iter().map(|id| format!("task_{}_", id.replace('.', "_"))).collect();
-    if !options.teeth {
-        filter.extend(["--skip".to_string(), "teeth_".to_string()]);
+    match options.teeth {
+        Teeth::Without => filter.extend(["--skip".to_string(), "teeth_".to_string()]),
+        Teeth::With => {}
+        Teeth::Only => filter = vec!["teeth_".to_string()],
     }
     let call = Call { repo, day, program, device: options.device.as_deref() };
     let listing =
         [filter.clone(), vec!["--list".into(), "--format".into(), "terse".into()]].concat();
     let expected = libtest::list(&call.run(&listing, 0)?.0.stdout);
-    let (outcome, mut units) = call.units(&filter, &expected)?;
+    let (outcome, report, mut units) = call.units(&filter, &expected)?;
     let open: Vec<usize> =
         (0..units.len()).filter(|&at| units[at].status == Status::Died).collect();
     if open.len() > 1 {
         for at in open {
             let name = units[at].test.clone();
-            let alone = call.units(&[name.clone(), "--exact".to_string()], &[name])?.1;
+            let alone = call.units(&[name.clone(), "--exact".to_string()], &[name])?.2;
             units.splice(at..=at, alone);
         }
     }
-    Ok(DayRun { day: day.clone(), units, outputs: libtest::outputs(&outcome.stdout) })
+    let outputs = libtest::outputs(&outcome.stdout);
+    Ok(DayRun { day: day.clone(), units, outputs, bites: report::bites(&report) })
 }
 
 /// One test program and its surroundings.
@@ -112,8 +136,8 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Runs the program and gives each expected test its unit.
-    fn units(&self, args: &[String], expected: &[String]) -> Result<(Outcome, Vec<Unit>)> {
+    /// Runs the program and gives each expected test its unit; also what the report says.
+    fn units(&self, args: &[String], expected: &[String]) -> Result<(Outcome, String, Vec<Unit>)> {
         let (outcome, report) = self.run(args, expected.len())?;
         let (unfinished, words) = last_words(&outcome);
         let mut units =
@@ -123,7 +147,7 @@ impl Call<'_> {
                 unit.message.clone_from(&words);
             }
         }
-        Ok((outcome, units))
+        Ok((outcome, report, units))
     }
 
     /// Runs the program with a report file of its own; `total` is the number of checks to count to on a terminal.

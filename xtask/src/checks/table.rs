@@ -44,20 +44,25 @@ impl Sum {
 pub fn messages(run: &DayRun, show_output: bool) {
     let quiet = [Status::Passed, Status::Unwritten, Status::Broken];
     for unit in run.units.iter().filter(|unit| !quiet.contains(&unit.status)) {
-        let (symbol, word) = unit.status.words();
-        let message = unit.message.trim_end();
-        // a checker's own message opens with its task and claim; others need the test's name
-        let (head, body) = match message.split_once('\n') {
-            Some((head, body)) if head.starts_with("task ") => (head, body),
-            _ => (unit.test.as_str(), message),
-        };
-        say!("{}\n{body}", paint(Colour::Red, &format!("{symbol} {word}: {head}")));
+        message(unit);
         let printed = run.outputs.get(&unit.test).filter(|text| !text.trim().is_empty());
         if let Some(text) = printed.filter(|_| show_output) {
             say!("{}\n{}", paint(Colour::Dim, "what it printed:"), text.trim_end());
         }
         say!("");
     }
+}
+
+/// Prints the message of one check.
+pub fn message(unit: &Unit) {
+    let (symbol, word) = unit.status.words();
+    let message = unit.message.trim_end();
+    // a checker's own message opens with its task and claim; others need the test's name
+    let (head, body) = match message.split_once('\n') {
+        Some((head, body)) if head.starts_with("task ") => (head, body),
+        _ => (unit.test.as_str(), message),
+    };
+    say!("{}\n{body}", paint(Colour::Red, &format!("{symbol} {word}: {head}")));
 }
 
 /// Prints the table of a day's tasks; with `only`, of one task.
@@ -150,7 +155,7 @@ pub fn not_run(repo: &Repo, day: &Day, status: Status) -> Result<DayRun> {
     }
     let units =
         names.into_iter().map(|test| Unit { test, status, message: String::new() }).collect();
-    Ok(DayRun { day: day.clone(), units, outputs: BTreeMap::new() })
+    Ok(DayRun::of(day, units))
 }
 
 /// The check that a line of a checkers' file defines: `fn task_6_1_…() {`, or `task_6_1_… => check,` in its table.

@@ -13,6 +13,9 @@ use std::process::ExitCode;
 pub struct Bench {
     /// A day whose benchmark to run, as day10; without one, all
     day: Option<String>,
+    /// Measure so often, one after another; of each figure the fastest counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=20))]
+    rounds: u8,
     /// Draw what was measured before
     #[arg(long)]
     draw_only: bool,
@@ -43,13 +46,19 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     };
     if !args.draw_only {
         note!("Close other programs: what runs beside a benchmark is measured with it.");
-        let mut command = cargo::command(repo);
-        command.args(["bench", "--profile", "dev", "--package", "benches"]);
         for day in &chosen {
-            command.args(["--bench", &day.name]);
+            forget(repo, &format!("day{:02}_", day.number))?;
         }
-        if !command.status().context("cannot start cargo")?.success() {
-            return Ok(ExitCode::FAILURE);
+        for round in 1..=args.rounds {
+            let mut command = cargo::command(repo);
+            command.args(["bench", "--profile", "dev", "--package", "benches"]);
+            for day in &chosen {
+                command.args(["--bench", &day.name]);
+            }
+            command.args(["--", "--save-baseline", &format!("round{round}")]);
+            if !command.status().context("cannot start cargo")?.success() {
+                return Ok(ExitCode::FAILURE);
+            }
         }
     }
     let mut command = cargo::command(repo);
@@ -59,6 +68,20 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     }
     let status = command.status().context("cannot start cargo")?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+/// Removes what was measured before of the groups whose names begin so.
+fn forget(repo: &Repo, prefix: &str) -> Result<()> {
+    let Ok(entries) = std::fs::read_dir(cargo::target_dir(repo).join("criterion")) else {
+        return Ok(());
+    };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
+            std::fs::remove_dir_all(entry.path())
+                .with_context(|| format!("{}: cannot be removed", entry.path().display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// The benchmark of a day, relative to the root.

@@ -2,8 +2,8 @@
 
 use crate::checks::plan::{plan, Job, Whose};
 use crate::checks::report::Status;
-use crate::checks::results;
-use crate::checks::runner::{self, DayRun, Options};
+use crate::checks::results::{self, Inputs};
+use crate::checks::runner::{self, DayRun, Options, Teeth};
 use crate::checks::table::{self, Sum};
 use crate::compile::{self, Built};
 use crate::error::usage;
@@ -12,6 +12,7 @@ use crate::repo::{Day, Repo};
 use crate::say;
 use anyhow::Result;
 use clap::Args;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 /// The flags of `check`.
@@ -46,12 +47,18 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     if let Some(device) = &args.device {
         known_device(device)?;
     }
-    let plan = plan(repo, day, args.solution, args.rest)?;
+    let plan = plan(repo, day.as_ref(), args.solution, args.rest)?;
     let options = Options {
         device: args.device.clone(),
         task: args.task.clone(),
-        teeth: args.solution == Whose::Ref && args.task.is_none(),
+        teeth: match args.solution == Whose::Ref && args.task.is_none() {
+            true => Teeth::With,
+            false => Teeth::Without,
+        },
     };
+    let inputs = Inputs::read(repo);
+    let keys: BTreeMap<u32, String> =
+        repo.days.iter().map(|day| (day.number, inputs.key(repo, day))).collect();
     let mut all: Vec<DayRun> = Vec::new();
     for job in &plan.jobs {
         all.extend(run_job(repo, job, &options, args.show_output)?);
@@ -67,7 +74,7 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
         && args.task.is_none()
         && args.device.is_none()
     {
-        all.iter().try_for_each(|run| results::save(repo, run))?;
+        keep(repo, &keys, &all);
     }
     let mut sum = Sum::default();
     all.iter().for_each(|run| sum.add(Sum::of(&run.units)));
@@ -76,34 +83,33 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(sum.failed > 0 || sum.passed == 0)))
 }
 
+/// Keeps the outcomes for `list`. A disk without room is no reason to hold back what the checks said.
+fn keep(repo: &Repo, keys: &BTreeMap<u32, String>, runs: &[DayRun]) {
+    for run in runs {
+        let kept = keys.get(&run.day.number).map(|key| results::save(repo, key, run));
+        if let Some(Err(problem)) = kept {
+            note!("(the outcome is not kept for `cargo xtask list`: {problem:#})");
+        }
+    }
+}
+
 /// The day asked for; `None` for all. A task tells its day.
-fn day<'a>(repo: &'a Repo, args: &Check) -> Result<Option<&'a Day>> {
+fn day(repo: &Repo, args: &Check) -> Result<Option<Day>> {
     let named = match args.day.as_str() {
         "all" => None,
         text => Some(repo.day(text)?),
     };
     let Some(id) = &args.task else {
-        return Ok(named);
+        return Ok(named.cloned());
     };
-    let number = id.split_once('.').map(|(day, _)| day);
-    let Some(of_task) = number.and_then(|n| n.parse::<u32>().ok()) else {
-        return Err(usage(format!(
-            "no task `{id}`: a task has the day and a number, as --task 6.1"
-        )));
-    };
-    let day = named.map_or_else(|| repo.day(&of_task.to_string()), Ok)?;
-    if day.number != of_task {
-        return Err(usage(format!(
+    let (day, _) = repo.task(id)?;
+    match named {
+        Some(named) if *named != day => Err(usage(format!(
             "task {id} is not of day {}: leave one of the two out",
-            day.number
-        )));
+            named.number
+        ))),
+        _ => Ok(Some(day)),
     }
-    let tasks = repo.tasks(day)?;
-    if !tasks.iter().any(|task| task.id == *id) {
-        let ids = tasks.iter().map(|task| task.id.as_str()).collect::<Vec<_>>().join(", ");
-        return Err(usage(format!("no task `{id}`: day {} has {ids}", day.number)));
-    }
-    Ok(Some(day))
 }
 
 /// An error for a device that no build has.

@@ -1,5 +1,9 @@
 //! `cargo xtask doctor`: what this machine lacks, and how to mend it.
 
+mod checkout;
+mod devices;
+mod network;
+
 use crate::cargo;
 use crate::machine;
 use crate::paint::{paint, Colour};
@@ -15,7 +19,7 @@ const MODELS: [&str; 3] = ["story-3m", "story-230k", "story-gpt2-1m"];
 const GIB: u64 = 1 << 30;
 
 /// One finding.
-enum Finding {
+pub enum Finding {
     /// As it should be.
     Good(String),
     /// Worth knowing; nothing to mend.
@@ -31,14 +35,16 @@ use Finding::{Bad, Good, Note};
 /// # Errors
 /// None today: what cannot be found out is a note.
 pub fn run(repo: &Repo) -> Result<ExitCode> {
-    let mut findings = vec![toolchain(repo), threads()];
-    findings.extend(features());
+    let mut findings = vec![toolchain(repo), linker(), threads()];
+    findings.extend(devices::findings());
     findings.extend(models(repo));
     findings.push(space(repo));
     findings.extend(permissions(repo));
     findings.push(crates(repo));
+    findings.extend(network::findings());
     findings.push(editor(repo));
     findings.extend(days(repo));
+    findings.extend(checkout::findings(repo));
     let bad = findings.iter().filter(|finding| matches!(finding, Bad(..))).count();
     for finding in &findings {
         match finding {
@@ -82,6 +88,22 @@ fn version(text: &str) -> Vec<u32> {
     plain.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }
 
+/// What links programs: Rust brings none on Unix.
+fn linker() -> Finding {
+    let mend = if cfg!(target_os = "macos") {
+        "install Apple's command line tools: `xcode-select --install`"
+    } else {
+        "install a C compiler: on Debian and Ubuntu `apt install gcc libc6-dev`"
+    };
+    match machine::output("cc", &["--version"]) {
+        _ if cfg!(windows) => {
+            Note("the linker is Visual Studio's build tools, which rustup asks for".into())
+        }
+        Some(text) => Good(format!("a linker: {}", text.lines().next().unwrap_or("cc"))),
+        None => Bad("there is no `cc` on PATH: nothing can be linked".into(), mend.into()),
+    }
+}
+
 /// How many threads products will have.
 fn threads() -> Finding {
     let own = std::env::var("RAYON_NUM_THREADS").ok().filter(|n| !matches!(n.as_str(), "" | "0"));
@@ -89,22 +111,6 @@ fn threads() -> Finding {
         Some(n) => format!("{n} threads, as RAYON_NUM_THREADS says"),
         None => format!("{} threads, one for each physical core", machine::threads()),
     })
-}
-
-/// The accelerators that could be built here.
-fn features() -> Vec<Finding> {
-    let metal = match cfg!(target_os = "macos") {
-        true => Good("--device metal can be built: this is macOS".into()),
-        false => Note("--device metal cannot be built here: it needs macOS".into()),
-    };
-    let cuda = match machine::nvcc() {
-        Some(version) => Good(format!("--device cuda can be built: {version}")),
-        None => Note(
-            "--device cuda cannot be built here: no nvcc on PATH (the course does not need it)"
-                .into(),
-        ),
-    };
-    vec![Good("--device cpu works everywhere".into()), metal, cuda]
 }
 
 /// The embedded models.

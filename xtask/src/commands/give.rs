@@ -1,7 +1,8 @@
-//! `cargo xtask give`, `reset`, `restore`: other content for the reader's files, with a copy of what was there.
+//! `cargo xtask give`, `start`, `reset`, `restore`: other content for the reader's files, with a copy of what was there.
 
 use crate::backup::{self, Backup};
 use crate::error::usage;
+use crate::progress::{self, Progress};
 use crate::repo::Repo;
 use crate::say;
 use crate::stubs;
@@ -9,7 +10,7 @@ use anyhow::{anyhow, Result};
 use clap::Args;
 use std::process::ExitCode;
 
-/// The flags of `give` and `reset`.
+/// The flags of `give`, `start` and `reset`.
 #[derive(Args)]
 pub struct One {
     /// Which day: `day6` or `6`
@@ -36,6 +37,32 @@ pub fn give(repo: &Repo, args: &One) -> Result<ExitCode> {
     put(repo, &day.src(), &text, &format!("{} is the reference's code now", day.src()))
 }
 
+/// `start`: gives every earlier day that is not begun, so that this one has its company in `src/`.
+///
+/// # Errors
+/// As [`give`]. Days before the one that fails are given.
+pub fn start(repo: &Repo, args: &One) -> Result<ExitCode> {
+    let day = repo.day(&args.day)?;
+    let mut copies = Backup::new(repo);
+    for earlier in repo.days.iter().filter(|other| other.number < day.number) {
+        let (path, number) = (earlier.src(), earlier.number);
+        match progress::of(repo, earlier)? {
+            Progress::Stub | Progress::Missing => {
+                let text = stubs::unmarked(&repo.read(&earlier.solution())?);
+                copies.replace(&path, &text)?;
+                say!("day {number}: given, the reference's code is in {path}");
+            }
+            Progress::Begun(left) if left.is_empty() => say!("day {number}: yours, as it was"),
+            Progress::Begun(left) => {
+                let open = left.into_iter().collect::<Vec<_>>().join(", ");
+                say!("day {number}: yours, as it was; not written: {open} (cargo xtask give day{number} would fill them in)");
+            }
+        }
+    }
+    say!("Read {}, then: cargo xtask watch day{}", day.chapter(), day.number);
+    Ok(ExitCode::SUCCESS)
+}
+
 /// `reset`: puts the stub back into `src/`.
 ///
 /// # Errors
@@ -57,7 +84,9 @@ pub fn restore(repo: &Repo, args: &Restore) -> Result<ExitCode> {
         }
         match all.last() {
             Some((newest, _)) => say!("`cargo xtask restore {newest}` brings the newest back."),
-            None => say!("no backups yet: they are made by `give`, `reset` and `stubs --force`"),
+            None => say!(
+                "no backups yet: they are made by `give`, `reset`, `update` and `stubs --force`"
+            ),
         }
         return Ok(ExitCode::SUCCESS);
     };

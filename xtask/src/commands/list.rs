@@ -1,15 +1,15 @@
 //! `cargo xtask list`: every day and task, what is done, and where to go next.
 
-use crate::checks::report::{Status, Unit};
-use crate::checks::{results, table};
+use crate::checks::report::Status;
+use crate::checks::results::Inputs;
+use crate::checks::{mine, table};
+use crate::note;
 use crate::paint::{paint, Colour};
-use crate::progress::{self, Progress};
-use crate::repo::{Day, Repo};
+use crate::repo::Repo;
 use crate::say;
-use crate::stubs::Task;
+use crate::standing::{self, Standing};
 use anyhow::Result;
 use clap::Args;
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 /// The flags of `list`.
@@ -18,82 +18,67 @@ pub struct List {
     /// Only this day
     #[arg(value_name = "DAY")]
     day: Option<String>,
+    /// Run no checks: what changed since the last is "not checked"
+    #[arg(long)]
+    quick: bool,
 }
 
-/// Where a task stands. `None`: written, and not checked since something changed.
-type Standing = Option<Status>;
-
-/// Runs `list`. It builds nothing: what it says comes from the files and from the last check of exactly these files.
+/// Runs `list`. Days that changed since their last check are checked first; all others are known.
 ///
 /// # Errors
 /// Bad usage; or a file of the repository that cannot be read.
 pub fn run(repo: &Repo, args: &List) -> Result<ExitCode> {
     let only = args.day.as_ref().map(|day| repo.day(day)).transpose()?;
-    let mut next = None;
-    for day in repo.days.iter().filter(|day| only.is_none_or(|only| only == *day)) {
-        let (words, standings) = standings(repo, day)?;
-        say!(
-            "{}  {}",
-            paint(Colour::Bold, &day.title()),
-            paint(Colour::Dim, &format!("({words})"))
-        );
-        for (task, standing) in &standings {
-            row(task, *standing);
-        }
-        if next.is_none() {
-            let open = standings
-                .into_iter()
-                .find(|(task, standing)| !task.further && *standing != Some(Status::Passed));
-            next = open.map(|(task, standing)| (day, task, standing));
+    let inputs = Inputs::read(repo);
+    let mut days = standing::all(repo, &inputs)?;
+    for day in &mut days {
+        let shown = only.is_none_or(|only| *only == day.day);
+        if shown && day.unchecked() && !args.quick {
+            note!("checking {} …", day.day.title());
+            day.take(&mine::check(repo, &inputs, &day.day)?);
         }
     }
-    say!("");
-    match next {
-        Some((day, task, None)) => {
-            say!("Next: task {} is not checked yet: cargo xtask check day{}", task.id, day.number)
-        }
-        Some((day, task, _)) => {
-            say!("Next: task {}, {} in {} ({})", task.id, task.title, day.src(), day.chapter())
-        }
-        None => say!("Every core task is done."),
+    for day in days.iter().filter(|day| only.is_none_or(|only| *only == day.day)) {
+        show(day);
     }
+    say!("\n{}", sum(&days));
+    let of_day = |day: &&Standing| only.is_some_and(|only| *only == day.day) && !day.done();
+    say!("{}", next(days.iter().find(of_day).or_else(|| standing::next(&days))));
     Ok(ExitCode::SUCCESS)
 }
 
-/// A day in words, and each of its tasks with its standing.
-fn standings(repo: &Repo, day: &Day) -> Result<(&'static str, Vec<(Task, Standing)>)> {
-    let tasks = repo.tasks(day)?;
-    let (words, known, left) = match progress::of(repo, day)? {
-        Progress::Missing => {
-            return Ok((
-                "src/ lacks this file: cargo xtask reset brings the stub",
-                all(tasks, Status::Broken),
-            ))
+/// Prints a day with its tasks.
+pub fn show(day: &Standing) {
+    let words = format!("({})", day.whose.words());
+    say!("{}  {}", paint(Colour::Bold, &day.day.title()), paint(Colour::Dim, &words));
+    for (task, status) in &day.tasks {
+        let (symbol, word) = status.map_or(("?", "not checked"), Status::words);
+        table::print_row(*status, symbol, word, &task.id, &table::title(task), "");
+    }
+}
+
+/// How much of the course is done.
+pub fn sum(days: &[Standing]) -> String {
+    let tasks = || days.iter().flat_map(|day| &day.tasks);
+    let passed = tasks().filter(|(_, status)| *status == Some(Status::Passed)).count();
+    let done = days.iter().filter(|day| day.begun() && day.done()).count();
+    format!("{passed} of {} tasks, {done} of {} days done", tasks().count(), days.len())
+}
+
+/// Where to go, in words.
+pub fn next(day: Option<&Standing>) -> String {
+    let Some((day, (task, status))) = day.and_then(|day| Some((&day.day, day.open()?))) else {
+        return "Every core task is done.".to_string();
+    };
+    match status {
+        None => {
+            format!(
+                "Next: task {} is not checked yet: cargo xtask check day{}",
+                task.id, day.number
+            )
         }
-        Progress::Stub => return Ok(("the stub", all(tasks, Status::Unwritten))),
-        Progress::Begun(left) => ("yours", results::load(repo, day).unwrap_or_default(), left),
-    };
-    let standing = |task: &Task| match worst(&known, task) {
-        None if left.contains(&task.id) => Some(Status::Unwritten),
-        standing => standing,
-    };
-    let standings = tasks.into_iter().map(|task| (task.clone(), standing(&task))).collect();
-    Ok((words, standings))
-}
-
-/// The same standing for all.
-fn all(tasks: Vec<Task>, status: Status) -> Vec<(Task, Standing)> {
-    tasks.into_iter().map(|task| (task, Some(status))).collect()
-}
-
-/// What the last check said of a task.
-fn worst(known: &BTreeMap<String, Unit>, task: &Task) -> Standing {
-    let of_task = known.values().filter(|unit| unit.task().as_ref() == Some(&task.id));
-    of_task.map(|unit| unit.status).max()
-}
-
-/// One row.
-fn row(task: &Task, standing: Standing) {
-    let (symbol, word) = standing.map_or(("?", "not checked"), Status::words);
-    table::print_row(standing, symbol, word, &task.id, &table::title(task), "");
+        Some(_) => {
+            format!("Next: task {}, {} in {} ({})", task.id, task.title, day.src(), day.chapter())
+        }
+    }
 }

@@ -8,9 +8,15 @@ pub mod compare;
 pub mod diff;
 pub mod doctor;
 pub mod give;
+pub mod hint;
+pub mod hunt;
 pub mod list;
+pub mod mutants;
 pub mod run;
 pub mod stubs;
+pub mod teeth;
+pub mod update;
+pub mod watch;
 
 use crate::repo::Repo;
 use anyhow::Result;
@@ -23,6 +29,8 @@ use std::process::ExitCode;
 pub enum Command {
     /// Check a day (or all): what is wrong, and a table of tasks
     Check(check::Check),
+    /// Check a day again whenever you save it, and show the first task that fails
+    Watch(watch::Watch),
     /// Build and run the engine, with the days you have written in it (run --help: all flags)
     #[command(disable_help_flag = true)]
     Run {
@@ -39,12 +47,20 @@ pub enum Command {
     /// Show all days and tasks, and where to go next
     #[command(alias = "progress")]
     List(list::List),
+    /// Help with a task, in three steps: a question, the idea, the shape of the code
+    Hint(hint::Hint),
     /// Show what you wrote of a day beside the reference, task by task
     Diff(diff::Diff),
     /// Put the reference's code of a day into src/, and keep yours
     Give(give::One),
+    /// Begin with a day: every earlier one that you have not begun is given
+    Start(give::One),
     /// Put the stub of a day back into src/, and keep yours
     Reset(give::One),
+    /// A game: an engine with one known mistake in it; find it by what it writes
+    Hunt(hunt::Hunt),
+    /// Bring the course up to date: signatures move, what you wrote stays
+    Update(update::Update),
     /// List what was kept, or bring it back
     Restore(give::Restore),
     /// Build the book, or serve it
@@ -53,6 +69,10 @@ pub enum Command {
     Doctor,
     /// Write the stubs of src/ from solutions/
     Stubs(stubs::Stubs),
+    /// For maintainers: change a day's reference in small ways, and see whether its checks notice
+    Mutants(mutants::Mutants),
+    /// Prove the checkers: every known mistake is caught and named, every right variant passes
+    Teeth(teeth::Teeth),
     /// Run what continuous integration runs
     Ci(ci::Ci),
 }
@@ -65,18 +85,25 @@ pub fn run(command: Command) -> Result<ExitCode> {
     let repo = Repo::find()?;
     match command {
         Command::Check(args) => check::run(&repo, &args),
+        Command::Watch(args) => watch::run(&repo, &args),
         Command::Run { args } => run::run(&repo, &args),
         Command::Models => run::run(&repo, &["--models".into()]),
         Command::Compare(args) => compare::run(&repo, &args),
         Command::Bench(args) => bench::run(&repo, &args),
         Command::List(args) => list::run(&repo, &args),
+        Command::Hint(args) => hint::run(&repo, &args),
         Command::Diff(args) => diff::run(&repo, &args),
         Command::Give(args) => give::give(&repo, &args),
+        Command::Start(args) => give::start(&repo, &args),
         Command::Reset(args) => give::reset(&repo, &args),
+        Command::Hunt(args) => hunt::run(&repo, &args),
+        Command::Update(args) => update::run(&repo, &args),
         Command::Restore(args) => give::restore(&repo, &args),
         Command::Book(args) => book::run(&repo, &args),
         Command::Doctor => doctor::run(&repo),
         Command::Stubs(args) => stubs::run(&repo, &args),
+        Command::Mutants(args) => mutants::run(&repo, &args),
+        Command::Teeth(args) => teeth::run(&repo, &args),
         Command::Ci(args) => ci::run(&repo, &args),
     }
 }

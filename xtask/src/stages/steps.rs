@@ -1,128 +1,73 @@
-//! The stages of continuous integration, each a function.
+//! What each stage does.
 
+use super::Outcome;
 use crate::cargo;
 use crate::checks::libtest;
+use crate::checks::mine;
 use crate::checks::report::Status;
-use crate::checks::runner::{self, DayRun, Options};
+use crate::checks::results::Inputs;
+use crate::checks::runner::{self, DayRun, Options, Teeth};
 use crate::checks::table::{self, Sum};
 use crate::child::{self, End};
+use crate::commands::hint;
 use crate::commands::stubs::{self, Stubs};
+use crate::commands::teeth;
 use crate::compile::{self, Built};
+use crate::progress::{self, Progress};
 use crate::repo::Repo;
 use crate::say;
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{anyhow, bail, ensure, Context, Result};
 use std::process::Command;
 use std::time::Duration;
-
-/// What a stage came to.
-pub enum Outcome {
-    /// It ran: its tests, if it has any. A stage that fails without tests counts as one.
-    Done(Sum),
-    /// It could not be had here, and why.
-    Skipped(String),
-}
-
-/// One stage.
-pub struct Stage {
-    /// For `--only`.
-    pub name: &'static str,
-    /// In a few words.
-    pub what: &'static str,
-    /// Whether `ci fast` has it.
-    pub fast: bool,
-    /// Runs it; an error is a failure.
-    pub run: fn(&Repo) -> Result<Outcome>,
-}
-
-/// All of them, in order: the quick ones first.
-pub const STAGES: &[Stage] = &[
-    Stage { name: "fmt", what: "rustfmt would change nothing", fast: true, run: fmt },
-    Stage { name: "stubs", what: "src/ is what solutions/ says", fast: true, run: stubs_fresh },
-    Stage { name: "xtask", what: "the runner's own tests", fast: true, run: xtask },
-    Stage { name: "clippy-xtask", what: "clippy on the runner", fast: true, run: clippy_xtask },
-    Stage {
-        name: "clippy-stubs",
-        what: "clippy on the stubs and the kit",
-        fast: true,
-        run: clippy_stubs,
-    },
-    Stage { name: "clippy-ref", what: "clippy on the reference", fast: true, run: clippy_ref },
-    Stage {
-        name: "stubs-compile",
-        what: "stubs compile without a warning",
-        fast: true,
-        run: stubs_compile,
-    },
-    Stage {
-        name: "unwritten",
-        what: "on the stubs every check says: not written",
-        fast: true,
-        run: unwritten,
-    },
-    Stage {
-        name: "reference",
-        what: "every check passes on the reference, and bites",
-        fast: true,
-        run: reference,
-    },
-    Stage {
-        name: "kit",
-        what: "tests of the kit, and others that belong to no day",
-        fast: true,
-        run: kit,
-    },
-    Stage { name: "bad-input", what: "bad input has clear errors", fast: true, run: bad_input },
-    Stage {
-        name: "compare",
-        what: "every loop writes the same text, from the command line",
-        fast: true,
-        run: every_loop,
-    },
-    Stage {
-        name: "benches",
-        what: "clippy on the benchmarks, and on the peers",
-        fast: false,
-        run: clippy_benches,
-    },
-    Stage { name: "docs", what: "documentation builds, its examples run", fast: false, run: docs },
-    Stage { name: "clippy-book", what: "clippy on the book tool", fast: false, run: clippy_book },
-    Stage { name: "book", what: "the book builds", fast: false, run: book },
-    Stage { name: "metal", what: "the Metal path type-checks", fast: false, run: metal },
-];
 
 /// A stage of many tests may take this long.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 
-fn fmt(repo: &Repo) -> Result<Outcome> {
+pub fn fmt(repo: &Repo) -> Result<Outcome> {
     succeed(repo, &["fmt", "--all", "--check"])
 }
 
-fn stubs_fresh(repo: &Repo) -> Result<Outcome> {
-    stubs::run(repo, &Stubs::checking())?;
+pub fn stubs_fresh(repo: &Repo) -> Result<Outcome> {
+    stubs::run(repo, &Stubs::checking())
+        .map_err(|e| anyhow!("{e:#}\n(in a copy in which you write: `cargo xtask ci --fork`)"))?;
     Ok(Outcome::Done(Sum::default()))
 }
 
-fn xtask(repo: &Repo) -> Result<Outcome> {
+pub fn hints_whole(repo: &Repo) -> Result<Outcome> {
+    hint::run(repo, &hint::checking())?;
+    Ok(Outcome::Done(Sum::default()))
+}
+
+pub fn xtask(repo: &Repo) -> Result<Outcome> {
     some(tests(repo, &["--package", "xtask"])?)
 }
 
-fn clippy_xtask(repo: &Repo) -> Result<Outcome> {
+/// Tests of the runner that build the course: `cargo test` alone leaves them out. Those of what a failing check prints wait
+/// for their snapshots.
+pub fn real(repo: &Repo) -> Result<Outcome> {
+    some(tests(
+        repo,
+        &["--package", "xtask", "--test", "real", "--", "--include-ignored", "hunted"],
+    )?)
+}
+
+pub fn clippy_xtask(repo: &Repo) -> Result<Outcome> {
     succeed(repo, &["clippy", "--package", "xtask", "--all-targets", "--", "-D", "warnings"])
 }
 
-fn clippy_stubs(repo: &Repo) -> Result<Outcome> {
+pub fn clippy_stubs(repo: &Repo) -> Result<Outcome> {
     succeed(repo, &["clippy", "--all-targets", "--", "-D", "warnings"])
 }
 
-fn clippy_ref(repo: &Repo) -> Result<Outcome> {
+pub fn clippy_ref(repo: &Repo) -> Result<Outcome> {
     succeed(repo, &["clippy", "--all-targets", "--features", "ref", "--", "-D", "warnings"])
 }
 
-fn clippy_book(repo: &Repo) -> Result<Outcome> {
+pub fn clippy_book(repo: &Repo) -> Result<Outcome> {
     succeed(repo, &["clippy", "--package", "book-tool", "--all-targets", "--", "-D", "warnings"])
 }
 
-fn stubs_compile(repo: &Repo) -> Result<Outcome> {
+pub fn stubs_compile(repo: &Repo) -> Result<Outcome> {
     match compile::build(repo, "build", &["--lib".into(), "--bins".into()])? {
         Built::Broken(_) => bail!("the stubs do not compile"),
         Built::Done(programs) => ensure!(programs.warnings == 0, "{} warnings", programs.warnings),
@@ -131,9 +76,9 @@ fn stubs_compile(repo: &Repo) -> Result<Outcome> {
 }
 
 /// The checks of every task must tell an unwritten day from a wrong one; and every task must have a check.
-fn unwritten(repo: &Repo) -> Result<Outcome> {
+pub fn unwritten(repo: &Repo) -> Result<Outcome> {
     let mut sum = Sum::default();
-    for run in days(repo, &[], false)? {
+    for run in days(repo, &[], Teeth::Without)? {
         for unit in &run.units {
             let honest = unit.status == Status::Unwritten;
             if !honest {
@@ -151,9 +96,27 @@ fn unwritten(repo: &Repo) -> Result<Outcome> {
     Ok(Outcome::Done(sum))
 }
 
-fn reference(repo: &Repo) -> Result<Outcome> {
+/// In a reader's copy: every day that is begun passes, as far as it is written.
+pub fn mine_passes(repo: &Repo) -> Result<Outcome> {
+    let (mut sum, inputs) = (Sum::default(), Inputs::read(repo));
+    for day in &repo.days {
+        if !matches!(progress::of(repo, day)?, Progress::Begun(_)) {
+            continue;
+        }
+        let mut run = mine::check(repo, &inputs, day)?;
+        table::messages(&run, true);
+        table::tasks(repo, &run, "yours", None)?;
+        run.units.retain(|unit| unit.status != Status::Unwritten);
+        if !run.units.is_empty() {
+            sum.add(Sum::of(&run.units));
+        }
+    }
+    Ok(Outcome::Done(sum))
+}
+
+pub fn reference(repo: &Repo) -> Result<Outcome> {
     let mut sum = Sum::default();
-    for run in days(repo, &["ref".to_string()], true)? {
+    for run in days(repo, &["ref".to_string()], Teeth::Without)? {
         table::messages(&run, true);
         table::tasks(repo, &run, "the reference", None)?;
         sum.add(Sum::of(&run.units));
@@ -161,8 +124,16 @@ fn reference(repo: &Repo) -> Result<Outcome> {
     Ok(Outcome::Done(sum))
 }
 
+pub fn known_mistakes(repo: &Repo) -> Result<Outcome> {
+    let mut sum = Sum::default();
+    for run in days(repo, &["ref".to_string()], Teeth::Only)? {
+        sum.add(teeth::show(&run));
+    }
+    Ok(Outcome::Done(sum))
+}
+
 /// Runs the checkers of all days on one build.
-fn days(repo: &Repo, features: &[String], teeth: bool) -> Result<Vec<DayRun>> {
+pub fn days(repo: &Repo, features: &[String], teeth: Teeth) -> Result<Vec<DayRun>> {
     let Built::Done(programs) = runner::build(repo, features, &repo.days, None)? else {
         bail!("the checkers do not compile");
     };
@@ -171,7 +142,7 @@ fn days(repo: &Repo, features: &[String], teeth: bool) -> Result<Vec<DayRun>> {
 }
 
 /// Unit tests, and test programs that are no day's and not `bad_input`.
-fn kit(repo: &Repo) -> Result<Outcome> {
+pub fn kit(repo: &Repo) -> Result<Outcome> {
     let mut args = vec!["--features".to_string(), "ref".into(), "--lib".into(), "--bins".into()];
     for entry in std::fs::read_dir(repo.root.join("tests")).context("tests/")? {
         let name = entry?.file_name().to_string_lossy().into_owned();
@@ -184,19 +155,19 @@ fn kit(repo: &Repo) -> Result<Outcome> {
     some(tests(repo, &args.iter().map(String::as_str).collect::<Vec<_>>())?)
 }
 
-fn bad_input(repo: &Repo) -> Result<Outcome> {
+pub fn bad_input(repo: &Repo) -> Result<Outcome> {
     ensure!(repo.root.join("tests/bad_input.rs").exists(), "tests/bad_input.rs is absent");
     some(tests(repo, &["--features", "ref", "--test", "bad_input"])?)
 }
 
 /// `cargo xtask compare` fails where a text differs.
-fn every_loop(repo: &Repo) -> Result<Outcome> {
+pub fn every_loop(repo: &Repo) -> Result<Outcome> {
     let texts = ["xtask", "compare", "--rounds", "1", "--max-new-tokens", "48"];
     succeed(repo, &texts)?;
     succeed(repo, &[&texts[..], &["--temperature", "0.9", "--seed", "3"]].concat())
 }
 
-fn clippy_benches(repo: &Repo) -> Result<Outcome> {
+pub fn clippy_benches(repo: &Repo) -> Result<Outcome> {
     let packages = ["--package", "benches", "--package", "peers"];
     succeed(
         repo,
@@ -204,7 +175,7 @@ fn clippy_benches(repo: &Repo) -> Result<Outcome> {
     )
 }
 
-fn docs(repo: &Repo) -> Result<Outcome> {
+pub fn docs(repo: &Repo) -> Result<Outcome> {
     let mut command = cargo::command(repo);
     command
         .args(["doc", "--no-deps", "--features", "ref", "--quiet"])
@@ -213,7 +184,7 @@ fn docs(repo: &Repo) -> Result<Outcome> {
     tests(repo, &["--features", "ref", "--doc"])
 }
 
-fn book(repo: &Repo) -> Result<Outcome> {
+pub fn book(repo: &Repo) -> Result<Outcome> {
     succeed(
         repo,
         &["run", "--quiet", "--profile", "tools", "--package", "book-tool", "--", "build"],
@@ -221,7 +192,7 @@ fn book(repo: &Repo) -> Result<Outcome> {
 }
 
 /// On macOS the real thing; on Linux a type-check, where the parts for it can be had.
-fn metal(repo: &Repo) -> Result<Outcome> {
+pub fn metal(repo: &Repo) -> Result<Outcome> {
     if cfg!(target_os = "macos") {
         return succeed(repo, &["check", "--features", "metal,ref"]);
     }
@@ -242,14 +213,14 @@ fn metal(repo: &Repo) -> Result<Outcome> {
 }
 
 /// Runs cargo, its output shown as it is; a failure is an error.
-fn succeed(repo: &Repo, args: &[&str]) -> Result<Outcome> {
+pub fn succeed(repo: &Repo, args: &[&str]) -> Result<Outcome> {
     let status = cargo::command(repo).args(args).status().context("cannot start cargo")?;
     ensure!(status.success(), "`cargo {}` failed", args.join(" "));
     Ok(Outcome::Done(Sum::default()))
 }
 
 /// Runs `cargo test` and sums what its programs report.
-fn tests(repo: &Repo, args: &[&str]) -> Result<Outcome> {
+pub fn tests(repo: &Repo, args: &[&str]) -> Result<Outcome> {
     let mut command = cargo::command(repo);
     command.arg("test").arg("--no-fail-fast").args(args);
     let outcome = child::run(&mut command, LIMIT, |line| say!("{line}"))?;
@@ -265,7 +236,7 @@ fn tests(repo: &Repo, args: &[&str]) -> Result<Outcome> {
 }
 
 /// What a stage of tests came to; that none ran is a failure: a stage that checks nothing must not look green.
-fn some(outcome: Outcome) -> Result<Outcome> {
+pub fn some(outcome: Outcome) -> Result<Outcome> {
     if let Outcome::Done(sum) = &outcome {
         ensure!(sum.passed + sum.failed > 0, "no test ran");
     }

@@ -1,0 +1,200 @@
+//! The kernels against the plain path: random shapes, odd sizes, strides, masks, all types; and rows that must not feel company.
+
+use crate::checks::{device, Random};
+use crate::story;
+use candecode::day01_attention::causal_mask;
+use candecode::day04_attention_block::{grouped_attention, ragged_mask};
+use candecode::day05_model::Transformer;
+use candecode::kit::{kernels, load::load_transformer, Model, NoCache, Step};
+use candle_core::{DType, Tensor, D};
+use std::sync::Mutex;
+
+/// Sums of up to 300 products of numbers below 1, in another order: 1e-4 is ten times what was seen.
+const BOUND: f32 = 1e-4;
+
+fn apart(a: &Tensor, b: &Tensor) -> f32 {
+    assert_eq!(a.dims(), b.dims());
+    (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
+}
+
+/// A tensor that begins inside its storage, at an odd place.
+fn inside(random: &mut Random, rows: usize, width: usize, dtype: DType) -> Tensor {
+    let more = random.tensor(&[rows * width + 3]).unwrap().to_dtype(dtype).unwrap();
+    more.narrow(0, 3, rows * width).unwrap().reshape((rows, width)).unwrap()
+}
+
+#[test]
+fn linear_equals_the_plain_product_for_any_shape_and_type() {
+    let mut random = Random::new(1);
+    for round in 0..150 {
+        let dtype = [DType::F32, DType::BF16, DType::F16][round % 3];
+        let (rows, inner) = (1 + random.below(20), 1 + random.below(300));
+        let x = inside(&mut random, rows, inner, DType::F32);
+        let weights: Vec<Tensor> = (0..1 + random.below(3))
+            .map(|_| {
+                let out = 1 + random.below(90);
+                inside(&mut random, out, inner, dtype)
+            })
+            .collect();
+        let fast = kernels::linear(&x, &weights.iter().collect::<Vec<_>>()).unwrap();
+        let plain: Vec<Tensor> = weights
+            .iter()
+            .map(|w| x.matmul(&w.to_dtype(DType::F32).unwrap().t().unwrap()).unwrap())
+            .collect();
+        let plain = Tensor::cat(&plain, D::Minus1).unwrap();
+        assert!(apart(&fast, &plain) < BOUND, "round {round}: {rows} rows of {inner}, {dtype:?}");
+    }
+}
+
+#[test]
+fn a_product_of_many_rows_is_cut_into_tiles_and_blocks() {
+    let mut random = Random::new(2);
+    let (x, w) = (random.tensor(&[203, 260]).unwrap(), random.tensor(&[77, 260]).unwrap());
+    let fast = kernels::linear(&x, &[&w]).unwrap();
+    assert!(apart(&fast, &x.matmul(&w.t().unwrap()).unwrap()) < BOUND);
+}
+
+#[test]
+fn small_and_negative_numbers_of_f16_are_widened_rightly() {
+    // All bits of f16 but infinity and NaN, subnormals too: each is multiplied by 1 and must come out as it is.
+    let all: Vec<half::f16> =
+        (0..=u16::MAX).map(half::f16::from_bits).filter(|h| h.is_finite()).collect();
+    let width = 64; // whole chunks: the vectors' way, not that of left-over numbers
+    for (i, chunk) in all.chunks_exact(width).enumerate() {
+        let w = Tensor::from_slice(chunk, (1, width), &device().unwrap()).unwrap();
+        let ones = Tensor::eye(width, DType::F32, &device().unwrap()).unwrap();
+        let got: Vec<f32> =
+            kernels::linear(&ones, &[&w]).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+        let expected: Vec<f32> = chunk.iter().map(|h| h.to_f32()).collect();
+        assert_eq!(got, expected, "chunk {i}");
+    }
+    for bad in [half::f16::INFINITY, half::f16::NEG_INFINITY, half::f16::NAN] {
+        let w = Tensor::from_slice(&vec![bad; width], (1, width), &device().unwrap()).unwrap();
+        let ones = Tensor::ones((1, width), DType::F32, &device().unwrap()).unwrap();
+        let got: Vec<f32> =
+            kernels::linear(&ones, &[&w]).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+        assert_eq!(got[0].to_string(), bad.to_f32().to_string());
+    }
+}
+
+#[test]
+fn a_row_in_a_batch_gets_bit_for_bit_what_it_gets_alone() {
+    let mut random = Random::new(3);
+    let (x, w) = (random.tensor(&[11, 192]).unwrap(), random.tensor(&[512, 192]).unwrap());
+    let all: Vec<Vec<f32>> = kernels::linear(&x, &[&w]).unwrap().to_vec2().unwrap();
+    for (row, expected) in all.iter().enumerate() {
+        let alone = kernels::linear(&x.narrow(0, row, 1).unwrap(), &[&w]).unwrap();
+        assert_eq!(&alone.flatten_all().unwrap().to_vec1::<f32>().unwrap(), expected);
+    }
+}
+
+/// Keys or values as a static cache holds them: `len` columns of a buffer with room for more.
+fn cached(random: &mut Random, rows: usize, heads: usize, len: usize, width: usize) -> Tensor {
+    let room = 1 + random.below(9);
+    let buffer = random.tensor(&[rows, heads, len + room, width]).unwrap();
+    buffer.narrow(2, 0, len).unwrap()
+}
+
+#[test]
+fn attention_equals_grouped_attention_over_strided_caches() {
+    let mut random = Random::new(4);
+    for round in 0..80 {
+        let (rows, kv_heads, group) =
+            (1 + random.below(3), 1 + random.below(3), 1 + random.below(4));
+        let (new, width) = (1 + random.below(40), 1 + random.below(100));
+        let len = new + random.below(50);
+        let q = random.tensor(&[rows, kv_heads * group, new, width]).unwrap();
+        let k = cached(&mut random, rows, kv_heads, len, width);
+        let v = cached(&mut random, rows, kv_heads, len, width);
+        let (mask, given) = match round % 2 {
+            0 => (causal_mask(new, len - new, &device().unwrap()).unwrap(), false),
+            _ => {
+                let padding: Vec<usize> = (0..rows).map(|_| random.below(len)).collect();
+                (ragged_mask(&padding, new, len - new, &device().unwrap()).unwrap(), true)
+            }
+        };
+        let fast = kernels::attention(&q, &k, &v, given.then_some(&mask)).unwrap();
+        let (k, v) = (k.contiguous().unwrap(), v.contiguous().unwrap());
+        let plain = grouped_attention(&q, &k, &v, Some(&mask)).unwrap();
+        assert!(
+            apart(&fast, &plain) < BOUND,
+            "round {round}: {rows} rows, {kv_heads} x {group} heads, {new} of {len}, width {width}"
+        );
+    }
+}
+
+#[test]
+fn large_scores_and_far_apart_ones_are_no_trouble() {
+    let cpu = device().unwrap();
+    let q = Tensor::new(&[[[[1e4f32, 0.0]]]], &cpu).unwrap();
+    let k = Tensor::new(&[[[[1f32, 0.0], [-1.0, 0.0], [1.0, 0.0]]]], &cpu).unwrap();
+    let v = Tensor::new(&[[[[1f32, 5.0], [1e9, 1e9], [3.0, 7.0]]]], &cpu).unwrap();
+    let got: Vec<f32> =
+        kernels::attention(&q, &k, &v, None).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+    assert_eq!(got, [2.0, 6.0], "two keys share all of it, and the far one gets exactly nothing");
+}
+
+#[test]
+fn nan_is_passed_on_and_not_lost() {
+    for len in [3, 40] {
+        let mut random = Random::new(5);
+        let shape = [1, 1, len, 32];
+        let (q, k) = (random.tensor(&[1, 1, 1, 32]).unwrap(), random.tensor(&shape).unwrap());
+        let mut numbers = vec![0.5f32; len * 32];
+        numbers[(len - 2) * 32] = f32::NAN;
+        let bad = Tensor::from_vec(numbers, &shape, &device().unwrap()).unwrap();
+        let by_key: Vec<f32> = kernels::attention(&q, &bad, &k, None)
+            .unwrap()
+            .flatten_all()
+            .unwrap()
+            .to_vec1()
+            .unwrap();
+        assert!(by_key.iter().all(|n| n.is_nan()), "{len} columns");
+        let by_value: Vec<f32> = kernels::attention(&q, &k, &bad, None)
+            .unwrap()
+            .flatten_all()
+            .unwrap()
+            .to_vec1()
+            .unwrap();
+        assert!(by_value[0].is_nan(), "{len} columns");
+        let ones = Tensor::ones((4, 32), DType::F32, &device().unwrap()).unwrap();
+        let sums = kernels::linear(&bad.reshape((len, 32)).unwrap(), &[&ones]).unwrap();
+        assert!(sums.to_vec2::<f32>().unwrap()[len - 2].iter().all(|n| n.is_nan()));
+    }
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_refused() {
+    let mut random = Random::new(6);
+    let mut tensor = |shape: &[usize]| random.tensor(shape).unwrap();
+    let text = kernels::linear(&tensor(&[2, 5]), &[&tensor(&[3, 4])]).unwrap_err().to_string();
+    assert!(text.contains("[3, 4]") && text.contains("[2, 5]"), "{text}");
+    let q = tensor(&[1, 3, 2, 8]);
+    let (k, v) = (tensor(&[1, 2, 2, 8]), tensor(&[1, 2, 2, 8]));
+    let text = kernels::attention(&q, &k, &v, None).unwrap_err().to_string();
+    assert!(text.contains("3 query heads cannot share 2"), "{text}");
+    let k = tensor(&[1, 3, 1, 8]);
+    assert!(kernels::attention(&q, &k, &k, None).is_err(), "fewer keys than queries");
+}
+
+/// The switch is the process's: what sets it waits for its turn.
+static SWITCH: Mutex<()> = Mutex::new(());
+
+#[test]
+fn a_whole_model_says_the_same_with_both() {
+    let _turn = SWITCH.lock();
+    for name in ["story-3m", "story-230k", "story-gpt2-1m"] {
+        let device = device().unwrap();
+        let model: Transformer = load_transformer(&story(name), DType::F32, &device).unwrap();
+        let ids: Vec<u32> = (0..40).map(|i| 5 + i * 37 % 900).collect();
+        let step = Step::new(&model, &ids, 0).unwrap();
+        let logits = |kernels| {
+            kernels::choose(kernels);
+            model.forward(&step, &mut NoCache)
+        };
+        let fast = logits(kernels::Kernels::Fast);
+        let plain = logits(kernels::Kernels::Plain).unwrap();
+        // Through five layers and a head of logits of size 20.
+        assert!(apart(&fast.unwrap(), &plain) < 2e-3, "{name}");
+    }
+}

@@ -1,0 +1,137 @@
+//! `hint` and `list` on a small course: what they show, and what they remember.
+
+mod common;
+
+use common::Fake;
+
+const HINTS: &str = r#"
+["0.1"]
+question = "Which number?"
+idea = '''
+The smallest that is not
+nothing.
+'''
+shape = '''
+fn one() {
+    …
+}
+'''
+
+["1.1"]
+question = "q"
+idea = "i"
+shape = "s"
+
+["1.2"]
+question = "q2"
+idea = "i2"
+shape = "s2"
+"#;
+
+fn course() -> Fake {
+    let fake = Fake::new();
+    fake.write("xtask/hints.toml", HINTS);
+    fake
+}
+
+#[test]
+fn hints_come_one_at_a_time_and_stay() {
+    let fake = course();
+    let (out, err, code) = fake.say(&["hint"]);
+    assert!(
+        out.starts_with("task 0.1: say one\n\nhint 1 of 3: a question\nWhich number?\n"),
+        "{out}{err}"
+    );
+    assert!(out.ends_with("The next, the idea: cargo xtask hint --task 0.1 --more\n"), "{out}");
+    assert_eq!(code, 0);
+    assert!(!fake.say(&["hint"]).0.contains("hint 2"), "asking again is not asking for more");
+    let (out, _, _) = fake.say(&["hint", "--more"]);
+    assert!(out.contains("hint 2 of 3: the idea\nThe smallest that is not nothing.\n"), "{out}");
+    assert!(!out.contains("hint 1"), "{out}");
+    let (out, _, _) = fake.say(&["hint", "day0", "--more"]);
+    assert!(
+        out.contains("hint 3 of 3: the shape of the code\n    fn one() {\n        …\n    }\n"),
+        "{out}"
+    );
+    assert!(out.contains("That was the last hint. The chapter: book/src/day00_one.md."), "{out}");
+    let (out, _, _) = fake.say(&["hint"]);
+    assert!(
+        out.contains("hint 1 of 3") && out.contains("hint 3 of 3"),
+        "what was seen stays: {out}"
+    );
+    assert_eq!(fake.read(".candecode/hints.json"), "{\"0.1\":3}\n");
+}
+
+#[test]
+fn the_hint_is_for_the_first_unfinished_task() {
+    let fake = course();
+    fake.solve("day01_two.rs", |source| {
+        source.replace("two() * helper()", "todo!(\"day 1, task 2: twice two\")")
+    });
+    assert!(fake.say(&["hint"]).0.starts_with("task 1.1"), "day 1 is begun, and not checked");
+    fake.say(&["check", "day1"]);
+    assert!(fake.say(&["hint"]).0.starts_with("task 0.1"), "the core of day 1 is done");
+    assert!(fake.say(&["hint", "1"]).0.starts_with("task 1.2"), "what is further is left");
+    assert!(fake.say(&["hint", "--task", "1.1"]).0.starts_with("task 1.1"));
+    let (_, err, code) = fake.say(&["hint", "day0", "--task", "1.1"]);
+    assert!(err.starts_with("error: task 1.1 is not of day 0") && code == 2, "{err}");
+    let (_, err, code) = fake.say(&["hint", "--task", "1.7"]);
+    assert!(err.starts_with("error: no task `1.7`: day 1 has 1.1, 1.2") && code == 2, "{err}");
+}
+
+#[test]
+fn every_task_needs_every_hint() {
+    let fake = course();
+    assert_eq!(fake.say(&["hint", "--check"]).0, "3 tasks have 3 hints each\n");
+    let text =
+        HINTS.replace("idea = \"i\"", "idea = \" \"").replace("shape = \"s2\"", "shapes = \"s2\"");
+    fake.write("xtask/hints.toml", &format!("{text}\n[\"1.3\"]\nquestion = \"q\"\n"));
+    let (out, err, code) = fake.say(&["ci", "--only", "hints"]);
+    for line in [
+        "xtask/hints.toml: task 1.1 has no `idea`",
+        "xtask/hints.toml: task 1.2 has no `shape`",
+        "xtask/hints.toml: task 1.2 has a `shapes`, which is no tier",
+        "xtask/hints.toml: there is no task 1.3",
+        "4 hints to mend",
+    ] {
+        assert!(out.lines().any(|said| said == line), "{line}: {out}{err}");
+    }
+    assert_eq!(code, 1);
+    fake.write("xtask/hints.toml", "[");
+    let (_, err, code) = fake.say(&["hint"]);
+    assert!(err.starts_with("error: xtask/hints.toml: ") && code == 1, "{err}");
+}
+
+#[test]
+fn the_list_is_never_old_and_says_whose_code_it_is() {
+    let fake = Fake::new();
+    let (out, _, _) = fake.say(&["list"]);
+    assert!(out.contains("day 0: one  (the stub; the engine runs the reference)"), "{out}");
+    assert!(
+        out.contains("0 of 3 tasks, 0 of 2 days done\nNext: task 0.1, say one in src/day00_one.rs"),
+        "{out}"
+    );
+
+    fake.say(&["give", "day1"]);
+    fake.solve("day00_one.rs", |source| source.replace("    1\n", "    2 - 1\n"));
+    let (out, err, _) = fake.say(&["progress", "--quick"]);
+    assert!(out.contains("day 0: one  (yours)\n  ? not checked       0.1   say one"), "{out}{err}");
+    assert!(out.contains("Next: task 0.1 is not checked yet: cargo xtask check day0"), "{out}");
+    let (out, err, _) = fake.say(&["list"]);
+    assert!(
+        err.contains("checking day 0: one …") && err.contains("checking day 1: two …"),
+        "{err}"
+    );
+    assert!(out.contains("✓ passed            0.1   say one"), "{out}");
+    assert!(out.contains("day 1: two  (given: the reference's code is in src/)"), "{out}");
+    assert!(out.ends_with("3 of 3 tasks, 2 of 2 days done\nEvery core task is done.\n"), "{out}");
+    assert!(!fake.say(&["list"]).1.contains("checking"), "nothing changed");
+
+    fake.write("tests/oracle/day00.json", "{}");
+    assert!(fake.say(&["list", "day0"]).1.contains("checking day 0: one …"), "a golden changed");
+    fake.write("src/day00_one.rs", "pub fn one() -> u32 { x }");
+    let (out, _, code) = fake.say(&["list", "day0"]);
+    assert!(out.contains("✗ does not compile  0.1") && !out.contains("day 1: two"), "{out}");
+    assert_eq!(code, 0);
+    assert!(fake.say(&["list", "day0"]).0.contains("✗ does not compile  0.1"), "kept as well");
+}

@@ -1,0 +1,154 @@
+//! The runner on the course itself: what a failing check says, word by word, and a hunt.
+//!
+//! These build the course, so plain `cargo test` leaves them out; the stage `real` of CI runs them, one after another.
+//! What a check says is in `snapshots/`: after a change of words, `INSTA_UPDATE=always` writes it anew.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A copy of the course in the target directory, built beside the course with the same crates. It stays, so that the
+/// next run is quick; one test at a time has it.
+struct Course {
+    root: PathBuf,
+    target: PathBuf,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Course {
+    fn open() -> Course {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let exe = Path::new(env!("CARGO_BIN_EXE_xtask"));
+        let target = exe.ancestors().nth(2).unwrap().to_path_buf();
+        let root = target.join("xtask/course");
+        for path in [
+            "Cargo.toml",
+            "Cargo.lock",
+            "build.rs",
+            "src",
+            "solutions",
+            "tests",
+            "models",
+            "benches",
+            "xtask",
+        ] {
+            copy(&from.join(path), &root.join(path));
+        }
+        let course = Course { root, target, _alone: alone };
+        assert_eq!(course.say(&["stubs", "--force"], "").1, 0);
+        course
+    }
+
+    /// Puts day 1 into `src/` as a reader may have it: the reference, edited.
+    fn write_day_1(&self, edits: &[(&str, &str)]) {
+        let path = "day01_attention.rs";
+        let mut source = fs::read_to_string(self.root.join("solutions").join(path)).unwrap();
+        source = source
+            .lines()
+            .filter(|line| !line.contains("solution>"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        for (find, replace) in edits {
+            assert_eq!(source.matches(find).count(), 1, "{find}");
+            source = source.replace(find, replace);
+        }
+        fs::write(self.root.join("src").join(path), source).unwrap();
+    }
+
+    /// Standard output and the runner's own words on standard error (not the compiler's); the exit code.
+    fn say(&self, args: &[&str], input: &str) -> (String, i32) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command.args(args).current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        command.env("CANDECODE_CHECK_LIMIT", "30").env_remove("CANDECODE_MODELS");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let out = child.wait_with_output().unwrap();
+        let (text, errors) =
+            (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
+        let own = errors.lines().filter(|line| line.starts_with("The error is in"));
+        (
+            text + &own.map(|line| format!("{line}\n")).collect::<String>(),
+            out.status.code().unwrap_or(-1),
+        )
+    }
+}
+
+/// Makes `to` what `from` is, and leaves alone what is the same: cargo goes by times.
+fn copy(from: &Path, to: &Path) {
+    if from.is_file() {
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        if fs::read(to).ok() != Some(fs::read(from).unwrap()) {
+            fs::copy(from, to).unwrap();
+        }
+        return;
+    }
+    fs::create_dir_all(to).unwrap();
+    let names = |dir: &Path| -> Vec<_> {
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    };
+    for gone in names(to).iter().filter(|name| !from.join(name).exists()) {
+        fs::remove_file(to.join(gone)).unwrap();
+    }
+    names(from).iter().for_each(|name| copy(&from.join(name), &to.join(name)));
+}
+
+/// One build, five failures: a wrong number, a known mistake, a wrong shape, a panic, and what is not written.
+#[test]
+#[ignore = "builds the course"]
+fn a_failing_check_says_what_is_wrong() {
+    let course = Course::open();
+    course.write_day_1(&[
+        ("column <= past + i", "column * 2 <= past + i"),
+        ("let scale = 1.0 / (q.dim(3)? as f64).sqrt();", "let scale = 1.0;"),
+        ("x.reshape((b, t, heads, width / heads))?.transpose(1, 2)", "x.reshape((b, t, heads, width / heads))"),
+        ("x.transpose(1, 2)?.reshape((b, t, h * d))", "let sizes = [b, t, h * d];\n    x.transpose(1, 2)?.reshape((b, t, sizes[3]))"),
+        ("    let project = |x: &Tensor, w: &Tensor| x.contiguous()?.broadcast_matmul(&w.t()?);\n", "    todo!(\"day 1, task 6: project to q, k and v, split, attend, merge, project\");\n    let project = |x: &Tensor, w: &Tensor| x.contiguous()?.broadcast_matmul(&w.t()?);\n"),
+    ]);
+    let (text, code) = course.say(&["check", "day1"], "");
+    insta::assert_snapshot!("five_failures", text);
+    assert_eq!(code, 1);
+}
+
+#[test]
+#[ignore = "builds the course"]
+fn an_endless_loop_is_stopped_and_named() {
+    let course = Course::open();
+    let body = "let wide = x.to_dtype(DType::F32)?;";
+    course.write_day_1(&[(body, &format!("let mut n = 0u64;\n    while n != 1 {{\n        n = std::hint::black_box(0);\n    }}\n    {body}"))]);
+    let (text, code) = course.say(&["check", "day1", "--task", "1.1"], "");
+    insta::assert_snapshot!("an_endless_loop", text);
+    assert_eq!(code, 1);
+}
+
+#[test]
+#[ignore = "builds the course"]
+fn what_does_not_compile_is_named() {
+    let course = Course::open();
+    course.write_day_1(&[("let (b, h, t, d) = x.dims4()?;", "let (b, h, t, d) = x.dims4();")]);
+    let (text, code) = course.say(&["check", "day1"], "");
+    insta::assert_snapshot!("a_compile_error", text);
+    assert_eq!(code, 1);
+}
+
+#[test]
+#[ignore = "builds the course"]
+fn a_mistake_is_hunted_and_src_is_not_touched() {
+    let course = Course::open();
+    let before = fs::read(course.root.join("src/day01_attention.rs")).unwrap();
+    let probes =
+        "Once upon a time\nlogits Lily and Tom\nref logits Lily and Tom\nguess\n1\n9999\n40\n";
+    let (text, _) = course.say(&["hunt", "day1", "--seed", "7"], probes);
+    assert!(text.contains("tokens [") && text.contains("the likeliest next:"), "{text}");
+    assert!(text.contains("\nIt was ") && text.contains("points of 100"), "{text}");
+    let again = course.say(&["hunt", "day1", "--seed", "7"], "quit\n");
+    let named =
+        |text: &str| text.lines().find(|line| line.starts_with("It was ")).map(str::to_string);
+    assert_eq!(named(&again.0), named(&text), "a seed is the same hunt again");
+    assert_eq!(again.1, 1);
+    assert_eq!(fs::read(course.root.join("src/day01_attention.rs")).unwrap(), before);
+}
