@@ -7,7 +7,7 @@ use super::checks::{
 use candecode::kit::{
     named, Context, FinishReason, GenerationOptions, Model, ModelConfig, Token, Tokenizer,
 };
-use candle_core::{Error, IndexOp, Result, Tensor};
+use candle_core::{bail, Error, IndexOp, Result, Tensor};
 use std::cell::RefCell;
 
 /// What a `Sequence` is asked to choose from: its row, its tokens (the first `prompt_len` are the prompt), the logits.
@@ -532,6 +532,9 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
         let mut options = options(most);
         options.eos_token_ids = eos.to_vec();
         let tokens = (day.generate)(&counting(9), &tokenizer()?, prompt, options)?;
+        if let Some(token) = tokens.iter().find(|token| token.row != 0) {
+            bail!("a token says that it is of row {}; the only text is row 0", token.row)
+        }
         Ok(tokens.iter().map(|token| (token.id, token.finish)).collect::<Vec<_>>())
     };
     let input = "prompt 1, 2, at most 2 new: ids and ends";
@@ -541,7 +544,10 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     let input = "prompt 1, 2, at most 2 new, EOS 4: ids and ends";
     equal(input, run(2, &[4], &[1, 2]), &vec![(3, None), (4, Some(FinishReason::Eos))])?;
     equal("at most 0 new", run(0, &[], &[1, 2]), &vec![])?;
+    let input = "a prompt of 6 tokens, a context of 6, at most 1 new: ids and ends";
+    equal(input, run(1, &[], &[1, 1, 1, 1, 1, 2]), &vec![(3, Some(FinishReason::Length))])?;
     refused("an empty prompt", run(2, &[], &[]), &[])?;
+    refused("an empty prompt, at most 0 new", run(0, &[], &[]), &[])?;
     refused("a prompt of 7 tokens, a context of 6", run(2, &[], &[1; 7]), &["context"])
 }
 

@@ -106,7 +106,7 @@ fn a_failing_check_says_what_is_wrong() {
         ("column <= past + i", "column * 2 <= past + i"),
         ("let scale = 1.0 / (q.dim(3)? as f64).sqrt();", "let scale = 1.0;"),
         ("x.reshape((b, t, heads, width / heads))?.transpose(1, 2)", "x.reshape((b, t, heads, width / heads))"),
-        ("x.transpose(1, 2)?.reshape((b, t, h * d))", "let sizes = [b, t, h * d];\n    x.transpose(1, 2)?.reshape((b, t, sizes[3]))"),
+        ("x.transpose(1, 2)?.reshape((b, t, h * d))", "let sizes = vec![b, t, h * d];\n    x.transpose(1, 2)?.reshape((b, t, sizes[3]))"),
         ("    let project = |x: &Tensor, w: &Tensor| x.contiguous()?.broadcast_matmul(&w.t()?);\n", "    todo!(\"day 1, task 6: project to q, k and v, split, attend, merge, project\");\n    let project = |x: &Tensor, w: &Tensor| x.contiguous()?.broadcast_matmul(&w.t()?);\n"),
     ]);
     let (text, code) = course.say(&["check", "day1"], "");

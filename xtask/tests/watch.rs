@@ -121,3 +121,21 @@ fn without_a_terminal_lines_are_read() {
     assert!(out.contains("q quit, then Enter") && out.contains("0 of 3 tasks"), "{out}");
     assert!(!out.contains('\x1b'), "no colour: {out}");
 }
+
+#[test]
+fn colour_is_for_terminals_that_want_it() {
+    let fake = Fake::new();
+    let shown = |line: &str| {
+        let mut term = Terminal::shell(&fake, line);
+        term.sees("Next: task 0.1")
+    };
+    assert!(shown("env -u NO_COLOR $XTASK list").contains("\x1b[1mday 0: one"), "a terminal");
+    for line in [
+        "NO_COLOR=1 $XTASK list",
+        "env -u NO_COLOR TERM=dumb $XTASK list",
+        "env -u NO_COLOR $XTASK list | cat",
+    ] {
+        let text = shown(line);
+        assert!(!text.contains('\x1b') && text.contains("○ not written"), "{line}: {text}");
+    }
+}

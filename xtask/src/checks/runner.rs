@@ -189,8 +189,14 @@ fn last_words(outcome: &Outcome) -> (Status, String) {
     let tail = lines[lines.len().saturating_sub(8)..].join("\n");
     match &outcome.end {
         End::TimedOut => {
-            let minutes = limit().as_secs().div_ceil(60);
-            (Status::Timeout, format!("still running after {minutes} minutes: stopped. Is there a loop without an end?"))
+            let time = match limit().as_secs() {
+                seconds if seconds < 120 => format!("{seconds} s"),
+                seconds => format!("{} minutes", seconds / 60),
+            };
+            (
+                Status::Timeout,
+                format!("still running after {time}: stopped. Is there a loop without an end?"),
+            )
         }
         End::Died(why) => {
             (Status::Died, format!("the test program ended before this check did ({why})\n{tail}"))

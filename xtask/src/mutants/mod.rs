@@ -7,6 +7,7 @@ pub mod list;
 pub mod more;
 pub mod report;
 pub mod results;
+pub mod source;
 pub mod trial;
 
 use std::collections::BTreeMap;

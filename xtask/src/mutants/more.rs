@@ -1,6 +1,7 @@
 //! The mutants that `cargo mutants` does not make: numbers one more or less, words exchanged, conditions negated,
 //! statements left out. The references are formatted by rustfmt, so lines and indents are enough to find them.
 
+use super::source::{blanked, functions, named};
 use super::Mutant;
 use std::ops::Range;
 
@@ -46,86 +47,6 @@ pub fn mutants(source: &str) -> Vec<Mutant> {
 
 /// Takes a place, what changes in words, and the replacement.
 type Add<'a> = &'a mut dyn FnMut(Range<usize>, &str, &str);
-
-/// A function, and where its body is.
-struct Function {
-    name: String,
-    body: Range<usize>,
-}
-
-/// The source with blanks in place of comments, strings and characters, byte for byte.
-fn blanked(source: &str) -> String {
-    let mut out = source.as_bytes().to_vec();
-    let mut at = 0;
-    while at < source.len() {
-        let rest = &source[at..];
-        let length = if rest.starts_with("//") {
-            rest.find('\n').unwrap_or(rest.len())
-        } else if rest.starts_with('"') {
-            let escaped = |quote: usize| {
-                rest[..quote].bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
-            };
-            let mut quotes = rest.match_indices('"').skip(1).map(|(quote, _)| quote);
-            quotes.find(|quote| !escaped(*quote)).map_or(rest.len(), |quote| quote + 1)
-        } else if rest.starts_with('\'') {
-            character(rest).unwrap_or(0)
-        } else {
-            0
-        };
-        for byte in &mut out[at..at + length] {
-            if *byte != b'\n' {
-                *byte = b' ';
-            }
-        }
-        at += length.max(rest.chars().next().map_or(1, char::len_utf8));
-    }
-    String::from_utf8(out).unwrap_or_default()
-}
-
-/// The length of a character literal, if it is none of a lifetime.
-fn character(rest: &str) -> Option<usize> {
-    let mut chars = rest.char_indices().skip(1);
-    let (_, first) = chars.next()?;
-    let close = if first == '\\' { chars.nth(1) } else { chars.next() };
-    close.filter(|(_, c)| *c == '\'').map(|(at, _)| at + 1)
-}
-
-/// Every function that has a body of its own lines.
-fn functions(code: &str) -> Vec<Function> {
-    let mut found = Vec::new();
-    let (mut at, mut open): (usize, Option<(String, usize, usize)>) = (0, None);
-    for line in code.split_inclusive('\n') {
-        let (text, indent) = (line.trim(), line.len() - line.trim_start().len());
-        let opens = ["fn ", "pub fn "].iter().find_map(|word| text.strip_prefix(word));
-        match (&open, opens) {
-            (None, Some(rest)) => {
-                let end =
-                    rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-                open = Some((rest[..end].to_string(), indent, 0));
-            }
-            (Some((name, column, start)), _) if text == "}" && *column == indent => {
-                found.push(Function { name: name.clone(), body: *start..at });
-                open = None;
-            }
-            _ => {}
-        }
-        at += line.len();
-        // The body begins behind the line that ends with the brace of the function.
-        if let Some((_, column, start @ 0)) = &mut open {
-            if text.ends_with('{') && *column == indent {
-                *start = at;
-            } else if text.ends_with(';') && *column == indent {
-                open = None;
-            }
-        }
-    }
-    found
-}
-
-/// Whether a character can be part of a name.
-fn named(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
 
 /// Numbers: one more, one less; `0.5` becomes `1.5`.
 fn numbers(code: &str, body: &Range<usize>, add: Add) {
