@@ -1,14 +1,15 @@
 //! Every family in every format, with its weights in memory in every type, beside transformers: `tests/oracle/families.py`
-//! made the models and the goldens, and makes the book's table of what is measured here.
+//! made the models and the goldens, `families_page.py` makes the book's page of what is measured here. That the page is still
+//! true is a test, too.
 //!
 //! They run with the reference: `cargo test --features ref --test families`.
 
 #![cfg(feature = "ref")]
 
-use candecode::kit::{load_model, Model, ModelConfig, NoCache, Step};
+use candecode::kit::kernels::{self, Kernels};
+use candecode::kit::{load_model, Model, ModelConfig, NoCache, Step, Weights};
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 const CPU: Device = Device::Cpu;
@@ -80,14 +81,40 @@ impl Golden {
     }
 }
 
-/// What is found of one model in one format, with its weights in memory as one type.
+/// What is found of one model in one format, with its weights in memory as one type: the worse of both kernels.
+#[derive(serde::Deserialize, serde::Serialize)]
 struct Found {
+    model: String,
+    disk: String,
+    dtype: String,
     /// The first new token that is not transformers'.
     first: Option<usize>,
     /// The largest error of a logit, fed transformers' own text.
     error: f32,
     /// The largest logit.
     largest: f32,
+}
+
+impl Found {
+    /// Sums in another order differ by some 1e-5.
+    fn equal(&self) -> bool {
+        self.first.is_none() && self.error < 1e-4
+    }
+
+    /// True if a cell of the book's table says this. The last digits of an error are the processor's: a sum in another order.
+    fn is_shown_as(&self, cell: &str) -> bool {
+        let tokens = match self.first {
+            None => "tokens equal".to_string(),
+            Some(first) => format!("token {} differs", first + 1),
+        };
+        match cell.split_once("; ") {
+            None => self.equal() && cell == "equal",
+            Some((error, shown)) => {
+                let near = |error: f32| (error - self.error).abs() <= 0.06 * self.error + 2e-5;
+                !self.equal() && shown == tokens && error.parse().is_ok_and(near)
+            }
+        }
+    }
 }
 
 fn logits(model: &dyn Model, ids: &[u32]) -> Tensor {
@@ -101,24 +128,46 @@ fn largest(t: &Tensor) -> f32 {
     numbers.into_iter().fold(0.0, f32::max)
 }
 
-fn compare(path: &Path, dtype: DType, golden: &Golden) -> Found {
-    let model = load_model(path, dtype, &CPU).unwrap();
+/// The first new token that is not transformers', and the largest error of a logit.
+fn compare(model: &dyn Model, golden: &Golden) -> (Option<usize>, f32) {
     let mut ids = golden.ids[..golden.prompt].to_vec();
     while ids.len() < golden.ids.len() {
-        let scores = logits(&*model, &ids);
+        let scores = logits(model, &ids);
         let last = scores.get(scores.dim(0).unwrap() - 1).unwrap();
         ids.push(last.argmax(0).unwrap().to_scalar::<u32>().unwrap());
     }
     let first = ids.iter().zip(&golden.ids).position(|(a, b)| a != b);
-    let (n, all) = (golden.logits.dim(0).unwrap(), logits(&*model, &golden.ids));
+    let (n, all) = (golden.logits.dim(0).unwrap(), logits(model, &golden.ids));
     let all = all.narrow(0, all.dim(0).unwrap() - n, n).unwrap();
-    let error = largest(&(all - &golden.logits).unwrap());
-    Found { first: first.map(|at| at - golden.prompt), error, largest: largest(&golden.logits) }
+    (first.map(|at| at - golden.prompt), largest(&(all - &golden.logits).unwrap()))
+}
+
+/// Both kernels, beside transformers and each other.
+fn measure(model: &str, disk: &str, dtype: &str, path: &Path, golden: &Golden) -> Found {
+    let (_, of) = DTYPES.iter().find(|(name, _)| *name == dtype).unwrap();
+    let loaded = load_model(path, *of, &CPU).unwrap();
+    let [plain, fast] = [Kernels::Plain, Kernels::Fast].map(|kind| {
+        kernels::choose(kind);
+        compare(&*loaded, golden)
+    });
+    let what = format!("{model}, {disk}, --dtype {dtype}: {plain:?} plain, {fast:?} fast");
+    assert!((plain.1 - fast.1).abs() < 1e-4 && plain.0 == fast.0, "{what}");
+    let (error, largest) = (plain.1.max(fast.1), largest(&golden.logits));
+    let (model, disk) = (model.to_string(), disk.to_string());
+    let found = Found { model, disk, dtype: dtype.into(), first: plain.0, error, largest };
+    // bf16 keeps 8 bits of a number and f16 keeps 11, so a product is off by some thousandths of its size; a wrong tensor, or
+    // a lost type, is off by all of it.
+    match (found.disk.as_str(), dtype) {
+        (_, "f32") | ("bf16", "bf16") | ("f16" | "gguf", "f16") => assert!(found.equal(), "{what}"),
+        (_, "bf16") => assert!(error < 0.1 * largest, "{what}"),
+        _ => assert!(error < 0.02 * largest, "{what}"),
+    }
+    found
 }
 
 #[test]
-fn every_family_in_every_format_is_transformers() {
-    let mut lines = String::new();
+fn every_family_in_every_format_is_transformers_and_the_book_says_so() {
+    let mut found = Vec::new();
     for model in MODELS {
         let kept = |name: &str, dtype, files| Folder::of(model, name, dtype, files);
         let folders = [
@@ -134,30 +183,75 @@ fn every_family_in_every_format_is_transformers() {
             ("gguf", oracle(&format!("{model}.gguf")), "gguf"),
         ] {
             let golden = Golden::read(model, golden);
-            for (name, dtype) in DTYPES {
-                let found = compare(&path, dtype, &golden);
-                let what = format!("{model}, {disk}, --dtype {name}: the error is {}", found.error);
-                // Sums in another order differ by some 1e-5. bf16 keeps 8 bits of a number and f16 keeps 11, so a product
-                // is off by some thousandths of its size; a wrong tensor, or a lost type, is off by all of it.
-                match (disk, name) {
-                    (_, "f32") | ("bf16", "bf16") | ("f16" | "gguf", "f16") => {
-                        assert!(found.error < 1e-4, "{what}");
-                        assert_eq!(found.first, None, "{what}");
-                    }
-                    (_, "bf16") => assert!(found.error < 0.1 * found.largest, "{what}"),
-                    _ => assert!(found.error < 0.02 * found.largest, "{what}"),
-                }
-                lines += &serde_json::json!({
-                    "model": model, "disk": disk, "dtype": name,
-                    "first": found.first, "error": found.error, "largest": found.largest,
-                })
-                .to_string();
-                lines.push('\n');
-            }
+            let of = |(dtype, _): &(&str, DType)| measure(model, disk, dtype, &path, &golden);
+            found.extend(DTYPES.iter().map(of));
         }
     }
-    if let Ok(path) = std::env::var("CANDECODE_FAMILIES") {
-        std::fs::File::create(path).unwrap().write_all(lines.as_bytes()).unwrap();
+    // The script that writes the page wants the numbers; else the page must have them.
+    match std::env::var("CANDECODE_FAMILIES") {
+        Ok(path) => std::fs::write(path, serde_json::to_string(&found).unwrap()).unwrap(),
+        Err(_) => the_book_has(&rows(6), &found),
+    }
+}
+
+/// What was measured on a real model is in a file of its own, for nobody downloads one in a test.
+#[test]
+fn the_book_says_what_was_found_of_the_real_model() {
+    let json = std::fs::read_to_string(oracle("families_real.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let found: Vec<Found> = serde_json::from_value(json["found"].clone()).unwrap();
+    assert!(found.iter().filter(|found| found.dtype == "f32").all(Found::equal));
+    the_book_has(&rows(4), &found);
+}
+
+/// The rows of the page's table of so many columns.
+fn rows(columns: usize) -> Vec<Vec<String>> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("book/src/families.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let cells = |line: &str| -> Option<Vec<String>> {
+        let line = line.strip_prefix("| ")?.strip_suffix(" |")?;
+        Some(line.split(" | ").map(String::from).collect())
+    };
+    let rows = page.lines().filter_map(cells).filter(|row| row.len() == columns);
+    rows.filter(|row| !row.iter().any(|cell| cell.starts_with("`--dtype"))).collect()
+}
+
+/// A row for each model and format, in the order of `found`, and in it a cell for each type.
+fn the_book_has(rows: &[Vec<String>], found: &[Found]) {
+    let cells = rows.iter().map(|row| row.iter().filter(|cell| is_measured(cell)));
+    let cells: Vec<&String> = cells.flatten().collect();
+    assert_eq!(cells.len(), found.len(), "the page has another number of cells: {cells:?}");
+    for (cell, found) in cells.into_iter().zip(found) {
+        let Found { model, disk, dtype, first, error, .. } = found;
+        assert!(
+            found.is_shown_as(cell),
+            "book/src/families.md, {model}, {disk}, --dtype {dtype}: the page says {cell:?}, found is {error}, {first:?}; \
+             run tests/oracle/families_page.py"
+        );
+    }
+}
+
+fn is_measured(cell: &str) -> bool {
+    cell == "equal" || cell.contains("; token")
+}
+
+/// A GGUF file whose matrices are f16, and a folder with the same numbers in f32: the same model, bit for bit.
+#[test]
+fn a_gguf_file_has_the_tensors_of_its_folder() {
+    for model in MODELS {
+        let folder = Weights::open(&oracle(model), DType::F32, &CPU).unwrap();
+        let gguf = Weights::open(&oracle(&format!("{model}.gguf")), DType::F32, &CPU).unwrap();
+        let stored = candle_core::safetensors::load(oracle(model).join("model.safetensors"), &CPU);
+        for (name, tensor) in stored.unwrap() {
+            let [here, there] =
+                [&gguf, &folder].map(|weights| weights.tensor(&name, tensor.dims()).unwrap());
+            let narrow = tensor.rank() == 2 && !name.contains("wpe");
+            let there = match narrow {
+                true => there.to_dtype(DType::F16).and_then(|t| t.to_dtype(DType::F32)).unwrap(),
+                false => there,
+            };
+            assert_eq!(largest(&(here - there).unwrap()), 0.0, "{model}: {name}");
+        }
     }
 }
 

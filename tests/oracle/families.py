@@ -1,25 +1,16 @@
-"""Every family in every format: small models with random weights, what transformers computes with them, and the book's table.
-
-As a day's script it makes goldens: `generate.py families`. By itself it writes book/src/families.md from what
-tests/families.rs measures, and, with --real, adds a real model (tools/smollm2.py makes its folder):
-
-usage: .venv/bin/python tests/oracle/families.py [--real DIR]
-
-It exits with 1 if a cell that must be equal is not.
+"""Every family in every format: small models with random weights, and what transformers computes with the numbers that are in
+their files. families_page.py makes the book's page of how the engine fares with them.
 """
-import argparse, importlib.metadata, json, os, pathlib, subprocess, sys, tempfile
+import pathlib, tempfile
 
 import gguf
 import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
-import common
 from common import margins
 from day05 import tinies, tiny
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 PROMPT, NEW, LAST = 8, 24, 8  # tokens given, tokens made, positions of which all logits are kept
 
 
@@ -58,14 +49,15 @@ def greedy(model, prompt):
     return ids.tolist(), logits
 
 
-def write_gguf(path, name, model):
-    """As llama.cpp's convert_hf_to_gguf.py, by the same package."""
+def write_gguf(path, name, model, narrow=np.float16, more=lambda w: None):
+    """As llama.cpp's convert_hf_to_gguf.py, by the same package: matrices become `narrow`. `more` adds metadata."""
     c = model.config
     arch = {"gpt2": gguf.MODEL_ARCH.GPT2, "llama": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2,
             "qwen3": gguf.MODEL_ARCH.QWEN3}[c.model_type]
     names = gguf.get_tensor_name_map(arch, c.num_hidden_layers)
     w = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[arch])
     w.add_name(name)
+    more(w)
     w.add_block_count(c.num_hidden_layers)
     w.add_context_length(c.max_position_embeddings)
     w.add_embedding_length(c.hidden_size)
@@ -94,7 +86,7 @@ def write_gguf(path, name, model):
             t = interleaved(t, c.num_attention_heads)
         if c.model_type == "llama" and "k_proj" in key:
             t = interleaved(t, c.num_key_value_heads)
-        t = np.ascontiguousarray(t, dtype=np.float16 if matrices(key, p) else np.float32)
+        t = np.ascontiguousarray(t, dtype=narrow if matrices(key, p) else np.float32)
         w.add_tensor(names.get_name(key, try_suffixes=(".weight", ".bias")), t)
     w.write_header_to_file()
     w.write_kv_data_to_file()
@@ -142,135 +134,3 @@ def generate(oracle):
             oracle.data[f"{name}.{disk}"] = ids
             oracle.tensor(f"{name}.{disk}", logits[-LAST:])
             m.load_state_dict(before)
-
-
-# The book's table.
-
-TITLES = {
-    "tiny-gpt2": "GPT-2", "tiny-llama-plain": "Llama", "tiny-llama-tied": "Llama, tied head",
-    "tiny-llama": "Llama 3's RoPE, biases", "tiny-qwen2": "Qwen2, biases", "tiny-qwen3": "Qwen3, QK-norm, wide heads",
-}
-DTYPES = ("f32", "bf16", "f16")
-FORMATS = {"single": "one file, f32", "shards": "three shards, f32", "bf16": "bf16", "f16": "f16", "gguf": "GGUF, F16"}
-
-
-def measured(program):
-    """What tests/families.rs finds: a line for each family, format and type in memory."""
-    with tempfile.TemporaryDirectory() as d:
-        lines = pathlib.Path(d) / "lines"
-        done = subprocess.run(program, cwd=ROOT, env={**os.environ, "CANDECODE_FAMILIES": str(lines)})
-        if done.returncode:
-            raise SystemExit("tests/families.rs fails: see above")
-        return [json.loads(line) for line in lines.read_text().splitlines()]
-
-
-def cell(found):
-    tokens = "tokens equal" if found["first"] is None else f"token {found['first'] + 1} differs"
-    return "equal" if equal(found) else f"{found['error']:.2g}; {tokens}"
-
-
-def equal(found):
-    return found["first"] is None and found["error"] < 1e-4
-
-
-def table(found):
-    for name, title in TITLES.items():
-        for disk, words in FORMATS.items():
-            cells = [next(f for f in found if (f["model"], f["disk"], f["dtype"]) == (name, disk, d)) for d in DTYPES]
-            yield f"| {title} | {words} | " + " | ".join(map(cell, cells)) + f" | ±{cells[0]['largest']:.0f} |"
-
-
-REAL_PROMPTS, REAL_NEW = ["The capital of France is", "Once upon a time", "def fibonacci(n):"], 128
-
-
-@torch.no_grad()
-def texts(folder):
-    """What transformers writes with a folder's weights in f32: ids of prompt and text, and the log-probability of each token."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    hf = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    tok = AutoTokenizer.from_pretrained(folder)
-    for prompt in REAL_PROMPTS:
-        ids = tok(prompt, return_tensors="pt").input_ids
-        n = ids.shape[1]
-        out = hf.generate(ids, do_sample=False, max_new_tokens=REAL_NEW, pad_token_id=hf.generation_config.eos_token_id)
-        logprobs = hf(out).logits[0, n - 1:-1].log_softmax(-1).gather(1, out[0, n:, None])[:, 0].tolist()
-        yield prompt, ids[0].tolist(), out[0, n:].tolist(), logprobs
-
-
-def real(folder, program):
-    """A real model: its folder, and the GGUF file that it was made of, beside transformers with the folder's weights."""
-    golden, found = list(texts(folder)), []
-    for path in [folder, *sorted(folder.glob("*.gguf"))]:
-        for dtype in DTYPES:
-            firsts, errors = [], []
-            for prompt, ids, want, logprobs in golden:
-                command = [program, "--model", path, "--dtype", dtype, "-p", prompt, "--max-new-tokens", str(REAL_NEW)]
-                got = subprocess.run([*command, "--format", "json"], capture_output=True, text=True)
-                if got.returncode:
-                    raise SystemExit(got.stderr)
-                got = json.loads(got.stdout)
-                if got["prompt_ids"] != ids:
-                    raise SystemExit(f"{path}: other ids for {prompt!r}")
-                first = next((i for i, (a, b) in enumerate(zip(want, got["new_ids"])) if a != b), None)
-                # Until the texts part, both give the log-probability of the same token after the same tokens.
-                errors += [abs(a - b) for a, b in list(zip(logprobs, got["logprobs"]))[:first]]
-                firsts.append(first)
-            first = min((f for f in firsts if f is not None), default=None)
-            found.append(dict(path=path, dtype=dtype, first=first, error=max(errors)))
-            print(path.name, found[-1], flush=True)
-    return found
-
-
-def real_table(folder, found):
-    for path in dict.fromkeys(f["path"] for f in found):
-        words = "folder, f32" if path == folder else "GGUF, " + path.stem.rsplit(".", 1)[-1]
-        yield f"| {words} | " + " | ".join(cell(f) for f in found if f["path"] == path) + " |"
-
-
-def main():
-    flags = argparse.ArgumentParser()
-    flags.add_argument("--real", type=pathlib.Path, help="the folder that tools/smollm2.py made, with f32")
-    flags = flags.parse_args()
-    found = measured(["cargo", "test", "--quiet", "--features", "ref", "--test", "families"])
-    versions = ", ".join(f"{p} {importlib.metadata.version(p).split('+')[0]}" for p in ("torch", "transformers", "gguf"))
-    text = f"""# Families and formats
-
-Every family that the engine runs, in every format that it reads, with its weights in memory in every type that it has, beside
-transformers in f32 with the numbers that are in the file. The models are small ones with random weights, large enough that
-every part leaves its mark on the logits: a trained model may write the same story with a norm left out, these do not.
-
-**equal**: the {NEW} tokens that follow a prompt of {PROMPT} are transformers', every one, and the logits are, to 0.0001. Else the
-number is the largest error of a logit over the last {LAST} positions of transformers' own text, and the first of the {NEW} tokens
-that differs is named. The last column says how large logits are.
-
-In bf16 and f16 only the matrices are narrow; activations stay f32. So a file loses nothing in its own type, and another's
-numbers are rounded once, as they are read.
-
-Made by `tests/oracle/families.py`: {versions}, on the CPU. The models are in
-`tests/oracle/`; continuous integration computes every cell again (`tests/families.rs`).
-
-| family | on disk | `--dtype f32` | `--dtype bf16` | `--dtype f16` | logits |
-|---|---|---|---|---|---|
-""" + "\n".join(table(found)) + "\n"
-    if flags.real:
-        subprocess.run(["cargo", "build", "--quiet", "--features", "ref", "--bin", "candecode"], cwd=ROOT, check=True)
-        folder = flags.real.resolve()
-        more = real(folder, ROOT / "target/debug/candecode")
-        found += more
-        text += f"""
-## A real one
-
-SmolLM2-135M-Instruct: a GGUF file, and the folder of the same numbers that `tools/smollm2.py` makes of it. {len(REAL_PROMPTS)} prompts,
-{REAL_NEW} tokens each. The error is the largest of a token's log-probability until the texts part, and the token is the first of any
-text that differs.
-
-| on disk | `--dtype f32` | `--dtype bf16` | `--dtype f16` |
-|---|---|---|---|
-""" + "\n".join(real_table(folder, more)) + "\n"
-    (ROOT / "book/src/families.md").write_text(text)
-    print(text)
-    sys.exit(0 if all(equal(f) for f in found if f["dtype"] == "f32") else 1)
-
-
-if __name__ == "__main__":
-    main()
