@@ -152,8 +152,8 @@ def page(small, more):
     return f"""# Families and formats
 
 Every family that the engine runs, in every format that it reads, with its weights in memory in every type that it has, beside
-transformers in f32 with the numbers that are in the file. The models are small, and their weights random, so large that every
-part leaves its mark on the logits: a trained model may write the same story with a norm left out, these do not.
+transformers in f32 with the numbers that are in the file. The models are small, and their weights random and large: every part
+leaves its mark on the logits. A trained model may write the same story with a norm left out; these do not.
 
 **equal**: the {NEW} tokens that follow a prompt of {PROMPT} are transformers', every one, and the logits are, to 0.0001. Else the
 number is the largest error of a logit over the last {LAST} positions of transformers' own text, and the first of the {NEW} tokens
@@ -167,13 +167,13 @@ that differs is named. The last column says how large logits are.
   for each product; activations, cache and logits stay f32. So a file loses nothing in its own type, and another's numbers
   are rounded once, as they are read. `--kernels plain` and `fast` agree in every cell, to 0.0001.
 - **On Metal and CUDA** activations and cache have the type of the weights, too, as in transformers; expect larger differences.
-- bf16 keeps 8 bits of a number and the range of f32; f16 keeps 11, and ends at 65504. Where the file is f16, or has room for it,
-  f16 loses less. Published weights are bf16, mostly: there bf16 loses nothing.
+- **Which type.** bf16 keeps 8 bits of a number and the range of f32. f16 keeps 11 and ends at 65504: it rounds eight times finer,
+  as long as the numbers fit. Weights are published in bf16, mostly: for those `--dtype bf16` loses nothing.
 - **GGUF.** In an F16 file matrices are f16, and norms and biases f32: llama.cpp's converter makes it so, and so does this
   script, with the same package. What is quantised is widened as it is read.
 
-Made by `tests/oracle/families_page.py`: {versions()}, on the CPU. The models are in `tests/oracle/`; continuous integration
-computes every cell again, and compares it with this page (`tests/families.rs`).
+Made by `tests/oracle/families_page.py`: {versions()}, on the CPU. The models are in
+`tests/oracle/`; continuous integration computes every cell again, and compares it with this page (`tests/families.rs`).
 
 ## A real one
 
