@@ -15,7 +15,7 @@ use crate::kit::{Cache, CacheKind, FinishReason, Hypothesis, Model, NoCache};
 use crate::kit::{ModelConfig, Token, Tokenizer};
 use crate::{day06_generate, day07_greedy, day11_beam_search, day12_batching};
 use anyhow::{anyhow, ensure, Context as _, Result};
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<u8> {
         std::env::set_var("HF_HUB_OFFLINE", "1");
     }
     if args.models {
-        print!("{}", hub::list()?);
+        let _ = std::io::stdout().write_all(hub::list()?.as_bytes());
         return Ok(0);
     }
     if args.find {
