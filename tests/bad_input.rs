@@ -4,6 +4,9 @@
 
 #![cfg(feature = "ref")]
 
+#[path = "said/mod.rs"]
+mod said;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -92,6 +95,11 @@ fn command(args: &[&str]) -> Command {
 /// The command must fail with this code, and say every one of these words, on few lines and without a panic.
 #[track_caller]
 fn fails(output: Output, code: i32, says: &[&str]) {
+    fails_with(&[], output, code, says);
+}
+
+#[track_caller]
+fn fails_with(args: &[&str], output: Output, code: i32, says: &[&str]) {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(code), "{text}");
     for words in says {
@@ -101,11 +109,12 @@ fn fails(output: Output, code: i32, says: &[&str]) {
         assert!(!text.contains(never), "\"{never}\" in: {text}");
     }
     assert!(text.lines().count() < 12, "too long: {text}");
+    said::keep(args, code, &text);
 }
 
 #[track_caller]
 fn refused(args: &[&str], code: i32, says: &[&str]) {
-    fails(command(args).output().unwrap(), code, says);
+    fails_with(args, command(args).output().unwrap(), code, says);
 }
 
 #[track_caller]
