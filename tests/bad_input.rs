@@ -192,7 +192,7 @@ fn a_configuration_that_makes_no_sense_is_refused() {
         ("hidden_size", serde_json::Value::Null, "no hidden_size"),
         ("rms_norm_eps", 0.0.into(), "epsilon"),
         ("rope_parameters", serde_json::json!({"rope_theta": -1.0}), "rope_theta is -1"),
-        ("rope_parameters", serde_json::json!({"rope_type": "yarn"}), "yarn"),
+        ("rope_parameters", serde_json::json!({"rope_type": "yarn"}), "rope_type is \"yarn\";"),
         ("eos_token_id", "end".into(), "eos_token_id"),
         ("hidden_act", "relu".into(), "relu"),
         ("use_sliding_window", true.into(), "use_sliding_window"),

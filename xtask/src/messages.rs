@@ -87,10 +87,15 @@ fn replaced(text: &str, start: &str, rest: &dyn Fn(char) -> bool, instead: &str)
     out
 }
 
-/// A message from its error on: what a command tells before of its progress does not belong to it.
+/// A message from its error on, without the last lines of a flag's: what a command tells before of its progress, and how it
+/// is used, is not what went wrong.
 fn from_error(text: &str) -> String {
     let at = text.find("error:").filter(|at| *at == 0 || text[..*at].ends_with('\n'));
-    text[at.unwrap_or(0)..].trim_end().to_string()
+    let text = &text[at.unwrap_or(0)..];
+    let usage =
+        |line: &&str| line.starts_with("Usage: ") || line.starts_with("For more information");
+    let lines: Vec<&str> = text.lines().take_while(|line| !usage(line)).collect();
+    lines.join("\n").trim_end().to_string()
 }
 
 /// The page, made of the messages.
@@ -233,6 +238,7 @@ mod tests {
         assert_eq!(text, "at HUB/x, HUB");
         assert_eq!(from_error("fetching a\nerror: no b\n"), "error: no b");
         assert_eq!(from_error("no error: at all"), "no error: at all");
+        assert_eq!(from_error("error: no -x\n\nUsage: a\n\nFor more"), "error: no -x");
     }
 
     #[test]
