@@ -125,6 +125,22 @@ pub fn refused<T: Debug>(input: &str, got: Result<T>, says: &[&str]) -> Outcome 
     }
 }
 
+/// As [`refused`], where a forgotten test makes the code panic: that is a finding like any other, with its input.
+pub fn refused_calmly<T: Debug>(input: &str, call: impl FnOnce() -> Result<T>) -> Outcome {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+    match caught {
+        Ok(got) => refused(input, got, &[]),
+        Err(panic) if candecode::kit::days::unwritten(&*panic).is_some() => {
+            std::panic::resume_unwind(panic)
+        }
+        Err(panic) => {
+            let text = candecode::kit::days::describe_panic(&*panic);
+            let lines = vec![format!("got    a panic: {text}"), "want   an error (`bail!`)".into()];
+            wrong(input, text, lines)
+        }
+    }
+}
+
 /// Something holds.
 pub fn ensure(input: &str, holds: bool, otherwise: &str) -> Outcome {
     if holds {
