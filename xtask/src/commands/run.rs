@@ -139,8 +139,8 @@ pub fn run(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
     }
     let programs = match compile::build(repo, "build", &args)? {
         Built::Done(programs) => programs,
-        Built::Broken(files) => {
-            note!("\n{}", compile::explain(&files));
+        Built::Broken(places) => {
+            note!("\n{}", compile::explain(&places));
             return Ok(ExitCode::FAILURE);
         }
     };
