@@ -180,7 +180,7 @@ fn template(text: &str) -> Template {
 }
 
 /// Roles in plain words; EOS ends an answer.
-const PLAIN: &str = "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token if m.role == 'assistant' }}\n{% endfor %}assistant:";
+const PLAIN: &str = "{% for m in messages %}{{ m.role }}:{{ m.content }}{{ eos_token if m.role == 'assistant' }}\n{% endfor %}assistant:";
 
 fn dynamic(model: &dyn Model) -> Box<dyn Cache> {
     Box::new(KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers))
@@ -281,7 +281,7 @@ fn every_answer_is_that_of_a_fresh_cache() {
                 };
                 let turn = chat.answer(prompt, &mut sampled(turn as u64), on_token).unwrap();
                 assert_eq!(turn.answer, fresh[..stop], "{text:?} {kind:?} {line:?}");
-                assert_eq!(turn.reused == 0 || kind.is_some(), true);
+                assert!(turn.reused == 0 || kind.is_some());
                 kept += turn.reused;
             }
         }
@@ -327,8 +327,8 @@ fn a_full_context_forgets_the_oldest_turns() {
         assert!(prompt.forgotten == 0 || prompt.ids.len() <= 48, "seldom and many");
         forgotten += usize::from(prompt.forgotten > 0);
         let text = tokenizer.decode(&prompt.ids).unwrap();
-        assert!(text.starts_with("system: A story.\nuser: This is line"), "{text}");
-        assert!(text.ends_with(&format!("user: This is line {number}.\nassistant:")), "{text}");
+        assert!(text.starts_with("system:A story.\nuser:This is line"), "{text}");
+        assert!(text.ends_with(&format!("user:This is line {number}.\nassistant:")), "{text}");
         let turn = chat.answer(prompt, &mut options, |_| Ok(true)).unwrap();
         assert!(turn.prompt + turn.answer.len() <= 96 && !turn.full);
     }

@@ -3,6 +3,7 @@ import pathlib
 
 import common
 import jinja2
+from transformers import PreTrainedTokenizerFast
 
 TEMPLATES = pathlib.Path(__file__).parent / "templates"
 SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
@@ -34,7 +35,8 @@ HISTORIES = {
 
 
 def generate(oracle):
-    tokenizer = common.tokenizer()
+    # AutoTokenizer would build Qwen2's own class from the vocabulary, which normalises; tokenizer.json does not.
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(common.MODELS / "story-3m")
     tokenizer.add_special_tokens({"bos_token": "<s>", "eos_token": "</s>", "additional_special_tokens": SPECIAL[2:]})
     tokenizer.add_tokens(ADDED)
     oracle.data["added"] = [{"content": token, "id": tokenizer.convert_tokens_to_ids(token), "special": token in SPECIAL}

@@ -1,7 +1,8 @@
 //! A model's chat template: the Jinja program, shipped with its tokenizer, that makes one text of a conversation.
 //!
 //! It is rendered as transformers does (`apply_chat_template`): the same settings, variables and functions. One is left out:
-//! `strftime_now`, so that a prompt does not depend on the day; templates that ask whether it is there do without.
+//! `strftime_now`, so that a prompt does not depend on the day; templates that ask whether it is there do without. And the
+//! entries of a map are in the order of their keys, which only a template that lists one would show.
 
 use crate::kit::command::usage;
 use crate::kit::gguf::Gguf;
@@ -32,6 +33,19 @@ const STORY_TEMPLATE: &str = r"
         {%- endif -%}
     {%- endif -%}
 {%- endfor -%}";
+
+/// What a template may name without being given it by a flag: the rest is told as what it asks for.
+const GIVEN: [&str; 9] = [
+    "messages",
+    "add_generation_prompt",
+    "tools",
+    "documents",
+    "raise_exception",
+    "strftime_now",
+    "namespace",
+    "range",
+    "dict",
+];
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -127,17 +141,14 @@ impl Template {
         })?;
         let template = self.environment.get_template("chat").map_err(|e| anyhow!("{e}"))?;
         let mut asked: Vec<String> = template.undeclared_variables(false).into_iter().collect();
-        let given = ["messages", "add_generation_prompt", "raise_exception", "namespace", "range"];
-        asked.retain(|name| {
-            !given.contains(&name.as_str()) && !self.variables.contains_key(name.as_str())
-        });
+        asked.retain(|name| !GIVEN.contains(&name.as_str()) && !name.ends_with("_token"));
         asked.sort();
         let known = match asked.is_empty() {
             true => "it asks for none".to_string(),
             false => format!("it asks for {}", asked.join(", ")),
         };
         ensure!(
-            asked.iter().any(|asked| asked == name) || self.variables.contains_key(name),
+            asked.iter().any(|asked| asked == name),
             usage(format!(
                 "--template-set {setting}: the chat template asks for no {name}; {known}"
             ))
