@@ -246,7 +246,10 @@ fn every_answer_is_that_of_a_fresh_cache() {
     let mut random = Random::new(5);
     let mut kept = 0;
     for (number, text) in templates.iter().enumerate() {
-        for kind in [Some(CacheKind::Dynamic), Some(CacheKind::Static(512)), None] {
+        // Without a cache it is slow, and says the same of every template.
+        let none = if number == 0 { &[None][..] } else { &[] };
+        for kind in [Some(CacheKind::Dynamic), Some(CacheKind::Static(512))].iter().chain(none) {
+            let kind = *kind;
             let new_cache = || -> Box<dyn Cache> {
                 match kind {
                     Some(kind) => Box::new(KvCache::new(kind, layers)),
@@ -256,14 +259,14 @@ fn every_answer_is_that_of_a_fresh_cache() {
             let mut chat = Chat::new(&model, &tokenizer, template(text), new_cache(), 512);
             for (turn, line) in lines.iter().enumerate() {
                 let sampled = |seed: u64| {
-                    let mut options = options(&model, 24);
+                    let mut options = options(&model, 16);
                     if number % 2 == 0 {
                         options.choose = chacha_sampler(seed);
                     }
                     options.stop_strings = vec!["dog".into()];
                     options
                 };
-                let prompt = chat.prompt(line, 24).unwrap();
+                let prompt = chat.prompt(line, 16).unwrap();
                 let fresh = generate_cached(
                     &model,
                     &tokenizer,
@@ -286,7 +289,7 @@ fn every_answer_is_that_of_a_fresh_cache() {
             }
         }
     }
-    assert!(kept > 1000, "only {kept} positions were reused");
+    assert!(kept > 500, "only {kept} positions were reused");
 }
 
 #[test]
