@@ -4,6 +4,9 @@
 
 #![cfg(feature = "ref")]
 
+#[path = "said/mod.rs"]
+mod said;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -92,6 +95,11 @@ fn command(args: &[&str]) -> Command {
 /// The command must fail with this code, and say every one of these words, on few lines and without a panic.
 #[track_caller]
 fn fails(output: Output, code: i32, says: &[&str]) {
+    fails_with(&[], output, code, says);
+}
+
+#[track_caller]
+fn fails_with(args: &[&str], output: Output, code: i32, says: &[&str]) {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(code), "{text}");
     for words in says {
@@ -101,11 +109,12 @@ fn fails(output: Output, code: i32, says: &[&str]) {
         assert!(!text.contains(never), "\"{never}\" in: {text}");
     }
     assert!(text.lines().count() < 12, "too long: {text}");
+    said::keep(args, code, &text);
 }
 
 #[track_caller]
 fn refused(args: &[&str], code: i32, says: &[&str]) {
-    fails(command(args).output().unwrap(), code, says);
+    fails_with(args, command(args).output().unwrap(), code, says);
 }
 
 #[track_caller]
@@ -183,7 +192,7 @@ fn a_configuration_that_makes_no_sense_is_refused() {
         ("hidden_size", serde_json::Value::Null, "no hidden_size"),
         ("rms_norm_eps", 0.0.into(), "epsilon"),
         ("rope_parameters", serde_json::json!({"rope_theta": -1.0}), "rope_theta is -1"),
-        ("rope_parameters", serde_json::json!({"rope_type": "yarn"}), "yarn"),
+        ("rope_parameters", serde_json::json!({"rope_type": "yarn"}), "rope_type is \"yarn\";"),
         ("eos_token_id", "end".into(), "eos_token_id"),
         ("hidden_act", "relu".into(), "relu"),
         ("use_sliding_window", true.into(), "use_sliding_window"),

@@ -22,6 +22,8 @@ mod kernels;
 mod memory;
 #[path = "kit/rng.rs"]
 mod rng;
+#[path = "said/mod.rs"]
+mod said;
 #[path = "kit/step.rs"]
 mod step;
 #[path = "kit/tokenizer.rs"]
@@ -74,7 +76,11 @@ fn logits(path: &Path) -> Vec<f32> {
 fn message<T>(result: anyhow::Result<T>) -> String {
     match result {
         Ok(_) => panic!("it should have been refused"),
-        Err(error) => candecode::kit::command::describe(&error),
+        Err(error) => {
+            let text = candecode::kit::command::describe(&error);
+            said::keep(&[], 1, &format!("error: {text}"));
+            text
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 """One round of transformers: prefill and decode of a batch of equal prompts, greedy, as one line of JSON.
 
-usage: python transformers_peer.py MODEL_DIR BATCH NEW_TOKENS IDS       (IDS as 5,9,77)
-Needs torch and transformers (pinned in tests/oracle/requirements.txt). A loop of its own around `forward`, as ours: what
+usage: python transformers_peer.py MODEL_DIR BATCH NEW_TOKENS IDS DTYPE       (IDS as 5,9,77; DTYPE f32 or bf16)
+Needs torch and transformers (pinned in requirements.txt). A loop of its own around `forward`, as ours: what
 `generate` does beside it is not measured.
 """
 
@@ -17,7 +17,8 @@ from transformers import AutoModelForCausalLM
 folder, batch, new, ids = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 prompt = [int(id) for id in ids.split(",")]
 torch.set_num_threads(int(os.environ.get("RAYON_NUM_THREADS", "0")) or os.cpu_count())
-model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+dtype = torch.bfloat16 if sys.argv[5] == "bf16" else torch.float32
+model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
 
 
 @torch.inference_mode()

@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 pub mod estimates;
+pub mod machine;
 pub mod plot;
 pub mod serving;
 
@@ -65,10 +66,23 @@ pub fn text(model: &dyn Model, prompt: &str, len: usize) -> Result<Vec<u32>> {
     let Some(new) = len.checked_sub(ids.len()) else {
         candle_core::bail!("the prompt has {} tokens, more than {len}", ids.len())
     };
-    let tokens = generate_cached(model, &tokenizer, &ids, options(model, new), cache(model))?
-        .collect::<Result<Vec<_>>>()?;
-    ids.extend(tokens.iter().map(|token| token.id));
+    let more = text_of(model, &tokenizer, &ids, new)?;
+    ids.extend(more);
     Ok(ids)
+}
+
+/// The greedy tokens after a prompt, `new` of them.
+///
+/// # Errors
+/// If the model fails.
+pub fn text_of(
+    model: &dyn Model,
+    tokenizer: &Tokenizer,
+    prompt: &[u32],
+    new: usize,
+) -> Result<Vec<u32>> {
+    let tokens = generate_cached(model, tokenizer, prompt, options(model, new), cache(model))?;
+    tokens.map(|token| Ok(token?.id)).collect()
 }
 
 /// Logits of the last of `ids`, `(V)`, after what the cache holds.

@@ -17,7 +17,7 @@ use crate::kit::{Cache, CacheKind, FinishReason, Hypothesis, Model, NoCache};
 use crate::kit::{ModelConfig, Token, Tokenizer};
 use crate::{day06_generate, day07_greedy, day11_beam_search, day12_batching};
 use anyhow::{anyhow, ensure, Context as _, Result};
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<u8> {
         std::env::set_var("HF_HUB_OFFLINE", "1");
     }
     if args.models {
-        print!("{}", hub::list()?);
+        let _ = std::io::stdout().write_all(hub::list()?.as_bytes());
         return Ok(0);
     }
     if args.find {
@@ -213,6 +213,10 @@ impl<'a> Run<'a> {
         options.eos_token_ids.extend(template.end_of_turn(self.tokenizer));
         options.stop_strings.extend(template.stops.iter().cloned());
         let cache = self.cache(self.model);
+        let most = self.model.config().max_position_embeddings;
+        if context < most {
+            eprintln!("note: memory has room for {context} tokens, the model's context is {most}");
+        }
         let mut chat = Chat::new(self.model, self.tokenizer, template, cache, context);
         chat.set_system(self.args.system.as_deref())?;
         terminal::talk(&mut chat, self.args, &mut options).map_err(|error| self.explained(error))

@@ -361,8 +361,9 @@ impl Raw {
                     )?,
                 })
             }
-            (Some(kind), _) => {
-                bail!("rope_type is {kind:?}; candecode has \"default\" and \"llama3\"")
+            (Some(_), _) => {
+                let kind = kind.map_or(String::new(), ToString::to_string);
+                bail!("rope_type is {kind}; candecode has \"default\" and \"llama3\"")
             }
         };
         Ok((theta, scaling))

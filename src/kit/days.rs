@@ -49,11 +49,17 @@ pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 /// Where the last panic happened, for [`describe_panic`].
 static PLACE: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
 
+thread_local! {
+    /// Where the last panic of this thread happened: checks run side by side, and one may panic while another is told of.
+    static HERE: std::cell::Cell<String> = const { std::cell::Cell::new(String::new()) };
+}
+
 /// From here on a panic prints nothing by itself; its place is kept for [`describe_panic`].
 pub fn quiet_panics() {
     std::panic::set_hook(Box::new(|info| {
         if let (Some(place), Ok(mut last)) = (info.location(), PLACE.lock()) {
             *last = place.to_string();
+            let _ = HERE.try_with(|here| here.set(place.to_string()));
         }
     }));
 }
@@ -63,7 +69,11 @@ pub fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
     if let Some(task) = unwritten(panic) {
         return format!("{task}: this is not written yet");
     }
-    let place = PLACE.lock().map(|place| place.clone()).unwrap_or_default();
+    // A thread of a pool may have panicked in place of this one.
+    let place = match HERE.take() {
+        none if none.is_empty() => PLACE.lock().map(|place| place.clone()).unwrap_or_default(),
+        here => here,
+    };
     format!("error: the code at {place} panicked: {}", panic_message(panic))
 }
 

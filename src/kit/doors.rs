@@ -20,7 +20,7 @@ pub fn linear(x: &Tensor, w: &Weight, bias: Option<&Tensor>) -> Result<Tensor> {
         _ => candle_core::bail!("linear: x is {:?}, its last dimension must be {inner}", x.shape()),
     }
     let y = match kernels::takes(x) && kernels::reads(w.tensor()) {
-        true => kernels::linear(x, &[w.tensor()])?,
+        true => kernels::linear(x, &[w.tensor()])?.remove(0),
         false => x.reshape(((), inner))?.matmul(&w.tensor().to_dtype(x.dtype())?.t()?)?,
     };
     with_bias(y, bias)?.reshape(shape)
@@ -43,16 +43,13 @@ pub fn linear_many(x: &Tensor, w: &[(&Weight, Option<&Tensor>)]) -> Result<Vec<T
     if !kernels::takes(x) || !tensors.iter().all(same) {
         return w.iter().map(|(w, bias)| linear(x, w, *bias)).collect();
     }
-    let (y, mut done) = (kernels::linear(x, &tensors)?, 0);
-    let part = |(w, bias): &(&Weight, Option<&Tensor>)| {
-        let out = w.shape().0;
-        done += out;
+    let part = |(y, (w, bias)): (Tensor, &(&Weight, Option<&Tensor>))| {
         let mut shape = x.dims().to_vec();
         shape.pop();
-        shape.push(out);
-        with_bias(y.narrow(1, done - out, out)?, *bias)?.reshape(shape)
+        shape.push(w.shape().0);
+        with_bias(y, *bias)?.reshape(shape)
     };
-    w.iter().map(part).collect()
+    kernels::linear(x, &tensors)?.into_iter().zip(w).map(part).collect()
 }
 
 /// What stands behind [`attend`], as a type: day 4's block takes its attention as an argument.
@@ -93,6 +90,11 @@ pub fn set_threads() {
         std::env::var("RAYON_NUM_THREADS").is_ok_and(|n| n.parse::<usize>().is_ok_and(|n| n > 0));
     if !set {
         std::env::set_var("RAYON_NUM_THREADS", num_cpus::get_physical().max(1).to_string());
+    }
+    // candle's threads for single numbers' work wait in a loop, and hold up everything when a core is taken: they cost a prompt
+    // half of its speed then, and save it a tenth on a machine that does nothing else.
+    if std::env::var_os("CANDLE_NUM_THREADS").is_none() {
+        std::env::set_var("CANDLE_NUM_THREADS", "1");
     }
     // A caller outside the pool would sleep, and be woken, at every product. An error means that a pool exists already.
     let _ = rayon::ThreadPoolBuilder::new().use_current_thread().build_global();

@@ -70,6 +70,11 @@ impl Gguf {
             );
         }
         let mut gguf = Self { path: path.into(), content, architecture: String::new() };
+        let parts = gguf.number("split.count").unwrap_or(1);
+        ensure!(
+            parts <= 1,
+            "{shown}: one of {parts} parts of a model; make one file of them (llama-gguf-split --merge)"
+        );
         let found = gguf.text("general.architecture");
         let known = found.filter(|found| ARCHITECTURES.contains(found)).map(String::from);
         gguf.architecture = known.with_context(|| {

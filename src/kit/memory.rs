@@ -3,13 +3,14 @@
 use crate::kit::args::{Args, CacheName, RngKind};
 use crate::kit::command::usage;
 use crate::kit::device::activation_dtype;
+use crate::kit::kernels::Kernels;
 use crate::kit::plan::Plan;
 use crate::kit::ModelConfig;
 use anyhow::{bail, Result};
 use candle_core::{DType, Device};
 
-/// What a run holds at once. The numbers that count: all weights, all keys and values, and the scores of one layer's
-/// attention, which are there twice, as scores and as probabilities.
+/// What a run holds at once. The numbers that count: all weights, all keys and values, and, without the kernels, the scores of
+/// one layer's attention, which are there twice, as scores and as probabilities.
 #[derive(Debug, Clone)]
 pub struct Need<'a> {
     /// The model, and the one that drafts.
@@ -26,6 +27,8 @@ pub struct Need<'a> {
     pub new: usize,
     /// How the cache makes room; None: there is none.
     pub cache: Option<CacheName>,
+    /// What attends: the kernels hold the scores of a few positions only.
+    pub kernels: Kernels,
 }
 
 impl Need<'_> {
@@ -71,6 +74,9 @@ impl Need<'_> {
 
     /// Bytes of the scores of one layer in the longest pass.
     pub fn scores(&self) -> f64 {
+        if self.kernels == Kernels::Fast {
+            return 0.0;
+        }
         let of = |model: &&ModelConfig| {
             let pass = self.pass(model) as f64;
             2.0 * self.rows as f64 * model.num_attention_heads as f64 * pass * pass
@@ -103,7 +109,9 @@ impl Need<'_> {
                 ));
             }
         }
-        parts.push(format!("attention's scores {}", bytes(self.scores())));
+        if self.kernels == Kernels::Plain {
+            parts.push(format!("attention's scores {}", bytes(self.scores())));
+        }
         parts.join(", ")
     }
 
@@ -135,7 +143,11 @@ pub fn check(need: &Need, room: f64, args: &Args, plan: &Plan) -> Result<()> {
     if need.total() <= room {
         return Ok(());
     }
-    let ways = ways(need, room, args, plan);
+    let mut ways = ways_of(need, room, args, plan);
+    if ways.is_empty() && need.weight_bytes == 4 {
+        let narrow = ways_of(&Need { weight_bytes: 2, ..need.clone() }, room, args, plan);
+        ways = narrow.iter().map(|way| format!("--dtype bf16 {way}")).collect();
+    }
     let way = match ways.is_empty() {
         true => "take a smaller --model".to_string(),
         false => format!("it fits with {}", ways.join(", or with ")),
@@ -168,6 +180,7 @@ pub fn need<'a>(
             true => None,
             false => Some(args.cache.unwrap_or(CacheName::Dynamic)),
         },
+        kernels: if device.is_cpu() { args.kernels } else { Kernels::Plain },
     };
     need.rows = match plan.day {
         11 => args.num_beams,
@@ -179,7 +192,7 @@ pub fn need<'a>(
 }
 
 /// The flags with which it would fit, each by itself.
-fn ways(need: &Need, room: f64, args: &Args, plan: &Plan) -> Vec<String> {
+fn ways_of(need: &Need, room: f64, args: &Args, plan: &Plan) -> Vec<String> {
     let mut ways = Vec::new();
     if let Some(rows) = need.largest(need.rows - 1, room, |need, n| need.rows = n) {
         let prompts = (plan.rows / args.num_return_sequences).max(1); // day 12's
@@ -210,6 +223,10 @@ fn ways(need: &Need, room: f64, args: &Args, plan: &Plan) -> Vec<String> {
     if need.cache != Some(CacheName::Static) {
         let fewer = need.largest(need.new - 1, room, |need, n| need.new = n);
         ways.extend(fewer.map(|new| format!("--max-new-tokens {new}")));
+    }
+    let lean = Need { kernels: Kernels::Fast, ..need.clone() };
+    if args.kernels == Kernels::Plain && args.device == "cpu" && lean.total() <= room {
+        ways.push("--kernels fast".into());
     }
     if need.weight_bytes == 4 && (Need { weight_bytes: 2, ..need.clone() }).total() <= room {
         ways.push("--dtype bf16".into());
@@ -265,14 +282,32 @@ pub fn amount(text: &str) -> Result<f64> {
     })
 }
 
-/// `MemAvailable`, or a container's limit where that is less. Other systems have none of these files.
+/// `MemAvailable`, or what is left of a container's limit where that is less. Other systems have none of these files.
 fn linux() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let free = line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok()? * 1024.0;
-    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    let limits = limits.iter().filter_map(|file| std::fs::read_to_string(file).ok());
-    Some(limits.filter_map(|text| text.trim().parse().ok()).fold(free, f64::min))
+    let read = |file: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok();
+    let groups = [
+        ["memory.max", "memory.current", "memory.stat"],
+        ["memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"],
+    ];
+    let lefts = groups.iter().filter_map(|[limit, used, stat]| {
+        left(&read(limit)?, &read(used).unwrap_or_default(), &read(stat).unwrap_or_default())
+    });
+    Some(lefts.fold(free, f64::min))
+}
+
+/// What a container may still take: its limit, less what it holds. Files that it has read and can forget do not count.
+pub fn left(limit: &str, used: &str, stat: &str) -> Option<f64> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let file = |line: &str| match line.split_once(' ') {
+        Some(("inactive_file" | "active_file", bytes)) => number(bytes),
+        _ => None,
+    };
+    let files: f64 = stat.lines().filter_map(file).sum();
+    let held = (number(used).unwrap_or(0.0) - files).max(0.0);
+    Some((number(limit)? - held).max(0.0))
 }
 
 fn macos() -> Option<f64> {

@@ -2,6 +2,7 @@
 
 use crate::kit::args::{Args, Format};
 use crate::kit::draft::Counts;
+use crate::kit::memory::bytes;
 use crate::kit::report::{Report, Timings};
 use crate::kit::{kernels, FinishReason, Hypothesis, Token, Tokenizer};
 use anyhow::{Context as _, Result};
@@ -25,7 +26,8 @@ pub struct Output<'a> {
     tokenizer: &'a Tokenizer,
     texts: Vec<Text>,
     began: Instant,
-    first_s: Option<f64>,
+    /// When the first token came, in seconds, and what the kernels had read by then.
+    first: Option<(f64, u64)>,
     load_s: f64,
     counts: Option<Counts>,
 }
@@ -49,7 +51,7 @@ impl<'a> Output<'a> {
             tokenizer,
             texts,
             began: Instant::now(),
-            first_s: None,
+            first: None,
             load_s,
             counts: None,
         };
@@ -73,7 +75,8 @@ impl<'a> Output<'a> {
     /// # Errors
     /// If it cannot be shown.
     pub fn take(&mut self, token: Token) -> Result<()> {
-        self.first_s.get_or_insert_with(|| self.began.elapsed().as_secs_f64());
+        self.first
+            .get_or_insert_with(|| (self.began.elapsed().as_secs_f64(), kernels::bytes_read()));
         if self.streams() {
             show(&token.text)?;
         }
@@ -117,7 +120,8 @@ impl<'a> Output<'a> {
     /// # Errors
     /// If it cannot be shown.
     pub fn finish(self) -> Result<()> {
-        let prefill_s = self.first_s.unwrap_or_default();
+        let all_read = kernels::bytes_read();
+        let (prefill_s, prefill_read) = self.first.unwrap_or((0.0, all_read));
         let decode_s = self.began.elapsed().as_secs_f64() - prefill_s;
         let new: usize = self.texts.iter().map(|text| text.new_ids.len()).sum();
         let timings = Timings { load_s: self.load_s, prefill_s, decode_s, tokens_per_second: 0.0 };
@@ -139,6 +143,14 @@ impl<'a> Output<'a> {
             let prompt: usize = self.texts.iter().map(|text| text.prompt.len()).sum();
             eprintln!("{}", timings.lines(prompt, new));
             eprintln!("kernels {}", kernels::in_use(self.args.device == "cpu"));
+            let later = new.saturating_sub(self.texts.len()) as u64;
+            if all_read > prefill_read && later > 0 {
+                let bandwidth = kernels::bandwidth(3);
+                eprintln!(
+                    "{}",
+                    roofline((all_read - prefill_read) as f64, later as f64, decode_s, bandwidth)
+                );
+            }
             if let Some(Counts { passes, drafted, accepted, written }) = self.counts {
                 let rate = 100.0 * accepted as f64 / drafted.max(1) as f64;
                 let yields = written as f64 / passes.max(1) as f64;
@@ -162,6 +174,19 @@ impl<'a> Output<'a> {
         };
         Ok(serde_json::to_string(&report)? + "\n")
     }
+}
+
+/// Bytes that each token cost, and how near their reading comes to what memory allows.
+fn roofline(read: f64, tokens: f64, seconds: f64, bandwidth: f64) -> String {
+    let share = read / seconds / bandwidth;
+    let beside = match share > 1.0 {
+        true => "more than memory gives: the model fits the processor's caches".to_string(),
+        false => {
+            format!("{:.0} % of the {:.1} GB/s that memory gives", 100.0 * share, bandwidth / 1e9)
+        }
+    };
+    let (a_token, rate) = (bytes(read / tokens), read / seconds / 1e9);
+    format!("memory  {a_token} read a token, {rate:.1} GB/s, {beside}")
 }
 
 /// Writes and flushes; a reader that went away (`| head`) ends the program quietly.

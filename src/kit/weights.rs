@@ -123,11 +123,15 @@ impl Weights {
                 None => None,
             },
         };
+        let config = match &self.source {
+            Source::Folder { .. } => "config.json",
+            Source::Gguf(_) => "the metadata",
+        };
         let Some(tensor) = tensor else {
-            bail!("tensor {name} is missing; is config.json of another model?")
+            bail!("tensor {name} is missing; is {config} of another model?")
         };
         if tensor.dims() != shape {
-            bail!("tensor {name} has shape {:?}, config.json asks for {shape:?}", tensor.dims())
+            bail!("tensor {name} has shape {:?}, {config} asks for {shape:?}", tensor.dims())
         }
         Ok(tensor)
     }

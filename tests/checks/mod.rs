@@ -22,6 +22,7 @@ pub use report::{examine, Finding};
 pub use witness::{Pass, Witness};
 
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -124,8 +125,18 @@ impl Likely for Outcome {
     }
 }
 
-/// Long enough for a slow machine: only an endless loop takes it.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Whether a check was given up: then the next ones most likely meet the same loop.
+static TIRED: AtomicBool = AtomicBool::new(false);
+
+/// How long a check may take. Long enough for a slow machine: only an endless loop takes it; `CANDECODE_CHECK_PATIENCE` has
+/// seconds. After the first that did not end, a third of it, but no less than 10 s.
+fn patience() -> Duration {
+    let own = std::env::var("CANDECODE_CHECK_PATIENCE").ok().and_then(|s| s.parse::<u64>().ok());
+    let first = own.unwrap_or(180);
+    let seconds =
+        if TIRED.load(Ordering::Relaxed) { (first / 3).max(10).min(first) } else { first };
+    Duration::from_secs(seconds)
+}
 
 /// Runs a check on a thread of its own, so that a panic and an endless loop are findings like any other.
 pub fn run<D: Copy + Send + 'static>(check: Check<D>, day: &D) -> Outcome {
@@ -144,9 +155,11 @@ pub fn run<D: Copy + Send + 'static>(check: Check<D>, day: &D) -> Outcome {
         });
         let _ = send.send(outcome);
     });
-    receive.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+    let patience = patience();
+    receive.recv_timeout(patience).unwrap_or_else(|_| {
+        TIRED.store(true, Ordering::Relaxed);
         let text =
-            format!("the code did not end within {} s: is a loop endless?", PATIENCE.as_secs());
+            format!("the code did not end within {} s: is a loop endless?", patience.as_secs());
         Err(Failure::new(Kind::TimedOut, vec![text]))
     })
 }

@@ -58,6 +58,8 @@ fn a_half_written_cache_is_mended() {
     mended("cut-header", |home| truncate(&home.file(WEIGHTS), 4), &cut, &[WEIGHTS]);
     let empty = ["tokenizer.json is missing or cut short", "run once without, to fetch the rest"];
     mended("empty", |home| truncate(&home.file("tokenizer.json"), 0), &empty, &["tokenizer.json"]);
+    let json = |home: &Home| truncate(&home.file("tokenizer.json"), 1000);
+    mended("cut-json", json, &empty, &["tokenizer.json"]);
     let blob = |home: &Home| std::fs::canonicalize(home.file(WEIGHTS)).unwrap();
     mended("no-blob", |home| std::fs::remove_file(blob(home)).unwrap(), &cut, &[WEIGHTS]);
     // The file itself is there, and only its link is lost: it is checked, and not fetched.

@@ -70,6 +70,29 @@ fn what_the_hub_does_not_have_is_named() {
 }
 
 #[test]
+fn short_names_stand_for_repositories() {
+    let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("short"));
+    for (short, repo) in [
+        ("gpt2", "openai-community/gpt2"),
+        ("gpt2-medium", "openai-community/gpt2-medium"),
+        ("gpt2-xl", "openai-community/gpt2-xl"),
+        ("distilgpt2", "distilbert/distilgpt2"),
+        ("qwen2-0.5b", "Qwen/Qwen2-0.5B"),
+        ("qwen2-7b", "Qwen/Qwen2-7B"),
+        ("qwen2.5-0.5b", "Qwen/Qwen2.5-0.5B"),
+        ("qwen3-0.6b", "Qwen/Qwen3-0.6B"),
+        ("smollm2-135m", "HuggingFaceTB/SmolLM2-135M"),
+        ("smollm2-360m", "HuggingFaceTB/SmolLM2-360M"),
+        ("smollm2-1.7b", "HuggingFaceTB/SmolLM2-1.7B"),
+        ("tinyllama-1.1b", "TinyLlama/TinyLlama-1.1B-Chat-v1.0"),
+    ] {
+        let output = command(short, &home, &hub, &["--where"]).output().unwrap();
+        failed(&output, &[&format!("{repo}: the hub has no such repository")]);
+        assert_eq!(hub.lines(), [format!("HEAD /{repo}/resolve/main/config.json")]);
+    }
+}
+
+#[test]
 fn a_repository_without_a_needed_file_is_refused() {
     for (left_out, says) in [
         ("config.json", "some/name: the hub has no config.json there"),

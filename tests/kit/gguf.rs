@@ -274,6 +274,7 @@ fn what_day_5s_stack_does_not_do_is_refused() {
             "general.architecture is \"gemma3\"; candecode runs gpt2, llama, qwen2, qwen3",
         ),
         ("general.architecture", None, "general.architecture is not there"),
+        ("split.count", Some(Value::U16(3)), "one of 3 parts of a model; make one file of them"),
         ("qwen2.block_count", None, "the metadata: no num_hidden_layers"),
         ("qwen2.attention.head_count", text("two"), "qwen2.attention.head_count is not a number"),
         (

@@ -2,9 +2,10 @@
 
 use crate::checks::Random;
 use crate::flags::args;
-use crate::{message, refused};
+use crate::refused;
 use candecode::kit::args::{Args, CacheName};
-use candecode::kit::memory::{amount, check, need, Need};
+use candecode::kit::kernels::Kernels;
+use candecode::kit::memory::{amount, check, left, need, Need};
 use candecode::kit::plan::Plan;
 use candecode::kit::ModelConfig;
 use candle_core::{DType, Device};
@@ -41,6 +42,7 @@ fn the_arithmetic_by_hand() {
         prompt: 5,
         new: 7,
         cache: Some(CacheName::Dynamic),
+        kernels: Kernels::Plain,
     };
     assert_eq!(base.weights(), 328.0 * 2.0);
     // 3 rows of 12 tokens; keys and values of 2 layers, 1 head, 2 wide, 4 bytes.
@@ -48,6 +50,8 @@ fn the_arithmetic_by_hand() {
     // Scores and probabilities of 3 rows, 2 heads, 5 by 5.
     assert_eq!(base.scores(), 2.0 * 3.0 * 2.0 * 25.0 * 4.0);
     assert_eq!(base.total(), 656.0 + 1152.0 + 1200.0);
+    let lean = Need { kernels: Kernels::Fast, ..base.clone() };
+    assert_eq!(lean.total(), 656.0 + 1152.0);
     let fixed = Need { cache: Some(CacheName::Static), ..base.clone() };
     assert_eq!(fixed.keys_and_values(), 1152.0 / 12.0 * 16.0); // all of the context at once
     let none = Need { cache: None, ..base.clone() };
@@ -56,6 +60,28 @@ fn the_arithmetic_by_hand() {
     assert_eq!(long.keys_and_values(), 1152.0 / 12.0 * 16.0); // never more than the context
     let drafted = Need { models: vec![&model, &model], ..base.clone() };
     assert_eq!(drafted.total(), 2.0 * (656.0 + 1152.0) + 1200.0); // one pass at a time
+}
+
+#[test]
+fn a_chat_grows_to_what_fits() {
+    let model = tiny();
+    let need = Need {
+        models: vec![&model],
+        weight_bytes: 2,
+        value_bytes: 4,
+        rows: 1,
+        prompt: 0,
+        new: 7,
+        cache: Some(CacheName::Dynamic),
+        kernels: Kernels::Fast,
+    };
+    // 656 bytes of weights, and 32 a token.
+    for (room, longest) in [(656.0, 0), (687.0, 0), (688.0, 1), (656.0 + 320.0, 10), (1e9, 16)] {
+        assert_eq!(need.longest(room), longest, "{room}");
+    }
+    // Of scores 4 tokens have 2 times 2 heads, 4 by 4, in tensors.
+    let plain = Need { kernels: Kernels::Plain, ..need };
+    assert_eq!(plain.longest(656.0 + 128.0 + 256.0), 4);
 }
 
 fn ask(flags: &[&str], model: &ModelConfig, prompts: &[usize], room: f64) -> anyhow::Result<()> {
@@ -91,21 +117,20 @@ fn what_does_not_fit_is_refused_with_its_arithmetic() {
     let flags = ["--top-k", "9", "--num-return-sequences", "64", "--max-new-tokens", "8000"];
     assert!(ask(&flags, &model, &[100], 1e12).is_ok());
     let says = [
-        "this needs 24.5 GB of memory, and 8.0 GB are available",
-        "weights 0.5 GB",
+        "this needs 24.4 GB of memory, and 8.0 GB are available",
+        "weights 537.9 MB",
         "cache 23.9 GB (64 rows × 8100 tokens × 2 × 30 layers × 3 heads × 64 × 4 bytes)",
-        "it fits with --num-return-sequences 20, or with --loop day15 --max-batch-tokens 162000, or with --max-new-tokens",
+        "it fits with --num-return-sequences 19, or with --loop day15 --max-batch-tokens 153900, or with --max-new-tokens 2430",
     ];
-    let text = message(ask(&flags, &model, &[100], 8e9));
-    assert!(text.contains(says[0]), "{text}");
-    refused(
-        ask(&flags, &model, &[100], 8e9),
-        &["64 rows × 8100 tokens × 2 × 30 layers × 3 heads × 64 × 4 bytes"],
-    );
-    refused(ask(&flags, &model, &[100], 8e9), &["it fits with --num-return-sequences "]);
+    refused(ask(&flags, &model, &[100], 8e9), &says);
     // Not even the weights: no flag but the type of the weights helps, or nothing does.
     refused(ask(&[], &model, &[4], 4e8), &["it fits with --dtype bf16"]);
     refused(ask(&[], &model, &[4], 1e6), &["take a smaller --model"]);
+    // 9 heads of 8000 by 8000, twice: tensors hold them, the kernels do not.
+    refused(ask(&["--kernels", "plain"], &model, &[8000], 2e9), &["it fits with --kernels fast"]);
+    assert!(ask(&["--kernels", "fast"], &model, &[8000], 2e9).is_ok());
+    let both = ask(&["--kernels", "plain"], &model, &[8000], 7e8);
+    refused(both, &["it fits with --dtype bf16 --kernels fast"]);
     // A static cache is as long as the context from the start.
     refused(ask(&["--cache", "static"], &model, &[4], 7e8), &["it fits with --cache dynamic"]);
 }
@@ -128,6 +153,9 @@ fn every_way_that_is_named_fits() {
         }
         if random.below(4) == 0 && !flags.contains(&"--no-cache") {
             flags.extend(["--cache", "static"]);
+        }
+        if random.below(2) == 0 {
+            flags.extend(["--kernels", "plain"]);
         }
         let prompts: Vec<usize> =
             (0..1 + random.below(6)).map(|_| 1 + random.below(3000)).collect();
@@ -172,4 +200,13 @@ fn amounts_are_read() {
     for text in ["", "G", "much", "-1G", "0", "8 X", "8Q", "inf", "NaN"] {
         refused(amount(text), &["CANDECODE_MEMORY is", "as 8G or 500M"]);
     }
+}
+
+#[test]
+fn a_container_has_what_its_limit_leaves() {
+    let stat = "anon 100\nfile 700\ninactive_file 400\nactive_file 200\nshmem 100\n";
+    assert_eq!(left("4000\n", "1500\n", stat), Some(3100.0)); // 900 are held, 600 can go
+    assert_eq!(left("4000", "", ""), Some(4000.0));
+    assert_eq!(left("800", "1500", stat), Some(0.0));
+    assert_eq!(left("max\n", "1500\n", stat), None);
 }

@@ -40,7 +40,7 @@ class Oracle:
 
     def __init__(self, here, day):
         self.here, self.day, self.tensors, self.data, self.smallest = here, day, {}, {}, None
-        self.folders = {}
+        self.folders, self.files = {}, {}
 
     def tensor(self, name, t):
         self.tensors[name] = t.detach().contiguous().clone()
@@ -48,6 +48,10 @@ class Oracle:
     def folder(self, name, model):
         """A small model with random weights, to be loaded from tests/oracle/NAME as any other."""
         self.folders[name] = model
+
+    def file(self, name, data):
+        """A file for tests/oracle/NAME, as it is."""
+        self.files[name] = data
 
     def decided(self, what, margins, least=1e-3):
         """Note decision margins; reject a golden that another valid order of f32 sums could flip."""
@@ -76,6 +80,7 @@ class Oracle:
             known.pop("provenance", None)
             same = same and close(known, json.loads(json.dumps(self.data)))
             same = same and all(equal_folder(self.here / name, model) for name, model in self.folders.items())
+            same = same and all((self.here / name).exists() and (self.here / name).read_bytes() == b for name, b in self.files.items())
             print(f"{self.day}: {'same' if same else 'DIFFERENT'}")
             return not same
         if self.tensors:
@@ -83,6 +88,8 @@ class Oracle:
         for name, model in self.folders.items():
             model.save_pretrained(self.here / name)
             (self.here / name / "generation_config.json").unlink(missing_ok=True)
+        for name, data_of_file in self.files.items():
+            (self.here / name).write_bytes(data_of_file)
         lines = {"provenance": self.provenance(), **self.data}
         data.write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in lines.items()) + "\n}\n")
         print(f"{self.day}: {len(self.tensors)} tensors, margin {self.provenance()['smallest decision margin']}")

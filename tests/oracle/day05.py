@@ -15,9 +15,9 @@ def tiny(kind, config, seed):
     m = kind(config).eval()
     for name, p in m.named_parameters():
         random = torch.randn(p.shape, generator=g)
-        if "norm" in name:
+        if "norm" in name or (".ln_" in name and name.endswith("weight")):
             p.copy_(1 + 0.4 * random)
-        elif "embed" in name:
+        elif any(table in name for table in ("embed", "wte", "wpe")):
             p.copy_(random)
         else:
             p.copy_(0.2 * random)

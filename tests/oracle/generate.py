@@ -1,10 +1,10 @@
 """Make the goldens: what torch and transformers compute, as files that the checkers read.
 
 usage:  python3 -m venv .venv && .venv/bin/pip install -r tests/oracle/requirements.txt
-        .venv/bin/python tests/oracle/generate.py [day01 ... kit] [--check]
+        .venv/bin/python tests/oracle/generate.py [day01 ... families kit] [--check]
 
-Each dayNN.py has `generate(oracle)`, which fills tests/oracle/dayNN.safetensors and dayNN.json; so do chat.py and kit.py, for
-tests/kit.rs. With --check nothing is written: it says whether what would be written equals what is there (floats to
+Each dayNN.py has `generate(oracle)`, which fills tests/oracle/dayNN.safetensors and dayNN.json; so do chat.py, kit.py and families.py,
+for tests/kit.rs and tests/families.rs. With --check nothing is written: it says whether what would be written equals what is there (floats to
 1e-5: another CPU sums in another order).
 """
 import importlib, pathlib, sys
@@ -12,7 +12,7 @@ import importlib, pathlib, sys
 import common
 
 here = pathlib.Path(__file__).parent
-days = [a for a in sys.argv[1:] if not a.startswith("-")] or [*sorted(p.stem for p in here.glob("day*.py")), "chat", "kit"]
+days = [a for a in sys.argv[1:] if not a.startswith("-")] or [*sorted(p.stem for p in here.glob("day*.py")), "chat", "families", "kit"]
 common.pinned(here / "requirements.txt")
 failed = 0
 for day in days:

@@ -1,4 +1,4 @@
-//! A build for one mix of days: what it made, or which file the error is in.
+//! A build for one mix of days: what it made, or where the error is.
 
 use crate::cargo;
 use crate::note;
@@ -20,8 +20,17 @@ const PATIENCE: Duration = Duration::from_secs(4);
 pub enum Built {
     /// The programs it made, by target name.
     Done(Programs),
-    /// It failed, with errors in these files; cargo's own words are on standard error already.
-    Broken(BTreeSet<String>),
+    /// It failed, with errors in these places; cargo's own words are on standard error already.
+    Broken(BTreeSet<Place>),
+}
+
+/// Where the compiler found an error.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Relative to the course.
+    pub file: String,
+    /// Counted from 1.
+    pub line: u64,
 }
 
 /// What a build made.
@@ -49,7 +58,7 @@ impl Programs {
 #[derive(Default)]
 struct Messages {
     programs: Programs,
-    broken: BTreeSet<String>,
+    broken: BTreeSet<Place>,
     stale: bool,
 }
 
@@ -130,9 +139,19 @@ impl Messages {
         let level = message["level"].as_str().unwrap_or_default();
         self.programs.warnings += usize::from(level == "warning");
         let spans = message["spans"].as_array().filter(|_| level.starts_with("error"));
-        for span in spans.into_iter().flatten().filter(|span| span["is_primary"] == true) {
-            self.broken.extend(span["file_name"].as_str().map(|name| name.replace('\\', "/")));
-        }
+        let primary = spans.into_iter().flatten().filter(|span| span["is_primary"] == true);
+        self.broken.extend(primary.filter_map(place));
+    }
+}
+
+/// Where a span begins; one inside a macro, where that was called.
+fn place(span: &Value) -> Option<Place> {
+    match &span["expansion"]["span"] {
+        call if call.is_object() => place(call),
+        _ => Some(Place {
+            file: span["file_name"].as_str()?.replace('\\', "/"),
+            line: span["line_start"].as_u64()?,
+        }),
     }
 }
 
@@ -143,18 +162,43 @@ fn is_stale(text: &str, rendered: &str) -> bool {
     text.starts_with("linking with") && missing && rendered.contains(".llvm.")
 }
 
-/// One line about a failed build: where the error is, and what still works.
-pub fn explain(broken: &BTreeSet<String>) -> String {
-    let files = broken.iter().cloned().collect::<Vec<_>>().join(", ");
+/// What to know about a failed build: where the error is, and what still works.
+pub fn explain(broken: &BTreeSet<Place>) -> String {
+    let all = |start: &str| broken.iter().all(|place| place.file.starts_with(start));
     if broken.is_empty() {
         "cargo could not build; its own words are above. `cargo xtask doctor` looks for usual causes.".to_string()
-    } else if broken.iter().all(|file| file.starts_with("src/day")) {
+    } else if all("src/day") {
         format!(
-            "The error is in {files}. Days from the reference are not affected: the same command with \
-             `--solution ref` goes without your file."
+            "The error is in {}. Days from the reference are not affected: the same command with \
+             `--solution ref` goes without your file.",
+            places(broken)
+        )
+    } else if all("tests/") {
+        format!(
+            "The checks do not fit your file ({}): has a signature changed? It must stay as the stub had it.",
+            places(broken)
         )
     } else {
-        format!("The error is in {files}.")
+        format!("The error is in {}.", places(broken))
+    }
+}
+
+/// `src/day01_attention.rs, line 79`; of many errors, where the first ones are.
+pub fn places(broken: &BTreeSet<Place>) -> String {
+    const SHOWN: usize = 5;
+    let mut words: Vec<String> = Vec::new();
+    let mut file = "";
+    for place in broken.iter().take(SHOWN) {
+        if place.file == file {
+            words.push(place.line.to_string());
+        } else {
+            words.push(format!("{}, line {}", place.file, place.line));
+        }
+        file = &place.file;
+    }
+    match broken.len() {
+        n if n > SHOWN => format!("{} and {} more", words.join(", "), n - SHOWN),
+        _ => words.join(", "),
     }
 }
 
@@ -174,11 +218,33 @@ mod tests {
         assert!(!is_stale("cannot find value `undefined`", "cannot find value `undefined.llvm.`"));
     }
 
+    fn broken(places: &[(&str, u64)]) -> BTreeSet<Place> {
+        places.iter().map(|&(file, line)| Place { file: file.into(), line }).collect()
+    }
+
     #[test]
-    fn the_file_of_an_error_is_named() {
-        let broken = |files: &[&str]| files.iter().map(|file| file.to_string()).collect();
-        assert!(explain(&broken(&["src/day06_generate.rs"])).contains("not affected"));
-        assert_eq!(explain(&broken(&["src/kit/mod.rs"])), "The error is in src/kit/mod.rs.");
+    fn the_place_of_an_error_is_named() {
+        let day = "src/day06_generate.rs";
+        let text = explain(&broken(&[(day, 9)]));
+        assert!(text.starts_with("The error is in src/day06_generate.rs, line 9. Days"), "{text}");
+        assert_eq!(
+            explain(&broken(&[("src/kit/mod.rs", 3)])),
+            "The error is in src/kit/mod.rs, line 3."
+        );
         assert!(explain(&broken(&[])).contains("cargo xtask doctor"));
+        assert!(explain(&broken(&[("tests/day06_generate.rs", 3)]))
+            .contains("has a signature changed?"));
+        let two = broken(&[(day, 20), (day, 9), ("src/main.rs", 1)]);
+        assert_eq!(places(&two), "src/day06_generate.rs, line 9, 20, src/main.rs, line 1");
+        let many: Vec<_> = (1..=7).map(|line| (day, line)).collect();
+        assert!(places(&broken(&many)).ends_with("line 1, 2, 3, 4, 5 and 2 more"));
+    }
+
+    #[test]
+    fn an_error_in_a_macro_is_where_it_was_called() {
+        let inner = serde_json::json!({"file_name": "/rustc/macros.rs", "line_start": 7,
+            "expansion": {"span": {"file_name": "src\\day01_attention.rs", "line_start": 4, "expansion": null}}});
+        let there = Place { file: "src/day01_attention.rs".into(), line: 4 };
+        assert_eq!(place(&inner), Some(there));
     }
 }

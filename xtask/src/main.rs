@@ -17,6 +17,7 @@ mod hunt;
 mod keys;
 mod lift;
 mod machine;
+mod messages;
 mod moved;
 mod mutants;
 mod paint;

@@ -1,6 +1,8 @@
 //! `check` on a small course: what it says, and its exit codes.
 
 mod common;
+#[path = "../../tests/said/mod.rs"]
+mod said;
 
 use common::Fake;
 
@@ -81,11 +83,11 @@ fn a_file_that_does_not_compile_is_named_and_reference_days_live_on() {
     let (out, err, code) = fake.say(&["check", "day0"]);
     assert!(err.contains("error[E0308]: mismatched types"), "{err}");
     assert!(
-        err.contains("The error is in src/day00_one.rs. Days from the reference are not affected"),
+        err.contains("The error is in src/day00_one.rs, line 1. Days from the reference are not"),
         "{err}"
     );
-    assert!(out.contains("✗ does not compile  0.1"), "{out}");
-    assert_eq!((last_line(&out), code), ("0 passed, 1 failed", 1));
+    assert!(out.contains("  ✗ does not compile: src/day00_one.rs, line 1\n"), "{out}");
+    assert_eq!((last_line(&out), code), ("0 passed, 0 failed, 1 not run", 1));
     assert_eq!(fake.say(&["check", "day1", "--solution", "ref"]).2, 0);
 }
 
@@ -141,6 +143,7 @@ fn bad_usage_says_what_to_do() {
         let (out, err, code) = fake.say(args);
         assert!(err.starts_with(words) && out.is_empty(), "{args:?}: {err}{out}");
         assert_eq!(code, 2, "{args:?}");
+        said::keep(args, code, &err);
     }
 }
 

@@ -2,6 +2,9 @@
 
 mod common;
 
+#[path = "../../tests/said/mod.rs"]
+mod said;
+
 use common::{files, Fake};
 
 const DAY: &str = "src/day00_one.rs";
@@ -132,7 +135,12 @@ fn the_doctor_says_how_to_mend() {
         }
         // nobody answers there, and no test asks the network
         command.env("HF_ENDPOINT", "http://127.0.0.1:9").envs(vars.iter().copied());
-        common::texts(command.output().unwrap())
+        let texts = common::texts(command.output().unwrap());
+        let bad = texts.0.split("\n").collect::<Vec<_>>();
+        bad.windows(2).filter(|two| two[0].starts_with("✗ bad:")).for_each(|two| {
+            said::keep(&["doctor"], 1, &two.join("\n"));
+        });
+        texts
     };
     let (out, _, code) = doctor(&[]);
     assert!(out.contains("✗ bad:  model story-3m: ") && out.contains("to mend: "), "{out}");
@@ -154,6 +162,19 @@ fn the_doctor_says_how_to_mend() {
     let (out, _, _) = doctor(&[]);
     assert!(out.contains("src/day01_two.rs has no function for task 1.2"), "{out}");
     assert!(out.contains("an update of the course did not end"), "{out}");
+
+    let (out, _, _) = doctor(&[("PATH", "/nowhere")]);
+    assert!(out.contains("there is no rustc on PATH"), "{out}");
+    #[cfg(unix)]
+    assert!(out.contains("there is no `cc` on PATH"), "{out}");
+    fake.write("Cargo.toml", &fake.read("Cargo.toml").replace("\"1.70\"", "\"9.0\""));
+    fake.write(".vscode/settings.json", "{}");
+    std::fs::remove_file(fake.path("src/day00_one.rs")).unwrap();
+    let (out, _, _) = doctor(&[("CANDECODE_MODELS", "/nowhere")]);
+    assert!(out.contains("is too old: the course needs 9.0"), "{out}");
+    assert!(out.contains("gives rust-analyzer no target directory of its own"), "{out}");
+    assert!(out.contains("src/day00_one.rs is absent"), "{out}");
+    assert!(out.contains("unset CANDECODE_MODELS"), "{out}");
 }
 
 #[test]

@@ -14,6 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 struct Course {
     root: PathBuf,
     target: PathBuf,
+    /// How long a check may run, in seconds.
+    patience: &'static str,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -38,7 +40,7 @@ impl Course {
         ] {
             copy(&from.join(path), &root.join(path));
         }
-        let course = Course { root, target, _alone: alone };
+        let course = Course { root, target, patience: "180", _alone: alone };
         assert_eq!(course.say(&["stubs", "--force"], "").1, 0);
         course
     }
@@ -63,7 +65,10 @@ impl Course {
     fn say(&self, args: &[&str], input: &str) -> (String, i32) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
         command.args(args).current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
-        command.env("CANDECODE_CHECK_LIMIT", "30").env_remove("CANDECODE_MODELS");
+        for name in ["CANDECODE_MODELS", "CANDECODE_DEVICE", "RUSTFLAGS", "CARGO_TERM_COLOR"] {
+            command.env_remove(name);
+        }
+        command.env("NO_COLOR", "1").env("CANDECODE_CHECK_PATIENCE", self.patience);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
@@ -71,11 +76,28 @@ impl Course {
         let (text, errors) =
             (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
         let own = errors.lines().filter(|line| line.starts_with("The error is in"));
-        (
-            text + &own.map(|line| format!("{line}\n")).collect::<String>(),
-            out.status.code().unwrap_or(-1),
-        )
+        let own: String = own.map(|line| format!("{line}\n")).collect();
+        (own + &rounded(&text), out.status.code().unwrap_or(-1))
     }
+}
+
+/// The numbers that a check compares, to three decimals: the last digits of an f32 differ from processor to processor.
+fn rounded(text: &str) -> String {
+    let word = |part: &str| {
+        let (word, space) = part.split_at(part.trim_end().len());
+        match word.parse::<f64>() {
+            Ok(number) if word.contains('.') => format!("{number:.3}{space}"),
+            _ => part.to_string(),
+        }
+    };
+    let line = |line: &str| {
+        let compares = ["  got ", "  want ", "  the largest difference"];
+        match compares.iter().any(|start| line.starts_with(start)) {
+            true => line.split_inclusive(' ').map(word).collect(),
+            false => line.to_string(),
+        }
+    };
+    text.lines().map(|text| line(text) + "\n").collect()
 }
 
 /// Makes `to` what `from` is, and leaves alone what is the same: cargo goes by times.
@@ -97,7 +119,8 @@ fn copy(from: &Path, to: &Path) {
     names(from).iter().for_each(|name| copy(&from.join(name), &to.join(name)));
 }
 
-/// One build, five failures: a wrong number, a known mistake, a wrong shape, a panic, and what is not written.
+/// One build, five failures: a wrong number (1.2), a known mistake (1.3), a wrong shape (1.4), a panic (1.5), and what is
+/// not written (1.6). Task 1.1 is right.
 #[test]
 #[ignore = "builds the course"]
 fn a_failing_check_says_what_is_wrong() {
@@ -105,21 +128,25 @@ fn a_failing_check_says_what_is_wrong() {
     course.write_day_1(&[
         ("column <= past + i", "column * 2 <= past + i"),
         ("let scale = 1.0 / (q.dim(3)? as f64).sqrt();", "let scale = 1.0;"),
-        ("x.reshape((b, t, heads, width / heads))?.transpose(1, 2)", "x.reshape((b, t, heads, width / heads))"),
-        ("x.transpose(1, 2)?.reshape((b, t, h * d))", "let sizes = vec![b, t, h * d];\n    x.transpose(1, 2)?.reshape((b, t, sizes[3]))"),
-        ("    let project = |x: &Tensor, w: &Tensor| x.contiguous()?.broadcast_matmul(&w.t()?);\n", "    todo!(\"day 1, task 6: project to q, k and v, split, attend, merge, project\");\n    let project = |x: &Tensor, w: &Tensor| x.contiguous()?.broadcast_matmul(&w.t()?);\n"),
+        ("(b, t, heads, width / heads))?.transpose(1, 2)", "(b, t, heads, width / heads))"),
+        ("reshape((b, t, h * d))", "reshape((b, t, [h, d, h * d][b + 2]))"),
+        ("let project = |", "let project: fn(&Tensor, &Tensor) -> Result<Tensor> = |"),
+        ("x.contiguous()?.broadcast_matmul(&w.t()?)", "todo!(\"day 1, task 6: {x} by {w}\")"),
     ]);
     let (text, code) = course.say(&["check", "day1"], "");
     insta::assert_snapshot!("five_failures", text);
     assert_eq!(code, 1);
 }
 
+/// All checks of the task meet the loop, so none may be late for another reason.
 #[test]
 #[ignore = "builds the course"]
 fn an_endless_loop_is_stopped_and_named() {
-    let course = Course::open();
-    let body = "let wide = x.to_dtype(DType::F32)?;";
-    course.write_day_1(&[(body, &format!("let mut n = 0u64;\n    while n != 1 {{\n        n = std::hint::black_box(0);\n    }}\n    {body}"))]);
+    let mut course = Course::open();
+    course.patience = "3";
+    let begin = "let wide = x.to_dtype(DType::F32)?;";
+    let forever = "while dim < 9 {\n        std::hint::black_box(dim);\n    }\n    ";
+    course.write_day_1(&[(begin, &format!("{forever}{begin}"))]);
     let (text, code) = course.say(&["check", "day1", "--task", "1.1"], "");
     insta::assert_snapshot!("an_endless_loop", text);
     assert_eq!(code, 1);

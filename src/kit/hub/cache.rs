@@ -11,7 +11,7 @@ use crate::kit::weights::{shard_names, INDEX, SINGLE};
 use anyhow::{Context as _, Result};
 use hf_hub::Repo;
 use std::fs;
-use std::io::{Read as _, Seek as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// What every model needs beside its weights.
@@ -167,20 +167,24 @@ pub fn plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.len() < 200 && name.chars().all(word)
 }
 
-/// True if a file has anything in it and, for weights, all that its header says. What reads it finds the rest out.
+/// True if a file is not cut short, as far as it says itself: JSON to its last bracket, weights as long as their header says.
 fn whole(path: &Path) -> bool {
-    let Ok(mut file) = fs::File::open(path) else { return false };
-    let len = file.metadata().map_or(0, |file| file.len());
-    match path.extension().is_some_and(|end| end == "safetensors") {
-        true => promised(&mut file).is_some_and(|promised| promised == len),
-        false => len > 0,
+    let end = path.extension().and_then(|end| end.to_str());
+    match (end, fs::File::open(path)) {
+        (_, Err(_)) => false,
+        (Some("safetensors"), Ok(mut file)) => {
+            let length = file.metadata().map(|file| file.len()).ok();
+            length.is_some() && promised(&mut file) == length
+        }
+        (Some("json"), Ok(_)) => fs::read(path)
+            .is_ok_and(|text| serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_ok()),
+        (_, Ok(file)) => file.metadata().is_ok_and(|file| file.len() > 0),
     }
 }
 
 /// How long a safetensors file is by its own header.
 fn promised(file: &mut fs::File) -> Option<u64> {
     let mut length = [0; 8];
-    file.rewind().ok()?;
     file.read_exact(&mut length).ok()?;
     let length = u64::from_le_bytes(length);
     let mut header = Vec::new();

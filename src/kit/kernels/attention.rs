@@ -1,6 +1,7 @@
 //! Attention over keys and values as the cache holds them: nothing is copied, repeated or masked by a tensor of its own.
 
 use super::dots::{dots, softmax, weighted_sum};
+use super::memory::count;
 use super::{floats, threads};
 use candle_core::{bail, CpuStorage, CustomOp3, Layout, Result, Shape, Storage, Tensor};
 use pulp::{Arch, Simd, WithSimd};
@@ -79,6 +80,7 @@ impl CustomOp3 for Attention {
         if kv_heads == 0 || heads % kv_heads != 0 {
             bail!("{heads} query heads cannot share {kv_heads} key/value heads evenly")
         }
+        count(2 * b * kv_heads * all * width * size_of::<f32>());
         let held = self.0.as_ref().map(Tensor::storage_and_layout);
         let mask = match &held {
             None => None,

@@ -2,9 +2,10 @@
 //! is read from memory once for up to six rows of `x`.
 
 use super::dots::{arrange, dots, lanes, Stored};
+use super::memory::count;
 use super::{floats, threads};
 use candle_core::{
-    bail, CpuStorage, CustomOp1, DType, Layout, Result, Shape, Storage, Tensor, WithDType,
+    bail, CpuStorage, CustomOp1, DType, Layout, Result, Shape, Storage, Tensor, WithDType, D,
 };
 use half::{bf16, f16};
 use pulp::{Arch, Simd, WithSimd};
@@ -20,13 +21,20 @@ const SERIAL: usize = 1 << 18;
 /// Blocks of work for each thread: more than one, so that a thread whose core is taken leaves its share to the others.
 const BLOCKS: usize = 4;
 
-/// `x · wᵀ` for every `w` of the list, side by side: `x` is `(…, in)` of f32 and each `w` is `(out, in)`, contiguous, all of f32,
-/// bf16 or f16; the result is `(rows of x, sum of all out)`.
+/// `x · wᵀ` for every `w` of the list: `x` is `(…, in)` of f32 and each `w` is `(out, in)`, contiguous, all of f32, bf16 or f16;
+/// the results are `(rows of x, out)`, parts of one allocation, one behind the other.
 ///
 /// # Errors
 /// If a weight is of another width or type.
-pub fn linear(x: &Tensor, weights: &[&Tensor]) -> Result<Tensor> {
-    x.contiguous()?.apply_op1_no_bwd(&Linear(weights))
+pub fn linear(x: &Tensor, weights: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let y = x.contiguous()?.apply_op1_no_bwd(&Linear(weights))?;
+    let (rows, mut done) = (x.elem_count() / x.dim(D::Minus1)?.max(1), 0);
+    let part = |w: &&Tensor| {
+        let out = w.dim(0)?;
+        done += rows * out;
+        y.narrow(0, done - rows * out, rows * out)?.reshape((rows, out))
+    };
+    weights.iter().map(part).collect()
 }
 
 /// True for the weights that [`linear`] reads.
@@ -58,6 +66,7 @@ impl CustomOp1 for Linear<'_> {
                 )
             }
         }
+        self.0.iter().for_each(|w| count(w.elem_count() * w.dtype().size_in_bytes()));
         let held: Vec<_> = self.0.iter().map(|w| w.storage_and_layout()).collect();
         let y = match self.0.first().map(|w| w.dtype()) {
             Some(DType::F32) => product(&slices::<f32>(&held)?, x, inner),
@@ -65,8 +74,8 @@ impl CustomOp1 for Linear<'_> {
             Some(DType::F16) => product(&slices::<f16>(&held)?, x, inner),
             _ => bail!("linear: no weights"),
         };
-        let width = y.len().checked_div(rows).unwrap_or(0);
-        Ok((CpuStorage::F32(y), Shape::from((rows, width))))
+        let len = y.len();
+        Ok((CpuStorage::F32(y), Shape::from(len)))
     }
 }
 
@@ -91,7 +100,7 @@ struct Block<'a, W> {
     out: Vec<&'a mut [f32]>,
 }
 
-/// All weights' products with all rows of `x`, `(rows, sum of all out)`.
+/// All weights' products with all rows of `x`, `(rows, out)` one behind the other.
 fn product<W: Stored>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
     let rows = x.len() / inner.max(1);
     let width: usize = weights.iter().map(|w| w.len() / inner.max(1)).sum();
@@ -117,15 +126,19 @@ fn product<W: Stored>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
     let size =
         if serial { width } else { width.div_ceil(threads() * BLOCKS).next_multiple_of(ROWS) };
     let mut blocks: Vec<Block<'_, W>> = vec![];
+    let mut rest = y.as_mut_slice();
     for w in weights {
         let pieces = w.chunks((size * inner).max(1));
+        let first = blocks.len();
         blocks.extend(pieces.map(|w| Block { w, x, inner, out: Vec::with_capacity(rows) }));
-    }
-    for mut row in y.chunks_mut(width.max(1)) {
-        for block in &mut blocks {
-            let (columns, rest) = row.split_at_mut(block.w.len() / inner);
-            block.out.push(columns);
-            row = rest;
+        let (y, behind) = rest.split_at_mut(rows * (w.len() / inner));
+        rest = behind;
+        for mut row in y.chunks_mut((w.len() / inner).max(1)) {
+            for block in &mut blocks[first..] {
+                let (columns, behind) = row.split_at_mut(block.w.len() / inner);
+                block.out.push(columns);
+                row = behind;
+            }
         }
     }
     if serial {

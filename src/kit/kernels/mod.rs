@@ -9,9 +9,11 @@
 mod attention;
 mod dots;
 mod linear;
+mod memory;
 
 pub use attention::attention;
 pub use linear::{linear, reads};
+pub use memory::{bandwidth, bytes_read};
 
 use candle_core::{CpuStorage, DType, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering};

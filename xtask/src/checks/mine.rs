@@ -25,7 +25,12 @@ pub fn check(repo: &Repo, inputs: &Inputs, day: &Day) -> Result<DayRun> {
     let mut run = table::not_run(repo, day, Status::Broken)?;
     for job in &plan.jobs {
         if let Built::Done(programs) = runner::build(repo, &job.features, &job.days, None)? {
-            run = runner::run_day(repo, day, &programs, &Options::default())?;
+            run = runner::run_day(
+                repo,
+                day,
+                &programs,
+                &Options { waiting: true, ..Options::default() },
+            )?;
         }
     }
     let _ = results::save(repo, &key, &run);

@@ -25,6 +25,8 @@ pub struct Options {
     pub task: Option<String>,
     /// The tests that prove the checkers.
     pub teeth: Teeth,
+    /// Someone waits: a check that does not end is given up after a minute.
+    pub waiting: bool,
 }
 
 /// Whether the tests that prove the checkers are run.
@@ -109,7 +111,8 @@ pub fn run_day(repo: &Repo, day: &Day, programs: &Programs, options: &Options) -
         Teeth::With => {}
         Teeth::Only => filter = vec!["teeth_".to_string()],
     }
-    let call = Call { repo, day, program, device: options.device.as_deref() };
+    let call =
+        Call { repo, day, program, device: options.device.as_deref(), waiting: options.waiting };
     let listing =
         [filter.clone(), vec!["--list".into(), "--format".into(), "terse".into()]].concat();
     let expected = libtest::list(&call.run(&listing, 0)?.0.stdout);
@@ -133,6 +136,7 @@ struct Call<'a> {
     day: &'a Day,
     program: &'a Path,
     device: Option<&'a str>,
+    waiting: bool,
 }
 
 impl Call<'_> {
@@ -158,6 +162,9 @@ impl Call<'_> {
         // as `cargo test` has it
         command.env("CARGO_MANIFEST_DIR", &self.repo.root).env("CANDECODE_REPORT", &file);
         command.envs(self.device.map(|device| ("CANDECODE_DEVICE", device)));
+        if self.waiting && std::env::var_os("CANDECODE_CHECK_PATIENCE").is_none() {
+            command.env("CANDECODE_CHECK_PATIENCE", "60");
+        }
         if std::env::var_os("RUST_BACKTRACE").is_none() {
             command.env("RUST_BACKTRACE", "0");
         }

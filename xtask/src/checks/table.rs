@@ -2,12 +2,13 @@
 
 use crate::checks::report::{Status, Unit};
 use crate::checks::runner::DayRun;
+use crate::compile::{self, Place};
 use crate::paint::{paint, Colour};
 use crate::repo::{Day, Repo};
 use crate::say;
 use crate::stubs::Task;
 use anyhow::Result;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks that passed, and that did not (what is not written included).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,11 +71,7 @@ pub fn message(unit: &Unit) {
 /// # Errors
 /// If the reference's task lines cannot be read.
 pub fn tasks(repo: &Repo, run: &DayRun, words: &str, only: Option<&str>) -> Result<()> {
-    say!(
-        "{}  {}",
-        paint(Colour::Bold, &run.day.title()),
-        paint(Colour::Dim, &format!("({words})"))
-    );
+    title_line(run, words);
     let mut by_task: BTreeMap<String, Vec<&Unit>> = BTreeMap::new();
     for unit in &run.units {
         by_task
@@ -90,6 +87,26 @@ pub fn tasks(repo: &Repo, run: &DayRun, words: &str, only: Option<&str>) -> Resu
         row("", &name, &units);
     }
     Ok(())
+}
+
+/// Prints in place of a table that a day could not be built: no check of it ran, so no task is right or wrong.
+pub fn broken(run: &DayRun, words: &str, places: &BTreeSet<Place>) {
+    title_line(run, words);
+    let (symbol, word) = Status::Broken.words();
+    let at = match places.is_empty() {
+        true => String::new(),
+        false => format!(": {}", compile::places(places)),
+    };
+    say!("  {}{at}", paint(Colour::Red, &format!("{symbol} {word}")));
+}
+
+/// Prints the line above a day's table.
+fn title_line(run: &DayRun, words: &str) {
+    say!(
+        "{}  {}",
+        paint(Colour::Bold, &run.day.title()),
+        paint(Colour::Dim, &format!("({words})"))
+    );
 }
 
 /// What a check without a task is for.

@@ -55,6 +55,7 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
             true => Teeth::With,
             false => Teeth::Without,
         },
+        waiting: args.solution == Whose::Mine,
     };
     let inputs = Inputs::read(repo);
     let keys: BTreeMap<u32, String> =
@@ -76,11 +77,18 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     {
         keep(repo, &keys, &all);
     }
+    let not_run =
+        all.iter().flat_map(|run| &run.units).filter(|unit| unit.status == Status::Broken).count();
     let mut sum = Sum::default();
     all.iter().for_each(|run| sum.add(Sum::of(&run.units)));
     next(repo, args, &all)?;
-    say!("{}", sum.line());
-    Ok(ExitCode::from(u8::from(sum.failed > 0 || sum.passed == 0)))
+    let failed = sum.failed > 0 || sum.passed == 0;
+    sum.failed -= not_run;
+    match not_run {
+        0 => say!("{}", sum.line()),
+        _ => say!("{}, {not_run} not run", sum.line()),
+    }
+    Ok(ExitCode::from(u8::from(failed)))
 }
 
 /// Keeps the outcomes for `list`. A disk without room is no reason to hold back what the checks said.
@@ -124,8 +132,8 @@ fn known_device(device: &str) -> Result<()> {
 fn run_job(repo: &Repo, job: &Job, options: &Options, show_output: bool) -> Result<Vec<DayRun>> {
     let built = runner::build(repo, &job.features, &job.days, options.device.as_deref())?;
     let mut runs = Vec::new();
-    if let Built::Broken(files) = &built {
-        note!("\n{}\n", compile::explain(files));
+    if let Built::Broken(places) = &built {
+        note!("\n{}\n", compile::explain(places));
     }
     for day in &job.days {
         let mut run = match &built {
@@ -135,8 +143,13 @@ fn run_job(repo: &Repo, job: &Job, options: &Options, show_output: bool) -> Resu
         if let Some(id) = &options.task {
             run.units.retain(|unit| unit.task().as_ref() == Some(id));
         }
-        table::messages(&run, show_output);
-        table::tasks(repo, &run, job.words, options.task.as_deref())?;
+        match &built {
+            Built::Broken(places) => table::broken(&run, job.words, places),
+            Built::Done(_) => {
+                table::messages(&run, show_output);
+                table::tasks(repo, &run, job.words, options.task.as_deref())?;
+            }
+        }
         say!("");
         runs.push(run);
     }

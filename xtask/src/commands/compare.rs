@@ -108,8 +108,8 @@ pub fn run(repo: &Repo, args: &Compare) -> Result<ExitCode> {
         &["--bin".into(), "candecode".into(), "--features".into(), "ref".into()],
     )? {
         Built::Done(programs) => programs.get("candecode")?.to_path_buf(),
-        Built::Broken(files) => {
-            note!("\n{}", compile::explain(&files));
+        Built::Broken(places) => {
+            note!("\n{}", compile::explain(&places));
             return Ok(ExitCode::FAILURE);
         }
     };

@@ -11,6 +11,7 @@ pub mod give;
 pub mod hint;
 pub mod hunt;
 pub mod list;
+pub mod messages;
 pub mod mutants;
 pub mod run;
 pub mod stubs;
@@ -76,6 +77,8 @@ pub enum Command {
     Doctor,
     /// Write the stubs of src/ from solutions/
     Stubs(stubs::Stubs),
+    /// For maintainers: write the book's page of messages, of what the tests provoke
+    Messages(messages::Messages),
     /// For maintainers: change a day's reference in small ways, and see whether its checks notice
     Mutants(mutants::Mutants),
     /// Prove the checkers: every known mistake is caught and named, every right variant passes
@@ -110,6 +113,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Book(args) => book::run(&repo, &args),
         Command::Doctor => doctor::run(&repo),
         Command::Stubs(args) => stubs::run(&repo, &args),
+        Command::Messages(args) => messages::run(&repo, &args),
         Command::Mutants(args) => mutants::run(&repo, &args),
         Command::Teeth(args) => teeth::run(&repo, &args),
         Command::Ci(args) => ci::run(&repo, &args),

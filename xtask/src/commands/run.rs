@@ -164,8 +164,8 @@ fn start(repo: &Repo, run: &Run, help: &str) -> Result<ExitCode> {
     }
     let programs = match compile::build(repo, "build", &args)? {
         Built::Done(programs) => programs,
-        Built::Broken(files) => {
-            note!("\n{}", compile::explain(&files));
+        Built::Broken(places) => {
+            note!("\n{}", compile::explain(&places));
             return Ok(ExitCode::FAILURE);
         }
     };

@@ -31,8 +31,8 @@ pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
     };
     let programs = match runner::build(repo, &["ref".to_string()], &days, None)? {
         Built::Done(programs) => programs,
-        Built::Broken(files) => {
-            note!("\n{}", compile::explain(&files));
+        Built::Broken(places) => {
+            note!("\n{}", compile::explain(&places));
             return Ok(ExitCode::FAILURE);
         }
     };

@@ -65,7 +65,9 @@ pub const STAGES: &[Stage] = &[
     stage("bad-input", "bad input has clear errors", bad_input),
     stage("compare", "every loop writes the same text, from the command line", every_loop),
     stage("benches", "clippy on the benchmarks, and on the peers", clippy_benches).slow(),
-    stage("real", "the runner on the course itself: a hunt", real).slow(),
+    stage("real", "the runner on the course itself: what a failing check says, a hunt", real)
+        .slow(),
+    stage("messages", "the book's page of messages is what the tests provoke", messages).slow(),
     stage("docs", "documentation builds, its examples run", docs).slow(),
     stage("clippy-book", "clippy on the book tool", clippy_book).slow(),
     stage("book", "the book builds", book).slow(),

@@ -10,6 +10,7 @@ use crate::checks::runner::{self, DayRun, Options, Teeth};
 use crate::checks::table::{self, Sum};
 use crate::child::{self, End};
 use crate::commands::hint;
+use crate::commands::messages as page;
 use crate::commands::stubs::{self, Stubs};
 use crate::commands::teeth;
 use crate::compile::{self, Built};
@@ -42,13 +43,9 @@ pub fn xtask(repo: &Repo) -> Result<Outcome> {
     some(tests(repo, &["--package", "xtask"])?)
 }
 
-/// Tests of the runner that build the course: `cargo test` alone leaves them out. Those of what a failing check prints wait
-/// for their snapshots.
+/// Tests of the runner that build the course: `cargo test` alone leaves them out.
 pub fn real(repo: &Repo) -> Result<Outcome> {
-    some(tests(
-        repo,
-        &["--package", "xtask", "--test", "real", "--", "--include-ignored", "hunted"],
-    )?)
+    some(tests(repo, &["--package", "xtask", "--test", "real", "--", "--include-ignored"])?)
 }
 
 pub fn clippy_xtask(repo: &Repo) -> Result<Outcome> {
@@ -158,6 +155,15 @@ pub fn kit(repo: &Repo) -> Result<Outcome> {
 pub fn bad_input(repo: &Repo) -> Result<Outcome> {
     ensure!(repo.root.join("tests/bad_input.rs").exists(), "tests/bad_input.rs is absent");
     some(tests(repo, &["--features", "ref", "--test", "bad_input"])?)
+}
+
+/// The texts of the operating system, and folders, are Linux's on the page.
+pub fn messages(repo: &Repo) -> Result<Outcome> {
+    if !cfg!(target_os = "linux") {
+        return Ok(Outcome::Skipped("the page is made on Linux".into()));
+    }
+    page::run(repo, &page::Messages::checking())?;
+    Ok(Outcome::Done(Sum::default()))
 }
 
 /// `cargo xtask compare` fails where a text differs.

@@ -1,0 +1,110 @@
+//! The whole engine: prefill and decode by batch and weights, the cost of verifying, caches, speculation; with `--peers` also
+//! candle-transformers, transformers and llama.cpp, with the same weights, prompt and greedy tokens, in turn.
+//!
+//! `cargo xtask bench engine [--model DIR] [--peers]`. Each run is a process of its own; how fast memory reads is probed
+//! before and after each round.
+
+#![warn(missing_docs)]
+
+mod contender;
+mod ours;
+mod report;
+
+use anyhow::{ensure, Result};
+use candecode::kit::{doors, hub, kernels, ModelConfig};
+use clap::Parser;
+use contender::{Contender, Run};
+use std::path::PathBuf;
+
+/// As in the `candecode` command.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The flags.
+#[derive(Parser, Clone)]
+pub struct Args {
+    /// An embedded model or a folder
+    #[arg(long, default_value = "story-15m")]
+    model: String,
+    /// Tokens in the prompt
+    #[arg(long, default_value_t = 256)]
+    prompt: usize,
+    /// Tokens to decode
+    #[arg(long, default_value_t = 128)]
+    new: usize,
+    /// Rounds, every run once in each
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Also candle-transformers, transformers and llama.cpp
+    #[arg(long)]
+    peers: bool,
+    /// A Python with what benches/peers/requirements.txt names
+    #[arg(long, default_value = "python3")]
+    python: String,
+    /// Write engine.json, engine.md and engine.svg into this folder
+    #[arg(long)]
+    save: Option<PathBuf>,
+    /// Only these of the rows: parts of their names
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// One run of ours in this process: engine, verify, speculate
+    #[arg(long, hide = true)]
+    one: Option<String>,
+    #[arg(long, hide = true, default_value_t = 1)]
+    batch: usize,
+    #[arg(long, hide = true, default_value = "f32")]
+    dtype: String,
+    #[arg(long, hide = true, value_enum, default_value_t)]
+    kernels: kernels::Kernels,
+    #[arg(long, hide = true, default_value = "static")]
+    cache: String,
+}
+
+/// The ids of the prompt: any will do, as long as all have the same.
+fn prompt(config: &ModelConfig, len: usize) -> Vec<u32> {
+    (0..len as u32).map(|i| 300 + i * 7 % (config.vocab_size as u32 - 300)).collect()
+}
+
+fn main() -> Result<()> {
+    doors::set_threads();
+    let args = Args::parse();
+    kernels::choose(args.kernels);
+    let dir = hub::resolve(&args.model)?;
+    let config = ModelConfig::from_dir(&dir)?;
+    let most = config.max_position_embeddings;
+    ensure!(
+        args.prompt > 0 && args.new > 1 && args.prompt + args.new <= most,
+        "--prompt {} and --new {} do not fit the context of {}, {most}",
+        args.prompt,
+        args.new,
+        args.model
+    );
+    let ids = prompt(&config, args.prompt);
+    if let Some(what) = &args.one {
+        println!("{}", ours::run(what, &dir, &ids, &args)?);
+        return Ok(());
+    }
+    let contenders = contender::all(&args, &dir, &ids)?;
+    let mut rounds: Vec<Vec<Run>> = contenders.iter().map(|_| vec![]).collect();
+    let mut bandwidths = vec![kernels::bandwidth(5)];
+    for number in 1..=args.rounds {
+        for (contender, runs) in contenders.iter().zip(&mut rounds) {
+            let run = contender.play()?;
+            let Contender { name, batch, .. } = contender;
+            eprintln!(
+                "round {number}, {name}, batch {batch}: prefill {:.2} s, decode {:.2} s",
+                run.prefill_s, run.decode_s
+            );
+            runs.push(run);
+        }
+        bandwidths.push(kernels::bandwidth(5));
+    }
+    let verify = ours::measure("verify", &args, args.rounds)?;
+    let speculate = ours::measure("speculate", &args, args.rounds)?;
+    let report = report::Report::new(&args, &contenders, &rounds, &bandwidths, &verify, &speculate);
+    print!("{}", report.table());
+    match &args.save {
+        Some(dir) => report.save(dir),
+        None => Ok(()),
+    }
+}
