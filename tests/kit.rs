@@ -6,6 +6,8 @@
 
 mod checks;
 
+#[path = "kit/chat.rs"]
+mod chat;
 #[path = "kit/config.rs"]
 mod config;
 #[path = "kit/dfa.rs"]

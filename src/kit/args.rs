@@ -21,8 +21,14 @@ pub struct Args {
     /// Token ids to continue, as 5,9,77
     #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with_all = ["prompt", "prompt_file"])]
     pub prompt_ids: Option<Vec<u32>>,
-    /// Tokens to generate at most
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    /// Tokens to generate at most [default: 128; in a chat 512 an answer]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 128,
+        default_value_if("chat", "true", "512"),
+        hide_default_value = true
+    )]
     pub max_new_tokens: usize,
     /// cpu, metal or cuda
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
@@ -115,6 +121,18 @@ pub struct Args {
     /// How the cache makes room
     #[arg(long, value_name = "KIND", help_heading = "Cache")]
     pub cache: Option<CacheName>,
+    /// Talk with the model: every line of standard input is a turn (cargo xtask chat)
+    #[arg(long, help_heading = "Chat", conflicts_with_all = ["prompt", "prompt_file", "prompt_ids"])]
+    pub chat: bool,
+    /// The system prompt of a chat
+    #[arg(long, value_name = "TEXT", help_heading = "Chat", requires = "chat")]
+    pub system: Option<String>,
+    /// A chat template in place of the model's own: a file, or "story" to write one text in turns
+    #[arg(long, value_name = "FILE", help_heading = "Chat", requires = "chat")]
+    pub template: Option<String>,
+    /// A variable for the chat template, as enable_thinking=false for Qwen3; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Chat", requires = "chat")]
+    pub template_set: Vec<String>,
     /// Text as it is made, or one JSON object a sequence
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,

@@ -128,6 +128,41 @@ impl Cache for NoCache {
     }
 }
 
+/// A cache that is lent to a loop, and kept beyond it.
+impl<C: Cache + ?Sized> Cache for &mut C {
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+        (**self).append(layer, k, v)
+    }
+
+    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
+        (**self).layer(layer)
+    }
+
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    fn slid(&self) -> Option<usize> {
+        (**self).slid()
+    }
+
+    fn truncate(&mut self, len: usize) -> Result<()> {
+        (**self).truncate(len)
+    }
+
+    fn select(&mut self, rows: &[u32]) -> Result<()> {
+        (**self).select(rows)
+    }
+
+    fn join(&mut self, other: &dyn Cache) -> Result<()> {
+        (**self).join(other)
+    }
+
+    fn trim(&mut self, front: usize) -> Result<()> {
+        (**self).trim(front)
+    }
+}
+
 impl<C: Cache + ?Sized> Cache for Box<C> {
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
         (**self).append(layer, k, v)

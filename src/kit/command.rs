@@ -4,20 +4,21 @@ use crate::day10_kv_cache::{generate_cached, KvCache};
 use crate::day13_speculative::{block, ModelDrafter, NgramDrafter};
 use crate::day15_scheduler::{Request, Scheduler};
 use crate::kit::args::{Args, CacheName, RngKind};
+use crate::kit::chat::template::Template;
+use crate::kit::chat::{terminal, Chat};
 use crate::kit::draft::{Drafter, Speculation};
 use crate::kit::output::Output;
 use crate::kit::plan::Plan;
 use crate::kit::report::plain;
 use crate::kit::rng::Coins;
 use crate::kit::watch::Watched;
-use crate::kit::{advice, check_prompt, days, device, hub, kernels, load, memory};
+use crate::kit::{advice, check_prompt, days, device, hub, interrupt, kernels, load, memory};
 use crate::kit::{Cache, CacheKind, FinishReason, Hypothesis, Model, NoCache};
 use crate::kit::{ModelConfig, Token, Tokenizer};
 use crate::{day06_generate, day07_greedy, day11_beam_search, day12_batching};
 use anyhow::{anyhow, ensure, Context as _, Result};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// A mistake in the flags: exit code 2.
@@ -46,8 +47,6 @@ pub fn describe(error: &anyhow::Error) -> String {
     error.chain().map(link).collect::<Vec<_>>().join(": ")
 }
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
 /// Runs the command; gives its exit code.
 ///
 /// # Errors
@@ -67,7 +66,8 @@ pub fn run(args: &Args) -> Result<u8> {
         println!("{}", hub::resolve(&args.model)?.display());
         return Ok(0);
     }
-    if args.prompt.is_empty() && args.prompt_file.is_none() && args.prompt_ids.is_none() {
+    let prompted = args.prompt_file.is_some() || args.prompt_ids.is_some();
+    if args.prompt.is_empty() && !prompted && !args.chat {
         return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
     }
     let plan = Plan::new(args, args.prompt.len().max(1))?;
@@ -75,22 +75,19 @@ pub fn run(args: &Args) -> Result<u8> {
     let began = Instant::now();
     let dir = hub::resolve(&args.model)?;
     let tokenizer = Tokenizer::from_dir(&dir)?;
+    let template = if args.chat { Some(template(args, &dir)?) } else { None };
     let prompts = prompts(args, &tokenizer)?;
     let drafter = args.draft_model.as_deref();
     let drafter = drafter.map(|name| draft_model(name, &dir, &tokenizer)).transpose()?;
-    // The first Ctrl-C ends the text after the token at work, the second ends the program. Before this, while it
-    // fetches, the first does.
-    let _ = ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Ordering::SeqCst) {
-            std::process::exit(130);
-        }
-    });
+    interrupt::watch();
     let config = ModelConfig::from_dir(&dir)?;
     let draft_config = drafter.as_deref().map(ModelConfig::from_dir).transpose()?;
     let configs: Vec<_> = [Some(&config), draft_config.as_ref()].into_iter().flatten().collect();
+    let mut context = config.max_position_embeddings;
     if let Some(room) = memory::available(&device)? {
         let need = memory::need(args, &plan, &configs, &prompts, dtype, &device);
         memory::check(&need, room, args, &plan)?;
+        context = need.longest(room).min(context); // of a chat: what it may grow to
     }
     let watched = |dir: &Path| load::load_transformer(dir, dtype, &device).map(Watched::new);
     let model = watched(&dir)?;
@@ -108,8 +105,19 @@ pub fn run(args: &Args) -> Result<u8> {
         eprintln!("{note}");
     }
     let (model, drafter) = (&model, drafter.as_ref());
-    Run { args, model, drafter, tokenizer: &tokenizer, plan, load_s }.all(&prompts)?;
-    Ok(if INTERRUPTED.load(Ordering::SeqCst) { 130 } else { 0 })
+    let run = Run { args, model, drafter, tokenizer: &tokenizer, plan, load_s };
+    if let Some(template) = template {
+        return Ok(u8::from(!run.chat(template, context)?));
+    }
+    run.all(&prompts)?;
+    Ok(if interrupt::asked() { 130 } else { 0 })
+}
+
+/// The chat template, with the variables that the flags give it.
+fn template(args: &Args, dir: &Path) -> Result<Template> {
+    let mut template = Template::of(&args.model, dir, args.template.as_deref())?;
+    args.template_set.iter().try_for_each(|setting| template.set(setting))?;
+    Ok(template)
 }
 
 /// The folder of a draft model, refused before any weights are read if its tokens are not the target's. One that is no
@@ -192,11 +200,26 @@ impl<'a> Run<'a> {
         }
         for (row, prompt) in prompts.iter().enumerate() {
             self.rows(std::slice::from_ref(prompt), row)?;
-            if INTERRUPTED.load(Ordering::SeqCst) {
+            if interrupt::asked() {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Turn after turn, until the input ends. False: a line was refused.
+    fn chat(&self, template: Template, context: usize) -> Result<bool> {
+        let mut options = self.plan.options(self.args, self.model.config(), self.tokenizer)?;
+        options.eos_token_ids.extend(template.end_of_turn(self.tokenizer));
+        options.stop_strings.extend(template.stops.iter().cloned());
+        let cache = self.cache(self.model);
+        let most = self.model.config().max_position_embeddings;
+        if context < most {
+            eprintln!("note: memory has room for {context} tokens, the model's context is {most}");
+        }
+        let mut chat = Chat::new(self.model, self.tokenizer, template, cache, context);
+        chat.set_system(self.args.system.as_deref())?;
+        terminal::talk(&mut chat, self.args, &mut options).map_err(|error| self.explained(error))
     }
 
     /// Some prompts in one run of the loop; the first of them is prompt `first`.
@@ -232,7 +255,7 @@ impl<'a> Run<'a> {
     fn stream(&self, prompts: &[Vec<u32>], first: usize, out: &mut Output) -> Result<()> {
         for token in self.tokens(prompts, first)? {
             out.take(token?)?;
-            if INTERRUPTED.load(Ordering::SeqCst) {
+            if interrupt::asked() {
                 break;
             }
         }
@@ -313,7 +336,7 @@ impl<'a> Run<'a> {
             text.coins = Some(Coins::new(self.args.seed.unwrap_or(0), number as u64));
         }
         let mut going = true;
-        while going && !INTERRUPTED.load(Ordering::SeqCst) {
+        while going && !interrupt::asked() {
             for token in block(&mut text)? {
                 going = token.finish.is_none();
                 out.take(Token { row: 0, ..token })?;
@@ -332,7 +355,7 @@ impl<'a> Run<'a> {
         for (id, prompt) in prompts.iter().enumerate() {
             scheduler.submit(Request { id, prompt: prompt.clone() })?;
         }
-        while !scheduler.is_idle() && !INTERRUPTED.load(Ordering::SeqCst) {
+        while !scheduler.is_idle() && !interrupt::asked() {
             scheduler.step()?.into_iter().try_for_each(|token| out.take(token))?;
         }
         Ok(())
@@ -356,7 +379,7 @@ impl<'a> Run<'a> {
                 text.push_str(&stream.finish()?);
             }
             failed = out.take(Token { row: 0, id, logprob: f32::NAN, text, finish });
-            if failed.is_err() || INTERRUPTED.load(Ordering::SeqCst) {
+            if failed.is_err() || interrupt::asked() {
                 candle_core::bail!("stopped")
             }
             Ok(())
@@ -365,7 +388,7 @@ impl<'a> Run<'a> {
         let result = day06_generate::simple_generate(model, prompt, max, eos, pick, on_token);
         failed?;
         match result {
-            Err(_) if INTERRUPTED.load(Ordering::SeqCst) => Ok(()),
+            Err(_) if interrupt::asked() => Ok(()),
             result => Ok(result.map(|_| ())?),
         }
     }

@@ -100,6 +100,12 @@ impl Gguf {
         }
     }
 
+    /// The text of the token whose id the metadata has, as `tokenizer.ggml.eos_token_id`.
+    pub fn piece(&self, key: &str) -> Option<&str> {
+        let id = usize::try_from(self.number(key)?).ok()?;
+        self.list("tokenizer.ggml.tokens")?.get(id)?.to_string().ok().map(String::as_str)
+    }
+
     /// A whole number of the metadata.
     fn number(&self, key: &str) -> Option<u64> {
         match self.content.metadata.get(key)? {

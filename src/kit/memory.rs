@@ -41,6 +41,13 @@ impl Need<'_> {
         }
     }
 
+    /// The longest conversation that fits `room` bytes, computed in one pass as it may come to be.
+    pub fn longest(&self, room: f64) -> usize {
+        let context = self.models.iter().map(|model| model.max_position_embeddings).min();
+        let change = |need: &mut Self, n| (need.prompt, need.new) = (n, 0);
+        self.largest(context.unwrap_or(0), room, change).unwrap_or(0)
+    }
+
     /// Bytes of all weights.
     pub fn weights(&self) -> f64 {
         self.models.iter().map(|model| model.size() as f64 * self.weight_bytes as f64).sum()

@@ -190,7 +190,10 @@ fn roofline(read: f64, tokens: f64, seconds: f64, bandwidth: f64) -> String {
 }
 
 /// Writes and flushes; a reader that went away (`| head`) ends the program quietly.
-fn show(text: &str) -> Result<()> {
+///
+/// # Errors
+/// If it cannot be written.
+pub fn show(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),

@@ -3,7 +3,7 @@
 use crate::day08_sampling::{chacha_sampler, torch_sampler, warpers, SamplingParams};
 use crate::day09_penalties::{penalties, PenaltyParams};
 use crate::day14_guard_rails::{allow_rail, block_rails};
-use crate::kit::args::{Args, CacheName, Early, RngKind};
+use crate::kit::args::{Args, CacheName, Early, Format, RngKind};
 use crate::kit::command::usage;
 use crate::kit::{
     BeamParams, EarlyStopping, GenerationOptions, LogitsProcessor, ModelConfig, Tokenizer,
@@ -84,6 +84,22 @@ impl Plan {
             ensure!(
                 args.cache != Some(CacheName::Sliding),
                 usage("--cache sliding cannot take back rejected drafts")
+            );
+        }
+        if args.chat {
+            let alone = beams == 1 && samples == 1 && !drafts;
+            ensure!(
+                alone,
+                usage("a chat is one text: leave out beams, drafts and --num-return-sequences")
+            );
+            ensure!(args.format == Format::Text, usage("--format json is for run, a chat is text"));
+            ensure!(
+                args.cache != Some(CacheName::Sliding),
+                usage("--cache sliding forgets columns, and a chat keeps them from turn to turn")
+            );
+            ensure!(
+                args.loop_day.as_ref().is_none_or(|_| self.day == 10),
+                usage("a chat runs day 10's loop; leave out --loop")
             );
         }
         if self.day == 13 || self.day == 15 {
@@ -229,7 +245,7 @@ fn loop_day(args: &Args, rows: usize) -> Result<usize> {
         () if drafts => 13,
         () if args.num_beams > 1 => 11,
         () if rows > 1 => 12,
-        () if args.no_cache => 7,
+        () if args.no_cache && !args.chat => 7, // a chat runs day 10's loop, without a cache to keep
         () => 10,
     };
     let Some(name) = &args.loop_day else { return Ok(smallest) };

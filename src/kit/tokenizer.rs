@@ -37,6 +37,20 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// The ids of a text that a chat template made: it has written all special tokens itself, so none are added.
+    ///
+    /// # Errors
+    /// If the tokenizer refuses the text.
+    pub fn encode_rendered(&self, text: &str) -> Result<Vec<u32>> {
+        let encoding = self.0.encode(text, false).map_err(|e| Error::Msg(e.to_string()))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// True for a token that was added to the vocabulary by name, as special ones are.
+    pub fn is_added(&self, id: u32) -> bool {
+        self.0.get_added_tokens_decoder().contains_key(&id)
+    }
+
     /// The text of ids. Special tokens are left out; bytes that are not UTF-8 become `U+FFFD`.
     ///
     /// # Errors

@@ -58,8 +58,14 @@ fn describe<D: Copy + Send + 'static>(
     if known.len() > 2 {
         known.clear(); // what many mistakes have in common is none of them
     }
-    for mistake in &known {
-        text += &format!("  this is what you get: {}\n", mistake.diagnosis);
+    match known[..] {
+        [one, other] => {
+            text += &format!("  this is what you get, for one of two reasons: {}\n", one.diagnosis);
+            text += &format!("  or: {}\n", other.diagnosis);
+        }
+        _ => known.iter().for_each(|one| {
+            text += &format!("  this is what you get: {}\n", one.diagnosis);
+        }),
     }
     if let (true, Some(likely)) = (known.is_empty(), &failure.likely) {
         text += &format!("  likely: {likely}\n");

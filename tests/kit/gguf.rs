@@ -3,6 +3,7 @@
 
 use crate::checks::Random;
 use crate::{logits, message, refused, story, Folder};
+use candecode::kit::chat::template::{Message, Template};
 use candecode::kit::{ModelConfig, Tokenizer, Weights};
 use candle_core::quantized::gguf_file::{write, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
@@ -403,4 +404,19 @@ fn scores_become_merges() {
     let bare = read(&bare.set("tokenizer.ggml.add_bos_token", Some(Value::Bool(false))));
     assert_eq!(bare.encode("ab a").unwrap(), [7, 8]);
     assert_eq!(bare.decode(&[7, 8]).unwrap(), "ab a");
+}
+
+#[test]
+fn the_chat_template_is_in_the_metadata() {
+    let folder = Folder::new("gguf-chat");
+    let template = "{{ messages[0].content }}{{ bos_token }}{{ eos_token }}";
+    let of = |parts: Parts| {
+        let path = parts.write(&folder, GgmlDType::F32);
+        Template::of("a-file", &path, None)
+    };
+    refused(of(Parts::of("story-230k")), &["a-file has no chat template"]);
+    let text = Some(Value::String(template.into()));
+    let found = of(Parts::of("story-230k").set("tokenizer.chat_template", text)).unwrap();
+    let text = found.render(&[Message::new("user", "Who?")]).unwrap();
+    assert_eq!(text, "Who?<|endoftext|>", "the file names an EOS, and no BOS");
 }

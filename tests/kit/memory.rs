@@ -62,6 +62,28 @@ fn the_arithmetic_by_hand() {
     assert_eq!(drafted.total(), 2.0 * (656.0 + 1152.0) + 1200.0); // one pass at a time
 }
 
+#[test]
+fn a_chat_grows_to_what_fits() {
+    let model = tiny();
+    let need = Need {
+        models: vec![&model],
+        weight_bytes: 2,
+        value_bytes: 4,
+        rows: 1,
+        prompt: 0,
+        new: 7,
+        cache: Some(CacheName::Dynamic),
+        kernels: Kernels::Fast,
+    };
+    // 656 bytes of weights, and 32 a token.
+    for (room, longest) in [(656.0, 0), (687.0, 0), (688.0, 1), (656.0 + 320.0, 10), (1e9, 16)] {
+        assert_eq!(need.longest(room), longest, "{room}");
+    }
+    // Of scores 4 tokens have 2 times 2 heads, 4 by 4, in tensors.
+    let plain = Need { kernels: Kernels::Plain, ..need };
+    assert_eq!(plain.longest(656.0 + 128.0 + 256.0), 4);
+}
+
 fn ask(flags: &[&str], model: &ModelConfig, prompts: &[usize], room: f64) -> anyhow::Result<()> {
     let args = args(flags);
     let plan = Plan::new(&args, prompts.len())?;

@@ -38,8 +38,8 @@ def measured(program):
 
 
 def cell(found):
-    tokens = "tokens equal" if found["first"] is None else f"token {found['first'] + 1} differs"
-    return "equal" if equal(found) else f"{found['error']:.2g}; {tokens}"
+    token = "" if found["first"] is None else f", token {found['first'] + 1}"
+    return "equal" if equal(found) else f"{found['error']:.2g}{token}"
 
 
 def equal(found):
@@ -155,13 +155,18 @@ Every family that the engine runs, in every format that it reads, with its weigh
 transformers in f32 with the numbers that are in the file. The models are small, and their weights random and large: every part
 leaves its mark on the logits. A trained model may write the same story with a norm left out; these do not.
 
-**equal**: the {NEW} tokens that follow a prompt of {PROMPT} are transformers', every one, and the logits are, to 0.0001. Else the
-number is the largest error of a logit over the last {LAST} positions of transformers' own text, and the first of the {NEW} tokens
-that differs is named. The last column says how large logits are.
+Loaded with `--dtype` f32, bf16 and f16, a model comes to one of these:
 
-| family | on disk | `--dtype f32` | `--dtype bf16` | `--dtype f16` | logits |
+- **equal**: the {NEW} tokens that follow a prompt of {PROMPT} are transformers', every one, and the logits are, to 0.0001;
+- **a number**: the tokens are equal, and this is the largest error of a logit over the last {LAST} positions of transformers' own
+  text. The last column says how large logits are;
+- **a number, and a token**: the first of the {NEW} that differs.
+
+| family | on disk | as f32 | as bf16 | as f16 | logits |
 |---|---|---|---|---|---|
 """ + "\n".join(table(small)) + f"""
+
+What to know of it:
 
 - **What is narrow.** These are numbers of the CPU: there `--dtype` is the type of the matrices in memory, and they are widened
   for each product; activations, cache and logits stay f32. So a file loses nothing in its own type, and another's numbers
@@ -179,10 +184,10 @@ Made by `tests/oracle/families_page.py`: {versions()}, on the CPU. The models ar
 
 {REAL_NAME}, {len(REAL_PROMPTS)} prompts, up to {REAL_NEW} tokens each. All is made of one GGUF file of type Q4_1: `tools/smollm2.py` makes a
 folder of the same numbers; the other rows are that, rounded to their type. Each is beside transformers in f32, with the numbers
-that are in the file. The error is the largest of a token's log-probability until the texts part, and the token is the first of
+that are in the file. The error is the largest of a token's log-probability, until the texts part; the token is the first of
 any text that differs.
 
-| on disk | `--dtype f32` | `--dtype bf16` | `--dtype f16` |
+| on disk | as f32 | as bf16 | as f16 |
 |---|---|---|---|
 """ + "\n".join(real_table(more)) + "\n"
 

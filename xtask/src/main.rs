@@ -51,10 +51,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line. What follows `run` is for the program, also a `--`: so clap is told to leave all of it alone.
+/// The command line. What follows `run` or `chat` is for the program, also a `--`: so clap is told to leave all of it alone.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
-    if arguments.get(1).is_some_and(|command| command == "run") {
+    if arguments.get(1).is_some_and(|command| command == "run" || command == "chat") {
         arguments.insert(2, OsString::from("--"));
     }
     arguments

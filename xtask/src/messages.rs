@@ -73,6 +73,7 @@ fn general(repo: &Repo, text: &str) -> String {
     ] {
         text = replaced(&text, &format!("{temporary}{start}"), rest, instead);
     }
+    text = replaced(&text, "rustc 1.", &|c| name(c) || c == '.', "rustc 1.x");
     replaced(&text, "http://127.0.0.1:", &digit, "https://huggingface.co")
 }
 
@@ -159,10 +160,10 @@ fn shown<'a>(entry: &Table, messages: impl Iterator<Item = &'a Message>) -> Resu
     for message in messages.filter(|message| seen.insert(&message.text)) {
         codes.insert(message.code);
         let command = command(&message.args);
-        let typed = if command.is_empty() || command == last {
-            String::new()
-        } else {
-            format!("{command}\n")
+        let typed = match command.is_empty() {
+            _ if command == last => String::new(),
+            true => "\n".to_string(), // of another command than the one before
+            false => format!("{command}\n"),
         };
         let lines: Vec<String> = message.text.lines().map(fold).collect();
         said.push(format!("{typed}{}", lines.join("\n")));

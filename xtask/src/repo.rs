@@ -43,6 +43,17 @@ impl Day {
         format!("book/src/{}.md", self.name)
     }
 
+    /// The command with which the chapter lets you hear the day: the first under "Hear it".
+    pub fn hear(&self, repo: &Repo) -> Option<String> {
+        let text = std::fs::read_to_string(repo.root.join(self.chapter())).ok()?;
+        let mut lines = text.lines().skip_while(|line| line.trim() != "## Hear it");
+        let mut command = lines.find_map(|line| line.strip_prefix("$ "))?.to_string();
+        while let Some(more) = command.strip_suffix('\\').map(str::trim_end) {
+            command = format!("{more} {}", lines.next()?.trim());
+        }
+        Some(command)
+    }
+
     /// The feature that compiles the reference in place of the reader's file.
     pub fn feature(&self) -> String {
         format!("ref-day{:02}", self.number)

@@ -128,6 +128,9 @@ fn without_permission_nothing_changes() {
 #[test]
 fn the_doctor_says_how_to_mend() {
     let fake = Fake::new();
+    // what else is wrong with this machine is not for the book
+    let provoked =
+        ["model", "proxy", "update", "function", "on PATH", "too old", ".vscode", "is absent"];
     let doctor = |vars: &[(&str, &str)]| {
         let mut command = fake.command(&["doctor"]);
         for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"] {
@@ -136,8 +139,10 @@ fn the_doctor_says_how_to_mend() {
         // nobody answers there, and no test asks the network
         command.env("HF_ENDPOINT", "http://127.0.0.1:9").envs(vars.iter().copied());
         let texts = common::texts(command.output().unwrap());
-        let bad = texts.0.split("\n").collect::<Vec<_>>();
-        bad.windows(2).filter(|two| two[0].starts_with("✗ bad:")).for_each(|two| {
+        let lines: Vec<&str> = texts.0.lines().collect();
+        let bad =
+            |line: &str| line.starts_with("✗ bad:") && provoked.iter().any(|p| line.contains(p));
+        lines.windows(2).filter(|two| bad(two[0])).for_each(|two| {
             said::keep(&["doctor"], 1, &two.join("\n"));
         });
         texts

@@ -45,6 +45,22 @@ fn help_shows_both() {
 }
 
 #[test]
+fn chat_is_run_with_a_flag_of_its_own() {
+    let fake = Fake::new();
+    let (out, err, code) =
+        fake.say(&["chat", "--solution", "ref", "--system", "a b", "--", "--mine"]);
+    assert!(
+        out.starts_with("program [\"--chat\", \"--system\", \"a b\", \"--mine\"]") && code == 0,
+        "{out}{err}"
+    );
+    let (out, _, _) = fake.say(&["chat", "--help"]);
+    assert!(
+        out.contains("cargo xtask chat [--model NAME]") && out.contains("program [\"--help\"]"),
+        "{out}"
+    );
+}
+
+#[test]
 fn a_broken_day_is_named() {
     let fake = Fake::new();
     fake.write("src/day00_one.rs", "pub fn one() -> u32 { one }");

@@ -30,6 +30,11 @@ pub struct Run {
 }
 
 impl Contender {
+    /// The type of its weights: the second word of its name.
+    pub fn weights(&self) -> Option<&str> {
+        Some(self.name.split(' ').nth(1)?.trim_end_matches(','))
+    }
+
     /// Runs it once.
     ///
     /// # Errors

@@ -34,29 +34,17 @@ impl Report {
         speculate: &[Value],
     ) -> Self {
         let roofs: Vec<f64> = bandwidths.windows(2).map(|w| w[0].max(w[1])).collect();
-        let bytes_of = |row: usize| {
-            let alike = |i: &usize| {
-                contenders[*i].batch == contenders[row].batch
-                    && contenders[*i]
-                        .name
-                        .split_whitespace()
-                        .nth(1)
-                        .map(|w| w.trim_end_matches(','))
-                        == contenders[row]
-                            .name
-                            .split_whitespace()
-                            .nth(1)
-                            .map(|w| w.trim_end_matches(','))
-            };
-            (0..contenders.len())
-                .filter(alike)
-                .find_map(|i| rounds[i][0].bytes.filter(|b| *b > 0.0))
+        // Of the same batch and weights; of ours, the first.
+        let alike = |i: usize, j: usize| {
+            contenders[i].batch == contenders[j].batch
+                && contenders[i].weights() == contenders[j].weights()
         };
+        let ours_of = |row: usize| (0..contenders.len()).find(|i| alike(*i, row)).unwrap_or(0);
+        let bytes_of = |row: usize| rounds[ours_of(row)][0].bytes.filter(|bytes| *bytes > 0.0);
         let mut rows = vec![];
         for (i, Contender { name, batch, .. }) in contenders.iter().enumerate() {
             let tokens = (batch * (args.new - 1)) as f64;
-            // The first row of the same batch is ours in f32.
-            let ours = (0..=i).find(|j| contenders[*j].batch == *batch).unwrap_or(0);
+            let ours = ours_of(i);
             let ratio = |seconds: fn(&Run) -> f64| {
                 let pairs = rounds[ours].iter().zip(&rounds[i]);
                 median(pairs.map(|(ours, theirs)| seconds(theirs) / seconds(ours)).collect())

@@ -115,7 +115,13 @@ pub fn run_day(repo: &Repo, day: &Day, programs: &Programs, options: &Options) -
         Call { repo, day, program, device: options.device.as_deref(), waiting: options.waiting };
     let listing =
         [filter.clone(), vec!["--list".into(), "--format".into(), "terse".into()]].concat();
-    let expected = libtest::list(&call.run(&listing, 0)?.0.stdout);
+    let mut expected = libtest::list(&call.run(&listing, 0)?.0.stdout);
+    // As the checkers have them: task after task, and what can be done on paper first. libtest sorts by letter.
+    let source = std::fs::read_to_string(repo.root.join(day.tests())).unwrap_or_default();
+    expected.sort_by_key(|test| {
+        let task = test.strip_prefix("task_").and_then(|rest| rest.split('_').nth(1)?.parse().ok());
+        (task.unwrap_or(usize::MAX), source.find(&format!(" {test} ")).unwrap_or(usize::MAX))
+    });
     let (outcome, report, mut units) = call.units(&filter, &expected)?;
     let open: Vec<usize> =
         (0..units.len()).filter(|&at| units[at].status == Status::Died).collect();

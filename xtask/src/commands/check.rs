@@ -175,7 +175,10 @@ fn next(repo: &Repo, args: &Check, runs: &[DayRun]) -> Result<()> {
     let number = run.day.number;
     let done =
         if open.is_empty() { "is done" } else { "has its core done; what is open is further" };
-    say!("Day {number} {done}. Hear it: cargo xtask run --mine {number} -p \"Once upon a time\"");
+    say!("Day {number} {done}.");
+    if let Some(command) = run.day.hear(repo) {
+        say!("Hear it: {command}");
+    }
     match repo.days.iter().find(|day| day.number > number) {
         Some(day) => say!("Next: day {}, {}\n", day.number, day.chapter()),
         None => say!("That was the last day.\n"),

@@ -2,11 +2,12 @@
 
 use crate::backup;
 use crate::cargo;
-use crate::messages::{self, Message, PAGE};
+use crate::messages::{self, PAGE};
 use crate::repo::Repo;
 use crate::say;
 use anyhow::{bail, ensure, Context, Result};
 use clap::Args;
+use std::path::Path;
 use std::process::{ExitCode, Stdio};
 
 /// The test programs that provoke messages: the command's, and the runner's own.
@@ -21,12 +22,15 @@ pub struct Messages {
     /// Write nothing: fail if the page is not what the tests provoke
     #[arg(long)]
     check: bool,
+    /// Run no test: take what the last run kept (for work on the advice)
+    #[arg(long, conflicts_with = "check")]
+    kept: bool,
 }
 
 impl Messages {
     /// The flags of `messages --check`.
     pub fn checking() -> Messages {
-        Messages { check: true }
+        Messages { check: true, kept: false }
     }
 }
 
@@ -35,7 +39,11 @@ impl Messages {
 /// # Errors
 /// If a test fails, a message has no entry, or, with `--check`, the page is another.
 pub fn run(repo: &Repo, args: &Messages) -> Result<ExitCode> {
-    let page = messages::page(repo, &provoke(repo)?)?;
+    let dir = cargo::target_dir(repo).join("xtask/messages");
+    if !args.kept {
+        provoke(repo, &dir)?;
+    }
+    let page = messages::page(repo, &messages::read(repo, &dir)?)?;
     let now = repo.read(PAGE).unwrap_or_default();
     if !args.check {
         backup::write(&repo.root.join(PAGE), page.as_bytes())?;
@@ -53,18 +61,17 @@ pub fn run(repo: &Repo, args: &Messages) -> Result<ExitCode> {
     }
 }
 
-/// Runs the tests, and reads what they kept.
-fn provoke(repo: &Repo) -> Result<Vec<Message>> {
-    let dir = cargo::target_dir(repo).join("xtask/messages");
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+/// Runs the tests, which keep what they provoke in a folder.
+fn provoke(repo: &Repo, dir: &Path) -> Result<()> {
+    let _ = std::fs::remove_dir_all(dir);
+    std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     for tests in TESTS {
         let mut command = cargo::command(repo);
         // A test is named by its thread, so there must be more threads than one.
         command.args(["test", "--quiet"]).args(tests).args(["--", "--test-threads=4"]);
-        command.env("CANDECODE_MESSAGES", &dir).stdout(Stdio::null());
+        command.env("CANDECODE_MESSAGES", dir).stdout(Stdio::null());
         let status = command.status().context("cannot start cargo")?;
         ensure!(status.success(), "`cargo test {}` failed", tests.join(" "));
     }
-    messages::read(repo, &dir)
+    Ok(())
 }

@@ -39,6 +39,13 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Talk with a model: every line is a turn (chat --help: all flags)
+    #[command(disable_help_flag = true)]
+    Chat {
+        /// Flags of the runner and of the program
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// List the models on this machine, with their sizes
     Models,
     /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal
@@ -90,6 +97,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Check(args) => check::run(&repo, &args),
         Command::Watch(args) => watch::run(&repo, &args),
         Command::Run { args } => run::run(&repo, &args),
+        Command::Chat { args } => run::chat(&repo, &args),
         Command::Models => run::run(&repo, &["--models".into()]),
         Command::Compare(args) => compare::run(&repo, &args),
         Command::Bench(args) => bench::run(&repo, &args),

@@ -1,4 +1,4 @@
-//! `cargo xtask run`: builds and runs the `candecode` command, with the reader's days in it.
+//! `cargo xtask run` and `cargo xtask chat`: build and run the `candecode` command, with the reader's days in it.
 
 use crate::compile::{self, Built};
 use crate::error::usage;
@@ -12,12 +12,24 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// The runner's own flags; the program's follow below them.
-const HELP: &str = "\
+/// What `run` is.
+const RUN: &str = "\
 Builds and runs the engine, with the days you have written in it
 
 Usage: cargo xtask run [--solution auto|mine|ref] [--mine DAYS] [FLAGS OF THE PROGRAM]
+";
 
+/// What `chat` is.
+const CHAT: &str = "\
+Talks with a model, with the days you have written in it: every line is a turn, /help shows the commands
+
+Usage: cargo xtask chat [--model NAME] [--system TEXT] [--template FILE] [FLAGS OF run, BUT FOR PROMPTS]
+
+The model's own chat template makes the prompt. The story models have none, and write a story with you.
+";
+
+/// The runner's own flags; the program's follow below them.
+const FLAGS: &str = "
       --solution auto  days that you have written are yours, the others the reference's (the default)
       --solution mine  every day is yours, written or not
       --solution ref   every day is the reference's
@@ -124,14 +136,27 @@ fn automatic(repo: &Repo) -> Result<Mix> {
 /// # Errors
 /// Bad usage, or a build that cannot be started.
 pub fn run(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
-    let run = Run::parse(args)?;
+    start(repo, &Run::parse(args)?, RUN)
+}
+
+/// As [`run`], and the program chats.
+///
+/// # Errors
+/// As [`run`].
+pub fn chat(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
+    let mut run = Run::parse(args)?;
+    run.rest.insert(0, "--chat".into());
+    start(repo, &run, CHAT)
+}
+
+fn start(repo: &Repo, run: &Run, help: &str) -> Result<ExitCode> {
     let mix = run.mix(repo)?;
     let mut features = repo.features(|day| !mix.mine.contains(day));
     if let Some(device) = run.device() {
         features.extend(machine::device_feature(&device)?.map(str::to_string));
     }
     if run.help {
-        say!("{HELP}");
+        say!("{help}{FLAGS}");
     }
     let mut args = vec!["--bin".to_string(), "candecode".to_string()];
     if !features.is_empty() {
@@ -144,7 +169,7 @@ pub fn run(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    let mut command = command(programs.get("candecode")?, &run);
+    let mut command = command(programs.get("candecode")?, run);
     if !mix.open.is_empty() && !run.help {
         note!("[from the reference until they are written: tasks {}]", mix.open.join(", "));
     }

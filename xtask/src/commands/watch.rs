@@ -110,7 +110,9 @@ impl Session<'_> {
     fn go_on(&self, inputs: &Inputs) -> Result<Step> {
         let number = self.day.number;
         say!("{}", paint(Colour::Green, &format!("✓ day {number} is done")));
-        say!("Hear it: cargo xtask run --mine {number} -p \"Once upon a time\"");
+        if let Some(command) = self.day.hear(self.repo) {
+            say!("Hear it: {command}");
+        }
         let mut days = standing::all(self.repo, inputs)?;
         days.retain(|day| day.day != self.day);
         let Some(next) = standing::next(&days) else {

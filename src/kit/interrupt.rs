@@ -1,0 +1,33 @@
+//! Ctrl-C: the first one ends a text cleanly, the second ends the program; one at the prompt of a chat ends the chat.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static ASKED: AtomicBool = AtomicBool::new(false);
+static WAITING: AtomicBool = AtomicBool::new(false);
+
+/// From here on Ctrl-C is ours. Before, while a model is fetched, the first one ends the program.
+pub fn watch() {
+    let _ = ctrlc::set_handler(|| {
+        if WAITING.load(Ordering::SeqCst) {
+            eprintln!("\n[the chat ends]");
+            std::process::exit(0);
+        }
+        if ASKED.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+    });
+}
+
+/// True if the text at work shall end after its token.
+pub fn asked() -> bool {
+    ASKED.load(Ordering::SeqCst)
+}
+
+/// Does `wait`, in which Ctrl-C ends the program politely: nothing is at work. A request from before it is forgotten.
+pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+    ASKED.store(false, Ordering::SeqCst);
+    WAITING.store(true, Ordering::SeqCst);
+    let result = wait();
+    WAITING.store(false, Ordering::SeqCst);
+    result
+}

@@ -1,0 +1,380 @@
+//! Chats: templates beside transformers' (`tests/oracle/chat.py`), and a cache that is kept from turn to turn.
+
+use crate::checks::{golden_json, Random};
+use crate::{refused, story, Folder};
+use candecode::day07_greedy::greedy;
+use candecode::day08_sampling::chacha_sampler;
+use candecode::day10_kv_cache::{generate_cached, KvCache};
+use candecode::kit::chat::template::{Message, Template};
+use candecode::kit::chat::{Chat, Turn};
+use candecode::kit::{load_model, Cache, CacheKind, FinishReason, GenerationOptions};
+use candecode::kit::{Model, ModelConfig, NoCache, Step, Tokenizer};
+use candle_core::{DType, Device, Tensor};
+use serde_json::{json, Map, Value};
+use std::cell::Cell;
+use std::path::Path;
+
+fn oracle_template(name: &str) -> Template {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = path.join("tests/oracle/templates").join(name).with_extension("jinja");
+    let special = json!({"bos_token": "<s>", "eos_token": "</s>"}).as_object().unwrap().clone();
+    Template::new(name, &std::fs::read_to_string(path).unwrap(), special).unwrap()
+}
+
+/// The story models' tokenizer with the tokens that the oracle added to it.
+fn oracle_tokenizer(test: &str, golden: &Value) -> Tokenizer {
+    let text = std::fs::read_to_string(story("story-3m").join("tokenizer.json")).unwrap();
+    let mut json: Value = serde_json::from_str(&text).unwrap();
+    for token in golden["added"].as_array().unwrap() {
+        let mut token = token.clone();
+        token["normalized"] = json!(token["special"] != true);
+        for key in ["single_word", "lstrip", "rstrip"] {
+            token[key] = json!(false);
+        }
+        json["added_tokens"].as_array_mut().unwrap().push(token);
+    }
+    let folder = Folder::new(test);
+    folder.write("tokenizer.json", json.to_string());
+    Tokenizer::from_dir(&folder.0).unwrap()
+}
+
+fn messages(history: &Value) -> Vec<Message> {
+    let one = |message: &Value| {
+        let role =
+            ["system", "user", "assistant"].into_iter().find(|role| message["role"] == *role);
+        Message::new(role.unwrap(), message["content"].as_str().unwrap())
+    };
+    history.as_array().unwrap().iter().map(one).collect()
+}
+
+#[test]
+fn templates_give_the_texts_and_tokens_of_transformers() {
+    let golden = golden_json("chat").unwrap();
+    let tokenizer = oracle_tokenizer("chat-oracle", &golden);
+    let cases = golden["cases"].as_array().unwrap();
+    assert!(cases.len() > 100);
+    for case in cases {
+        let what =
+            format!("{} {} {} {}", case["template"], case["history"], case["prompt"], case["set"]);
+        let mut template = oracle_template(case["template"].as_str().unwrap());
+        for (name, value) in case["set"].as_object().unwrap() {
+            template.set(&format!("{name}={value}")).unwrap();
+        }
+        let messages = messages(&golden["histories"][case["history"].as_str().unwrap()]);
+        let text = template.rendered(&messages, case["prompt"] == true);
+        if let Some(words) = case["refused"].as_str() {
+            refused(text, &[words]);
+            continue;
+        }
+        let text = text.unwrap();
+        assert_eq!(text, case["text"].as_str().unwrap(), "{what}");
+        assert_eq!(json!(tokenizer.encode_rendered(&text).unwrap()), case["ids"], "{what}");
+    }
+}
+
+#[test]
+fn the_token_behind_an_answer_ends_it() {
+    let golden = golden_json("chat").unwrap();
+    let tokenizer = oracle_tokenizer("chat-ends", &golden);
+    for (name, ends) in [
+        ("chatml", Some("<|im_end|>")),
+        ("markers", Some("</s>")),
+        ("brackets", Some("</s>")),
+        ("thinking", Some("<|im_end|>")),
+        ("grammar", None), // text follows, which may occur in any answer
+    ] {
+        let id = oracle_template(name).end_of_turn(&tokenizer);
+        assert_eq!(id.and_then(|id| tokenizer.piece(id)).as_deref(), ends, "{name}");
+    }
+}
+
+const ASK: [Message; 0] = [];
+
+fn question() -> Vec<Message> {
+    ASK.into_iter().chain([Message::new("user", "Who?")]).collect()
+}
+
+#[test]
+fn a_template_is_found_where_transformers_puts_it() {
+    let folder = Folder::new("chat-find");
+    let of = |asked: Option<&str>| Template::of("a-model", &folder.0, asked);
+    refused(
+        of(None),
+        &["a-model has no chat template", "cargo xtask run", "--template story", "--template FILE"],
+    );
+    folder.write(
+        "tokenizer_config.json",
+        json!({"eos_token": {"content": "<end>", "special": true}}).to_string(),
+    );
+    refused(of(None), &["has no chat template"]);
+    let named = |name: &str| json!({"name": name, "template": format!("{name} {{{{ messages[0].content }}}}{{{{ eos_token }}}}")});
+    let config = |chat: Value| {
+        let text =
+            json!({"eos_token": {"content": "<end>"}, "bos_token": null, "chat_template": chat});
+        folder.write("tokenizer_config.json", text.to_string());
+    };
+    config(json!([named("tool_use"), named("default")]));
+    assert_eq!(of(None).unwrap().render(&question()).unwrap(), "default Who?<end>");
+    config(json!([named("tool_use"), named("rag")]));
+    refused(of(None), &["named tool_use, rag", "none named default", "--template FILE"]);
+    config(json!("one {{ bos_token }}{{ messages[0].content }}"));
+    assert_eq!(of(None).unwrap().render(&question()).unwrap(), "one Who?");
+    let file = folder.write("chat_template.jinja", "file {{ messages[0].content }}");
+    assert_eq!(of(None).unwrap().render(&question()).unwrap(), "file Who?");
+    assert_eq!(of(Some("story")).unwrap().render(&question()).unwrap(), "Who?");
+    folder.write("other.jinja", "other {{ eos_token }}\n");
+    let other = file.with_file_name("other.jinja");
+    assert_eq!(of(other.to_str()).unwrap().render(&question()).unwrap(), "other <end>");
+    refused(of(Some("/nowhere.jinja")), &["--template /nowhere.jinja", "could not be read"]);
+    folder.write("chat_template.jinja", "one\n{% for x in %}");
+    refused(of(None), &["the chat template (chat_template.jinja, line 2)", "unexpected"]);
+    folder.write("tokenizer_config.json", "{");
+    refused(of(None), &["tokenizer_config.json: not JSON"]);
+}
+
+#[test]
+fn a_template_takes_only_what_it_asks_for() {
+    let mut template =
+        Template::new("t", "{{ deep.a[1] }} {{ name }} {{ tools }}", Map::new()).unwrap();
+    template.set("deep={\"a\": [1, 2]}").unwrap();
+    template.set("name=x=y").unwrap();
+    assert_eq!(template.render(&question()).unwrap(), "2 x=y None");
+    refused(template.set("nam=x"), &["asks for no nam", "it asks for deep, name"]);
+    refused(template.set("name"), &["expected NAME=VALUE"]);
+    refused(oracle_template("chatml").set("x=1"), &["it asks for none"]);
+    let broken = Template::new("t", "a\n{{ nobody() }}", Map::new()).unwrap();
+    refused(broken.render(&question()), &["the chat template (t, line 2)", "nobody"]);
+}
+
+/// A model that counts what it computes, apart from the chat's own count.
+struct Counting(Box<dyn Model>, Cell<usize>);
+
+impl Counting {
+    fn new(name: &str) -> Self {
+        Self(load_model(&story(name), DType::F32, &Device::Cpu).unwrap(), Cell::new(0))
+    }
+}
+
+impl Model for Counting {
+    fn config(&self) -> &ModelConfig {
+        self.0.config()
+    }
+
+    fn device(&self) -> &Device {
+        self.0.device()
+    }
+
+    fn forward(&self, step: &Step, cache: &mut dyn Cache) -> candle_core::Result<Tensor> {
+        self.1.set(self.1.get() + step.positions.dim(1)?);
+        self.0.forward(step, cache)
+    }
+}
+
+fn tokenizer() -> Tokenizer {
+    Tokenizer::from_dir(&story("story-3m")).unwrap()
+}
+
+fn template(text: &str) -> Template {
+    let special = json!({"eos_token": "<|endoftext|>"}).as_object().unwrap().clone();
+    Template::new("test", text, special).unwrap()
+}
+
+/// Roles in plain words; EOS ends an answer.
+const PLAIN: &str = "{% for m in messages %}{{ m.role }}:{{ m.content }}{{ eos_token if m.role == 'assistant' }}\n{% endfor %}assistant:";
+
+fn dynamic(model: &dyn Model) -> Box<dyn Cache> {
+    Box::new(KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers))
+}
+
+fn options<'a>(model: &dyn Model, new: usize) -> GenerationOptions<'a> {
+    GenerationOptions::new(model.config(), new, greedy)
+}
+
+fn say(chat: &mut Chat, line: &str, options: &mut GenerationOptions) -> Turn {
+    let prompt = chat.prompt(line, options.max_new_tokens).unwrap();
+    chat.answer(prompt, options, |_| Ok(true)).unwrap()
+}
+
+#[test]
+fn turn_two_does_not_pay_for_turn_one() {
+    let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
+    let mut chat = Chat::new(&model, &tokenizer, template(PLAIN), dynamic(&model), 512);
+    let mut options = options(&model, 20);
+    let (mut held, mut whole) = (0, 0);
+    for line in ["One day a cat came.", "It was red.", "Then it rained. The cat went home."] {
+        model.1.set(0);
+        let turn = say(&mut chat, line, &mut options);
+        assert_eq!(turn.computed, model.1.get(), "the chat counts what the model does");
+        // All that was held is still right: the prompt, and the answer but for its last token, which was not computed.
+        assert_eq!(turn.reused, held, "{line}");
+        assert_eq!(turn.computed, turn.prompt - held + turn.answer.len() - 1);
+        held = turn.prompt + turn.answer.len() - 1;
+        whole += turn.prompt + turn.answer.len() - 1;
+    }
+    assert!(
+        held < whole,
+        "without a cache kept, the three turns are {whole} positions, with it {held}"
+    );
+    chat.reset();
+    let turn = say(&mut chat, "One day a cat came.", &mut options);
+    assert_eq!(
+        (turn.reused, turn.computed),
+        (turn.prompt - 1, turn.answer.len()),
+        "it begins with the same tokens"
+    );
+    chat.reset();
+    assert_eq!(chat.turns().len(), 0);
+    assert!(say(&mut chat, "Who?", &mut options).reused < turn.prompt - 1);
+}
+
+#[test]
+fn every_answer_is_that_of_a_fresh_cache() {
+    let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
+    let layers = model.config().num_hidden_layers;
+    let templates = [
+        PLAIN,
+        // strips what the model said
+        "{% for m in messages %}{{ m.role }}: {{ m.content.strip() }}\n{% endfor %}",
+        // no border at all: tokens merge across it
+        "{% for m in messages %}{{ m.content }}{% endfor %}",
+        // leaves out of an old answer what came before a full stop, as thoughts are
+        "{% for m in messages %}{{ m.role }}: {{ m.content if loop.last or m.role == 'user' else m.content.split('.')[-1] }}\n{% endfor %}",
+        // puts the last line in front of all, so that nothing stays
+        "{{ messages[-1].content }}\n{% for m in messages[:-1] %}{{ m.content }}\n{% endfor %}",
+    ];
+    let lines = ["One day a cat came. ", " It was", "red", "", "naïve é 猫 ", "The end.\n\nNo"];
+    let mut random = Random::new(5);
+    let mut kept = 0;
+    for (number, text) in templates.iter().enumerate() {
+        // Without a cache it is slow, and says the same of every template.
+        let none = if number == 0 { &[None][..] } else { &[] };
+        for kind in [Some(CacheKind::Dynamic), Some(CacheKind::Static(512))].iter().chain(none) {
+            let kind = *kind;
+            let new_cache = || -> Box<dyn Cache> {
+                match kind {
+                    Some(kind) => Box::new(KvCache::new(kind, layers)),
+                    None => Box::new(NoCache),
+                }
+            };
+            let mut chat = Chat::new(&model, &tokenizer, template(text), new_cache(), 512);
+            for (turn, line) in lines.iter().enumerate() {
+                let sampled = |seed: u64| {
+                    let mut options = options(&model, 16);
+                    if number % 2 == 0 {
+                        options.choose = chacha_sampler(seed);
+                    }
+                    options.stop_strings = vec!["dog".into()];
+                    options
+                };
+                let prompt = chat.prompt(line, 16).unwrap();
+                let fresh = generate_cached(
+                    &model,
+                    &tokenizer,
+                    &prompt.ids,
+                    sampled(turn as u64),
+                    new_cache(),
+                );
+                let fresh: Vec<u32> = fresh.unwrap().map(|token| token.unwrap().id).collect();
+                // Every third answer is stopped somewhere, as by Ctrl-C.
+                let stop = if turn % 3 == 1 { 1 + random.below(fresh.len()) } else { fresh.len() };
+                let mut seen = 0;
+                let on_token = |_: &_| {
+                    seen += 1;
+                    Ok(seen < stop)
+                };
+                let turn = chat.answer(prompt, &mut sampled(turn as u64), on_token).unwrap();
+                assert_eq!(turn.answer, fresh[..stop], "{text:?} {kind:?} {line:?}");
+                assert!(turn.reused == 0 || kind.is_some());
+                kept += turn.reused;
+            }
+        }
+    }
+    assert!(kept > 500, "only {kept} positions were reused");
+}
+
+#[test]
+fn a_failed_answer_leaves_the_chat_as_it_was() {
+    let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
+    let mut chat = Chat::new(&model, &tokenizer, template(PLAIN), dynamic(&model), 512);
+    let mut options = options(&model, 12);
+    say(&mut chat, "One day a cat came.", &mut options);
+    let before = chat.turns().to_vec();
+    let prompt = chat.prompt("It was red.", 12).unwrap();
+    refused(
+        chat.answer(prompt, &mut options, |_| anyhow::bail!("the screen broke")),
+        &["the screen broke"],
+    );
+    assert_eq!(chat.turns(), before);
+    let prompt = chat.prompt("It was red.", 12).unwrap();
+    let fresh = generate_cached(
+        &model,
+        &tokenizer,
+        &prompt.ids,
+        self::options(&model, 12),
+        dynamic(&model),
+    );
+    let fresh: Vec<u32> = fresh.unwrap().map(|token| token.unwrap().id).collect();
+    let turn = chat.answer(prompt, &mut options, |_| Ok(true)).unwrap();
+    assert_eq!((turn.answer, turn.reused), (fresh, 0));
+}
+
+#[test]
+fn a_full_context_forgets_the_oldest_turns() {
+    let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
+    let mut chat = Chat::new(&model, &tokenizer, template(PLAIN), dynamic(&model), 96);
+    chat.set_system(Some("A story.")).unwrap();
+    let (mut options, mut forgotten) = (options(&model, 16), 0);
+    for number in 0..12 {
+        let prompt = chat.prompt(&format!("This is line {number}."), 16).unwrap();
+        assert!(prompt.ids.len() + 16 <= 96, "there is room for the answer");
+        assert!(prompt.forgotten == 0 || prompt.ids.len() <= 48, "seldom and many");
+        forgotten += usize::from(prompt.forgotten > 0);
+        let text = tokenizer.decode(&prompt.ids).unwrap();
+        assert!(text.starts_with("system:A story.\nuser:This is line"), "{text}");
+        assert!(text.ends_with(&format!("user:This is line {number}.\nassistant:")), "{text}");
+        let turn = chat.answer(prompt, &mut options, |_| Ok(true)).unwrap();
+        assert!(turn.prompt + turn.answer.len() <= 96 && !turn.full);
+    }
+    assert!((2..8).contains(&forgotten), "{forgotten} of 12 turns forgot some");
+    let before = chat.turns().to_vec();
+    refused(
+        chat.prompt(&"long ".repeat(100), 16).map(|_| ()),
+        &["this line makes a conversation of", "room for 96", "shorten it"],
+    );
+    assert_eq!(chat.turns(), before, "a line that is refused changes nothing");
+    // One that leaves less than the answer wants is answered as far as there is room.
+    chat.reset();
+    options.max_new_tokens = 400;
+    let turn = say(&mut chat, &"cat ".repeat(60), &mut options);
+    assert!(turn.full && turn.finish == Some(FinishReason::Length), "{turn:?}");
+    assert_eq!(turn.prompt + turn.answer.len(), 96);
+}
+
+#[test]
+fn a_story_is_written_in_turns() {
+    let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
+    let story = Template::of("story-230k", &story("story-230k"), None).unwrap();
+    assert_eq!(story.stops, ["\n"]);
+    assert_eq!(story.end_of_turn(&tokenizer), None);
+    let answer =
+        |content: &str, finish| Message { role: "assistant", content: content.into(), finish };
+    let text = story.render(&[
+        Message::new("user", "A cat sat"),
+        answer(" down.", Some(FinishReason::Stop)),
+        Message::new("user", ""),
+        answer("It slept.", Some(FinishReason::Eos)),
+        Message::new("user", "A dog"),
+        answer(" ran and", Some(FinishReason::Length)),
+        Message::new("user", ""),
+        answer(" ran", None),
+        Message::new("user", "Then"),
+    ]);
+    assert_eq!(text.unwrap(), "A cat sat down.\nIt slept.<|endoftext|>A dog ran and ran\nThen");
+    let mut chat = Chat::new(&model, &tokenizer, story, dynamic(&model), 512);
+    refused(chat.set_system(Some("Be brief.")), &["a story has no system prompt"]);
+    refused(chat.prompt("", 9).map(|_| ()), &["nothing to go on from"]);
+    let mut options = options(&model, 100);
+    options.stop_strings = vec!["\n".into()];
+    say(&mut chat, "Once upon a time", &mut options);
+    assert!(!chat.turns()[1].content.contains('\n'));
+}
