@@ -121,19 +121,24 @@ fn draft(tokens: &[u32], probs: &[[f32; 3]]) -> Draft {
     Draft { tokens: tokens.to_vec(), probs: probs.iter().map(|q| q.to_vec()).collect() }
 }
 
+/// What `verify` found, as (accepted, next).
+fn verdict(what: &str, got: Result<(usize, u32)>, want: &(usize, u32)) -> Outcome {
+    equal(&format!("{what}: (accepted, next)"), got, want)
+}
+
 pub fn a_draft_stands_with_p_over_q(day: &Day) -> Outcome {
     let target = [P.to_vec(), vec![0.0, 0.0, 1.0]];
     // Token 0 is likelier to the target than to the draft: it always stands.
     let zero = draft(&[0], &[Q]);
-    equal("token 0 drafted, coin .999: (accepted, next)", (day.verify)(&zero, &target, &[0.999, 0.0]), &(1, 2))?;
+    verdict("token 0 drafted, coin .999", (day.verify)(&zero, &target, &[0.999, 0.0]), &(1, 2))?;
     // What the target never says always falls.
     let never = [vec![0.5, 0.5, 0.0], vec![0.0, 0.0, 1.0]];
     let two = draft(&[2], &[[0.5, 0.25, 0.25]]);
-    equal("token 2, of p = 0, drafted: (accepted, next)", (day.verify)(&two, &never, &[0.0, 0.0]), &(0, 1))?;
+    verdict("token 2, of p = 0, drafted", (day.verify)(&two, &never, &[0.0, 0.0]), &(0, 1))?;
     // Token 1 stands with probability .3 / .6: at a coin of .49, and at .51 no more.
     let one = draft(&[1], &[Q]);
-    equal("token 1 drafted, coin .49: (accepted, next)", (day.verify)(&one, &target, &[0.49, 0.0]), &(1, 2))?;
-    equal("token 1 drafted, coin .51: (accepted, next)", (day.verify)(&one, &target, &[0.51, 0.0]), &(0, 0)).likely(
+    verdict("token 1 drafted, coin .49", (day.verify)(&one, &target, &[0.49, 0.0]), &(1, 2))?;
+    verdict("token 1 drafted, coin .51", (day.verify)(&one, &target, &[0.51, 0.0]), &(0, 0)).likely(
         "a fallen token is replaced by a draw from the residual, which is all on token 0 here",
     )
 }
@@ -142,12 +147,12 @@ pub fn what_follows_a_fallen_token_is_dropped(day: &Day) -> Outcome {
     let target = [P.to_vec(), P.to_vec(), P.to_vec(), vec![0.0, 0.0, 1.0]];
     let three = draft(&[0, 1, 0], &[Q, Q, Q]);
     let got = (day.verify)(&three, &target, &[0.1, 0.9, 0.1, 0.3]);
-    equal("tokens 0, 1, 0 drafted, the second falls: (accepted, next)", got, &(1, 0))?;
+    verdict("tokens 0, 1, 0 drafted, the second falls", got, &(1, 0))?;
     let got = (day.verify)(&three, &target, &[0.1, 0.1, 0.1, 0.3]);
-    equal("all three stand, the bonus is the target's next: (accepted, next)", got, &(3, 2))
+    verdict("all three stand, the bonus is the target's next", got, &(3, 2))
         .likely("the bonus token is drawn from the target's last distribution")?;
     let none = draft(&[], &[]);
-    equal("nothing drafted, coin .6: (accepted, next)", (day.verify)(&none, &[P.to_vec()], &[0.6]), &(0, 1))
+    verdict("nothing drafted, coin .6", (day.verify)(&none, &[P.to_vec()], &[0.6]), &(0, 1))
         .likely("without a draft, one token of the target is still drawn")
 }
 
