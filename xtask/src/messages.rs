@@ -189,6 +189,9 @@ fn command(args: &[String]) -> String {
     };
     match args {
         [] => String::new(),
+        [first, rest @ ..] if first == "--chat" => {
+            format!("$ cargo xtask chat {}", rest.iter().map(word).collect::<Vec<_>>().join(" "))
+        }
         [first, ..] if ["check", "doctor"].contains(&first.as_str()) => {
             format!("$ cargo xtask {}", args.iter().map(word).collect::<Vec<_>>().join(" "))
         }
