@@ -37,7 +37,7 @@ pub fn causal_mask(new: usize, past: usize, device: &Device) -> Result<Tensor> {
 
 /// `softmax(q · kᵀ / √D) · v`, where the mask allows (Vaswani et al. 2017; torch `scaled_dot_product_attention`).
 ///
-/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S, D)`, `mask` broadcasts to `(B, H, T, S)` with 1 = may attend;
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`, `mask` broadcasts to `(B, H, T, S + T)`, 1 = may attend;
 /// the result is `(B, H, T, D)`.
 ///
 /// # Errors
@@ -51,7 +51,7 @@ pub fn scaled_dot_product_attention(
     // task 1.3: scores, scaled, masked, softmaxed, times the values
     // <solution>
     let scale = 1.0 / (q.dim(3)? as f64).sqrt();
-    let scores = (q.contiguous()?.matmul(&k.contiguous()?.t()?)? * scale)?; // (B, H, T, S)
+    let scores = (q.contiguous()?.matmul(&k.contiguous()?.t()?)? * scale)?; // (B, H, T, S + T)
     let scores = match mask {
         Some(mask) => {
             let never =

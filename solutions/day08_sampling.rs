@@ -21,11 +21,11 @@ pub fn softmax(logits: &[f32]) -> Result<Vec<f32>> {
     // </solution>
 }
 
-/// Divides the logits by `t`: below 1 the likely become likelier, above 1 all become alike (HF
-/// `TemperatureLogitsWarper`).
+/// Divides the logits by `t`, in f32: below 1 the likely become likelier, above 1 all become alike (HF
+/// `TemperatureLogitsWarper`). A `t` that f32 rounds to 0 is nobody's wish.
 ///
 /// # Errors
-/// If `t` is not a finite number above 0.
+/// If `t` is not a finite number above 0. The message names the temperature.
 pub fn temperature(logits: &mut [f32], t: f64) -> Result<()> {
     // task 8.2: refuse what is no temperature, then rescale
     // <solution>
@@ -41,7 +41,7 @@ pub fn temperature(logits: &mut [f32], t: f64) -> Result<()> {
 /// tokens is clamped (HF `TopKLogitsWarper`).
 ///
 /// # Errors
-/// If `k` is 0.
+/// If `k` is 0. The message names top-k: `top_k`, `top-k` or the like.
 pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
     // task 8.3: keep the k largest and their ties
     // <solution>
@@ -64,11 +64,11 @@ pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
 /// Keeps the smallest set of tokens whose probability reaches `p`; the rest become `-inf`.
 ///
 /// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020). As HF's `TopPLogitsWarper` does
-/// it: sort ascending, sum up, drop while the sum is at most `1 - p`. Of equals, those that come last stay (in HF up to
+/// it: sort ascending, sum up in f64, drop while the sum is at most `1 - p`, both rounded to f32. Of equals, those that come last stay (in HF up to
 /// 16 tokens; above, its sort is not stable, and any of them may).
 ///
 /// # Errors
-/// If `p` is not in (0, 1].
+/// If `p` is not in (0, 1]. The message names top-p.
 pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
     // task 8.4: keep the smallest set of tokens that reaches p
     // <solution>
@@ -96,7 +96,7 @@ pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
 /// 2024; HF `MinPLogitsWarper`).
 ///
 /// # Errors
-/// If `p` is not in [0, 1].
+/// If `p` is not in [0, 1]. The message names min-p.
 pub fn min_p(logits: &mut [f32], p: f64) -> Result<()> {
     // task 8.5: keep what is not much less likely than the likeliest
     // <solution>
@@ -127,12 +127,12 @@ pub struct SamplingParams {
     pub min_p: Option<f64>,
 }
 
-/// The processors of `params`, in HF's order: temperature, top-k, top-p, min-p.
+/// The processors of `params`, in HF's order, named `temperature(2)`, `top_k(50)`, `top_p(0.9)`, `min_p(0.1)`.
 ///
 /// Each parameter is tried on a small input first, so that a bad one is refused before the model runs.
 ///
 /// # Errors
-/// If a parameter is out of range.
+/// If a parameter is out of range; the filter's own error will do.
 pub fn warpers(params: &SamplingParams) -> Result<Vec<Box<dyn LogitsProcessor>>> {
     // task 8.6: one named processor for each parameter that is given, in HF's order
     // <solution>
@@ -159,7 +159,8 @@ pub fn warpers(params: &SamplingParams) -> Result<Vec<Box<dyn LogitsProcessor>>>
 
 /// Draws by inverse CDF: walks along the probabilities until their sum passes `coin`, in [0, 1).
 ///
-/// A token of probability 0 is never drawn; if rounding leaves the sum below `coin`, the last possible token is.
+/// A token of probability 0 is never drawn; if rounding leaves the sum below `coin`, the last possible token is. The sum
+/// may be f32's or f64's.
 ///
 /// # Errors
 /// If no token is possible, or `coin` is not in [0, 1).

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// `RepetitionPenaltyLogitsProcessor`; vLLM `repetition_penalty`).
 ///
 /// # Errors
-/// If `penalty` is not a finite number above 0.
+/// If `penalty` is not a finite number above 0. The message names the repetition penalty.
 pub fn repetition_penalty(logits: &mut [f32], tokens: &[u32], penalty: f32) -> Result<()> {
     // task 9.1: what came becomes less likely, whatever its sign
     // <solution>
@@ -39,7 +39,7 @@ pub fn counts(tokens: &[u32]) -> BTreeMap<u32, u32> {
 /// was (OpenAI `presence_penalty`, `frequency_penalty`; vLLM's of the same names). The prompt does not count.
 ///
 /// # Errors
-/// If either is not in [-2, 2], OpenAI's and vLLM's range.
+/// If either is not in [-2, 2], OpenAI's and vLLM's range. The message names it: presence or frequency.
 pub fn presence_frequency(
     logits: &mut [f32],
     generated: &[u32],
@@ -67,7 +67,7 @@ pub fn presence_frequency(
 /// `NoRepeatNGramLogitsProcessor`): its logit becomes `-inf`.
 ///
 /// # Errors
-/// If `n` is 0.
+/// If `n` is 0. The message names the n-gram: `no_repeat_ngram`, `n-gram` or the like.
 pub fn no_repeat_ngram(logits: &mut [f32], tokens: &[u32], n: usize) -> Result<()> {
     // task 9.4: forbid whatever would complete an n-gram a second time
     // <solution>
@@ -85,7 +85,7 @@ pub fn no_repeat_ngram(logits: &mut [f32], tokens: &[u32], n: usize) -> Result<(
     // </solution>
 }
 
-/// The last `window` tokens: llama.cpp's `repeat_last_n`. None: all of them.
+/// The last `window` tokens, of 0 none: llama.cpp's `repeat_last_n`. None: all of them (there -1).
 pub fn recent(tokens: &[u32], window: Option<usize>) -> &[u32] {
     // task 9.5: the last tokens of a text
     // <solution>
@@ -105,15 +105,16 @@ pub struct PenaltyParams {
     pub frequency: Option<f32>,
     /// See [`no_repeat_ngram`].
     pub no_repeat_ngram: Option<usize>,
-    /// How far back the penalties (not the n-grams) look, in tokens. None: to the beginning.
+    /// How far back the penalties (not the n-grams) look: so many of the tokens that each of them counts. None: all.
     pub window: Option<usize>,
 }
 
-/// The processors of `params`: repetition (prompt and generated), presence and frequency (generated), n-grams; then, in
-/// the whole pipeline, guard rails and day 8's warpers.
+/// The processors of `params`: repetition (prompt and generated), presence and frequency (generated; one processor or
+/// two), n-grams; then, in the whole pipeline, guard rails and day 8's warpers. Names begin with the function's,
+/// `repetition_penalty(1.2)` and `no_repeat_ngram(3)`, or the parameter's, `presence_penalty(1)`.
 ///
 /// # Errors
-/// If a parameter is out of range: it is tried on an empty text first.
+/// If a parameter is out of range: it is tried on an empty text first, and the function's own error will do.
 pub fn penalties(params: &PenaltyParams) -> Result<Vec<Box<dyn LogitsProcessor>>> {
     // task 9.6: one named processor for each penalty that is given, with the right scope of tokens
     // <solution>

@@ -84,7 +84,8 @@ impl KvCache {
         Ok(())
     }
 
-    /// Drops the columns of a sliding cache that the next token may not see; an error if more than `window` came at once.
+    /// Drops the columns of a sliding cache that the next token may not see; an error if it holds more than `window`.
+    /// `append` calls it last, and gives all columns back, those that are dropped included.
     fn slide(&mut self, window: usize) -> Result<()> {
         // task 10.12 (further): the next token counts itself among the window; count what is dropped
         // <solution>

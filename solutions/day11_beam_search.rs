@@ -52,7 +52,7 @@ pub fn length_normalised(score: f32, len: usize, length_penalty: f64) -> f32 {
     // </solution>
 }
 
-/// Adds a finished text, and keeps the `num_beams` best, best first.
+/// Adds a finished text, and keeps the `num_beams` best, best first; equals in any order.
 pub fn keep_best(finished: &mut Vec<Hypothesis>, new: Hypothesis, num_beams: usize) {
     // task 11.3: in order of score, and no more than num_beams
     // <solution>
@@ -63,7 +63,8 @@ pub fn keep_best(finished: &mut Vec<Hypothesis>, new: Hypothesis, num_beams: usi
 }
 
 /// Whether going on can still change the result: `best` is the score of the best running beam, `len` its generated tokens
-/// (HF `_check_early_stop_heuristic`).
+/// (HF `_check_early_stop_heuristic`). `Never` takes the best length to come: `max_new_tokens` if the penalty is above 0,
+/// else `len`.
 pub fn can_improve(
     best: f32,
     len: usize,
@@ -97,7 +98,7 @@ pub struct Split {
 /// Splits `candidates`, best first, into texts that end and the `num_beams` best that go on. An ending counts only if it is
 /// among the `num_beams` best of all candidates; further down it is dropped (HF `_update_finished_beams`).
 ///
-/// `ending` says of prompt and new tokens whether, and why, the text ends there.
+/// `ending` says of a whole text, the prompt too, whether and why it ends there (the function `ending` wants new tokens only).
 ///
 /// # Errors
 /// If `ending` fails.
@@ -127,8 +128,8 @@ pub fn split(
     // </solution>
 }
 
-/// Log-probabilities of what follows each beam, one row `(V)` each: the model's, then the processors (HF's, too, see
-/// log-probabilities here, and nothing renormalises after them). A row that is all `-inf` ends its beam.
+/// Log-probabilities of what follows each beam, one row `(V)` each: the model's, then the processors, which get
+/// log-probabilities here, as in HF; nothing renormalises after them. A row that is all `-inf` is no error: it ends its beam.
 ///
 /// `first` is the first token of the window that the cache holds; a cache that holds nothing makes every pass whole.
 ///
@@ -192,8 +193,8 @@ fn ending(
     Ok((new.len() >= options.max_new_tokens).then_some(FinishReason::Length))
 }
 
-/// Beam search (HF `generate(num_beams=…)`): the `num_return_sequences` best texts, best first. `cache` may be day 10's, or
-/// `NoCache`: the texts are the same.
+/// Beam search (HF `generate(num_beams=…)`): the `num_return_sequences` best texts, best first; fewer, if fewer ended. `cache`
+/// comes empty; it may be day 10's, or `NoCache`: the texts are the same.
 ///
 /// # Errors
 /// If a parameter is out of range, the prompt does not fit, or nothing can be generated.

@@ -95,10 +95,11 @@ impl Automaton {
 }
 
 /// The pattern of a block list: any of the words, letter case ignored. `whole` keeps to words that stand alone: no ASCII
-/// letter, digit or underscore beside them.
+/// letter, digit or underscore beside them. White space around a word is cut: `" dog"` also finds `"(dog"`. The words are one
+/// group, `whole` or not: `block_rails` appends to it. There is at least one.
 ///
 /// # Errors
-/// If a word is empty.
+/// If a word is empty, or white space only.
 pub fn block_pattern(words: &[String], whole: bool) -> Result<String> {
     // task 14.5: every word in all letter cases, the words joined by |; whole: a border at both ends
     // <solution>
@@ -172,8 +173,8 @@ impl LogitsProcessor for GuardRail {
         self.name.clone()
     }
 
-    /// Sets what is not legal to `-inf`; the others keep their ratios. EOS is legal where the text may end; and the last
-    /// token that there is room for must be EOS, or lead to where the text may end, if there is such a token.
+    /// Sets what is not legal to `-inf`; the others keep their ratios. EOS, whatever its bytes, is legal where the text may end.
+    /// The last token that there is room for must be EOS, or lead to where the text may end, if the vocabulary has such a one.
     fn process(&self, cx: &Context, logits: &mut [f32]) -> Result<()> {
         // task 14.8: legal tokens; EOS by may_end; at the length bound the text ends, too
         // <solution>

@@ -16,7 +16,7 @@ pub struct Request {
 }
 
 /// Columns of padding to put in front of the running rows, and in front of the newcomer, when a cache of `other` columns joins
-/// a running one of `held`: the shorter is padded on the left.
+/// a running one of `held`: the shorter is padded on the left. In this order: (of the running, of the newcomer).
 pub fn paddings(held: usize, other: usize) -> (usize, usize) {
     // task 15.1: what each side lacks to be as long as the other
     // <solution>
@@ -24,7 +24,7 @@ pub fn paddings(held: usize, other: usize) -> (usize, usize) {
     // </solution>
 }
 
-/// Makes an empty cache.
+/// Makes an empty cache, one that rows can join: of day 10, not `NoCache`.
 pub type NewCache<'a> = Box<dyn Fn() -> Box<dyn Cache + 'a> + 'a>;
 
 /// Continuous batching (Yu et al. 2022, *Orca*; vLLM's scheduler): one running batch, first come first served, under a bound
@@ -158,7 +158,7 @@ impl<'a> Scheduler<'a> {
     /// tokens of this turn.
     ///
     /// # Errors
-    /// If the model or a row fails.
+    /// If the model or a row fails. That is the end of the scheduler: the tokens of the turn are lost.
     pub fn step(&mut self) -> Result<Vec<Token>> {
         // task 15.6: admit, then one step of the batch; nobody's token is lost
         // <solution>

@@ -29,7 +29,7 @@ pub fn causal_mask(new: usize, past: usize, device: &Device) -> Result<Tensor> {
 
 /// `softmax(q · kᵀ / √D) · v`, where the mask allows (Vaswani et al. 2017; torch `scaled_dot_product_attention`).
 ///
-/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S, D)`, `mask` broadcasts to `(B, H, T, S)` with 1 = may attend;
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`, `mask` broadcasts to `(B, H, T, S + T)`, 1 = may attend;
 /// the result is `(B, H, T, D)`.
 ///
 /// # Errors

@@ -9,8 +9,8 @@ use candle_core::{bail, Device, Result, Tensor};
 
 /// Attention in which `H / Hkv` query heads share each key/value head (Ainslie et al. 2023): GQA; MQA for `Hkv = 1`.
 ///
-/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S, D)`, `mask` is `(B or 1, 1, T, S)` with 1 = may attend; the result
-/// is `(B, H, T, D)`. Query head `h` uses key/value head `h / (H / Hkv)` (HF `repeat_kv`), but no key or value is copied:
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S + T, D)`, `mask` is `(B or 1, 1, T, S + T)`, 1 = may attend; the
+/// result is `(B, H, T, D)`. Query head `h` uses key/value head `h / (H / Hkv)` (HF `repeat_kv`), but no key or value is copied:
 /// the queries that share a head lie below each other, as more rows of one product.
 ///
 /// # Errors
@@ -28,10 +28,10 @@ pub fn grouped_attention(
 /// The mask of a batch whose rows are padded on the left: `(B, 1, T, S + T)`, u8, 1 = may attend.
 ///
 /// Row `b` has `padding[b]` columns of padding; of the others, new token `i` (column `past + i`) sees those up to itself. A
-/// padding token sees only itself: if it saw nothing, it would be NaN, and 0 × NaN reaches the real rows one layer later.
+/// padding token sees only itself: if it saw nothing, it would be NaN, and 0 × NaN reaches its row's real tokens a layer later.
 ///
 /// # Errors
-/// If a row is all padding.
+/// If a row is all padding, `past + new` columns of it.
 pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) -> Result<Tensor> {
     // task 4.2: causal, blind to padding, and no row that sees nothing
     todo!("day 4, task 2: causal, blind to padding, and no row that sees nothing")

@@ -35,10 +35,10 @@ pub struct Trace {
 /// each next one (HF `generate` with `use_cache=False`).
 ///
 /// `pick` chooses from the logits, `on_token` sees every token as it is made. It ends after a token of `eos`, which is
-/// kept, or after `max_new_tokens`.
+/// kept, or after `max_new_tokens`; 0 of them is an empty trace, and no pass.
 ///
 /// # Errors
-/// If the prompt is empty, the sequence outgrows the context, or `pick` or `on_token` fails.
+/// If a pass over an empty prompt is wanted, the sequence outgrows the context, or `pick` or `on_token` fails.
 pub fn simple_generate(
     model: &dyn Model,
     prompt: &[u32],
@@ -67,7 +67,8 @@ impl<'a> TextStream<'a> {
         Self { tokenizer, ids: Vec::new(), prefix: 0, read: 0 }
     }
 
-    /// Takes the next token; gives the text that is certain now, which may be empty.
+    /// Takes the next token; gives the text that is certain now, which may be empty. What is text already never changes:
+    /// our tokenizers join bytes and clean nothing up, so the longer decoding begins with the shorter one.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -76,7 +77,7 @@ impl<'a> TextStream<'a> {
         todo!("day 6, task 4: the text that has become certain with this token")
     }
 
-    /// At the end: what was held back, broken as it may be.
+    /// At the end: what was held back, broken as it may be. No `push` comes after it.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -86,14 +87,15 @@ impl<'a> TextStream<'a> {
     }
 }
 
-/// One pass over a finished text, `ids`, gives at every position the token that the loop chose there: the choices for
-/// positions `prompt_len` to the end, computed at once.
+/// One pass over a finished text, `ids`, gives every token that the loop chose: row `i` chooses token `i + 1`, so these are
+/// the choices of rows `prompt_len - 1` to `ids.len() - 2`, one for each token after the prompt (none, if there is none).
+/// What the last row chooses stands in no text yet, and is left out.
 ///
 /// This is why a cache is legal (the past does not change when the future is added) and why K drafted tokens can be
 /// verified in one pass.
 ///
 /// # Errors
-/// If `prompt_len` is 0 or beyond `ids`, or `pick` fails.
+/// If `prompt_len` is 0 or more than `ids.len()`, or `pick` fails.
 pub fn one_pass_predicts_every_step(
     model: &dyn Model,
     ids: &[u32],

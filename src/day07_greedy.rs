@@ -8,7 +8,8 @@ use candecode::kit::{
 };
 use candle_core::{bail, Result};
 
-/// The index of the largest logit, the first of equals (torch `argmax` on the CPU).
+/// The index of the largest logit, the first of equals (torch `argmax` on the CPU). No logit is `+inf`: no model computes
+/// it, and no rule here writes it.
 ///
 /// # Errors
 /// If there is none: no logits, a NaN among them, or all `-inf`.
@@ -80,7 +81,8 @@ impl<'a> Sequence<'a> {
     }
 
     /// Chooses the next token from the model's logits, `(V)`: processors, then the choice. Gives the id and its
-    /// log-probability under the model itself, before any processor.
+    /// log-probability under the model itself, before any processor. A text at its bound is asked for no token, so at
+    /// least one remains.
     ///
     /// # Errors
     /// If a processor leaves nothing, or the choice fails.
@@ -90,7 +92,8 @@ impl<'a> Sequence<'a> {
     }
 
     /// Takes the chosen token in: adds it, says which text may be shown now, and whether the text ends here. EOS never
-    /// enters the text; a stop string wins over the bound; at the end nothing stays held back.
+    /// enters the text; a stop string wins over the bound; at the end nothing stays held back. What EOS brings out of the
+    /// stream may complete a stop string: the text is cut there, and the reason is EOS all the same.
     ///
     /// # Errors
     /// If the tokenizer fails.

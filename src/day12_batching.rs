@@ -81,6 +81,9 @@ pub fn move_windows(
 /// Retires the rows whose token ended them: they leave `rows` and the cache, and so do the columns that are padding in every
 /// row that is left. `tokens` has one for each row, in order.
 ///
+/// If no row is left, nothing is selected: a cache of no rows cannot be, and what it goes on holding is nobody's. An empty
+/// cache (`NoCache`) has nothing to trim, and its rows keep their padding: the next step pads them anew.
+///
 /// # Errors
 /// If the cache does not hold these rows.
 pub fn retire(rows: &mut Vec<Row>, tokens: &[Token], cache: &mut dyn Cache) -> Result<()> {

@@ -41,9 +41,10 @@ pub fn overlap(p: &[f32], q: &[f32]) -> f32 {
 }
 
 /// Drafts by looking back: where the last `n` tokens occurred before, what followed them there is proposed (Saxena 2023;
-/// vLLM `ngram`, HF `prompt_lookup_num_tokens`). It costs nothing.
+/// vLLM `ngram`, HF `prompt_lookup_num_tokens`). It costs nothing. The place may overlap the end of the text, and where it
+/// is near the end fewer tokens follow.
 pub struct NgramDrafter {
-    /// Tokens that must match.
+    /// Tokens that must match, 1 at least; not the `n` of `draft`, which is how many to propose.
     pub n: usize,
     /// Size of the vocabulary.
     pub vocab_size: usize,
@@ -56,7 +57,8 @@ impl Drafter for NgramDrafter {
     }
 }
 
-/// Drafts with a smaller model of the same tokenizer, and a cache of its own.
+/// Drafts with a smaller model of the same tokenizer, and a cache of its own. Past its own context it has a window of its own,
+/// whose stride is free: a quarter of that context, say, but with 1 the cache would be filled anew for every token.
 pub struct ModelDrafter<'a> {
     /// The small model.
     pub model: &'a dyn Model,
@@ -64,7 +66,7 @@ pub struct ModelDrafter<'a> {
     pub cache: Box<dyn Cache + 'a>,
     /// The tokens that the cache holds.
     pub held: Vec<u32>,
-    /// What is done to its logits: the same as to the target's, or q would be far from p.
+    /// What is done to its logits: the same as to the target's, or q would be far from p. Their error is the draft's.
     pub processors: Vec<Box<dyn LogitsProcessor + 'a>>,
     /// Greedy, or drawn.
     pub greedy: bool,
@@ -112,7 +114,8 @@ pub fn target(text: &mut Speculation, draft: &[u32]) -> Result<Vec<Vec<f32>>> {
 /// see each position's own context: the text with the draft up to there, and so many tokens fewer that remain.
 ///
 /// What stands behind a drafted token that is sure to fall, or behind EOS, is dropped: any distribution may fill these rows. No
-/// processor is to see such a text, for it may find no token left there.
+/// processor is to see such a text, for it may find no token left there. Stop strings are not looked for: the text behind one
+/// is processed.
 ///
 /// # Errors
 /// If a processor fails.
@@ -123,6 +126,9 @@ pub fn distributions(text: &Speculation, draft: &[u32], raw: &[Vec<f32>]) -> Res
 
 /// One block: draft, verify, take in what stands, roll the cache back. Its tokens; the last of the text has a `finish`. None
 /// if the text may have no more.
+///
+/// A token's `logprob` is the raw one, as on day 7. `text.draft` tosses its own coins; then toss one for each row of `target`.
+/// The cache keeps all tokens from `text.first` on but the newest, or what it holds if that is less (`NoCache`).
 ///
 /// # Errors
 /// If a model or a processor fails.

@@ -21,8 +21,8 @@ pub struct Step {
     pub ids: Tensor,
     /// Where each token stands, `(B, T)`, u32, all below the context.
     pub positions: Tensor,
-    /// `(B, 1, T, S + T)`, u8, 1 = may attend. None: causal, offset by S. The diagonal is always 1: a row that
-    /// may attend to nothing would be NaN, and NaN reaches the other rows one layer later.
+    /// `(B, 1, T, S + T)`, u8, 1 = may attend. None: causal, offset by S. The diagonal is always 1: a token
+    /// that may attend to nothing would be NaN, and NaN reaches the other tokens of its row one layer later.
     pub mask: Option<Tensor>,
     /// Which positions get logits.
     pub logits: Logits,

@@ -102,7 +102,8 @@ pub fn equal_tokens(input: &str, got: Result<Vec<u32>>, want: &[u32], margins: &
     wrong(input, format!("{got:?}"), lines)
 }
 
-/// The call must fail, and its message must contain every word of `says`.
+/// The call must fail, and its message must contain every word of `says`: only letters and digits are compared, so that
+/// `top_k`, `top-k` and `Top k` are one word.
 pub fn refused<T: Debug>(input: &str, got: Result<T>, says: &[&str]) -> Outcome {
     match got {
         Ok(value) => {
@@ -111,7 +112,8 @@ pub fn refused<T: Debug>(input: &str, got: Result<T>, says: &[&str]) -> Outcome 
         }
         Err(error) => {
             let text = candecode::kit::report::plain(&error);
-            match says.iter().find(|word| !text.contains(**word)) {
+            let plain = letters(&text);
+            match says.iter().find(|word| !plain.contains(&letters(word))) {
                 None => Ok(()),
                 Some(word) => {
                     let lines = vec![
@@ -123,6 +125,26 @@ pub fn refused<T: Debug>(input: &str, got: Result<T>, says: &[&str]) -> Outcome 
             }
         }
     }
+}
+
+/// As [`refused`], where a forgotten test makes the code panic: that is a finding like any other, with its input.
+pub fn refused_calmly<T: Debug>(input: &str, call: impl FnOnce() -> Result<T>) -> Outcome {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+    match caught {
+        Ok(got) => refused(input, got, &[]),
+        Err(panic) if candecode::kit::days::unwritten(&*panic).is_some() => {
+            std::panic::resume_unwind(panic)
+        }
+        Err(panic) => {
+            let text = candecode::kit::days::describe_panic(&*panic);
+            let lines = vec![format!("got    a panic: {text}"), "want   an error (`bail!`)".into()];
+            wrong(input, text, lines)
+        }
+    }
+}
+
+fn letters(text: &str) -> String {
+    text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 /// Something holds.

@@ -1,6 +1,8 @@
 //! What day 1's checkers assert.
 
-use super::checks::{close, device, equal, golden, refused, Likely, Outcome, Random};
+use super::checks::{
+    close, device, equal, golden, refused, refused_calmly, Likely, Outcome, Random,
+};
 use candle_core::{DType, Device, Result, Tensor};
 
 // f32 products of up to 12 terms near 1: torch and candle sum in another order, a few units of 6e-8 each.
@@ -108,13 +110,15 @@ pub fn the_mask_is_causal(day: &Day) -> Outcome {
 }
 
 pub fn attention_by_hand(day: &Day) -> Outcome {
-    // The scores are 0 and 2 ln 3, divided by √4 0 and ln 3, so the weights 1/4 and 3/4.
-    let q = Tensor::new(&[[[[2f32 * 3f32.ln(), 0., 0., 0.]]]], &device()?)?;
-    let k = Tensor::new(&[[[[0f32, 1., 0., 0.], [1., 0., 0., 0.]]]], &device()?)?;
-    let v = Tensor::new(&[[[[4f32, 0., 0., 8.], [0., 4., 8., 0.]]]], &device()?)?;
-    let want = Tensor::new(&[[[[1f32, 3., 6., 2.]]]], &device()?)?;
-    let input =
-        "q [2 ln 3, 0, 0, 0], k [0, 1, 0, 0] and [1, 0, 0, 0], v [4, 0, 0, 8] and [0, 4, 8, 0]";
+    // The scores are 0 and 2 ln 3, divided by √4 0 and ln 3, so the weights 1/4 and 3/4. Two heads alike: of one, its root
+    // would be 1, and √H in place of √D no scale at all.
+    let q = [[2f32 * 3f32.ln(), 0., 0., 0.]];
+    let k = [[0f32, 1., 0., 0.], [1., 0., 0., 0.]];
+    let v = [[4f32, 0., 0., 8.], [0., 4., 8., 0.]];
+    let (q, k) = (Tensor::new(&[[q, q]], &device()?)?, Tensor::new(&[[k, k]], &device()?)?);
+    let v = Tensor::new(&[[v, v]], &device()?)?;
+    let want = Tensor::new(&[[[[1f32, 3., 6., 2.]], [[1., 3., 6., 2.]]]], &device()?)?;
+    let input = "two heads alike: q [2 ln 3, 0, 0, 0], k [0, 1, 0, 0] and [1, 0, 0, 0], v [4, 0, 0, 8] and [0, 4, 8, 0]";
     close(input, (day.attention)(&q, &k, &v, None), &want, TOLERANCE)
 }
 
@@ -134,19 +138,26 @@ pub fn masked_attention_equals_torch(day: &Day) -> Outcome {
     // Written out, so that a wrong causal_mask is not blamed on the attention.
     let mask = Tensor::from_vec(allowed(4, 2), (1, 1, 4, 6), &device()?)?;
     let got = (day.attention)(&q?, &k?, &v?, Some(&mask));
-    close("4 new tokens after 2, causal mask", got, &golden("day01", "sdpa.causal")?, TOLERANCE)
-        .likely(
+    let want = golden("day01", "sdpa.causal")?;
+    let found = close("4 new tokens after 2, causal mask", got, &want, TOLERANCE);
+    if found.is_err() && attention_equals_torch(day).is_err() {
+        return found; // it is not the mask
+    }
+    found.likely(
         "1 in the mask means: may attend; where it is 0 the score becomes -inf before the softmax",
     )
 }
 
 /// Queries, keys and values of one head of story-3m at work (the chapter's first figure).
 pub fn a_trained_head_equals_transformers(day: &Day) -> Outcome {
-    let [q, k, v] = ["head.q", "head.k", "head.v"].map(|name| golden("day01", name));
+    // Twice, so that H is not 1.
+    let twice = |name: &str| golden("day01", name).and_then(|head| head.repeat((1, 2, 1, 1)));
+    let [q, k, v] = ["head.q", "head.k", "head.v"].map(twice);
     let mask = Tensor::from_vec(allowed(12, 0), (1, 1, 12, 12), &device()?)?;
     let got = (day.attention)(&q?, &k?, &v?, Some(&mask));
-    let input = "layer 1, head 4 of story-3m on \"Tom had a red ball. One day, Tom lost the\"";
-    close(input, got, &golden("day01", "head.out")?, TOLERANCE)
+    let input =
+        "layer 1, head 4 of story-3m, twice, on \"Tom had a red ball. One day, Tom lost the\"";
+    close(input, got, &twice("head.out")?, TOLERANCE)
 }
 
 /// A batch of prompts of different lengths has a mask for each row.
@@ -206,7 +217,7 @@ pub fn heads_are_split(day: &Day) -> Outcome {
         "reshape to (B, T, heads, D) first, then transpose; a reshape alone mixes tokens and heads",
     )?;
     refused("a width of 4, 3 heads", (day.split_heads)(&x, 3), &[])?;
-    refused("a width of 4, 0 heads", (day.split_heads)(&x, 0), &[])
+    refused_calmly("a width of 4, 0 heads", || (day.split_heads)(&x, 0))
 }
 
 pub fn heads_are_merged(day: &Day) -> Outcome {
@@ -250,6 +261,10 @@ pub fn any_heads_are_merged(day: &Day) -> Outcome {
     heads_and_tokens(|input, wide, heads| close(input, (day.merge_heads)(heads), wide, 0.0))
 }
 
+/// What to look at if 1.6 fails in a way of its own.
+const WHOLE: &str =
+    "if one of 1.3 to 1.5 fails, mend that first; else look at the projections, x · wᵀ, w.o's the last";
+
 pub fn multi_head_equals_torch(day: &Day) -> Outcome {
     let x = golden("day01", "x")?;
     let w = golden("day01", "in_proj")?;
@@ -257,9 +272,10 @@ pub fn multi_head_equals_torch(day: &Day) -> Outcome {
     let w = [part(0)?, part(1)?, part(2)?, golden("day01", "out_proj")?];
     let mask = Tensor::from_vec(allowed(5, 0), (1, 1, 5, 5), x.device())?;
     let got = (day.multi_head)(&x, &w, 3, None);
-    close("x (2, 5, 12), 3 heads", got, &golden("day01", "mha")?, TOLERANCE)?;
+    close("x (2, 5, 12), 3 heads", got, &golden("day01", "mha")?, TOLERANCE).likely(WHOLE)?;
     let got = (day.multi_head)(&x, &w, 3, Some(&mask));
     close("x (2, 5, 12), 3 heads, causal", got, &golden("day01", "mha.causal")?, TOLERANCE)
+        .likely(WHOLE)
 }
 
 pub fn the_future_changes_nothing(day: &Day) -> Outcome {

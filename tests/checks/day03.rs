@@ -159,12 +159,13 @@ fn bits(input: &str, got: Result<Tensor>, want: &Tensor) -> Outcome {
     let (g, w) = (flat(&got)?, flat(want)?);
     let apart: Vec<i64> = g.iter().zip(&w).map(|(g, w)| (place(*g) - place(*w)).abs()).collect();
     let Some(at) = apart.iter().position(|apart| *apart > allowed) else { return Ok(()) };
+    let steps = if apart[at] == 1 { "1 step".into() } else { format!("{} steps", apart[at]) };
     let different = apart.iter().filter(|apart| **apart > allowed).count();
     let lines = vec![
         format!("input  {input}"),
         format!("{different} of {} numbers differ, the first at {at}", g.len()),
         format!("got    {}", g[at]),
-        format!("want   {}   ({} steps of bf16 away)", w[at], apart[at]),
+        format!("want   {}   ({} of bf16 away)", w[at], steps),
     ];
     let got: Vec<String> = g.iter().map(f32::to_string).collect();
     Err(Failure::new(Kind::Wrong { got: got.join(" ") }, lines))

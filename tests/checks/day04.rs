@@ -164,14 +164,15 @@ pub fn two_queries_share_a_head(day: &Day) -> Outcome {
 }
 
 pub fn the_mask_serves_every_head_of_a_group(day: &Day) -> Outcome {
-    // Scores are all 0, so a token's result is the mean of the values it sees: 1, then (1 + 3) / 2.
-    let q = Tensor::zeros((1, 2, 2, 2), DType::F32, &device()?)?;
-    let k = Tensor::zeros((1, 1, 2, 2), DType::F32, &device()?)?;
-    let v = Tensor::new(&[[[[1f32, 1.], [3., 3.]]]], &device()?)?;
-    let head = [[1f32, 1.], [2., 2.]];
+    // Scores are all 0, so a token's result is the mean of the values it sees: 1, then (1 + 3) / 2, then (1 + 3 + 5) / 3.
+    // More tokens than heads, so that the two orders of the rows differ.
+    let q = Tensor::zeros((1, 2, 3, 2), DType::F32, &device()?)?;
+    let k = Tensor::zeros((1, 1, 3, 2), DType::F32, &device()?)?;
+    let v = Tensor::new(&[[[[1f32, 1.], [3., 3.], [5., 5.]]]], &device()?)?;
+    let head = [[1f32, 1.], [2., 2.], [3., 3.]];
     let want = Tensor::new(&[[head, head]], &device()?)?;
-    let got = (day.grouped)(&q, &k, &v, Some(&causal(2, 0)?));
-    close("2 query heads, 1 key/value head, 2 tokens, causal; v is 1 and 3", got, &want, 1e-6)
+    let got = (day.grouped)(&q, &k, &v, Some(&causal(3, 0)?));
+    close("2 query heads, 1 key/value head, 3 tokens, causal; v is 1, 3 and 5", got, &want, 1e-6)
         .likely(
             "each head of the group needs the same T rows of the mask, in the order of q's rows",
         )

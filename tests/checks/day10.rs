@@ -280,15 +280,15 @@ pub fn a_static_cache_is_full_once(day: &Day) -> Outcome {
     feed(&mut *cache, &rows(&[&[3]]))?;
     holds("Static(3): columns 1, 2, then 3", &*cache, &rows(&[&[1, 2, 3]]))?;
     let got = feed(&mut *cache, &rows(&[&[4]])).map(|_| ());
-    refused("Static(3), a fourth column", got, &["3"])?;
+    refused("Static(3), a fourth column", got, &[])?;
     let got = feed(&mut *(day.new)(CacheKind::Static(3), LAYERS), &rows(&[&[1, 2, 3, 4]]));
-    refused("Static(3), four columns at once", got.map(|_| ()), &["3"])
+    refused("Static(3), four columns at once", got.map(|_| ()), &[])
 }
 
 pub fn a_layer_too_many_is_refused(day: &Day) -> Outcome {
     let mut cache = (day.new)(CacheKind::Dynamic, LAYERS);
     let (k, v) = marked(&rows(&[&[1]]), 0)?;
-    refused("layer 2 of a cache for 2 layers", cache.append(2, &k, &v).map(|_| ()), &["layer"])
+    refused("layer 2 of a cache for 2 layers", cache.append(2, &k, &v).map(|_| ()), &[])
 }
 
 pub fn truncate_keeps_the_first_columns(day: &Day) -> Outcome {
@@ -905,8 +905,8 @@ pub fn a_sliding_cache_does_not_join(day: &Day) -> Outcome {
     let one = rows(&[&[1, 2]]);
     let (mut dynamic, mut sliding) =
         (filled(day, CacheKind::Dynamic, &one)?, filled(day, CacheKind::Sliding(9), &one)?);
-    refused("a dynamic cache joined by a sliding one", dynamic.join(&*sliding), &["sliding"])?;
-    refused("a sliding cache joined by a dynamic one", sliding.join(&*dynamic), &["sliding"])?;
+    refused("a dynamic cache joined by a sliding one", dynamic.join(&*sliding), &[])?;
+    refused("a sliding cache joined by a dynamic one", sliding.join(&*dynamic), &[])?;
     holds("the dynamic one after that", &*dynamic, &one)
 }
 
@@ -1009,11 +1009,15 @@ pub fn what_has_slid_is_not_truncated(day: &Day) -> Outcome {
     feed(&mut *cache, &rows(&[&[5, 6]]))?;
     equal("Sliding(4), 4 columns: slid", Ok(cache.slid()), &Some(1))?;
     refused("Sliding(4), 4 columns, one slid away, truncated to 2", cache.truncate(2), &[])?;
-    cache.truncate(3)?;
     let input = "Sliding(4), 4 columns, one slid away, truncated to the 3 that it holds";
+    if let Err(error) = cache.truncate(3) {
+        let error = candecode::kit::report::plain(&error);
+        let want = "want   no error: truncate(len()), task 10.5, takes nothing back";
+        return ensure(input, false, &format!("got    the error: {error}\n{want}"));
+    }
     holds(input, &*cache, &rows(&[&[2, 5, 6]]))?;
     let got = feed(&mut *(day.new)(CacheKind::Sliding(4), LAYERS), &rows(&[&[1, 2, 3, 4, 5]]));
-    refused("Sliding(4), 5 columns at once", got.map(|_| ()), &["at once"])?;
+    refused("Sliding(4), 5 columns at once", got.map(|_| ()), &[])?;
     let four = feed(&mut *(day.new)(CacheKind::Sliding(4), LAYERS), &rows(&[&[1, 2, 3, 4]]));
     equal("Sliding(4), 4 columns at once: columns given back", four.and_then(|(k, _)| k.dim(2)), &4)
 }

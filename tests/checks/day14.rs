@@ -515,7 +515,7 @@ pub fn every_spelling(day: &Day) -> Outcome {
             let shown: Vec<String> = before.iter().map(|id| show(&pieces[*id as usize])).collect();
             let what = format!("\"{word}\" blocked, after the tokens {}", shown.join(" "));
             same_tokens(&what, &tokenizer, &got, &want).likely(
-                "walk every piece, from the state after the text, and look at every byte",
+                "walk every piece, from the state after the whole text (the prompt is part of it: task 14.6), and look at every byte",
             )?;
         }
         // The number is known: so this check cannot pass because it found nothing to ask.

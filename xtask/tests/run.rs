@@ -66,7 +66,7 @@ fn a_broken_day_is_named() {
     fake.write("src/day00_one.rs", "pub fn one() -> u32 { one }");
     let (_, err, code) = fake.say(&["run"]);
     assert!(
-        err.contains("error[E0308]") && err.contains("The error is in src/day00_one.rs."),
+        err.contains("error[E0308]") && err.contains("The error is in src/day00_one.rs, line 1."),
         "{err}"
     );
     assert_eq!(code, 1);
