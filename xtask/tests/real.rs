@@ -113,8 +113,10 @@ fn copy(from: &Path, to: &Path) {
     let names = |dir: &Path| -> Vec<_> {
         fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect()
     };
-    for gone in names(to).iter().filter(|name| !from.join(name).exists()) {
-        fs::remove_file(to.join(gone)).unwrap();
+    for gone in names(to).into_iter().filter(|name| !from.join(name).exists()) {
+        let gone = to.join(gone);
+        let removed = if gone.is_dir() { fs::remove_dir_all(gone) } else { fs::remove_file(gone) };
+        removed.unwrap();
     }
     names(from).iter().for_each(|name| copy(&from.join(name), &to.join(name)));
 }

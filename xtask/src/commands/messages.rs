@@ -12,7 +12,18 @@ use std::process::{ExitCode, Stdio};
 
 /// The test programs that provoke messages: the command's, and the runner's own.
 const TESTS: [&[&str]; 2] = [
-    &["--features", "ref", "--test", "bad_input", "--test", "hub", "--test", "kit"],
+    &[
+        "--features",
+        "ref",
+        "--test",
+        "bad_input",
+        "--test",
+        "chat",
+        "--test",
+        "hub",
+        "--test",
+        "kit",
+    ],
     &["--package", "xtask", "--test", "files", "--test", "check"],
 ];
 
