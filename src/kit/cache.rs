@@ -128,71 +128,42 @@ impl Cache for NoCache {
     }
 }
 
-/// A cache that is lent to a loop, and kept beyond it.
-impl<C: Cache + ?Sized> Cache for &mut C {
-    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
-        (**self).append(layer, k, v)
-    }
+/// A cache is one in a box, too, and while it is lent: to a loop, which does not keep it.
+macro_rules! holders {
+    ($($holder:ty),+) => {
+        $(impl<C: Cache + ?Sized> Cache for $holder {
+            fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+                (**self).append(layer, k, v)
+            }
 
-    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
-        (**self).layer(layer)
-    }
+            fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
+                (**self).layer(layer)
+            }
 
-    fn len(&self) -> usize {
-        (**self).len()
-    }
+            fn len(&self) -> usize {
+                (**self).len()
+            }
 
-    fn slid(&self) -> Option<usize> {
-        (**self).slid()
-    }
+            fn slid(&self) -> Option<usize> {
+                (**self).slid()
+            }
 
-    fn truncate(&mut self, len: usize) -> Result<()> {
-        (**self).truncate(len)
-    }
+            fn truncate(&mut self, len: usize) -> Result<()> {
+                (**self).truncate(len)
+            }
 
-    fn select(&mut self, rows: &[u32]) -> Result<()> {
-        (**self).select(rows)
-    }
+            fn select(&mut self, rows: &[u32]) -> Result<()> {
+                (**self).select(rows)
+            }
 
-    fn join(&mut self, other: &dyn Cache) -> Result<()> {
-        (**self).join(other)
-    }
+            fn join(&mut self, other: &dyn Cache) -> Result<()> {
+                (**self).join(other)
+            }
 
-    fn trim(&mut self, front: usize) -> Result<()> {
-        (**self).trim(front)
-    }
+            fn trim(&mut self, front: usize) -> Result<()> {
+                (**self).trim(front)
+            }
+        })+
+    };
 }
-
-impl<C: Cache + ?Sized> Cache for Box<C> {
-    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
-        (**self).append(layer, k, v)
-    }
-
-    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
-        (**self).layer(layer)
-    }
-
-    fn len(&self) -> usize {
-        (**self).len()
-    }
-
-    fn slid(&self) -> Option<usize> {
-        (**self).slid()
-    }
-
-    fn truncate(&mut self, len: usize) -> Result<()> {
-        (**self).truncate(len)
-    }
-
-    fn select(&mut self, rows: &[u32]) -> Result<()> {
-        (**self).select(rows)
-    }
-
-    fn join(&mut self, other: &dyn Cache) -> Result<()> {
-        (**self).join(other)
-    }
-
-    fn trim(&mut self, front: usize) -> Result<()> {
-        (**self).trim(front)
-    }
-}
+holders!(Box<C>, &mut C);

@@ -24,7 +24,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Parser, Clone)]
 pub struct Args {
     /// An embedded model or a folder
-    #[arg(long, default_value = "story-15m")]
+    #[arg(long, default_value = "story-3m")]
     model: String,
     /// Tokens in the prompt
     #[arg(long, default_value_t = 256)]

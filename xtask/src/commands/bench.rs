@@ -22,7 +22,7 @@ pub struct Bench {
     #[arg(long)]
     draw_only: bool,
     /// The model of the engine's runs: an embedded one or a folder
-    #[arg(long, default_value = "story-15m")]
+    #[arg(long, default_value = "story-3m")]
     model: String,
     /// Beside the engine: candle-transformers, transformers and llama.cpp, where this machine has them
     #[arg(long)]
