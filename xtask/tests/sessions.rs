@@ -190,11 +190,12 @@ fn session_10_stubs_and_start_are_interrupted() {
     interrupted("start day1", |_| ());
 }
 
-/// Git with a pause before each of its commands, so that an update can be interrupted in each.
-fn slow_git(fake: &Fake) -> String {
+/// Git that does something else first; `$GIT` there is the real one. What is said is a setting for the shell.
+fn git_that(fake: &Fake, first: &str) -> String {
     let real = Command::new("sh").args(["-c", "command -v git"]).output().unwrap().stdout;
     let real = String::from_utf8(real).unwrap();
-    fake.write("target/bin/git", &format!("#!/bin/sh\nsleep 0.02\nexec {} \"$@\"\n", real.trim()));
+    let script = format!("#!/bin/sh\nGIT={}\n{first}\nexec $GIT \"$@\"\n", real.trim());
+    fake.write("target/bin/git", &script);
     let git = fake.path("target/bin/git");
     std::fs::set_permissions(&git, std::fs::Permissions::from_mode(0o755)).unwrap();
     format!("PATH={}:$PATH", git.parent().unwrap().display())
@@ -204,7 +205,7 @@ fn slow_git(fake: &Fake) -> String {
 fn session_11_update_is_interrupted_at_many_points_and_goes_on() {
     for delay in (0..24).map(|n| n * 50) {
         let (_upstream, mine) = behind();
-        let path = slow_git(&mine);
+        let path = git_that(&mine, "sleep 0.02"); // so that an interrupt can come in each command
         let mut term = Terminal::shell(&mine, &format!("{path} $XTASK update"));
         std::thread::sleep(Duration::from_millis(delay));
         term.control('c');
@@ -215,6 +216,39 @@ fn session_11_update_is_interrupted_at_many_points_and_goes_on() {
         assert_eq!(code, 0, "after {delay} ms: {out}{err}");
         nothing_is_lost(&mine.root, "update, once more");
         assert!(mine.read(DAY).contains("pub fn two(_n: u32)"), "after {delay} ms: {out}{err}");
+    }
+}
+
+/// Git writes its index, and its files, before it moves HEAD. The update ends between the two.
+#[test]
+fn session_11_update_ends_while_git_moves_to_a_commit() {
+    for torn in [
+        "[ $1 = merge ] && $GIT read-tree HEAD $4 && kill -9 $PPID && exit 1",
+        "[ $1 = merge ] && $GIT read-tree -m -u HEAD $4 && kill -9 $PPID && exit 1",
+        "[ $1 = merge ] && $GIT read-tree -m -u HEAD $4 && exit 1",
+        "[ $1$2 = reset--quiet ] && [ $3 != -- ] && $GIT read-tree $3 && kill -9 $PPID && exit 1",
+        "[ $1$2 = reset--quiet ] && [ $3 != -- ] && $GIT read-tree $3 && exit 1",
+    ] {
+        let (upstream, mine) = behind();
+        upstream.write("new.md", "new\n");
+        upstream.git(&["add", "."]);
+        upstream.git(&["commit", "-qm", "a new file"]);
+        let path = git_that(&mine, torn);
+        let mut torn_update = Command::new("sh");
+        torn_update.args(["-c", &format!("{path} {} update", env!("CARGO_BIN_EXE_xtask"))]);
+        assert!(!torn_update.current_dir(&mine.root).status().unwrap().success(), "{torn}");
+        nothing_is_lost(&mine.root, torn);
+        mine.write("mine.txt", "staged by the reader\n");
+        mine.git(&["add", "mine.txt"]);
+        let (_, err, code) = mine.say(&["update"]);
+        assert_eq!(code, 1, "{torn}: {err}");
+        assert!(err.contains("not committed: mine.txt\n"), "{torn}: {err}");
+        mine.git(&["reset", "--quiet", "--", "mine.txt"]);
+        let (out, err, code) = mine.say(&["update"]);
+        assert_eq!(code, 0, "{torn}: {out}{err}");
+        nothing_is_lost(&mine.root, "update, once more");
+        assert!(mine.read(DAY).contains("pub fn two(_n: u32)"), "{torn}: {out}{err}");
+        assert_eq!(mine.read("new.md"), "new\n", "{torn}");
     }
 }
 

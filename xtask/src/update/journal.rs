@@ -18,17 +18,20 @@ pub struct Journal {
     pub head: String,
     /// The commit that the files other than the days move to.
     pub target: String,
+    /// The commit that the days move to, after them.
+    pub last: String,
 }
 
 impl Journal {
     pub fn read(repo: &Repo) -> Option<Journal> {
         let text = repo.read(FILE).ok()?;
         let mut lines = text.lines().map(str::to_string);
-        Some(Journal { base: lines.next()?, head: lines.next()?, target: lines.next()? })
+        let mut next = || lines.next();
+        Some(Journal { base: next()?, head: next()?, target: next()?, last: next()? })
     }
 
     pub fn write(&self, repo: &Repo) -> Result<()> {
-        let text = format!("{}\n{}\n{}\n", self.base, self.head, self.target);
+        let text = format!("{}\n{}\n{}\n{}\n", self.base, self.head, self.target, self.last);
         backup::write(&repo.root.join(FILE), text.as_bytes())
     }
 
@@ -40,6 +43,7 @@ impl Journal {
                 "{lock} is there: if no git is running (an editor's?), remove the file, then again"
             );
         }
+        self.unstage(git)?;
         if git.say(&["rev-parse", "HEAD"])? != self.head {
             return Ok(());
         }
@@ -68,6 +72,22 @@ impl Journal {
             }
         }
         Ok(())
+    }
+
+    /// Git writes its index before it moves HEAD: if it was stopped between the two, the index is taken back. What the
+    /// reader staged stays staged.
+    fn unstage(&self, git: &Git) -> Result<()> {
+        let mut staged = git.names(&["diff", "--cached", "--name-only", "-z", "--no-renames"])?;
+        staged.retain(|path| {
+            let there = git.say(&["rev-parse", "--verify", "--quiet", &format!(":{path}")]).ok();
+            [&self.target, &self.last].iter().any(|commit| blob(git, commit, path) == there)
+        });
+        if staged.is_empty() {
+            return Ok(());
+        }
+        let mut args = vec!["reset", "--quiet", "--"];
+        args.extend(staged.iter().map(String::as_str));
+        git.say(&args).map(drop)
     }
 }
 

@@ -49,8 +49,12 @@ impl Step<'_> {
         let files = self.files()?;
         let still = self.commit(&files, &plans, false)?;
         let last = self.commit(&files, &plans, true)?;
-        let journal =
-            Journal { base: self.base.clone(), head: self.head.clone(), target: still.clone() };
+        let journal = Journal {
+            base: self.base.clone(),
+            head: self.head.clone(),
+            target: still.clone(),
+            last: last.clone(),
+        };
         journal.write(self.repo)?;
         self.git.say(&["merge", "--ff-only", "--quiet", &still]).map_err(|e| {
             let undone = journal.put_back(self.repo, self.git);
