@@ -1,7 +1,8 @@
 //! Attention over keys and values as the cache holds them: nothing is copied, repeated or masked by a tensor of its own.
 
-use super::dots::{dots, softmax, weighted_sum};
+use super::dots::{dots, softmax};
 use super::memory::count;
+use super::panels::{self, weighted_sums, Panels};
 use super::{floats, threads};
 use candle_core::{bail, CpuStorage, CustomOp3, Layout, Result, Shape, Storage, Tensor};
 use pulp::{Arch, Simd, WithSimd};
@@ -69,7 +70,7 @@ impl CustomOp3 for Attention {
         let (b, heads, new, width) = q_layout.shape().dims4()?;
         let (_, kv_heads, all, _) = k_layout.shape().dims4()?;
         let wanted = [b, kv_heads, all, width];
-        if k_layout.dims() != wanted || v_layout.dims() != wanted || all < new {
+        if k_layout.dims() != wanted || v_layout.dims() != wanted || all < new || width == 0 {
             bail!(
                 "attention: q is {:?}, k is {:?}, v is {:?}",
                 q_layout.dims(),
@@ -101,17 +102,27 @@ impl CustomOp3 for Attention {
         };
         let queries = floats(q, q_layout.start_offset())?;
         let (k, v) = (Place::new(k, k_layout)?, Place::new(v, v_layout)?);
+        let many = (new >= panels::MANY).then(|| {
+            let key = |i: usize| {
+                let keys = k.of(i / kv_heads, i % kv_heads);
+                Panels::new(all, width, false, move |s| &keys[s * k.column..][..width])
+            };
+            (0..b * kv_heads).map(key).collect::<Vec<_>>()
+        });
         let mut out = vec![0f32; b * heads * new * width];
         let mut parts: Vec<Part<'_>> = vec![];
         for (row_head, out) in out.chunks_mut((new * width).max(1)).enumerate() {
             let (row, head) = (row_head / heads, row_head % heads);
-            let (keys, values) =
-                (k.of(row, head * kv_heads / heads), v.of(row, head * kv_heads / heads));
+            let kv_head = head * kv_heads / heads;
+            let (keys, values) = (k.of(row, kv_head), v.of(row, kv_head));
             for (i, out) in out.chunks_mut(TOKENS * width).enumerate() {
                 let first = i * TOKENS;
                 parts.push(Part {
                     q: &queries[(row_head * new + first) * width..][..out.len()],
-                    keys: (keys, k.column),
+                    keys: match &many {
+                        Some(panels) => Keys::Panels(&panels[row * kv_heads + kv_head]),
+                        None => Keys::Rows(keys, k.column),
+                    },
                     values: (values, v.column),
                     mask: mask.map(|(mask, step)| &mask[row * step + first * all..]),
                     seen: all - new + first,
@@ -131,10 +142,17 @@ impl CustomOp3 for Attention {
     }
 }
 
+/// The keys of a head: as they lie, or side by side where many queries want them.
+#[derive(Clone, Copy)]
+enum Keys<'a> {
+    Rows(&'a [f32], usize),
+    Panels(&'a Panels),
+}
+
 /// Some queries of one head: what they are, what they see, and where their result goes.
 struct Part<'a> {
     q: &'a [f32],
-    keys: (&'a [f32], usize),
+    keys: Keys<'a>,
     values: (&'a [f32], usize),
     mask: Option<&'a [u8]>,
     /// Columns that the first of them sees before itself, where there is no mask.
@@ -148,43 +166,92 @@ impl WithSimd for Part<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let width = self.width;
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let tokens = self.q.len() / self.width;
+        let mut scores = vec![0f32; panels::ROWS.min(tokens) * self.all];
+        let mut at = 0;
+        while at < tokens {
+            at += match tokens - at {
+                0..panels::ROWS => self.tokens::<S, 1>(simd, at, &mut scores),
+                _ => self.tokens::<S, { panels::ROWS }>(simd, at, &mut scores),
+            };
+        }
+    }
+}
+
+impl Part<'_> {
+    /// The result of `R` queries.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop)] // as in `dots`
+    fn tokens<S: Simd, const R: usize>(&mut self, simd: S, at: usize, scores: &mut [f32]) -> usize {
+        let (width, all) = (self.width, self.all);
         let scale = 1.0 / (width as f32).sqrt();
-        let (keys, step) = self.keys;
-        let mut scores = vec![0f32; self.all];
-        for (i, (q, out)) in self.q.chunks(width).zip(self.out.chunks_mut(width)).enumerate() {
-            let mask = self.mask.map(|mask| &mask[i * self.all..][..self.all]);
-            let seen = if mask.is_some() { self.all } else { self.seen + i + 1 };
-            let scores = &mut scores[..seen];
-            let mut fours = scores.chunks_exact_mut(4);
-            let mut at = 0;
-            for four in &mut fours {
-                let k = [0, 1, 2, 3].map(|r| (at + r) * step);
-                let k = [
-                    &keys[k[0]..][..width],
-                    &keys[k[1]..][..width],
-                    &keys[k[2]..][..width],
-                    &keys[k[3]..][..width],
-                ];
-                let sums = dots::<S, f32, 4, 1>(simd, k, [q]);
-                for r in 0..4 {
-                    four[r] = sums[r][0] * scale;
+        let seen = |r: usize| if self.mask.is_some() { all } else { self.seen + at + r + 1 };
+        let most = seen(R - 1);
+        let mut q: [&[f32]; R] = [&[]; R];
+        for r in 0..R {
+            q[r] = &self.q[(at + r) * width..][..width];
+        }
+        match self.keys {
+            Keys::Rows(keys, step) => {
+                for r in 0..R {
+                    scores_of(simd, q[r], keys, step, &mut scores[r * all..][..most]);
                 }
-                at += 4;
             }
-            for score in fours.into_remainder() {
-                *score =
-                    dots::<S, f32, 1, 1>(simd, [&keys[at * step..][..width]], [q])[0][0] * scale;
-                at += 1;
+            Keys::Panels(keys) => {
+                let mut sums = vec![0f32; R * keys.most()];
+                for group in (0..keys.groups()).map(|i| keys.group(i)) {
+                    if group.first >= most {
+                        break;
+                    }
+                    group.products(simd, q, &mut sums);
+                    let step = group.panels * S::F32_LANES;
+                    for r in 0..R {
+                        scores[r * all + group.first..][..group.rows]
+                            .copy_from_slice(&sums[r * step..][..group.rows]);
+                    }
+                }
             }
-            if let Some(mask) = mask {
-                for (score, may) in scores.iter_mut().zip(mask) {
-                    *score = if *may == 0 { f32::NEG_INFINITY } else { *score };
+        }
+        for r in 0..R {
+            let (scores, hidden) = scores[r * all..][..most].split_at_mut(seen(r));
+            for score in scores.iter_mut() {
+                *score *= scale;
+            }
+            if let Some(mask) = self.mask {
+                let mask = &mask[(at + r) * all..][..all];
+                for i in 0..all {
+                    scores[i] = if mask[i] == 0 { f32::NEG_INFINITY } else { scores[i] };
                 }
             }
             softmax(simd, scores);
-            weighted_sum(simd, scores, self.values.0, self.values.1, out);
+            hidden.fill(0.0);
         }
+        let mut weights: [&[f32]; R] = [&[]; R];
+        for r in 0..R {
+            weights[r] = &scores[r * all..][..most];
+        }
+        let (values, step) = self.values;
+        weighted_sums(simd, weights, values, step, &mut self.out[at * width..][..R * width]);
+        R
+    }
+}
+
+/// The products of one query with the first keys.
+#[inline(always)]
+fn scores_of<S: Simd>(simd: S, q: &[f32], keys: &[f32], step: usize, scores: &mut [f32]) {
+    let key = |at: usize| &keys[at * step..][..q.len()];
+    let mut at = 0;
+    while at + 4 <= scores.len() {
+        let four = [key(at), key(at + 1), key(at + 2), key(at + 3)];
+        let sums = dots::<S, f32, 4, 1>(simd, four, [q]);
+        for r in 0..4 {
+            scores[at + r] = sums[r][0];
+        }
+        at += 4;
+    }
+    while at < scores.len() {
+        scores[at] = dots::<S, f32, 1, 1>(simd, [key(at)], [q])[0][0];
+        at += 1;
     }
 }

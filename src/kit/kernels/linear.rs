@@ -1,8 +1,10 @@
 //! A product with weights: every output number is a dot product of a row of weights with a row of `x`, and each row of weights
 //! is read from memory once.
 
-use super::dots::{arrange, dots, lanes, Stored};
+use super::dots::{dots, lanes};
 use super::memory::count;
+use super::panels::{self, Panels};
+use super::stored::{arrange, Stored};
 use super::{floats, threads};
 use candle_core::{
     bail, CpuStorage, CustomOp1, DType, Layout, Result, Shape, Storage, Tensor, WithDType, D,
@@ -12,8 +14,8 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::{Deref, Range};
 
-/// Rows of `x` that are gone through before the next rows of weights are fetched: they stay in the second cache.
-const TILE: usize = 96;
+/// Groups of rows of `x` that are gone through before the next rows of weights are fetched: they stay in the second cache.
+const TILE: usize = 2;
 /// Rows of `x` for which rows of weights are read one after another, as they lie: memory is nearly twice as fast in one stream as
 /// in four. For the rows of `x` behind them the weights are in the first cache.
 const FIRST: usize = 4;
@@ -95,10 +97,16 @@ fn slices<'a, W: WithDType>(
     Ok(slices)
 }
 
+/// The rows of `x`: as they are, or many of them side by side.
+enum X<'a> {
+    Rows(&'a [f32]),
+    Panels(Panels),
+}
+
 /// The outputs of a block of rows of weights: for each row of `x`, the columns of the result that are the block's.
 struct Block<'a, W> {
     w: &'a [W],
-    x: &'a [f32],
+    x: &'a X<'a>,
     inner: usize,
     out: Vec<&'a mut [f32]>,
 }
@@ -116,14 +124,17 @@ fn product<W: Stored>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
         let wide: Vec<Vec<f32>> = weights.iter().map(wide).collect();
         return product(&wide.iter().map(Vec::as_slice).collect::<Vec<_>>(), x, inner);
     }
-    let x = match W::SPLIT {
-        true => {
+    let x = match (rows >= panels::MANY, W::SPLIT) {
+        (true, split) => {
+            X::Panels(Panels::new(rows, inner, split, |row| &x[row * inner..][..inner]))
+        }
+        (_, true) => {
             let lanes = lanes();
             ordered.reserve(x.len());
-            x.chunks(inner.max(1)).for_each(|row| arrange(row, lanes, &mut ordered));
-            &ordered
+            x.chunks(inner).for_each(|row| arrange(row, lanes, &mut ordered));
+            X::Rows(&ordered)
         }
-        false => x,
+        (_, false) => X::Rows(x),
     };
     let serial = threads() == 1 || rows * width * inner < SERIAL;
     let size =
@@ -133,7 +144,7 @@ fn product<W: Stored>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
     for w in weights {
         let pieces = w.chunks((size * inner).max(1));
         let first = blocks.len();
-        blocks.extend(pieces.map(|w| Block { w, x, inner, out: Vec::with_capacity(rows) }));
+        blocks.extend(pieces.map(|w| Block { w, x: &x, inner, out: Vec::with_capacity(rows) }));
         let (y, behind) = rest.split_at_mut(rows * (w.len() / inner));
         rest = behind;
         for mut row in y.chunks_mut((w.len() / inner).max(1)) {
@@ -156,36 +167,41 @@ impl<W: Stored> WithSimd for Block<'_, W> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
-        let (rows, columns) = (self.out.len(), self.w.len() / self.inner);
-        // 16 registers hold 4 x 2 sums and what they are made of, 32 hold 4 x 6.
-        let most = if S::F32_LANES >= 16 { 6 } else { 2 };
-        for tile in (0..rows).step_by(TILE) {
-            let end = rows.min(tile + TILE);
-            let first = tile..end.min(tile + FIRST);
-            for column in (0..columns).step_by(ROWS) {
-                let group = column..columns.min(column + ROWS);
-                for column in group.clone() {
-                    self.cells::<S, 1>(simd, column, first.clone(), FIRST);
-                }
-                if group.len() == ROWS {
-                    self.cells::<S, ROWS>(simd, column, first.end..end, most);
-                } else {
-                    for column in group {
-                        self.cells::<S, 1>(simd, column, first.end..end, FIRST);
-                    }
-                }
-            }
+    fn with_simd<S: Simd>(self, simd: S) {
+        match self.x {
+            X::Rows(x) => self.few(simd, x),
+            X::Panels(x) => self.many(simd, x),
         }
     }
 }
 
 impl<W: Stored> Block<'_, W> {
+    #[inline(always)]
+    fn few<S: Simd>(mut self, simd: S, x: &[f32]) {
+        let (rows, columns) = (self.out.len(), self.w.len() / self.inner);
+        // 16 registers hold 4 x 2 sums and what they are made of, 32 hold 4 x 6.
+        let most = if S::F32_LANES >= 16 { 6 } else { 2 };
+        for column in (0..columns).step_by(ROWS) {
+            let group = column..columns.min(column + ROWS);
+            for column in group.clone() {
+                self.cells::<S, 1>(simd, x, column, 0..rows.min(FIRST), FIRST);
+            }
+            if group.len() == ROWS {
+                self.cells::<S, ROWS>(simd, x, column, rows.min(FIRST)..rows, most);
+            } else {
+                for column in group {
+                    self.cells::<S, 1>(simd, x, column, rows.min(FIRST)..rows, FIRST);
+                }
+            }
+        }
+    }
+
     /// `R` columns of these rows of the result, up to `most` rows at a time.
     #[inline(always)]
     fn cells<S: Simd, const R: usize>(
         &mut self,
         simd: S,
+        x: &[f32],
         column: usize,
         rows: Range<usize>,
         most: usize,
@@ -193,12 +209,12 @@ impl<W: Stored> Block<'_, W> {
         let mut row = rows.start;
         while row < rows.end {
             row += match (rows.end - row).min(most) {
-                6 if R > 1 => self.cell::<S, R, 6>(simd, column, row),
-                5 if R > 1 => self.cell::<S, R, 5>(simd, column, row),
-                4 => self.cell::<S, R, 4>(simd, column, row),
-                3 => self.cell::<S, R, 3>(simd, column, row),
-                2 => self.cell::<S, R, 2>(simd, column, row),
-                _ => self.cell::<S, R, 1>(simd, column, row),
+                6 if R > 1 => self.cell::<S, R, 6>(simd, x, column, row),
+                5 if R > 1 => self.cell::<S, R, 5>(simd, x, column, row),
+                4 => self.cell::<S, R, 4>(simd, x, column, row),
+                3 => self.cell::<S, R, 3>(simd, x, column, row),
+                2 => self.cell::<S, R, 2>(simd, x, column, row),
+                _ => self.cell::<S, R, 1>(simd, x, column, row),
             };
         }
     }
@@ -209,18 +225,19 @@ impl<W: Stored> Block<'_, W> {
     fn cell<S: Simd, const R: usize, const M: usize>(
         &mut self,
         simd: S,
+        x: &[f32],
         column: usize,
         row: usize,
     ) -> usize {
         let inner = self.inner;
-        let (mut w, mut x): ([&[W]; R], [&[f32]; M]) = ([&[]; R], [&[]; M]);
+        let (mut w, mut rows): ([&[W]; R], [&[f32]; M]) = ([&[]; R], [&[]; M]);
         for r in 0..R {
             w[r] = &self.w[(column + r) * inner..][..inner];
         }
         for m in 0..M {
-            x[m] = &self.x[(row + m) * inner..][..inner];
+            rows[m] = &x[(row + m) * inner..][..inner];
         }
-        let sums = dots::<S, W, R, M>(simd, w, x);
+        let sums = dots::<S, W, R, M>(simd, w, rows);
         for m in 0..M {
             let out = &mut self.out[row + m][column..][..R];
             for r in 0..R {
@@ -229,4 +246,60 @@ impl<W: Stored> Block<'_, W> {
         }
         M
     }
+
+    #[inline(always)]
+    fn many<S: Simd>(mut self, simd: S, x: &Panels) {
+        let columns = self.w.len() / self.inner;
+        let mut room = Room::default();
+        room.sums.resize(panels::ROWS * x.most(), 0.0);
+        for tile in (0..x.groups()).step_by(TILE) {
+            let tile = tile..x.groups().min(tile + TILE);
+            let mut column = 0;
+            while column < columns {
+                column += match columns - column {
+                    1 => self.panels::<S, 1>(simd, x, column, tile.clone(), &mut room),
+                    2 => self.panels::<S, 2>(simd, x, column, tile.clone(), &mut room),
+                    3 => self.panels::<S, 3>(simd, x, column, tile.clone(), &mut room),
+                    _ => {
+                        self.panels::<S, { panels::ROWS }>(simd, x, column, tile.clone(), &mut room)
+                    }
+                };
+            }
+        }
+    }
+
+    /// `R` columns of the rows of a tile.
+    #[inline(always)]
+    fn panels<S: Simd, const R: usize>(
+        &mut self,
+        simd: S,
+        x: &Panels,
+        column: usize,
+        tile: Range<usize>,
+        room: &mut Room,
+    ) -> usize {
+        let inner = self.inner;
+        let mut w: [&[f32]; R] = [&[]; R];
+        for (r, room) in room.wide.iter_mut().take(R).enumerate() {
+            w[r] = W::wide(simd, &self.w[(column + r) * inner..][..inner], room);
+        }
+        for group in tile.map(|at| x.group(at)) {
+            group.products(simd, w, &mut room.sums);
+            let step = group.panels * S::F32_LANES;
+            for row in 0..group.rows {
+                let out = &mut self.out[group.first + row][column..][..R];
+                for r in 0..R {
+                    out[r] = room.sums[r * step + row];
+                }
+            }
+        }
+        R
+    }
+}
+
+/// Where rows of weights are widened, and sums wait to be put in their places.
+#[derive(Default)]
+struct Room {
+    wide: [Vec<f32>; panels::ROWS],
+    sums: Vec<f32>,
 }

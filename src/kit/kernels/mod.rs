@@ -10,6 +10,8 @@ mod attention;
 mod dots;
 mod linear;
 mod memory;
+mod panels;
+mod stored;
 
 pub use attention::attention;
 pub use linear::{linear, reads};

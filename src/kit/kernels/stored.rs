@@ -1,0 +1,163 @@
+//! Weights as they are stored, and how a vector of them is widened.
+
+use half::{bf16, f16};
+use pulp::{bytemuck, Simd};
+
+/// A number as weights are stored: f32, bf16 or f16. Weights are read as they are and widened in registers.
+pub trait Stored: Copy + Send + Sync + 'static {
+    /// What one step of the loop reads: two vectors' worth of numbers.
+    type Chunk<S: Simd>: Copy;
+    /// True if [`Stored::widen`] yields the even numbers first, then the odd ones.
+    const SPLIT: bool;
+
+    /// False if pairs of numbers do not lie at multiples of four bytes.
+    fn in_pairs(row: &[Self]) -> bool;
+    /// A row as chunks; what is left over is for [`Stored::single`].
+    fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>];
+    /// A chunk as two vectors.
+    fn widen<S: Simd>(simd: S, chunk: Self::Chunk<S>) -> [S::f32s; 2];
+    /// One number.
+    fn single(self) -> f32;
+    /// A row as f32, in the order of [`arrange`] where pairs are split; where that takes work, it is done in `room`.
+    fn wide<'a, S: Simd>(simd: S, row: &'a [Self], room: &'a mut Vec<f32>) -> &'a [f32];
+}
+
+impl Stored for f32 {
+    type Chunk<S: Simd> = [S::f32s; 2];
+    const SPLIT: bool = false;
+
+    fn in_pairs(_row: &[Self]) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>] {
+        pulp::as_arrays::<2, _>(S::as_simd_f32s(row).0).0
+    }
+
+    #[inline(always)]
+    fn widen<S: Simd>(_simd: S, chunk: Self::Chunk<S>) -> [S::f32s; 2] {
+        chunk
+    }
+
+    #[inline(always)]
+    fn single(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn wide<'a, S: Simd>(_simd: S, row: &'a [Self], _room: &'a mut Vec<f32>) -> &'a [f32] {
+        row
+    }
+}
+
+impl Stored for bf16 {
+    type Chunk<S: Simd> = S::u32s;
+    const SPLIT: bool = true;
+
+    fn in_pairs(row: &[Self]) -> bool {
+        (row.as_ptr() as usize).is_multiple_of(4)
+    }
+
+    #[inline(always)]
+    fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>] {
+        pairs::<S, Self>(row)
+    }
+
+    /// bf16 is the upper half of an f32: the lower of a pair is shifted up, the upper one is freed of the lower.
+    #[inline(always)]
+    fn widen<S: Simd>(simd: S, pair: S::u32s) -> [S::f32s; 2] {
+        let low = simd.wrapping_dyn_shl_u32s(pair, simd.splat_u32s(16));
+        let high = simd.and_u32s(pair, simd.splat_u32s(0xffff_0000));
+        [simd.transmute_f32s_u32s(low), simd.transmute_f32s_u32s(high)]
+    }
+
+    #[inline(always)]
+    fn single(self) -> f32 {
+        self.to_f32()
+    }
+
+    #[inline(always)]
+    fn wide<'a, S: Simd>(simd: S, row: &'a [Self], room: &'a mut Vec<f32>) -> &'a [f32] {
+        widen_row(simd, row, room)
+    }
+}
+
+impl Stored for f16 {
+    type Chunk<S: Simd> = S::u32s;
+    const SPLIT: bool = true;
+
+    fn in_pairs(row: &[Self]) -> bool {
+        (row.as_ptr() as usize).is_multiple_of(4)
+    }
+
+    #[inline(always)]
+    fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>] {
+        pairs::<S, Self>(row)
+    }
+
+    /// f16 has 5 bits of exponent where f32 has 8: moved into their place, they mean 2^-112 of what they meant. If all 5 are
+    /// set, which means infinity or NaN, all 8 must be.
+    #[inline(always)]
+    fn widen<S: Simd>(simd: S, pair: S::u32s) -> [S::f32s; 2] {
+        let scale = simd.splat_f32s(f32::from_bits((127 + 112) << 23));
+        let up = simd.wrapping_dyn_shl_u32s(pair, simd.splat_u32s(16));
+        let mut wide = [simd.splat_f32s(0.0); 2];
+        for (wide, half) in wide.iter_mut().zip([up, pair]) {
+            let sign = simd.and_u32s(half, simd.splat_u32s(0x8000_0000));
+            let size = simd.and_u32s(half, simd.splat_u32s(0x7fff_0000));
+            let size = simd.wrapping_dyn_shr_u32s(size, simd.splat_u32s(3));
+            let full = simd.greater_than_or_equal_u32s(size, simd.splat_u32s(0x0f80_0000));
+            let none = simd.splat_u32s(0);
+            let rest = simd.select_u32s(full, simd.splat_u32s(0x7000_0000), none);
+            let size = simd.or_u32s(size, rest);
+            *wide = simd.mul_f32s(simd.transmute_f32s_u32s(simd.or_u32s(sign, size)), scale);
+        }
+        wide
+    }
+
+    #[inline(always)]
+    fn single(self) -> f32 {
+        self.to_f32()
+    }
+
+    #[inline(always)]
+    fn wide<'a, S: Simd>(simd: S, row: &'a [Self], room: &'a mut Vec<f32>) -> &'a [f32] {
+        widen_row(simd, row, room)
+    }
+}
+
+#[inline(always)]
+fn widen_row<'a, S: Simd, W: Stored>(simd: S, row: &'a [W], room: &'a mut Vec<f32>) -> &'a [f32] {
+    room.resize(row.len(), 0.0);
+    let chunks = W::chunks::<S>(row);
+    let out = pulp::as_arrays_mut::<2, _>(S::as_mut_simd_f32s(room).0).0;
+    for i in 0..chunks.len() {
+        out[i] = W::widen(simd, chunks[i]);
+    }
+    for i in chunks.len() * 2 * S::F32_LANES..row.len() {
+        room[i] = row[i].single();
+    }
+    room
+}
+
+/// Pairs of 16-bit numbers, in vectors; none if they are not [`Stored::in_pairs`].
+#[inline(always)]
+fn pairs<S: Simd, H: bytemuck::NoUninit>(row: &[H]) -> &[S::u32s] {
+    match bytemuck::try_cast_slice::<H, u32>(&row[..row.len() / 2 * 2]) {
+        Ok(words) => S::as_simd_u32s(words).0,
+        Err(_) => &[],
+    }
+}
+
+/// Brings a row of `x` into the order in which [`Stored::widen`] yields pairs: of every `2 * lanes` numbers the even ones, then
+/// the odd ones. What is left over stays.
+pub fn arrange(row: &[f32], lanes: usize, out: &mut Vec<f32>) {
+    let chunks = row.chunks_exact(2 * lanes);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        out.extend(chunk.iter().step_by(2));
+        out.extend(chunk.iter().skip(1).step_by(2));
+    }
+    out.extend(rest);
+}
