@@ -244,14 +244,14 @@ fn scores_of<S: Simd>(simd: S, q: &[f32], keys: &[f32], step: usize, scores: &mu
     let mut at = 0;
     while at + 4 <= scores.len() {
         let four = [key(at), key(at + 1), key(at + 2), key(at + 3)];
-        let sums = dots::<S, f32, 4, 1>(simd, four, [q]);
+        let sums = dots::<S, f32, 4, 1>(simd, four, [q], [&[]; 4]);
         for r in 0..4 {
             scores[at + r] = sums[r][0];
         }
         at += 4;
     }
     while at < scores.len() {
-        scores[at] = dots::<S, f32, 1, 1>(simd, [key(at)], [q])[0][0];
+        scores[at] = dots::<S, f32, 1, 1>(simd, [key(at)], [q], [&[]])[0][0];
         at += 1;
     }
 }

@@ -1,5 +1,6 @@
 //! The innermost loops: dot products of a few rows with a few rows, and a softmax.
 
+use super::prefetch::prefetch;
 use super::stored::Stored;
 use pulp::{Arch, Simd, WithSimd};
 
@@ -19,13 +20,15 @@ impl WithSimd for Lanes {
     }
 }
 
-/// Dot products of `R` rows of weights with `M` rows of `x`. Where `W` splits pairs, `x` must come as [`arrange`] makes it.
+/// Dot products of `R` rows of weights with `M` rows of `x`. Where `W` splits pairs, `x` must come as `stored::arrange` makes it.
+/// Meanwhile `R` rows more are asked for, if `next` has them.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // by index, so that every sum stays in a register of its own
 pub fn dots<S: Simd, W: Stored, const R: usize, const M: usize>(
     simd: S,
     w: [&[W]; R],
     x: [&[f32]; M],
+    next: [&[W]; R],
 ) -> [[f32; M]; R] {
     let mut w_chunks: [&[W::Chunk<S>]; R] = [&[]; R];
     let mut x_chunks: [&[[S::f32s; 2]]; M] = [&[]; M];
@@ -45,7 +48,17 @@ pub fn dots<S: Simd, W: Stored, const R: usize, const M: usize>(
         x_chunks[m] = &x_chunks[m][..steps];
     }
     let mut sums = [[simd.splat_f32s(0.0); M]; R];
+    let mut soon: [&[W::Chunk<S>]; R] = [&[]; R];
+    for r in 0..R {
+        soon[r] = W::chunks::<S>(next[r]);
+    }
+    let fetch = soon[0].len() >= steps;
     for i in 0..steps {
+        if fetch {
+            for r in 0..R {
+                prefetch(&soon[r][i]);
+            }
+        }
         let mut wide = [[simd.splat_f32s(0.0); 2]; R];
         for r in 0..R {
             wide[r] = W::widen(simd, w_chunks[r][i]);

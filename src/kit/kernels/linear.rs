@@ -17,10 +17,13 @@ use std::ops::{Deref, Range};
 /// Groups of rows of `x` that are gone through before the next rows of weights are fetched: they stay in the second cache.
 const TILE: usize = 2;
 /// Rows of `x` for which rows of weights are read one after another, as they lie: memory is nearly twice as fast in one stream as
-/// in four. For the rows of `x` behind them the weights are in the first cache.
+/// in four.
 const FIRST: usize = 4;
-/// Rows of weights at a time from there on.
-const ROWS: usize = 4;
+/// Rows of weights at a time for more rows of `x`, the next ones asked for meanwhile: `3 x 8` sums and what they are made of fill
+/// 32 registers.
+const ROWS: usize = 3;
+/// Rows of `x` at a time then.
+const MOST: usize = 8;
 /// Multiplications below which a second thread costs more than it saves.
 const SERIAL: usize = 1 << 18;
 /// Blocks of work for each thread: more than one, so that a thread whose core is taken leaves its share to the others.
@@ -137,8 +140,11 @@ fn product<W: Stored>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
         (_, false) => X::Rows(x),
     };
     let serial = threads() == 1 || rows * width * inner < SERIAL;
-    let size =
-        if serial { width } else { width.div_ceil(threads() * BLOCKS).next_multiple_of(ROWS) };
+    let size = if serial {
+        width
+    } else {
+        width.div_ceil(threads() * BLOCKS).next_multiple_of(ROWS * panels::ROWS)
+    };
     let mut blocks: Vec<Block<'_, W>> = vec![];
     let mut rest = y.as_mut_slice();
     for w in weights {
@@ -179,36 +185,32 @@ impl<W: Stored> Block<'_, W> {
     #[inline(always)]
     fn few<S: Simd>(mut self, simd: S, x: &[f32]) {
         let (rows, columns) = (self.out.len(), self.w.len() / self.inner);
-        // 16 registers hold 4 x 2 sums and what they are made of, 32 hold 4 x 6.
-        let most = if S::F32_LANES >= 16 { 6 } else { 2 };
-        for column in (0..columns).step_by(ROWS) {
-            let group = column..columns.min(column + ROWS);
-            for column in group.clone() {
-                self.cells::<S, 1>(simd, x, column, 0..rows.min(FIRST), FIRST);
-            }
-            if group.len() == ROWS {
-                self.cells::<S, ROWS>(simd, x, column, rows.min(FIRST)..rows, most);
+        // AVX2 has 16 registers.
+        let most = if S::F32_LANES == 8 { MOST / 2 } else { MOST };
+        let mut column = 0;
+        while column < columns {
+            column += if rows > FIRST && columns - column >= ROWS {
+                self.cells::<S, ROWS>(simd, x, column, most)
             } else {
-                for column in group {
-                    self.cells::<S, 1>(simd, x, column, rows.min(FIRST)..rows, FIRST);
-                }
-            }
+                self.cells::<S, 1>(simd, x, column, FIRST)
+            };
         }
     }
 
-    /// `R` columns of these rows of the result, up to `most` rows at a time.
+    /// `R` columns of the result, up to `most` rows at a time.
     #[inline(always)]
     fn cells<S: Simd, const R: usize>(
         &mut self,
         simd: S,
         x: &[f32],
         column: usize,
-        rows: Range<usize>,
         most: usize,
-    ) {
-        let mut row = rows.start;
-        while row < rows.end {
-            row += match (rows.end - row).min(most) {
+    ) -> usize {
+        let mut row = 0;
+        while row < self.out.len() {
+            row += match (self.out.len() - row).min(most) {
+                8 if R > 1 => self.cell::<S, R, 8>(simd, x, column, row),
+                7 if R > 1 => self.cell::<S, R, 7>(simd, x, column, row),
                 6 if R > 1 => self.cell::<S, R, 6>(simd, x, column, row),
                 5 if R > 1 => self.cell::<S, R, 5>(simd, x, column, row),
                 4 => self.cell::<S, R, 4>(simd, x, column, row),
@@ -217,6 +219,7 @@ impl<W: Stored> Block<'_, W> {
                 _ => self.cell::<S, R, 1>(simd, x, column, row),
             };
         }
+        R
     }
 
     /// `R` columns of `M` rows of the result.
@@ -237,7 +240,13 @@ impl<W: Stored> Block<'_, W> {
         for m in 0..M {
             rows[m] = &x[(row + m) * inner..][..inner];
         }
-        let sums = dots::<S, W, R, M>(simd, w, rows);
+        let mut next: [&[W]; R] = [&[]; R];
+        if R > 1 && row == 0 && self.w.len() >= (column + 2 * R) * inner {
+            for r in 0..R {
+                next[r] = &self.w[(column + R + r) * inner..][..inner];
+            }
+        }
+        let sums = dots::<S, W, R, M>(simd, w, rows, next);
         for m in 0..M {
             let out = &mut self.out[row + m][column..][..R];
             for r in 0..R {

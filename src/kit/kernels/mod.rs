@@ -11,6 +11,7 @@ mod dots;
 mod linear;
 mod memory;
 mod panels;
+mod prefetch;
 mod stored;
 
 pub use attention::attention;
