@@ -9,7 +9,11 @@ pub const MANY: usize = 17;
 /// Rows of the other side that a vector of these is multiplied with before the next is read.
 pub const ROWS: usize = 4;
 
+/// Rows whose numbers are moved together: a cache line of each is read, and a cache line of all is written.
+const BLOCK: usize = 16;
+
 /// Vectors that lie side by side: of 32 registers `4 x 4` hold sums, of 16 half as many.
+#[inline]
 fn most(lanes: usize) -> usize {
     if lanes == 8 {
         2
@@ -55,13 +59,25 @@ impl Panels {
             let rows = step.min(rows - i * group);
             for begin in (0..inner).step_by(2 * lanes) {
                 let end = inner.min(begin + 2 * lanes);
-                let (numbers, split) =
-                    (&mut numbers[begin * step..], split && end - begin == 2 * lanes);
-                for at in 0..rows {
-                    let row = &row(i * group + at)[begin..end];
-                    for (k, number) in row.iter().enumerate() {
-                        let k = if split { k / 2 + k % 2 * lanes } else { k };
-                        numbers[k * step + at] = *number;
+                let split = split && end - begin == 2 * lanes;
+                for first in (0..rows).step_by(BLOCK) {
+                    let many = BLOCK.min(rows - first);
+                    let mut block = [&[][..]; BLOCK];
+                    for at in 0..many {
+                        block[at] = &row(i * group + first + at)[begin..end];
+                    }
+                    for k in 0..end - begin {
+                        let place = if split { k / 2 + k % 2 * lanes } else { k };
+                        let out = &mut numbers[(begin + place) * step + first..][..many];
+                        if many == BLOCK {
+                            for at in 0..BLOCK {
+                                out[at] = block[at][k];
+                            }
+                        } else {
+                            for at in 0..many {
+                                out[at] = block[at][k];
+                            }
+                        }
                     }
                 }
             }
@@ -70,6 +86,7 @@ impl Panels {
     }
 
     /// Rows of a whole group.
+    #[inline]
     pub fn most(&self) -> usize {
         most(self.lanes) * self.lanes
     }
@@ -80,6 +97,7 @@ impl Panels {
     }
 
     /// One of them.
+    #[inline]
     pub fn group(&self, at: usize) -> Group<'_> {
         let first = at * self.most();
         let rows = self.most().min(self.rows - first);
