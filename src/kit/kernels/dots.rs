@@ -52,11 +52,11 @@ pub fn dots<S: Simd, W: Stored, const R: usize, const M: usize>(
     for r in 0..R {
         soon[r] = W::chunks::<S>(next[r]);
     }
-    let fetch = soon[0].len() >= steps;
     for i in 0..steps {
-        if fetch {
-            for r in 0..R {
-                prefetch(&soon[r][i]);
+        for r in 0..R {
+            // no index that could panic: the sums would be kept in memory for it
+            if let Some(chunk) = soon[r].get(i) {
+                prefetch(chunk);
             }
         }
         let mut wide = [[simd.splat_f32s(0.0); 2]; R];

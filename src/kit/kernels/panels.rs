@@ -129,7 +129,7 @@ impl Group<'_> {
         out: &mut [S::f32s],
     ) {
         let numbers = pulp::as_arrays::<P, _>(S::as_simd_f32s(self.numbers).0).0;
-        let sums = outer::<S, R, P>(simd, rows, |k| numbers[k]);
+        let sums = outer::<S, R, P>(simd, rows, |k| numbers.get(k).copied());
         for r in 0..R {
             for p in 0..P {
                 out[r * P + p] = sums[r][p];
@@ -154,8 +154,10 @@ pub fn weighted_sums<S: Simd, const R: usize>(
         column += match (width - column) / lanes {
             0 => {
                 let rest = width - column;
-                let part =
-                    |k: usize| [simd.partial_load_f32s(&rows[k * stride + column..][..rest])];
+                let part = |k: usize| {
+                    let row = rows.get(k * stride + column..)?.get(..rest)?;
+                    Some([simd.partial_load_f32s(row)])
+                };
                 let sums = outer::<S, R, 1>(simd, weights, part);
                 for r in 0..R {
                     simd.partial_store_f32s(&mut out[r * width + column..][..rest], sums[r][0]);
@@ -180,8 +182,8 @@ fn columns<S: Simd, const R: usize, const P: usize>(
 ) -> usize {
     let (width, many) = (out.len() / R, P * S::F32_LANES);
     let part = |k: usize| {
-        let row = S::as_simd_f32s(&rows[k * stride + column..][..many]).0;
-        pulp::as_arrays::<P, _>(row).0[0]
+        let row = rows.get(k * stride + column..)?.get(..many)?;
+        pulp::as_arrays::<P, _>(S::as_simd_f32s(row).0).0.first().copied()
     };
     let sums = outer::<S, R, P>(simd, weights, part);
     for r in 0..R {
@@ -191,13 +193,14 @@ fn columns<S: Simd, const R: usize, const P: usize>(
     many
 }
 
-/// `sums[r] = Σ_k a[r][k] · b(k)`.
+/// `sums[r] = Σ_k a[r][k] · b(k)`, which there is for every `k`. Nothing in the loop can panic: the sums would be kept in memory for
+/// it, and not in registers.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // as in `dots`
 fn outer<S: Simd, const R: usize, const P: usize>(
     simd: S,
     a: [&[f32]; R],
-    b: impl Fn(usize) -> [S::f32s; P],
+    b: impl Fn(usize) -> Option<[S::f32s; P]>,
 ) -> [[S::f32s; P]; R] {
     let (mut rows, steps) = (a, a[0].len());
     for r in 0..R {
@@ -205,7 +208,7 @@ fn outer<S: Simd, const R: usize, const P: usize>(
     }
     let mut sums = [[simd.splat_f32s(0.0); P]; R];
     for k in 0..steps {
-        let b = b(k);
+        let Some(b) = b(k) else { break };
         for r in 0..R {
             let a = simd.splat_f32s(rows[r][k]);
             for p in 0..P {

@@ -9,7 +9,6 @@ pub fn prefetch<T>(place: &T) {
         let line = std::ptr::from_ref(place).cast::<i8>().wrapping_add(line * 64);
         // SAFETY: a prefetch never faults, whatever the address, and reads nothing that the program sees. These addresses lie
         // within `place` (the last one less than a cache line beyond it, if it begins inside one).
-        #[allow(unsafe_code)]
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(line);
         }
