@@ -4,6 +4,21 @@ use super::prefetch::prefetch;
 use super::stored::Stored;
 use pulp::{Arch, Simd, WithSimd};
 
+/// A loop up to a constant, at most 8, written out before the compiler sees it: what is indexed by it stays in registers. The
+/// compiler unrolls larger loops itself, but so late that their sums are already in memory.
+macro_rules! unrolled {
+    ($i:ident in $n:expr => $body:block) => {
+        unrolled!(@ $i $n, $body, 0 1 2 3 4 5 6 7)
+    };
+    (@ $i:ident $n:expr, $body:block, $($at:literal)*) => {
+        $(if $at < $n {
+            let $i = $at;
+            $body
+        })*
+    };
+}
+pub(super) use unrolled;
+
 /// Numbers of f32 in a vector of this machine.
 pub fn lanes() -> usize {
     Arch::new().dispatch(Lanes)
@@ -33,53 +48,47 @@ pub fn dots<S: Simd, W: Stored, const R: usize, const M: usize>(
     let mut w_chunks: [&[W::Chunk<S>]; R] = [&[]; R];
     let mut x_chunks: [&[[S::f32s; 2]]; M] = [&[]; M];
     let mut steps = usize::MAX;
-    for r in 0..R {
+    unrolled!(r in R => {
         w_chunks[r] = W::chunks::<S>(w[r]);
         steps = steps.min(w_chunks[r].len());
-    }
-    for m in 0..M {
+    });
+    unrolled!(m in M => {
         x_chunks[m] = f32::chunks::<S>(x[m]);
         steps = steps.min(x_chunks[m].len());
-    }
-    for r in 0..R {
-        w_chunks[r] = &w_chunks[r][..steps];
-    }
-    for m in 0..M {
-        x_chunks[m] = &x_chunks[m][..steps];
-    }
+    });
+    unrolled!(r in R => { w_chunks[r] = &w_chunks[r][..steps]; });
+    unrolled!(m in M => { x_chunks[m] = &x_chunks[m][..steps]; });
     let mut sums = [[simd.splat_f32s(0.0); M]; R];
     let mut soon: [&[W::Chunk<S>]; R] = [&[]; R];
-    for r in 0..R {
-        soon[r] = W::chunks::<S>(next[r]);
-    }
+    unrolled!(r in R => { soon[r] = W::chunks::<S>(next[r]); });
     for i in 0..steps {
-        for r in 0..R {
+        unrolled!(r in R => {
             // no index that could panic: the sums would be kept in memory for it
             if let Some(chunk) = soon[r].get(i) {
                 prefetch(chunk);
             }
-        }
+        });
         let mut wide = [[simd.splat_f32s(0.0); 2]; R];
-        for r in 0..R {
-            wide[r] = W::widen(simd, w_chunks[r][i]);
-        }
-        for m in 0..M {
+        unrolled!(r in R => { wide[r] = W::widen(simd, w_chunks[r][i]); });
+        unrolled!(m in M => {
             let x = x_chunks[m][i];
-            for r in 0..R {
-                sums[r][m] = simd.mul_add_e_f32s(wide[r][0], x[0], sums[r][m]);
-            }
-            for r in 0..R {
-                sums[r][m] = simd.mul_add_e_f32s(wide[r][1], x[1], sums[r][m]);
-            }
-        }
+            unrolled!(r in R => { sums[r][m] = simd.mul_add_e_f32s(wide[r][0], x[0], sums[r][m]); });
+            unrolled!(r in R => { sums[r][m] = simd.mul_add_e_f32s(wide[r][1], x[1], sums[r][m]); });
+        });
     }
     let done = steps * 2 * S::F32_LANES;
     let mut out = [[0.0; M]; R];
-    for r in 0..R {
-        for m in 0..M {
+    unrolled!(r in R => {
+        unrolled!(m in M => {
             out[r][m] = simd.reduce_sum_f32s(sums[r][m]);
-            for i in done..x[m].len() {
-                out[r][m] += w[r][i].single() * x[m][i];
+        });
+    });
+    if done < x[0].len() {
+        for r in 0..R {
+            for m in 0..M {
+                for i in done..x[m].len() {
+                    out[r][m] += w[r][i].single() * x[m][i];
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Products of many rows: rows are laid side by side, so that a vector holds one number of each, and no sum is across a vector.
 
-use super::dots::lanes;
+use super::dots::{lanes, unrolled};
 use pulp::Simd;
 use rayon::prelude::*;
 
@@ -209,12 +209,10 @@ fn outer<S: Simd, const R: usize, const P: usize>(
     let mut sums = [[simd.splat_f32s(0.0); P]; R];
     for k in 0..steps {
         let Some(b) = b(k) else { break };
-        for r in 0..R {
+        unrolled!(r in R => {
             let a = simd.splat_f32s(rows[r][k]);
-            for p in 0..P {
-                sums[r][p] = simd.mul_add_e_f32s(a, b[p], sums[r][p]);
-            }
-        }
+            unrolled!(p in P => { sums[r][p] = simd.mul_add_e_f32s(a, b[p], sums[r][p]); });
+        });
     }
     sums
 }
