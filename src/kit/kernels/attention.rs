@@ -182,7 +182,6 @@ impl WithSimd for Part<'_> {
 impl Part<'_> {
     /// The result of `R` queries.
     #[inline(always)]
-    #[allow(clippy::needless_range_loop)] // as in `dots`
     fn tokens<S: Simd, const R: usize>(&mut self, simd: S, at: usize, scores: &mut [f32]) -> usize {
         let (width, all) = (self.width, self.all);
         let scale = 1.0 / (width as f32).sqrt();

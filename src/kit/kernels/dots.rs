@@ -38,7 +38,6 @@ impl WithSimd for Lanes {
 /// Dot products of `R` rows of weights with `M` rows of `x`. Where `W` splits pairs, `x` must come as `stored::arrange` makes it.
 /// Meanwhile `R` rows more are asked for, if `next` has them.
 #[inline(always)]
-#[allow(clippy::needless_range_loop)] // by index, so that every sum stays in a register of its own
 pub fn dots<S: Simd, W: Stored, const R: usize, const M: usize>(
     simd: S,
     w: [&[W]; R],

@@ -224,7 +224,6 @@ impl<W: Stored> Block<'_, W> {
 
     /// `R` columns of `M` rows of the result.
     #[inline(always)]
-    #[allow(clippy::needless_range_loop)] // as in `dots`
     fn cell<S: Simd, const R: usize, const M: usize>(
         &mut self,
         simd: S,

@@ -6,6 +6,8 @@
 //! do not: they fall from 79 tokens a second to 5). Up to 16 rows are multiplied one by one, each number summed in one order: a
 //! row in such a batch gets, bit for bit, what it gets alone. More rows, a prompt's, are laid side by side: see `panels`.
 
+#![allow(clippy::needless_range_loop)] // by index, so that every sum stays in a register, and no iterator is a call
+
 mod attention;
 mod dots;
 mod linear;

@@ -69,6 +69,7 @@ impl Panels {
                     for k in 0..end - begin {
                         let place = if split { k / 2 + k % 2 * lanes } else { k };
                         let out = &mut numbers[(begin + place) * step + first..][..many];
+                        // the usual number as a constant: it is unrolled
                         if many == BLOCK {
                             for at in 0..BLOCK {
                                 out[at] = block[at][k];
@@ -121,7 +122,6 @@ impl Group<'_> {
     }
 
     #[inline(always)]
-    #[allow(clippy::needless_range_loop)] // as in `dots`
     fn vectors<S: Simd, const R: usize, const P: usize>(
         &self,
         simd: S,
@@ -196,7 +196,6 @@ fn columns<S: Simd, const R: usize, const P: usize>(
 /// `sums[r] = Σ_k a[r][k] · b(k)`, which there is for every `k`. Nothing in the loop can panic: the sums would be kept in memory for
 /// it, and not in registers.
 #[inline(always)]
-#[allow(clippy::needless_range_loop)] // as in `dots`
 fn outer<S: Simd, const R: usize, const P: usize>(
     simd: S,
     a: [&[f32]; R],
