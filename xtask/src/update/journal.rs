@@ -27,7 +27,9 @@ impl Journal {
         let text = repo.read(FILE).ok()?;
         let mut lines = text.lines().map(str::to_string);
         let mut next = || lines.next();
-        Some(Journal { base: next()?, head: next()?, target: next()?, last: next()? })
+        let (base, head, target) = (next()?, next()?, next()?);
+        let last = next().unwrap_or_else(|| target.clone()); // an older runner wrote three
+        Some(Journal { base, head, target, last })
     }
 
     pub fn write(&self, repo: &Repo) -> Result<()> {
