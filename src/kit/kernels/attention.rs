@@ -169,11 +169,15 @@ impl WithSimd for Part<'_> {
     fn with_simd<S: Simd>(mut self, simd: S) {
         let tokens = self.q.len() / self.width;
         let mut scores = vec![0f32; panels::ROWS.min(tokens) * self.all];
+        let mut sums = match self.keys {
+            Keys::Panels(keys) => vec![0f32; panels::ROWS * keys.most()],
+            Keys::Rows(..) => vec![],
+        };
         let mut at = 0;
         while at < tokens {
             at += match tokens - at {
-                0..panels::ROWS => self.tokens::<S, 1>(simd, at, &mut scores),
-                _ => self.tokens::<S, { panels::ROWS }>(simd, at, &mut scores),
+                0..panels::ROWS => self.tokens::<S, 1>(simd, at, &mut scores, &mut sums),
+                _ => self.tokens::<S, { panels::ROWS }>(simd, at, &mut scores, &mut sums),
             };
         }
     }
@@ -182,7 +186,13 @@ impl WithSimd for Part<'_> {
 impl Part<'_> {
     /// The result of `R` queries.
     #[inline(always)]
-    fn tokens<S: Simd, const R: usize>(&mut self, simd: S, at: usize, scores: &mut [f32]) -> usize {
+    fn tokens<S: Simd, const R: usize>(
+        &mut self,
+        simd: S,
+        at: usize,
+        scores: &mut [f32],
+        sums: &mut [f32],
+    ) -> usize {
         let (width, all) = (self.width, self.all);
         let scale = 1.0 / (width as f32).sqrt();
         let seen = |r: usize| if self.mask.is_some() { all } else { self.seen + at + r + 1 };
@@ -198,12 +208,11 @@ impl Part<'_> {
                 }
             }
             Keys::Panels(keys) => {
-                let mut sums = vec![0f32; R * keys.most()];
                 for group in (0..keys.groups()).map(|i| keys.group(i)) {
                     if group.first >= most {
                         break;
                     }
-                    group.products(simd, q, &mut sums);
+                    group.products(simd, q, sums);
                     let step = group.panels * S::F32_LANES;
                     for r in 0..R {
                         scores[r * all + group.first..][..group.rows]

@@ -86,7 +86,8 @@ pub fn dots<S: Simd, W: Stored, const R: usize, const M: usize>(
         for r in 0..R {
             for m in 0..M {
                 for i in done..x[m].len() {
-                    out[r][m] += w[r][i].single() * x[m][i];
+                    let w: f32 = w[r][i].into();
+                    out[r][m] += w * x[m][i];
                 }
             }
         }

@@ -123,7 +123,7 @@ fn product<W: Stored>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
     let mut ordered = Vec::new();
     if W::SPLIT && !weights.iter().all(|w| inner.is_multiple_of(2) && W::in_pairs(w)) {
         // No model has such rows: they are widened first.
-        let wide = |w: &&[W]| w.iter().map(|w| w.single()).collect::<Vec<f32>>();
+        let wide = |w: &&[W]| w.iter().map(|w| (*w).into()).collect::<Vec<f32>>();
         let wide: Vec<Vec<f32>> = weights.iter().map(wide).collect();
         return product(&wide.iter().map(Vec::as_slice).collect::<Vec<_>>(), x, inner);
     }
@@ -265,9 +265,9 @@ impl<W: Stored> Block<'_, W> {
             let mut column = 0;
             while column < columns {
                 column += match columns - column {
-                    1 => self.panels::<S, 1>(simd, x, column, tile.clone(), &mut room),
-                    2 => self.panels::<S, 2>(simd, x, column, tile.clone(), &mut room),
-                    3 => self.panels::<S, 3>(simd, x, column, tile.clone(), &mut room),
+                    0..panels::ROWS => {
+                        self.panels::<S, 1>(simd, x, column, tile.clone(), &mut room)
+                    }
                     _ => {
                         self.panels::<S, { panels::ROWS }>(simd, x, column, tile.clone(), &mut room)
                     }

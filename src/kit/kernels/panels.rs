@@ -54,7 +54,7 @@ impl Panels {
         let lanes = lanes();
         let group = most(lanes) * lanes;
         let mut numbers = vec![0f32; rows.next_multiple_of(lanes) * inner];
-        numbers.par_chunks_mut((group * inner).max(1)).enumerate().for_each(|(i, numbers)| {
+        numbers.par_chunks_mut(group * inner).enumerate().for_each(|(i, numbers)| {
             let step = numbers.len() / inner;
             let rows = step.min(rows - i * group);
             for begin in (0..inner).step_by(2 * lanes) {
@@ -128,7 +128,7 @@ impl Group<'_> {
         rows: [&[f32]; R],
         out: &mut [S::f32s],
     ) {
-        let numbers = pulp::as_arrays::<P, _>(S::as_simd_f32s(self.numbers).0).0;
+        let numbers = &pulp::as_arrays::<P, _>(S::as_simd_f32s(self.numbers).0).0[..rows[0].len()];
         let sums = outer::<S, R, P>(simd, rows, |k| numbers.get(k).copied());
         for r in 0..R {
             for p in 0..P {
@@ -148,6 +148,7 @@ pub fn weighted_sums<S: Simd, const R: usize>(
     out: &mut [f32],
 ) {
     let (width, lanes) = (out.len() / R, S::F32_LANES);
+    let rows = &rows[..weights[0].len().saturating_sub(1) * stride + width]; // all that is read, looked at once
     let mut column = 0;
     while column < width {
         let place = (rows, stride, column);

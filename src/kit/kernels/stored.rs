@@ -4,31 +4,41 @@ use half::{bf16, f16};
 use pulp::{bytemuck, Simd};
 
 /// A number as weights are stored: f32, bf16 or f16. Weights are read as they are and widened in registers.
-pub trait Stored: Copy + Send + Sync + 'static {
+pub trait Stored: Copy + Into<f32> + Send + Sync + 'static {
     /// What one step of the loop reads: two vectors' worth of numbers.
     type Chunk<S: Simd>: Copy;
     /// True if [`Stored::widen`] yields the even numbers first, then the odd ones.
     const SPLIT: bool;
 
-    /// False if pairs of numbers do not lie at multiples of four bytes.
-    fn in_pairs(row: &[Self]) -> bool;
-    /// A row as chunks; what is left over is for [`Stored::single`].
+    /// A row as chunks, without what is left over.
     fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>];
     /// A chunk as two vectors.
     fn widen<S: Simd>(simd: S, chunk: Self::Chunk<S>) -> [S::f32s; 2];
-    /// One number.
-    fn single(self) -> f32;
+
+    /// False if pairs of 16-bit numbers do not lie at multiples of four bytes.
+    fn in_pairs(row: &[Self]) -> bool {
+        (row.as_ptr() as usize).is_multiple_of(4)
+    }
+
     /// A row as f32, in the order of [`arrange`] where pairs are split; where that takes work, it is done in `room`.
-    fn wide<'a, S: Simd>(simd: S, row: &'a [Self], room: &'a mut Vec<f32>) -> &'a [f32];
+    #[inline(always)]
+    fn wide<'a, S: Simd>(simd: S, row: &'a [Self], room: &'a mut Vec<f32>) -> &'a [f32] {
+        room.resize(row.len(), 0.0);
+        let chunks = Self::chunks::<S>(row);
+        let out = pulp::as_arrays_mut::<2, _>(S::as_mut_simd_f32s(room).0).0;
+        for i in 0..chunks.len() {
+            out[i] = Self::widen(simd, chunks[i]);
+        }
+        for i in chunks.len() * 2 * S::F32_LANES..row.len() {
+            room[i] = row[i].into();
+        }
+        room
+    }
 }
 
 impl Stored for f32 {
     type Chunk<S: Simd> = [S::f32s; 2];
     const SPLIT: bool = false;
-
-    fn in_pairs(_row: &[Self]) -> bool {
-        true
-    }
 
     #[inline(always)]
     fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>] {
@@ -41,11 +51,6 @@ impl Stored for f32 {
     }
 
     #[inline(always)]
-    fn single(self) -> f32 {
-        self
-    }
-
-    #[inline(always)]
     fn wide<'a, S: Simd>(_simd: S, row: &'a [Self], _room: &'a mut Vec<f32>) -> &'a [f32] {
         row
     }
@@ -54,10 +59,6 @@ impl Stored for f32 {
 impl Stored for bf16 {
     type Chunk<S: Simd> = S::u32s;
     const SPLIT: bool = true;
-
-    fn in_pairs(row: &[Self]) -> bool {
-        (row.as_ptr() as usize).is_multiple_of(4)
-    }
 
     #[inline(always)]
     fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>] {
@@ -71,25 +72,11 @@ impl Stored for bf16 {
         let high = simd.and_u32s(pair, simd.splat_u32s(0xffff_0000));
         [simd.transmute_f32s_u32s(low), simd.transmute_f32s_u32s(high)]
     }
-
-    #[inline(always)]
-    fn single(self) -> f32 {
-        self.to_f32()
-    }
-
-    #[inline(always)]
-    fn wide<'a, S: Simd>(simd: S, row: &'a [Self], room: &'a mut Vec<f32>) -> &'a [f32] {
-        widen_row(simd, row, room)
-    }
 }
 
 impl Stored for f16 {
     type Chunk<S: Simd> = S::u32s;
     const SPLIT: bool = true;
-
-    fn in_pairs(row: &[Self]) -> bool {
-        (row.as_ptr() as usize).is_multiple_of(4)
-    }
 
     #[inline(always)]
     fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>] {
@@ -115,30 +102,6 @@ impl Stored for f16 {
         }
         wide
     }
-
-    #[inline(always)]
-    fn single(self) -> f32 {
-        self.to_f32()
-    }
-
-    #[inline(always)]
-    fn wide<'a, S: Simd>(simd: S, row: &'a [Self], room: &'a mut Vec<f32>) -> &'a [f32] {
-        widen_row(simd, row, room)
-    }
-}
-
-#[inline(always)]
-fn widen_row<'a, S: Simd, W: Stored>(simd: S, row: &'a [W], room: &'a mut Vec<f32>) -> &'a [f32] {
-    room.resize(row.len(), 0.0);
-    let chunks = W::chunks::<S>(row);
-    let out = pulp::as_arrays_mut::<2, _>(S::as_mut_simd_f32s(room).0).0;
-    for i in 0..chunks.len() {
-        out[i] = W::widen(simd, chunks[i]);
-    }
-    for i in chunks.len() * 2 * S::F32_LANES..row.len() {
-        room[i] = row[i].single();
-    }
-    room
 }
 
 /// Pairs of 16-bit numbers, in vectors; none if they are not [`Stored::in_pairs`].
