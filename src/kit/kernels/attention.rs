@@ -10,8 +10,10 @@ use rayon::prelude::*;
 
 /// Multiplications below which a second thread costs more than it saves.
 const SERIAL: usize = 1 << 16;
-/// New tokens of one head that one thread takes at a time.
-const TOKENS: usize = 16;
+/// Queries of one key/value head that one thread takes at a time.
+const QUERIES: usize = 16;
+/// Keys that they are multiplied with at a time.
+const KEYS: usize = 4;
 
 /// Softmax attention in groups: `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S, D)` with rows of `D` that lie together, wherever
 /// each begins; the result is `(B, H, T, D)`.
@@ -111,21 +113,23 @@ impl CustomOp3 for Attention {
         });
         let mut out = vec![0f32; b * heads * new * width];
         let mut parts: Vec<Part<'_>> = vec![];
-        for (row_head, out) in out.chunks_mut((new * width).max(1)).enumerate() {
-            let (row, head) = (row_head / heads, row_head % heads);
-            let kv_head = head * kv_heads / heads;
-            let (keys, values) = (k.of(row, kv_head), v.of(row, kv_head));
-            for (i, out) in out.chunks_mut(TOKENS * width).enumerate() {
-                let first = i * TOKENS;
+        // The heads that share keys and values lie one behind the other: their queries are rows of one matrix.
+        let rows = heads / kv_heads * new;
+        for (i, out) in out.chunks_mut((rows * width).max(1)).enumerate() {
+            let (keys, values) =
+                (k.of(i / kv_heads, i % kv_heads), v.of(i / kv_heads, i % kv_heads));
+            for (part, out) in out.chunks_mut(QUERIES * width).enumerate() {
+                let first = part * QUERIES;
                 parts.push(Part {
-                    q: &queries[(row_head * new + first) * width..][..out.len()],
+                    q: &queries[(i * rows + first) * width..][..out.len()],
                     keys: match &many {
-                        Some(panels) => Keys::Panels(&panels[row * kv_heads + kv_head]),
+                        Some(panels) => Keys::Panels(&panels[i]),
                         None => Keys::Rows(keys, k.column),
                     },
                     values: (values, v.column),
-                    mask: mask.map(|(mask, step)| &mask[row * step + first * all..]),
-                    seen: all - new + first,
+                    mask: mask.map(|(mask, step)| &mask[i / kv_heads * step..]),
+                    first,
+                    new,
                     all,
                     width,
                     out,
@@ -149,14 +153,16 @@ enum Keys<'a> {
     Panels(&'a Panels),
 }
 
-/// Some queries of one head: what they are, what they see, and where their result goes.
+/// Some queries of the heads that share keys and values: what they are, what they see, and where their result goes.
 struct Part<'a> {
     q: &'a [f32],
     keys: Keys<'a>,
     values: (&'a [f32], usize),
+    /// What each of the new tokens may see, if there is a mask: `all` numbers for each.
     mask: Option<&'a [u8]>,
-    /// Columns that the first of them sees before itself, where there is no mask.
-    seen: usize,
+    /// The first query's place among all of these heads: it is of new token `first % new`.
+    first: usize,
+    new: usize,
     all: usize,
     width: usize,
     out: &'a mut [f32],
@@ -167,17 +173,19 @@ impl WithSimd for Part<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let tokens = self.q.len() / self.width;
-        let mut scores = vec![0f32; panels::ROWS.min(tokens) * self.all];
+        let queries = self.q.len() / self.width;
+        let mut scores = vec![0f32; panels::ROWS.min(queries) * self.all];
         let mut sums = match self.keys {
             Keys::Panels(keys) => vec![0f32; panels::ROWS * keys.most()],
             Keys::Rows(..) => vec![],
         };
         let mut at = 0;
-        while at < tokens {
-            at += match tokens - at {
-                0..panels::ROWS => self.tokens::<S, 1>(simd, at, &mut scores, &mut sums),
-                _ => self.tokens::<S, { panels::ROWS }>(simd, at, &mut scores, &mut sums),
+        while at < queries {
+            at += match queries - at {
+                1 => self.queries::<S, 1>(simd, at, &mut scores, &mut sums),
+                2 => self.queries::<S, 2>(simd, at, &mut scores, &mut sums),
+                3 => self.queries::<S, 3>(simd, at, &mut scores, &mut sums),
+                _ => self.queries::<S, { panels::ROWS }>(simd, at, &mut scores, &mut sums),
             };
         }
     }
@@ -186,7 +194,7 @@ impl WithSimd for Part<'_> {
 impl Part<'_> {
     /// The result of `R` queries.
     #[inline(always)]
-    fn tokens<S: Simd, const R: usize>(
+    fn queries<S: Simd, const R: usize>(
         &mut self,
         simd: S,
         at: usize,
@@ -195,17 +203,18 @@ impl Part<'_> {
     ) -> usize {
         let (width, all) = (self.width, self.all);
         let scale = 1.0 / (width as f32).sqrt();
-        let seen = |r: usize| if self.mask.is_some() { all } else { self.seen + at + r + 1 };
-        let most = seen(R - 1);
-        let mut q: [&[f32]; R] = [&[]; R];
+        let (mut q, mut token, mut seen): ([&[f32]; R], _, _) = ([&[]; R], [0; R], [all; R]);
         for r in 0..R {
             q[r] = &self.q[(at + r) * width..][..width];
+            token[r] = (self.first + at + r) % self.new;
+            if self.mask.is_none() {
+                seen[r] = all - self.new + token[r] + 1;
+            }
         }
+        let most = seen.into_iter().max().unwrap_or(all);
         match self.keys {
             Keys::Rows(keys, step) => {
-                for r in 0..R {
-                    scores_of(simd, q[r], keys, step, &mut scores[r * all..][..most]);
-                }
+                scores_of(simd, q, keys, step, all, &mut scores[..R * all], most)
             }
             Keys::Panels(keys) => {
                 for group in (0..keys.groups()).map(|i| keys.group(i)) {
@@ -222,12 +231,12 @@ impl Part<'_> {
             }
         }
         for r in 0..R {
-            let (scores, hidden) = scores[r * all..][..most].split_at_mut(seen(r));
+            let (scores, hidden) = scores[r * all..][..most].split_at_mut(seen[r]);
             for score in scores.iter_mut() {
                 *score *= scale;
             }
             if let Some(mask) = self.mask {
-                let mask = &mask[(at + r) * all..][..all];
+                let mask = &mask[token[r] * all..][..all];
                 for i in 0..all {
                     scores[i] = if mask[i] == 0 { f32::NEG_INFINITY } else { scores[i] };
                 }
@@ -245,21 +254,37 @@ impl Part<'_> {
     }
 }
 
-/// The products of one query with the first keys.
+/// The products of `R` queries with the first `most` keys, those of query `r` from `scores[r * all]` on.
 #[inline(always)]
-fn scores_of<S: Simd>(simd: S, q: &[f32], keys: &[f32], step: usize, scores: &mut [f32]) {
-    let key = |at: usize| &keys[at * step..][..q.len()];
+fn scores_of<S: Simd, const R: usize>(
+    simd: S,
+    q: [&[f32]; R],
+    keys: &[f32],
+    step: usize,
+    all: usize,
+    scores: &mut [f32],
+    most: usize,
+) {
+    let key = |at: usize| &keys[at * step..][..q[0].len()];
     let mut at = 0;
-    while at + 4 <= scores.len() {
-        let four = [key(at), key(at + 1), key(at + 2), key(at + 3)];
-        let sums = dots::<S, f32, 4, 1>(simd, four, [q], [&[]; 4]);
-        for r in 0..4 {
-            scores[at + r] = sums[r][0];
+    while at + KEYS <= most {
+        let mut some: [&[f32]; KEYS] = [&[]; KEYS];
+        for i in 0..KEYS {
+            some[i] = key(at + i);
         }
-        at += 4;
+        let sums = dots::<S, f32, KEYS, R>(simd, some, q);
+        for r in 0..R {
+            for i in 0..KEYS {
+                scores[r * all + at + i] = sums[i][r];
+            }
+        }
+        at += KEYS;
     }
-    while at < scores.len() {
-        scores[at] = dots::<S, f32, 1, 1>(simd, [key(at)], [q], [&[]])[0][0];
+    while at < most {
+        let sums = dots::<S, f32, 1, R>(simd, [key(at)], q);
+        for r in 0..R {
+            scores[r * all + at] = sums[0][r];
+        }
         at += 1;
     }
 }

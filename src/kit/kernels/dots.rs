@@ -1,6 +1,6 @@
 //! The innermost loops: dot products of a few rows with a few rows, and a softmax.
 
-use super::prefetch::prefetch;
+use super::prefetch::ask_behind;
 use super::stored::Stored;
 use pulp::{Arch, Simd, WithSimd};
 
@@ -36,13 +36,12 @@ impl WithSimd for Lanes {
 }
 
 /// Dot products of `R` rows of weights with `M` rows of `x`. Where `W` splits pairs, `x` must come as `stored::arrange` makes it.
-/// Meanwhile `R` rows more are asked for, if `next` has them.
+/// Memory is asked meanwhile for what lies behind `w`.
 #[inline(always)]
 pub fn dots<S: Simd, W: Stored, const R: usize, const M: usize>(
     simd: S,
     w: [&[W]; R],
     x: [&[f32]; M],
-    next: [&[W]; R],
 ) -> [[f32; M]; R] {
     let mut w_chunks: [&[W::Chunk<S>]; R] = [&[]; R];
     let mut x_chunks: [&[[S::f32s; 2]]; M] = [&[]; M];
@@ -58,15 +57,8 @@ pub fn dots<S: Simd, W: Stored, const R: usize, const M: usize>(
     unrolled!(r in R => { w_chunks[r] = &w_chunks[r][..steps]; });
     unrolled!(m in M => { x_chunks[m] = &x_chunks[m][..steps]; });
     let mut sums = [[simd.splat_f32s(0.0); M]; R];
-    let mut soon: [&[W::Chunk<S>]; R] = [&[]; R];
-    unrolled!(r in R => { soon[r] = W::chunks::<S>(next[r]); });
     for i in 0..steps {
-        unrolled!(r in R => {
-            // no index that could panic: the sums would be kept in memory for it
-            if let Some(chunk) = soon[r].get(i) {
-                prefetch(chunk);
-            }
-        });
+        unrolled!(r in R => { ask_behind(&w_chunks[r][i]); });
         let mut wide = [[simd.splat_f32s(0.0); 2]; R];
         unrolled!(r in R => { wide[r] = W::widen(simd, w_chunks[r][i]); });
         unrolled!(m in M => {

@@ -16,11 +16,9 @@ use std::ops::{Deref, Range};
 
 /// Groups of rows of `x` that are gone through before the next rows of weights are fetched: they stay in the second cache.
 const TILE: usize = 2;
-/// Rows of `x` for which rows of weights are read one after another, as they lie: memory is nearly twice as fast in one stream as
-/// in four.
+/// Rows of `x` for which rows of weights are read one after another, as they lie: memory sets the pace.
 const FIRST: usize = 4;
-/// Rows of weights at a time for more rows of `x`, the next ones asked for meanwhile: `3 x 8` sums and what they are made of fill
-/// 32 registers.
+/// Rows of weights at a time for more rows of `x`: `3 x 8` sums and what they are made of fill 32 registers.
 const ROWS: usize = 3;
 /// Rows of `x` at a time then.
 const MOST: usize = 8;
@@ -239,13 +237,7 @@ impl<W: Stored> Block<'_, W> {
         for m in 0..M {
             rows[m] = &x[(row + m) * inner..][..inner];
         }
-        let mut next: [&[W]; R] = [&[]; R];
-        if R > 1 && row == 0 && self.w.len() >= (column + 2 * R) * inner {
-            for r in 0..R {
-                next[r] = &self.w[(column + R + r) * inner..][..inner];
-            }
-        }
-        let sums = dots::<S, W, R, M>(simd, w, rows, next);
+        let sums = dots::<S, W, R, M>(simd, w, rows);
         for m in 0..M {
             let out = &mut self.out[row + m][column..][..R];
             for r in 0..R {

@@ -3,7 +3,7 @@
 //!
 //! The vectors are pulp's: one source for AVX2, AVX-512 and NEON, chosen at run time. The one line of `unsafe` is a hint to
 //! memory, in `prefetch`. Threads are rayon's, which leave a core that something else has taken (threads that wait in a loop
-//! do not: they fall from 79 tokens a second to 5). Up to 16 rows are multiplied one by one, each number summed in one order: a
+//! do not: they fall from 79 tokens a second to 5). Up to 32 rows are multiplied one by one, each number summed in one order: a
 //! row in such a batch gets, bit for bit, what it gets alone. More rows, a prompt's, are laid side by side: see `panels`.
 
 #![allow(clippy::needless_range_loop)] // by index, so that every sum stays in a register, and no iterator is a call

@@ -4,8 +4,8 @@ use super::dots::{lanes, unrolled};
 use pulp::Simd;
 use rayon::prelude::*;
 
-/// Rows from which laying them side by side pays. Below it, `dots` reads each weight from memory in one stream.
-pub const MANY: usize = 17;
+/// Rows from which laying them side by side pays.
+pub const MANY: usize = 33;
 /// Rows of the other side that a vector of these is multiplied with before the next is read.
 pub const ROWS: usize = 4;
 

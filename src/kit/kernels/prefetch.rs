@@ -1,16 +1,20 @@
 //! Asking memory for what will be read soon. A hint: nothing is read into the program, and nothing it computes can change.
 
-/// Asks for the cache lines of something that a later loop reads; does nothing where stable Rust has no such instruction.
+/// How far ahead, in bytes: longer than memory takes to answer, and little beside the second cache.
+const AHEAD: usize = 16 << 10;
+
+/// Asks for what lies [`AHEAD`] of something that a loop reads in order, into the second cache: the first has room for two dozen
+/// answers at a time, and memory would wait for it. Does nothing where stable Rust has no such instruction.
 #[inline(always)]
-pub fn prefetch<T>(place: &T) {
+pub fn ask_behind<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..size_of::<T>().div_ceil(64) {
-        use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-        let line = std::ptr::from_ref(place).cast::<i8>().wrapping_add(line * 64);
-        // SAFETY: a prefetch never faults, whatever the address, and reads nothing that the program sees. These addresses lie
-        // within `place` (the last one less than a cache line beyond it, if it begins inside one).
+        use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T1};
+        let line = std::ptr::from_ref(place).cast::<i8>().wrapping_add(AHEAD + line * 64);
+        // SAFETY: a prefetch never faults, whatever the address, and reads nothing that the program sees: it does not matter that
+        // the last of these addresses lie behind the slice that is read.
         unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(line);
+            _mm_prefetch::<_MM_HINT_T1>(line);
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
