@@ -76,7 +76,8 @@ pub fn ours(args: &Args, what: &str, more: &[&str]) -> Result<Vec<String>> {
 pub fn all(args: &Args, dir: &Path, ids: &[u32]) -> Result<Vec<Contender>> {
     let mut all = vec![];
     let mut add = |name: &str, batch: usize, command: Vec<String>| {
-        let wanted = args.only.is_empty() || args.only.iter().any(|part| name.contains(part));
+        let label = format!("{name}, batch {batch}");
+        let wanted = args.only.is_empty() || args.only.iter().any(|part| label.contains(part));
         if wanted || all.is_empty() {
             all.push(Contender { name: name.to_string(), batch, command });
         }

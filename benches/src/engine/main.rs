@@ -44,8 +44,8 @@ pub struct Args {
     /// Write engine.json, engine.md and engine.svg into this folder
     #[arg(long)]
     save: Option<PathBuf>,
-    /// Only these of the rows: parts of their names
-    #[arg(long, value_delimiter = ',')]
+    /// Only the rows with this in their names, as "f32, batch 8"; may be given again
+    #[arg(long)]
     only: Vec<String>,
     /// One run of ours in this process: engine, verify, speculate
     #[arg(long, hide = true)]

@@ -1,6 +1,6 @@
 //! The innermost loops: dot products of a few rows with a few rows, and a softmax.
 
-use super::prefetch::ask_behind;
+use super::prefetch::{ask, AHEAD};
 use super::stored::Stored;
 use pulp::{Arch, Simd, WithSimd};
 
@@ -36,7 +36,7 @@ impl WithSimd for Lanes {
 }
 
 /// Dot products of `R` rows of weights with `M` rows of `x`. Where `W` splits pairs, `x` must come as `stored::arrange` makes it.
-/// Memory is asked meanwhile for what lies behind `w`.
+/// Memory is asked meanwhile for what lies behind `w`, whose rows lie one behind the other.
 #[inline(always)]
 pub fn dots<S: Simd, W: Stored, const R: usize, const M: usize>(
     simd: S,
@@ -57,8 +57,9 @@ pub fn dots<S: Simd, W: Stored, const R: usize, const M: usize>(
     unrolled!(r in R => { w_chunks[r] = &w_chunks[r][..steps]; });
     unrolled!(m in M => { x_chunks[m] = &x_chunks[m][..steps]; });
     let mut sums = [[simd.splat_f32s(0.0); M]; R];
+    let ahead = size_of_val(w[0]) * (R - 1) + AHEAD;
     for i in 0..steps {
-        unrolled!(r in R => { ask_behind(&w_chunks[r][i]); });
+        unrolled!(r in R => { ask(&w_chunks[r][i], ahead); });
         let mut wide = [[simd.splat_f32s(0.0); 2]; R];
         unrolled!(r in R => { wide[r] = W::widen(simd, w_chunks[r][i]); });
         unrolled!(m in M => {
