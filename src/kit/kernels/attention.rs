@@ -1,5 +1,6 @@
 //! Attention over keys and values as the cache holds them: nothing is copied, repeated or masked by a tensor of its own.
 
+use super::awake::keep_awake;
 use super::dots::{dots, softmax};
 use super::memory::count;
 use super::panels::{self, weighted_sums, Panels};
@@ -140,6 +141,7 @@ impl CustomOp3 for Attention {
         if threads() == 1 || b * heads * new * all * width < SERIAL {
             parts.into_iter().for_each(|part| arch.dispatch(part));
         } else {
+            keep_awake();
             parts.into_par_iter().for_each(|part| arch.dispatch(part));
         }
         Ok((CpuStorage::F32(out), q_layout.shape().clone()))

@@ -1,6 +1,7 @@
 //! A product with weights: every output number is a dot product of a row of weights with a row of `x`, and each row of weights
 //! is read from memory once.
 
+use super::awake::keep_awake;
 use super::dots::{dots, lanes};
 use super::memory::count;
 use super::panels::{self, Panels};
@@ -162,6 +163,7 @@ fn product<W: Stored>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
     if serial {
         blocks.into_iter().for_each(|block| arch.dispatch(block));
     } else {
+        keep_awake();
         blocks.into_par_iter().with_max_len(1).for_each(|block| arch.dispatch(block));
     }
     y

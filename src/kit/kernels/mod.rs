@@ -9,6 +9,7 @@
 #![allow(clippy::needless_range_loop)] // by index, so that every sum stays in a register, and no iterator is a call
 
 mod attention;
+mod awake;
 mod dots;
 mod linear;
 mod memory;
