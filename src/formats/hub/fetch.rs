@@ -5,7 +5,7 @@ use crate::formats::hub::http_client::{endpoint, Client};
 use crate::formats::hub::hub_cache::{folder, Repository, OPTIONAL, REQUIRED};
 use crate::formats::hub::hub_error::Fault;
 use crate::formats::hub::DEFAULT_MODEL;
-use crate::kit::weights::{shard_names, INDEX, SINGLE};
+use crate::formats::folder::{shard_names, INDEX, SINGLE};
 use anyhow::{anyhow, bail, Context as _, Result};
 use std::fs::{self, File, TryLockError};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 ///
 /// # Errors
 /// If it cannot be fetched: what to do is said.
-pub fn fetch(name: &str) -> Result<PathBuf> {
+pub fn fetch(name: &str, offline: bool) -> Result<PathBuf> {
     let hub = folder()?;
     let cached = Repository::new(&hub, name);
     let whole =
@@ -22,7 +22,7 @@ pub fn fetch(name: &str) -> Result<PathBuf> {
     if let Some(commit) = cached.commit().filter(whole) {
         return Ok(cached.snapshot(&commit));
     }
-    if offline() {
+    if offline {
         return without_network(&cached, &hub);
     }
     let _turn = turn(&cached).with_context(|| unwritable(&hub))?;
@@ -54,13 +54,6 @@ pub fn fetch(name: &str) -> Result<PathBuf> {
     fetch.weights(&commit)?;
     cached.set_commit(&commit).with_context(|| unwritable(&hub))?;
     Ok(cached.snapshot(&commit))
-}
-
-/// True if no network shall be used: `HF_HUB_OFFLINE`, which `--offline` sets.
-pub fn offline() -> bool {
-    std::env::var("HF_HUB_OFFLINE").is_ok_and(|value| {
-        !matches!(value.to_ascii_lowercase().as_str(), "" | "0" | "false" | "no" | "off")
-    })
 }
 
 /// What is there must do: it does if nothing that is needed is missing.

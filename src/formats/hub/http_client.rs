@@ -1,6 +1,6 @@
 //! The hub's protocol: what it says of a file, and the bytes of one.
 
-use crate::formats::hub::hub_cache::plain;
+use crate::formats::hub::hub_cache::is_plain_name;
 use crate::formats::hub::hub_error::{header, Fault};
 use anyhow::{Context as _, Result};
 use std::cell::Cell;
@@ -115,7 +115,7 @@ impl Client {
                 let what = "it does not say x-repo-commit and etag, as a hub does";
                 return Err(Fault::Strange(what.into()));
             };
-            if !plain(commit) || !plain(&etag) {
+            if !is_plain_name(commit) || !is_plain_name(&etag) {
                 return Err(Fault::Strange(format!("its commit {commit} or etag {etag} is none")));
             }
             let size = if linked { text("x-linked-size") } else { text("content-length") };

@@ -7,7 +7,7 @@
 //!                     .no_exist/COMMIT/FILE   empty: the repository has no such file, nobody need ask again
 //! ```
 
-use crate::kit::weights::{shard_names, INDEX, SINGLE};
+use crate::formats::folder::{shard_names, INDEX, SINGLE};
 use anyhow::{Context as _, Result};
 use hf_hub::Repo;
 use std::fs;
@@ -86,7 +86,7 @@ impl Repository {
     /// The commit that is here, whole or not.
     pub fn commit(&self) -> Option<String> {
         let commit = fs::read_to_string(self.dir.join("refs").join("main")).ok()?;
-        Some(commit.trim().to_string()).filter(|commit| plain(commit))
+        Some(commit.trim().to_string()).filter(|commit| is_plain_name(commit))
     }
 
     /// From now on this commit is the one that is here.
@@ -162,7 +162,7 @@ impl Repository {
 }
 
 /// True for what may be a name in the cache: hexadecimal digits, in practice.
-pub fn plain(name: &str) -> bool {
+pub fn is_plain_name(name: &str) -> bool {
     let word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.is_empty() && !name.starts_with('.') && name.len() < 200 && name.chars().all(word)
 }

@@ -63,10 +63,18 @@ pub fn models_dir() -> Result<PathBuf> {
 /// # Errors
 /// If there is no such model, or it cannot be fetched.
 pub fn resolve(name: &str) -> Result<PathBuf> {
+    locate(name, false)
+}
+
+/// As [`resolve`]. With `offline`, or with `HF_HUB_OFFLINE` in the environment, no network is used.
+///
+/// # Errors
+/// As [`resolve`], and if it is not on this machine and no network may be used.
+pub fn locate(name: &str, offline: bool) -> Result<PathBuf> {
     if STORY_MODELS.contains(&name) {
         return Ok(models_dir()?.join(name));
     }
-    if Path::new(name).exists() {
+    if Path::new(name).try_exists().with_context(|| format!("--model {name}"))? {
         return Ok(PathBuf::from(name)); // a folder, or a GGUF file
     }
     if name.ends_with(".gguf") {
@@ -75,11 +83,7 @@ pub fn resolve(name: &str) -> Result<PathBuf> {
     let known = KNOWN.iter().find(|(short, _)| *short == name).map(|(_, repo)| *repo);
     let repo = known.unwrap_or(name);
     let parts: Vec<&str> = repo.split('/').collect();
-    let plain = |part: &&str| {
-        let word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        !part.is_empty() && !part.starts_with('.') && part.chars().all(word)
-    };
-    if parts.len() != 2 || !parts.iter().all(plain) {
+    if parts.len() != 2 || !parts.iter().all(|part| hub_cache::is_plain_name(part)) {
         let short: Vec<&str> = KNOWN.iter().map(|(short, _)| *short).collect();
         bail!(
             "unknown model \"{name}\": no such folder, and not a name; embedded: {}; on the hub: {}, or owner/repo",
@@ -87,5 +91,12 @@ pub fn resolve(name: &str) -> Result<PathBuf> {
             short.join(", ")
         )
     }
-    fetch::fetch(repo)
+    fetch::fetch(repo, offline || offline_by_environment())
+}
+
+/// True if `HF_HUB_OFFLINE` says that no network shall be used.
+fn offline_by_environment() -> bool {
+    std::env::var("HF_HUB_OFFLINE").is_ok_and(|value| {
+        !matches!(value.to_ascii_lowercase().as_str(), "" | "0" | "false" | "no" | "off")
+    })
 }
