@@ -29,7 +29,11 @@ pub fn load_transformer(path: &Path, dtype: DType, device: &Device) -> anyhow::R
 ///
 /// # Errors
 /// As [`load_model`].
-pub fn load_files(files: &ModelFiles, dtype: DType, device: &Device) -> anyhow::Result<Transformer> {
+pub fn load_files(
+    files: &ModelFiles,
+    dtype: DType,
+    device: &Device,
+) -> anyhow::Result<Transformer> {
     let weights = files.weights(dtype, device)?;
     build(files.config().clone(), &weights).map_err(|error| {
         anyhow::anyhow!("{}: {}", files.path().display(), crate::kit::error::plain(&error))

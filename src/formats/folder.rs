@@ -41,7 +41,8 @@ pub fn config(dir: &Path) -> Result<(ModelConfig, Option<Value>)> {
 pub fn tokenizer(dir: &Path) -> Result<Tokenizer> {
     let path = dir.join("tokenizer.json");
     let bytes = regular_file::read(&path)?;
-    let bytes = bytes.with_context(|| format!("{}: no tokenizer.json; {EXPECTED}", dir.display()))?;
+    let bytes =
+        bytes.with_context(|| format!("{}: no tokenizer.json; {EXPECTED}", dir.display()))?;
     Tokenizer::from_bytes(&bytes).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 

@@ -36,7 +36,8 @@ pub fn open(path: &Path) -> Result<Option<File>> {
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     let Some(mut file) = open(path)? else { return Ok(None) };
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).with_context(|| format!("{}: could not be read", path.display()))?;
+    file.read_to_end(&mut bytes)
+        .with_context(|| format!("{}: could not be read", path.display()))?;
     Ok(Some(bytes))
 }
 

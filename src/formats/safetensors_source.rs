@@ -53,7 +53,10 @@ impl SafetensorsSource {
 
     fn add(&mut self, name: &str, bytes: Bytes) -> Result<()> {
         let (header_len, header) = SafeTensors::read_metadata((*bytes).as_ref()).map_err(|e| {
-            anyhow!("{name}: the weights are cut short or damaged: {}; fetch the file again", damage(&e))
+            anyhow!(
+                "{name}: the weights are cut short or damaged: {}; fetch the file again",
+                damage(&e)
+            )
         })?;
         for tensor in header.tensors().into_keys() {
             self.places.insert(tensor, self.files.len());

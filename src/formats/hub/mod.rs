@@ -1,9 +1,15 @@
 //! Where a model's folder is: embedded, on disk, or on the Hugging Face hub.
+//!
+//! What is in the hub's cache is found without any network; the feature `hub` is the client that fetches the rest.
 
+#[cfg(feature = "hub")]
 mod download;
+#[cfg(feature = "hub")]
 mod fetch;
+#[cfg(feature = "hub")]
 mod http_client;
 mod hub_cache;
+#[cfg(feature = "hub")]
 mod hub_error;
 mod installed;
 
@@ -91,9 +97,20 @@ pub fn locate(name: &str, offline: bool) -> Result<PathBuf> {
             short.join(", ")
         )
     }
-    fetch::fetch(repo, offline || offline_by_environment())
+    let hub = hub_cache::folder()?;
+    let cached = hub_cache::Repository::new(&hub, repo);
+    if let Some(dir) = cached.whole() {
+        return Ok(dir); // nothing is asked of a model that is here whole
+    }
+    #[cfg(feature = "hub")]
+    if !offline && !offline_by_environment() {
+        return fetch::fetch(&cached, &hub);
+    }
+    let _ = offline;
+    cached.without_network()
 }
 
+#[cfg(feature = "hub")]
 /// True if `HF_HUB_OFFLINE` says that no network shall be used.
 fn offline_by_environment() -> bool {
     std::env::var("HF_HUB_OFFLINE").is_ok_and(|value| {
