@@ -145,6 +145,26 @@ fn a_folder_without_a_file_names_it() {
     );
 }
 
+/// Who gives ids and wants ids needs no tokenizer; who looks at text does.
+#[test]
+fn a_folder_without_a_tokenizer_runs_on_ids() {
+    let run = |folder: &Folder, more: &[&str]| {
+        let ids = ["--prompt-ids", "5,6,7", "--format", "json", "--max-new-tokens", "9"];
+        command(&[&["--model", folder.path()], &ids[..], more].concat()).output().unwrap()
+    };
+    let tokens = |folder: &Folder| {
+        let output = run(folder, &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        json["new_ids"].clone()
+    };
+    let (with, without) = (Folder::new("ids"), Folder::new("ids-only").remove("tokenizer.json"));
+    assert_eq!(tokens(&without), tokens(&with));
+    assert_eq!(tokens(&without).as_array().unwrap().len(), 9);
+    fails(run(&without, &["--stop", "."]), 1, &["no tokenizer.json"]);
+    refused(&["--model", without.path(), "--prompt-ids", "5"], 1, &["no tokenizer.json"]);
+}
+
 #[test]
 fn damaged_weights_are_refused() {
     let half = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2);

@@ -207,7 +207,7 @@ const READABLE: [GgmlDType; 13] = [
 fn other_type(tensor: &str, found: &str) -> anyhow::Error {
     let readable: Vec<String> = READABLE.iter().map(|dtype| format!("{dtype:?}")).collect();
     anyhow!(
-        "{tensor} is stored as {found}, a type that candecode does not read; it reads {}",
+        "{tensor} is stored in a type that candecode does not read ({found}); it reads {}",
         readable.join(", ")
     )
 }
@@ -220,8 +220,8 @@ fn damaged(path: &Path, what: &str) -> anyhow::Error {
 fn unreadable(path: &Path, error: &candle_core::Error) -> anyhow::Error {
     let text = plain(error);
     if let Some((_, number)) = text.split_once("unknown dtype for tensor ") {
-        let found = format!("number {number}");
-        return other_type("a tensor", &found).context(path.display().to_string());
+        return other_type("a tensor", &format!("type {number}"))
+            .context(path.display().to_string());
     }
     let ends = match error {
         candle_core::Error::Io(error) => error.kind() == ErrorKind::UnexpectedEof,
