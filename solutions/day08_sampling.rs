@@ -3,9 +3,11 @@
 
 use candecode::day07_greedy::argmax;
 use candecode::kit::rng::{RequestRng, TorchRng};
-use candecode::kit::{named, Choose, LogitsProcessor};
+use candecode::kit::{named, LogitsProcessor, Sampler, SamplingParams};
 use candle_core::{bail, Result};
+use std::cell::RefCell;
 use std::cmp::Ordering;
+use std::rc::Rc;
 
 /// Probabilities of logits: `exp(x - max)` over its sum; `-inf` becomes 0 (torch `softmax` of f32).
 ///
@@ -22,14 +24,14 @@ pub fn softmax(logits: &[f32]) -> Result<Vec<f32>> {
 }
 
 /// Divides the logits by `t`, in f32: below 1 the likely become likelier, above 1 all become alike (HF
-/// `TemperatureLogitsWarper`). A `t` that f32 rounds to 0 is nobody's wish.
+/// `TemperatureLogitsWarper`).
 ///
 /// # Errors
-/// If `t` is not a finite number above 0. The message names the temperature.
+/// If `t` is not a finite number above 0, also as an f32. The message names the temperature.
 pub fn temperature(logits: &mut [f32], t: f64) -> Result<()> {
     // task 8.2: refuse what is no temperature, then rescale
     // <solution>
-    if !(t.is_finite() && t > 0.0) {
+    if !(t.is_finite() && t as f32 > 0.0) {
         bail!("temperature must be a finite number above 0, got {t}; greedy decoding needs none")
     }
     logits.iter_mut().for_each(|logit| *logit /= t as f32);
@@ -114,44 +116,33 @@ pub fn min_p(logits: &mut [f32], p: f64) -> Result<()> {
     // </solution>
 }
 
-/// What to sample with. Names are the field's; nothing that is None is done (HF silently has `top_k = 50`).
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct SamplingParams {
-    /// Divides the logits.
-    pub temperature: Option<f64>,
-    /// Keeps so many.
-    pub top_k: Option<usize>,
-    /// Keeps so much probability.
-    pub top_p: Option<f64>,
-    /// Keeps what is not so much less likely than the best.
-    pub min_p: Option<f64>,
-}
-
-/// The processors of `params`, in HF's order, named `temperature(2)`, `top_k(50)`, `top_p(0.9)`, `min_p(0.1)`.
+/// The processors of a request that samples, in HF's order, named `temperature(2)`, `top_k(50)`,
+/// `top_p(0.9)`, `min_p(0.1)`. A parameter at its neutral value makes none.
 ///
 /// Each parameter is tried on a small input first, so that a bad one is refused before the model runs.
 ///
 /// # Errors
 /// If a parameter is out of range; the filter's own error will do.
-pub fn warpers(params: &SamplingParams) -> Result<Vec<Box<dyn LogitsProcessor>>> {
-    // task 8.6: one named processor for each parameter that is given, in HF's order
+pub fn warpers(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> {
+    // task 8.6: one named processor for each parameter that is set, in HF's order
     // <solution>
-    let mut all: Vec<Box<dyn LogitsProcessor>> = Vec::new();
-    if let Some(t) = params.temperature {
+    let SamplingParams { temperature: t, top_k: k, top_p: p, min_p: least, .. } = *params;
+    let mut all = Vec::new();
+    if t != 1.0 {
         temperature(&mut [0.0], t)?;
-        all.push(Box::new(named(format!("temperature({t})"), move |_, l| temperature(l, t))));
+        all.push(named(format!("temperature({t})"), move |_, logits| temperature(logits, t)));
     }
-    if let Some(k) = params.top_k {
+    if let Some(k) = k {
         top_k(&mut [0.0], k)?;
-        all.push(Box::new(named(format!("top_k({k})"), move |_, l| top_k(l, k))));
+        all.push(named(format!("top_k({k})"), move |_, logits| top_k(logits, k)));
     }
-    if let Some(p) = params.top_p {
+    if p != 1.0 {
         top_p(&mut [0.0], p)?;
-        all.push(Box::new(named(format!("top_p({p})"), move |_, l| top_p(l, p))));
+        all.push(named(format!("top_p({p})"), move |_, logits| top_p(logits, p)));
     }
-    if let Some(p) = params.min_p {
-        min_p(&mut [0.0], p)?;
-        all.push(Box::new(named(format!("min_p({p})"), move |_, l| min_p(l, p))));
+    if least != 0.0 {
+        min_p(&mut [0.0], least)?;
+        all.push(named(format!("min_p({least})"), move |_, logits| min_p(logits, least)));
     }
     Ok(all)
     // </solution>
@@ -203,28 +194,29 @@ pub fn race(probs: &[f32], exponentials: &[f32]) -> Result<u32> {
     // </solution>
 }
 
-/// Chooses with torch's stream after `torch.manual_seed(seed)`: the tokens of HF's `generate(do_sample=True)`.
+/// Samplers that share torch's stream after `torch.manual_seed(seed)`, one for each row of a batch: the
+/// tokens of HF's `generate(do_sample=True)`.
 ///
-/// One stream serves all `rows` of a batch, V draws for each row and step, rows that have ended included: those are
-/// skipped over here, so that the rows that go on draw what they draw in torch.
-pub fn torch_sampler(seed: u64, rows: usize) -> Choose<'static> {
-    let mut rng = TorchRng::new(seed);
-    let mut next = 0; // the row whose turn it is
-    Box::new(move |row, logits| {
-        let skipped = (row + rows - next) % rows;
-        (0..skipped * logits.len()).for_each(|_| _ = rng.exponential());
-        next = (row + 1) % rows;
-        race(&softmax(logits)?, &rng.exponentials(logits.len()))
-    })
+/// One stream serves all `rows`, V draws for each row and step, rows that have ended included: those
+/// draws are skipped here, so that the rows that go on draw what they draw in torch.
+pub fn torch_samplers(seed: u64, rows: usize) -> Vec<Sampler<'static>> {
+    let stream = Rc::new(RefCell::new((TorchRng::new(seed), 0)));
+    let sampler = |row: usize| -> Sampler<'static> {
+        let stream = stream.clone();
+        Box::new(move |logits| {
+            let (rng, next_row) = &mut *stream.borrow_mut();
+            let skipped_rows = (row + rows - *next_row) % rows;
+            rng.skip(skipped_rows * logits.len());
+            *next_row = (row + 1) % rows;
+            race(&softmax(logits)?, &rng.exponentials(logits.len()))
+        })
+    };
+    (0..rows).map(sampler).collect()
 }
 
-/// Chooses with the portable stream: every row has its own, keyed by (seed, row), so company changes nothing.
-pub fn chacha_sampler(seed: u64) -> Choose<'static> {
-    let mut rows: Vec<RequestRng> = Vec::new();
-    Box::new(move |row, logits| {
-        while rows.len() <= row {
-            rows.push(RequestRng::new(seed, rows.len() as u64));
-        }
-        sample(&softmax(logits)?, rows[row].uniform())
-    })
+/// A sampler with the portable stream of request number `request`: keyed by (seed, request), so a
+/// request draws the same numbers in any company.
+pub fn chacha_sampler(seed: u64, request: usize) -> Sampler<'static> {
+    let mut rng = RequestRng::new(seed, request as u64);
+    Box::new(move |logits| sample(&softmax(logits)?, rng.uniform()))
 }

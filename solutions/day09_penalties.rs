@@ -1,8 +1,9 @@
 //! Day 9: penalties. Three ways to make what was said less likely to be said again, and one to forbid it.
 
-use candecode::kit::{named, LogitsProcessor, ProcessorInput};
+use candecode::kit::{named, LogitsProcessor, SamplingParams};
 use candle_core::{bail, Result};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Divides the positive logits of tokens that occurred by `penalty`, and multiplies the negative ones: both go down for
 /// `penalty` above 1. Once for each token, however often it occurred, prompt included (Keskar et al. 2019; HF
@@ -94,57 +95,41 @@ pub fn recent(tokens: &[u32], window: Option<usize>) -> &[u32] {
     // </solution>
 }
 
-/// What to discourage, and how much. What is None is not done.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct PenaltyParams {
-    /// See [`repetition_penalty`].
-    pub repetition: Option<f32>,
-    /// See [`presence_frequency`].
-    pub presence: Option<f32>,
-    /// See [`presence_frequency`].
-    pub frequency: Option<f32>,
-    /// See [`no_repeat_ngram`].
-    pub no_repeat_ngram: Option<usize>,
-    /// How far back the penalties (not the n-grams) look: so many of the tokens that each of them counts. None: all.
-    pub window: Option<usize>,
-}
-
-/// The processors of `params`: repetition (prompt and generated), presence and frequency (generated; one processor or
-/// two), n-grams; then, in the whole pipeline, guard rails and day 8's warpers. Names begin with the function's,
-/// `repetition_penalty(1.2)` and `no_repeat_ngram(3)`, or the parameter's, `presence_penalty(1)`.
+/// The processors of a request's penalties: repetition (prompt and completion), presence and frequency
+/// (completion only; one processor or two), n-grams; guard rails and day 8's warpers follow them. A
+/// parameter at its neutral value makes none. Names begin with the function's, `repetition_penalty(1.2)`
+/// and `no_repeat_ngram(3)`, or the parameter's, `presence_penalty(1)`.
 ///
 /// # Errors
-/// If a parameter is out of range: it is tried on an empty text first, and the function's own error will do.
-pub fn penalties(params: &PenaltyParams) -> Result<Vec<Box<dyn LogitsProcessor>>> {
-    // task 9.6: one named processor for each penalty that is given, with the right scope of tokens
+/// If a parameter is out of range: it is tried on an empty text first, and the function's own error
+/// will do.
+pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> {
+    // task 9.6: one named processor for each penalty that is set, with the right scope of tokens
     // <solution>
-    let mut all: Vec<Box<dyn LogitsProcessor>> = Vec::new();
-    let window = params.window;
-    if let Some(penalty) = params.repetition {
+    let mut all = Vec::new();
+    let window = params.penalty_window;
+    let penalty = params.repetition_penalty;
+    if penalty != 1.0 {
         repetition_penalty(&mut [], &[], penalty)?;
-        all.push(Box::new(named(
-            format!("repetition_penalty({penalty})"),
-            move |input: &ProcessorInput, l: &mut [f32]| {
-                repetition_penalty(l, recent(input.tokens, window), penalty)
-            },
-        )));
+        all.push(named(format!("repetition_penalty({penalty})"), move |input, logits| {
+            repetition_penalty(logits, recent(input.tokens, window), penalty)
+        }));
     }
-    if params.presence.is_some() || params.frequency.is_some() {
-        let (presence, frequency) =
-            (params.presence.unwrap_or(0.0), params.frequency.unwrap_or(0.0));
+    let presence = params.presence_penalty;
+    let frequency = params.frequency_penalty;
+    if presence != 0.0 || frequency != 0.0 {
         presence_frequency(&mut [], &[], presence, frequency)?;
         let name = format!("presence_penalty({presence}), frequency_penalty({frequency})");
-        all.push(Box::new(named(name, move |input: &ProcessorInput, l: &mut [f32]| {
+        all.push(named(name, move |input, logits| {
             let generated = &input.tokens[input.prompt_len..];
-            presence_frequency(l, recent(generated, window), presence, frequency)
-        })));
+            presence_frequency(logits, recent(generated, window), presence, frequency)
+        }));
     }
     if let Some(n) = params.no_repeat_ngram {
         no_repeat_ngram(&mut [], &[], n)?;
-        all.push(Box::new(named(
-            format!("no_repeat_ngram({n})"),
-            move |input: &ProcessorInput, l: &mut [f32]| no_repeat_ngram(l, input.tokens, n),
-        )));
+        all.push(named(format!("no_repeat_ngram({n})"), move |input, logits| {
+            no_repeat_ngram(logits, input.tokens, n)
+        }));
     }
     Ok(all)
     // </solution>

@@ -1,8 +1,8 @@
 //! Day 10: the KV cache. Keys and values of the past do not change, so they are kept; a step computes only what is new.
 
-use candecode::day07_greedy::{window, Sequence};
-use candecode::kit::{check_prompt, Cache, CacheKind, GenerationOptions, Logits, Model};
-use candecode::kit::{ModelConfig, Step, TokenIter, Tokenizer};
+use candecode::day07_greedy::Sequence;
+use candecode::kit::{Cache, CacheKind, Logits, Model, ModelConfig, PastContext, Request, Step};
+use candecode::kit::{Token, TokenIter, Tokenizer};
 use candle_core::{bail, DType, Result, Tensor};
 
 /// Bytes of keys and values of `rows` texts of `columns` tokens.
@@ -198,52 +198,95 @@ impl Cache for KvCache {
     }
 }
 
-/// The next pass of a text: the tokens of its window that the cache does not hold, at their positions. `first` is the first
-/// token of the window that the cache was filled from; a cache that holds nothing makes every pass whole.
+/// One sequence's cache, and the tokens whose keys and values are in it: the one owner of the answer to
+/// "what does the cache hold?". Generation, chats, drafters and verification all ask it the same question.
+pub struct Cached<'a> {
+    /// The model that fills the cache.
+    pub model: &'a dyn Model,
+    /// Keys and values of `tokens`; with [`candecode::kit::NoCache`], of none.
+    pub cache: Box<dyn Cache + 'a>,
+    /// The tokens of the last call, whose keys and values the cache has as far as it keeps any.
+    pub tokens: Vec<u32>,
+    /// Positions that the model has computed so far, over all calls: what they cost.
+    pub computed: usize,
+}
+
+impl<'a> Cached<'a> {
+    /// An empty cache, and nothing in it.
+    pub fn new(model: &'a dyn Model, cache: Box<dyn Cache + 'a>) -> Self {
+        Self { model, cache, tokens: Vec::new(), computed: 0 }
+    }
+
+    /// The logits `(V)` after each of the last `n` of `tokens`, which are a whole sequence from its
+    /// position 0 on. Only the tokens that the cache lacks are computed: it keeps the longest common
+    /// prefix of the last call's tokens and these, forgets the rest, and at least `n` tokens are fed.
+    ///
+    /// A key or value depends on its own token, the tokens before it, and their positions, and on nothing
+    /// after it: that is why a common prefix may stay (vLLM: automatic prefix caching).
+    ///
+    /// A cache that has evicted its first positions cannot go back: it takes tokens that extend the last
+    /// call's, and refuses all else. An error forgets everything, so that the next call begins anew.
+    ///
+    /// # Errors
+    /// If `n` is not in 1 to the number of tokens, they do not fit the model, or the model fails.
+    pub fn logits(&mut self, tokens: &[u32], n: usize) -> Result<Vec<Vec<f32>>> {
+        // task 10.6: truncate to the common prefix, feed the rest, remember what the cache has now
+        // <solution>
+        if n == 0 || n > tokens.len() {
+            bail!("the logits of the last {n} of {} tokens", tokens.len())
+        }
+        let known = std::mem::take(&mut self.tokens); // forgotten, until the pass has succeeded
+        let common = known.iter().zip(tokens).take_while(|(old, new)| old == new).count();
+        let step = match self.cache.slid() {
+            Some(evicted) if evicted > 0 => {
+                if common < known.len() || tokens.len() < known.len() + n {
+                    bail!("a cache that has evicted {evicted} positions can only be extended")
+                }
+                Step::sliding(self.model, tokens, common)?
+            }
+            _ => {
+                let keep = common.min(self.cache.len()).min(tokens.len() - n);
+                self.cache.truncate(keep)?;
+                Step::new(self.model, &tokens[keep..], keep)?
+            }
+        };
+        let step = step.with_logits(Logits::Last(n));
+        let logits = self.model.forward(&step, &mut *self.cache)?; // (1, n, V)
+        self.computed += step.ids.elem_count();
+        self.tokens = tokens.to_vec();
+        logits.squeeze(0)?.to_vec2()
+        // </solution>
+    }
+}
+
+/// The next token of a sequence: one pass over the tokens that its cache lacks, the choice, and its
+/// consequences.
 ///
 /// # Errors
-/// If the stride is out of range, or the step does not fit the model.
-pub fn next_step(
-    model: &dyn Model,
-    tokens: &[u32],
-    first: &mut usize,
-    stride: usize,
-    cache: &mut dyn Cache,
-) -> Result<Step> {
-    // task 10.8: day 7's window; if it has moved, nothing in the cache is at its position any more
+/// If the model, a processor or the sampler fails.
+pub fn next_token(cached: &mut Cached, sequence: &mut Sequence) -> Result<Token> {
+    // task 10.7: day 7's next_token, with logits from the cache
     // <solution>
-    let start = window(tokens.len(), model.config().max_position_embeddings, stride)?;
-    if start != *first {
-        cache.truncate(0)?;
-        *first = start;
-    }
-    let held = cache.len();
-    Step::new(model, &tokens[start + held..], held)
+    let logits = cached.logits(sequence.visible(cached.model)?, 1)?;
+    let (id, logprob) = sequence.choose(&logits[0])?;
+    sequence.push(id, logprob)
     // </solution>
 }
 
-/// Generates from a prompt: the prompt in one pass, then one position a token. Past the context the cache is emptied and
-/// filled again from day 7's window; a sliding cache slides instead, which is another algorithm.
+/// Generates from a prompt: the prompt in one pass, then one position for each token.
 ///
 /// # Errors
 /// If the prompt is empty or longer than the context; later, each token may be an error.
 pub fn generate_cached<'a>(
-    model: &'a dyn Model,
+    mut cached: Cached<'a>,
     tokenizer: &'a Tokenizer,
-    prompt: &[u32],
-    mut options: GenerationOptions<'a>,
-    mut cache: impl Cache + 'a,
+    mut request: Request<'a>,
 ) -> Result<TokenIter<'a>> {
-    check_prompt(model, prompt)?;
-    let mut text = Sequence::new(0, prompt, tokenizer, &options.stop_strings);
-    let (rows, mut first) = (usize::from(options.max_new_tokens > 0), 0);
-    Ok(TokenIter::new(rows, move || {
-        let step = match cache.slid() {
-            Some(slid) => Step::sliding(model, &text.tokens, slid + cache.len())?,
-            None => next_step(model, &text.tokens, &mut first, options.stride, &mut cache)?,
-        };
-        let logits = model.forward(&step.with_logits(Logits::Last(1)), &mut cache)?; // (1, 1, V)
-        let (id, logprob) = text.choose(&logits.flatten_all()?.to_vec1()?, &mut options)?;
-        Ok(vec![text.push(id, logprob, &options)?])
-    }))
+    if cached.cache.slid().is_some() {
+        request.past_context = PastContext::Slide;
+    }
+    request.fit(cached.model)?;
+    let mut sequence = Sequence::new(request, tokenizer);
+    let rows = usize::from(sequence.remaining() > 0);
+    Ok(TokenIter::new(rows, move || Ok(vec![next_token(&mut cached, &mut sequence)?])))
 }

@@ -88,6 +88,23 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
+    /// The tokens of every row so far, prompt included.
+    pub fn sequences(&self) -> Vec<Vec<u32>> {
+        self.texts.iter().map(|text| [&text.prompt[..], &text.new_ids].concat()).collect()
+    }
+
+    /// How many tokens the prompt of a row has.
+    pub fn prompt_len(&self, row: usize) -> usize {
+        self.texts.get(row).map_or(0, |text| text.prompt.len())
+    }
+
+    /// Ends the line of a text that is shown as it is made, so that an error begins a line of its own.
+    pub fn break_line(&self) {
+        if self.streams() {
+            let _ = show("\n");
+        }
+    }
+
     /// Takes what speculation did.
     pub fn speculated(&mut self, counts: Counts) {
         self.counts = Some(counts);

@@ -26,9 +26,17 @@ pub fn load_transformer(dir: &Path, dtype: DType, device: &Device) -> anyhow::Re
     let named = |e: candle_core::Error| {
         anyhow::anyhow!("{}: {}", dir.display(), crate::kit::error::plain(&e))
     };
+    build(config, &weights).map_err(named)
+}
+
+/// The model that `config` describes, of `weights`.
+///
+/// # Errors
+/// If a tensor is missing or of another shape.
+pub fn build(config: ModelConfig, weights: &Weights) -> Result<Transformer> {
     match config.family {
-        Family::Gpt2 => gpt2(&weights, config).map_err(named),
-        _ => llama(&weights, config).map_err(named),
+        Family::Gpt2 => gpt2(weights, config),
+        _ => llama(weights, config),
     }
 }
 

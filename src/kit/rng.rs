@@ -58,6 +58,13 @@ impl TorchRng {
         (-(-u).ln_1p()) as f32
     }
 
+    /// Passes over `n` draws from Exp(1).
+    pub fn skip(&mut self, n: usize) {
+        for _ in 0..n {
+            self.exponential();
+        }
+    }
+
     /// `n` draws from Exp(1), in order.
     pub fn exponentials(&mut self, n: usize) -> Vec<f32> {
         (0..n).map(|_| self.exponential()).collect()

@@ -399,7 +399,7 @@ pub fn one_turn_by_hand(day: &Day) -> Outcome {
     equal(&format!("{input}: columns of the cache after the second"), Ok(cache.len()), &3)
 }
 
-/// TokenIter row by row.
+/// Tokens row by row.
 fn by_row(tokens: Result<Vec<Token>>, rows: usize) -> Result<Vec<Vec<u32>>> {
     let mut all = vec![Vec::new(); rows];
     for token in tokens? {
