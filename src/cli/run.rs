@@ -375,6 +375,7 @@ impl<'a> Run<'a> {
                 cached: Cached::new(model, engine.new_cache()),
                 processors: self.processors.clone(),
                 greedy: !self.plan.samples(),
+                vocab_size,
             }),
             _ => Box::new(NgramDrafter { n: self.args.draft_ngram.unwrap_or(2), vocab_size }),
         };
