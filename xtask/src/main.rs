@@ -2,35 +2,10 @@
 
 #![warn(missing_docs)]
 
-mod backup;
-mod cargo;
-mod checks;
-mod child;
-mod commands;
-mod compare;
-mod compile;
-mod error;
-mod eyes;
-mod git;
-mod hints;
-mod hunt;
-mod keys;
-mod lift;
-mod machine;
-mod messages;
-mod moved;
-mod mutants;
-mod paint;
-mod progress;
-mod repo;
-mod stages;
-mod standing;
-mod stubs;
-mod update;
-
 use clap::Parser;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use xtask::{commands, error, note};
 
 /// The runner of the course: checks your days, runs the engine, shows the book
 #[derive(Parser)]
