@@ -1,8 +1,8 @@
 //! The mutants that `cargo mutants` knows, from its list.
 
-use super::{more, told_apart, Mutant};
-use crate::cargo;
-use crate::repo::{Day, Repo};
+use super::{own_mutants, told_apart, Mutant};
+use xtask::cargo;
+use xtask::repo::{Day, Repo};
 use anyhow::{ensure, Context, Result};
 use serde_json::Value;
 use std::fs;
@@ -32,7 +32,7 @@ pub fn mutants(repo: &Repo, day: &Day) -> Result<Vec<Mutant>> {
     );
     let list: Vec<Value> = serde_json::from_slice(&out.stdout).context("cargo mutants --list")?;
     let mut mutants = list.iter().map(|entry| read(entry, &source)).collect::<Result<Vec<_>>>()?;
-    mutants.extend(more::mutants(&source));
+    mutants.extend(own_mutants::mutants(&source));
     Ok(told_apart(mutants))
 }
 

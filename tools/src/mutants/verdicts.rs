@@ -2,8 +2,8 @@
 
 use super::trial::Verdict;
 use super::Id;
-use crate::cargo;
-use crate::repo::{Day, Repo};
+use xtask::cargo;
+use xtask::repo::{Day, Repo};
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;

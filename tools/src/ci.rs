@@ -1,11 +1,11 @@
-//! `cargo xtask ci`: what continuous integration runs, stage by stage.
+//! `cargo maintain ci`: what continuous integration runs, stage by stage.
 
-use crate::checks::table::Sum;
-use crate::error::usage;
-use crate::paint::{paint, Colour};
-use crate::progress::{self, Progress};
-use crate::repo::Repo;
-use crate::say;
+use xtask::checks::table::Sum;
+use xtask::error::usage;
+use xtask::paint::{paint, Colour};
+use xtask::progress::{self, Progress};
+use xtask::repo::Repo;
+use xtask::say;
 use crate::stages::{Outcome, Place, Stage, STAGES};
 use anyhow::Result;
 use clap::{Args, ValueEnum};

@@ -2,13 +2,14 @@
 //!
 //! They reach the checks as known mistakes do: `build.rs` puts them into the day's test binary as modules.
 
-pub mod build;
-pub mod list;
-pub mod more;
-pub mod report;
-pub mod results;
-pub mod source;
+pub mod binary;
+pub mod cargo_mutants;
+pub mod command;
+pub mod functions;
+pub mod own_mutants;
+pub mod survivors;
 pub mod trial;
+pub mod verdicts;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

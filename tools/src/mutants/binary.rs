@@ -1,8 +1,8 @@
 //! Builds a day's test binary with mutants in it, and tells which of them do not compile.
 
 use super::Mutant;
-use crate::cargo;
-use crate::repo::{Day, Repo};
+use xtask::cargo;
+use xtask::repo::{Day, Repo};
 use anyhow::{bail, Context, Result};
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -1,11 +1,9 @@
 //! The stages of continuous integration, each a function.
 
-pub mod steps;
-
-use crate::checks::table::Sum;
-use crate::repo::Repo;
+use xtask::checks::table::Sum;
+use xtask::repo::Repo;
 use anyhow::Result;
-use steps::*;
+use crate::steps::*;
 
 /// What a stage came to.
 pub enum Outcome {
@@ -48,8 +46,11 @@ pub const STAGES: &[Stage] = &[
     stage("fmt", "rustfmt would change nothing", fmt).only(Place::Course),
     stage("stubs", "src/ is what solutions/ says", stubs_fresh).only(Place::Course),
     stage("hints", "every task has its three hints", hints_whole),
+    stage("house", "rooms import downwards, names are unique, lines are short", house)
+        .only(Place::Course),
     stage("xtask", "the runner's own tests", xtask),
-    stage("clippy-xtask", "clippy on the runner", clippy_xtask),
+    stage("tools", "the tests of these stages and of the mutants", tools),
+    stage("clippy-xtask", "clippy on the runner and on the maintainers' tools", clippy_xtask),
     stage("clippy-stubs", "clippy on the stubs and the kit", clippy_stubs).only(Place::Course),
     stage("clippy-ref", "clippy on the reference", clippy_ref),
     stage("stubs-compile", "stubs compile without a warning", stubs_compile).only(Place::Course),
@@ -67,11 +68,12 @@ pub const STAGES: &[Stage] = &[
     stage("benches", "clippy on the benchmarks, and on the peers", clippy_benches).slow(),
     stage("real", "the runner on the course itself: what a failing check says, a hunt", real)
         .slow(),
-    stage("messages", "the book's page of messages is what the tests provoke", messages).slow(),
+    stage("messages", "the commands say what the book's page of messages shows", messages).slow(),
     stage("docs", "documentation builds, its examples run", docs).slow(),
     stage("clippy-book", "clippy on the book tool", clippy_book).slow(),
     stage("book", "the book builds", book).slow(),
     stage("metal", "the Metal path type-checks", metal).slow(),
+    stage("wasm", "the library without the command type-checks for WebAssembly", wasm).slow(),
 ];
 
 /// A stage of `ci fast`, everywhere.

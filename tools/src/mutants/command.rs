@@ -1,13 +1,13 @@
-//! `cargo xtask mutants`: changes a day's reference in small ways, and sees whether its checks notice. For maintainers.
+//! `cargo maintain mutants`: changes a day's reference in small ways, and sees whether its checks notice. For maintainers.
 
-use crate::error::usage;
-use crate::mutants::report::{Counts, Report};
-use crate::mutants::results::Results;
-use crate::mutants::trial::{self, Verdict};
-use crate::mutants::{build, list, report, Mutant};
-use crate::note;
-use crate::repo::{Day, Repo};
-use crate::say;
+use xtask::error::usage;
+use super::survivors::{self, Counts, Report};
+use super::verdicts::Results;
+use super::trial::{self, Verdict};
+use super::{binary, cargo_mutants, Mutant};
+use xtask::note;
+use xtask::repo::{Day, Repo};
+use xtask::say;
 use anyhow::{anyhow, Result};
 use clap::Args;
 use std::path::Path;
@@ -46,7 +46,7 @@ pub fn run(repo: &Repo, args: &Mutants) -> Result<ExitCode> {
     };
     let mut open = 0;
     for day in days {
-        let mutants = list::mutants(repo, day)?;
+        let mutants = cargo_mutants::mutants(repo, day)?;
         if args.list {
             for mutant in &mutants {
                 say!("{}: `{}`: {}", mutant.id.function, mutant.id.line, mutant.id.change);
@@ -73,7 +73,7 @@ fn examine(
         (1..=mutants.len()).filter(|at| results.get(&mutants[at - 1].id).is_none()).collect();
     note!("day {}: {} mutants, {} to try", day.number, mutants.len(), open.len());
     for batch in open.chunks(args.batch) {
-        let built = build::build(repo, day, mutants, batch)?;
+        let built = binary::build(repo, day, mutants, batch)?;
         for at in &built.unviable {
             results.keep(&mutants[at - 1].id, Verdict::Unviable)?;
         }
@@ -125,7 +125,7 @@ fn trials(
 /// Writes the report, keeping the reasons, and says what is still without one; how many those are.
 fn conclude(repo: &Repo, day: &Day, mutants: &[Mutant], results: &Results) -> Result<usize> {
     let before = Report::read(repo, day)?;
-    let mut now = Report { versions: list::versions(repo), ..Report::default() };
+    let mut now = Report { versions: cargo_mutants::versions(repo), ..Report::default() };
     let counts: &mut Counts = &mut now.counts;
     for mutant in mutants {
         match results.get(&mutant.id) {
@@ -155,7 +155,7 @@ fn conclude(repo: &Repo, day: &Day, mutants: &[Mutant], results: &Results) -> Re
         "day {}: {caught} caught, {survived} survived, {} of them without a reason in {}; {unviable} do not compile",
         day.number,
         open.len(),
-        report::path(day)
+        survivors::path(day)
     );
     Ok(open.len())
 }

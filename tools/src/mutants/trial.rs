@@ -1,8 +1,8 @@
 //! Runs a day's checks on one mutant, in a process of its own.
 
-use super::build::module;
-use crate::child::{self, End, Outcome};
-use crate::repo::Repo;
+use super::binary::module;
+use xtask::child::{self, End, Outcome};
+use xtask::repo::Repo;
 use anyhow::{bail, Context, Result};
 use std::path::Path;
 use std::process::Command;

@@ -1,22 +1,21 @@
 //! What each stage does.
 
-use super::Outcome;
-use crate::cargo;
-use crate::checks::libtest;
-use crate::checks::mine;
-use crate::checks::report::Status;
-use crate::checks::results::Inputs;
-use crate::checks::runner::{self, DayRun, Options, Teeth};
-use crate::checks::table::{self, Sum};
-use crate::child::{self, End};
-use crate::commands::hint;
-use crate::commands::messages as page;
-use crate::commands::stubs::{self, Stubs};
-use crate::commands::teeth;
-use crate::compile::{self, Built};
-use crate::progress::{self, Progress};
-use crate::repo::Repo;
-use crate::say;
+use crate::stages::Outcome;
+use xtask::cargo;
+use xtask::checks::libtest;
+use xtask::checks::mine;
+use xtask::checks::report::Status;
+use xtask::checks::results::Inputs;
+use xtask::checks::runner::{self, DayRun, Options, Teeth};
+use xtask::checks::table::{self, Sum};
+use xtask::child::{self, End};
+use xtask::commands::hint;
+use xtask::commands::stubs::{self, Stubs};
+use xtask::commands::teeth;
+use xtask::compile::{self, Built};
+use xtask::progress::{self, Progress};
+use xtask::repo::Repo;
+use xtask::say;
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use std::process::Command;
 use std::time::Duration;
@@ -30,7 +29,7 @@ pub fn fmt(repo: &Repo) -> Result<Outcome> {
 
 pub fn stubs_fresh(repo: &Repo) -> Result<Outcome> {
     stubs::run(repo, &Stubs::checking())
-        .map_err(|e| anyhow!("{e:#}\n(in a copy in which you write: `cargo xtask ci --fork`)"))?;
+        .map_err(|e| anyhow!("{e:#}\n(in a copy in which you write: `cargo maintain ci --fork`)"))?;
     Ok(Outcome::Done(Sum::default()))
 }
 
@@ -39,8 +38,16 @@ pub fn hints_whole(repo: &Repo) -> Result<Outcome> {
     Ok(Outcome::Done(Sum::default()))
 }
 
+pub fn house(repo: &Repo) -> Result<Outcome> {
+    some(tests(repo, &["--test", "house"])?)
+}
+
 pub fn xtask(repo: &Repo) -> Result<Outcome> {
     some(tests(repo, &["--package", "xtask"])?)
+}
+
+pub fn tools(repo: &Repo) -> Result<Outcome> {
+    some(tests(repo, &["--package", "maintain", "--bins", "--test", "ci_stages"])?)
 }
 
 /// Tests of the runner that build the course: `cargo test` alone leaves them out.
@@ -49,7 +56,11 @@ pub fn real(repo: &Repo) -> Result<Outcome> {
 }
 
 pub fn clippy_xtask(repo: &Repo) -> Result<Outcome> {
-    succeed(repo, &["clippy", "--package", "xtask", "--all-targets", "--", "-D", "warnings"])
+    let packages = ["--package", "xtask", "--package", "maintain"];
+    succeed(
+        repo,
+        &[&["clippy", "--all-targets"], &packages[..], &["--", "-D", "warnings"]].concat(),
+    )
 }
 
 pub fn clippy_stubs(repo: &Repo) -> Result<Outcome> {
@@ -138,13 +149,14 @@ pub fn days(repo: &Repo, features: &[String], teeth: Teeth) -> Result<Vec<DayRun
     repo.days.iter().map(|day| runner::run_day(repo, day, &programs, &options)).collect()
 }
 
-/// Unit tests, and test programs that are no day's and not `bad_input`.
+/// Unit tests, and the test programs that belong to no day and have no stage of their own.
 pub fn kit(repo: &Repo) -> Result<Outcome> {
     let mut args = vec!["--features".to_string(), "ref".into(), "--lib".into(), "--bins".into()];
     for entry in std::fs::read_dir(repo.root.join("tests")).context("tests/")? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if let Some(stem) = name.strip_suffix(".rs") {
-            if stem != "bad_input" && repo.days.iter().all(|day| day.name != stem) {
+            let is_day = repo.days.iter().any(|day| day.name == stem);
+            if !is_day && stem != "bad_input" && stem != "house" {
                 args.extend(["--test".to_string(), stem.to_string()]);
             }
         }
@@ -157,13 +169,12 @@ pub fn bad_input(repo: &Repo) -> Result<Outcome> {
     some(tests(repo, &["--features", "ref", "--test", "bad_input"])?)
 }
 
-/// The texts of the operating system, and folders, are Linux's on the page.
+/// Some messages quote the operating system; the page has Linux's words.
 pub fn messages(repo: &Repo) -> Result<Outcome> {
     if !cfg!(target_os = "linux") {
-        return Ok(Outcome::Skipped("the page is made on Linux".into()));
+        return Ok(Outcome::Skipped("the page has the messages of Linux".into()));
     }
-    page::run(repo, &page::Messages::checking())?;
-    Ok(Outcome::Done(Sum::default()))
+    some(tests(repo, &["--package", "maintain", "--test", "messages"])?)
 }
 
 /// `cargo xtask compare` fails where a text differs.
@@ -207,8 +218,21 @@ pub fn metal(repo: &Repo) -> Result<Outcome> {
             "the Metal path can be checked on macOS and Linux only".into(),
         ));
     }
+    script(repo, "tools/metal-check.sh", &["--features", "metal,ref"])
+}
+
+/// The library alone, as a page of the book would run it.
+pub fn wasm(repo: &Repo) -> Result<Outcome> {
+    if cfg!(windows) {
+        return Ok(Outcome::Skipped("the check is a script for bash".into()));
+    }
+    script(repo, "tools/wasm-check.sh", &["--features", "ref"])
+}
+
+/// Runs a script that says SKIPPED, and why, where it lacks what it needs.
+fn script(repo: &Repo, path: &str, args: &[&str]) -> Result<Outcome> {
     let mut command = Command::new("bash");
-    command.args(["tools/metal-check.sh", "--features", "metal,ref"]).current_dir(&repo.root);
+    command.arg(path).args(args).current_dir(&repo.root);
     let outcome = child::run(&mut command, LIMIT, |line| say!("{line}"))?;
     let all = outcome.stdout + &outcome.stderr;
     match (outcome.end, all.lines().find(|line| line.starts_with("SKIPPED"))) {

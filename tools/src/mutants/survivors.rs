@@ -1,8 +1,8 @@
 //! The committed reports: how many mutants a day has, and why those that survive are no mistakes.
 
 use super::Id;
-use crate::backup;
-use crate::repo::{Day, Repo};
+use xtask::backup;
+use xtask::repo::{Day, Repo};
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ impl Report {
             json!({ "in": id.function, "line": id.line, "change": id.change, "reason": reason })
         });
         let value = json!({
-            "command": format!("cargo xtask mutants day{}", day.number),
+            "command": format!("cargo maintain mutants day{}", day.number),
             "versions": self.versions,
             "counts": {
                 "unviable": counts.unviable,
@@ -100,7 +100,7 @@ impl Report {
 const HEAD: &str = "\
 # Mutants
 
-`cargo xtask mutants dayN` changes the reference of a day in one small way after the other, and runs that day's checks
+`cargo maintain mutants dayN` changes the reference of a day in one small way after the other, and runs that day's checks
 on each. A change that some check notices is *caught* (*stopped*: the checks ran into their limit, or the process died).
 A change that none notices *survived*: it stands in the day's file with the reason why it is no mistake. This table and
 the files are written by the command; the reasons are not.

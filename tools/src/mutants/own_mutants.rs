@@ -1,7 +1,7 @@
 //! The mutants that `cargo mutants` does not make: numbers one more or less, words exchanged, conditions negated,
 //! statements left out. The references are formatted by rustfmt, so lines and indents are enough to find them.
 
-use super::source::{blanked, functions, named};
+use super::functions::{blanked, functions, named};
 use super::Mutant;
 use std::ops::Range;
 
