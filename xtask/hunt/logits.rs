@@ -1,6 +1,8 @@
 //! The scores of what comes next, as `cargo xtask hunt` shows them: built with the engine under hunt, in a crate of its own.
 
-use candecode::kit::{hub, load, NoCache, Step, Tokenizer};
+use candecode::engine::load;
+use candecode::formats::hub;
+use candecode::kit::{NoCache, Step, Tokenizer};
 use candle_core::{DType, Device, IndexOp as _};
 
 /// How many of the likeliest tokens are shown.

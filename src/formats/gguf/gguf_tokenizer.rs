@@ -3,7 +3,7 @@
 //! The metadata names how a text is cut before any merging (`tokenizer.ggml.pre`); what each name means is written down only in
 //! llama.cpp's source (`llama-vocab.cpp`), and, as JSON, in the models' own tokenizers.
 
-use crate::kit::gguf::Gguf;
+use crate::formats::gguf::Gguf;
 use anyhow::{anyhow, bail, Context as _, Result};
 use serde_json::{json, Value};
 use tokenizers::models::bpe::{Merges, Vocab, BPE};

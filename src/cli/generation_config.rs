@@ -1,6 +1,6 @@
 //! What a model's `generation_config.json` asks for beyond its EOS ids. It is said, not done: the command implies nothing.
 
-use crate::kit::args::Args;
+use crate::cli::flags::Args;
 use serde_json::Value;
 use std::path::Path;
 

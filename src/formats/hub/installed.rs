@@ -1,8 +1,8 @@
 //! `--models`: what is on this machine, and how large.
 
-use crate::kit::hub::cache::{folder, Repository};
-use crate::kit::hub::{models_dir, KNOWN, STORY_MODELS};
-use crate::kit::memory::bytes;
+use crate::formats::hub::hub_cache::{folder, Repository};
+use crate::formats::hub::{models_dir, KNOWN, STORY_MODELS};
+use crate::kit::units::bytes;
 use anyhow::Result;
 use std::fs;
 use std::path::Path;

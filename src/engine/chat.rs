@@ -5,16 +5,13 @@
 //! across the border, an answer may have been stopped. So the two are compared; what they have in common at the front is
 //! kept, the cache is truncated behind it (day 10), and the rest is computed (vLLM: prefix caching).
 
-pub mod template;
-pub mod terminal;
-
 use crate::day10_kv_cache::generate_cached;
+use crate::engine::chat_template::{Message, Template};
 use crate::kit::{named, Cache, FinishReason, GenerationOptions, LogitsProcessor};
 use crate::kit::{Model, ModelConfig, Step, Token, Tokenizer};
 use anyhow::{ensure, Result};
 use candle_core::{Device, Tensor};
 use std::cell::Cell;
-use template::{Message, Template};
 
 /// A conversation with a model.
 pub struct Chat<'a> {
@@ -40,7 +37,7 @@ pub struct Prompt {
 /// What a turn came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
-    /// Tokens of the conversation before the answer.
+    /// TokenIter of the conversation before the answer.
     pub prompt: usize,
     /// How many of them the cache still held.
     pub reused: usize,

@@ -1,7 +1,7 @@
 //! The configuration in a GGUF file's metadata, as the `config.json` that it was made from.
 
+use crate::formats::gguf::Gguf;
 use crate::kit::config::Llama3Scaling;
-use crate::kit::gguf::Gguf;
 use crate::kit::ModelConfig;
 use anyhow::{bail, ensure, Context as _, Result};
 use serde_json::{json, Map, Value};

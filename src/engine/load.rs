@@ -24,7 +24,7 @@ pub fn load_transformer(dir: &Path, dtype: DType, device: &Device) -> anyhow::Re
     let config = ModelConfig::from_dir(dir)?;
     let weights = Weights::open(dir, dtype, device)?;
     let named = |e: candle_core::Error| {
-        anyhow::anyhow!("{}: {}", dir.display(), crate::kit::report::plain(&e))
+        anyhow::anyhow!("{}: {}", dir.display(), crate::kit::error::plain(&e))
     };
     match config.family {
         Family::Gpt2 => gpt2(&weights, config).map_err(named),

@@ -1,7 +1,7 @@
 //! The hub's protocol: what it says of a file, and the bytes of one.
 
-use crate::kit::hub::cache::plain;
-use crate::kit::hub::fault::{header, Fault};
+use crate::formats::hub::hub_cache::plain;
+use crate::formats::hub::hub_error::{header, Fault};
 use anyhow::{Context as _, Result};
 use std::cell::Cell;
 use std::time::Duration;

@@ -1,14 +1,14 @@
 //! From flags to what will run: which day's loop, which processors, which choice. Nothing is loaded yet.
 
+use crate::cli::flags::{Args, CacheName, Early, Format, RngKind};
 use crate::day08_sampling::{chacha_sampler, torch_sampler, warpers, SamplingParams};
 use crate::day09_penalties::{penalties, PenaltyParams};
 use crate::day14_guard_rails::{allow_rail, block_rails};
-use crate::kit::args::{Args, CacheName, Early, Format, RngKind};
-use crate::kit::command::usage;
+use crate::kit::error::usage;
 use crate::kit::{
     BeamParams, EarlyStopping, GenerationOptions, LogitsProcessor, ModelConfig, Tokenizer,
 };
-use crate::{day07_greedy, kit::report::plain};
+use crate::{day07_greedy, kit::error::plain};
 use anyhow::{ensure, Context as _, Result};
 
 /// What the flags ask for.

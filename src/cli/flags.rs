@@ -1,6 +1,6 @@
 //! The flags of the `candecode` command. Names are the field's.
 
-use crate::kit::hub::DEFAULT_MODEL;
+use crate::formats::hub::DEFAULT_MODEL;
 use crate::kit::kernels::Kernels;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub struct Args {
     /// Token ids to continue, as 5,9,77
     #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with_all = ["prompt", "prompt_file"])]
     pub prompt_ids: Option<Vec<u32>>,
-    /// Tokens to generate at most [default: 128; in a chat 512 an answer]
+    /// TokenIter to generate at most [default: 128; in a chat 512 an answer]
     #[arg(
         long,
         value_name = "N",
@@ -97,7 +97,7 @@ pub struct Args {
     /// Draft what followed the last N tokens before
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "2", help_heading = "Speculation")]
     pub draft_ngram: Option<usize>,
-    /// Tokens to draft at most before each pass of the model
+    /// TokenIter to draft at most before each pass of the model
     #[arg(long, value_name = "K", default_value_t = 4, help_heading = "Speculation")]
     pub num_draft_tokens: usize,
     /// Words that must not appear, in any letter case, also inside other words
@@ -112,7 +112,7 @@ pub struct Args {
     /// What is generated must match this regular expression
     #[arg(long, value_name = "REGEX", help_heading = "Guard rails")]
     pub allow_regex: Option<String>,
-    /// Tokens that the scheduler's batch may come to hold
+    /// TokenIter that the scheduler's batch may come to hold
     #[arg(long, value_name = "N", default_value_t = 4096, help_heading = "Cache")]
     pub max_batch_tokens: usize,
     /// Compute every position anew at every step

@@ -1,18 +1,21 @@
 //! What the `candecode` command does with its flags.
 
+use crate::cli::flags::{Args, CacheName, RngKind};
+use crate::cli::output::Output;
+use crate::cli::plan::Plan;
+use crate::cli::{chat_terminal, generation_config, interrupt, memory_check};
 use crate::day10_kv_cache::{generate_cached, KvCache};
 use crate::day13_speculative::{block, ModelDrafter, NgramDrafter};
 use crate::day15_scheduler::{Request, Scheduler};
-use crate::kit::args::{Args, CacheName, RngKind};
-use crate::kit::chat::template::Template;
-use crate::kit::chat::{terminal, Chat};
+use crate::engine::chat::Chat;
+use crate::engine::chat_template::Template;
+use crate::engine::load;
+use crate::engine::nan_trace::Watched;
+use crate::formats::hub;
 use crate::kit::draft::{Drafter, Speculation};
-use crate::kit::output::Output;
-use crate::kit::plan::Plan;
-use crate::kit::report::plain;
+use crate::kit::error::{plain, usage};
 use crate::kit::rng::Coins;
-use crate::kit::watch::Watched;
-use crate::kit::{advice, check_prompt, days, device, hub, interrupt, kernels, load, memory};
+use crate::kit::{check_prompt, days, device, kernels};
 use crate::kit::{Cache, CacheKind, FinishReason, Hypothesis, Model, NoCache};
 use crate::kit::{ModelConfig, Token, Tokenizer};
 use crate::{day06_generate, day07_greedy, day11_beam_search, day12_batching};
@@ -20,32 +23,6 @@ use anyhow::{anyhow, ensure, Context as _, Result};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-
-/// A mistake in the flags: exit code 2.
-#[derive(Debug)]
-pub struct Usage(String);
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
-
-/// A [`Usage`] error with this message.
-pub fn usage(message: impl std::fmt::Display) -> anyhow::Error {
-    Usage(message.to_string()).into()
-}
-
-/// The chain of an error on one line, without candle's backtraces.
-pub fn describe(error: &anyhow::Error) -> String {
-    let link = |link: &(dyn std::error::Error + 'static)| match link.downcast_ref() {
-        Some(error) => plain(error),
-        None => link.to_string(),
-    };
-    error.chain().map(link).collect::<Vec<_>>().join(": ")
-}
 
 /// Runs the command; gives its exit code.
 ///
@@ -84,9 +61,9 @@ pub fn run(args: &Args) -> Result<u8> {
     let draft_config = drafter.as_deref().map(ModelConfig::from_dir).transpose()?;
     let configs: Vec<_> = [Some(&config), draft_config.as_ref()].into_iter().flatten().collect();
     let mut context = config.max_position_embeddings;
-    if let Some(room) = memory::available(&device)? {
-        let need = memory::need(args, &plan, &configs, &prompts, dtype, &device);
-        memory::check(&need, room, args, &plan)?;
+    if let Some(room) = memory_check::available(&device)? {
+        let need = memory_check::need(args, &plan, &configs, &prompts, dtype, &device);
+        memory_check::check(&need, room, args, &plan)?;
         context = need.longest(room).min(context); // of a chat: what it may grow to
     }
     let watched = |dir: &Path| load::load_transformer(dir, dtype, &device).map(Watched::new);
@@ -101,7 +78,7 @@ pub fn run(args: &Args) -> Result<u8> {
     if args.seed.is_some() && plan.sampling.is_none() {
         eprintln!("note: greedy decoding draws nothing, so --seed has no effect");
     }
-    if let Some(note) = advice::note(&dir, args) {
+    if let Some(note) = generation_config::note(&dir, args) {
         eprintln!("{note}");
     }
     let (model, drafter) = (&model, drafter.as_ref());
@@ -219,7 +196,8 @@ impl<'a> Run<'a> {
         }
         let mut chat = Chat::new(self.model, self.tokenizer, template, cache, context);
         chat.set_system(self.args.system.as_deref())?;
-        terminal::talk(&mut chat, self.args, &mut options).map_err(|error| self.explained(error))
+        chat_terminal::talk(&mut chat, self.args, &mut options)
+            .map_err(|error| self.explained(error))
     }
 
     /// Some prompts in one run of the loop; the first of them is prompt `first`.

@@ -1,9 +1,9 @@
 //! One file, from the hub to the cache: taken up where it broke, checked, and only then given its name.
 
-use crate::kit::hub::cache::Repository;
-use crate::kit::hub::client::{About, Client};
-use crate::kit::hub::fault::Fault;
-use crate::kit::memory::bytes;
+use crate::formats::hub::http_client::{About, Client};
+use crate::formats::hub::hub_cache::Repository;
+use crate::formats::hub::hub_error::Fault;
+use crate::kit::units::bytes;
 use hf_hub::api::Progress as _;
 use indicatif::ProgressBar;
 use ring::digest::{Context, SHA256};

@@ -1,11 +1,12 @@
 //! A chat at a terminal, or through a pipe: a line is a turn, a line that begins with `/` is a command.
 
-use crate::kit::args::Args;
-use crate::kit::chat::template::STORY;
-use crate::kit::chat::{Chat, Turn};
-use crate::kit::command::describe;
-use crate::kit::output::show;
-use crate::kit::{interrupt, FinishReason, GenerationOptions};
+use crate::cli::flags::Args;
+use crate::cli::interrupt;
+use crate::cli::output::show;
+use crate::engine::chat::{Chat, Turn};
+use crate::engine::chat_template::STORY;
+use crate::kit::error::describe;
+use crate::kit::{FinishReason, GenerationOptions};
 use anyhow::{Context as _, Result};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::time::Instant;

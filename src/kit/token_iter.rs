@@ -7,20 +7,20 @@ use std::collections::VecDeque;
 /// An iterator of tokens around one step of a loop. A step may give several: of several rows, or of one row at once.
 ///
 /// It ends when every row has had its last token, the one with a `finish`, or after an error.
-pub struct Tokens<'a> {
+pub struct TokenIter<'a> {
     step: Box<dyn FnMut() -> Result<Vec<Token>> + 'a>,
     running: usize, // rows that go on
     ready: VecDeque<Token>,
 }
 
-impl<'a> Tokens<'a> {
+impl<'a> TokenIter<'a> {
     /// The tokens of `rows` texts that `step` makes; it is called until all of them have ended.
     pub fn new(rows: usize, step: impl FnMut() -> Result<Vec<Token>> + 'a) -> Self {
         Self { step: Box::new(step), running: rows, ready: VecDeque::new() }
     }
 }
 
-impl Iterator for Tokens<'_> {
+impl Iterator for TokenIter<'_> {
     type Item = Result<Token>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -4,9 +4,10 @@
 //! `strftime_now`, so that a prompt does not depend on the day; templates that ask whether it is there do without. And the
 //! entries of a map are in the order of their keys, which only a template that lists one would show.
 
-use crate::kit::command::usage;
-use crate::kit::gguf::Gguf;
-use crate::kit::{hub, Tokenizer};
+use crate::formats::gguf::Gguf;
+use crate::formats::hub;
+use crate::kit::error::usage;
+use crate::kit::Tokenizer;
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, ErrorKind};

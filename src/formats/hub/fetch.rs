@@ -1,10 +1,10 @@
 //! Brings what a model needs into the cache: file by file, each checked before anybody can see it.
 
-use crate::kit::hub::cache::{folder, Repository, OPTIONAL, REQUIRED};
-use crate::kit::hub::client::{endpoint, Client};
-use crate::kit::hub::download::download;
-use crate::kit::hub::fault::Fault;
-use crate::kit::hub::DEFAULT_MODEL;
+use crate::formats::hub::download::download;
+use crate::formats::hub::http_client::{endpoint, Client};
+use crate::formats::hub::hub_cache::{folder, Repository, OPTIONAL, REQUIRED};
+use crate::formats::hub::hub_error::Fault;
+use crate::formats::hub::DEFAULT_MODEL;
 use crate::kit::weights::{shard_names, INDEX, SINGLE};
 use anyhow::{anyhow, bail, Context as _, Result};
 use std::fs::{self, File, TryLockError};

@@ -1,13 +1,13 @@
 //! Where a model's folder is: embedded, on disk, or on the Hugging Face hub.
 
-mod cache;
-mod client;
 mod download;
-mod fault;
 mod fetch;
-mod list;
+mod http_client;
+mod hub_cache;
+mod hub_error;
+mod installed;
 
-pub use list::list;
+pub use installed::list;
 
 use anyhow::{bail, Context as _, Result};
 use std::path::{Path, PathBuf};

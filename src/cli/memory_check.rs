@@ -1,10 +1,11 @@
 //! Whether a run fits the memory: estimated before the weights are read, for a machine that swaps says nothing for minutes.
 
-use crate::kit::args::{Args, CacheName, RngKind};
-use crate::kit::command::usage;
+use crate::cli::flags::{Args, CacheName, RngKind};
+use crate::cli::plan::Plan;
 use crate::kit::device::activation_dtype;
+use crate::kit::error::usage;
 use crate::kit::kernels::Kernels;
-use crate::kit::plan::Plan;
+use crate::kit::units::bytes;
 use crate::kit::ModelConfig;
 use anyhow::{bail, Result};
 use candle_core::{DType, Device};
@@ -21,9 +22,9 @@ pub struct Need<'a> {
     pub value_bytes: usize,
     /// Texts, or beams, that run side by side.
     pub rows: usize,
-    /// Tokens of the longest prompt.
+    /// TokenIter of the longest prompt.
     pub prompt: usize,
-    /// Tokens to generate at most.
+    /// TokenIter to generate at most.
     pub new: usize,
     /// How the cache makes room; None: there is none.
     pub cache: Option<CacheName>,
@@ -32,7 +33,7 @@ pub struct Need<'a> {
 }
 
 impl Need<'_> {
-    /// Tokens that a row comes to hold in this model: never more than its context.
+    /// TokenIter that a row comes to hold in this model: never more than its context.
     fn columns(&self, model: &ModelConfig) -> usize {
         let context = model.max_position_embeddings;
         match self.cache {
@@ -65,7 +66,7 @@ impl Need<'_> {
         }
     }
 
-    /// Tokens that the longest pass computes: the prompt, or, without a cache, all.
+    /// TokenIter that the longest pass computes: the prompt, or, without a cache, all.
     fn pass(&self, model: &ModelConfig) -> usize {
         let all = self.prompt.saturating_add(self.new);
         let pass = if self.cache.is_some() { self.prompt } else { all };
@@ -232,15 +233,6 @@ fn ways_of(need: &Need, room: f64, args: &Args, plan: &Plan) -> Vec<String> {
         ways.push("--dtype bf16".into());
     }
     ways
-}
-
-/// An amount of memory in words.
-pub(crate) fn bytes(n: f64) -> String {
-    match n {
-        n if n >= 1e9 => format!("{:.1} GB", n / 1e9),
-        n if n >= 1e6 => format!("{:.1} MB", n / 1e6),
-        n => format!("{:.1} kB", n / 1e3),
-    }
 }
 
 /// Bytes that a run may use; None: nothing is known, and nothing is refused.

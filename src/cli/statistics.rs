@@ -62,15 +62,3 @@ impl Timings {
         )
     }
 }
-
-/// A candle error without its backtrace: candle prints one when `RUST_BACKTRACE` is set.
-pub fn plain(error: &candle_core::Error) -> String {
-    match error {
-        candle_core::Error::WithBacktrace { inner, .. } => plain(inner),
-        candle_core::Error::Context { inner, context } => format!("{context}: {}", plain(inner)),
-        candle_core::Error::WithPath { inner, path } => {
-            format!("{}: {}", path.display(), plain(inner))
-        }
-        other => other.to_string(),
-    }
-}

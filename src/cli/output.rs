@@ -1,9 +1,9 @@
 //! What the command shows: text as it is made, or one line of JSON a sequence; and `--stats`.
 
-use crate::kit::args::{Args, Format};
+use crate::cli::flags::{Args, Format};
+use crate::cli::statistics::{Report, Timings};
 use crate::kit::draft::Counts;
-use crate::kit::memory::bytes;
-use crate::kit::report::{Report, Timings};
+use crate::kit::units::bytes;
 use crate::kit::{kernels, FinishReason, Hypothesis, Token, Tokenizer};
 use anyhow::{Context as _, Result};
 use std::io::Write as _;

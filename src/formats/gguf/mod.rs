@@ -3,14 +3,14 @@
 //! What is here makes of it what a folder in Hugging Face format is: the same configuration, tokenizer, and tensors under the
 //! same names. Quantised tensors are widened as they are read; nothing stays quantised in memory.
 
-mod config;
-mod names;
-mod tokenizer;
+mod gguf_config;
+mod gguf_tokenizer;
+mod tensor_names;
 
-pub use config::config;
-pub use tokenizer::tokenizer;
+pub use gguf_config::config;
+pub use gguf_tokenizer::tokenizer;
 
-use crate::kit::report::plain;
+use crate::kit::error::plain;
 use anyhow::{bail, ensure, Context as _};
 use candle_core::quantized::gguf_file::{Content, Value};
 use candle_core::{Device, Result, Tensor};
@@ -142,7 +142,7 @@ impl Gguf {
 
     /// True if there is a tensor of that Hugging Face name.
     pub fn has(&self, name: &str) -> bool {
-        names::stored(name).is_some_and(|stored| self.shape(&stored).is_some())
+        tensor_names::stored(name).is_some_and(|stored| self.shape(&stored).is_some())
     }
 
     /// The tensor of that Hugging Face name, in f32 and as a folder would have it. None: there is none.
@@ -150,17 +150,17 @@ impl Gguf {
     /// # Errors
     /// If it cannot be read.
     pub fn tensor(&self, name: &str, device: &Device) -> Result<Option<Tensor>> {
-        let stored = names::stored(name).filter(|stored| self.shape(stored).is_some());
+        let stored = tensor_names::stored(name).filter(|stored| self.shape(stored).is_some());
         let Some(stored) = stored else { return Ok(None) };
         let tensor = self.read(&stored)?;
         let heads = |key: &str| self.number(&format!("{}.attention.{key}", self.architecture));
-        let tensor = match (self.architecture.as_str(), names::part(&stored)) {
+        let tensor = match (self.architecture.as_str(), tensor_names::part(&stored)) {
             ("gpt2", "attn_qkv" | "attn_output" | "ffn_up" | "ffn_down") if tensor.rank() == 2 => {
                 tensor.t()? // a folder has GPT-2's matrices as (in, out)
             }
-            ("llama", "attn_q") => names::unpermuted(&tensor, heads("head_count"))?,
+            ("llama", "attn_q") => tensor_names::unpermuted(&tensor, heads("head_count"))?,
             ("llama", "attn_k") => {
-                names::unpermuted(&tensor, heads("head_count_kv").or(heads("head_count")))?
+                tensor_names::unpermuted(&tensor, heads("head_count_kv").or(heads("head_count")))?
             }
             _ => tensor,
         };
