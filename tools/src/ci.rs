@@ -1,17 +1,17 @@
 //! `cargo maintain ci`: what continuous integration runs, stage by stage.
 
-use xtask::checks::table::Sum;
-use xtask::error::usage;
-use xtask::paint::{paint, Colour};
-use xtask::progress::{self, Progress};
-use xtask::repo::Repo;
-use xtask::say;
 use crate::stages::{Outcome, Place, Stage, STAGES};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use xtask::checks::table::Sum;
+use xtask::error::usage;
+use xtask::paint::{paint, Colour};
+use xtask::progress::{self, Progress};
+use xtask::repo::Repo;
+use xtask::say;
 
 /// The flags of `ci`.
 #[derive(Args)]

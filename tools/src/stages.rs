@@ -1,9 +1,9 @@
 //! The stages of continuous integration, each a function.
 
+use crate::steps::*;
+use anyhow::Result;
 use xtask::checks::table::Sum;
 use xtask::repo::Repo;
-use anyhow::Result;
-use crate::steps::*;
 
 /// What a stage came to.
 pub enum Outcome {

@@ -1,6 +1,9 @@
 //! What each stage does.
 
 use crate::stages::Outcome;
+use anyhow::{anyhow, bail, ensure, Context, Result};
+use std::process::Command;
+use std::time::Duration;
 use xtask::cargo;
 use xtask::checks::libtest;
 use xtask::checks::mine;
@@ -16,9 +19,6 @@ use xtask::compile::{self, Built};
 use xtask::progress::{self, Progress};
 use xtask::repo::Repo;
 use xtask::say;
-use anyhow::{anyhow, bail, ensure, Context, Result};
-use std::process::Command;
-use std::time::Duration;
 
 /// A stage of many tests may take this long.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
@@ -28,8 +28,9 @@ pub fn fmt(repo: &Repo) -> Result<Outcome> {
 }
 
 pub fn stubs_fresh(repo: &Repo) -> Result<Outcome> {
-    stubs::run(repo, &Stubs::checking())
-        .map_err(|e| anyhow!("{e:#}\n(in a copy in which you write: `cargo maintain ci --fork`)"))?;
+    stubs::run(repo, &Stubs::checking()).map_err(|e| {
+        anyhow!("{e:#}\n(in a copy in which you write: `cargo maintain ci --fork`)")
+    })?;
     Ok(Outcome::Done(Sum::default()))
 }
 

@@ -1,8 +1,6 @@
 //! Builds a day's test binary with mutants in it, and tells which of them do not compile.
 
 use super::Mutant;
-use xtask::cargo;
-use xtask::repo::{Day, Repo};
 use anyhow::{bail, Context, Result};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -10,6 +8,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use xtask::cargo;
+use xtask::repo::{Day, Repo};
 
 /// A test binary, and the mutants that are not in it.
 pub struct Built {

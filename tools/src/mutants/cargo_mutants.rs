@@ -1,11 +1,11 @@
 //! The mutants that `cargo mutants` knows, from its list.
 
 use super::{own_mutants, told_apart, Mutant};
-use xtask::cargo;
-use xtask::repo::{Day, Repo};
 use anyhow::{ensure, Context, Result};
 use serde_json::Value;
 use std::fs;
+use xtask::cargo;
+use xtask::repo::{Day, Repo};
 
 /// A crate of nothing but the references: `cargo mutants` does not look through `cfg_attr(path)`.
 const MANIFEST: &str =

@@ -1,19 +1,19 @@
 //! `cargo maintain mutants`: changes a day's reference in small ways, and sees whether its checks notice. For maintainers.
 
-use xtask::error::usage;
 use super::survivors::{self, Counts, Report};
-use super::verdicts::Results;
 use super::trial::{self, Verdict};
+use super::verdicts::Results;
 use super::{binary, cargo_mutants, Mutant};
-use xtask::note;
-use xtask::repo::{Day, Repo};
-use xtask::say;
 use anyhow::{anyhow, Result};
 use clap::Args;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use xtask::error::usage;
+use xtask::note;
+use xtask::repo::{Day, Repo};
+use xtask::say;
 
 /// The flags of `mutants`.
 #[derive(Args)]

@@ -1,12 +1,12 @@
 //! The committed reports: how many mutants a day has, and why those that survive are no mistakes.
 
 use super::Id;
-use xtask::backup;
-use xtask::repo::{Day, Repo};
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use xtask::backup;
+use xtask::repo::{Day, Repo};
 
 /// How many mutants a day has, and what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

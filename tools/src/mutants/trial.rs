@@ -1,12 +1,12 @@
 //! Runs a day's checks on one mutant, in a process of its own.
 
 use super::binary::module;
-use xtask::child::{self, End, Outcome};
-use xtask::repo::Repo;
 use anyhow::{bail, Context, Result};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use xtask::child::{self, End, Outcome};
+use xtask::repo::Repo;
 
 /// What became of a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]

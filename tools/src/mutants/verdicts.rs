@@ -2,8 +2,6 @@
 
 use super::trial::Verdict;
 use super::Id;
-use xtask::cargo;
-use xtask::repo::{Day, Repo};
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -11,6 +9,8 @@ use std::fs::{self, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use xtask::cargo;
+use xtask::repo::{Day, Repo};
 
 /// The results of a day, in a file of lines.
 pub struct Results {
