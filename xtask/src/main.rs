@@ -5,7 +5,7 @@
 use clap::Parser;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use xtask::{commands, error, note};
+use xtask::{commands, note, Usage};
 
 /// The runner of the course: checks your days, runs the engine, shows the book
 #[derive(Parser)]
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(problem) => {
             note!("error: {problem:#}");
-            ExitCode::from(if problem.is::<error::Usage>() { 2 } else { 1 })
+            ExitCode::from(if problem.is::<Usage>() { 2 } else { 1 })
         }
     }
 }

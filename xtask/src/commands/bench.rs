@@ -2,9 +2,9 @@
 //! whole engine, alone or beside its peers.
 
 use crate::cargo;
-use crate::error::usage;
 use crate::note;
 use crate::repo::Repo;
+use crate::usage;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! `cargo xtask book`: builds or serves the book, with a tool that is built when first asked for.
 
 use crate::cargo;
-use crate::error::usage;
 use crate::note;
 use crate::repo::Repo;
+use crate::usage;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::process::ExitCode;

@@ -1,12 +1,12 @@
 //! `cargo xtask ci`: what continuous integration runs, stage by stage.
 
 use crate::checks::table::Sum;
-use crate::error::usage;
-use crate::paint::{paint, Colour};
 use crate::progress::{self, Progress};
 use crate::repo::Repo;
 use crate::say;
 use crate::stages::{Outcome, Place, Stage, STAGES};
+use crate::term::{paint, Colour};
+use crate::usage;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::Value;

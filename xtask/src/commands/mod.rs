@@ -4,20 +4,20 @@ pub mod bench;
 pub mod book;
 pub mod check;
 pub mod ci;
-pub mod compare;
+pub mod compare_loops;
 pub mod diff;
 pub mod doctor;
 pub mod give;
 pub mod hint;
 pub mod hunt;
-pub mod list;
+pub mod list_days;
 pub mod messages;
 pub mod mutants;
-pub mod run;
-pub mod stubs;
+pub mod run_engine;
 pub mod teeth;
 pub mod update;
 pub mod watch;
+pub mod write_stubs;
 
 use crate::repo::Repo;
 use anyhow::Result;
@@ -49,12 +49,12 @@ pub enum Command {
     /// List the models on this machine, with their sizes
     Models,
     /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal
-    Compare(compare::Compare),
+    Compare(compare_loops::Compare),
     /// Measure the reference, and draw the plots of the book
     Bench(bench::Bench),
     /// Show all days and tasks, and where to go next
     #[command(alias = "progress")]
-    List(list::List),
+    List(list_days::List),
     /// Help with a task, in three steps: a question, the idea, the shape of the code
     Hint(hint::Hint),
     /// Show what you wrote of a day beside the reference, task by task
@@ -67,7 +67,7 @@ pub enum Command {
     Reset(give::One),
     /// A game: an engine with one known mistake in it; find it by what it writes
     Hunt(hunt::Hunt),
-    /// Bring the course up to date: signatures move, what you wrote stays
+    /// Bring the course up to date: what you wrote stays, and signatures that moved are listed
     Update(update::Update),
     /// List what was kept, or bring it back
     Restore(give::Restore),
@@ -76,7 +76,7 @@ pub enum Command {
     /// See what this machine lacks, and how to mend it
     Doctor,
     /// Write the stubs of src/ from solutions/
-    Stubs(stubs::Stubs),
+    Stubs(write_stubs::Stubs),
     /// For maintainers: write the book's page of messages, of what the tests provoke
     Messages(messages::Messages),
     /// For maintainers: change a day's reference in small ways, and see whether its checks notice
@@ -90,18 +90,18 @@ pub enum Command {
 /// Runs a command; the exit code is the runner's.
 ///
 /// # Errors
-/// Whatever the command cannot do; bad usage is told apart by [`crate::error::Usage`].
+/// Whatever the command cannot do; bad usage is told apart by [`crate::Usage`].
 pub fn run(command: Command) -> Result<ExitCode> {
     let repo = Repo::find()?;
     match command {
         Command::Check(args) => check::run(&repo, &args),
         Command::Watch(args) => watch::run(&repo, &args),
-        Command::Run { args } => run::run(&repo, &args),
-        Command::Chat { args } => run::chat(&repo, &args),
-        Command::Models => run::run(&repo, &["--models".into()]),
-        Command::Compare(args) => compare::run(&repo, &args),
+        Command::Run { args } => run_engine::run(&repo, &args),
+        Command::Chat { args } => run_engine::chat(&repo, &args),
+        Command::Models => run_engine::run(&repo, &["--models".into()]),
+        Command::Compare(args) => compare_loops::run(&repo, &args),
         Command::Bench(args) => bench::run(&repo, &args),
-        Command::List(args) => list::run(&repo, &args),
+        Command::List(args) => list_days::run(&repo, &args),
         Command::Hint(args) => hint::run(&repo, &args),
         Command::Diff(args) => diff::run(&repo, &args),
         Command::Give(args) => give::give(&repo, &args),
@@ -112,7 +112,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Restore(args) => give::restore(&repo, &args),
         Command::Book(args) => book::run(&repo, &args),
         Command::Doctor => doctor::run(&repo),
-        Command::Stubs(args) => stubs::run(&repo, &args),
+        Command::Stubs(args) => write_stubs::run(&repo, &args),
         Command::Messages(args) => messages::run(&repo, &args),
         Command::Mutants(args) => mutants::run(&repo, &args),
         Command::Teeth(args) => teeth::run(&repo, &args),

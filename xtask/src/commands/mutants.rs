@@ -1,6 +1,5 @@
 //! `cargo xtask mutants`: changes a day's reference in small ways, and sees whether its checks notice. For maintainers.
 
-use crate::error::usage;
 use crate::mutants::report::{Counts, Report};
 use crate::mutants::results::Results;
 use crate::mutants::trial::{self, Verdict};
@@ -8,6 +7,7 @@ use crate::mutants::{build, list, report, Mutant};
 use crate::note;
 use crate::repo::{Day, Repo};
 use crate::say;
+use crate::usage;
 use anyhow::{anyhow, Result};
 use clap::Args;
 use std::path::Path;

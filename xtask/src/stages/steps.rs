@@ -1,19 +1,18 @@
 //! What each stage does.
 
 use super::Outcome;
-use crate::cargo;
+use crate::cargo::{self, Built};
+use crate::checks;
 use crate::checks::libtest;
-use crate::checks::mine;
-use crate::checks::report::Status;
-use crate::checks::results::Inputs;
+use crate::checks::outcome::Status;
 use crate::checks::runner::{self, DayRun, Options, Teeth};
+use crate::checks::saved::Inputs;
 use crate::checks::table::{self, Sum};
 use crate::child::{self, End};
 use crate::commands::hint;
 use crate::commands::messages as page;
-use crate::commands::stubs::{self, Stubs};
 use crate::commands::teeth;
-use crate::compile::{self, Built};
+use crate::commands::write_stubs::{self, Stubs};
 use crate::progress::{self, Progress};
 use crate::repo::Repo;
 use crate::say;
@@ -29,7 +28,7 @@ pub fn fmt(repo: &Repo) -> Result<Outcome> {
 }
 
 pub fn stubs_fresh(repo: &Repo) -> Result<Outcome> {
-    stubs::run(repo, &Stubs::checking())
+    write_stubs::run(repo, &Stubs::checking())
         .map_err(|e| anyhow!("{e:#}\n(in a copy in which you write: `cargo xtask ci --fork`)"))?;
     Ok(Outcome::Done(Sum::default()))
 }
@@ -65,7 +64,7 @@ pub fn clippy_book(repo: &Repo) -> Result<Outcome> {
 }
 
 pub fn stubs_compile(repo: &Repo) -> Result<Outcome> {
-    match compile::build(repo, "build", &["--lib".into(), "--bins".into()])? {
+    match cargo::build(repo, "build", &["--lib".into(), "--bins".into()], "Building …")? {
         Built::Broken(_) => bail!("the stubs do not compile"),
         Built::Done(programs) => ensure!(programs.warnings == 0, "{} warnings", programs.warnings),
     }
@@ -100,9 +99,9 @@ pub fn mine_passes(repo: &Repo) -> Result<Outcome> {
         if !matches!(progress::of(repo, day)?, Progress::Begun(_)) {
             continue;
         }
-        let mut run = mine::check(repo, &inputs, day)?;
+        let mut run = checks::of_reader(repo, &inputs, day)?;
         table::messages(&run, true);
-        table::tasks(repo, &run, "yours", None)?;
+        table::tasks(repo, &run, "yours", &[])?;
         run.units.retain(|unit| unit.status != Status::Unwritten);
         if !run.units.is_empty() {
             sum.add(Sum::of(&run.units));
@@ -115,7 +114,7 @@ pub fn reference(repo: &Repo) -> Result<Outcome> {
     let mut sum = Sum::default();
     for run in days(repo, &["ref".to_string()], Teeth::Without)? {
         table::messages(&run, true);
-        table::tasks(repo, &run, "the reference", None)?;
+        table::tasks(repo, &run, "the reference", &[])?;
         sum.add(Sum::of(&run.units));
     }
     Ok(Outcome::Done(sum))

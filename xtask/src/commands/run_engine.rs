@@ -1,12 +1,12 @@
 //! `cargo xtask run` and `cargo xtask chat`: build and run the `candecode` command, with the reader's days in it.
 
-use crate::compile::{self, Built};
-use crate::error::usage;
-use crate::machine;
+use crate::cargo::{self, Built};
+use crate::host;
 use crate::note;
 use crate::progress::{self, Progress};
 use crate::repo::{Day, Repo};
 use crate::say;
+use crate::usage;
 use anyhow::Result;
 use std::ffi::OsString;
 use std::path::Path;
@@ -153,7 +153,7 @@ fn start(repo: &Repo, run: &Run, help: &str) -> Result<ExitCode> {
     let mix = run.mix(repo)?;
     let mut features = repo.features(|day| !mix.mine.contains(day));
     if let Some(device) = run.device() {
-        features.extend(machine::device_feature(&device)?.map(str::to_string));
+        features.extend(host::device_feature(&device)?.map(str::to_string));
     }
     if run.help {
         say!("{help}{FLAGS}");
@@ -162,13 +162,14 @@ fn start(repo: &Repo, run: &Run, help: &str) -> Result<ExitCode> {
     if !features.is_empty() {
         args.extend(["--features".to_string(), features.join(",")]);
     }
-    let programs = match compile::build(repo, "build", &args)? {
-        Built::Done(programs) => programs,
-        Built::Broken(places) => {
-            note!("\n{}", compile::explain(&places));
-            return Ok(ExitCode::FAILURE);
-        }
-    };
+    let programs =
+        match cargo::build(repo, "build", &args, "Building the engine …; then it starts.")? {
+            Built::Done(programs) => programs,
+            Built::Broken(places) => {
+                note!("\n{}", cargo::explain(&places));
+                return Ok(ExitCode::FAILURE);
+            }
+        };
     let mut command = command(programs.get("candecode")?, run);
     if !mix.open.is_empty() && !run.help {
         note!("[from the reference until they are written: tasks {}]", mix.open.join(", "));
@@ -184,7 +185,7 @@ fn command(program: &Path, run: &Run) -> Command {
     } else {
         command.args(&run.rest);
     }
-    machine::set_threads(&mut command);
+    host::set_threads(&mut command);
     command
 }
 

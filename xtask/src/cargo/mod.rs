@@ -1,7 +1,10 @@
-//! Cargo as a child: where it is, what its environment must not hold, where it builds.
+//! Cargo as a child: where it is, what its environment must not hold, where it builds, and what a build made.
 
-use crate::machine;
-use crate::note;
+mod compile;
+
+pub use compile::{build, explain, places, Built, Place, Programs};
+
+use crate::host;
 use crate::repo::Repo;
 use serde_json::Value;
 use std::ffi::OsString;
@@ -22,20 +25,8 @@ pub fn command(repo: &Repo) -> Command {
             command.env_remove(&name);
         }
     }
-    machine::set_threads(&mut command);
+    host::set_threads(&mut command);
     command
-}
-
-/// Before the first build of all: how long it takes, and what to read meanwhile. Says whether it is that build.
-pub fn announce_cold(repo: &Repo) -> bool {
-    if candle_is_built(&target_dir(repo)) {
-        return false;
-    }
-    note!(
-        "The first build compiles candle and its friends: 4 to 6 minutes on two cores, once.\n\
-         Meanwhile read book/src/preface.md and book/src/setup.md; afterwards `cargo xtask book` shows the whole book."
-    );
-    true
 }
 
 /// Where cargo builds: `CARGO_TARGET_DIR`, `target/`, or, if candle is in neither, what cargo itself says.
