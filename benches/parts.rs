@@ -24,7 +24,7 @@ fn random(shape: &[usize]) -> Tensor {
 
 /// SmolLM2-135M's: Q, K and V; gate and up; down; the head, which fits no cache. Beside them, the roof.
 fn linears(c: &mut Criterion) {
-    candecode::kit::doors::set_threads();
+    candecode::kit::dispatch::set_threads();
     println!("memory reads {:.1} GB/s", bandwidth(5) / 1e9);
     let mut group = group(c, "parts_linear");
     for (name, inner, out) in

@@ -1,6 +1,6 @@
 //! Day 5: the model. Blocks in a row, from token ids to logits: Llama, Qwen2, Qwen3, and GPT-2 as a difference from them.
 //!
-//! `kit::load` fills these structs from the names in a safetensors file.
+//! `engine::load` fills these structs from the names in a safetensors file.
 
 use candecode::day01_attention::{merge_heads, split_heads};
 use candecode::day02_positions::learned_positions;

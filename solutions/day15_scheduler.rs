@@ -65,7 +65,7 @@ impl<'a> Scheduler<'a> {
         Ok(Self { model, tokenizer, options, new_cache, max_batch_tokens, waiting, running, cache })
     }
 
-    /// Tokens that a text of this prompt may come to hold in the cache: never more than the context.
+    /// TokenIter that a text of this prompt may come to hold in the cache: never more than the context.
     fn most(&self, prompt_len: usize) -> usize {
         let context = self.model.config().max_position_embeddings;
         prompt_len.saturating_add(self.options.max_new_tokens).min(context)

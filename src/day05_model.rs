@@ -1,7 +1,7 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
 //! Day 5: the model. Blocks in a row, from token ids to logits: Llama, Qwen2, Qwen3, and GPT-2 as a difference from them.
 //!
-//! `kit::load` fills these structs from the names in a safetensors file.
+//! `engine::load` fills these structs from the names in a safetensors file.
 
 use candecode::day01_attention::{merge_heads, split_heads};
 use candecode::day02_positions::learned_positions;

@@ -3,7 +3,7 @@
 
 use candecode::day07_greedy::{window, Sequence};
 use candecode::kit::{check_prompt, Cache, CacheKind, GenerationOptions, Logits, Model};
-use candecode::kit::{ModelConfig, Step, Tokenizer, Tokens};
+use candecode::kit::{ModelConfig, Step, TokenIter, Tokenizer};
 use candle_core::{bail, DType, Result, Tensor};
 
 /// Bytes of keys and values of `rows` texts of `columns` tokens.
@@ -144,11 +144,11 @@ pub fn generate_cached<'a>(
     prompt: &[u32],
     mut options: GenerationOptions<'a>,
     mut cache: impl Cache + 'a,
-) -> Result<Tokens<'a>> {
+) -> Result<TokenIter<'a>> {
     check_prompt(model, prompt)?;
     let mut text = Sequence::new(0, prompt, tokenizer, &options.stop_strings);
     let (rows, mut first) = (usize::from(options.max_new_tokens > 0), 0);
-    Ok(Tokens::new(rows, move || {
+    Ok(TokenIter::new(rows, move || {
         let step = match cache.slid() {
             Some(slid) => Step::sliding(model, &text.tokens, slid + cache.len())?,
             None => next_step(model, &text.tokens, &mut first, options.stride, &mut cache)?,

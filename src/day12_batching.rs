@@ -4,7 +4,7 @@
 use candecode::day04_attention_block::ragged_mask;
 use candecode::day07_greedy::{window, Sequence};
 use candecode::kit::{check_prompt, Cache, GenerationOptions, Logits, Model, Step, Token};
-use candecode::kit::{Tokenizer, Tokens};
+use candecode::kit::{TokenIter, Tokenizer};
 use candle_core::{bail, Result};
 
 /// Rows made equally long.
@@ -117,7 +117,7 @@ pub fn generate_batch<'a>(
     prompts: &[Vec<u32>],
     mut options: GenerationOptions<'a>,
     mut cache: impl Cache + 'a,
-) -> Result<Tokens<'a>> {
+) -> Result<TokenIter<'a>> {
     if prompts.is_empty() {
         bail!("a batch needs at least one prompt")
     }
@@ -130,7 +130,7 @@ pub fn generate_batch<'a>(
     };
     let mut rows: Vec<Row> = prompts.iter().enumerate().map(row).collect();
     let running = if options.max_new_tokens > 0 { rows.len() } else { 0 };
-    Ok(Tokens::new(running, move || batch_step(model, &mut rows, &mut options, &mut cache)))
+    Ok(TokenIter::new(running, move || batch_step(model, &mut rows, &mut options, &mut cache)))
 }
 
 /// Pads on the right: positions need no shift, and the causal mask alone hides what comes after a row's end.

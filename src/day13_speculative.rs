@@ -44,7 +44,7 @@ pub fn overlap(p: &[f32], q: &[f32]) -> f32 {
 /// vLLM `ngram`, HF `prompt_lookup_num_tokens`). It costs nothing. The place may overlap the end of the text, and where it
 /// is near the end fewer tokens follow.
 pub struct NgramDrafter {
-    /// Tokens that must match, 1 at least; not the `n` of `draft`, which is how many to propose.
+    /// TokenIter that must match, 1 at least; not the `n` of `draft`, which is how many to propose.
     pub n: usize,
     /// Size of the vocabulary.
     pub vocab_size: usize,

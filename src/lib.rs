@@ -1,12 +1,16 @@
 //! *Can I decode?* A course that teaches LLM decoding by building it: the map, one line a day.
 //!
 //! `src/dayNN_*.rs` is yours to write, `solutions/dayNN_*.rs` is the reference. The feature `ref-dayNN` compiles the
-//! second in place of the first, `ref` does so for every day. `kit` is given.
+//! second in place of the first, `ref` does so for every day. The rest is given: `kit` is what the days stand on, `engine` is
+//! made of the days, `cli` is the command, and `formats` is where weights come from.
 
 #![warn(missing_docs)]
 
 extern crate self as candecode; // so that a day's file reads the same wherever it is compiled
 
+pub mod cli;
+pub mod engine;
+pub mod formats;
 pub mod kit;
 
 #[cfg_attr(feature = "ref-day00", path = "../solutions/day00_warm_up.rs")]

@@ -1,6 +1,7 @@
 //! The `candecode` command.
 
-use candecode::kit::{args::Args, command, days, doors};
+use candecode::cli::{flags::Args, run};
+use candecode::kit::{days, dispatch, error};
 use clap::Parser as _;
 use std::process::ExitCode;
 
@@ -10,14 +11,14 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    doors::set_threads();
+    dispatch::set_threads();
     let args = Args::parse();
     days::quiet_panics();
-    match std::panic::catch_unwind(|| command::run(&args)) {
+    match std::panic::catch_unwind(|| run::run(&args)) {
         Ok(Ok(code)) => ExitCode::from(code),
         Ok(Err(error)) => {
-            eprintln!("error: {}", command::describe(&error));
-            ExitCode::from(if error.is::<command::Usage>() { 2 } else { 1 })
+            eprintln!("error: {}", error::describe(&error));
+            ExitCode::from(if error.is::<error::Usage>() { 2 } else { 1 })
         }
         Err(panic) => {
             eprintln!("{}", days::describe_panic(&*panic));

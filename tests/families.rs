@@ -6,8 +6,9 @@
 
 #![cfg(feature = "ref")]
 
+use candecode::engine::load_model;
 use candecode::kit::kernels::{self, Kernels};
-use candecode::kit::{load_model, Model, ModelConfig, NoCache, Step, Weights};
+use candecode::kit::{Model, ModelConfig, NoCache, Step, Weights};
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

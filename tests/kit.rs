@@ -31,7 +31,8 @@ mod tokenizer;
 #[path = "kit/weights.rs"]
 mod weights;
 
-use candecode::kit::{load_model, NoCache, Step};
+use candecode::engine::load_model;
+use candecode::kit::{NoCache, Step};
 use candle_core::{DType, Device};
 use std::path::{Path, PathBuf};
 
@@ -77,7 +78,7 @@ fn message<T>(result: anyhow::Result<T>) -> String {
     match result {
         Ok(_) => panic!("it should have been refused"),
         Err(error) => {
-            let text = candecode::kit::command::describe(&error);
+            let text = candecode::kit::error::describe(&error);
             said::keep(&[], 1, &format!("error: {text}"));
             text
         }

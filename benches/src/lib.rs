@@ -9,10 +9,10 @@ pub mod serving;
 
 use candecode::day07_greedy::greedy;
 use candecode::day10_kv_cache::{generate_cached, KvCache};
+use candecode::engine::load_model;
+use candecode::formats::hub;
 use candecode::kit::kernels::{self, Kernels};
-use candecode::kit::{
-    doors, hub, load_model, Cache, CacheKind, GenerationOptions, Model, Tokenizer,
-};
+use candecode::kit::{dispatch, Cache, CacheKind, GenerationOptions, Model, Tokenizer};
 use candle_core::{DType, Device, Result};
 use std::path::PathBuf;
 
@@ -25,12 +25,12 @@ fn folder(name: &str) -> Result<PathBuf> {
     hub::resolve(name).map_err(|e| candle_core::Error::Msg(format!("{e:#}")))
 }
 
-/// An embedded model, in f32 on the CPU, with the kernels of the command behind its doors.
+/// An embedded model, in f32 on the CPU, with the kernels of the command that it dispatches to.
 ///
 /// # Errors
 /// If it cannot be read.
 pub fn model(name: &str) -> Result<Box<dyn Model>> {
-    doors::set_threads();
+    dispatch::set_threads();
     kernels::choose(Kernels::default());
     let loaded = load_model(&folder(name)?, DType::F32, &Device::Cpu);
     loaded.map_err(|e| candle_core::Error::Msg(format!("{e:#}")))

@@ -1,6 +1,6 @@
 //! `config.json` of the four families, checked before anything is loaded.
 
-use crate::kit::gguf::{self, Gguf};
+use crate::formats::gguf::{self, Gguf};
 use anyhow::{bail, ensure, Context as _, Result};
 use serde::Deserialize;
 use serde_json::Value;

@@ -6,7 +6,7 @@ use crate::kit::rng::Coins;
 use crate::kit::{check_prompt, Cache, Context, GenerationOptions, Model, Tokenizer};
 use candle_core::{bail, Result};
 
-/// Tokens proposed to follow a text, and the distribution that each was drawn from.
+/// TokenIter proposed to follow a text, and the distribution that each was drawn from.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Draft {
     /// The proposed tokens.
@@ -58,11 +58,11 @@ pub struct Verdict {
 pub struct Counts {
     /// Passes of the target.
     pub passes: usize,
-    /// Tokens drafted.
+    /// TokenIter drafted.
     pub drafted: usize,
     /// Of them, tokens that stood.
     pub accepted: usize,
-    /// Tokens written.
+    /// TokenIter written.
     pub written: usize,
 }
 

@@ -1,47 +1,35 @@
-//! Given code that no day teaches: what a model is read from, what it runs on, and the traits between the days.
+//! What the days stand on: the nouns that go between them, and given code that no day teaches.
 
-pub mod advice;
-pub mod args;
 pub mod beams;
 pub mod cache;
-pub mod chat;
-pub mod command;
 pub mod config;
 pub mod days;
 pub mod device;
 pub mod dfa;
-pub mod doors;
+pub mod dispatch;
 pub mod draft;
-pub mod gguf;
-pub mod hub;
-pub mod interrupt;
+pub mod error;
 pub mod kernels;
-pub mod load;
-pub mod memory;
 pub mod model;
 pub mod options;
-pub mod output;
-pub mod plan;
 pub mod processor;
-pub mod report;
 pub mod rng;
 pub mod step;
 pub mod token;
+pub mod token_iter;
 pub mod tokenizer;
-pub mod tokens;
-pub mod watch;
+pub mod units;
 pub mod weights;
 
 pub use beams::{BeamParams, EarlyStopping, Hypothesis};
 pub use cache::{Cache, CacheKind, NoCache};
 pub use config::{Family, ModelConfig};
-pub use doors::{attend, linear, linear_many, Attend};
-pub use load::load_model;
+pub use dispatch::{attend, linear, linear_many, Attend};
 pub use model::Model;
 pub use options::{check_prompt, Choose, GenerationOptions};
 pub use processor::{named, Context, LogitsProcessor};
 pub use step::{Logits, Step};
 pub use token::{FinishReason, Token};
+pub use token_iter::TokenIter;
 pub use tokenizer::Tokenizer;
-pub use tokens::Tokens;
 pub use weights::{Weight, Weights};

@@ -8,7 +8,7 @@ pub type Choose<'a> = Box<dyn FnMut(usize, &[f32]) -> Result<u32> + 'a>;
 
 /// When to stop, what to do to the logits, and how to choose. Names are those of HF's `GenerationConfig`.
 pub struct GenerationOptions<'a> {
-    /// Tokens to generate at most, EOS included.
+    /// TokenIter to generate at most, EOS included.
     pub max_new_tokens: usize,
     /// Ids that end the text.
     pub eos_token_ids: Vec<u32>,

@@ -9,7 +9,7 @@ pub struct Context<'a> {
     pub tokens: &'a [u32],
     /// How many of `tokens` are the prompt.
     pub prompt_len: usize,
-    /// Tokens that may still be generated, this one included.
+    /// TokenIter that may still be generated, this one included.
     pub remaining: usize,
     /// Ids that end the text.
     pub eos: &'a [u32],

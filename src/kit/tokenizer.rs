@@ -1,6 +1,6 @@
 //! Text to ids and back: the `tokenizers` crate, with the errors of this course.
 
-use crate::kit::gguf::{self, Gguf};
+use crate::formats::gguf::{self, Gguf};
 use candle_core::{Error, Result};
 use std::path::Path;
 

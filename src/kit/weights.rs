@@ -1,7 +1,7 @@
 //! The tensors of a model: safetensors files, mapped and checked against the shapes that the configuration asks for.
 
+use crate::formats::gguf::Gguf;
 use crate::kit::device::activation_dtype;
-use crate::kit::gguf::Gguf;
 use anyhow::{ensure, Context as _};
 use candle_core::safetensors::MmapedSafetensors;
 use candle_core::{bail, DType, Device, Result, Tensor};
@@ -70,7 +70,7 @@ impl Weights {
             anyhow::anyhow!(
                 "{}: the weights are cut short or damaged ({}); fetch the file again",
                 dir.display(),
-                crate::kit::report::plain(&e)
+                crate::kit::error::plain(&e)
             )
         })?;
         let names = files.tensors().into_iter().map(|(name, _)| name).collect();

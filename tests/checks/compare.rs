@@ -111,7 +111,7 @@ pub fn refused<T: Debug>(input: &str, got: Result<T>, says: &[&str]) -> Outcome 
             wrong(input, format!("{value:?}"), lines)
         }
         Err(error) => {
-            let text = candecode::kit::report::plain(&error);
+            let text = candecode::kit::error::plain(&error);
             let plain = letters(&text);
             match says.iter().find(|word| !plain.contains(&letters(word))) {
                 None => Ok(()),

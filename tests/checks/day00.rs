@@ -5,7 +5,7 @@ use super::checks::{
     close, device, ensure, equal, golden_json, models_dir, refused, refused_calmly, tokenizer,
     Likely, Outcome, Random,
 };
-use candecode::kit::{report::plain, Tokenizer, Weights};
+use candecode::kit::{error::plain, Tokenizer, Weights};
 use candle_core::{DType, Device, Error, IndexOp, Result, Tensor, D};
 
 // f32 sums of up to 192 products near 0.03: candle's and torch's orders differ by a few units of 6e-8.

@@ -8,9 +8,8 @@ use candecode::day02_positions::Rope;
 use candecode::day03_norms_and_mlps::Projection;
 use candecode::day04_attention_block::Attention;
 use candecode::day05_model::{Block, FusedAttention, Mlp, Norm, SelfAttention, Transformer};
-use candecode::kit::{
-    load, Cache, Family, Logits, Model, ModelConfig, NoCache, Step, Weight, Weights,
-};
+use candecode::engine::load;
+use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, NoCache, Step, Weight, Weights};
 use candle_core::{DType, Error, Result, Tensor};
 use std::path::Path;
 

@@ -315,7 +315,7 @@ pub fn pieces_equal_the_librarys(day: &Day) -> Outcome {
 }
 
 fn copy(error: &Error) -> Error {
-    Error::Msg(candecode::kit::report::plain(error))
+    Error::Msg(candecode::kit::error::plain(error))
 }
 
 pub fn the_end_gives_what_is_left(day: &Day) -> Outcome {

@@ -584,7 +584,7 @@ impl Case {
         options
     }
 
-    /// Tokens and log-probabilities are those of the golden.
+    /// TokenIter and log-probabilities are those of the golden.
     fn compare(&self, input: &str, tokens: &[Token]) -> Outcome {
         let ids = tokens.iter().map(|token| token.id).collect();
         equal_tokens(&format!("{input}: tokens"), Ok(ids), &self.new_ids, &self.margins)?;

@@ -4,9 +4,10 @@ use super::checks::{
     bits_equal, close, device, ensure, equal, equal_tokens, golden, golden_json, models_dir,
     refused, tokenizer, Keep, Likely, Outcome, Random, Witness,
 };
+use candecode::engine::load_model;
 use candecode::kit::{
-    load_model, Cache, CacheKind, GenerationOptions, Logits, Model, ModelConfig, NoCache, Step,
-    Token, Tokenizer,
+    Cache, CacheKind, GenerationOptions, Logits, Model, ModelConfig, NoCache, Step, Token,
+    Tokenizer,
 };
 use candle_core::{bail, DType, Device, Error, IndexOp, Result, Tensor};
 
@@ -520,7 +521,7 @@ pub fn the_next_step_by_hand(day: &Day) -> Outcome {
     let model = Witness::mixing(100, 6, 99);
     let text: Vec<u32> = (10..30).collect();
     let (mut ledger, mut first) = (Ledger { len: 0, emptied: 0 }, 0);
-    // Tokens, columns held before; then ids, positions, and what first is after it. Context 6, stride 2.
+    // TokenIter, columns held before; then ids, positions, and what first is after it. Context 6, stride 2.
     for (tokens, held, ids, start, window, emptied) in [
         (3, 0, 10..13, 0, 0, 0), // the prompt, whole
         (4, 3, 13..14, 3, 0, 0), // one token
@@ -1011,7 +1012,7 @@ pub fn what_has_slid_is_not_truncated(day: &Day) -> Outcome {
     refused("Sliding(4), 4 columns, one slid away, truncated to 2", cache.truncate(2), &[])?;
     let input = "Sliding(4), 4 columns, one slid away, truncated to the 3 that it holds";
     if let Err(error) = cache.truncate(3) {
-        let error = candecode::kit::report::plain(&error);
+        let error = candecode::kit::error::plain(&error);
         let want = "want   no error: truncate(len()), task 10.5, takes nothing back";
         return ensure(input, false, &format!("got    the error: {error}\n{want}"));
     }

@@ -4,10 +4,10 @@ use super::checks::{
     bits_equal, close, device, ensure, equal, equal_tokens, golden_json, models_dir, refused,
     tokenizer, Keep, Likely, Outcome, Random, Witness,
 };
+use candecode::engine::load_model;
 use candecode::kit::rng::Coins;
 use candecode::kit::{
-    load_model, Cache, FinishReason, GenerationOptions, Logits, Model, NoCache, Step, Token,
-    Tokenizer,
+    Cache, FinishReason, GenerationOptions, Logits, Model, NoCache, Step, Token, Tokenizer,
 };
 use candle_core::{DType, Error, IndexOp, Result, Tensor};
 use std::cell::RefCell;
@@ -399,7 +399,7 @@ pub fn one_turn_by_hand(day: &Day) -> Outcome {
     equal(&format!("{input}: columns of the cache after the second"), Ok(cache.len()), &3)
 }
 
-/// Tokens row by row.
+/// TokenIter row by row.
 fn by_row(tokens: Result<Vec<Token>>, rows: usize) -> Result<Vec<Vec<u32>>> {
     let mut all = vec![Vec::new(); rows];
     for token in tokens? {

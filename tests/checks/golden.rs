@@ -1,5 +1,6 @@
 //! What the checks compare with: goldens from torch and transformers, the embedded models, and seeded random input.
 
+use candecode::{engine, formats};
 use candecode::kit::{self, Model, Tokenizer};
 use candle_core::{DType, Device, Error, Result, Tensor};
 use std::path::{Path, PathBuf};
@@ -31,12 +32,12 @@ pub fn golden_json(day: &str) -> Result<serde_json::Value> {
 
 /// The folder of the embedded models. No check may skip because it is absent.
 pub fn models_dir() -> Result<PathBuf> {
-    kit::hub::models_dir().map_err(|e| Error::Msg(format!("{e:#}")))
+    formats::hub::models_dir().map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
 /// An embedded model, in f32.
 pub fn model(name: &str) -> Result<Box<dyn Model>> {
-    let model = kit::load_model(&models_dir()?.join(name), DType::F32, &device()?);
+    let model = engine::load_model(&models_dir()?.join(name), DType::F32, &device()?);
     model.map_err(|e| Error::Msg(format!("{e:#}")))
 }
 

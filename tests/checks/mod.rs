@@ -105,7 +105,7 @@ impl Failure {
 
 impl From<candle_core::Error> for Failure {
     fn from(error: candle_core::Error) -> Self {
-        let text = candecode::kit::report::plain(&error);
+        let text = candecode::kit::error::plain(&error);
         Self::new(Kind::Error, vec![format!("your code returned an error: {text}")])
     }
 }

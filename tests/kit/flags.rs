@@ -2,10 +2,10 @@
 
 use crate::checks::{model, tokenizer, Random};
 use crate::{refused, Folder};
-use candecode::kit::advice::advice;
-use candecode::kit::args::{Args, CacheName, Early, Format, RngKind};
+use candecode::cli::flags::{Args, CacheName, Early, Format, RngKind};
+use candecode::cli::generation_config::advice;
+use candecode::cli::plan::Plan;
 use candecode::kit::days::{whose, Day, DAYS};
-use candecode::kit::plan::Plan;
 use candecode::kit::processor::process_all;
 use candecode::kit::{named, Context, LogitsProcessor};
 use clap::Parser as _;

@@ -3,7 +3,7 @@
 
 use crate::checks::Random;
 use crate::{logits, message, refused, story, Folder};
-use candecode::kit::chat::template::{Message, Template};
+use candecode::engine::chat_template::{Message, Template};
 use candecode::kit::{ModelConfig, Tokenizer, Weights};
 use candle_core::quantized::gguf_file::{write, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
@@ -215,7 +215,7 @@ fn what_is_no_gguf_file_is_refused() {
     let folder = Folder::new("gguf-none");
     refused(open(&folder.write("empty.gguf", "")), &["empty.gguf: not a GGUF file"]);
     let says = ["nowhere.gguf: there is no such file; give the path of a GGUF file"];
-    refused(candecode::kit::hub::resolve("some/where/nowhere.gguf"), &says);
+    refused(candecode::formats::hub::resolve("some/where/nowhere.gguf"), &says);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_file_of_other_bytes_never_panics() {
         damaged[at] ^= 1 << random.below(8);
         folder.write("model.gguf", &damaged);
         let tried = [
-            candecode::kit::load_model(&file, DType::F32, &CPU).map(drop),
+            candecode::engine::load_model(&file, DType::F32, &CPU).map(drop),
             Tokenizer::from_dir(&file).map(drop),
         ];
         for error in tried.into_iter().filter(Result::is_err) {
@@ -309,7 +309,7 @@ fn what_day_5s_stack_does_not_do_is_refused() {
     parts.tensors.retain(|(name, _)| name != "blk.1.ffn_up.weight");
     let file = parts.write(&folder, GgmlDType::F32);
     let says = ["model.gguf", "tensor model.layers.1.mlp.up_proj.weight is missing"];
-    refused(candecode::kit::load_model(&file, DType::F32, &CPU), &says);
+    refused(candecode::engine::load_model(&file, DType::F32, &CPU), &says);
     // A type of numbers that came after candle's reader: 20 is IQ4_NL.
     let file = Parts::of("story-230k").write(&folder, GgmlDType::Q8_0);
     let mut bytes = std::fs::read(&file).unwrap();

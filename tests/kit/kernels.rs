@@ -5,7 +5,8 @@ use crate::story;
 use candecode::day01_attention::causal_mask;
 use candecode::day04_attention_block::{grouped_attention, ragged_mask};
 use candecode::day05_model::Transformer;
-use candecode::kit::{kernels, load::load_transformer, Model, NoCache, Step};
+use candecode::engine::load::load_transformer;
+use candecode::kit::{kernels, Model, NoCache, Step};
 use candle_core::{DType, Tensor};
 use std::sync::Mutex;
 

@@ -3,10 +3,10 @@
 use crate::checks::Random;
 use crate::flags::args;
 use crate::refused;
-use candecode::kit::args::{Args, CacheName};
+use candecode::cli::flags::{Args, CacheName};
+use candecode::cli::memory_check::{amount, check, left, need, Need};
+use candecode::cli::plan::Plan;
 use candecode::kit::kernels::Kernels;
-use candecode::kit::memory::{amount, check, left, need, Need};
-use candecode::kit::plan::Plan;
 use candecode::kit::ModelConfig;
 use candle_core::{DType, Device};
 

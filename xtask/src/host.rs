@@ -45,7 +45,7 @@ pub fn device_feature(device: &str) -> Result<Option<&'static str>> {
             "--device cuda needs NVIDIA's compiler, and there is no `nvcc` here: install the CUDA toolkit and put its \
              bin directory on PATH, or use --device cpu",
         )),
-        _ => Err(usage(format!("no device `{device}`: use cpu, metal or cuda"))),
+        _ => Err(usage(format!("unknown device \"{device}\"; choose cpu, metal or cuda"))),
     }
 }
 

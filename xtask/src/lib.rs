@@ -8,11 +8,8 @@ pub mod checks;
 pub mod child;
 pub mod commands;
 pub mod host;
-pub mod messages;
-pub mod mutants;
 pub mod progress;
 pub mod repo;
-pub mod stages;
 pub mod stubs;
 pub mod term;
 

@@ -11,7 +11,8 @@ mod ours;
 mod report;
 
 use anyhow::{ensure, Result};
-use candecode::kit::{doors, hub, kernels, ModelConfig};
+use candecode::formats::hub;
+use candecode::kit::{dispatch, kernels, ModelConfig};
 use clap::Parser;
 use contender::{Contender, Run};
 use std::path::PathBuf;
@@ -26,10 +27,10 @@ pub struct Args {
     /// An embedded model or a folder
     #[arg(long, default_value = "story-3m")]
     model: String,
-    /// Tokens in the prompt
+    /// TokenIter in the prompt
     #[arg(long, default_value_t = 256)]
     prompt: usize,
-    /// Tokens to decode
+    /// TokenIter to decode
     #[arg(long, default_value_t = 128)]
     new: usize,
     /// Rounds, every run once in each
@@ -66,7 +67,7 @@ fn prompt(config: &ModelConfig, len: usize) -> Vec<u32> {
 }
 
 fn main() -> Result<()> {
-    doors::set_threads();
+    dispatch::set_threads();
     let args = Args::parse();
     kernels::choose(args.kernels);
     let dir = hub::resolve(&args.model)?;

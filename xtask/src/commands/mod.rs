@@ -3,7 +3,6 @@
 pub mod bench;
 pub mod book;
 pub mod check;
-pub mod ci;
 pub mod compare_loops;
 pub mod diff;
 pub mod doctor;
@@ -11,8 +10,6 @@ pub mod give;
 pub mod hint;
 pub mod hunt;
 pub mod list_days;
-pub mod messages;
-pub mod mutants;
 pub mod run_engine;
 pub mod teeth;
 pub mod update;
@@ -77,14 +74,8 @@ pub enum Command {
     Doctor,
     /// Write the stubs of src/ from solutions/
     Stubs(write_stubs::Stubs),
-    /// For maintainers: write the book's page of messages, of what the tests provoke
-    Messages(messages::Messages),
-    /// For maintainers: change a day's reference in small ways, and see whether its checks notice
-    Mutants(mutants::Mutants),
     /// Prove the checkers: every known mistake is caught and named, every right variant passes
     Teeth(teeth::Teeth),
-    /// Run what continuous integration runs
-    Ci(ci::Ci),
 }
 
 /// Runs a command; the exit code is the runner's.
@@ -113,9 +104,6 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Book(args) => book::run(&repo, &args),
         Command::Doctor => doctor::run(&repo),
         Command::Stubs(args) => write_stubs::run(&repo, &args),
-        Command::Messages(args) => messages::run(&repo, &args),
-        Command::Mutants(args) => mutants::run(&repo, &args),
         Command::Teeth(args) => teeth::run(&repo, &args),
-        Command::Ci(args) => ci::run(&repo, &args),
     }
 }

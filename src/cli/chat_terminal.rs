@@ -1,0 +1,157 @@
+//! A chat at a terminal, or through a pipe: a line is a turn, a line that begins with `/` is a command.
+
+use crate::cli::flags::Args;
+use crate::cli::interrupt;
+use crate::cli::output::show;
+use crate::engine::chat::{Chat, Turn};
+use crate::engine::chat_template::STORY;
+use crate::kit::error::describe;
+use crate::kit::{FinishReason, GenerationOptions};
+use anyhow::{Context as _, Result};
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::time::Instant;
+
+const HELP: &str = "Every line is a turn, but for these:
+  /reset         begin anew; the system prompt stays
+  /system TEXT   another system prompt; the turns stay. Without TEXT: none
+  /help          this
+  /quit          end the chat; so do Ctrl-D, and Ctrl-C at the prompt
+  //TEXT         say a line that begins with a /
+  Ctrl-C stops an answer; what was said of it stays.";
+
+/// What to do after a line.
+enum Next {
+    GoOn,
+    Say(String),
+    Quit,
+}
+
+/// Talks until the input ends; answers go to standard output, all else to standard error. False: a line was refused.
+///
+/// # Errors
+/// If the model or the terminal fails.
+pub fn talk(chat: &mut Chat, args: &Args, options: &mut GenerationOptions) -> Result<bool> {
+    let typed = std::io::stdin().is_terminal();
+    let story = chat.template().stops.iter().any(|stop| stop == "\n");
+    if story && args.template.is_none() {
+        eprintln!(
+            "[{} was not trained to chat: it writes a story with you (--template {STORY})]",
+            args.model
+        );
+    }
+    if story {
+        eprintln!("[you begin a paragraph, it ends it; an empty line lets it go on]");
+    }
+    if typed {
+        eprintln!("[/help shows the commands; Ctrl-C stops an answer, Ctrl-D ends the chat]");
+    }
+    let (mut number, mut well) = (0, true);
+    while let Some(line) = interrupt::waiting(|| line(typed))? {
+        let said = match command(chat, &line) {
+            Next::Quit => break,
+            Next::GoOn => continue,
+            Next::Say(text) if text.is_empty() && !story => continue,
+            Next::Say(text) => text,
+        };
+        let prompt = match chat.prompt(&said, options.max_new_tokens) {
+            Ok(prompt) => prompt,
+            Err(error) => {
+                eprintln!("error: {}", describe(&error));
+                well = false;
+                continue;
+            }
+        };
+        if prompt.forgotten > 0 {
+            let noun = if prompt.forgotten == 1 { "turn is" } else { "turns are" };
+            eprintln!("[the context is full: the oldest {} {noun} forgotten]", prompt.forgotten);
+        }
+        number += 1;
+        let (began, mut first) = (Instant::now(), None);
+        let turn = chat.answer(prompt, options, |token| {
+            first.get_or_insert_with(|| began.elapsed().as_secs_f64());
+            show(&token.text)?;
+            Ok(!interrupt::asked())
+        })?;
+        show("\n")?;
+        if let Some(note) = ending(&turn, args, story) {
+            eprintln!("[{note}]");
+        }
+        if args.stats {
+            let first = first.unwrap_or_default();
+            eprintln!("{}", stats(number, &turn, first, began.elapsed().as_secs_f64() - first));
+        }
+    }
+    Ok(well || typed)
+}
+
+/// The next line, without its end; None: there is none.
+fn line(typed: bool) -> Result<Option<String>> {
+    loop {
+        if typed {
+            eprint!("> ");
+            std::io::stderr().flush().context("could not write to standard error")?;
+        }
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().lock().read_until(b'\n', &mut bytes);
+        if read.context("could not read standard input")? == 0 {
+            if typed {
+                eprintln!();
+            }
+            return Ok(None);
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => return Ok(Some(text.trim_end_matches(['\n', '\r']).to_string())),
+            Err(_) => eprintln!("[a line that is not UTF-8 text was left out]"),
+        }
+    }
+}
+
+/// Does what a command says; or gives what is to be said.
+fn command(chat: &mut Chat, line: &str) -> Next {
+    let Some(rest) = line.strip_prefix('/') else { return Next::Say(line.to_string()) };
+    if rest.starts_with('/') {
+        return Next::Say(rest.to_string());
+    }
+    let (name, text) = rest.split_once(' ').unwrap_or((rest, ""));
+    match (name.trim(), text.trim()) {
+        ("quit" | "exit" | "bye", "") => return Next::Quit,
+        ("help" | "?", "") => eprintln!("{HELP}"),
+        ("reset", "") => {
+            chat.reset();
+            eprintln!("[a new chat]");
+        }
+        ("system", text) => match chat.set_system(Some(text).filter(|text| !text.is_empty())) {
+            Ok(()) if text.is_empty() => eprintln!("[no system prompt any more]"),
+            Ok(()) => eprintln!("[another system prompt; what was said stays]"),
+            Err(error) => eprintln!("error: {}", describe(&error)),
+        },
+        _ => eprintln!(
+            "[no command \"{line}\"; /help shows them, and //… says a line that begins with a /]"
+        ),
+    }
+    Next::GoOn
+}
+
+/// What is to be said of how an answer ended, if it is not plain.
+fn ending(turn: &Turn, args: &Args, story: bool) -> Option<String> {
+    match turn.finish {
+        None => Some("stopped; what was said stays".into()),
+        Some(FinishReason::Length) if turn.full => {
+            Some("the context is full, so the answer ends here; /reset begins anew".into())
+        }
+        Some(FinishReason::Length) => Some(format!(
+            "cut after {} tokens; --max-new-tokens N allows more",
+            args.max_new_tokens
+        )),
+        Some(FinishReason::Eos) if story => Some("the end; your next line begins another".into()),
+        Some(_) => None,
+    }
+}
+
+/// The line of `--stats`.
+fn stats(number: usize, turn: &Turn, first: f64, rest: f64) -> String {
+    let Turn { prompt, reused, computed, .. } = *turn;
+    let answer = turn.answer.len();
+    let rate = if rest > 0.0 { answer.saturating_sub(1) as f64 / rest } else { 0.0 };
+    format!("turn {number}: {prompt} tokens, {reused} of them reused; answer {answer}; {computed} computed; first after {:.0} ms, then {rate:.0} tokens/s", first * 1e3)
+}

@@ -1,0 +1,194 @@
+//! The flags of the `candecode` command. Names are the field's.
+
+use crate::formats::hub::DEFAULT_MODEL;
+use crate::kit::kernels::Kernels;
+use clap::{Parser, ValueEnum};
+use std::path::PathBuf;
+
+/// Text out of a prompt, by the days that are compiled in.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "candecode", version, about, max_term_width = 100)]
+pub struct Args {
+    /// An embedded model (story-3m, story-230k, story-gpt2-1m), a folder, a GGUF file, a short name, or owner/repo on the hub
+    #[arg(long, default_value = DEFAULT_MODEL, value_name = "NAME|DIR|FILE|OWNER/REPO")]
+    pub model: String,
+    /// The text to continue; may be repeated
+    #[arg(short, long, value_name = "TEXT")]
+    pub prompt: Vec<String>,
+    /// A file with the text to continue; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    pub prompt_file: Option<PathBuf>,
+    /// Token ids to continue, as 5,9,77
+    #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with_all = ["prompt", "prompt_file"])]
+    pub prompt_ids: Option<Vec<u32>>,
+    /// TokenIter to generate at most [default: 128; in a chat 512 an answer]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 128,
+        default_value_if("chat", "true", "512"),
+        hide_default_value = true
+    )]
+    pub max_new_tokens: usize,
+    /// cpu, metal or cuda
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: String,
+    /// The type of the weights in memory: f32, bf16 or f16
+    #[arg(long, value_name = "DTYPE", default_value = "f32")]
+    pub dtype: String,
+    /// What multiplies and attends on the CPU: candle's tensor operations, or kernels of the kit
+    /// [default: fast if days 1 and 4 are the reference's, else plain: your own code is what runs]
+    #[arg(long, value_enum, value_name = "KERNELS", default_value_t, hide_default_value = true)]
+    pub kernels: Kernels,
+    /// A string that ends the text; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    pub stop: Vec<String>,
+    /// The seed of sampling
+    #[arg(long, value_name = "SEED")]
+    pub seed: Option<u64>,
+    /// Where sampling's randomness comes from: torch's own stream, or a portable one
+    #[arg(long, value_name = "RNG")]
+    pub rng: Option<RngKind>,
+    /// Divides the logits; above 0 it samples
+    #[arg(long, value_name = "T", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub temperature: Option<f64>,
+    /// Samples among the K likeliest tokens
+    #[arg(long, value_name = "K", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub top_k: Option<i64>,
+    /// Samples among the likeliest tokens that together reach probability P
+    #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub top_p: Option<f64>,
+    /// Samples among the tokens at least P times as likely as the likeliest
+    #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub min_p: Option<f64>,
+    /// Above 1 it discourages every token of prompt and text
+    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Penalties")]
+    pub repetition_penalty: Option<f32>,
+    /// Taken once from every token that was generated
+    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Penalties")]
+    pub presence_penalty: Option<f32>,
+    /// Taken from a token for each time that it was generated
+    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Penalties")]
+    pub frequency_penalty: Option<f32>,
+    /// No sequence of N tokens occurs twice
+    #[arg(long, value_name = "N", help_heading = "Penalties")]
+    pub no_repeat_ngram: Option<usize>,
+    /// Texts that grow side by side; above 1 it searches with beams
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Beams")]
+    pub num_beams: usize,
+    /// Samples, or beams, to return for each prompt
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Beams")]
+    pub num_return_sequences: usize,
+    /// Above 0 it favours long texts
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1.0,
+        allow_negative_numbers = true,
+        help_heading = "Beams"
+    )]
+    pub length_penalty: f64,
+    /// When beam search may stop: true, false or never
+    #[arg(long, value_name = "WHEN", default_value = "false", help_heading = "Beams")]
+    pub early_stopping: Early,
+    /// A small model that drafts: a name, folder or owner/repo, with the same tokenizer
+    #[arg(long, value_name = "NAME", help_heading = "Speculation", conflicts_with = "draft_ngram")]
+    pub draft_model: Option<String>,
+    /// Draft what followed the last N tokens before
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "2", help_heading = "Speculation")]
+    pub draft_ngram: Option<usize>,
+    /// TokenIter to draft at most before each pass of the model
+    #[arg(long, value_name = "K", default_value_t = 4, help_heading = "Speculation")]
+    pub num_draft_tokens: usize,
+    /// Words that must not appear, in any letter case, also inside other words
+    #[arg(long, value_name = "WORD", num_args = 1.., help_heading = "Guard rails")]
+    pub block: Vec<String>,
+    /// A file with one such word a line
+    #[arg(long, value_name = "FILE", help_heading = "Guard rails")]
+    pub block_file: Option<PathBuf>,
+    /// Blocked words may appear inside other words
+    #[arg(long, help_heading = "Guard rails")]
+    pub block_whole_words: bool,
+    /// What is generated must match this regular expression
+    #[arg(long, value_name = "REGEX", help_heading = "Guard rails")]
+    pub allow_regex: Option<String>,
+    /// TokenIter that the scheduler's batch may come to hold
+    #[arg(long, value_name = "N", default_value_t = 4096, help_heading = "Cache")]
+    pub max_batch_tokens: usize,
+    /// Compute every position anew at every step
+    #[arg(long, help_heading = "Cache", conflicts_with = "cache")]
+    pub no_cache: bool,
+    /// How the cache makes room
+    #[arg(long, value_name = "KIND", help_heading = "Cache")]
+    pub cache: Option<CacheName>,
+    /// Talk with the model: every line of standard input is a turn (cargo xtask chat)
+    #[arg(long, help_heading = "Chat", conflicts_with_all = ["prompt", "prompt_file", "prompt_ids"])]
+    pub chat: bool,
+    /// The system prompt of a chat
+    #[arg(long, value_name = "TEXT", help_heading = "Chat", requires = "chat")]
+    pub system: Option<String>,
+    /// A chat template in place of the model's own: a file, or "story" to write one text in turns
+    #[arg(long, value_name = "FILE", help_heading = "Chat", requires = "chat")]
+    pub template: Option<String>,
+    /// A variable for the chat template, as enable_thinking=false for Qwen3; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Chat", requires = "chat")]
+    pub template_set: Vec<String>,
+    /// Text as it is made, or one JSON object a sequence
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Print speeds to standard error
+    #[arg(long)]
+    pub stats: bool,
+    /// Ask nothing of any network: the model must be on this machine
+    #[arg(long)]
+    pub offline: bool,
+    /// Print the folder of the model, and do nothing else
+    #[arg(long = "where")]
+    pub find: bool,
+    /// Print which models are on this machine, and their sizes, and do nothing else
+    #[arg(long)]
+    pub models: bool,
+    /// Which day's loop shall run: day6, day7, or day10 to day15 without day14
+    #[arg(long = "loop", value_name = "DAY")]
+    pub loop_day: Option<String>,
+}
+
+/// `--format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// The text, as it is made.
+    Text,
+    /// One object a sequence, each on a line of its own.
+    Json,
+}
+
+/// `--rng`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RngKind {
+    /// What `torch.manual_seed` starts.
+    Torch,
+    /// ChaCha, one stream for each request.
+    Chacha,
+}
+
+/// `--early-stopping`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Early {
+    /// As soon as there are enough finished texts.
+    True,
+    /// When the best running text cannot beat the worst finished one as it is.
+    False,
+    /// When it could not even at the best length.
+    Never,
+}
+
+/// `--cache`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CacheName {
+    /// Grows by concatenation.
+    Dynamic,
+    /// Is allocated once, for the whole context.
+    Static,
+    /// Keeps the last context of tokens; another algorithm past the context, and RoPE only.
+    Sliding,
+}

@@ -1,0 +1,308 @@
+//! Whether a run fits the memory: estimated before the weights are read, for a machine that swaps says nothing for minutes.
+
+use crate::cli::flags::{Args, CacheName, RngKind};
+use crate::cli::plan::Plan;
+use crate::kit::device::activation_dtype;
+use crate::kit::error::usage;
+use crate::kit::kernels::Kernels;
+use crate::kit::units::bytes;
+use crate::kit::ModelConfig;
+use anyhow::{bail, Result};
+use candle_core::{DType, Device};
+
+/// What a run holds at once. The numbers that count: all weights, all keys and values, and, without the kernels, the scores of
+/// one layer's attention, which are there twice, as scores and as probabilities.
+#[derive(Debug, Clone)]
+pub struct Need<'a> {
+    /// The model, and the one that drafts.
+    pub models: Vec<&'a ModelConfig>,
+    /// Bytes of a weight.
+    pub weight_bytes: usize,
+    /// Bytes of a number in activations and cache.
+    pub value_bytes: usize,
+    /// Texts, or beams, that run side by side.
+    pub rows: usize,
+    /// TokenIter of the longest prompt.
+    pub prompt: usize,
+    /// TokenIter to generate at most.
+    pub new: usize,
+    /// How the cache makes room; None: there is none.
+    pub cache: Option<CacheName>,
+    /// What attends: the kernels hold the scores of a few positions only.
+    pub kernels: Kernels,
+}
+
+impl Need<'_> {
+    /// TokenIter that a row comes to hold in this model: never more than its context.
+    fn columns(&self, model: &ModelConfig) -> usize {
+        let context = model.max_position_embeddings;
+        match self.cache {
+            Some(CacheName::Static) => context,
+            _ => self.prompt.saturating_add(self.new).min(context),
+        }
+    }
+
+    /// The longest conversation that fits `room` bytes, computed in one pass as it may come to be.
+    pub fn longest(&self, room: f64) -> usize {
+        let context = self.models.iter().map(|model| model.max_position_embeddings).min();
+        let change = |need: &mut Self, n| (need.prompt, need.new) = (n, 0);
+        self.largest(context.unwrap_or(0), room, change).unwrap_or(0)
+    }
+
+    /// Bytes of all weights.
+    pub fn weights(&self) -> f64 {
+        self.models.iter().map(|model| model.size() as f64 * self.weight_bytes as f64).sum()
+    }
+
+    /// Bytes of all keys and values.
+    pub fn keys_and_values(&self) -> f64 {
+        let numbers = |model: &&ModelConfig| {
+            let layers = 2 * model.num_hidden_layers * model.num_key_value_heads * model.head_dim;
+            layers as f64 * self.rows as f64 * self.columns(model) as f64
+        };
+        match self.cache {
+            None => 0.0,
+            Some(_) => self.models.iter().map(numbers).sum::<f64>() * self.value_bytes as f64,
+        }
+    }
+
+    /// TokenIter that the longest pass computes: the prompt, or, without a cache, all.
+    fn pass(&self, model: &ModelConfig) -> usize {
+        let all = self.prompt.saturating_add(self.new);
+        let pass = if self.cache.is_some() { self.prompt } else { all };
+        pass.min(model.max_position_embeddings)
+    }
+
+    /// Bytes of the scores of one layer in the longest pass.
+    pub fn scores(&self) -> f64 {
+        if self.kernels == Kernels::Fast {
+            return 0.0;
+        }
+        let of = |model: &&ModelConfig| {
+            let pass = self.pass(model) as f64;
+            2.0 * self.rows as f64 * model.num_attention_heads as f64 * pass * pass
+        };
+        self.models.iter().map(of).fold(0.0, f64::max) * self.value_bytes as f64
+    }
+
+    /// All of it, in bytes.
+    pub fn total(&self) -> f64 {
+        self.weights() + self.keys_and_values() + self.scores()
+    }
+
+    /// The arithmetic: what is needed, and why that much.
+    pub fn arithmetic(&self) -> String {
+        let (w, v) = (self.weight_bytes, self.value_bytes);
+        let mut parts = Vec::new();
+        for (i, model) in self.models.iter().enumerate() {
+            let whose = if i == 0 { "" } else { " of the draft model" };
+            let alone = Need { models: vec![*model], ..self.clone() };
+            let (weights, kept) = (bytes(alone.weights()), bytes(alone.keys_and_values()));
+            parts.push(format!("weights{whose} {weights} ({} numbers × {w} bytes)", model.size()));
+            if self.cache.is_some() {
+                parts.push(format!(
+                    "cache{whose} {kept} ({} rows × {} tokens × 2 × {} layers × {} heads × {} × {v} bytes)",
+                    self.rows,
+                    self.columns(model),
+                    model.num_hidden_layers,
+                    model.num_key_value_heads,
+                    model.head_dim,
+                ));
+            }
+        }
+        if self.kernels == Kernels::Plain {
+            parts.push(format!("attention's scores {}", bytes(self.scores())));
+        }
+        parts.join(", ")
+    }
+
+    /// The largest `n` in 1 to `most` for which `change` of this fits `room` bytes.
+    fn largest(&self, most: usize, room: f64, change: impl Fn(&mut Self, usize)) -> Option<usize> {
+        let fits = |n: usize| {
+            let mut need = self.clone();
+            change(&mut need, n);
+            need.total() <= room
+        };
+        let (mut low, mut high) = (0, most); // `low` fits or is 0, what is above `high` does not fit
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if fits(middle) {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        (low > 0).then_some(low)
+    }
+}
+
+/// Refuses a run that does not fit `room` bytes, with the arithmetic, and with the flags that would make it fit.
+///
+/// # Errors
+/// If it does not fit.
+pub fn check(need: &Need, room: f64, args: &Args, plan: &Plan) -> Result<()> {
+    if need.total() <= room {
+        return Ok(());
+    }
+    let mut ways = ways_of(need, room, args, plan);
+    if ways.is_empty() && need.weight_bytes == 4 {
+        let narrow = ways_of(&Need { weight_bytes: 2, ..need.clone() }, room, args, plan);
+        ways = narrow.iter().map(|way| format!("--dtype bf16 {way}")).collect();
+    }
+    let way = match ways.is_empty() {
+        true => "take a smaller --model".to_string(),
+        false => format!("it fits with {}", ways.join(", or with ")),
+    };
+    bail!(
+        "this needs {} of memory, and {} are available: {}; {way}",
+        bytes(need.total()),
+        bytes(room),
+        need.arithmetic()
+    )
+}
+
+/// What these flags ask for.
+pub fn need<'a>(
+    args: &Args,
+    plan: &Plan,
+    models: &[&'a ModelConfig],
+    prompts: &[Vec<u32>],
+    dtype: DType,
+    device: &Device,
+) -> Need<'a> {
+    let mut need = Need {
+        models: models.to_vec(),
+        weight_bytes: dtype.size_in_bytes(),
+        value_bytes: activation_dtype(dtype, device).size_in_bytes(),
+        rows: 1,
+        prompt: prompts.iter().map(Vec::len).max().unwrap_or(0),
+        new: args.max_new_tokens,
+        cache: match args.no_cache || plan.day < 10 {
+            true => None,
+            false => Some(args.cache.unwrap_or(CacheName::Dynamic)),
+        },
+        kernels: if device.is_cpu() { args.kernels } else { Kernels::Plain },
+    };
+    need.rows = match plan.day {
+        11 => args.num_beams,
+        12 => plan.rows,
+        15 => plan.rows.min(args.max_batch_tokens / need.columns(models[0]).max(1)).max(1),
+        _ => 1,
+    };
+    need
+}
+
+/// The flags with which it would fit, each by itself.
+fn ways_of(need: &Need, room: f64, args: &Args, plan: &Plan) -> Vec<String> {
+    let mut ways = Vec::new();
+    if let Some(rows) = need.largest(need.rows - 1, room, |need, n| need.rows = n) {
+        let prompts = (plan.rows / args.num_return_sequences).max(1); // day 12's
+        let (samples, tokens) = (rows / prompts, rows * need.columns(need.models[0]));
+        let schedulable = args.rng != Some(RngKind::Torch) && need.cache.is_some();
+        match plan.day {
+            11 if rows == 1 && plan.rows > 1 => {} // no beams: the prompts would run side by side
+            11 if args.num_return_sequences > rows => {
+                ways.push(format!("--num-beams {rows} --num-return-sequences {rows}"))
+            }
+            11 => ways.push(format!("--num-beams {rows}")),
+            12 if args.num_return_sequences > 1 && samples > 0 => {
+                ways.push(format!("--num-return-sequences {samples}"))
+            }
+            _ => {}
+        }
+        match plan.day {
+            12 if schedulable => ways.push(format!("--loop day15 --max-batch-tokens {tokens}")),
+            15 => ways.push(format!("--max-batch-tokens {tokens}")),
+            _ => {}
+        }
+    }
+    if need.cache == Some(CacheName::Static)
+        && (Need { cache: Some(CacheName::Dynamic), ..need.clone() }).total() <= room
+    {
+        ways.push("--cache dynamic".into());
+    }
+    if need.cache != Some(CacheName::Static) {
+        let fewer = need.largest(need.new - 1, room, |need, n| need.new = n);
+        ways.extend(fewer.map(|new| format!("--max-new-tokens {new}")));
+    }
+    let lean = Need { kernels: Kernels::Fast, ..need.clone() };
+    if args.kernels == Kernels::Plain && args.device == "cpu" && lean.total() <= room {
+        ways.push("--kernels fast".into());
+    }
+    if need.weight_bytes == 4 && (Need { weight_bytes: 2, ..need.clone() }).total() <= room {
+        ways.push("--dtype bf16".into());
+    }
+    ways
+}
+
+/// Bytes that a run may use; None: nothing is known, and nothing is refused.
+///
+/// `CANDECODE_MEMORY` says it (as 8G or 500M), else the system: on Linux what is available, or the limit of a container; on
+/// macOS all memory, which the graphics processor shares. A CUDA device's own memory is not asked for.
+///
+/// # Errors
+/// If `CANDECODE_MEMORY` is no amount.
+pub fn available(device: &Device) -> Result<Option<f64>> {
+    if let Ok(text) = std::env::var("CANDECODE_MEMORY") {
+        return amount(&text).map(Some);
+    }
+    if device.is_cuda() {
+        return Ok(None);
+    }
+    Ok(if cfg!(target_os = "macos") { macos() } else { linux() })
+}
+
+/// An amount as 8G, 500M or 1000000.
+///
+/// # Errors
+/// If it is none.
+pub fn amount(text: &str) -> Result<f64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match text[digits.len()..].to_ascii_uppercase().trim_end_matches('B') {
+        "" => Some(1.0),
+        "K" => Some(1e3),
+        "M" => Some(1e6),
+        "G" => Some(1e9),
+        "T" => Some(1e12),
+        _ => None,
+    };
+    let number = digits.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
+    factor.zip(number).map(|(factor, number)| factor * number).ok_or_else(|| {
+        usage(format!(
+            "CANDECODE_MEMORY is \"{text}\"; expected an amount of memory, as 8G or 500M"
+        ))
+    })
+}
+
+/// `MemAvailable`, or what is left of a container's limit where that is less. Other systems have none of these files.
+fn linux() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let free = line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok()? * 1024.0;
+    let read = |file: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok();
+    let groups = [
+        ["memory.max", "memory.current", "memory.stat"],
+        ["memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"],
+    ];
+    let lefts = groups.iter().filter_map(|[limit, used, stat]| {
+        left(&read(limit)?, &read(used).unwrap_or_default(), &read(stat).unwrap_or_default())
+    });
+    Some(lefts.fold(free, f64::min))
+}
+
+/// What a container may still take: its limit, less what it holds. Files that it has read and can forget do not count.
+pub fn left(limit: &str, used: &str, stat: &str) -> Option<f64> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let file = |line: &str| match line.split_once(' ') {
+        Some(("inactive_file" | "active_file", bytes)) => number(bytes),
+        _ => None,
+    };
+    let files: f64 = stat.lines().filter_map(file).sum();
+    let held = (number(used).unwrap_or(0.0) - files).max(0.0);
+    Some((number(limit)? - held).max(0.0))
+}
+
+fn macos() -> Option<f64> {
+    let output = std::process::Command::new("sysctl").args(["-n", "hw.memsize"]).output().ok()?;
+    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+}

@@ -1,0 +1,202 @@
+//! What the command shows: text as it is made, or one line of JSON a sequence; and `--stats`.
+
+use crate::cli::flags::{Args, Format};
+use crate::cli::statistics::{Report, Timings};
+use crate::kit::draft::Counts;
+use crate::kit::units::bytes;
+use crate::kit::{kernels, FinishReason, Hypothesis, Token, Tokenizer};
+use anyhow::{Context as _, Result};
+use std::io::Write as _;
+use std::time::Instant;
+
+/// One text as it comes.
+#[derive(Default)]
+struct Text {
+    prompt: Vec<u32>,
+    new_ids: Vec<u32>,
+    text: String,
+    finish: Option<FinishReason>,
+    logprobs: Vec<f32>,
+    score: Option<f32>,
+}
+
+/// Collects tokens, and shows them.
+pub struct Output<'a> {
+    args: &'a Args,
+    tokenizer: &'a Tokenizer,
+    texts: Vec<Text>,
+    began: Instant,
+    /// When the first token came, in seconds, and what the kernels had read by then.
+    first: Option<(f64, u64)>,
+    load_s: f64,
+    counts: Option<Counts>,
+}
+
+impl<'a> Output<'a> {
+    /// For these prompts, of which the first is number `number` of all.
+    ///
+    /// # Errors
+    /// If the prompt cannot be shown.
+    pub fn new(
+        args: &'a Args,
+        tokenizer: &'a Tokenizer,
+        prompts: &[Vec<u32>],
+        load_s: f64,
+        number: usize,
+    ) -> Result<Self> {
+        let text = |prompt: &Vec<u32>| Text { prompt: prompt.clone(), ..Text::default() };
+        let texts = prompts.iter().map(text).collect();
+        let out = Self {
+            args,
+            tokenizer,
+            texts,
+            began: Instant::now(),
+            first: None,
+            load_s,
+            counts: None,
+        };
+        if out.streams() {
+            show(&format!("{}{}", if number > 0 { "\n" } else { "" }, out.prompt(0)?))?;
+        }
+        Ok(out)
+    }
+
+    /// One text is shown as it is made; several would be mixed up, and follow each other at the end.
+    fn streams(&self) -> bool {
+        self.args.format == Format::Text && self.texts.len() == 1 && self.args.num_beams == 1
+    }
+
+    fn prompt(&self, row: usize) -> Result<String> {
+        Ok(self.tokenizer.decode(&self.texts[row].prompt)?)
+    }
+
+    /// Takes a token of some row.
+    ///
+    /// # Errors
+    /// If it cannot be shown.
+    pub fn take(&mut self, token: Token) -> Result<()> {
+        self.first
+            .get_or_insert_with(|| (self.began.elapsed().as_secs_f64(), kernels::bytes_read()));
+        if self.streams() {
+            show(&token.text)?;
+        }
+        let text = self.texts.get_mut(token.row).context("a token of a row that does not exist")?;
+        text.new_ids.push(token.id);
+        text.logprobs.push(token.logprob);
+        text.text.push_str(&token.text);
+        text.finish = token.finish;
+        Ok(())
+    }
+
+    /// Takes what speculation did.
+    pub fn speculated(&mut self, counts: Counts) {
+        self.counts = Some(counts);
+    }
+
+    /// Takes the result of a beam search for the one prompt.
+    pub fn hypotheses(&mut self, hypotheses: Vec<Hypothesis>) {
+        let prompt = std::mem::take(&mut self.texts).into_iter().next().unwrap_or_default().prompt;
+        for found in hypotheses {
+            let shown = match found.finish {
+                FinishReason::Eos => &found.new_ids[..found.new_ids.len() - 1],
+                _ => &found.new_ids[..],
+            };
+            let mut text = self.tokenizer.decode(shown).unwrap_or_default();
+            let stop = self.args.stop.iter().filter_map(|stop| text.find(stop)).min();
+            text.truncate(stop.unwrap_or(text.len()));
+            self.texts.push(Text {
+                prompt: prompt.clone(),
+                new_ids: found.new_ids,
+                text,
+                finish: Some(found.finish),
+                score: Some(found.score),
+                ..Text::default()
+            });
+        }
+    }
+
+    /// Shows what is left to show.
+    ///
+    /// # Errors
+    /// If it cannot be shown.
+    pub fn finish(self) -> Result<()> {
+        let all_read = kernels::bytes_read();
+        let (prefill_s, prefill_read) = self.first.unwrap_or((0.0, all_read));
+        let decode_s = self.began.elapsed().as_secs_f64() - prefill_s;
+        let new: usize = self.texts.iter().map(|text| text.new_ids.len()).sum();
+        let timings = Timings { load_s: self.load_s, prefill_s, decode_s, tokens_per_second: 0.0 };
+        let timings = timings.with_rate(new, self.texts.len());
+        if self.streams() {
+            show("\n")?;
+        } else {
+            for row in 0..self.texts.len() {
+                let gap = if row > 0 { "\n" } else { "" };
+                match self.args.format {
+                    Format::Text => {
+                        show(&format!("{gap}{}{}\n", self.prompt(row)?, self.texts[row].text))?
+                    }
+                    Format::Json => show(&self.json(row, timings)?)?,
+                }
+            }
+        }
+        if self.args.stats {
+            let prompt: usize = self.texts.iter().map(|text| text.prompt.len()).sum();
+            eprintln!("{}", timings.lines(prompt, new));
+            eprintln!("kernels {}", kernels::in_use(self.args.device == "cpu"));
+            let later = new.saturating_sub(self.texts.len()) as u64;
+            if all_read > prefill_read && later > 0 {
+                let bandwidth = kernels::bandwidth(3);
+                eprintln!(
+                    "{}",
+                    roofline((all_read - prefill_read) as f64, later as f64, decode_s, bandwidth)
+                );
+            }
+            if let Some(Counts { passes, drafted, accepted, written }) = self.counts {
+                let rate = 100.0 * accepted as f64 / drafted.max(1) as f64;
+                let yields = written as f64 / passes.max(1) as f64;
+                eprintln!("drafts  {accepted} of {drafted} accepted ({rate:.0} %), {yields:.2} tokens a pass of the model");
+            }
+        }
+        Ok(())
+    }
+
+    fn json(&self, row: usize, timings: Timings) -> Result<String> {
+        let text = &self.texts[row];
+        let report = Report {
+            prompt_ids: text.prompt.clone(),
+            new_ids: text.new_ids.clone(),
+            text: text.text.clone(),
+            finish_reason: text.finish,
+            logprobs: text.logprobs.clone(),
+            score: text.score,
+            drafts: self.counts,
+            timings,
+        };
+        Ok(serde_json::to_string(&report)? + "\n")
+    }
+}
+
+/// Bytes that each token cost, and how near their reading comes to what memory allows.
+fn roofline(read: f64, tokens: f64, seconds: f64, bandwidth: f64) -> String {
+    let share = read / seconds / bandwidth;
+    let beside = match share > 1.0 {
+        true => "more than memory gives: the model fits the processor's caches".to_string(),
+        false => {
+            format!("{:.0} % of the {:.1} GB/s that memory gives", 100.0 * share, bandwidth / 1e9)
+        }
+    };
+    let (a_token, rate) = (bytes(read / tokens), read / seconds / 1e9);
+    format!("memory  {a_token} read a token, {rate:.1} GB/s, {beside}")
+}
+
+/// Writes and flushes; a reader that went away (`| head`) ends the program quietly.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn show(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        other => other.context("could not write to standard output"),
+    }
+}

@@ -1,0 +1,64 @@
+//! What a run reports: a line of JSON for each sequence, and speeds.
+
+use crate::kit::draft::Counts;
+use crate::kit::FinishReason;
+use serde::Serialize;
+
+/// One finished sequence, as `--format json` prints it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Ids of the prompt.
+    pub prompt_ids: Vec<u32>,
+    /// Ids generated, EOS included.
+    pub new_ids: Vec<u32>,
+    /// The text generated.
+    pub text: String,
+    /// Why it ended; null if it was interrupted.
+    pub finish_reason: Option<FinishReason>,
+    /// ln of each new token's probability.
+    pub logprobs: Vec<f32>,
+    /// A beam's score: its log-probability over `length ^ length_penalty`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<f32>,
+    /// What speculation did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drafts: Option<Counts>,
+    /// Timings.
+    #[serde(flatten)]
+    pub timings: Timings,
+}
+
+/// How long it took, in seconds.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Timings {
+    /// Reading the model.
+    pub load_s: f64,
+    /// Until the first token.
+    pub prefill_s: f64,
+    /// From the first token to the last.
+    pub decode_s: f64,
+    /// New tokens after the first, a second of `decode_s`.
+    pub tokens_per_second: f64,
+}
+
+impl Timings {
+    /// Fills in the rate for `new` tokens of `rows` texts: the first token of each came with the prefill.
+    pub fn with_rate(mut self, new: usize, rows: usize) -> Self {
+        let steps = new.saturating_sub(rows) as f64;
+        self.tokens_per_second = if self.decode_s > 0.0 { steps / self.decode_s } else { 0.0 };
+        self
+    }
+
+    /// The lines of `--stats`.
+    pub fn lines(&self, prompt: usize, new: usize) -> String {
+        let rate = if self.prefill_s > 0.0 { prompt as f64 / self.prefill_s } else { 0.0 };
+        format!(
+            "load    {:>8.1} ms\nprefill {:>8.1} ms  {prompt} tokens, {rate:.0} tokens/s\ndecode  {:>8.1} ms  {} tokens, {:.0} tokens/s",
+            self.load_s * 1e3,
+            self.prefill_s * 1e3,
+            self.decode_s * 1e3,
+            new.saturating_sub(1),
+            self.tokens_per_second
+        )
+    }
+}

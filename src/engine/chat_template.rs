@@ -1,0 +1,287 @@
+//! A model's chat template: the Jinja program, shipped with its tokenizer, that makes one text of a conversation.
+//!
+//! It is rendered as transformers does (`apply_chat_template`): the same settings, variables and functions. One is left out:
+//! `strftime_now`, so that a prompt does not depend on the day; templates that ask whether it is there do without. And the
+//! entries of a map are in the order of their keys, which only a template that lists one would show.
+
+use crate::formats::gguf::Gguf;
+use crate::formats::hub;
+use crate::kit::error::usage;
+use crate::kit::Tokenizer;
+use anyhow::{anyhow, bail, ensure, Context as _, Result};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Environment, ErrorKind};
+use minijinja_contrib::pycompat::unknown_method_callback;
+use serde::Serialize;
+use serde_json::{json, Map, Value};
+use std::path::Path;
+
+/// The name of the template that is built in.
+pub const STORY: &str = "story";
+
+/// One text that the reader and the model write in turns: a line begins a paragraph, the model ends it.
+const STORY_TEMPLATE: &str = r"
+{%- for message in messages -%}
+    {%- if message.role == 'system' -%}
+        {{- raise_exception('a story has no system prompt: begin it with a line of your own') -}}
+    {%- endif -%}
+    {{- message.content -}}
+    {%- if message.role == 'assistant' -%}
+        {%- if message.finish == 'eos' -%}
+            {{- eos_token -}}
+        {%- elif message.finish == 'stop' or loop.nextitem.content -%}
+            {{- '\n' -}}
+        {%- endif -%}
+    {%- endif -%}
+{%- endfor -%}";
+
+/// What a template may name without being given it by a flag: the rest is told as what it asks for.
+const GIVEN: [&str; 9] = [
+    "messages",
+    "add_generation_prompt",
+    "tools",
+    "documents",
+    "raise_exception",
+    "strftime_now",
+    "namespace",
+    "range",
+    "dict",
+];
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Message {
+    /// `system`, `user` or `assistant`.
+    pub role: &'static str,
+    /// What was said.
+    pub content: String,
+    /// Why an answer ended, as [`crate::kit::FinishReason`]'s words; none if it was interrupted. Only [`STORY`] asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finish: Option<crate::kit::FinishReason>,
+}
+
+impl Message {
+    /// A message that is no answer.
+    pub fn new(role: &'static str, content: &str) -> Self {
+        Self { role, content: content.to_string(), finish: None }
+    }
+}
+
+/// A compiled template, and what it is given beside the messages.
+#[derive(Debug)]
+pub struct Template {
+    environment: Environment<'static>,
+    variables: Map<String, Value>,
+    source: String,
+    /// Strings that end an answer, beside the tokens that do.
+    pub stops: Vec<String>,
+}
+
+impl Template {
+    /// Compiles a template. `source` says in errors where it comes from; `special` are the tokens that it may name, as
+    /// `eos_token`.
+    ///
+    /// # Errors
+    /// If it is no Jinja template: the line is named.
+    pub fn new(source: &str, text: &str, special: Map<String, Value>) -> Result<Self> {
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(|e| anyhow!("{e}"))?);
+        environment.set_unknown_method_callback(unknown_method_callback);
+        environment.add_function("raise_exception", |words: String| -> Result<(), _> {
+            Err(minijinja::Error::new(ErrorKind::InvalidOperation, words))
+        });
+        environment.add_filter("tojson", tojson);
+        let compiled = environment.add_template_owned("chat", text.to_string());
+        compiled.map_err(|e| explained(source, &e))?;
+        let mut variables = special;
+        variables.insert("tools".into(), Value::Null);
+        variables.insert("documents".into(), Value::Null);
+        Ok(Self { environment, variables, source: source.to_string(), stops: Vec::new() })
+    }
+
+    /// The template that `asked` says (a file, or [`STORY`]), else the model's own: `chat_template.jinja`, what
+    /// `tokenizer_config.json` has, or a GGUF file's metadata. The embedded story models have [`STORY`].
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read or compiled.
+    pub fn of(model: &str, dir: &Path, asked: Option<&str>) -> Result<Self> {
+        let story = asked.is_none() && hub::STORY_MODELS.contains(&model);
+        let (own, special) = match dir.is_file() {
+            true => of_gguf(&Gguf::open(dir)?),
+            false => of_folder(dir)?,
+        };
+        if story || asked == Some(STORY) {
+            let mut template = Self::new("story", STORY_TEMPLATE, special)?;
+            template.stops.push("\n".into());
+            return Ok(template);
+        }
+        if let Some(file) = asked {
+            let text = std::fs::read_to_string(file).with_context(|| {
+                format!("--template {file}: could not be read as UTF-8 text; give a file with a Jinja template, or \"story\"")
+            })?;
+            return Self::new(&format!("--template {file}"), &text, special);
+        }
+        let Some((source, text)) = own else {
+            bail!(
+                "{model} has no chat template: it continues texts, and knows no turns; `cargo xtask run --model {model} -p TEXT` continues one, --template {STORY} writes one in turns with you, --template FILE gives it a template"
+            )
+        };
+        Self::new(&source, &text, special)
+    }
+
+    /// Gives the template a variable, as `enable_thinking=false`: what is JSON is taken as such, all else as text.
+    ///
+    /// # Errors
+    /// If the template asks for no such variable: those that it asks for are named.
+    pub fn set(&mut self, setting: &str) -> Result<()> {
+        let (name, value) = setting.split_once('=').with_context(|| {
+            usage(format!(
+                "--template-set {setting}: expected NAME=VALUE, as enable_thinking=false"
+            ))
+        })?;
+        let template = self.environment.get_template("chat").map_err(|e| anyhow!("{e}"))?;
+        let mut asked: Vec<String> = template.undeclared_variables(false).into_iter().collect();
+        asked.retain(|name| !GIVEN.contains(&name.as_str()) && !name.ends_with("_token"));
+        asked.sort();
+        let known = match asked.is_empty() {
+            true => "it asks for none".to_string(),
+            false => format!("it asks for {}", asked.join(", ")),
+        };
+        ensure!(
+            asked.iter().any(|asked| asked == name),
+            usage(format!(
+                "--template-set {setting}: the chat template asks for no {name}; {known}"
+            ))
+        );
+        let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
+        self.variables.insert(name.to_string(), value);
+        Ok(())
+    }
+
+    /// The text of a conversation, up to where the next answer begins.
+    ///
+    /// # Errors
+    /// If the template refuses it (`raise_exception`) or fails: the line is named.
+    pub fn render(&self, messages: &[Message]) -> Result<String> {
+        self.rendered(messages, true)
+    }
+
+    /// As [`Template::render`]; without `prompt` no answer is begun (HF `add_generation_prompt`).
+    ///
+    /// # Errors
+    /// As [`Template::render`].
+    pub fn rendered(&self, messages: &[Message], prompt: bool) -> Result<String> {
+        let mut variables = self.variables.clone();
+        variables.insert("messages".into(), serde_json::to_value(messages)?);
+        variables.insert("add_generation_prompt".into(), prompt.into());
+        let template = self.environment.get_template("chat").map_err(|e| anyhow!("{e}"))?;
+        let rendered = template.render(minijinja::value::Serde(&variables));
+        rendered.map_err(|e| explained(&self.source, &e))
+    }
+
+    /// The token that the template writes behind an answer, if it writes one: it ends a turn, whatever the model's
+    /// configuration says.
+    pub fn end_of_turn(&self, tokenizer: &Tokenizer) -> Option<u32> {
+        const ANSWER: &str = "An answer.";
+        let turn = [Message::new("user", "A question."), Message::new("assistant", ANSWER)];
+        let text = self.rendered(&turn, false).ok()?;
+        let (_, behind) = text.rsplit_once(ANSWER)?;
+        let first = *tokenizer.encode_rendered(behind.trim_start()).ok()?.first()?;
+        tokenizer.is_added(first).then_some(first)
+    }
+}
+
+/// An error of minijinja in one line, without its debug report.
+fn explained(source: &str, error: &minijinja::Error) -> anyhow::Error {
+    let line = error.line().map(|line| format!(", line {line}")).unwrap_or_default();
+    let words = error.detail().map_or_else(|| error.kind().to_string(), str::to_string);
+    anyhow!("the chat template ({source}{line}): {words}")
+}
+
+/// As transformers' filter, which is Python's `json.dumps`: a space after `:` and `,`, and no escapes for HTML.
+fn tojson(value: minijinja::Value) -> Result<String, minijinja::Error> {
+    struct Python;
+    impl serde_json::ser::Formatter for Python {
+        fn begin_array_value<W: ?Sized + std::io::Write>(
+            &mut self,
+            out: &mut W,
+            first: bool,
+        ) -> std::io::Result<()> {
+            out.write_all(if first { b"" } else { b", " })
+        }
+
+        fn begin_object_key<W: ?Sized + std::io::Write>(
+            &mut self,
+            out: &mut W,
+            first: bool,
+        ) -> std::io::Result<()> {
+            out.write_all(if first { b"" } else { b", " })
+        }
+
+        fn begin_object_value<W: ?Sized + std::io::Write>(
+            &mut self,
+            out: &mut W,
+        ) -> std::io::Result<()> {
+            out.write_all(b": ")
+        }
+    }
+    let mut bytes = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Python);
+    let failed = |e: String| minijinja::Error::new(ErrorKind::BadSerialization, e);
+    value.serialize(&mut serializer).map_err(|e| failed(e.to_string()))?;
+    String::from_utf8(bytes).map_err(|e| failed(e.to_string()))
+}
+
+/// Where a template comes from and what it says, and the special tokens by their names.
+type Found = (Option<(String, String)>, Map<String, Value>);
+
+fn of_gguf(gguf: &Gguf) -> Found {
+    let text = gguf.text("tokenizer.chat_template").filter(|text| !text.is_empty());
+    let found = text.map(|text| ("tokenizer.chat_template".to_string(), text.to_string()));
+    let mut special = Map::new();
+    for (name, key) in [("bos_token", "bos_token_id"), ("eos_token", "eos_token_id")] {
+        if let Some(piece) = gguf.piece(&format!("tokenizer.ggml.{key}")) {
+            special.insert(name.into(), piece.into());
+        }
+    }
+    (found, special)
+}
+
+fn of_folder(dir: &Path) -> Result<Found> {
+    const CONFIG: &str = "tokenizer_config.json";
+    let config: Value = match std::fs::read_to_string(dir.join(CONFIG)) {
+        Ok(text) => serde_json::from_str(&text)
+            .with_context(|| format!("{}: not JSON", dir.join(CONFIG).display()))?,
+        Err(_) => Value::Null,
+    };
+    let mut special = Map::new();
+    for (key, value) in config.as_object().into_iter().flatten() {
+        let token = value.as_str().or_else(|| value.get("content")?.as_str());
+        if let (true, Some(token)) = (key.ends_with("_token"), token) {
+            special.insert(key.clone(), token.into());
+        }
+    }
+    let file = "chat_template.jinja";
+    let found = match std::fs::read_to_string(dir.join(file)) {
+        Ok(text) => Some((file.to_string(), text)),
+        Err(_) => in_config(&config["chat_template"])?.map(|text| (CONFIG.to_string(), text)),
+    };
+    Ok((found, special))
+}
+
+/// What `tokenizer_config.json` has: one template, or a list of named ones, of which "default" is meant.
+fn in_config(entry: &Value) -> Result<Option<String>> {
+    let Some(list) = entry.as_array() else { return Ok(entry.as_str().map(str::to_string)) };
+    let name = |one: &Value| one["name"].as_str().unwrap_or("?").to_string();
+    let default = list.iter().find(|one| name(one) == "default");
+    let text = default.and_then(|one| one["template"].as_str()).map(str::to_string);
+    let names: Vec<String> = list.iter().map(name).collect();
+    let none = || {
+        format!(
+            "tokenizer_config.json has chat templates named {}, and none named default; choose with --template FILE",
+            names.join(", ")
+        )
+    };
+    text.with_context(none).map(Some)
+}

@@ -1,0 +1,51 @@
+//! `cargo maintain`: what maintainers run, and a reader never compiles.
+
+#![warn(missing_docs)]
+
+mod ci;
+mod messages;
+mod mutants;
+mod stages;
+mod steps;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+use xtask::note;
+use xtask::repo::Repo;
+use xtask::Usage;
+
+/// What maintainers run
+#[derive(Parser)]
+#[command(bin_name = "cargo maintain", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run what continuous integration runs
+    Ci(ci::Ci),
+    /// Write what the commands say today into the book's page of messages
+    Messages,
+    /// Change a day's reference in small ways, and see whether its checks notice
+    Mutants(mutants::command::Mutants),
+}
+
+fn main() -> ExitCode {
+    let outcome = run(Cli::parse().command);
+    outcome.unwrap_or_else(|problem| {
+        note!("error: {problem:#}");
+        ExitCode::from(if problem.is::<Usage>() { 2 } else { 1 })
+    })
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    let repo = Repo::find()?;
+    match command {
+        Command::Ci(args) => ci::run(&repo, &args),
+        Command::Messages => messages::run(&repo),
+        Command::Mutants(args) => mutants::command::run(&repo, &args),
+    }
+}
