@@ -61,7 +61,7 @@ pub fn own_output(output: &str, message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     let harness = |line: &&str| {
         (!first.is_empty() && line.strip_prefix("Error: ").is_some_and(|said| said == first))
-            || (line.starts_with("thread '") && line.contains("' panicked at "))
+            || (line.starts_with("thread '") && line.contains(" panicked at "))
             || line.starts_with("note: the test returned a termination value")
     };
     let own: Vec<&str> = output.lines().take_while(|line| !harness(line)).collect();
@@ -97,7 +97,7 @@ mod tests {
     fn what_the_harness_says_of_a_failure_is_not_the_readers_output() {
         let output = "one\ntwo\nError: task 6.1 · x\n  got 3\n\n";
         assert_eq!(own_output(output, "task 6.1 · x\n  got 3"), "one\ntwo");
-        assert_eq!(own_output("a\n\nthread 'x' panicked at tests/a.rs:3:\n", ""), "a");
+        assert_eq!(own_output("a\n\nthread 'x' (7) panicked at tests/a.rs:3:\n", ""), "a");
         assert_eq!(own_output("a\n", ""), "a");
     }
 
