@@ -4,7 +4,7 @@ use benches::{cache, model, options, text, tokenizer};
 use candecode::day10_kv_cache::generate_cached;
 use candecode::day13_speculative::{block, ModelDrafter, NgramDrafter};
 use candecode::kit::draft::{one_hot, Draft, Drafter, Speculation};
-use candecode::kit::{Context, Model, Tokenizer};
+use candecode::kit::{Model, ProcessorInput, Tokenizer};
 use candle_core::Result;
 use criterion::{criterion_group, criterion_main, Criterion, SamplingMode};
 use std::time::Duration;
@@ -20,7 +20,7 @@ struct Knows {
 }
 
 impl Drafter for Knows {
-    fn draft(&mut self, cx: &Context, n: usize, _: &[f32]) -> Result<Draft> {
+    fn draft(&mut self, cx: &ProcessorInput, n: usize, _: &[f32]) -> Result<Draft> {
         let right = |at: usize| at * 61 % 100 < self.stands; // 61 and 100 have no common divisor: every remainder comes
         let token = |at: usize| match right(at) {
             true => self.text.get(at).copied().unwrap_or(1),

@@ -3,7 +3,7 @@
 use candecode::day06_generate::TextStream;
 use candecode::kit::processor::process_all;
 use candecode::kit::{
-    Context, FinishReason, GenerationOptions, Logits, Model, NoCache, Step, Token, Tokenizer,
+    FinishReason, GenerationOptions, Logits, Model, NoCache, ProcessorInput, Step, Token, Tokenizer,
 };
 use candle_core::{bail, Result};
 
@@ -121,13 +121,13 @@ impl<'a> Sequence<'a> {
         // <solution>
         let logprobs = log_softmax(raw)?;
         let mut logits = raw.to_vec();
-        let cx = Context {
+        let input = ProcessorInput {
             tokens: &self.tokens,
             prompt_len: self.prompt_len,
             remaining: options.max_new_tokens.saturating_sub(self.tokens.len() - self.prompt_len),
             eos: &options.eos_token_ids,
         };
-        process_all(&options.processors, &cx, &mut logits)?;
+        process_all(&options.processors, &input, &mut logits)?;
         let id = (options.choose)(self.row, &logits)?;
         match logprobs.get(id as usize) {
             Some(logprob) => Ok((id, *logprob)),

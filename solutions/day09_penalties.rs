@@ -1,6 +1,6 @@
 //! Day 9: penalties. Three ways to make what was said less likely to be said again, and one to forbid it.
 
-use candecode::kit::{named, Context, LogitsProcessor};
+use candecode::kit::{named, LogitsProcessor, ProcessorInput};
 use candle_core::{bail, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -124,8 +124,8 @@ pub fn penalties(params: &PenaltyParams) -> Result<Vec<Box<dyn LogitsProcessor>>
         repetition_penalty(&mut [], &[], penalty)?;
         all.push(Box::new(named(
             format!("repetition_penalty({penalty})"),
-            move |cx: &Context, l: &mut [f32]| {
-                repetition_penalty(l, recent(cx.tokens, window), penalty)
+            move |input: &ProcessorInput, l: &mut [f32]| {
+                repetition_penalty(l, recent(input.tokens, window), penalty)
             },
         )));
     }
@@ -134,8 +134,8 @@ pub fn penalties(params: &PenaltyParams) -> Result<Vec<Box<dyn LogitsProcessor>>
             (params.presence.unwrap_or(0.0), params.frequency.unwrap_or(0.0));
         presence_frequency(&mut [], &[], presence, frequency)?;
         let name = format!("presence_penalty({presence}), frequency_penalty({frequency})");
-        all.push(Box::new(named(name, move |cx: &Context, l: &mut [f32]| {
-            let generated = &cx.tokens[cx.prompt_len..];
+        all.push(Box::new(named(name, move |input: &ProcessorInput, l: &mut [f32]| {
+            let generated = &input.tokens[input.prompt_len..];
             presence_frequency(l, recent(generated, window), presence, frequency)
         })));
     }
@@ -143,7 +143,7 @@ pub fn penalties(params: &PenaltyParams) -> Result<Vec<Box<dyn LogitsProcessor>>
         no_repeat_ngram(&mut [], &[], n)?;
         all.push(Box::new(named(
             format!("no_repeat_ngram({n})"),
-            move |cx: &Context, l: &mut [f32]| no_repeat_ngram(l, cx.tokens, n),
+            move |input: &ProcessorInput, l: &mut [f32]| no_repeat_ngram(l, input.tokens, n),
         )));
     }
     Ok(all)

@@ -1,7 +1,9 @@
 //! Day 11: beam search. Several texts grow side by side; the best ones go on, and the best finished one wins.
 
 use candecode::day07_greedy::{log_softmax, window};
-use candecode::kit::{check_prompt, BeamParams, Cache, Context, EarlyStopping, FinishReason};
+use candecode::kit::{
+    check_prompt, BeamParams, Cache, EarlyStopping, FinishReason, ProcessorInput,
+};
 use candecode::kit::{GenerationOptions, Hypothesis, Logits, Model, Step, Tokenizer};
 use candle_core::{bail, Result};
 
@@ -164,8 +166,8 @@ pub fn next_log_probs(
         let mut row = log_softmax(&logits)?;
         let (remaining, eos) =
             (options.max_new_tokens - (len - prompt_len), &options.eos_token_ids);
-        let cx = Context { tokens: &beam.tokens, prompt_len, remaining, eos };
-        options.processors.iter().try_for_each(|processor| processor.process(&cx, &mut row))?;
+        let input = ProcessorInput { tokens: &beam.tokens, prompt_len, remaining, eos };
+        options.processors.iter().try_for_each(|processor| processor.process(&input, &mut row))?;
         rows.push(row);
     }
     Ok(rows)

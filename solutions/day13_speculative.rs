@@ -6,7 +6,7 @@ use candecode::day08_sampling::sample;
 use candecode::day10_kv_cache::next_step;
 use candecode::kit::draft::{distribution, one_hot, Draft, Drafter, Speculation, Verdict};
 use candecode::kit::processor::process_all;
-use candecode::kit::{Cache, Context, Logits, LogitsProcessor, Model, Step, Token};
+use candecode::kit::{Cache, Logits, LogitsProcessor, Model, ProcessorInput, Step, Token};
 use candle_core::{bail, Result};
 
 /// What is left of the target where the draft overreached: `max(p - q, 0)`, made to sum to 1. Nothing is left where `p` is
@@ -78,14 +78,16 @@ pub struct NgramDrafter {
 }
 
 impl Drafter for NgramDrafter {
-    fn draft(&mut self, cx: &Context, n: usize, _coins: &[f32]) -> Result<Draft> {
+    fn draft(&mut self, input: &ProcessorInput, n: usize, _coins: &[f32]) -> Result<Draft> {
         // task 13.4: the latest earlier place of the last self.n tokens, and up to n tokens after it
         // <solution>
-        let Some(start) = cx.tokens.len().checked_sub(self.n) else { return Ok(Draft::default()) };
-        let last = &cx.tokens[start..];
-        let found = (0..start).rev().find(|at| cx.tokens[*at..].starts_with(last));
+        let Some(start) = input.tokens.len().checked_sub(self.n) else {
+            return Ok(Draft::default());
+        };
+        let last = &input.tokens[start..];
+        let found = (0..start).rev().find(|at| input.tokens[*at..].starts_with(last));
         let Some(at) = found else { return Ok(Draft::default()) };
-        let tokens: Vec<u32> = cx.tokens[at + self.n..].iter().take(n).copied().collect();
+        let tokens: Vec<u32> = input.tokens[at + self.n..].iter().take(n).copied().collect();
         let probs = tokens.iter().map(|id| one_hot(*id, self.vocab_size)).collect();
         Ok(Draft { tokens, probs })
         // </solution>
@@ -126,23 +128,23 @@ impl ModelDrafter<'_> {
 }
 
 impl Drafter for ModelDrafter<'_> {
-    fn draft(&mut self, cx: &Context, n: usize, coins: &[f32]) -> Result<Draft> {
+    fn draft(&mut self, input: &ProcessorInput, n: usize, coins: &[f32]) -> Result<Draft> {
         // task 13.6: n times, or until EOS: window, logits, processors, distribution, sample
         // <solution>
         let context = self.model.config().max_position_embeddings;
-        let (mut tokens, mut draft) = (cx.tokens.to_vec(), Draft::default());
+        let (mut tokens, mut draft) = (input.tokens.to_vec(), Draft::default());
         for (i, coin) in (0..n).zip(coins) {
             let first = window(tokens.len(), context, (context / 4).max(1))?;
             let mut logits = self.next_logits(&tokens[first..])?;
-            let remaining = cx.remaining.saturating_sub(i);
-            let now = Context { tokens: &tokens, remaining, ..*cx };
+            let remaining = input.remaining.saturating_sub(i);
+            let now = ProcessorInput { tokens: &tokens, remaining, ..*input };
             process_all(&self.processors, &now, &mut logits)?;
             let q = distribution(&logits, self.greedy)?;
             let id = sample(&q, *coin)?;
             draft.tokens.push(id);
             draft.probs.push(q);
             tokens.push(id);
-            if cx.eos.contains(&id) {
+            if input.eos.contains(&id) {
                 break; // a text has nothing behind it
             }
         }
@@ -195,15 +197,15 @@ pub fn target(text: &mut Speculation, draft: &[u32]) -> Result<Vec<Vec<f32>>> {
 pub fn distributions(text: &Speculation, draft: &[u32], raw: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
     // task 13.8: processors and distribution, row by row; behind a certain end, repeat the last row
     // <solution>
-    let cx = text.context();
-    let (mut tokens, mut rows) = (cx.tokens.to_vec(), Vec::<Vec<f32>>::new());
+    let input = text.context();
+    let (mut tokens, mut rows) = (input.tokens.to_vec(), Vec::<Vec<f32>>::new());
     for (i, raw) in raw.iter().enumerate() {
-        let (mut logits, remaining) = (raw.clone(), cx.remaining - i);
-        let now = Context { tokens: &tokens, remaining, ..cx };
+        let (mut logits, remaining) = (raw.clone(), input.remaining - i);
+        let now = ProcessorInput { tokens: &tokens, remaining, ..input };
         process_all(&text.options.processors, &now, &mut logits)?;
         rows.push(distribution(&logits, text.coins.is_none())?);
         let Some(id) = draft.get(i) else { break };
-        if rows[i].get(*id as usize).is_none_or(|p| *p == 0.0) || cx.eos.contains(id) {
+        if rows[i].get(*id as usize).is_none_or(|p| *p == 0.0) || input.eos.contains(id) {
             break;
         }
         tokens.push(*id);
@@ -232,7 +234,7 @@ pub fn block(text: &mut Speculation) -> Result<Vec<Token>> {
     let draft = text.draft(room(text)?)?;
     let raw = target(text, &draft.tokens)?;
     let rows = distributions(text, &draft.tokens, &raw)?;
-    let verdict = verify(&draft, &rows, &text.toss(rows.len()))?;
+    let verdict = verify(&draft, &rows, &text.uniform(rows.len()))?;
     for (id, raw) in draft.tokens[..verdict.accepted].iter().chain([&verdict.next]).zip(&raw) {
         let logprob = log_softmax(raw)?[*id as usize];
         written.push(text.sequence.push(*id, logprob, &text.options)?);

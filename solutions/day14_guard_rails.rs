@@ -2,7 +2,7 @@
 //! blocked word stays out however the tokenizer could spell it, and a format is kept however it is cut into tokens.
 
 use candecode::kit::dfa::{self, any_case, Dfa};
-use candecode::kit::{Context, LogitsProcessor, Tokenizer};
+use candecode::kit::{LogitsProcessor, ProcessorInput, Tokenizer};
 use candle_core::{bail, Result};
 use regex_automata::{dfa::Automaton as _, util::primitives::StateID};
 use std::cell::RefCell;
@@ -138,11 +138,11 @@ impl GuardRail {
     ///
     /// # Errors
     /// As [`Automaton::start`].
-    pub fn state(&self, cx: &Context) -> Result<StateID> {
+    pub fn state(&self, input: &ProcessorInput) -> Result<StateID> {
         // task 14.6: read the bytes of the tokens, with or without the prompt
         // <solution>
-        let from = if self.automaton.rule == Rule::Always { cx.prompt_len } else { 0 };
-        let pieces = cx.tokens[from..].iter().filter_map(|id| self.pieces.get(*id as usize));
+        let from = if self.automaton.rule == Rule::Always { input.prompt_len } else { 0 };
+        let pieces = input.tokens[from..].iter().filter_map(|id| self.pieces.get(*id as usize));
         Ok(pieces.fold(self.automaton.start()?, |state, piece| self.automaton.read(state, piece)))
         // </solution>
     }
@@ -175,17 +175,17 @@ impl LogitsProcessor for GuardRail {
 
     /// Sets what is not legal to `-inf`; the others keep their ratios. EOS, whatever its bytes, is legal where the text may end.
     /// The last token that there is room for must be EOS, or lead to where the text may end, if the vocabulary has such a one.
-    fn process(&self, cx: &Context, logits: &mut [f32]) -> Result<()> {
+    fn process(&self, input: &ProcessorInput, logits: &mut [f32]) -> Result<()> {
         // task 14.8: legal tokens; EOS by may_end; at the length bound the text ends, too
         // <solution>
-        let state = self.state(cx)?;
+        let state = self.state(input)?;
         let after = self.legal(state);
         let ends = |state: &StateID| self.automaton.may_end(*state);
-        let can_end = (ends(&state) && !cx.eos.is_empty()) || after.iter().flatten().any(ends);
-        let last = cx.remaining == 1 && can_end;
+        let can_end = (ends(&state) && !input.eos.is_empty()) || after.iter().flatten().any(ends);
+        let last = input.remaining == 1 && can_end;
         for (id, logit) in logits.iter_mut().enumerate() {
             let legal = match after.get(id) {
-                _ if cx.eos.contains(&(id as u32)) => ends(&state),
+                _ if input.eos.contains(&(id as u32)) => ends(&state),
                 Some(Some(next)) => !last || ends(next),
                 _ => false,
             };

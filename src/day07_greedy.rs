@@ -4,7 +4,7 @@
 use candecode::day06_generate::TextStream;
 use candecode::kit::processor::process_all;
 use candecode::kit::{
-    Context, FinishReason, GenerationOptions, Logits, Model, NoCache, Step, Token, Tokenizer,
+    FinishReason, GenerationOptions, Logits, Model, NoCache, ProcessorInput, Step, Token, Tokenizer,
 };
 use candle_core::{bail, Result};
 

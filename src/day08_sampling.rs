@@ -3,7 +3,7 @@
 //! it.
 
 use candecode::day07_greedy::argmax;
-use candecode::kit::rng::{Coins, TorchRng};
+use candecode::kit::rng::{RequestRng, TorchRng};
 use candecode::kit::{named, Choose, LogitsProcessor};
 use candle_core::{bail, Result};
 use std::cmp::Ordering;
@@ -123,11 +123,11 @@ pub fn torch_sampler(seed: u64, rows: usize) -> Choose<'static> {
 
 /// Chooses with the portable stream: every row has its own, keyed by (seed, row), so company changes nothing.
 pub fn chacha_sampler(seed: u64) -> Choose<'static> {
-    let mut rows: Vec<Coins> = Vec::new();
+    let mut rows: Vec<RequestRng> = Vec::new();
     Box::new(move |row, logits| {
         while rows.len() <= row {
-            rows.push(Coins::new(seed, rows.len() as u64));
+            rows.push(RequestRng::new(seed, rows.len() as u64));
         }
-        sample(&softmax(logits)?, rows[row].toss())
+        sample(&softmax(logits)?, rows[row].uniform())
     })
 }

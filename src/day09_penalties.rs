@@ -1,7 +1,7 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
 //! Day 9: penalties. Three ways to make what was said less likely to be said again, and one to forbid it.
 
-use candecode::kit::{named, Context, LogitsProcessor};
+use candecode::kit::{named, LogitsProcessor, ProcessorInput};
 use candle_core::{bail, Result};
 use std::collections::{BTreeMap, BTreeSet};
 

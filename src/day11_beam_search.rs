@@ -2,7 +2,9 @@
 //! Day 11: beam search. Several texts grow side by side; the best ones go on, and the best finished one wins.
 
 use candecode::day07_greedy::{log_softmax, window};
-use candecode::kit::{check_prompt, BeamParams, Cache, Context, EarlyStopping, FinishReason};
+use candecode::kit::{
+    check_prompt, BeamParams, Cache, EarlyStopping, FinishReason, ProcessorInput,
+};
 use candecode::kit::{GenerationOptions, Hypothesis, Logits, Model, Step, Tokenizer};
 use candle_core::{bail, Result};
 

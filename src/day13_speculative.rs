@@ -7,7 +7,7 @@ use candecode::day08_sampling::sample;
 use candecode::day10_kv_cache::next_step;
 use candecode::kit::draft::{distribution, one_hot, Draft, Drafter, Speculation, Verdict};
 use candecode::kit::processor::process_all;
-use candecode::kit::{Cache, Context, Logits, LogitsProcessor, Model, Step, Token};
+use candecode::kit::{Cache, Logits, LogitsProcessor, Model, ProcessorInput, Step, Token};
 use candle_core::{bail, Result};
 
 /// What is left of the target where the draft overreached: `max(p - q, 0)`, made to sum to 1. Nothing is left where `p` is
@@ -51,7 +51,7 @@ pub struct NgramDrafter {
 }
 
 impl Drafter for NgramDrafter {
-    fn draft(&mut self, cx: &Context, n: usize, _coins: &[f32]) -> Result<Draft> {
+    fn draft(&mut self, input: &ProcessorInput, n: usize, _coins: &[f32]) -> Result<Draft> {
         // task 13.4: the latest earlier place of the last self.n tokens, and up to n tokens after it
         todo!("day 13, task 4: the latest earlier place of the last self.n tokens, and up to n tokens after it")
     }
@@ -84,7 +84,7 @@ impl ModelDrafter<'_> {
 }
 
 impl Drafter for ModelDrafter<'_> {
-    fn draft(&mut self, cx: &Context, n: usize, coins: &[f32]) -> Result<Draft> {
+    fn draft(&mut self, input: &ProcessorInput, n: usize, coins: &[f32]) -> Result<Draft> {
         // task 13.6: n times, or until EOS: window, logits, processors, distribution, sample
         todo!("day 13, task 6: n times, or until EOS: window, logits, processors, distribution, sample")
     }

@@ -3,7 +3,7 @@
 //! blocked word stays out however the tokenizer could spell it, and a format is kept however it is cut into tokens.
 
 use candecode::kit::dfa::{self, any_case, Dfa};
-use candecode::kit::{Context, LogitsProcessor, Tokenizer};
+use candecode::kit::{LogitsProcessor, ProcessorInput, Tokenizer};
 use candle_core::{bail, Result};
 use regex_automata::{dfa::Automaton as _, util::primitives::StateID};
 use std::cell::RefCell;
@@ -111,7 +111,7 @@ impl GuardRail {
     ///
     /// # Errors
     /// As [`Automaton::start`].
-    pub fn state(&self, cx: &Context) -> Result<StateID> {
+    pub fn state(&self, input: &ProcessorInput) -> Result<StateID> {
         // task 14.6: read the bytes of the tokens, with or without the prompt
         todo!("day 14, task 6: read the bytes of the tokens, with or without the prompt")
     }
@@ -131,7 +131,7 @@ impl LogitsProcessor for GuardRail {
 
     /// Sets what is not legal to `-inf`; the others keep their ratios. EOS, whatever its bytes, is legal where the text may end.
     /// The last token that there is room for must be EOS, or lead to where the text may end, if the vocabulary has such a one.
-    fn process(&self, cx: &Context, logits: &mut [f32]) -> Result<()> {
+    fn process(&self, input: &ProcessorInput, logits: &mut [f32]) -> Result<()> {
         // task 14.8: legal tokens; EOS by may_end; at the length bound the text ends, too
         todo!(
             "day 14, task 8: legal tokens; EOS by may_end; at the length bound the text ends, too"

@@ -2,9 +2,6 @@
 
 #![cfg(feature = "ref")]
 
-#[path = "said/mod.rs"]
-mod said;
-
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 
@@ -168,7 +165,6 @@ fn what_cannot_be_chatted_with_is_refused() {
         let (out, errors, got) = chat(flags, "Hello\n");
         assert!(errors.contains(words) && out.is_empty(), "{flags:?}: {errors}{out}");
         assert_eq!(got, code, "{flags:?}: {errors}");
-        said::keep(&[&["--chat"], flags].concat(), code, &errors);
     }
 }
 

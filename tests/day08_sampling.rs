@@ -52,7 +52,7 @@ checks::tests! {
     task_8_8_generate_equals_transformers => day::generate_equals_transformers,
 }
 
-use candecode::kit::rng::{Coins, TorchRng};
+use candecode::kit::rng::{RequestRng, TorchRng};
 
 /// The kit's generator is given, not written: so this is no task.
 #[test]
@@ -94,8 +94,8 @@ fn teeth_the_torch_stream_is_torchs() -> candle_core::Result<()> {
 #[test]
 fn teeth_the_portable_stream_stays_what_it_is() {
     let coins = |seed, request| {
-        let mut coins = Coins::new(seed, request);
-        [(); 3].map(|()| coins.toss())
+        let mut coins = RequestRng::new(seed, request);
+        [(); 3].map(|()| coins.uniform())
     };
     assert_eq!(coins(0, 0), [0.801_459_25, 0.731_113_4, 0.555_288_85]);
     assert_eq!(coins(0, 1), [0.273_580_55, 0.658_953, 0.827_439_67]);

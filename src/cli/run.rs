@@ -14,7 +14,7 @@ use crate::engine::nan_trace::Watched;
 use crate::formats::hub;
 use crate::kit::draft::{Drafter, Speculation};
 use crate::kit::error::{plain, usage};
-use crate::kit::rng::Coins;
+use crate::kit::rng::RequestRng;
 use crate::kit::{check_prompt, days, device, kernels};
 use crate::kit::{Cache, CacheKind, FinishReason, Hypothesis, Model, NoCache};
 use crate::kit::{ModelConfig, Token, Tokenizer};
@@ -311,7 +311,7 @@ impl<'a> Run<'a> {
         let (model, tokenizer) = (self.model, self.tokenizer);
         let mut text = Speculation::new(model, tokenizer, prompt, options, cache, drafter, k)?;
         if self.plan.sampling.is_some() {
-            text.coins = Some(Coins::new(self.args.seed.unwrap_or(0), number as u64));
+            text.coins = Some(RequestRng::new(self.args.seed.unwrap_or(0), number as u64));
         }
         let mut going = true;
         while going && !interrupt::asked() {

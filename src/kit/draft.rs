@@ -2,8 +2,8 @@
 
 use crate::day07_greedy::{argmax, Sequence};
 use crate::day08_sampling::softmax;
-use crate::kit::rng::Coins;
-use crate::kit::{check_prompt, Cache, Context, GenerationOptions, Model, Tokenizer};
+use crate::kit::rng::RequestRng;
+use crate::kit::{check_prompt, Cache, GenerationOptions, Model, ProcessorInput, Tokenizer};
 use candle_core::{bail, Result};
 
 /// TokenIter proposed to follow a text, and the distribution that each was drawn from.
@@ -17,11 +17,11 @@ pub struct Draft {
 
 /// Proposes tokens. It finds by itself what it shares with the text that it drafted for last.
 pub trait Drafter {
-    /// Up to `n` tokens to follow `cx.tokens`; one coin in [0, 1) for each. None is a draft, too.
+    /// Up to `n` tokens to follow `input.tokens`; one coin in [0, 1) for each. None is a draft, too.
     ///
     /// # Errors
     /// If its model fails.
-    fn draft(&mut self, cx: &Context, n: usize, coins: &[f32]) -> Result<Draft>;
+    fn draft(&mut self, input: &ProcessorInput, n: usize, coins: &[f32]) -> Result<Draft>;
 }
 
 /// All probability on one token of `vocab_size`.
@@ -93,7 +93,7 @@ pub struct Speculation<'a> {
     /// K: tokens to draft at most.
     pub num_draft_tokens: usize,
     /// Randomness; None is greedy.
-    pub coins: Option<Coins>,
+    pub coins: Option<RequestRng>,
     /// What was done so far.
     pub counts: Counts,
 }
@@ -131,13 +131,13 @@ impl<'a> Speculation<'a> {
     }
 
     /// What a processor, or a drafter, may know of the text so far.
-    pub fn context(&self) -> Context<'_> {
+    pub fn context(&self) -> ProcessorInput<'_> {
         context(&self.sequence, &self.options)
     }
 
     /// `n` coins in [0, 1); greedy needs none, so all are 0.
-    pub fn toss(&mut self, n: usize) -> Vec<f32> {
-        (0..n).map(|_| self.coins.as_mut().map_or(0.0, Coins::toss)).collect()
+    pub fn uniform(&mut self, n: usize) -> Vec<f32> {
+        (0..n).map(|_| self.coins.as_mut().map_or(0.0, RequestRng::uniform)).collect()
     }
 
     /// Asks the drafter for up to `n` tokens.
@@ -145,9 +145,9 @@ impl<'a> Speculation<'a> {
     /// # Errors
     /// If it fails, or gives more than it was asked for.
     pub fn draft(&mut self, n: usize) -> Result<Draft> {
-        let coins = self.toss(n);
-        let cx = context(&self.sequence, &self.options);
-        let draft = self.drafter.draft(&cx, n, &coins)?;
+        let coins = self.uniform(n);
+        let input = context(&self.sequence, &self.options);
+        let draft = self.drafter.draft(&input, n, &coins)?;
         if draft.tokens.len() > n {
             bail!("the drafter was asked for {n} tokens at most, and gave {}", draft.tokens.len())
         }
@@ -155,9 +155,9 @@ impl<'a> Speculation<'a> {
     }
 }
 
-fn context<'b>(sequence: &'b Sequence, options: &'b GenerationOptions) -> Context<'b> {
+fn context<'b>(sequence: &'b Sequence, options: &'b GenerationOptions) -> ProcessorInput<'b> {
     let written = sequence.tokens.len() - sequence.prompt_len;
-    Context {
+    ProcessorInput {
         tokens: &sequence.tokens,
         prompt_len: sequence.prompt_len,
         remaining: options.max_new_tokens.saturating_sub(written),

@@ -30,7 +30,9 @@ pub fn describe(error: &anyhow::Error) -> String {
 pub fn plain(error: &candle_core::Error) -> String {
     match error {
         candle_core::Error::WithBacktrace { inner, .. } => plain(inner),
-        candle_core::Error::Context { inner, context } => format!("{context}: {}", plain(inner)),
+        candle_core::Error::Context { inner, context } => {
+            format!("{context}: {}", plain(inner))
+        }
         candle_core::Error::WithPath { inner, path } => {
             format!("{}: {}", path.display(), plain(inner))
         }

@@ -27,7 +27,7 @@ pub use config::{Family, ModelConfig};
 pub use dispatch::{attend, linear, linear_many, Attend};
 pub use model::Model;
 pub use options::{check_prompt, Choose, GenerationOptions};
-pub use processor::{named, Context, LogitsProcessor};
+pub use processor::{named, LogitsProcessor, ProcessorInput};
 pub use step::{Logits, Step};
 pub use token::{FinishReason, Token};
 pub use token_iter::TokenIter;

@@ -4,7 +4,7 @@ use candle_core::Result;
 
 /// What a processor may know: the whole text so far, and how it will end.
 #[derive(Debug, Clone, Copy)]
-pub struct Context<'a> {
+pub struct ProcessorInput<'a> {
     /// Prompt and generated tokens.
     pub tokens: &'a [u32],
     /// How many of `tokens` are the prompt.
@@ -25,25 +25,25 @@ pub trait LogitsProcessor {
     ///
     /// # Errors
     /// If the processor cannot do what it promises.
-    fn process(&self, cx: &Context, logits: &mut [f32]) -> Result<()>;
+    fn process(&self, input: &ProcessorInput, logits: &mut [f32]) -> Result<()>;
 }
 
 struct Named<F>(String, F);
 
-impl<F: Fn(&Context, &mut [f32]) -> Result<()>> LogitsProcessor for Named<F> {
+impl<F: Fn(&ProcessorInput, &mut [f32]) -> Result<()>> LogitsProcessor for Named<F> {
     fn name(&self) -> String {
         self.0.clone()
     }
 
-    fn process(&self, cx: &Context, logits: &mut [f32]) -> Result<()> {
-        (self.1)(cx, logits)
+    fn process(&self, input: &ProcessorInput, logits: &mut [f32]) -> Result<()> {
+        (self.1)(input, logits)
     }
 }
 
 /// A closure as a processor.
 pub fn named(
     name: impl Into<String>,
-    process: impl Fn(&Context, &mut [f32]) -> Result<()>,
+    process: impl Fn(&ProcessorInput, &mut [f32]) -> Result<()>,
 ) -> impl LogitsProcessor {
     Named(name.into(), process)
 }
@@ -54,16 +54,16 @@ pub fn named(
 /// If one fails, or leaves no token: it is named.
 pub fn process_all(
     processors: &[Box<dyn LogitsProcessor + '_>],
-    cx: &Context,
+    input: &ProcessorInput,
     logits: &mut [f32],
 ) -> Result<()> {
     for processor in processors {
-        processor.process(cx, logits)?;
+        processor.process(input, logits)?;
         if logits.iter().all(|logit| *logit == f32::NEG_INFINITY) {
             candle_core::bail!(
                 "{} left no token to choose after {} tokens; loosen it",
                 processor.name(),
-                cx.tokens.len()
+                input.tokens.len()
             )
         }
     }

@@ -67,9 +67,9 @@ impl TorchRng {
 /// A portable stream of coins in [0, 1): ChaCha with 12 rounds, one stream for each (seed, request).
 ///
 /// `rand`'s `StdRng` is documented as *not* portable: its numbers may change with a release.
-pub struct Coins(ChaCha12Rng);
+pub struct RequestRng(ChaCha12Rng);
 
-impl Coins {
+impl RequestRng {
     /// The stream of one request: rows of a batch and requests of a scheduler each have their own, so a row in company
     /// draws what it would draw alone.
     pub fn new(seed: u64, request: u64) -> Self {
@@ -79,7 +79,7 @@ impl Coins {
     }
 
     /// The next coin: 24 random bits, the most that an f32 below 1 holds evenly.
-    pub fn toss(&mut self) -> f32 {
+    pub fn uniform(&mut self) -> f32 {
         (self.0.next_u32() >> 8) as f32 / (1u32 << 24) as f32
     }
 }

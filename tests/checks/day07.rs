@@ -5,7 +5,7 @@ use super::checks::{
     Outcome, Random, Recall,
 };
 use candecode::kit::{
-    named, Context, FinishReason, GenerationOptions, Model, ModelConfig, Token, Tokenizer,
+    named, FinishReason, GenerationOptions, Model, ModelConfig, ProcessorInput, Token, Tokenizer,
 };
 use candle_core::{bail, Error, IndexOp, Result, Tensor};
 use std::cell::RefCell;
@@ -268,7 +268,7 @@ fn ask(day: &Day, raw: &[f32], options: &mut GenerationOptions) -> Result<(u32, 
 
 /// Forbids a token.
 fn without<'a>(id: usize) -> Box<dyn candecode::kit::LogitsProcessor + 'a> {
-    Box::new(named(format!("without({id})"), move |_: &Context, logits: &mut [f32]| {
+    Box::new(named(format!("without({id})"), move |_: &ProcessorInput, logits: &mut [f32]| {
         logits[id] = f32::NEG_INFINITY;
         Ok(())
     }))
@@ -298,11 +298,11 @@ pub fn the_logprob_is_the_models_own(day: &Day) -> Outcome {
 pub fn processors_run_in_order(day: &Day) -> Outcome {
     let seen = RefCell::new(Vec::new());
     let mut options = options(5);
-    options.processors.push(Box::new(named("add 1", |_: &Context, logits: &mut [f32]| {
+    options.processors.push(Box::new(named("add 1", |_: &ProcessorInput, logits: &mut [f32]| {
         logits.iter_mut().for_each(|x| *x += 1.0);
         Ok(())
     })));
-    options.processors.push(Box::new(named("double", |_: &Context, logits: &mut [f32]| {
+    options.processors.push(Box::new(named("double", |_: &ProcessorInput, logits: &mut [f32]| {
         logits.iter_mut().for_each(|x| *x *= 2.0);
         Ok(())
     })));
@@ -324,7 +324,7 @@ pub fn processors_see_the_context(day: &Day) -> Outcome {
         let seen = RefCell::new(None);
         let mut options = options(most);
         options.eos_token_ids = vec![9, 5];
-        options.processors.push(Box::new(named("look", |cx: &Context, _: &mut [f32]| {
+        options.processors.push(Box::new(named("look", |cx: &ProcessorInput, _: &mut [f32]| {
             let eos = cx.eos.to_vec();
             *seen.borrow_mut() = Some((cx.tokens.to_vec(), cx.prompt_len, cx.remaining, eos));
             Ok(())

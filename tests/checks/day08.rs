@@ -4,9 +4,9 @@ use super::checks::{close, ensure, equal, equal_tokens, golden, golden_json, ref
 use super::checks::{Likely, Outcome, Random, Recall};
 use candecode::day07_greedy::generate;
 use candecode::kit::processor::process_all;
-use candecode::kit::rng::{Coins, TorchRng};
+use candecode::kit::rng::{RequestRng, TorchRng};
 use candecode::kit::{
-    Choose, Context, GenerationOptions, Logits, LogitsProcessor, Model, NoCache, Step,
+    Choose, GenerationOptions, Logits, LogitsProcessor, Model, NoCache, ProcessorInput, Step,
 };
 use candle_core::{Device, Error, IndexOp, Result, Tensor};
 use serde_json::Value;
@@ -120,7 +120,7 @@ fn describe(setting: &Value) -> String {
 
 /// The pipeline of a setting, on one row.
 fn pipeline(day: &Day, params: &Params, logits: &mut [f32]) -> Result<()> {
-    let cx = Context { tokens: &[], prompt_len: 0, remaining: 1, eos: &[] };
+    let cx = ProcessorInput { tokens: &[], prompt_len: 0, remaining: 1, eos: &[] };
     process_all(&(day.warpers)(params)?, &cx, logits)
 }
 
@@ -485,8 +485,8 @@ fn follows(input: &str, counts: [f64; 5]) -> Outcome {
 }
 
 fn sampled(day: &Day) -> Result<[f64; 5]> {
-    let mut coins = Coins::new(8, 0);
-    tally(|| (day.sample)(&PROBS, coins.toss()))
+    let mut coins = RequestRng::new(8, 0);
+    tally(|| (day.sample)(&PROBS, coins.uniform()))
 }
 
 fn raced(day: &Day) -> Result<[f64; 5]> {
@@ -565,7 +565,7 @@ fn replay(
             let tokens = [&prompts[row][..], &want[row][..step]].concat();
             let mut scores = logits[row].i(tokens.len() - 1)?.to_vec1::<f32>()?;
             let (prompt_len, remaining) = (prompts[row].len(), want[row].len() - step);
-            let cx = Context { tokens: &tokens, prompt_len, remaining, eos: &[0] };
+            let cx = ProcessorInput { tokens: &tokens, prompt_len, remaining, eos: &[0] };
             process_all(&warpers, &cx, &mut scores)?;
             got[row].push(choose(row, &scores)?);
             if got[row].last() != want[row].get(step) {

@@ -5,7 +5,7 @@ use super::checks::{Likely, Outcome, Random, Recall};
 use candecode::day07_greedy::{generate, greedy};
 use candecode::day08_sampling::{warpers, SamplingParams};
 use candecode::kit::processor::process_all;
-use candecode::kit::{Context, GenerationOptions, LogitsProcessor, Model};
+use candecode::kit::{GenerationOptions, LogitsProcessor, Model, ProcessorInput};
 use candle_core::{Device, Error, Result, Tensor};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -96,7 +96,7 @@ fn penalised(
     prompt_len: usize,
     logits: &mut [f32],
 ) -> Result<()> {
-    let cx = Context { tokens, prompt_len, remaining: 1, eos: &[] };
+    let cx = ProcessorInput { tokens, prompt_len, remaining: 1, eos: &[] };
     process_all(&(day.penalties)(params)?, &cx, logits)
 }
 
@@ -453,7 +453,7 @@ pub fn the_pipeline_is_hfs(day: &Day) -> Outcome {
 
     for (row, (logits, ids, want)) in rows("pipelined")?.iter().enumerate() {
         let input = format!("all of HF's processors, row {row} of the random logits");
-        let cx = Context { tokens: ids, prompt_len: 16, remaining: 1, eos: &[] };
+        let cx = ProcessorInput { tokens: ids, prompt_len: 16, remaining: 1, eos: &[] };
         becomes(&input, logits, |l| process_all(&all, &cx, l), want)?;
     }
     Ok(())

@@ -521,7 +521,7 @@ pub fn the_next_step_by_hand(day: &Day) -> Outcome {
     let model = Witness::mixing(100, 6, 99);
     let text: Vec<u32> = (10..30).collect();
     let (mut ledger, mut first) = (Ledger { len: 0, emptied: 0 }, 0);
-    // TokenIter, columns held before; then ids, positions, and what first is after it. Context 6, stride 2.
+    // TokenIter, columns held before; then ids, positions, and what first is after it. ProcessorInput 6, stride 2.
     for (tokens, held, ids, start, window, emptied) in [
         (3, 0, 10..13, 0, 0, 0), // the prompt, whole
         (4, 3, 13..14, 3, 0, 0), // one token
@@ -618,7 +618,7 @@ pub fn ten_and_twenty_compute_29(day: &Day) -> Outcome {
     let input = "a prompt of 10 tokens, 20 new, a context that holds them: positions computed";
     equal(input, Ok(model.positions_computed()), &29)
         .likely("10 for the prompt, then 19 times 1: the last token is never fed")?;
-    // Context 12, stride 3: the 13th token moves the window by 3 and 10 are computed, then one each, three times.
+    // ProcessorInput 12, stride 3: the 13th token moves the window by 3 and 10 are computed, then one each, three times.
     let model = Witness::mixing(40, 12, 20);
     let cache = (day.new)(CacheKind::Dynamic, model.layers());
     (day.generate)(&model, &tokenizer, &prompt, options(&model, 20, 3), cache)?;

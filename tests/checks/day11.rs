@@ -5,7 +5,9 @@ use super::checks::{Fake, Likely, Outcome, Random, Recall};
 use candecode::day07_greedy::{generate, greedy};
 use candecode::day09_penalties::{penalties, PenaltyParams};
 use candecode::day10_kv_cache::KvCache;
-use candecode::kit::{named, BeamParams, Cache, CacheKind, Context, EarlyStopping, FinishReason};
+use candecode::kit::{
+    named, BeamParams, Cache, CacheKind, EarlyStopping, FinishReason, ProcessorInput,
+};
 use candecode::kit::{GenerationOptions, Hypothesis, Model, NoCache, Tokenizer};
 use candle_core::{bail, Device, Error, Result, Tensor};
 use std::cell::RefCell;
@@ -418,12 +420,12 @@ pub fn processors_come_after(day: &Day) -> Outcome {
     let seen = RefCell::new(Vec::new());
     let mut options = options(&model, 5);
     options.eos_token_ids = vec![0, 2];
-    options.processors.push(Box::new(named("double", |cx: &Context, row: &mut [f32]| {
+    options.processors.push(Box::new(named("double", |cx: &ProcessorInput, row: &mut [f32]| {
         seen.borrow_mut().push((cx.tokens.to_vec(), cx.prompt_len, cx.remaining, cx.eos.to_vec()));
         row.iter_mut().for_each(|x| *x *= 2.0);
         Ok(())
     })));
-    options.processors.push(Box::new(named("forbid", |cx: &Context, row: &mut [f32]| {
+    options.processors.push(Box::new(named("forbid", |cx: &ProcessorInput, row: &mut [f32]| {
         row[0] = NEVER;
         if cx.tokens[2] == 2 {
             row.fill(NEVER);
@@ -444,7 +446,7 @@ pub fn processors_come_after(day: &Day) -> Outcome {
     equal(input, Ok(seen.into_inner()), &want)?;
     let seen = RefCell::new(0);
     let mut endless = self::options(&model, usize::MAX);
-    endless.processors.push(Box::new(named("look", |cx: &Context, _: &mut [f32]| {
+    endless.processors.push(Box::new(named("look", |cx: &ProcessorInput, _: &mut [f32]| {
         *seen.borrow_mut() = cx.remaining;
         Ok(())
     })));
@@ -854,7 +856,7 @@ pub fn past_the_context_it_is_the_same(day: &Day) -> Outcome {
 
 /// A processor that leaves nothing after token 1, or nothing at all.
 fn dead_end<'a>(all: bool) -> Box<dyn candecode::kit::LogitsProcessor + 'a> {
-    Box::new(named("dead end", move |cx: &Context, row: &mut [f32]| {
+    Box::new(named("dead end", move |cx: &ProcessorInput, row: &mut [f32]| {
         if all || (cx.tokens.len() > 1 && cx.tokens.last() == Some(&1)) {
             row.fill(NEVER);
         }

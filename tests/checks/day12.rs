@@ -5,7 +5,7 @@ use super::checks::{
     tokenizer, Keep, Likely, Outcome, Random, Witness,
 };
 use candecode::engine::load_model;
-use candecode::kit::rng::Coins;
+use candecode::kit::rng::RequestRng;
 use candecode::kit::{
     Cache, FinishReason, GenerationOptions, Logits, Model, NoCache, Step, Token, Tokenizer,
 };
@@ -286,7 +286,7 @@ fn held(model: &Witness, columns: usize) -> Result<Keep> {
 pub fn windows_move_row_by_row(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let row = |len: u32, first: usize| Text { tokens: (1..=len).collect(), first, padding: 0 };
-    // Context 6, stride 2: lengths and firsts before; firsts after, and whether the cache is emptied.
+    // ProcessorInput 6, stride 2: lengths and firsts before; firsts after, and whether the cache is emptied.
     for (before, after, emptied) in [
         ([(3, 0), (6, 0)], [0, 0], false),
         ([(7, 0), (3, 0)], [2, 0], true),
@@ -652,14 +652,14 @@ pub fn gpt2_past_its_context(day: &Day) -> Outcome {
 pub fn rows_draw_their_own_coins(day: &Day) -> Outcome {
     // A stream for each row, as `--rng chacha`: a row in company draws what it would draw alone.
     let (model, tokenizer) = (load("story-230k")?, tokenizer()?);
-    let coins: RefCell<Vec<Coins>> = RefCell::default();
+    let coins: RefCell<Vec<RequestRng>> = RefCell::default();
     let draw = |row: usize, logits: &[f32]| -> Result<(u32, f32)> {
         let mut coins = coins.borrow_mut();
         while coins.len() <= row {
             let request = coins.len() as u64;
-            coins.push(Coins::new(12, request));
+            coins.push(RequestRng::new(12, request));
         }
-        let coin = f64::from(coins[row].toss());
+        let coin = f64::from(coins[row].uniform());
         let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let weights: Vec<f64> = logits.iter().map(|logit| f64::from(logit - max).exp()).collect();
         let total: f64 = weights.iter().sum();

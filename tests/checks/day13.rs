@@ -7,8 +7,8 @@ use candecode::day08_sampling::{sample, warpers, SamplingParams};
 use candecode::day09_penalties::{penalties, PenaltyParams};
 use candecode::day10_kv_cache::{generate_cached, KvCache};
 use candecode::kit::draft::{one_hot, Draft, Drafter, Speculation};
-use candecode::kit::rng::Coins;
-use candecode::kit::{named, Cache, CacheKind, Context, FinishReason, GenerationOptions};
+use candecode::kit::rng::RequestRng;
+use candecode::kit::{named, Cache, CacheKind, FinishReason, GenerationOptions, ProcessorInput};
 use candecode::kit::{Logits, LogitsProcessor, Model, NoCache, Step, Token, Tokenizer};
 use candle_core::{bail, Device, IndexOp, Result, Tensor};
 use std::cell::RefCell;
@@ -84,7 +84,7 @@ fn speculate(day: &Day, text: &mut Speculation) -> Result<Vec<Token>> {
 struct Mute;
 
 impl Drafter for Mute {
-    fn draft(&mut self, _: &Context, _: usize, _: &[f32]) -> Result<Draft> {
+    fn draft(&mut self, _: &ProcessorInput, _: usize, _: &[f32]) -> Result<Draft> {
         Ok(Draft::default())
     }
 }
@@ -167,11 +167,11 @@ pub fn numbers_that_do_not_fit_are_refused(day: &Day) -> Outcome {
 
 /// Draws whole blocks with drafts from `q`, and tallies the first token of each, and how many drafts stood.
 fn tally(day: &Day, p: &[f32], q: &[f32], draws: usize) -> Result<(Vec<usize>, usize)> {
-    let (mut coins, mut seen, mut stood) = (Coins::new(13, 0), vec![0; p.len()], 0);
+    let (mut coins, mut seen, mut stood) = (RequestRng::new(13, 0), vec![0; p.len()], 0);
     for _ in 0..draws {
-        let drafted = sample(q, coins.toss())?;
+        let drafted = sample(q, coins.uniform())?;
         let draft = Draft { tokens: vec![drafted], probs: vec![q.to_vec()] };
-        let coins = [coins.toss(), coins.toss()];
+        let coins = [coins.uniform(), coins.uniform()];
         let (accepted, next) = (day.verify)(&draft, &[p.to_vec(), p.to_vec()], &coins)?;
         stood += accepted;
         seen[if accepted > 0 { drafted } else { next } as usize] += 1;
@@ -234,8 +234,8 @@ pub fn drafts_stand_as_often_as_the_overlap_says(day: &Day) -> Outcome {
     Ok(())
 }
 
-fn context(tokens: &[u32]) -> Context<'_> {
-    Context { tokens, prompt_len: 1, remaining: 100, eos: &[0] }
+fn context(tokens: &[u32]) -> ProcessorInput<'_> {
+    ProcessorInput { tokens, prompt_len: 1, remaining: 100, eos: &[0] }
 }
 
 pub fn n_grams_are_looked_up(day: &Day) -> Outcome {
@@ -326,7 +326,7 @@ fn after(last: &[usize]) -> Vec<Vec<f32>> {
 pub fn the_draft_comes_with_its_distributions(day: &Day) -> Outcome {
     let fake = table(20);
     let mut drafter = (day.small)(&fake, Box::new(NoCache), vec![], false);
-    let cx = Context { tokens: &[0, 1], prompt_len: 1, remaining: 100, eos: &[] };
+    let cx = ProcessorInput { tokens: &[0, 1], prompt_len: 1, remaining: 100, eos: &[] };
     let got = drafter.draft(&cx, 3, &[0.5, 0.95, 0.3])?;
     let what = "after 1: (.1, .2, .3, .4), after 2: (.4, .3, .2, .1), after 3: (.1, .6, .2, .1); coins .5, .95, .3";
     equal(what, Ok(got.tokens), &vec![2, 3, 1]).likely("one coin a token, in order")?;
@@ -344,7 +344,7 @@ pub fn the_draft_comes_with_its_distributions(day: &Day) -> Outcome {
 pub fn a_drafted_eos_ends_the_draft(day: &Day) -> Outcome {
     let fake = table(20);
     let mut drafter = (day.small)(&fake, Box::new(NoCache), vec![], false);
-    let cx = Context { tokens: &[0, 1], prompt_len: 1, remaining: 100, eos: &[0, 3] };
+    let cx = ProcessorInput { tokens: &[0, 1], prompt_len: 1, remaining: 100, eos: &[0, 3] };
     let got = drafter.draft(&cx, 3, &[0.5, 0.95, 0.3])?;
     equal("tokens 2, 3, 1 would be drafted, 3 is EOS", Ok(got.tokens), &vec![2, 3])
         .likely("EOS is drafted, and nothing behind it")?;
@@ -356,7 +356,7 @@ type Seen = RefCell<Vec<(Vec<u32>, usize)>>;
 
 /// Writes down what it sees, and doubles the logits, as temperature 1/2 does.
 fn recorder(seen: &Seen) -> Vec<Box<dyn LogitsProcessor + '_>> {
-    let process = move |cx: &Context, logits: &mut [f32]| {
+    let process = move |cx: &ProcessorInput, logits: &mut [f32]| {
         seen.borrow_mut().push((cx.tokens.to_vec(), cx.remaining));
         logits.iter_mut().for_each(|logit| *logit *= 2.0);
         Ok(())
@@ -376,7 +376,7 @@ fn squared(last: &[usize]) -> Vec<Vec<f32>> {
 pub fn the_drafters_processors_see_the_draft(day: &Day) -> Outcome {
     let (fake, seen) = (table(20), Seen::default());
     let mut drafter = (day.small)(&fake, Box::new(NoCache), recorder(&seen), false);
-    let cx = Context { tokens: &[0, 1], prompt_len: 1, remaining: 9, eos: &[] };
+    let cx = ProcessorInput { tokens: &[0, 1], prompt_len: 1, remaining: 9, eos: &[] };
     // Squared, after 1: (.03, .13, .3, .53); after 2: (.53, .3, .13, .03); after 3: (.02, .86, .1, .02).
     let got = drafter.draft(&cx, 3, &[0.2, 0.98, 0.3])?;
     equal("a processor that doubles the logits: the draft", Ok(got.tokens), &vec![2, 3, 1])
@@ -416,7 +416,7 @@ pub fn past_its_context_the_drafter_uses_a_window(day: &Day) -> Outcome {
         let mut drafter = (day.small)(&small, Box::new(Keep::default()), vec![], true);
         let mut text = some_tokens(&mut random, len);
         for round in 1..=3 {
-            let cx = Context { tokens: &text, prompt_len: 1, remaining: 100, eos: &[] };
+            let cx = ProcessorInput { tokens: &text, prompt_len: 1, remaining: 100, eos: &[] };
             small.passes.borrow_mut().clear();
             let what = format!(
                 "a drafter with a context of {context}, {} tokens of text, K = {n}, draft {round}",
@@ -467,7 +467,7 @@ pub fn greedy_drafts_are_the_small_models_own_text(day: &Day) -> Outcome {
     let mut drafter = (day.small)(&*small, Box::new(cache(&*small)), vec![], true);
     let mut text = ids.clone();
     for _ in 0..3 {
-        let cx = Context { tokens: &text, prompt_len: ids.len(), remaining: 50, eos: &[0] };
+        let cx = ProcessorInput { tokens: &text, prompt_len: ids.len(), remaining: 50, eos: &[0] };
         let draft = drafter.draft(&cx, 4, &[0.0; 4])?;
         text.extend(draft.tokens);
     }
@@ -489,7 +489,7 @@ fn mute<'a>(
 
 pub fn the_room_for_drafts_by_hand(day: &Day) -> Outcome {
     let (fake, tokenizer) = (Fake::new(2048, 16, 0, |_| vec![]), tokenizer()?);
-    // Context 16, so the window moves by 4; K = 4.
+    // ProcessorInput 16, so the window moves by 4; K = 4.
     for (len, max, want, why) in [
         (5, 100, 4, "K"),
         (5, 4, 3, "the text may have 4 more, and the pass itself gives one"),
@@ -582,7 +582,7 @@ pub fn each_row_from_its_own_context(day: &Day) -> Outcome {
     let mut text = mute(&fake, &tokenizer, &[0, 1], 5, Box::new(NoCache))?;
     text.options.processors = recorder(&seen);
     text.options.eos_token_ids = vec![];
-    text.coins = Some(Coins::new(13, 0));
+    text.coins = Some(RequestRng::new(13, 0));
     let what = "raw (.1, .2, .3, .4), (.4, .3, .2, .1), (.1, .6, .2, .1); a processor that doubles the logits; tokens 2, 3 drafted";
     let got = (day.distributions)(&text, &[2, 3], &raw)?;
     close(what, rows(&got), &rows(&squared(&[1, 2, 3]))?, TOLERANCE)?;
@@ -602,7 +602,7 @@ pub fn behind_a_certain_end_nothing_is_processed(day: &Day) -> Outcome {
         after(&[1, 2, 3]).iter().map(|row| row.iter().map(|p| p.ln()).collect()).collect();
     // Token 2 is never left to choose; behind it, and behind EOS, nothing is.
     let rail = |name: &str| -> Vec<Box<dyn LogitsProcessor + '_>> {
-        let process = |cx: &Context, logits: &mut [f32]| {
+        let process = |cx: &ProcessorInput, logits: &mut [f32]| {
             *calls.borrow_mut() += 1;
             logits[2] = f32::NEG_INFINITY;
             if cx.tokens.iter().any(|id| *id >= 2) {
@@ -613,7 +613,7 @@ pub fn behind_a_certain_end_nothing_is_processed(day: &Day) -> Outcome {
         vec![Box::new(named(format!("a rail behind a token {name}"), process))]
     };
     for (draft, name) in [(vec![2, 1], "which is forbidden"), (vec![3, 1], "which is EOS")] {
-        for coins in [None, Some(Coins::new(13, 0))] {
+        for coins in [None, Some(RequestRng::new(13, 0))] {
             let mut text = mute(&fake, &tokenizer, &[0, 1], 5, Box::new(NoCache))?;
             (text.options.processors, text.options.eos_token_ids) = (rail(name), vec![3]);
             let want = match &coins {
@@ -638,7 +638,7 @@ pub fn behind_a_certain_end_nothing_is_processed(day: &Day) -> Outcome {
 struct Sabotage;
 
 impl Drafter for Sabotage {
-    fn draft(&mut self, _cx: &Context, n: usize, _coins: &[f32]) -> Result<Draft> {
+    fn draft(&mut self, _cx: &ProcessorInput, n: usize, _coins: &[f32]) -> Result<Draft> {
         let tokens: Vec<u32> = (0..n as u32).map(|i| 2000 + i).collect();
         let probs = tokens.iter().map(|id| one_hot(*id, 2048)).collect();
         Ok(Draft { tokens, probs })
@@ -697,7 +697,7 @@ pub fn greedy_text_is_the_targets_own(day: &Day) -> Outcome {
 struct Counting;
 
 impl Drafter for Counting {
-    fn draft(&mut self, cx: &Context, n: usize, _: &[f32]) -> Result<Draft> {
+    fn draft(&mut self, cx: &ProcessorInput, n: usize, _: &[f32]) -> Result<Draft> {
         let last = cx.tokens.last().copied().unwrap_or(0);
         let tokens: Vec<u32> = (1..=n as u32).map(|i| last + i).collect();
         let probs = tokens.iter().map(|id| one_hot(*id, 2048)).collect();
@@ -782,7 +782,7 @@ pub fn nothing_more_is_nothing_more(day: &Day) -> Outcome {
 struct Fixed(Draft);
 
 impl Drafter for Fixed {
-    fn draft(&mut self, _: &Context, _: usize, _: &[f32]) -> Result<Draft> {
+    fn draft(&mut self, _: &ProcessorInput, _: usize, _: &[f32]) -> Result<Draft> {
         Ok(self.0.clone())
     }
 }
@@ -850,7 +850,7 @@ struct Lucky {
 }
 
 impl Drafter for Lucky {
-    fn draft(&mut self, cx: &Context, n: usize, _: &[f32]) -> Result<Draft> {
+    fn draft(&mut self, cx: &ProcessorInput, n: usize, _: &[f32]) -> Result<Draft> {
         let (mut tokens, mut draft) = (cx.tokens.to_vec(), Draft::default());
         for i in 0..n {
             let first =
@@ -905,7 +905,7 @@ fn dice(tilt: f32) -> Fake {
 struct Blunt;
 
 impl Drafter for Blunt {
-    fn draft(&mut self, _: &Context, n: usize, coins: &[f32]) -> Result<Draft> {
+    fn draft(&mut self, _: &ProcessorInput, n: usize, coins: &[f32]) -> Result<Draft> {
         let q = vec![0.1, 0.6, 0.1, 0.2];
         let draw = |coin: &f32| sample(&q, *coin);
         let tokens = coins[..n].iter().map(draw).collect::<Result<_>>()?;
@@ -933,7 +933,7 @@ pub fn sampled_texts_follow_the_target(day: &Day) -> Outcome {
             let options = GenerationOptions { processors: warpers(&cool)?, ..options(&target, 3) };
             let cache = Box::new(NoCache);
             let mut text = Speculation::new(&target, &tokenizer, &[1], options, cache, drafter, 3)?;
-            text.coins = Some(Coins::new(13, draw));
+            text.coins = Some(RequestRng::new(13, draw));
             let tokens = speculate(day, &mut text)?;
             let ids: Vec<usize> = tokens.iter().map(|token| token.id as usize).collect();
             let [a, b, c] = ids[..] else {

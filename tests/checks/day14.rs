@@ -11,7 +11,7 @@ use candecode::kit::beams::{BeamParams, EarlyStopping};
 use candecode::kit::draft::{one_hot, Draft, Drafter, Speculation};
 use candecode::kit::processor::process_all;
 use candecode::kit::{
-    named, Context, GenerationOptions, LogitsProcessor, Model, NoCache, Token, Tokenizer,
+    named, GenerationOptions, LogitsProcessor, Model, NoCache, ProcessorInput, Token, Tokenizer,
 };
 use candle_core::{Error, Result};
 use std::collections::BTreeSet;
@@ -52,7 +52,7 @@ pub struct Day {
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;
-        use candecode::kit::{Context, LogitsProcessor};
+        use candecode::kit::{ProcessorInput, LogitsProcessor};
         fn automaton(pattern: &str, rule: day::Rule) -> candle_core::Result<code::Automaton> {
             let rule = match rule {
                 day::Rule::Never => code::Rule::Never,
@@ -83,7 +83,7 @@ macro_rules! implementation {
             pattern: code::block_pattern,
             state: |pattern, rule, tokenizer, tokens, prompt_len| {
                 let rail = code::GuardRail::new("", automaton(pattern, rule)?, tokenizer, 2048);
-                let cx = Context { tokens, prompt_len, remaining: 9, eos: &[0] };
+                let cx = ProcessorInput { tokens, prompt_len, remaining: 9, eos: &[0] };
                 Ok(rail.state(&cx)?.as_usize())
             },
             legal: |pattern, rule, tokenizer, texts| {
@@ -146,7 +146,7 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
 /// Which tokens may follow, of logits that are all alike.
 fn legal(rails: &Rails, tokens: &[u32], prompt_len: usize, remaining: usize) -> Result<Vec<bool>> {
     let mut logits = vec![1.0; VOCAB];
-    let cx = Context { tokens, prompt_len, remaining, eos: &[EOS] };
+    let cx = ProcessorInput { tokens, prompt_len, remaining, eos: &[EOS] };
     rails.iter().try_for_each(|rail| rail.process(&cx, &mut logits))?;
     Ok(logits.iter().map(|logit| *logit != NEVER).collect())
 }
@@ -717,7 +717,7 @@ pub fn legal_tokens_keep_their_logits(day: &Day) -> Outcome {
         ("(?: do)?[a-g]+ always", (day.allow)("[a-g]+", &tokenizer)?),
     ] {
         let logits: Vec<f32> = (0..VOCAB).map(|_| 8.0 * random.float()).collect();
-        let cx = Context { tokens: &before, prompt_len: 2, remaining: 9, eos: &[EOS] };
+        let cx = ProcessorInput { tokens: &before, prompt_len: 2, remaining: 9, eos: &[EOS] };
         let mut got = logits.clone();
         rails.iter().try_for_each(|rail| rail.process(&cx, &mut got))?;
         let other: BTreeSet<String> = got
@@ -833,7 +833,7 @@ fn obsessed(pieces: &[Vec<u8>], word: &[u8], ids: &[u32]) -> Vec<f32> {
 struct Eager(Vec<Vec<u8>>);
 
 impl Drafter for Eager {
-    fn draft(&mut self, cx: &Context, n: usize, _coins: &[f32]) -> Result<Draft> {
+    fn draft(&mut self, cx: &ProcessorInput, n: usize, _coins: &[f32]) -> Result<Draft> {
         let (mut tokens, mut draft) = (cx.tokens.to_vec(), Draft::default());
         for _ in 0..n {
             let id = day07_greedy::argmax(&obsessed(&self.0, b" playground", &tokens))?;

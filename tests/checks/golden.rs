@@ -1,7 +1,7 @@
 //! What the checks compare with: goldens from torch and transformers, the embedded models, and seeded random input.
 
-use candecode::{engine, formats};
 use candecode::kit::{self, Model, Tokenizer};
+use candecode::{engine, formats};
 use candle_core::{DType, Device, Error, Result, Tensor};
 use std::path::{Path, PathBuf};
 

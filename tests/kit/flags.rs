@@ -7,7 +7,7 @@ use candecode::cli::generation_config::advice;
 use candecode::cli::plan::Plan;
 use candecode::kit::days::{whose, Day, DAYS};
 use candecode::kit::processor::process_all;
-use candecode::kit::{named, Context, LogitsProcessor};
+use candecode::kit::{named, LogitsProcessor, ProcessorInput};
 use clap::Parser as _;
 use serde_json::json;
 
@@ -170,19 +170,19 @@ fn processors_come_in_transformers_order() {
     assert_eq!(names, want);
 }
 
-fn context(tokens: &[u32]) -> Context<'_> {
-    Context { tokens, prompt_len: 1, remaining: 5, eos: &[0] }
+fn context(tokens: &[u32]) -> ProcessorInput<'_> {
+    ProcessorInput { tokens, prompt_len: 1, remaining: 5, eos: &[0] }
 }
 
 #[test]
 fn processors_run_in_order_each_on_what_the_last_left() {
     let add = |n: f32| {
-        named(format!("add({n})"), move |_: &Context, logits: &mut [f32]| {
+        named(format!("add({n})"), move |_: &ProcessorInput, logits: &mut [f32]| {
             logits.iter_mut().for_each(|logit| *logit += n);
             Ok(())
         })
     };
-    let double = named("double", |_: &Context, logits: &mut [f32]| {
+    let double = named("double", |_: &ProcessorInput, logits: &mut [f32]| {
         logits.iter_mut().for_each(|logit| *logit *= 2.0);
         Ok(())
     });
@@ -196,12 +196,12 @@ fn processors_run_in_order_each_on_what_the_last_left() {
 #[test]
 fn the_processor_that_leaves_nothing_is_named_and_the_last_to_run() {
     let forbid = |id: usize| {
-        named(format!("forbid({id})"), move |_: &Context, logits: &mut [f32]| {
+        named(format!("forbid({id})"), move |_: &ProcessorInput, logits: &mut [f32]| {
             logits[id] = f32::NEG_INFINITY;
             Ok(())
         })
     };
-    let never = named("never", |_: &Context, _: &mut [f32]| candle_core::bail!("it ran"));
+    let never = named("never", |_: &ProcessorInput, _: &mut [f32]| candle_core::bail!("it ran"));
     let all: Vec<Box<dyn LogitsProcessor>> =
         vec![Box::new(forbid(0)), Box::new(forbid(1)), Box::new(never)];
     let error = process_all(&all, &context(&[7, 8, 9]), &mut [1.0, 2.0]);

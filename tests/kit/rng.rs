@@ -1,7 +1,7 @@
 //! Randomness: torch's stream, number by number, and the portable one.
 
 use crate::checks::{golden_json, Random};
-use candecode::kit::rng::{Coins, TorchRng};
+use candecode::kit::rng::{RequestRng, TorchRng};
 use serde_json::Value;
 
 fn numbers(value: &Value) -> Vec<u64> {
@@ -88,8 +88,8 @@ fn exponentials_are_exponential() {
 }
 
 fn tosses(seed: u64, request: u64, n: usize) -> Vec<f32> {
-    let mut coins = Coins::new(seed, request);
-    (0..n).map(|_| coins.toss()).collect()
+    let mut coins = RequestRng::new(seed, request);
+    (0..n).map(|_| coins.uniform()).collect()
 }
 
 #[test]

@@ -1,8 +1,11 @@
-//! `cargo maintain`: what maintainers run, and a reader never compiles.
+//! `cargo maintain`: what maintainers run, and what readers run now and then (`cargo xtask compare` and `bench` start it):
+//! it is compiled when it is first asked for.
 
 #![warn(missing_docs)]
 
+mod bench;
 mod ci;
+mod compare_loops;
 mod messages;
 mod mutants;
 mod stages;
@@ -25,6 +28,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal
+    #[command(bin_name = "cargo xtask compare")]
+    Compare(compare_loops::Compare),
+    /// Measure the reference, and draw the plots of the book
+    #[command(bin_name = "cargo xtask bench")]
+    Bench(bench::Bench),
     /// Run what continuous integration runs
     Ci(ci::Ci),
     /// Write what the commands say today into the book's page of messages
@@ -44,6 +53,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode> {
     let repo = Repo::find()?;
     match command {
+        Command::Compare(args) => compare_loops::run(&repo, &args),
+        Command::Bench(args) => bench::run(&repo, &args),
         Command::Ci(args) => ci::run(&repo, &args),
         Command::Messages => messages::run(&repo),
         Command::Mutants(args) => mutants::command::run(&repo, &args),

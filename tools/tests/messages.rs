@@ -3,6 +3,8 @@
 //! `cargo maintain messages` writes what the commands say today in place of what they said. Models, files and hubs that the
 //! commands name are made here, each with one thing wrong; more cases, of no use to a reader, are in `messages/`.
 
+#[path = "page/gguf_writer.rs"]
+mod gguf_writer;
 #[path = "../../tests/hub/server.rs"]
 #[allow(dead_code)]
 mod server;
@@ -227,12 +229,12 @@ fn make_models(page: &Page) {
     for (name, text) in [
         ("long.txt", "once upon a time ".repeat(400)),
         ("empty.gguf", String::new()),
-        ("empty.txt", String::new()),
+        ("words.txt", "cat\n\ndog\n".into()),
         ("no-folder", String::new()),
     ] {
         fs::write(page.folder.join(name), text).unwrap();
     }
-    page.copy("my-model", "story-230k");
+    gguf_writer::write_all(&page.copy("my-model", "story-230k"), &page.folder);
     page.with_weights("integers", "story-230k", |bytes| {
         let at = bytes.windows(6).position(|w| w == b"\"BF16\"").unwrap();
         bytes[at..at + 6].copy_from_slice(b"\"I16\" ");

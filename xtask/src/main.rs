@@ -26,10 +26,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line. What follows `run` or `chat` is for the program, also a `--`: so clap is told to leave all of it alone.
+/// The command line. What follows these commands is for another program, also a `--`: so clap is told to leave it alone.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
-    if arguments.get(1).is_some_and(|command| command == "run" || command == "chat") {
+    let passed_on = ["run", "chat", "compare", "bench"];
+    if arguments.get(1).is_some_and(|command| passed_on.iter().any(|name| command == name)) {
         arguments.insert(2, OsString::from("--"));
     }
     arguments

@@ -8,7 +8,6 @@
 mod code;
 mod excerpt;
 mod figures;
-mod html;
 mod include;
 mod links;
 mod log;

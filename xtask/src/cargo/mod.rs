@@ -6,10 +6,11 @@ pub use compile::{build, explain, places, Built, Place, Programs};
 
 use crate::host;
 use crate::repo::Repo;
+use anyhow::{Context, Result};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 /// `cargo` in the root of the repository, the one that runs us if there is one.
 ///
@@ -27,6 +28,22 @@ pub fn command(repo: &Repo) -> Command {
     }
     host::set_threads(&mut command);
     command
+}
+
+/// Runs a member of the workspace that is built when it is first asked for, and gives its exit code; `options` are cargo's.
+///
+/// # Errors
+/// If cargo cannot be started.
+pub fn run_member(
+    repo: &Repo,
+    package: &str,
+    options: &[&str],
+    args: &[OsString],
+) -> Result<ExitCode> {
+    let mut command = command(repo);
+    command.args(["run", "--quiet", "--package", package]).args(options).arg("--").args(args);
+    let status = command.status().context("cannot start cargo")?;
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
 /// Where cargo builds: `CARGO_TARGET_DIR`, `target/`, or, if candle is in neither, what cargo itself says.

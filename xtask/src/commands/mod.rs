@@ -1,9 +1,7 @@
 //! The commands, one file each: flags, and a function that runs them.
 
-pub mod bench;
 pub mod book;
 pub mod check;
-pub mod compare_loops;
 pub mod diff;
 pub mod doctor;
 pub mod give;
@@ -16,6 +14,7 @@ pub mod update;
 pub mod watch;
 pub mod write_stubs;
 
+use crate::cargo;
 use crate::repo::Repo;
 use anyhow::Result;
 use clap::Subcommand;
@@ -46,9 +45,19 @@ pub enum Command {
     /// List the models on this machine, with their sizes
     Models,
     /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal
-    Compare(compare_loops::Compare),
+    #[command(disable_help_flag = true)]
+    Compare {
+        /// As `cargo xtask compare --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Measure the reference, and draw the plots of the book
-    Bench(bench::Bench),
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// As `cargo xtask bench --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Show all days and tasks, and where to go next
     #[command(alias = "progress")]
     List(list_days::List),
@@ -90,8 +99,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Run { args } => run_engine::run(&repo, &args),
         Command::Chat { args } => run_engine::chat(&repo, &args),
         Command::Models => run_engine::run(&repo, &["--models".into()]),
-        Command::Compare(args) => compare_loops::run(&repo, &args),
-        Command::Bench(args) => bench::run(&repo, &args),
+        Command::Compare { args } => tool(&repo, "compare", args),
+        Command::Bench { args } => tool(&repo, "bench", args),
         Command::List(args) => list_days::run(&repo, &args),
         Command::Hint(args) => hint::run(&repo, &args),
         Command::Diff(args) => diff::run(&repo, &args),
@@ -106,4 +115,10 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Stubs(args) => write_stubs::run(&repo, &args),
         Command::Teeth(args) => teeth::run(&repo, &args),
     }
+}
+
+/// Runs a command of `tools/`, which is compiled when it is first asked for.
+fn tool(repo: &Repo, command: &str, mut args: Vec<OsString>) -> Result<ExitCode> {
+    args.insert(0, command.into());
+    cargo::run_member(repo, "maintain", &[], &args)
 }

@@ -1,18 +1,18 @@
 //! `cargo xtask compare`: the same prompts through every loop of the reference, in one table: time, speed-up, and whether the
 //! text is equal.
 
-use crate::cargo::{self, Built};
-use crate::host;
-use crate::note;
-use crate::repo::Repo;
-use crate::say;
-use crate::term::{paint, Colour};
-use crate::usage;
 use anyhow::{bail, ensure, Context, Result};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use xtask::cargo::{self, Built};
+use xtask::host;
+use xtask::note;
+use xtask::repo::Repo;
+use xtask::say;
+use xtask::term::{paint, Colour};
+use xtask::usage;
 
 /// The flags of `compare`.
 #[derive(Args)]
