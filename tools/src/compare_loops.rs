@@ -106,7 +106,7 @@ pub fn run(repo: &Repo, args: &Compare) -> Result<ExitCode> {
         repo,
         "build",
         &["--bin".into(), "candecode".into(), "--features".into(), "ref".into()],
-        "Building the reference …; then every loop runs, some seconds each.",
+        "Building the reference; then every loop runs, some seconds each.",
     )? {
         Built::Done(programs) => programs.get("candecode")?.to_path_buf(),
         Built::Broken(places) => {

@@ -1,4 +1,4 @@
-//! `cargo maintain`: what maintainers run, and what readers run now and then (`cargo xtask compare` and `bench` start it):
+//! `cargo maintain`: what maintainers run, and what readers run now and then (`cargo xtask compare`, `bench`, `hunt` and `teeth` start it):
 //! it is compiled when it is first asked for.
 
 #![warn(missing_docs)]
@@ -6,10 +6,12 @@
 mod bench;
 mod ci;
 mod compare_loops;
+mod hunt;
 mod messages;
 mod mutants;
 mod stages;
 mod steps;
+mod teeth_table;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -34,6 +36,12 @@ enum Command {
     /// Measure the reference, and draw the plots of the book
     #[command(bin_name = "cargo xtask bench")]
     Bench(bench::Bench),
+    /// A game: an engine with one known mistake in it; find it by what it writes
+    #[command(bin_name = "cargo xtask hunt")]
+    Hunt(hunt::Hunt),
+    /// Prove the checkers: every known mistake is caught and named, every right variant passes
+    #[command(bin_name = "cargo xtask teeth")]
+    Teeth(teeth_table::Teeth),
     /// Run what continuous integration runs
     Ci(ci::Ci),
     /// Write what the commands say today into the book's page of messages
@@ -55,6 +63,8 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Compare(args) => compare_loops::run(&repo, &args),
         Command::Bench(args) => bench::run(&repo, &args),
+        Command::Hunt(args) => hunt::run(&repo, &args),
+        Command::Teeth(args) => teeth_table::run(&repo, &args),
         Command::Ci(args) => ci::run(&repo, &args),
         Command::Messages => messages::run(&repo),
         Command::Mutants(args) => mutants::command::run(&repo, &args),

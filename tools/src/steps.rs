@@ -1,19 +1,18 @@
 //! What each stage does.
 
 use crate::stages::Outcome;
+use crate::teeth_table;
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use std::process::Command;
 use std::time::Duration;
 use xtask::cargo::{self, Built};
 use xtask::checks;
-use xtask::checks::libtest;
 use xtask::checks::outcome::Status;
 use xtask::checks::runner::{self, DayRun, Options, Teeth};
 use xtask::checks::saved::Inputs;
 use xtask::checks::table::{self, Sum};
 use xtask::child::{self, End};
 use xtask::commands::hint;
-use xtask::commands::teeth;
 use xtask::commands::write_stubs::{self, Stubs};
 use xtask::progress::{self, Progress};
 use xtask::repo::Repo;
@@ -76,7 +75,7 @@ pub fn clippy_book(repo: &Repo) -> Result<Outcome> {
 }
 
 pub fn stubs_compile(repo: &Repo) -> Result<Outcome> {
-    match cargo::build(repo, "build", &["--lib".into(), "--bins".into()], "Building …")? {
+    match cargo::build(repo, "build", &["--lib".into(), "--bins".into()], "Building the stubs.")? {
         Built::Broken(_) => bail!("the stubs do not compile"),
         Built::Done(programs) => ensure!(programs.warnings == 0, "{} warnings", programs.warnings),
     }
@@ -135,7 +134,7 @@ pub fn reference(repo: &Repo) -> Result<Outcome> {
 pub fn known_mistakes(repo: &Repo) -> Result<Outcome> {
     let mut sum = Sum::default();
     for run in days(repo, &["ref".to_string()], Teeth::Only)? {
-        sum.add(teeth::show(&run));
+        sum.add(teeth_table::show(&run));
     }
     Ok(Outcome::Done(sum))
 }
@@ -254,7 +253,7 @@ pub fn tests(repo: &Repo, args: &[&str]) -> Result<Outcome> {
     let mut command = cargo::command(repo);
     command.arg("test").arg("--no-fail-fast").args(args);
     let outcome = child::run(&mut command, LIMIT, |line| say!("{line}"))?;
-    let (passed, failed) = libtest::totals(&outcome.stdout);
+    let (passed, failed) = totals(&outcome.stdout);
     ensure!(
         outcome.end == End::Exit(0) || failed > 0,
         "`cargo test {}` did not run to its end: {:?}\n{}",
@@ -273,9 +272,30 @@ pub fn some(outcome: Outcome) -> Result<Outcome> {
     Ok(outcome)
 }
 
+/// Passed and failed, summed over all `test result:` lines of a `cargo test`.
+fn totals(stdout: &str) -> (usize, usize) {
+    let (mut passed, mut failed) = (0, 0);
+    for line in stdout.lines().filter(|line| line.starts_with("test result:")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let before = |word: &str| {
+            let at = words.iter().position(|w| *w == word)?;
+            words.get(at.checked_sub(1)?)?.parse::<usize>().ok()
+        };
+        passed += before("passed;").unwrap_or(0);
+        failed += before("failed;").unwrap_or(0);
+    }
+    (passed, failed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn totals_are_summed() {
+        let stdout = "test result: ok. 3 passed; 0 failed; 1 ignored;\nx\ntest result: FAILED. 2 passed; 1 failed; 0";
+        assert_eq!(totals(stdout), (5, 1));
+    }
 
     #[test]
     fn a_stage_that_ran_no_test_fails() {

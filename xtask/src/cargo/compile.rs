@@ -210,20 +210,16 @@ pub fn explain(broken: &BTreeSet<Place>) -> String {
 /// `src/day01_attention.rs, line 79`; of many errors, where the first ones are.
 pub fn places(broken: &BTreeSet<Place>) -> String {
     const SHOWN: usize = 5;
-    let mut words: Vec<String> = Vec::new();
-    let mut file = "";
+    let (mut words, mut file) = (Vec::new(), "");
     for place in broken.iter().take(SHOWN) {
-        if place.file == file {
-            words.push(place.line.to_string());
-        } else {
-            words.push(format!("{}, line {}", place.file, place.line));
-        }
+        let line = place.line;
+        let same = place.file == file;
+        words.push(if same { line.to_string() } else { format!("{}, line {line}", place.file) });
         file = &place.file;
     }
-    match broken.len() {
-        n if n > SHOWN => format!("{} and {} more", words.join(", "), n - SHOWN),
-        _ => words.join(", "),
-    }
+    let more = broken.len().saturating_sub(SHOWN);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    words.join(", ") + &rest
 }
 
 #[cfg(test)]
@@ -251,13 +247,11 @@ mod tests {
         let day = "src/day06_generate.rs";
         let text = explain(&broken(&[(day, 9)]));
         assert!(text.starts_with("The error is in src/day06_generate.rs, line 9. Days"), "{text}");
-        assert_eq!(
-            explain(&broken(&[("src/kit/mod.rs", 3)])),
-            "The error is in src/kit/mod.rs, line 3."
-        );
+        let kit = explain(&broken(&[("src/kit/mod.rs", 3)]));
+        assert_eq!(kit, "The error is in src/kit/mod.rs, line 3.");
         assert!(explain(&broken(&[])).contains("cargo xtask doctor"));
-        assert!(explain(&broken(&[("tests/day06_generate.rs", 3)]))
-            .contains("has a signature changed?"));
+        let tests = explain(&broken(&[("tests/day06_generate.rs", 3)]));
+        assert!(tests.contains("has a signature changed?"));
         let two = broken(&[(day, 20), (day, 9), ("src/main.rs", 1)]);
         assert_eq!(places(&two), "src/day06_generate.rs, line 9, 20, src/main.rs, line 1");
         let many: Vec<_> = (1..=7).map(|line| (day, line)).collect();

@@ -68,30 +68,9 @@ pub fn own_output(output: &str, message: &str) -> String {
     own.join("\n").trim_end().to_string()
 }
 
-/// Passed and failed, summed over all `test result:` lines of a `cargo test`.
-pub fn totals(stdout: &str) -> (usize, usize) {
-    let (mut passed, mut failed) = (0, 0);
-    for line in stdout.lines().filter(|line| line.starts_with("test result:")) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let before = |word: &str| {
-            let at = words.iter().position(|w| *w == word)?;
-            words.get(at.checked_sub(1)?)?.parse::<usize>().ok()
-        };
-        passed += before("passed;").unwrap_or(0);
-        failed += before("failed;").unwrap_or(0);
-    }
-    (passed, failed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn totals_are_summed() {
-        let stdout = "test result: ok. 3 passed; 0 failed; 1 ignored;\nx\ntest result: FAILED. 2 passed; 1 failed; 0";
-        assert_eq!(totals(stdout), (5, 1));
-    }
 
     #[test]
     fn what_the_harness_says_of_a_failure_is_not_the_readers_output() {

@@ -86,8 +86,8 @@ pub fn build(
     let days: Vec<&Day> = days.iter().filter(|day| has_checkers(repo, day)).collect();
     let next = match days[..] {
         [] => return Ok(Built::Done(Programs::default())),
-        [day] => format!("Building the checks of day {} …; then they run.", day.number),
-        _ => format!("Building the checks of {} days …; then they run, day after day.", days.len()),
+        [day] => format!("Building the checks of day {}; then they run.", day.number),
+        _ => format!("Building the checks of {} days; then they run, day after day.", days.len()),
     };
     for day in days {
         args.extend(["--test".to_string(), day.name.clone()]);

@@ -71,11 +71,11 @@ impl Run {
                 "--help" | "-h" => run.help = true,
                 "--solution" | "--mine" => {
                     let next = || args.next().map(|next| next.to_string_lossy().into_owned());
-                    let value = value
-                        .or_else(next)
-                        .ok_or_else(|| usage(format!("{name} needs a value: see --help")))?;
-                    *(if name == "--mine" { &mut run.mine } else { &mut run.solution }) =
-                        Some(value);
+                    let Some(value) = value.or_else(next) else {
+                        return Err(usage(format!("{name} needs a value: see --help")));
+                    };
+                    let flag = if name == "--mine" { &mut run.mine } else { &mut run.solution };
+                    *flag = Some(value);
                 }
                 _ => run.rest.push(arg.clone()),
             }
@@ -83,43 +83,39 @@ impl Run {
         Ok(run)
     }
 
-    /// The value of the program's `--device`.
+    /// The value of the program's `--device`, the last if it is given twice.
     fn device(&self) -> Option<String> {
         let texts: Vec<_> = self.rest.iter().map(|arg| arg.to_string_lossy()).collect();
-        let after = texts
-            .windows(2)
-            .rev()
-            .find(|pair| pair[0] == "--device")
-            .map(|pair| pair[1].to_string());
-        after.or_else(|| {
-            texts.iter().find_map(|text| text.strip_prefix("--device=").map(str::to_string))
-        })
+        let at = texts.iter().rposition(|text| text.starts_with("--device"))?;
+        match texts[at].strip_prefix("--device")?.strip_prefix('=') {
+            Some(value) => Some(value.to_string()),
+            None => texts.get(at + 1).map(|value| value.to_string()),
+        }
     }
 
     /// Which days are the reader's.
     fn mix(&self, repo: &Repo) -> Result<Mix> {
-        let exactly = |mine: Vec<Day>| Ok(Mix { mine, open: vec![] });
-        match (self.solution.as_deref(), self.mine.as_deref()) {
+        let mine = match (self.solution.as_deref(), self.mine.as_deref()) {
             (Some(_), Some(_)) => {
-                Err(usage("--solution and --mine both choose the days: give one of them"))
+                return Err(usage("--solution and --mine both choose the days: give one of them"))
             }
-            (Some("ref"), None) => exactly(vec![]),
-            (Some("mine"), None) => exactly(repo.days.clone()),
-            (Some("auto") | None, None) => automatic(repo),
+            (Some("auto") | None, None) => return written(repo),
+            (Some("ref"), None) => vec![],
+            (Some("mine"), None) => repo.days.clone(),
             (Some(other), None) => {
-                Err(usage(format!("--solution is auto, mine or ref, not `{other}`")))
+                return Err(usage(format!("--solution is auto, mine or ref, not `{other}`")))
             }
             (None, Some(list)) => {
-                let days: Result<Vec<Day>> =
-                    list.split(',').map(|day| repo.day(day.trim()).cloned()).collect();
-                exactly(days?)
+                let days = list.split(',').map(|day| repo.day(day.trim()).cloned());
+                days.collect::<Result<_>>()?
             }
-        }
+        };
+        Ok(Mix { mine, open: vec![] })
     }
 }
 
-/// Written days are the reader's.
-fn automatic(repo: &Repo) -> Result<Mix> {
+/// The days that are written are the reader's.
+fn written(repo: &Repo) -> Result<Mix> {
     let (mut mine, mut open) = (vec![], vec![]);
     for day in &repo.days {
         match progress::of(repo, day)? {
@@ -162,14 +158,14 @@ fn start(repo: &Repo, run: &Run, help: &str) -> Result<ExitCode> {
     if !features.is_empty() {
         args.extend(["--features".to_string(), features.join(",")]);
     }
-    let programs =
-        match cargo::build(repo, "build", &args, "Building the engine …; then it starts.")? {
-            Built::Done(programs) => programs,
-            Built::Broken(places) => {
-                note!("\n{}", cargo::explain(&places));
-                return Ok(ExitCode::FAILURE);
-            }
-        };
+    let programs = match cargo::build(repo, "build", &args, "Building the engine; then it starts.")?
+    {
+        Built::Done(programs) => programs,
+        Built::Broken(places) => {
+            note!("\n{}", cargo::explain(&places));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
     let mut command = command(programs.get("candecode")?, run);
     if !mix.open.is_empty() && !run.help {
         note!("[from the reference until they are written: tasks {}]", mix.open.join(", "));

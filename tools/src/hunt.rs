@@ -3,14 +3,6 @@
 //! The engine is a copy of the course in the target directory whose `src/` holds one day of the reference with a known
 //! mistake in it (`tests/wrong/dayNN.toml`); all other days are compiled from the reference. `src/` is not touched.
 
-use crate::backup;
-use crate::cargo::{self, Built};
-use crate::child::{self, End};
-use crate::commands::diff::changed_lines;
-use crate::host;
-use crate::repo::{Day, Repo};
-use crate::term::{paint, readable, Colour};
-use crate::{note, say};
 use anyhow::{anyhow, bail, Context, Result};
 use clap::Args;
 use std::fs;
@@ -19,6 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use toml::{Table, Value};
+use xtask::backup;
+use xtask::cargo::{self, Built};
+use xtask::child::{self, End};
+use xtask::commands::diff::changed_lines;
+use xtask::host;
+use xtask::repo::{Day, Repo};
+use xtask::term::{paint, readable, Colour};
+use xtask::{note, say};
 
 /// The flags of `hunt`.
 #[derive(Args)]
@@ -193,7 +193,7 @@ fn build(repo: &Repo, dir: &Path, features: Vec<String>, name: &str) -> Result<P
     let args = ["--manifest-path", &manifest, "--target-dir", &target, "--offline", "--bin"];
     let mut args: Vec<String> = args.map(String::from).to_vec();
     args.extend(["candecode".into(), "--features".into(), features.join(",")]);
-    let next = format!("Building the engine ({name}) …; then it can be probed.");
+    let next = format!("Building the engine ({name}); then it can be probed.");
     let Built::Done(programs) = cargo::build(repo, "build", &args, &next)? else {
         bail!("the engine does not build; `cargo xtask doctor` looks for usual causes");
     };
@@ -226,7 +226,10 @@ fn probe(repo: &Repo, program: &Path, line: &str) -> Result<String> {
     let mut command = Command::new(program);
     let line = if line.starts_with('-') { line.to_string() } else { format!("-p {line}") };
     let (flags, texts) = line.split_once("-p ").unwrap_or((&line, ""));
-    command.args(["--max-new-tokens", "32"]).args(flags.split_whitespace());
+    command.args(flags.split_whitespace());
+    if !flags.contains("--max-new-tokens") {
+        command.args(["--max-new-tokens", "32"]);
+    }
     for text in texts.split(" -p ").filter(|text| !text.is_empty()) {
         command.args(["-p", text]);
     }

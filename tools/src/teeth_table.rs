@@ -1,16 +1,16 @@
 //! `cargo xtask teeth`: every known mistake, every right variant and the stub against a day's checks, as a table.
 
-use crate::cargo::{self, Built};
-use crate::checks::outcome::{Status, TeethRow};
-use crate::checks::runner::{self, DayRun, Options};
-use crate::checks::table::{self, Sum};
-use crate::note;
-use crate::repo::{Day, Repo};
-use crate::say;
-use crate::term::{paint, Colour};
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
+use xtask::cargo::{self, Built};
+use xtask::checks::outcome::{Status, TeethRow};
+use xtask::checks::runner::{self, DayRun, Options};
+use xtask::checks::table::{self, Sum};
+use xtask::note;
+use xtask::repo::{Day, Repo};
+use xtask::say;
+use xtask::term::{paint, Colour};
 
 /// The flags of `teeth`.
 #[derive(Args)]
