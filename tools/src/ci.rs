@@ -7,11 +7,11 @@ use serde_json::Value;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use xtask::checks::table::Sum;
-use xtask::error::usage;
-use xtask::paint::{paint, Colour};
 use xtask::progress::{self, Progress};
 use xtask::repo::Repo;
 use xtask::say;
+use xtask::term::{paint, Colour};
+use xtask::usage;
 
 /// The flags of `ci`.
 #[derive(Args)]

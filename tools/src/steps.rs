@@ -1,21 +1,19 @@
 //! What each stage does.
 
 use crate::stages::Outcome;
+use crate::teeth_table;
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use std::process::Command;
 use std::time::Duration;
-use xtask::cargo;
-use xtask::checks::libtest;
-use xtask::checks::mine;
-use xtask::checks::report::Status;
-use xtask::checks::results::Inputs;
+use xtask::cargo::{self, Built};
+use xtask::checks;
+use xtask::checks::outcome::Status;
 use xtask::checks::runner::{self, DayRun, Options, Teeth};
+use xtask::checks::saved::Inputs;
 use xtask::checks::table::{self, Sum};
 use xtask::child::{self, End};
 use xtask::commands::hint;
-use xtask::commands::stubs::{self, Stubs};
-use xtask::commands::teeth;
-use xtask::compile::{self, Built};
+use xtask::commands::write_stubs::{self, Stubs};
 use xtask::progress::{self, Progress};
 use xtask::repo::Repo;
 use xtask::say;
@@ -28,7 +26,7 @@ pub fn fmt(repo: &Repo) -> Result<Outcome> {
 }
 
 pub fn stubs_fresh(repo: &Repo) -> Result<Outcome> {
-    stubs::run(repo, &Stubs::checking()).map_err(|e| {
+    write_stubs::run(repo, &Stubs::checking()).map_err(|e| {
         anyhow!("{e:#}\n(in a copy in which you write: `cargo maintain ci --fork`)")
     })?;
     Ok(Outcome::Done(Sum::default()))
@@ -77,7 +75,7 @@ pub fn clippy_book(repo: &Repo) -> Result<Outcome> {
 }
 
 pub fn stubs_compile(repo: &Repo) -> Result<Outcome> {
-    match compile::build(repo, "build", &["--lib".into(), "--bins".into()])? {
+    match cargo::build(repo, "build", &["--lib".into(), "--bins".into()], "Building the stubs.")? {
         Built::Broken(_) => bail!("the stubs do not compile"),
         Built::Done(programs) => ensure!(programs.warnings == 0, "{} warnings", programs.warnings),
     }
@@ -112,9 +110,9 @@ pub fn mine_passes(repo: &Repo) -> Result<Outcome> {
         if !matches!(progress::of(repo, day)?, Progress::Begun(_)) {
             continue;
         }
-        let mut run = mine::check(repo, &inputs, day)?;
+        let mut run = checks::of_reader(repo, &inputs, day)?;
         table::messages(&run, true);
-        table::tasks(repo, &run, "yours", None)?;
+        table::tasks(repo, &run, "yours", &[])?;
         run.units.retain(|unit| unit.status != Status::Unwritten);
         if !run.units.is_empty() {
             sum.add(Sum::of(&run.units));
@@ -127,7 +125,7 @@ pub fn reference(repo: &Repo) -> Result<Outcome> {
     let mut sum = Sum::default();
     for run in days(repo, &["ref".to_string()], Teeth::Without)? {
         table::messages(&run, true);
-        table::tasks(repo, &run, "the reference", None)?;
+        table::tasks(repo, &run, "the reference", &[])?;
         sum.add(Sum::of(&run.units));
     }
     Ok(Outcome::Done(sum))
@@ -136,7 +134,7 @@ pub fn reference(repo: &Repo) -> Result<Outcome> {
 pub fn known_mistakes(repo: &Repo) -> Result<Outcome> {
     let mut sum = Sum::default();
     for run in days(repo, &["ref".to_string()], Teeth::Only)? {
-        sum.add(teeth::show(&run));
+        sum.add(teeth_table::show(&run));
     }
     Ok(Outcome::Done(sum))
 }
@@ -255,7 +253,7 @@ pub fn tests(repo: &Repo, args: &[&str]) -> Result<Outcome> {
     let mut command = cargo::command(repo);
     command.arg("test").arg("--no-fail-fast").args(args);
     let outcome = child::run(&mut command, LIMIT, |line| say!("{line}"))?;
-    let (passed, failed) = libtest::totals(&outcome.stdout);
+    let (passed, failed) = totals(&outcome.stdout);
     ensure!(
         outcome.end == End::Exit(0) || failed > 0,
         "`cargo test {}` did not run to its end: {:?}\n{}",
@@ -274,9 +272,30 @@ pub fn some(outcome: Outcome) -> Result<Outcome> {
     Ok(outcome)
 }
 
+/// Passed and failed, summed over all `test result:` lines of a `cargo test`.
+fn totals(stdout: &str) -> (usize, usize) {
+    let (mut passed, mut failed) = (0, 0);
+    for line in stdout.lines().filter(|line| line.starts_with("test result:")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let before = |word: &str| {
+            let at = words.iter().position(|w| *w == word)?;
+            words.get(at.checked_sub(1)?)?.parse::<usize>().ok()
+        };
+        passed += before("passed;").unwrap_or(0);
+        failed += before("failed;").unwrap_or(0);
+    }
+    (passed, failed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn totals_are_summed() {
+        let stdout = "test result: ok. 3 passed; 0 failed; 1 ignored;\nx\ntest result: FAILED. 2 passed; 1 failed; 0";
+        assert_eq!(totals(stdout), (5, 1));
+    }
 
     #[test]
     fn a_stage_that_ran_no_test_fails() {

@@ -55,3 +55,26 @@ fn ci_lists_its_stages_and_runs_one() {
     assert!(out.ends_with("3 passed, 2 failed\n"), "{out}");
     assert_eq!((fake.say(&["ci", "--only", "nothing"]).2, code), (2, 1));
 }
+
+#[test]
+fn teeth_are_shown_one_by_one_and_no_row_is_no_proof() {
+    let fake = Fake::new();
+    let (out, err, code) = fake.say(&["teeth"]);
+    assert!(out.contains("✓ caught      two   by 0.1\n"), "{out}{err}");
+    assert!(out.contains("named in 0.1: it is 2\n"), "{out}");
+    assert!(out.contains("✓ not written stub  by 1 of 1 checks"), "{out}");
+    assert!(out.contains("✓ passes      doubled  another right way"), "{out}");
+    assert_eq!((out.lines().last().unwrap_or_default(), code), ("3 passed, 0 failed", 0));
+
+    let tests =
+        fake.read("tests/day00_one.rs").replace(r#""alone":["task_0_1_is_one"]"#, r#""alone":[]"#);
+    fake.write("tests/day00_one.rs", &tests);
+    let (out, _, code) = fake.say(&["teeth", "day0"]);
+    assert!(out.contains("✗ not named   two   by 0.1"), "{out}");
+    assert_eq!((out.lines().last().unwrap_or_default(), code), ("1 passed, 1 failed", 1));
+
+    let tests = fake.read("tests/day01_two.rs");
+    fake.write("tests/day01_two.rs", &tests.replace("    tell(", "    let _ = ("));
+    let (out, _, code) = fake.say(&["teeth", "day1"]);
+    assert_eq!((out.lines().last().unwrap_or_default(), code), ("0 passed, 1 failed", 1));
+}

@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use xtask::error::usage;
 use xtask::note;
 use xtask::repo::{Day, Repo};
 use xtask::say;
+use xtask::usage;
 
 /// The flags of `mutants`.
 #[derive(Args)]

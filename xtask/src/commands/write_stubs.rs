@@ -50,7 +50,7 @@ pub fn run(repo: &Repo, args: &Stubs) -> Result<ExitCode> {
             backup::write(&repo.root.join(&path), stub.as_bytes())?;
             say!("wrote     {path}");
         } else if args.force {
-            let copy = backup.replace(&path, &stub)?.unwrap_or_default();
+            let copy = backup.replace(&path, stub.as_bytes())?.unwrap_or_default();
             say!("wrote     {path}; what you wrote is kept as {copy}");
         } else {
             say!("kept      {path}: you changed it (--force writes the stub and keeps a copy of yours)");

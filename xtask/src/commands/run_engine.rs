@@ -1,12 +1,12 @@
 //! `cargo xtask run` and `cargo xtask chat`: build and run the `candecode` command, with the reader's days in it.
 
-use crate::compile::{self, Built};
-use crate::error::usage;
-use crate::machine;
+use crate::cargo::{self, Built};
+use crate::host;
 use crate::note;
 use crate::progress::{self, Progress};
 use crate::repo::{Day, Repo};
 use crate::say;
+use crate::usage;
 use anyhow::Result;
 use std::ffi::OsString;
 use std::path::Path;
@@ -71,11 +71,11 @@ impl Run {
                 "--help" | "-h" => run.help = true,
                 "--solution" | "--mine" => {
                     let next = || args.next().map(|next| next.to_string_lossy().into_owned());
-                    let value = value
-                        .or_else(next)
-                        .ok_or_else(|| usage(format!("{name} needs a value: see --help")))?;
-                    *(if name == "--mine" { &mut run.mine } else { &mut run.solution }) =
-                        Some(value);
+                    let Some(value) = value.or_else(next) else {
+                        return Err(usage(format!("{name} needs a value: see --help")));
+                    };
+                    let flag = if name == "--mine" { &mut run.mine } else { &mut run.solution };
+                    *flag = Some(value);
                 }
                 _ => run.rest.push(arg.clone()),
             }
@@ -83,43 +83,39 @@ impl Run {
         Ok(run)
     }
 
-    /// The value of the program's `--device`.
+    /// The value of the program's `--device`, the last if it is given twice.
     fn device(&self) -> Option<String> {
         let texts: Vec<_> = self.rest.iter().map(|arg| arg.to_string_lossy()).collect();
-        let after = texts
-            .windows(2)
-            .rev()
-            .find(|pair| pair[0] == "--device")
-            .map(|pair| pair[1].to_string());
-        after.or_else(|| {
-            texts.iter().find_map(|text| text.strip_prefix("--device=").map(str::to_string))
-        })
+        let at = texts.iter().rposition(|text| text.starts_with("--device"))?;
+        match texts[at].strip_prefix("--device")?.strip_prefix('=') {
+            Some(value) => Some(value.to_string()),
+            None => texts.get(at + 1).map(|value| value.to_string()),
+        }
     }
 
     /// Which days are the reader's.
     fn mix(&self, repo: &Repo) -> Result<Mix> {
-        let exactly = |mine: Vec<Day>| Ok(Mix { mine, open: vec![] });
-        match (self.solution.as_deref(), self.mine.as_deref()) {
+        let mine = match (self.solution.as_deref(), self.mine.as_deref()) {
             (Some(_), Some(_)) => {
-                Err(usage("--solution and --mine both choose the days: give one of them"))
+                return Err(usage("--solution and --mine both choose the days: give one of them"))
             }
-            (Some("ref"), None) => exactly(vec![]),
-            (Some("mine"), None) => exactly(repo.days.clone()),
-            (Some("auto") | None, None) => automatic(repo),
+            (Some("auto") | None, None) => return written(repo),
+            (Some("ref"), None) => vec![],
+            (Some("mine"), None) => repo.days.clone(),
             (Some(other), None) => {
-                Err(usage(format!("--solution is auto, mine or ref, not `{other}`")))
+                return Err(usage(format!("--solution is auto, mine or ref, not `{other}`")))
             }
             (None, Some(list)) => {
-                let days: Result<Vec<Day>> =
-                    list.split(',').map(|day| repo.day(day.trim()).cloned()).collect();
-                exactly(days?)
+                let days = list.split(',').map(|day| repo.day(day.trim()).cloned());
+                days.collect::<Result<_>>()?
             }
-        }
+        };
+        Ok(Mix { mine, open: vec![] })
     }
 }
 
-/// Written days are the reader's.
-fn automatic(repo: &Repo) -> Result<Mix> {
+/// The days that are written are the reader's.
+fn written(repo: &Repo) -> Result<Mix> {
     let (mut mine, mut open) = (vec![], vec![]);
     for day in &repo.days {
         match progress::of(repo, day)? {
@@ -153,7 +149,7 @@ fn start(repo: &Repo, run: &Run, help: &str) -> Result<ExitCode> {
     let mix = run.mix(repo)?;
     let mut features = repo.features(|day| !mix.mine.contains(day));
     if let Some(device) = run.device() {
-        features.extend(machine::device_feature(&device)?.map(str::to_string));
+        features.extend(host::device_feature(&device)?.map(str::to_string));
     }
     if run.help {
         say!("{help}{FLAGS}");
@@ -162,10 +158,11 @@ fn start(repo: &Repo, run: &Run, help: &str) -> Result<ExitCode> {
     if !features.is_empty() {
         args.extend(["--features".to_string(), features.join(",")]);
     }
-    let programs = match compile::build(repo, "build", &args)? {
+    let programs = match cargo::build(repo, "build", &args, "Building the engine; then it starts.")?
+    {
         Built::Done(programs) => programs,
         Built::Broken(places) => {
-            note!("\n{}", compile::explain(&places));
+            note!("\n{}", cargo::explain(&places));
             return Ok(ExitCode::FAILURE);
         }
     };
@@ -184,7 +181,7 @@ fn command(program: &Path, run: &Run) -> Command {
     } else {
         command.args(&run.rest);
     }
-    machine::set_threads(&mut command);
+    host::set_threads(&mut command);
     command
 }
 

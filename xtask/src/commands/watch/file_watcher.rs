@@ -7,29 +7,29 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// Files and directories under watch.
-pub struct Eyes {
+/// Files and directories, what they were when last taken as known, and a change that has yet to settle.
+pub struct FileWatcher {
     paths: Vec<PathBuf>,
     known: u64,
     pending: Option<u64>,
 }
 
-impl Eyes {
+impl FileWatcher {
     /// Takes what is there now as known.
-    pub fn open(paths: Vec<PathBuf>) -> Eyes {
-        let known = look(&paths);
-        Eyes { paths, known, pending: None }
+    pub fn new(paths: Vec<PathBuf>) -> FileWatcher {
+        let known = fingerprint(&paths);
+        FileWatcher { paths, known, pending: None }
     }
 
     /// Takes what is there now as known, in place of what was.
-    pub fn blink(&mut self) {
-        self.known = look(&self.paths);
+    pub fn reset(&mut self) {
+        self.known = fingerprint(&self.paths);
         self.pending = None;
     }
 
     /// Whether something changed since, and has been the same for two looks.
-    pub fn saw_change(&mut self) -> bool {
-        let now = look(&self.paths);
+    pub fn poll(&mut self) -> bool {
+        let now = fingerprint(&self.paths);
         let settled = now != self.known && self.pending == Some(now);
         self.pending = (now != self.known).then_some(now);
         if settled {
@@ -41,7 +41,7 @@ impl Eyes {
 }
 
 /// Names, lengths and times of all files.
-fn look(paths: &[PathBuf]) -> u64 {
+fn fingerprint(paths: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     paths.iter().for_each(|path| add(path, &mut hasher));
     hasher.finish()
@@ -67,21 +67,21 @@ mod tests {
 
     #[test]
     fn a_change_is_seen_once_and_only_when_it_has_settled() {
-        let dir = std::env::temp_dir().join(format!("candecode-eyes-{}", std::process::id()));
+        let dir = std::env::temp_dir().join(format!("candecode-watcher-{}", std::process::id()));
         fs::create_dir_all(dir.join("below")).unwrap();
         let file = dir.join("below/a.rs");
         fs::write(&file, "1").unwrap();
-        let mut eyes = Eyes::open(vec![dir.clone(), dir.join("absent")]);
-        assert!(!eyes.saw_change());
+        let mut watcher = FileWatcher::new(vec![dir.clone(), dir.join("absent")]);
+        assert!(!watcher.poll());
         fs::write(&file, "12").unwrap();
-        assert!(!eyes.saw_change(), "it may still be written");
+        assert!(!watcher.poll(), "it may still be written");
         fs::write(&file, "123").unwrap();
-        assert!(!eyes.saw_change());
-        assert!(eyes.saw_change());
-        assert!(!eyes.saw_change());
+        assert!(!watcher.poll());
+        assert!(watcher.poll());
+        assert!(!watcher.poll());
         fs::remove_file(&file).unwrap();
-        eyes.blink();
-        assert!(!eyes.saw_change() && !eyes.saw_change());
+        watcher.reset();
+        assert!(!watcher.poll() && !watcher.poll());
         fs::remove_dir_all(dir).unwrap();
     }
 }

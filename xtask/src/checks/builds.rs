@@ -1,8 +1,8 @@
 //! Which builds a check needs: one for the whole reference, one for each day of the reader's among reference days.
 
-use crate::error::usage;
 use crate::progress::{self, Progress};
 use crate::repo::{Day, Repo};
+use crate::usage;
 use anyhow::Result;
 use clap::ValueEnum;
 

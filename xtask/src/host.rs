@@ -1,6 +1,6 @@
 //! What this machine has: cores, accelerators, free space.
 
-use crate::error::usage;
+use crate::usage;
 use anyhow::Result;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -31,29 +31,22 @@ pub fn set_threads(command: &mut Command) {
 /// The feature that a device needs, if any.
 ///
 /// # Errors
-/// Bad usage, if this machine cannot build it.
+/// Bad usage, if there is no such device, or this machine cannot build for it.
 pub fn device_feature(device: &str) -> Result<Option<&'static str>> {
-    let kind = device.split(':').next().unwrap_or_default();
-    match kind {
-        "metal" if !cfg!(target_os = "macos") => Err(usage(format!(
+    match device {
+        "cpu" => Ok(None),
+        "metal" if cfg!(target_os = "macos") => Ok(Some("metal")),
+        "metal" => Err(usage(format!(
             "--device metal needs macOS, this is {}: use --device cpu",
             std::env::consts::OS
         ))),
-        "metal" => Ok(Some("metal")),
-        "cuda" if nvcc().is_none() => Err(usage(
+        "cuda" if output("nvcc", &["--version"]).is_some() => Ok(Some("cuda")),
+        "cuda" => Err(usage(
             "--device cuda needs NVIDIA's compiler, and there is no `nvcc` here: install the CUDA toolkit and put its \
              bin directory on PATH, or use --device cpu",
         )),
-        "cuda" => Ok(Some("cuda")),
-        _ => Ok(None),
+        _ => Err(usage(format!("unknown device \"{device}\"; choose cpu, metal or cuda"))),
     }
-}
-
-/// The version line of NVIDIA's compiler, if it is on `PATH`.
-pub fn nvcc() -> Option<String> {
-    let text = output("nvcc", &["--version"])?;
-    let line = text.lines().find(|line| line.contains("release"))?;
-    Some(line.trim().to_string())
 }
 
 /// Free bytes on the disk that holds `path`, where the system's own tools can tell.

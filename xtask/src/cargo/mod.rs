@@ -1,12 +1,16 @@
-//! Cargo as a child: where it is, what its environment must not hold, where it builds.
+//! Cargo as a child: where it is, what its environment must not hold, where it builds, and what a build made.
 
-use crate::machine;
-use crate::note;
+mod compile;
+
+pub use compile::{build, explain, places, Built, Place, Programs};
+
+use crate::host;
 use crate::repo::Repo;
+use anyhow::{Context, Result};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 /// `cargo` in the root of the repository, the one that runs us if there is one.
 ///
@@ -22,20 +26,24 @@ pub fn command(repo: &Repo) -> Command {
             command.env_remove(&name);
         }
     }
-    machine::set_threads(&mut command);
+    host::set_threads(&mut command);
     command
 }
 
-/// Before the first build of all: how long it takes, and what to read meanwhile. Says whether it is that build.
-pub fn announce_cold(repo: &Repo) -> bool {
-    if candle_is_built(&target_dir(repo)) {
-        return false;
-    }
-    note!(
-        "The first build compiles candle and its friends: 4 to 6 minutes on two cores, once.\n\
-         Meanwhile read book/src/preface.md and book/src/setup.md; afterwards `cargo xtask book` shows the whole book."
-    );
-    true
+/// Runs a member of the workspace that is built when it is first asked for, and gives its exit code; `options` are cargo's.
+///
+/// # Errors
+/// If cargo cannot be started.
+pub fn run_member(
+    repo: &Repo,
+    package: &str,
+    options: &[&str],
+    args: &[OsString],
+) -> Result<ExitCode> {
+    let mut command = command(repo);
+    command.args(["run", "--quiet", "--package", package]).args(options).arg("--").args(args);
+    let status = command.status().context("cannot start cargo")?;
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
 /// Where cargo builds: `CARGO_TARGET_DIR`, `target/`, or, if candle is in neither, what cargo itself says.

@@ -1,7 +1,7 @@
 //! What the last check of a day said, kept until anything that it depends on changes.
 
 use crate::backup;
-use crate::checks::report::{self, Unit};
+use crate::checks::outcome::{self, Unit};
 use crate::checks::runner::DayRun;
 use crate::repo::{Day, Repo};
 use anyhow::Result;
@@ -55,7 +55,7 @@ pub fn save(repo: &Repo, key: &str, run: &DayRun) -> Result<()> {
 pub fn load(repo: &Repo, inputs: &Inputs, day: &Day) -> Option<BTreeMap<String, Unit>> {
     let text = std::fs::read_to_string(file(repo, day)).ok()?;
     let (known, units) = text.split_once('\n')?;
-    (known == inputs.key(repo, day)).then(|| report::parse(units))
+    (known == inputs.key(repo, day)).then(|| outcome::parse(units))
 }
 
 /// Where a day's outcome is kept.

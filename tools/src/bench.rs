@@ -1,14 +1,14 @@
 //! `cargo xtask bench`: measures the reference with criterion, and draws the plots of the book from what it measured; and the
 //! whole engine, alone or beside its peers.
 
-use crate::cargo;
-use crate::error::usage;
-use crate::note;
-use crate::repo::Repo;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use xtask::cargo;
+use xtask::note;
+use xtask::repo::Repo;
+use xtask::usage;
 
 /// The flags of `bench`.
 #[derive(Args)]

@@ -1,16 +1,16 @@
 //! `cargo xtask teeth`: every known mistake, every right variant and the stub against a day's checks, as a table.
 
-use crate::checks::report::{Bite, Status};
-use crate::checks::runner::{self, DayRun, Options};
-use crate::checks::table::{self, Sum};
-use crate::compile::{self, Built};
-use crate::note;
-use crate::paint::{paint, Colour};
-use crate::repo::{Day, Repo};
-use crate::say;
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
+use xtask::cargo::{self, Built};
+use xtask::checks::outcome::{Status, TeethRow};
+use xtask::checks::runner::{self, DayRun, Options};
+use xtask::checks::table::{self, Sum};
+use xtask::note;
+use xtask::repo::{Day, Repo};
+use xtask::say;
+use xtask::term::{paint, Colour};
 
 /// The flags of `teeth`.
 #[derive(Args)]
@@ -32,7 +32,7 @@ pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
     let programs = match runner::build(repo, &["ref".to_string()], &days, None)? {
         Built::Done(programs) => programs,
         Built::Broken(places) => {
-            note!("\n{}", compile::explain(&places));
+            note!("\n{}", cargo::explain(&places));
             return Ok(ExitCode::FAILURE);
         }
     };
@@ -48,7 +48,7 @@ pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
 /// Prints the table of a day, and what is wrong with its checkers. Each row counts, and so does each complaint.
 pub fn show(run: &DayRun) -> Sum {
     say!("{}", paint(Colour::Bold, &run.day.title()));
-    let mut rows: Vec<(&Bite, bool, &str)> = run.bites.iter().map(judge).collect();
+    let mut rows: Vec<(&TeethRow, bool, &str)> = run.teeth.iter().map(judge).collect();
     // the tests tell in whatever order they end
     rows.sort_by_key(|(bite, ..)| {
         ["mistake", "variant", "stub"].iter().position(|k| *k == bite.kind)
@@ -77,7 +77,7 @@ pub fn show(run: &DayRun) -> Sum {
 }
 
 /// Whether a row is as it should be, and the word for it.
-fn judge(bite: &Bite) -> (&Bite, bool, &'static str) {
+fn judge(bite: &TeethRow) -> (&TeethRow, bool, &'static str) {
     let (good, word) = match (bite.kind.as_str(), bite.caught.is_empty(), bite.alone.is_empty()) {
         ("stub", false, _) if bite.words == format!("{} checks", bite.caught.len()) => {
             (true, "not written")
@@ -117,15 +117,15 @@ fn tasks(checks: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn bite(kind: &str, caught: &[&str], alone: &[&str], words: &str) -> Bite {
+    fn bite(kind: &str, caught: &[&str], alone: &[&str], words: &str) -> TeethRow {
         let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         let (kind, words) = (kind.to_string(), words.to_string());
-        Bite { kind, name: "x".into(), caught: list(caught), alone: list(alone), words }
+        TeethRow { kind, name: "x".into(), caught: list(caught), alone: list(alone), words }
     }
 
     #[test]
     fn a_mistake_must_be_caught_and_told_apart_and_a_variant_must_pass() {
-        let word = |bite: &Bite| (judge(bite).1, judge(bite).2);
+        let word = |bite: &TeethRow| (judge(bite).1, judge(bite).2);
         assert_eq!(word(&bite("mistake", &["a"], &["a"], "")), (true, "caught"));
         assert_eq!(word(&bite("mistake", &["a"], &[], "")), (false, "not named"));
         assert_eq!(word(&bite("mistake", &[], &[], "")), (false, "passes"));

@@ -2,18 +2,18 @@
 
 use crate::cargo;
 use crate::note;
-use crate::paint;
 use crate::repo::Repo;
+use crate::term;
 use anyhow::{anyhow, ensure, Context, Result};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;
 
-/// A build is quiet for this long.
+/// Where there is no terminal, a build is silent for this long.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// What a build gave.
@@ -62,42 +62,62 @@ struct Messages {
     stale: bool,
 }
 
-/// Runs `cargo SUBCOMMAND ARGS` and says what it made. Its own messages are shown as they are.
+/// Runs `cargo SUBCOMMAND ARGS` and says what it made. Its own messages are shown as they are, and on a terminal its
+/// progress; `next` is a sentence that says what is built, and what comes then.
 ///
 /// Ctrl-C in the middle of a build can leave rustc's incremental cache in a state that no later build links with
 /// (rust-lang/rust#81280, open since 2021). So a build that fails in this one way is done again from a clean cache.
 ///
 /// # Errors
 /// If cargo cannot be started.
-pub fn build(repo: &Repo, subcommand: &str, args: &[String]) -> Result<Built> {
-    let (mut messages, mut succeeded) = attempt(repo, subcommand, args, false)?;
+pub fn build(repo: &Repo, subcommand: &str, args: &[String], next: &str) -> Result<Built> {
+    let (mut messages, mut succeeded) = attempt(repo, subcommand, args, next, false)?;
     if !succeeded && messages.stale {
         note!("An interrupted build left the compiler's cache unusable: building the crate anew.");
         let clean =
             cargo::command(repo).args(["clean", "--quiet", "--package", "candecode"]).status()?;
         ensure!(clean.success(), "cargo clean failed");
-        (messages, succeeded) = attempt(repo, subcommand, args, true)?;
+        (messages, succeeded) = attempt(repo, subcommand, args, next, true)?;
     }
     Ok(if succeeded { Built::Done(messages.programs) } else { Built::Broken(messages.broken) })
 }
 
 /// One run of cargo; `last` if what looks like a stale cache is to be shown like any other error.
-fn attempt(repo: &Repo, subcommand: &str, args: &[String], last: bool) -> Result<(Messages, bool)> {
-    let cold = cargo::announce_cold(repo);
-    let format = if paint::stderr_colours() { "json-diagnostic-rendered-ansi" } else { "json" };
+fn attempt(
+    repo: &Repo,
+    subcommand: &str,
+    args: &[String],
+    next: &str,
+    last: bool,
+) -> Result<(Messages, bool)> {
+    let cold = !cargo::candle_is_built(&cargo::target_dir(repo));
+    if cold {
+        note!(
+            "The first build compiles candle and the crates that it needs: 4 to 6 minutes on two cores, once.\n\
+             Meanwhile read book/src/preface.md and book/src/setup.md; afterwards `cargo xtask book` shows the whole book."
+        );
+    }
+    let terminal = std::io::stderr().is_terminal();
+    let format = if term::stderr_colours() { "json-diagnostic-rendered-ansi" } else { "json" };
     let mut command = cargo::command(repo);
     command.arg(subcommand).arg(format!("--message-format={format}")).args(args);
-    if !cold {
+    if terminal || cold {
+        note!("{next}");
+    } else {
         command.arg("--quiet");
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|e| anyhow!("cannot start cargo: {e}"))?;
     let (done, waiting) = channel::<()>();
-    std::thread::spawn(move || {
-        if !cold && waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            note!("building …");
-        }
-    });
+    if !terminal && !cold {
+        // Nobody sees a progress bar: a build that takes its time is announced, and one that is done at once is not.
+        let next = next.to_string();
+        std::thread::spawn(move || {
+            if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                note!("{next}");
+            }
+        });
+    }
     let messages = collect(&mut child, last)?;
     drop(done);
     Ok((messages, child.wait()?.success()))
@@ -134,7 +154,7 @@ impl Messages {
             }
         }
         // on a terminal cargo may have a progress bar on this line
-        let clear = if paint::stderr_colours() { "\r\x1b[K" } else { "" };
+        let clear = if term::stderr_colours() { "\r\x1b[K" } else { "" };
         let _ = write!(std::io::stderr(), "{clear}{rendered}");
         let level = message["level"].as_str().unwrap_or_default();
         self.programs.warnings += usize::from(level == "warning");
@@ -190,20 +210,16 @@ pub fn explain(broken: &BTreeSet<Place>) -> String {
 /// `src/day01_attention.rs, line 79`; of many errors, where the first ones are.
 pub fn places(broken: &BTreeSet<Place>) -> String {
     const SHOWN: usize = 5;
-    let mut words: Vec<String> = Vec::new();
-    let mut file = "";
+    let (mut words, mut file) = (Vec::new(), "");
     for place in broken.iter().take(SHOWN) {
-        if place.file == file {
-            words.push(place.line.to_string());
-        } else {
-            words.push(format!("{}, line {}", place.file, place.line));
-        }
+        let line = place.line;
+        let same = place.file == file;
+        words.push(if same { line.to_string() } else { format!("{}, line {line}", place.file) });
         file = &place.file;
     }
-    match broken.len() {
-        n if n > SHOWN => format!("{} and {} more", words.join(", "), n - SHOWN),
-        _ => words.join(", "),
-    }
+    let more = broken.len().saturating_sub(SHOWN);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    words.join(", ") + &rest
 }
 
 #[cfg(test)]
@@ -231,13 +247,11 @@ mod tests {
         let day = "src/day06_generate.rs";
         let text = explain(&broken(&[(day, 9)]));
         assert!(text.starts_with("The error is in src/day06_generate.rs, line 9. Days"), "{text}");
-        assert_eq!(
-            explain(&broken(&[("src/kit/mod.rs", 3)])),
-            "The error is in src/kit/mod.rs, line 3."
-        );
+        let kit = explain(&broken(&[("src/kit/mod.rs", 3)]));
+        assert_eq!(kit, "The error is in src/kit/mod.rs, line 3.");
         assert!(explain(&broken(&[])).contains("cargo xtask doctor"));
-        assert!(explain(&broken(&[("tests/day06_generate.rs", 3)]))
-            .contains("has a signature changed?"));
+        let tests = explain(&broken(&[("tests/day06_generate.rs", 3)]));
+        assert!(tests.contains("has a signature changed?"));
         let two = broken(&[(day, 20), (day, 9), ("src/main.rs", 1)]);
         assert_eq!(places(&two), "src/day06_generate.rs, line 9, 20, src/main.rs, line 1");
         let many: Vec<_> = (1..=7).map(|line| (day, line)).collect();

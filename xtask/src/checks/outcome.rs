@@ -1,6 +1,7 @@
 //! The report that checkers write (`CANDECODE_REPORT`): one JSON line a test.
 
 use crate::checks::libtest;
+use crate::term::readable;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -98,7 +99,7 @@ pub fn parse(text: &str) -> BTreeMap<String, Unit> {
         let Some(status) = Status::parse(&field("status")) else {
             continue;
         };
-        let unit = Unit { test: field("test"), status, message: field("message") };
+        let unit = Unit { test: field("test"), status, message: readable(&field("message")) };
         match units.get(&unit.test) {
             Some(known) if known.status >= unit.status => {}
             _ => {
@@ -111,7 +112,7 @@ pub fn parse(text: &str) -> BTreeMap<String, Unit> {
 
 /// A row of the table of `cargo xtask teeth`: a known mistake, a right variant, or the stub, and how it met the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bite {
+pub struct TeethRow {
     /// `mistake`, `variant` or `stub`.
     pub kind: String,
     /// What it is called in `tests/wrong/`.
@@ -125,9 +126,9 @@ pub struct Bite {
 }
 
 /// The rows that the tests that prove the checkers left in a report.
-pub fn bites(text: &str) -> Vec<Bite> {
+pub fn teeth_rows(text: &str) -> Vec<TeethRow> {
     let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let bite = |value: Value| {
+    let row = |value: Value| {
         let field = |name: &str| value[name].as_str().unwrap_or_default().to_string();
         let list = |name: &str| {
             let items = value[name].as_array().into_iter().flatten();
@@ -135,9 +136,9 @@ pub fn bites(text: &str) -> Vec<Bite> {
         };
         let kind = value["teeth"].as_str()?.to_string();
         let (caught, alone) = (list("caught"), list("alone"));
-        Some(Bite { kind, name: field("name"), caught, alone, words: field("words") })
+        Some(TeethRow { kind, name: field("name"), caught, alone, words: field("words") })
     };
-    values.filter_map(bite).collect()
+    values.filter_map(row).collect()
 }
 
 /// One unit for each expected test: from the report, or from libtest's own output, or as unfinished.
@@ -155,7 +156,7 @@ pub fn merge(
     ran.map(|test| {
         let verdict = results.get(test).copied();
         let reported = report.get(test).cloned();
-        let own = || outputs.get(test).map_or(String::new(), |text| text.trim().to_string());
+        let own = || outputs.get(test).map_or(String::new(), |text| readable(text.trim()));
         let (status, message) = match (reported, verdict) {
             (Some(unit), Some(libtest::Verdict::Failed)) if unit.status == Status::Passed => {
                 (Status::Failed, own())

@@ -1,18 +1,18 @@
 //! `cargo xtask compare`: the same prompts through every loop of the reference, in one table: time, speed-up, and whether the
 //! text is equal.
 
-use crate::compile::{self, Built};
-use crate::error::usage;
-use crate::machine;
-use crate::note;
-use crate::paint::{paint, Colour};
-use crate::repo::Repo;
-use crate::say;
 use anyhow::{bail, ensure, Context, Result};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use xtask::cargo::{self, Built};
+use xtask::host;
+use xtask::note;
+use xtask::repo::Repo;
+use xtask::say;
+use xtask::term::{paint, Colour};
+use xtask::usage;
 
 /// The flags of `compare`.
 #[derive(Args)]
@@ -102,14 +102,15 @@ pub fn run(repo: &Repo, args: &Compare) -> Result<ExitCode> {
         usage("--top-k and --top-p are for sampling; add --temperature")
     );
     let python = args.peer.map(|_| python(repo, args)).transpose()?;
-    let program = match compile::build(
+    let program = match cargo::build(
         repo,
         "build",
         &["--bin".into(), "candecode".into(), "--features".into(), "ref".into()],
+        "Building the reference; then every loop runs, some seconds each.",
     )? {
         Built::Done(programs) => programs.get("candecode")?.to_path_buf(),
         Built::Broken(places) => {
-            note!("\n{}", compile::explain(&places));
+            note!("\n{}", cargo::explain(&places));
             return Ok(ExitCode::FAILURE);
         }
     };
@@ -212,7 +213,7 @@ fn ours(program: &Path, args: &Compare, prompts: &[String], flags: &[String]) ->
     for prompt in prompts {
         command.args(["-p", prompt]);
     }
-    machine::set_threads(&mut command);
+    host::set_threads(&mut command);
     let together = ["day12", "day15"].iter().any(|day| flags.iter().any(|flag| flag == day));
     read(&mut command, together)
 }
@@ -282,7 +283,7 @@ fn theirs(
     for prompt in prompts {
         command.args(["-p", prompt]);
     }
-    machine::set_threads(&mut command);
+    host::set_threads(&mut command);
     read(&mut command, false)
 }
 
