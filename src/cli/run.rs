@@ -2,7 +2,7 @@
 
 use crate::cli::flags::{Args, CacheName, Format, PastContextName, RngKind};
 use crate::cli::output::Output;
-use crate::cli::plan::Plan;
+use crate::cli::plan::{text_file, Plan};
 use crate::cli::{chat_terminal, generation_config, interrupt, memory_check};
 use crate::day05_model::Transformer;
 use crate::day10_kv_cache::{generate_cached, Cached, KvCache};
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let template = if args.chat { Some(template(args, &files)?) } else { None };
     let config = files.config();
     let processors = requests::processors(&plan.params, &tokenizer, config)?;
-    let prompts = prompts(args, &tokenizer)?;
+    let prompts = prompts(args, &tokenizer, config.max_position_embeddings)?;
     let drafter = args.draft_model.as_deref();
     let drafter = drafter.map(|name| draft_model(name, args, &files, &tokenizer)).transpose()?;
     interrupt::watch();
@@ -77,9 +77,6 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     let load_s = began.elapsed().as_secs_f64();
     eprintln!("{}", days::credits(plan.day));
-    if args.seed.is_some() && !plan.samples() {
-        eprintln!("note: greedy decoding draws nothing, so --seed has no effect");
-    }
     let asked_for = files.generation_config();
     if let Some(note) = asked_for.and_then(|asked_for| generation_config::advice(asked_for, args)) {
         eprintln!("{note}");
@@ -165,7 +162,7 @@ fn draft_model(
 }
 
 /// The token ids of every prompt.
-fn prompts(args: &Args, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>> {
+fn prompts(args: &Args, tokenizer: &Tokenizer, context: usize) -> Result<Vec<Vec<u32>>> {
     let texts = match (&args.prompt_ids, &args.prompt_file) {
         (Some(ids), _) => return Ok(vec![ids.clone()]),
         (_, Some(file)) => vec![prompt_file(file)?],
@@ -177,6 +174,16 @@ fn prompts(args: &Args, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>> {
             !text.is_empty(),
             usage(format!("{which}the prompt is empty; give it at least one character"))
         );
+        if text.len() / 16 > context {
+            // It may be too long in any case: that is known without reading it for minutes.
+            let least = text.len() / tokenizer.longest_token().max(1);
+            ensure!(
+                least <= context,
+                "{which}the prompt is {} bytes long, so at least {least} tokens, and the context is \
+                 {context} tokens; shorten it",
+                text.len()
+            );
+        }
         Ok(tokenizer.encode(text)?)
     };
     texts.iter().enumerate().map(encode).collect()
@@ -191,14 +198,12 @@ fn which(i: usize, prompts: usize) -> String {
 }
 
 fn prompt_file(file: &Path) -> Result<String> {
-    if file.as_os_str() == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("could not read standard input")?;
-        return Ok(text);
+    if file.as_os_str() != "-" {
+        return text_file("--prompt-file", file);
     }
-    std::fs::read_to_string(file).with_context(|| {
-        format!("--prompt-file {}: could not be read as UTF-8 text", file.display())
-    })
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).context("could not read standard input")?;
+    Ok(text)
 }
 
 /// The loops of the days, with the flags.
