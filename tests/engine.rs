@@ -109,12 +109,11 @@ fn the_context_ends_a_text() {
 #[test]
 fn bad_requests_are_refused() {
     let engine = engine();
-    let refused = |prompt: &str, params: &SamplingParams, says: &str| match engine
-        .generate(prompt, params)
-    {
-        Ok(_) => panic!("{prompt:?} with {params:?} was taken"),
-        Err(error) => assert!(format!("{error:#}").contains(says), "{error:#}"),
-    };
+    let refused =
+        |prompt: &str, params: &SamplingParams, says: &str| match engine.generate(prompt, params) {
+            Ok(_) => panic!("{prompt:?} with {params:?} was taken"),
+            Err(error) => assert!(format!("{error:#}").contains(says), "{error:#}"),
+        };
     refused("", &greedy(5), "the prompt is empty");
     refused(&"a ".repeat(2000), &greedy(5), "tokens long, the context 512");
     refused("Once", &SamplingParams { temperature: -1.0, ..greedy(5) }, "temperature");
