@@ -586,6 +586,8 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
         }
         Ok(tokens.iter().map(|token| (token.id, token.finish)).collect::<Vec<_>>())
     };
+    let input = "prompt 1, 2, at most 1 new: ids and ends";
+    equal(input, run(1, &[], &[1, 2]), &vec![(3, Some(FinishReason::Length))])?;
     let input = "prompt 1, 2, at most 2 new: ids and ends";
     equal(input, run(2, &[], &[1, 2]), &vec![(3, None), (4, Some(FinishReason::Length))])?;
     let input = "prompt 1, 2, at most 5 new, EOS 4 or 2: ids and ends";
