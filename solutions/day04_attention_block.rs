@@ -38,30 +38,6 @@ pub fn grouped_attention(
     // </solution>
 }
 
-/// The mask of a batch whose rows are padded on the left: `(B, 1, T, S + T)`, u8, 1 = may attend.
-///
-/// Row `b` has `padding[b]` columns of padding; of the others, new token `i` (column `past + i`) sees those up to itself. A
-/// padding token sees only itself: if it saw nothing, it would be NaN, and 0 × NaN reaches its row's real tokens a layer later.
-///
-/// # Errors
-/// If a row is all padding, `past + new` columns of it.
-pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) -> Result<Tensor> {
-    // task 4.2: causal, blind to padding, and no row that sees nothing
-    // <solution>
-    let all = past + new;
-    if let Some(row) = padding.iter().position(|padding| *padding >= all) {
-        bail!("row {row} is all padding: {} of {all} columns", padding[row])
-    }
-    let mut mask = Vec::with_capacity(padding.len() * new * all);
-    for padding in padding {
-        for i in past..all {
-            mask.extend((0..all).map(|j| u8::from(j == i || (*padding <= j && j <= i))));
-        }
-    }
-    Tensor::from_vec(mask, (padding.len(), 1, new, all), device)
-    // </solution>
-}
-
 /// The attention block of Llama, Qwen2 and Qwen3 (HF `LlamaAttention`, `Qwen2Attention`, `Qwen3Attention`).
 pub struct Attention {
     /// Which layer of the stack this is: the cache's index.
@@ -92,7 +68,7 @@ impl Attention {
     /// # Errors
     /// If the shapes do not fit.
     pub fn project(&self, x: &Tensor, positions: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
-        // task 4.3: q, k and v in heads, normed where there is a QK-norm, q and k turned to their positions
+        // task 4.2: q, k and v in heads, normed where there is a QK-norm, q and k turned to their positions
         // <solution>
         let all = [&self.q_proj, &self.k_proj, &self.v_proj].map(|p| (&p.weight, p.bias.as_ref()));
         let all = linear_many(x, &all)?;
@@ -118,7 +94,7 @@ impl Attention {
         cache: &mut dyn Cache,
         attend: Attend,
     ) -> Result<Tensor> {
-        // task 4.4: from the stream to q, k and v, through attend, and back to the stream
+        // task 4.3: from the stream to q, k and v, through attend, and back to the stream
         // <solution>
         let (q, k, v) = self.project(x, &step.positions)?;
         let mixed = attend(self.layer, &q, &k, &v, step, cache)?; // (B, H, T, D)
@@ -133,7 +109,7 @@ impl Attention {
 /// # Errors
 /// If `window` is 0: every row would see nothing.
 pub fn sliding_mask(window: usize, new: usize, past: usize, device: &Device) -> Result<Tensor> {
-    // task 4.5 (further): causal, and not further back than the window
+    // task 4.4 (further): causal, and not further back than the window
     // <solution>
     if window == 0 {
         bail!("sliding_mask: a window of 0 sees nothing; it must be at least 1")

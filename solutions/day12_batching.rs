@@ -1,9 +1,35 @@
 //! Day 12: batching. Prompts of different lengths in one pass, with a cache: padding, positions, masks, and a row's end.
 
-use candecode::day04_attention_block::ragged_mask;
 use candecode::day07_greedy::Sequence;
 use candecode::kit::{Cache, Logits, Model, Request, Step, Token, TokenIter, Tokenizer};
-use candle_core::{bail, Result};
+use candle_core::{bail, Device, Result, Tensor};
+
+/// The mask of a batch whose rows are padded on the left: `(B, 1, T, S + T)`, u8, 1 = may attend.
+///
+/// Row `b` begins with `padding[b]` positions of padding. Of the others, new token `i`, at index
+/// `past + i`, may attend to those up to itself. A padding token attends only to itself: with no
+/// position at all its softmax would be NaN, and 0 × NaN reaches the row's real tokens a layer later.
+///
+/// # Errors
+/// If a row is all padding, `past + new` positions of it.
+pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) -> Result<Tensor> {
+    // task 12.1: causal, blind to padding, and no row that sees nothing
+    // <solution>
+    let all = past + new;
+    if let Some(row) = padding.iter().position(|padding| *padding >= all) {
+        bail!("row {row} is all padding: {} of {all} positions", padding[row])
+    }
+    let mut mask = Vec::with_capacity(padding.len() * new * all);
+    for padding in padding {
+        for i in past..all {
+            for j in 0..all {
+                mask.push(u8::from(j == i || (*padding <= j && j <= i)));
+            }
+        }
+    }
+    Tensor::from_vec(mask, (padding.len(), 1, new, all), device)
+    // </solution>
+}
 
 /// Rows made equally long.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -25,18 +25,6 @@ pub fn grouped_attention(
     todo!("day 4, task 1: attention in groups, without a copy of k or v; mind the mask")
 }
 
-/// The mask of a batch whose rows are padded on the left: `(B, 1, T, S + T)`, u8, 1 = may attend.
-///
-/// Row `b` has `padding[b]` columns of padding; of the others, new token `i` (column `past + i`) sees those up to itself. A
-/// padding token sees only itself: if it saw nothing, it would be NaN, and 0 × NaN reaches its row's real tokens a layer later.
-///
-/// # Errors
-/// If a row is all padding, `past + new` columns of it.
-pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) -> Result<Tensor> {
-    // task 4.2: causal, blind to padding, and no row that sees nothing
-    todo!("day 4, task 2: causal, blind to padding, and no row that sees nothing")
-}
-
 /// The attention block of Llama, Qwen2 and Qwen3 (HF `LlamaAttention`, `Qwen2Attention`, `Qwen3Attention`).
 pub struct Attention {
     /// Which layer of the stack this is: the cache's index.
@@ -67,8 +55,8 @@ impl Attention {
     /// # Errors
     /// If the shapes do not fit.
     pub fn project(&self, x: &Tensor, positions: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
-        // task 4.3: q, k and v in heads, normed where there is a QK-norm, q and k turned to their positions
-        todo!("day 4, task 3: q, k and v in heads, normed where there is a QK-norm, q and k turned to their positions")
+        // task 4.2: q, k and v in heads, normed where there is a QK-norm, q and k turned to their positions
+        todo!("day 4, task 2: q, k and v in heads, normed where there is a QK-norm, q and k turned to their positions")
     }
 
     /// The whole block: `x` and the result are `(B, T, C)`. `attend` is the door that appends to the cache and attends.
@@ -82,9 +70,9 @@ impl Attention {
         cache: &mut dyn Cache,
         attend: Attend,
     ) -> Result<Tensor> {
-        // task 4.4: from the stream to q, k and v, through attend, and back to the stream
+        // task 4.3: from the stream to q, k and v, through attend, and back to the stream
         todo!(
-            "day 4, task 4: from the stream to q, k and v, through attend, and back to the stream"
+            "day 4, task 3: from the stream to q, k and v, through attend, and back to the stream"
         )
     }
 }
@@ -95,6 +83,6 @@ impl Attention {
 /// # Errors
 /// If `window` is 0: every row would see nothing.
 pub fn sliding_mask(window: usize, new: usize, past: usize, device: &Device) -> Result<Tensor> {
-    // task 4.5 (further): causal, and not further back than the window
-    todo!("day 4, task 5: causal, and not further back than the window")
+    // task 4.4 (further): causal, and not further back than the window
+    todo!("day 4, task 4: causal, and not further back than the window")
 }

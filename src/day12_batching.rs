@@ -1,11 +1,23 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
 //! Day 12: batching. Prompts of different lengths in one pass, with a cache: padding, positions, masks, and a row's end.
 
-use candecode::day04_attention_block::ragged_mask;
 use candecode::day07_greedy::{window, Sequence};
 use candecode::kit::{check_prompt, Cache, GenerationOptions, Logits, Model, Step, Token};
 use candecode::kit::{TokenIter, Tokenizer};
-use candle_core::{bail, Result};
+use candle_core::{bail, Device, Result, Tensor};
+
+/// The mask of a batch whose rows are padded on the left: `(B, 1, T, S + T)`, u8, 1 = may attend.
+///
+/// Row `b` begins with `padding[b]` positions of padding. Of the others, new token `i`, at index
+/// `past + i`, may attend to those up to itself. A padding token attends only to itself: with no
+/// position at all its softmax would be NaN, and 0 × NaN reaches the row's real tokens a layer later.
+///
+/// # Errors
+/// If a row is all padding, `past + new` positions of it.
+pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) -> Result<Tensor> {
+    // task 12.9: causal, blind to padding, and no row that sees nothing
+    todo!("day 12, task 9: causal, blind to padding, and no row that sees nothing")
+}
 
 /// Rows made equally long.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,6 +8,11 @@ include!(concat!(env!("OUT_DIR"), "/day12.rs"));
 
 checks::tests! {
     12, day12_batching:
+    task_12_9_the_ragged_mask_by_hand => day::the_ragged_mask_by_hand,
+    task_12_9_the_ragged_mask_knows_the_past => day::the_ragged_mask_knows_the_past,
+    task_12_9_the_ragged_mask_equals_transformers => day::the_ragged_mask_equals_hf,
+    task_12_9_no_row_of_the_mask_is_empty => day::no_row_of_the_mask_is_empty,
+    task_12_9_padding_changes_nothing => day::padding_changes_nothing,
     task_12_1_left_padding_by_hand => day::left_padding_by_hand,
     task_12_1_left_padding_of_anything => day::left_padding_of_anything,
     task_12_2_the_prefill_by_hand => day::the_prefill_by_hand,

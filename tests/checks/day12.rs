@@ -1,15 +1,15 @@
 //! What day 12's checkers assert.
 
 use super::checks::{
-    bits_equal, close, device, ensure, equal, equal_tokens, golden_json, models_dir, refused,
-    tokenizer, Keep, Likely, Outcome, Random, Witness,
+    bits_equal, close, device, ensure, equal, equal_tokens, golden, golden_json, models_dir,
+    refused, tokenizer, Keep, Likely, Outcome, Random, Witness,
 };
 use candecode::engine::load_model;
 use candecode::kit::rng::RequestRng;
 use candecode::kit::{
     Cache, FinishReason, GenerationOptions, Logits, Model, NoCache, Step, Token, Tokenizer,
 };
-use candle_core::{DType, Error, IndexOp, Result, Tensor};
+use candle_core::{DType, Device, Error, IndexOp, Result, Tensor};
 use std::cell::RefCell;
 
 /// Ids, positions and padding of rows made equally long.
@@ -44,6 +44,7 @@ pub type Turn = fn(
 /// Day 12 as a bundle of functions. Rows go in and come out as [`Text`]s.
 #[derive(Clone, Copy)]
 pub struct Day {
+    pub ragged_mask: fn(&[usize], usize, usize, &Device) -> Result<Tensor>,
     pub left_pad: fn(&[&[u32]]) -> Padded,
     pub right_pad: fn(&[&[u32]]) -> Padded,
     pub prefill: fn(&dyn Model, &Tokenizer, &[Text]) -> Result<(Step, Vec<Text>)>,
@@ -80,6 +81,7 @@ macro_rules! implementation {
             rows.iter().map(text).collect()
         }
         day::Day {
+            ragged_mask: code::ragged_mask,
             left_pad: |rows| {
                 let padded = code::left_pad(rows);
                 (padded.ids, padded.positions, padded.padding)
@@ -141,6 +143,92 @@ pub fn options<'a>(model: &dyn Model, most: usize, stride: usize) -> GenerationO
     let mut options = GenerationOptions::new(model.config(), most, |_, logits| largest(logits));
     options.stride = stride;
     options
+}
+
+pub fn the_ragged_mask_by_hand(day: &Day) -> Outcome {
+    let want = Tensor::new(
+        &[
+            [[[1u8, 0, 0], [1, 1, 0], [1, 1, 1]]],
+            // Column 0 is padding: row 0 may see itself only, rows 1 and 2 do not see it.
+            [[[1, 0, 0], [0, 1, 0], [0, 1, 1]]],
+        ],
+        &device()?,
+    )?;
+    let got = (day.ragged_mask)(&[0, 1], 3, 0, &device()?);
+    let dtype = got.as_ref().map(Tensor::dtype).unwrap_or(DType::U8);
+    close("ragged_mask(padding [0, 1], 3 new, 0 past)", got, &want, 0.0)
+        .likely("1 where column <= past + row and column >= padding, and always on the diagonal")?;
+    equal("the type of the mask", Ok(dtype), &DType::U8)
+}
+
+pub fn the_ragged_mask_knows_the_past(day: &Day) -> Outcome {
+    let want = Tensor::new(
+        &[[[[1u8, 1, 1, 1, 0], [1, 1, 1, 1, 1]]], [[[0, 0, 1, 1, 0], [0, 0, 1, 1, 1]]]],
+        &device()?,
+    )?;
+    let got = (day.ragged_mask)(&[0, 2], 2, 3, &device()?);
+    close("ragged_mask(padding [0, 2], 2 new, 3 past)", got, &want, 0.0)
+        .likely("new token i stands in column past + i; the padding stays in the first columns")
+}
+
+pub fn the_ragged_mask_equals_hf(day: &Day) -> Outcome {
+    for (past, new) in [(0, 5), (3, 2)] {
+        let want = golden("day04", &format!("ragged.{past}.{new}"))?;
+        let got = (day.ragged_mask)(&[0, 2], new, past, &device()?)?;
+        // A padding token's own row is not compared: there transformers allows nothing, and ours the token itself.
+        for (row, padding) in [(0, 0), (1, 2usize)] {
+            let first = padding.saturating_sub(past);
+            let real = |mask: &Tensor| mask.narrow(0, row, 1)?.narrow(2, first, new - first);
+            let input = format!(
+                "padding [0, 2], {new} new, {past} past: batch row {row} from token {first} on"
+            );
+            close(&input, real(&got), &real(&want)?, 0.0)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn no_row_of_the_mask_is_empty(day: &Day) -> Outcome {
+    let mut random = Random::new(42);
+    for _ in 0..24 {
+        let (new, past) = (1 + random.below(5), random.below(5));
+        let padding: Vec<usize> = (0..3).map(|_| random.below(new + past)).collect();
+        let got = (day.ragged_mask)(&padding, new, past, &device()?)?;
+        let mut want = Vec::new();
+        for padding in &padding {
+            for i in past..past + new {
+                want.extend((0..past + new).map(|j| u8::from(j == i || (j >= *padding && j < i))));
+            }
+        }
+        let want = Tensor::from_vec(want, (3, 1, new, past + new), &device()?)?;
+        let input = format!("ragged_mask(padding {padding:?}, {new} new, {past} past)");
+        close(&input, Ok(got), &want, 0.0)?;
+    }
+    let all = (day.ragged_mask)(&[0, 3], 3, 0, &device()?);
+    refused("padding [0, 3], 3 new, 0 past: row 1 is all padding", all, &[])
+}
+
+/// A row padded on the left gets the logits that it gets alone, from a model of two layers and more:
+/// what a padding token makes of itself in the first layer is keys and values in the second.
+pub fn padding_changes_nothing(day: &Day) -> Outcome {
+    for name in ["story-230k", "story-gpt2-1m"] {
+        let model = load(name)?;
+        let rows = [vec![300u32, 301, 302, 303, 304], vec![0, 0, 310, 311, 312]];
+        let positions = [vec![0u32, 1, 2, 3, 4], vec![0, 0, 0, 1, 2]];
+        let mask = (day.ragged_mask)(&[0, 2], 5, 0, &device()?)?;
+        // Not `Step::batch`, which refuses a mask without its diagonal before the model could show why.
+        let step = Step::batch(&*model, &rows, &positions, None)?;
+        let got = model.forward(&Step { mask: Some(mask), ..step }, &mut NoCache)?;
+        let finite = got.flatten_all()?.to_vec1::<f32>()?.iter().all(|x| x.is_finite());
+        let input = format!("{name}, two rows, the second with padding 2");
+        ensure(&input, finite, "there is a NaN: some row of the mask allows nothing at all")?;
+        for (row, padding) in [(0, 0), (1, 2)] {
+            let want = alone(&*model, &rows[row][padding..])?;
+            let input = format!("{input}: the last logits of row {row}, against it alone");
+            close(&input, got.i((row, 4)), &want, LOGITS)?;
+        }
+    }
+    Ok(())
 }
 
 pub fn left_padding_by_hand(day: &Day) -> Outcome {
