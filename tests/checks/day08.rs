@@ -664,6 +664,9 @@ pub fn a_row_in_company_draws_what_it_draws_alone(day: &Day) -> Outcome {
             draw(&mut two)?;
         }
     }
+    // A stream is found by its number, not kept in a list up to it.
+    let far = draw(&mut (day.chacha_sampler)(3, 1_000_000_000))?;
+    ensure("request 1,000,000,000", (far as usize) < PROBS.len(), "a token beyond the vocabulary")?;
     ensure(
         "requests 0 and 1 of one seed, 40 draws each",
         others != got,
