@@ -133,7 +133,7 @@ pub fn generate_batch<'a>(
     if prompts.is_empty() {
         bail!("a batch needs at least one prompt")
     }
-    if cache.slid().is_some() {
+    if cache.num_evicted().is_some() {
         bail!("a sliding cache cannot hold rows of different lengths; use a dynamic or static one")
     }
     prompts.iter().try_for_each(|prompt| check_prompt(model, prompt))?;

@@ -63,7 +63,7 @@ impl<'a> SpeculativeDecoder<'a> {
         num_draft_tokens: usize,
     ) -> Result<Self> {
         request.fit(target.model)?;
-        if target.cache.slid().is_some() {
+        if target.cache.num_evicted().is_some() {
             bail!("a sliding cache cannot take back rejected tokens; use a dynamic or static one")
         }
         let sequence = Sequence::new(request, tokenizer);
