@@ -1,4 +1,5 @@
-//! Day 7: greedy, done right. The best token, what it was worth, when to stop, and what to do at the end of the window.
+//! Day 7: greedy, done right. The best token, its log-probability, when to stop, and the loop that
+//! puts them together; further, a text that goes on past the model's context.
 
 use candecode::day06_generate::TextStream;
 use candecode::kit::processor::process_all;
@@ -6,8 +7,10 @@ use candecode::kit::{FinishReason, Logits, Model, NoCache, PastContext, Processo
 use candecode::kit::{Step, Token, TokenIter, Tokenizer};
 use candle_core::{bail, Result};
 
-/// The index of the largest logit, the first of equals (torch `argmax` on the CPU). No logit is `+inf`: no model computes
-/// it, and no rule here writes it.
+// part 1: choose and stop
+
+/// The index of the largest logit, the first of equals (torch `argmax` on the CPU). No logit is
+/// `+inf`: no model computes it, and no processor here writes it.
 ///
 /// # Errors
 /// If there is none: no logits, a NaN among them, or all `-inf`.
@@ -31,58 +34,73 @@ pub fn argmax(logits: &[f32]) -> Result<u32> {
     // </solution>
 }
 
-/// ln of the softmax: `x - max - ln Σ exp(x - max)`, so that neither `exp` overflows nor `ln` sees 0 (torch `log_softmax`).
+// <solution>
+/// ln Σ exp(x), computed as `max + ln Σ exp(x - max)`: no `exp` overflows, and one term is 1.
+/// It is added up in f64, because a vocabulary has many terms that f32 would round away.
+fn log_sum_exp(logits: &[f32]) -> Result<f64> {
+    let max = logits[argmax(logits)? as usize];
+    let sum: f64 = logits.iter().map(|logit| f64::from(logit - max).exp()).sum();
+    Ok(f64::from(max) + sum.ln())
+}
+// </solution>
+
+/// The logarithm of the softmax, `x - ln Σ exp(x)`, computed so that neither `exp` overflows nor
+/// `ln` sees 0 (torch `log_softmax`).
 ///
 /// # Errors
 /// As [`argmax`].
 pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
     // task 7.2: the logits minus their log-sum-exp
     // <solution>
-    let max = logits[argmax(logits)? as usize];
-    let sum: f64 = logits.iter().map(|logit| f64::from(logit - max).exp()).sum();
-    let log_sum_exp = f64::from(max) + sum.ln();
+    let log_sum_exp = log_sum_exp(logits)?;
     Ok(logits.iter().map(|logit| (f64::from(*logit) - log_sum_exp) as f32).collect())
     // </solution>
 }
 
-/// Watches a text for strings that end it, also across the borders of tokens (HF `stop_strings`, OpenAI `stop`).
+/// Watches a text for strings that end it, also across the borders of tokens (HF `stop_strings`,
+/// OpenAI `stop`).
 pub struct StopStrings {
     stops: Vec<String>,
-    held: String, // the end of the text, while it may be the beginning of a stop string
+    pending: String, // the end of the text, while it may be the beginning of a stop string
 }
 
 impl StopStrings {
     /// Watches for `stops`; empty ones are ignored.
     pub fn new(stops: &[String]) -> Self {
         let stops = stops.iter().filter(|stop| !stop.is_empty()).cloned().collect();
-        Self { stops, held: String::new() }
+        Self { stops, pending: String::new() }
     }
 
-    /// Takes more text; gives the text that may be shown, and whether a stop string has ended it. Text that could still
-    /// become a stop string is held back; the stop string itself is never shown.
+    /// Takes more text; gives the text that may be shown, and whether a stop string has ended it.
+    /// Text that could still become a stop string stays pending; the stop string itself is never
+    /// shown.
     pub fn push(&mut self, text: &str) -> (String, bool) {
-        // task 7.3: cut at a stop string, or hold back what may become one
+        // task 7.3: cut at a stop string, or keep back what may become one
         // <solution>
-        self.held.push_str(text);
-        if let Some(at) = self.stops.iter().filter_map(|stop| self.held.find(stop)).min() {
-            self.held.truncate(at);
-            return (std::mem::take(&mut self.held), true);
+        self.pending.push_str(text);
+        let earliest = self.stops.iter().filter_map(|stop| self.pending.find(stop)).min();
+        if let Some(at) = earliest {
+            self.pending.truncate(at);
+            return (std::mem::take(&mut self.pending), true);
         }
-        let begins = |end: &str| self.stops.iter().any(|stop| stop.starts_with(end));
-        let mut starts = self.held.char_indices().map(|(at, _)| at);
-        let safe = starts.find(|at| begins(&self.held[*at..])).unwrap_or(self.held.len());
-        let rest = self.held.split_off(safe);
-        (std::mem::replace(&mut self.held, rest), false)
+        // What stays is the longest end of the text that some stop string begins with.
+        let begins_a_stop = |end: &str| self.stops.iter().any(|stop| stop.starts_with(end));
+        let mut places = self.pending.char_indices().map(|(at, _)| at);
+        let keep_from = places.find(|at| begins_a_stop(&self.pending[*at..]));
+        let rest = self.pending.split_off(keep_from.unwrap_or(self.pending.len()));
+        let shown = std::mem::replace(&mut self.pending, rest);
+        (shown, false)
         // </solution>
     }
 
-    /// At the end: what was held back, for no stop string came of it.
+    /// The pending text, when the text ends and no stop string came of it.
     pub fn finish(&mut self) -> String {
-        std::mem::take(&mut self.held)
+        std::mem::take(&mut self.pending)
     }
 }
 
-/// One request in the making: its tokens, the part of its text that may be shown, and why it ended.
+/// One request while it is being answered: its tokens, the part of its text that may be shown, and
+/// why it ended.
 pub struct Sequence<'a> {
     /// What was asked for; `max_new_tokens` is the bound that [`Request::fit`] has left.
     pub request: Request<'a>,
@@ -109,65 +127,54 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// Tokens that may still be generated.
-    pub fn remaining(&self) -> usize {
-        let generated = self.tokens.len() - self.prompt_len;
-        self.request.max_new_tokens.saturating_sub(generated)
-    }
-
-    /// What a processor, or a drafter, may know of the sequence.
+    /// What a processor, or a drafter, may know of the sequence before its next token is chosen.
     pub fn processor_input(&self) -> ProcessorInput<'_> {
+        // task 7.4: all tokens, how many are the prompt, how many may still come, what ends them
+        // <solution>
+        let generated = self.tokens.len() - self.prompt_len;
         ProcessorInput {
             tokens: &self.tokens,
             prompt_len: self.prompt_len,
-            remaining: self.remaining(),
+            remaining: self.request.max_new_tokens.saturating_sub(generated),
             eos: &self.request.eos_token_ids,
         }
+        // </solution>
     }
 
-    /// The tokens that the next pass sees: all of them, or, where the request asks for a window past
-    /// the context, the last ones.
-    ///
-    /// # Errors
-    /// If the window's stride is out of range.
-    pub fn visible(&self, model: &dyn Model) -> Result<&[u32]> {
-        let PastContext::Window { stride } = self.request.past_context else {
-            return Ok(&self.tokens);
-        };
-        let context = model.config().max_position_embeddings;
-        let first = window(self.tokens.len(), context, stride)?;
-        Ok(&self.tokens[first..])
+    /// Tokens that may still be generated.
+    pub fn remaining(&self) -> usize {
+        self.processor_input().remaining
     }
 
-    /// Chooses the next token from the model's logits, `(V)`: processors, then the sampler. Gives the
-    /// id and its log-probability under the model itself, before any processor. A sequence at its
-    /// bound is asked for no token, so at least one remains.
+    /// Chooses the next token from the model's logits, `(V)`: processors, then the sampler. Gives
+    /// the id and its log-probability under the model itself, before any processor (vLLM's
+    /// `raw_logprobs`). A sequence at its bound is asked for no token, so at least one remains.
     ///
     /// # Errors
-    /// If a processor leaves nothing, or the choice fails.
+    /// If a processor leaves no token, or the sampler fails or gives an id beyond the vocabulary.
     pub fn choose(&mut self, raw: &[f32]) -> Result<(u32, f32)> {
-        // task 7.4: the choice, and what the token was worth to the model
+        // task 7.5: the choice, and what the model itself thought of that token
         // <solution>
-        let logprobs = log_softmax(raw)?;
+        let log_sum_exp = log_sum_exp(raw)?;
         let mut logits = raw.to_vec();
         process_all(&self.request.processors, &self.processor_input(), &mut logits)?;
         let id = (self.request.sampler)(&logits)?;
-        match logprobs.get(id as usize) {
-            Some(logprob) => Ok((id, *logprob)),
+        match raw.get(id as usize) {
+            Some(logit) => Ok((id, (f64::from(*logit) - log_sum_exp) as f32)),
             None => bail!("token id {id} was chosen, of a vocabulary of {}", raw.len()),
         }
         // </solution>
     }
 
-    /// Takes the chosen token in: adds it, says which text may be shown now, and whether the sequence
-    /// ends here; `finish` keeps the reason. EOS never enters the text; a stop string wins over the
-    /// bound; at the end no text stays held back. The text that EOS brings out of the stream may
-    /// complete a stop string: the text is cut there, and the reason is EOS all the same.
+    /// Takes the chosen token in: adds it, says which text may be shown now, and whether the
+    /// sequence ends here; `finish` keeps the reason. EOS never enters the text; a stop string wins
+    /// over the bound; at the end no text stays pending. The text that EOS brings out of the stream
+    /// may complete a stop string: the text is cut there, and the reason is EOS all the same.
     ///
     /// # Errors
     /// If the tokenizer fails.
     pub fn push(&mut self, id: u32, logprob: f32) -> Result<Token> {
-        // task 7.5: take the token in; say what may be shown, and why the sequence ends
+        // task 7.6: take the token in; say what may be shown, and why the sequence ends
         // <solution>
         self.tokens.push(id);
         let eos = self.request.eos_token_ids.contains(&id);
@@ -177,11 +184,14 @@ impl<'a> Sequence<'a> {
             piece.push_str(&self.stream.finish()?);
         }
         let (mut text, stopped) = self.stops.push(&piece);
-        self.finish = match (eos, stopped, full) {
-            (true, _, _) => Some(FinishReason::Eos),
-            (_, true, _) => Some(FinishReason::Stop),
-            (_, _, true) => Some(FinishReason::Length),
-            _ => None,
+        self.finish = if eos {
+            Some(FinishReason::Eos)
+        } else if stopped {
+            Some(FinishReason::Stop)
+        } else if full {
+            Some(FinishReason::Length)
+        } else {
+            None
         };
         if self.finish.is_some() && !stopped {
             text.push_str(&self.stops.finish());
@@ -189,17 +199,30 @@ impl<'a> Sequence<'a> {
         Ok(Token { row: self.request.id, id, logprob, text, finish: self.finish })
         // </solution>
     }
+
+    /// The tokens that the next pass sees: all of them, or, where the request asks for a window
+    /// past the context, the last ones.
+    ///
+    /// # Errors
+    /// If the window's stride is out of range.
+    pub fn visible(&self, model: &dyn Model) -> Result<&[u32]> {
+        match self.request.past_context {
+            PastContext::Window { stride } => self.windowed(model, stride),
+            PastContext::Stop | PastContext::Slide => Ok(&self.tokens),
+        }
+    }
 }
 
-/// The next token of a sequence, without a cache: one pass over all that is visible, the choice, and
-/// its consequences.
+/// The next token of a sequence, without a cache: one pass over all visible tokens, the choice, and
+/// what comes of it.
 ///
 /// # Errors
 /// If the model, a processor or the sampler fails.
 pub fn next_token(model: &dyn Model, sequence: &mut Sequence) -> Result<Token> {
-    // task 7.6: one token: a pass over the visible tokens, the choice, and what comes of it
+    // task 7.7: a pass over the visible tokens from position 0 on, then choose and push
     // <solution>
-    let step = Step::new(model, sequence.visible(model)?, 0)?.with_logits(Logits::Last(1));
+    let tokens = sequence.visible(model)?;
+    let step = Step::new(model, tokens, 0)?.with_logits(Logits::Last(1));
     let logits = model.forward(&step, &mut NoCache)?; // (1, 1, V)
     let raw: Vec<f32> = logits.flatten_all()?.to_vec1()?;
     let (id, logprob) = sequence.choose(&raw)?;
@@ -223,18 +246,37 @@ pub fn generate<'a>(
     Ok(TokenIter::new(rows, move || Ok(vec![next_token(model, &mut sequence)?])))
 }
 
-/// The first token that is kept when `len` tokens meet a context of `context`: 0 while they fit, and
-/// then a multiple of `stride`, so that the window moves seldom and far, not at every token. Positions
-/// are renumbered from 0.
+// part 2: past the context
+
+/// The first token that is kept when `len` tokens meet a context of `context`: 0 while they fit,
+/// and then a multiple of `stride`. So the window moves seldom and far, not at every token, and a
+/// cache is refilled seldom.
 ///
 /// # Errors
 /// If `stride` is not in 1 to `context`.
 pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
-    // task 7.7 (further): where the window begins
+    // task 7.8 (further): where the window begins
     // <solution>
     if stride == 0 || stride > context {
         bail!("stride must be in 1 to the context of {context}, got {stride}")
     }
-    Ok(len.saturating_sub(context).div_ceil(stride) * stride)
+    let too_many = len.saturating_sub(context);
+    Ok(too_many.div_ceil(stride) * stride)
     // </solution>
+}
+
+impl Sequence<'_> {
+    /// The tokens of the window: those from [`window`]'s first on. They get the positions 0, 1, …
+    /// again, for the model has no others.
+    ///
+    /// # Errors
+    /// If the stride is out of range.
+    fn windowed(&self, model: &dyn Model, stride: usize) -> Result<&[u32]> {
+        // task 7.9 (further): the tokens from the window's first on
+        // <solution>
+        let context = model.config().max_position_embeddings;
+        let first = window(self.tokens.len(), context, stride)?;
+        Ok(&self.tokens[first..])
+        // </solution>
+    }
 }

@@ -207,7 +207,7 @@ pub fn generate_batch<'a>(
     if requests.is_empty() {
         bail!("a batch needs at least one prompt")
     }
-    if cache.slid().is_some() {
+    if cache.num_evicted().is_some() {
         bail!("a sliding cache cannot hold rows of different lengths; use a dynamic or static one")
     }
     let mut rows = Vec::new();

@@ -1,5 +1,6 @@
-//! Day 13: speculative decoding. A cheap drafter guesses K tokens, one pass of the target checks them all, and what comes
-//! out is exactly what the target alone would have written, or would have drawn.
+//! Day 13: speculative decoding. A cheap drafter guesses K tokens, one pass of the target checks
+//! them all, and what comes out is exactly what the target alone would have written, or would have
+//! drawn.
 
 use candecode::day07_greedy::{argmax, log_softmax, Sequence};
 use candecode::day08_sampling::{sample, softmax};
@@ -20,8 +21,8 @@ pub fn one_hot(id: u32, vocab_size: usize) -> Vec<f32> {
     probs
 }
 
-/// The distribution that a token is chosen from: the softmax, or for greedy decoding all of it on the
-/// best token.
+/// The distribution that a token is chosen from: the softmax, or for greedy decoding all of it on
+/// the best token.
 ///
 /// # Errors
 /// If there is no token to choose.
@@ -62,7 +63,7 @@ impl<'a> SpeculativeDecoder<'a> {
         num_draft_tokens: usize,
     ) -> Result<Self> {
         request.fit(target.model)?;
-        if target.cache.slid().is_some() {
+        if target.cache.num_evicted().is_some() {
             bail!("a sliding cache cannot take back rejected tokens; use a dynamic or static one")
         }
         let sequence = Sequence::new(request, tokenizer);
@@ -88,120 +89,73 @@ impl<'a> SpeculativeDecoder<'a> {
         if draft.tokens.len() > n {
             bail!("the drafter was asked for {n} tokens at most, and gave {}", draft.tokens.len())
         }
+        if draft.probs.len() != draft.tokens.len() {
+            bail!("{} tokens drafted, {} distributions", draft.tokens.len(), draft.probs.len())
+        }
         Ok(draft)
     }
 }
 
-/// The residual distribution, from which a rejected token is replaced: `max(p - q, 0)`, made to sum to 1.
-/// Where `p` equals `q` it is all zero, and a rejection can only be rounding: then it is `p` itself.
-///
-/// # Errors
-/// If the two are of different lengths.
-pub fn residual(p: &[f32], q: &[f32]) -> Result<Vec<f32>> {
-    // task 13.1: the positive part of p - q, divided by its sum
-    // <solution>
-    if p.len() != q.len() {
-        bail!("the target has {} probabilities, the draft {}: not one vocabulary", p.len(), q.len())
-    }
-    let left: Vec<f32> = p.iter().zip(q).map(|(p, q)| (p - q).max(0.0)).collect();
-    let sum = left.iter().map(|x| f64::from(*x)).sum::<f64>() as f32;
-    if sum == 0.0 {
-        return Ok(p.to_vec());
-    }
-    Ok(left.iter().map(|x| x / sum).collect())
-    // </solution>
-}
+// part 1: greedy, with n-grams
 
-/// Accepts or rejects a draft so that every token is distributed as the target's (Leviathan et al. 2023;
-/// Chen et al. 2023).
-///
-/// `target` has one distribution `(V)` more than the draft has tokens; `uniforms`, numbers in [0, 1), too.
-/// Token `i` is accepted if `uniforms[i] · q(token) < p(token)`, which is with probability `min(1, p / q)`.
-/// The first rejected token is replaced by a draw from the residual, and the draft behind it is dropped;
-/// if all are accepted, the last distribution gives a bonus token. The last number is for the residual or
-/// the bonus.
-///
-/// # Errors
-/// If the counts of distributions and numbers do not fit, or a token is not in the vocabulary.
-pub fn verify(draft: &Draft, target: &[Vec<f32>], uniforms: &[f32]) -> Result<Verdict> {
-    // task 13.2: accept by p / q; replace the first rejected token from the residual, or add a bonus
-    // <solution>
-    let n = draft.tokens.len();
-    if draft.probs.len() != n || target.len() != n + 1 || uniforms.len() != n + 1 {
-        bail!("a draft of {n} tokens needs {n} distributions; the target's, and numbers: one more")
-    }
-    for (i, token) in draft.tokens.iter().enumerate() {
-        let p = &target[i];
-        let q = &draft.probs[i];
-        let id = *token as usize;
-        if id >= p.len() || id >= q.len() {
-            bail!("token id {id} was drafted; the target has {} tokens, q {}", p.len(), q.len())
-        }
-        if uniforms[i] * q[id] >= p[id] {
-            return Ok(Verdict { accepted: i, next: sample(&residual(p, q)?, uniforms[n])? });
-        }
-    }
-    Ok(Verdict { accepted: n, next: sample(&target[n], uniforms[n])? })
-    // </solution>
-}
-
-/// Drafts by looking back: where the last `n` tokens occurred before, what followed them there is proposed (Saxena 2023;
-/// vLLM `ngram`, HF `prompt_lookup_num_tokens`). It costs nothing. The place may overlap the end of the text, and where it
-/// is near the end fewer tokens follow.
+/// Drafts by looking back: where the last `n` tokens occurred before, the tokens that followed them
+/// there are proposed (Saxena 2023; vLLM `ngram`, HF `prompt_lookup_num_tokens`). It costs nothing.
+/// The earlier place may overlap the last tokens themselves; near the end fewer tokens follow it.
 pub struct NgramDrafter {
     /// Tokens that must match, 1 at least; not the `n` of `draft`, which is how many to propose.
     pub n: usize,
-    /// Size of the vocabulary.
+    /// Size of the target's vocabulary.
     pub vocab_size: usize,
 }
 
 impl Drafter for NgramDrafter {
     fn draft(&mut self, input: &ProcessorInput, n: usize, _uniforms: &[f32]) -> Result<Draft> {
-        // task 13.3: the latest earlier place of the last self.n tokens, and up to n tokens after it
+        // task 13.1: the latest earlier place of the last self.n tokens, and up to n tokens after it
         // <solution>
-        let Some(start) = input.tokens.len().checked_sub(self.n) else {
-            return Ok(Draft::default());
-        };
-        let last = &input.tokens[start..];
-        let found = (0..start).rev().find(|at| input.tokens[*at..].starts_with(last));
+        let tokens = input.tokens;
+        let Some(start) = tokens.len().checked_sub(self.n) else { return Ok(Draft::default()) };
+        let last = &tokens[start..];
+        let found = (0..start).rev().find(|at| tokens[*at..].starts_with(last));
         let Some(at) = found else { return Ok(Draft::default()) };
-        let tokens: Vec<u32> = input.tokens[at + self.n..].iter().take(n).copied().collect();
-        let probs = tokens.iter().map(|id| one_hot(*id, self.vocab_size)).collect();
-        Ok(Draft { tokens, probs })
+        let following = &tokens[at + self.n..];
+        let proposed = following[..n.min(following.len())].to_vec();
+        let probs = proposed.iter().map(|id| one_hot(*id, self.vocab_size)).collect();
+        Ok(Draft { tokens: proposed, probs })
         // </solution>
     }
 }
 
-/// How many tokens may be drafted now: at most K, and one fewer than the sequence may still get, for the
-/// pass itself gives one.
+/// How many tokens may be drafted now: at most K, and one fewer than the sequence may still get,
+/// for the pass itself gives one.
 pub fn num_draft_tokens_now(decoder: &SpeculativeDecoder) -> usize {
-    // task 13.4: the smaller of K and the room that the pass's own token leaves
+    // task 13.2: the smaller of K and the room that the pass's own token leaves
     // <solution>
     let remaining = decoder.sequence.remaining();
     decoder.num_draft_tokens.min(remaining.saturating_sub(1))
     // </solution>
 }
 
-/// The target's logits `(V)` after the sequence and after each drafted token, in one pass: K tokens give
-/// K + 1 rows. The rollback after a rejection needs no code: [`Cached::logits`] finds the common prefix.
+/// The target's logits `(V)` after the sequence and after each drafted token, in one pass: K tokens
+/// give K + 1 rows. The rollback after a rejection needs no code: [`Cached::logits`] finds the
+/// common prefix.
 ///
 /// # Errors
 /// If a drafted token is not in the vocabulary, or the model fails.
 pub fn target_logits(decoder: &mut SpeculativeDecoder, draft: &[u32]) -> Result<Vec<Vec<f32>>> {
-    // task 13.5: the logits of the last K + 1 tokens of the sequence with the draft
+    // task 13.3: the logits of the last K + 1 tokens of the sequence with the draft
     // <solution>
     let tokens = [&decoder.sequence.tokens[..], draft].concat();
     decoder.target.logits(&tokens, draft.len() + 1)
     // </solution>
 }
 
-/// The target's distribution `(V)` after the sequence and after each drafted token, from `raw`, its logits
-/// there. The processors see each position's own input: the tokens with the draft up to there, and as many
-/// fewer that remain.
+/// The target's distribution `(V)` after the sequence and after each drafted token, from `raw`, its
+/// logits there. The processors see each position's own input: the tokens with the draft up to
+/// there, and as many fewer that remain.
 ///
-/// The rows behind EOS, and behind a drafted token with p(token) = 0, which is sure to be rejected, are
-/// never used: any distribution may fill them. No processor may see such a text, for it may find no token
-/// left there. Stop strings are not looked for: the text behind one is processed.
+/// The rows behind EOS, and behind a drafted token with p(token) = 0, which is sure to be rejected,
+/// are never used: any distribution may fill them. No processor may see such a text, for it may
+/// find no token left there. Stop strings are not looked for: the text behind one is processed.
 ///
 /// # Errors
 /// If a processor fails.
@@ -210,7 +164,7 @@ pub fn target_probs(
     draft: &[u32],
     raw: &[Vec<f32>],
 ) -> Result<Vec<Vec<f32>>> {
-    // task 13.6: processors and distribution, row by row; behind a certain end, repeat the last row
+    // task 13.4: processors and distribution, row by row; behind a certain end, repeat the last row
     // <solution>
     let input = decoder.sequence.processor_input();
     let mut tokens = input.tokens.to_vec();
@@ -233,16 +187,39 @@ pub fn target_probs(
     // </solution>
 }
 
-/// One block: draft, verify, and take the accepted tokens in. Its tokens, one at least; the last of the
-/// sequence has a `finish`. An empty `Vec` if the sequence may get no more.
+/// Accepts or rejects a greedy draft: a token is accepted while it is the target's own choice.
+/// `target` has one distribution `(V)` more than the draft has tokens; with all probability on one
+/// token each, as greedy decoding makes them. The next token is the target's choice behind the
+/// accepted ones.
 ///
-/// A token's `logprob` is the raw one, as on day 7. `decoder.draft` draws the numbers for the draft itself;
-/// then draw one for each row of the target. `decoder.counts.add` counts the block.
+/// # Errors
+/// If there are not as many distributions.
+pub fn verify_greedy(draft: &[u32], target: &[Vec<f32>]) -> Result<Verdict> {
+    // task 13.5: count the drafted tokens that the target would have chosen, and add its own next one
+    // <solution>
+    if target.len() != draft.len() + 1 {
+        bail!("{} drafted tokens, {} distributions: one more is needed", draft.len(), target.len())
+    }
+    let mut accepted = 0;
+    while accepted < draft.len() && draft[accepted] == argmax(&target[accepted])? {
+        accepted += 1;
+    }
+    Ok(Verdict { accepted, next: argmax(&target[accepted])? })
+    // </solution>
+}
+
+/// One block: draft, verify, and take the accepted tokens in. Its tokens, one at least; the last of
+/// the sequence has a `finish`. An empty `Vec` if the sequence may get no more.
+///
+/// A token's `logprob` is the raw one, as on day 7. Greedy decoding (`rng` is None) takes
+/// [`verify_greedy`]; sampling takes [`verify`], with one of `decoder.uniforms` for each row of the
+/// target (`decoder.draft` has drawn those of the draft itself). `decoder.counts.add` counts the
+/// block.
 ///
 /// # Errors
 /// If a model or a processor fails.
 pub fn decode_block(decoder: &mut SpeculativeDecoder) -> Result<Vec<Token>> {
-    // task 13.7: draft, target_logits, target_probs, verify; push until the sequence ends; count
+    // task 13.6: draft, target_logits, target_probs, verify; push until the sequence ends; count
     // <solution>
     let mut written: Vec<Token> = Vec::new();
     if decoder.sequence.remaining() == 0 {
@@ -251,8 +228,12 @@ pub fn decode_block(decoder: &mut SpeculativeDecoder) -> Result<Vec<Token>> {
     let draft = decoder.draft(num_draft_tokens_now(decoder))?;
     let raw = target_logits(decoder, &draft.tokens)?;
     let probs = target_probs(decoder, &draft.tokens, &raw)?;
-    let uniforms = decoder.uniforms(probs.len());
-    let verdict = verify(&draft, &probs, &uniforms)?;
+    let verdict = if decoder.rng.is_none() {
+        verify_greedy(&draft.tokens, &probs)?
+    } else {
+        let uniforms = decoder.uniforms(probs.len());
+        verify(&draft, &probs, &uniforms)?
+    };
     let accepted = &draft.tokens[..verdict.accepted];
     for (id, raw) in accepted.iter().chain([&verdict.next]).zip(&raw) {
         let logprob = log_softmax(raw)?[*id as usize];
@@ -266,21 +247,90 @@ pub fn decode_block(decoder: &mut SpeculativeDecoder) -> Result<Vec<Token>> {
     // </solution>
 }
 
+// part 2: sampled
+
+/// The residual distribution, from which a rejected token is replaced: `max(p - q, 0)`, made to sum
+/// to 1. Where `p` equals `q` it is all zero, and a rejection can only be rounding: then it is `p`
+/// itself.
+///
+/// # Errors
+/// If the two are of different lengths.
+pub fn residual(p: &[f32], q: &[f32]) -> Result<Vec<f32>> {
+    // task 13.7: the positive part of p - q, divided by its sum
+    // <solution>
+    if p.len() != q.len() {
+        bail!("the target has {} probabilities, the draft {}: not one vocabulary", p.len(), q.len())
+    }
+    let left: Vec<f32> = p.iter().zip(q).map(|(p, q)| (p - q).max(0.0)).collect();
+    let sum = left.iter().map(|x| f64::from(*x)).sum::<f64>() as f32;
+    if sum == 0.0 {
+        return Ok(p.to_vec());
+    }
+    Ok(left.iter().map(|x| x / sum).collect())
+    // </solution>
+}
+
+/// Accepts or rejects a draft so that every token is distributed as the target's (Leviathan et al.
+/// 2023; Chen et al. 2023).
+///
+/// `target` has one distribution `(V)` more than the draft has tokens; `uniforms`, numbers in [0,
+/// 1), too. Token `i` is accepted if `uniforms[i] · q(token) < p(token)`, which is with probability
+/// `min(1, p / q)`. The first rejected token is replaced by a draw from the residual, and the draft
+/// behind it is dropped; if all are accepted, the last distribution gives a bonus token. The last
+/// number is for the residual or the bonus.
+///
+/// # Errors
+/// If the counts of distributions and numbers do not fit, or a token is not in the vocabulary.
+pub fn verify(draft: &Draft, target: &[Vec<f32>], uniforms: &[f32]) -> Result<Verdict> {
+    // task 13.8: accept by p / q; replace the first rejected token from the residual, or add a bonus
+    // <solution>
+    let n = draft.tokens.len();
+    if draft.probs.len() != n || target.len() != n + 1 || uniforms.len() != n + 1 {
+        bail!("a draft of {n} tokens needs {n} distributions; the target's, and numbers: one more")
+    }
+    for (i, token) in draft.tokens.iter().enumerate() {
+        let p = &target[i];
+        let q = &draft.probs[i];
+        let id = *token as usize;
+        if id >= p.len() || id >= q.len() {
+            bail!("token id {id} was drafted; the target has {} tokens, q {}", p.len(), q.len())
+        }
+        if uniforms[i] * q[id] >= p[id] {
+            return Ok(Verdict { accepted: i, next: sample(&residual(p, q)?, uniforms[n])? });
+        }
+    }
+    Ok(Verdict { accepted: n, next: sample(&target[n], uniforms[n])? })
+    // </solution>
+}
+
+/// Expected share of drafted tokens that are accepted: `Σ min(p, q)`.
+pub fn overlap(p: &[f32], q: &[f32]) -> f32 {
+    // task 13.9 (further): sum the smaller of the two
+    // <solution>
+    p.iter().zip(q).map(|(p, q)| p.min(*q)).sum()
+    // </solution>
+}
+
+// part 3: a model drafts
+
 /// Drafts with a smaller model of the same tokenizer, and a cache of its own. At the end of its own
 /// context it drafts nothing.
 pub struct ModelDrafter<'a> {
     /// The small model and its cache; not one that slides.
     pub cached: Cached<'a>,
-    /// What is done to its logits: the same as to the target's, or q would be far from p. Their error is
-    /// the draft's.
+    /// What is done to its logits: the same as to the target's, or q would be far from p. Their
+    /// error is the draft's.
     pub processors: Vec<Rc<dyn LogitsProcessor + 'a>>,
     /// Greedy, or drawn.
     pub greedy: bool,
+    /// Size of the target's vocabulary. Models of one family pad their tables differently: tokens
+    /// that only one of the two has are never drafted.
+    pub vocab_size: usize,
 }
 
 impl Drafter for ModelDrafter<'_> {
     fn draft(&mut self, input: &ProcessorInput, n: usize, uniforms: &[f32]) -> Result<Draft> {
-        // task 13.8: n times, or until EOS or the context's end: logits, processors, distribution, sample
+        // task 13.10: n times, or until EOS or the context's end: logits, processors, distribution, sample
         // <solution>
         let context = self.cached.model.config().max_position_embeddings;
         let mut tokens = input.tokens.to_vec();
@@ -290,6 +340,7 @@ impl Drafter for ModelDrafter<'_> {
                 break;
             }
             let mut logits = self.cached.logits(&tokens, 1)?.remove(0);
+            logits.resize(self.vocab_size, f32::NEG_INFINITY);
             let remaining = input.remaining.saturating_sub(i);
             let now = ProcessorInput { tokens: &tokens, remaining, ..*input };
             process_all(&self.processors, &now, &mut logits)?;
@@ -305,12 +356,4 @@ impl Drafter for ModelDrafter<'_> {
         Ok(draft)
         // </solution>
     }
-}
-
-/// Expected share of drafted tokens that are accepted: `Σ min(p, q)`.
-pub fn overlap(p: &[f32], q: &[f32]) -> f32 {
-    // task 13.9 (further): sum the smaller of the two
-    // <solution>
-    p.iter().zip(q).map(|(p, q)| p.min(*q)).sum()
-    // </solution>
 }

@@ -54,7 +54,7 @@ impl<'a> Scheduler<'a> {
         max_batch_tokens: usize,
     ) -> Result<Self> {
         let cache = new_cache();
-        if cache.slid().is_some() {
+        if cache.num_evicted().is_some() {
             bail!("a sliding cache cannot admit rows; use a dynamic or static one")
         }
         if options.max_new_tokens == 0 {

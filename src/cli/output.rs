@@ -119,7 +119,7 @@ impl<'a> Output<'a> {
                 _ => &found.new_ids[..],
             };
             let mut text = self.tokenizer.decode(shown).unwrap_or_default();
-            let stop = self.args.stop.iter().filter_map(|stop| text.find(stop)).min();
+            let stop = self.args.stop.iter().filter_map(|stop| text.find(stop)).min(); // none is empty
             text.truncate(stop.unwrap_or(text.len()));
             self.texts.push(Text {
                 prompt: prompt.clone(),
@@ -158,7 +158,7 @@ impl<'a> Output<'a> {
         }
         if self.args.stats {
             let prompt: usize = self.texts.iter().map(|text| text.prompt.len()).sum();
-            eprintln!("{}", timings.lines(prompt, new));
+            eprintln!("{}", timings.lines(prompt, new, self.texts.len()));
             eprintln!("kernels {}", kernels::in_use(self.args.device == "cpu"));
             let later = new.saturating_sub(self.texts.len()) as u64;
             if all_read > prefill_read && later > 0 {

@@ -5,6 +5,7 @@ use crate::engine::requests;
 use crate::kit::error::usage;
 use crate::kit::{BeamParams, EarlyStopping, SamplingParams};
 use anyhow::{ensure, Context as _, Result};
+use std::path::Path;
 
 /// What the flags ask for.
 pub struct Plan {
@@ -116,9 +117,50 @@ impl Plan {
                 usage("--cache sliding is for one prompt: its columns are not the same positions in every row")
             );
         }
+        self.check_effect(args, drafts)
+    }
+
+    /// Refuses flags that could do nothing, because the flag that they belong to is not there.
+    fn check_effect(&self, args: &Args, drafts: bool) -> Result<()> {
+        let beams = args.num_beams > 1;
+        let blocks = !self.params.block.is_empty();
+        for (flag, given, effective, needs) in [
+            ("--rng", args.rng.is_some(), self.samples(), "sampling; add --temperature"),
+            ("--seed", args.seed.is_some(), self.samples(), "sampling; add --temperature"),
+            ("--length-penalty", args.length_penalty != 1.0, beams, "beam search; add --num-beams"),
+            (
+                "--early-stopping",
+                args.early_stopping != Early::False,
+                beams,
+                "beam search; add --num-beams",
+            ),
+            (
+                "--num-draft-tokens",
+                args.num_draft_tokens != 4,
+                drafts,
+                "drafts; add --draft-model or --draft-ngram",
+            ),
+            (
+                "--max-batch-tokens",
+                args.max_batch_tokens != 4096,
+                self.day == 15,
+                "the scheduler; add --loop day15",
+            ),
+            (
+                "--block-whole-words",
+                args.block_whole_words,
+                blocks,
+                "a block list; add --block or --block-file",
+            ),
+            ("--system", args.system.is_some(), args.chat, "cargo xtask chat"),
+            ("--template", args.template.is_some(), args.chat, "cargo xtask chat"),
+            ("--template-set", !args.template_set.is_empty(), args.chat, "cargo xtask chat"),
+        ] {
+            ensure!(!given || effective, usage(format!("{flag} is for {needs}")));
+        }
         ensure!(
-            self.samples() || args.rng.is_none(),
-            usage("--rng is for sampling; add --temperature")
+            args.stop.iter().all(|stop| !stop.is_empty()),
+            usage("--stop: a string is empty; it would end every text before its first token")
         );
         Ok(())
     }
@@ -176,18 +218,22 @@ fn sampling_params(args: &Args) -> Result<SamplingParams> {
 fn blocked(args: &Args) -> Result<Vec<String>> {
     let mut words = args.block.clone();
     if let Some(file) = &args.block_file {
-        let text = std::fs::read_to_string(file).with_context(|| {
-            format!("--block-file {}: could not be read as UTF-8 text", file.display())
-        })?;
-        // The mark that some editors put in front is no part of the first word, which would never match with it.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-        words.extend(text.lines().map(str::to_string));
-        if let Some(line) = text.lines().position(|line| line.trim().is_empty()) {
-            return Err(usage(format!(
-                "--block-file {}: line {} is empty; it would block everything, remove it",
-                file.display(),
-                line + 1
-            )));
+        let text = text_file("--block-file", file)?;
+        let text = text.replace("\r\n", "\n").replace('\r', "\n"); // a bare CR ends a line, too
+        let shown = file.display();
+        ensure!(
+            !text.trim().is_empty(),
+            usage(format!("--block-file {shown}: no word in it, so nothing would be blocked"))
+        );
+        for (i, line) in text.lines().enumerate() {
+            ensure!(
+                !line.trim().is_empty(),
+                usage(format!(
+                    "--block-file {shown}: line {} is empty; it would block everything, remove it",
+                    i + 1
+                ))
+            );
+            words.push(line.to_string());
         }
     }
     ensure!(
@@ -195,6 +241,17 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
         usage("--block: a word is empty; it would block everything")
     );
     Ok(words)
+}
+
+/// A file that a flag names, without the byte order mark that some editors put in front.
+///
+/// # Errors
+/// If it cannot be read as UTF-8 text.
+pub fn text_file(flag: &str, file: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(file).with_context(|| {
+        format!("{flag} {}: could not be read as UTF-8 text", file.display())
+    })?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_string())
 }
 
 /// The smallest day whose loop can do what is asked, or the one that `--loop` insists on.

@@ -1,8 +1,8 @@
 //! What the `candecode` command does with its flags.
 
-use crate::cli::flags::{Args, CacheName, PastContextName, RngKind};
+use crate::cli::flags::{Args, CacheName, Format, PastContextName, RngKind};
 use crate::cli::output::Output;
-use crate::cli::plan::Plan;
+use crate::cli::plan::{text_file, Plan};
 use crate::cli::{chat_terminal, generation_config, interrupt, memory_check};
 use crate::day05_model::Transformer;
 use crate::day10_kv_cache::{generate_cached, Cached, KvCache};
@@ -12,7 +12,7 @@ use crate::engine::chat::Chat;
 use crate::engine::chat_template::Template;
 use crate::engine::requests::{self, Processors};
 use crate::engine::{load, nan_trace, Engine};
-use crate::formats::hub;
+use crate::formats::{hub, ModelFiles};
 use crate::kit::draft::Drafter;
 use crate::kit::error::{describe, plain, usage};
 use crate::kit::rng::RequestRng;
@@ -23,7 +23,7 @@ use crate::{day06_generate, day07_greedy, day11_beam_search, day12_batching};
 use anyhow::{anyhow, ensure, Context as _, Result};
 use candle_core::{DType, Device, Tensor};
 use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 /// Runs the command; gives its exit code.
@@ -34,15 +34,12 @@ pub fn run(args: &Args) -> Result<u8> {
     ensure!(args.max_new_tokens > 0, usage("--max-new-tokens is 0; ask for at least 1"));
     let device = device::device(&args.device).map_err(usage)?;
     let dtype = device::dtype(&args.dtype).map_err(usage)?;
-    if args.offline {
-        std::env::set_var("HF_HUB_OFFLINE", "1");
-    }
     if args.models {
         let _ = std::io::stdout().write_all(hub::list()?.as_bytes());
         return Ok(0);
     }
     if args.find {
-        println!("{}", hub::resolve(&args.model)?.display());
+        println!("{}", hub::locate(&args.model, args.offline)?.display());
         return Ok(0);
     }
     let prompted = args.prompt_file.is_some() || args.prompt_ids.is_some();
@@ -52,26 +49,26 @@ pub fn run(args: &Args) -> Result<u8> {
     let plan = Plan::new(args, args.prompt.len().max(1))?;
     kernels::choose(args.kernels);
     let began = Instant::now();
-    let dir = hub::resolve(&args.model)?;
-    let tokenizer = Tokenizer::from_dir(&dir)?;
-    let template = if args.chat { Some(template(args, &dir)?) } else { None };
-    let config = ModelConfig::from_dir(&dir)?;
-    let processors = requests::processors(&plan.params, &tokenizer, &config)?;
-    let prompts = prompts(args, &tokenizer)?;
+    let files = ModelFiles::at(&hub::locate(&args.model, args.offline)?)?;
+    let tokenizer = tokenizer(args, &files)?;
+    let template = if args.chat { Some(template(args, &files)?) } else { None };
+    let config = files.config();
+    let processors = requests::processors(&plan.params, &tokenizer, config)?;
+    let prompts = prompts(args, &tokenizer, config.max_position_embeddings)?;
     let drafter = args.draft_model.as_deref();
-    let drafter = drafter.map(|name| draft_model(name, &dir, &tokenizer)).transpose()?;
+    let drafter = drafter.map(|name| draft_model(name, args, &files, &tokenizer)).transpose()?;
     interrupt::watch();
-    let draft_config = drafter.as_deref().map(ModelConfig::from_dir).transpose()?;
-    let configs: Vec<_> = [Some(&config), draft_config.as_ref()].into_iter().flatten().collect();
+    let configs: Vec<_> =
+        std::iter::once(config).chain(drafter.as_ref().map(ModelFiles::config)).collect();
     let mut context = config.max_position_embeddings;
     if let Some(room) = memory_check::available(&device)? {
         let need = memory_check::need(args, &plan, &configs, &prompts, dtype, &device);
         memory_check::check(&need, room, args, &plan)?;
         context = need.longest(room).min(context); // of a chat: what it may grow to
     }
-    let engine = open(args, &dir, tokenizer, dtype, &device)?;
+    let engine = open(args, &files, tokenizer, dtype, &device)?;
     let drafter = match &drafter {
-        Some(dir) => Some(open(args, dir, Tokenizer::from_dir(dir)?, dtype, &device)?),
+        Some(files) => Some(open(args, files, files.tokenizer()?, dtype, &device)?),
         None => None,
     };
     for (i, prompt) in prompts.iter().enumerate() {
@@ -80,10 +77,8 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     let load_s = began.elapsed().as_secs_f64();
     eprintln!("{}", days::credits(plan.day));
-    if args.seed.is_some() && !plan.samples() {
-        eprintln!("note: greedy decoding draws nothing, so --seed has no effect");
-    }
-    if let Some(note) = generation_config::note(&dir, args) {
+    let asked_for = files.generation_config();
+    if let Some(note) = asked_for.and_then(|asked_for| generation_config::advice(asked_for, args)) {
         eprintln!("{note}");
     }
     let model = Interruptible(engine.model());
@@ -108,12 +103,12 @@ pub fn run(args: &Args) -> Result<u8> {
 /// The engine of a folder, with the cache that the flags ask for.
 fn open(
     args: &Args,
-    dir: &Path,
+    files: &ModelFiles,
     tokenizer: Tokenizer,
     dtype: DType,
     device: &Device,
 ) -> Result<Engine> {
-    let mut engine = Engine::new(load::load_transformer(dir, dtype, device)?, tokenizer);
+    let mut engine = Engine::new(load::load_files(files, dtype, device)?, tokenizer);
     let context = engine.model().config().max_position_embeddings;
     engine.cache = match args.cache {
         _ if args.no_cache => None,
@@ -124,38 +119,50 @@ fn open(
     Ok(engine)
 }
 
+/// The model's tokenizer. A run whose prompt and whose output are ids, and which looks at no text, does without.
+fn tokenizer(args: &Args, files: &ModelFiles) -> Result<Tokenizer> {
+    let looks_at_text = !args.stop.is_empty()
+        || !args.block.is_empty()
+        || args.block_file.is_some()
+        || args.allow_regex.is_some();
+    let ids_only = args.prompt_ids.is_some() && args.format == Format::Json && !looks_at_text;
+    if ids_only && !files.has_tokenizer() {
+        return Ok(Tokenizer::empty());
+    }
+    files.tokenizer()
+}
+
 /// The chat template, with the variables that the flags give it.
-fn template(args: &Args, dir: &Path) -> Result<Template> {
-    let mut template = Template::of(&args.model, dir, args.template.as_deref())?;
+fn template(args: &Args, files: &ModelFiles) -> Result<Template> {
+    let mut template =
+        Template::choose(&args.model, files.chat_template()?, args.template.as_deref())?;
     args.template_set.iter().try_for_each(|setting| template.set(setting))?;
     Ok(template)
 }
 
-/// The folder of a draft model, refused before any weights are read if its tokens are not the target's. One that is no
+/// The files of a draft model, refused before any weights are read if its tokens are not the target's. One that is no
 /// smaller than the target is worth a warning only: the text is the same.
-fn draft_model(name: &str, target: &Path, tokenizer: &Tokenizer) -> Result<PathBuf> {
-    let dir = hub::resolve(name)?;
-    if let Some(difference) = Tokenizer::from_dir(&dir)?.difference(tokenizer) {
+fn draft_model(
+    name: &str,
+    args: &Args,
+    target: &ModelFiles,
+    tokenizer: &Tokenizer,
+) -> Result<ModelFiles> {
+    let files = ModelFiles::at(&hub::locate(name, args.offline)?)?;
+    if let Some(difference) = files.tokenizer()?.difference(tokenizer) {
         return Err(usage(format!(
             "--draft-model {name}: a draft must have its target's tokenizer, and this one differs: {difference}"
         )));
     }
-    let (draft, target) = (ModelConfig::from_dir(&dir)?, ModelConfig::from_dir(target)?);
-    let (ours, theirs) = (draft.vocab_size, target.vocab_size);
-    ensure!(
-        ours == theirs,
-        usage(format!(
-            "--draft-model {name}: its vocab_size is {ours}, the target's {theirs}; choose a draft of the same family"
-        ))
-    );
+    let (draft, target) = (files.config(), target.config());
     if draft.size() >= target.size() {
         eprintln!("warning: the draft model is as large as its target: speculation will be slower than none");
     }
-    Ok(dir)
+    Ok(files)
 }
 
 /// The token ids of every prompt.
-fn prompts(args: &Args, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>> {
+fn prompts(args: &Args, tokenizer: &Tokenizer, context: usize) -> Result<Vec<Vec<u32>>> {
     let texts = match (&args.prompt_ids, &args.prompt_file) {
         (Some(ids), _) => return Ok(vec![ids.clone()]),
         (_, Some(file)) => vec![prompt_file(file)?],
@@ -167,6 +174,16 @@ fn prompts(args: &Args, tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>> {
             !text.is_empty(),
             usage(format!("{which}the prompt is empty; give it at least one character"))
         );
+        if text.len() / 16 > context {
+            // It may be too long in any case: that is known without reading it for minutes.
+            let least = text.len() / tokenizer.longest_token().max(1);
+            ensure!(
+                least <= context,
+                "{which}the prompt is {} bytes long, so at least {least} tokens, and the context is \
+                 {context} tokens; shorten it",
+                text.len()
+            );
+        }
         Ok(tokenizer.encode(text)?)
     };
     texts.iter().enumerate().map(encode).collect()
@@ -181,14 +198,12 @@ fn which(i: usize, prompts: usize) -> String {
 }
 
 fn prompt_file(file: &Path) -> Result<String> {
-    if file.as_os_str() == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("could not read standard input")?;
-        return Ok(text);
+    if file.as_os_str() != "-" {
+        return text_file("--prompt-file", file);
     }
-    std::fs::read_to_string(file).with_context(|| {
-        format!("--prompt-file {}: could not be read as UTF-8 text", file.display())
-    })
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).context("could not read standard input")?;
+    Ok(text)
 }
 
 /// The loops of the days, with the flags.
@@ -266,17 +281,20 @@ impl<'a> Run<'a> {
             _ => "is the file damaged? fetch it again",
         };
         let drafter = self.args.draft_model.as_deref().unwrap_or_default();
-        let models = [
-            (Some(self.engine), self.args.model.clone()),
-            (self.drafter, format!("--draft-model {drafter}")),
-        ];
+        let draft_name = format!("--draft-model {drafter}");
+        let models = [(Some(self.engine), &self.args.model), (self.drafter, &draft_name)];
         let rows = out.sequences();
         for (engine, name) in models {
             let Some(engine) = engine else { continue };
             for (row, tokens) in rows.iter().enumerate() {
-                let Some(Some(source)) = nan_trace::first_nan(engine.model(), tokens) else {
-                    continue;
+                let found = if self.plan.day == 11 {
+                    let bound = self.plan.params.max_new_tokens;
+                    nan_trace::first_nan_behind(engine.model(), tokens, bound)
+                } else {
+                    let source = nan_trace::first_nan(engine.model(), tokens).flatten();
+                    source.map(|source| (tokens.clone(), source))
                 };
+                let Some((tokens, source)) = found else { continue };
                 let position = tokens.len() - 1;
                 let step = tokens.len() - out.prompt_len(row) + 1;
                 let row = match rows.len() {
@@ -375,6 +393,7 @@ impl<'a> Run<'a> {
                 cached: Cached::new(model, engine.new_cache()),
                 processors: self.processors.clone(),
                 greedy: !self.plan.samples(),
+                vocab_size,
             }),
             _ => Box::new(NgramDrafter { n: self.args.draft_ngram.unwrap_or(2), vocab_size }),
         };

@@ -4,40 +4,53 @@ use crate::day02_positions::Rope;
 use crate::day03_norms_and_mlps::Projection;
 use crate::day04_attention_block::Attention;
 use crate::day05_model::{Block, FusedAttention, Mlp, Norm, SelfAttention, Transformer};
+use crate::formats::ModelFiles;
 use crate::kit::{Family, Model, ModelConfig, Weight, Weights};
 use candle_core::{DType, Device, Result};
 use std::path::Path;
 
-/// Loads the model of a folder in Hugging Face format; `dtype` is the type of its weights in memory.
+/// Loads the model of a folder in Hugging Face format, or of a GGUF file; `dtype` is the type of its weights in memory.
 ///
 /// # Errors
 /// If the configuration makes no sense, a file is damaged, or a tensor is missing or of another shape.
-pub fn load_model(dir: &Path, dtype: DType, device: &Device) -> anyhow::Result<Box<dyn Model>> {
-    Ok(Box::new(load_transformer(dir, dtype, device)?))
+pub fn load_model(path: &Path, dtype: DType, device: &Device) -> anyhow::Result<Box<dyn Model>> {
+    Ok(Box::new(load_transformer(path, dtype, device)?))
 }
 
 /// As [`load_model`], as the type that it is.
 ///
 /// # Errors
 /// As [`load_model`].
-pub fn load_transformer(dir: &Path, dtype: DType, device: &Device) -> anyhow::Result<Transformer> {
-    let config = ModelConfig::from_dir(dir)?;
-    let weights = Weights::open(dir, dtype, device)?;
-    let named = |e: candle_core::Error| {
-        anyhow::anyhow!("{}: {}", dir.display(), crate::kit::error::plain(&e))
-    };
-    build(config, &weights).map_err(named)
+pub fn load_transformer(path: &Path, dtype: DType, device: &Device) -> anyhow::Result<Transformer> {
+    load_files(&ModelFiles::at(path)?, dtype, device)
 }
 
-/// The model that `config` describes, of `weights`.
+/// As [`load_transformer`], of files that are open.
 ///
 /// # Errors
-/// If a tensor is missing or of another shape.
+/// As [`load_model`].
+pub fn load_files(
+    files: &ModelFiles,
+    dtype: DType,
+    device: &Device,
+) -> anyhow::Result<Transformer> {
+    let weights = files.weights(dtype, device)?;
+    build(files.config().clone(), &weights).map_err(|error| {
+        anyhow::anyhow!("{}: {}", files.path().display(), crate::kit::error::plain(&error))
+    })
+}
+
+/// Makes a model of its parts, wherever they come from.
+///
+/// # Errors
+/// If a tensor is missing or of another shape, or tensors of layers would not be used.
 pub fn build(config: ModelConfig, weights: &Weights) -> Result<Transformer> {
-    match config.family {
-        Family::Gpt2 => gpt2(weights, config),
-        _ => llama(weights, config),
-    }
+    let model = match config.family {
+        Family::Gpt2 => gpt2(weights, config)?,
+        _ => llama(weights, config)?,
+    };
+    weights.check_layers_were_loaded()?;
+    Ok(model)
 }
 
 /// The stack of Llama, Qwen2 and Qwen3.
@@ -45,17 +58,25 @@ pub fn build(config: ModelConfig, weights: &Weights) -> Result<Transformer> {
 /// # Errors
 /// If a tensor is missing or of another shape.
 pub fn llama(w: &Weights, config: ModelConfig) -> Result<Transformer> {
-    let (v, c) = (config.vocab_size, config.hidden_size);
+    let c = config.hidden_size;
     let blocks = (0..config.num_hidden_layers).map(|layer| llama_block(w, &config, layer));
     Ok(Transformer {
         device: w.device().clone(),
-        tokens: w.matrix("model.embed_tokens.weight", v, c)?,
+        tokens: embeddings(w, &config, "model.embed_tokens.weight")?,
         positions: None,
         blocks: blocks.collect::<Result<_>>()?,
         norm: Norm::Rms { weight: w.tensor("model.norm.weight", &[c])?, eps: config.norm_eps },
         lm_head: lm_head(w, &config)?,
         config,
     })
+}
+
+/// The table of embeddings. Of a tied model it is the head, too, and a file may have it under the head's name only.
+fn embeddings(w: &Weights, config: &ModelConfig, name: &str) -> Result<Weight> {
+    const HEAD: &str = "lm_head.weight";
+    let under_the_head = config.tie_word_embeddings && !w.has(name) && w.has(HEAD);
+    let name = if under_the_head { HEAD } else { name };
+    w.matrix(name, config.vocab_size, config.hidden_size)
 }
 
 /// A head of its own; None: tied, the embedding table is the head.
@@ -128,11 +149,11 @@ fn projection(w: &Weights, name: &str, out: usize, inner: usize, bias: bool) -> 
 /// # Errors
 /// If a tensor is missing or of another shape.
 pub fn gpt2(w: &Weights, config: ModelConfig) -> Result<Transformer> {
-    let (v, c) = (config.vocab_size, config.hidden_size);
+    let c = config.hidden_size;
     let blocks = (0..config.num_hidden_layers).map(|layer| gpt2_block(w, &config, layer));
     Ok(Transformer {
         device: w.device().clone(),
-        tokens: w.matrix("transformer.wte.weight", v, c)?,
+        tokens: embeddings(w, &config, "transformer.wte.weight")?,
         positions: Some(w.tensor("transformer.wpe.weight", &[config.max_position_embeddings, c])?),
         blocks: blocks.collect::<Result<_>>()?,
         norm: layer_norm(w, &config, "transformer.ln_f")?,

@@ -12,12 +12,11 @@ pub use load::load_model;
 use crate::day05_model::Transformer;
 use crate::day10_kv_cache::{generate_cached, Cached, KvCache};
 use crate::day12_batching::generate_batch;
-use crate::formats::hub;
+use crate::formats::ModelFiles;
 use crate::kit::{Cache, CacheKind, FinishReason, Model, ModelConfig, NoCache, SamplingParams};
 use crate::kit::{TokenIter, Tokenizer, Weights};
 use anyhow::{ensure, Result};
 use candle_core::{DType, Device};
-use std::path::Path;
 
 /// A model and its tokenizer, ready to generate: the entrance to the library.
 ///
@@ -61,17 +60,15 @@ impl Engine {
     /// # Errors
     /// If there is no such model, it cannot be fetched, or its files are damaged.
     pub fn open(name: &str) -> Result<Self> {
-        let dir = hub::resolve(name)?;
-        Self::open_dir(&dir, DType::F32, &Device::Cpu)
+        Self::from_files(&ModelFiles::open(name)?, DType::F32, &Device::Cpu)
     }
 
-    /// Opens the model of a folder or GGUF file; `dtype` is the type of its weights in memory.
+    /// Loads a model from its files; `dtype` is the type of its weights in memory.
     ///
     /// # Errors
     /// If its files are damaged, or the configuration makes no sense.
-    pub fn open_dir(dir: &Path, dtype: DType, device: &Device) -> Result<Self> {
-        let tokenizer = Tokenizer::from_dir(dir)?;
-        Ok(Self::new(load::load_transformer(dir, dtype, device)?, tokenizer))
+    pub fn from_files(files: &ModelFiles, dtype: DType, device: &Device) -> Result<Self> {
+        Ok(Self::new(load::load_files(files, dtype, device)?, files.tokenizer()?))
     }
 
     /// Makes an engine of parts that are in memory.

@@ -2,7 +2,8 @@
 //! stage. A run without a NaN pays nothing for it.
 
 use crate::day05_model::Transformer;
-use crate::kit::{Family, Model, NoCache, Step};
+use crate::day07_greedy::argmax;
+use crate::kit::{Family, Logits, Model, NoCache, Step};
 use candle_core::{DType, Result, Tensor};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -11,6 +12,25 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 pub fn first_nan(model: &Transformer, tokens: &[u32]) -> Option<Option<String>> {
     let trace = catch_unwind(AssertUnwindSafe(|| trace(model, tokens)));
     trace.ok()?.ok()
+}
+
+/// As [`first_nan`], for a search whose texts are not known: follows the greedy continuation of `prompt` for
+/// up to `max_new_tokens`, until a pass gives a NaN. The tokens of that pass, and its first stage with one.
+pub fn first_nan_behind(
+    model: &Transformer,
+    prompt: &[u32],
+    max_new_tokens: usize,
+) -> Option<(Vec<u32>, String)> {
+    let mut tokens = prompt.to_vec();
+    for _ in 0..max_new_tokens {
+        if let Some(source) = first_nan(model, &tokens)? {
+            return Some((tokens, source));
+        }
+        let step = Step::new(model, &tokens, 0).ok()?.with_logits(Logits::Last(1));
+        let logits = model.forward(&step, &mut NoCache).and_then(|x| x.flatten_all()).ok()?;
+        tokens.push(argmax(&logits.to_vec1::<f32>().ok()?).ok()?);
+    }
+    None
 }
 
 fn trace(model: &Transformer, tokens: &[u32]) -> Result<Option<String>> {

@@ -627,7 +627,7 @@ impl Cache for Sliding {
         self.0.len()
     }
 
-    fn slid(&self) -> Option<usize> {
+    fn num_evicted(&self) -> Option<usize> {
         Some(0)
     }
 

@@ -1,7 +1,7 @@
 //! The repository: where it is, and its days with their four doors.
 
-use crate::error::usage;
 use crate::stubs::{self, Task};
+use crate::usage;
 use anyhow::{anyhow, Context, Result};
 use std::path::{Path, PathBuf};
 
@@ -187,6 +187,21 @@ impl Repo {
                 let ids = tasks.iter().map(|task| task.id.as_str()).collect::<Vec<_>>().join(", ");
                 Err(usage(format!("no task `{id}`: day {} has {ids}", day.number)))
             }
+        }
+    }
+
+    /// The task of an id, and its day; it must be of the day that was named, if one was.
+    ///
+    /// # Errors
+    /// As [`Repo::task`]; bad usage also if the task is of another day.
+    pub fn task_of(&self, named: Option<&Day>, id: &str) -> Result<(Day, Task)> {
+        let (day, task) = self.task(id)?;
+        match named.filter(|named| **named != day) {
+            Some(named) => Err(usage(format!(
+                "task {id} is not of day {}: leave one of the two out",
+                named.number
+            ))),
+            None => Ok((day, task)),
         }
     }
 

@@ -4,6 +4,9 @@
 //! its task line above; the stub has `todo!("day 6, task 1: …")` in its place. A marked region without a task line is
 //! a helper of the reference, and the stub does not have it.
 //!
+//! A day in parts has a line `// part 1: title` above the first function of each part, counted from 1. It stays in the
+//! stub, and every task below it, down to the next such line, is of that part.
+//!
 //! Only `std`, and no path to the rest of this crate: the root's `build.rs` includes this file as a module.
 
 /// The first line of every stub. Without it a file of `todo!`s warns about every argument and every import.
@@ -18,6 +21,8 @@ pub struct Task {
     pub id: String,
     /// Whether it is beyond the day's core.
     pub further: bool,
+    /// The part of the day that it is of, if the day has parts.
+    pub part: Option<u32>,
     /// What is to be done, in a few words.
     pub title: String,
     /// The line of the source it stands on, from 1.
@@ -100,12 +105,27 @@ fn todo_line(task: &Task, indent: usize) -> String {
     }
 }
 
+/// Whether a line is the task line of this task, as `// task 6.1: title`.
+pub fn is_task_line(line: &str, id: &str) -> bool {
+    let rest = line.trim().strip_prefix("// task ").and_then(|rest| rest.strip_prefix(id));
+    rest.is_some_and(|rest| rest.starts_with([':', ' ']))
+}
+
 /// All marked regions, with every rule of the format checked.
 fn regions(lines: &[&str]) -> Result<Vec<Region>, String> {
     let mut found: Vec<Region> = Vec::new();
     let (mut pending, mut open): (Option<Task>, Option<usize>) = (None, None);
+    let mut part = None;
     for (at, line) in lines.iter().enumerate() {
         let (text, number) = (line.trim(), at + 1);
+        if let Some(next) = part_line(text) {
+            if next != part.unwrap_or(0) + 1 || (part.is_none() && !found.is_empty()) {
+                return Err(format!(
+                    "line {number}: `{text}`: parts are counted from 1, the first stands above all tasks"
+                ));
+            }
+            part = Some(next);
+        }
         match (text, open) {
             (OPEN, Some(start)) => {
                 return Err(format!(
@@ -130,7 +150,7 @@ fn regions(lines: &[&str]) -> Result<Vec<Region>, String> {
                 (Some(task), None) => {
                     alone(&pending)?;
                     known(&task, &found)?;
-                    pending = Some(task);
+                    pending = Some(Task { part, ..task });
                 }
                 (None, None) if !text.is_empty() && !text.starts_with("//") => alone(&pending)?,
                 _ => {}
@@ -214,7 +234,7 @@ fn task_line(text: &str, line: usize) -> Result<Option<Task>, String> {
         let (day, number) = id.split_once('.')?;
         let (day, number): (u32, u32) = (day.parse().ok()?, number.parse().ok()?);
         let title = title.trim().to_string();
-        let task = Task { id: format!("{day}.{number}"), further, title, line };
+        let task = Task { id: format!("{day}.{number}"), further, part: None, title, line };
         (number > 0 && !task.title.is_empty()).then_some(task)
     });
     match parsed {
@@ -223,6 +243,12 @@ fn task_line(text: &str, line: usize) -> Result<Option<Task>, String> {
             "line {line}: `{text}`: a task line reads `// task 6.1: title` or `// task 6.1 (further): title`"
         )),
     }
+}
+
+/// The number in a line `// part 2: title`.
+fn part_line(text: &str) -> Option<u32> {
+    let (number, title) = text.strip_prefix("// part ")?.split_once(": ")?;
+    number.parse().ok().filter(|_| !title.trim().is_empty())
 }
 
 /// The number of spaces a line starts with.

@@ -27,18 +27,12 @@ impl Course {
         let exe = Path::new(env!("CARGO_BIN_EXE_xtask"));
         let target = exe.ancestors().nth(2).unwrap().to_path_buf();
         let root = target.join("xtask/course");
-        for path in [
-            "Cargo.toml",
-            "Cargo.lock",
-            "build.rs",
-            "src",
-            "solutions",
-            "tests",
-            "models",
-            "benches",
-            "xtask",
-        ] {
-            copy(&from.join(path), &root.join(path));
+        let needless = [".git", ".candecode", ".venv", "book", "target"];
+        for entry in fs::read_dir(from).unwrap() {
+            let name = entry.unwrap().file_name();
+            if needless.iter().all(|other| name != *other) {
+                copy(&from.join(&name), &root.join(&name));
+            }
         }
         let course = Course { root, target, patience: "180", _alone: alone };
         assert_eq!(course.say(&["stubs", "--force"], "").1, 0);
