@@ -9,7 +9,8 @@ use candecode::day04_attention_block::Attention;
 use candecode::kit::{Attend, Cache, Logits, NoCache, Step, Weight};
 use candle_core::{DType, Device, Error, Result, Tensor};
 
-// Sums of up to 48 products of numbers near 1 to 10, in f32, in another order than torch's: errors of a few 1e-6.
+// Sums of up to 48 products of numbers near 1 to 10, in f32, in another order than torch's: errors
+// of a few 1e-6.
 const TOLERANCE: f32 = 5e-5;
 
 /// transformers' modules, small and with random weights.
@@ -18,14 +19,16 @@ const MODULES: [&str; 6] = ["llama", "llama_bias", "mha", "mqa", "qwen2", "qwen3
 /// Queries, keys and values.
 type Qkv = (Tensor, Tensor, Tensor);
 
-/// Day 4 as a bundle of functions. A block is given as the crate's struct, whose fields are not a task.
+/// Day 4 as a bundle of functions. A block is given as the crate's struct, whose fields are not a
+/// task.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub grouped: fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
     pub sliding_mask: fn(usize, usize, usize, &Device) -> Result<Tensor>,
     pub project: fn(&Attention, &Tensor, &Tensor) -> Result<Qkv>,
     pub forward: fn(&Attention, &Tensor, &Step, &mut dyn Cache, Attend) -> Result<Tensor>,
-    /// The door, with this bundle's own grouped attention behind it: the crate's door would call another's.
+    /// The door, with this bundle's own grouped attention behind it: the crate's door would call
+    /// another's.
     pub attend: Attend,
 }
 
@@ -150,7 +153,8 @@ fn plain(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Te
 }
 
 pub fn two_queries_share_a_head(day: &Day) -> Outcome {
-    // One position to see, so each head brings home the value itself: heads 0 and 1 that of KV head 0, 2 and 3 that of 1.
+    // One position to see, so each head brings home the value itself: heads 0 and 1 that of KV head
+    // 0, 2 and 3 that of 1.
     let q = Tensor::zeros((1, 4, 1, 2), DType::F32, &device()?)?;
     let k = Tensor::zeros((1, 2, 1, 2), DType::F32, &device()?)?;
     let v = Tensor::new(&[[[[10f32, 11.]], [[20., 21.]]]], &device()?)?;
@@ -162,8 +166,8 @@ pub fn two_queries_share_a_head(day: &Day) -> Outcome {
 }
 
 pub fn the_mask_serves_every_head_of_a_group(day: &Day) -> Outcome {
-    // Scores are all 0, so a token's result is the mean of the values it sees: 1, then (1 + 3) / 2, then (1 + 3 + 5) / 3.
-    // More tokens than heads, so that the two orders of the rows differ.
+    // Scores are all 0, so a token's result is the mean of the values it sees: 1, then (1 + 3) / 2,
+    // then (1 + 3 + 5) / 3. More tokens than heads, so that the two orders of the rows differ.
     let q = Tensor::zeros((1, 2, 3, 2), DType::F32, &device()?)?;
     let k = Tensor::zeros((1, 1, 3, 2), DType::F32, &device()?)?;
     let v = Tensor::new(&[[[[1f32, 1.], [3., 3.], [5., 5.]]]], &device()?)?;
@@ -331,8 +335,8 @@ pub fn the_block_keeps_its_place_in_the_cache(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Two rows of 5 tokens, the second with padding 2, written out: each token attends to itself and to
-/// the real tokens before it.
+/// Two rows of 5 tokens, the second with padding 2, written out: each token attends to itself and
+/// to the real tokens before it.
 fn padded_mask() -> Result<Tensor> {
     let sees = |row: usize, i: usize, j: usize| j == i || (j < i && (row == 0 || j >= 2));
     let mask: Vec<u8> = (0..50).map(|n| u8::from(sees(n / 25, n / 5 % 5, n % 5))).collect();
@@ -340,7 +344,8 @@ fn padded_mask() -> Result<Tensor> {
 }
 
 pub fn padding_changes_nothing(day: &Day) -> Outcome {
-    // The block twice, as in a stack: what a padding token makes of itself in the first is keys and values in the second.
+    // The block twice, as in a stack: what a padding token makes of itself in the first is keys and
+    // values in the second.
     for name in ["llama", "mqa", "qwen3"] {
         let block = block(name, 0)?;
         let x = golden("day04", &format!("{name}.x"))?;

@@ -13,14 +13,15 @@ use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, NoCache, Step, W
 use candle_core::{DType, Error, Result, Tensor};
 use std::path::Path;
 
-// The course's claim. Logits are sums of 192 products of numbers up to 20: torch's order and candle's were
-// seen 1.5e-5 apart.
+// The course's claim. Logits are sums of 192 products of numbers up to 20: torch's order and
+// candle's were seen 1.5e-5 apart.
 const LOGITS: f32 = 1e-4;
 // One stage alone: sums of up to 512 products of numbers below 10, seen 2e-6 apart.
 const STAGE: f32 = 5e-5;
 
-/// The models that stand without task 5.7: trained ones, and small random ones with what those lack: a head of their own,
-/// Llama 3's RoPE and biases everywhere; as many key/value heads as heads; QK-norm and heads wider than the stream.
+/// The models that stand without task 5.7: trained ones, and small random ones with what those
+/// lack: a head of their own, Llama 3's RoPE and biases everywhere; as many key/value heads as
+/// heads; QK-norm and heads wider than the stream.
 const ROPE_MODELS: [&str; 5] =
     ["story-3m", "story-230k", "tiny-llama", "tiny-llama-tied", "tiny-qwen3"];
 const GPT2: &str = "story-gpt2-1m";
@@ -40,7 +41,8 @@ pub trait Seams {
     fn head(&self, x: &Tensor) -> Result<Tensor>;
 }
 
-/// Day 5 as a bundle of functions. Models are given as the crate's structs, whose fields are not a task.
+/// Day 5 as a bundle of functions. Models are given as the crate's structs, whose fields are not a
+/// task.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub build: fn(Transformer) -> Box<dyn Seams>,
@@ -272,8 +274,9 @@ pub fn norms_by_hand(day: &Day) -> Outcome {
     close(&format!("{says}, eps 3"), got, &row(9.5, 21.0)?, 1e-5)
 }
 
-/// A stack of one block on a stream of width 2, one head: every matrix is the identity, but what goes back to the stream is
-/// multiplied by `back`. Two tokens more than the width, a head of its own if `untied`.
+/// A stack of one block on a stream of width 2, one head: every matrix is the identity, but what
+/// goes back to the stream is multiplied by `back`. Two tokens more than the width, a head of its
+/// own if `untied`.
 fn small(back: f32, positions: bool, untied: bool) -> Result<Transformer> {
     let device = device()?;
     let matrix =
@@ -340,7 +343,8 @@ pub fn a_silent_attention_adds_nothing(day: &Day) -> Outcome {
 }
 
 pub fn attend_by_hand(day: &Day) -> Outcome {
-    // One token sees itself, so the attention gives the normed token: (3, 4) / √12.5 = (0.8485, 1.1314).
+    // One token sees itself, so the attention gives the normed token: (3, 4) / √12.5 = (0.8485,
+    // 1.1314).
     let model = (day.build)(small(1.0, false, false)?);
     let x = Tensor::new(&[[[3f32, 4.]]], &device()?)?;
     let want = Tensor::new(&[[[3.848528f32, 5.131371]]], &device()?)?;
@@ -508,7 +512,8 @@ pub fn padding_changes_nothing(day: &Day) -> Outcome {
 }
 
 pub fn fused_attention_by_hand(day: &Day) -> Outcome {
-    // q is all zeros, so every token gives the same weight to all it sees; k is x, and v is x plus [1, 2].
+    // q is all zeros, so every token gives the same weight to all it sees; k is x, and v is x plus
+    // [1, 2].
     let weight =
         Tensor::new(&[[0f32, 0.], [0., 0.], [1., 0.], [0., 1.], [1., 0.], [0., 1.]], &device()?)?;
     let bias = Tensor::new(&[0f32, 0., 0., 0., 1., 2.], &device()?)?;

@@ -13,7 +13,8 @@ pub type Pick<'a> = &'a dyn Fn(&[f32]) -> Result<u32>;
 /// Sees the tokens as they are made.
 pub type OnToken<'a> = &'a mut dyn FnMut(u32) -> Result<()>;
 
-/// The loop: model, prompt, bound, EOS ids, choice, listener; gives the new ids and the positions computed.
+/// The loop: model, prompt, bound, EOS ids, choice, listener; gives the new ids and the positions
+/// computed.
 pub type Generate =
     fn(&dyn Model, &[u32], usize, &[u32], Pick, OnToken) -> Result<(Vec<u32>, usize)>;
 
