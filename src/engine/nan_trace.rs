@@ -21,7 +21,7 @@ pub struct Watched {
 impl Watched {
     /// Watches over a model.
     pub fn new(model: Transformer) -> Self {
-        let seen = RefCell::new(vec![None; model.blocks.len()]);
+        let seen = RefCell::new(vec![None; model.layers.len()]);
         Self { model, steps: Cell::new(0), last: RefCell::new(None), seen }
     }
 
@@ -72,19 +72,24 @@ impl Watched {
             Family::Gpt2 => "transformer.h",
             _ => "model.layers",
         };
-        for (layer, block) in self.model.blocks.iter().enumerate() {
+        let rotary = self.model.rotary_emb.as_ref();
+        let cos_sin = rotary.map(|rotary| rotary.cos_sin(&step.positions)).transpose()?;
+        for (i, layer) in self.model.layers.iter().enumerate() {
             for half in ["attention", "MLP"] {
-                x = match half {
-                    "attention" => block.attend(&x, step, &mut cache)?,
-                    _ => block.feed_forward(&x)?,
+                let update = if half == "attention" {
+                    let normed = layer.attention_norm.forward(&x)?;
+                    layer.attention.forward(&normed, step, cos_sin.as_ref(), &mut cache)?
+                } else {
+                    layer.mlp.forward(&layer.mlp_norm.forward(&x)?)?
                 };
+                x = (x + update)?;
                 if first(&x, f32::is_nan)?.is_some() {
                     return Ok(format!(
-                        ": layer {layer}'s output is the first with NaN, from its {half} ({stem}.{layer}){infinite}"
+                        ": layer {i}'s output is the first with NaN, from its {half} ({stem}.{i}){infinite}"
                     ));
                 }
                 if infinite.is_empty() && first(&x, f32::is_infinite)?.is_some() {
-                    infinite = format!(", after an infinity in layer {layer}'s {half}");
+                    infinite = format!(", after an infinity in layer {i}'s {half}");
                 }
             }
         }

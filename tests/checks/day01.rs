@@ -31,7 +31,8 @@ macro_rules! implementation {
             split_heads: code::split_heads,
             merge_heads: code::merge_heads,
             multi_head: |x, [q, k, v, o], heads, mask| {
-                let w = code::MultiHeadWeights { q: q.clone(), k: k.clone(), v: v.clone(), o: o.clone() };
+                let (q, k, v, o) = (q.clone(), k.clone(), v.clone(), o.clone());
+                let w = code::MultiHeadWeights { q, k, v, o };
                 code::multi_head_attention(x, &w, heads, mask)
             },
         }
@@ -119,7 +120,8 @@ pub fn attention_by_hand(day: &Day) -> Outcome {
     let (q, k) = (Tensor::new(&[[q, q]], &device()?)?, Tensor::new(&[[k, k]], &device()?)?);
     let v = Tensor::new(&[[v, v]], &device()?)?;
     let want = Tensor::new(&[[[[1f32, 3., 6., 2.]], [[1., 3., 6., 2.]]]], &device()?)?;
-    let input = "two heads alike: q [2 ln 3, 0, 0, 0], k [0, 1, 0, 0] and [1, 0, 0, 0], v [4, 0, 0, 8] and [0, 4, 8, 0]";
+    let input = "two heads alike: q [2 ln 3, 0, 0, 0], k [0, 1, 0, 0] and [1, 0, 0, 0], \
+        v [4, 0, 0, 8] and [0, 4, 8, 0]";
     close(input, (day.attention)(&q, &k, &v, None), &want, TOLERANCE)
 }
 
@@ -267,7 +269,7 @@ pub fn any_heads_are_merged(day: &Day) -> Outcome {
 
 /// What to look at if 1.6 fails in a way of its own.
 const WHOLE: &str =
-    "if one of 1.3 to 1.5 fails, mend that first; else look at the projections, x · wᵀ, w.o's the last";
+    "if one of 1.3 to 1.5 fails, mend that first; else the projections, x · wᵀ, w.o's the last";
 
 pub fn multi_head_equals_torch(day: &Day) -> Outcome {
     let x = golden("day01", "x")?;

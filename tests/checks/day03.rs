@@ -315,9 +315,12 @@ pub fn swiglu_by_hand(day: &Day) -> Outcome {
     let ln3 = 3f32.ln();
     let device = device()?;
     let x = Tensor::new(&[[[1f32, 2.]]], &device)?;
-    let gate = Tensor::new(&[[ln3, 0.], [0., 0.]], &device)?; // gate(x) = [ln 3, 0], silu of it [¾ ln 3, 0]
-    let up = Tensor::new(&[[0f32, 2.], [1., 1.]], &device)?; // up(x) = [4, 3]
-    let down = Tensor::new(&[[1f32, 5.], [2., 1.]], &device)?; // down([3 ln 3, 0]) = [3 ln 3, 6 ln 3]
+    // gate(x) = [ln 3, 0], silu of it [¾ ln 3, 0]
+    let gate = Tensor::new(&[[ln3, 0.], [0., 0.]], &device)?;
+    // up(x) = [4, 3]
+    let up = Tensor::new(&[[0f32, 2.], [1., 1.]], &device)?;
+    // down([3 ln 3, 0]) = [3 ln 3, 6 ln 3]
+    let down = Tensor::new(&[[1f32, 5.], [2., 1.]], &device)?;
     let want = Tensor::new(&[[[3. * ln3, 6. * ln3]]], &device)?;
     let got = (day.swiglu)(&x, &[(gate, None), (up, None), (down, None)]);
     close("x [1, 2], gate(x) = [ln 3, 0], up(x) = [4, 3]", got, &want, TOLERANCE)
