@@ -76,7 +76,8 @@ pub struct Sequence<'a> {
 impl<'a> Sequence<'a> {
     /// A text that begins with `prompt`.
     pub fn new(row: usize, prompt: &[u32], tokenizer: &'a Tokenizer, stops: &[String]) -> Self {
-        let (stream, stops) = (TextStream::new(tokenizer), StopStrings::new(stops));
+        let stream = TextStream::after(tokenizer, prompt);
+        let stops = StopStrings::new(stops);
         Self { row, tokens: prompt.to_vec(), prompt_len: prompt.len(), stream, stops }
     }
 

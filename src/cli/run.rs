@@ -342,7 +342,7 @@ impl<'a> Run<'a> {
     /// Day 6's loop knows ids only: text and ends are added here; log-probabilities it does not compute.
     fn simple(&self, prompt: &[u32], out: &mut Output) -> Result<()> {
         let eos = &self.model.config().eos_token_ids;
-        let mut stream = day06_generate::TextStream::new(self.tokenizer);
+        let mut stream = day06_generate::TextStream::after(self.tokenizer, prompt);
         let (max, mut left) = (self.args.max_new_tokens, self.args.max_new_tokens);
         let mut failed = Ok(());
         let on_token = |id| {
