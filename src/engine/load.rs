@@ -1,4 +1,5 @@
-//! From the names in a safetensors file to the structs of days 4 and 5. With this, a model's folder becomes a [`Model`].
+//! From the names in a safetensors file to the structs of days 4 and 5. With this, a model's folder
+//! becomes a [`Model`].
 
 use crate::day02_positions::RotaryEmbedding;
 use crate::day03_norms_and_mlps::Projection;
@@ -8,10 +9,12 @@ use crate::kit::{Family, Model, ModelConfig, Weight, Weights};
 use candle_core::{DType, Device, Result};
 use std::path::Path;
 
-/// Loads the model of a folder in Hugging Face format; `dtype` is the type of its weights in memory.
+/// Loads the model of a folder in Hugging Face format; `dtype` is the type of its weights in
+/// memory.
 ///
 /// # Errors
-/// If the configuration makes no sense, a file is damaged, or a tensor is missing or of another shape.
+/// If the configuration makes no sense, a file is damaged, or a tensor is missing or of another
+/// shape.
 pub fn load_model(dir: &Path, dtype: DType, device: &Device) -> anyhow::Result<Box<dyn Model>> {
     Ok(Box::new(load_transformer(dir, dtype, device)?))
 }
@@ -55,10 +58,10 @@ pub fn llama(w: &Weights, config: ModelConfig) -> Result<Transformer> {
 
 /// A head of its own; None: tied, the embedding table is the head.
 fn lm_head(w: &Weights, config: &ModelConfig) -> Result<Option<Weight>> {
-    match config.tie_word_embeddings {
-        true => Ok(None),
-        false => w.matrix("lm_head.weight", config.vocab_size, config.hidden_size).map(Some),
+    if config.tie_word_embeddings {
+        return Ok(None);
     }
+    w.matrix("lm_head.weight", config.vocab_size, config.hidden_size).map(Some)
 }
 
 // ANCHOR: layer
@@ -110,10 +113,7 @@ pub fn llama_attention(w: &Weights, config: &ModelConfig, layer: usize) -> Resul
 
 fn projection(w: &Weights, name: &str, out: usize, inner: usize, bias: bool) -> Result<Projection> {
     let weight = w.matrix(&format!("{name}.weight"), out, inner)?;
-    let bias = match bias {
-        true => Some(w.tensor(&format!("{name}.bias"), &[out])?),
-        false => None,
-    };
+    let bias = if bias { Some(w.tensor(&format!("{name}.bias"), &[out])?) } else { None };
     Ok(Projection { weight, bias })
 }
 

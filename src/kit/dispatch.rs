@@ -22,9 +22,10 @@ pub fn linear(x: &Tensor, w: &Weight, bias: Option<&Tensor>) -> Result<Tensor> {
         Some(last) if *last == inner => *last = out,
         _ => candle_core::bail!("linear: x is {:?}, its last dimension must be {inner}", x.shape()),
     }
-    let y = match kernels::takes(x) && kernels::reads(w.tensor()) {
-        true => kernels::linear(x, &[w.tensor()])?.remove(0),
-        false => x.reshape(((), inner))?.matmul(&w.tensor().to_dtype(x.dtype())?.t()?)?,
+    let y = if kernels::takes(x) && kernels::reads(w.tensor()) {
+        kernels::linear(x, &[w.tensor()])?.remove(0)
+    } else {
+        x.reshape(((), inner))?.matmul(&w.tensor().to_dtype(x.dtype())?.t()?)?
     };
     with_bias(y, bias)?.reshape(shape)
 }

@@ -69,10 +69,8 @@ fn block(name: &str, layer_idx: usize) -> Result<Attention> {
     let biases = json[name]["biases"].as_array().ok_or_else(|| text("biases"))?;
     let projection = |part: &str| -> Result<Projection> {
         let bias = format!("{part}.bias");
-        let bias = match biases.iter().any(|known| known.as_str() == Some(&bias)) {
-            true => Some(golden("day04", &format!("{name}.{bias}"))?),
-            false => None,
-        };
+        let has_bias = biases.iter().any(|known| known.as_str() == Some(&bias));
+        let bias = if has_bias { Some(golden("day04", &format!("{name}.{bias}"))?) } else { None };
         let weight = golden("day04", &format!("{name}.{part}.weight"))?;
         Ok(Projection { weight: Weight::new(weight)?, bias })
     };

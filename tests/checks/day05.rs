@@ -181,9 +181,10 @@ pub fn without_attention(layer: &DecoderLayer) -> Result<DecoderLayer> {
 
 /// A story model, or a small random one of `tests/oracle/`.
 fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
-    let dir = match name.starts_with("tiny") {
-        true => Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle").join(name),
-        false => models_dir()?.join(name),
+    let dir = if name.starts_with("tiny") {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle").join(name)
+    } else {
+        models_dir()?.join(name)
     };
     let message = |e: anyhow::Error| Error::Msg(format!("{e:#}"));
     let config = ModelConfig::from_dir(&dir).map_err(message)?;
@@ -370,16 +371,18 @@ fn small(back: f32, positions: bool, untied: bool) -> Result<Transformer> {
         config,
         device: device.clone(),
         embed_tokens: matrix(&[[0., 1.], [10., 11.], [20., 21.], [30., 31.]])?,
-        wpe: match positions {
-            true => Some(Tensor::new(&[[0.5f32, 0.5], [0.1, 0.2], [0.3, 0.4], [0., 0.]], &device)?),
-            false => None,
+        wpe: if positions {
+            Some(Tensor::new(&[[0.5f32, 0.5], [0.1, 0.2], [0.3, 0.4], [0., 0.]], &device)?)
+        } else {
+            None
         },
         rotary_emb: Some(RotaryEmbedding::new(2, 10_000.0, None, &device)?),
         layers: vec![layer],
         norm: norm(1.0, 2.0)?,
-        lm_head: match untied {
-            true => Some(matrix(&[[1., 0.], [0., 1.], [1., 1.], [-1., 0.]])?),
-            false => None,
+        lm_head: if untied {
+            Some(matrix(&[[1., 0.], [0., 1.], [1., 1.], [-1., 0.]])?)
+        } else {
+            None
         },
     })
 }
