@@ -24,8 +24,6 @@ mod memory;
 mod model_files;
 #[path = "kit/rng.rs"]
 mod rng;
-#[path = "said/mod.rs"]
-mod said;
 #[path = "kit/step.rs"]
 mod step;
 #[path = "kit/tokenizer.rs"]
@@ -81,7 +79,6 @@ fn message<T>(result: anyhow::Result<T>) -> String {
         Ok(_) => panic!("it should have been refused"),
         Err(error) => {
             let text = candecode::kit::error::describe(&error);
-            said::keep(&[], 1, &format!("error: {text}"));
             text
         }
     }

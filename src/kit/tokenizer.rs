@@ -69,6 +69,11 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// The bytes of the longest token of the vocabulary, as it spells it: no token covers more of a text.
+    pub fn longest_token(&self) -> usize {
+        self.inner.get_vocab(true).keys().map(String::len).max().unwrap_or(0)
+    }
+
     /// True for a token that was added to the vocabulary by name, as special ones are.
     pub fn is_added(&self, id: u32) -> bool {
         self.added.contains_key(&id)

@@ -93,6 +93,21 @@ fn bad_usage_says_what_to_do() {
     }
 }
 
+/// Neither is built: the names are those that the program knows.
+#[test]
+fn a_device_that_no_program_knows_is_refused_before_anything_is_built() {
+    let fake = Fake::new();
+    fake.write("src/main.rs", "this does not compile");
+    for command in ["run", "check"] {
+        let (_, err, code) = fake.say(&[command, "--device", "cuda:0"]);
+        assert!(
+            err.starts_with("error: unknown device \"cuda:0\"; choose cpu, metal or cuda"),
+            "{err}"
+        );
+        assert_eq!(code, 2, "{command}");
+    }
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn metal_is_refused_where_it_cannot_be_built() {
