@@ -7,8 +7,8 @@
 #![warn(missing_docs)]
 
 mod contender;
+mod engine_table;
 mod ours;
-mod report;
 
 use anyhow::{ensure, Result};
 use candecode::formats::hub;
@@ -102,7 +102,8 @@ fn main() -> Result<()> {
     }
     let verify = ours::measure("verify", &args, args.rounds)?;
     let speculate = ours::measure("speculate", &args, args.rounds)?;
-    let report = report::Report::new(&args, &contenders, &rounds, &bandwidths, &verify, &speculate);
+    let report =
+        engine_table::Report::new(&args, &contenders, &rounds, &bandwidths, &verify, &speculate);
     print!("{}", report.table());
     match &args.save {
         Some(dir) => report.save(dir),

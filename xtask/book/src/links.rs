@@ -59,7 +59,11 @@ pub fn collect(path: &Path, page: &Page, problems: &mut Problems) -> anyhow::Res
 pub type Anchors = BTreeMap<PathBuf, HashSet<String>>;
 
 /// The ids of a rendered page; one that is there twice is a problem.
-pub fn anchors(html: &str, page: &Page, problems: &mut Problems) -> anyhow::Result<HashSet<String>> {
+pub fn anchors(
+    html: &str,
+    page: &Page,
+    problems: &mut Problems,
+) -> anyhow::Result<HashSet<String>> {
     let mut ids = HashSet::new();
     for id in Regex::new(r#"<[^<>]*\sid="([^"]+)""#)?.captures_iter(html) {
         let (_, [id]) = id.extract();

@@ -3,7 +3,7 @@
 use crate::figures::house_classes;
 use crate::links::{Anchors, Link};
 use crate::source::{Page, Problems};
-use crate::{code, figures, include, links, log, math, solutions};
+use crate::{code_blocks, figures, include, links, log, math, solutions};
 use anyhow::{ensure, Context, Result};
 use mdbook_driver::book::BookItem;
 use mdbook_driver::config::Config;
@@ -92,7 +92,7 @@ fn prepare(root: &Path, book: &mut MDBook, report: &mut Report) -> Result<Prepar
         let page = Page::new(&include::shown_name(&file, root), &chapter.content);
         let page = include::expand(page, root, file.parent().unwrap_or(&src), &mut problems);
         let blocks = page.code_blocks(&mut problems);
-        code::check(&page, &blocks, &mut problems);
+        code_blocks::check(&page, &blocks, &mut problems);
         solutions::check(&page, &blocks, &solutions, &mut problems);
         let (page, formulas) = math::render(page, &mut problems);
         report.pages += 1;
