@@ -65,6 +65,31 @@ fn what_fits_the_memory_by_the_message_does() {
     assert_eq!(ways.count(), 3, "{text}");
 }
 
+/// A run on ids that shows ids needs no tokenizer; one that looks at text does.
+#[test]
+fn a_folder_without_a_tokenizer_runs_on_ids() {
+    let folder = Folder::new("ids");
+    let run = |more: &[&str]| {
+        let ids = ["--model", folder.path(), "--prompt-ids", "5,6,7", "--max-new-tokens", "9"];
+        command(&[&ids[..], more].concat()).output().unwrap()
+    };
+    let tokens = || {
+        let output = run(&["--format", "json"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        json["new_ids"].clone()
+    };
+    let with = tokens();
+    fs::remove_file(folder.0.join("tokenizer.json")).unwrap();
+    assert_eq!(tokens(), with);
+    assert_eq!(with.as_array().unwrap().len(), 9);
+    for text in [&["--format", "json", "--stop", "."][..], &[]] {
+        let output = run(text);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("no tokenizer.json"));
+    }
+}
+
 #[test]
 fn what_a_model_wishes_is_noted_and_not_done() {
     let folder = Folder::new("wishes");

@@ -3,7 +3,7 @@
 //!
 //! Runs the `candecode` command itself, with the reference: `cargo test --features ref --test hub`.
 
-#![cfg(feature = "ref")]
+#![cfg(all(feature = "ref", feature = "hub"))]
 
 #[path = "hub/cached.rs"]
 mod cached;

@@ -20,6 +20,8 @@ mod gguf;
 mod kernels;
 #[path = "kit/memory.rs"]
 mod memory;
+#[path = "kit/model_files.rs"]
+mod model_files;
 #[path = "kit/rng.rs"]
 mod rng;
 #[path = "kit/step.rs"]

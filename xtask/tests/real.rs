@@ -143,7 +143,7 @@ fn a_failing_check_says_what_is_wrong() {
 fn an_endless_loop_is_stopped_and_named() {
     let mut course = Course::open();
     course.patience = "3";
-    let begin = "let wide = x.to_dtype(DType::F32)?;";
+    let begin = "let x32 = x.to_dtype(DType::F32)?;";
     let forever = "while dim < 9 {\n        std::hint::black_box(dim);\n    }\n    ";
     course.write_day_1(&[(begin, &format!("{forever}{begin}"))]);
     let (text, code) = course.say(&["check", "day1", "--task", "1.1"], "");

@@ -167,7 +167,7 @@ impl Report {
             self.json["rows"].as_array().into_iter().flatten().filter(single).collect();
         let most = rows.iter().map(|row| number(&row["decode"])).fold(1.0, f64::max);
         let height = 60 + 26 * rows.len();
-        let mut svg = format!("<svg viewBox=\"0 0 720 {height}\" role=\"img\" aria-label=\"TokenIter a second of each engine, decoding one text\">\n");
+        let mut svg = format!("<svg viewBox=\"0 0 720 {height}\" role=\"img\" aria-label=\"Tokens a second of each engine, decoding one text\">\n");
         for (i, row) in rows.iter().enumerate() {
             let (name, rate, y) = (text(&row["name"]), number(&row["decode"]), 14 + 26 * i);
             let role = if name.starts_with("candecode") { "kept" } else { "known" };

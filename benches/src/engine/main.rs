@@ -27,10 +27,10 @@ pub struct Args {
     /// An embedded model or a folder
     #[arg(long, default_value = "story-3m")]
     model: String,
-    /// TokenIter in the prompt
+    /// Tokens in the prompt
     #[arg(long, default_value_t = 256)]
     prompt: usize,
-    /// TokenIter to decode
+    /// Tokens to decode
     #[arg(long, default_value_t = 128)]
     new: usize,
     /// Rounds, every run once in each

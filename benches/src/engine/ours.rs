@@ -77,7 +77,7 @@ fn engine(model: &dyn Model, ids: &[u32], args: &Args, new: usize) -> Result<Val
     Ok(json!({ "prefill_s": prefill_s, "decode_s": decode_s, "tokens": tokens, "bytes": bytes }))
 }
 
-/// TokenIter of a pass that verifies.
+/// Tokens of a pass that verifies.
 pub const VERIFIED: [usize; 8] = [1, 2, 3, 4, 5, 6, 8, 16];
 
 /// Seconds of a pass over m new tokens with all their logits behind a prompt, the fastest of many, by turns.
