@@ -1,4 +1,5 @@
-//! Day 12: batching. Prompts of different lengths in one pass, with a cache: padding, positions, masks, and a row's end.
+//! Day 12: batching. Prompts of different lengths in one pass, with a cache: padding, positions,
+//! masks, and a row's end.
 
 use candecode::day07_greedy::Sequence;
 use candecode::kit::{Cache, Logits, Model, Request, Step, Token, TokenIter, Tokenizer};
@@ -8,7 +9,8 @@ use candle_core::{bail, Device, Result, Tensor};
 ///
 /// Row `b` begins with `padding[b]` positions of padding. Of the others, new token `i`, at index
 /// `past + i`, may attend to those up to itself. A padding token attends only to itself: with no
-/// position at all its softmax would be NaN, and 0 × NaN reaches the row's real tokens a layer later.
+/// position at all its softmax would be NaN, and 0 × NaN reaches the row's real tokens a layer
+/// later.
 ///
 /// # Errors
 /// If a row is all padding, `past + new` positions of it.
@@ -32,28 +34,34 @@ pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) 
 }
 
 /// Rows made equally long.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Padded {
-    /// Token ids, all rows of one length; the padding is id 0, which nothing attends to.
+    /// Token ids, all rows of one length; the padding is id 0, which no other token attends to.
     pub ids: Vec<Vec<u32>>,
-    /// Positions: a row's first real token is at 0, whatever stands before it. Padding is at any position of the model.
+    /// Positions: a row's first real token is at 0, whatever comes before it. Padding may be at any
+    /// position that the model has.
     pub positions: Vec<Vec<u32>>,
-    /// Columns of padding in each row.
+    /// How many tokens of padding each row has.
     pub padding: Vec<usize>,
 }
 
-/// Pads on the left: every row ends in the last column, where the next token's logits are.
+/// Pads on the left: every row ends with its last real token, whose logits choose the next one.
 pub fn left_pad(rows: &[&[u32]]) -> Padded {
-    // task 12.1: padding, then the row; positions start at its first real token
+    // task 12.2: padding, then the row; positions start at its first real token
     // <solution>
     let width = rows.iter().map(|row| row.len()).max().unwrap_or_default();
-    let padding: Vec<usize> = rows.iter().map(|row| width - row.len()).collect();
-    let ids = rows.iter().zip(&padding).map(|(row, n)| [&vec![0; *n], *row].concat());
-    let positions = rows.iter().zip(&padding).map(|(row, n)| {
-        let count: Vec<u32> = (0..row.len() as u32).collect();
-        [vec![0; *n], count].concat()
-    });
-    Padded { ids: ids.collect(), positions: positions.collect(), padding }
+    let mut padded = Padded::default();
+    for row in rows {
+        let padding = width - row.len();
+        let mut ids = vec![0; padding];
+        ids.extend_from_slice(row);
+        let mut positions = vec![0; padding];
+        positions.extend(0..row.len() as u32);
+        padded.ids.push(ids);
+        padded.positions.push(positions);
+        padded.padding.push(padding);
+    }
+    padded
     // </solution>
 }
 
@@ -61,7 +69,7 @@ pub fn left_pad(rows: &[&[u32]]) -> Padded {
 pub struct Row<'a> {
     /// The sequence.
     pub sequence: Sequence<'a>,
-    /// Positions of the cache that are padding in this row.
+    /// How many positions of the cache are padding in this row; they come before its own.
     pub padding: usize,
 }
 
@@ -72,40 +80,48 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The step that puts the rows' tokens into an empty cache, and sets their `padding`. Logits of the last
+/// Pads the rows for an empty cache: writes each row's `padding` into it, because every later step
+/// asks for it, and makes the step that feeds all their tokens, `(B, T)`. Logits of the last
 /// position.
 ///
 /// # Errors
 /// If a row is empty, or does not fit the model.
 pub fn prefill_step(model: &dyn Model, rows: &mut [Row]) -> Result<Step> {
-    // task 12.2: left_pad the tokens; a mask only if there is padding to hide
+    // task 12.3: left_pad the tokens; a mask only if there is padding to hide
     // <solution>
-    let tokens: Vec<&[u32]> = rows.iter().map(|row| &row.sequence.tokens[..]).collect();
+    let mut tokens = Vec::new();
+    for row in rows.iter() {
+        tokens.push(&row.sequence.tokens[..]);
+    }
     let Padded { ids, positions, padding } = left_pad(&tokens);
-    let width = ids.first().map(Vec::len).unwrap_or_default();
-    let ragged = padding.iter().any(|n| *n > 0);
-    let mask = ragged.then(|| ragged_mask(&padding, width, 0, model.device())).transpose()?;
-    for (row, padding) in rows.iter_mut().zip(padding) {
-        row.padding = padding;
+    for (row, padding) in rows.iter_mut().zip(&padding) {
+        row.padding = *padding;
+    }
+    let mut mask = None; // the causal rule alone
+    if padding.iter().any(|n| *n > 0) {
+        mask = Some(ragged_mask(&padding, ids[0].len(), 0, model.device())?);
     }
     Ok(Step::batch(model, &ids, &positions, mask)?.with_logits(Logits::Last(1)))
     // </solution>
 }
 
-/// The step that feeds each row's newest tokens, after the `past` positions that the cache holds.
+/// The step that feeds each row's newest token, `(B, 1)`, after the `past` positions that the cache
+/// holds.
 ///
 /// # Errors
 /// If a row has more padding than positions, or a position is past the context.
 pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step> {
-    // task 12.3: one id for each row, at the row's own position; padding stays hidden
+    // task 12.4: one id for each row, at the row's own position; padding stays hidden
     // <solution>
     let padding: Vec<usize> = rows.iter().map(|row| row.padding).collect();
-    let ragged = padding.iter().any(|n| *n > 0);
-    let mask = ragged.then(|| ragged_mask(&padding, 1, past, model.device())).transpose()?;
+    let mut mask = None;
+    if padding.iter().any(|n| *n > 0) {
+        mask = Some(ragged_mask(&padding, 1, past, model.device())?);
+    }
     let mut ids = Vec::new();
     let mut positions = Vec::new();
     for row in rows {
-        let known = past - row.padding;
+        let known = past - row.padding; // this row's own tokens in the cache
         ids.push(row.sequence.tokens[known..].to_vec());
         positions.push(vec![known as u32]);
     }
@@ -113,17 +129,17 @@ pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step>
     // </solution>
 }
 
-/// Retires the rows whose sequence has finished: they leave `rows` and the cache, and so do the positions
-/// that are padding in every row that is left.
+/// Retires the rows whose sequence has finished: they leave `rows` and the cache, and so do the
+/// positions that are padding in every row that is left.
 ///
-/// If no row is left the cache stays as it is, for candle has no tensors of zero rows; the next prefill
-/// replaces it. An empty cache (`NoCache`) has nothing to trim, and its rows keep their padding: the next
-/// step pads them again.
+/// If no row is left the cache stays as it is, for candle has no tensors of zero rows; the next
+/// prefill replaces it. An empty cache (`NoCache`) has nothing to trim, and its rows keep their
+/// padding: the next step pads them again.
 ///
 /// # Errors
 /// If the cache does not hold these rows.
 pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Cache) -> Result<()> {
-    // task 12.4: keep the rows that go on, select theirs of the cache, trim what is padding in all
+    // task 12.5: keep the rows that go on, select theirs of the cache, trim what is padding in all
     // <solution>
     let before = rows.len();
     let mut keep = Vec::new();
@@ -148,8 +164,8 @@ pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Cache) -> Result<()> {
     // </solution>
 }
 
-/// One step of a running batch: every row gets one more token, and those that end with it retire. One
-/// token for each row that ran, in order.
+/// One step of a running batch: every row gets one more token, and those that end with it retire.
+/// One token for each row that ran, in order.
 ///
 /// # Errors
 /// If the model or a row fails.
@@ -158,7 +174,7 @@ pub fn batch_step(
     rows: &mut Vec<Row>,
     cache: &mut dyn Cache,
 ) -> Result<Vec<Token>> {
-    // task 12.5: prefill or decode; choose and push row by row; retire
+    // task 12.6: prefill or decode; choose and push row by row; retire
     // <solution>
     let step = if cache.is_empty() {
         prefill_step(model, rows)?
@@ -176,8 +192,8 @@ pub fn batch_step(
     // </solution>
 }
 
-/// Generates from several requests in one batch; request `i` is row `i`. Every row is what it would be
-/// alone.
+/// Generates from several requests in one batch; request `i` is row `i`. Every row is what it would
+/// be alone.
 ///
 /// # Errors
 /// If there is no request, a prompt is empty or longer than the context, or the cache slides (its
@@ -206,31 +222,41 @@ pub fn generate_batch<'a>(
     Ok(TokenIter::new(rows.len(), move || batch_step(model, &mut rows, &mut *cache)))
 }
 
-/// Pads on the right: positions need no shift, and the causal mask alone hides what comes after a row's end.
+/// Pads on the right: positions need no shift, and the causal mask alone hides what comes after a
+/// row's end.
 pub fn right_pad(rows: &[&[u32]]) -> Padded {
-    // task 12.6 (further): the row, then padding; positions simply count
+    // task 12.7 (further): the row, then padding; positions simply count
     // <solution>
     let width = rows.iter().map(|row| row.len()).max().unwrap_or_default();
-    let padding: Vec<usize> = rows.iter().map(|row| width - row.len()).collect();
-    let ids = rows.iter().zip(&padding).map(|(row, n)| [*row, &vec![0; *n]].concat());
-    let count: Vec<u32> = (0..width as u32).collect();
-    Padded { ids: ids.collect(), positions: vec![count; rows.len()], padding }
+    let mut padded = Padded::default();
+    for row in rows {
+        let mut ids = row.to_vec();
+        ids.resize(width, 0);
+        padded.ids.push(ids);
+        padded.positions.push((0..width as u32).collect());
+        padded.padding.push(width - row.len());
+    }
+    padded
     // </solution>
 }
 
-/// The step for what comes after each of `rows`, padded on the right: no mask, logits where each row ends. For scoring, it is
-/// all that is needed; decoding would write the next token behind the padding.
+/// The step for what comes after each of `rows`, padded on the right: no mask, and logits where
+/// each row ends. For scoring it is all that is needed; decoding would write the next token behind
+/// the padding.
 ///
 /// # Errors
 /// If a row is empty, or does not fit the model.
 pub fn right_step(model: &dyn Model, rows: &[&[u32]]) -> Result<Step> {
-    // task 12.7 (further): right_pad; Logits::At, where each row's last real token is
+    // task 12.8 (further): right_pad; Logits::At, where each row's last real token is
     // <solution>
-    let Padded { ids, positions, .. } = right_pad(rows);
-    if rows.iter().any(|row| row.is_empty()) {
-        bail!("a row of the batch is empty")
+    let mut ends = Vec::new();
+    for row in rows {
+        if row.is_empty() {
+            bail!("a row of the batch is empty; give it at least one token")
+        }
+        ends.push(row.len() as u32 - 1);
     }
-    let ends = rows.iter().map(|row| row.len() as u32 - 1).collect();
+    let Padded { ids, positions, .. } = right_pad(rows);
     Ok(Step::batch(model, &ids, &positions, None)?.with_logits(Logits::At(ends)))
     // </solution>
 }
