@@ -82,6 +82,15 @@ impl<'a> Output<'a> {
         self.texts.get(row).map_or(0, |text| text.prompt.len())
     }
 
+    /// How many sequences ended because the model's context did.
+    pub fn ended_at_context(&self, context: usize) -> usize {
+        let at_context = |text: &&Text| {
+            text.finish == Some(FinishReason::Length)
+                && text.prompt.len() + text.new_ids.len() > context
+        };
+        self.texts.iter().filter(at_context).count()
+    }
+
     /// Ends the line of a text that is shown as it is made, so that an error begins a line of its own.
     pub fn break_line(&self) {
         if self.streams() {

@@ -11,7 +11,7 @@ use crate::engine::{load, nan_trace, requests, Engine};
 use crate::formats::{hub, ModelFiles};
 use crate::kit::error::{describe, plain, usage};
 use crate::kit::{check_prompt, days, device, kernels};
-use crate::kit::{Cache, CacheKind, Model, ModelConfig, Step, Tokenizer};
+use crate::kit::{Cache, CacheKind, Model, ModelConfig, PastContext, Step, Tokenizer};
 use anyhow::{anyhow, ensure, Context as _, Result};
 use candle_core::{DType, Device, Tensor};
 use std::io::{Read as _, Write as _};
@@ -249,7 +249,18 @@ impl Run<'_> {
                 return Err(self.explained(error, &out));
             }
         }
-        out.finish()
+        let context = self.models.model.config().max_position_embeddings;
+        let at_context = out.ended_at_context(context);
+        out.finish()?;
+        let slides =
+            self.models.engine.cache.is_some_and(|kind| matches!(kind, CacheKind::Sliding(_)));
+        if at_context > 0 && !slides && self.loops.past_context == PastContext::Stop {
+            eprintln!(
+                "note: the text ends where the model's context does, at {context} tokens; one prompt \
+                 goes on with --past-context window"
+            );
+        }
+        Ok(())
     }
 
     /// The error of a loop; if the model computed NaN, where that comes from instead.

@@ -172,7 +172,7 @@ fn readers() -> [(&'static str, fn(&Path) -> anyhow::Result<()>); 5] {
         ("config.json", |dir| ModelConfig::from_dir(dir).map(drop)),
         ("generation_config.json", |dir| ModelConfig::from_dir(dir).map(drop)),
         ("tokenizer.json", |dir| Tokenizer::from_dir(dir).map(drop)),
-        ("tokenizer_config.json", |dir| ChatTemplate::from_dir(dir).map(drop)),
+        ("tokenizer_config.json", |dir| chat_template(dir).map(drop)),
         ("model.safetensors", |dir| Weights::open(dir, DType::F32, &CPU).map(drop)),
     ]
 }
