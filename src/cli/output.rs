@@ -2,6 +2,7 @@
 
 use crate::cli::flags::{Args, Format};
 use crate::cli::statistics::{Report, Timings};
+use crate::engine;
 use crate::kit::draft::Counts;
 use crate::kit::units::bytes;
 use crate::kit::{kernels, FinishReason, Hypothesis, Token, Tokenizer};
@@ -118,7 +119,8 @@ impl<'a> Output<'a> {
                 FinishReason::Eos => &found.new_ids[..found.new_ids.len() - 1],
                 _ => &found.new_ids[..],
             };
-            let mut text = self.tokenizer.decode(shown).unwrap_or_default();
+            let text = engine::text_after(self.tokenizer, &prompt, shown);
+            let mut text = text.unwrap_or_default();
             let stop = self.args.stop.iter().filter_map(|stop| text.find(stop)).min(); // none is empty
             text.truncate(stop.unwrap_or(text.len()));
             self.texts.push(Text {
