@@ -3,7 +3,7 @@
 use crate::cli::flags::{Args, Format};
 use crate::cli::interrupt;
 use crate::cli::statistics::{Report, Timings};
-use crate::engine::loops::Sink;
+use crate::engine::{self, loops::Sink};
 use crate::kit::draft::Counts;
 use crate::kit::units::bytes;
 use crate::kit::{kernels, FinishReason, Hypothesis, Token, Tokenizer};
@@ -187,7 +187,8 @@ impl Sink for Output<'_> {
                 FinishReason::Eos => &found.new_ids[..found.new_ids.len() - 1],
                 _ => &found.new_ids[..],
             };
-            let mut text = self.tokenizer.decode(shown).unwrap_or_default();
+            let text = engine::text_after(self.tokenizer, &prompt, shown);
+            let mut text = text.unwrap_or_default();
             let stop = self.args.stop.iter().filter_map(|stop| text.find(stop)).min(); // none is empty
             text.truncate(stop.unwrap_or(text.len()));
             self.texts.push(Text {

@@ -11,6 +11,7 @@ pub mod requests;
 pub use load::load_model;
 
 use crate::day05_model::Transformer;
+use crate::day06_generate::TextStream;
 use crate::day10_kv_cache::{generate_cached, Cached, KvCache};
 use crate::day12_batching::generate_batch;
 use crate::formats::ModelFiles;
@@ -164,4 +165,22 @@ impl Engine {
         }
         Ok(completions)
     }
+}
+
+/// The text of `ids` where they go on after `prompt`: a tokenizer may decode a token differently at the
+/// beginning of a text.
+///
+/// # Errors
+/// If the tokenizer fails.
+pub fn text_after(
+    tokenizer: &Tokenizer,
+    prompt: &[u32],
+    ids: &[u32],
+) -> candle_core::Result<String> {
+    let mut stream = TextStream::after(tokenizer, prompt);
+    let mut text = String::new();
+    for id in ids {
+        text += &stream.push(*id)?;
+    }
+    Ok(text + &stream.finish()?)
 }

@@ -3,7 +3,7 @@
 use crate::{logits, message, refused, story, Folder};
 use candecode::engine::load::{build, load_files};
 use candecode::engine::load_model;
-use candecode::formats::{hub, ChatTemplate, ModelFiles, SafetensorsSource};
+use candecode::formats::{chat_template, hub, ModelFiles, SafetensorsSource};
 use candecode::kit::{Model, ModelConfig, NoCache, Step, Tokenizer, Weights};
 use candle_core::{DType, Device, Tensor};
 use serde_json::{json, Value};
