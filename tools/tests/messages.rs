@@ -61,7 +61,6 @@ const CONFIGS: &[(&str, &str, &str)] = &[
             "factor": 8.0, "original_max_position_embeddings": 16}}"#,
     ),
     ("gptq", "story-230k", r#"{"quantization_config": {"quant_method": "gptq"}}"#),
-    ("more-words", "story-230k", r#"{"vocab_size": 2050}"#),
     ("other-shape", "story-230k", r#"{"intermediate_size": 200}"#),
 ];
 
