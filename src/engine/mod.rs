@@ -4,6 +4,7 @@
 pub mod chat;
 pub mod chat_template;
 pub mod load;
+pub mod loops;
 pub mod nan_trace;
 pub mod requests;
 
@@ -106,6 +107,11 @@ impl Engine {
         }
     }
 
+    /// An empty cache of this engine's kind, for `model`: the engine's own, or one in front of it.
+    pub fn new_cached<'a>(&self, model: &'a dyn Model) -> Cached<'a> {
+        Cached::new(model, self.new_cache())
+    }
+
     /// Continues a prompt: an iterator of its tokens, each with the text that became certain with it.
     /// Every call has a cache of its own, so several may go on side by side.
     ///
@@ -117,7 +123,7 @@ impl Engine {
         let processors = requests::processors(params, &self.tokenizer, self.model.config())?;
         let sampler = requests::sampler(params, 0);
         let request = requests::request(self.model.config(), &prompt, params, &processors, sampler);
-        let cached = Cached::new(&self.model, self.new_cache());
+        let cached = self.new_cached(&self.model);
         Ok(generate_cached(cached, &self.tokenizer, request)?)
     }
 

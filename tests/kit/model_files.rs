@@ -208,7 +208,8 @@ fn a_named_pipe_is_not_waited_for() {
 #[cfg(unix)]
 #[test]
 fn a_file_that_cannot_be_read_is_neither_missing_nor_damaged() {
-    use std::os::unix::fs::{symlink, PermissionsExt};
+    use std::fs::Permissions;
+    use std::os::unix::fs::{symlink, PermissionsExt as _};
     let others =
         ["no config.json", "no tokenizer.json", "no model.safetensors", "damaged", "not a "];
     let told = |text: String, says: &str| {
@@ -222,14 +223,14 @@ fn a_file_that_cannot_be_read_is_neither_missing_nor_damaged() {
         told(message(read(&folder.0)), "could not be read");
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "{}").unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o000)).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
         if std::fs::read(&path).is_ok() {
             continue; // root may read everything
         }
         told(message(read(&folder.0)), "no permission");
-        std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o000)).unwrap();
+        std::fs::set_permissions(&folder.0, Permissions::from_mode(0o000)).unwrap();
         told(message(read(&folder.0)), "no permission");
-        std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o700)).unwrap();
+        std::fs::set_permissions(&folder.0, Permissions::from_mode(0o700)).unwrap();
     }
 }
 

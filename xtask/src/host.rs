@@ -21,8 +21,7 @@ pub fn threads() -> usize {
     physical.min(allowed).max(1)
 }
 
-/// Gives a child `RAYON_NUM_THREADS`, unless the reader set it (0 counts as unset, as rayon has
-/// it).
+/// Gives a child `RAYON_NUM_THREADS`, unless the reader set it; as for rayon, 0 is unset.
 pub fn set_threads(command: &mut Command) {
     let set = std::env::var("RAYON_NUM_THREADS").is_ok_and(|n| !matches!(n.trim(), "" | "0"));
     if !set {

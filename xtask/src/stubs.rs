@@ -76,8 +76,7 @@ pub fn unmarked(source: &str) -> String {
     source.lines().filter(|line| !marker(line)).map(|line| format!("{line}\n")).collect()
 }
 
-/// Appends the lines between two regions, without the blank lines that a vanished helper leaves at
-/// the seam.
+/// Appends the lines between two regions, without the blank lines of a vanished helper.
 fn copy(lines: &[&str], out: &mut Vec<String>) {
     let blank = |line: &&str| line.trim().is_empty();
     let first = lines.iter().take_while(|line| blank(line)).count();
@@ -224,8 +223,7 @@ fn fits(region: &Region, lines: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Reads `// task 6.1: title`; anything that does not start with `// task` and a digit is no task
-/// line.
+/// Reads `// task 6.1: title`; without a digit behind `// task` it is no task line.
 fn task_line(text: &str, line: usize) -> Result<Option<Task>, String> {
     let Some(rest) =
         text.strip_prefix("// task ").filter(|r| r.starts_with(|c: char| c.is_ascii_digit()))

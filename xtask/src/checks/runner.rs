@@ -123,8 +123,7 @@ pub fn run_day(repo: &Repo, day: &Day, programs: &Programs, options: &Options) -
     let listing =
         [filter.clone(), vec!["--list".into(), "--format".into(), "terse".into()]].concat();
     let mut expected = libtest::list(&call.run(&listing, 0)?.0.stdout);
-    // As the checkers have them: task after task, and what can be done on paper first. libtest
-    // sorts by letter.
+    // As the checkers have them, and not by letter: task after task, the simplest first.
     let source = std::fs::read_to_string(repo.root.join(day.tests())).unwrap_or_default();
     expected.sort_by_key(|test| {
         let task = test.strip_prefix("task_").and_then(|rest| rest.split('_').nth(1)?.parse().ok());
@@ -175,8 +174,7 @@ impl Call<'_> {
         Ok((outcome, report, units))
     }
 
-    /// Runs the program with a report file of its own; `total` is the number of checks to count to
-    /// on a terminal.
+    /// Runs the program with a report file of its own; `total` checks are counted on a terminal.
     fn run(&self, args: &[String], total: usize) -> Result<(Outcome, String)> {
         let file = report_file(self.repo, self.day)?;
         let mut command = Command::new(self.program);
@@ -216,36 +214,28 @@ impl Call<'_> {
 fn last_words(outcome: &Outcome) -> (Status, String) {
     let lines: Vec<&str> = outcome.stderr.lines().collect();
     let tail = term::readable(&lines[lines.len().saturating_sub(8)..].join("\n"));
-    match &outcome.end {
+    let why = match &outcome.end {
+        End::Died(why) => why.clone(),
+        End::Exit(code) => format!("exit code {code}"),
         End::TimedOut => {
             let time = match limit().as_secs() {
                 seconds if seconds < 120 => format!("{seconds} s"),
                 seconds => format!("{} minutes", seconds / 60),
             };
-            (
-                Status::Timeout,
-                format!("still running after {time}: stopped. Is there a loop without an end?"),
-            )
+            let text = "stopped. Is there a loop without an end?";
+            return (Status::Timeout, format!("still running after {time}: {text}"));
         }
-        End::Died(why) => {
-            (Status::Died, format!("the test program ended before this check did ({why})\n{tail}"))
-        }
-        End::Exit(code) => (
-            Status::Died,
-            format!("the test program ended before this check did (exit code {code})\n{tail}"),
-        ),
-    }
+    };
+    (Status::Died, format!("the test program ended before this check did ({why})\n{tail}"))
 }
 
-/// The bound of one test program: generous, for a debug machine under load; `CANDECODE_CHECK_LIMIT`
-/// has seconds.
+/// The bound of one test program, generous for a machine under load.
 fn limit() -> Duration {
     let own = std::env::var("CANDECODE_CHECK_LIMIT").ok().and_then(|s| s.parse().ok());
     Duration::from_secs(own.unwrap_or(20 * 60))
 }
 
-/// A fresh report file, inside the target directory; what Ctrl-C leaves there goes with a check of
-/// another day.
+/// A fresh report file, inside the target directory; old ones, left by Ctrl-C, are removed.
 fn report_file(repo: &Repo, day: &Day) -> Result<PathBuf> {
     let dir = cargo::target_dir(repo).join("xtask");
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;

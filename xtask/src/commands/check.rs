@@ -120,8 +120,7 @@ fn chosen(repo: &Repo, args: &Check) -> Result<(Option<Day>, Vec<String>)> {
     Ok((Some(day), of_part.map(|task| task.id).collect()))
 }
 
-/// Keeps the outcomes for `list`. A disk without room is no reason to hold back what the checks
-/// said.
+/// Keeps the outcomes for `list`. A disk without room does not hold back what the checks said.
 fn keep(repo: &Repo, keys: &BTreeMap<u32, String>, runs: &[DayRun]) {
     for run in runs {
         let kept = keys.get(&run.day.number).map(|key| saved::save(repo, key, run));

@@ -1,5 +1,4 @@
-//! `cargo xtask run` and `cargo xtask chat`: build and run the `candecode` command, with the
-//! reader's days in it.
+//! `cargo xtask run` and `chat`: build and run `candecode`, with the reader's days in it.
 
 use crate::cargo::{self, Built};
 use crate::host;
@@ -52,8 +51,7 @@ pub struct Run {
     rest: Vec<OsString>,
 }
 
-/// Which days are the reader's, and the tasks for which a begun day is not. The program itself says
-/// whose days ran.
+/// Which days are the reader's, and the open tasks for which begun days are not.
 struct Mix {
     mine: Vec<Day>,
     open: Vec<String>,
