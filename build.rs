@@ -67,7 +67,7 @@ fn day(file: &Path, out: &Path) -> Result<(), String> {
             writeln!(lists, "fn {kind}s() -> Vec<checks::Known<day::Day>> {{ vec![\n{entries}] }}");
     }
     let stub = "fn stub() -> day::Day { implementation!(wrong::stub) }";
-    // `cargo xtask mutants` puts modules of its own beside them, and changes the file without this script running again.
+    // `cargo maintain mutants` puts modules of its own beside them, and changes the file without this script running again.
     let mutants = match env::var("CANDECODE_MUTANTS") {
         Ok(dir) => format!("include!({:?});\n", Path::new(&dir).join(format!("{day}.rs"))),
         Err(_) => String::new(),

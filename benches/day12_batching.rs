@@ -1,6 +1,6 @@
 //! Day 12: 32 new tokens for every row, against the number of rows; rows of one length, and of many.
 
-use benches::{cache, model, options, tokenizer};
+use benches::{cache, model, request, tokenizer};
 use candecode::day12_batching::generate_batch;
 use candecode::kit::kernels::{self, Kernels};
 use candecode::kit::{linear, Weight};
@@ -29,8 +29,8 @@ fn batches(c: &mut Criterion) {
             group.bench_function(format!("{name}_{rows}"), |b| {
                 b.iter(|| {
                     let cache = Box::new(cache(&*model));
-                    let tokens =
-                        generate_batch(&*model, &tokenizer, &prompts, options(&*model, 32), cache);
+                    let requests = prompts.iter().map(|prompt| request(&*model, prompt, 32));
+                    let tokens = generate_batch(&*model, &tokenizer, requests.collect(), cache);
                     tokens
                         .expect("a batch")
                         .collect::<candle_core::Result<Vec<_>>>()

@@ -1,10 +1,8 @@
 //! Day 11: beam search. Several texts grow side by side; the best ones go on, and the best finished one wins.
 
-use candecode::day07_greedy::{log_softmax, window};
-use candecode::kit::{
-    check_prompt, BeamParams, Cache, EarlyStopping, FinishReason, ProcessorInput,
-};
-use candecode::kit::{GenerationOptions, Hypothesis, Logits, Model, Step, Tokenizer};
+use candecode::day07_greedy::log_softmax;
+use candecode::kit::{BeamParams, Cache, EarlyStopping, FinishReason, Hypothesis, Logits, Model};
+use candecode::kit::{ProcessorInput, Request, Step, Tokenizer};
 use candle_core::{bail, Result};
 
 /// A text that still grows.
@@ -130,108 +128,102 @@ pub fn split(
     // </solution>
 }
 
-/// Log-probabilities of what follows each beam, one row `(V)` each: the model's, then the processors, which get
-/// log-probabilities here, as in HF; nothing renormalises after them. A row that is all `-inf` is no error: it ends its beam.
-///
-/// `first` is the first token of the window that the cache holds; a cache that holds nothing makes every pass whole.
+/// Log-probabilities of what follows each beam, one row `(V)` each: the model's, then the processors,
+/// which get log-probabilities here, as in HF; nothing renormalises after them. A row that is all `-inf`
+/// is no error: it ends its beam.
 ///
 /// # Errors
 /// If the model, or a processor, fails.
 pub fn next_log_probs(
     model: &dyn Model,
     beams: &[Beam],
-    options: &GenerationOptions,
-    prompt_len: usize,
+    request: &Request,
     cache: &mut dyn Cache,
-    first: &mut usize,
 ) -> Result<Vec<Vec<f32>>> {
-    // task 11.6: a pass over what the cache lacks, one row a beam; log_softmax, then the processors
+    // task 11.6: a pass over what the cache lacks, one row for each beam; log_softmax, then the processors
     // <solution>
-    let Some(len) = beams.first().map(|beam| beam.tokens.len()) else {
-        bail!("there are no beams to extend")
-    };
-    let start = window(len, model.config().max_position_embeddings, options.stride)?;
-    if start != *first {
-        cache.truncate(0)?;
-        *first = start;
+    let Some(first) = beams.first() else { bail!("there are no beams to extend") };
+    let len = first.tokens.len();
+    let past = cache.len();
+    let mut new = Vec::new();
+    for beam in beams {
+        new.push(beam.tokens[past..].to_vec());
     }
-    let held = cache.len();
-    let new: Vec<Vec<u32>> =
-        beams.iter().map(|beam| beam.tokens[start + held..].to_vec()).collect();
-    let positions: Vec<u32> = (held as u32..(len - start) as u32).collect();
-    let step = Step::batch(model, &new, &vec![positions; new.len()], None)?;
+    let positions: Vec<u32> = (past as u32..len as u32).collect();
+    let step = Step::batch(model, &new, &vec![positions; beams.len()], None)?;
     let logits = model.forward(&step.with_logits(Logits::Last(1)), cache)?; // (beams, 1, V)
     let mut rows = Vec::new();
     for (beam, logits) in beams.iter().zip(logits.squeeze(1)?.to_vec2()?) {
         let mut row = log_softmax(&logits)?;
-        let (remaining, eos) =
-            (options.max_new_tokens - (len - prompt_len), &options.eos_token_ids);
-        let input = ProcessorInput { tokens: &beam.tokens, prompt_len, remaining, eos };
-        options.processors.iter().try_for_each(|processor| processor.process(&input, &mut row))?;
+        let input = ProcessorInput {
+            tokens: &beam.tokens,
+            prompt_len: request.prompt.len(),
+            remaining: request.max_new_tokens - (len - request.prompt.len()),
+            eos: &request.eos_token_ids,
+        };
+        for processor in &request.processors {
+            processor.process(&input, &mut row)?;
+        }
         rows.push(row);
     }
     Ok(rows)
     // </solution>
 }
 
-/// Why a text ends with its last token, if it does. `new` are its generated tokens.
+/// Why a sequence ends with its last token, if it does. `new` are its generated tokens.
 ///
 /// # Errors
 /// If the tokenizer fails.
-fn ending(
-    new: &[u32],
-    options: &GenerationOptions,
-    tokenizer: &Tokenizer,
-) -> Result<Option<FinishReason>> {
-    if new.last().is_some_and(|id| options.eos_token_ids.contains(id)) {
+fn ending(new: &[u32], request: &Request, tokenizer: &Tokenizer) -> Result<Option<FinishReason>> {
+    if new.last().is_some_and(|id| request.eos_token_ids.contains(id)) {
         return Ok(Some(FinishReason::Eos));
     }
-    if !options.stop_strings.is_empty() {
+    if !request.stop_strings.is_empty() {
         let text = tokenizer.decode(new)?;
-        if options.stop_strings.iter().any(|stop| !stop.is_empty() && text.contains(stop)) {
+        if request.stop_strings.iter().any(|stop| !stop.is_empty() && text.contains(stop)) {
             return Ok(Some(FinishReason::Stop));
         }
     }
-    Ok((new.len() >= options.max_new_tokens).then_some(FinishReason::Length))
+    Ok((new.len() >= request.max_new_tokens).then_some(FinishReason::Length))
 }
 
-/// Beam search (HF `generate(num_beams=…)`): the `num_return_sequences` best texts, best first; fewer, if fewer ended. `cache`
-/// comes empty; it may be day 10's, or `NoCache`: the texts are the same.
+/// Beam search (HF `generate(num_beams=…)`): the `num_return_sequences` best texts, best first; fewer,
+/// if fewer ended. `cache` comes empty; it may be day 10's, or `NoCache`: the texts are the same.
 ///
 /// # Errors
 /// If a parameter is out of range, the prompt does not fit, or nothing can be generated.
 pub fn beam_search(
     model: &dyn Model,
     tokenizer: &Tokenizer,
-    prompt: &[u32],
-    options: &GenerationOptions,
+    request: &mut Request,
     params: &BeamParams,
     cache: &mut dyn Cache,
 ) -> Result<Vec<Hypothesis>> {
     params.check()?;
-    check_prompt(model, prompt)?;
-    if options.max_new_tokens == 0 {
+    request.fit(model)?;
+    if request.max_new_tokens == 0 {
         bail!("max_new_tokens must be at least 1, got 0: no text could end")
     }
-    if cache.slid().is_some() {
+    if cache.num_evicted().is_some() {
         bail!("a sliding cache cannot follow beams past the context; use a dynamic or static one")
     }
     // task 11.7: extend, split, collect what ended, reorder the cache, until nothing can improve
     // <solution>
-    let keep = params.num_beams * (1 + options.eos_token_ids.len()).max(2); // HF `beams_to_keep`
-    let (mut finished, mut first) = (Vec::new(), 0);
-    let mut beams = vec![Beam { tokens: prompt.to_vec(), score: 0.0 }];
+    let keep = params.num_beams * (1 + request.eos_token_ids.len()).max(2); // HF `beams_to_keep`
+    let prompt_len = request.prompt.len();
+    let mut finished = Vec::new();
+    let mut beams = vec![Beam { tokens: request.prompt.clone(), score: 0.0 }];
     while let Some(best) = beams.first() {
-        let len = best.tokens.len() - prompt.len();
-        if !can_improve(best.score, len, options.max_new_tokens, &finished, params) {
+        let len = best.tokens.len() - prompt_len;
+        if !can_improve(best.score, len, request.max_new_tokens, &finished, params) {
             break;
         }
-        let log_probs = next_log_probs(model, &beams, options, prompt.len(), cache, &mut first)?;
-        let best = candidates(&beams, &log_probs, keep);
-        let ends = |tokens: &[u32]| ending(&tokens[prompt.len()..], options, tokenizer);
-        let Split { ended, running, parents } = split(&beams, &best, params.num_beams, ends)?;
+        let log_probs = next_log_probs(model, &beams, request, cache)?;
+        let candidates = candidates(&beams, &log_probs, keep);
+        let ends = |tokens: &[u32]| ending(&tokens[prompt_len..], request, tokenizer);
+        let Split { ended, running, parents } = split(&beams, &candidates, params.num_beams, ends)?;
         for (beam, finish) in ended {
-            let new_ids = beam.tokens[prompt.len()..].to_vec();
+            let new_ids = beam.tokens[prompt_len..].to_vec();
             let score = length_normalised(beam.score, new_ids.len(), params.length_penalty);
             keep_best(&mut finished, Hypothesis { new_ids, score, finish }, params.num_beams);
         }
@@ -241,9 +233,9 @@ pub fn beam_search(
         beams = running;
     }
     finished.truncate(params.num_return_sequences);
-    match finished.is_empty() {
-        true => bail!("no text could be finished: the processors left no token to any beam"),
-        false => Ok(finished),
+    if finished.is_empty() {
+        bail!("no text could be finished: the processors left no token to any beam")
     }
+    Ok(finished)
     // </solution>
 }

@@ -1,226 +1,262 @@
-//! Day 12: batching. Prompts of different lengths in one pass, with a cache: padding, positions, masks, and a row's end.
+//! Day 12: batching. Prompts of different lengths in one pass, with a cache: padding, positions,
+//! masks, and a row's end.
 
-use candecode::day04_attention_block::ragged_mask;
-use candecode::day07_greedy::{window, Sequence};
-use candecode::kit::{check_prompt, Cache, GenerationOptions, Logits, Model, Step, Token};
-use candecode::kit::{TokenIter, Tokenizer};
-use candle_core::{bail, Result};
+use candecode::day07_greedy::Sequence;
+use candecode::kit::{Cache, Logits, Model, Request, Step, Token, TokenIter, Tokenizer};
+use candle_core::{bail, Device, Result, Tensor};
+
+/// The mask of a batch whose rows are padded on the left: `(B, 1, T, S + T)`, u8, 1 = may attend.
+///
+/// Row `b` begins with `padding[b]` positions of padding. Of the others, new token `i`, at index
+/// `past + i`, may attend to those up to itself. A padding token attends only to itself: with no
+/// position at all its softmax would be NaN, and 0 × NaN reaches the row's real tokens a layer
+/// later.
+///
+/// # Errors
+/// If a row is all padding, `past + new` positions of it.
+pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) -> Result<Tensor> {
+    // task 12.1: causal, blind to padding, and no row that sees nothing
+    // <solution>
+    let all = past + new;
+    if let Some(row) = padding.iter().position(|padding| *padding >= all) {
+        bail!("row {row} is all padding: {} of {all} positions", padding[row])
+    }
+    let mut mask = Vec::with_capacity(padding.len() * new * all);
+    for padding in padding {
+        for i in past..all {
+            for j in 0..all {
+                mask.push(u8::from(j == i || (*padding <= j && j <= i)));
+            }
+        }
+    }
+    Tensor::from_vec(mask, (padding.len(), 1, new, all), device)
+    // </solution>
+}
 
 /// Rows made equally long.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Padded {
-    /// Token ids, all rows of one length; the padding is id 0, which nothing attends to.
+    /// Token ids, all rows of one length; the padding is id 0, which no other token attends to.
     pub ids: Vec<Vec<u32>>,
-    /// Positions: a row's first real token is at 0, whatever stands before it. Padding is at any position of the model.
+    /// Positions: a row's first real token is at 0, whatever comes before it. Padding may be at any
+    /// position that the model has.
     pub positions: Vec<Vec<u32>>,
-    /// Columns of padding in each row.
+    /// How many tokens of padding each row has.
     pub padding: Vec<usize>,
 }
 
-/// Pads on the left: every row ends in the last column, where the next token's logits are.
+/// Pads on the left: every row ends with its last real token, whose logits choose the next one.
 pub fn left_pad(rows: &[&[u32]]) -> Padded {
-    // task 12.1: padding, then the row; positions start at its first real token
+    // task 12.2: padding, then the row; positions start at its first real token
     // <solution>
     let width = rows.iter().map(|row| row.len()).max().unwrap_or_default();
-    let padding: Vec<usize> = rows.iter().map(|row| width - row.len()).collect();
-    let ids = rows.iter().zip(&padding).map(|(row, n)| [&vec![0; *n], *row].concat());
-    let positions = rows.iter().zip(&padding).map(|(row, n)| {
-        let count: Vec<u32> = (0..row.len() as u32).collect();
-        [vec![0; *n], count].concat()
-    });
-    Padded { ids: ids.collect(), positions: positions.collect(), padding }
+    let mut padded = Padded::default();
+    for row in rows {
+        let padding = width - row.len();
+        let mut ids = vec![0; padding];
+        ids.extend_from_slice(row);
+        let mut positions = vec![0; padding];
+        positions.extend(0..row.len() as u32);
+        padded.ids.push(ids);
+        padded.positions.push(positions);
+        padded.padding.push(padding);
+    }
+    padded
     // </solution>
 }
 
 /// One row of a running batch.
 pub struct Row<'a> {
-    /// The text.
+    /// The sequence.
     pub sequence: Sequence<'a>,
-    /// The first token of its window.
-    pub first: usize,
-    /// Columns of the cache that are padding in this row.
+    /// How many positions of the cache are padding in this row; they come before its own.
     pub padding: usize,
 }
 
 impl<'a> Row<'a> {
     /// A row that no cache holds yet.
     pub fn new(sequence: Sequence<'a>) -> Self {
-        Self { sequence, first: 0, padding: 0 }
-    }
-
-    /// The tokens of its window.
-    pub fn window(&self) -> &[u32] {
-        &self.sequence.tokens[self.first..]
+        Self { sequence, padding: 0 }
     }
 }
 
-/// The step that puts the rows' windows into an empty cache; the rows' `padding` is set. Logits of the last column.
+/// Pads the rows for an empty cache: writes each row's `padding` into it, because every later step
+/// asks for it, and makes the step that feeds all their tokens, `(B, T)`. Logits of the last
+/// position.
 ///
 /// # Errors
 /// If a row is empty, or does not fit the model.
 pub fn prefill_step(model: &dyn Model, rows: &mut [Row]) -> Result<Step> {
-    // task 12.2: left_pad the windows; a mask only if there is padding to hide
+    // task 12.3: left_pad the tokens; a mask only if there is padding to hide
     // <solution>
-    let windows: Vec<&[u32]> = rows.iter().map(Row::window).collect();
-    let Padded { ids, positions, padding } = left_pad(&windows);
-    let width = ids.first().map(Vec::len).unwrap_or_default();
-    let ragged = padding.iter().any(|n| *n > 0);
-    let mask = ragged.then(|| ragged_mask(&padding, width, 0, model.device())).transpose()?;
-    rows.iter_mut().zip(padding).for_each(|(row, padding)| row.padding = padding);
+    let mut tokens = Vec::new();
+    for row in rows.iter() {
+        tokens.push(&row.sequence.tokens[..]);
+    }
+    let Padded { ids, positions, padding } = left_pad(&tokens);
+    for (row, padding) in rows.iter_mut().zip(&padding) {
+        row.padding = *padding;
+    }
+    let mut mask = None; // the causal rule alone
+    if padding.iter().any(|n| *n > 0) {
+        mask = Some(ragged_mask(&padding, ids[0].len(), 0, model.device())?);
+    }
     Ok(Step::batch(model, &ids, &positions, mask)?.with_logits(Logits::Last(1)))
     // </solution>
 }
 
-/// The step that feeds each row's newest token, after `held` columns of cache.
+/// The step that feeds each row's newest token, `(B, 1)`, after the `past` positions that the cache
+/// holds.
 ///
 /// # Errors
-/// If a row has more padding than columns, or a position is past the context.
-pub fn decode_step(model: &dyn Model, rows: &[Row], held: usize) -> Result<Step> {
-    // task 12.3: one id a row, at the row's own position; padding stays hidden
+/// If a row has more padding than positions, or a position is past the context.
+pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step> {
+    // task 12.4: one id for each row, at the row's own position; padding stays hidden
     // <solution>
     let padding: Vec<usize> = rows.iter().map(|row| row.padding).collect();
-    let ragged = padding.iter().any(|n| *n > 0);
-    let mask = ragged.then(|| ragged_mask(&padding, 1, held, model.device())).transpose()?;
-    let new = rows.iter().map(|row| row.window()[held - row.padding..].to_vec());
-    let positions = rows.iter().map(|row| vec![(held - row.padding) as u32]);
-    let (ids, positions): (Vec<_>, Vec<_>) = new.zip(positions).unzip();
+    let mut mask = None;
+    if padding.iter().any(|n| *n > 0) {
+        mask = Some(ragged_mask(&padding, 1, past, model.device())?);
+    }
+    let mut ids = Vec::new();
+    let mut positions = Vec::new();
+    for row in rows {
+        let known = past - row.padding; // this row's own tokens in the cache
+        ids.push(row.sequence.tokens[known..].to_vec());
+        positions.push(vec![known as u32]);
+    }
     Ok(Step::batch(model, &ids, &positions, mask)?.with_logits(Logits::Last(1)))
     // </solution>
 }
 
-/// Moves every row's window. If one moved, the cache no longer fits its row: it is emptied, to be filled anew.
+/// Retires the rows whose sequence has finished: they leave `rows` and the cache, and so do the
+/// positions that are padding in every row that is left.
 ///
-/// # Errors
-/// If the stride is out of range.
-pub fn move_windows(
-    model: &dyn Model,
-    rows: &mut [Row],
-    stride: usize,
-    cache: &mut dyn Cache,
-) -> Result<()> {
-    // task 12.4: day 7's window for each row
-    // <solution>
-    let context = model.config().max_position_embeddings;
-    for row in rows {
-        let first = window(row.sequence.tokens.len(), context, stride)?;
-        if first != row.first {
-            row.first = first;
-            cache.truncate(0)?;
-        }
-    }
-    Ok(())
-    // </solution>
-}
-
-/// Retires the rows whose token ended them: they leave `rows` and the cache, and so do the columns that are padding in every
-/// row that is left. `tokens` has one for each row, in order.
-///
-/// If no row is left, nothing is selected: a cache of no rows cannot be, and what it goes on holding is nobody's. An empty
-/// cache (`NoCache`) has nothing to trim, and its rows keep their padding: the next step pads them anew.
+/// If no row is left the cache stays as it is, for candle has no tensors of zero rows; the next
+/// prefill replaces it. An empty cache (`NoCache`) has nothing to trim, and its rows keep their
+/// padding: the next step pads them again.
 ///
 /// # Errors
 /// If the cache does not hold these rows.
-pub fn retire(rows: &mut Vec<Row>, tokens: &[Token], cache: &mut dyn Cache) -> Result<()> {
+pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Cache) -> Result<()> {
     // task 12.5: keep the rows that go on, select theirs of the cache, trim what is padding in all
     // <solution>
-    let goes_on: Vec<bool> = tokens.iter().map(|token| token.finish.is_none()).collect();
-    let keep: Vec<u32> = (0..).zip(&goes_on).filter(|(_, on)| **on).map(|(i, _)| i).collect();
-    let mut on = goes_on.into_iter();
-    rows.retain(|_| on.next() == Some(true));
-    if rows.is_empty() || keep.len() == tokens.len() {
+    let before = rows.len();
+    let mut keep = Vec::new();
+    for (i, row) in rows.iter().enumerate() {
+        if row.sequence.finish.is_none() {
+            keep.push(i as u32);
+        }
+    }
+    rows.retain(|row| row.sequence.finish.is_none());
+    if rows.is_empty() || rows.len() == before {
         return Ok(());
     }
     cache.select(&keep)?;
     if !cache.is_empty() {
         let front = rows.iter().map(|row| row.padding).min().unwrap_or_default();
         cache.trim(front)?;
-        rows.iter_mut().for_each(|row| row.padding -= front);
+        for row in rows {
+            row.padding -= front;
+        }
     }
     Ok(())
     // </solution>
 }
 
-/// One step of a running batch: every row gets one more token, and those that end with it retire. One token for each row
-/// that ran, in order.
+/// One step of a running batch: every row gets one more token, and those that end with it retire.
+/// One token for each row that ran, in order.
 ///
 /// # Errors
 /// If the model or a row fails.
 pub fn batch_step(
     model: &dyn Model,
     rows: &mut Vec<Row>,
-    options: &mut GenerationOptions,
     cache: &mut dyn Cache,
 ) -> Result<Vec<Token>> {
-    // task 12.6: windows; prefill or decode; choose and push row by row; retire
+    // task 12.6: prefill or decode; choose and push row by row; retire
     // <solution>
-    move_windows(model, rows, options.stride, cache)?;
-    let step = match cache.len() {
-        0 => prefill_step(model, rows)?,
-        held => decode_step(model, rows, held)?,
+    let step = if cache.is_empty() {
+        prefill_step(model, rows)?
+    } else {
+        decode_step(model, rows, cache.len())?
     };
     let logits: Vec<Vec<f32>> = model.forward(&step, cache)?.squeeze(1)?.to_vec2()?; // (B, V)
     let mut tokens = Vec::new();
     for (row, logits) in rows.iter_mut().zip(&logits) {
-        let (id, logprob) = row.sequence.choose(logits, options)?;
-        tokens.push(row.sequence.push(id, logprob, options)?);
+        let (id, logprob) = row.sequence.choose(logits)?;
+        tokens.push(row.sequence.push(id, logprob)?);
     }
-    retire(rows, &tokens, cache)?;
+    retire(rows, cache)?;
     Ok(tokens)
     // </solution>
 }
 
-/// Generates from several prompts in one batch. Every row is what it would be alone.
+/// Generates from several requests in one batch; request `i` is row `i`. Every row is what it would
+/// be alone.
 ///
 /// # Errors
-/// If there is no prompt, one is empty or longer than the context, or the cache slides (its columns are not the same
-/// positions in every row); later, each token may be an error.
+/// If there is no request, a prompt is empty or longer than the context, or the cache slides (its
+/// positions are not the same in every row); later, each token may be an error.
 pub fn generate_batch<'a>(
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
-    prompts: &[Vec<u32>],
-    mut options: GenerationOptions<'a>,
-    mut cache: impl Cache + 'a,
+    requests: Vec<Request<'a>>,
+    mut cache: Box<dyn Cache + 'a>,
 ) -> Result<TokenIter<'a>> {
-    if prompts.is_empty() {
+    if requests.is_empty() {
         bail!("a batch needs at least one prompt")
     }
-    if cache.slid().is_some() {
+    if cache.num_evicted().is_some() {
         bail!("a sliding cache cannot hold rows of different lengths; use a dynamic or static one")
     }
-    prompts.iter().try_for_each(|prompt| check_prompt(model, prompt))?;
-    let row = |(i, prompt): (usize, &Vec<u32>)| {
-        Row::new(Sequence::new(i, prompt, tokenizer, &options.stop_strings))
-    };
-    let mut rows: Vec<Row> = prompts.iter().enumerate().map(row).collect();
-    let running = if options.max_new_tokens > 0 { rows.len() } else { 0 };
-    Ok(TokenIter::new(running, move || batch_step(model, &mut rows, &mut options, &mut cache)))
+    let mut rows = Vec::new();
+    for (id, mut request) in requests.into_iter().enumerate() {
+        request.id = id;
+        request.fit(model)?;
+        let sequence = Sequence::new(request, tokenizer);
+        if sequence.remaining() > 0 {
+            rows.push(Row::new(sequence));
+        }
+    }
+    Ok(TokenIter::new(rows.len(), move || batch_step(model, &mut rows, &mut *cache)))
 }
 
-/// Pads on the right: positions need no shift, and the causal mask alone hides what comes after a row's end.
+/// Pads on the right: positions need no shift, and the causal mask alone hides what comes after a
+/// row's end.
 pub fn right_pad(rows: &[&[u32]]) -> Padded {
     // task 12.7 (further): the row, then padding; positions simply count
     // <solution>
     let width = rows.iter().map(|row| row.len()).max().unwrap_or_default();
-    let padding: Vec<usize> = rows.iter().map(|row| width - row.len()).collect();
-    let ids = rows.iter().zip(&padding).map(|(row, n)| [*row, &vec![0; *n]].concat());
-    let count: Vec<u32> = (0..width as u32).collect();
-    Padded { ids: ids.collect(), positions: vec![count; rows.len()], padding }
+    let mut padded = Padded::default();
+    for row in rows {
+        let mut ids = row.to_vec();
+        ids.resize(width, 0);
+        padded.ids.push(ids);
+        padded.positions.push((0..width as u32).collect());
+        padded.padding.push(width - row.len());
+    }
+    padded
     // </solution>
 }
 
-/// The step for what comes after each of `rows`, padded on the right: no mask, logits where each row ends. For scoring, it is
-/// all that is needed; decoding would write the next token behind the padding.
+/// The step for what comes after each of `rows`, padded on the right: no mask, and logits where
+/// each row ends. For scoring it is all that is needed; decoding would write the next token behind
+/// the padding.
 ///
 /// # Errors
 /// If a row is empty, or does not fit the model.
 pub fn right_step(model: &dyn Model, rows: &[&[u32]]) -> Result<Step> {
     // task 12.8 (further): right_pad; Logits::At, where each row's last real token is
     // <solution>
-    let Padded { ids, positions, .. } = right_pad(rows);
-    if rows.iter().any(|row| row.is_empty()) {
-        bail!("a row of the batch is empty")
+    let mut ends = Vec::new();
+    for row in rows {
+        if row.is_empty() {
+            bail!("a row of the batch is empty; give it at least one token")
+        }
+        ends.push(row.len() as u32 - 1);
     }
-    let ends = rows.iter().map(|row| row.len() as u32 - 1).collect();
+    let Padded { ids, positions, .. } = right_pad(rows);
     Ok(Step::batch(model, &ids, &positions, None)?.with_logits(Logits::At(ends)))
     // </solution>
 }

@@ -1,15 +1,17 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 7: greedy, done right. The best token, what it was worth, when to stop, and what to do at the end of the window.
+//! Day 7: greedy, done right. The best token, its log-probability, when to stop, and the loop that
+//! puts them together; further, a text that goes on past the model's context.
 
 use candecode::day06_generate::TextStream;
 use candecode::kit::processor::process_all;
-use candecode::kit::{
-    FinishReason, GenerationOptions, Logits, Model, NoCache, ProcessorInput, Step, Token, Tokenizer,
-};
+use candecode::kit::{FinishReason, Logits, Model, NoCache, PastContext, ProcessorInput, Request};
+use candecode::kit::{Step, Token, TokenIter, Tokenizer};
 use candle_core::{bail, Result};
 
-/// The index of the largest logit, the first of equals (torch `argmax` on the CPU). No logit is `+inf`: no model computes
-/// it, and no rule here writes it.
+// part 1: choose and stop
+
+/// The index of the largest logit, the first of equals (torch `argmax` on the CPU). No logit is
+/// `+inf`: no model computes it, and no processor here writes it.
 ///
 /// # Errors
 /// If there is none: no logits, a NaN among them, or all `-inf`.
@@ -18,15 +20,8 @@ pub fn argmax(logits: &[f32]) -> Result<u32> {
     todo!("day 7, task 1: where the largest is, or an error")
 }
 
-/// The greedy choice, as [`GenerationOptions`] wants it.
-///
-/// # Errors
-/// As [`argmax`].
-pub fn greedy(_row: usize, logits: &[f32]) -> Result<u32> {
-    argmax(logits)
-}
-
-/// ln of the softmax: `x - max - ln Σ exp(x - max)`, so that neither `exp` overflows nor `ln` sees 0 (torch `log_softmax`).
+/// The logarithm of the softmax, `x - ln Σ exp(x)`, computed so that neither `exp` overflows nor
+/// `ln` sees 0 (torch `log_softmax`).
 ///
 /// # Errors
 /// As [`argmax`].
@@ -35,131 +30,156 @@ pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
     todo!("day 7, task 2: the logits minus their log-sum-exp")
 }
 
-/// Watches a text for strings that end it, also across the borders of tokens (HF `stop_strings`, OpenAI `stop`).
+/// Watches a text for strings that end it, also across the borders of tokens (HF `stop_strings`,
+/// OpenAI `stop`).
 pub struct StopStrings {
     stops: Vec<String>,
-    held: String, // the end of the text, while it may be the beginning of a stop string
+    pending: String, // the end of the text, while it may be the beginning of a stop string
 }
 
 impl StopStrings {
     /// Watches for `stops`; empty ones are ignored.
     pub fn new(stops: &[String]) -> Self {
         let stops = stops.iter().filter(|stop| !stop.is_empty()).cloned().collect();
-        Self { stops, held: String::new() }
+        Self { stops, pending: String::new() }
     }
 
-    /// Takes more text; gives the text that may be shown, and whether a stop string has ended it. Text that could still
-    /// become a stop string is held back; the stop string itself is never shown.
+    /// Takes more text; gives the text that may be shown, and whether a stop string has ended it.
+    /// Text that could still become a stop string stays pending; the stop string itself is never
+    /// shown.
     pub fn push(&mut self, text: &str) -> (String, bool) {
-        // task 7.3: cut at a stop string, or hold back what may become one
-        todo!("day 7, task 3: cut at a stop string, or hold back what may become one")
+        // task 7.3: cut at a stop string, or keep back what may become one
+        todo!("day 7, task 3: cut at a stop string, or keep back what may become one")
     }
 
-    /// At the end: what was held back, for no stop string came of it.
+    /// The pending text, when the text ends and no stop string came of it.
     pub fn finish(&mut self) -> String {
-        std::mem::take(&mut self.held)
+        std::mem::take(&mut self.pending)
     }
 }
 
-/// One text in the making: its tokens, and what of them may be shown.
+/// One request while it is being answered: its tokens, the part of its text that may be shown, and
+/// why it ended.
 pub struct Sequence<'a> {
-    /// Which prompt of the batch it is.
-    pub row: usize,
+    /// What was asked for; `max_new_tokens` is the bound that [`Request::fit`] has left.
+    pub request: Request<'a>,
     /// Prompt and generated tokens.
     pub tokens: Vec<u32>,
     /// How many of `tokens` are the prompt.
     pub prompt_len: usize,
+    /// Why it ended; None while it goes on.
+    pub finish: Option<FinishReason>,
     stream: TextStream<'a>,
     stops: StopStrings,
 }
 
 impl<'a> Sequence<'a> {
-    /// A text that begins with `prompt`.
-    pub fn new(row: usize, prompt: &[u32], tokenizer: &'a Tokenizer, stops: &[String]) -> Self {
-        let (stream, stops) = (TextStream::new(tokenizer), StopStrings::new(stops));
-        Self { row, tokens: prompt.to_vec(), prompt_len: prompt.len(), stream, stops }
+    /// A sequence that begins with the request's prompt.
+    pub fn new(request: Request<'a>, tokenizer: &'a Tokenizer) -> Self {
+        Self {
+            tokens: request.prompt.clone(),
+            prompt_len: request.prompt.len(),
+            finish: None,
+            stream: TextStream::after(tokenizer, &request.prompt),
+            stops: StopStrings::new(&request.stop_strings),
+            request,
+        }
     }
 
-    /// Chooses the next token from the model's logits, `(V)`: processors, then the choice. Gives the id and its
-    /// log-probability under the model itself, before any processor. A text at its bound is asked for no token, so at
-    /// least one remains.
+    /// What a processor, or a drafter, may know of the sequence before its next token is chosen.
+    pub fn processor_input(&self) -> ProcessorInput<'_> {
+        // task 7.4: all tokens, how many are the prompt, how many may still come, what ends them
+        todo!("day 7, task 4: all tokens, how many are the prompt, how many may still come, what ends them")
+    }
+
+    /// Tokens that may still be generated.
+    pub fn remaining(&self) -> usize {
+        self.processor_input().remaining
+    }
+
+    /// Chooses the next token from the model's logits, `(V)`: processors, then the sampler. Gives
+    /// the id and its log-probability under the model itself, before any processor (vLLM's
+    /// `raw_logprobs`). A sequence at its bound is asked for no token, so at least one remains.
     ///
     /// # Errors
-    /// If a processor leaves nothing, or the choice fails.
-    pub fn choose(&self, raw: &[f32], options: &mut GenerationOptions) -> Result<(u32, f32)> {
-        // task 7.4: the choice, and what the token was worth to the model
-        todo!("day 7, task 4: the choice, and what the token was worth to the model")
+    /// If a processor leaves no token, or the sampler fails or gives an id beyond the vocabulary.
+    pub fn choose(&mut self, raw: &[f32]) -> Result<(u32, f32)> {
+        // task 7.5: the choice, and what the model itself thought of that token
+        todo!("day 7, task 5: the choice, and what the model itself thought of that token")
     }
 
-    /// Takes the chosen token in: adds it, says which text may be shown now, and whether the text ends here. EOS never
-    /// enters the text; a stop string wins over the bound; at the end nothing stays held back. What EOS brings out of the
-    /// stream may complete a stop string: the text is cut there, and the reason is EOS all the same.
+    /// Takes the chosen token in: adds it, says which text may be shown now, and whether the
+    /// sequence ends here; `finish` keeps the reason. EOS never enters the text; a stop string wins
+    /// over the bound; at the end no text stays pending. The text that EOS brings out of the stream
+    /// may complete a stop string: the text is cut there, and the reason is EOS all the same.
     ///
     /// # Errors
     /// If the tokenizer fails.
-    pub fn push(&mut self, id: u32, logprob: f32, options: &GenerationOptions) -> Result<Token> {
-        // task 7.5: take the token in; say what may be shown, and why the text ends
-        todo!("day 7, task 5: take the token in; say what may be shown, and why the text ends")
+    pub fn push(&mut self, id: u32, logprob: f32) -> Result<Token> {
+        // task 7.6: take the token in; say what may be shown, and why the sequence ends
+        todo!("day 7, task 6: take the token in; say what may be shown, and why the sequence ends")
+    }
+
+    /// The tokens that the next pass sees: all of them, or, where the request asks for a window
+    /// past the context, the last ones.
+    ///
+    /// # Errors
+    /// If the window's stride is out of range.
+    pub fn visible(&self, model: &dyn Model) -> Result<&[u32]> {
+        match self.request.past_context {
+            PastContext::Window { stride } => self.windowed(model, stride),
+            PastContext::Stop | PastContext::Slide => Ok(&self.tokens),
+        }
     }
 }
 
-/// The first token that is kept when `len` tokens meet a context of `context`: 0 while they fit, and then a multiple of
-/// `stride`, so that the window moves seldom and far, not at every token. Positions are renumbered from 0.
+/// The next token of a sequence, without a cache: one pass over all visible tokens, the choice, and
+/// what comes of it.
 ///
 /// # Errors
-/// If `stride` is not in 1 to `context`.
-pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
-    // task 7.6: where the window begins
-    todo!("day 7, task 6: where the window begins")
+/// If the model, a processor or the sampler fails.
+pub fn next_token(model: &dyn Model, sequence: &mut Sequence) -> Result<Token> {
+    // task 7.7: a pass over the visible tokens from position 0 on, then choose and push
+    todo!("day 7, task 7: a pass over the visible tokens from position 0 on, then choose and push")
 }
 
-/// A text being generated: an iterator of its tokens.
-pub struct Generation<'a> {
-    model: &'a dyn Model,
-    options: GenerationOptions<'a>,
-    sequence: Sequence<'a>,
-    ended: bool,
-}
-
-/// Generates from a prompt, without a cache: every step computes the whole window anew (HF `generate`, `use_cache=False`).
+/// Generates from a prompt without a cache: every step computes every position again (HF `generate`
+/// with `use_cache=False`).
 ///
 /// # Errors
 /// If the prompt is empty or longer than the context; later, each token may be an error.
 pub fn generate<'a>(
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
-    prompt: &[u32],
-    options: GenerationOptions<'a>,
-) -> Result<Generation<'a>> {
-    let context = model.config().max_position_embeddings;
-    if prompt.is_empty() {
-        bail!("the prompt is empty; give it at least one token")
-    }
-    if prompt.len() > context {
-        bail!("the prompt is {} tokens long, the context {context}; shorten it", prompt.len())
-    }
-    let sequence = Sequence::new(0, prompt, tokenizer, &options.stop_strings);
-    let ended = options.max_new_tokens == 0;
-    Ok(Generation { model, options, sequence, ended })
+    mut request: Request<'a>,
+) -> Result<TokenIter<'a>> {
+    request.fit(model)?;
+    let mut sequence = Sequence::new(request, tokenizer);
+    let rows = usize::from(sequence.remaining() > 0);
+    Ok(TokenIter::new(rows, move || Ok(vec![next_token(model, &mut sequence)?])))
 }
 
-impl Generation<'_> {
-    fn step(&mut self) -> Result<Token> {
-        // task 7.7: one token: a pass over the window, the choice, and what comes of it
-        todo!("day 7, task 7: one token: a pass over the window, the choice, and what comes of it")
-    }
+// part 2: past the context
+
+/// The first token that is kept when `len` tokens meet a context of `context`: 0 while they fit,
+/// and then a multiple of `stride`. So the window moves seldom and far, not at every token, and a
+/// cache is refilled seldom.
+///
+/// # Errors
+/// If `stride` is not in 1 to `context`.
+pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
+    // task 7.8 (further): where the window begins
+    todo!("day 7, task 8: where the window begins")
 }
 
-impl Iterator for Generation<'_> {
-    type Item = Result<Token>;
-
-    /// The next token. The one with a `finish`, or an error, is the last.
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
-            return None;
-        }
-        let token = self.step();
-        self.ended = !matches!(&token, Ok(token) if token.finish.is_none());
-        Some(token)
+impl Sequence<'_> {
+    /// The tokens of the window: those from [`window`]'s first on. They get the positions 0, 1, …
+    /// again, for the model has no others.
+    ///
+    /// # Errors
+    /// If the stride is out of range.
+    fn windowed(&self, model: &dyn Model, stride: usize) -> Result<&[u32]> {
+        // task 7.9 (further): the tokens from the window's first on
+        todo!("day 7, task 9: the tokens from the window's first on")
     }
 }

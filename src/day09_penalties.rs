@@ -1,13 +1,15 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 9: penalties. Three ways to make what was said less likely to be said again, and one to forbid it.
+//! Day 9: penalties. Three ways to make what was said less likely to be said again, and one to
+//! forbid it.
 
-use candecode::kit::{named, LogitsProcessor, ProcessorInput};
+use candecode::kit::{named, LogitsProcessor, SamplingParams};
 use candle_core::{bail, Result};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
-/// Divides the positive logits of tokens that occurred by `penalty`, and multiplies the negative ones: both go down for
-/// `penalty` above 1. Once for each token, however often it occurred, prompt included (Keskar et al. 2019; HF
-/// `RepetitionPenaltyLogitsProcessor`; vLLM `repetition_penalty`).
+/// Divides the positive logits of tokens that occurred by `penalty`, and multiplies the negative
+/// ones: both go down for `penalty` above 1. Once for each token, however often it occurred, prompt
+/// included (Keskar et al. 2019; HF `RepetitionPenaltyLogitsProcessor`; vLLM `repetition_penalty`).
 ///
 /// # Errors
 /// If `penalty` is not a finite number above 0. The message names the repetition penalty.
@@ -22,11 +24,13 @@ pub fn counts(tokens: &[u32]) -> BTreeMap<u32, u32> {
     todo!("day 9, task 2: count the tokens")
 }
 
-/// Subtracts `presence` once from the logit of every token that was *generated*, and `frequency` for each time that it
-/// was (OpenAI `presence_penalty`, `frequency_penalty`; vLLM's of the same names). The prompt does not count.
+/// Subtracts `presence` once from the logit of every token that was *generated*, and `frequency`
+/// for each time that it was (OpenAI `presence_penalty`, `frequency_penalty`; vLLM's of the same
+/// names). The prompt does not count.
 ///
 /// # Errors
-/// If either is not in [-2, 2], OpenAI's and vLLM's range. The message names it: presence or frequency.
+/// If either is not in [-2, 2], OpenAI's and vLLM's range. The message names it: presence or
+/// frequency.
 pub fn presence_frequency(
     logits: &mut [f32],
     generated: &[u32],
@@ -53,28 +57,15 @@ pub fn recent(tokens: &[u32], window: Option<usize>) -> &[u32] {
     todo!("day 9, task 5: the last tokens of a text")
 }
 
-/// What to discourage, and how much. What is None is not done.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct PenaltyParams {
-    /// See [`repetition_penalty`].
-    pub repetition: Option<f32>,
-    /// See [`presence_frequency`].
-    pub presence: Option<f32>,
-    /// See [`presence_frequency`].
-    pub frequency: Option<f32>,
-    /// See [`no_repeat_ngram`].
-    pub no_repeat_ngram: Option<usize>,
-    /// How far back the penalties (not the n-grams) look: so many of the tokens that each of them counts. None: all.
-    pub window: Option<usize>,
-}
-
-/// The processors of `params`: repetition (prompt and generated), presence and frequency (generated; one processor or
-/// two), n-grams; then, in the whole pipeline, guard rails and day 8's warpers. Names begin with the function's,
+/// The processors of a request's penalties: repetition (prompt and completion), presence and
+/// frequency (completion only; one processor or two), n-grams; guard rails and day 8's warpers
+/// follow them. A parameter at its neutral value makes none. Names begin with the function's,
 /// `repetition_penalty(1.2)` and `no_repeat_ngram(3)`, or the parameter's, `presence_penalty(1)`.
 ///
 /// # Errors
-/// If a parameter is out of range: it is tried on an empty text first, and the function's own error will do.
-pub fn penalties(params: &PenaltyParams) -> Result<Vec<Box<dyn LogitsProcessor>>> {
-    // task 9.6: one named processor for each penalty that is given, with the right scope of tokens
-    todo!("day 9, task 6: one named processor for each penalty that is given, with the right scope of tokens")
+/// If a parameter is out of range: here, before the model runs, and as the penalty itself would say
+/// it.
+pub fn penalties(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> {
+    // task 9.6: one named processor for each penalty that is set, with the right scope of tokens
+    todo!("day 9, task 6: one named processor for each penalty that is set, with the right scope of tokens")
 }

@@ -1,84 +1,180 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 10: the KV cache. Keys and values of the past do not change, so they are kept; a step computes only what is new.
+//! Day 10: the KV cache. Keys and values of the past do not change, so they are kept, and a step
+//! computes only what is new.
 
-use candecode::day07_greedy::{window, Sequence};
-use candecode::kit::{check_prompt, Cache, CacheKind, GenerationOptions, Logits, Model};
-use candecode::kit::{ModelConfig, Step, TokenIter, Tokenizer};
+use candecode::day07_greedy::Sequence;
+use candecode::kit::{Cache, CacheKind, Logits, Model, ModelConfig, PastContext, Request, Step};
+use candecode::kit::{Token, TokenIter, Tokenizer};
 use candle_core::{bail, DType, Result, Tensor};
 
-/// Bytes of keys and values of `rows` texts of `columns` tokens.
-pub fn cache_bytes(config: &ModelConfig, rows: usize, columns: usize, dtype: DType) -> usize {
+// part 1: keep and feed
+
+/// Bytes of keys and values of `rows` sequences of `len` positions each.
+pub fn cache_bytes(config: &ModelConfig, rows: usize, len: usize, dtype: DType) -> usize {
     // task 10.1: count the numbers that all layers keep, and their bytes
     todo!("day 10, task 1: count the numbers that all layers keep, and their bytes")
 }
 
-/// A growing cache's append: the columns of `new` after those of `old`. `(B, Hkv, S, D)` and `(B, Hkv, T, D)` become
-/// `(B, Hkv, S + T, D)`, in new memory: every append copies everything. An error if any other dimension differs.
-pub fn grow(old: &Tensor, new: &Tensor) -> Result<Tensor> {
-    // task 10.2: old columns, then new ones
-    todo!("day 10, task 2: old columns, then new ones")
-}
-
-/// A preallocated cache's append: writes `new`, `(B, Hkv, T, D)`, into `buffer`, `(B, Hkv, capacity, D)`, at column `at`,
-/// in place, and gives a view of the columns up to its end, `(B, Hkv, at + T, D)`.
+/// Appends positions: `old`, `(B, Hkv, S, D)`, and `new`, `(B, Hkv, T, D)`, become
+/// `(B, Hkv, S + T, D)`, in new memory. So every append of a growing cache copies all it has.
 ///
 /// # Errors
-/// If there is no room, or rows, heads or head dimensions differ.
-pub fn write_at(buffer: &Tensor, new: &Tensor, at: usize) -> Result<Tensor> {
-    // task 10.3: refuse what does not fit, write in place, give a view
-    todo!("day 10, task 3: refuse what does not fit, write in place, give a view")
+/// If any other dimension differs.
+pub fn concat(old: &Tensor, new: &Tensor) -> Result<Tensor> {
+    // task 10.2: the old positions, then the new ones
+    todo!("day 10, task 2: the old positions, then the new ones")
 }
 
-/// Puts the rows of `b` below those of `a`, each `(B, Hkv, len, D)`; the shorter of the two is padded with zeros on the left.
-/// An error if heads or head dimensions differ.
-pub fn stack_rows(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    // task 10.9 (further): make both equally long, then put one below the other
-    todo!("day 10, task 9: make both equally long, then put one below the other")
-}
-
-/// Keys and values of every layer. It is not `Clone`: clones would share buffers that a static cache writes in place.
+/// Keys and values of every layer. It is not `Clone`: clones would share the buffers that a static
+/// cache writes in place.
 #[derive(Debug)]
 pub struct KvCache {
     kind: CacheKind,
-    layers: Vec<Option<(Tensor, Tensor)>>, // keys and values; what is beyond `len` columns does not count
+    layers: Vec<Option<(Tensor, Tensor)>>, // keys and values; only the first `len` positions count
     len: usize,
-    slid: usize, // columns that a sliding cache has dropped
+    num_evicted: usize, // positions that a sliding cache has dropped in front
 }
 
 impl KvCache {
     /// An empty cache for a model of `layers` layers; memory is taken at the first `append`.
     pub fn new(kind: CacheKind, layers: usize) -> Self {
-        Self { kind, layers: vec![None; layers], len: 0, slid: 0 }
+        Self { kind, layers: vec![None; layers], len: 0, num_evicted: 0 }
     }
 
-    /// A copy that shares no memory with this one; an error if there is none for it.
-    pub fn try_clone(&self) -> Result<Self> {
-        // task 10.6: copy every tensor; Tensor::clone only counts one more reference to the same numbers
-        todo!("day 10, task 6: copy every tensor; Tensor::clone only counts one more reference to the same numbers")
+    /// Puts a layer's new keys and values, `(B, Hkv, T, D)`, after its `len` positions, and gives
+    /// all of them, `(B, Hkv, len + T, D)`. The first positions are stored as `CacheKind::allocate`
+    /// lays them out; later ones come by [`concat`], or by [`write_at`] in a static cache. `len`
+    /// moves when the last layer has appended: until then all layers of a step append at the same
+    /// position.
+    ///
+    /// # Errors
+    /// If there is no such layer, or the new positions do not fit what it has.
+    fn append_layer(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+        // task 10.3: store the first positions, append the others; len moves with the last layer
+        todo!("day 10, task 3: store the first positions, append the others; len moves with the last layer")
+    }
+}
+
+/// One sequence's cache, and the tokens whose keys and values are in it: the one owner of the
+/// answer to "what does the cache hold?". Generation, chats, drafters and verification all ask it
+/// the same question, [`Cached::logits`].
+pub struct Cached<'a> {
+    /// The model that fills the cache.
+    pub model: &'a dyn Model,
+    /// Keys and values of `tokens`; with [`candecode::kit::NoCache`], of none.
+    pub cache: Box<dyn Cache + 'a>,
+    /// The tokens of the last call, whose keys and values the cache has as far as it keeps any.
+    pub tokens: Vec<u32>,
+    /// Positions that the model has computed so far, over all calls: what they cost.
+    pub computed: usize,
+}
+
+impl<'a> Cached<'a> {
+    /// An empty cache, and nothing in it.
+    pub fn new(model: &'a dyn Model, cache: Box<dyn Cache + 'a>) -> Self {
+        Self { model, cache, tokens: Vec::new(), computed: 0 }
     }
 
+    /// The logits `(V)` after each of the last `n` of `tokens`, which are a whole sequence from its
+    /// position 0 on. The cache keeps the longest common prefix of the last call's tokens and
+    /// these, and forgets the rest; the tokens after the prefix are fed, and at least the last `n`.
+    ///
+    /// A key or value depends on its own token, the tokens before it, and their positions, and on
+    /// nothing after it: that is why a common prefix may stay (vLLM: automatic prefix caching).
+    ///
+    /// A cache that has evicted its first positions cannot go back: it takes tokens that extend the
+    /// last call's, by `n` or more, and refuses all else. An error forgets everything, so that the
+    /// next call begins anew.
+    ///
+    /// # Errors
+    /// If `n` is not in 1 to the number of tokens, they do not fit the model, or the model fails.
+    pub fn logits(&mut self, tokens: &[u32], n: usize) -> Result<Vec<Vec<f32>>> {
+        // task 10.4: keep the common prefix, feed the rest, remember what the cache has now
+        todo!("day 10, task 4: keep the common prefix, feed the rest, remember what the cache has now")
+    }
+}
+
+/// The next token of a sequence: one pass over the tokens that its cache lacks, the choice, and
+/// what comes of it.
+///
+/// # Errors
+/// If the model, a processor or the sampler fails.
+pub fn next_token(cached: &mut Cached, sequence: &mut Sequence) -> Result<Token> {
+    // task 10.5: day 7's next_token, with logits from the cache
+    todo!("day 10, task 5: day 7's next_token, with logits from the cache")
+}
+
+/// Generates from a prompt: the prompt in one pass, then one position for each token.
+///
+/// # Errors
+/// If the prompt is empty or longer than the context; later, each token may be an error.
+pub fn generate_cached<'a>(
+    mut cached: Cached<'a>,
+    tokenizer: &'a Tokenizer,
+    mut request: Request<'a>,
+) -> Result<TokenIter<'a>> {
+    if cached.cache.num_evicted().is_some() {
+        request.past_context = PastContext::Slide;
+    }
+    request.fit(cached.model)?;
+    let mut sequence = Sequence::new(request, tokenizer);
+    let rows = usize::from(sequence.remaining() > 0);
+    Ok(TokenIter::new(rows, move || Ok(vec![next_token(&mut cached, &mut sequence)?])))
+}
+
+// part 2: preallocate, take back, reorder
+
+/// Writes `new`, `(B, Hkv, T, D)`, into `buffer`, `(B, Hkv, capacity, D)`, at position `at`, in
+/// place, and gives a view of the positions up to its end, `(B, Hkv, at + T, D)`. So an append of a
+/// static cache copies only what is new.
+///
+/// # Errors
+/// If there is no room, or rows, heads or head dimensions differ.
+pub fn write_at(buffer: &Tensor, new: &Tensor, at: usize) -> Result<Tensor> {
+    // task 10.6: refuse what does not fit, write in place, give a view
+    todo!("day 10, task 6: refuse what does not fit, write in place, give a view")
+}
+
+/// Puts the rows of `b` below those of `a`, each `(B, Hkv, len, D)`; the shorter of the two is
+/// padded with zeros on the left, so that the newest positions of all rows are the last.
+///
+/// # Errors
+/// If heads or head dimensions differ.
+pub fn stack_rows(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    // task 10.7 (further): make both equally long, then put one below the other
+    todo!("day 10, task 7: make both equally long, then put one below the other")
+}
+
+impl KvCache {
     /// Replaces every tensor by `change` of it.
     fn replace(&mut self, change: impl Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
         for (k, v) in self.layers.iter_mut().flatten() {
-            (*k, *v) = (change(k)?, change(v)?);
+            *k = change(k)?;
+            *v = change(v)?;
         }
         Ok(())
     }
 
-    /// Drops the columns of a sliding cache that the next token may not see; an error if it holds more than `window`.
-    /// `append` calls it last, and gives all columns back, those that are dropped included.
-    fn slide(&mut self, window: usize) -> Result<()> {
-        // task 10.12 (further): the next token counts itself among the window; count what is dropped
-        todo!(
-            "day 10, task 12: the next token counts itself among the window; count what is dropped"
-        )
+    /// A copy that shares no memory with this one.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn try_clone(&self) -> Result<Self> {
+        // task 10.8: copy every tensor; Tensor::clone only counts one more reference
+        todo!("day 10, task 8: copy every tensor; Tensor::clone only counts one more reference")
     }
 }
 
 impl Cache for KvCache {
+    /// A sliding cache gives all positions back before it evicts: the new tokens attend to them.
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
-        // task 10.4: after the columns held, by grow or write_at; len moves with the last layer
-        todo!("day 10, task 4: after the columns held, by grow or write_at; len moves with the last layer")
+        let all = self.append_layer(layer, k, v)?;
+        if layer + 1 == self.layers.len() {
+            if let CacheKind::Sliding(window) = self.kind {
+                self.slide(window)?;
+            }
+        }
+        Ok(all)
     }
 
     fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
@@ -92,69 +188,40 @@ impl Cache for KvCache {
         self.len
     }
 
-    fn slid(&self) -> Option<usize> {
-        matches!(self.kind, CacheKind::Sliding(_)).then_some(self.slid)
+    fn num_evicted(&self) -> Option<usize> {
+        matches!(self.kind, CacheKind::Sliding(_)).then_some(self.num_evicted)
     }
 
     fn truncate(&mut self, len: usize) -> Result<()> {
-        // task 10.5: columns beyond len do not count; what a sliding cache has dropped does not come back
-        todo!("day 10, task 5: columns beyond len do not count; what a sliding cache has dropped does not come back")
+        // task 10.9: positions beyond len no longer count; evicted ones do not come back
+        todo!("day 10, task 9: positions beyond len no longer count; evicted ones do not come back")
     }
 
     fn select(&mut self, rows: &[u32]) -> Result<()> {
-        // task 10.7: new row i is a copy of old row rows[i], in every layer
-        todo!("day 10, task 7: new row i is a copy of old row rows[i], in every layer")
+        // task 10.10: new row i is a copy of old row rows[i], in every layer
+        todo!("day 10, task 10: new row i is a copy of old row rows[i], in every layer")
     }
 
     fn join(&mut self, other: &dyn Cache) -> Result<()> {
-        // task 10.10 (further): stack_rows of the columns in use, in every layer; no cache that slides
-        todo!("day 10, task 10: stack_rows of the columns in use, in every layer; no cache that slides")
+        // task 10.11 (further): stack_rows of what counts, in every layer; no sliding cache
+        todo!("day 10, task 11: stack_rows of what counts, in every layer; no sliding cache")
     }
 
     fn trim(&mut self, front: usize) -> Result<()> {
-        // task 10.11 (further): drop the first columns; a static cache keeps its capacity
-        todo!("day 10, task 11: drop the first columns; a static cache keeps its capacity")
+        // task 10.12 (further): drop the first positions; a static cache keeps its capacity
+        todo!("day 10, task 12: drop the first positions; a static cache keeps its capacity")
     }
 }
 
-/// The next pass of a text: the tokens of its window that the cache does not hold, at their positions. `first` is the first
-/// token of the window that the cache was filled from; a cache that holds nothing makes every pass whole.
-///
-/// # Errors
-/// If the stride is out of range, or the step does not fit the model.
-pub fn next_step(
-    model: &dyn Model,
-    tokens: &[u32],
-    first: &mut usize,
-    stride: usize,
-    cache: &mut dyn Cache,
-) -> Result<Step> {
-    // task 10.8: day 7's window; if it has moved, nothing in the cache is at its position any more
-    todo!("day 10, task 8: day 7's window; if it has moved, nothing in the cache is at its position any more")
-}
-
-/// Generates from a prompt: the prompt in one pass, then one position a token. Past the context the cache is emptied and
-/// filled again from day 7's window; a sliding cache slides instead, which is another algorithm.
-///
-/// # Errors
-/// If the prompt is empty or longer than the context; later, each token may be an error.
-pub fn generate_cached<'a>(
-    model: &'a dyn Model,
-    tokenizer: &'a Tokenizer,
-    prompt: &[u32],
-    mut options: GenerationOptions<'a>,
-    mut cache: impl Cache + 'a,
-) -> Result<TokenIter<'a>> {
-    check_prompt(model, prompt)?;
-    let mut text = Sequence::new(0, prompt, tokenizer, &options.stop_strings);
-    let (rows, mut first) = (usize::from(options.max_new_tokens > 0), 0);
-    Ok(TokenIter::new(rows, move || {
-        let step = match cache.slid() {
-            Some(slid) => Step::sliding(model, &text.tokens, slid + cache.len())?,
-            None => next_step(model, &text.tokens, &mut first, options.stride, &mut cache)?,
-        };
-        let logits = model.forward(&step.with_logits(Logits::Last(1)), &mut cache)?; // (1, 1, V)
-        let (id, logprob) = text.choose(&logits.flatten_all()?.to_vec1()?, &mut options)?;
-        Ok(vec![text.push(id, logprob, &options)?])
-    }))
+impl KvCache {
+    /// Evicts what the next token may not see: of a window of `window` positions, itself included,
+    /// it leaves at most `window - 1`. `append` calls it after the last layer.
+    ///
+    /// # Errors
+    /// If more than `window` positions were appended at once: the newest must not have seen the
+    /// first.
+    fn slide(&mut self, window: usize) -> Result<()> {
+        // task 10.13 (further): the next token counts itself in the window; count what goes
+        todo!("day 10, task 13: the next token counts itself in the window; count what goes")
+    }
 }

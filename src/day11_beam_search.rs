@@ -147,7 +147,7 @@ pub fn beam_search(
     if options.max_new_tokens == 0 {
         bail!("max_new_tokens must be at least 1, got 0: no text could end")
     }
-    if cache.slid().is_some() {
+    if cache.num_evicted().is_some() {
         bail!("a sliding cache cannot follow beams past the context; use a dynamic or static one")
     }
     // task 11.7: extend, split, collect what ended, reorder the cache, until nothing can improve

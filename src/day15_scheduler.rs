@@ -54,7 +54,7 @@ impl<'a> Scheduler<'a> {
         max_batch_tokens: usize,
     ) -> Result<Self> {
         let cache = new_cache();
-        if cache.slid().is_some() {
+        if cache.num_evicted().is_some() {
             bail!("a sliding cache cannot admit rows; use a dynamic or static one")
         }
         if options.max_new_tokens == 0 {
@@ -64,7 +64,7 @@ impl<'a> Scheduler<'a> {
         Ok(Self { model, tokenizer, options, new_cache, max_batch_tokens, waiting, running, cache })
     }
 
-    /// TokenIter that a text of this prompt may come to hold in the cache: never more than the context.
+    /// Tokens that a text of this prompt may come to hold in the cache: never more than the context.
     fn most(&self, prompt_len: usize) -> usize {
         let context = self.model.config().max_position_embeddings;
         prompt_len.saturating_add(self.options.max_new_tokens).min(context)

@@ -38,7 +38,7 @@ checks::tests! {
     task_8_6_the_pipeline_equals_transformers => day::the_pipeline_equals_hf,
     task_8_6_the_same_filters_on_two_contexts => day::two_contexts,
     task_8_6_a_bad_parameter_is_refused_at_once => day::a_bad_parameter_is_refused_at_once,
-    task_8_7_coins_by_hand => day::coins_by_hand,
+    task_8_7_sample_by_hand => day::sample_by_hand,
     task_8_7_the_impossible_is_never_drawn => day::the_impossible_is_never_drawn,
     task_8_7_sample_refuses_nonsense => day::sample_refuses_nonsense,
     task_8_7_sample_follows_the_probabilities => day::sample_follows_the_probabilities,
@@ -93,11 +93,11 @@ fn teeth_the_torch_stream_is_torchs() -> candle_core::Result<()> {
 /// What `--rng chacha --seed N` draws must be the same in every release.
 #[test]
 fn teeth_the_portable_stream_stays_what_it_is() {
-    let coins = |seed, request| {
-        let mut coins = RequestRng::new(seed, request);
-        [(); 3].map(|()| coins.uniform())
+    let uniforms = |seed, request| {
+        let mut rng = RequestRng::new(seed, request);
+        [(); 3].map(|()| rng.uniform())
     };
-    assert_eq!(coins(0, 0), [0.801_459_25, 0.731_113_4, 0.555_288_85]);
-    assert_eq!(coins(0, 1), [0.273_580_55, 0.658_953, 0.827_439_67]);
-    assert_eq!(coins(7, 0), [0.416_640_94, 0.030_317_307, 0.142_553_27]);
+    assert_eq!(uniforms(0, 0), [0.801_459_25, 0.731_113_4, 0.555_288_85]);
+    assert_eq!(uniforms(0, 1), [0.273_580_55, 0.658_953, 0.827_439_67]);
+    assert_eq!(uniforms(7, 0), [0.416_640_94, 0.030_317_307, 0.142_553_27]);
 }

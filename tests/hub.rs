@@ -3,14 +3,12 @@
 //!
 //! Runs the `candecode` command itself, with the reference: `cargo test --features ref --test hub`.
 
-#![cfg(feature = "ref")]
+#![cfg(all(feature = "ref", feature = "hub"))]
 
 #[path = "hub/cached.rs"]
 mod cached;
 #[path = "hub/refusals.rs"]
 mod refusals;
-#[path = "said/mod.rs"]
-mod said;
 #[path = "hub/server.rs"]
 mod server;
 #[path = "hub/transfers.rs"]
@@ -71,7 +69,6 @@ fn failed(output: &Output, says: &[&str]) -> String {
         assert!(err.contains(words), "expected \"{words}\" in: {err}");
     }
     assert!(!err.contains("panicked") && err.lines().count() < 12, "{err}");
-    said::keep(&[], 1, &err);
     err
 }
 

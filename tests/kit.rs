@@ -20,10 +20,10 @@ mod gguf;
 mod kernels;
 #[path = "kit/memory.rs"]
 mod memory;
+#[path = "kit/model_files.rs"]
+mod model_files;
 #[path = "kit/rng.rs"]
 mod rng;
-#[path = "said/mod.rs"]
-mod said;
 #[path = "kit/step.rs"]
 mod step;
 #[path = "kit/tokenizer.rs"]
@@ -79,7 +79,6 @@ fn message<T>(result: anyhow::Result<T>) -> String {
         Ok(_) => panic!("it should have been refused"),
         Err(error) => {
             let text = candecode::kit::error::describe(&error);
-            said::keep(&[], 1, &format!("error: {text}"));
             text
         }
     }

@@ -135,7 +135,7 @@ fn cliff() -> Result<()> {
     Ok(plot.save("day10_cliff.svg")?)
 }
 
-/// TokenIter a second over all rows, against the number of rows.
+/// Tokens a second over all rows, against the number of rows.
 fn day12() -> Result<()> {
     const SIZES: [usize; 6] = [1, 2, 4, 8, 16, 32];
     let unit = fastest("day12_batch", "even_1")?;
@@ -164,7 +164,7 @@ fn day12() -> Result<()> {
     }
     let most = even.iter().map(|(_, y)| *y).fold(8.0, f64::max).ceil();
     let mut plot = Plot::new(
-        "TokenIter a second over all rows, against the number of rows, beside the ideal line: more rows give more tokens, far below the ideal.",
+        "Tokens a second over all rows, against the number of rows, beside the ideal line: more rows give more tokens, far below the ideal.",
         (0.0, 5.0),
         (0.0, most),
         false,

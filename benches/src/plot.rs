@@ -124,6 +124,6 @@ pub fn rows(name: &str, fixed: &[usize], running: &[usize], ratio: f64) -> std::
         }
         let _ = writeln!(svg, "</g>\n<path class=\"axis\" d=\"M70 {base}H670\"/>");
     }
-    let _ = writeln!(svg, "<text class=\"note\" x=\"370\" y=\"318\">decoding passes, in order; height: rows in the pass. TokenIter per second, running / static: {ratio:.2}</text>\n</svg>");
+    let _ = writeln!(svg, "<text class=\"note\" x=\"370\" y=\"318\">decoding passes, in order; height: rows in the pass. Tokens per second, running / static: {ratio:.2}</text>\n</svg>");
     write(name, &svg)
 }

@@ -6,7 +6,7 @@ use crate::cli::output::show;
 use crate::engine::chat::{Chat, Turn};
 use crate::engine::chat_template::STORY;
 use crate::kit::error::describe;
-use crate::kit::{FinishReason, GenerationOptions};
+use crate::kit::{FinishReason, Request};
 use anyhow::{Context as _, Result};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::time::Instant;
@@ -30,7 +30,7 @@ enum Next {
 ///
 /// # Errors
 /// If the model or the terminal fails.
-pub fn talk(chat: &mut Chat, args: &Args, options: &mut GenerationOptions) -> Result<bool> {
+pub fn talk(chat: &mut Chat, args: &Args, request: &mut Request) -> Result<bool> {
     let typed = std::io::stdin().is_terminal();
     let story = chat.template().stops.iter().any(|stop| stop == "\n");
     if story && args.template.is_none() {
@@ -53,7 +53,7 @@ pub fn talk(chat: &mut Chat, args: &Args, options: &mut GenerationOptions) -> Re
             Next::Say(text) if text.is_empty() && !story => continue,
             Next::Say(text) => text,
         };
-        let prompt = match chat.prompt(&said, options.max_new_tokens) {
+        let prompt = match chat.prompt(&said, request.max_new_tokens) {
             Ok(prompt) => prompt,
             Err(error) => {
                 eprintln!("error: {}", describe(&error));
@@ -67,7 +67,7 @@ pub fn talk(chat: &mut Chat, args: &Args, options: &mut GenerationOptions) -> Re
         }
         number += 1;
         let (began, mut first) = (Instant::now(), None);
-        let turn = chat.answer(prompt, options, |token| {
+        let turn = chat.answer(prompt, request, |token| {
             first.get_or_insert_with(|| began.elapsed().as_secs_f64());
             show(&token.text)?;
             Ok(!interrupt::asked())

@@ -21,7 +21,7 @@ pub struct Args {
     /// Token ids to continue, as 5,9,77
     #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with_all = ["prompt", "prompt_file"])]
     pub prompt_ids: Option<Vec<u32>>,
-    /// TokenIter to generate at most [default: 128; in a chat 512 an answer]
+    /// Tokens to generate at most [default: 128; in a chat 512 an answer]
     #[arg(
         long,
         value_name = "N",
@@ -97,7 +97,7 @@ pub struct Args {
     /// Draft what followed the last N tokens before
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "2", help_heading = "Speculation")]
     pub draft_ngram: Option<usize>,
-    /// TokenIter to draft at most before each pass of the model
+    /// Tokens to draft at most before each pass of the model
     #[arg(long, value_name = "K", default_value_t = 4, help_heading = "Speculation")]
     pub num_draft_tokens: usize,
     /// Words that must not appear, in any letter case, also inside other words
@@ -112,7 +112,7 @@ pub struct Args {
     /// What is generated must match this regular expression
     #[arg(long, value_name = "REGEX", help_heading = "Guard rails")]
     pub allow_regex: Option<String>,
-    /// TokenIter that the scheduler's batch may come to hold
+    /// Tokens that the scheduler's batch may come to hold
     #[arg(long, value_name = "N", default_value_t = 4096, help_heading = "Cache")]
     pub max_batch_tokens: usize,
     /// Compute every position anew at every step
@@ -121,6 +121,10 @@ pub struct Args {
     /// How the cache makes room
     #[arg(long, value_name = "KIND", help_heading = "Cache")]
     pub cache: Option<CacheName>,
+    /// What happens at the end of the model's context: the text ends, or (one prompt) goes on from a
+    /// window of its last tokens
+    #[arg(long, value_name = "WHAT", default_value = "stop", help_heading = "Cache")]
+    pub past_context: PastContextName,
     /// Talk with the model: every line of standard input is a turn (cargo xtask chat)
     #[arg(long, help_heading = "Chat", conflicts_with_all = ["prompt", "prompt_file", "prompt_ids"])]
     pub chat: bool,
@@ -191,4 +195,13 @@ pub enum CacheName {
     Static,
     /// Keeps the last context of tokens; another algorithm past the context, and RoPE only.
     Sliding,
+}
+
+/// `--past-context`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PastContextName {
+    /// The text ends.
+    Stop,
+    /// It goes on from its last tokens, renumbered.
+    Window,
 }

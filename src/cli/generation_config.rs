@@ -2,13 +2,6 @@
 
 use crate::cli::flags::Args;
 use serde_json::Value;
-use std::path::Path;
-
-/// The note on a model folder's `generation_config.json`, if it asks for what the flags do not.
-pub fn note(dir: &Path, args: &Args) -> Option<String> {
-    let text = std::fs::read_to_string(dir.join("generation_config.json")).ok()?;
-    advice(&serde_json::from_str(&text).ok()?, args)
-}
 
 /// What `config` asks for and `args` do not, and the flags that would do it. None: nothing.
 ///

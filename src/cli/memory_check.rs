@@ -22,9 +22,9 @@ pub struct Need<'a> {
     pub value_bytes: usize,
     /// Texts, or beams, that run side by side.
     pub rows: usize,
-    /// TokenIter of the longest prompt.
+    /// Tokens of the longest prompt.
     pub prompt: usize,
-    /// TokenIter to generate at most.
+    /// Tokens to generate at most.
     pub new: usize,
     /// How the cache makes room; None: there is none.
     pub cache: Option<CacheName>,
@@ -33,7 +33,7 @@ pub struct Need<'a> {
 }
 
 impl Need<'_> {
-    /// TokenIter that a row comes to hold in this model: never more than its context.
+    /// Tokens that a row comes to hold in this model: never more than its context.
     fn columns(&self, model: &ModelConfig) -> usize {
         let context = model.max_position_embeddings;
         match self.cache {
@@ -66,7 +66,7 @@ impl Need<'_> {
         }
     }
 
-    /// TokenIter that the longest pass computes: the prompt, or, without a cache, all.
+    /// Tokens that the longest pass computes: the prompt, or, without a cache, all.
     fn pass(&self, model: &ModelConfig) -> usize {
         let all = self.prompt.saturating_add(self.new);
         let pass = if self.cache.is_some() { self.prompt } else { all };

@@ -88,6 +88,23 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
+    /// The tokens of every row so far, prompt included.
+    pub fn sequences(&self) -> Vec<Vec<u32>> {
+        self.texts.iter().map(|text| [&text.prompt[..], &text.new_ids].concat()).collect()
+    }
+
+    /// How many tokens the prompt of a row has.
+    pub fn prompt_len(&self, row: usize) -> usize {
+        self.texts.get(row).map_or(0, |text| text.prompt.len())
+    }
+
+    /// Ends the line of a text that is shown as it is made, so that an error begins a line of its own.
+    pub fn break_line(&self) {
+        if self.streams() {
+            let _ = show("\n");
+        }
+    }
+
     /// Takes what speculation did.
     pub fn speculated(&mut self, counts: Counts) {
         self.counts = Some(counts);
@@ -102,7 +119,7 @@ impl<'a> Output<'a> {
                 _ => &found.new_ids[..],
             };
             let mut text = self.tokenizer.decode(shown).unwrap_or_default();
-            let stop = self.args.stop.iter().filter_map(|stop| text.find(stop)).min();
+            let stop = self.args.stop.iter().filter_map(|stop| text.find(stop)).min(); // none is empty
             text.truncate(stop.unwrap_or(text.len()));
             self.texts.push(Text {
                 prompt: prompt.clone(),
@@ -141,7 +158,7 @@ impl<'a> Output<'a> {
         }
         if self.args.stats {
             let prompt: usize = self.texts.iter().map(|text| text.prompt.len()).sum();
-            eprintln!("{}", timings.lines(prompt, new));
+            eprintln!("{}", timings.lines(prompt, new, self.texts.len()));
             eprintln!("kernels {}", kernels::in_use(self.args.device == "cpu"));
             let later = new.saturating_sub(self.texts.len()) as u64;
             if all_read > prefill_read && later > 0 {

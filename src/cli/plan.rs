@@ -1,28 +1,20 @@
 //! From flags to what will run: which day's loop, which processors, which choice. Nothing is loaded yet.
 
-use crate::cli::flags::{Args, CacheName, Early, Format, RngKind};
-use crate::day08_sampling::{chacha_sampler, torch_sampler, warpers, SamplingParams};
-use crate::day09_penalties::{penalties, PenaltyParams};
-use crate::day14_guard_rails::{allow_rail, block_rails};
+use crate::cli::flags::{Args, CacheName, Early, Format, PastContextName, RngKind};
+use crate::engine::requests;
 use crate::kit::error::usage;
-use crate::kit::{
-    BeamParams, EarlyStopping, GenerationOptions, LogitsProcessor, ModelConfig, Tokenizer,
-};
-use crate::{day07_greedy, kit::error::plain};
+use crate::kit::{BeamParams, EarlyStopping, SamplingParams};
 use anyhow::{ensure, Context as _, Result};
+use std::path::Path;
 
 /// What the flags ask for.
 pub struct Plan {
     /// The day whose loop runs.
     pub day: usize,
-    /// Texts to make: prompts times samples.
+    /// Sequences to make: prompts times samples.
     pub rows: usize,
-    /// Set if sampling is on.
-    pub sampling: Option<SamplingParams>,
-    /// What to discourage.
-    pub penalties: PenaltyParams,
-    /// Words that must not appear.
-    pub blocked: Vec<String>,
+    /// What every request asks for.
+    pub params: SamplingParams,
 }
 
 impl Plan {
@@ -31,21 +23,18 @@ impl Plan {
     /// # Errors
     /// If a value is out of range, or flags make no sense together.
     pub fn new(args: &Args, prompts: usize) -> Result<Self> {
-        let sampling = sampling(args)?;
-        let penalties = PenaltyParams {
-            repetition: args.repetition_penalty,
-            presence: args.presence_penalty,
-            frequency: args.frequency_penalty,
-            no_repeat_ngram: args.no_repeat_ngram,
-            window: None,
-        };
+        let params = sampling_params(args)?;
         let samples = if args.num_beams > 1 { 1 } else { args.num_return_sequences };
         let rows = prompts * samples;
-        let blocked = blocked(args)?;
-        let plan = Self { day: loop_day(args, rows)?, rows, sampling, penalties, blocked };
+        let plan = Self { day: loop_day(args, rows, params.temperature != 0.0)?, rows, params };
         plan.check(args)?;
-        plan.unguarded()?; // a bad parameter is refused before a model is loaded
+        requests::check(&plan.params)?; // a bad parameter is refused before a model is loaded
         Ok(plan)
+    }
+
+    /// True if tokens are drawn, not chosen greedily.
+    pub fn samples(&self) -> bool {
+        self.params.temperature != 0.0
     }
 
     fn check(&self, args: &Args) -> Result<()> {
@@ -60,10 +49,10 @@ impl Plan {
                 samples <= beams,
                 usage(format!("--num-return-sequences {samples} is more than --num-beams {beams}"))
             );
-            ensure!(self.sampling.is_none(), usage("--num-beams searches; --temperature, --top-k, --top-p and --min-p sample: choose one"));
+            ensure!(!self.samples(), usage("--num-beams searches; --temperature, --top-k, --top-p and --min-p sample: choose one"));
         }
         ensure!(
-            samples == 1 || beams > 1 || self.sampling.is_some(),
+            samples == 1 || beams > 1 || self.samples(),
             usage("--num-return-sequences without sampling or beams would give the same text again; add --temperature or --num-beams")
         );
         let drafts = args.draft_model.is_some() || args.draft_ngram.is_some();
@@ -102,6 +91,20 @@ impl Plan {
                 usage("a chat runs day 10's loop; leave out --loop")
             );
         }
+        if args.past_context == PastContextName::Window {
+            ensure!(
+                self.day == 7 || self.day == 10,
+                usage("--past-context window is for one prompt, without beams, drafts or batches")
+            );
+            ensure!(
+                args.cache != Some(CacheName::Sliding),
+                usage("--past-context window and --cache sliding are two ways past the context; choose one")
+            );
+            ensure!(
+                !args.chat,
+                usage("--past-context is for run: a chat forgets its oldest turns")
+            );
+        }
         if self.day == 13 || self.day == 15 {
             ensure!(
                 args.rng != Some(RngKind::Torch),
@@ -114,67 +117,52 @@ impl Plan {
                 usage("--cache sliding is for one prompt: its columns are not the same positions in every row")
             );
         }
+        self.check_effect(args, drafts)
+    }
+
+    /// Refuses flags that could do nothing, because the flag that they belong to is not there.
+    fn check_effect(&self, args: &Args, drafts: bool) -> Result<()> {
+        let beams = args.num_beams > 1;
+        let blocks = !self.params.block.is_empty();
+        for (flag, given, effective, needs) in [
+            ("--rng", args.rng.is_some(), self.samples(), "sampling; add --temperature"),
+            ("--seed", args.seed.is_some(), self.samples(), "sampling; add --temperature"),
+            ("--length-penalty", args.length_penalty != 1.0, beams, "beam search; add --num-beams"),
+            (
+                "--early-stopping",
+                args.early_stopping != Early::False,
+                beams,
+                "beam search; add --num-beams",
+            ),
+            (
+                "--num-draft-tokens",
+                args.num_draft_tokens != 4,
+                drafts,
+                "drafts; add --draft-model or --draft-ngram",
+            ),
+            (
+                "--max-batch-tokens",
+                args.max_batch_tokens != 4096,
+                self.day == 15,
+                "the scheduler; add --loop day15",
+            ),
+            (
+                "--block-whole-words",
+                args.block_whole_words,
+                blocks,
+                "a block list; add --block or --block-file",
+            ),
+            ("--system", args.system.is_some(), args.chat, "cargo xtask chat"),
+            ("--template", args.template.is_some(), args.chat, "cargo xtask chat"),
+            ("--template-set", !args.template_set.is_empty(), args.chat, "cargo xtask chat"),
+        ] {
+            ensure!(!given || effective, usage(format!("{flag} is for {needs}")));
+        }
         ensure!(
-            self.sampling.is_some() || args.rng.is_none(),
-            usage("--rng is for sampling; add --temperature")
+            args.stop.iter().all(|stop| !stop.is_empty()),
+            usage("--stop: a string is empty; it would end every text before its first token")
         );
         Ok(())
-    }
-
-    /// Penalties and warpers: the processors that need no vocabulary.
-    fn unguarded(&self) -> Result<[Vec<Box<dyn LogitsProcessor>>; 2]> {
-        let refused = |e| usage(plain(&e));
-        let warpers = warpers(&self.sampling.unwrap_or_default()).map_err(refused)?;
-        Ok([penalties(&self.penalties).map_err(refused)?, warpers])
-    }
-
-    /// The processors, in HF's order: penalties, guard rails, warpers.
-    ///
-    /// # Errors
-    /// If a parameter is out of range, or a pattern is refused.
-    pub fn processors(
-        &self,
-        args: &Args,
-        tokenizer: &Tokenizer,
-        vocab_size: usize,
-    ) -> Result<Vec<Box<dyn LogitsProcessor>>> {
-        let [mut all, warpers] = self.unguarded()?;
-        let refused = |e| usage(plain(&e));
-        if !self.blocked.is_empty() {
-            let whole = args.block_whole_words;
-            let rails = block_rails(&self.blocked, whole, &args.stop, tokenizer, vocab_size);
-            all.extend(rails.map_err(refused)?.into_iter().map(|rail| Box::new(rail) as _));
-        }
-        if let Some(regex) = &args.allow_regex {
-            all.push(Box::new(allow_rail(regex, tokenizer, vocab_size).map_err(refused)?));
-        }
-        all.extend(warpers);
-        Ok(all)
-    }
-
-    /// The options of every loop from day 7 on.
-    ///
-    /// # Errors
-    /// As [`Plan::processors`].
-    pub fn options(
-        &self,
-        args: &Args,
-        config: &ModelConfig,
-        tokenizer: &Tokenizer,
-    ) -> Result<GenerationOptions<'static>> {
-        let seed = args.seed.unwrap_or(0);
-        let mut options = GenerationOptions::new(config, args.max_new_tokens, day07_greedy::greedy);
-        if self.sampling.is_some() {
-            options.choose = match args.rng {
-                // One stream for all rows of a batch; a text of its own has its own.
-                Some(RngKind::Torch) if self.day == 12 => torch_sampler(seed, self.rows),
-                Some(RngKind::Torch) => torch_sampler(seed, 1),
-                _ => chacha_sampler(seed),
-            };
-        }
-        options.processors = self.processors(args, tokenizer, config.vocab_size)?;
-        options.stop_strings.clone_from(&args.stop);
-        Ok(options)
     }
 
     /// How to search with beams.
@@ -192,43 +180,60 @@ impl Plan {
     }
 }
 
-/// Sampling is on if the temperature is above 0 or a filter is given; nothing else is implied.
-fn sampling(args: &Args) -> Result<Option<SamplingParams>> {
+/// The parameters of every request. Sampling is on if the temperature is above 0 or a filter is given;
+/// nothing else is implied.
+fn sampling_params(args: &Args) -> Result<SamplingParams> {
     let filtered = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
-    let temperature = match args.temperature {
-        Some(t) if t == 0.0 && filtered => {
-            return Err(usage("--temperature 0 is greedy; leave out --top-k, --top-p and --min-p"))
-        }
-        Some(0.0) => return Ok(None),
-        Some(t) => Some(t),
-        None if filtered => Some(1.0),
-        None => return Ok(None),
-    };
+    if args.temperature == Some(0.0) && filtered {
+        return Err(usage("--temperature 0 is greedy; leave out --top-k, --top-p and --min-p"));
+    }
+    let default_temperature = if filtered { 1.0 } else { 0.0 };
     let top_k = match args.top_k {
         Some(k) => Some(usize::try_from(k).ok().filter(|k| *k > 0).ok_or_else(|| {
             usage(format!("--top-k must be at least 1, got {k}; leave it out to keep all tokens"))
         })?),
         None => None,
     };
-    Ok(Some(SamplingParams { temperature, top_k, top_p: args.top_p, min_p: args.min_p }))
+    let neutral = SamplingParams::default();
+    Ok(SamplingParams {
+        max_new_tokens: args.max_new_tokens,
+        temperature: args.temperature.unwrap_or(default_temperature),
+        top_k,
+        top_p: args.top_p.unwrap_or(neutral.top_p),
+        min_p: args.min_p.unwrap_or(neutral.min_p),
+        seed: args.seed.unwrap_or(neutral.seed),
+        repetition_penalty: args.repetition_penalty.unwrap_or(neutral.repetition_penalty),
+        presence_penalty: args.presence_penalty.unwrap_or(neutral.presence_penalty),
+        frequency_penalty: args.frequency_penalty.unwrap_or(neutral.frequency_penalty),
+        no_repeat_ngram: args.no_repeat_ngram,
+        penalty_window: None,
+        stop: args.stop.clone(),
+        block: blocked(args)?,
+        block_whole_words: args.block_whole_words,
+        allow_regex: args.allow_regex.clone(),
+    })
 }
 
 /// The words of `--block` and `--block-file`.
 fn blocked(args: &Args) -> Result<Vec<String>> {
     let mut words = args.block.clone();
     if let Some(file) = &args.block_file {
-        let text = std::fs::read_to_string(file).with_context(|| {
-            format!("--block-file {}: could not be read as UTF-8 text", file.display())
-        })?;
-        // The mark that some editors put in front is no part of the first word, which would never match with it.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-        words.extend(text.lines().map(str::to_string));
-        if let Some(line) = text.lines().position(|line| line.trim().is_empty()) {
-            return Err(usage(format!(
-                "--block-file {}: line {} is empty; it would block everything, remove it",
-                file.display(),
-                line + 1
-            )));
+        let text = text_file("--block-file", file)?;
+        let text = text.replace("\r\n", "\n").replace('\r', "\n"); // a bare CR ends a line, too
+        let shown = file.display();
+        ensure!(
+            !text.trim().is_empty(),
+            usage(format!("--block-file {shown}: no word in it, so nothing would be blocked"))
+        );
+        for (i, line) in text.lines().enumerate() {
+            ensure!(
+                !line.trim().is_empty(),
+                usage(format!(
+                    "--block-file {shown}: line {} is empty; it would block everything, remove it",
+                    i + 1
+                ))
+            );
+            words.push(line.to_string());
         }
     }
     ensure!(
@@ -238,8 +243,18 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
     Ok(words)
 }
 
+/// A file that a flag names, without the byte order mark that some editors put in front.
+///
+/// # Errors
+/// If it cannot be read as UTF-8 text.
+pub fn text_file(flag: &str, file: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("{flag} {}: could not be read as UTF-8 text", file.display()))?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_string())
+}
+
 /// The smallest day whose loop can do what is asked, or the one that `--loop` insists on.
-fn loop_day(args: &Args, rows: usize) -> Result<usize> {
+fn loop_day(args: &Args, rows: usize, sampling: bool) -> Result<usize> {
     let drafts = args.draft_model.is_some() || args.draft_ngram.is_some();
     let smallest = match () {
         () if drafts => 13,
@@ -249,7 +264,7 @@ fn loop_day(args: &Args, rows: usize) -> Result<usize> {
         () => 10,
     };
     let Some(name) = &args.loop_day else { return Ok(smallest) };
-    let day = match name.trim_start_matches("day").parse() {
+    let day = match name.strip_prefix("day").unwrap_or(name).parse() {
         Ok(day @ (6 | 7 | 10..=13 | 15)) => day,
         _ => {
             let loops = "day6, day7, day10, day11, day12, day13 and day15";
@@ -258,7 +273,6 @@ fn loop_day(args: &Args, rows: usize) -> Result<usize> {
     };
     let alone =
         smallest == 7 || smallest == 10 || (smallest == 12 && args.num_return_sequences == 1);
-    let sampling = sampling(args)?.is_some();
     let able = match day {
         6 => alone && args.stop.is_empty() && args.cache.is_none() && !sampling,
         7 => alone && args.cache.is_none(), // several prompts: one after another

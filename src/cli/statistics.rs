@@ -49,15 +49,15 @@ impl Timings {
         self
     }
 
-    /// The lines of `--stats`.
-    pub fn lines(&self, prompt: usize, new: usize) -> String {
+    /// The lines of `--stats`, for `prompt` tokens of prompts and `new` tokens of `rows` sequences.
+    pub fn lines(&self, prompt: usize, new: usize, rows: usize) -> String {
         let rate = if self.prefill_s > 0.0 { prompt as f64 / self.prefill_s } else { 0.0 };
         format!(
             "load    {:>8.1} ms\nprefill {:>8.1} ms  {prompt} tokens, {rate:.0} tokens/s\ndecode  {:>8.1} ms  {} tokens, {:.0} tokens/s",
             self.load_s * 1e3,
             self.prefill_s * 1e3,
             self.decode_s * 1e3,
-            new.saturating_sub(1),
+            new.saturating_sub(rows),
             self.tokens_per_second
         )
     }

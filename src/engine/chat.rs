@@ -5,21 +5,17 @@
 //! across the border, an answer may have been stopped. So the two are compared; what they have in common at the front is
 //! kept, the cache is truncated behind it (day 10), and the rest is computed (vLLM: prefix caching).
 
-use crate::day10_kv_cache::generate_cached;
+use crate::day07_greedy::Sequence;
+use crate::day10_kv_cache::{next_token, Cached};
 use crate::engine::chat_template::{Message, Template};
-use crate::kit::{named, Cache, FinishReason, GenerationOptions, LogitsProcessor};
-use crate::kit::{Model, ModelConfig, Step, Token, Tokenizer};
+use crate::kit::{FinishReason, Request, Token, Tokenizer};
 use anyhow::{ensure, Result};
-use candle_core::{Device, Tensor};
-use std::cell::Cell;
 
 /// A conversation with a model.
 pub struct Chat<'a> {
-    model: Counted<'a>,
+    cached: Cached<'a>,
     tokenizer: &'a Tokenizer,
     template: Template,
-    cache: Box<dyn Cache + 'a>,
-    held: Vec<u32>, // the tokens whose keys and values the cache holds
     context: usize,
     system: Option<Message>,
     turns: Vec<Message>, // user, assistant, user, assistant, …
@@ -37,7 +33,7 @@ pub struct Prompt {
 /// What a turn came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
-    /// TokenIter of the conversation before the answer.
+    /// Tokens of the conversation before the answer.
     pub prompt: usize,
     /// How many of them the cache still held.
     pub reused: usize,
@@ -54,15 +50,12 @@ pub struct Turn {
 impl<'a> Chat<'a> {
     /// A chat that begins; `context` is how many tokens it may come to hold, at most the model's context.
     pub fn new(
-        model: &'a dyn Model,
+        cached: Cached<'a>,
         tokenizer: &'a Tokenizer,
         template: Template,
-        cache: Box<dyn Cache + 'a>,
         context: usize,
     ) -> Self {
-        let model = Counted { model, positions: Cell::new(0) };
-        let (held, turns) = (Vec::new(), Vec::new());
-        Self { model, tokenizer, template, cache, held, context, system: None, turns }
+        Self { cached, tokenizer, template, context, system: None, turns: Vec::new() }
     }
 
     /// The template.
@@ -128,104 +121,66 @@ impl<'a> Chat<'a> {
         Ok(self.tokenizer.encode_rendered(&self.template.render(&all)?)?)
     }
 
-    /// Answers a prompt of [`Chat::prompt`]. `on_token` sees every token, and says whether to go on; what was said stays.
+    /// Answers a prompt of [`Chat::prompt`], with the stop rules, processors and sampler of `request`.
+    /// `on_token` sees every token, and says whether to go on; the text so far stays.
     ///
     /// # Errors
     /// If the model, the sampling or `on_token` fails; the chat is then as before the line.
     pub fn answer(
         &mut self,
         prompt: Prompt,
-        options: &mut GenerationOptions,
+        request: &mut Request,
         on_token: impl FnMut(&Token) -> Result<bool>,
     ) -> Result<Turn> {
         let Prompt { ids, mut turns, .. } = prompt;
-        match self.generate(&ids, options, on_token) {
-            Ok((turn, text)) => {
-                turns.push(Message { role: "assistant", content: text, finish: turn.finish });
-                self.turns = turns;
-                Ok(turn)
-            }
-            Err(error) => {
-                self.held.clear();
-                self.cache.truncate(0)?;
-                Err(error)
-            }
-        }
+        let (turn, text) = self.generate(ids, request, on_token)?;
+        turns.push(Message { role: "assistant", content: text, finish: turn.finish });
+        self.turns = turns;
+        Ok(turn)
     }
 
     fn generate(
         &mut self,
-        ids: &[u32],
-        options: &mut GenerationOptions,
+        ids: Vec<u32>,
+        request: &mut Request,
         mut on_token: impl FnMut(&Token) -> Result<bool>,
     ) -> Result<(Turn, String)> {
-        // The last token is always computed: its logits choose the first new one.
-        let same = self.held.iter().zip(ids).take_while(|(held, id)| held == id).count();
-        let reused = same.min(ids.len() - 1);
-        self.cache.truncate(reused)?;
-        let before = self.model.positions.get();
-        let room = self.context - ids.len();
-        let full = options.max_new_tokens > room;
-        let (mut tokens, mut text, mut finish) = (ids.to_vec(), String::new(), None);
-        let options = borrowed(options, room);
-        for token in generate_cached(&self.model, self.tokenizer, ids, options, &mut self.cache)? {
-            let token = token?;
-            tokens.push(token.id);
+        let prompt = ids.len();
+        let room = self.context - prompt;
+        let full = request.max_new_tokens > room;
+        let sampler = &mut request.sampler; // goes on from answer to answer: one seed gives one chat
+        let request = Request {
+            id: 0,
+            prompt: ids,
+            max_new_tokens: request.max_new_tokens.min(room),
+            eos_token_ids: request.eos_token_ids.clone(),
+            stop_strings: request.stop_strings.clone(),
+            past_context: request.past_context,
+            processors: request.processors.clone(),
+            sampler: Box::new(|logits| sampler(logits)),
+        };
+        let before = self.cached.computed;
+        let mut sequence = Sequence::new(request, self.tokenizer);
+        let mut text = String::new();
+        let mut reused = 0;
+        while sequence.finish.is_none() && sequence.remaining() > 0 {
+            let token = next_token(&mut self.cached, &mut sequence)?;
+            if sequence.tokens.len() == prompt + 1 {
+                reused = prompt - (self.cached.computed - before);
+            }
             text.push_str(&token.text);
-            finish = token.finish;
             if !on_token(&token)? {
                 break;
             }
         }
-        let answer = tokens[ids.len()..].to_vec();
-        tokens.truncate(self.cache.len());
-        self.held = tokens;
         let turn = Turn {
-            prompt: ids.len(),
+            prompt,
             reused,
-            computed: self.model.positions.get() - before,
-            answer,
-            finish,
-            full: full && finish == Some(FinishReason::Length),
+            computed: self.cached.computed - before,
+            answer: sequence.tokens[prompt..].to_vec(),
+            finish: sequence.finish,
+            full: full && sequence.finish == Some(FinishReason::Length),
         };
         Ok((turn, text))
-    }
-}
-
-/// The same options for one answer: what they choose with goes on from answer to answer, so one seed gives one chat.
-fn borrowed<'o>(options: &'o mut GenerationOptions, room: usize) -> GenerationOptions<'o> {
-    let GenerationOptions { processors, choose, .. } = options;
-    GenerationOptions {
-        max_new_tokens: options.max_new_tokens.min(room),
-        eos_token_ids: options.eos_token_ids.clone(),
-        stop_strings: options.stop_strings.clone(),
-        stride: options.stride,
-        processors: processors.iter().map(|processor| lent(&**processor)).collect(),
-        choose: Box::new(move |row, logits| choose(row, logits)),
-    }
-}
-
-fn lent<'o>(processor: &'o (dyn LogitsProcessor + 'o)) -> Box<dyn LogitsProcessor + 'o> {
-    Box::new(named(processor.name(), move |cx, logits| processor.process(cx, logits)))
-}
-
-/// A model that counts the positions it computes.
-struct Counted<'a> {
-    model: &'a dyn Model,
-    positions: Cell<usize>,
-}
-
-impl Model for Counted<'_> {
-    fn config(&self) -> &ModelConfig {
-        self.model.config()
-    }
-
-    fn device(&self) -> &Device {
-        self.model.device()
-    }
-
-    fn forward(&self, step: &Step, cache: &mut dyn Cache) -> candle_core::Result<Tensor> {
-        self.positions.set(self.positions.get() + step.ids.elem_count());
-        self.model.forward(step, cache)
     }
 }

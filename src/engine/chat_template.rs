@@ -4,8 +4,7 @@
 //! `strftime_now`, so that a prompt does not depend on the day; templates that ask whether it is there do without. And the
 //! entries of a map are in the order of their keys, which only a template that lists one would show.
 
-use crate::formats::gguf::Gguf;
-use crate::formats::hub;
+use crate::formats::{hub, ChatTemplate};
 use crate::kit::error::usage;
 use crate::kit::Tokenizer;
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
@@ -106,11 +105,16 @@ impl Template {
     /// # Errors
     /// If there is none, or it cannot be read or compiled.
     pub fn of(model: &str, dir: &Path, asked: Option<&str>) -> Result<Self> {
+        Self::choose(model, ChatTemplate::from_dir(dir)?, asked)
+    }
+
+    /// As [`Template::of`], of a model whose own template has been read.
+    ///
+    /// # Errors
+    /// As [`Template::of`].
+    pub fn choose(model: &str, own: ChatTemplate, asked: Option<&str>) -> Result<Self> {
         let story = asked.is_none() && hub::STORY_MODELS.contains(&model);
-        let (own, special) = match dir.is_file() {
-            true => of_gguf(&Gguf::open(dir)?),
-            false => of_folder(dir)?,
-        };
+        let special = own.special_tokens;
         if story || asked == Some(STORY) {
             let mut template = Self::new("story", STORY_TEMPLATE, special)?;
             template.stops.push("\n".into());
@@ -122,7 +126,7 @@ impl Template {
             })?;
             return Self::new(&format!("--template {file}"), &text, special);
         }
-        let Some((source, text)) = own else {
+        let Some((source, text)) = own.source else {
             bail!(
                 "{model} has no chat template: it continues texts, and knows no turns; `cargo xtask run --model {model} -p TEXT` continues one, --template {STORY} writes one in turns with you, --template FILE gives it a template"
             )
@@ -231,57 +235,4 @@ fn tojson(value: minijinja::Value) -> Result<String, minijinja::Error> {
     let failed = |e: String| minijinja::Error::new(ErrorKind::BadSerialization, e);
     value.serialize(&mut serializer).map_err(|e| failed(e.to_string()))?;
     String::from_utf8(bytes).map_err(|e| failed(e.to_string()))
-}
-
-/// Where a template comes from and what it says, and the special tokens by their names.
-type Found = (Option<(String, String)>, Map<String, Value>);
-
-fn of_gguf(gguf: &Gguf) -> Found {
-    let text = gguf.text("tokenizer.chat_template").filter(|text| !text.is_empty());
-    let found = text.map(|text| ("tokenizer.chat_template".to_string(), text.to_string()));
-    let mut special = Map::new();
-    for (name, key) in [("bos_token", "bos_token_id"), ("eos_token", "eos_token_id")] {
-        if let Some(piece) = gguf.piece(&format!("tokenizer.ggml.{key}")) {
-            special.insert(name.into(), piece.into());
-        }
-    }
-    (found, special)
-}
-
-fn of_folder(dir: &Path) -> Result<Found> {
-    const CONFIG: &str = "tokenizer_config.json";
-    let config: Value = match std::fs::read_to_string(dir.join(CONFIG)) {
-        Ok(text) => serde_json::from_str(&text)
-            .with_context(|| format!("{}: not JSON", dir.join(CONFIG).display()))?,
-        Err(_) => Value::Null,
-    };
-    let mut special = Map::new();
-    for (key, value) in config.as_object().into_iter().flatten() {
-        let token = value.as_str().or_else(|| value.get("content")?.as_str());
-        if let (true, Some(token)) = (key.ends_with("_token"), token) {
-            special.insert(key.clone(), token.into());
-        }
-    }
-    let file = "chat_template.jinja";
-    let found = match std::fs::read_to_string(dir.join(file)) {
-        Ok(text) => Some((file.to_string(), text)),
-        Err(_) => in_config(&config["chat_template"])?.map(|text| (CONFIG.to_string(), text)),
-    };
-    Ok((found, special))
-}
-
-/// What `tokenizer_config.json` has: one template, or a list of named ones, of which "default" is meant.
-fn in_config(entry: &Value) -> Result<Option<String>> {
-    let Some(list) = entry.as_array() else { return Ok(entry.as_str().map(str::to_string)) };
-    let name = |one: &Value| one["name"].as_str().unwrap_or("?").to_string();
-    let default = list.iter().find(|one| name(one) == "default");
-    let text = default.and_then(|one| one["template"].as_str()).map(str::to_string);
-    let names: Vec<String> = list.iter().map(name).collect();
-    let none = || {
-        format!(
-            "tokenizer_config.json has chat templates named {}, and none named default; choose with --template FILE",
-            names.join(", ")
-        )
-    };
-    text.with_context(none).map(Some)
 }

@@ -1,8 +1,161 @@
-//! What assembles the days: a model from its weights, a chat turn by turn, and the place where a NaN began.
+//! What assembles the days: an engine that generates, a model from its weights, a chat turn by turn, and
+//! the place where a NaN began.
 
 pub mod chat;
 pub mod chat_template;
 pub mod load;
 pub mod nan_trace;
+pub mod requests;
 
 pub use load::load_model;
+
+use crate::day05_model::Transformer;
+use crate::day10_kv_cache::{generate_cached, Cached, KvCache};
+use crate::day12_batching::generate_batch;
+use crate::formats::ModelFiles;
+use crate::kit::{Cache, CacheKind, FinishReason, Model, ModelConfig, NoCache, SamplingParams};
+use crate::kit::{TokenIter, Tokenizer, Weights};
+use anyhow::{ensure, Result};
+use candle_core::{DType, Device};
+
+/// A model and its tokenizer, ready to generate: the entrance to the library.
+///
+/// ```no_run
+/// use candecode::engine::Engine;
+/// use candecode::kit::SamplingParams;
+///
+/// # fn main() -> anyhow::Result<()> {
+/// let engine = Engine::open("story-3m")?; // a name, a folder or a GGUF file
+/// let params = SamplingParams { temperature: 0.8, top_p: 0.9, ..Default::default() };
+/// for token in engine.generate("Once upon a time", &params)? {
+///     print!("{}", token?.text);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Engine {
+    model: Transformer,
+    tokenizer: Tokenizer,
+    /// How the caches of this engine make room; None computes every position again at every step.
+    pub cache: Option<CacheKind>,
+}
+
+/// A finished completion, of [`Engine::generate_batch`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Completion {
+    /// The generated tokens, EOS included.
+    pub new_ids: Vec<u32>,
+    /// The generated text, up to a stop string.
+    pub text: String,
+    /// ln of the probability that the model gave to each token, before any processor.
+    pub logprobs: Vec<f32>,
+    /// Why it ended; None if no token was asked for.
+    pub finish: Option<FinishReason>,
+}
+
+impl Engine {
+    /// Opens a model on the CPU, in f32: an embedded name, a folder, a GGUF file, a short name or
+    /// `owner/repo` on the Hugging Face hub.
+    ///
+    /// # Errors
+    /// If there is no such model, it cannot be fetched, or its files are damaged.
+    pub fn open(name: &str) -> Result<Self> {
+        Self::from_files(&ModelFiles::open(name)?, DType::F32, &Device::Cpu)
+    }
+
+    /// Loads a model from its files; `dtype` is the type of its weights in memory.
+    ///
+    /// # Errors
+    /// If its files are damaged, or the configuration makes no sense.
+    pub fn from_files(files: &ModelFiles, dtype: DType, device: &Device) -> Result<Self> {
+        Ok(Self::new(load::load_files(files, dtype, device)?, files.tokenizer()?))
+    }
+
+    /// Makes an engine of parts that are in memory.
+    ///
+    /// # Errors
+    /// If a tensor is missing or of another shape than the configuration says.
+    pub fn from_parts(
+        config: ModelConfig,
+        tokenizer: Tokenizer,
+        weights: &Weights,
+    ) -> candle_core::Result<Self> {
+        Ok(Self::new(load::build(config, weights)?, tokenizer))
+    }
+
+    /// An engine of a model that is loaded already.
+    pub fn new(model: Transformer, tokenizer: Tokenizer) -> Self {
+        Self { model, tokenizer, cache: Some(CacheKind::Dynamic) }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Transformer {
+        &self.model
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// An empty cache of this engine's kind.
+    pub fn new_cache(&self) -> Box<dyn Cache> {
+        match self.cache {
+            None => Box::new(NoCache),
+            Some(kind) => Box::new(KvCache::new(kind, self.model.config().num_hidden_layers)),
+        }
+    }
+
+    /// Continues a prompt: an iterator of its tokens, each with the text that became certain with it.
+    /// Every call has a cache of its own, so several may go on side by side.
+    ///
+    /// # Errors
+    /// If a parameter is out of range, or the prompt is empty or longer than the context; later, each
+    /// token may be an error.
+    pub fn generate(&self, prompt: &str, params: &SamplingParams) -> Result<TokenIter<'_>> {
+        let prompt = self.tokenizer.encode(prompt)?;
+        let processors = requests::processors(params, &self.tokenizer, self.model.config())?;
+        let sampler = requests::sampler(params, 0);
+        let request = requests::request(self.model.config(), &prompt, params, &processors, sampler);
+        let cached = Cached::new(&self.model, self.new_cache());
+        Ok(generate_cached(cached, &self.tokenizer, request)?)
+    }
+
+    /// Continues several prompts in one batch; `params` has one entry for each, or one for all. Every
+    /// completion is what it would be alone.
+    ///
+    /// # Errors
+    /// If there is no prompt or one does not fit, the counts differ, a parameter is out of range, or the
+    /// model fails.
+    pub fn generate_batch(
+        &self,
+        prompts: &[&str],
+        params: &[SamplingParams],
+    ) -> Result<Vec<Completion>> {
+        ensure!(
+            params.len() == 1 || params.len() == prompts.len(),
+            "{} prompts need as many parameters, or one for all; got {}",
+            prompts.len(),
+            params.len()
+        );
+        let config = self.model.config();
+        let mut batch = Vec::new();
+        for (id, prompt) in prompts.iter().enumerate() {
+            let params = params.get(id).unwrap_or(&params[0]);
+            let prompt = self.tokenizer.encode(prompt)?;
+            let processors = requests::processors(params, &self.tokenizer, config)?;
+            let sampler = requests::sampler(params, id);
+            batch.push(requests::request(config, &prompt, params, &processors, sampler));
+        }
+        let mut completions = vec![Completion::default(); prompts.len()];
+        for token in generate_batch(&self.model, &self.tokenizer, batch, self.new_cache())? {
+            let token = token?;
+            let completion = &mut completions[token.row];
+            completion.new_ids.push(token.id);
+            completion.logprobs.push(token.logprob);
+            completion.text.push_str(&token.text);
+            completion.finish = token.finish;
+        }
+        Ok(completions)
+    }
+}

@@ -1,4 +1,11 @@
-//! Where weights come from: the embedded models, a folder in Hugging Face format, the hub, a GGUF file.
+//! Where models come from: the embedded ones, a folder in Hugging Face format, the hub, a GGUF file.
 
+pub mod folder;
 pub mod gguf;
 pub mod hub;
+mod model_files;
+mod regular_file;
+mod safetensors_source;
+
+pub use model_files::{ChatTemplate, ModelFiles};
+pub use safetensors_source::SafetensorsSource;

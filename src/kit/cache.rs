@@ -2,13 +2,15 @@
 
 use candle_core::{bail, Result, Tensor};
 
-/// Keys and values of every token so far: one cache for the whole stack of layers, outside the model.
+/// Keys and values of every token so far: one cache for the whole stack of layers, outside the
+/// model.
 ///
-/// A *column* is one position that all rows share, left padding included. Keys and values are
-/// `(B, Hkv, len, D)`: rows, key/value heads, columns, head dimension. Day 10 writes the caches that
-/// keep something; until then there is [`NoCache`].
+/// Keys and values are `(B, Hkv, len, D)`: rows, key/value heads, positions held, head dimension.
+/// All rows hold equally many; where one is shorter than the others it is padded on the left. Day
+/// 10 writes the caches that keep something; until then there is [`NoCache`].
 pub trait Cache {
-    /// Adds the new tokens' keys and values, `(B, Hkv, T, D)`, and returns all of them, `(B, Hkv, S + T, D)`.
+    /// Adds the new tokens' keys and values, `(B, Hkv, T, D)`, and returns all of them,
+    /// `(B, Hkv, S + T, D)`.
     ///
     /// # Errors
     /// If the shapes do not continue what the layer holds, or there is no room.
@@ -20,7 +22,7 @@ pub trait Cache {
     /// If the layer holds nothing.
     fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)>;
 
-    /// Columns held. It moves when the last layer has appended.
+    /// Positions held. It moves when the last layer has appended.
     fn len(&self) -> usize;
 
     /// True before the first token.
@@ -28,33 +30,35 @@ pub trait Cache {
         self.len() == 0
     }
 
-    /// For a cache that slides: how many columns it has dropped in front. None: it never drops one by itself.
-    fn slid(&self) -> Option<usize> {
+    /// For a sliding cache: how many positions it has evicted in front. None: it never evicts one.
+    fn num_evicted(&self) -> Option<usize> {
         None
     }
 
-    /// Forgets all columns from `len` on: how speculative decoding takes back rejected tokens.
+    /// Forgets all positions from `len` on: how speculative decoding takes back rejected tokens.
     ///
     /// # Errors
-    /// If `len` is beyond what is held.
+    /// If fewer are held, or the cache has evicted some, which cannot come back.
     fn truncate(&mut self, len: usize) -> Result<()>;
 
-    /// Makes row `i` a copy of old row `rows[i]`: beams reorder with it, batches retire rows with it.
+    /// Makes row `i` a copy of old row `rows[i]`: beams reorder with it, batches retire rows with
+    /// it.
     ///
     /// # Errors
     /// If a row does not exist.
     fn select(&mut self, rows: &[u32]) -> Result<()>;
 
-    /// Admits the rows of `other` below the rows held; the shorter of the two is padded on the left.
+    /// Admits the rows of `other` below the rows held; the shorter of the two is padded on the
+    /// left.
     ///
     /// # Errors
     /// If the two have different layers, heads or head dimensions.
     fn join(&mut self, other: &dyn Cache) -> Result<()>;
 
-    /// Drops the first `front` columns, which must be padding in every row.
+    /// Drops the first `front` positions, which must be padding in every row.
     ///
     /// # Errors
-    /// If fewer columns are held.
+    /// If fewer are held.
     fn trim(&mut self, front: usize) -> Result<()>;
 }
 
@@ -63,28 +67,29 @@ pub trait Cache {
 pub enum CacheKind {
     /// Grows by concatenation.
     Dynamic,
-    /// Is allocated once, for so many columns, and written in place.
+    /// Is allocated once, for so many positions, and written in place.
     Static(usize),
-    /// Grows, and drops columns in front: a token sees the last so many, itself included (HF `sliding_window`).
+    /// Grows, and evicts positions in front: a token sees the last so many, itself included (HF
+    /// `sliding_window`).
     Sliding(usize),
 }
 
 impl CacheKind {
-    /// What a layer holds to have these columns, `(B, Hkv, columns, D)`: memory of its own, and for a static cache all of
-    /// it, `(B, Hkv, capacity, D)`, with zeros behind them.
+    /// Memory of a layer's own for these keys or values, `(B, Hkv, T, D)`. A static cache gets all
+    /// of its memory, `(B, Hkv, capacity, D)`, with zeros behind the T positions.
     ///
     /// # Errors
     /// If a static cache has no room for them.
-    pub fn hold(self, columns: &Tensor) -> Result<Tensor> {
-        let Self::Static(capacity) = self else { return columns.force_contiguous() };
-        let used = columns.dim(2)?;
+    pub fn allocate(self, numbers: &Tensor) -> Result<Tensor> {
+        let Self::Static(capacity) = self else { return numbers.force_contiguous() };
+        let used = numbers.dim(2)?;
         if used > capacity {
-            bail!("a cache of {capacity} columns has no room for {used}")
+            bail!("a cache of {capacity} positions has no room for {used}")
         }
-        match capacity - used {
-            0 => columns.force_contiguous(),
-            room => columns.contiguous()?.pad_with_zeros(2, 0, room),
+        if used == capacity {
+            return numbers.force_contiguous();
         }
+        numbers.contiguous()?.pad_with_zeros(2, 0, capacity - used)
     }
 }
 
@@ -107,7 +112,7 @@ impl Cache for NoCache {
 
     fn truncate(&mut self, len: usize) -> Result<()> {
         if len > 0 {
-            bail!("NoCache is empty, it cannot be truncated to {len} columns")
+            bail!("NoCache is empty, it cannot be truncated to {len} positions")
         }
         Ok(())
     }
@@ -122,13 +127,13 @@ impl Cache for NoCache {
 
     fn trim(&mut self, front: usize) -> Result<()> {
         if front > 0 {
-            bail!("NoCache is empty, it has no {front} columns to trim")
+            bail!("NoCache is empty, it has no {front} positions to trim")
         }
         Ok(())
     }
 }
 
-/// A cache is one in a box, too, and while it is lent: to a loop, which does not keep it.
+/// Forwards [`Cache`] through a box and a mutable reference.
 macro_rules! holders {
     ($($holder:ty),+) => {
         $(impl<C: Cache + ?Sized> Cache for $holder {
@@ -144,8 +149,8 @@ macro_rules! holders {
                 (**self).len()
             }
 
-            fn slid(&self) -> Option<usize> {
-                (**self).slid()
+            fn num_evicted(&self) -> Option<usize> {
+                (**self).num_evicted()
             }
 
             fn truncate(&mut self, len: usize) -> Result<()> {

@@ -1,10 +1,8 @@
 //! `config.json` of the four families, checked before anything is loaded.
 
-use crate::formats::gguf::{self, Gguf};
 use anyhow::{bail, ensure, Context as _, Result};
 use serde::Deserialize;
 use serde_json::Value;
-use std::path::Path;
 
 /// The model families that the two stacks of day 5 can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,43 +124,27 @@ struct Raw {
 }
 
 impl ModelConfig {
-    /// Reads `config.json` and, for its `eos_token_id`, `generation_config.json` of a model's folder; or a GGUF file's metadata.
-    ///
-    /// # Errors
-    /// If a file is missing or not JSON, or the configuration makes no sense: the key and value are named.
-    pub fn from_dir(dir: &Path) -> Result<Self> {
-        if dir.is_file() {
-            return gguf::config(&Gguf::open(dir)?);
-        }
-        let path = dir.join("config.json");
-        let text = std::fs::read_to_string(&path).with_context(|| {
-            format!(
-                "{}: no config.json; expected config.json, tokenizer.json and model.safetensors, as in a Hugging Face repository",
-                dir.display()
-            )
-        })?;
-        let mut config = Self::from_json(&text).with_context(|| path.display().to_string())?;
-        let generation = dir.join("generation_config.json");
-        if let Ok(text) = std::fs::read_to_string(&generation) {
-            let value: Value =
-                serde_json::from_str(&text).with_context(|| generation.display().to_string())?;
-            if let Some(eos) = value.get("eos_token_id").filter(|eos| !eos.is_null()) {
-                config.eos_token_ids =
-                    token_ids(eos).with_context(|| generation.display().to_string())?;
-            }
-        }
-        Ok(config)
-    }
-
     /// Reads the text of a `config.json`.
     ///
     /// # Errors
-    /// As [`ModelConfig::from_dir`].
+    /// If it is not JSON, makes no sense, or asks for what day 5's stack does not do: the key and value are named.
     pub fn from_json(text: &str) -> Result<Self> {
         let raw: Raw = serde_json::from_str(text).context("not a model configuration")?;
         let config = raw.resolve()?;
         config.check()?;
         Ok(config)
+    }
+
+    /// Takes the ids that end a text from a `generation_config.json`, which goes before `config.json`, as in transformers.
+    ///
+    /// # Errors
+    /// If its `eos_token_id` is neither an id, nor a list of ids, nor null.
+    pub fn take_eos_ids(&mut self, generation_config: &Value) -> Result<()> {
+        let eos = generation_config.get("eos_token_id").filter(|eos| !eos.is_null());
+        if let Some(eos) = eos {
+            self.eos_token_ids = token_ids(eos)?;
+        }
+        Ok(())
     }
 
     /// Weights of the matrices, roughly: enough to tell a small model from a large one.

@@ -1,6 +1,7 @@
 //! The fourth noun: what changes the logits before a token is chosen.
 
 use candle_core::Result;
+use std::rc::Rc;
 
 /// What a processor may know: the whole text so far, and how it will end.
 #[derive(Debug, Clone, Copy)]
@@ -9,7 +10,7 @@ pub struct ProcessorInput<'a> {
     pub tokens: &'a [u32],
     /// How many of `tokens` are the prompt.
     pub prompt_len: usize,
-    /// TokenIter that may still be generated, this one included.
+    /// Tokens that may still be generated, this one included.
     pub remaining: usize,
     /// Ids that end the text.
     pub eos: &'a [u32],
@@ -40,12 +41,12 @@ impl<F: Fn(&ProcessorInput, &mut [f32]) -> Result<()>> LogitsProcessor for Named
     }
 }
 
-/// A closure as a processor.
-pub fn named(
+/// A closure as a processor, under the name that errors call it.
+pub fn named<'a>(
     name: impl Into<String>,
-    process: impl Fn(&ProcessorInput, &mut [f32]) -> Result<()>,
-) -> impl LogitsProcessor {
-    Named(name.into(), process)
+    process: impl Fn(&ProcessorInput, &mut [f32]) -> Result<()> + 'a,
+) -> Rc<dyn LogitsProcessor + 'a> {
+    Rc::new(Named(name.into(), process))
 }
 
 /// Runs the processors in order.
@@ -53,7 +54,7 @@ pub fn named(
 /// # Errors
 /// If one fails, or leaves no token: it is named.
 pub fn process_all(
-    processors: &[Box<dyn LogitsProcessor + '_>],
+    processors: &[Rc<dyn LogitsProcessor + '_>],
     input: &ProcessorInput,
     logits: &mut [f32],
 ) -> Result<()> {

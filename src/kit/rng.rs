@@ -58,13 +58,21 @@ impl TorchRng {
         (-(-u).ln_1p()) as f32
     }
 
+    /// Passes over `n` draws from Exp(1).
+    pub fn skip(&mut self, n: usize) {
+        for _ in 0..n {
+            self.exponential();
+        }
+    }
+
     /// `n` draws from Exp(1), in order.
     pub fn exponentials(&mut self, n: usize) -> Vec<f32> {
         (0..n).map(|_| self.exponential()).collect()
     }
 }
 
-/// A portable stream of coins in [0, 1): ChaCha with 12 rounds, one stream for each (seed, request).
+/// A portable stream of uniform numbers in [0, 1): ChaCha with 12 rounds, one stream for each (seed,
+/// request).
 ///
 /// `rand`'s `StdRng` is documented as *not* portable: its numbers may change with a release.
 pub struct RequestRng(ChaCha12Rng);
@@ -78,7 +86,7 @@ impl RequestRng {
         Self(rng)
     }
 
-    /// The next coin: 24 random bits, the most that an f32 below 1 holds evenly.
+    /// The next uniform number: 24 random bits, the most that an f32 below 1 holds evenly.
     pub fn uniform(&mut self) -> f32 {
         (self.0.next_u32() >> 8) as f32 / (1u32 << 24) as f32
     }

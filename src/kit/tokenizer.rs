@@ -1,31 +1,54 @@
 //! Text to ids and back: the `tokenizers` crate, with the errors of this course.
 
-use crate::formats::gguf::{self, Gguf};
-use candle_core::{Error, Result};
-use std::path::Path;
+use candle_core::{bail, Error, Result};
+use std::collections::HashMap;
+use tokenizers::AddedToken;
 
-/// A `tokenizer.json`.
-pub struct Tokenizer(tokenizers::Tokenizer);
+/// A tokenizer, as a `tokenizer.json` describes it.
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    /// The tokens that were added by name, by id. The crate gives a copy of the whole table each time that it is asked.
+    added: HashMap<u32, AddedToken>,
+    /// True if the vocabulary spells bytes as printable characters, as GPT-2's does.
+    byte_level: bool,
+}
 
 impl Tokenizer {
-    /// Reads `tokenizer.json` of a model's folder, or what a GGUF file has in its place.
+    /// Wraps a tokenizer of the crate.
+    pub fn new(inner: tokenizers::Tokenizer) -> Self {
+        let added = inner.get_added_tokens_decoder().into_iter().collect();
+        let byte_level = inner.token_to_id("Ġ").is_some();
+        Self { inner, added, byte_level }
+    }
+
+    /// Reads the bytes of a `tokenizer.json`.
     ///
     /// # Errors
-    /// If the file is missing or damaged.
-    pub fn from_dir(dir: &Path) -> anyhow::Result<Self> {
-        if dir.is_file() {
-            return gguf::tokenizer(&Gguf::open(dir)?).map(Self);
+    /// If they are not those of a tokenizer.
+    pub fn from_bytes(json: &[u8]) -> Result<Self> {
+        let inner = tokenizers::Tokenizer::from_bytes(json);
+        inner.map(Self::new).map_err(|e| Error::Msg(format!("not a tokenizer: {e}")))
+    }
+
+    /// A tokenizer of no tokens: every id has the empty text. It serves a model that is given ids and asked for ids.
+    pub fn empty() -> Self {
+        Self::new(tokenizers::Tokenizer::new(tokenizers::models::bpe::BPE::default()))
+    }
+
+    /// Sees that a model can have all tokens of the vocabulary. A model may have more rows than the tokenizer has tokens
+    /// (many are padded to a multiple of 64), and tokens that were added by name may lie behind the last row: nobody was
+    /// trained with them.
+    ///
+    /// # Errors
+    /// If the vocabulary is larger than the model's.
+    pub fn check_fits(&self, vocab_size: usize) -> Result<()> {
+        let tokens = self.inner.get_vocab_size(false);
+        if tokens > vocab_size {
+            bail!(
+                "the tokenizer has {tokens} tokens, and the model knows {vocab_size}; is the tokenizer of another model?"
+            )
         }
-        let path = dir.join("tokenizer.json");
-        anyhow::ensure!(
-            path.is_file(),
-            "{}: no tokenizer.json; expected config.json, tokenizer.json and model.safetensors, as in a Hugging Face repository",
-            dir.display()
-        );
-        let inner = tokenizers::Tokenizer::from_file(&path);
-        let inner =
-            inner.map_err(|e| anyhow::anyhow!("{}: not a tokenizer: {e}", path.display()))?;
-        Ok(Self(inner))
+        Ok(())
     }
 
     /// The ids of a text, with the special tokens that the tokenizer itself adds (BOS, for some models).
@@ -33,7 +56,7 @@ impl Tokenizer {
     /// # Errors
     /// If the tokenizer refuses the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        let encoding = self.0.encode(text, true).map_err(|e| Error::Msg(e.to_string()))?;
+        let encoding = self.inner.encode(text, true).map_err(|e| Error::Msg(e.to_string()))?;
         Ok(encoding.get_ids().to_vec())
     }
 
@@ -42,13 +65,18 @@ impl Tokenizer {
     /// # Errors
     /// If the tokenizer refuses the text.
     pub fn encode_rendered(&self, text: &str) -> Result<Vec<u32>> {
-        let encoding = self.0.encode(text, false).map_err(|e| Error::Msg(e.to_string()))?;
+        let encoding = self.inner.encode(text, false).map_err(|e| Error::Msg(e.to_string()))?;
         Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The bytes of the longest token of the vocabulary, as it spells it: no token covers more of a text.
+    pub fn longest_token(&self) -> usize {
+        self.inner.get_vocab(true).keys().map(String::len).max().unwrap_or(0)
     }
 
     /// True for a token that was added to the vocabulary by name, as special ones are.
     pub fn is_added(&self, id: u32) -> bool {
-        self.0.get_added_tokens_decoder().contains_key(&id)
+        self.added.contains_key(&id)
     }
 
     /// The text of ids. Special tokens are left out; bytes that are not UTF-8 become `U+FFFD`.
@@ -56,12 +84,12 @@ impl Tokenizer {
     /// # Errors
     /// If the decoder of the tokenizer fails.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.0.decode(ids, true).map_err(|e| Error::Msg(e.to_string()))
+        self.inner.decode(ids, true).map_err(|e| Error::Msg(e.to_string()))
     }
 
     /// The piece of one id as the vocabulary spells it (`Ġ` for a leading space in byte-level BPE).
     pub fn piece(&self, id: u32) -> Option<String> {
-        self.0.id_to_token(id)
+        self.inner.id_to_token(id)
     }
 
     /// The bytes that a token adds to a text; none for special tokens and for ids that do not exist.
@@ -69,11 +97,11 @@ impl Tokenizer {
     /// Byte-level BPE writes each byte as one printable character (GPT-2's `bytes_to_unicode`); SentencePiece writes a space as
     /// `▁` and a lone byte as `<0x0A>`.
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {
-        let Some(piece) = self.0.id_to_token(id) else { return Vec::new() };
-        if let Some(added) = self.0.get_added_tokens_decoder().get(&id) {
+        let Some(piece) = self.inner.id_to_token(id) else { return Vec::new() };
+        if let Some(added) = self.added.get(&id) {
             return if added.special { Vec::new() } else { added.content.clone().into_bytes() };
         }
-        if self.0.token_to_id("Ġ").is_some() {
+        if self.byte_level {
             return piece.chars().filter_map(byte_level).collect();
         }
         let byte = piece.strip_prefix("<0x").and_then(|hex| hex.strip_suffix('>'));
@@ -85,7 +113,7 @@ impl Tokenizer {
 
     /// Why this tokenizer is not that one, in words; None if they give the same ids.
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let (mine, theirs) = (self.0.get_vocab(true), other.0.get_vocab(true));
+        let (mine, theirs) = (self.inner.get_vocab(true), other.inner.get_vocab(true));
         if mine.len() != theirs.len() {
             return Some(format!("one has {} tokens, the other {}", mine.len(), theirs.len()));
         }
@@ -98,13 +126,13 @@ impl Tokenizer {
 
     /// Number of ids, special ones included.
     pub fn vocab_size(&self) -> usize {
-        self.0.get_vocab_size(true)
+        self.inner.get_vocab_size(true)
     }
 
     /// The library's own stream: a function that takes the next id and gives the text that is certain by now.
     /// Day 6 writes one; its checker compares the two.
     pub fn decode_stream(&self) -> impl FnMut(u32) -> Result<String> + '_ {
-        let mut stream = self.0.decode_stream(true);
+        let mut stream = self.inner.decode_stream(true);
         move |id| {
             let text = stream.step(id).map_err(|e| Error::Msg(e.to_string()))?;
             Ok(text.unwrap_or_default())

@@ -1,14 +1,13 @@
-//! The tensors of a model: safetensors files, mapped and checked against the shapes that the configuration asks for.
+//! The tensors of a model, checked against the shapes that its configuration asks for.
+//!
+//! Where they come from is a [`TensorSource`]: the files of `formats`, or tensors that are in memory already.
 
-use crate::formats::gguf::Gguf;
 use crate::kit::device::activation_dtype;
-use anyhow::{ensure, Context as _};
-use candle_core::safetensors::MmapedSafetensors;
 use candle_core::{bail, DType, Device, Result, Tensor};
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
 
-/// A weight matrix `(out, in)` as the door [`crate::kit::linear`] takes it.
+/// A weight matrix `(out, in)` as [`crate::kit::linear`] takes it.
 #[derive(Debug, Clone)]
 pub struct Weight(Tensor);
 
@@ -36,45 +35,71 @@ impl Weight {
     }
 }
 
-/// The weights of a model's folder: `model.safetensors`, or the shards of `model.safetensors.index.json`; or a GGUF file.
-pub struct Weights {
-    source: Source,
-    dtype: DType,
-    device: Device,
+/// Where tensors come from: safetensors files, a GGUF file, memory.
+///
+/// A tensor is asked for by the name that Hugging Face's models give it, as `model.norm.weight`. A source may store it under
+/// another one.
+pub trait TensorSource: Send + Sync {
+    /// The name under which the source has the tensor that Hugging Face calls `name`; None if it has none.
+    fn find(&self, name: &str) -> Option<String>;
+
+    /// The tensor that is stored under a name, in the type that it is stored in.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is quantised in a way that the source does not widen.
+    fn load(&self, stored: &str, device: &Device) -> Result<Tensor>;
+
+    /// The names of all tensors, as they are stored.
+    fn names(&self) -> Vec<String>;
+
+    /// What says which shapes there must be, for messages: `config.json`, if it is that of a folder.
+    fn config_name(&self) -> &'static str {
+        "config.json"
+    }
 }
 
-enum Source {
-    Folder { files: MmapedSafetensors, names: BTreeSet<String> },
-    Gguf(Gguf),
+/// The name in a source for `name`. Files that were saved from a bare model lack the first part: `wte.weight` for
+/// `transformer.wte.weight`.
+pub fn full_or_bare(name: &str, has: impl Fn(&str) -> bool) -> Option<String> {
+    let bare = name.split_once('.').map_or(name, |(_, bare)| bare);
+    [name, bare].into_iter().find(|name| has(name)).map(str::to_string)
+}
+
+/// Tensors that are in memory: of a test, or random ones.
+impl TensorSource for HashMap<String, Tensor> {
+    fn find(&self, name: &str) -> Option<String> {
+        full_or_bare(name, |name| self.contains_key(name))
+    }
+
+    fn load(&self, stored: &str, device: &Device) -> Result<Tensor> {
+        match self.get(stored) {
+            Some(tensor) => tensor.to_device(device),
+            None => bail!("there is no tensor {stored}"),
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.keys().cloned().collect()
+    }
+
+    fn config_name(&self) -> &'static str {
+        "the configuration"
+    }
+}
+
+/// The weights of a model: its tensors by name, each with the shape and in the type that is wanted.
+pub struct Weights {
+    source: Arc<dyn TensorSource>,
+    dtype: DType,
+    device: Device,
+    /// The stored names of the tensors that were loaded.
+    loaded: Mutex<BTreeSet<String>>,
 }
 
 impl Weights {
-    /// Maps the files. Matrices will be of type `dtype`, all else of the type of activations.
-    ///
-    /// # Errors
-    /// If there are no weights, or a file is cut short or damaged.
-    pub fn open(dir: &Path, dtype: DType, device: &Device) -> anyhow::Result<Self> {
-        let device = device.clone();
-        if dir.is_file() {
-            return Ok(Self { source: Source::Gguf(Gguf::open(dir)?), dtype, device });
-        }
-        let paths = weight_files(dir)?;
-        for path in &paths {
-            ensure!(path.is_file(), "{}: no such file, though the index lists it", path.display());
-        }
-        // SAFETY: mapping a file is unsafe because another process could change it under us, and the numbers
-        // would change with it. The course never writes to a weights file, and the hub's cache replaces files by
-        // renaming, which leaves a mapped one as it was.
-        let files = unsafe { MmapedSafetensors::multi(&paths) };
-        let files = files.map_err(|e| {
-            anyhow::anyhow!(
-                "{}: the weights are cut short or damaged ({}); fetch the file again",
-                dir.display(),
-                crate::kit::error::plain(&e)
-            )
-        })?;
-        let names = files.tensors().into_iter().map(|(name, _)| name).collect();
-        Ok(Self { source: Source::Folder { files, names }, dtype, device })
+    /// The tensors of a source. Matrices will be of type `dtype`, all else of the type of activations.
+    pub fn new(source: Arc<dyn TensorSource>, dtype: DType, device: &Device) -> Self {
+        Self { source, dtype, device: device.clone(), loaded: Mutex::default() }
     }
 
     /// Where the tensors are loaded to.
@@ -84,10 +109,7 @@ impl Weights {
 
     /// True if there is a tensor of that name.
     pub fn has(&self, name: &str) -> bool {
-        match &self.source {
-            Source::Folder { names, .. } => find(names, name).is_some(),
-            Source::Gguf(gguf) => gguf.has(name),
-        }
+        self.source.find(name).is_some()
     }
 
     /// A vector or table that is not multiplied with (norm weights, biases), in the type of activations.
@@ -115,84 +137,46 @@ impl Weights {
         Weight::new(stored.t()?.contiguous()?.to_dtype(self.dtype)?)
     }
 
+    /// Sees that a model that is loaded left no tensor of a layer behind. One that did computes something else than what was
+    /// trained: its configuration has fewer layers than the file, or lacks a bias. Other tensors may stay behind, as in
+    /// transformers: heads of other tasks, and tables that old versions of transformers wrote into the file.
+    ///
+    /// # Errors
+    /// If tensors were left: they are named.
+    pub fn check_layers_were_loaded(&self) -> Result<()> {
+        let Ok(loaded) = self.loaded.lock() else { return Ok(()) };
+        let mut left = self.source.names();
+        left.retain(|name| !loaded.contains(name) && is_of_a_layer(name));
+        left.sort();
+        let Some(first) = left.first() else { return Ok(()) };
+        let config = self.source.config_name();
+        bail!(
+            "{} tensors of layers would not be used, {first} the first of them; is {config} of another model, or has it fewer layers?",
+            left.len()
+        )
+    }
+
     fn load(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
-        let tensor = match &self.source {
-            Source::Gguf(gguf) => gguf.tensor(name, &self.device)?,
-            Source::Folder { files, names } => match find(names, name) {
-                Some(stored) => Some(self.load_stored(files, stored)?),
-                None => None,
-            },
-        };
-        let config = match &self.source {
-            Source::Folder { .. } => "config.json",
-            Source::Gguf(_) => "the metadata",
-        };
-        let Some(tensor) = tensor else {
+        let config = self.source.config_name();
+        let Some(stored) = self.source.find(name) else {
             bail!("tensor {name} is missing; is {config} of another model?")
         };
+        let tensor = self.source.load(&stored, &self.device)?;
         if tensor.dims() != shape {
             bail!("tensor {name} has shape {:?}, {config} asks for {shape:?}", tensor.dims())
         }
+        if let Ok(mut loaded) = self.loaded.lock() {
+            loaded.insert(stored);
+        }
         Ok(tensor)
     }
-
-    fn load_stored(&self, files: &MmapedSafetensors, stored: &str) -> Result<Tensor> {
-        // Quantised numbers mean nothing without their scales, which lie in other tensors.
-        let view = files.get(stored)?;
-        let dtype = DType::try_from(view.dtype());
-        if !matches!(dtype, Ok(DType::F32 | DType::BF16 | DType::F16 | DType::F64)) {
-            bail!("tensor {stored} is stored as {:?}; candecode reads f32, bf16 and f16, nothing quantised", view.dtype())
-        }
-        files.load(stored, &self.device)
-    }
 }
 
-/// Files saved from a bare model lack the first part of the name: `wte.weight` for `transformer.wte.weight`.
-fn find<'a>(names: &BTreeSet<String>, name: &'a str) -> Option<&'a str> {
-    let bare = name.split_once('.').map_or(name, |(_, bare)| bare);
-    [name, bare].into_iter().find(|name| names.contains(*name))
-}
-
-/// All weights in one file.
-pub const SINGLE: &str = "model.safetensors";
-
-/// Which of several files each tensor is in.
-pub const INDEX: &str = "model.safetensors.index.json";
-
-fn weight_files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let single = dir.join(SINGLE);
-    if single.is_file() {
-        return Ok(vec![single]);
-    }
-    let index = dir.join(INDEX);
-    let text = std::fs::read_to_string(&index).with_context(|| {
-        format!(
-            "{}: no model.safetensors; expected config.json, tokenizer.json and model.safetensors, as in a Hugging Face repository",
-            dir.display()
-        )
-    })?;
-    let shards = shard_names(&text).with_context(|| index.display().to_string())?;
-    Ok(shards.into_iter().map(|name| dir.join(name)).collect())
-}
-
-/// The files that a `model.safetensors.index.json` lists.
-///
-/// # Errors
-/// If it is not an index, or a name would leave the folder.
-pub fn shard_names(index: &str) -> anyhow::Result<BTreeSet<String>> {
-    let index: serde_json::Value = serde_json::from_str(index).context("not an index of shards")?;
-    let map = index.get("weight_map").and_then(|map| map.as_object());
-    let map = map.context("not an index of shards: no weight_map")?;
-    let name = |value: &serde_json::Value| {
-        let name = value.as_str().context("weight_map must name files")?;
-        ensure!(
-            !name.contains(['/', '\\']),
-            "weight_map names {name}, which is not a plain file name"
-        );
-        Ok(name.to_string())
-    };
-    let names: anyhow::Result<BTreeSet<String>> = map.values().map(name).collect();
-    let names = names?;
-    ensure!(!names.is_empty(), "weight_map is empty");
-    Ok(names)
+/// True for the weights and biases of a decoder's layer, as `model.layers.3.mlp.up_proj.weight`; false for the constants that
+/// some files have beside them: GPT-2's causal mask (`attn.bias`), and RoPE's frequencies.
+fn is_of_a_layer(stored: &str) -> bool {
+    let bare = stored.strip_prefix("model.").or(stored.strip_prefix("transformer."));
+    let in_layer = ["layers.", "h.", "blk."].iter().any(|l| bare.unwrap_or(stored).starts_with(l));
+    let constants = [".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"];
+    in_layer && !constants.iter().any(|end| stored.ends_with(end))
 }

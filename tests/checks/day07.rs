@@ -5,33 +5,32 @@ use super::checks::{
     Outcome, Random, Recall,
 };
 use candecode::kit::{
-    named, FinishReason, GenerationOptions, Model, ModelConfig, ProcessorInput, Token, Tokenizer,
+    named, FinishReason, LogitsProcessor, Model, ModelConfig, PastContext, ProcessorInput, Request,
+    Token, Tokenizer,
 };
 use candle_core::{bail, Error, IndexOp, Result, Tensor};
 use std::cell::RefCell;
+use std::rc::Rc;
 
-/// What a `Sequence` is asked to choose from: its row, its tokens (the first `prompt_len` are the prompt), the logits.
-pub struct Question<'a> {
-    pub row: usize,
-    pub tokens: &'a [u32],
-    pub prompt_len: usize,
-    pub raw: &'a [f32],
-}
+/// What a processor is told: tokens, `prompt_len`, `remaining`, EOS ids.
+pub type Input = (Vec<u32>, usize, usize, Vec<u32>);
 
 /// Day 7 as a bundle of functions.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub argmax: fn(&[f32]) -> Result<u32>,
-    pub greedy: fn(usize, &[f32]) -> Result<u32>,
     pub log_softmax: fn(&[f32]) -> Result<Vec<f32>>,
     pub window: fn(usize, usize, usize) -> Result<usize>,
     /// Stop strings and pieces of text: what is shown after each piece up to the stop, whether it stopped, the end.
     pub stops: fn(&[String], &[String]) -> (Vec<String>, bool, String),
-    pub choose: fn(&Tokenizer, &Question, &mut GenerationOptions) -> Result<(u32, f32)>,
-    /// Prompt and new ids, of log-probabilities -1, -2, …, pushed up to the end: the `Token`s, and all ids after it.
-    pub push: fn(&Tokenizer, &[u32], &[u32], &GenerationOptions) -> Result<(Vec<Token>, Vec<u32>)>,
+    /// A request, and the tokens generated so far.
+    pub processor_input: fn(&Tokenizer, Request, &[u32]) -> Input,
+    /// A request, the tokens generated so far, and the logits to choose from.
+    pub choose: fn(&Tokenizer, Request, &[u32], &[f32]) -> Result<(u32, f32)>,
+    /// New ids, of log-probabilities -1, -2, …, pushed up to the end: the `Token`s, and all ids after it.
+    pub push: fn(&Tokenizer, Request, &[u32]) -> Result<(Vec<Token>, Vec<u32>)>,
     /// All tokens; an error of any of them.
-    pub generate: fn(&dyn Model, &Tokenizer, &[u32], GenerationOptions) -> Result<Vec<Token>>,
+    pub generate: fn(&dyn Model, &Tokenizer, Request) -> Result<Vec<Token>>,
 }
 
 /// Fills the bundle from a module: the reader's, a known mistake, or the stub.
@@ -40,7 +39,6 @@ macro_rules! implementation {
         use $($path)::+ as code;
         day::Day {
             argmax: code::argmax,
-            greedy: code::greedy,
             log_softmax: code::log_softmax,
             window: code::window,
             stops: |stops, pieces| {
@@ -56,41 +54,46 @@ macro_rules! implementation {
                 }
                 (shown, stopped, watch.finish())
             },
-            choose: |tokenizer, question, options| {
-                let (prompt, new) = question.tokens.split_at(question.prompt_len);
-                let mut sequence = code::Sequence::new(question.row, prompt, tokenizer, &[]);
-                sequence.tokens.extend(new);
-                sequence.choose(question.raw, options)
+            processor_input: |tokenizer, request, generated| {
+                let mut sequence = code::Sequence::new(request, tokenizer);
+                sequence.tokens.extend(generated);
+                let input = sequence.processor_input();
+                (input.tokens.to_vec(), input.prompt_len, input.remaining, input.eos.to_vec())
             },
-            push: |tokenizer, prompt, ids, options| {
-                let mut sequence = code::Sequence::new(3, prompt, tokenizer, &options.stop_strings);
+            choose: |tokenizer, request, generated, raw| {
+                let mut sequence = code::Sequence::new(request, tokenizer);
+                sequence.tokens.extend(generated);
+                sequence.choose(raw)
+            },
+            push: |tokenizer, request, ids| {
+                let mut sequence = code::Sequence::new(request, tokenizer);
                 let mut tokens = Vec::new();
                 for id in ids {
-                    tokens.push(sequence.push(*id, -1.0 - tokens.len() as f32, options)?);
-                    if tokens.last().is_some_and(|token| token.finish.is_some()) {
+                    tokens.push(sequence.push(*id, -1.0 - tokens.len() as f32)?);
+                    if sequence.finish.is_some() {
                         break;
                     }
                 }
                 Ok((tokens, sequence.tokens))
             },
-            generate: |model, tokenizer, prompt, options| {
-                code::generate(model, tokenizer, prompt, options)?.take(1000).collect()
+            generate: |model, tokenizer, request| {
+                code::generate(model, tokenizer, request)?.take(1000).collect()
             },
         }
     }};
 }
 
 /// The best token, the first of equals: where the reader's own is not what is checked.
-fn largest(_row: usize, logits: &[f32]) -> Result<u32> {
+fn largest(logits: &[f32]) -> Result<u32> {
     let best = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
     best.map(|best| best as u32).ok_or(Error::Msg("there are no logits".into()))
 }
 
-/// Options of a small model: at most `most` new tokens, no EOS.
-fn options<'a>(most: usize) -> GenerationOptions<'a> {
-    let mut options = GenerationOptions::new(counting(0).config(), most, largest);
-    options.eos_token_ids.clear();
-    options
+/// A greedy request to a small model: at most `max` new tokens, no EOS.
+fn request<'a>(prompt: &[u32], max: usize) -> Request<'a> {
+    let mut request = Request::new(counting(0).config(), prompt, max, largest);
+    request.eos_token_ids.clear();
+    request
 }
 
 /// 100 tokens, a context of 6; after any text it wants the last token plus one.
@@ -145,9 +148,8 @@ pub fn argmax_of_anything(day: &Day) -> Outcome {
         // Few different values, so that equals are frequent.
         let logits: Vec<f32> =
             (0..1 + random.below(30)).map(|_| random.below(9) as f32 - 12.0).collect();
-        let want = largest(0, &logits)?;
+        let want = largest(&logits)?;
         equal(&format!("argmax of {logits:?}"), (day.argmax)(&logits), &want)?;
-        equal(&format!("greedy of {logits:?}"), (day.greedy)(0, &logits), &want)?;
     }
     Ok(())
 }
@@ -261,21 +263,50 @@ pub fn any_stops_in_any_pieces(day: &Day) -> Outcome {
     Ok(())
 }
 
-fn ask(day: &Day, raw: &[f32], options: &mut GenerationOptions) -> Result<(u32, f32)> {
-    let question = Question { row: 0, tokens: &[7, 8], prompt_len: 2, raw };
-    (day.choose)(&tokenizer()?, &question, options)
+fn ask(day: &Day, raw: &[f32], request: Request) -> Result<(u32, f32)> {
+    (day.choose)(&tokenizer()?, request, &[], raw)
 }
 
 /// Forbids a token.
-fn without<'a>(id: usize) -> Box<dyn candecode::kit::LogitsProcessor + 'a> {
-    Box::new(named(format!("without({id})"), move |_: &ProcessorInput, logits: &mut [f32]| {
+fn without<'a>(id: usize) -> Rc<dyn LogitsProcessor + 'a> {
+    named(format!("without({id})"), move |_, logits| {
         logits[id] = f32::NEG_INFINITY;
         Ok(())
-    }))
+    })
+}
+
+/// A request after 3 of `max` new tokens, with two EOS ids.
+fn midway<'a>(max: usize) -> (Request<'a>, [u32; 3]) {
+    let mut request = request(&[7, 8], max);
+    request.eos_token_ids = vec![9, 5];
+    (request, [1, 2, 3])
+}
+
+const MIDWAY: &str =
+    "prompt 7, 8, generated 1, 2, 3, at most 5 new: tokens, prompt_len, remaining, eos";
+
+/// What is known after `MIDWAY`.
+fn known_midway() -> Input {
+    (vec![7, 8, 1, 2, 3], 2, 2, vec![9, 5])
+}
+
+pub fn what_a_processor_may_know(day: &Day) -> Outcome {
+    let look = |max: usize| -> Result<Input> {
+        let (request, generated) = midway(max);
+        Ok((day.processor_input)(&tokenizer()?, request, &generated))
+    };
+    equal(MIDWAY, look(5), &known_midway())?;
+    let input = "the same, at most usize::MAX new: remaining";
+    equal(input, look(usize::MAX).map(|seen| seen.2), &(usize::MAX - 3))?;
+    let input = "the same, at most 3 new: remaining";
+    equal(input, look(3).map(|seen| seen.2), &0)?;
+    let input = "prompt 7, 8, nothing generated, at most 5 new: tokens, prompt_len, remaining, eos";
+    let got = (day.processor_input)(&tokenizer()?, request(&[7, 8], 5), &[]);
+    equal(input, Ok(got), &(vec![7, 8], 2, 5, vec![]))
 }
 
 pub fn the_choice_and_its_worth(day: &Day) -> Outcome {
-    let (id, logprob) = ask(day, &[0.0, 3f32.ln()], &mut options(5))?;
+    let (id, logprob) = ask(day, &[0.0, 3f32.ln()], request(&[7, 8], 5))?;
     equal("logits 0, ln 3, greedy: the id", Ok(id), &1)?;
     let want = Tensor::new(&[0.75f32.ln()], &candle_core::Device::Cpu)?;
     let input = "logits 0, ln 3, greedy: the log-probability";
@@ -283,9 +314,9 @@ pub fn the_choice_and_its_worth(day: &Day) -> Outcome {
 }
 
 pub fn the_logprob_is_the_models_own(day: &Day) -> Outcome {
-    let mut options = options(5);
-    options.processors.push(without(2));
-    let got = ask(day, &[0.0, 2f32.ln(), 5f32.ln()], &mut options)?;
+    let mut request = request(&[7, 8], 5);
+    request.processors.push(without(2));
+    let got = ask(day, &[0.0, 2f32.ln(), 5f32.ln()], request)?;
     let input = "logits 0, ln 2, ln 5, a processor that forbids token 2";
     equal(&format!("{input}: the id"), Ok(got.0), &1)
         .likely("the choice is made from the processed logits")?;
@@ -297,72 +328,60 @@ pub fn the_logprob_is_the_models_own(day: &Day) -> Outcome {
 
 pub fn processors_run_in_order(day: &Day) -> Outcome {
     let seen = RefCell::new(Vec::new());
-    let mut options = options(5);
-    options.processors.push(Box::new(named("add 1", |_: &ProcessorInput, logits: &mut [f32]| {
+    let mut request = request(&[7, 8], 5);
+    request.processors.push(named("add 1", |_, logits| {
         logits.iter_mut().for_each(|x| *x += 1.0);
         Ok(())
-    })));
-    options.processors.push(Box::new(named("double", |_: &ProcessorInput, logits: &mut [f32]| {
+    }));
+    request.processors.push(named("double", |_, logits| {
         logits.iter_mut().for_each(|x| *x *= 2.0);
         Ok(())
-    })));
-    options.choose = Box::new(|row, logits| {
-        seen.borrow_mut().push((row, logits.to_vec()));
+    }));
+    request.sampler = Box::new(|logits| {
+        seen.borrow_mut().push(logits.to_vec());
         Ok(2)
     });
-    let question = Question { row: 4, tokens: &[7, 8], prompt_len: 2, raw: &[1.0, 2.0, 0.0] };
-    let got = (day.choose)(&tokenizer()?, &question, &mut options)?;
-    drop(options);
-    let input = "logits 1, 2, 0 of row 4, processors: add 1, double; a choice that takes token 2";
+    let got = ask(day, &[1.0, 2.0, 0.0], request)?;
+    let input = "logits 1, 2, 0, processors: add 1, double; a sampler that takes token 2";
     equal(&format!("{input}: the id"), Ok(got.0), &2)?;
-    let want = vec![(4, vec![4.0, 6.0, 2.0])];
-    equal(&format!("{input}: what the choice saw"), Ok(seen.into_inner()), &want)
+    let want = vec![vec![4.0, 6.0, 2.0]];
+    equal(&format!("{input}: what the sampler saw"), Ok(seen.into_inner()), &want)
 }
 
 pub fn processors_see_the_context(day: &Day) -> Outcome {
-    let look = |most: usize| -> Result<(Vec<u32>, usize, usize, Vec<u32>)> {
-        let seen = RefCell::new(None);
-        let mut options = options(most);
-        options.eos_token_ids = vec![9, 5];
-        options.processors.push(Box::new(named("look", |cx: &ProcessorInput, _: &mut [f32]| {
-            let eos = cx.eos.to_vec();
-            *seen.borrow_mut() = Some((cx.tokens.to_vec(), cx.prompt_len, cx.remaining, eos));
-            Ok(())
-        })));
-        let question =
-            Question { row: 0, tokens: &[7, 8, 1, 2, 3], prompt_len: 2, raw: &[0.0, 1.0] };
-        (day.choose)(&tokenizer()?, &question, &mut options)?;
-        drop(options);
-        seen.into_inner().ok_or(Error::Msg("the processor was not called".into()))
-    };
-    let want = (vec![7, 8, 1, 2, 3], 2, 2, vec![9, 5]);
-    let input = "prompt 7, 8, generated 1, 2, 3, at most 5 new: tokens, prompt_len, remaining, eos";
-    equal(input, look(5), &want)?;
-    let input = "the same, at most usize::MAX new: remaining";
-    equal(input, look(usize::MAX).map(|seen| seen.2), &(usize::MAX - 3))
+    let seen = RefCell::new(None);
+    let (mut request, generated) = midway(5);
+    request.processors.push(named("look", |input: &ProcessorInput, _| {
+        let eos = input.eos.to_vec();
+        *seen.borrow_mut() = Some((input.tokens.to_vec(), input.prompt_len, input.remaining, eos));
+        Ok(())
+    }));
+    (day.choose)(&tokenizer()?, request, &generated, &[0.0, 1.0])?;
+    let seen = seen.into_inner().ok_or(Error::Msg("the processor was not called".into()));
+    equal(MIDWAY, seen, &known_midway())
 }
 
 pub fn no_choice_is_an_error(day: &Day) -> Outcome {
-    let mut empty = options(5);
+    let mut empty = request(&[7, 8], 5);
     empty.processors = vec![without(0), without(1)];
-    refused("two tokens, both forbidden", ask(day, &[1.0, 2.0], &mut empty), &["without(1)"])
+    refused("two tokens, both forbidden", ask(day, &[1.0, 2.0], empty), &["without(1)"])
         .likely("process_all of the kit names the processor that left nothing")?;
-    let mut beyond = options(5);
-    beyond.choose = Box::new(|_, _| Ok(2));
-    refused("two logits, and a choice of token 2", ask(day, &[1.0, 2.0], &mut beyond), &[])
+    let mut beyond = request(&[7, 8], 5);
+    beyond.sampler = Box::new(|_| Ok(2));
+    refused("two logits, and a choice of token 2", ask(day, &[1.0, 2.0], beyond), &[])
 }
 
 /// Pushes the ids of `text`, and what came of it: text, end, ids.
 fn pushed(
     day: &Day,
     text: &str,
-    change: impl Fn(&Tokenizer, &mut GenerationOptions) -> Result<()>,
+    change: impl Fn(&Tokenizer, &mut Request) -> Result<()>,
 ) -> Result<(String, Option<FinishReason>, Vec<u32>, Vec<u32>)> {
     let tokenizer = tokenizer()?;
-    let mut options = options(20);
-    change(&tokenizer, &mut options)?;
+    let mut request = request(&[5, 6], 20);
+    change(&tokenizer, &mut request)?;
     let ids = tokenizer.encode(text)?;
-    let (tokens, all) = (day.push)(&tokenizer, &[5, 6], &ids, &options)?;
+    let (tokens, all) = (day.push)(&tokenizer, request, &ids)?;
     let text = tokens.iter().map(|token| token.text.as_str()).collect();
     Ok((text, tokens.last().and_then(|token| token.finish), all, ids))
 }
@@ -384,7 +403,9 @@ fn ends(
 pub fn a_token_becomes_text(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let ids = tokenizer.encode("Once upon a café")?;
-    let (tokens, all) = (day.push)(&tokenizer, &[5, 6], &ids, &options(20))?;
+    let mut request = request(&[5, 6], 20);
+    request.id = 3;
+    let (tokens, all) = (day.push)(&tokenizer, request, &ids)?;
     let input = "Once upon a café, nothing to stop it";
     let text: String = tokens.iter().map(|token| token.text.as_str()).collect();
     equal(&format!("{input}: the text"), Ok(text.as_str()), &"Once upon a café")?;
@@ -401,34 +422,34 @@ pub fn a_token_becomes_text(day: &Day) -> Outcome {
 
 pub fn eos_never_enters_the_text(day: &Day) -> Outcome {
     // An EOS that is an ordinary token: its text would show.
-    let time = |tokenizer: &Tokenizer, options: &mut GenerationOptions| {
-        options.eos_token_ids = tokenizer.encode(" time")?;
+    let time = |tokenizer: &Tokenizer, request: &mut Request| {
+        request.eos_token_ids = tokenizer.encode(" time")?;
         Ok(())
     };
     let input = "Once upon a time, where the token \" time\" is EOS";
     let got = pushed(day, "Once upon a time, there", time);
     ends(input, got, "Once upon a", FinishReason::Eos, 4)?;
-    let got = pushed(day, "Once upon a time", |tokenizer, options| {
-        options.max_new_tokens = 4;
-        time(tokenizer, options)
+    let got = pushed(day, "Once upon a time", |tokenizer, request| {
+        request.max_new_tokens = 4;
+        time(tokenizer, request)
     });
-    ends(&format!("{input}, at most 4 new"), got, "Once upon a", FinishReason::Eos, 4)
+    ends(&format!("{input}, at max 4 new"), got, "Once upon a", FinishReason::Eos, 4)
 }
 
 pub fn the_bound_ends_the_text(day: &Day) -> Outcome {
-    let got = pushed(day, "Once upon a time", |_, options| {
-        options.max_new_tokens = 3;
+    let got = pushed(day, "Once upon a time", |_, request| {
+        request.max_new_tokens = 3;
         Ok(())
     });
-    ends("Once upon a time, at most 3 new", got, "Once upon a", FinishReason::Length, 3)
+    ends("Once upon a time, at max 3 new", got, "Once upon a", FinishReason::Length, 3)
         .likely("max_new_tokens counts what was generated; the prompt of 2 tokens is no part of it")
 }
 
 pub fn a_stop_string_crosses_tokens(day: &Day) -> Outcome {
-    let stop = |stop: &'static str, most: usize| {
-        move |_: &Tokenizer, options: &mut GenerationOptions| {
-            options.stop_strings = strings(&[stop]);
-            options.max_new_tokens = most;
+    let stop = |stop: &'static str, max: usize| {
+        move |_: &Tokenizer, request: &mut Request| {
+            request.stop_strings = strings(&[stop]);
+            request.max_new_tokens = max;
             Ok(())
         }
     };
@@ -436,34 +457,34 @@ pub fn a_stop_string_crosses_tokens(day: &Day) -> Outcome {
     let got = pushed(day, "Once upon a time, there", stop("pon a t", 20));
     ends(input, got, "Once u", FinishReason::Stop, 4)?;
     let got = pushed(day, "Once upon a time, there", stop("pon a t", 4));
-    ends(&format!("{input}, at most 4 new"), got, "Once u", FinishReason::Stop, 4)
+    ends(&format!("{input}, at max 4 new"), got, "Once u", FinishReason::Stop, 4)
         .likely("a stop string that is complete wins over the bound")?;
     let got = pushed(day, "a café! ", stop("é!", 20));
     ends("a café!; stop string \"é!\"", got, "a caf", FinishReason::Stop, 6)
 }
 
 pub fn nothing_stays_held_back(day: &Day) -> Outcome {
-    let held = |most: usize, eos: &'static str| {
-        move |tokenizer: &Tokenizer, options: &mut GenerationOptions| {
-            options.stop_strings = strings(&["a timeless"]);
-            options.max_new_tokens = most;
-            options.eos_token_ids = tokenizer.encode(eos)?;
+    let held = |max: usize, eos: &'static str| {
+        move |tokenizer: &Tokenizer, request: &mut Request| {
+            request.stop_strings = strings(&["a timeless"]);
+            request.max_new_tokens = max;
+            request.eos_token_ids = tokenizer.encode(eos)?;
             Ok(())
         }
     };
     let input = "Once upon a time; stop string \"a timeless\"";
     let got = pushed(day, "Once upon a time", held(4, ""));
-    ends(&format!("{input}, at most 4 new"), got, "Once upon a time", FinishReason::Length, 4)?;
+    ends(&format!("{input}, at max 4 new"), got, "Once upon a time", FinishReason::Length, 4)?;
     let got = pushed(day, "Once upon a time", held(20, " time"));
     ends(&format!("{input}, EOS \" time\""), got, "Once upon a", FinishReason::Eos, 4)?;
-    let got = pushed(day, "café", |_, options| {
-        options.max_new_tokens = 3;
+    let got = pushed(day, "café", |_, request| {
+        request.max_new_tokens = 3;
         Ok(())
     });
-    let input = "café, at most 3 new, which is half of the é";
+    let input = "café, at max 3 new, which is half of the é";
     ends(input, got, "caf\u{fffd}", FinishReason::Length, 3)?;
-    let got = pushed(day, "café", |tokenizer, options| {
-        options.eos_token_ids = tokenizer.encode("é")?[1..].to_vec();
+    let got = pushed(day, "café", |tokenizer, request| {
+        request.eos_token_ids = tokenizer.encode("é")?[1..].to_vec();
         Ok(())
     });
     ends("café, EOS after half of the é", got, "caf\u{fffd}", FinishReason::Eos, 4)
@@ -508,35 +529,65 @@ pub fn window_of_anything(day: &Day) -> Outcome {
     Ok(())
 }
 
+/// Ids and positions of every pass of a model.
+fn passes(model: &Fake) -> Vec<(Vec<u32>, Vec<u32>)> {
+    let passes = model.passes.take();
+    passes.into_iter().map(|(ids, positions)| (ids.concat(), positions.concat())).collect()
+}
+
+/// One pass over each of these ranges of tokens, from position 0 on.
+fn from_zero(ranges: &[std::ops::Range<u32>]) -> Vec<(Vec<u32>, Vec<u32>)> {
+    let pass =
+        |ids: &std::ops::Range<u32>| (ids.clone().collect(), (0..ids.len() as u32).collect());
+    ranges.iter().map(pass).collect()
+}
+
 pub fn the_window_moves_and_renumbers(day: &Day) -> Outcome {
     window_by_hand(day)?; // a wrong window is no fault of the loop
     let model = counting(20);
-    let mut options = options(7);
-    options.stride = 2;
-    let tokens = (day.generate)(&model, &tokenizer()?, &[1, 2, 3], options)?;
+    let mut request = request(&[1, 2, 3], 7);
+    request.past_context = PastContext::Window { stride: 2 };
+    let tokens = (day.generate)(&model, &tokenizer()?, request)?;
     let input = "prompt 1, 2, 3, 7 new, a context of 6, stride 2";
     let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
     equal_tokens(&format!("{input}: the new tokens"), Ok(ids), &[4, 5, 6, 7, 8, 9, 10], &[])?;
-    let seen: Vec<_> = model.passes.take();
-    let seen: Vec<(Vec<u32>, Vec<u32>)> =
-        seen.into_iter().map(|(ids, at)| (ids.concat(), at.concat())).collect();
-    let want = [1..4, 1..5, 1..6, 1..7, 3..8, 3..9, 5..10];
-    let want: Vec<_> =
-        want.map(|ids| ((ids.clone()).collect(), (0..ids.len() as u32).collect())).into();
-    equal(&format!("{input}: (ids, positions) of every pass"), Ok(seen), &want)
+    let want = from_zero(&[1..4, 1..5, 1..6, 1..7, 3..8, 3..9, 5..10]);
+    equal(&format!("{input}: (ids, positions) of every pass"), Ok(passes(&model)), &want)
         .likely("positions are renumbered from 0 in every pass")
 }
 
+pub fn every_pass_sees_the_whole_sequence(day: &Day) -> Outcome {
+    let model = counting(20);
+    let tokens = (day.generate)(&model, &tokenizer()?, request(&[1, 2, 3], 3))?;
+    let input = "prompt 1, 2, 3, 3 new";
+    let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
+    equal_tokens(&format!("{input}: the new tokens"), Ok(ids), &[4, 5, 6], &[])?;
+    let want = from_zero(&[1..4, 1..5, 1..6]);
+    equal(&format!("{input}: (ids, positions) of every pass"), Ok(passes(&model)), &want)
+}
+
+pub fn the_context_ends_the_text(day: &Day) -> Outcome {
+    let model = counting(20);
+    let tokens = (day.generate)(&model, &tokenizer()?, request(&[1, 2, 3], 20))?;
+    let got: Vec<_> = tokens.iter().map(|token| (token.id, token.finish)).collect();
+    let input = "prompt 1, 2, 3, at most 20 new, a context of 6: ids and ends";
+    let want = vec![(4, None), (5, None), (6, None), (7, Some(FinishReason::Length))];
+    equal(input, Ok(got), &want)
+        .likely("`remaining` counts from the request's max_new_tokens, which `fit` has lowered")
+}
+
 pub fn the_loop_ends(day: &Day) -> Outcome {
-    let run = |most: usize, eos: &[u32], prompt: &[u32]| {
-        let mut options = options(most);
-        options.eos_token_ids = eos.to_vec();
-        let tokens = (day.generate)(&counting(9), &tokenizer()?, prompt, options)?;
+    let run = |max: usize, eos: &[u32], prompt: &[u32]| {
+        let mut request = request(prompt, max);
+        request.eos_token_ids = eos.to_vec();
+        let tokens = (day.generate)(&counting(9), &tokenizer()?, request)?;
         if let Some(token) = tokens.iter().find(|token| token.row != 0) {
-            bail!("a token says that it is of row {}; the only text is row 0", token.row)
+            bail!("a token says that it is of row {}; the request's id is 0", token.row)
         }
         Ok(tokens.iter().map(|token| (token.id, token.finish)).collect::<Vec<_>>())
     };
+    let input = "prompt 1, 2, at most 1 new: ids and ends";
+    equal(input, run(1, &[], &[1, 2]), &vec![(3, Some(FinishReason::Length))])?;
     let input = "prompt 1, 2, at most 2 new: ids and ends";
     equal(input, run(2, &[], &[1, 2]), &vec![(3, None), (4, Some(FinishReason::Length))])?;
     let input = "prompt 1, 2, at most 5 new, EOS 4 or 2: ids and ends";
@@ -577,14 +628,14 @@ fn cases(list: &str) -> Result<Vec<Case>> {
 }
 
 impl Case {
-    fn options<'a>(&self, day: &Day, config: &ModelConfig) -> GenerationOptions<'a> {
-        let mut options = GenerationOptions::new(config, self.max_new_tokens, day.greedy);
-        options.stop_strings.clone_from(&self.stop_strings);
-        options.processors = self.suppress_tokens.iter().map(|id| without(*id)).collect();
-        options
+    fn request<'a>(&self, day: &Day, config: &ModelConfig) -> Request<'a> {
+        let mut request = Request::new(config, &self.prompt_ids, self.max_new_tokens, day.argmax);
+        request.stop_strings.clone_from(&self.stop_strings);
+        request.processors = self.suppress_tokens.iter().map(|id| without(*id)).collect();
+        request
     }
 
-    /// TokenIter and log-probabilities are those of the golden.
+    /// Tokens and log-probabilities are those of the golden.
     fn compare(&self, input: &str, tokens: &[Token]) -> Outcome {
         let ids = tokens.iter().map(|token| token.id).collect();
         equal_tokens(&format!("{input}: tokens"), Ok(ids), &self.new_ids, &self.margins)?;
@@ -596,8 +647,8 @@ impl Case {
 
     fn equals_transformers(&self, day: &Day) -> Outcome {
         let model = Recall::new(&self.model, self.max_new_tokens + 2)?;
-        let options = self.options(day, model.config());
-        let tokens = (day.generate)(&model, &tokenizer()?, &self.prompt_ids, options)?;
+        let request = self.request(day, model.config());
+        let tokens = (day.generate)(&model, &tokenizer()?, request)?;
         let input = format!("{}, \"{}\", at most {}", self.model, self.prompt, self.max_new_tokens);
         self.compare(&input, &tokens)?;
         let text: String = tokens.iter().map(|token| token.text.as_str()).collect();
@@ -641,10 +692,10 @@ fn windowed(day: &Day, number: usize) -> Outcome {
     let Case { model: name, prompt, stride, max_new_tokens: most, .. } = &case;
     let context = Recall::new(name, 0)?.config().max_position_embeddings;
     let model = Recall::only(name, most + 2, case.windows(context))?;
-    let mut options = case.options(day, model.config());
-    options.stride = *stride;
-    options.eos_token_ids.clear();
-    let tokens = (day.generate)(&model, &tokenizer()?, &case.prompt_ids, options)?;
+    let mut request = case.request(day, model.config());
+    request.past_context = PastContext::Window { stride: *stride };
+    request.eos_token_ids.clear();
+    let tokens = (day.generate)(&model, &tokenizer()?, request)?;
     let input = format!("{name}, {prompt}, {most} new, a context of {context}, stride {stride}");
     case.compare(&input, &tokens)
 }

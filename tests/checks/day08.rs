@@ -6,26 +6,18 @@ use candecode::day07_greedy::generate;
 use candecode::kit::processor::process_all;
 use candecode::kit::rng::{RequestRng, TorchRng};
 use candecode::kit::{
-    Choose, GenerationOptions, Logits, LogitsProcessor, Model, NoCache, ProcessorInput, Step,
+    Logits, LogitsProcessor, Model, NoCache, ProcessorInput, Request, Sampler, SamplingParams, Step,
 };
 use candle_core::{Device, Error, IndexOp, Result, Tensor};
 use serde_json::Value;
+use std::rc::Rc;
 
 // Probabilities are at most 1, and f32 sums of at most 2,048 of them differ in a few units of 6e-8.
 const TOLERANCE: f32 = 1e-6;
 const NEVER: f32 = f32::NEG_INFINITY;
 
-/// `SamplingParams`, whosever they are.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Params {
-    pub temperature: Option<f64>,
-    pub top_k: Option<usize>,
-    pub top_p: Option<f64>,
-    pub min_p: Option<f64>,
-}
-
 /// What a pipeline is made of.
-pub type Processors = Vec<Box<dyn LogitsProcessor>>;
+pub type Processors = Vec<Rc<dyn LogitsProcessor>>;
 
 /// Day 8 as a bundle of functions.
 #[derive(Clone, Copy)]
@@ -35,11 +27,11 @@ pub struct Day {
     pub top_k: fn(&mut [f32], usize) -> Result<()>,
     pub top_p: fn(&mut [f32], f64) -> Result<()>,
     pub min_p: fn(&mut [f32], f64) -> Result<()>,
-    pub warpers: fn(&Params) -> Result<Processors>,
+    pub warpers: fn(&SamplingParams) -> Result<Processors>,
     pub sample: fn(&[f32], f32) -> Result<u32>,
     pub race: fn(&[f32], &[f32]) -> Result<u32>,
-    pub torch_sampler: fn(u64, usize) -> Choose<'static>,
-    pub chacha_sampler: fn(u64) -> Choose<'static>,
+    pub torch_samplers: fn(u64, usize) -> Vec<Sampler<'static>>,
+    pub chacha_sampler: fn(u64, usize) -> Sampler<'static>,
 }
 
 /// Fills the bundle from a module: the reader's, a known mistake, or the stub.
@@ -52,13 +44,10 @@ macro_rules! implementation {
             top_k: code::top_k,
             top_p: code::top_p,
             min_p: code::min_p,
-            warpers: |p| {
-                let (temperature, top_k, top_p, min_p) = (p.temperature, p.top_k, p.top_p, p.min_p);
-                code::warpers(&code::SamplingParams { temperature, top_k, top_p, min_p })
-            },
+            warpers: code::warpers,
             sample: code::sample,
             race: code::race,
-            torch_sampler: code::torch_sampler,
+            torch_samplers: code::torch_samplers,
             chacha_sampler: code::chacha_sampler,
         }
     }};
@@ -101,10 +90,19 @@ fn number(setting: &Value, name: &str) -> Option<f64> {
     setting.get(name).and_then(Value::as_f64)
 }
 
-fn params(setting: &Value) -> Params {
-    let top_k = number(setting, "top_k").map(|k| k as usize);
-    let [temperature, top_p, min_p] = ["temperature", "top_p", "min_p"].map(|n| number(setting, n));
-    Params { temperature, top_k, top_p, min_p }
+/// Sampling without any filter.
+fn unfiltered() -> SamplingParams {
+    SamplingParams { temperature: 1.0, ..SamplingParams::default() }
+}
+
+fn params(setting: &Value) -> SamplingParams {
+    SamplingParams {
+        temperature: number(setting, "temperature").unwrap_or(1.0),
+        top_k: number(setting, "top_k").map(|k| k as usize),
+        top_p: number(setting, "top_p").unwrap_or(1.0),
+        min_p: number(setting, "min_p").unwrap_or(0.0),
+        ..unfiltered()
+    }
 }
 
 fn describe(setting: &Value) -> String {
@@ -119,9 +117,9 @@ fn describe(setting: &Value) -> String {
 }
 
 /// The pipeline of a setting, on one row.
-fn pipeline(day: &Day, params: &Params, logits: &mut [f32]) -> Result<()> {
-    let cx = ProcessorInput { tokens: &[], prompt_len: 0, remaining: 1, eos: &[] };
-    process_all(&(day.warpers)(params)?, &cx, logits)
+fn pipeline(day: &Day, params: &SamplingParams, logits: &mut [f32]) -> Result<()> {
+    let input = ProcessorInput { tokens: &[], prompt_len: 0, remaining: 1, eos: &[] };
+    process_all(&(day.warpers)(params)?, &input, logits)
 }
 
 /// HF's warpers on rows of logits: those cases whose settings are exactly `names`; all with more than one, if `names` is
@@ -129,7 +127,7 @@ fn pipeline(day: &Day, params: &Params, logits: &mut [f32]) -> Result<()> {
 fn equals_hf(
     names: &[&str],
     tolerance: f32,
-    apply: impl Fn(&Params, &mut [f32]) -> Result<()>,
+    apply: impl Fn(&SamplingParams, &mut [f32]) -> Result<()>,
 ) -> Outcome {
     let goldens = golden_json("day08")?;
     for (i, case) in goldens["cases"].as_array().into_iter().flatten().enumerate() {
@@ -210,13 +208,18 @@ pub fn the_worked_example(day: &Day) -> Outcome {
 
 pub fn temperature_equals_hf(day: &Day) -> Outcome {
     // Up to 90, one unit of 6e-8 off, where a reciprocal is multiplied with.
-    equals_hf(&["temperature"], 2e-5, |p, l| (day.temperature)(l, p.temperature.unwrap_or(1.0)))
+    equals_hf(&["temperature"], 2e-5, |p, l| (day.temperature)(l, p.temperature))
 }
 
 pub fn temperature_refuses_what_is_none(day: &Day) -> Outcome {
     for t in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let got = (day.temperature)(&mut [1.0, 2.0], t);
         refused(&format!("temperature {t}"), got, &["temperature"])?;
+    }
+    for t in [1e-60, 1e60] {
+        let got = (day.temperature)(&mut [1.0, 2.0], t);
+        refused(&format!("temperature {t:e}"), got, &["temperature"])
+            .likely("the logits are divided in f32, where 1e-60 is 0 and 1e60 is infinite")?;
     }
     Ok(())
 }
@@ -296,7 +299,7 @@ pub fn top_p_counts_what_is_left(day: &Day) -> Outcome {
 }
 
 pub fn top_p_equals_hf(day: &Day) -> Outcome {
-    equals_hf(&["top_p"], 0.0, |p, l| (day.top_p)(l, p.top_p.unwrap_or(1.0)))
+    equals_hf(&["top_p"], 0.0, |p, l| (day.top_p)(l, p.top_p))
 }
 
 pub fn top_p_is_a_property(day: &Day) -> Outcome {
@@ -342,7 +345,7 @@ pub fn min_p_by_hand(day: &Day) -> Outcome {
 }
 
 pub fn min_p_equals_hf(day: &Day) -> Outcome {
-    equals_hf(&["min_p"], 0.0, |p, l| (day.min_p)(l, p.min_p.unwrap_or(0.0)))
+    equals_hf(&["min_p"], 0.0, |p, l| (day.min_p)(l, p.min_p))
 }
 
 pub fn min_p_refuses_what_is_no_share(day: &Day) -> Outcome {
@@ -355,11 +358,11 @@ pub fn min_p_refuses_what_is_no_share(day: &Day) -> Outcome {
 // 8.6
 
 pub fn nothing_is_implied(day: &Day) -> Outcome {
-    let names = |params: &Params| -> Result<Vec<String>> {
+    let names = |params: &SamplingParams| -> Result<Vec<String>> {
         Ok((day.warpers)(params)?.iter().map(|warper| warper.name()).collect())
     };
-    equal("no parameter: the warpers", names(&Params::default()), &vec![])?;
-    let params = Params { top_k: Some(50), ..Params::default() };
+    equal("no parameter: the warpers", names(&unfiltered()), &vec![])?;
+    let params = SamplingParams { top_k: Some(50), ..unfiltered() };
     let got = names(&params)?;
     ensure("top_k 50: the warpers", got.len() == 1, &format!("got {got:?}, want one warper"))?;
     // An error of the pipeline shows the name: it must tell which knob to turn.
@@ -370,7 +373,7 @@ pub fn nothing_is_implied(day: &Day) -> Outcome {
 pub fn temperature_comes_first(day: &Day) -> Outcome {
     // Temperature 4 makes .9 to .46 of the mass: top-p 0.8 then needs three tokens, and would have needed one before.
     let logits = ln(&[0.9, 0.05, 0.04, 0.01]);
-    let params = Params { temperature: Some(4.0), top_p: Some(0.8), ..Params::default() };
+    let params = SamplingParams { temperature: 4.0, top_p: 0.8, ..unfiltered() };
     let mut got = logits;
     pipeline(day, &params, &mut got)?;
     let input = "temperature 4, top-p 0.8 of [.9, .05, .04, .01]: the ids that are kept";
@@ -380,7 +383,7 @@ pub fn temperature_comes_first(day: &Day) -> Outcome {
 pub fn top_k_comes_before_top_p(day: &Day) -> Outcome {
     // Top-5 leaves .91 of the mass, and the first two are .66 of that: top-p 0.65 keeps them. Of all seven, it needs three.
     let mut got = ln(&[0.35, 0.25, 0.15, 0.1, 0.06, 0.05, 0.04]);
-    let params = Params { top_k: Some(5), top_p: Some(0.65), ..Params::default() };
+    let params = SamplingParams { top_k: Some(5), top_p: 0.65, ..unfiltered() };
     pipeline(day, &params, &mut got)?;
     let input = "top-k 5, top-p 0.65 of [.35, .25, .15, .1, .06, .05, .04]: the ids that are kept";
     equal(input, Ok(survivors(&got)), &vec![0, 1])
@@ -411,17 +414,16 @@ pub fn two_contexts(day: &Day) -> Outcome {
 }
 
 pub fn a_bad_parameter_is_refused_at_once(day: &Day) -> Outcome {
-    let none = Params::default();
     let bad = [
-        (Params { temperature: Some(f64::NAN), ..none }, "temperature"),
-        (Params { top_k: Some(0), ..none }, "top-k"),
-        (Params { top_p: Some(1.5), ..none }, "top-p"),
-        (Params { min_p: Some(-0.5), ..none }, "min-p"),
+        (SamplingParams { temperature: f64::NAN, ..unfiltered() }, "temperature", "NaN"),
+        (SamplingParams { top_k: Some(0), ..unfiltered() }, "top-k", "0"),
+        (SamplingParams { top_p: 1.5, ..unfiltered() }, "top-p", "1.5"),
+        (SamplingParams { min_p: -0.5, ..unfiltered() }, "min-p", "-0.5"),
     ];
-    for (params, name) in bad {
+    for (params, name, value) in bad {
         let got = (day.warpers)(&params).map(|all| all.len());
         let accepted = got.is_ok();
-        let outcome = refused(&format!("warpers of {params:?}"), got, &[name]);
+        let outcome = refused(&format!("warpers of {name} {value}"), got, &[name]);
         if accepted {
             return outcome.likely(
                 "warpers refuses, before any model runs, what the filter itself would refuse",
@@ -434,28 +436,28 @@ pub fn a_bad_parameter_is_refused_at_once(day: &Day) -> Outcome {
 
 // 8.7
 
-pub fn coins_by_hand(day: &Day) -> Outcome {
+pub fn sample_by_hand(day: &Day) -> Outcome {
     // The sums are .25, .75, .75, 1.
     let probs = [0.25, 0.5, 0.0, 0.25];
-    for (coin, want) in [(0.0, 0), (0.24, 0), (0.25, 1), (0.74, 1), (0.75, 3), (0.99, 3)] {
-        let input = format!("probabilities {probs:?}, coin {coin}");
-        equal(&input, (day.sample)(&probs, coin), &want)
-            .likely("the first token at which the running sum is greater than the coin")?;
+    for (u, want) in [(0.0, 0), (0.24, 0), (0.25, 1), (0.74, 1), (0.75, 3), (0.99, 3)] {
+        let input = format!("probabilities {probs:?}, u {u}");
+        equal(&input, (day.sample)(&probs, u), &want)
+            .likely("the first token at which the running sum is greater than u")?;
     }
     Ok(())
 }
 
 pub fn the_impossible_is_never_drawn(day: &Day) -> Outcome {
-    equal("[0, 1], coin 0", (day.sample)(&[0.0, 1.0], 0.0), &1)?;
-    // Rounding can leave the sum a little below 1, and the coin between the two.
+    equal("[0, 1], u 0", (day.sample)(&[0.0, 1.0], 0.0), &1)?;
+    // Rounding can leave the sum a little below 1, and u between the two.
     let probs = [0.5, 0.499_999, 0.0];
-    equal("[.5, .499999, 0], coin .9999995", (day.sample)(&probs, 0.999_999_5), &1)
-        .likely("when the sum ends below the coin, the last token that is possible is drawn")
+    equal("[.5, .499999, 0], u .9999995", (day.sample)(&probs, 0.999_999_5), &1)
+        .likely("when the sum ends below u, the last token that is possible is drawn")
 }
 
 pub fn sample_refuses_nonsense(day: &Day) -> Outcome {
-    for coin in [1.0, -0.1, f32::NAN] {
-        refused(&format!("coin {coin}"), (day.sample)(&[0.5, 0.5], coin), &[])?;
+    for u in [1.0, -0.1, f32::NAN] {
+        refused(&format!("u {u}"), (day.sample)(&[0.5, 0.5], u), &[])?;
     }
     refused("all probabilities 0", (day.sample)(&[0.0, 0.0], 0.5), &[])?;
     refused("no probabilities", (day.sample)(&[], 0.5), &[])
@@ -485,8 +487,8 @@ fn follows(input: &str, counts: [f64; 5]) -> Outcome {
 }
 
 fn sampled(day: &Day) -> Result<[f64; 5]> {
-    let mut coins = RequestRng::new(8, 0);
-    tally(|| (day.sample)(&PROBS, coins.uniform()))
+    let mut rng = RequestRng::new(8, 0);
+    tally(|| (day.sample)(&PROBS, rng.uniform()))
 }
 
 fn raced(day: &Day) -> Result<[f64; 5]> {
@@ -546,13 +548,13 @@ fn ids(value: &Value) -> Result<Vec<u32>> {
 fn replay(
     day: &Day,
     model: &Recall,
-    params: &Params,
+    params: &SamplingParams,
     seed: u64,
     prompts: &[Vec<u32>],
     want: &[Vec<u32>],
 ) -> Result<Vec<Vec<u32>>> {
     let warpers = (day.warpers)(params)?;
-    let mut choose = (day.torch_sampler)(seed, prompts.len());
+    let mut samplers = (day.torch_samplers)(seed, prompts.len());
     let mut logits = Vec::new();
     for (prompt, new) in prompts.iter().zip(want) {
         let text = [&prompt[..], new].concat();
@@ -565,9 +567,9 @@ fn replay(
             let tokens = [&prompts[row][..], &want[row][..step]].concat();
             let mut scores = logits[row].i(tokens.len() - 1)?.to_vec1::<f32>()?;
             let (prompt_len, remaining) = (prompts[row].len(), want[row].len() - step);
-            let cx = ProcessorInput { tokens: &tokens, prompt_len, remaining, eos: &[0] };
-            process_all(&warpers, &cx, &mut scores)?;
-            got[row].push(choose(row, &scores)?);
+            let input = ProcessorInput { tokens: &tokens, prompt_len, remaining, eos: &[0] };
+            process_all(&warpers, &input, &mut scores)?;
+            got[row].push(samplers[row](&scores)?);
             if got[row].last() != want[row].get(step) {
                 return Ok(got);
             }
@@ -632,11 +634,11 @@ pub fn generate_equals_transformers(day: &Day) -> Outcome {
     for (i, setting) in goldens["settings"].as_array().into_iter().flatten().enumerate() {
         let (prompt, want) = (ids(&goldens["prompts"][i % 2])?, ids(&run["new_ids"][i])?);
         model.prime(&[&[&prompt[..], &want].concat()])?;
-        let choose = (day.torch_sampler)(seed, 1);
-        let mut options = GenerationOptions::new(model.config(), want.len(), choose);
-        options.processors = (day.warpers)(&params(setting))?;
+        let sampler = (day.torch_samplers)(seed, 1).remove(0);
+        let mut request = Request::new(model.config(), &prompt, want.len(), sampler);
+        request.processors = (day.warpers)(&params(setting))?;
         let mut got = Vec::new();
-        for token in generate(&model, &tokenizer, &prompt, options)? {
+        for token in generate(&model, &tokenizer, request)? {
             got.push(token?.id);
             if got.last() != want.get(got.len() - 1) {
                 break;
@@ -650,13 +652,25 @@ pub fn generate_equals_transformers(day: &Day) -> Outcome {
 
 pub fn a_row_in_company_draws_what_it_draws_alone(day: &Day) -> Outcome {
     let logits = ln(&PROBS);
-    let (mut alone, mut company) = ((day.chacha_sampler)(3), (day.chacha_sampler)(3));
-    let mut got = Vec::new();
-    let want = (0..40).map(|_| alone(1, &logits)).collect::<Result<Vec<_>>>()?;
+    let draw = |sampler: &mut Sampler| sampler(&logits);
+    let mut alone = (day.chacha_sampler)(3, 1);
+    let want = (0..40).map(|_| draw(&mut alone)).collect::<Result<Vec<_>>>()?;
+    let [mut zero, mut one, mut two] = [0, 1, 2].map(|request| (day.chacha_sampler)(3, request));
+    let (mut others, mut got) = (Vec::new(), Vec::new());
     for step in 0..40 {
-        company(0, &logits)?;
-        got.push(company(1, &logits)?);
-        (step < 20).then(|| company(2, &logits)).transpose()?;
+        others.push(draw(&mut zero)?);
+        got.push(draw(&mut one)?);
+        if step < 20 {
+            draw(&mut two)?;
+        }
     }
-    equal_tokens("row 1 of 3, the portable stream", Ok(got), &want, &[])
+    // A stream is found by its number, not kept in a list up to it.
+    let far = draw(&mut (day.chacha_sampler)(3, 1_000_000_000))?;
+    ensure("request 1,000,000,000", (far as usize) < PROBS.len(), "a token beyond the vocabulary")?;
+    ensure(
+        "requests 0 and 1 of one seed, 40 draws each",
+        others != got,
+        "both drew the same tokens; each request has a stream of its own",
+    )?;
+    equal_tokens("request 1 of 3, the portable stream", Ok(got), &want, &[])
 }

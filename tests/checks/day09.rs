@@ -2,30 +2,21 @@
 
 use super::checks::{close, ensure, equal, equal_tokens, golden, golden_json, refused};
 use super::checks::{Likely, Outcome, Random, Recall};
-use candecode::day07_greedy::{generate, greedy};
-use candecode::day08_sampling::{warpers, SamplingParams};
+use candecode::day07_greedy::{argmax, generate};
+use candecode::day08_sampling::warpers;
 use candecode::kit::processor::process_all;
-use candecode::kit::{GenerationOptions, LogitsProcessor, Model, ProcessorInput};
+use candecode::kit::{LogitsProcessor, Model, ProcessorInput, Request, SamplingParams};
 use candle_core::{Device, Error, Result, Tensor};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 // One or two operations on numbers below 30: a unit of 6e-8 each, of the number.
 const TOLERANCE: f32 = 1e-5;
 const NEVER: f32 = f32::NEG_INFINITY;
 
-/// `PenaltyParams`, whosever they are.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Params {
-    pub repetition: Option<f32>,
-    pub presence: Option<f32>,
-    pub frequency: Option<f32>,
-    pub no_repeat_ngram: Option<usize>,
-    pub window: Option<usize>,
-}
-
 /// What a pipeline is made of.
-pub type Processors = Vec<Box<dyn LogitsProcessor>>;
+pub type Processors = Vec<Rc<dyn LogitsProcessor>>;
 
 /// Day 9 as a bundle of functions.
 #[derive(Clone, Copy)]
@@ -35,7 +26,7 @@ pub struct Day {
     pub presence_frequency: fn(&mut [f32], &[u32], f32, f32) -> Result<()>,
     pub ngram: fn(&mut [f32], &[u32], usize) -> Result<()>,
     pub recent: fn(&[u32], Option<usize>) -> &[u32],
-    pub penalties: fn(&Params) -> Result<Processors>,
+    pub penalties: fn(&SamplingParams) -> Result<Processors>,
 }
 
 /// Fills the bundle from a module: the reader's, a known mistake, or the stub.
@@ -48,11 +39,7 @@ macro_rules! implementation {
             presence_frequency: code::presence_frequency,
             ngram: code::no_repeat_ngram,
             recent: code::recent,
-            penalties: |p| {
-                let (repetition, presence, frequency) = (p.repetition, p.presence, p.frequency);
-                let (no_repeat_ngram, window) = (p.no_repeat_ngram, p.window);
-                code::penalties(&code::PenaltyParams { repetition, presence, frequency, no_repeat_ngram, window })
-            },
+            penalties: code::penalties,
         }
     }};
 }
@@ -84,24 +71,45 @@ fn forbids(
     ensure(input, others, "a logit is neither what it was nor -inf")
 }
 
-fn names(all: &[Box<dyn LogitsProcessor>]) -> Vec<String> {
+fn names(all: &[Rc<dyn LogitsProcessor>]) -> Vec<String> {
     all.iter().map(|processor| processor.name()).collect()
 }
 
 /// All penalties of `params`, on the logits that come after `tokens`.
 fn penalised(
     day: &Day,
-    params: &Params,
+    params: &SamplingParams,
     tokens: &[u32],
     prompt_len: usize,
     logits: &mut [f32],
 ) -> Result<()> {
-    let cx = ProcessorInput { tokens, prompt_len, remaining: 1, eos: &[] };
-    process_all(&(day.penalties)(params)?, &cx, logits)
+    let at = ProcessorInput { tokens, prompt_len, remaining: 1, eos: &[] };
+    process_all(&(day.penalties)(params)?, &at, logits)
 }
 
 fn number(setting: &Value, name: &str) -> Option<f64> {
     setting.get(name).and_then(Value::as_f64)
+}
+
+/// The penalties of a setting of HF's `generate`.
+fn hf_penalties(setting: &Value) -> SamplingParams {
+    SamplingParams {
+        repetition_penalty: number(setting, "repetition_penalty").map_or(1.0, |x| x as f32),
+        no_repeat_ngram: number(setting, "no_repeat_ngram_size").map(|n| n as usize),
+        ..SamplingParams::default()
+    }
+}
+
+/// The penalties among the parameters.
+fn describe(params: &SamplingParams) -> String {
+    format!(
+        "repetition {}, presence {}, frequency {}, n-grams {:?}, window {:?}",
+        params.repetition_penalty,
+        params.presence_penalty,
+        params.frequency_penalty,
+        params.no_repeat_ngram,
+        params.penalty_window
+    )
 }
 
 fn numbers(name: &str) -> Result<Vec<f64>> {
@@ -276,7 +284,7 @@ pub fn no_ngram_ever_repeats(day: &Day) -> Outcome {
         for step in 0..length {
             let mut logits: Vec<f32> = (0..12).map(|_| random.float()).collect();
             (day.ngram)(&mut logits, &tokens, n)?;
-            let best = candecode::day07_greedy::argmax(&logits)?;
+            let best = argmax(&logits)?;
             let repeated = [&tokens[(tokens.len() + 1).saturating_sub(n)..], &[best]].concat();
             let input = format!("a text of random tokens, no repeated {n}-gram");
             let before = repeated.len() == n && tokens.windows(n).any(|ngram| ngram == repeated);
@@ -315,17 +323,17 @@ pub fn the_end_of_the_text(day: &Day) -> Outcome {
 // 9.6
 
 pub fn nothing_is_implied(day: &Day) -> Outcome {
-    let got = (day.penalties)(&Params::default()).map(|all| names(&all));
+    let got = (day.penalties)(&SamplingParams::default()).map(|all| names(&all));
     equal("no parameter: the penalties", got, &vec![])
 }
 
 pub fn the_scope_of_each(day: &Day) -> Outcome {
     // Prompt 0, 1; generated 2, 3, 2.
     let (tokens, logits) = ([0, 1, 2, 3, 2], [2.0, 2.0, 2.0, 2.0, 2.0]);
-    let on = |params: Params| move |l: &mut [f32]| penalised(day, &params, &tokens, 2, l);
-    let none = Params::default();
+    let on = |params: SamplingParams| move |l: &mut [f32]| penalised(day, &params, &tokens, 2, l);
+    let none = SamplingParams::default;
     let text = "prompt 0, 1, generated 2, 3, 2, logits [2, 2, 2, 2, 2]";
-    let repetition = Params { repetition: Some(2.0), ..none };
+    let repetition = SamplingParams { repetition_penalty: 2.0, ..none() };
     becomes(
         &format!("repetition penalty 2: {text}"),
         &logits,
@@ -333,26 +341,30 @@ pub fn the_scope_of_each(day: &Day) -> Outcome {
         &[1.0, 1.0, 1.0, 1.0, 2.0],
     )
     .likely("the repetition penalty counts prompt and generated tokens")?;
-    let presence = Params { presence: Some(0.5), ..none };
+    let presence = SamplingParams { presence_penalty: 0.5, ..none() };
     becomes(
         &format!("presence penalty 0.5: {text}"),
         &logits,
         on(presence),
         &[2.0, 2.0, 1.5, 1.5, 2.0],
     )
-    .likely("the presence penalty counts generated tokens only: cx.tokens from cx.prompt_len on")?;
-    let frequency = Params { frequency: Some(0.5), ..none };
+    .likely(
+        "the presence penalty counts generated tokens only: input.tokens from input.prompt_len on",
+    )?;
+    let frequency = SamplingParams { frequency_penalty: 0.5, ..none() };
     becomes(
         &format!("frequency penalty 0.5: {text}"),
         &logits,
         on(frequency),
         &[2.0, 2.0, 1.0, 1.5, 2.0],
     )
-    .likely("the frequency penalty counts generated tokens only: cx.tokens from cx.prompt_len on")
+    .likely(
+        "the frequency penalty counts generated tokens only: input.tokens from input.prompt_len on",
+    )
 }
 
 pub fn ngrams_of_the_prompt_count(day: &Day) -> Outcome {
-    let params = Params { no_repeat_ngram: Some(2), ..Params::default() };
+    let params = SamplingParams { no_repeat_ngram: Some(2), ..SamplingParams::default() };
     // 1 2 stands in the prompt, 1 4 in what was generated.
     forbids(
         "prompt 1, 2, 3, generated 1, 4, 1, no repeated 2-gram",
@@ -364,16 +376,17 @@ pub fn ngrams_of_the_prompt_count(day: &Day) -> Outcome {
 
 pub fn the_window_is_for_penalties(day: &Day) -> Outcome {
     let (tokens, logits) = ([0, 1, 2, 3, 1], [2.0; 5]);
-    let window = Params { window: Some(3), ..Params::default() };
+    let window = SamplingParams { penalty_window: Some(3), ..SamplingParams::default() };
     let text = "prompt 0, 1, generated 2, 3, 1, window 3";
-    let repetition = Params { repetition: Some(2.0), ..window };
+    let repetition = SamplingParams { repetition_penalty: 2.0, ..window.clone() };
     becomes(
         &format!("repetition penalty 2: {text}"),
         &logits,
         |l| penalised(day, &repetition, &tokens, 2, l),
         &[2.0, 1.0, 1.0, 1.0, 2.0],
     )?;
-    let presence = Params { presence: Some(1.0), window: Some(2), ..window };
+    let presence =
+        SamplingParams { presence_penalty: 1.0, penalty_window: Some(2), ..window.clone() };
     becomes(
         "presence penalty 1: prompt 0, 1, generated 2, 3, 1, window 2",
         &logits,
@@ -381,7 +394,8 @@ pub fn the_window_is_for_penalties(day: &Day) -> Outcome {
         &[2.0, 1.0, 2.0, 1.0, 2.0],
     )?;
     // 1 2 stands before the window: a repeated n-gram is one however long ago.
-    let ngram = Params { no_repeat_ngram: Some(2), window: Some(4), ..window };
+    let ngram =
+        SamplingParams { no_repeat_ngram: Some(2), penalty_window: Some(4), ..window.clone() };
     forbids(
         "prompt 0, generated 1, 2, 3, 1, 4, 1, window 4, no repeated 2-gram",
         5,
@@ -391,7 +405,11 @@ pub fn the_window_is_for_penalties(day: &Day) -> Outcome {
 }
 
 pub fn repetition_comes_before_presence(day: &Day) -> Outcome {
-    let params = Params { repetition: Some(2.0), presence: Some(1.0), ..Params::default() };
+    let params = SamplingParams {
+        repetition_penalty: 2.0,
+        presence_penalty: 1.0,
+        ..SamplingParams::default()
+    };
     // 4 / 2 - 1 is 1, but (4 - 1) / 2 is 1.5.
     becomes(
         "repetition penalty 2, presence penalty 1: prompt 0, generated 1, logits [4, 4, 4]",
@@ -405,12 +423,15 @@ pub fn all_three_equal_vllm(day: &Day) -> Outcome {
     let goldens = golden_json("day09")?;
     let prompt_len = goldens["prompt_len"].as_u64().unwrap_or_default() as usize;
     for (i, case) in goldens["vllm"].as_array().into_iter().flatten().enumerate() {
-        let get = |name| number(case, name).map(|x| x as f32);
-        let (repetition, presence, frequency) =
-            (get("repetition"), get("presence"), get("frequency"));
-        let params = Params { repetition, presence, frequency, ..Params::default() };
+        let get = |name, neutral| number(case, name).map_or(neutral, |x| x as f32);
+        let params = SamplingParams {
+            repetition_penalty: get("repetition", 1.0),
+            presence_penalty: get("presence", 0.0),
+            frequency_penalty: get("frequency", 0.0),
+            ..SamplingParams::default()
+        };
         for (row, (logits, ids, want)) in rows(&format!("vllm.{i}"))?.iter().enumerate() {
-            let input = format!("{params:?}, row {row} of the random logits");
+            let input = format!("{}, row {row} of the random logits", describe(&params));
             let change = |l: &mut [f32]| penalised(day, &params, ids, prompt_len, l);
             becomes(&input, logits, change, want)?;
         }
@@ -421,16 +442,15 @@ pub fn all_three_equal_vllm(day: &Day) -> Outcome {
 pub fn the_pipeline_is_hfs(day: &Day) -> Outcome {
     let goldens = golden_json("day09")?;
     let get = |name| number(&goldens["pipeline"], name);
-    let (repetition, no_repeat_ngram) = (
-        get("repetition_penalty").map(|x| x as f32),
-        get("no_repeat_ngram_size").map(|n| n as usize),
-    );
-    let params = Params { repetition, no_repeat_ngram, ..Params::default() };
-    let (temperature, top_p, min_p) = (get("temperature"), get("top_p"), get("min_p"));
-    let sampling =
-        SamplingParams { temperature, top_p, min_p, top_k: get("top_k").map(|k| k as usize) };
+    let params = SamplingParams {
+        temperature: get("temperature").unwrap_or(1.0),
+        top_k: get("top_k").map(|k| k as usize),
+        top_p: get("top_p").unwrap_or(1.0),
+        min_p: get("min_p").unwrap_or(0.0),
+        ..hf_penalties(&goldens["pipeline"])
+    };
     let mut all = (day.penalties)(&params)?;
-    all.extend(warpers(&sampling)?);
+    all.extend(warpers(&params)?);
 
     let short = |class: &str| match class {
         "RepetitionPenaltyLogitsProcessor" => "repetition_penalty",
@@ -453,23 +473,23 @@ pub fn the_pipeline_is_hfs(day: &Day) -> Outcome {
 
     for (row, (logits, ids, want)) in rows("pipelined")?.iter().enumerate() {
         let input = format!("all of HF's processors, row {row} of the random logits");
-        let cx = ProcessorInput { tokens: ids, prompt_len: 16, remaining: 1, eos: &[] };
-        becomes(&input, logits, |l| process_all(&all, &cx, l), want)?;
+        let at = ProcessorInput { tokens: ids, prompt_len: 16, remaining: 1, eos: &[] };
+        becomes(&input, logits, |l| process_all(&all, &at, l), want)?;
     }
     Ok(())
 }
 
 pub fn a_bad_parameter_is_refused_at_once(day: &Day) -> Outcome {
-    let none = Params::default();
+    let none = SamplingParams::default;
     for (params, says) in [
-        (Params { repetition: Some(0.0), ..none }, "repetition"),
-        (Params { presence: Some(3.0), ..none }, "presence"),
-        (Params { frequency: Some(f32::NAN), ..none }, "frequency"),
-        (Params { no_repeat_ngram: Some(0), ..none }, "n-gram"),
+        (SamplingParams { repetition_penalty: 0.0, ..none() }, "repetition"),
+        (SamplingParams { presence_penalty: 3.0, ..none() }, "presence"),
+        (SamplingParams { frequency_penalty: f32::NAN, ..none() }, "frequency"),
+        (SamplingParams { no_repeat_ngram: Some(0), ..none() }, "n-gram"),
     ] {
         let got = (day.penalties)(&params).map(|all| all.len());
         let accepted = got.is_ok();
-        let outcome = refused(&format!("penalties of {params:?}"), got, &[says]);
+        let outcome = refused(&format!("penalties of {}", describe(&params)), got, &[says]);
         if accepted {
             return outcome.likely(
                 "penalties refuses, before any model runs, what the penalty itself would refuse",
@@ -491,14 +511,10 @@ pub fn greedy_tokens_equal_hf(day: &Day) -> Outcome {
     for run in goldens["greedy"].as_array().into_iter().flatten() {
         let (prompt, want) = (ids(&run["prompt"])?, ids(&run["new_ids"])?);
         model.prime(&[&[&prompt[..], &want].concat()])?;
-        let get = |name| number(&run["setting"], name);
-        let repetition = get("repetition_penalty").map(|x| x as f32);
-        let no_repeat_ngram = get("no_repeat_ngram_size").map(|n| n as usize);
-        let params = Params { repetition, no_repeat_ngram, ..Params::default() };
-        let mut options = GenerationOptions::new(model.config(), want.len(), greedy);
-        options.processors = (day.penalties)(&params)?;
+        let mut request = Request::new(model.config(), &prompt, want.len(), argmax);
+        request.processors = (day.penalties)(&hf_penalties(&run["setting"]))?;
         let mut got = Vec::new();
-        for token in generate(&model, &tokenizer, &prompt, options)? {
+        for token in generate(&model, &tokenizer, request)? {
             got.push(token?.id);
             if got.last() != want.get(got.len() - 1) {
                 break;

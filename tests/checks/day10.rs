@@ -6,34 +6,45 @@ use super::checks::{
 };
 use candecode::engine::load_model;
 use candecode::kit::{
-    Cache, CacheKind, GenerationOptions, Logits, Model, ModelConfig, NoCache, Step, Token,
-    Tokenizer,
+    Cache, CacheKind, Logits, Model, ModelConfig, NoCache, Request, Step, Token, Tokenizer,
 };
 use candle_core::{bail, DType, Device, Error, IndexOp, Result, Tensor};
+use std::cell::Cell;
 
-/// Puts columns into a cache.
+/// Puts positions into a cache.
 pub type Fill<'a> = &'a dyn Fn(&mut dyn Cache) -> Result<()>;
 
 /// The loop.
 pub type Generate = for<'a> fn(
     &'a dyn Model,
     &'a Tokenizer,
-    &[u32],
-    GenerationOptions<'a>,
+    Request<'a>,
     Box<dyn Cache + 'a>,
 ) -> Result<Vec<Token>>;
+
+/// A call of `Cached::logits`: tokens, and after how many of them logits are wanted.
+pub type Call = (Vec<u32>, usize);
+
+/// What came of it: the logits, and how many positions were computed so far.
+pub struct Answer {
+    pub logits: Result<Vec<Vec<f32>>>,
+    pub computed: usize,
+}
+
+/// One `Cached`, and calls of its `logits` one after another.
+pub type Ask = for<'a> fn(&'a dyn Model, Box<dyn Cache + 'a>, &[Call]) -> Vec<Answer>;
 
 /// Day 10 as a bundle of functions.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub bytes: fn(&ModelConfig, usize, usize, DType) -> usize,
-    pub grow: fn(&Tensor, &Tensor) -> Result<Tensor>,
+    pub concat: fn(&Tensor, &Tensor) -> Result<Tensor>,
     pub write_at: fn(&Tensor, &Tensor, usize) -> Result<Tensor>,
     pub stack_rows: fn(&Tensor, &Tensor) -> Result<Tensor>,
     pub new: fn(CacheKind, usize) -> Box<dyn Cache>,
     /// A cache that was filled, and its clone.
     pub cloned: fn(CacheKind, usize, Fill) -> Result<[Box<dyn Cache>; 2]>,
-    pub next_step: fn(&dyn Model, &[u32], &mut usize, usize, &mut dyn Cache) -> Result<Step>,
+    pub logits: Ask,
     pub generate: Generate,
 }
 
@@ -43,7 +54,7 @@ macro_rules! implementation {
         use $($path)::+ as code;
         day::Day {
             bytes: code::cache_bytes,
-            grow: code::grow,
+            concat: code::concat,
             write_at: code::write_at,
             stack_rows: code::stack_rows,
             new: |kind, layers| Box::new(code::KvCache::new(kind, layers)),
@@ -53,9 +64,18 @@ macro_rules! implementation {
                 let clone = cache.try_clone()?;
                 Ok([Box::new(cache), Box::new(clone)])
             },
-            next_step: code::next_step,
-            generate: |model, tokenizer, prompt, options, cache| {
-                code::generate_cached(model, tokenizer, prompt, options, cache)?.take(1000).collect()
+            logits: |model, cache, calls| {
+                let mut cached = code::Cached::new(model, cache);
+                let mut answers = Vec::new();
+                for (tokens, n) in calls {
+                    let logits = cached.logits(tokens, *n);
+                    answers.push(day::Answer { logits, computed: cached.computed });
+                }
+                answers
+            },
+            generate: |model, tokenizer, request, cache| {
+                let cached = code::Cached::new(model, cache);
+                code::generate_cached(cached, tokenizer, request)?.take(1000).collect()
             },
         }
     }};
@@ -66,22 +86,22 @@ const LAYERS: usize = 2;
 const HEADS: usize = 2;
 const WIDTH: usize = 3;
 
-/// Columns of rows, as numbers; None is padding.
+/// Positions of rows, as numbers; None is padding.
 type Rows = Vec<Vec<Option<u32>>>;
 
 fn rows(numbers: &[&[u32]]) -> Rows {
     numbers.iter().map(|row| row.iter().map(|n| Some(*n)).collect()).collect()
 }
 
-/// Keys and values of a layer, `(B, 2, T, 3)`: a key is its column's number and a fraction for layer, head and place (all
+/// Keys and values of a layer, `(B, 2, T, 3)`: a key is its position's number and a fraction for layer, head and place (all
 /// exact in f32), a value is minus that, padding is 0. They are strided, as the heads of a model are.
 fn marked(rows: &Rows, layer: usize) -> Result<(Tensor, Tensor)> {
     let (b, t) = (rows.len(), rows[0].len());
     let mut numbers = Vec::new();
-    for column in rows.iter().flatten() {
+    for position in rows.iter().flatten() {
         for (head, d) in (0..HEADS).flat_map(|head| (0..WIDTH).map(move |d| (head, d))) {
             let mark = layer as f32 / 4.0 + head as f32 / 8.0 + d as f32 / 32.0;
-            numbers.push(column.map_or(0.0, |n| n as f32 + mark));
+            numbers.push(position.map_or(0.0, |n| n as f32 + mark));
         }
     }
     let keys = Tensor::from_vec(numbers, (b, t, HEADS, WIDTH), &Device::Cpu)?.transpose(1, 2)?;
@@ -89,7 +109,7 @@ fn marked(rows: &Rows, layer: usize) -> Result<(Tensor, Tensor)> {
     Ok((keys, values))
 }
 
-/// Appends columns to every layer; gives what the last one gave back.
+/// Appends positions to every layer; gives what the last one gave back.
 fn feed(cache: &mut dyn Cache, rows: &Rows) -> Result<(Tensor, Tensor)> {
     let mut all = None;
     for layer in 0..LAYERS {
@@ -99,7 +119,7 @@ fn feed(cache: &mut dyn Cache, rows: &Rows) -> Result<(Tensor, Tensor)> {
     all.ok_or(Error::Msg("no layers".into()))
 }
 
-/// The cache holds exactly these columns, in every layer.
+/// The cache holds exactly these positions, in every layer.
 fn holds(input: &str, cache: &dyn Cache, rows: &Rows) -> Outcome {
     equal(&format!("{input}: len"), Ok(cache.len()), &rows[0].len())?;
     for layer in 0..LAYERS {
@@ -111,7 +131,7 @@ fn holds(input: &str, cache: &dyn Cache, rows: &Rows) -> Outcome {
     Ok(())
 }
 
-/// The two that never drop a column by themselves.
+/// The two that never drop a position by themselves.
 const KINDS: [CacheKind; 2] = [CacheKind::Dynamic, CacheKind::Static(40)];
 
 fn config(name: &str) -> Result<ModelConfig> {
@@ -121,13 +141,13 @@ fn config(name: &str) -> Result<ModelConfig> {
 pub fn memory_by_hand(day: &Day) -> Outcome {
     // 6 layers, 2 key/value heads of 32 (6 query heads): 2 · 6 · 2 · 32 · 4 bytes.
     let bytes = (day.bytes)(&config("story-3m")?, 1, 1, DType::F32);
-    equal("story-3m, 1 row, 1 column, f32: bytes", Ok(bytes), &3_072)
+    equal("story-3m, 1 row, 1 position, f32: bytes", Ok(bytes), &3_072)
         .likely("keys and values, of every layer, of the heads that keys and values have")?;
     let bytes = (day.bytes)(&config("story-3m")?, 4, 512, DType::BF16);
-    equal("story-3m, 4 rows, 512 columns, bf16: bytes", Ok(bytes), &3_145_728)?;
+    equal("story-3m, 4 rows, 512 positions, bf16: bytes", Ok(bytes), &3_145_728)?;
     // 4 layers, 4 heads of 32: 2 · 4 · 4 · 32 · 4 · 256.
     let bytes = (day.bytes)(&config("story-gpt2-1m")?, 1, 256, DType::F32);
-    equal("story-gpt2-1m, 1 row, 256 columns, f32: bytes", Ok(bytes), &1_048_576)
+    equal("story-gpt2-1m, 1 row, 256 positions, f32: bytes", Ok(bytes), &1_048_576)
 }
 
 pub fn the_formula_is_what_a_model_leaves(day: &Day) -> Outcome {
@@ -149,9 +169,9 @@ pub fn growing_by_hand(day: &Day) -> Outcome {
     let old = Tensor::new(&[[[[1f32, 2.], [3., 4.]], [[5., 6.], [7., 8.]]]], &Device::Cpu)?;
     let new = Tensor::new(&[[[[10f32, 20.]], [[50., 60.]]]], &Device::Cpu)?;
     let want = [[[[1f32, 2.], [3., 4.], [10., 20.]], [[5., 6.], [7., 8.], [50., 60.]]]];
-    let input = "old (1, 2 heads, 2 columns, 2), new (1, 2 heads, 1 column, 2)";
-    bits_equal(input, (day.grow)(&old, &new), &Tensor::new(&want, &Device::Cpu)?)
-        .likely("columns are the third dimension; heads stay as they are")
+    let input = "old (1, 2 heads, 2 positions, 2), new (1, 2 heads, 1 position, 2)";
+    bits_equal(input, (day.concat)(&old, &new), &Tensor::new(&want, &Device::Cpu)?)
+        .likely("positions are the third dimension; heads stay as they are")
 }
 
 pub fn growing_anything(day: &Day) -> Outcome {
@@ -160,26 +180,26 @@ pub fn growing_anything(day: &Day) -> Outcome {
         let (b, s, t) = (1 + random.below(3), 1 + random.below(5), 1 + random.below(4));
         let (old, new) = (random.tensor(&[b, 2, s, 3])?, random.tensor(&[b, t, 2, 3])?);
         let new = new.transpose(1, 2)?;
-        let got = (day.grow)(&old, &new)?;
+        let got = (day.concat)(&old, &new)?;
         let input = format!("old ({b}, 2, {s}, 3), new ({b}, 2, {t}, 3), strided");
         equal(&input, Ok(got.dims().to_vec()), &vec![b, 2, s + t, 3])?;
-        bits_equal(&format!("{input}: the old columns"), got.narrow(2, 0, s), &old)?;
-        bits_equal(&format!("{input}: the new columns"), got.narrow(2, s, t), &new)?;
+        bits_equal(&format!("{input}: the old positions"), got.narrow(2, 0, s), &old)?;
+        bits_equal(&format!("{input}: the new positions"), got.narrow(2, s, t), &new)?;
     }
     let (two, three) = (random.tensor(&[2, 2, 1, 3])?, random.tensor(&[3, 2, 1, 3])?);
-    refused("old of 2 rows, new of 3", (day.grow)(&two, &three).map(|t| t.dims().to_vec()), &[])
+    refused("old of 2 rows, new of 3", (day.concat)(&two, &three).map(|t| t.dims().to_vec()), &[])
 }
 
 pub fn writing_in_place_by_hand(day: &Day) -> Outcome {
     let buffer = Tensor::zeros((1, 2, 4, 1), DType::F32, &Device::Cpu)?;
     let two = Tensor::new(&[[[[1f32], [2.]], [[5.], [6.]]]], &Device::Cpu)?;
-    let input = "a buffer of 4 columns, 2 heads of width 1: columns 1, 2 and 5, 6 written at 0";
+    let input = "a buffer of 4 positions, 2 heads of width 1: positions 1, 2 and 5, 6 written at 0";
     bits_equal(input, (day.write_at)(&buffer, &two, 0), &two)
-        .likely("the view ends with the last column written: what is behind it is not text")?;
+        .likely("the view ends with the last position written: what is behind it is not text")?;
     let one = Tensor::new(&[[[[3f32]], [[7.]]]], &Device::Cpu)?;
     let want = Tensor::new(&[[[[1f32], [2.], [3.]], [[5.], [6.], [7.]]]], &Device::Cpu)?;
     let got = (day.write_at)(&buffer, &one, 2);
-    bits_equal(&format!("{input}; then columns 3 and 7 at 2"), got, &want)?;
+    bits_equal(&format!("{input}; then positions 3 and 7 at 2"), got, &want)?;
     let want =
         Tensor::new(&[[[[1f32], [2.], [3.], [0.]], [[5.], [6.], [7.], [0.]]]], &Device::Cpu)?;
     bits_equal("the buffer itself after that", Ok(buffer), &want)
@@ -191,13 +211,13 @@ pub fn a_full_buffer_is_refused(day: &Day) -> Outcome {
     let two = Tensor::ones((1, 2, 2, 1), DType::F32, &Device::Cpu)?;
     for at in [3, 4, 9] {
         let got = (day.write_at)(&buffer, &two, at).map(|t| t.dims().to_vec());
-        refused(&format!("2 columns at {at} of a buffer of 4"), got, &[])?;
+        refused(&format!("2 positions at {at} of a buffer of 4"), got, &[])?;
     }
     let got = (day.write_at)(&buffer, &two, 2).map(|t| t.dims().to_vec());
-    equal("2 columns at 2 of a buffer of 4: shape of the view", got, &vec![1, 2, 4, 1])
+    equal("2 positions at 2 of a buffer of 4: shape of the view", got, &vec![1, 2, 4, 1])
 }
 
-pub fn writing_strided_columns(day: &Day) -> Outcome {
+pub fn writing_strided_positions(day: &Day) -> Outcome {
     let mut random = Random::new(103);
     for _ in 0..20 {
         let (b, at, t) = (1 + random.below(3), random.below(4), 1 + random.below(3));
@@ -205,7 +225,7 @@ pub fn writing_strided_columns(day: &Day) -> Outcome {
         let before = buffer.copy()?;
         let new = random.tensor(&[b, t, 2, 3])?.transpose(1, 2)?;
         let got = (day.write_at)(&buffer, &new, at)?;
-        let input = format!("{t} strided columns at {at} of ({b}, 2, 8, 3)");
+        let input = format!("{t} strided positions at {at} of ({b}, 2, 8, 3)");
         equal(&input, Ok(got.dims().to_vec()), &vec![b, 2, at + t, 3])?;
         bits_equal(&format!("{input}: the new ones"), buffer.narrow(2, at, t), &new)
             .likely("slice_set wants contiguous tensors, and the heads of a model are not")?;
@@ -217,43 +237,61 @@ pub fn writing_strided_columns(day: &Day) -> Outcome {
     Ok(())
 }
 
+fn appending(day: &Day, kind: CacheKind) -> Outcome {
+    let mut cache = (day.new)(kind, LAYERS);
+    equal(&format!("{kind:?}: len of an empty cache"), Ok(cache.len()), &0)?;
+    feed(&mut *cache, &rows(&[&[1, 2]]))?;
+    let all = feed(&mut *cache, &rows(&[&[3]]))?;
+    let input = format!("{kind:?}: positions 1, 2 appended to both layers, then 3");
+    let want = marked(&rows(&[&[1, 2, 3]]), LAYERS - 1)?;
+    bits_equal(&format!("{input}: keys that append gave back"), Ok(all.0), &want.0)?;
+    bits_equal(&format!("{input}: values that append gave back"), Ok(all.1), &want.1)?;
+    holds(&input, &*cache, &rows(&[&[1, 2, 3]]))
+}
+
 pub fn appending_by_hand(day: &Day) -> Outcome {
-    for kind in KINDS {
-        let mut cache = (day.new)(kind, LAYERS);
-        equal(&format!("{kind:?}: len of an empty cache"), Ok(cache.len()), &0)?;
-        feed(&mut *cache, &rows(&[&[1, 2]]))?;
-        let all = feed(&mut *cache, &rows(&[&[3]]))?;
-        let input = format!("{kind:?}: columns 1, 2 appended to both layers, then 3");
-        let want = marked(&rows(&[&[1, 2, 3]]), LAYERS - 1)?;
-        bits_equal(&format!("{input}: keys that append gave back"), Ok(all.0), &want.0)?;
-        bits_equal(&format!("{input}: values that append gave back"), Ok(all.1), &want.1)?;
-        holds(&input, &*cache, &rows(&[&[1, 2, 3]]))?;
+    appending(day, KINDS[0])
+}
+
+pub fn appending_in_place(day: &Day) -> Outcome {
+    appending(day, KINDS[1])
+}
+
+fn len_moves(day: &Day, kind: CacheKind) -> Outcome {
+    let mut cache = (day.new)(kind, 3);
+    for (positions, want) in [(rows(&[&[1, 2, 3]]), [0, 0, 3]), (rows(&[&[4]]), [3, 3, 4])] {
+        let mut lens = Vec::new();
+        for layer in 0..3 {
+            let (k, v) = marked(&positions, layer)?;
+            cache.append(layer, &k, &v)?;
+            lens.push(cache.len());
+        }
+        let input = format!("{kind:?}, 3 layers, 3 positions, then 1: len after each append");
+        equal(&input, Ok(lens), &want.to_vec())
+            .likely("a step appends layer by layer; all of them append at the same position")?;
     }
     Ok(())
 }
 
 pub fn len_moves_with_the_last_layer(day: &Day) -> Outcome {
-    for kind in KINDS {
-        let mut cache = (day.new)(kind, 3);
-        for (columns, want) in [(rows(&[&[1, 2, 3]]), [0, 0, 3]), (rows(&[&[4]]), [3, 3, 4])] {
-            let mut lens = Vec::new();
-            for layer in 0..3 {
-                let (k, v) = marked(&columns, layer)?;
-                cache.append(layer, &k, &v)?;
-                lens.push(cache.len());
-            }
-            let input = format!("{kind:?}, 3 layers, 3 columns, and then 1: len after each append");
-            equal(&input, Ok(lens), &want.to_vec())
-                .likely("a step appends layer by layer; all of them write at the same column")?;
-        }
-    }
-    Ok(())
+    len_moves(day, KINDS[0])
+}
+
+pub fn len_moves_with_the_last_layer_in_place(day: &Day) -> Outcome {
+    len_moves(day, KINDS[1])
 }
 
 pub fn pieces_equal_the_whole(day: &Day) -> Outcome {
+    pieces(day, KINDS[0])
+}
+
+pub fn pieces_in_place_equal_the_whole(day: &Day) -> Outcome {
+    pieces(day, KINDS[1])
+}
+
+fn pieces(day: &Day, kind: CacheKind) -> Outcome {
     let mut random = Random::new(104);
-    for trial in 0..12 {
-        let kind = KINDS[trial % 2];
+    for _ in 0..6 {
         let (b, mut cache, mut whole) = (1 + random.below(3), (day.new)(kind, LAYERS), Vec::new());
         whole.resize(b, Vec::new());
         let mut input = format!("{kind:?}, {b} rows, appended in pieces of");
@@ -279,11 +317,11 @@ pub fn a_static_cache_is_full_once(day: &Day) -> Outcome {
     let mut cache = (day.new)(CacheKind::Static(3), LAYERS);
     feed(&mut *cache, &rows(&[&[1, 2]]))?;
     feed(&mut *cache, &rows(&[&[3]]))?;
-    holds("Static(3): columns 1, 2, then 3", &*cache, &rows(&[&[1, 2, 3]]))?;
+    holds("Static(3): positions 1, 2, then 3", &*cache, &rows(&[&[1, 2, 3]]))?;
     let got = feed(&mut *cache, &rows(&[&[4]])).map(|_| ());
-    refused("Static(3), a fourth column", got, &[])?;
+    refused("Static(3), a fourth position", got, &[])?;
     let got = feed(&mut *(day.new)(CacheKind::Static(3), LAYERS), &rows(&[&[1, 2, 3, 4]]));
-    refused("Static(3), four columns at once", got.map(|_| ()), &[])
+    refused("Static(3), four positions at once", got.map(|_| ()), &[])
 }
 
 pub fn a_layer_too_many_is_refused(day: &Day) -> Outcome {
@@ -292,20 +330,20 @@ pub fn a_layer_too_many_is_refused(day: &Day) -> Outcome {
     refused("layer 2 of a cache for 2 layers", cache.append(2, &k, &v).map(|_| ()), &[])
 }
 
-pub fn truncate_keeps_the_first_columns(day: &Day) -> Outcome {
+pub fn truncate_keeps_the_first_positions(day: &Day) -> Outcome {
     for kind in KINDS {
         let mut cache = (day.new)(kind, LAYERS);
         feed(&mut *cache, &rows(&[&[1, 2, 3, 4, 5], &[11, 12, 13, 14, 15]]))?;
         cache.truncate(3)?;
         let input = format!("{kind:?}: rows 1 to 5 and 11 to 15, truncated to 3");
         holds(&input, &*cache, &rows(&[&[1, 2, 3], &[11, 12, 13]]))
-            .likely("the newest columns are the rejected ones")?;
+            .likely("the newest positions are the rejected ones")?;
         feed(&mut *cache, &rows(&[&[6], &[16]]))?;
         let want = rows(&[&[1, 2, 3, 6], &[11, 12, 13, 16]]);
         holds(&format!("{input}, then 6 and 16"), &*cache, &want)?;
         cache.truncate(4)?;
         holds(&format!("{input}, then 6 and 16, truncated to 4"), &*cache, &want)?;
-        refused(&format!("{kind:?}, 4 columns truncated to 5"), cache.truncate(5), &[])?;
+        refused(&format!("{kind:?}, 4 positions truncated to 5"), cache.truncate(5), &[])?;
     }
     Ok(())
 }
@@ -315,7 +353,7 @@ pub fn an_emptied_cache_begins_anew(day: &Day) -> Outcome {
         let mut cache = (day.new)(kind, LAYERS);
         feed(&mut *cache, &rows(&[&[1, 2], &[11, 12]]))?;
         cache.truncate(0)?;
-        let input = format!("{kind:?}: two rows of 2 columns, truncated to 0");
+        let input = format!("{kind:?}: two rows of 2 positions, truncated to 0");
         equal(&format!("{input}: len"), Ok(cache.len()), &0)?;
         feed(&mut *cache, &rows(&[&[7], &[8]]))?;
         holds(&format!("{input}, then 7 and 8"), &*cache, &rows(&[&[7], &[8]]))?;
@@ -327,7 +365,7 @@ pub fn an_emptied_cache_begins_anew(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Logits of the last position of `ids`, fed after the `held` columns of a cache.
+/// Logits of the last position of `ids`, fed after the `held` positions of a cache.
 pub fn logits(model: &dyn Model, ids: &[u32], cache: &mut dyn Cache) -> Result<Tensor> {
     let step = Step::new(model, ids, cache.len())?.with_logits(Logits::Last(1));
     model.forward(&step, cache)?.flatten_all()
@@ -353,7 +391,7 @@ pub fn clones_share_nothing(day: &Day) -> Outcome {
     for kind in KINDS {
         let fill = |cache: &mut dyn Cache| feed(cache, &rows(&[&[1, 2]])).map(|_| ());
         let [mut one, mut two] = (day.cloned)(kind, LAYERS, &fill)?;
-        let input = format!("{kind:?}, columns 1, 2, cloned");
+        let input = format!("{kind:?}, positions 1, 2, cloned");
         holds(&format!("{input}: the clone"), &*two, &rows(&[&[1, 2]]))?;
         feed(&mut *one, &rows(&[&[3]]))?;
         feed(&mut *two, &rows(&[&[4]]))?;
@@ -480,133 +518,299 @@ pub fn any_order_of_operations(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// A cache that only counts: as many columns as it is told.
-struct Ledger {
-    len: usize,
-    emptied: usize,
-}
-
-impl Cache for Ledger {
-    fn append(&mut self, _layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
-        Ok((k.clone(), v.clone()))
-    }
-
-    fn layer(&self, _layer: usize) -> Result<(Tensor, Tensor)> {
-        bail!("there is nothing in it")
-    }
-
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn truncate(&mut self, len: usize) -> Result<()> {
-        (self.len, self.emptied) = (len, self.emptied + 1);
-        Ok(())
-    }
-
-    fn select(&mut self, _rows: &[u32]) -> Result<()> {
-        Ok(())
-    }
-
-    fn join(&mut self, _other: &dyn Cache) -> Result<()> {
-        bail!("it does not join")
-    }
-
-    fn trim(&mut self, _front: usize) -> Result<()> {
-        bail!("it does not trim")
-    }
-}
-
-pub fn the_next_step_by_hand(day: &Day) -> Outcome {
-    let model = Witness::mixing(100, 6, 99);
-    let text: Vec<u32> = (10..30).collect();
-    let (mut ledger, mut first) = (Ledger { len: 0, emptied: 0 }, 0);
-    // TokenIter, columns held before; then ids, positions, and what first is after it. ProcessorInput 6, stride 2.
-    for (tokens, held, ids, start, window, emptied) in [
-        (3, 0, 10..13, 0, 0, 0), // the prompt, whole
-        (4, 3, 13..14, 3, 0, 0), // one token
-        (6, 4, 14..16, 4, 0, 0), // two: one was taken back
-        (7, 6, 12..17, 0, 2, 1), // a seventh token: the window moves by 2, positions begin at 0
-        (8, 5, 17..18, 5, 2, 1),
-        (9, 6, 14..19, 0, 4, 2), // and again
-    ] {
-        ledger.len = held;
-        let step = (day.next_step)(&model, &text[..tokens], &mut first, 2, &mut ledger)?;
-        let input = format!("context 6, stride 2, {tokens} tokens 10, 11, …, {held} columns held");
-        let got = step.ids.to_vec2::<u32>()?;
-        equal(&format!("{input}: ids"), Ok(got), &vec![ids.clone().collect::<Vec<u32>>()])?;
-        let positions: Vec<u32> = (start..start + ids.len() as u32).collect();
-        let got = step.positions.to_vec2::<u32>()?;
-        equal(&format!("{input}: positions"), Ok(got), &vec![positions])
-            .likely("the first new token stands at the number of columns that are held")?;
-        equal(&format!("{input}: first"), Ok(first), &window)?;
-        equal(
-            &format!("{input}: times the cache was emptied so far"),
-            Ok(ledger.emptied),
-            &emptied,
-        )?;
-    }
-    Ok(())
-}
-
-pub fn without_a_cache_every_step_is_whole(day: &Day) -> Outcome {
-    let (model, mut first) = (Witness::mixing(100, 6, 99), 0);
-    for (len, want) in [(2, 0..2), (3, 0..3), (6, 0..6), (7, 2..7), (8, 2..8)] {
-        let text: Vec<u32> = (0..len).collect();
-        let step = (day.next_step)(&model, &text, &mut first, 2, &mut NoCache)?;
-        let input = format!("NoCache, context 6, stride 2, tokens 0 to {}: ids", len - 1);
-        equal(&input, Ok(step.ids.to_vec2::<u32>()?), &vec![want.collect::<Vec<u32>>()])?;
-    }
-    Ok(())
-}
-
 /// The best token, the first of equals. Day 7 has the reader's own.
-fn largest(_row: usize, logits: &[f32]) -> Result<u32> {
+fn largest(logits: &[f32]) -> Result<u32> {
     let best = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
     best.map(|best| best as u32).ok_or(Error::Msg("there are no logits".into()))
 }
 
-/// Greedy options without an end but the bound.
-pub fn options<'a>(model: &dyn Model, most: usize, stride: usize) -> GenerationOptions<'a> {
-    let mut options = GenerationOptions::new(model.config(), most, largest);
-    options.eos_token_ids.clear();
-    options.stride = stride;
-    options
+/// A greedy request without an end but the bound.
+pub fn request<'a>(model: &dyn Model, prompt: &[u32], max: usize) -> Request<'a> {
+    let mut request = Request::new(model.config(), prompt, max, largest);
+    request.eos_token_ids.clear();
+    request
 }
 
 fn ids(tokens: Result<Vec<Token>>) -> Result<Vec<u32>> {
     Ok(tokens?.iter().map(|token| token.id).collect())
 }
 
-/// Day 7's loop: every step computes the whole window anew.
-fn uncached(model: &dyn Model, prompt: &[u32], most: usize, stride: usize) -> Result<Vec<u32>> {
-    let (mut text, context) = (prompt.to_vec(), model.config().max_position_embeddings);
-    for _ in 0..most {
-        let first = text.len().saturating_sub(context).div_ceil(stride) * stride;
-        let last = logits(model, &text[first..], &mut NoCache)?;
-        text.push(largest(0, &last.to_vec1()?)?);
+/// The logits after the last `n` of `tokens`, computed without a cache.
+fn anew(model: &Witness, tokens: &[u32], n: usize) -> Result<Vec<Vec<f32>>> {
+    let step = Step::new(model, tokens, 0)?.with_logits(Logits::Last(n));
+    model.forward(&step, &mut NoCache)?.squeeze(0)?.to_vec2()
+}
+
+/// What a pass was asked, `(ids, positions)`, and what its last token attended to, `(token, position)`.
+type Asked = (Vec<u32>, Vec<u32>, Vec<(u32, u32)>);
+
+fn passes(model: &Witness) -> Vec<Asked> {
+    let passes = model.passes.take();
+    passes.into_iter().map(|p| (p.ids.concat(), p.positions.concat(), p.seen.concat())).collect()
+}
+
+/// A pass that feeds `tokens` from position `from` on, and whose last token sees all of them.
+fn pass(tokens: &[u32], from: usize) -> Asked {
+    let positions = (from as u32..tokens.len() as u32).collect();
+    let seen = tokens.iter().copied().zip(0..).collect();
+    (tokens[from..].to_vec(), positions, seen)
+}
+
+/// Calls `Cached::logits` again and again over a model that mixes all it sees. Compares the passes with
+/// `want`, one position for each call from which it should be fed, the logits with those computed
+/// without a cache, and `computed` with what the passes fed.
+fn calls(day: &Day, what: &str, keep: bool, calls: &[Call], want: &[usize]) -> Outcome {
+    let model = Witness::mixing(100, 64, 99);
+    let cache: Box<dyn Cache> = if keep { Box::new(Keep::default()) } else { Box::new(NoCache) };
+    let answers = (day.logits)(&model, cache, calls);
+    let passes = passes(&model);
+    let mut computed = 0;
+    for (at, ((tokens, n), from)) in calls.iter().zip(want).enumerate() {
+        let input = format!("{what}, call {}: logits({tokens:?}, {n})", at + 1);
+        let answer = &answers[at];
+        if let Err(error) = &answer.logits {
+            let error = candecode::kit::error::plain(error);
+            return ensure(&input, false, &format!("got    the error: {error}"));
+        }
+        let asked = format!("{input}: its pass: ids, positions, and what the last one attends to");
+        let got = passes.get(at).cloned().ok_or(Error::Msg("there was no pass".into()));
+        equal(&asked, got, &pass(tokens, *from))?;
+        let got = answer.logits.as_ref().map(Clone::clone).unwrap_or_default();
+        let shown = format!("{input}: how many rows of logits");
+        equal(&shown, Ok(got.len()), n)?;
+        let want = anew(&Witness::mixing(100, 64, 99), tokens, *n)?;
+        for (row, (got, want)) in got.iter().zip(&want).enumerate() {
+            let input = format!("{input}: row {row} of the logits");
+            let want = Tensor::new(want.as_slice(), &Device::Cpu)?;
+            close(&input, Tensor::new(got.as_slice(), &Device::Cpu), &want, 1e-6)?;
+        }
+        computed += tokens.len() - from;
+        equal(&format!("{input}: computed, after it"), Ok(answer.computed), &computed)?;
+    }
+    Ok(())
+}
+
+pub fn only_what_is_new_is_fed(day: &Day) -> Outcome {
+    let list =
+        [(vec![11, 12, 13], 1), (vec![11, 12, 13, 14], 1), (vec![11, 12, 13, 14, 15, 16], 1)];
+    calls(day, "a sequence that grows", true, &list, &[0, 3, 4])
+        .likely("the first new token stands at the position behind those that are kept")
+}
+
+pub fn what_differs_is_forgotten(day: &Day) -> Outcome {
+    let list = [
+        (vec![11, 12, 13, 14, 15], 1),
+        (vec![11, 12, 13, 24], 1),         // two are taken back
+        (vec![11, 12, 13, 24, 25, 26], 1), // and it goes on
+        (vec![31, 12, 13, 24, 25, 26], 1), // another first token: nothing is common
+        (vec![12, 13, 24, 25, 26], 1),     // the same tokens, but one position further in front
+    ];
+    calls(day, "tokens that change", true, &list, &[0, 3, 4, 0, 0])
+        .likely("what may stay is the longest common prefix of the old and the new tokens")
+}
+
+pub fn the_last_token_is_fed_again(day: &Day) -> Outcome {
+    let list = [
+        (vec![11, 12, 13, 14], 1),
+        (vec![11, 12, 13, 14], 1), // the very same
+        (vec![11, 12], 1),         // shorter
+        (vec![11, 12, 13], 1),
+    ];
+    calls(day, "tokens that the cache has", true, &list, &[0, 3, 1, 2])
+        .likely("logits come from a pass only, so at least one token must be fed")
+}
+
+pub fn logits_after_the_last_n(day: &Day) -> Outcome {
+    let list = [
+        (vec![11, 12, 13, 14], 4),
+        (vec![11, 12, 13, 14, 15, 16, 17], 3), // as verification asks: three drafted tokens
+        (vec![11, 12, 13, 14, 15, 26], 1),     // two of them rejected
+        (vec![11, 12, 13, 14, 15, 26], 5),     // all are in the cache, five must be fed
+        (vec![11, 12, 13, 14, 15, 26, 27, 28, 29], 2),
+    ];
+    calls(day, "several rows of logits", true, &list, &[0, 4, 5, 1, 6])
+        .likely("feed at least n tokens, and ask the step for the logits of the last n")
+}
+
+pub fn no_cache_is_fed_everything(day: &Day) -> Outcome {
+    let list = [(vec![11, 12], 1), (vec![11, 12, 13], 2), (vec![11, 12, 13, 14], 1)];
+    calls(day, "NoCache", false, &list, &[0, 0, 0])
+        .likely("the cache may have less than the tokens of the last call: ask its len")
+}
+
+pub fn any_calls_in_any_order(day: &Day) -> Outcome {
+    let mut random = Random::new(110);
+    for _ in 0..8 {
+        let (mut list, mut want) = (Vec::new(), Vec::new());
+        let (mut tokens, mut had): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+        for _ in 0..10 {
+            tokens.truncate(tokens.len() - random.below(4).min(tokens.len()));
+            let new = usize::from(tokens.is_empty()) + random.below(4);
+            // Few different tokens, so that what is taken back sometimes comes again.
+            tokens.extend((0..new).map(|_| random.below(3) as u32));
+            if tokens.is_empty() {
+                continue;
+            }
+            let n = 1 + random.below(tokens.len());
+            let common = had.iter().zip(&tokens).take_while(|(a, b)| a == b).count();
+            want.push(common.min(tokens.len() - n));
+            list.push((tokens.clone(), n));
+            had.clone_from(&tokens);
+        }
+        calls(day, "random calls", true, &list, &want)?;
+    }
+    Ok(())
+}
+
+pub fn no_logits_of_nothing(day: &Day) -> Outcome {
+    let ask = |tokens: &[u32], n: usize| -> Result<usize> {
+        let model = Witness::mixing(100, 8, 9);
+        let mut answers = (day.logits)(&model, Box::new(Keep::default()), &[(tokens.to_vec(), n)]);
+        Ok(answers.remove(0).logits?.len())
+    };
+    refused("logits([], 1)", ask(&[], 1), &[])?;
+    refused("logits([11, 12], 0)", ask(&[11, 12], 0), &[])?;
+    refused("logits([11, 12], 3)", ask(&[11, 12], 3), &[])?;
+    refused("9 tokens, a context of 8", ask(&[11; 9], 1), &["context"])?;
+    refused("token 100 of a vocabulary of 100", ask(&[100], 1), &[])
+}
+
+/// A model whose second pass fails: before its last layer has appended, or after it.
+struct Faulty {
+    model: Witness,
+    between_layers: bool,
+    asked: Cell<usize>,
+}
+
+impl Faulty {
+    fn new(between_layers: bool) -> Self {
+        Self { model: Witness::mixing(100, 64, 99), between_layers, asked: Cell::new(0) }
+    }
+}
+
+/// Takes what the first layer appends, and no more.
+struct OneLayer<'a>(&'a mut dyn Cache);
+
+impl Cache for OneLayer<'_> {
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+        if layer > 0 {
+            bail!("a failure between the layers")
+        }
+        self.0.append(layer, k, v)
+    }
+
+    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
+        self.0.layer(layer)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn truncate(&mut self, len: usize) -> Result<()> {
+        self.0.truncate(len)
+    }
+
+    fn select(&mut self, rows: &[u32]) -> Result<()> {
+        self.0.select(rows)
+    }
+
+    fn join(&mut self, other: &dyn Cache) -> Result<()> {
+        self.0.join(other)
+    }
+
+    fn trim(&mut self, front: usize) -> Result<()> {
+        self.0.trim(front)
+    }
+}
+
+impl Model for Faulty {
+    fn config(&self) -> &ModelConfig {
+        self.model.config()
+    }
+
+    fn device(&self) -> &Device {
+        self.model.device()
+    }
+
+    fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
+        self.asked.set(self.asked.get() + 1);
+        if self.asked.get() != 2 {
+            return self.model.forward(step, cache);
+        }
+        if self.between_layers {
+            return self.model.forward(step, &mut OneLayer(cache));
+        }
+        self.model.forward(step, cache)?;
+        bail!("a failure after the last layer")
+    }
+}
+
+pub fn after_an_error_it_begins_anew(day: &Day) -> Outcome {
+    for (between_layers, failing, then) in [
+        (true, vec![11, 12, 13, 14, 15], vec![11, 12, 13, 14, 15]),
+        (false, vec![11, 12, 27], vec![11, 12, 13, 14]),
+    ] {
+        let model = Faulty::new(between_layers);
+        let list = [(vec![11, 12, 13], 1), (failing.clone(), 1), (then.clone(), 1)];
+        let mut answers = (day.logits)(&model, Box::new(Keep::default()), &list);
+        let place = if between_layers { "between its layers" } else { "after its last layer" };
+        let input = format!(
+            "logits of [11, 12, 13], then of {failing:?}, which fails {place}, then of {then:?}"
+        );
+        let last = answers.pop().ok_or(Error::Msg("no answer".into()))?;
+        refused(
+            &format!("{input}: the second"),
+            answers.remove(1).logits.map(|_| ()),
+            &["failure"],
+        )?;
+        if let Err(error) = &last.logits {
+            let error = candecode::kit::error::plain(error);
+            return ensure(&input, false, &format!("got    the error: {error}"));
+        }
+        let passes = passes(&model.model);
+        let got = passes.last().cloned().ok_or(Error::Msg("there was no pass".into()));
+        equal(&format!("{input}: the last pass"), got, &pass(&then, 0))
+            .likely("after an error nobody knows what the cache has: forget it all")?;
+    }
+    Ok(())
+}
+
+/// Day 7's loop: every step computes every position anew, up to the end of the context.
+fn uncached(model: &dyn Model, prompt: &[u32], max: usize) -> Result<Vec<u32>> {
+    let mut text = prompt.to_vec();
+    while text.len() < prompt.len() + max && text.len() <= model.config().max_position_embeddings {
+        let last = logits(model, &text, &mut NoCache)?;
+        text.push(largest(&last.to_vec1()?)?);
     }
     Ok(text.split_off(prompt.len()))
 }
 
-pub fn cached_equals_uncached(day: &Day) -> Outcome {
+fn equals_uncached(day: &Day, static_cache: bool) -> Outcome {
     let (tokenizer, mut random) = (tokenizer()?, Random::new(108));
-    for trial in 0..10 {
-        let (context, vocab) = (4 + random.below(12), 40);
-        let stride = 1 + random.below(context);
-        let (len, most) = (1 + random.below(context), 1 + random.below(30));
+    for _ in 0..6 {
+        let (context, vocab) = (8 + random.below(24), 40);
+        let (len, max) = (1 + random.below(context), 1 + random.below(30));
         let prompt: Vec<u32> = (0..len).map(|_| random.below(vocab) as u32).collect();
-        let kind = [CacheKind::Dynamic, CacheKind::Static(context)][trial % 2];
-        let model = Witness::mixing(vocab, context, most);
+        let kind = if static_cache { CacheKind::Static(context) } else { CacheKind::Dynamic };
+        let model = Witness::mixing(vocab, context, max);
         let cache = (day.new)(kind, model.layers());
-        let got = (day.generate)(&model, &tokenizer, &prompt, options(&model, most, stride), cache);
-        let want = uncached(&Witness::mixing(vocab, context, most), &prompt, most, stride)?;
+        let got = (day.generate)(&model, &tokenizer, request(&model, &prompt, max), cache);
+        let want = uncached(&Witness::mixing(vocab, context, max), &prompt, max)?;
         let input = format!(
-            "a model whose token depends on all it sees, {kind:?}, prompt {prompt:?}, {most} new, context {context}, stride {stride}"
+            "a model whose token depends on all it sees, {kind:?}, prompt {prompt:?}, at most {max} new, context {context}"
         );
         equal_tokens(&input, ids(got), &want, &[])?;
     }
     Ok(())
+}
+
+pub fn cached_equals_uncached(day: &Day) -> Outcome {
+    equals_uncached(day, false)
+}
+
+pub fn in_place_equals_uncached(day: &Day) -> Outcome {
+    equals_uncached(day, true)
 }
 
 pub fn ten_and_twenty_compute_29(day: &Day) -> Outcome {
@@ -614,32 +818,25 @@ pub fn ten_and_twenty_compute_29(day: &Day) -> Outcome {
     let model = Witness::mixing(40, 64, 20);
     let prompt: Vec<u32> = (1..11).collect();
     let cache = (day.new)(CacheKind::Dynamic, model.layers());
-    (day.generate)(&model, &tokenizer, &prompt, options(&model, 20, 16), cache)?;
+    (day.generate)(&model, &tokenizer, request(&model, &prompt, 20), cache)?;
     let input = "a prompt of 10 tokens, 20 new, a context that holds them: positions computed";
     equal(input, Ok(model.positions_computed()), &29)
-        .likely("10 for the prompt, then 19 times 1: the last token is never fed")?;
-    // ProcessorInput 12, stride 3: the 13th token moves the window by 3 and 10 are computed, then one each, three times.
-    let model = Witness::mixing(40, 12, 20);
-    let cache = (day.new)(CacheKind::Dynamic, model.layers());
-    (day.generate)(&model, &tokenizer, &prompt, options(&model, 20, 3), cache)?;
-    let sizes: Vec<usize> = model.passes.borrow().iter().map(|pass| pass.ids[0].len()).collect();
-    let want = vec![10, 1, 1, 10, 1, 1, 10, 1, 1, 10, 1, 1, 10, 1, 1, 10, 1, 1, 10, 1];
-    equal("the same with a context of 12, stride 3: positions of each pass", Ok(sizes), &want)
+        .likely("10 for the prompt, then 19 times 1: the last token is never fed")
 }
 
 pub fn the_loop_ends(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
-    let run = |most: usize, prompt: &[u32]| {
+    let run = |max: usize, prompt: &[u32]| {
         let model = Witness::new(9, 8, 30, |seen| {
             let next = (seen[seen.len() - 1].0 + 8) % 9; // down to 0, which is EOS
             (0..9).map(|id| if id == next { 5.0 } else { 0.0 }).collect()
         });
-        let mut options = options(&model, most, 2);
-        options.eos_token_ids = vec![0];
+        let mut request = request(&model, prompt, max);
+        request.eos_token_ids = vec![0];
         let cache = (day.new)(CacheKind::Dynamic, model.layers());
-        let tokens = (day.generate)(&model, &tokenizer, prompt, options, cache)?;
+        let tokens = (day.generate)(&model, &tokenizer, request, cache)?;
         if let Some(token) = tokens.iter().find(|token| token.row != 0) {
-            bail!("a token says that it is of row {}; the only text is row 0", token.row)
+            bail!("a token says that it is of row {}; the request's id is 0", token.row)
         }
         Ok(tokens.iter().map(|token| (token.id, token.finish.is_some())).collect::<Vec<_>>())
     };
@@ -649,6 +846,9 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     equal("prompt 4, 3; at most 2 new", run(2, &[4, 3]), &want)?;
     equal("prompt 4, 3; at most 1 new", run(1, &[4, 3]), &vec![(2, true)])?;
     equal("prompt 4, 3; at most 0 new", run(0, &[4, 3]), &vec![])?;
+    let want = vec![(6, false), (5, true)];
+    let input = "a prompt of 7, a context of 8, at most 9 new: the context ends it";
+    equal(input, run(9, &[7; 7]), &want)?;
     refused("an empty prompt", run(3, &[]), &["empty"])?;
     refused("a prompt of 9, a context of 8", run(3, &[1; 9]), &["context"])
 }
@@ -691,20 +891,23 @@ pub fn goldens() -> Result<Vec<Golden>> {
     Ok(cases.map(|case| read(case, "logits_of_steps")).collect())
 }
 
+fn tokens_equal(day: &Day, golden: &Golden, kind: CacheKind) -> Outcome {
+    let (model, tokenizer) = (load(&golden.model, DType::F32)?, tokenizer()?);
+    let max = golden.new_ids.len();
+    let cache = (day.new)(kind, model.config().num_hidden_layers);
+    let got = (day.generate)(&*model, &tokenizer, request(&*model, &golden.prompt, max), cache);
+    let input = format!("{}, {kind:?}, {max} new tokens", golden.model);
+    equal_tokens(&input, ids(got), &golden.new_ids, &golden.margins)
+}
+
 pub fn tokens_equal_transformers(day: &Day) -> Outcome {
-    let tokenizer = tokenizer()?;
-    for (number, golden) in goldens()?.iter().enumerate() {
-        let model = load(&golden.model, DType::F32)?;
-        let config = model.config();
-        let kinds = [CacheKind::Static(config.max_position_embeddings), CacheKind::Dynamic];
-        let (kind, most) = (kinds[number % 2], golden.new_ids.len());
-        let cache = (day.new)(kind, config.num_hidden_layers);
-        let got =
-            (day.generate)(&*model, &tokenizer, &golden.prompt, options(&*model, most, 64), cache);
-        let input = format!("{}, {kind:?}, {most} new tokens", golden.model);
-        equal_tokens(&input, ids(got), &golden.new_ids, &golden.margins)?;
-    }
-    Ok(())
+    goldens()?.iter().try_for_each(|golden| tokens_equal(day, golden, CacheKind::Dynamic))
+}
+
+pub fn tokens_in_place_equal_transformers(day: &Day) -> Outcome {
+    let golden = goldens()?.swap_remove(0);
+    let context = config(&golden.model)?.max_position_embeddings;
+    tokens_equal(day, &golden, CacheKind::Static(context))
 }
 
 /// Feeds a golden text token by token after its prompt; for each new token, the logits it was chosen from.
@@ -731,19 +934,26 @@ pub fn logits_equal_transformers(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn past_the_context_the_window_moves(day: &Day) -> Outcome {
-    // Day 7's golden: transformers' forward on the cropped ids, context 256, stride 64. From its 250th token on.
+pub fn a_window_that_moves_is_computed_anew(day: &Day) -> Outcome {
+    // Day 7's golden: transformers' forward on the cropped ids, context 256, stride 64. From its 250th
+    // token on; the window moves when the 257th comes.
     let case = read(&golden_json("day07")?["windowed"][0], "");
     let text = [case.prompt.clone(), case.new_ids].concat();
-    let (model, tokenizer) = (load(&case.model, DType::F32)?, tokenizer()?);
-    let (start, most) = (250, 80);
-    let cache = (day.new)(CacheKind::Static(256), model.config().num_hidden_layers);
-    let got =
-        (day.generate)(&*model, &tokenizer, &text[..start], options(&*model, most, 64), cache);
-    let margins = &case.margins[start - case.prompt.len()..];
-    let input = "story-gpt2-1m, a prompt of 250 tokens, 80 new, a context of 256, stride 64";
-    equal_tokens(input, ids(got), &text[start..start + most], margins)
-        .likely("the window moves when the 257th and the 321st token come")
+    let model = load(&case.model, DType::F32)?;
+    let ends = [250, 251, 255, 256, 257, 258, 264];
+    let list: Vec<Call> =
+        ends.iter().map(|end| (text[if *end > 256 { 64 } else { 0 }..*end].to_vec(), 1)).collect();
+    let answers = (day.logits)(&*model, Box::new(Keep::default()), &list);
+    let mut got = Vec::new();
+    for answer in answers {
+        got.push(largest(&answer.logits?[0])?);
+    }
+    let want: Vec<u32> = ends.iter().map(|end| text[*end]).collect();
+    let margins: Vec<f32> = ends.iter().map(|end| case.margins[end - case.prompt.len()]).collect();
+    let input =
+        "story-gpt2-1m, a text around its 256th token, a context of 256, a window that moves by 64";
+    equal_tokens(input, Ok(got), &want, &margins)
+        .likely("the tokens of a moved window have other positions: nothing of them is common")
 }
 
 /// A cache that holds its numbers in another type: what half precision does to it.
@@ -786,7 +996,7 @@ fn within(input: &str, got: &[Vec<f32>], want: &[Vec<f32>], bound: f32) -> Outco
         g.iter().zip(w).map(|(g, w)| (g - w).abs()).fold(0.0, f32::max)
     };
     let most = got.iter().zip(want).map(apart).fold(0.0, f32::max);
-    let differs = |(g, w): (&Vec<f32>, &Vec<f32>)| largest(0, g).ok() != largest(0, w).ok();
+    let differs = |(g, w): (&Vec<f32>, &Vec<f32>)| largest(g).ok() != largest(w).ok();
     let first = match got.iter().zip(want).position(differs) {
         Some(at) => format!("the first token that differs is number {at}"),
         None => format!("none of {} tokens differs", want.len()),
@@ -825,13 +1035,13 @@ pub fn rows_are_stacked_by_hand(day: &Day) -> Outcome {
         &[[[[1f32], [2.], [3.]]], [[[0.], [0.], [7.]]], [[[0.], [0.], [8.]]]],
         &Device::Cpu,
     )?;
-    bits_equal("a row 1 2 3 and two rows 7, 8 of one column", (day.stack_rows)(&a, &b), &want)
-        .likely("the newest columns of all rows must be the same column: pad on the left")?;
+    bits_equal("a row 1 2 3 and two rows 7, 8 of one position", (day.stack_rows)(&a, &b), &want)
+        .likely("the newest position of every row must be the last: pad on the left")?;
     let want = Tensor::new(
         &[[[[0f32], [0.], [7.]]], [[[0.], [0.], [8.]]], [[[1.], [2.], [3.]]]],
         &Device::Cpu,
     )?;
-    bits_equal("two rows 7, 8 of one column and a row 1 2 3", (day.stack_rows)(&b, &a), &want)?;
+    bits_equal("two rows 7, 8 of one position and a row 1 2 3", (day.stack_rows)(&b, &a), &want)?;
     let want = Tensor::new(&[[[[1f32], [2.], [3.]]], [[[1.], [2.], [3.]]]], &Device::Cpu)?;
     bits_equal("a row 1 2 3 and itself", (day.stack_rows)(&a, &a), &want)
 }
@@ -915,16 +1125,16 @@ pub fn trimming_by_hand(day: &Day) -> Outcome {
     for kind in KINDS {
         let mut cache = filled(day, kind, &rows(&[&[1, 2, 3, 4], &[11, 12, 13, 14]]))?;
         cache.trim(2)?;
-        let input = format!("{kind:?}: rows 1 to 4 and 11 to 14, 2 columns trimmed");
+        let input = format!("{kind:?}: rows 1 to 4 and 11 to 14, 2 positions trimmed");
         holds(&input, &*cache, &rows(&[&[3, 4], &[13, 14]]))
-            .likely("the front goes, and every other column moves up")?;
+            .likely("the front goes, and every other position moves up")?;
         cache.trim(0)?;
         feed(&mut *cache, &rows(&[&[5], &[15]]))?;
         let want = rows(&[&[3, 4, 5], &[13, 14, 15]]);
         holds(&format!("{input}, then 0 more, then 5 and 15 appended"), &*cache, &want)?;
-        refused(&format!("{kind:?}, 3 columns, 4 trimmed"), cache.trim(4), &[])?;
+        refused(&format!("{kind:?}, 3 positions, 4 trimmed"), cache.trim(4), &[])?;
         cache.trim(3)?;
-        equal(&format!("{kind:?}, 3 columns, all trimmed: len"), Ok(cache.len()), &0)?;
+        equal(&format!("{kind:?}, 3 positions, all trimmed: len"), Ok(cache.len()), &0)?;
         feed(&mut *cache, &rows(&[&[6, 7]]))?;
         holds(&format!("{kind:?}, all trimmed, then 6 7"), &*cache, &rows(&[&[6, 7]]))?;
     }
@@ -935,14 +1145,14 @@ pub fn a_static_cache_keeps_its_capacity(day: &Day) -> Outcome {
     let mut cache = filled(day, CacheKind::Static(4), &rows(&[&[1, 2, 3, 4]]))?;
     cache.trim(2)?;
     feed(&mut *cache, &rows(&[&[5, 6]]))?;
-    let input = "Static(4), full, 2 columns trimmed, 2 appended";
+    let input = "Static(4), full, 2 positions trimmed, 2 appended";
     holds(input, &*cache, &rows(&[&[3, 4, 5, 6]]))
         .likely("the buffer must be as long as before, with the room behind what is left")?;
     let mut cache = filled(day, CacheKind::Static(4), &rows(&[&[1, 2]]))?;
     cache.join(&*filled(day, CacheKind::Dynamic, &rows(&[&[3]]))?)?;
     feed(&mut *cache, &rows(&[&[4, 5], &[6, 7]]))?;
     let want = vec![rows(&[&[1, 2, 4, 5]])[0].clone(), vec![None, Some(3), Some(6), Some(7)]];
-    holds("Static(4) of 1 2, joined by 3, then 2 columns appended", &*cache, &want)
+    holds("Static(4) of 1 2, joined by 3, then 2 positions appended", &*cache, &want)
 }
 
 pub fn any_order_of_joins_and_trims(day: &Day) -> Outcome {
@@ -955,17 +1165,17 @@ pub fn any_order_of_joins_and_trims(day: &Day) -> Outcome {
             let len = plain[0].len();
             match random.below(5) {
                 0 if plain.len() < 5 && len > 0 => {
-                    let columns = 1 + random.below(7);
+                    let positions = 1 + random.below(7);
                     let new: Rows =
-                        vec![(0..columns).map(|_| Some(random.below(900) as u32)).collect()];
+                        vec![(0..positions).map(|_| Some(random.below(900) as u32)).collect()];
                     cache.join(&*filled(day, KINDS[random.below(2)], &new)?)?;
                     plain.extend(new);
-                    let all = len.max(columns);
+                    let all = len.max(positions);
                     plain.iter_mut().for_each(|row| {
                         let padding = vec![None; all - row.len()];
                         row.splice(0..0, padding);
                     });
-                    input += &format!(", join({columns} columns)");
+                    input += &format!(", join({positions} positions)");
                 }
                 1 if len > 1 => {
                     let front = random.below(len);
@@ -986,16 +1196,17 @@ pub fn sliding_by_hand(day: &Day) -> Outcome {
     let mut record = Vec::new();
     for new in [rows(&[&[1, 2]]), rows(&[&[3]]), rows(&[&[4]]), rows(&[&[5]])] {
         let (k, _) = feed(&mut *cache, &new)?;
-        record.push((k.dim(2)?, cache.len(), cache.slid()));
+        record.push((k.dim(2)?, cache.len(), cache.num_evicted()));
     }
     let input =
-        "Sliding(3), columns 1 2, then 3, 4, 5: what append gave back, len and slid after it";
+        "Sliding(3), positions 1 2, then 3, 4, 5: what append gave back, len and num_evicted after it";
     let want = vec![(2, 2, Some(0)), (3, 2, Some(1)), (3, 2, Some(2)), (3, 2, Some(3))];
     equal(input, Ok(record), &want)
-        .likely("a token sees 3 columns, itself included: 2 are kept for the next one")?;
+        .likely("a token sees 3 positions, itself included: 2 are kept for the next one")?;
     holds("what it holds then", &*cache, &rows(&[&[4, 5]]))?;
-    let slid = [CacheKind::Dynamic, CacheKind::Static(9)].map(|kind| (day.new)(kind, 1).slid());
-    equal("slid() of a dynamic and of a static cache", Ok(slid), &[None, None])
+    let evicted =
+        [CacheKind::Dynamic, CacheKind::Static(9)].map(|kind| (day.new)(kind, 1).num_evicted());
+    equal("num_evicted() of a dynamic and of a static cache", Ok(evicted), &[None, None])
 }
 
 pub fn what_has_slid_is_not_truncated(day: &Day) -> Outcome {
@@ -1003,24 +1214,28 @@ pub fn what_has_slid_is_not_truncated(day: &Day) -> Outcome {
     feed(&mut *cache, &rows(&[&[1, 2, 3]]))?;
     cache.truncate(2)?;
     holds(
-        "Sliding(4), 3 columns, truncated to 2: nothing has slid yet",
+        "Sliding(4), 3 positions, truncated to 2: nothing has slid yet",
         &*cache,
         &rows(&[&[1, 2]]),
     )?;
     feed(&mut *cache, &rows(&[&[5, 6]]))?;
-    equal("Sliding(4), 4 columns: slid", Ok(cache.slid()), &Some(1))?;
-    refused("Sliding(4), 4 columns, one slid away, truncated to 2", cache.truncate(2), &[])?;
-    let input = "Sliding(4), 4 columns, one slid away, truncated to the 3 that it holds";
+    equal("Sliding(4), 4 positions: num_evicted", Ok(cache.num_evicted()), &Some(1))?;
+    refused("Sliding(4), 4 positions, one slid away, truncated to 2", cache.truncate(2), &[])?;
+    let input = "Sliding(4), 4 positions, one slid away, truncated to the 3 that it holds";
     if let Err(error) = cache.truncate(3) {
         let error = candecode::kit::error::plain(&error);
-        let want = "want   no error: truncate(len()), task 10.5, takes nothing back";
+        let want = "want   no error: truncate(len()), task 10.9, takes nothing back";
         return ensure(input, false, &format!("got    the error: {error}\n{want}"));
     }
     holds(input, &*cache, &rows(&[&[2, 5, 6]]))?;
     let got = feed(&mut *(day.new)(CacheKind::Sliding(4), LAYERS), &rows(&[&[1, 2, 3, 4, 5]]));
-    refused("Sliding(4), 5 columns at once", got.map(|_| ()), &[])?;
+    refused("Sliding(4), 5 positions at once", got.map(|_| ()), &[])?;
     let four = feed(&mut *(day.new)(CacheKind::Sliding(4), LAYERS), &rows(&[&[1, 2, 3, 4]]));
-    equal("Sliding(4), 4 columns at once: columns given back", four.and_then(|(k, _)| k.dim(2)), &4)
+    equal(
+        "Sliding(4), 4 positions at once: positions given back",
+        four.and_then(|(k, _)| k.dim(2)),
+        &4,
+    )
 }
 
 pub fn a_sliding_text_sees_its_last_tokens(day: &Day) -> Outcome {
@@ -1029,7 +1244,7 @@ pub fn a_sliding_text_sees_its_last_tokens(day: &Day) -> Outcome {
         let model = Witness::mixing(40, window, 20);
         let prompt: Vec<u32> = (1..=len).collect();
         let cache = (day.new)(CacheKind::Sliding(window), model.layers());
-        let new = ids((day.generate)(&model, &tokenizer, &prompt, options(&model, 20, 1), cache))?;
+        let new = ids((day.generate)(&model, &tokenizer, request(&model, &prompt, 20), cache))?;
         let text = [prompt, new].concat();
         for (pass, end) in model.passes.borrow().iter().zip(len as usize..) {
             let want: Vec<(u32, u32)> =
@@ -1040,6 +1255,33 @@ pub fn a_sliding_text_sees_its_last_tokens(day: &Day) -> Outcome {
         }
     }
     Ok(())
+}
+
+pub fn what_has_evicted_is_only_extended(day: &Day) -> Outcome {
+    let run = |then: &[u32], n: usize| -> Result<Vec<(u32, u32)>> {
+        let model = Witness::mixing(40, 4, 9);
+        let cache = (day.new)(CacheKind::Sliding(4), model.layers());
+        let first = vec![11, 12, 13, 14];
+        let list = [(first[..3].to_vec(), 1), (first, 1), (then.to_vec(), n)];
+        let mut answers = (day.logits)(&model, cache, &list);
+        answers.remove(2).logits?;
+        Ok(passes(&model).pop().map(|(_, _, seen)| seen).unwrap_or_default())
+    };
+    let input = "Sliding(4), fed 11 12 13, then 14: one position is evicted. Then logits of";
+    let want = vec![(12, 1), (13, 2), (14, 3), (15, 4)];
+    equal(
+        &format!("{input} 11 12 13 14 15: what the last one sees"),
+        run(&[11, 12, 13, 14, 15], 1),
+        &want,
+    )?;
+    let refuse = |what: &str, then: &[u32], n| {
+        refused(&format!("{input} {what}"), run(then, n).map(|_| ()), &[])
+            .likely("what was evicted cannot be computed again: its neighbours are gone")
+    };
+    refuse("11 12 13 24", &[11, 12, 13, 24], 1)?;
+    refuse("11 12 13", &[11, 12, 13], 1)?;
+    refuse("21 12 13 14 15", &[21, 12, 13, 14, 15], 1)?;
+    refuse("the last two of 11 12 13 14 15", &[11, 12, 13, 14, 15], 2)
 }
 
 fn sliding_golden() -> Result<Golden> {
@@ -1076,7 +1318,7 @@ pub fn sliding_tokens_equal_transformers(day: &Day) -> Outcome {
     let model = load(&case.model, DType::F32)?;
     let cache = (day.new)(CacheKind::Sliding(64), model.config().num_hidden_layers);
     let most = case.new_ids.len();
-    let got = (day.generate)(&*model, &tokenizer, &case.prompt, options(&*model, most, 64), cache);
+    let got = (day.generate)(&*model, &tokenizer, request(&*model, &case.prompt, most), cache);
     let input = format!(
         "story-230k, Sliding(64), {most} new tokens, against transformers with sliding_window 64"
     );
@@ -1106,11 +1348,11 @@ pub fn a_slid_cache_is_not_a_window(day: &Day) -> Outcome {
 pub fn gpt2_does_not_slide(day: &Day) -> Outcome {
     let (model, tokenizer) = (load("story-gpt2-1m", DType::F32)?, tokenizer()?);
     let cache = (day.new)(CacheKind::Sliding(256), model.config().num_hidden_layers);
-    let got = (day.generate)(&*model, &tokenizer, &[5, 6], options(&*model, 3, 64), cache);
+    let got = (day.generate)(&*model, &tokenizer, request(&*model, &[5, 6], 3), cache);
     refused("story-gpt2-1m with a sliding cache", ids(got), &["RoPE"])?;
     // What does slide, slides from the first token on.
     let model = load("story-230k", DType::F32)?;
     let cache = (day.new)(CacheKind::Sliding(8), model.config().num_hidden_layers);
-    let got = (day.generate)(&*model, &tokenizer, &[5, 6, 7], options(&*model, 12, 64), cache);
+    let got = (day.generate)(&*model, &tokenizer, request(&*model, &[5, 6, 7], 12), cache);
     equal("story-230k, Sliding(8), 12 new tokens: how many", ids(got).map(|ids| ids.len()), &12)
 }

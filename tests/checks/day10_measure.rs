@@ -1,7 +1,7 @@
 //! What half precision does: the table of day 10's chapter. Not a check: it has no verdict.
 
 use super::checks::{tokenizer, Keep};
-use super::day::{forced, goldens, load, options, Day, Golden, Narrow};
+use super::day::{forced, goldens, load, request, Day, Golden, Narrow};
 use candecode::kit::{CacheKind, Model};
 use candle_core::{DType, Result};
 
@@ -9,7 +9,7 @@ use candle_core::{DType, Result};
 fn text(day: &Day, model: &dyn Model, prompt: &[u32], len: usize) -> Result<Vec<u32>> {
     let cache = (day.new)(CacheKind::Dynamic, model.config().num_hidden_layers);
     let most = len - prompt.len();
-    let tokens = (day.generate)(model, &tokenizer()?, prompt, options(model, most, 128), cache)?;
+    let tokens = (day.generate)(model, &tokenizer()?, request(model, prompt, most), cache)?;
     Ok(prompt.iter().copied().chain(tokens.iter().map(|token| token.id)).collect())
 }
 

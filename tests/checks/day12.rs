@@ -1,15 +1,16 @@
 //! What day 12's checkers assert.
 
 use super::checks::{
-    bits_equal, close, device, ensure, equal, equal_tokens, golden_json, models_dir, refused,
-    tokenizer, Keep, Likely, Outcome, Random, Witness,
+    bits_equal, close, device, ensure, equal, equal_tokens, golden, golden_json, models_dir,
+    refused, tokenizer, Keep, Likely, Outcome, Random, Witness,
 };
 use candecode::engine::load_model;
 use candecode::kit::rng::RequestRng;
+use candecode::kit::Tokenizer;
 use candecode::kit::{
-    Cache, FinishReason, GenerationOptions, Logits, Model, NoCache, Step, Token, Tokenizer,
+    Cache, FinishReason, Logits, Model, NoCache, PastContext, Request, Step, Token,
 };
-use candle_core::{DType, Error, IndexOp, Result, Tensor};
+use candle_core::{DType, Device, Error, IndexOp, Result, Tensor};
 use std::cell::RefCell;
 
 /// Ids, positions and padding of rows made equally long.
@@ -19,40 +20,60 @@ pub type Padded = (Vec<Vec<u32>>, Vec<Vec<u32>>, Vec<usize>);
 #[derive(Debug, Clone, PartialEq)]
 pub struct Text {
     pub tokens: Vec<u32>,
-    pub first: usize,
     pub padding: usize,
+    pub finish: Option<FinishReason>,
 }
 
 /// The loop.
 pub type Generate = for<'a> fn(
     &'a dyn Model,
     &'a Tokenizer,
-    &[Vec<u32>],
-    GenerationOptions<'a>,
+    Vec<Request<'a>>,
     Box<dyn Cache + 'a>,
 ) -> Result<Vec<Token>>;
 
-/// One step of a running batch: the tokens, and the rows that go on.
+/// One step of a running batch, of rows with this bound and these EOS ids: the tokens, and the rows that
+/// go on.
 pub type Turn = fn(
     &dyn Model,
     &Tokenizer,
     &[Text],
-    &mut GenerationOptions,
+    usize,
+    &[u32],
     &mut dyn Cache,
 ) -> Result<(Vec<Token>, Vec<Text>)>;
 
 /// Day 12 as a bundle of functions. Rows go in and come out as [`Text`]s.
 #[derive(Clone, Copy)]
 pub struct Day {
+    pub ragged_mask: fn(&[usize], usize, usize, &Device) -> Result<Tensor>,
     pub left_pad: fn(&[&[u32]]) -> Padded,
     pub right_pad: fn(&[&[u32]]) -> Padded,
     pub prefill: fn(&dyn Model, &Tokenizer, &[Text]) -> Result<(Step, Vec<Text>)>,
     pub decode: fn(&dyn Model, &Tokenizer, &[Text], usize) -> Result<Step>,
-    pub windows: fn(&dyn Model, &Tokenizer, &[Text], usize, &mut dyn Cache) -> Result<Vec<Text>>,
-    pub retire: fn(&Tokenizer, &[Text], &[Token], &mut dyn Cache) -> Result<Vec<Text>>,
+    pub retire: fn(&Tokenizer, &[Text], &mut dyn Cache) -> Result<Vec<Text>>,
     pub turn: Turn,
     pub generate: Generate,
     pub right_step: fn(&dyn Model, &[&[u32]]) -> Result<Step>,
+}
+
+/// A greedy request.
+pub fn request<'a>(id: usize, prompt: &[u32], most: usize, eos: &[u32]) -> Request<'a> {
+    Request {
+        id,
+        prompt: prompt.to_vec(),
+        max_new_tokens: most,
+        eos_token_ids: eos.to_vec(),
+        stop_strings: Vec::new(),
+        past_context: PastContext::Stop,
+        processors: Vec::new(),
+        sampler: Box::new(largest),
+    }
+}
+
+/// Greedy requests for these prompts.
+fn requests<'a>(prompts: &[Vec<u32>], most: usize, eos: &[u32]) -> Vec<Request<'a>> {
+    prompts.iter().enumerate().map(|(id, prompt)| request(id, prompt, most, eos)).collect()
 }
 
 /// Fills the bundle from a module: the reader's, a known mistake, or the stub.
@@ -60,12 +81,20 @@ macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;
         use candecode::day07_greedy::Sequence;
-        fn rows<'a>(tokenizer: &'a candecode::kit::Tokenizer, texts: &[day::Text]) -> Vec<code::Row<'a>> {
+        fn rows<'a>(
+            tokenizer: &'a candecode::kit::Tokenizer,
+            texts: &[day::Text],
+            most: usize,
+            eos: &[u32],
+        ) -> Vec<code::Row<'a>> {
             let row = |(i, text): (usize, &day::Text)| {
-                let mut row = code::Row::new(Sequence::new(i, &text.tokens, tokenizer, &[]));
+                let request = day::request(i, &text.tokens, most, eos);
+                let mut sequence = Sequence::new(request, tokenizer);
+                sequence.finish = text.finish;
+                let mut row = code::Row::new(sequence);
                 // A row of the beginning is as `Row::new` makes it.
-                if (text.first, text.padding) != (0, 0) {
-                    (row.first, row.padding) = (text.first, text.padding);
+                if text.padding != 0 {
+                    row.padding = text.padding;
                 }
                 row
             };
@@ -74,12 +103,13 @@ macro_rules! implementation {
         fn texts(rows: &[code::Row]) -> Vec<day::Text> {
             let text = |row: &code::Row| day::Text {
                 tokens: row.sequence.tokens.clone(),
-                first: row.first,
                 padding: row.padding,
+                finish: row.sequence.finish,
             };
             rows.iter().map(text).collect()
         }
         day::Day {
+            ragged_mask: code::ragged_mask,
             left_pad: |rows| {
                 let padded = code::left_pad(rows);
                 (padded.ids, padded.positions, padded.padding)
@@ -89,30 +119,25 @@ macro_rules! implementation {
                 (padded.ids, padded.positions, padded.padding)
             },
             prefill: |model, tokenizer, given| {
-                let mut rows = rows(tokenizer, given);
+                let mut rows = rows(tokenizer, given, 1, &[]);
                 let step = code::prefill_step(model, &mut rows)?;
                 Ok((step, texts(&rows)))
             },
-            decode: |model, tokenizer, given, held| {
-                code::decode_step(model, &rows(tokenizer, given), held)
+            decode: |model, tokenizer, given, past| {
+                code::decode_step(model, &rows(tokenizer, given, 1, &[]), past)
             },
-            windows: |model, tokenizer, given, stride, cache| {
-                let mut rows = rows(tokenizer, given);
-                code::move_windows(model, &mut rows, stride, cache)?;
+            retire: |tokenizer, given, cache| {
+                let mut rows = rows(tokenizer, given, 1, &[]);
+                code::retire(&mut rows, cache)?;
                 Ok(texts(&rows))
             },
-            retire: |tokenizer, given, tokens, cache| {
-                let mut rows = rows(tokenizer, given);
-                code::retire(&mut rows, tokens, cache)?;
-                Ok(texts(&rows))
-            },
-            turn: |model, tokenizer, given, options, cache| {
-                let mut rows = rows(tokenizer, given);
-                let tokens = code::batch_step(model, &mut rows, options, cache)?;
+            turn: |model, tokenizer, given, most, eos, cache| {
+                let mut rows = rows(tokenizer, given, most, eos);
+                let tokens = code::batch_step(model, &mut rows, cache)?;
                 Ok((tokens, texts(&rows)))
             },
-            generate: |model, tokenizer, prompts, options, cache| {
-                code::generate_batch(model, tokenizer, prompts, options, cache)?.take(5000).collect()
+            generate: |model, tokenizer, requests, cache| {
+                code::generate_batch(model, tokenizer, requests, cache)?.take(5000).collect()
             },
             right_step: code::right_step,
         }
@@ -120,7 +145,7 @@ macro_rules! implementation {
 }
 
 fn text(tokens: &[u32], padding: usize) -> Text {
-    Text { tokens: tokens.to_vec(), first: 0, padding }
+    Text { tokens: tokens.to_vec(), padding, finish: None }
 }
 
 /// The best token, the first of equals. Day 7 has the reader's own.
@@ -136,11 +161,90 @@ fn margin(logits: &[f32]) -> f32 {
     sorted[0] - sorted[1]
 }
 
-/// Greedy options.
-pub fn options<'a>(model: &dyn Model, most: usize, stride: usize) -> GenerationOptions<'a> {
-    let mut options = GenerationOptions::new(model.config(), most, |_, logits| largest(logits));
-    options.stride = stride;
-    options
+pub fn the_ragged_mask_by_hand(day: &Day) -> Outcome {
+    let want = Tensor::new(
+        &[
+            [[[1u8, 0, 0], [1, 1, 0], [1, 1, 1]]],
+            // Column 0 is padding: row 0 may see itself only, rows 1 and 2 do not see it.
+            [[[1, 0, 0], [0, 1, 0], [0, 1, 1]]],
+        ],
+        &device()?,
+    )?;
+    let got = (day.ragged_mask)(&[0, 1], 3, 0, &device()?);
+    let dtype = got.as_ref().map(Tensor::dtype).unwrap_or(DType::U8);
+    close("ragged_mask(padding [0, 1], 3 new, 0 past)", got, &want, 0.0)
+        .likely("1 where column <= past + row and column >= padding, and always on the diagonal")?;
+    equal("the type of the mask", Ok(dtype), &DType::U8)
+}
+
+pub fn the_ragged_mask_knows_the_past(day: &Day) -> Outcome {
+    let want = Tensor::new(
+        &[[[[1u8, 1, 1, 1, 0], [1, 1, 1, 1, 1]]], [[[0, 0, 1, 1, 0], [0, 0, 1, 1, 1]]]],
+        &device()?,
+    )?;
+    let got = (day.ragged_mask)(&[0, 2], 2, 3, &device()?);
+    close("ragged_mask(padding [0, 2], 2 new, 3 past)", got, &want, 0.0)
+        .likely("new token i stands in column past + i; the padding stays in the first columns")
+}
+
+pub fn the_ragged_mask_equals_hf(day: &Day) -> Outcome {
+    for (past, new) in [(0, 5), (3, 2)] {
+        let want = golden("day04", &format!("ragged.{past}.{new}"))?;
+        let got = (day.ragged_mask)(&[0, 2], new, past, &device()?)?;
+        // A padding token's own row is not compared: there transformers allows nothing, and ours the token itself.
+        for (row, padding) in [(0, 0), (1, 2usize)] {
+            let first = padding.saturating_sub(past);
+            let real = |mask: &Tensor| mask.narrow(0, row, 1)?.narrow(2, first, new - first);
+            let input = format!(
+                "padding [0, 2], {new} new, {past} past: batch row {row} from token {first} on"
+            );
+            close(&input, real(&got), &real(&want)?, 0.0)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn no_row_of_the_mask_is_empty(day: &Day) -> Outcome {
+    let mut random = Random::new(42);
+    for _ in 0..24 {
+        let (new, past) = (1 + random.below(5), random.below(5));
+        let padding: Vec<usize> = (0..3).map(|_| random.below(new + past)).collect();
+        let got = (day.ragged_mask)(&padding, new, past, &device()?)?;
+        let mut want = Vec::new();
+        for padding in &padding {
+            for i in past..past + new {
+                want.extend((0..past + new).map(|j| u8::from(j == i || (j >= *padding && j < i))));
+            }
+        }
+        let want = Tensor::from_vec(want, (3, 1, new, past + new), &device()?)?;
+        let input = format!("ragged_mask(padding {padding:?}, {new} new, {past} past)");
+        close(&input, Ok(got), &want, 0.0)?;
+    }
+    let all = (day.ragged_mask)(&[0, 3], 3, 0, &device()?);
+    refused("padding [0, 3], 3 new, 0 past: row 1 is all padding", all, &[])
+}
+
+/// A row padded on the left gets the logits that it gets alone, from a model of two layers and more:
+/// what a padding token makes of itself in the first layer is keys and values in the second.
+pub fn padding_changes_nothing(day: &Day) -> Outcome {
+    for name in ["story-230k", "story-gpt2-1m"] {
+        let model = load(name)?;
+        let rows = [vec![300u32, 301, 302, 303, 304], vec![0, 0, 310, 311, 312]];
+        let positions = [vec![0u32, 1, 2, 3, 4], vec![0, 0, 0, 1, 2]];
+        let mask = (day.ragged_mask)(&[0, 2], 5, 0, &device()?)?;
+        // Not `Step::batch`, which refuses a mask without its diagonal before the model could show why.
+        let step = Step::batch(&*model, &rows, &positions, None)?;
+        let got = model.forward(&Step { mask: Some(mask), ..step }, &mut NoCache)?;
+        let finite = got.flatten_all()?.to_vec1::<f32>()?.iter().all(|x| x.is_finite());
+        let input = format!("{name}, two rows, the second with padding 2");
+        ensure(&input, finite, "there is a NaN: some row of the mask allows nothing at all")?;
+        for (row, padding) in [(0, 0), (1, 2)] {
+            let want = alone(&*model, &rows[row][padding..])?;
+            let input = format!("{input}: the last logits of row {row}, against it alone");
+            close(&input, got.i((row, 4)), &want, LOGITS)?;
+        }
+    }
+    Ok(())
 }
 
 pub fn left_padding_by_hand(day: &Day) -> Outcome {
@@ -184,9 +288,9 @@ pub fn left_padding_of_anything(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// The `(token, position)` pairs of a text whose window begins at `first`.
-fn whole(tokens: &[u32], first: usize) -> Vec<(u32, u32)> {
-    tokens[first..].iter().copied().zip(0..).collect()
+/// The `(token, position)` pairs of a sequence.
+fn whole(tokens: &[u32]) -> Vec<(u32, u32)> {
+    tokens.iter().copied().zip(0..).collect()
 }
 
 pub fn the_prefill_by_hand(day: &Day) -> Outcome {
@@ -203,25 +307,16 @@ pub fn the_prefill_by_hand(day: &Day) -> Outcome {
     for (row, text) in given.iter().enumerate() {
         let input =
             format!("{input}: the (token, position) pairs that row {row}'s last token sees");
-        equal(&input, Ok(seen[row].clone()), &whole(&text.tokens, 0))
+        equal(&input, Ok(seen[row].clone()), &whole(&text.tokens))
             .likely("a row sees its own tokens, at positions 0, 1, …, and no padding")?;
     }
     Ok(())
 }
 
-pub fn the_prefill_takes_the_windows(day: &Day) -> Outcome {
-    let tokenizer = tokenizer()?;
+pub fn an_empty_row_is_refused(day: &Day) -> Outcome {
     let model = Witness::mixing(40, 9, 1);
-    let mut given = [text(&[1, 2, 3, 4, 5, 6], 0), text(&[7, 8, 9], 0)];
-    given[0].first = 4;
-    let (step, after) = (day.prefill)(&model, &tokenizer, &given)?;
-    let input = "prefill of 1 … 6, whose window begins at its fifth token, and of 7 8 9";
-    let padding: Vec<usize> = after.iter().map(|text| text.padding).collect();
-    equal(&format!("{input}: the rows' padding after it"), Ok(padding), &vec![1, 0])?;
-    model.forward(&step, &mut Keep::default())?;
-    let want = vec![whole(&given[0].tokens, 4), whole(&given[1].tokens, 0)];
-    equal(&format!("{input}: what is seen"), Ok(model.passes.borrow()[0].seen.clone()), &want)?;
-    let none = (day.prefill)(&model, &tokenizer, &[text(&[], 0), text(&[1], 0)]).map(|_| ());
+    let given = [text(&[], 0), text(&[1], 0)];
+    let none = (day.prefill)(&model, &tokenizer()?, &given).map(|_| ());
     refused("prefill of an empty row and of 1", none, &[])
 }
 
@@ -268,7 +363,7 @@ pub fn the_decode_step_by_hand(day: &Day) -> Outcome {
         )?;
         model.forward(&step, &mut cache)?;
         let seen = model.passes.borrow()[1 + turn].seen.clone();
-        let want: Vec<_> = given.iter().map(|text| whole(&text.tokens, 0)).collect();
+        let want: Vec<_> = given.iter().map(|text| whole(&text.tokens)).collect();
         equal(&format!("{input}: the (token, position) pairs seen"), Ok(seen), &want)
             .likely("the mask has a column more in every step, and still hides the padding")?;
     }
@@ -281,36 +376,6 @@ fn held(model: &Witness, columns: usize) -> Result<Keep> {
     let ids: Vec<u32> = (1..=columns as u32).collect();
     model.forward(&Step::new(model, &ids, 0)?, &mut cache)?;
     Ok(cache)
-}
-
-pub fn windows_move_row_by_row(day: &Day) -> Outcome {
-    let tokenizer = tokenizer()?;
-    let row = |len: u32, first: usize| Text { tokens: (1..=len).collect(), first, padding: 0 };
-    // ProcessorInput 6, stride 2: lengths and firsts before; firsts after, and whether the cache is emptied.
-    for (before, after, emptied) in [
-        ([(3, 0), (6, 0)], [0, 0], false),
-        ([(7, 0), (3, 0)], [2, 0], true),
-        ([(3, 0), (7, 0)], [0, 2], true),
-        ([(7, 2), (4, 0)], [2, 0], false),
-        ([(8, 2), (7, 2)], [2, 2], false),
-        ([(9, 2), (7, 2)], [4, 2], true),
-        ([(9, 2), (11, 4)], [4, 6], true),
-    ] {
-        let model = Witness::mixing(40, 6, 1);
-        let mut cache = held(&model, 4)?;
-        let given = before.map(|(len, first)| row(len, first));
-        let got = (day.windows)(&model, &tokenizer, &given, 2, &mut cache)?;
-        let input = format!("context 6, stride 2, rows of (length, first) {before:?}");
-        let firsts: Vec<usize> = got.iter().map(|text| text.first).collect();
-        equal(&format!("{input}: first of each row after it"), Ok(firsts), &after.to_vec())?;
-        equal(&format!("{input}: is the cache empty after it"), Ok(cache.is_empty()), &emptied)
-            .likely("one row's window has moved, so its columns are at other positions: empty the cache, for all rows")?;
-    }
-    Ok(())
-}
-
-fn token(row: usize, finish: Option<FinishReason>) -> Token {
-    Token { row, id: 1, logprob: -1.0, text: String::new(), finish }
 }
 
 pub fn retiring_by_hand(day: &Day) -> Outcome {
@@ -334,8 +399,9 @@ pub fn retiring_by_hand(day: &Day) -> Outcome {
     ] {
         let mut cache = Keep::default();
         model.forward(&Step::batch(&model, &ids, &positions, None)?, &mut cache)?;
-        let tokens: Vec<Token> = ends.iter().enumerate().map(|(i, end)| token(i, *end)).collect();
-        let got = (day.retire)(&tokenizer, &given, &tokens, &mut cache)?;
+        let given: Vec<Text> =
+            given.iter().zip(ends).map(|(text, finish)| Text { finish, ..text.clone() }).collect();
+        let got = (day.retire)(&tokenizer, &given, &mut cache)?;
         let input = format!("rows with a padding of 0, 2, 3, 2 that end with {ends:?}");
         let left: Vec<Vec<u32>> = got.iter().map(|text| text.tokens.clone()).collect();
         let want: Vec<Vec<u32>> =
@@ -351,14 +417,12 @@ pub fn retiring_by_hand(day: &Day) -> Outcome {
             .likely("what was trimmed is no longer a row's padding")?;
     }
     let mut cache = held(&model, 3)?;
-    let got = (day.retire)(&tokenizer, &given[..1], &[token(0, EOS)], &mut cache)?;
+    let ended = Text { finish: EOS, ..given[0].clone() };
+    let got = (day.retire)(&tokenizer, std::slice::from_ref(&ended), &mut cache)?;
     equal("the only row ends: the rows that are left", Ok(got), &vec![])?;
-    let got = (day.retire)(
-        &tokenizer,
-        &given,
-        &[0, 1, 2, 3].map(|i| token(i, if i == 0 { EOS } else { None })),
-        &mut NoCache,
-    )?;
+    let mut given = given;
+    given[0] = ended;
+    let got = (day.retire)(&tokenizer, &given, &mut NoCache)?;
     let got: Vec<Vec<u32>> = got.into_iter().map(|text| text.tokens).collect();
     equal(
         "without a cache, the first of four ends: the rows that are left",
@@ -373,11 +437,9 @@ pub fn one_turn_by_hand(day: &Day) -> Outcome {
     let model = Witness::new(10, 9, 2, |seen| {
         (0..10).map(|id| if id == (seen[seen.len() - 1].0 + 1) % 10 { 5.0 } else { 0.0 }).collect()
     });
-    let mut options = options(&model, 4, 2);
-    options.eos_token_ids = vec![5];
     let mut cache = Keep::default();
     let given = [text(&[1, 2, 3], 0), text(&[4], 0), text(&[7, 6], 0)];
-    let (tokens, after) = (day.turn)(&model, &tokenizer, &given, &mut options, &mut cache)?;
+    let (tokens, after) = (day.turn)(&model, &tokenizer, &given, 4, &[5], &mut cache)?;
     let input = "rows 1 2 3, 4 and 7 6, a model that wants the last plus one, EOS is 5";
     let got: Vec<(usize, u32, bool)> =
         tokens.iter().map(|token| (token.row, token.id, token.finish.is_some())).collect();
@@ -386,7 +448,7 @@ pub fn one_turn_by_hand(day: &Day) -> Outcome {
     let got: Vec<Vec<u32>> = after.iter().map(|text| text.tokens.clone()).collect();
     equal(&format!("{input}: the rows after it"), Ok(got), &vec![vec![1, 2, 3, 4], vec![7, 6, 7]])
         .likely("a row that ends leaves; the others go on")?;
-    let (tokens, after) = (day.turn)(&model, &tokenizer, &after, &mut options, &mut cache)?;
+    let (tokens, after) = (day.turn)(&model, &tokenizer, &after, 4, &[5], &mut cache)?;
     let got: Vec<u32> = tokens.iter().map(|token| token.id).collect();
     equal(&format!("{input}: tokens of the second turn"), Ok(got), &vec![5, 8])?;
     let sizes: Vec<usize> = model.passes.borrow().iter().map(|pass| pass.ids[0].len()).collect();
@@ -399,7 +461,7 @@ pub fn one_turn_by_hand(day: &Day) -> Outcome {
     equal(&format!("{input}: columns of the cache after the second"), Ok(cache.len()), &3)
 }
 
-/// TokenIter row by row.
+/// Tokens row by row.
 fn by_row(tokens: Result<Vec<Token>>, rows: usize) -> Result<Vec<Vec<u32>>> {
     let mut all = vec![Vec::new(); rows];
     for token in tokens? {
@@ -417,55 +479,52 @@ fn greedy(_row: usize, logits: &[f32]) -> Result<(u32, f32)> {
     Ok((largest(logits)?, margin(logits)))
 }
 
-/// One prompt decoded alone, with day 7's window: its tokens, up to the first choice closer than `near`, which another order
-/// of sums may turn.
-fn decoded(
-    model: &dyn Model,
-    prompt: &[u32],
-    options: &GenerationOptions,
-    row: usize,
-    pick: Pick,
-    near: f32,
-) -> Result<Vec<u32>> {
-    let (mut tokens, mut cache, mut first) = (prompt.to_vec(), Keep::default(), 0);
-    let context = model.config().max_position_embeddings;
-    while tokens.len() < prompt.len() + options.max_new_tokens {
-        let start = tokens.len().saturating_sub(context).div_ceil(options.stride) * options.stride;
-        if start != first {
-            (first, cache) = (start, Keep::default());
-        }
-        let held = cache.len();
-        let step = Step::new(model, &tokens[first + held..], held)?.with_logits(Logits::Last(1));
+/// What a prompt is alone: its tokens, and whether they are all of it. Where they are not, the next choice
+/// was closer than `near`, and another order of sums may turn it.
+struct Alone {
+    tokens: Vec<u32>,
+    complete: bool,
+}
+
+/// One request decoded alone, up to EOS, its bound or the end of the context.
+fn decoded(model: &dyn Model, request: &Request, pick: Pick, near: f32) -> Result<Alone> {
+    let prompt = &request.prompt;
+    let (mut tokens, mut cache) = (prompt.clone(), Keep::default());
+    let room = model.config().max_position_embeddings + 1 - prompt.len();
+    let mut complete = true;
+    while tokens.len() < prompt.len() + request.max_new_tokens.min(room) {
+        let past = cache.len();
+        let step = Step::new(model, &tokens[past..], past)?.with_logits(Logits::Last(1));
         let logits: Vec<f32> = model.forward(&step, &mut cache)?.flatten_all()?.to_vec1()?;
-        let (id, margin) = pick(row, &logits)?;
+        let (id, margin) = pick(request.id, &logits)?;
         if margin < near {
+            complete = false;
             break;
         }
         tokens.push(id);
-        if options.eos_token_ids.contains(&id) {
+        if request.eos_token_ids.contains(&id) {
             break;
         }
     }
-    Ok(tokens.split_off(prompt.len()))
+    Ok(Alone { tokens: tokens.split_off(prompt.len()), complete })
 }
 
-/// Every row of the batch begins with what it is alone; and ends there, if it was decided to its end.
-fn rows_equal(
-    input: &str,
-    got: &[Vec<u32>],
-    want: &[Vec<u32>],
-    most: usize,
-    eos: &[u32],
-) -> Outcome {
+/// All of them decoded alone.
+fn all_decoded(
+    model: &dyn Model,
+    requests: &[Request],
+    pick: Pick,
+    near: f32,
+) -> Result<Vec<Alone>> {
+    requests.iter().map(|request| decoded(model, request, pick, near)).collect()
+}
+
+/// Every row of the batch begins with what it is alone, and ends there, if that is all of it.
+fn rows_equal(input: &str, got: &[Vec<u32>], want: &[Alone]) -> Outcome {
     for (row, (got, want)) in got.iter().zip(want).enumerate() {
-        let ended = want.len() == most || want.last().is_some_and(|id| eos.contains(id));
-        let got = if ended { got.clone() } else { got[..want.len().min(got.len())].to_vec() };
-        equal_tokens(
-            &format!("{input}: row {row}, against that prompt alone"),
-            Ok(got),
-            want,
-            &[],
-        )?;
+        let len = if want.complete { got.len() } else { want.tokens.len().min(got.len()) };
+        let input = format!("{input}: row {row}, against that prompt alone");
+        equal_tokens(&input, Ok(got[..len].to_vec()), &want.tokens, &[])?;
     }
     Ok(())
 }
@@ -481,24 +540,19 @@ fn mixes(day: &Day, seed: u64, slack: usize, cached: bool) -> Outcome {
     let (tokenizer, mut random) = (tokenizer()?, Random::new(seed));
     for _ in 0..14 {
         let (vocab, context) = (12, 8 + random.below(12));
-        let (stride, most) = (1 + random.below(context), 3 + random.below(9) + slack);
+        let most = 3 + random.below(9) + slack;
         let b = 1 + random.below(5);
         let longest = if slack > 0 { context } else { (context - 1).saturating_sub(most).max(1) };
         let context = if slack > 0 { context } else { longest + most };
-        let stride = stride.min(context);
         let prompts = prompts(&mut random, b, longest, vocab);
         let model = Witness::mixing(vocab, context, most + 1);
         let cache: Box<dyn Cache> =
             if cached { Box::new(Keep::default()) } else { Box::new(NoCache) };
-        let got =
-            (day.generate)(&model, &tokenizer, &prompts, options(&model, most, stride), cache);
+        let got = (day.generate)(&model, &tokenizer, requests(&prompts, most, &[0]), cache);
         let fresh = Witness::mixing(vocab, context, usize::MAX);
-        let options = options(&model, most, stride);
-        let want =
-            prompts.iter().map(|prompt| decoded(&fresh, prompt, &options, 0, &mut greedy, 0.0));
-        let want = want.collect::<Result<Vec<_>>>()?;
-        let input = format!("a model whose token depends on all it sees, prompts {prompts:?}, {most} new at most, EOS 0, context {context}, stride {stride}, with{} a cache", if cached { "" } else { "out" });
-        rows_equal(&input, &by_row(got, b)?, &want, most, &[0])?;
+        let want = all_decoded(&fresh, &requests(&prompts, most, &[0]), &mut greedy, 0.0)?;
+        let input = format!("a model whose token depends on all it sees, prompts {prompts:?}, {most} new at most, EOS 0, context {context}, with{} a cache", if cached { "" } else { "out" });
+        rows_equal(&input, &by_row(got, b)?, &want)?;
     }
     Ok(())
 }
@@ -512,7 +566,7 @@ pub fn any_mix_without_a_cache(day: &Day) -> Outcome {
     mixes(day, 128, 9, false)
 }
 
-pub fn windows_move_at_different_times(day: &Day) -> Outcome {
+pub fn rows_end_at_the_context(day: &Day) -> Outcome {
     mixes(day, 129, 14, true)
 }
 
@@ -524,8 +578,8 @@ pub fn the_cache_does_not_grow_for_the_gone(day: &Day) -> Outcome {
         (0..60).map(|id| if id == next { 5.0 } else { 0.0 }).collect()
     });
     let prompts = vec![(1..20).collect::<Vec<u32>>(), vec![30], vec![40, 41]];
-    let options = options(&model, 12, 16);
-    (day.generate)(&model, &tokenizer, &prompts, options, Box::new(Keep::default()))?;
+    let requests = requests(&prompts, 12, &[0]);
+    (day.generate)(&model, &tokenizer, requests, Box::new(Keep::default()))?;
     let masks: Vec<bool> = model.passes.borrow().iter().map(|pass| pass.masked).collect();
     ensure(
         "prompts of 19, 1 and 2 tokens, the first ends with its second",
@@ -541,9 +595,8 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let run = |most: usize, prompts: &[Vec<u32>], cache: Box<dyn Cache>| {
         let model = Witness::mixing(30, 6, 9);
-        let mut options = options(&model, most, 2);
-        options.eos_token_ids.clear();
-        by_row((day.generate)(&model, &tokenizer, prompts, options, cache), prompts.len())
+        let requests = requests(prompts, most, &[]);
+        by_row((day.generate)(&model, &tokenizer, requests, cache), prompts.len())
             .map(|rows| rows.iter().map(Vec::len).collect::<Vec<_>>())
     };
     let keep = || Box::new(Keep::default());
@@ -574,7 +627,7 @@ impl Cache for Sliding {
         self.0.len()
     }
 
-    fn slid(&self) -> Option<usize> {
+    fn num_evicted(&self) -> Option<usize> {
         Some(0)
     }
 
@@ -617,49 +670,70 @@ pub fn story_models_equal_their_rows_alone(day: &Day) -> Outcome {
         let model = load(name)?;
         for _ in 0..2 {
             let prompts = prompts(&mut random, 4, 12, 2048);
-            let options = || options(&*model, 16, 64);
-            let got =
-                (day.generate)(&*model, &tokenizer, &prompts, options(), Box::new(Keep::default()));
-            let want = prompts
-                .iter()
-                .map(|prompt| decoded(&*model, prompt, &options(), 0, &mut greedy, NEAR));
-            let want = want.collect::<Result<Vec<_>>>()?;
+            let requests = || requests(&prompts, 16, &[0]);
+            let got = (day.generate)(&*model, &tokenizer, requests(), Box::new(Keep::default()));
+            let want = all_decoded(&*model, &requests(), &mut greedy, NEAR)?;
             let lengths: Vec<usize> = prompts.iter().map(Vec::len).collect();
             let input = format!("{name}, random prompts of {lengths:?} tokens, 16 new");
-            rows_equal(&input, &by_row(got, 4)?, &want, 16, &[0])?;
+            rows_equal(&input, &by_row(got, 4)?, &want)?;
         }
     }
     Ok(())
 }
 
-pub fn gpt2_past_its_context(day: &Day) -> Outcome {
-    // A context of 256, a stride of 64: the rows' windows move at their 257th token, which is not the same step.
+pub fn gpt2_to_the_end_of_its_context(day: &Day) -> Outcome {
+    // A context of 256: the rows end there, with their 257th token, and not in the same step.
     let (model, tokenizer, mut random) = (load("story-gpt2-1m")?, tokenizer()?, Random::new(132));
     let lengths = [253, 4, 250];
     let row = |len: &usize| (0..*len).map(|_| 300 + random.below(1700) as u32).collect();
     let prompts: Vec<Vec<u32>> = lengths.iter().map(row).collect();
-    let mut options = options(&*model, 10, 64);
-    options.eos_token_ids.clear();
-    let want =
-        prompts.iter().map(|prompt| decoded(&*model, prompt, &options, 0, &mut greedy, NEAR));
-    let want = want.collect::<Result<Vec<_>>>()?;
-    let got = (day.generate)(&*model, &tokenizer, &prompts, options, Box::new(Keep::default()));
+    let want = all_decoded(&*model, &requests(&prompts, 10, &[]), &mut greedy, NEAR)?;
+    let requests = requests(&prompts, 10, &[]);
+    let tokens = (day.generate)(&*model, &tokenizer, requests, Box::new(Keep::default()))?;
     let input =
         format!("story-gpt2-1m, random prompts of {lengths:?} tokens, 10 new, a context of 256");
-    rows_equal(&input, &by_row(got, 3)?, &want, 10, &[])
+    let ends: Vec<FinishReason> = tokens.iter().filter_map(|token| token.finish).collect();
+    let got = by_row(Ok(tokens), 3)?;
+    let lengths: Vec<usize> = got.iter().map(Vec::len).collect();
+    equal(&format!("{input}: new tokens of each row"), Ok(lengths), &vec![4, 10, 7])?;
+    equal(&format!("{input}: why they end"), Ok(ends), &vec![FinishReason::Length; 3])?;
+    rows_equal(&input, &got, &want)
 }
 
-pub fn rows_draw_their_own_coins(day: &Day) -> Outcome {
+pub fn rows_have_their_own_parameters(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let prompts = [vec![7, 8, 9], vec![5], vec![6, 4]];
+    // The bound, the EOS ids and the sampler of row 1 are not those of its neighbours.
+    let all = || {
+        let mut all = requests(&prompts, 9, &[]);
+        (all[1].max_new_tokens, all[1].eos_token_ids) = (5, vec![3, 11]);
+        all[2].sampler = Box::new(|logits| Ok(logits.len() as u32 - 1));
+        all[2].max_new_tokens = 2;
+        all
+    };
+    let model = Witness::mixing(40, 20, 10);
+    let got = by_row((day.generate)(&model, &tokenizer, all(), Box::new(Keep::default())), 3)?;
+    let fresh = Witness::mixing(40, 20, usize::MAX);
+    let mut pick = |row: usize, logits: &[f32]| match row {
+        2 => Ok((39, 1.0)),
+        _ => greedy(row, logits),
+    };
+    let want = all_decoded(&fresh, &all(), &mut pick, 0.0)?;
+    let input = "prompts 7 8 9, 5 and 6 4: 9 new; 5 new or EOS; 2 new, always the last token";
+    rows_equal(input, &got, &want).likely("a row is asked by its own sequence, `row.sequence`")
+}
+
+pub fn rows_draw_from_their_own_streams(day: &Day) -> Outcome {
     // A stream for each row, as `--rng chacha`: a row in company draws what it would draw alone.
     let (model, tokenizer) = (load("story-230k")?, tokenizer()?);
-    let coins: RefCell<Vec<RequestRng>> = RefCell::default();
+    let streams: RefCell<Vec<RequestRng>> = RefCell::default();
     let draw = |row: usize, logits: &[f32]| -> Result<(u32, f32)> {
-        let mut coins = coins.borrow_mut();
-        while coins.len() <= row {
-            let request = coins.len() as u64;
-            coins.push(RequestRng::new(12, request));
+        let mut streams = streams.borrow_mut();
+        while streams.len() <= row {
+            let request = streams.len() as u64;
+            streams.push(RequestRng::new(12, request));
         }
-        let coin = f64::from(coins[row].uniform());
+        let u = f64::from(streams[row].uniform());
         let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let weights: Vec<f64> = logits.iter().map(|logit| f64::from(logit - max).exp()).collect();
         let total: f64 = weights.iter().sum();
@@ -667,32 +741,29 @@ pub fn rows_draw_their_own_coins(day: &Day) -> Outcome {
         for (id, weight) in weights.iter().enumerate() {
             let low = sum;
             sum += weight / total;
-            if coin < sum {
-                return Ok((id as u32, (coin - low).min(sum - coin) as f32));
+            if u < sum {
+                return Ok((id as u32, (u - low).min(sum - u) as f32));
             }
         }
         Ok((logits.len() as u32 - 1, 0.0))
     };
+    let draw = &draw;
     let mut random = Random::new(133);
     let prompts = prompts(&mut random, 4, 9, 2048);
-    let greedy_options = options(&*model, 20, 64);
-    // 1e-5 of probability: what f32 logits can move a border by.
     let mut pick = |row: usize, logits: &[f32]| draw(row, logits);
-    let want = prompts
-        .iter()
-        .enumerate()
-        .map(|(row, prompt)| decoded(&*model, prompt, &greedy_options, row, &mut pick, 1e-5));
-    let want = want.collect::<Result<Vec<_>>>()?;
-    coins.borrow_mut().clear();
-    let mut options = options(&*model, 20, 64);
-    options.choose = Box::new(|row, logits| Ok(draw(row, logits)?.0));
-    let got = (day.generate)(&*model, &tokenizer, &prompts, options, Box::new(Keep::default()));
+    // 1e-5 of probability: what f32 logits can move a border by.
+    let want = all_decoded(&*model, &requests(&prompts, 20, &[0]), &mut pick, 1e-5)?;
+    streams.borrow_mut().clear();
+    let mut requests = requests(&prompts, 20, &[0]);
+    for request in &mut requests {
+        let row = request.id;
+        request.sampler = Box::new(move |logits| Ok(draw(row, logits)?.0));
+    }
+    let got = (day.generate)(&*model, &tokenizer, requests, Box::new(Keep::default()));
     rows_equal(
-        "story-230k, four random prompts, sampled, a stream of coins for each row",
+        "story-230k, four random prompts, sampled, a random stream for each row",
         &by_row(got, 4)?,
         &want,
-        20,
-        &[0],
     )
 }
 
@@ -712,13 +783,9 @@ pub fn tokens_equal_transformers(day: &Day) -> Outcome {
                 .collect()
         };
         let (prompts, want, model) = (ids("prompt_ids"), ids("new_ids"), load(name)?);
-        let got = (day.generate)(
-            &*model,
-            &tokenizer,
-            &prompts,
-            options(&*model, 60, 64),
-            Box::new(Keep::default()),
-        );
+        let eos = &model.config().eos_token_ids;
+        let requests = requests(&prompts, 60, eos);
+        let got = (day.generate)(&*model, &tokenizer, requests, Box::new(Keep::default()));
         let got = by_row(got, prompts.len())?;
         for (i, row) in rows.iter().enumerate() {
             let margins: Vec<f32> =
@@ -750,7 +817,7 @@ pub fn right_padded_rows_equal_themselves_alone(day: &Day) -> Outcome {
     let step = (day.right_step)(&model, &given)?;
     let input = "right_step of 7 8 9, of 5, and of 6 4";
     model.forward(&step, &mut NoCache)?;
-    let want: Vec<_> = given.iter().map(|ids| whole(ids, 0)).collect();
+    let want: Vec<_> = given.iter().map(|ids| whole(ids)).collect();
     let seen = model.passes.borrow()[0].seen.clone();
     equal(&format!("{input}: the (token, position) pairs seen where logits are asked for"), Ok(seen), &want)
         .likely("a row ends in a column of its own: its logits are at its last real token, not in the last column")?;

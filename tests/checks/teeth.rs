@@ -118,7 +118,7 @@ pub fn variants<D: Copy + Send + 'static>(
 }
 
 /// Every check on the mutant that `CANDECODE_MUTANT` names, until one fails; the check that `CANDECODE_MUTANT_FIRST` names
-/// goes first. `cargo xtask mutants` reads what is printed.
+/// goes first. `cargo maintain mutants` reads what is printed.
 pub fn mutant<D: Copy + Send + 'static>(
     checks: &[(&str, Check<D>)],
     mutants: &[Known<D>],

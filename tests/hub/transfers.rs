@@ -208,3 +208,20 @@ fn a_file_that_comes_damaged_is_fetched_again_once() {
         assert!(!home.file(WEIGHTS).exists());
     }
 }
+
+#[test]
+fn an_empty_file_is_a_file() {
+    let (served, home) = (Home::new("empty-served"), Home::new("empty"));
+    std::fs::create_dir_all(&served.0).unwrap();
+    for file in std::fs::read_dir(story()).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), served.0.join(file.file_name())).unwrap();
+    }
+    std::fs::write(served.0.join("chat_template.jinja"), "").unwrap();
+    let hub = Hub::serve(&served.0, Large::Here);
+    text(&fetch(&home, &hub));
+    assert_eq!(std::fs::read(home.file("chat_template.jinja")).unwrap(), b"");
+    hub.asked();
+    text(&fetch(&home, &hub));
+    assert!(hub.lines().is_empty(), "nothing is asked of a model that is there");
+}

@@ -310,15 +310,43 @@ fn what_day_5s_stack_does_not_do_is_refused() {
     let file = parts.write(&folder, GgmlDType::F32);
     let says = ["model.gguf", "tensor model.layers.1.mlp.up_proj.weight is missing"];
     refused(candecode::engine::load_model(&file, DType::F32, &CPU), &says);
-    // A type of numbers that came after candle's reader: 20 is IQ4_NL.
-    let file = Parts::of("story-230k").write(&folder, GgmlDType::Q8_0);
+}
+
+/// The byte of a file at which the header goes on after the name of blk.0.attn_q.weight: its number of dimensions (4 bytes),
+/// the dimensions (8 each), the type (4).
+fn after_the_name(bytes: &[u8]) -> usize {
+    bytes.windows(19).rposition(|w| w == b"blk.0.attn_q.weight").unwrap() + 19
+}
+
+#[test]
+fn a_type_that_is_not_read_is_named_with_those_that_are() {
+    let folder = Folder::new("gguf-type");
+    let file = Parts::of("story-230k").write(&folder, GgmlDType::F32);
     let mut bytes = std::fs::read(&file).unwrap();
-    let at = bytes.windows(19).rposition(|w| w == b"blk.0.attn_q.weight").unwrap() + 19 + 4 + 16;
-    bytes[at] = 20;
-    folder.write("model.gguf", bytes);
-    let says =
-        ["stored in a type that candecode does not read (unknown dtype for tensor 20)", "Q4_0"];
-    refused(ModelConfig::from_dir(&file), &says);
+    let at = after_the_name(&bytes) + 4 + 16;
+    // 20 is IQ4_NL, which candle does not know; 9 and 15 it knows, and does not widen.
+    for (number, found) in [(20, "type 20"), (99, "type 99"), (9, "Q8_1"), (15, "Q8K")] {
+        bytes[at] = number;
+        folder.write("model.gguf", &bytes);
+        let says = format!("stored in a type that candecode does not read ({found}); it reads F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K");
+        let text = message(ModelConfig::from_dir(&file));
+        assert!(text.ends_with(&says), "{text}");
+    }
+}
+
+#[test]
+fn a_tensor_that_holds_nothing_is_refused() {
+    let folder = Folder::new("gguf-nothing");
+    let file = Parts::of("story-230k").write(&folder, GgmlDType::F32);
+    let whole = std::fs::read(&file).unwrap();
+    for dimension in 0..2 {
+        let mut bytes = whole.clone();
+        let at = after_the_name(&bytes) + 4 + 8 * dimension;
+        bytes[at..at + 8].fill(0);
+        folder.write("model.gguf", &bytes);
+        let says = ["damaged: tensor blk.0.attn_q.weight has the shape [", "which holds nothing"];
+        refused(candecode::engine::load_model(&file, DType::F32, &CPU), &says);
+    }
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use crate::checks::{device, Random};
 use crate::story;
 use candecode::day01_attention::causal_mask;
-use candecode::day04_attention_block::{grouped_attention, ragged_mask};
+use candecode::day04_attention_block::grouped_attention;
 use candecode::day05_model::Transformer;
+use candecode::day12_batching::ragged_mask;
 use candecode::engine::load::load_transformer;
 use candecode::kit::{kernels, Model, NoCache, Step};
 use candle_core::{DType, Tensor};

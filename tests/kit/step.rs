@@ -2,7 +2,8 @@
 
 use crate::checks::{Fake, Random};
 use crate::refused;
-use candecode::day04_attention_block::{ragged_mask, sliding_mask};
+use candecode::day04_attention_block::sliding_mask;
+use candecode::day12_batching::ragged_mask;
 use candecode::kit::{Logits, Step};
 use candle_core::{DType, Device, Result, Tensor};
 

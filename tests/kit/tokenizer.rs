@@ -153,3 +153,30 @@ fn what_is_no_tokenizer_is_refused() {
     folder.write("tokenizer.json", &SENTENCE_PIECE[..400]);
     refused(Tokenizer::from_dir(&folder.0), &["tokenizer.json", "not a tokenizer"]);
 }
+
+/// The crate gives a copy of all added tokens each time that it is asked: 100 million of them here, if it is asked for each id.
+#[test]
+fn added_tokens_are_looked_up_without_copying_all_of_them() {
+    let mut tokenizer: serde_json::Value = serde_json::from_str(SENTENCE_PIECE).unwrap();
+    for id in 8..10_000 {
+        let mut added = tokenizer["added_tokens"][0].clone();
+        added["id"] = id.into();
+        added["content"] = format!("<added {id}>").into();
+        tokenizer["added_tokens"].as_array_mut().unwrap().push(added);
+    }
+    let tokenizer = Tokenizer::from_bytes(tokenizer.to_string().as_bytes()).unwrap();
+    let began = std::time::Instant::now();
+    let special =
+        (8..10_000).filter(|id| tokenizer.is_added(*id) && tokenizer.token_bytes(*id).is_empty());
+    assert_eq!(special.count(), 9_992);
+    assert!(began.elapsed().as_secs_f64() < 2.0, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_tokenizer_of_no_tokens_gives_the_empty_text() {
+    let tokenizer = Tokenizer::empty();
+    assert_eq!(tokenizer.decode(&[1, 2, 3]).unwrap(), "");
+    assert_eq!((tokenizer.vocab_size(), tokenizer.token_bytes(7)), (0, Vec::new()));
+    let mut stream = tokenizer.decode_stream();
+    assert_eq!(stream(5).unwrap(), "");
+}

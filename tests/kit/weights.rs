@@ -3,7 +3,7 @@
 use crate::checks::Random;
 use crate::{logits, message, refused, story, Folder};
 use candecode::engine::load_model;
-use candecode::kit::weights::shard_names;
+use candecode::formats::folder::shard_names;
 use candecode::kit::{linear, Weight, Weights};
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;

@@ -1,11 +1,11 @@
 //! Files of the reader's are replaced only after a copy is kept, and never half-written.
 
 use crate::repo::Repo;
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where copies are kept, relative to the root; git ignores it.
 pub const DIR: &str = ".candecode/backup";
@@ -22,20 +22,25 @@ impl<'a> Backup<'a> {
         Backup { repo, stamp: None }
     }
 
-    /// Puts `text` into a file (named relative to the root); a file with other content is copied first.
+    /// The name of the directory, if a copy was made.
+    pub fn stamp(&self) -> Option<&str> {
+        self.stamp.as_deref()
+    }
+
+    /// Puts `bytes` into a file (named relative to the root); other content is copied first.
     ///
     /// Says where the copy is. If anything fails, the file is as it was.
     ///
     /// # Errors
     /// If there is no space or no permission.
-    pub fn replace(&mut self, path: &str, text: &str) -> Result<Option<String>> {
+    pub fn replace(&mut self, path: &str, bytes: &[u8]) -> Result<Option<String>> {
         let kept = match fs::read(self.repo.root.join(path)) {
-            Ok(old) if old == text.as_bytes() => return Ok(None),
+            Ok(old) if old == bytes => return Ok(None),
             Ok(old) => Some(self.keep(path, &old)?),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
             Err(e) => return Err(e).context(path.to_string()),
         };
-        write(&self.repo.root.join(path), text.as_bytes())?;
+        write(&self.repo.root.join(path), bytes)?;
         Ok(kept)
     }
 
@@ -62,21 +67,54 @@ impl<'a> Backup<'a> {
 
 /// Writes a file as a whole: first beside its place, then moved into it.
 ///
+/// A link stays a link, and what it points to is written; the permissions stay as they are.
+///
 /// # Errors
-/// If there is no space or no permission; what was there stays.
+/// If there is no space or no permission, or the file is read-only; what was there stays.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let parent = path.parent().unwrap_or(Path::new("."));
-    let new = path.with_extension(format!("new-{}", std::process::id()));
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    ensure!(!target.is_symlink(), "cannot write {}: it is a link to nothing", path.display());
+    let permissions = fs::metadata(&target).ok().map(|meta| meta.permissions());
+    ensure!(
+        !permissions.as_ref().is_some_and(|permissions| permissions.readonly()),
+        "cannot write {}: it is read-only; allow writing (`chmod u+w {0}`), then again",
+        path.display()
+    );
+    remove_leftovers(&target);
+    let new = target.with_extension(format!("{UNFINISHED}{}", std::process::id()));
     let attempt = || -> std::io::Result<()> {
-        fs::create_dir_all(parent)?;
+        fs::create_dir_all(target.parent().unwrap_or(Path::new(".")))?;
         let mut file = File::create(&new)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&new, path)
+        if let Some(permissions) = permissions {
+            fs::set_permissions(&new, permissions)?;
+        }
+        fs::rename(&new, &target)
     };
     attempt()
         .inspect_err(|_| drop(fs::remove_file(&new)))
         .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The extension of a file on its way to its place; the id of the process follows.
+const UNFINISHED: &str = "new-";
+
+/// Removes what a runner that was killed left beside a file. What is young may be another runner's,
+/// at work just now.
+fn remove_leftovers(path: &Path) {
+    let entries = path.parent().and_then(|dir| fs::read_dir(dir).ok());
+    for entry in entries.into_iter().flatten().flatten() {
+        let other = entry.path();
+        let extension = other.extension().unwrap_or_default().to_string_lossy();
+        let id = extension.strip_prefix(UNFINISHED).unwrap_or_default();
+        let unfinished = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+        let modified = entry.metadata().and_then(|meta| meta.modified()).ok();
+        let age = modified.and_then(|at| at.elapsed().ok()).unwrap_or_default();
+        if unfinished && other.file_stem() == path.file_stem() && age > Duration::from_secs(60) {
+            let _ = fs::remove_file(&other);
+        }
+    }
 }
 
 /// All backups, the newest last: their names, and the files in each, relative to it.
@@ -127,7 +165,8 @@ fn free_stamp(dir: &Path) -> String {
 /// Seconds since 1970 as `2026-11-21T09-23-05Z`; no colons, for Windows has none in file names.
 fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // years from March on, so that the leap day is the last of its year; eras of 400 years have 146,097 days
+    // years from March on, so that the leap day is the last of its year; eras of 400 years have
+    // 146,097 days
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -1,11 +1,11 @@
-//! A child process that cannot hang the runner: its output is read as it comes, and it ends by a bound.
+//! A child process that cannot hang the runner: its output is read, and its time is bounded.
 //!
 //! The child stays in the runner's process group, so that Ctrl-C reaches both.
 
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 /// How a child ended.
@@ -15,7 +15,7 @@ pub enum End {
     Exit(i32),
     /// By a signal or a fault; the text says which.
     Died(String),
-    /// Killed by the runner, with all its descendants, at the bound.
+    /// Killed by the runner at the bound.
     TimedOut,
 }
 
@@ -36,7 +36,7 @@ enum Line {
     Err(String),
 }
 
-/// Runs a command to its end or to `limit`, handing each line of its output to `on_line` as it comes.
+/// Runs a command to its end or to `limit`; `on_line` gets each line of output as it comes.
 ///
 /// # Errors
 /// If it cannot be started.
@@ -63,8 +63,28 @@ pub fn run(
         }
         Line::Err(text) => stderr.push_str(&text),
     };
-    let end = wait(&mut child, &lines, limit, &mut take)?;
-    drain(&lines, &mut take);
+    let start = Instant::now();
+    let end = loop {
+        match lines.recv_timeout(Duration::from_millis(10)) {
+            Ok(line) => take(line),
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(5)),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Some(status) = child.try_wait()? {
+            break end_of(status);
+        }
+        if start.elapsed() > limit {
+            let _ = child.kill();
+            child.wait()?;
+            break End::TimedOut;
+        }
+    };
+    // What is still in the pipes. A grandchild may hold them open: it is not waited for.
+    let ended = Instant::now();
+    while ended.elapsed() < Duration::from_secs(5) {
+        let Ok(line) = lines.recv_timeout(Duration::from_millis(500)) else { break };
+        take(line);
+    }
     Ok(Outcome { stdout, stderr, end })
 }
 
@@ -81,38 +101,6 @@ fn forward(pipe: impl Read + Send + 'static, kind: fn(String) -> Line, sender: S
             bytes.clear();
         }
     });
-}
-
-/// Waits for the child's end, taking lines meanwhile.
-fn wait(
-    child: &mut Child,
-    lines: &Receiver<Line>,
-    limit: Duration,
-    take: &mut impl FnMut(Line),
-) -> Result<End> {
-    let start = Instant::now();
-    loop {
-        match lines.recv_timeout(Duration::from_millis(10)) {
-            Ok(line) => take(line),
-            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(5)),
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        if let Some(status) = child.try_wait()? {
-            return Ok(end_of(status));
-        }
-        if start.elapsed() > limit {
-            kill_tree(child);
-            child.wait()?;
-            return Ok(End::TimedOut);
-        }
-    }
-}
-
-/// Takes what is still in the pipes. A grandchild may hold them open: it is not waited for.
-fn drain(lines: &Receiver<Line>, take: &mut impl FnMut(Line)) {
-    while let Ok(line) = lines.recv_timeout(Duration::from_millis(500)) {
-        take(line);
-    }
 }
 
 /// The end that an exit status tells.
@@ -135,99 +123,27 @@ fn end_of(status: ExitStatus) -> End {
     }
 }
 
-/// Kills a child and all that it started. Best effort: what has ended by itself meanwhile is no error.
-fn kill_tree(child: &mut Child) {
-    let root = child.id();
-    if cfg!(windows) {
-        crate::machine::output("taskkill", &["/T", "/F", "/PID", &root.to_string()]);
-    } else {
-        for pid in descendants(root, &processes()) {
-            crate::machine::output("kill", &["-KILL", &pid.to_string()]);
-        }
-    }
-    let _ = child.kill();
-}
-
-/// Pairs of (process, parent), from `/proc` where there is one, else from `ps`.
-fn processes() -> Vec<(u32, u32)> {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        let listing = crate::machine::output("ps", &["-A", "-o", "pid=,ppid="]).unwrap_or_default();
-        return listing.lines().filter_map(pair).collect();
-    };
-    let stats =
-        entries.flatten().filter_map(|e| std::fs::read_to_string(e.path().join("stat")).ok());
-    stats
-        .filter_map(|stat| {
-            // pid (command) state ppid …: the command may hold spaces and brackets
-            let (head, tail) = (stat.split(' ').next()?, stat.rsplit_once(") ")?.1);
-            pair(&format!("{head} {}", tail.split(' ').nth(1)?))
-        })
-        .collect()
-}
-
-/// Two numbers from a line.
-fn pair(line: &str) -> Option<(u32, u32)> {
-    let mut numbers = line.split_whitespace().map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
-
-/// All processes below `root`, nearest first.
-fn descendants(root: u32, pairs: &[(u32, u32)]) -> Vec<u32> {
-    let mut found = vec![root];
-    let mut at = 0;
-    while at < found.len() {
-        let parent = found[at];
-        found.extend(pairs.iter().filter(|p| p.1 == parent && p.0 != parent).map(|p| p.0));
-        at += 1;
-    }
-    found.remove(0);
-    found
-}
-
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
-    fn sh(script: &str) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        command
+    fn sh(script: &str, limit: Duration) -> Outcome {
+        run(Command::new("sh").args(["-c", script]), limit, |_| ()).unwrap()
     }
 
     #[test]
-    fn descendants_are_all_below() {
-        assert_eq!(descendants(1, &[(2, 1), (3, 2), (4, 9), (5, 2), (1, 1)]), [2, 3, 5]);
-    }
-
-    #[test]
-    #[cfg(unix)]
     fn output_and_exit_code_come_through() {
-        let out =
-            run(&mut sh("echo a; echo b >&2; exit 3"), Duration::from_secs(60), |_| ()).unwrap();
-        assert_eq!(
-            (out.stdout.as_str(), out.stderr.as_str(), out.end),
-            ("a\n", "b\n", End::Exit(3))
-        );
+        let out = sh("echo a; echo b >&2; exit 3", Duration::from_secs(60));
+        let (stdout, stderr) = (out.stdout.as_str(), out.stderr.as_str());
+        assert_eq!((stdout, stderr, out.end), ("a\n", "b\n", End::Exit(3)));
     }
 
     #[test]
-    #[cfg(unix)]
-    fn a_hanging_child_is_killed_with_its_own_children() {
+    fn a_hanging_child_is_killed_and_a_signal_is_told_in_words() {
         let start = Instant::now();
-        let script = "sleep 1000 & echo $!; sleep 1000";
-        let out = run(&mut sh(script), Duration::from_millis(300), |_| ()).unwrap();
-        assert_eq!(out.end, End::TimedOut);
+        assert_eq!(sh("exec sleep 1000", Duration::from_millis(300)).end, End::TimedOut);
         assert!(start.elapsed() < Duration::from_secs(20));
-        let pid: u32 = out.stdout.trim().parse().unwrap();
-        // killed, though its body may wait for a reaper (state Z)
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn a_signal_is_told_in_words() {
-        let out = run(&mut sh("kill -ABRT $$"), Duration::from_secs(60), |_| ()).unwrap();
-        assert!(matches!(out.end, End::Died(text) if text.starts_with("signal 6, aborted")));
+        let died = sh("kill -ABRT $$", Duration::from_secs(60)).end;
+        assert!(matches!(died, End::Died(text) if text.starts_with("signal 6, aborted")));
     }
 }

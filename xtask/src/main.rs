@@ -2,35 +2,10 @@
 
 #![warn(missing_docs)]
 
-mod backup;
-mod cargo;
-mod checks;
-mod child;
-mod commands;
-mod compare;
-mod compile;
-mod error;
-mod eyes;
-mod git;
-mod hints;
-mod hunt;
-mod keys;
-mod lift;
-mod machine;
-mod messages;
-mod moved;
-mod mutants;
-mod paint;
-mod progress;
-mod repo;
-mod stages;
-mod standing;
-mod stubs;
-mod update;
-
 use clap::Parser;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use xtask::{commands, note, Usage};
 
 /// The runner of the course: checks your days, runs the engine, shows the book
 #[derive(Parser)]
@@ -46,15 +21,17 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(problem) => {
             note!("error: {problem:#}");
-            ExitCode::from(if problem.is::<error::Usage>() { 2 } else { 1 })
+            ExitCode::from(if problem.is::<Usage>() { 2 } else { 1 })
         }
     }
 }
 
-/// The command line. What follows `run` or `chat` is for the program, also a `--`: so clap is told to leave all of it alone.
+/// The command line. What follows these commands is for another program, also a `--`: so clap is
+/// told to leave it alone.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
-    if arguments.get(1).is_some_and(|command| command == "run" || command == "chat") {
+    let passed_on = ["run", "chat", "compare", "bench", "hunt", "teeth"];
+    if arguments.get(1).is_some_and(|command| passed_on.iter().any(|name| command == name)) {
         arguments.insert(2, OsString::from("--"));
     }
     arguments

@@ -1,7 +1,7 @@
-//! The repository: where it is, and its days with their four doors.
+//! The repository: where it is, its days, and the files of each.
 
-use crate::error::usage;
 use crate::stubs::{self, Task};
+use crate::usage;
 use anyhow::{anyhow, Context, Result};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,8 @@ pub struct Repo {
     pub days: Vec<Day>,
 }
 
-/// A day of the course; its files have the same name in `src/`, `solutions/`, `tests/` and `book/src/`.
+/// A day of the course; its files have the same name in `src/`, `solutions/`, `tests/` and
+/// `book/src/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Day {
     /// From 0.
@@ -190,6 +191,21 @@ impl Repo {
         }
     }
 
+    /// The task of an id, and its day; it must be of the day that was named, if one was.
+    ///
+    /// # Errors
+    /// As [`Repo::task`]; bad usage also if the task is of another day.
+    pub fn task_of(&self, named: Option<&Day>, id: &str) -> Result<(Day, Task)> {
+        let (day, task) = self.task(id)?;
+        match named.filter(|named| **named != day) {
+            Some(named) => Err(usage(format!(
+                "task {id} is not of day {}: leave one of the two out",
+                named.number
+            ))),
+            None => Ok((day, task)),
+        }
+    }
+
     /// The stub of a day, generated from its reference as it is now.
     ///
     /// # Errors
@@ -199,7 +215,7 @@ impl Repo {
         stubs::stub(&self.read(&day.solution())?).map_err(|e| anyhow!("{}: {e}", day.solution()))
     }
 
-    /// Cargo's features for a mix in which exactly the days that `reference` accepts are the reference's.
+    /// Cargo's features for a mix in which the days that `reference` accepts are the reference's.
     ///
     /// All of them is `ref`, so that every way to ask for it shares one build.
     pub fn features(&self, reference: impl Fn(&Day) -> bool) -> Vec<String> {

@@ -1,12 +1,17 @@
 //! Stubs from the reference: what `src/dayNN_*.rs` is before the reader writes it.
 //!
-//! `solutions/` is the single source. A body to be written stands between `// <solution>` and `// </solution>`, with
-//! its task line above; the stub has `todo!("day 6, task 1: …")` in its place. A marked region without a task line is
-//! a helper of the reference, and the stub does not have it.
+//! `solutions/` is the single source. A body to be written stands between `// <solution>` and `//
+//! </solution>`, with its task line above; the stub has `todo!("day 6, task 1: …")` in its place. A
+//! marked region without a task line is a helper of the reference, and the stub does not have it.
 //!
-//! Only `std`, and no path to the rest of this crate: the root's `build.rs` includes this file as a module.
+//! A day in parts has a line `// part 1: title` above the first function of each part, counted from
+//! 1. It stays in the stub, and every task below it, down to the next such line, is of that part.
+//!
+//! Only `std`, and no path to the rest of this crate: the root's `build.rs` includes this file as a
+//! module.
 
-/// The first line of every stub. Without it a file of `todo!`s warns about every argument and every import.
+/// The first line of every stub. Without it a file of `todo!`s warns about every argument and every
+/// import.
 const ALLOW: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done";
 const OPEN: &str = "// <solution>";
 const CLOSE: &str = "// </solution>";
@@ -18,6 +23,8 @@ pub struct Task {
     pub id: String,
     /// Whether it is beyond the day's core.
     pub further: bool,
+    /// The part of the day that it is of, if the day has parts.
+    pub part: Option<u32>,
     /// What is to be done, in a few words.
     pub title: String,
     /// The line of the source it stands on, from 1.
@@ -69,7 +76,7 @@ pub fn unmarked(source: &str) -> String {
     source.lines().filter(|line| !marker(line)).map(|line| format!("{line}\n")).collect()
 }
 
-/// Appends the lines between two regions, without the blank lines that a vanished helper leaves at the seam.
+/// Appends the lines between two regions, without the blank lines of a vanished helper.
 fn copy(lines: &[&str], out: &mut Vec<String>) {
     let blank = |line: &&str| line.trim().is_empty();
     let first = lines.iter().take_while(|line| blank(line)).count();
@@ -85,7 +92,8 @@ fn copy(lines: &[&str], out: &mut Vec<String>) {
 
 /// `todo!("day 6, task 1: title")` at the given indent.
 ///
-/// rustfmt moves a string that is only just too long for its line to one of its own, and leaves longer ones alone.
+/// rustfmt moves a string that is only just too long for its line to one of its own, and leaves
+/// longer ones alone.
 fn todo_line(task: &Task, indent: usize) -> String {
     let (day, number) = task.id.split_once('.').unwrap_or((&task.id, ""));
     let title =
@@ -100,12 +108,28 @@ fn todo_line(task: &Task, indent: usize) -> String {
     }
 }
 
+/// Whether a line is the task line of this task, as `// task 6.1: title`.
+pub fn is_task_line(line: &str, id: &str) -> bool {
+    let rest = line.trim().strip_prefix("// task ").and_then(|rest| rest.strip_prefix(id));
+    rest.is_some_and(|rest| rest.starts_with([':', ' ']))
+}
+
 /// All marked regions, with every rule of the format checked.
 fn regions(lines: &[&str]) -> Result<Vec<Region>, String> {
     let mut found: Vec<Region> = Vec::new();
     let (mut pending, mut open): (Option<Task>, Option<usize>) = (None, None);
+    let mut part = None;
     for (at, line) in lines.iter().enumerate() {
         let (text, number) = (line.trim(), at + 1);
+        if let Some(next) = part_line(text) {
+            if next != part.unwrap_or(0) + 1 || (part.is_none() && !found.is_empty()) {
+                return Err(format!(
+                    "line {number}: `{text}`: parts are counted from 1, the first stands above all \
+                     tasks"
+                ));
+            }
+            part = Some(next);
+        }
         match (text, open) {
             (OPEN, Some(start)) => {
                 return Err(format!(
@@ -130,7 +154,7 @@ fn regions(lines: &[&str]) -> Result<Vec<Region>, String> {
                 (Some(task), None) => {
                     alone(&pending)?;
                     known(&task, &found)?;
-                    pending = Some(task);
+                    pending = Some(Task { part, ..task });
                 }
                 (None, None) if !text.is_empty() && !text.starts_with("//") => alone(&pending)?,
                 _ => {}
@@ -199,7 +223,7 @@ fn fits(region: &Region, lines: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Reads `// task 6.1: title`; anything that does not start with `// task` and a digit is no task line.
+/// Reads `// task 6.1: title`; without a digit behind `// task` it is no task line.
 fn task_line(text: &str, line: usize) -> Result<Option<Task>, String> {
     let Some(rest) =
         text.strip_prefix("// task ").filter(|r| r.starts_with(|c: char| c.is_ascii_digit()))
@@ -214,15 +238,22 @@ fn task_line(text: &str, line: usize) -> Result<Option<Task>, String> {
         let (day, number) = id.split_once('.')?;
         let (day, number): (u32, u32) = (day.parse().ok()?, number.parse().ok()?);
         let title = title.trim().to_string();
-        let task = Task { id: format!("{day}.{number}"), further, title, line };
+        let task = Task { id: format!("{day}.{number}"), further, part: None, title, line };
         (number > 0 && !task.title.is_empty()).then_some(task)
     });
     match parsed {
         Some(task) => Ok(Some(task)),
         None => Err(format!(
-            "line {line}: `{text}`: a task line reads `// task 6.1: title` or `// task 6.1 (further): title`"
+            "line {line}: `{text}`: a task line reads `// task 6.1: title` or `// task 6.1 \
+             (further): title`"
         )),
     }
+}
+
+/// The number in a line `// part 2: title`.
+fn part_line(text: &str) -> Option<u32> {
+    let (number, title) = text.strip_prefix("// part ")?.split_once(": ")?;
+    number.parse().ok().filter(|_| !title.trim().is_empty())
 }
 
 /// The number of spaces a line starts with.

@@ -1,9 +1,6 @@
 //! `check` on a small course: what it says, and its exit codes.
 
 mod common;
-#[path = "../../tests/said/mod.rs"]
-mod said;
-
 use common::Fake;
 
 fn last_line(text: &str) -> &str {
@@ -136,14 +133,13 @@ fn bad_usage_says_what_to_do() {
             &["check", "--solution", "ref", "--rest", "mine"],
             "error: --solution ref takes every day",
         ),
-        (&["check", "--device", "tpu"], "error: no device `tpu`: use cpu, metal or cuda"),
+        (&["check", "--device", "tpu"], "error: unknown device \"tpu\"; choose cpu, metal or cuda"),
         (&["check", "--solution", "theirs"], "error: invalid value 'theirs'"),
     ];
     for (args, words) in cases {
         let (out, err, code) = fake.say(args);
         assert!(err.starts_with(words) && out.is_empty(), "{args:?}: {err}{out}");
         assert_eq!(code, 2, "{args:?}");
-        said::keep(args, code, &err);
     }
 }
 
@@ -156,25 +152,79 @@ fn a_day_without_checkers_is_a_failure() {
     assert_eq!((last_line(&out), code), ("2 passed, 1 failed", 1));
 }
 
+/// What the reader's code prints is theirs: a failing check says that there is something, and the
+/// flag shows all of it.
 #[test]
-fn teeth_are_shown_one_by_one_and_no_row_is_no_proof() {
+fn what_the_code_printed_is_announced_and_shown() {
     let fake = Fake::new();
-    let (out, err, code) = fake.say(&["teeth"]);
-    assert!(out.contains("✓ caught      two   by 0.1\n"), "{out}{err}");
-    assert!(out.contains("named in 0.1: it is 2\n"), "{out}");
-    assert!(out.contains("✓ not written stub  by 1 of 1 checks"), "{out}");
-    assert!(out.contains("✓ passes      doubled  another right way"), "{out}");
-    assert_eq!((last_line(&out), code), ("3 passed, 0 failed", 0));
+    fake.solve("day00_one.rs", |source| {
+        source.replace("    1\n", "    println!(\"I was\\nhere\");\n    dbg!(2)\n")
+    });
+    let (out, err, _) = fake.say(&["check", "day0"]);
+    assert!(out.contains("  your code printed 3 lines: --show-output\n"), "{out}{err}");
+    assert!(!out.contains("I was"), "{out}");
+    let (out, _, _) = fake.say(&["check", "day0", "--show-output"]);
+    assert!(out.contains("task_0_1_is_one printed:\nI was\nhere\n["), "{out}");
+    assert!(!out.contains("--show-output") && !out.contains("panicked at"), "{out}");
 
-    let tests =
-        fake.read("tests/day00_one.rs").replace(r#""alone":["task_0_1_is_one"]"#, r#""alone":[]"#);
-    fake.write("tests/day00_one.rs", &tests);
-    let (out, _, code) = fake.say(&["teeth", "day0"]);
-    assert!(out.contains("✗ not named   two   by 0.1"), "{out}");
-    assert_eq!((last_line(&out), code), ("1 passed, 1 failed", 1));
+    fake.solve("day00_one.rs", |source| {
+        source.replace("    1\n", "    println!(\"right\");\n    1\n")
+    });
+    assert!(!fake.say(&["check", "day0"]).0.contains("printed"), "a check that passes is silent");
+    let (out, _, code) = fake.say(&["check", "day0", "--show-output"]);
+    assert!(out.contains("task_0_1_is_one printed:\nright\n") && code == 0, "{out}");
+}
 
-    let tests = fake.read("tests/day01_two.rs");
-    fake.write("tests/day01_two.rs", &tests.replace("    tell(", "    let _ = ("));
-    let (out, _, code) = fake.say(&["teeth", "day1"]);
+#[test]
+fn a_message_does_not_command_the_terminal_and_has_an_end() {
+    let fake = Fake::new();
+    let tests = fake.read("tests/day00_one.rs");
+    let long = "x".repeat(100_000);
+    let line = format!(
+        "tell(r#\"{{\"test\":\"task_0_1_is_one\",\"status\":\"panicked\",\"message\":\"a\\u001b[2Jb {long}\"}}\"#); panic!();"
+    );
+    fake.write(
+        "tests/day00_one.rs",
+        &tests.replace("check(\"task_0_1_is_one\"", &format!("{line} check(\"\"")),
+    );
+    let (out, err, _) = fake.say(&["check", "day0", "--solution", "ref"]);
+    assert!(out.contains("a[2Jb xxx") && out.contains(" characters more)"), "{out}{err}");
+    assert!(!out.contains('\x1b') && out.len() < 3000, "{}", out.len());
+}
+
+#[test]
+fn a_day_in_parts_is_checked_part_by_part() {
+    let fake = Fake::new();
+    let source = fake.read("solutions/day01_two.rs");
+    let parts = source
+        .replace("/// Two.", "// part 1: twice\n\n/// Two.")
+        .replace("/// Four.", "// part 2: and again\n\n/// Four.");
+    fake.write("solutions/day01_two.rs", &parts);
+    assert_eq!(fake.say(&["stubs", "--force"]).2, 0);
+    assert!(fake.read("src/day01_two.rs").contains("\n// part 2: and again\n"));
+    fake.solve("day01_two.rs", |source| {
+        source.replace("two() * helper()", "todo!(\"day 1, task 2: twice two\")")
+    });
+    let (out, err, code) = fake.say(&["check", "day1", "--part", "1"]);
+    assert!(
+        out.contains("Part 1 of day 1 is done.\nNext: cargo xtask check day1 --part 2"),
+        "{out}{err}"
+    );
+    assert!(!out.contains("1.2"), "{out}");
+    assert_eq!((last_line(&out), code), ("2 passed, 0 failed", 0));
+    let (out, _, code) = fake.say(&["check", "day1", "--part", "2"]);
+    assert!(out.contains("○ not written       1.2"), "{out}");
     assert_eq!((last_line(&out), code), ("0 passed, 1 failed", 1));
+    let (out, _, code) = fake.say(&["check", "day1", "--part", "2", "--solution", "ref"]);
+    assert_eq!((last_line(&out), code), ("1 passed, 0 failed", 0));
+    let cases: [(&[&str], &str); 4] = [
+        (&["check", "day0", "--part", "1"], "error: day 0 has no parts: leave --part out"),
+        (&["check", "day1", "--part", "3"], "error: no part 3: day 1 has 1, 2"),
+        (&["check", "--part", "1"], "error: --part is of one day: name it"),
+        (&["check", "--part", "1", "--task", "1.1"], "error: the argument '--part <N>' cannot be"),
+    ];
+    for (args, words) in cases {
+        let (_, err, code) = fake.say(args);
+        assert!(err.starts_with(words) && code == 2, "{args:?}: {err}");
+    }
 }

@@ -1,10 +1,10 @@
-//! Scripted sessions, most of them through a pseudo-terminal: whatever happens in them, every line that the reader wrote
-//! is still there at the end, in `src/` or in a copy that `restore` lists.
+//! Scripted sessions: whatever happens in them, every line that the reader wrote is still there at
+//! the end, in `src/` or in a copy that `restore` lists.
 #![cfg(unix)]
 
 mod common;
 
-use common::{files, Fake, Terminal};
+use common::{files, Fake, Session};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -31,24 +31,8 @@ fn course() -> Fake {
     fake
 }
 
-/// A clone of a course that has moved on, in which day 1 is begun: `(upstream, mine)`.
-fn behind() -> (Fake, Fake) {
-    let upstream = Fake::new();
-    upstream.write(".gitignore", "/target/\n/.candecode/\n");
-    upstream.git(&["init", "-q", "-b", "main"]);
-    upstream.git(&["add", "."]);
-    upstream.git(&["commit", "-qm", "the course"]);
-    let mine = Fake::clone(&upstream);
-    mine.solve("day01_two.rs", written);
-    let source =
-        upstream.read("solutions/day01_two.rs").replace("pub fn two()", "pub fn two(_n: u32)");
-    upstream.write("solutions/day01_two.rs", &source);
-    upstream.say(&["stubs", "--force"]);
-    upstream.git(&["commit", "-qam", "day 1 takes a number"]);
-    (upstream, mine)
-}
-
-/// Every line of the reader's is in `src/`, or in one copy; and no conflict marker is anywhere in `src/`.
+/// Every line of the reader's is in `src/`, or in one copy; and no conflict marker is anywhere in
+/// `src/`.
 fn nothing_is_lost(root: &Path, what: &str) {
     let src = std::fs::read_to_string(root.join(DAY)).unwrap_or_default();
     let copies = files(&root.join(".candecode/backup"));
@@ -64,10 +48,10 @@ fn interrupted(line: &str, prepare: impl Fn(&Fake)) {
     for delay in [0, 1, 2, 3, 5, 8, 13, 21] {
         let fake = course();
         prepare(&fake);
-        let mut term = Terminal::open(&fake, line);
+        let mut session = Session::open(&fake, line);
         std::thread::sleep(Duration::from_millis(delay));
-        term.control('c');
-        term.ends_sane();
+        session.interrupt();
+        session.ends();
         nothing_is_lost(&fake.root, &format!("{line}, Ctrl-C after {delay} ms"));
     }
 }
@@ -81,56 +65,7 @@ fn until_checks_run(fake: &Fake) {
 }
 
 #[test]
-fn session_01_watch_is_interrupted_while_it_waits() {
-    let fake = course();
-    let mut term = Terminal::open(&fake, "watch day1");
-    term.sees("waiting for a save");
-    term.control('c');
-    assert_eq!(term.ends_sane(), 130);
-    nothing_is_lost(&fake.root, "watch");
-}
-
-#[test]
-fn session_02_watch_is_interrupted_while_it_builds() {
-    let fake = course();
-    fake.write("build.rs", "fn main() { std::thread::sleep(std::time::Duration::from_secs(600)) }");
-    let mut term = Terminal::open(&fake, "watch day1");
-    term.sees("building …");
-    term.control('c');
-    term.ends_sane();
-    nothing_is_lost(&fake.root, "watch");
-}
-
-#[test]
-fn session_03_watch_is_interrupted_while_a_check_runs() {
-    let fake = course();
-    let endless =
-        fake.read(DAY).replace("sum(one(), one())", "loop { print!(\"\") }\n    sum(one(), one())");
-    fake.write(DAY, &endless);
-    let mut term = Terminal::open(&fake, "watch day1");
-    until_checks_run(&fake);
-    term.control('c');
-    term.ends_sane();
-    nothing_is_lost(&fake.root, "watch");
-}
-
-#[test]
-fn session_04_watch_ends_with_its_terminal() {
-    let fake = course();
-    let mut term = Terminal::shell(&fake, "sh -c 'echo pid=$$; exec $XTASK watch day1'");
-    term.sees("pid=");
-    let pid = term.sees("\r\n").trim().to_string();
-    term.sees("waiting for a save");
-    drop(term); // the window is closed
-    let lives = || Command::new("kill").args(["-0", &pid]).status().unwrap().success();
-    while lives() {
-        std::thread::sleep(Duration::from_millis(20)); // if it does not end, neither does this
-    }
-    nothing_is_lost(&fake.root, "watch");
-}
-
-#[test]
-fn session_05_a_save_while_a_check_runs_is_checked_too() {
+fn a_save_while_a_check_runs_is_checked_too() {
     let fake = course();
     let right = fake.read(DAY);
     fake.write(
@@ -140,119 +75,58 @@ fn session_05_a_save_while_a_check_runs_is_checked_too() {
             "{ std::thread::sleep(std::time::Duration::from_secs(2)); sum(one(), one()) + 1 }",
         ),
     );
-    let mut term = Terminal::open(&fake, "watch day1");
+    let mut session = Session::open(&fake, "watch day1");
     until_checks_run(&fake);
     fake.write(DAY, &right);
-    term.sees("✗ failed"); // what was saved first
-    term.sees("✓ day 1 is done");
-    term.sees("── day 0: one ──");
-    term.control('c');
-    term.ends_sane();
+    session.sees("✗ failed"); // what was saved first
+    session.sees("✓ day 1 is done");
+    session.sees("── day 0: one ──");
+    session.interrupt();
+    session.ends();
     nothing_is_lost(&fake.root, "watch");
 }
 
 #[test]
-fn session_06_an_editor_that_saves_in_two_steps_is_waited_for() {
+fn an_editor_that_saves_in_two_steps_is_waited_for() {
     let fake = course();
-    let mut term = Terminal::open(&fake, "watch day0");
-    term.sees("waiting for a save");
+    let mut session = Session::open(&fake, "watch day0");
+    session.sees("waiting for a save");
     let (place, aside) = (fake.path("src/day00_one.rs"), fake.path("src/day00_one.rs~"));
     std::fs::rename(&place, &aside).unwrap();
     std::thread::sleep(Duration::from_millis(30));
     fake.solve("day00_one.rs", |source| source);
     std::fs::remove_file(&aside).unwrap();
-    term.sees("✓ day 0 is done");
-    term.control('c');
-    term.ends_sane();
+    session.sees("✓ day 0 is done");
+    session.interrupt();
+    session.ends();
     nothing_is_lost(&fake.root, "watch");
 }
 
 #[test]
-fn session_07_give_is_interrupted() {
+fn give_is_interrupted() {
     interrupted("give day1", |_| ());
 }
 
 #[test]
-fn session_08_reset_is_interrupted() {
+fn reset_is_interrupted() {
     interrupted("reset day1", |_| ());
 }
 
 #[test]
-fn session_09_restore_is_interrupted() {
+fn restore_is_interrupted() {
     interrupted("restore $(ls .candecode/backup)", |fake| {
         assert_eq!(fake.say(&["reset", "day1"]).2, 0);
     });
 }
 
 #[test]
-fn session_10_stubs_and_start_are_interrupted() {
+fn stubs_and_start_are_interrupted() {
     interrupted("stubs --force", |_| ());
     interrupted("start day1", |_| ());
 }
 
-/// Git that does something else first; `$GIT` there is the real one. What is said is a setting for the shell.
-fn git_that(fake: &Fake, first: &str) -> String {
-    let real = Command::new("sh").args(["-c", "command -v git"]).output().unwrap().stdout;
-    let real = String::from_utf8(real).unwrap();
-    let script = format!("#!/bin/sh\nGIT={}\n{first}\nexec $GIT \"$@\"\n", real.trim());
-    fake.write("target/bin/git", &script);
-    let git = fake.path("target/bin/git");
-    std::fs::set_permissions(&git, std::fs::Permissions::from_mode(0o755)).unwrap();
-    format!("PATH={}:$PATH", git.parent().unwrap().display())
-}
-
-#[test]
-fn session_11_update_is_interrupted_at_many_points_and_goes_on() {
-    for delay in (0..24).map(|n| n * 50) {
-        let (_upstream, mine) = behind();
-        let path = git_that(&mine, "sleep 0.02"); // so that an interrupt can come in each command
-        let mut term = Terminal::shell(&mine, &format!("{path} $XTASK update"));
-        std::thread::sleep(Duration::from_millis(delay));
-        term.control('c');
-        term.ends_sane();
-        nothing_is_lost(&mine.root, &format!("update, Ctrl-C after {delay} ms"));
-        let _ = std::fs::remove_file(mine.path(".git/index.lock")); // of the git that was interrupted
-        let (out, err, code) = mine.say(&["update"]);
-        assert_eq!(code, 0, "after {delay} ms: {out}{err}");
-        nothing_is_lost(&mine.root, "update, once more");
-        assert!(mine.read(DAY).contains("pub fn two(_n: u32)"), "after {delay} ms: {out}{err}");
-    }
-}
-
-/// Git writes its index, and its files, before it moves HEAD. The update ends between the two.
-#[test]
-fn session_11_update_ends_while_git_moves_to_a_commit() {
-    for torn in [
-        "[ $1 = merge ] && $GIT read-tree HEAD $4 && kill -9 $PPID && exit 1",
-        "[ $1 = merge ] && $GIT read-tree -m -u HEAD $4 && kill -9 $PPID && exit 1",
-        "[ $1 = merge ] && $GIT read-tree -m -u HEAD $4 && exit 1",
-        "[ $1$2 = reset--quiet ] && [ $3 != -- ] && $GIT read-tree $3 && kill -9 $PPID && exit 1",
-        "[ $1$2 = reset--quiet ] && [ $3 != -- ] && $GIT read-tree $3 && exit 1",
-    ] {
-        let (upstream, mine) = behind();
-        upstream.write("new.md", "new\n");
-        upstream.git(&["add", "."]);
-        upstream.git(&["commit", "-qm", "a new file"]);
-        let path = git_that(&mine, torn);
-        let mut torn_update = Command::new("sh");
-        torn_update.args(["-c", &format!("{path} {} update", env!("CARGO_BIN_EXE_xtask"))]);
-        assert!(!torn_update.current_dir(&mine.root).status().unwrap().success(), "{torn}");
-        nothing_is_lost(&mine.root, torn);
-        mine.write("mine.txt", "staged by the reader\n");
-        mine.git(&["add", "mine.txt"]);
-        let (_, err, code) = mine.say(&["update"]);
-        assert_eq!(code, 1, "{torn}: {err}");
-        assert!(err.contains("not committed: mine.txt\n"), "{torn}: {err}");
-        mine.git(&["reset", "--quiet", "--", "mine.txt"]);
-        let (out, err, code) = mine.say(&["update"]);
-        assert_eq!(code, 0, "{torn}: {out}{err}");
-        nothing_is_lost(&mine.root, "update, once more");
-        assert!(mine.read(DAY).contains("pub fn two(_n: u32)"), "{torn}: {out}{err}");
-        assert_eq!(mine.read("new.md"), "new\n", "{torn}");
-    }
-}
-
-/// Runs the runner as somebody who may not write where `lock` says. As root, that somebody is nobody.
+/// Runs the runner as somebody who may not write where `lock` says. As root, that somebody is
+/// nobody.
 fn locked(fake: &Fake, lock: &str, args: &[&str]) -> Output {
     let mode = |path: &Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -277,7 +151,7 @@ fn locked(fake: &Fake, lock: &str, args: &[&str]) -> Output {
 }
 
 #[test]
-fn session_12_a_read_only_src() {
+fn a_read_only_src() {
     for args in [["give", "day1"].as_slice(), &["reset", "1"], &["stubs", "--force"]] {
         let fake = course();
         let before = fake.read(DAY);
@@ -290,7 +164,7 @@ fn session_12_a_read_only_src() {
 }
 
 #[test]
-fn session_13_a_read_only_place_for_copies() {
+fn a_read_only_place_for_copies() {
     for args in [["give", "day1"].as_slice(), &["reset", "1"], &["stubs", "--force"]] {
         let fake = course();
         fake.write(".candecode/backup/x/y", "");
@@ -306,7 +180,7 @@ fn session_13_a_read_only_place_for_copies() {
 }
 
 #[test]
-fn session_14_hints_and_lists_need_no_permission() {
+fn hints_and_lists_need_no_permission() {
     let fake = course();
     fake.write("xtask/hints.toml", "[\"1.1\"]\nquestion = \"q\"\nidea = \"i\"\nshape = \"s\"\n");
     fake.write(".candecode/x", "");
@@ -322,7 +196,8 @@ fn session_14_hints_and_lists_need_no_permission() {
     nothing_is_lost(&fake.root, "hint, list, diff");
 }
 
-/// Runs a line of shell in which no file can grow beyond nothing: each write fails, as on a full disk.
+/// Runs a line of shell in which no file can grow beyond nothing: each write fails, as on a full
+/// disk.
 fn without_room(fake: &Fake, line: &str) -> Output {
     let script = format!("trap '' XFSZ; ulimit -f 0; {line}");
     let mut command = Command::new("sh");
@@ -331,7 +206,7 @@ fn without_room(fake: &Fake, line: &str) -> Output {
 }
 
 #[test]
-fn session_15_give_and_reset_without_room() {
+fn give_and_reset_without_room() {
     for line in
         ["$XTASK give day1", "$XTASK reset day1", "$XTASK stubs --force", "$XTASK start day1"]
     {
@@ -346,7 +221,7 @@ fn session_15_give_and_reset_without_room() {
 }
 
 #[test]
-fn session_16_restore_without_room() {
+fn restore_without_room() {
     let fake = course();
     fake.say(&["reset", "day1"]);
     let stub = fake.read(DAY);
@@ -355,32 +230,10 @@ fn session_16_restore_without_room() {
     nothing_is_lost(&fake.root, "restore");
 }
 
-#[test]
-fn session_17_update_without_room_goes_on_when_there_is() {
-    let (_upstream, mine) = behind();
-    let before = mine.read(DAY);
-    let out = without_room(&mine, "$XTASK update");
-    assert_eq!((mine.read(DAY), out.status.code()), (before, Some(1)));
-    let (out, err, code) = mine.say(&["update"]);
-    assert_eq!(code, 0, "{out}{err}");
-    assert!(mine.read(DAY).contains("pub fn two(_n: u32)"), "{out}{err}");
-    nothing_is_lost(&mine.root, "update");
-}
-
-#[test]
-fn session_18_a_check_without_room_and_the_watch_goes_on() {
-    let fake = course();
-    let mut term = Terminal::shell(&fake, "(trap '' XFSZ; ulimit -f 0; $XTASK watch day1)");
-    term.sees("waiting for a save"); // the build failed, and was told
-    term.send("q");
-    assert_eq!(term.ends_sane(), 0);
-    nothing_is_lost(&fake.root, "watch");
-}
-
 /// A disk of its own, small and full. Only where this system lets us mount one.
 #[test]
 #[cfg(target_os = "linux")]
-fn session_19_a_full_disk() {
+fn a_full_disk() {
     let fake = course();
     let root = fake.root.display();
     let script = format!(
@@ -409,21 +262,21 @@ fn session_19_a_full_disk() {
 }
 
 #[test]
-fn session_20_a_whole_day() {
+fn a_whole_day() {
     let fake = course();
-    let mut term = Terminal::shell(
+    let mut session = Session::shell(
         &fake,
         "$XTASK give day1 && $XTASK reset day1 && $XTASK restore && $XTASK list",
     );
-    term.sees("is the reference's code now");
-    term.sees("is the stub again");
-    term.sees("brings the newest back");
-    term.sees("Next: task 0.1");
-    assert_eq!(term.ends_sane(), 0);
+    session.sees("is the reference's code now");
+    session.sees("is the stub again");
+    session.sees("brings the newest back");
+    session.sees("Next: task 0.1");
+    assert_eq!(session.ends(), 0);
     nothing_is_lost(&fake.root, "give and reset");
     let first = fake.say(&["restore"]).0.split(' ').next().unwrap().to_string();
-    let mut term = Terminal::open(&fake, &format!("restore {first}"));
-    term.sees("is as it was at");
-    assert_eq!(term.ends_sane(), 0);
+    let mut session = Session::open(&fake, &format!("restore {first}"));
+    session.sees("is as it was at");
+    assert_eq!(session.ends(), 0);
     assert!(LINES.iter().all(|line| fake.read(DAY).contains(line)), "{}", fake.read(DAY));
 }

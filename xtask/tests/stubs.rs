@@ -1,6 +1,8 @@
-//! The stub generator, on small literal sources. It is included as the root's build script includes it.
+//! The stub generator, on small literal sources. It is included as the root's build script includes
+//! it.
 
 #[path = "../src/stubs.rs"]
+#[allow(dead_code)]
 mod stubs;
 
 use std::io::Write;
@@ -175,7 +177,8 @@ fn a_number_stands_once_and_for_one_day() {
     );
 }
 
-/// Titles of every length near the line's end, at two indents: what rustfmt would change is our mistake.
+/// Titles of every length near the line's end, at two indents: what rustfmt would change is our
+/// mistake.
 #[test]
 fn rustfmt_changes_nothing() {
     let mut source = String::from("//! Day 6.\n");
@@ -202,4 +205,27 @@ fn rustfmt(source: &str) -> String {
     let out = child.wait_with_output().unwrap();
     assert!(out.status.success());
     String::from_utf8(out.stdout).unwrap()
+}
+
+#[test]
+fn tasks_are_of_the_part_whose_line_is_above_them() {
+    let task = |id: &str| {
+        format!(
+            "fn f() {{\n    // task {id}: x\n    // <solution>\n    1\n    // </solution>\n}}\n"
+        )
+    };
+    let source = ["// part 1: one\n", &task("6.1"), &task("6.2"), "// part 2: two\n", &task("6.3")];
+    let parts = |source: &str| {
+        let tasks = stubs::tasks(source).unwrap();
+        tasks.into_iter().map(|task| task.part).collect::<Vec<_>>()
+    };
+    assert_eq!(parts(&source.concat()), [Some(1), Some(1), Some(2)]);
+    assert_eq!(parts(&task("6.1")), [None]);
+    for wrong in [
+        source.concat().replace("part 2", "part 3"),
+        source.concat().replace("part 1: one", "no part"),
+    ] {
+        let error = stubs::tasks(&wrong).unwrap_err();
+        assert!(error.contains("parts are counted from 1"), "{error}");
+    }
 }

@@ -14,6 +14,7 @@ impl Clone {
     fn new() -> Clone {
         let upstream = Fake::new();
         upstream.write(".gitignore", "/target/\n/.candecode/\n");
+        upstream.write(".gitattributes", include_str!("../../.gitattributes"));
         upstream.write("README.md", "one\n");
         upstream.git(&["init", "-q", "-b", "main"]);
         upstream.git(&["add", "."]);
@@ -30,6 +31,20 @@ impl Clone {
         assert_eq!(self.upstream.say(&["stubs", "--force"]).2, 0);
         self.upstream.git(&["add", "."]);
         self.upstream.git(&["commit", "-qm", "day 1 takes a number"]);
+    }
+
+    /// Updates: the course is new, and the reader's day is what it was.
+    fn updates_and_keeps(&self, mine: &str) -> String {
+        let (out, err, code) = self.mine.say(&["update"]);
+        assert_eq!(code, 0, "{out}{err}");
+        assert_eq!(self.mine.read(DAY), mine, "{out}{err}");
+        assert_eq!(self.mine.read("README.md"), "two\n");
+        assert!(self.mine.read("solutions/day01_two.rs").contains("_times"), "{out}{err}");
+        assert_eq!(self.mine.git_says(&["status", "--porcelain"]), "");
+        let copies = files(&self.mine.path(".candecode/backup"));
+        let kept = |path: &std::path::PathBuf| std::fs::read_to_string(path).unwrap() == mine;
+        assert!(copies.iter().any(kept), "a copy: {copies:?}");
+        out
     }
 
     /// The usual change: another signature, another title, a new task.
@@ -65,34 +80,6 @@ pub fn four() -> u32 {
 }
 ";
 
-const MOVED: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-use candecode::day00_one::one;
-
-/// My helper.
-fn sum(a: u32, b: u32) -> u32 {
-    a + b
-}
-
-/// Two.
-pub fn two(_times: u32) -> u32 {
-    // task 1.1: one and one
-    // I think it is a sum.
-    sum(one(), one())
-}
-
-/// Three.
-pub fn three() -> u32 {
-    // task 1.3: one more
-    todo!(\"day 1, task 3: one more\")
-}
-
-/// Four.
-pub fn four() -> u32 {
-    // task 1.2 (further): twice two
-    todo!(\"day 1, task 2: twice two\")
-}
-";
-
 const DAY: &str = "src/day01_two.rs";
 
 #[test]
@@ -103,42 +90,39 @@ fn unwritten_days_follow_and_the_clone_is_clean() {
     course.moves_on();
     let (out, err, code) = course.mine.say(&["update"]);
     assert!(out.contains("  day 1 takes a number\n"), "{out}{err}");
-    assert!(out.contains("✓ src/day01_two.rs  the new stub"), "{out}");
+    assert!(!out.contains("Moved in the course"), "nothing of it was the reader's: {out}");
     assert_eq!(code, 0);
     assert_eq!(course.mine.read(DAY), course.upstream.read(DAY));
     assert_eq!(course.mine.read("README.md"), "two\n");
     assert_eq!(course.mine.git_says(&["status", "--porcelain"]), "");
-    assert_eq!(
-        course.mine.git_says(&["rev-parse", "HEAD"]),
-        course.upstream.git_says(&["rev-parse", "HEAD"])
-    );
-    assert!(
-        files(&course.mine.path(".candecode/backup")).is_empty(),
-        "nothing of it was the reader's"
-    );
+    let head = |fake: &Fake| fake.git_says(&["rev-parse", "HEAD"]);
+    assert_eq!(head(&course.mine), head(&course.upstream));
 }
 
 #[test]
-fn signatures_move_and_bodies_stay() {
+fn work_that_is_not_committed_stays_and_moved_signatures_are_listed() {
     let course = Clone::new();
     course.moves_on();
     course.mine.write(DAY, MINE);
-    let (out, err, code) = course.mine.say(&["update"]);
-    assert!(out.contains("✓ src/day01_two.rs  yours, in the new signatures"), "{out}{err}");
-    assert_eq!((course.mine.read(DAY).as_str(), code), (MOVED, 0));
-    assert_eq!(course.mine.git_says(&["status", "--porcelain"]), " M src/day01_two.rs");
-    assert_eq!(
-        course.mine.git_says(&["rev-parse", "HEAD"]),
-        course.upstream.git_says(&["rev-parse", "HEAD"])
-    );
-    let copies = files(&course.mine.path(".candecode/backup"));
-    assert_eq!(copies.len(), 1);
-    assert_eq!(std::fs::read_to_string(&copies[0]).unwrap(), MINE);
+    let out = course.updates_and_keeps(MINE);
+    for line in [
+        "Moved in the course; make these changes in src/day01_two.rs (- goes, + comes):\n",
+        "  - pub fn two() -> u32 {\n",
+        "  + pub fn two(_times: u32) -> u32 {\n",
+        "  + pub fn three() -> u32 {\n",
+    ] {
+        assert!(out.contains(line), "{line}: {out}");
+    }
     assert!(course.mine.say(&["update"]).0.contains("Nothing is new"));
+    // And once more, now that the day is committed.
+    course.moves(|source| source.replace("pub fn three()", "pub fn three(_times: u32)"));
+    let out = course.updates_and_keeps(MINE);
+    assert!(out.contains("  + pub fn three(_times: u32) -> u32 {\n"), "{out}");
+    assert!(!out.contains("pub fn two"), "only what is new: {out}");
 }
 
 #[test]
-fn committed_days_move_too_and_no_marker_is_written() {
+fn committed_work_stays_and_so_does_what_is_newer() {
     let course = Clone::new();
     course.mine.write(DAY, MINE);
     course.mine.write("notes.md", "mine\n");
@@ -147,54 +131,34 @@ fn committed_days_move_too_and_no_marker_is_written() {
     course.moves_on();
     let newer = MINE.replace("a + b", "b + a");
     course.mine.write(DAY, &newer);
-    let (out, err, code) = course.mine.say(&["update"]);
-    assert_eq!(code, 0, "{out}{err}");
-    assert_eq!(course.mine.read(DAY), MOVED.replace("a + b", "b + a"));
-    assert_eq!(course.mine.git_says(&["show", "HEAD:src/day01_two.rs"]) + "\n", MOVED);
-    assert_eq!(course.mine.git_says(&["status", "--porcelain"]), " M src/day01_two.rs");
-    assert_eq!(
-        course.mine.git_says(&["log", "-1", "--format=%P"]).split(' ').count(),
-        2,
-        "a merge"
-    );
-    assert_eq!(
-        (course.mine.read("notes.md"), course.mine.read("README.md")),
-        ("mine\n".into(), "two\n".into())
-    );
-    // and once more
-    course.moves(|source| source.replace("_times", "_n"));
-    assert_eq!(course.mine.say(&["update"]).2, 0);
-    assert_eq!(course.mine.read(DAY), MOVED.replace("a + b", "b + a").replace("_times", "_n"));
+    course.updates_and_keeps(&newer);
+    assert_eq!(course.mine.read("notes.md"), "mine\n");
+    let parents = course.mine.git_says(&["log", "-1", "--format=%P"]);
+    assert_eq!(parents.split(' ').count(), 2, "a merge");
+    assert!(course.mine.git_says(&["log", "-2", "--format=%s"]).contains("My days"));
 }
 
+/// With these settings `git pull` drops a reader's day, and says that all went well.
 #[test]
-fn what_cannot_be_merged_is_said_exactly_and_left_as_it_is() {
-    let course = Clone::new();
-    course.moves_on();
-    let mine = MINE.replace("pub fn two()", "pub fn two(mine: u32)");
-    course.mine.write(DAY, &mine);
-    let (out, err, code) = course.mine.say(&["update"]);
-    assert!(out.contains("✗ src/day01_two.rs  yours, as it was: to be done by hand"), "{out}{err}");
-    assert!(
-        out.contains("  - pub fn two() -> u32 {\n")
-            && out.contains("  + pub fn two(_times: u32) -> u32 {\n"),
-        "{out}"
-    );
-    assert_eq!((course.mine.read(DAY), code), (mine, 1));
-    assert_eq!(course.mine.read(".candecode/new/day01_two.rs"), course.upstream.read(DAY));
-    assert_eq!(course.mine.read("README.md"), "two\n", "all else is up to date");
-}
-
-#[test]
-fn a_task_that_is_gone_leaves_its_body_in_the_copy() {
-    let course = Clone::new();
-    course.moves(|source| source[..source.find("/// Four.").unwrap()].to_string());
-    course.mine.write(DAY, &MINE.replace("todo!(\"day 1, task 2: twice two\")", "2 * two()"));
-    let (out, err, code) = course.mine.say(&["update"]);
-    assert!(out.contains("task 1.2 is gone from the course"), "{out}{err}");
-    assert_eq!(code, 0);
-    let mine = course.mine.read(DAY);
-    assert!(mine.contains("sum(one(), one())") && !mine.contains("four"), "{mine}");
+fn settings_that_drop_work_do_not() {
+    for settings in [
+        ["pull.rebase", "rebase.autoStash"],
+        ["merge.autoStash", "pull.rebase"],
+        ["pull.ff", "commit.gpgSign"],
+    ] {
+        for committed in [false, true] {
+            let course = Clone::new();
+            course.mine.write(DAY, MINE);
+            if committed {
+                course.mine.git(&["commit", "-qam", "day 1"]);
+            }
+            for setting in settings {
+                course.mine.git(&["config", setting, "true"]);
+            }
+            course.moves_on();
+            course.updates_and_keeps(MINE);
+        }
+    }
 }
 
 #[test]
@@ -202,60 +166,65 @@ fn what_is_in_the_way_is_named_and_nothing_changes() {
     let course = Clone::new();
     course.moves_on();
     course.mine.write(DAY, MINE);
-    let refused = |words: &str| {
-        let (out, err, code) = course.mine.say(&["update"]);
+    let refused = |words: &str, code: i32| {
+        let (out, err, found) = course.mine.say(&["update"]);
         assert!(err.contains(words), "{words}: {out}{err}");
-        assert_eq!((course.mine.read(DAY).as_str(), code), (MINE, 1));
+        assert_eq!((course.mine.read(DAY).as_str(), found), (MINE, code));
     };
     course.mine.write("README.md", "my own\n");
-    refused("files of the course are changed: README.md");
-    course.mine.git(&["commit", "-qam", "mine"]);
-    refused("you and the course changed the same files: README.md");
-    course.mine.git(&["reset", "-q", "HEAD~1"]);
-    course.mine.git(&["checkout", "-q", "--", "README.md"]);
-    course.mine.write(DAY, MINE);
-    course.mine.git(&["add", DAY]);
-    refused("these are staged and not committed: src/day01_two.rs");
-    course.mine.git(&["restore", "--staged", "."]);
+    refused("files of the course are changed: README.md\n", 1);
+    course.mine.git(&["add", "README.md"]);
+    refused("files of the course are changed: README.md\n", 1);
+    assert!(!course.mine.git_says(&["log", "-1", "--format=%s"]).contains("My days"));
+
+    course.mine.git(&["commit", "-qm", "mine", "README.md"]);
+    refused("you and the course changed the same files: README.md\n", 1);
+    assert_eq!(course.mine.read("README.md"), "my own\n");
+    assert!(!course.mine.path(".git/MERGE_HEAD").exists());
+    course.mine.git(&["checkout", "-q", "HEAD~2", "--", "README.md"]);
+    course.mine.git(&["commit", "-qm", "undone"]);
+
     let url = course.upstream.root.display().to_string();
     course.mine.git(&["remote", "set-url", "origin", "/nowhere"]);
-    refused("nothing was changed. Is the network there?");
+    refused("nothing was changed; is the network there?", 1);
     course.mine.git(&["remote", "set-url", "origin", &url]);
+
     course.upstream.write("new.txt", "theirs\n");
     course.upstream.git(&["add", "."]);
     course.upstream.git(&["commit", "-qm", "a new file"]);
     course.mine.write("new.txt", "mine\n");
-    refused("your days are as they were");
+    refused("the course is as it was, and so are your days", 1);
     assert_eq!(course.mine.read("new.txt"), "mine\n");
-    assert_eq!(course.mine.git_says(&["diff", "--name-only"]), DAY);
     std::fs::remove_file(course.mine.path("new.txt")).unwrap();
-    assert_eq!(course.mine.say(&["update"]).2, 0);
-    assert_eq!(course.mine.read(DAY), MOVED);
+
+    std::fs::rename(course.mine.path(DAY), course.mine.path("aside")).unwrap();
+    let (_, err, _) = course.mine.say(&["update"]);
+    assert!(err.contains("src/day01_two.rs is absent: `cargo xtask reset day1`"), "{err}");
+    std::fs::rename(course.mine.path("aside"), course.mine.path(DAY)).unwrap();
+
     assert_eq!(course.mine.say(&["update", "--remote", "nobody"]).2, 2);
+    course.updates_and_keeps(MINE);
 }
 
-/// Git that ends the runner at one of its own commands, before or after it.
+/// Git that ends the runner at its merge, before or after it. It leaves no lock behind that stops
+/// the next update.
 #[test]
 #[cfg(unix)]
-fn an_update_that_was_killed_goes_on() {
+fn an_update_that_was_killed_is_done_again() {
     use std::os::unix::fs::PermissionsExt;
-    let real = String::from_utf8(
-        std::process::Command::new("sh").args(["-c", "command -v git"]).output().unwrap().stdout,
-    )
-    .unwrap();
-    for (command, after) in [
-        ("fetch", true),
-        ("commit-tree", true),
-        ("merge", false),
-        ("merge", true),
-        ("reset", false),
-        ("reset", true),
-    ] {
+    let real = std::process::Command::new("sh").args(["-c", "command -v git"]).output().unwrap();
+    let real = String::from_utf8(real.stdout).unwrap();
+    for (command, after) in
+        [("fetch", true), ("commit", false), ("commit", true), ("merge", false), ("merge", true)]
+    {
         let course = Clone::new();
         course.moves_on();
         course.mine.write(DAY, MINE);
         let run = if after { format!("{} \"$@\"; ", real.trim()) } else { String::new() };
-        let script = format!("#!/bin/sh\nif [ \"$1\" = {command} ]; then {run}kill -9 $PPID; exit 1; fi\nexec {} \"$@\"\n", real.trim());
+        let script = format!(
+            "#!/bin/sh\ncase \" $* \" in *\" {command} --quiet \"*) {run}kill -9 $PPID; exit 1;; esac\nexec {} \"$@\"\n",
+            real.trim()
+        );
         course.mine.write("target/bin/git", &script);
         let git = course.mine.path("target/bin/git");
         std::fs::set_permissions(&git, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -263,38 +232,13 @@ fn an_update_that_was_killed_goes_on() {
             format!("{}:{}", git.parent().unwrap().display(), std::env::var("PATH").unwrap());
         let out = course.mine.command(&["update"]).env("PATH", path).output().unwrap();
         assert_eq!(out.status.code(), None, "killed at {command}");
-        let mine = course.mine.read(DAY);
-        assert!(mine == MINE || mine == MOVED, "{command}: {mine}");
-        let (out, err, code) = course.mine.say(&["update"]);
-        assert_eq!(
-            (course.mine.read(DAY).as_str(), code),
-            (MOVED, 0),
-            "{command} {after}: {out}{err}"
-        );
-        assert_eq!(course.mine.read("README.md"), "two\n");
-        assert_eq!(
-            course.mine.git_says(&["status", "--porcelain"]),
-            " M src/day01_two.rs",
-            "{command}"
-        );
-        assert!(!course.mine.path(".candecode/update").exists());
-        assert!(course.mine.say(&["update"]).0.contains("Nothing is new"));
+        assert_eq!(course.mine.read(DAY), MINE, "{command}");
+        course.updates_and_keeps(MINE);
     }
 }
 
 #[test]
-#[cfg(unix)]
-fn files_that_moved_half_way_are_put_back() {
-    let course = Clone::new();
-    course.moves_on();
-    course.mine.write(DAY, MINE);
-    course.mine.git(&["fetch", "-q"]);
-    let [head, theirs] =
-        ["HEAD", "origin/main"].map(|name| course.mine.git_says(&["rev-parse", name]));
-    course.mine.write(".candecode/update/journal", &format!("{head}\n{head}\n{theirs}\n"));
-    course.mine.write("README.md", "tw"); // the disk was full
-    let (out, err, code) = course.mine.say(&["update"]);
-    assert!(out.contains("An earlier update did not end: going on with it."), "{out}{err}");
-    assert_eq!((course.mine.read(DAY).as_str(), code), (MOVED, 0), "{out}{err}");
-    assert_eq!(course.mine.read("README.md"), "two\n");
+fn a_folder_that_is_no_clone_is_told_so() {
+    let (_, err, code) = Fake::new().say(&["update"]);
+    assert!(err.contains("is no clone (a downloaded archive?)") && code == 1, "{err}");
 }

@@ -7,8 +7,8 @@
 #![warn(missing_docs)]
 
 mod contender;
+mod engine_table;
 mod ours;
-mod report;
 
 use anyhow::{ensure, Result};
 use candecode::formats::hub;
@@ -27,10 +27,10 @@ pub struct Args {
     /// An embedded model or a folder
     #[arg(long, default_value = "story-3m")]
     model: String,
-    /// TokenIter in the prompt
+    /// Tokens in the prompt
     #[arg(long, default_value_t = 256)]
     prompt: usize,
-    /// TokenIter to decode
+    /// Tokens to decode
     #[arg(long, default_value_t = 128)]
     new: usize,
     /// Rounds, every run once in each
@@ -102,7 +102,8 @@ fn main() -> Result<()> {
     }
     let verify = ours::measure("verify", &args, args.rounds)?;
     let speculate = ours::measure("speculate", &args, args.rounds)?;
-    let report = report::Report::new(&args, &contenders, &rounds, &bandwidths, &verify, &speculate);
+    let report =
+        engine_table::Report::new(&args, &contenders, &rounds, &bandwidths, &verify, &speculate);
     print!("{}", report.table());
     match &args.save {
         Some(dir) => report.save(dir),

@@ -10,12 +10,16 @@ mod tensor_names;
 pub use gguf_config::config;
 pub use gguf_tokenizer::tokenizer;
 
+use crate::formats::{regular_file, ChatTemplate};
 use crate::kit::error::plain;
-use anyhow::{bail, ensure, Context as _};
-use candle_core::quantized::gguf_file::{Content, Value};
+use crate::kit::weights::TensorSource;
+use anyhow::{anyhow, ensure, Context as _};
+use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
+use candle_core::quantized::GgmlDType;
 use candle_core::{Device, Result, Tensor};
+use serde_json::Map;
 use std::fs::File;
-use std::io::{BufReader, Read as _};
+use std::io::{BufReader, ErrorKind, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 
 /// The architectures that day 5's stack runs, as GGUF calls them.
@@ -35,7 +39,8 @@ impl Gguf {
     /// If the file is none, is cut short, or holds a model of another architecture.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
-        let file = File::open(path).with_context(|| shown.to_string())?;
+        let file = regular_file::open(path)?;
+        let file = file.with_context(|| format!("{shown}: there is no such file"))?;
         let length = file.metadata().with_context(|| shown.to_string())?.len();
         let (mut file, mut magic) = (BufReader::new(file), Vec::new());
         file.by_ref().take(4).read_to_end(&mut magic).with_context(|| shown.to_string())?;
@@ -43,31 +48,16 @@ impl Gguf {
             magic == b"GGUF",
             "{shown}: not a GGUF file; --model takes one, or the folder of a model in Hugging Face format"
         );
-        std::io::Seek::rewind(&mut file).with_context(|| shown.to_string())?;
+        file.rewind().with_context(|| shown.to_string())?;
         // A header of damaged numbers makes candle's reader panic in places.
         let read = std::panic::AssertUnwindSafe(|| Content::read(&mut file));
         let content = match std::panic::catch_unwind(read) {
-            Ok(Ok(content)) => content,
-            Ok(Err(e)) if plain(&e).contains("unknown dtype for tensor") => {
-                bail!("{shown}: a tensor is stored in a type that candecode does not read ({}); it reads F32, F16, BF16, Q4_0 to Q8_1 and Q2_K to Q8_K", plain(&e))
-            }
-            Ok(Err(e)) => {
-                bail!("{shown}: cut short or damaged ({}); fetch the file again", plain(&e))
-            }
-            Err(_) => bail!("{shown}: damaged (its header makes no sense); fetch the file again"),
+            Ok(content) => content.map_err(|error| unreadable(path, &error))?,
+            Err(_) => return Err(damaged(path, "its header makes no sense")),
         };
-        let end = |name: &str| -> Option<u64> {
-            let tensor = content.tensor_infos.get(name)?;
-            let blocks = tensor.shape.elem_count() / tensor.ggml_dtype.block_size();
-            let bytes = blocks.checked_mul(tensor.ggml_dtype.type_size())? as u64;
-            content.tensor_data_offset.checked_add(tensor.offset)?.checked_add(bytes)
-        };
-        for name in content.tensor_infos.keys() {
-            let end = end(name).unwrap_or(u64::MAX);
-            ensure!(
-                end <= length,
-                "{shown}: cut short: tensor {name} ends at byte {end}, the file at {length}; fetch the file again"
-            );
+        for (name, tensor) in &content.tensor_infos {
+            check(name, tensor, content.tensor_data_offset, length)
+                .with_context(|| shown.to_string())?;
         }
         let mut gguf = Self { path: path.into(), content, architecture: String::new() };
         let parts = gguf.number("split.count").unwrap_or(1);
@@ -141,20 +131,28 @@ impl Gguf {
     }
 
     /// True if there is a tensor of that Hugging Face name.
-    pub fn has(&self, name: &str) -> bool {
-        tensor_names::stored(name).is_some_and(|stored| self.shape(&stored).is_some())
+    fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
     }
 
-    /// The tensor of that Hugging Face name, in f32 and as a folder would have it. None: there is none.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn tensor(&self, name: &str, device: &Device) -> Result<Option<Tensor>> {
-        let stored = tensor_names::stored(name).filter(|stored| self.shape(stored).is_some());
-        let Some(stored) = stored else { return Ok(None) };
-        let tensor = self.read(&stored)?;
+    /// A tensor by its name in the file, widened to f32.
+    fn read(&self, stored: &str) -> Result<Tensor> {
+        let mut file = File::open(&self.path)?;
+        let tensor = self.content.tensor(&mut file, stored, &Device::Cpu)?;
+        tensor.dequantize(&Device::Cpu)
+    }
+}
+
+/// The tensors come in f32, and as a folder would have them.
+impl TensorSource for Gguf {
+    fn find(&self, name: &str) -> Option<String> {
+        tensor_names::stored(name).filter(|stored| self.shape(stored).is_some())
+    }
+
+    fn load(&self, stored: &str, device: &Device) -> Result<Tensor> {
+        let tensor = self.read(stored)?;
         let heads = |key: &str| self.number(&format!("{}.attention.{key}", self.architecture));
-        let tensor = match (self.architecture.as_str(), tensor_names::part(&stored)) {
+        let tensor = match (self.architecture.as_str(), tensor_names::part(stored)) {
             ("gpt2", "attn_qkv" | "attn_output" | "ffn_up" | "ffn_down") if tensor.rank() == 2 => {
                 tensor.t()? // a folder has GPT-2's matrices as (in, out)
             }
@@ -164,13 +162,94 @@ impl Gguf {
             }
             _ => tensor,
         };
-        tensor.to_device(device).map(Some)
+        tensor.to_device(device)
     }
 
-    /// A tensor by its name in the file, widened to f32.
-    fn read(&self, stored: &str) -> Result<Tensor> {
-        let mut file = File::open(&self.path)?;
-        let tensor = self.content.tensor(&mut file, stored, &Device::Cpu)?;
-        tensor.dequantize(&Device::Cpu)
+    fn names(&self) -> Vec<String> {
+        self.content.tensor_infos.keys().cloned().collect()
     }
+
+    fn config_name(&self) -> &'static str {
+        "the metadata"
+    }
+}
+
+/// The chat template in the metadata, and the special tokens that it may name.
+pub fn chat_template(gguf: &Gguf) -> ChatTemplate {
+    const KEY: &str = "tokenizer.chat_template";
+    let text = gguf.text(KEY).filter(|text| !text.is_empty());
+    let mut special_tokens = Map::new();
+    for name in ["bos_token", "eos_token"] {
+        if let Some(piece) = gguf.piece(&format!("tokenizer.ggml.{name}_id")) {
+            special_tokens.insert(name.into(), piece.into());
+        }
+    }
+    ChatTemplate { source: text.map(|text| (KEY.into(), text.into())), special_tokens }
+}
+
+/// The types of tensors that candle widens to f32 on the CPU. Its own messages on others contradict each other.
+const READABLE: [GgmlDType; 13] = [
+    GgmlDType::F32,
+    GgmlDType::F16,
+    GgmlDType::BF16,
+    GgmlDType::Q4_0,
+    GgmlDType::Q4_1,
+    GgmlDType::Q5_0,
+    GgmlDType::Q5_1,
+    GgmlDType::Q8_0,
+    GgmlDType::Q2K,
+    GgmlDType::Q3K,
+    GgmlDType::Q4K,
+    GgmlDType::Q5K,
+    GgmlDType::Q6K,
+];
+
+fn other_type(tensor: &str, found: &str) -> anyhow::Error {
+    let readable: Vec<String> = READABLE.iter().map(|dtype| format!("{dtype:?}")).collect();
+    anyhow!(
+        "{tensor} is stored in a type that candecode does not read ({found}); it reads {}",
+        readable.join(", ")
+    )
+}
+
+fn damaged(path: &Path, what: &str) -> anyhow::Error {
+    anyhow!("{}: cut short or damaged ({what}); fetch the file again", path.display())
+}
+
+/// What candle's reader says of a header, in a reader's words.
+fn unreadable(path: &Path, error: &candle_core::Error) -> anyhow::Error {
+    let text = plain(error);
+    if let Some((_, number)) = text.split_once("unknown dtype for tensor ") {
+        return other_type("a tensor", &format!("type {number}"))
+            .context(path.display().to_string());
+    }
+    let ends = match error {
+        candle_core::Error::Io(error) => error.kind() == ErrorKind::UnexpectedEof,
+        _ => text.contains("remaining"),
+    };
+    if ends {
+        return damaged(path, "it ends inside its header");
+    }
+    damaged(path, "its header makes no sense")
+}
+
+/// Sees that a tensor is of a type that is read, and lies in a file of `length` bytes.
+fn check(name: &str, tensor: &TensorInfo, data: u64, length: u64) -> anyhow::Result<()> {
+    let (shape, dtype) = (tensor.shape.dims(), tensor.ggml_dtype);
+    ensure!(
+        !shape.contains(&0),
+        "damaged: tensor {name} has the shape {shape:?}, which holds nothing; fetch the file again"
+    );
+    if !READABLE.contains(&dtype) {
+        return Err(other_type(&format!("tensor {name}"), &format!("{dtype:?}")));
+    }
+    let elements = shape.iter().try_fold(1usize, |product, n| product.checked_mul(*n));
+    let bytes = elements.and_then(|n| (n / dtype.block_size()).checked_mul(dtype.type_size()));
+    let end = bytes.and_then(|n| data.checked_add(tensor.offset)?.checked_add(n as u64));
+    let end = end.unwrap_or(u64::MAX);
+    ensure!(
+        end <= length,
+        "cut short: tensor {name} ends at byte {end}, the file at {length}; fetch the file again"
+    );
+    Ok(())
 }

@@ -7,9 +7,9 @@
 //!                     .no_exist/COMMIT/FILE   empty: the repository has no such file, nobody need ask again
 //! ```
 
-use crate::kit::weights::{shard_names, INDEX, SINGLE};
-use anyhow::{Context as _, Result};
-use hf_hub::Repo;
+use crate::formats::folder::{shard_names, INDEX, SINGLE};
+use crate::formats::hub::DEFAULT_MODEL;
+use anyhow::{bail, ensure, Context as _, Result};
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ pub struct Repository {
 impl Repository {
     /// The part of `name` in the cache in folder `hub`; it need not be there yet.
     pub fn new(hub: &Path, name: &str) -> Self {
-        let folder = Repo::model(name.to_string()).folder_name();
+        let folder = format!("models--{}", name.replace('/', "--"));
         Self {
             name: name.to_string(),
             dir: hub.join(&folder),
@@ -73,20 +73,64 @@ impl Repository {
         self.dir.join("snapshots").join(commit)
     }
 
-    /// Whose turn it is to fetch: one process at a time.
+    /// The file that a process locks while it fetches the repository.
     pub fn lock(&self) -> PathBuf {
         self.locks.join("candecode.lock")
     }
 
     /// An empty file that says: the repository has no such file.
-    pub fn absent(&self, commit: &str, file: &str) -> PathBuf {
+    fn absent(&self, commit: &str, file: &str) -> PathBuf {
         self.dir.join(".no_exist").join(commit).join(file)
+    }
+
+    /// Writes down that the repository has no such file.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn note_absent(&self, commit: &str, file: &str) -> std::io::Result<()> {
+        let absent = self.absent(commit, file);
+        if let Some(dir) = absent.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        fs::write(absent, "")
+    }
+
+    /// The folder of the model, if all of it is here, and it is known which optional files there are.
+    pub fn whole(&self) -> Option<PathBuf> {
+        let commit = self.commit()?;
+        let whole = self.missing(&commit).is_empty() && self.unknown(&commit).is_empty();
+        whole.then(|| self.snapshot(&commit))
+    }
+
+    /// The folder of the model, if nothing that it needs is missing: what must do where nothing can be fetched.
+    ///
+    /// # Errors
+    /// If something is missing.
+    pub fn without_network(&self) -> Result<PathBuf> {
+        let (why, fetch) = if cfg!(feature = "hub") {
+            ("--offline or HF_HUB_OFFLINE is set", "without")
+        } else {
+            ("this build has no feature `hub`", "with a build that has it")
+        };
+        let (name, way_on) = (&self.name, format!("--model {DEFAULT_MODEL} needs no network"));
+        let Some(commit) = self.commit() else {
+            let hub = self.dir.parent().unwrap_or(&self.dir).display();
+            bail!("{name} is not in the cache, {hub}, and {why}; fetch it once {fetch}; {way_on}")
+        };
+        let (missing, dir) = (self.missing(&commit), self.snapshot(&commit));
+        ensure!(
+            missing.is_empty(),
+            "{name} is not whole in the cache: {} is missing or cut short in {}, and {why}; run once {fetch}, to fetch the rest; {way_on}",
+            missing.join(", "),
+            dir.display()
+        );
+        Ok(dir)
     }
 
     /// The commit that is here, whole or not.
     pub fn commit(&self) -> Option<String> {
         let commit = fs::read_to_string(self.dir.join("refs").join("main")).ok()?;
-        Some(commit.trim().to_string()).filter(|commit| plain(commit))
+        Some(commit.trim().to_string()).filter(|commit| is_plain_name(commit))
     }
 
     /// From now on this commit is the one that is here.
@@ -103,7 +147,7 @@ impl Repository {
 
     /// True if the file is here, and as long as it says that it is.
     pub fn has(&self, commit: &str, file: &str) -> bool {
-        whole(&self.snapshot(commit).join(file))
+        is_complete(&self.snapshot(commit).join(file))
     }
 
     /// The needed files that are not here. Of weights: the single file, unless an index is here.
@@ -162,28 +206,27 @@ impl Repository {
 }
 
 /// True for what may be a name in the cache: hexadecimal digits, in practice.
-pub fn plain(name: &str) -> bool {
+pub fn is_plain_name(name: &str) -> bool {
     let word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.is_empty() && !name.starts_with('.') && name.len() < 200 && name.chars().all(word)
 }
 
-/// True if a file is not cut short, as far as it says itself: JSON to its last bracket, weights as long as their header says.
-fn whole(path: &Path) -> bool {
-    let end = path.extension().and_then(|end| end.to_str());
-    match (end, fs::File::open(path)) {
-        (_, Err(_)) => false,
-        (Some("safetensors"), Ok(mut file)) => {
+/// True if a file is complete by its own words: JSON to its last bracket, weights as long as their header says.
+fn is_complete(path: &Path) -> bool {
+    let Ok(mut file) = fs::File::open(path) else { return false };
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("safetensors") => {
             let length = file.metadata().map(|file| file.len()).ok();
-            length.is_some() && promised(&mut file) == length
+            length.is_some() && expected_len(&mut file) == length
         }
-        (Some("json"), Ok(_)) => fs::read(path)
+        Some("json") => fs::read(path)
             .is_ok_and(|text| serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_ok()),
-        (_, Ok(file)) => file.metadata().is_ok_and(|file| file.len() > 0),
+        _ => true,
     }
 }
 
-/// How long a safetensors file is by its own header.
-fn promised(file: &mut fs::File) -> Option<u64> {
+/// How long a safetensors file must be by its own header.
+fn expected_len(file: &mut fs::File) -> Option<u64> {
     let mut length = [0; 8];
     file.read_exact(&mut length).ok()?;
     let length = u64::from_le_bytes(length);

@@ -1,85 +1,81 @@
-//! What can go wrong with a question to the hub.
+//! What can go wrong with a request to the hub.
 
 use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
 use std::time::Duration;
 use ureq::http::{HeaderMap, Response};
 use ureq::{Body, Error};
 
-/// What went wrong with a request.
+/// What went wrong with a file or a request.
 #[derive(Debug)]
-pub enum Fault {
-    /// There is no such file, or (`repository`) no such repository, as far as this token sees.
-    Absent {
-        /// It is the whole repository that is not there.
+pub enum HubError {
+    /// There is no such file, or (`repository`) no such repository, as far as this token may see.
+    NotFound {
+        /// The whole repository is not there.
         repository: bool,
     },
-    /// 401 or 403.
+    /// The hub answered 401 or 403.
     Refused {
-        /// The repository is open to those only who asked for it.
+        /// The repository is open only to those who accepted its terms.
         gated: bool,
         /// What the hub said.
         said: String,
     },
     /// Nobody answers.
     Unreachable(String),
-    /// It may be better the next time, not before so long.
-    Later(String, Option<Duration>),
-    /// What came is not what the hub promised.
+    /// Another request may succeed, if it comes no sooner than the duration, where the hub named one.
+    Retryable(String, Option<Duration>),
+    /// The bytes are not those that the hub promised.
     Damaged(String),
-    /// What answers is no hub.
-    Strange(String),
-    /// The disk does not take it.
+    /// Whatever answers does not speak the hub's protocol: a login page, a proxy.
+    NotAHub(String),
+    /// The file could not be written to the disk.
     Disk(std::io::Error),
 }
 
-impl Fault {
-    /// Where there was no answer: whether one may come.
-    pub fn of_error(error: Error) -> Fault {
+impl HubError {
+    /// The error of a request that got no answer.
+    pub fn no_answer(error: Error) -> Self {
         match &error {
             Error::Io(io) => match io.kind() {
                 BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof => {
-                    Fault::Later("the connection broke".into(), None)
+                    Self::Retryable("the connection broke".into(), None)
                 }
-                _ => Fault::Unreachable(io.to_string()),
+                _ => Self::Unreachable(io.to_string()),
             },
-            Error::Protocol(_) => Fault::Later(format!("the connection broke ({error})"), None),
-            Error::HostNotFound => Fault::Unreachable("there is no such host".into()),
-            Error::Timeout(_) => Fault::Unreachable("no answer in time".into()),
-            _ => Fault::Unreachable(error.to_string()),
+            Error::Protocol(_) => Self::Retryable(format!("the connection broke ({error})"), None),
+            Error::HostNotFound => Self::Unreachable("there is no such host".into()),
+            Error::Timeout(_) => Self::Unreachable("no answer in time".into()),
+            _ => Self::Unreachable(error.to_string()),
         }
     }
 
-    /// Sorts out the answers that are neither a file nor a redirect.
-    ///
-    /// # Errors
-    /// What such an answer means.
-    pub fn sorted(response: Response<Body>) -> Result<Response<Body>, Fault> {
-        let code = response.status().as_u16();
+    /// The error of an answer that is neither a file nor a redirect. The hub says more than a status: `x-error-code` tells a
+    /// gated repository from one that is not there, for both get a 401 where no token is sent.
+    pub fn of_status(response: &Response<Body>) -> Self {
         let headers = response.headers();
-        let error = header(headers, "x-error-code");
-        let said =
-            header(headers, "x-error-message").map_or(String::new(), |said| format!(": {said}"));
-        let repository = matches!(error, Some("RepoNotFound"));
-        Err(match code {
-            200 | 206 | 301 | 302 | 303 | 307 | 308 => return Ok(response),
-            401 | 403 | 404 if repository => Fault::Absent { repository },
-            404 => Fault::Absent { repository },
+        let (status, code) = (response.status().as_u16(), header(headers, "x-error-code"));
+        let message = header(headers, "x-error-message");
+        let said = message.map_or(String::new(), |message| format!(": {message}"));
+        match status {
+            401 | 403 | 404 if code == Some("RepoNotFound") => Self::NotFound { repository: true },
+            404 => Self::NotFound { repository: false },
             401 | 403 => {
-                Fault::Refused { gated: error == Some("GatedRepo"), said: format!("{code}{said}") }
+                let gated = code == Some("GatedRepo");
+                Self::Refused { gated, said: format!("{status}{said}") }
             }
-            416 => Fault::Damaged("it is shorter than what is here".into()),
+            416 => Self::Damaged("it is shorter than what is here".into()),
             408 | 429 | 500..=599 => {
                 let wait = header(headers, "retry-after").and_then(|wait| wait.trim().parse().ok());
                 let asks = wait.map_or(String::new(), |n: u64| format!(", and asks to wait {n} s"));
-                let what = if code == 429 {
-                    "the hub is asked too often"
-                } else {
-                    "the hub is in trouble"
+                let what = match status {
+                    429 => "the hub is asked too often",
+                    _ => "the hub is in trouble",
                 };
-                Fault::Later(format!("{what} ({code}{said}{asks})"), wait.map(Duration::from_secs))
+                let what = format!("{what} ({status}{said}{asks})");
+                Self::Retryable(what, wait.map(Duration::from_secs))
             }
-            _ => Fault::Strange(format!("it answers {code}{said}")),
-        })
+            _ => Self::NotAHub(format!("it answers {status}{said}")),
+        }
     }
 }
 

@@ -1,9 +1,15 @@
 //! Where a model's folder is: embedded, on disk, or on the Hugging Face hub.
+//!
+//! What is in the hub's cache is found without any network; the feature `hub` is the client that fetches the rest.
 
+#[cfg(feature = "hub")]
 mod download;
+#[cfg(feature = "hub")]
 mod fetch;
+#[cfg(feature = "hub")]
 mod http_client;
 mod hub_cache;
+#[cfg(feature = "hub")]
 mod hub_error;
 mod installed;
 
@@ -63,10 +69,18 @@ pub fn models_dir() -> Result<PathBuf> {
 /// # Errors
 /// If there is no such model, or it cannot be fetched.
 pub fn resolve(name: &str) -> Result<PathBuf> {
+    locate(name, false)
+}
+
+/// As [`resolve`]. With `offline`, or with `HF_HUB_OFFLINE` in the environment, no network is used.
+///
+/// # Errors
+/// As [`resolve`], and if it is not on this machine and no network may be used.
+pub fn locate(name: &str, offline: bool) -> Result<PathBuf> {
     if STORY_MODELS.contains(&name) {
         return Ok(models_dir()?.join(name));
     }
-    if Path::new(name).exists() {
+    if Path::new(name).try_exists().with_context(|| format!("--model {name}"))? {
         return Ok(PathBuf::from(name)); // a folder, or a GGUF file
     }
     if name.ends_with(".gguf") {
@@ -75,11 +89,7 @@ pub fn resolve(name: &str) -> Result<PathBuf> {
     let known = KNOWN.iter().find(|(short, _)| *short == name).map(|(_, repo)| *repo);
     let repo = known.unwrap_or(name);
     let parts: Vec<&str> = repo.split('/').collect();
-    let plain = |part: &&str| {
-        let word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        !part.is_empty() && !part.starts_with('.') && part.chars().all(word)
-    };
-    if parts.len() != 2 || !parts.iter().all(plain) {
+    if parts.len() != 2 || !parts.iter().all(|part| hub_cache::is_plain_name(part)) {
         let short: Vec<&str> = KNOWN.iter().map(|(short, _)| *short).collect();
         bail!(
             "unknown model \"{name}\": no such folder, and not a name; embedded: {}; on the hub: {}, or owner/repo",
@@ -87,5 +97,23 @@ pub fn resolve(name: &str) -> Result<PathBuf> {
             short.join(", ")
         )
     }
-    fetch::fetch(repo)
+    let hub = hub_cache::folder()?;
+    let cached = hub_cache::Repository::new(&hub, repo);
+    if let Some(dir) = cached.whole() {
+        return Ok(dir); // nothing is asked of a model that is here whole
+    }
+    #[cfg(feature = "hub")]
+    if !offline && !offline_by_environment() {
+        return fetch::fetch(&cached, &hub);
+    }
+    let _ = offline;
+    cached.without_network()
+}
+
+#[cfg(feature = "hub")]
+/// True if `HF_HUB_OFFLINE` says that no network shall be used.
+fn offline_by_environment() -> bool {
+    std::env::var("HF_HUB_OFFLINE").is_ok_and(|value| {
+        !matches!(value.to_ascii_lowercase().as_str(), "" | "0" | "false" | "no" | "off")
+    })
 }

@@ -1,29 +1,15 @@
 //! Every figure is an inline SVG that a screen reader can name and every theme can colour.
 
-use crate::html::{tags, Tag};
-use crate::source::{Page, Problems};
-use mdbook_markdown::pulldown_cmark::Event;
-use mdbook_markdown::{new_cmark_parser, MarkdownOptions};
-use std::collections::{BTreeSet, HashMap};
+use crate::source::{Origin, Page, Problems};
+use roxmltree::{Document, Node};
+use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Attributes that hold a colour.
 const COLOURS: [&str; 6] =
     ["fill", "stroke", "color", "stop-color", "flood-color", "lighting-color"];
 /// Elements that bring their own colours, their own files, or their own programs.
 const REFUSED: [&str; 5] = ["style", "script", "image", "foreignObject", "animate"];
-
-/// The text with everything blanked that is not raw HTML: offsets and lines stay the same.
-pub fn html_only(text: &str) -> String {
-    let blank = |b: u8| if b == b'\n' { b'\n' } else { b' ' };
-    let mut bytes: Vec<u8> = text.bytes().map(blank).collect();
-    let parser = new_cmark_parser(text, &MarkdownOptions::default());
-    for (event, range) in parser.into_offset_iter() {
-        if matches!(event, Event::Html(_) | Event::InlineHtml(_)) {
-            bytes[range.clone()].copy_from_slice(&text.as_bytes()[range]);
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
 
 /// The class names that a style sheet knows.
 pub fn house_classes(css: &str) -> BTreeSet<String> {
@@ -34,80 +20,81 @@ pub fn house_classes(css: &str) -> BTreeSet<String> {
     named.map(str::to_string).collect()
 }
 
-/// Checks the figures of a page; gives their number.
-pub fn check(page: &Page, house: &BTreeSet<String>, problems: &mut Problems) -> usize {
-    let text = page.text();
-    let html = html_only(&text);
-    let mut count = 0;
-    let mut inside = false;
-    let mut framed = false;
-    let mut ids: HashMap<String, usize> = HashMap::new();
-    for tag in tags(&html) {
-        let at = page.at(&text, tag.offset);
-        let mut say = |message: String| problems.add(&at, message);
-        if let Some(id) = tag.get("id") {
-            if let Some(first) = ids.insert(id.to_string(), tag.offset) {
-                let line = page.at(&text, first);
-                say(format!("the id `{id}` is already on this page ({}:{})", line.file, line.line));
+/// Checks the figures of a page, which are files that it includes; gives their number.
+pub fn check(page: &Page, root: &Path, house: &BTreeSet<String>, problems: &mut Problems) -> usize {
+    let mut figures = BTreeSet::new();
+    let mut before = "";
+    for line in &page.lines {
+        if line.text.contains("<img") && line.text.contains(".svg") {
+            problems.add(&line.at, "an SVG in an <img> cannot see the theme: {{#include}} it");
+        }
+        if line.text.starts_with("<svg") {
+            if !line.at.file.ends_with(".svg") {
+                problems.add(&line.at, "a figure is a file of figures/: {{#include}} it");
+            } else if figures.insert(line.at.file.clone()) {
+                let text = std::fs::read_to_string(root.join(&*line.at.file)).unwrap_or_default();
+                check_figure(&line.at, &text, house, problems);
+            }
+            if before != "<figure class=\"fig\">" {
+                problems.add(&line.at, "a figure stands in <figure class=\"fig\">…</figure>");
             }
         }
-        match (tag.name, tag.closing) {
-            ("figure", closing) => framed = !closing && tag.classes().any(|c| c == "fig"),
-            ("svg", true) => inside = false,
-            ("svg", false) => {
-                inside = true;
-                count += 1;
-                if !framed {
-                    say("a figure stands in <figure class=\"fig\">…</figure>".into());
-                }
-                check_svg(&tag, &mut say);
-            }
-            ("img", false) if tag.get("src").is_some_and(|src| src.ends_with(".svg")) => {
-                say("an SVG in an <img> cannot see the theme: {{#include}} it".into());
-            }
-            _ => {}
-        }
-        if inside && !tag.closing {
-            check_shape(&tag, house, &mut say);
-        }
+        before = line.text.trim();
     }
-    count
+    figures.len()
 }
 
-/// What the `<svg>` tag itself must say.
-fn check_svg(tag: &Tag, say: &mut impl FnMut(String)) {
-    if tag.get("role") != Some("img") {
-        say("this <svg> needs role=\"img\"".into());
+/// Checks the text of a figure's file.
+fn check_figure(at: &Origin, text: &str, house: &BTreeSet<String>, problems: &mut Problems) {
+    let document = match Document::parse(text) {
+        Ok(document) => document,
+        Err(error) => {
+            let at = Origin { line: error.pos().row as usize, ..at.clone() };
+            return problems.add(&at, format!("not well-formed: {error}"));
+        }
+    };
+    let mut say = |node: Node, message: String| {
+        let line = document.text_pos_at(node.range().start).row as usize;
+        problems.add(&Origin { line, ..at.clone() }, message);
+    };
+    let svg = document.root_element();
+    if svg.attribute("role") != Some("img") {
+        say(svg, "this <svg> needs role=\"img\"".into());
     }
-    if tag.get("aria-label").is_none_or(|label| label.trim().is_empty()) {
-        say("this <svg> needs an aria-label that says what it shows".into());
+    if svg.attribute("aria-label").is_none_or(|label| label.trim().is_empty()) {
+        say(svg, "this <svg> needs an aria-label that says what it shows".into());
     }
-    let view: Vec<f32> =
-        tag.get("viewBox").unwrap_or_default().split(' ').flat_map(str::parse).collect();
+    let view = svg.attribute("viewBox").unwrap_or_default().split(' ');
+    let view: Vec<f32> = view.flat_map(str::parse).collect();
     if !matches!(view[..], [_, _, width, _] if (600.0..=760.0).contains(&width)) {
-        say("this <svg> needs a viewBox 720 wide, as \"0 0 720 200\": so all letters are of one size".into());
+        let why = "this <svg> needs a viewBox 720 wide, as \"0 0 720 200\": so all letters are of one size";
+        say(svg, why.into());
     }
-    if tag.get("width").is_some() || tag.get("height").is_some() {
-        say("this <svg> takes its size from the page: no width or height, only a viewBox".into());
+    if svg.attribute("width").is_some() || svg.attribute("height").is_some() {
+        let why = "this <svg> takes its size from the page: no width or height, only a viewBox";
+        say(svg, why.into());
     }
-}
-
-/// What holds for every element of a figure.
-fn check_shape(tag: &Tag, house: &BTreeSet<String>, say: &mut impl FnMut(String)) {
-    if REFUSED.iter().any(|name| tag.name.eq_ignore_ascii_case(name)) {
-        say(format!("a figure has no <{}>", tag.name));
-    }
-    for (key, value) in &tag.attributes {
-        if COLOURS.contains(key) && !follows_theme(value) {
-            say(format!("{key}=\"{value}\" is a fixed colour: use a class of figures.css"));
-        } else if *key == "style" {
-            say("a figure is styled by the classes of figures.css, not by style=\"…\"".into());
-        } else if *key == "href" && !value.starts_with('#') {
-            say(format!("href=\"{value}\" leaves the figure"));
+    for node in document.descendants().filter(Node::is_element) {
+        let name = node.tag_name().name();
+        if REFUSED.contains(&name) {
+            say(node, format!("a figure has no <{name}>"));
         }
-    }
-    for class in tag.classes().filter(|class| !house.contains(*class)) {
-        say(format!("figures.css has no class `{class}`"));
+        for attribute in node.attributes() {
+            let (key, value) = (attribute.name(), attribute.value());
+            if COLOURS.contains(&key) && !follows_theme(value) {
+                let why = "is a fixed colour: use a class of figures.css";
+                say(node, format!("{key}=\"{value}\" {why}"));
+            } else if key == "style" {
+                let why = "a figure is styled by the classes of figures.css, not by style=\"…\"";
+                say(node, why.into());
+            } else if key == "href" && !value.starts_with('#') {
+                say(node, format!("href=\"{value}\" leaves the figure"));
+            }
+        }
+        let classes = node.attribute("class").unwrap_or_default().split_whitespace();
+        for class in classes.filter(|class| !house.contains(*class)) {
+            say(node, format!("figures.css has no class `{class}`"));
+        }
     }
 }
 
@@ -121,10 +108,11 @@ fn follows_theme(value: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn problems(markdown: &str) -> Vec<String> {
+    fn problems(figure: &str) -> Vec<String> {
         let house = house_classes(".fig .box { fill: red } .fig .note, .known{stroke:1.5px}");
         let mut problems = Problems::default();
-        check(&Page::new("a.md", markdown), &house, &mut problems);
+        let at = Origin { file: "a.svg".into(), line: 1 };
+        check_figure(&at, figure, &house, &mut problems);
         problems.list()
     }
 
@@ -132,9 +120,8 @@ mod tests {
 
     #[test]
     fn a_figure_in_house_style_passes() {
-        let figure = "<rect class=\"box known\" fill=\"none\"/><path stroke=\"url(#a)\"/></svg>";
-        let markdown = format!("<figure class=\"fig\">\n{OPEN}\n{figure}\n</figure>\n");
-        assert_eq!(problems(&markdown), [""; 0]);
+        let shape = "<rect class=\"box known\" fill=\"none\"/><path stroke=\"url(#a)\"/>";
+        assert_eq!(problems(&format!("{OPEN}\n{shape}\n</svg>\n")), [""; 0]);
     }
 
     #[test]
@@ -144,24 +131,27 @@ mod tests {
             ("<rect style=\"fill: red\"/>", "a figure is styled by the classes"),
             ("<style>.x{}</style>", "a figure has no <style>"),
             ("<rect class=\"boks\"/>", "figures.css has no class `boks`"),
-            ("<g id=\"a\"/><g id=\"a\"/>", "the id `a` is already on this page"),
+            ("<rect>", "not well-formed: "),
         ] {
-            let found =
-                problems(&format!("<figure class=\"fig\">\n{OPEN}\n{shape}\n</svg>\n</figure>"));
+            let found = problems(&format!("{OPEN}\n\n{shape}</svg>"));
             assert_eq!(found.len(), 1, "{shape}: {found:?}");
-            assert!(found[0].starts_with(&format!("a.md:3: {want}")), "{found:?}");
+            assert!(found[0].starts_with(&format!("a.svg:3: {want}")), "{found:?}");
         }
     }
 
     #[test]
-    fn an_svg_needs_a_frame_and_a_name() {
-        let found = problems("\n<svg width=\"3\">\n</svg>");
-        assert_eq!(found.len(), 5, "{found:?}");
-        assert!(found.iter().all(|p| p.starts_with("a.md:2: ")), "{found:?}");
+    fn an_svg_needs_a_name_and_a_size() {
+        assert_eq!(problems("<svg width=\"3\"></svg>").len(), 4);
     }
 
     #[test]
-    fn code_is_no_figure() {
-        assert_eq!(problems("`<svg>`\n\n```html\n<svg fill=\"red\">\n```\n"), [""; 0]);
+    fn a_figure_is_a_file_and_has_a_frame() {
+        let mut problems = Problems::default();
+        let page = Page::new("a.md", "\n<svg></svg>\n\n<img src=\"a.svg\">\n`<svg>`");
+        check(&page, Path::new(""), &BTreeSet::new(), &mut problems);
+        let found = problems.list();
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].starts_with("a.md:2: a figure is a file"), "{found:?}");
+        assert!(found[1].starts_with("a.md:2: a figure stands in"), "{found:?}");
     }
 }

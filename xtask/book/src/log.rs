@@ -1,57 +1,31 @@
-//! mdBook reports unbalanced tags and the like as log warnings; here they are kept, and fail the
-//! build.
+//! mdBook reports unbalanced tags and the like as log warnings; here they are kept, and fail the build.
 
-use std::fmt::Write;
-use std::sync::Mutex;
-use tracing::field::{Field, Visit};
-use tracing::{span, Event, Level, Metadata, Subscriber};
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+use tracing_subscriber::filter::LevelFilter;
 
-static KEPT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static KEPT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 /// Starts to keep warnings and errors. Later calls change nothing.
 pub fn install() {
-    let _ = tracing::subscriber::set_global_default(Keeper);
+    let kept = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN).without_time();
+    let _ = kept.with_ansi(false).with_target(false).with_writer(|| Kept).try_init();
 }
 
 /// What was logged since the last call.
-pub fn take() -> Vec<String> {
-    match KEPT.lock() {
-        Ok(mut kept) => std::mem::take(&mut *kept),
-        Err(_) => Vec::new(),
-    }
+pub fn take() -> String {
+    let bytes = std::mem::take(&mut *KEPT.lock().unwrap_or_else(PoisonError::into_inner));
+    String::from_utf8_lossy(&bytes).trim_end().to_string()
 }
 
-struct Keeper;
+struct Kept;
 
-impl Subscriber for Keeper {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
+impl Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        KEPT.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
     }
 
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut message = Message(String::new());
-        event.record(&mut message);
-        if let Ok(mut kept) = KEPT.lock() {
-            kept.push(message.0);
-        }
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
-struct Message(String);
-
-impl Visit for Message {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "message" {
-            let _ = write!(self.0, "{value:?}");
-        }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }

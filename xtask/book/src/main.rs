@@ -5,10 +5,9 @@
 //! is an error with a file and a line, never a warning: a page that is built is a page that works.
 #![warn(missing_docs)]
 
-mod code;
+mod code_blocks;
 mod excerpt;
 mod figures;
-mod html;
 mod include;
 mod links;
 mod log;

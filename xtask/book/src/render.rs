@@ -3,8 +3,8 @@
 use crate::figures::house_classes;
 use crate::links::{Anchors, Link};
 use crate::source::{Page, Problems};
-use crate::{code, figures, include, links, log, math, solutions};
-use anyhow::{bail, Context, Result};
+use crate::{code_blocks, figures, include, links, log, math, solutions};
+use anyhow::{ensure, Context, Result};
 use mdbook_driver::book::BookItem;
 use mdbook_driver::config::Config;
 use mdbook_driver::MDBook;
@@ -50,9 +50,7 @@ pub fn build(root: &Path, which: Which) -> Result<Report> {
     book.build().context("mdBook could not render the book")?;
     check_rendered(&book.source_dir(), &report.out, prepared)?;
     let warnings = log::take();
-    if !warnings.is_empty() {
-        bail!("{}", warnings.join("\n"));
-    }
+    ensure!(warnings.is_empty(), "{warnings}");
     Ok(report)
 }
 
@@ -94,16 +92,18 @@ fn prepare(root: &Path, book: &mut MDBook, report: &mut Report) -> Result<Prepar
         let page = Page::new(&include::shown_name(&file, root), &chapter.content);
         let page = include::expand(page, root, file.parent().unwrap_or(&src), &mut problems);
         let blocks = page.code_blocks(&mut problems);
-        code::check(&page, &blocks, &mut problems);
+        code_blocks::check(&page, &blocks, &mut problems);
         solutions::check(&page, &blocks, &solutions, &mut problems);
         let (page, formulas) = math::render(page, &mut problems);
         report.pages += 1;
         report.formulas += formulas;
-        report.figures += figures::check(&page, &house, &mut problems);
-        prepared.links.extend(links::collect(&path, &page, &mut problems));
+        report.figures += figures::check(&page, root, &house, &mut problems);
         chapter.content = page.text();
         prepared.pages.push((path, page));
     });
+    for (path, page) in &prepared.pages {
+        prepared.links.extend(links::collect(path, page, &mut problems)?);
+    }
     problems.into_result()?;
     Ok(prepared)
 }
@@ -115,7 +115,7 @@ fn check_rendered(src: &Path, out: &Path, prepared: Prepared) -> Result<()> {
     for (path, page) in prepared.pages {
         let file = out.join(path.with_extension("html"));
         let html = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        let ids = links::anchors(&html, &page, &mut problems);
+        let ids = links::anchors(&html, &page, &mut problems)?;
         anchors.insert(path, ids);
     }
     links::check(&prepared.links, &anchors, src, &mut problems);

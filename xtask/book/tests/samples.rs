@@ -115,6 +115,6 @@ fn a_dead_link_fails_the_build() {
     repo.write("elements.md", "# x\n\n[a](math.md#maths)\n");
     let output = repo.build();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("elements.md:3: math.md has no #maths; did you mean"), "{said}");
+    assert!(said.contains("elements.md:3: math.md has no #maths"), "{said}");
     assert_eq!(output.status.code(), Some(1));
 }

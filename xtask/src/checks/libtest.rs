@@ -1,4 +1,4 @@
-//! What Rust's test harness prints: the fallback where a test left no report, and the reader's own output.
+//! What Rust's test harness prints: results without a report, and the reader's own output.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub fn result(line: &str) -> Option<(String, Verdict)> {
     Some((name.to_string(), verdict))
 }
 
-/// What each failing test printed: the sections `---- NAME stdout ----`.
+/// What each test printed, from the sections `---- NAME stdout ----`.
 pub fn outputs(stdout: &str) -> BTreeMap<String, String> {
     let mut sections: BTreeMap<String, String> = BTreeMap::new();
     let mut current: Option<String> = None;
@@ -44,7 +44,7 @@ pub fn outputs(stdout: &str) -> BTreeMap<String, String> {
         let head = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
         match (head, &current) {
             (Some(name), _) => current = Some(name.to_string()),
-            (None, _) if line == "failures:" => current = None,
+            (None, _) if line == "failures:" || line == "successes:" => current = None,
             (None, Some(name)) => {
                 let text = sections.entry(name.clone()).or_default();
                 text.push_str(line);
@@ -56,19 +56,16 @@ pub fn outputs(stdout: &str) -> BTreeMap<String, String> {
     sections
 }
 
-/// Passed and failed, summed over all `test result:` lines of a `cargo test`.
-pub fn totals(stdout: &str) -> (usize, usize) {
-    let (mut passed, mut failed) = (0, 0);
-    for line in stdout.lines().filter(|line| line.starts_with("test result:")) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let before = |word: &str| {
-            let at = words.iter().position(|w| *w == word)?;
-            words.get(at.checked_sub(1)?)?.parse::<usize>().ok()
-        };
-        passed += before("passed;").unwrap_or(0);
-        failed += before("failed;").unwrap_or(0);
-    }
-    (passed, failed)
+/// What the code under test printed: `output` without what the harness adds to this message.
+pub fn own_output(output: &str, message: &str) -> String {
+    let first = message.lines().next().unwrap_or_default();
+    let harness = |line: &&str| {
+        (!first.is_empty() && line.strip_prefix("Error: ").is_some_and(|said| said == first))
+            || (line.starts_with("thread '") && line.contains(" panicked at "))
+            || line.starts_with("note: the test returned a termination value")
+    };
+    let own: Vec<&str> = output.lines().take_while(|line| !harness(line)).collect();
+    own.join("\n").trim_end().to_string()
 }
 
 #[cfg(test)]
@@ -76,9 +73,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn totals_are_summed() {
-        let stdout = "test result: ok. 3 passed; 0 failed; 1 ignored;\nx\ntest result: FAILED. 2 passed; 1 failed; 0";
-        assert_eq!(totals(stdout), (5, 1));
+    fn what_the_harness_says_of_a_failure_is_not_the_readers_output() {
+        let output = "one\ntwo\nError: task 6.1 · x\n  got 3\n\n";
+        assert_eq!(own_output(output, "task 6.1 · x\n  got 3"), "one\ntwo");
+        assert_eq!(own_output("a\n\nthread 'x' (7) panicked at tests/a.rs:3:\n", ""), "a");
+        assert_eq!(own_output("a\n", ""), "a");
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! Builds the test programs of a mix of days, and runs one day's.
 
-use crate::cargo;
+use crate::cargo::{self, Built, Programs};
 use crate::checks::libtest;
-use crate::checks::report::{self, Bite, Status, Unit};
+use crate::checks::outcome::{self, Status, TeethRow, Unit};
 use crate::child::{self, End, Outcome};
-use crate::compile::{self, Built, Programs};
-use crate::machine;
-use crate::paint;
+use crate::host;
 use crate::repo::{Day, Repo};
+use crate::term;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs::DirEntry;
@@ -21,8 +20,8 @@ use std::time::Duration;
 pub struct Options {
     /// Passed on as `CANDECODE_DEVICE`.
     pub device: Option<String>,
-    /// Only the checks of this task.
-    pub task: Option<String>,
+    /// Only the checks of these tasks; empty: of all.
+    pub tasks: Vec<String>,
     /// The tests that prove the checkers.
     pub teeth: Teeth,
     /// Someone waits: a check that does not end is given up after a minute.
@@ -47,16 +46,22 @@ pub struct DayRun {
     pub day: Day,
     /// One unit a check.
     pub units: Vec<Unit>,
-    /// What the failing tests printed, by test.
+    /// What the code under test printed, by test.
     pub outputs: BTreeMap<String, String>,
     /// What the tests that prove the checkers tell of each mistake and variant.
-    pub bites: Vec<Bite>,
+    pub teeth: Vec<TeethRow>,
 }
 
 impl DayRun {
     /// A day with these units and nothing else.
     pub fn of(day: &Day, units: Vec<Unit>) -> DayRun {
-        DayRun { day: day.clone(), units, outputs: BTreeMap::new(), bites: vec![] }
+        DayRun { day: day.clone(), units, outputs: BTreeMap::new(), teeth: vec![] }
+    }
+
+    /// Forgets the checks of all other tasks; without a task, none.
+    pub fn keep_tasks(&mut self, tasks: &[String]) {
+        let kept = |unit: &Unit| unit.task().is_some_and(|id| tasks.contains(&id));
+        self.units.retain(|unit| tasks.is_empty() || kept(unit));
     }
 }
 
@@ -72,20 +77,22 @@ pub fn build(
 ) -> Result<Built> {
     let mut features = features.to_vec();
     if let Some(device) = device {
-        features.extend(machine::device_feature(device)?.map(str::to_string));
+        features.extend(host::device_feature(device)?.map(str::to_string));
     }
     let mut args = vec!["--no-run".to_string()];
     if !features.is_empty() {
         args.extend(["--features".to_string(), features.join(",")]);
     }
     let days: Vec<&Day> = days.iter().filter(|day| has_checkers(repo, day)).collect();
-    if days.is_empty() {
-        return Ok(Built::Done(Programs::default()));
-    }
+    let next = match days[..] {
+        [] => return Ok(Built::Done(Programs::default())),
+        [day] => format!("Building the checks of day {}; then they run.", day.number),
+        _ => format!("Building the checks of {} days; then they run, day after day.", days.len()),
+    };
     for day in days {
         args.extend(["--test".to_string(), day.name.clone()]);
     }
-    compile::build(repo, "test", &args)
+    cargo::build(repo, "test", &args, &next)
 }
 
 /// Whether there are checkers of a day.
@@ -105,7 +112,7 @@ pub fn run_day(repo: &Repo, day: &Day, programs: &Programs, options: &Options) -
     }
     let program = programs.get(&day.name)?;
     let mut filter: Vec<String> =
-        options.task.iter().map(|id| format!("task_{}_", id.replace('.', "_"))).collect();
+        options.tasks.iter().map(|id| format!("task_{}_", id.replace('.', "_"))).collect();
     match options.teeth {
         Teeth::Without => filter.extend(["--skip".to_string(), "teeth_".to_string()]),
         Teeth::With => {}
@@ -116,12 +123,13 @@ pub fn run_day(repo: &Repo, day: &Day, programs: &Programs, options: &Options) -
     let listing =
         [filter.clone(), vec!["--list".into(), "--format".into(), "terse".into()]].concat();
     let mut expected = libtest::list(&call.run(&listing, 0)?.0.stdout);
-    // As the checkers have them: task after task, and what can be done on paper first. libtest sorts by letter.
+    // As the checkers have them, and not by letter: task after task, the simplest first.
     let source = std::fs::read_to_string(repo.root.join(day.tests())).unwrap_or_default();
     expected.sort_by_key(|test| {
         let task = test.strip_prefix("task_").and_then(|rest| rest.split('_').nth(1)?.parse().ok());
         (task.unwrap_or(usize::MAX), source.find(&format!(" {test} ")).unwrap_or(usize::MAX))
     });
+    filter.push("--show-output".to_string());
     let (outcome, report, mut units) = call.units(&filter, &expected)?;
     let open: Vec<usize> =
         (0..units.len()).filter(|&at| units[at].status == Status::Died).collect();
@@ -132,8 +140,14 @@ pub fn run_day(repo: &Repo, day: &Day, programs: &Programs, options: &Options) -
             units.splice(at..=at, alone);
         }
     }
-    let outputs = libtest::outputs(&outcome.stdout);
-    Ok(DayRun { day: day.clone(), units, outputs, bites: report::bites(&report) })
+    let mut outputs = libtest::outputs(&outcome.stdout);
+    for unit in &units {
+        if let Some(output) = outputs.get_mut(&unit.test) {
+            *output = libtest::own_output(output, &unit.message);
+        }
+    }
+    outputs.retain(|_, output| !output.is_empty());
+    Ok(DayRun { day: day.clone(), units, outputs, teeth: outcome::teeth_rows(&report) })
 }
 
 /// One test program and its surroundings.
@@ -151,7 +165,7 @@ impl Call<'_> {
         let (outcome, report) = self.run(args, expected.len())?;
         let (unfinished, words) = last_words(&outcome);
         let mut units =
-            report::merge(expected, &report::parse(&report), &outcome.stdout, unfinished);
+            outcome::merge(expected, &outcome::parse(&report), &outcome.stdout, unfinished);
         for unit in units.iter_mut().filter(|unit| unit.message.is_empty()) {
             if matches!(unit.status, Status::Died | Status::Timeout) {
                 unit.message.clone_from(&words);
@@ -160,7 +174,7 @@ impl Call<'_> {
         Ok((outcome, report, units))
     }
 
-    /// Runs the program with a report file of its own; `total` is the number of checks to count to on a terminal.
+    /// Runs the program with a report file of its own; `total` checks are counted on a terminal.
     fn run(&self, args: &[String], total: usize) -> Result<(Outcome, String)> {
         let file = report_file(self.repo, self.day)?;
         let mut command = Command::new(self.program);
@@ -174,9 +188,9 @@ impl Call<'_> {
         if std::env::var_os("RUST_BACKTRACE").is_none() {
             command.env("RUST_BACKTRACE", "0");
         }
-        machine::set_threads(&mut command);
+        host::set_threads(&mut command);
         let mut done = 0;
-        let counting = total > 0 && paint::stderr_colours();
+        let counting = total > 0 && term::stderr_colours();
         let outcome = child::run(&mut command, limit(), |line| {
             if counting && libtest::result(line).is_some() {
                 done += 1;
@@ -199,35 +213,29 @@ impl Call<'_> {
 /// Why checks are unfinished, and what the program said last.
 fn last_words(outcome: &Outcome) -> (Status, String) {
     let lines: Vec<&str> = outcome.stderr.lines().collect();
-    let tail = lines[lines.len().saturating_sub(8)..].join("\n");
-    match &outcome.end {
+    let tail = term::readable(&lines[lines.len().saturating_sub(8)..].join("\n"));
+    let why = match &outcome.end {
+        End::Died(why) => why.clone(),
+        End::Exit(code) => format!("exit code {code}"),
         End::TimedOut => {
             let time = match limit().as_secs() {
                 seconds if seconds < 120 => format!("{seconds} s"),
                 seconds => format!("{} minutes", seconds / 60),
             };
-            (
-                Status::Timeout,
-                format!("still running after {time}: stopped. Is there a loop without an end?"),
-            )
+            let text = "stopped. Is there a loop without an end?";
+            return (Status::Timeout, format!("still running after {time}: {text}"));
         }
-        End::Died(why) => {
-            (Status::Died, format!("the test program ended before this check did ({why})\n{tail}"))
-        }
-        End::Exit(code) => (
-            Status::Died,
-            format!("the test program ended before this check did (exit code {code})\n{tail}"),
-        ),
-    }
+    };
+    (Status::Died, format!("the test program ended before this check did ({why})\n{tail}"))
 }
 
-/// The bound of one test program: generous, for a debug machine under load; `CANDECODE_CHECK_LIMIT` has seconds.
+/// The bound of one test program, generous for a machine under load.
 fn limit() -> Duration {
     let own = std::env::var("CANDECODE_CHECK_LIMIT").ok().and_then(|s| s.parse().ok());
     Duration::from_secs(own.unwrap_or(20 * 60))
 }
 
-/// A fresh report file, inside the target directory; what Ctrl-C leaves there goes with a check of another day.
+/// A fresh report file, inside the target directory; old ones, left by Ctrl-C, are removed.
 fn report_file(repo: &Repo, day: &Day) -> Result<PathBuf> {
     let dir = cargo::target_dir(repo).join("xtask");
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;

@@ -1,12 +1,12 @@
 //! What a check prints: a message for every failing check, a table of tasks, a sum.
 
-use crate::checks::report::{Status, Unit};
+use crate::cargo::{self, Place};
+use crate::checks::outcome::{Status, Unit};
 use crate::checks::runner::DayRun;
-use crate::compile::{self, Place};
-use crate::paint::{paint, Colour};
 use crate::repo::{Day, Repo};
 use crate::say;
 use crate::stubs::Task;
+use crate::term::{paint, readable, Colour};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,16 +41,33 @@ impl Sum {
     }
 }
 
-/// Prints the message of every check that is wrong. What is only not written stands in the table.
+/// Prints the message of every check that is wrong; what is only not written stands in the table.
+/// With `show_output` also what the code under test printed, where the check passes, too; without
+/// it, that there is something.
 pub fn messages(run: &DayRun, show_output: bool) {
     let quiet = [Status::Passed, Status::Unwritten, Status::Broken];
-    for unit in run.units.iter().filter(|unit| !quiet.contains(&unit.status)) {
-        message(unit);
-        let printed = run.outputs.get(&unit.test).filter(|text| !text.trim().is_empty());
-        if let Some(text) = printed.filter(|_| show_output) {
-            say!("{}\n{}", paint(Colour::Dim, "what it printed:"), text.trim_end());
+    for unit in &run.units {
+        let wrong = !quiet.contains(&unit.status);
+        let printed = run.outputs.get(&unit.test);
+        if wrong {
+            message(unit);
         }
-        say!("");
+        match printed {
+            Some(text) if show_output => {
+                let words = format!("{} printed:", unit.test);
+                say!("{}\n{}", paint(Colour::Dim, &words), readable(text));
+            }
+            Some(text) if wrong => {
+                let lines = text.lines().count();
+                let plural = if lines == 1 { "" } else { "s" };
+                let words = format!("  your code printed {lines} line{plural}: --show-output");
+                say!("{}", paint(Colour::Dim, &words));
+            }
+            _ => {}
+        }
+        if wrong || (printed.is_some() && show_output) {
+            say!("");
+        }
     }
 }
 
@@ -66,11 +83,11 @@ pub fn message(unit: &Unit) {
     say!("{}\n{body}", paint(Colour::Red, &format!("{symbol} {word}: {head}")));
 }
 
-/// Prints the table of a day's tasks; with `only`, of one task.
+/// Prints the table of a day's tasks; with `only`, of these.
 ///
 /// # Errors
 /// If the reference's task lines cannot be read.
-pub fn tasks(repo: &Repo, run: &DayRun, words: &str, only: Option<&str>) -> Result<()> {
+pub fn tasks(repo: &Repo, run: &DayRun, words: &str, only: &[String]) -> Result<()> {
     title_line(run, words);
     let mut by_task: BTreeMap<String, Vec<&Unit>> = BTreeMap::new();
     for unit in &run.units {
@@ -79,7 +96,9 @@ pub fn tasks(repo: &Repo, run: &DayRun, words: &str, only: Option<&str>) -> Resu
             .or_default()
             .push(unit);
     }
-    for task in repo.tasks(&run.day)?.iter().filter(|task| only.is_none_or(|id| id == task.id)) {
+    for task in
+        repo.tasks(&run.day)?.iter().filter(|task| only.is_empty() || only.contains(&task.id))
+    {
         let units = by_task.remove(&task.id).unwrap_or_default();
         row(&task.id, &title(task), &units);
     }
@@ -89,13 +108,13 @@ pub fn tasks(repo: &Repo, run: &DayRun, words: &str, only: Option<&str>) -> Resu
     Ok(())
 }
 
-/// Prints in place of a table that a day could not be built: no check of it ran, so no task is right or wrong.
+/// Prints in place of a table that a day could not be built: no task is right or wrong.
 pub fn broken(run: &DayRun, words: &str, places: &BTreeSet<Place>) {
     title_line(run, words);
     let (symbol, word) = Status::Broken.words();
     let at = match places.is_empty() {
         true => String::new(),
-        false => format!(": {}", compile::places(places)),
+        false => format!(": {}", cargo::places(places)),
     };
     say!("  {}{at}", paint(Colour::Red, &format!("{symbol} {word}")));
 }
@@ -133,11 +152,16 @@ fn row(id: &str, title: &str, units: &[&Unit]) {
         n => format!("  [{n} of {} checks passed]", units.len()),
     };
     let (symbol, word) = worst.map_or(("–", "no check"), Status::words);
-    print_row(worst, symbol, word, id, title, &some);
+    coloured_row(worst, symbol, word, id, title, &some);
 }
 
-/// Prints a row of a table of tasks, in the colour of its status.
-pub fn print_row(
+/// Prints a row of a table of tasks; without a status, it was not checked since a change.
+pub fn print_row(status: Option<Status>, id: &str, title: &str, rest: &str) {
+    let (symbol, word) = status.map_or(("?", "not checked"), Status::words);
+    coloured_row(status, symbol, word, id, title, rest);
+}
+
+fn coloured_row(
     status: Option<Status>,
     symbol: &str,
     word: &str,
@@ -150,11 +174,8 @@ pub fn print_row(
         Some(Status::Unwritten) | None => Colour::Yellow,
         Some(_) => Colour::Red,
     };
-    say!(
-        "  {}  {id:<5} {title}{}",
-        paint(colour, &format!("{symbol} {word:<16}")),
-        paint(Colour::Dim, rest)
-    );
+    let mark = paint(colour, &format!("{symbol} {word:<16}"));
+    say!("  {mark}  {id:<5} {title}{}", paint(Colour::Dim, rest));
 }
 
 /// A day that is not run: every check of it in one status, counted from the source of its checkers.
@@ -175,7 +196,7 @@ pub fn not_run(repo: &Repo, day: &Day, status: Status) -> Result<DayRun> {
     Ok(DayRun::of(day, units))
 }
 
-/// The check that a line of a checkers' file defines: `fn task_6_1_…() {`, or `task_6_1_… => check,` in its table.
+/// The check that a line defines: `fn task_6_1_…() {`, or `task_6_1_… => check,` in a table.
 fn check_name(line: &str) -> Option<String> {
     let line = line.trim();
     let name = line.strip_prefix("fn ").unwrap_or(line);

@@ -1,11 +1,12 @@
 //! `cargo xtask book`: builds or serves the book, with a tool that is built when first asked for.
 
 use crate::cargo;
-use crate::error::usage;
 use crate::note;
 use crate::repo::Repo;
-use anyhow::{Context, Result};
+use crate::usage;
+use anyhow::Result;
 use clap::{Args, ValueEnum};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The flags of `book`.
@@ -42,11 +43,9 @@ pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
     if !cargo::target_dir(repo).join("tools").exists() {
         note!("The first time the book tool is compiled: about a minute on two cores.");
     }
-    let mut command = cargo::command(repo);
-    command.args(["run", "--quiet", "--profile", "tools", "--package", "book-tool", "--"]);
-    command.arg(if args.what == What::Build { "build" } else { "serve" });
-    command.args(args.open.then_some("--open"));
-    command.args(args.port.map(|port| format!("--port={port}")));
-    let status = command.status().context("cannot start cargo")?;
-    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+    let what = if args.what == What::Build { "build" } else { "serve" };
+    let mut flags = vec![OsString::from(what)];
+    flags.extend(args.open.then(|| "--open".into()));
+    flags.extend(args.port.map(|port| format!("--port={port}").into()));
+    cargo::run_member(repo, "book-tool", &["--profile", "tools"], &flags)
 }

@@ -1,18 +1,21 @@
 //! `cargo xtask check`: runs the checkers of a day, on the reader's code or on the reference.
+//!
+//! `--part 2` runs the checks of one part of a day. Which tasks are of it is written in the day's
+//! file: a line `// part 2: title` above the first function of the part, in the reference and so in
+//! the stub (see [`crate::stubs`]).
 
-use crate::checks::plan::{plan, Job, Whose};
-use crate::checks::report::Status;
-use crate::checks::results::{self, Inputs};
+use crate::cargo::{self, Built};
+use crate::checks::builds::{plan, CodeOf, Job};
+use crate::checks::outcome::{Status, Unit};
 use crate::checks::runner::{self, DayRun, Options, Teeth};
+use crate::checks::saved::{self, Inputs};
 use crate::checks::table::{self, Sum};
-use crate::compile::{self, Built};
-use crate::error::usage;
-use crate::note;
+use crate::host;
 use crate::repo::{Day, Repo};
-use crate::say;
+use crate::{note, say, usage};
 use anyhow::Result;
 use clap::Args;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 /// The flags of `check`.
@@ -23,17 +26,20 @@ pub struct Check {
     day: String,
     /// Whose code of the day is checked
     #[arg(long, value_enum, default_value = "mine")]
-    solution: Whose,
+    solution: CodeOf,
     /// Whose code the other days are
     #[arg(long, value_enum, default_value = "ref")]
-    rest: Whose,
+    rest: CodeOf,
     /// cpu, metal or cuda
     #[arg(long)]
     device: Option<String>,
     /// Only this task, as `6.1`
     #[arg(long)]
     task: Option<String>,
-    /// Also show what failing checks printed (your own `dbg!`, for example)
+    /// Only the tasks of this part of the day
+    #[arg(long, value_name = "N", conflicts_with = "task")]
+    part: Option<u32>,
+    /// Also show what your code printed (`println!`, `dbg!`), where a check passes, too
     #[arg(long)]
     show_output: bool,
 }
@@ -43,19 +49,17 @@ pub struct Check {
 /// # Errors
 /// Bad usage; or files or programs of the repository that cannot be used.
 pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
-    let day = day(repo, args)?;
+    let (day, tasks) = chosen(repo, args)?;
     if let Some(device) = &args.device {
-        known_device(device)?;
+        host::device_feature(device)?; // refused before anything is built
     }
     let plan = plan(repo, day.as_ref(), args.solution, args.rest)?;
+    let whole_reference = args.solution == CodeOf::Reference && tasks.is_empty();
     let options = Options {
         device: args.device.clone(),
-        task: args.task.clone(),
-        teeth: match args.solution == Whose::Ref && args.task.is_none() {
-            true => Teeth::With,
-            false => Teeth::Without,
-        },
-        waiting: args.solution == Whose::Mine,
+        teeth: if whole_reference { Teeth::With } else { Teeth::Without },
+        waiting: args.solution == CodeOf::Reader,
+        tasks,
     };
     let inputs = Inputs::read(repo);
     let keys: BTreeMap<u32, String> =
@@ -66,23 +70,23 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     }
     for day in &plan.stubs {
         let run = table::not_run(repo, day, Status::Unwritten)?;
-        table::tasks(repo, &run, "the stub, nothing written yet", None)?;
+        table::tasks(repo, &run, "the stub, nothing written yet", &[])?;
         say!("");
         all.push(run);
     }
-    if args.solution == Whose::Mine
-        && args.rest == Whose::Ref
-        && args.task.is_none()
-        && args.device.is_none()
-    {
+    let usual =
+        args.solution == CodeOf::Reader && args.rest == CodeOf::Reference && args.device.is_none();
+    if usual && options.tasks.is_empty() {
         keep(repo, &keys, &all);
     }
-    let not_run =
-        all.iter().flat_map(|run| &run.units).filter(|unit| unit.status == Status::Broken).count();
+    if let ([run], CodeOf::Reader, None) = (all.as_slice(), args.solution, &args.task) {
+        next(repo, args.part, run)?;
+    }
     let mut sum = Sum::default();
     all.iter().for_each(|run| sum.add(Sum::of(&run.units)));
-    next(repo, args, &all)?;
     let failed = sum.failed > 0 || sum.passed == 0;
+    let not_run =
+        all.iter().flat_map(|run| &run.units).filter(|unit| unit.status == Status::Broken).count();
     sum.failed -= not_run;
     match not_run {
         0 => say!("{}", sum.line()),
@@ -91,90 +95,93 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// Keeps the outcomes for `list`. A disk without room is no reason to hold back what the checks said.
+/// The day asked for, `None` for all, and the tasks, none of them for all. A task tells its day.
+fn chosen(repo: &Repo, args: &Check) -> Result<(Option<Day>, Vec<String>)> {
+    let named = if args.day == "all" { None } else { Some(repo.day(&args.day)?.clone()) };
+    if let Some(id) = &args.task {
+        let (day, task) = repo.task_of(named.as_ref(), id)?;
+        return Ok((Some(day), vec![task.id]));
+    }
+    let Some(part) = args.part else { return Ok((named, vec![])) };
+    let Some(day) = named else {
+        return Err(usage("--part is of one day: name it, as `cargo xtask check day10 --part 1`"));
+    };
+    let all = repo.tasks(&day)?;
+    let parts: BTreeSet<u32> = all.iter().filter_map(|task| task.part).collect();
+    let number = day.number;
+    if parts.is_empty() {
+        return Err(usage(format!("day {number} has no parts: leave --part out")));
+    }
+    if !parts.contains(&part) {
+        let parts: Vec<String> = parts.iter().map(u32::to_string).collect();
+        return Err(usage(format!("no part {part}: day {number} has {}", parts.join(", "))));
+    }
+    let of_part = all.into_iter().filter(|task| task.part == Some(part));
+    Ok((Some(day), of_part.map(|task| task.id).collect()))
+}
+
+/// Keeps the outcomes for `list`. A disk without room does not hold back what the checks said.
 fn keep(repo: &Repo, keys: &BTreeMap<u32, String>, runs: &[DayRun]) {
     for run in runs {
-        let kept = keys.get(&run.day.number).map(|key| results::save(repo, key, run));
+        let kept = keys.get(&run.day.number).map(|key| saved::save(repo, key, run));
         if let Some(Err(problem)) = kept {
             note!("(the outcome is not kept for `cargo xtask list`: {problem:#})");
         }
     }
 }
 
-/// The day asked for; `None` for all. A task tells its day.
-fn day(repo: &Repo, args: &Check) -> Result<Option<Day>> {
-    let named = match args.day.as_str() {
-        "all" => None,
-        text => Some(repo.day(text)?),
-    };
-    let Some(id) = &args.task else {
-        return Ok(named.cloned());
-    };
-    let (day, _) = repo.task(id)?;
-    match named {
-        Some(named) if *named != day => Err(usage(format!(
-            "task {id} is not of day {}: leave one of the two out",
-            named.number
-        ))),
-        _ => Ok(Some(day)),
-    }
-}
-
-/// An error for a device that no build has.
-fn known_device(device: &str) -> Result<()> {
-    match device.split(':').next() {
-        Some("cpu" | "metal" | "cuda") => Ok(()),
-        _ => Err(usage(format!("no device `{device}`: use cpu, metal or cuda"))),
-    }
-}
-
 /// Builds and runs one job, and prints each of its days as it ends.
 fn run_job(repo: &Repo, job: &Job, options: &Options, show_output: bool) -> Result<Vec<DayRun>> {
     let built = runner::build(repo, &job.features, &job.days, options.device.as_deref())?;
-    let mut runs = Vec::new();
     if let Built::Broken(places) = &built {
-        note!("\n{}\n", compile::explain(places));
+        note!("\n{}\n", cargo::explain(places));
     }
+    let mut runs = Vec::new();
     for day in &job.days {
-        let mut run = match &built {
-            Built::Done(programs) => runner::run_day(repo, day, programs, options)?,
-            Built::Broken(_) => table::not_run(repo, day, Status::Broken)?,
-        };
-        if let Some(id) = &options.task {
-            run.units.retain(|unit| unit.task().as_ref() == Some(id));
-        }
-        match &built {
-            Built::Broken(places) => table::broken(&run, job.words, places),
-            Built::Done(_) => {
+        let run = match &built {
+            Built::Done(programs) => {
+                let run = runner::run_day(repo, day, programs, options)?;
                 table::messages(&run, show_output);
-                table::tasks(repo, &run, job.words, options.task.as_deref())?;
+                table::tasks(repo, &run, job.words, &options.tasks)?;
+                run
             }
-        }
+            Built::Broken(places) => {
+                let mut run = table::not_run(repo, day, Status::Broken)?;
+                run.keep_tasks(&options.tasks);
+                table::broken(&run, job.words, places);
+                run
+            }
+        };
         say!("");
         runs.push(run);
     }
     Ok(runs)
 }
 
-/// Says what comes next, if the reader's day (or its core) is done.
-fn next(repo: &Repo, args: &Check, runs: &[DayRun]) -> Result<()> {
-    let [run] = runs else { return Ok(()) };
-    if args.solution == Whose::Ref || args.task.is_some() {
-        return Ok(());
-    }
-    let further: Vec<String> =
-        repo.tasks(&run.day)?.into_iter().filter(|task| task.further).map(|task| task.id).collect();
-    if run.units.is_empty() {
-        return Ok(());
-    }
+/// Says what comes next, if the reader's day (or its core, or the part of it) is done.
+fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<()> {
+    let tasks = repo.tasks(&run.day)?;
+    let further = |unit: &Unit| {
+        let task = unit.task().and_then(|id| tasks.iter().find(|task| task.id == id));
+        task.is_some_and(|task| task.further)
+    };
     let open: Vec<_> = run.units.iter().filter(|unit| unit.status != Status::Passed).collect();
-    let beyond = |task: Option<String>| task.is_some_and(|id| further.contains(&id));
-    if !open.iter().all(|unit| beyond(unit.task())) {
+    if run.units.is_empty() || !open.iter().all(|unit| further(unit)) {
         return Ok(());
     }
     let number = run.day.number;
     let done =
         if open.is_empty() { "is done" } else { "has its core done; what is open is further" };
+    if let Some(part) = part {
+        say!("Part {part} of day {number} {done}.");
+        let next = part + 1;
+        if tasks.iter().any(|task| task.part == Some(next)) {
+            say!("Next: cargo xtask check day{number} --part {next}\n");
+            return Ok(());
+        }
+        say!("That was its last part; the whole day: cargo xtask check day{number}\n");
+        return Ok(());
+    }
     say!("Day {number} {done}.");
     if let Some(command) = run.day.hear(repo) {
         say!("Hear it: {command}");

@@ -1,13 +1,15 @@
-//! `cargo xtask give`, `start`, `reset`, `restore`: other content for the reader's files, with a copy of what was there.
+//! `cargo xtask give`, `start`, `reset`, `restore`: other content for the reader's files, with a
+//! copy of what was there.
 
 use crate::backup::{self, Backup};
-use crate::error::usage;
 use crate::progress::{self, Progress};
-use crate::repo::Repo;
+use crate::repo::{Day, Repo};
 use crate::say;
 use crate::stubs;
+use crate::usage;
 use anyhow::{anyhow, Result};
 use clap::Args;
+use std::fs;
 use std::process::ExitCode;
 
 /// The flags of `give`, `start` and `reset`.
@@ -21,9 +23,9 @@ pub struct One {
 /// The flags of `restore`.
 #[derive(Args)]
 pub struct Restore {
-    /// Which backup, by its date; without it, all are listed
-    #[arg(value_name = "DATE")]
-    stamp: Option<String>,
+    /// Which backup, by its date, or the newest of a day, as `day6`; without it, all are listed
+    #[arg(value_name = "DATE|DAY")]
+    what: Option<String>,
 }
 
 /// `give`: puts the reference's code into `src/`.
@@ -49,13 +51,16 @@ pub fn start(repo: &Repo, args: &One) -> Result<ExitCode> {
         match progress::of(repo, earlier)? {
             Progress::Stub | Progress::Missing => {
                 let text = stubs::unmarked(&repo.read(&earlier.solution())?);
-                copies.replace(&path, &text)?;
+                copies.replace(&path, text.as_bytes())?;
                 say!("day {number}: given, the reference's code is in {path}");
             }
             Progress::Begun(left) if left.is_empty() => say!("day {number}: yours, as it was"),
             Progress::Begun(left) => {
                 let open = left.into_iter().collect::<Vec<_>>().join(", ");
-                say!("day {number}: yours, as it was; not written: {open} (cargo xtask give day{number} would fill them in)");
+                say!(
+                    "day {number}: yours, as it was; not written: {open} (cargo xtask give \
+                      day{number} would fill them in)"
+                );
             }
         }
     }
@@ -72,13 +77,13 @@ pub fn reset(repo: &Repo, args: &One) -> Result<ExitCode> {
     put(repo, &day.src(), &repo.stub(day)?, &format!("{} is the stub again", day.src()))
 }
 
-/// `restore`: lists all backups, or brings the files of one back.
+/// `restore`: lists all backups, or brings back the files of one, or the newest copy of a day.
 ///
 /// # Errors
 /// Bad usage, naming what there is; or a file that cannot be read or written.
 pub fn restore(repo: &Repo, args: &Restore) -> Result<ExitCode> {
     let all = backup::list(repo)?;
-    let Some(stamp) = &args.stamp else {
+    let Some(what) = &args.what else {
         for (stamp, files) in &all {
             say!("{stamp}  {}", files.join(" "));
         }
@@ -90,21 +95,39 @@ pub fn restore(repo: &Repo, args: &Restore) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     };
-    let Some((_, files)) = all.iter().find(|(name, _)| name == stamp) else {
-        return Err(usage(format!("no backup `{stamp}`: `cargo xtask restore` lists them")));
+    let (stamp, files) = match (all.iter().find(|(stamp, _)| stamp == what), repo.day(what)) {
+        (Some((stamp, files)), _) => (stamp, files.clone()),
+        (None, Ok(day)) => (newest(repo, &all, day)?, vec![day.src()]),
+        (None, Err(_)) => {
+            return Err(usage(format!("no backup `{what}`: `cargo xtask restore` lists them")))
+        }
     };
     let mut backup = Backup::new(repo);
-    for file in files {
-        let text = repo.read(&format!("{}/{stamp}/{file}", backup::DIR))?;
-        tell(backup.replace(file, &text)?, &format!("{file} is as it was at {stamp}"));
+    for file in &files {
+        let bytes = fs::read(repo.root.join(format!("{}/{stamp}/{file}", backup::DIR)))?;
+        tell(backup.replace(file, &bytes)?, &format!("{file} is as it was at {stamp}"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// The newest backup that has another copy of a day than what is in `src/`.
+fn newest<'a>(repo: &Repo, all: &'a [(String, Vec<String>)], day: &Day) -> Result<&'a String> {
+    let there = fs::read(repo.root.join(day.src())).ok();
+    let differs = |stamp: &str| {
+        let copy = repo.root.join(format!("{}/{stamp}/{}", backup::DIR, day.src()));
+        fs::read(copy).is_ok_and(|copy| Some(copy) != there)
+    };
+    let newest = all.iter().rev().find(|(stamp, _)| differs(stamp));
+    newest.map(|(stamp, _)| stamp).ok_or_else(|| {
+        usage(format!("no backup has another {}: `cargo xtask restore` lists them", day.src()))
+    })
+}
+
 /// Replaces one file and says what became of the old one.
 fn put(repo: &Repo, path: &str, text: &str, words: &str) -> Result<ExitCode> {
-    let kept =
-        Backup::new(repo).replace(path, text).map_err(|e| anyhow!("{e:#}; nothing was changed"))?;
+    let kept = Backup::new(repo)
+        .replace(path, text.as_bytes())
+        .map_err(|e| anyhow!("{e:#}; nothing was changed"))?;
     tell(kept, words);
     Ok(ExitCode::SUCCESS)
 }

@@ -1,20 +1,30 @@
 //! `cargo xtask hint`: help in three steps, and no more of it than asked for.
+//!
+//! The hints are in `xtask/hints.toml`, one table a task; how many of them the reader has seen is
+//! kept in `.candecode/hints.json`.
 
-use crate::checks::results::Inputs;
-use crate::error::usage;
-use crate::hints::{self, Hints, Seen, TIERS};
-use crate::note;
-use crate::paint::{paint, Colour};
+use crate::backup;
+use crate::checks::saved::Inputs;
+use crate::progress;
 use crate::repo::{Day, Repo};
-use crate::say;
-use crate::standing;
 use crate::stubs::Task;
-use anyhow::{bail, Result};
+use crate::term::{paint, wrap, Colour};
+use crate::{note, say, usage};
+use anyhow::{anyhow, bail, Context, Result};
 use clap::Args;
+use serde_json::{Map, Value};
 use std::process::ExitCode;
+use toml::Table;
 
+/// Where the hints are, relative to the root.
+const FILE: &str = "xtask/hints.toml";
+/// How many tiers of each task were shown, relative to the root.
+const SEEN: &str = ".candecode/hints.json";
 /// Lines of prose are no longer than this.
 const WIDTH: usize = 88;
+/// The tiers, from the least help to the most, and what each is called on the screen.
+const TIERS: [(&str, &str); 3] =
+    [("question", "a question"), ("idea", "the idea"), ("shape", "the shape of the code")];
 
 /// The flags of `hint`.
 #[derive(Args)]
@@ -46,60 +56,74 @@ pub fn run(repo: &Repo, args: &Hint) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what was seen of a task's hints, or with `more` the next of them, and what to do after it.
+/// Prints what was seen of a task's hints, or with `more` the next, and what to do then.
 ///
 /// # Errors
 /// If the file lacks the hint.
 pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
-    let hints = Hints::read(repo)?;
-    let mut seen = Seen::read(repo);
-    let before = seen.of(&task.id);
+    let hints = read(repo)?;
+    // What cannot be read counts as nothing seen.
+    let seen = repo.read(SEEN).ok().and_then(|text| serde_json::from_str(&text).ok());
+    let mut seen: Map<String, Value> = seen.unwrap_or_default();
+    let before = seen.get(&task.id).and_then(Value::as_u64).unwrap_or(0);
+    let before = usize::try_from(before).unwrap_or(0).min(TIERS.len());
     let after = if more { (before + 1).min(TIERS.len()) } else { before.max(1) };
     let from = if more && before < TIERS.len() { after - 1 } else { 0 };
     say!("{}", paint(Colour::Bold, &format!("task {}: {}", task.id, task.title)));
-    for (tier, (key, name)) in TIERS.iter().enumerate().take(after).skip(from) {
-        let text = hints.tier(&task.id, tier)?;
-        say!(
-            "\n{}",
-            paint(Colour::Yellow, &format!("hint {} of {}: {name}", tier + 1, TIERS.len()))
-        );
-        match *key {
-            "shape" => text.lines().for_each(|line| say!("    {line}")),
-            _ => say!("{}", hints::wrap(text, WIDTH)),
+    for (number, (key, name)) in TIERS.iter().enumerate().take(after).skip(from) {
+        let text = tier(&hints, &task.id, key)?;
+        let head = format!("hint {} of {}: {name}", number + 1, TIERS.len());
+        say!("\n{}", paint(Colour::Yellow, &head));
+        if *key == "shape" {
+            text.lines().for_each(|line| say!("    {line}"));
+        } else {
+            say!("{}", wrap(text, WIDTH));
         }
     }
-    match after {
-        n if n < TIERS.len() => {
-            say!("\nThe next, {}: cargo xtask hint --task {} --more", TIERS[n].1, task.id);
+    match TIERS.get(after) {
+        Some((_, name)) => {
+            say!("\nThe next, {name}: cargo xtask hint --task {} --more", task.id);
         }
-        _ => say!("\nThat was the last hint. The chapter: {}. The check: cargo xtask check day{} --task {}", day.chapter(), day.number, task.id),
+        None => say!(
+            "\nThat was the last hint. The chapter: {}. The check: cargo xtask check day{} --task \
+             {}",
+            day.chapter(),
+            day.number,
+            task.id
+        ),
     }
     if after != before {
-        if let Err(problem) = seen.set(repo, &task.id, after) {
+        seen.insert(task.id.clone(), after.into());
+        let text = format!("{}\n", Value::Object(seen));
+        if let Err(problem) = backup::write(&repo.root.join(SEEN), text.as_bytes()) {
             note!("(which hint was shown is not remembered: {problem:#})");
         }
     }
     Ok(())
 }
 
-/// The task asked for; without one, the first unfinished of the day; without a day, of the one the reader is at.
+/// All hints: by task, the texts of the tiers.
+fn read(repo: &Repo) -> Result<Table> {
+    repo.read(FILE)?.parse().map_err(|e| anyhow!("{FILE}: {e}"))
+}
+
+/// One tier of a task.
+fn tier<'a>(hints: &'a Table, task: &str, key: &str) -> Result<&'a str> {
+    let text = hints.get(task).and_then(|table| table.get(key)?.as_str());
+    let text = text.map(|text| text.trim_matches('\n')).filter(|text| !text.trim().is_empty());
+    text.with_context(|| format!("{FILE}: task {task} has no `{key}`"))
+}
+
+/// The task asked for, else the first unfinished of the day, or of the day the reader is at.
 fn choose(repo: &Repo, args: &Hint) -> Result<(Day, Task)> {
     let named = args.day.as_ref().map(|day| repo.day(day)).transpose()?;
     if let Some(id) = &args.task {
-        let (day, task) = repo.task(id)?;
-        return match named {
-            Some(named) if *named != day => Err(usage(format!(
-                "task {id} is not of day {}: leave one of the two out",
-                named.number
-            ))),
-            _ => Ok((day, task)),
-        };
+        return repo.task_of(named, id);
     }
-    let inputs = Inputs::read(repo);
-    let days = standing::all(repo, &inputs)?;
+    let days = progress::all_days(repo, &Inputs::read(repo))?;
     let day = match named {
         Some(named) => days.iter().find(|day| day.day == *named),
-        None => standing::next(&days),
+        None => progress::next(&days),
     };
     let Some(day) = day else {
         return Err(usage("every core task is done: name a task for its hints, as --task 6.1"));
@@ -113,18 +137,33 @@ fn choose(repo: &Repo, args: &Hint) -> Result<(Day, Task)> {
     }
 }
 
-/// Every task of every day has three hints.
+/// Every task of every day has three hints, and there are no others.
 fn check(repo: &Repo) -> Result<ExitCode> {
-    let complaints = Hints::read(repo)?.complaints(repo)?;
+    let hints = read(repo)?;
+    let (mut complaints, mut known) = (Vec::new(), Vec::new());
+    for day in &repo.days {
+        known.extend(repo.tasks(day)?.into_iter().map(|task| task.id));
+    }
+    for task in &known {
+        for (key, _) in TIERS {
+            complaints.extend(tier(&hints, task, key).err().map(|problem| problem.to_string()));
+        }
+    }
+    for (task, table) in &hints {
+        if !known.contains(task) {
+            complaints.push(format!("{FILE}: there is no task {task}"));
+        }
+        for key in table.as_table().into_iter().flat_map(Table::keys) {
+            if TIERS.iter().all(|(name, _)| name != key) {
+                complaints.push(format!("{FILE}: task {task} has a `{key}`, which is no tier"));
+            }
+        }
+    }
     complaints.iter().for_each(|line| say!("{line}"));
     if !complaints.is_empty() {
         bail!("{} hints to mend", complaints.len());
     }
-    let mut tasks = 0;
-    for day in &repo.days {
-        tasks += repo.tasks(day)?.len();
-    }
-    say!("{tasks} tasks have {} hints each", TIERS.len());
+    say!("{} tasks have {} hints each", known.len(), TIERS.len());
     Ok(ExitCode::SUCCESS)
 }
 

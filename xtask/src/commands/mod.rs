@@ -1,27 +1,21 @@
 //! The commands, one file each: flags, and a function that runs them.
 
-pub mod bench;
 pub mod book;
 pub mod check;
-pub mod ci;
-pub mod compare;
 pub mod diff;
 pub mod doctor;
 pub mod give;
 pub mod hint;
-pub mod hunt;
-pub mod list;
-pub mod messages;
-pub mod mutants;
-pub mod run;
-pub mod stubs;
-pub mod teeth;
+pub mod list_days;
+pub mod run_engine;
 pub mod update;
 pub mod watch;
+pub mod write_stubs;
 
+use crate::cargo;
 use crate::repo::Repo;
 use anyhow::Result;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -34,27 +28,21 @@ pub enum Command {
     Watch(watch::Watch),
     /// Build and run the engine, with the days you have written in it (run --help: all flags)
     #[command(disable_help_flag = true)]
-    Run {
-        /// Flags of the runner and of the program
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<OsString>,
-    },
+    Run(PassedOn),
     /// Talk with a model: every line is a turn (chat --help: all flags)
     #[command(disable_help_flag = true)]
-    Chat {
-        /// Flags of the runner and of the program
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<OsString>,
-    },
+    Chat(PassedOn),
     /// List the models on this machine, with their sizes
     Models,
     /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal
-    Compare(compare::Compare),
+    #[command(disable_help_flag = true)]
+    Compare(PassedOn),
     /// Measure the reference, and draw the plots of the book
-    Bench(bench::Bench),
+    #[command(disable_help_flag = true)]
+    Bench(PassedOn),
     /// Show all days and tasks, and where to go next
     #[command(alias = "progress")]
-    List(list::List),
+    List(list_days::List),
     /// Help with a task, in three steps: a question, the idea, the shape of the code
     Hint(hint::Hint),
     /// Show what you wrote of a day beside the reference, task by task
@@ -66,8 +54,9 @@ pub enum Command {
     /// Put the stub of a day back into src/, and keep yours
     Reset(give::One),
     /// A game: an engine with one known mistake in it; find it by what it writes
-    Hunt(hunt::Hunt),
-    /// Bring the course up to date: signatures move, what you wrote stays
+    #[command(disable_help_flag = true)]
+    Hunt(PassedOn),
+    /// Bring the course up to date: what you wrote stays, and signatures that moved are listed
     Update(update::Update),
     /// List what was kept, or bring it back
     Restore(give::Restore),
@@ -76,46 +65,52 @@ pub enum Command {
     /// See what this machine lacks, and how to mend it
     Doctor,
     /// Write the stubs of src/ from solutions/
-    Stubs(stubs::Stubs),
-    /// For maintainers: write the book's page of messages, of what the tests provoke
-    Messages(messages::Messages),
-    /// For maintainers: change a day's reference in small ways, and see whether its checks notice
-    Mutants(mutants::Mutants),
+    Stubs(write_stubs::Stubs),
     /// Prove the checkers: every known mistake is caught and named, every right variant passes
-    Teeth(teeth::Teeth),
-    /// Run what continuous integration runs
-    Ci(ci::Ci),
+    #[command(disable_help_flag = true)]
+    Teeth(PassedOn),
+}
+
+/// A command line that another program reads.
+#[derive(Args)]
+pub struct PassedOn {
+    /// Flags; --help lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
 }
 
 /// Runs a command; the exit code is the runner's.
 ///
 /// # Errors
-/// Whatever the command cannot do; bad usage is told apart by [`crate::error::Usage`].
+/// Whatever the command cannot do; bad usage is told apart by [`crate::Usage`].
 pub fn run(command: Command) -> Result<ExitCode> {
     let repo = Repo::find()?;
     match command {
         Command::Check(args) => check::run(&repo, &args),
         Command::Watch(args) => watch::run(&repo, &args),
-        Command::Run { args } => run::run(&repo, &args),
-        Command::Chat { args } => run::chat(&repo, &args),
-        Command::Models => run::run(&repo, &["--models".into()]),
-        Command::Compare(args) => compare::run(&repo, &args),
-        Command::Bench(args) => bench::run(&repo, &args),
-        Command::List(args) => list::run(&repo, &args),
+        Command::Run(PassedOn { args }) => run_engine::run(&repo, &args),
+        Command::Chat(PassedOn { args }) => run_engine::chat(&repo, &args),
+        Command::Models => run_engine::run(&repo, &["--models".into()]),
+        Command::Compare(PassedOn { args }) => tool(&repo, "compare", args),
+        Command::Bench(PassedOn { args }) => tool(&repo, "bench", args),
+        Command::List(args) => list_days::run(&repo, &args),
         Command::Hint(args) => hint::run(&repo, &args),
         Command::Diff(args) => diff::run(&repo, &args),
         Command::Give(args) => give::give(&repo, &args),
         Command::Start(args) => give::start(&repo, &args),
         Command::Reset(args) => give::reset(&repo, &args),
-        Command::Hunt(args) => hunt::run(&repo, &args),
+        Command::Hunt(PassedOn { args }) => tool(&repo, "hunt", args),
         Command::Update(args) => update::run(&repo, &args),
         Command::Restore(args) => give::restore(&repo, &args),
         Command::Book(args) => book::run(&repo, &args),
         Command::Doctor => doctor::run(&repo),
-        Command::Stubs(args) => stubs::run(&repo, &args),
-        Command::Messages(args) => messages::run(&repo, &args),
-        Command::Mutants(args) => mutants::run(&repo, &args),
-        Command::Teeth(args) => teeth::run(&repo, &args),
-        Command::Ci(args) => ci::run(&repo, &args),
+        Command::Stubs(args) => write_stubs::run(&repo, &args),
+        Command::Teeth(PassedOn { args }) => tool(&repo, "teeth", args),
     }
+}
+
+/// Runs a command of `tools/`, which is compiled when it is first asked for.
+fn tool(repo: &Repo, command: &str, mut args: Vec<OsString>) -> Result<ExitCode> {
+    args.insert(0, command.into());
+    cargo::run_member(repo, "maintain", &[], &args)
 }

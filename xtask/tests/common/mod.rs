@@ -3,9 +3,19 @@
 #![allow(dead_code)] // each test program uses its part
 
 use std::fs;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{channel, Receiver};
+use std::time::Duration;
+
+/// The program under test: the runner, or in the maintainers' tests their own.
+const PROGRAM: &str =
+    match (option_env!("CARGO_BIN_EXE_xtask"), option_env!("CARGO_BIN_EXE_maintain")) {
+        (Some(program), _) | (None, Some(program)) => program,
+        (None, None) => "",
+    };
 
 const MANIFEST: &str = r#"
 [workspace]
@@ -146,7 +156,12 @@ impl Fake {
         fake.write("tests/day00_one.rs", &format!("{}{TESTS0}", REPORT));
         fake.write("tests/day01_two.rs", &format!("{}{TESTS1}", REPORT));
         fake.write("target/debug/deps/libcandle_core-0.rlib", "");
-        assert!(fake.xtask(&["stubs"]).status.success());
+        let repo = xtask::repo::Repo::open(&fake.root).unwrap();
+        for day in &repo.days {
+            let stub = repo.stub(day).unwrap();
+            fake.write(&day.src(), &stub);
+            fake.write(&format!(".candecode/stubs/{}.rs", day.name), &stub);
+        }
         fake
     }
 
@@ -179,7 +194,7 @@ impl Fake {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        let mut command = Command::new(PROGRAM);
         command
             .args(args)
             .current_dir(&self.root)
@@ -227,65 +242,75 @@ impl Drop for Fake {
     }
 }
 
-/// A pseudo-terminal with a shell in it that runs the runner, then says how the terminal was left.
+/// A line of shell that runs, in which `$XTASK` is the runner: what it prints is waited for, and
+/// lines are typed into it.
 #[cfg(unix)]
-pub struct Terminal(rexpect::session::PtySession);
+pub struct Session {
+    child: Child,
+    chunks: Receiver<Vec<u8>>,
+    seen: Vec<u8>,
+}
 
 #[cfg(unix)]
-impl Terminal {
-    /// Starts `xtask LINE` in a course. Generous in time: only a failure takes it.
-    pub fn open(fake: &Fake, line: &str) -> Terminal {
-        Terminal::shell(fake, &format!("$XTASK {line}"))
+impl Session {
+    /// Starts `xtask LINE` in a course.
+    pub fn open(fake: &Fake, line: &str) -> Session {
+        Session::shell(fake, &format!("exec $XTASK {line}"))
     }
 
-    /// Starts a line of shell, in which `$XTASK` is the runner.
-    pub fn shell(fake: &Fake, line: &str) -> Terminal {
-        let script = format!(
-            "trap : INT; stty sane; before=$(stty -g); echo READY; {line}; echo \"code=$?\"; stty -a; \
-             [ \"$before\" = \"$(stty -g)\" ] && echo as it was; echo THE END"
-        );
+    /// Starts a line of shell in a course.
+    pub fn shell(fake: &Fake, line: &str) -> Session {
         let mut command = Command::new("sh");
         command
-            .args(["-c", &script])
+            .args(["-c", &format!("exec 2>&1; {line}")])
             .current_dir(&fake.root)
-            .env("XTASK", env!("CARGO_BIN_EXE_xtask"))
-            .env("NO_COLOR", "1")
-            .env("TERM", "xterm")
-            .env_remove("CARGO_TARGET_DIR");
-        let mut term = Terminal(rexpect::session::spawn_command(command, Some(60_000)).unwrap());
-        term.sees("READY\r\n");
-        term
+            .env("XTASK", PROGRAM)
+            .env_remove("CARGO_TARGET_DIR")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let (sender, chunks) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(n @ 1..) = out.read(&mut buffer) {
+                let _ = sender.send(buffer[..n].to_vec());
+            }
+        });
+        Session { child, chunks, seen: Vec::new() }
     }
 
-    /// Waits for a text, and gives what came before it.
+    /// Waits for a text, and gives what came before it. Generous in time: only a failure takes it.
     pub fn sees(&mut self, text: &str) -> String {
-        let latin = |text: &str| text.bytes().map(char::from).collect::<String>(); // as rexpect reads
-        let unlatin = |text: &str| {
-            let bytes: Vec<u8> = text.chars().filter_map(|c| u8::try_from(c).ok()).collect();
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        match self.0.exp_string(&latin(text)) {
-            Ok(before) => unlatin(&before),
-            Err(problem) => panic!("waiting for {text:?}: {}", unlatin(&problem.to_string())),
+        loop {
+            let mut windows = self.seen.windows(text.len());
+            if let Some(at) = windows.position(|window| window == text.as_bytes()) {
+                let before: Vec<u8> = self.seen.drain(..at + text.len()).take(at).collect();
+                return String::from_utf8_lossy(&before).into_owned();
+            }
+            match self.chunks.recv_timeout(Duration::from_secs(120)) {
+                Ok(chunk) => self.seen.extend(chunk),
+                Err(_) => {
+                    panic!("waiting for {text:?}: {}", String::from_utf8_lossy(&self.seen))
+                }
+            }
         }
     }
 
-    pub fn send(&mut self, keys: &str) {
-        self.0.send(keys).unwrap();
-        self.0.flush().unwrap();
+    /// Types a line.
+    pub fn send(&mut self, line: &str) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    pub fn control(&mut self, key: char) {
-        self.0.send_control(key).unwrap();
+    /// Ctrl-C, as far as the runner itself sees it.
+    pub fn interrupt(&mut self) {
+        let _ = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
     }
 
-    /// Waits for the end: the terminal is as it was. Gives the exit code.
-    pub fn ends_sane(mut self) -> i32 {
-        self.sees("code=");
-        let code = self.0.read_line().unwrap();
-        let state = self.sees("THE END");
-        assert!(state.contains("as it was"), "the terminal was left changed: {state}");
-        code.trim().parse().unwrap()
+    /// Waits for the end, and gives the exit code; -1 after a signal.
+    pub fn ends(mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap_or(-1)
     }
 }
 

@@ -1,0 +1,89 @@
+//! From [`SamplingParams`] to a [`Request`]: the processors of days 8, 9 and 14 in HF's order, and a sampler.
+
+use crate::day07_greedy::argmax;
+use crate::day08_sampling::{chacha_sampler, torch_samplers, warpers};
+use crate::day09_penalties::penalties;
+use crate::day14_guard_rails::{allow_rail, block_rails};
+use crate::kit::error::{plain, usage};
+use crate::kit::{LogitsProcessor, ModelConfig, Request, Sampler, SamplingParams, Tokenizer};
+use anyhow::Result;
+use std::rc::Rc;
+
+/// Processors of one or more requests.
+pub type Processors = Vec<Rc<dyn LogitsProcessor>>;
+
+/// Refuses parameters that are out of range, before a model is loaded.
+///
+/// # Errors
+/// As wrong usage: the message names the parameter.
+pub fn check(params: &SamplingParams) -> Result<()> {
+    let refused = |e| usage(plain(&e));
+    penalties(params).map_err(refused)?;
+    if params.temperature != 0.0 {
+        warpers(params).map_err(refused)?;
+    }
+    Ok(())
+}
+
+/// The processors in HF's order: penalties, guard rails, warpers. Greedy decoding needs no warpers: none
+/// of them changes which token is the best.
+///
+/// They keep no state, so one set serves all requests with the same parameters; a long block list takes
+/// seconds to compile.
+///
+/// # Errors
+/// As wrong usage, if a parameter is out of range or a pattern is refused.
+pub fn processors(
+    params: &SamplingParams,
+    tokenizer: &Tokenizer,
+    config: &ModelConfig,
+) -> Result<Processors> {
+    let refused = |e| usage(plain(&e));
+    let vocab_size = config.vocab_size;
+    let mut all: Processors = penalties(params).map_err(refused)?;
+    if !params.block.is_empty() {
+        let whole = params.block_whole_words;
+        let rails = block_rails(&params.block, whole, &params.stop, tokenizer, vocab_size);
+        for rail in rails.map_err(refused)? {
+            all.push(Rc::new(rail));
+        }
+    }
+    if let Some(regex) = &params.allow_regex {
+        all.push(Rc::new(allow_rail(regex, tokenizer, vocab_size).map_err(refused)?));
+    }
+    if params.temperature != 0.0 {
+        all.extend(warpers(params).map_err(refused)?);
+    }
+    Ok(all)
+}
+
+/// The sampler of request number `id`: greedy, or with the portable random stream of that request.
+pub fn sampler(params: &SamplingParams, id: usize) -> Sampler<'static> {
+    if params.temperature == 0.0 {
+        return Box::new(argmax);
+    }
+    chacha_sampler(params.seed, id)
+}
+
+/// The samplers of a batch of `rows` that all have these parameters: with `torch`, they share torch's
+/// stream, as the rows of a batch in transformers do.
+pub fn samplers(params: &SamplingParams, rows: usize, torch: bool) -> Vec<Sampler<'static>> {
+    if torch && params.temperature != 0.0 {
+        return torch_samplers(params.seed, rows);
+    }
+    (0..rows).map(|id| sampler(params, id)).collect()
+}
+
+/// A request with these parts.
+pub fn request<'a>(
+    config: &ModelConfig,
+    prompt: &[u32],
+    params: &SamplingParams,
+    processors: &[Rc<dyn LogitsProcessor + 'a>],
+    sampler: Sampler<'a>,
+) -> Request<'a> {
+    let mut request = Request::new(config, prompt, params.max_new_tokens, sampler);
+    request.stop_strings.clone_from(&params.stop);
+    request.processors = processors.to_vec();
+    request
+}

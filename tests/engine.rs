@@ -1,0 +1,131 @@
+//! The entrance of the library: `cargo test --features ref --test engine`.
+
+#![cfg(feature = "ref")]
+
+use candecode::engine::{Completion, Engine};
+use candecode::formats::ModelFiles;
+use candecode::kit::{CacheKind, FinishReason, SamplingParams, Token, TokenIter};
+use candle_core::{DType, Device};
+
+const PROMPTS: [&str; 3] = ["Once upon a time", "Lily", "Tom and Sue went to the park. They"];
+
+fn engine() -> Engine {
+    Engine::open("story-230k").unwrap()
+}
+
+fn greedy(max_new_tokens: usize) -> SamplingParams {
+    SamplingParams { max_new_tokens, ..Default::default() }
+}
+
+fn ids(tokens: TokenIter) -> Vec<u32> {
+    tokens.map(|token| token.unwrap().id).collect()
+}
+
+fn texts(tokens: &[Token]) -> String {
+    tokens.iter().map(|token| token.text.as_str()).collect()
+}
+
+#[test]
+fn two_generations_of_one_engine_at_once_are_each_what_they_are_alone() {
+    let engine = engine();
+    let params = [greedy(20), SamplingParams { temperature: 0.9, seed: 7, ..greedy(20) }];
+    let alone: Vec<Vec<u32>> =
+        (0..2).map(|i| ids(engine.generate(PROMPTS[i], &params[i]).unwrap())).collect();
+    let mut first = engine.generate(PROMPTS[0], &params[0]).unwrap();
+    let mut second = engine.generate(PROMPTS[1], &params[1]).unwrap();
+    let mut side_by_side = [Vec::new(), Vec::new()];
+    for _ in 0..20 {
+        side_by_side[0].extend(first.next().map(|token| token.unwrap().id));
+        side_by_side[1].extend(second.next().map(|token| token.unwrap().id));
+    }
+    assert_eq!(side_by_side.to_vec(), alone);
+}
+
+#[test]
+fn batched_equals_alone_with_parameters_of_each_its_own() {
+    let engine = engine();
+    let params = [
+        greedy(12),
+        SamplingParams { temperature: 0.8, top_k: Some(20), seed: 3, ..greedy(30) },
+        SamplingParams { repetition_penalty: 1.3, stop: vec![".".into()], ..greedy(40) },
+    ];
+    let together = engine.generate_batch(&PROMPTS, &params).unwrap();
+    for (i, completion) in together.iter().enumerate() {
+        // A sampled row draws the numbers of its own request, whose number in the batch is i.
+        if i == 1 {
+            continue;
+        }
+        let alone: Vec<Token> =
+            engine.generate(PROMPTS[i], &params[i]).unwrap().map(Result::unwrap).collect();
+        let ids: Vec<u32> = alone.iter().map(|token| token.id).collect();
+        assert_eq!(completion.new_ids, ids, "prompt {i}");
+        assert_eq!(completion.text, texts(&alone), "prompt {i}");
+    }
+    assert_eq!(together[0].finish, Some(FinishReason::Length));
+    assert_eq!(together[2].finish, Some(FinishReason::Stop));
+    assert_eq!(together, engine.generate_batch(&PROMPTS, &params).unwrap());
+}
+
+#[test]
+fn every_kind_of_cache_gives_the_same_tokens() {
+    let mut engine = engine();
+    let want = ids(engine.generate(PROMPTS[2], &greedy(24)).unwrap());
+    for cache in [None, Some(CacheKind::Static(512)), Some(CacheKind::Sliding(512))] {
+        engine.cache = cache;
+        let got = ids(engine.generate(PROMPTS[2], &greedy(24)).unwrap());
+        assert_eq!(got, want, "{cache:?}");
+    }
+}
+
+#[test]
+fn an_engine_of_parts_in_memory_is_the_same() {
+    let files = ModelFiles::open("story-230k").unwrap();
+    let weights = files.weights(DType::F32, &Device::Cpu).unwrap();
+    let config = files.config().clone();
+    let parts = Engine::from_parts(config, files.tokenizer().unwrap(), &weights).unwrap();
+    let want = ids(engine().generate(PROMPTS[0], &greedy(16)).unwrap());
+    assert_eq!(ids(parts.generate(PROMPTS[0], &greedy(16)).unwrap()), want);
+}
+
+#[test]
+fn the_context_ends_a_text() {
+    let engine = engine();
+    let context = engine.model().config.max_position_embeddings;
+    let prompt = "Once upon a time there was a red ball. ".repeat(44);
+    let prompt_len = engine.tokenizer().encode(&prompt).unwrap().len();
+    assert!(prompt_len < context, "{prompt_len}");
+    let eos_off = SamplingParams { max_new_tokens: 10_000, ..Default::default() };
+    let tokens: Vec<Token> =
+        engine.generate(&prompt, &eos_off).unwrap().map(Result::unwrap).collect();
+    let last = tokens.last().unwrap();
+    if last.finish == Some(FinishReason::Length) {
+        // The last token needs no position: it is never fed.
+        assert_eq!(tokens.len(), context + 1 - prompt_len);
+    } else {
+        assert_eq!(last.finish, Some(FinishReason::Eos));
+    }
+}
+
+#[test]
+fn bad_requests_are_refused() {
+    let engine = engine();
+    let refused =
+        |prompt: &str, params: &SamplingParams, says: &str| match engine.generate(prompt, params) {
+            Ok(_) => panic!("{prompt:?} with {params:?} was taken"),
+            Err(error) => assert!(format!("{error:#}").contains(says), "{error:#}"),
+        };
+    refused("", &greedy(5), "the prompt is empty");
+    refused(&"a ".repeat(2000), &greedy(5), "tokens long, the context 512");
+    refused("Once", &SamplingParams { temperature: -1.0, ..greedy(5) }, "temperature");
+    refused("Once", &SamplingParams { temperature: 1e-46, ..greedy(5) }, "temperature");
+    refused("Once", &SamplingParams { temperature: 1.0, top_p: 0.0, ..greedy(5) }, "top_p");
+    refused("Once", &SamplingParams { repetition_penalty: 0.0, ..greedy(5) }, "repetition_penalty");
+    refused("Once", &SamplingParams { block: vec![" ".into()], ..greedy(5) }, "empty");
+    refused("Once", &SamplingParams { allow_regex: Some("(".into()), ..greedy(5) }, "refused");
+    let error = engine.generate_batch(&PROMPTS, &[greedy(1), greedy(1)]).unwrap_err();
+    assert!(error.to_string().contains("3 prompts need as many parameters"), "{error}");
+    assert!(engine.generate_batch(&[], &[greedy(1)]).is_err());
+    assert!(Engine::open("no/such/model/here").is_err());
+    let nothing = engine.generate_batch(&PROMPTS[..1], &[greedy(0)]).unwrap();
+    assert_eq!(nothing, [Completion::default()]);
+}

@@ -1,0 +1,261 @@
+//! The files of a model as one handle: what is read once, and what is said of files that cannot be read.
+
+use crate::{logits, message, refused, story, Folder};
+use candecode::engine::load::{build, load_files};
+use candecode::engine::load_model;
+use candecode::formats::{hub, ChatTemplate, ModelFiles, SafetensorsSource};
+use candecode::kit::{Model, ModelConfig, NoCache, Step, Tokenizer, Weights};
+use candle_core::{DType, Device, Tensor};
+use serde_json::{json, Value};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+const CPU: Device = Device::Cpu;
+
+/// A copy of an embedded model.
+fn copy(model: &str, test: &str) -> Folder {
+    let folder = Folder::new(test);
+    for file in std::fs::read_dir(story(model)).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), folder.0.join(file.file_name())).unwrap();
+    }
+    folder
+}
+
+/// Changes `config.json`.
+fn configure(folder: &Folder, key: &str, value: Value) {
+    let text = std::fs::read(folder.0.join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_slice(&text).unwrap();
+    config[key] = value;
+    folder.write("config.json", config.to_string());
+}
+
+fn tensors(model: &str) -> HashMap<String, Tensor> {
+    candle_core::safetensors::load(story(model).join("model.safetensors"), &CPU).unwrap()
+}
+
+/// Writes `model.safetensors`, with this `__metadata__`.
+fn save(folder: &Folder, tensors: &HashMap<String, Tensor>, metadata: &[(&str, &str)]) {
+    let pair = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
+    let metadata: HashMap<String, String> = metadata.iter().map(pair).collect();
+    let path = folder.0.join("model.safetensors");
+    safetensors::serialize_to_file(tensors, Some(metadata), &path).unwrap();
+}
+
+#[test]
+fn one_handle_gives_all_that_a_model_is() {
+    let files = ModelFiles::open("story-230k").unwrap();
+    assert_eq!(files.path(), story("story-230k"));
+    assert_eq!(files.config(), &ModelConfig::from_dir(&story("story-230k")).unwrap());
+    assert_eq!(files.tokenizer().unwrap().vocab_size(), 2048);
+    assert_eq!(files.generation_config().unwrap()["eos_token_id"], 0);
+    assert!(files.chat_template().unwrap().source.is_none());
+    let model = load_files(&files, DType::F32, &CPU).unwrap();
+    assert_eq!(model.config(), files.config());
+}
+
+#[test]
+fn the_configuration_is_read_once() {
+    let folder = copy("story-230k", "files-once");
+    let files = ModelFiles::at(&folder.0).unwrap();
+    for file in ["config.json", "generation_config.json"] {
+        std::fs::remove_file(folder.0.join(file)).unwrap();
+    }
+    assert_eq!(files.config().num_hidden_layers, 2);
+    assert_eq!(files.generation_config().unwrap()["eos_token_id"], 0);
+    assert!(load_files(&files, DType::F32, &CPU).is_ok());
+}
+
+#[test]
+fn a_model_is_built_from_memory() {
+    let config = || ModelConfig::from_dir(&story("story-230k")).unwrap();
+    let bytes = std::fs::read(story("story-230k").join("model.safetensors")).unwrap();
+    let named = Weights::new(Arc::new(tensors("story-230k")), DType::F32, &CPU);
+    let in_bytes = SafetensorsSource::from_bytes("the model", bytes.clone()).unwrap();
+    let in_bytes = Weights::new(Arc::new(in_bytes), DType::F32, &CPU);
+    for weights in [named, in_bytes] {
+        let model = build(config(), &weights).unwrap();
+        let step = Step::new(&model, &[5, 6, 7], 0).unwrap();
+        let got = model.forward(&step, &mut NoCache).unwrap().flatten_all().unwrap();
+        assert_eq!(got.to_vec1::<f32>().unwrap(), logits(&story("story-230k")));
+    }
+    let cut = SafetensorsSource::from_bytes("the model", bytes[..1000].to_vec());
+    refused(cut, &["the model: the weights are cut short or damaged: it ends inside its header"]);
+}
+
+#[test]
+fn offline_is_an_argument() {
+    let missing = hub::locate("candecode-tests/not-there", true);
+    refused(missing, &["candecode-tests/not-there is not in the cache", "--offline"]);
+}
+
+#[test]
+fn a_tokenizer_of_another_model_is_refused_on_loading() {
+    let folder = copy("story-230k", "files-tokenizer");
+    configure(&folder, "vocab_size", 2000.into());
+    let says = ["the tokenizer has 2048 tokens, and the model knows 2000", "of another model?"];
+    refused(ModelFiles::at(&folder.0).unwrap().tokenizer(), &says);
+    // Rows that no token has are padding; a token that was added by name may lie behind the last row.
+    configure(&folder, "vocab_size", 2112.into());
+    assert!(ModelFiles::at(&folder.0).unwrap().tokenizer().is_ok());
+    let tokenizer = std::fs::read(folder.0.join("tokenizer.json")).unwrap();
+    let mut tokenizer: Value = serde_json::from_slice(&tokenizer).unwrap();
+    let mut added = tokenizer["added_tokens"][0].clone();
+    added["id"] = 2048.into();
+    added["content"] = "<pad>".into();
+    tokenizer["added_tokens"].as_array_mut().unwrap().push(added);
+    folder.write("tokenizer.json", tokenizer.to_string());
+    configure(&folder, "vocab_size", 2048.into());
+    assert_eq!(ModelFiles::at(&folder.0).unwrap().tokenizer().unwrap().vocab_size(), 2049);
+}
+
+#[test]
+fn layers_that_the_configuration_does_not_have_are_named() {
+    let folder = copy("story-230k", "files-layers");
+    configure(&folder, "num_hidden_layers", 1.into());
+    let says = [
+        "tensors of layers would not be used, model.layers.1.input_layernorm.weight the first",
+        "is config.json of another model, or has it fewer layers?",
+    ];
+    refused(load_model(&folder.0, DType::F32, &CPU), &says);
+    let folder = copy("story-gpt2-1m", "files-layers-gpt2");
+    configure(&folder, "n_layer", 1.into());
+    refused(load_model(&folder.0, DType::F32, &CPU), &["transformer.h.1.attn.c_attn.bias"]);
+}
+
+/// Old files hold constants that are no weights, and a tied model's may hold its head as well.
+#[test]
+fn what_transformers_does_not_load_either_is_no_error() {
+    let folder = copy("story-gpt2-1m", "files-constants");
+    let want = logits(&folder.0);
+    let mut all = tensors("story-gpt2-1m");
+    let mask = Tensor::ones((1, 1, 4, 4), DType::F32, &CPU).unwrap();
+    all.insert("transformer.h.0.attn.bias".into(), mask.clone());
+    all.insert("transformer.h.0.attn.masked_bias".into(), mask.clone());
+    all.insert("score.weight".into(), mask);
+    all.insert("lm_head.weight".into(), all["transformer.wte.weight"].clone());
+    save(&folder, &all, &[]);
+    assert_eq!(logits(&folder.0), want);
+}
+
+#[test]
+fn a_shared_matrix_may_have_one_name_only() {
+    for (model, embeddings) in
+        [("story-230k", "model.embed_tokens.weight"), ("story-gpt2-1m", "transformer.wte.weight")]
+    {
+        let folder = copy(model, "files-tied");
+        let want = logits(&folder.0);
+        let mut all = tensors(model);
+        let shared = all.remove(embeddings).unwrap();
+        all.insert("lm_head.weight".into(), shared.clone());
+        save(&folder, &all, &[]);
+        assert_eq!(logits(&folder.0), want, "under the head's name");
+        // As safetensors.torch.save_model writes it: the first name in the order of the alphabet keeps the matrix.
+        save(&folder, &all, &[("format", "pt"), (embeddings, "lm_head.weight")]);
+        assert_eq!(logits(&folder.0), want, "with an alias");
+        // An alias counts whatever it is called, and whether the configuration ties the two or not.
+        all.remove("lm_head.weight").unwrap();
+        all.insert("shared".into(), shared);
+        let aliases = [(embeddings, "shared"), ("lm_head.weight", "shared")];
+        save(&folder, &all, &aliases);
+        configure(&folder, "tie_word_embeddings", false.into());
+        assert_eq!(logits(&folder.0), want, "with two aliases");
+        save(&folder, &all, &[(embeddings, "nowhere")]);
+        refused(load_model(&folder.0, DType::F32, &CPU), &[embeddings, "is missing"]);
+    }
+}
+
+/// What reads each file of a folder.
+fn readers() -> [(&'static str, fn(&Path) -> anyhow::Result<()>); 5] {
+    [
+        ("config.json", |dir| ModelConfig::from_dir(dir).map(drop)),
+        ("generation_config.json", |dir| ModelConfig::from_dir(dir).map(drop)),
+        ("tokenizer.json", |dir| Tokenizer::from_dir(dir).map(drop)),
+        ("tokenizer_config.json", |dir| ChatTemplate::from_dir(dir).map(drop)),
+        ("model.safetensors", |dir| Weights::open(dir, DType::F32, &CPU).map(drop)),
+    ]
+}
+
+#[test]
+fn what_is_no_file_is_said() {
+    for (file, read) in readers() {
+        let folder = copy("story-230k", "files-none");
+        let _ = std::fs::remove_file(folder.0.join(file));
+        std::fs::create_dir(folder.0.join(file)).unwrap();
+        refused(read(&folder.0), &[file, "this is a folder, and should be a file"]);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_named_pipe_is_not_waited_for() {
+    let pipe = |path: &Path| {
+        let _ = std::fs::remove_file(path);
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    };
+    for (file, read) in readers() {
+        let folder = copy("story-230k", "files-pipe");
+        pipe(&folder.0.join(file));
+        refused(read(&folder.0), &[file, "not a regular file"]);
+    }
+    let folder = Folder::new("files-pipe-gguf");
+    pipe(&folder.0.join("model.gguf"));
+    refused(ModelFiles::at(&folder.0.join("model.gguf")), &["model.gguf: not a regular file"]);
+}
+
+/// That a file cannot be read says something else than that it is missing or damaged.
+#[cfg(unix)]
+#[test]
+fn a_file_that_cannot_be_read_is_neither_missing_nor_damaged() {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{symlink, PermissionsExt as _};
+    let others =
+        ["no config.json", "no tokenizer.json", "no model.safetensors", "damaged", "not a "];
+    let told = |text: String, says: &str| {
+        assert!(text.contains(says) && others.iter().all(|other| !text.contains(other)), "{text}");
+    };
+    for (file, read) in readers() {
+        let folder = copy("story-230k", "files-unreadable");
+        let path = folder.0.join(file);
+        let _ = std::fs::remove_file(&path);
+        symlink(&path, &path).unwrap(); // a link to itself
+        told(message(read(&folder.0)), "could not be read");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "{}").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
+        if std::fs::read(&path).is_ok() {
+            continue; // root may read everything
+        }
+        told(message(read(&folder.0)), "no permission");
+        std::fs::set_permissions(&folder.0, Permissions::from_mode(0o000)).unwrap();
+        told(message(read(&folder.0)), "no permission");
+        std::fs::set_permissions(&folder.0, Permissions::from_mode(0o700)).unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_header_is_told_in_words() {
+    let header = |text: &str, data: usize| {
+        let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(text.as_bytes());
+        bytes.resize(bytes.len() + data, 0);
+        SafetensorsSource::from_bytes("model.safetensors", bytes)
+    };
+    let tensor = |shape: Value, end: usize| {
+        json!({"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, end]}}).to_string()
+    };
+    for (text, data, says) in [
+        (
+            tensor(json!([1u64 << 40, 1u64 << 40]), 4),
+            4,
+            "a tensor's shape has more elements than any file",
+        ),
+        (tensor(json!([2]), 4), 4, "a tensor has another number of bytes than its shape says"),
+        (tensor(json!([2]), 8), 4, "it is not as long as its header says"),
+        ("not JSON".to_string(), 4, "its header is not a list of tensors in JSON"),
+    ] {
+        refused(header(&text, data), &["model.safetensors", "cut short or damaged", says]);
+    }
+    assert!(header(&tensor(json!([2]), 8), 8).is_ok());
+}

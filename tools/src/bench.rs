@@ -1,0 +1,172 @@
+//! `cargo xtask bench`: measures the reference with criterion, and draws the plots of the book from
+//! what it measured; and the whole engine, alone or beside its peers.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use xtask::cargo;
+use xtask::note;
+use xtask::repo::Repo;
+use xtask::usage;
+
+/// The flags of `bench`.
+#[derive(Args)]
+pub struct Bench {
+    /// A day whose benchmark to run, as day10; parts: products and attention alone; engine: whole
+    /// runs; without one, all days
+    what: Option<String>,
+    /// Measure so often, one after another; of each figure the fastest counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=20))]
+    rounds: u8,
+    /// Draw what was measured before
+    #[arg(long)]
+    draw_only: bool,
+    /// The model of the engine's runs: an embedded one or a folder
+    #[arg(long, default_value = "story-3m")]
+    model: String,
+    /// Beside the engine: candle-transformers, transformers and llama.cpp, where this machine has
+    /// them
+    #[arg(long)]
+    peers: bool,
+    /// A Python that has them; without one, a virtual environment is made under target/
+    #[arg(long)]
+    python: Option<PathBuf>,
+    /// Write what the engine did into the book
+    #[arg(long)]
+    save: bool,
+}
+
+/// Runs the benchmarks, then draws.
+///
+/// # Errors
+/// Bad usage: a day without a benchmark. If cargo cannot be started.
+pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
+    match args.what.as_deref() {
+        Some("engine") => return engine(repo, args),
+        Some("parts") => return parts(repo),
+        _ => {}
+    }
+    let all: Vec<_> =
+        repo.days.iter().filter(|day| repo.root.join(bench(&day.name)).exists()).collect();
+    let chosen = match &args.what {
+        None => all,
+        Some(text) => {
+            let day = repo.day(text)?;
+            if !all.contains(&day) {
+                let names: Vec<String> =
+                    all.iter().map(|day| format!("day{}", day.number)).collect();
+                return Err(usage(format!(
+                    "day {} has no benchmark: there are {}, parts, engine",
+                    day.number,
+                    names.join(", ")
+                )));
+            }
+            vec![day]
+        }
+    };
+    if !args.draw_only {
+        note!("Close other programs: what runs beside a benchmark is measured with it.");
+        for day in &chosen {
+            forget(repo, &format!("day{:02}_", day.number))?;
+        }
+        for round in 1..=args.rounds {
+            let mut command = cargo::command(repo);
+            command.args(["bench", "--profile", "dev", "--package", "benches"]);
+            for day in &chosen {
+                command.args(["--bench", &day.name]);
+            }
+            command.args(["--", "--save-baseline", &format!("round{round}")]);
+            if !command.status().context("cannot start cargo")?.success() {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+    }
+    let mut command = cargo::command(repo);
+    command.args(["run", "--quiet", "--package", "benches", "--bin", "draw", "--"]);
+    for day in &chosen {
+        command.arg(format!("day{:02}", day.number));
+    }
+    done(command)
+}
+
+/// Products and attention alone.
+fn parts(repo: &Repo) -> Result<ExitCode> {
+    let mut command = cargo::command(repo);
+    command.args(["bench", "--profile", "dev", "--package", "benches", "--bench", "parts"]);
+    done(command)
+}
+
+/// Whole runs, in processes of their own.
+fn engine(repo: &Repo, args: &Bench) -> Result<ExitCode> {
+    note!("Close other programs: what runs beside a benchmark is measured with it.");
+    let rounds = args.rounds.to_string();
+    let mut command = cargo::command(repo);
+    command.args(["run", "--quiet", "--package", "benches", "--bin", "engine", "--"]);
+    command.args(["--model", &args.model, "--rounds", &rounds]);
+    if args.model.starts_with("story-") {
+        // Their context is 512 tokens, and they end no text early.
+        command.args(["--prompt", "128"]);
+    }
+    if args.peers {
+        let mut build = cargo::command(repo);
+        build.args(["build", "--quiet", "--package", "peers"]);
+        if !build.status().context("cannot start cargo")?.success() {
+            return Ok(ExitCode::FAILURE);
+        }
+        let python = match &args.python {
+            Some(python) => python.clone(),
+            None => environment(repo)?,
+        };
+        command.arg("--peers").arg("--python").arg(python);
+    }
+    if args.save {
+        command.arg("--save").arg(repo.root.join("book/src/bench"));
+    }
+    done(command)
+}
+
+/// A virtual environment with the peers in it, made once. Where it cannot be made, the system's
+/// Python, which says what it lacks.
+fn environment(repo: &Repo) -> Result<PathBuf> {
+    let dir = cargo::target_dir(repo).join("peers-venv");
+    let python = dir.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
+    let done = dir.join("complete");
+    let wanted = repo.root.join("benches/peers/requirements.txt");
+    if std::fs::read(&done).ok() != Some(std::fs::read(&wanted)?) {
+        note!("Making {} with the peers in it: torch alone is over a gigabyte.", dir.display());
+        let made = Command::new("python3").args(["-m", "venv"]).arg(&dir).status();
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "-r"]).arg(&wanted);
+        if !made.is_ok_and(|status| status.success()) || !pip.status().is_ok_and(|s| s.success()) {
+            note!("SKIPPED: the peers could not be installed; candle-transformers alone runs beside us.");
+            return Ok("python3".into());
+        }
+        std::fs::copy(&wanted, &done)?;
+    }
+    Ok(python)
+}
+
+fn done(mut command: Command) -> Result<ExitCode> {
+    let status = command.status().context("cannot start cargo")?;
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+/// Removes what was measured before of the groups whose names begin so.
+fn forget(repo: &Repo, prefix: &str) -> Result<()> {
+    let Ok(entries) = std::fs::read_dir(cargo::target_dir(repo).join("criterion")) else {
+        return Ok(());
+    };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
+            std::fs::remove_dir_all(entry.path())
+                .with_context(|| format!("{}: cannot be removed", entry.path().display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The benchmark of a day, relative to the root.
+fn bench(name: &str) -> String {
+    format!("benches/{name}.rs")
+}

@@ -1,0 +1,395 @@
+//! `cargo xtask compare`: the same prompts through every loop of the reference, in one table: time,
+//! speed-up, and whether the text is equal.
+
+use anyhow::{bail, ensure, Context, Result};
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use xtask::cargo::{self, Built};
+use xtask::host;
+use xtask::note;
+use xtask::repo::Repo;
+use xtask::say;
+use xtask::term::{paint, Colour};
+use xtask::usage;
+
+/// The flags of `compare`.
+#[derive(Args)]
+pub struct Compare {
+    /// A text to continue (repeatable); two of the course's if there is none
+    #[arg(short, long, value_name = "TEXT")]
+    prompt: Vec<String>,
+    /// As in `run`
+    #[arg(long, default_value = "story-3m")]
+    model: String,
+    /// Tokens to generate at most
+    #[arg(long, default_value_t = 64)]
+    max_new_tokens: usize,
+    /// The model that drafts; without one, and with another model than story-3m, n-grams do
+    #[arg(long)]
+    draft_model: Option<String>,
+    /// Tokens to draft before each pass
+    #[arg(long, default_value_t = 4)]
+    num_draft_tokens: usize,
+    /// A word that the guarded row blocks; without one, a word that no text here contains
+    #[arg(long)]
+    block: Option<String>,
+    /// Above 0 it samples
+    #[arg(long, default_value_t = 0.0)]
+    temperature: f64,
+    /// As in `run`
+    #[arg(long)]
+    top_k: Option<usize>,
+    /// As in `run`
+    #[arg(long)]
+    top_p: Option<f64>,
+    /// As in `run`
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// A first row that is not ours
+    #[arg(long, value_enum)]
+    peer: Option<Peer>,
+    /// The Python that has torch and transformers
+    #[arg(long, default_value = "python3")]
+    python: String,
+    /// Every row runs so often, in turn with the others; times are medians
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+}
+
+/// What runs beside us.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    /// `AutoModelForCausalLM.generate`
+    Transformers,
+}
+
+/// One way to the same text.
+struct Way {
+    name: String,
+    how: How,
+    /// With sampling, its draws are its own: only the distribution is the same.
+    own_draws: bool,
+}
+
+/// What is started.
+enum How {
+    Peer,
+    Flags(Vec<String>),
+}
+
+/// What a way gave in one round.
+struct Texts {
+    ids: Vec<Vec<u64>>,
+    texts: Vec<String>,
+    seconds: f64,
+    drafts: Option<[u64; 3]>,
+}
+
+/// The word of the guarded row that no story contains.
+const UNHEARD: &str = "xylophonist";
+
+/// Runs all ways and prints the table. Exit code 1 if a text that must be equal is not.
+///
+/// # Errors
+/// If the reference does not build or run, or the peer is not to be had.
+pub fn run(repo: &Repo, args: &Compare) -> Result<ExitCode> {
+    ensure!(args.rounds > 0, usage("--rounds is 0; ask for at least 1"));
+    let sampled = args.temperature > 0.0;
+    ensure!(
+        sampled || (args.top_k.is_none() && args.top_p.is_none()),
+        usage("--top-k and --top-p are for sampling; add --temperature")
+    );
+    let python = args.peer.map(|_| python(repo, args)).transpose()?;
+    let program = match cargo::build(
+        repo,
+        "build",
+        &["--bin".into(), "candecode".into(), "--features".into(), "ref".into()],
+        "Building the reference; then every loop runs, some seconds each.",
+    )? {
+        Built::Done(programs) => programs.get("candecode")?.to_path_buf(),
+        Built::Broken(places) => {
+            note!("\n{}", cargo::explain(&places));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let prompts = match args.prompt.as_slice() {
+        [] => vec![
+            "Lily and her dog".to_string(),
+            "Once upon a time, there was a red ball".to_string(),
+        ],
+        given => given.to_vec(),
+    };
+    let ways = ways(args, prompts.len(), sampled);
+    let mut rounds: Vec<Vec<Texts>> = ways.iter().map(|_| vec![]).collect();
+    for _ in 0..args.rounds {
+        for (way, rounds) in ways.iter().zip(&mut rounds) {
+            let texts = match (&way.how, &python) {
+                (How::Flags(flags), _) => ours(&program, args, &prompts, flags),
+                (How::Peer, Some(python)) => theirs(repo, python, &program, args, &prompts),
+                (How::Peer, None) => bail!("no Python for the peer"),
+            };
+            rounds.push(texts.with_context(|| way.name.clone())?);
+        }
+    }
+    Ok(table(&ways, &rounds, args, sampled))
+}
+
+/// The ways, in the order of the table.
+fn ways(args: &Compare, prompts: usize, sampled: bool) -> Vec<Way> {
+    let flags = |flags: &[&str]| flags.iter().map(|flag| flag.to_string()).collect::<Vec<_>>();
+    // Alone, a row of ours draws as transformers does if that is what it is compared with.
+    let rng = if args.peer.is_some() { "torch" } else { "chacha" };
+    let drawn = |mut all: Vec<String>, rng: &str| {
+        if sampled {
+            all.extend(flags(&["--rng", rng]));
+        }
+        How::Flags(all)
+    };
+    let mut ways = Vec::new();
+    let mut add = |name: &str, how: How, own_draws: bool| {
+        ways.push(Way { name: name.to_string(), how, own_draws: own_draws && sampled });
+    };
+    if args.peer.is_some() {
+        add("transformers", How::Peer, false);
+    }
+    add("no cache", drawn(flags(&["--loop", "day7", "--no-cache"]), rng), false);
+    add("KV cache", drawn(flags(&["--loop", "day10"]), rng), false);
+    add("static KV cache", drawn(flags(&["--loop", "day10", "--cache", "static"]), rng), false);
+    if prompts > 1 {
+        // One torch stream serves all rows of a batch, so its draws are other ones than alone.
+        add(
+            &format!("batch of {prompts}"),
+            drawn(flags(&["--loop", "day12"]), rng),
+            rng == "torch",
+        );
+    }
+    add("scheduled", drawn(flags(&["--loop", "day15"]), "chacha"), rng == "torch");
+    let k = args.num_draft_tokens.to_string();
+    let draft = args.draft_model.as_deref().or((args.model == "story-3m").then_some("story-230k"));
+    if let Some(draft) = draft {
+        let name = format!("drafts by {}", draft.rsplit('/').next().unwrap_or(draft));
+        add(
+            &name,
+            drawn(flags(&["--draft-model", draft, "--num-draft-tokens", &k]), "chacha"),
+            true,
+        );
+    }
+    add(
+        "drafts by n-grams",
+        drawn(flags(&["--draft-ngram", "2", "--num-draft-tokens", &k]), "chacha"),
+        true,
+    );
+    let word = args.block.as_deref().unwrap_or(UNHEARD);
+    add(
+        &format!("guarded: no {word}"),
+        drawn(flags(&["--loop", "day10", "--block", word]), rng),
+        false,
+    );
+    ways
+}
+
+/// The flags that all of ours share.
+fn shared(args: &Compare) -> Vec<String> {
+    let mut all = vec!["--max-new-tokens".to_string(), args.max_new_tokens.to_string()];
+    if args.temperature > 0.0 {
+        all.extend([
+            "--temperature".into(),
+            args.temperature.to_string(),
+            "--seed".into(),
+            args.seed.to_string(),
+        ]);
+    }
+    all.extend(args.top_k.into_iter().flat_map(|k| ["--top-k".to_string(), k.to_string()]));
+    all.extend(args.top_p.into_iter().flat_map(|p| ["--top-p".to_string(), p.to_string()]));
+    all
+}
+
+/// Runs the program once, for all prompts.
+fn ours(program: &Path, args: &Compare, prompts: &[String], flags: &[String]) -> Result<Texts> {
+    let mut command = Command::new(program);
+    command.args(["--format", "json", "--model", &args.model]).args(shared(args)).args(flags);
+    for prompt in prompts {
+        command.args(["-p", prompt]);
+    }
+    host::set_threads(&mut command);
+    let together = ["day12", "day15"].iter().any(|day| flags.iter().any(|flag| flag == day));
+    read(&mut command, together)
+}
+
+/// Runs a command that prints a line of JSON for each text; `together`: their times are one and the
+/// same.
+fn read(command: &mut Command, together: bool) -> Result<Texts> {
+    let out = command.stdin(Stdio::null()).output().context("cannot be started")?;
+    let error = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "{}", error.trim_end());
+    let lines = String::from_utf8_lossy(&out.stdout).into_owned();
+    let mut all = Texts { ids: vec![], texts: vec![], seconds: 0.0, drafts: None };
+    for line in lines.lines() {
+        let json: Value =
+            serde_json::from_str(line).with_context(|| format!("not JSON: {line}"))?;
+        let ids = json["new_ids"].as_array().context("no new_ids")?;
+        all.ids.push(ids.iter().filter_map(Value::as_u64).collect());
+        all.texts.push(json["text"].as_str().unwrap_or_default().to_string());
+        let seconds = |name: &str| json[name].as_f64().unwrap_or(0.0);
+        let seconds = seconds("prefill_s") + seconds("decode_s");
+        all.seconds = if together { seconds } else { all.seconds + seconds };
+        if let Some(drafts) = json["drafts"].as_object() {
+            let count = |name: &str| drafts.get(name).and_then(Value::as_u64).unwrap_or(0);
+            let sums = all.drafts.get_or_insert([0; 3]);
+            for (sum, name) in sums.iter_mut().zip(["accepted", "drafted", "passes"]) {
+                *sum += count(name);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// A Python that has transformers.
+fn python(repo: &Repo, args: &Compare) -> Result<PathBuf> {
+    let own = [".venv/bin/python", ".venv/Scripts/python.exe"].map(|path| repo.root.join(path));
+    let named = [PathBuf::from(&args.python)];
+    for python in named.iter().chain(own.iter().filter(|path| path.exists())) {
+        let mut probe = Command::new(python);
+        probe.args(["-c", "import torch, transformers"]).stdin(Stdio::null());
+        if probe.output().is_ok_and(|out| out.status.success()) {
+            return Ok(python.clone());
+        }
+    }
+    bail!(
+        "--peer transformers needs a Python that has it, and {} has not. In the repository:\n  \
+         python3 -m venv .venv\n  .venv/bin/pip install -r tests/oracle/requirements.txt\n\
+         (some gigabytes), or name one with --python",
+        args.python
+    )
+}
+
+/// Runs transformers on the folder that the program itself would load.
+fn theirs(
+    repo: &Repo,
+    python: &Path,
+    program: &Path,
+    args: &Compare,
+    prompts: &[String],
+) -> Result<Texts> {
+    let mut ask = Command::new(program);
+    let folder =
+        ask.args(["--model", &args.model, "--where"]).output().context("cannot be started")?;
+    ensure!(folder.status.success(), "{}", String::from_utf8_lossy(&folder.stderr).trim_end());
+    let mut command = Command::new(python);
+    command.arg(repo.root.join("benches/peers/transformers_generate.py"));
+    command.arg(String::from_utf8_lossy(&folder.stdout).trim_end());
+    command.args(shared(args));
+    for prompt in prompts {
+        command.args(["-p", prompt]);
+    }
+    host::set_threads(&mut command);
+    read(&mut command, false)
+}
+
+/// Prints the table; the exit code tells whether all is equal that must be.
+fn table(ways: &[Way], rounds: &[Vec<Texts>], args: &Compare, sampled: bool) -> ExitCode {
+    let median = |rounds: &[Texts]| {
+        let mut seconds: Vec<f64> = rounds.iter().map(|texts| texts.seconds).collect();
+        seconds.sort_by(f64::total_cmp);
+        seconds[seconds.len() / 2]
+    };
+    let (first, mut equal) = (&rounds[0][0], true);
+    let unit = median(&rounds[0]);
+    say!(
+        "{}",
+        paint(
+            Colour::Bold,
+            &format!("{:<26}{:>9}{:>11}{:>10}   {}", "", "time", "tokens/s", "speed-up", "text")
+        )
+    );
+    for (way, rounds) in ways.iter().zip(rounds) {
+        let (texts, seconds) = (&rounds[0], median(rounds));
+        let tokens: usize = texts.ids.iter().map(Vec::len).sum();
+        let guarded = way.name.starts_with("guarded") && args.block.is_some();
+        let (colour, word) = match difference(first, texts) {
+            _ if std::ptr::eq(first, texts) => {
+                (Colour::Dim, "what the others are compared with".to_string())
+            }
+            None => (Colour::Green, "equal".to_string()),
+            Some(_) if way.own_draws => {
+                (Colour::Dim, "other draws of the same distribution".to_string())
+            }
+            Some(at) if guarded => (Colour::Dim, format!("{at}: the word is kept out")),
+            Some(at) => {
+                equal = false;
+                (Colour::Red, format!("DIFFERS, {at}"))
+            }
+        };
+        let drafts = texts.drafts.map_or(String::new(), |[accepted, drafted, passes]| {
+            format!(
+                "; {:.0} % of drafts accepted, {:.2} tokens a pass",
+                100.0 * accepted as f64 / drafted.max(1) as f64,
+                tokens as f64 / passes.max(1) as f64
+            )
+        });
+        say!(
+            "{:<26}{:>7.2} s{:>11.0}{:>9.2}x   {}{drafts}",
+            way.name,
+            seconds,
+            tokens as f64 / seconds,
+            unit / seconds,
+            paint(colour, &word)
+        );
+    }
+    if sampled {
+        say!("Sampled at temperature {}, seed {}.", args.temperature, args.seed);
+    }
+    for (number, text) in first.texts.iter().enumerate() {
+        say!(
+            "{}",
+            paint(Colour::Dim, &format!("text {}: …{}", number + 1, text.replace('\n', " ")))
+        );
+    }
+    ExitCode::from(u8::from(!equal))
+}
+
+/// Where two ways part first; `None`: nowhere.
+fn difference(want: &Texts, got: &Texts) -> Option<String> {
+    let part = |(want, got): (&Vec<u64>, &Vec<u64>)| {
+        let same = want.iter().zip(got).take_while(|(a, b)| a == b).count();
+        (want != got).then_some(same)
+    };
+    let at = want
+        .ids
+        .iter()
+        .zip(&got.ids)
+        .map(part)
+        .enumerate()
+        .find_map(|(text, at)| Some((text, at?)));
+    match at {
+        Some((text, at)) => Some(format!("text {} from token {at} on", text + 1)),
+        None if want.ids.len() != got.ids.len() => Some("another number of texts".to_string()),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(ids: &[&[u64]]) -> Texts {
+        Texts {
+            ids: ids.iter().map(|ids| ids.to_vec()).collect(),
+            texts: vec![],
+            seconds: 1.0,
+            drafts: None,
+        }
+    }
+
+    #[test]
+    fn the_first_difference_is_named() {
+        let want = texts(&[&[1, 2], &[3, 4, 5]]);
+        assert_eq!(difference(&want, &texts(&[&[1, 2], &[3, 4, 5]])), None);
+        let other = difference(&want, &texts(&[&[1, 2], &[3, 9, 5]]));
+        assert_eq!(other.as_deref(), Some("text 2 from token 1 on"));
+        assert!(difference(&want, &texts(&[&[1, 2], &[3, 4]])).is_some());
+        assert!(difference(&want, &texts(&[&[1, 2]])).is_some());
+    }
+}

@@ -1,0 +1,72 @@
+//! `cargo maintain`: what maintainers run, and what readers run now and then (`cargo xtask
+//! compare`, `bench`, `hunt` and `teeth` start it): it is compiled when it is first asked for.
+
+#![warn(missing_docs)]
+
+mod bench;
+mod ci;
+mod compare_loops;
+mod hunt;
+mod messages;
+mod mutants;
+mod stages;
+mod steps;
+mod teeth_table;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+use xtask::note;
+use xtask::repo::Repo;
+use xtask::Usage;
+
+/// What maintainers run
+#[derive(Parser)]
+#[command(bin_name = "cargo maintain", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal
+    #[command(bin_name = "cargo xtask compare")]
+    Compare(compare_loops::Compare),
+    /// Measure the reference, and draw the plots of the book
+    #[command(bin_name = "cargo xtask bench")]
+    Bench(bench::Bench),
+    /// A game: an engine with one known mistake in it; find it by what it writes
+    #[command(bin_name = "cargo xtask hunt")]
+    Hunt(hunt::Hunt),
+    /// Prove the checkers: every known mistake is caught and named, every right variant passes
+    #[command(bin_name = "cargo xtask teeth")]
+    Teeth(teeth_table::Teeth),
+    /// Run what continuous integration runs
+    Ci(ci::Ci),
+    /// Write what the commands say today into the book's page of messages
+    Messages,
+    /// Change a day's reference in small ways, and see whether its checks notice
+    Mutants(mutants::command::Mutants),
+}
+
+fn main() -> ExitCode {
+    let outcome = run(Cli::parse().command);
+    outcome.unwrap_or_else(|problem| {
+        note!("error: {problem:#}");
+        ExitCode::from(if problem.is::<Usage>() { 2 } else { 1 })
+    })
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    let repo = Repo::find()?;
+    match command {
+        Command::Compare(args) => compare_loops::run(&repo, &args),
+        Command::Bench(args) => bench::run(&repo, &args),
+        Command::Hunt(args) => hunt::run(&repo, &args),
+        Command::Teeth(args) => teeth_table::run(&repo, &args),
+        Command::Ci(args) => ci::run(&repo, &args),
+        Command::Messages => messages::run(&repo),
+        Command::Mutants(args) => mutants::command::run(&repo, &args),
+    }
+}

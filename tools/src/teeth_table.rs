@@ -1,0 +1,147 @@
+//! `cargo xtask teeth`: every known mistake, every right variant and the stub against a day's
+//! checks, as a table.
+
+use anyhow::Result;
+use clap::Args;
+use std::process::ExitCode;
+use xtask::cargo::{self, Built};
+use xtask::checks::outcome::{Status, TeethRow};
+use xtask::checks::runner::{self, DayRun, Options};
+use xtask::checks::table::{self, Sum};
+use xtask::note;
+use xtask::repo::{Day, Repo};
+use xtask::say;
+use xtask::term::{paint, Colour};
+
+/// The flags of `teeth`.
+#[derive(Args)]
+pub struct Teeth {
+    /// Which day: `day6` or `6`; without it, all
+    #[arg(value_name = "DAY")]
+    day: Option<String>,
+}
+
+/// Runs `teeth`. The exit code is 0 only if every mistake is caught and named, and every variant
+/// passes.
+///
+/// # Errors
+/// Bad usage; or programs of the repository that cannot be built or started.
+pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
+    let days: Vec<Day> = match &args.day {
+        Some(day) => vec![repo.day(day)?.clone()],
+        None => repo.days.clone(),
+    };
+    let programs = match runner::build(repo, &["ref".to_string()], &days, None)? {
+        Built::Done(programs) => programs,
+        Built::Broken(places) => {
+            note!("\n{}", cargo::explain(&places));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let options = Options { teeth: runner::Teeth::Only, ..Options::default() };
+    let mut sum = Sum::default();
+    for day in &days {
+        sum.add(show(&runner::run_day(repo, day, &programs, &options)?));
+    }
+    say!("{}", sum.line());
+    Ok(ExitCode::from(u8::from(sum.failed > 0)))
+}
+
+/// Prints the table of a day, and what is wrong with its checkers. Each row counts, and so does
+/// each complaint.
+pub fn show(run: &DayRun) -> Sum {
+    say!("{}", paint(Colour::Bold, &run.day.title()));
+    let mut rows: Vec<(&TeethRow, bool, &str)> = run.teeth.iter().map(judge).collect();
+    // the tests tell in whatever order they end
+    rows.sort_by_key(|(row, ..)| {
+        ["mistake", "variant", "stub"].iter().position(|k| *k == row.kind)
+    });
+    let width = rows.iter().map(|(row, _, _)| row.name.len()).max().unwrap_or(0);
+    for (row, good, word) in &rows {
+        let (colour, symbol) = if *good { (Colour::Green, "✓") } else { (Colour::Red, "✗") };
+        let by = match row.kind.as_str() {
+            "variant" => "another right way".to_string(),
+            "stub" => format!("by {} of {}", row.caught.len(), row.words),
+            _ => format!("by {}", tasks(&row.caught)),
+        };
+        let mark = paint(colour, &format!("{symbol} {word:<11}"));
+        say!("  {mark} {:<width$}  {by}", row.name);
+        if row.kind == "mistake" {
+            let words = format!("{:>16}named in {}: {}", "", tasks(&row.alone), row.words);
+            say!("{}", paint(Colour::Dim, &words));
+        }
+    }
+    let failed = run.units.iter().filter(|unit| unit.status != Status::Passed).count();
+    table::messages(run, false);
+    say!("");
+    let good = rows.iter().filter(|(_, good, _)| *good).count();
+    // without a row nothing was proved
+    Sum { passed: good, failed: failed.max(rows.len() - good).max(usize::from(rows.is_empty())) }
+}
+
+/// Whether a row is as it should be, and the word for it.
+fn judge(row: &TeethRow) -> (&TeethRow, bool, &'static str) {
+    let (good, word) = match (row.kind.as_str(), row.caught.is_empty(), row.alone.is_empty()) {
+        ("stub", false, _) if row.words == format!("{} checks", row.caught.len()) => {
+            (true, "not written")
+        }
+        ("stub", _, _) => (false, "unclear"),
+        ("variant", true, _) => (true, "passes"),
+        ("variant", false, _) => (false, "fails"),
+        (_, true, _) => (false, "passes"),
+        (_, false, true) => (false, "not named"),
+        (_, false, false) => (true, "caught"),
+    };
+    (row, good, word)
+}
+
+/// The tasks that some checks belong to, each with how many: `6.1, 6.3 (4)`.
+fn tasks(checks: &[String]) -> String {
+    let mut counts: Vec<(String, usize)> = Vec::new();
+    for check in checks {
+        let mut parts = check.split('_').skip(1);
+        let task = format!("{}.{}", parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+        match counts.last_mut().filter(|(known, _)| *known == task) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((task, 1)),
+        }
+    }
+    let word = |(task, count): &(String, usize)| match count {
+        1 => task.clone(),
+        n => format!("{task} ({n})"),
+    };
+    match counts.is_empty() {
+        true => "nothing".to_string(),
+        false => counts.iter().map(word).collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(kind: &str, caught: &[&str], alone: &[&str], words: &str) -> TeethRow {
+        let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+        let (kind, words) = (kind.to_string(), words.to_string());
+        TeethRow { kind, name: "x".into(), caught: list(caught), alone: list(alone), words }
+    }
+
+    #[test]
+    fn a_mistake_must_be_caught_and_told_apart_and_a_variant_must_pass() {
+        let word = |row: &TeethRow| (judge(row).1, judge(row).2);
+        assert_eq!(word(&row("mistake", &["a"], &["a"], "")), (true, "caught"));
+        assert_eq!(word(&row("mistake", &["a"], &[], "")), (false, "not named"));
+        assert_eq!(word(&row("mistake", &[], &[], "")), (false, "passes"));
+        assert_eq!(word(&row("variant", &[], &[], "")), (true, "passes"));
+        assert_eq!(word(&row("variant", &["a"], &[], "")), (false, "fails"));
+        assert_eq!(word(&row("stub", &["a"], &[], "1 checks")), (true, "not written"));
+        assert_eq!(word(&row("stub", &["a"], &[], "2 checks")), (false, "unclear"));
+    }
+
+    #[test]
+    fn checks_are_counted_by_task() {
+        let names = ["task_6_1_a", "task_6_3_b", "task_6_3_c"].map(String::from);
+        assert_eq!(tasks(&names), "6.1, 6.3 (2)");
+        assert_eq!(tasks(&[]), "nothing");
+    }
+}

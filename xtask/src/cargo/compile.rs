@@ -1,0 +1,276 @@
+//! A build for one mix of days: what it made, or where the error is.
+
+use crate::cargo;
+use crate::note;
+use crate::repo::Repo;
+use crate::term;
+use anyhow::{anyhow, ensure, Context, Result};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{channel, RecvTimeoutError};
+use std::time::Duration;
+
+/// Where there is no terminal, a build is silent for this long.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// What a build gave.
+pub enum Built {
+    /// The programs it made, by target name.
+    Done(Programs),
+    /// It failed, with errors in these places; cargo's own words are on standard error already.
+    Broken(BTreeSet<Place>),
+}
+
+/// Where the compiler found an error.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Relative to the course.
+    pub file: String,
+    /// Counted from 1.
+    pub line: u64,
+}
+
+/// What a build made.
+#[derive(Default)]
+pub struct Programs {
+    paths: BTreeMap<String, PathBuf>,
+    /// How many warnings the compiler had.
+    pub warnings: usize,
+}
+
+impl Programs {
+    /// The program of a target.
+    ///
+    /// # Errors
+    /// If the build made none of that name.
+    pub fn get(&self, target: &str) -> Result<&Path> {
+        self.paths
+            .get(target)
+            .map(PathBuf::as_path)
+            .with_context(|| format!("cargo made no program `{target}`"))
+    }
+}
+
+/// What cargo said in the course of a build.
+#[derive(Default)]
+struct Messages {
+    programs: Programs,
+    broken: BTreeSet<Place>,
+    stale: bool,
+}
+
+/// Runs `cargo SUBCOMMAND ARGS` and says what it made. Its own messages are shown as they are, and
+/// on a terminal its progress; `next` is a sentence that says what is built, and what comes then.
+///
+/// Ctrl-C in the middle of a build can leave rustc's incremental cache in a state that no later
+/// build links with (rust-lang/rust#81280, open since 2021). So a build that fails in this one way
+/// is done again from a clean cache.
+///
+/// # Errors
+/// If cargo cannot be started.
+pub fn build(repo: &Repo, subcommand: &str, args: &[String], next: &str) -> Result<Built> {
+    let (mut messages, mut succeeded) = attempt(repo, subcommand, args, next, false)?;
+    if !succeeded && messages.stale {
+        note!("An interrupted build left the compiler's cache unusable: building the crate anew.");
+        let clean =
+            cargo::command(repo).args(["clean", "--quiet", "--package", "candecode"]).status()?;
+        ensure!(clean.success(), "cargo clean failed");
+        (messages, succeeded) = attempt(repo, subcommand, args, next, true)?;
+    }
+    Ok(if succeeded { Built::Done(messages.programs) } else { Built::Broken(messages.broken) })
+}
+
+/// One run of cargo; `last` if what looks like a stale cache is to be shown like any other error.
+fn attempt(
+    repo: &Repo,
+    subcommand: &str,
+    args: &[String],
+    next: &str,
+    last: bool,
+) -> Result<(Messages, bool)> {
+    let cold = !cargo::candle_is_built(&cargo::target_dir(repo));
+    if cold {
+        note!(
+            "The first build compiles candle and the crates that it needs: 4 to 6 minutes on two \
+            cores, once.\n\
+             Meanwhile read book/src/preface.md and book/src/setup.md; afterwards `cargo xtask \
+             book` shows the whole book."
+        );
+    }
+    let terminal = std::io::stderr().is_terminal();
+    let format = if term::stderr_colours() { "json-diagnostic-rendered-ansi" } else { "json" };
+    let mut command = cargo::command(repo);
+    command.arg(subcommand).arg(format!("--message-format={format}")).args(args);
+    if terminal || cold {
+        note!("{next}");
+    } else {
+        command.arg("--quiet");
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| anyhow!("cannot start cargo: {e}"))?;
+    let (done, waiting) = channel::<()>();
+    if !terminal && !cold {
+        // Nobody sees a progress bar: a build that takes its time is announced, and one that is
+        // done at once is not.
+        let next = next.to_string();
+        std::thread::spawn(move || {
+            if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                note!("{next}");
+            }
+        });
+    }
+    let messages = collect(&mut child, last)?;
+    drop(done);
+    Ok((messages, child.wait()?.success()))
+}
+
+/// Reads cargo's messages to its end.
+fn collect(child: &mut Child, last: bool) -> Result<Messages> {
+    let mut messages = Messages::default();
+    let pipe = child.stdout.take().context("cargo has no output")?;
+    for line in BufReader::new(pipe).lines() {
+        let Ok(value) = serde_json::from_str::<Value>(&line?) else { continue };
+        match value["reason"].as_str() {
+            Some("compiler-artifact") => {
+                let (name, path) = (value["target"]["name"].as_str(), value["executable"].as_str());
+                let made =
+                    name.zip(path).map(|(name, path)| (name.to_string(), PathBuf::from(path)));
+                messages.programs.paths.extend(made);
+            }
+            Some("compiler-message") => messages.take(&value["message"], last),
+            _ => {}
+        }
+    }
+    Ok(messages)
+}
+
+impl Messages {
+    /// Prints a compiler message, and remembers the file if it is an error.
+    fn take(&mut self, message: &Value, last: bool) {
+        let rendered = message["rendered"].as_str().unwrap_or_default();
+        if is_stale(message["message"].as_str().unwrap_or_default(), rendered) {
+            self.stale = true;
+            if !last {
+                return;
+            }
+        }
+        // on a terminal cargo may have a progress bar on this line
+        let clear = if term::stderr_colours() { "\r\x1b[K" } else { "" };
+        let _ = write!(std::io::stderr(), "{clear}{rendered}");
+        let level = message["level"].as_str().unwrap_or_default();
+        self.programs.warnings += usize::from(level == "warning");
+        let spans = message["spans"].as_array().filter(|_| level.starts_with("error"));
+        let primary = spans.into_iter().flatten().filter(|span| span["is_primary"] == true);
+        self.broken.extend(primary.filter_map(place));
+    }
+}
+
+/// Where a span begins; one inside a macro, where that was called.
+fn place(span: &Value) -> Option<Place> {
+    match &span["expansion"]["span"] {
+        call if call.is_object() => place(call),
+        _ => Some(Place {
+            file: span["file_name"].as_str()?.replace('\\', "/"),
+            line: span["line_start"].as_u64()?,
+        }),
+    }
+}
+
+/// Whether a linker misses a symbol of the compiler's own making, which only a bad cache asks for.
+fn is_stale(text: &str, rendered: &str) -> bool {
+    let rendered = rendered.to_lowercase();
+    let missing = rendered.contains("undefined") || rendered.contains("unresolved");
+    text.starts_with("linking with") && missing && rendered.contains(".llvm.")
+}
+
+/// What to know about a failed build: where the error is, and what still works.
+pub fn explain(broken: &BTreeSet<Place>) -> String {
+    // What does not fit a broken day breaks with it: the kit, the checks.
+    let days: BTreeSet<Place> =
+        broken.iter().filter(|place| place.file.starts_with("src/day")).cloned().collect();
+    let broken = if days.is_empty() { broken } else { &days };
+    let all = |start: &str| broken.iter().all(|place| place.file.starts_with(start));
+    if broken.is_empty() {
+        "cargo could not build; its own words are above. `cargo xtask doctor` looks for usual \
+         causes."
+            .to_string()
+    } else if all("src/day") {
+        format!(
+            "The error is in {}. Days from the reference are not affected: the same command with \
+             `--solution ref` goes without your file.",
+            places(broken)
+        )
+    } else if all("tests/") {
+        format!(
+            "The checks do not fit your file ({}): has a signature changed? It must stay as the \
+             stub had it.",
+            places(broken)
+        )
+    } else {
+        format!("The error is in {}.", places(broken))
+    }
+}
+
+/// `src/day01_attention.rs, line 79`; of many errors, where the first ones are.
+pub fn places(broken: &BTreeSet<Place>) -> String {
+    const SHOWN: usize = 5;
+    let (mut words, mut file) = (Vec::new(), "");
+    for place in broken.iter().take(SHOWN) {
+        let line = place.line;
+        let same = place.file == file;
+        words.push(if same { line.to_string() } else { format!("{}, line {line}", place.file) });
+        file = &place.file;
+    }
+    let more = broken.len().saturating_sub(SHOWN);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    words.join(", ") + &rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_cache_is_told_apart_from_an_error_of_the_readers() {
+        let lld =
+            "rust-lld: error: undefined hidden symbol: anon.18cc6ee7.1.llvm.16499941698224808006";
+        assert!(is_stale("linking with `cc` failed: exit status: 1", lld));
+        let apple =
+            "Undefined symbols for architecture arm64: \"_anon.18cc.1.llvm.164\", referenced from";
+        assert!(is_stale("linking with `cc` failed: exit status: 1", apple));
+        assert!(!is_stale("linking with `cc` failed: exit status: 1", "ld: cannot find -lfoo"));
+        assert!(!is_stale("cannot find value `undefined`", "cannot find value `undefined.llvm.`"));
+    }
+
+    fn broken(places: &[(&str, u64)]) -> BTreeSet<Place> {
+        places.iter().map(|&(file, line)| Place { file: file.into(), line }).collect()
+    }
+
+    #[test]
+    fn the_place_of_an_error_is_named() {
+        let day = "src/day06_generate.rs";
+        let text = explain(&broken(&[(day, 9)]));
+        assert!(text.starts_with("The error is in src/day06_generate.rs, line 9. Days"), "{text}");
+        let kit = explain(&broken(&[("src/kit/mod.rs", 3)]));
+        assert_eq!(kit, "The error is in src/kit/mod.rs, line 3.");
+        assert!(explain(&broken(&[])).contains("cargo xtask doctor"));
+        let tests = explain(&broken(&[("tests/day06_generate.rs", 3)]));
+        assert!(tests.contains("has a signature changed?"));
+        let two = broken(&[(day, 20), (day, 9), ("src/main.rs", 1)]);
+        assert_eq!(places(&two), "src/day06_generate.rs, line 9, 20, src/main.rs, line 1");
+        let many: Vec<_> = (1..=7).map(|line| (day, line)).collect();
+        assert!(places(&broken(&many)).ends_with("line 1, 2, 3, 4, 5 and 2 more"));
+    }
+
+    #[test]
+    fn an_error_in_a_macro_is_where_it_was_called() {
+        let inner = serde_json::json!({"file_name": "/rustc/macros.rs", "line_start": 7,
+            "expansion": {"span": {"file_name": "src\\day01_attention.rs", "line_start": 4, 
+            "expansion": null}}});
+        let there = Place { file: "src/day01_attention.rs".into(), line: 4 };
+        assert_eq!(place(&inner), Some(there));
+    }
+}

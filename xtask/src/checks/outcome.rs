@@ -1,0 +1,211 @@
+//! The report that checkers write (`CANDECODE_REPORT`): one JSON line a test.
+
+use crate::checks::libtest;
+use crate::term::readable;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What came of one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    /// Right.
+    Passed,
+    /// A `todo!` was reached.
+    Unwritten,
+    /// Wrong.
+    Failed,
+    /// The code under test panicked.
+    Panicked,
+    /// It did not end within its bound.
+    Timeout,
+    /// The whole test program ended before this check did.
+    Died,
+    /// The day's file does not compile.
+    Broken,
+}
+
+/// Each status: its word in the report (the last two are the runner's own, for outcomes that it
+/// keeps), and the symbol and word of the screen, never one without the other.
+const STATUSES: [(Status, &str, &str, &str); 7] = [
+    (Status::Passed, "passed", "✓", "passed"),
+    (Status::Unwritten, "unwritten", "○", "not written"),
+    (Status::Failed, "failed", "✗", "failed"),
+    (Status::Panicked, "panicked", "✗", "panicked"),
+    (Status::Timeout, "timeout", "✗", "ran too long"),
+    (Status::Died, "died", "✗", "did not finish"),
+    (Status::Broken, "broken", "✗", "does not compile"),
+];
+
+impl Status {
+    /// Reads a status of the report.
+    fn parse(word: &str) -> Option<Status> {
+        STATUSES.iter().find(|(_, name, ..)| *name == word).map(|(status, ..)| *status)
+    }
+
+    /// The word of the report.
+    pub fn name(self) -> &'static str {
+        STATUSES[self as usize].1
+    }
+
+    /// Symbol and word of the screen.
+    pub fn words(self) -> (&'static str, &'static str) {
+        let (_, _, symbol, word) = STATUSES[self as usize];
+        (symbol, word)
+    }
+}
+
+/// One check and its outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// The test function.
+    pub test: String,
+    /// What came of it.
+    pub status: Status,
+    /// For the reader; empty when passed.
+    pub message: String,
+}
+
+impl Unit {
+    /// The task in a test's name: `6.1` of `task_6_1_…`; `None` of what proves the checkers.
+    pub fn task(&self) -> Option<String> {
+        let mut parts = self.test.strip_prefix("task_")?.splitn(3, '_');
+        let (day, number) = (parts.next()?, parts.next()?);
+        let number_only = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        (number_only(day) && number_only(number)).then(|| format!("{day}.{number}"))
+    }
+}
+
+/// The units of a report. A line that was cut off by a dying process is passed over; of several
+/// lines of one test the worst counts.
+pub fn parse(text: &str) -> BTreeMap<String, Unit> {
+    let mut units: BTreeMap<String, Unit> = BTreeMap::new();
+    for line in text.lines() {
+        let Ok(value) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        let field = |name: &str| value[name].as_str().unwrap_or_default().to_string();
+        let Some(status) = Status::parse(&field("status")) else {
+            continue;
+        };
+        let unit = Unit { test: field("test"), status, message: readable(&field("message")) };
+        match units.get(&unit.test) {
+            Some(known) if known.status >= unit.status => {}
+            _ => {
+                units.insert(unit.test.clone(), unit);
+            }
+        }
+    }
+    units
+}
+
+/// A row of `cargo xtask teeth`: a mistake, a right variant or the stub, and how it met the checks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TeethRow {
+    /// `mistake`, `variant` or `stub`.
+    pub kind: String,
+    /// What it is called in `tests/wrong/`.
+    pub name: String,
+    /// The checks that it fails; of the stub, those that say "not written yet".
+    pub caught: Vec<String>,
+    /// Those in which no other mistake fails likewise.
+    pub alone: Vec<String>,
+    /// The diagnosis of a mistake.
+    pub words: String,
+}
+
+/// The rows that the tests that prove the checkers left in a report.
+pub fn teeth_rows(text: &str) -> Vec<TeethRow> {
+    let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let row = |value: Value| {
+        let field = |name: &str| value[name].as_str().unwrap_or_default().to_string();
+        let list = |name: &str| {
+            let items = value[name].as_array().into_iter().flatten();
+            items.filter_map(|item| item.as_str().map(str::to_string)).collect()
+        };
+        let kind = value["teeth"].as_str()?.to_string();
+        let (caught, alone) = (list("caught"), list("alone"));
+        Some(TeethRow { kind, name: field("name"), caught, alone, words: field("words") })
+    };
+    values.filter_map(row).collect()
+}
+
+/// One unit for each expected test: from the report, from libtest's output, or as unfinished.
+///
+/// A test that libtest saw fail is never passed, whatever its report says.
+pub fn merge(
+    expected: &[String],
+    report: &BTreeMap<String, Unit>,
+    stdout: &str,
+    unfinished: Status,
+) -> Vec<Unit> {
+    let results = libtest::results(stdout);
+    let outputs = libtest::outputs(stdout);
+    let ran = expected.iter().filter(|test| results.get(*test) != Some(&libtest::Verdict::Ignored));
+    ran.map(|test| {
+        let verdict = results.get(test).copied();
+        let reported = report.get(test).cloned();
+        let own = || outputs.get(test).map_or(String::new(), |text| readable(text.trim()));
+        let (status, message) = match (reported, verdict) {
+            (Some(unit), Some(libtest::Verdict::Failed)) if unit.status == Status::Passed => {
+                (Status::Failed, own())
+            }
+            (Some(unit), _) => (unit.status, unit.message),
+            (None, Some(libtest::Verdict::Ok)) => (Status::Passed, String::new()),
+            (None, Some(_)) => (Status::Failed, own()),
+            (None, None) => (unfinished, String::new()),
+        };
+        Unit { test: test.clone(), status, message }
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(test: &str, status: Status, message: &str) -> Unit {
+        Unit { test: test.into(), status, message: message.into() }
+    }
+
+    #[test]
+    fn the_worst_line_counts_and_broken_lines_do_not() {
+        let text = "{\"test\":\"a\",\"status\":\"failed\",\"message\":\"m\"}\n\
+                    {\"test\":\"a\",\"status\":\"passed\",\"message\":\"\"}\n\
+                    {\"test\":\"b\",\"status\":\"unwri";
+        assert_eq!(parse(text).into_values().collect::<Vec<_>>(), [unit("a", Status::Failed, "m")]);
+    }
+
+    #[test]
+    fn every_status_is_read_as_it_is_written() {
+        for (status, name, ..) in STATUSES {
+            assert_eq!((status.name(), Status::parse(name)), (name, Some(status)));
+        }
+    }
+
+    #[test]
+    fn task_names() {
+        assert_eq!(unit("task_6_12_a", Status::Passed, "").task().as_deref(), Some("6.12"));
+        assert_eq!(unit("task_6_x", Status::Passed, "").task(), None);
+        assert_eq!(unit("teeth_all", Status::Passed, "").task(), None);
+    }
+
+    #[test]
+    fn every_expected_test_gets_a_unit() {
+        let stdout = "test a ... ok\ntest b ... FAILED\ntest c ... FAILED\ntest i ... \
+        ignored\n\nfailures:\n\n\
+                      ---- b stdout ----\nboom\n\nfailures:\n    b\n";
+        let report = parse(
+            "{\"test\":\"c\",\"status\":\"unwritten\",\"message\":\"m\"}\n{\"test\":\"b\",\"status\":\"passed\"}",
+        );
+        let names: Vec<String> = ["a", "b", "c", "d", "i"].map(String::from).to_vec();
+        assert_eq!(
+            merge(&names, &report, stdout, Status::Died),
+            [
+                unit("a", Status::Passed, ""),
+                unit("b", Status::Failed, "boom"),
+                unit("c", Status::Unwritten, "m"),
+                unit("d", Status::Died, ""),
+            ]
+        );
+    }
+}

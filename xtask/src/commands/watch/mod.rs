@@ -1,0 +1,279 @@
+//! `cargo xtask watch`: checks a day at every save, and shows the first task that fails.
+//!
+//! What the reader asks for is a letter and Enter, read as a line on a thread of its own: so the
+//! terminal stays as it is, and Ctrl-C ends the watch whatever it is doing.
+
+mod file_watcher;
+
+use crate::checks::outcome::{Status, Unit};
+use crate::checks::runner::DayRun;
+use crate::checks::saved::Inputs;
+use crate::checks::{self, table};
+use crate::commands::{diff, hint, list_days};
+use crate::progress::{self, DayProgress};
+use crate::repo::{Day, Repo};
+use crate::stubs::{self, Task};
+use crate::term::{paint, Colour};
+use crate::{note, say};
+use anyhow::Result;
+use clap::Args;
+use file_watcher::FileWatcher;
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+/// The flags of `watch`.
+#[derive(Args)]
+pub struct Watch {
+    /// Which day: `day6` or `6`; without it, the one you are at
+    #[arg(value_name = "DAY")]
+    day: Option<String>,
+}
+
+/// What is looked at, relative to the root.
+const WATCHED: [&str; 6] = ["src", "solutions", "tests", "Cargo.toml", "Cargo.lock", "build.rs"];
+/// How often it is looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What a wait ended with.
+enum Step {
+    /// The same day again.
+    Again,
+    /// Another day.
+    Go(Day),
+    /// The end.
+    Quit,
+}
+
+/// The day under watch.
+struct Session<'a> {
+    repo: &'a Repo,
+    lines: Receiver<String>,
+    watcher: FileWatcher,
+    day: Day,
+    /// Whether the reader asked for this day and it was done already: then it is kept.
+    stays: bool,
+    /// Tasks that `n` passed over.
+    skipped: BTreeSet<String>,
+}
+
+/// Runs `watch`, until the reader ends it or every day is done.
+///
+/// # Errors
+/// Bad usage; or a file of the repository that cannot be read.
+pub fn run(repo: &Repo, args: &Watch) -> Result<ExitCode> {
+    let day = match &args.day {
+        Some(day) => Some(repo.day(day)?.clone()),
+        None => {
+            let days = progress::all_days(repo, &Inputs::read(repo))?;
+            progress::next(&days).map(|day| day.day.clone())
+        }
+    };
+    let Some(day) = day else {
+        say!("Every core task is done. One day again: cargo xtask watch day6");
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut session = Session {
+        repo,
+        lines: lines_of_stdin(),
+        watcher: FileWatcher::new(WATCHED.iter().map(|path| repo.root.join(path)).collect()),
+        day,
+        stays: args.day.is_some(),
+        skipped: BTreeSet::new(),
+    };
+    loop {
+        match session.round()? {
+            Step::Again => {}
+            Step::Go(day) => {
+                session.day = day;
+                session.stays = false;
+                session.skipped.clear();
+            }
+            Step::Quit => return Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+/// The lines of standard input, as they come.
+fn lines_of_stdin() -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+impl Session<'_> {
+    /// Checks, shows, and waits for something to do.
+    fn round(&mut self) -> Result<Step> {
+        self.watcher.reset(); // before the check: what is saved meanwhile is checked afterwards
+        let inputs = Inputs::read(self.repo);
+        let key = inputs.key(self.repo, &self.day);
+        say!("\n{}", paint(Colour::Bold, &format!("── {} ──", self.day.title())));
+        let run = match checks::of_reader(self.repo, &inputs, &self.day) {
+            Ok(run) => run,
+            Err(problem) => {
+                note!("error: {problem:#}");
+                return self.wait(&key, None);
+            }
+        };
+        let mut day = progress::with_results(self.repo, &inputs, &self.day)?;
+        day.take(&run);
+        if day.done() && !self.stays {
+            return self.go_on(&inputs);
+        }
+        self.stays &= day.done();
+        self.show(&day, &run);
+        self.wait(&key, Some((&day, &run)))
+    }
+
+    /// The day is done: says so, and takes the next.
+    fn go_on(&self, inputs: &Inputs) -> Result<Step> {
+        let number = self.day.number;
+        say!("{}", paint(Colour::Green, &format!("✓ day {number} is done")));
+        if let Some(command) = self.day.hear(self.repo) {
+            say!("Hear it: {command}");
+        }
+        let mut days = progress::all_days(self.repo, inputs)?;
+        days.retain(|day| day.day != self.day);
+        let Some(next) = progress::next(&days) else {
+            say!("That was the last. Every core task is done.");
+            return Ok(Step::Quit);
+        };
+        say!("On to day {}: read {}", next.day.number, next.day.chapter());
+        Ok(Step::Go(next.day.clone()))
+    }
+
+    /// Prints how far the day is, and its first task that fails.
+    fn show(&self, day: &DayProgress, run: &DayRun) {
+        let count =
+            |wanted: Status| day.tasks.iter().filter(|(_, status)| *status == Some(wanted)).count();
+        let (passed, open) = (count(Status::Passed), count(Status::Unwritten));
+        say!(
+            "{}  {}  {}",
+            paint(Colour::Green, &format!("✓ {passed} passed")),
+            paint(Colour::Red, &format!("✗ {} failed", day.tasks.len() - passed - open)),
+            paint(Colour::Yellow, &format!("○ {open} not written"))
+        );
+        match self.first(day) {
+            Some((task, status)) => self.show_task(task, status, run),
+            None => say!("Every task of this day is done, or passed over."),
+        }
+    }
+
+    /// Prints one task: where it is, and what its first failing check says.
+    fn show_task(&self, task: &Task, status: Status, run: &DayRun) {
+        let source = self.repo.read(&self.day.src()).unwrap_or_default();
+        let line = source.lines().position(|line| stubs::is_task_line(line, &task.id));
+        let place = line.map_or(self.day.src(), |at| format!("{}:{}", self.day.src(), at + 1));
+        table::print_row(Some(status), &task.id, &table::title(task), "");
+        let fails = |unit: &&Unit| unit.status == status && unit.task().as_ref() == Some(&task.id);
+        let failing: Vec<&Unit> = run.units.iter().filter(fails).collect();
+        match (status, failing.first()) {
+            (Status::Unwritten, _) => {
+                say!("\nTo write in {place}. The chapter: {}", self.day.chapter());
+            }
+            (Status::Broken, _) | (_, None) => say!("\nWhat the compiler says is above."),
+            (_, Some(unit)) => {
+                say!("\n{place}");
+                table::message(unit);
+                if failing.len() > 1 {
+                    say!("({} more of its checks fail)", failing.len() - 1);
+                }
+            }
+        }
+    }
+
+    /// The first task that fails and was not passed over: of the core, else of what is further.
+    fn first<'d>(&self, day: &'d DayProgress) -> Option<(&'d Task, Status)> {
+        let open = |further: bool| {
+            day.tasks.iter().find_map(|(task, status)| {
+                let status = (*status).filter(|status| *status != Status::Passed)?;
+                let wanted = task.further == further && !self.skipped.contains(&task.id);
+                wanted.then_some((task, status))
+            })
+        };
+        open(false).or_else(|| open(true))
+    }
+
+    /// Waits for a line or a save, and does what is asked.
+    fn wait(&mut self, key: &str, shown: Option<(&DayProgress, &DayRun)>) -> Result<Step> {
+        loop {
+            let keys = format!(
+                "h hint · n next · d diff · l list · q quit, then Enter   (waiting for a save of \
+                 {})",
+                self.day.src()
+            );
+            say!("\n{}", paint(Colour::Dim, &keys));
+            let Some(line) = self.line_or_save() else {
+                // Nothing is to be done if all that the day depends on is what it was.
+                if Inputs::read(self.repo).key(self.repo, &self.day) != key {
+                    return Ok(Step::Again);
+                }
+                continue;
+            };
+            let task = shown.and_then(|(day, _)| self.first(day)).map(|(task, _)| task.clone());
+            match line.trim().to_lowercase().chars().next() {
+                Some('q') => return Ok(Step::Quit),
+                Some('h') => match &task {
+                    Some(task) => try_to(|| hint::show(self.repo, &self.day, task, true)),
+                    None => say!("There is no open task to give a hint for."),
+                },
+                Some('d') => {
+                    let id = task.as_ref().map(|task| task.id.as_str());
+                    try_to(|| diff::show_day(self.repo, &self.day, id));
+                }
+                Some('l') => try_to(|| {
+                    let days = progress::all_days(self.repo, &Inputs::read(self.repo))?;
+                    days.iter().for_each(list_days::show);
+                    say!("\n{}", list_days::sum(&days));
+                    Ok(())
+                }),
+                Some('n') => {
+                    let Some((task, (day, run))) = task.zip(shown) else { return self.next_day() };
+                    self.skipped.insert(task.id);
+                    match self.first(day) {
+                        Some((task, status)) => self.show_task(task, status, run),
+                        None => return self.next_day(),
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The next line of the reader's; `None` once a file was saved.
+    fn line_or_save(&mut self) -> Option<String> {
+        loop {
+            match self.lines.recv_timeout(TICK) {
+                Ok(line) => return Some(line),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
+            }
+            if self.watcher.poll() {
+                return None;
+            }
+        }
+    }
+
+    /// The next day in order that is not done.
+    fn next_day(&self) -> Result<Step> {
+        let days = progress::all_days(self.repo, &Inputs::read(self.repo))?;
+        let (after, before): (Vec<_>, Vec<_>) =
+            days.into_iter().partition(|day| day.day.number > self.day.number);
+        let next = after.iter().chain(&before).find(|day| !day.done() && day.day != self.day);
+        Ok(next.map_or(Step::Again, |day| Step::Go(day.day.clone())))
+    }
+}
+
+/// Does what the reader asks for; what goes wrong is said, and the watch goes on.
+fn try_to(action: impl FnOnce() -> Result<()>) {
+    if let Err(problem) = action() {
+        note!("error: {problem:#}");
+    }
+}

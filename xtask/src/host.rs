@@ -1,0 +1,70 @@
+//! What this machine has: cores, accelerators, free space.
+
+use crate::usage;
+use anyhow::Result;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The number of threads for matrix products: physical cores (on Apple's chips the fast ones),
+/// never more than allowed.
+///
+/// candle reads `/proc/cpuinfo` again on every product unless `RAYON_NUM_THREADS` is set, and two
+/// threads on one core slow each other down.
+pub fn threads() -> usize {
+    let fast = if cfg!(target_os = "macos") {
+        output("sysctl", &["-n", "hw.perflevel0.physicalcpu"]).and_then(|n| n.trim().parse().ok())
+    } else {
+        None
+    };
+    let physical = fast.unwrap_or_else(num_cpus::get_physical);
+    let allowed = std::thread::available_parallelism().map_or(physical, usize::from);
+    physical.min(allowed).max(1)
+}
+
+/// Gives a child `RAYON_NUM_THREADS`, unless the reader set it; as for rayon, 0 is unset.
+pub fn set_threads(command: &mut Command) {
+    let set = std::env::var("RAYON_NUM_THREADS").is_ok_and(|n| !matches!(n.trim(), "" | "0"));
+    if !set {
+        command.env("RAYON_NUM_THREADS", threads().to_string());
+    }
+}
+
+/// The feature that a device needs, if any.
+///
+/// # Errors
+/// Bad usage, if there is no such device, or this machine cannot build for it.
+pub fn device_feature(device: &str) -> Result<Option<&'static str>> {
+    match device {
+        "cpu" => Ok(None),
+        "metal" if cfg!(target_os = "macos") => Ok(Some("metal")),
+        "metal" => Err(usage(format!(
+            "--device metal needs macOS, this is {}: use --device cpu",
+            std::env::consts::OS
+        ))),
+        "cuda" if output("nvcc", &["--version"]).is_some() => Ok(Some("cuda")),
+        "cuda" => Err(usage(
+            "--device cuda needs NVIDIA's compiler, and there is no `nvcc` here: install the CUDA \
+            toolkit and put its \
+             bin directory on PATH, or use --device cpu",
+        )),
+        _ => Err(usage(format!("unknown device \"{device}\"; choose cpu, metal or cuda"))),
+    }
+}
+
+/// Free bytes on the disk that holds `path`, where the system's own tools can tell.
+pub fn free_space(path: &Path) -> Option<u64> {
+    if cfg!(windows) {
+        let drive = path.components().next()?.as_os_str().to_string_lossy().into_owned();
+        let ask = format!("([System.IO.DriveInfo]::new('{drive}')).AvailableFreeSpace");
+        return output("powershell", &["-NoProfile", "-Command", &ask])?.trim().parse().ok();
+    }
+    let text = output("df", &["-Pk", &path.to_string_lossy()])?;
+    let kib: u64 = text.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// The output of a command that succeeds; `None` if it is not there or fails.
+pub fn output(program: &str, args: &[&str]) -> Option<String> {
+    let out = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
+    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+}

@@ -1,0 +1,34 @@
+//! The runner of the course as a library, of which `cargo xtask` and the tools are made.
+
+#![warn(missing_docs)]
+
+pub mod backup;
+pub mod cargo;
+pub mod checks;
+pub mod child;
+pub mod commands;
+pub mod host;
+pub mod progress;
+pub mod repo;
+pub mod stubs;
+pub mod term;
+
+use std::fmt;
+
+/// Bad usage: the command line asks for something that does not exist or makes no sense. The exit
+/// code is 2; of every other error it is 1.
+#[derive(Debug)]
+pub struct Usage(String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// An error that ends the runner with exit code 2; the text says what to do.
+pub fn usage(text: impl Into<String>) -> anyhow::Error {
+    Usage(text.into()).into()
+}

@@ -1,0 +1,135 @@
+//! What the runner prints: colour only on a terminal, never colour or a symbol without the word,
+//! and nothing of another program's that a terminal would obey.
+
+use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
+
+/// A colour of the terminal's own palette, so that it fits light and dark.
+#[derive(Clone, Copy)]
+pub enum Colour {
+    /// Passed.
+    Green,
+    /// Failed.
+    Red,
+    /// Not written, or a warning.
+    Yellow,
+    /// Titles.
+    Bold,
+    /// What is beside the point.
+    Dim,
+}
+
+/// `text` in a colour, if standard output may have colours.
+pub fn paint(colour: Colour, text: &str) -> String {
+    static ON: OnceLock<bool> = OnceLock::new();
+    if text.is_empty() || !*ON.get_or_init(|| colours_allowed() && std::io::stdout().is_terminal())
+    {
+        return text.to_string();
+    }
+    let code = match colour {
+        Colour::Green => "32",
+        Colour::Red => "31",
+        Colour::Yellow => "33",
+        Colour::Bold => "1",
+        Colour::Dim => "2",
+    };
+    format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+/// Whether messages on standard error may have colours.
+pub fn stderr_colours() -> bool {
+    colours_allowed() && std::io::stderr().is_terminal()
+}
+
+/// `NO_COLOR` (no-color.org), dumb terminals and old Windows consoles forbid colours.
+fn colours_allowed() -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+    let console = !cfg!(windows) || ["WT_SESSION", "ConEmuANSI", "TERM"].iter().any(|n| set(n));
+    !set("NO_COLOR") && !dumb && console
+}
+
+/// What a program said, fit for a terminal: no control characters, long lines and texts cut.
+pub fn readable(text: &str) -> String {
+    const WIDTH: usize = 1000;
+    const HEAD: usize = 60;
+    const TAIL: usize = 10;
+    let readable_line = |line: &str| {
+        let mut chars = line.chars().filter(|c| *c == '\t' || !c.is_control());
+        let kept: String = chars.by_ref().take(WIDTH).collect();
+        match chars.count() {
+            0 => kept,
+            more => format!("{kept} … ({more} characters more)"),
+        }
+    };
+    let mut lines: Vec<String> = text.lines().map(readable_line).collect();
+    if lines.len() > HEAD + TAIL {
+        let more = lines.len() - HEAD - TAIL;
+        lines.splice(HEAD..HEAD + more, [format!("… ({more} lines more)")]);
+    }
+    lines.join("\n")
+}
+
+/// Prose in lines of at most `width` characters; empty lines part paragraphs.
+pub fn wrap(text: &str, width: usize) -> String {
+    let paragraph = |text: &str| {
+        let (mut wrapped, mut length) = (String::new(), 0);
+        for word in text.split_whitespace() {
+            let word_length = word.chars().count();
+            if length > 0 && length + 1 + word_length > width {
+                wrapped.push('\n');
+                length = 0;
+            } else if length > 0 {
+                wrapped.push(' ');
+                length += 1;
+            }
+            wrapped.push_str(word);
+            length += word_length;
+        }
+        wrapped
+    };
+    text.split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Writes a line to standard output; that a reader's `head` closes it early is no error.
+pub fn line(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Writes a line to standard error, likewise.
+pub fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// `println!` that survives a closed pipe.
+#[macro_export]
+macro_rules! say {
+    ($($text:tt)*) => { $crate::term::line(&format!($($text)*)) };
+}
+
+/// `eprintln!` that survives a closed pipe.
+#[macro_export]
+macro_rules! note {
+    ($($text:tt)*) => { $crate::term::note(&format!($($text)*)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_is_wrapped_and_paragraphs_stay() {
+        assert_eq!(wrap("one two\nthree\n\nfour", 9), "one two\nthree\n\nfour");
+        assert_eq!(wrap("a b c", 3), "a b\nc");
+        assert_eq!(wrap("longer than that", 4), "longer\nthan\nthat");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_cut_out_and_length_is_bounded() {
+        assert_eq!(readable("a\x1b[2J\x07b\tc\r\nd"), "a[2Jb\tc\nd");
+        assert!(readable(&"x".repeat(100_000)).ends_with("x … (99000 characters more)"));
+        let many: String = (0..100).map(|n| format!("{n}\n")).collect();
+        let cut = readable(&many);
+        assert!(cut.contains("59\n… (30 lines more)\n90") && cut.ends_with("99"), "{cut}");
+    }
+}

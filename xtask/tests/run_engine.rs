@@ -1,0 +1,120 @@
+//! `run` on a small course: whose days run, what reaches the program, and its exit code.
+
+mod common;
+
+use common::Fake;
+
+#[test]
+fn written_days_are_yours_and_no_todo_is_reached() {
+    let fake = Fake::new();
+    let (out, err, code) = fake.say(&["run", "-p", "a b", "--", "--solution"]);
+    assert!(
+        out.starts_with("program [\"-p\", \"a b\", \"--solution\"] threads Ok(\""),
+        "{out}{err}"
+    );
+    assert!(out.contains("two 2"), "{out}");
+    assert_eq!((err.trim(), code), ("", 0));
+
+    fake.solve("day00_one.rs", |source| source.replace("    1\n", "    5\n"));
+    fake.solve("day01_two.rs", |source| {
+        source.replace("two() * helper()", "todo!(\"day 1, task 2: twice two\")")
+    });
+    let (out, err, _) = fake.say(&["run"]);
+    assert!(out.contains("two 10"), "{out}");
+    assert_eq!(err.trim(), "[from the reference until they are written: tasks 1.2]");
+    let (out, err, _) = fake.say(&["run", "--solution=ref"]);
+    assert!(out.contains("two 2"), "{out}{err}");
+    let (out, err, _) = fake.say(&["run", "--mine", "0, day1"]);
+    assert!(out.contains("two 10"), "{out}{err}");
+}
+
+#[test]
+fn the_programs_exit_code_and_the_readers_threads_pass_through() {
+    let fake = Fake::new();
+    let mut command = fake.command(&["run", "exit=7"]);
+    let (out, _, code) = common::texts(command.env("RAYON_NUM_THREADS", "9").output().unwrap());
+    assert!(out.contains("threads Ok(\"9\")"), "{out}");
+    assert_eq!(code, 7);
+}
+
+#[test]
+fn help_shows_both() {
+    let (out, _, code) = Fake::new().say(&["run", "--help"]);
+    assert!(out.contains("--mine DAYS") && out.contains("program [\"--help\"]"), "{out}");
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn chat_is_run_with_a_flag_of_its_own() {
+    let fake = Fake::new();
+    let (out, err, code) =
+        fake.say(&["chat", "--solution", "ref", "--system", "a b", "--", "--mine"]);
+    assert!(
+        out.starts_with("program [\"--chat\", \"--system\", \"a b\", \"--mine\"]") && code == 0,
+        "{out}{err}"
+    );
+    let (out, _, _) = fake.say(&["chat", "--help"]);
+    assert!(
+        out.contains("cargo xtask chat [--model NAME]") && out.contains("program [\"--help\"]"),
+        "{out}"
+    );
+}
+
+#[test]
+fn a_broken_day_is_named() {
+    let fake = Fake::new();
+    fake.write("src/day00_one.rs", "pub fn one() -> u32 { one }");
+    let (_, err, code) = fake.say(&["run"]);
+    assert!(
+        err.contains("error[E0308]") && err.contains("The error is in src/day00_one.rs, line 1."),
+        "{err}"
+    );
+    assert_eq!(code, 1);
+    assert_eq!(fake.say(&["run", "--solution", "ref"]).2, 0);
+}
+
+#[test]
+fn bad_usage_says_what_to_do() {
+    let fake = Fake::new();
+    let cases: [(&[&str], &str); 5] = [
+        (
+            &["run", "--solution", "ref", "--mine", "1"],
+            "error: --solution and --mine both choose the days",
+        ),
+        (&["run", "--solution", "theirs"], "error: --solution is auto, mine or ref, not `theirs`"),
+        (&["run", "--mine", "1,9"], "error: no day `9`: the days are day0 to day1"),
+        (&["run", "--mine"], "error: --mine needs a value"),
+        (&["walk"], "error: unrecognized subcommand 'walk'"),
+    ];
+    for (args, words) in cases {
+        let (out, err, code) = fake.say(args);
+        assert!(err.starts_with(words) && out.is_empty(), "{args:?}: {err}{out}");
+        assert_eq!(code, 2, "{args:?}");
+    }
+}
+
+/// Neither is built: the names are those that the program knows.
+#[test]
+fn a_device_that_no_program_knows_is_refused_before_anything_is_built() {
+    let fake = Fake::new();
+    fake.write("src/main.rs", "this does not compile");
+    for command in ["run", "check"] {
+        let (_, err, code) = fake.say(&[command, "--device", "cuda:0"]);
+        assert!(
+            err.starts_with("error: unknown device \"cuda:0\"; choose cpu, metal or cuda"),
+            "{err}"
+        );
+        assert_eq!(code, 2, "{command}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn metal_is_refused_where_it_cannot_be_built() {
+    let (_, err, code) = Fake::new().say(&["run", "--device", "metal"]);
+    assert!(
+        err.starts_with("error: --device metal needs macOS, this is linux: use --device cpu"),
+        "{err}"
+    );
+    assert_eq!(code, 2);
+}
