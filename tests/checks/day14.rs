@@ -393,7 +393,7 @@ pub fn both_normal_forms(day: &Day) -> Outcome {
     let texts = ["caf\u{e9}", "cafe\u{301}", "CAFE\u{301}", "cafe"];
     for word in &texts[..2] {
         finds(day, &[word], false, &texts, &texts[..3])
-            .likely("\"é\" is one character or two; word_pattern finds both")?;
+            .likely("\"é\" is one character or two; any_word finds both")?;
     }
     Ok(())
 }

@@ -139,7 +139,10 @@ fn environment(repo: &Repo) -> Result<PathBuf> {
         let mut pip = Command::new(&python);
         pip.args(["-m", "pip", "install", "--quiet", "-r"]).arg(&wanted);
         if !made.is_ok_and(|status| status.success()) || !pip.status().is_ok_and(|s| s.success()) {
-            note!("SKIPPED: the peers could not be installed; candle-transformers alone runs beside us.");
+            note!(
+                "SKIPPED: the peers could not be installed; \
+                 candle-transformers alone runs beside us."
+            );
             return Ok("python3".into());
         }
         std::fs::copy(&wanted, &done)?;
