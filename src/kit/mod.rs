@@ -9,7 +9,6 @@ pub mod dfa;
 pub mod dispatch;
 pub mod draft;
 pub mod error;
-pub mod kernels;
 pub mod processor;
 pub mod request;
 pub mod rng;

@@ -93,7 +93,7 @@ fn attempt(
         "test",
         "--no-run",
         "--features",
-        "ref",
+        "ref,mistakes",
         "--test",
         &day.name,
         "--message-format=json",
