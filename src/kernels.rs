@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use candecode_kernels::{bandwidth, bytes_read};
 
 /// What multiplies and attends on the CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Kernels {
     /// Tensor operations of candle, and day 4's attention: what the lessons say, operation for
     /// operation.

@@ -8,6 +8,7 @@
 
 extern crate self as candecode; // so that a day's file reads the same wherever it is compiled
 
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod engine;
 pub mod formats;

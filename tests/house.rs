@@ -14,8 +14,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("formats", &["kit"]),
     ("days", &["kit"]),
     ("engine", &["days", "kit", "formats", "kernels"]),
-    ("cli", &["engine", "kit", "formats"]),
-    ("main", &["cli", "kit"]),
+    ("cli", &["engine", "kit", "formats", "kernels"]),
+    ("main", &["cli", "kernels", "kit"]),
 ];
 
 /// The one file that may import more than its room, because products and attention are dispatched

@@ -74,6 +74,7 @@ pub fn build(
     device: Option<&str>,
 ) -> Result<Built> {
     let mut features = features.to_vec();
+    features.push("cli".to_string()); // as `run` has it, so that the library is compiled once
     if let Some(device) = device {
         features.extend(host::device_feature(device)?.map(str::to_string));
     }

@@ -165,6 +165,7 @@ pub fn chat(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
 fn start(repo: &Repo, run: &Run, help: &str) -> Result<ExitCode> {
     let mix = run.mix(repo)?;
     let mut features = repo.features(|day| !mix.mine.contains(day));
+    features.push("cli".to_string());
     if let Some(device) = run.value("--device") {
         features.extend(host::device_feature(&device)?.map(str::to_string));
     }
