@@ -1,5 +1,5 @@
-//! Day 0: the warm-up. Text becomes ids, ids become vectors, vectors become scores, scores become text;
-//! and six one-line tensor functions that fail the way candle fails.
+//! Day 0: the warm-up. Text becomes ids, ids become vectors, vectors become scores, scores become
+//! text; and six one-line tensor functions that fail the way candle fails.
 
 use candecode::kit::Tokenizer;
 use candle_core::{bail, DType, Device, IndexOp, Result, Tensor};
@@ -16,7 +16,9 @@ pub fn text_to_ids(tokenizer: &Tokenizer, text: &str) -> Result<Tensor> {
     // </solution>
 }
 
-/// Ids to vectors: row `ids[b, t]` of the embedding table. `table` is `(V, C)`, `ids` `(B, T)`; the result is `(B, T, C)`.
+/// Ids to vectors: row `ids[b, t]` of the embedding table (torch `nn.functional.embedding`).
+///
+/// `table` is `(V, C)`, `ids` is `(B, T)`; the result is `(B, T, C)`.
 ///
 /// # Errors
 /// If an id is not below V.
@@ -29,8 +31,9 @@ pub fn embed(table: &Tensor, ids: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Vectors to scores: the dot product of every vector with every row of the table. `hidden` is `(B, T, C)`, `table`
-/// `(V, C)`; the result, the *logits*, is `(B, T, V)`.
+/// Vectors to scores: the dot product of every vector with every row of the table.
+///
+/// `hidden` is `(B, T, C)`, `table` is `(V, C)`; the result, the *logits*, is `(B, T, V)`.
 ///
 /// # Errors
 /// If the widths differ.
@@ -41,7 +44,9 @@ pub fn score(table: &Tensor, hidden: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Scores to text: the best-scoring id at each position of the first row of `logits`, `(B, T, V)`, decoded.
+/// Scores to text: the best-scoring id at each position of the first row of `logits`, decoded.
+///
+/// `logits` is `(B, T, V)`.
 ///
 /// # Errors
 /// If there is no row.
@@ -64,8 +69,10 @@ pub fn add_bias(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Swaps the middle dimensions, `(B, T, H, D)` to `(B, H, T, D)`, and lays the numbers out anew: `matmul` refuses a tensor
-/// whose batch it cannot walk with one stride. In torch: `x.transpose(1, 2)`, whose `matmul` copies by itself.
+/// Swaps the middle dimensions, `(B, T, H, D)` to `(B, H, T, D)`, and copies the elements into that
+/// order, because candle's `matmul` refuses a tensor whose batch it cannot walk with one stride.
+///
+/// In torch: `x.transpose(1, 2)`, whose `matmul` copies by itself.
 ///
 /// # Errors
 /// If `x` has not four dimensions.
@@ -85,8 +92,8 @@ pub fn heads_first(x: &Tensor) -> Result<Tensor> {
 pub fn pick_rows(x: &Tensor, rows: &[usize]) -> Result<Tensor> {
     // task 0.7: x[rows]; an index tensor is u32
     // <solution>
-    let rows: Vec<u32> = rows.iter().map(|row| *row as u32).collect();
-    x.index_select(&Tensor::new(rows, x.device())?, 0)
+    let indices: Vec<u32> = rows.iter().map(|row| *row as u32).collect();
+    x.index_select(&Tensor::new(indices, x.device())?, 0)
     // </solution>
 }
 
@@ -105,8 +112,8 @@ pub fn last_position(x: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// The product of `a`, `(N, K)`, f32, and `b`, `(K, M)`, which may be bf16 or f16: `(N, M)`, in f32. In torch, too, types
-/// must agree first.
+/// The product of `a`, `(N, K)`, f32, and `b`, `(K, M)`, bf16 or f16 perhaps: `(N, M)`, in f32.
+/// In torch, too, types must agree first.
 ///
 /// # Errors
 /// If the shapes do not fit.
@@ -119,7 +126,8 @@ pub fn product_f32(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 
 /// The dot product of each row of `q`, `(T, D)`, with each row of `k`, `(S, D)`: `(T, S)`.
 ///
-/// The first attempt, `q.matmul(k)`, says: `shape mismatch in matmul, lhs: [4, 8], rhs: [5, 8]`. Read the shapes.
+/// The first attempt, `q.matmul(k)`, says `shape mismatch in matmul, lhs: [4, 8], rhs: [5, 8]`.
+/// Read the shapes.
 ///
 /// # Errors
 /// If the widths differ.

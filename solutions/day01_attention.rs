@@ -1,27 +1,29 @@
-//! Day 1: attention. Every token asks the tokens before it a question, and takes home a mixture of their answers.
+//! Day 1: attention. Every token asks the tokens before it a question, and takes home a mixture of
+//! their answers.
 
 use candle_core::{bail, DType, Device, Result, Tensor};
 
 /// Softmax along `dim`: `exp(x - max)` divided by its sum, so that the slice sums to 1.
 ///
-/// Subtracting the maximum of each slice changes nothing but keeps `exp` from overflowing (torch `softmax`). Everything
-/// is computed in f32, because candle's sums of bf16 stop growing early; the result has the type of `x` (HF's attention:
-/// `softmax(…, dtype=torch.float32)`).
+/// Subtracting the maximum of each slice changes nothing but keeps `exp` from overflowing (torch
+/// `softmax`). Everything is computed in f32, because candle's sums of bf16 stop growing early; the
+/// result has the type of `x` (HF's attention: `softmax(…, dtype=torch.float32)`).
 ///
 /// # Errors
 /// If `x` has no such dimension.
 pub fn softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
     // task 1.1: exponentials of x minus its maximum along dim, divided by their sum
     // <solution>
-    let wide = x.to_dtype(DType::F32)?;
-    let exp = wide.broadcast_sub(&wide.max_keepdim(dim)?)?.exp()?;
+    let x32 = x.to_dtype(DType::F32)?;
+    let exp = x32.broadcast_sub(&x32.max_keepdim(dim)?)?.exp()?;
     exp.broadcast_div(&exp.sum_keepdim(dim)?)?.to_dtype(x.dtype())
     // </solution>
 }
 
 /// Who may attend to whom: `(1, 1, T, S + T)`, u8, 1 = may attend.
 ///
-/// Row `i` is new token `i`, which stands at position `past + i`: it sees positions 0 to `past + i`, itself included.
+/// Row `i` is new token `i`, at position `past + i`: it may attend to positions 0 to `past + i`,
+/// itself included.
 ///
 /// # Errors
 /// If the tensor cannot be made on `device`.
@@ -29,16 +31,31 @@ pub fn causal_mask(new: usize, past: usize, device: &Device) -> Result<Tensor> {
     // task 1.2: one row a new token, one column a position; 1 up to the token itself
     // <solution>
     let all = past + new;
-    let row = |i: usize| (0..all).map(move |column| u8::from(column <= past + i));
-    let mask: Vec<u8> = (0..new).flat_map(row).collect();
+    let mut mask = Vec::with_capacity(new * all);
+    for i in 0..new {
+        for column in 0..all {
+            mask.push(u8::from(column <= past + i));
+        }
+    }
     Tensor::from_vec(mask, (1, 1, new, all), device)
     // </solution>
 }
 
-/// `softmax(q · kᵀ / √D) · v`, where the mask allows (Vaswani et al. 2017; torch `scaled_dot_product_attention`).
+// <solution>
+/// `scores` where the mask is 1, and `value` where it is 0 (torch `masked_fill`, with the mask the
+/// other way round). `mask` broadcasts to the shape of `scores`.
+fn masked_fill(scores: &Tensor, mask: &Tensor, value: f32) -> Result<Tensor> {
+    let mask = mask.broadcast_as(scores.shape())?;
+    let value = Tensor::new(value, scores.device())?.to_dtype(scores.dtype())?;
+    mask.where_cond(scores, &value.broadcast_as(scores.shape())?)
+}
+// </solution>
+
+/// `softmax(q · kᵀ / √D) · v`, where the mask allows (Vaswani et al. 2017; torch
+/// `scaled_dot_product_attention`).
 ///
-/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`, `mask` broadcasts to `(B, H, T, S + T)`, 1 = may attend;
-/// the result is `(B, H, T, D)`.
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`, `mask` broadcasts to
+/// `(B, H, T, S + T)`, 1 = may attend; the result is `(B, H, T, D)`.
 ///
 /// # Errors
 /// If the shapes do not fit.
@@ -53,12 +70,7 @@ pub fn scaled_dot_product_attention(
     let scale = 1.0 / (q.dim(3)? as f64).sqrt();
     let scores = (q.contiguous()?.matmul(&k.contiguous()?.t()?)? * scale)?; // (B, H, T, S + T)
     let scores = match mask {
-        Some(mask) => {
-            let never =
-                Tensor::new(f32::NEG_INFINITY, scores.device())?.to_dtype(scores.dtype())?;
-            let mask = mask.broadcast_as(scores.shape())?;
-            mask.where_cond(&scores, &never.broadcast_as(scores.shape())?)?
-        }
+        Some(mask) => masked_fill(&scores, mask, f32::NEG_INFINITY)?,
         None => scores,
     };
     softmax(&scores, 3)?.matmul(&v.contiguous()?)
@@ -123,7 +135,7 @@ pub fn multi_head_attention(
     let q = split_heads(&project(x, &w.q)?, heads)?;
     let k = split_heads(&project(x, &w.k)?, heads)?;
     let v = split_heads(&project(x, &w.v)?, heads)?;
-    let mixed = scaled_dot_product_attention(&q, &k, &v, mask)?;
-    project(&merge_heads(&mixed)?, &w.o)
+    let out = scaled_dot_product_attention(&q, &k, &v, mask)?; // (B, H, T, D)
+    project(&merge_heads(&out)?, &w.o)
     // </solution>
 }

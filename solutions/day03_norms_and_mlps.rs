@@ -1,13 +1,14 @@
-//! Day 3: norms and MLPs. What stands between the attentions: a norm keeps the scale, an MLP does the thinking.
+//! Day 3: norms and MLPs. Between two attentions, a norm keeps the scale and an MLP does the
+//! thinking.
 
 use candecode::kit::{linear, linear_many, Weight};
 use candle_core::{DType, Result, Tensor, D};
 
-/// LayerNorm: each vector is brought to mean 0 and variance 1, then scaled and shifted (Ba et al. 2016; torch
-/// `layer_norm`): `(x - mean) / √(variance + eps) · weight + bias`.
+/// LayerNorm: each vector is brought to mean 0 and variance 1, then scaled and shifted (Ba et al.
+/// 2016; torch `layer_norm`): `(x - mean) / √(variance + eps) · weight + bias`.
 ///
-/// The variance is the mean of the squared distances from the mean: divided by C, not by C - 1. Everything is computed
-/// in f32 and rounded to the type of `x` once, at the end.
+/// The variance is the mean of the squared distances from the mean: divided by C, not by C - 1.
+/// Everything is computed in f32 and rounded to the type of `x` once, at the end.
 ///
 /// `x` is `(…, C)`, `weight` and `bias` are `(C)`; the result has the shape and type of `x`.
 ///
@@ -16,8 +17,8 @@ use candle_core::{DType, Result, Tensor, D};
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
     // task 3.1: mean 0, variance 1, then weight and bias; all in f32
     // <solution>
-    let wide = x.to_dtype(DType::F32)?;
-    let centred = wide.broadcast_sub(&wide.mean_keepdim(D::Minus1)?)?;
+    let x32 = x.to_dtype(DType::F32)?;
+    let centred = x32.broadcast_sub(&x32.mean_keepdim(D::Minus1)?)?;
     let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
     let normed = centred.broadcast_div(&(variance + eps)?.sqrt()?)?;
     let scaled = normed.broadcast_mul(&weight.to_dtype(DType::F32)?)?;
@@ -25,69 +26,70 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Resul
     // </solution>
 }
 
-/// RMSNorm: each vector is divided by the root of its mean square, then scaled (Zhang and Sennrich 2019):
-/// `x / √(mean(x²) + eps) · weight`.
+/// RMSNorm: each vector is divided by the root of its mean square, then scaled (Zhang and Sennrich
+/// 2019): `x / √(mean(x²) + eps) · weight`.
 ///
-/// The quotient is computed in f32 and rounded to the type of `x` *before* it is scaled (HF `LlamaRMSNorm`).
-/// `x` is `(…, C)`, `weight` is `(C)`; the result has the shape and type of `x`.
+/// The quotient is computed in f32 and rounded to the type of `x` *before* it is scaled (HF
+/// `LlamaRMSNorm`). `x` is `(…, C)`, `weight` is `(C)`; the result has the shape and type of `x`.
 ///
 /// # Errors
 /// If the widths differ.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
-    // task 3.2: divide by the root mean square in f32, back to the type of x, then the weight
+    // task 3.2: divide by the root mean square in f32, back to x's type, then the weight
     // <solution>
-    let wide = x.to_dtype(DType::F32)?;
-    let mean_square = wide.sqr()?.mean_keepdim(D::Minus1)?;
-    let normed = wide.broadcast_div(&(mean_square + eps)?.sqrt()?)?;
+    let x32 = x.to_dtype(DType::F32)?;
+    let mean_square = x32.sqr()?.mean_keepdim(D::Minus1)?;
+    let normed = x32.broadcast_div(&(mean_square + eps)?.sqrt()?)?;
     normed.to_dtype(x.dtype())?.broadcast_mul(weight)
     // </solution>
 }
 
 /// GELU by its tanh approximation, GPT-2's (Hendrycks and Gimpel 2016; HF `gelu_new`):
-/// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`, in f32 and rounded to the type of `x` at the end.
+/// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`, in f32, rounded to the type of `x` at the end.
 ///
 /// # Errors
 /// If the tensor's operations fail.
 pub fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
     // task 3.3: GELU, the tanh form
     // <solution>
-    let wide = x.to_dtype(DType::F32)?;
-    let cube = (wide.sqr()? * &wide)?;
-    let inner = ((&wide + (cube * 0.044715)?)? * (2.0 / std::f64::consts::PI).sqrt())?;
-    let share = ((inner.tanh()? + 1.0)? * 0.5)?;
-    (wide * share)?.to_dtype(x.dtype())
+    let x32 = x.to_dtype(DType::F32)?;
+    let cube = (x32.sqr()? * &x32)?;
+    let inner = ((&x32 + (cube * 0.044715)?)? * (2.0 / std::f64::consts::PI).sqrt())?;
+    let cdf = ((inner.tanh()? + 1.0)? * 0.5)?;
+    (x32 * cdf)?.to_dtype(x.dtype())
     // </solution>
 }
 
-/// GELU exactly: `x / 2 · (1 + erf(x / √2))`, in f32 and rounded to the type of `x` at the end (torch's default `gelu`).
+/// GELU exactly: `x / 2 · (1 + erf(x / √2))`, in f32, rounded to the type of `x` at the end
+/// (torch's default `gelu`).
 ///
 /// # Errors
 /// If the tensor's operations fail.
 pub fn gelu_exact(x: &Tensor) -> Result<Tensor> {
     // task 3.4 (further): GELU, the exact form
     // <solution>
-    let wide = x.to_dtype(DType::F32)?;
-    let erf = (&wide * std::f64::consts::FRAC_1_SQRT_2)?.erf()?;
-    let share = ((erf + 1.0)? * 0.5)?;
-    (wide * share)?.to_dtype(x.dtype())
+    let x32 = x.to_dtype(DType::F32)?;
+    let erf = (&x32 * std::f64::consts::FRAC_1_SQRT_2)?.erf()?;
+    let cdf = ((erf + 1.0)? * 0.5)?;
+    (x32 * cdf)?.to_dtype(x.dtype())
     // </solution>
 }
 
-/// SiLU, or swish: `x · sigmoid(x) = x / (1 + e⁻ˣ)`, in f32 and rounded to the type of `x` at the end (Ramachandran et
-/// al. 2017; torch `silu`).
+/// SiLU, or swish: `x · sigmoid(x) = x / (1 + e⁻ˣ)`, in f32, rounded to the type of `x` at the end
+/// (Ramachandran et al. 2017; torch `silu`).
 ///
 /// # Errors
 /// If the tensor's operations fail.
 pub fn silu(x: &Tensor) -> Result<Tensor> {
     // task 3.5: x times its sigmoid
     // <solution>
-    let wide = x.to_dtype(DType::F32)?;
-    let below = (wide.neg()?.exp()? + 1.0)?;
-    (wide / below)?.to_dtype(x.dtype())
+    let x32 = x.to_dtype(DType::F32)?;
+    let denom = (x32.neg()?.exp()? + 1.0)?;
+    (x32 / denom)?.to_dtype(x.dtype())
     // </solution>
 }
 
-/// One linear layer: a matrix `(out, in)` and, in some models, a bias `(out)`.
+/// One linear layer: a matrix `(out, in)` and, in some models, a bias `(out)` (torch `nn.Linear`).
 #[derive(Debug, Clone)]
 pub struct Projection {
     /// The matrix.
@@ -96,28 +98,53 @@ pub struct Projection {
     pub bias: Option<Tensor>,
 }
 
-/// Llama's MLP: `down(silu(gate(x)) · up(x))` (Shazeer 2020; HF `LlamaMLP`). `x` and the result are `(B, T, C)`.
+impl Projection {
+    /// `x · weightᵀ + bias`: `(…, in)` to `(…, out)`. The dispatch is behind it: plain tensor code,
+    /// or a kernel.
+    ///
+    /// # Errors
+    /// If the last dimension of `x` is not `in`.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        linear(x, &self.weight, self.bias.as_ref())
+    }
+
+    /// [`Projection::forward`] of several that share an input, in the order given: a kernel
+    /// computes them as one product.
+    ///
+    /// # Errors
+    /// As [`Projection::forward`].
+    pub fn forward_all<const N: usize>(all: [&Self; N], x: &Tensor) -> Result<[Tensor; N]> {
+        linear_many(x, all.map(|one| (&one.weight, one.bias.as_ref())))
+    }
+}
+
+/// Llama's MLP: `down(silu(gate(x)) · up(x))` (Shazeer 2020; HF `LlamaMLP`).
+///
+/// `x` and the result are `(B, T, C)`.
 ///
 /// # Errors
 /// If the shapes do not fit.
-pub fn swiglu(x: &Tensor, gate: &Projection, up: &Projection, down: &Projection) -> Result<Tensor> {
-    // task 3.6: gate and up through linear_many, their product through linear
+pub fn swiglu(
+    x: &Tensor,
+    gate_proj: &Projection,
+    up_proj: &Projection,
+    down_proj: &Projection,
+) -> Result<Tensor> {
+    // task 3.6: gate and up share their input; down takes their product
     // <solution>
-    let both = [(&gate.weight, gate.bias.as_ref()), (&up.weight, up.bias.as_ref())];
-    let both = linear_many(x, &both)?; // two of (B, T, intermediate)
-    let gated = (silu(&both[0])? * &both[1])?;
-    linear(&gated, &down.weight, down.bias.as_ref())
+    let [gate, up] = Projection::forward_all([gate_proj, up_proj], x)?; // (B, T, intermediate)
+    down_proj.forward(&(silu(&gate)? * up)?)
     // </solution>
 }
 
-/// GPT-2's MLP: `projection(gelu_tanh(fc(x)))` (HF `GPT2MLP`). `x` and the result are `(B, T, C)`.
+/// GPT-2's MLP: `c_proj(gelu_tanh(c_fc(x)))` (HF `GPT2MLP`). `x` and the result are `(B, T, C)`.
 ///
 /// # Errors
 /// If the shapes do not fit.
-pub fn gelu_mlp(x: &Tensor, fc: &Projection, projection: &Projection) -> Result<Tensor> {
+pub fn gelu_mlp(x: &Tensor, c_fc: &Projection, c_proj: &Projection) -> Result<Tensor> {
     // task 3.7: widen, gelu_tanh, project back
     // <solution>
-    let wide = gelu_tanh(&linear(x, &fc.weight, fc.bias.as_ref())?)?;
-    linear(&wide, &projection.weight, projection.bias.as_ref())
+    let hidden = gelu_tanh(&c_fc.forward(x)?)?; // (B, T, intermediate)
+    c_proj.forward(&hidden)
     // </solution>
 }

@@ -1,9 +1,11 @@
-//! Day 5: the model. Blocks in a row, from token ids to logits: Llama, Qwen2, Qwen3, and GPT-2 as a difference from them.
+//! Day 5: the model. Layers in a row, from token ids to logits: Llama, Qwen2, Qwen3, and GPT-2 as a
+//! difference from them.
 //!
 //! `engine::load` fills these structs from the names in a safetensors file.
 
+use candecode::day00_warm_up::embed;
 use candecode::day01_attention::{merge_heads, split_heads};
-use candecode::day02_positions::learned_positions;
+use candecode::day02_positions::{learned_positions, CosSin, RotaryEmbedding};
 use candecode::day03_norms_and_mlps::{gelu_mlp, layer_norm, rms_norm, swiglu, Projection};
 use candecode::day04_attention_block::Attention;
 use candecode::kit::device::activation_dtype;
@@ -11,6 +13,7 @@ use candecode::kit::{attend, linear, Cache, Model, ModelConfig, Step, Weight};
 use candle_core::{DType, Device, Result, Tensor};
 
 /// A norm with its weights.
+#[derive(Debug, Clone)]
 pub enum Norm {
     /// RMSNorm, of Llama, Qwen2 and Qwen3: the weight is `(C)`.
     Rms {
@@ -35,7 +38,7 @@ impl Norm {
     ///
     /// # Errors
     /// If the widths differ.
-    pub fn apply(&self, x: &Tensor) -> Result<Tensor> {
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         // task 5.1: day 3's norm of each kind
         // <solution>
         match self {
@@ -46,7 +49,8 @@ impl Norm {
     }
 }
 
-/// The attention inside a block.
+/// The attention inside a layer.
+#[derive(Debug, Clone)]
 pub enum SelfAttention {
     /// Day 4's: Llama, Qwen2, Qwen3.
     Grouped(Attention),
@@ -54,28 +58,72 @@ pub enum SelfAttention {
     Fused(FusedAttention),
 }
 
-/// The MLP inside a block.
+impl SelfAttention {
+    /// `x` and the result are `(B, T, C)`. Only [`Attention`] takes the angles, `cos_sin`: GPT-2's
+    /// positions are in `x` already.
+    ///
+    /// # Errors
+    /// If the shapes do not fit.
+    pub fn forward(
+        &self,
+        x: &Tensor,
+        step: &Step,
+        cos_sin: Option<&CosSin>,
+        cache: &mut dyn Cache,
+    ) -> Result<Tensor> {
+        // task 5.2: the attention of each kind
+        // <solution>
+        match self {
+            Self::Grouped(attention) => attention.forward(x, step, cos_sin, cache),
+            Self::Fused(attention) => attention.forward(x, step, cache),
+        }
+        // </solution>
+    }
+}
+
+/// The MLP inside a layer.
+#[derive(Debug, Clone)]
 pub enum Mlp {
     /// Llama's, Qwen2's and Qwen3's: day 3's `swiglu`.
     Swiglu {
         /// Goes through SiLU, `(intermediate, C)`.
-        gate: Projection,
+        gate_proj: Projection,
         /// Does not, `(intermediate, C)`.
-        up: Projection,
+        up_proj: Projection,
         /// Back to the width of the stream, `(C, intermediate)`.
-        down: Projection,
+        down_proj: Projection,
     },
     /// GPT-2's: day 3's `gelu_mlp`.
     Gelu {
         /// Before the GELU, `(intermediate, C)`.
-        fc: Projection,
+        c_fc: Projection,
         /// After it, `(C, intermediate)`.
-        projection: Projection,
+        c_proj: Projection,
     },
 }
 
-/// One block: attention, then the MLP, each behind a norm, and each added to what came in.
-pub struct Block {
+impl Mlp {
+    /// `x` and the result are `(B, T, C)`.
+    ///
+    /// # Errors
+    /// If the shapes do not fit.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        // task 5.3: day 3's MLP of each kind
+        // <solution>
+        match self {
+            Self::Swiglu { gate_proj, up_proj, down_proj } => {
+                swiglu(x, gate_proj, up_proj, down_proj)
+            }
+            Self::Gelu { c_fc, c_proj } => gelu_mlp(x, c_fc, c_proj),
+        }
+        // </solution>
+    }
+}
+
+/// One layer: attention, then the MLP, each behind a norm, and each added to what came in (HF
+/// `LlamaDecoderLayer`, `GPT2Block`).
+#[derive(Debug, Clone)]
+pub struct DecoderLayer {
     /// The norm before the attention (`input_layernorm`, GPT-2's `ln_1`).
     pub attention_norm: Norm,
     /// The attention.
@@ -86,74 +134,64 @@ pub struct Block {
     pub mlp: Mlp,
 }
 
-impl Block {
-    /// The first half of a block, `(B, T, C)` to `(B, T, C)`; both kinds of attention go through the door
-    /// [`candecode::kit::attend`].
+impl DecoderLayer {
+    /// `x` and the result are `(B, T, C)`.
     ///
     /// # Errors
     /// If the shapes do not fit.
-    pub fn attend(&self, x: &Tensor, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
-        // task 5.2: norm, attention of either kind, residual
+    pub fn forward(
+        &self,
+        x: &Tensor,
+        step: &Step,
+        cos_sin: Option<&CosSin>,
+        cache: &mut dyn Cache,
+    ) -> Result<Tensor> {
+        // task 5.4: norm, attention, residual; then norm, MLP, residual
         // <solution>
-        let normed = self.attention_norm.apply(x)?;
-        let update = match &self.attention {
-            SelfAttention::Grouped(attention) => attention.forward(&normed, step, cache, attend)?,
-            SelfAttention::Fused(attention) => attention.forward(&normed, step, cache)?,
-        };
-        x + update
-        // </solution>
-    }
-
-    /// The second half, `(B, T, C)` to `(B, T, C)`.
-    ///
-    /// # Errors
-    /// If the shapes do not fit.
-    pub fn feed_forward(&self, x: &Tensor) -> Result<Tensor> {
-        // task 5.3: norm, MLP of either kind, residual
-        // <solution>
-        let normed = self.mlp_norm.apply(x)?;
-        let update = match &self.mlp {
-            Mlp::Swiglu { gate, up, down } => swiglu(&normed, gate, up, down)?,
-            Mlp::Gelu { fc, projection } => gelu_mlp(&normed, fc, projection)?,
-        };
-        x + update
+        let normed = self.attention_norm.forward(x)?;
+        let x = (x + self.attention.forward(&normed, step, cos_sin, cache)?)?;
+        let normed = self.mlp_norm.forward(&x)?;
+        &x + self.mlp.forward(&normed)?
         // </solution>
     }
 }
 
-/// The whole stack (HF `LlamaForCausalLM`, `Qwen2ForCausalLM`, `Qwen3ForCausalLM`, `GPT2LMHeadModel`).
+/// The whole stack (HF `LlamaForCausalLM`, `Qwen2ForCausalLM`, `Qwen3ForCausalLM`,
+/// `GPT2LMHeadModel`), with HF's names.
 pub struct Transformer {
     /// Sizes, context and special ids.
     pub config: ModelConfig,
     /// Where the weights are.
     pub device: Device,
-    /// The embedding table, `(V, C)`.
-    pub tokens: Weight,
+    /// The embedding table, `(V, C)` (GPT-2's `wte`).
+    pub embed_tokens: Weight,
     /// GPT-2's table of positions, `(context, C)`; None: RoPE, inside the attention.
-    pub positions: Option<Tensor>,
-    /// The blocks, first to last.
-    pub blocks: Vec<Block>,
-    /// The norm after the last block.
+    pub wpe: Option<Tensor>,
+    /// RoPE, one for all layers; None: GPT-2.
+    pub rotary_emb: Option<RotaryEmbedding>,
+    /// The layers, first to last (GPT-2's `h`).
+    pub layers: Vec<DecoderLayer>,
+    /// The norm after the last layer (GPT-2's `ln_f`).
     pub norm: Norm,
     /// The head, `(V, C)`; None: tied, the embedding table is the head.
     pub lm_head: Option<Weight>,
 }
 
 impl Transformer {
-    /// The rows of the step's ids, and of its positions where there is a table of them: `(B, T)` to `(B, T, C)`.
+    /// The rows of the step's ids, and of its positions where there is a table of them: `(B, T)` to
+    /// `(B, T, C)`.
     ///
-    /// The table may be bf16 or f16 in memory: what comes out is of the type that [`activation_dtype`] says.
+    /// The table may be bf16 or f16 in memory; [`activation_dtype`] says the type of the result.
     ///
     /// # Errors
     /// If an id or a position is out of range.
     pub fn embed(&self, step: &Step) -> Result<Tensor> {
-        // task 5.4: look the ids up, and add the positions if there is a table
+        // task 5.5: look the ids up, and add the positions if there is a table
         // <solution>
-        let (b, t) = step.ids.dims2()?;
-        let rows = self.tokens.tensor().index_select(&step.ids.flatten_all()?, 0)?;
+        let rows = embed(self.embed_tokens.tensor(), &step.ids)?; // (B, T, C)
         let dtype = activation_dtype(rows.dtype(), rows.device());
-        let x = rows.to_dtype(dtype)?.reshape((b, t, ()))?;
-        match &self.positions {
+        let x = rows.to_dtype(dtype)?;
+        match &self.wpe {
             Some(table) => x + learned_positions(table, &step.positions)?,
             None => Ok(x),
         }
@@ -165,10 +203,10 @@ impl Transformer {
     /// # Errors
     /// If the shapes do not fit.
     pub fn head(&self, x: &Tensor) -> Result<Tensor> {
-        // task 5.5: norm, head, f32; mind the tied head
+        // task 5.6: norm, head, f32; mind the tied head
         // <solution>
-        let head = self.lm_head.as_ref().unwrap_or(&self.tokens);
-        linear(&self.norm.apply(x)?, head, None)?.to_dtype(DType::F32)
+        let head = self.lm_head.as_ref().unwrap_or(&self.embed_tokens);
+        linear(&self.norm.forward(x)?, head, None)?.to_dtype(DType::F32)
         // </solution>
     }
 }
@@ -183,23 +221,27 @@ impl Model for Transformer {
     }
 
     fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
-        // task 5.6: every stage in order; the head only for the positions that the step asks for
+        // task 5.7: cosines and sines once, the layers, the head where the step asks
         // <solution>
+        let cos_sin = match &self.rotary_emb {
+            Some(rotary) => Some(rotary.cos_sin(&step.positions)?),
+            None => None,
+        };
         let mut x = self.embed(step)?;
-        for block in &self.blocks {
-            x = block.attend(&x, step, cache)?;
-            x = block.feed_forward(&x)?;
+        for layer in &self.layers {
+            x = layer.forward(&x, step, cos_sin.as_ref(), cache)?;
         }
         self.head(&step.chosen(&x)?)
         // </solution>
     }
 }
 
-/// GPT-2's attention: as many key/value heads as heads, biases everywhere, no RoPE, and one matrix for q, k and v
-/// (HF `GPT2Attention`).
+/// GPT-2's attention: as many key/value heads as heads, biases everywhere, no RoPE, and one matrix
+/// for q, k and v (HF `GPT2Attention`).
+#[derive(Debug, Clone)]
 pub struct FusedAttention {
     /// Which layer of the stack this is: the cache's index.
-    pub layer: usize,
+    pub layer_idx: usize,
     /// Number of heads.
     pub num_heads: usize,
     /// Makes q, k and v in one product, `(3 * C, C)`: first all of q, then all of k, then all of v.
@@ -209,18 +251,21 @@ pub struct FusedAttention {
 }
 
 impl FusedAttention {
-    /// As day 4's [`Attention::forward`], through the door [`candecode::kit::attend`]: `x` and the result are `(B, T, C)`.
+    /// As day 4's [`Attention::forward`], through the dispatch [`candecode::kit::attend`]: `x` and
+    /// the result are `(B, T, C)`.
     ///
     /// # Errors
     /// If the shapes do not fit.
     pub fn forward(&self, x: &Tensor, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
-        // task 5.7: one product, cut in three, split into heads; attend, merge, project back
+        // task 5.8: one product, cut in three, split; attend, merge, project back
         // <solution>
         let c = x.dim(2)?;
-        let qkv = linear(x, &self.c_attn.weight, self.c_attn.bias.as_ref())?; // (B, T, 3 * C)
-        let part = |i: usize| split_heads(&qkv.narrow(2, i * c, c)?, self.num_heads);
-        let mixed = attend(self.layer, &part(0)?, &part(1)?, &part(2)?, step, cache)?;
-        linear(&merge_heads(&mixed)?, &self.c_proj.weight, self.c_proj.bias.as_ref())
+        let qkv = self.c_attn.forward(x)?; // (B, T, 3 * C)
+        let q = split_heads(&qkv.narrow(2, 0, c)?, self.num_heads)?; // (B, H, T, D)
+        let k = split_heads(&qkv.narrow(2, c, c)?, self.num_heads)?;
+        let v = split_heads(&qkv.narrow(2, 2 * c, c)?, self.num_heads)?;
+        let out = attend(self.layer_idx, &q, &k, &v, step, cache)?;
+        self.c_proj.forward(&merge_heads(&out)?)
         // </solution>
     }
 }

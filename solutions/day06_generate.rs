@@ -1,24 +1,23 @@
 //! Day 6: prefill and decode. A model gives scores for the next token; a loop makes a text of them.
 
+use candecode::day00_warm_up::last_position;
 use candecode::kit::{Model, NoCache, Step, Tokenizer};
 use candle_core::{bail, IndexOp, Result, Tensor};
 
-/// The logits of each row's last position: `(B, T, V)` to `(B, V)`. Only they predict a token that is not there yet.
+/// The logits of each row's last position: `(B, T, V)` to `(B, V)`. Only they predict a token that
+/// is not there yet.
 ///
 /// # Errors
 /// If there is no position.
 pub fn last_logits(logits: &Tensor) -> Result<Tensor> {
     // task 6.1: keep the last position of every row
     // <solution>
-    let (_, t, _) = logits.dims3()?;
-    if t == 0 {
-        bail!("last_logits: the logits {:?} have no position", logits.shape())
-    }
-    logits.i((.., t - 1))
+    last_position(logits)
     // </solution>
 }
 
-/// One pass over all of `ids`, at positions 0, 1, …: the scores of what comes next, `(V)`, off the device.
+/// One pass over all of `ids`, at positions 0, 1, …: the logits of the next token, `(V)`, off the
+/// device.
 ///
 /// # Errors
 /// If `ids` is empty, or longer than the context.
@@ -40,14 +39,16 @@ pub struct Trace {
     pub positions_computed: usize,
 }
 
-/// Prefill, then decode: one pass over the prompt gives the first new token, one more pass over the growing sequence gives
-/// each next one (HF `generate` with `use_cache=False`).
+/// Prefill, then decode: one pass over the prompt gives the first new token, one more pass over the
+/// growing sequence gives each next one (HF `generate` with `use_cache=False`).
 ///
-/// `pick` chooses from the logits, `on_token` sees every token as it is made. It ends after a token of `eos`, which is
-/// kept, or after `max_new_tokens`; 0 of them is an empty trace, and no pass.
+/// `pick` chooses from the logits, `on_token` gets every token as it is made. The loop ends after a
+/// token of `eos`, which is kept, or after `max_new_tokens`; 0 of them is an empty trace, and no
+/// pass.
 ///
 /// # Errors
-/// If a pass over an empty prompt is wanted, the sequence outgrows the context, or `pick` or `on_token` fails.
+/// If a pass over an empty prompt is wanted, the sequence outgrows the context, or `pick` or
+/// `on_token` fails.
 pub fn simple_generate(
     model: &dyn Model,
     prompt: &[u32],
@@ -75,29 +76,48 @@ pub fn simple_generate(
     // </solution>
 }
 
-/// Text out of tokens, as they come, never with half a character in it (vLLM `detokenize_incrementally`).
+/// Text out of tokens, as they come, never with half a character in it (vLLM
+/// `detokenize_incrementally`).
 ///
 /// A token is bytes, not characters: `é` may be two tokens, and a lone half decodes to `U+FFFD`.
+/// And a token's text may depend on the tokens before it: SentencePiece drops the space that begins
+/// a text.
 pub struct TextStream<'a> {
     tokenizer: &'a Tokenizer,
     ids: Vec<u32>,
-    prefix: usize, // decoding starts here: far enough back for the tokenizer to see what came before
-    read: usize,   // the ids below this one are already text
+    prefix: usize, // decoding starts here, so that the tokenizer sees what came before
+    read: usize,   // the ids before this index are text already
 }
 
 impl<'a> TextStream<'a> {
-    /// A stream that starts with nothing.
+    /// A stream without a prompt.
     pub fn new(tokenizer: &'a Tokenizer) -> Self {
         Self { tokenizer, ids: Vec::new(), prefix: 0, read: 0 }
     }
 
-    /// Takes the next token; gives the text that is certain now, which may be empty. What is text already never changes:
-    /// our tokenizers join bytes and clean nothing up, so the longer decoding begins with the shorter one.
+    /// A stream that goes on after a prompt, whose text is known already.
+    ///
+    /// It begins with the prompt's last five ids, or all if there are fewer (vLLM
+    /// `INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET`). Decoded alone, the first new token would lose
+    /// its space where the tokenizer is SentencePiece's. If the prompt ends with half a character,
+    /// the first piece is the whole one.
+    pub fn after(tokenizer: &'a Tokenizer, prompt: &[u32]) -> Self {
+        // task 6.4: begin with the last ids of the prompt, which are text already
+        // <solution>
+        let start = prompt.len().saturating_sub(5);
+        let ids = prompt[start..].to_vec();
+        let read = ids.len();
+        Self { tokenizer, ids, prefix: 0, read }
+        // </solution>
+    }
+
+    /// Takes the next token; gives the text that is certain now, which may be empty. What was given
+    /// never changes: the longer decoding begins with the shorter one.
     ///
     /// # Errors
     /// If the tokenizer fails.
     pub fn push(&mut self, id: u32) -> Result<String> {
-        // task 6.4: the text that has become certain with this token
+        // task 6.5: the text that has become certain with this token
         // <solution>
         self.ids.push(id);
         let new = self.unread()?;
@@ -110,12 +130,13 @@ impl<'a> TextStream<'a> {
         // </solution>
     }
 
-    /// At the end: what was held back, broken as it may be. No `push` comes after it.
+    /// At the end: the text that `push` has kept back, broken as it may be. No `push` comes after
+    /// it.
     ///
     /// # Errors
     /// If the tokenizer fails.
     pub fn finish(&mut self) -> Result<String> {
-        // task 6.5: give what was held back
+        // task 6.6: give what was kept back
         // <solution>
         let rest = self.unread()?;
         self.prefix = self.ids.len();
@@ -125,55 +146,65 @@ impl<'a> TextStream<'a> {
     }
 
     // <solution>
+    /// The text of the ids that are not text yet.
     fn unread(&self) -> Result<String> {
-        let known = self.tokenizer.decode(&self.ids[self.prefix..self.read])?;
+        let mut known = self.tokenizer.decode(&self.ids[self.prefix..self.read])?;
         let all = self.tokenizer.decode(&self.ids[self.prefix..])?;
+        if !all.starts_with(&known) {
+            // The prompt ended with half a character, which the new tokens have completed.
+            known.truncate(known.trim_end_matches('\u{fffd}').len());
+        }
         Ok(all.get(known.len()..).unwrap_or_default().to_string())
     }
     // </solution>
 }
 
-/// One pass over a finished text, `ids`, gives every token that the loop chose: row `i` chooses token `i + 1`, so these are
-/// the choices of rows `prompt_len - 1` to `ids.len() - 2`, one for each token after the prompt (none, if there is none).
-/// What the last row chooses stands in no text yet, and is left out.
+/// One pass over a finished text, `ids`, predicts every token that the loop chose: row `i` predicts
+/// token `i + 1`, so these are the predictions of rows `prompt_len - 1` to `ids.len() - 2`, one for
+/// each token after the prompt (none, if there is none). What the last row predicts is not in the
+/// text, and is left out.
 ///
-/// This is why a cache is legal (the past does not change when the future is added) and why K drafted tokens can be
-/// verified in one pass.
+/// This is why a cache is legal (the past does not change when the future is added) and why K
+/// drafted tokens can be verified in one pass.
 ///
 /// # Errors
 /// If `prompt_len` is 0 or more than `ids.len()`, or `pick` fails.
-pub fn one_pass_predicts_every_step(
+pub fn predictions(
     model: &dyn Model,
     ids: &[u32],
     prompt_len: usize,
     pick: impl Fn(&[f32]) -> Result<u32>,
 ) -> Result<Vec<u32>> {
-    // task 6.6: the choice after every position, from a single pass
+    // task 6.7: the choice after every position, from a single pass
     // <solution>
     if prompt_len == 0 || prompt_len > ids.len() {
         bail!("a prompt of {prompt_len} tokens does not fit a text of {}", ids.len())
     }
     let logits = model.forward(&Step::new(model, ids, 0)?, &mut NoCache)?.i(0)?; // (T, V)
-    let predicts = prompt_len - 1..ids.len() - 1;
-    predicts.map(|position| pick(&logits.i(position)?.to_vec1::<f32>()?)).collect()
+    let mut predicted = Vec::new();
+    for position in prompt_len - 1..ids.len() - 1 {
+        predicted.push(pick(&logits.i(position)?.to_vec1::<f32>()?)?);
+    }
+    Ok(predicted)
     // </solution>
 }
 
-/// How many tokens of `draft` the loop itself would have chosen after `text`, counted from the first: what one pass over
-/// `text` and `draft` accepts (greedy speculative decoding, day 13).
+/// How many tokens of `draft` the loop itself would have chosen after `text`, counted from the
+/// first: what one pass over `text` and `draft` accepts (greedy speculative decoding, day 13).
 ///
 /// # Errors
-/// As [`one_pass_predicts_every_step`].
+/// As [`predictions`].
 pub fn accepted(
     model: &dyn Model,
     text: &[u32],
     draft: &[u32],
     pick: impl Fn(&[f32]) -> Result<u32>,
 ) -> Result<usize> {
-    // task 6.7 (further): count the drafted tokens that stand before the first wrong one
+    // task 6.8 (further): count the drafted tokens before the first wrong one
     // <solution>
     let ids = [text, draft].concat();
-    let chosen = one_pass_predicts_every_step(model, &ids, text.len(), pick)?;
-    Ok(chosen.iter().zip(draft).take_while(|(chosen, drafted)| chosen == drafted).count())
+    let predicted = predictions(model, &ids, text.len(), pick)?;
+    let pairs = predicted.iter().zip(draft);
+    Ok(pairs.take_while(|(predicted, drafted)| predicted == drafted).count())
     // </solution>
 }

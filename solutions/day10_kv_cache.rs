@@ -123,16 +123,15 @@ impl<'a> Cached<'a> {
         if n == 0 || n > tokens.len() {
             bail!("the logits after the last {n} of {} tokens cannot be had", tokens.len())
         }
-        // Unknown until the pass has succeeded, for nobody can say what an error leaves in the
-        // cache.
-        let known = std::mem::take(&mut self.tokens);
-        let common = known.iter().zip(tokens).take_while(|(old, new)| old == new).count();
+        let common = self.tokens.iter().zip(tokens).take_while(|(old, new)| old == new).count();
         let evicted = self.cache.num_evicted().unwrap_or(0);
         let fed = evicted + self.cache.len();
         let keep = common.min(fed).min(tokens.len() - n);
         if keep < fed && evicted > 0 {
             bail!("a cache that has evicted {evicted} positions only takes what extends its tokens")
         }
+        // Until the pass has succeeded nothing is known: an error may leave anything in the cache.
+        self.tokens.clear();
         if keep < fed {
             self.cache.truncate(keep)?;
         }
@@ -245,9 +244,10 @@ impl Cache for KvCache {
     /// A sliding cache gives all positions back before it evicts: the new tokens attend to them.
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
         let all = self.append_layer(layer, k, v)?;
-        let last_layer = layer + 1 == self.layers.len();
-        if let (CacheKind::Sliding(window), true) = (self.kind, last_layer) {
-            self.slide(window)?;
+        if layer + 1 == self.layers.len() {
+            if let CacheKind::Sliding(window) = self.kind {
+                self.slide(window)?;
+            }
         }
         Ok(all)
     }

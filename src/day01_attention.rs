@@ -1,13 +1,14 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 1: attention. Every token asks the tokens before it a question, and takes home a mixture of their answers.
+//! Day 1: attention. Every token asks the tokens before it a question, and takes home a mixture of
+//! their answers.
 
 use candle_core::{bail, DType, Device, Result, Tensor};
 
 /// Softmax along `dim`: `exp(x - max)` divided by its sum, so that the slice sums to 1.
 ///
-/// Subtracting the maximum of each slice changes nothing but keeps `exp` from overflowing (torch `softmax`). Everything
-/// is computed in f32, because candle's sums of bf16 stop growing early; the result has the type of `x` (HF's attention:
-/// `softmax(…, dtype=torch.float32)`).
+/// Subtracting the maximum of each slice changes nothing but keeps `exp` from overflowing (torch
+/// `softmax`). Everything is computed in f32, because candle's sums of bf16 stop growing early; the
+/// result has the type of `x` (HF's attention: `softmax(…, dtype=torch.float32)`).
 ///
 /// # Errors
 /// If `x` has no such dimension.
@@ -18,7 +19,8 @@ pub fn softmax(x: &Tensor, dim: usize) -> Result<Tensor> {
 
 /// Who may attend to whom: `(1, 1, T, S + T)`, u8, 1 = may attend.
 ///
-/// Row `i` is new token `i`, which stands at position `past + i`: it sees positions 0 to `past + i`, itself included.
+/// Row `i` is new token `i`, at position `past + i`: it may attend to positions 0 to `past + i`,
+/// itself included.
 ///
 /// # Errors
 /// If the tensor cannot be made on `device`.
@@ -27,10 +29,11 @@ pub fn causal_mask(new: usize, past: usize, device: &Device) -> Result<Tensor> {
     todo!("day 1, task 2: one row a new token, one column a position; 1 up to the token itself")
 }
 
-/// `softmax(q · kᵀ / √D) · v`, where the mask allows (Vaswani et al. 2017; torch `scaled_dot_product_attention`).
+/// `softmax(q · kᵀ / √D) · v`, where the mask allows (Vaswani et al. 2017; torch
+/// `scaled_dot_product_attention`).
 ///
-/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`, `mask` broadcasts to `(B, H, T, S + T)`, 1 = may attend;
-/// the result is `(B, H, T, D)`.
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, H, S + T, D)`, `mask` broadcasts to
+/// `(B, H, T, S + T)`, 1 = may attend; the result is `(B, H, T, D)`.
 ///
 /// # Errors
 /// If the shapes do not fit.

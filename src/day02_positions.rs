@@ -1,11 +1,15 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 2: positions. Attention sees a set; a position is added to the vector (GPT-2) or turned into an angle (RoPE).
+//! Day 2: positions. Attention sees a set; a position is added to the vector (GPT-2) or turned into
+//! an angle (RoPE).
 
+use candecode::day00_warm_up::embed;
 use candecode::kit::config::Llama3Scaling;
 use candle_core::{bail, DType, Device, Result, Tensor};
 
-/// Learned positions: row `positions[b, t]` of a table. `table` is `(context, C)`, `positions` `(B, T)`, u32; the result
-/// is `(B, T, C)`, to be added to the embeddings (GPT-2's `wpe`).
+/// Learned positions: row `positions[b, t]` of a table, to be added to the embeddings (GPT-2's
+/// `wpe`).
+///
+/// `table` is `(context, C)`, `positions` is `(B, T)`, u32; the result is `(B, T, C)`.
 ///
 /// # Errors
 /// If a position is not below the context.
@@ -14,8 +18,8 @@ pub fn learned_positions(table: &Tensor, positions: &Tensor) -> Result<Tensor> {
     todo!("day 2, task 1: look the positions up in the table: (B, T) -> (B, T, C)")
 }
 
-/// How fast each pair of numbers turns, in radians a token: `theta^(-2i / D)` for `i` in `0..D/2` (Su et al. 2021; HF
-/// `inv_freq`).
+/// How fast each pair of elements turns, in radians a token: `theta^(-2i / D)` for `i` in `0..D/2`
+/// (Su et al. 2021; HF `inv_freq`).
 ///
 /// # Errors
 /// If `head_dim` is odd or zero.
@@ -24,13 +28,19 @@ pub fn inverse_frequencies(head_dim: usize, theta: f64) -> Result<Vec<f32>> {
     todo!("day 2, task 2: one frequency for each pair, the first is 1")
 }
 
-/// Rotary position embedding for heads of one width.
+/// Cosine and sine of every angle of a pass, each `(B, T, D / 2)`, f32 (HF `position_embeddings`).
+pub type CosSin = (Tensor, Tensor);
+
+/// Rotary position embedding, RoPE, for heads of one width (HF `LlamaRotaryEmbedding`).
+///
+/// A model has one. It computes cosines and sines once a pass, and every layer turns its queries
+/// and keys by them with [`rotate`].
 #[derive(Debug, Clone)]
-pub struct Rope {
+pub struct RotaryEmbedding {
     inv_freq: Tensor, // (1, 1, D / 2), f32
 }
 
-impl Rope {
+impl RotaryEmbedding {
     /// RoPE with base `theta`, its frequencies stretched where the model asks for it.
     ///
     /// # Errors
@@ -41,10 +51,10 @@ impl Rope {
         scaling: Option<Llama3Scaling>,
         device: &Device,
     ) -> Result<Self> {
-        let mut inv_freq = inverse_frequencies(head_dim, theta)?;
-        if let Some(scaling) = scaling {
-            inv_freq.iter_mut().for_each(|frequency| *frequency = scaling.apply(*frequency));
-        }
+        let inv_freq: Vec<f32> = inverse_frequencies(head_dim, theta)?
+            .into_iter()
+            .map(|frequency| scaling.map_or(frequency, |scaling| scaling.apply(frequency)))
+            .collect();
         Ok(Self { inv_freq: Tensor::from_vec(inv_freq, (1, 1, head_dim / 2), device)? })
     }
 
@@ -52,26 +62,28 @@ impl Rope {
     ///
     /// # Errors
     /// If `positions` is not a matrix.
-    pub fn cos_sin(&self, positions: &Tensor) -> Result<(Tensor, Tensor)> {
+    pub fn cos_sin(&self, positions: &Tensor) -> Result<CosSin> {
         // task 2.3: the angles of the positions given, then their cosines and sines
         todo!("day 2, task 3: the angles of the positions given, then their cosines and sines")
     }
-
-    /// Turns every head of `x`, `(B, H, T, D)`, to its token's position; the type of `x` stays.
-    ///
-    /// HF's layout: the first half of a head's numbers is turned against its second half, number `i` with number
-    /// `i + D / 2`. The paper, and llama.cpp's weights, pair neighbours instead (HF `apply_rotary_pos_emb`, `rotate_half`).
-    ///
-    /// # Errors
-    /// If the shapes do not fit.
-    pub fn apply(&self, x: &Tensor, positions: &Tensor) -> Result<Tensor> {
-        // task 2.4: turn each pair, numbers i and i + D / 2 of a head, by its angle
-        todo!("day 2, task 4: turn each pair, numbers i and i + D / 2 of a head, by its angle")
-    }
 }
 
-/// Weights made for pairs of neighbours, reordered for pairs of halves: within each head, rows 0, 2, 4, … come first, then
-/// 1, 3, 5, … (`permute` in HF's conversion of the original Llama weights; llama.cpp's `permute` is the way back).
+/// Turns every head of `x`, `(B, H, T, D)`, by its token's angles; the type of `x` stays.
+///
+/// `cos` and `sin` are `(B, T, D / 2)`, from [`RotaryEmbedding::cos_sin`]. HF's layout: the first
+/// half of a head is turned against its second half, element `i` with element `i + D / 2` (HF
+/// `apply_rotary_pos_emb`, `rotate_half`). The paper, and llama.cpp's weights, pair neighbours.
+///
+/// # Errors
+/// If the shapes do not fit.
+pub fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
+    // task 2.4: turn each pair, elements i and i + D / 2 of a head, by its angle
+    todo!("day 2, task 4: turn each pair, elements i and i + D / 2 of a head, by its angle")
+}
+
+/// Weights made for pairs of neighbours, reordered for pairs of halves: within each head, rows 0,
+/// 2, 4, … come first, then 1, 3, 5, … (`permute` in HF's conversion of the original Llama weights;
+/// llama.cpp's `permute` is the way back).
 ///
 /// `w` is `(H * D, C)`, and so is the result.
 ///

@@ -1,14 +1,15 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 3: norms and MLPs. What stands between the attentions: a norm keeps the scale, an MLP does the thinking.
+//! Day 3: norms and MLPs. Between two attentions, a norm keeps the scale and an MLP does the
+//! thinking.
 
 use candecode::kit::{linear, linear_many, Weight};
 use candle_core::{DType, Result, Tensor, D};
 
-/// LayerNorm: each vector is brought to mean 0 and variance 1, then scaled and shifted (Ba et al. 2016; torch
-/// `layer_norm`): `(x - mean) / √(variance + eps) · weight + bias`.
+/// LayerNorm: each vector is brought to mean 0 and variance 1, then scaled and shifted (Ba et al.
+/// 2016; torch `layer_norm`): `(x - mean) / √(variance + eps) · weight + bias`.
 ///
-/// The variance is the mean of the squared distances from the mean: divided by C, not by C - 1. Everything is computed
-/// in f32 and rounded to the type of `x` once, at the end.
+/// The variance is the mean of the squared distances from the mean: divided by C, not by C - 1.
+/// Everything is computed in f32 and rounded to the type of `x` once, at the end.
 ///
 /// `x` is `(…, C)`, `weight` and `bias` are `(C)`; the result has the shape and type of `x`.
 ///
@@ -19,21 +20,21 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Resul
     todo!("day 3, task 1: mean 0, variance 1, then weight and bias; all in f32")
 }
 
-/// RMSNorm: each vector is divided by the root of its mean square, then scaled (Zhang and Sennrich 2019):
-/// `x / √(mean(x²) + eps) · weight`.
+/// RMSNorm: each vector is divided by the root of its mean square, then scaled (Zhang and Sennrich
+/// 2019): `x / √(mean(x²) + eps) · weight`.
 ///
-/// The quotient is computed in f32 and rounded to the type of `x` *before* it is scaled (HF `LlamaRMSNorm`).
-/// `x` is `(…, C)`, `weight` is `(C)`; the result has the shape and type of `x`.
+/// The quotient is computed in f32 and rounded to the type of `x` *before* it is scaled (HF
+/// `LlamaRMSNorm`). `x` is `(…, C)`, `weight` is `(C)`; the result has the shape and type of `x`.
 ///
 /// # Errors
 /// If the widths differ.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
-    // task 3.2: divide by the root mean square in f32, back to the type of x, then the weight
-    todo!("day 3, task 2: divide by the root mean square in f32, back to the type of x, then the weight")
+    // task 3.2: divide by the root mean square in f32, back to x's type, then the weight
+    todo!("day 3, task 2: divide by the root mean square in f32, back to x's type, then the weight")
 }
 
 /// GELU by its tanh approximation, GPT-2's (Hendrycks and Gimpel 2016; HF `gelu_new`):
-/// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`, in f32 and rounded to the type of `x` at the end.
+/// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`, in f32, rounded to the type of `x` at the end.
 ///
 /// # Errors
 /// If the tensor's operations fail.
@@ -42,7 +43,8 @@ pub fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
     todo!("day 3, task 3: GELU, the tanh form")
 }
 
-/// GELU exactly: `x / 2 · (1 + erf(x / √2))`, in f32 and rounded to the type of `x` at the end (torch's default `gelu`).
+/// GELU exactly: `x / 2 · (1 + erf(x / √2))`, in f32, rounded to the type of `x` at the end
+/// (torch's default `gelu`).
 ///
 /// # Errors
 /// If the tensor's operations fail.
@@ -51,8 +53,8 @@ pub fn gelu_exact(x: &Tensor) -> Result<Tensor> {
     todo!("day 3, task 4: GELU, the exact form")
 }
 
-/// SiLU, or swish: `x · sigmoid(x) = x / (1 + e⁻ˣ)`, in f32 and rounded to the type of `x` at the end (Ramachandran et
-/// al. 2017; torch `silu`).
+/// SiLU, or swish: `x · sigmoid(x) = x / (1 + e⁻ˣ)`, in f32, rounded to the type of `x` at the end
+/// (Ramachandran et al. 2017; torch `silu`).
 ///
 /// # Errors
 /// If the tensor's operations fail.
@@ -61,7 +63,7 @@ pub fn silu(x: &Tensor) -> Result<Tensor> {
     todo!("day 3, task 5: x times its sigmoid")
 }
 
-/// One linear layer: a matrix `(out, in)` and, in some models, a bias `(out)`.
+/// One linear layer: a matrix `(out, in)` and, in some models, a bias `(out)` (torch `nn.Linear`).
 #[derive(Debug, Clone)]
 pub struct Projection {
     /// The matrix.
@@ -70,20 +72,47 @@ pub struct Projection {
     pub bias: Option<Tensor>,
 }
 
-/// Llama's MLP: `down(silu(gate(x)) · up(x))` (Shazeer 2020; HF `LlamaMLP`). `x` and the result are `(B, T, C)`.
-///
-/// # Errors
-/// If the shapes do not fit.
-pub fn swiglu(x: &Tensor, gate: &Projection, up: &Projection, down: &Projection) -> Result<Tensor> {
-    // task 3.6: gate and up through linear_many, their product through linear
-    todo!("day 3, task 6: gate and up through linear_many, their product through linear")
+impl Projection {
+    /// `x · weightᵀ + bias`: `(…, in)` to `(…, out)`. The dispatch is behind it: plain tensor code,
+    /// or a kernel.
+    ///
+    /// # Errors
+    /// If the last dimension of `x` is not `in`.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        linear(x, &self.weight, self.bias.as_ref())
+    }
+
+    /// [`Projection::forward`] of several that share an input, in the order given: a kernel
+    /// computes them as one product.
+    ///
+    /// # Errors
+    /// As [`Projection::forward`].
+    pub fn forward_all<const N: usize>(all: [&Self; N], x: &Tensor) -> Result<[Tensor; N]> {
+        linear_many(x, all.map(|one| (&one.weight, one.bias.as_ref())))
+    }
 }
 
-/// GPT-2's MLP: `projection(gelu_tanh(fc(x)))` (HF `GPT2MLP`). `x` and the result are `(B, T, C)`.
+/// Llama's MLP: `down(silu(gate(x)) · up(x))` (Shazeer 2020; HF `LlamaMLP`).
+///
+/// `x` and the result are `(B, T, C)`.
 ///
 /// # Errors
 /// If the shapes do not fit.
-pub fn gelu_mlp(x: &Tensor, fc: &Projection, projection: &Projection) -> Result<Tensor> {
+pub fn swiglu(
+    x: &Tensor,
+    gate_proj: &Projection,
+    up_proj: &Projection,
+    down_proj: &Projection,
+) -> Result<Tensor> {
+    // task 3.6: gate and up share their input; down takes their product
+    todo!("day 3, task 6: gate and up share their input; down takes their product")
+}
+
+/// GPT-2's MLP: `c_proj(gelu_tanh(c_fc(x)))` (HF `GPT2MLP`). `x` and the result are `(B, T, C)`.
+///
+/// # Errors
+/// If the shapes do not fit.
+pub fn gelu_mlp(x: &Tensor, c_fc: &Projection, c_proj: &Projection) -> Result<Tensor> {
     // task 3.7: widen, gelu_tanh, project back
     todo!("day 3, task 7: widen, gelu_tanh, project back")
 }

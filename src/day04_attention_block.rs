@@ -1,17 +1,20 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 4: the attention block of a real model: grouped heads, positions, biases, masks, and a cache's place in it.
+//! Day 4: the attention block of a real model: grouped heads, positions, biases, masks, and the
+//! place of a cache in it.
 
 use candecode::day01_attention::{merge_heads, scaled_dot_product_attention, split_heads};
-use candecode::day02_positions::Rope;
+use candecode::day02_positions::{rotate, CosSin};
 use candecode::day03_norms_and_mlps::{rms_norm, Projection};
-use candecode::kit::{linear, linear_many, Attend, Cache, Step};
+use candecode::kit::{attend, Cache, Step};
 use candle_core::{bail, Device, Result, Tensor};
 
-/// Attention in which `H / Hkv` query heads share each key/value head (Ainslie et al. 2023): GQA; MQA for `Hkv = 1`.
+/// Attention in which `H / Hkv` query heads share each key/value head (Ainslie et al. 2023): GQA;
+/// MQA for `Hkv = 1`.
 ///
-/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S + T, D)`, `mask` is `(B or 1, 1, T, S + T)`, 1 = may attend; the
-/// result is `(B, H, T, D)`. Query head `h` uses key/value head `h / (H / Hkv)` (HF `repeat_kv`), but no key or value is copied:
-/// the queries that share a head lie below each other, as more rows of one product.
+/// `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S + T, D)`, `mask` is `(B or 1, 1, T, S + T)`,
+/// 1 = may attend; the result is `(B, H, T, D)`. Query head `h` uses key/value head `h / (H / Hkv)`
+/// (HF `repeat_kv`), but no key or value is copied: the queries that share a head lie below each
+/// other, as more rows of one product.
 ///
 /// # Errors
 /// If `Hkv` does not divide `H`, or the shapes do not fit.
@@ -25,10 +28,12 @@ pub fn grouped_attention(
     todo!("day 4, task 1: attention in groups, without a copy of k or v; mind the mask")
 }
 
-/// The attention block of Llama, Qwen2 and Qwen3 (HF `LlamaAttention`, `Qwen2Attention`, `Qwen3Attention`).
+/// The attention of Llama, Qwen2 and Qwen3 (HF `LlamaAttention`, `Qwen2Attention`,
+/// `Qwen3Attention`).
+#[derive(Debug, Clone)]
 pub struct Attention {
     /// Which layer of the stack this is: the cache's index.
-    pub layer: usize,
+    pub layer_idx: usize,
     /// Query heads.
     pub num_heads: usize,
     /// Key/value heads.
@@ -45,21 +50,28 @@ pub struct Attention {
     pub qk_norm: Option<(Tensor, Tensor)>,
     /// Epsilon of these norms.
     pub norm_eps: f64,
-    /// Turns q and k to their positions.
-    pub rope: Rope,
 }
 
 impl Attention {
-    /// Queries `(B, H, T, D)`, keys and values `(B, Hkv, T, D)` of `x`, `(B, T, C)`, at `positions`, `(B, T)`.
+    /// Queries `(B, H, T, D)`, keys and values `(B, Hkv, T, D)` of `x`, `(B, T, C)`.
+    ///
+    /// `cos_sin` has the angles of the positions of `x`, from
+    /// [`RotaryEmbedding::cos_sin`](candecode::day02_positions::RotaryEmbedding::cos_sin); without
+    /// them nothing is turned.
     ///
     /// # Errors
     /// If the shapes do not fit.
-    pub fn project(&self, x: &Tensor, positions: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
-        // task 4.2: q, k and v in heads, normed where there is a QK-norm, q and k turned to their positions
-        todo!("day 4, task 2: q, k and v in heads, normed where there is a QK-norm, q and k turned to their positions")
+    pub fn project(
+        &self,
+        x: &Tensor,
+        cos_sin: Option<&CosSin>,
+    ) -> Result<(Tensor, Tensor, Tensor)> {
+        // task 4.2: q, k and v in heads; QK-norm where there is one; then RoPE
+        todo!("day 4, task 2: q, k and v in heads; QK-norm where there is one; then RoPE")
     }
 
-    /// The whole block: `x` and the result are `(B, T, C)`. `attend` is the door that appends to the cache and attends.
+    /// The whole block: `x` and the result are `(B, T, C)`. Keys and values go through the dispatch
+    /// [`candecode::kit::attend`], which appends them to the cache and attends.
     ///
     /// # Errors
     /// If the shapes do not fit.
@@ -67,21 +79,20 @@ impl Attention {
         &self,
         x: &Tensor,
         step: &Step,
+        cos_sin: Option<&CosSin>,
         cache: &mut dyn Cache,
-        attend: Attend,
     ) -> Result<Tensor> {
-        // task 4.3: from the stream to q, k and v, through attend, and back to the stream
-        todo!(
-            "day 4, task 3: from the stream to q, k and v, through attend, and back to the stream"
-        )
+        // task 4.3: project, attend, merge the heads, project back
+        todo!("day 4, task 3: project, attend, merge the heads, project back")
     }
 }
 
-/// The mask of attention whose window slides: each token sees itself and the `window - 1` tokens before it, `(1, 1, T, S + T)`,
-/// u8, 1 = may attend (Jiang et al. 2023, Mistral 7B; HF `create_sliding_window_causal_mask`).
+/// The mask of attention whose window slides: each token may attend to itself and the `window - 1`
+/// tokens before it, `(1, 1, T, S + T)`, u8, 1 = may attend (Jiang et al. 2023, Mistral 7B; HF
+/// `create_sliding_window_causal_mask`).
 ///
 /// # Errors
-/// If `window` is 0: every row would see nothing.
+/// If `window` is 0: every row would attend to nothing.
 pub fn sliding_mask(window: usize, new: usize, past: usize, device: &Device) -> Result<Tensor> {
     // task 4.4 (further): causal, and not further back than the window
     todo!("day 4, task 4: causal, and not further back than the window")

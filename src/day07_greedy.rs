@@ -80,7 +80,7 @@ impl<'a> Sequence<'a> {
             tokens: request.prompt.clone(),
             prompt_len: request.prompt.len(),
             finish: None,
-            stream: TextStream::new(tokenizer),
+            stream: TextStream::after(tokenizer, &request.prompt),
             stops: StopStrings::new(&request.stop_strings),
             request,
         }

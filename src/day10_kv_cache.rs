@@ -169,9 +169,10 @@ impl Cache for KvCache {
     /// A sliding cache gives all positions back before it evicts: the new tokens attend to them.
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
         let all = self.append_layer(layer, k, v)?;
-        let last_layer = layer + 1 == self.layers.len();
-        if let (CacheKind::Sliding(window), true) = (self.kind, last_layer) {
-            self.slide(window)?;
+        if layer + 1 == self.layers.len() {
+            if let CacheKind::Sliding(window) = self.kind {
+                self.slide(window)?;
+            }
         }
         Ok(all)
     }

@@ -1,101 +1,124 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 14: guard rails. A byte automaton reads the text; a token is legal if its bytes do not lead into a dead state. So a
-//! blocked word stays out however the tokenizer could spell it, and a format is kept however it is cut into tokens.
+//! Day 14: guard rails. An automaton reads the text byte by byte, and a token is legal if none of
+//! its bytes breaks the rule. So a blocked word stays out however the tokenizer could spell it, and
+//! a format is kept however it is cut into tokens.
 
-use candecode::kit::dfa::{self, any_case, Dfa};
+use candecode::kit::dfa::{word_pattern, Dfa, StateID};
 use candecode::kit::{LogitsProcessor, ProcessorInput, Tokenizer};
 use candle_core::{bail, Result};
-use regex_automata::{dfa::Automaton as _, util::primitives::StateID};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// What an automaton's match means.
+/// What a match of the pattern means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// A match is forbidden as soon as its last byte is there.
-    Never,
-    /// A match is forbidden when the byte after it is there, or the text ends: `\b` can only be known then.
-    NeverOnceSure,
-    /// The whole text must match.
-    Always,
+    /// The text must not contain a match. A match breaks the rule with its last byte.
+    BlockSubstring,
+    /// The text must not contain a match, and the pattern ends in a word border. Whether there is
+    /// one shows a byte later, or where the text ends: "dog" may still become "dogs".
+    BlockWord,
+    /// The whole generated text must match.
+    MustMatch,
 }
 
-/// A deterministic automaton over bytes.
+/// A deterministic automaton over bytes, and what its matches mean.
 pub struct Automaton {
     dfa: Dfa,
     rule: Rule,
+    /// Under [`Rule::MustMatch`]: the states from which a match can be reached.
+    live: HashSet<StateID>,
 }
 
+// part 1: words
+
 impl Automaton {
-    /// Compiles a regular expression over bytes.
+    /// Compiles a regular expression. What must match has to match from the first byte on; what is
+    /// blocked may begin anywhere.
     ///
     /// # Errors
     /// If it is no regular expression, or its automaton grows too large.
     pub fn new(pattern: &str, rule: Rule) -> Result<Self> {
-        Ok(Self { dfa: dfa::compile(pattern, rule == Rule::Always)?, rule })
+        if rule == Rule::MustMatch {
+            let dfa = Dfa::anchored(pattern)?;
+            let live = live_states(&dfa);
+            return Ok(Self { dfa, rule, live });
+        }
+        Ok(Self { dfa: Dfa::search(pattern)?, rule, live: HashSet::new() })
     }
 
     /// The state before the first byte.
-    ///
-    /// # Errors
-    /// None that a pattern of [`Automaton::new`] could cause.
-    pub fn start(&self) -> Result<StateID> {
-        dfa::start(&self.dfa, self.rule == Rule::Always)
+    pub fn start(&self) -> StateID {
+        self.dfa.start()
     }
 
-    /// The state after these bytes. A block list reads letters as small ones.
-    pub fn read(&self, state: StateID, bytes: &[u8]) -> StateID {
+    /// The state after these bytes; without bytes it stays as it is.
+    /// `self.dfa.next_state(state, byte)` is one transition.
+    pub fn read(&self, mut state: StateID, bytes: &[u8]) -> StateID {
         // task 14.1: one transition for each byte
         todo!("day 14, task 1: one transition for each byte")
     }
 
-    /// Whether the text may not have come here. The automaton says "match" one byte late, or at the end of the input.
-    pub fn is_dead(&self, state: StateID) -> bool {
-        // task 14.2: by rule: matched already, matched if the text ended here, or no way left
-        todo!("day 14, task 2: by rule: matched already, matched if the text ended here, or no way left")
+    /// True if the text so far already breaks the rule: under [`Rule::BlockSubstring`] if it ends
+    /// in a match, under [`Rule::BlockWord`] if it did so before its last byte.
+    ///
+    /// `self.dfa.ends_in_match(state)` speaks of the text as it stands, as if it were the whole
+    /// text; `self.dfa.is_match_state(state)` of the text without its last byte.
+    pub fn violates(&self, state: StateID) -> bool {
+        if self.rule == Rule::MustMatch {
+            return self.cannot_match(state);
+        }
+        // task 14.2: BlockSubstring: the text ends in a match; BlockWord: it did one byte ago
+        todo!("day 14, task 2: BlockSubstring: the text ends in a match; BlockWord: it did one byte ago")
     }
 
-    /// Whether the text may end here.
+    /// True if the text may end here. The end of the text is a word border.
     pub fn may_end(&self, state: StateID) -> bool {
-        // task 14.3: what must match must have, what must not must not
-        todo!("day 14, task 3: what must match must have, what must not must not")
+        if self.rule == Rule::MustMatch {
+            return self.matches(state);
+        }
+        // task 14.3: what is blocked must not stand at the end of the text
+        todo!("day 14, task 3: what is blocked must not stand at the end of the text")
     }
 
-    /// Whether the text so far, if it ends here, ends in a match.
-    fn ends_in_match(&self, state: StateID) -> bool {
-        self.dfa.is_match_state(self.dfa.next_eoi_state(state))
-    }
-
-    /// As [`Automaton::read`], but gives nothing if any byte on the way leads into a dead state: a word may be completed in
-    /// the middle of a token.
+    /// Reads `bytes` one by one, and gives None as soon as one of them leads to a state that
+    /// violates the rule: a token may complete a word in its middle. `state` itself is not judged:
+    /// if the prompt has a blocked word at its end, the text goes on all the same.
     pub fn walk(&self, mut state: StateID, bytes: &[u8]) -> Option<StateID> {
-        // task 14.4: byte by byte, and look at every state on the way
-        todo!("day 14, task 4: byte by byte, and look at every state on the way")
+        // task 14.4: byte by byte; look at the state behind each of them
+        todo!("day 14, task 4: byte by byte; look at the state behind each of them")
     }
 }
 
-/// The pattern of a block list: any of the words, letter case ignored. `whole` keeps to words that stand alone: no ASCII
-/// letter, digit or underscore beside them. White space around a word is cut: `" dog"` also finds `"(dog"`. The words are one
-/// group, `whole` or not: `block_rails` appends to it. There is at least one.
+/// The pattern of a block list: a group of alternatives, for each word what `word_pattern` makes of
+/// it. That finds the word in any letter case, composed or decomposed; the text is read as it is.
+/// White space around a word is cut: `" dog"` also finds `"(dog"`. `whole` puts half a border on
+/// each side of the group, `(?-u:\b{start-half})` and `(?-u:\b{end-half})`, so that only words that
+/// stand alone are found: no ASCII letter, digit or underscore beside them.
 ///
 /// # Errors
-/// If a word is empty, or white space only.
+/// If there is no word, or one that is empty or only white space.
 pub fn block_pattern(words: &[String], whole: bool) -> Result<String> {
-    // task 14.5: every word in all letter cases, the words joined by |; whole: a border at both ends
-    todo!("day 14, task 5: every word in all letter cases, the words joined by |; whole: a border at both ends")
+    // task 14.5: the words' patterns, joined by |, as one group; whole: half a border on each side
+    todo!("day 14, task 5: the words' patterns, joined by |, as one group; whole: half a border on each side")
 }
 
-/// An automaton, walked over the whole vocabulary: a processor.
+/// As many bytes of masks a rail keeps at most.
+pub const MASK_BYTES: usize = 16 << 20;
+
+/// An automaton, walked over a whole vocabulary: a processor. It knows nothing of one text, so one
+/// rail serves all sequences of a run.
 pub struct GuardRail {
     name: String,
     automaton: Automaton,
+    /// The bytes of every token; special tokens have none.
     pieces: Vec<Vec<u8>>,
-    memo: RefCell<HashMap<StateID, Rc<Vec<Option<StateID>>>>>,
+    /// What [`GuardRail::legal`] has answered so far: one byte for each token.
+    masks: RefCell<HashMap<(StateID, bool), Rc<[bool]>>>,
 }
 
 impl GuardRail {
-    /// A rail for texts of this tokenizer; `vocab_size` is the model's, which may have more ids.
+    /// A rail for texts of this tokenizer. `vocab_size` is the model's, which may have more ids.
     pub fn new(
         name: impl Into<String>,
         automaton: Automaton,
@@ -103,24 +126,36 @@ impl GuardRail {
         vocab_size: usize,
     ) -> Self {
         let pieces = (0..vocab_size as u32).map(|id| tokenizer.token_bytes(id)).collect();
-        Self { name: name.into(), automaton, pieces, memo: RefCell::default() }
+        Self { name: name.into(), automaton, pieces, masks: RefCell::default() }
     }
 
-    /// The state after the text so far. A block list reads the prompt, too: a word may begin there. What must match is the
-    /// generated text alone.
-    ///
-    /// # Errors
-    /// As [`Automaton::start`].
-    pub fn state(&self, input: &ProcessorInput) -> Result<StateID> {
-        // task 14.6: read the bytes of the tokens, with or without the prompt
-        todo!("day 14, task 6: read the bytes of the tokens, with or without the prompt")
+    /// The state after the text so far. A block list reads every token, those of the prompt and EOS
+    /// too: a word may begin in the prompt, and behind a blocked word reading goes on, for another
+    /// may begin in it. Special tokens have no bytes, nor has an id that is not in `pieces`.
+    pub fn state(&self, input: &ProcessorInput) -> StateID {
+        if self.automaton.rule == Rule::MustMatch {
+            return self.generated_state(input);
+        }
+        // task 14.6: read the bytes of all tokens, from the automaton's start
+        todo!("day 14, task 6: read the bytes of all tokens, from the automaton's start")
     }
 
-    /// Where each token of the vocabulary leads from `state`; None: it is not legal. A token without bytes leads nowhere.
-    /// States come back again and again, so their answers are kept.
-    pub fn legal(&self, state: StateID) -> Rc<Vec<Option<StateID>>> {
-        // task 14.7: walk every piece, once for each state
-        todo!("day 14, task 7: walk every piece, once for each state")
+    /// Where a token with these bytes leads from `state`; None if it breaks the rule on its way.
+    /// `first` says that it follows the prompt. Under [`Rule::BlockWord`] its first byte is then
+    /// free: that byte can only show that a word *of the prompt* stands alone.
+    fn follow(&self, state: StateID, piece: &[u8], first: bool) -> Option<StateID> {
+        let free = first && self.automaton.rule == Rule::BlockWord && !piece.is_empty();
+        let (unjudged, judged) = piece.split_at(usize::from(free));
+        self.automaton.walk(self.automaton.read(state, unjudged), judged)
+    }
+
+    /// For each token of the vocabulary: true if it may follow in `state`. A token without bytes is
+    /// no text, and never legal. `first` goes to `follow`. States come back again and again, so
+    /// answers are kept by state and `first`; of masks that take more than [`MASK_BYTES`] in all,
+    /// the old ones are dropped.
+    pub fn legal(&self, state: StateID, first: bool) -> Rc<[bool]> {
+        // task 14.7: follow every piece, once for each state; keep the answer
+        todo!("day 14, task 7: follow every piece, once for each state; keep the answer")
     }
 }
 
@@ -129,24 +164,28 @@ impl LogitsProcessor for GuardRail {
         self.name.clone()
     }
 
-    /// Sets what is not legal to `-inf`; the others keep their ratios. EOS, whatever its bytes, is legal where the text may end.
-    /// The last token that there is room for must be EOS, or lead to where the text may end, if the vocabulary has such a one.
+    /// Sets the logits of all that is not legal to `-inf` and leaves the others as they are.
+    ///
+    /// EOS, whatever its bytes, is legal where the text may end. Right behind the prompt a block
+    /// list always lets it end: what stands there the model has not written. With one token
+    /// remaining, that token must be EOS or lead to where the text may end; if no legal token does,
+    /// all that are legal stay.
     fn process(&self, input: &ProcessorInput, logits: &mut [f32]) -> Result<()> {
-        // task 14.8: legal tokens; EOS by may_end; at the length bound the text ends, too
-        todo!(
-            "day 14, task 8: legal tokens; EOS by may_end; at the length bound the text ends, too"
-        )
+        // task 14.8: legal tokens; EOS where the text may end; the last token ends the text, too
+        todo!("day 14, task 8: legal tokens; EOS where the text may end; the last token ends the text, too")
     }
 }
 
-/// Forbids sequences of token ids (HF `bad_words_ids`): the last id of each, where the others stand before it.
-pub fn block_sequences(logits: &mut [f32], tokens: &[u32], sequences: &[Vec<u32>]) {
+/// Forbids sequences of token ids, as HF's `bad_words_ids`: the last id of each becomes `-inf`
+/// where the others stand before it. A sequence that is one EOS id and nothing else is ignored, as
+/// it is by HF's `NoBadWordsLogitsProcessor`: a text must be able to end.
+pub fn block_sequences(logits: &mut [f32], tokens: &[u32], sequences: &[Vec<u32>], eos: &[u32]) {
     // task 14.9 (further): if the text ends in all but the last id, that one is -inf
     todo!("day 14, task 9: if the text ends in all but the last id, that one is -inf")
 }
 
-/// The rails of a block list. With `whole`, a word may also come to stand alone because a stop string cuts what follows it
-/// off: that is a rail of its own.
+/// The rails of a block list. With `whole`, a word may also come to stand alone because a stop
+/// string cuts off what follows it: that is a rail of its own.
 ///
 /// # Errors
 /// If a word is empty, or the list grows too large.
@@ -157,28 +196,67 @@ pub fn block_rails(
     tokenizer: &Tokenizer,
     vocab_size: usize,
 ) -> Result<Vec<GuardRail>> {
-    let rule = if whole { Rule::NeverOnceSure } else { Rule::Never };
-    let pattern = block_pattern(words, whole)?;
-    let mut automata = vec![Automaton::new(&pattern, rule)?];
-    if whole && !stops.is_empty() {
-        let stops: Vec<String> = stops.iter().map(|stop| any_case(stop)).collect();
-        let (words, stops) = (block_pattern(words, false)?, stops.join("|"));
-        let cut = format!(r"(?-u:\b{{start-half}}){words}(?:{stops})");
-        automata.push(Automaton::new(&cut, Rule::Never)?);
-    }
     let name = format!("the block list of {} words", words.len());
-    let rail = |automaton| GuardRail::new(name.clone(), automaton, tokenizer, vocab_size);
-    Ok(automata.into_iter().map(rail).collect())
+    let rail = |pattern: &str, rule| -> Result<GuardRail> {
+        let automaton = Automaton::new(pattern, rule)?;
+        Ok(GuardRail::new(name.as_str(), automaton, tokenizer, vocab_size))
+    };
+    let any_word = block_pattern(words, false)?;
+    if !whole {
+        return Ok(vec![rail(&any_word, Rule::BlockSubstring)?]);
+    }
+    let mut rails = vec![rail(&block_pattern(words, true)?, Rule::BlockWord)?];
+    // An empty stop string ends no text. The others are found in their own letter case.
+    let stops = stops.iter().filter(|stop| !stop.is_empty());
+    let stops: Vec<String> = stops.map(|stop| regex_syntax::escape(stop)).collect();
+    if !stops.is_empty() {
+        let cut = format!(r"(?-u:\b{{start-half}}){any_word}(?:{})", stops.join("|"));
+        rails.push(rail(&cut, Rule::BlockSubstring)?);
+    }
+    Ok(rails)
 }
 
-/// The rail of a regular expression that the whole generated text must match.
+// part 2: formats
+
+/// The states from which a match can be reached, that is: from which some bytes, or none, lead to a
+/// state where the text so far ends in a match. All others are dead: whatever follows, there is no
+/// match. `dfa.successors(state)` are the states that one byte leads to.
+pub fn live_states(dfa: &Dfa) -> HashSet<StateID> {
+    // task 14.10: find all states and their predecessors; then go backwards from those that match
+    todo!("day 14, task 10: find all states and their predecessors; then go backwards from those that match")
+}
+
+impl Automaton {
+    /// What [`Automaton::violates`] says under [`Rule::MustMatch`]: true if no match can be reached
+    /// any more, whatever follows.
+    pub fn cannot_match(&self, state: StateID) -> bool {
+        // task 14.11: ask the live states
+        todo!("day 14, task 11: ask the live states")
+    }
+
+    /// What [`Automaton::may_end`] says under [`Rule::MustMatch`]: true if the text so far matches.
+    pub fn matches(&self, state: StateID) -> bool {
+        // task 14.12: the text ends in a match
+        todo!("day 14, task 12: the text ends in a match")
+    }
+}
+
+impl GuardRail {
+    /// What [`GuardRail::state`] says under [`Rule::MustMatch`]: the prompt need not match, so only
+    /// the generated tokens are read.
+    pub fn generated_state(&self, input: &ProcessorInput) -> StateID {
+        // task 14.13: as task 14.6, from the first generated token on
+        todo!("day 14, task 13: as task 14.6, from the first generated token on")
+    }
+}
+
+/// The rail of a regular expression that the whole generated text must match, in its letter case.
+/// The expression is compiled as it is written, with nothing put around it. (A stop string is cut
+/// off at the end; what is left need not match.)
 ///
 /// # Errors
 /// If it is no regular expression, or nothing matches it.
 pub fn allow_rail(regex: &str, tokenizer: &Tokenizer, vocab_size: usize) -> Result<GuardRail> {
-    let automaton = Automaton::new(&format!("(?:{regex})"), Rule::Always)?;
-    if !dfa::can_match(&automaton.dfa, automaton.start()?) {
-        bail!("nothing matches the regular expression {regex}")
-    }
-    Ok(GuardRail::new(format!("--allow-regex {regex}"), automaton, tokenizer, vocab_size))
+    // task 14.14: a rail under MustMatch; an error if no match can be reached from its start
+    todo!("day 14, task 14: a rail under MustMatch; an error if no match can be reached from its start")
 }

@@ -91,7 +91,7 @@ fn an_engine_of_parts_in_memory_is_the_same() {
 fn the_context_ends_a_text() {
     let engine = engine();
     let context = engine.model().config.max_position_embeddings;
-    let prompt = "Once upon a time there was a red ball. ".repeat(60);
+    let prompt = "Once upon a time there was a red ball. ".repeat(44);
     let prompt_len = engine.tokenizer().encode(&prompt).unwrap().len();
     assert!(prompt_len < context, "{prompt_len}");
     let eos_off = SamplingParams { max_new_tokens: 10_000, ..Default::default() };
@@ -109,12 +109,11 @@ fn the_context_ends_a_text() {
 #[test]
 fn bad_requests_are_refused() {
     let engine = engine();
-    let refused = |prompt: &str, params: &SamplingParams, says: &str| match engine
-        .generate(prompt, params)
-    {
-        Ok(_) => panic!("{prompt:?} with {params:?} was taken"),
-        Err(error) => assert!(format!("{error:#}").contains(says), "{error:#}"),
-    };
+    let refused =
+        |prompt: &str, params: &SamplingParams, says: &str| match engine.generate(prompt, params) {
+            Ok(_) => panic!("{prompt:?} with {params:?} was taken"),
+            Err(error) => assert!(format!("{error:#}").contains(says), "{error:#}"),
+        };
     refused("", &greedy(5), "the prompt is empty");
     refused(&"a ".repeat(2000), &greedy(5), "tokens long, the context 512");
     refused("Once", &SamplingParams { temperature: -1.0, ..greedy(5) }, "temperature");

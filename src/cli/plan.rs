@@ -248,9 +248,8 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
 /// # Errors
 /// If it cannot be read as UTF-8 text.
 pub fn text_file(flag: &str, file: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(file).with_context(|| {
-        format!("{flag} {}: could not be read as UTF-8 text", file.display())
-    })?;
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("{flag} {}: could not be read as UTF-8 text", file.display()))?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_string())
 }
 

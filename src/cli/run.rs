@@ -442,7 +442,7 @@ impl<'a> Run<'a> {
     /// Day 6's loop knows ids only: text and ends are added here; log-probabilities it does not compute.
     fn simple(&self, prompt: &[u32], out: &mut Output) -> Result<()> {
         let eos = &self.model.config().eos_token_ids;
-        let mut stream = day06_generate::TextStream::new(self.engine.tokenizer());
+        let mut stream = day06_generate::TextStream::after(self.engine.tokenizer(), prompt);
         let room = self.model.config().max_position_embeddings + 1 - prompt.len();
         let max = self.plan.params.max_new_tokens.min(room);
         let mut left = max;

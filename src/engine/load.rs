@@ -1,9 +1,10 @@
-//! From the names in a safetensors file to the structs of days 4 and 5. With this, a model's folder becomes a [`Model`].
+//! From the names in a safetensors file to the structs of days 4 and 5. With this, a model's folder
+//! becomes a [`Model`].
 
-use crate::day02_positions::Rope;
+use crate::day02_positions::RotaryEmbedding;
 use crate::day03_norms_and_mlps::Projection;
 use crate::day04_attention_block::Attention;
-use crate::day05_model::{Block, FusedAttention, Mlp, Norm, SelfAttention, Transformer};
+use crate::day05_model::{DecoderLayer, FusedAttention, Mlp, Norm, SelfAttention, Transformer};
 use crate::formats::ModelFiles;
 use crate::kit::{Family, Model, ModelConfig, Weight, Weights};
 use candle_core::{DType, Device, Result};
@@ -59,12 +60,15 @@ pub fn build(config: ModelConfig, weights: &Weights) -> Result<Transformer> {
 /// If a tensor is missing or of another shape.
 pub fn llama(w: &Weights, config: ModelConfig) -> Result<Transformer> {
     let c = config.hidden_size;
-    let blocks = (0..config.num_hidden_layers).map(|layer| llama_block(w, &config, layer));
+    let layers = (0..config.num_hidden_layers).map(|layer| llama_layer(w, &config, layer));
+    let rotary_emb =
+        RotaryEmbedding::new(config.head_dim, config.rope_theta, config.rope_scaling, w.device())?;
     Ok(Transformer {
         device: w.device().clone(),
-        tokens: embeddings(w, &config, "model.embed_tokens.weight")?,
-        positions: None,
-        blocks: blocks.collect::<Result<_>>()?,
+        embed_tokens: embeddings(w, &config, "model.embed_tokens.weight")?,
+        wpe: None,
+        rotary_emb: Some(rotary_emb),
+        layers: layers.collect::<Result<_>>()?,
         norm: Norm::Rms { weight: w.tensor("model.norm.weight", &[c])?, eps: config.norm_eps },
         lm_head: lm_head(w, &config)?,
         config,
@@ -81,31 +85,31 @@ fn embeddings(w: &Weights, config: &ModelConfig, name: &str) -> Result<Weight> {
 
 /// A head of its own; None: tied, the embedding table is the head.
 fn lm_head(w: &Weights, config: &ModelConfig) -> Result<Option<Weight>> {
-    match config.tie_word_embeddings {
-        true => Ok(None),
-        false => w.matrix("lm_head.weight", config.vocab_size, config.hidden_size).map(Some),
+    if config.tie_word_embeddings {
+        return Ok(None);
     }
+    w.matrix("lm_head.weight", config.vocab_size, config.hidden_size).map(Some)
 }
 
-// ANCHOR: block
-fn llama_block(w: &Weights, config: &ModelConfig, layer: usize) -> Result<Block> {
+// ANCHOR: layer
+fn llama_layer(w: &Weights, config: &ModelConfig, layer: usize) -> Result<DecoderLayer> {
     let (c, inner) = (config.hidden_size, config.intermediate_size);
     let at = |name: &str| format!("model.layers.{layer}.{name}");
     let norm = |name: &str| -> Result<Norm> {
         Ok(Norm::Rms { weight: w.tensor(&at(name), &[c])?, eps: config.norm_eps })
     };
-    Ok(Block {
+    Ok(DecoderLayer {
         attention_norm: norm("input_layernorm.weight")?,
         attention: SelfAttention::Grouped(llama_attention(w, config, layer)?),
         mlp_norm: norm("post_attention_layernorm.weight")?,
         mlp: Mlp::Swiglu {
-            gate: projection(w, &at("mlp.gate_proj"), inner, c, config.mlp_bias)?,
-            up: projection(w, &at("mlp.up_proj"), inner, c, config.mlp_bias)?,
-            down: projection(w, &at("mlp.down_proj"), c, inner, config.mlp_bias)?,
+            gate_proj: projection(w, &at("mlp.gate_proj"), inner, c, config.mlp_bias)?,
+            up_proj: projection(w, &at("mlp.up_proj"), inner, c, config.mlp_bias)?,
+            down_proj: projection(w, &at("mlp.down_proj"), c, inner, config.mlp_bias)?,
         },
     })
 }
-// ANCHOR_END: block
+// ANCHOR_END: layer
 
 /// The attention of one layer; Qwen3 has norms on q and k, Qwen2 has biases.
 ///
@@ -122,7 +126,7 @@ pub fn llama_attention(w: &Weights, config: &ModelConfig, layer: usize) -> Resul
         _ => None,
     };
     Ok(Attention {
-        layer,
+        layer_idx: layer,
         num_heads: config.num_attention_heads,
         num_kv_heads: config.num_key_value_heads,
         q_proj: projection(w, &at("q_proj"), q, c, config.qkv_bias)?,
@@ -131,16 +135,12 @@ pub fn llama_attention(w: &Weights, config: &ModelConfig, layer: usize) -> Resul
         o_proj: projection(w, &at("o_proj"), c, q, config.output_bias)?,
         qk_norm,
         norm_eps: config.norm_eps,
-        rope: Rope::new(d, config.rope_theta, config.rope_scaling, w.device())?,
     })
 }
 
 fn projection(w: &Weights, name: &str, out: usize, inner: usize, bias: bool) -> Result<Projection> {
     let weight = w.matrix(&format!("{name}.weight"), out, inner)?;
-    let bias = match bias {
-        true => Some(w.tensor(&format!("{name}.bias"), &[out])?),
-        false => None,
-    };
+    let bias = if bias { Some(w.tensor(&format!("{name}.bias"), &[out])?) } else { None };
     Ok(Projection { weight, bias })
 }
 
@@ -150,19 +150,20 @@ fn projection(w: &Weights, name: &str, out: usize, inner: usize, bias: bool) -> 
 /// If a tensor is missing or of another shape.
 pub fn gpt2(w: &Weights, config: ModelConfig) -> Result<Transformer> {
     let c = config.hidden_size;
-    let blocks = (0..config.num_hidden_layers).map(|layer| gpt2_block(w, &config, layer));
+    let layers = (0..config.num_hidden_layers).map(|layer| gpt2_layer(w, &config, layer));
     Ok(Transformer {
         device: w.device().clone(),
-        tokens: embeddings(w, &config, "transformer.wte.weight")?,
-        positions: Some(w.tensor("transformer.wpe.weight", &[config.max_position_embeddings, c])?),
-        blocks: blocks.collect::<Result<_>>()?,
+        embed_tokens: embeddings(w, &config, "transformer.wte.weight")?,
+        wpe: Some(w.tensor("transformer.wpe.weight", &[config.max_position_embeddings, c])?),
+        rotary_emb: None,
+        layers: layers.collect::<Result<_>>()?,
         norm: layer_norm(w, &config, "transformer.ln_f")?,
         lm_head: lm_head(w, &config)?,
         config,
     })
 }
 
-fn gpt2_block(w: &Weights, config: &ModelConfig, layer: usize) -> Result<Block> {
+fn gpt2_layer(w: &Weights, config: &ModelConfig, layer: usize) -> Result<DecoderLayer> {
     let (c, inner) = (config.hidden_size, config.intermediate_size);
     let at = |name: &str| format!("transformer.h.{layer}.{name}");
     let conv = |name: &str, out: usize, inner: usize| -> Result<Projection> {
@@ -170,19 +171,16 @@ fn gpt2_block(w: &Weights, config: &ModelConfig, layer: usize) -> Result<Block> 
         let bias = Some(w.tensor(&at(&format!("{name}.bias")), &[out])?);
         Ok(Projection { weight, bias })
     };
-    Ok(Block {
+    Ok(DecoderLayer {
         attention_norm: layer_norm(w, config, &at("ln_1"))?,
         attention: SelfAttention::Fused(FusedAttention {
-            layer,
+            layer_idx: layer,
             num_heads: config.num_attention_heads,
             c_attn: conv("attn.c_attn", 3 * c, c)?,
             c_proj: conv("attn.c_proj", c, c)?,
         }),
         mlp_norm: layer_norm(w, config, &at("ln_2"))?,
-        mlp: Mlp::Gelu {
-            fc: conv("mlp.c_fc", inner, c)?,
-            projection: conv("mlp.c_proj", c, inner)?,
-        },
+        mlp: Mlp::Gelu { c_fc: conv("mlp.c_fc", inner, c)?, c_proj: conv("mlp.c_proj", c, inner)? },
     })
 }
 

@@ -51,20 +51,25 @@ fn trace(model: &Transformer, tokens: &[u32]) -> Result<Option<String>> {
         Family::Gpt2 => "transformer.h",
         _ => "model.layers",
     };
-    for (layer, block) in model.blocks.iter().enumerate() {
+    let rotary = model.rotary_emb.as_ref();
+    let cos_sin = rotary.map(|rotary| rotary.cos_sin(&step.positions)).transpose()?;
+    for (i, layer) in model.layers.iter().enumerate() {
         for half in ["attention", "MLP"] {
-            x = match half {
-                "attention" => block.attend(&x, &step, &mut NoCache)?,
-                _ => block.feed_forward(&x)?,
+            let update = if half == "attention" {
+                let normed = layer.attention_norm.forward(&x)?;
+                layer.attention.forward(&normed, &step, cos_sin.as_ref(), &mut NoCache)?
+            } else {
+                layer.mlp.forward(&layer.mlp_norm.forward(&x)?)?
             };
+            x = (x + update)?;
             if first(&x, f32::is_nan)?.is_some() {
                 return Ok(Some(format!(
-                    "layer {layer}'s output is the first with NaN, from its {half} \
-                     ({stem}.{layer}){infinity}"
+                    "layer {i}'s output is the first with NaN, from its {half} \
+                     ({stem}.{i}){infinity}"
                 )));
             }
             if infinity.is_empty() && first(&x, f32::is_infinite)?.is_some() {
-                infinity = format!(", after an infinity in layer {layer}'s {half}");
+                infinity = format!(", after an infinity in layer {i}'s {half}");
             }
         }
     }

@@ -3,80 +3,142 @@
 use candle_core::{Error, Result};
 use regex_automata::dfa::{dense, Automaton as _, StartKind};
 use regex_automata::nfa::thompson;
-use regex_automata::util::{primitives::StateID, syntax};
 use regex_automata::{Anchored, Input, MatchKind};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
+use tokenizers::NormalizedString;
 
-/// A table: for every state and byte the next state.
-pub type Dfa = dense::DFA<Vec<u32>>;
+pub use regex_automata::util::primitives::StateID;
 
-/// Compiles a regular expression. `whole`: the text must match from its first byte on; else a match may begin anywhere.
-///
-/// # Errors
-/// If it is no regular expression, or its automaton grows too large.
-pub fn compile(pattern: &str, whole: bool) -> Result<Dfa> {
-    let config = dense::Config::new()
-        .start_kind(if whole { StartKind::Anchored } else { StartKind::Unanchored })
-        .match_kind(MatchKind::All)
-        // So that what grows without end, as (a|b)*a(a|b){30}, is refused in seconds: at eight times as much it takes a minute.
-        .dfa_size_limit(Some(1 << 25))
-        .determinize_size_limit(Some(1 << 27));
-    let dfa = dense::Builder::new()
-        .configure(config)
-        .syntax(syntax::Config::new().utf8(false))
-        .thompson(thompson::Config::new().utf8(false))
-        .build(pattern);
-    dfa.map_err(|e| Error::Msg(format!("the pattern {pattern:.60} is refused: {e}")))
+/// A deterministic automaton: for every state and byte the next state.
+pub struct Dfa {
+    table: dense::DFA<Vec<u32>>,
+    start: StateID,
 }
 
-/// The state before the first byte.
-///
-/// # Errors
-/// None that a pattern of [`compile`] could cause.
-pub fn start(dfa: &Dfa, whole: bool) -> Result<StateID> {
-    let anchored = if whole { Anchored::Yes } else { Anchored::No };
-    let start = dfa.start_state_forward(&Input::new("").anchored(anchored));
-    start.map_err(|e| Error::Msg(e.to_string()))
-}
-
-/// Whether any text at all leads from `state` to a match.
-pub fn can_match(dfa: &Dfa, state: StateID) -> bool {
-    let (mut seen, mut open) = (HashSet::from([state]), vec![state]);
-    while let Some(state) = open.pop() {
-        if dfa.is_match_state(state) || dfa.is_match_state(dfa.next_eoi_state(state)) {
-            return true;
-        }
-        let next = (0..=255).map(|byte| dfa.next_state(state, byte));
-        open.extend(next.filter(|next| seen.insert(*next)));
+impl Dfa {
+    /// An automaton whose matches may begin anywhere in the text.
+    ///
+    /// # Errors
+    /// If `pattern` is no regular expression, or its automaton grows too large.
+    pub fn search(pattern: &str) -> Result<Self> {
+        Self::compile(pattern, StartKind::Unanchored, Anchored::No)
     }
-    false
-}
 
-/// Whether nothing that follows can lead to a match that covers it. One byte behind the last possible match the automaton
-/// still says "match", for it says so one byte late; from there on it is dead.
-pub fn is_spent(dfa: &Dfa, state: StateID) -> bool {
-    let nothing_follows = |state| {
-        let ends = dfa.is_match_state(dfa.next_eoi_state(state));
-        !ends && (0..=255).all(|byte| dfa.is_dead_state(dfa.next_state(state, byte)))
-    };
-    dfa.is_dead_state(state) || (dfa.is_match_state(state) && nothing_follows(state))
-}
+    /// An automaton whose matches begin with the first byte of the text.
+    ///
+    /// # Errors
+    /// As [`Dfa::search`].
+    pub fn anchored(pattern: &str) -> Result<Self> {
+        Self::compile(pattern, StartKind::Anchored, Anchored::Yes)
+    }
 
-/// A text as a regular expression that matches just it.
-pub fn escape(text: &str) -> String {
-    let special = |c: char| c.is_ascii() && !c.is_ascii_alphanumeric() && !c.is_ascii_whitespace();
-    text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
-}
-
-/// A text as a pattern without letter case, for texts whose ASCII letters are read as small ones: those small, of other
-/// letters both forms.
-pub fn any_case(text: &str) -> String {
-    let forms = |c: char| match c.is_ascii() {
-        true => escape(&c.to_ascii_lowercase().to_string()),
-        false => {
-            let (small, large) = (c.to_lowercase(), c.to_uppercase());
-            format!("(?:{}|{})", small, large.to_string().to_ascii_lowercase())
+    fn compile(pattern: &str, kind: StartKind, anchored: Anchored) -> Result<Self> {
+        let refused =
+            |reason: String| Error::Msg(format!("the pattern {pattern:.60} is refused: {reason}"));
+        let hir = regex_syntax::ParserBuilder::new().utf8(false).build().parse(pattern);
+        let hir = hir.map_err(|e| refused(syntax_error(pattern, &e)))?;
+        if hir.properties().look_set().contains_word_unicode() {
+            return Err(refused(
+                r"a word border of Unicode needs more than a byte; write (?-u:\b) for \b".into(),
+            ));
         }
+        let nfa = thompson::Compiler::new()
+            .configure(
+                thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None),
+            )
+            .build_from_hir(&hir)
+            .map_err(|e| refused(causes(&e)))?;
+        let config = dense::Config::new()
+            .start_kind(kind)
+            .match_kind(MatchKind::All)
+            // What grows without end, as (a|b)*a(a|b){30} does, is refused in seconds with
+            // these limits; with eight times as much it takes a minute.
+            .dfa_size_limit(Some(1 << 25))
+            .determinize_size_limit(Some(1 << 27));
+        let table = dense::Builder::new().configure(config).build_from_nfa(&nfa);
+        let table = table.map_err(|e| {
+            if e.is_size_limit_exceeded() {
+                refused("its automaton grows too large; make it shorter".into())
+            } else {
+                refused(causes(&e))
+            }
+        })?;
+        let start = table.start_state_forward(&Input::new("").anchored(anchored));
+        let start = start.map_err(|e| refused(e.to_string()))?;
+        Ok(Self { table, start })
+    }
+
+    /// The state before the first byte.
+    pub fn start(&self) -> StateID {
+        self.start
+    }
+
+    /// One transition: the state after one more byte.
+    pub fn next_state(&self, state: StateID, byte: u8) -> StateID {
+        self.table.next_state(state, byte)
+    }
+
+    /// True if a match ended *one byte ago*, before the byte that led to `state`. This is how the
+    /// automata of the regex crates say "match": a border such as `\b` shows one byte late.
+    pub fn is_match_state(&self, state: StateID) -> bool {
+        self.table.is_match_state(state)
+    }
+
+    /// True if the text so far, were it the whole text, ends in a match.
+    pub fn ends_in_match(&self, state: StateID) -> bool {
+        self.table.is_match_state(self.table.next_eoi_state(state))
+    }
+
+    /// The states that one byte leads to from `state`, each once.
+    pub fn successors(&self, state: StateID) -> Vec<StateID> {
+        // Bytes that no part of the pattern tells apart are one class: one byte stands for all.
+        let classes = self.table.byte_classes().representatives(0..=255);
+        let bytes = classes.filter_map(|unit| unit.as_u8());
+        let mut next: Vec<StateID> = bytes.map(|byte| self.next_state(state, byte)).collect();
+        next.sort_unstable();
+        next.dedup();
+        next
+    }
+}
+
+/// What is wrong with a pattern, and where.
+fn syntax_error(pattern: &str, error: &regex_syntax::Error) -> String {
+    let (reason, span) = match error {
+        regex_syntax::Error::Parse(e) => (e.kind().to_string(), e.span()),
+        regex_syntax::Error::Translate(e) => (e.kind().to_string(), e.span()),
+        _ => return causes(error),
     };
-    text.chars().map(forms).collect()
+    let before = pattern.get(..span.start.offset).unwrap_or(pattern);
+    format!("{reason} at character {}", before.chars().count() + 1)
+}
+
+/// An error and its causes on one line.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// A word as a pattern: it matches the word in any letter case, composed ("é" is one character) or
+/// decomposed ("e" and an accent), and nothing else.
+pub fn word_pattern(word: &str) -> String {
+    if word.is_ascii() {
+        return format!("(?i:{})", regex_syntax::escape(word));
+    }
+    let mut forms = BTreeSet::new();
+    // `(?i:…)` joins letters one by one. "ß" and "SS" it does not, but std's letter case does.
+    for cased in [word.to_string(), word.to_lowercase(), word.to_uppercase()] {
+        let mut composed = NormalizedString::from(cased.as_str());
+        let mut decomposed = composed.clone();
+        composed.nfc();
+        decomposed.nfd();
+        forms.insert(regex_syntax::escape(composed.get()));
+        forms.insert(regex_syntax::escape(decomposed.get()));
+    }
+    let forms: Vec<String> = forms.into_iter().collect();
+    format!("(?i:{})", forms.join("|"))
 }

@@ -1,12 +1,15 @@
-//! The two doors: every product with a model's weights goes through [`linear`], every attention through [`attend`].
+//! Dispatch: every product with a model's weights goes through [`linear`], every attention in a model
+//! through [`attend`]. Each calls plain tensor code (day 4's `grouped_attention`) or a kernel.
 //!
-//! Behind each stands either plain tensor code or a kernel ([`kernels`]); what is behind a door changes, a lesson never does.
+//! What is called changes with the machine and the flags; a lesson never does.
 
 use crate::kit::{kernels, Cache, Step, Weight};
 use crate::{day01_attention, day04_attention_block};
-use candle_core::{Result, Tensor};
+use candle_core::{Error, Result, Tensor};
 
-/// `x · wᵀ + bias`: `x` is `(…, in)`, `w` is `(out, in)` as in torch, `bias` is `(out)`; the result is `(…, out)`.
+/// `x · wᵀ + bias` (torch `linear`).
+///
+/// `x` is `(…, in)`, `w` is `(out, in)` as in torch, `bias` is `(out)`; the result is `(…, out)`.
 ///
 /// Weights of another type than `x` (bf16 on the CPU) are widened for the product.
 ///
@@ -19,9 +22,10 @@ pub fn linear(x: &Tensor, w: &Weight, bias: Option<&Tensor>) -> Result<Tensor> {
         Some(last) if *last == inner => *last = out,
         _ => candle_core::bail!("linear: x is {:?}, its last dimension must be {inner}", x.shape()),
     }
-    let y = match kernels::takes(x) && kernels::reads(w.tensor()) {
-        true => kernels::linear(x, &[w.tensor()])?.remove(0),
-        false => x.reshape(((), inner))?.matmul(&w.tensor().to_dtype(x.dtype())?.t()?)?,
+    let y = if kernels::takes(x) && kernels::reads(w.tensor()) {
+        kernels::linear(x, &[w.tensor()])?.remove(0)
+    } else {
+        x.reshape(((), inner))?.matmul(&w.tensor().to_dtype(x.dtype())?.t()?)?
     };
     with_bias(y, bias)?.reshape(shape)
 }
@@ -33,27 +37,33 @@ fn with_bias(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     }
 }
 
-/// [`linear`] for weights that share an input (Q, K, V; gate, up): behind the door they may be one.
+/// [`linear`] for weights that share an input (Q, K, V; gate, up), in the order given: a kernel
+/// computes them as one product.
 ///
 /// # Errors
 /// As [`linear`].
-pub fn linear_many(x: &Tensor, w: &[(&Weight, Option<&Tensor>)]) -> Result<Vec<Tensor>> {
+pub fn linear_many<const N: usize>(
+    x: &Tensor,
+    w: [(&Weight, Option<&Tensor>); N],
+) -> Result<[Tensor; N]> {
     let tensors: Vec<&Tensor> = w.iter().map(|(w, _)| w.tensor()).collect();
     let same = |t: &&Tensor| kernels::reads(t) && t.dtype() == tensors[0].dtype();
-    if !kernels::takes(x) || !tensors.iter().all(same) {
-        return w.iter().map(|(w, bias)| linear(x, w, *bias)).collect();
+    let mut all = Vec::with_capacity(N);
+    if kernels::takes(x) && tensors.iter().all(same) {
+        for (y, (w, bias)) in kernels::linear(x, &tensors)?.into_iter().zip(w) {
+            let mut shape = x.dims().to_vec();
+            shape.pop();
+            shape.push(w.shape().0);
+            all.push(with_bias(y, bias)?.reshape(shape)?);
+        }
+    } else {
+        for (w, bias) in w {
+            all.push(linear(x, w, bias)?);
+        }
     }
-    let part = |(y, (w, bias)): (Tensor, &(&Weight, Option<&Tensor>))| {
-        let mut shape = x.dims().to_vec();
-        shape.pop();
-        shape.push(w.shape().0);
-        with_bias(y, *bias)?.reshape(shape)
-    };
-    kernels::linear(x, &tensors)?.into_iter().zip(w).map(part).collect()
+    let count = all.len();
+    all.try_into().map_err(|_| Error::Msg(format!("{N} weights gave {count} products")))
 }
-
-/// What stands behind [`attend`], as a type: day 4's block takes its attention as an argument.
-pub type Attend = fn(usize, &Tensor, &Tensor, &Tensor, &Step, &mut dyn Cache) -> Result<Tensor>;
 
 /// Appends `k` and `v` to the cache and attends over all of them with day 4's grouped attention.
 ///

@@ -24,7 +24,7 @@ pub mod weights;
 pub use beams::{BeamParams, EarlyStopping, Hypothesis};
 pub use cache::{Cache, CacheKind, NoCache};
 pub use config::{Family, ModelConfig};
-pub use dispatch::{attend, linear, linear_many, Attend};
+pub use dispatch::{attend, linear, linear_many};
 pub use model::Model;
 pub use processor::{named, LogitsProcessor, ProcessorInput};
 pub use request::{check_prompt, PastContext, Request, Sampler, SamplingParams};

@@ -1,5 +1,5 @@
-//! What day 0's checkers assert. Most tasks are one line; what is wrong in the first attempt at it is often candle's error
-//! and not a number, so a check says what that error means.
+//! What day 0's checkers assert. Most tasks are one line; what is wrong in the first attempt at it
+//! is often candle's error and not a number, so a check says what that error means.
 
 use super::checks::{
     close, device, ensure, equal, golden_json, models_dir, refused, refused_calmly, tokenizer,
@@ -8,7 +8,8 @@ use super::checks::{
 use candecode::kit::{error::plain, Tokenizer, Weights};
 use candle_core::{DType, Device, Error, IndexOp, Result, Tensor, D};
 
-// f32 sums of up to 192 products near 0.03: candle's and torch's orders differ by a few units of 6e-8.
+// f32 sums of up to 192 products near 0.03: candle's and torch's orders differ by a few units of
+// 6e-8.
 const TOLERANCE: f32 = 1e-5;
 
 /// Day 0 as a bundle of functions.
@@ -58,7 +59,8 @@ fn table() -> Result<Tensor> {
     Ok(weights.matrix("model.embed_tokens.weight", 2048, 192)?.tensor().clone())
 }
 
-/// A text of the oracle: the text, its ids, its tokens' own scores, and what a model without layers makes of it.
+/// A text of the oracle: the text, its ids, its tokens' own scores, and what a model without layers
+/// makes of it.
 struct Text {
     text: String,
     ids: Vec<u32>,

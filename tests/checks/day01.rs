@@ -5,7 +5,8 @@ use super::checks::{
 };
 use candle_core::{DType, Device, Result, Tensor};
 
-// f32 products of up to 12 terms near 1: torch and candle sum in another order, a few units of 6e-8 each.
+// f32 products of up to 12 terms near 1: torch and candle sum in another order, a few units of 6e-8
+// each.
 const TOLERANCE: f32 = 1e-5;
 
 /// Day 1 as a bundle of functions.
@@ -30,7 +31,8 @@ macro_rules! implementation {
             split_heads: code::split_heads,
             merge_heads: code::merge_heads,
             multi_head: |x, [q, k, v, o], heads, mask| {
-                let w = code::MultiHeadWeights { q: q.clone(), k: k.clone(), v: v.clone(), o: o.clone() };
+                let (q, k, v, o) = (q.clone(), k.clone(), v.clone(), o.clone());
+                let w = code::MultiHeadWeights { q, k, v, o };
                 code::multi_head_attention(x, &w, heads, mask)
             },
         }
@@ -110,15 +112,16 @@ pub fn the_mask_is_causal(day: &Day) -> Outcome {
 }
 
 pub fn attention_by_hand(day: &Day) -> Outcome {
-    // The scores are 0 and 2 ln 3, divided by √4 0 and ln 3, so the weights 1/4 and 3/4. Two heads alike: of one, its root
-    // would be 1, and √H in place of √D no scale at all.
+    // The scores are 0 and 2 ln 3, divided by √4 0 and ln 3, so the weights 1/4 and 3/4. Two heads
+    // alike: of one, its root would be 1, and √H in place of √D no scale at all.
     let q = [[2f32 * 3f32.ln(), 0., 0., 0.]];
     let k = [[0f32, 1., 0., 0.], [1., 0., 0., 0.]];
     let v = [[4f32, 0., 0., 8.], [0., 4., 8., 0.]];
     let (q, k) = (Tensor::new(&[[q, q]], &device()?)?, Tensor::new(&[[k, k]], &device()?)?);
     let v = Tensor::new(&[[v, v]], &device()?)?;
     let want = Tensor::new(&[[[[1f32, 3., 6., 2.]], [[1., 3., 6., 2.]]]], &device()?)?;
-    let input = "two heads alike: q [2 ln 3, 0, 0, 0], k [0, 1, 0, 0] and [1, 0, 0, 0], v [4, 0, 0, 8] and [0, 4, 8, 0]";
+    let input = "two heads alike: q [2 ln 3, 0, 0, 0], k [0, 1, 0, 0] and [1, 0, 0, 0], \
+        v [4, 0, 0, 8] and [0, 4, 8, 0]";
     close(input, (day.attention)(&q, &k, &v, None), &want, TOLERANCE)
 }
 
@@ -180,8 +183,8 @@ pub fn each_row_has_its_own_mask(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// On Metal and CUDA activations may be bf16. Scores up to 5, rounded to 1/512 of themselves, move a weight by 1 %, and
-/// values up to 3 by a few of these: 0.05. A forgotten step moves them by 1.
+/// On Metal and CUDA activations may be bf16. Scores up to 5, rounded to 1/512 of themselves, move
+/// a weight by 1 %, and values up to 3 by a few of these: 0.05. A forgotten step moves them by 1.
 pub fn attention_works_in_bf16(day: &Day) -> Outcome {
     let [q, k, v] = ["q", "k", "v"].map(|name| golden("day01", name)?.to_dtype(DType::BF16));
     let mask = Tensor::from_vec(allowed(4, 2), (1, 1, 4, 6), &device()?)?;
@@ -191,7 +194,8 @@ pub fn attention_works_in_bf16(day: &Day) -> Outcome {
     close(input, Ok(got), &golden("day01", "sdpa.causal")?, 0.05)
 }
 
-/// One visible key with a very low score beside a hidden one with a very high score: the weights are 1 and 0.
+/// One visible key with a very low score beside a hidden one with a very high score: the weights
+/// are 1 and 0.
 pub fn what_is_hidden_has_no_weight(day: &Day) -> Outcome {
     let q = Tensor::new(&[[[[20_000f32, 0., 0., 0.]]]], &device()?)?;
     let k = Tensor::new(&[[[[-1f32, 0., 0., 0.], [1., 0., 0., 0.]]]], &device()?)?;
@@ -204,7 +208,8 @@ pub fn what_is_hidden_has_no_weight(day: &Day) -> Outcome {
 }
 
 pub fn heads_are_split(day: &Day) -> Outcome {
-    // Token t holds 10 t + 0…3; head 0 has the first two numbers of each token, head 1 the last two.
+    // Token t holds 10 t + 0…3; head 0 has the first two numbers of each token, head 1 the last
+    // two.
     let x = Tensor::new(
         &[[[0f32, 1., 2., 3.], [10., 11., 12., 13.], [20., 21., 22., 23.]]],
         &device()?,
@@ -232,7 +237,8 @@ pub fn heads_are_merged(day: &Day) -> Outcome {
     close("2 heads of 3 tokens, width 2", (day.merge_heads)(&x), &want, 0.0)
 }
 
-/// Numbers that say where they are, in shapes drawn at random: number (b, h, t, d) of one is (b, t, h · D + d) of the other.
+/// Numbers that say where they are, in shapes drawn at random: number (b, h, t, d) of one is (b, t,
+/// h · D + d) of the other.
 fn heads_and_tokens(check: impl Fn(&str, &Tensor, &Tensor) -> Outcome) -> Outcome {
     let mut random = Random::new(15);
     for _ in 0..20 {
@@ -263,7 +269,7 @@ pub fn any_heads_are_merged(day: &Day) -> Outcome {
 
 /// What to look at if 1.6 fails in a way of its own.
 const WHOLE: &str =
-    "if one of 1.3 to 1.5 fails, mend that first; else look at the projections, x · wᵀ, w.o's the last";
+    "if one of 1.3 to 1.5 fails, mend that first; else the projections, x · wᵀ, w.o's the last";
 
 pub fn multi_head_equals_torch(day: &Day) -> Outcome {
     let x = golden("day01", "x")?;

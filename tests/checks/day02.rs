@@ -4,13 +4,15 @@ use super::checks::{close, device, ensure, equal, golden, refused, Likely, Outco
 use candecode::kit::config::Llama3Scaling;
 use candle_core::{DType, Device, Result, Tensor};
 
-// Products and sums of numbers near 1, and cosines and sines of angles below 10: a few units of 6e-8 each.
+// Products and sums of numbers near 1, and cosines and sines of angles below 10: a few units of
+// 6e-8 each.
 const TOLERANCE: f32 = 1e-5;
-// At position 511 an angle is up to 511 radians, where the next f32 is 3e-5 away: frequencies that differ in their last bit
-// (computed in f64, say) move a cosine by as much, and a turned number of size 4 by four times that.
+// At position 511 an angle is up to 511 radians, where the next f32 is 3e-5 away: frequencies that
+// differ in their last bit (computed in f64, say) move a cosine by as much, and a turned number of
+// size 4 by four times that.
 const FAR: f32 = 3e-4;
 
-/// `Rope::new` and `cos_sin` in one.
+/// `RotaryEmbedding::new` and `cos_sin` in one.
 type CosSin = fn(usize, f64, Option<Llama3Scaling>, &Tensor) -> Result<(Tensor, Tensor)>;
 
 /// Day 2 as a bundle of functions; a rotary embedding is given by head width, theta and scaling.
@@ -31,10 +33,14 @@ macro_rules! implementation {
             learned: code::learned_positions,
             frequencies: code::inverse_frequencies,
             cos_sin: |d, theta, scaling, positions| {
-                code::Rope::new(d, theta, scaling, positions.device())?.cos_sin(positions)
+                let rotary =
+                    code::RotaryEmbedding::new(d, theta, scaling, positions.device())?;
+                rotary.cos_sin(positions)
             },
             turn: |theta, x, positions| {
-                code::Rope::new(x.dim(3)?, theta, None, x.device())?.apply(x, positions)
+                let rotary = code::RotaryEmbedding::new(x.dim(3)?, theta, None, x.device())?;
+                let (cos, sin) = rotary.cos_sin(positions)?;
+                code::rotate(x, &cos, &sin)
             },
             to_halves: code::neighbours_to_halves,
         }
@@ -47,7 +53,8 @@ fn positions(rows: &[&[u32]]) -> Result<Tensor> {
 
 pub fn a_position_picks_a_row(day: &Day) -> Outcome {
     let device = device()?;
-    // More rows than positions: who counts otherwise picks another row, and does not only meet the end of the table.
+    // More rows than positions: who counts otherwise picks another row, and does not only meet the
+    // end of the table.
     let table = Tensor::from_vec(
         (0..6).flat_map(|i| [10. * i as f32, 10. * i as f32 + 1.]).collect::<Vec<f32>>(),
         (6, 2),
@@ -114,7 +121,8 @@ pub fn an_odd_head_is_refused(day: &Day) -> Outcome {
 }
 
 /// What to look at first, where nothing else is known.
-const ANGLES: &str = "the Rope is made with task 2.2: if that fails, mend it first. An angle is position times frequency";
+const ANGLES: &str = "the RotaryEmbedding is made with task 2.2: if that fails, mend it first. \
+    An angle is position times frequency";
 const TURNS: &str = "the angles are those of 2.2 and 2.3: if one of them fails, mend it first";
 
 pub fn angles_by_hand(day: &Day) -> Outcome {
@@ -145,7 +153,7 @@ pub fn stretched_angles_equal_transformers(day: &Day) -> Outcome {
     };
     let (cos, sin) = (day.cos_sin)(32, 5e5, Some(scaling), &golden("day02", "positions")?)?;
     let input = "head_dim 32, theta 500000, Llama 3's scaling";
-    let other = "the frequencies must come from the Rope itself, where they are already scaled";
+    let other = "the frequencies must come from self.inv_freq, where they are already scaled";
     let found = close(&format!("cosines: {input}"), Ok(cos), &golden("day02", "llama3.cos")?, FAR)
         .and_then(|()| {
             close(&format!("sines: {input}"), Ok(sin), &golden("day02", "llama3.sin")?, FAR)
@@ -163,7 +171,8 @@ pub fn one_turn_by_hand(day: &Day) -> Outcome {
     let want = Tensor::new(&[[[[c, s]], [[c - 2. * s, 2. * c + s]]]], &device()?)?;
     let got = (day.turn)(100.0, &x, &positions(&[&[1]])?);
     close("heads (1, 0) and (1, 2), one pair each, position 1", got, &want, TOLERANCE)?;
-    // theta 100: pair 0, numbers 0 and 2, turns by 1 radian a token; pair 1, numbers 1 and 3, by 0.1.
+    // theta 100: pair 0, numbers 0 and 2, turns by 1 radian a token; pair 1, numbers 1 and 3, by
+    // 0.1.
     let (c1, s1, c2, s2) = (1f32.cos(), 1f32.sin(), 0.1f32.cos(), 0.1f32.sin());
     let device = device()?;
     let x =
@@ -198,7 +207,8 @@ pub fn the_type_stays(day: &Day) -> Outcome {
     let k = golden("day02", "k")?.to_dtype(DType::BF16)?;
     let got = (day.turn)(1e4, &k, &golden("day02", "positions")?)?;
     equal("the type of a turned bf16 k", Ok(got.dtype()), &DType::BF16)?;
-    // bf16 has 8 digits: products and sums of numbers up to 4 round by 1/64, and a way through f32 rounds less often.
+    // bf16 has 8 digits: products and sums of numbers up to 4 round by 1/64, and a way through f32
+    // rounds less often.
     close("k in bf16", Ok(got), &golden("day02", "k.turned.bf16")?, 0.04)
 }
 

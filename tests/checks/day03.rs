@@ -6,8 +6,8 @@ use super::checks::{
 use candecode::kit::Weight;
 use candle_core::{DType, Result, Tensor};
 
-// f32: torch and candle sum up to 32 terms in another order, and their tanh, erf and exp differ in the last bit: some
-// units of 6e-8 times the largest number here, which is about 6.
+// f32: torch and candle sum up to 32 terms in another order, and their tanh, erf and exp differ in
+// the last bit: some units of 6e-8 times the largest number here, which is about 6.
 const TOLERANCE: f32 = 1e-5;
 
 /// A weight matrix and a bias.
@@ -74,7 +74,8 @@ pub fn layer_norm_by_hand(day: &Day) -> Outcome {
     by_hand("layer_norm([1, 7]), eps 0", plain(0.0), &[1., 7.], &[-1., 1.], TOLERANCE)?;
     let input = "layer_norm([1, 7]), weight [2, 1], bias [0, 0.5], eps 0";
     by_hand(input, norm([2., 1.], [0., 0.5], 0.0), &[1., 7.], &[-2., 1.5], TOLERANCE)?;
-    // variance 1e-6; 1e-6 + 3e-6 = 4e-6, whose root is 0.002. 0.5 ± 0.001 is exact to 6e-8 only: 3e-5 of the answer.
+    // variance 1e-6; 1e-6 + 3e-6 = 4e-6, whose root is 0.002. 0.5 ± 0.001 is exact to 6e-8 only:
+    // 3e-5 of the answer.
     let input = "layer_norm([0.499, 0.501]), eps 3e-6";
     by_hand(input, plain(3e-6), &[0.499, 0.501], &[-0.5, 0.5], 1e-4)?;
     by_hand("layer_norm([7, 7]), eps 1e-5", plain(1e-5), &[7., 7.], &[0., 0.], TOLERANCE).likely(
@@ -147,9 +148,10 @@ fn place(x: f32) -> i64 {
 
 /// The result is bf16 and has the bits of `want`.
 ///
-/// Two right programs agree so far although their f32 sums, exp and erf do not: each rounds once to bf16, and the oracle
-/// took no input whose exact value is so near to a border between two bf16 numbers that f32 noise could carry it across.
-/// On Metal and CUDA, with fast math and other products, the neighbour is allowed.
+/// Two right programs agree so far although their f32 sums, exp and erf do not: each rounds once to
+/// bf16, and the oracle took no input whose exact value is so near to a border between two bf16
+/// numbers that f32 noise could carry it across. On Metal and CUDA, with fast math and other
+/// products, the neighbour is allowed.
 fn bits(input: &str, got: Result<Tensor>, want: &Tensor) -> Outcome {
     let got = got?;
     equal(&format!("{input}: the type of the result"), Ok(got.dtype()), &DType::BF16)?;
@@ -180,7 +182,8 @@ pub fn layer_norm_bf16_equals_torch(day: &Day) -> Outcome {
 }
 
 pub fn rms_norm_bf16_equals_llama(day: &Day) -> Outcome {
-    // Root mean square 5. 3/5 is 0.6015625 in bf16, and 1.5 of that 0.90234375; but 1.5 · 3/5 = 0.9 is 0.8984375.
+    // Root mean square 5. 3/5 is 0.6015625 in bf16, and 1.5 of that 0.90234375; but 1.5 · 3/5 = 0.9
+    // is 0.8984375.
     let x = vector(&[3., 3., 1., 9.])?.to_dtype(DType::BF16)?;
     let w = vector(&[1.5; 4])?.to_dtype(DType::BF16)?;
     let want = vector(&[0.90234375, 0.90234375, 0.30078125, 2.6875])?;
@@ -202,7 +205,8 @@ fn rows(x: &Tensor, rule: impl Fn(&[f64]) -> Vec<f64>) -> Result<Tensor> {
     Tensor::from_vec(done, x.dims(), x.device())
 }
 
-/// Shapes (C) to (B, H, T, D); the last are heads before tokens, as day 4's QK-norm has them: not contiguous.
+/// Shapes (C) to (B, H, T, D); the last are heads before tokens, as day 4's QK-norm has them: not
+/// contiguous.
 fn any_shape(check: impl Fn(&str, &Tensor, &Tensor, &Tensor) -> Outcome) -> Outcome {
     let mut random = Random::new(3);
     for round in 0..24 {
@@ -249,7 +253,8 @@ pub fn rms_norm_on_any_shape(day: &Day) -> Outcome {
 
 type Activation = fn(&Tensor) -> Result<Tensor>;
 
-/// f(x) against torch on [-6, 6], far outside, and with the rule f(x) - f(-x) = x, which all three obey.
+/// f(x) against torch on [-6, 6], far outside, and with the rule f(x) - f(-x) = x, which all three
+/// obey.
 fn activation(f: Activation, name: &str, golden_name: &str) -> Outcome {
     let (x, want) = (golden("day03", "a")?, golden("day03", golden_name)?);
     close(&format!("{name} of 97 numbers from -6 to 6"), f(&x), &want, TOLERANCE)?;
@@ -281,8 +286,9 @@ pub fn silu_equals_torch(day: &Day) -> Outcome {
     activation(day.silu, "silu", "silu")
 }
 
-/// HF's `NewGELUActivation` is written in torch operations, each of which rounds: it is up to 1.7 units of x / 256 away
-/// from the rounded value (the oracle measured it). So rounding once and rounding at each step both pass here.
+/// HF's `NewGELUActivation` is written in torch operations, each of which rounds: it is up to 1.7
+/// units of x / 256 away from the rounded value (the oracle measured it). So rounding once and
+/// rounding at each step both pass here.
 pub fn gelu_tanh_bf16_near_gpt2(day: &Day) -> Outcome {
     let (x, want) = (golden("day03", "bf16.a")?, golden("day03", "bf16.gelu_new")?);
     let got = (day.gelu_tanh)(&x)?;
@@ -309,9 +315,12 @@ pub fn swiglu_by_hand(day: &Day) -> Outcome {
     let ln3 = 3f32.ln();
     let device = device()?;
     let x = Tensor::new(&[[[1f32, 2.]]], &device)?;
-    let gate = Tensor::new(&[[ln3, 0.], [0., 0.]], &device)?; // gate(x) = [ln 3, 0], silu of it [¾ ln 3, 0]
-    let up = Tensor::new(&[[0f32, 2.], [1., 1.]], &device)?; // up(x) = [4, 3]
-    let down = Tensor::new(&[[1f32, 5.], [2., 1.]], &device)?; // down([3 ln 3, 0]) = [3 ln 3, 6 ln 3]
+    // gate(x) = [ln 3, 0], silu of it [¾ ln 3, 0]
+    let gate = Tensor::new(&[[ln3, 0.], [0., 0.]], &device)?;
+    // up(x) = [4, 3]
+    let up = Tensor::new(&[[0f32, 2.], [1., 1.]], &device)?;
+    // down([3 ln 3, 0]) = [3 ln 3, 6 ln 3]
+    let down = Tensor::new(&[[1f32, 5.], [2., 1.]], &device)?;
     let want = Tensor::new(&[[[3. * ln3, 6. * ln3]]], &device)?;
     let got = (day.swiglu)(&x, &[(gate, None), (up, None), (down, None)]);
     close("x [1, 2], gate(x) = [ln 3, 0], up(x) = [4, 3]", got, &want, TOLERANCE)

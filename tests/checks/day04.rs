@@ -3,13 +3,14 @@
 use super::checks::{
     close, device, ensure, equal, golden, golden_json, refused, Keep, Likely, Outcome, Random,
 };
-use candecode::day02_positions::Rope;
+use candecode::day02_positions::{CosSin, RotaryEmbedding};
 use candecode::day03_norms_and_mlps::Projection;
 use candecode::day04_attention_block::Attention;
-use candecode::kit::{Attend, Cache, Logits, NoCache, Step, Weight};
+use candecode::kit::{Cache, Logits, NoCache, Step, Weight};
 use candle_core::{DType, Device, Error, Result, Tensor};
 
-// Sums of up to 48 products of numbers near 1 to 10, in f32, in another order than torch's: errors of a few 1e-6.
+// Sums of up to 48 products of numbers near 1 to 10, in f32, in another order than torch's: errors
+// of a few 1e-6.
 const TOLERANCE: f32 = 5e-5;
 
 /// transformers' modules, small and with random weights.
@@ -18,25 +19,23 @@ const MODULES: [&str; 6] = ["llama", "llama_bias", "mha", "mqa", "qwen2", "qwen3
 /// Queries, keys and values.
 type Qkv = (Tensor, Tensor, Tensor);
 
-/// Day 4 as a bundle of functions. A block is given as the crate's struct, whose fields are not a task.
+/// Day 4 as a bundle of functions. A block is given as the crate's struct, whose fields are not a
+/// task.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub grouped: fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
     pub sliding_mask: fn(usize, usize, usize, &Device) -> Result<Tensor>,
-    pub project: fn(&Attention, &Tensor, &Tensor) -> Result<Qkv>,
-    pub forward: fn(&Attention, &Tensor, &Step, &mut dyn Cache, Attend) -> Result<Tensor>,
-    /// The door, with this bundle's own grouped attention behind it: the crate's door would call another's.
-    pub attend: Attend,
+    pub project: fn(&Attention, &Tensor, Option<&CosSin>) -> Result<Qkv>,
+    pub forward: fn(&Attention, &Tensor, &Step, Option<&CosSin>, &mut dyn Cache) -> Result<Tensor>,
 }
 
 /// Fills the bundle from a module: the reader's, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;
-        use candle_core::{Result, Tensor};
         fn block(a: &candecode::day04_attention_block::Attention) -> code::Attention {
             code::Attention {
-                layer: a.layer,
+                layer_idx: a.layer_idx,
                 num_heads: a.num_heads,
                 num_kv_heads: a.num_kv_heads,
                 q_proj: a.q_proj.clone(),
@@ -45,30 +44,13 @@ macro_rules! implementation {
                 o_proj: a.o_proj.clone(),
                 qk_norm: a.qk_norm.clone(),
                 norm_eps: a.norm_eps,
-                rope: a.rope.clone(),
             }
-        }
-        fn attend(
-            layer: usize,
-            q: &Tensor,
-            k: &Tensor,
-            v: &Tensor,
-            step: &candecode::kit::Step,
-            cache: &mut dyn candecode::kit::Cache,
-        ) -> Result<Tensor> {
-            let (k, v) = cache.append(layer, k, v)?;
-            let mask = match &step.mask {
-                Some(mask) => mask.clone(),
-                None => day::causal(q.dim(2)?, k.dim(2)? - q.dim(2)?)?,
-            };
-            code::grouped_attention(q, &k, &v, Some(&mask))
         }
         day::Day {
             grouped: code::grouped_attention,
             sliding_mask: code::sliding_mask,
-            project: |a, x, positions| block(a).project(x, positions),
-            forward: |a, x, step, cache, attend| block(a).forward(x, step, cache, attend),
-            attend,
+            project: |a, x, cos_sin| block(a).project(x, cos_sin),
+            forward: |a, x, step, cos_sin, cache| block(a).forward(x, step, cos_sin, cache),
         }
     }};
 }
@@ -79,24 +61,22 @@ pub fn causal(new: usize, past: usize) -> Result<Tensor> {
     Tensor::from_vec(mask.collect::<Vec<_>>(), (1, 1, new, past + new), &device()?)
 }
 
-/// transformers' module of that name as a block, its place in the stack being `layer`.
-fn block(name: &str, layer: usize) -> Result<Attention> {
+/// transformers' module of that name as a block, its place in the stack being `layer_idx`.
+fn block(name: &str, layer_idx: usize) -> Result<Attention> {
     let json = golden_json("day04")?;
     let text = |e: &str| Error::Msg(format!("day04.json, {name}: no {e}"));
     let count = |key: &str| json[name][key].as_u64().map(|n| n as usize).ok_or_else(|| text(key));
     let biases = json[name]["biases"].as_array().ok_or_else(|| text("biases"))?;
     let projection = |part: &str| -> Result<Projection> {
         let bias = format!("{part}.bias");
-        let bias = match biases.iter().any(|known| known.as_str() == Some(&bias)) {
-            true => Some(golden("day04", &format!("{name}.{bias}"))?),
-            false => None,
-        };
+        let has_bias = biases.iter().any(|known| known.as_str() == Some(&bias));
+        let bias = if has_bias { Some(golden("day04", &format!("{name}.{bias}"))?) } else { None };
         let weight = golden("day04", &format!("{name}.{part}.weight"))?;
         Ok(Projection { weight: Weight::new(weight)?, bias })
     };
     let norm = |part: &str| golden("day04", &format!("{name}.{part}.weight"));
     Ok(Attention {
-        layer,
+        layer_idx,
         num_heads: count("heads")?,
         num_kv_heads: count("kv_heads")?,
         q_proj: projection("q_proj")?,
@@ -105,13 +85,17 @@ fn block(name: &str, layer: usize) -> Result<Attention> {
         o_proj: projection("o_proj")?,
         qk_norm: if name == "qwen3" { Some((norm("q_norm")?, norm("k_norm")?)) } else { None },
         norm_eps: 1e-6,
-        rope: Rope::new(8, 10_000.0, None, &device()?)?,
     })
 }
 
 /// The positions of the goldens: row 1 begins with two columns of padding.
 fn golden_positions() -> Result<Tensor> {
     Tensor::new(&[[0u32, 1, 2, 3, 4], [0, 0, 0, 1, 2]], &device()?)
+}
+
+/// Cosines and sines of positions, for heads of 8 numbers, as the goldens have them.
+fn angles(positions: &Tensor) -> Result<CosSin> {
+    RotaryEmbedding::new(8, 10_000.0, None, positions.device())?.cos_sin(positions)
 }
 
 fn step(positions: Tensor, mask: Option<Tensor>) -> Result<Step> {
@@ -150,7 +134,8 @@ fn plain(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Te
 }
 
 pub fn two_queries_share_a_head(day: &Day) -> Outcome {
-    // One position to see, so each head brings home the value itself: heads 0 and 1 that of KV head 0, 2 and 3 that of 1.
+    // One position to see, so each head brings home the value itself: heads 0 and 1 that of KV head
+    // 0, 2 and 3 that of 1.
     let q = Tensor::zeros((1, 4, 1, 2), DType::F32, &device()?)?;
     let k = Tensor::zeros((1, 2, 1, 2), DType::F32, &device()?)?;
     let v = Tensor::new(&[[[[10f32, 11.]], [[20., 21.]]]], &device()?)?;
@@ -162,8 +147,8 @@ pub fn two_queries_share_a_head(day: &Day) -> Outcome {
 }
 
 pub fn the_mask_serves_every_head_of_a_group(day: &Day) -> Outcome {
-    // Scores are all 0, so a token's result is the mean of the values it sees: 1, then (1 + 3) / 2, then (1 + 3 + 5) / 3.
-    // More tokens than heads, so that the two orders of the rows differ.
+    // Scores are all 0, so a token's result is the mean of the values it sees: 1, then (1 + 3) / 2,
+    // then (1 + 3 + 5) / 3. More tokens than heads, so that the two orders of the rows differ.
     let q = Tensor::zeros((1, 2, 3, 2), DType::F32, &device()?)?;
     let k = Tensor::zeros((1, 1, 3, 2), DType::F32, &device()?)?;
     let v = Tensor::new(&[[[[1f32, 1.], [3., 3.], [5., 5.]]]], &device()?)?;
@@ -225,7 +210,7 @@ fn plain_block() -> Result<Attention> {
     let mut v_proj = identity()?;
     v_proj.bias = Some(Tensor::new(&[1f32, 1.], &device()?)?);
     Ok(Attention {
-        layer: 0,
+        layer_idx: 0,
         num_heads: 1,
         num_kv_heads: 1,
         q_proj: identity()?,
@@ -234,24 +219,24 @@ fn plain_block() -> Result<Attention> {
         o_proj: identity()?,
         qk_norm: None,
         norm_eps: 1e-6,
-        rope: Rope::new(2, 10_000.0, None, &device()?)?,
     })
 }
 
 pub fn projections_by_hand(day: &Day) -> Outcome {
-    // One token, (3, 4): at position 0 RoPE turns nothing.
+    // One token, (3, 4), at position 0, where RoPE turns nothing.
     let x = Tensor::new(&[[[3f32, 4.]]], &device()?)?;
     let start = Tensor::new(&[[0u32]], &device()?)?;
+    let start = RotaryEmbedding::new(2, 10_000.0, None, &device()?)?.cos_sin(&start)?;
     let vector = |a: f32, b: f32| Tensor::new(&[[[[a, b]]]], &device()?);
     let mut block = plain_block()?;
-    let (q, k, v) = (day.project)(&block, &x, &start)?;
+    let (q, k, v) = (day.project)(&block, &x, Some(&start))?;
     close("x = [3, 4], q_proj the identity: q", Ok(q), &vector(3.0, 4.0)?, 1e-5)?;
     close("x = [3, 4], k_proj the identity: k", Ok(k), &vector(3.0, 4.0)?, 1e-5)?;
     close("x = [3, 4], v_proj the identity, its bias [1, 1]: v", Ok(v), &vector(4.0, 5.0)?, 1e-5)?;
     // The root of the mean square of (3, 4) is √12.5 = 3.5355: the norm gives (0.8485, 1.1314).
     let weight = |a: f32, b: f32| Tensor::new(&[a, b], &device()?);
     block.qk_norm = Some((weight(1.0, 1.0)?, weight(2.0, 10.0)?));
-    let (q, k, v) = (day.project)(&block, &x, &start)?;
+    let (q, k, v) = (day.project)(&block, &x, Some(&start))?;
     let says = "x = [3, 4] and a QK-norm with weights [1, 1] and [2, 10]";
     close(&format!("{says}: q"), Ok(q), &vector(0.848528, 1.131371)?, 1e-5)?;
     close(&format!("{says}: k"), Ok(k), &vector(1.697056, 11.31371)?, 1e-5)?;
@@ -261,7 +246,8 @@ pub fn projections_by_hand(day: &Day) -> Outcome {
 pub fn projections_equal_hf(day: &Day) -> Outcome {
     for name in MODULES {
         let part = |part: &str| golden("day04", &format!("{name}.{part}"));
-        let (q, k, v) = (day.project)(&block(name, 0)?, &part("x")?, &golden_positions()?)?;
+        let cos_sin = angles(&golden_positions()?)?;
+        let (q, k, v) = (day.project)(&block(name, 0)?, &part("x")?, Some(&cos_sin))?;
         let input =
             |of: &str| format!("transformers' {name}, positions 0 to 4 and 0 0 0 1 2: {of}");
         close(&input("v"), Ok(v), &part("v")?, TOLERANCE)?;
@@ -271,37 +257,54 @@ pub fn projections_equal_hf(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// A door with no task behind it.
-fn plain_attend(
-    layer: usize,
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    step: &Step,
-    cache: &mut dyn Cache,
-) -> Result<Tensor> {
-    let (k, v) = cache.append(layer, k, v)?;
-    plain(q, &k, &v, step.mask.as_ref())
+pub fn without_angles_nothing_is_turned(day: &Day) -> Outcome {
+    // At position 0 RoPE turns nothing, so no angles must give what the angles of position 0 give.
+    let zero = Tensor::zeros((2, 5), DType::U32, &device()?)?;
+    for name in ["llama", "qwen3"] {
+        let (block, x) = (block(name, 0)?, golden("day04", &format!("{name}.x"))?);
+        let (q, k, v) = (day.project)(&block, &x, Some(&angles(&zero)?))?;
+        let got = (day.project)(&block, &x, None)?;
+        let input = |of: &str| format!("transformers' {name}, cos_sin None: {of}");
+        close(&input("q"), Ok(got.0), &q, TOLERANCE)?;
+        close(&input("k"), Ok(got.1), &k, TOLERANCE)?;
+        close(&input("v"), Ok(got.2), &v, TOLERANCE)?;
+    }
+    Ok(())
 }
+
+const AFTER_ATTENTION: &str = "if 4.1 and 4.2 pass, the fault is after the attention: \
+    the heads are merged, then o_proj and its bias";
 
 pub fn the_block_equals_hf(day: &Day) -> Outcome {
-    blocks(day, plain_attend, "attended by a loop over every number").likely(
-        "if 4.2 passes, the fault is after the attention: the heads are merged, then o_proj and its bias",
-    )
-}
-
-pub fn the_block_and_its_attention_equal_hf(day: &Day) -> Outcome {
-    blocks(day, day.attend, "attended by your grouped_attention")
-        .likely("if 4.3's other checks pass, the fault is in task 4.1")
-}
-
-fn blocks(day: &Day, attend: Attend, how: &str) -> Outcome {
     let mask = golden("day04", "mask")?;
     for name in MODULES {
         let part = |part: &str| golden("day04", &format!("{name}.{part}"));
         let step = step(golden_positions()?, Some(mask.clone()))?;
-        let got = (day.forward)(&block(name, 0)?, &part("x")?, &step, &mut NoCache, attend);
-        let input = format!("transformers' {name}, two rows, the second with padding 2, {how}");
+        let cos_sin = angles(&step.positions)?;
+        let block = block(name, 0)?;
+        let got = (day.forward)(&block, &part("x")?, &step, Some(&cos_sin), &mut NoCache);
+        let input = format!("transformers' {name}, two rows, the second with padding 2");
+        close(&input, got, &part("out")?, TOLERANCE).likely(AFTER_ATTENTION)?;
+    }
+    Ok(())
+}
+
+pub fn the_block_and_its_attention_equal_hf(day: &Day) -> Outcome {
+    // The block without the dispatch: what `project` gives, through `grouped_attention`, must be
+    // the heads that `forward` merges and projects.
+    let mask = golden("day04", "mask")?;
+    for name in MODULES {
+        let part = |part: &str| golden("day04", &format!("{name}.{part}"));
+        let block = block(name, 0)?;
+        let cos_sin = angles(&golden_positions()?)?;
+        let (q, k, v) = (day.project)(&block, &part("x")?, Some(&cos_sin))?;
+        let heads = (day.grouped)(&q, &k, &v, Some(&mask));
+        let input = format!("transformers' {name}: grouped_attention of what project gives");
+        close(&input, heads, &part("mixed")?, TOLERANCE)
+            .likely("if 4.2 passes, the fault is in task 4.1")?;
+        let step = step(golden_positions()?, Some(mask.clone()))?;
+        let got = (day.forward)(&block, &part("x")?, &step, Some(&cos_sin), &mut NoCache);
+        let input = format!("transformers' {name}: what forward makes of it");
         close(&input, got, &part("out")?, TOLERANCE)?;
     }
     Ok(())
@@ -313,11 +316,13 @@ pub fn the_block_keeps_its_place_in_the_cache(day: &Day) -> Outcome {
         let x = golden("day04", &format!("{name}.x"))?.narrow(0, 0, 1)?;
         let positions = golden_positions()?.narrow(0, 0, 1)?;
         let all = step(positions.clone(), None)?;
-        let want = (day.forward)(&block, &x, &all, &mut NoCache, day.attend)?;
+        let cos_sin = angles(&positions)?;
+        let want = (day.forward)(&block, &x, &all, Some(&cos_sin), &mut NoCache)?;
         let mut cache = Keep::default();
         let mut piece = |from: usize, len: usize| -> Result<Tensor> {
             let step = step(positions.narrow(1, from, len)?, None)?;
-            (day.forward)(&block, &x.narrow(1, from, len)?, &step, &mut cache, day.attend)
+            let cos_sin = angles(&step.positions)?;
+            (day.forward)(&block, &x.narrow(1, from, len)?, &step, Some(&cos_sin), &mut cache)
         };
         let got = Tensor::cat(&[piece(0, 3)?, piece(3, 1)?, piece(4, 1)?], 1);
         let input = format!("{name} is layer 3 of a stack; 3 tokens, then 1, then 1");
@@ -331,8 +336,8 @@ pub fn the_block_keeps_its_place_in_the_cache(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Two rows of 5 tokens, the second with padding 2, written out: each token attends to itself and to
-/// the real tokens before it.
+/// Two rows of 5 tokens, the second with padding 2, written out: each token attends to itself and
+/// to the real tokens before it.
 fn padded_mask() -> Result<Tensor> {
     let sees = |row: usize, i: usize, j: usize| j == i || (j < i && (row == 0 || j >= 2));
     let mask: Vec<u8> = (0..50).map(|n| u8::from(sees(n / 25, n / 5 % 5, n % 5))).collect();
@@ -340,13 +345,15 @@ fn padded_mask() -> Result<Tensor> {
 }
 
 pub fn padding_changes_nothing(day: &Day) -> Outcome {
-    // The block twice, as in a stack: what a padding token makes of itself in the first is keys and values in the second.
+    // The block twice, as in a stack: what a padding token makes of itself in the first is keys and
+    // values in the second.
     for name in ["llama", "mqa", "qwen3"] {
         let block = block(name, 0)?;
         let x = golden("day04", &format!("{name}.x"))?;
         let twice = |x: &Tensor, step: &Step| {
-            let x = (day.forward)(&block, x, step, &mut NoCache, day.attend)?;
-            (day.forward)(&block, &x, step, &mut NoCache, day.attend)
+            let cos_sin = angles(&step.positions)?;
+            let x = (day.forward)(&block, x, step, Some(&cos_sin), &mut NoCache)?;
+            (day.forward)(&block, &x, step, Some(&cos_sin), &mut NoCache)
         };
         let ragged = step(golden_positions()?, Some(padded_mask()?))?;
         let got = twice(&x, &ragged)?;

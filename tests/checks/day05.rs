@@ -4,23 +4,25 @@ use super::checks::{
     close, device, equal, equal_tokens, golden, golden_json, models_dir, Keep, Likely, Outcome,
     Random,
 };
-use candecode::day02_positions::Rope;
+pub use candecode::day02_positions::CosSin;
+use candecode::day02_positions::RotaryEmbedding;
 use candecode::day03_norms_and_mlps::Projection;
 use candecode::day04_attention_block::Attention;
-use candecode::day05_model::{Block, FusedAttention, Mlp, Norm, SelfAttention, Transformer};
+use candecode::day05_model::{DecoderLayer, FusedAttention, Mlp, Norm, SelfAttention, Transformer};
 use candecode::engine::load;
 use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, NoCache, Step, Weight, Weights};
 use candle_core::{DType, Error, Result, Tensor};
 use std::path::Path;
 
-// The course's claim. Logits are sums of 192 products of numbers up to 20: torch's order and candle's were
-// seen 1.5e-5 apart.
+// The course's claim. Logits are sums of 192 products of numbers up to 20: torch's order and
+// candle's were seen 1.5e-5 apart.
 const LOGITS: f32 = 1e-4;
 // One stage alone: sums of up to 512 products of numbers below 10, seen 2e-6 apart.
 const STAGE: f32 = 5e-5;
 
-/// The models that stand without task 5.7: trained ones, and small random ones with what those lack: a head of their own,
-/// Llama 3's RoPE and biases everywhere; as many key/value heads as heads; QK-norm and heads wider than the stream.
+/// The models that need no task 5.8: trained ones, and small random ones with what those
+/// lack: a head of their own, Llama 3's RoPE and biases everywhere; as many key/value heads as
+/// heads; QK-norm and heads wider than the stream.
 const ROPE_MODELS: [&str; 5] =
     ["story-3m", "story-230k", "tiny-llama", "tiny-llama-tied", "tiny-qwen3"];
 const GPT2: &str = "story-gpt2-1m";
@@ -29,21 +31,22 @@ const GPT2: &str = "story-gpt2-1m";
 pub trait Seams {
     fn model(&self) -> &dyn Model;
     fn embed(&self, step: &Step) -> Result<Tensor>;
-    fn attend(
-        &self,
-        layer: usize,
-        x: &Tensor,
-        step: &Step,
-        cache: &mut dyn Cache,
-    ) -> Result<Tensor>;
-    fn feed_forward(&self, layer: usize, x: &Tensor) -> Result<Tensor>;
+    /// A layer's norm and attention, without the residual.
+    fn attention(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor>;
+    /// A layer's norm and MLP, without the residual.
+    fn mlp(&self, layer: usize, x: &Tensor) -> Result<Tensor>;
+    /// A whole layer whose MLP gives zeros: what is left is its first half.
+    fn attend(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor>;
+    /// A whole layer whose attention gives zeros: what is left is its second half.
+    fn feed_forward(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor>;
     fn head(&self, x: &Tensor) -> Result<Tensor>;
 }
 
-/// Day 5 as a bundle of functions. Models are given as the crate's structs, whose fields are not a task.
+/// Day 5 as a bundle of functions. Models are given as the crate's structs, whose fields are not a
+/// task.
 #[derive(Clone, Copy)]
 pub struct Day {
-    pub build: fn(Transformer) -> Box<dyn Seams>,
+    pub build: fn(Transformer) -> Result<Box<dyn Seams>>,
     pub norm: fn(Norm, &Tensor) -> Result<Tensor>,
     pub fused: fn(FusedAttention, &Tensor, &Step, &mut dyn Cache) -> Result<Tensor>,
 }
@@ -52,7 +55,7 @@ pub struct Day {
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use candecode::day05_model as given;
-        use candecode::kit::{Cache, Model, Step};
+        use candecode::kit::{Model, NoCache, Step};
         use candle_core::{Result, Tensor};
         use $($path)::+ as code;
         fn norm(norm: given::Norm) -> code::Norm {
@@ -63,73 +66,125 @@ macro_rules! implementation {
         }
         fn fused(a: given::FusedAttention) -> code::FusedAttention {
             code::FusedAttention {
-                layer: a.layer,
+                layer_idx: a.layer_idx,
                 num_heads: a.num_heads,
                 c_attn: a.c_attn,
                 c_proj: a.c_proj,
             }
         }
-        fn block(block: given::Block) -> code::Block {
-            code::Block {
-                attention_norm: norm(block.attention_norm),
-                attention: match block.attention {
+        fn layer(layer: given::DecoderLayer) -> code::DecoderLayer {
+            code::DecoderLayer {
+                attention_norm: norm(layer.attention_norm),
+                attention: match layer.attention {
                     given::SelfAttention::Grouped(a) => code::SelfAttention::Grouped(a),
                     given::SelfAttention::Fused(a) => code::SelfAttention::Fused(fused(a)),
                 },
-                mlp_norm: norm(block.mlp_norm),
-                mlp: match block.mlp {
-                    given::Mlp::Swiglu { gate, up, down } => code::Mlp::Swiglu { gate, up, down },
-                    given::Mlp::Gelu { fc, projection } => code::Mlp::Gelu { fc, projection },
+                mlp_norm: norm(layer.mlp_norm),
+                mlp: match layer.mlp {
+                    given::Mlp::Swiglu { gate_proj, up_proj, down_proj } => {
+                        code::Mlp::Swiglu { gate_proj, up_proj, down_proj }
+                    }
+                    given::Mlp::Gelu { c_fc, c_proj } => code::Mlp::Gelu { c_fc, c_proj },
                 },
             }
         }
-        struct Built(code::Transformer);
-        impl day::Seams for Built {
-            fn model(&self) -> &dyn Model {
-                &self.0
-            }
-            fn embed(&self, step: &Step) -> Result<Tensor> {
-                self.0.embed(step)
-            }
-            fn attend(
-                &self,
-                layer: usize,
-                x: &Tensor,
-                step: &Step,
-                cache: &mut dyn Cache,
-            ) -> Result<Tensor> {
-                self.0.blocks[layer].attend(x, step, cache)
-            }
-            fn feed_forward(&self, layer: usize, x: &Tensor) -> Result<Tensor> {
-                self.0.blocks[layer].feed_forward(x)
-            }
-            fn head(&self, x: &Tensor) -> Result<Tensor> {
-                self.0.head(x)
+        struct Built {
+            model: code::Transformer,
+            without_mlp: Vec<code::DecoderLayer>,
+            without_attention: Vec<code::DecoderLayer>,
+        }
+        impl Built {
+            fn cos_sin(&self, step: &Step) -> Result<Option<day::CosSin>> {
+                let rotary = self.model.rotary_emb.as_ref();
+                rotary.map(|rotary| rotary.cos_sin(&step.positions)).transpose()
             }
         }
+        impl day::Seams for Built {
+            fn model(&self) -> &dyn Model {
+                &self.model
+            }
+            fn embed(&self, step: &Step) -> Result<Tensor> {
+                self.model.embed(step)
+            }
+            fn attention(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor> {
+                let (layer, cos_sin) = (&self.model.layers[layer], self.cos_sin(step)?);
+                let normed = layer.attention_norm.forward(x)?;
+                layer.attention.forward(&normed, step, cos_sin.as_ref(), &mut NoCache)
+            }
+            fn mlp(&self, layer: usize, x: &Tensor) -> Result<Tensor> {
+                let layer = &self.model.layers[layer];
+                layer.mlp.forward(&layer.mlp_norm.forward(x)?)
+            }
+            fn attend(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor> {
+                let cos_sin = self.cos_sin(step)?;
+                self.without_mlp[layer].forward(x, step, cos_sin.as_ref(), &mut NoCache)
+            }
+            fn feed_forward(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor> {
+                let cos_sin = self.cos_sin(step)?;
+                self.without_attention[layer].forward(x, step, cos_sin.as_ref(), &mut NoCache)
+            }
+            fn head(&self, x: &Tensor) -> Result<Tensor> {
+                self.model.head(x)
+            }
+        }
+        fn build(t: given::Transformer) -> Result<Box<dyn day::Seams>> {
+            let (mut without_mlp, mut without_attention) = (Vec::new(), Vec::new());
+            for one in &t.layers {
+                without_mlp.push(layer(day::without_mlp(one)?));
+                without_attention.push(layer(day::without_attention(one)?));
+            }
+            let model = code::Transformer {
+                config: t.config,
+                device: t.device,
+                embed_tokens: t.embed_tokens,
+                wpe: t.wpe,
+                rotary_emb: t.rotary_emb,
+                layers: t.layers.into_iter().map(layer).collect(),
+                norm: norm(t.norm),
+                lm_head: t.lm_head,
+            };
+            Ok(Box::new(Built { model, without_mlp, without_attention }))
+        }
         day::Day {
-            build: |t| {
-                Box::new(Built(code::Transformer {
-                    config: t.config,
-                    device: t.device,
-                    tokens: t.tokens,
-                    positions: t.positions,
-                    blocks: t.blocks.into_iter().map(block).collect(),
-                    norm: norm(t.norm),
-                    lm_head: t.lm_head,
-                }))
-            },
-            norm: |n, x| norm(n).apply(x),
+            build,
+            norm: |n, x| norm(n).forward(x),
             fused: |a, x, step, cache| fused(a).forward(x, step, cache),
         }
     }};
 }
 
+/// A projection of that size that gives zeros.
+fn zeros(projection: &Projection) -> Result<Projection> {
+    let weight = Weight::new(projection.weight.tensor().zeros_like()?)?;
+    Ok(Projection { weight, bias: None })
+}
+
+/// A layer whose MLP gives zeros.
+pub fn without_mlp(layer: &DecoderLayer) -> Result<DecoderLayer> {
+    let mut layer = layer.clone();
+    match &mut layer.mlp {
+        Mlp::Swiglu { down_proj, .. } => *down_proj = zeros(down_proj)?,
+        Mlp::Gelu { c_proj, .. } => *c_proj = zeros(c_proj)?,
+    }
+    Ok(layer)
+}
+
+/// A layer whose attention gives zeros.
+pub fn without_attention(layer: &DecoderLayer) -> Result<DecoderLayer> {
+    let mut layer = layer.clone();
+    match &mut layer.attention {
+        SelfAttention::Grouped(attention) => attention.o_proj = zeros(&attention.o_proj)?,
+        SelfAttention::Fused(attention) => attention.c_proj = zeros(&attention.c_proj)?,
+    }
+    Ok(layer)
+}
+
 /// A story model, or a small random one of `tests/oracle/`.
 fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
-    let dir = match name.starts_with("tiny") {
-        true => Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle").join(name),
-        false => models_dir()?.join(name),
+    let dir = if name.starts_with("tiny") {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle").join(name)
+    } else {
+        models_dir()?.join(name)
     };
     let message = |e: anyhow::Error| Error::Msg(format!("{e:#}"));
     let config = ModelConfig::from_dir(&dir).map_err(message)?;
@@ -138,10 +193,10 @@ fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
         Family::Gpt2 => load::gpt2(&weights, config)?,
         _ => load::llama(&weights, config)?,
     };
-    Ok((day.build)(transformer))
+    (day.build)(transformer)
 }
 
-/// The number of a model's blocks.
+/// The number of a model's layers.
 fn depth(model: &dyn Seams) -> usize {
     model.model().config().num_hidden_layers
 }
@@ -167,14 +222,15 @@ fn check_embed(model: &dyn Seams, name: &str, note: &str) -> Outcome {
 fn check_attend(model: &dyn Seams, name: &str, layer: usize, note: &str) -> Outcome {
     let (_, step) = golden_step(model, name)?;
     let (x, want) = (of(name, &format!("x.{layer}"))?, of(name, &format!("attend.{layer}"))?);
-    let got = model.attend(layer, &x, &step, &mut NoCache);
-    close(&format!("{name}, layer {layer}, attend{note}"), got, &want, STAGE)
+    let got = model.attend(layer, &x, &step);
+    close(&format!("{name}, layer {layer}, the attention's half{note}"), got, &want, STAGE)
 }
 
 fn check_feed_forward(model: &dyn Seams, name: &str, layer: usize, note: &str) -> Outcome {
+    let (_, step) = golden_step(model, name)?;
     let (x, want) = (of(name, &format!("attend.{layer}"))?, of(name, &format!("x.{}", layer + 1))?);
-    let got = model.feed_forward(layer, &x);
-    close(&format!("{name}, layer {layer}, feed_forward{note}"), got, &want, STAGE)
+    let got = model.feed_forward(layer, &x, &step);
+    close(&format!("{name}, layer {layer}, the MLP's half{note}"), got, &want, STAGE)
 }
 
 fn check_head(model: &dyn Seams, name: &str, note: &str) -> Outcome {
@@ -207,7 +263,9 @@ fn check_logits(day: &Day, name: &str) -> Outcome {
     if found.is_err() {
         stages(&*model, name)?;
     }
-    found.likely("every stage alone is right: the fault is in forward, in their order or in what is handed on")
+    found.likely(
+        "every stage alone is right: the fault is in forward, in their order or in what they get",
+    )
 }
 
 /// 128 tokens: the best token at every position, and numbers that would show any other difference.
@@ -272,8 +330,9 @@ pub fn norms_by_hand(day: &Day) -> Outcome {
     close(&format!("{says}, eps 3"), got, &row(9.5, 21.0)?, 1e-5)
 }
 
-/// A stack of one block on a stream of width 2, one head: every matrix is the identity, but what goes back to the stream is
-/// multiplied by `back`. Two tokens more than the width, a head of its own if `untied`.
+/// A stack of one layer on a stream of width 2, one head: every matrix is the identity, but what
+/// goes back to the stream is multiplied by `back`. Two tokens more than the width, a head of its
+/// own if `untied`.
 fn small(back: f32, positions: bool, untied: bool) -> Result<Transformer> {
     let device = device()?;
     let matrix =
@@ -285,7 +344,7 @@ fn small(back: f32, positions: bool, untied: bool) -> Result<Transformer> {
         Ok(Norm::Rms { weight: Tensor::new(&[a, b], &device)?, eps: 1e-6 })
     };
     let attention = Attention {
-        layer: 0,
+        layer_idx: 0,
         num_heads: 1,
         num_kv_heads: 1,
         q_proj: times(1.0)?,
@@ -294,33 +353,36 @@ fn small(back: f32, positions: bool, untied: bool) -> Result<Transformer> {
         o_proj: times(back)?,
         qk_norm: None,
         norm_eps: 1e-6,
-        rope: Rope::new(2, 10_000.0, None, &device)?,
     };
-    let block = Block {
+    let layer = DecoderLayer {
         attention_norm: norm(1.0, 1.0)?,
         attention: SelfAttention::Grouped(attention),
         mlp_norm: norm(1.0, 1.0)?,
-        mlp: Mlp::Swiglu { gate: times(1.0)?, up: times(1.0)?, down: times(back)? },
+        mlp: Mlp::Swiglu { gate_proj: times(1.0)?, up_proj: times(1.0)?, down_proj: times(back)? },
     };
     let mut config = ModelConfig::from_json(
-        r#"{"model_type": "llama", "vocab_size": 4, "hidden_size": 2, "intermediate_size": 2, "num_hidden_layers": 1,
-            "num_attention_heads": 1, "max_position_embeddings": 4, "tie_word_embeddings": true}"#,
+        r#"{"model_type": "llama", "vocab_size": 4, "hidden_size": 2, "intermediate_size": 2,
+            "num_hidden_layers": 1, "num_attention_heads": 1, "max_position_embeddings": 4,
+            "tie_word_embeddings": true}"#,
     )
     .map_err(|e| Error::Msg(format!("{e:#}")))?;
     config.tie_word_embeddings = !untied;
     Ok(Transformer {
         config,
         device: device.clone(),
-        tokens: matrix(&[[0., 1.], [10., 11.], [20., 21.], [30., 31.]])?,
-        positions: match positions {
-            true => Some(Tensor::new(&[[0.5f32, 0.5], [0.1, 0.2], [0.3, 0.4], [0., 0.]], &device)?),
-            false => None,
+        embed_tokens: matrix(&[[0., 1.], [10., 11.], [20., 21.], [30., 31.]])?,
+        wpe: if positions {
+            Some(Tensor::new(&[[0.5f32, 0.5], [0.1, 0.2], [0.3, 0.4], [0., 0.]], &device)?)
+        } else {
+            None
         },
-        blocks: vec![block],
+        rotary_emb: Some(RotaryEmbedding::new(2, 10_000.0, None, &device)?),
+        layers: vec![layer],
         norm: norm(1.0, 2.0)?,
-        lm_head: match untied {
-            true => Some(matrix(&[[1., 0.], [0., 1.], [1., 1.], [-1., 0.]])?),
-            false => None,
+        lm_head: if untied {
+            Some(matrix(&[[1., 0.], [0., 1.], [1., 1.], [-1., 0.]])?)
+        } else {
+            None
         },
     })
 }
@@ -331,22 +393,23 @@ fn small_step(model: &dyn Seams, ids: &[u32], positions: &[u32]) -> Result<Step>
 }
 
 pub fn a_silent_attention_adds_nothing(day: &Day) -> Outcome {
-    let model = (day.build)(small(0.0, false, false)?);
+    let model = (day.build)(small(0.0, false, false)?)?;
     let x = Tensor::new(&[[[3f32, 4.], [5., -6.]]], &device()?)?;
     let step = small_step(&*model, &[1, 2], &[0, 1])?;
-    let got = model.attend(0, &x, &step, &mut NoCache);
-    close("attend on [3, 4] and [5, -6], o_proj all zeros", got, &x, 0.0)
+    let got = model.attend(0, &x, &step);
+    close("a layer on [3, 4] and [5, -6], o_proj and down_proj all zeros", got, &x, 0.0)
         .likely("what comes in, not normed, is added to what the attention gives")
 }
 
 pub fn attend_by_hand(day: &Day) -> Outcome {
-    // One token sees itself, so the attention gives the normed token: (3, 4) / √12.5 = (0.8485, 1.1314).
-    let model = (day.build)(small(1.0, false, false)?);
+    // One token sees itself, so the attention gives the normed token: (3, 4) / √12.5 = (0.8485,
+    // 1.1314).
+    let model = (day.build)(small(1.0, false, false)?)?;
     let x = Tensor::new(&[[[3f32, 4.]]], &device()?)?;
     let want = Tensor::new(&[[[3.848528f32, 5.131371]]], &device()?)?;
     let step = small_step(&*model, &[1], &[0])?;
-    let got = model.attend(0, &x, &step, &mut NoCache);
-    close("attend on [3, 4], every matrix the identity", got, &want, 1e-5)
+    let got = model.attend(0, &x, &step);
+    close("a layer on [3, 4], down_proj all zeros, the rest identities", got, &want, 1e-5)
         .likely("x + attention(norm(x))")
 }
 
@@ -355,7 +418,7 @@ pub fn attend_equals_hf(day: &Day) -> Outcome {
         let model = load(day, name, DType::F32)?;
         for layer in 0..depth(&*model) {
             check_attend(&*model, name, layer, &format!(", {SEAM}")).likely(
-                "the norm in it is 5.1's, the attention day 4's: if 5.1 fails, mend that first",
+                "the norm in it is 5.1's, the attention 5.2's: if one fails, mend that first",
             )?;
         }
     }
@@ -363,14 +426,46 @@ pub fn attend_equals_hf(day: &Day) -> Outcome {
 }
 
 pub fn a_silent_mlp_adds_nothing(day: &Day) -> Outcome {
-    let model = (day.build)(small(0.0, false, false)?);
+    let model = (day.build)(small(0.0, false, false)?)?;
     let x = Tensor::new(&[[[3f32, 4.], [5., -6.]]], &device()?)?;
-    close("feed_forward on [3, 4] and [5, -6], down all zeros", model.feed_forward(0, &x), &x, 0.0)
+    let step = small_step(&*model, &[1, 2], &[0, 1])?;
+    let got = model.feed_forward(0, &x, &step);
+    close("a layer on [3, 4] and [5, -6], down_proj and o_proj all zeros", got, &x, 0.0)
         .likely("what comes in, not normed, is added to what the MLP gives")
 }
 
-pub fn feed_forward_equals_hf(day: &Day) -> Outcome {
+pub fn attention_equals_hf(day: &Day) -> Outcome {
+    for name in ROPE_MODELS {
+        let model = load(day, name, DType::F32)?;
+        let (_, step) = golden_step(&*model, name)?;
+        for layer in 0..depth(&*model) {
+            let x = of(name, &format!("x.{layer}"))?;
+            let want = (of(name, &format!("attend.{layer}"))? - &x)?;
+            let got = model.attention(layer, &x, &step);
+            let input = format!("{name}, layer {layer}, norm and attention, {SEAM}");
+            close(&input, got, &want, STAGE)
+                .likely("the norm in it is 5.1's: if that fails, mend it first")?;
+        }
+    }
+    Ok(())
+}
+
+pub fn mlp_equals_hf(day: &Day) -> Outcome {
     for name in ROPE_MODELS.into_iter().chain([GPT2]) {
+        let model = load(day, name, DType::F32)?;
+        for layer in 0..depth(&*model) {
+            let x = of(name, &format!("attend.{layer}"))?;
+            let want = (of(name, &format!("x.{}", layer + 1))? - &x)?;
+            let input = format!("{name}, layer {layer}, norm and MLP, {SEAM}");
+            close(&input, model.mlp(layer, &x), &want, STAGE)
+                .likely("the norm in it is 5.1's: if that fails, mend it first")?;
+        }
+    }
+    Ok(())
+}
+
+pub fn feed_forward_equals_hf(day: &Day) -> Outcome {
+    for name in ROPE_MODELS {
         let model = load(day, name, DType::F32)?;
         for layer in 0..depth(&*model) {
             check_feed_forward(&*model, name, layer, &format!(", {SEAM}"))?;
@@ -381,11 +476,11 @@ pub fn feed_forward_equals_hf(day: &Day) -> Outcome {
 
 pub fn embed_by_hand(day: &Day) -> Outcome {
     let table = "the table's rows are [0, 1], [10, 11], [20, 21], [30, 31]";
-    let model = (day.build)(small(1.0, false, false)?);
+    let model = (day.build)(small(1.0, false, false)?)?;
     let want = Tensor::new(&[[[20f32, 21.], [0., 1.], [20., 21.]]], &device()?)?;
     let got = model.embed(&small_step(&*model, &[2, 0, 2], &[0, 1, 2])?);
     close(&format!("ids 2 0 2; {table}; no positions"), got, &want, 0.0)?;
-    let model = (day.build)(small(1.0, true, false)?);
+    let model = (day.build)(small(1.0, true, false)?)?;
     let want = Tensor::new(&[[[20.1f32, 21.2], [0.3, 1.4]]], &device()?)?;
     let got = model.embed(&small_step(&*model, &[2, 0], &[1, 2])?);
     let input =
@@ -415,12 +510,14 @@ pub fn head_by_hand(day: &Day) -> Outcome {
     // The norm of (3, 4) with weight (1, 2) is (0.848528, 2.262742).
     let x = Tensor::new(&[[[3f32, 4.]]], &device()?)?;
     let want = Tensor::new(&[[[0.848528f32, 2.262742, 3.11127, -0.848528]]], &device()?)?;
-    let model = (day.build)(small(1.0, false, true)?);
+    let model = (day.build)(small(1.0, false, true)?)?;
     let input = "head on [3, 4]: norm weight [1, 2], lm_head rows [1, 0], [0, 1], [1, 1], [-1, 0]";
     close(input, model.head(&x), &want, 1e-4)?;
     let want = Tensor::new(&[[[2.262742f32, 33.375442, 64.488142, 95.600842]]], &device()?)?;
-    let model = (day.build)(small(1.0, false, false)?);
-    let input = "head on [3, 4]: norm weight [1, 2], tied to the table [0, 1], [10, 11], [20, 21], [30, 31]";
+    let model = (day.build)(small(1.0, false, false)?)?;
+    let input =
+        "head on [3, 4]: norm weight [1, 2], tied to the table [0, 1], [10, 11], [20, 21], \
+        [30, 31]";
     close(input, model.head(&x), &want, 1e-4)
 }
 
@@ -508,31 +605,39 @@ pub fn padding_changes_nothing(day: &Day) -> Outcome {
 }
 
 pub fn fused_attention_by_hand(day: &Day) -> Outcome {
-    // q is all zeros, so every token gives the same weight to all it sees; k is x, and v is x plus [1, 2].
+    // q is all zeros, so every token gives the same weight to all it sees; k is x, and v is x plus
+    // [1, 2].
     let weight =
         Tensor::new(&[[0f32, 0.], [0., 0.], [1., 0.], [0., 1.], [1., 0.], [0., 1.]], &device()?)?;
     let bias = Tensor::new(&[0f32, 0., 0., 0., 1., 2.], &device()?)?;
     let identity = Tensor::new(&[[1f32, 0.], [0., 1.]], &device()?)?;
     let attention = FusedAttention {
-        layer: 0,
+        layer_idx: 0,
         num_heads: 1,
         c_attn: Projection { weight: Weight::new(weight)?, bias: Some(bias) },
         c_proj: Projection { weight: Weight::new(identity)?, bias: None },
     };
     let x = Tensor::new(&[[[2f32, 4.], [6., 8.]]], &device()?)?;
     let want = Tensor::new(&[[[3f32, 6.], [5., 8.]]], &device()?)?;
-    let model = (day.build)(small(1.0, false, false)?);
+    let model = (day.build)(small(1.0, false, false)?)?;
     let step = small_step(&*model, &[0, 1], &[0, 1])?;
     let got = (day.fused)(attention, &x, &step, &mut NoCache);
     close("x is [2, 4] and [6, 8]; q all zeros, k = x, v = x + [1, 2]", got, &want, 1e-5)
         .likely("c_attn gives all of q, then all of k, then all of v")
 }
 
-pub fn gpt2_attend_equals_hf(day: &Day) -> Outcome {
+pub fn gpt2_layers_equal_hf(day: &Day) -> Outcome {
     let model = load(day, GPT2, DType::F32)?;
-    (0..depth(&*model))
-        .try_for_each(|layer| check_attend(&*model, GPT2, layer, &format!(", {SEAM}")))
-        .likely("this runs 5.1 and 5.2, too: if one of them fails, or fused attention by hand passes, begin there")
+    for layer in 0..depth(&*model) {
+        let note = format!(", {SEAM}");
+        check_attend(&*model, GPT2, layer, &note)
+            .and_then(|()| check_feed_forward(&*model, GPT2, layer, &note))
+            .likely(
+                "this runs 5.1 to 5.4, too: if one of them fails, or fused attention by hand \
+                 passes, begin there",
+            )?;
+    }
+    Ok(())
 }
 
 pub fn gpt2_logits_equal_hf(day: &Day) -> Outcome {

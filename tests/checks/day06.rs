@@ -6,6 +6,7 @@ use super::checks::{
 };
 use candecode::kit::{Model, NoCache, Step, Tokenizer};
 use candle_core::{bail, Device, Error, IndexOp, Result, Tensor};
+use std::path::Path;
 
 /// Chooses a token from logits.
 pub type Pick<'a> = &'a dyn Fn(&[f32]) -> Result<u32>;
@@ -13,7 +14,8 @@ pub type Pick<'a> = &'a dyn Fn(&[f32]) -> Result<u32>;
 /// Sees the tokens as they are made.
 pub type OnToken<'a> = &'a mut dyn FnMut(u32) -> Result<()>;
 
-/// The loop: model, prompt, bound, EOS ids, choice, listener; gives the new ids and the positions computed.
+/// The loop: model, prompt, bound, EOS ids, choice, listener; gives the new ids and the positions
+/// computed.
 pub type Generate =
     fn(&dyn Model, &[u32], usize, &[u32], Pick, OnToken) -> Result<(Vec<u32>, usize)>;
 
@@ -27,6 +29,8 @@ pub struct Day {
     pub pieces: fn(&Tokenizer, &[u32]) -> Result<Vec<String>>,
     /// The same, then what `finish` gives when it is called twice.
     pub finished: fn(&Tokenizer, &[u32]) -> Result<(Vec<String>, [String; 2])>,
+    /// The pieces of a stream that goes on after a prompt, and what `finish` gives then.
+    pub after: fn(&Tokenizer, &[u32], &[u32]) -> Result<(Vec<String>, String)>,
     pub one_pass: fn(&dyn Model, &[u32], usize, Pick) -> Result<Vec<u32>>,
     pub accepted: fn(&dyn Model, &[u32], &[u32], Pick) -> Result<usize>,
 }
@@ -51,8 +55,13 @@ macro_rules! implementation {
                 let pieces: Result<_, _> = ids.iter().map(|id| stream.push(*id)).collect();
                 Ok((pieces?, [stream.finish()?, stream.finish()?]))
             },
+            after: |tokenizer, prompt, ids| {
+                let mut stream = code::TextStream::after(tokenizer, prompt);
+                let pieces: Result<_, _> = ids.iter().map(|id| stream.push(*id)).collect();
+                Ok((pieces?, stream.finish()?))
+            },
             one_pass: |model, ids, prompt_len, pick| {
-                code::one_pass_predicts_every_step(model, ids, prompt_len, pick)
+                code::predictions(model, ids, prompt_len, pick)
             },
             accepted: |model, text, draft, pick| code::accepted(model, text, draft, pick),
         }
@@ -264,6 +273,76 @@ pub fn tokens_equal_transformers(day: &Day) -> Outcome {
 
 fn words(pieces: &[&str]) -> Vec<String> {
     pieces.iter().map(|piece| piece.to_string()).collect()
+}
+
+/// A small tokenizer with the decoder of Llama 2's: `▁` is a space, a byte may be a token, and the
+/// space that begins a text is taken away.
+fn sentencepiece() -> Result<Tokenizer> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/sentencepiece");
+    Tokenizer::from_dir(&dir).map_err(|e| Error::Msg(format!("{e:#}")))
+}
+
+/// The ids of that tokenizer's tokens.
+fn sentencepiece_ids(tokens: &[&str]) -> Result<Vec<u32>> {
+    let tokenizer = sentencepiece()?;
+    let id = |token: &&str| {
+        let mut ids = 0..tokenizer.vocab_size() as u32;
+        ids.find(|id| tokenizer.piece(*id).as_deref() == Some(*token))
+            .ok_or_else(|| Error::Msg(format!("tests/oracle/sentencepiece has no token {token}")))
+    };
+    tokens.iter().map(id).collect()
+}
+
+const ALONE: &str = "a tokenizer may decode a token differently at the beginning of a text: \
+    decode it together with the last ids of the prompt";
+
+pub fn the_space_after_the_prompt_stays(day: &Day) -> Outcome {
+    let tokenizer = sentencepiece()?;
+    let text = ["▁Once", "▁upon", "▁a", "▁time", ",", "▁she", "▁was", "▁happy", "."];
+    let ids = sentencepiece_ids(&text)?;
+    for prompt_len in [5, 4, 1, 8] {
+        let (prompt, new) = ids.split_at(prompt_len);
+        let want: Vec<String> =
+            text[prompt_len..].iter().map(|token| token.replace('▁', " ")).collect();
+        let input = format!("the tokens {text:?}, of which {prompt_len} are the prompt: pieces");
+        let got = (day.after)(&tokenizer, prompt, new);
+        equal(&input, got, &(want, String::new())).likely(ALONE)?;
+    }
+    Ok(())
+}
+
+pub fn without_a_prompt_a_text_begins(day: &Day) -> Outcome {
+    let tokenizer = sentencepiece()?;
+    let ids = sentencepiece_ids(&["▁she", "▁was"])?;
+    let got = (day.after)(&tokenizer, &[], &ids);
+    equal("the tokens ▁she ▁was after no prompt", got, &(words(&["she", " was"]), String::new()))
+}
+
+pub fn a_prompt_may_end_with_half_a_character(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    for (text, prompt_len, want) in [("café!", 3, vec!["é", "!"]), ("a😀b", 3, vec!["", "😀", "b"])]
+    {
+        let ids = tokenizer.encode(text)?;
+        let (prompt, new) = ids.split_at(prompt_len);
+        let input = format!("the pieces of \"{text}\", ids {new:?} after the prompt {prompt:?}");
+        let got = (day.after)(&tokenizer, prompt, new);
+        equal(&input, got, &(words(&want), String::new()))
+            .likely("of the prompt only whole characters are text already")?;
+    }
+    Ok(())
+}
+
+pub fn any_text_goes_on_after_any_part_of_it(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let mut random = Random::new(67);
+    for _ in 0..60 {
+        let (before, after) = (random_text(&mut random), random_text(&mut random));
+        let (prompt, new) = (tokenizer.encode(&before)?, tokenizer.encode(&after)?);
+        let got = (day.after)(&tokenizer, &prompt, &new);
+        let input = format!("all pieces of {after:?}, ids {new:?}, after {before:?}");
+        equal(&input, got.map(|(pieces, end)| pieces.concat() + &end), &after)?;
+    }
+    Ok(())
 }
 
 pub fn a_whole_token_is_text_at_once(day: &Day) -> Outcome {

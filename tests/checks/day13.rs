@@ -9,20 +9,16 @@ use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
 use candecode::day13_speculative::one_hot;
 use candecode::kit::draft::{Counts, Draft, Drafter};
 use candecode::kit::rng::RequestRng;
+use candecode::kit::Tokenizer;
 use candecode::kit::{named, Cache, CacheKind, FinishReason, ProcessorInput, Request};
 use candecode::kit::{Logits, LogitsProcessor, Model, NoCache, SamplingParams, Step, Token};
-use candecode::kit::Tokenizer;
 use candle_core::{bail, Device, IndexOp, Result, Tensor};
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// A drafting model with its cache and processors, greedy or not, for a target of so many tokens.
-pub type Small = for<'a> fn(
-    Cached<'a>,
-    Vec<Rc<dyn LogitsProcessor + 'a>>,
-    bool,
-    usize,
-) -> Box<dyn Drafter + 'a>;
+pub type Small =
+    for<'a> fn(Cached<'a>, Vec<Rc<dyn LogitsProcessor + 'a>>, bool, usize) -> Box<dyn Drafter + 'a>;
 
 /// What a decoder is made of.
 pub struct Setup<'a> {
@@ -265,8 +261,8 @@ pub fn the_distribution_is_the_targets(day: &Day) -> Outcome {
         let what = format!("60,000 draws with p = {p:?}, q = {q:?}: {seen:?}");
         ensure(&what, x < 30.7, &format!("chi-square is {x:.1}: these are not drawn from p"))
             .likely(
-                "accept with min(1, p / q); a rejected token is replaced from the residual, not from p",
-            )?;
+            "accept with min(1, p / q); a rejected token is replaced from the residual, not from p",
+        )?;
     }
     Ok(())
 }
@@ -449,11 +445,13 @@ pub fn at_its_contexts_end_the_drafter_stops(day: &Day) -> Outcome {
         let mut drafter = (day.small)(keeping(&small), vec![], true, VOCAB);
         let text = some_tokens(&mut random, len);
         let input = ProcessorInput { tokens: &text, prompt_len: 1, remaining: 100, eos: &[] };
-        let what =
-            format!("a drafter with a context of {context}, {len} tokens of text, K = {n}: drafted");
+        let what = format!(
+            "a drafter with a context of {context}, {len} tokens of text, K = {n}: drafted"
+        );
         let got = drafter.draft(&input, n, &vec![0.0; n]).map(|draft| draft.tokens.len());
-        equal(&what, got, &want)
-            .likely("a token at the context's end can be drafted, but not fed; then the draft ends")?;
+        equal(&what, got, &want).likely(
+            "a token at the context's end can be drafted, but not fed; then the draft ends",
+        )?;
     }
     Ok(())
 }
@@ -469,7 +467,8 @@ pub fn another_padding_of_the_vocabulary(day: &Day) -> Outcome {
         let best = size.min(4) as u32 - 1;
         equal(&format!("{what}: tokens"), Ok(got.tokens), &vec![best; 2])
             .likely("a token that the target lacks must not be drafted")?;
-        let exp: Vec<f32> = (0..4).map(|id| if id < size { (id as f32).exp() } else { 0.0 }).collect();
+        let exp: Vec<f32> =
+            (0..4).map(|id| if id < size { (id as f32).exp() } else { 0.0 }).collect();
         let sum: f32 = exp.iter().sum();
         let want: Vec<f32> = exp.iter().map(|x| x / sum).collect();
         close(&format!("{what}: q"), rows(&got.probs), &rows(&vec![want; 2])?, TOLERANCE)
@@ -528,8 +527,18 @@ pub fn the_room_for_drafts_by_hand(day: &Day) -> Outcome {
 pub fn greedy_tokens_are_verified(day: &Day) -> Outcome {
     let sure = |ids: &[u32]| ids.iter().map(|id| one_hot(*id, 4)).collect::<Vec<_>>();
     for (draft, target, want, why) in [
-        (vec![1, 2, 3], vec![1, 2, 3, 0], (3, 0), "all are accepted, and the last row gives one more"),
-        (vec![1, 2, 3], vec![1, 0, 3, 0], (1, 0), "the second is rejected: the target's own comes there"),
+        (
+            vec![1, 2, 3],
+            vec![1, 2, 3, 0],
+            (3, 0),
+            "all are accepted, and the last row gives one more",
+        ),
+        (
+            vec![1, 2, 3],
+            vec![1, 0, 3, 0],
+            (1, 0),
+            "the second is rejected: the target's own comes there",
+        ),
         (vec![2, 2], vec![1, 2, 2], (0, 1), "the first is rejected, and so are those behind it"),
         (vec![], vec![3], (0, 3), "without a draft, the target still gives one token"),
     ] {
@@ -744,8 +753,12 @@ pub fn the_context_ends_the_text_as_without_drafts(day: &Day) -> Outcome {
     let drafter = (day.ngram)(2, 2048);
     let setup = Setup { target, tokenizer: &tokenizer, request, drafter, k: 4 };
     let got = speculate(&mut *(day.decoder)(setup)?)?;
-    same_text("GPT-2, 240 tokens of prompt and 24 new ones asked for in a context of 256", &got, &want)
-        .likely("drafts must not reach past the context: the text has room for 17 more")
+    same_text(
+        "GPT-2, 240 tokens of prompt and 24 new ones asked for in a context of 256",
+        &got,
+        &want,
+    )
+    .likely("drafts must not reach past the context: the text has room for 17 more")
 }
 
 pub fn the_text_ends_inside_a_block(day: &Day) -> Outcome {
@@ -977,41 +990,41 @@ fn sampled(day: &Day, name: &str) -> Outcome {
         let sum: f32 = exp.iter().sum();
         Ok(exp.map(|x| x / sum).to_vec())
     };
-        let mut seen = vec![0; 27];
-        for draw in 0..4_000 {
-            let drafter: Box<dyn Drafter + '_> = match name {
-                "a small model" => (day.small)(uncached(&small), warpers(&cool)?, false, 4),
-                _ => Box::new(Blunt),
-            };
-            let request = Request { processors: warpers(&cool)?, ..request(&target, &[1], 3) };
-            let target = uncached(&target);
-            let setup = Setup { target, tokenizer: &tokenizer, request, drafter, k: 3 };
-            let mut decoder = (day.decoder)(setup)?;
-            decoder.set_rng(Some(RequestRng::new(13, draw)));
-            let tokens = speculate(&mut *decoder)?;
-            let ids: Vec<usize> = tokens.iter().map(|token| token.id as usize).collect();
-            let [a, b, c] = ids[..] else {
-                return equal(
-                    "at most 3 new tokens, and nothing ends the text before: how many it has",
-                    Ok(ids.len()),
-                    &3,
-                );
-            };
-            if a * b * c == 0 {
-                return equal("token 0 has probability 0", Ok(ids), &vec![]);
-            }
-            seen[9 * (a - 1) + 3 * (b - 1) + c - 1] += 1;
+    let mut seen = vec![0; 27];
+    for draw in 0..4_000 {
+        let drafter: Box<dyn Drafter + '_> = match name {
+            "a small model" => (day.small)(uncached(&small), warpers(&cool)?, false, 4),
+            _ => Box::new(Blunt),
+        };
+        let request = Request { processors: warpers(&cool)?, ..request(&target, &[1], 3) };
+        let target = uncached(&target);
+        let setup = Setup { target, tokenizer: &tokenizer, request, drafter, k: 3 };
+        let mut decoder = (day.decoder)(setup)?;
+        decoder.set_rng(Some(RequestRng::new(13, draw)));
+        let tokens = speculate(&mut *decoder)?;
+        let ids: Vec<usize> = tokens.iter().map(|token| token.id as usize).collect();
+        let [a, b, c] = ids[..] else {
+            return equal(
+                "at most 3 new tokens, and nothing ends the text before: how many it has",
+                Ok(ids.len()),
+                &3,
+            );
+        };
+        if a * b * c == 0 {
+            return equal("token 0 has probability 0", Ok(ids), &vec![]);
         }
-        let mut p = Vec::new();
-        for i in 0..27 {
-            let (a, b, c) = (i / 9, i / 3 % 3, i % 3);
-            p.push(probs(1)?[a] * probs(a + 1)?[b] * probs(b + 1)?[c]);
-        }
-        let x = chi_square(&seen, &p);
-        // 26 degrees of freedom: above 76.6 once in a million times. Seeded: it cannot flicker.
-        let what = format!("4,000 texts of three tokens, drafted by {name}: {seen:?}");
-        ensure(&what, x < 76.6, &format!("chi-square is {x:.1}")).likely(
-            "every position's distribution must be the one after the drafted tokens before it",
-        )?;
+        seen[9 * (a - 1) + 3 * (b - 1) + c - 1] += 1;
+    }
+    let mut p = Vec::new();
+    for i in 0..27 {
+        let (a, b, c) = (i / 9, i / 3 % 3, i % 3);
+        p.push(probs(1)?[a] * probs(a + 1)?[b] * probs(b + 1)?[c]);
+    }
+    let x = chi_square(&seen, &p);
+    // 26 degrees of freedom: above 76.6 once in a million times. Seeded: it cannot flicker.
+    let what = format!("4,000 texts of three tokens, drafted by {name}: {seen:?}");
+    ensure(&what, x < 76.6, &format!("chi-square is {x:.1}")).likely(
+        "every position's distribution must be the one after the drafted tokens before it",
+    )?;
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! What day 14's checkers assert.
 
-use super::checks::{ensure, equal, refused, tokenizer, Fake, Likely, Outcome, Random};
+use super::checks::{
+    ensure, equal, golden_json, refused, tokenizer, Failure, Fake, Likely, Outcome, Random,
+};
 use candecode::day07_greedy::{self, generate};
 use candecode::day08_sampling::{chacha_sampler, warpers, SamplingParams};
 use candecode::day10_kv_cache::generate_cached;
@@ -8,6 +10,7 @@ use candecode::day11_beam_search::beam_search;
 use candecode::day12_batching::generate_batch;
 use candecode::day13_speculative;
 use candecode::kit::beams::{BeamParams, EarlyStopping};
+use candecode::kit::dfa::Dfa;
 use candecode::kit::draft::{one_hot, Draft, Drafter, Speculation};
 use candecode::kit::processor::process_all;
 use candecode::kit::{
@@ -23,9 +26,9 @@ const EOS: u32 = 0;
 /// `Rule`, whosever it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rule {
-    Never,
-    NeverOnceSure,
-    Always,
+    BlockSubstring,
+    BlockWord,
+    MustMatch,
 }
 
 /// What a guard is made of.
@@ -35,69 +38,71 @@ pub type Rails = Vec<Box<dyn LogitsProcessor>>;
 #[derive(Clone, Copy)]
 pub struct Day {
     pub read: fn(&str, Rule, &[&[u8]]) -> Result<usize>,
-    pub dead: fn(&str, Rule, &[u8]) -> Result<bool>,
+    pub violates: fn(&str, Rule, &[u8]) -> Result<bool>,
     pub may_end: fn(&str, Rule, &[u8]) -> Result<bool>,
     pub walk: fn(&str, Rule, &[u8], &[u8]) -> Result<Option<usize>>,
     pub pattern: fn(&[String], bool) -> Result<String>,
-    pub state: fn(&str, Rule, &Tokenizer, &[u32], usize) -> Result<usize>,
-    pub legal: fn(&str, Rule, &Tokenizer, &[&[u8]]) -> Result<Vec<Vec<bool>>>,
+    pub state: fn(&str, Rule, &Tokenizer, &ProcessorInput) -> Result<usize>,
+    /// For each text, and whether it is the whole prompt: which tokens may follow.
+    pub legal: fn(&str, Rule, &Tokenizer, &[(&[u8], bool)]) -> Result<Vec<Vec<bool>>>,
     /// Whether an answer about a text is the one given before: at once, and after all the others.
     pub kept: fn(&str, Rule, &Tokenizer, &[&[u8]]) -> Result<(Vec<bool>, Vec<bool>)>,
+    /// How many bytes of masks a rail of `1 << 20` tokens keeps after questions about all these texts.
+    pub kept_bytes: fn(&str, Rule, &Tokenizer, &[&[u8]]) -> Result<usize>,
     pub block: fn(&[String], bool, &[String], &Tokenizer) -> Result<Rails>,
+    pub sequences: fn(&mut [f32], &[u32], &[Vec<u32>], &[u32]),
+    /// For each text: whether the state behind it is live.
+    pub live: fn(&str, &[&[u8]]) -> Result<Vec<bool>>,
     pub allow: fn(&str, &Tokenizer) -> Result<Rails>,
-    pub sequences: fn(&mut [f32], &[u32], &[Vec<u32>]),
 }
 
 /// Fills the bundle from a module: the reader's, a known mistake, or the stub.
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;
-        use candecode::kit::{ProcessorInput, LogitsProcessor};
+        use candecode::kit::LogitsProcessor;
         fn automaton(pattern: &str, rule: day::Rule) -> candle_core::Result<code::Automaton> {
             let rule = match rule {
-                day::Rule::Never => code::Rule::Never,
-                day::Rule::NeverOnceSure => code::Rule::NeverOnceSure,
-                day::Rule::Always => code::Rule::Always,
+                day::Rule::BlockSubstring => code::Rule::BlockSubstring,
+                day::Rule::BlockWord => code::Rule::BlockWord,
+                day::Rule::MustMatch => code::Rule::MustMatch,
             };
             code::Automaton::new(pattern, rule)
         }
         day::Day {
             read: |pattern, rule, pieces| {
                 let automaton = automaton(pattern, rule)?;
-                let start = automaton.start()?;
+                let start = automaton.start();
                 Ok(pieces.iter().fold(start, |state, piece| automaton.read(state, piece)).as_usize())
             },
-            dead: |pattern, rule, text| {
+            violates: |pattern, rule, text| {
                 let automaton = automaton(pattern, rule)?;
-                Ok(automaton.is_dead(automaton.read(automaton.start()?, text)))
+                Ok(automaton.violates(automaton.read(automaton.start(), text)))
             },
             may_end: |pattern, rule, text| {
                 let automaton = automaton(pattern, rule)?;
-                Ok(automaton.may_end(automaton.read(automaton.start()?, text)))
+                Ok(automaton.may_end(automaton.read(automaton.start(), text)))
             },
             walk: |pattern, rule, text, piece| {
                 let automaton = automaton(pattern, rule)?;
-                let state = automaton.read(automaton.start()?, text);
+                let state = automaton.read(automaton.start(), text);
                 Ok(automaton.walk(state, piece).map(|state| state.as_usize()))
             },
             pattern: code::block_pattern,
-            state: |pattern, rule, tokenizer, tokens, prompt_len| {
+            state: |pattern, rule, tokenizer, input| {
                 let rail = code::GuardRail::new("", automaton(pattern, rule)?, tokenizer, 2048);
-                let cx = ProcessorInput { tokens, prompt_len, remaining: 9, eos: &[0] };
-                Ok(rail.state(&cx)?.as_usize())
+                Ok(rail.state(input).as_usize())
             },
             legal: |pattern, rule, tokenizer, texts| {
                 let rail = code::GuardRail::new("", automaton(pattern, rule)?, tokenizer, 2048);
                 let automaton = automaton(pattern, rule)?;
-                let start = automaton.start()?;
-                let after = |text: &&[u8]| rail.legal(automaton.read(start, text));
-                Ok(texts.iter().map(|text| after(text).iter().map(Option::is_some).collect()).collect())
+                let after = |text: &[u8]| automaton.read(automaton.start(), text);
+                Ok(texts.iter().map(|(text, first)| rail.legal(after(text), *first).to_vec()).collect())
             },
             kept: |pattern, rule, tokenizer, texts| {
                 let rail = code::GuardRail::new("", automaton(pattern, rule)?, tokenizer, 2048);
                 let automaton = automaton(pattern, rule)?;
-                let start = automaton.start()?;
-                let answer = |text: &&[u8]| rail.legal(automaton.read(start, text));
+                let answer = |text: &&[u8]| rail.legal(automaton.read(automaton.start(), text), false);
                 let again = |(text, first)| std::rc::Rc::ptr_eq(first, &answer(text));
                 let twice = |text| (answer(text), answer(text));
                 let pairs: Vec<_> = texts.iter().map(twice).collect();
@@ -105,12 +110,28 @@ macro_rules! implementation {
                 let first = pairs.iter().map(|(a, _)| a);
                 Ok((at_once, texts.iter().zip(first).map(again).collect()))
             },
+            kept_bytes: |pattern, rule, tokenizer, texts| {
+                let rail = code::GuardRail::new("", automaton(pattern, rule)?, tokenizer, 1 << 20);
+                let automaton = automaton(pattern, rule)?;
+                let mut masks = Vec::new();
+                for text in texts {
+                    let mask = rail.legal(automaton.read(automaton.start(), text), false);
+                    masks.push(std::rc::Rc::downgrade(&mask));
+                }
+                Ok(masks.iter().filter_map(|mask| mask.upgrade()).map(|mask| mask.len()).sum())
+            },
             block: |words, whole, stops, tokenizer| {
                 let rails = code::block_rails(words, whole, stops, tokenizer, 2048)?;
                 Ok(rails.into_iter().map(|rail| Box::new(rail) as Box<dyn LogitsProcessor>).collect())
             },
-            allow: |regex, tokenizer| Ok(vec![Box::new(code::allow_rail(regex, tokenizer, 2048)?)]),
             sequences: code::block_sequences,
+            live: |pattern, texts| {
+                let dfa = candecode::kit::dfa::Dfa::anchored(pattern)?;
+                let live = code::live_states(&dfa);
+                let after = |text: &[u8]| text.iter().fold(dfa.start(), |state, byte| dfa.next_state(state, *byte));
+                Ok(texts.iter().map(|text| live.contains(&after(text))).collect())
+            },
+            allow: |regex, tokenizer| Ok(vec![Box::new(code::allow_rail(regex, tokenizer, 2048)?)]),
         }
     }};
 }
@@ -143,11 +164,21 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
-/// Which tokens may follow, of logits that are all alike.
-fn legal(rails: &Rails, tokens: &[u32], prompt_len: usize, remaining: usize) -> Result<Vec<bool>> {
+/// Which tokens may follow, of logits that are all 1; a logit that is neither left alone nor -inf is a failure.
+fn legal(
+    rails: &Rails,
+    tokens: &[u32],
+    prompt_len: usize,
+    remaining: usize,
+) -> std::result::Result<Vec<bool>, Failure> {
     let mut logits = vec![1.0; VOCAB];
-    let cx = ProcessorInput { tokens, prompt_len, remaining, eos: &[EOS] };
-    rails.iter().try_for_each(|rail| rail.process(&cx, &mut logits))?;
+    let input = ProcessorInput { tokens, prompt_len, remaining, eos: &[EOS] };
+    rails.iter().try_for_each(|rail| rail.process(&input, &mut logits))?;
+    let changed = logits.iter().find(|logit| **logit != 1.0 && **logit != NEVER);
+    if let Some(changed) = changed {
+        equal("a logit of 1, behind the rail", Ok(*changed), &NEVER)
+            .likely("set what is not legal to -inf, and leave the others alone")?;
+    }
     Ok(logits.iter().map(|logit| *logit != NEVER).collect())
 }
 
@@ -174,36 +205,28 @@ fn asks(
 
 // 14.1
 
-pub fn pieces_lead_where_the_text_leads(day: &Day) -> Outcome {
+/// The state after a text is the one after its parts, wherever it is cut.
+fn parts_lead_where_the_text_leads(day: &Day, pattern: &str, rule: Rule) -> Outcome {
     let texts: [&[u8]; 3] = [b"the playground", b"a play", b"\xc3\xa9 play"];
-    for (pattern, rule) in [("playground", Rule::Never), ("[a-z \\xc3\\xa9]*", Rule::Always)] {
-        for text in texts {
-            let whole = (day.read)(pattern, rule, &[text])?;
-            for cut in 0..=text.len() {
-                let (a, b) = text.split_at(cut);
-                let what =
-                    format!("pattern {pattern}, the state after {} and {}", show(a), show(b));
-                equal(&what, (day.read)(pattern, rule, &[a, b]), &whole)?;
-            }
+    for text in texts {
+        let whole = (day.read)(pattern, rule, &[text])?;
+        for cut in 0..=text.len() {
+            let (a, b) = text.split_at(cut);
+            let what = format!("pattern {pattern}, the state after {} and {}", show(a), show(b));
+            equal(&what, (day.read)(pattern, rule, &[a, b]), &whole)?;
         }
     }
-    let state = |text: &[u8]| (day.read)("playground", Rule::Never, &[text]);
+    Ok(())
+}
+
+pub fn pieces_lead_where_the_text_leads(day: &Day) -> Outcome {
+    parts_lead_where_the_text_leads(day, "playground", Rule::BlockSubstring)?;
+    parts_lead_where_the_text_leads(day, "\\xc3\\xa9 play", Rule::BlockWord)?;
+    let state = |text: &[u8]| (day.read)("playground", Rule::BlockSubstring, &[text]);
     let what = "a state is what may still become the word: the one after \"my play\"";
     equal(what, state(b"my play"), &state(b"play")?)?;
     let differ = state(b"play")? != state(b"pla")? && state(b"pla")? != state(b"")?;
     ensure("the states after \"\", \"pla\" and \"play\"", differ, "they must be three")
-}
-
-pub fn letter_case(day: &Day) -> Outcome {
-    for rule in [Rule::Never, Rule::NeverOnceSure] {
-        let read = |text: &[u8]| (day.read)("dog", rule, &[text]);
-        equal("a block list: the state after \"DoG\"", read(b"DoG"), &read(b"dog")?)
-            .likely("the pattern has small letters; fold every byte before the transition")?;
-    }
-    let read = |text: &[u8]| (day.read)("[a-z]*", Rule::Always, &[text]);
-    let differ = read(b"AB")? != read(b"ab")?;
-    ensure("[a-z]* must match; the state after \"AB\"", differ, "it is the state after \"ab\"")
-        .likely("only block lists ignore letter case; a format says itself what it wants")
 }
 
 // 14.2
@@ -220,96 +243,101 @@ fn says<T: std::fmt::Debug + PartialEq + Copy>(
     equal(what, got, &want)
 }
 
-pub fn dead_with_its_last_byte(day: &Day) -> Outcome {
-    let dead = |text: &[u8]| (day.dead)("dog|dig|!", Rule::Never, text);
+pub fn violated_with_its_last_byte(day: &Day) -> Outcome {
+    let violates = |text: &[u8]| (day.violates)("dog|dig|!", Rule::BlockSubstring, text);
     let cases = [("", false), ("do", false), ("dog", true), ("a dig", true), ("!", true)];
-    says("dog|dig|! never; is the text dead", dead, &cases)
+    says("dog|dig|! blocked; does the text break the rule", violates, &cases)
         .likely("the automaton says \"match\" one byte late: ask what it would say at the end")?;
     // The prompt may have had the word already: the text goes on.
     says(
-        "dog|dig|! never; later",
-        dead,
+        "dog|dig|! blocked; later",
+        violates,
         &[("dogs", false), ("dog and dig", true), ("dogma", false)],
     )
 }
 
 const ALONE: &str = r"(?-u:\b{start-half})dog(?-u:\b{end-half})";
 
-pub fn dead_once_sure(day: &Day) -> Outcome {
-    let dead = |text: &[u8]| (day.dead)(ALONE, Rule::NeverOnceSure, text);
+pub fn violated_once_it_stands_alone(day: &Day) -> Outcome {
+    let violates = |text: &[u8]| (day.violates)(ALONE, Rule::BlockWord, text);
     let cases =
         [("dog", false), ("dogs", false), ("dog ", true), ("a dog.", true), ("hotdog.", false)];
-    says("dog never, as a word of its own; is the text dead", dead, &cases)
+    says("dog blocked as a whole word; does the text break the rule", violates, &cases)
         .likely("\"dog\" may become \"dogs\": only the byte behind it decides")
-}
-
-pub fn dead_when_no_way_is_left(day: &Day) -> Outcome {
-    let dead = |text: &[u8]| (day.dead)("yes|yet|no+", Rule::Always, text);
-    let cases = [("", false), ("ye", false), ("yes", false), ("x", true), ("yel", true)];
-    says("yes|yet|no+ always; is the text dead", dead, &cases)?;
-    let cases =
-        [("yess", true), ("noo", false), ("non", true), ("no no", true), ("yesterday", true)];
-    says("yes|yet|no+ always; behind a match", dead, &cases)
-        .likely("one byte behind the last match the automaton still says \"match\": it is spent")
 }
 
 // 14.3
 
-pub fn where_the_text_may_end(day: &Day) -> Outcome {
-    let end = |text: &[u8]| (day.may_end)("yes|yet|no+", Rule::Always, text);
-    let cases =
-        [("", false), ("ye", false), ("yes", true), ("noo", true), ("x", false), ("yess", false)];
-    says("yes|yet|no+ always; may the text end", end, &cases)?;
-    let end = |text: &[u8]| (day.may_end)(ALONE, Rule::NeverOnceSure, text);
+pub fn a_blocked_word_is_no_end(day: &Day) -> Outcome {
+    let end = |text: &[u8]| (day.may_end)(ALONE, Rule::BlockWord, text);
     let cases = [("", true), ("dog", false), ("a dog", false), ("dogs", true), ("hotdog", true)];
-    says("dog never, as a word of its own; may the text end", end, &cases)
+    says("dog blocked as a whole word; may the text end", end, &cases)
         .likely("the end of the text is a border, too")?;
-    let end = |text: &[u8]| (day.may_end)("dog", Rule::Never, text);
-    says("dog never; may the text end", end, &[("", true), ("do", true)])
+    let end = |text: &[u8]| (day.may_end)("dog", Rule::BlockSubstring, text);
+    says("dog blocked; may the text end", end, &[("", true), ("do", true), ("dog", false)])
 }
 
 // 14.4
 
+/// Whether a piece may follow a text.
+fn pass<'a>(
+    day: &'a Day,
+    pattern: &'static str,
+    rule: Rule,
+    text: &'static [u8],
+) -> impl Fn(&[u8]) -> Result<bool> + 'a {
+    move |piece| Ok((day.walk)(pattern, rule, text, piece)?.is_some())
+}
+
 pub fn inside_a_piece(day: &Day) -> Outcome {
-    let pass = |rule, pattern: &'static str, text: &'static [u8]| {
-        move |piece: &[u8]| Ok((day.walk)(pattern, rule, text, piece)?.is_some())
-    };
     let cases = [("g", false), ("gs and cats", false), ("wn", true), ("t the dog barks", false)];
     says(
-        "dog never, after \"the do\"; may the piece follow",
-        pass(Rule::Never, "dog", b"the do"),
+        "dog blocked, after \"the do\"; may the piece follow",
+        pass(day, "dog", Rule::BlockSubstring, b"the do"),
         &cases,
     )
     .likely(
         "look at every state on the way: \"gs and cats\" completes the word with its first byte",
     )?;
     let cases = [("g", true), ("g.", false), ("g, a", false), ("gs.", true)];
-    let sure = pass(Rule::NeverOnceSure, ALONE, b"the do");
-    says("dog never, as a word of its own, after \"the do\"; may the piece follow", sure, &cases)?;
-    let always = pass(Rule::Always, "(?:ab)+", b"a");
     says(
-        "(?:ab)+ always, after \"a\"; may the piece follow",
-        always,
-        &[("b", true), ("ba", true), ("bb", false), ("a", false)],
+        "dog blocked as a whole word, after \"the do\"; may the piece follow",
+        pass(day, ALONE, Rule::BlockWord, b"the do"),
+        &cases,
     )?;
-    let got = (day.walk)("dog", Rule::Never, b"the d", b"oor, do");
-    let want = Some((day.read)("dog", Rule::Never, &[b"the door, do"])?);
-    equal("dog never: the state after \"the d\" and \"oor, do\"", got, &want)
+    let got = (day.walk)("dog", Rule::BlockSubstring, b"the d", b"oor, do");
+    let want = Some((day.read)("dog", Rule::BlockSubstring, &[b"the door, do"])?);
+    equal("dog blocked: the state after \"the d\" and \"oor, do\"", got, &want)
+}
+
+pub fn the_text_goes_on_behind_a_word(day: &Day) -> Outcome {
+    let cases = [("", true), ("s", true), (" and", true), (" and a dog", false)];
+    says(
+        "dog blocked, after \"the dog\"; may the piece follow",
+        pass(day, "dog", Rule::BlockSubstring, b"the dog"),
+        &cases,
+    )
+    .likely("judge what the piece leads to, not the state that it comes from")?;
+    says(
+        "dog blocked as a whole word, after \"the dog.\"; may the piece follow",
+        pass(day, ALONE, Rule::BlockWord, b"the dog."),
+        &[("", true), (" And", true), (" A dog.", false)],
+    )
 }
 
 // 14.5
 
 /// Which of these texts the pattern of these words finds anything in.
 fn found(day: &Day, words: &[&str], whole: bool, texts: &[&str]) -> Result<Vec<String>> {
-    let pattern = (day.pattern)(&strings(words), whole)?;
-    let dfa = candecode::kit::dfa::compile(&pattern, false)?;
+    let dfa = Dfa::search(&(day.pattern)(&strings(words), whole)?)?;
     let mut found = Vec::new();
     for text in texts {
-        use regex_automata::dfa::Automaton as _;
-        let small = text.to_ascii_lowercase(); // as task 14.1 reads
-        let input = regex_automata::Input::new(&small);
-        let at = dfa.try_search_fwd(&input).map_err(|e| Error::Msg(e.to_string()))?;
-        if at.is_some() {
+        let (mut state, mut matched) = (dfa.start(), false);
+        for byte in text.bytes() {
+            state = dfa.next_state(state, byte);
+            matched |= dfa.is_match_state(state);
+        }
+        if matched || dfa.ends_in_match(state) {
             found.push(text.to_string());
         }
     }
@@ -334,16 +362,40 @@ pub fn words_are_not_patterns(day: &Day) -> Outcome {
     )?;
     finds(
         day,
+        &["<3", "->", "~", "#1"],
+        false,
+        &["I <3 it", "a->b", "3", "-", "a~", "#1"],
+        &["I <3 it", "a->b", "a~", "#1"],
+    )
+    .likely("escape every word; \\< and \\> are borders")?;
+    finds(day, &[" dog\t"], false, &["a dog", "hotdog", "(dog)"], &["a dog", "hotdog", "(dog)"])
+        .likely("trim the word: a space before it must not be needed")
+}
+
+pub fn letter_case_is_ignored(day: &Day) -> Outcome {
+    finds(
+        day,
         &["Lily", "DOG"],
         false,
-        &["lily", "a dog", "LILY", "cat"],
-        &["lily", "a dog", "LILY"],
-    )
-    .likely("the text is read in small letters: the words must be small, too")?;
-    finds(day, &[" dog\t"], false, &["a dog", "hotdog", "(dog)"], &["a dog", "hotdog", "(dog)"])
-        .likely("trim the word: a space before it must not be needed")?;
+        &["lily", "a dog", "LILY", "LiLy", "DoG", "cat"],
+        &["lily", "a dog", "LILY", "LiLy", "DoG"],
+    )?;
     let forms = ["éléphant", "ÉLÉPHANT", "Éléphant", "elephant"];
-    finds(day, &["Éléphant"], false, &forms, &forms[..3])
+    finds(day, &["Éléphant"], false, &forms, &forms[..3])?;
+    // Letters that have two small forms, or three forms, or one of two letters.
+    finds(day, &["ΟΔΟΣ"], false, &["οδος", "οδοσ", "Οδος", "οδο"], &["οδος", "οδοσ", "Οδος"])?;
+    finds(day, &["ǆ", "k"], false, &["ǅ", "Ǆ", "\u{212a}", "dž"], &["ǅ", "Ǆ", "\u{212a}"])?;
+    let forms = ["straße", "STRAẞE", "STRASSE", "strase"];
+    finds(day, &["straße"], false, &forms, &forms[..3])
+}
+
+pub fn both_normal_forms(day: &Day) -> Outcome {
+    let texts = ["caf\u{e9}", "cafe\u{301}", "CAFE\u{301}", "cafe"];
+    for word in &texts[..2] {
+        finds(day, &[word], false, &texts, &texts[..3])
+            .likely("\"é\" is one character or two; word_pattern finds both")?;
+    }
+    Ok(())
 }
 
 pub fn whole_words_have_borders(day: &Day) -> Outcome {
@@ -356,7 +408,7 @@ pub fn whole_words_have_borders(day: &Day) -> Outcome {
 }
 
 pub fn an_empty_word_is_refused(day: &Day) -> Outcome {
-    for words in [vec!["dog", ""], vec!["  "]] {
+    for words in [vec!["dog", ""], vec!["  "], vec![]] {
         let got = (day.pattern)(&strings(&words), false);
         refused(&format!("blocked {words:?}"), got, &["empty"])?;
     }
@@ -365,37 +417,50 @@ pub fn an_empty_word_is_refused(day: &Day) -> Outcome {
 
 // 14.6
 
+/// What a processor is told of a text.
+fn told<'a>(tokens: &'a [u32], prompt_len: usize, eos: &'a [u32]) -> ProcessorInput<'a> {
+    ProcessorInput { tokens, prompt_len, remaining: 9, eos }
+}
+
 pub fn begins_in_the_prompt(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let state = |tokens: &[u32], prompt_len| {
-        (day.state)("playground", Rule::Never, &tokenizer, tokens, prompt_len)
+        let input = told(tokens, prompt_len, &[EOS]);
+        (day.state)("playground", Rule::BlockSubstring, &tokenizer, &input)
     };
     let tokens = ids(&tokenizer, &["The", " play", "g", "r"])?;
-    let want = (day.read)("playground", Rule::Never, &[b"playgr"])?;
+    let want = (day.read)("playground", Rule::BlockSubstring, &[b"playgr"])?;
     for prompt_len in 1..=4 {
-        let what = format!("playground never; tokens \"The\" \" play\" \"g\" \"r\", of them {prompt_len} of the prompt: the state");
+        let what = format!("playground blocked; tokens \"The\" \" play\" \"g\" \"r\", of them {prompt_len} of the prompt: the state");
         equal(&what, state(&tokens, prompt_len), &want)
             .likely("a block list reads the prompt, too")?;
     }
     // EOS in the prompt is no text; an id that the model has and the tokenizer has not is none either.
-    let odd = [&tokens[..2], &[EOS, 2047, 70_000], &tokens[2..]].concat();
-    let odd: Vec<u32> = odd.into_iter().filter(|id| *id != 2047).collect();
+    let odd = [&tokens[..2], &[EOS, 70_000], &tokens[2..]].concat();
     equal("the same with EOS and an unknown id between \" play\" and \"g\"", state(&odd, 2), &want)
 }
 
-pub fn the_prompt_need_not_match(day: &Day) -> Outcome {
+pub fn every_token_is_read(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
-    let tokens = ids(&tokenizer, &["The", " play", "g", "r"])?;
-    for prompt_len in [2, 3, 4] {
-        let got = (day.state)("[a-z]+", Rule::Always, &tokenizer, &tokens, prompt_len);
-        let text: &[u8] = [&b"gr"[..], b"r", b""][prompt_len - 2];
-        let want = (day.read)("[a-z]+", Rule::Always, &[text])?;
-        let what = format!(
-            "[a-z]+ always; tokens \"The\" \" play\" \"g\" \"r\", of them {prompt_len} of the prompt: the state"
-        );
-        equal(&what, got, &want).likely("what must match is what is generated")?;
-    }
-    Ok(())
+    let state = |pattern: &str, tokens: &[u32], eos: &[u32]| {
+        (day.state)(pattern, Rule::BlockSubstring, &tokenizer, &told(tokens, 1, eos))
+    };
+    let long = vec![id(&tokenizer, "a")?; 80];
+    let want = (day.read)("a{100}", Rule::BlockSubstring, &[&[b'a'; 80]])?;
+    equal("a{100} blocked; 80 tokens \"a\": the state", state("a{100}", &long, &[EOS]), &want)
+        .likely("read the whole text: a word may have as many tokens as bytes")?;
+    let dog = ids(&tokenizer, &["The", " do", "g"])?;
+    let want = (day.read)("dog|ogre", Rule::BlockSubstring, &[b"The dog"])?;
+    equal(
+        "dog|ogre blocked; tokens \"The\" \" do\" \"g\": the state",
+        state("dog|ogre", &dog, &[EOS]),
+        &want,
+    )
+    .likely("the prompt may have a blocked word; reading goes on, for another may begin in it")?;
+    let g = id(&tokenizer, "g")?;
+    let what = "the same where \"g\" is one of the EOS ids";
+    equal(what, state("dog|ogre", &dog, &[EOS, g]), &want)
+        .likely("an EOS id that has bytes is text like any other")
 }
 
 // 14.7
@@ -408,8 +473,8 @@ pub fn every_state_has_its_own_answer(day: &Day) -> Outcome {
     let lengths = [9, 0, 8, 1, 7, 2, 6, 3, 5, 4, 9, 0, 4, 5, 3, 6, 2, 7, 1, 8];
     let mut texts: Vec<Vec<u8>> = lengths.iter().map(|n| word[..*n].to_vec()).collect();
     texts.push(b"my playgr".to_vec());
-    let borrowed: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
-    let got = (day.legal)("playground", Rule::Never, &tokenizer, &borrowed)?;
+    let asked: Vec<(&[u8], bool)> = texts.iter().map(|text| (text.as_slice(), false)).collect();
+    let got = (day.legal)("(?i:playground)", Rule::BlockSubstring, &tokenizer, &asked)?;
     let (mut wrong, mut first) = (Vec::new(), Ok(()));
     for (text, legal) in texts.iter().zip(&got) {
         let may =
@@ -419,7 +484,7 @@ pub fn every_state_has_its_own_answer(day: &Day) -> Outcome {
         if differ > 0 {
             wrong.push(format!("{differ} tokens after {}", show(text)));
         }
-        let what = format!("playground never, after {}", show(text));
+        let what = format!("playground blocked, after {}", show(text));
         first = first.and_then(|()| same_tokens(&what, &tokenizer, legal, &want));
     }
     first.map_err(|mut failure| {
@@ -430,8 +495,8 @@ pub fn every_state_has_its_own_answer(day: &Day) -> Outcome {
 
 pub fn an_answer_is_kept(day: &Day) -> Outcome {
     let texts: [&[u8]; 4] = [b"", b"p", b"play", b"playgr"];
-    let got = (day.kept)("playground", Rule::Never, &tokenizer()?, &texts);
-    let input = "playground never, after \"\", p, play, playgr: is the second answer the first, at once, and after all the others";
+    let got = (day.kept)("playground", Rule::BlockSubstring, &tokenizer()?, &texts);
+    let input = "playground blocked, after \"\", p, play, playgr: is the second answer the first, at once, and after all the others";
     equal(input, got, &(vec![true; 4], vec![true; 4])).likely(
         "the vocabulary is walked once for each state: keep the answer under its state, and give a clone of the Rc",
     )
@@ -454,21 +519,55 @@ fn same_tokens(what: &str, tokenizer: &Tokenizer, got: &[bool], want: &[bool]) -
     equal(&format!("{what}: kept out though legal"), Ok(kept_out), &String::new())
 }
 
+pub fn masks_are_bounded(day: &Day) -> Outcome {
+    let word = b"abcdefghijklmnopqrstuvwxyz";
+    let texts: Vec<&[u8]> = (0..25).map(|n| &word[..n]).collect();
+    let bytes = (day.kept_bytes)(
+        "abcdefghijklmnopqrstuvwxyz",
+        Rule::BlockSubstring,
+        &tokenizer()?,
+        &texts,
+    )?;
+    ensure(
+        "a vocabulary of 1,048,576 and 25 states",
+        bytes <= 16 << 20,
+        &format!("{bytes} bytes of masks are kept, more than MASK_BYTES"),
+    )
+    .likely("before a mask is kept: would there be more than MASK_BYTES, one byte for a token?")
+}
+
+pub fn the_first_token_behind_the_prompt(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let pattern = r"(?-u:\b{start-half})(?:dog|dogma)(?-u:\b{end-half})";
+    let texts: [(&[u8], bool); 6] = [
+        (b"a dog", false),
+        (b"a dogma", true),
+        (b"a dogma", false),
+        (b"a dogma", true),
+        (b"a do", true),
+        (b"a dog.", true),
+    ];
+    let got = (day.legal)(pattern, Rule::BlockWord, &tokenizer, &texts)?;
+    let asked = ["s", ".", " and", "g"];
+    for ((text, first), legal) in texts.iter().zip(&got) {
+        let want: &[&str] = if *first { &asked } else { &["s", "g"] };
+        let text = show(text);
+        let what = format!("dog|dogma blocked as a whole word, after {text}, `first` is {first}");
+        asks(&what, &tokenizer, legal, &asked, want)
+            .likely("hand `first` to `follow`, and keep the answers for it apart")?;
+    }
+    Ok(())
+}
+
 pub fn special_tokens_are_no_text(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
-    let blocked = (day.legal)("dog", Rule::Never, &tokenizer, &[b""])?;
+    let blocked = (day.legal)("dog", Rule::BlockSubstring, &tokenizer, &[(b"", false)])?;
     ensure(
-        "dog never: is <|endoftext|> a piece of text",
+        "dog blocked: is <|endoftext|> a piece of text",
         !blocked[0][0],
-        "it has no bytes: it leads nowhere",
+        "it has no bytes: it is not legal",
     )
-    .likely("a token without bytes is not text; whether EOS may come is another question")?;
-    let any = (day.legal)("(?s:.*)", Rule::Always, &tokenizer, &[b""])?;
-    ensure(
-        "(?s:.*) always: is <|endoftext|> a piece of text",
-        !any[0][0],
-        "it has no bytes: it leads nowhere",
-    )
+    .likely("a token without bytes is not text; whether EOS may come is another question")
 }
 
 // 14.8
@@ -606,6 +705,14 @@ pub fn the_end_ends_a_word(day: &Day) -> Outcome {
         &asked,
     )
     .likely("\"dog\" may still become \"dogs\"")?;
+    let near = legal(&rails, &before, 1, 2)?;
+    asks(
+        "\"dog\" blocked as a whole word, after \"The do\", 2 tokens left",
+        &tokenizer,
+        &near,
+        &asked,
+        &asked,
+    )?;
     let near = legal(&rails, &before, 1, 1)?;
     asks(
         "\"dog\" blocked as a whole word, after \"The do\", 1 token left",
@@ -652,161 +759,76 @@ pub fn a_stop_string_ends_a_word(day: &Day) -> Outcome {
     .likely("a stop string is taken as it is, white space too")
 }
 
-pub fn eos_only_where_it_may_end(day: &Day) -> Outcome {
+pub fn the_prompt_ends_in_the_word(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
-    let rails = (day.allow)("yes|yet|no", &tokenizer)?;
-    let asked = ["", "y", "n", "e", "s", "t", "o", "es", "a", " "];
-    for (text, want) in [
-        (&[][..], &["y", "n"][..]),
-        (&["y"], &["e", "es"]),
-        (&["y", "e"], &["s", "t"]),
-        (&["y", "es"], &[""]),
-        (&["n", "o"], &[""]),
-    ] {
-        let tokens = [ids(&tokenizer, &["The"])?, ids(&tokenizer, text)?].concat();
-        let what = format!("yes|yet|no, after {text:?}");
-        asks(&what, &tokenizer, &legal(&rails, &tokens, 1, 9)?, &asked, want)?;
+    let prompt = ids(&tokenizer, &["The", " do", "g"])?;
+    let asked = ["", "s", ".", " and", " dog"];
+    let rails = (day.block)(&strings(&["dog"]), false, &[], &tokenizer)?;
+    let got = legal(&rails, &prompt[..1], 1, 9)?;
+    asks("\"dog\" blocked, and the prompt is \"The\"", &tokenizer, &got, &asked[..2], &asked[..2])?;
+    for (whole, stops) in [(false, vec![]), (true, vec![]), (true, vec!["###"])] {
+        let rails = (day.block)(&strings(&["dog"]), whole, &strings(&stops), &tokenizer)?;
+        let as_word = if whole { " as a whole word" } else { "" };
+        let what = format!("\"dog\" blocked{as_word}, and the prompt is \"The dog\"");
+        let got = legal(&rails, &prompt, 3, 9)?;
+        let want: &[&str] = if whole { &asked } else { &asked[..4] };
+        asks(&what, &tokenizer, &got, &asked, want)
+            .likely("the word is the user's: the text goes on behind it, or ends")?;
+        let got = legal(&rails, &prompt, 3, 1)?;
+        let what = format!("{what}, 1 token left");
+        asks(&what, &tokenizer, &got, &asked, &asked[..4])?;
+        let more = [&prompt[..], &[id(&tokenizer, ".")?]].concat();
+        let what = format!("\"dog\" blocked{as_word}, after the prompt \"The dog\" and \".\"");
+        asks(&what, &tokenizer, &legal(&rails, &more, 3, 9)?, &asked, want)?;
     }
-    let rails = (day.allow)("no+", &tokenizer)?;
-    let tokens = ids(&tokenizer, &["The", "n", "o"])?;
-    let got = legal(&rails, &tokens, 1, 9)?;
-    asks("no+, after [\"n\", \"o\"]", &tokenizer, &got, &["", "o", "n"], &["", "o"])
-        .likely("a text that may end need not")
+    Ok(())
 }
 
-pub fn the_bound_prefers_what_may_end(day: &Day) -> Outcome {
+pub fn an_empty_stop_string_is_none(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
-    let rails = (day.allow)("axyz", &tokenizer)?;
-    let tokens = ids(&tokenizer, &["The", "a"])?;
+    let rails = (day.block)(&strings(&["dog"]), true, &strings(&[""]), &tokenizer)?;
+    let got = legal(&rails, &ids(&tokenizer, &["The", " do"])?, 1, 9)?;
+    let asked = ["g", "n", "ge"];
+    let what = "\"dog\" blocked as a whole word, stop string \"\", after \"The do\"";
+    asks(what, &tokenizer, &got, &asked, &asked)
+}
+
+pub fn the_last_token_is_legal_too(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let pieces = pieces(&tokenizer);
+    let rails = (day.block)(&strings(&["la"]), false, &[], &tokenizer)?;
+    let tokens = ids(&tokenizer, &["The"])?;
     let got = legal(&rails, &tokens, 1, 1)?;
-    let what = "axyz, after \"a\", 1 token left: nothing can end well, so what is legal stays";
-    asks(what, &tokenizer, &got, &["", "x", "y"], &["x"])?;
-    let rails = (day.allow)("a(?:b|bc)?(?:,a)?", &tokenizer)?;
-    let asked = ["", "b", "c", ",", "a"];
-    let after = |texts: &[&str], remaining| -> Result<Vec<bool>> {
-        let tokens = [ids(&tokenizer, &["The"])?, ids(&tokenizer, texts)?].concat();
-        legal(&rails, &tokens, 1, remaining)
-    };
-    let what = "a(?:b|bc)?(?:,a)?, after \"a\"";
-    asks(
-        &format!("{what}, 2 tokens left"),
-        &tokenizer,
-        &after(&["a"], 2)?,
-        &asked,
-        &["", "b", ","],
-    )?;
-    asks(&format!("{what}, 1 token left"), &tokenizer, &after(&["a"], 1)?, &asked, &["", "b"])
-        .likely("\",\" as the last token would leave \"a,\"")?;
-    let rails = (day.allow)("a(?:b|cd)", &tokenizer)?;
-    let got = legal(&rails, &ids(&tokenizer, &["The", "a"])?, 1, 1)?;
-    asks("a(?:b|cd), after \"a\", 1 token left", &tokenizer, &got, &["", "b", "c"], &["b"])
-        .likely("one token that ends well is enough to leave the others out")?;
-    let rails = (day.allow)("a(?:xyz)?", &tokenizer)?;
-    let tokens = ids(&tokenizer, &["The", "a"])?;
-    let got = legal(&rails, &tokens, 1, 1)?;
-    asks("a(?:xyz)?, after \"a\", 1 token left", &tokenizer, &got, &["", "x"], &[""])
-        .likely("if no token ends well, EOS still may")
+    let mut want: Vec<bool> =
+        pieces.iter().map(|piece| !piece.is_empty() && !contains(piece, b"la")).collect();
+    want[EOS as usize] = true;
+    same_tokens("\"la\" blocked, after \"The\", 1 token left", &tokenizer, &got, &want)
+        .likely("the last token must be legal, byte by byte, and end the text well")
+}
+
+/// Random logits, before and behind the rails: what is left is what it was.
+fn logits_are_kept(name: &str, tokenizer: &Tokenizer, rails: &Rails, seed: u64) -> Outcome {
+    let mut random = Random::new(seed);
+    let before = ids(tokenizer, &["The", " do"])?;
+    let logits: Vec<f32> = (0..VOCAB).map(|_| 8.0 * random.float()).collect();
+    let mut got = logits.clone();
+    rails.iter().try_for_each(|rail| rail.process(&told(&before, 2, &[EOS]), &mut got))?;
+    let other: BTreeSet<String> = got
+        .iter()
+        .zip(&logits)
+        .filter(|(got, was)| **got != NEVER && got != was)
+        .map(|(got, _)| format!("{got}"))
+        .collect();
+    let few: Vec<String> = other.into_iter().take(4).collect();
+    equal(&format!("{name}: logits that are neither what they were nor -inf"), Ok(few), &vec![])
+        .likely("set what is illegal to -inf, and leave the others alone")?;
+    ensure(name, got.contains(&NEVER), "no token is -inf")
 }
 
 pub fn legal_tokens_keep_their_logits(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
-    let mut random = Random::new(14);
-    let before = ids(&tokenizer, &["The", " do"])?;
-    for (name, rails) in [
-        ("\"dog\" blocked", (day.block)(&strings(&["dog"]), false, &[], &tokenizer)?),
-        ("(?: do)?[a-g]+ always", (day.allow)("[a-g]+", &tokenizer)?),
-    ] {
-        let logits: Vec<f32> = (0..VOCAB).map(|_| 8.0 * random.float()).collect();
-        let cx = ProcessorInput { tokens: &before, prompt_len: 2, remaining: 9, eos: &[EOS] };
-        let mut got = logits.clone();
-        rails.iter().try_for_each(|rail| rail.process(&cx, &mut got))?;
-        let other: BTreeSet<String> = got
-            .iter()
-            .zip(&logits)
-            .filter(|(got, was)| **got != NEVER && got != was)
-            .map(|(got, _)| format!("{got}"))
-            .collect();
-        let few: Vec<String> = other.into_iter().take(4).collect();
-        equal(
-            &format!("{name}: logits that are neither what they were nor -inf"),
-            Ok(few),
-            &vec![],
-        )
-        .likely("set what is illegal to -inf, and leave the others alone")?;
-        ensure(name, got.contains(&NEVER), "no token is -inf")?;
-    }
-    Ok(())
-}
-
-pub fn random_models_match(day: &Day) -> Outcome {
-    let tokenizer = tokenizer()?;
-    let pieces = pieces(&tokenizer);
-    let mut random = Random::new(7);
-    for pattern in [
-        "yes|no|maybe",
-        "[0-9]{1,3}(?:\\.[0-9]{2})?",
-        "(?:[A-Z][a-z]+ )+ends",
-        "\"(?:cat|dog)\"(?:,\"(?:cat|dog)\"){0,2}",
-    ] {
-        let rails = (day.allow)(pattern, &tokenizer)?;
-        let checked = candecode::kit::dfa::compile(&format!("(?:{pattern})"), true)?;
-        for _ in 0..20 {
-            let (mut tokens, mut bytes, mut ended) =
-                (ids(&tokenizer, &["The"])?, Vec::new(), false);
-            for remaining in (1..=40).rev() {
-                let legal = legal(&rails, &tokens, 1, remaining)?;
-                let may: Vec<usize> = (0..VOCAB).filter(|id| legal[*id]).collect();
-                let Some(next) = may.get(random.below(may.len())) else {
-                    ensure(
-                        &format!("{pattern}, after {}", show(&bytes)),
-                        false,
-                        "nothing is legal",
-                    )?;
-                    break;
-                };
-                // EOS is taken when it may be: [A-Z][a-z]+ alone would never end.
-                let next = if legal[EOS as usize] { EOS as usize } else { *next };
-                ended = next == EOS as usize;
-                if ended {
-                    break;
-                }
-                tokens.push(next as u32);
-                bytes.extend(&pieces[next]);
-            }
-            if ended {
-                use regex_automata::dfa::Automaton as _;
-                let start = candecode::kit::dfa::start(&checked, true)?;
-                let end = bytes.iter().fold(start, |state, byte| checked.next_state(state, *byte));
-                let matches = checked.is_match_state(checked.next_eoi_state(end));
-                ensure(
-                    &format!("{pattern}: a random model wrote {}", show(&bytes)),
-                    matches,
-                    "it does not match",
-                )?;
-            }
-        }
-    }
-    Ok(())
-}
-
-pub fn impossible(day: &Day) -> Outcome {
-    let tokenizer = tokenizer()?;
-    let got = (day.allow)("[a&&b]", &tokenizer).map(|rails| rails.len());
-    refused("[a&&b], which nothing matches", got, &["matches", "[a&&b]"])?;
-    let got = (day.allow)("(a", &tokenizer).map(|rails| rails.len());
-    refused("(a, which is no regular expression", got, &["(a"])?;
-    // Two rails that leave nothing between them: the loop's error names the one that emptied the row.
-    let mut rails = (day.allow)("dog", &tokenizer)?;
-    rails.extend((day.block)(&strings(&["dog"]), false, &[], &tokenizer)?);
-    let fake = Fake::wants(VOCAB, 64, 20, |_| 5);
-    let the = ids(&tokenizer, &["The"])?;
-    let options = options(&fake, 9, &rails);
-    let got: Result<Vec<Token>> = generate(&fake, &tokenizer, &the, options)?.collect();
-    refused(
-        "dog always, and dog never",
-        got.map(|tokens| tokens_of(&tokens)),
-        &["left no token", "block list"],
-    )
+    let rails = (day.block)(&strings(&["dog"]), false, &[], &tokenizer)?;
+    logits_are_kept("\"dog\" blocked", &tokenizer, &rails, 14)
 }
 
 /// What a model says that wants to write the word, in whatever pieces: where the text ends in a part of it, every piece that
@@ -913,9 +935,7 @@ pub fn every_loop(day: &Day) -> Outcome {
 pub fn sequences_of_ids(day: &Day) -> Outcome {
     let forbidden = |tokens: &[u32], sequences: &[&[u32]]| -> Result<Vec<usize>> {
         let sequences: Vec<Vec<u32>> = sequences.iter().map(|ids| ids.to_vec()).collect();
-        let mut logits = vec![1.0; 8];
-        (day.sequences)(&mut logits, tokens, &sequences);
-        Ok((0..8).filter(|id| logits[*id] == NEVER).collect())
+        forbidden_ids(day, tokens, &sequences, &[])
     };
     let all: &[&[u32]] = &[&[1, 2, 3], &[2, 5], &[6]];
     for (tokens, want) in [
@@ -936,4 +956,297 @@ pub fn sequences_of_ids(day: &Day) -> Outcome {
     let got = forbidden(&[1], &[&[], &[1, 4]]);
     equal("an empty sequence, then [1, 4], after [1]", got, &vec![4])?;
     equal("an id outside of the vocabulary", forbidden(&[1], &[&[1, 99]]), &vec![])
+}
+
+/// Which of 8 ids are forbidden after these tokens.
+fn forbidden_ids(
+    day: &Day,
+    tokens: &[u32],
+    sequences: &[Vec<u32>],
+    eos: &[u32],
+) -> Result<Vec<usize>> {
+    let mut logits = vec![1.0; 8];
+    (day.sequences)(&mut logits, tokens, sequences, eos);
+    Ok((0..8).filter(|id| logits[*id] == NEVER).collect())
+}
+
+pub fn sequences_as_transformers(day: &Day) -> Outcome {
+    let golden = golden_json("day14")?;
+    let ids = |value: &serde_json::Value| -> Vec<u32> {
+        let ids = value.as_array().into_iter().flatten();
+        ids.filter_map(|id| Some(id.as_u64()? as u32)).collect()
+    };
+    let sequences = golden["sequences"].as_array().into_iter().flatten();
+    let sequences: Vec<Vec<u32>> = sequences.map(ids).collect();
+    let cases = golden["cases"].as_array().into_iter().flatten();
+    for case in cases {
+        let (tokens, eos) = (ids(&case["tokens"]), ids(&case["eos"]));
+        let want: Vec<usize> = ids(&case["forbidden"]).iter().map(|id| *id as usize).collect();
+        let what = format!("{sequences:?} blocked, after {tokens:?}, EOS ids {eos:?}");
+        equal(&what, forbidden_ids(day, &tokens, &sequences, &eos), &want)
+            .likely("a sequence that is one EOS id and nothing else is ignored")?;
+    }
+    Ok(())
+}
+
+// 14.10
+
+pub fn states_that_lead_to_a_match(day: &Day) -> Outcome {
+    let live = |pattern: &'static str| move |text: &[u8]| Ok((day.live)(pattern, &[text])?[0]);
+    let cases = [("", true), ("ye", true), ("yes", true), ("x", false), ("yel", false)];
+    says("yes|yet|no+; is the state live", live("yes|yet|no+"), &cases)?;
+    let cases = [("yess", false), ("noo", true), ("non", false), ("no no", false)];
+    says("yes|yet|no+; behind a match", live("yes|yet|no+"), &cases)?;
+    let cases = [("", true), ("12", true), ("12345", true), ("123456", false)];
+    says("[0-9]{5}; is the state live", live("[0-9]{5}"), &cases)
+        .likely("go backwards from every live state to those before it, not one step only")?;
+    says("[a&&b], which nothing matches", live("[a&&b]"), &[("", false), ("a", false)])?;
+    let bytes = "日日".as_bytes();
+    let texts: Vec<&[u8]> = (0..=6).map(|n| &bytes[..n]).chain([&b"\xe6x"[..]]).collect();
+    let want = [vec![true; 7], vec![false]].concat();
+    equal(
+        "日+: are the states after 0 to 6 bytes of 日日 live, and after \\xe6x",
+        (day.live)("日+", &texts),
+        &want,
+    )
+}
+
+/// By trying: a state is live if and only if some continuation of up to four letters, or none, makes a match.
+pub fn live_agrees_with_trying(day: &Day) -> Outcome {
+    let patterns = ["ab", "a*b", "(ab)+", "a|bba", "a{2,3}", "(a|b)*bb", "b?a?", "(aa|b)*a", ""];
+    let mut continuations = vec![String::new()];
+    for at in 0..15 {
+        continuations.push(format!("{}a", continuations[at]));
+        continuations.push(format!("{}b", continuations[at]));
+    }
+    let mut random = Random::new(41);
+    for _ in 0..200 {
+        let pattern = patterns[random.below(patterns.len())];
+        let text: String = (0..random.below(8)).map(|_| ["a", "b"][random.below(2)]).collect();
+        let dfa = Dfa::anchored(pattern)?;
+        let matches = |more: &String| {
+            let bytes = text.bytes().chain(more.bytes());
+            dfa.ends_in_match(bytes.fold(dfa.start(), |state, byte| dfa.next_state(state, byte)))
+        };
+        let want = continuations.iter().any(matches);
+        let got = (day.live)(pattern, &[text.as_bytes()])?[0];
+        equal(
+            &format!("{pattern:?} must match; is the state after {text:?} live"),
+            Ok(got),
+            &want,
+        )?;
+    }
+    Ok(())
+}
+
+pub fn a_loop_may_lead_nowhere(day: &Day) -> Outcome {
+    let live = |text: &[u8]| Ok((day.live)(r"(?-u)x(a+\b[a-z]|b)", &[text])?[0]);
+    let cases = [("x", true), ("xb", true), ("xa", false), ("xaaaa", false)];
+    says(r"x(a+\b[a-z]|b); is the state live", live, &cases)
+        .likely("behind \"xa\" more may always come, but never a match")
+}
+
+// 14.11
+
+pub fn violated_when_nothing_can_match(day: &Day) -> Outcome {
+    let violates = |text: &[u8]| (day.violates)("yes|yet|no+", Rule::MustMatch, text);
+    let cases = [("", false), ("ye", false), ("yes", false), ("x", true), ("yel", true)];
+    says("yes|yet|no+ must match; does the text break the rule", violates, &cases)?;
+    let cases =
+        [("yess", true), ("noo", false), ("non", true), ("no no", true), ("yesterday", true)];
+    says("yes|yet|no+ must match; behind a match", violates, &cases)
+        .likely("one byte behind the last match the automaton still says \"match\"; ask `live`")?;
+    says(
+        "(?:ab)+ must match, after \"a\"; may the piece follow",
+        pass(day, "(?:ab)+", Rule::MustMatch, b"a"),
+        &[("b", true), ("ba", true), ("bb", false), ("a", false)],
+    )
+}
+
+pub fn a_format_is_read_as_it_is(day: &Day) -> Outcome {
+    parts_lead_where_the_text_leads(day, "[a-z \\xc3\\xa9]*", Rule::MustMatch)?;
+    let read = |text: &[u8]| (day.read)("[a-z]*", Rule::MustMatch, &[text]);
+    let differ = read(b"AB")? != read(b"ab")?;
+    ensure("[a-z]* must match; the state after \"AB\"", differ, "it is the state after \"ab\"")
+        .likely("only block lists ignore letter case; a format says itself what it wants")
+}
+
+// 14.12
+
+pub fn a_format_ends_where_it_matches(day: &Day) -> Outcome {
+    let end = |text: &[u8]| (day.may_end)("yes|yet|no+", Rule::MustMatch, text);
+    let cases =
+        [("", false), ("ye", false), ("yes", true), ("noo", true), ("x", false), ("yess", false)];
+    says("yes|yet|no+ must match; may the text end", end, &cases)
+}
+
+// 14.13
+
+pub fn the_prompt_need_not_match(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let tokens = ids(&tokenizer, &["The", " play", "g", "r"])?;
+    for prompt_len in [2, 3, 4] {
+        let input = told(&tokens, prompt_len, &[EOS]);
+        let got = (day.state)("[a-z]+", Rule::MustMatch, &tokenizer, &input);
+        let text: &[u8] = [&b"gr"[..], b"r", b""][prompt_len - 2];
+        let want = (day.read)("[a-z]+", Rule::MustMatch, &[text])?;
+        let what = format!(
+            "[a-z]+ must match; tokens \"The\" \" play\" \"g\" \"r\", of them {prompt_len} of the prompt: the state"
+        );
+        equal(&what, got, &want).likely("what must match is what is generated")?;
+    }
+    Ok(())
+}
+
+// 14.14
+
+pub fn eos_only_where_it_may_end(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let rails = (day.allow)("yes|yet|no", &tokenizer)?;
+    let asked = ["", "y", "n", "e", "s", "t", "o", "es", "a", " "];
+    for (text, want) in [
+        (&[][..], &["y", "n"][..]),
+        (&["y"], &["e", "es"]),
+        (&["y", "e"], &["s", "t"]),
+        (&["y", "es"], &[""]),
+        (&["n", "o"], &[""]),
+    ] {
+        let tokens = [ids(&tokenizer, &["The"])?, ids(&tokenizer, text)?].concat();
+        let what = format!("yes|yet|no, after {text:?}");
+        asks(&what, &tokenizer, &legal(&rails, &tokens, 1, 9)?, &asked, want)?;
+    }
+    let rails = (day.allow)("no+", &tokenizer)?;
+    let tokens = ids(&tokenizer, &["The", "n", "o"])?;
+    let got = legal(&rails, &tokens, 1, 9)?;
+    asks("no+, after [\"n\", \"o\"]", &tokenizer, &got, &["", "o", "n"], &["", "o"])
+        .likely("a text that may end need not")
+}
+
+pub fn the_bound_prefers_what_may_end(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let rails = (day.allow)("axyz", &tokenizer)?;
+    let tokens = ids(&tokenizer, &["The", "a"])?;
+    let got = legal(&rails, &tokens, 1, 1)?;
+    let what = "axyz, after \"a\", 1 token left: nothing can end well, so what is legal stays";
+    asks(what, &tokenizer, &got, &["", "x", "y"], &["x"])?;
+    let rails = (day.allow)("a(?:b|bc)?(?:,a)?", &tokenizer)?;
+    let asked = ["", "b", "c", ",", "a"];
+    let after = |texts: &[&str], remaining| -> std::result::Result<Vec<bool>, Failure> {
+        let tokens = [ids(&tokenizer, &["The"])?, ids(&tokenizer, texts)?].concat();
+        legal(&rails, &tokens, 1, remaining)
+    };
+    let what = "a(?:b|bc)?(?:,a)?, after \"a\"";
+    asks(
+        &format!("{what}, 2 tokens left"),
+        &tokenizer,
+        &after(&["a"], 2)?,
+        &asked,
+        &["", "b", ","],
+    )?;
+    asks(&format!("{what}, 1 token left"), &tokenizer, &after(&["a"], 1)?, &asked, &["", "b"])
+        .likely("\",\" as the last token would leave \"a,\"")?;
+    let rails = (day.allow)("a(?:b|cd)", &tokenizer)?;
+    let got = legal(&rails, &ids(&tokenizer, &["The", "a"])?, 1, 1)?;
+    asks("a(?:b|cd), after \"a\", 1 token left", &tokenizer, &got, &["", "b", "c"], &["b"])
+        .likely("one token that ends well is enough to leave the others out")?;
+    let rails = (day.allow)("a(?:xyz)?", &tokenizer)?;
+    let tokens = ids(&tokenizer, &["The", "a"])?;
+    let got = legal(&rails, &tokens, 1, 1)?;
+    asks("a(?:xyz)?, after \"a\", 1 token left", &tokenizer, &got, &["", "x"], &[""])
+        .likely("if no token ends well, EOS still may")
+}
+
+pub fn random_models_match(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let pieces = pieces(&tokenizer);
+    let mut random = Random::new(7);
+    for pattern in [
+        "yes|no|maybe",
+        "[0-9]{1,3}(?:\\.[0-9]{2})?",
+        "(?:[A-Z][a-z]+ )+ends",
+        "\"(?:cat|dog)\"(?:,\"(?:cat|dog)\"){0,2}",
+    ] {
+        let rails = (day.allow)(pattern, &tokenizer)?;
+        let checked = Dfa::anchored(pattern)?;
+        for _ in 0..20 {
+            let (mut tokens, mut bytes, mut ended) =
+                (ids(&tokenizer, &["The"])?, Vec::new(), false);
+            for remaining in (1..=40).rev() {
+                let legal = legal(&rails, &tokens, 1, remaining)?;
+                let may: Vec<usize> = (0..VOCAB).filter(|id| legal[*id]).collect();
+                let Some(next) = may.get(random.below(may.len())) else {
+                    ensure(
+                        &format!("{pattern}, after {}", show(&bytes)),
+                        false,
+                        "nothing is legal",
+                    )?;
+                    break;
+                };
+                // EOS is taken when it may be: [A-Z][a-z]+ alone would never end.
+                let next = if legal[EOS as usize] { EOS as usize } else { *next };
+                ended = next == EOS as usize;
+                if ended {
+                    break;
+                }
+                tokens.push(next as u32);
+                bytes.extend(&pieces[next]);
+            }
+            if ended {
+                let end = bytes
+                    .iter()
+                    .fold(checked.start(), |state, byte| checked.next_state(state, *byte));
+                let matches = checked.ends_in_match(end);
+                ensure(
+                    &format!("{pattern}: a random model wrote {}", show(&bytes)),
+                    matches,
+                    "it does not match",
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub fn impossible(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let got = (day.allow)("[a&&b]", &tokenizer).map(|rails| rails.len());
+    refused("[a&&b], which nothing matches", got, &["matches", "[a&&b]"])?;
+    let got = (day.allow)("(a", &tokenizer).map(|rails| rails.len());
+    refused("(a, which is no regular expression", got, &["(a"])?;
+    // Two rails that leave nothing between them: the loop's error names the one that emptied the row.
+    let mut rails = (day.allow)("dog", &tokenizer)?;
+    rails.extend((day.block)(&strings(&["dog"]), false, &[], &tokenizer)?);
+    let fake = Fake::wants(VOCAB, 64, 20, |_| 5);
+    let the = ids(&tokenizer, &["The"])?;
+    let options = options(&fake, 9, &rails);
+    let got: Result<Vec<Token>> = generate(&fake, &tokenizer, &the, options)?.collect();
+    refused(
+        "dog must match, and dog is blocked",
+        got.map(|tokens| tokens_of(&tokens)),
+        &["left no token", "block list"],
+    )
+}
+
+pub fn formats_leave_logits_alone(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let rails = (day.allow)("[a-g]+", &tokenizer)?;
+    logits_are_kept("[a-g]+ must match", &tokenizer, &rails, 15)?;
+    let any = (day.legal)("(?s:.*)", Rule::MustMatch, &tokenizer, &[(b"", false)])?;
+    ensure(
+        "(?s:.*) must match: is <|endoftext|> a piece of text",
+        !any[0][0],
+        "it has no bytes: it is not legal",
+    )
+}
+
+pub fn the_pattern_is_compiled_as_written(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let got = (day.allow)("a)(b", &tokenizer).map(|rails| rails.len());
+    refused("a)(b, which is no regular expression", got, &["a)(b", "character 2"])?;
+    let tokens = ids(&tokenizer, &["The"])?;
+    let asked = ["", "a", "A", "c", "ac"];
+    let rails = (day.allow)("(?x) a # c", &tokenizer)?;
+    let got = legal(&rails, &tokens, 1, 9)?;
+    asks("(?x) a # c, at its beginning", &tokenizer, &got, &asked, &["a"])
+        .likely("nothing is put around the expression, and its letter case is kept")
 }

@@ -13,7 +13,7 @@ type Pass = (Vec<u32>, Tensor);
 /// An embedded model for loops without a cache. It is loaded when a pass is new.
 ///
 /// A pass over one row from position 0 is remembered, and answers for every text that it begins with: the past does not
-/// change when the future is added (what day 6's `one_pass_predicts_every_step` shows). Any other pass is computed anew.
+/// change when the future is added (what day 6's `predictions` shows). Any other pass is computed anew.
 pub struct Recall {
     name: String,
     config: ModelConfig,

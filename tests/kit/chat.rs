@@ -2,13 +2,13 @@
 
 use crate::checks::{golden_json, Random};
 use crate::{refused, story, Folder};
-use candecode::day07_greedy::greedy;
+use candecode::day07_greedy::argmax;
 use candecode::day08_sampling::chacha_sampler;
-use candecode::day10_kv_cache::{generate_cached, KvCache};
+use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
 use candecode::engine::chat::{Chat, Turn};
 use candecode::engine::chat_template::{Message, Template};
 use candecode::engine::load_model;
-use candecode::kit::{Cache, CacheKind, FinishReason, GenerationOptions};
+use candecode::kit::{Cache, CacheKind, FinishReason, Request};
 use candecode::kit::{Model, ModelConfig, NoCache, Step, Tokenizer};
 use candle_core::{DType, Device, Tensor};
 use serde_json::{json, Map, Value};
@@ -183,15 +183,17 @@ fn template(text: &str) -> Template {
 /// Roles in plain words; EOS ends an answer.
 const PLAIN: &str = "{% for m in messages %}{{ m.role }}:{{ m.content }}{{ eos_token if m.role == 'assistant' }}\n{% endfor %}assistant:";
 
-fn dynamic(model: &dyn Model) -> Box<dyn Cache> {
-    Box::new(KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers))
+fn dynamic(model: &dyn Model) -> Cached<'_> {
+    let layers = model.config().num_hidden_layers;
+    Cached::new(model, Box::new(KvCache::new(CacheKind::Dynamic, layers)))
 }
 
-fn options<'a>(model: &dyn Model, new: usize) -> GenerationOptions<'a> {
-    GenerationOptions::new(model.config(), new, greedy)
+/// What every answer is asked for; its prompt is the chat's.
+fn options<'a>(model: &dyn Model, new: usize) -> Request<'a> {
+    Request::new(model.config(), &[], new, argmax)
 }
 
-fn say(chat: &mut Chat, line: &str, options: &mut GenerationOptions) -> Turn {
+fn say(chat: &mut Chat, line: &str, options: &mut Request) -> Turn {
     let prompt = chat.prompt(line, options.max_new_tokens).unwrap();
     chat.answer(prompt, options, |_| Ok(true)).unwrap()
 }
@@ -199,7 +201,7 @@ fn say(chat: &mut Chat, line: &str, options: &mut GenerationOptions) -> Turn {
 #[test]
 fn turn_two_does_not_pay_for_turn_one() {
     let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
-    let mut chat = Chat::new(&model, &tokenizer, template(PLAIN), dynamic(&model), 512);
+    let mut chat = Chat::new(dynamic(&model), &tokenizer, template(PLAIN), 512);
     let mut options = options(&model, 20);
     let (mut held, mut whole) = (0, 0);
     for line in ["One day a cat came.", "It was red.", "Then it rained. The cat went home."] {
@@ -257,24 +259,22 @@ fn every_answer_is_that_of_a_fresh_cache() {
                     None => Box::new(NoCache),
                 }
             };
-            let mut chat = Chat::new(&model, &tokenizer, template(text), new_cache(), 512);
+            let mut chat =
+                Chat::new(Cached::new(&model, new_cache()), &tokenizer, template(text), 512);
             for (turn, line) in lines.iter().enumerate() {
                 let sampled = |seed: u64| {
                     let mut options = options(&model, 16);
                     if number % 2 == 0 {
-                        options.choose = chacha_sampler(seed);
+                        options.sampler = chacha_sampler(seed, 0);
                     }
                     options.stop_strings = vec!["dog".into()];
                     options
                 };
                 let prompt = chat.prompt(line, 16).unwrap();
-                let fresh = generate_cached(
-                    &model,
-                    &tokenizer,
-                    &prompt.ids,
-                    sampled(turn as u64),
-                    new_cache(),
-                );
+                let mut request = sampled(turn as u64);
+                request.prompt = prompt.ids.clone();
+                let cached = Cached::new(&model, new_cache());
+                let fresh = generate_cached(cached, &tokenizer, request);
                 let fresh: Vec<u32> = fresh.unwrap().map(|token| token.unwrap().id).collect();
                 // Every third answer is stopped somewhere, as by Ctrl-C.
                 let stop = if turn % 3 == 1 { 1 + random.below(fresh.len()) } else { fresh.len() };
@@ -296,7 +296,7 @@ fn every_answer_is_that_of_a_fresh_cache() {
 #[test]
 fn a_failed_answer_leaves_the_chat_as_it_was() {
     let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
-    let mut chat = Chat::new(&model, &tokenizer, template(PLAIN), dynamic(&model), 512);
+    let mut chat = Chat::new(dynamic(&model), &tokenizer, template(PLAIN), 512);
     let mut options = options(&model, 12);
     say(&mut chat, "One day a cat came.", &mut options);
     let before = chat.turns().to_vec();
@@ -307,13 +307,8 @@ fn a_failed_answer_leaves_the_chat_as_it_was() {
     );
     assert_eq!(chat.turns(), before);
     let prompt = chat.prompt("It was red.", 12).unwrap();
-    let fresh = generate_cached(
-        &model,
-        &tokenizer,
-        &prompt.ids,
-        self::options(&model, 12),
-        dynamic(&model),
-    );
+    let request = Request { prompt: prompt.ids.clone(), ..self::options(&model, 12) };
+    let fresh = generate_cached(dynamic(&model), &tokenizer, request);
     let fresh: Vec<u32> = fresh.unwrap().map(|token| token.unwrap().id).collect();
     let turn = chat.answer(prompt, &mut options, |_| Ok(true)).unwrap();
     assert_eq!((turn.answer, turn.reused), (fresh, 0));
@@ -322,7 +317,7 @@ fn a_failed_answer_leaves_the_chat_as_it_was() {
 #[test]
 fn a_full_context_forgets_the_oldest_turns() {
     let (model, tokenizer) = (Counting::new("story-230k"), tokenizer());
-    let mut chat = Chat::new(&model, &tokenizer, template(PLAIN), dynamic(&model), 96);
+    let mut chat = Chat::new(dynamic(&model), &tokenizer, template(PLAIN), 96);
     chat.set_system(Some("A story.")).unwrap();
     let (mut options, mut forgotten) = (options(&model, 16), 0);
     for number in 0..12 {
@@ -371,7 +366,7 @@ fn a_story_is_written_in_turns() {
         Message::new("user", "Then"),
     ]);
     assert_eq!(text.unwrap(), "A cat sat down.\nIt slept.<|endoftext|>A dog ran and ran\nThen");
-    let mut chat = Chat::new(&model, &tokenizer, story, dynamic(&model), 512);
+    let mut chat = Chat::new(dynamic(&model), &tokenizer, story, 512);
     refused(chat.set_system(Some("Be brief.")), &["a story has no system prompt"]);
     refused(chat.prompt("", 9).map(|_| ()), &["nothing to go on from"]);
     let mut options = options(&model, 100);

@@ -5,9 +5,10 @@ use crate::{refused, Folder};
 use candecode::cli::flags::{Args, CacheName, Early, Format, RngKind};
 use candecode::cli::generation_config::advice;
 use candecode::cli::plan::Plan;
+use candecode::engine::requests;
 use candecode::kit::days::{whose, Day, DAYS};
 use candecode::kit::processor::process_all;
-use candecode::kit::{named, LogitsProcessor, ProcessorInput};
+use candecode::kit::{named, ProcessorInput, SamplingParams};
 use clap::Parser as _;
 use serde_json::json;
 
@@ -30,24 +31,24 @@ fn without_flags_it_is_greedy_with_a_cache() {
     );
     assert_eq!((args.num_beams, args.early_stopping, args.cache), (1, Early::False, None));
     let plan = plan(&[]);
-    assert_eq!((plan.day, plan.rows, plan.sampling), (10, 1, None));
-    assert!(plan.blocked.is_empty());
+    assert_eq!((plan.day, plan.rows, plan.samples()), (10, 1, false));
+    assert_eq!(plan.params, SamplingParams::default());
 }
 
 #[test]
 fn any_sampling_flag_alone_turns_sampling_on() {
     for (flags, temperature, top_k, top_p, min_p) in [
-        (["--temperature", "0.7"], 0.7, None, None, None),
-        (["--top-k", "5"], 1.0, Some(5), None, None),
-        (["--top-p", "0.9"], 1.0, None, Some(0.9), None),
-        (["--min-p", "0.1"], 1.0, None, None, Some(0.1)),
+        (["--temperature", "0.7"], 0.7, None, 1.0, 0.0),
+        (["--top-k", "5"], 1.0, Some(5), 1.0, 0.0),
+        (["--top-p", "0.9"], 1.0, None, 0.9, 0.0),
+        (["--min-p", "0.1"], 1.0, None, 1.0, 0.1),
     ] {
-        let sampling = plan(&flags).sampling.unwrap();
-        assert_eq!(sampling.temperature, Some(temperature), "{flags:?}");
+        let plan = plan(&flags);
         // Nothing else is implied: HF's hidden top_k = 50 is not.
-        assert_eq!((sampling.top_k, sampling.top_p, sampling.min_p), (top_k, top_p, min_p));
+        let want = SamplingParams { temperature, top_k, top_p, min_p, ..Default::default() };
+        assert_eq!((plan.samples(), plan.params), (true, want), "{flags:?}");
     }
-    assert!(plan(&["--temperature", "0"]).sampling.is_none());
+    assert!(!plan(&["--temperature", "0"]).samples());
     let both = Plan::new(&args(&["--temperature", "0", "--top-k", "5"]), 1);
     refused(both, &["--temperature 0 is greedy"]);
 }
@@ -154,7 +155,9 @@ fn processors_come_in_transformers_order() {
         "1.5",
     ];
     let (args, tokenizer) = (args(&flags), tokenizer().unwrap());
-    let all = Plan::new(&args, 1).unwrap().processors(&args, &tokenizer, 2048).unwrap();
+    let params = Plan::new(&args, 1).unwrap().params;
+    let config = model("story-230k").unwrap().config().clone();
+    let all = requests::processors(&params, &tokenizer, &config).unwrap();
     let names: Vec<String> = all.iter().map(|processor| processor.name()).collect();
     let want = [
         "repetition_penalty(1.5)",
@@ -186,8 +189,7 @@ fn processors_run_in_order_each_on_what_the_last_left() {
         logits.iter_mut().for_each(|logit| *logit *= 2.0);
         Ok(())
     });
-    let all: Vec<Box<dyn LogitsProcessor>> =
-        vec![Box::new(add(1.0)), Box::new(double), Box::new(add(0.5))];
+    let all = [add(1.0), double, add(0.5)];
     let mut logits = [0.0, 3.0];
     process_all(&all, &context(&[1]), &mut logits).unwrap();
     assert_eq!(logits, [2.5, 8.5]);
@@ -202,21 +204,53 @@ fn the_processor_that_leaves_nothing_is_named_and_the_last_to_run() {
         })
     };
     let never = named("never", |_: &ProcessorInput, _: &mut [f32]| candle_core::bail!("it ran"));
-    let all: Vec<Box<dyn LogitsProcessor>> =
-        vec![Box::new(forbid(0)), Box::new(forbid(1)), Box::new(never)];
+    let all = [forbid(0), forbid(1), never];
     let error = process_all(&all, &context(&[7, 8, 9]), &mut [1.0, 2.0]);
     refused(error.map_err(Into::into), &["forbid(1) left no token to choose after 3 tokens"]);
 }
 
 #[test]
-fn options_take_the_models_end_and_its_context() {
-    let (args, tokenizer, model) =
-        (args(&["--stop", "The end"]), tokenizer().unwrap(), model("story-230k").unwrap());
-    let options = Plan::new(&args, 1).unwrap().options(&args, model.config(), &tokenizer).unwrap();
-    assert_eq!(options.eos_token_ids, [0]);
-    assert_eq!(options.stride, model.config().max_position_embeddings / 4);
-    assert_eq!((options.max_new_tokens, options.stop_strings), (128, vec!["The end".to_string()]));
-    assert!(options.processors.is_empty());
+fn a_request_takes_the_models_end_and_its_context() {
+    let (params, model) = (plan(&["--stop", "The end"]).params, model("story-230k").unwrap());
+    let sampler = requests::sampler(&params, 0);
+    let mut request = requests::request(model.config(), &[5; 500], &params, &[], sampler);
+    assert_eq!(request.eos_token_ids, [0]);
+    assert_eq!((request.max_new_tokens, &request.stop_strings), (128, &params.stop));
+    assert!(request.processors.is_empty());
+    request.fit(&*model).unwrap();
+    // A context of 512: 12 more tokens can be fed, and the one behind them is not.
+    assert_eq!(request.max_new_tokens, 13);
+}
+
+#[test]
+fn flags_that_could_do_nothing_are_refused() {
+    for (flags, needs) in [
+        (&["--seed", "3"][..], "--seed is for sampling"),
+        (&["--rng", "torch"], "--rng is for sampling"),
+        (&["--length-penalty", "2"], "--length-penalty is for beam search"),
+        (&["--early-stopping", "never"], "--early-stopping is for beam search"),
+        (&["--num-draft-tokens", "3"], "--num-draft-tokens is for drafts"),
+        (&["--max-batch-tokens", "99"], "--max-batch-tokens is for the scheduler"),
+        (&["--block-whole-words"], "--block-whole-words is for a block list"),
+        (
+            &["--past-context", "window", "--num-beams", "2"],
+            "--past-context window is for one prompt",
+        ),
+        (&["--stop", ""], "--stop: a string is empty"),
+    ] {
+        refused(Plan::new(&args(flags), 1), &[needs]);
+    }
+    for flags in [
+        &["--seed", "3", "--top-k", "5"][..],
+        &["--length-penalty", "2", "--early-stopping", "never", "--num-beams", "2"],
+        &["--num-draft-tokens", "3", "--draft-ngram"],
+        &["--max-batch-tokens", "999", "--loop", "day15"],
+        &["--block-whole-words", "--block", "cat"],
+        &["--past-context", "window", "--no-cache"],
+    ] {
+        Plan::new(&args(flags), 1).unwrap();
+    }
+    refused(Plan::new(&args(&["--loop", "daydayday10"]), 1), &["no such loop"]);
 }
 
 #[test]
@@ -225,13 +259,16 @@ fn a_block_file_has_a_word_a_line() {
     let blocked = |text: &str, more: &[&str]| {
         let file = folder.write("words.txt", text);
         let flags = [&["--block-file", file.to_str().unwrap()], more].concat();
-        Plan::new(&args(&flags), 1).map(|plan| plan.blocked)
+        Plan::new(&args(&flags), 1).map(|plan| plan.params.block)
     };
     assert_eq!(blocked("cat\nbig dog\n", &[]).unwrap(), ["cat", "big dog"]);
     assert_eq!(blocked("cat\r\nbig dog\r\n", &[]).unwrap(), ["cat", "big dog"]);
     assert_eq!(blocked("\u{feff}cat\nÉté", &[]).unwrap(), ["cat", "Été"]);
     assert_eq!(blocked("cat\n", &["--block", "fox", "owl"]).unwrap(), ["fox", "owl", "cat"]);
-    assert!(blocked("", &[]).unwrap().is_empty());
+    assert_eq!(blocked("cat\rbig dog\r", &[]).unwrap(), ["cat", "big dog"]);
+    for nothing in ["", "\n", "\u{feff}", " \r\n"] {
+        refused(blocked(nothing, &[]), &["no word in it, so nothing would be blocked"]);
+    }
     refused(
         blocked("cat\n\ndog\n", &[]),
         &["words.txt: line 2 is empty", "it would block everything"],

@@ -208,7 +208,7 @@ fn a_named_pipe_is_not_waited_for() {
 #[cfg(unix)]
 #[test]
 fn a_file_that_cannot_be_read_is_neither_missing_nor_damaged() {
-    use std::os::unix::fs::{symlink, PermissionsExt as _};
+    use std::os::unix::fs::{symlink, PermissionsExt};
     let others =
         ["no config.json", "no tokenizer.json", "no model.safetensors", "damaged", "not a "];
     let told = |text: String, says: &str| {

@@ -87,27 +87,27 @@ fn exponentials_are_exponential() {
     assert!((above - (-1f64).exp()).abs() < 0.0076, "{above} above 1");
 }
 
-fn tosses(seed: u64, request: u64, n: usize) -> Vec<f32> {
-    let mut coins = RequestRng::new(seed, request);
-    (0..n).map(|_| coins.uniform()).collect()
+fn uniforms(seed: u64, request: u64, n: usize) -> Vec<f32> {
+    let mut rng = RequestRng::new(seed, request);
+    (0..n).map(|_| rng.uniform()).collect()
 }
 
 #[test]
-fn the_same_seed_and_request_give_the_same_coins() {
+fn the_same_seed_and_request_give_the_same_numbers() {
     let mut random = Random::new(1);
     for _ in 0..20 {
         let (seed, request) = (random.below(1 << 30) as u64, random.below(1 << 10) as u64);
-        assert_eq!(tosses(seed, request, 50), tosses(seed, request, 50));
-        assert_ne!(tosses(seed, request, 50), tosses(seed + 1, request, 50));
-        assert_ne!(tosses(seed, request, 50), tosses(seed, request + 1, 50));
+        assert_eq!(uniforms(seed, request, 50), uniforms(seed, request, 50));
+        assert_ne!(uniforms(seed, request, 50), uniforms(seed + 1, request, 50));
+        assert_ne!(uniforms(seed, request, 50), uniforms(seed, request + 1, 50));
     }
 }
 
 #[test]
 fn every_request_has_a_stream_of_its_own() {
-    // Not one stream shifted: no run of four coins of one request occurs in another's. By chance it would, in 15 pairs of
+    // Not one stream shifted: no run of four numbers of one request occurs in another's. By chance it would, in 15 pairs of
     // 10^6 places, with odds of 10^7 to 2^96.
-    let streams: Vec<Vec<f32>> = (0..6).map(|request| tosses(9, request, 1000)).collect();
+    let streams: Vec<Vec<f32>> = (0..6).map(|request| uniforms(9, request, 1000)).collect();
     for (i, stream) in streams.iter().enumerate() {
         for other in &streams[i + 1..] {
             assert!(!other.windows(4).any(|run| stream.windows(4).any(|mine| mine == run)));
@@ -116,14 +116,14 @@ fn every_request_has_a_stream_of_its_own() {
 }
 
 #[test]
-fn coins_are_what_they_were_and_below_one() {
+fn numbers_are_what_they_were_and_below_one() {
     // Written down from ChaCha12 of `rand_chacha` 0.9: a release that changes them would change every sampled text.
     let written = [[0.80145925, 0.7311134, 0.55528885], [0.27358055, 0.658953, 0.82743967]];
-    let got: Vec<Vec<f32>> = vec![tosses(0, 0, 3), tosses(0, 1, 3)];
+    let got: Vec<Vec<f32>> = vec![uniforms(0, 0, 3), uniforms(0, 1, 3)];
     assert_eq!(got, written);
-    let many = tosses(5, 0, 100_000);
-    assert!(many.iter().all(|coin| (0.0..1.0).contains(coin)));
+    let many = uniforms(5, 0, 100_000);
+    assert!(many.iter().all(|u| (0.0..1.0).contains(u)));
     // The standard deviation of the mean is 0.0009; five of them, and the seed is fixed.
-    let mean = many.iter().map(|coin| f64::from(*coin)).sum::<f64>() / 1e5;
+    let mean = many.iter().map(|u| f64::from(*u)).sum::<f64>() / 1e5;
     assert!((mean - 0.5).abs() < 0.0046, "mean {mean}");
 }

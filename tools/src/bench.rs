@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: measures the reference with criterion, and draws the plots of the book from what it measured; and the
-//! whole engine, alone or beside its peers.
+//! `cargo xtask bench`: measures the reference with criterion, and draws the plots of the book from
+//! what it measured; and the whole engine, alone or beside its peers.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -13,7 +13,8 @@ use xtask::usage;
 /// The flags of `bench`.
 #[derive(Args)]
 pub struct Bench {
-    /// A day whose benchmark to run, as day10; parts: products and attention alone; engine: whole runs; without one, all days
+    /// A day whose benchmark to run, as day10; parts: products and attention alone; engine: whole
+    /// runs; without one, all days
     what: Option<String>,
     /// Measure so often, one after another; of each figure the fastest counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=20))]
@@ -24,7 +25,8 @@ pub struct Bench {
     /// The model of the engine's runs: an embedded one or a folder
     #[arg(long, default_value = "story-3m")]
     model: String,
-    /// Beside the engine: candle-transformers, transformers and llama.cpp, where this machine has them
+    /// Beside the engine: candle-transformers, transformers and llama.cpp, where this machine has
+    /// them
     #[arg(long)]
     peers: bool,
     /// A Python that has them; without one, a virtual environment is made under target/
@@ -124,7 +126,8 @@ fn engine(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     done(command)
 }
 
-/// A virtual environment with the peers in it, made once. Where it cannot be made, the system's Python, which says what it lacks.
+/// A virtual environment with the peers in it, made once. Where it cannot be made, the system's
+/// Python, which says what it lacks.
 fn environment(repo: &Repo) -> Result<PathBuf> {
     let dir = cargo::target_dir(repo).join("peers-venv");
     let python = dir.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });

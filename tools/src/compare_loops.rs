@@ -1,5 +1,5 @@
-//! `cargo xtask compare`: the same prompts through every loop of the reference, in one table: time, speed-up, and whether the
-//! text is equal.
+//! `cargo xtask compare`: the same prompts through every loop of the reference, in one table: time,
+//! speed-up, and whether the text is equal.
 
 use anyhow::{bail, ensure, Context, Result};
 use clap::{Args, ValueEnum};
@@ -218,7 +218,8 @@ fn ours(program: &Path, args: &Compare, prompts: &[String], flags: &[String]) ->
     read(&mut command, together)
 }
 
-/// Runs a command that prints a line of JSON for each text; `together`: their times are one and the same.
+/// Runs a command that prints a line of JSON for each text; `together`: their times are one and the
+/// same.
 fn read(command: &mut Command, together: bool) -> Result<Texts> {
     let out = command.stdin(Stdio::null()).output().context("cannot be started")?;
     let error = String::from_utf8_lossy(&out.stderr);

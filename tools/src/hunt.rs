@@ -1,7 +1,9 @@
-//! `cargo xtask hunt`: a game for those who are done. One known mistake is in the engine; find it by what it writes.
+//! `cargo xtask hunt`: a game for those who are done. One known mistake is in the engine; find it
+//! by what it writes.
 //!
-//! The engine is a copy of the course in the target directory whose `src/` holds one day of the reference with a known
-//! mistake in it (`tests/wrong/dayNN.toml`); all other days are compiled from the reference. `src/` is not touched.
+//! The engine is a copy of the course in the target directory whose `src/` holds one day of the
+//! reference with a known mistake in it (`tests/wrong/dayNN.toml`); all other days are compiled
+//! from the reference. `src/` is not touched.
 
 use anyhow::{anyhow, bail, Context, Result};
 use clap::Args;
@@ -42,7 +44,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 const PROBES: [&str; 11] = [
     "Once upon a time",
     "--temperature 0.9 --top-k 20 --top-p 0.9 --min-p 0.02 --seed 3 -p One day",
-    "--repetition-penalty 1.3 --presence-penalty 0.5 --frequency-penalty 0.3 --no-repeat-ngram 2 -p The dog",
+    "--repetition-penalty 1.3 --presence-penalty 0.5 --frequency-penalty 0.3 --no-repeat-ngram 2 \
+     -p The dog",
     "--num-beams 3 --num-return-sequences 2 -p The cat",
     "-p Once -p The little dog was sad. He",
     "--loop day15 -p Once upon a time",
@@ -202,7 +205,8 @@ fn build(repo: &Repo, dir: &Path, features: Vec<String>, name: &str) -> Result<P
     Ok(kept)
 }
 
-/// Makes the copy what the course is, but for what no engine needs. Files that are the same stay: cargo goes by times.
+/// Makes the copy what the course is, but for what no engine needs. Files that are the same stay:
+/// cargo goes by times.
 fn copy_changed(from: &Path, to: &Path) -> Result<()> {
     const LEFT_OUT: [&str; 6] = [".git", ".candecode", "target", "book", "models", "oracle"];
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {

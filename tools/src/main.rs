@@ -1,5 +1,5 @@
-//! `cargo maintain`: what maintainers run, and what readers run now and then (`cargo xtask compare`, `bench`, `hunt` and `teeth` start it):
-//! it is compiled when it is first asked for.
+//! `cargo maintain`: what maintainers run, and what readers run now and then (`cargo xtask
+//! compare`, `bench`, `hunt` and `teeth` start it): it is compiled when it is first asked for.
 
 #![warn(missing_docs)]
 

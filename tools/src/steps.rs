@@ -82,7 +82,8 @@ pub fn stubs_compile(repo: &Repo) -> Result<Outcome> {
     Ok(Outcome::Done(Sum::default()))
 }
 
-/// The checks of every task must tell an unwritten day from a wrong one; and every task must have a check.
+/// The checks of every task must tell an unwritten day from a wrong one; and every task must have a
+/// check.
 pub fn unwritten(repo: &Repo) -> Result<Outcome> {
     let mut sum = Sum::default();
     for run in days(repo, &[], Teeth::Without)? {
@@ -264,7 +265,8 @@ pub fn tests(repo: &Repo, args: &[&str]) -> Result<Outcome> {
     Ok(Outcome::Done(Sum { passed, failed }))
 }
 
-/// What a stage of tests came to; that none ran is a failure: a stage that checks nothing must not look green.
+/// What a stage of tests came to; that none ran is a failure: a stage that checks nothing must not
+/// look green.
 pub fn some(outcome: Outcome) -> Result<Outcome> {
     if let Outcome::Done(sum) = &outcome {
         ensure!(sum.passed + sum.failed > 0, "no test ran");

@@ -1,4 +1,5 @@
-//! `cargo xtask teeth`: every known mistake, every right variant and the stub against a day's checks, as a table.
+//! `cargo xtask teeth`: every known mistake, every right variant and the stub against a day's
+//! checks, as a table.
 
 use anyhow::Result;
 use clap::Args;
@@ -20,7 +21,8 @@ pub struct Teeth {
     day: Option<String>,
 }
 
-/// Runs `teeth`. The exit code is 0 only if every mistake is caught and named, and every variant passes.
+/// Runs `teeth`. The exit code is 0 only if every mistake is caught and named, and every variant
+/// passes.
 ///
 /// # Errors
 /// Bad usage; or programs of the repository that cannot be built or started.
@@ -45,26 +47,27 @@ pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(sum.failed > 0)))
 }
 
-/// Prints the table of a day, and what is wrong with its checkers. Each row counts, and so does each complaint.
+/// Prints the table of a day, and what is wrong with its checkers. Each row counts, and so does
+/// each complaint.
 pub fn show(run: &DayRun) -> Sum {
     say!("{}", paint(Colour::Bold, &run.day.title()));
     let mut rows: Vec<(&TeethRow, bool, &str)> = run.teeth.iter().map(judge).collect();
     // the tests tell in whatever order they end
-    rows.sort_by_key(|(bite, ..)| {
-        ["mistake", "variant", "stub"].iter().position(|k| *k == bite.kind)
+    rows.sort_by_key(|(row, ..)| {
+        ["mistake", "variant", "stub"].iter().position(|k| *k == row.kind)
     });
-    let width = rows.iter().map(|(bite, _, _)| bite.name.len()).max().unwrap_or(0);
-    for (bite, good, word) in &rows {
+    let width = rows.iter().map(|(row, _, _)| row.name.len()).max().unwrap_or(0);
+    for (row, good, word) in &rows {
         let (colour, symbol) = if *good { (Colour::Green, "✓") } else { (Colour::Red, "✗") };
-        let by = match bite.kind.as_str() {
+        let by = match row.kind.as_str() {
             "variant" => "another right way".to_string(),
-            "stub" => format!("by {} of {}", bite.caught.len(), bite.words),
-            _ => format!("by {}", tasks(&bite.caught)),
+            "stub" => format!("by {} of {}", row.caught.len(), row.words),
+            _ => format!("by {}", tasks(&row.caught)),
         };
         let mark = paint(colour, &format!("{symbol} {word:<11}"));
-        say!("  {mark} {:<width$}  {by}", bite.name);
-        if bite.kind == "mistake" {
-            let words = format!("{:>16}named in {}: {}", "", tasks(&bite.alone), bite.words);
+        say!("  {mark} {:<width$}  {by}", row.name);
+        if row.kind == "mistake" {
+            let words = format!("{:>16}named in {}: {}", "", tasks(&row.alone), row.words);
             say!("{}", paint(Colour::Dim, &words));
         }
     }
@@ -77,9 +80,9 @@ pub fn show(run: &DayRun) -> Sum {
 }
 
 /// Whether a row is as it should be, and the word for it.
-fn judge(bite: &TeethRow) -> (&TeethRow, bool, &'static str) {
-    let (good, word) = match (bite.kind.as_str(), bite.caught.is_empty(), bite.alone.is_empty()) {
-        ("stub", false, _) if bite.words == format!("{} checks", bite.caught.len()) => {
+fn judge(row: &TeethRow) -> (&TeethRow, bool, &'static str) {
+    let (good, word) = match (row.kind.as_str(), row.caught.is_empty(), row.alone.is_empty()) {
+        ("stub", false, _) if row.words == format!("{} checks", row.caught.len()) => {
             (true, "not written")
         }
         ("stub", _, _) => (false, "unclear"),
@@ -89,7 +92,7 @@ fn judge(bite: &TeethRow) -> (&TeethRow, bool, &'static str) {
         (_, false, true) => (false, "not named"),
         (_, false, false) => (true, "caught"),
     };
-    (bite, good, word)
+    (row, good, word)
 }
 
 /// The tasks that some checks belong to, each with how many: `6.1, 6.3 (4)`.
@@ -117,7 +120,7 @@ fn tasks(checks: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn bite(kind: &str, caught: &[&str], alone: &[&str], words: &str) -> TeethRow {
+    fn row(kind: &str, caught: &[&str], alone: &[&str], words: &str) -> TeethRow {
         let list = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         let (kind, words) = (kind.to_string(), words.to_string());
         TeethRow { kind, name: "x".into(), caught: list(caught), alone: list(alone), words }
@@ -125,14 +128,14 @@ mod tests {
 
     #[test]
     fn a_mistake_must_be_caught_and_told_apart_and_a_variant_must_pass() {
-        let word = |bite: &TeethRow| (judge(bite).1, judge(bite).2);
-        assert_eq!(word(&bite("mistake", &["a"], &["a"], "")), (true, "caught"));
-        assert_eq!(word(&bite("mistake", &["a"], &[], "")), (false, "not named"));
-        assert_eq!(word(&bite("mistake", &[], &[], "")), (false, "passes"));
-        assert_eq!(word(&bite("variant", &[], &[], "")), (true, "passes"));
-        assert_eq!(word(&bite("variant", &["a"], &[], "")), (false, "fails"));
-        assert_eq!(word(&bite("stub", &["a"], &[], "1 checks")), (true, "not written"));
-        assert_eq!(word(&bite("stub", &["a"], &[], "2 checks")), (false, "unclear"));
+        let word = |row: &TeethRow| (judge(row).1, judge(row).2);
+        assert_eq!(word(&row("mistake", &["a"], &["a"], "")), (true, "caught"));
+        assert_eq!(word(&row("mistake", &["a"], &[], "")), (false, "not named"));
+        assert_eq!(word(&row("mistake", &[], &[], "")), (false, "passes"));
+        assert_eq!(word(&row("variant", &[], &[], "")), (true, "passes"));
+        assert_eq!(word(&row("variant", &["a"], &[], "")), (false, "fails"));
+        assert_eq!(word(&row("stub", &["a"], &[], "1 checks")), (true, "not written"));
+        assert_eq!(word(&row("stub", &["a"], &[], "2 checks")), (false, "unclear"));
     }
 
     #[test]

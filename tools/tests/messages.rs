@@ -299,7 +299,7 @@ fn commands_say_what_the_page_shows() {
     let hubs = start_hubs(&page);
     // A cache from which a file is gone.
     let whole = hubs.lines().find_map(|line| line.strip_prefix("some/half=")).unwrap();
-    let home = page.folder.join("homes/half");
+    let home = page.folder.join("homes/some-half-home");
     let mut fetch = Command::new(&candecode);
     fetch.args(["--model", "some/name", "--where"]).env("HF_HOME", &home);
     let fetched = fetch.env("HF_ENDPOINT", whole).output().unwrap();

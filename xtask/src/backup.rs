@@ -27,7 +27,8 @@ impl<'a> Backup<'a> {
         self.stamp.as_deref()
     }
 
-    /// Puts `bytes` into a file (named relative to the root); a file with other content is copied first.
+    /// Puts `bytes` into a file (named relative to the root); a file with other content is copied
+    /// first.
     ///
     /// Says where the copy is. If anything fails, the file is as it was.
     ///
@@ -100,7 +101,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 /// The extension of a file on its way to its place; the id of the process follows.
 const UNFINISHED: &str = "new-";
 
-/// Removes what a runner that was killed left beside a file. What is young may be another runner's, at work just now.
+/// Removes what a runner that was killed left beside a file. What is young may be another runner's,
+/// at work just now.
 fn remove_leftovers(path: &Path) {
     let entries = path.parent().and_then(|dir| fs::read_dir(dir).ok());
     for entry in entries.into_iter().flatten().flatten() {
@@ -164,7 +166,8 @@ fn free_stamp(dir: &Path) -> String {
 /// Seconds since 1970 as `2026-11-21T09-23-05Z`; no colons, for Windows has none in file names.
 fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // years from March on, so that the leap day is the last of its year; eras of 400 years have 146,097 days
+    // years from March on, so that the leap day is the last of its year; eras of 400 years have
+    // 146,097 days
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

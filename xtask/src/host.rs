@@ -5,10 +5,11 @@ use anyhow::Result;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The number of threads for matrix products: physical cores (on Apple's chips the fast ones), never more than allowed.
+/// The number of threads for matrix products: physical cores (on Apple's chips the fast ones),
+/// never more than allowed.
 ///
-/// candle reads `/proc/cpuinfo` again on every product unless `RAYON_NUM_THREADS` is set, and two threads on one core
-/// slow each other down.
+/// candle reads `/proc/cpuinfo` again on every product unless `RAYON_NUM_THREADS` is set, and two
+/// threads on one core slow each other down.
 pub fn threads() -> usize {
     let fast = if cfg!(target_os = "macos") {
         output("sysctl", &["-n", "hw.perflevel0.physicalcpu"]).and_then(|n| n.trim().parse().ok())
@@ -20,7 +21,8 @@ pub fn threads() -> usize {
     physical.min(allowed).max(1)
 }
 
-/// Gives a child `RAYON_NUM_THREADS`, unless the reader set it (0 counts as unset, as rayon has it).
+/// Gives a child `RAYON_NUM_THREADS`, unless the reader set it (0 counts as unset, as rayon has
+/// it).
 pub fn set_threads(command: &mut Command) {
     let set = std::env::var("RAYON_NUM_THREADS").is_ok_and(|n| !matches!(n.trim(), "" | "0"));
     if !set {
@@ -42,7 +44,8 @@ pub fn device_feature(device: &str) -> Result<Option<&'static str>> {
         ))),
         "cuda" if output("nvcc", &["--version"]).is_some() => Ok(Some("cuda")),
         "cuda" => Err(usage(
-            "--device cuda needs NVIDIA's compiler, and there is no `nvcc` here: install the CUDA toolkit and put its \
+            "--device cuda needs NVIDIA's compiler, and there is no `nvcc` here: install the CUDA \
+            toolkit and put its \
              bin directory on PATH, or use --device cpu",
         )),
         _ => Err(usage(format!("unknown device \"{device}\"; choose cpu, metal or cuda"))),

@@ -1,4 +1,5 @@
-//! The runner of the course as a library: the command `cargo xtask` is made of it, and so are the maintainers' tools.
+//! The runner of the course as a library: the command `cargo xtask` is made of it, and so are the
+//! maintainers' tools.
 
 #![warn(missing_docs)]
 
@@ -15,8 +16,8 @@ pub mod term;
 
 use std::fmt;
 
-/// Bad usage: the command line asks for something that does not exist or makes no sense. The exit code is 2; of every
-/// other error it is 1.
+/// Bad usage: the command line asks for something that does not exist or makes no sense. The exit
+/// code is 2; of every other error it is 1.
 #[derive(Debug)]
 pub struct Usage(String);
 

@@ -26,7 +26,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line. What follows these commands is for another program, also a `--`: so clap is told to leave it alone.
+/// The command line. What follows these commands is for another program, also a `--`: so clap is
+/// told to leave it alone.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let passed_on = ["run", "chat", "compare", "bench", "hunt", "teeth"];

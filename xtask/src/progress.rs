@@ -1,4 +1,5 @@
-//! How far the reader is: what is written in each day's file, and what the last check of exactly these files said.
+//! How far the reader is: what is written in each day's file, and what the last check of exactly
+//! these files said.
 
 use crate::checks::outcome::{Status, Unit};
 use crate::checks::runner::DayRun;
@@ -211,8 +212,8 @@ pub fn all_days(repo: &Repo, inputs: &Inputs) -> Result<Vec<DayProgress>> {
     repo.days.iter().map(|day| with_results(repo, inputs, day)).collect()
 }
 
-/// The day to go on with, if any is open. No day is a gate: it is the first that was begun and is not done, else the
-/// first after those that are done, else the first at all.
+/// The day to go on with, if any is open. No day is a gate: it is the first that was begun and is
+/// not done, else the first after those that are done, else the first at all.
 pub fn next(days: &[DayProgress]) -> Option<&DayProgress> {
     let last_done = days.iter().rposition(|day| day.begun() && day.done());
     let after = days.get(last_done.map_or(0, |at| at + 1)..).unwrap_or_default();

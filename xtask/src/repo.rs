@@ -1,4 +1,4 @@
-//! The repository: where it is, and its days with their four doors.
+//! The repository: where it is, its days, and the files of each.
 
 use crate::stubs::{self, Task};
 use crate::usage;
@@ -13,7 +13,8 @@ pub struct Repo {
     pub days: Vec<Day>,
 }
 
-/// A day of the course; its files have the same name in `src/`, `solutions/`, `tests/` and `book/src/`.
+/// A day of the course; its files have the same name in `src/`, `solutions/`, `tests/` and
+/// `book/src/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Day {
     /// From 0.
@@ -214,7 +215,8 @@ impl Repo {
         stubs::stub(&self.read(&day.solution())?).map_err(|e| anyhow!("{}: {e}", day.solution()))
     }
 
-    /// Cargo's features for a mix in which exactly the days that `reference` accepts are the reference's.
+    /// Cargo's features for a mix in which exactly the days that `reference` accepts are the
+    /// reference's.
     ///
     /// All of them is `ref`, so that every way to ask for it shares one build.
     pub fn features(&self, reference: impl Fn(&Day) -> bool) -> Vec<String> {

@@ -1,15 +1,17 @@
 //! Stubs from the reference: what `src/dayNN_*.rs` is before the reader writes it.
 //!
-//! `solutions/` is the single source. A body to be written stands between `// <solution>` and `// </solution>`, with
-//! its task line above; the stub has `todo!("day 6, task 1: …")` in its place. A marked region without a task line is
-//! a helper of the reference, and the stub does not have it.
+//! `solutions/` is the single source. A body to be written stands between `// <solution>` and `//
+//! </solution>`, with its task line above; the stub has `todo!("day 6, task 1: …")` in its place. A
+//! marked region without a task line is a helper of the reference, and the stub does not have it.
 //!
-//! A day in parts has a line `// part 1: title` above the first function of each part, counted from 1. It stays in the
-//! stub, and every task below it, down to the next such line, is of that part.
+//! A day in parts has a line `// part 1: title` above the first function of each part, counted from
+//! 1. It stays in the stub, and every task below it, down to the next such line, is of that part.
 //!
-//! Only `std`, and no path to the rest of this crate: the root's `build.rs` includes this file as a module.
+//! Only `std`, and no path to the rest of this crate: the root's `build.rs` includes this file as a
+//! module.
 
-/// The first line of every stub. Without it a file of `todo!`s warns about every argument and every import.
+/// The first line of every stub. Without it a file of `todo!`s warns about every argument and every
+/// import.
 const ALLOW: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done";
 const OPEN: &str = "// <solution>";
 const CLOSE: &str = "// </solution>";
@@ -74,7 +76,8 @@ pub fn unmarked(source: &str) -> String {
     source.lines().filter(|line| !marker(line)).map(|line| format!("{line}\n")).collect()
 }
 
-/// Appends the lines between two regions, without the blank lines that a vanished helper leaves at the seam.
+/// Appends the lines between two regions, without the blank lines that a vanished helper leaves at
+/// the seam.
 fn copy(lines: &[&str], out: &mut Vec<String>) {
     let blank = |line: &&str| line.trim().is_empty();
     let first = lines.iter().take_while(|line| blank(line)).count();
@@ -90,7 +93,8 @@ fn copy(lines: &[&str], out: &mut Vec<String>) {
 
 /// `todo!("day 6, task 1: title")` at the given indent.
 ///
-/// rustfmt moves a string that is only just too long for its line to one of its own, and leaves longer ones alone.
+/// rustfmt moves a string that is only just too long for its line to one of its own, and leaves
+/// longer ones alone.
 fn todo_line(task: &Task, indent: usize) -> String {
     let (day, number) = task.id.split_once('.').unwrap_or((&task.id, ""));
     let title =
@@ -121,7 +125,8 @@ fn regions(lines: &[&str]) -> Result<Vec<Region>, String> {
         if let Some(next) = part_line(text) {
             if next != part.unwrap_or(0) + 1 || (part.is_none() && !found.is_empty()) {
                 return Err(format!(
-                    "line {number}: `{text}`: parts are counted from 1, the first stands above all tasks"
+                    "line {number}: `{text}`: parts are counted from 1, the first stands above all \
+                     tasks"
                 ));
             }
             part = Some(next);
@@ -219,7 +224,8 @@ fn fits(region: &Region, lines: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Reads `// task 6.1: title`; anything that does not start with `// task` and a digit is no task line.
+/// Reads `// task 6.1: title`; anything that does not start with `// task` and a digit is no task
+/// line.
 fn task_line(text: &str, line: usize) -> Result<Option<Task>, String> {
     let Some(rest) =
         text.strip_prefix("// task ").filter(|r| r.starts_with(|c: char| c.is_ascii_digit()))
@@ -240,7 +246,8 @@ fn task_line(text: &str, line: usize) -> Result<Option<Task>, String> {
     match parsed {
         Some(task) => Ok(Some(task)),
         None => Err(format!(
-            "line {line}: `{text}`: a task line reads `// task 6.1: title` or `// task 6.1 (further): title`"
+            "line {line}: `{text}`: a task line reads `// task 6.1: title` or `// task 6.1 \
+             (further): title`"
         )),
     }
 }

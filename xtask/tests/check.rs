@@ -152,7 +152,8 @@ fn a_day_without_checkers_is_a_failure() {
     assert_eq!((last_line(&out), code), ("2 passed, 1 failed", 1));
 }
 
-/// What the reader's code prints is theirs: a failing check says that there is something, and the flag shows all of it.
+/// What the reader's code prints is theirs: a failing check says that there is something, and the
+/// flag shows all of it.
 #[test]
 fn what_the_code_printed_is_announced_and_shown() {
     let fake = Fake::new();

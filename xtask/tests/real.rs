@@ -1,7 +1,8 @@
 //! The runner on the course itself: what a failing check says, word by word, and a hunt.
 //!
-//! These build the course, so plain `cargo test` leaves them out; the stage `real` of CI runs them, one after another.
-//! What a check says is in `snapshots/`: after a change of words, `INSTA_UPDATE=always` writes it anew.
+//! These build the course, so plain `cargo test` leaves them out; the stage `real` of CI runs them,
+//! one after another. What a check says is in `snapshots/`: after a change of words,
+//! `INSTA_UPDATE=always` writes it anew.
 
 use std::fs;
 use std::io::Write;
@@ -9,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A copy of the course in the target directory, built beside the course with the same crates. It stays, so that the
-/// next run is quick; one test at a time has it.
+/// A copy of the course in the target directory, built beside the course with the same crates. It
+/// stays, so that the next run is quick; one test at a time has it.
 struct Course {
     root: PathBuf,
     target: PathBuf,
@@ -55,7 +56,8 @@ impl Course {
         fs::write(self.root.join("src").join(path), source).unwrap();
     }
 
-    /// Standard output and the runner's own words on standard error (not the compiler's); the exit code.
+    /// Standard output and the runner's own words on standard error (not the compiler's); the exit
+    /// code.
     fn say(&self, args: &[&str], input: &str) -> (String, i32) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
         command.args(args).current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
@@ -75,7 +77,8 @@ impl Course {
     }
 }
 
-/// The numbers that a check compares, to three decimals: the last digits of an f32 differ from processor to processor.
+/// The numbers that a check compares, to three decimals: the last digits of an f32 differ from
+/// processor to processor.
 fn rounded(text: &str) -> String {
     let word = |part: &str| {
         let (word, space) = part.split_at(part.trim_end().len());
@@ -115,8 +118,8 @@ fn copy(from: &Path, to: &Path) {
     names(from).iter().for_each(|name| copy(&from.join(name), &to.join(name)));
 }
 
-/// One build, five failures: a wrong number (1.2), a known mistake (1.3), a wrong shape (1.4), a panic (1.5), and what is
-/// not written (1.6). Task 1.1 is right.
+/// One build, five failures: a wrong number (1.2), a known mistake (1.3), a wrong shape (1.4), a
+/// panic (1.5), and what is not written (1.6). Task 1.1 is right.
 #[test]
 #[ignore = "builds the course"]
 fn a_failing_check_says_what_is_wrong() {
@@ -140,7 +143,7 @@ fn a_failing_check_says_what_is_wrong() {
 fn an_endless_loop_is_stopped_and_named() {
     let mut course = Course::open();
     course.patience = "3";
-    let begin = "let wide = x.to_dtype(DType::F32)?;";
+    let begin = "let x32 = x.to_dtype(DType::F32)?;";
     let forever = "while dim < 9 {\n        std::hint::black_box(dim);\n    }\n    ";
     course.write_day_1(&[(begin, &format!("{forever}{begin}"))]);
     let (text, code) = course.say(&["check", "day1", "--task", "1.1"], "");

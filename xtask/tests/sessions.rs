@@ -1,5 +1,5 @@
-//! Scripted sessions: whatever happens in them, every line that the reader wrote is still there at the end, in `src/` or
-//! in a copy that `restore` lists.
+//! Scripted sessions: whatever happens in them, every line that the reader wrote is still there at
+//! the end, in `src/` or in a copy that `restore` lists.
 #![cfg(unix)]
 
 mod common;
@@ -31,7 +31,8 @@ fn course() -> Fake {
     fake
 }
 
-/// Every line of the reader's is in `src/`, or in one copy; and no conflict marker is anywhere in `src/`.
+/// Every line of the reader's is in `src/`, or in one copy; and no conflict marker is anywhere in
+/// `src/`.
 fn nothing_is_lost(root: &Path, what: &str) {
     let src = std::fs::read_to_string(root.join(DAY)).unwrap_or_default();
     let copies = files(&root.join(".candecode/backup"));
@@ -124,7 +125,8 @@ fn stubs_and_start_are_interrupted() {
     interrupted("start day1", |_| ());
 }
 
-/// Runs the runner as somebody who may not write where `lock` says. As root, that somebody is nobody.
+/// Runs the runner as somebody who may not write where `lock` says. As root, that somebody is
+/// nobody.
 fn locked(fake: &Fake, lock: &str, args: &[&str]) -> Output {
     let mode = |path: &Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -194,7 +196,8 @@ fn hints_and_lists_need_no_permission() {
     nothing_is_lost(&fake.root, "hint, list, diff");
 }
 
-/// Runs a line of shell in which no file can grow beyond nothing: each write fails, as on a full disk.
+/// Runs a line of shell in which no file can grow beyond nothing: each write fails, as on a full
+/// disk.
 fn without_room(fake: &Fake, line: &str) -> Output {
     let script = format!("trap '' XFSZ; ulimit -f 0; {line}");
     let mut command = Command::new("sh");

@@ -1,4 +1,5 @@
-//! The stub generator, on small literal sources. It is included as the root's build script includes it.
+//! The stub generator, on small literal sources. It is included as the root's build script includes
+//! it.
 
 #[path = "../src/stubs.rs"]
 #[allow(dead_code)]
@@ -176,7 +177,8 @@ fn a_number_stands_once_and_for_one_day() {
     );
 }
 
-/// Titles of every length near the line's end, at two indents: what rustfmt would change is our mistake.
+/// Titles of every length near the line's end, at two indents: what rustfmt would change is our
+/// mistake.
 #[test]
 fn rustfmt_changes_nothing() {
     let mut source = String::from("//! Day 6.\n");

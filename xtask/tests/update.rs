@@ -206,7 +206,8 @@ fn what_is_in_the_way_is_named_and_nothing_changes() {
     course.updates_and_keeps(MINE);
 }
 
-/// Git that ends the runner at its merge, before or after it. It leaves no lock behind that stops the next update.
+/// Git that ends the runner at its merge, before or after it. It leaves no lock behind that stops
+/// the next update.
 #[test]
 #[cfg(unix)]
 fn an_update_that_was_killed_is_done_again() {

@@ -28,14 +28,15 @@ fn main() -> ExitCode {
         }
     }
     let to_file = args.iter().position(|word| word == ">").map(|at| args.split_off(at).remove(1));
+    let at = args.iter().position(|word| word == "--model").map_or(usize::MAX, |at| at + 1);
+    let model = args.get(at).cloned().unwrap_or_default();
     // A hub of the test has one repository; the page has a name for each way in which it goes wrong.
-    let shown = args.iter().find(|word| word.starts_with("some/")).cloned().unwrap_or_default();
-    for arg in args.iter_mut().filter(|arg| **arg == shown) {
-        *arg = "some/name".to_string();
+    if model.starts_with("some/") {
+        args[at] = "some/name".to_string();
     }
-    let home = folder.join("homes").join(shown.replace("some/", ""));
+    let home = folder.join("homes").join(model.replace('/', "-") + "-home");
     let hubs = variable("PAGE_HUBS");
-    let hub = hubs.lines().find_map(|line| line.strip_prefix(&format!("{shown}=")));
+    let hub = hubs.lines().find_map(|line| line.strip_prefix(&format!("{model}=")));
     let hub = hub.unwrap_or("http://127.0.0.1:9"); // where nobody answers
     if std::env::var_os("HF_HOME").is_none() {
         command.env("HF_HOME", &home);
@@ -53,16 +54,14 @@ fn main() -> ExitCode {
         false => format!("{out}{}", from_error(&err)),
     };
     let said = said
-        .replace(&format!("{}/", home.display()), "~/.cache/huggingface/")
         .replace(&home.display().to_string(), "~/.cache/huggingface")
         .replace(&format!("{}/", folder.display()), "")
         .replace(&format!("{}/", variable("PAGE_ROOT")), "")
         .replace(hub, "https://huggingface.co")
-        .replace("some/name", if shown.is_empty() { "some/name" } else { &shown })
-        .replace("models--some--name", &format!("models--{}", shown.replace('/', "--")));
-    for line in said.trim_end().lines() {
-        println!("{}", fold(line.trim_end()));
-    }
+        .replace("some/name", &model)
+        .replace("models--some--name", &format!("models--{}", model.replace('/', "--")));
+    let lines: Vec<String> = said.trim_end().lines().map(|line| fold(line.trim_end())).collect();
+    print!("{}", lines.join("\n"));
     ExitCode::from(output.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(255))
 }
 

@@ -62,11 +62,12 @@ struct Messages {
     stale: bool,
 }
 
-/// Runs `cargo SUBCOMMAND ARGS` and says what it made. Its own messages are shown as they are, and on a terminal its
-/// progress; `next` is a sentence that says what is built, and what comes then.
+/// Runs `cargo SUBCOMMAND ARGS` and says what it made. Its own messages are shown as they are, and
+/// on a terminal its progress; `next` is a sentence that says what is built, and what comes then.
 ///
-/// Ctrl-C in the middle of a build can leave rustc's incremental cache in a state that no later build links with
-/// (rust-lang/rust#81280, open since 2021). So a build that fails in this one way is done again from a clean cache.
+/// Ctrl-C in the middle of a build can leave rustc's incremental cache in a state that no later
+/// build links with (rust-lang/rust#81280, open since 2021). So a build that fails in this one way
+/// is done again from a clean cache.
 ///
 /// # Errors
 /// If cargo cannot be started.
@@ -93,8 +94,10 @@ fn attempt(
     let cold = !cargo::candle_is_built(&cargo::target_dir(repo));
     if cold {
         note!(
-            "The first build compiles candle and the crates that it needs: 4 to 6 minutes on two cores, once.\n\
-             Meanwhile read book/src/preface.md and book/src/setup.md; afterwards `cargo xtask book` shows the whole book."
+            "The first build compiles candle and the crates that it needs: 4 to 6 minutes on two \
+            cores, once.\n\
+             Meanwhile read book/src/preface.md and book/src/setup.md; afterwards `cargo xtask \
+             book` shows the whole book."
         );
     }
     let terminal = std::io::stderr().is_terminal();
@@ -110,7 +113,8 @@ fn attempt(
     let mut child = command.spawn().map_err(|e| anyhow!("cannot start cargo: {e}"))?;
     let (done, waiting) = channel::<()>();
     if !terminal && !cold {
-        // Nobody sees a progress bar: a build that takes its time is announced, and one that is done at once is not.
+        // Nobody sees a progress bar: a build that takes its time is announced, and one that is
+        // done at once is not.
         let next = next.to_string();
         std::thread::spawn(move || {
             if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
@@ -175,7 +179,8 @@ fn place(span: &Value) -> Option<Place> {
     }
 }
 
-/// Whether a linker misses a symbol of the compiler's own making: only a cache that contradicts itself asks for one.
+/// Whether a linker misses a symbol of the compiler's own making: only a cache that contradicts
+/// itself asks for one.
 fn is_stale(text: &str, rendered: &str) -> bool {
     let rendered = rendered.to_lowercase();
     let missing = rendered.contains("undefined") || rendered.contains("unresolved");
@@ -190,7 +195,9 @@ pub fn explain(broken: &BTreeSet<Place>) -> String {
     let broken = if days.is_empty() { broken } else { &days };
     let all = |start: &str| broken.iter().all(|place| place.file.starts_with(start));
     if broken.is_empty() {
-        "cargo could not build; its own words are above. `cargo xtask doctor` looks for usual causes.".to_string()
+        "cargo could not build; its own words are above. `cargo xtask doctor` looks for usual \
+         causes."
+            .to_string()
     } else if all("src/day") {
         format!(
             "The error is in {}. Days from the reference are not affected: the same command with \
@@ -199,7 +206,8 @@ pub fn explain(broken: &BTreeSet<Place>) -> String {
         )
     } else if all("tests/") {
         format!(
-            "The checks do not fit your file ({}): has a signature changed? It must stay as the stub had it.",
+            "The checks do not fit your file ({}): has a signature changed? It must stay as the \
+             stub had it.",
             places(broken)
         )
     } else {
@@ -261,7 +269,8 @@ mod tests {
     #[test]
     fn an_error_in_a_macro_is_where_it_was_called() {
         let inner = serde_json::json!({"file_name": "/rustc/macros.rs", "line_start": 7,
-            "expansion": {"span": {"file_name": "src\\day01_attention.rs", "line_start": 4, "expansion": null}}});
+            "expansion": {"span": {"file_name": "src\\day01_attention.rs", "line_start": 4, 
+            "expansion": null}}});
         let there = Place { file: "src/day01_attention.rs".into(), line: 4 };
         assert_eq!(place(&inner), Some(there));
     }

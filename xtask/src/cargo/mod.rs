@@ -1,4 +1,5 @@
-//! Cargo as a child: where it is, what its environment must not hold, where it builds, and what a build made.
+//! Cargo as a child: where it is, what its environment must not hold, where it builds, and what a
+//! build made.
 
 mod compile;
 
@@ -14,8 +15,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// `cargo` in the root of the repository, the one that runs us if there is one.
 ///
-/// What cargo tells a program about its own package must not reach another cargo: build scripts that read it would run
-/// again each time.
+/// What cargo tells a program about its own package must not reach another cargo: build scripts
+/// that read it would run again each time.
 pub fn command(repo: &Repo) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
@@ -30,7 +31,8 @@ pub fn command(repo: &Repo) -> Command {
     command
 }
 
-/// Runs a member of the workspace that is built when it is first asked for, and gives its exit code; `options` are cargo's.
+/// Runs a member of the workspace that is built when it is first asked for, and gives its exit
+/// code; `options` are cargo's.
 ///
 /// # Errors
 /// If cargo cannot be started.
@@ -46,7 +48,8 @@ pub fn run_member(
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// Where cargo builds: `CARGO_TARGET_DIR`, `target/`, or, if candle is in neither, what cargo itself says.
+/// Where cargo builds: `CARGO_TARGET_DIR`, `target/`, or, if candle is in neither, what cargo
+/// itself says.
 pub fn target_dir(repo: &Repo) -> PathBuf {
     let usual = repo.root.join("target");
     if let Some(dir) = std::env::var_os("CARGO_TARGET_DIR") {

@@ -1,4 +1,5 @@
-//! Which builds a check needs: one for the whole reference, one for each day of the reader's among reference days.
+//! Which builds a check needs: one for the whole reference, one for each day of the reader's among
+//! reference days.
 
 use crate::progress::{self, Progress};
 use crate::repo::{Day, Repo};
@@ -8,11 +9,13 @@ use clap::ValueEnum;
 
 /// Whose file a day is compiled from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Whose {
+pub enum CodeOf {
     /// `src/`: yours.
-    Mine,
+    #[value(name = "mine")]
+    Reader,
     /// `solutions/`: the reference.
-    Ref,
+    #[value(name = "ref")]
+    Reference,
 }
 
 /// One build, and the days checked on it.
@@ -37,11 +40,13 @@ pub struct Plan {
 
 /// Plans the check of one day, or of all.
 ///
-/// One day, whatever its state, is always built: its checkers tell what is not written in their own words.
+/// One day, whatever its state, is always built: its checkers tell what is not written in their own
+/// words.
 ///
 /// # Errors
-/// Bad usage: all days from the reference, among the reader's own. Or a day's file that cannot be read.
-pub fn plan(repo: &Repo, day: Option<&Day>, solution: Whose, rest: Whose) -> Result<Plan> {
+/// Bad usage: all days from the reference, among the reader's own. Or a day's file that cannot be
+/// read.
+pub fn plan(repo: &Repo, day: Option<&Day>, solution: CodeOf, rest: CodeOf) -> Result<Plan> {
     let chosen: Vec<Day> = day.map_or_else(|| repo.days.clone(), |day| vec![day.clone()]);
     let job = |reference: &dyn Fn(&Day) -> bool, days: Vec<Day>, words| Job {
         features: repo.features(reference),
@@ -49,23 +54,25 @@ pub fn plan(repo: &Repo, day: Option<&Day>, solution: Whose, rest: Whose) -> Res
         words,
     };
     match (solution, rest, day) {
-        (Whose::Ref, Whose::Mine, None) => Err(usage(
-            "--solution ref takes every day from the reference, so no day is left for --rest mine: name one day",
+        (CodeOf::Reference, CodeOf::Reader, None) => Err(usage(
+            "--solution ref takes every day from the reference, so no day is left for --rest mine: \
+             name one day",
         )),
-        (Whose::Ref, Whose::Mine, Some(only)) => {
+        (CodeOf::Reference, CodeOf::Reader, Some(only)) => {
             let words = "the reference, among days of yours";
             Ok(Plan { jobs: vec![job(&|day| day == only, chosen, words)], stubs: vec![] })
         }
-        (Whose::Ref, Whose::Ref, _) => {
+        (CodeOf::Reference, CodeOf::Reference, _) => {
             Ok(Plan { jobs: vec![job(&|_| true, chosen, "the reference")], stubs: vec![] })
         }
-        (Whose::Mine, _, _) => {
+        (CodeOf::Reader, _, _) => {
             let (stubs, begun) = match day {
                 Some(_) => (vec![], chosen),
                 None => split(repo, chosen)?,
             };
-            let jobs = if rest == Whose::Ref {
-                let alone = |mine: Day| job(&|day| *day != mine, vec![mine.clone()], "yours, among reference days");
+            let jobs = if rest == CodeOf::Reference {
+                let words = "yours, among reference days";
+                let alone = |mine: Day| job(&|day| *day != mine, vec![mine.clone()], words);
                 begun.into_iter().map(alone).collect()
             } else if begun.is_empty() {
                 vec![]

@@ -11,12 +11,13 @@ use crate::cargo::Built;
 use crate::progress::{self, Progress};
 use crate::repo::{Day, Repo};
 use anyhow::Result;
-use builds::Whose;
+use builds::CodeOf;
 use outcome::Status;
 use runner::{DayRun, Options};
 use saved::Inputs;
 
-/// Checks a day of the reader's among reference days, prints nothing but what cargo says, and keeps the outcome if there is room for it.
+/// Checks a day of the reader's among reference days, prints nothing but what cargo says, and keeps
+/// the outcome if there is room for it.
 ///
 /// A day without a line of the reader's is not built: all of it is not written.
 ///
@@ -27,7 +28,7 @@ pub fn of_reader(repo: &Repo, inputs: &Inputs, day: &Day) -> Result<DayRun> {
         return table::not_run(repo, day, Status::Unwritten);
     }
     let key = inputs.key(repo, day);
-    let plan = builds::plan(repo, Some(day), Whose::Mine, Whose::Ref)?;
+    let plan = builds::plan(repo, Some(day), CodeOf::Reader, CodeOf::Reference)?;
     let mut run = table::not_run(repo, day, Status::Broken)?;
     for job in &plan.jobs {
         if let Built::Done(programs) = runner::build(repo, &job.features, &job.days, None)? {

@@ -78,7 +78,8 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// The task that a test's name tells: `task_6_1_…` is `6.1`; `None` for what proves the checkers (`teeth_…`).
+    /// The task that a test's name tells: `task_6_1_…` is `6.1`; `None` for what proves the
+    /// checkers (`teeth_…`).
     pub fn task(&self) -> Option<String> {
         let mut parts = self.test.strip_prefix("task_")?.splitn(3, '_');
         let (day, number) = (parts.next()?, parts.next()?);
@@ -87,8 +88,8 @@ impl Unit {
     }
 }
 
-/// The units of a report. A line that was cut off by a dying process is passed over; of several lines of one test the
-/// worst counts.
+/// The units of a report. A line that was cut off by a dying process is passed over; of several
+/// lines of one test the worst counts.
 pub fn parse(text: &str) -> BTreeMap<String, Unit> {
     let mut units: BTreeMap<String, Unit> = BTreeMap::new();
     for line in text.lines() {
@@ -110,7 +111,8 @@ pub fn parse(text: &str) -> BTreeMap<String, Unit> {
     units
 }
 
-/// A row of the table of `cargo xtask teeth`: a known mistake, a right variant, or the stub, and how it met the checks.
+/// A row of the table of `cargo xtask teeth`: a known mistake, a right variant, or the stub, and
+/// how it met the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TeethRow {
     /// `mistake`, `variant` or `stub`.
@@ -141,7 +143,8 @@ pub fn teeth_rows(text: &str) -> Vec<TeethRow> {
     values.filter_map(row).collect()
 }
 
-/// One unit for each expected test: from the report, or from libtest's own output, or as unfinished.
+/// One unit for each expected test: from the report, or from libtest's own output, or as
+/// unfinished.
 ///
 /// A test that libtest saw fail is never passed, whatever its report says.
 pub fn merge(
@@ -196,7 +199,8 @@ mod tests {
 
     #[test]
     fn every_expected_test_gets_a_unit() {
-        let stdout = "test a ... ok\ntest b ... FAILED\ntest c ... FAILED\ntest i ... ignored\n\nfailures:\n\n\
+        let stdout = "test a ... ok\ntest b ... FAILED\ntest c ... FAILED\ntest i ... \
+        ignored\n\nfailures:\n\n\
                       ---- b stdout ----\nboom\n\nfailures:\n    b\n";
         let report = parse(
             "{\"test\":\"c\",\"status\":\"unwritten\",\"message\":\"m\"}\n{\"test\":\"b\",\"status\":\"passed\"}",

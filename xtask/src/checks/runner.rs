@@ -123,7 +123,8 @@ pub fn run_day(repo: &Repo, day: &Day, programs: &Programs, options: &Options) -
     let listing =
         [filter.clone(), vec!["--list".into(), "--format".into(), "terse".into()]].concat();
     let mut expected = libtest::list(&call.run(&listing, 0)?.0.stdout);
-    // As the checkers have them: task after task, and what can be done on paper first. libtest sorts by letter.
+    // As the checkers have them: task after task, and what can be done on paper first. libtest
+    // sorts by letter.
     let source = std::fs::read_to_string(repo.root.join(day.tests())).unwrap_or_default();
     expected.sort_by_key(|test| {
         let task = test.strip_prefix("task_").and_then(|rest| rest.split('_').nth(1)?.parse().ok());
@@ -174,7 +175,8 @@ impl Call<'_> {
         Ok((outcome, report, units))
     }
 
-    /// Runs the program with a report file of its own; `total` is the number of checks to count to on a terminal.
+    /// Runs the program with a report file of its own; `total` is the number of checks to count to
+    /// on a terminal.
     fn run(&self, args: &[String], total: usize) -> Result<(Outcome, String)> {
         let file = report_file(self.repo, self.day)?;
         let mut command = Command::new(self.program);
@@ -235,13 +237,15 @@ fn last_words(outcome: &Outcome) -> (Status, String) {
     }
 }
 
-/// The bound of one test program: generous, for a debug machine under load; `CANDECODE_CHECK_LIMIT` has seconds.
+/// The bound of one test program: generous, for a debug machine under load; `CANDECODE_CHECK_LIMIT`
+/// has seconds.
 fn limit() -> Duration {
     let own = std::env::var("CANDECODE_CHECK_LIMIT").ok().and_then(|s| s.parse().ok());
     Duration::from_secs(own.unwrap_or(20 * 60))
 }
 
-/// A fresh report file, inside the target directory; what Ctrl-C leaves there goes with a check of another day.
+/// A fresh report file, inside the target directory; what Ctrl-C leaves there goes with a check of
+/// another day.
 fn report_file(repo: &Repo, day: &Day) -> Result<PathBuf> {
     let dir = cargo::target_dir(repo).join("xtask");
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// What the checks of every day depend on: checkers, goldens, known mistakes, the reference, the kit, the crates.
+/// What the checks of every day depend on: checkers, goldens, known mistakes, the reference, the
+/// kit, the crates.
 const COMMON: [&str; 7] =
     ["tests", "solutions", "src/kit", "src/lib.rs", "build.rs", "Cargo.toml", "Cargo.lock"];
 
@@ -38,8 +39,8 @@ impl Inputs {
     }
 }
 
-/// Keeps the outcome of a day's checks. The key is of before the build: a file that changes meanwhile makes the outcome
-/// old, and never wrong.
+/// Keeps the outcome of a day's checks. The key is of before the build: a file that changes
+/// meanwhile makes the outcome old, and never wrong.
 ///
 /// # Errors
 /// If there is no space or no permission.

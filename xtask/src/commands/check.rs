@@ -1,10 +1,11 @@
 //! `cargo xtask check`: runs the checkers of a day, on the reader's code or on the reference.
 //!
-//! `--part 2` runs the checks of one part of a day. Which tasks are of it is written in the day's file: a line
-//! `// part 2: title` above the first function of the part, in the reference and so in the stub (see [`crate::stubs`]).
+//! `--part 2` runs the checks of one part of a day. Which tasks are of it is written in the day's
+//! file: a line `// part 2: title` above the first function of the part, in the reference and so in
+//! the stub (see [`crate::stubs`]).
 
 use crate::cargo::{self, Built};
-use crate::checks::builds::{plan, Job, Whose};
+use crate::checks::builds::{plan, CodeOf, Job};
 use crate::checks::outcome::{Status, Unit};
 use crate::checks::runner::{self, DayRun, Options, Teeth};
 use crate::checks::saved::{self, Inputs};
@@ -25,10 +26,10 @@ pub struct Check {
     day: String,
     /// Whose code of the day is checked
     #[arg(long, value_enum, default_value = "mine")]
-    solution: Whose,
+    solution: CodeOf,
     /// Whose code the other days are
     #[arg(long, value_enum, default_value = "ref")]
-    rest: Whose,
+    rest: CodeOf,
     /// cpu, metal or cuda
     #[arg(long)]
     device: Option<String>,
@@ -53,11 +54,11 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
         host::device_feature(device)?; // refused before anything is built
     }
     let plan = plan(repo, day.as_ref(), args.solution, args.rest)?;
-    let whole_reference = args.solution == Whose::Ref && tasks.is_empty();
+    let whole_reference = args.solution == CodeOf::Reference && tasks.is_empty();
     let options = Options {
         device: args.device.clone(),
         teeth: if whole_reference { Teeth::With } else { Teeth::Without },
-        waiting: args.solution == Whose::Mine,
+        waiting: args.solution == CodeOf::Reader,
         tasks,
     };
     let inputs = Inputs::read(repo);
@@ -73,11 +74,12 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
         say!("");
         all.push(run);
     }
-    let usual = args.solution == Whose::Mine && args.rest == Whose::Ref && args.device.is_none();
+    let usual =
+        args.solution == CodeOf::Reader && args.rest == CodeOf::Reference && args.device.is_none();
     if usual && options.tasks.is_empty() {
         keep(repo, &keys, &all);
     }
-    if let ([run], Whose::Mine, None) = (all.as_slice(), args.solution, &args.task) {
+    if let ([run], CodeOf::Reader, None) = (all.as_slice(), args.solution, &args.task) {
         next(repo, args.part, run)?;
     }
     let mut sum = Sum::default();
@@ -118,7 +120,8 @@ fn chosen(repo: &Repo, args: &Check) -> Result<(Option<Day>, Vec<String>)> {
     Ok((Some(day), of_part.map(|task| task.id).collect()))
 }
 
-/// Keeps the outcomes for `list`. A disk without room is no reason to hold back what the checks said.
+/// Keeps the outcomes for `list`. A disk without room is no reason to hold back what the checks
+/// said.
 fn keep(repo: &Repo, keys: &BTreeMap<u32, String>, runs: &[DayRun]) {
     for run in runs {
         let kept = keys.get(&run.day.number).map(|key| saved::save(repo, key, run));

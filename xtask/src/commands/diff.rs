@@ -61,7 +61,8 @@ pub fn show_day(repo: &Repo, day: &Day, only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// The lines that go and come between two texts, of those that `counts` accepts, each with its sign.
+/// The lines that go and come between two texts, of those that `counts` accepts, each with its
+/// sign.
 pub fn changed_lines(old: &str, new: &str, counts: impl Fn(&str) -> bool) -> Vec<String> {
     let (old, new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
     let changed = |(sign, line): &(char, &str)| *sign != ' ' && counts(line);
@@ -116,7 +117,8 @@ fn function_of(lines: &[&str], id: &str) -> Option<(String, usize)> {
     Some((name, earlier))
 }
 
-/// The lines of the `nth` function of a name, between its braces: to the one at the indent of its first line.
+/// The lines of the `nth` function of a name, between its braces: to the one at the indent of its
+/// first line.
 fn body(lines: &[&str], name: &str, nth: usize) -> Option<(usize, usize)> {
     let mut heads = (0..lines.len()).filter(|&at| function_name(lines[at]) == Some(name));
     let head = heads.nth(nth)?;
@@ -153,7 +155,8 @@ mod tests {
     #[test]
     fn the_right_function_of_a_name_is_found() {
         let source: Vec<&str> =
-            "fn a(x: u32) -> u32 {\n    // task 6.1: one\n    1\n}\n\nimpl B {\n    fn a(\n        &self,\n    ) {\n        // task 6.2: two\n        2\n    }\n}"
+            "fn a(x: u32) -> u32 {\n    // task 6.1: one\n    1\n}\n\nimpl B {\n    fn a(\n        \
+             &self,\n    ) {\n        // task 6.2: two\n        2\n    }\n}"
                 .lines()
                 .collect();
         assert_eq!(function_of(&source, "6.2"), Some(("a".to_string(), 1)));

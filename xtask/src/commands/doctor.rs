@@ -13,8 +13,8 @@ const GIB: u64 = 1 << 30;
 /// A finding: whether it is good, what it is, and what mends it if it is not.
 type Finding = (bool, String, &'static str);
 
-/// Looks at the toolchain, the C compiler, the disk, the threads and the clone, and prints a line each. The exit code is
-/// 1 if something must be mended.
+/// Looks at the toolchain, the C compiler, the disk, the threads and the clone, and prints a line
+/// each. The exit code is 1 if something must be mended.
 ///
 /// # Errors
 /// None today: what cannot be found out is passed over.
@@ -79,7 +79,8 @@ fn space(repo: &Repo) -> Option<Finding> {
     let free = host::free_space(there)?;
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / GIB as f64);
     let text = format!("{} free in {}", gib(free), there.display());
-    let mend = "make room, or set CARGO_TARGET_DIR to a folder on another disk; `cargo clean` empties this one";
+    let mend = "make room, or set CARGO_TARGET_DIR to a folder on another disk; `cargo clean` \
+                empties this one";
     Some(if free >= needed {
         (true, text, "")
     } else {

@@ -1,4 +1,5 @@
-//! `cargo xtask give`, `start`, `reset`, `restore`: other content for the reader's files, with a copy of what was there.
+//! `cargo xtask give`, `start`, `reset`, `restore`: other content for the reader's files, with a
+//! copy of what was there.
 
 use crate::backup::{self, Backup};
 use crate::progress::{self, Progress};
@@ -56,7 +57,10 @@ pub fn start(repo: &Repo, args: &One) -> Result<ExitCode> {
             Progress::Begun(left) if left.is_empty() => say!("day {number}: yours, as it was"),
             Progress::Begun(left) => {
                 let open = left.into_iter().collect::<Vec<_>>().join(", ");
-                say!("day {number}: yours, as it was; not written: {open} (cargo xtask give day{number} would fill them in)");
+                say!(
+                    "day {number}: yours, as it was; not written: {open} (cargo xtask give \
+                      day{number} would fill them in)"
+                );
             }
         }
     }

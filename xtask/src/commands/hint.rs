@@ -1,7 +1,7 @@
 //! `cargo xtask hint`: help in three steps, and no more of it than asked for.
 //!
-//! The hints are in `xtask/hints.toml`, one table a task; how many of them the reader has seen is kept in
-//! `.candecode/hints.json`.
+//! The hints are in `xtask/hints.toml`, one table a task; how many of them the reader has seen is
+//! kept in `.candecode/hints.json`.
 
 use crate::backup;
 use crate::checks::saved::Inputs;
@@ -56,7 +56,8 @@ pub fn run(repo: &Repo, args: &Hint) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what was seen of a task's hints, or with `more` the next of them, and what to do after it.
+/// Prints what was seen of a task's hints, or with `more` the next of them, and what to do after
+/// it.
 ///
 /// # Errors
 /// If the file lacks the hint.
@@ -85,7 +86,8 @@ pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
             say!("\nThe next, {name}: cargo xtask hint --task {} --more", task.id);
         }
         None => say!(
-            "\nThat was the last hint. The chapter: {}. The check: cargo xtask check day{} --task {}",
+            "\nThat was the last hint. The chapter: {}. The check: cargo xtask check day{} --task \
+             {}",
             day.chapter(),
             day.number,
             task.id
@@ -113,7 +115,8 @@ fn tier<'a>(hints: &'a Table, task: &str, key: &str) -> Result<&'a str> {
     text.with_context(|| format!("{FILE}: task {task} has no `{key}`"))
 }
 
-/// The task asked for; without one, the first unfinished of the day; without a day, of the one the reader is at.
+/// The task asked for; without one, the first unfinished of the day; without a day, of the one the
+/// reader is at.
 fn choose(repo: &Repo, args: &Hint) -> Result<(Day, Task)> {
     let named = args.day.as_ref().map(|day| repo.day(day)).transpose()?;
     if let Some(id) = &args.task {

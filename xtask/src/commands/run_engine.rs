@@ -1,4 +1,5 @@
-//! `cargo xtask run` and `cargo xtask chat`: build and run the `candecode` command, with the reader's days in it.
+//! `cargo xtask run` and `cargo xtask chat`: build and run the `candecode` command, with the
+//! reader's days in it.
 
 use crate::cargo::{self, Built};
 use crate::host;
@@ -21,16 +22,19 @@ Usage: cargo xtask run [--solution auto|mine|ref] [--mine DAYS] [FLAGS OF THE PR
 
 /// What `chat` is.
 const CHAT: &str = "\
-Talks with a model, with the days you have written in it: every line is a turn, /help shows the commands
+Talks with a model, with the days you have written in it: every line is a turn, /help shows the \
+commands
 
 Usage: cargo xtask chat [--model NAME] [--system TEXT] [--template FILE] [FLAGS OF run, BUT FOR PROMPTS]
 
-The model's own chat template makes the prompt. The story models have none, and write a story with you.
+The model's own chat template makes the prompt. The story models have none, and write a story with \
+you.
 ";
 
 /// The runner's own flags; the program's follow below them.
 const FLAGS: &str = "
-      --solution auto  days that you have written are yours, the others the reference's (the default)
+      --solution auto  days that you have written are yours, the others the reference's (the \
+default)
       --solution mine  every day is yours, written or not
       --solution ref   every day is the reference's
       --mine DAYS      exactly these days are yours, as 1,3; all others are the reference's
@@ -48,7 +52,8 @@ pub struct Run {
     rest: Vec<OsString>,
 }
 
-/// Which days are the reader's, and the tasks for which a begun day is not. The program itself says whose days ran.
+/// Which days are the reader's, and the tasks for which a begun day is not. The program itself says
+/// whose days ran.
 struct Mix {
     mine: Vec<Day>,
     open: Vec<String>,

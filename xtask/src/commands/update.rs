@@ -1,8 +1,10 @@
-//! `cargo xtask update`: brings the course up to date by a merge that leaves the reader's days alone.
+//! `cargo xtask update`: brings the course up to date by a merge that leaves the reader's days
+//! alone.
 //!
-//! `.gitattributes` gives `src/day*.rs` the merge driver `ours`: where the reader and the course both changed a day, the
-//! reader's file stays, and a day that the reader has not begun becomes the new stub. The driver is defined by the
-//! command line of this one merge. Without it, or with `git pull --rebase` or `--autostash`, git drops the reader's day.
+//! `.gitattributes` gives `src/day*.rs` the merge driver `ours`: where the reader and the course
+//! both changed a day, the reader's file stays, and a day that the reader has not begun becomes the
+//! new stub. The driver is defined by the command line of this one merge. Without it, or with `git
+//! pull --rebase` or `--autostash`, git drops the reader's day.
 
 use crate::backup::Backup;
 use crate::commands::diff::changed_lines;
@@ -26,10 +28,12 @@ pub struct Update {
     branch: Option<String>,
 }
 
-/// Backs up every day, commits the reader's, merges the course, and puts back any day that is not as it was.
+/// Backs up every day, commits the reader's, merges the course, and puts back any day that is not
+/// as it was.
 ///
 /// # Errors
-/// If the tree is not clean beside the days, or git cannot fetch or merge; the text says what is as it was.
+/// If the tree is not clean beside the days, or git cannot fetch or merge; the text says what is as
+/// it was.
 pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     ensure_quiet(repo)?;
     let (remote, branch) = source(repo, args)?;
@@ -42,7 +46,10 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let base = git(repo, &["merge-base", "HEAD", &theirs]).map_err(|_| {
-        anyhow!("this clone and {remote} have no commit in common: if it is a shallow clone, `git fetch --unshallow {remote}`, then again")
+        anyhow!(
+            "this clone and {remote} have no commit in common: if it is a shallow clone, `git \
+                 fetch --unshallow {remote}`, then again"
+        )
     })?;
 
     let mut backup = Backup::new(repo);
@@ -50,7 +57,8 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     for day in &repo.days {
         match progress::of(repo, day)? {
             Progress::Missing => bail!(
-                "{} is absent: `cargo xtask reset day{}` brings the stub, then again; nothing was changed",
+                "{} is absent: `cargo xtask reset day{}` brings the stub, then again; nothing was \
+                 changed",
                 day.src(),
                 day.number
             ),
@@ -74,8 +82,12 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
         if conflicts.is_empty() {
             return Err(problem.context("the course is as it was, and so are your days"));
         }
-        bail!("you and the course changed the same files: {conflicts}\nThe course is as it was, and so are your days. \
-               Undo your commits to these files (`git checkout {} -- FILE`, then commit), then again", &base[..12]);
+        bail!(
+            "you and the course changed the same files: {conflicts}\nThe course is as it was, and so \
+             are your days. Undo your commits to these files (`git checkout {} -- FILE`, then \
+             commit), then again",
+            &base[..12]
+        );
     }
     put_back(repo, &mut backup, &begun)?;
 
@@ -92,19 +104,24 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An error if anything but the days is changed or staged, or if a merge or a rebase is not finished.
+/// An error if anything but the days is changed or staged, or if a merge or a rebase is not
+/// finished.
 fn ensure_quiet(repo: &Repo) -> Result<()> {
     let prefix = git(repo, &["rev-parse", "--show-prefix"]);
     ensure!(
         prefix.is_ok_and(|prefix| prefix.is_empty()),
-        "{} is no clone (a downloaded archive?), or there is no `git` on PATH: clone the course with git, and copy your src/ into it",
+        "{} is no clone (a downloaded archive?), or there is no `git` on PATH: clone the course \
+         with git, and copy your src/ into it",
         repo.root.display()
     );
     for (file, what) in
         [("MERGE_HEAD", "merge"), ("rebase-merge", "rebase"), ("rebase-apply", "rebase")]
     {
         if repo.root.join(git(repo, &["rev-parse", "--git-path", file])?).exists() {
-            bail!("a {what} is not finished: `git {what} --continue` or `git {what} --abort`, then again");
+            bail!(
+                "a {what} is not finished: `git {what} --continue` or `git {what} --abort`, then \
+                   again"
+            );
         }
     }
     let days: Vec<String> = repo.days.iter().map(Day::src).collect();
@@ -112,8 +129,8 @@ fn ensure_quiet(repo: &Repo) -> Result<()> {
     others.retain(|path| !days.contains(path));
     ensure!(
         others.is_empty(),
-        "files of the course are changed: {}\n`git commit` or `git stash` them, or undo the change with \
-         `git checkout HEAD -- FILE`, then again; nothing was changed",
+        "files of the course are changed: {}\n`git commit` or `git stash` them, or undo the change \
+         with `git checkout HEAD -- FILE`, then again; nothing was changed",
         others.join(", ")
     );
     Ok(())
@@ -161,7 +178,10 @@ fn source(repo: &Repo, args: &Update) -> Result<(String, String)> {
         Some(name) => return Err(usage(format!("no remote `{name}`: `git remote -v` lists them"))),
         None if has("upstream") => "upstream".to_string(),
         None if has("origin") => "origin".to_string(),
-        None => bail!("there is no remote to update from: `git remote add upstream URL`, with the URL of the course"),
+        None => bail!(
+            "there is no remote to update from: `git remote add upstream URL`, with the \
+                       URL of the course"
+        ),
     };
     if let Some(branch) = &args.branch {
         return Ok((remote, branch.clone()));
@@ -175,8 +195,9 @@ fn source(repo: &Repo, args: &Update) -> Result<(String, String)> {
 
 /// What git prints, without the line's end; its own words if it fails.
 ///
-/// The settings hold for this one call, whatever the reader's configuration says: no hooks, no signatures that ask for a
-/// password, nobody's name if there is none, and the merge driver of the days.
+/// The settings hold for this one call, whatever the reader's configuration says: no hooks, no
+/// signatures that ask for a password, nobody's name if there is none, and the merge driver of the
+/// days.
 fn git(repo: &Repo, args: &[&str]) -> Result<String> {
     let mut git = Command::new("git");
     for setting in [

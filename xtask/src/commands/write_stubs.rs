@@ -1,4 +1,5 @@
-//! `cargo xtask stubs`: writes `src/dayNN_*.rs` from the reference, and never over what the reader wrote.
+//! `cargo xtask stubs`: writes `src/dayNN_*.rs` from the reference, and never over what the reader
+//! wrote.
 
 use crate::backup::{self, Backup};
 use crate::repo::{Day, Repo};
@@ -53,7 +54,10 @@ pub fn run(repo: &Repo, args: &Stubs) -> Result<ExitCode> {
             let copy = backup.replace(&path, stub.as_bytes())?.unwrap_or_default();
             say!("wrote     {path}; what you wrote is kept as {copy}");
         } else {
-            say!("kept      {path}: you changed it (--force writes the stub and keeps a copy of yours)");
+            say!(
+                "kept      {path}: you changed it (--force writes the stub and keeps a copy of \
+                  yours)"
+            );
             continue;
         }
         backup::write(&repo.root.join(last_written(day)), stub.as_bytes())?;
@@ -87,8 +91,8 @@ fn check(repo: &Repo, days: &[&Day]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a day's file in `src/` is provably the generator's: absent, or equal to the stub of the reference in git's
-/// HEAD, or to the stub that this command wrote last.
+/// Whether a day's file in `src/` is provably the generator's: absent, or equal to the stub of the
+/// reference in git's HEAD, or to the stub that this command wrote last.
 fn ours(repo: &Repo, day: &Day) -> Result<bool> {
     let Some(text) = current(repo, day)? else { return Ok(true) };
     let last = std::fs::read_to_string(repo.root.join(last_written(day))).ok();

@@ -241,7 +241,8 @@ impl Drop for Fake {
     }
 }
 
-/// A line of shell that runs, in which `$XTASK` is the runner: what it prints is waited for, and lines are typed into it.
+/// A line of shell that runs, in which `$XTASK` is the runner: what it prints is waited for, and
+/// lines are typed into it.
 #[cfg(unix)]
 pub struct Session {
     child: Child,

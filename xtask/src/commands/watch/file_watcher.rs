@@ -1,13 +1,15 @@
 //! Whether a file was saved: looked at several times a second.
 //!
-//! A few dozen file times cost nothing, and looking works where the system's own events do not: on network drives, in
-//! containers, across the border between Windows and Linux. An editor that saves in several steps is waited for.
+//! A few dozen file times cost nothing, and looking works where the system's own events do not: on
+//! network drives, in containers, across the border between Windows and Linux. An editor that saves
+//! in several steps is waited for.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// Files and directories, what they were when last taken as known, and a change that has yet to settle.
+/// Files and directories, what they were when last taken as known, and a change that has yet to
+/// settle.
 pub struct FileWatcher {
     paths: Vec<PathBuf>,
     known: u64,

@@ -1,7 +1,8 @@
-//! `cargo xtask watch`: checks a day again at every save, shows the first task that fails, and goes on when it is done.
+//! `cargo xtask watch`: checks a day again at every save, shows the first task that fails, and goes
+//! on when it is done.
 //!
-//! What the reader asks for is a letter and Enter, read as a line on a thread of its own: so the terminal stays as it is,
-//! and Ctrl-C ends the watch whatever it is doing.
+//! What the reader asks for is a letter and Enter, read as a line on a thread of its own: so the
+//! terminal stays as it is, and Ctrl-C ends the watch whatever it is doing.
 
 mod file_watcher;
 
@@ -52,7 +53,8 @@ struct Session<'a> {
     lines: Receiver<String>,
     watcher: FileWatcher,
     day: Day,
-    /// Whether the reader asked for this day, and it was done already: then the watch stays with it.
+    /// Whether the reader asked for this day, and it was done already: then the watch stays with
+    /// it.
     stays: bool,
     /// Tasks that `n` passed over.
     skipped: BTreeSet<String>,
@@ -205,12 +207,14 @@ impl Session<'_> {
     fn wait(&mut self, key: &str, shown: Option<(&DayProgress, &DayRun)>) -> Result<Step> {
         loop {
             let keys = format!(
-                "h hint · n next · d diff · l list · q quit, then Enter   (waiting for a save of {})",
+                "h hint · n next · d diff · l list · q quit, then Enter   (waiting for a save of \
+                 {})",
                 self.day.src()
             );
             say!("\n{}", paint(Colour::Dim, &keys));
             let Some(line) = self.line_or_save() else {
-                // Nothing is to be done if the content is what it was, or is of a day that is not under watch.
+                // Nothing is to be done if the content is what it was, or is of a day that is not
+                // under watch.
                 if Inputs::read(self.repo).key(self.repo, &self.day) != key {
                     return Ok(Step::Again);
                 }
@@ -246,7 +250,8 @@ impl Session<'_> {
         }
     }
 
-    /// The next line of the reader's; `None` once a file was saved. Without more lines, saves are waited for.
+    /// The next line of the reader's; `None` once a file was saved. Without more lines, saves are
+    /// waited for.
     fn line_or_save(&mut self) -> Option<String> {
         loop {
             match self.lines.recv_timeout(TICK) {
