@@ -1,4 +1,5 @@
-//! Day 12: 32 new tokens for every row, against the number of rows; rows of one length, and of many.
+//! Day 12: 32 new tokens for every row, against the number of rows; rows of one length, and of
+//! many.
 
 use benches::{cache, model, request, tokenizer};
 use candecode::day12_batching::generate_batch;
@@ -42,7 +43,8 @@ fn batches(c: &mut Criterion) {
     group.finish();
 }
 
-/// One product, from 576 to 1536 as in SmolLM2-135M's MLP: by candle's operations and by the kit's kernel.
+/// One product, from 576 to 1536 as in SmolLM2-135M's MLP: by candle's operations and by the kit's
+/// kernel.
 fn products(c: &mut Criterion) {
     let (inner, out) = (576, 1536);
     let random = |rows| Tensor::randn(0f32, 1.0, (rows, inner), &Device::Cpu).expect("numbers");

@@ -1,4 +1,5 @@
-//! Day 13: 64 new tokens without drafts, with free drafts that stand so often, and with real drafters.
+//! Day 13: 64 new tokens without drafts, with free drafts that stand so often, and with real
+//! drafters.
 
 use benches::{cache, model, request, text, text_of, tokenizer};
 use candecode::day10_kv_cache::Cached;

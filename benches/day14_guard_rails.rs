@@ -1,4 +1,5 @@
-//! Day 14: 128 new tokens without a block list, and with lists of 1 and 10,000 words; and what a list costs before the first token.
+//! Day 14: 128 new tokens without a block list, and with lists of 1 and 10,000 words; and what a
+//! list costs before the first token.
 
 use benches::{cache, model, request, tokenizer};
 use candecode::day10_kv_cache::{generate_cached, Cached};
@@ -8,7 +9,8 @@ use criterion::{criterion_group, criterion_main, BatchSize, Criterion, SamplingM
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Words of 6 to 10 letters that no story contains: each begins with two consonants that no English word begins with.
+/// Words of 6 to 10 letters that no story contains: each begins with two consonants that no English
+/// word begins with.
 fn words(n: usize) -> Vec<String> {
     let letter = |i: usize| char::from(b'a' + (i % 26) as u8);
     let word = |i: usize| {

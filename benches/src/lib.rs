@@ -1,4 +1,5 @@
-//! What the benchmarks share: the story models, prompts, and the loops of the reference to be timed.
+//! What the benchmarks share: the story models, prompts, and the loops of the reference to be
+//! timed.
 
 #![warn(missing_docs)]
 
@@ -49,7 +50,8 @@ pub fn cache(model: &dyn Model) -> KvCache {
     KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers)
 }
 
-/// A greedy request for exactly `new` tokens: nothing ends it early, so that every run does the same work.
+/// A greedy request for exactly `new` tokens: nothing ends it early, so that every run does the
+/// same work.
 pub fn request<'a>(model: &dyn Model, prompt: &[u32], new: usize) -> Request<'a> {
     let mut request = Request::new(model.config(), prompt, new, argmax);
     request.eos_token_ids.clear();

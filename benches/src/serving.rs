@@ -11,7 +11,8 @@ use std::cell::RefCell;
 /// At most so many rows in a batch.
 pub const SIZE: usize = 8;
 
-/// Prompts, and how many tokens each wants: 24 requests, every fourth of them long (48 to 64), the others short (4 to 16).
+/// Prompts, and how many tokens each wants: 24 requests, every fourth of them long (48 to 64), the
+/// others short (4 to 16).
 pub fn mix() -> Vec<(Vec<u32>, usize)> {
     let wants = |i: usize| if i.is_multiple_of(4) { 48 + 7 * i % 17 } else { 4 + 5 * i % 13 };
     (0..24).map(|i| ((300..304 + i as u32 % 6).collect(), wants(i))).collect()

@@ -1,8 +1,9 @@
-//! The whole engine: prefill and decode by batch and weights, the cost of verifying, caches, speculation; with `--peers` also
-//! candle-transformers, transformers and llama.cpp, with the same weights, prompt and greedy tokens, in turn.
+//! The whole engine: prefill and decode by batch and weights, the cost of verifying, caches,
+//! speculation; with `--peers` also candle-transformers, transformers and llama.cpp, with the same
+//! weights, prompt and greedy tokens, in turn.
 //!
-//! `cargo xtask bench engine [--model DIR] [--peers]`. Each run is a process of its own; how fast memory reads is probed
-//! before and after each round.
+//! `cargo xtask bench engine [--model DIR] [--peers]`. Each run is a process of its own; how fast
+//! memory reads is probed before and after each round.
 
 #![warn(missing_docs)]
 

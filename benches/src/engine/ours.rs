@@ -79,7 +79,8 @@ fn engine(model: &dyn Model, ids: &[u32], args: &Args, new: usize) -> Result<Val
 /// Tokens of a pass that verifies.
 pub const VERIFIED: [usize; 8] = [1, 2, 3, 4, 5, 6, 8, 16];
 
-/// Seconds of a pass over m new tokens with all their logits behind a prompt, the fastest of many, by turns.
+/// Seconds of a pass over m new tokens with all their logits behind a prompt, the fastest of many,
+/// by turns.
 fn verify(model: &dyn Model, ids: &[u32]) -> Result<Value> {
     let kind = CacheKind::Static(ids.len() + 16);
     let mut cache = KvCache::new(kind, model.config().num_hidden_layers);
@@ -98,7 +99,8 @@ fn verify(model: &dyn Model, ids: &[u32]) -> Result<Value> {
     Ok(json!({ "seconds": seconds.to_vec() }))
 }
 
-/// A text that repeats: plain, and with n-grams as drafts of 2 to 8 tokens. Seconds, and tokens a pass.
+/// A text that repeats: plain, and with n-grams as drafts of 2 to 8 tokens. Seconds, and tokens a
+/// pass.
 fn speculate(model: &dyn Model, tokenizer: &Tokenizer, new: usize) -> Result<Value> {
     let prompt = tokenizer.encode(&"Tom sees a cat. The cat sees Tom. ".repeat(8))?;
     let begun = Instant::now();
