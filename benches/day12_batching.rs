@@ -2,7 +2,7 @@
 
 use benches::{cache, model, request, tokenizer};
 use candecode::day12_batching::generate_batch;
-use candecode::kit::kernels::{self, Kernels};
+use candecode::kernels::{self, Kernels};
 use candecode::kit::{linear, Weight};
 use candle_core::{Device, Tensor};
 use criterion::{criterion_group, criterion_main, Criterion, SamplingMode};

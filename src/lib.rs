@@ -11,6 +11,7 @@ extern crate self as candecode; // so that a day's file reads the same wherever 
 pub mod cli;
 pub mod engine;
 pub mod formats;
+pub mod kernels;
 pub mod kit;
 
 #[cfg_attr(feature = "ref-day00", path = "../solutions/day00_warm_up.rs")]

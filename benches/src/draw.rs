@@ -6,7 +6,7 @@ use benches::plot::Plot;
 use benches::serving::{fixed, mix, running, Counted};
 use benches::{logits, model, text, tokenizer};
 use candecode::day10_kv_cache::KvCache;
-use candecode::kit::kernels::{self, Kernels};
+use candecode::kernels::{self, Kernels};
 use candecode::kit::{CacheKind, Logits, NoCache, Step};
 
 type Draw = fn() -> Result<()>;

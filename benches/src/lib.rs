@@ -11,8 +11,8 @@ use candecode::day07_greedy::argmax;
 use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
 use candecode::engine::load_model;
 use candecode::formats::hub;
-use candecode::kit::kernels::{self, Kernels};
-use candecode::kit::{dispatch, Cache, CacheKind, Model, Request, Tokenizer};
+use candecode::kernels::{self, Kernels};
+use candecode::kit::{Cache, CacheKind, Model, Request, Tokenizer};
 use candle_core::{DType, Device, Result};
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ fn folder(name: &str) -> Result<PathBuf> {
 /// # Errors
 /// If it cannot be read.
 pub fn model(name: &str) -> Result<Box<dyn Model>> {
-    dispatch::set_threads();
+    kernels::set_threads();
     kernels::choose(Kernels::default());
     let loaded = load_model(&folder(name)?, DType::F32, &Device::Cpu);
     loaded.map_err(|e| candle_core::Error::Msg(format!("{e:#}")))

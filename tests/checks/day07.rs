@@ -588,6 +588,9 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     };
     let input = "prompt 1, 2, at most 1 new: ids and ends";
     equal(input, run(1, &[], &[1, 2]), &vec![(3, Some(FinishReason::Length))])?;
+    let input = "prompt 1, 2, at most 3 new: ids and ends";
+    let want = vec![(3, None), (4, None), (5, Some(FinishReason::Length))];
+    equal(input, run(3, &[], &[1, 2]), &want)?;
     let input = "prompt 1, 2, at most 2 new: ids and ends";
     equal(input, run(2, &[], &[1, 2]), &vec![(3, None), (4, Some(FinishReason::Length))])?;
     let input = "prompt 1, 2, at most 5 new, EOS 4 or 2: ids and ends";

@@ -3,7 +3,7 @@
 use crate::{logits, message, refused, story, Folder};
 use candecode::engine::load::{build, load_files};
 use candecode::engine::load_model;
-use candecode::formats::{hub, ChatTemplate, ModelFiles, SafetensorsSource};
+use candecode::formats::{chat_template, hub, ModelFiles, SafetensorsSource};
 use candecode::kit::{Model, ModelConfig, NoCache, Step, Tokenizer, Weights};
 use candle_core::{DType, Device, Tensor};
 use serde_json::{json, Value};
@@ -172,7 +172,7 @@ fn readers() -> [(&'static str, fn(&Path) -> anyhow::Result<()>); 5] {
         ("config.json", |dir| ModelConfig::from_dir(dir).map(drop)),
         ("generation_config.json", |dir| ModelConfig::from_dir(dir).map(drop)),
         ("tokenizer.json", |dir| Tokenizer::from_dir(dir).map(drop)),
-        ("tokenizer_config.json", |dir| ChatTemplate::from_dir(dir).map(drop)),
+        ("tokenizer_config.json", |dir| chat_template(dir).map(drop)),
         ("model.safetensors", |dir| Weights::open(dir, DType::F32, &CPU).map(drop)),
     ]
 }

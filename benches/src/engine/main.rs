@@ -12,7 +12,8 @@ mod ours;
 
 use anyhow::{ensure, Result};
 use candecode::formats::hub;
-use candecode::kit::{dispatch, kernels, ModelConfig};
+use candecode::kernels;
+use candecode::kit::ModelConfig;
 use clap::Parser;
 use contender::{Contender, Run};
 use std::path::PathBuf;
@@ -67,7 +68,7 @@ fn prompt(config: &ModelConfig, len: usize) -> Vec<u32> {
 }
 
 fn main() -> Result<()> {
-    dispatch::set_threads();
+    kernels::set_threads();
     let args = Args::parse();
     kernels::choose(args.kernels);
     let dir = hub::resolve(&args.model)?;

@@ -17,6 +17,9 @@ pub enum CodeOf {
     Reference,
 }
 
+/// The feature that compiles the known mistakes into the test programs.
+pub const MISTAKES: &str = "mistakes";
+
 /// One build, and the days checked on it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Job {
@@ -45,10 +48,12 @@ pub struct Plan {
 /// Bad usage: all days from the reference, among the reader's own; or a file that cannot be read.
 pub fn plan(repo: &Repo, day: Option<&Day>, solution: CodeOf, rest: CodeOf) -> Result<Plan> {
     let chosen: Vec<Day> = day.map_or_else(|| repo.days.clone(), |day| vec![day.clone()]);
-    let job = |reference: &dyn Fn(&Day) -> bool, days: Vec<Day>, words| Job {
-        features: repo.features(reference),
-        days,
-        words,
+    let job = |reference: &dyn Fn(&Day) -> bool, days: Vec<Day>, words| {
+        let mut features = repo.features(reference);
+        if solution == CodeOf::Reader {
+            features.push(MISTAKES.to_string()); // to name what a failing check has found
+        }
+        Job { features, days, words }
     };
     match (solution, rest, day) {
         (CodeOf::Reference, CodeOf::Reader, None) => Err(usage(

@@ -54,10 +54,9 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
         host::device_feature(device)?; // refused before anything is built
     }
     let plan = plan(repo, day.as_ref(), args.solution, args.rest)?;
-    let whole_reference = args.solution == CodeOf::Reference && tasks.is_empty();
     let options = Options {
         device: args.device.clone(),
-        teeth: if whole_reference { Teeth::With } else { Teeth::Without },
+        teeth: Teeth::Without,
         waiting: args.solution == CodeOf::Reader,
         tasks,
     };

@@ -28,6 +28,8 @@ default-run = "candecode"
 [features]
 metal = []
 cuda = []
+hub = []
+mistakes = []
 ref = ["ref-day00", "ref-day01"]
 ref-day00 = []
 ref-day01 = []
