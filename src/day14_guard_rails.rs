@@ -90,11 +90,11 @@ impl Automaton {
     }
 }
 
-/// The pattern of a block list. `any_word` makes it, a group: it finds every word in any letter case,
-/// composed or decomposed; the text is read as it is. White space around a word is cut: `" dog"`
-/// also finds `"(dog"`. `whole` puts half a border on each side of the group,
-/// `(?-u:\b{start-half})` and `(?-u:\b{end-half})`, so that only words that stand alone are found: no
-/// ASCII letter, digit or underscore beside them.
+/// The pattern of a block list. `any_word` makes it, a group: it finds every word in any letter
+/// case, composed or decomposed; the text is read as it is. White space around a word is cut:
+/// `" dog"` also finds `"(dog"`. `whole` puts half a border on each side of the group,
+/// `(?-u:\b{start-half})` and `(?-u:\b{end-half})`, so that only words that stand alone are found:
+/// no ASCII letter, digit or underscore beside them.
 ///
 /// # Errors
 /// If there is no word, or one that is empty or only white space.
