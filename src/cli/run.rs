@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let drafter = drafter.map(|name| draft_model(name, args, &files, &tokenizer)).transpose()?;
     interrupt::watch();
     let configs: Vec<_> =
-        std::iter::once(config).chain(drafter.as_ref().map(ModelFiles::config)).collect();
+        std::iter::once(config).chain(drafter.iter().map(|(files, _)| files.config())).collect();
     let mut context = config.max_position_embeddings;
     if let Some(room) = memory_check::available(&device)? {
         let need = memory_check::need(args, &plan, &configs, &prompts, dtype, &device);
@@ -60,10 +60,8 @@ pub fn run(args: &Args) -> Result<u8> {
         context = need.longest(room).min(context); // of a chat: what it may grow to
     }
     let engine = open(args, &files, tokenizer, dtype, &device)?;
-    let drafter = match &drafter {
-        Some(files) => Some(open(args, files, files.tokenizer()?, dtype, &device)?),
-        None => None,
-    };
+    let drafter = drafter.map(|(files, tokenizer)| open(args, &files, tokenizer, dtype, &device));
+    let drafter = drafter.transpose()?;
     for (i, prompt) in prompts.iter().enumerate() {
         check_prompt(engine.model(), prompt)
             .map_err(|e| anyhow!("{}{}", which(i, prompts.len()), plain(&e)))?;
@@ -131,16 +129,17 @@ fn template(args: &Args, files: &ModelFiles) -> Result<Template> {
     Ok(template)
 }
 
-/// The files of a draft model, refused before any weights are read if its tokens are not the target's. One that is no
+/// The files of a draft model and its tokenizer, refused before any weights are read if its tokens are not the target's. One that is no
 /// smaller than the target is worth a warning only: the text is the same.
 fn draft_model(
     name: &str,
     args: &Args,
     target: &ModelFiles,
     tokenizer: &Tokenizer,
-) -> Result<ModelFiles> {
+) -> Result<(ModelFiles, Tokenizer)> {
     let files = ModelFiles::at(&hub::locate(name, args.offline)?)?;
-    if let Some(difference) = files.tokenizer()?.difference(tokenizer) {
+    let own = files.tokenizer()?;
+    if let Some(difference) = own.difference(tokenizer) {
         return Err(usage(format!(
             "--draft-model {name}: a draft must have its target's tokenizer, and this one differs: {difference}"
         )));
@@ -149,7 +148,7 @@ fn draft_model(
     if draft.size() >= target.size() {
         eprintln!("warning: the draft model is as large as its target: speculation will be slower than none");
     }
-    Ok(files)
+    Ok((files, own))
 }
 
 /// The token ids of every prompt.

@@ -12,7 +12,8 @@
 
 /// The first line of every stub. Without it a file of `todo!`s warns about every argument and every
 /// import.
-const ALLOW: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done";
+const ALLOW: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead_code)] \
+                     // remove when the day is done";
 const OPEN: &str = "// <solution>";
 const CLOSE: &str = "// </solution>";
 

@@ -195,7 +195,8 @@ mod tests {
         ignored\n\nfailures:\n\n\
                       ---- b stdout ----\nboom\n\nfailures:\n    b\n";
         let report = parse(
-            "{\"test\":\"c\",\"status\":\"unwritten\",\"message\":\"m\"}\n{\"test\":\"b\",\"status\":\"passed\"}",
+            "{\"test\":\"c\",\"status\":\"unwritten\",\"message\":\"m\"}\n\
+             {\"test\":\"b\",\"status\":\"passed\"}",
         );
         let names: Vec<String> = ["a", "b", "c", "d", "i"].map(String::from).to_vec();
         assert_eq!(

@@ -24,7 +24,8 @@ const CHAT: &str = "\
 Talks with a model, with the days you have written in it: every line is a turn, /help shows the \
 commands
 
-Usage: cargo xtask chat [--model NAME] [--system TEXT] [--template FILE] [FLAGS OF run, BUT FOR PROMPTS]
+Usage: cargo xtask chat [--model NAME] [--system TEXT] [--template FILE] \
+[FLAGS OF run, BUT FOR PROMPTS]
 
 The model's own chat template makes the prompt. The story models have none, and write a story with \
 you.

@@ -80,8 +80,8 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
             return Err(problem.context("the course is as it was, and so are your days"));
         }
         bail!(
-            "you and the course changed the same files: {conflicts}\nThe course is as it was, and so \
-             are your days. Undo your commits to these files (`git checkout {} -- FILE`, then \
+            "you and the course changed the same files: {conflicts}\nThe course is as it was, and \
+             so are your days. Undo your commits to these files (`git checkout {} -- FILE`, then \
              commit), then again",
             &base[..12]
         );
