@@ -1,8 +1,9 @@
-//! Day 12: 32 new tokens for every row, against the number of rows; rows of one length, and of many.
+//! Day 12: 32 new tokens for every row, against the number of rows; rows of one length, and of
+//! many.
 
-use benches::{cache, model, options, tokenizer};
+use benches::{cache, model, request, tokenizer};
 use candecode::day12_batching::generate_batch;
-use candecode::kit::kernels::{self, Kernels};
+use candecode::kernels::{self, Kernels};
 use candecode::kit::{linear, Weight};
 use candle_core::{Device, Tensor};
 use criterion::{criterion_group, criterion_main, Criterion, SamplingMode};
@@ -29,8 +30,8 @@ fn batches(c: &mut Criterion) {
             group.bench_function(format!("{name}_{rows}"), |b| {
                 b.iter(|| {
                     let cache = Box::new(cache(&*model));
-                    let tokens =
-                        generate_batch(&*model, &tokenizer, &prompts, options(&*model, 32), cache);
+                    let requests = prompts.iter().map(|prompt| request(&*model, prompt, 32));
+                    let tokens = generate_batch(&*model, &tokenizer, requests.collect(), cache);
                     tokens
                         .expect("a batch")
                         .collect::<candle_core::Result<Vec<_>>>()
@@ -42,7 +43,8 @@ fn batches(c: &mut Criterion) {
     group.finish();
 }
 
-/// One product, from 576 to 1536 as in SmolLM2-135M's MLP: by candle's operations and by the kit's kernel.
+/// One product, from 576 to 1536 as in SmolLM2-135M's MLP: by candle's operations and by the kit's
+/// kernel.
 fn products(c: &mut Criterion) {
     let (inner, out) = (576, 1536);
     let random = |rows| Tensor::randn(0f32, 1.0, (rows, inner), &Device::Cpu).expect("numbers");

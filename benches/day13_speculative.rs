@@ -1,9 +1,12 @@
-//! Day 13: 64 new tokens without drafts, with free drafts that stand so often, and with real drafters.
+//! Day 13: 64 new tokens without drafts, with free drafts that stand so often, and with real
+//! drafters.
 
-use benches::{cache, model, options, text, tokenizer};
-use candecode::day10_kv_cache::generate_cached;
-use candecode::day13_speculative::{block, ModelDrafter, NgramDrafter};
-use candecode::kit::draft::{one_hot, Draft, Drafter, Speculation};
+use benches::{cache, model, request, text, text_of, tokenizer};
+use candecode::day10_kv_cache::Cached;
+use candecode::day13_speculative::{
+    decode_block, one_hot, ModelDrafter, NgramDrafter, SpeculativeDecoder,
+};
+use candecode::kit::draft::{Draft, Drafter};
 use candecode::kit::{Model, ProcessorInput, Tokenizer};
 use candle_core::Result;
 use criterion::{criterion_group, criterion_main, Criterion, SamplingMode};
@@ -20,13 +23,17 @@ struct Knows {
 }
 
 impl Drafter for Knows {
-    fn draft(&mut self, cx: &ProcessorInput, n: usize, _: &[f32]) -> Result<Draft> {
+    fn draft(&mut self, input: &ProcessorInput, n: usize, _: &[f32]) -> Result<Draft> {
         let right = |at: usize| at * 61 % 100 < self.stands; // 61 and 100 have no common divisor: every remainder comes
-        let token = |at: usize| match right(at) {
-            true => self.text.get(at).copied().unwrap_or(1),
-            false => self.text.get(at).map_or(2, |id| (id + 1) % self.vocab_size as u32),
+        let token = |at: usize| {
+            if right(at) {
+                self.text.get(at).copied().unwrap_or(1)
+            } else {
+                self.text.get(at).map_or(2, |id| (id + 1) % self.vocab_size as u32)
+            }
         };
-        let tokens: Vec<u32> = (cx.tokens.len()..cx.tokens.len() + n).map(token).collect();
+        let start = input.tokens.len();
+        let tokens: Vec<u32> = (start..start + n).map(token).collect();
         let probs = tokens.iter().map(|id| one_hot(*id, self.vocab_size)).collect();
         Ok(Draft { tokens, probs })
     }
@@ -39,9 +46,10 @@ fn speculate(
     drafter: Box<dyn Drafter + '_>,
     k: usize,
 ) -> Result<()> {
-    let (options, cache) = (options(model, NEW), Box::new(cache(model)));
-    let mut text = Speculation::new(model, tokenizer, prompt, options, cache, drafter, k)?;
-    while block(&mut text)?.last().is_some_and(|token| token.finish.is_none()) {}
+    let target = Cached::new(model, Box::new(cache(model)));
+    let request = request(model, prompt, NEW);
+    let mut decoder = SpeculativeDecoder::new(target, tokenizer, request, drafter, k)?;
+    while decode_block(&mut decoder)?.last().is_some_and(|token| token.finish.is_none()) {}
     Ok(())
 }
 
@@ -58,16 +66,7 @@ fn speculation(c: &mut Criterion) {
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_millis(700));
     group.bench_function("plain", |b| {
-        b.iter(|| {
-            let tokens = generate_cached(
-                &*target,
-                &tokenizer,
-                &prompt,
-                options(&*target, NEW),
-                cache(&*target),
-            );
-            tokens.expect("a text").collect::<Result<Vec<_>>>().expect("tokens")
-        });
+        b.iter(|| text_of(&*target, &tokenizer, &prompt, NEW).expect("a text"));
     });
     for stands in [100, 80, 50, 0] {
         for k in 1..=8 {
@@ -82,10 +81,13 @@ fn speculation(c: &mut Criterion) {
     for k in [2, 4] {
         group.bench_function(format!("model_k{k}"), |b| {
             b.iter(|| {
-                let (held, processors, greedy) = (vec![], vec![], true);
-                let cache = Box::new(cache(&*small));
-                let drafter =
-                    Box::new(ModelDrafter { model: &*small, cache, held, processors, greedy });
+                let cached = Cached::new(&*small, Box::new(cache(&*small)));
+                let drafter = Box::new(ModelDrafter {
+                    cached,
+                    processors: Vec::new(),
+                    greedy: true,
+                    vocab_size,
+                });
                 speculate(&*target, &tokenizer, &prompt, drafter, k).expect("a text");
             });
         });

@@ -1,13 +1,16 @@
-//! Day 14: 128 new tokens without a block list, and with lists of 1 and 10,000 words; and what a list costs before the first token.
+//! Day 14: 128 new tokens without a block list, and with lists of 1 and 10,000 words; and what a
+//! list costs before the first token.
 
-use benches::{cache, model, options, tokenizer};
-use candecode::day10_kv_cache::generate_cached;
+use benches::{cache, model, request, tokenizer};
+use candecode::day10_kv_cache::{generate_cached, Cached};
 use candecode::day14_guard_rails::block_rails;
-use candecode::kit::GenerationOptions;
+use candecode::kit::LogitsProcessor;
 use criterion::{criterion_group, criterion_main, BatchSize, Criterion, SamplingMode};
+use std::rc::Rc;
 use std::time::Duration;
 
-/// Words of 6 to 10 letters that no story contains: each begins with two consonants that no English word begins with.
+/// Words of 6 to 10 letters that no story contains: each begins with two consonants that no English
+/// word begins with.
 fn words(n: usize) -> Vec<String> {
     let letter = |i: usize| char::from(b'a' + (i % 26) as u8);
     let word = |i: usize| {
@@ -39,10 +42,12 @@ fn block_lists(c: &mut Criterion) {
             b.iter_batched(
                 || rails(n),
                 |rails| {
-                    let processors = rails.into_iter().map(|rail| Box::new(rail) as _).collect();
-                    let options = GenerationOptions { processors, ..options(&*model, 128) };
-                    let tokens =
-                        generate_cached(&*model, &tokenizer, &prompt, options, cache(&*model));
+                    let mut request = request(&*model, &prompt, 128);
+                    for rail in rails {
+                        request.processors.push(Rc::new(rail) as Rc<dyn LogitsProcessor>);
+                    }
+                    let cached = Cached::new(&*model, Box::new(cache(&*model)));
+                    let tokens = generate_cached(cached, &tokenizer, request);
                     tokens
                         .expect("a text")
                         .collect::<candle_core::Result<Vec<_>>>()

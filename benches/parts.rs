@@ -1,6 +1,7 @@
-//! The parts: a product at a real model's shapes, in bytes of weights a second, and attention against the context.
+//! The parts: a product at a real model's shapes, in bytes of weights a second, and attention
+//! against the context.
 
-use candecode::kit::kernels::{self, bandwidth};
+use candecode::kernels::{self, bandwidth};
 use candle_core::{DType, Device, Tensor};
 use criterion::{criterion_group, criterion_main, Criterion, SamplingMode, Throughput};
 use std::time::Duration;
@@ -22,9 +23,10 @@ fn random(shape: &[usize]) -> Tensor {
     Tensor::randn(0f32, 1.0, shape, &Device::Cpu).expect("numbers")
 }
 
-/// SmolLM2-135M's: Q, K and V; gate and up; down; the head, which fits no cache. Beside them, the roof.
+/// SmolLM2-135M's: Q, K and V; gate and up; down; the head, which fits no cache. Beside them, the
+/// roof.
 fn linears(c: &mut Criterion) {
-    candecode::kit::dispatch::set_threads();
+    candecode::kernels::set_threads();
     println!("memory reads {:.1} GB/s", bandwidth(5) / 1e9);
     let mut group = group(c, "parts_linear");
     for (name, inner, out) in

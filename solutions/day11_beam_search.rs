@@ -1,11 +1,12 @@
-//! Day 11: beam search. Several texts grow side by side; the best ones go on, and the best finished one wins.
+//! Day 11: beam search. Several sequences grow side by side; the best ones go on, and the best
+//! finished one wins.
 
 use candecode::day07_greedy::log_softmax;
 use candecode::kit::{BeamParams, Cache, EarlyStopping, FinishReason, Hypothesis, Logits, Model};
 use candecode::kit::{ProcessorInput, Request, Step, Tokenizer};
 use candle_core::{bail, Result};
 
-/// A text that still grows.
+/// A sequence that still grows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Beam {
     /// Prompt and generated tokens.
@@ -25,36 +26,37 @@ pub struct Candidate {
     pub score: f32,
 }
 
-/// The `keep` best extensions of all beams, best first; of equals the earlier beam, then the smaller id. A token at `-inf` is
-/// none. `log_probs` has one row `(V)` for each beam.
+/// The `keep` best extensions of all beams, best first; of equals the earlier beam, then the
+/// smaller id. A token at `-inf` is none. `log_probs` has one row `(V)` for each beam.
 pub fn candidates(beams: &[Beam], log_probs: &[Vec<f32>], keep: usize) -> Vec<Candidate> {
     // task 11.1: the best (beam, token) pairs of all, by their whole score
     // <solution>
     let mut all = Vec::new();
     for (parent, (beam, row)) in beams.iter().zip(log_probs).enumerate() {
-        let possible = row.iter().enumerate().filter(|(_, log_prob)| log_prob.is_finite());
-        all.extend(possible.map(|(token, log_prob)| {
-            let score = beam.score + log_prob;
-            Candidate { parent, token: token as u32, score }
-        }));
+        for (token, log_prob) in row.iter().enumerate() {
+            if log_prob.is_finite() {
+                let score = beam.score + log_prob;
+                all.push(Candidate { parent, token: token as u32, score });
+            }
+        }
     }
-    all.sort_by(|a, b| b.score.total_cmp(&a.score)); // stable: equals stay in order
-    all.truncate(keep);
+    let best_first = |a: &Candidate, b: &Candidate| {
+        let equals = (a.parent, a.token).cmp(&(b.parent, b.token));
+        b.score.total_cmp(&a.score).then(equals)
+    };
+    // Of beams × V candidates only a few are wanted, so only those are sorted.
+    if keep < all.len() {
+        all.select_nth_unstable_by(keep, best_first);
+        all.truncate(keep);
+    }
+    all.sort_unstable_by(best_first);
     all
     // </solution>
 }
 
-/// A finished text's score, for `len` generated tokens, EOS included.
-pub fn length_normalised(score: f32, len: usize, length_penalty: f64) -> f32 {
-    // task 11.2: divide by the length, to the power of the penalty
-    // <solution>
-    score / (len as f64).powf(length_penalty) as f32
-    // </solution>
-}
-
-/// Adds a finished text, and keeps the `num_beams` best, best first; equals in any order.
+/// Adds a finished sequence, and keeps the `num_beams` best, best first; equals in any order.
 pub fn keep_best(finished: &mut Vec<Hypothesis>, new: Hypothesis, num_beams: usize) {
-    // task 11.3: in order of score, and no more than num_beams
+    // task 11.2: in order of score, and no more than num_beams
     // <solution>
     let at = finished.partition_point(|hypothesis| hypothesis.score >= new.score);
     finished.insert(at, new);
@@ -62,32 +64,10 @@ pub fn keep_best(finished: &mut Vec<Hypothesis>, new: Hypothesis, num_beams: usi
     // </solution>
 }
 
-/// Whether going on can still change the result: `best` is the score of the best running beam, `len` its generated tokens
-/// (HF `_check_early_stop_heuristic`). `Never` takes the best length to come: `max_new_tokens` if the penalty is above 0,
-/// else `len`.
-pub fn can_improve(
-    best: f32,
-    len: usize,
-    max_new_tokens: usize,
-    finished: &[Hypothesis],
-    params: &BeamParams,
-) -> bool {
-    // task 11.4: compare with the worst finished text, once there are num_beams of them
-    // <solution>
-    let Some(worst) = finished.get(params.num_beams - 1) else { return true };
-    let len = match params.early_stopping {
-        EarlyStopping::True => return false,
-        EarlyStopping::Never if params.length_penalty > 0.0 => max_new_tokens,
-        _ => len,
-    };
-    length_normalised(best, len, params.length_penalty) > worst.score
-    // </solution>
-}
-
 /// What becomes of the candidates of one step.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Split {
-    /// Texts that end with this token, and why.
+    /// Sequences that end with this token, and why.
     pub ended: Vec<(Beam, FinishReason)>,
     /// The next beams, best first.
     pub running: Vec<Beam>,
@@ -95,10 +75,11 @@ pub struct Split {
     pub parents: Vec<u32>,
 }
 
-/// Splits `candidates`, best first, into texts that end and the `num_beams` best that go on. An ending counts only if it is
-/// among the `num_beams` best of all candidates; further down it is dropped (HF `_update_finished_beams`).
+/// Splits `candidates`, best first, into sequences that end and the `num_beams` best that go on. An
+/// ending counts only if it is among the `num_beams` best of all candidates; further down it is
+/// dropped (HF `_update_finished_beams`).
 ///
-/// `ending` says of a whole text, the prompt too, whether and why it ends there (the function `ending` wants new tokens only).
+/// `ending` says of a whole sequence, the prompt too, whether and why it ends there.
 ///
 /// # Errors
 /// If `ending` fails.
@@ -108,29 +89,30 @@ pub fn split(
     num_beams: usize,
     ending: impl Fn(&[u32]) -> Result<Option<FinishReason>>,
 ) -> Result<Split> {
-    // task 11.5: ended, going on, or dropped
+    // task 11.3: ended, going on, or dropped
     // <solution>
     let mut split = Split::default();
     for (rank, candidate) in candidates.iter().enumerate() {
         let mut tokens = beams[candidate.parent].tokens.clone();
         tokens.push(candidate.token);
-        let (ends, beam) = (ending(&tokens)?, Beam { tokens, score: candidate.score });
-        match ends {
+        let finish = ending(&tokens)?;
+        let beam = Beam { tokens, score: candidate.score };
+        match finish {
             Some(finish) if rank < num_beams => split.ended.push((beam, finish)),
             None if split.running.len() < num_beams => {
                 split.running.push(beam);
                 split.parents.push(candidate.parent as u32);
             }
-            _ => {}
+            _ => {} // an ending too far down, or one beam too many
         }
     }
     Ok(split)
     // </solution>
 }
 
-/// Log-probabilities of what follows each beam, one row `(V)` each: the model's, then the processors,
-/// which get log-probabilities here, as in HF; nothing renormalises after them. A row that is all `-inf`
-/// is no error: it ends its beam.
+/// Log-probabilities of what follows each beam, one row `(V)` each: the model's, then the
+/// processors, which get log-probabilities here, as in HF; nothing renormalises after them. A row
+/// that is all `-inf` is no error: it ends its beam.
 ///
 /// # Errors
 /// If the model, or a processor, fails.
@@ -140,7 +122,7 @@ pub fn next_log_probs(
     request: &Request,
     cache: &mut dyn Cache,
 ) -> Result<Vec<Vec<f32>>> {
-    // task 11.6: a pass over what the cache lacks, one row for each beam; log_softmax, then the processors
+    // task 11.4: feed what the cache lacks; log_softmax each row, then the processors
     // <solution>
     let Some(first) = beams.first() else { bail!("there are no beams to extend") };
     let len = first.tokens.len();
@@ -187,8 +169,9 @@ fn ending(new: &[u32], request: &Request, tokenizer: &Tokenizer) -> Result<Optio
     Ok((new.len() >= request.max_new_tokens).then_some(FinishReason::Length))
 }
 
-/// Beam search (HF `generate(num_beams=…)`): the `num_return_sequences` best texts, best first; fewer,
-/// if fewer ended. `cache` comes empty; it may be day 10's, or `NoCache`: the texts are the same.
+/// Beam search (HF `generate(num_beams=…)`): the `num_return_sequences` best sequences, best first;
+/// fewer, if fewer ended. `cache` comes empty; it may be day 10's, or `NoCache`: the result is the
+/// same.
 ///
 /// # Errors
 /// If a parameter is out of range, the prompt does not fit, or nothing can be generated.
@@ -202,21 +185,26 @@ pub fn beam_search(
     params.check()?;
     request.fit(model)?;
     if request.max_new_tokens == 0 {
-        bail!("max_new_tokens must be at least 1, got 0: no text could end")
+        bail!("max_new_tokens must be at least 1, got 0: no sequence could end")
     }
     if cache.num_evicted().is_some() {
         bail!("a sliding cache cannot follow beams past the context; use a dynamic or static one")
     }
-    // task 11.7: extend, split, collect what ended, reorder the cache, until nothing can improve
+    // task 11.5: extend, split, keep what ended, reorder the cache, until enough ended
     // <solution>
-    let keep = params.num_beams * (1 + request.eos_token_ids.len()).max(2); // HF `beams_to_keep`
     let prompt_len = request.prompt.len();
+    let keep = params.num_beams * (1 + request.eos_token_ids.len()).max(2); // HF `beams_to_keep`
     let mut finished = Vec::new();
     let mut beams = vec![Beam { tokens: request.prompt.clone(), score: 0.0 }];
     while let Some(best) = beams.first() {
-        let len = best.tokens.len() - prompt_len;
-        if !can_improve(best.score, len, request.max_new_tokens, &finished, params) {
-            break;
+        if finished.len() >= params.num_beams {
+            if params.early_stopping == EarlyStopping::True {
+                break;
+            }
+            let len = best.tokens.len() - prompt_len;
+            if !can_improve(best.score, len, request.max_new_tokens, &finished, params) {
+                break;
+            }
         }
         let log_probs = next_log_probs(model, &beams, request, cache)?;
         let candidates = candidates(&beams, &log_probs, keep);
@@ -224,7 +212,10 @@ pub fn beam_search(
         let Split { ended, running, parents } = split(&beams, &candidates, params.num_beams, ends)?;
         for (beam, finish) in ended {
             let new_ids = beam.tokens[prompt_len..].to_vec();
-            let score = length_normalised(beam.score, new_ids.len(), params.length_penalty);
+            let mut score = beam.score;
+            if params.length_penalty != 0.0 {
+                score = length_normalised(score, new_ids.len(), params.length_penalty);
+            }
             keep_best(&mut finished, Hypothesis { new_ids, score, finish }, params.num_beams);
         }
         if !running.is_empty() {
@@ -234,8 +225,40 @@ pub fn beam_search(
     }
     finished.truncate(params.num_return_sequences);
     if finished.is_empty() {
-        bail!("no text could be finished: the processors left no token to any beam")
+        bail!("no sequence could be finished: the processors left no token to any beam")
     }
     Ok(finished)
+    // </solution>
+}
+
+/// A finished sequence's score, for `len` generated tokens, EOS included. `beam_search` asks for it
+/// where the penalty is not 0.
+pub fn length_normalised(score: f32, len: usize, length_penalty: f64) -> f32 {
+    // task 11.6 (further): divide by the length, to the power of the penalty
+    // <solution>
+    score / (len as f64).powf(length_penalty) as f32
+    // </solution>
+}
+
+/// Whether going on can still change the result: `best` is the score of the best running beam,
+/// `len` its generated tokens (HF `_check_early_stop_heuristic`). `Never` takes the best length to
+/// come: `max_new_tokens` if the penalty is above 0, else `len`. `beam_search` asks when
+/// `num_beams` have finished, unless it stops early.
+pub fn can_improve(
+    best: f32,
+    len: usize,
+    max_new_tokens: usize,
+    finished: &[Hypothesis],
+    params: &BeamParams,
+) -> bool {
+    // task 11.7 (further): compare with the worst finished one, once there are num_beams of them
+    // <solution>
+    let Some(worst) = finished.get(params.num_beams - 1) else { return true };
+    let len = match params.early_stopping {
+        EarlyStopping::True => return false,
+        EarlyStopping::Never if params.length_penalty > 0.0 => max_new_tokens,
+        _ => len,
+    };
+    length_normalised(best, len, params.length_penalty) > worst.score
     // </solution>
 }

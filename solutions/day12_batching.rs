@@ -139,7 +139,7 @@ pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step>
 /// # Errors
 /// If the cache does not hold these rows.
 pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Cache) -> Result<()> {
-    // task 12.5: keep the rows that go on, select theirs of the cache, trim what is padding in all
+    // task 12.5: keep the rows that go on, in batch and cache; trim what all pad
     // <solution>
     let before = rows.len();
     let mut keep = Vec::new();

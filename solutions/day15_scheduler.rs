@@ -6,9 +6,9 @@ use candecode::kit::{Cache, Model, Request, Token, Tokenizer};
 use candle_core::{bail, Result};
 use std::collections::VecDeque;
 
-/// Positions of padding to put in front of the running rows, and in front of the new row, when a cache of
-/// `new` positions joins a running one of `running`: the shorter is padded on the left. In this order:
-/// (of the running rows, of the new row).
+/// Positions of padding to put in front of the running rows, and in front of the new row, when a
+/// cache of `new` positions joins a running one of `running`: the shorter is padded on the left. In
+/// this order: (of the running rows, of the new row).
 pub fn paddings(running: usize, new: usize) -> (usize, usize) {
     // task 15.1: what each side lacks to be as long as the other
     // <solution>
@@ -19,8 +19,8 @@ pub fn paddings(running: usize, new: usize) -> (usize, usize) {
 /// Makes an empty cache that rows can join: day 10's, not `NoCache`.
 pub type NewCache = Box<dyn Fn() -> Box<dyn Cache>>;
 
-/// Continuous batching (Yu et al. 2022, *Orca*; vLLM's scheduler): one running batch, first come first
-/// served, under a bound on the positions that its cache may come to hold.
+/// Continuous batching (Yu et al. 2022, *Orca*; vLLM's scheduler): one running batch, first come
+/// first served, under a bound on the positions that its cache may come to hold.
 pub struct Scheduler<'a> {
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
@@ -59,7 +59,7 @@ impl<'a> Scheduler<'a> {
         })
     }
 
-    /// Positions that a sequence may come to hold in the cache: never more than the context.
+    /// How long a sequence may become: never longer than the context.
     fn max_len(&self, sequence: &Sequence) -> usize {
         let context = self.model.config().max_position_embeddings;
         sequence.prompt_len.saturating_add(sequence.request.max_new_tokens).min(context)
@@ -68,7 +68,8 @@ impl<'a> Scheduler<'a> {
     /// Puts a request at the end of the queue.
     ///
     /// # Errors
-    /// If its prompt does not fit the model, it asks for no token, or it alone would pass the bound.
+    /// If its prompt does not fit the model, it asks for no token, or it alone would pass the
+    /// bound.
     pub fn submit(&mut self, mut request: Request<'a>) -> Result<()> {
         request.fit(self.model)?;
         if request.max_new_tokens == 0 {
@@ -79,28 +80,30 @@ impl<'a> Scheduler<'a> {
         let bound = self.max_batch_tokens;
         if max_len > bound {
             let id = sequence.request.id;
-            bail!("request {id} may hold {max_len} tokens, the batch at most {bound}")
+            bail!("request {id} may grow to {max_len} tokens, but the batch holds at most {bound}")
         }
         self.waiting.push_back(sequence);
         Ok(())
     }
 
-    /// Whether the first request in the queue fits beside the running rows, if every sequence grows as
-    /// long as it may. Rows are padded to the longest, so the cache holds rows × longest positions.
+    /// Whether the first request in the queue fits beside the running rows, if every sequence grows
+    /// as long as it may. Rows are padded to the longest, so the cache holds rows × longest
+    /// positions.
     pub fn has_room(&self) -> bool {
-        // task 15.2: rows, the next one's too, times the longest that any of them may become
+        // task 15.2: rows, the next one's too, times the longest they may become
         // <solution>
         let Some(next) = self.waiting.front() else { return false };
         let mut longest = self.max_len(next);
         for row in &self.running {
             longest = longest.max(self.max_len(&row.sequence));
         }
-        (self.running.len() + 1) * longest <= self.max_batch_tokens
+        let rows = self.running.len() + 1;
+        rows * longest <= self.max_batch_tokens
         // </solution>
     }
 
-    /// Runs a new sequence's prompt in a cache of its own, beside the batch. Its row, its first token, and
-    /// that cache.
+    /// Runs a new sequence's prompt in a cache of its own, beside the batch. Its row, its first
+    /// token, and that cache.
     ///
     /// # Errors
     /// If the model or the choice fails.
@@ -111,19 +114,20 @@ impl<'a> Scheduler<'a> {
         let mut cache = (self.new_cache)();
         let step = prefill_step(self.model, std::slice::from_mut(&mut row))?;
         let logits = self.model.forward(&step, &mut *cache)?; // (1, 1, V)
-        let (id, logprob) = row.sequence.choose(&logits.flatten_all()?.to_vec1::<f32>()?)?;
+        let logits: Vec<f32> = logits.flatten_all()?.to_vec1()?;
+        let (id, logprob) = row.sequence.choose(&logits)?;
         let token = row.sequence.push(id, logprob)?;
         Ok((row, token, cache))
         // </solution>
     }
 
-    /// Takes a new row and its cache into the batch: it becomes the last row, and the shorter side is
-    /// padded.
+    /// Takes a new row and its cache into the batch: it becomes the last row, and the shorter side
+    /// is padded.
     ///
     /// # Errors
     /// If the caches do not fit together.
     pub fn join(&mut self, mut row: Row<'a>, cache: Box<dyn Cache>) -> Result<()> {
-        // task 15.4: a cache with no rows left is replaced; else both sides learn of their padding
+        // task 15.4: replace a cache without rows; else both sides learn their padding
         // <solution>
         if self.running.is_empty() {
             self.cache = cache;
@@ -140,13 +144,13 @@ impl<'a> Scheduler<'a> {
         // </solution>
     }
 
-    /// Admits requests while there is room, in order of arrival: none overtakes another. Their first
-    /// tokens.
+    /// Admits requests while there is room, in order of arrival: none overtakes another. Their
+    /// first tokens.
     ///
     /// # Errors
     /// As [`Scheduler::prefill`], or if the caches do not fit together.
     pub fn admit(&mut self) -> Result<Vec<Token>> {
-        // task 15.5: while there is room: prefill the first in the queue; it joins if it goes on
+        // task 15.5: while there is room, prefill the first; it joins if it goes on
         // <solution>
         let mut tokens = Vec::new();
         while self.has_room() {
@@ -161,11 +165,12 @@ impl<'a> Scheduler<'a> {
         // </solution>
     }
 
-    /// One turn: admits, then gives every running row, the new ones too, one more token, and retires the
-    /// rows that ended. All the tokens of this turn.
+    /// One turn: admits, then gives every running row, the new ones too, one more token, and
+    /// retires the rows that ended. All the tokens of this turn.
     ///
     /// # Errors
-    /// If the model or a row fails. That is the end of the scheduler: the tokens of the turn are lost.
+    /// If the model or a row fails. That is the end of the scheduler: the tokens of the turn are
+    /// lost.
     pub fn step(&mut self) -> Result<Vec<Token>> {
         // task 15.6: admit, then one step of the batch; every token is handed on
         // <solution>

@@ -84,8 +84,8 @@ pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step>
 /// # Errors
 /// If the cache does not hold these rows.
 pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Cache) -> Result<()> {
-    // task 12.5: keep the rows that go on, select theirs of the cache, trim what is padding in all
-    todo!("day 12, task 5: keep the rows that go on, select theirs of the cache, trim what is padding in all")
+    // task 12.5: keep the rows that go on, in batch and cache; trim what all pad
+    todo!("day 12, task 5: keep the rows that go on, in batch and cache; trim what all pad")
 }
 
 /// One step of a running batch: every row gets one more token, and those that end with it retire.

@@ -1,6 +1,7 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 13: speculative decoding. A cheap drafter guesses K tokens, one pass of the target checks them all, and what comes
-//! out is exactly what the target alone would have written, or would have drawn.
+//! Day 13: speculative decoding. A cheap drafter guesses K tokens, one pass of the target checks
+//! them all, and what comes out is exactly what the target alone would have written, or would have
+//! drawn.
 
 use candecode::day07_greedy::{argmax, log_softmax, Sequence};
 use candecode::day08_sampling::{sample, softmax};
@@ -21,8 +22,8 @@ pub fn one_hot(id: u32, vocab_size: usize) -> Vec<f32> {
     probs
 }
 
-/// The distribution that a token is chosen from: the softmax, or for greedy decoding all of it on the
-/// best token.
+/// The distribution that a token is chosen from: the softmax, or for greedy decoding all of it on
+/// the best token.
 ///
 /// # Errors
 /// If there is no token to choose.
@@ -98,9 +99,9 @@ impl<'a> SpeculativeDecoder<'a> {
 
 // part 1: greedy, with n-grams
 
-/// Drafts by looking back: where the last `n` tokens occurred before, the tokens that followed them there
-/// are proposed (Saxena 2023; vLLM `ngram`, HF `prompt_lookup_num_tokens`). It costs nothing. The earlier
-/// place may overlap the last tokens themselves; near the end fewer tokens follow it.
+/// Drafts by looking back: where the last `n` tokens occurred before, the tokens that followed them
+/// there are proposed (Saxena 2023; vLLM `ngram`, HF `prompt_lookup_num_tokens`). It costs nothing.
+/// The earlier place may overlap the last tokens themselves; near the end fewer tokens follow it.
 pub struct NgramDrafter {
     /// Tokens that must match, 1 at least; not the `n` of `draft`, which is how many to propose.
     pub n: usize,
@@ -115,15 +116,16 @@ impl Drafter for NgramDrafter {
     }
 }
 
-/// How many tokens may be drafted now: at most K, and one fewer than the sequence may still get, for the
-/// pass itself gives one.
+/// How many tokens may be drafted now: at most K, and one fewer than the sequence may still get,
+/// for the pass itself gives one.
 pub fn num_draft_tokens_now(decoder: &SpeculativeDecoder) -> usize {
     // task 13.2: the smaller of K and the room that the pass's own token leaves
     todo!("day 13, task 2: the smaller of K and the room that the pass's own token leaves")
 }
 
-/// The target's logits `(V)` after the sequence and after each drafted token, in one pass: K tokens give
-/// K + 1 rows. The rollback after a rejection needs no code: [`Cached::logits`] finds the common prefix.
+/// The target's logits `(V)` after the sequence and after each drafted token, in one pass: K tokens
+/// give K + 1 rows. The rollback after a rejection needs no code: [`Cached::logits`] finds the
+/// common prefix.
 ///
 /// # Errors
 /// If a drafted token is not in the vocabulary, or the model fails.
@@ -132,13 +134,13 @@ pub fn target_logits(decoder: &mut SpeculativeDecoder, draft: &[u32]) -> Result<
     todo!("day 13, task 3: the logits of the last K + 1 tokens of the sequence with the draft")
 }
 
-/// The target's distribution `(V)` after the sequence and after each drafted token, from `raw`, its logits
-/// there. The processors see each position's own input: the tokens with the draft up to there, and as many
-/// fewer that remain.
+/// The target's distribution `(V)` after the sequence and after each drafted token, from `raw`, its
+/// logits there. The processors see each position's own input: the tokens with the draft up to
+/// there, and as many fewer that remain.
 ///
-/// The rows behind EOS, and behind a drafted token with p(token) = 0, which is sure to be rejected, are
-/// never used: any distribution may fill them. No processor may see such a text, for it may find no token
-/// left there. Stop strings are not looked for: the text behind one is processed.
+/// The rows behind EOS, and behind a drafted token with p(token) = 0, which is sure to be rejected,
+/// are never used: any distribution may fill them. No processor may see such a text, for it may
+/// find no token left there. Stop strings are not looked for: the text behind one is processed.
 ///
 /// # Errors
 /// If a processor fails.
@@ -151,9 +153,10 @@ pub fn target_probs(
     todo!("day 13, task 4: processors and distribution, row by row; behind a certain end, repeat the last row")
 }
 
-/// Accepts or rejects a greedy draft: a token is accepted while it is the target's own choice. `target` has
-/// one distribution `(V)` more than the draft has tokens; with all probability on one token each, as
-/// greedy decoding makes them. The next token is the target's choice behind the accepted ones.
+/// Accepts or rejects a greedy draft: a token is accepted while it is the target's own choice.
+/// `target` has one distribution `(V)` more than the draft has tokens; with all probability on one
+/// token each, as greedy decoding makes them. The next token is the target's choice behind the
+/// accepted ones.
 ///
 /// # Errors
 /// If there are not as many distributions.
@@ -162,12 +165,13 @@ pub fn verify_greedy(draft: &[u32], target: &[Vec<f32>]) -> Result<Verdict> {
     todo!("day 13, task 5: count the drafted tokens that the target would have chosen, and add its own next one")
 }
 
-/// One block: draft, verify, and take the accepted tokens in. Its tokens, one at least; the last of the
-/// sequence has a `finish`. An empty `Vec` if the sequence may get no more.
+/// One block: draft, verify, and take the accepted tokens in. Its tokens, one at least; the last of
+/// the sequence has a `finish`. An empty `Vec` if the sequence may get no more.
 ///
-/// A token's `logprob` is the raw one, as on day 7. Greedy decoding (`rng` is None) takes [`verify_greedy`]; sampling
-/// takes [`verify`], with one of `decoder.uniforms` for each row of the target (`decoder.draft` has drawn
-/// those of the draft itself). `decoder.counts.add` counts the block.
+/// A token's `logprob` is the raw one, as on day 7. Greedy decoding (`rng` is None) takes
+/// [`verify_greedy`]; sampling takes [`verify`], with one of `decoder.uniforms` for each row of the
+/// target (`decoder.draft` has drawn those of the draft itself). `decoder.counts.add` counts the
+/// block.
 ///
 /// # Errors
 /// If a model or a processor fails.
@@ -178,8 +182,9 @@ pub fn decode_block(decoder: &mut SpeculativeDecoder) -> Result<Vec<Token>> {
 
 // part 2: sampled
 
-/// The residual distribution, from which a rejected token is replaced: `max(p - q, 0)`, made to sum to 1.
-/// Where `p` equals `q` it is all zero, and a rejection can only be rounding: then it is `p` itself.
+/// The residual distribution, from which a rejected token is replaced: `max(p - q, 0)`, made to sum
+/// to 1. Where `p` equals `q` it is all zero, and a rejection can only be rounding: then it is `p`
+/// itself.
 ///
 /// # Errors
 /// If the two are of different lengths.
@@ -188,14 +193,14 @@ pub fn residual(p: &[f32], q: &[f32]) -> Result<Vec<f32>> {
     todo!("day 13, task 7: the positive part of p - q, divided by its sum")
 }
 
-/// Accepts or rejects a draft so that every token is distributed as the target's (Leviathan et al. 2023;
-/// Chen et al. 2023).
+/// Accepts or rejects a draft so that every token is distributed as the target's (Leviathan et al.
+/// 2023; Chen et al. 2023).
 ///
-/// `target` has one distribution `(V)` more than the draft has tokens; `uniforms`, numbers in [0, 1), too.
-/// Token `i` is accepted if `uniforms[i] · q(token) < p(token)`, which is with probability `min(1, p / q)`.
-/// The first rejected token is replaced by a draw from the residual, and the draft behind it is dropped;
-/// if all are accepted, the last distribution gives a bonus token. The last number is for the residual or
-/// the bonus.
+/// `target` has one distribution `(V)` more than the draft has tokens; `uniforms`, numbers in [0,
+/// 1), too. Token `i` is accepted if `uniforms[i] · q(token) < p(token)`, which is with probability
+/// `min(1, p / q)`. The first rejected token is replaced by a draw from the residual, and the draft
+/// behind it is dropped; if all are accepted, the last distribution gives a bonus token. The last
+/// number is for the residual or the bonus.
 ///
 /// # Errors
 /// If the counts of distributions and numbers do not fit, or a token is not in the vocabulary.
@@ -217,13 +222,13 @@ pub fn overlap(p: &[f32], q: &[f32]) -> f32 {
 pub struct ModelDrafter<'a> {
     /// The small model and its cache; not one that slides.
     pub cached: Cached<'a>,
-    /// What is done to its logits: the same as to the target's, or q would be far from p. Their error is
-    /// the draft's.
+    /// What is done to its logits: the same as to the target's, or q would be far from p. Their
+    /// error is the draft's.
     pub processors: Vec<Rc<dyn LogitsProcessor + 'a>>,
     /// Greedy, or drawn.
     pub greedy: bool,
-    /// Size of the target's vocabulary. Models of one family pad their tables differently: tokens that only
-    /// one of the two has are never drafted.
+    /// Size of the target's vocabulary. Models of one family pad their tables differently: tokens
+    /// that only one of the two has are never drafted.
     pub vocab_size: usize,
 }
 

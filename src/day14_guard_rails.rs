@@ -3,7 +3,7 @@
 //! its bytes breaks the rule. So a blocked word stays out however the tokenizer could spell it, and
 //! a format is kept however it is cut into tokens.
 
-use candecode::kit::dfa::{word_pattern, Dfa, StateID};
+use candecode::kit::dfa::{any_word, Dfa, StateID};
 use candecode::kit::{LogitsProcessor, ProcessorInput, Tokenizer};
 use candle_core::{bail, Result};
 use std::cell::RefCell;
@@ -90,17 +90,17 @@ impl Automaton {
     }
 }
 
-/// The pattern of a block list: a group of alternatives, for each word what `word_pattern` makes of
-/// it. That finds the word in any letter case, composed or decomposed; the text is read as it is.
-/// White space around a word is cut: `" dog"` also finds `"(dog"`. `whole` puts half a border on
-/// each side of the group, `(?-u:\b{start-half})` and `(?-u:\b{end-half})`, so that only words that
-/// stand alone are found: no ASCII letter, digit or underscore beside them.
+/// The pattern of a block list. `any_word` makes it, a group: it finds every word in any letter
+/// case, composed or decomposed; the text is read as it is. White space around a word is cut:
+/// `" dog"` also finds `"(dog"`. `whole` puts half a border on each side of the group,
+/// `(?-u:\b{start-half})` and `(?-u:\b{end-half})`, so that only words that stand alone are found:
+/// no ASCII letter, digit or underscore beside them.
 ///
 /// # Errors
 /// If there is no word, or one that is empty or only white space.
 pub fn block_pattern(words: &[String], whole: bool) -> Result<String> {
-    // task 14.5: the words' patterns, joined by |, as one group; whole: half a border on each side
-    todo!("day 14, task 5: the words' patterns, joined by |, as one group; whole: half a border on each side")
+    // task 14.5: cut white space, refuse what is empty; any_word; whole: half a border on each side
+    todo!("day 14, task 5: cut white space, refuse what is empty; any_word; whole: half a border on each side")
 }
 
 /// As many bytes of masks a rail keeps at most.
@@ -201,16 +201,16 @@ pub fn block_rails(
         let automaton = Automaton::new(pattern, rule)?;
         Ok(GuardRail::new(name.as_str(), automaton, tokenizer, vocab_size))
     };
-    let any_word = block_pattern(words, false)?;
+    let pattern = block_pattern(words, false)?;
     if !whole {
-        return Ok(vec![rail(&any_word, Rule::BlockSubstring)?]);
+        return Ok(vec![rail(&pattern, Rule::BlockSubstring)?]);
     }
     let mut rails = vec![rail(&block_pattern(words, true)?, Rule::BlockWord)?];
     // An empty stop string ends no text. The others are found in their own letter case.
     let stops = stops.iter().filter(|stop| !stop.is_empty());
     let stops: Vec<String> = stops.map(|stop| regex_syntax::escape(stop)).collect();
     if !stops.is_empty() {
-        let cut = format!(r"(?-u:\b{{start-half}}){any_word}(?:{})", stops.join("|"));
+        let cut = format!(r"(?-u:\b{{start-half}}){pattern}(?:{})", stops.join("|"));
         rails.push(rail(&cut, Rule::BlockSubstring)?);
     }
     Ok(rails)

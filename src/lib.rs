@@ -8,9 +8,11 @@
 
 extern crate self as candecode; // so that a day's file reads the same wherever it is compiled
 
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod engine;
 pub mod formats;
+pub mod kernels;
 pub mod kit;
 
 #[cfg_attr(feature = "ref-day00", path = "../solutions/day00_warm_up.rs")]

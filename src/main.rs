@@ -1,7 +1,8 @@
 //! The `candecode` command.
 
 use candecode::cli::{flags::Args, run};
-use candecode::kit::{days, dispatch, error};
+use candecode::kernels;
+use candecode::kit::{days, error};
 use clap::Parser as _;
 use std::process::ExitCode;
 
@@ -11,7 +12,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    dispatch::set_threads();
+    kernels::set_threads();
     let args = Args::parse();
     days::quiet_panics();
     match std::panic::catch_unwind(|| run::run(&args)) {

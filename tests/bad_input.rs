@@ -1,7 +1,9 @@
-//! What the command does besides failing with a message: notes, warnings, the ways out that a message names, Ctrl-C, a
-//! closed pipe. The messages themselves are on a page of the book, which is a test (`tools/tests/messages.rs`).
+//! What the command does besides failing with a message: notes, warnings, the ways out that a
+//! message names, Ctrl-C, a closed pipe. The messages themselves are on a page of the book, which
+//! is a test (`tools/tests/messages.rs`).
 //!
-//! Runs the `candecode` command itself, with the reference: `cargo test --features ref --test bad_input`.
+//! Runs the `candecode` command itself, with the reference: `cargo test --features ref --test
+//! bad_input`.
 
 #![cfg(feature = "ref")]
 
@@ -106,7 +108,8 @@ fn what_a_model_wishes_is_noted_and_not_done() {
     fs::write(folder.0.join("generation_config.json"), wishes).unwrap();
     let [text, err] = run(&[]);
     assert_eq!(text, greedy);
-    let says = "note: generation_config.json asks for do_sample=true, temperature=3, top_k=2000; the command does only what its flags say; for the same add --temperature 3 --top-k 2000";
+    let says = "note: generation_config.json asks for do_sample=true, temperature=3, top_k=2000; \
+                the command does only what its flags say; for the same add --temperature 3 --top-k 2000";
     assert!(err.contains(says), "{err}");
     let [text, err] = run(&["--temperature", "3", "--top-k", "2000"]);
     assert!(text != greedy && !err.contains("note"), "{err}");

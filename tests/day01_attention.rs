@@ -4,6 +4,7 @@ mod checks;
 #[macro_use]
 #[path = "checks/day01.rs"]
 mod day;
+#[cfg(feature = "mistakes")]
 include!(concat!(env!("OUT_DIR"), "/day01.rs"));
 
 checks::tests! {

@@ -4,6 +4,7 @@ mod checks;
 #[macro_use]
 #[path = "checks/day02.rs"]
 mod day;
+#[cfg(feature = "mistakes")]
 include!(concat!(env!("OUT_DIR"), "/day02.rs"));
 
 checks::tests! {

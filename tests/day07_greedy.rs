@@ -4,6 +4,7 @@ mod checks;
 #[macro_use]
 #[path = "checks/day07.rs"]
 mod day;
+#[cfg(feature = "mistakes")]
 include!(concat!(env!("OUT_DIR"), "/day07.rs"));
 
 checks::tests! {

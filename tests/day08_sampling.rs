@@ -4,6 +4,7 @@ mod checks;
 #[macro_use]
 #[path = "checks/day08.rs"]
 mod day;
+#[cfg(feature = "mistakes")]
 include!(concat!(env!("OUT_DIR"), "/day08.rs"));
 
 checks::tests! {

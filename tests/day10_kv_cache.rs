@@ -6,6 +6,7 @@ mod checks;
 mod day;
 #[path = "checks/day10_measure.rs"]
 mod measure;
+#[cfg(feature = "mistakes")]
 include!(concat!(env!("OUT_DIR"), "/day10.rs"));
 
 checks::tests! {

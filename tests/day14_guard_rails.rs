@@ -4,6 +4,7 @@ mod checks;
 #[macro_use]
 #[path = "checks/day14.rs"]
 mod day;
+#[cfg(feature = "mistakes")]
 include!(concat!(env!("OUT_DIR"), "/day14.rs"));
 
 checks::tests! {

@@ -7,7 +7,7 @@
 #![cfg(feature = "ref")]
 
 use candecode::engine::load_model;
-use candecode::kit::kernels::{self, Kernels};
+use candecode::kernels::{self, Kernels};
 use candecode::kit::{Model, ModelConfig, NoCache, Step, Weights};
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;

@@ -16,8 +16,8 @@ mod dfa;
 mod flags;
 #[path = "kit/gguf.rs"]
 mod gguf;
-#[path = "kit/kernels.rs"]
-mod kernels;
+#[path = "kit/kernel_equality.rs"]
+mod kernel_equality;
 #[path = "kit/memory.rs"]
 mod memory;
 #[path = "kit/model_files.rs"]

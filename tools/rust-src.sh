@@ -1,5 +1,6 @@
-# Sourced by the checks for other systems: sets `src` to the standard library's source of the very rustc that is used, from its own
-# folder, or from Debian's package rust-src, which is unpacked into a cache. Without either, $1 ends with the word SKIPPED.
+# Sourced by the checks for other systems: sets `src` to the standard library's source of the very
+# rustc that is used, from its own folder, or from Debian's package rust-src, which is unpacked into
+# a cache. Without either, "SKIPPED $1" is printed and the check ends there, with success.
 rustc_version=$(rustc -vV | sed -n 's/^release: //p')
 src=$(rustc --print sysroot)/lib/rustlib/src/rust/library
 if [ ! -f "$src/Cargo.lock" ]; then

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Type-check the library without the command (feature `cli`) for WebAssembly: no browser, nothing linked.
+# Type-check the library without the command (feature `cli`) for WebAssembly: no browser, nothing
+# linked.
 # usage, in the crate's root:  tools/wasm-check.sh [--features ref] [more arguments of cargo check]
 set -euo pipefail
 if rustup target list --installed 2>/dev/null | grep -qx wasm32-unknown-unknown; then

@@ -1,4 +1,5 @@
-//! Draws the plots of the book, `book/src/bench/*.svg`, from what criterion measured: `draw day10 day12 …`; none: all.
+//! Draws the plots of the book, `book/src/bench/*.svg`, from what criterion measured: `draw day10
+//! day12 …`; none: all.
 
 use anyhow::{bail, Result};
 use benches::estimates::fastest;
@@ -6,7 +7,7 @@ use benches::plot::Plot;
 use benches::serving::{fixed, mix, running, Counted};
 use benches::{logits, model, text, tokenizer};
 use candecode::day10_kv_cache::KvCache;
-use candecode::kit::kernels::{self, Kernels};
+use candecode::kernels::{self, Kernels};
 use candecode::kit::{CacheKind, Logits, NoCache, Step};
 
 type Draw = fn() -> Result<()>;
@@ -81,7 +82,8 @@ fn day10() -> Result<()> {
     Ok(plot.save("day10_cost.svg")?)
 }
 
-/// How far a sliding cache is from the same window computed anew, token by token. This is no matter of time.
+/// How far a sliding cache is from the same window computed anew, token by token. This is no matter
+/// of time.
 fn cliff() -> Result<()> {
     const WINDOW: usize = 64;
     let model = model("story-3m")?;
@@ -188,7 +190,8 @@ fn day12() -> Result<()> {
     Ok(plot.save("day12_throughput.svg")?)
 }
 
-/// How much faster a text is written with drafts, against K, for drafters of a known rate of acceptance.
+/// How much faster a text is written with drafts, against K, for drafters of a known rate of
+/// acceptance.
 fn day13() -> Result<()> {
     const RATES: [usize; 4] = [100, 80, 50, 0];
     let plain = fastest("day13_speculation", "plain")?;

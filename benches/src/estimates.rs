@@ -7,8 +7,9 @@ use std::path::Path;
 /// The time of one iteration of a benchmark, in seconds, in the fastest sample of any round:
 /// `target/criterion/GROUP/FUNCTION/roundN/sample.json`.
 ///
-/// The fastest, not the median: the work is the same in every sample, and what else a machine does adds time to some and
-/// takes it from none. A ratio of two medians moves with the neighbours, a ratio of two fastest samples hardly.
+/// The fastest, not the median: the work is the same in every sample, and what else a machine does
+/// adds time to some and takes it from none. A ratio of two medians moves with the neighbours, a
+/// ratio of two fastest samples hardly.
 ///
 /// # Errors
 /// If it was not measured yet.

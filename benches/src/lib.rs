@@ -1,4 +1,5 @@
-//! What the benchmarks share: the story models, prompts, and the loops of the reference to be timed.
+//! What the benchmarks share: the story models, prompts, and the loops of the reference to be
+//! timed.
 
 #![warn(missing_docs)]
 
@@ -7,12 +8,12 @@ pub mod machine;
 pub mod plot;
 pub mod serving;
 
-use candecode::day07_greedy::greedy;
-use candecode::day10_kv_cache::{generate_cached, KvCache};
+use candecode::day07_greedy::argmax;
+use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
 use candecode::engine::load_model;
 use candecode::formats::hub;
-use candecode::kit::kernels::{self, Kernels};
-use candecode::kit::{dispatch, Cache, CacheKind, GenerationOptions, Model, Tokenizer};
+use candecode::kernels::{self, Kernels};
+use candecode::kit::{Cache, CacheKind, Model, Request, Tokenizer};
 use candle_core::{DType, Device, Result};
 use std::path::PathBuf;
 
@@ -30,7 +31,7 @@ fn folder(name: &str) -> Result<PathBuf> {
 /// # Errors
 /// If it cannot be read.
 pub fn model(name: &str) -> Result<Box<dyn Model>> {
-    dispatch::set_threads();
+    kernels::set_threads();
     kernels::choose(Kernels::default());
     let loaded = load_model(&folder(name)?, DType::F32, &Device::Cpu);
     loaded.map_err(|e| candle_core::Error::Msg(format!("{e:#}")))
@@ -49,11 +50,12 @@ pub fn cache(model: &dyn Model) -> KvCache {
     KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers)
 }
 
-/// Greedy, to the very length: nothing ends the text early, so that every run does the same work.
-pub fn options<'a>(model: &dyn Model, max_new_tokens: usize) -> GenerationOptions<'a> {
-    let mut options = GenerationOptions::new(model.config(), max_new_tokens, greedy);
-    options.eos_token_ids.clear();
-    options
+/// A greedy request for exactly `new` tokens: nothing ends it early, so that every run does the
+/// same work.
+pub fn request<'a>(model: &dyn Model, prompt: &[u32], new: usize) -> Request<'a> {
+    let mut request = Request::new(model.config(), prompt, new, argmax);
+    request.eos_token_ids.clear();
+    request
 }
 
 /// The ids of a prompt and of the greedy text after it, `len` in all.
@@ -81,7 +83,8 @@ pub fn text_of(
     prompt: &[u32],
     new: usize,
 ) -> Result<Vec<u32>> {
-    let tokens = generate_cached(model, tokenizer, prompt, options(model, new), cache(model))?;
+    let cached = Cached::new(model, Box::new(cache(model)));
+    let tokens = generate_cached(cached, tokenizer, request(model, prompt, new))?;
     tokens.map(|token| Ok(token?.id)).collect()
 }
 

@@ -1,6 +1,6 @@
 //! What was measured on: the processor, its threads, and the commit.
 
-use candecode::kit::kernels;
+use candecode::kernels;
 use std::process::Command;
 
 /// The processor and the kernels on it, in words.

@@ -1,36 +1,21 @@
 //! A mix of short and long requests, served in static batches or by the scheduler.
 
-use crate::{cache, options};
-use candecode::day07_greedy::greedy;
+use crate::{cache, request};
+use candecode::day10_kv_cache::KvCache;
 use candecode::day12_batching::generate_batch;
-use candecode::day15_scheduler::{Request, Scheduler};
-use candecode::kit::{Cache, GenerationOptions, Model, ModelConfig, Step, Tokenizer};
+use candecode::day15_scheduler::Scheduler;
+use candecode::kit::{Cache, CacheKind, Model, ModelConfig, Step, Tokenizer};
 use candle_core::{Device, Result, Tensor};
 use std::cell::RefCell;
 
 /// At most so many rows in a batch.
 pub const SIZE: usize = 8;
 
-/// Prompts, and how many tokens each wants: 24 requests, every fourth of them long (48 to 64), the others short (4 to 16).
+/// Prompts, and how many tokens each wants: 24 requests, every fourth of them long (48 to 64), the
+/// others short (4 to 16).
 pub fn mix() -> Vec<(Vec<u32>, usize)> {
     let wants = |i: usize| if i.is_multiple_of(4) { 48 + 7 * i % 17 } else { 4 + 5 * i % 13 };
     (0..24).map(|i| ((300..304 + i as u32 % 6).collect(), wants(i))).collect()
-}
-
-/// Greedy, but row `i` ends when it has as many tokens as request `i` wants: token 0 is EOS, and nothing else is.
-fn ending<'a>(model: &dyn Model, mix: &[(Vec<u32>, usize)]) -> GenerationOptions<'a> {
-    let wanted: Vec<usize> = mix.iter().map(|(_, wanted)| *wanted).collect();
-    let mut given = vec![0; wanted.len()];
-    let mut all = options(model, 100);
-    all.eos_token_ids = vec![0];
-    all.choose = Box::new(move |row, logits: &[f32]| {
-        given[row] += 1;
-        match given[row] == wanted[row] {
-            true => Ok(0),
-            false => Ok(greedy(row, &logits[1..])? + 1),
-        }
-    });
-    all
 }
 
 /// Static batches of [`SIZE`], each run until all of it have ended.
@@ -39,14 +24,11 @@ fn ending<'a>(model: &dyn Model, mix: &[(Vec<u32>, usize)]) -> GenerationOptions
 /// If the model fails.
 pub fn fixed(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) -> Result<()> {
     for chunk in mix.chunks(SIZE) {
-        let prompts: Vec<Vec<u32>> = chunk.iter().map(|(prompt, _)| prompt.clone()).collect();
-        let tokens = generate_batch(
-            model,
-            tokenizer,
-            &prompts,
-            ending(model, chunk),
-            Box::new(cache(model)),
-        )?;
+        let mut requests = Vec::new();
+        for (prompt, wanted) in chunk {
+            requests.push(request(model, prompt, *wanted));
+        }
+        let tokens = generate_batch(model, tokenizer, requests, Box::new(cache(model)))?;
         tokens.collect::<Result<Vec<_>>>()?;
     }
     Ok(())
@@ -57,14 +39,17 @@ pub fn fixed(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]
 /// # Errors
 /// If the model fails.
 pub fn running(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) -> Result<()> {
-    let new_cache = Box::new(|| Box::new(cache(model)) as Box<dyn Cache>);
-    let mut scheduler =
-        Scheduler::new(model, tokenizer, ending(model, mix), new_cache, usize::MAX)?;
+    let layers = model.config().num_hidden_layers;
+    let new_cache =
+        Box::new(move || Box::new(KvCache::new(CacheKind::Dynamic, layers)) as Box<dyn Cache>);
+    let mut scheduler = Scheduler::new(model, tokenizer, new_cache, usize::MAX)?;
     let mut queue = mix.iter().enumerate();
     loop {
         while scheduler.running.len() + scheduler.waiting.len() < SIZE {
-            let Some((id, (prompt, _))) = queue.next() else { break };
-            scheduler.submit(Request { id, prompt: prompt.clone() })?;
+            let Some((id, (prompt, wanted))) = queue.next() else { break };
+            let mut request = request(model, prompt, *wanted);
+            request.id = id;
+            scheduler.submit(request)?;
         }
         if scheduler.is_idle() {
             return Ok(());

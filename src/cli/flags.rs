@@ -1,7 +1,7 @@
 //! The flags of the `candecode` command. Names are the field's.
 
 use crate::formats::hub::DEFAULT_MODEL;
-use crate::kit::kernels::Kernels;
+use crate::kernels::Kernels;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 

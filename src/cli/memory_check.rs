@@ -2,9 +2,9 @@
 
 use crate::cli::flags::{Args, CacheName, RngKind};
 use crate::cli::plan::Plan;
+use crate::kernels::Kernels;
 use crate::kit::device::activation_dtype;
 use crate::kit::error::usage;
-use crate::kit::kernels::Kernels;
 use crate::kit::units::bytes;
 use crate::kit::ModelConfig;
 use anyhow::{bail, Result};

@@ -1,10 +1,13 @@
 //! What the command shows: text as it is made, or one line of JSON a sequence; and `--stats`.
 
 use crate::cli::flags::{Args, Format};
+use crate::cli::interrupt;
 use crate::cli::statistics::{Report, Timings};
+use crate::engine::{self, loops::Sink};
+use crate::kernels;
 use crate::kit::draft::Counts;
 use crate::kit::units::bytes;
-use crate::kit::{kernels, FinishReason, Hypothesis, Token, Tokenizer};
+use crate::kit::{FinishReason, Hypothesis, Token, Tokenizer};
 use anyhow::{Context as _, Result};
 use std::io::Write as _;
 use std::time::Instant;
@@ -70,24 +73,6 @@ impl<'a> Output<'a> {
         Ok(self.tokenizer.decode(&self.texts[row].prompt)?)
     }
 
-    /// Takes a token of some row.
-    ///
-    /// # Errors
-    /// If it cannot be shown.
-    pub fn take(&mut self, token: Token) -> Result<()> {
-        self.first
-            .get_or_insert_with(|| (self.began.elapsed().as_secs_f64(), kernels::bytes_read()));
-        if self.streams() {
-            show(&token.text)?;
-        }
-        let text = self.texts.get_mut(token.row).context("a token of a row that does not exist")?;
-        text.new_ids.push(token.id);
-        text.logprobs.push(token.logprob);
-        text.text.push_str(&token.text);
-        text.finish = token.finish;
-        Ok(())
-    }
-
     /// The tokens of every row so far, prompt included.
     pub fn sequences(&self) -> Vec<Vec<u32>> {
         self.texts.iter().map(|text| [&text.prompt[..], &text.new_ids].concat()).collect()
@@ -98,37 +83,19 @@ impl<'a> Output<'a> {
         self.texts.get(row).map_or(0, |text| text.prompt.len())
     }
 
+    /// How many sequences ended because the model's context did.
+    pub fn ended_at_context(&self, context: usize) -> usize {
+        let at_context = |text: &&Text| {
+            text.finish == Some(FinishReason::Length)
+                && text.prompt.len() + text.new_ids.len() > context
+        };
+        self.texts.iter().filter(at_context).count()
+    }
+
     /// Ends the line of a text that is shown as it is made, so that an error begins a line of its own.
     pub fn break_line(&self) {
         if self.streams() {
             let _ = show("\n");
-        }
-    }
-
-    /// Takes what speculation did.
-    pub fn speculated(&mut self, counts: Counts) {
-        self.counts = Some(counts);
-    }
-
-    /// Takes the result of a beam search for the one prompt.
-    pub fn hypotheses(&mut self, hypotheses: Vec<Hypothesis>) {
-        let prompt = std::mem::take(&mut self.texts).into_iter().next().unwrap_or_default().prompt;
-        for found in hypotheses {
-            let shown = match found.finish {
-                FinishReason::Eos => &found.new_ids[..found.new_ids.len() - 1],
-                _ => &found.new_ids[..],
-            };
-            let mut text = self.tokenizer.decode(shown).unwrap_or_default();
-            let stop = self.args.stop.iter().filter_map(|stop| text.find(stop)).min(); // none is empty
-            text.truncate(stop.unwrap_or(text.len()));
-            self.texts.push(Text {
-                prompt: prompt.clone(),
-                new_ids: found.new_ids,
-                text,
-                finish: Some(found.finish),
-                score: Some(found.score),
-                ..Text::default()
-            });
         }
     }
 
@@ -190,6 +157,50 @@ impl<'a> Output<'a> {
             timings,
         };
         Ok(serde_json::to_string(&report)? + "\n")
+    }
+}
+
+impl Sink for Output<'_> {
+    /// Takes a token, and goes on until Ctrl-C.
+    fn token(&mut self, token: Token) -> Result<bool> {
+        self.first
+            .get_or_insert_with(|| (self.began.elapsed().as_secs_f64(), kernels::bytes_read()));
+        if self.streams() {
+            show(&token.text)?;
+        }
+        let text = self.texts.get_mut(token.row).context("a token of a row that does not exist")?;
+        text.new_ids.push(token.id);
+        text.logprobs.push(token.logprob);
+        text.text.push_str(&token.text);
+        text.finish = token.finish;
+        Ok(!interrupt::asked())
+    }
+
+    fn counts(&mut self, counts: Counts) {
+        self.counts = Some(counts);
+    }
+
+    /// Takes the result of a beam search for the one prompt.
+    fn hypotheses(&mut self, hypotheses: Vec<Hypothesis>) {
+        let prompt = std::mem::take(&mut self.texts).into_iter().next().unwrap_or_default().prompt;
+        for found in hypotheses {
+            let shown = match found.finish {
+                FinishReason::Eos => &found.new_ids[..found.new_ids.len() - 1],
+                _ => &found.new_ids[..],
+            };
+            let text = engine::text_after(self.tokenizer, &prompt, shown);
+            let mut text = text.unwrap_or_default();
+            let stop = self.args.stop.iter().filter_map(|stop| text.find(stop)).min(); // none is empty
+            text.truncate(stop.unwrap_or(text.len()));
+            self.texts.push(Text {
+                prompt: prompt.clone(),
+                new_ids: found.new_ids,
+                text,
+                finish: Some(found.finish),
+                score: Some(found.score),
+                ..Text::default()
+            });
+        }
     }
 }
 

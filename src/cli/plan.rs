@@ -1,9 +1,10 @@
 //! From flags to what will run: which day's loop, which processors, which choice. Nothing is loaded yet.
 
 use crate::cli::flags::{Args, CacheName, Early, Format, PastContextName, RngKind};
-use crate::engine::requests;
+use crate::engine::loops::LoopPlan;
+use crate::engine::requests::{self, Processors};
 use crate::kit::error::usage;
-use crate::kit::{BeamParams, EarlyStopping, SamplingParams};
+use crate::kit::{BeamParams, EarlyStopping, ModelConfig, PastContext, SamplingParams};
 use anyhow::{ensure, Context as _, Result};
 use std::path::Path;
 
@@ -163,6 +164,25 @@ impl Plan {
             usage("--stop: a string is empty; it would end every text before its first token")
         );
         Ok(())
+    }
+
+    /// The loop that runs, with the processors of its parameters.
+    pub fn loops(&self, args: &Args, processors: Processors, config: &ModelConfig) -> LoopPlan {
+        let stride = (config.max_position_embeddings / 4).max(1);
+        LoopPlan {
+            day: self.day,
+            params: self.params.clone(),
+            processors,
+            torch: args.rng == Some(RngKind::Torch),
+            past_context: match args.past_context {
+                PastContextName::Stop => PastContext::Stop,
+                PastContextName::Window => PastContext::Window { stride },
+            },
+            beams: self.beams(args),
+            draft_ngram: args.draft_ngram.unwrap_or(2),
+            num_draft_tokens: args.num_draft_tokens,
+            max_batch_tokens: args.max_batch_tokens,
+        }
     }
 
     /// How to search with beams.

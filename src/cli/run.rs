@@ -1,25 +1,18 @@
 //! What the `candecode` command does with its flags.
 
-use crate::cli::flags::{Args, CacheName, Format, PastContextName, RngKind};
+use crate::cli::flags::{Args, CacheName, Format};
 use crate::cli::output::Output;
 use crate::cli::plan::{text_file, Plan};
 use crate::cli::{chat_terminal, generation_config, interrupt, memory_check};
-use crate::day05_model::Transformer;
-use crate::day10_kv_cache::{generate_cached, Cached, KvCache};
-use crate::day13_speculative::{decode_block, ModelDrafter, NgramDrafter, SpeculativeDecoder};
-use crate::day15_scheduler::{NewCache, Scheduler};
 use crate::engine::chat::Chat;
 use crate::engine::chat_template::Template;
-use crate::engine::requests::{self, Processors};
-use crate::engine::{load, nan_trace, Engine};
+use crate::engine::loops::{LoopPlan, Models};
+use crate::engine::{load, nan_trace, requests, Engine};
 use crate::formats::{hub, ModelFiles};
-use crate::kit::draft::Drafter;
+use crate::kernels;
 use crate::kit::error::{describe, plain, usage};
-use crate::kit::rng::RequestRng;
-use crate::kit::{check_prompt, days, device, kernels};
-use crate::kit::{Cache, CacheKind, FinishReason, Model, ModelConfig, PastContext, Request};
-use crate::kit::{Sampler, Step, Token, Tokenizer};
-use crate::{day06_generate, day07_greedy, day11_beam_search, day12_batching};
+use crate::kit::{check_prompt, days, device};
+use crate::kit::{Cache, CacheKind, Model, ModelConfig, PastContext, Step, Tokenizer};
 use anyhow::{anyhow, ensure, Context as _, Result};
 use candle_core::{DType, Device, Tensor};
 use std::io::{Read as _, Write as _};
@@ -59,7 +52,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let drafter = drafter.map(|name| draft_model(name, args, &files, &tokenizer)).transpose()?;
     interrupt::watch();
     let configs: Vec<_> =
-        std::iter::once(config).chain(drafter.as_ref().map(ModelFiles::config)).collect();
+        std::iter::once(config).chain(drafter.iter().map(|(files, _)| files.config())).collect();
     let mut context = config.max_position_embeddings;
     if let Some(room) = memory_check::available(&device)? {
         let need = memory_check::need(args, &plan, &configs, &prompts, dtype, &device);
@@ -67,10 +60,8 @@ pub fn run(args: &Args) -> Result<u8> {
         context = need.longest(room).min(context); // of a chat: what it may grow to
     }
     let engine = open(args, &files, tokenizer, dtype, &device)?;
-    let drafter = match &drafter {
-        Some(files) => Some(open(args, files, files.tokenizer()?, dtype, &device)?),
-        None => None,
-    };
+    let drafter = drafter.map(|(files, tokenizer)| open(args, &files, tokenizer, dtype, &device));
+    let drafter = drafter.transpose()?;
     for (i, prompt) in prompts.iter().enumerate() {
         check_prompt(engine.model(), prompt)
             .map_err(|e| anyhow!("{}{}", which(i, prompts.len()), plain(&e)))?;
@@ -83,16 +74,14 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     let model = Interruptible(engine.model());
     let draft_model = drafter.as_ref().map(|drafter| Interruptible(drafter.model()));
-    let run = Run {
-        args,
+    let drafter = drafter.as_ref().zip(draft_model.as_ref());
+    let models = Models {
         engine: &engine,
         model: &model,
-        drafter: drafter.as_ref(),
-        draft_model: draft_model.as_ref().map(|model| model as &dyn Model),
-        plan: &plan,
-        processors,
-        load_s,
+        drafter: drafter.map(|(engine, model)| (engine, model as &dyn Model)),
     };
+    let loops = plan.loops(args, processors, model.config());
+    let run = Run { args, models, loops, rows: plan.rows, load_s };
     if let Some(template) = template {
         return Ok(u8::from(!run.chat(template, context)?));
     }
@@ -140,16 +129,17 @@ fn template(args: &Args, files: &ModelFiles) -> Result<Template> {
     Ok(template)
 }
 
-/// The files of a draft model, refused before any weights are read if its tokens are not the target's. One that is no
+/// The files of a draft model and its tokenizer, refused before any weights are read if its tokens are not the target's. One that is no
 /// smaller than the target is worth a warning only: the text is the same.
 fn draft_model(
     name: &str,
     args: &Args,
     target: &ModelFiles,
     tokenizer: &Tokenizer,
-) -> Result<ModelFiles> {
+) -> Result<(ModelFiles, Tokenizer)> {
     let files = ModelFiles::at(&hub::locate(name, args.offline)?)?;
-    if let Some(difference) = files.tokenizer()?.difference(tokenizer) {
+    let own = files.tokenizer()?;
+    if let Some(difference) = own.difference(tokenizer) {
         return Err(usage(format!(
             "--draft-model {name}: a draft must have its target's tokenizer, and this one differs: {difference}"
         )));
@@ -158,7 +148,7 @@ fn draft_model(
     if draft.size() >= target.size() {
         eprintln!("warning: the draft model is as large as its target: speculation will be slower than none");
     }
-    Ok(files)
+    Ok((files, own))
 }
 
 /// The token ids of every prompt.
@@ -206,29 +196,26 @@ fn prompt_file(file: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// The loops of the days, with the flags.
+/// A run of the command: the flags, the models, and the loop that the flags ask for.
 struct Run<'a> {
     args: &'a Args,
-    engine: &'a Engine,
-    model: &'a Interruptible<'a>,
-    drafter: Option<&'a Engine>,
-    draft_model: Option<&'a dyn Model>,
-    plan: &'a Plan,
-    processors: Processors,
+    models: Models<'a>,
+    loops: LoopPlan,
+    rows: usize,
     load_s: f64,
 }
 
-impl<'a> Run<'a> {
+impl Run<'_> {
     /// All prompts: together where the loop can, else one after another.
     fn all(&self, prompts: &[Vec<u32>]) -> Result<()> {
-        if self.plan.day == 12 || self.plan.day == 15 {
-            let samples = self.plan.rows / prompts.len();
+        if self.loops.day == 12 || self.loops.day == 15 {
+            let samples = self.rows / prompts.len();
             let rows: Vec<Vec<u32>> =
                 prompts.iter().flat_map(|prompt| vec![prompt.clone(); samples]).collect();
-            return self.rows(&rows, 0);
+            return self.some(&rows, 0);
         }
-        for (row, prompt) in prompts.iter().enumerate() {
-            self.rows(std::slice::from_ref(prompt), row)?;
+        for (number, prompt) in prompts.iter().enumerate() {
+            self.some(std::slice::from_ref(prompt), number)?;
             if interrupt::asked() {
                 break;
             }
@@ -238,38 +225,42 @@ impl<'a> Run<'a> {
 
     /// Turn after turn, until the input ends. False: a line was refused.
     fn chat(&self, template: Template, context: usize) -> Result<bool> {
-        let mut request = self.request(&[], 0);
-        request.eos_token_ids.extend(template.end_of_turn(self.engine.tokenizer()));
+        let mut request = self.loops.request(self.models.model, &[], 0);
+        request.eos_token_ids.extend(template.end_of_turn(self.models.engine.tokenizer()));
         request.stop_strings.extend(template.stops.iter().cloned());
-        let most = self.model.config().max_position_embeddings;
+        let most = self.models.model.config().max_position_embeddings;
         if context < most {
             eprintln!("note: memory has room for {context} tokens, the model's context is {most}");
         }
-        let cached = Cached::new(self.model, self.engine.new_cache());
-        let mut chat = Chat::new(cached, self.engine.tokenizer(), template, context);
+        let cached = self.models.engine.new_cached(self.models.model);
+        let mut chat = Chat::new(cached, self.models.engine.tokenizer(), template, context);
         chat.set_system(self.args.system.as_deref())?;
         chat_terminal::talk(&mut chat, self.args, &mut request)
     }
 
     /// Some prompts in one run of the loop; the first of them is prompt `first`.
-    fn rows(&self, prompts: &[Vec<u32>], first: usize) -> Result<()> {
-        let tokenizer = self.engine.tokenizer();
+    fn some(&self, prompts: &[Vec<u32>], first: usize) -> Result<()> {
+        let tokenizer = self.models.engine.tokenizer();
         let mut out = Output::new(self.args, tokenizer, prompts, self.load_s, first)?;
-        let done = match self.plan.day {
-            6 => self.simple(&prompts[0], &mut out),
-            11 => self.search(&prompts[0], &mut out),
-            13 => self.speculate(&prompts[0], first, &mut out),
-            15 => self.serve(prompts, &mut out),
-            _ => self.stream(prompts, first, &mut out),
-        };
-        if interrupt::asked() {
-            return out.finish();
-        }
+        let done = self.loops.run(self.models, prompts, first, &mut out);
         if let Err(error) = done {
-            out.break_line();
-            return Err(self.explained(error, &out));
+            if !interrupt::asked() {
+                out.break_line();
+                return Err(self.explained(error, &out));
+            }
         }
-        out.finish()
+        let context = self.models.model.config().max_position_embeddings;
+        let at_context = out.ended_at_context(context);
+        out.finish()?;
+        let slides =
+            self.models.engine.cache.is_some_and(|kind| matches!(kind, CacheKind::Sliding(_)));
+        if at_context > 0 && !slides && self.loops.past_context == PastContext::Stop {
+            eprintln!(
+                "note: the text ends where the model's context does, at {context} tokens; one prompt \
+                 goes on with --past-context window"
+            );
+        }
+        Ok(())
     }
 
     /// The error of a loop; if the model computed NaN, where that comes from instead.
@@ -282,13 +273,14 @@ impl<'a> Run<'a> {
         };
         let drafter = self.args.draft_model.as_deref().unwrap_or_default();
         let draft_name = format!("--draft-model {drafter}");
-        let models = [(Some(self.engine), &self.args.model), (self.drafter, &draft_name)];
+        let drafting = self.models.drafter.map(|(engine, _)| engine);
+        let models = [(Some(self.models.engine), &self.args.model), (drafting, &draft_name)];
         let rows = out.sequences();
         for (engine, name) in models {
             let Some(engine) = engine else { continue };
             for (row, tokens) in rows.iter().enumerate() {
-                let found = if self.plan.day == 11 {
-                    let bound = self.plan.params.max_new_tokens;
+                let found = if self.loops.day == 11 {
+                    let bound = self.loops.params.max_new_tokens;
                     nan_trace::first_nan_behind(engine.model(), tokens, bound)
                 } else {
                     let source = nan_trace::first_nan(engine.model(), tokens).flatten();
@@ -315,166 +307,11 @@ impl<'a> Run<'a> {
         }
         error
     }
-
-    /// Request number `id` for this prompt, greedy or with the portable stream.
-    fn request(&self, prompt: &[u32], id: usize) -> Request<'static> {
-        let sampler = requests::sampler(&self.plan.params, id);
-        self.request_with(prompt, sampler)
-    }
-
-    fn request_with(&self, prompt: &[u32], sampler: Sampler<'static>) -> Request<'static> {
-        let config = self.model.config();
-        let mut request =
-            requests::request(config, prompt, &self.plan.params, &self.processors, sampler);
-        if self.args.past_context == PastContextName::Window {
-            let stride = (config.max_position_embeddings / 4).max(1);
-            request.past_context = PastContext::Window { stride };
-        }
-        request
-    }
-
-    /// The loops that are iterators of tokens; row 0 of theirs is request `first`, and draws what is
-    /// that request's.
-    fn stream(&self, prompts: &[Vec<u32>], first: usize, out: &mut Output) -> Result<()> {
-        let model: &dyn Model = self.model;
-        let tokenizer = self.engine.tokenizer();
-        let torch = self.args.rng == Some(RngKind::Torch);
-        let mut requests = Vec::new();
-        if torch {
-            // One stream for all rows of a batch; a sequence of its own has its own.
-            let samplers = requests::samplers(&self.plan.params, prompts.len(), true);
-            for (prompt, sampler) in prompts.iter().zip(samplers) {
-                requests.push(self.request_with(prompt, sampler));
-            }
-        } else {
-            for (row, prompt) in prompts.iter().enumerate() {
-                requests.push(self.request(prompt, first + row));
-            }
-        }
-        let tokens = if self.plan.day == 12 {
-            day12_batching::generate_batch(model, tokenizer, requests, self.engine.new_cache())?
-        } else {
-            let request = requests.remove(0);
-            if self.plan.day == 7 {
-                day07_greedy::generate(model, tokenizer, request)?
-            } else {
-                let cached = Cached::new(model, self.engine.new_cache());
-                generate_cached(cached, tokenizer, request)?
-            }
-        };
-        for token in tokens {
-            out.take(token?)?;
-            if interrupt::asked() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Day 11: beams.
-    fn search(&self, prompt: &[u32], out: &mut Output) -> Result<()> {
-        let mut request = self.request(prompt, 0);
-        let found = day11_beam_search::beam_search(
-            self.model,
-            self.engine.tokenizer(),
-            &mut request,
-            &self.plan.beams(self.args),
-            &mut *self.engine.new_cache(),
-        )?;
-        out.hypotheses(found);
-        Ok(())
-    }
-
-    /// Day 13: blocks of drafted and verified tokens.
-    fn speculate(&self, prompt: &[u32], number: usize, out: &mut Output) -> Result<()> {
-        let vocab_size = self.model.config().vocab_size;
-        let drafter: Box<dyn Drafter + 'a> = match (self.drafter, self.draft_model) {
-            (Some(engine), Some(model)) => Box::new(ModelDrafter {
-                cached: Cached::new(model, engine.new_cache()),
-                processors: self.processors.clone(),
-                greedy: !self.plan.samples(),
-                vocab_size,
-            }),
-            _ => Box::new(NgramDrafter { n: self.args.draft_ngram.unwrap_or(2), vocab_size }),
-        };
-        let model: &dyn Model = self.model;
-        let mut decoder = SpeculativeDecoder::new(
-            Cached::new(model, self.engine.new_cache()),
-            self.engine.tokenizer(),
-            self.request(prompt, 0),
-            drafter,
-            self.args.num_draft_tokens,
-        )?;
-        if self.plan.samples() {
-            decoder.rng = Some(RequestRng::new(self.plan.params.seed, number as u64));
-        }
-        while decoder.sequence.finish.is_none() && !interrupt::asked() {
-            let block = decode_block(&mut decoder)?;
-            for token in block {
-                out.take(token)?;
-            }
-        }
-        out.speculated(decoder.counts);
-        Ok(())
-    }
-
-    /// Day 15: the prompts are requests to the scheduler, in the order given.
-    fn serve(&self, prompts: &[Vec<u32>], out: &mut Output) -> Result<()> {
-        let kind = self.engine.cache.unwrap_or(CacheKind::Dynamic);
-        let layers = self.model.config().num_hidden_layers;
-        let new_cache: NewCache = Box::new(move || Box::new(KvCache::new(kind, layers)));
-        let tokenizer = self.engine.tokenizer();
-        let mut scheduler =
-            Scheduler::new(self.model, tokenizer, new_cache, self.args.max_batch_tokens)?;
-        for (id, prompt) in prompts.iter().enumerate() {
-            let mut request = self.request(prompt, id);
-            request.id = id;
-            scheduler.submit(request)?;
-        }
-        while !scheduler.is_idle() && !interrupt::asked() {
-            for token in scheduler.step()? {
-                out.take(token)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Day 6's loop knows ids only: text and ends are added here; log-probabilities it does not compute.
-    fn simple(&self, prompt: &[u32], out: &mut Output) -> Result<()> {
-        let eos = &self.model.config().eos_token_ids;
-        let mut stream = day06_generate::TextStream::after(self.engine.tokenizer(), prompt);
-        let room = self.model.config().max_position_embeddings + 1 - prompt.len();
-        let max = self.plan.params.max_new_tokens.min(room);
-        let mut left = max;
-        let mut failed = Ok(());
-        let on_token = |id| {
-            left -= 1;
-            let finish = match (eos.contains(&id), left) {
-                (true, _) => Some(FinishReason::Eos),
-                (_, 0) => Some(FinishReason::Length),
-                _ => None,
-            };
-            let mut text = if eos.contains(&id) { String::new() } else { stream.push(id)? };
-            if finish.is_some() {
-                text.push_str(&stream.finish()?);
-            }
-            failed = out.take(Token { row: 0, id, logprob: f32::NAN, text, finish });
-            if failed.is_err() || interrupt::asked() {
-                candle_core::bail!("stopped")
-            }
-            Ok(())
-        };
-        let pick = day07_greedy::argmax;
-        let result = day06_generate::simple_generate(self.model, prompt, max, eos, pick, on_token);
-        failed?;
-        result?;
-        Ok(())
-    }
 }
 
 /// A model that fails at its next pass once Ctrl-C was pressed: so that every loop can be stopped, also
 /// one that gives no token for a long time, as beam search.
-struct Interruptible<'a>(&'a Transformer);
+struct Interruptible<'a>(&'a dyn Model);
 
 impl Model for Interruptible<'_> {
     fn config(&self) -> &ModelConfig {

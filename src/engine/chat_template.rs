@@ -4,7 +4,7 @@
 //! `strftime_now`, so that a prompt does not depend on the day; templates that ask whether it is there do without. And the
 //! entries of a map are in the order of their keys, which only a template that lists one would show.
 
-use crate::formats::{hub, ChatTemplate};
+use crate::formats::{self, hub, ChatTemplate};
 use crate::kit::error::usage;
 use crate::kit::Tokenizer;
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
@@ -105,7 +105,7 @@ impl Template {
     /// # Errors
     /// If there is none, or it cannot be read or compiled.
     pub fn of(model: &str, dir: &Path, asked: Option<&str>) -> Result<Self> {
-        Self::choose(model, ChatTemplate::from_dir(dir)?, asked)
+        Self::choose(model, formats::chat_template(dir)?, asked)
     }
 
     /// As [`Template::of`], of a model whose own template has been read.

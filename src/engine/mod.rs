@@ -4,12 +4,14 @@
 pub mod chat;
 pub mod chat_template;
 pub mod load;
+pub mod loops;
 pub mod nan_trace;
 pub mod requests;
 
 pub use load::load_model;
 
 use crate::day05_model::Transformer;
+use crate::day06_generate::TextStream;
 use crate::day10_kv_cache::{generate_cached, Cached, KvCache};
 use crate::day12_batching::generate_batch;
 use crate::formats::ModelFiles;
@@ -106,6 +108,11 @@ impl Engine {
         }
     }
 
+    /// An empty cache of this engine's kind, for `model`: the engine's own, or one in front of it.
+    pub fn new_cached<'a>(&self, model: &'a dyn Model) -> Cached<'a> {
+        Cached::new(model, self.new_cache())
+    }
+
     /// Continues a prompt: an iterator of its tokens, each with the text that became certain with it.
     /// Every call has a cache of its own, so several may go on side by side.
     ///
@@ -117,7 +124,7 @@ impl Engine {
         let processors = requests::processors(params, &self.tokenizer, self.model.config())?;
         let sampler = requests::sampler(params, 0);
         let request = requests::request(self.model.config(), &prompt, params, &processors, sampler);
-        let cached = Cached::new(&self.model, self.new_cache());
+        let cached = self.new_cached(&self.model);
         Ok(generate_cached(cached, &self.tokenizer, request)?)
     }
 
@@ -158,4 +165,22 @@ impl Engine {
         }
         Ok(completions)
     }
+}
+
+/// The text of `ids` where they go on after `prompt`: a tokenizer may decode a token differently at the
+/// beginning of a text.
+///
+/// # Errors
+/// If the tokenizer fails.
+pub fn text_after(
+    tokenizer: &Tokenizer,
+    prompt: &[u32],
+    ids: &[u32],
+) -> candle_core::Result<String> {
+    let mut stream = TextStream::after(tokenizer, prompt);
+    let mut text = String::new();
+    for id in ids {
+        text += &stream.push(*id)?;
+    }
+    Ok(text + &stream.finish()?)
 }

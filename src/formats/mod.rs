@@ -6,6 +6,8 @@ pub mod hub;
 mod model_files;
 mod regular_file;
 mod safetensors_source;
+mod template_text;
 
-pub use model_files::{ChatTemplate, ModelFiles};
+pub use model_files::{chat_template, ModelFiles};
 pub use safetensors_source::SafetensorsSource;
+pub use template_text::ChatTemplate;

@@ -1,23 +1,14 @@
 //! One handle for all that a model is on disk, whatever format it has: each file is read once.
 
 use crate::formats::gguf::{self, Gguf};
-use crate::formats::{folder, hub};
+use crate::formats::{folder, hub, ChatTemplate};
 use crate::kit::weights::TensorSource;
 use crate::kit::{ModelConfig, Tokenizer, Weights};
 use anyhow::{Context as _, Result};
 use candle_core::{DType, Device};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// A chat template as a model ships it.
-#[derive(Debug, Default)]
-pub struct ChatTemplate {
-    /// Where it comes from, for errors, and the text of the Jinja program; None if the model has none.
-    pub source: Option<(String, String)>,
-    /// The special tokens that it may name, as `eos_token`.
-    pub special_tokens: Map<String, Value>,
-}
 
 /// The files of a model: a folder in Hugging Face format, or a GGUF file.
 pub struct ModelFiles {
@@ -98,7 +89,7 @@ impl ModelFiles {
     /// # Errors
     /// If a file cannot be read or makes no sense.
     pub fn chat_template(&self) -> Result<ChatTemplate> {
-        chat_template(&self.path, self.gguf.as_deref())
+        template_of(&self.path, self.gguf.as_deref())
     }
 }
 
@@ -118,7 +109,7 @@ fn source(path: &Path, gguf: Option<Arc<Gguf>>) -> Result<Arc<dyn TensorSource>>
     })
 }
 
-fn chat_template(path: &Path, gguf: Option<&Gguf>) -> Result<ChatTemplate> {
+fn template_of(path: &Path, gguf: Option<&Gguf>) -> Result<ChatTemplate> {
     match gguf {
         Some(gguf) => Ok(gguf::chat_template(gguf)),
         None => folder::chat_template(path),
@@ -160,12 +151,10 @@ impl Weights {
     }
 }
 
-impl ChatTemplate {
-    /// The chat template of a model's folder, which need hold nothing else, or GGUF file.
-    ///
-    /// # Errors
-    /// As [`ModelFiles::chat_template`].
-    pub fn from_dir(path: &Path) -> Result<Self> {
-        chat_template(path, open_gguf(path)?.as_deref())
-    }
+/// The chat template of a model's folder, which need hold nothing else, or GGUF file.
+///
+/// # Errors
+/// As [`ModelFiles::chat_template`].
+pub fn chat_template(path: &Path) -> Result<ChatTemplate> {
+    template_of(path, open_gguf(path)?.as_deref())
 }

@@ -123,22 +123,60 @@ fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// A word as a pattern: it matches the word in any letter case, composed ("é" is one character) or
-/// decomposed ("e" and an accent), and nothing else.
-pub fn word_pattern(word: &str) -> String {
-    if word.is_ascii() {
-        return format!("(?i:{})", regex_syntax::escape(word));
-    }
+/// Words as one pattern, a group: it matches any of them, in any letter case, composed ("é" is one
+/// character) or decomposed ("e" and an accent), and nothing else.
+pub fn any_word(words: &[String]) -> String {
     let mut forms = BTreeSet::new();
-    // `(?i:…)` joins letters one by one. "ß" and "SS" it does not, but std's letter case does.
-    for cased in [word.to_string(), word.to_lowercase(), word.to_uppercase()] {
-        let mut composed = NormalizedString::from(cased.as_str());
-        let mut decomposed = composed.clone();
-        composed.nfc();
-        decomposed.nfd();
-        forms.insert(regex_syntax::escape(composed.get()));
-        forms.insert(regex_syntax::escape(decomposed.get()));
+    for word in words {
+        if word.is_ascii() {
+            forms.insert(small(word));
+            continue;
+        }
+        // `(?i:…)` joins letters one by one. "ß" and "SS" it does not, but std's letter case does.
+        for cased in [word.to_string(), word.to_lowercase(), word.to_uppercase()] {
+            let mut composed = NormalizedString::from(cased.as_str());
+            let mut decomposed = composed.clone();
+            composed.nfc();
+            decomposed.nfd();
+            forms.insert(small(composed.get()));
+            forms.insert(small(decomposed.get()));
+        }
     }
-    let forms: Vec<String> = forms.into_iter().collect();
-    format!("(?i:{})", forms.join("|"))
+    let forms: Vec<Vec<char>> = forms.into_iter().collect();
+    format!("(?i:{})", alternatives(&forms, 0, 0))
+}
+
+/// The characters of a word, small where that is one character.
+fn small(word: &str) -> Vec<char> {
+    let one = |c: char| {
+        let mut small = c.to_lowercase();
+        if small.len() == 1 {
+            small.next().unwrap_or(c)
+        } else {
+            c
+        }
+    };
+    word.chars().map(one).collect()
+}
+
+/// Sorted words as a pattern, without the `at` characters that they all begin with. What some of
+/// them have in common next is written once: else every step of the automaton would be made from
+/// the first letters of all words, and a list of 10,000 would take an hour and not a second.
+fn alternatives(words: &[Vec<char>], at: usize, depth: usize) -> String {
+    let literal = |chars: &[char]| regex_syntax::escape(&chars.iter().collect::<String>());
+    let [first, .., last] = words else {
+        return words.iter().map(|word| literal(&word[at..])).collect();
+    };
+    let mut shared = first[at..].iter().zip(&last[at..]).take_while(|(a, b)| a == b).count();
+    let mut branches = Vec::new();
+    if depth < 200 {
+        for branch in words.chunk_by(|a, b| a.get(at + shared) == b.get(at + shared)) {
+            branches.push(alternatives(branch, at + shared, depth + 1));
+        }
+    } else {
+        // The parser refuses groups in more than 250 groups.
+        shared = 0;
+        branches.extend(words.iter().map(|word| literal(&word[at..])));
+    }
+    format!("{}(?:{})", literal(&first[at..at + shared]), branches.join("|"))
 }

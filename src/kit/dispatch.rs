@@ -3,7 +3,8 @@
 //!
 //! What is called changes with the machine and the flags; a lesson never does.
 
-use crate::kit::{kernels, Cache, Step, Weight};
+use crate::kernels;
+use crate::kit::{Cache, Step, Weight};
 use crate::{day01_attention, day04_attention_block};
 use candle_core::{Error, Result, Tensor};
 
@@ -22,7 +23,7 @@ pub fn linear(x: &Tensor, w: &Weight, bias: Option<&Tensor>) -> Result<Tensor> {
         Some(last) if *last == inner => *last = out,
         _ => candle_core::bail!("linear: x is {:?}, its last dimension must be {inner}", x.shape()),
     }
-    let y = if kernels::takes(x) && kernels::reads(w.tensor()) {
+    let y = if kernels::take(x) && kernels::can_read(w.tensor()) {
         kernels::linear(x, &[w.tensor()])?.remove(0)
     } else {
         x.reshape(((), inner))?.matmul(&w.tensor().to_dtype(x.dtype())?.t()?)?
@@ -47,9 +48,9 @@ pub fn linear_many<const N: usize>(
     w: [(&Weight, Option<&Tensor>); N],
 ) -> Result<[Tensor; N]> {
     let tensors: Vec<&Tensor> = w.iter().map(|(w, _)| w.tensor()).collect();
-    let same = |t: &&Tensor| kernels::reads(t) && t.dtype() == tensors[0].dtype();
+    let same = |t: &&Tensor| kernels::can_read(t) && t.dtype() == tensors[0].dtype();
     let mut all = Vec::with_capacity(N);
-    if kernels::takes(x) && tensors.iter().all(same) {
+    if kernels::take(x) && tensors.iter().all(same) {
         for (y, (w, bias)) in kernels::linear(x, &tensors)?.into_iter().zip(w) {
             let mut shape = x.dims().to_vec();
             shape.pop();
@@ -80,7 +81,7 @@ pub fn attend(
     cache: &mut dyn Cache,
 ) -> Result<Tensor> {
     let (k, v) = cache.append(layer, k, v)?;
-    if kernels::takes(q) {
+    if kernels::take(q) {
         return kernels::attention(q, &k, &v, step.mask.as_ref());
     }
     let (new, all) = (q.dim(2)?, k.dim(2)?);
@@ -90,22 +91,4 @@ pub fn attend(
         None => Some(day01_attention::causal_mask(new, all - new, q.device())?),
     };
     day04_attention_block::grouped_attention(q, &k, &v, mask.as_ref())
-}
-
-/// Sets the number of threads, unless the reader did: the physical cores; the caller is one of them. Call it first of all.
-///
-/// Without the variable every product reads `/proc/cpuinfo` anew, and a step takes 1.4 times as long.
-pub fn set_threads() {
-    let set =
-        std::env::var("RAYON_NUM_THREADS").is_ok_and(|n| n.parse::<usize>().is_ok_and(|n| n > 0));
-    if !set {
-        std::env::set_var("RAYON_NUM_THREADS", num_cpus::get_physical().max(1).to_string());
-    }
-    // candle's threads for single numbers' work wait in a loop, and hold up everything when a core is taken: they cost a prompt
-    // half of its speed then, and save it a tenth on a machine that does nothing else.
-    if std::env::var_os("CANDLE_NUM_THREADS").is_none() {
-        std::env::set_var("CANDLE_NUM_THREADS", "1");
-    }
-    // A caller outside the pool would sleep, and be woken, at every product. An error means that a pool exists already.
-    let _ = rayon::ThreadPoolBuilder::new().use_current_thread().build_global();
 }

@@ -1,7 +1,22 @@
-//! The first noun: one forward pass, as data.
+//! The first two nouns: one forward pass, as data, and the model that runs it.
 
-use crate::kit::{Family, Model};
-use candle_core::{bail, DType, Result, Tensor};
+use crate::kit::{Cache, Family, ModelConfig};
+use candle_core::{bail, DType, Device, Result, Tensor};
+
+/// A language model: token ids in, logits out.
+pub trait Model {
+    /// Sizes, context and special ids.
+    fn config(&self) -> &ModelConfig;
+
+    /// Where its tensors live; steps are built there.
+    fn device(&self) -> &Device;
+
+    /// Runs one step: `(B, T or the positions chosen, V)`, f32. The cache grows by T columns.
+    ///
+    /// # Errors
+    /// If the step does not fit the model or the cache.
+    fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor>;
+}
 
 /// Which positions the model shall give logits for.
 #[derive(Debug, Clone, PartialEq, Eq)]

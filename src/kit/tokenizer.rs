@@ -26,7 +26,10 @@ impl Tokenizer {
     /// # Errors
     /// If they are not those of a tokenizer.
     pub fn from_bytes(json: &[u8]) -> Result<Self> {
-        let inner = tokenizers::Tokenizer::from_bytes(json);
+        // Not the crate's `from_bytes`, which is generic: all the code that reads a tokenizer would be
+        // compiled here once more, a quarter of this crate.
+        let text = std::str::from_utf8(json).map_err(|e| format!("not a tokenizer: {e}"));
+        let inner = text.map_err(Error::Msg)?.parse::<tokenizers::Tokenizer>();
         inner.map(Self::new).map_err(|e| Error::Msg(format!("not a tokenizer: {e}")))
     }
 

@@ -2,13 +2,13 @@
 
 use super::checks::{close, ensure, equal, golden_json, model, refused, tokenizer};
 use super::checks::{Fake, Likely, Outcome, Random, Recall};
-use candecode::day07_greedy::{generate, greedy};
-use candecode::day09_penalties::{penalties, PenaltyParams};
+use candecode::day07_greedy::{argmax, generate};
+use candecode::day09_penalties::penalties;
 use candecode::day10_kv_cache::KvCache;
 use candecode::kit::{
-    named, BeamParams, Cache, CacheKind, EarlyStopping, FinishReason, ProcessorInput,
+    named, BeamParams, Cache, CacheKind, EarlyStopping, FinishReason, Hypothesis, Model, NoCache,
+    ProcessorInput, Request, SamplingParams, Tokenizer,
 };
-use candecode::kit::{GenerationOptions, Hypothesis, Model, NoCache, Tokenizer};
 use candle_core::{bail, Device, Error, Result, Tensor};
 use std::cell::RefCell;
 
@@ -29,19 +29,12 @@ pub struct Day {
     pub keep_best: fn(&mut Vec<Hypothesis>, Hypothesis, usize),
     pub can_improve: fn(f32, usize, usize, &[Hypothesis], &BeamParams) -> bool,
     pub split: fn(&[Beam], &[Candidate], usize, Ending) -> Result<Split>,
-    pub next_log_probs: fn(
-        &dyn Model,
-        &[Vec<u32>],
-        &GenerationOptions,
-        usize,
-        &mut dyn Cache,
-        &mut usize,
-    ) -> Result<Vec<Vec<f32>>>,
+    pub next_log_probs:
+        fn(&dyn Model, &[Vec<u32>], &Request, &mut dyn Cache) -> Result<Vec<Vec<f32>>>,
     pub beam_search: fn(
         &dyn Model,
         &Tokenizer,
-        &[u32],
-        &GenerationOptions,
+        &mut Request,
         &BeamParams,
         &mut dyn Cache,
     ) -> Result<Vec<Hypothesis>>,
@@ -71,10 +64,10 @@ macro_rules! implementation {
                 let running = split.running.into_iter().map(|beam| (beam.tokens, beam.score));
                 Ok((ended.collect(), running.collect(), split.parents))
             },
-            next_log_probs: |model, texts, options, prompt_len, cache, first| {
+            next_log_probs: |model, texts, request, cache| {
                 let beam = |tokens: &Vec<u32>| code::Beam { tokens: tokens.clone(), score: -1.0 };
                 let beams: Vec<_> = texts.iter().map(beam).collect();
-                code::next_log_probs(model, &beams, options, prompt_len, cache, first)
+                code::next_log_probs(model, &beams, request, cache)
             },
             beam_search: code::beam_search,
         }
@@ -167,23 +160,6 @@ pub fn candidates_of_anything(day: &Day) -> Outcome {
 
 // 11.2
 
-pub fn length_normalised_by_hand(day: &Day) -> Outcome {
-    for (score, len, penalty, want) in [
-        (-6.0, 3, 1.0, -2.0),
-        (-6.0, 4, 2.0, -0.375),
-        (-6.0, 3, 0.0, -6.0),
-        (-6.0, 4, 0.5, -3.0),
-        (-6.0, 3, -1.0, -18.0),
-        (-6.0, 1, 3.0, -6.0),
-    ] {
-        let input = format!("length_normalised({score}, {len}, {penalty})");
-        near(&input, vec![(day.length_normalised)(score, len, penalty)], &[want], TOLERANCE)?;
-    }
-    Ok(())
-}
-
-// 11.3
-
 fn hypothesis(score: f32) -> Hypothesis {
     Hypothesis { new_ids: vec![(-8.0 * score) as u32], score, finish: FinishReason::Eos }
 }
@@ -203,75 +179,7 @@ pub fn the_best_are_kept_in_order(day: &Day) -> Outcome {
     Ok(())
 }
 
-// 11.4
-
-const WHEN: [EarlyStopping; 3] = [EarlyStopping::True, EarlyStopping::False, EarlyStopping::Never];
-
-fn params(num_beams: usize, length_penalty: f64, early_stopping: EarlyStopping) -> BeamParams {
-    BeamParams { num_beams, num_return_sequences: num_beams, length_penalty, early_stopping }
-}
-
-pub fn until_enough_are_finished_it_goes_on(day: &Day) -> Outcome {
-    for when in WHEN {
-        for count in 0..2 {
-            let finished: Vec<Hypothesis> = (0..count).map(|_| hypothesis(-0.125)).collect();
-            let got = (day.can_improve)(-50.0, 5, 9, &finished, &params(2, 1.0, when));
-            let input = format!("2 beams, {count} finished, early_stopping {when:?}: go on");
-            equal(&input, Ok(got), &true)?;
-        }
-    }
-    Ok(())
-}
-
-pub fn when_to_stop_by_hand(day: &Day) -> Outcome {
-    use EarlyStopping::{False, Never, True};
-    let finished = [hypothesis(-1.0), hypothesis(-2.0)];
-    let input = "2 beams, finished at -1 and -2, 10 new tokens at most";
-    let cases = [
-        (-0.5, 4, 1.0, True, false, "true: as soon as there are as many as beams"),
-        (-7.0, 4, 1.0, False, true, "-7 / 4 = -1.75, better than -2"),
-        (-9.0, 4, 1.0, False, false, "-9 / 4 = -2.25, worse than -2"),
-        (-1.5, 4, 1.0, False, true, "-1.5 / 4 = -0.375, better than -2"),
-        (-8.0, 4, 1.0, False, false, "-8 / 4 = -2, no better than -2"),
-        (-9.0, 4, 1.0, Never, true, "at 10 tokens it would be -9 / 10 = -0.9"),
-        (-21.0, 4, 1.0, Never, false, "at 10 tokens it would be -21 / 10 = -2.1"),
-        (-30.0, 4, 2.0, False, true, "-30 / 16 = -1.875"),
-        (-1.9, 4, 0.0, False, true, "no penalty: -1.9"),
-        (-2.1, 4, 0.0, Never, false, "no penalty: -2.1, at any length"),
-        (
-            -0.4,
-            4,
-            -1.0,
-            Never,
-            true,
-            "a penalty below 0: short is best, and 4 is the least that it can be: -1.6",
-        ),
-        (
-            -0.6,
-            4,
-            -1.0,
-            Never,
-            false,
-            "a penalty below 0: short is best, and 4 is the least that it can be: -2.4",
-        ),
-    ];
-    let answer =
-        |&(best, len, penalty, when, ..): &(f32, usize, f64, EarlyStopping, bool, &str)| {
-            (day.can_improve)(best, len, 10, &finished, &params(2, penalty, when))
-        };
-    let answers: Vec<bool> = cases.iter().map(answer).collect();
-    for (got, (best, len, penalty, when, want, why)) in answers.iter().zip(cases) {
-        let input = format!(
-            "{input}; the best running text is at {best} after {len} tokens, length_penalty {penalty}, early_stopping {when:?}: go on (of all {} questions, your code says yes to {:?})",
-            answers.len(),
-            (0..answers.len()).filter(|i| answers[*i]).collect::<Vec<_>>(),
-        );
-        equal(&input, Ok(*got), &want).likely(why)?;
-    }
-    Ok(())
-}
-
-// 11.5
+// 11.3
 
 const EOS: Result<Option<FinishReason>> = Ok(Some(FinishReason::Eos));
 
@@ -336,13 +244,11 @@ pub fn split_of_anything(day: &Day) -> Outcome {
     Ok(())
 }
 
-// 11.6
+// 11.4
 
 /// A cache that only counts: what it holds is up to the check.
-#[derive(Default)]
 struct Counted {
     len: usize,
-    log: Vec<String>,
 }
 
 impl Cache for Counted {
@@ -359,13 +265,11 @@ impl Cache for Counted {
     }
 
     fn truncate(&mut self, len: usize) -> Result<()> {
-        self.log.push(format!("truncate({len})"));
         self.len = len;
         Ok(())
     }
 
-    fn select(&mut self, rows: &[u32]) -> Result<()> {
-        self.log.push(format!("select({rows:?})"));
+    fn select(&mut self, _: &[u32]) -> Result<()> {
         Ok(())
     }
 
@@ -378,8 +282,8 @@ impl Cache for Counted {
     }
 }
 
-/// 4 tokens, a context of 6; after token 1 they have 1/2, 1/4, 1/8, 1/8, after any other 1/8, 1/8, 1/4, 1/2. Logits are
-/// logarithms, and 3 more: so nothing is normalised before `log_softmax`.
+/// 4 tokens, a context of 6; after token 1 they have 1/2, 1/4, 1/8, 1/8, after any other 1/8, 1/8,
+/// 1/4, 1/2. Logits are logarithms, and 3 more: so nothing is normalised before `log_softmax`.
 fn halves(bound: usize) -> Fake {
     Fake::new(4, 6, bound, |ids| {
         let mut p = [0.5f32, 0.25, 0.125, 0.125];
@@ -390,19 +294,19 @@ fn halves(bound: usize) -> Fake {
     })
 }
 
-fn options<'a>(model: &dyn Model, most: usize) -> GenerationOptions<'a> {
-    let mut options = GenerationOptions::new(model.config(), most, greedy);
-    options.eos_token_ids = vec![0];
-    options
+/// A request for up to `most` new tokens after `prompt`; 0 is EOS. Beam search draws nothing.
+fn request<'a>(model: &dyn Model, prompt: &[u32], most: usize) -> Request<'a> {
+    let mut request = Request::new(model.config(), prompt, most, |_| bail!("nothing is sampled"));
+    request.eos_token_ids = vec![0];
+    request
 }
 
 type Pass = (Vec<Vec<u32>>, Vec<Vec<u32>>);
 
 pub fn log_probabilities_of_every_beam(day: &Day) -> Outcome {
     let model = halves(3);
-    let (mut cache, mut first) = (NoCache, 0);
     let texts = [vec![3, 2, 1], vec![3, 1, 2]];
-    let got = (day.next_log_probs)(&model, &texts, &options(&model, 5), 1, &mut cache, &mut first)?;
+    let got = (day.next_log_probs)(&model, &texts, &request(&model, &[3], 5), &mut NoCache)?;
     let input =
         "beams [3, 2, 1] and [3, 1, 2]; 1/2, 1/4, 1/8, 1/8 after token 1, else 1/8, 1/8, 1/4, 1/2";
     let ln = |p: [f32; 4]| p.map(f32::ln);
@@ -418,23 +322,24 @@ pub fn log_probabilities_of_every_beam(day: &Day) -> Outcome {
 pub fn processors_come_after(day: &Day) -> Outcome {
     let model = halves(3);
     let seen = RefCell::new(Vec::new());
-    let mut options = options(&model, 5);
-    options.eos_token_ids = vec![0, 2];
-    options.processors.push(Box::new(named("double", |cx: &ProcessorInput, row: &mut [f32]| {
-        seen.borrow_mut().push((cx.tokens.to_vec(), cx.prompt_len, cx.remaining, cx.eos.to_vec()));
+    let mut request = request(&model, &[3], 5);
+    request.eos_token_ids = vec![0, 2];
+    request.processors.push(named("double", |input: &ProcessorInput, row: &mut [f32]| {
+        let eos = input.eos.to_vec();
+        seen.borrow_mut().push((input.tokens.to_vec(), input.prompt_len, input.remaining, eos));
         row.iter_mut().for_each(|x| *x *= 2.0);
         Ok(())
-    })));
-    options.processors.push(Box::new(named("forbid", |cx: &ProcessorInput, row: &mut [f32]| {
+    }));
+    request.processors.push(named("forbid", |input: &ProcessorInput, row: &mut [f32]| {
         row[0] = NEVER;
-        if cx.tokens[2] == 2 {
+        if input.tokens[2] == 2 {
             row.fill(NEVER);
         }
         Ok(())
-    })));
+    }));
     let texts = [vec![3, 2, 1], vec![3, 1, 2]];
-    let got = (day.next_log_probs)(&model, &texts, &options, 1, &mut NoCache, &mut 0)?;
-    drop(options);
+    let got = (day.next_log_probs)(&model, &texts, &request, &mut NoCache)?;
+    drop(request);
     let ln = |p: f32| 2.0 * p.ln();
     let want = [NEVER, ln(0.25), ln(0.125), ln(0.125), NEVER, NEVER, NEVER, NEVER];
     let input =
@@ -445,12 +350,12 @@ pub fn processors_come_after(day: &Day) -> Outcome {
     let input = "prompt [3], 2 generated, at most 5 new: tokens, prompt_len, remaining, eos";
     equal(input, Ok(seen.into_inner()), &want)?;
     let seen = RefCell::new(0);
-    let mut endless = self::options(&model, usize::MAX);
-    endless.processors.push(Box::new(named("look", |cx: &ProcessorInput, _: &mut [f32]| {
-        *seen.borrow_mut() = cx.remaining;
+    let mut endless = self::request(&model, &[3], usize::MAX);
+    endless.processors.push(named("look", |input: &ProcessorInput, _: &mut [f32]| {
+        *seen.borrow_mut() = input.remaining;
         Ok(())
-    })));
-    (day.next_log_probs)(&model, &texts, &endless, 1, &mut NoCache, &mut 0)?;
+    }));
+    (day.next_log_probs)(&model, &texts, &endless, &mut NoCache)?;
     drop(endless);
     let input = "the same, at most usize::MAX new: remaining";
     equal(input, Ok(seen.into_inner()), &(usize::MAX - 2))
@@ -458,39 +363,24 @@ pub fn processors_come_after(day: &Day) -> Outcome {
 
 pub fn only_what_the_cache_lacks(day: &Day) -> Outcome {
     let model = halves(3);
-    let (mut cache, mut first) = (Counted { len: 3, ..Default::default() }, 0);
     let texts = [vec![3, 2, 1, 1], vec![3, 1, 2, 2]];
-    (day.next_log_probs)(&model, &texts, &options(&model, 5), 1, &mut cache, &mut first)?;
+    (day.next_log_probs)(&model, &texts, &request(&model, &[3], 5), &mut Counted { len: 3 })?;
     let passes: Vec<Pass> = model.passes.take();
     let input =
-        "beams [3, 2, 1, 1] and [3, 1, 2, 2], a cache of 3 columns: (ids, positions) of every pass";
+        "beams [3, 2, 1, 1] and [3, 1, 2, 2], a cache of 3 positions: (ids, positions) of every pass";
     equal(input, Ok(passes), &vec![(vec![vec![1], vec![2]], vec![vec![3]; 2])])
 }
 
-pub fn the_window_moves(day: &Day) -> Outcome {
-    let model = halves(3);
-    let (mut cache, mut first) = (Counted { len: 6, ..Default::default() }, 0);
-    let texts = [vec![3, 2, 1, 3, 2, 1, 1], vec![3, 1, 2, 2, 3, 1, 2]];
-    let mut options = options(&model, 9);
-    options.stride = 2;
-    (day.next_log_probs)(&model, &texts, &options, 1, &mut cache, &mut first)?;
-    let input = "two beams of 7 tokens, a context of 6, stride 2, a cache of 6 columns";
-    let passes: Vec<Pass> = model.passes.take();
-    let ids = texts.clone().map(|text| text[2..].to_vec()).to_vec();
-    let want = vec![(ids, vec![vec![0, 1, 2, 3, 4]; 2])];
-    equal(&format!("{input}: (ids, positions) of every pass"), Ok(passes), &want)
-        .likely("when the window moves, nothing in the cache is at its position any more: empty it, start again at 0")?;
-    equal(&format!("{input}: where the window begins"), Ok(first), &2)?;
-    cache.len = 5;
-    let texts = texts.map(|text| [text, vec![3]].concat());
-    (day.next_log_probs)(&model, &texts, &options, 1, &mut cache, &mut first)?;
-    let want = vec![(vec![vec![3]; 2], vec![vec![5]; 2])];
-    let input = "then one token more, a cache of 5 columns: (ids, positions) of every pass";
-    equal(input, Ok(model.passes.take()), &want)?;
-    equal("what the cache was told", Ok(cache.log), &vec!["truncate(0)".to_string()])
+// 11.5: with early stopping and no length penalty; other parameters are what goes further
+
+fn params(num_beams: usize, length_penalty: f64, early_stopping: EarlyStopping) -> BeamParams {
+    BeamParams { num_beams, num_return_sequences: num_beams, length_penalty, early_stopping }
 }
 
-// 11.7
+/// The parameters of the core.
+fn core(num_beams: usize) -> BeamParams {
+    params(num_beams, 0.0, EarlyStopping::True)
+}
 
 /// New ids, ends and scores are these.
 fn texts(
@@ -527,107 +417,138 @@ fn text(new_ids: &[u32], p: f32, over: f32, finish: FinishReason) -> Hypothesis 
 pub fn two_beams_by_hand(day: &Day) -> Outcome {
     use FinishReason::{Eos, Length};
     let model = fork(30);
-    let run = |beams: usize, penalty: f64, most: usize, when: EarlyStopping| {
+    let run = |beams: usize, most: usize| {
         model.passes.take();
-        let (options, params) = (options(&model, most), params(beams, penalty, when));
-        (day.beam_search)(&model, &tokenizer()?, &[1], &options, &params, &mut NoCache)
+        let mut request = request(&model, &[1], most);
+        (day.beam_search)(&model, &tokenizer()?, &mut request, &core(beams), &mut NoCache)
     };
     let input = "EOS .1, A .5, B .4; after A .35 .33 .32, after B .9 .05 .05";
     let what = format!("{input}; 2 beams, no penalty, at most 3 new, early stopping");
     let want = [text(&[2, 0], 0.36, 1.0, Eos), text(&[1, 0], 0.175, 1.0, Eos)];
-    texts(&what, run(2, 0.0, 3, EarlyStopping::True), &want, TOLERANCE)
+    texts(&what, run(2, 3), &want, TOLERANCE)
         .likely("A is the better token, B EOS the better text: 0.4 × 0.9 > 0.5 × 0.35")?;
     let passes = model.passes.take().len();
     equal(&format!("{what}: passes of the model"), Ok(passes), &2)
         .likely("after two passes two texts are finished, and early_stopping true stops")?;
     let what = format!("{input}; 1 beam, no penalty, at most 3 new, early stopping");
     let want = [text(&[1, 0], 0.175, 1.0, Eos)];
-    texts(&what, run(1, 0.0, 3, EarlyStopping::True), &want, TOLERANCE)?;
-    let what = format!("{input}; 2 beams, penalty 1, at most 1 new");
+    texts(&what, run(1, 3), &want, TOLERANCE)?;
+    let what = format!("{input}; 2 beams, no penalty, at most 1 new, early stopping");
     let want = [text(&[1], 0.5, 1.0, Length), text(&[2], 0.4, 1.0, Length)];
-    texts(&what, run(2, 1.0, 1, EarlyStopping::False), &want, TOLERANCE)
-        .likely("at the bound every text ends, and the best num_beams of them count")?;
-    let what = format!("{input}; 2 beams, penalty 3, at most 3 new");
-    let want = [text(&[1, 2, 0], 0.144, 27.0, Eos), text(&[1, 1, 0], 0.05775, 27.0, Eos)];
-    texts(&what, run(2, 3.0, 3, EarlyStopping::Never), &want, TOLERANCE)
-        .likely("a penalty above 0 divides by more, and so favours long texts")
+    texts(&what, run(2, 1), &want, TOLERANCE)
+        .likely("at the bound every sequence ends, and the best num_beams of them count")
 }
 
-pub fn with_two_eos_ids_enough_go_on(day: &Day) -> Outcome {
-    // Always EOS .5, A .06, B .03, another EOS .41.
-    let model = Fake::new(4, 20, 20, |_| [0.5f32, 0.06, 0.03, 0.41].map(f32::ln).to_vec());
-    let (mut options, params) = (options(&model, 3), params(2, 2.0, EarlyStopping::Never));
-    options.eos_token_ids = vec![0, 3];
-    let got = (day.beam_search)(&model, &tokenizer()?, &[1], &options, &params, &mut NoCache);
-    let input = "always EOS .5, another EOS .41, A .06, B .03; 2 beams, length_penalty 2, never, at most 3 new";
+/// After the prompt A .5, B .48, the end .02; after A A .5, end .45; after B end .45, A .4; after A
+/// A A .5, B .4, end .1; after B A end .9. So at the second step two of the three best candidates
+/// end.
+fn crowded(end: usize, a: usize, b: usize, prompt_len: usize) -> Fake {
+    Fake::new(1 + end.max(a).max(b), 20, 20, move |ids| {
+        let new: Vec<usize> = ids[prompt_len..].iter().map(|id| *id as usize).collect();
+        let p: [f32; 3] = match new[..] {
+            [] => [0.02, 0.5, 0.48],
+            [x] if x == a => [0.45, 0.5, 0.05],
+            [_] => [0.45, 0.4, 0.15],
+            [x, y] if (x, y) == (b, a) => [0.9, 0.05, 0.05],
+            _ => [0.1, 0.5, 0.4],
+        };
+        let mut logits = vec![NEVER; 1 + end.max(a).max(b)];
+        (logits[end], logits[a], logits[b]) = (p[0].ln(), p[1].ln(), p[2].ln());
+        logits
+    })
+}
+
+const CROWDED: &str = "A .5, B .48, end .02; after A A .5, end .45; after B end .45, A .4; after B A end .9; 2 beams, at most 3 new, early stopping, no penalty";
+
+pub fn an_ending_makes_room_for_the_next(day: &Day) -> Outcome {
+    let model = crowded(0, 1, 2, 1);
+    let mut request = request(&model, &[1], 3);
+    let got = (day.beam_search)(&model, &tokenizer()?, &mut request, &core(2), &mut NoCache);
     let want = [
-        text(&[0], 0.5, 1.0, FinishReason::Eos),
-        text(&[1, 1, 0], 0.06 * 0.06 * 0.5, 9.0, FinishReason::Eos),
+        text(&[1, 0], 0.225, 1.0, FinishReason::Eos),
+        text(&[2, 1, 0], 0.48 * 0.4 * 0.9, 1.0, FinishReason::Eos),
     ];
-    texts(input, got, &want, TOLERANCE)
-        .likely("every beam may have two endings among the best, so the candidates must be 3 for each beam, or no text goes on")
+    texts(&format!("{CROWDED}; the end is EOS"), got, &want, TOLERANCE)
+        .likely("each beam may end among the best, so the candidates must be 2 for each beam, or B A is not seen")
 }
 
-pub fn every_beam_may_end_at_once(day: &Day) -> Outcome {
-    // EOS .13, A .3, B .29, C .28; then always EOS .9, A .05, B .03, C .02.
+pub fn two_eos_ids_make_room_too(day: &Day) -> Outcome {
+    // EOS, A, B, another EOS.
     let model = Fake::new(4, 20, 20, |ids| {
-        let p: [f32; 4] = match ids {
-            [_] => [0.13, 0.3, 0.29, 0.28],
-            _ => [0.9, 0.05, 0.03, 0.02],
+        let p: [f32; 4] = match ids[1..] {
+            [] => [0.01, 0.5, 0.48, 0.01],
+            [1] => [0.3, 0.4, 0.01, 0.29],
+            [2] => [0.29, 0.27, 0.16, 0.28],
+            [2, 1] => [0.9, 0.04, 0.03, 0.03],
+            _ => [0.05, 0.5, 0.4, 0.05],
         };
         p.map(f32::ln).to_vec()
     });
-    let (options, params) = (options(&model, 3), params(3, 4.0, EarlyStopping::Never));
-    let got = (day.beam_search)(&model, &tokenizer()?, &[1], &options, &params, &mut NoCache);
-    let input = "EOS .13, A .3, B .29, C .28, then always EOS .9, A .05, B .03, C .02; 3 beams, length_penalty 4, never, at most 3 new";
-    let after = |first: u32, p: f32| text(&[first, 1, 0], p * 0.05 * 0.9, 81.0, FinishReason::Eos);
-    texts(input, got, &[after(1, 0.3), after(2, 0.29), after(3, 0.28)], TOLERANCE)
-        .likely("three beams end among the best, and three still go on: the candidates must be 2 for each beam")
+    let mut request = request(&model, &[1], 3);
+    request.eos_token_ids = vec![0, 3];
+    let got = (day.beam_search)(&model, &tokenizer()?, &mut request, &core(2), &mut NoCache);
+    let input = "A .5, B .48; after A A .4, EOS .3, another EOS .29; after B EOS .29, the other .28, A .27; after B A EOS .9; 2 beams, at most 3 new, early stopping, no penalty";
+    let want = [
+        text(&[1, 0], 0.15, 1.0, FinishReason::Eos),
+        text(&[2, 1, 0], 0.48 * 0.27 * 0.9, 1.0, FinishReason::Eos),
+    ];
+    texts(input, got, &want, TOLERANCE).likely(
+        "each beam may have two endings among the best, so the candidates must be 3 for each beam",
+    )
 }
 
-pub fn a_stop_string_takes_a_place_too(day: &Day) -> Outcome {
+pub fn stop_strings_make_room_without_eos(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
-    let id = |text: &str| match tokenizer.encode(text)?[..] {
+    let (stop, a, b) = (id(&tokenizer, "!")?, id(&tokenizer, "a")?, id(&tokenizer, "b")?);
+    let model = crowded(stop, a, b, 1);
+    let mut request = request(&model, &[1], 3);
+    request.eos_token_ids.clear();
+    request.stop_strings = vec![tokenizer.decode(&[stop as u32])?];
+    let got = (day.beam_search)(&model, &tokenizer, &mut request, &core(2), &mut NoCache);
+    let new = |ids: &[usize]| ids.iter().map(|id| *id as u32).collect::<Vec<_>>();
+    let want = [
+        text(&new(&[a, stop]), 0.225, 1.0, FinishReason::Stop),
+        text(&new(&[b, a, stop]), 0.48 * 0.4 * 0.9, 1.0, FinishReason::Stop),
+    ];
+    texts(&format!("{CROWDED}; no EOS, the end is the stop string !"), got, &want, TOLERANCE)
+        .likely("a sequence may end without an EOS id: the candidates are 2 for each beam at least")
+}
+
+/// The last token of a text.
+fn id(tokenizer: &Tokenizer, text: &str) -> Result<usize> {
+    match tokenizer.encode(text)?[..] {
         [.., id] => Ok(id as usize),
         [] => Err(Error::Msg(format!("{text:?} has no token"))),
+    }
+}
+
+/// One beam against day 7's loop; the score is a sum, or a mean.
+fn greedy(day: &Day, prompt: &str, most: usize, mean: bool) -> Outcome {
+    let model = Recall::new("story-230k", most + 2)?;
+    let (tokenizer, ids) = (tokenizer()?, tokenizer()?.encode(prompt)?);
+    let request = || Request::new(model.config(), &ids, most, argmax);
+    let tokens = generate(&model, &tokenizer, request())?.collect::<Result<Vec<_>>>()?;
+    let Some(last) = tokens.last() else { return Err(Error::Msg("no token".into()).into()) };
+    let sum = tokens.iter().map(|token| token.logprob).sum::<f32>();
+    let want = Hypothesis {
+        new_ids: tokens.iter().map(|token| token.id).collect(),
+        score: if mean { sum / tokens.len() as f32 } else { sum },
+        finish: last.finish.unwrap_or(FinishReason::Length),
     };
-    let (stop, a, b) = (id("!")?, id("a")?, id("b")?);
-    let model = Fake::new(1 + stop.max(a).max(b), 20, 20, move |_| {
-        let mut logits = vec![NEVER; 1 + stop.max(a).max(b)];
-        (logits[stop], logits[a], logits[b]) = (0.5f32.ln(), 0.3f32.ln(), 0.2f32.ln());
-        logits
-    });
-    let (mut options, params) = (options(&model, 2), params(2, 3.0, EarlyStopping::False));
-    options.eos_token_ids.clear();
-    options.stop_strings = vec![tokenizer.decode(&[stop as u32])?];
-    let got = (day.beam_search)(&model, &tokenizer, &[1], &options, &params, &mut NoCache);
-    let input = "always ! .5, a .3, b .2; 2 beams, no EOS, the stop string !, length_penalty 3, at most 2 new";
-    let after = |first, p| text(&[first as u32, stop as u32], p, 8.0, FinishReason::Stop);
-    texts(input, got, &[after(a, 0.15), after(b, 0.1)], TOLERANCE)
-        .likely("a text may end without an EOS id: the candidates are 2 for each beam at least")
+    let model = Recall::new("story-230k", most + 2)?;
+    let params = params(1, f64::from(u8::from(mean)), EarlyStopping::True);
+    let got = (day.beam_search)(&model, &tokenizer, &mut request(), &params, &mut NoCache);
+    let input = format!(
+        "story-230k, \"{prompt}\", at most {most} new, 1 beam, early stopping, length_penalty {}",
+        params.length_penalty
+    );
+    // Logits agree to 1e-4 (day 5), whatever the order of the sums.
+    texts(&input, got, &[want], 1e-4)
 }
 
 pub fn one_beam_is_greedy(day: &Day) -> Outcome {
-    for (prompt, most) in [("Lily and her dog", 24), ("They all lived happily ever", 12)] {
-        let model = Recall::new("story-230k", most + 2)?;
-        let (tokenizer, ids) = (tokenizer()?, tokenizer()?.encode(prompt)?);
-        let options = || GenerationOptions::new(model.config(), most, greedy);
-        let tokens = generate(&model, &tokenizer, &ids, options())?;
-        let tokens = tokens.collect::<Result<Vec<_>>>()?;
-        let Some(last) = tokens.last() else { return Err(Error::Msg("no token".into()).into()) };
-        let want = Hypothesis {
-            new_ids: tokens.iter().map(|token| token.id).collect(),
-            score: tokens.iter().map(|token| token.logprob).sum::<f32>() / tokens.len() as f32,
-            finish: last.finish.unwrap_or(FinishReason::Length),
-        };
-        let model = Recall::new("story-230k", most + 2)?;
-        let params = params(1, 1.0, EarlyStopping::True);
-        let got = (day.beam_search)(&model, &tokenizer, &ids, &options(), &params, &mut NoCache);
-        let input = format!("story-230k, \"{prompt}\", at most {most} new, 1 beam, early stopping");
-        // Logits agree to 1e-4 (day 5), whatever the order of the sums.
-        texts(&input, got, &[want], 1e-4)?;
-    }
-    Ok(())
+    greedy(day, "Lily and her dog", 24, false)?;
+    greedy(day, "They all lived happily ever", 12, false)
 }
 
 /// Every text of tokens 0 (EOS), 1, 2 and at most 4 tokens, with its logarithmic probability.
@@ -658,25 +579,27 @@ fn scrambled(ids: &[u32]) -> Vec<f32> {
     (0..3).map(|_| 2.0 * random.float()).collect()
 }
 
+/// With beams enough to drop nothing, the best 6 of all texts.
+fn exhaustive(day: &Day, prompt: u32, penalty: f32, when: EarlyStopping) -> Outcome {
+    let model = Fake::new(3, 20, 20, scrambled);
+    let mut all = every_text(&model, prompt, scrambled)?;
+    all.iter_mut().for_each(|text| text.score /= (text.new_ids.len() as f32).powf(penalty));
+    all.sort_by(|a, b| b.score.total_cmp(&a.score));
+    all.truncate(6);
+    // There are 31 texts: with 32 beams nothing is ever dropped, and nothing stops early.
+    let mut params = params(32, f64::from(penalty), when);
+    params.num_return_sequences = 6;
+    let mut request = request(&model, &[prompt], 4);
+    let got = (day.beam_search)(&model, &tokenizer()?, &mut request, &params, &mut NoCache);
+    let input = format!(
+        "3 tokens, at most 4 new, so 31 texts; 32 beams, prompt {prompt}, length_penalty {penalty}, early_stopping {when:?}: the best 6"
+    );
+    texts(&input, got, &all, TOLERANCE)
+}
+
 pub fn enough_beams_find_the_best_of_all(day: &Day) -> Outcome {
-    for (prompt, penalty) in [(1, 0.0), (2, 1.0), (1, 2.0), (2, -0.5)] {
-        let model = Fake::new(3, 20, 20, scrambled);
-        let mut all = every_text(&model, prompt, scrambled)?;
-        all.iter_mut().for_each(|text| text.score /= (text.new_ids.len() as f32).powf(penalty));
-        all.sort_by(|a, b| b.score.total_cmp(&a.score));
-        all.truncate(6);
-        // There are 31 texts: with 32 beams nothing is ever dropped, and nothing stops early.
-        let mut params = params(32, f64::from(penalty), EarlyStopping::False);
-        params.num_return_sequences = 6;
-        let options = options(&model, 4);
-        let got =
-            (day.beam_search)(&model, &tokenizer()?, &[prompt], &options, &params, &mut NoCache);
-        let input = format!(
-            "3 tokens, at most 4 new, so 31 texts; 32 beams, prompt {prompt}, length_penalty {penalty}: the best 6"
-        );
-        texts(&input, got, &all, TOLERANCE)?;
-    }
-    Ok(())
+    exhaustive(day, 1, 0.0, EarlyStopping::True)?;
+    exhaustive(day, 2, 0.0, EarlyStopping::True)
 }
 
 /// A case of `tests/oracle/day11.json`.
@@ -724,19 +647,16 @@ impl Case {
         }
     }
 
-    fn options(&self, model: &dyn Model) -> Result<GenerationOptions<'static>> {
-        let mut options = GenerationOptions::new(model.config(), self.max_new_tokens, greedy);
-        options.eos_token_ids.clone_from(&self.eos);
-        options.stop_strings.clone_from(&self.stop_strings);
-        let (repetition, no_repeat_ngram) = (self.repetition_penalty, self.no_repeat_ngram_size);
-        if repetition.is_some() || no_repeat_ngram.is_some() {
-            options.processors = penalties(&PenaltyParams {
-                repetition,
-                no_repeat_ngram,
-                ..PenaltyParams::default()
-            })?;
-        }
-        Ok(options)
+    fn request(&self, model: &dyn Model) -> Result<Request<'static>> {
+        let mut request = request(model, &self.prompt_ids, self.max_new_tokens);
+        request.eos_token_ids.clone_from(&self.eos);
+        request.stop_strings.clone_from(&self.stop_strings);
+        request.processors = penalties(&SamplingParams {
+            repetition_penalty: self.repetition_penalty.unwrap_or(1.0),
+            no_repeat_ngram: self.no_repeat_ngram_size,
+            ..Default::default()
+        })?;
+        Ok(request)
     }
 
     fn says(&self) -> String {
@@ -761,8 +681,8 @@ impl Case {
         model: &dyn Model,
         cache: &mut dyn Cache,
     ) -> Result<Vec<Hypothesis>> {
-        let (options, params) = (self.options(model)?, self.params());
-        (day.beam_search)(model, &tokenizer()?, &self.prompt_ids, &options, &params, cache)
+        let (mut request, params) = (self.request(model)?, self.params());
+        (day.beam_search)(model, &tokenizer()?, &mut request, &params, cache)
     }
 
     fn want(&self) -> Vec<Hypothesis> {
@@ -790,10 +710,11 @@ fn kv(kind: CacheKind, model: &dyn Model) -> KvCache {
     KvCache::new(kind, model.config().num_hidden_layers)
 }
 
-/// All goldens of a group, with a cache, which costs less: that without one it is the same is a check of its own.
-fn equal_hf(day: &Day, group: &str) -> Outcome {
+/// Goldens of a group, with a cache, which costs less: that without one it is the same is a check
+/// of its own.
+fn equal_hf(day: &Day, cases: impl IntoIterator<Item = Case>) -> Outcome {
     let mut loaded: Option<(String, Box<dyn Model>)> = None;
-    for case in cases(group)? {
+    for case in cases {
         let model = match loaded.take() {
             Some((name, model)) if name == case.model => model,
             _ => model(&case.model)?,
@@ -805,22 +726,31 @@ fn equal_hf(day: &Day, group: &str) -> Outcome {
     Ok(())
 }
 
-pub fn defaults_equal_hf(day: &Day) -> Outcome {
-    equal_hf(day, "defaults")
+pub fn early_stopped_equal_hf(day: &Day) -> Outcome {
+    // With early stopping the search goes the same way under every penalty, which only divides and
+    // sorts what has finished. Without one, transformers' sequences have their sums for scores.
+    let early = cases("endings")?.into_iter().filter(|case| case.early_stopping == "true");
+    equal_hf(
+        day,
+        early.map(|mut case| {
+            for text in &mut case.texts {
+                text.score *= (text.new_ids.len() as f32).powf(case.length_penalty as f32);
+            }
+            case.texts.sort_by(|a, b| b.score.total_cmp(&a.score));
+            case.length_penalty = 0.0;
+            case
+        }),
+    )
 }
 
-pub fn endings_equal_hf(day: &Day) -> Outcome {
-    equal_hf(day, "endings")
-}
-
-pub fn processed_equals_hf(day: &Day) -> Outcome {
-    equal_hf(day, "processed")
-}
-
-pub fn with_a_cache_it_is_the_same(day: &Day) -> Outcome {
-    let case = cases("defaults")?.swap_remove(0);
+/// The same search without a cache, with a dynamic and a static one.
+fn cached(day: &Day, case: &Case, want: Option<Vec<Hypothesis>>) -> Outcome {
     let model = model(&case.model)?;
     let context = model.config().max_position_embeddings;
+    let want = match want {
+        Some(want) => want,
+        None => case.search(day, &*model, &mut NoCache)?,
+    };
     let mut dynamic = kv(CacheKind::Dynamic, &*model);
     let mut fixed = kv(CacheKind::Static(context), &*model);
     let caches: [(&str, &mut dyn Cache); 3] = [
@@ -830,47 +760,57 @@ pub fn with_a_cache_it_is_the_same(day: &Day) -> Outcome {
     ];
     for (name, cache) in caches {
         let got = case.search(day, &*model, cache);
-        texts(&format!("{}, {name}", case.says()), got, &case.want(), case.tolerance()).likely(
-            "row i of the cache must be that of beam i's text: select the parents after every step",
+        texts(&format!("{}, {name}", case.says()), got, &want, case.tolerance()).likely(
+            "row i of the cache must be that of beam i: select the parents after every step",
         )?;
     }
     Ok(())
 }
 
-pub fn past_the_context_it_is_the_same(day: &Day) -> Outcome {
+pub fn with_a_cache_it_is_the_same(day: &Day) -> Outcome {
+    let mut case = cases("defaults")?.swap_remove(0);
+    (case.length_penalty, case.early_stopping) = (0.0, "true".into());
+    cached(day, &case, None)
+}
+
+pub fn to_the_end_of_the_context(day: &Day) -> Outcome {
     let mut case = cases("defaults")?.swap_remove(2);
     let model = model(&case.model)?;
     let context = model.config().max_position_embeddings;
-    // The same beginning, over and over, up to 4 tokens before the context.
+    // The same beginning, over and over, up to 4 tokens before the context; the last is never fed.
     case.prompt_ids = case.prompt_ids.iter().cycle().take(context - 4).copied().collect();
     (case.max_new_tokens, case.eos) = (7, vec![]);
+    (case.length_penalty, case.early_stopping) = (0.0, "true".into());
     let want = case.search(day, &*model, &mut NoCache)?;
-    let got = case.search(day, &*model, &mut kv(CacheKind::Dynamic, &*model));
     let input = format!(
-        "{}, a prompt of {} tokens, a context of {context}, 7 new, with a cache and without",
+        "{}, a prompt of {} tokens, a context of {context}, 7 new",
         case.model,
         case.prompt_ids.len()
     );
-    texts(&input, got, &want, case.tolerance())
+    let ends: Vec<(usize, FinishReason)> =
+        want.iter().map(|text| (text.new_ids.len(), text.finish)).collect();
+    equal(&format!("{input}: (new tokens, end)"), Ok(ends), &vec![(5, FinishReason::Length); 2])
+        .likely("a sequence ends with the context")?;
+    let got = case.search(day, &*model, &mut kv(CacheKind::Dynamic, &*model));
+    texts(&format!("{input}, with a cache and without"), got, &want, case.tolerance())
 }
 
 /// A processor that leaves nothing after token 1, or nothing at all.
-fn dead_end<'a>(all: bool) -> Box<dyn candecode::kit::LogitsProcessor + 'a> {
-    Box::new(named("dead end", move |cx: &ProcessorInput, row: &mut [f32]| {
-        if all || (cx.tokens.len() > 1 && cx.tokens.last() == Some(&1)) {
+fn dead_end<'a>(all: bool) -> std::rc::Rc<dyn candecode::kit::LogitsProcessor + 'a> {
+    named("dead end", move |input: &ProcessorInput, row: &mut [f32]| {
+        if all || (input.tokens.len() > 1 && input.tokens.last() == Some(&1)) {
             row.fill(NEVER);
         }
         Ok(())
-    }))
+    })
 }
 
 pub fn a_dead_end_ends_only_its_beam(day: &Day) -> Outcome {
     let model = fork(20);
     let search = |all: bool| {
-        let mut options = options(&model, 3);
-        options.processors.push(dead_end(all));
-        let params = params(2, 0.0, EarlyStopping::True);
-        (day.beam_search)(&model, &tokenizer()?, &[2], &options, &params, &mut NoCache)
+        let mut request = request(&model, &[2], 3);
+        request.processors.push(dead_end(all));
+        (day.beam_search)(&model, &tokenizer()?, &mut request, &core(2), &mut NoCache)
     };
     // After B come EOS .9, A .05 and B .05.
     let want = [
@@ -888,20 +828,202 @@ pub fn nonsense_is_refused(day: &Day) -> Outcome {
     let run = |beams: usize, back: usize, penalty: f64, most: usize, prompt: &[u32]| {
         let mut params = params(beams, penalty, EarlyStopping::True);
         params.num_return_sequences = back;
-        let options = options(&model, most);
-        (day.beam_search)(&model, &tokenizer()?, prompt, &options, &params, &mut NoCache)
+        let mut request = request(&model, prompt, most);
+        (day.beam_search)(&model, &tokenizer()?, &mut request, &params, &mut NoCache)
     };
-    equal("2 beams, 2 to return", run(2, 2, 1.0, 2, &[1]).map(|texts| texts.len()), &2)?;
-    equal("2 beams, 1 to return", run(2, 1, 1.0, 2, &[1]).map(|texts| texts.len()), &1)?;
-    refused("no beams", run(0, 1, 1.0, 2, &[1]), &["num_beams"])?;
-    refused("2 beams, 3 to return", run(2, 3, 1.0, 2, &[1]), &["num_return_sequences"])?;
-    refused("2 beams, 0 to return", run(2, 0, 1.0, 2, &[1]), &["num_return_sequences"])?;
+    equal("2 beams, 2 to return", run(2, 2, 0.0, 2, &[1]).map(|texts| texts.len()), &2)?;
+    equal("2 beams, 1 to return", run(2, 1, 0.0, 2, &[1]).map(|texts| texts.len()), &1)?;
+    refused("no beams", run(0, 1, 0.0, 2, &[1]), &["num_beams"])?;
+    refused("2 beams, 3 to return", run(2, 3, 0.0, 2, &[1]), &["num_return_sequences"])?;
+    refused("2 beams, 0 to return", run(2, 0, 0.0, 2, &[1]), &["num_return_sequences"])?;
     refused("length_penalty NaN", run(2, 2, f64::NAN, 2, &[1]), &["length_penalty"])?;
-    refused("at most 0 new", run(2, 2, 1.0, 0, &[1]), &["max_new_tokens"])?;
-    let (options, params) = (options(&model, 2), params(2, 1.0, EarlyStopping::True));
+    refused("at most 0 new", run(2, 2, 0.0, 0, &[1]), &["max_new_tokens"])?;
+    let mut request = request(&model, &[1], 2);
     let mut sliding = KvCache::new(CacheKind::Sliding(9), 1);
-    let got = (day.beam_search)(&model, &tokenizer()?, &[1], &options, &params, &mut sliding);
+    let got = (day.beam_search)(&model, &tokenizer()?, &mut request, &core(2), &mut sliding);
     refused("a sliding cache", got, &["sliding"])?;
-    refused("an empty prompt", run(2, 2, 1.0, 2, &[]), &["empty"])?;
-    refused("a prompt of 21 tokens, a context of 20", run(2, 2, 1.0, 2, &[1; 21]), &["context"])
+    refused("an empty prompt", run(2, 2, 0.0, 2, &[]), &["empty"])?;
+    refused("a prompt of 21 tokens, a context of 20", run(2, 2, 0.0, 2, &[1; 21]), &["context"])
+}
+
+// 11.6
+
+pub fn length_normalised_by_hand(day: &Day) -> Outcome {
+    for (score, len, penalty, want) in [
+        (-6.0, 3, 1.0, -2.0),
+        (-6.0, 4, 2.0, -0.375),
+        (-6.0, 3, 0.0, -6.0),
+        (-6.0, 4, 0.5, -3.0),
+        (-6.0, 3, -1.0, -18.0),
+        (-6.0, 1, 3.0, -6.0),
+    ] {
+        let input = format!("length_normalised({score}, {len}, {penalty})");
+        near(&input, vec![(day.length_normalised)(score, len, penalty)], &[want], TOLERANCE)?;
+    }
+    Ok(())
+}
+
+pub fn a_mean_over_the_generated_tokens(day: &Day) -> Outcome {
+    greedy(day, "Lily and her dog", 24, true)?;
+    greedy(day, "They all lived happily ever", 12, true)
+}
+
+pub fn early_stopped_and_normalised_equal_hf(day: &Day) -> Outcome {
+    equal_hf(day, cases("endings")?.into_iter().filter(|case| case.early_stopping == "true"))
+}
+
+// 11.7
+
+const WHEN: [EarlyStopping; 3] = [EarlyStopping::True, EarlyStopping::False, EarlyStopping::Never];
+
+pub fn until_enough_are_finished_it_goes_on(day: &Day) -> Outcome {
+    for when in WHEN {
+        for count in 0..2 {
+            let finished: Vec<Hypothesis> = (0..count).map(|_| hypothesis(-0.125)).collect();
+            let got = (day.can_improve)(-50.0, 5, 9, &finished, &params(2, 1.0, when));
+            let input = format!("2 beams, {count} finished, early_stopping {when:?}: go on");
+            equal(&input, Ok(got), &true)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn when_to_stop_by_hand(day: &Day) -> Outcome {
+    use EarlyStopping::{False, Never, True};
+    let finished = [hypothesis(-1.0), hypothesis(-2.0)];
+    let input = "2 beams, finished at -1 and -2, 10 new tokens at most";
+    let cases = [
+        (-0.5, 4, 1.0, True, false, "true: as soon as there are as many as beams"),
+        (-7.0, 4, 1.0, False, true, "-7 / 4 = -1.75, better than -2"),
+        (-9.0, 4, 1.0, False, false, "-9 / 4 = -2.25, worse than -2"),
+        (-1.5, 4, 1.0, False, true, "-1.5 / 4 = -0.375, better than -2"),
+        (-8.0, 4, 1.0, False, false, "-8 / 4 = -2, no better than -2"),
+        (-9.0, 4, 1.0, Never, true, "at 10 tokens it would be -9 / 10 = -0.9"),
+        (-21.0, 4, 1.0, Never, false, "at 10 tokens it would be -21 / 10 = -2.1"),
+        (-30.0, 4, 2.0, False, true, "-30 / 16 = -1.875"),
+        (-1.9, 4, 0.0, False, true, "no penalty: -1.9"),
+        (-2.1, 4, 0.0, Never, false, "no penalty: -2.1, at any length"),
+        (
+            -0.4,
+            4,
+            -1.0,
+            Never,
+            true,
+            "a penalty below 0: short is best, and 4 is the least that it can be: -1.6",
+        ),
+        (
+            -0.6,
+            4,
+            -1.0,
+            Never,
+            false,
+            "a penalty below 0: short is best, and 4 is the least that it can be: -2.4",
+        ),
+    ];
+    let answer =
+        |&(best, len, penalty, when, ..): &(f32, usize, f64, EarlyStopping, bool, &str)| {
+            (day.can_improve)(best, len, 10, &finished, &params(2, penalty, when))
+        };
+    let answers: Vec<bool> = cases.iter().map(answer).collect();
+    for (got, (best, len, penalty, when, want, why)) in answers.iter().zip(cases) {
+        let input = format!(
+            "{input}; the best running text is at {best} after {len} tokens, length_penalty {penalty}, early_stopping {when:?}: go on (of all {} questions, your code says yes to {:?})",
+            answers.len(),
+            (0..answers.len()).filter(|i| answers[*i]).collect::<Vec<_>>(),
+        );
+        equal(&input, Ok(*got), &want).likely(why)?;
+    }
+    Ok(())
+}
+
+pub fn penalties_and_stops_by_hand(day: &Day) -> Outcome {
+    use FinishReason::{Eos, Length};
+    let model = fork(30);
+    let run = |penalty: f64, most: usize, when: EarlyStopping| {
+        let (mut request, params) = (request(&model, &[1], most), params(2, penalty, when));
+        (day.beam_search)(&model, &tokenizer()?, &mut request, &params, &mut NoCache)
+    };
+    let input = "EOS .1, A .5, B .4; after A .35 .33 .32, after B .9 .05 .05";
+    let what = format!("{input}; 2 beams, penalty 1, at most 1 new");
+    let want = [text(&[1], 0.5, 1.0, Length), text(&[2], 0.4, 1.0, Length)];
+    texts(&what, run(1.0, 1, EarlyStopping::False), &want, TOLERANCE)
+        .likely("at the bound every text ends, and the best num_beams of them count")?;
+    let what = format!("{input}; 2 beams, penalty 3, at most 3 new");
+    let want = [text(&[1, 2, 0], 0.144, 27.0, Eos), text(&[1, 1, 0], 0.05775, 27.0, Eos)];
+    texts(&what, run(3.0, 3, EarlyStopping::Never), &want, TOLERANCE)
+        .likely("a penalty above 0 divides by more, and so favours long texts")
+}
+
+pub fn with_two_eos_ids_enough_go_on(day: &Day) -> Outcome {
+    // Always EOS .5, A .06, B .03, another EOS .41.
+    let model = Fake::new(4, 20, 20, |_| [0.5f32, 0.06, 0.03, 0.41].map(f32::ln).to_vec());
+    let (mut request, params) = (request(&model, &[1], 3), params(2, 2.0, EarlyStopping::Never));
+    request.eos_token_ids = vec![0, 3];
+    let got = (day.beam_search)(&model, &tokenizer()?, &mut request, &params, &mut NoCache);
+    let input = "always EOS .5, another EOS .41, A .06, B .03; 2 beams, length_penalty 2, never, at most 3 new";
+    let want = [
+        text(&[0], 0.5, 1.0, FinishReason::Eos),
+        text(&[1, 1, 0], 0.06 * 0.06 * 0.5, 9.0, FinishReason::Eos),
+    ];
+    texts(input, got, &want, TOLERANCE)
+        .likely("every beam may have two endings among the best, so the candidates must be 3 for each beam, or no text goes on")
+}
+
+pub fn every_beam_may_end_at_once(day: &Day) -> Outcome {
+    // EOS .13, A .3, B .29, C .28; then always EOS .9, A .05, B .03, C .02.
+    let model = Fake::new(4, 20, 20, |ids| {
+        let p: [f32; 4] = match ids {
+            [_] => [0.13, 0.3, 0.29, 0.28],
+            _ => [0.9, 0.05, 0.03, 0.02],
+        };
+        p.map(f32::ln).to_vec()
+    });
+    let (mut request, params) = (request(&model, &[1], 3), params(3, 4.0, EarlyStopping::Never));
+    let got = (day.beam_search)(&model, &tokenizer()?, &mut request, &params, &mut NoCache);
+    let input = "EOS .13, A .3, B .29, C .28, then always EOS .9, A .05, B .03, C .02; 3 beams, length_penalty 4, never, at most 3 new";
+    let after = |first: u32, p: f32| text(&[first, 1, 0], p * 0.05 * 0.9, 81.0, FinishReason::Eos);
+    texts(input, got, &[after(1, 0.3), after(2, 0.29), after(3, 0.28)], TOLERANCE)
+        .likely("three beams end among the best, and three still go on: the candidates must be 2 for each beam")
+}
+
+pub fn a_stop_string_takes_a_place_too(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let (stop, a, b) = (id(&tokenizer, "!")?, id(&tokenizer, "a")?, id(&tokenizer, "b")?);
+    let model = Fake::new(1 + stop.max(a).max(b), 20, 20, move |_| {
+        let mut logits = vec![NEVER; 1 + stop.max(a).max(b)];
+        (logits[stop], logits[a], logits[b]) = (0.5f32.ln(), 0.3f32.ln(), 0.2f32.ln());
+        logits
+    });
+    let (mut request, params) = (request(&model, &[1], 2), params(2, 3.0, EarlyStopping::False));
+    request.eos_token_ids.clear();
+    request.stop_strings = vec![tokenizer.decode(&[stop as u32])?];
+    let got = (day.beam_search)(&model, &tokenizer, &mut request, &params, &mut NoCache);
+    let input = "always ! .5, a .3, b .2; 2 beams, no EOS, the stop string !, length_penalty 3, at most 2 new";
+    let after = |first, p| text(&[first as u32, stop as u32], p, 8.0, FinishReason::Stop);
+    texts(input, got, &[after(a, 0.15), after(b, 0.1)], TOLERANCE)
+        .likely("a text may end without an EOS id: the candidates are 2 for each beam at least")
+}
+
+pub fn enough_beams_find_the_best_under_any_penalty(day: &Day) -> Outcome {
+    for (prompt, penalty) in [(1, 0.0), (2, 1.0), (1, 2.0), (2, -0.5)] {
+        exhaustive(day, prompt, penalty, EarlyStopping::False)?;
+    }
+    Ok(())
+}
+
+pub fn defaults_equal_hf(day: &Day) -> Outcome {
+    equal_hf(day, cases("defaults")?)
+}
+
+pub fn endings_equal_hf(day: &Day) -> Outcome {
+    equal_hf(day, cases("endings")?)
+}
+
+pub fn processed_equals_hf(day: &Day) -> Outcome {
+    equal_hf(day, cases("processed")?)
+}
+
+pub fn with_a_cache_it_equals_hf(day: &Day) -> Outcome {
+    let case = cases("defaults")?.swap_remove(0);
+    cached(day, &case, Some(case.want()))
 }

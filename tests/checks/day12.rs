@@ -32,8 +32,8 @@ pub type Generate = for<'a> fn(
     Box<dyn Cache + 'a>,
 ) -> Result<Vec<Token>>;
 
-/// One step of a running batch, of rows with this bound and these EOS ids: the tokens, and the rows that
-/// go on.
+/// One step of a running batch, of rows with this bound and these EOS ids: the tokens, and the rows
+/// that go on.
 pub type Turn = fn(
     &dyn Model,
     &Tokenizer,
@@ -191,7 +191,8 @@ pub fn the_ragged_mask_equals_hf(day: &Day) -> Outcome {
     for (past, new) in [(0, 5), (3, 2)] {
         let want = golden("day04", &format!("ragged.{past}.{new}"))?;
         let got = (day.ragged_mask)(&[0, 2], new, past, &device()?)?;
-        // A padding token's own row is not compared: there transformers allows nothing, and ours the token itself.
+        // A padding token's own row is not compared: there transformers allows nothing, and ours
+        // the token itself.
         for (row, padding) in [(0, 0), (1, 2usize)] {
             let first = padding.saturating_sub(past);
             let real = |mask: &Tensor| mask.narrow(0, row, 1)?.narrow(2, first, new - first);
@@ -224,15 +225,15 @@ pub fn no_row_of_the_mask_is_empty(day: &Day) -> Outcome {
     refused("padding [0, 3], 3 new, 0 past: row 1 is all padding", all, &[])
 }
 
-/// A row padded on the left gets the logits that it gets alone, from a model of two layers and more:
-/// what a padding token makes of itself in the first layer is keys and values in the second.
+/// A row padded on the left gets the logits that it gets alone, from a model of two layers and
+/// more: what a padding token makes of itself in the first layer is keys and values in the second.
 pub fn padding_changes_nothing(day: &Day) -> Outcome {
     for name in ["story-230k", "story-gpt2-1m"] {
         let model = load(name)?;
         let rows = [vec![300u32, 301, 302, 303, 304], vec![0, 0, 310, 311, 312]];
         let positions = [vec![0u32, 1, 2, 3, 4], vec![0, 0, 0, 1, 2]];
         let mask = (day.ragged_mask)(&[0, 2], 5, 0, &device()?)?;
-        // Not `Step::batch`, which refuses a mask without its diagonal before the model could show why.
+        // Not `Step::batch`, which refuses a mask without its diagonal before the model shows why.
         let step = Step::batch(&*model, &rows, &positions, None)?;
         let got = model.forward(&Step { mask: Some(mask), ..step }, &mut NoCache)?;
         let finite = got.flatten_all()?.to_vec1::<f32>()?.iter().all(|x| x.is_finite());
@@ -253,7 +254,7 @@ pub fn left_padding_by_hand(day: &Day) -> Outcome {
     equal(&format!("{input}: padding"), Ok(padding), &vec![0, 2, 1])?;
     let want = vec![vec![7, 8, 9], vec![0, 0, 5], vec![0, 6, 4]];
     equal(&format!("{input}: ids"), Ok(ids), &want)
-        .likely("the next token comes from the last column: every row must end there")?;
+        .likely("the next token comes from the last place: every row must end there")?;
     let real: Vec<&[u32]> = vec![&positions[0], &positions[1][2..], &positions[2][1..]];
     let want: Vec<&[u32]> = vec![&[0, 1, 2], &[0], &[0, 1]];
     equal(&format!("{input}: positions of the real tokens"), Ok(real), &want)
@@ -365,15 +366,15 @@ pub fn the_decode_step_by_hand(day: &Day) -> Outcome {
         let seen = model.passes.borrow()[1 + turn].seen.clone();
         let want: Vec<_> = given.iter().map(|text| whole(&text.tokens)).collect();
         equal(&format!("{input}: the (token, position) pairs seen"), Ok(seen), &want)
-            .likely("the mask has a column more in every step, and still hides the padding")?;
+            .likely("the mask is one wider in every step, and still hides the padding")?;
     }
     Ok(())
 }
 
-/// A cache of one row and so many columns.
-fn held(model: &Witness, columns: usize) -> Result<Keep> {
+/// A cache of one row and so many positions.
+fn held(model: &Witness, positions: usize) -> Result<Keep> {
     let mut cache = Keep::default();
-    let ids: Vec<u32> = (1..=columns as u32).collect();
+    let ids: Vec<u32> = (1..=positions as u32).collect();
     model.forward(&Step::new(model, &ids, 0)?, &mut cache)?;
     Ok(cache)
 }
@@ -411,7 +412,7 @@ pub fn retiring_by_hand(day: &Day) -> Outcome {
         let changes: Vec<String> = cache.done.iter().filter(changes).cloned().collect();
         let want: Vec<String> = done.iter().map(|what| what.to_string()).collect();
         equal(&format!("{input}: what was done to the cache"), Ok(changes), &want)
-            .likely("columns that are padding in every row that is left are trimmed")?;
+            .likely("positions that are padding in every row that is left are trimmed")?;
         let left: Vec<usize> = got.iter().map(|text| text.padding).collect();
         equal(&format!("{input}: the padding of the rows that are left"), Ok(left), &padding)
             .likely("what was trimmed is no longer a row's padding")?;
@@ -452,13 +453,13 @@ pub fn one_turn_by_hand(day: &Day) -> Outcome {
     let got: Vec<u32> = tokens.iter().map(|token| token.id).collect();
     equal(&format!("{input}: tokens of the second turn"), Ok(got), &vec![5, 8])?;
     let sizes: Vec<usize> = model.passes.borrow().iter().map(|pass| pass.ids[0].len()).collect();
-    equal(&format!("{input}: columns of the two passes"), Ok(sizes), &vec![3, 1])
+    equal(&format!("{input}: new tokens a row of the two passes"), Ok(sizes), &vec![3, 1])
         .likely("the first pass is the prompts, the next one has one new token a row")?;
     let got: Vec<(Vec<u32>, usize)> =
         after.into_iter().map(|text| (text.tokens, text.padding)).collect();
     let want = vec![(vec![7, 6, 7, 8], 0)];
     equal(&format!("{input}: tokens and padding of the rows after the second"), Ok(got), &want)?;
-    equal(&format!("{input}: columns of the cache after the second"), Ok(cache.len()), &3)
+    equal(&format!("{input}: positions of the cache after the second"), Ok(cache.len()), &3)
 }
 
 /// Tokens row by row.
@@ -479,8 +480,8 @@ fn greedy(_row: usize, logits: &[f32]) -> Result<(u32, f32)> {
     Ok((largest(logits)?, margin(logits)))
 }
 
-/// What a prompt is alone: its tokens, and whether they are all of it. Where they are not, the next choice
-/// was closer than `near`, and another order of sums may turn it.
+/// What a prompt is alone: its tokens, and whether they are all of it. Where they are not, the next
+/// choice was closer than `near`, and another order of sums may turn it.
 struct Alone {
     tokens: Vec<u32>,
     complete: bool,
@@ -571,7 +572,7 @@ pub fn rows_end_at_the_context(day: &Day) -> Outcome {
 }
 
 pub fn the_cache_does_not_grow_for_the_gone(day: &Day) -> Outcome {
-    // A long row ends at once; what is left needs no more columns than its own longest row.
+    // A long row ends at once; what is left needs no more positions than its own longest row.
     let tokenizer = tokenizer()?;
     let model = Witness::new(60, 64, 30, |seen| {
         let next = if seen.len() == 20 { 0 } else { (seen[seen.len() - 1].0 + 1) % 50 + 1 };
@@ -820,7 +821,7 @@ pub fn right_padded_rows_equal_themselves_alone(day: &Day) -> Outcome {
     let want: Vec<_> = given.iter().map(|ids| whole(ids)).collect();
     let seen = model.passes.borrow()[0].seen.clone();
     equal(&format!("{input}: the (token, position) pairs seen where logits are asked for"), Ok(seen), &want)
-        .likely("a row ends in a column of its own: its logits are at its last real token, not in the last column")?;
+        .likely("each row ends at an index of its own: its logits are at its last real token, not at the last one")?;
     let mut random = Random::new(137);
     for name in ["story-gpt2-1m", "story-230k"] {
         let model = load(name)?;

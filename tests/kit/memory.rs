@@ -6,7 +6,7 @@ use crate::refused;
 use candecode::cli::flags::{Args, CacheName};
 use candecode::cli::memory_check::{amount, check, left, need, Need};
 use candecode::cli::plan::Plan;
-use candecode::kit::kernels::Kernels;
+use candecode::kernels::Kernels;
 use candecode::kit::ModelConfig;
 use candle_core::{DType, Device};
 

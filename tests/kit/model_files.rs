@@ -3,7 +3,7 @@
 use crate::{logits, message, refused, story, Folder};
 use candecode::engine::load::{build, load_files};
 use candecode::engine::load_model;
-use candecode::formats::{hub, ChatTemplate, ModelFiles, SafetensorsSource};
+use candecode::formats::{chat_template, hub, ModelFiles, SafetensorsSource};
 use candecode::kit::{Model, ModelConfig, NoCache, Step, Tokenizer, Weights};
 use candle_core::{DType, Device, Tensor};
 use serde_json::{json, Value};
@@ -172,7 +172,7 @@ fn readers() -> [(&'static str, fn(&Path) -> anyhow::Result<()>); 5] {
         ("config.json", |dir| ModelConfig::from_dir(dir).map(drop)),
         ("generation_config.json", |dir| ModelConfig::from_dir(dir).map(drop)),
         ("tokenizer.json", |dir| Tokenizer::from_dir(dir).map(drop)),
-        ("tokenizer_config.json", |dir| ChatTemplate::from_dir(dir).map(drop)),
+        ("tokenizer_config.json", |dir| chat_template(dir).map(drop)),
         ("model.safetensors", |dir| Weights::open(dir, DType::F32, &CPU).map(drop)),
     ]
 }
@@ -208,7 +208,8 @@ fn a_named_pipe_is_not_waited_for() {
 #[cfg(unix)]
 #[test]
 fn a_file_that_cannot_be_read_is_neither_missing_nor_damaged() {
-    use std::os::unix::fs::{symlink, PermissionsExt};
+    use std::fs::Permissions;
+    use std::os::unix::fs::{symlink, PermissionsExt as _};
     let others =
         ["no config.json", "no tokenizer.json", "no model.safetensors", "damaged", "not a "];
     let told = |text: String, says: &str| {
@@ -222,14 +223,14 @@ fn a_file_that_cannot_be_read_is_neither_missing_nor_damaged() {
         told(message(read(&folder.0)), "could not be read");
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "{}").unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o000)).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
         if std::fs::read(&path).is_ok() {
             continue; // root may read everything
         }
         told(message(read(&folder.0)), "no permission");
-        std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o000)).unwrap();
+        std::fs::set_permissions(&folder.0, Permissions::from_mode(0o000)).unwrap();
         told(message(read(&folder.0)), "no permission");
-        std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o700)).unwrap();
+        std::fs::set_permissions(&folder.0, Permissions::from_mode(0o700)).unwrap();
     }
 }
 

@@ -2,7 +2,10 @@
 
 use crate::checks::{tokenizer, Random};
 use crate::{refused, Folder};
-use candecode::kit::Tokenizer;
+use candecode::day07_greedy::{argmax, Sequence};
+use candecode::engine::text_after;
+use candecode::kit::{PastContext, Request, Tokenizer};
+use std::path::Path;
 
 /// Characters of one to four bytes, some that combine or control; not U+FFFD, which stands for broken text.
 fn text(random: &mut Random) -> String {
@@ -179,4 +182,38 @@ fn a_tokenizer_of_no_tokens_gives_the_empty_text() {
     assert_eq!((tokenizer.vocab_size(), tokenizer.token_bytes(7)), (0, Vec::new()));
     let mut stream = tokenizer.decode_stream();
     assert_eq!(stream(5).unwrap(), "");
+}
+
+/// A prompt's last tokens are decoded with the first new one: a SentencePiece decoder takes away the
+/// space that begins a text.
+#[test]
+fn a_sequence_keeps_the_space_after_its_prompt() {
+    let json =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/sentencepiece/tokenizer.json");
+    let tokenizer = Tokenizer::from_bytes(&std::fs::read(json).unwrap()).unwrap();
+    let ids = |pieces: &[&str]| -> Vec<u32> {
+        let id = |piece: &&str| {
+            (0..16).find(|id| tokenizer.piece(*id).as_deref() == Some(*piece)).unwrap()
+        };
+        pieces.iter().map(id).collect()
+    };
+    let request = Request {
+        id: 0,
+        prompt: ids(&["▁Once", "▁upon", "▁a", "▁time", ","]),
+        max_new_tokens: 3,
+        eos_token_ids: Vec::new(),
+        stop_strings: Vec::new(),
+        past_context: PastContext::default(),
+        processors: Vec::new(),
+        sampler: Box::new(argmax),
+    };
+    let mut sequence = Sequence::new(request, &tokenizer);
+    let mut text = String::new();
+    for id in ids(&["▁she", "▁was", "▁happy"]) {
+        text += &sequence.push(id, 0.0).unwrap().text;
+    }
+    assert_eq!(text, " she was happy");
+    // And so does the text of a beam, whose tokens are known at once.
+    let new = ids(&["▁she", "▁was", "▁happy"]);
+    assert_eq!(text_after(&tokenizer, &sequence.request.prompt, &new).unwrap(), text);
 }

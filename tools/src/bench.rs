@@ -17,7 +17,8 @@ pub struct Bench {
     /// runs; without one, all days
     what: Option<String>,
     /// Measure so often, one after another; of each figure the fastest counts
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=20))]
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=20))]
     rounds: u8,
     /// Draw what was measured before
     #[arg(long)]
@@ -139,7 +140,10 @@ fn environment(repo: &Repo) -> Result<PathBuf> {
         let mut pip = Command::new(&python);
         pip.args(["-m", "pip", "install", "--quiet", "-r"]).arg(&wanted);
         if !made.is_ok_and(|status| status.success()) || !pip.status().is_ok_and(|s| s.success()) {
-            note!("SKIPPED: the peers could not be installed; candle-transformers alone runs beside us.");
+            note!(
+                "SKIPPED: the peers could not be installed; candle-transformers alone runs beside \
+                 us."
+            );
             return Ok("python3".into());
         }
         std::fs::copy(&wanted, &done)?;

@@ -22,7 +22,8 @@ pub struct Ci {
     /// Only this stage (repeatable)
     #[arg(long, value_name = "STAGE")]
     only: Vec<String>,
-    /// This is a reader's copy: check the days that are written in place of the stubs (a fork on GitHub tells so itself)
+    /// This is a reader's copy: check the days that are written in place of the stubs (a fork on
+    /// GitHub tells so itself)
     #[arg(long)]
     fork: bool,
     /// Show all stages and run none
@@ -71,7 +72,8 @@ pub fn run(repo: &Repo, args: &Ci) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(sum.failed > 0)))
 }
 
-/// Whether this runs for a fork in which a day is begun, as GitHub's description of the event tells.
+/// Whether this runs for a fork in which a day is begun, as GitHub's description of the event
+/// tells.
 fn reader(repo: &Repo) -> Result<bool> {
     let event = std::env::var_os("GITHUB_EVENT_PATH").and_then(|path| std::fs::read(path).ok());
     let event = event.and_then(|text| serde_json::from_slice::<Value>(&text).ok());

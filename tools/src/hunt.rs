@@ -79,7 +79,7 @@ pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
     note!("The engine is built twice: right, and with a mistake in day {}.", day.number);
     let dir = cargo::target_dir(repo).join("xtask/hunt");
     copy_changed(&repo.root, &dir.join("course"))?;
-    let reference = build(repo, &dir, repo.features(|_| true), "reference")?;
+    let reference = build(repo, &repo.root, &dir, repo.features(|_| true), "reference")?;
     let source = repo.read(&day.solution())?;
     let mut bank = mistakes(repo, day)?;
     let first = pick(bank.len());
@@ -175,7 +175,8 @@ fn seen_from_outside<'a>(
         // The mistakes' own warnings are no help, and would name them.
         let text = format!("#![allow(warnings)]\n{}", mistake.text);
         backup::write(&dir.join("course").join(day.src()), text.as_bytes())?;
-        let engine = build(repo, dir, repo.features(|other| other != day), "mistaken")?;
+        let features = repo.features(|other| other != day);
+        let engine = build(repo, &dir.join("course"), dir, features, "mistaken")?;
         for flags in PROBES {
             if probe(repo, &engine, flags)? != probe(repo, reference, flags)? {
                 return Ok((engine, mistake));
@@ -189,9 +190,16 @@ fn seen_from_outside<'a>(
     )
 }
 
-/// Builds the copy of the course, and keeps the program: the next build replaces it.
-fn build(repo: &Repo, dir: &Path, features: Vec<String>, name: &str) -> Result<PathBuf> {
-    let manifest = dir.join("course/Cargo.toml").display().to_string();
+/// Builds an engine, of the course or of its copy, and keeps the program: the next build replaces
+/// it.
+fn build(
+    repo: &Repo,
+    course: &Path,
+    dir: &Path,
+    features: Vec<String>,
+    name: &str,
+) -> Result<PathBuf> {
+    let manifest = course.join("Cargo.toml").display().to_string();
     let target = cargo::target_dir(repo).display().to_string();
     let args = ["--manifest-path", &manifest, "--target-dir", &target, "--offline", "--bin"];
     let mut args: Vec<String> = args.map(String::from).to_vec();

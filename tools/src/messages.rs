@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use xtask::cargo;
 use xtask::repo::Repo;
 
-/// Runs every command of the page (`tools/tests/messages.rs`), and writes what it says in place of what it said.
+/// Runs every command of the page (`tools/tests/messages.rs`), and writes what it says in place of
+/// what it said.
 ///
 /// # Errors
 /// If cargo cannot be started.

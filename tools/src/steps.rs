@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 use xtask::cargo::{self, Built};
 use xtask::checks;
+use xtask::checks::builds::MISTAKES;
 use xtask::checks::outcome::Status;
 use xtask::checks::runner::{self, DayRun, Options, Teeth};
 use xtask::checks::saved::Inputs;
@@ -67,7 +68,10 @@ pub fn clippy_stubs(repo: &Repo) -> Result<Outcome> {
 }
 
 pub fn clippy_ref(repo: &Repo) -> Result<Outcome> {
-    succeed(repo, &["clippy", "--all-targets", "--features", "ref", "--", "-D", "warnings"])
+    succeed(
+        repo,
+        &["clippy", "--all-targets", "--features", "ref,mistakes", "--", "-D", "warnings"],
+    )
 }
 
 pub fn clippy_book(repo: &Repo) -> Result<Outcome> {
@@ -134,7 +138,7 @@ pub fn reference(repo: &Repo) -> Result<Outcome> {
 
 pub fn known_mistakes(repo: &Repo) -> Result<Outcome> {
     let mut sum = Sum::default();
-    for run in days(repo, &["ref".to_string()], Teeth::Only)? {
+    for run in days(repo, &["ref".to_string(), MISTAKES.to_string()], Teeth::Only)? {
         sum.add(teeth_table::show(&run));
     }
     Ok(Outcome::Done(sum))

@@ -5,6 +5,7 @@ use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
 use xtask::cargo::{self, Built};
+use xtask::checks::builds::MISTAKES;
 use xtask::checks::outcome::{Status, TeethRow};
 use xtask::checks::runner::{self, DayRun, Options};
 use xtask::checks::table::{self, Sum};
@@ -31,13 +32,14 @@ pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
         Some(day) => vec![repo.day(day)?.clone()],
         None => repo.days.clone(),
     };
-    let programs = match runner::build(repo, &["ref".to_string()], &days, None)? {
-        Built::Done(programs) => programs,
-        Built::Broken(places) => {
-            note!("\n{}", cargo::explain(&places));
-            return Ok(ExitCode::FAILURE);
-        }
-    };
+    let programs =
+        match runner::build(repo, &["ref".to_string(), MISTAKES.to_string()], &days, None)? {
+            Built::Done(programs) => programs,
+            Built::Broken(places) => {
+                note!("\n{}", cargo::explain(&places));
+                return Ok(ExitCode::FAILURE);
+            }
+        };
     let options = Options { teeth: runner::Teeth::Only, ..Options::default() };
     let mut sum = Sum::default();
     for day in &days {

@@ -27,8 +27,7 @@ impl<'a> Backup<'a> {
         self.stamp.as_deref()
     }
 
-    /// Puts `bytes` into a file (named relative to the root); a file with other content is copied
-    /// first.
+    /// Puts `bytes` into a file (named relative to the root); other content is copied first.
     ///
     /// Says where the copy is. If anything fails, the file is as it was.
     ///

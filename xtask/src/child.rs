@@ -1,5 +1,4 @@
-//! A child process that cannot hang the runner: its output is read as it comes, and it ends by a
-//! bound.
+//! A child process that cannot hang the runner: its output is read, and its time is bounded.
 //!
 //! The child stays in the runner's process group, so that Ctrl-C reaches both.
 
@@ -37,8 +36,7 @@ enum Line {
     Err(String),
 }
 
-/// Runs a command to its end or to `limit`, handing each line of its output to `on_line` as it
-/// comes.
+/// Runs a command to its end or to `limit`; `on_line` gets each line of output as it comes.
 ///
 /// # Errors
 /// If it cannot be started.

@@ -5,24 +5,13 @@ use anyhow::Result;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The number of threads for matrix products: physical cores (on Apple's chips the fast ones),
-/// never more than allowed.
-///
-/// candle reads `/proc/cpuinfo` again on every product unless `RAYON_NUM_THREADS` is set, and two
-/// threads on one core slow each other down.
-pub fn threads() -> usize {
-    let fast = if cfg!(target_os = "macos") {
-        output("sysctl", &["-n", "hw.perflevel0.physicalcpu"]).and_then(|n| n.trim().parse().ok())
-    } else {
-        None
-    };
-    let physical = fast.unwrap_or_else(num_cpus::get_physical);
-    let allowed = std::thread::available_parallelism().map_or(physical, usize::from);
-    physical.min(allowed).max(1)
-}
+/// The number of threads for products: the engine's own rule, from the same file.
+#[path = "../../kernels/src/thread_count.rs"]
+mod thread_count;
+pub use thread_count::default_threads as threads;
 
-/// Gives a child `RAYON_NUM_THREADS`, unless the reader set it (0 counts as unset, as rayon has
-/// it).
+/// Gives a child `RAYON_NUM_THREADS`, unless the reader set it; as for rayon, 0 is unset. Without it
+/// candle reads `/proc/cpuinfo` again on every product.
 pub fn set_threads(command: &mut Command) {
     let set = std::env::var("RAYON_NUM_THREADS").is_ok_and(|n| !matches!(n.trim(), "" | "0"));
     if !set {

@@ -1,5 +1,4 @@
-//! The runner of the course as a library: the command `cargo xtask` is made of it, and so are the
-//! maintainers' tools.
+//! The runner of the course as a library, of which `cargo xtask` and the tools are made.
 
 #![warn(missing_docs)]
 

@@ -1,5 +1,4 @@
-//! How far the reader is: what is written in each day's file, and what the last check of exactly
-//! these files said.
+//! How far the reader is, from the days' files and the last check of exactly these files.
 
 use crate::checks::outcome::{Status, Unit};
 use crate::checks::runner::DayRun;

@@ -215,8 +215,7 @@ impl Repo {
         stubs::stub(&self.read(&day.solution())?).map_err(|e| anyhow!("{}: {e}", day.solution()))
     }
 
-    /// Cargo's features for a mix in which exactly the days that `reference` accepts are the
-    /// reference's.
+    /// Cargo's features for a mix in which the days that `reference` accepts are the reference's.
     ///
     /// All of them is `ref`, so that every way to ask for it shares one build.
     pub fn features(&self, reference: impl Fn(&Day) -> bool) -> Vec<String> {

@@ -12,7 +12,8 @@
 
 /// The first line of every stub. Without it a file of `todo!`s warns about every argument and every
 /// import.
-const ALLOW: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done";
+const ALLOW: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead_code)] \
+                     // remove when the day is done";
 const OPEN: &str = "// <solution>";
 const CLOSE: &str = "// </solution>";
 
@@ -76,8 +77,7 @@ pub fn unmarked(source: &str) -> String {
     source.lines().filter(|line| !marker(line)).map(|line| format!("{line}\n")).collect()
 }
 
-/// Appends the lines between two regions, without the blank lines that a vanished helper leaves at
-/// the seam.
+/// Appends the lines between two regions, without the blank lines of a vanished helper.
 fn copy(lines: &[&str], out: &mut Vec<String>) {
     let blank = |line: &&str| line.trim().is_empty();
     let first = lines.iter().take_while(|line| blank(line)).count();
@@ -224,8 +224,7 @@ fn fits(region: &Region, lines: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Reads `// task 6.1: title`; anything that does not start with `// task` and a digit is no task
-/// line.
+/// Reads `// task 6.1: title`; without a digit behind `// task` it is no task line.
 fn task_line(text: &str, line: usize) -> Result<Option<Task>, String> {
     let Some(rest) =
         text.strip_prefix("// task ").filter(|r| r.starts_with(|c: char| c.is_ascii_digit()))

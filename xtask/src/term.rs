@@ -41,8 +41,7 @@ pub fn stderr_colours() -> bool {
     colours_allowed() && std::io::stderr().is_terminal()
 }
 
-/// `NO_COLOR` (no-color.org), dumb terminals, and Windows consoles that print escapes as they are,
-/// forbid colours.
+/// `NO_COLOR` (no-color.org), dumb terminals and old Windows consoles forbid colours.
 fn colours_allowed() -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
@@ -50,8 +49,7 @@ fn colours_allowed() -> bool {
     !set("NO_COLOR") && !dumb && console
 }
 
-/// What a program said, fit for a terminal: without control characters, long lines and long texts
-/// cut.
+/// What a program said, fit for a terminal: no control characters, long lines and texts cut.
 pub fn readable(text: &str) -> String {
     const WIDTH: usize = 1000;
     const HEAD: usize = 60;
@@ -93,8 +91,7 @@ pub fn wrap(text: &str, width: usize) -> String {
     text.split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Writes a line to standard output. A reader who pipes into `head` closes it early: that is no
-/// error.
+/// Writes a line to standard output; that a reader's `head` closes it early is no error.
 pub fn line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }

@@ -166,11 +166,10 @@ fn what_does_not_compile_is_named() {
 fn a_mistake_is_hunted_and_src_is_not_touched() {
     let course = Course::open();
     let before = fs::read(course.root.join("src/day01_attention.rs")).unwrap();
-    let probes =
-        "Once upon a time\nlogits Lily and Tom\nref logits Lily and Tom\nguess\n1\n9999\n40\n";
+    let probes = "Once upon a time\n--stats -p Lily\nref Once upon a time\nguess\n1\n";
     let (text, _) = course.say(&["hunt", "day1", "--seed", "7"], probes);
-    assert!(text.contains("tokens [") && text.contains("the likeliest next:"), "{text}");
-    assert!(text.contains("\nIt was ") && text.contains("points of 100"), "{text}");
+    assert!(text.contains("\nprobe 4> \nWhat is wrong?\n  1  "), "{text}");
+    assert!(text.contains(", after 3 probes.\nIt was ") && text.contains("\n  + "), "{text}");
     let again = course.say(&["hunt", "day1", "--seed", "7"], "quit\n");
     let named =
         |text: &str| text.lines().find(|line| line.starts_with("It was ")).map(str::to_string);

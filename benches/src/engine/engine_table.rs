@@ -24,7 +24,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 impl Report {
-    /// Of these rounds. The bandwidth of a round is the better of what was read before and after it.
+    /// Of these rounds. The bandwidth of a round is the better of what was read before and after
+    /// it.
     pub fn new(
         args: &Args,
         contenders: &[Contender],

@@ -1,8 +1,9 @@
-//! The whole engine: prefill and decode by batch and weights, the cost of verifying, caches, speculation; with `--peers` also
-//! candle-transformers, transformers and llama.cpp, with the same weights, prompt and greedy tokens, in turn.
+//! The whole engine: prefill and decode by batch and weights, the cost of verifying, caches,
+//! speculation; with `--peers` also candle-transformers, transformers and llama.cpp, with the same
+//! weights, prompt and greedy tokens, in turn.
 //!
-//! `cargo xtask bench engine [--model DIR] [--peers]`. Each run is a process of its own; how fast memory reads is probed
-//! before and after each round.
+//! `cargo xtask bench engine [--model DIR] [--peers]`. Each run is a process of its own; how fast
+//! memory reads is probed before and after each round.
 
 #![warn(missing_docs)]
 
@@ -12,7 +13,8 @@ mod ours;
 
 use anyhow::{ensure, Result};
 use candecode::formats::hub;
-use candecode::kit::{dispatch, kernels, ModelConfig};
+use candecode::kernels;
+use candecode::kit::ModelConfig;
 use clap::Parser;
 use contender::{Contender, Run};
 use std::path::PathBuf;
@@ -67,7 +69,7 @@ fn prompt(config: &ModelConfig, len: usize) -> Vec<u32> {
 }
 
 fn main() -> Result<()> {
-    dispatch::set_threads();
+    kernels::set_threads();
     let args = Args::parse();
     kernels::choose(args.kernels);
     let dir = hub::resolve(&args.model)?;

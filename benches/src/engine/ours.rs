@@ -3,14 +3,13 @@
 use crate::contender::{line, ours};
 use crate::Args;
 use anyhow::{bail, Result};
-use benches::{options, text_of};
+use benches::{request, text_of};
 use candecode::day07_greedy::argmax;
-use candecode::day10_kv_cache::KvCache;
-use candecode::day13_speculative::{block, NgramDrafter};
-use candecode::kit::draft::Speculation;
-use candecode::kit::{
-    device, kernels, load_model, Cache, CacheKind, Logits, Model, Step, Tokenizer,
-};
+use candecode::day10_kv_cache::{Cached, KvCache};
+use candecode::day13_speculative::{decode_block, NgramDrafter, SpeculativeDecoder};
+use candecode::engine::load_model;
+use candecode::kernels;
+use candecode::kit::{device, Cache, CacheKind, Logits, Model, Step, Tokenizer};
 use candle_core::{Device, Tensor};
 use serde_json::{json, Value};
 use std::path::Path;
@@ -80,7 +79,8 @@ fn engine(model: &dyn Model, ids: &[u32], args: &Args, new: usize) -> Result<Val
 /// Tokens of a pass that verifies.
 pub const VERIFIED: [usize; 8] = [1, 2, 3, 4, 5, 6, 8, 16];
 
-/// Seconds of a pass over m new tokens with all their logits behind a prompt, the fastest of many, by turns.
+/// Seconds of a pass over m new tokens with all their logits behind a prompt, the fastest of many,
+/// by turns.
 fn verify(model: &dyn Model, ids: &[u32]) -> Result<Value> {
     let kind = CacheKind::Static(ids.len() + 16);
     let mut cache = KvCache::new(kind, model.config().num_hidden_layers);
@@ -99,7 +99,8 @@ fn verify(model: &dyn Model, ids: &[u32]) -> Result<Value> {
     Ok(json!({ "seconds": seconds.to_vec() }))
 }
 
-/// A text that repeats: plain, and with n-grams as drafts of 2 to 8 tokens. Seconds, and tokens a pass.
+/// A text that repeats: plain, and with n-grams as drafts of 2 to 8 tokens. Seconds, and tokens a
+/// pass.
 fn speculate(model: &dyn Model, tokenizer: &Tokenizer, new: usize) -> Result<Value> {
     let prompt = tokenizer.encode(&"Tom sees a cat. The cat sees Tom. ".repeat(8))?;
     let begun = Instant::now();
@@ -109,13 +110,14 @@ fn speculate(model: &dyn Model, tokenizer: &Tokenizer, new: usize) -> Result<Val
     for k in [2, 4, 8] {
         let drafter = Box::new(NgramDrafter { n: 2, vocab_size: model.config().vocab_size });
         let cache = KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers);
-        let (options, cache) = (options(model, new), Box::new(cache));
-        let mut text = Speculation::new(model, tokenizer, &prompt, options, cache, drafter, k)?;
+        let target = Cached::new(model, Box::new(cache));
+        let request = request(model, &prompt, new);
+        let mut decoder = SpeculativeDecoder::new(target, tokenizer, request, drafter, k)?;
         let begun = Instant::now();
-        while block(&mut text)?.last().is_some_and(|token| token.finish.is_none()) {}
+        while decode_block(&mut decoder)?.last().is_some_and(|token| token.finish.is_none()) {}
         let seconds = begun.elapsed().as_secs_f64();
-        let same = text.sequence.tokens[prompt.len()..] == plain[..];
-        let a_pass = text.counts.written as f64 / text.counts.passes.max(1) as f64;
+        let same = decoder.sequence.tokens[prompt.len()..] == plain[..];
+        let a_pass = decoder.counts.written as f64 / decoder.counts.passes.max(1) as f64;
         rows.push(json!({ "k": k, "seconds": seconds, "a_pass": a_pass, "same": same }));
     }
     Ok(json!({ "plain_s": plain_s, "rows": rows }))

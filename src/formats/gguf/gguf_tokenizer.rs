@@ -91,14 +91,12 @@ fn byte_level(gguf: &Gguf, vocabulary: Vocab) -> Result<Tokenizer> {
     let merges = merges.context("tokenizer.ggml.merges has one without a space")?;
     let llama3 = matches!(pre, Some("llama-bpe" | "llama3" | "llama-v3"));
     let bpe = BPE::builder().vocab_and_merges(vocabulary, merges).ignore_merges(llama3).build();
-    let mut tokenizer = Tokenizer::new(bpe.map_err(|e| anyhow!("{e}"))?);
+    let mut parts = json!({"pre_tokenizer": cut, "decoder": bytes(true)});
     if matches!(pre, Some("qwen2" | "deepseek-r1-qwen")) {
-        tokenizer
-            .with_normalizer(Some(part::<tokenizers::NormalizerWrapper>(json!({"type": "NFC"}))?))
-            .map_err(|e| anyhow!("{e}"))?;
+        parts["normalizer"] = json!({"type": "NFC"});
     }
-    tokenizer.with_pre_tokenizer(Some(part::<tokenizers::PreTokenizerWrapper>(cut)?));
-    tokenizer.with_decoder(Some(part::<tokenizers::DecoderWrapper>(bytes(true))?));
+    let mut tokenizer = with_parts(&parts)?;
+    tokenizer.with_model(bpe.map_err(|e| anyhow!("{e}"))?);
     let begin = gguf.flag("tokenizer.ggml.add_bos_token").unwrap_or(llama3);
     bos(gguf, &mut tokenizer, begin)?;
     Ok(tokenizer)
@@ -116,7 +114,7 @@ fn sentence_piece(gguf: &Gguf, vocabulary: Vocab, pieces: &[&str]) -> Result<Tok
         .unk_token(unknown.to_string())
         .fuse_unk(true)
         .byte_fallback(true);
-    let mut tokenizer = Tokenizer::new(bpe.build().map_err(|e| anyhow!("{e}"))?);
+    let bpe = bpe.build().map_err(|e| anyhow!("{e}"))?;
     let space = |pattern: &str, content: &str| json!({"type": "Replace", "pattern": {"String": pattern}, "content": content});
     let prefix = gguf.flag("tokenizer.ggml.add_space_prefix").unwrap_or(true);
     let mut normalizers = vec![space(" ", "▁")];
@@ -126,12 +124,11 @@ fn sentence_piece(gguf: &Gguf, vocabulary: Vocab, pieces: &[&str]) -> Result<Tok
         normalizers.insert(0, json!({"type": "Prepend", "prepend": "▁"}));
         decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
     }
-    let normalizer = json!({"type": "Sequence", "normalizers": normalizers});
-    let decoder = json!({"type": "Sequence", "decoders": decoders});
-    tokenizer
-        .with_normalizer(Some(part::<tokenizers::NormalizerWrapper>(normalizer)?))
-        .map_err(|e| anyhow!("{e}"))?;
-    tokenizer.with_decoder(Some(part::<tokenizers::DecoderWrapper>(decoder)?));
+    let mut tokenizer = with_parts(&json!({
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "decoder": {"type": "Sequence", "decoders": decoders},
+    }))?;
+    tokenizer.with_model(bpe);
     let begin = gguf.flag("tokenizer.ggml.add_bos_token").unwrap_or(true);
     bos(gguf, &mut tokenizer, begin)?;
     Ok(tokenizer)
@@ -172,13 +169,27 @@ fn bos(gguf: &Gguf, tokenizer: &mut Tokenizer, begin: bool) -> Result<()> {
         "pair": [first, text("A"), first, text("B")],
         "special_tokens": {piece.clone(): {"id": piece, "ids": [id], "tokens": [piece]}},
     });
-    tokenizer.with_post_processor(Some(part::<tokenizers::PostProcessorWrapper>(processor)?));
+    let parts = with_parts(&json!({"post_processor": processor}))?;
+    tokenizer.with_post_processor(parts.get_post_processor().cloned());
     Ok(())
 }
 
-/// A part of a tokenizer, from what a `tokenizer.json` says of it.
-fn part<T: serde::de::DeserializeOwned>(json: Value) -> Result<T> {
-    serde_json::from_value(json).context("a part of the tokenizer")
+/// A tokenizer without a vocabulary, with these parts, as a `tokenizer.json` says them.
+///
+/// `Tokenizer::from_str` reads them all at once. To read each part by itself would have serde's code
+/// for all of them compiled once more here, a tenth of this crate.
+fn with_parts(parts: &Value) -> Result<Tokenizer> {
+    let part = |name: &str| parts.get(name).unwrap_or(&Value::Null);
+    let whole = json!({
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": part("normalizer"),
+        "pre_tokenizer": part("pre_tokenizer"),
+        "post_processor": part("post_processor"),
+        "decoder": part("decoder"),
+        "model": {"type": "BPE", "vocab": {}, "merges": []},
+    });
+    whole.to_string().parse::<Tokenizer>().map_err(|e| anyhow!("a part of the tokenizer: {e}"))
 }
 
 fn texts<'a>(gguf: &'a Gguf, key: &str) -> Result<Vec<&'a str>> {

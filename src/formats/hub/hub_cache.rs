@@ -43,29 +43,15 @@ pub fn folder() -> Result<PathBuf> {
 pub struct Repository {
     /// `OWNER/NAME`.
     pub name: String,
+    hub: PathBuf,
     dir: PathBuf,
-    locks: PathBuf,
 }
 
 impl Repository {
     /// The part of `name` in the cache in folder `hub`; it need not be there yet.
     pub fn new(hub: &Path, name: &str) -> Self {
-        let folder = format!("models--{}", name.replace('/', "--"));
-        Self {
-            name: name.to_string(),
-            dir: hub.join(&folder),
-            locks: hub.join(".locks").join(folder),
-        }
-    }
-
-    /// Where a file of this content is.
-    pub fn blob(&self, etag: &str) -> PathBuf {
-        self.dir.join("blobs").join(etag)
-    }
-
-    /// Where a file of this content is while it is on its way. No other program has such files.
-    pub fn part(&self, etag: &str) -> PathBuf {
-        self.dir.join("blobs").join(format!("{etag}.candecode"))
+        let dir = hub.join(folder_of(name));
+        Self { name: name.to_string(), hub: hub.to_path_buf(), dir }
     }
 
     /// The folder of a commit's files.
@@ -73,26 +59,9 @@ impl Repository {
         self.dir.join("snapshots").join(commit)
     }
 
-    /// The file that a process locks while it fetches the repository.
-    pub fn lock(&self) -> PathBuf {
-        self.locks.join("candecode.lock")
-    }
-
     /// An empty file that says: the repository has no such file.
     fn absent(&self, commit: &str, file: &str) -> PathBuf {
         self.dir.join(".no_exist").join(commit).join(file)
-    }
-
-    /// Writes down that the repository has no such file.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn note_absent(&self, commit: &str, file: &str) -> std::io::Result<()> {
-        let absent = self.absent(commit, file);
-        if let Some(dir) = absent.parent() {
-            fs::create_dir_all(dir)?;
-        }
-        fs::write(absent, "")
     }
 
     /// The folder of the model, if all of it is here, and it is known which optional files there are.
@@ -114,7 +83,7 @@ impl Repository {
         };
         let (name, way_on) = (&self.name, format!("--model {DEFAULT_MODEL} needs no network"));
         let Some(commit) = self.commit() else {
-            let hub = self.dir.parent().unwrap_or(&self.dir).display();
+            let hub = self.hub.display();
             bail!("{name} is not in the cache, {hub}, and {why}; fetch it once {fetch}; {way_on}")
         };
         let (missing, dir) = (self.missing(&commit), self.snapshot(&commit));
@@ -131,18 +100,6 @@ impl Repository {
     pub fn commit(&self) -> Option<String> {
         let commit = fs::read_to_string(self.dir.join("refs").join("main")).ok()?;
         Some(commit.trim().to_string()).filter(|commit| is_plain_name(commit))
-    }
-
-    /// From now on this commit is the one that is here.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn set_commit(&self, commit: &str) -> std::io::Result<()> {
-        let refs = self.dir.join("refs");
-        fs::create_dir_all(&refs)?;
-        let part = refs.join("main.candecode");
-        fs::write(&part, commit)?;
-        fs::rename(part, refs.join("main"))
     }
 
     /// True if the file is here, and as long as it says that it is.
@@ -168,6 +125,64 @@ impl Repository {
         OPTIONAL.into_iter().filter(|file| !known(file)).collect()
     }
 
+    /// Bytes of the repository in the cache, and how many of them are of files on their way, ours or others'.
+    pub fn sizes(&self) -> (u64, u64) {
+        let (mut all, mut parts) = (0, 0);
+        for file in fs::read_dir(self.dir.join("blobs")).into_iter().flatten().flatten() {
+            let size = file.metadata().map_or(0, |file| file.len());
+            let end = file.path().extension().map(|end| end.to_os_string());
+            let coming = ["candecode", "incomplete", "part"]
+                .iter()
+                .any(|e| end.as_deref() == Some(e.as_ref()));
+            all += size;
+            parts += if coming { size } else { 0 };
+        }
+        (all, parts)
+    }
+}
+
+/// What the client writes.
+#[cfg(feature = "hub")]
+impl Repository {
+    /// Where a file of this content is.
+    pub fn blob(&self, etag: &str) -> PathBuf {
+        self.dir.join("blobs").join(etag)
+    }
+
+    /// Where a file of this content is while it is on its way. No other program has such files.
+    pub fn part(&self, etag: &str) -> PathBuf {
+        self.dir.join("blobs").join(format!("{etag}.candecode"))
+    }
+
+    /// The file that a process locks while it fetches the repository.
+    pub fn lock(&self) -> PathBuf {
+        self.hub.join(".locks").join(folder_of(&self.name)).join("candecode.lock")
+    }
+
+    /// Writes down that the repository has no such file.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn note_absent(&self, commit: &str, file: &str) -> std::io::Result<()> {
+        let absent = self.absent(commit, file);
+        if let Some(dir) = absent.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        fs::write(absent, "")
+    }
+
+    /// From now on this commit is the one that is here.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn set_commit(&self, commit: &str) -> std::io::Result<()> {
+        let refs = self.dir.join("refs");
+        fs::create_dir_all(&refs)?;
+        let part = refs.join("main.candecode");
+        fs::write(&part, commit)?;
+        fs::rename(part, refs.join("main"))
+    }
+
     /// Makes a file of `blobs/` a file of the commit.
     ///
     /// # Errors
@@ -188,21 +203,10 @@ impl Repository {
         #[cfg(not(any(unix, windows)))]
         return fs::rename(self.blob(etag), link);
     }
+}
 
-    /// Bytes of the repository in the cache, and how many of them are of files on their way, ours or others'.
-    pub fn sizes(&self) -> (u64, u64) {
-        let (mut all, mut parts) = (0, 0);
-        for file in fs::read_dir(self.dir.join("blobs")).into_iter().flatten().flatten() {
-            let size = file.metadata().map_or(0, |file| file.len());
-            let end = file.path().extension().map(|end| end.to_os_string());
-            let coming = ["candecode", "incomplete", "part"]
-                .iter()
-                .any(|e| end.as_deref() == Some(e.as_ref()));
-            all += size;
-            parts += if coming { size } else { 0 };
-        }
-        (all, parts)
-    }
+fn folder_of(name: &str) -> String {
+    format!("models--{}", name.replace('/', "--"))
 }
 
 /// True for what may be a name in the cache: hexadecimal digits, in practice.

@@ -8,6 +8,7 @@ mod download;
 mod fetch;
 #[cfg(feature = "hub")]
 mod http_client;
+#[cfg_attr(not(feature = "hub"), allow(dead_code))] // its half that writes
 mod hub_cache;
 #[cfg(feature = "hub")]
 mod hub_error;

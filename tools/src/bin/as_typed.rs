@@ -1,6 +1,7 @@
-//! Stands in for `cargo` when the book's page of messages is tested: `cargo xtask run …` runs the command that is built already,
-//! `cargo xtask check …` the runner. What they say is shown as the page shows it: without what differs from machine to
-//! machine, and with long lines folded. `tools/tests/messages.rs` says where all is, in the environment.
+//! Stands in for `cargo` when the book's page of messages is tested: `cargo xtask run …` runs the
+//! command that is built already, `cargo xtask check …` the runner. What they say is shown as the
+//! page shows it: without what differs from machine to machine, and with long lines folded.
+//! `tools/tests/messages.rs` says where all is, in the environment.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -30,7 +31,8 @@ fn main() -> ExitCode {
     let to_file = args.iter().position(|word| word == ">").map(|at| args.split_off(at).remove(1));
     let at = args.iter().position(|word| word == "--model").map_or(usize::MAX, |at| at + 1);
     let model = args.get(at).cloned().unwrap_or_default();
-    // A hub of the test has one repository; the page has a name for each way in which it goes wrong.
+    // A hub of the test has one repository; the page has a name for each way in which it goes
+    // wrong.
     if model.starts_with("some/") {
         args[at] = "some/name".to_string();
     }
@@ -69,7 +71,8 @@ fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} should be set by the test"))
 }
 
-/// A message from its error on: what a command tells before of its progress, and the usage after it, is not what went wrong.
+/// A message from its error on: what a command tells before of its progress, and the usage after
+/// it, is not what went wrong.
 fn from_error(text: &str) -> String {
     let at = text.find("error:").filter(|at| *at == 0 || text[..*at].ends_with('\n'));
     let is_usage = |line: &&str| line.starts_with("Usage: ") || line.starts_with("For more info");

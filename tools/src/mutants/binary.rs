@@ -61,7 +61,8 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| path.display().to_string())
 }
 
-/// What `build.rs` includes: a module for each mutant, and a test that runs the checks on one of them.
+/// What `build.rs` includes: a module for each mutant, and a test that runs the checks on one of
+/// them.
 fn list(dir: &Path, chosen: impl Iterator<Item = usize>) -> String {
     let (mut modules, mut entries) = (String::new(), String::new());
     let allow = "#[allow(warnings, clippy::all, arithmetic_overflow, unconditional_panic)]";
@@ -74,7 +75,10 @@ fn list(dir: &Path, chosen: impl Iterator<Item = usize>) -> String {
         let _ = writeln!(entries, "        checks::Known {{ {known} }},");
     }
     let test = "#[test]\nfn a_mutant() -> Result<(), checks::Finding> {";
-    format!("mod mutant {{\n{modules}}}\n{test}\n    checks::teeth::mutant(CHECKS, &[\n{entries}    ])\n}}\n")
+    format!(
+        "mod mutant {{\n{modules}}}\n{test}\n    \
+         checks::teeth::mutant(CHECKS, &[\n{entries}    ])\n}}\n"
+    )
 }
 
 /// One run of cargo: the program, and the mutants that have errors.
@@ -89,7 +93,7 @@ fn attempt(
         "test",
         "--no-run",
         "--features",
-        "ref",
+        "ref,mistakes",
         "--test",
         &day.name,
         "--message-format=json",

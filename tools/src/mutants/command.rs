@@ -1,4 +1,5 @@
-//! `cargo maintain mutants`: changes a day's reference in small ways, and sees whether its checks notice. For maintainers.
+//! `cargo maintain mutants`: changes a day's reference in small ways, and sees whether its checks
+//! notice. For maintainers.
 
 use super::survivors::{self, Counts, Report};
 use super::trial::{self, Verdict};
@@ -35,7 +36,8 @@ pub struct Mutants {
 /// Runs `mutants`. What is known from a run that was broken off is not done again.
 ///
 /// # Errors
-/// If `cargo mutants` is not installed, the reference does not pass its checks, or a file cannot be written.
+/// If `cargo mutants` is not installed, the reference does not pass its checks, or a file cannot be
+/// written.
 pub fn run(repo: &Repo, args: &Mutants) -> Result<ExitCode> {
     if args.batch == 0 || args.jobs == 0 {
         return Err(usage("--batch and --jobs must be at least 1"));
@@ -152,7 +154,8 @@ fn conclude(repo: &Repo, day: &Day, mutants: &[Mutant], results: &Results) -> Re
     }
     let Counts { unviable, caught, survived, .. } = now.counts;
     say!(
-        "day {}: {caught} caught, {survived} survived, {} of them without a reason in {}; {unviable} do not compile",
+        "day {}: {caught} caught, {survived} survived, {} of them without a reason in {}; \
+         {unviable} do not compile",
         day.number,
         open.len(),
         survivors::path(day)

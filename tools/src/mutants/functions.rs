@@ -1,5 +1,5 @@
-//! A reference as text: what of it is code, and where its functions are. The references are formatted by rustfmt, so lines
-//! and indents are enough.
+//! A reference as text: what of it is code, and where its functions are. The references are
+//! formatted by rustfmt, so lines and indents are enough.
 
 use std::ops::Range;
 

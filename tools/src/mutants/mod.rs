@@ -1,6 +1,7 @@
 //! Mutants of a day's reference: small changes, each of which some check of that day should notice.
 //!
-//! They reach the checks as known mistakes do: `build.rs` puts them into the day's test binary as modules.
+//! They reach the checks as known mistakes do: `build.rs` puts them into the day's test binary as
+//! modules.
 
 pub mod binary;
 pub mod cargo_mutants;
@@ -58,7 +59,8 @@ impl Mutant {
     }
 }
 
-/// Numbers the changes that are the same in words: "replace + with - (2)" is the second on its line.
+/// Numbers the changes that are the same in words: "replace + with - (2)" is the second on its
+/// line.
 pub fn told_apart(mut mutants: Vec<Mutant>) -> Vec<Mutant> {
     let mut seen: BTreeMap<Id, usize> = BTreeMap::new();
     for mutant in &mut mutants {

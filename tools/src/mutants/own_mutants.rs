@@ -1,5 +1,6 @@
-//! The mutants that `cargo mutants` does not make: numbers one more or less, words exchanged, conditions negated,
-//! statements left out. The references are formatted by rustfmt, so lines and indents are enough to find them.
+//! The mutants that `cargo mutants` does not make: numbers one more or less, words exchanged,
+//! conditions negated, statements left out. The references are formatted by rustfmt, so lines and
+//! indents are enough to find them.
 
 use super::functions::{blanked, functions, named};
 use super::Mutant;

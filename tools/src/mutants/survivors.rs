@@ -135,7 +135,8 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// The days themselves are mutated by hand; that the reports still fit is checked with every other test.
+    /// The days themselves are mutated by hand; that the reports still fit is checked with every
+    /// other test.
     #[test]
     fn every_survivor_of_a_report_has_its_line_and_a_reason() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -27,7 +27,8 @@ const MEMORY: &str = "8000000";
 /// Runs the checks on a mutant, the one that caught it last before the others.
 ///
 /// # Errors
-/// If the program cannot be started, or says neither that the mutant was caught nor that it survived.
+/// If the program cannot be started, or says neither that the mutant was caught nor that it
+/// survived.
 pub fn run(
     repo: &Repo,
     program: &Path,

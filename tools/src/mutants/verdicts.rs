@@ -1,4 +1,5 @@
-//! What became of each mutant, kept so that a run that was broken off goes on, and the next one asks the right check first.
+//! What became of each mutant, kept so that a run that was broken off goes on, and the next one
+//! asks the right check first.
 
 use super::trial::Verdict;
 use super::Id;

@@ -1,4 +1,5 @@
-//! GGUF files of story-230k, each with one thing wrong: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
+//! GGUF files of story-230k, each with one thing wrong:
+//! <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
 
 use serde_json::Value as Json;
 use std::path::Path;

@@ -67,7 +67,8 @@ fn check_figure(at: &Origin, text: &str, house: &BTreeSet<String>, problems: &mu
     let view = svg.attribute("viewBox").unwrap_or_default().split(' ');
     let view: Vec<f32> = view.flat_map(str::parse).collect();
     if !matches!(view[..], [_, _, width, _] if (600.0..=760.0).contains(&width)) {
-        let why = "this <svg> needs a viewBox 720 wide, as \"0 0 720 200\": so all letters are of one size";
+        let why = "this <svg> needs a viewBox 720 wide, as \"0 0 720 200\": \
+                   so all letters are of one size";
         say(svg, why.into());
     }
     if svg.attribute("width").is_some() || svg.attribute("height").is_some() {

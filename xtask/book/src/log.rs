@@ -1,4 +1,5 @@
-//! mdBook reports unbalanced tags and the like as log warnings; here they are kept, and fail the build.
+//! mdBook reports unbalanced tags and the like as log warnings; here they are kept, and fail the
+//! build.
 
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};

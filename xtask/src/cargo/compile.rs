@@ -179,8 +179,7 @@ fn place(span: &Value) -> Option<Place> {
     }
 }
 
-/// Whether a linker misses a symbol of the compiler's own making: only a cache that contradicts
-/// itself asks for one.
+/// Whether a linker misses a symbol of the compiler's own making, which only a bad cache asks for.
 fn is_stale(text: &str, rendered: &str) -> bool {
     let rendered = rendered.to_lowercase();
     let missing = rendered.contains("undefined") || rendered.contains("unresolved");

@@ -1,5 +1,4 @@
-//! Cargo as a child: where it is, what its environment must not hold, where it builds, and what a
-//! build made.
+//! Cargo as a child: its environment, where it builds, and what a build made.
 
 mod compile;
 
@@ -48,8 +47,7 @@ pub fn run_member(
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// Where cargo builds: `CARGO_TARGET_DIR`, `target/`, or, if candle is in neither, what cargo
-/// itself says.
+/// Where cargo builds: `CARGO_TARGET_DIR`, `target/`, or what cargo itself says.
 pub fn target_dir(repo: &Repo) -> PathBuf {
     let usual = repo.root.join("target");
     if let Some(dir) = std::env::var_os("CARGO_TARGET_DIR") {

@@ -1,5 +1,4 @@
-//! Which builds a check needs: one for the whole reference, one for each day of the reader's among
-//! reference days.
+//! Which builds a check needs: one for the reference, one for each day of the reader's.
 
 use crate::progress::{self, Progress};
 use crate::repo::{Day, Repo};
@@ -17,6 +16,9 @@ pub enum CodeOf {
     #[value(name = "ref")]
     Reference,
 }
+
+/// The feature that compiles the known mistakes into the test programs.
+pub const MISTAKES: &str = "mistakes";
 
 /// One build, and the days checked on it.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,18 +42,18 @@ pub struct Plan {
 
 /// Plans the check of one day, or of all.
 ///
-/// One day, whatever its state, is always built: its checkers tell what is not written in their own
-/// words.
+/// One day, whatever its state, is always built: its checkers say what is not written.
 ///
 /// # Errors
-/// Bad usage: all days from the reference, among the reader's own. Or a day's file that cannot be
-/// read.
+/// Bad usage: all days from the reference, among the reader's own; or a file that cannot be read.
 pub fn plan(repo: &Repo, day: Option<&Day>, solution: CodeOf, rest: CodeOf) -> Result<Plan> {
     let chosen: Vec<Day> = day.map_or_else(|| repo.days.clone(), |day| vec![day.clone()]);
-    let job = |reference: &dyn Fn(&Day) -> bool, days: Vec<Day>, words| Job {
-        features: repo.features(reference),
-        days,
-        words,
+    let job = |reference: &dyn Fn(&Day) -> bool, days: Vec<Day>, words| {
+        let mut features = repo.features(reference);
+        if solution == CodeOf::Reader {
+            features.push(MISTAKES.to_string()); // to name what a failing check has found
+        }
+        Job { features, days, words }
     };
     match (solution, rest, day) {
         (CodeOf::Reference, CodeOf::Reader, None) => Err(usage(

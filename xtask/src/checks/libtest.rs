@@ -1,5 +1,4 @@
-//! What Rust's test harness prints: the fallback where a test left no report, and the reader's own
-//! output.
+//! What Rust's test harness prints: results without a report, and the reader's own output.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +36,7 @@ pub fn result(line: &str) -> Option<(String, Verdict)> {
     Some((name.to_string(), verdict))
 }
 
-/// What each test printed: the sections `---- NAME stdout ----`, which `--show-output` makes for
-/// those that pass, too.
+/// What each test printed, from the sections `---- NAME stdout ----`.
 pub fn outputs(stdout: &str) -> BTreeMap<String, String> {
     let mut sections: BTreeMap<String, String> = BTreeMap::new();
     let mut current: Option<String> = None;
@@ -58,8 +56,7 @@ pub fn outputs(stdout: &str) -> BTreeMap<String, String> {
     sections
 }
 
-/// What the code under test printed: `output` without what the harness adds about a failure with
-/// this message.
+/// What the code under test printed: `output` without what the harness adds to this message.
 pub fn own_output(output: &str, message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     let harness = |line: &&str| {

@@ -24,45 +24,33 @@ pub enum Status {
     Broken,
 }
 
+/// Each status: its word in the report (the last two are the runner's own, for outcomes that it
+/// keeps), and the symbol and word of the screen, never one without the other.
+const STATUSES: [(Status, &str, &str, &str); 7] = [
+    (Status::Passed, "passed", "✓", "passed"),
+    (Status::Unwritten, "unwritten", "○", "not written"),
+    (Status::Failed, "failed", "✗", "failed"),
+    (Status::Panicked, "panicked", "✗", "panicked"),
+    (Status::Timeout, "timeout", "✗", "ran too long"),
+    (Status::Died, "died", "✗", "did not finish"),
+    (Status::Broken, "broken", "✗", "does not compile"),
+];
+
 impl Status {
     /// Reads a status of the report.
     fn parse(word: &str) -> Option<Status> {
-        Some(match word {
-            "passed" => Status::Passed,
-            "failed" => Status::Failed,
-            "unwritten" => Status::Unwritten,
-            "panicked" => Status::Panicked,
-            "timeout" => Status::Timeout,
-            "died" => Status::Died,
-            "broken" => Status::Broken,
-            _ => return None,
-        })
+        STATUSES.iter().find(|(_, name, ..)| *name == word).map(|(status, ..)| *status)
     }
 
-    /// The word of the report. The last two are the runner's own, for outcomes that it keeps.
+    /// The word of the report.
     pub fn name(self) -> &'static str {
-        match self {
-            Status::Passed => "passed",
-            Status::Unwritten => "unwritten",
-            Status::Panicked => "panicked",
-            Status::Timeout => "timeout",
-            Status::Failed => "failed",
-            Status::Died => "died",
-            Status::Broken => "broken",
-        }
+        STATUSES[self as usize].1
     }
 
-    /// Symbol and word: never one without the other.
+    /// Symbol and word of the screen.
     pub fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Status::Passed => ("✓", "passed"),
-            Status::Unwritten => ("○", "not written"),
-            Status::Failed => ("✗", "failed"),
-            Status::Panicked => ("✗", "panicked"),
-            Status::Timeout => ("✗", "ran too long"),
-            Status::Died => ("✗", "did not finish"),
-            Status::Broken => ("✗", "does not compile"),
-        }
+        let (_, _, symbol, word) = STATUSES[self as usize];
+        (symbol, word)
     }
 }
 
@@ -78,8 +66,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// The task that a test's name tells: `task_6_1_…` is `6.1`; `None` for what proves the
-    /// checkers (`teeth_…`).
+    /// The task in a test's name: `6.1` of `task_6_1_…`; `None` of what proves the checkers.
     pub fn task(&self) -> Option<String> {
         let mut parts = self.test.strip_prefix("task_")?.splitn(3, '_');
         let (day, number) = (parts.next()?, parts.next()?);
@@ -111,8 +98,7 @@ pub fn parse(text: &str) -> BTreeMap<String, Unit> {
     units
 }
 
-/// A row of the table of `cargo xtask teeth`: a known mistake, a right variant, or the stub, and
-/// how it met the checks.
+/// A row of `cargo xtask teeth`: a mistake, a right variant or the stub, and how it met the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TeethRow {
     /// `mistake`, `variant` or `stub`.
@@ -143,8 +129,7 @@ pub fn teeth_rows(text: &str) -> Vec<TeethRow> {
     values.filter_map(row).collect()
 }
 
-/// One unit for each expected test: from the report, or from libtest's own output, or as
-/// unfinished.
+/// One unit for each expected test: from the report, from libtest's output, or as unfinished.
 ///
 /// A test that libtest saw fail is never passed, whatever its report says.
 pub fn merge(
@@ -191,6 +176,13 @@ mod tests {
     }
 
     #[test]
+    fn every_status_is_read_as_it_is_written() {
+        for (status, name, ..) in STATUSES {
+            assert_eq!((status.name(), Status::parse(name)), (name, Some(status)));
+        }
+    }
+
+    #[test]
     fn task_names() {
         assert_eq!(unit("task_6_12_a", Status::Passed, "").task().as_deref(), Some("6.12"));
         assert_eq!(unit("task_6_x", Status::Passed, "").task(), None);
@@ -203,7 +195,8 @@ mod tests {
         ignored\n\nfailures:\n\n\
                       ---- b stdout ----\nboom\n\nfailures:\n    b\n";
         let report = parse(
-            "{\"test\":\"c\",\"status\":\"unwritten\",\"message\":\"m\"}\n{\"test\":\"b\",\"status\":\"passed\"}",
+            "{\"test\":\"c\",\"status\":\"unwritten\",\"message\":\"m\"}\n\
+             {\"test\":\"b\",\"status\":\"passed\"}",
         );
         let names: Vec<String> = ["a", "b", "c", "d", "i"].map(String::from).to_vec();
         assert_eq!(

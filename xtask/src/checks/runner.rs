@@ -34,8 +34,6 @@ pub enum Teeth {
     /// No: only the checks.
     #[default]
     Without,
-    /// They, too.
-    With,
     /// They alone.
     Only,
 }
@@ -76,10 +74,12 @@ pub fn build(
     device: Option<&str>,
 ) -> Result<Built> {
     let mut features = features.to_vec();
+    features.push("cli".to_string()); // as `run` has it, so that the library is compiled once
     if let Some(device) = device {
         features.extend(host::device_feature(device)?.map(str::to_string));
     }
-    let mut args = vec!["--no-run".to_string()];
+    // No check downloads: without the crates for it, the build is shorter.
+    let mut args = vec!["--no-run".to_string(), "--no-default-features".to_string()];
     if !features.is_empty() {
         args.extend(["--features".to_string(), features.join(",")]);
     }
@@ -115,7 +115,6 @@ pub fn run_day(repo: &Repo, day: &Day, programs: &Programs, options: &Options) -
         options.tasks.iter().map(|id| format!("task_{}_", id.replace('.', "_"))).collect();
     match options.teeth {
         Teeth::Without => filter.extend(["--skip".to_string(), "teeth_".to_string()]),
-        Teeth::With => {}
         Teeth::Only => filter = vec!["teeth_".to_string()],
     }
     let call =
@@ -123,8 +122,7 @@ pub fn run_day(repo: &Repo, day: &Day, programs: &Programs, options: &Options) -
     let listing =
         [filter.clone(), vec!["--list".into(), "--format".into(), "terse".into()]].concat();
     let mut expected = libtest::list(&call.run(&listing, 0)?.0.stdout);
-    // As the checkers have them: task after task, and what can be done on paper first. libtest
-    // sorts by letter.
+    // As the checkers have them, and not by letter: task after task, the simplest first.
     let source = std::fs::read_to_string(repo.root.join(day.tests())).unwrap_or_default();
     expected.sort_by_key(|test| {
         let task = test.strip_prefix("task_").and_then(|rest| rest.split('_').nth(1)?.parse().ok());
@@ -175,8 +173,7 @@ impl Call<'_> {
         Ok((outcome, report, units))
     }
 
-    /// Runs the program with a report file of its own; `total` is the number of checks to count to
-    /// on a terminal.
+    /// Runs the program with a report file of its own; `total` checks are counted on a terminal.
     fn run(&self, args: &[String], total: usize) -> Result<(Outcome, String)> {
         let file = report_file(self.repo, self.day)?;
         let mut command = Command::new(self.program);
@@ -216,36 +213,28 @@ impl Call<'_> {
 fn last_words(outcome: &Outcome) -> (Status, String) {
     let lines: Vec<&str> = outcome.stderr.lines().collect();
     let tail = term::readable(&lines[lines.len().saturating_sub(8)..].join("\n"));
-    match &outcome.end {
+    let why = match &outcome.end {
+        End::Died(why) => why.clone(),
+        End::Exit(code) => format!("exit code {code}"),
         End::TimedOut => {
             let time = match limit().as_secs() {
                 seconds if seconds < 120 => format!("{seconds} s"),
                 seconds => format!("{} minutes", seconds / 60),
             };
-            (
-                Status::Timeout,
-                format!("still running after {time}: stopped. Is there a loop without an end?"),
-            )
+            let text = "stopped. Is there a loop without an end?";
+            return (Status::Timeout, format!("still running after {time}: {text}"));
         }
-        End::Died(why) => {
-            (Status::Died, format!("the test program ended before this check did ({why})\n{tail}"))
-        }
-        End::Exit(code) => (
-            Status::Died,
-            format!("the test program ended before this check did (exit code {code})\n{tail}"),
-        ),
-    }
+    };
+    (Status::Died, format!("the test program ended before this check did ({why})\n{tail}"))
 }
 
-/// The bound of one test program: generous, for a debug machine under load; `CANDECODE_CHECK_LIMIT`
-/// has seconds.
+/// The bound of one test program, generous for a machine under load.
 fn limit() -> Duration {
     let own = std::env::var("CANDECODE_CHECK_LIMIT").ok().and_then(|s| s.parse().ok());
     Duration::from_secs(own.unwrap_or(20 * 60))
 }
 
-/// A fresh report file, inside the target directory; what Ctrl-C leaves there goes with a check of
-/// another day.
+/// A fresh report file, inside the target directory; old ones, left by Ctrl-C, are removed.
 fn report_file(repo: &Repo, day: &Day) -> Result<PathBuf> {
     let dir = cargo::target_dir(repo).join("xtask");
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;

@@ -108,8 +108,7 @@ pub fn tasks(repo: &Repo, run: &DayRun, words: &str, only: &[String]) -> Result<
     Ok(())
 }
 
-/// Prints in place of a table that a day could not be built: no check of it ran, so no task is
-/// right or wrong.
+/// Prints in place of a table that a day could not be built: no task is right or wrong.
 pub fn broken(run: &DayRun, words: &str, places: &BTreeSet<Place>) {
     title_line(run, words);
     let (symbol, word) = Status::Broken.words();
@@ -156,8 +155,7 @@ fn row(id: &str, title: &str, units: &[&Unit]) {
     coloured_row(worst, symbol, word, id, title, &some);
 }
 
-/// Prints a row of a table of tasks; a task without a status was not checked since something
-/// changed.
+/// Prints a row of a table of tasks; without a status, it was not checked since a change.
 pub fn print_row(status: Option<Status>, id: &str, title: &str, rest: &str) {
     let (symbol, word) = status.map_or(("?", "not checked"), Status::words);
     coloured_row(status, symbol, word, id, title, rest);
@@ -198,8 +196,7 @@ pub fn not_run(repo: &Repo, day: &Day, status: Status) -> Result<DayRun> {
     Ok(DayRun::of(day, units))
 }
 
-/// The check that a line of a checkers' file defines: `fn task_6_1_…() {`, or `task_6_1_… =>
-/// check,` in its table.
+/// The check that a line defines: `fn task_6_1_…() {`, or `task_6_1_… => check,` in a table.
 fn check_name(line: &str) -> Option<String> {
     let line = line.trim();
     let name = line.strip_prefix("fn ").unwrap_or(line);

@@ -54,10 +54,9 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
         host::device_feature(device)?; // refused before anything is built
     }
     let plan = plan(repo, day.as_ref(), args.solution, args.rest)?;
-    let whole_reference = args.solution == CodeOf::Reference && tasks.is_empty();
     let options = Options {
         device: args.device.clone(),
-        teeth: if whole_reference { Teeth::With } else { Teeth::Without },
+        teeth: Teeth::Without,
         waiting: args.solution == CodeOf::Reader,
         tasks,
     };
@@ -120,8 +119,7 @@ fn chosen(repo: &Repo, args: &Check) -> Result<(Option<Day>, Vec<String>)> {
     Ok((Some(day), of_part.map(|task| task.id).collect()))
 }
 
-/// Keeps the outcomes for `list`. A disk without room is no reason to hold back what the checks
-/// said.
+/// Keeps the outcomes for `list`. A disk without room does not hold back what the checks said.
 fn keep(repo: &Repo, keys: &BTreeMap<u32, String>, runs: &[DayRun]) {
     for run in runs {
         let kept = keys.get(&run.day.number).map(|key| saved::save(repo, key, run));

@@ -61,8 +61,7 @@ pub fn show_day(repo: &Repo, day: &Day, only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// The lines that go and come between two texts, of those that `counts` accepts, each with its
-/// sign.
+/// The lines that differ between two texts, if `counts` accepts them, each with its sign.
 pub fn changed_lines(old: &str, new: &str, counts: impl Fn(&str) -> bool) -> Vec<String> {
     let (old, new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
     let changed = |(sign, line): &(char, &str)| *sign != ' ' && counts(line);
@@ -117,8 +116,7 @@ fn function_of(lines: &[&str], id: &str) -> Option<(String, usize)> {
     Some((name, earlier))
 }
 
-/// The lines of the `nth` function of a name, between its braces: to the one at the indent of its
-/// first line.
+/// The lines between the braces of the `nth` function of a name; the indent tells the last.
 fn body(lines: &[&str], name: &str, nth: usize) -> Option<(usize, usize)> {
     let mut heads = (0..lines.len()).filter(|&at| function_name(lines[at]) == Some(name));
     let head = heads.nth(nth)?;

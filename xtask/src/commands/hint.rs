@@ -56,8 +56,7 @@ pub fn run(repo: &Repo, args: &Hint) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what was seen of a task's hints, or with `more` the next of them, and what to do after
-/// it.
+/// Prints what was seen of a task's hints, or with `more` the next, and what to do then.
 ///
 /// # Errors
 /// If the file lacks the hint.
@@ -115,8 +114,7 @@ fn tier<'a>(hints: &'a Table, task: &str, key: &str) -> Result<&'a str> {
     text.with_context(|| format!("{FILE}: task {task} has no `{key}`"))
 }
 
-/// The task asked for; without one, the first unfinished of the day; without a day, of the one the
-/// reader is at.
+/// The task asked for, else the first unfinished of the day, or of the day the reader is at.
 fn choose(repo: &Repo, args: &Hint) -> Result<(Day, Task)> {
     let named = args.day.as_ref().map(|day| repo.day(day)).transpose()?;
     if let Some(id) = &args.task {

@@ -1,5 +1,4 @@
-//! `cargo xtask run` and `cargo xtask chat`: build and run the `candecode` command, with the
-//! reader's days in it.
+//! `cargo xtask run` and `chat`: build and run `candecode`, with the reader's days in it.
 
 use crate::cargo::{self, Built};
 use crate::host;
@@ -25,7 +24,8 @@ const CHAT: &str = "\
 Talks with a model, with the days you have written in it: every line is a turn, /help shows the \
 commands
 
-Usage: cargo xtask chat [--model NAME] [--system TEXT] [--template FILE] [FLAGS OF run, BUT FOR PROMPTS]
+Usage: cargo xtask chat [--model NAME] [--system TEXT] [--template FILE] \
+[FLAGS OF run, BUT FOR PROMPTS]
 
 The model's own chat template makes the prompt. The story models have none, and write a story with \
 you.
@@ -52,8 +52,7 @@ pub struct Run {
     rest: Vec<OsString>,
 }
 
-/// Which days are the reader's, and the tasks for which a begun day is not. The program itself says
-/// whose days ran.
+/// Which days are the reader's, and the open tasks for which begun days are not.
 struct Mix {
     mine: Vec<Day>,
     open: Vec<String>,
@@ -88,14 +87,27 @@ impl Run {
         Ok(run)
     }
 
-    /// The value of the program's `--device`, the last if it is given twice.
-    fn device(&self) -> Option<String> {
+    /// The value of a flag of the program's, the last if it is given twice.
+    fn value(&self, flag: &str) -> Option<String> {
         let texts: Vec<_> = self.rest.iter().map(|arg| arg.to_string_lossy()).collect();
-        let at = texts.iter().rposition(|text| text.starts_with("--device"))?;
-        match texts[at].strip_prefix("--device")?.strip_prefix('=') {
-            Some(value) => Some(value.to_string()),
+        let is_flag = |text: &str| {
+            text.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        };
+        let at = texts.iter().rposition(|text| is_flag(text))?;
+        match texts[at].split_once('=') {
+            Some((_, value)) => Some(value.to_string()),
             None => texts.get(at + 1).map(|value| value.to_string()),
         }
+    }
+
+    /// True if a model is asked for that may have to be downloaded: neither one of the course's, nor
+    /// a folder or file, nor one of random weights. The crates for downloads are compiled only then.
+    fn may_download(&self, repo: &Repo) -> bool {
+        ["--model", "--draft-model"].iter().filter_map(|flag| self.value(flag)).any(|name| {
+            let is_here =
+                repo.root.join("models").join(&name).is_dir() || Path::new(&name).exists();
+            !is_here && !name.starts_with("random-")
+        })
     }
 
     /// Which days are the reader's.
@@ -153,13 +165,18 @@ pub fn chat(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
 fn start(repo: &Repo, run: &Run, help: &str) -> Result<ExitCode> {
     let mix = run.mix(repo)?;
     let mut features = repo.features(|day| !mix.mine.contains(day));
-    if let Some(device) = run.device() {
+    features.push("cli".to_string());
+    if let Some(device) = run.value("--device") {
         features.extend(host::device_feature(&device)?.map(str::to_string));
     }
     if run.help {
         say!("{help}{FLAGS}");
     }
-    let mut args = vec!["--bin".to_string(), "candecode".to_string()];
+    if run.may_download(repo) {
+        features.push("hub".to_string());
+    }
+    let mut args = vec!["--no-default-features".to_string()];
+    args.extend(["--bin".to_string(), "candecode".to_string()]);
     if !features.is_empty() {
         args.extend(["--features".to_string(), features.join(",")]);
     }
@@ -224,8 +241,17 @@ mod tests {
     #[test]
     fn the_device_is_seen_and_stays() {
         let run = parse(&["--device", "metal", "-p", "x"]);
-        assert_eq!(run.device().as_deref(), Some("metal"));
+        assert_eq!(run.value("--device").as_deref(), Some("metal"));
         assert_eq!(run.rest.len(), 4);
-        assert_eq!(parse(&["--device=cuda"]).device().as_deref(), Some("cuda"));
+        assert_eq!(parse(&["--device=cuda"]).value("--device").as_deref(), Some("cuda"));
+    }
+
+    #[test]
+    fn only_a_name_that_is_nowhere_here_may_be_downloaded() {
+        let repo = Repo { root: Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), days: vec![] };
+        let may = |args: &[&str]| parse(args).may_download(&repo);
+        assert!(!may(&["-p", "x"]) && !may(&["--model", "story-230k"]) && !may(&["--model=."]));
+        assert!(!may(&["--model", "random-135m"]));
+        assert!(may(&["--model", "smollm2-135m"]) && may(&["--draft-model=qwen2-0.5b"]));
     }
 }

@@ -1,5 +1,4 @@
-//! `cargo xtask update`: brings the course up to date by a merge that leaves the reader's days
-//! alone.
+//! `cargo xtask update`: merges the newest course, and leaves the reader's days alone.
 //!
 //! `.gitattributes` gives `src/day*.rs` the merge driver `ours`: where the reader and the course
 //! both changed a day, the reader's file stays, and a day that the reader has not begun becomes the
@@ -28,12 +27,10 @@ pub struct Update {
     branch: Option<String>,
 }
 
-/// Backs up every day, commits the reader's, merges the course, and puts back any day that is not
-/// as it was.
+/// Copies every day, commits the reader's, merges, and puts back any day that changed.
 ///
 /// # Errors
-/// If the tree is not clean beside the days, or git cannot fetch or merge; the text says what is as
-/// it was.
+/// If the tree is not clean beside the days, or git cannot fetch or merge; the text says more.
 pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     ensure_quiet(repo)?;
     let (remote, branch) = source(repo, args)?;
@@ -83,8 +80,8 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
             return Err(problem.context("the course is as it was, and so are your days"));
         }
         bail!(
-            "you and the course changed the same files: {conflicts}\nThe course is as it was, and so \
-             are your days. Undo your commits to these files (`git checkout {} -- FILE`, then \
+            "you and the course changed the same files: {conflicts}\nThe course is as it was, and \
+             so are your days. Undo your commits to these files (`git checkout {} -- FILE`, then \
              commit), then again",
             &base[..12]
         );
@@ -104,8 +101,7 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An error if anything but the days is changed or staged, or if a merge or a rebase is not
-/// finished.
+/// An error if anything but the days is changed or staged, or a merge or rebase not finished.
 fn ensure_quiet(repo: &Repo) -> Result<()> {
     let prefix = git(repo, &["rev-parse", "--show-prefix"]);
     ensure!(

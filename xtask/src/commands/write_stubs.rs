@@ -1,5 +1,4 @@
-//! `cargo xtask stubs`: writes `src/dayNN_*.rs` from the reference, and never over what the reader
-//! wrote.
+//! `cargo xtask stubs`: writes `src/dayNN_*.rs`, and never over what the reader wrote.
 
 use crate::backup::{self, Backup};
 use crate::repo::{Day, Repo};

@@ -8,8 +8,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// Files and directories, what they were when last taken as known, and a change that has yet to
-/// settle.
+/// Files and directories, what they were when last looked at, and a change yet to settle.
 pub struct FileWatcher {
     paths: Vec<PathBuf>,
     known: u64,

@@ -1,5 +1,4 @@
-//! `cargo xtask watch`: checks a day again at every save, shows the first task that fails, and goes
-//! on when it is done.
+//! `cargo xtask watch`: checks a day at every save, and shows the first task that fails.
 //!
 //! What the reader asks for is a letter and Enter, read as a line on a thread of its own: so the
 //! terminal stays as it is, and Ctrl-C ends the watch whatever it is doing.
@@ -53,8 +52,7 @@ struct Session<'a> {
     lines: Receiver<String>,
     watcher: FileWatcher,
     day: Day,
-    /// Whether the reader asked for this day, and it was done already: then the watch stays with
-    /// it.
+    /// Whether the reader asked for this day and it was done already: then it is kept.
     stays: bool,
     /// Tasks that `n` passed over.
     skipped: BTreeSet<String>,
@@ -213,8 +211,7 @@ impl Session<'_> {
             );
             say!("\n{}", paint(Colour::Dim, &keys));
             let Some(line) = self.line_or_save() else {
-                // Nothing is to be done if the content is what it was, or is of a day that is not
-                // under watch.
+                // Nothing is to be done if all that the day depends on is what it was.
                 if Inputs::read(self.repo).key(self.repo, &self.day) != key {
                     return Ok(Step::Again);
                 }
@@ -250,8 +247,7 @@ impl Session<'_> {
         }
     }
 
-    /// The next line of the reader's; `None` once a file was saved. Without more lines, saves are
-    /// waited for.
+    /// The next line of the reader's; `None` once a file was saved.
     fn line_or_save(&mut self) -> Option<String> {
         loop {
             match self.lines.recv_timeout(TICK) {

@@ -1,13 +1,14 @@
-//! Weights as they are stored, and how a vector of them is widened.
+//! The types that weights are stored in, and how a vector of them is widened.
 
 use half::{bf16, f16};
 use pulp::{bytemuck, Simd};
 
-/// A number as weights are stored: f32, bf16 or f16. Weights are read as they are and widened in registers.
-pub trait Stored: Copy + Into<f32> + Send + Sync + 'static {
-    /// What one step of the loop reads: two vectors' worth of numbers.
+/// A number as weights are stored: f32, bf16 or f16. Weights are read as they are and widened in
+/// registers.
+pub trait WeightType: Copy + Into<f32> + Send + Sync + 'static {
+    /// What one step of the micro-kernel reads: two vectors' worth of numbers.
     type Chunk<S: Simd>: Copy;
-    /// True if [`Stored::widen`] yields the even numbers first, then the odd ones.
+    /// True if [`WeightType::widen`] yields the even numbers first, then the odd ones.
     const SPLIT: bool;
 
     /// A row as chunks, without what is left over.
@@ -15,14 +16,15 @@ pub trait Stored: Copy + Into<f32> + Send + Sync + 'static {
     /// A chunk as two vectors.
     fn widen<S: Simd>(simd: S, chunk: Self::Chunk<S>) -> [S::f32s; 2];
 
-    /// False if pairs of 16-bit numbers do not lie at multiples of four bytes.
-    fn in_pairs(row: &[Self]) -> bool {
+    /// True if pairs of 16-bit numbers lie at multiples of four bytes.
+    fn pairs_are_aligned(row: &[Self]) -> bool {
         (row.as_ptr() as usize).is_multiple_of(4)
     }
 
-    /// A row as f32, in the order of [`arrange`] where pairs are split; where that takes work, it is done in `room`.
+    /// A row as f32, in the order of [`deinterleave`] where pairs are split. Where that takes work,
+    /// the result is in `room`.
     #[inline(always)]
-    fn wide<'a, S: Simd>(simd: S, row: &'a [Self], room: &'a mut Vec<f32>) -> &'a [f32] {
+    fn widen_row<'a, S: Simd>(simd: S, row: &'a [Self], room: &'a mut Vec<f32>) -> &'a [f32] {
         room.resize(row.len(), 0.0);
         let chunks = Self::chunks::<S>(row);
         let out = pulp::as_arrays_mut::<2, _>(S::as_mut_simd_f32s(room).0).0;
@@ -36,7 +38,7 @@ pub trait Stored: Copy + Into<f32> + Send + Sync + 'static {
     }
 }
 
-impl Stored for f32 {
+impl WeightType for f32 {
     type Chunk<S: Simd> = [S::f32s; 2];
     const SPLIT: bool = false;
 
@@ -51,12 +53,12 @@ impl Stored for f32 {
     }
 
     #[inline(always)]
-    fn wide<'a, S: Simd>(_simd: S, row: &'a [Self], _room: &'a mut Vec<f32>) -> &'a [f32] {
+    fn widen_row<'a, S: Simd>(_simd: S, row: &'a [Self], _room: &'a mut Vec<f32>) -> &'a [f32] {
         row
     }
 }
 
-impl Stored for bf16 {
+impl WeightType for bf16 {
     type Chunk<S: Simd> = S::u32s;
     const SPLIT: bool = true;
 
@@ -65,7 +67,8 @@ impl Stored for bf16 {
         pairs::<S, Self>(row)
     }
 
-    /// bf16 is the upper half of an f32: the lower of a pair is shifted up, the upper one is freed of the lower.
+    /// bf16 is the upper half of an f32. The lower number of a pair is shifted up, and the upper
+    /// one is freed of the lower.
     #[inline(always)]
     fn widen<S: Simd>(simd: S, pair: S::u32s) -> [S::f32s; 2] {
         let low = simd.wrapping_dyn_shl_u32s(pair, simd.splat_u32s(16));
@@ -74,7 +77,7 @@ impl Stored for bf16 {
     }
 }
 
-impl Stored for f16 {
+impl WeightType for f16 {
     type Chunk<S: Simd> = S::u32s;
     const SPLIT: bool = true;
 
@@ -83,8 +86,8 @@ impl Stored for f16 {
         pairs::<S, Self>(row)
     }
 
-    /// f16 has 5 bits of exponent where f32 has 8: moved into their place, they mean 2^-112 of what they meant. If all 5 are
-    /// set, which means infinity or NaN, all 8 must be.
+    /// f16 has 5 bits of exponent where f32 has 8. Moved into their place, they mean 2^-112 of what
+    /// they meant. If all 5 are set, which means infinity or NaN, all 8 must be.
     #[inline(always)]
     fn widen<S: Simd>(simd: S, pair: S::u32s) -> [S::f32s; 2] {
         let scale = simd.splat_f32s(f32::from_bits((127 + 112) << 23));
@@ -104,7 +107,7 @@ impl Stored for f16 {
     }
 }
 
-/// Pairs of 16-bit numbers, in vectors; none if they are not [`Stored::in_pairs`].
+/// Pairs of 16-bit numbers, in vectors; none unless [`WeightType::pairs_are_aligned`].
 #[inline(always)]
 fn pairs<S: Simd, H: bytemuck::NoUninit>(row: &[H]) -> &[S::u32s] {
     match bytemuck::try_cast_slice::<H, u32>(&row[..row.len() / 2 * 2]) {
@@ -113,9 +116,9 @@ fn pairs<S: Simd, H: bytemuck::NoUninit>(row: &[H]) -> &[S::u32s] {
     }
 }
 
-/// Brings a row of `x` into the order in which [`Stored::widen`] yields pairs: of every `2 * lanes` numbers the even ones, then
-/// the odd ones. What is left over stays.
-pub fn arrange(row: &[f32], lanes: usize, out: &mut Vec<f32>) {
+/// Appends a row of `x` in the order in which [`WeightType::widen`] yields pairs: of every `2 *
+/// lanes` numbers the even ones, then the odd ones. What is left over stays as it is.
+pub fn deinterleave(row: &[f32], lanes: usize, out: &mut Vec<f32>) {
     let chunks = row.chunks_exact(2 * lanes);
     let rest = chunks.remainder();
     for chunk in chunks {

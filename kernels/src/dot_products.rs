@@ -1,0 +1,65 @@
+//! The micro-kernel of products with few rows of `x`: dot products of some rows with some rows.
+
+use crate::prefetch::{prefetch, AHEAD};
+use crate::unrolled::unrolled;
+use crate::weight_types::WeightType;
+use pulp::Simd;
+
+/// Dot products of `R` rows of weights with `M` rows of `x`. Where `W` splits pairs, `x` must be in
+/// the order of [`deinterleave`](crate::weight_types::deinterleave).
+///
+/// The rows of weights lie one behind the other. What lies behind them is asked for meanwhile.
+#[inline(always)]
+pub fn dot_products<S: Simd, W: WeightType, const R: usize, const M: usize>(
+    simd: S,
+    w: [&[W]; R],
+    x: [&[f32]; M],
+) -> [[f32; M]; R] {
+    let mut w_chunks: [&[W::Chunk<S>]; R] = [&[]; R];
+    let mut x_chunks: [&[[S::f32s; 2]]; M] = [&[]; M];
+    let mut steps = usize::MAX;
+    unrolled!(r in R => {
+        w_chunks[r] = W::chunks::<S>(w[r]);
+        steps = steps.min(w_chunks[r].len());
+    });
+    unrolled!(m in M => {
+        x_chunks[m] = f32::chunks::<S>(x[m]);
+        steps = steps.min(x_chunks[m].len());
+    });
+    unrolled!(r in R => { w_chunks[r] = &w_chunks[r][..steps]; });
+    unrolled!(m in M => { x_chunks[m] = &x_chunks[m][..steps]; });
+
+    let mut sums = [[simd.splat_f32s(0.0); M]; R];
+    let ahead = size_of_val(w[0]) * (R - 1) + AHEAD;
+    for i in 0..steps {
+        unrolled!(r in R => { prefetch(&w_chunks[r][i], ahead); });
+        let mut wide = [[simd.splat_f32s(0.0); 2]; R];
+        unrolled!(r in R => { wide[r] = W::widen(simd, w_chunks[r][i]); });
+        unrolled!(m in M => {
+            let x = x_chunks[m][i];
+            unrolled!(r in R => {
+                sums[r][m] = simd.mul_add_e_f32s(wide[r][0], x[0], sums[r][m]);
+            });
+            unrolled!(r in R => {
+                sums[r][m] = simd.mul_add_e_f32s(wide[r][1], x[1], sums[r][m]);
+            });
+        });
+    }
+
+    let done = steps * 2 * S::F32_LANES;
+    let mut out = [[0.0; M]; R];
+    unrolled!(r in R => {
+        unrolled!(m in M => { out[r][m] = simd.reduce_sum_f32s(sums[r][m]); });
+    });
+    if done < x[0].len() {
+        for r in 0..R {
+            for m in 0..M {
+                for i in done..x[m].len() {
+                    let w: f32 = w[r][i].into();
+                    out[r][m] += w * x[m][i];
+                }
+            }
+        }
+    }
+    out
+}

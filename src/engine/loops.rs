@@ -1,0 +1,252 @@
+//! The loops of the days, each behind the same call: prompts in, tokens out to a [`Sink`].
+
+use crate::day06_generate::{simple_generate, TextStream};
+use crate::day07_greedy::{argmax, generate};
+use crate::day10_kv_cache::{generate_cached, Cached, KvCache};
+use crate::day11_beam_search::beam_search;
+use crate::day12_batching::generate_batch;
+use crate::day13_speculative::{decode_block, ModelDrafter, NgramDrafter, SpeculativeDecoder};
+use crate::day15_scheduler::{NewCache, Scheduler};
+use crate::engine::requests::{self, Processors};
+use crate::engine::Engine;
+use crate::kit::draft::{Counts, Drafter};
+use crate::kit::rng::RequestRng;
+use crate::kit::{BeamParams, CacheKind, FinishReason, Hypothesis, Model, PastContext, Request};
+use crate::kit::{Sampler, SamplingParams, Token};
+use anyhow::Result;
+
+/// Takes what a loop makes.
+pub trait Sink {
+    /// Takes a token of some row; false ends the loop.
+    ///
+    /// # Errors
+    /// If it cannot be shown.
+    fn token(&mut self, token: Token) -> Result<bool>;
+
+    /// Takes the result of a beam search.
+    fn hypotheses(&mut self, found: Vec<Hypothesis>);
+
+    /// Takes what speculation did.
+    fn counts(&mut self, counts: Counts);
+}
+
+/// Which loop runs, and what for.
+pub struct LoopPlan {
+    /// The day whose loop runs: 6, 7, 10 to 13 or 15.
+    pub day: usize,
+    /// What every request asks for.
+    pub params: SamplingParams,
+    /// The processors of these parameters.
+    pub processors: Processors,
+    /// Draw from torch's stream, which all rows of a batch share.
+    pub torch: bool,
+    /// What happens at the end of the context.
+    pub past_context: PastContext,
+    /// How day 11 searches.
+    pub beams: BeamParams,
+    /// Tokens that an n-gram drafter of day 13 looks up.
+    pub draft_ngram: usize,
+    /// Tokens to draft at most.
+    pub num_draft_tokens: usize,
+    /// Positions that day 15's batch may come to hold.
+    pub max_batch_tokens: usize,
+}
+
+/// The models that loops run on: the engine's own, or one in front of it that can be stopped.
+#[derive(Clone, Copy)]
+pub struct Models<'a> {
+    /// The engine whose tokenizer and caches are used.
+    pub engine: &'a Engine,
+    /// Its model.
+    pub model: &'a dyn Model,
+    /// A drafting engine and its model; None drafts by n-grams.
+    pub drafter: Option<(&'a Engine, &'a dyn Model)>,
+}
+
+impl LoopPlan {
+    /// Runs the loop for `prompts`, the first of which is request number `first` of all: row 0 draws
+    /// the random numbers of that request. Days 6, 7, 10, 11 and 13 take one prompt.
+    ///
+    /// # Errors
+    /// If the prompt does not fit, the model or a processor fails, or the sink does.
+    pub fn run(
+        &self,
+        models: Models,
+        prompts: &[Vec<u32>],
+        first: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<()> {
+        match self.day {
+            6 => self.simple(models, &prompts[0], sink),
+            11 => self.search(models, &prompts[0], sink),
+            13 => self.speculate(models, &prompts[0], first, sink),
+            15 => self.serve(models, prompts, sink),
+            _ => self.stream(models, prompts, first, sink),
+        }
+    }
+
+    /// A request for this prompt, greedy or with the portable stream of request number `id`.
+    pub fn request(&self, model: &dyn Model, prompt: &[u32], id: usize) -> Request<'static> {
+        self.request_with(model, prompt, requests::sampler(&self.params, id))
+    }
+
+    fn request_with(
+        &self,
+        model: &dyn Model,
+        prompt: &[u32],
+        sampler: Sampler<'static>,
+    ) -> Request<'static> {
+        let processors = &self.processors;
+        let mut request =
+            requests::request(model.config(), prompt, &self.params, processors, sampler);
+        request.past_context = self.past_context;
+        request
+    }
+
+    /// The loops that are iterators of tokens: days 7, 10 and 12.
+    fn stream(
+        &self,
+        models: Models,
+        prompts: &[Vec<u32>],
+        first: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<()> {
+        let Models { engine, model, .. } = models;
+        let tokenizer = engine.tokenizer();
+        let mut batch = Vec::new();
+        if self.torch {
+            // One stream for all rows of a batch; a sequence of its own has its own.
+            let samplers = requests::samplers(&self.params, prompts.len(), true);
+            for (prompt, sampler) in prompts.iter().zip(samplers) {
+                batch.push(self.request_with(model, prompt, sampler));
+            }
+        } else {
+            for (row, prompt) in prompts.iter().enumerate() {
+                batch.push(self.request(model, prompt, first + row));
+            }
+        }
+        let tokens = if self.day == 12 {
+            generate_batch(model, tokenizer, batch, engine.new_cache())?
+        } else {
+            let request = batch.remove(0);
+            if self.day == 7 {
+                generate(model, tokenizer, request)?
+            } else {
+                generate_cached(Cached::new(model, engine.new_cache()), tokenizer, request)?
+            }
+        };
+        for token in tokens {
+            if !sink.token(token?)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Day 11: beams.
+    fn search(&self, models: Models, prompt: &[u32], sink: &mut dyn Sink) -> Result<()> {
+        let Models { engine, model, .. } = models;
+        let mut request = self.request(model, prompt, 0);
+        let mut cache = engine.new_cache();
+        let tokenizer = engine.tokenizer();
+        let found = beam_search(model, tokenizer, &mut request, &self.beams, &mut *cache)?;
+        sink.hypotheses(found);
+        Ok(())
+    }
+
+    /// Day 13: blocks of drafted and verified tokens.
+    fn speculate(
+        &self,
+        models: Models,
+        prompt: &[u32],
+        number: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<()> {
+        let Models { engine, model, .. } = models;
+        let vocab_size = model.config().vocab_size;
+        let drafter: Box<dyn Drafter + '_> = match models.drafter {
+            Some((drafting, small)) => Box::new(ModelDrafter {
+                cached: Cached::new(small, drafting.new_cache()),
+                processors: self.processors.clone(),
+                greedy: self.params.temperature == 0.0,
+                vocab_size,
+            }),
+            None => Box::new(NgramDrafter { n: self.draft_ngram, vocab_size }),
+        };
+        let mut decoder = SpeculativeDecoder::new(
+            Cached::new(model, engine.new_cache()),
+            engine.tokenizer(),
+            self.request(model, prompt, 0),
+            drafter,
+            self.num_draft_tokens,
+        )?;
+        if self.params.temperature != 0.0 {
+            decoder.rng = Some(RequestRng::new(self.params.seed, number as u64));
+        }
+        let mut going = true;
+        while going && decoder.sequence.finish.is_none() {
+            for token in decode_block(&mut decoder)? {
+                going &= sink.token(token)?;
+            }
+        }
+        sink.counts(decoder.counts);
+        Ok(())
+    }
+
+    /// Day 15: the prompts are requests to the scheduler, in the order given.
+    fn serve(&self, models: Models, prompts: &[Vec<u32>], sink: &mut dyn Sink) -> Result<()> {
+        let Models { engine, model, .. } = models;
+        let kind = engine.cache.unwrap_or(CacheKind::Dynamic);
+        let layers = model.config().num_hidden_layers;
+        let new_cache: NewCache = Box::new(move || Box::new(KvCache::new(kind, layers)));
+        let mut scheduler =
+            Scheduler::new(model, engine.tokenizer(), new_cache, self.max_batch_tokens)?;
+        for (id, prompt) in prompts.iter().enumerate() {
+            let mut request = self.request(model, prompt, id);
+            request.id = id;
+            scheduler.submit(request)?;
+        }
+        let mut going = true;
+        while going && !scheduler.is_idle() {
+            for token in scheduler.step()? {
+                going &= sink.token(token)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Day 6's loop knows ids only: text and ends are added here; log-probabilities it does not compute.
+    fn simple(&self, models: Models, prompt: &[u32], sink: &mut dyn Sink) -> Result<()> {
+        let Models { engine, model, .. } = models;
+        let mut request = self.request(model, prompt, 0);
+        request.fit(model)?;
+        let eos = &request.eos_token_ids;
+        let mut stream = TextStream::after(engine.tokenizer(), prompt);
+        let mut remaining = request.max_new_tokens;
+        let mut ended = Ok(true);
+        let on_token = |id| {
+            remaining -= 1;
+            let is_eos = eos.contains(&id);
+            let finish = match (is_eos, remaining) {
+                (true, _) => Some(FinishReason::Eos),
+                (_, 0) => Some(FinishReason::Length),
+                _ => None,
+            };
+            let mut text = if is_eos { String::new() } else { stream.push(id)? };
+            if finish.is_some() {
+                text.push_str(&stream.finish()?);
+            }
+            ended = sink.token(Token { row: 0, id, logprob: f32::NAN, text, finish });
+            if !matches!(ended, Ok(true)) {
+                candle_core::bail!("the loop was told to stop")
+            }
+            Ok(())
+        };
+        let bound = request.max_new_tokens;
+        let result = simple_generate(model, prompt, bound, eos, argmax, on_token);
+        if ended? {
+            result?;
+        }
+        Ok(())
+    }
+}
