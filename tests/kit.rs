@@ -77,10 +77,7 @@ fn logits(path: &Path) -> Vec<f32> {
 fn message<T>(result: anyhow::Result<T>) -> String {
     match result {
         Ok(_) => panic!("it should have been refused"),
-        Err(error) => {
-            let text = candecode::kit::error::describe(&error);
-            text
-        }
+        Err(error) => candecode::kit::error::describe(&error),
     }
 }
 
