@@ -2,7 +2,7 @@
 
 use candle_core::{Error, Result};
 use regex_automata::dfa::{dense, Automaton as _, StartKind};
-use regex_automata::nfa::thompson;
+use regex_automata::nfa::thompson::{self, State, Transition, NFA};
 use regex_automata::{Anchored, Input, MatchKind};
 use std::collections::BTreeSet;
 use tokenizers::NormalizedString;
@@ -47,14 +47,15 @@ impl Dfa {
                 thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None),
             )
             .build_from_hir(&hir)
+            .and_then(|nfa| merge_alternatives(&nfa))
             .map_err(|e| refused(causes(&e)))?;
         let config = dense::Config::new()
             .start_kind(kind)
             .match_kind(MatchKind::All)
             // What grows without end, as (a|b)*a(a|b){30} does, is refused in seconds with
-            // these limits; with eight times as much it takes a minute.
-            .dfa_size_limit(Some(1 << 25))
-            .determinize_size_limit(Some(1 << 27));
+            // these limits; with four times as much it takes a minute.
+            .dfa_size_limit(Some(1 << 26))
+            .determinize_size_limit(Some(1 << 28));
         let table = dense::Builder::new().configure(config).build_from_nfa(&nfa);
         let table = table.map_err(|e| {
             if e.is_size_limit_exceeded() {
@@ -99,6 +100,85 @@ impl Dfa {
         next.dedup();
         next
     }
+}
+
+/// The same automaton with fewer states at a time: the alternatives of a union that begin with
+/// different bytes become one state. A block list is one large union, and to determinise it costs
+/// what all states that the text may be in cost: with this, 10,000 words take a second.
+fn merge_alternatives(nfa: &NFA) -> std::result::Result<NFA, thompson::BuildError> {
+    let mut builder = thompson::Builder::new();
+    builder.set_utf8(nfa.is_utf8());
+    builder.start_pattern()?;
+    // States are numbered as they are added, so all that is copied keeps its number, and what is
+    // new comes behind.
+    let mut new: Vec<Vec<Transition>> = Vec::new();
+    for state in nfa.states() {
+        match state {
+            State::ByteRange { trans } => builder.add_range(*trans)?,
+            State::Sparse(sparse) => builder.add_sparse(sparse.transitions.to_vec())?,
+            State::Dense(dense) => {
+                let next = |byte| Some((byte, dense.matches_byte(byte)?));
+                let each = (0..=255).filter_map(next);
+                let each = each.map(|(byte, next)| Transition { start: byte, end: byte, next });
+                builder.add_sparse(each.collect())?
+            }
+            State::Look { look, next } => builder.add_look(*next, *look)?,
+            State::Union { .. } | State::BinaryUnion { .. } => {
+                let (merged, mut others) = merged(nfa, &alternates(state));
+                if others.is_empty() {
+                    builder.add_sparse(merged)?
+                } else {
+                    let id = StateID::new(nfa.states().len() + new.len());
+                    others.extend(id);
+                    new.push(merged);
+                    builder.add_union(others)?
+                }
+            }
+            State::Capture { next, .. } => builder.add_union(vec![*next])?,
+            State::Fail => builder.add_fail()?,
+            State::Match { .. } => builder.add_match()?,
+        };
+    }
+    for transitions in new {
+        builder.add_sparse(transitions)?;
+    }
+    builder.finish_pattern(nfa.start_anchored())?;
+    builder.build(nfa.start_anchored(), nfa.start_unanchored())
+}
+
+/// The states that a union leads to.
+fn alternates(union: &State) -> Vec<StateID> {
+    match union {
+        State::Union { alternates } => alternates.to_vec(),
+        State::BinaryUnion { alt1, alt2 } => vec![*alt1, *alt2],
+        _ => Vec::new(),
+    }
+}
+
+/// The transitions of alternatives that begin with different bytes, in order, and the alternatives
+/// that are left.
+fn merged(nfa: &NFA, alternates: &[StateID]) -> (Vec<Transition>, Vec<StateID>) {
+    let mut merged: Vec<Transition> = Vec::new();
+    let mut others = Vec::new();
+    let mut taken = [false; 256];
+    for id in alternates {
+        let transitions = match nfa.state(*id) {
+            State::ByteRange { trans } => std::slice::from_ref(trans),
+            State::Sparse(sparse) => &sparse.transitions[..],
+            _ => &[],
+        };
+        let bytes = transitions.iter().flat_map(|t| usize::from(t.start)..=usize::from(t.end));
+        if transitions.is_empty() || bytes.clone().any(|byte| taken[byte]) {
+            others.push(*id);
+            continue;
+        }
+        for byte in bytes {
+            taken[byte] = true;
+        }
+        merged.extend_from_slice(transitions);
+    }
+    merged.sort_by_key(|transition| transition.start);
+    (merged, others)
 }
 
 /// What is wrong with a pattern, and where.
@@ -160,8 +240,8 @@ fn small(word: &str) -> Vec<char> {
 }
 
 /// Sorted words as a pattern, without the `at` characters that they all begin with. What some of
-/// them have in common next is written once: else every step of the automaton would be made from
-/// the first letters of all words, and a list of 10,000 would take an hour and not a second.
+/// them have in common next is written once, so that alternatives begin with different characters
+/// and `merge_alternatives` can merge them.
 fn alternatives(words: &[Vec<char>], at: usize, depth: usize) -> String {
     let literal = |chars: &[char]| regex_syntax::escape(&chars.iter().collect::<String>());
     let [first, .., last] = words else {
@@ -169,12 +249,12 @@ fn alternatives(words: &[Vec<char>], at: usize, depth: usize) -> String {
     };
     let mut shared = first[at..].iter().zip(&last[at..]).take_while(|(a, b)| a == b).count();
     let mut branches = Vec::new();
-    if depth < 200 {
+    if depth < 64 {
         for branch in words.chunk_by(|a, b| a.get(at + shared) == b.get(at + shared)) {
             branches.push(alternatives(branch, at + shared, depth + 1));
         }
     } else {
-        // The parser refuses groups in more than 250 groups.
+        // The parser refuses what is nested more than 250 times.
         shared = 0;
         branches.extend(words.iter().map(|word| literal(&word[at..])));
     }
