@@ -28,6 +28,7 @@ default-run = "candecode"
 [features]
 metal = []
 cuda = []
+cli = []
 hub = []
 mistakes = []
 ref = ["ref-day00", "ref-day01"]
