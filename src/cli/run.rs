@@ -22,7 +22,7 @@ use std::time::Instant;
 /// Runs the command; gives its exit code.
 ///
 /// # Errors
-/// If a flag is wrong ([`Usage`]), or the model or the text fails.
+/// If a flag is wrong ([`crate::kit::error::Usage`]), or the model or the text fails.
 pub fn run(args: &Args) -> Result<u8> {
     ensure!(args.max_new_tokens > 0, usage("--max-new-tokens is 0; ask for at least 1"));
     let device = device::device(&args.device).map_err(usage)?;
