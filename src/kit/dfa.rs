@@ -47,8 +47,9 @@ impl Dfa {
                 thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None),
             )
             .build_from_hir(&hir)
+            .map_err(Box::new)
             .and_then(|nfa| merge_alternatives(&nfa))
-            .map_err(|e| refused(causes(&e)))?;
+            .map_err(|e| refused(causes(&*e)))?;
         // What grows without end, as (a|b)*a(a|b){30} does, is refused in seconds with these limits;
         // with eight times as much it takes a minute. A block list cannot grow like that, only long.
         let more = if kind == StartKind::Unanchored { 2 } else { 0 };
@@ -106,7 +107,7 @@ impl Dfa {
 /// The same automaton with fewer states at a time: the alternatives of a union that begin with
 /// different bytes become one state. A block list is one large union, and to determinise it costs
 /// what all states that the text may be in cost: with this, 10,000 words take a second.
-fn merge_alternatives(nfa: &NFA) -> std::result::Result<NFA, thompson::BuildError> {
+fn merge_alternatives(nfa: &NFA) -> std::result::Result<NFA, Box<thompson::BuildError>> {
     let mut builder = thompson::Builder::new();
     builder.set_utf8(nfa.is_utf8());
     builder.start_pattern()?;
@@ -144,7 +145,7 @@ fn merge_alternatives(nfa: &NFA) -> std::result::Result<NFA, thompson::BuildErro
         builder.add_sparse(transitions)?;
     }
     builder.finish_pattern(nfa.start_anchored())?;
-    builder.build(nfa.start_anchored(), nfa.start_unanchored())
+    Ok(builder.build(nfa.start_anchored(), nfa.start_unanchored())?)
 }
 
 /// The states that a union leads to.
