@@ -172,7 +172,10 @@ fn ctrl_c_ends_a_beam_search() {
     assert!(line.starts_with("[loop: day 11"), "{line}");
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text, "Once\n", "the search went on to its end");
 }
 
 #[test]
