@@ -106,7 +106,7 @@ pub struct Args {
     /// A file with one such word a line
     #[arg(long, value_name = "FILE", help_heading = "Guard rails")]
     pub block_file: Option<PathBuf>,
-    /// Blocked words may appear inside other words
+    /// Block whole words only: they may appear inside other words
     #[arg(long, help_heading = "Guard rails")]
     pub block_whole_words: bool,
     /// What is generated must match this regular expression
