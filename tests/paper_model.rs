@@ -220,10 +220,13 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     let k = turned(&split_heads(&paper.product(&h, "self_attn.k_proj")?, 1)?, &positions)?;
     let v = split_heads(&paper.product(&h, "self_attn.v_proj")?, 1)?;
     let words = ["the", "cat", "and", "the"];
-    let mut text = rows(&words.map(|word| word).as_slice(), &k.squeeze(1)?)
-        .lines()
-        .map(|l| format!("key of {l}\n"))
-        .collect::<String>();
+    let labels = |what: &str| words.map(|word| format!("{what} of {word}"));
+    let labelled = |what: &str, x: &Tensor| -> Result<String> {
+        let labels = labels(what);
+        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        Ok(rows(&labels, &x.squeeze(1)?))
+    };
+    let mut text = labelled("key", &k)? + &labelled("value", &v)?;
     let mut outs = Vec::new();
     for head_number in 0..2 {
         let q = q.narrow(1, head_number, 1)?.narrow(2, 3, 1)?.contiguous()?;
@@ -231,6 +234,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
         let shares = softmax(&scores, 3)?;
         let mix = shares.matmul(&v.contiguous()?)?;
         text += &rows(&[&format!("query, head {head_number}")], &q);
+        text += &rows(&["  scores"], &scores);
         text += &rows(&["  shares"], &shares);
         text += &rows(&["  mix"], &mix);
         outs.push(mix);
@@ -296,18 +300,30 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     sampling::top_p(&mut filtered, 0.6)?;
     shown("or top-p 0.6", &filtered)?;
     let probs = sampling::softmax(&hot)?;
+    let mut sum = 0.0;
+    let ends: Vec<f32> = probs
+        .iter()
+        .map(|p| {
+            sum += p;
+            sum
+        })
+        .collect();
+    text += &(String::from("\n") + &head("", &WORDS) + &for_words("ends at", &ends));
     for u in [0.1, 0.3, 0.6] {
         let drawn = WORDS[sample(&probs, u)? as usize];
         let _ = writeln!(text, "u = {u} at T = 2: {drawn}");
     }
     all.insert("day08_filters", text);
 
-    // Day 9: the repetition penalty on the same logits; all but "dog" have been said.
+    // Day 9: the repetition penalty on the same logits; "cat" has not been said yet.
     let mut after = paper.logits(&[0, 3, 2, 0]);
     let mut text = head("", &WORDS) + &for_words("logits", &after);
     repetition_penalty(&mut after, &[0, 3, 2, 0], 1.5)?;
     text += &for_words("penalised", &after);
     all.insert("day09_penalty", text);
+    let mut text = head("", &WORDS) + &for_words("after dog", &paper.logits(&[3]));
+    text += &for_words("dog dog dog", &paper.logits(&[3, 3, 3]));
+    all.insert("day09_loop", text);
 
     // Day 10: what a cache holds after "the cat and", and the step for the next "the".
     let mut cached = Cached::new(model, Box::new(KvCache::new(CacheKind::Dynamic, 2)));
@@ -332,7 +348,9 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     let bytes = cache_bytes(&model.config, 1, 1, DType::F32);
     all.insert(
         "day10_bytes",
-        format!("2 x 2 layers x 1 key/value head x 2 numbers x 4 bytes = {bytes} bytes a token\n"),
+        format!(
+            "2 x 2 layers x 1 key/value head x 2 numbers x 4 bytes = {bytes} bytes per token\n"
+        ),
     );
 
     // Day 11: two beams find what greedy misses.
@@ -377,6 +395,8 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     let (p, q) = (sampling::softmax(&logits)?, sampling::softmax(&early)?);
     let both: Vec<f32> = p.iter().zip(&q).map(|(p, q)| p.min(*q)).collect();
     let mut text = head("", &WORDS) + &for_words("p, target", &p) + &for_words("q, drafter", &q);
+    let ratios: Vec<f32> = p.iter().zip(&q).map(|(p, q)| (p / q).min(1.0)).collect();
+    text += &for_words("p / q, at most", &ratios);
     text += &for_words("min(p, q)", &both);
     text += &for_words("residual", &residual(&p, &q)?);
     let _ = writeln!(text, "accepted with probability {}", number(overlap(&p, &q)));
