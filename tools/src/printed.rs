@@ -2,10 +2,11 @@
 //!
 //! A page marks a printed output by a comment above its fence: `<!-- output: cargo xtask run … -->`,
 //! or, for the engine with a known mistake, `<!-- broken: day10 whole_buffer_returned: cargo xtask
-//! run … -->`. Lines may be wrapped as the page likes; `…` stands for anything.
+//! run … -->`. Lines may be wrapped as the page likes; `…` stands for anything. The commands are typed
+//! into a shell, so the stage needs bash.
 
 use crate::hunt;
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -61,8 +62,8 @@ struct Marked {
     line: usize,
     /// Of a known mistake: its day and name.
     mistake: Option<(String, String)>,
-    /// The words after `cargo xtask run`.
-    words: Vec<String>,
+    /// The command, as it is typed.
+    command: String,
     /// The lines of the output.
     body: std::ops::Range<usize>,
 }
@@ -82,7 +83,7 @@ fn outputs(repo: &Repo, args: &Printed) -> Result<Sum> {
                 let program = hunt::engine(repo, &dir, one.mistake.as_ref())?;
                 engines.insert(one.mistake.clone(), program);
             }
-            let said = said(repo, &engines[&one.mistake], &one.words)?;
+            let said = said(repo, &engines[&one.mistake], &one.command)?;
             let printed = lines[one.body.clone()].join("\n");
             if matches(&printed, &said) {
                 sum.passed += 1;
@@ -137,48 +138,37 @@ fn marked(lines: &[String]) -> Result<Vec<Marked>> {
         let close = (open + 1..lines.len()).find(is_end).context("a fence never ends")?;
         let typed = lines[open + 1].starts_with("$ ");
         let body = open + 1 + usize::from(typed)..close;
-        found.push(Marked { line, mistake, words: words(command)?, body });
+        found.push(Marked { line, mistake, command: command.trim().to_string(), body });
     }
     Ok(found)
 }
 
-/// The arguments of a `cargo xtask run`, without those that say whose days run: all are the
-/// reference's.
-fn words(command: &str) -> Result<Vec<String>> {
-    let mut all = split(command.trim());
-    if all.iter().take(3).map(String::as_str).eq(["cargo", "xtask", "run"]) {
-        all.drain(..3);
-    } else {
-        bail!("only the output of `cargo xtask run` is compared, not `{command}`");
-    }
-    while let Some(at) = all.iter().position(|word| word == "--solution" || word == "--mine") {
-        all.drain(at..(at + 2).min(all.len()));
-    }
-    Ok(all)
+/// Stands for cargo in the commands of the book: `run` and `chat` start the engine, whose days are all
+/// the reference's, whatever a command says of that.
+const CARGO: &str = r#"
+cargo() {
+  local words=()
+  case "$1 $2" in
+    "xtask run") ;;
+    "xtask chat") words+=(--chat) ;;
+    *) echo "only the output of run and chat is compared, not of: cargo $*"; return 1 ;;
+  esac
+  shift 2
+  while [ $# -gt 0 ]; do
+    case "$1" in
+      --solution | --mine) shift 2 ;;
+      *) words+=("$1"); shift ;;
+    esac
+  done
+  "$CANDECODE" "${words[@]}"
 }
-
-/// Words as a shell splits them, quotes but no escapes.
-fn split(command: &str) -> Vec<String> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    for c in command.chars() {
-        match (quote, c) {
-            (Some(open), c) if c == open => quote = None,
-            (None, '"' | '\'') => {
-                quote = Some(c);
-                word.get_or_insert_with(String::new);
-            }
-            (None, c) if c.is_whitespace() => words.extend(word.take()),
-            (_, c) => word.get_or_insert_with(String::new).push(c),
-        }
-    }
-    words.extend(word);
-    words
-}
+"#;
 
 /// What an engine says: its output, or, if it has none, its errors.
-fn said(repo: &Repo, program: &Path, words: &[String]) -> Result<String> {
-    let mut command = Command::new(program);
-    command.args(words).env("CANDECODE_MODELS", repo.root.join("models"));
+fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("{CARGO}{typed}")]).current_dir(&repo.root);
+    command.env("CANDECODE", program).env("CANDECODE_MODELS", repo.root.join("models"));
     host::set_threads(&mut command);
     let out = child::run(&mut command, LIMIT, |_| ())?;
     let errors = out.stderr.lines().filter(|line| !line.starts_with('['));
@@ -233,11 +223,10 @@ mod tests {
                     <!-- broken: day06 no_mask: cargo xtask run -->\n```console\n$ cargo\nc\n```";
         let lines: Vec<String> = page.lines().map(str::to_string).collect();
         let found = marked(&lines).unwrap();
-        assert_eq!(found[0].words, ["-p", "One day"]);
+        assert_eq!(found[0].command, "cargo xtask run --mine 6 -p \"One day\"");
         assert_eq!((found[0].body.clone(), found[0].mistake.clone()), (3..5, None));
         assert_eq!(found[1].mistake, Some(("day06".into(), "no_mask".into())));
         assert_eq!(found[1].body, 9..10);
-        assert!(marked(&["<!-- output: cargo test -->".into(), "```".into()]).is_err());
         assert!(marked(&["<!-- output: cargo xtask run -->".into(), "x".into()]).is_err());
     }
 
