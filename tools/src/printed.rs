@@ -203,8 +203,7 @@ fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
     let errors: Vec<&str> = out.stderr.lines().filter(|line| !line.starts_with('[')).collect();
     Ok(match out.stdout.trim() {
         "" => errors.join("\n"),
-        text if typed.contains("--stats") => format!("{text}\n{}", errors.join("\n")),
-        text => text.to_string(),
+        text => format!("{text}\n{}", errors.join("\n")),
     })
 }
 
