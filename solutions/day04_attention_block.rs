@@ -70,7 +70,7 @@ impl Attention {
     ///
     /// `cos_sin` has the angles of the positions of `x`, from
     /// [`RotaryEmbedding::cos_sin`](candecode::day02_positions::RotaryEmbedding::cos_sin); without
-    /// them nothing is turned.
+    /// them nothing is rotated.
     ///
     /// # Errors
     /// If the shapes do not fit.

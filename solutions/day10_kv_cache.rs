@@ -111,9 +111,10 @@ impl<'a> Cached<'a> {
     /// A key or value depends on its own token, the tokens before it, and their positions, and on
     /// nothing after it: that is why a common prefix may stay (vLLM: automatic prefix caching).
     ///
-    /// A cache that has evicted its first positions cannot go back: it takes tokens that extend the
-    /// last call's, by `n` or more, and refuses all else. An error forgets everything, so that the
-    /// next call begins anew.
+    /// (Task 10.13.) A cache that has evicted its first positions cannot go back: it takes tokens
+    /// that extend the last call's, by `n` or more, and refuses all else. An error forgets
+    /// everything, so that the next call starts from scratch (one that has evicted refuses from
+    /// then on).
     ///
     /// # Errors
     /// If `n` is not in 1 to the number of tokens, they do not fit the model, or the model fails.

@@ -27,7 +27,7 @@ pub struct Candidate {
 }
 
 /// The `keep` best extensions of all beams, best first; of equals the earlier beam, then the
-/// smaller id. A token at `-inf` is none. `log_probs` has one row `(V)` for each beam.
+/// smaller id. A token at `-inf` is not a candidate. `log_probs` has one row `(V)` for each beam.
 pub fn candidates(beams: &[Beam], log_probs: &[Vec<f32>], keep: usize) -> Vec<Candidate> {
     // task 11.1: the best (beam, token) pairs of all, by their whole score
     // <solution>

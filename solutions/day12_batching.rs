@@ -39,7 +39,7 @@ pub struct Padded {
     /// Token ids, all rows of one length; the padding is id 0, which no other token attends to.
     pub ids: Vec<Vec<u32>>,
     /// Positions: a row's first real token is at 0, whatever comes before it. Padding may be at any
-    /// position that the model has.
+    /// position below the width.
     pub positions: Vec<Vec<u32>>,
     /// How many tokens of padding each row has.
     pub padding: Vec<usize>,

@@ -46,7 +46,7 @@ impl StopStrings {
 
     /// Takes more text; gives the text that may be shown, and whether a stop string has ended it.
     /// Text that could still become a stop string stays pending; the stop string itself is never
-    /// shown.
+    /// shown. Of several stop strings the one that begins first in the text counts.
     pub fn push(&mut self, text: &str) -> (String, bool) {
         // task 7.3: cut at a stop string, or keep back what may become one
         todo!("day 7, task 3: cut at a stop string, or keep back what may become one")

@@ -45,7 +45,8 @@ pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
 /// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020). As HF's
 /// `TopPLogitsWarper` does it: sort ascending, sum up in f64, drop while the sum is at most `1 -
 /// p`, both rounded to f32. Of equals, those that come last stay (in HF up to 16 tokens; above, its
-/// sort is not stable, and any of them may).
+/// sort is not stable, and any of them may). The chapter takes this as step two; the plain rule is
+/// step one.
 ///
 /// # Errors
 /// If `p` is not in (0, 1]. The message names top-p.

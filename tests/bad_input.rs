@@ -157,3 +157,66 @@ fn a_reader_that_goes_away_ends_it_quietly() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && !text.contains("error"), "{text}");
 }
+
+/// The loop of beam search gives no token until it is done: it is stopped all the same.
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_a_beam_search() {
+    use std::io::{BufRead, BufReader};
+    let beams = ["--num-beams", "8", "--early-stopping", "never", "--max-new-tokens", "480"];
+    let mut run = command(&[&["-p", "Once", "--cache", "dynamic"], &beams[..]].concat());
+    let mut child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    err.read_line(&mut line).unwrap(); // whose days run is said right before the loop begins
+    assert!(line.starts_with("[loop: day 11"), "{line}");
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text, "Once\n", "the search went on to its end");
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_prompt() {
+    let folder = Folder::new("byte-order-mark");
+    let said = |name: &str, text: &str| {
+        let file = folder.0.join(name);
+        fs::write(&file, text).unwrap();
+        let flags = ["--max-new-tokens", "2", "--format", "json", "--prompt-file"];
+        let out = command(&[&flags[..], &[file.to_str().unwrap()]].concat()).output().unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        line["prompt_ids"].clone()
+    };
+    assert_eq!(said("with", "\u{feff}Once"), said("without", "Once"));
+}
+
+/// 40 MB are refused by their size alone: to read them as tokens takes half a minute.
+#[test]
+fn a_prompt_of_many_megabytes_is_refused_by_its_size() {
+    let folder = Folder::new("long-prompt");
+    let file = folder.0.join("long");
+    fs::write(&file, "a b ".repeat(10_000_000)).unwrap();
+    let out = command(&["--prompt-file", file.to_str().unwrap()]).output().unwrap();
+    let text = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text.contains("the prompt is 40000000 bytes long, so at least"), "{text}");
+}
+
+#[test]
+fn an_error_after_the_prompt_was_shown_has_a_line_of_its_own() {
+    let folder = Folder::new("nan-weights");
+    let file = folder.0.join("model.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    let end = bytes.len();
+    for weight in bytes[end - 4096..].chunks_exact_mut(2) {
+        weight.copy_from_slice(&[0xc0, 0x7f]); // NaN, as bf16
+    }
+    fs::write(&file, bytes).unwrap();
+    let out = command(&["-p", "Once", "--model", folder.path()]).output().unwrap();
+    let text = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text.contains("error: ") && text.contains("NaN"), "{text}");
+    assert_eq!(String::from_utf8(out.stdout).unwrap(), "Once\n");
+}

@@ -50,18 +50,17 @@ fn day10() -> Result<()> {
     }
     let [none, dynamic, _] = lines;
     let last = (none[LENGTHS.len() - 1], dynamic[LENGTHS.len() - 1]);
-    let top = (last.0 .1 / 10.0).ceil() * 10.0;
     let mut plot = Plot::new(
-        "The time that the next token takes, against the length of the text: without a cache it grows with every token, with one it stays almost flat, close to the ideal line at 1.",
-        (0.0, 512.0),
-        (0.0, top),
-        false,
+        "The time that the next token takes, against the length of the text, both axes logarithmic: without a cache it grows with every token, with one it stays almost flat, close to the ideal line at 1.",
+        (16.0, 512.0),
+        (0.5, 1000.0),
+        (true, true),
     );
-    for at in [0, 128, 256, 384, 512] {
+    for at in [16, 32, 64, 128, 256, 512] {
         plot.tick_x(f64::from(at), &at.to_string());
     }
-    for at in [0.0, 0.25, 0.5, 0.75, 1.0] {
-        plot.tick_y(at * top, &format!("{:.0}", at * top));
+    for at in [1, 10, 100, 1000] {
+        plot.tick_y(f64::from(at), &at.to_string());
     }
     plot.axes(
         "tokens in the text",
@@ -77,13 +76,13 @@ fn day10() -> Result<()> {
         "right",
         last.1,
         (0.0, -16.0),
-        &format!("cache: {:.1} times; grey, the ideal: 1", last.1 .1),
+        &format!("cache: {:.1} times (grey: the ideal, 1)", last.1 .1),
     );
     Ok(plot.save("day10_cost.svg")?)
 }
 
-/// How far a sliding cache is from the same window computed anew, token by token. This is no matter
-/// of time.
+/// How far a sliding cache is from the same window computed from scratch, token by token. This
+/// is not a matter of time.
 fn cliff() -> Result<()> {
     const WINDOW: usize = 64;
     let model = model("story-3m")?;
@@ -109,10 +108,10 @@ fn cliff() -> Result<()> {
         most(after)
     );
     let mut plot = Plot::new(
-        "The largest difference between the logits of a sliding cache and of the same window computed anew: about a millionth until 64 tokens, and near a half at the 65th and after it.",
+        "The largest difference between the logits of a sliding cache and of the same window computed from scratch: about a millionth until 64 tokens, and near a half at the 65th and after it.",
         (0.0, 130.0),
         (1e-7, 10.0),
-        true,
+        (false, true),
     );
     for at in [0, 32, 64, 96, 128] {
         plot.tick_x(f64::from(at), &at.to_string());
@@ -122,7 +121,7 @@ fn cliff() -> Result<()> {
     }
     plot.axes(
         "tokens in the text; the window is 64",
-        "largest difference of a logit, sliding cache against the last 64 tokens computed anew",
+        "largest difference of a logit, sliding cache against the last 64 tokens computed from scratch",
     );
     plot.upright(64.5);
     plot.dots("kept", before);
@@ -144,7 +143,7 @@ fn day12() -> Result<()> {
     let gains = |kind: &str| -> Result<Vec<(f64, f64)>> {
         let gain = |rows: &usize| {
             let time = fastest("day12_batch", &format!("{kind}_{rows}"))?;
-            Ok(((*rows as f64).log2(), *rows as f64 * unit / time))
+            Ok((*rows as f64, *rows as f64 * unit / time))
         };
         SIZES.iter().map(gain).collect()
     };
@@ -164,24 +163,19 @@ fn day12() -> Result<()> {
             .collect();
         println!("a product of 1, 2, 4, 8 and 32 rows, {kernels}, in µs: {}", times?.join(" "));
     }
-    let most = even.iter().map(|(_, y)| *y).fold(8.0, f64::max).ceil();
     let mut plot = Plot::new(
-        "Tokens a second over all rows, against the number of rows, beside the ideal line: more rows give more tokens, far below the ideal.",
-        (0.0, 5.0),
-        (0.0, most),
-        false,
+        "Tokens per second over all rows, against the number of rows, both axes logarithmic, beside the ideal line: more rows give more tokens, far below the ideal.",
+        (1.0, 32.0),
+        (1.0, 32.0),
+        (true, true),
     );
-    for (i, rows) in SIZES.iter().enumerate() {
-        plot.tick_x(i as f64, &rows.to_string());
+    for rows in SIZES {
+        plot.tick_x(rows as f64, &rows.to_string());
+        plot.tick_y(rows as f64, &rows.to_string());
     }
-    for at in [0, 2, 4, 6, 8] {
-        plot.tick_y(f64::from(at), &at.to_string());
-    }
-    plot.axes("rows in the batch", "tokens a second over all rows; 1 is a single row");
-    let steps = (0..=50).map(|i| f64::from(i) / 10.0);
-    let ideal: Vec<(f64, f64)> = steps.map(|x| (x, x.exp2())).filter(|(_, y)| *y <= most).collect();
-    plot.line("known", &ideal);
-    plot.words("left", (most.log2(), most), (10.0, 6.0), "ideal: as many as rows");
+    plot.axes("rows in the batch", "tokens per second over all rows; 1 is a single row");
+    plot.line("known", &[(1.0, 1.0), (32.0, 32.0)]);
+    plot.words("right", (16.0, 16.0), (-14.0, 0.0), "ideal: as many as rows");
     plot.line("kept", &even);
     plot.dots("kept", &even);
     plot.words("", even[1], (0.0, 16.0), &format!("2 rows: {:.1}", even[1].1));
@@ -196,10 +190,10 @@ fn day13() -> Result<()> {
     const RATES: [usize; 4] = [100, 80, 50, 0];
     let plain = fastest("day13_speculation", "plain")?;
     let mut plot = Plot::new(
-        "How many times as fast as plain decoding speculation is, against the number of drafted tokens, for drafters whose tokens stand always, in 80 or 50 of 100 cases, or never; and the ideal, K plus 1.",
-        (1.0, 9.6), // room for the words beside the lines
+        "How many times as fast as plain decoding speculation is, against the number of drafted tokens, for drafters whose tokens are accepted always, in 80 or 50 of 100 cases, or never; and the ideal, K plus 1.",
+        (1.0, 10.0), // room for the words beside the lines
         (0.0, 5.0),
-        false,
+        (false, false),
     );
     for k in 1..=8 {
         plot.tick_x(f64::from(k), &k.to_string());
@@ -211,7 +205,7 @@ fn day13() -> Result<()> {
         "K: tokens drafted before each pass",
         "times as fast as without drafts; drafts cost nothing here",
     );
-    plot.line("known", &[(1.0, 1.0), (9.6, 1.0)]);
+    plot.line("known", &[(1.0, 1.0), (10.0, 1.0)]);
     plot.line("known", &[(1.0, 2.0), (4.0, 5.0)]);
     plot.words("left", (3.6, 4.6), (20.0, 8.0), "ideal: K + 1");
     for rate in RATES {
@@ -221,12 +215,17 @@ fn day13() -> Result<()> {
             points.push((k as f64, plain / time));
         }
         let shown: Vec<String> = points.iter().map(|(_, y)| format!("{y:.2}")).collect();
-        println!("{rate:3} % stand, K = 1 to 8: {}", shown.join(" "));
+        println!("{rate:3} % accepted, K = 1 to 8: {}", shown.join(" "));
         let role = if points[3].1 >= 1.0 { "kept" } else { "dropped" };
         plot.line(role, &points);
         plot.dots(role, &points);
         let down = if rate == 50 { -2.0 } else { 6.0 }; // the two lowest lines are close
-        plot.words("left", points[7], (10.0, down), &format!("{rate} % stand: {:.1}", points[7].1));
+        plot.words(
+            "left",
+            points[7],
+            (10.0, down),
+            &format!("{rate} % accepted: {:.1}", points[7].1),
+        );
     }
     for name in ["model_k2", "model_k4", "ngram_k4"] {
         println!("{name}: {:.2} times as fast", plain / fastest("day13_speculation", name)?);

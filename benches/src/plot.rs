@@ -7,21 +7,24 @@ pub struct Plot {
     svg: String,
     x: (f64, f64),
     y: (f64, f64),
-    log: bool,
+    /// Whether the x axis and the y axis are logarithmic.
+    log: (bool, bool),
 }
 
 impl Plot {
-    /// An empty frame for data between these bounds; `log`: the y axis is logarithmic.
-    pub fn new(label: &str, x: (f64, f64), y: (f64, f64), log: bool) -> Self {
+    /// An empty frame for data between these bounds; `log`: whether x and y are logarithmic.
+    pub fn new(label: &str, x: (f64, f64), y: (f64, f64), log: (bool, bool)) -> Self {
         let svg = format!("<svg viewBox=\"0 0 720 330\" role=\"img\" aria-label=\"{label}\">\n<path class=\"axis\" d=\"M70 40V270H690\"/>\n");
         Self { svg, x, y, log }
     }
 
     fn at(&self, x: f64, y: f64) -> (f64, f64) {
-        let scale = |v: f64| if self.log { v.log10() } else { v };
-        let (low, high) = (scale(self.y.0), scale(self.y.1));
-        let right = 70.0 + 620.0 * (x - self.x.0) / (self.x.1 - self.x.0);
-        (right, 270.0 - 230.0 * (scale(y).clamp(low, high) - low) / (high - low))
+        let share = |v: f64, (low, high): (f64, f64), log: bool| {
+            let scale = |v: f64| if log { v.log10() } else { v };
+            (scale(v.clamp(low, high)) - scale(low)) / (scale(high) - scale(low))
+        };
+        let (right, up) = (share(x, self.x, self.log.0), share(y, self.y, self.log.1));
+        (70.0 + 620.0 * right, 270.0 - 230.0 * up)
     }
 
     /// A label on the x axis.

@@ -204,12 +204,12 @@ fn draw(model: &dyn Model, machine: &Machine, measured: &[Measured]) -> Result<(
     let top = 10f64.powf((machine.peak / 1e9).log10().ceil());
     let mut plot = Plot::new(
         "Operations a second against operations a byte. The roof rises with the intensity as far as the peak and is flat from there. Decoding one row lies near its left end under the slope; with more rows it moves right and up; the prefill lies under the flat part.",
-        (left.log2(), right.log2()),
+        (left, right),
         (1.0, top),
-        true,
+        (true, true),
     );
     for at in [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0f64] {
-        plot.tick_x(at.log2(), &format!("{at}"));
+        plot.tick_x(at, &format!("{at}"));
     }
     let mut at = 1.0;
     while at <= top {
@@ -220,10 +220,10 @@ fn draw(model: &dyn Model, machine: &Machine, measured: &[Measured]) -> Result<(
     let roof = |x: f64| machine.attainable(x) / 1e9;
     let balance = machine.peak / machine.bandwidth;
     let line = [left.max(1e9 / machine.bandwidth), balance, right];
-    plot.line("known", &line.map(|x| (x.log2(), roof(x))));
+    plot.line("known", &line.map(|x| (x, roof(x))));
     plot.words(
         "",
-        (balance.log2(), roof(balance)),
+        (balance, roof(balance)),
         (0.0, -16.0),
         &format!("balance: {balance:.1}"),
     );
@@ -232,7 +232,7 @@ fn draw(model: &dyn Model, machine: &Machine, measured: &[Measured]) -> Result<(
     for Measured { name, pass, seconds } in measured {
         let bytes = bytes_moved(config, pass, &precision()).total();
         let count = operations(config, pass).total();
-        let point = (intensity(bytes, count).log2(), count / seconds / 1e9);
+        let point = (intensity(bytes, count), count / seconds / 1e9);
         let decodes = pass.new == 1;
         if decodes { &mut decode } else { &mut others }.push(point);
         let words = match (decodes, pass.rows) {

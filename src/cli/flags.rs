@@ -9,8 +9,8 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "candecode", version, about, max_term_width = 100)]
 pub struct Args {
-    /// An embedded model (story-3m, story-230k, story-gpt2-1m), a folder, a GGUF file, a short name,
-    /// owner/repo on the hub, or random-<N>m: N million random weights, made in memory
+    /// An embedded model (story-3m, story-230k, story-gpt2-1m, paper), a folder, a GGUF file, a short
+    /// name, owner/repo on the hub, or random-<N>m: N million random weights, made in memory
     #[arg(long, default_value = DEFAULT_MODEL, value_name = "NAME|DIR|FILE|OWNER/REPO")]
     pub model: String,
     /// The text to continue; may be repeated
@@ -107,7 +107,7 @@ pub struct Args {
     /// A file with one such word a line
     #[arg(long, value_name = "FILE", help_heading = "Guard rails")]
     pub block_file: Option<PathBuf>,
-    /// Blocked words may appear inside other words
+    /// Block whole words only: they may appear inside other words
     #[arg(long, help_heading = "Guard rails")]
     pub block_whole_words: bool,
     /// What is generated must match this regular expression

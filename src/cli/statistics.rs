@@ -62,3 +62,16 @@ impl Timings {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_token_of_each_row_belongs_to_the_prefill() {
+        let timings = Timings { decode_s: 2.0, prefill_s: 1.0, ..Timings::default() };
+        let timings = timings.with_rate(16, 2);
+        assert_eq!(timings.tokens_per_second, 7.0);
+        assert!(timings.lines(8, 16, 2).ends_with("14 tokens, 7 tokens/s"));
+    }
+}

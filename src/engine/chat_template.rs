@@ -113,7 +113,7 @@ impl Template {
     /// # Errors
     /// As [`Template::of`].
     pub fn choose(model: &str, own: ChatTemplate, asked: Option<&str>) -> Result<Self> {
-        let story = asked.is_none() && hub::STORY_MODELS.contains(&model);
+        let story = asked.is_none() && hub::EMBEDDED_MODELS.contains(&model);
         let special = own.special_tokens;
         if story || asked == Some(STORY) {
             let mut template = Self::new("story", STORY_TEMPLATE, special)?;

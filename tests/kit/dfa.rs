@@ -217,13 +217,13 @@ fn a_list_finds_its_words_and_nothing_else() {
     assert!(!dfa.ends_in_match(walk(&dfa, b"aba")));
 }
 
-/// A long list is compiled at once (unoptimised, too), and one that is too long is refused.
+/// A long list is compiled at once (unoptimised, too).
 #[test]
-fn a_list_of_ten_thousand_words_is_compiled() {
+fn a_list_of_twenty_thousand_words_is_compiled() {
     let mut random = Random::new(45);
     let letters: Vec<char> = ('a'..='z').collect();
     let mut word = || -> String { (0..9).map(|_| letters[random.below(26)]).collect() };
-    let words: Vec<String> = (0..10_000).map(|_| word()).collect();
+    let words: Vec<String> = (0..20_000).map(|_| word()).collect();
     let dfa = Dfa::search(&any_word(&words)).unwrap();
     let text = format!("it is {} again", words[7].to_uppercase());
     let states = text.bytes().scan(dfa.start(), |state, byte| {

@@ -151,41 +151,45 @@ def page(small, more):
     """The book's page."""
     return f"""# Families and formats
 
-Every family that the engine runs, in every format that it reads, with its weights in memory in every type that it has, beside
-transformers in f32 with the numbers that are in the file. The models are small, and their weights random and large: every part
-leaves its mark on the logits. A trained model may write the same story with a norm left out; these do not.
+This page compares every model family that the engine supports, in every file format it reads and every type in which it can hold
+weights, with transformers in f32. Look something up here if you load a model of your own and wonder how exact it will be, or if you
+add a family or a format. The course doesn't need it.
 
-Loaded with `--dtype` f32, bf16 and f16, a model comes to one of these:
+The models here are tiny, and their weights are random and large. That is on purpose. A trained model is so forgiving that it may
+write the same story with a norm left out, but in these every single part leaves its mark on the logits.
 
-- **equal**: the {NEW} tokens that follow a prompt of {PROMPT} are transformers', every one, and the logits are, to 0.0001;
-- **a number**: the tokens are equal, and this is the largest error of a logit over the last {LAST} positions of transformers' own
-  text. The last column says how large logits are;
-- **a number, and a token**: the first of the {NEW} that differs.
+Each model was loaded with `--dtype` f32, bf16 and f16, and each cell says one of three things:
+
+- **equal**: the {NEW} tokens that follow a prompt of {PROMPT} are those of transformers, every one, and so are the logits, to 0.0001;
+- **a number**: the tokens are equal, and the number is the largest error of a logit over the last {LAST} positions of transformers'
+  own text. Compare it with the last column, which says how large the logits are;
+- **a number and a token**: the first of the {NEW} tokens that differs.
 
 | family | on disk | as f32 | as bf16 | as f16 | logits |
 |---|---|---|---|---|---|
 """ + "\n".join(table(small)) + f"""
 
-What to know of it:
+What does it tell you?
 
-- **What is narrow.** These are numbers of the CPU: there `--dtype` is the type of the matrices in memory, and they are widened
-  for each product; activations, cache and logits stay f32. So a file loses nothing in its own type, and another's numbers
-  are rounded once, as they are read. `--kernels plain` and `fast` agree in every cell, to 0.0001.
-- **On Metal and CUDA** activations and cache have the type of the weights, too, as in transformers; expect larger differences.
-- **Which type.** bf16 keeps 8 bits of a number and the range of f32. f16 keeps 11 and ends at 65504: it rounds eight times finer,
-  as long as the numbers fit. Weights are published in bf16, mostly: for those `--dtype bf16` loses nothing.
-- **GGUF.** In an F16 file matrices are f16, and norms and biases f32: llama.cpp's converter makes it so, and so does this
-  script, with the same package. What is quantised is widened as it is read.
+- **A file loses nothing in its own type.** On the CPU, `--dtype` is only the type of the weight matrices in memory. They are widened
+  for each product, and activations, cache and logits stay f32. So bf16 weights held as bf16 are exact, and weights of another type
+  are rounded once, while they are read. `--kernels plain` and `fast` agree in every cell, to 0.0001.
+- **On Metal and CUDA**, activations and cache have the type of the weights, too, as in transformers. Expect larger differences there.
+- **Which type to choose.** bf16 keeps 8 bits of a number, and the range of f32. f16 keeps 11 and ends at 65504, so it rounds eight
+  times finer as long as the numbers fit. Most weights are published in bf16, and for those `--dtype bf16` loses nothing.
+- **GGUF.** In an F16 file the matrices are f16, but norms and biases are f32. llama.cpp's converter makes them so, and so does our
+  script, with the same package. Quantised weights are converted to `--dtype` as they are read.
 
-Made by `tests/oracle/families_page.py`: {versions()}, on the CPU. The models are in
-`tests/oracle/`; continuous integration computes every cell again, and compares it with this page (`tests/families.rs`).
+The table is made by `tests/oracle/families_page.py`, with {versions()}, on the CPU. The models are in
+`tests/oracle/`. Continuous integration computes every cell again and compares it with this page (`tests/families.rs`).
 
 ## A real one
 
-{REAL_NAME}, {len(REAL_PROMPTS)} prompts, up to {REAL_NEW} tokens each. All is made of one GGUF file of type Q4_1: `tools/smollm2.py` makes a
-folder of the same numbers; the other rows are that, rounded to their type. Each is beside transformers in f32, with the numbers
-that are in the file. The error is the largest of a token's log-probability, until the texts part; the token is the first of
-any text that differs.
+Does a trained model agree with the tiny ones? Here is {REAL_NAME}, with {len(REAL_PROMPTS)} prompts and up to {REAL_NEW} tokens each. Everything
+is made from one GGUF file of type Q4_1. `tools/smollm2.py` turns it into a folder with the same numbers, and the other rows are
+that folder, rounded to their type. Each row is compared with transformers in f32 on the numbers that are in its file. The error is
+the largest of a token's log-probability up to the place where the texts part, and the token is the first one that differs in any of
+the texts.
 
 | on disk | as f32 | as bf16 | as f16 |
 |---|---|---|---|

@@ -153,12 +153,20 @@ for what, run in ROWS:
 versions = ", ".join(f"{package} {importlib.metadata.version(package).split('+')[0]}" for package in ("torch", "transformers"))
 text = f"""# Parity
 
-What `cargo xtask run` writes, beside what transformers' `generate` writes: texts of which *every* token is equal. For beams
-the scores are, too, to 0.0001. {count} comparisons, {"all equal" if all_equal else "**not all equal**"}.
+Is what this engine writes really what transformers would have written? This page is the evidence, for whoever doubts it, and for
+those who change the engine and want to be sure that it's still true. You need none of it to follow the course.
 
-Made by `tests/oracle/parity.py`: {versions}, f32, three prompts, for sampling ten seeds, with
-`torch.manual_seed(seed)` there and `--rng torch --seed seed` here. Sampled, transformers was given `top_k=0`, for it
-implies 50. The goldens of the checks carry the smallest margin of their decisions in `tests/oracle/*.json`.
+We gave the same prompts to `cargo xtask run` and to transformers' `generate`, in 32-bit floats, with the settings in the first
+column. Each cell counts the texts in which *every* token is identical; for beams, their scores are equal as well, to 0.0001. There
+are {count} comparisons, and {"all of them are equal" if all_equal else "**not all of them are equal**"}.
+
+Greedy decoding and beams were run on three prompts, sampling with ten seeds. How can two programs draw the same random tokens? Over
+there the seed was set with `torch.manual_seed(seed)`, and here with `--rng torch --seed seed`, because day 8 brings PyTorch's
+generator with it. There's one trap in such a comparison: if you sample with transformers and don't mention `top_k`, it silently
+takes 50. We gave it `top_k=0`.
+
+The table is made by `tests/oracle/parity.py`, with {versions}. The results that the checks of the days compare with
+are stored in `tests/oracle/*.json`, each with the smallest margin by which one of its tokens was chosen.
 
 | settings | {" | ".join(f"`{name}`" for name in STORY)} |
 |---|{"---|" * len(STORY)}

@@ -128,6 +128,31 @@ pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!named)))
 }
 
+/// The engine of the reference, or the one that has this known mistake (its day and name).
+///
+/// # Errors
+/// If there is no such mistake, or the engine does not build.
+pub fn engine(repo: &Repo, dir: &Path, mistake: Option<&(String, String)>) -> Result<PathBuf> {
+    let Some((day, name)) = mistake else {
+        return build(repo, &repo.root, dir, repo.features(|_| true), "reference");
+    };
+    copy_changed(&repo.root, &dir.join("course"))?;
+    let day = repo.day(day)?;
+    let bank = mistakes(repo, day)?;
+    let found = bank.iter().find(|mistake| mistake.name == *name);
+    let found = found.with_context(|| format!("day {} has no mistake `{name}`", day.number))?;
+    build_mistaken(repo, dir, day, found)
+}
+
+/// Builds the engine of the copy, with a mistake in it.
+fn build_mistaken(repo: &Repo, dir: &Path, day: &Day, mistake: &Mistake) -> Result<PathBuf> {
+    // The mistakes' own warnings are no help, and would name them.
+    let text = format!("#![allow(warnings)]\n{}", mistake.text);
+    backup::write(&dir.join("course").join(day.src()), text.as_bytes())?;
+    let features = repo.features(|other| other != day);
+    build(repo, &dir.join("course"), dir, features, &mistake.name)
+}
+
 /// A known mistake: the reference with its edits.
 struct Mistake {
     name: String,
@@ -172,11 +197,7 @@ fn seen_from_outside<'a>(
     reference: &Path,
 ) -> Result<(PathBuf, &'a Mistake)> {
     for mistake in bank.iter().take(TRIES).filter(|mistake| mistake.text != source) {
-        // The mistakes' own warnings are no help, and would name them.
-        let text = format!("#![allow(warnings)]\n{}", mistake.text);
-        backup::write(&dir.join("course").join(day.src()), text.as_bytes())?;
-        let features = repo.features(|other| other != day);
-        let engine = build(repo, &dir.join("course"), dir, features, "mistaken")?;
+        let engine = build_mistaken(repo, dir, day, mistake)?;
         for flags in PROBES {
             if probe(repo, &engine, flags)? != probe(repo, reference, flags)? {
                 return Ok((engine, mistake));

@@ -9,6 +9,8 @@ mod compare_loops;
 mod hunt;
 mod messages;
 mod mutants;
+mod printed;
+mod prose;
 mod stages;
 mod steps;
 mod teeth_table;
@@ -46,6 +48,10 @@ enum Command {
     Ci(ci::Ci),
     /// Write what the commands say today into the book's page of messages
     Messages,
+    /// Run the commands of the book, and compare what they say with what it prints
+    Printed(printed::Printed),
+    /// List sentences of the book that a reader may stumble over, in what a change adds
+    Prose(prose::Prose),
     /// Change a day's reference in small ways, and see whether its checks notice
     Mutants(mutants::command::Mutants),
 }
@@ -67,6 +73,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Teeth(args) => teeth_table::run(&repo, &args),
         Command::Ci(args) => ci::run(&repo, &args),
         Command::Messages => messages::run(&repo),
+        Command::Printed(args) => printed::run(&repo, &args),
+        Command::Prose(args) => prose::run(&repo, &args),
         Command::Mutants(args) => mutants::command::run(&repo, &args),
     }
 }

@@ -1,5 +1,6 @@
 //! What each stage does.
 
+use crate::prose;
 use crate::stages::Outcome;
 use crate::teeth_table;
 use anyhow::{anyhow, bail, ensure, Context, Result};
@@ -210,6 +211,17 @@ pub fn book(repo: &Repo) -> Result<Outcome> {
         repo,
         &["run", "--quiet", "--profile", "tools", "--package", "book-tool", "--", "build"],
     )
+}
+
+/// The outputs that the book prints, of the engine without mistakes.
+pub fn printed(repo: &Repo) -> Result<Outcome> {
+    some(Outcome::Done(crate::printed::quick(repo)?))
+}
+
+/// Where a reader may stumble: for the eyes of whoever reads the change.
+pub fn prose(repo: &Repo) -> Result<Outcome> {
+    prose::list(repo, "HEAD~1")?;
+    Ok(Outcome::Done(Sum::default()))
 }
 
 /// On macOS the real thing; on Linux a type-check, where the parts for it can be had.

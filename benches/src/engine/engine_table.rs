@@ -109,7 +109,7 @@ impl Report {
             text(&json["machine"]), text(&json["commit"]), text(&json["model"]), json["prompt"], json["new"], json["rounds"],
             json["bandwidth_gb_s"].as_array().into_iter().flatten().map(|b| format!("{:.0}", number(b))).collect::<Vec<_>>().join(", "),
         );
-        out += "| engine, weights | batch | prefill, tokens/s | decode, tokens/s | ours is faster: prefill | decode | MB a token | of the roofline | tokens |\n|---|--:|--:|--:|--:|--:|--:|--:|---|\n";
+        out += "| engine, weights | batch | prefill, tokens/s | decode, tokens/s | ours is faster: prefill | decode | MB per token | of the roofline | tokens |\n|---|--:|--:|--:|--:|--:|--:|--:|---|\n";
         for row in json["rows"].as_array().into_iter().flatten() {
             let or = |key: &str, scale: f64, unit: &str| {
                 row[key].as_f64().map_or("–".into(), |n| format!("{:.0}{unit}", n * scale))
@@ -132,7 +132,7 @@ impl Report {
         for row in json["verify"].as_array().into_iter().flatten() {
             let _ = writeln!(out, "| {} | {:.2} |", row["tokens"], number(&row["cost"]));
         }
-        out += "\n| drafts of | tokens a pass | faster on the clock | text |\n|--:|--:|--:|---|\n";
+        out += "\n| drafts of | tokens per pass | faster on the clock | text |\n|--:|--:|--:|---|\n";
         for row in json["speculate"].as_array().into_iter().flatten() {
             let same = if row["same"] == true { "equal" } else { "other" };
             let _ = writeln!(

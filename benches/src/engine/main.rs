@@ -12,7 +12,7 @@ mod contender;
 mod engine_table;
 mod ours;
 
-use anyhow::{ensure, Result};
+use anyhow::{ensure, Context as _, Result};
 use candecode::formats::hub;
 use candecode::kernels;
 use candecode::kit::ModelConfig;
@@ -86,6 +86,10 @@ fn main() -> Result<()> {
         args.new,
         args.model
     );
+    if let Some(dir) = &args.save {
+        let made = std::fs::create_dir_all(dir);
+        made.with_context(|| format!("--save {}: cannot make the folder", dir.display()))?;
+    }
     let ids = prompt(&config, args.prompt);
     if let Some(what) = &args.one {
         println!("{}", ours::run(what, &dir, &ids, &args)?);

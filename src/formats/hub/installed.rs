@@ -1,7 +1,7 @@
 //! `--models`: what is on this machine, and how large.
 
 use crate::formats::hub::hub_cache::{folder, Repository};
-use crate::formats::hub::{models_dir, KNOWN, STORY_MODELS};
+use crate::formats::hub::{models_dir, KNOWN, EMBEDDED_MODELS};
 use crate::kit::units::bytes;
 use anyhow::Result;
 use std::fs;
@@ -14,7 +14,7 @@ use std::path::Path;
 pub fn list() -> Result<String> {
     let dir = models_dir()?;
     let mut text = format!("embedded, in {}\n", dir.display());
-    for name in STORY_MODELS {
+    for name in EMBEDDED_MODELS {
         text += &line(name, size(&dir.join(name)), "");
     }
     let hub = folder()?;

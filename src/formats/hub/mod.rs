@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 pub const DEFAULT_MODEL: &str = "story-3m";
 
 /// The embedded models: no network, no account.
-pub const STORY_MODELS: [&str; 3] = ["story-3m", "story-230k", "story-gpt2-1m"];
+pub const EMBEDDED_MODELS: [&str; 4] = ["story-3m", "story-230k", "story-gpt2-1m", "paper"];
 
 /// Short names, and the repositories they stand for.
 pub const KNOWN: [(&str, &str); 12] = [
@@ -80,7 +80,7 @@ pub fn resolve(name: &str) -> Result<PathBuf> {
 /// # Errors
 /// As [`resolve`], and if it is not on this machine and no network may be used.
 pub fn locate(name: &str, offline: bool) -> Result<PathBuf> {
-    if STORY_MODELS.contains(&name) {
+    if EMBEDDED_MODELS.contains(&name) {
         return Ok(models_dir()?.join(name));
     }
     if Path::new(name).try_exists().with_context(|| format!("--model {name}"))? {
@@ -99,7 +99,7 @@ pub fn locate(name: &str, offline: bool) -> Result<PathBuf> {
         let short: Vec<&str> = KNOWN.iter().map(|(short, _)| *short).collect();
         bail!(
             "unknown model \"{name}\": no such folder, and not a name; embedded: {}; on the hub: {}, or owner/repo",
-            STORY_MODELS.join(", "),
+            EMBEDDED_MODELS.join(", "),
             short.join(", ")
         )
     }

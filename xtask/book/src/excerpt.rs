@@ -62,9 +62,14 @@ pub fn item(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String
     Ok(above(all, start, docs)..end + 1)
 }
 
-/// The one line that begins an item of that name.
+/// The one line that begins an item of that name; a method may be named after its type, as in
+/// `Cached::logits`.
 fn find(all: &[&str], kinds: &[&str], name: &str) -> Result<usize, String> {
-    let is_it = |line: &&str| {
+    let (within, name) = match name.split_once("::") {
+        Some((owner, method)) => (blocks_of(all, owner), method),
+        None => ((0..all.len()).collect(), name),
+    };
+    let is_it = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
         let named = |pair: &[&str]| {
@@ -72,12 +77,24 @@ fn find(all: &[&str], kinds: &[&str], name: &str) -> Result<usize, String> {
         };
         !line.trim_start().starts_with("//") && words.windows(2).any(named)
     };
-    let found: Vec<usize> = (0..all.len()).filter(|&i| is_it(&all[i])).collect();
+    let found: Vec<usize> = within.into_iter().filter(|&i| is_it(all[i])).collect();
     match found[..] {
         [one] => Ok(one),
         [] => Err(format!("no {} called `{name}` here", kinds.join(" or "))),
         _ => Err(format!("`{name}` is here several times: use an anchor")),
     }
+}
+
+/// The lines of all `impl` blocks (or the trait) of a type that has this name.
+fn blocks_of(all: &[&str], owner: &str) -> Vec<usize> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let opens = |line: &str| {
+        let head = line.strip_prefix("impl").or_else(|| line.strip_prefix("pub trait"));
+        let of = head.map(|head| head.rsplit(" for ").next().unwrap_or(head));
+        of.is_some_and(|of| of.split(|c| !is_word(c)).any(|word| word == owner))
+    };
+    let end = |start: usize| (start..all.len()).find(|&i| all[i] == "}").unwrap_or(all.len());
+    (0..all.len()).filter(|&i| opens(all[i])).flat_map(|start| start..end(start)).collect()
 }
 
 /// Where an item begins: with attributes always, with its documentation if wanted.

@@ -1,24 +1,32 @@
-//! `{{#include FILE:ANCHOR}}`, `{{#item FILE:NAME}}` and `{{#signature FILE:NAME}}`: code and
-//! figures from files that exist.
+//! `{{#include FILE:ANCHOR}}`, `{{#item FILE:NAME}}`, `{{#signature FILE:NAME}}`,
+//! `{{#reference FILE:NAME}}`, `{{#variant dayNN:NAME}}` and `{{#map dayNN}}`: code and figures from
+//! files that exist.
 //!
 //! Ours and not mdBook's, for three reasons: a missing file or anchor is an error with a line, a
-//! solution is never shown, and what is cut out of the middle of a file loses its indentation.
+//! solution is shown in a fold or not at all, and what is cut out of the middle of a file loses its
+//! indentation.
 
 use crate::excerpt::{cut, item, select, signature};
 use crate::solutions;
-use crate::source::{Line, Page, Problems};
+use crate::source::{Line, Origin, Page, Problems};
 use std::path::Path;
+
+/// The map of the course, as a file of the book's `src`.
+const MAP: &str = "figures/map.svg";
 
 /// Replaces every directive of a page; `dir` is where the page's file lies.
 pub fn expand(page: Page, root: &Path, dir: &Path, problems: &mut Problems) -> Page {
     let mut lines = Vec::new();
+    let mut folds = 0;
     for line in page.lines {
+        folds += line.text.matches("<details").count();
+        folds -= line.text.matches("</details>").count().min(folds);
         if !line.text.contains("{{#") {
             lines.push(line);
         } else if !line.text.replace("\\{{#", "").contains("{{#") {
             lines.push(Line { text: line.text.replace("\\{{#", "{{#"), at: line.at });
         } else {
-            match included(&line.text, root, dir, problems) {
+            match directive(&line.text, folds > 0, root, dir, problems) {
                 Ok(more) => lines.extend(more),
                 Err(message) => problems.add(&line.at, message),
             }
@@ -27,7 +35,86 @@ pub fn expand(page: Page, root: &Path, dir: &Path, problems: &mut Problems) -> P
     Page { lines }
 }
 
-/// What one directive line stands for.
+/// What one directive line stands for, in a fold or in the open page.
+fn directive(
+    line: &str,
+    folded: bool,
+    root: &Path,
+    dir: &Path,
+    problems: &mut Problems,
+) -> Result<Vec<Line>, String> {
+    let kind = |name: &str| line.trim_start_matches([' ', '>']).starts_with(name);
+    if (kind("{{#reference ") || kind("{{#variant ")) && !folded {
+        return Err(
+            "a reference or a variant stands in <details>: it is for after the check".into()
+        );
+    }
+    match argument(line, "variant") {
+        Some(target) => return variant(target, root),
+        None => {}
+    }
+    match argument(line, "map") {
+        Some(day) => map(day, dir),
+        None => included(line, root, dir, problems),
+    }
+}
+
+/// The argument of a directive of this kind that has one.
+fn argument<'a>(line: &'a str, kind: &str) -> Option<&'a str> {
+    let rest = line.trim().strip_prefix("{{#")?.strip_prefix(kind)?.strip_prefix(' ')?;
+    rest.strip_suffix("}}").map(str::trim)
+}
+
+/// The figure of the map with the box of one day lit: `day10`.
+fn map(day: &str, dir: &Path) -> Result<Vec<Line>, String> {
+    let number = day.strip_prefix("day").unwrap_or(day);
+    let text = std::fs::read_to_string(dir.join(MAP)).map_err(|e| format!("{MAP}: {e}"))?;
+    let (box_of_day, lit) = (
+        format!("class=\"known\" data-day=\"{number}\""),
+        format!("class=\"new\" data-day=\"{number}\""),
+    );
+    if !text.contains(&box_of_day) {
+        return Err(format!("{MAP} has no box for {day}"));
+    }
+    let figure = text.replace(&box_of_day, &lit);
+    let at = |line| Origin { file: format!("book/src/{MAP}").into(), line };
+    let day = number.trim_start_matches('0');
+    let day = if day.is_empty() { "0" } else { day };
+    let caption = format!("<figcaption>The map of the course. You are at day {day}.</figcaption>");
+    let lines = std::iter::once("<figure class=\"fig\">").chain(figure.lines());
+    let lines = lines.chain([caption.as_str(), "</figure>"]);
+    Ok(lines.enumerate().map(|(i, text)| Line { text: text.into(), at: at(i) }).collect())
+}
+
+/// Another right way to write something, `dayNN:name`: the edits of `tests/wrong/dayNN.toml` that
+/// make it of the reference, as lines of a diff.
+fn variant(target: &str, root: &Path) -> Result<Vec<Line>, String> {
+    let (day, name) = target.split_once(':').ok_or("{{#variant dayNN:NAME}} was expected")?;
+    let shown = format!("tests/wrong/{day}.toml");
+    let text = std::fs::read_to_string(root.join(&shown)).map_err(|e| format!("{shown}: {e}"))?;
+    let table: toml::Table = text.parse().map_err(|e| format!("{shown}: {e}"))?;
+    let all = table.get("variant").and_then(toml::Value::as_array);
+    let named = |v: &&toml::Value| v.get("name").and_then(toml::Value::as_str) == Some(name);
+    let found = all.and_then(|all| all.iter().find(named));
+    let found = found.ok_or_else(|| format!("{shown} has no variant `{name}`"))?;
+    let edits = match found.get("edits").and_then(toml::Value::as_array) {
+        Some(edits) => edits.iter().collect(),
+        None => vec![found],
+    };
+    let mut lines = Vec::new();
+    for edit in edits {
+        for (key, sign) in [("find", '-'), ("replace", '+')] {
+            let text = edit.get(key).and_then(toml::Value::as_str).unwrap_or_default();
+            let at = Origin { file: shown.as_str().into(), line: 1 };
+            let line = |text: &str| Line { text: format!("{sign}{text}"), at: at.clone() };
+            let unmarked = |text: &&str| !text.contains("solution>");
+            lines.extend(text.lines().filter(unmarked).map(line));
+        }
+    }
+    Ok(lines)
+}
+
+/// What a directive stands for that shows a file, or part of it.
 fn included(
     line: &str,
     root: &Path,
@@ -55,20 +142,28 @@ fn included(
     let shown = shown_name(&path, root);
     let all: Vec<&str> = text.lines().collect();
     let docs = words.len() == 3;
-    let range = match (kind, part) {
-        ("include", None) => 0..all.len(),
-        ("include", Some(part)) => select(&all, part).map_err(|e| format!("{shown}: {e}"))?,
-        ("signature", Some(name)) => {
-            signature(&all, name, docs).map_err(|e| format!("{shown}: {e}"))?
-        }
-        ("item", Some(name)) => item(&all, name, docs).map_err(|e| format!("{shown}: {e}"))?,
-        ("signature" | "item", None) => {
-            return Err(format!("{{{{#{kind} FILE:NAME}}}} needs a name"));
-        }
-        _ => return Err(format!("no {{{{#{kind}}}}}: there are include, item and signature")),
-    };
-    solutions::refuse(&all, &range).map_err(|e| format!("{shown}: {e}"))?;
+    let range =
+        match (kind, part) {
+            ("include", None) => 0..all.len(),
+            ("include", Some(part)) => select(&all, part).map_err(|e| format!("{shown}: {e}"))?,
+            ("signature", Some(name)) => {
+                signature(&all, name, docs).map_err(|e| format!("{shown}: {e}"))?
+            }
+            ("item" | "reference", Some(name)) => {
+                item(&all, name, docs).map_err(|e| format!("{shown}: {e}"))?
+            }
+            ("signature" | "item" | "reference", None) => {
+                return Err(format!("{{{{#{kind} FILE:NAME}}}} needs a name"));
+            }
+            _ => return Err(format!(
+                "no {{{{#{kind}}}}}: there are include, item, map, reference, signature, variant"
+            )),
+        };
+    if kind != "reference" {
+        solutions::refuse(&all, &range).map_err(|e| format!("{shown}: {e}"))?;
+    }
     let mut lines = cut(&all, range, &shown);
+    lines.retain(|line| !solutions::is_marker(&line.text));
     if kind == "signature" {
         if let Some(last) = lines.last_mut() {
             last.text = last.text.trim_end_matches(" {").to_string();
@@ -162,6 +257,32 @@ struct Two(u8, u8);
             ["/// Two.", "#[a]", "struct Two(u8, u8);"]
         );
         assert_eq!(page("{{#item code.rs:Two}}").0, ["#[a]", "struct Two(u8, u8);"]);
+    }
+
+    #[test]
+    fn the_reference_is_shown_in_a_fold_only() {
+        let (lines, problems) = page("<details>\n{{#reference code.rs:long}}\n</details>");
+        assert_eq!(problems, [""; 0]);
+        let body =
+            ["pub fn long<T>(", "    a: T,", ") -> T {", "    // task 1.1: think", "    a", "}"];
+        assert_eq!(lines[1..lines.len() - 1], body);
+        let (_, problems) = page("<details>\n</details>\n{{#reference code.rs:long}}");
+        assert!(
+            problems[0].starts_with("a.md:3: a reference or a variant stands in"),
+            "{problems:?}"
+        );
+    }
+
+    #[test]
+    fn a_method_is_found_by_its_type() {
+        let code: Vec<&str> =
+            "impl A {\n    fn x() {\n        1\n    }\n}\nimpl B for C<'_> {\n    fn x() {\n        2\n    }\n}"
+                .lines()
+                .collect();
+        assert_eq!(item(&code, "A::x", false), Ok(1..4));
+        assert_eq!(item(&code, "C::x", false), Ok(6..9));
+        assert!(item(&code, "D::x", false).is_err());
+        assert!(item(&code, "x", false).unwrap_err().contains("several times"));
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub fn mathml(latex: &str, mode: DisplayMode) -> Result<String, String> {
     let config = RenderConfig { display_mode: mode, ..RenderConfig::default() };
     push_mathml(&mut html, Parser::new(latex, &storage), config)
         .map_err(|e| wrong(&e.to_string()))?;
+    // The renderer leaves out a space before this attribute of a `\\Bigl(`.
+    let html = html.replace("\"minsize=", "\" minsize=");
     // TeX sets no space around a slash.
     Ok(guard(&html.replace("<mo>/</mo>", "<mo lspace=\"0\" rspace=\"0\">/</mo>")))
 }

@@ -1,4 +1,5 @@
-//! The book never prints the solution of a task: not by an include, not by a copy.
+//! The book prints the solution of a task in a fold for after the check, by `{{#reference}}`, and
+//! nowhere else: not by an include, not by a copy.
 
 use crate::include::shown_name;
 use crate::source::{CodeBlock, Page, Problems};
@@ -12,6 +13,11 @@ const CLOSE: &str = "// </solution>";
 const COPY: usize = 3;
 /// Lines shorter than this (a brace, `let x = y;`) say nothing about where they came from.
 const TELLING: usize = 12;
+
+/// Whether a line opens or closes a solution.
+pub fn is_marker(line: &str) -> bool {
+    matches!(line.trim(), OPEN | CLOSE)
+}
 
 /// The marked regions of a file, markers included, as indices of lines.
 fn regions(all: &[&str]) -> Vec<Range<usize>> {
@@ -33,7 +39,7 @@ pub fn refuse(all: &[&str], range: &Range<usize>) -> Result<(), String> {
     let meets = |region: &Range<usize>| region.start < range.end && range.start < region.end;
     match regions(all).into_iter().find(meets) {
         Some(region) => Err(format!(
-            "lines {} to {} are a solution, which the book never prints; \
+            "lines {} to {} are a solution, which the book shows in a fold only, by {{{{#reference FILE:NAME}}}}; \
              to show what to write, use {{{{#signature FILE:NAME}}}}",
             region.start + 1,
             region.end
@@ -81,7 +87,8 @@ pub fn check(page: &Page, blocks: &[CodeBlock], solutions: &[Solution], problems
     for block in blocks {
         let body = &page.lines[block.body.clone()];
         let at = &page.lines[block.fence].at;
-        let lines = telling(body.iter().map(|l| l.text.as_str()));
+        let typed = body.iter().filter(|line| line.at.file == at.file);
+        let lines = telling(typed.map(|l| l.text.as_str()));
         for solution in solutions {
             let n = solution.lines.len().min(COPY);
             let copied = n > 0

@@ -96,8 +96,8 @@ fn attempt(
         note!(
             "The first build compiles candle and the crates that it needs: 4 to 6 minutes on two \
             cores, once.\n\
-             Meanwhile read book/src/preface.md and book/src/setup.md; afterwards `cargo xtask \
-             book` shows the whole book."
+             Meanwhile read book/src/preface.md and book/src/how_a_day_works.md; afterwards `cargo \
+             xtask book` shows the whole book."
         );
     }
     let terminal = std::io::stderr().is_terminal();

@@ -24,7 +24,7 @@ const SEEN: &str = ".candecode/hints.json";
 const WIDTH: usize = 88;
 /// The tiers, from the least help to the most, and what each is called on the screen.
 const TIERS: [(&str, &str); 3] =
-    [("question", "a question"), ("idea", "the idea"), ("shape", "the shape of the code")];
+    [("question", "a question"), ("idea", "a sharper question"), ("shape", "the shape of the code")];
 
 /// The flags of `hint`.
 #[derive(Args)]

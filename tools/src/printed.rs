@@ -1,0 +1,257 @@
+//! `cargo maintain printed`: what the book prints is what the commands say.
+//!
+//! A page marks a printed output by a comment above its fence: `<!-- output: cargo xtask run … -->`,
+//! or, for the engine with a known mistake, `<!-- broken: day10 whole_buffer_returned: cargo xtask
+//! run … -->`. Lines may be wrapped as the page likes; `…` stands for anything.
+
+use crate::hunt;
+use anyhow::{bail, ensure, Context, Result};
+use clap::Args;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+use xtask::backup;
+use xtask::cargo;
+use xtask::checks::table::Sum;
+use xtask::child;
+use xtask::host;
+use xtask::repo::Repo;
+use xtask::say;
+
+/// The flags of `printed`.
+#[derive(Args)]
+pub struct Printed {
+    /// Only pages whose name contains this
+    page: Option<String>,
+    /// Write what the commands say into the pages
+    #[arg(long)]
+    write: bool,
+    /// The outputs of broken engines, too: each is a build of its own
+    #[arg(long)]
+    broken: bool,
+}
+
+/// A command of the book takes no longer than this.
+const LIMIT: Duration = Duration::from_secs(120);
+/// A line that `--write` wraps is no longer than this: a page shows as much without scrolling.
+const WIDTH: usize = 84;
+
+/// Runs `printed`; the exit code is 1 if the book prints something else than a command says.
+///
+/// # Errors
+/// If a marker cannot be read, or an engine cannot be built.
+pub fn run(repo: &Repo, args: &Printed) -> Result<ExitCode> {
+    let sum = outputs(repo, args)?;
+    say!("{}", sum.line());
+    Ok(ExitCode::from(u8::from(sum.failed > 0)))
+}
+
+/// Compares all quick outputs of the book, for the CI stage.
+///
+/// # Errors
+/// As [`run`].
+pub fn quick(repo: &Repo) -> Result<Sum> {
+    outputs(repo, &Printed { page: None, write: false, broken: false })
+}
+
+/// A marked output of a page: where its text stands, and what it must be.
+struct Marked {
+    /// The line of the marker, counted from 0.
+    line: usize,
+    /// Of a known mistake: its day and name.
+    mistake: Option<(String, String)>,
+    /// The words after `cargo xtask run`.
+    words: Vec<String>,
+    /// The lines of the output.
+    body: std::ops::Range<usize>,
+}
+
+fn outputs(repo: &Repo, args: &Printed) -> Result<Sum> {
+    let mut sum = Sum::default();
+    let dir = cargo::target_dir(repo).join("xtask/hunt");
+    let mut engines = BTreeMap::new();
+    for page in pages(repo, args.page.as_deref())? {
+        let text = std::fs::read_to_string(&page)?;
+        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+        let mut found = marked(&lines).with_context(|| page.display().to_string())?;
+        found.retain(|one| args.broken || one.mistake.is_none());
+        // From the last to the first: what is written moves only what comes after it.
+        for one in found.iter().rev() {
+            if !engines.contains_key(&one.mistake) {
+                let program = hunt::engine(repo, &dir, one.mistake.as_ref())?;
+                engines.insert(one.mistake.clone(), program);
+            }
+            let said = said(repo, &engines[&one.mistake], &one.words)?;
+            let printed = lines[one.body.clone()].join("\n");
+            if matches(&printed, &said) {
+                sum.passed += 1;
+            } else if args.write {
+                say!("{}:{}: written anew", page.display(), one.line + 1);
+                lines.splice(one.body.clone(), wrapped(&said));
+                sum.passed += 1;
+            } else {
+                let at = format!("{}:{}", page.display(), one.line + 1);
+                say!("{at}: the page prints\n{printed}\n  and the command says\n{said}\n");
+                sum.failed += 1;
+            }
+        }
+        if args.write {
+            backup::write(&page, format!("{}\n", lines.join("\n")).as_bytes())?;
+        }
+    }
+    Ok(sum)
+}
+
+/// The pages of the book, in order.
+fn pages(repo: &Repo, wanted: Option<&str>) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(repo.root.join("book/src"))?;
+    let mut pages: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    pages.retain(|path| path.extension().is_some_and(|ending| ending == "md"));
+    pages.retain(|path| wanted.is_none_or(|part| path.to_string_lossy().contains(part)));
+    pages.sort();
+    Ok(pages)
+}
+
+/// All markers of a page.
+fn marked(lines: &[String]) -> Result<Vec<Marked>> {
+    let mut found = Vec::new();
+    for (line, text) in lines.iter().enumerate() {
+        let inside = |mark: &str| text.trim().strip_prefix(mark)?.strip_suffix("-->");
+        let (mistake, command) = match (inside("<!-- output:"), inside("<!-- broken:")) {
+            (Some(command), _) => (None, command),
+            (None, Some(rest)) => {
+                let (name, command) = rest.split_once(": ").context("broken: DAY NAME: COMMAND")?;
+                let (day, name) = name.trim().split_once(' ').context("broken: DAY NAME")?;
+                (Some((day.to_string(), name.trim().to_string())), command)
+            }
+            (None, None) => continue,
+        };
+        let open = line + 1;
+        ensure!(
+            lines.get(open).is_some_and(|text| text.starts_with("```")),
+            "line {}: a fence comes right after the marker",
+            line + 1
+        );
+        let is_end = |i: &usize| lines[*i].starts_with("```");
+        let close = (open + 1..lines.len()).find(is_end).context("a fence never ends")?;
+        let typed = lines[open + 1].starts_with("$ ");
+        let body = open + 1 + usize::from(typed)..close;
+        found.push(Marked { line, mistake, words: words(command)?, body });
+    }
+    Ok(found)
+}
+
+/// The arguments of a `cargo xtask run`, without those that say whose days run: all are the
+/// reference's.
+fn words(command: &str) -> Result<Vec<String>> {
+    let mut all = split(command.trim());
+    if all.iter().take(3).map(String::as_str).eq(["cargo", "xtask", "run"]) {
+        all.drain(..3);
+    } else {
+        bail!("only the output of `cargo xtask run` is compared, not `{command}`");
+    }
+    while let Some(at) = all.iter().position(|word| word == "--solution" || word == "--mine") {
+        all.drain(at..(at + 2).min(all.len()));
+    }
+    Ok(all)
+}
+
+/// Words as a shell splits them, quotes but no escapes.
+fn split(command: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in command.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(c);
+                word.get_or_insert_with(String::new);
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_with(String::new).push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// What an engine says: its output, or, if it has none, its errors.
+fn said(repo: &Repo, program: &Path, words: &[String]) -> Result<String> {
+    let mut command = Command::new(program);
+    command.args(words).env("CANDECODE_MODELS", repo.root.join("models"));
+    host::set_threads(&mut command);
+    let out = child::run(&mut command, LIMIT, |_| ())?;
+    let errors = out.stderr.lines().filter(|line| !line.starts_with('['));
+    Ok(match out.stdout.trim() {
+        "" => errors.collect::<Vec<_>>().join("\n"),
+        text => text.to_string(),
+    })
+}
+
+/// Whether a printed text is what was said, white space aside and with `…` for anything.
+fn matches(printed: &str, said: &str) -> bool {
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (printed, said) = (plain(printed), plain(said));
+    let parts: Vec<&str> = printed.split('…').map(str::trim).collect();
+    let Some(mut rest) = said.strip_prefix(parts[0]) else {
+        return false;
+    };
+    for part in &parts[1..] {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.trim().is_empty() || parts.len() > 1 && parts.last() == Some(&"")
+}
+
+/// A text in lines of the page's width.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in paragraph.split_inclusive(' ') {
+            if line.len() + word.trim_end().len() > WIDTH && !line.is_empty() {
+                lines.push(line.trim_end().to_string());
+                line.clear();
+            }
+            line += word;
+        }
+        lines.push(line.trim_end().to_string());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_has_a_command_and_a_fence() {
+        let page =
+            "x\n<!-- output: cargo xtask run --mine 6 -p \"One day\" -->\n```text\na\nb\n```\n\
+                    <!-- broken: day06 no_mask: cargo xtask run -->\n```console\n$ cargo\nc\n```";
+        let lines: Vec<String> = page.lines().map(str::to_string).collect();
+        let found = marked(&lines).unwrap();
+        assert_eq!(found[0].words, ["-p", "One day"]);
+        assert_eq!((found[0].body.clone(), found[0].mistake.clone()), (3..5, None));
+        assert_eq!(found[1].mistake, Some(("day06".into(), "no_mask".into())));
+        assert_eq!(found[1].body, 9..10);
+        assert!(marked(&["<!-- output: cargo test -->".into(), "```".into()]).is_err());
+        assert!(marked(&["<!-- output: cargo xtask run -->".into(), "x".into()]).is_err());
+    }
+
+    #[test]
+    fn white_space_does_not_count_and_an_ellipsis_stands_for_anything() {
+        assert!(matches("a b\nc", "a  b c\n"));
+        assert!(!matches("a b", "a b c"));
+        assert!(matches("a …", "a b c") && matches("a … c", "a b c"));
+        assert!(!matches("a … d", "a b c") && !matches("b …", "a b c"));
+    }
+
+    #[test]
+    fn long_lines_are_wrapped_between_words() {
+        let lines = wrapped(&"word ".repeat(40));
+        assert!(lines.len() == 3 && lines.iter().all(|line| line.len() <= WIDTH));
+    }
+}
