@@ -221,12 +221,7 @@ fn draw(model: &dyn Model, machine: &Machine, measured: &[Measured]) -> Result<(
     let balance = machine.peak / machine.bandwidth;
     let line = [left.max(1e9 / machine.bandwidth), balance, right];
     plot.line("known", &line.map(|x| (x, roof(x))));
-    plot.words(
-        "",
-        (balance, roof(balance)),
-        (0.0, -16.0),
-        &format!("balance: {balance:.1}"),
-    );
+    plot.words("", (balance, roof(balance)), (0.0, -16.0), &format!("balance: {balance:.1}"));
     let mut decode = vec![];
     let mut others = vec![];
     for Measured { name, pass, seconds } in measured {

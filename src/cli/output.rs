@@ -132,11 +132,15 @@ impl<'a> Output<'a> {
             eprintln!("{}", timings.lines(prompt, new, self.texts.len()));
             eprintln!("kernels {}", kernels::in_use(self.args.device == "cpu"));
             let later = new.saturating_sub(self.texts.len()) as u64;
-            if all_read > prefill_read && later > 0 {
+            let counted = all_read > prefill_read; // plain tensor code counts nothing
+            let predicted = self.predicted.filter(|_| self.args.device == "cpu");
+            if later > 0 && (counted || predicted.is_some()) {
                 let machine = forecast::this_machine();
-                let read = (all_read - prefill_read) as f64;
-                eprintln!("{}", memory(read, later as f64, decode_s, machine.bandwidth));
-                if let Some(config) = self.predicted {
+                if counted {
+                    let read = (all_read - prefill_read) as f64;
+                    eprintln!("{}", memory(read, later as f64, decode_s, machine.bandwidth));
+                }
+                if let Some(config) = predicted {
                     eprintln!("{}", self.forecast(config, &machine)?);
                 }
             }
