@@ -11,7 +11,7 @@ use half::{bf16, f16};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use candecode_kernels::{bandwidth, bytes_read};
+pub use candecode_kernels::{bandwidth, bandwidth_of, bytes_read, peak_operations};
 
 /// What multiplies and attends on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

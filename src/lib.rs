@@ -47,3 +47,5 @@ pub mod day13_speculative;
 pub mod day14_guard_rails;
 #[cfg_attr(feature = "ref-day15", path = "../solutions/day15_scheduler.rs")]
 pub mod day15_scheduler;
+#[cfg_attr(feature = "ref-day16", path = "../solutions/day16_cost_of_a_token.rs")]
+pub mod day16_cost_of_a_token;

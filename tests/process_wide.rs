@@ -3,14 +3,54 @@
 
 #![cfg(feature = "ref")]
 
+use candecode::day10_kv_cache::KvCache;
+use candecode::day16_cost_of_a_token::{bytes_moved, Pass, Precision};
 use candecode::engine::load_model;
 use candecode::kernels::{self, Kernels};
-use candecode::kit::{NoCache, Step};
+use candecode::kit::{Cache, CacheKind, Logits, NoCache, Step};
 use candle_core::{DType, Device, Tensor};
 use std::path::Path;
+use std::sync::Mutex;
+
+/// Held by a test that chooses kernels, or looks at what they counted.
+static KERNELS: Mutex<()> = Mutex::new(());
+
+#[test]
+fn day_16_says_what_the_kernels_read() {
+    let _held = KERNELS.lock();
+    kernels::choose(Kernels::Fast);
+    for name in ["story-3m", "story-230k", "story-gpt2-1m"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(name);
+        for dtype in [DType::F32, DType::BF16] {
+            let model = load_model(&folder, dtype, &Device::Cpu).unwrap();
+            let mut cache = KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers);
+            // A prompt, three rows of it that decode, and five tokens of a row that are verified.
+            let prefill = Pass::prefill(1, 40);
+            let decode = Pass::decode(3, 40);
+            let verify = Pass { rows: 1, new: 5, past: 41, logits: 5 };
+            for pass in [prefill, decode, verify] {
+                if cache.len() > 0 {
+                    cache.select(&vec![0; pass.rows]).unwrap();
+                }
+                let ids: Vec<u32> = (0..pass.new as u32).map(|i| 5 + i * 37 % 900).collect();
+                let positions: Vec<u32> = (pass.past as u32..).take(pass.new).collect();
+                let (rows, places) = (vec![ids; pass.rows], vec![positions; pass.rows]);
+                let step = Step::batch(&*model, &rows, &places, None).unwrap();
+                let step = step.with_logits(Logits::Last(pass.logits));
+                let before = kernels::bytes_read();
+                model.forward(&step, &mut cache).unwrap();
+                let read = (kernels::bytes_read() - before) as f64;
+                let precision = Precision::new(dtype, DType::F32);
+                let said = bytes_moved(model.config(), &pass, &precision);
+                assert_eq!(read, said.weights + said.cache, "{name}, {dtype:?}, {pass:?}");
+            }
+        }
+    }
+}
 
 #[test]
 fn a_whole_model_says_the_same_with_both_kernels() {
+    let _held = KERNELS.lock();
     for name in ["story-3m", "story-230k", "story-gpt2-1m"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(name);
         let model = load_model(&folder, DType::F32, &Device::Cpu).unwrap();

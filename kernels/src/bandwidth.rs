@@ -17,22 +17,32 @@ pub fn bytes_read() -> u64 {
     READ.load(Ordering::Relaxed)
 }
 
-/// Words of 8 bytes that the measurement reads: 256 MiB, more than any cache holds.
-const WORDS: usize = 1 << 25;
+/// Bytes that the measurement reads: 256 MiB, more than any cache holds.
+const MEMORY: usize = 1 << 28;
 
 /// Bytes that all threads together read from memory in a second, the best of `tries`: what STREAM
 /// (McCalpin) measures, with reading alone. It is the roof over decoding, which reads every weight
 /// for every pass.
 pub fn bandwidth(tries: usize) -> f64 {
-    let words: Vec<u64> = (0..WORDS as u64).into_par_iter().collect();
+    bandwidth_of(MEMORY, tries)
+}
+
+/// As [`bandwidth`], of so many bytes that are read again and again (256 MiB at most): a few
+/// megabytes stay in the processor's caches, which are faster than memory.
+pub fn bandwidth_of(bytes: usize, tries: usize) -> f64 {
+    let count = (bytes.min(MEMORY) / size_of::<u64>()).max(1);
+    let words: Vec<u64> = (0..count as u64).into_par_iter().collect();
+    // Each thread gets some parts, however few the words are.
+    let part = (count / (4 * crate::threads())).clamp(1 << 10, 1 << 16);
+    let passes = MEMORY / (count * size_of::<u64>());
     let mut best = 0f64;
-    for _ in 0..tries.max(1) {
+    for _ in 0..tries.max(1) * passes.clamp(1, 64) {
         let start = Instant::now();
         // A sum that wraps around does not depend on the order, so the compiler adds in vectors.
         let sum = |part: &[u64]| part.iter().fold(0u64, |sum, n| sum.wrapping_add(*n));
-        let total = words.par_chunks(1 << 16).map(sum).reduce(|| 0, u64::wrapping_add);
+        let total = words.par_chunks(part).map(sum).reduce(|| 0, u64::wrapping_add);
         std::hint::black_box(total);
-        best = best.max((WORDS * size_of::<u64>()) as f64 / start.elapsed().as_secs_f64());
+        best = best.max(size_of_val(&words[..]) as f64 / start.elapsed().as_secs_f64());
     }
     best
 }

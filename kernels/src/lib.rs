@@ -23,6 +23,7 @@ mod dot_products;
 mod keep_awake;
 mod linear_kernel;
 mod panels;
+mod peak_operations;
 mod prefetch;
 mod softmax;
 mod thread_count;
@@ -30,8 +31,9 @@ mod unrolled;
 mod weight_types;
 
 pub use attention_kernel::{attention, AttentionShape, Heads, Mask};
-pub use bandwidth::{bandwidth, bytes_read};
+pub use bandwidth::{bandwidth, bandwidth_of, bytes_read};
 pub use linear_kernel::{linear, Weights};
+pub use peak_operations::peak_operations;
 pub use thread_count::default_threads;
 
 use pulp::{Arch, Simd, WithSimd};

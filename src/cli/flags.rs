@@ -9,7 +9,8 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "candecode", version, about, max_term_width = 100)]
 pub struct Args {
-    /// An embedded model (story-3m, story-230k, story-gpt2-1m, paper), a folder, a GGUF file, a short name, or owner/repo on the hub
+    /// An embedded model (story-3m, story-230k, story-gpt2-1m, paper), a folder, a GGUF file, a short
+    /// name, owner/repo on the hub, or random-<N>m: N million random weights, made in memory
     #[arg(long, default_value = DEFAULT_MODEL, value_name = "NAME|DIR|FILE|OWNER/REPO")]
     pub model: String,
     /// The text to continue; may be repeated

@@ -3,11 +3,12 @@
 use crate::cli::flags::{Args, Format};
 use crate::cli::interrupt;
 use crate::cli::statistics::{Report, Timings};
+use crate::engine::forecast::{self, Bound, Machine, Prediction};
 use crate::engine::{self, loops::Sink};
 use crate::kernels;
 use crate::kit::draft::Counts;
 use crate::kit::units::bytes;
-use crate::kit::{FinishReason, Hypothesis, Token, Tokenizer};
+use crate::kit::{device, FinishReason, Hypothesis, ModelConfig, Token, Tokenizer};
 use anyhow::{Context as _, Result};
 use std::io::Write as _;
 use std::time::Instant;
@@ -33,6 +34,8 @@ pub struct Output<'a> {
     first: Option<(f64, u64)>,
     load_s: f64,
     counts: Option<Counts>,
+    /// The model, if the run's passes are those that day 16 predicts.
+    pub predicted: Option<&'a ModelConfig>,
 }
 
 impl<'a> Output<'a> {
@@ -57,6 +60,7 @@ impl<'a> Output<'a> {
             first: None,
             load_s,
             counts: None,
+            predicted: None,
         };
         if out.streams() {
             show(&format!("{}{}", if number > 0 { "\n" } else { "" }, out.prompt(0)?))?;
@@ -128,12 +132,17 @@ impl<'a> Output<'a> {
             eprintln!("{}", timings.lines(prompt, new, self.texts.len()));
             eprintln!("kernels {}", kernels::in_use(self.args.device == "cpu"));
             let later = new.saturating_sub(self.texts.len()) as u64;
-            if all_read > prefill_read && later > 0 {
-                let bandwidth = kernels::bandwidth(3);
-                eprintln!(
-                    "{}",
-                    roofline((all_read - prefill_read) as f64, later as f64, decode_s, bandwidth)
-                );
+            let counted = all_read > prefill_read; // plain tensor code counts nothing
+            let predicted = self.predicted.filter(|_| self.args.device == "cpu");
+            if later > 0 && (counted || predicted.is_some()) {
+                let machine = forecast::this_machine();
+                if counted {
+                    let read = (all_read - prefill_read) as f64;
+                    eprintln!("{}", memory(read, later as f64, decode_s, machine.bandwidth));
+                }
+                if let Some(config) = predicted {
+                    eprintln!("{}", self.forecast(config, &machine)?);
+                }
             }
             if let Some(Counts { passes, drafted, accepted, written }) = self.counts {
                 let rate = 100.0 * accepted as f64 / drafted.max(1) as f64;
@@ -142,6 +151,35 @@ impl<'a> Output<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What the run should have taken at least, and why: day 16's prediction.
+    fn forecast(&self, config: &ModelConfig, machine: &Machine) -> Result<String> {
+        let dtype = device::dtype(&self.args.dtype)?;
+        let longest = |of: fn(&Text) -> usize| self.texts.iter().map(of).max().unwrap_or(0);
+        let sizes = forecast::Sizes {
+            rows: self.texts.len(),
+            prompt: longest(|text| text.prompt.len()),
+            new: longest(|text| text.new_ids.len()),
+        };
+        let said = |prediction: &Prediction| {
+            let bound = match prediction.bound {
+                Bound::Memory => "memory",
+                Bound::Compute => "operations",
+            };
+            format!("{:.1} ms, bound by {bound}", 1e3 * prediction.seconds)
+        };
+        Ok(match forecast::forecast(config, dtype, sizes, machine) {
+            Err(words) => format!("roofline not predicted: {words}"),
+            Ok(found) => {
+                let decode = found.decode.as_ref().map(said).map(|said| format!("; a step {said}"));
+                format!(
+                    "roofline at least: prefill {}{}",
+                    said(&found.prefill),
+                    decode.unwrap_or_default()
+                )
+            }
+        })
     }
 
     fn json(&self, row: usize, timings: Timings) -> Result<String> {
@@ -205,7 +243,7 @@ impl Sink for Output<'_> {
 }
 
 /// Bytes that each token cost, and how near their reading comes to what memory allows.
-fn roofline(read: f64, tokens: f64, seconds: f64, bandwidth: f64) -> String {
+fn memory(read: f64, tokens: f64, seconds: f64, bandwidth: f64) -> String {
     let share = read / seconds / bandwidth;
     let beside = match share > 1.0 {
         true => "more than memory gives: the model fits the processor's caches".to_string(),

@@ -32,7 +32,9 @@ pub fn run(args: &Args) -> Result<u8> {
         return Ok(0);
     }
     if args.find {
-        println!("{}", hub::locate(&args.model, args.offline)?.display());
+        let place = hub::locate(&args.model, args.offline)?;
+        ensure!(place.exists(), "{} is made in memory: it has no folder", args.model);
+        println!("{}", place.display());
         return Ok(0);
     }
     let prompted = args.prompt_file.is_some() || args.prompt_ids.is_some();
@@ -242,6 +244,10 @@ impl Run<'_> {
     fn some(&self, prompts: &[Vec<u32>], first: usize) -> Result<()> {
         let tokenizer = self.models.engine.tokenizer();
         let mut out = Output::new(self.args, tokenizer, prompts, self.load_s, first)?;
+        // A prefill, then a step for each token of every row: beams, drafts and a queue do otherwise.
+        let plain_steps = [10, 12].contains(&self.loops.day) && self.models.engine.cache.is_some();
+        let stops = self.loops.past_context == PastContext::Stop;
+        out.predicted = (plain_steps && stops).then(|| self.models.model.config());
         let done = self.loops.run(self.models, prompts, first, &mut out);
         if let Err(error) = done {
             if !interrupt::asked() {

@@ -3,6 +3,7 @@
 
 pub mod chat;
 pub mod chat_template;
+pub mod forecast;
 pub mod load;
 pub mod loops;
 pub mod nan_trace;

@@ -1,13 +1,16 @@
-//! Where models come from: the embedded ones, a folder in Hugging Face format, the hub, a GGUF file.
+//! Where models come from: the embedded ones, a folder in Hugging Face format, the hub, a GGUF file,
+//! random weights in memory.
 
 pub mod folder;
 pub mod gguf;
 pub mod hub;
 mod model_files;
+mod random_model;
 mod regular_file;
 mod safetensors_source;
 mod template_text;
 
 pub use model_files::{chat_template, ModelFiles};
+pub use random_model::RandomModel;
 pub use safetensors_source::SafetensorsSource;
 pub use template_text::ChatTemplate;

@@ -1,7 +1,7 @@
 //! One handle for all that a model is on disk, whatever format it has: each file is read once.
 
 use crate::formats::gguf::{self, Gguf};
-use crate::formats::{folder, hub, ChatTemplate};
+use crate::formats::{folder, hub, ChatTemplate, RandomModel};
 use crate::kit::weights::TensorSource;
 use crate::kit::{ModelConfig, Tokenizer, Weights};
 use anyhow::{Context as _, Result};
@@ -10,13 +10,74 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The files of a model: a folder in Hugging Face format, or a GGUF file.
+/// The files of a model: a folder in Hugging Face format, or a GGUF file. A model of random weights has
+/// none, and is made where its files would be read.
 pub struct ModelFiles {
     path: PathBuf,
     config: ModelConfig,
     generation_config: Option<Value>,
-    /// The header of a GGUF file; None for a folder.
-    gguf: Option<Arc<Gguf>>,
+    format: Format,
+}
+
+/// What is at a path.
+#[derive(Clone)]
+enum Format {
+    Folder,
+    /// A GGUF file, whose header has been read.
+    Gguf(Arc<Gguf>),
+    /// Nothing: the path is the name of a model that is made in memory.
+    Random(Arc<RandomModel>),
+}
+
+impl Format {
+    fn of(path: &Path) -> Result<Self> {
+        let metadata = std::fs::metadata(path);
+        if metadata.is_err() {
+            let name = path.to_str().unwrap_or_default();
+            if let Some(model) = RandomModel::named(name)? {
+                return Ok(Self::Random(Arc::new(model)));
+            }
+        }
+        if metadata.with_context(|| path.display().to_string())?.is_dir() {
+            return Ok(Self::Folder);
+        }
+        Gguf::open(path).map(|gguf| Self::Gguf(Arc::new(gguf)))
+    }
+
+    fn config(&self, path: &Path) -> Result<(ModelConfig, Option<Value>)> {
+        match self {
+            Self::Folder => folder::config(path),
+            Self::Gguf(gguf) => Ok((gguf::config(gguf)?, None)),
+            Self::Random(model) => Ok((model.config().clone(), None)),
+        }
+    }
+
+    fn tokenizer(&self, path: &Path) -> Result<Tokenizer> {
+        match self {
+            Self::Folder => folder::tokenizer(path),
+            Self::Gguf(gguf) => Ok(Tokenizer::new(gguf::tokenizer(gguf)?)),
+            Self::Random(model) => {
+                let story = folder::tokenizer(&hub::models_dir()?.join(hub::DEFAULT_MODEL))?;
+                Ok(story.with_ids_below(model.config().vocab_size)?)
+            }
+        }
+    }
+
+    fn source(&self, path: &Path) -> Result<Arc<dyn TensorSource>> {
+        Ok(match self {
+            Self::Folder => Arc::new(folder::weights(path)?),
+            Self::Gguf(gguf) => gguf.clone(),
+            Self::Random(model) => model.clone(),
+        })
+    }
+
+    fn chat_template(&self, path: &Path) -> Result<ChatTemplate> {
+        match self {
+            Self::Folder => folder::chat_template(path),
+            Self::Gguf(gguf) => Ok(gguf::chat_template(gguf)),
+            Self::Random(_) => Ok(ChatTemplate::default()),
+        }
+    }
 }
 
 impl ModelFiles {
@@ -29,20 +90,18 @@ impl ModelFiles {
         Self::at(&hub::resolve(name)?)
     }
 
-    /// The files of a folder, or a GGUF file. The configuration is read at once, the rest when it is asked for.
+    /// The files of a folder, or a GGUF file, or the name of a model of random weights. The configuration
+    /// is read at once, the rest when it is asked for.
     ///
     /// # Errors
     /// If there is nothing that can be read, or the configuration makes no sense.
     pub fn at(path: &Path) -> Result<Self> {
-        let gguf = open_gguf(path)?;
-        let (config, generation_config) = match &gguf {
-            Some(gguf) => (gguf::config(gguf)?, None),
-            None => folder::config(path)?,
-        };
-        Ok(Self { path: path.to_path_buf(), config, generation_config, gguf })
+        let format = Format::of(path)?;
+        let (config, generation_config) = format.config(path)?;
+        Ok(Self { path: path.to_path_buf(), config, generation_config, format })
     }
 
-    /// The folder, or the file.
+    /// The folder, or the file; of random weights the name.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -59,7 +118,10 @@ impl ModelFiles {
 
     /// False if the model is a folder without a `tokenizer.json`.
     pub fn has_tokenizer(&self) -> bool {
-        self.gguf.is_some() || self.path.join("tokenizer.json").exists()
+        match self.format {
+            Format::Folder => self.path.join("tokenizer.json").exists(),
+            Format::Gguf(_) | Format::Random(_) => true,
+        }
     }
 
     /// The tokenizer of the model.
@@ -67,10 +129,7 @@ impl ModelFiles {
     /// # Errors
     /// If there is none, it makes no sense, or it has more tokens than the model.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
-        let tokenizer = match &self.gguf {
-            Some(gguf) => Tokenizer::new(gguf::tokenizer(gguf)?),
-            None => folder::tokenizer(&self.path)?,
-        };
+        let tokenizer = self.format.tokenizer(&self.path)?;
         let fits = tokenizer.check_fits(self.config.vocab_size);
         fits.with_context(|| self.path.display().to_string())?;
         Ok(tokenizer)
@@ -81,7 +140,7 @@ impl ModelFiles {
     /// # Errors
     /// If a file of weights is missing, cut short or damaged.
     pub fn weights(&self, dtype: DType, device: &Device) -> Result<Weights> {
-        Ok(Weights::new(source(&self.path, self.gguf.clone())?, dtype, device))
+        Ok(Weights::new(self.format.source(&self.path)?, dtype, device))
     }
 
     /// The model's own chat template.
@@ -89,30 +148,7 @@ impl ModelFiles {
     /// # Errors
     /// If a file cannot be read or makes no sense.
     pub fn chat_template(&self) -> Result<ChatTemplate> {
-        template_of(&self.path, self.gguf.as_deref())
-    }
-}
-
-/// The header of a GGUF file; None if the path is that of a folder.
-fn open_gguf(path: &Path) -> Result<Option<Arc<Gguf>>> {
-    let metadata = std::fs::metadata(path);
-    if metadata.with_context(|| path.display().to_string())?.is_dir() {
-        return Ok(None);
-    }
-    Gguf::open(path).map(|gguf| Some(Arc::new(gguf)))
-}
-
-fn source(path: &Path, gguf: Option<Arc<Gguf>>) -> Result<Arc<dyn TensorSource>> {
-    Ok(match gguf {
-        Some(gguf) => gguf,
-        None => Arc::new(folder::weights(path)?),
-    })
-}
-
-fn template_of(path: &Path, gguf: Option<&Gguf>) -> Result<ChatTemplate> {
-    match gguf {
-        Some(gguf) => Ok(gguf::chat_template(gguf)),
-        None => folder::chat_template(path),
+        self.format.chat_template(&self.path)
     }
 }
 
@@ -134,10 +170,7 @@ impl Tokenizer {
     /// # Errors
     /// If there is none, or it makes no sense.
     pub fn from_dir(path: &Path) -> Result<Self> {
-        match open_gguf(path)? {
-            Some(gguf) => Ok(Self::new(gguf::tokenizer(&gguf)?)),
-            None => folder::tokenizer(path),
-        }
+        Format::of(path)?.tokenizer(path)
     }
 }
 
@@ -147,7 +180,7 @@ impl Weights {
     /// # Errors
     /// As [`ModelFiles::weights`].
     pub fn open(path: &Path, dtype: DType, device: &Device) -> Result<Self> {
-        Ok(Self::new(source(path, open_gguf(path)?)?, dtype, device))
+        Ok(Self::new(Format::of(path)?.source(path)?, dtype, device))
     }
 }
 
@@ -156,5 +189,5 @@ impl Weights {
 /// # Errors
 /// As [`ModelFiles::chat_template`].
 pub fn chat_template(path: &Path) -> Result<ChatTemplate> {
-    template_of(path, open_gguf(path)?.as_deref())
+    Format::of(path)?.chat_template(path)
 }

@@ -38,6 +38,22 @@ impl Tokenizer {
         Self::new(tokenizers::Tokenizer::new(tokenizers::models::bpe::BPE::default()))
     }
 
+    /// The same tokenizer, with a token `<id>` for every id below `end` that it has none for: a model that
+    /// has more rows than its tokenizer has tokens can then show what it chose.
+    ///
+    /// # Errors
+    /// If a token is in its vocabulary already, under that very name.
+    pub fn with_ids_below(mut self, end: usize) -> Result<Self> {
+        let first = self.inner.get_vocab_size(true);
+        let tokens: Vec<AddedToken> =
+            (first..end).map(|id| AddedToken::from(format!("<{id}>"), false)).collect();
+        self.inner.add_tokens(tokens).map_err(|e| Error::Msg(e.to_string()))?;
+        if self.inner.get_vocab_size(true) != end.max(first) {
+            bail!("the tokenizer has tokens that are named as ids: they cannot be added")
+        }
+        Ok(Self::new(self.inner))
+    }
+
     /// Sees that a model can have all tokens of the vocabulary. A model may have more rows than the tokenizer has tokens
     /// (many are padded to a multiple of 64), and tokens that were added by name may lie behind the last row: nobody was
     /// trained with them.

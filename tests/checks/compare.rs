@@ -63,6 +63,19 @@ pub fn bits_equal(input: &str, got: Result<Tensor>, want: &Tensor) -> Outcome {
     close(input, got, want, 0.0)
 }
 
+/// Two numbers agree, to `tolerance` of the wanted one (every call says in a comment why that much).
+pub fn near(input: &str, got: Result<f64>, want: f64, tolerance: f64) -> Outcome {
+    let got = got?;
+    // Written so that NaN is a difference, and equal infinities are none.
+    if got == want || (got - want).abs() <= tolerance * want.abs() {
+        return Ok(());
+    }
+    let shown =
+        |x: f64| format!("{x:.6e}").parse::<f64>().map_or(format!("{x}"), |x| format!("{x}"));
+    let lines = vec![format!("got    {}", shown(got)), format!("want   {}", shown(want))];
+    wrong(input, shown(got), lines)
+}
+
 /// Two values are equal.
 pub fn equal<T: Debug + PartialEq>(input: &str, got: Result<T>, want: &T) -> Outcome {
     let got = got?;

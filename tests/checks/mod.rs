@@ -13,7 +13,7 @@ mod recall;
 mod report;
 mod witness;
 
-pub use compare::{bits_equal, close, ensure, equal, equal_tokens, refused, refused_calmly};
+pub use compare::{bits_equal, close, ensure, equal, equal_tokens, near, refused, refused_calmly};
 pub use fake::{Fake, Script};
 pub use golden::{device, golden, golden_json, model, models_dir, tokenizer, Random};
 pub use keep::Keep;

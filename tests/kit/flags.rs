@@ -357,12 +357,12 @@ fn whose_days_run_is_said_in_ranges() {
         whose(&DAYS.iter().map(day).collect::<Vec<_>>())
     };
     assert_eq!(days(&[]), "all days from the reference");
-    assert_eq!(days(&(0..16).collect::<Vec<_>>()), "all days yours");
-    assert_eq!(days(&[6]), "yours: day 6; from the reference: days 0–5, 7–15");
+    assert_eq!(days(&(0..17).collect::<Vec<_>>()), "all days yours");
+    assert_eq!(days(&[6]), "yours: day 6; from the reference: days 0–5, 7–16");
     assert_eq!(
         days(&[0, 1, 2, 5, 15]),
-        "yours: days 0–2, 5, 15; from the reference: days 3–4, 6–14"
+        "yours: days 0–2, 5, 15; from the reference: days 3–4, 6–14, 16"
     );
-    let most: Vec<usize> = (0..15).collect();
-    assert_eq!(days(&most), "yours: days 0–14; from the reference: day 15");
+    let most: Vec<usize> = (0..16).collect();
+    assert_eq!(days(&most), "yours: days 0–15; from the reference: day 16");
 }

@@ -10,11 +10,14 @@ use xtask::note;
 use xtask::repo::Repo;
 use xtask::usage;
 
+/// The model of the engine's runs, if none is named.
+const DEFAULT_MODEL: &str = "story-3m";
+
 /// The flags of `bench`.
 #[derive(Args)]
 pub struct Bench {
     /// A day whose benchmark to run, as day10; parts: products and attention alone; engine: whole
-    /// runs; without one, all days
+    /// runs; roofline: this machine, and day 16's predictions beside it; without one, all days
     what: Option<String>,
     /// Measure so often, one after another; of each figure the fastest counts
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -23,9 +26,10 @@ pub struct Bench {
     /// Draw what was measured before
     #[arg(long)]
     draw_only: bool,
-    /// The model of the engine's runs: an embedded one or a folder
-    #[arg(long, default_value = "story-3m")]
-    model: String,
+    /// The model of the engine's runs, story-3m without it; of the roofline one beside story-3m and
+    /// random-135m
+    #[arg(long)]
+    model: Option<String>,
     /// Beside the engine: candle-transformers, transformers and llama.cpp, where this machine has
     /// them
     #[arg(long)]
@@ -33,7 +37,7 @@ pub struct Bench {
     /// A Python that has them; without one, a virtual environment is made under target/
     #[arg(long)]
     python: Option<PathBuf>,
-    /// Write what the engine did into the book
+    /// Write what the engine did, or the roofline, into the book
     #[arg(long)]
     save: bool,
 }
@@ -46,6 +50,7 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     match args.what.as_deref() {
         Some("engine") => return engine(repo, args),
         Some("parts") => return parts(repo),
+        Some("roofline") => return roofline(repo, args),
         _ => {}
     }
     let all: Vec<_> =
@@ -58,7 +63,7 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
                 let names: Vec<String> =
                     all.iter().map(|day| format!("day{}", day.number)).collect();
                 return Err(usage(format!(
-                    "day {} has no benchmark: there are {}, parts, engine",
+                    "day {} has no benchmark: there are {}, parts, engine, roofline",
                     day.number,
                     names.join(", ")
                 )));
@@ -102,10 +107,11 @@ fn parts(repo: &Repo) -> Result<ExitCode> {
 fn engine(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     note!("Close other programs: what runs beside a benchmark is measured with it.");
     let rounds = args.rounds.to_string();
+    let model = args.model.as_deref().unwrap_or(DEFAULT_MODEL);
     let mut command = cargo::command(repo);
     command.args(["run", "--quiet", "--package", "benches", "--bin", "engine", "--"]);
-    command.args(["--model", &args.model, "--rounds", &rounds]);
-    if args.model.starts_with("story-") {
+    command.args(["--model", model, "--rounds", &rounds]);
+    if model.starts_with("story-") {
         // Their context is 512 tokens, and they end no text early.
         command.args(["--prompt", "128"]);
     }
@@ -123,6 +129,20 @@ fn engine(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     }
     if args.save {
         command.arg("--save").arg(repo.root.join("book/src/bench"));
+    }
+    done(command)
+}
+
+/// What day 16 predicts beside what is measured.
+fn roofline(repo: &Repo, args: &Bench) -> Result<ExitCode> {
+    note!("Close other programs: what runs beside a benchmark is measured with it.");
+    let mut command = cargo::command(repo);
+    command.args(["run", "--quiet", "--package", "benches", "--bin", "roofline", "--"]);
+    if let Some(model) = &args.model {
+        command.args(["--model", model]);
+    }
+    if args.save {
+        command.arg("--save");
     }
     done(command)
 }

@@ -24,17 +24,16 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 impl Report {
-    /// Of these rounds. The bandwidth of a round is the better of what was read before and after
-    /// it.
+    /// Of these rounds. The bandwidth of a round is the median of what was read before and after it.
     pub fn new(
         args: &Args,
         contenders: &[Contender],
         rounds: &[Vec<Run>],
-        bandwidths: &[f64],
+        probes: &[[f64; 2]],
         verify: &[Value],
         speculate: &[Value],
     ) -> Self {
-        let roofs: Vec<f64> = bandwidths.windows(2).map(|w| w[0].max(w[1])).collect();
+        let roofs: Vec<f64> = probes.iter().map(|probe| median(probe.to_vec())).collect();
         // Of the same batch and weights; of ours, the first.
         let alike = |i: usize, j: usize| {
             contenders[i].batch == contenders[j].batch
@@ -94,7 +93,7 @@ impl Report {
         let json = json!({
             "machine": machine::words(), "commit": machine::commit(), "model": args.model.rsplit('/').next(),
             "prompt": args.prompt, "new": args.new, "rounds": args.rounds,
-            "bandwidth_gb_s": bandwidths.iter().map(|b| (b / 1e8).round() / 10.0).collect::<Vec<_>>(),
+            "bandwidth_gb_s": probes.iter().flatten().map(|b| (b / 1e8).round() / 10.0).collect::<Vec<_>>(),
             "rows": rows,
             "verify": VERIFIED.iter().zip(costs).map(|(m, cost)| json!({ "tokens": m, "cost": cost })).collect::<Vec<_>>(),
             "speculate": drafts,
@@ -106,7 +105,7 @@ impl Report {
     pub fn table(&self) -> String {
         let json = &self.json;
         let mut out = format!(
-            "{}, commit {}. {}, a prompt of {}, {} new tokens, medians of {} rounds. Memory read {} GB/s before and between the rounds.\n\n",
+            "{}, commit {}. {}, a prompt of {}, {} new tokens, medians of {} rounds. Memory read {} GB/s before and after the rounds.\n\n",
             text(&json["machine"]), text(&json["commit"]), text(&json["model"]), json["prompt"], json["new"], json["rounds"],
             json["bandwidth_gb_s"].as_array().into_iter().flatten().map(|b| format!("{:.0}", number(b))).collect::<Vec<_>>().join(", "),
         );

@@ -3,7 +3,8 @@
 //! weights, prompt and greedy tokens, in turn.
 //!
 //! `cargo xtask bench engine [--model DIR] [--peers]`. Each run is a process of its own; how fast
-//! memory reads is probed before and after each round.
+//! memory reads is probed before and after each round, and a round whose two probes are more than a
+//! tenth apart is repeated: something else was running.
 
 #![warn(missing_docs)]
 
@@ -18,6 +19,9 @@ use candecode::kit::ModelConfig;
 use clap::Parser;
 use contender::{Contender, Run};
 use std::path::PathBuf;
+
+/// How far apart the probes before and after a round may be.
+const UNSTEADY: f64 = 0.1;
 
 /// As in the `candecode` command.
 #[global_allocator]
@@ -93,23 +97,41 @@ fn main() -> Result<()> {
     }
     let contenders = contender::all(&args, &dir, &ids)?;
     let mut rounds: Vec<Vec<Run>> = contenders.iter().map(|_| vec![]).collect();
-    let mut bandwidths = vec![kernels::bandwidth(5)];
-    for number in 1..=args.rounds {
-        for (contender, runs) in contenders.iter().zip(&mut rounds) {
+    let mut probes: Vec<[f64; 2]> = vec![];
+    let mut before = kernels::bandwidth(5);
+    let mut repeated = 0;
+    while probes.len() < args.rounds {
+        let number = probes.len() + 1;
+        let mut round = vec![];
+        for contender in &contenders {
             let run = contender.play()?;
             let Contender { name, batch, .. } = contender;
             eprintln!(
                 "round {number}, {name}, batch {batch}: prefill {:.2} s, decode {:.2} s",
                 run.prefill_s, run.decode_s
             );
+            round.push(run);
+        }
+        let probe = [before, kernels::bandwidth(5)];
+        before = probe[1];
+        if (probe[0] / probe[1] - 1.0).abs() > UNSTEADY && repeated < args.rounds {
+            repeated += 1;
+            eprintln!(
+                "round {number} again: memory read {:.0}, then {:.0} GB/s",
+                probe[0] / 1e9,
+                probe[1] / 1e9
+            );
+            continue;
+        }
+        probes.push(probe);
+        for (run, runs) in round.into_iter().zip(&mut rounds) {
             runs.push(run);
         }
-        bandwidths.push(kernels::bandwidth(5));
     }
     let verify = ours::measure("verify", &args, args.rounds)?;
     let speculate = ours::measure("speculate", &args, args.rounds)?;
     let report =
-        engine_table::Report::new(&args, &contenders, &rounds, &bandwidths, &verify, &speculate);
+        engine_table::Report::new(&args, &contenders, &rounds, &probes, &verify, &speculate);
     print!("{}", report.table());
     match &args.save {
         Some(dir) => report.save(dir),

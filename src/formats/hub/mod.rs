@@ -16,6 +16,7 @@ mod installed;
 
 pub use installed::list;
 
+use crate::formats::random_model::RandomModel;
 use anyhow::{bail, Context as _, Result};
 use std::path::{Path, PathBuf};
 
@@ -66,6 +67,7 @@ pub fn models_dir() -> Result<PathBuf> {
 }
 
 /// The folder of a model: an embedded name, a folder or GGUF file, a short name of [`KNOWN`], or `owner/repo` on the hub.
+/// A model of random weights (`random-135m`) has none, and its name is given back.
 ///
 /// # Errors
 /// If there is no such model, or it cannot be fetched.
@@ -83,6 +85,9 @@ pub fn locate(name: &str, offline: bool) -> Result<PathBuf> {
     }
     if Path::new(name).try_exists().with_context(|| format!("--model {name}"))? {
         return Ok(PathBuf::from(name)); // a folder, or a GGUF file
+    }
+    if RandomModel::named(name)?.is_some() {
+        return Ok(PathBuf::from(name)); // what `ModelFiles` makes a model of
     }
     if name.ends_with(".gguf") {
         bail!("{name}: there is no such file; give the path of a GGUF file on this machine")

@@ -1,0 +1,245 @@
+//! The roofline of this machine, and what day 16 predicts for a model beside what is measured.
+//!
+//! `cargo xtask bench roofline [--model NAME]`. How fast memory reads and the processor multiplies is
+//! probed before and after each model; where the two probes are more than a tenth apart something
+//! else was running, and the model is measured again.
+
+#![warn(missing_docs)]
+
+use anyhow::Result;
+use benches::plot::Plot;
+use benches::{machine, model};
+use candecode::day10_kv_cache::KvCache;
+use candecode::day16_cost_of_a_token::{
+    bytes_moved, critical_batch, intensity, operations, Bound, Machine, Pass, Precision,
+};
+use candecode::formats::hub;
+use candecode::kernels;
+use candecode::kit::{Cache, CacheKind, Logits, Model, Step};
+use candle_core::DType;
+use clap::Parser;
+use std::time::{Duration, Instant};
+
+/// As in the `candecode` command.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The flags.
+#[derive(Parser)]
+struct Args {
+    /// A model beside story-3m and random-135m
+    #[arg(long)]
+    model: Option<String>,
+    /// Draw day16_roofline.svg into the book, of random-135m
+    #[arg(long)]
+    save: bool,
+}
+
+/// The model whose roofline is drawn.
+const DRAWN: &str = "random-135m";
+
+/// How often a model is measured while the probes around it differ.
+const ATTEMPTS: usize = 4;
+
+/// Cached positions before a decoding step, and tokens of a prompt.
+const PAST: usize = 128;
+const PROMPT: usize = 256;
+
+/// Drafts that a pass verifies.
+const DRAFTS: usize = 4;
+
+/// A pass, and how long it took.
+struct Measured {
+    name: String,
+    pass: Pass,
+    seconds: f64,
+}
+
+fn main() -> Result<()> {
+    kernels::set_threads();
+    let args = Args::parse();
+    let mut names = vec!["story-3m".to_string(), DRAWN.to_string()];
+    names.extend(match args.model {
+        Some(name) => Some(name).filter(|name| !names.contains(name)),
+        None => Some("smollm2-135m".to_string()).filter(|name| hub::locate(name, true).is_ok()),
+    });
+    let found = probe(usize::MAX);
+    kernels::choose(kernels::Kernels::default());
+    println!("{}, weights f32", machine::words());
+    println!(
+        "memory gives {:.1} GB/s, the processor does {:.0} GFLOP/s: balance {:.1} operations a byte",
+        found.bandwidth / 1e9,
+        found.peak / 1e9,
+        found.peak / found.bandwidth
+    );
+    for name in names {
+        let model = model(&name)?;
+        let (machine, measured) = steady(&*model)?;
+        show(&name, &*model, &machine, &measured);
+        if args.save && name == DRAWN {
+            draw(&*model, &machine, &measured)?;
+        }
+    }
+    Ok(())
+}
+
+/// The bandwidth of reading so many bytes again and again, and the peak.
+fn probe(bytes: usize) -> Machine {
+    Machine { bandwidth: kernels::bandwidth_of(bytes, 5), peak: kernels::peak_operations(8) }
+}
+
+fn precision() -> Precision {
+    Precision::new(DType::F32, DType::F32)
+}
+
+/// All passes of a model, and the mean of the probes before and after them.
+fn steady(model: &dyn Model) -> Result<(Machine, Vec<Measured>)> {
+    let one = Pass::decode(1, PAST);
+    let bytes = bytes_moved(model.config(), &one, &precision()).total() as usize;
+    let mut attempt = 1;
+    loop {
+        let before = probe(bytes);
+        let measured = passes(model)?;
+        let after = probe(bytes);
+        let differ = |a: f64, b: f64| (a / b - 1.0).abs() > 0.1;
+        let moved = differ(before.bandwidth, after.bandwidth) || differ(before.peak, after.peak);
+        if moved && attempt < ATTEMPTS {
+            attempt += 1;
+            continue;
+        }
+        if moved {
+            eprintln!(
+                "The probes before and after differ by more than a tenth: this machine is busy."
+            );
+        }
+        let mean = |a: f64, b: f64| (a + b) / 2.0;
+        let bandwidth = mean(before.bandwidth, after.bandwidth);
+        return Ok((Machine { bandwidth, peak: mean(before.peak, after.peak) }, measured));
+    }
+}
+
+fn passes(model: &dyn Model) -> Result<Vec<Measured>> {
+    let mut all = vec![];
+    let mut add = |name: String, pass: Pass| -> Result<()> {
+        all.push(Measured { name, pass, seconds: seconds(model, &pass)? });
+        Ok(())
+    };
+    for rows in [1, 2, 4, 8, 16, 32] {
+        let noun = if rows == 1 { "row" } else { "rows" };
+        add(format!("decode, {rows} {noun}"), Pass::decode(rows, PAST))?;
+    }
+    let fed = DRAFTS + 1;
+    add(format!("verify {DRAFTS} drafts"), Pass { rows: 1, new: fed, past: PAST, logits: fed })?;
+    for prompt in [16, PROMPT] {
+        add(format!("prefill, {prompt} tokens"), Pass::prefill(1, prompt))?;
+    }
+    Ok(all)
+}
+
+/// The median of some passes.
+fn seconds(model: &dyn Model, pass: &Pass) -> Result<f64> {
+    let layers = model.config().num_hidden_layers;
+    let mut cache = KvCache::new(CacheKind::Static(pass.past + pass.new), layers);
+    let ids: Vec<u32> = (0..(pass.past + pass.new) as u32).map(|i| 300 + i * 7 % 1000).collect();
+    if pass.past > 0 {
+        let step = Step::new(model, &ids[..pass.past], 0)?.with_logits(Logits::Last(1));
+        model.forward(&step, &mut cache)?;
+        cache.select(&vec![0; pass.rows])?;
+    }
+    let positions: Vec<u32> = (pass.past..pass.past + pass.new).map(|p| p as u32).collect();
+    let rows = vec![ids[pass.past..].to_vec(); pass.rows];
+    let step = Step::batch(model, &rows, &vec![positions; pass.rows], None)?;
+    let step = step.with_logits(Logits::Last(pass.logits));
+    let mut times = vec![];
+    let begun = Instant::now();
+    while times.len() < 3 || (times.len() < 31 && begun.elapsed() < Duration::from_millis(600)) {
+        let start = Instant::now();
+        model.forward(&step, &mut cache)?.to_vec3::<f32>()?;
+        times.push(start.elapsed().as_secs_f64());
+        cache.truncate(pass.past)?;
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+fn show(name: &str, model: &dyn Model, machine: &Machine, measured: &[Measured]) {
+    let config = model.config();
+    println!("\n{name}: {:.1} GB/s, {:.0} GFLOP/s", machine.bandwidth / 1e9, machine.peak / 1e9);
+    println!(
+        "  {:<20} {:>7} {:>7} {:>8}  {:<10} {:>9} {:>9}  {:>5}",
+        "pass", "MB", "GFLOP", "ops/byte", "bound by", "predicted", "measured", "share"
+    );
+    for Measured { name, pass, seconds } in measured {
+        let bytes = bytes_moved(config, pass, &precision()).total();
+        let count = operations(config, pass).total();
+        let prediction = machine.predict(bytes, count);
+        let bound = match prediction.bound {
+            Bound::Memory => "memory",
+            Bound::Compute => "operations",
+        };
+        println!(
+            "  {name:<20} {:>7.1} {:>7.2} {:>8.1}  {bound:<10} {:>6.2} ms {:>6.2} ms {:>4.0} %",
+            bytes / 1e6,
+            count / 1e9,
+            intensity(bytes, count),
+            1e3 * prediction.seconds,
+            1e3 * seconds,
+            100.0 * prediction.seconds / seconds
+        );
+    }
+    match critical_batch(config, PAST, &precision(), machine) {
+        Some(rows) => {
+            println!("  memory stops being the bound at {rows} rows after {PAST} positions")
+        }
+        None => {
+            println!("  memory stays the bound whatever the number of rows, after {PAST} positions")
+        }
+    }
+}
+
+/// Operations a second against operations a byte, both logarithmic: the roof, and what was measured.
+fn draw(model: &dyn Model, machine: &Machine, measured: &[Measured]) -> Result<()> {
+    let config = model.config();
+    let (left, right) = (0.25f64, 256f64);
+    let top = 10f64.powf((machine.peak / 1e9).log10().ceil());
+    let mut plot = Plot::new(
+        "Operations a second against operations a byte. The roof rises with the intensity as far as the peak and is flat from there. Decoding one row lies near its left end under the slope; with more rows it moves right and up; the prefill lies under the flat part.",
+        (left, right),
+        (1.0, top),
+        (true, true),
+    );
+    for at in [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0f64] {
+        plot.tick_x(at, &format!("{at}"));
+    }
+    let mut at = 1.0;
+    while at <= top {
+        plot.tick_y(at, &format!("{at}"));
+        at *= 10.0;
+    }
+    plot.axes("operations a byte", "GFLOP/s; random-135m in f32");
+    let roof = |x: f64| machine.attainable(x) / 1e9;
+    let balance = machine.peak / machine.bandwidth;
+    let line = [left.max(1e9 / machine.bandwidth), balance, right];
+    plot.line("known", &line.map(|x| (x, roof(x))));
+    plot.words("", (balance, roof(balance)), (0.0, -16.0), &format!("balance: {balance:.1}"));
+    let mut decode = vec![];
+    let mut others = vec![];
+    for Measured { name, pass, seconds } in measured {
+        let bytes = bytes_moved(config, pass, &precision()).total();
+        let count = operations(config, pass).total();
+        let point = (intensity(bytes, count), count / seconds / 1e9);
+        let decodes = pass.new == 1;
+        if decodes { &mut decode } else { &mut others }.push(point);
+        let words = match (decodes, pass.rows) {
+            (true, 1 | 8) => name.clone(),
+            (true, _) => continue,
+            _ if pass.new == PROMPT => name.clone(),
+            _ => continue,
+        };
+        plot.words("left", point, (8.0, 16.0), &words);
+    }
+    plot.line("kept", &decode);
+    plot.dots("kept", &decode);
+    plot.dots("new", &others);
+    Ok(plot.save("day16_roofline.svg")?)
+}

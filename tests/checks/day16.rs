@@ -1,0 +1,718 @@
+//! What day 16's checkers assert: arithmetic, so every number here can be had with a pencil.
+
+use super::checks::{equal, models_dir, near, refused, refused_calmly, Likely, Outcome, Random};
+use candecode::kit::ModelConfig;
+use candle_core::{Device, Error, Result};
+
+// Sums and products of some exact numbers in f64, in another order: a few units of 1e-16 each.
+const TOLERANCE: f64 = 1e-9;
+
+/// Rows, new tokens of each, cached positions of each, positions of each with logits.
+pub type Sizes = (usize, usize, usize, usize);
+
+/// Bytes of a weight, and of a number in the cache.
+pub type Widths = (f64, f64);
+
+/// Bandwidth in bytes a second, peak in operations a second.
+pub type Rates = (f64, f64);
+
+/// When a request was sent, and when its tokens came.
+pub type Times = (f64, Vec<f64>);
+
+/// Time to first token, time per output token.
+pub type Waits = (f64, Option<f64>);
+
+/// Percentiles 50, 90 and 99 of the times to first token, those of the times per output token, and
+/// tokens a second.
+pub type Sums = ([f64; 3], Option<[f64; 3]>, f64);
+
+/// Day 16 as a bundle of functions.
+#[derive(Clone, Copy)]
+pub struct Day {
+    pub layer_weights: fn(&ModelConfig) -> f64,
+    pub weights_read: fn(&ModelConfig) -> f64,
+    pub bytes_moved: fn(&ModelConfig, Sizes, Widths) -> [f64; 3],
+    pub operations: fn(&ModelConfig, Sizes) -> [f64; 2],
+    pub intensity: fn(f64, f64) -> f64,
+    pub attainable: fn(Rates, f64) -> f64,
+    pub predict: fn(Rates, f64, f64) -> (f64, &'static str),
+    pub predict_pass: fn(Rates, &ModelConfig, Sizes, Widths) -> (f64, &'static str),
+    pub critical_batch: fn(&ModelConfig, usize, Widths, Rates) -> Option<usize>,
+    pub decode_rate: fn(&ModelConfig, usize, usize, Widths, Rates) -> f64,
+    pub predict_latency: fn(&ModelConfig, usize, usize, Widths, Rates) -> Result<Waits>,
+    pub verification_cost: fn(&ModelConfig, usize, usize, Widths, Rates) -> f64,
+    pub best_draft_length: fn(&ModelConfig, usize, f64, usize, Widths, Rates) -> Result<usize>,
+    pub latency: fn(Times) -> Result<Waits>,
+    pub percentile: fn(&[f64], f64) -> Result<f64>,
+    pub summarize: fn(Vec<Times>) -> Result<Sums>,
+}
+
+/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+macro_rules! implementation {
+    ($($path:ident)::+) => {{
+        use $($path)::+ as code;
+        fn pass((rows, new, past, logits): day::Sizes) -> code::Pass {
+            code::Pass { rows, new, past, logits }
+        }
+        fn precision((weight_bytes, cache_bytes): day::Widths) -> code::Precision {
+            code::Precision { weight_bytes, cache_bytes }
+        }
+        fn machine((bandwidth, peak): day::Rates) -> code::Machine {
+            code::Machine { bandwidth, peak }
+        }
+        fn said(prediction: code::Prediction) -> (f64, &'static str) {
+            let bound = match prediction.bound {
+                code::Bound::Memory => "memory",
+                code::Bound::Compute => "compute",
+            };
+            (prediction.seconds, bound)
+        }
+        fn trace((sent, tokens): day::Times) -> code::Trace {
+            code::Trace { sent, tokens }
+        }
+        day::Day {
+            layer_weights: code::layer_weights,
+            weights_read: code::weights_read,
+            bytes_moved: |config, sizes, widths| {
+                let bytes = code::bytes_moved(config, &pass(sizes), &precision(widths));
+                [bytes.weights, bytes.cache, bytes.logits]
+            },
+            operations: |config, sizes| {
+                let operations = code::operations(config, &pass(sizes));
+                [operations.weights, operations.attention]
+            },
+            intensity: code::intensity,
+            attainable: |rates, intensity| machine(rates).attainable(intensity),
+            predict: |rates, bytes, operations| said(machine(rates).predict(bytes, operations)),
+            predict_pass: |rates, config, sizes, widths| {
+                said(machine(rates).predict_pass(config, &pass(sizes), &precision(widths)))
+            },
+            critical_batch: |config, past, widths, rates| {
+                code::critical_batch(config, past, &precision(widths), &machine(rates))
+            },
+            decode_rate: |config, rows, past, widths, rates| {
+                code::decode_rate(config, rows, past, &precision(widths), &machine(rates))
+            },
+            predict_latency: |config, prompt, new, widths, rates| {
+                let (widths, rates) = (precision(widths), machine(rates));
+                let latency = code::predict_latency(config, prompt, new, &widths, &rates)?;
+                Ok((latency.ttft, latency.tpot))
+            },
+            verification_cost: |config, past, drafts, widths, rates| {
+                let (widths, rates) = (precision(widths), machine(rates));
+                code::verification_cost(config, past, drafts, &widths, &rates)
+            },
+            best_draft_length: |config, past, acceptance, most, widths, rates| {
+                let (widths, rates) = (precision(widths), machine(rates));
+                code::best_draft_length(config, past, acceptance, most, &widths, &rates)
+            },
+            latency: |times| {
+                let latency = trace(times).latency()?;
+                Ok((latency.ttft, latency.tpot))
+            },
+            percentile: code::percentile,
+            summarize: |times| {
+                let traces: Vec<code::Trace> = times.into_iter().map(trace).collect();
+                let summary = code::summarize(&traces)?;
+                let three = |of: code::Percentiles| [of.p50, of.p90, of.p99];
+                Ok((three(summary.ttft), summary.tpot.map(three), summary.tokens_per_second))
+            },
+        }
+    }};
+}
+
+fn parsed(json: &str) -> Result<ModelConfig> {
+    ModelConfig::from_json(json).map_err(|e| Error::Msg(format!("{e:#}")))
+}
+
+/// Ten tokens, width 4, two layers, four query heads that share two key/value heads of width 2, an
+/// MLP of width 6, and a head of its own.
+fn tiny() -> Result<ModelConfig> {
+    parsed(
+        r#"{"model_type": "llama", "vocab_size": 10, "hidden_size": 4, "intermediate_size": 6,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "head_dim": 2, "max_position_embeddings": 64, "tie_word_embeddings": false}"#,
+    )
+}
+
+/// What `tiny` is, for messages.
+const TINY: &str = "V 10, C 4, 2 layers, 4 query and 2 key/value heads of 2, MLP 6";
+
+/// Meta's Llama 3.1 8B, as its `config.json` says.
+fn llama_8b() -> Result<ModelConfig> {
+    parsed(
+        r#"{"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096,
+            "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+            "num_key_value_heads": 8, "max_position_embeddings": 131072,
+            "tie_word_embeddings": false}"#,
+    )
+}
+
+/// NVIDIA H100 SXM: 3.35 TB/s; 989 TFLOPS of dense bf16 (the data sheet's 1,979 are with sparsity).
+const H100: Rates = (3.35e12, 989e12);
+/// Apple M2 with ten GPU cores: 100 GB/s and 3.6 TFLOPS of f32, as Apple presented it in June 2022.
+const M2: Rates = (100e9, 3.6e12);
+/// Apple A17 Pro: LPDDR5-6400 on 64 bits, 51.2 GB/s; 35 trillion operations a second of its Neural
+/// Engine, Apple's own number, which is of 8-bit integers.
+const A17: Rates = (51.2e9, 35e12);
+const BF16: Widths = (2.0, 2.0);
+/// llama.cpp's Q4_0: 32 weights in 18 bytes. The cache is f16.
+const Q4_0: Widths = (18.0 / 32.0, 2.0);
+
+/// Each of several numbers, under its name.
+fn all_near<const N: usize>(
+    input: &str,
+    names: [&str; N],
+    got: [f64; N],
+    want: [f64; N],
+) -> Outcome {
+    for i in 0..N {
+        near(&format!("{}, {input}", names[i]), Ok(got[i]), want[i], TOLERANCE)?;
+    }
+    Ok(())
+}
+
+const BYTES: [&str; 3] = ["bytes of weights", "bytes of the cache", "bytes of logits"];
+const COUNTS: [&str; 2] = ["operations with weights", "operations of attention"];
+
+fn shown((rows, new, past, logits): Sizes) -> String {
+    format!("{rows} rows of {new} new tokens after {past}, logits for {logits} of them")
+}
+
+/// A small configuration with sizes at random.
+fn random_config(random: &mut Random) -> Result<ModelConfig> {
+    let family = ["llama", "qwen2", "qwen3", "gpt2"][random.below(4)];
+    let (kv_heads, group) = (1 + random.below(3), 1 + random.below(3));
+    let heads = if family == "gpt2" { kv_heads } else { kv_heads * group };
+    let head_dim = 2 * (1 + random.below(3));
+    // Qwen3's heads together may be wider or narrower than the stream; GPT-2's may not.
+    let hidden = if family == "qwen3" { 2 + random.below(9) } else { heads * head_dim };
+    let head_dim_key =
+        if family == "gpt2" { String::new() } else { format!(r#""head_dim": {head_dim},"#) };
+    parsed(&format!(
+        r#"{{"model_type": "{family}", "vocab_size": {}, "hidden_size": {hidden},
+            "intermediate_size": {}, "num_hidden_layers": {}, "num_attention_heads": {heads},
+            "num_key_value_heads": {kv_heads}, {head_dim_key}
+            "max_position_embeddings": 64, "tie_word_embeddings": {}}}"#,
+        2 + random.below(20),
+        1 + random.below(9),
+        1 + random.below(3),
+        random.below(2) == 0,
+    ))
+}
+
+pub fn a_layer_by_hand(day: &Day) -> Outcome {
+    // q 4·8, k and v 4·4 each, output 8·4, and three matrices of 4·6: C is 4, all heads are 8 wide.
+    near(&format!("layer_weights, {TINY}"), Ok((day.layer_weights)(&tiny()?)), 168.0, TOLERANCE)?;
+    // q and output 4096² each, k and v 4096·1024 each, 3 · 4096·14336.
+    let got = (day.layer_weights)(&llama_8b()?);
+    near("layer_weights of Llama 3.1 8B", Ok(got), 218_103_808.0, TOLERANCE)
+}
+
+pub fn gpt2_by_hand(day: &Day) -> Outcome {
+    let config = parsed(
+        r#"{"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12,
+            "n_positions": 1024}"#,
+    )?;
+    // q, k, v and output 768² each, and two matrices of 768 · 3072.
+    let got = (day.layer_weights)(&config);
+    near("layer_weights of GPT-2", Ok(got), 7_077_888.0, TOLERANCE)
+}
+
+pub fn the_head_counts(day: &Day) -> Outcome {
+    let untied = tiny()?;
+    let tied = ModelConfig { tie_word_embeddings: true, ..untied.clone() };
+    for (config, which) in [(untied, "a head of its own"), (tied, "a tied head")] {
+        // 2 · 168 in the layers, 10 · 4 in the head.
+        let input = format!("weights_read, {which}, {TINY}");
+        near(&input, Ok((day.weights_read)(&config)), 376.0, TOLERANCE)
+            .likely("if a check of task 16.1 fails, mend that first")?;
+    }
+    let got = (day.weights_read)(&llama_8b()?);
+    near("weights_read of Llama 3.1 8B", Ok(got), 7_504_658_432.0, TOLERANCE)
+}
+
+pub fn as_many_as_the_files_have(day: &Day) -> Outcome {
+    let oracle = models_dir()?.join("../tests/oracle");
+    let folders = [
+        (models_dir()?.join("story-3m"), ""),
+        (models_dir()?.join("story-gpt2-1m"), "wpe"),
+        (oracle.join("tiny-llama"), "embed_tokens"),
+        (oracle.join("tiny-qwen2"), "embed_tokens"),
+        (oracle.join("tiny-qwen3"), "embed_tokens"),
+    ];
+    for (folder, looked_up) in folders {
+        let config = ModelConfig::from_dir(&folder).map_err(|e| Error::Msg(format!("{e:#}")))?;
+        let file = folder.join("model.safetensors");
+        let tensors = candle_core::safetensors::load(file, &Device::Cpu)?;
+        // A tied table is the head, and is multiplied with; of another table rows are looked up.
+        let counts = |name: &str| {
+            let table = name.contains(looked_up) && !looked_up.is_empty();
+            let tied = looked_up == "embed_tokens" && config.tie_word_embeddings;
+            !table || tied
+        };
+        let matrices = tensors.iter().filter(|(name, tensor)| tensor.rank() == 2 && counts(name));
+        let want: usize = matrices.map(|(_, tensor)| tensor.elem_count()).sum();
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let input = format!("weights_read of {name}, whose matrices have so many numbers");
+        near(&input, Ok((day.weights_read)(&config)), want as f64, TOLERANCE)?;
+    }
+    Ok(())
+}
+
+pub fn bytes_by_hand(day: &Day) -> Outcome {
+    let config = tiny()?;
+    // 376 weights of 2 bytes. A position is 2 · 2 layers · 2 heads · 2 = 16 numbers of 4 bytes, and
+    // there are 3 · (4 + 1) of them. Logits: 3 · 10 of 4 bytes.
+    let decode: Sizes = (3, 1, 4, 1);
+    let input = format!("{}, weights of 2 bytes, cache of 4", shown(decode));
+    let got = (day.bytes_moved)(&config, decode, (2.0, 4.0));
+    all_near(&input, BYTES, got, [752.0, 960.0, 120.0])
+        .likely("if a check of task 16.2 fails, mend that first")?;
+    // A prompt of 5, nothing cached: its own keys and values, and one position of logits.
+    let prefill: Sizes = (2, 5, 0, 1);
+    let input = format!("{}, weights of 4 bytes, cache of 2", shown(prefill));
+    let got = (day.bytes_moved)(&config, prefill, (4.0, 2.0));
+    all_near(&input, BYTES, got, [1504.0, 320.0, 80.0])?;
+    let verify: Sizes = (1, 5, 7, 5);
+    let input = format!("{}, all of 2 bytes", shown(verify));
+    let got = (day.bytes_moved)(&config, verify, BF16);
+    all_near(&input, BYTES, got, [752.0, 384.0, 200.0])
+}
+
+pub fn rows_share_the_weights(day: &Day) -> Outcome {
+    let mut random = Random::new(16);
+    for _ in 0..50 {
+        let config = random_config(&mut random)?;
+        let new = 1 + random.below(5);
+        let sizes: Sizes = (1 + random.below(9), new, random.below(50), 1 + random.below(new));
+        let widths = ((1 + random.below(4)) as f64, (1 + random.below(4)) as f64);
+        let alone = (day.bytes_moved)(&config, (1, sizes.1, sizes.2, sizes.3), widths);
+        let rows = sizes.0 as f64;
+        let want = [alone[0], rows * alone[1], rows * alone[2]];
+        let input = format!("{}, beside one such row", shown(sizes));
+        all_near(&input, BYTES, (day.bytes_moved)(&config, sizes, widths), want)?;
+    }
+    Ok(())
+}
+
+pub fn a_fraction_of_a_byte(day: &Day) -> Outcome {
+    let decode: Sizes = (1, 1, 0, 1);
+    let got = (day.bytes_moved)(&llama_8b()?, decode, Q4_0);
+    // 7,504,658,432 · 18 / 32; a position is 131,072 bytes; 128,256 logits of 4.
+    let want = [4_221_370_368.0, 131_072.0, 513_024.0];
+    all_near("one token of Llama 3.1 8B in Q4_0 (0.5625 bytes), cache f16", BYTES, got, want)
+}
+
+pub fn operations_by_hand(day: &Day) -> Outcome {
+    let config = tiny()?;
+    // Layers: 2 · 336 weights · 3 tokens; head: 2 · 40 · 3. Attention: 4 · 2 layers · 3 rows · 5
+    // keys · 8 (all query heads together are 8 wide).
+    let decode: Sizes = (3, 1, 4, 1);
+    all_near(&shown(decode), COUNTS, (day.operations)(&config, decode), [2256.0, 960.0])
+        .likely("if a check of task 16.1 fails, mend that first")?;
+    // 2 rows of 4 tokens after 3: they see 4, 5, 6 and 7 keys, 22 together.
+    let prefill: Sizes = (2, 4, 3, 1);
+    all_near(&shown(prefill), COUNTS, (day.operations)(&config, prefill), [5536.0, 2816.0])?;
+    let verify: Sizes = (1, 3, 5, 3);
+    all_near(&shown(verify), COUNTS, (day.operations)(&config, verify), [2256.0, 1344.0])?;
+    // 2 · (32 · 218,103,808 + 128,256 · 4096), and 4 · 32 · 4096 for the one key.
+    let got = (day.operations)(&llama_8b()?, (1, 1, 0, 1));
+    all_near("the first token of Llama 3.1 8B", COUNTS, got, [15_009_316_864.0, 524_288.0])
+}
+
+pub fn as_many_as_loops_count(day: &Day) -> Outcome {
+    let mut random = Random::new(4);
+    for _ in 0..40 {
+        let config = random_config(&mut random)?;
+        let new = 1 + random.below(4);
+        let sizes: Sizes = (1 + random.below(3), new, random.below(9), 1 + random.below(new));
+        let (rows, new, past, logits) = sizes;
+        let c = config.hidden_size;
+        let wide = |heads: usize| heads * config.head_dim;
+        let (q, kv) = (wide(config.num_attention_heads), wide(config.num_key_value_heads));
+        let mlp: &[(usize, usize)] = match config.family {
+            candecode::kit::Family::Gpt2 => &[(config.intermediate_size, c); 2],
+            _ => &[(config.intermediate_size, c); 3],
+        };
+        let mut matrices = vec![(q, c), (kv, c), (kv, c), (c, q)];
+        matrices.extend(mlp);
+        let (mut products, mut attention) = (0, 0);
+        for _row in 0..rows {
+            for token in 0..new {
+                for _layer in 0..config.num_hidden_layers {
+                    for (out, inner) in &matrices {
+                        products += 2 * out * inner;
+                    }
+                    for _head in 0..config.num_attention_heads {
+                        for _key in 0..past + token + 1 {
+                            attention += 2 * config.head_dim; // the score
+                            attention += 2 * config.head_dim; // its share of the value
+                        }
+                    }
+                }
+            }
+            products += 2 * config.vocab_size * c * logits;
+        }
+        let input = format!("{}, {config:?}", shown(sizes));
+        let want = [f64::from(products as u32), f64::from(attention as u32)];
+        all_near(&input, COUNTS, (day.operations)(&config, sizes), want)?;
+    }
+    Ok(())
+}
+
+pub fn operations_a_byte(day: &Day) -> Outcome {
+    near("12 operations on 4 bytes", Ok((day.intensity)(4.0, 12.0)), 3.0, TOLERANCE)?;
+    near("5 operations on 20 bytes", Ok((day.intensity)(20.0, 5.0)), 0.25, TOLERANCE)
+}
+
+pub fn a_slope_and_a_flat_roof(day: &Day) -> Outcome {
+    let machine: Rates = (10.0, 80.0);
+    for (intensity, want) in [(0.5, 5.0), (2.0, 20.0), (8.0, 80.0), (100.0, 80.0)] {
+        let input = format!("10 bytes and at most 80 operations a second, intensity {intensity}");
+        near(&input, Ok((day.attainable)(machine, intensity)), want, TOLERANCE)?;
+    }
+    Ok(())
+}
+
+pub fn the_longer_of_two_times(day: &Day) -> Outcome {
+    let machine: Rates = (10.0, 80.0);
+    // Bytes take 6 s and operations 5 s; then 2 s and 5 s; then both 3 s.
+    for (bytes, operations, seconds, bound) in
+        [(60.0, 400.0, 6.0, "memory"), (20.0, 400.0, 5.0, "compute"), (30.0, 240.0, 3.0, "compute")]
+    {
+        let input = format!("{bytes} bytes at 10 a second, {operations} operations at 80 a second");
+        let (got, said) = (day.predict)(machine, bytes, operations);
+        near(&format!("seconds, {input}"), Ok(got), seconds, TOLERANCE)?;
+        equal(&format!("what it is bound by, {input}"), Ok(said), &bound)?;
+    }
+    Ok(())
+}
+
+pub fn time_and_roofline_agree(day: &Day) -> Outcome {
+    let mut random = Random::new(7);
+    for _ in 0..100 {
+        let number = |random: &mut Random| (1 + random.below(1000)) as f64;
+        let machine: Rates = (number(&mut random), number(&mut random));
+        let (bytes, operations) = (number(&mut random), number(&mut random));
+        let (seconds, _) = (day.predict)(machine, bytes, operations);
+        let rate = (day.attainable)(machine, operations / bytes);
+        let input = format!(
+            "{operations} operations on {bytes} bytes, {machine:?}: operations over the time that \
+             was predicted, beside the roofline"
+        );
+        near(&input, Ok(operations / seconds), rate, TOLERANCE)?;
+    }
+    Ok(())
+}
+
+pub fn llama_on_three_machines(day: &Day) -> Outcome {
+    let config = llama_8b()?;
+    let decode: Sizes = (1, 1, 1024, 1);
+    let prefill: Sizes = (1, 1024, 0, 1);
+    // Bytes of a decoding step, bf16: 15,009,316,864 + 1025 · 131,072 + 513,024 = 15,144,178,688;
+    // Q4_0: 4,221,370,368 + the same 134,861,824. Operations of the prefill: 2 · 1024 · 32 ·
+    // 218,103,808 + 2 · 525,336,576 for the one position of logits + 4 · 32 · 4096 · 1024 · 1025 / 2.
+    for (name, machine, widths, sizes, ms, bound) in [
+        ("an H100, bf16", H100, BF16, decode, 4.520_650_354_626_866, "memory"),
+        ("an M2, bf16", M2, BF16, decode, 151.441_786_88, "memory"),
+        ("an A17 Pro, Q4_0", A17, Q4_0, decode, 85.082_66, "memory"),
+        ("an H100, bf16", H100, BF16, prefill, 14_569_848_176_640.0 / 989e9, "compute"),
+        ("an M2, bf16", M2, BF16, prefill, 4_047.180_049_066_666, "compute"),
+        ("an A17 Pro, Q4_0", A17, Q4_0, prefill, 416.281_376_475_428_5, "compute"),
+    ] {
+        let input = format!("Llama 3.1 8B on {name}: {}", shown(sizes));
+        let (seconds, said) = (day.predict_pass)(machine, &config, sizes, widths);
+        near(&format!("milliseconds, {input}"), Ok(1e3 * seconds), ms, TOLERANCE).likely(
+            "this adds up tasks 16.1 to 16.4: if a check of theirs fails, mend that first",
+        )?;
+        equal(&format!("what it is bound by, {input}"), Ok(said), &bound)?;
+    }
+    Ok(())
+}
+
+pub fn where_two_times_meet(day: &Day) -> Outcome {
+    // After 4 positions, all of 2 bytes: 752 bytes of weights for all rows; 5 · 16 · 2 + 40 = 200
+    // bytes a row, and 752 + 320 = 1072 operations a row.
+    let config = tiny()?;
+    for (machine, want) in [
+        // 752 + 200 b bytes in b · 1072 / 2 seconds: b = 752 / 336 = 2.2.
+        ((1.0, 2.0), Some(3)),
+        // 752 + 200 b = 1072 b / 4: b = 752 / 68 = 11.06.
+        ((1.0, 4.0), Some(12)),
+        // 752 + 200 b = 1072 b: one row does.
+        ((1.0, 1.0), Some(1)),
+        // A row's operations take 107.2 s and its bytes 200 s: more rows never help.
+        ((1.0, 10.0), None),
+    ] {
+        let input = format!(
+            "{TINY}, 4 cached positions, 2 bytes a number, {} byte and {} operations a second",
+            machine.0, machine.1
+        );
+        equal(&input, Ok((day.critical_batch)(&config, 4, BF16, machine)), &want)
+            .likely("if a check of task 16.3 or 16.4 fails, mend that first")?;
+    }
+    Ok(())
+}
+
+pub fn a_long_context(day: &Day) -> Outcome {
+    let config = llama_8b()?;
+    for (name, machine, past, want) in [
+        ("an H100", H100, 0, Some(300)),
+        ("an H100", H100, 1024, None),
+        ("an M2", M2, 0, Some(37)),
+        ("an M2", M2, 1024, Some(51)),
+        ("an M2", M2, 8192, None),
+    ] {
+        let input = format!("Llama 3.1 8B in bf16 on {name}, {past} cached positions");
+        equal(&input, Ok((day.critical_batch)(&config, past, BF16, machine)), &want)?;
+    }
+    Ok(())
+}
+
+pub fn one_row_fewer(day: &Day) -> Outcome {
+    let mut random = Random::new(9);
+    for _ in 0..100 {
+        let config = random_config(&mut random)?;
+        let past = random.below(40);
+        // Irregular numbers, so that the two times are never equal.
+        let machine: Rates =
+            (1.0 + random.below(1000) as f64 / 997.0, 1.0 + random.below(8000) as f64 / 991.0);
+        let bound = |rows| (day.predict_pass)(machine, &config, (rows, 1, past, 1), BF16).1;
+        let input = format!("past {past}, {machine:?}, {config:?}");
+        match (day.critical_batch)(&config, past, BF16, machine) {
+            Some(rows) => {
+                equal(&format!("the bound of {rows} rows, {input}"), Ok(bound(rows)), &"compute")?;
+                if rows > 1 {
+                    let fewer = rows - 1;
+                    equal(
+                        &format!("the bound of {fewer} rows, {input}"),
+                        Ok(bound(fewer)),
+                        &"memory",
+                    )?;
+                }
+            }
+            None => equal(
+                &format!("the bound of 10⁹ rows, {input}"),
+                Ok(bound(1_000_000_000)),
+                &"memory",
+            )?,
+        }
+    }
+    Ok(())
+}
+
+pub fn tokens_of_all_rows(day: &Day) -> Outcome {
+    let config = tiny()?;
+    // 752 + 3 · 200 bytes at 100 a second are 13.52 s, for three tokens.
+    let got = (day.decode_rate)(&config, 3, 4, BF16, (100.0, 1e9));
+    near(&format!("3 rows, 4 cached positions, {TINY}"), Ok(got), 3.0 / 13.52, TOLERANCE)?;
+    let llama = llama_8b()?;
+    let got = (day.decode_rate)(&llama, 1, 1024, BF16, M2);
+    near("Llama 3.1 8B in bf16 on an M2", Ok(got), 1.0 / 0.151_441_786_88, TOLERANCE)
+}
+
+fn waits(input: &str, got: Result<Waits>, want: Waits) -> Outcome {
+    let (ttft, tpot) = got?;
+    near(&format!("time to first token, {input}"), Ok(ttft), want.0, TOLERANCE)?;
+    match (tpot, want.1) {
+        (Some(tpot), Some(want)) => {
+            near(&format!("time per output token, {input}"), Ok(tpot), want, TOLERANCE)
+        }
+        (got, want) => equal(&format!("time per output token, {input}"), Ok(got), &want),
+    }
+}
+
+pub fn a_request_by_hand(day: &Day) -> Outcome {
+    let config = tiny()?;
+    // Prompt 3: 752 + 3 · 32 + 40 = 888 bytes. Then tokens are fed after 3, 4 and 5 positions: 752 +
+    // 40 and 4, 5 and 6 positions of 32 bytes, on average 952.
+    let input = format!("prompt 3, 4 new tokens, 8 bytes a second, {TINY}");
+    let got = (day.predict_latency)(&config, 3, 4, BF16, (8.0, 1e9));
+    waits(&input, got, (111.0, Some(119.0)))?;
+    // The prefill bound by operations: 2 · (336 · 8 + 40) + 4 · 2 · 36 · 8 = 7760; a step of
+    // 752 + 40 + 9 · 32 = 1080 bytes at 40 a second.
+    let input = format!("prompt 8, 2 new tokens, 40 bytes and 100 operations a second, {TINY}");
+    let got = (day.predict_latency)(&config, 8, 2, BF16, (40.0, 100.0));
+    waits(&input, got, (77.6, Some(27.0)))
+}
+
+pub fn one_position_of_logits(day: &Day) -> Outcome {
+    let config = tiny()?;
+    // 888 bytes at 8 a second, and 7760 operations at 97 a second: both as in the check by hand.
+    let by_memory = (day.predict_latency)(&config, 3, 1, BF16, (8.0, 1e9))?;
+    let by_operations = (day.predict_latency)(&config, 8, 1, BF16, (1e9, 97.0))?;
+    let got = (by_memory.0.round() as i64, by_operations.0.round() as i64);
+    let input = "seconds to the first token: prompt 3, bound by memory; prompt 8, by operations";
+    equal(&format!("{input}, {TINY}"), Ok(got), &(111, 80))
+}
+
+pub fn one_token_has_no_gap(day: &Day) -> Outcome {
+    let got = (day.predict_latency)(&tiny()?, 3, 1, BF16, (8.0, 1e9));
+    waits("prompt 3, 1 new token", got, (111.0, None))
+}
+
+pub fn nothing_asked_is_refused(day: &Day) -> Outcome {
+    let config = tiny()?;
+    let call = |prompt, new| (day.predict_latency)(&config, prompt, new, BF16, M2);
+    refused_calmly("prompt 0, 4 new tokens", || call(0, 4))?;
+    refused_calmly("prompt 4, no new token", || call(4, 0))
+}
+
+pub fn verifying_by_hand(day: &Day) -> Outcome {
+    let config = tiny()?;
+    // One token after 4: 752 + 5 · 32 + 40 = 952 bytes. Three drafts: 4 tokens, 752 + 8 · 32 + 160 =
+    // 1168 bytes.
+    let input = format!("3 drafts after 4 positions, bound by memory, {TINY}");
+    let got = (day.verification_cost)(&config, 4, 3, BF16, (10.0, 1e9));
+    near(&input, Ok(got), 1168.0 / 952.0, TOLERANCE)?;
+    // Operations: 752 + 320 = 1072 for one; 4 · 752 + 4 · 2 · 26 · 8 = 4672 for four.
+    let input = format!("3 drafts after 4 positions, bound by operations, {TINY}");
+    let got = (day.verification_cost)(&config, 4, 3, BF16, (1e9, 10.0));
+    near(&input, Ok(got), 4672.0 / 1072.0, TOLERANCE)
+}
+
+pub fn no_draft_costs_one_step(day: &Day) -> Outcome {
+    for machine in [H100, M2, A17] {
+        let got = (day.verification_cost)(&llama_8b()?, 500, 0, BF16, machine);
+        near(&format!("no drafts, {machine:?}"), Ok(got), 1.0, TOLERANCE)?;
+    }
+    Ok(())
+}
+
+pub fn the_best_number_of_drafts(day: &Day) -> Outcome {
+    let config = tiny()?;
+    let best = |acceptance, most, machine| {
+        (day.best_draft_length)(&config, 4, acceptance, most, BF16, machine)
+    };
+    let memory: Rates = (10.0, 1e9);
+    // Bound by memory, a pass of K drafts moves 952 + 72 K bytes: 0.5 gives 1.5, 1.75, 1.875 and
+    // 1.9375 tokens in 1.076, 1.151, 1.227 and 1.303 steps, so 1.39, 1.52, 1.53 and 1.49.
+    let input = format!("half of the drafts accepted, at most 8, {TINY}");
+    equal(&input, best(0.5, 8, memory), &3)?;
+    equal(&format!("half accepted, at most 2, {TINY}"), best(0.5, 2, memory), &2)?;
+    equal(&format!("all accepted, at most 6, {TINY}"), best(1.0, 6, memory), &6)?;
+    equal(&format!("none accepted, at most 6, {TINY}"), best(0.0, 6, memory), &0)?;
+    let input = format!("all accepted, at most 6, bound by operations, {TINY}");
+    equal(&input, best(1.0, 6, (1e9, 10.0)), &0)
+}
+
+pub fn drafts_where_two_bounds_meet(day: &Day) -> Outcome {
+    // At 10 bytes and 40 operations a second a pass is bound by memory up to 3 drafts: 1, 1.076,
+    // 1.151, 1.227 steps, and then 1.576 and 1.941. With 0.3 accepted: 1.3, 1.39, 1.417, 1.425 and
+    // 1.428 tokens, so 1.209 times as fast with one draft, 1.207 with two, and less with more.
+    let config = tiny()?;
+    let best = |acceptance| (day.best_draft_length)(&config, 4, acceptance, 5, BF16, (10.0, 40.0));
+    let got: Result<Vec<usize>> = [0.05, 0.1, 0.3, 0.8].into_iter().map(best).collect();
+    let input = "5, 10, 30 and 80 of 100 drafts accepted, at most 5 drafts";
+    equal(&format!("{input}, {TINY}"), got, &vec![0, 1, 1, 3])
+}
+
+pub fn no_probability_is_refused(day: &Day) -> Outcome {
+    let config = tiny()?;
+    for acceptance in [-0.1, 1.5, f64::NAN] {
+        let got = (day.best_draft_length)(&config, 4, acceptance, 3, BF16, M2);
+        refused(&format!("an acceptance of {acceptance}"), got, &[])?;
+    }
+    Ok(())
+}
+
+pub fn a_trace_by_hand(day: &Day) -> Outcome {
+    let trace = (10.0, vec![10.5, 10.7, 10.8, 11.1]);
+    let input = "sent at 10 s, tokens at 10.5, 10.7, 10.8 and 11.1 s";
+    waits(input, (day.latency)(trace), (0.5, Some(0.2)))?;
+    waits("sent at 3 s, a token at 5 s", (day.latency)((3.0, vec![5.0])), (2.0, None))
+}
+
+pub fn a_trace_without_tokens(day: &Day) -> Outcome {
+    refused_calmly("sent at 3 s, no token", || (day.latency)((3.0, vec![])))
+}
+
+pub fn percentiles_equal_numpy(day: &Day) -> Outcome {
+    // numpy.percentile([35, 15, 50, 20, 40], …), the example of its method "linear".
+    let five = [35.0, 15.0, 50.0, 20.0, 40.0];
+    for (percent, want) in [
+        (0.0, 15.0),
+        (5.0, 16.0),
+        (30.0, 23.0),
+        (40.0, 29.0),
+        (50.0, 35.0),
+        (90.0, 46.0),
+        (100.0, 50.0),
+    ] {
+        let input = format!("percentile {percent} of {five:?}");
+        near(&input, (day.percentile)(&five, percent), want, TOLERANCE)?;
+    }
+    let four = [3.0, -1.0, 4.5, 0.25];
+    for (percent, want) in [(25.0, -0.0625), (50.0, 1.625), (75.0, 3.375), (99.0, 4.455)] {
+        let input = format!("percentile {percent} of {four:?}");
+        near(&input, (day.percentile)(&four, percent), want, TOLERANCE)?;
+    }
+    near("percentile 13 of [7]", (day.percentile)(&[7.0], 13.0), 7.0, TOLERANCE)
+}
+
+pub fn percentiles_are_in_order(day: &Day) -> Outcome {
+    let mut random = Random::new(14);
+    for _ in 0..50 {
+        let values: Vec<f64> =
+            (0..1 + random.below(30)).map(|_| random.below(1000) as f64 / 8.0).collect();
+        let largest = values.iter().copied().fold(f64::MIN, f64::max);
+        let smallest = values.iter().copied().fold(f64::MAX, f64::min);
+        let mut before = smallest;
+        for percent in 0..=100 {
+            let got = (day.percentile)(&values, f64::from(percent))?;
+            let input = format!("percentile {percent} of {values:?}");
+            let inside = got.clamp(before, largest);
+            near(
+                &format!("no less than the last, no more than all: {input}"),
+                Ok(got),
+                inside,
+                1e-12,
+            )?;
+            // At least so many percent are not larger, and that many less one are not smaller.
+            let not_larger = values.iter().filter(|value| **value <= got + 1e-9).count();
+            let share = f64::from(percent) / 100.0 * (values.len() - 1) as f64;
+            equal(
+                &format!("enough values are no larger, {input}"),
+                Ok(not_larger as f64 > share - 1e-9),
+                &true,
+            )?;
+            before = got;
+        }
+    }
+    Ok(())
+}
+
+pub fn percentiles_of_nonsense(day: &Day) -> Outcome {
+    refused_calmly("no values", || (day.percentile)(&[], 50.0))?;
+    refused_calmly("a NaN among the values", || (day.percentile)(&[1.0, f64::NAN], 50.0))?;
+    refused_calmly("percentile 101", || (day.percentile)(&[1.0, 2.0], 101.0))?;
+    refused_calmly("percentile -1", || (day.percentile)(&[1.0, 2.0], -1.0))
+}
+
+pub fn three_requests_by_hand(day: &Day) -> Outcome {
+    // Times to first token: 1, 2 and 4 s. Times per output token: 0.5 and 1 s; the third request has
+    // one token only. Eight tokens between 0 s and 8 s.
+    let traces =
+        vec![(2.0, vec![4.0, 5.0, 6.0, 7.0]), (0.0, vec![1.0, 1.5, 2.0]), (4.0, vec![8.0])];
+    let (ttft, tpot, rate) = (day.summarize)(traces)?;
+    let input = "three requests: 4 tokens, 3 tokens and 1 token";
+    let names = ["percentile 50", "percentile 90", "percentile 99"];
+    let of = |what: &str| format!("{what}, {input}");
+    all_near(&of("times to first token"), names, ttft, [2.0, 3.6, 3.96])?;
+    let Some(tpot) = tpot else {
+        return equal(&of("times per output token"), Ok("None"), &"Some");
+    };
+    all_near(&of("times per output token"), names, tpot, [0.75, 0.95, 0.995])?;
+    near(&of("tokens a second"), Ok(rate), 1.0, TOLERANCE)?;
+    let (_, tpot, rate) = (day.summarize)(vec![(1.0, vec![3.0])])?;
+    equal("times per output token, one request of one token", Ok(tpot), &None)?;
+    near("tokens a second, one request of one token after 2 s", Ok(rate), 0.5, TOLERANCE)
+}
+
+pub fn no_request_is_refused(day: &Day) -> Outcome {
+    refused_calmly("no request", || (day.summarize)(vec![]))?;
+    refused_calmly("a request without tokens", || {
+        (day.summarize)(vec![(0.0, vec![1.0]), (0.0, vec![])])
+    })
+}
