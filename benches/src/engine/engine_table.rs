@@ -132,7 +132,8 @@ impl Report {
         for row in json["verify"].as_array().into_iter().flatten() {
             let _ = writeln!(out, "| {} | {:.2} |", row["tokens"], number(&row["cost"]));
         }
-        out += "\n| drafts of | tokens per pass | faster on the clock | text |\n|--:|--:|--:|---|\n";
+        out +=
+            "\n| drafts of | tokens per pass | faster on the clock | text |\n|--:|--:|--:|---|\n";
         for row in json["speculate"].as_array().into_iter().flatten() {
             let same = if row["same"] == true { "equal" } else { "other" };
             let _ = writeln!(
