@@ -17,8 +17,8 @@ pub use candecode_kernels::{bandwidth, bandwidth_of, bytes_read, peak_operations
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Kernels {
-    /// Tensor operations of candle, and day 4's attention: what the lessons say, operation for
-    /// operation.
+    /// Tensor operations of candle: `matmul` for products, and the attention of days 1 and 4,
+    /// operation for operation.
     Plain,
     /// Kernels that read each weight once, and the cache as it lies.
     Fast,
@@ -95,7 +95,7 @@ pub fn set_threads() {
 }
 
 /// True if the kernels are chosen and can take these activations: f32, on the CPU.
-pub(crate) fn take(x: &Tensor) -> bool {
+pub(crate) fn chosen_for(x: &Tensor) -> bool {
     chosen() == Kernels::Fast && x.device().is_cpu() && x.dtype() == DType::F32
 }
 

@@ -2,7 +2,9 @@
 
 #![cfg(feature = "ref")]
 
-use candecode::engine::{Completion, Engine};
+use candecode::day05_model::Norm;
+use candecode::engine::nan_trace::{first_nan, first_nan_behind, Trace};
+use candecode::engine::{load, Completion, Engine};
 use candecode::formats::ModelFiles;
 use candecode::kit::{CacheKind, FinishReason, SamplingParams, Token, TokenIter};
 use candle_core::{DType, Device};
@@ -128,4 +130,33 @@ fn bad_requests_are_refused() {
     assert!(Engine::open("no/such/model/here").is_err());
     let nothing = engine.generate_batch(&PROMPTS[..1], &[greedy(0)]).unwrap();
     assert_eq!(nothing, [Completion::default()]);
+}
+
+#[test]
+fn a_trace_tells_no_nan_from_a_pass_that_cannot_be_repeated() {
+    let files = ModelFiles::open("story-230k").unwrap();
+    let mut model = load::load_files(&files, DType::F32, &Device::Cpu).unwrap();
+    let context = model.config.max_position_embeddings;
+    assert_eq!(first_nan(&model, &[1, 2, 3]), Trace::NoNan);
+    let too_long = vec![1; context + 1];
+    assert_eq!(first_nan(&model, &too_long), Trace::NotRepeatable);
+    let (tokens, trace) = first_nan_behind(&model, &[1, 2, 3], 4);
+    assert_eq!((tokens.len(), trace), (7, Trace::NoNan));
+    let (tokens, trace) = first_nan_behind(&model, &too_long[1..], 4);
+    assert_eq!((tokens.len(), trace), (context + 1, Trace::NotRepeatable));
+    if let Norm::Rms { weight, .. } = &mut model.norm {
+        *weight = (&*weight * f64::NAN).unwrap();
+    }
+    let Trace::FirstIn(stage) = first_nan(&model, &[1, 2, 3]) else { panic!("no stage") };
+    assert_eq!(stage, "every layer's output is a number, the last norm's or the head's is not");
+}
+
+#[test]
+fn an_error_about_nan_says_what_its_trace_came_to() {
+    let numbers = Trace::NoNan.to_string();
+    assert!(numbers.contains("the model alone gives numbers for this text"), "{numbers}");
+    let unknown = Trace::NotRepeatable.to_string();
+    assert!(!unknown.contains("gives numbers"), "{unknown}");
+    assert!(unknown.contains("cannot compute this text again"), "{unknown}");
+    assert_eq!(Trace::FirstIn("layer 2's MLP".into()).to_string(), "layer 2's MLP");
 }

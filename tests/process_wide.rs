@@ -67,6 +67,11 @@ fn a_whole_model_says_the_same_with_both_kernels() {
     }
 }
 
+#[test]
+fn the_default_with_the_reference_is_the_fast_kernels() {
+    assert_eq!(Kernels::default(), Kernels::Fast);
+}
+
 /// A container of one core on a larger machine: `taskset` allows one core alone.
 #[cfg(target_os = "linux")]
 #[test]

@@ -155,9 +155,9 @@ impl WithSimd for Part<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let queries = self.q.len() / self.width;
-        let mut scores = vec![0f32; panels::W_ROWS.min(queries) * self.all];
+        let mut scores = vec![0f32; panels::PANEL_W_ROWS.min(queries) * self.all];
         let mut sums = match self.keys {
-            Keys::Panels(keys) => vec![0f32; panels::W_ROWS * keys.group_rows()],
+            Keys::Panels(keys) => vec![0f32; panels::PANEL_W_ROWS * keys.group_rows()],
             Keys::Rows(..) => vec![],
         };
         let mut at = 0;
@@ -166,7 +166,7 @@ impl WithSimd for Part<'_> {
                 1 => self.queries::<S, 1>(simd, at, &mut scores, &mut sums),
                 2 => self.queries::<S, 2>(simd, at, &mut scores, &mut sums),
                 3 => self.queries::<S, 3>(simd, at, &mut scores, &mut sums),
-                _ => self.queries::<S, { panels::W_ROWS }>(simd, at, &mut scores, &mut sums),
+                _ => self.queries::<S, { panels::PANEL_W_ROWS }>(simd, at, &mut scores, &mut sums),
             };
         }
     }

@@ -16,7 +16,7 @@ use std::ops::Range;
 const GEMV_ROWS: usize = 4;
 /// Rows of weights at a time for more rows of `x`: `3 x 8` sums and what they are made of fill 32
 /// registers.
-const W_ROWS: usize = 3;
+const DOT_W_ROWS: usize = 3;
 /// Rows of `x` at a time then.
 const MAX_X_ROWS: usize = 8;
 /// Groups of rows of `x` that are multiplied with some rows of weights before the next are fetched:
@@ -103,7 +103,7 @@ fn multiply<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32
         }
     } else {
         let size = columns.div_ceil(threads() * BLOCKS_PER_THREAD);
-        let size = size.next_multiple_of(W_ROWS * panels::W_ROWS);
+        let size = size.next_multiple_of(DOT_W_ROWS * panels::PANEL_W_ROWS);
         let blocks = blocks(weights, &x, inner, size, rows, &mut y);
         keep_awake();
         blocks.into_par_iter().with_max_len(1).for_each(|block| arch.dispatch(block));
@@ -161,8 +161,9 @@ impl<W: WeightType> Block<'_, W> {
         let mut column = 0;
         while column < columns {
             column +=
-                if const { S::F32_LANES > 1 } && rows > GEMV_ROWS && columns - column >= W_ROWS {
-                    self.tile::<S, W_ROWS>(simd, x, column)
+                if const { S::F32_LANES > 1 } && rows > GEMV_ROWS && columns - column >= DOT_W_ROWS
+                {
+                    self.tile::<S, DOT_W_ROWS>(simd, x, column)
                 } else {
                     self.tile::<S, 1>(simd, x, column)
                 };
@@ -231,13 +232,13 @@ impl<W: WeightType> Block<'_, W> {
     fn gemm<S: Simd>(mut self, simd: S, x: &Panels) {
         let columns = self.w.len() / self.inner;
         let mut scratch = Scratch::default();
-        scratch.sums.resize(panels::W_ROWS * x.group_rows(), 0.0);
+        scratch.sums.resize(panels::PANEL_W_ROWS * x.group_rows(), 0.0);
         for first in (0..x.groups()).step_by(TILE_GROUPS) {
             let groups = first..x.groups().min(first + TILE_GROUPS);
             let mut column = 0;
             while column < columns {
-                column += if columns - column >= panels::W_ROWS {
-                    self.packed_tile::<S, { panels::W_ROWS }>(
+                column += if columns - column >= panels::PANEL_W_ROWS {
+                    self.packed_tile::<S, { panels::PANEL_W_ROWS }>(
                         simd,
                         x,
                         column,
@@ -282,7 +283,7 @@ impl<W: WeightType> Block<'_, W> {
 
 /// The most rows of `x` that a micro-kernel multiplies with `w_rows` rows of weights.
 const fn max_x_rows(lanes: usize, w_rows: usize) -> usize {
-    if w_rows == W_ROWS && many_registers(lanes) {
+    if w_rows == DOT_W_ROWS && many_registers(lanes) {
         MAX_X_ROWS
     } else {
         GEMV_ROWS
@@ -292,6 +293,6 @@ const fn max_x_rows(lanes: usize, w_rows: usize) -> usize {
 /// Where rows of weights are widened, and where sums wait to be put in their places.
 #[derive(Default)]
 struct Scratch {
-    widened: [Vec<f32>; panels::W_ROWS],
+    widened: [Vec<f32>; panels::PANEL_W_ROWS],
     sums: Vec<f32>,
 }

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 /// Rows from which packing them pays.
 pub const GEMM_MIN_ROWS: usize = 33;
 /// Rows of the other side that a panel is multiplied with before the next vector of it is read.
-pub const W_ROWS: usize = 4;
+pub const PANEL_W_ROWS: usize = 4;
 
 /// Rows whose numbers are moved together: a cache line of each is read, and a cache line of all is
 /// written.

@@ -61,9 +61,12 @@ pub fn talk(chat: &mut Chat, args: &Args, request: &mut Request) -> Result<bool>
                 continue;
             }
         };
-        if prompt.forgotten > 0 {
-            let noun = if prompt.forgotten == 1 { "turn is" } else { "turns are" };
-            eprintln!("[the context is full: the oldest {} {noun} forgotten]", prompt.forgotten);
+        if prompt.forgotten_turns > 0 {
+            let noun = if prompt.forgotten_turns == 1 { "turn is" } else { "turns are" };
+            eprintln!(
+                "[the context is full: the oldest {} {noun} forgotten]",
+                prompt.forgotten_turns
+            );
         }
         number += 1;
         let (began, mut first) = (Instant::now(), None);
@@ -150,8 +153,8 @@ fn ending(turn: &Turn, args: &Args, story: bool) -> Option<String> {
 
 /// The line of `--stats`.
 fn stats(number: usize, turn: &Turn, first: f64, rest: f64) -> String {
-    let Turn { prompt, reused, computed, .. } = *turn;
+    let Turn { prompt_tokens, reused, computed, .. } = *turn;
     let answer = turn.answer.len();
     let rate = if rest > 0.0 { answer.saturating_sub(1) as f64 / rest } else { 0.0 };
-    format!("turn {number}: {prompt} tokens, {reused} of them reused; answer {answer}; {computed} computed; first after {:.0} ms, then {rate:.0} tokens/s", first * 1e3)
+    format!("turn {number}: {prompt_tokens} tokens, {reused} of them reused; answer {answer}; {computed} computed; first after {:.0} ms, then {rate:.0} tokens/s", first * 1e3)
 }

@@ -15,6 +15,7 @@ pub fn advice(config: &Value, args: &Args) -> Option<String> {
         ("top_p", "--top-p", args.top_p, 1.0),
         ("min_p", "--min-p", args.min_p, 0.0),
     ];
+    let default_new = if args.chat { 512.0 } else { 128.0 }; // as `cli/flags` has it
     let others = [
         ("repetition_penalty", "--repetition-penalty", args.repetition_penalty.map(f64::from), 1.0),
         ("no_repeat_ngram_size", "--no-repeat-ngram", args.no_repeat_ngram.map(|n| n as f64), 0.0),
@@ -26,7 +27,12 @@ pub fn advice(config: &Value, args: &Args) -> Option<String> {
             1.0,
         ),
         ("length_penalty", "--length-penalty", given(args.length_penalty, 1.0), 1.0),
-        ("max_new_tokens", "--max-new-tokens", given(args.max_new_tokens as f64, 128.0), f64::NAN),
+        (
+            "max_new_tokens",
+            "--max-new-tokens",
+            given(args.max_new_tokens as f64, default_new),
+            f64::NAN,
+        ),
     ];
     let (mut asks, mut flags) = (Vec::new(), Vec::new());
     if sampled {

@@ -34,7 +34,7 @@ pub struct Need<'a> {
 
 impl Need<'_> {
     /// Tokens that a row comes to hold in this model: never more than its context.
-    fn columns(&self, model: &ModelConfig) -> usize {
+    fn positions(&self, model: &ModelConfig) -> usize {
         let context = model.max_position_embeddings;
         match self.cache {
             Some(CacheName::Static) => context,
@@ -58,7 +58,7 @@ impl Need<'_> {
     pub fn keys_and_values(&self) -> f64 {
         let numbers = |model: &&ModelConfig| {
             let layers = 2 * model.num_hidden_layers * model.num_key_value_heads * model.head_dim;
-            layers as f64 * self.rows as f64 * self.columns(model) as f64
+            layers as f64 * self.rows as f64 * self.positions(model) as f64
         };
         match self.cache {
             None => 0.0,
@@ -103,7 +103,7 @@ impl Need<'_> {
                 parts.push(format!(
                     "cache{whose} {kept} ({} rows × {} tokens × 2 × {} layers × {} heads × {} × {v} bytes)",
                     self.rows,
-                    self.columns(model),
+                    self.positions(model),
                     model.num_hidden_layers,
                     model.num_key_value_heads,
                     model.head_dim,
@@ -186,7 +186,7 @@ pub fn need<'a>(
     need.rows = match plan.day {
         11 => args.num_beams,
         12 => plan.rows,
-        15 => plan.rows.min(args.max_batch_tokens / need.columns(models[0]).max(1)).max(1),
+        15 => plan.rows.min(args.max_batch_tokens / need.positions(models[0]).max(1)).max(1),
         _ => 1,
     };
     need
@@ -197,7 +197,7 @@ fn ways_of(need: &Need, room: f64, args: &Args, plan: &Plan) -> Vec<String> {
     let mut ways = Vec::new();
     if let Some(rows) = need.largest(need.rows - 1, room, |need, n| need.rows = n) {
         let prompts = (plan.rows / args.num_return_sequences).max(1); // day 12's
-        let (samples, tokens) = (rows / prompts, rows * need.columns(need.models[0]));
+        let (samples, tokens) = (rows / prompts, rows * need.positions(need.models[0]));
         let schedulable = args.rng != Some(RngKind::Torch) && need.cache.is_some();
         match plan.day {
             11 if rows == 1 && plan.rows > 1 => {} // no beams: the prompts would run side by side

@@ -85,7 +85,7 @@ impl Plan {
             ensure!(args.format == Format::Text, usage("--format json is for run, a chat is text"));
             ensure!(
                 args.cache != Some(CacheName::Sliding),
-                usage("--cache sliding forgets columns, and a chat keeps them from turn to turn")
+                usage("--cache sliding forgets positions, and a chat keeps them from turn to turn")
             );
             ensure!(
                 args.loop_day.as_ref().is_none_or(|_| self.day == 10),
@@ -115,7 +115,7 @@ impl Plan {
         if self.day == 11 || self.day == 12 || self.day == 15 {
             ensure!(
                 args.cache != Some(CacheName::Sliding),
-                usage("--cache sliding is for one prompt: its columns are not the same positions in every row")
+                usage("--cache sliding is for one prompt: in a batch its entries are not the same positions in every row")
             );
         }
         self.check_effect(args, drafts)

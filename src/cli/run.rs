@@ -7,7 +7,8 @@ use crate::cli::{chat_terminal, generation_config, interrupt, memory_check};
 use crate::engine::chat::Chat;
 use crate::engine::chat_template::Template;
 use crate::engine::loops::{LoopPlan, Models};
-use crate::engine::{load, nan_trace, requests, Engine};
+use crate::engine::nan_trace::{self, Trace};
+use crate::engine::{load, requests, Engine};
 use crate::formats::{hub, ModelFiles};
 use crate::kernels;
 use crate::kit::error::{describe, plain, usage};
@@ -282,17 +283,25 @@ impl Run<'_> {
         let drafting = self.models.drafter.map(|(engine, _)| engine);
         let models = [(Some(self.models.engine), &self.args.model), (drafting, &draft_name)];
         let rows = out.sequences();
+        // No stage is found if all texts give numbers, or if one cannot be computed again.
+        let mut without_source = Trace::NoNan;
         for (engine, name) in models {
             let Some(engine) = engine else { continue };
             for (row, tokens) in rows.iter().enumerate() {
-                let found = if self.loops.day == 11 {
+                let (tokens, trace) = if self.loops.day == 11 {
                     let bound = self.loops.params.max_new_tokens;
                     nan_trace::first_nan_behind(engine.model(), tokens, bound)
                 } else {
-                    let source = nan_trace::first_nan(engine.model(), tokens).flatten();
-                    source.map(|source| (tokens.clone(), source))
+                    (tokens.clone(), nan_trace::first_nan(engine.model(), tokens))
                 };
-                let Some((tokens, source)) = found else { continue };
+                let source = match trace {
+                    Trace::FirstIn(stage) => stage,
+                    Trace::NoNan => continue,
+                    Trace::NotRepeatable => {
+                        without_source = Trace::NotRepeatable;
+                        continue;
+                    }
+                };
                 let position = tokens.len() - 1;
                 let step = tokens.len() - out.prompt_len(row) + 1;
                 let row = match rows.len() {
@@ -306,10 +315,7 @@ impl Run<'_> {
         }
         let text = describe(&error);
         if text.contains("NaN") {
-            return anyhow!(
-                "{text}; the model alone gives numbers for this text: look at the cache, the mask and the \
-                 positions of the step that failed"
-            );
+            return anyhow!("{text}; {without_source}");
         }
         error
     }

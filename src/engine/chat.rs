@@ -18,23 +18,23 @@ pub struct Chat<'a> {
     template: Template,
     context: usize,
     system: Option<Message>,
-    turns: Vec<Message>, // user, assistant, user, assistant, …
+    messages: Vec<Message>, // user, assistant, user, assistant, …: without the system prompt
 }
 
 /// A line that fits, rendered and read, before its answer.
 pub struct Prompt {
     /// The tokens of the whole conversation.
     pub ids: Vec<u32>,
-    /// Turns that had to be forgotten for it.
-    pub forgotten: usize,
-    turns: Vec<Message>,
+    /// Turns, of two messages each, that had to be forgotten for it.
+    pub forgotten_turns: usize,
+    messages: Vec<Message>,
 }
 
 /// What a turn came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
     /// Tokens of the conversation before the answer.
-    pub prompt: usize,
+    pub prompt_tokens: usize,
     /// How many of them the cache still held.
     pub reused: usize,
     /// Positions that the model computed, for prompt and answer.
@@ -55,7 +55,7 @@ impl<'a> Chat<'a> {
         template: Template,
         context: usize,
     ) -> Self {
-        Self { cached, tokenizer, template, context, system: None, turns: Vec::new() }
+        Self { cached, tokenizer, template, context, system: None, messages: Vec::new() }
     }
 
     /// The template.
@@ -64,13 +64,13 @@ impl<'a> Chat<'a> {
     }
 
     /// What was said so far, system prompt left out.
-    pub fn turns(&self) -> &[Message] {
-        &self.turns
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
     }
 
     /// Forgets all turns; the system prompt stays.
     pub fn reset(&mut self) {
-        self.turns.clear();
+        self.messages.clear();
     }
 
     /// Replaces the system prompt; the turns stay. None: there is none.
@@ -93,16 +93,16 @@ impl<'a> Chat<'a> {
     /// # Errors
     /// If the template refuses it, or the line alone is too long, or empty.
     pub fn prompt(&self, line: &str, answer: usize) -> Result<Prompt> {
-        let mut turns = self.turns.clone();
-        turns.push(Message::new("user", line));
-        let mut ids = self.read(&turns)?;
+        let mut messages = self.messages.clone();
+        messages.push(Message::new("user", line));
+        let mut ids = self.read(&messages)?;
         let room = answer.min(self.context / 4).max(1);
-        let mut forgotten = 0;
+        let mut forgotten_turns = 0;
         if ids.len() + room > self.context {
-            while turns.len() > 2 && ids.len() > self.context / 2 {
-                turns.drain(..2);
-                forgotten += 1;
-                ids = self.read(&turns)?;
+            while messages.len() > 2 && ids.len() > self.context / 2 {
+                messages.drain(..2);
+                forgotten_turns += 1;
+                ids = self.read(&messages)?;
             }
         }
         ensure!(!ids.is_empty(), "there is nothing to go on from yet; say something");
@@ -112,12 +112,12 @@ impl<'a> Chat<'a> {
             ids.len(),
             self.context
         );
-        Ok(Prompt { ids, forgotten, turns })
+        Ok(Prompt { ids, forgotten_turns, messages })
     }
 
     /// The tokens of a conversation; the template writes the special ones itself.
-    fn read(&self, turns: &[Message]) -> Result<Vec<u32>> {
-        let all: Vec<Message> = self.system.iter().chain(turns).cloned().collect();
+    fn read(&self, messages: &[Message]) -> Result<Vec<u32>> {
+        let all: Vec<Message> = self.system.iter().chain(messages).cloned().collect();
         Ok(self.tokenizer.encode_rendered(&self.template.render(&all)?)?)
     }
 
@@ -132,10 +132,10 @@ impl<'a> Chat<'a> {
         request: &mut Request,
         on_token: impl FnMut(&Token) -> Result<bool>,
     ) -> Result<Turn> {
-        let Prompt { ids, mut turns, .. } = prompt;
+        let Prompt { ids, mut messages, .. } = prompt;
         let (turn, text) = self.generate(ids, request, on_token)?;
-        turns.push(Message { role: "assistant", content: text, finish: turn.finish });
-        self.turns = turns;
+        messages.push(Message { role: "assistant", content: text, finish: turn.finish });
+        self.messages = messages;
         Ok(turn)
     }
 
@@ -145,8 +145,8 @@ impl<'a> Chat<'a> {
         request: &mut Request,
         mut on_token: impl FnMut(&Token) -> Result<bool>,
     ) -> Result<(Turn, String)> {
-        let prompt = ids.len();
-        let room = self.context - prompt;
+        let prompt_tokens = ids.len();
+        let room = self.context - prompt_tokens;
         let full = request.max_new_tokens > room;
         let sampler = &mut request.sampler; // goes on from answer to answer: one seed gives one chat
         let request = Request {
@@ -165,8 +165,8 @@ impl<'a> Chat<'a> {
         let mut reused = 0;
         while sequence.finish.is_none() && sequence.remaining() > 0 {
             let token = next_token(&mut self.cached, &mut sequence)?;
-            if sequence.tokens.len() == prompt + 1 {
-                reused = prompt - (self.cached.computed - before);
+            if sequence.tokens.len() == prompt_tokens + 1 {
+                reused = prompt_tokens - (self.cached.computed - before);
             }
             text.push_str(&token.text);
             if !on_token(&token)? {
@@ -174,10 +174,10 @@ impl<'a> Chat<'a> {
             }
         }
         let turn = Turn {
-            prompt,
+            prompt_tokens,
             reused,
             computed: self.cached.computed - before,
-            answer: sequence.tokens[prompt..].to_vec(),
+            answer: sequence.tokens[prompt_tokens..].to_vec(),
             finish: sequence.finish,
             full: full && sequence.finish == Some(FinishReason::Length),
         };

@@ -85,9 +85,9 @@ impl LoopPlan {
         }
     }
 
-    /// A request for this prompt, greedy or with the portable stream of request number `id`.
-    pub fn request(&self, model: &dyn Model, prompt: &[u32], id: usize) -> Request<'static> {
-        self.request_with(model, prompt, requests::sampler(&self.params, id))
+    /// A request for this prompt, greedy or with the portable random stream number `stream`.
+    pub fn request(&self, model: &dyn Model, prompt: &[u32], stream: usize) -> Request<'static> {
+        self.request_with(model, prompt, requests::sampler(&self.params, stream))
     }
 
     fn request_with(

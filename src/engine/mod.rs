@@ -23,11 +23,17 @@ use candle_core::{DType, Device};
 
 /// A model and its tokenizer, ready to generate: the entrance to the library.
 ///
+/// A program starts with plain tensor code. [`kernels::choose`](crate::kernels::choose) turns the fast
+/// kernels on, in the whole process; call [`kernels::set_threads`](crate::kernels::set_threads) before, first of all.
+///
 /// ```no_run
 /// use candecode::engine::Engine;
+/// use candecode::kernels::{self, Kernels};
 /// use candecode::kit::SamplingParams;
 ///
 /// # fn main() -> anyhow::Result<()> {
+/// kernels::set_threads();
+/// kernels::choose(Kernels::default()); // fast, if days 1 and 4 are the reference's
 /// let engine = Engine::open("story-3m")?; // a name, a folder or a GGUF file
 /// let params = SamplingParams { temperature: 0.8, top_p: 0.9, ..Default::default() };
 /// for token in engine.generate("Once upon a time", &params)? {

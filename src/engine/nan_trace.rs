@@ -5,34 +5,74 @@ use crate::day05_model::Transformer;
 use crate::day07_greedy::argmax;
 use crate::kit::{Family, Logits, Model, NoCache, Step};
 use candle_core::{DType, Result, Tensor};
+use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// Computes `tokens` again, without a cache, and says which stage is the first that gives a NaN, or that
-/// none does. None: the pass cannot be done again (the tokens do not fit, or a day's code panics).
-pub fn first_nan(model: &Transformer, tokens: &[u32]) -> Option<Option<String>> {
-    let trace = catch_unwind(AssertUnwindSafe(|| trace(model, tokens)));
-    trace.ok()?.ok()
+/// What a trace came to. It is shown as the end of an error that speaks of a NaN.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trace {
+    /// The model alone cannot compute the text: it does not fit the context, or a day's code fails.
+    NotRepeatable,
+    /// The model alone computes the text, and every logit is a number.
+    NoNan,
+    /// This stage is the first that gives a NaN.
+    FirstIn(String),
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotRepeatable => {
+                "which stage it comes from is not known: the model alone, without a cache, cannot \
+                 compute this text again"
+            }
+            Self::NoNan => {
+                "the model alone gives numbers for this text: look at the cache, the mask and the \
+                 positions of the step that failed"
+            }
+            Self::FirstIn(stage) => stage,
+        })
+    }
+}
+
+/// Computes `tokens` again, without a cache, and looks for the first stage that gives a NaN.
+pub fn first_nan(model: &Transformer, tokens: &[u32]) -> Trace {
+    match catch_unwind(AssertUnwindSafe(|| trace(model, tokens))) {
+        Ok(Ok(Some(stage))) => Trace::FirstIn(stage),
+        Ok(Ok(None)) => Trace::NoNan,
+        Ok(Err(_)) | Err(_) => Trace::NotRepeatable,
+    }
 }
 
 /// As [`first_nan`], for a search whose texts are not known: follows the greedy continuation of `prompt` for
-/// up to `max_new_tokens`, until a pass gives a NaN. The tokens of that pass, and its first stage with one.
+/// up to `max_new_tokens`, until a pass is not all numbers. Gives the tokens of the last pass, too.
 pub fn first_nan_behind(
     model: &Transformer,
     prompt: &[u32],
     max_new_tokens: usize,
-) -> Option<(Vec<u32>, String)> {
+) -> (Vec<u32>, Trace) {
     let mut tokens = prompt.to_vec();
     for _ in 0..max_new_tokens {
-        if let Some(source) = first_nan(model, &tokens)? {
-            return Some((tokens, source));
+        let trace = first_nan(model, &tokens);
+        if trace != Trace::NoNan {
+            return (tokens, trace);
         }
-        let step = Step::new(model, &tokens, 0).ok()?.with_logits(Logits::Last(1));
-        let logits = model.forward(&step, &mut NoCache).and_then(|x| x.flatten_all()).ok()?;
-        tokens.push(argmax(&logits.to_vec1::<f32>().ok()?).ok()?);
+        let Ok(next) = greedy_next(model, &tokens) else {
+            return (tokens, Trace::NotRepeatable);
+        };
+        tokens.push(next);
     }
-    None
+    (tokens, Trace::NoNan)
 }
 
+/// The token that greedy decoding adds to `tokens`.
+fn greedy_next(model: &Transformer, tokens: &[u32]) -> Result<u32> {
+    let step = Step::new(model, tokens, 0)?.with_logits(Logits::Last(1));
+    let logits: Vec<f32> = model.forward(&step, &mut NoCache)?.flatten_all()?.to_vec1()?;
+    argmax(&logits)
+}
+
+/// The first stage that gives a NaN, in words; None: there is none.
 fn trace(model: &Transformer, tokens: &[u32]) -> Result<Option<String>> {
     let step = Step::new(model, tokens, 0)?;
     let logits = model.forward(&step, &mut NoCache)?;

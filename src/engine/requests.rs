@@ -57,12 +57,13 @@ pub fn processors(
     Ok(all)
 }
 
-/// The sampler of request number `id`: greedy, or with the portable random stream of that request.
-pub fn sampler(params: &SamplingParams, id: usize) -> Sampler<'static> {
+/// A sampler: greedy, or one that draws from the portable random stream number `stream` of the seed. A
+/// request that is to draw the same numbers in every loop gets the same stream in every loop.
+pub fn sampler(params: &SamplingParams, stream: usize) -> Sampler<'static> {
     if params.temperature == 0.0 {
         return Box::new(argmax);
     }
-    chacha_sampler(params.seed, id)
+    chacha_sampler(params.seed, stream)
 }
 
 /// The samplers of a batch of `rows` that all have these parameters: with `torch`, they share torch's
@@ -71,7 +72,7 @@ pub fn samplers(params: &SamplingParams, rows: usize, torch: bool) -> Vec<Sample
     if torch && params.temperature != 0.0 {
         return torch_samplers(params.seed, rows);
     }
-    (0..rows).map(|id| sampler(params, id)).collect()
+    (0..rows).map(|row| sampler(params, row)).collect()
 }
 
 /// A request with these parts.

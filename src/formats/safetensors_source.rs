@@ -86,7 +86,7 @@ impl TensorSource for SafetensorsSource {
         let dtype = DType::try_from(info.dtype);
         if !matches!(dtype, Ok(DType::F32 | DType::BF16 | DType::F16 | DType::F64)) {
             bail!(
-                "tensor {stored} is stored as {:?}; candecode reads f32, bf16 and f16, nothing quantised",
+                "tensor {stored} is stored as {:?}; candecode reads f64, f32, bf16 and f16, nothing quantised",
                 info.dtype
             )
         }

@@ -4,7 +4,7 @@ use anyhow::{bail, ensure, Context as _, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The model families that the two stacks of day 5 can run.
+/// The families that day 5's stack runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// LayerNorm, learned positions, GELU, fused QKV.
@@ -51,7 +51,7 @@ impl Llama3Scaling {
 /// What a model needs to know of itself. Names are those of `config.json` (GPT-2's are translated).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
-    /// Which stack, and which of its options.
+    /// Which family: it decides norm, positions, MLP and QKV in day 5's stack.
     pub family: Family,
     /// Number of token ids: V in shapes.
     pub vocab_size: usize,

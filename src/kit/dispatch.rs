@@ -1,5 +1,7 @@
 //! Dispatch: every product with a model's weights goes through [`linear`], every attention in a model
-//! through [`attend`]. Each calls plain tensor code (day 4's `grouped_attention`) or a kernel.
+//! through [`attend`]. Each asks whether the kernels are chosen for the tensor and can read the weights.
+//! If they can, a kernel computes it. If not, a product is candle's `matmul`, and attention goes back
+//! to the days: `causal_mask` of day 1 and `grouped_attention` of day 4.
 //!
 //! What is called changes with the machine and the flags; a lesson never does.
 
@@ -23,7 +25,7 @@ pub fn linear(x: &Tensor, w: &Weight, bias: Option<&Tensor>) -> Result<Tensor> {
         Some(last) if *last == inner => *last = out,
         _ => candle_core::bail!("linear: x is {:?}, its last dimension must be {inner}", x.shape()),
     }
-    let y = if kernels::take(x) && kernels::can_read(w.tensor()) {
+    let y = if kernels::chosen_for(x) && kernels::can_read(w.tensor()) {
         kernels::linear(x, &[w.tensor()])?.remove(0)
     } else {
         x.reshape(((), inner))?.matmul(&w.tensor().to_dtype(x.dtype())?.t()?)?
@@ -50,7 +52,7 @@ pub fn linear_many<const N: usize>(
     let tensors: Vec<&Tensor> = w.iter().map(|(w, _)| w.tensor()).collect();
     let same = |t: &&Tensor| kernels::can_read(t) && t.dtype() == tensors[0].dtype();
     let mut all = Vec::with_capacity(N);
-    if kernels::take(x) && tensors.iter().all(same) {
+    if kernels::chosen_for(x) && tensors.iter().all(same) {
         for (y, (w, bias)) in kernels::linear(x, &tensors)?.into_iter().zip(w) {
             let mut shape = x.dims().to_vec();
             shape.pop();
@@ -66,7 +68,8 @@ pub fn linear_many<const N: usize>(
     all.try_into().map_err(|_| Error::Msg(format!("{N} weights gave {count} products")))
 }
 
-/// Appends `k` and `v` to the cache and attends over all of them with day 4's grouped attention.
+/// Appends `k` and `v` to the cache and attends over all of them: with a kernel, or with day 4's grouped
+/// attention.
 ///
 /// `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, T, D)`; the result is `(B, H, T, D)`.
 ///
@@ -81,7 +84,7 @@ pub fn attend(
     cache: &mut dyn Cache,
 ) -> Result<Tensor> {
     let (k, v) = cache.append(layer, k, v)?;
-    if kernels::take(q) {
+    if kernels::chosen_for(q) {
         return kernels::attention(q, &k, &v, step.mask.as_ref());
     }
     let (new, all) = (q.dim(2)?, k.dim(2)?);

@@ -11,7 +11,7 @@ pub trait Model {
     /// Where its tensors live; steps are built there.
     fn device(&self) -> &Device;
 
-    /// Runs one step: `(B, T or the positions chosen, V)`, f32. The cache grows by T columns.
+    /// Runs one step: `(B, T or the positions chosen, V)`, f32. The cache grows by T positions.
     ///
     /// # Errors
     /// If the step does not fit the model or the cache.

@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
-/// Why a text ended. The words are those of OpenAI's and vLLM's `finish_reason`, where they have one.
+/// Why a text ended. `length` is the word of OpenAI's and vLLM's `finish_reason`. Their `stop` means the end
+/// by an EOS id as well as by a stop string; here the two are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FinishReason {
     /// An EOS id was chosen.
     Eos,
-    /// A stop string appeared.
+    /// A stop string appeared; an EOS id is [`FinishReason::Eos`].
     Stop,
     /// The bound on new tokens was reached.
     Length,

@@ -1,4 +1,4 @@
-//! Texts being generated: what the loops from day 10 on return.
+//! Texts being generated: what the loops of days 7, 10 and 12 return.
 
 use crate::kit::Token;
 use candle_core::Result;

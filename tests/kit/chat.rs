@@ -210,9 +210,9 @@ fn turn_two_does_not_pay_for_turn_one() {
         assert_eq!(turn.computed, model.1.get(), "the chat counts what the model does");
         // All that was held is still right: the prompt, and the answer but for its last token, which was not computed.
         assert_eq!(turn.reused, held, "{line}");
-        assert_eq!(turn.computed, turn.prompt - held + turn.answer.len() - 1);
-        held = turn.prompt + turn.answer.len() - 1;
-        whole += turn.prompt + turn.answer.len() - 1;
+        assert_eq!(turn.computed, turn.prompt_tokens - held + turn.answer.len() - 1);
+        held = turn.prompt_tokens + turn.answer.len() - 1;
+        whole += turn.prompt_tokens + turn.answer.len() - 1;
     }
     assert!(
         held < whole,
@@ -222,12 +222,12 @@ fn turn_two_does_not_pay_for_turn_one() {
     let turn = say(&mut chat, "One day a cat came.", &mut options);
     assert_eq!(
         (turn.reused, turn.computed),
-        (turn.prompt - 1, turn.answer.len()),
+        (turn.prompt_tokens - 1, turn.answer.len()),
         "it begins with the same tokens"
     );
     chat.reset();
-    assert_eq!(chat.turns().len(), 0);
-    assert!(say(&mut chat, "Who?", &mut options).reused < turn.prompt - 1);
+    assert_eq!(chat.messages().len(), 0);
+    assert!(say(&mut chat, "Who?", &mut options).reused < turn.prompt_tokens - 1);
 }
 
 #[test]
@@ -299,20 +299,20 @@ fn a_failed_answer_leaves_the_chat_as_it_was() {
     let mut chat = Chat::new(dynamic(&model), &tokenizer, template(PLAIN), 512);
     let mut options = options(&model, 12);
     say(&mut chat, "One day a cat came.", &mut options);
-    let before = chat.turns().to_vec();
+    let before = chat.messages().to_vec();
     let prompt = chat.prompt("It was red.", 12).unwrap();
     refused(
         chat.answer(prompt, &mut options, |_| anyhow::bail!("the screen broke")),
         &["the screen broke"],
     );
-    assert_eq!(chat.turns(), before);
+    assert_eq!(chat.messages(), before);
     let prompt = chat.prompt("It was red.", 12).unwrap();
     let request = Request { prompt: prompt.ids.clone(), ..self::options(&model, 12) };
     let fresh = generate_cached(dynamic(&model), &tokenizer, request);
     let fresh: Vec<u32> = fresh.unwrap().map(|token| token.unwrap().id).collect();
     let turn = chat.answer(prompt, &mut options, |_| Ok(true)).unwrap();
     // The model did not fail, so the cache is as good as it was: all but the prompt's last token is there.
-    assert_eq!((turn.answer, turn.reused), (fresh, turn.prompt - 1));
+    assert_eq!((turn.answer, turn.reused), (fresh, turn.prompt_tokens - 1));
 }
 
 #[test]
@@ -324,27 +324,27 @@ fn a_full_context_forgets_the_oldest_turns() {
     for number in 0..12 {
         let prompt = chat.prompt(&format!("This is line {number}."), 16).unwrap();
         assert!(prompt.ids.len() + 16 <= 96, "there is room for the answer");
-        assert!(prompt.forgotten == 0 || prompt.ids.len() <= 48, "seldom and many");
-        forgotten += usize::from(prompt.forgotten > 0);
+        assert!(prompt.forgotten_turns == 0 || prompt.ids.len() <= 48, "seldom and many");
+        forgotten += usize::from(prompt.forgotten_turns > 0);
         let text = tokenizer.decode(&prompt.ids).unwrap();
         assert!(text.starts_with("system:A story.\nuser:This is line"), "{text}");
         assert!(text.ends_with(&format!("user:This is line {number}.\nassistant:")), "{text}");
         let turn = chat.answer(prompt, &mut options, |_| Ok(true)).unwrap();
-        assert!(turn.prompt + turn.answer.len() <= 96 && !turn.full);
+        assert!(turn.prompt_tokens + turn.answer.len() <= 96 && !turn.full);
     }
     assert!((2..8).contains(&forgotten), "{forgotten} of 12 turns forgot some");
-    let before = chat.turns().to_vec();
+    let before = chat.messages().to_vec();
     refused(
         chat.prompt(&"long ".repeat(100), 16).map(|_| ()),
         &["this line makes a conversation of", "room for 96", "shorten it"],
     );
-    assert_eq!(chat.turns(), before, "a line that is refused changes nothing");
+    assert_eq!(chat.messages(), before, "a line that is refused changes nothing");
     // One that leaves less than the answer wants is answered as far as there is room.
     chat.reset();
     options.max_new_tokens = 400;
     let turn = say(&mut chat, &"cat ".repeat(60), &mut options);
     assert!(turn.full && turn.finish == Some(FinishReason::Length), "{turn:?}");
-    assert_eq!(turn.prompt + turn.answer.len(), 96);
+    assert_eq!(turn.prompt_tokens + turn.answer.len(), 96);
 }
 
 #[test]
@@ -373,5 +373,5 @@ fn a_story_is_written_in_turns() {
     let mut options = options(&model, 100);
     options.stop_strings = vec!["\n".into()];
     say(&mut chat, "Once upon a time", &mut options);
-    assert!(!chat.turns()[1].content.contains('\n'));
+    assert!(!chat.messages()[1].content.contains('\n'));
 }

@@ -309,6 +309,14 @@ fn what_a_model_wishes_is_said_with_the_flags_for_it() {
         said.contains("asks for repetition_penalty=1.1;")
             && said.contains("add --repetition-penalty 1.1")
     );
+    // The default that a flag would change is another in a chat.
+    let asked = json!({"max_new_tokens": 300});
+    let chat = |flags: &[&str]| Args::parse_from([&["candecode", "--chat"], flags].concat());
+    for args in [args(&[]), chat(&[])] {
+        let said = advice(&asked, &args).unwrap();
+        assert!(said.contains("add --max-new-tokens 300"), "{said}");
+    }
+    assert_eq!(advice(&asked, &chat(&["--max-new-tokens", "200"])), None);
     // What there is no flag for is named.
     let said = say(json!({"epsilon_cutoff": 0.1, "num_beams": 1, "use_cache": true}), &[]).unwrap();
     assert!(said.contains("epsilon_cutoff=0.1") && !said.contains("add"), "{said}");
