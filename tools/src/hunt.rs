@@ -229,6 +229,7 @@ fn build(
     let Built::Done(programs) = cargo::build(repo, "build", &args, &next)? else {
         bail!("the engine does not build; `cargo xtask doctor` looks for usual causes");
     };
+    fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let kept = dir.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
     fs::copy(programs.get("candecode")?, &kept).with_context(|| kept.display().to_string())?;
     Ok(kept)

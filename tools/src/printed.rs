@@ -2,10 +2,11 @@
 //!
 //! A page marks a printed output by a comment above its fence: `<!-- output: cargo xtask run … -->`,
 //! or, for the engine with a known mistake, `<!-- broken: day10 whole_buffer_returned: cargo xtask
-//! run … -->`. Lines may be wrapped as the page likes; `…` stands for anything.
+//! run … -->`. Lines may be wrapped as the page likes; `…` stands for anything. The commands are typed
+//! into a shell, so the stage needs bash.
 
 use crate::hunt;
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -61,9 +62,9 @@ struct Marked {
     line: usize,
     /// Of a known mistake: its day and name.
     mistake: Option<(String, String)>,
-    /// The words after `cargo xtask run`.
-    words: Vec<String>,
-    /// The lines of the output.
+    /// The commands, as they are typed.
+    commands: Vec<String>,
+    /// The lines of the block.
     body: std::ops::Range<usize>,
 }
 
@@ -82,13 +83,17 @@ fn outputs(repo: &Repo, args: &Printed) -> Result<Sum> {
                 let program = hunt::engine(repo, &dir, one.mistake.as_ref())?;
                 engines.insert(one.mistake.clone(), program);
             }
-            let said = said(repo, &engines[&one.mistake], &one.words)?;
-            let printed = lines[one.body.clone()].join("\n");
+            let program = &engines[&one.mistake];
+            let said: Result<Vec<String>> =
+                one.commands.iter().map(|typed| said(repo, program, typed)).collect();
+            let said = said?.join("\n");
+            let printed = untyped(&lines[one.body.clone()]).join("\n");
             if matches(&printed, &said) {
                 sum.passed += 1;
-            } else if args.write {
+            } else if args.write && one.commands.len() == 1 {
                 say!("{}:{}: written anew", page.display(), one.line + 1);
-                lines.splice(one.body.clone(), wrapped(&said));
+                let typed = one.body.len() - untyped(&lines[one.body.clone()]).len();
+                lines.splice(one.body.start + typed..one.body.end, wrapped(&said));
                 sum.passed += 1;
             } else {
                 let at = format!("{}:{}", page.display(), one.line + 1);
@@ -113,12 +118,14 @@ fn pages(repo: &Repo, wanted: Option<&str>) -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// All markers of a page.
+/// All markers of a page. Several above one fence are the commands of one session.
 fn marked(lines: &[String]) -> Result<Vec<Marked>> {
-    let mut found = Vec::new();
+    let mut found: Vec<Marked> = Vec::new();
+    let mut commands = Vec::new();
+    let mut mistake = None;
     for (line, text) in lines.iter().enumerate() {
         let inside = |mark: &str| text.trim().strip_prefix(mark)?.strip_suffix("-->");
-        let (mistake, command) = match (inside("<!-- output:"), inside("<!-- broken:")) {
+        let (of, command) = match (inside("<!-- output:"), inside("<!-- broken:")) {
             (Some(command), _) => (None, command),
             (None, Some(rest)) => {
                 let (name, command) = rest.split_once(": ").context("broken: DAY NAME: COMMAND")?;
@@ -127,7 +134,12 @@ fn marked(lines: &[String]) -> Result<Vec<Marked>> {
             }
             (None, None) => continue,
         };
+        commands.push(command.trim().to_string());
+        mistake = of.or(mistake);
         let open = line + 1;
+        if lines.get(open).is_some_and(|next| next.starts_with("<!-- ")) {
+            continue;
+        }
         ensure!(
             lines.get(open).is_some_and(|text| text.starts_with("```")),
             "line {}: a fence comes right after the marker",
@@ -135,62 +147,72 @@ fn marked(lines: &[String]) -> Result<Vec<Marked>> {
         );
         let is_end = |i: &usize| lines[*i].starts_with("```");
         let close = (open + 1..lines.len()).find(is_end).context("a fence never ends")?;
-        let typed = lines[open + 1].starts_with("$ ");
-        let body = open + 1 + usize::from(typed)..close;
-        found.push(Marked { line, mistake, words: words(command)?, body });
+        found.push(Marked {
+            line,
+            mistake: mistake.take(),
+            commands: std::mem::take(&mut commands),
+            body: open + 1..close,
+        });
     }
     Ok(found)
 }
 
-/// The arguments of a `cargo xtask run`, without those that say whose days run: all are the
-/// reference's.
-fn words(command: &str) -> Result<Vec<String>> {
-    let mut all = split(command.trim());
-    if all.iter().take(3).map(String::as_str).eq(["cargo", "xtask", "run"]) {
-        all.drain(..3);
-    } else {
-        bail!("only the output of `cargo xtask run` is compared, not `{command}`");
-    }
-    while let Some(at) = all.iter().position(|word| word == "--solution" || word == "--mine") {
-        all.drain(at..(at + 2).min(all.len()));
-    }
-    Ok(all)
-}
-
-/// Words as a shell splits them, quotes but no escapes.
-fn split(command: &str) -> Vec<String> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    for c in command.chars() {
-        match (quote, c) {
-            (Some(open), c) if c == open => quote = None,
-            (None, '"' | '\'') => {
-                quote = Some(c);
-                word.get_or_insert_with(String::new);
-            }
-            (None, c) if c.is_whitespace() => words.extend(word.take()),
-            (_, c) => word.get_or_insert_with(String::new).push(c),
+/// The lines of a block that were not typed: without `$ …`, and without the lines in which a command
+/// goes on after a backslash.
+fn untyped(lines: &[String]) -> Vec<&str> {
+    let mut typed = false;
+    let mut kept = Vec::new();
+    for line in lines {
+        let is_typed = typed || line.starts_with("$ ");
+        typed = is_typed && line.ends_with('\\');
+        if !is_typed {
+            kept.push(line.as_str());
         }
     }
-    words.extend(word);
-    words
+    kept
 }
 
+/// Stands for cargo in the commands of the book: `run` and `chat` start the engine, whose days are all
+/// the reference's, whatever a command says of that.
+const CARGO: &str = r#"
+cargo() {
+  local words=()
+  case "$1 $2" in
+    "xtask run") ;;
+    "xtask chat") words+=(--chat) ;;
+    *) echo "only the output of run and chat is compared, not of: cargo $*"; return 1 ;;
+  esac
+  shift 2
+  while [ $# -gt 0 ]; do
+    case "$1" in
+      --solution | --mine) shift 2 ;;
+      *) words+=("$1"); shift ;;
+    esac
+  done
+  "$CANDECODE" "${words[@]}"
+}
+"#;
+
 /// What an engine says: its output, or, if it has none, its errors.
-fn said(repo: &Repo, program: &Path, words: &[String]) -> Result<String> {
-    let mut command = Command::new(program);
-    command.args(words).env("CANDECODE_MODELS", repo.root.join("models"));
+fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("{CARGO}{typed}")]).current_dir(&repo.root);
+    command.env("CANDECODE", program).env("CANDECODE_MODELS", repo.root.join("models"));
     host::set_threads(&mut command);
     let out = child::run(&mut command, LIMIT, |_| ())?;
-    let errors = out.stderr.lines().filter(|line| !line.starts_with('['));
+    let errors: Vec<&str> = out.stderr.lines().filter(|line| !line.starts_with('[')).collect();
     Ok(match out.stdout.trim() {
-        "" => errors.collect::<Vec<_>>().join("\n"),
-        text => text.to_string(),
+        "" => errors.join("\n"),
+        text => format!("{text}\n{}", errors.join("\n")),
     })
 }
 
 /// Whether a printed text is what was said, white space aside and with `…` for anything.
 fn matches(printed: &str, said: &str) -> bool {
-    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let plain = |text: &str| {
+        let seen: String = text.chars().filter(|c| c.is_whitespace() || !c.is_control()).collect();
+        seen.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
     let (printed, said) = (plain(printed), plain(said));
     let parts: Vec<&str> = printed.split('…').map(str::trim).collect();
     let Some(mut rest) = said.strip_prefix(parts[0]) else {
@@ -233,11 +255,10 @@ mod tests {
                     <!-- broken: day06 no_mask: cargo xtask run -->\n```console\n$ cargo\nc\n```";
         let lines: Vec<String> = page.lines().map(str::to_string).collect();
         let found = marked(&lines).unwrap();
-        assert_eq!(found[0].words, ["-p", "One day"]);
+        assert_eq!(found[0].commands, ["cargo xtask run --mine 6 -p \"One day\""]);
         assert_eq!((found[0].body.clone(), found[0].mistake.clone()), (3..5, None));
         assert_eq!(found[1].mistake, Some(("day06".into(), "no_mask".into())));
-        assert_eq!(found[1].body, 9..10);
-        assert!(marked(&["<!-- output: cargo test -->".into(), "```".into()]).is_err());
+        assert_eq!(untyped(&lines[found[1].body.clone()]), ["c"]);
         assert!(marked(&["<!-- output: cargo xtask run -->".into(), "x".into()]).is_err());
     }
 

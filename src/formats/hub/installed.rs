@@ -1,7 +1,7 @@
 //! `--models`: what is on this machine, and how large.
 
 use crate::formats::hub::hub_cache::{folder, Repository};
-use crate::formats::hub::{models_dir, KNOWN, EMBEDDED_MODELS};
+use crate::formats::hub::{models_dir, EMBEDDED_MODELS, KNOWN};
 use crate::kit::units::bytes;
 use anyhow::Result;
 use std::fs;

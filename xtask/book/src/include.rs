@@ -142,23 +142,24 @@ fn included(
     let shown = shown_name(&path, root);
     let all: Vec<&str> = text.lines().collect();
     let docs = words.len() == 3;
-    let range =
-        match (kind, part) {
-            ("include", None) => 0..all.len(),
-            ("include", Some(part)) => select(&all, part).map_err(|e| format!("{shown}: {e}"))?,
-            ("signature", Some(name)) => {
-                signature(&all, name, docs).map_err(|e| format!("{shown}: {e}"))?
-            }
-            ("item" | "reference", Some(name)) => {
-                item(&all, name, docs).map_err(|e| format!("{shown}: {e}"))?
-            }
-            ("signature" | "item" | "reference", None) => {
-                return Err(format!("{{{{#{kind} FILE:NAME}}}} needs a name"));
-            }
-            _ => return Err(format!(
+    let range = match (kind, part) {
+        ("include", None) => 0..all.len(),
+        ("include", Some(part)) => select(&all, part).map_err(|e| format!("{shown}: {e}"))?,
+        ("signature", Some(name)) => {
+            signature(&all, name, docs).map_err(|e| format!("{shown}: {e}"))?
+        }
+        ("item" | "reference", Some(name)) => {
+            item(&all, name, docs).map_err(|e| format!("{shown}: {e}"))?
+        }
+        ("signature" | "item" | "reference", None) => {
+            return Err(format!("{{{{#{kind} FILE:NAME}}}} needs a name"));
+        }
+        _ => {
+            return Err(format!(
                 "no {{{{#{kind}}}}}: there are include, item, map, reference, signature, variant"
-            )),
-        };
+            ))
+        }
+    };
     if kind != "reference" {
         solutions::refuse(&all, &range).map_err(|e| format!("{shown}: {e}"))?;
     }

@@ -94,7 +94,7 @@ fn attempt(
     let cold = !cargo::candle_is_built(&cargo::target_dir(repo));
     if cold {
         note!(
-            "The first build compiles candle and the crates that it needs: 4 to 6 minutes on two \
+            "The first build compiles candle and the crates that it needs: 3 to 4 minutes on two \
             cores, once.\n\
              Meanwhile read book/src/preface.md and book/src/how_a_day_works.md; afterwards `cargo \
              xtask book` shows the whole book."

@@ -23,8 +23,11 @@ const SEEN: &str = ".candecode/hints.json";
 /// Lines of prose are no longer than this.
 const WIDTH: usize = 88;
 /// The tiers, from the least help to the most, and what each is called on the screen.
-const TIERS: [(&str, &str); 3] =
-    [("question", "a question"), ("idea", "a sharper question"), ("shape", "the shape of the code")];
+const TIERS: [(&str, &str); 3] = [
+    ("question", "a question"),
+    ("idea", "a sharper question"),
+    ("shape", "the shape of the code"),
+];
 
 /// The flags of `hint`.
 #[derive(Args)]
