@@ -230,13 +230,11 @@ fn draw(model: &dyn Model, machine: &Machine, measured: &[Measured]) -> Result<(
         let point = (intensity(bytes, count), count / seconds / 1e9);
         let decodes = pass.new == 1;
         if decodes { &mut decode } else { &mut others }.push(point);
-        let words = match (decodes, pass.rows) {
-            (true, 1 | 8) => name.clone(),
-            (true, _) => continue,
-            _ if pass.new == PROMPT => name.clone(),
-            _ => continue,
-        };
-        plot.words("left", point, (8.0, 16.0), &words);
+        if pass.new == PROMPT {
+            plot.words("right", point, (-8.0, 16.0), name);
+        } else if decodes && [1, 8].contains(&pass.rows) {
+            plot.words("left", point, (8.0, 20.0), name);
+        }
     }
     plot.line("kept", &decode);
     plot.dots("kept", &decode);
