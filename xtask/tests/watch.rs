@@ -44,7 +44,7 @@ fn the_keys_do_what_they_say() {
     session.send("h");
     session.sees("hint 1 of 3: a question");
     session.send("h");
-    session.sees("hint 2 of 3: the idea");
+    session.sees("hint 2 of 3: a sharper question");
     session.send("d");
     session.sees("-     one() + 2");
     session.send("n");

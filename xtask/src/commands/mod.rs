@@ -43,7 +43,7 @@ pub enum Command {
     /// Show all days and tasks, and where to go next
     #[command(alias = "progress")]
     List(list_days::List),
-    /// Help with a task, in three steps: a question, the idea, the shape of the code
+    /// Help with a task, in three steps: a question, a sharper one, the shape of the code
     Hint(hint::Hint),
     /// Show what you wrote of a day beside the reference, task by task
     Diff(diff::Diff),
