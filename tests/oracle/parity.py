@@ -165,6 +165,9 @@ there the seed was set with `torch.manual_seed(seed)`, and here with `--rng torc
 generator with it. There's one trap in such a comparison: if you sample with transformers and don't mention `top_k`, it silently
 takes 50. We gave it `top_k=0`.
 
+There's one difference that no cell shows: if a stop string begins inside the prompt and ends in the completion, transformers stops
+there, whereas we look at the completion only, as vLLM and the OpenAI protocol do.
+
 The table is made by `tests/oracle/parity.py`, with {versions}. The results that the checks of the days compare with
 are stored in `tests/oracle/*.json`, each with the smallest margin by which one of its tokens was chosen.
 
