@@ -220,3 +220,12 @@ fn an_error_after_the_prompt_was_shown_has_a_line_of_its_own() {
     assert!(text.contains("error: ") && text.contains("NaN"), "{text}");
     assert_eq!(String::from_utf8(out.stdout).unwrap(), "Once\n");
 }
+
+/// A stop string ends a text wherever it comes, also before a format is complete, as in vLLM.
+#[test]
+fn a_stop_string_may_cut_a_format() {
+    let flags = ["-p", "Lily had", "--allow-regex", " [0-9] red dogs", "--stop", "dog"];
+    let out = command(&flags).output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(text.starts_with("Lily had ") && text.ends_with(" red \n"), "{text}");
+}

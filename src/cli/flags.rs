@@ -110,7 +110,7 @@ pub struct Args {
     /// Block whole words only: they may appear inside other words
     #[arg(long, help_heading = "Guard rails")]
     pub block_whole_words: bool,
-    /// What is generated must match this regular expression
+    /// What is generated must match this regular expression, unless a stop string cuts it
     #[arg(long, value_name = "REGEX", help_heading = "Guard rails")]
     pub allow_regex: Option<String>,
     /// Tokens that the scheduler's batch may come to hold

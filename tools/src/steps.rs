@@ -189,12 +189,14 @@ pub fn every_loop(repo: &Repo) -> Result<Outcome> {
     succeed(repo, &[&texts[..], &["--temperature", "0.9", "--seed", "3"]].concat())
 }
 
+/// Their lints, and that a wrong flag is told before anything is measured.
 pub fn clippy_benches(repo: &Repo) -> Result<Outcome> {
     let packages = ["--package", "benches", "--package", "peers"];
     succeed(
         repo,
         &[&["clippy", "--all-targets"], &packages[..], &["--", "-D", "warnings"]].concat(),
-    )
+    )?;
+    some(tests(repo, &["--package", "benches", "--test", "save"])?)
 }
 
 pub fn docs(repo: &Repo) -> Result<Outcome> {
