@@ -2,7 +2,7 @@
 //!
 //! A page marks a printed output by a comment above its fence: `<!-- output: cargo xtask run … -->`,
 //! or, for the engine with a known mistake, `<!-- broken: day10 whole_buffer_returned: cargo xtask
-//! run … -->`. Lines may be wrapped as the page likes; `…` stands for anything. The commands are typed
+//! run … -->` (or `run …`, for short). Lines may be wrapped as the page likes; `…` stands for anything. The commands are typed
 //! into a shell, so the stage needs bash.
 
 use crate::hunt;
@@ -191,6 +191,7 @@ cargo() {
   done
   "$CANDECODE" "${words[@]}"
 }
+run() { cargo xtask run "$@"; }
 "#;
 
 /// What an engine says: its output, or, if it has none, its errors.
