@@ -1,9 +1,9 @@
 //! `cargo maintain printed`: what the book prints is what the commands say.
 //!
 //! A page marks a printed output by a comment above its fence: `<!-- output: cargo xtask run … -->`,
-//! or, for the engine with a known mistake, `<!-- broken: day10 whole_buffer_returned: cargo xtask
-//! run … -->` (or `run …`, for short). Lines may be wrapped as the page likes; `…` stands for anything. The commands are typed
-//! into a shell, so the stage needs bash.
+//! or, for the engine with a known mistake, `<!-- broken: day10 whole_buffer_returned: run … -->`. Lines
+//! may be wrapped as the page likes; `…` stands for anything. The commands are typed into a shell, so
+//! the stage needs bash.
 
 use crate::hunt;
 use anyhow::{ensure, Context, Result};
