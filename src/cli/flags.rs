@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[command(name = "candecode", version, about, max_term_width = 100)]
 pub struct Args {
     /// An embedded model (story-3m, story-230k, story-gpt2-1m, paper), a folder, a GGUF file, a short
-    /// name, owner/repo on the hub, or random-<N>m: N million random weights, made in memory
+    /// name, owner/repo on the hub, or random-135m (any number): random weights, made in memory
     #[arg(long, default_value = DEFAULT_MODEL, value_name = "NAME|DIR|FILE|OWNER/REPO")]
     pub model: String,
     /// The text to continue; may be repeated
