@@ -49,9 +49,8 @@ fn directive(
             "a reference or a variant stands in <details>: it is for after the check".into()
         );
     }
-    match argument(line, "variant") {
-        Some(target) => return variant(target, root),
-        None => {}
+    if let Some(target) = argument(line, "variant") {
+        return variant(target, root);
     }
     match argument(line, "map") {
         Some(day) => map(day, dir),
