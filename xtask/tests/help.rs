@@ -42,11 +42,17 @@ fn hints_come_one_at_a_time_and_stay() {
         out.starts_with("task 0.1: say one\n\nhint 1 of 3: a question\nWhich number?\n"),
         "{out}{err}"
     );
-    assert!(out.ends_with("The next, a sharper question: cargo xtask hint --task 0.1 --more\n"), "{out}");
+    assert!(
+        out.ends_with("The next, a sharper question: cargo xtask hint --task 0.1 --more\n"),
+        "{out}"
+    );
     assert_eq!(code, 0);
     assert!(!fake.say(&["hint"]).0.contains("hint 2"), "asking again is not asking for more");
     let (out, _, _) = fake.say(&["hint", "--more"]);
-    assert!(out.contains("hint 2 of 3: a sharper question\nThe smallest that is not nothing.\n"), "{out}");
+    assert!(
+        out.contains("hint 2 of 3: a sharper question\nThe smallest that is not nothing.\n"),
+        "{out}"
+    );
     assert!(!out.contains("hint 1"), "{out}");
     let (out, _, _) = fake.say(&["hint", "day0", "--more"]);
     assert!(
