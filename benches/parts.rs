@@ -1,13 +1,20 @@
 //! The parts: a product at a real model's shapes, in bytes of weights a second, attention against
-//! the context, and the functions of days 3 and 4 with plain tensor operations.
+//! the context, and the functions of days 0 to 6 with plain tensor operations.
 
-use candecode::day01_attention::scaled_dot_product_attention;
+use candecode::day00_warm_up::embed;
+use candecode::day01_attention::{
+    causal_mask, merge_heads, multi_head_attention, scaled_dot_product_attention, split_heads,
+    MultiHeadWeights,
+};
+use candecode::day02_positions::rotate;
 use candecode::day03_norms_and_mlps::{
     gelu_exact, gelu_tanh, layer_norm, rms_norm, silu, swiglu, Projection,
 };
 use candecode::day04_attention_block::grouped_attention;
+use candecode::day05_model::Transformer;
+use candecode::engine::load::load_transformer;
 use candecode::kernels::{self, bandwidth};
-use candecode::kit::Weight;
+use candecode::kit::{Logits, Model, NoCache, Step, Weight};
 use candle_core::{DType, Device, Tensor};
 use criterion::{criterion_group, criterion_main, Criterion, SamplingMode, Throughput};
 use std::time::Duration;
@@ -16,6 +23,7 @@ fn group<'a>(
     c: &'a mut Criterion,
     name: &str,
 ) -> criterion::BenchmarkGroup<'a, criterion::measurement::WallTime> {
+    kernels::set_threads();
     let mut group = c.benchmark_group(name);
     group.sampling_mode(SamplingMode::Flat);
     group
@@ -32,7 +40,6 @@ fn random(shape: &[usize]) -> Tensor {
 /// SmolLM2-135M's: Q, K and V; gate and up; down; the head, which fits no cache. Beside them, the
 /// roof.
 fn linears(c: &mut Criterion) {
-    candecode::kernels::set_threads();
     println!("memory reads {:.1} GB/s", bandwidth(5) / 1e9);
     let mut group = group(c, "parts_linear");
     for (name, inner, out) in
@@ -118,5 +125,97 @@ fn groups(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, linears, attentions, norms_and_mlps, groups);
+/// Day 1's attention of story-3m's width, 192, and six heads: the four projections, and all between.
+fn day1(c: &mut Criterion) {
+    let mut group = group(c, "parts_day1");
+    let matrix = || random(&[192, 192]);
+    let w = MultiHeadWeights { q: matrix(), k: matrix(), v: matrix(), o: matrix() };
+    for tokens in [64, 256, 1024] {
+        let x = random(&[1, tokens, 192]);
+        let mask = causal_mask(tokens, 0, &Device::Cpu).expect("a mask");
+        let heads = split_heads(&x, 6).expect("heads"); // (1, 6, T, 32)
+        group.bench_function(format!("all_{tokens}"), |b| {
+            b.iter(|| multi_head_attention(&x, &w, 6, Some(&mask)).expect("attention"));
+        });
+        group.bench_function(format!("projections_{tokens}"), |b| {
+            b.iter(|| {
+                let project = |w: &Tensor| x.broadcast_matmul(&w.t()?);
+                [&w.q, &w.k, &w.v, &w.o].map(|w| project(w).expect("a projection"))
+            });
+        });
+        group.bench_function(format!("attention_{tokens}"), |b| {
+            b.iter(|| {
+                let out = scaled_dot_product_attention(&heads, &heads, &heads, Some(&mask));
+                merge_heads(&out.expect("attention")).expect("one tensor")
+            });
+        });
+        let keys = heads.t().and_then(|keys| keys.contiguous()).expect("keys");
+        let scores = heads.matmul(&keys).expect("scores"); // (1, 6, T, T)
+        group.bench_function(format!("both_products_{tokens}"), |b| {
+            b.iter(|| heads.matmul(&keys).and_then(|s| s.matmul(&heads)).expect("products"));
+        });
+        group.bench_function(format!("exp_{tokens}"), |b| b.iter(|| scores.exp().expect("exp")));
+    }
+    group.finish();
+}
+
+/// The parts of story-3m in f32: days 0, 2 and 5 over one token, and day 6's passes without a cache.
+fn story(c: &mut Criterion) {
+    let folder = benches::root().join("models/story-3m");
+    let model = load_transformer(&folder, DType::F32, &Device::Cpu).expect("story-3m");
+    let mut group = group(c, "parts_story");
+    let table = model.embed_tokens.tensor();
+    let ids = Tensor::arange(0u32, 256, &Device::Cpu).and_then(|ids| ids.unsqueeze(0));
+    let ids = ids.expect("ids");
+    group.bench_function("look_up_256", |b| b.iter(|| embed(table, &ids).expect("vectors")));
+    let one_hot = Tensor::eye(2048, DType::F32, &Device::Cpu).and_then(|eye| eye.narrow(0, 0, 256));
+    let one_hot = one_hot.expect("rows");
+    group.bench_function("look_up_256_as_a_product", |b| {
+        b.iter(|| one_hot.matmul(table).expect("vectors"));
+    });
+    one_token(&mut group, &model);
+    for tokens in [50, 64, 100, 200, 256, 300, 400, 500] {
+        for (name, logits) in [("last", Logits::Last(1)), ("all", Logits::All)] {
+            if name == "last" || [64, 256].contains(&tokens) {
+                group.bench_function(format!("pass_{tokens}_{name}"), |b| {
+                    let ids: Vec<u32> = (4..4 + tokens).collect();
+                    let step = Step::new(&model, &ids, 0).expect("a step");
+                    let step = step.with_logits(logits.clone());
+                    b.iter(|| model.forward(&step, &mut NoCache).expect("logits"));
+                });
+            }
+        }
+    }
+    group.finish();
+}
+
+/// One token through each part of the model, and through the whole.
+fn one_token(
+    group: &mut criterion::BenchmarkGroup<'_, criterion::measurement::WallTime>,
+    model: &Transformer,
+) {
+    let step = Step::new(model, &[428], 0).expect("a step");
+    let x = model.embed(&step).expect("a vector"); // (1, 1, 192)
+    let rotary = model.rotary_emb.as_ref().expect("RoPE");
+    let angles = || rotary.cos_sin(&step.positions).expect("angles");
+    let cos_sin = angles();
+    let layer = &model.layers[0];
+    let (queries, keys) = (random(&[1, 6, 1, 32]), random(&[1, 2, 1, 32]));
+    group.bench_function("pass_1", |b| {
+        b.iter(|| model.forward(&step, &mut NoCache).expect("logits"));
+    });
+    group.bench_function("head_and_norm_1", |b| b.iter(|| model.head(&x).expect("logits")));
+    group.bench_function("attention_1", |b| {
+        b.iter(|| layer.attention.forward(&x, &step, Some(&cos_sin), &mut NoCache).expect("x"));
+    });
+    group.bench_function("mlp_1", |b| b.iter(|| layer.mlp.forward(&x).expect("x")));
+    group.bench_function("norm_1", |b| b.iter(|| layer.mlp_norm.forward(&x).expect("x")));
+    group.bench_function("cos_sin_1", |b| b.iter(angles));
+    group.bench_function("rotate_1", |b| {
+        let (cos, sin) = &cos_sin;
+        b.iter(|| [&queries, &keys].map(|x| rotate(x, cos, sin).expect("turned")));
+    });
+}
+
+criterion_group!(benches, day1, story, norms_and_mlps, groups, linears, attentions);
 criterion_main!(benches);

@@ -7,19 +7,18 @@ use candle_core::{bail, Device, Result, Tensor};
 
 /// The mask of a batch whose rows are padded on the left: `(B, 1, T, S + T)`, u8, 1 = may attend.
 ///
-/// Row `b` begins with `padding[b]` positions of padding. Of the others, new token `i`, at index
+/// Row `b` begins with `padding[b]` columns of padding. Of the others, new token `i`, in column
 /// `past + i`, may attend to those up to itself. A padding token attends only to itself: with no
-/// position at all its softmax would be NaN, and 0 × NaN reaches the row's real tokens a layer
-/// later.
+/// column at all its softmax would be NaN, and 0 × NaN reaches the row's real tokens a layer later.
 ///
 /// # Errors
-/// If a row is all padding, `past + new` positions of it.
+/// If a row is all padding, `past + new` columns of it.
 pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) -> Result<Tensor> {
     // task 12.1: causal, blind to padding, and no row that sees nothing
     // <solution>
     let all = past + new;
     if let Some(row) = padding.iter().position(|padding| *padding >= all) {
-        bail!("row {row} is all padding: {} of {all} positions", padding[row])
+        bail!("row {row} is all padding: {} of {all} columns", padding[row])
     }
     let mut mask = Vec::with_capacity(padding.len() * new * all);
     for padding in padding {
@@ -69,7 +68,7 @@ pub fn left_pad(rows: &[&[u32]]) -> Padded {
 pub struct Row<'a> {
     /// The sequence.
     pub sequence: Sequence<'a>,
-    /// How many positions of the cache are padding in this row; they come before its own.
+    /// How many columns of the cache are padding in this row; they come before its own tokens.
     pub padding: usize,
 }
 
@@ -82,7 +81,7 @@ impl<'a> Row<'a> {
 
 /// Pads the rows for an empty cache: writes each row's `padding` into it, because every later step
 /// asks for it, and makes the step that feeds all their tokens, `(B, T)`. Logits of the last
-/// position.
+/// column.
 ///
 /// # Errors
 /// If a row is empty, or does not fit the model.
@@ -105,11 +104,12 @@ pub fn prefill_step(model: &dyn Model, rows: &mut [Row]) -> Result<Step> {
     // </solution>
 }
 
-/// The step that feeds each row's newest token, `(B, 1)`, after the `past` positions that the cache
+/// The step that feeds each row's newest token, `(B, 1)`, after the `past` columns that the cache
 /// holds.
 ///
 /// # Errors
-/// If a row has more padding than positions, or a position is past the context.
+/// If a row has more padding than columns, if the columns after its padding are not all of its
+/// tokens but the newest, or if a position is past the context.
 pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step> {
     // task 12.4: one id for each row, at the row's own position; padding stays hidden
     // <solution>
@@ -120,9 +120,16 @@ pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step>
     }
     let mut ids = Vec::new();
     let mut positions = Vec::new();
-    for row in rows {
+    for (i, row) in rows.iter().enumerate() {
         let known = past - row.padding; // this row's own tokens in the cache
-        ids.push(row.sequence.tokens[known..].to_vec());
+        let tokens = &row.sequence.tokens;
+        if tokens.len() != known + 1 {
+            bail!(
+                "row {i} has {} tokens, and the cache {known}: it needs all but one",
+                tokens.len()
+            )
+        }
+        ids.push(vec![tokens[known]]);
         positions.push(vec![known as u32]);
     }
     Ok(Step::batch(model, &ids, &positions, mask)?.with_logits(Logits::Last(1)))
@@ -130,7 +137,7 @@ pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step>
 }
 
 /// Retires the rows whose sequence has finished: they leave `rows` and the cache, and so do the
-/// positions that are padding in every row that is left.
+/// columns that are padding in every row that is left.
 ///
 /// If no row is left the cache stays as it is, for candle has no tensors of zero rows; the next
 /// prefill replaces it. An empty cache (`NoCache`) has nothing to trim, and its rows keep their

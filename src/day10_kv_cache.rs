@@ -16,7 +16,8 @@ pub fn cache_bytes(config: &ModelConfig, rows: usize, len: usize, dtype: DType) 
 }
 
 /// Appends positions: `old`, `(B, Hkv, S, D)`, and `new`, `(B, Hkv, T, D)`, become
-/// `(B, Hkv, S + T, D)`, in new memory. So every append of a growing cache copies all it has.
+/// `(B, Hkv, S + T, D)`, contiguous, in new memory. So every append of a growing cache copies all
+/// it has.
 ///
 /// # Errors
 /// If any other dimension differs.

@@ -8,13 +8,12 @@ use candle_core::{bail, Device, Result, Tensor};
 
 /// The mask of a batch whose rows are padded on the left: `(B, 1, T, S + T)`, u8, 1 = may attend.
 ///
-/// Row `b` begins with `padding[b]` positions of padding. Of the others, new token `i`, at index
+/// Row `b` begins with `padding[b]` columns of padding. Of the others, new token `i`, in column
 /// `past + i`, may attend to those up to itself. A padding token attends only to itself: with no
-/// position at all its softmax would be NaN, and 0 × NaN reaches the row's real tokens a layer
-/// later.
+/// column at all its softmax would be NaN, and 0 × NaN reaches the row's real tokens a layer later.
 ///
 /// # Errors
-/// If a row is all padding, `past + new` positions of it.
+/// If a row is all padding, `past + new` columns of it.
 pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) -> Result<Tensor> {
     // task 12.1: causal, blind to padding, and no row that sees nothing
     todo!("day 12, task 1: causal, blind to padding, and no row that sees nothing")
@@ -42,7 +41,7 @@ pub fn left_pad(rows: &[&[u32]]) -> Padded {
 pub struct Row<'a> {
     /// The sequence.
     pub sequence: Sequence<'a>,
-    /// How many positions of the cache are padding in this row; they come before its own.
+    /// How many columns of the cache are padding in this row; they come before its own tokens.
     pub padding: usize,
 }
 
@@ -55,7 +54,7 @@ impl<'a> Row<'a> {
 
 /// Pads the rows for an empty cache: writes each row's `padding` into it, because every later step
 /// asks for it, and makes the step that feeds all their tokens, `(B, T)`. Logits of the last
-/// position.
+/// column.
 ///
 /// # Errors
 /// If a row is empty, or does not fit the model.
@@ -64,18 +63,19 @@ pub fn prefill_step(model: &dyn Model, rows: &mut [Row]) -> Result<Step> {
     todo!("day 12, task 3: left_pad the tokens; a mask only if there is padding to hide")
 }
 
-/// The step that feeds each row's newest token, `(B, 1)`, after the `past` positions that the cache
+/// The step that feeds each row's newest token, `(B, 1)`, after the `past` columns that the cache
 /// holds.
 ///
 /// # Errors
-/// If a row has more padding than positions, or a position is past the context.
+/// If a row has more padding than columns, if the columns after its padding are not all of its
+/// tokens but the newest, or if a position is past the context.
 pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step> {
     // task 12.4: one id for each row, at the row's own position; padding stays hidden
     todo!("day 12, task 4: one id for each row, at the row's own position; padding stays hidden")
 }
 
 /// Retires the rows whose sequence has finished: they leave `rows` and the cache, and so do the
-/// positions that are padding in every row that is left.
+/// columns that are padding in every row that is left.
 ///
 /// If no row is left the cache stays as it is, for candle has no tensors of zero rows; the next
 /// prefill replaces it. An empty cache (`NoCache`) has nothing to trim, and its rows keep their

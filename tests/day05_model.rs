@@ -14,6 +14,7 @@ checks::tests! {
     task_5_3_mlp_equals_transformers => day::mlp_equals_hf,
     task_5_4_a_silent_attention_adds_nothing => day::a_silent_attention_adds_nothing,
     task_5_4_attend_by_hand => day::attend_by_hand,
+    task_5_4_each_half_has_its_norm_by_hand => day::each_half_has_its_norm_by_hand,
     task_5_4_attend_equals_transformers => day::attend_equals_hf,
     task_5_4_a_silent_mlp_adds_nothing => day::a_silent_mlp_adds_nothing,
     task_5_4_feed_forward_equals_transformers => day::feed_forward_equals_hf,

@@ -15,6 +15,7 @@ checks::tests! {
     task_10_1_the_formula_is_what_a_model_leaves => day::the_formula_is_what_a_model_leaves,
     task_10_2_growing_by_hand => day::growing_by_hand,
     task_10_2_growing_anything => day::growing_anything,
+    task_10_2_grown_rows_can_be_selected => day::grown_rows_can_be_selected,
     task_10_3_appending_by_hand => day::appending_by_hand,
     task_10_3_len_moves_with_the_last_layer => day::len_moves_with_the_last_layer,
     task_10_3_pieces_equal_the_whole => day::pieces_equal_the_whole,

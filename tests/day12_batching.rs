@@ -21,6 +21,8 @@ checks::tests! {
     task_12_3_no_row_becomes_nan => day::no_row_becomes_nan,
     task_12_3_no_padding_needs_no_mask => day::no_padding_needs_no_mask,
     task_12_4_the_decode_step_by_hand => day::the_decode_step_by_hand,
+    task_12_4_a_row_that_does_not_fit_the_cache_is_refused =>
+        day::a_row_that_does_not_fit_the_cache_is_refused,
     task_12_5_retiring_by_hand => day::retiring_by_hand,
     task_12_6_one_turn_by_hand => day::one_turn_by_hand,
     task_12_6_any_mix_equals_its_rows_alone => day::any_mix_equals_its_rows_alone,

@@ -13,6 +13,7 @@ checks::tests! {
     task_15_2_room_by_hand => day::room_by_hand,
     task_15_2_only_the_first_in_the_queue_counts => day::only_the_first_in_the_queue_counts,
     task_15_3_a_prompt_in_a_cache_of_its_own => day::a_prompt_in_a_cache_of_its_own,
+    task_15_4_a_batch_that_ran_empty_is_replaced => day::a_batch_that_ran_empty_is_replaced,
     task_15_4_both_sides_learn_of_their_padding => day::both_sides_learn_of_their_padding,
     task_15_5_who_ended_at_once_never_joins => day::who_ended_at_once_never_joins,
     task_15_5_nobody_overtakes => day::nobody_overtakes,

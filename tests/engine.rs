@@ -154,9 +154,9 @@ fn a_trace_tells_no_nan_from_a_pass_that_cannot_be_repeated() {
 #[test]
 fn an_error_about_nan_says_what_its_trace_came_to() {
     let numbers = Trace::NoNan.to_string();
-    assert!(numbers.contains("the model alone gives numbers for this text"), "{numbers}");
+    assert!(numbers.contains("without a cache, this text gives no NaN"), "{numbers}");
     let unknown = Trace::NotRepeatable.to_string();
-    assert!(!unknown.contains("gives numbers"), "{unknown}");
+    assert!(!unknown.contains("gives no NaN"), "{unknown}");
     assert!(unknown.contains("cannot compute this text again"), "{unknown}");
     assert_eq!(Trace::FirstIn("layer 2's MLP".into()).to_string(), "layer 2's MLP");
 }

@@ -141,6 +141,9 @@ pub struct Args {
     /// Text as it is made, or one JSON object a sequence
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
+    /// Show the N likeliest tokens of each step, with the log-probabilities that the model gives them
+    #[arg(long, value_name = "N")]
+    pub top_logprobs: Option<usize>,
     /// Print speeds to standard error
     #[arg(long)]
     pub stats: bool,

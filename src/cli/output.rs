@@ -2,8 +2,9 @@
 
 use crate::cli::flags::{Args, Format};
 use crate::cli::interrupt;
-use crate::cli::statistics::{Report, Timings};
+use crate::cli::statistics::{Report, Timings, TopLogprob};
 use crate::engine::forecast::{self, Bound, Machine, Prediction};
+use crate::engine::top_logprobs::TopLogprobs;
 use crate::engine::{self, loops::Sink};
 use crate::kernels;
 use crate::kit::draft::Counts;
@@ -36,6 +37,8 @@ pub struct Output<'a> {
     counts: Option<Counts>,
     /// The model, if the run's passes are those that day 16 predicts.
     pub predicted: Option<&'a ModelConfig>,
+    /// The likeliest tokens of each step, if they are to be shown.
+    pub top_logprobs: Option<TopLogprobs>,
 }
 
 impl<'a> Output<'a> {
@@ -61,6 +64,7 @@ impl<'a> Output<'a> {
             load_s,
             counts: None,
             predicted: None,
+            top_logprobs: None,
         };
         if out.streams() {
             show(&format!("{}{}", if number > 0 { "\n" } else { "" }, out.prompt(0)?))?;
@@ -114,8 +118,12 @@ impl<'a> Output<'a> {
         let new: usize = self.texts.iter().map(|text| text.new_ids.len()).sum();
         let timings = Timings { load_s: self.load_s, prefill_s, decode_s, tokens_per_second: 0.0 };
         let timings = timings.with_rate(new, self.texts.len());
+        let top_logprobs = self.top_logprobs()?;
         if self.streams() {
             show("\n")?;
+            if let Some(steps) = &top_logprobs {
+                show(&format!("\n{}", self.likeliest(steps)?))?;
+            }
         } else {
             for row in 0..self.texts.len() {
                 let gap = if row > 0 { "\n" } else { "" };
@@ -123,7 +131,7 @@ impl<'a> Output<'a> {
                     Format::Text => {
                         show(&format!("{gap}{}{}\n", self.prompt(row)?, self.texts[row].text))?
                     }
-                    Format::Json => show(&self.json(row, timings)?)?,
+                    Format::Json => show(&self.json(row, timings, top_logprobs.clone())?)?,
                 }
             }
         }
@@ -182,7 +190,39 @@ impl<'a> Output<'a> {
         })
     }
 
-    fn json(&self, row: usize, timings: Timings) -> Result<String> {
+    /// The likeliest tokens of each step, with their text; None if they were not asked for.
+    fn top_logprobs(&self) -> Result<Option<Vec<Vec<TopLogprob>>>> {
+        let Some(notes) = &self.top_logprobs else { return Ok(None) };
+        let mut steps = Vec::new();
+        for step in notes.borrow().iter() {
+            let mut tokens = Vec::new();
+            for (id, logprob) in step {
+                let token = self.tokenizer.decode(&[*id])?;
+                tokens.push(TopLogprob { id: *id, token, logprob: *logprob });
+            }
+            steps.push(tokens);
+        }
+        Ok(Some(steps))
+    }
+
+    /// A line for each token: what was chosen, and the likeliest ones.
+    fn likeliest(&self, steps: &[Vec<TopLogprob>]) -> Result<String> {
+        let mut lines = String::new();
+        for (id, step) in self.texts[0].new_ids.iter().zip(steps) {
+            let chosen = format!("{:?}", self.tokenizer.decode(&[*id])?);
+            let words: Vec<String> =
+                step.iter().map(|top| format!("{:?} {:.3}", top.token, top.logprob)).collect();
+            lines += &format!("{chosen:<10} of {}\n", words.join(", "));
+        }
+        Ok(lines)
+    }
+
+    fn json(
+        &self,
+        row: usize,
+        timings: Timings,
+        top_logprobs: Option<Vec<Vec<TopLogprob>>>,
+    ) -> Result<String> {
         let text = &self.texts[row];
         let report = Report {
             prompt_ids: text.prompt.clone(),
@@ -190,6 +230,7 @@ impl<'a> Output<'a> {
             text: text.text.clone(),
             finish_reason: text.finish,
             logprobs: text.logprobs.clone(),
+            top_logprobs,
             score: text.score,
             drafts: self.counts,
             timings,

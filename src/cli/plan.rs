@@ -106,6 +106,13 @@ impl Plan {
                 usage("--past-context is for run: a chat forgets its oldest turns")
             );
         }
+        if let Some(count) = args.top_logprobs {
+            ensure!(count > 0, usage("--top-logprobs is 0; 5 is common"));
+            ensure!(
+                (self.day == 7 || self.day == 10) && !args.chat,
+                usage("--top-logprobs is for one prompt, without beams, drafts, batches or a chat")
+            );
+        }
         if self.day == 13 || self.day == 15 {
             ensure!(
                 args.rng != Some(RngKind::Torch),

@@ -8,6 +8,7 @@ use crate::engine::chat::Chat;
 use crate::engine::chat_template::Template;
 use crate::engine::loops::{LoopPlan, Models};
 use crate::engine::nan_trace::{self, Trace};
+use crate::engine::top_logprobs::{self, TopLogprobs};
 use crate::engine::{load, requests, Engine};
 use crate::formats::{hub, ModelFiles};
 use crate::kernels;
@@ -49,7 +50,11 @@ pub fn run(args: &Args) -> Result<u8> {
     let tokenizer = tokenizer(args, &files)?;
     let template = if args.chat { Some(template(args, &files)?) } else { None };
     let config = files.config();
-    let processors = requests::processors(&plan.params, &tokenizer, config)?;
+    let mut processors = requests::processors(&plan.params, &tokenizer, config)?;
+    let top_logprobs = TopLogprobs::default();
+    if let Some(count) = args.top_logprobs {
+        processors.insert(0, top_logprobs::watch(count, &top_logprobs));
+    }
     let prompts = prompts(args, &tokenizer, config.max_position_embeddings)?;
     let drafter = args.draft_model.as_deref();
     let drafter = drafter.map(|name| draft_model(name, args, &files, &tokenizer)).transpose()?;
@@ -84,7 +89,7 @@ pub fn run(args: &Args) -> Result<u8> {
         drafter: drafter.map(|(engine, model)| (engine, model as &dyn Model)),
     };
     let loops = plan.loops(args, processors, model.config());
-    let run = Run { args, models, loops, rows: plan.rows, load_s };
+    let run = Run { args, models, loops, top_logprobs, rows: plan.rows, load_s };
     if let Some(template) = template {
         return Ok(u8::from(!run.chat(template, context)?));
     }
@@ -204,6 +209,7 @@ struct Run<'a> {
     args: &'a Args,
     models: Models<'a>,
     loops: LoopPlan,
+    top_logprobs: TopLogprobs,
     rows: usize,
     load_s: f64,
 }
@@ -248,6 +254,8 @@ impl Run<'_> {
         // A prefill, then a step for each token of every row: beams, drafts and a queue do otherwise.
         let plain_steps = [10, 12].contains(&self.loops.day) && self.models.engine.cache.is_some();
         let stops = self.loops.past_context == PastContext::Stop;
+        self.top_logprobs.take(); // another prompt's
+        out.top_logprobs = self.args.top_logprobs.map(|_| TopLogprobs::clone(&self.top_logprobs));
         out.predicted = (plain_steps && stops).then(|| self.models.model.config());
         let done = self.loops.run(self.models, prompts, first, &mut out);
         if let Err(error) = done {

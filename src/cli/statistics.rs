@@ -17,6 +17,9 @@ pub struct Report {
     pub finish_reason: Option<FinishReason>,
     /// ln of each new token's probability.
     pub logprobs: Vec<f32>,
+    /// The likeliest tokens of each step, the best first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_logprobs: Option<Vec<Vec<TopLogprob>>>,
     /// A beam's score: its log-probability over `length ^ length_penalty`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f32>,
@@ -26,6 +29,17 @@ pub struct Report {
     /// Timings.
     #[serde(flatten)]
     pub timings: Timings,
+}
+
+/// One of the likeliest tokens of a step (OpenAI's `top_logprobs`).
+#[derive(Debug, Clone, Serialize)]
+pub struct TopLogprob {
+    /// Its id.
+    pub id: u32,
+    /// Its text.
+    pub token: String,
+    /// ln of its probability, by the model itself.
+    pub logprob: f32,
 }
 
 /// How long it took, in seconds.

@@ -23,12 +23,12 @@ impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotRepeatable => {
-                "which stage it comes from is not known: the model alone, without a cache, cannot \
-                 compute this text again"
+                "which stage it comes from is not known, because the model cannot compute this text \
+                 again without a cache"
             }
             Self::NoNan => {
-                "the model alone gives numbers for this text: look at the cache, the mask and the \
-                 positions of the step that failed"
+                "computed again without a cache, this text gives no NaN, so look at the cache, the \
+                 mask and the positions of the step that failed"
             }
             Self::FirstIn(stage) => stage,
         })

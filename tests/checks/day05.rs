@@ -413,6 +413,26 @@ pub fn attend_by_hand(day: &Day) -> Outcome {
         .likely("x + attention(norm(x))")
 }
 
+pub fn each_half_has_its_norm_by_hand(day: &Day) -> Outcome {
+    let mut transformer = small(1.0, false, false)?;
+    let doubled = Tensor::new(&[2f32, 2.], &device()?)?;
+    let halved = Tensor::new(&[0.5f32, 0.5], &device()?)?;
+    transformer.layers[0].attention_norm = Norm::Rms { weight: doubled, eps: 1e-6 };
+    transformer.layers[0].mlp_norm = Norm::Rms { weight: halved, eps: 1e-6 };
+    let model = (day.build)(transformer)?;
+    let x = Tensor::new(&[[[3f32, 4.]]], &device()?)?;
+    let step = small_step(&*model, &[1], &[0])?;
+    let input = "a layer on [3, 4], identities, attention_norm's weights 2, mlp_norm's 0.5";
+    // [3, 4] normed is [0.8485, 1.1314], and the attention gives twice that.
+    let want = Tensor::new(&[[[4.697056f32, 6.262742]]], &device()?)?;
+    close(&format!("{input}, down_proj zeros"), model.attend(0, &x, &step), &want, 1e-5)
+        .likely("the norm before the attention is attention_norm")?;
+    // Halved it is a = [0.4243, 0.5657], and the MLP gives SiLU(a) · a.
+    let want = Tensor::new(&[[[3.108810f32, 4.204086]]], &device()?)?;
+    close(&format!("{input}, o_proj zeros"), model.feed_forward(0, &x, &step), &want, 1e-5)
+        .likely("the norm before the MLP is mlp_norm")
+}
+
 pub fn attend_equals_hf(day: &Day) -> Outcome {
     for name in ROPE_MODELS {
         let model = load(day, name, DType::F32)?;

@@ -249,6 +249,17 @@ fn appending(day: &Day, kind: CacheKind) -> Outcome {
     holds(&input, &*cache, &rows(&[&[1, 2, 3]]))
 }
 
+pub fn grown_rows_can_be_selected(day: &Day) -> Outcome {
+    let old = Tensor::arange(0f32, 12., &Device::Cpu)?.reshape((2, 2, 1, 3))?;
+    let new = Tensor::arange(12f32, 36., &Device::Cpu)?.reshape((2, 2, 2, 3))?.transpose(1, 2)?;
+    let got = (day.concat)(&old, &new)?;
+    let rows = Tensor::new(&[1u32, 0], &Device::Cpu)?;
+    let want = Tensor::cat(&[&old, &new.contiguous()?], 2)?.index_select(&rows, 0)?;
+    let input = "old (2, 2, 1, 3), new (2, 2, 2, 3), strided: index_select of rows 1 and 0";
+    bits_equal(input, got.index_select(&rows, 0), &want)
+        .likely("the result must be contiguous: cat of a strided tensor is not")
+}
+
 pub fn appending_by_hand(day: &Day) -> Outcome {
     appending(day, KINDS[0])
 }

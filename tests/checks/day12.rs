@@ -371,6 +371,23 @@ pub fn the_decode_step_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
+pub fn a_row_that_does_not_fit_the_cache_is_refused(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let model = Witness::mixing(40, 9, 3);
+    // Row 1 has 3 tokens. After its padding the cache has 0, 1, 3 and 4 of them, and not 2.
+    for (padding, past) in [(3, 3), (2, 3), (1, 4), (0, 4)] {
+        let given = [text(&vec![7; past + 1], 0), text(&[5, 6, 4], padding)];
+        let got = (day.decode)(&model, &tokenizer, &given, past);
+        let got = got.and_then(|step| step.ids.to_vec2::<u32>());
+        let input =
+            format!("{past} columns; row 1 has a padding of {padding} and 3 tokens: decode");
+        refused(&input, got, &[]).likely(
+            "a row has past - padding tokens in the cache, which must be all but its newest one",
+        )?;
+    }
+    Ok(())
+}
+
 /// A cache of one row and so many positions.
 fn held(model: &Witness, positions: usize) -> Result<Keep> {
     let mut cache = Keep::default();

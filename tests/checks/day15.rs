@@ -493,6 +493,27 @@ pub fn both_sides_learn_of_their_padding(day: &Day) -> Outcome {
         .likely("padding adds up: 1 position for the second, 12 more for the third")
 }
 
+pub fn a_batch_that_ran_empty_is_replaced(day: &Day) -> Outcome {
+    let group = group("stories")?;
+    let model = Watched::new(model(&group.model)?);
+    let case = Case::new(&model);
+    // The first ends with its second token: no row runs then, and the cache still has its columns.
+    let ends = Ask { most: 2, ..group.ask(3) };
+    let tasks =
+        vec![Do::PrefillAndJoin(ends), Do::Step, Do::PrefillAndJoin(group.ask(0)), Do::Step];
+    let seen = case.run(day, tasks)?;
+    let rows: Vec<_> = seen.iter().map(|seen| seen.running.len()).collect();
+    equal("a row joins, ends, another joins, steps: rows", Ok(rows), &vec![1, 0, 1, 1])?;
+    let input = "16 tokens ran and ended, a prompt of 4 tokens joins";
+    let padding = seen[2].running[0].1;
+    equal(&format!("{input}: its padding"), Ok(padding), &0)
+        .likely("where no row runs, the new cache replaces the old one, and nothing is padded")?;
+    let got = seen[3].tokens.iter().map(|token| token.id).collect::<Vec<_>>();
+    let want = vec![group.texts[0].new_ids[1]];
+    equal(&format!("{input}: its second token"), Ok(got), &want)
+        .likely("the old cache must go: its columns belong to a row that has ended")
+}
+
 // 15.5
 
 pub fn who_ended_at_once_never_joins(day: &Day) -> Outcome {

@@ -2,8 +2,9 @@
 //!
 //! A page marks a printed output by a comment above its fence: `<!-- output: cargo xtask run … -->`,
 //! or, for the engine with a known mistake, `<!-- broken: day10 whole_buffer_returned: run … -->`. Lines
-//! may be wrapped as the page likes; `…` stands for anything. The commands are typed into a shell, so
-//! the stage needs bash.
+//! may be wrapped as the page likes; `…` stands for anything. Below a table whose last column is how
+//! outputs of broken engines begin, `<!-- in the table: day05 post_norm: run … -->` stands once for
+//! each row, in their order. The commands are typed into a shell, so the stage needs bash.
 
 use crate::hunt;
 use anyhow::{ensure, Context, Result};
@@ -64,8 +65,23 @@ struct Marked {
     mistake: Option<(String, String)>,
     /// The commands, as they are typed.
     commands: Vec<String>,
-    /// The lines of the block.
+    /// The lines of the block, or of a table the one row.
     body: std::ops::Range<usize>,
+    /// Whether it is the last cell of that row.
+    in_table: bool,
+}
+
+impl Marked {
+    /// What the page prints, without what is typed.
+    fn printed(&self, lines: &[String]) -> String {
+        let body = &lines[self.body.clone()];
+        if self.in_table {
+            let cells = body[0].trim().trim_end_matches('|');
+            let cell = cells.rsplit('|').next().unwrap_or_default().trim().trim_matches('`');
+            return format!("{cell} …");
+        }
+        untyped(body).join("\n")
+    }
 }
 
 fn outputs(repo: &Repo, args: &Printed) -> Result<Sum> {
@@ -87,10 +103,10 @@ fn outputs(repo: &Repo, args: &Printed) -> Result<Sum> {
             let said: Result<Vec<String>> =
                 one.commands.iter().map(|typed| said(repo, program, typed)).collect();
             let said = said?.join("\n");
-            let printed = untyped(&lines[one.body.clone()]).join("\n");
+            let printed = one.printed(&lines);
             if matches(&printed, &said) {
                 sum.passed += 1;
-            } else if args.write && one.commands.len() == 1 {
+            } else if args.write && one.commands.len() == 1 && !one.in_table {
                 say!("{}:{}: written anew", page.display(), one.line + 1);
                 let typed = one.body.len() - untyped(&lines[one.body.clone()]).len();
                 lines.splice(one.body.start + typed..one.body.end, wrapped(&said));
@@ -125,12 +141,23 @@ fn marked(lines: &[String]) -> Result<Vec<Marked>> {
     let mut mistake = None;
     for (line, text) in lines.iter().enumerate() {
         let inside = |mark: &str| text.trim().strip_prefix(mark)?.strip_suffix("-->");
+        if let Some(rest) = inside("<!-- in the table:") {
+            let (mistake, command) = of_a_mistake(rest)?;
+            let row = row_of(lines, line).with_context(|| format!("line {}", line + 1))?;
+            found.push(Marked {
+                line,
+                mistake: Some(mistake),
+                commands: vec![command.to_string()],
+                body: row..row + 1,
+                in_table: true,
+            });
+            continue;
+        }
         let (of, command) = match (inside("<!-- output:"), inside("<!-- broken:")) {
             (Some(command), _) => (None, command),
             (None, Some(rest)) => {
-                let (name, command) = rest.split_once(": ").context("broken: DAY NAME: COMMAND")?;
-                let (day, name) = name.trim().split_once(' ').context("broken: DAY NAME")?;
-                (Some((day.to_string(), name.trim().to_string())), command)
+                let (mistake, command) = of_a_mistake(rest)?;
+                (Some(mistake), command)
             }
             (None, None) => continue,
         };
@@ -152,9 +179,29 @@ fn marked(lines: &[String]) -> Result<Vec<Marked>> {
             mistake: mistake.take(),
             commands: std::mem::take(&mut commands),
             body: open + 1..close,
+            in_table: false,
         });
     }
     Ok(found)
+}
+
+/// `DAY NAME: COMMAND`, of a known mistake.
+fn of_a_mistake(rest: &str) -> Result<((String, String), &str)> {
+    let (name, command) = rest.split_once(": ").context("DAY NAME: COMMAND")?;
+    let (day, name) = name.trim().split_once(' ').context("DAY NAME")?;
+    Ok(((day.to_string(), name.trim().to_string()), command.trim()))
+}
+
+/// The row of a marker at `line`: the table above has as many rows as there are markers below it, or
+/// the markers are those of its last rows.
+fn row_of(lines: &[String], line: usize) -> Result<usize> {
+    let is_marker = |at: usize| lines[at].trim().starts_with("<!-- in the table:");
+    let first = (0..=line).rev().take_while(|at| is_marker(*at)).last().unwrap_or(line);
+    let count = (line..lines.len()).take_while(|at| is_marker(*at)).count() + line - first;
+    let end = (0..first).rev().find(|at| !lines[*at].trim().is_empty()).context("no table")?;
+    let row = (end + 1).checked_sub(count).context("no table")? + line - first;
+    ensure!(lines[row].starts_with('|'), "a table comes right before the marker");
+    Ok(row)
 }
 
 /// The lines of a block that were not typed: without `$ …`, and without the lines in which a command
@@ -261,6 +308,18 @@ mod tests {
         assert_eq!(found[1].mistake, Some(("day06".into(), "no_mask".into())));
         assert_eq!(untyped(&lines[found[1].body.clone()]), ["c"]);
         assert!(marked(&["<!-- output: cargo xtask run -->".into(), "x".into()]).is_err());
+    }
+
+    #[test]
+    fn a_table_has_a_row_for_each_marker() {
+        let page = "| a | b |\n|---|---|\n| x | `one` |\n| y | `two` |\n\n\
+                    <!-- in the table: day05 p: run -->\n<!-- in the table: day05 q: run -p x -->";
+        let lines: Vec<String> = page.lines().map(str::to_string).collect();
+        let found = marked(&lines).unwrap();
+        let printed: Vec<String> = found.iter().map(|one| one.printed(&lines)).collect();
+        assert_eq!(printed, ["one …", "two …"]);
+        assert_eq!(found[1].mistake, Some(("day05".into(), "q".into())));
+        assert!(marked(&["x".into(), "<!-- in the table: day05 p: run -->".into()]).is_err());
     }
 
     #[test]
