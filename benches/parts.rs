@@ -17,7 +17,7 @@ use candecode::kernels::{self, bandwidth};
 use candecode::kit::{Logits, Model, NoCache, Step, Weight};
 use candle_core::{DType, Device, Tensor};
 use criterion::{criterion_group, criterion_main, Criterion, SamplingMode, Throughput};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn group<'a>(
     c: &'a mut Criterion,
@@ -195,26 +195,49 @@ fn one_token(
     model: &Transformer,
 ) {
     let step = Step::new(model, &[428], 0).expect("a step");
-    let x = model.embed(&step).expect("a vector"); // (1, 1, 192)
     let rotary = model.rotary_emb.as_ref().expect("RoPE");
     let angles = || rotary.cos_sin(&step.positions).expect("angles");
     let cos_sin = angles();
-    let layer = &model.layers[0];
     let (queries, keys) = (random(&[1, 6, 1, 32]), random(&[1, 2, 1, 32]));
     group.bench_function("pass_1", |b| {
         b.iter(|| model.forward(&step, &mut NoCache).expect("logits"));
     });
-    group.bench_function("head_and_norm_1", |b| b.iter(|| model.head(&x).expect("logits")));
-    group.bench_function("attention_1", |b| {
-        b.iter(|| layer.attention.forward(&x, &step, Some(&cos_sin), &mut NoCache).expect("x"));
-    });
-    group.bench_function("mlp_1", |b| b.iter(|| layer.mlp.forward(&x).expect("x")));
-    group.bench_function("norm_1", |b| b.iter(|| layer.mlp_norm.forward(&x).expect("x")));
+    for (i, name) in ["norms", "attentions", "mlps", "head"].into_iter().enumerate() {
+        group.bench_function(format!("{name}_1"), |b| {
+            b.iter_custom(|passes| (0..passes).map(|_| stages(model, &step)[i]).sum());
+        });
+    }
     group.bench_function("cos_sin_1", |b| b.iter(angles));
     group.bench_function("rotate_1", |b| {
         let (cos, sin) = &cos_sin;
         b.iter(|| [&queries, &keys].map(|x| rotate(x, cos, sin).expect("turned")));
     });
+}
+
+/// One pass: how long its norms, its attentions, its MLPs and its head take, the norm before the head
+/// included.
+fn stages(model: &Transformer, step: &Step) -> [Duration; 4] {
+    let mut spent = [Duration::ZERO; 4];
+    let mut timed = |stage: usize, run: &dyn Fn() -> candle_core::Result<Tensor>| {
+        let began = Instant::now();
+        let x = run().expect("a stage");
+        spent[stage] += began.elapsed();
+        x
+    };
+    let rotary = model.rotary_emb.as_ref().expect("RoPE");
+    let cos_sin = rotary.cos_sin(&step.positions).expect("angles");
+    let mut x = model.embed(step).expect("a vector"); // (1, 1, 192)
+    for layer in &model.layers {
+        let normed = timed(0, &|| layer.attention_norm.forward(&x));
+        let attention = &layer.attention;
+        let update = timed(1, &|| attention.forward(&normed, step, Some(&cos_sin), &mut NoCache));
+        x = (x + update).expect("a sum");
+        let normed = timed(0, &|| layer.mlp_norm.forward(&x));
+        let update = timed(2, &|| layer.mlp.forward(&normed));
+        x = (x + update).expect("a sum");
+    }
+    timed(3, &|| model.head(&x));
+    spent
 }
 
 criterion_group!(benches, day1, story, norms_and_mlps, groups, linears, attentions);
