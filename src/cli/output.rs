@@ -211,7 +211,7 @@ impl<'a> Output<'a> {
         for (id, step) in self.texts[0].new_ids.iter().zip(steps) {
             let chosen = format!("{:?}", self.tokenizer.decode(&[*id])?);
             let words: Vec<String> =
-                step.iter().map(|top| format!("{:?} {:.3}", top.token, top.logprob)).collect();
+                step.iter().map(|top| format!("{:?} {:.2}", top.token, top.logprob)).collect();
             lines += &format!("{chosen:<10} of {}\n", words.join(", "));
         }
         Ok(lines)
