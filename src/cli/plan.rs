@@ -110,7 +110,10 @@ impl Plan {
             ensure!(count > 0, usage("--top-logprobs is 0; 5 is common"));
             ensure!(
                 (self.day == 7 || self.day == 10) && !args.chat,
-                usage("--top-logprobs is for one prompt, without beams, drafts, batches or a chat")
+                usage(
+                    "--top-logprobs is for one prompt and the loops of days 7 and 10: no beams, \
+                     drafts, batches or chat"
+                )
             );
         }
         if self.day == 13 || self.day == 15 {
