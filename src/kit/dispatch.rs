@@ -6,8 +6,8 @@
 //! What is called changes with the machine and the flags; a lesson never does.
 
 use crate::kernels;
-use crate::kit::{Cache, Step, Weight};
-use crate::{day01_attention, day04_attention_block};
+use crate::kit::{Cache, QuantizedMatrix, Step, Weight};
+use crate::{day00_warm_up, day01_attention, day04_attention_block};
 use candle_core::{Error, Result, Tensor};
 
 /// `x · wᵀ + bias` (torch `linear`).
@@ -25,12 +25,42 @@ pub fn linear(x: &Tensor, w: &Weight, bias: Option<&Tensor>) -> Result<Tensor> {
         Some(last) if *last == inner => *last = out,
         _ => candle_core::bail!("linear: x is {:?}, its last dimension must be {inner}", x.shape()),
     }
-    let y = if kernels::chosen_for(x) && kernels::can_read(w.tensor()) {
-        kernels::linear(x, &[w.tensor()])?.remove(0)
-    } else {
-        x.reshape(((), inner))?.matmul(&w.tensor().to_dtype(x.dtype())?.t()?)?
+    let y = match w.quantized() {
+        Some(matrix) => quantized_linear(x, matrix)?,
+        None => tensor_linear(x, &w.tensor()?)?,
     };
     with_bias(y, bias)?.reshape(shape)
+}
+
+/// [`linear`] for weights that are a tensor: `(rows of x, out)`.
+fn tensor_linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    if kernels::chosen_for(x) && kernels::can_read(w) {
+        return Ok(kernels::linear(x, &[w])?.remove(0));
+    }
+    let inner = w.dim(1)?;
+    x.reshape(((), inner))?.matmul(&w.to_dtype(x.dtype())?.t()?)
+}
+
+/// [`linear`] for quantised weights: `(rows of x, out)`.
+fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
+    let (_, inner) = matrix.shape();
+    let widened = matrix.widened()?.to_device(x.device())?.to_dtype(x.dtype())?;
+    x.reshape(((), inner))?.matmul(&widened.t()?)
+}
+
+/// The rows of a table for ids (torch `embedding`): `ids` is `(B, T)`, `table` is `(V, C)`; the result
+/// is `(B, T, C)`, in the type that the table has in memory; of a quantised one f32.
+///
+/// # Errors
+/// If an id is not below `V`.
+pub fn embedding(ids: &Tensor, table: &Weight) -> Result<Tensor> {
+    let Some(matrix) = table.quantized() else {
+        return day00_warm_up::embed(&table.tensor()?, ids);
+    };
+    let (b, t) = ids.dims2()?;
+    let all: Vec<u32> = ids.flatten_all()?.to_vec1()?;
+    let rows = matrix.widened_rows(all.into_iter().map(|id| id as usize))?;
+    rows.reshape((b, t, ()))?.to_device(ids.device())
 }
 
 fn with_bias(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
@@ -49,7 +79,11 @@ pub fn linear_many<const N: usize>(
     x: &Tensor,
     w: [(&Weight, Option<&Tensor>); N],
 ) -> Result<[Tensor; N]> {
-    let tensors: Vec<&Tensor> = w.iter().map(|(w, _)| w.tensor()).collect();
+    if w.iter().any(|(w, _)| w.quantized().is_some()) {
+        return each_alone(x, w);
+    }
+    let tensors = w.iter().map(|(w, _)| w.tensor()).collect::<Result<Vec<_>>>()?;
+    let tensors: Vec<&Tensor> = tensors.iter().collect();
     let same = |t: &&Tensor| kernels::can_read(t) && t.dtype() == tensors[0].dtype();
     let mut all = Vec::with_capacity(N);
     if kernels::chosen_for(x) && tensors.iter().all(same) {
@@ -60,10 +94,21 @@ pub fn linear_many<const N: usize>(
             all.push(with_bias(y, bias)?.reshape(shape)?);
         }
     } else {
-        for (w, bias) in w {
-            all.push(linear(x, w, bias)?);
-        }
+        return each_alone(x, w);
     }
+    exactly(all)
+}
+
+/// [`linear_many`], one product after the other.
+fn each_alone<const N: usize>(
+    x: &Tensor,
+    w: [(&Weight, Option<&Tensor>); N],
+) -> Result<[Tensor; N]> {
+    let all = w.into_iter().map(|(w, bias)| linear(x, w, bias));
+    exactly(all.collect::<Result<Vec<_>>>()?)
+}
+
+fn exactly<const N: usize>(all: Vec<Tensor>) -> Result<[Tensor; N]> {
     let count = all.len();
     all.try_into().map_err(|_| Error::Msg(format!("{N} weights gave {count} products")))
 }
