@@ -3,6 +3,7 @@
 use crate::cli::flags::{Args, CacheName, Early, Format, PastContextName, RngKind};
 use crate::engine::loops::LoopPlan;
 use crate::engine::requests::{self, Processors};
+use crate::kernels::Kernels;
 use crate::kit::error::usage;
 use crate::kit::{BeamParams, EarlyStopping, ModelConfig, PastContext, SamplingParams};
 use anyhow::{ensure, Context as _, Result};
@@ -116,6 +117,16 @@ impl Plan {
             ensure!(
                 args.cache != Some(CacheName::Sliding),
                 usage("--cache sliding is for one prompt: in a batch its entries are not the same positions in every row")
+            );
+        }
+        if args.kernels == Some(Kernels::Mine) {
+            ensure!(
+                args.device == "cpu",
+                usage("--kernels mine is for the CPU; leave out --device")
+            );
+            ensure!(
+                args.dtype != "f16",
+                usage("--kernels mine reads weights of f32 and bf16; leave out --dtype f16")
             );
         }
         self.check_effect(args, drafts)
