@@ -7,6 +7,8 @@
 //! `Arch::dispatch` is `#[inline(always)]`, so that it is compiled for the processor that is found,
 //! and not for the oldest one that the program may meet.
 
+#[cfg(feature = "metal")]
+use candle_core::{backend::BackendStorage as _, metal_backend::MetalError, DType, MetalStorage};
 use candle_core::{bail, CpuStorage, CustomOp1, Layout, Result, Shape, Storage, Tensor, WithDType};
 use half::bf16;
 use pulp::{Arch, Simd, WithSimd};
@@ -136,10 +138,7 @@ pub fn multiply<W: Stored>(w: &[W], x: &[f32], inner: usize) -> Vec<f32> {
 ///
 /// # Errors
 /// If the storage has numbers of another type.
-pub fn numbers<'a, T: WithDType>(
-    storage: &'a CpuStorage,
-    layout: &Layout,
-) -> Result<Cow<'a, [T]>> {
+pub fn numbers<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) -> Result<Cow<'a, [T]>> {
     // task 17.7: a part of the storage, or number after number where the layout says they are
     todo!("day 17, task 7: a part of the storage, or number after number where the layout says they are")
 }
@@ -165,6 +164,84 @@ impl CustomOp1 for Product<'_> {
         // task 17.8: refuse what does not fit, take the numbers, multiply, and say the shape
         todo!("day 17, task 8: refuse what does not fit, take the numbers, multiply, and say the shape")
     }
+
+    /// The same on an Apple graphics processor, with the kernel of [`metal_source`]: `x` and `w` are
+    /// f32 and contiguous.
+    #[cfg(feature = "metal")]
+    fn metal_fwd(&self, storage: &MetalStorage, layout: &Layout) -> Result<(MetalStorage, Shape)> {
+        let (rows, inner) = self.w.dims2()?;
+        let mut shape = layout.dims().to_vec();
+        match shape.last_mut() {
+            Some(last) if *last == inner && inner > 0 => *last = rows,
+            _ => bail!("x is {:?}, and the weights are ({rows}, {inner})", layout.dims()),
+        }
+        if storage.dtype() != DType::F32 || self.w.dtype() != DType::F32 {
+            bail!("on Metal, x and the weights must be f32")
+        }
+        if !layout.is_contiguous() || !self.w.is_contiguous() {
+            bail!("on Metal, x and the weights must be contiguous")
+        }
+        let (w_storage, w_layout) = self.w.storage_and_layout();
+        let Storage::Metal(w) = &*w_storage else { bail!("the weights are not on Metal") };
+
+        let device = storage.device();
+        let vectors = layout.shape().elem_count() / inner;
+        let y = device.new_buffer_builder().with_size_for(rows * vectors, DType::F32);
+        let y = y.with_label("day17").build()?;
+        let pipeline = metal_pipeline(device.metal_device()).map_err(MetalError::from)?;
+        let bytes = DType::F32.size_in_bytes();
+        let guard = device.command_encoder()?;
+        let encoder = guard.as_ref();
+        encoder.set_compute_pipeline_state(&pipeline);
+        encoder.set_input_buffer(0, Some(w.buffer()), w_layout.start_offset() * bytes);
+        encoder.set_input_buffer(1, Some(storage.buffer()), layout.start_offset() * bytes);
+        encoder.set_output_buffer(2, Some(&y), 0);
+        encoder.set_bytes(3, &(inner as u32));
+        encoder.set_bytes(4, &(rows as u32));
+        let size = |width, height| objc2_metal::MTLSize { width, height, depth: 1 };
+        encoder.dispatch_thread_groups(size(rows, vectors), size(METAL_LANES, 1));
+        let y = MetalStorage::new(y, device.clone(), rows * vectors, DType::F32);
+        Ok((y, Shape::from(shape)))
+    }
+}
+
+/// Threads of a threadgroup of the Metal kernel: one simdgroup, which is 32 threads on every Apple
+/// graphics processor.
+pub const METAL_LANES: usize = 32;
+
+/// The product as a program in the Metal shading language: `kernel void products`, with the arguments
+///
+/// - `device const float *w [[buffer(0)]]`, the weights, rows of `inner` numbers;
+/// - `device const float *x [[buffer(1)]]`, the vectors, of `inner` numbers each;
+/// - `device float *y [[buffer(2)]]`, where vector `v`'s product with row `r` goes to
+///   `v * rows + r`;
+/// - `constant uint &inner [[buffer(3)]]` and `constant uint &rows [[buffer(4)]]`;
+/// - `uint2 group [[threadgroup_position_in_grid]]`, the row in `x` and the vector in `y`;
+/// - `uint lane [[thread_index_in_threadgroup]]`, 0 to 31.
+///
+/// A threadgroup of [`METAL_LANES`] threads computes one product.
+pub fn metal_source() -> &'static str {
+    // task 17.9 (further): every 32nd number for each thread, then one sum of all threads' sums
+    todo!("day 17, task 9: every 32nd number for each thread, then one sum of all threads' sums")
+}
+
+/// [`metal_source`], compiled once.
+#[cfg(feature = "metal")]
+fn metal_pipeline(
+    device: &candle_metal_kernels::metal::Device,
+) -> std::result::Result<
+    candle_metal_kernels::metal::ComputePipeline,
+    candle_metal_kernels::MetalKernelError,
+> {
+    static COMPILED: std::sync::OnceLock<candle_metal_kernels::metal::ComputePipeline> =
+        std::sync::OnceLock::new();
+    if let Some(pipeline) = COMPILED.get() {
+        return Ok(pipeline.clone());
+    }
+    let library = device.new_library_with_source(metal_source(), None)?;
+    let function = library.get_function("products", None)?;
+    let pipeline = device.new_compute_pipeline_state_with_function(&function)?;
+    Ok(COMPILED.get_or_init(|| pipeline).clone())
 }
 
 /// `x · wᵀ` (torch `linear` without a bias) with the kernel of this day: `x` is `(…, inner)`, `w` is

@@ -91,8 +91,11 @@ pub fn in_use(cpu: bool) -> String {
     if (products, attention) == (Kernels::Plain, Kernels::Plain) {
         return "plain".to_string();
     }
+    if !cpu && products == Kernels::Mine {
+        return "products day 17's, attention plain".to_string(); // on Metal; else it is refused
+    }
     if !cpu {
-        return "plain (the others are for the CPU)".to_string();
+        return "plain (the fast ones are for the CPU)".to_string();
     }
     let (lanes, threads) = (candecode_kernels::lanes(), candecode_kernels::threads());
     let how = |kernels| match kernels {
@@ -128,10 +131,13 @@ pub fn set_threads() {
     let _ = rayon::ThreadPoolBuilder::new().use_current_thread().build_global();
 }
 
-/// What multiplies these activations: what is chosen, if they are f32 on the CPU.
+/// What multiplies these activations: what is chosen, if they are f32 on the CPU. (Day 17's kernel
+/// has a Metal form, too.)
 pub(crate) fn products_for(x: &Tensor) -> Kernels {
-    if takes(x) {
-        chosen().products
+    let products = chosen().products;
+    let on_metal = products == Kernels::Mine && x.device().is_metal() && x.dtype() == DType::F32;
+    if takes(x) || on_metal {
+        products
     } else {
         Kernels::Plain
     }

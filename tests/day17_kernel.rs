@@ -33,4 +33,5 @@ checks::tests! {
     task_17_8_any_shape_stride_and_type => day::any_shape_stride_and_type,
     task_17_8_what_does_not_fit_is_refused => day::what_does_not_fit_is_refused,
     task_17_8_as_candle_multiplies => day::as_candle_multiplies,
+    task_17_9_the_shader_says_the_same => day::the_shader_says_the_same,
 }

@@ -120,13 +120,17 @@ impl Plan {
             );
         }
         if args.kernels == Some(Kernels::Mine) {
+            let metal = cfg!(feature = "metal") && args.device == "metal";
             ensure!(
-                args.device == "cpu",
+                args.device == "cpu" || metal,
                 usage("--kernels mine is for the CPU; leave out --device")
             );
             ensure!(
-                args.dtype != "f16",
-                usage("--kernels mine reads weights of f32 and bf16; leave out --dtype f16")
+                args.dtype == "f32" || (args.dtype == "bf16" && !metal),
+                usage(format!(
+                    "--kernels mine does not read {} weights here; leave out --dtype",
+                    args.dtype
+                ))
             );
         }
         self.check_effect(args, drafts)

@@ -2,10 +2,14 @@
 //! several sums and several threads is seen by what is computed, in which order, and by whom.
 
 use super::checks::{
-    close, device, ensure, equal, refused, refused_calmly, Failure, Likely, Outcome, Random,
+    close, device, ensure, equal, refused, refused_calmly, Failure, Kind, Likely, Outcome, Random,
 };
 use candle_core::{DType, Device, Error, Result, Tensor};
 use half::bf16;
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Condvar, Mutex};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -32,6 +36,7 @@ pub struct Day {
     pub numbers: fn(&Tensor) -> Result<(Vec<f32>, bool)>,
     pub numbers_as_f32: fn(&Tensor) -> Result<usize>,
     pub linear: fn(&Tensor, &Tensor) -> Result<Tensor>,
+    pub metal_source: fn() -> &'static str,
 }
 
 /// A weight that notes when it is widened.
@@ -146,6 +151,7 @@ macro_rules! implementation {
                 Ok(code::numbers::<f32>(storage, layout)?.len())
             }),
             linear: code::linear,
+            metal_source: code::metal_source,
         }
     }};
 }
@@ -244,7 +250,8 @@ pub fn several_running_sums(day: &Day) -> Outcome {
     x[0] = 16_777_216.0;
     let ones = vec![1.0; 3200];
     let got = (day.dot)(&ones, &x) - 16_777_216.0;
-    let input = "2^24 and 3199 ones, times one; less 2^24: with 32 running sums 31 of 32 ones count";
+    let input =
+        "2^24 and 3199 ones, times one; less 2^24: with 32 running sums 31 of 32 ones count";
     equal(input, Ok(got), &3100.0)
 }
 
@@ -274,7 +281,8 @@ pub fn a_pair_is_two_dot_products(day: &Day) -> Outcome {
     x[0] = 16_777_216.0;
     let ones = vec![1.0; 3200];
     let got = (day.dot_pair)(&ones, &x, &x).map(|sum| sum - 16_777_216.0);
-    let input = "2^24 and 3199 ones, times one; less 2^24: with 16 running sums 15 of 16 ones count";
+    let input =
+        "2^24 and 3199 ones, times one; less 2^24: with 16 running sums 15 of 16 ones count";
     equal(input, Ok(got), &[3000.0, 3000.0])
 }
 
@@ -310,9 +318,9 @@ pub fn odd_numbers_of_vectors(day: &Day) -> Outcome {
             let (w, x) = (whole(&mut random, rows * inner), whole(&mut random, vectors * inner));
             let mut y = vec![f32::NAN; rows * vectors];
             (day.block_products)(&w, &x, inner, &mut y);
-            let products = w.chunks_exact(inner).flat_map(|row| {
-                x.chunks_exact(inner).map(move |x| loop_dot(row, x))
-            });
+            let products = w
+                .chunks_exact(inner)
+                .flat_map(|row| x.chunks_exact(inner).map(move |x| loop_dot(row, x)));
             let want: Vec<f32> = products.collect();
             let input = format!("{rows} rows of {inner}, {vectors} vectors");
             equal(&input, Ok(y), &want)?;
@@ -348,8 +356,7 @@ pub fn how_many_rows_a_block_has(day: &Day) -> Outcome {
         (0, 576, 1, 2, 1, "no rows: but never 0 rows a block"),
         (0, 576, 1, 1, 1, "no rows and one thread: never 0 either"),
     ] {
-        let input =
-            format!("{rows} rows of {inner}, {vectors} vectors, {threads} threads ({why})");
+        let input = format!("{rows} rows of {inner}, {vectors} vectors, {threads} threads ({why})");
         equal(&input, Ok((day.block_rows)(rows, inner, vectors, threads)), &want)?;
     }
     Ok(())
@@ -384,9 +391,15 @@ pub fn a_product_by_hand(day: &Day) -> Outcome {
 
 pub fn any_rows_and_vectors(day: &Day) -> Outcome {
     let mut random = Random::new(21);
-    for (rows, inner, vectors) in
-        [(1, 1, 1), (7, 33, 3), (1000, 70, 1), (1000, 70, 2), (301, 97, 5), (130, 576, 8), (3, 30_000, 1)]
-    {
+    for (rows, inner, vectors) in [
+        (1, 1, 1),
+        (7, 33, 3),
+        (1000, 70, 1),
+        (1000, 70, 2),
+        (301, 97, 5),
+        (130, 576, 8),
+        (3, 30_000, 1),
+    ] {
         let (w, x) = (whole(&mut random, rows * inner), whole(&mut random, vectors * inner));
         let want = loop_product(&w, &x, inner);
         let input = format!("{rows} rows of {inner}, {vectors} vectors");
@@ -401,7 +414,7 @@ pub fn any_rows_and_vectors(day: &Day) -> Outcome {
 /// Two products agree in every number: the first that does not is shown, and not a thousand.
 fn same(input: &str, got: &[f32], want: &[f32], rows: usize) -> Outcome {
     equal(&format!("{input}: how many products"), Ok(got.len()), &want.len())?;
-    let differs = |at: &usize| got[*at] != want[*at] && !(got[*at].is_nan() && want[*at].is_nan());
+    let differs = |at: &usize| got[*at] != want[*at];
     match (0..want.len()).find(differs) {
         None => Ok(()),
         Some(at) => {
@@ -414,9 +427,9 @@ fn same(input: &str, got: &[f32], want: &[f32], rows: usize) -> Outcome {
 }
 
 /// Runs `call` in a pool of so many threads.
-fn with_threads<T: Send>(threads: usize, call: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+fn with_threads<T: Send>(threads: usize, call: impl FnOnce() -> T + Send) -> Result<T> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool.map_err(|e| Failure::from(Error::Msg(format!("no threads: {e}"))))?;
+    let pool = pool.map_err(|e| Error::Msg(format!("no threads: {e}")))?;
     Ok(pool.install(call))
 }
 
@@ -514,7 +527,10 @@ pub fn any_shape_stride_and_type(day: &Day) -> Outcome {
         ("(6, 1, 40), of three the middle one", long.narrow(1, 1, 1)?),
         ("(3, 6, 40), transposed", long.transpose(0, 1)?),
         ("(18, 40), of (40, 18) transposed", long.reshape((inner, 18))?.t()?),
-        ("(4, 40), one row broadcast", long.narrow(0, 5, 1)?.narrow(1, 2, 1)?.reshape((1, inner))?.broadcast_as((4, inner))?),
+        (
+            "(4, 40), one row broadcast",
+            long.narrow(0, 5, 1)?.narrow(1, 2, 1)?.reshape((1, inner))?.broadcast_as((4, inner))?,
+        ),
     ];
     let ws = [
         ("(30, 40)", wide.clone()),
@@ -586,6 +602,84 @@ pub fn as_candle_multiplies(day: &Day) -> Outcome {
         let narrow = w.to_dtype(DType::BF16)?;
         let want = x.matmul(&narrow.to_dtype(DType::F32)?.t()?)?;
         close(&format!("{input} in bf16"), (day.linear)(&x, &narrow), &want, 1e-4)?;
+    }
+    Ok(())
+}
+
+/// A program made of a shader, or what the compiler said.
+type Compiled = std::result::Result<PathBuf, String>;
+
+/// The shaders that were compiled. Known mistakes of other tasks share the reference's.
+static PROGRAMS: Mutex<Option<HashMap<String, Compiled>>> = Mutex::new(None);
+
+/// A shader as a program of this machine: its language is C++, and a header has the words that C++
+/// lacks. None where there is no C++ compiler.
+fn program(shader: &str) -> Option<Compiled> {
+    let mut programs = PROGRAMS.lock().ok()?;
+    let programs = programs.get_or_insert_with(HashMap::new);
+    if let Some(made) = programs.get(shader) {
+        return Some(made.clone());
+    }
+    let compiler = std::env::var("CXX").unwrap_or("c++".into());
+    let words = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/checks/metal");
+    let name = format!("day17_{}_{}", std::process::id(), programs.len());
+    let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let source = made.with_extension("metal");
+    std::fs::write(&source, shader).ok()?;
+    let mut command = Command::new(&compiler);
+    command.args(["-std=c++17", "-w", "-O1", "-pthread", "-I"]).arg(&words);
+    command.arg(format!("-DSHADER=\"{}\"", source.display()));
+    let output = command.arg(words.join("run_products.cpp")).arg("-o").arg(&made).output();
+    let made = match output {
+        Err(_) => return None,
+        Ok(output) if output.status.success() => Ok(made),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    };
+    programs.insert(shader.to_string(), made.clone());
+    Some(made)
+}
+
+/// What a shader's program prints for these sizes and numbers.
+fn run_shader(program: &Path, w: &[f32], x: &[f32], inner: usize) -> Result<String> {
+    let mut input = format!("{inner} {} {}\n", w.len() / inner, x.len() / inner);
+    for number in w.iter().chain(x) {
+        input += &format!("{number} ");
+    }
+    let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(input.as_bytes())?;
+    }
+    Ok(String::from_utf8_lossy(&child.wait_with_output()?.stdout).into_owned())
+}
+
+pub fn the_shader_says_the_same(day: &Day) -> Outcome {
+    let shader = (day.metal_source)();
+    let program = match program(shader) {
+        None => {
+            let words =
+                "SKIPPED task 17.9: no C++ compiler (c++, or what CXX names) to run it with\n";
+            let _ = std::io::stderr().write_all(words.as_bytes());
+            return Ok(());
+        }
+        Some(Err(words)) => {
+            let mut lines = vec!["the shader does not compile, as C++ with Metal's words:".into()];
+            lines.extend(words.lines().take(8).map(String::from));
+            return Err(Failure::new(Kind::Error, lines));
+        }
+        Some(Ok(program)) => program,
+    };
+    let mut random = Random::new(25);
+    for (rows, inner, vectors) in
+        [(3, 2, 2), (1, 1, 1), (2, 31, 1), (2, 32, 3), (5, 70, 2), (2, 576, 1)]
+    {
+        let (w, x) = (whole(&mut random, rows * inner), whole(&mut random, vectors * inner));
+        let said = run_shader(&program, &w, &x, inner)?;
+        let input =
+            format!("{rows} rows of {inner}, {vectors} vectors, on threads in place of lanes");
+        let in_vain = "some lanes wait for others that have returned, or never come to simd_sum";
+        ensure(&input, said.trim() != "deadlock", in_vain)?;
+        let got: Vec<f32> = said.lines().filter_map(|line| line.parse().ok()).collect();
+        same(&input, &got, &loop_product(&w, &x, inner), rows)?;
     }
     Ok(())
 }
