@@ -7,7 +7,8 @@ int main() {
     if (std::scanf("%u %u %u", &inner, &rows, &vectors) != 3) return 2;
     // NaN around the numbers, so that a read outside of them is seen.
     const float nan = __builtin_nanf("");
-    std::vector<float> w(inner * rows + inner, nan), x(inner * vectors + inner, nan), y(rows * vectors, nan);
+    std::vector<float> w(inner * rows + inner, nan), x(inner * vectors + inner, nan);
+    std::vector<float> y((rows + vectors) * (rows + vectors), nan); // room for a wrong place, too
     for (metal::uint i = 0; i < inner * rows; ++i)
         if (std::scanf("%f", &w[i]) != 1) return 2;
     for (metal::uint i = 0; i < inner * vectors; ++i)
@@ -19,5 +20,5 @@ int main() {
         std::puts("deadlock");
         return 0;
     }
-    for (float product : y) std::printf("%.9g\n", product);
+    for (metal::uint i = 0; i < rows * vectors; ++i) std::printf("%.9g\n", y[i]);
 }
