@@ -3,13 +3,12 @@
 //!
 //! `engine::load` fills these structs from the names in a safetensors file.
 
-use candecode::day00_warm_up::embed;
 use candecode::day01_attention::{merge_heads, split_heads};
 use candecode::day02_positions::{learned_positions, CosSin, RotaryEmbedding};
 use candecode::day03_norms_and_mlps::{gelu_mlp, layer_norm, rms_norm, swiglu, Projection};
 use candecode::day04_attention_block::Attention;
 use candecode::kit::device::activation_dtype;
-use candecode::kit::{attend, linear, Cache, Model, ModelConfig, Step, Weight};
+use candecode::kit::{attend, embedding, linear, Cache, Model, ModelConfig, Step, Weight};
 use candle_core::{DType, Device, Result, Tensor};
 
 /// A norm with its weights.
@@ -181,14 +180,15 @@ impl Transformer {
     /// The rows of the step's ids, and of its positions where there is a table of them: `(B, T)` to
     /// `(B, T, C)`.
     ///
-    /// The table may be bf16 or f16 in memory; [`activation_dtype`] says the type of the result.
+    /// [`embedding`] looks the rows up. The table may be bf16 or f16 in memory;
+    /// [`activation_dtype`] says the type of the result.
     ///
     /// # Errors
     /// If an id or a position is out of range.
     pub fn embed(&self, step: &Step) -> Result<Tensor> {
         // task 5.5: look the ids up, and add the positions if there is a table
         // <solution>
-        let rows = embed(self.embed_tokens.tensor(), &step.ids)?; // (B, T, C)
+        let rows = embedding(&step.ids, &self.embed_tokens)?; // (B, T, C)
         let dtype = activation_dtype(rows.dtype(), rows.device());
         let x = rows.to_dtype(dtype)?;
         match &self.wpe {

@@ -9,19 +9,22 @@ use candle_core::{
 };
 use half::{bf16, f16};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 pub use candecode_kernels::{bandwidth, bandwidth_of, bytes_read, peak_operations};
 
-/// What multiplies and attends on the CPU.
+/// What multiplies or attends on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Kernels {
     /// Tensor operations of candle: `matmul` for products, and the attention of days 1 and 4,
     /// operation for operation.
     Plain,
-    /// Kernels that read each weight once, and the cache as it lies.
+    /// The kit's kernels, which read each weight once, and the cache as it lies.
     Fast,
+    /// Day 17's kernel for products with f32 and bf16 weights; attention as with `plain`.
+    Mine,
 }
 
 impl std::fmt::Display for Kernels {
@@ -29,47 +32,81 @@ impl std::fmt::Display for Kernels {
         f.write_str(match self {
             Self::Plain => "plain",
             Self::Fast => "fast",
+            Self::Mine => "mine",
         })
     }
 }
 
-impl Default for Kernels {
-    /// Fast where the code that it replaces, of days 1 and 4, is the reference's: your own code is
-    /// what you see running.
+/// What multiplies, and what attends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// Products with weights.
+    pub products: Kernels,
+    /// Attention.
+    pub attention: Kernels,
+}
+
+impl Default for Choice {
+    /// Products are fast: what they replace is candle's `matmul`. Attention is fast where the code
+    /// that it replaces, of days 1 and 4, is the reference's: your own code is what you see running.
     fn default() -> Self {
-        if cfg!(feature = "ref-day01") && cfg!(feature = "ref-day04") {
-            Self::Fast
-        } else {
-            Self::Plain
-        }
+        let reference = cfg!(feature = "ref-day01") && cfg!(feature = "ref-day04");
+        let attention = if reference { Kernels::Fast } else { Kernels::Plain };
+        Self { products: Kernels::Fast, attention }
     }
 }
 
-static FAST: AtomicBool = AtomicBool::new(false);
+impl From<Kernels> for Choice {
+    /// The same for both.
+    fn from(kernels: Kernels) -> Self {
+        Self { products: kernels, attention: kernels }
+    }
+}
 
-/// Sets which kernels run from now on, in the whole process. Until then it is the plain ones.
-pub fn choose(kernels: Kernels) {
-    FAST.store(kernels == Kernels::Fast, Ordering::Relaxed);
+static PRODUCTS: AtomicU8 = AtomicU8::new(Kernels::Plain as u8);
+static ATTENTION: AtomicU8 = AtomicU8::new(Kernels::Plain as u8);
+
+fn load(of: &AtomicU8) -> Kernels {
+    let all = [Kernels::Plain, Kernels::Fast, Kernels::Mine];
+    let code = of.load(Ordering::Relaxed);
+    all.into_iter().find(|kernels| *kernels as u8 == code).unwrap_or(Kernels::Plain)
+}
+
+/// Sets which kernels run from now on, in the whole process: one for all, or a [`Choice`]. Until
+/// then it is the plain ones.
+pub fn choose(choice: impl Into<Choice>) {
+    let choice = choice.into();
+    PRODUCTS.store(choice.products as u8, Ordering::Relaxed);
+    ATTENTION.store(choice.attention as u8, Ordering::Relaxed);
 }
 
 /// Which kernels run.
-pub fn chosen() -> Kernels {
-    if FAST.load(Ordering::Relaxed) {
-        Kernels::Fast
-    } else {
-        Kernels::Plain
-    }
+pub fn chosen() -> Choice {
+    Choice { products: load(&PRODUCTS), attention: load(&ATTENTION) }
 }
 
 /// What `--stats` says of the kernels.
 pub fn in_use(cpu: bool) -> String {
-    match chosen() {
-        Kernels::Fast if cpu => {
-            let (lanes, threads) = (candecode_kernels::lanes(), candecode_kernels::threads());
-            format!("fast ({lanes} numbers at a time, {threads} threads)")
-        }
-        Kernels::Fast => "plain (the fast ones are for the CPU)".to_string(),
+    let Choice { products, attention } = chosen();
+    if (products, attention) == (Kernels::Plain, Kernels::Plain) {
+        return "plain".to_string();
+    }
+    if !cpu && products == Kernels::Mine {
+        return "products day 17's, attention plain".to_string(); // on Metal; else it is refused
+    }
+    if !cpu {
+        return "plain (the fast ones are for the CPU)".to_string();
+    }
+    let (lanes, threads) = (candecode_kernels::lanes(), candecode_kernels::threads());
+    let how = |kernels| match kernels {
         Kernels::Plain => "plain".to_string(),
+        Kernels::Fast => format!("fast ({lanes} numbers at a time, {threads} threads)"),
+        Kernels::Mine => format!("day 17's ({threads} threads)"),
+    };
+    match (products, attention) {
+        (Kernels::Fast, Kernels::Fast) => how(Kernels::Fast),
+        (Kernels::Mine, Kernels::Mine) => format!("products {}, attention plain", how(products)),
+        _ => format!("products {}, attention {}", how(products), how(attention)),
     }
 }
 
@@ -94,9 +131,29 @@ pub fn set_threads() {
     let _ = rayon::ThreadPoolBuilder::new().use_current_thread().build_global();
 }
 
-/// True if the kernels are chosen and can take these activations: f32, on the CPU.
-pub(crate) fn chosen_for(x: &Tensor) -> bool {
-    chosen() == Kernels::Fast && x.device().is_cpu() && x.dtype() == DType::F32
+/// What multiplies these activations: what is chosen, if they are f32 on the CPU. (Day 17's kernel
+/// has a Metal form, too.)
+pub(crate) fn products_for(x: &Tensor) -> Kernels {
+    let products = chosen().products;
+    let on_metal = products == Kernels::Mine && x.device().is_metal() && x.dtype() == DType::F32;
+    if takes(x) || on_metal {
+        products
+    } else {
+        Kernels::Plain
+    }
+}
+
+/// What attends with these queries: what is chosen, if they are f32 on the CPU.
+pub(crate) fn attention_for(q: &Tensor) -> Kernels {
+    if takes(q) {
+        chosen().attention
+    } else {
+        Kernels::Plain
+    }
+}
+
+fn takes(activations: &Tensor) -> bool {
+    activations.device().is_cpu() && activations.dtype() == DType::F32
 }
 
 /// True for the weights that [`linear`] can read.

@@ -6,7 +6,7 @@
 use candecode::day10_kv_cache::KvCache;
 use candecode::day16_cost_of_a_token::{bytes_moved, Pass, Precision};
 use candecode::engine::load_model;
-use candecode::kernels::{self, Kernels};
+use candecode::kernels::{self, Choice, Kernels};
 use candecode::kit::{Cache, CacheKind, Logits, NoCache, Step};
 use candle_core::{DType, Device, Tensor};
 use std::path::Path;
@@ -49,7 +49,7 @@ fn day_16_says_what_the_kernels_read() {
 }
 
 #[test]
-fn a_whole_model_says_the_same_with_both_kernels() {
+fn a_whole_model_says_the_same_with_all_kernels() {
     let _held = KERNELS.lock();
     for name in ["story-3m", "story-230k", "story-gpt2-1m"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(name);
@@ -60,16 +60,18 @@ fn a_whole_model_says_the_same_with_both_kernels() {
             kernels::choose(kernels);
             model.forward(&step, &mut NoCache).unwrap().flatten_all().unwrap()
         };
-        let difference = (logits(Kernels::Fast) - logits(Kernels::Plain)).unwrap();
-        let largest: f32 = difference.abs().unwrap().max(0).unwrap().to_scalar().unwrap();
-        // Through five layers and a head of logits of size 20.
-        assert!(largest < 2e-3, "{name}: {largest}");
+        for kernels in [Kernels::Fast, Kernels::Mine] {
+            let difference = (logits(kernels) - logits(Kernels::Plain)).unwrap();
+            let largest: f32 = difference.abs().unwrap().max(0).unwrap().to_scalar().unwrap();
+            // Through five layers and a head of logits of size 20.
+            assert!(largest < 2e-3, "{name}, {kernels}: {largest}");
+        }
     }
 }
 
 #[test]
 fn the_default_with_the_reference_is_the_fast_kernels() {
-    assert_eq!(Kernels::default(), Kernels::Fast);
+    assert_eq!(Choice::default(), Kernels::Fast.into());
 }
 
 /// A container of one core on a larger machine: `taskset` allows one core alone.

@@ -3,6 +3,7 @@
 
 use anyhow::{bail, Result};
 use benches::estimates::fastest;
+use benches::kernel_sizes::{Size, SIZES, VECTORS};
 use benches::plot::Plot;
 use benches::serving::{fixed, mix, running, Counted};
 use benches::{logits, model, text, tokenizer};
@@ -13,8 +14,14 @@ use candecode::kit::{CacheKind, Logits, NoCache, Step};
 type Draw = fn() -> Result<()>;
 
 /// What can be drawn.
-const DAYS: [(&str, Draw); 5] =
-    [("day10", day10), ("day12", day12), ("day13", day13), ("day14", day14), ("day15", day15)];
+const DAYS: [(&str, Draw); 6] = [
+    ("day10", day10),
+    ("day12", day12),
+    ("day13", day13),
+    ("day14", day14),
+    ("day15", day15),
+    ("day17", day17),
+];
 
 fn main() -> Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
@@ -264,4 +271,79 @@ fn day15() -> Result<()> {
     }
     println!("tokens a second, continuous / static: {ratio:.2}");
     Ok(benches::plot::rows("day15_throughput.svg", &static_rows, &running_rows, ratio)?)
+}
+
+/// The time of a product against the number of vectors: day 17's kernel and the kit's.
+fn day17() -> Result<()> {
+    let time = |size: &Size, dtype: &str, kind: &str, vectors: usize| {
+        fastest("day17_product", &format!("{}_{dtype}_{kind}_{vectors}", size.name))
+    };
+    println!("microseconds, and the share of the kit's own speed");
+    for size in &SIZES {
+        for dtype in ["f32", "bf16"] {
+            let (name, inner, out) = (size.name, size.inner, size.out);
+            let mut parts = Vec::new();
+            let kit = time(size, dtype, "kit", 1)?;
+            for kind in ["loop", "sums", "candle"] {
+                if let Ok(time) = time(size, dtype, kind, 1) {
+                    parts.push(format!("{kind} {:.0} ({:.2})", time * 1e6, kit / time));
+                }
+            }
+            println!(
+                "{name} {inner} -> {out}, {dtype}, 1 vector, one thread: {}",
+                parts.join(", ")
+            );
+            for vectors in VECTORS {
+                let kit = time(size, dtype, "kit", vectors)?;
+                let mine = time(size, dtype, "threads", vectors)?;
+                println!(
+                    "  {vectors} vectors: day 17 {:.0} ({:.2}), kit {:.0}",
+                    mine * 1e6,
+                    kit / mine,
+                    kit * 1e6
+                );
+            }
+        }
+    }
+    let head = &SIZES[SIZES.len() - 1];
+    let points = |kind: &str| -> Result<Vec<(f64, f64)>> {
+        let point =
+            |vectors: &usize| Ok((*vectors as f64, 1e3 * time(head, "f32", kind, *vectors)?));
+        VECTORS.iter().map(point).collect()
+    };
+    let (mine, kit) = (points("threads")?, points("kit")?);
+    let simple = (1.0, 1e3 * time(head, "f32", "loop", 1)?);
+    let sums = (1.0, 1e3 * time(head, "f32", "sums", 1)?);
+    let mut plot = Plot::new(
+        "Milliseconds of a product with the head of SmolLM2-135M in f32, against the number of vectors, both axes logarithmic: a simple loop is slowest, several running sums are much faster, and two threads faster still; up to four vectors take little longer than one.",
+        (1.0, 12.0), // room for the words beside the lines
+        (2.0, 100.0),
+        (true, true),
+    );
+    for at in VECTORS {
+        plot.tick_x(at as f64, &at.to_string());
+    }
+    for at in [2, 5, 10, 20, 50, 100] {
+        plot.tick_y(f64::from(at), &at.to_string());
+    }
+    plot.axes(
+        "vectors that are multiplied at once",
+        "milliseconds of a product, 576 to 49,152 in f32",
+    );
+    plot.dots("dropped", &[simple, sums]);
+    plot.words(
+        "left",
+        simple,
+        (12.0, 4.0),
+        &format!("simple loop, one thread: {:.0} ms", simple.1),
+    );
+    plot.words("left", sums, (12.0, 4.0), &format!("several sums, one thread: {:.1} ms", sums.1));
+    plot.line("kept", &mine);
+    plot.dots("kept", &mine);
+    plot.line("known", &kit);
+    plot.dots("known", &kit);
+    let last = VECTORS.len() - 1;
+    plot.words("left", mine[last], (10.0, -4.0), &format!("day 17: {:.1} ms", mine[last].1));
+    plot.words("left", kit[last], (10.0, 12.0), &format!("the kit's: {:.1} ms", kit[last].1));
+    Ok(plot.save("day17_kernel.svg")?)
 }

@@ -4,6 +4,7 @@
 #![warn(missing_docs)]
 
 pub mod estimates;
+pub mod kernel_sizes;
 pub mod machine;
 pub mod plot;
 pub mod serving;
@@ -12,7 +13,7 @@ use candecode::day07_greedy::argmax;
 use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
 use candecode::engine::load_model;
 use candecode::formats::hub;
-use candecode::kernels::{self, Kernels};
+use candecode::kernels::{self, Choice};
 use candecode::kit::{Cache, CacheKind, Model, Request, Tokenizer};
 use candle_core::{DType, Device, Result};
 use std::path::PathBuf;
@@ -32,7 +33,7 @@ fn folder(name: &str) -> Result<PathBuf> {
 /// If it cannot be read.
 pub fn model(name: &str) -> Result<Box<dyn Model>> {
     kernels::set_threads();
-    kernels::choose(Kernels::default());
+    kernels::choose(Choice::default());
     let loaded = load_model(&folder(name)?, DType::F32, &Device::Cpu);
     loaded.map_err(|e| candle_core::Error::Msg(format!("{e:#}")))
 }

@@ -64,7 +64,7 @@ fn main() -> Result<()> {
         None => Some("smollm2-135m".to_string()).filter(|name| hub::locate(name, true).is_ok()),
     });
     let found = probe(usize::MAX);
-    kernels::choose(kernels::Kernels::default());
+    kernels::choose(kernels::Choice::default());
     println!("{}, weights f32", machine::words());
     println!(
         "memory gives {:.1} GB/s, the processor does {:.0} GFLOP/s: balance {:.1} operations a byte",

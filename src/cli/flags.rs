@@ -1,7 +1,7 @@
 //! The flags of the `candecode` command. Names are the field's.
 
 use crate::formats::hub::DEFAULT_MODEL;
-use crate::kernels::Kernels;
+use crate::kernels::{Choice, Kernels};
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 
@@ -37,10 +37,10 @@ pub struct Args {
     /// The type of the weights in memory: f32, bf16 or f16
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     pub dtype: String,
-    /// What multiplies and attends on the CPU: candle's tensor operations, or kernels of the kit
-    /// [default: fast if days 1 and 4 are the reference's, else plain: your own code is what runs]
-    #[arg(long, value_enum, value_name = "KERNELS", default_value_t, hide_default_value = true)]
-    pub kernels: Kernels,
+    /// What multiplies and attends on the CPU: candle's tensor operations, the kit's kernels, or day
+    /// 17's [default: fast, but attention is plain where days 1 or 4 are yours: your own code runs]
+    #[arg(long, value_enum, value_name = "KERNELS")]
+    pub kernels: Option<Kernels>,
     /// A string that ends the text; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
@@ -159,6 +159,13 @@ pub struct Args {
     /// Which day's loop shall run: day6, day7, or day10 to day15 without day14
     #[arg(long = "loop", value_name = "DAY")]
     pub loop_day: Option<String>,
+}
+
+impl Args {
+    /// What multiplies and what attends.
+    pub fn choice(&self) -> Choice {
+        self.kernels.map_or_else(Choice::default, Choice::from)
+    }
 }
 
 /// `--format`.

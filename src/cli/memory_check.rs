@@ -110,7 +110,7 @@ impl Need<'_> {
                 ));
             }
         }
-        if self.kernels == Kernels::Plain {
+        if self.kernels != Kernels::Fast {
             parts.push(format!("attention's scores {}", bytes(self.scores())));
         }
         parts.join(", ")
@@ -181,7 +181,7 @@ pub fn need<'a>(
             true => None,
             false => Some(args.cache.unwrap_or(CacheName::Dynamic)),
         },
-        kernels: if device.is_cpu() { args.kernels } else { Kernels::Plain },
+        kernels: if device.is_cpu() { args.choice().attention } else { Kernels::Plain },
     };
     need.rows = match plan.day {
         11 => args.num_beams,
@@ -226,7 +226,7 @@ fn ways_of(need: &Need, room: f64, args: &Args, plan: &Plan) -> Vec<String> {
         ways.extend(fewer.map(|new| format!("--max-new-tokens {new}")));
     }
     let lean = Need { kernels: Kernels::Fast, ..need.clone() };
-    if args.kernels == Kernels::Plain && args.device == "cpu" && lean.total() <= room {
+    if need.kernels != Kernels::Fast && args.device == "cpu" && lean.total() <= room {
         ways.push("--kernels fast".into());
     }
     if need.weight_bytes == 4 && (Need { weight_bytes: 2, ..need.clone() }).total() <= room {

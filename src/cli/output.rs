@@ -6,7 +6,7 @@ use crate::cli::statistics::{Report, Timings, TopLogprob};
 use crate::engine::forecast::{self, Bound, Machine, Prediction};
 use crate::engine::top_logprobs::TopLogprobs;
 use crate::engine::{self, loops::Sink};
-use crate::kernels;
+use crate::kernels::{self, Kernels};
 use crate::kit::draft::Counts;
 use crate::kit::units::bytes;
 use crate::kit::{device, FinishReason, Hypothesis, ModelConfig, Token, Tokenizer};
@@ -140,7 +140,9 @@ impl<'a> Output<'a> {
             eprintln!("{}", timings.lines(prompt, new, self.texts.len()));
             eprintln!("kernels {}", kernels::in_use(self.args.device == "cpu"));
             let later = new.saturating_sub(self.texts.len()) as u64;
-            let counted = all_read > prefill_read; // plain tensor code counts nothing
+            // Plain tensor code and day 17's kernel count nothing.
+            let all_fast = kernels::chosen() == Kernels::Fast.into();
+            let counted = all_fast && all_read > prefill_read;
             let predicted = self.predicted.filter(|_| self.args.device == "cpu");
             if later > 0 && (counted || predicted.is_some()) {
                 let machine = forecast::this_machine();

@@ -3,6 +3,7 @@
 use crate::cli::flags::{Args, CacheName, Early, Format, PastContextName, RngKind};
 use crate::engine::loops::LoopPlan;
 use crate::engine::requests::{self, Processors};
+use crate::kernels::Kernels;
 use crate::kit::error::usage;
 use crate::kit::{BeamParams, EarlyStopping, ModelConfig, PastContext, SamplingParams};
 use anyhow::{ensure, Context as _, Result};
@@ -126,6 +127,20 @@ impl Plan {
             ensure!(
                 args.cache != Some(CacheName::Sliding),
                 usage("--cache sliding is for one prompt: in a batch its entries are not the same positions in every row")
+            );
+        }
+        if args.kernels == Some(Kernels::Mine) {
+            let metal = cfg!(feature = "metal") && args.device == "metal";
+            ensure!(
+                args.device == "cpu" || metal,
+                usage("--kernels mine is for the CPU; leave out --device")
+            );
+            ensure!(
+                args.dtype == "f32" || (args.dtype == "bf16" && !metal),
+                usage(format!(
+                    "--kernels mine does not read {} weights here; leave out --dtype",
+                    args.dtype
+                ))
             );
         }
         self.check_effect(args, drafts)

@@ -11,7 +11,8 @@ use crate::engine::nan_trace::{self, Trace};
 use crate::engine::top_logprobs::{self, TopLogprobs};
 use crate::engine::{load, requests, Engine};
 use crate::formats::{hub, ModelFiles};
-use crate::kernels;
+use crate::kernels::{self, Kernels};
+use crate::kit::dispatch::try_mine;
 use crate::kit::error::{describe, plain, usage};
 use crate::kit::{check_prompt, days, device};
 use crate::kit::{Cache, CacheKind, Model, ModelConfig, PastContext, Step, Tokenizer};
@@ -44,7 +45,10 @@ pub fn run(args: &Args) -> Result<u8> {
         return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
     }
     let plan = Plan::new(args, args.prompt.len().max(1))?;
-    kernels::choose(args.kernels);
+    kernels::choose(args.choice());
+    if args.kernels == Some(Kernels::Mine) {
+        try_mine(dtype)?;
+    }
     let began = Instant::now();
     let files = ModelFiles::at(&hub::locate(&args.model, args.offline)?)?;
     let tokenizer = tokenizer(args, &files)?;

@@ -29,12 +29,12 @@ use candle_core::{DType, Device};
 ///
 /// ```no_run
 /// use candecode::engine::Engine;
-/// use candecode::kernels::{self, Kernels};
+/// use candecode::kernels::{self, Choice};
 /// use candecode::kit::SamplingParams;
 ///
 /// # fn main() -> anyhow::Result<()> {
 /// kernels::set_threads();
-/// kernels::choose(Kernels::default()); // fast, if days 1 and 4 are the reference's
+/// kernels::choose(Choice::default()); // fast; attention only if days 1 and 4 are the reference's
 /// let engine = Engine::open("story-3m")?; // a name, a folder or a GGUF file
 /// let params = SamplingParams { temperature: 0.8, top_p: 0.9, ..Default::default() };
 /// for token in engine.generate("Once upon a time", &params)? {

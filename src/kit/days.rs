@@ -3,7 +3,7 @@
 /// One day of the course.
 #[derive(Debug, Clone, Copy)]
 pub struct Day {
-    /// 0 to 16.
+    /// 0 to 17.
     pub number: usize,
     /// The name of its four files, without the ending.
     pub name: &'static str,
@@ -30,6 +30,7 @@ pub const DAYS: &[Day] = &[
     Day { number: 14, name: "day14_guard_rails", reference: cfg!(feature = "ref-day14") },
     Day { number: 15, name: "day15_scheduler", reference: cfg!(feature = "ref-day15") },
     Day { number: 16, name: "day16_cost_of_a_token", reference: cfg!(feature = "ref-day16") },
+    Day { number: 17, name: "day17_kernel", reference: cfg!(feature = "ref-day17") },
 ];
 
 /// The words of a `todo!` that was reached, if the panic was one: "day 6, task 1: keep the last position of every row".
@@ -83,7 +84,7 @@ pub fn credits(loop_day: usize) -> String {
     format!("[loop: day {loop_day}; {}]", whose(DAYS))
 }
 
-/// Whose code `days` are: "yours: day 6; from the reference: days 0–5, 7–16".
+/// Whose code `days` are: "yours: day 6; from the reference: days 0–5, 7–17".
 pub fn whose(days: &[Day]) -> String {
     let numbers = |reference: bool| {
         let days = days.iter().filter(|day| day.reference == reference);

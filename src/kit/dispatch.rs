@@ -1,14 +1,14 @@
 //! Dispatch: every product with a model's weights goes through [`linear`], every attention in a model
-//! through [`attend`]. Each asks whether the kernels are chosen for the tensor and can read the weights.
-//! If they can, a kernel computes it. If not, a product is candle's `matmul`, and attention goes back
-//! to the days: `causal_mask` of day 1 and `grouped_attention` of day 4.
+//! through [`attend`]. Each asks which kernels are chosen for the tensor, and whether they can read the
+//! weights. A product is a kernel's of the kit, day 17's, or candle's `matmul`. Attention is a kernel's of
+//! the kit, or goes back to the days: `causal_mask` of day 1 and `grouped_attention` of day 4.
 //!
 //! What is called changes with the machine and the flags; a lesson never does.
 
-use crate::kernels;
-use crate::kit::{Cache, Step, Weight};
-use crate::{day01_attention, day04_attention_block};
-use candle_core::{Error, Result, Tensor};
+use crate::kernels::{self, Kernels};
+use crate::kit::{Cache, QuantizedMatrix, Step, Weight};
+use crate::{day00_warm_up, day01_attention, day04_attention_block, day17_kernel};
+use candle_core::{DType, Device, Error, Result, Tensor};
 
 /// `x · wᵀ + bias` (torch `linear`).
 ///
@@ -25,12 +25,57 @@ pub fn linear(x: &Tensor, w: &Weight, bias: Option<&Tensor>) -> Result<Tensor> {
         Some(last) if *last == inner => *last = out,
         _ => candle_core::bail!("linear: x is {:?}, its last dimension must be {inner}", x.shape()),
     }
-    let y = if kernels::chosen_for(x) && kernels::can_read(w.tensor()) {
-        kernels::linear(x, &[w.tensor()])?.remove(0)
-    } else {
-        x.reshape(((), inner))?.matmul(&w.tensor().to_dtype(x.dtype())?.t()?)?
+    let y = match w.quantized() {
+        Some(matrix) => quantized_linear(x, matrix)?,
+        None => tensor_linear(x, &w.tensor()?)?,
     };
     with_bias(y, bias)?.reshape(shape)
+}
+
+/// [`linear`] for weights that are a tensor: `(rows of x, out)`.
+fn tensor_linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    match kernels::products_for(x) {
+        Kernels::Fast if kernels::can_read(w) => Ok(kernels::linear(x, &[w])?.remove(0)),
+        Kernels::Mine => day17_kernel::linear(x, w),
+        _ => x.reshape(((), w.dim(1)?))?.matmul(&w.to_dtype(x.dtype())?.t()?),
+    }
+}
+
+/// Multiplies a few numbers with day 17's kernel, so that a task which is not written yet is met
+/// before anything is loaded or shown. Weights are of type `dtype`.
+///
+/// # Errors
+/// If the kernel returns one.
+///
+/// # Panics
+/// If a task is not written.
+pub fn try_mine(dtype: DType) -> Result<()> {
+    let x = Tensor::ones((3, 70), DType::F32, &Device::Cpu)?;
+    let w = Tensor::ones((5, 70), dtype, &Device::Cpu)?;
+    day17_kernel::linear(&x, &w)?;
+    Ok(())
+}
+
+/// [`linear`] for quantised weights: `(rows of x, out)`.
+fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
+    let (_, inner) = matrix.shape();
+    let widened = matrix.widened()?.to_device(x.device())?.to_dtype(x.dtype())?;
+    x.reshape(((), inner))?.matmul(&widened.t()?)
+}
+
+/// The rows of a table for ids (torch `embedding`): `ids` is `(B, T)`, `table` is `(V, C)`; the result
+/// is `(B, T, C)`, in the type that the table has in memory; of a quantised one f32.
+///
+/// # Errors
+/// If an id is not below `V`.
+pub fn embedding(ids: &Tensor, table: &Weight) -> Result<Tensor> {
+    let Some(matrix) = table.quantized() else {
+        return day00_warm_up::embed(&table.tensor()?, ids);
+    };
+    let (b, t) = ids.dims2()?;
+    let all: Vec<u32> = ids.flatten_all()?.to_vec1()?;
+    let rows = matrix.widened_rows(all.into_iter().map(|id| id as usize))?;
+    rows.reshape((b, t, ()))?.to_device(ids.device())
 }
 
 fn with_bias(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
@@ -49,10 +94,14 @@ pub fn linear_many<const N: usize>(
     x: &Tensor,
     w: [(&Weight, Option<&Tensor>); N],
 ) -> Result<[Tensor; N]> {
-    let tensors: Vec<&Tensor> = w.iter().map(|(w, _)| w.tensor()).collect();
+    if w.iter().any(|(w, _)| w.quantized().is_some()) {
+        return each_alone(x, w);
+    }
+    let tensors = w.iter().map(|(w, _)| w.tensor()).collect::<Result<Vec<_>>>()?;
+    let tensors: Vec<&Tensor> = tensors.iter().collect();
     let same = |t: &&Tensor| kernels::can_read(t) && t.dtype() == tensors[0].dtype();
     let mut all = Vec::with_capacity(N);
-    if kernels::chosen_for(x) && tensors.iter().all(same) {
+    if kernels::products_for(x) == Kernels::Fast && tensors.iter().all(same) {
         for (y, (w, bias)) in kernels::linear(x, &tensors)?.into_iter().zip(w) {
             let mut shape = x.dims().to_vec();
             shape.pop();
@@ -60,10 +109,21 @@ pub fn linear_many<const N: usize>(
             all.push(with_bias(y, bias)?.reshape(shape)?);
         }
     } else {
-        for (w, bias) in w {
-            all.push(linear(x, w, bias)?);
-        }
+        return each_alone(x, w);
     }
+    exactly(all)
+}
+
+/// [`linear_many`], one product after the other.
+fn each_alone<const N: usize>(
+    x: &Tensor,
+    w: [(&Weight, Option<&Tensor>); N],
+) -> Result<[Tensor; N]> {
+    let all = w.into_iter().map(|(w, bias)| linear(x, w, bias));
+    exactly(all.collect::<Result<Vec<_>>>()?)
+}
+
+fn exactly<const N: usize>(all: Vec<Tensor>) -> Result<[Tensor; N]> {
     let count = all.len();
     all.try_into().map_err(|_| Error::Msg(format!("{N} weights gave {count} products")))
 }
@@ -84,7 +144,7 @@ pub fn attend(
     cache: &mut dyn Cache,
 ) -> Result<Tensor> {
     let (k, v) = cache.append(layer, k, v)?;
-    if kernels::chosen_for(q) {
+    if kernels::attention_for(q) == Kernels::Fast {
         return kernels::attention(q, &k, &v, step.mask.as_ref());
     }
     let (new, all) = (q.dim(2)?, k.dim(2)?);

@@ -3,13 +3,20 @@
 //! Where they come from is a [`TensorSource`]: the files of `formats`, or tensors that are in memory already.
 
 use crate::kit::device::activation_dtype;
+use crate::kit::quantized::QuantizedMatrix;
 use candle_core::{bail, DType, Device, Result, Tensor};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
-/// A weight matrix `(out, in)` as [`crate::kit::linear`] takes it.
+/// A weight matrix `(out, in)` as [`crate::kit::linear`] takes it: a tensor, or quantised.
 #[derive(Debug, Clone)]
-pub struct Weight(Tensor);
+pub struct Weight(Matrix);
+
+#[derive(Debug, Clone)]
+enum Matrix {
+    Tensor(Tensor),
+    Quantized(Arc<QuantizedMatrix>),
+}
 
 impl Weight {
     /// Wraps a matrix `(out, in)`.
@@ -18,20 +25,44 @@ impl Weight {
     /// If it is not a matrix.
     pub fn new(matrix: Tensor) -> Result<Self> {
         matrix.dims2()?;
-        Ok(Self(matrix))
+        Ok(Self(Matrix::Tensor(matrix)))
     }
 
     /// `(out, in)`.
     pub fn shape(&self) -> (usize, usize) {
-        match self.0.dims() {
-            [out, inner] => (*out, *inner),
-            _ => (0, 0), // `new` takes matrices only
+        match &self.0 {
+            Matrix::Quantized(matrix) => matrix.shape(),
+            Matrix::Tensor(matrix) => match matrix.dims() {
+                [out, inner] => (*out, *inner),
+                _ => (0, 0), // `new` takes matrices only
+            },
         }
     }
 
-    /// The matrix itself, in its type in memory.
-    pub fn tensor(&self) -> &Tensor {
-        &self.0
+    /// The matrix as a tensor: as it is in memory (nothing is copied), or, if it is quantised, widened
+    /// to f32, anew at every call.
+    ///
+    /// # Errors
+    /// If memory runs out.
+    pub fn tensor(&self) -> Result<Tensor> {
+        match &self.0 {
+            Matrix::Tensor(matrix) => Ok(matrix.clone()),
+            Matrix::Quantized(matrix) => matrix.widened(),
+        }
+    }
+
+    /// The matrix in its blocks, if it is quantised.
+    pub fn quantized(&self) -> Option<&QuantizedMatrix> {
+        match &self.0 {
+            Matrix::Tensor(_) => None,
+            Matrix::Quantized(matrix) => Some(matrix),
+        }
+    }
+}
+
+impl From<QuantizedMatrix> for Weight {
+    fn from(matrix: QuantizedMatrix) -> Self {
+        Self(Matrix::Quantized(Arc::new(matrix)))
     }
 }
 

@@ -56,7 +56,7 @@ fn table() -> Result<Tensor> {
     let dir = models_dir()?.join("story-3m");
     let weights = Weights::open(&dir, DType::F32, &device()?);
     let weights = weights.map_err(|e| Error::Msg(format!("{e:#}")))?;
-    Ok(weights.matrix("model.embed_tokens.weight", 2048, 192)?.tensor().clone())
+    weights.matrix("model.embed_tokens.weight", 2048, 192)?.tensor()
 }
 
 /// A text of the oracle: the text, its ids, its tokens' own scores, and what a model without layers

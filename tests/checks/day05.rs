@@ -155,7 +155,7 @@ macro_rules! implementation {
 
 /// A projection of that size that gives zeros.
 fn zeros(projection: &Projection) -> Result<Projection> {
-    let weight = Weight::new(projection.weight.tensor().zeros_like()?)?;
+    let weight = Weight::new(projection.weight.tensor()?.zeros_like()?)?;
     Ok(Projection { weight, bias: None })
 }
 

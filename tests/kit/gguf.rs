@@ -150,10 +150,10 @@ fn quantised_numbers_are_widened_as_they_are_read() {
     let weights = Weights::open(&file, DType::F32, &CPU).unwrap();
     let name = "model.layers.1.mlp.down_proj.weight";
     let got = weights.matrix(name, 64, 192).unwrap();
-    let got = got.tensor().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let got = got.tensor().unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
     let folder = Weights::open(&story("story-230k"), DType::F32, &CPU).unwrap();
     let exact = folder.matrix(name, 64, 192).unwrap();
-    let exact = exact.tensor().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let exact = exact.tensor().unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
     for (got, exact) in got.chunks(32).zip(exact.chunks(32)) {
         let largest = exact.iter().fold(0f32, |max, x| max.max(x.abs()));
         let scale = largest / 127.0; // rounded to f16: 127 of them are off by 0.06 at most
@@ -164,7 +164,7 @@ fn quantised_numbers_are_widened_as_they_are_read() {
         }
     }
     let narrow = Weights::open(&file, DType::F16, &CPU).unwrap().matrix(name, 64, 192).unwrap();
-    assert_eq!(narrow.tensor().dtype(), DType::F16);
+    assert_eq!(narrow.tensor().unwrap().dtype(), DType::F16);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::Path;
 fn numbers(name: &str, tensor: &str, rows: usize, columns: usize) -> Vec<f32> {
     let weights = Weights::open(Path::new(name), DType::F32, &Device::Cpu).unwrap();
     let matrix = weights.matrix(tensor, rows, columns).unwrap();
-    matrix.tensor().flatten_all().unwrap().to_vec1().unwrap()
+    matrix.tensor().unwrap().flatten_all().unwrap().to_vec1().unwrap()
 }
 
 #[test]
