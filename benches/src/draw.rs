@@ -292,7 +292,10 @@ fn day17() -> Result<()> {
                     parts.push(format!("{kind} {:.0} ({:.2})", time * 1e6, kit / time));
                 }
             }
-            println!("{name} {inner} -> {out}, {dtype}, 1 vector, one thread: {}", parts.join(", "));
+            println!(
+                "{name} {inner} -> {out}, {dtype}, 1 vector, one thread: {}",
+                parts.join(", ")
+            );
             for vectors in VECTORS {
                 let kit = time(size, dtype, "kit", vectors)?;
                 let mine = time(size, dtype, "threads", vectors)?;
@@ -307,9 +310,8 @@ fn day17() -> Result<()> {
     }
     let head = &SIZES[SIZES.len() - 1];
     let points = |kind: &str| -> Result<Vec<(f64, f64)>> {
-        let point = |vectors: &usize| {
-            Ok((*vectors as f64, 1e3 * time(head, "f32", kind, *vectors)?))
-        };
+        let point =
+            |vectors: &usize| Ok((*vectors as f64, 1e3 * time(head, "f32", kind, *vectors)?));
         VECTORS.iter().map(point).collect()
     };
     let (mine, kit) = (points("threads")?, points("kit")?);
@@ -327,9 +329,17 @@ fn day17() -> Result<()> {
     for at in [2, 5, 10, 20, 50, 100] {
         plot.tick_y(f64::from(at), &at.to_string());
     }
-    plot.axes("vectors that are multiplied at once", "milliseconds of a product, 576 to 49,152 in f32");
+    plot.axes(
+        "vectors that are multiplied at once",
+        "milliseconds of a product, 576 to 49,152 in f32",
+    );
     plot.dots("dropped", &[simple, sums]);
-    plot.words("left", simple, (12.0, 4.0), &format!("simple loop, one thread: {:.0} ms", simple.1));
+    plot.words(
+        "left",
+        simple,
+        (12.0, 4.0),
+        &format!("simple loop, one thread: {:.0} ms", simple.1),
+    );
     plot.words("left", sums, (12.0, 4.0), &format!("several sums, one thread: {:.1} ms", sums.1));
     plot.line("kept", &mine);
     plot.dots("kept", &mine);
