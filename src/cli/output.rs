@@ -3,6 +3,7 @@
 use crate::cli::flags::{Args, Format};
 use crate::cli::interrupt;
 use crate::cli::statistics::{Report, Timings, TopLogprob};
+use crate::cli::memory_check;
 use crate::engine::forecast::{self, Bound, Machine, Prediction};
 use crate::engine::top_logprobs::TopLogprobs;
 use crate::engine::{self, loops::Sink};
@@ -139,6 +140,9 @@ impl<'a> Output<'a> {
             let prompt: usize = self.texts.iter().map(|text| text.prompt.len()).sum();
             eprintln!("{}", timings.lines(prompt, new, self.texts.len()));
             eprintln!("kernels {}", kernels::in_use(self.args.device == "cpu"));
+            if let Some(peak) = memory_check::peak() {
+                eprintln!("process {} of memory at its peak", bytes(peak));
+            }
             let later = new.saturating_sub(self.texts.len()) as u64;
             // Plain tensor code and day 17's kernel count nothing.
             let all_fast = kernels::chosen() == Kernels::Fast.into();
