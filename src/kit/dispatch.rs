@@ -7,8 +7,10 @@
 
 use crate::kernels;
 use crate::kit::{Cache, QuantizedMatrix, Step, Weight};
-use crate::{day00_warm_up, day01_attention, day04_attention_block};
-use candle_core::{Error, Result, Tensor};
+use crate::{
+    day00_warm_up, day01_attention, day04_attention_block, day19_quantized_weights as day19,
+};
+use candle_core::{DType, Error, Result, Tensor};
 
 /// `x · wᵀ + bias` (torch `linear`).
 ///
@@ -44,6 +46,9 @@ fn tensor_linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
 /// [`linear`] for quantised weights: `(rows of x, out)`.
 fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
     let (_, inner) = matrix.shape();
+    if x.device().is_cpu() && x.dtype() == DType::F32 {
+        return day19::quantized_linear(&x.reshape(((), inner))?, matrix);
+    }
     let widened = matrix.widened()?.to_device(x.device())?.to_dtype(x.dtype())?;
     x.reshape(((), inner))?.matmul(&widened.t()?)
 }
