@@ -20,11 +20,21 @@
 mod attention_kernel;
 mod bandwidth;
 mod dot_products;
+mod instruction_set;
 mod keep_awake;
 mod linear_kernel;
 mod panels;
 mod peak_operations;
 mod prefetch;
+#[cfg(target_arch = "x86_64")]
+mod quantized_avx2;
+#[cfg(target_arch = "x86_64")]
+mod quantized_avx512;
+mod quantized_kernel;
+#[cfg(target_arch = "aarch64")]
+mod quantized_neon;
+mod quantized_rows;
+mod quantized_scalar;
 mod softmax;
 mod thread_count;
 mod unrolled;
@@ -32,8 +42,12 @@ mod weight_types;
 
 pub use attention_kernel::{attention, AttentionShape, Heads, Mask};
 pub use bandwidth::{bandwidth, bandwidth_of, bytes_read};
+pub use instruction_set::{instruction_set, InstructionSet};
 pub use linear_kernel::{linear, Weights};
 pub use peak_operations::peak_operations;
+pub use quantized_kernel::{
+    quantized_linear, quantized_linear_by, BlockType, TiledWeights, TILE_ROWS,
+};
 pub use thread_count::default_threads;
 
 use pulp::{Arch, Simd, WithSimd};
