@@ -2,7 +2,9 @@
 //! between them and plain tensor code. They are for the CPU: every other device takes the plain
 //! path.
 
-use candecode_kernels::{AttentionShape, Heads, Mask, Weights};
+use crate::kit::error::usage;
+use crate::kit::{QuantType, QuantizedMatrix};
+use candecode_kernels::{AttentionShape, BlockType, Heads, Mask, TiledWeights, Weights};
 use candle_core::{
     bail, CpuStorage, CustomOp1, CustomOp3, DType, Layout, Result, Shape, Storage, Tensor,
     WithDType, D,
@@ -66,7 +68,8 @@ pub fn in_use(cpu: bool) -> String {
     match chosen() {
         Kernels::Fast if cpu => {
             let (lanes, threads) = (candecode_kernels::lanes(), candecode_kernels::threads());
-            format!("fast ({lanes} numbers at a time, {threads} threads)")
+            let set = candecode_kernels::instruction_set().name();
+            format!("fast ({lanes} numbers at a time, bytes with {set}, {threads} threads)")
         }
         Kernels::Fast => "plain (the fast ones are for the CPU)".to_string(),
         Kernels::Plain => "plain".to_string(),
@@ -112,11 +115,71 @@ pub fn can_read(w: &Tensor) -> bool {
 /// If a weight is of another width or type.
 pub fn linear(x: &Tensor, weights: &[&Tensor]) -> Result<Vec<Tensor>> {
     let y = x.contiguous()?.apply_op1_no_bwd(&Linear(weights))?;
+    let outs = weights.iter().map(|w| w.dim(0)).collect::<Result<Vec<_>>>()?;
+    parts(&y, x, &outs)
+}
+
+/// True if quantised matrices that are loaded now are for [`quantized_linear`].
+pub fn reads_tiles() -> bool {
+    chosen() == Kernels::Fast
+}
+
+/// Sees that `CANDECODE_SIMD`, if it is set, names an instruction set of this machine.
+///
+/// # Errors
+/// If it does not: in words.
+pub fn check_instruction_set() -> anyhow::Result<()> {
+    let set = candecode_kernels::InstructionSet::from_environment();
+    set.map(|_| ()).map_err(usage)
+}
+
+/// `x · wᵀ` for every matrix of the list: `x` is `(…, in)` of f32, and each matrix is `(out, in)`, in
+/// tiles. Activations are quantised to Q8_0. The results are `(rows of x, out)`, parts of one
+/// allocation.
+///
+/// # Errors
+/// If a matrix is of another width, or not in tiles.
+pub fn quantized_linear(x: &Tensor, weights: &[&QuantizedMatrix]) -> Result<Vec<Tensor>> {
+    let y = x.contiguous()?.apply_op1_no_bwd(&QuantizedLinear(weights))?;
+    let outs: Vec<usize> = weights.iter().map(|w| w.shape().0).collect();
+    parts(&y, x, &outs)
+}
+
+struct QuantizedLinear<'a>(&'a [&'a QuantizedMatrix]);
+
+impl CustomOp1 for QuantizedLinear<'_> {
+    fn name(&self) -> &'static str {
+        "candecode-quantized-linear"
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let inner = layout.dims().last().copied().unwrap_or(0);
+        let x = &from_start::<f32>(storage, layout)?[..layout.shape().elem_count()];
+        let mut weights = Vec::with_capacity(self.0.len());
+        for w in self.0 {
+            let (out, width) = w.shape();
+            let kind = match w.kind() {
+                QuantType::Q8_0 => BlockType::Q8_0,
+                QuantType::Q4_0 => BlockType::Q4_0,
+                QuantType::Q4_1 => BlockType::Q4_1,
+            };
+            match w.tiles() {
+                Some(tiles) if width == inner => weights.push(TiledWeights { kind, out, tiles }),
+                _ => bail!("linear: {w:?} cannot be multiplied with {:?}", layout.shape()),
+            }
+        }
+        let y = candecode_kernels::quantized_linear(x, inner, &weights);
+        let len = y.len();
+        Ok((CpuStorage::F32(y), Shape::from(len)))
+    }
+}
+
+/// The products of `x` with matrices of so many rows, which lie one behind the other.
+fn parts(y: &Tensor, x: &Tensor, outs: &[usize]) -> Result<Vec<Tensor>> {
     let rows = x.elem_count() / x.dim(D::Minus1)?.max(1);
-    let (mut parts, mut start) = (Vec::with_capacity(weights.len()), 0);
-    for w in weights {
-        let out = w.dim(0)?;
-        parts.push(y.narrow(0, start, rows * out)?.reshape((rows, out))?);
+    let (mut parts, mut start) = (Vec::with_capacity(outs.len()), 0);
+    for out in outs {
+        parts.push(y.narrow(0, start, rows * out)?.reshape((rows, *out))?);
         start += rows * out;
     }
     Ok(parts)

@@ -2,6 +2,7 @@
 
 use crate::formats::hub::DEFAULT_MODEL;
 use crate::kernels::Kernels;
+use crate::kit::QuantType;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 
@@ -34,9 +35,13 @@ pub struct Args {
     /// cpu, metal or cuda
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: String,
-    /// The type of the weights in memory: f32, bf16 or f16
-    #[arg(long, value_name = "DTYPE", default_value = "f32")]
-    pub dtype: String,
+    /// The type of the weights in memory: f32, bf16 or f16 [default: f32; on the CPU those of a GGUF
+    /// file in Q8_0, Q4_0 or Q4_1 stay as they are]
+    #[arg(long, value_name = "DTYPE")]
+    pub dtype: Option<String>,
+    /// Quantise the weights as they are loaded; a head that is the embedding table, too, stays q8_0
+    #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "dtype")]
+    pub quantize: Option<QuantType>,
     /// What multiplies and attends on the CPU: candle's tensor operations, or kernels of the kit
     /// [default: fast if days 1 and 4 are the reference's, else plain: your own code is what runs]
     #[arg(long, value_enum, value_name = "KERNELS", default_value_t, hide_default_value = true)]

@@ -43,14 +43,23 @@ fn tensor_linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     x.reshape(((), inner))?.matmul(&w.to_dtype(x.dtype())?.t()?)
 }
 
-/// [`linear`] for quantised weights: `(rows of x, out)`.
+/// [`linear`] for quantised weights: `(rows of x, out)`. A kernel computes it, or day 19. On other
+/// devices, and for activations of other types, they are widened.
 fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
     let (_, inner) = matrix.shape();
     if x.device().is_cpu() && x.dtype() == DType::F32 {
+        if reads(x, matrix) {
+            return Ok(kernels::quantized_linear(x, &[matrix])?.remove(0));
+        }
         return day19::quantized_linear(&x.reshape(((), inner))?, matrix);
     }
     let widened = matrix.widened()?.to_device(x.device())?.to_dtype(x.dtype())?;
     x.reshape(((), inner))?.matmul(&widened.t()?)
+}
+
+/// True if a kernel is chosen that can read a matrix.
+fn reads(x: &Tensor, matrix: &QuantizedMatrix) -> bool {
+    kernels::chosen_for(x) && matrix.tiles().is_some()
 }
 
 /// The rows of a table for ids (torch `embedding`): `ids` is `(B, T)`, `table` is `(V, C)`; the result
@@ -84,22 +93,27 @@ pub fn linear_many<const N: usize>(
     x: &Tensor,
     w: [(&Weight, Option<&Tensor>); N],
 ) -> Result<[Tensor; N]> {
-    if w.iter().any(|(w, _)| w.quantized().is_some()) {
-        return each_alone(x, w);
-    }
-    let tensors = w.iter().map(|(w, _)| w.tensor()).collect::<Result<Vec<_>>>()?;
-    let tensors: Vec<&Tensor> = tensors.iter().collect();
-    let same = |t: &&Tensor| kernels::can_read(t) && t.dtype() == tensors[0].dtype();
-    let mut all = Vec::with_capacity(N);
-    if kernels::chosen_for(x) && tensors.iter().all(same) {
-        for (y, (w, bias)) in kernels::linear(x, &tensors)?.into_iter().zip(w) {
-            let mut shape = x.dims().to_vec();
-            shape.pop();
-            shape.push(w.shape().0);
-            all.push(with_bias(y, bias)?.reshape(shape)?);
+    let quantized: Vec<_> = w.iter().filter_map(|(w, _)| w.quantized()).collect();
+    let products = if quantized.is_empty() {
+        let tensors = w.iter().map(|(w, _)| w.tensor()).collect::<Result<Vec<_>>>()?;
+        let tensors: Vec<&Tensor> = tensors.iter().collect();
+        let same = |t: &&Tensor| kernels::can_read(t) && t.dtype() == tensors[0].dtype();
+        if !kernels::chosen_for(x) || !tensors.iter().all(same) {
+            return each_alone(x, w);
         }
+        kernels::linear(x, &tensors)?
     } else {
-        return each_alone(x, w);
+        if quantized.len() != N || !quantized.iter().all(|matrix| reads(x, matrix)) {
+            return each_alone(x, w);
+        }
+        kernels::quantized_linear(x, &quantized)?
+    };
+    let mut all = Vec::with_capacity(N);
+    for (y, (w, bias)) in products.into_iter().zip(w) {
+        let mut shape = x.dims().to_vec();
+        shape.pop();
+        shape.push(w.shape().0);
+        all.push(with_bias(y, bias)?.reshape(shape)?);
     }
     exactly(all)
 }

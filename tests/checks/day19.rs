@@ -605,7 +605,8 @@ pub fn a_linear_layer_by_hand(day: &Day) -> Outcome {
     let x = Tensor::from_vec(x, (1, 2, BLOCK), &device()?)?;
     // 0.5 · (2·127 + 2) = 128 and 0.25 · (-8·2) = -4; 0.5 · 2 · (-254 + 2) = -252, 0.25 · 2 · -16 = -8.
     let want = Tensor::new(&[[[128f32, -4.0], [-252.0, -8.0]]], &device()?)?;
-    let input = "x: 127, 2, zeros and -254, 4, zeros; w: 0.5 · (2, 1, zeros) and 0.25 · (0, -8, zeros)";
+    let input =
+        "x: 127, 2, zeros and -254, 4, zeros; w: 0.5 · (2, 1, zeros) and 0.25 · (0, -8, zeros)";
     // Sums of a few exact numbers.
     close(input, (day.quantized_linear)(&x, &w), &want, 1e-4)
         .likely("if a check of tasks 19.8 to 19.11 fails, mend that first")
@@ -665,7 +666,9 @@ pub fn near_the_layer_of_f32(day: &Day) -> Outcome {
     let (out, inner) = weights.dims2()?;
     let x = Random::new(24).tensor(&[8, inner])?.to_device(&Device::Cpu)?;
     let want = x.matmul(&weights.t()?)?;
-    let norm = |x: &Tensor| -> Result<f64> { Ok(f64::from(x.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt()) };
+    let norm = |x: &Tensor| -> Result<f64> {
+        Ok(f64::from(x.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt())
+    };
     // Errors of single numbers are at random, and so small a share of the whole: an 8-bit step is at
     // most 1/127 of the largest number of its block, a 4-bit step 1/8 of it.
     for (kind, share) in [(QuantType::Q8_0, 0.01), (QuantType::Q4_0, 0.12)] {
@@ -987,7 +990,8 @@ pub fn no_score_is_further_off(day: &Day) -> Outcome {
         let q: Vec<f32> = (0..64).map(|_| random.float()).collect();
         let k: Vec<f32> = (0..64).map(|_| random.float()).collect();
         let back = activations(&k);
-        let off = q.iter().zip(&k).zip(&back).map(|((q, k), b)| f64::from(*q) * (f64::from(*k) - b));
+        let off =
+            q.iter().zip(&k).zip(&back).map(|((q, k), b)| f64::from(*q) * (f64::from(*k) - b));
         let off = (off.sum::<f64>() / 8.0).abs();
         let most = f64::from((day.largest_score_error)(&q, &k)?);
         ensure(
