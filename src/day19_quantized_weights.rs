@@ -7,12 +7,10 @@
 
 use candecode::day07_greedy::argmax;
 use candecode::day16_cost_of_a_token::{layer_weights, weights_read, Machine, Pass, Precision};
+use candecode::kit::quantized::BLOCK_SIZE;
 use candecode::kit::{Cache, ModelConfig, QuantType, QuantizedMatrix};
 use candle_core::{bail, Device, Result, Tensor};
 use half::f16;
-
-/// Numbers of a block, in all three formats.
-pub const BLOCK_SIZE: usize = 32;
 
 /// A block of Q8_0 (llama.cpp's `block_q8_0`), 34 bytes: number `i` is `scale · quants[i]`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -177,13 +175,16 @@ pub fn quantize_matrix(kind: QuantType, matrix: &Tensor) -> Result<QuantizedMatr
 /// # Errors
 /// If the tensor cannot be made.
 pub fn dequantize_matrix(matrix: &QuantizedMatrix) -> Result<Tensor> {
+    let (out, _) = matrix.shape();
     let mut numbers = Vec::new();
-    for bytes in matrix.bytes().chunks_exact(matrix.kind().bytes_per_block()) {
-        numbers.extend(match matrix.kind() {
-            QuantType::Q8_0 => dequantize_block_q8_0(&BlockQ8_0::from_bytes(bytes)),
-            QuantType::Q4_0 => dequantize_block_q4_0(&BlockQ4_0::from_bytes(bytes)),
-            QuantType::Q4_1 => dequantize_block_q4_1(&BlockQ4_1::from_bytes(bytes)),
-        });
+    for row in 0..out {
+        for bytes in matrix.row(row).chunks_exact(matrix.kind().bytes_per_block()) {
+            numbers.extend(match matrix.kind() {
+                QuantType::Q8_0 => dequantize_block_q8_0(&BlockQ8_0::from_bytes(bytes)),
+                QuantType::Q4_0 => dequantize_block_q4_0(&BlockQ4_0::from_bytes(bytes)),
+                QuantType::Q4_1 => dequantize_block_q4_1(&BlockQ4_1::from_bytes(bytes)),
+            });
+        }
     }
     Tensor::from_vec(numbers, matrix.shape(), &Device::Cpu)
 }

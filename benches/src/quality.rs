@@ -14,8 +14,8 @@ use candecode::day07_greedy::log_softmax;
 use candecode::day10_kv_cache::KvCache;
 use candecode::day16_cost_of_a_token::{weights_read, Precision};
 use candecode::day19_quantized_weights::{
-    first_difference, mean_kl, perplexity, quantize_matrix, quantized_precision, same_best,
-    QuantizedCache,
+    first_difference, mean_kl, perplexity, quantize_block_q8_0, quantize_matrix,
+    quantized_precision, same_best, QuantizedCache,
 };
 use candecode::engine::load::load_transformer;
 use candecode::formats::hub;
@@ -25,6 +25,7 @@ use candecode::kit::{
 };
 use candle_core::{DType, Device};
 use clap::Parser;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// As in the `candecode` command.
@@ -104,6 +105,7 @@ fn main() -> Result<()> {
     let predicted: usize = stories.iter().map(|ids| ids.len() - 1).sum();
 
     let mut model = load_transformer(&path, DType::F32, &Device::Cpu)?;
+    show_block(&model)?;
     show_scales(&mut model)?;
     println!("\n{}, {} stories, {predicted} tokens predicted", args.model, stories.len());
     println!(
@@ -141,10 +143,14 @@ fn quantize(model: &mut Transformer, kind: QuantType) -> Result<()> {
 fn show_scales(model: &mut Transformer) -> Result<()> {
     let mut errors = [0f64; 3];
     let mut squares = 0f64;
+    let mut different = BTreeSet::new();
+    let mut count = 0;
     for weight in matrices(model)? {
         let rows = weight.tensor()?.to_vec2::<f32>()?;
         let numbers = rows.concat();
         let width = rows[0].len();
+        count += numbers.len();
+        different.extend(numbers.iter().map(|x| x.to_bits()));
         squares += numbers.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
         for (error, size) in errors.iter_mut().zip([numbers.len(), width, 32]) {
             for group in numbers.chunks(size) {
@@ -155,10 +161,27 @@ fn show_scales(model: &mut Transformer) -> Result<()> {
             }
         }
     }
+    let largest = different.iter().map(|bits| f32::from_bits(*bits).abs()).fold(0.0, f32::max);
+    println!(
+        "{count} weights, {} different numbers, none further from 0 than {largest:.2}",
+        different.len()
+    );
     println!("the weights are off by, with integers of 4 bits and one scale for");
     for (name, error) in ["a matrix", "a row", "a block of 32"].iter().zip(errors) {
         println!("{name:<16} {:>6.1} %", 100.0 * (error / squares).sqrt());
     }
+    Ok(())
+}
+
+/// A block as Q8_0 has it: the first of the gate projection of the third layer, or of the last.
+fn show_block(model: &Transformer) -> Result<()> {
+    let layer = 2.min(model.layers.len() - 1);
+    let Mlp::Swiglu { gate_proj, .. } = &model.layers[layer].mlp else { return Ok(()) };
+    let rows = gate_proj.weight.tensor()?.narrow(0, 0, 1)?.to_vec2::<f32>()?;
+    let Some(numbers) = rows[0].first_chunk::<32>() else { return Ok(()) };
+    let block = quantize_block_q8_0(numbers)?;
+    println!("the first numbers of layer {layer}'s gate projection: {:.4?}", &numbers[..8]);
+    println!("their integers in Q8_0: {:?}, the scale {:.8}", &block.quants[..8], block.scale);
     Ok(())
 }
 

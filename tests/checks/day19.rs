@@ -301,11 +301,15 @@ pub fn q4_0_by_hand(day: &Day) -> Outcome {
 }
 
 pub fn q4_0_of_a_positive_largest(day: &Day) -> Outcome {
-    // d = 4 / -8 = -0.5: 4 is -8 steps, so 0; -3.5 is 7 steps, so 15; 1 is -2 steps, so 6.
-    let x = block(&[1.0, -3.5, 4.0, -1.0]);
     let mut integers = vec![6, 15, 0, 10];
     integers.resize(BLOCK, 8);
-    let got = (day.quantize_q4_0)(&x).map(|bytes| shown_q4_0(&bytes));
+    // d = -4 / -8 = 0.5: -4 is -8 steps, so 0; 3.5 is 7 steps, so 15; -1 is -2 steps, so 6.
+    let got = (day.quantize_q4_0)(&block(&[-1.0, 3.5, -4.0, 1.0]));
+    let got = got.map(|bytes| shown_q4_0(&bytes));
+    equal("-1, 3.5, -4, 1, and zeros", got, &(0.5, integers.clone()))?;
+    // The same numbers with the other sign: so has the scale, and the integers are the same.
+    let got = (day.quantize_q4_0)(&block(&[1.0, -3.5, 4.0, -1.0]));
+    let got = got.map(|bytes| shown_q4_0(&bytes));
     equal("1, -3.5, 4, -1, and zeros", got, &(-0.5, integers))
 }
 
@@ -633,8 +637,9 @@ pub fn a_linear_layer_at_random(day: &Day) -> Outcome {
         for (at, y) in y.iter().enumerate() {
             let (row, column) = (at / out, at % out);
             let x = activations(&x[row * inner..(row + 1) * inner]);
-            let weights = w.row(column).chunks_exact(kind.bytes_per_block());
-            let weights: Vec<f64> = weights.flat_map(|bytes| numbers(kind, bytes)).collect();
+            let weights = w.row(column);
+            let blocks = weights.chunks_exact(kind.bytes_per_block());
+            let weights: Vec<f64> = blocks.flat_map(|bytes| numbers(kind, bytes)).collect();
             let place = format!("row {row}, column {column} of y, {input}");
             within(&place, *y, exact(&weights, &x))?;
         }
