@@ -3,8 +3,7 @@
 use crate::cli::flags::{Args, CacheName, Format};
 use crate::cli::output::Output;
 use crate::cli::plan::{text_file, Plan};
-use crate::cli::weight_format;
-use crate::cli::weight_format::{weight_format, Load};
+use crate::cli::weight_format::{self, weight_format, Load};
 use crate::cli::{chat_terminal, generation_config, interrupt, memory_check};
 use crate::engine::chat::Chat;
 use crate::engine::chat_template::Template;
@@ -61,7 +60,8 @@ pub fn run(args: &Args) -> Result<u8> {
     interrupt::watch();
     let format = weight_format(args, &files, &device)?;
     let mut loads = vec![Load { files: &files, format, device: &device }];
-    if let Some((files, _)) = &drafter {
+    let (draft_files, draft_tokenizer) = drafter.unzip();
+    if let Some(files) = &draft_files {
         loads.push(Load { files, format: weight_format(args, files, &device)?, device: &device });
     }
     let mut context = config.max_position_embeddings;
@@ -74,8 +74,8 @@ pub fn run(args: &Args) -> Result<u8> {
     let notes = loads.iter().filter_map(|load| weight_format::note(args, load));
     notes.for_each(|note| eprintln!("{note}"));
     let engine = open(args, &loads[0], tokenizer)?;
-    let drafter = loads.get(1).zip(drafter.as_ref());
-    let drafter = drafter.map(|(load, (_, tokenizer))| open(args, load, tokenizer.clone()));
+    let drafter = loads.get(1).zip(draft_tokenizer);
+    let drafter = drafter.map(|(load, tokenizer)| open(args, load, tokenizer));
     let drafter = drafter.transpose()?;
     for (i, prompt) in prompts.iter().enumerate() {
         check_prompt(engine.model(), prompt)
