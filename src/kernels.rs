@@ -2,9 +2,7 @@
 //! between them and plain tensor code. They are for the CPU: every other device takes the plain
 //! path.
 
-use crate::kit::error::usage;
-use crate::kit::{QuantType, QuantizedMatrix};
-use candecode_kernels::{AttentionShape, BlockType, Heads, Mask, TiledWeights, Weights};
+use candecode_kernels::{AttentionShape, Heads, Mask, Weights, TILE_ROWS};
 use candle_core::{
     bail, CpuStorage, CustomOp1, CustomOp3, DType, Layout, Result, Shape, Storage, Tensor,
     WithDType, D,
@@ -14,6 +12,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use candecode_kernels::{bandwidth, bandwidth_of, bytes_read, peak_operations};
+pub use candecode_kernels::{BlockType, TiledWeights};
 
 /// What multiplies and attends on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,9 +127,8 @@ pub fn reads_tiles() -> bool {
 ///
 /// # Errors
 /// If it does not: in words.
-pub fn check_instruction_set() -> anyhow::Result<()> {
-    let set = candecode_kernels::InstructionSet::from_environment();
-    set.map(|_| ()).map_err(usage)
+pub fn check_instruction_set() -> std::result::Result<(), String> {
+    candecode_kernels::InstructionSet::from_environment().map(|_| ())
 }
 
 /// `x · wᵀ` for every matrix of the list: `x` is `(…, in)` of f32, and each matrix is `(out, in)`, in
@@ -138,14 +136,14 @@ pub fn check_instruction_set() -> anyhow::Result<()> {
 /// allocation.
 ///
 /// # Errors
-/// If a matrix is of another width, or not in tiles.
-pub fn quantized_linear(x: &Tensor, weights: &[&QuantizedMatrix]) -> Result<Vec<Tensor>> {
+/// If a matrix is of another width.
+pub fn quantized_linear(x: &Tensor, weights: &[TiledWeights<'_>]) -> Result<Vec<Tensor>> {
     let y = x.contiguous()?.apply_op1_no_bwd(&QuantizedLinear(weights))?;
-    let outs: Vec<usize> = weights.iter().map(|w| w.shape().0).collect();
+    let outs: Vec<usize> = weights.iter().map(|w| w.out).collect();
     parts(&y, x, &outs)
 }
 
-struct QuantizedLinear<'a>(&'a [&'a QuantizedMatrix]);
+struct QuantizedLinear<'a>(&'a [TiledWeights<'a>]);
 
 impl CustomOp1 for QuantizedLinear<'_> {
     fn name(&self) -> &'static str {
@@ -155,20 +153,14 @@ impl CustomOp1 for QuantizedLinear<'_> {
     fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
         let inner = layout.dims().last().copied().unwrap_or(0);
         let x = &from_start::<f32>(storage, layout)?[..layout.shape().elem_count()];
-        let mut weights = Vec::with_capacity(self.0.len());
         for w in self.0 {
-            let (out, width) = w.shape();
-            let kind = match w.kind() {
-                QuantType::Q8_0 => BlockType::Q8_0,
-                QuantType::Q4_0 => BlockType::Q4_0,
-                QuantType::Q4_1 => BlockType::Q4_1,
-            };
-            match w.tiles() {
-                Some(tiles) if width == inner => weights.push(TiledWeights { kind, out, tiles }),
-                _ => bail!("linear: {w:?} cannot be multiplied with {:?}", layout.shape()),
+            let tile = TILE_ROWS * inner / w.kind.block_size() * w.kind.bytes();
+            if inner == 0 || w.tiles.len() != w.out.div_ceil(TILE_ROWS) * tile {
+                let (kind, out, shape) = (w.kind, w.out, layout.shape());
+                bail!("linear: {out} rows of {kind:?} cannot be multiplied with {shape:?}")
             }
         }
-        let y = candecode_kernels::quantized_linear(x, inner, &weights);
+        let y = candecode_kernels::quantized_linear(x, inner, self.0);
         let len = y.len();
         Ok((CpuStorage::F32(y), Shape::from(len)))
     }

@@ -1,5 +1,5 @@
-//! Kernels for the CPU: products with a model's weights ([`linear`]), and attention over a KV cache
-//! ([`attention`]). Slices go in and slices come out. Nothing here knows candle's tensors, so that
+//! Kernels for the CPU: products with a model's weights ([`linear`], [`quantized_linear`]), and
+//! attention over a KV cache ([`attention`]). Slices go in and slices come out. Nothing here knows candle's tensors, so that
 //! this crate compiles beside candle, fully optimised, while the rest of the course need not be.
 //!
 //! The vectors are pulp's: one source for AVX2, AVX-512 and NEON, chosen at run time. The threads
@@ -10,7 +10,12 @@
 //! number of rows. So a row in such a batch gets, bit for bit, what it gets alone. More rows, as a
 //! prompt has, are packed into panels first: see `panels.rs`.
 //!
-//! The only `unsafe` line is a prefetch, which reads nothing that the program sees.
+//! Products with quantised weights are of integers, which pulp has no products for: they are written
+//! for AVX2, AVX-512 VNNI and NEON by `std::arch`, and in plain code that each of them equals bit for
+//! bit. See `quantized_kernel.rs`.
+//!
+//! `unsafe` are a prefetch, which reads nothing that the program sees, the calls of functions for an
+//! instruction set that was looked for before, and on Arm loads, stores and one instruction.
 
 #![warn(missing_docs)]
 // The inner loops go by index: an iterator's `zip` or an array's `map` may stay a call, and then

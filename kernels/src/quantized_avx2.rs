@@ -11,6 +11,7 @@ use crate::quantized_rows::XBlock;
 use crate::unrolled::unrolled;
 use pulp::bytemuck::cast;
 use std::arch::x86_64::*;
+use std::hint::black_box;
 
 /// `sums[row of x][row of the tile]`, for at most 4 rows of `x` that lie one behind the other.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -89,18 +90,25 @@ fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[_
         prefetch(block, AHEAD);
         let (scales, integers) = block.split_at(BYTES - 16 * TILE_ROWS);
         let mut pairs = [[_mm256_setzero_si256(); 2]; M];
-        for (k, w) in integers.as_chunks::<64>().0.iter().enumerate() {
-            let w: [__m256i; 2] = cast(*w);
-            let high = [_mm256_srli_epi16::<4>(w[0]), _mm256_srli_epi16::<4>(w[1])];
+        let chunks = integers.as_chunks::<64>().0;
+        // There are four. If the compiler knew, it would write the loop out, begin with all products
+        // at once, and keep their sums in memory.
+        for k in 0..black_box(chunks.len()).min(chunks.len()) {
+            let w: [__m256i; 2] = cast(chunks[k]);
+            let shifted = [_mm256_srli_epi16::<4>(w[0]), _mm256_srli_epi16::<4>(w[1])];
+            let mut low = w;
+            let mut high = shifted;
+            for half in 0..2 {
+                low[half] = _mm256_and_si256(w[half], low_bits);
+                high[half] = _mm256_and_si256(shifted[half], low_bits);
+            }
             unrolled!(m in M => {
                 let x = [four(&x[m][b], k), four(&x[m][b], k + 4)];
                 for half in 0..2 {
-                    let w = _mm256_and_si256(w[half], low_bits);
-                    let low = _mm256_maddubs_epi16(w, x[0]);
-                    pairs[m][half] = _mm256_add_epi16(pairs[m][half], low);
-                    let w = _mm256_and_si256(high[half], low_bits);
-                    let high = _mm256_maddubs_epi16(w, x[1]);
-                    pairs[m][half] = _mm256_add_epi16(pairs[m][half], high);
+                    let products = _mm256_maddubs_epi16(low[half], x[0]);
+                    pairs[m][half] = _mm256_add_epi16(pairs[m][half], products);
+                    let products = _mm256_maddubs_epi16(high[half], x[1]);
+                    pairs[m][half] = _mm256_add_epi16(pairs[m][half], products);
                 }
             });
         }

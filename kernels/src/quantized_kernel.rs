@@ -19,7 +19,7 @@ pub const TILE_ROWS: usize = 16;
 pub const BLOCK: usize = 32;
 /// Rows of `x` that are multiplied with a tile before the next one is fetched: they stay in the
 /// second cache.
-const X_ROWS: usize = 32;
+const X_ROWS: usize = 24;
 /// Multiplications below which a second thread costs more than it saves.
 const SERIAL: usize = 1 << 18;
 /// Blocks of work for each thread, as in products with other weights.
@@ -37,6 +37,11 @@ pub enum BlockType {
 }
 
 impl BlockType {
+    /// Numbers in a block.
+    pub const fn block_size(self) -> usize {
+        BLOCK
+    }
+
     /// Bytes of a block of one row.
     pub const fn bytes(self) -> usize {
         match self {
@@ -161,7 +166,7 @@ impl Block<'_> {
     fn multiply(mut self, set: InstructionSet) {
         let rows = self.out.len();
         let row_blocks = self.x.len() / rows.max(1);
-        let most = max_rows(set);
+        let most = max_rows(set, self.kind);
         let mut sums = [[0f32; TILE_ROWS]; MAX_ROWS];
         for first in (0..rows).step_by(X_ROWS) {
             let end = rows.min(first + X_ROWS);
@@ -188,9 +193,10 @@ impl Block<'_> {
 pub(crate) const MAX_ROWS: usize = 8;
 
 /// The most rows of `x` that a tile is multiplied with at a time: as many as there are registers for.
-const fn max_rows(set: InstructionSet) -> usize {
-    match set {
-        InstructionSet::Avx512Vnni => MAX_ROWS,
+const fn max_rows(set: InstructionSet, kind: BlockType) -> usize {
+    match (set, kind) {
+        (InstructionSet::Avx512Vnni, _) => MAX_ROWS,
+        (InstructionSet::Avx2, BlockType::Q4_0 | BlockType::Q4_1) => 3,
         _ => 4,
     }
 }

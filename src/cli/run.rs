@@ -31,7 +31,7 @@ pub fn run(args: &Args) -> Result<u8> {
     if let Some(name) = &args.dtype {
         device::dtype(name).map_err(usage)?; // before anything is fetched
     }
-    kernels::check_instruction_set()?;
+    kernels::check_instruction_set().map_err(usage)?;
     if args.models {
         let _ = std::io::stdout().write_all(hub::list()?.as_bytes());
         return Ok(0);

@@ -5,12 +5,12 @@
 //!
 //! What is called changes with the machine and the flags; a lesson never does.
 
-use crate::kernels;
-use crate::kit::{Cache, QuantizedMatrix, Step, Weight};
+use crate::kernels::{self, BlockType, TiledWeights};
+use crate::kit::{Cache, QuantType, QuantizedMatrix, Step, Weight};
 use crate::{
     day00_warm_up, day01_attention, day04_attention_block, day19_quantized_weights as day19,
 };
-use candle_core::{DType, Error, Result, Tensor};
+use candle_core::{DType, Error, Result, Tensor, D};
 
 /// `x · wᵀ + bias` (torch `linear`).
 ///
@@ -48,8 +48,8 @@ fn tensor_linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
 fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
     let (_, inner) = matrix.shape();
     if x.device().is_cpu() && x.dtype() == DType::F32 {
-        if reads(x, matrix) {
-            return Ok(kernels::quantized_linear(x, &[matrix])?.remove(0));
+        if let Some(tiles) = tiles_for(x, matrix) {
+            return Ok(kernels::quantized_linear(x, &[tiles])?.remove(0));
         }
         return day19::quantized_linear(&x.reshape(((), inner))?, matrix);
     }
@@ -57,9 +57,15 @@ fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
     x.reshape(((), inner))?.matmul(&widened.t()?)
 }
 
-/// True if a kernel is chosen that can read a matrix.
-fn reads(x: &Tensor, matrix: &QuantizedMatrix) -> bool {
-    kernels::chosen_for(x) && matrix.tiles().is_some()
+/// A matrix as the kernel reads it, if that is chosen for these activations, and the matrix is in tiles.
+fn tiles_for<'a>(x: &Tensor, matrix: &'a QuantizedMatrix) -> Option<TiledWeights<'a>> {
+    let kind = match matrix.kind() {
+        QuantType::Q8_0 => BlockType::Q8_0,
+        QuantType::Q4_0 => BlockType::Q4_0,
+        QuantType::Q4_1 => BlockType::Q4_1,
+    };
+    let tiles = matrix.tiles().filter(|_| kernels::chosen_for(x))?;
+    Some(TiledWeights { kind, out: matrix.shape().0, tiles })
 }
 
 /// The rows of a table for ids (torch `embedding`): `ids` is `(B, T)`, `table` is `(V, C)`; the result
@@ -103,10 +109,13 @@ pub fn linear_many<const N: usize>(
         }
         kernels::linear(x, &tensors)?
     } else {
-        if quantized.len() != N || !quantized.iter().all(|matrix| reads(x, matrix)) {
+        let tiles: Vec<_> = quantized.iter().filter_map(|matrix| tiles_for(x, matrix)).collect();
+        let inner = x.dim(D::Minus1)?;
+        let all_fit = quantized.iter().all(|matrix| matrix.shape().1 == inner);
+        if tiles.len() != N || !all_fit {
             return each_alone(x, w);
         }
-        kernels::quantized_linear(x, &quantized)?
+        kernels::quantized_linear(x, &tiles)?
     };
     let mut all = Vec::with_capacity(N);
     for (y, (w, bias)) in products.into_iter().zip(w) {

@@ -18,7 +18,8 @@ const DEFAULT_MODEL: &str = "story-3m";
 pub struct Bench {
     /// A day whose benchmark to run, as day10; parts: products and attention alone; engine: whole
     /// runs; roofline: this machine, and day 16's predictions beside it; day19: what quantising
-    /// costs a text; without one, all days that have a benchmark
+    /// costs a text; quality: the same of the kernels, with --python beside llama.cpp; without one,
+    /// all days that have a benchmark
     what: Option<String>,
     /// Measure so often, one after another; of each figure the fastest counts
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -52,7 +53,8 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
         Some("engine") => return engine(repo, args),
         Some("parts") => return parts(repo),
         Some("roofline") => return roofline(repo, args),
-        Some("day19") => return quality(repo, args),
+        Some("day19") => return quality(repo, args, "quality"),
+        Some("quality") => return quality(repo, args, "quality_peers"),
         _ => {}
     }
     let all: Vec<_> =
@@ -65,7 +67,7 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
                 let names: Vec<String> =
                     all.iter().map(|day| format!("day{}", day.number)).collect();
                 return Err(usage(format!(
-                    "day {} has no benchmark: there are {}, day19, parts, engine, roofline",
+                    "day {} has no benchmark: there are {}, day19, parts, engine, roofline, quality",
                     day.number,
                     names.join(", ")
                 )));
@@ -150,10 +152,13 @@ fn roofline(repo: &Repo, args: &Bench) -> Result<ExitCode> {
 }
 
 /// Perplexity and KL divergence of quantised weights beside f32.
-fn quality(repo: &Repo, args: &Bench) -> Result<ExitCode> {
+fn quality(repo: &Repo, args: &Bench, program: &str) -> Result<ExitCode> {
     let mut command = cargo::command(repo);
-    command.args(["run", "--quiet", "--package", "benches", "--bin", "quality", "--"]);
+    command.args(["run", "--quiet", "--package", "benches", "--bin", program, "--"]);
     command.args(["--model", args.model.as_deref().unwrap_or(DEFAULT_MODEL)]);
+    if let (Some(python), "quality_peers") = (&args.python, program) {
+        command.arg("--python").arg(python);
+    }
     done(command)
 }
 
