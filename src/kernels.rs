@@ -2,7 +2,7 @@
 //! between them and plain tensor code. They are for the CPU: every other device takes the plain
 //! path.
 
-use candecode_kernels::{AttentionShape, Heads, Mask, Weights};
+use candecode_kernels::{AttentionShape, Heads, Mask, Weights, TILE_ROWS};
 use candle_core::{
     bail, CpuStorage, CustomOp1, CustomOp3, DType, Layout, Result, Shape, Storage, Tensor,
     WithDType, D,
@@ -12,6 +12,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 pub use candecode_kernels::{bandwidth, bandwidth_of, bytes_read, peak_operations};
+pub use candecode_kernels::{BlockType, TiledWeights};
 
 /// What multiplies or attends on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,9 +99,12 @@ pub fn in_use(cpu: bool) -> String {
         return "plain (the fast ones are for the CPU)".to_string();
     }
     let (lanes, threads) = (candecode_kernels::lanes(), candecode_kernels::threads());
+    let set = candecode_kernels::instruction_set().name();
     let how = |kernels, day| match kernels {
         Kernels::Plain => "plain".to_string(),
-        Kernels::Fast => format!("fast ({lanes} numbers at a time, {threads} threads)"),
+        Kernels::Fast => {
+            format!("fast ({lanes} numbers at a time, bytes with {set}, {threads} threads)")
+        }
         Kernels::Mine => format!("day {day}'s ({threads} threads)"),
     };
     match (products, attention) {
@@ -169,11 +173,64 @@ pub fn can_read(w: &Tensor) -> bool {
 /// If a weight is of another width or type.
 pub fn linear(x: &Tensor, weights: &[&Tensor]) -> Result<Vec<Tensor>> {
     let y = x.contiguous()?.apply_op1_no_bwd(&Linear(weights))?;
+    let outs = weights.iter().map(|w| w.dim(0)).collect::<Result<Vec<_>>>()?;
+    parts(&y, x, &outs)
+}
+
+/// True if quantised matrices that are loaded now are for [`quantized_linear`].
+pub fn reads_tiles() -> bool {
+    chosen() == Kernels::Fast
+}
+
+/// Sees that `CANDECODE_SIMD`, if it is set, names an instruction set of this machine.
+///
+/// # Errors
+/// If it does not: in words.
+pub fn check_instruction_set() -> std::result::Result<(), String> {
+    candecode_kernels::InstructionSet::from_environment().map(|_| ())
+}
+
+/// `x · wᵀ` for every matrix of the list: `x` is `(…, in)` of f32, and each matrix is `(out, in)`, in
+/// tiles. Activations are quantised to Q8_0. The results are `(rows of x, out)`, parts of one
+/// allocation.
+///
+/// # Errors
+/// If a matrix is of another width.
+pub fn quantized_linear(x: &Tensor, weights: &[TiledWeights<'_>]) -> Result<Vec<Tensor>> {
+    let y = x.contiguous()?.apply_op1_no_bwd(&QuantizedLinear(weights))?;
+    let outs: Vec<usize> = weights.iter().map(|w| w.out).collect();
+    parts(&y, x, &outs)
+}
+
+struct QuantizedLinear<'a>(&'a [TiledWeights<'a>]);
+
+impl CustomOp1 for QuantizedLinear<'_> {
+    fn name(&self) -> &'static str {
+        "candecode-quantized-linear"
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let inner = layout.dims().last().copied().unwrap_or(0);
+        let x = &from_start::<f32>(storage, layout)?[..layout.shape().elem_count()];
+        for w in self.0 {
+            let tile = TILE_ROWS * inner / w.kind.block_size() * w.kind.bytes();
+            if inner == 0 || w.tiles.len() != w.out.div_ceil(TILE_ROWS) * tile {
+                let (kind, out, shape) = (w.kind, w.out, layout.shape());
+                bail!("linear: {out} rows of {kind:?} cannot be multiplied with {shape:?}")
+            }
+        }
+        let y = candecode_kernels::quantized_linear(x, inner, self.0);
+        let len = y.len();
+        Ok((CpuStorage::F32(y), Shape::from(len)))
+    }
+}
+
+/// The products of `x` with matrices of so many rows, which lie one behind the other.
+fn parts(y: &Tensor, x: &Tensor, outs: &[usize]) -> Result<Vec<Tensor>> {
     let rows = x.elem_count() / x.dim(D::Minus1)?.max(1);
-    let (mut parts, mut start) = (Vec::with_capacity(weights.len()), 0);
-    for w in weights {
-        let out = w.dim(0)?;
-        parts.push(y.narrow(0, start, rows * out)?.reshape((rows, out))?);
+    let (mut parts, mut start) = (Vec::with_capacity(outs.len()), 0);
+    for out in outs {
+        parts.push(y.narrow(0, start, rows * out)?.reshape((rows, *out))?);
         start += rows * out;
     }
     Ok(parts)

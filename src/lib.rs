@@ -53,3 +53,5 @@ pub mod day16_cost_of_a_token;
 pub mod day17_kernel;
 #[cfg_attr(feature = "ref-day18", path = "../solutions/day18_flash_attention.rs")]
 pub mod day18_flash_attention;
+#[cfg_attr(feature = "ref-day19", path = "../solutions/day19_quantized_weights.rs")]
+pub mod day19_quantized_weights;

@@ -22,6 +22,8 @@ mod kernel_equality;
 mod memory;
 #[path = "kit/model_files.rs"]
 mod model_files;
+#[path = "kit/quantized.rs"]
+mod quantized;
 #[path = "kit/random_model.rs"]
 mod random_model;
 #[path = "kit/rng.rs"]

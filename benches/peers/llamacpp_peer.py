@@ -1,41 +1,24 @@
 """One round of llama.cpp: prefill and decode of a batch of equal prompts, greedy, as one line of JSON.
 
-usage: python llamacpp_peer.py MODEL_DIR BATCH NEW_TOKENS IDS DTYPE       (IDS as 5,9,77; DTYPE f32 or bf16)
-Needs what requirements.txt names. The weights are those of the folder, written once as GGUF beside this file's system
-temporary folder; a loop of our own around llama_decode, with every row a sequence of its own.
+usage: python llamacpp_peer.py MODEL_DIR BATCH NEW_TOKENS IDS DTYPE       (IDS as 5,9,77; DTYPE f32, bf16, q8_0 or q4_0)
+Needs what requirements.txt names. The weights are those of the folder, written once as GGUF (gguf_file.py); a loop of our own around llama_decode, with every row a sequence of its own.
 """
 
 import ctypes
-import hashlib
 import json
 import os
-import pathlib
 import sys
-import tempfile
 import time
 
 import llama_cpp as ll
 import numpy as np
+from gguf_file import path_of
 
 folder, batch, new, ids, dtype = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
 prompt = [int(id) for id in ids.split(",")]
 
 
-def gguf_of(folder, dtype):
-    """The folder's weights as a GGUF file, made once."""
-    folder = pathlib.Path(folder).resolve()
-    mark = hashlib.sha256(f"{folder} {(folder / 'config.json').stat().st_mtime}".encode()).hexdigest()[:12]
-    path = pathlib.Path(tempfile.gettempdir()) / f"candecode-peer-{mark}-{dtype}.gguf"
-    if not path.exists():
-        from to_gguf import write
-
-        part = path.with_suffix(f".{os.getpid()}")
-        write(folder, part, dtype)
-        part.rename(path)
-    return path
-
-
-path = gguf_of(folder, dtype)
+path = path_of(folder, dtype)
 
 
 @ll.llama_log_callback

@@ -1,5 +1,5 @@
-//! Kernels for the CPU: products with a model's weights ([`linear`]), and attention over a KV cache
-//! ([`attention`]). Slices go in and slices come out. Nothing here knows candle's tensors, so that
+//! Kernels for the CPU: products with a model's weights ([`linear`], [`quantized_linear`]), and
+//! attention over a KV cache ([`attention`]). Slices go in and slices come out. Nothing here knows candle's tensors, so that
 //! this crate compiles beside candle, fully optimised, while the rest of the course need not be.
 //!
 //! The vectors are pulp's: one source for AVX2, AVX-512 and NEON, chosen at run time. The threads
@@ -10,7 +10,12 @@
 //! number of rows. So a row in such a batch gets, bit for bit, what it gets alone. More rows, as a
 //! prompt has, are packed into panels first: see `panels.rs`.
 //!
-//! The only `unsafe` line is a prefetch, which reads nothing that the program sees.
+//! Products with quantised weights are of integers, which pulp has no products for: they are written
+//! for AVX2, AVX-512 VNNI and NEON by `std::arch`, and in plain code that each of them equals bit for
+//! bit. See `quantized_kernel.rs`.
+//!
+//! `unsafe` are a prefetch, which reads nothing that the program sees, the calls of functions for an
+//! instruction set that was looked for before, and on Arm loads, stores and one instruction.
 
 #![warn(missing_docs)]
 // The inner loops go by index: an iterator's `zip` or an array's `map` may stay a call, and then
@@ -20,11 +25,21 @@
 mod attention_kernel;
 mod bandwidth;
 mod dot_products;
+mod instruction_set;
 mod keep_awake;
 mod linear_kernel;
 mod panels;
 mod peak_operations;
 mod prefetch;
+#[cfg(target_arch = "x86_64")]
+mod quantized_avx2;
+#[cfg(target_arch = "x86_64")]
+mod quantized_avx512;
+mod quantized_kernel;
+#[cfg(target_arch = "aarch64")]
+mod quantized_neon;
+mod quantized_rows;
+mod quantized_scalar;
 mod softmax;
 mod thread_count;
 mod unrolled;
@@ -32,8 +47,12 @@ mod weight_types;
 
 pub use attention_kernel::{attention, AttentionShape, Heads, Mask};
 pub use bandwidth::{bandwidth, bandwidth_of, bytes_read};
+pub use instruction_set::{instruction_set, InstructionSet};
 pub use linear_kernel::{linear, Weights};
 pub use peak_operations::peak_operations;
+pub use quantized_kernel::{
+    quantized_linear, quantized_linear_by, BlockType, TiledWeights, TILE_ROWS,
+};
 pub use thread_count::default_threads;
 
 use pulp::{Arch, Simd, WithSimd};

@@ -2,6 +2,7 @@
 
 use crate::formats::hub::DEFAULT_MODEL;
 use crate::kernels::{Choice, Kernels};
+use crate::kit::QuantType;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 
@@ -34,14 +35,18 @@ pub struct Args {
     /// cpu, metal or cuda
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: String,
-    /// The type of the weights in memory: f32, bf16 or f16
-    #[arg(long, value_name = "DTYPE", default_value = "f32")]
-    pub dtype: String,
     /// What multiplies and attends on the CPU: candle's tensor operations, the kit's kernels, or those
-    /// of days 17 and 18 [default: fast, but attention is plain where days 1 or 4 are yours: your own
+    /// of days 17 to 19 [default: fast, but attention is plain where days 1 or 4 are yours: your own
     /// code runs]
     #[arg(long, value_enum, value_name = "KERNELS")]
     pub kernels: Option<Kernels>,
+    /// The type of the weights in memory: f32, bf16 or f16 [default: f32; on the CPU those of a GGUF
+    /// file in Q8_0, Q4_0 or Q4_1 stay as they are]
+    #[arg(long, value_name = "DTYPE")]
+    pub dtype: Option<String>,
+    /// Quantise the weights as they are loaded; a head that is the embedding table, too, stays q8_0
+    #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "dtype")]
+    pub quantize: Option<QuantType>,
     /// A string that ends the text; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,

@@ -16,8 +16,8 @@ use candle_core::{DType, Device};
 pub struct Need<'a> {
     /// The model, and the one that drafts.
     pub models: Vec<&'a ModelConfig>,
-    /// Bytes of a weight.
-    pub weight_bytes: usize,
+    /// Bytes of a weight of each model: of a quantised one a mean.
+    pub weight_bytes: Vec<f64>,
     /// Bytes of a number in activations and cache.
     pub value_bytes: usize,
     /// Texts, or beams, that run side by side.
@@ -51,7 +51,8 @@ impl Need<'_> {
 
     /// Bytes of all weights.
     pub fn weights(&self) -> f64 {
-        self.models.iter().map(|model| model.size() as f64 * self.weight_bytes as f64).sum()
+        let models = self.models.iter().zip(&self.weight_bytes);
+        models.map(|(model, bytes)| model.size() as f64 * bytes).sum()
     }
 
     /// Bytes of all keys and values.
@@ -85,6 +86,16 @@ impl Need<'_> {
         self.models.iter().map(of).fold(0.0, f64::max) * self.value_bytes as f64
     }
 
+    /// True if no model's weights are narrower than f32.
+    fn is_f32(&self) -> bool {
+        self.weight_bytes.iter().all(|bytes| *bytes == 4.0)
+    }
+
+    /// The same with weights in bf16.
+    fn in_bf16(&self) -> Self {
+        Self { weight_bytes: vec![2.0; self.models.len()], ..self.clone() }
+    }
+
     /// All of it, in bytes.
     pub fn total(&self) -> f64 {
         self.weights() + self.keys_and_values() + self.scores()
@@ -92,11 +103,14 @@ impl Need<'_> {
 
     /// The arithmetic: what is needed, and why that much.
     pub fn arithmetic(&self) -> String {
-        let (w, v) = (self.weight_bytes, self.value_bytes);
+        let v = self.value_bytes;
         let mut parts = Vec::new();
         for (i, model) in self.models.iter().enumerate() {
             let whose = if i == 0 { "" } else { " of the draft model" };
-            let alone = Need { models: vec![*model], ..self.clone() };
+            let weight_bytes = vec![self.weight_bytes[i]];
+            let w = format!("{:.3}", weight_bytes[0]);
+            let w = w.trim_end_matches('0').trim_end_matches('.');
+            let alone = Need { models: vec![*model], weight_bytes, ..self.clone() };
             let (weights, kept) = (bytes(alone.weights()), bytes(alone.keys_and_values()));
             parts.push(format!("weights{whose} {weights} ({} numbers × {w} bytes)", model.size()));
             if self.cache.is_some() {
@@ -145,8 +159,8 @@ pub fn check(need: &Need, room: f64, args: &Args, plan: &Plan) -> Result<()> {
         return Ok(());
     }
     let mut ways = ways_of(need, room, args, plan);
-    if ways.is_empty() && need.weight_bytes == 4 {
-        let narrow = ways_of(&Need { weight_bytes: 2, ..need.clone() }, room, args, plan);
+    if ways.is_empty() && need.is_f32() {
+        let narrow = ways_of(&need.in_bf16(), room, args, plan);
         ways = narrow.iter().map(|way| format!("--dtype bf16 {way}")).collect();
     }
     let way = match ways.is_empty() {
@@ -161,18 +175,18 @@ pub fn check(need: &Need, room: f64, args: &Args, plan: &Plan) -> Result<()> {
     )
 }
 
-/// What these flags ask for.
+/// What these flags ask for; each of the models comes with the mean bytes of its weights.
 pub fn need<'a>(
     args: &Args,
     plan: &Plan,
-    models: &[&'a ModelConfig],
+    models: &[(&'a ModelConfig, f64)],
     prompts: &[Vec<u32>],
     dtype: DType,
     device: &Device,
 ) -> Need<'a> {
     let mut need = Need {
-        models: models.to_vec(),
-        weight_bytes: dtype.size_in_bytes(),
+        models: models.iter().map(|(model, _)| *model).collect(),
+        weight_bytes: models.iter().map(|(_, bytes)| *bytes).collect(),
         value_bytes: activation_dtype(dtype, device).size_in_bytes(),
         rows: 1,
         prompt: prompts.iter().map(Vec::len).max().unwrap_or(0),
@@ -186,7 +200,7 @@ pub fn need<'a>(
     need.rows = match plan.day {
         11 => args.num_beams,
         12 => plan.rows,
-        15 => plan.rows.min(args.max_batch_tokens / need.positions(models[0]).max(1)).max(1),
+        15 => plan.rows.min(args.max_batch_tokens / need.positions(need.models[0]).max(1)).max(1),
         _ => 1,
     };
     need
@@ -229,7 +243,7 @@ fn ways_of(need: &Need, room: f64, args: &Args, plan: &Plan) -> Vec<String> {
     if need.kernels == Kernels::Plain && args.device == "cpu" && lean.total() <= room {
         ways.push("--kernels fast".into());
     }
-    if need.weight_bytes == 4 && (Need { weight_bytes: 2, ..need.clone() }).total() <= room {
+    if need.is_f32() && need.in_bf16().total() <= room {
         ways.push("--dtype bf16".into());
     }
     ways

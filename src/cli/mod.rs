@@ -9,3 +9,4 @@ pub mod output;
 pub mod plan;
 pub mod run;
 pub mod statistics;
+pub mod weight_format;

@@ -4,13 +4,13 @@ use crate::cli::flags::{Args, Format};
 use crate::cli::interrupt;
 use crate::cli::statistics::{Report, Timings, TopLogprob};
 use crate::cli::memory_check;
-use crate::engine::forecast::{self, Bound, Machine, Prediction};
+use crate::engine::forecast::{self, Bound, Machine, Prediction, Transformer};
 use crate::engine::top_logprobs::TopLogprobs;
 use crate::engine::{self, loops::Sink};
 use crate::kernels::{self, Kernels};
 use crate::kit::draft::Counts;
 use crate::kit::units::bytes;
-use crate::kit::{device, FinishReason, Hypothesis, ModelConfig, Token, Tokenizer};
+use crate::kit::{FinishReason, Hypothesis, Token, Tokenizer};
 use anyhow::{Context as _, Result};
 use std::io::Write as _;
 use std::time::Instant;
@@ -37,7 +37,7 @@ pub struct Output<'a> {
     load_s: f64,
     counts: Option<Counts>,
     /// The model, if the run's passes are those that day 16 predicts.
-    pub predicted: Option<&'a ModelConfig>,
+    pub predicted: Option<&'a Transformer>,
     /// The likeliest tokens of each step, if they are to be shown.
     pub top_logprobs: Option<TopLogprobs>,
 }
@@ -154,8 +154,8 @@ impl<'a> Output<'a> {
                     let read = (all_read - prefill_read) as f64;
                     eprintln!("{}", memory(read, later as f64, decode_s, machine.bandwidth));
                 }
-                if let Some(config) = predicted {
-                    eprintln!("{}", self.forecast(config, &machine)?);
+                if let Some(model) = predicted {
+                    eprintln!("{}", self.forecast(model, &machine));
                 }
             }
             if let Some(Counts { passes, drafted, accepted, written }) = self.counts {
@@ -168,8 +168,7 @@ impl<'a> Output<'a> {
     }
 
     /// What the run should have taken at least, and why: day 16's prediction.
-    fn forecast(&self, config: &ModelConfig, machine: &Machine) -> Result<String> {
-        let dtype = device::dtype(&self.args.dtype)?;
+    fn forecast(&self, model: &Transformer, machine: &Machine) -> String {
         let longest = |of: fn(&Text) -> usize| self.texts.iter().map(of).max().unwrap_or(0);
         let sizes = forecast::Sizes {
             rows: self.texts.len(),
@@ -183,7 +182,7 @@ impl<'a> Output<'a> {
             };
             format!("{:.1} ms, bound by {bound}", 1e3 * prediction.seconds)
         };
-        Ok(match forecast::forecast(config, dtype, sizes, machine) {
+        match forecast::forecast(model, sizes, machine) {
             Err(words) => format!("roofline not predicted: {words}"),
             Ok(found) => {
                 let decode = found.decode.as_ref().map(said).map(|said| format!("; a step {said}"));
@@ -193,7 +192,7 @@ impl<'a> Output<'a> {
                     decode.unwrap_or_default()
                 )
             }
-        })
+        }
     }
 
     /// The likeliest tokens of each step, with their text; None if they were not asked for.

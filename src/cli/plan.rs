@@ -135,11 +135,11 @@ impl Plan {
                 args.device == "cpu" || metal,
                 usage("--kernels mine is for the CPU; leave out --device")
             );
+            let dtype = args.dtype.as_deref().unwrap_or("f32");
             ensure!(
-                args.dtype == "f32" || (args.dtype == "bf16" && !metal),
+                dtype == "f32" || (dtype == "bf16" && !metal),
                 usage(format!(
-                    "--kernels mine does not read {} weights here; leave out --dtype",
-                    args.dtype
+                    "--kernels mine does not read {dtype} weights here; leave out --dtype"
                 ))
             );
         }

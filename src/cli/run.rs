@@ -3,6 +3,7 @@
 use crate::cli::flags::{Args, CacheName, Format};
 use crate::cli::output::Output;
 use crate::cli::plan::{text_file, Plan};
+use crate::cli::weight_format::{self, weight_format, Load};
 use crate::cli::{chat_terminal, generation_config, interrupt, memory_check};
 use crate::engine::chat::Chat;
 use crate::engine::chat_template::Template;
@@ -17,7 +18,7 @@ use crate::kit::error::{describe, plain, usage};
 use crate::kit::{check_prompt, days, device};
 use crate::kit::{Cache, CacheKind, Model, ModelConfig, PastContext, Step, Tokenizer};
 use anyhow::{anyhow, ensure, Context as _, Result};
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::time::Instant;
@@ -29,7 +30,10 @@ use std::time::Instant;
 pub fn run(args: &Args) -> Result<u8> {
     ensure!(args.max_new_tokens > 0, usage("--max-new-tokens is 0; ask for at least 1"));
     let device = device::device(&args.device).map_err(usage)?;
-    let dtype = device::dtype(&args.dtype).map_err(usage)?;
+    if let Some(name) = &args.dtype {
+        device::dtype(name).map_err(usage)?; // before anything is fetched
+    }
+    kernels::check_instruction_set().map_err(usage)?;
     if args.models {
         let _ = std::io::stdout().write_all(hub::list()?.as_bytes());
         return Ok(0);
@@ -47,7 +51,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let plan = Plan::new(args, args.prompt.len().max(1))?;
     kernels::choose(args.choice());
     if args.kernels == Some(Kernels::Mine) {
-        try_mine(dtype)?;
+        try_mine(device::dtype(args.dtype.as_deref().unwrap_or("f32")).map_err(usage)?)?;
     }
     let began = Instant::now();
     let files = ModelFiles::at(&hub::locate(&args.model, args.offline)?)?;
@@ -63,16 +67,24 @@ pub fn run(args: &Args) -> Result<u8> {
     let drafter = args.draft_model.as_deref();
     let drafter = drafter.map(|name| draft_model(name, args, &files, &tokenizer)).transpose()?;
     interrupt::watch();
-    let configs: Vec<_> =
-        std::iter::once(config).chain(drafter.iter().map(|(files, _)| files.config())).collect();
+    let format = weight_format(args, &files, &device)?;
+    let mut loads = vec![Load { files: &files, format, device: &device }];
+    let (draft_files, draft_tokenizer) = drafter.unzip();
+    if let Some(files) = &draft_files {
+        loads.push(Load { files, format: weight_format(args, files, &device)?, device: &device });
+    }
     let mut context = config.max_position_embeddings;
     if let Some(room) = memory_check::available(&device)? {
-        let need = memory_check::need(args, &plan, &configs, &prompts, dtype, &device);
+        let sizes: Vec<_> = loads.iter().map(Load::size).collect();
+        let need = memory_check::need(args, &plan, &sizes, &prompts, format.dtype(), &device);
         memory_check::check(&need, room, args, &plan)?;
         context = need.longest(room).min(context); // of a chat: what it may grow to
     }
-    let engine = open(args, &files, tokenizer, dtype, &device)?;
-    let drafter = drafter.map(|(files, tokenizer)| open(args, &files, tokenizer, dtype, &device));
+    let notes = loads.iter().filter_map(|load| weight_format::note(args, load));
+    notes.for_each(|note| eprintln!("{note}"));
+    let engine = open(args, &loads[0], tokenizer)?;
+    let drafter = loads.get(1).zip(draft_tokenizer);
+    let drafter = drafter.map(|(load, tokenizer)| open(args, load, tokenizer));
     let drafter = drafter.transpose()?;
     for (i, prompt) in prompts.iter().enumerate() {
         check_prompt(engine.model(), prompt)
@@ -102,14 +114,9 @@ pub fn run(args: &Args) -> Result<u8> {
 }
 
 /// The engine of a folder, with the cache that the flags ask for.
-fn open(
-    args: &Args,
-    files: &ModelFiles,
-    tokenizer: Tokenizer,
-    dtype: DType,
-    device: &Device,
-) -> Result<Engine> {
-    let mut engine = Engine::new(load::load_files(files, dtype, device)?, tokenizer);
+fn open(args: &Args, load: &Load, tokenizer: Tokenizer) -> Result<Engine> {
+    let model = load::load_files(load.files, load.format, load.device)?;
+    let mut engine = Engine::new(model, tokenizer);
     let context = engine.model().config().max_position_embeddings;
     engine.cache = match args.cache {
         _ if args.no_cache => None,
@@ -260,7 +267,7 @@ impl Run<'_> {
         let stops = self.loops.past_context == PastContext::Stop;
         self.top_logprobs.take(); // another prompt's
         out.top_logprobs = self.args.top_logprobs.map(|_| TopLogprobs::clone(&self.top_logprobs));
-        out.predicted = (plain_steps && stops).then(|| self.models.model.config());
+        out.predicted = (plain_steps && stops).then(|| self.models.engine.model());
         let done = self.loops.run(self.models, prompts, first, &mut out);
         if let Err(error) = done {
             if !interrupt::asked() {
@@ -284,8 +291,8 @@ impl Run<'_> {
 
     /// The error of a loop; if the model computed NaN, where that comes from instead.
     fn explained(&self, error: anyhow::Error, out: &Output) -> anyhow::Error {
-        let way = match self.args.dtype.as_str() {
-            "f16" => {
+        let way = match self.args.dtype.as_deref() {
+            Some("f16") => {
                 "f16 ends at 65504, try --dtype bf16 or f32; or is the file damaged? fetch it again"
             }
             _ => "is the file damaged? fetch it again",

@@ -1,11 +1,13 @@
 //! What day 16 predicts of a run, for `--stats`.
 
+pub use crate::day05_model::Transformer;
 pub use crate::day16_cost_of_a_token::{Bound, Machine, Prediction};
 
-use crate::day16_cost_of_a_token::{Pass, Precision};
+use crate::day03_norms_and_mlps::Projection;
+use crate::day05_model::{Mlp, SelfAttention};
+use crate::day16_cost_of_a_token::{weights_read, Pass, Precision};
 use crate::kernels;
 use crate::kit::days::describe_panic;
-use crate::kit::ModelConfig;
 use candle_core::DType;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -38,18 +40,35 @@ pub fn this_machine() -> Machine {
 ///
 /// # Errors
 /// If day 16 is the reader's, and not written so far, or panics: in words.
-pub fn forecast(
-    config: &ModelConfig,
-    weights: DType,
-    sizes: Sizes,
-    machine: &Machine,
-) -> Result<Forecast, String> {
+pub fn forecast(model: &Transformer, sizes: Sizes, machine: &Machine) -> Result<Forecast, String> {
     let Sizes { rows, prompt, new } = sizes;
-    let precision = Precision::new(weights, DType::F32);
-    let predict = |pass: &Pass| machine.predict_pass(config, pass, &precision);
-    let forecast = || Forecast {
-        prefill: predict(&Pass::prefill(rows, prompt)),
-        decode: (new > 1).then(|| predict(&Pass::decode(rows, prompt + (new - 1) / 2))),
+    let cache_bytes = DType::F32.size_in_bytes() as f64;
+    let forecast = || {
+        let weight_bytes = bytes_read(model) / weights_read(&model.config);
+        let precision = Precision { weight_bytes, cache_bytes };
+        let predict = |pass: &Pass| machine.predict_pass(&model.config, pass, &precision);
+        Forecast {
+            prefill: predict(&Pass::prefill(rows, prompt)),
+            decode: (new > 1).then(|| predict(&Pass::decode(rows, prompt + (new - 1) / 2))),
+        }
     };
     catch_unwind(AssertUnwindSafe(forecast)).map_err(|panic| describe_panic(&*panic))
+}
+
+/// Bytes of the weights that a pass reads: of all matrices of the layers, and of the head.
+pub fn bytes_read(model: &Transformer) -> f64 {
+    let mut matrices = vec![model.lm_head.as_ref().unwrap_or(&model.embed_tokens)];
+    for layer in &model.layers {
+        let projections: Vec<&Projection> = match &layer.attention {
+            SelfAttention::Grouped(a) => vec![&a.q_proj, &a.k_proj, &a.v_proj, &a.o_proj],
+            SelfAttention::Fused(a) => vec![&a.c_attn, &a.c_proj],
+        };
+        matrices.extend(projections.into_iter().map(|projection| &projection.weight));
+        let projections = match &layer.mlp {
+            Mlp::Swiglu { gate_proj, up_proj, down_proj } => vec![gate_proj, up_proj, down_proj],
+            Mlp::Gelu { c_fc, c_proj } => vec![c_fc, c_proj],
+        };
+        matrices.extend(projections.into_iter().map(|projection| &projection.weight));
+    }
+    matrices.into_iter().map(|matrix| matrix.bytes() as f64).sum()
 }

@@ -5,25 +5,40 @@ use crate::day02_positions::RotaryEmbedding;
 use crate::day03_norms_and_mlps::Projection;
 use crate::day04_attention_block::Attention;
 use crate::day05_model::{DecoderLayer, FusedAttention, Mlp, Norm, SelfAttention, Transformer};
+use crate::day19_quantized_weights::quantize_row;
 use crate::formats::ModelFiles;
-use crate::kit::{Family, Model, ModelConfig, Weight, Weights};
-use candle_core::{DType, Device, Result};
+use crate::kernels;
+use crate::kit::error::plain;
+use crate::kit::{
+    Family, Model, ModelConfig, QuantType, QuantizedMatrix, Weight, WeightFormat, Weights,
+};
+use candle_core::{bail, DType, Device, Result};
+use rayon::prelude::*;
 use std::path::Path;
 
-/// Loads the model of a folder in Hugging Face format, or of a GGUF file; `dtype` is the type of its weights in memory.
+/// Loads the model of a folder in Hugging Face format, or of a GGUF file; `format` says what its matrices
+/// are in memory, and may be a type.
 ///
 /// # Errors
 /// If the configuration makes no sense, a file is damaged, or a tensor is missing or of another shape.
-pub fn load_model(path: &Path, dtype: DType, device: &Device) -> anyhow::Result<Box<dyn Model>> {
-    Ok(Box::new(load_transformer(path, dtype, device)?))
+pub fn load_model(
+    path: &Path,
+    format: impl Into<WeightFormat>,
+    device: &Device,
+) -> anyhow::Result<Box<dyn Model>> {
+    Ok(Box::new(load_transformer(path, format, device)?))
 }
 
 /// As [`load_model`], as the type that it is.
 ///
 /// # Errors
 /// As [`load_model`].
-pub fn load_transformer(path: &Path, dtype: DType, device: &Device) -> anyhow::Result<Transformer> {
-    load_files(&ModelFiles::at(path)?, dtype, device)
+pub fn load_transformer(
+    path: &Path,
+    format: impl Into<WeightFormat>,
+    device: &Device,
+) -> anyhow::Result<Transformer> {
+    load_files(&ModelFiles::at(path)?, format, device)
 }
 
 /// As [`load_transformer`], of files that are open.
@@ -32,12 +47,41 @@ pub fn load_transformer(path: &Path, dtype: DType, device: &Device) -> anyhow::R
 /// As [`load_model`].
 pub fn load_files(
     files: &ModelFiles,
-    dtype: DType,
+    format: impl Into<WeightFormat>,
     device: &Device,
 ) -> anyhow::Result<Transformer> {
-    let weights = files.weights(dtype, device)?;
+    let weights = files.weights(format, device)?.in_tiles(kernels::reads_tiles());
     build(files.config().clone(), &weights).map_err(|error| {
         anyhow::anyhow!("{}: {}", files.path().display(), crate::kit::error::plain(&error))
+    })
+}
+
+/// What a model's matrices are in memory if nobody asks for anything else: quantised, as they are stored,
+/// or f32.
+pub fn own_format(files: &ModelFiles, device: &Device) -> WeightFormat {
+    let can_stay = files.quantized_types().iter().any(|(_, can_stay)| *can_stay);
+    if can_stay && device.is_cpu() {
+        WeightFormat::AsStored
+    } else {
+        WeightFormat::Tensors(DType::F32)
+    }
+}
+
+/// Quantised by day 19 as they are loaded. Rows are independent, so threads share them.
+pub fn quantized_format(kind: QuantType) -> WeightFormat {
+    WeightFormat::Quantized(kind, |kind, matrix| {
+        let (out, inner) = matrix.dims2()?;
+        if !inner.is_multiple_of(kind.block_size()) {
+            let size = kind.block_size();
+            bail!("a row has {inner} numbers, which is no multiple of {kind}'s blocks of {size}")
+        }
+        let rows = matrix.to_vec2::<f32>()?;
+        let blocks = rows.par_iter().enumerate().map(|(at, row)| match quantize_row(kind, row) {
+            Ok(blocks) => Ok(blocks),
+            Err(error) => bail!("row {at}: {}", plain(&error)),
+        });
+        let blocks = blocks.collect::<Result<Vec<_>>>()?;
+        QuantizedMatrix::new(kind, out, inner, blocks.concat())
     })
 }
 
@@ -80,6 +124,9 @@ fn embeddings(w: &Weights, config: &ModelConfig, name: &str) -> Result<Weight> {
     const HEAD: &str = "lm_head.weight";
     let under_the_head = config.tie_word_embeddings && !w.has(name) && w.has(HEAD);
     let name = if under_the_head { HEAD } else { name };
+    if config.tie_word_embeddings {
+        return w.tied_head(name, config.vocab_size, config.hidden_size);
+    }
     w.matrix(name, config.vocab_size, config.hidden_size)
 }
 

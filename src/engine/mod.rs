@@ -18,9 +18,9 @@ use crate::day10_kv_cache::{generate_cached, Cached, KvCache};
 use crate::day12_batching::generate_batch;
 use crate::formats::ModelFiles;
 use crate::kit::{Cache, CacheKind, FinishReason, Model, ModelConfig, NoCache, SamplingParams};
-use crate::kit::{TokenIter, Tokenizer, Weights};
+use crate::kit::{TokenIter, Tokenizer, WeightFormat, Weights};
 use anyhow::{ensure, Result};
-use candle_core::{DType, Device};
+use candle_core::Device;
 
 /// A model and its tokenizer, ready to generate: the entrance to the library.
 ///
@@ -64,21 +64,27 @@ pub struct Completion {
 }
 
 impl Engine {
-    /// Opens a model on the CPU, in f32: an embedded name, a folder, a GGUF file, a short name or
-    /// `owner/repo` on the Hugging Face hub.
+    /// Opens a model on the CPU: an embedded name, a folder, a GGUF file, a short name or
+    /// `owner/repo` on the Hugging Face hub. Weights are f32, but those of a file that is quantised stay so,
+    /// where there are kernels for them (Q8_0, Q4_0, Q4_1).
     ///
     /// # Errors
     /// If there is no such model, it cannot be fetched, or its files are damaged.
     pub fn open(name: &str) -> Result<Self> {
-        Self::from_files(&ModelFiles::open(name)?, DType::F32, &Device::Cpu)
+        let files = ModelFiles::open(name)?;
+        Self::from_files(&files, load::own_format(&files, &Device::Cpu), &Device::Cpu)
     }
 
-    /// Loads a model from its files; `dtype` is the type of its weights in memory.
+    /// Loads a model from its files; `format` says what its matrices are in memory, and may be a type.
     ///
     /// # Errors
     /// If its files are damaged, or the configuration makes no sense.
-    pub fn from_files(files: &ModelFiles, dtype: DType, device: &Device) -> Result<Self> {
-        Ok(Self::new(load::load_files(files, dtype, device)?, files.tokenizer()?))
+    pub fn from_files(
+        files: &ModelFiles,
+        format: impl Into<WeightFormat>,
+        device: &Device,
+    ) -> Result<Self> {
+        Ok(Self::new(load::load_files(files, format, device)?, files.tokenizer()?))
     }
 
     /// Makes an engine of parts that are in memory.

@@ -3,9 +3,9 @@
 use crate::formats::gguf::{self, Gguf};
 use crate::formats::{folder, hub, ChatTemplate, RandomModel};
 use crate::kit::weights::TensorSource;
-use crate::kit::{ModelConfig, Tokenizer, Weights};
+use crate::kit::{ModelConfig, Tokenizer, WeightFormat, Weights};
 use anyhow::{Context as _, Result};
-use candle_core::{DType, Device};
+use candle_core::Device;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -135,12 +135,31 @@ impl ModelFiles {
         Ok(tokenizer)
     }
 
-    /// The tensors of the model. Matrices will be of type `dtype`, all else of the type of activations.
+    /// The tensors of the model; `format` says what matrices will be, and may be a type. All else is of
+    /// the type of activations.
     ///
     /// # Errors
     /// If a file of weights is missing, cut short or damaged.
-    pub fn weights(&self, dtype: DType, device: &Device) -> Result<Weights> {
-        Ok(Weights::new(self.format.source(&self.path)?, dtype, device))
+    pub fn weights(&self, format: impl Into<WeightFormat>, device: &Device) -> Result<Weights> {
+        Ok(Weights::new(self.format.source(&self.path)?, format, device))
+    }
+
+    /// The types of quantised tensors that are stored, each once, and whether its tensors can stay as they
+    /// are in memory. Only GGUF files have any.
+    pub fn quantized_types(&self) -> Vec<(String, bool)> {
+        match &self.format {
+            Format::Gguf(gguf) => gguf.quantized_types(),
+            Format::Folder | Format::Random(_) => vec![],
+        }
+    }
+
+    /// Bytes of all weights in memory.
+    pub fn weight_bytes(&self, format: WeightFormat) -> f64 {
+        match (&self.format, format) {
+            (Format::Gguf(gguf), WeightFormat::AsStored) => gguf.bytes_as_stored(),
+            (_, WeightFormat::Quantized(kind, _)) => kind.model_bytes(&self.config),
+            _ => self.config.size() as f64 * format.dtype().size_in_bytes() as f64,
+        }
     }
 
     /// The model's own chat template.
@@ -179,8 +198,8 @@ impl Weights {
     ///
     /// # Errors
     /// As [`ModelFiles::weights`].
-    pub fn open(path: &Path, dtype: DType, device: &Device) -> Result<Self> {
-        Ok(Self::new(Format::of(path)?.source(path)?, dtype, device))
+    pub fn open(path: &Path, format: impl Into<WeightFormat>, device: &Device) -> Result<Self> {
+        Ok(Self::new(Format::of(path)?.source(path)?, format, device))
     }
 }
 

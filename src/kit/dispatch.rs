@@ -5,11 +5,11 @@
 //!
 //! What is called changes with the machine and the flags; a lesson never does.
 
-use crate::kernels::{self, Kernels};
-use crate::kit::{Cache, QuantizedMatrix, Step, Weight};
+use crate::kernels::{self, BlockType, Kernels, TiledWeights};
+use crate::kit::{Cache, QuantType, QuantizedMatrix, Step, Weight};
 use crate::{day00_warm_up, day01_attention, day04_attention_block};
-use crate::{day17_kernel, day18_flash_attention};
-use candle_core::{DType, Device, Error, Result, Tensor};
+use crate::{day17_kernel, day18_flash_attention, day19_quantized_weights as day19};
+use candle_core::{DType, Device, Error, Result, Tensor, D};
 
 /// `x · wᵀ + bias` (torch `linear`).
 ///
@@ -62,11 +62,29 @@ pub fn try_mine(dtype: DType) -> Result<()> {
     Ok(())
 }
 
-/// [`linear`] for quantised weights: `(rows of x, out)`.
+/// [`linear`] for quantised weights: `(rows of x, out)`. A kernel computes it, or day 19. On other
+/// devices, and for activations of other types, they are widened.
 fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
     let (_, inner) = matrix.shape();
+    if x.device().is_cpu() && x.dtype() == DType::F32 {
+        if let Some(tiles) = tiles_for(x, matrix) {
+            return Ok(kernels::quantized_linear(x, &[tiles])?.remove(0));
+        }
+        return day19::quantized_linear(&x.reshape(((), inner))?, matrix);
+    }
     let widened = matrix.widened()?.to_device(x.device())?.to_dtype(x.dtype())?;
     x.reshape(((), inner))?.matmul(&widened.t()?)
+}
+
+/// A matrix as the kernel reads it, if that is chosen for these activations, and the matrix is in tiles.
+fn tiles_for<'a>(x: &Tensor, matrix: &'a QuantizedMatrix) -> Option<TiledWeights<'a>> {
+    let kind = match matrix.kind() {
+        QuantType::Q8_0 => BlockType::Q8_0,
+        QuantType::Q4_0 => BlockType::Q4_0,
+        QuantType::Q4_1 => BlockType::Q4_1,
+    };
+    let tiles = matrix.tiles().filter(|_| kernels::products_for(x) == Kernels::Fast)?;
+    Some(TiledWeights { kind, out: matrix.shape().0, tiles })
 }
 
 /// The rows of a table for ids (torch `embedding`): `ids` is `(B, T)`, `table` is `(V, C)`; the result
@@ -100,22 +118,30 @@ pub fn linear_many<const N: usize>(
     x: &Tensor,
     w: [(&Weight, Option<&Tensor>); N],
 ) -> Result<[Tensor; N]> {
-    if w.iter().any(|(w, _)| w.quantized().is_some()) {
-        return each_alone(x, w);
-    }
-    let tensors = w.iter().map(|(w, _)| w.tensor()).collect::<Result<Vec<_>>>()?;
-    let tensors: Vec<&Tensor> = tensors.iter().collect();
-    let same = |t: &&Tensor| kernels::can_read(t) && t.dtype() == tensors[0].dtype();
-    let mut all = Vec::with_capacity(N);
-    if kernels::products_for(x) == Kernels::Fast && tensors.iter().all(same) {
-        for (y, (w, bias)) in kernels::linear(x, &tensors)?.into_iter().zip(w) {
-            let mut shape = x.dims().to_vec();
-            shape.pop();
-            shape.push(w.shape().0);
-            all.push(with_bias(y, bias)?.reshape(shape)?);
+    let quantized: Vec<_> = w.iter().filter_map(|(w, _)| w.quantized()).collect();
+    let products = if quantized.is_empty() {
+        let tensors = w.iter().map(|(w, _)| w.tensor()).collect::<Result<Vec<_>>>()?;
+        let tensors: Vec<&Tensor> = tensors.iter().collect();
+        let same = |t: &&Tensor| kernels::can_read(t) && t.dtype() == tensors[0].dtype();
+        if kernels::products_for(x) != Kernels::Fast || !tensors.iter().all(same) {
+            return each_alone(x, w);
         }
+        kernels::linear(x, &tensors)?
     } else {
-        return each_alone(x, w);
+        let tiles: Vec<_> = quantized.iter().filter_map(|matrix| tiles_for(x, matrix)).collect();
+        let inner = x.dim(D::Minus1)?;
+        let all_fit = quantized.iter().all(|matrix| matrix.shape().1 == inner);
+        if tiles.len() != N || !all_fit {
+            return each_alone(x, w);
+        }
+        kernels::quantized_linear(x, &tiles)?
+    };
+    let mut all = Vec::with_capacity(N);
+    for (y, (w, bias)) in products.into_iter().zip(w) {
+        let mut shape = x.dims().to_vec();
+        shape.pop();
+        shape.push(w.shape().0);
+        all.push(with_bias(y, bias)?.reshape(shape)?);
     }
     exactly(all)
 }

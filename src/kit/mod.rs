@@ -31,4 +31,4 @@ pub use step::{Logits, Model, Step};
 pub use token::{FinishReason, Token};
 pub use token_iter::TokenIter;
 pub use tokenizer::Tokenizer;
-pub use weights::{Weight, Weights};
+pub use weights::{Weight, WeightFormat, Weights};

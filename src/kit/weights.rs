@@ -3,7 +3,8 @@
 //! Where they come from is a [`TensorSource`]: the files of `formats`, or tensors that are in memory already.
 
 use crate::kit::device::activation_dtype;
-use crate::kit::quantized::QuantizedMatrix;
+use crate::kit::error::plain;
+use crate::kit::quantized::{QuantType, QuantizedMatrix};
 use candle_core::{bail, DType, Device, Result, Tensor};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -51,6 +52,14 @@ impl Weight {
         }
     }
 
+    /// Bytes that it takes in memory.
+    pub fn bytes(&self) -> usize {
+        match &self.0 {
+            Matrix::Tensor(matrix) => matrix.elem_count() * matrix.dtype().size_in_bytes(),
+            Matrix::Quantized(matrix) => matrix.bytes(),
+        }
+    }
+
     /// The matrix in its blocks, if it is quantised.
     pub fn quantized(&self) -> Option<&QuantizedMatrix> {
         match &self.0 {
@@ -79,6 +88,15 @@ pub trait TensorSource: Send + Sync {
     /// # Errors
     /// If it cannot be read, or is quantised in a way that the source does not widen.
     fn load(&self, stored: &str, device: &Device) -> Result<Tensor>;
+
+    /// The matrix `(out, in)` that is stored under a name, in its blocks; None if it is not quantised, or
+    /// in blocks that no kernel reads.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn load_quantized(&self, _stored: &str) -> Result<Option<QuantizedMatrix>> {
+        Ok(None)
+    }
 
     /// The names of all tensors, as they are stored.
     fn names(&self) -> Vec<String>;
@@ -118,19 +136,61 @@ impl TensorSource for HashMap<String, Tensor> {
     }
 }
 
+/// Quantises a matrix of f32: day 19's `quantize_matrix`.
+pub type Quantizer = fn(QuantType, &Tensor) -> Result<QuantizedMatrix>;
+
+/// What a model's matrices are in memory. All other tensors are of the type of activations.
+#[derive(Debug, Clone, Copy)]
+pub enum WeightFormat {
+    /// Tensors of one type. What is quantised in a file is widened.
+    Tensors(DType),
+    /// Quantised where the source has them so (Q8_0, Q4_0, Q4_1), else tensors of f32. For the CPU.
+    AsStored,
+    /// Quantised as they are loaded. For the CPU.
+    Quantized(QuantType, Quantizer),
+}
+
+impl WeightFormat {
+    /// The type of what is not quantised.
+    pub fn dtype(self) -> DType {
+        match self {
+            Self::Tensors(dtype) => dtype,
+            Self::AsStored | Self::Quantized(..) => DType::F32,
+        }
+    }
+}
+
+impl From<DType> for WeightFormat {
+    fn from(dtype: DType) -> Self {
+        Self::Tensors(dtype)
+    }
+}
+
 /// The weights of a model: its tensors by name, each with the shape and in the type that is wanted.
 pub struct Weights {
     source: Arc<dyn TensorSource>,
-    dtype: DType,
+    format: WeightFormat,
+    /// True if quantised matrices are put into tiles, for the kernels.
+    tiles: bool,
     device: Device,
     /// The stored names of the tensors that were loaded.
     loaded: Mutex<BTreeSet<String>>,
 }
 
 impl Weights {
-    /// The tensors of a source. Matrices will be of type `dtype`, all else of the type of activations.
-    pub fn new(source: Arc<dyn TensorSource>, dtype: DType, device: &Device) -> Self {
-        Self { source, dtype, device: device.clone(), loaded: Mutex::default() }
+    /// The tensors of a source; `format` says what matrices will be, and may be a type.
+    pub fn new(
+        source: Arc<dyn TensorSource>,
+        format: impl Into<WeightFormat>,
+        device: &Device,
+    ) -> Self {
+        let (format, device) = (format.into(), device.clone());
+        Self { source, format, tiles: false, device, loaded: Mutex::default() }
+    }
+
+    /// With quantised matrices [tiled](QuantizedMatrix::tiled), for the kernels.
+    pub fn in_tiles(self, tiles: bool) -> Self {
+        Self { tiles, ..self }
     }
 
     /// Where the tensors are loaded to.
@@ -148,24 +208,83 @@ impl Weights {
     /// # Errors
     /// If it is missing or of another shape: both shapes are named.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
-        self.load(name, shape)?.to_dtype(activation_dtype(self.dtype, &self.device))
+        self.load(name, shape)?.to_dtype(activation_dtype(self.format.dtype(), &self.device))
     }
 
-    /// A matrix `(out, in)`, in the type of weights.
+    /// A matrix `(out, in)`, in the format of weights.
     ///
     /// # Errors
-    /// As [`Weights::tensor`].
+    /// As [`Weights::tensor`]; if it is to be quantised, and its rows are no multiple of a block, or one
+    /// of its numbers is infinite or not a number.
     pub fn matrix(&self, name: &str, out: usize, inner: usize) -> Result<Weight> {
-        Weight::new(self.load(name, &[out, inner])?.to_dtype(self.dtype)?)
+        match self.load_quantized(name, out, inner)? {
+            Some(matrix) => Ok(self.arranged(matrix)),
+            None => self.formatted(name, self.load(name, &[out, inner])?, self.format),
+        }
+    }
+
+    /// As [`Weights::matrix`], of a head that is the table of embeddings, too.
+    ///
+    /// # Errors
+    /// As [`Weights::matrix`].
+    pub fn tied_head(&self, name: &str, out: usize, inner: usize) -> Result<Weight> {
+        let WeightFormat::Quantized(kind, quantizer) = self.format else {
+            return self.matrix(name, out, inner);
+        };
+        let format = WeightFormat::Quantized(kind.of_a_tied_head(), quantizer);
+        self.formatted(name, self.load(name, &[out, inner])?, format)
     }
 
     /// A matrix stored as `(in, out)`, as GPT-2's `Conv1D` does, turned into `(out, in)`.
     ///
     /// # Errors
-    /// As [`Weights::tensor`].
+    /// As [`Weights::matrix`].
     pub fn transposed(&self, name: &str, out: usize, inner: usize) -> Result<Weight> {
+        if let Some(matrix) = self.load_quantized(name, out, inner)? {
+            return Ok(self.arranged(matrix));
+        }
         let stored = self.load(name, &[inner, out])?;
-        Weight::new(stored.t()?.contiguous()?.to_dtype(self.dtype)?)
+        self.formatted(name, stored.t()?.contiguous()?, self.format)
+    }
+
+    /// A matrix `(out, in)` in a format.
+    fn formatted(&self, name: &str, matrix: Tensor, format: WeightFormat) -> Result<Weight> {
+        let WeightFormat::Quantized(kind, quantizer) = format else {
+            return Weight::new(matrix.to_dtype(format.dtype())?);
+        };
+        match quantizer(kind, &matrix.to_dtype(DType::F32)?) {
+            Ok(matrix) => Ok(self.arranged(matrix)),
+            Err(error) => bail!("tensor {name} cannot be quantised: {}", plain(&error)),
+        }
+    }
+
+    fn arranged(&self, matrix: QuantizedMatrix) -> Weight {
+        let matrix = if self.tiles { matrix.tiled() } else { matrix };
+        matrix.into()
+    }
+
+    /// A matrix in its blocks, if they are to stay as they are stored, and are stored so.
+    fn load_quantized(
+        &self,
+        name: &str,
+        out: usize,
+        inner: usize,
+    ) -> Result<Option<QuantizedMatrix>> {
+        if !matches!(self.format, WeightFormat::AsStored) {
+            return Ok(None);
+        }
+        let Some(stored) = self.source.find(name) else { return Ok(None) };
+        let matrix = match self.source.load_quantized(&stored) {
+            Ok(None) => return Ok(None),
+            Ok(Some(matrix)) => matrix,
+            Err(error) => bail!("tensor {name}: {}", plain(&error)),
+        };
+        let (config, shape) = (self.source.config_name(), matrix.shape());
+        if shape != (out, inner) {
+            bail!("tensor {name} has shape {shape:?}, {config} asks for {:?}", (out, inner))
+        }
+        self.remember(stored);
+        Ok(Some(matrix))
     }
 
     /// Sees that a model that is loaded left no tensor of a layer behind. One that did computes something else than what was
@@ -196,10 +315,14 @@ impl Weights {
         if tensor.dims() != shape {
             bail!("tensor {name} has shape {:?}, {config} asks for {shape:?}", tensor.dims())
         }
+        self.remember(stored);
+        Ok(tensor)
+    }
+
+    fn remember(&self, stored: String) {
         if let Ok(mut loaded) = self.loaded.lock() {
             loaded.insert(stored);
         }
-        Ok(tensor)
     }
 }
 

@@ -26,8 +26,8 @@ fn without_flags_it_is_greedy_with_a_cache() {
     let args = args(&[]);
     assert_eq!((args.model.as_str(), args.max_new_tokens, args.seed), ("story-3m", 128, None));
     assert_eq!(
-        (args.device.as_str(), args.dtype.as_str(), args.format),
-        ("cpu", "f32", Format::Text)
+        (args.device.as_str(), args.dtype.as_deref(), args.quantize, args.format),
+        ("cpu", None, None, Format::Text)
     );
     assert_eq!((args.num_beams, args.early_stopping, args.cache), (1, Early::False, None));
     let plan = plan(&[]);

@@ -3,8 +3,11 @@
 
 use crate::checks::Random;
 use crate::{logits, message, refused, story, Folder};
+use candecode::day05_model::{Mlp, SelfAttention, Transformer};
 use candecode::engine::chat_template::{Message, Template};
-use candecode::kit::{ModelConfig, Tokenizer, Weights};
+use candecode::engine::load::{load_transformer, own_format};
+use candecode::formats::ModelFiles;
+use candecode::kit::{ModelConfig, Tokenizer, Weight, WeightFormat, Weights};
 use candle_core::quantized::gguf_file::{write, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor};
@@ -165,6 +168,49 @@ fn quantised_numbers_are_widened_as_they_are_read() {
     }
     let narrow = Weights::open(&file, DType::F16, &CPU).unwrap().matrix(name, 64, 192).unwrap();
     assert_eq!(narrow.tensor().unwrap().dtype(), DType::F16);
+}
+
+#[test]
+fn quantised_blocks_stay_as_they_are_in_the_file() {
+    for model in ["story-230k", "story-gpt2-1m"] {
+        for dtype in [GgmlDType::Q8_0, GgmlDType::Q4_0, GgmlDType::Q4_1] {
+            let folder = Folder::new("gguf-stays");
+            let file = Parts::of(model).write(&folder, dtype);
+            let widened = load_transformer(&file, DType::F32, &CPU).unwrap();
+            let stored = load_transformer(&file, WeightFormat::AsStored, &CPU).unwrap();
+            let (widened, stored) = (matrices(&widened), matrices(&stored));
+            assert_eq!(widened.len(), stored.len());
+            for (widened, stored) in widened.iter().zip(&stored) {
+                let matrix = stored.quantized().unwrap();
+                assert_eq!(matrix.kind().ggml(), dtype);
+                let numbers = |w: &Weight| w.tensor().unwrap().to_vec2::<f32>().unwrap();
+                assert_eq!(numbers(stored), numbers(widened), "{model}, {dtype:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_type_without_kernels_is_widened() {
+    let folder = Folder::new("gguf-q5");
+    let file = Parts::of("story-230k").write(&folder, GgmlDType::Q5_0);
+    let files = ModelFiles::at(&file).unwrap();
+    assert_eq!(files.quantized_types(), [("Q5_0".to_string(), false)]);
+    assert!(matches!(own_format(&files, &CPU), WeightFormat::Tensors(DType::F32)));
+    let stored = load_transformer(&file, WeightFormat::AsStored, &CPU).unwrap();
+    assert!(matrices(&stored).iter().all(|w| w.quantized().is_none()));
+}
+
+/// Matrices of a model: the first layer's first and last one, and the head.
+fn matrices(model: &Transformer) -> Vec<Weight> {
+    let layer = &model.layers[0];
+    let (first, last) = match (&layer.attention, &layer.mlp) {
+        (SelfAttention::Grouped(a), Mlp::Swiglu { down_proj, .. }) => (&a.q_proj, down_proj),
+        (SelfAttention::Fused(a), Mlp::Gelu { c_proj, .. }) => (&a.c_attn, c_proj),
+        _ => panic!("no such model"),
+    };
+    let head = model.lm_head.as_ref().unwrap_or(&model.embed_tokens);
+    vec![first.weight.clone(), last.weight.clone(), head.clone()]
 }
 
 #[test]

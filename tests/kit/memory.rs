@@ -36,7 +36,7 @@ fn the_arithmetic_by_hand() {
     let model = tiny();
     let base = Need {
         models: vec![&model],
-        weight_bytes: 2,
+        weight_bytes: vec![2.0],
         value_bytes: 4,
         rows: 3,
         prompt: 5,
@@ -58,7 +58,8 @@ fn the_arithmetic_by_hand() {
     assert_eq!((none.keys_and_values(), none.scores()), (0.0, 2.0 * 3.0 * 2.0 * 144.0 * 4.0));
     let long = Need { new: usize::MAX, ..base.clone() };
     assert_eq!(long.keys_and_values(), 1152.0 / 12.0 * 16.0); // never more than the context
-    let drafted = Need { models: vec![&model, &model], ..base.clone() };
+    let drafted =
+        Need { models: vec![&model, &model], weight_bytes: vec![2.0, 2.0], ..base.clone() };
     assert_eq!(drafted.total(), 2.0 * (656.0 + 1152.0) + 1200.0); // one pass at a time
 }
 
@@ -67,7 +68,7 @@ fn a_chat_grows_to_what_fits() {
     let model = tiny();
     let need = Need {
         models: vec![&model],
-        weight_bytes: 2,
+        weight_bytes: vec![2.0],
         value_bytes: 4,
         rows: 1,
         prompt: 0,
@@ -88,8 +89,9 @@ fn ask(flags: &[&str], model: &ModelConfig, prompts: &[usize], room: f64) -> any
     let args = args(flags);
     let plan = Plan::new(&args, prompts.len())?;
     let prompts: Vec<Vec<u32>> = prompts.iter().map(|len| vec![1; *len]).collect();
-    let dtype = candecode::kit::device::dtype(&args.dtype)?;
-    check(&need(&args, &plan, &[model], &prompts, dtype, &Device::Cpu), room, &args, &plan)
+    let dtype = candecode::kit::device::dtype(args.dtype.as_deref().unwrap_or("f32"))?;
+    let models = [(model, dtype.size_in_bytes() as f64)];
+    check(&need(&args, &plan, &models, &prompts, dtype, &Device::Cpu), room, &args, &plan)
 }
 
 #[test]
@@ -98,7 +100,7 @@ fn loops_need_the_rows_that_they_run_at_once() {
     let rows = |flags: &[&str], prompts: usize| {
         let args: Args = args(flags);
         let (plan, prompts) = (Plan::new(&args, prompts).unwrap(), vec![vec![1; 4]; prompts]);
-        need(&args, &plan, &[&model], &prompts, DType::F32, &Device::Cpu).rows
+        need(&args, &plan, &[(&model, 4.0)], &prompts, DType::F32, &Device::Cpu).rows
     };
     assert_eq!(rows(&[], 1), 1);
     assert_eq!(rows(&[], 5), 5);

@@ -17,7 +17,9 @@ const DEFAULT_MODEL: &str = "story-3m";
 #[derive(Args)]
 pub struct Bench {
     /// A day whose benchmark to run, as day10; parts: products and attention alone; engine: whole
-    /// runs; roofline: this machine, and day 16's predictions beside it; without one, all days
+    /// runs; roofline: this machine, and day 16's predictions beside it; day19: what quantising
+    /// costs a text; quality: the same of the kernels, with --python beside llama.cpp; without one,
+    /// all days that have a benchmark
     what: Option<String>,
     /// Measure so often, one after another; of each figure the fastest counts
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -26,8 +28,8 @@ pub struct Bench {
     /// Draw what was measured before
     #[arg(long)]
     draw_only: bool,
-    /// The model of the engine's runs, story-3m without it; of the roofline one beside story-3m and
-    /// random-135m
+    /// The model of the engine's runs and of day19, story-3m without it; of the roofline one beside
+    /// story-3m and random-135m
     #[arg(long)]
     model: Option<String>,
     /// Beside the engine: candle-transformers, transformers and llama.cpp, where this machine has
@@ -51,6 +53,8 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
         Some("engine") => return engine(repo, args),
         Some("parts") => return parts(repo),
         Some("roofline") => return roofline(repo, args),
+        Some("day19") => return quality(repo, args, "quality"),
+        Some("quality") => return quality(repo, args, "quality_peers"),
         _ => {}
     }
     let all: Vec<_> =
@@ -63,7 +67,7 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
                 let names: Vec<String> =
                     all.iter().map(|day| format!("day{}", day.number)).collect();
                 return Err(usage(format!(
-                    "day {} has no benchmark: there are {}, parts, engine, roofline",
+                    "day {} has no benchmark: there are {}, day19, parts, engine, roofline, quality",
                     day.number,
                     names.join(", ")
                 )));
@@ -143,6 +147,17 @@ fn roofline(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     }
     if args.save {
         command.arg("--save");
+    }
+    done(command)
+}
+
+/// Perplexity and KL divergence of quantised weights beside f32.
+fn quality(repo: &Repo, args: &Bench, program: &str) -> Result<ExitCode> {
+    let mut command = cargo::command(repo);
+    command.args(["run", "--quiet", "--package", "benches", "--bin", program, "--"]);
+    command.args(["--model", args.model.as_deref().unwrap_or(DEFAULT_MODEL)]);
+    if let (Some(python), "quality_peers") = (&args.python, program) {
+        command.arg("--python").arg(python);
     }
     done(command)
 }

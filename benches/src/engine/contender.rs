@@ -90,6 +90,19 @@ pub fn all(args: &Args, dir: &Path, ids: &[u32]) -> Result<Vec<Contender>> {
         let command = ours(args, "engine", &["--dtype", "bf16", "--batch", batch])?;
         add("candecode bf16", batch.parse()?, command);
     }
+    let quantized = if args.peers { quantized_files(args, dir) } else { vec![] };
+    for kind in ["q8_0", "q4_0"] {
+        let file = quantized.iter().find(|(of, _)| *of == kind).map(|(_, file)| file);
+        let from = match file {
+            Some(file) => Args { model: file.clone(), ..args.clone() },
+            None => args.clone(),
+        };
+        let format = if file.is_some() { "stored" } else { kind };
+        for batch in ["1", "8"] {
+            let command = ours(&from, "engine", &["--dtype", format, "--batch", batch])?;
+            add(&format!("candecode {kind}"), batch.parse()?, command);
+        }
+    }
     add("candecode f32, growing cache", 1, ours(args, "engine", &["--cache", "dynamic"])?);
     add("candecode f32, plain kernels", 1, ours(args, "engine", &["--kernels", "plain"])?);
     if !args.peers {
@@ -121,10 +134,33 @@ pub fn all(args: &Args, dir: &Path, ids: &[u32]) -> Result<Vec<Contender>> {
             );
             continue;
         }
-        for (dtype, batch) in [("f32", "1"), ("f32", "8"), ("bf16", "1"), ("bf16", "8")] {
-            let command = python(script, &[batch, &new, &ids, dtype]);
-            add(&format!("{name} {dtype}"), batch.parse()?, command);
+        let mut types = vec!["f32", "bf16"];
+        if name == "llama.cpp" {
+            types.extend(quantized.iter().map(|(kind, _)| *kind));
+        }
+        for dtype in types {
+            for batch in ["1", "8"] {
+                let command = python(script, &[batch, &new, &ids, dtype]);
+                add(&format!("{name} {dtype}"), batch.parse()?, command);
+            }
         }
     }
     Ok(all)
+}
+
+/// The files that llama.cpp made of the model by its own function, for it and for us.
+fn quantized_files(args: &Args, dir: &Path) -> Vec<(&'static str, String)> {
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("peers/gguf_file.py");
+    let mut files = vec![];
+    for kind in ["q8_0", "q4_0"] {
+        let made = Command::new(&args.python).arg(&script).arg(dir).arg(kind).output();
+        match made {
+            Ok(out) if out.status.success() => {
+                let path = String::from_utf8_lossy(&out.stdout);
+                files.push((kind, path.lines().last().unwrap_or_default().to_string()));
+            }
+            _ => eprintln!("SKIPPED: llama.cpp {kind}. No such file could be made of the model"),
+        }
+    }
+    files
 }

@@ -7,9 +7,10 @@ use benches::{request, text_of};
 use candecode::day07_greedy::argmax;
 use candecode::day10_kv_cache::{Cached, KvCache};
 use candecode::day13_speculative::{decode_block, NgramDrafter, SpeculativeDecoder};
-use candecode::engine::load_model;
+use candecode::engine::load::{load_model, quantized_format};
 use candecode::kernels;
-use candecode::kit::{device, Cache, CacheKind, Logits, Model, Step, Tokenizer};
+use candecode::kit::WeightFormat;
+use candecode::kit::{device, Cache, CacheKind, Logits, Model, QuantType, Step, Tokenizer};
 use candle_core::{Device, Tensor};
 use serde_json::{json, Value};
 use std::path::Path;
@@ -20,7 +21,13 @@ use std::time::Instant;
 /// # Errors
 /// If the model cannot be read, or fails.
 pub fn run(what: &str, dir: &Path, ids: &[u32], args: &Args) -> Result<Value> {
-    let model = load_model(dir, device::dtype(&args.dtype)?, &Device::Cpu)?;
+    let format = match args.dtype.as_str() {
+        "stored" => WeightFormat::AsStored,
+        "q8_0" => quantized_format(QuantType::Q8_0),
+        "q4_0" => quantized_format(QuantType::Q4_0),
+        name => device::dtype(name)?.into(),
+    };
+    let model = load_model(dir, format, &Device::Cpu)?;
     match what {
         "engine" => {
             engine(&*model, ids, args, 2)?;

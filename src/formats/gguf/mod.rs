@@ -1,7 +1,8 @@
 //! GGUF, llama.cpp's format: one file with the weights, the configuration and the tokenizer of a model.
 //!
 //! What is here makes of it what a folder in Hugging Face format is: the same configuration, tokenizer, and tensors under the
-//! same names. Quantised tensors are widened as they are read; nothing stays quantised in memory.
+//! same names. Quantised tensors are widened as they are read, or, where kernels read their blocks,
+//! stay as they are.
 
 mod gguf_config;
 mod gguf_tokenizer;
@@ -13,13 +14,14 @@ pub use gguf_tokenizer::tokenizer;
 use crate::formats::{regular_file, ChatTemplate};
 use crate::kit::error::plain;
 use crate::kit::weights::TensorSource;
+use crate::kit::{QuantType, QuantizedMatrix};
 use anyhow::{anyhow, ensure, Context as _};
 use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 use candle_core::quantized::GgmlDType;
 use candle_core::{Device, Result, Tensor};
 use serde_json::Map;
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Read as _, Seek as _};
+use std::io::{BufReader, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// The architectures that day 5's stack runs, as GGUF calls them.
@@ -135,6 +137,47 @@ impl Gguf {
         self.find(name).is_some()
     }
 
+    /// The types of quantised tensors in the file, each once, and whether its tensors can stay as they
+    /// are in memory.
+    pub fn quantized_types(&self) -> Vec<(String, bool)> {
+        let mut found = vec![];
+        for tensor in self.content.tensor_infos.values() {
+            let dtype = tensor.ggml_dtype;
+            let kind = quant_type(dtype).map(|kind| (kind.to_string(), true));
+            if !matches!(dtype, GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16) {
+                found.push(kind.unwrap_or((spelt(dtype), false)));
+            }
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    /// Bytes of all tensors in memory, if what can stays quantised and all else is f32.
+    pub fn bytes_as_stored(&self) -> f64 {
+        let of = |tensor: &TensorInfo| {
+            let numbers = tensor.shape.elem_count() as f64;
+            let dtype = tensor.ggml_dtype;
+            match quant_type(dtype) {
+                Some(_) => numbers / dtype.block_size() as f64 * dtype.type_size() as f64,
+                None => 4.0 * numbers,
+            }
+        };
+        self.content.tensor_infos.values().map(of).sum()
+    }
+
+    /// From llama.cpp's order of a tensor's rows to that of Hugging Face.
+    fn reordered(&self, stored: &str, tensor: Tensor) -> Result<Tensor> {
+        let heads = |key: &str| self.number(&format!("{}.attention.{key}", self.architecture));
+        match (self.architecture.as_str(), tensor_names::part(stored)) {
+            ("llama", "attn_q") => tensor_names::unpermuted(&tensor, heads("head_count")),
+            ("llama", "attn_k") => {
+                tensor_names::unpermuted(&tensor, heads("head_count_kv").or(heads("head_count")))
+            }
+            _ => Ok(tensor),
+        }
+    }
+
     /// A tensor by its name in the file, widened to f32.
     fn read(&self, stored: &str) -> Result<Tensor> {
         let mut file = File::open(&self.path)?;
@@ -151,18 +194,30 @@ impl TensorSource for Gguf {
 
     fn load(&self, stored: &str, device: &Device) -> Result<Tensor> {
         let tensor = self.read(stored)?;
-        let heads = |key: &str| self.number(&format!("{}.attention.{key}", self.architecture));
         let tensor = match (self.architecture.as_str(), tensor_names::part(stored)) {
             ("gpt2", "attn_qkv" | "attn_output" | "ffn_up" | "ffn_down") if tensor.rank() == 2 => {
                 tensor.t()? // a folder has GPT-2's matrices as (in, out)
             }
-            ("llama", "attn_q") => tensor_names::unpermuted(&tensor, heads("head_count"))?,
-            ("llama", "attn_k") => {
-                tensor_names::unpermuted(&tensor, heads("head_count_kv").or(heads("head_count")))?
-            }
-            _ => tensor,
+            _ => self.reordered(stored, tensor)?,
         };
         tensor.to_device(device)
+    }
+
+    fn load_quantized(&self, stored: &str) -> Result<Option<QuantizedMatrix>> {
+        let Some(info) = self.content.tensor_infos.get(stored) else { return Ok(None) };
+        let (Some(kind), [out, inner]) = (quant_type(info.ggml_dtype), info.shape.dims()) else {
+            return Ok(None);
+        };
+        let mut blocks = vec![0; out * (inner / kind.block_size()) * kind.bytes_per_block()];
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(self.content.tensor_data_offset + info.offset))?;
+        file.read_exact(&mut blocks)?;
+        if matches!(tensor_names::part(stored), "attn_q" | "attn_k") {
+            let row = blocks.len() / out;
+            let rows = Tensor::from_vec(blocks, (*out, row), &Device::Cpu)?;
+            blocks = self.reordered(stored, rows)?.flatten_all()?.to_vec1()?;
+        }
+        QuantizedMatrix::new(kind, *out, *inner, blocks).map(Some)
     }
 
     fn names(&self) -> Vec<String> {
@@ -203,6 +258,20 @@ const READABLE: [GgmlDType; 13] = [
     GgmlDType::Q5K,
     GgmlDType::Q6K,
 ];
+
+/// The type of blocks that stay as they are in memory, if these do.
+fn quant_type(dtype: GgmlDType) -> Option<QuantType> {
+    [QuantType::Q8_0, QuantType::Q4_0, QuantType::Q4_1].into_iter().find(|t| t.ggml() == dtype)
+}
+
+/// A type as llama.cpp spells it: Q4_K, where candle has Q4K.
+fn spelt(dtype: GgmlDType) -> String {
+    let name = format!("{dtype:?}");
+    match name.strip_suffix('K') {
+        Some(bits) => format!("{bits}_K"),
+        None => name,
+    }
+}
 
 fn other_type(tensor: &str, found: &str) -> anyhow::Error {
     let readable: Vec<String> = READABLE.iter().map(|dtype| format!("{dtype:?}")).collect();

@@ -141,6 +141,23 @@ fn metadata_of(model: &Path) -> Vec<(String, Value)> {
     pairs.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
 }
 
+/// A matrix in Q8_0, type 8: of each 32 numbers an f16 scale and signed bytes. Others stay.
+fn in_q8_0((name, shape, kind, data): &Tensor) -> Tensor {
+    if shape.len() != 2 {
+        return (name.clone(), shape.clone(), *kind, data.clone());
+    }
+    let (pairs, _) = data.as_chunks::<2>();
+    let numbers =
+        pairs.iter().map(|pair| f32::from_bits(u32::from(u16::from_le_bytes(*pair)) << 16));
+    let mut blocks = vec![];
+    for block in numbers.collect::<Vec<_>>().chunks(32) {
+        // The scale 2^-6, as f16: enough for weights below 2, and no arithmetic of f16 is needed.
+        blocks.extend(0x2400u16.to_le_bytes());
+        blocks.extend(block.iter().map(|x| (x * 64.0).round().clamp(-127.0, 127.0) as i8 as u8));
+    }
+    (name.clone(), shape.clone(), 8, blocks)
+}
+
 /// Writes the files into a folder.
 pub fn write_all(model: &Path, folder: &Path) {
     let (metadata, tensors) = (metadata_of(model), tensors_of(model));
@@ -182,6 +199,12 @@ pub fn write_all(model: &Path, folder: &Path) {
         std::fs::write(folder.join(format!("{file}.gguf")), file_bytes(&metadata, &tensors))
             .unwrap();
     }
+    let quantised: Vec<Tensor> = tensors.iter().map(in_q8_0).collect();
+    std::fs::write(folder.join("q8_0.gguf"), file_bytes(&metadata, &quantised)).unwrap();
+    let mut damaged = quantised;
+    let matrix = damaged.iter_mut().find(|(name, ..)| name == "blk.0.attn_k.weight").unwrap();
+    matrix.3[1] = 0x7e; // the first scale: not a number
+    std::fs::write(folder.join("q8_0-damaged.gguf"), file_bytes(&metadata, &damaged)).unwrap();
     // A type of numbers that came after candle's reader: 20 is IQ4_NL.
     let mut tensors = tensors;
     tensors[0].2 = 20;

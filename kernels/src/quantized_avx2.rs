@@ -1,0 +1,157 @@
+//! Products of a tile with AVX2. A vector holds four bytes of each of eight rows.
+//!
+//! The only product of bytes, `vpmaddubsw`, is of unsigned ones with signed ones, and adds two of
+//! them in 16 bits. Of Q4 all integers are unsigned already, and eight such sums of at most `2 * 15 *
+//! 127` fit into 16 bits. Of Q8_0 the sign moves from the weight to the activation first, and the sum
+//! of two products, at most `2 * 128 * 127`, just fits.
+
+use crate::prefetch::{prefetch, AHEAD};
+use crate::quantized_kernel::{BlockType, TILE_ROWS};
+use crate::quantized_rows::XBlock;
+use crate::unrolled::unrolled;
+use pulp::bytemuck::cast;
+use std::arch::x86_64::*;
+use std::hint::black_box;
+
+/// `sums[row of x][row of the tile]`, for at most 4 rows of `x` that lie one behind the other.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn tile_products(kind: BlockType, tile: &[u8], x: &[XBlock], sums: &mut [[f32; TILE_ROWS]]) {
+    match sums.len() {
+        4 => products::<4>(kind, tile, x, sums),
+        3 => products::<3>(kind, tile, x, sums),
+        2 => products::<2>(kind, tile, x, sums),
+        _ => products::<1>(kind, tile, x, sums),
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn products<const M: usize>(
+    kind: BlockType,
+    tile: &[u8],
+    x: &[XBlock],
+    sums: &mut [[f32; TILE_ROWS]],
+) {
+    let row_blocks = x.len() / M;
+    let mut rows: [&[XBlock]; M] = [&[]; M];
+    unrolled!(m in M => { rows[m] = &x[m * row_blocks..][..row_blocks]; });
+    let all = match kind {
+        BlockType::Q8_0 => q8_0::<M>(tile, rows),
+        BlockType::Q4_0 => q4::<M, { 16 * 18 }>(tile, rows),
+        BlockType::Q4_1 => q4::<M, { 16 * 20 }>(tile, rows),
+    };
+    unrolled!(m in M => { sums[m] = cast(all[m]); });
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn q8_0<const M: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[__m256; 2]; M] {
+    let mut sums = [[_mm256_setzero_ps(); 2]; M];
+    let ones = _mm256_set1_epi16(1);
+    let blocks = tile.as_chunks::<{ 16 * 34 }>().0;
+    let blocks = &blocks[..blocks.len().min(x[0].len())];
+    for (b, block) in blocks.iter().enumerate() {
+        prefetch(block, AHEAD);
+        let (scales, integers) = block.split_at(2 * TILE_ROWS);
+        let mut products = [[_mm256_setzero_si256(); 2]; M];
+        for (k, w) in integers.as_chunks::<64>().0.iter().enumerate() {
+            let w: [__m256i; 2] = cast(*w);
+            let sizes = [_mm256_abs_epi8(w[0]), _mm256_abs_epi8(w[1])];
+            unrolled!(m in M => {
+                let x = four(&x[m][b], k);
+                for half in 0..2 {
+                    let x = _mm256_sign_epi8(x, w[half]);
+                    let pairs = _mm256_maddubs_epi16(sizes[half], x);
+                    let fours = _mm256_madd_epi16(pairs, ones);
+                    products[m][half] = _mm256_add_epi32(products[m][half], fours);
+                }
+            });
+        }
+        let scales = widened(scales);
+        unrolled!(m in M => {
+            let x_scale = _mm256_set1_ps(x[m][b].scale);
+            for half in 0..2 {
+                let scale = _mm256_mul_ps(scales[half], x_scale);
+                let product = _mm256_cvtepi32_ps(products[m][half]);
+                sums[m][half] = _mm256_fmadd_ps(product, scale, sums[m][half]);
+            }
+        });
+    }
+    sums
+}
+
+/// Q4_0 or, if a block of 16 rows has `BYTES = 320` bytes, Q4_1.
+#[target_feature(enable = "avx2,fma,f16c")]
+fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[__m256; 2]; M] {
+    let mut sums = [[_mm256_setzero_ps(); 2]; M];
+    let ones = _mm256_set1_epi16(1);
+    let low_bits = _mm256_set1_epi8(15);
+    let blocks = tile.as_chunks::<BYTES>().0;
+    let blocks = &blocks[..blocks.len().min(x[0].len())];
+    for (b, block) in blocks.iter().enumerate() {
+        prefetch(block, AHEAD);
+        let (scales, integers) = block.split_at(BYTES - 16 * TILE_ROWS);
+        let mut pairs = [[_mm256_setzero_si256(); 2]; M];
+        let chunks = integers.as_chunks::<64>().0;
+        // There are four. If the compiler knew, it would write the loop out, begin with all products
+        // at once, and keep their sums in memory.
+        for k in 0..black_box(chunks.len()).min(chunks.len()) {
+            let w: [__m256i; 2] = cast(chunks[k]);
+            let shifted = [_mm256_srli_epi16::<4>(w[0]), _mm256_srli_epi16::<4>(w[1])];
+            let mut low = w;
+            let mut high = shifted;
+            for half in 0..2 {
+                low[half] = _mm256_and_si256(w[half], low_bits);
+                high[half] = _mm256_and_si256(shifted[half], low_bits);
+            }
+            unrolled!(m in M => {
+                let x = [four(&x[m][b], k), four(&x[m][b], k + 4)];
+                for half in 0..2 {
+                    let products = _mm256_maddubs_epi16(low[half], x[0]);
+                    pairs[m][half] = _mm256_add_epi16(pairs[m][half], products);
+                    let products = _mm256_maddubs_epi16(high[half], x[1]);
+                    pairs[m][half] = _mm256_add_epi16(pairs[m][half], products);
+                }
+            });
+        }
+        let (scales, smallest) = scales.split_at(2 * TILE_ROWS);
+        let scales = widened(scales);
+        unrolled!(m in M => {
+            let x = &x[m][b];
+            let x_scale = _mm256_set1_ps(x.scale);
+            for half in 0..2 {
+                let mut product = _mm256_madd_epi16(pairs[m][half], ones);
+                if BYTES == 16 * 18 {
+                    product = _mm256_sub_epi32(product, _mm256_set1_epi32(8 * x.sum));
+                }
+                let scale = _mm256_mul_ps(scales[half], x_scale);
+                let product = _mm256_cvtepi32_ps(product);
+                sums[m][half] = _mm256_fmadd_ps(product, scale, sums[m][half]);
+            }
+        });
+        if BYTES != 16 * 18 {
+            let smallest = widened(smallest);
+            unrolled!(m in M => {
+                let x_sum = _mm256_set1_ps(x[m][b].scale * x[m][b].sum as f32);
+                for half in 0..2 {
+                    sums[m][half] = _mm256_fmadd_ps(smallest[half], x_sum, sums[m][half]);
+                }
+            });
+        }
+    }
+    sums
+}
+
+/// Integers `4 * k` to `4 * k + 3` of a block, eight times.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn four(x: &XBlock, k: usize) -> __m256i {
+    let [a, b, c, d] = x.q.as_chunks::<4>().0[k];
+    _mm256_set1_epi32(i32::from_le_bytes([a as u8, b as u8, c as u8, d as u8]))
+}
+
+/// Sixteen f16.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn widened(numbers: &[u8]) -> [__m256; 2] {
+    let (numbers, _) = numbers.as_chunks::<16>();
+    [_mm256_cvtph_ps(cast(numbers[0])), _mm256_cvtph_ps(cast(numbers[1]))]
+}

@@ -1,0 +1,134 @@
+//! Products of a tile with AVX-512 VNNI. A vector holds four bytes of each of sixteen rows, and
+//! `vpdpbusd` adds four products of each to a sum of 32 bits.
+//!
+//! It multiplies unsigned bytes with signed ones. The integers of Q4 are unsigned. Those of Q8_0 get
+//! 128 more, by a flip of their upper bit, and 128 times the sum of the activations is taken off.
+
+use crate::prefetch::{prefetch, AHEAD};
+use crate::quantized_kernel::{BlockType, TILE_ROWS};
+use crate::quantized_rows::XBlock;
+use crate::unrolled::unrolled;
+use pulp::bytemuck::cast;
+use std::arch::x86_64::*;
+
+/// `sums[row of x][row of the tile]`, for at most 8 rows of `x` that lie one behind the other.
+#[target_feature(enable = "avx512f,avx512vnni")]
+pub fn tile_products(kind: BlockType, tile: &[u8], x: &[XBlock], sums: &mut [[f32; TILE_ROWS]]) {
+    match sums.len() {
+        8 => products::<8>(kind, tile, x, sums),
+        7 => products::<7>(kind, tile, x, sums),
+        6 => products::<6>(kind, tile, x, sums),
+        5 => products::<5>(kind, tile, x, sums),
+        4 => products::<4>(kind, tile, x, sums),
+        3 => products::<3>(kind, tile, x, sums),
+        2 => products::<2>(kind, tile, x, sums),
+        _ => products::<1>(kind, tile, x, sums),
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512vnni")]
+fn products<const M: usize>(
+    kind: BlockType,
+    tile: &[u8],
+    x: &[XBlock],
+    sums: &mut [[f32; TILE_ROWS]],
+) {
+    let row_blocks = x.len() / M;
+    let mut rows: [&[XBlock]; M] = [&[]; M];
+    unrolled!(m in M => { rows[m] = &x[m * row_blocks..][..row_blocks]; });
+    let all = match kind {
+        BlockType::Q8_0 => q8_0::<M>(tile, rows),
+        BlockType::Q4_0 => q4::<M, { 16 * 18 }>(tile, rows),
+        BlockType::Q4_1 => q4::<M, { 16 * 20 }>(tile, rows),
+    };
+    unrolled!(m in M => { sums[m] = all[m]; });
+}
+
+#[target_feature(enable = "avx512f,avx512vnni")]
+fn q8_0<const M: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[f32; TILE_ROWS]; M] {
+    let mut sums = [_mm512_setzero_ps(); M];
+    let upper_bits = _mm512_set1_epi8(-128);
+    let blocks = tile.as_chunks::<{ 16 * 34 }>().0;
+    let blocks = &blocks[..blocks.len().min(x[0].len())];
+    for (b, block) in blocks.iter().enumerate() {
+        prefetch(block, AHEAD);
+        let (scales, integers) = block.split_at(2 * TILE_ROWS);
+        let mut products = [_mm512_setzero_si512(); M];
+        for (k, w) in integers.as_chunks::<64>().0.iter().enumerate() {
+            let w = _mm512_xor_si512(cast(*w), upper_bits);
+            unrolled!(m in M => {
+                products[m] = _mm512_dpbusd_epi32(products[m], w, four(&x[m][b], k));
+            });
+        }
+        let scales = widened(scales);
+        unrolled!(m in M => {
+            let x = &x[m][b];
+            let product = _mm512_sub_epi32(products[m], _mm512_set1_epi32(128 * x.sum));
+            let scale = _mm512_mul_ps(scales, _mm512_set1_ps(x.scale));
+            sums[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(product), scale, sums[m]);
+        });
+    }
+    let mut all = [[0f32; TILE_ROWS]; M];
+    unrolled!(m in M => { all[m] = cast(sums[m]); });
+    all
+}
+
+/// Q4_0 or, if a block of 16 rows has `BYTES = 320` bytes, Q4_1.
+#[target_feature(enable = "avx512f,avx512vnni")]
+fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[f32; TILE_ROWS]; M] {
+    let mut sums = [_mm512_setzero_ps(); M];
+    let low_bits = _mm512_set1_epi8(15);
+    let blocks = tile.as_chunks::<BYTES>().0;
+    let blocks = &blocks[..blocks.len().min(x[0].len())];
+    for (b, block) in blocks.iter().enumerate() {
+        prefetch(block, AHEAD);
+        let (scales, integers) = block.split_at(BYTES - 16 * TILE_ROWS);
+        let mut products = [_mm512_setzero_si512(); M];
+        for (k, w) in integers.as_chunks::<64>().0.iter().enumerate() {
+            let w: __m512i = cast(*w);
+            let low = _mm512_and_si512(w, low_bits);
+            let high = _mm512_and_si512(_mm512_srli_epi32::<4>(w), low_bits);
+            unrolled!(m in M => {
+                products[m] = _mm512_dpbusd_epi32(products[m], low, four(&x[m][b], k));
+                products[m] = _mm512_dpbusd_epi32(products[m], high, four(&x[m][b], k + 4));
+            });
+        }
+        let (scales, smallest) = scales.split_at(2 * TILE_ROWS);
+        let scales = widened(scales);
+        unrolled!(m in M => {
+            let x = &x[m][b];
+            let mut product = products[m];
+            if BYTES == 16 * 18 {
+                product = _mm512_sub_epi32(product, _mm512_set1_epi32(8 * x.sum));
+            }
+            let scale = _mm512_mul_ps(scales, _mm512_set1_ps(x.scale));
+            sums[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(product), scale, sums[m]);
+        });
+        if BYTES != 16 * 18 {
+            let smallest = widened(smallest);
+            unrolled!(m in M => {
+                let x_sum = _mm512_set1_ps(x[m][b].scale * x[m][b].sum as f32);
+                sums[m] = _mm512_fmadd_ps(smallest, x_sum, sums[m]);
+            });
+        }
+    }
+    let mut all = [[0f32; TILE_ROWS]; M];
+    unrolled!(m in M => { all[m] = cast(sums[m]); });
+    all
+}
+
+/// Integers `4 * k` to `4 * k + 3` of a block, sixteen times.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn four(x: &XBlock, k: usize) -> __m512i {
+    let [a, b, c, d] = x.q.as_chunks::<4>().0[k];
+    _mm512_set1_epi32(i32::from_le_bytes([a as u8, b as u8, c as u8, d as u8]))
+}
+
+/// Sixteen f16.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn widened(numbers: &[u8]) -> __m512 {
+    let (numbers, _) = numbers.as_chunks::<32>();
+    _mm512_cvtph_ps(cast(numbers[0]))
+}

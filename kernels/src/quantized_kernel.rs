@@ -1,0 +1,234 @@
+//! Products with quantised weights: activations become small integers as well, and integers are
+//! multiplied with integers.
+//!
+//! Sixteen rows of weights stand side by side in a *tile*, so that a vector holds some bytes of each,
+//! and no sum is across a vector. Every sum has one order, whatever the instruction set and the number
+//! of rows of `x`: block after block, each one exact as an integer, then scaled and added as f32.
+//! So a row in a batch, of any size, gets bit for bit what it gets alone.
+
+use crate::bandwidth::count;
+use crate::instruction_set::{instruction_set, InstructionSet};
+use crate::keep_awake::keep_awake;
+use crate::quantized_rows::{quantize_rows, XBlock};
+use crate::{quantized_scalar, threads};
+use rayon::prelude::*;
+
+/// Rows of weights in a tile.
+pub const TILE_ROWS: usize = 16;
+/// Numbers in a block.
+pub const BLOCK: usize = 32;
+/// Rows of `x` that are multiplied with a tile before the next one is fetched: they stay in the
+/// second cache.
+const X_ROWS: usize = 24;
+/// Multiplications below which a second thread costs more than it saves.
+const SERIAL: usize = 1 << 18;
+/// Blocks of work for each thread, as in products with other weights.
+const BLOCKS_PER_THREAD: usize = 4;
+
+/// How the numbers of a block are stored, as in GGUF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockType {
+    /// `d * q`, `q` a signed byte.
+    Q8_0,
+    /// `d * (q - 8)`, `q` of four bits.
+    Q4_0,
+    /// `d * q + m`, `q` of four bits.
+    Q4_1,
+}
+
+impl BlockType {
+    /// Numbers in a block.
+    pub const fn block_size(self) -> usize {
+        BLOCK
+    }
+
+    /// Bytes of a block of one row.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Q8_0 => 34,
+            Self::Q4_0 => 18,
+            Self::Q4_1 => 20,
+        }
+    }
+
+    /// Bytes of the integers of a block of [`TILE_ROWS`] rows.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) const fn integers(self) -> usize {
+        match self {
+            Self::Q8_0 => BLOCK * TILE_ROWS,
+            Self::Q4_0 | Self::Q4_1 => BLOCK / 2 * TILE_ROWS,
+        }
+    }
+}
+
+/// A matrix `(out, in)` in tiles of [`TILE_ROWS`] rows, the last one filled up with zeros.
+///
+/// A tile is `in / 32` blocks, one behind the other. A block has the f16 scales of the tile's rows
+/// (for Q4_1 then their smallest numbers, f16 too), and the integers: four bytes of the first row, four of the
+/// second and so on, then the next four of the first. In a row they are in GGUF's order.
+#[derive(Clone, Copy, Debug)]
+pub struct TiledWeights<'a> {
+    /// How its numbers are stored.
+    pub kind: BlockType,
+    /// Rows, without the zeros.
+    pub out: usize,
+    /// All tiles.
+    pub tiles: &'a [u8],
+}
+
+/// `x · wᵀ` for every matrix: `x` is rows of `inner` numbers, a multiple of 32, and so is each
+/// matrix. The results are `(rows of x, out)`, row after row and one matrix behind the other.
+///
+/// # Panics
+/// If `inner` is 0 or no multiple of 32, or a matrix is not as long as it says.
+pub fn quantized_linear(x: &[f32], inner: usize, weights: &[TiledWeights<'_>]) -> Vec<f32> {
+    quantized_linear_by(instruction_set(), x, inner, weights)
+}
+
+/// [`quantized_linear`] with an instruction set of the caller's choice; one that this machine lacks
+/// counts as [`InstructionSet::Scalar`].
+///
+/// # Panics
+/// As [`quantized_linear`].
+pub fn quantized_linear_by(
+    set: InstructionSet,
+    x: &[f32],
+    inner: usize,
+    weights: &[TiledWeights<'_>],
+) -> Vec<f32> {
+    assert!(inner > 0 && inner.is_multiple_of(BLOCK), "rows of {inner} numbers");
+    for w in weights {
+        let bytes = w.out.next_multiple_of(TILE_ROWS) * inner / BLOCK * w.kind.bytes();
+        assert_eq!(w.tiles.len(), bytes, "bytes of a {:?} matrix of {} rows", w.kind, w.out);
+    }
+    count(weights.iter().map(|w| w.tiles.len()).sum());
+    let set = if set.is_here() { set } else { InstructionSet::Scalar };
+    let rows = x.len() / inner;
+    let x = quantize_rows(set, x, inner);
+    let columns: usize = weights.iter().map(|w| w.out).sum();
+    let mut y = vec![0f32; rows * columns];
+    if threads() == 1 || rows * columns * inner < SERIAL {
+        for block in blocks(weights, &x, inner, columns.next_multiple_of(TILE_ROWS), rows, &mut y) {
+            block.multiply(set);
+        }
+    } else {
+        let size = columns.div_ceil(threads() * BLOCKS_PER_THREAD).next_multiple_of(TILE_ROWS);
+        let blocks = blocks(weights, &x, inner, size, rows, &mut y);
+        keep_awake();
+        blocks.into_par_iter().with_max_len(1).for_each(|block| block.multiply(set));
+    }
+    y
+}
+
+/// Some tiles, and where their products go: for each row of `x`, the columns of the result that are
+/// the tiles'.
+struct Block<'a> {
+    kind: BlockType,
+    tiles: &'a [u8],
+    /// Bytes of a tile.
+    tile: usize,
+    x: &'a [XBlock],
+    out: Vec<&'a mut [f32]>,
+}
+
+/// Cuts the matrices into blocks of `size` rows, and the result into what each of them computes.
+fn blocks<'a>(
+    weights: &[TiledWeights<'a>],
+    x: &'a [XBlock],
+    inner: usize,
+    size: usize,
+    rows: usize,
+    y: &'a mut [f32],
+) -> Vec<Block<'a>> {
+    let mut blocks: Vec<Block<'a>> = vec![];
+    let mut rest = y;
+    for w in weights {
+        let first = blocks.len();
+        let tile = TILE_ROWS * inner / BLOCK * w.kind.bytes();
+        for tiles in w.tiles.chunks(size / TILE_ROWS * tile) {
+            blocks.push(Block { kind: w.kind, tiles, tile, x, out: Vec::with_capacity(rows) });
+        }
+        let (y, behind) = rest.split_at_mut(rows * w.out);
+        rest = behind;
+        for mut row in y.chunks_mut(w.out.max(1)) {
+            for block in &mut blocks[first..] {
+                let columns = row.len().min(block.tiles.len() / tile * TILE_ROWS);
+                let (columns, behind) = row.split_at_mut(columns);
+                block.out.push(columns);
+                row = behind;
+            }
+        }
+    }
+    blocks
+}
+
+impl Block<'_> {
+    fn multiply(mut self, set: InstructionSet) {
+        let rows = self.out.len();
+        let row_blocks = self.x.len() / rows.max(1);
+        let most = max_rows(set, self.kind);
+        let mut sums = [[0f32; TILE_ROWS]; MAX_ROWS];
+        for first in (0..rows).step_by(X_ROWS) {
+            let end = rows.min(first + X_ROWS);
+            for (at, tile) in self.tiles.chunks_exact(self.tile).enumerate() {
+                let mut row = first;
+                while row < end {
+                    let together = most.min(end - row);
+                    let x = &self.x[row * row_blocks..][..together * row_blocks];
+                    let sums = &mut sums[..together];
+                    tile_products(set, self.kind, tile, x, sums);
+                    for (sums, out) in sums.iter().zip(&mut self.out[row..]) {
+                        let out = &mut out[at * TILE_ROWS..];
+                        let columns = out.len().min(TILE_ROWS);
+                        out[..columns].copy_from_slice(&sums[..columns]);
+                    }
+                    row += together;
+                }
+            }
+        }
+    }
+}
+
+/// The most rows of `x` that any instruction set takes at a time.
+pub(crate) const MAX_ROWS: usize = 8;
+
+/// The most rows of `x` that a tile is multiplied with at a time: as many as there are registers for.
+const fn max_rows(set: InstructionSet, kind: BlockType) -> usize {
+    match (set, kind) {
+        (InstructionSet::Avx512Vnni, _) => MAX_ROWS,
+        (InstructionSet::Avx2, BlockType::Q4_0 | BlockType::Q4_1) => 3,
+        _ => 4,
+    }
+}
+
+/// The products of a tile's rows with some rows of `x`, which lie one behind the other:
+/// `sums[row of x][row of the tile]`.
+fn tile_products(
+    set: InstructionSet,
+    kind: BlockType,
+    tile: &[u8],
+    x: &[XBlock],
+    sums: &mut [[f32; TILE_ROWS]],
+) {
+    match set {
+        #[cfg(target_arch = "x86_64")]
+        InstructionSet::Avx2 => {
+            // SAFETY: `quantized_linear_by` has seen that this machine has AVX2, FMA and F16C, and
+            // that is all that the function asks for.
+            unsafe { crate::quantized_avx2::tile_products(kind, tile, x, sums) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        InstructionSet::Avx512Vnni => {
+            // SAFETY: `quantized_linear_by` has seen that this machine has AVX-512 F and VNNI, and
+            // that is all that the function asks for.
+            unsafe { crate::quantized_avx512::tile_products(kind, tile, x, sums) }
+        }
+        #[cfg(target_arch = "aarch64")]
+        InstructionSet::Neon => {
+            // SAFETY: `quantized_linear_by` has seen that this machine has the dot products that the
+            // function asks for; all 64-bit Arm processors have NEON.
+            unsafe { crate::quantized_neon::tile_products(kind, tile, x, sums) }
+        }
+        _ => quantized_scalar::tile_products(kind, tile, x, sums),
+    }
+}

@@ -1,0 +1,140 @@
+//! Products of a tile with NEON and `sdot`, which adds four products of signed bytes to each of four
+//! sums of 32 bits. A vector holds four bytes of each of four rows.
+
+use crate::quantized_kernel::{BlockType, BLOCK, TILE_ROWS};
+use crate::quantized_rows::XBlock;
+use crate::unrolled::unrolled;
+use half::f16;
+use std::arch::aarch64::*;
+
+/// Vectors that the rows of a tile take.
+const VECTORS: usize = TILE_ROWS / 4;
+
+/// `sums[row of x][row of the tile]`, for at most 4 rows of `x` that lie one behind the other.
+#[target_feature(enable = "neon,dotprod")]
+pub fn tile_products(kind: BlockType, tile: &[u8], x: &[XBlock], sums: &mut [[f32; TILE_ROWS]]) {
+    match sums.len() {
+        4 => products::<4>(kind, tile, x, sums),
+        3 => products::<3>(kind, tile, x, sums),
+        2 => products::<2>(kind, tile, x, sums),
+        _ => products::<1>(kind, tile, x, sums),
+    }
+}
+
+#[target_feature(enable = "neon,dotprod")]
+fn products<const M: usize>(
+    kind: BlockType,
+    tile: &[u8],
+    x: &[XBlock],
+    sums: &mut [[f32; TILE_ROWS]],
+) {
+    let row_blocks = x.len() / M;
+    let mut rows: [&[XBlock]; M] = [&[]; M];
+    unrolled!(m in M => { rows[m] = &x[m * row_blocks..][..row_blocks]; });
+    let zero = vdupq_n_f32(0.0);
+    let mut all = [[zero; VECTORS]; M];
+    for (b, block) in tile.chunks_exact(TILE_ROWS * kind.bytes()).take(row_blocks).enumerate() {
+        let (scales, integers) = block.split_at(block.len() - kind.integers());
+        let (scales, smallest) = scales.split_at(2 * TILE_ROWS);
+        let mut products = [[vdupq_n_s32(0); VECTORS]; M];
+        for (k, w) in integers.as_chunks::<{ 4 * TILE_ROWS }>().0.iter().enumerate() {
+            let (w, _) = w.as_chunks::<16>();
+            for v in 0..VECTORS {
+                let w = bytes(&w[v]);
+                if kind == BlockType::Q8_0 {
+                    unrolled!(m in M => {
+                        let x = four(&rows[m][b], k);
+                        products[m][v] = sdot(products[m][v], vreinterpretq_s8_u8(w), x);
+                    });
+                } else {
+                    let low = vreinterpretq_s8_u8(vandq_u8(w, vdupq_n_u8(15)));
+                    let high = vreinterpretq_s8_u8(vshrq_n_u8::<4>(w));
+                    unrolled!(m in M => {
+                        let x = [four(&rows[m][b], k), four(&rows[m][b], k + BLOCK / 8)];
+                        products[m][v] = sdot(products[m][v], low, x[0]);
+                        products[m][v] = sdot(products[m][v], high, x[1]);
+                    });
+                }
+            }
+        }
+        let scales = widened(scales);
+        unrolled!(m in M => {
+            let x = &rows[m][b];
+            for v in 0..VECTORS {
+                let mut product = products[m][v];
+                if kind == BlockType::Q4_0 {
+                    product = vsubq_s32(product, vdupq_n_s32(8 * x.sum));
+                }
+                let scale = vmulq_f32(scales[v], vdupq_n_f32(x.scale));
+                all[m][v] = vfmaq_f32(all[m][v], vcvtq_f32_s32(product), scale);
+            }
+        });
+        if kind == BlockType::Q4_1 {
+            let smallest = widened(smallest);
+            unrolled!(m in M => {
+                let x_sum = vdupq_n_f32(rows[m][b].scale * rows[m][b].sum as f32);
+                for v in 0..VECTORS {
+                    all[m][v] = vfmaq_f32(all[m][v], smallest[v], x_sum);
+                }
+            });
+        }
+    }
+    unrolled!(m in M => {
+        for v in 0..VECTORS {
+            let place = &mut sums[m].as_chunks_mut::<4>().0[v];
+            // SAFETY: four numbers are written, and the place has four.
+            unsafe { vst1q_f32(place.as_mut_ptr(), all[m][v]) };
+        }
+    });
+}
+
+/// Adds to each of four sums four products. Rust has the instruction, `vdotq_s32`, not in its stable
+/// releases so far.
+#[inline]
+#[target_feature(enable = "neon,dotprod")]
+fn sdot(mut sums: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
+    // SAFETY: the instruction reads three registers and writes the first of them, nothing else, and
+    // every caller has the feature that it belongs to.
+    unsafe {
+        std::arch::asm!(
+            "sdot {sums:v}.4s, {a:v}.16b, {b:v}.16b",
+            sums = inout(vreg) sums,
+            a = in(vreg) a,
+            b = in(vreg) b,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    sums
+}
+
+/// Integers `4 * k` to `4 * k + 3` of a block, four times.
+#[inline]
+#[target_feature(enable = "neon")]
+fn four(x: &XBlock, k: usize) -> int8x16_t {
+    let [a, b, c, d] = x.q.as_chunks::<4>().0[k];
+    let word = i32::from_le_bytes([a as u8, b as u8, c as u8, d as u8]);
+    vreinterpretq_s8_s32(vdupq_n_s32(word))
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn bytes(bytes: &[u8; 16]) -> uint8x16_t {
+    // SAFETY: 16 bytes are read, which are those of `bytes`; the instruction asks for no alignment.
+    unsafe { vld1q_u8(bytes.as_ptr()) }
+}
+
+/// Sixteen f16.
+#[inline]
+#[target_feature(enable = "neon")]
+fn widened(numbers: &[u8]) -> [float32x4_t; VECTORS] {
+    let mut wide = [0f32; TILE_ROWS];
+    for (wide, bytes) in wide.iter_mut().zip(numbers.as_chunks::<2>().0) {
+        *wide = f16::from_le_bytes(*bytes).to_f32();
+    }
+    let mut all = [vdupq_n_f32(0.0); VECTORS];
+    for v in 0..VECTORS {
+        // SAFETY: four numbers are read, and each quarter of `wide` has four.
+        all[v] = unsafe { vld1q_f32(wide.as_chunks::<4>().0[v].as_ptr()) };
+    }
+    all
+}

@@ -1,0 +1,1009 @@
+//! What day 19's checkers assert: blocks worked out by hand, llama.cpp's own blocks to the last bit,
+//! and bounds that hold for any numbers.
+
+use super::checks::{
+    close, device, ensure, equal, golden, golden_json, models_dir, near, refused_calmly, Likely,
+    Outcome, Random,
+};
+use candecode::kit::{Cache, ModelConfig, QuantType, QuantizedMatrix};
+use candle_core::{Device, Error, Result, Tensor};
+use half::f16;
+
+/// Numbers of a block.
+const BLOCK: usize = 32;
+
+/// Sums of a few exact numbers in f64, in another order: a few units of 1e-16 each.
+const TOLERANCE: f64 = 1e-9;
+
+/// Products and sums of f32, some hundred of them, in another order: each rounds by 6e-8.
+const SUMS: f64 = 1e-5;
+
+/// Bandwidth in bytes a second, peak in operations a second.
+pub type Rates = (f64, f64);
+
+/// Blocks of Q8_0 as their bytes.
+pub type Blocks = Vec<Vec<u8>>;
+
+/// Day 19 as a bundle of functions. Blocks go in and out as the bytes of a file.
+#[derive(Clone, Copy)]
+pub struct Day {
+    pub quantize_q8_0: fn(&[f32; 32]) -> Result<Vec<u8>>,
+    pub dequantize_q8_0: fn(&[u8]) -> [f32; 32],
+    pub largest_error_q8_0: fn(f32) -> f32,
+    pub quantize_q4_0: fn(&[f32; 32]) -> Result<Vec<u8>>,
+    pub dequantize_q4_0: fn(&[u8]) -> [f32; 32],
+    pub largest_error_q4_0: fn(f32) -> f32,
+    pub quantize_row: fn(QuantType, &[f32]) -> Result<Vec<u8>>,
+    pub quantize_activations: fn(&[f32]) -> Result<Blocks>,
+    pub dot_q8_0: fn(&[u8], &[u8]) -> f32,
+    pub dot_q4_0: fn(&[u8], &[u8]) -> f32,
+    pub dot_row: fn(QuantType, &[u8], &[Vec<u8>]) -> Result<f32>,
+    pub quantized_linear: fn(&Tensor, &QuantizedMatrix) -> Result<Tensor>,
+    pub quantized_precision: fn(&ModelConfig, QuantType) -> (f64, f64),
+    pub predicted_speedup: fn(&ModelConfig, usize, QuantType, Rates) -> f64,
+    pub dequantize_q4_1: fn(&[u8]) -> [f32; 32],
+    pub dot_q4_1: fn(&[u8], &[u8]) -> f32,
+    pub perplexity: fn(&[Vec<f32>], &[u32]) -> Result<f64>,
+    pub mean_kl: fn(&[Vec<f32>], &[Vec<f32>]) -> Result<f64>,
+    pub same_best: fn(&[Vec<f32>], &[Vec<f32>]) -> Result<f64>,
+    pub first_difference: fn(&[u32], &[u32]) -> Option<usize>,
+    pub append_quantized: fn(&[Blocks], &Tensor) -> Result<Vec<Blocks>>,
+    pub cache: fn(usize) -> Box<dyn Cache>,
+    pub largest_score_error: fn(&[f32], &[f32]) -> Result<f32>,
+}
+
+/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+macro_rules! implementation {
+    ($($path:ident)::+) => {{
+        use candle_core::Device;
+        use $($path)::+ as code;
+        fn blocks(bytes: &[Vec<u8>]) -> Vec<code::BlockQ8_0> {
+            bytes.iter().map(|bytes| code::BlockQ8_0::from_bytes(bytes)).collect()
+        }
+        fn bytes(blocks: &[code::BlockQ8_0]) -> day::Blocks {
+            blocks.iter().map(|block| block.to_bytes()).collect()
+        }
+        day::Day {
+            quantize_q8_0: |x| Ok(code::quantize_block_q8_0(x)?.to_bytes()),
+            dequantize_q8_0: |bytes| {
+                code::dequantize_block_q8_0(&code::BlockQ8_0::from_bytes(bytes))
+            },
+            largest_error_q8_0: code::largest_error_q8_0,
+            quantize_q4_0: |x| Ok(code::quantize_block_q4_0(x)?.to_bytes()),
+            dequantize_q4_0: |bytes| {
+                code::dequantize_block_q4_0(&code::BlockQ4_0::from_bytes(bytes))
+            },
+            largest_error_q4_0: code::largest_error_q4_0,
+            quantize_row: code::quantize_row,
+            quantize_activations: |x| Ok(bytes(&code::quantize_activations(x)?)),
+            dot_q8_0: |w, x| {
+                code::dot_q8_0(&code::BlockQ8_0::from_bytes(w), &code::BlockQ8_0::from_bytes(x))
+            },
+            dot_q4_0: |w, x| {
+                code::dot_q4_0(&code::BlockQ4_0::from_bytes(w), &code::BlockQ8_0::from_bytes(x))
+            },
+            dot_row: |kind, row, x| code::dot_row(kind, row, &blocks(x)),
+            quantized_linear: code::quantized_linear,
+            quantized_precision: |config, kind| {
+                let precision = code::quantized_precision(config, kind);
+                (precision.weight_bytes, precision.cache_bytes)
+            },
+            predicted_speedup: |config, past, kind, (bandwidth, peak)| {
+                let machine = candecode::day16_cost_of_a_token::Machine { bandwidth, peak };
+                code::predicted_speedup(config, past, kind, &machine)
+            },
+            dequantize_q4_1: |bytes| {
+                code::dequantize_block_q4_1(&code::BlockQ4_1::from_bytes(bytes))
+            },
+            dot_q4_1: |w, x| {
+                code::dot_q4_1(&code::BlockQ4_1::from_bytes(w), &code::BlockQ8_0::from_bytes(x))
+            },
+            perplexity: code::perplexity,
+            mean_kl: code::mean_kl,
+            same_best: code::same_best,
+            first_difference: code::first_difference,
+            append_quantized: |kept, new| {
+                let mut lists = kept.iter().map(|list| blocks(list)).collect();
+                code::append_quantized(&mut lists, new)?;
+                Ok(lists.iter().map(|list| bytes(list)).collect())
+            },
+            cache: |layers| Box::new(code::QuantizedCache::new(layers, &Device::Cpu)),
+            largest_score_error: code::largest_score_error,
+        }
+    }};
+}
+
+/// A block that begins with these numbers, the others 0.
+fn block(first: &[f32]) -> [f32; BLOCK] {
+    std::array::from_fn(|i| first.get(i).copied().unwrap_or(0.0))
+}
+
+/// The bytes of a block of Q8_0 that begins with these integers, the others 0.
+fn bytes_q8_0(scale: f32, first: &[i8]) -> Vec<u8> {
+    let mut bytes = f16::from_f32(scale).to_le_bytes().to_vec();
+    bytes.extend((0..BLOCK).map(|i| first.get(i).copied().unwrap_or(0) as u8));
+    bytes
+}
+
+/// The bytes of a block of Q4_0 with these 16 bytes of integers.
+fn bytes_q4_0(scale: f32, quants: [u8; 16]) -> Vec<u8> {
+    let mut bytes = f16::from_f32(scale).to_le_bytes().to_vec();
+    bytes.extend(quants);
+    bytes
+}
+
+/// A block of Q8_0 as a message shows it: the scale, and the integers.
+fn shown_q8_0(bytes: &[u8]) -> (f32, Vec<i8>) {
+    (scale(bytes), bytes[2..].iter().map(|byte| *byte as i8).collect())
+}
+
+/// A block of Q4_0 as a message shows it: the scale, and the 32 integers, in the order of the numbers.
+fn shown_q4_0(bytes: &[u8]) -> (f32, Vec<u8>) {
+    let low = bytes[2..].iter().map(|byte| byte & 15);
+    let high = bytes[2..].iter().map(|byte| byte >> 4);
+    (scale(bytes), low.chain(high).collect())
+}
+
+/// The first two bytes of a block. The -0 that Q4_0 gives a block of zeros is shown as 0.
+fn scale(bytes: &[u8]) -> f32 {
+    f16::from_le_bytes([bytes[0], bytes[1]]).to_f32() + 0.0
+}
+
+/// Numbers of a block at random, spread over some orders of magnitude.
+fn random_block(random: &mut Random) -> [f32; BLOCK] {
+    let size = 10f32.powi(random.below(7) as i32 - 4);
+    std::array::from_fn(|_| size * random.float())
+}
+
+fn largest(x: &[f32]) -> f32 {
+    x.iter().fold(0.0, |largest, value| largest.max(value.abs()))
+}
+
+/// Two blocks of numbers agree to the last bit.
+fn same_numbers(input: &str, got: [f32; BLOCK], want: &[f32]) -> Outcome {
+    let got = Tensor::new(&got, &Device::Cpu);
+    close(input, got, &Tensor::new(want, &Device::Cpu)?, 0.0)
+}
+
+// ---- 19.1 to 19.3: Q8_0
+
+pub fn q8_0_by_hand(day: &Day) -> Outcome {
+    // The largest is 127, so the scale is 1, and each number is rounded, halves away from zero.
+    let x = block(&[0.4, -3.6, 127.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.4]);
+    let got = (day.quantize_q8_0)(&x).map(|bytes| shown_q8_0(&bytes));
+    let mut integers = vec![0, -4, 127, 1, -1, 2, 3, -3, 3];
+    integers.resize(BLOCK, 0);
+    equal("0.4, -3.6, 127, 0.5, -0.5, 1.5, 2.5, -2.5, 3.4, and zeros", got, &(1.0, integers))
+}
+
+pub fn q8_0_of_a_negative_largest(day: &Day) -> Outcome {
+    // The largest magnitude is 254, so the scale is 2: 100 is 50 steps, -7 is -3.5, so -4.
+    let x = block(&[100.0, -254.0, -7.0, 8.0]);
+    let got = (day.quantize_q8_0)(&x).map(|bytes| shown_q8_0(&bytes));
+    let mut integers = vec![50, -127, -4, 4];
+    integers.resize(BLOCK, 0);
+    equal("100, -254, -7, 8, and zeros", got, &(2.0, integers))
+}
+
+pub fn q8_0_of_zeros(day: &Day) -> Outcome {
+    let got = (day.quantize_q8_0)(&block(&[])).map(|bytes| shown_q8_0(&bytes));
+    equal("32 zeros", got, &(0.0, vec![0; BLOCK]))
+}
+
+/// Rows of the golden: numbers, and the bytes that llama.cpp makes of them.
+fn llamacpp_blocks(kind: &str) -> Result<Vec<([f32; BLOCK], Vec<u8>)>> {
+    let x = golden("day19", "x")?.to_vec2::<f32>()?;
+    let bytes = golden("day19", kind)?.to_vec2::<u8>()?;
+    let pair = |(x, bytes): (Vec<f32>, Vec<u8>)| (std::array::from_fn(|i| x[i]), bytes);
+    Ok(x.into_iter().zip(bytes).map(pair).collect())
+}
+
+pub fn q8_0_equals_llamacpp(day: &Day) -> Outcome {
+    for (at, (x, want)) in llamacpp_blocks("q8_0")?.iter().enumerate() {
+        let input = format!("block {at} of the stored ones (scale, integers), {x:?}");
+        let got = (day.quantize_q8_0)(x).map(|bytes| shown_q8_0(&bytes));
+        equal(&input, got, &shown_q8_0(want))?;
+    }
+    Ok(())
+}
+
+pub fn q8_0_refuses_what_is_no_number(day: &Day) -> Outcome {
+    refusals(day.quantize_q8_0, 1e9)
+}
+
+fn refusals(quantize: fn(&[f32; 32]) -> Result<Vec<u8>>, too_large: f32) -> Outcome {
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let input = format!("1, 2, {bad}, and zeros");
+        refused_calmly(&input, || quantize(&block(&[1.0, 2.0, bad])))?;
+    }
+    let input = format!("{too_large:e}, and zeros: its scale is beyond f16");
+    refused_calmly(&input, || quantize(&block(&[1.0, too_large])))
+}
+
+pub fn back_from_q8_0_by_hand(day: &Day) -> Outcome {
+    let bytes = bytes_q8_0(0.25, &[4, -3, 127, -127, 0, 1]);
+    let want = block(&[1.0, -0.75, 31.75, -31.75, 0.0, 0.25]);
+    same_numbers("scale 0.25; 4, -3, 127, -127, 0, 1", (day.dequantize_q8_0)(&bytes), &want)
+}
+
+pub fn back_from_q8_0_equals_llamacpp(day: &Day) -> Outcome {
+    let want = golden("day19", "q8_0.back")?.to_vec2::<f32>()?;
+    for (at, ((_, bytes), want)) in llamacpp_blocks("q8_0")?.iter().zip(want).enumerate() {
+        let input = format!("block {at} of the stored ones, {:?}", shown_q8_0(bytes));
+        same_numbers(&input, (day.dequantize_q8_0)(bytes), &want)?;
+    }
+    Ok(())
+}
+
+pub fn error_of_q8_0_by_hand(day: &Day) -> Outcome {
+    // A scale of 1 is exact in f16.
+    near("largest 127", Ok(f64::from((day.largest_error_q8_0)(127.0))), 0.5, SUMS)?;
+    // 1/127 lies between two f16 that are 2⁻¹⁷ apart, and 0.0078735352 is the nearer one.
+    let d = 1.0f64 / 127.0;
+    let stored = 0.007_873_535_156_25;
+    let want = 0.5 * d + 127.0 * (d - stored);
+    // d - stored is a difference of nearly equal f32: three of their digits are left.
+    near("largest 1", Ok(f64::from((day.largest_error_q8_0)(1.0))), want, 1e-3)?;
+    equal("largest 0", Ok((day.largest_error_q8_0)(0.0)), &0.0)
+}
+
+pub fn no_number_is_further_off_q8_0(day: &Day) -> Outcome {
+    bound(day.quantize_q8_0, day.dequantize_q8_0, day.largest_error_q8_0)
+}
+
+/// No number of any block is further off than the bound, and some come near it.
+fn bound(
+    quantize: fn(&[f32; 32]) -> Result<Vec<u8>>,
+    dequantize: fn(&[u8]) -> [f32; 32],
+    largest_error: fn(f32) -> f32,
+) -> Outcome {
+    let mut random = Random::new(19);
+    let mut nearest = 0f32;
+    for _ in 0..400 {
+        let x = random_block(&mut random);
+        let back = dequantize(&quantize(&x)?);
+        let most = largest_error(largest(&x));
+        for (x, back) in x.iter().zip(back) {
+            let error = (x - back).abs();
+            nearest = nearest.max(error / most);
+            // The bound and the error are sums of rounded f32 themselves: 1e-6 of the number each.
+            let holds = error <= most + 1e-6 * x.abs();
+            let input = format!("a block whose largest magnitude is {}", most_digits(most));
+            ensure(
+                &input,
+                holds,
+                &format!("{x} came back as {back}, which is further off than {most}"),
+            )
+            .likely("if a check of an earlier task fails, mend that first")?;
+        }
+    }
+    ensure(
+        "400 blocks at random: the largest error over the bound",
+        nearest > 0.8,
+        &format!("{nearest}, and more than 0.8 was expected: is the bound too generous?"),
+    )
+}
+
+fn most_digits(x: f32) -> String {
+    format!("{x:.6e}")
+}
+
+// ---- 19.4 to 19.6: Q4_0
+
+pub fn q4_0_by_hand(day: &Day) -> Outcome {
+    // The largest magnitude is that of -8, so d = -8 / -8 = 1: each number plus 8.5, cut off. 8 is as
+    // large and comes later; 16.5 is cut off to 16, which 4 bits do not have.
+    let x = block(&[0.0, -8.0, 8.0, 7.0, 0.5, 0.49, -0.5, -0.51, 1.2, -7.5, -7.6]);
+    let mut integers = vec![8, 0, 15, 15, 9, 8, 8, 7, 9, 1, 0];
+    integers.resize(BLOCK, 8);
+    let got = (day.quantize_q4_0)(&x).map(|bytes| shown_q4_0(&bytes));
+    equal("0, -8, 8, 7, 0.5, 0.49, -0.5, -0.51, 1.2, -7.5, -7.6, zeros", got, &(1.0, integers))
+}
+
+pub fn q4_0_of_a_positive_largest(day: &Day) -> Outcome {
+    let mut integers = vec![6, 15, 0, 10];
+    integers.resize(BLOCK, 8);
+    // d = -4 / -8 = 0.5: -4 is -8 steps, so 0; 3.5 is 7 steps, so 15; -1 is -2 steps, so 6.
+    let got = (day.quantize_q4_0)(&block(&[-1.0, 3.5, -4.0, 1.0]));
+    let got = got.map(|bytes| shown_q4_0(&bytes));
+    equal("-1, 3.5, -4, 1, and zeros", got, &(0.5, integers.clone()))?;
+    // The same numbers with the other sign: so has the scale, and the integers are the same.
+    let got = (day.quantize_q4_0)(&block(&[1.0, -3.5, 4.0, -1.0]));
+    let got = got.map(|bytes| shown_q4_0(&bytes));
+    equal("1, -3.5, 4, -1, and zeros", got, &(-0.5, integers))
+}
+
+pub fn two_integers_a_byte(day: &Day) -> Outcome {
+    // Number i is i - 8 for the first 16 and 8 - i % 16 for the last, with -8 the first extreme.
+    let x: [f32; BLOCK] =
+        std::array::from_fn(|i| if i < 16 { i as f32 - 8.0 } else { 7.0 - (i - 16) as f32 });
+    let want: Vec<u8> = (0..16).map(|i| i | ((15 - i) << 4)).collect();
+    let got = (day.quantize_q4_0)(&x).map(|bytes| bytes[2..].to_vec());
+    equal("the 16 bytes of -8, -7, … 7, and then 7, 6, … -8", got, &want)
+}
+
+pub fn q4_0_of_zeros(day: &Day) -> Outcome {
+    let got = (day.quantize_q4_0)(&block(&[])).map(|bytes| shown_q4_0(&bytes));
+    equal("32 zeros", got, &(0.0, vec![8; BLOCK]))
+}
+
+pub fn q4_0_equals_llamacpp(day: &Day) -> Outcome {
+    for (at, (x, want)) in llamacpp_blocks("q4_0")?.iter().enumerate() {
+        let input = format!("block {at} of the stored ones (scale, integers), {x:?}");
+        let got = (day.quantize_q4_0)(x).map(|bytes| shown_q4_0(&bytes));
+        equal(&input, got, &shown_q4_0(want))?;
+    }
+    Ok(())
+}
+
+pub fn q4_0_refuses_what_is_no_number(day: &Day) -> Outcome {
+    refusals(day.quantize_q4_0, -1e9)
+}
+
+pub fn back_from_q4_0_by_hand(day: &Day) -> Outcome {
+    // The low half of byte 0 is 0, its high half 1; of byte 1 they are 15 and 8.
+    let mut quants = [0x88; 16];
+    quants[0] = 0x10;
+    quants[1] = 0x8f;
+    let mut want = block(&[-4.0, 3.5]);
+    want[16] = -3.5;
+    let got = (day.dequantize_q4_0)(&bytes_q4_0(0.5, quants));
+    same_numbers("scale 0.5; bytes 0x10, 0x8f, and 14 times 0x88", got, &want)
+}
+
+pub fn back_from_q4_0_equals_llamacpp(day: &Day) -> Outcome {
+    let want = golden("day19", "q4_0.back")?.to_vec2::<f32>()?;
+    for (at, ((_, bytes), want)) in llamacpp_blocks("q4_0")?.iter().zip(want).enumerate() {
+        let input = format!("block {at} of the stored ones, {:?}", shown_q4_0(bytes));
+        same_numbers(&input, (day.dequantize_q4_0)(bytes), &want)?;
+    }
+    Ok(())
+}
+
+pub fn error_of_q4_0_by_hand(day: &Day) -> Outcome {
+    // -8 and 8: the step is 1, and 8 comes back as 7.
+    near("largest 8", Ok(f64::from((day.largest_error_q4_0)(8.0))), 1.0, SUMS)?;
+    // 0.1 / 8 = 0.0125, and the nearest f16 is 0.012496948.
+    let want = 0.0125 + 8.0 * (0.0125 - 0.012_496_948_242_187_5);
+    // The small difference of two nearly equal f32 has three digits; it is a five-hundredth of the sum.
+    near("largest 0.1", Ok(f64::from((day.largest_error_q4_0)(0.1))), want, SUMS)?;
+    equal("largest 0", Ok((day.largest_error_q4_0)(0.0)), &0.0)
+}
+
+pub fn no_number_is_further_off_q4_0(day: &Day) -> Outcome {
+    bound(day.quantize_q4_0, day.dequantize_q4_0, day.largest_error_q4_0)
+}
+
+// ---- 19.7: rows
+
+pub fn every_block_has_its_scale(day: &Day) -> Outcome {
+    // The second block is a hundredth of the first: with one scale for both it would be zeros.
+    let mut row = vec![0.0; 2 * BLOCK];
+    row[..3].copy_from_slice(&[254.0, -100.0, 6.0]);
+    row[BLOCK..BLOCK + 3].copy_from_slice(&[-1.27, 0.5, 0.01]);
+    let input = "254, -100, 6, 29 zeros; -1.27, 0.5, 0.01, 29 zeros";
+    let got = (day.quantize_row)(QuantType::Q8_0, &row)?;
+    equal(&format!("bytes, {input}, Q8_0"), Ok(got.len()), &68)?;
+    let mut first = vec![127, -50, 3];
+    first.resize(BLOCK, 0);
+    equal(&format!("block 0, {input}, Q8_0"), Ok(shown_q8_0(&got[..34])), &(2.0, first))
+        .likely("if a check of task 19.1 fails, mend that first")?;
+    let mut second = vec![-127, 50, 1];
+    second.resize(BLOCK, 0);
+    let scale = f16::from_f32(0.01).to_f32();
+    equal(&format!("block 1, {input}, Q8_0"), Ok(shown_q8_0(&got[34..])), &(scale, second))?;
+    let got = (day.quantize_row)(QuantType::Q4_0, &row)?;
+    equal(&format!("bytes, {input}, Q4_0"), Ok(got.len()), &36)?;
+    // d = 254 / -8 = -31.75: -100 is 3.15 steps. d = -1.27 / -8: 0.5 is 3.15 steps, too.
+    let mut first = vec![0, 11, 8];
+    first.resize(BLOCK, 8);
+    equal(&format!("block 0, {input}, Q4_0"), Ok(shown_q4_0(&got[..18])), &(-31.75, first))?;
+    let mut second = vec![0, 11, 8];
+    second.resize(BLOCK, 8);
+    let scale = f16::from_f32(-1.27 / -8.0).to_f32();
+    equal(&format!("block 1, {input}, Q4_0"), Ok(shown_q4_0(&got[18..])), &(scale, second))
+}
+
+pub fn rows_that_are_refused(day: &Day) -> Outcome {
+    for kind in [QuantType::Q8_0, QuantType::Q4_0] {
+        for len in [31, 33, 48, 100] {
+            let row = vec![1.0; len];
+            refused_calmly(&format!("a row of {len} ones, {kind:?}"), || {
+                (day.quantize_row)(kind, &row)
+            })?;
+        }
+        let mut row = vec![1.0; 64];
+        row[40] = f32::NAN;
+        refused_calmly(&format!("64 ones, but number 40 is NaN, {kind:?}"), || {
+            (day.quantize_row)(kind, &row)
+        })?;
+    }
+    refused_calmly("32 ones, Q4_1", || (day.quantize_row)(QuantType::Q4_1, &[1.0; 32]))
+}
+
+// ---- 19.8 to 19.12: products
+
+pub fn activations_by_hand(day: &Day) -> Outcome {
+    let mut x = vec![0.0; 2 * BLOCK];
+    x[..3].copy_from_slice(&[0.5, -127.0, 2.5]);
+    x[BLOCK..BLOCK + 3].copy_from_slice(&[12.7, 0.1, -0.26]);
+    let got = (day.quantize_activations)(&x)?;
+    let got: Vec<(f32, Vec<i8>)> = got.iter().map(|bytes| shown_q8_0(bytes)).collect();
+    let mut first = vec![1, -127, 3];
+    first.resize(BLOCK, 0);
+    let mut second = vec![127, 1, -3];
+    second.resize(BLOCK, 0);
+    let want = vec![(1.0, first), (f16::from_f32(12.7 / 127.0).to_f32(), second)];
+    let input = "0.5, -127, 2.5, 29 zeros; 12.7, 0.1, -0.26, 29 zeros";
+    equal(input, Ok(got), &want).likely("if a check of task 19.1 fails, mend that first")
+}
+
+pub fn activations_that_are_refused(day: &Day) -> Outcome {
+    refused_calmly("40 activations", || (day.quantize_activations)(&[1.0; 40]))?;
+    let mut x = [1.0; 64];
+    x[50] = f32::INFINITY;
+    refused_calmly("64 activations, one of them infinite", || (day.quantize_activations)(&x))
+}
+
+pub fn dot_of_8_bits_by_hand(day: &Day) -> Outcome {
+    // 1·4 - 2·5 + 3·(-6) = -24, times 0.5 · 0.25.
+    let w = bytes_q8_0(0.5, &[1, -2, 3]);
+    let x = bytes_q8_0(0.25, &[4, 5, -6, 7]);
+    let input = "scale 0.5: 1, -2, 3; scale 0.25: 4, 5, -6, 7";
+    near(input, Ok(f64::from((day.dot_q8_0)(&w, &x))), -3.0, SUMS)
+}
+
+pub fn sums_that_are_large(day: &Day) -> Outcome {
+    // 32 · 127² = 516,128, which is more than 16 bits hold; one product, 16,129, is more than 8 do.
+    let full = bytes_q8_0(1.0, &[127; BLOCK]);
+    let got = (day.dot_q8_0)(&full, &full);
+    near("two blocks of 32 times 127, scales 1", Ok(f64::from(got)), 516_128.0, SUMS)?;
+    // -8 · 127 · 32.
+    let low = bytes_q4_0(1.0, [0; 16]);
+    let got = (day.dot_q4_0)(&low, &full);
+    near("32 times 0 (so -8), and 32 times 127, scales 1", Ok(f64::from(got)), -32_512.0, SUMS)
+}
+
+pub fn dot_of_4_bits_by_hand(day: &Day) -> Outcome {
+    // Low half 3 (-5) of byte 0 is number 0, high half 12 (4) is number 16: -5 · 10 + 4 · 2 = -42.
+    let mut quants = [0x88; 16];
+    quants[0] = 0xc3;
+    let w = bytes_q4_0(-0.5, quants);
+    let mut integers = [9; BLOCK];
+    integers[0] = 10;
+    integers[16] = 2;
+    let x = bytes_q8_0(0.25, &integers);
+    let input = "scale -0.5: bytes 0xc3, 15 times 0x88; scale 0.25: 10, 15 times 9, 2, 15 times 9";
+    near(input, Ok(f64::from((day.dot_q4_0)(&w, &x))), 5.25, SUMS)
+}
+
+/// A block's bytes at random.
+fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
+    let mut bytes = f16::from_f32(random.float()).to_le_bytes().to_vec();
+    if len == 20 {
+        bytes.extend(f16::from_f32(random.float()).to_le_bytes());
+    }
+    while bytes.len() < len {
+        // -128 is an integer that no quantiser writes.
+        let byte = random.below(256) as u8;
+        bytes.push(if len == 34 && byte == 128 { 0 } else { byte });
+    }
+    bytes
+}
+
+/// A block's numbers in f64, by the definition of its format: no code of the day's.
+fn numbers(kind: QuantType, bytes: &[u8]) -> Vec<f64> {
+    let half = |at: usize| f64::from(f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32());
+    match kind {
+        QuantType::Q8_0 => bytes[2..].iter().map(|b| half(0) * f64::from(*b as i8)).collect(),
+        QuantType::Q4_0 => {
+            let integers = shown_q4_0(bytes).1;
+            integers.iter().map(|n| half(0) * (f64::from(*n) - 8.0)).collect()
+        }
+        QuantType::Q4_1 => {
+            let integers = shown_q4_0(&bytes[2..]).1;
+            integers.iter().map(|n| half(0) * f64::from(*n) + half(2)).collect()
+        }
+    }
+}
+
+/// A dot product in f64, and the sum of the magnitudes of its terms.
+fn exact(w: &[f64], x: &[f64]) -> (f64, f64) {
+    let sum = w.iter().zip(x).map(|(w, x)| w * x).sum();
+    (sum, w.iter().zip(x).map(|(w, x)| (w * x).abs()).sum())
+}
+
+/// A sum of f32 lies within so much of the exact one: each of the terms may round by 6e-8.
+fn within(input: &str, got: f32, (want, magnitude): (f64, f64)) -> Outcome {
+    let off = (f64::from(got) - want).abs();
+    if off <= 1e-6 * magnitude {
+        return Ok(());
+    }
+    near(input, Ok(f64::from(got)), want, 1e-9)
+}
+
+pub fn integers_give_what_numbers_give(day: &Day) -> Outcome {
+    let mut random = Random::new(20);
+    for _ in 0..200 {
+        let x = random_bytes(&mut random, 34);
+        let x_numbers = numbers(QuantType::Q8_0, &x);
+        let w = random_bytes(&mut random, 34);
+        let want = exact(&numbers(QuantType::Q8_0, &w), &x_numbers);
+        within("two blocks of Q8_0 at random", (day.dot_q8_0)(&w, &x), want)?;
+    }
+    Ok(())
+}
+
+pub fn integers_of_4_bits_give_what_numbers_give(day: &Day) -> Outcome {
+    let mut random = Random::new(21);
+    for _ in 0..200 {
+        let x = random_bytes(&mut random, 34);
+        let x_numbers = numbers(QuantType::Q8_0, &x);
+        let w = random_bytes(&mut random, 18);
+        let want = exact(&numbers(QuantType::Q4_0, &w), &x_numbers);
+        within("blocks of Q4_0 and Q8_0 at random", (day.dot_q4_0)(&w, &x), want)?;
+    }
+    Ok(())
+}
+
+pub fn a_row_by_hand(day: &Day) -> Outcome {
+    // Block 0: 2·3 · (1 · 0.5) = 3; block 1: 10·1 · (0.25 · 2) = 5.
+    let row = [bytes_q8_0(1.0, &[2]), bytes_q8_0(0.25, &[10])].concat();
+    let x = [bytes_q8_0(0.5, &[3]), bytes_q8_0(2.0, &[1])];
+    let got = (day.dot_row)(QuantType::Q8_0, &row, &x).map(f64::from);
+    let input = "Q8_0: scales 1 and 0.25, 2 and 10; x: scales 0.5 and 2, 3 and 1";
+    near(input, got, 8.0, SUMS).likely("if a check of task 19.9 fails, mend that first")?;
+    // Block 0: (9 - 8)·3 · (2 · 0.5) = 3; block 1: (4 - 8)·1 · (-1 · 2) = 8.
+    let mut ones = [0x88; 16];
+    ones[0] = 0x89;
+    let mut fours = [0x88; 16];
+    fours[0] = 0x84;
+    let row = [bytes_q4_0(2.0, ones), bytes_q4_0(-1.0, fours)].concat();
+    let got = (day.dot_row)(QuantType::Q4_0, &row, &x).map(f64::from);
+    let input = "Q4_0: scales 2 and -1, 9 and 4, else 8; x: scales 0.5 and 2, 3 and 1";
+    near(input, got, 11.0, SUMS).likely("if a check of task 19.10 fails, mend that first")
+}
+
+pub fn rows_of_other_lengths(day: &Day) -> Outcome {
+    let x = [bytes_q8_0(0.5, &[3]), bytes_q8_0(2.0, &[1])];
+    for blocks in [1, 3] {
+        let row = bytes_q8_0(1.0, &[2]).repeat(blocks);
+        refused_calmly(&format!("{blocks} blocks of weights, 2 of activations"), || {
+            (day.dot_row)(QuantType::Q8_0, &row, &x)
+        })?;
+    }
+    Ok(())
+}
+
+/// A matrix of blocks at random.
+fn random_matrix(
+    random: &mut Random,
+    kind: QuantType,
+    out: usize,
+    inner: usize,
+) -> Result<QuantizedMatrix> {
+    let mut blocks = Vec::new();
+    for _ in 0..out * inner / BLOCK {
+        blocks.extend(random_bytes(random, kind.bytes_per_block()));
+    }
+    QuantizedMatrix::new(kind, out, inner, blocks)
+}
+
+/// The Q8_0 blocks of a row, by the rule and in f64, as numbers: no code of the day's.
+fn activations(x: &[f32]) -> Vec<f64> {
+    let mut numbers = Vec::new();
+    for block in x.chunks_exact(BLOCK) {
+        let d = largest(block) / 127.0;
+        let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };
+        let scale = f64::from(f16::from_f32(d).to_f32());
+        numbers.extend(block.iter().map(|x| scale * f64::from((x * inverse).round())));
+    }
+    numbers
+}
+
+pub fn a_linear_layer_by_hand(day: &Day) -> Outcome {
+    // Two rows of weights, and x: one token with 127 (scale 1), one with -254 (scale 2).
+    let blocks = [bytes_q8_0(0.5, &[2, 1]), bytes_q8_0(0.25, &[0, -8])].concat();
+    let w = QuantizedMatrix::new(QuantType::Q8_0, 2, BLOCK, blocks)?;
+    let x = [block(&[127.0, 2.0]), block(&[-254.0, 4.0])].concat();
+    let x = Tensor::from_vec(x, (1, 2, BLOCK), &device()?)?;
+    // 0.5 · (2·127 + 2) = 128 and 0.25 · (-8·2) = -4; 0.5 · 2 · (-254 + 2) = -252, 0.25 · 2 · -16 = -8.
+    let want = Tensor::new(&[[[128f32, -4.0], [-252.0, -8.0]]], &device()?)?;
+    let input =
+        "x: 127, 2, zeros and -254, 4, zeros; w: 0.5 · (2, 1, zeros) and 0.25 · (0, -8, zeros)";
+    // Sums of a few exact numbers.
+    close(input, (day.quantized_linear)(&x, &w), &want, 1e-4)
+        .likely("if a check of tasks 19.8 to 19.11 fails, mend that first")
+}
+
+pub fn a_linear_layer_at_random(day: &Day) -> Outcome {
+    let mut random = Random::new(22);
+    for (kind, shape, out) in [
+        (QuantType::Q8_0, vec![2, 3, 96], 5),
+        (QuantType::Q4_0, vec![1, 4, 64], 7),
+        (QuantType::Q8_0, vec![64], 3),
+        (QuantType::Q4_0, vec![5, 32], 1),
+    ] {
+        let inner = shape[shape.len() - 1];
+        let w = random_matrix(&mut random, kind, out, inner)?;
+        let x = random.tensor(&shape)?;
+        let y = (day.quantized_linear)(&x, &w)?;
+        let mut wanted = shape.clone();
+        wanted[shape.len() - 1] = out;
+        let input = format!("x {shape:?}, w ({out}, {inner}) of {kind:?}");
+        equal(&format!("the shape of y, {input}"), Ok(y.dims().to_vec()), &wanted)?;
+        let y = y.flatten_all()?.to_vec1::<f32>()?;
+        let x = x.flatten_all()?.to_vec1::<f32>()?;
+        for (at, y) in y.iter().enumerate() {
+            let (row, column) = (at / out, at % out);
+            let x = activations(&x[row * inner..(row + 1) * inner]);
+            let weights = w.row(column);
+            let blocks = weights.chunks_exact(kind.bytes_per_block());
+            let weights: Vec<f64> = blocks.flat_map(|bytes| numbers(kind, bytes)).collect();
+            let place = format!("row {row}, column {column} of y, {input}");
+            within(&place, *y, exact(&weights, &x))?;
+        }
+    }
+    Ok(())
+}
+
+pub fn rows_do_not_see_each_other(day: &Day) -> Outcome {
+    let mut random = Random::new(23);
+    let w = random_matrix(&mut random, QuantType::Q4_0, 6, 64)?;
+    let x = random.tensor(&[4, 64])?;
+    let together = (day.quantized_linear)(&x, &w)?;
+    for row in 0..4 {
+        let alone = (day.quantized_linear)(&x.narrow(0, row, 1)?, &w)?;
+        let input = format!("row {row} of 4, beside the same row alone");
+        close(&input, together.narrow(0, row, 1), &alone, 0.0)?;
+    }
+    Ok(())
+}
+
+pub fn near_the_layer_of_f32(day: &Day) -> Outcome {
+    let file = models_dir()?.join("story-3m/model.safetensors");
+    let tensors = candle_core::safetensors::load(file, &Device::Cpu)?;
+    let name = "model.layers.2.mlp.gate_proj.weight";
+    let Some(weights) = tensors.get(name) else {
+        return Err(Error::Msg(format!("story-3m has no {name}")).into());
+    };
+    let weights = weights.to_dtype(candle_core::DType::F32)?;
+    let (out, inner) = weights.dims2()?;
+    let x = Random::new(24).tensor(&[8, inner])?.to_device(&Device::Cpu)?;
+    let want = x.matmul(&weights.t()?)?;
+    let norm = |x: &Tensor| -> Result<f64> {
+        Ok(f64::from(x.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt())
+    };
+    // Errors of single numbers are at random, and so small a share of the whole: an 8-bit step is at
+    // most 1/127 of the largest number of its block, a 4-bit step 1/8 of it.
+    for (kind, share) in [(QuantType::Q8_0, 0.01), (QuantType::Q4_0, 0.12)] {
+        let mut blocks = Vec::new();
+        for row in weights.to_vec2::<f32>()? {
+            blocks.extend((day.quantize_row)(kind, &row)?);
+        }
+        let w = QuantizedMatrix::new(kind, out, inner, blocks)?;
+        let y = (day.quantized_linear)(&x.to_device(&device()?)?, &w)?.to_device(&Device::Cpu)?;
+        let off = norm(&(y - &want)?)? / norm(&want)?;
+        ensure(
+            &format!("{name} of story-3m in {kind:?}, 8 rows at random"),
+            off < share,
+            &format!("the result is {:.1} % off that of f32", 100.0 * off),
+        )?;
+    }
+    Ok(())
+}
+
+pub fn layers_that_are_refused(day: &Day) -> Outcome {
+    let mut random = Random::new(25);
+    let w = random_matrix(&mut random, QuantType::Q8_0, 3, 64)?;
+    let x = random.tensor(&[2, 32])?;
+    refused_calmly("x (2, 32), w (3, 64)", || (day.quantized_linear)(&x, &w))?;
+    let x = random.tensor(&[2, 128])?;
+    refused_calmly("x (2, 128), w (3, 64)", || (day.quantized_linear)(&x, &w))?;
+    let mut numbers = vec![1f32; 64];
+    numbers[3] = f32::NAN;
+    let x = Tensor::from_vec(numbers, (1, 64), &device()?)?;
+    refused_calmly("x (1, 64) with a NaN, w (3, 64)", || (day.quantized_linear)(&x, &w))
+}
+
+// ---- 19.13, 19.14: what day 16 says
+
+fn parsed(json: &str) -> Result<ModelConfig> {
+    ModelConfig::from_json(json).map_err(|e| Error::Msg(format!("{e:#}")))
+}
+
+/// Day 16's tiny model: ten tokens, width 4, two layers of 168 weights, a head of 40 of its own.
+fn tiny() -> Result<ModelConfig> {
+    parsed(
+        r#"{"model_type": "llama", "vocab_size": 10, "hidden_size": 4, "intermediate_size": 6,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "head_dim": 2, "max_position_embeddings": 64, "tie_word_embeddings": false}"#,
+    )
+}
+
+/// What `tiny` is, for messages.
+const TINY: &str = "336 weights in the layers, 40 in the head";
+
+pub fn bytes_of_a_weight(day: &Day) -> Outcome {
+    let untied = tiny()?;
+    let tied = ModelConfig { tie_word_embeddings: true, ..untied.clone() };
+    for (config, kind, name, want) in [
+        (&untied, QuantType::Q8_0, "a head of its own", 34.0 / 32.0),
+        (&tied, QuantType::Q8_0, "a tied head", 34.0 / 32.0),
+        (&untied, QuantType::Q4_0, "a head of its own", 18.0 / 32.0),
+        (&untied, QuantType::Q4_1, "a head of its own", 20.0 / 32.0),
+        // 336 · 0.5625 + 40 · 1.0625 = 231.5
+        (&tied, QuantType::Q4_0, "a tied head", 231.5 / 376.0),
+        // 336 · 0.625 + 40 · 1.0625 = 252.5
+        (&tied, QuantType::Q4_1, "a tied head", 252.5 / 376.0),
+    ] {
+        let (weight, cache) = (day.quantized_precision)(config, kind);
+        let input = format!("{kind:?}, {name}, {TINY}");
+        near(&format!("bytes of a weight, {input}"), Ok(weight), want, TOLERANCE)?;
+        near(&format!("bytes of a number in the cache, {input}"), Ok(cache), 4.0, TOLERANCE)?;
+    }
+    Ok(())
+}
+
+pub fn how_much_faster_by_hand(day: &Day) -> Outcome {
+    let config = tiny()?;
+    // f32, after 4 positions: 376 · 4 + 5 · 16 · 4 + 40 = 1864 bytes. Q8_0: 376 · 1.0625 = 399.5
+    // bytes of weights, and 360. Q4_0: 211.5 and 360.
+    let memory: Rates = (10.0, 1e9);
+    let got = (day.predicted_speedup)(&config, 4, QuantType::Q8_0, memory);
+    let input = format!("Q8_0 after 4 positions, bound by memory, {TINY}");
+    near(&input, Ok(got), 1864.0 / 759.5, TOLERANCE)
+        .likely("if a check of task 19.13 fails, mend that first")?;
+    let got = (day.predicted_speedup)(&config, 4, QuantType::Q4_0, memory);
+    let input = format!("Q4_0 after 4 positions, bound by memory, {TINY}");
+    near(&input, Ok(got), 1864.0 / 571.5, TOLERANCE)?;
+    // Bound by operations nothing is gained.
+    let got = (day.predicted_speedup)(&config, 4, QuantType::Q4_0, (1e9, 10.0));
+    let input = format!("Q4_0 after 4 positions, bound by operations, {TINY}");
+    near(&input, Ok(got), 1.0, TOLERANCE)
+}
+
+// ---- 19.15, 19.16: Q4_1
+
+pub fn back_from_q4_1_by_hand(day: &Day) -> Outcome {
+    let mut bytes = f16::from_f32(0.5).to_le_bytes().to_vec();
+    bytes.extend(f16::from_f32(-3.0).to_le_bytes());
+    bytes.extend([0x66; 16]);
+    bytes[4] = 0x1f;
+    // 6 · 0.5 - 3 = 0; low half 15: 4.5; high half 1: -2.5.
+    let mut want = block(&[4.5]);
+    want[16] = -2.5;
+    let input = "scale 0.5, minimum -3; bytes 0x1f, and 15 times 0x66";
+    same_numbers(input, (day.dequantize_q4_1)(&bytes), &want)
+}
+
+pub fn back_from_q4_1_equals_llamacpp(day: &Day) -> Outcome {
+    let blocks = golden("day19", "q4_1")?.to_vec2::<u8>()?;
+    let want = golden("day19", "q4_1.back")?.to_vec2::<f32>()?;
+    for (at, (bytes, want)) in blocks.iter().zip(want).enumerate() {
+        let got = Tensor::new(&(day.dequantize_q4_1)(bytes), &Device::Cpu);
+        let input = format!("block {at} of the stored ones");
+        // A multiplication and an addition: where the two are one instruction they round once.
+        close(&input, got, &Tensor::new(want, &Device::Cpu)?, 1e-3)?;
+    }
+    Ok(())
+}
+
+pub fn dot_of_q4_1(day: &Day) -> Outcome {
+    // (0.5 · 3 - 1) · 4 · 0.25 + 31 · (0.5 · 0 - 1) · 0 = 0.5
+    let mut w = f16::from_f32(0.5).to_le_bytes().to_vec();
+    w.extend(f16::from_f32(-1.0).to_le_bytes());
+    w.extend([0; 16]);
+    w[4] = 0x03;
+    let x = bytes_q8_0(0.25, &[4]);
+    let input = "scale 0.5, minimum -1: 3, zeros; scale 0.25: 4, zeros";
+    near(input, Ok(f64::from((day.dot_q4_1)(&w, &x))), 0.5, SUMS)?;
+    let mut random = Random::new(26);
+    for _ in 0..200 {
+        let x = random_bytes(&mut random, 34);
+        let w = random_bytes(&mut random, 20);
+        let want = exact(&numbers(QuantType::Q4_1, &w), &numbers(QuantType::Q8_0, &x));
+        // Two sums that may nearly cancel: what counts is the size of each.
+        let integers = shown_q4_0(&w[2..]).1;
+        let split: f64 = integers.iter().map(|n| f64::from(*n)).sum::<f64>() * 127.0 + 32.0 * 127.0;
+        let off = (f64::from((day.dot_q4_1)(&w, &x)) - want.0).abs();
+        if off > 1e-6 * split {
+            near("blocks of Q4_1 and Q8_0 at random", Ok(want.0 + off), want.0, TOLERANCE)?;
+        }
+    }
+    Ok(())
+}
+
+// ---- 19.17 to 19.20: a text
+
+/// Logarithms of these probabilities.
+fn logs(rows: &[&[f32]]) -> Vec<Vec<f32>> {
+    rows.iter().map(|row| row.iter().map(|p| p.ln()).collect()).collect()
+}
+
+pub fn perplexity_by_hand(day: &Day) -> Outcome {
+    // Token 1 had 0.5, token 2 had 0.125: the geometric mean is 0.25. The last entry predicts none.
+    let log_probs = logs(&[&[0.2, 0.5, 0.3], &[0.5, 0.375, 0.125], &[0.9, 0.05, 0.05]]);
+    let input = "probabilities 0.2 0.5 0.3; 0.5 0.375 0.125; 0.9 0.05 0.05, tokens 0, 1, 2";
+    near(input, (day.perplexity)(&log_probs, &[0, 1, 2]), 4.0, SUMS)
+}
+
+pub fn perplexity_of_a_fair_die(day: &Day) -> Outcome {
+    // Whatever comes: six equal chances.
+    let row = [1.0 / 6.0; 6];
+    let log_probs = logs(&[&row[..]; 20]);
+    let tokens: Vec<u32> = (0..20).map(|i| i * 7 % 6).collect();
+    near("20 tokens, 6 equal chances", (day.perplexity)(&log_probs, &tokens), 6.0, SUMS)
+}
+
+/// A golden `(positions, V)` of logarithms.
+fn golden_logs(name: &str) -> Result<Vec<Vec<f32>>> {
+    golden("day19", name)?.to_vec2::<f32>()
+}
+
+/// A number of the golden.
+fn golden_number(name: &str) -> Result<f64> {
+    let json = golden_json("day19")?;
+    json[name].as_f64().ok_or_else(|| Error::Msg(format!("tests/oracle/day19.json: no {name}")))
+}
+
+pub fn perplexity_equals_torch(day: &Day) -> Outcome {
+    let tokens = golden("day19", "tokens")?.to_vec1::<u32>()?;
+    let got = (day.perplexity)(&golden_logs("p")?, &tokens);
+    near("24 positions of 40 tokens", got, golden_number("perplexity")?, SUMS)
+}
+
+pub fn texts_that_are_refused(day: &Day) -> Outcome {
+    let row = [0.5, 0.5];
+    let call = |positions: usize, tokens: &[u32]| {
+        (day.perplexity)(&logs(&vec![&row[..]; positions]), tokens)
+    };
+    refused_calmly("one token", || call(1, &[0]))?;
+    refused_calmly("no token", || call(0, &[]))?;
+    refused_calmly("3 positions, 4 tokens", || call(3, &[0, 1, 0, 1]))?;
+    refused_calmly("4 positions, 3 tokens", || call(4, &[0, 1, 0]))?;
+    refused_calmly("token 2 of a vocabulary of 2", || call(3, &[0, 2, 0]))
+}
+
+pub fn kl_by_hand(day: &Day) -> Outcome {
+    // 0.5 ln 2 + 0.5 ln (2/3) = 0.1438; the other way round it would be 0.1308.
+    let p = logs(&[&[0.5, 0.5], &[0.25, 0.75]]);
+    let q = logs(&[&[0.25, 0.75], &[0.25, 0.75]]);
+    let want = (0.5 * 2f64.ln() + 0.5 * (2f64 / 3.0).ln()) / 2.0;
+    near("0.5 0.5 against 0.25 0.75; and 0.25 0.75 twice", (day.mean_kl)(&p, &q), want, SUMS)
+}
+
+pub fn kl_equals_torch(day: &Day) -> Outcome {
+    let (p, q) = (golden_logs("p")?, golden_logs("q")?);
+    // Terms of both signs that mostly cancel: torch's f64 and ours differ in the inputs' last digits.
+    near("24 positions of 40 tokens", (day.mean_kl)(&p, &q), golden_number("kl")?, SUMS)?;
+    let got = (day.mean_kl)(&p, &p)?;
+    equal("the same distributions twice", Ok(got), &0.0)
+}
+
+pub fn kl_of_the_impossible(day: &Day) -> Outcome {
+    // What p excludes (a blocked word) counts as 0, whatever q says of it.
+    let p = logs(&[&[0.5, 0.5, 0.0]]);
+    let q = logs(&[&[0.5, 0.25, 0.25]]);
+    let got = (day.mean_kl)(&p, &q);
+    near("0.5 0.5 0 against 0.5 0.25 0.25", got, 0.5 * 2f64.ln(), SUMS)?;
+    let q = logs(&[&[0.5, 0.5, 0.0]]);
+    equal("0.5 0.5 0 twice", (day.mean_kl)(&p, &q), &0.0)
+}
+
+pub fn pairs_that_are_refused(day: &Day) -> Outcome {
+    let one = logs(&[&[0.5, 0.5]]);
+    let two = logs(&[&[0.5, 0.5], &[0.5, 0.5]]);
+    let wide = logs(&[&[0.5, 0.25, 0.25]]);
+    refused_calmly("no positions", || (day.mean_kl)(&[], &[]))?;
+    refused_calmly("1 and 2 positions", || (day.mean_kl)(&one, &two))?;
+    refused_calmly("vocabularies of 2 and 3 tokens", || (day.mean_kl)(&one, &wide))
+}
+
+pub fn best_tokens_by_hand(day: &Day) -> Outcome {
+    let p = logs(&[&[0.6, 0.3, 0.1], &[0.1, 0.2, 0.7], &[0.3, 0.3, 0.4], &[0.4, 0.4, 0.2]]);
+    // The third has another best token; in the fourth the first of two equal ones is best in both.
+    let q = logs(&[&[0.5, 0.3, 0.2], &[0.2, 0.2, 0.6], &[0.4, 0.3, 0.3], &[0.45, 0.35, 0.2]]);
+    let input = "best tokens 0, 2, 2, 0 (of two) and 0, 2, 0, 0";
+    near(input, (day.same_best)(&p, &q), 0.75, TOLERANCE)
+}
+
+pub fn pairs_without_best_tokens(day: &Day) -> Outcome {
+    let one = logs(&[&[0.5, 0.5]]);
+    let two = logs(&[&[0.5, 0.5], &[0.5, 0.5]]);
+    refused_calmly("no positions", || (day.same_best)(&[], &[]))?;
+    refused_calmly("1 and 2 positions", || (day.same_best)(&one, &two))
+}
+
+pub fn where_texts_part(day: &Day) -> Outcome {
+    let cases: [(&[u32], &[u32], Option<usize>); 6] = [
+        (&[5, 6, 7, 8], &[5, 6, 9, 8], Some(2)),
+        (&[5, 6], &[5, 6], None),
+        (&[5, 6], &[5, 6, 7], Some(2)),
+        (&[5, 6, 7], &[5], Some(1)),
+        (&[1], &[2], Some(0)),
+        (&[], &[], None),
+    ];
+    for (a, b, want) in cases {
+        equal(&format!("{a:?} and {b:?}"), Ok((day.first_difference)(a, b)), &want)?;
+    }
+    Ok(())
+}
+
+// ---- 19.21, 19.22: a cache of 8 bits
+
+pub fn lists_of_blocks_by_hand(day: &Day) -> Outcome {
+    // Row 0, heads 0 and 1; one position, then two: number 0 says which it is.
+    let position = |first: f32| block(&[first, 127.0]).to_vec();
+    let tensor = |firsts: &[f32], positions: usize| {
+        let numbers: Vec<f32> = firsts.iter().flat_map(|first| position(*first)).collect();
+        Tensor::from_vec(numbers, (1, 2, positions, BLOCK), &device()?)
+    };
+    let kept = (day.append_quantized)(&[], &tensor(&[1.0, 2.0], 1)?)?;
+    let kept = (day.append_quantized)(&kept, &tensor(&[3.0, 4.0, 5.0, 6.0], 2)?)?;
+    let got: Vec<Vec<i8>> =
+        kept.iter().map(|list| list.iter().map(|bytes| shown_q8_0(bytes).1[0]).collect()).collect();
+    let input = "2 heads; first numbers of the positions 1 and 2, then 3, 4 and 5, 6";
+    equal(input, Ok(got), &vec![vec![1, 3, 4], vec![2, 5, 6]])?;
+    let wide = Random::new(27).tensor(&[2, 1, 3, 64])?;
+    let kept = (day.append_quantized)(&[], &wide)?;
+    let lengths: Vec<usize> = kept.iter().map(Vec::len).collect();
+    equal("blocks of each list, (2, 1, 3, 64)", Ok(lengths), &vec![6, 6])
+}
+
+pub fn what_the_cache_gives_back(day: &Day) -> Outcome {
+    let mut random = Random::new(28);
+    let mut cache = (day.cache)(1);
+    let (k, v) = (random.tensor(&[2, 3, 4, 32])?, random.tensor(&[2, 3, 4, 32])?);
+    cache.append(0, &k.narrow(2, 0, 3)?, &v.narrow(2, 0, 3)?)?;
+    let (all_k, all_v) = cache.append(0, &k.narrow(2, 3, 1)?, &v.narrow(2, 3, 1)?)?;
+    // Numbers below 1: half a step of 1/127, and what the scale is off by.
+    close("keys of 3 and 1 positions, (2, 3, 4, 32)", Ok(all_k), &k, 0.0045)?;
+    close("values of 3 and 1 positions, (2, 3, 4, 32)", Ok(all_v), &v, 0.0045)?;
+    equal("positions held", Ok(cache.len()), &4)
+}
+
+pub fn keys_that_are_refused(day: &Day) -> Outcome {
+    let narrow = Random::new(29).tensor(&[1, 2, 1, 48])?;
+    refused_calmly("heads 48 wide", || (day.append_quantized)(&[], &narrow))?;
+    let new = Random::new(30).tensor(&[1, 2, 1, 32])?;
+    let one = bytes_q8_0(1.0, &[1]);
+    refused_calmly("3 lists, and 1 row of 2 heads", || {
+        (day.append_quantized)(&[vec![one.clone()], vec![one.clone()], vec![one.clone()]], &new)
+    })
+}
+
+pub fn error_of_a_score_by_hand(day: &Day) -> Outcome {
+    // 64 numbers: the first block of k has steps of 1, the second of 2. (3 · 0.5 + 5 · 1) / 8.
+    let mut q = vec![0.0; 64];
+    q[0] = -2.0;
+    q[1] = 1.0;
+    q[40] = 5.0;
+    let mut k = vec![0.0; 64];
+    k[7] = -127.0;
+    k[50] = 254.0;
+    let input = "q: -2, 1, and 5 in its second block; k: -127, and 254 in its second block";
+    let got = (day.largest_score_error)(&q, &k).map(f64::from);
+    near(input, got, 0.8125, SUMS).likely("if a check of task 19.3 fails, mend that first")?;
+    refused_calmly("q of 64 numbers, k of 32", || (day.largest_score_error)(&q, &k[..32]))?;
+    refused_calmly("q and k of 40 numbers", || (day.largest_score_error)(&q[..40], &k[..40]))
+}
+
+pub fn no_score_is_further_off(day: &Day) -> Outcome {
+    let mut random = Random::new(31);
+    for _ in 0..200 {
+        let q: Vec<f32> = (0..64).map(|_| random.float()).collect();
+        let k: Vec<f32> = (0..64).map(|_| random.float()).collect();
+        let back = activations(&k);
+        let off =
+            q.iter().zip(&k).zip(&back).map(|((q, k), b)| f64::from(*q) * (f64::from(*k) - b));
+        let off = (off.sum::<f64>() / 8.0).abs();
+        let most = f64::from((day.largest_score_error)(&q, &k)?);
+        ensure(
+            "a query and a key of 64 numbers at random",
+            off <= most * 1.00001,
+            &format!("the score is off by {off:.6e}, more than {most:.6e}"),
+        )?;
+    }
+    Ok(())
+}
