@@ -49,3 +49,5 @@ pub mod day14_guard_rails;
 pub mod day15_scheduler;
 #[cfg_attr(feature = "ref-day16", path = "../solutions/day16_cost_of_a_token.rs")]
 pub mod day16_cost_of_a_token;
+#[cfg_attr(feature = "ref-day20", path = "../solutions/day20_serve.rs")]
+pub mod day20_serve;

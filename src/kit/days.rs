@@ -3,7 +3,7 @@
 /// One day of the course.
 #[derive(Debug, Clone, Copy)]
 pub struct Day {
-    /// 0 to 16.
+    /// 0 to 20.
     pub number: usize,
     /// The name of its four files, without the ending.
     pub name: &'static str,
@@ -30,6 +30,7 @@ pub const DAYS: &[Day] = &[
     Day { number: 14, name: "day14_guard_rails", reference: cfg!(feature = "ref-day14") },
     Day { number: 15, name: "day15_scheduler", reference: cfg!(feature = "ref-day15") },
     Day { number: 16, name: "day16_cost_of_a_token", reference: cfg!(feature = "ref-day16") },
+    Day { number: 20, name: "day20_serve", reference: cfg!(feature = "ref-day20") },
 ];
 
 /// The words of a `todo!` that was reached, if the panic was one: "day 6, task 1: keep the last position of every row".
