@@ -131,7 +131,7 @@ pub fn allowed_regex(fields: &Fields) -> std::result::Result<Option<String>, Api
         let kind = &format["type"];
         if kind != "text" {
             let message = format!(
-                "response_format {kind} is not supported: use structured_outputs with regex or choice"
+                "response_format {kind} is not supported; take structured_outputs: regex or choice"
             );
             return Err(ApiError::invalid("response_format", message));
         }
@@ -174,7 +174,7 @@ pub fn allowed_regex(fields: &Fields) -> std::result::Result<Option<String>, Api
 /// | `presence_penalty`, `frequency_penalty` | 0 | -2 to 2 |
 /// | `repetition_penalty` | 1 | above 0 |
 /// | `max_tokens` | 16; in a chat as many as fit, `usize::MAX` | 1 and above |
-/// | `max_completion_tokens` | in a chat the newer name of `max_tokens`; it counts where both are there | |
+/// | `max_completion_tokens` (chats only) | `max_tokens` | 1 and above |
 ///
 /// The defaults are OpenAI's; `top_k`, `min_p` and `repetition_penalty` are vLLM's. What
 /// [`stop_strings`] and [`allowed_regex`] give belongs to the parameters, too.
@@ -737,8 +737,8 @@ impl Reply {
 
     /// Takes a piece in, and gives the events that it makes: none, one or two.
     ///
-    /// Each event is a [`Reply::chunk`] of a list of one choice. A completion's choice is `{"index",
-    /// "text", "logprobs", "finish_reason"}`, a chat's `{"index", "delta", "logprobs",
+    /// Each event is a [`Reply::chunk`] of a list of one choice. A completion's choice is
+    /// `{"index", "text", "logprobs", "finish_reason"}`, a chat's `{"index", "delta", "logprobs",
     /// "finish_reason"}`. `text`, or `content` in the `delta`, is the text of this piece, not the
     /// text so far. The `finish_reason` is `null` until the choice ends.
     ///
@@ -897,7 +897,8 @@ pub struct Observed {
 }
 
 /// The `k` likeliest tokens and their logprobs ([`log_softmax`]), the likeliest first, of equals
-/// the one with the lower id. All of them if there are fewer than `k`; for `k` = 0 none, at no cost.
+/// the one with the lower id. All of them if there are fewer than `k`; for `k` = 0 none, at no
+/// cost.
 ///
 /// # Errors
 /// As [`log_softmax`].
@@ -1014,7 +1015,8 @@ pub struct ServingLoop<'a> {
 }
 
 impl<'a> ServingLoop<'a> {
-    /// An idle loop around an idle scheduler; `max_batch` rows at once, and `max_queue` jobs beside.
+    /// An idle loop around an idle scheduler; `max_batch` rows at once, and `max_queue` jobs
+    /// beside.
     pub fn new(
         scheduler: Scheduler<'a>,
         tokenizer: &'a Tokenizer,
@@ -1063,7 +1065,8 @@ impl<'a> ServingLoop<'a> {
 
     /// Takes row `id` out, wherever it is: out of `rows`, and out of the scheduler. If it waits for
     /// its prefill, it leaves at once. If it runs, its request's `max_new_tokens` becomes 0: then
-    /// the scheduler itself retires it after the next pass, and what that pass gives it is nobody's.
+    /// the scheduler itself retires it after the next pass, and what that pass gives it is
+    /// nobody's.
     pub fn cancel(&mut self, id: usize) {
         // task 20.19: forget it; out of the scheduler's queue; no more tokens if it runs
         // <solution>
@@ -1112,7 +1115,8 @@ impl<'a> ServingLoop<'a> {
     }
 
     /// Gives a choice to the scheduler, under the next number. `make_request` makes its request;
-    /// `id` is set, the EOS ids are cleared if the job says `ignore_eos`, and an observer is put in.
+    /// `id` is set, the EOS ids are cleared if the job says `ignore_eos`, and an observer is put
+    /// in.
     ///
     /// # Errors
     /// If the request cannot be made, or the scheduler refuses it.
@@ -1188,9 +1192,9 @@ impl<'a> ServingLoop<'a> {
         // </solution>
     }
 
-    /// Ends every row that the scheduler has, after a pass that failed. The scheduler is empty then,
-    /// and can go on with other rows; the queue is left as it is, but for the rest of jobs that had
-    /// begun.
+    /// Ends every row that the scheduler has, after a pass that failed. The scheduler is empty
+    /// then, and can go on with other rows; the queue is left as it is, but for the rest of jobs
+    /// that had begun.
     fn fail_all(&mut self, error: &candle_core::Error) {
         let message = plain(error);
         while let Some((_, row)) = self.rows.pop_first() {
@@ -1201,8 +1205,8 @@ impl<'a> ServingLoop<'a> {
     }
 
     /// One turn: takes out whose client has gone, starts what there is a place for, lets the
-    /// scheduler make a step, and delivers its tokens. If the step fails, so does every row that the
-    /// scheduler has (`fail_all`), and the loop goes on.
+    /// scheduler make a step, and delivers its tokens. If the step fails, so does every row that
+    /// the scheduler has (`fail_all`), and the loop goes on.
     pub fn turn(&mut self) {
         // task 20.24: drop_closed, feed, step, deliver
         // <solution>
@@ -1220,9 +1224,9 @@ impl<'a> ServingLoop<'a> {
     /// that a job counts against the queue only if there is no place for it. With nothing to do it
     /// waits for the next job.
     ///
-    /// When the last sender is gone, the server is about to end. Jobs of which no choice has started
-    /// are sent [`ApiError::closing`]; the others are finished. `after_turn` is told the load after
-    /// each turn.
+    /// When the last sender is gone, the server is about to end. Jobs of which no choice has
+    /// started are sent [`ApiError::closing`]; the others are finished. `after_turn` is told the
+    /// load after each turn.
     pub fn run(&mut self, jobs: &Receiver<Job>, mut after_turn: impl FnMut(Load)) {
         // task 20.25: wait if idle, take in what has arrived, end gracefully, turn
         // <solution>
