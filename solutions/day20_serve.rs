@@ -375,8 +375,7 @@ impl ApiRequest {
         }
         for name in UNSUPPORTED {
             if let Some(value) = fields.value(name).filter(|value| !is_neutral(name, value)) {
-                let message = format!("{name} is not supported here, got {value}; leave it out");
-                return Err(ApiError::invalid(name, message));
+                return Err(fields.wrong(name, "left out: it is not supported here", value));
             }
         }
         let prompts = match endpoint {
