@@ -226,8 +226,9 @@ impl ApiRequest {
             Some(other) => return Err(fields.wrong("model", "a string", other)),
         }
         for name in UNSUPPORTED {
-            if let Some(value) = fields.value(name).filter(|value| !is_neutral(name, value)) {
-                return Err(fields.wrong(name, "left out: it is not supported here", value));
+            if fields.value(name).is_some_and(|value| !is_neutral(name, value)) {
+                let message = format!("{name} is not supported here; leave it out");
+                return Err(ApiError::invalid(name, message));
             }
         }
         let prompts = match endpoint {
