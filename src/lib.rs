@@ -55,3 +55,5 @@ pub mod day17_kernel;
 pub mod day18_flash_attention;
 #[cfg_attr(feature = "ref-day19", path = "../solutions/day19_quantized_weights.rs")]
 pub mod day19_quantized_weights;
+#[cfg_attr(feature = "ref-day20", path = "../solutions/day20_serve.rs")]
+pub mod day20_serve;

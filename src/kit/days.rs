@@ -3,7 +3,7 @@
 /// One day of the course.
 #[derive(Debug, Clone, Copy)]
 pub struct Day {
-    /// 0 to 19.
+    /// 0 to 20.
     pub number: usize,
     /// The name of its four files, without the ending.
     pub name: &'static str,
@@ -33,6 +33,7 @@ pub const DAYS: &[Day] = &[
     Day { number: 17, name: "day17_kernel", reference: cfg!(feature = "ref-day17") },
     Day { number: 18, name: "day18_flash_attention", reference: cfg!(feature = "ref-day18") },
     Day { number: 19, name: "day19_quantized_weights", reference: cfg!(feature = "ref-day19") },
+    Day { number: 20, name: "day20_serve", reference: cfg!(feature = "ref-day20") },
 ];
 
 /// The words of a `todo!` that was reached, if the panic was one: "day 6, task 1: keep the last position of every row".

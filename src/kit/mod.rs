@@ -1,5 +1,6 @@
 //! What the days stand on: the nouns that go between them, and given code that no day teaches.
 
+pub mod api;
 pub mod beams;
 pub mod cache;
 pub mod config;
