@@ -9,6 +9,7 @@ pub mod loops;
 pub mod nan_trace;
 pub mod requests;
 pub mod top_logprobs;
+pub mod roomy_cache;
 
 pub use load::load_model;
 

@@ -48,7 +48,9 @@ pub fn xtask(repo: &Repo) -> Result<Outcome> {
 }
 
 pub fn tools(repo: &Repo) -> Result<Outcome> {
-    some(tests(repo, &["--package", "maintain", "--bins", "--test", "ci_stages"])?)
+    let package = ["--package", "maintain", "--bins"];
+    let programs = ["--test", "ci_stages", "--test", "build_profile"];
+    some(tests(repo, &[&package[..], &programs].concat())?)
 }
 
 /// Tests of the runner that build the course: `cargo test` alone leaves them out.
@@ -180,6 +182,19 @@ pub fn messages(repo: &Repo) -> Result<Outcome> {
         return Ok(Outcome::Skipped("the page has the messages of Linux".into()));
     }
     some(tests(repo, &["--package", "maintain", "--test", "messages"])?)
+}
+
+/// Its lints, and its tests on the loopback.
+pub fn server(repo: &Repo) -> Result<Outcome> {
+    let package = ["--package", "candecode-serve", "--features", "ref"];
+    let lints = [&["clippy", "--all-targets"], &package[..], &["--", "-D", "warnings"]].concat();
+    succeed(repo, &lints)?;
+    some(tests(repo, &package)?)
+}
+
+/// Clients that people use, on a server of ours.
+pub fn clients(repo: &Repo) -> Result<Outcome> {
+    crate::client_stage::run(repo, LIMIT)
 }
 
 /// `cargo xtask compare` fails where a text differs.
