@@ -8,6 +8,7 @@ mod ci;
 mod client_stage;
 mod compare_loops;
 mod hunt;
+mod live_mistakes;
 mod messages;
 mod mutants;
 mod printed;
@@ -47,6 +48,8 @@ enum Command {
     Teeth(teeth_table::Teeth),
     /// Run what continuous integration runs
     Ci(ci::Ci),
+    /// Compile the known mistakes that the book's live figures can switch on
+    LiveMistakes,
     /// Write what the commands say today into the book's page of messages
     Messages,
     /// Run the commands of the book, and compare what they say with what it prints
@@ -73,6 +76,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Hunt(args) => hunt::run(&repo, &args),
         Command::Teeth(args) => teeth_table::run(&repo, &args),
         Command::Ci(args) => ci::run(&repo, &args),
+        Command::LiveMistakes => live_mistakes::run(&repo),
         Command::Messages => messages::run(&repo),
         Command::Printed(args) => printed::run(&repo, &args),
         Command::Prose(args) => prose::run(&repo, &args),
