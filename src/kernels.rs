@@ -182,7 +182,7 @@ pub fn linear(x: &Tensor, weights: &[&Tensor]) -> Result<Vec<Tensor>> {
 
 /// True if quantised matrices that are loaded now are for [`quantized_linear`].
 pub fn reads_tiles() -> bool {
-    chosen() == Kernels::Fast
+    chosen().products == Kernels::Fast
 }
 
 /// Sees that `CANDECODE_SIMD`, if it is set, names an instruction set of this machine.

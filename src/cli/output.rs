@@ -2,8 +2,8 @@
 
 use crate::cli::flags::{Args, Format};
 use crate::cli::interrupt;
-use crate::cli::statistics::{Report, Timings, TopLogprob};
 use crate::cli::memory_check;
+use crate::cli::statistics::{Report, Timings, TopLogprob};
 use crate::engine::forecast::{self, Bound, Machine, Prediction, Transformer};
 use crate::engine::top_logprobs::TopLogprobs;
 use crate::engine::{self, loops::Sink};

@@ -2,8 +2,8 @@
 
 use crate::cli::flags::{Args, CacheName, Format};
 use crate::cli::output::Output;
-use crate::cli::weight_format::{self, weight_format, Load};
 use crate::cli::plan::{prompt_texts, Plan};
+use crate::cli::weight_format::{self, weight_format, Load};
 use crate::cli::{chat_terminal, endpoint, generation_config, interrupt, memory_check};
 use crate::engine::chat::Chat;
 use crate::engine::chat_template::Template;
@@ -17,11 +17,9 @@ use crate::kit::dispatch::try_mine;
 use crate::kit::error::{describe, plain, usage};
 use crate::kit::{check_prompt, days, device};
 use crate::kit::{Cache, CacheKind, Model, ModelConfig, PastContext, Step, Tokenizer};
-use anyhow::{anyhow, ensure, Context as _, Result};
-use candle_core::{Device, Tensor};
-use std::io::{Read as _, Write as _};
-use std::path::Path;
 use anyhow::{anyhow, ensure, Result};
+use candle_core::{Device, Tensor};
+use std::io::Write as _;
 use std::time::Instant;
 
 /// Runs the command; gives its exit code.

@@ -8,8 +8,8 @@ pub mod load;
 pub mod loops;
 pub mod nan_trace;
 pub mod requests;
-pub mod top_logprobs;
 pub mod roomy_cache;
+pub mod top_logprobs;
 
 pub use load::load_model;
 

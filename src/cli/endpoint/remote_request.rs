@@ -2,7 +2,6 @@
 
 use crate::cli::flags::Args;
 use crate::cli::flags::{Early, Format, PastContextName};
-use crate::kernels::Kernels;
 use crate::kit::error::usage;
 use anyhow::Result;
 
@@ -18,8 +17,9 @@ pub fn refuse_local_flags(args: &Args) -> Result<()> {
     let here = "it is about models on this machine";
     let given = [
         ("--device", args.device != "cpu", SERVERS_OWN),
-        ("--dtype", args.dtype != "f32", SERVERS_OWN),
-        ("--kernels", args.kernels != Kernels::default(), SERVERS_OWN),
+        ("--dtype", args.dtype.is_some(), SERVERS_OWN),
+        ("--quantize", args.quantize.is_some(), SERVERS_OWN),
+        ("--kernels", args.kernels.is_some(), SERVERS_OWN),
         ("--cache", args.cache.is_some(), SERVERS_OWN),
         ("--no-cache", args.no_cache, SERVERS_OWN),
         ("--max-batch-tokens", args.max_batch_tokens != 4096, SERVERS_OWN),
@@ -29,6 +29,7 @@ pub fn refuse_local_flags(args: &Args) -> Result<()> {
         ("--num-draft-tokens", args.num_draft_tokens != 4, SERVERS_OWN),
         ("--template", args.template.is_some(), "the server renders chats with its own template"),
         ("--rng", args.rng.is_some(), "a server draws its own random numbers"),
+        ("--top-logprobs", args.top_logprobs.is_some(), "it shows the steps of a text made here"),
         ("--num-beams", args.num_beams != 1, NO_FIELD),
         ("--length-penalty", args.length_penalty != 1.0, NO_FIELD),
         ("--early-stopping", args.early_stopping != Early::False, NO_FIELD),
