@@ -9,6 +9,10 @@
 
 #[cfg(feature = "metal")]
 use candle_core::{backend::BackendStorage as _, metal_backend::MetalError, DType, MetalStorage};
+// The inner loops go by index. What an iterator does is a call, and a call that stays one is not
+// compiled for the vectors of this processor.
+#![allow(clippy::needless_range_loop)]
+
 use candle_core::{bail, CpuStorage, CustomOp1, Layout, Result, Shape, Storage, Tensor, WithDType};
 use half::bf16;
 use pulp::{Arch, Simd, WithSimd};
