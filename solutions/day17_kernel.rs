@@ -6,6 +6,10 @@
 //! `Arch::dispatch` is `#[inline(always)]`, so that it is compiled for the processor that is found,
 //! and not for the oldest one that the program may meet.
 
+// The inner loops go by index. What an iterator does is a call, and a call that stays one is not
+// compiled for the vectors of this processor.
+#![allow(clippy::needless_range_loop)]
+
 #[cfg(feature = "metal")]
 use candle_core::{backend::BackendStorage as _, metal_backend::MetalError, DType, MetalStorage};
 use candle_core::{bail, CpuStorage, CustomOp1, Layout, Result, Shape, Storage, Tensor, WithDType};
@@ -53,18 +57,22 @@ pub const SUMS: usize = 32;
 pub fn dot<W: Stored>(row: &[W], x: &[f32]) -> f32 {
     // task 17.2: a running sum for each place in a chunk; then the sums, and the tail
     // <solution>
-    let row_chunks = row.chunks_exact(SUMS);
-    let x_chunks = x.chunks_exact(SUMS);
-    let tail = row_chunks.remainder().iter().zip(x_chunks.remainder());
+    let (row_chunks, row_tail) = row.as_chunks::<SUMS>();
+    let (x_chunks, x_tail) = x.as_chunks::<SUMS>();
     let mut sums = [0.0; SUMS];
-    for (w, x) in row_chunks.zip(x_chunks) {
+    for chunk in 0..row_chunks.len() {
+        let w = &row_chunks[chunk];
+        let x = &x_chunks[chunk];
         for i in 0..SUMS {
             sums[i] = w[i].widen().mul_add(x[i], sums[i]);
         }
     }
-    let mut total: f32 = sums.iter().sum();
-    for (w, x) in tail {
-        total += w.widen() * x;
+    let mut total = 0.0;
+    for i in 0..SUMS {
+        total += sums[i];
+    }
+    for i in 0..row_tail.len() {
+        total += row_tail[i].widen() * x_tail[i];
     }
     total
     // </solution>
@@ -81,25 +89,28 @@ pub const PAIR_SUMS: usize = 16;
 pub fn dot_pair<W: Stored>(row: &[W], first: &[f32], second: &[f32]) -> [f32; 2] {
     // task 17.3: as in `dot`, with running sums for each of the two vectors
     // <solution>
-    let row_chunks = row.chunks_exact(PAIR_SUMS);
-    let first_chunks = first.chunks_exact(PAIR_SUMS);
-    let second_chunks = second.chunks_exact(PAIR_SUMS);
-    let row_tail = row_chunks.remainder();
-    let first_tail = first_chunks.remainder();
-    let second_tail = second_chunks.remainder();
-
+    let (row_chunks, row_tail) = row.as_chunks::<PAIR_SUMS>();
+    let (first_chunks, first_tail) = first.as_chunks::<PAIR_SUMS>();
+    let (second_chunks, second_tail) = second.as_chunks::<PAIR_SUMS>();
     let mut first_sums = [0.0; PAIR_SUMS];
     let mut second_sums = [0.0; PAIR_SUMS];
-    for ((w, a), b) in row_chunks.zip(first_chunks).zip(second_chunks) {
+    for chunk in 0..row_chunks.len() {
+        let w = &row_chunks[chunk];
+        let a = &first_chunks[chunk];
+        let b = &second_chunks[chunk];
         for i in 0..PAIR_SUMS {
             let wide = w[i].widen();
             first_sums[i] = wide.mul_add(a[i], first_sums[i]);
             second_sums[i] = wide.mul_add(b[i], second_sums[i]);
         }
     }
-    let mut totals = [first_sums.iter().sum(), second_sums.iter().sum()];
-    for (i, w) in row_tail.iter().enumerate() {
-        let wide = w.widen();
+    let mut totals = [0.0, 0.0];
+    for i in 0..PAIR_SUMS {
+        totals[0] += first_sums[i];
+        totals[1] += second_sums[i];
+    }
+    for i in 0..row_tail.len() {
+        let wide = row_tail[i].widen();
         totals[0] += wide * first_tail[i];
         totals[1] += wide * second_tail[i];
     }

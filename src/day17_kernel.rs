@@ -7,6 +7,10 @@
 //! `Arch::dispatch` is `#[inline(always)]`, so that it is compiled for the processor that is found,
 //! and not for the oldest one that the program may meet.
 
+// The inner loops go by index. What an iterator does is a call, and a call that stays one is not
+// compiled for the vectors of this processor.
+#![allow(clippy::needless_range_loop)]
+
 #[cfg(feature = "metal")]
 use candle_core::{backend::BackendStorage as _, metal_backend::MetalError, DType, MetalStorage};
 use candle_core::{bail, CpuStorage, CustomOp1, Layout, Result, Shape, Storage, Tensor, WithDType};
