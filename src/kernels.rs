@@ -23,7 +23,7 @@ pub enum Kernels {
     Plain,
     /// The kit's kernels, which read each weight once, and the cache as it lies.
     Fast,
-    /// Day 17's kernel for products with f32 and bf16 weights; attention as with `plain`.
+    /// Day 17's kernel for products with f32 and bf16 weights, and day 18's attention.
     Mine,
 }
 
@@ -98,15 +98,15 @@ pub fn in_use(cpu: bool) -> String {
         return "plain (the fast ones are for the CPU)".to_string();
     }
     let (lanes, threads) = (candecode_kernels::lanes(), candecode_kernels::threads());
-    let how = |kernels| match kernels {
+    let how = |kernels, day| match kernels {
         Kernels::Plain => "plain".to_string(),
         Kernels::Fast => format!("fast ({lanes} numbers at a time, {threads} threads)"),
-        Kernels::Mine => format!("day 17's ({threads} threads)"),
+        Kernels::Mine => format!("day {day}'s ({threads} threads)"),
     };
     match (products, attention) {
-        (Kernels::Fast, Kernels::Fast) => how(Kernels::Fast),
-        (Kernels::Mine, Kernels::Mine) => format!("products {}, attention plain", how(products)),
-        _ => format!("products {}, attention {}", how(products), how(attention)),
+        (Kernels::Fast, Kernels::Fast) => how(Kernels::Fast, 0),
+        (Kernels::Mine, Kernels::Mine) => format!("those of days 17 and 18 ({threads} threads)"),
+        _ => format!("products {}, attention {}", how(products, 17), how(attention, 18)),
     }
 }
 

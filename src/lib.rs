@@ -51,3 +51,5 @@ pub mod day15_scheduler;
 pub mod day16_cost_of_a_token;
 #[cfg_attr(feature = "ref-day17", path = "../solutions/day17_kernel.rs")]
 pub mod day17_kernel;
+#[cfg_attr(feature = "ref-day18", path = "../solutions/day18_flash_attention.rs")]
+pub mod day18_flash_attention;

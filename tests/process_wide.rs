@@ -61,8 +61,9 @@ fn a_whole_model_says_the_same_with_all_kernels() {
             kernels::choose(kernels);
             model.forward(&step, &mut NoCache).unwrap().flatten_all().unwrap()
         };
+        let plain = logits(Kernels::Plain);
         for kernels in [Kernels::Fast, Kernels::Mine] {
-            let difference = (logits(kernels) - logits(Kernels::Plain)).unwrap();
+            let difference = (logits(kernels) - &plain).unwrap();
             let largest: f32 = difference.abs().unwrap().max(0).unwrap().to_scalar().unwrap();
             // Through five layers and a head of logits of size 20.
             assert!(largest < 2e-3, "{name}, {kernels}: {largest}");
@@ -82,11 +83,13 @@ fn flat(logits: &Tensor) -> Vec<f32> {
 #[test]
 fn a_row_of_a_running_batch_gets_the_very_logits_that_it_gets_alone() {
     let _held = KERNELS.lock();
-    kernels::choose(Kernels::Fast);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/story-3m");
     let model = load_model(&folder, DType::F32, &Device::Cpu).unwrap();
     let new_cache = || KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers);
-    for rows in [2, 3, 8, 17, 32] {
+    let attentions = [Kernels::Fast, Kernels::Mine];
+    let cases = [2, 3, 8, 17, 32].into_iter().flat_map(|rows| attentions.map(|kind| (rows, kind)));
+    for (rows, attention) in cases {
+        kernels::choose(Choice { products: Kernels::Fast, attention });
         // As a scheduler does: every prompt alone, then its cache joins, and all decode together.
         let lengths: Vec<usize> = (0..rows).map(|row| 1 + row * 53 % 97).collect();
         let longest = lengths.iter().copied().max().unwrap();
@@ -111,7 +114,7 @@ fn a_row_of_a_running_batch_gets_the_very_logits_that_it_gets_alone() {
                 let step = Step::new(&*model, &next[row], lengths[row] + more).unwrap();
                 let single = flat(&model.forward(&step, cache).unwrap());
                 let of_batch = flat(&together.narrow(0, row, 1).unwrap());
-                assert_eq!(of_batch, single, "row {row} of {rows}, token {more}");
+                assert_eq!(of_batch, single, "{attention}, row {row} of {rows}, token {more}");
             }
         }
     }
@@ -123,14 +126,14 @@ fn a_row_of_a_running_batch_gets_the_very_logits_that_it_gets_alone() {
 #[test]
 fn a_padded_prompt_gets_the_very_logits_that_it_gets_alone() {
     let _held = KERNELS.lock();
-    kernels::choose(Kernels::Fast);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/story-3m");
     let model = load_model(&folder, DType::F32, &Device::Cpu).unwrap();
-    for lengths in [
-        vec![8, 1, 5, 7],
-        vec![2, 16],
-        (0..32).map(|row| 33 + row * 23 % 40).collect::<Vec<usize>>(),
-    ] {
+    let long: Vec<usize> = (0..32).map(|row| 33 + row * 23 % 40).collect();
+    let attentions = [Kernels::Fast, Kernels::Mine];
+    let cases = [vec![8, 1, 5, 7], vec![2, 16], long];
+    let cases = cases.into_iter().flat_map(|l| attentions.map(|kind| (l.clone(), kind)));
+    for (lengths, attention) in cases {
+        kernels::choose(Choice { products: Kernels::Fast, attention });
         let prompts: Vec<Vec<u32>> =
             lengths.iter().enumerate().map(|(row, len)| ids(row, *len)).collect();
         let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
@@ -144,7 +147,7 @@ fn a_padded_prompt_gets_the_very_logits_that_it_gets_alone() {
             let single = flat(&model.forward(&step, &mut NoCache).unwrap());
             let own = together.narrow(0, row, 1).unwrap();
             let own = own.narrow(1, padded.padding[row], prompt.len()).unwrap();
-            assert_eq!(flat(&own), single, "row {row} of {}", prompts.len());
+            assert_eq!(flat(&own), single, "{attention}, row {row} of {}", prompts.len());
         }
     }
 }

@@ -8,19 +8,22 @@ use benches::plot::Plot;
 use benches::serving::{fixed, mix, running, Counted};
 use benches::{logits, model, text, tokenizer};
 use candecode::day10_kv_cache::KvCache;
+use candecode::day18_flash_attention::{BLOCK, TILE};
 use candecode::kernels::{self, Kernels};
+use candecode::kit::units::bytes;
 use candecode::kit::{CacheKind, Logits, NoCache, Step};
 
 type Draw = fn() -> Result<()>;
 
 /// What can be drawn.
-const DAYS: [(&str, Draw); 6] = [
+const DAYS: [(&str, Draw); 7] = [
     ("day10", day10),
     ("day12", day12),
     ("day13", day13),
     ("day14", day14),
     ("day15", day15),
     ("day17", day17),
+    ("day18", day18),
 ];
 
 fn main() -> Result<()> {
@@ -346,4 +349,72 @@ fn day17() -> Result<()> {
     plot.words("left", mine[last], (10.0, -4.0), &format!("day 17: {:.1} ms", mine[last].1));
     plot.words("left", kit[last], (10.0, 12.0), &format!("the kit's: {:.1} ms", kit[last].1));
     Ok(plot.save("day17_kernel.svg")?)
+}
+
+/// Attention of one layer, 9 heads on 3, 64 wide: the time and the memory of its scores, against the
+/// prompt; and the time of a new token, against the context.
+fn day18() -> Result<()> {
+    const PROMPTS: [usize; 5] = [64, 256, 1024, 2048, 4096];
+    const CONTEXTS: [usize; 5] = [64, 256, 1024, 4096, 8192];
+    const HEADS: usize = 9;
+    const GROUP: usize = 3;
+    let points = |group: &str, kind: &str, sizes: &[usize]| -> Result<Vec<(f64, f64)>> {
+        let point = |size: &usize| {
+            Ok((*size as f64, 1e3 * fastest(&format!("day18_{group}"), &format!("{kind}_{size}"))?))
+        };
+        sizes.iter().map(point).collect()
+    };
+    println!("a new token, in µs: plain, in tiles, the kit's kernel");
+    let [plain, tiled, kit] =
+        ["plain", "tiled", "kit"].map(|kind| points("decode", kind, &CONTEXTS));
+    let (plain, tiled, kit) = (plain?, tiled?, kit?);
+    for i in 0..CONTEXTS.len() {
+        let [plain, tiled, kit] = [&plain, &tiled, &kit].map(|line| 1e3 * line[i].1);
+        println!("{:6} columns: {plain:7.0} {tiled:7.0} {kit:7.0}", CONTEXTS[i]);
+    }
+    println!("a prompt, in ms: plain, in tiles, the kit's kernel; its scores: plain, in tiles");
+    let [plain, tiled, kit] =
+        ["plain", "tiled", "kit"].map(|kind| points("prefill", kind, &PROMPTS));
+    let (plain, tiled, kit) = (plain?, tiled?, kit?);
+    let threads = candecode_threads();
+    for i in 0..PROMPTS.len() {
+        let new = PROMPTS[i];
+        // As scores and as probabilities; a tile for each thread.
+        let all = 2 * HEADS * new * new * size_of::<f32>();
+        let of_tiles = threads * GROUP * BLOCK * TILE * size_of::<f32>();
+        let [plain, tiled, kit] = [&plain, &tiled, &kit].map(|line| line[i].1);
+        println!(
+            "{new:6} tokens: {plain:8.1} {tiled:8.1} {kit:8.1}; {}, {}",
+            bytes(all as f64),
+            bytes(of_tiles as f64)
+        );
+    }
+    let mut plot = Plot::new(
+        "The time that the attention of one layer takes, against the length of the prompt, both axes logarithmic: by plain tensor operations, in tiles, and by the kernel of the kit. All grow with the square of the prompt; plain ones are the slowest.",
+        (64.0, 8192.0),
+        (0.01, 10_000.0),
+        (true, true),
+    );
+    for at in [64, 256, 1024, 4096] {
+        plot.tick_x(f64::from(at), &at.to_string());
+    }
+    for (at, label) in [(0.01, "0.01"), (1.0, "1"), (100.0, "100"), (10_000.0, "10,000")] {
+        plot.tick_y(at, label);
+    }
+    plot.axes("tokens of the prompt", "milliseconds for the attention of one layer");
+    for (role, line, name) in
+        [("dropped", &plain, "plain"), ("kept", &tiled, "tiles"), ("known", &kit, "the kit's")]
+    {
+        plot.line(role, line);
+        plot.dots(role, line);
+        let last = line[line.len() - 1];
+        plot.words("left", last, (10.0, 0.0), &format!("{name}: {:.0} ms", last.1));
+    }
+    Ok(plot.save("day18_prefill.svg")?)
+}
+
+/// Threads that attention is shared among, as in the benchmark.
+fn candecode_threads() -> usize {
+    kernels::set_threads();
+    std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
 }

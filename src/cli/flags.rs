@@ -37,8 +37,8 @@ pub struct Args {
     /// The type of the weights in memory: f32, bf16 or f16
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     pub dtype: String,
-    /// What multiplies and attends on the CPU: candle's tensor operations, the kit's kernels, or day
-    /// 17's [default: fast, but attention is plain where days 1 or 4 are yours: your own code runs]
+    /// What multiplies and attends on the CPU: candle's tensor operations, the kit's kernels, or those
+    /// of days 17 and 18 [default: fast, but attention is plain where days 1 or 4 are yours: your own code runs]
     #[arg(long, value_enum, value_name = "KERNELS")]
     pub kernels: Option<Kernels>,
     /// A string that ends the text; may be repeated

@@ -75,7 +75,7 @@ impl Need<'_> {
 
     /// Bytes of the scores of one layer in the longest pass.
     pub fn scores(&self) -> f64 {
-        if self.kernels == Kernels::Fast {
+        if self.kernels != Kernels::Plain {
             return 0.0;
         }
         let of = |model: &&ModelConfig| {
@@ -110,7 +110,7 @@ impl Need<'_> {
                 ));
             }
         }
-        if self.kernels != Kernels::Fast {
+        if self.kernels == Kernels::Plain {
             parts.push(format!("attention's scores {}", bytes(self.scores())));
         }
         parts.join(", ")
@@ -226,7 +226,7 @@ fn ways_of(need: &Need, room: f64, args: &Args, plan: &Plan) -> Vec<String> {
         ways.extend(fewer.map(|new| format!("--max-new-tokens {new}")));
     }
     let lean = Need { kernels: Kernels::Fast, ..need.clone() };
-    if need.kernels != Kernels::Fast && args.device == "cpu" && lean.total() <= room {
+    if need.kernels == Kernels::Plain && args.device == "cpu" && lean.total() <= room {
         ways.push("--kernels fast".into());
     }
     if need.weight_bytes == 4 && (Need { weight_bytes: 2, ..need.clone() }).total() <= room {
@@ -300,6 +300,13 @@ pub fn left(limit: &str, used: &str, stat: &str) -> Option<f64> {
     let files: f64 = stat.lines().filter_map(file).sum();
     let held = (number(used).unwrap_or(0.0) - files).max(0.0);
     Some((number(limit)? - held).max(0.0))
+}
+
+/// The most memory that this process has had at once, in bytes; None where the system does not say (Linux does).
+pub fn peak() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok()? * 1024.0)
 }
 
 fn macos() -> Option<f64> {

@@ -2,6 +2,7 @@
 
 use crate::cli::flags::{Args, Format};
 use crate::cli::interrupt;
+use crate::cli::memory_check;
 use crate::cli::statistics::{Report, Timings};
 use crate::engine::forecast::{self, Bound, Machine, Prediction};
 use crate::engine::{self, loops::Sink};
@@ -131,6 +132,9 @@ impl<'a> Output<'a> {
             let prompt: usize = self.texts.iter().map(|text| text.prompt.len()).sum();
             eprintln!("{}", timings.lines(prompt, new, self.texts.len()));
             eprintln!("kernels {}", kernels::in_use(self.args.device == "cpu"));
+            if let Some(peak) = memory_check::peak() {
+                eprintln!("process {} of memory at its peak", bytes(peak));
+            }
             let later = new.saturating_sub(self.texts.len()) as u64;
             // Plain tensor code and day 17's kernel count nothing.
             let all_fast = kernels::chosen() == Kernels::Fast.into();

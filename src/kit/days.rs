@@ -31,6 +31,7 @@ pub const DAYS: &[Day] = &[
     Day { number: 15, name: "day15_scheduler", reference: cfg!(feature = "ref-day15") },
     Day { number: 16, name: "day16_cost_of_a_token", reference: cfg!(feature = "ref-day16") },
     Day { number: 17, name: "day17_kernel", reference: cfg!(feature = "ref-day17") },
+    Day { number: 18, name: "day18_flash_attention", reference: cfg!(feature = "ref-day18") },
 ];
 
 /// The words of a `todo!` that was reached, if the panic was one: "day 6, task 1: keep the last position of every row".

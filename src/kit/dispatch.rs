@@ -1,13 +1,14 @@
 //! Dispatch: every product with a model's weights goes through [`linear`], every attention in a model
 //! through [`attend`]. Each asks which kernels are chosen for the tensor, and whether they can read the
 //! weights. A product is a kernel's of the kit, day 17's, or candle's `matmul`. Attention is a kernel's of
-//! the kit, or goes back to the days: `causal_mask` of day 1 and `grouped_attention` of day 4.
+//! the kit, day 18's, or goes back to the days: `causal_mask` of day 1 and `grouped_attention` of day 4.
 //!
 //! What is called changes with the machine and the flags; a lesson never does.
 
 use crate::kernels::{self, Kernels};
 use crate::kit::{Cache, QuantizedMatrix, Step, Weight};
-use crate::{day00_warm_up, day01_attention, day04_attention_block, day17_kernel};
+use crate::{day00_warm_up, day01_attention, day04_attention_block};
+use crate::{day17_kernel, day18_flash_attention};
 use candle_core::{DType, Device, Error, Result, Tensor};
 
 /// `x · wᵀ + bias` (torch `linear`).
@@ -41,8 +42,8 @@ fn tensor_linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Multiplies a few numbers with day 17's kernel, so that a task which is not written yet is met
-/// before anything is loaded or shown. Weights are of type `dtype`.
+/// Multiplies a few numbers with day 17's kernel, and attends to a few with day 18's, so that a task
+/// which is not written yet is met before anything is loaded or shown. Weights are of type `dtype`.
 ///
 /// # Errors
 /// If the kernel returns one.
@@ -53,6 +54,11 @@ pub fn try_mine(dtype: DType) -> Result<()> {
     let x = Tensor::ones((3, 70), DType::F32, &Device::Cpu)?;
     let w = Tensor::ones((5, 70), dtype, &Device::Cpu)?;
     day17_kernel::linear(&x, &w)?;
+    for new in [3, 1] {
+        let q = Tensor::ones((1, 2, new, 4), DType::F32, &Device::Cpu)?;
+        let kv = Tensor::ones((1, 1, 3, 4), DType::F32, &Device::Cpu)?;
+        day18_flash_attention::tiled_attention(&q, &kv, &kv, None)?;
+    }
     Ok(())
 }
 
@@ -128,8 +134,8 @@ fn exactly<const N: usize>(all: Vec<Tensor>) -> Result<[Tensor; N]> {
     all.try_into().map_err(|_| Error::Msg(format!("{N} weights gave {count} products")))
 }
 
-/// Appends `k` and `v` to the cache and attends over all of them: with a kernel, or with day 4's grouped
-/// attention.
+/// Appends `k` and `v` to the cache and attends over all of them: with a kernel, in day 18's
+/// tiles, or with day 4's grouped attention.
 ///
 /// `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, T, D)`; the result is `(B, H, T, D)`.
 ///
@@ -144,8 +150,12 @@ pub fn attend(
     cache: &mut dyn Cache,
 ) -> Result<Tensor> {
     let (k, v) = cache.append(layer, k, v)?;
-    if kernels::attention_for(q) == Kernels::Fast {
-        return kernels::attention(q, &k, &v, step.mask.as_ref());
+    match kernels::attention_for(q) {
+        Kernels::Plain => {}
+        Kernels::Fast => return kernels::attention(q, &k, &v, step.mask.as_ref()),
+        Kernels::Mine => {
+            return day18_flash_attention::tiled_attention(q, &k, &v, step.mask.as_ref())
+        }
     }
     let (new, all) = (q.dim(2)?, k.dim(2)?);
     let mask = match &step.mask {

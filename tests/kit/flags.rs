@@ -366,7 +366,7 @@ fn whose_days_run_is_said_in_ranges() {
     };
     assert_eq!(days(&[]), "all days from the reference");
     assert_eq!(days(&(0..17).collect::<Vec<_>>()), "all days yours");
-    assert_eq!(days(&[6]), "yours: day 6; from the reference: days 0–5, 7–17");
+    assert_eq!(days(&[6]), "yours: day 6; from the reference: days 0–5, 7–18");
     assert_eq!(
         days(&[0, 1, 2, 5, 15]),
         "yours: days 0–2, 5, 15; from the reference: days 3–4, 6–14, 16"

@@ -1,0 +1,568 @@
+//! Day 18: flash attention. The softmax of a row of scores is computed piece by piece, so that the
+//! scores of a tile of keys are all that is ever kept; and keys and values are read where the cache
+//! holds them.
+//!
+//! Everything is safe Rust on slices of f32. What runs inside `Arch::dispatch` is
+//! `#[inline(always)]`, so that it is compiled for the processor that was found (day 17).
+
+use candle_core::{bail, CpuStorage, CustomOp3, Layout, Result, Shape, Tensor};
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Keys of a tile. 64 keys of 64 numbers are 16 KB, and so are their values: half of a core's first
+/// cache.
+pub const TILE: usize = 64;
+
+/// Tokens of a prompt whose queries go over the tiles together.
+pub const BLOCK: usize = 16;
+
+/// Columns that one thread takes when a single token looks back at a long context.
+pub const SPLIT: usize = 512;
+
+// part 1: a softmax in pieces
+
+/// Keys or values of one head as the cache holds them: `width` numbers for each position, and
+/// whatever lies between them is not this head's.
+#[derive(Debug, Clone, Copy)]
+pub struct Head<'a> {
+    /// Numbers, from the first one of position 0 on.
+    pub data: &'a [f32],
+    /// From the first number of one position to the first of the next.
+    pub stride: usize,
+    /// Numbers of a key or a value: D.
+    pub width: usize,
+}
+
+impl<'a> Head<'a> {
+    /// The key or value at `position`, `(D)`.
+    #[inline(always)]
+    pub fn at(&self, position: usize) -> &'a [f32] {
+        // task 18.1: `width` numbers, `stride` after `stride`
+        // <solution>
+        &self.data[position * self.stride..][..self.width]
+        // </solution>
+    }
+}
+
+/// What a query has gathered from the keys that it has met so far: the online softmax (Milakov and
+/// Gimelshein 2018; m, l and O in the paper on FlashAttention, Dao et al. 2022).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Partial {
+    /// The largest score.
+    pub max: f32,
+    /// `Σ exp(score - max)`.
+    pub sum: f32,
+    /// `Σ exp(score - max) · value`, `(D)`.
+    pub acc: Vec<f32>,
+}
+
+impl Partial {
+    /// Of a query that has met no key: the maximum of nothing is -inf, and both sums are 0.
+    #[inline(always)]
+    pub fn new(width: usize) -> Self {
+        Self { max: f32::NEG_INFINITY, sum: 0.0, acc: vec![0.0; width] }
+    }
+
+    /// Takes in some more keys: `scores[i]` is the score with the key whose value is at position
+    /// `first + i` of `values`. A score of -inf is that of a key which the query may not attend to.
+    ///
+    /// If all scores are -inf, nothing changes. A score of NaN or +inf makes the sums NaN, as torch's
+    /// softmax does.
+    #[inline(always)]
+    pub fn update(&mut self, scores: &[f32], values: &Head, first: usize) {
+        // task 18.2: a new maximum rescales both sums; then every score adds to them
+        // <solution>
+        if scores.iter().all(|score| *score == f32::NEG_INFINITY) {
+            return;
+        }
+        let max = scores.iter().copied().fold(self.max, f32::max);
+        let rescale = (self.max - max).exp(); // 0 at first: exp(-inf)
+        self.max = max;
+        self.sum *= rescale;
+        for acc in &mut self.acc {
+            *acc *= rescale;
+        }
+        for (i, score) in scores.iter().enumerate() {
+            let weight = (score - max).exp();
+            self.sum += weight;
+            add_scaled(&mut self.acc, weight, values.at(first + i));
+        }
+        // </solution>
+    }
+
+    /// Takes in what the same query has gathered from other keys. What has met no key, or only keys
+    /// that it may not attend to, changes nothing.
+    #[inline(always)]
+    pub fn merge(&mut self, other: &Self) {
+        // task 18.3: the larger maximum rescales both sides; mind two that have met nothing
+        // <solution>
+        if other.sum == 0.0 {
+            return;
+        }
+        let max = self.max.max(other.max);
+        let mine = (self.max - max).exp();
+        let theirs = (other.max - max).exp();
+        self.max = max;
+        self.sum = self.sum * mine + other.sum * theirs;
+        for (acc, other) in self.acc.iter_mut().zip(&other.acc) {
+            *acc = *acc * mine + other * theirs;
+        }
+        // </solution>
+    }
+
+    /// The attention of the query, `(D)`, into `out`: the mean of the values, weighted by softmax.
+    /// NaN if it has met nothing that it may attend to.
+    #[inline(always)]
+    pub fn finish(&self, out: &mut [f32]) {
+        // task 18.4: what is still missing of a softmax?
+        // <solution>
+        for (out, acc) in out.iter_mut().zip(&self.acc) {
+            *out = acc / self.sum;
+        }
+        // </solution>
+    }
+}
+
+/// `acc += weight · row`, number for number.
+#[inline(always)]
+fn add_scaled(acc: &mut [f32], weight: f32, row: &[f32]) {
+    for (acc, number) in acc.iter_mut().zip(row) {
+        *acc = weight.mul_add(*number, *acc);
+    }
+}
+
+/// The dot product of two rows of one length, with eight running sums (day 17).
+#[inline(always)]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0f32; 8];
+    let (a_chunks, b_chunks) = (a.chunks_exact(8), b.chunks_exact(8));
+    let tail = a_chunks.remainder().iter().zip(b_chunks.remainder());
+    for (a, b) in a_chunks.zip(b_chunks) {
+        for i in 0..8 {
+            sums[i] = a[i].mul_add(b[i], sums[i]);
+        }
+    }
+    let mut total: f32 = sums.iter().sum();
+    for (a, b) in tail {
+        total += a * b;
+    }
+    total
+}
+
+// part 2: attention in tiles
+
+/// What the T new tokens of one row of the batch may attend to: some of its S columns. (A column is
+/// a position of the cache, padding included.)
+#[derive(Debug, Clone, Copy)]
+pub struct RowMask<'a> {
+    /// `(T, S)`, row after row, 1 = may attend. None: the new tokens are the last of the columns,
+    /// and each may attend to all columns up to its own.
+    pub mask: Option<&'a [u8]>,
+    /// T: new tokens.
+    pub new: usize,
+    /// S: columns, those of the new tokens included; at least `new`.
+    pub all: usize,
+}
+
+impl RowMask<'_> {
+    /// Whether new token `token` may attend to a column.
+    #[inline(always)]
+    pub fn sees(&self, token: usize, column: usize) -> bool {
+        match self.mask {
+            Some(mask) => mask[token * self.all + column] != 0,
+            None => column <= self.all - self.new + token,
+        }
+    }
+
+    /// The columns of new token `token`, from the first that it may attend to up to and with the
+    /// last: there may be holes between them. Without any it is `0..0`.
+    #[inline(always)]
+    pub fn columns(&self, token: usize) -> Range<usize> {
+        // task 18.5: the first and the last column that it sees
+        // <solution>
+        let first = (0..self.all).find(|column| self.sees(token, *column));
+        let last = (0..self.all).rev().find(|column| self.sees(token, *column));
+        match (first, last) {
+            (Some(first), Some(last)) => first..last + 1,
+            _ => 0..0,
+        }
+        // </solution>
+    }
+
+    /// The new tokens in blocks of [`BLOCK`], in order. Those of padding come first, in blocks of
+    /// their own, so that the row's own blocks begin at its own first token, as they do in the row
+    /// alone. Its own first token is the first whose column the newest token may attend to.
+    pub fn blocks(&self) -> Vec<Range<usize>> {
+        // task 18.9: padding, then the rest, BLOCK tokens at a time
+        // <solution>
+        let past = self.all - self.new;
+        let newest = self.new - 1;
+        let own_first = (0..self.new).find(|token| self.sees(newest, past + token));
+        let padding = own_first.unwrap_or(0);
+        let mut blocks = Vec::new();
+        for part in [0..padding, padding..self.new] {
+            let mut first = part.start;
+            while first < part.end {
+                let end = part.end.min(first + BLOCK);
+                blocks.push(first..end);
+                first = end;
+            }
+        }
+        blocks
+        // </solution>
+    }
+}
+
+/// One head's query of one new token.
+#[derive(Debug, Clone, Copy)]
+pub struct Query<'a> {
+    /// Its numbers, `(D)`.
+    pub numbers: &'a [f32],
+    /// Which of the new tokens it belongs to.
+    pub token: usize,
+}
+
+/// The scores of all queries with the keys of a tile of columns, into `scores`, `(queries, columns)`
+/// row after row: `q · k / √D`, or -inf where the query's token may not attend.
+///
+/// Each key is fetched once, and multiplied with all of the queries.
+#[inline(always)]
+pub fn tile_scores(
+    queries: &[Query],
+    keys: &Head,
+    mask: &RowMask,
+    columns: Range<usize>,
+    scores: &mut [f32],
+) {
+    // task 18.6: key after key, and for each all queries; scaled and masked
+    // <solution>
+    let scale = 1.0 / (keys.width as f32).sqrt();
+    let width = columns.len();
+    for (i, column) in columns.enumerate() {
+        let key = keys.at(column);
+        for (r, query) in queries.iter().enumerate() {
+            scores[r * width + i] = if mask.sees(query.token, column) {
+                scale * dot(query.numbers, key)
+            } else {
+                f32::NEG_INFINITY
+            };
+        }
+    }
+    // </solution>
+}
+
+/// What each query gathers from these columns, [`TILE`] of them at a time, from `columns.start` on.
+/// A tile that no query may attend to is not read: neither its keys nor its values.
+///
+/// The queries share keys and values: they are those of a group of heads, of one token or several.
+#[inline(always)]
+pub fn attend_tiles(
+    queries: &[Query],
+    keys: &Head,
+    values: &Head,
+    mask: &RowMask,
+    columns: Range<usize>,
+) -> Vec<Partial> {
+    // task 18.7: tile after tile: skip it, or its scores and an update of every query
+    // <solution>
+    let mut partials = vec![Partial::new(values.width); queries.len()];
+    let mut scores = vec![0.0; queries.len() * TILE];
+    let seen: Vec<Range<usize>> = queries.iter().map(|query| mask.columns(query.token)).collect();
+    let mut first = columns.start;
+    while first < columns.end {
+        let tile = first..columns.end.min(first + TILE);
+        first = tile.end;
+        if seen.iter().all(|seen| seen.end <= tile.start || tile.end <= seen.start) {
+            continue;
+        }
+        let scores = &mut scores[..queries.len() * tile.len()];
+        tile_scores(queries, keys, mask, tile.clone(), scores);
+        for (partial, scores) in partials.iter_mut().zip(scores.chunks(tile.len())) {
+            partial.update(scores, values, tile.start);
+        }
+    }
+    partials
+    // </solution>
+}
+
+/// The arguments of [`attend_tiles`], for [`attend_tiles_on_vectors`].
+struct Tiles<'a> {
+    queries: &'a [Query<'a>],
+    keys: &'a Head<'a>,
+    values: &'a Head<'a>,
+    mask: &'a RowMask<'a>,
+    columns: Range<usize>,
+}
+
+impl WithSimd for Tiles<'_> {
+    type Output = Vec<Partial>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) -> Vec<Partial> {
+        attend_tiles(self.queries, self.keys, self.values, self.mask, self.columns)
+    }
+}
+
+/// [`attend_tiles`], compiled for the vectors of this machine.
+fn attend_tiles_on_vectors(
+    queries: &[Query],
+    keys: &Head,
+    values: &Head,
+    mask: &RowMask,
+    columns: Range<usize>,
+) -> Vec<Partial> {
+    Arch::new().dispatch(Tiles { queries, keys, values, mask, columns })
+}
+
+/// [`attend_tiles`] with the columns cut into chunks of [`SPLIT`], from `columns.start` on, which
+/// threads take side by side; what they gather is merged in the order of the columns (Flash-Decoding,
+/// Dao et al. 2023).
+///
+/// Where a chunk begins depends on the columns alone, and on no number of threads: so the result is
+/// the same, bit for bit, on every machine and beside any other rows.
+pub fn attend_split(
+    queries: &[Query],
+    keys: &Head,
+    values: &Head,
+    mask: &RowMask,
+    columns: Range<usize>,
+) -> Vec<Partial> {
+    // task 18.8: chunks, `into_par_iter`, and a merge in order
+    // <solution>
+    let mut chunks = Vec::new();
+    let mut first = columns.start;
+    while first < columns.end {
+        let end = columns.end.min(first + SPLIT);
+        chunks.push(first..end);
+        first = end;
+    }
+    let parts: Vec<Vec<Partial>> = chunks
+        .into_par_iter()
+        .map(|chunk| attend_tiles_on_vectors(queries, keys, values, mask, chunk))
+        .collect();
+    let mut merged = vec![Partial::new(values.width); queries.len()];
+    for part in &parts {
+        for (partial, other) in merged.iter_mut().zip(part) {
+            partial.merge(other);
+        }
+    }
+    merged
+    // </solution>
+}
+
+/// How many of what an attention has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// B: rows of the batch.
+    pub rows: usize,
+    /// H: query heads.
+    pub heads: usize,
+    /// Hkv: key/value heads; H is a multiple of it.
+    pub kv_heads: usize,
+    /// T: new tokens of each row.
+    pub new: usize,
+    /// D: numbers of a query, a key and a value.
+    pub width: usize,
+}
+
+impl Sizes {
+    /// Where the query of a row's head and token begins in `(B, H, T, D)`, and its result too.
+    pub fn place(&self, row: usize, head: usize, token: usize) -> usize {
+        ((row * self.heads + head) * self.new + token) * self.width
+    }
+}
+
+/// Attention of a batch: `q` is `(B, H, T, D)`, row after row, and so is the result. `keys` and
+/// `values` have B · Hkv heads: head `h` of row `b` is number `b · Hkv + h`. There is a mask for each
+/// row.
+///
+/// Query head `h` uses key/value head `h / (H / Hkv)` (HF `repeat_kv`). The queries of a group of
+/// heads and a block of tokens go over the tiles together; blocks run side by side. In decoding (T
+/// is 1) the columns are split too.
+///
+/// A block's tiles begin at the first column that its first token may attend to.
+pub fn flash_attention(
+    sizes: &Sizes,
+    q: &[f32],
+    keys: &[Head],
+    values: &[Head],
+    masks: &[RowMask],
+) -> Vec<f32> {
+    // task 18.10: a list of blocks; each attends; finish every query where it belongs
+    // <solution>
+    let group = sizes.heads / sizes.kv_heads;
+    let mut blocks = Vec::new();
+    for (row, mask) in masks.iter().enumerate() {
+        for tokens in mask.blocks() {
+            for kv_head in 0..sizes.kv_heads {
+                blocks.push((row, kv_head, tokens.clone()));
+            }
+        }
+    }
+    let attend = |(row, kv_head, tokens): &(usize, usize, Range<usize>)| {
+        let mask = &masks[*row];
+        let shared = row * sizes.kv_heads + kv_head;
+        let mut places = Vec::new();
+        let mut queries = Vec::new();
+        for head in kv_head * group..(kv_head + 1) * group {
+            for token in tokens.clone() {
+                let place = sizes.place(*row, head, token);
+                places.push(place);
+                queries.push(Query { numbers: &q[place..][..sizes.width], token });
+            }
+        }
+        let columns = mask.columns(tokens.start).start..mask.all;
+        let attend = if sizes.new == 1 { attend_split } else { attend_tiles_on_vectors };
+        let partials = attend(&queries, &keys[shared], &values[shared], mask, columns);
+        (places, partials)
+    };
+    let done: Vec<(Vec<usize>, Vec<Partial>)> = blocks.par_iter().map(attend).collect();
+    let mut out = vec![0.0; q.len()];
+    for (places, partials) in &done {
+        for (place, partial) in places.iter().zip(partials) {
+            partial.finish(&mut out[*place..][..sizes.width]);
+        }
+    }
+    out
+    // </solution>
+}
+
+// part 3: an operation on candle's tensors
+
+/// The heads of keys or values `(B, Hkv, S, D)`, B · Hkv of them, row after row, where they lie:
+/// candle's `layout` says how far it is in `data` from one row, head and position to the next, and
+/// where the first number is. Nothing is copied.
+///
+/// # Errors
+/// If there are not four dimensions, or the D numbers of a position do not lie together.
+pub fn heads_of<'a>(data: &'a [f32], layout: &Layout) -> Result<Vec<Head<'a>>> {
+    // task 18.11: a head for each row and head; its data begins after two strides and an offset
+    // <solution>
+    let (rows, heads, _, width) = layout.shape().dims4()?;
+    let strides = layout.stride();
+    if width > 1 && strides[3] != 1 {
+        bail!("attention: the {width} numbers of a position must lie together, not as {layout:?}")
+    }
+    let mut all = Vec::new();
+    for row in 0..rows {
+        for head in 0..heads {
+            let start = layout.start_offset() + row * strides[0] + head * strides[1];
+            all.push(Head { data: &data[start..], stride: strides[2], width });
+        }
+    }
+    Ok(all)
+    // </solution>
+}
+
+/// Day 4's `grouped_attention` in tiles, on the CPU and in f32: `q` is `(B, H, T, D)`, `k` and `v`
+/// are `(B, Hkv, S, D)`, as the cache gives them; the result is `(B, H, T, D)`.
+///
+/// `mask` is `(B or 1, 1, T, S)`, u8, 1 = may attend. Without one the T new tokens are the last of
+/// the S, and each may attend to all up to itself.
+///
+/// # Errors
+/// If `Hkv` does not divide `H`, or the shapes do not fit.
+pub fn tiled_attention(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    mask: Option<&Tensor>,
+) -> Result<Tensor> {
+    let mask = match mask {
+        Some(mask) => {
+            mask.dims4()?;
+            Some((mask.flatten_all()?.to_vec1()?, mask.dims().to_vec()))
+        }
+        None => None,
+    };
+    q.contiguous()?.apply_op3_no_bwd(k, v, &FlashAttention { mask })
+}
+
+/// The operation: what candle calls with the numbers of q, k and v.
+struct FlashAttention {
+    /// `(B or 1, 1, T, S)`, row after row, and its shape.
+    mask: Option<(Vec<u8>, Vec<usize>)>,
+}
+
+impl CustomOp3 for FlashAttention {
+    fn name(&self) -> &'static str {
+        "flash-attention"
+    }
+
+    fn cpu_fwd(
+        &self,
+        q: &CpuStorage,
+        q_layout: &Layout,
+        k: &CpuStorage,
+        k_layout: &Layout,
+        v: &CpuStorage,
+        v_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let (rows, heads, new, width) = q_layout.shape().dims4()?;
+        let (_, kv_heads, all, _) = k_layout.shape().dims4()?;
+        let wanted = [rows, kv_heads, all, width];
+        if k_layout.dims() != wanted || v_layout.dims() != wanted || all < new || new * width == 0 {
+            bail!(
+                "attention: q is {:?}, k is {:?}, v is {:?}",
+                q_layout.dims(),
+                k_layout.dims(),
+                v_layout.dims()
+            )
+        }
+        if kv_heads == 0 || heads % kv_heads != 0 {
+            bail!("{heads} query heads cannot share {kv_heads} key/value heads evenly")
+        }
+        let mut masks = vec![RowMask { mask: None, new, all }; rows];
+        if let Some((mask, shape)) = &self.mask {
+            if ![[rows, 1, new, all], [1, 1, new, all]]
+                .contains(&[shape[0], shape[1], shape[2], shape[3]])
+            {
+                bail!("attention: the mask is {shape:?}, not ({rows} or 1, 1, {new}, {all})")
+            }
+            for (row, row_mask) in masks.iter_mut().enumerate() {
+                let first = row % shape[0] * new * all; // one mask may be for all rows
+                row_mask.mask = Some(&mask[first..][..new * all]);
+            }
+        }
+        let sizes = Sizes { rows, heads, kv_heads, new, width };
+        let q = &q.as_slice::<f32>()?[q_layout.start_offset()..][..q_layout.shape().elem_count()];
+        let keys = heads_of(k.as_slice()?, k_layout)?;
+        let values = heads_of(v.as_slice()?, v_layout)?;
+        let out = flash_attention(&sizes, q, &keys, &values, &masks);
+        Ok((CpuStorage::F32(out), q_layout.shape().clone()))
+    }
+}
+
+impl Partial {
+    /// `ln Σ exp(score)` over all scores that were taken in; -inf if there were none.
+    pub fn log_sum_exp(&self) -> f32 {
+        self.max + self.sum.ln()
+    }
+}
+
+/// Merges two finished attentions of the same query over different keys: what each of them is, `(D)`,
+/// and the logarithm of the sum of its exponentials. The attention over all these keys, and its
+/// logarithm (vLLM `merge_attn_states`; it is how a prefix that many requests share is attended to
+/// once for all of them).
+///
+/// Whose logarithm is -inf has met no key. Its numbers are NaN, and count for nothing.
+pub fn merge_finished(a: (&[f32], f32), b: (&[f32], f32)) -> (Vec<f32>, f32) {
+    // task 18.12 (further): each side weighs its share of the sum of all exponentials
+    // <solution>
+    if a.1 == f32::NEG_INFINITY {
+        return (b.0.to_vec(), b.1);
+    }
+    if b.1 == f32::NEG_INFINITY {
+        return (a.0.to_vec(), a.1);
+    }
+    let max = a.1.max(b.1);
+    let total = max + ((a.1 - max).exp() + (b.1 - max).exp()).ln();
+    let (share_a, share_b) = ((a.1 - total).exp(), (b.1 - total).exp());
+    let mut merged = Vec::new();
+    for (a, b) in a.0.iter().zip(b.0) {
+        merged.push(a * share_a + b * share_b);
+    }
+    (merged, total)
+    // </solution>
+}

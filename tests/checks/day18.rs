@@ -1,0 +1,866 @@
+//! What day 18's checkers assert.
+
+use super::checks::{
+    bits_equal, close, device, ensure, equal, golden, refused, Likely, Outcome, Random,
+};
+use candle_core::{Layout, Result, Tensor};
+use std::ops::Range;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+// Weights and sums of up to some hundred numbers below 1 to 10, in f32 and in another order than
+// torch's or an f64's: errors of a few 1e-6.
+const TOLERANCE: f32 = 1e-5;
+
+/// Keys or values of a head: numbers, how far one position is from the next, and D.
+pub type Strided<'a> = (&'a [f32], usize, usize);
+
+/// Largest score, sum, accumulator.
+pub type Gathered = (f32, f32, Vec<f32>);
+
+/// A mask, T and S.
+pub type Sight<'a> = (Option<&'a [u8]>, usize, usize);
+
+/// A query's numbers, and its token.
+pub type Asked = (Vec<f32>, usize);
+
+/// Rows, query heads, key/value heads, new tokens, D.
+pub type Counts = (usize, usize, usize, usize, usize);
+
+type Attend = fn(&[Asked], Strided, Strided, Sight, Range<usize>) -> Vec<Gathered>;
+
+/// Day 18 as a bundle of functions.
+#[derive(Clone, Copy)]
+pub struct Day {
+    pub at: fn(Strided, usize) -> Vec<f32>,
+    pub update: fn(Gathered, &[f32], Strided, usize) -> Gathered,
+    pub merge: fn(Gathered, Gathered) -> Gathered,
+    pub finish: fn(Gathered) -> Vec<f32>,
+    pub columns: fn(Sight, usize) -> Range<usize>,
+    pub tile_scores: fn(&[Asked], Strided, Sight, Range<usize>) -> Vec<f32>,
+    pub attend_tiles: Attend,
+    pub attend_split: Attend,
+    pub blocks: fn(Sight) -> Vec<Range<usize>>,
+    pub flash: fn(Counts, &[f32], &[Strided], &[Strided], &[Sight]) -> Vec<f32>,
+    pub heads_of: fn(&[f32], &Layout, usize) -> Result<Vec<Vec<Vec<f32>>>>,
+    pub tiled: fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
+    pub merge_finished: fn((&[f32], f32), (&[f32], f32)) -> (Vec<f32>, f32),
+}
+
+/// Fills the bundle from a module: the reader's, a known mistake, or the stub.
+macro_rules! implementation {
+    ($($path:ident)::+) => {{
+        use $($path)::+ as code;
+        fn head((data, stride, width): day::Strided<'_>) -> code::Head<'_> {
+            code::Head { data, stride, width }
+        }
+        fn partial((max, sum, acc): day::Gathered) -> code::Partial {
+            code::Partial { max, sum, acc }
+        }
+        fn gathered(partial: code::Partial) -> day::Gathered {
+            (partial.max, partial.sum, partial.acc)
+        }
+        fn row((mask, new, all): day::Sight<'_>) -> code::RowMask<'_> {
+            code::RowMask { mask, new, all }
+        }
+        fn queries(asked: &[day::Asked]) -> Vec<code::Query<'_>> {
+            asked.iter().map(|(numbers, token)| code::Query { numbers, token: *token }).collect()
+        }
+        day::Day {
+            at: |keys, position| head(keys).at(position).to_vec(),
+            update: |before, scores, values, first| {
+                let mut partial = partial(before);
+                partial.update(scores, &head(values), first);
+                gathered(partial)
+            },
+            merge: |one, other| {
+                let mut one = partial(one);
+                one.merge(&partial(other));
+                gathered(one)
+            },
+            finish: |all| {
+                let mut out = vec![0.0; all.2.len()];
+                partial(all).finish(&mut out);
+                out
+            },
+            columns: |sight, token| row(sight).columns(token),
+            tile_scores: |asked, keys, sight, columns| {
+                let mut scores = vec![0.0; asked.len() * columns.len()];
+                let (keys, row) = (head(keys), row(sight));
+                code::tile_scores(&queries(asked), &keys, &row, columns, &mut scores);
+                scores
+            },
+            attend_tiles: |asked, keys, values, sight, columns| {
+                let (keys, values, row) = (head(keys), head(values), row(sight));
+                let all = code::attend_tiles(&queries(asked), &keys, &values, &row, columns);
+                all.into_iter().map(gathered).collect()
+            },
+            attend_split: |asked, keys, values, sight, columns| {
+                let (keys, values, row) = (head(keys), head(values), row(sight));
+                let all = code::attend_split(&queries(asked), &keys, &values, &row, columns);
+                all.into_iter().map(gathered).collect()
+            },
+            blocks: |sight| row(sight).blocks(),
+            flash: |(rows, heads, kv_heads, new, width), q, keys, values, sights| {
+                let sizes = code::Sizes { rows, heads, kv_heads, new, width };
+                let keys: Vec<code::Head> = keys.iter().map(|keys| head(*keys)).collect();
+                let values: Vec<code::Head> = values.iter().map(|values| head(*values)).collect();
+                let masks: Vec<code::RowMask> = sights.iter().map(|sight| row(*sight)).collect();
+                code::flash_attention(&sizes, q, &keys, &values, &masks)
+            },
+            heads_of: |data, layout, len| {
+                let heads = code::heads_of(data, layout)?;
+                let all = |head: code::Head| -> Vec<Vec<f32>> {
+                    (0..len).map(|s| head.data[s * head.stride..][..head.width].to_vec()).collect()
+                };
+                Ok(heads.into_iter().map(all).collect())
+            },
+            tiled: code::tiled_attention,
+            merge_finished: code::merge_finished,
+        }
+    }};
+}
+
+/// Numbers agree, to `tolerance`.
+fn numbers(input: &str, got: &[f32], want: &[f32], tolerance: f32) -> Outcome {
+    let tensor = |numbers: &[f32]| Tensor::new(numbers, &device()?);
+    if want.is_empty() {
+        return equal(input, Ok(got.len()), &0);
+    }
+    close(input, tensor(got), &tensor(want)?, tolerance)
+}
+
+/// What was gathered agrees: its largest score, its sum, its accumulator.
+fn same(input: &str, got: &Gathered, want: &Gathered, tolerance: f32) -> Outcome {
+    let flat = |(max, sum, acc): &Gathered| [&[*max, *sum], &acc[..]].concat();
+    let input = format!("{input}: maximum, sum, accumulator");
+    numbers(&input, &flat(got), &flat(want), tolerance)
+}
+
+/// What a query has gathered that has met no key.
+fn nothing(width: usize) -> Gathered {
+    (f32::NEG_INFINITY, 0.0, vec![0.0; width])
+}
+
+/// Numbers in [-1, 1), and larger if `scale` is.
+fn random_numbers(random: &mut Random, count: usize, scale: f32) -> Vec<f32> {
+    (0..count).map(|_| scale * random.float()).collect()
+}
+
+/// A head with gaps between its positions: what lies in them must not be read.
+struct Buffer {
+    data: Vec<f32>,
+    stride: usize,
+    width: usize,
+}
+
+impl Buffer {
+    fn new(random: &mut Random, len: usize, width: usize) -> Self {
+        let stride = width + random.below(4);
+        let data = random_numbers(random, len * stride, 1.0);
+        Self { data, stride, width }
+    }
+
+    fn strided(&self) -> Strided<'_> {
+        (&self.data, self.stride, self.width)
+    }
+
+    fn at(&self, position: usize) -> &[f32] {
+        &self.data[position * self.stride..][..self.width]
+    }
+}
+
+/// The scores of a query with some keys, in f64.
+fn scores_of(query: &[f32], keys: &Buffer, columns: &[usize]) -> Vec<f64> {
+    let scale = 1.0 / (query.len() as f64).sqrt();
+    let score = |column: &usize| -> f64 {
+        let pairs = query.iter().zip(keys.at(*column));
+        scale * pairs.map(|(q, k)| f64::from(*q) * f64::from(*k)).sum::<f64>()
+    };
+    columns.iter().map(score).collect()
+}
+
+/// Softmax attention of a query over some columns, all at once, in f64.
+fn attention(query: &[f32], keys: &Buffer, values: &Buffer, columns: &[usize]) -> Vec<f32> {
+    let scores = scores_of(query, keys, columns);
+    let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
+    let sum: f64 = weights.iter().sum();
+    let number = |n: usize| {
+        let parts = columns.iter().zip(&weights);
+        (parts.map(|(column, w)| w * f64::from(values.at(*column)[n])).sum::<f64>() / sum) as f32
+    };
+    (0..values.width).map(number).collect()
+}
+
+/// What was gathered, divided: so a check of one task needs no other task.
+fn divided((_, sum, acc): &Gathered) -> Vec<f32> {
+    acc.iter().map(|number| number / sum).collect()
+}
+
+/// Day 12's mask of a row that begins with padding: `(T, S)`.
+fn padded(padding: usize, new: usize, all: usize) -> Vec<u8> {
+    let see = |i: usize, j: usize| j == i || (padding <= j && j <= i);
+    (all - new..all).flat_map(|i| (0..all).map(move |j| u8::from(see(i, j)))).collect()
+}
+
+pub fn positions_lie_a_stride_apart(day: &Day) -> Outcome {
+    let data: Vec<f32> = (0..14).map(|n| n as f32).collect();
+    for (position, want) in [(0, [0.0, 1.0]), (1, [5.0, 6.0]), (2, [10.0, 11.0])] {
+        let input = format!("position {position} of 0 to 13, stride 5, width 2");
+        numbers(&input, &(day.at)((&data, 5, 2), position), &want, 0.0)?;
+    }
+    Ok(())
+}
+
+/// The values of the cases by hand: (8, 0), (0, 4), (3, 3), (9, 0).
+const VALUES: [f32; 8] = [8.0, 0.0, 0.0, 4.0, 3.0, 3.0, 9.0, 0.0];
+
+pub fn two_tiles_by_hand(day: &Day) -> Outcome {
+    let (three, nine) = (3f32.ln(), 9f32.ln());
+    let values: Strided = (&VALUES, 2, 2);
+    // Weights 1/3 and 1.
+    let first = (three, 4.0 / 3.0, vec![8.0 / 3.0, 4.0]);
+    let input = "scores ln 1, ln 3; values (8, 0), (0, 4)";
+    let got = (day.update)(nothing(2), &[0.0, three], values, 0);
+    same(input, &got, &first, TOLERANCE)?;
+    // All so far is worth a third now; the new weight is 1.
+    let second = (nine, 4.0 / 9.0 + 1.0, vec![8.0 / 9.0 + 3.0, 4.0 / 3.0 + 3.0]);
+    let input = "after ln 1, ln 3 the score ln 9; value (3, 3)";
+    same(input, &(day.update)(first, &[nine], values, 2), &second, TOLERANCE)?;
+    // A lower score: nothing is rescaled, and its weight is 1/9.
+    let third = (nine, 14.0 / 9.0, vec![8.0 / 9.0 + 4.0, 13.0 / 3.0]);
+    let input = "after ln 1, ln 3, ln 9 the score ln 1; value (9, 0)";
+    same(input, &(day.update)(second, &[0.0], values, 3), &third, TOLERANCE)
+}
+
+pub fn values_begin_where_the_tile_does(day: &Day) -> Outcome {
+    // Stride 3: the 7s lie between the positions.
+    let data = [8.0, 0.0, 7.0, 0.0, 4.0, 7.0, 3.0, 5.0, 7.0, 9.0, 1.0, 7.0];
+    let got = (day.update)(nothing(2), &[0.0, 0.0], (&data, 3, 2), 2);
+    let want = (0.0, 2.0, vec![12.0, 6.0]);
+    same("scores 0, 0; values from position 2 on, stride 3", &got, &want, TOLERANCE)
+        .likely("if a check of task 18.1 fails, mend that first")
+}
+
+pub fn masked_keys_weigh_nothing(day: &Day) -> Outcome {
+    let values: Strided = (&VALUES, 2, 2);
+    let scores = [f32::NEG_INFINITY, 1.0, f32::NEG_INFINITY, 1.0];
+    let got = (day.update)(nothing(2), &scores, values, 0);
+    let input = "scores -inf, 1, -inf, 1";
+    same(input, &got, &(1.0, 2.0, vec![9.0, 4.0]), TOLERANCE)
+}
+
+pub fn a_masked_tile_changes_nothing(day: &Day) -> Outcome {
+    let values: Strided = (&VALUES, 2, 2);
+    let masked = [f32::NEG_INFINITY; 3];
+    for before in [nothing(2), (1.5, 2.0, vec![9.0, -4.0])] {
+        let got = (day.update)(before.clone(), &masked, values, 0);
+        same(&format!("{before:?}, then scores -inf, -inf, -inf"), &got, &before, 0.0)?;
+    }
+    let got = (day.update)(nothing(2), &masked, values, 0);
+    let got = (day.update)(got, &[2.0], values, 1);
+    same("scores -inf, -inf, -inf, then 2", &got, &(2.0, 1.0, vec![0.0, 4.0]), TOLERANCE)
+}
+
+pub fn large_scores_do_not_overflow(day: &Day) -> Outcome {
+    let values: Strided = (&VALUES, 2, 2);
+    let got = (day.update)(nothing(2), &[999.0, 1000.0], values, 0);
+    let weight = (-1f32).exp();
+    let want = (1000.0, 1.0 + weight, vec![8.0 * weight, 4.0]);
+    same("scores 999, 1000", &got, &want, TOLERANCE)?;
+    let got = (day.update)(got, &[-1000.0], values, 2);
+    same("scores 999, 1000, then -1000", &got, &want, TOLERANCE)?;
+    let got = (day.update)(nothing(2), &[-1000.0], values, 2);
+    same("the score -1000", &got, &(-1000.0, 1.0, vec![3.0, 3.0]), TOLERANCE)
+}
+
+pub fn nan_is_passed_on(day: &Day) -> Outcome {
+    let values: Strided = (&VALUES, 2, 2);
+    for scores in [[0.0, f32::NAN], [f32::NAN, f32::NAN], [0.0, f32::INFINITY]] {
+        let got = (day.update)(nothing(2), &scores, values, 0);
+        let got = (day.update)(got, &[1.0, 2.0], values, 2);
+        let otherwise = format!("the sum is {} where NaN is wanted", got.1);
+        ensure(&format!("scores {scores:?}, then 1, 2"), got.1.is_nan(), &otherwise)?;
+    }
+    Ok(())
+}
+
+pub fn two_parts_by_hand(day: &Day) -> Outcome {
+    let one = (3f32.ln(), 4.0 / 3.0, vec![8.0 / 3.0, 4.0]);
+    let other = (9f32.ln(), 2.0, vec![3.0, 5.0]);
+    let want = (9f32.ln(), 4.0 / 9.0 + 2.0, vec![8.0 / 9.0 + 3.0, 4.0 / 3.0 + 5.0]);
+    let input = "maximum ln 3, sum 4/3, (8/3, 4); maximum ln 9, sum 2, (3, 5)";
+    let got = (day.merge)(one.clone(), other.clone());
+    same(&format!("the first takes in the second of {input}"), &got, &want, TOLERANCE)?;
+    let got = (day.merge)(other, one);
+    same(&format!("the second takes in the first of {input}"), &got, &want, TOLERANCE)
+}
+
+pub fn nothing_changes_nothing(day: &Day) -> Outcome {
+    let some = (-2.5, 1.25, vec![3.0, -7.0]);
+    same("something takes in nothing", &(day.merge)(some.clone(), nothing(2)), &some, 0.0)?;
+    same("nothing takes in something", &(day.merge)(nothing(2), some.clone()), &some, 0.0)?;
+    let both = (day.merge)(nothing(2), nothing(2));
+    same("nothing takes in nothing", &both, &nothing(2), 0.0)
+}
+
+/// Scores far apart, so that every tile moves the maximum or is far below it.
+fn random_part(random: &mut Random) -> Gathered {
+    let max = 8.0 * random.float();
+    (max, 1.0 + random.below(100) as f32 / 16.0, random_numbers(random, 4, 5.0))
+}
+
+pub fn merging_is_associative(day: &Day) -> Outcome {
+    let mut random = Random::new(1);
+    for _ in 0..50 {
+        let [a, b, c] = [(); 3].map(|_| random_part(&mut random));
+        let left = (day.merge)((day.merge)(a.clone(), b.clone()), c.clone());
+        let right = (day.merge)(a.clone(), (day.merge)(b.clone(), c.clone()));
+        let input = format!("(a, b), c beside a, (b, c): {a:?}, {b:?}, {c:?}");
+        same(&input, &left, &right, 10.0 * TOLERANCE)?; // sums of up to 20
+        let max = a.0.max(b.0).max(c.0);
+        let sum = |x: &Gathered| x.1 * (x.0 - max).exp();
+        let want = sum(&a) + sum(&b) + sum(&c);
+        numbers(&format!("the sum of {input}"), &[left.1], &[want], 10.0 * TOLERANCE)?;
+    }
+    Ok(())
+}
+
+pub fn a_mean_by_hand(day: &Day) -> Outcome {
+    let got = (day.finish)((3f32.ln(), 4.0 / 3.0, vec![8.0 / 3.0, 4.0]));
+    numbers("maximum ln 3, sum 4/3, accumulator (8/3, 4)", &got, &[2.0, 3.0], TOLERANCE)?;
+    let got = (day.finish)(nothing(2));
+    let all_nan = got.len() == 2 && got.iter().all(|number| number.is_nan());
+    ensure("no key met", all_nan, &format!("got {got:?} where NaN, NaN is wanted"))
+}
+
+pub fn any_tiles_give_the_softmax(day: &Day) -> Outcome {
+    let mut random = Random::new(2);
+    for _ in 0..30 {
+        let (len, width) = (1 + random.below(90), 1 + random.below(9));
+        let values = Buffer::new(&mut random, len, width);
+        let mut scores = random_numbers(&mut random, len, 6.0);
+        for score in &mut scores[1..] {
+            if random.below(4) == 0 {
+                *score = f32::NEG_INFINITY;
+            }
+        }
+        let mut all = nothing(width);
+        let mut first = 0;
+        let mut cuts = Vec::new();
+        while first < len {
+            let end = len.min(first + 1 + random.below(20));
+            all = (day.update)(all, &scores[first..end], values.strided(), first);
+            cuts.push(end);
+            first = end;
+        }
+        let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let weight = |score: &f32| f64::from(score - max).exp();
+        let sum: f64 = scores.iter().map(weight).sum();
+        let mean = |n: usize| {
+            let parts =
+                scores.iter().enumerate().map(|(i, s)| weight(s) * f64::from(values.at(i)[n]));
+            (parts.sum::<f64>() / sum) as f32
+        };
+        let want: Vec<f32> = (0..width).map(mean).collect();
+        let input = format!("{len} scores in tiles that end before {cuts:?}");
+        numbers(&input, &(day.finish)(all), &want, TOLERANCE)
+            .likely("if a check of task 18.2 fails, mend that first")?;
+    }
+    Ok(())
+}
+
+pub fn the_columns_of_a_token(day: &Day) -> Outcome {
+    // Without a mask: T new tokens are the last of S columns.
+    for ((new, all, token), want) in
+        [((4, 4, 0), 0..1), ((4, 4, 3), 0..4), ((2, 7, 0), 0..6), ((1, 9, 0), 0..9)]
+    {
+        let input = format!("no mask, {new} new tokens of {all} columns, token {token}");
+        equal(&input, Ok((day.columns)((None, new, all), token)), &want)?;
+    }
+    // Two columns of padding: its tokens see themselves alone.
+    let mask = padded(2, 5, 5);
+    for (token, want) in [(0, 0..1), (1, 1..2), (2, 2..3), (4, 2..5)] {
+        let input = format!("5 new tokens, the first 2 padding, token {token}");
+        equal(&input, Ok((day.columns)((Some(&mask), 5, 5), token)), &want)?;
+    }
+    let mask = [0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0];
+    let got = (day.columns)((Some(&mask), 2, 6), 0);
+    equal("a mask of 0 1 0 1 1 0", Ok(got), &(1..5))?;
+    let got = (day.columns)((Some(&mask), 2, 6), 1);
+    equal("a mask of 0 0 0 0 0 0", Ok(got), &(0..0))
+}
+
+pub fn scores_by_hand(day: &Day) -> Outcome {
+    // D is 4, so a product is halved. Keys (2, 0, 0, 0), (0, 4, 0, 0), (6, 6, 6, 6), stride 5.
+    let mut data = vec![9.0; 15];
+    data[..4].copy_from_slice(&[2.0, 0.0, 0.0, 0.0]);
+    data[5..9].copy_from_slice(&[0.0, 4.0, 0.0, 0.0]);
+    data[10..14].copy_from_slice(&[6.0; 4]);
+    let keys: Strided = (&data, 5, 4);
+    let no = f32::NEG_INFINITY;
+    // Two heads of one token, which is the last of three columns.
+    let heads = [(vec![1.0, 0.0, 0.0, 0.0], 0), (vec![3.0, 1.0, 0.0, 0.0], 0)];
+    let got = (day.tile_scores)(&heads, keys, (None, 1, 3), 0..3);
+    let input = "queries (1, 0, 0, 0), (3, 1, 0, 0) of the last token; three keys, D = 4";
+    numbers(input, &got, &[1.0, 0.0, 3.0, 3.0, 2.0, 12.0], TOLERANCE)?;
+    // Tokens 0 and 1 of three.
+    let tokens = [(vec![1.0, 0.0, 0.0, 0.0], 0), (vec![3.0, 1.0, 0.0, 0.0], 1)];
+    let got = (day.tile_scores)(&tokens, keys, (None, 3, 3), 0..3);
+    let input = "the same queries, of tokens 0 and 1 of three";
+    numbers(input, &got, &[1.0, no, no, 3.0, 2.0, no], TOLERANCE)?;
+    let got = (day.tile_scores)(&tokens, keys, (None, 3, 3), 1..3);
+    numbers(&format!("{input}, columns 1 and 2"), &got, &[no, no, 2.0, no], TOLERANCE)
+}
+
+pub fn scores_of_any_width(day: &Day) -> Outcome {
+    let mut random = Random::new(3);
+    for _ in 0..20 {
+        let (width, all) = (1 + random.below(70), 2 + random.below(60));
+        let keys = Buffer::new(&mut random, all, width);
+        let first = random.below(all);
+        let asked: Vec<Asked> = (0..1 + random.below(5))
+            .map(|_| (random_numbers(&mut random, width, 1.0), 0))
+            .collect();
+        let columns: Vec<usize> = (first..all).collect();
+        let want: Vec<f32> = asked
+            .iter()
+            .flat_map(|(query, _)| scores_of(query, &keys, &columns))
+            .map(|score| score as f32)
+            .collect();
+        let got = (day.tile_scores)(&asked, keys.strided(), (None, 1, all), first..all);
+        let input = format!("{} queries, columns {first} to {all}, D = {width}", asked.len());
+        numbers(&input, &got, &want, TOLERANCE)?;
+    }
+    Ok(())
+}
+
+/// Several heads of several tokens against keys and values with gaps.
+struct Case {
+    asked: Vec<Asked>,
+    keys: Buffer,
+    values: Buffer,
+}
+
+impl Case {
+    fn new(random: &mut Random, tokens: Range<usize>, heads: usize, all: usize) -> Self {
+        let width = 1 + random.below(40);
+        let asked = (0..heads)
+            .flat_map(|_| tokens.clone())
+            .map(|token| (random_numbers(random, width, 3.0), token))
+            .collect();
+        let keys = Buffer::new(random, all, width);
+        let values = Buffer::new(random, all, width);
+        Self { asked, keys, values }
+    }
+
+    fn run(&self, attend: Attend, sight: Sight, columns: Range<usize>) -> Vec<Gathered> {
+        attend(&self.asked, self.keys.strided(), self.values.strided(), sight, columns)
+    }
+
+    /// Every query's attention is what one softmax over the columns that it sees gives.
+    fn check(&self, input: &str, attend: Attend, sight: Sight, columns: Range<usize>) -> Outcome {
+        let got = self.run(attend, sight, columns.clone());
+        equal(&format!("how many queries, {input}"), Ok(got.len()), &self.asked.len())?;
+        let (mask, new, all) = sight;
+        for (r, (query, token)) in self.asked.iter().enumerate() {
+            let sees = |column: &usize| match mask {
+                Some(mask) => mask[token * all + column] != 0,
+                None => *column <= all - new + token,
+            };
+            let seen: Vec<usize> = columns.clone().filter(sees).collect();
+            let input = format!("query {r} (token {token}) of {input}");
+            if seen.is_empty() {
+                same(&input, &got[r], &nothing(query.len()), 0.0)?;
+                continue;
+            }
+            let largest = scores_of(query, &self.keys, &seen).into_iter().fold(f64::MIN, f64::max);
+            numbers(
+                &format!("the largest score of {input}"),
+                &[got[r].0],
+                &[largest as f32],
+                TOLERANCE,
+            )
+            .likely("if a check of tasks 18.1 to 18.6 fails, mend that first")?;
+            let want = attention(query, &self.keys, &self.values, &seen);
+            numbers(&input, &divided(&got[r]), &want, TOLERANCE)
+                .likely("if a check of tasks 18.1 to 18.6 fails, mend that first")?;
+        }
+        Ok(())
+    }
+}
+
+pub fn many_tiles_equal_one_softmax(day: &Day) -> Outcome {
+    let mut random = Random::new(4);
+    for all in [1, 40, 64, 65, 128, 150, 201] {
+        let case = Case::new(&mut random, 0..1, 3, all);
+        let input = format!("three heads of a new token, {all} columns");
+        case.check(&input, day.attend_tiles, (None, 1, all), 0..all)?;
+    }
+    for (new, all, tokens) in [(90, 90, 60..76), (70, 200, 0..9), (130, 130, 120..130)] {
+        let case = Case::new(&mut random, tokens.clone(), 2, all);
+        let input = format!("two heads of tokens {tokens:?} of {new}, {all} columns");
+        case.check(&input, day.attend_tiles, (None, new, all), 0..all)?;
+    }
+    Ok(())
+}
+
+pub fn only_these_columns_count(day: &Day) -> Outcome {
+    let mut random = Random::new(5);
+    for columns in [30..31, 7..150, 64..128, 70..170, 130..200] {
+        let case = Case::new(&mut random, 0..1, 2, 200);
+        let input = format!("two heads of a new token, columns {columns:?} of 200");
+        case.check(&input, day.attend_tiles, (None, 1, 200), columns)?;
+    }
+    // Tiles begin where the columns do, so the same numbers further back give the very same.
+    let long = Case::new(&mut random, 0..1, 2, 200);
+    let got = long.run(day.attend_tiles, (None, 1, 200), 37..200);
+    let back = |buffer: &Buffer| Buffer {
+        data: buffer.data[37 * buffer.stride..].to_vec(),
+        stride: buffer.stride,
+        width: buffer.width,
+    };
+    let short =
+        Case { asked: long.asked.clone(), keys: back(&long.keys), values: back(&long.values) };
+    let want = short.run(day.attend_tiles, (None, 1, 163), 0..163);
+    for (got, want) in got.iter().zip(&want) {
+        let input = "columns 37..200, beside the same numbers as columns 0..163";
+        same(input, got, want, 0.0)?;
+    }
+    Ok(())
+}
+
+pub fn a_partly_masked_tile_counts(day: &Day) -> Outcome {
+    let mut random = Random::new(6);
+    // The first column of the second tile is the last that the token sees.
+    let case = Case::new(&mut random, 0..1, 2, 200);
+    case.check(
+        "a token that sees columns 0 to 64 of 200",
+        day.attend_tiles,
+        (None, 136, 200),
+        0..200,
+    )?;
+    let case = Case::new(&mut random, 0..3, 2, 70);
+    let input = "tokens that see columns 0 to 64, to 65 and to 66 of 70";
+    case.check(input, day.attend_tiles, (None, 6, 70), 0..70)?;
+    // Of a block, only the last token sees the second tile, and only the first the first one.
+    let mut mask = vec![0; 3 * 128];
+    mask[..63].fill(1);
+    mask[128 + 60..128 + 64].fill(1);
+    mask[2 * 128 + 127] = 1;
+    let case = Case::new(&mut random, 0..3, 1, 128);
+    let input = "tokens that see columns 0 to 62, 60 to 63, and 127 alone";
+    case.check(input, day.attend_tiles, (Some(&mask), 3, 128), 0..128)?;
+    // A hole of more than a tile.
+    let mut mask = vec![0; 300];
+    mask[10] = 1;
+    mask[200..].fill(1);
+    let case = Case::new(&mut random, 0..1, 2, 300);
+    let input = "a token that sees columns 10, and 200 to 299";
+    case.check(input, day.attend_tiles, (Some(&mask), 1, 300), 0..300)
+}
+
+pub fn an_unseen_tile_is_not_read(day: &Day) -> Outcome {
+    let mut random = Random::new(7);
+    let attend = |day: &Day, case: &Case, sight: Sight, columns: Range<usize>| {
+        let run = || case.run(day.attend_tiles, sight, columns);
+        catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+            if candecode::kit::days::unwritten(&*panic).is_some() {
+                std::panic::resume_unwind(panic)
+            }
+            candecode::kit::days::describe_panic(&*panic)
+                .rsplit("panicked: ")
+                .next()
+                .map(String::from)
+        })
+    };
+    // Token 3 of 200 sees four columns; the keys and values of the other tiles do not exist.
+    let case = Case::new(&mut random, 3..4, 2, 64);
+    let read = attend(day, &case, (None, 200, 200), 0..200);
+    let input = "tokens that see columns 0 to 3 of 200, of which only 64 have keys and values";
+    ensure(input, read.is_ok(), "a tile was read that no query may attend to")?;
+    let case = Case::new(&mut random, 0..1, 1, 64);
+    let mut mask = vec![0; 192];
+    mask[63] = 1;
+    let read = attend(day, &case, (Some(&mask), 1, 192), 0..192);
+    let input = "a token that sees column 63 of 192, of which only 64 have keys and values";
+    ensure(input, read.is_ok(), "a tile was read that no query may attend to")
+}
+
+pub fn split_keys_equal_one_softmax(day: &Day) -> Outcome {
+    let mut random = Random::new(8);
+    for (all, columns) in
+        [(1, 0..1), (300, 0..300), (512, 0..512), (513, 0..513), (1300, 0..1300), (1500, 77..1500)]
+    {
+        let case = Case::new(&mut random, 0..1, 3, all);
+        let input = format!("three heads of a new token, columns {columns:?} of {all}");
+        case.check(&input, day.attend_split, (None, 1, all), columns)?;
+    }
+    // A whole chunk that the token may not attend to.
+    let mut mask = vec![0; 1200];
+    mask[..5].fill(1);
+    mask[1100..].fill(1);
+    let case = Case::new(&mut random, 0..1, 2, 1200);
+    let input = "a token that sees columns 0 to 4, and 1100 to 1199";
+    case.check(input, day.attend_split, (Some(&mask), 1, 1200), 0..1200)
+}
+
+pub fn chunks_begin_with_the_columns(day: &Day) -> Outcome {
+    let mut random = Random::new(9);
+    let long = Case::new(&mut random, 0..1, 2, 1400);
+    for front in [1, 100, 512, 700] {
+        let back = |buffer: &Buffer| Buffer {
+            data: buffer.data[front * buffer.stride..].to_vec(),
+            stride: buffer.stride,
+            width: buffer.width,
+        };
+        let short =
+            Case { asked: long.asked.clone(), keys: back(&long.keys), values: back(&long.values) };
+        let got = long.run(day.attend_split, (None, 1, 1400), front..1400);
+        let want = short.run(day.attend_split, (None, 1, 1400 - front), 0..1400 - front);
+        for (got, want) in got.iter().zip(&want) {
+            let input = format!("columns {front}..1400, beside the same numbers from column 0 on");
+            same(&input, got, want, 0.0)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn any_number_of_threads(day: &Day) -> Outcome {
+    let mut random = Random::new(13);
+    let case = Case::new(&mut random, 0..1, 2, 1400);
+    let with = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = pool.map_err(candle_core::Error::wrap)?;
+        Ok::<_, candle_core::Error>(
+            pool.install(|| case.run(day.attend_split, (None, 1, 1400), 0..1400)),
+        )
+    };
+    let one = with(1)?;
+    for threads in [2, 3, 5] {
+        for (got, want) in with(threads)?.iter().zip(&one) {
+            let input = format!("1400 columns, {threads} threads beside one");
+            same(&input, got, want, 0.0)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn blocks_of_tokens(day: &Day) -> Outcome {
+    for ((new, all, padding), want) in [
+        ((40, 40, 0), vec![0..16, 16..32, 32..40]),
+        ((40, 100, 0), vec![0..16, 16..32, 32..40]),
+        ((40, 40, 5), vec![0..5, 5..21, 21..37, 37..40]),
+        ((40, 40, 39), vec![0..16, 16..32, 32..39, 39..40]),
+        ((3, 60, 20), vec![0..3]),
+        ((3, 60, 2), vec![0..3]),
+        ((32, 32, 16), vec![0..16, 16..32]),
+        ((1, 9, 0), vec![0..1]),
+        ((1, 9, 8), vec![0..1]),
+    ] {
+        let mask = padded(padding, new, all);
+        let input = format!("{new} new tokens of {all} columns, of which {padding} are padding");
+        equal(&input, Ok((day.blocks)((Some(&mask), new, all))), &want)
+            .likely("if a check of task 18.5 fails, mend that first")?;
+        if padding == 0 {
+            let input = format!("{new} new tokens of {all} columns, no mask");
+            equal(&input, Ok((day.blocks)((None, new, all))), &want)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn four_heads_by_hand(day: &Day) -> Outcome {
+    // One column to see, so every head brings home its value: heads 0 and 1 that of key/value head
+    // 0, heads 2 and 3 that of head 1; in row 1 others.
+    let values = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]];
+    let values: Vec<Strided> = values.iter().map(|value| (&value[..], 2, 2)).collect();
+    let q: Vec<f32> = (0..16).map(|n| n as f32 / 8.0).collect();
+    let got = (day.flash)((2, 4, 2, 1, 2), &q, &values, &values, &[(None, 1, 1); 2]);
+    let want =
+        [1., 2., 1., 2., 3., 4., 3., 4., 5., 6., 5., 6., 7., 8., 7., 8.].map(|n: f64| n as f32);
+    let input = "2 rows, 4 query heads on 2, one token, one column; values (1, 2), (3, 4) and (5, \
+                 6), (7, 8)";
+    numbers(input, &got, &want, TOLERANCE)?;
+    // Two tokens of one head: the first sees itself alone, the second both, equally.
+    let (keys, values) = ([0.0, 0.0], [4.0, 8.0]);
+    let got = (day.flash)(
+        (1, 2, 1, 2, 1),
+        &[1.0, 2.0, 3.0, 4.0],
+        &[(&keys, 1, 1)],
+        &[(&values, 1, 1)],
+        &[(None, 2, 2)],
+    );
+    let input = "2 heads on 1, two tokens, D = 1; keys 0, 0; values 4, 8";
+    numbers(input, &got, &[4.0, 6.0, 4.0, 6.0], TOLERANCE)
+}
+
+pub fn batches_of_every_shape(day: &Day) -> Outcome {
+    let mut random = Random::new(10);
+    for round in 0..24 {
+        let (rows, kv_heads, group) =
+            (1 + random.below(3), 1 + random.below(3), 1 + random.below(3));
+        let new = [1, 1 + random.below(50)][round % 2];
+        let all = new + random.below(150);
+        let width = 1 + random.below(20);
+        let heads = kv_heads * group;
+        let mut head = |_| {
+            let stride = width + random.below(4);
+            let data = random_numbers(&mut random, all * stride, 1.0);
+            Buffer { data, stride, width }
+        };
+        let keys: Vec<Buffer> = (0..rows * kv_heads).map(&mut head).collect();
+        let values: Vec<Buffer> = (0..rows * kv_heads).map(&mut head).collect();
+        let padding: Vec<usize> = (0..rows).map(|_| random.below(all)).collect();
+        let q = random_numbers(&mut random, rows * heads * new * width, 3.0);
+        let masks: Vec<Vec<u8>> = padding.iter().map(|p| padded(*p, new, all)).collect();
+        let sights: Vec<Sight> = match round % 3 {
+            0 => vec![(None, new, all); rows],
+            _ => masks.iter().map(|mask| (Some(&mask[..]), new, all)).collect(),
+        };
+        let key_list: Vec<Strided> = keys.iter().map(Buffer::strided).collect();
+        let value_list: Vec<Strided> = values.iter().map(Buffer::strided).collect();
+        let got =
+            (day.flash)((rows, heads, kv_heads, new, width), &q, &key_list, &value_list, &sights);
+        let mut want = Vec::new();
+        for row in 0..rows {
+            for head in 0..heads {
+                for token in 0..new {
+                    let shared = row * kv_heads + head / group;
+                    let query = &q[((row * heads + head) * new + token) * width..][..width];
+                    let sees = |column: &usize| match sights[row].0 {
+                        Some(mask) => mask[token * all + column] != 0,
+                        None => *column <= all - new + token,
+                    };
+                    let seen: Vec<usize> = (0..all).filter(sees).collect();
+                    want.extend(attention(query, &keys[shared], &values[shared], &seen));
+                }
+            }
+        }
+        let input = format!(
+            "{rows} rows, {heads} query heads on {kv_heads}, {new} new tokens of {all} columns, D = \
+             {width}, padding {padding:?}"
+        );
+        numbers(&input, &got, &want, TOLERANCE)
+            .likely("if a check of an earlier task fails, mend that first")?;
+    }
+    Ok(())
+}
+
+/// The numbers of every head and position of a tensor `(B, Hkv, S, D)`.
+fn by_heads(x: &Tensor) -> Result<Vec<Vec<Vec<f32>>>> {
+    let (rows, heads, len, width) = x.dims4()?;
+    x.reshape((rows * heads, len, width))?.to_vec3()
+}
+
+pub fn heads_where_the_cache_has_them(day: &Day) -> Outcome {
+    let mut random = Random::new(11);
+    let buffer = random.tensor(&[2, 3, 9, 4])?;
+    let flat = buffer.flatten_all()?.to_vec1::<f32>()?;
+    for (what, tensor) in [
+        ("a contiguous (2, 3, 9, 4)", buffer.clone()),
+        ("positions 0 to 4 of a static cache of 9", buffer.narrow(2, 0, 5)?),
+        ("positions 3 to 8 of a cache of 9", buffer.narrow(2, 3, 6)?),
+        ("the second row of two", buffer.narrow(0, 1, 1)?),
+        ("the last two heads of three", buffer.narrow(1, 1, 2)?),
+        ("heads that lie side by side in each position", buffer.transpose(1, 2)?),
+    ] {
+        let got = (day.heads_of)(&flat, tensor.layout(), tensor.dim(2)?)?;
+        let want = by_heads(&tensor.contiguous()?)?;
+        equal(&format!("how many heads, {what}"), Ok(got.len()), &want.len())?;
+        for (h, (got, want)) in got.iter().zip(&want).enumerate() {
+            let input = format!("head {h} of {what}");
+            numbers(&input, &got.concat(), &want.concat(), 0.0)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn scattered_numbers_are_refused(day: &Day) -> Outcome {
+    let turned =
+        Tensor::zeros((1, 2, 4, 3), candle_core::DType::F32, &device()?)?.transpose(2, 3)?;
+    let flat = vec![0.0; 24];
+    let got = (day.heads_of)(&flat, turned.layout(), 0).map(|heads| heads.len());
+    refused("a layout whose last dimension has stride 3", got, &[])?;
+    let flat_layout = Tensor::zeros((2, 12), candle_core::DType::F32, &device()?)?;
+    let got = (day.heads_of)(&flat, flat_layout.layout(), 0).map(|heads| heads.len());
+    refused("a layout of two dimensions", got, &[])
+}
+
+/// The positions of a tensor in a buffer with room for more, as a static cache holds them.
+fn cached(x: &Tensor, room: usize) -> Result<Tensor> {
+    let len = x.dim(2)?;
+    x.pad_with_zeros(2, 2, room)?.narrow(2, 2, len)
+}
+
+pub fn the_operation_equals_torch(day: &Day) -> Outcome {
+    for name in ["prompt", "ragged", "later", "decode", "batch"] {
+        let part = |part: &str| golden("day18", &format!("{name}.{part}"));
+        let (q, k, v) = (part("q")?, part("k")?, part("v")?);
+        let (mask, want) = (part("mask")?, part("out")?);
+        let what = format!("\"{name}\": q {:?}, k and v {:?}", q.dims(), k.dims());
+        let got = (day.tiled)(&q, &k, &v, Some(&mask));
+        close(&format!("{what}, with its mask"), got, &want, TOLERANCE)
+            .likely("if a check of an earlier task fails, mend that first")?;
+        let got = (day.tiled)(&q, &cached(&k, 7)?, &cached(&v, 3)?, Some(&mask));
+        close(&format!("{what}, out of a larger buffer"), got, &want, TOLERANCE)?;
+        if ["prompt", "decode"].contains(&name) {
+            let got = (day.tiled)(&q, &k, &v, None);
+            close(&format!("{what}, without a mask"), got, &want, TOLERANCE)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn a_padded_row_is_as_alone(day: &Day) -> Outcome {
+    let mut random = Random::new(12);
+    for (rows, new, all) in [(32, 1, 90), (5, 1, 700), (3, 40, 40), (4, 70, 70), (2, 9, 30)] {
+        let q = random.tensor(&[rows, 4, new, 16])?;
+        let (k, v) = (random.tensor(&[rows, 2, all, 16])?, random.tensor(&[rows, 2, all, 16])?);
+        // Padding as of a prompt, or as of prompts whose caches were joined: then all tokens are real.
+        let most = if new == all { all } else { all - new + 1 };
+        let padding: Vec<usize> = (0..rows).map(|_| random.below(most)).collect();
+        let masks: Vec<u8> = padding.iter().flat_map(|p| padded(*p, new, all)).collect();
+        let mask = Tensor::from_vec(masks, (rows, 1, new, all), &device()?)?;
+        let together = (day.tiled)(&q, &k, &v, Some(&mask))?;
+        for (row, padding) in padding.iter().enumerate() {
+            let own = new.min(all - padding);
+            let part = |x: &Tensor, len: usize| -> Result<Tensor> {
+                x.narrow(0, row, 1)?.narrow(2, x.dim(2)? - len, len)
+            };
+            let (k, v) = (part(&k, all - padding)?, part(&v, all - padding)?);
+            let alone = (day.tiled)(&part(&q, own)?, &k, &v, None)?;
+            let input = format!(
+                "row {row} of {rows}, {new} new tokens of {all} columns, {padding} of them padding: in \
+                 the batch, beside the row alone"
+            );
+            bits_equal(&input, part(&together, own), &alone)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn finished_parts_are_merged(day: &Day) -> Outcome {
+    // Exponentials of 1 + 2 = 3 with the mean (3, 0), and of 6 with the mean (0, 6).
+    let (out, lse) = (day.merge_finished)((&[3.0, 0.0], 3f32.ln()), (&[0.0, 6.0], 6f32.ln()));
+    let input = "(3, 0) of exponentials that sum to 3, and (0, 6) of 6";
+    numbers(input, &out, &[1.0, 4.0], TOLERANCE)?;
+    numbers(&format!("the logarithm, {input}"), &[lse], &[9f32.ln()], TOLERANCE)?;
+    let (out, lse) = (day.merge_finished)((&[2.0], 1000.0), (&[4.0], 1000.0));
+    let input = "2 and 4, both logarithms 1000";
+    numbers(input, &out, &[3.0], 1e-3)?; // a logarithm near 1000 has steps of 6e-5
+    numbers(&format!("the logarithm, {input}"), &[lse], &[1000.0 + 2f32.ln()], 1e-3)
+}
+
+pub fn a_finished_part_of_nothing(day: &Day) -> Outcome {
+    let none: (&[f32], f32) = (&[f32::NAN, f32::NAN], f32::NEG_INFINITY);
+    let some: (&[f32], f32) = (&[1.5, -2.0], 0.75);
+    for (input, got) in [
+        ("nothing, then something", (day.merge_finished)(none, some)),
+        ("something, then nothing", (day.merge_finished)(some, none)),
+    ] {
+        numbers(input, &[&got.0[..], &[got.1]].concat(), &[1.5, -2.0, 0.75], TOLERANCE)?;
+    }
+    let (_, lse) = (day.merge_finished)(none, none);
+    numbers("the logarithm of nothing and nothing", &[lse], &[f32::NEG_INFINITY], 0.0)
+}
