@@ -38,7 +38,8 @@ pub struct Args {
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     pub dtype: String,
     /// What multiplies and attends on the CPU: candle's tensor operations, the kit's kernels, or those
-    /// of days 17 and 18 [default: fast, but attention is plain where days 1 or 4 are yours: your own code runs]
+    /// of days 17 and 18 [default: fast, but attention is plain where days 1 or 4 are yours: your own
+    /// code runs]
     #[arg(long, value_enum, value_name = "KERNELS")]
     pub kernels: Option<Kernels>,
     /// A string that ends the text; may be repeated

@@ -61,7 +61,7 @@ pub struct Args {
     batch: usize,
     #[arg(long, hide = true, default_value = "f32")]
     dtype: String,
-    #[arg(long, hide = true, value_enum, default_value_t)]
+    #[arg(long, hide = true, value_enum, default_value_t = kernels::Kernels::Fast)]
     kernels: kernels::Kernels,
     #[arg(long, hide = true, default_value = "static")]
     cache: String,
