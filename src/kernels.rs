@@ -12,7 +12,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 pub use candecode_kernels::{bandwidth, bandwidth_of, bytes_read, peak_operations};
-pub use candecode_kernels::{BlockType, TiledWeights};
+pub use candecode_kernels::{peak_integer_operations, BlockType, TiledWeights};
 
 /// What multiplies or attends on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

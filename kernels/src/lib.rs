@@ -51,7 +51,8 @@ pub use instruction_set::{instruction_set, InstructionSet};
 pub use linear_kernel::{linear, Weights};
 pub use peak_operations::peak_operations;
 pub use quantized_kernel::{
-    quantized_linear, quantized_linear_by, BlockType, TiledWeights, TILE_ROWS,
+    peak_integer_operations, quantized_linear, quantized_linear_by, BlockType, TiledWeights,
+    TILE_ROWS,
 };
 pub use thread_count::default_threads;
 

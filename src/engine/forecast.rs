@@ -4,7 +4,7 @@ pub use crate::day05_model::Transformer;
 pub use crate::day16_cost_of_a_token::{Bound, Machine, Prediction};
 
 use crate::day03_norms_and_mlps::Projection;
-use crate::day05_model::{Mlp, SelfAttention};
+use crate::day05_model::{DecoderLayer, Mlp, SelfAttention};
 use crate::day16_cost_of_a_token::{weights_read, Pass, Precision};
 use crate::kernels;
 use crate::kit::days::describe_panic;
@@ -43,6 +43,10 @@ pub fn this_machine() -> Machine {
 pub fn forecast(model: &Transformer, sizes: Sizes, machine: &Machine) -> Result<Forecast, String> {
     let Sizes { rows, prompt, new } = sizes;
     let cache_bytes = DType::F32.size_in_bytes() as f64;
+    let mut machine = *machine;
+    if model.layers.iter().any(is_quantized) {
+        machine.peak = kernels::peak_integer_operations(5);
+    }
     let forecast = || {
         let weight_bytes = bytes_read(model) / weights_read(&model.config);
         let precision = Precision { weight_bytes, cache_bytes };
@@ -53,6 +57,15 @@ pub fn forecast(model: &Transformer, sizes: Sizes, machine: &Machine) -> Result<
         }
     };
     catch_unwind(AssertUnwindSafe(forecast)).map_err(|panic| describe_panic(&*panic))
+}
+
+/// True if the products of a layer are of small integers.
+fn is_quantized(layer: &DecoderLayer) -> bool {
+    let projection = match &layer.attention {
+        SelfAttention::Grouped(attention) => &attention.o_proj,
+        SelfAttention::Fused(attention) => &attention.c_proj,
+    };
+    projection.weight.quantized().is_some()
 }
 
 /// Bytes of the weights that a pass reads: of all matrices of the layers, and of the head.
