@@ -127,14 +127,15 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Quantises every matrix of a model by day 19's own functions; a tied head to Q8_0 at least.
+/// Quantises every matrix of a model by day 19's own functions, for the kernels; a tied head to Q8_0
+/// at least.
 fn quantize(model: &mut Transformer, kind: QuantType) -> Result<()> {
     let tied = model.lm_head.is_none();
     let mut matrices = matrices(model)?;
     let head = matrices.len() - 1;
     for (at, weight) in matrices.iter_mut().enumerate() {
         let kind = if tied && at == head { QuantType::Q8_0 } else { kind };
-        **weight = quantize_matrix(kind, &weight.tensor()?)?.into();
+        **weight = quantize_matrix(kind, &weight.tensor()?)?.tiled().into();
     }
     Ok(())
 }
