@@ -1872,8 +1872,10 @@ fn at_once(jobs: &[(Ask, Arc<Client>)], close_after: usize) -> Visits {
 pub fn what_has_begun_is_finished(day: &Day) -> Outcome {
     let model = teller(60);
     let jobs = clients(&[ask(CAFE, 20), Ask { n: 2, ..ask(CAT, 9) }, ask(CAT, 9), ask(CAT, 9)]);
-    run(day, &model, (2, 8), at_once(&jobs, 0))?;
+    let loads = run(day, &model, (2, 8), at_once(&jobs, 0))?;
     let input = "four jobs, two places, and the last sender is gone: job 1 has begun in part";
+    let running = loads.first().map_or(0, |load| load.2);
+    equal(&format!("{input}: rows that run after the first turn"), Ok(running), &2)?;
     let told: Vec<(Vec<u16>, Vec<Told>)> =
         jobs.iter().map(|(_, client)| (client.failures(), client.choices())).collect();
     let want = vec![
