@@ -250,10 +250,25 @@ pub fn wasm(repo: &Repo) -> Result<Outcome> {
     script(repo, "tools/wasm-check.sh", &["--features", "ref"])
 }
 
-/// Runs a script that says SKIPPED, and why, where it lacks what it needs.
+/// The live figures of the built book, driven in a browser; `PYTHON` may name the one that has
+/// Playwright.
+pub fn live(repo: &Repo) -> Result<Outcome> {
+    let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
+    if Command::new(&python).arg("--version").output().is_err() {
+        return Ok(Outcome::Skipped("no Python, which drives the browser".into()));
+    }
+    program(repo, &python, &["tools/live.py", "book/book"])
+}
+
+/// Runs a script of bash that says SKIPPED, and why, where it lacks what it needs.
 fn script(repo: &Repo, path: &str, args: &[&str]) -> Result<Outcome> {
-    let mut command = Command::new("bash");
-    command.arg(path).args(args).current_dir(&repo.root);
+    program(repo, "bash", &[&[path], args].concat())
+}
+
+/// Runs a program that says SKIPPED, and why, where it lacks what it needs.
+fn program(repo: &Repo, name: &str, args: &[&str]) -> Result<Outcome> {
+    let mut command = Command::new(name);
+    command.args(args).current_dir(&repo.root);
     let outcome = child::run(&mut command, LIMIT, |line| say!("{line}"))?;
     let all = outcome.stdout + &outcome.stderr;
     match (outcome.end, all.lines().find(|line| line.starts_with("SKIPPED"))) {

@@ -1,12 +1,13 @@
 //! `{{#include FILE:ANCHOR}}`, `{{#item FILE:NAME}}`, `{{#signature FILE:NAME}}`,
-//! `{{#reference FILE:NAME}}`, `{{#variant dayNN:NAME}}` and `{{#map dayNN}}`: code and figures from
-//! files that exist.
+//! `{{#reference FILE:NAME}}`, `{{#variant dayNN:NAME}}`, `{{#map dayNN}}` and `{{#live NAME}}`: code and
+//! figures from files that exist.
 //!
 //! Ours and not mdBook's, for three reasons: a missing file or anchor is an error with a line, a
 //! solution is shown in a fold or not at all, and what is cut out of the middle of a file loses its
 //! indentation.
 
 use crate::excerpt::{cut, item, select, signature};
+use crate::live::Lessons;
 use crate::solutions;
 use crate::source::{Line, Origin, Page, Problems};
 use std::path::Path;
@@ -15,7 +16,13 @@ use std::path::Path;
 const MAP: &str = "figures/map.svg";
 
 /// Replaces every directive of a page; `dir` is where the page's file lies.
-pub fn expand(page: Page, root: &Path, dir: &Path, problems: &mut Problems) -> Page {
+pub fn expand(
+    page: Page,
+    root: &Path,
+    dir: &Path,
+    lessons: &Lessons,
+    problems: &mut Problems,
+) -> Page {
     let mut lines = Vec::new();
     let mut folds = 0;
     for line in page.lines {
@@ -26,7 +33,11 @@ pub fn expand(page: Page, root: &Path, dir: &Path, problems: &mut Problems) -> P
         } else if !line.text.replace("\\{{#", "").contains("{{#") {
             lines.push(Line { text: line.text.replace("\\{{#", "{{#"), at: line.at });
         } else {
-            match directive(&line.text, folds > 0, root, dir, problems) {
+            let found = match argument(&line.text, "live") {
+                Some(name) => lessons.placeholder(name, root),
+                None => directive(&line.text, folds > 0, root, dir, problems),
+            };
+            match found {
                 Ok(more) => lines.extend(more),
                 Err(message) => problems.add(&line.at, message),
             }
@@ -155,7 +166,7 @@ fn included(
         }
         _ => {
             return Err(format!(
-                "no {{{{#{kind}}}}}: there are include, item, map, reference, signature, variant"
+                "no {{{{#{kind}}}}}: there are include, item, live, map, reference, signature, variant"
             ))
         }
     };
@@ -226,7 +237,7 @@ struct Two(u8, u8);
         std::fs::write(dir.join("code.rs"), CODE).unwrap();
         std::fs::write(dir.join("x.svg"), "<?xml ?>\n<svg>\n\n</svg>\n").unwrap();
         let mut problems = Problems::default();
-        let page = expand(Page::new("a.md", text), &dir, &dir, &mut problems);
+        let page = expand(Page::new("a.md", text), &dir, &dir, &Lessons::none(), &mut problems);
         (page.lines.into_iter().map(|l| l.text).collect(), problems.list())
     }
 

@@ -10,6 +10,7 @@ mod excerpt;
 mod figures;
 mod include;
 mod links;
+mod live;
 mod log;
 mod math;
 mod mathml;
@@ -20,6 +21,7 @@ mod source;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use live::Days;
 use render::Which;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,6 +47,9 @@ enum Command {
         /// Build book/samples, every element on two pages, into target/book-samples instead.
         #[arg(long)]
         samples: bool,
+        /// Leave the live figures out: their still pictures are all there is.
+        #[arg(long)]
+        still: bool,
     },
     /// Build the book, serve it on this machine only, and build again when a file changes.
     Serve {
@@ -54,6 +59,12 @@ enum Command {
         /// The port to listen on.
         #[arg(long, default_value_t = 3000)]
         port: u16,
+        /// Leave the live figures out.
+        #[arg(long)]
+        still: bool,
+        /// Let the live figures run your days, those of src/, instead of the reference.
+        #[arg(long, conflicts_with = "still")]
+        mine: bool,
     },
 }
 
@@ -77,16 +88,24 @@ fn run(cli: Cli) -> Result<()> {
     let root =
         root.canonicalize().with_context(|| format!("{}: no such directory", root.display()))?;
     match cli.command {
-        Command::Build { open, samples } => {
+        Command::Build { open, samples, still } => {
             let which = if samples { Which::Samples } else { Which::Book };
-            let report = render::build(&root, which)?;
+            let days = if still || samples { Days::None } else { Days::Reference };
+            let report = render::build(&root, which, days)?;
             println!("{report}");
             if open {
                 serve::open_browser(&report.out.join("index.html").display().to_string());
             }
             Ok(())
         }
-        Command::Serve { open, port } => serve::serve(&root, open, port),
+        Command::Serve { open, port, still, mine } => {
+            let days = match (still, mine) {
+                (true, _) => Days::None,
+                (_, true) => Days::Mine,
+                _ => Days::Reference,
+            };
+            serve::serve(&root, open, port, days)
+        }
     }
 }
 

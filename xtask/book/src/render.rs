@@ -2,6 +2,7 @@
 
 use crate::figures::house_classes;
 use crate::links::{Anchors, Link};
+use crate::live::{Days, Lessons, Sizes};
 use crate::source::{Page, Problems};
 use crate::{code_blocks, figures, include, links, log, math, solutions};
 use anyhow::{ensure, Context, Result};
@@ -25,15 +26,21 @@ pub struct Report {
     pages: usize,
     figures: usize,
     formulas: usize,
+    /// What the live figures load, if they live.
+    live: Option<Sizes>,
     /// The folder of the built book.
     pub out: PathBuf,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Report { pages, figures, formulas, out } = self;
-        let index = out.join("index.html");
-        write!(f, "{pages} pages, {figures} figures, {formulas} formulas: {}", index.display())
+        let Report { pages, figures, formulas, live, out } = self;
+        write!(f, "{pages} pages, {figures} figures, {formulas} formulas")?;
+        if let Some(Sizes { lessons, model }) = live {
+            let kb = |bytes: &usize| bytes.div_ceil(1000);
+            write!(f, ", live ({} kB of code, {} kB of model)", kb(lessons), kb(model))?;
+        }
+        write!(f, ": {}", out.join("index.html").display())
     }
 }
 
@@ -41,13 +48,15 @@ impl fmt::Display for Report {
 ///
 /// # Errors
 /// A list of every problem, each with file and line, or what mdBook says.
-pub fn build(root: &Path, which: Which) -> Result<Report> {
+pub fn build(root: &Path, which: Which, days: Days) -> Result<Report> {
     let _ = log::take();
     let mut book = load(root, which)?;
     let out = book.root.join(&book.config.build.build_dir);
-    let mut report = Report { pages: 0, figures: 0, formulas: 0, out };
-    let prepared = prepare(root, &mut book, &mut report)?;
+    let mut report = Report { pages: 0, figures: 0, formulas: 0, live: None, out };
+    let lessons = Lessons::compile(root, days)?;
+    let prepared = prepare(root, &mut book, &lessons, &mut report)?;
     book.build().context("mdBook could not render the book")?;
+    report.live = lessons.install(root, &report.out, &prepared.live)?;
     check_rendered(&book.source_dir(), &report.out, prepared)?;
     let warnings = log::take();
     ensure!(warnings.is_empty(), "{warnings}");
@@ -70,17 +79,24 @@ fn load(root: &Path, which: Which) -> Result<MDBook> {
 struct Prepared {
     pages: Vec<(PathBuf, Page)>,
     links: Vec<Link>,
+    /// The pages with live figures, in the built book.
+    live: Vec<PathBuf>,
 }
 
 /// Expands and checks every chapter in place.
-fn prepare(root: &Path, book: &mut MDBook, report: &mut Report) -> Result<Prepared> {
+fn prepare(
+    root: &Path,
+    book: &mut MDBook,
+    lessons: &Lessons,
+    report: &mut Report,
+) -> Result<Prepared> {
     let solutions = solutions::load(root)?;
     let css = book.root.join("theme/figures.css");
     let css = std::fs::read_to_string(&css).with_context(|| css.display().to_string())?;
     let house = house_classes(&css);
     let src = book.source_dir();
     let mut problems = Problems::default();
-    let mut prepared = Prepared { pages: Vec::new(), links: Vec::new() };
+    let mut prepared = Prepared { pages: Vec::new(), links: Vec::new(), live: Vec::new() };
     book.book.for_each_mut(|item| {
         let BookItem::Chapter(chapter) = item else {
             return;
@@ -90,7 +106,11 @@ fn prepare(root: &Path, book: &mut MDBook, report: &mut Report) -> Result<Prepar
         };
         let file = src.join(&path);
         let page = Page::new(&include::shown_name(&file, root), &chapter.content);
-        let page = include::expand(page, root, file.parent().unwrap_or(&src), &mut problems);
+        let dir = file.parent().unwrap_or(&src);
+        let page = include::expand(page, root, dir, lessons, &mut problems);
+        if page.lines.iter().any(|line| line.text.contains("data-live=")) {
+            prepared.live.push(path.with_extension("html"));
+        }
         let blocks = page.code_blocks(&mut problems);
         code_blocks::check(&page, &blocks, &mut problems);
         solutions::check(&page, &blocks, &solutions, &mut problems);

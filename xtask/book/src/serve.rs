@@ -1,5 +1,6 @@
 //! A file server for one reader, on the loopback interface, that builds again on change.
 
+use crate::live::Days;
 use crate::render::{build, Which};
 use anyhow::{anyhow, Result};
 use std::collections::BTreeMap;
@@ -11,17 +12,17 @@ use std::time::{Duration, SystemTime};
 use tiny_http::{Header, Request, Response, Server};
 
 /// What the book is made of: all of it is watched.
-const WATCHED: [&str; 6] =
-    ["book/book.toml", "book/src", "book/theme", "solutions", "src", "tests"];
+const WATCHED: [&str; 7] =
+    ["book/book.toml", "book/live", "book/src", "book/theme", "solutions", "src", "tests"];
 
 /// Builds, serves, watches, until it is stopped.
-pub fn serve(root: &Path, open: bool, port: u16) -> Result<()> {
+pub fn serve(root: &Path, open: bool, port: u16, days: Days) -> Result<()> {
     let server = Server::http((Ipv4Addr::LOCALHOST, port)).map_err(|problem| {
         anyhow!("cannot listen on port {port} ({problem}); choose another with --port N")
     })?;
     let url = format!("http://{}/", server.server_addr());
     let mut seen = snapshot(root);
-    let out = build_and_say(root).unwrap_or_else(|| root.join("book/book"));
+    let out = build_and_say(root, days).unwrap_or_else(|| root.join("book/book"));
     println!("serving {url} (Ctrl-C stops it)");
     if open {
         open_browser(&url);
@@ -36,13 +37,13 @@ pub fn serve(root: &Path, open: bool, port: u16) -> Result<()> {
         let now = snapshot(root);
         if now != seen {
             seen = now;
-            build_and_say(root);
+            build_and_say(root, days);
         }
     }
 }
 
-fn build_and_say(root: &Path) -> Option<PathBuf> {
-    match build(root, Which::Book) {
+fn build_and_say(root: &Path, days: Days) -> Option<PathBuf> {
+    match build(root, Which::Book, days) {
         Ok(report) => {
             println!("built {report}; reload the page to see it");
             Some(report.out)

@@ -21,6 +21,12 @@ pub struct Book {
     /// Where `serve` listens
     #[arg(long)]
     port: Option<u16>,
+    /// Leave the live figures out: their still pictures are all there is
+    #[arg(long)]
+    still: bool,
+    /// With `serve`: the live figures run your days instead of the reference
+    #[arg(long, conflicts_with = "still")]
+    mine: bool,
 }
 
 /// What the book tool does.
@@ -40,6 +46,9 @@ pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
     if args.port.is_some() && args.what == What::Build {
         return Err(usage("--port belongs to serve: cargo xtask book serve --port 3000"));
     }
+    if args.mine && args.what == What::Build {
+        return Err(usage("--mine belongs to serve: cargo xtask book serve --mine"));
+    }
     if !cargo::target_dir(repo).join("tools").exists() {
         note!("The first time the book tool is compiled: about a minute on two cores.");
     }
@@ -47,5 +56,7 @@ pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
     let mut flags = vec![OsString::from(what)];
     flags.extend(args.open.then(|| "--open".into()));
     flags.extend(args.port.map(|port| format!("--port={port}").into()));
+    flags.extend(args.still.then(|| "--still".into()));
+    flags.extend(args.mine.then(|| "--mine".into()));
     cargo::run_member(repo, "book-tool", &["--profile", "tools"], &flags)
 }

@@ -1,0 +1,71 @@
+/* Day 1, who looks at whom: the weights of every head, for a sentence of the reader's. */
+(function () {
+  'use strict';
+  const { figure, percent, clip } = window.candecode;
+
+  figure('attention', {
+    question: 'Which tokens does each token look at, in each of the four heads of story-230k?',
+    tryThis: 'Press the last token and go through the four heads. Is there one that looks only at the ' +
+      'neighbour? Then let every token see the whole text. The model was never trained for that.',
+    state: { layer: 0, head: 0, token: null },
+    controls: [
+      { name: 'text', label: 'Sentence', kind: 'text', value: 'Lily and Tom found a cat. The cat was sad.', change: (f) => { f.state.token = null; } },
+      { name: 'causal', label: 'causal mask', kind: 'check', value: true },
+    ],
+    ask: (values) => ({ ask: 'attention', text: values.text, causal: values.causal }),
+
+    draw(answer, s, f) {
+      const w = s.width, n = answer.tokens.length, state = f.state;
+      if (state.token === null || state.token >= n) state.token = n - 1;
+      const heads = answer.layers.flatMap((layer, l) => layer.map((weights, h) => ({ l, h, weights })));
+      const now = answer.layers[state.layer][state.head];
+
+      // The four heads, small; the chosen one has a thick border.
+      const gap = s.narrow ? 10 : 24;
+      const side = Math.min((w - (heads.length - 1) * gap - 2) / heads.length, 158);
+      heads.forEach(({ l, h, weights }, i) => {
+        const x = 1 + i * (side + gap), cell = side / n;
+        const chosen = l === state.layer && h === state.head;
+        const group = s.group(chosen ? 'new' : 'known', () => {
+          s.rect(x, 22, side, side, 'box');
+          weights.forEach((row, a) => row.forEach((weight, b) => {
+            if (weight > 0.02) s.rect(x + b * cell, 22 + a * cell, cell, cell, 'bar', { 'fill-opacity': Math.min(1, weight + 0.05).toFixed(2) });
+          }));
+          const mark = s.rect(x, 22 + state.token * cell, side, cell, 'wire');
+          mark.setAttribute('class', 'wire');
+          s.text(x + side / 2, 10, s.narrow ? `${l}.${h}` : `layer ${l}, head ${h}`, chosen ? 'strong' : 'note');
+        });
+        s.press(group, `layer ${l}, head ${h}`, () => { state.layer = l; state.head = h; f.redraw(); });
+      });
+
+      // The sentence: the chosen token, and how much of its look each token gets.
+      let y = side + 44;
+      s.text(0, y, s.narrow ? 'the thick token looks at the others:' : 'the token with the thick border looks at the others (press another one):', 'left note');
+      y += 16;
+      let x = 1;
+      answer.tokens.forEach((token, i) => {
+        const wide = Math.max(34, [...clip(token, 14)].length * 8 + 12);
+        if (x + wide > w - 1) { x = 1; y += 60; }
+        const weight = now[state.token][i];
+        const chosen = i === state.token;
+        const group = s.group(chosen ? 'new' : weight >= 0.01 ? 'kept' : 'known', () => {
+          s.rect(x, y, wide, 26, 'box');
+          s.text(x + wide / 2, y + 13, clip(token, 14), `mono${weight < 0.01 && !chosen ? ' faint' : ''}`);
+          s.rect(x + wide / 2 - 12, y + 29, 24, 5, 'wire faint');
+          s.rect(x + wide / 2 - 12, y + 29, 24 * weight, 5, 'bar');
+          if (weight >= 0.01) s.text(x + wide / 2, y + 44, percent(weight).replace(/\.\d+ %/, ' %'), 'note');
+        });
+        const look = () => { if (state.token !== i) { state.token = i; f.redraw(); } };
+        s.press(group, `token ${i + 1}, ${token}`, look);
+        group.addEventListener('pointerenter', (event) => { if (event.pointerType === 'mouse') look(); });
+        x += wide + 4;
+      });
+      s.height = y + 58;
+      const row = now[state.token];
+      const best = row.map((weight, i) => [weight, i]).sort((a, b) => b[0] - a[0]).slice(0, 3).filter(([weight]) => weight > 0.005);
+      return `In layer ${state.layer}, head ${state.head}, “${answer.tokens[state.token]}” looks at ` +
+        best.map(([weight, i]) => `“${answer.tokens[i]}” (${percent(weight)})`).join(', ') + '.' +
+        (answer.cut ? ` The last ${answer.cut} tokens have no room here.` : '');
+    },
+  });
+})();

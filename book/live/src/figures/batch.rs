@@ -1,0 +1,68 @@
+//! Day 12, padding and masks: three prompts of the reader's, padded on either side, and what is chosen.
+
+use super::Answer;
+use crate::model;
+use candecode::day06_generate::next_logits;
+use candecode::day07_greedy::argmax;
+use candecode::day12_batching::{left_pad, ragged_mask, right_pad};
+use candecode::kit::{Logits, Model, NoCache, Step};
+use candle_core::Device;
+use serde::Deserialize;
+use serde_json::json;
+
+/// What the page asks.
+#[derive(Deserialize)]
+pub struct Question {
+    prompts: Vec<String>,
+    /// `left` or `right`.
+    side: String,
+    /// False runs the batch without the mask that hides the padding.
+    masked: bool,
+}
+
+/// Ids, positions and mask of every row, and each row's next token beside the one that its prompt gets alone.
+pub fn answer(q: Question) -> Answer {
+    let model = model::transformer()?;
+    let mut rows = Vec::new();
+    for prompt in q.prompts.iter().filter(|prompt| !prompt.is_empty()) {
+        rows.push(model::tokens(prompt)?);
+    }
+    if rows.is_empty() {
+        return Err("a batch needs at least one prompt".into());
+    }
+    let rows: Vec<&[u32]> = rows.iter().map(Vec::as_slice).collect();
+    let left = q.side == "left";
+    let padded = if left { left_pad(&rows) } else { right_pad(&rows) };
+    let width = padded.ids.first().map_or(0, Vec::len);
+    let mut mask = None;
+    if left && q.masked {
+        mask = Some(ragged_mask(&padded.padding, width, 0, &Device::Cpu)?);
+    }
+    let shown: Vec<Vec<Vec<u8>>> = match &mask {
+        Some(mask) => mask.squeeze(1)?.to_vec3()?,
+        None => rows
+            .iter()
+            .map(|_| (0..width).map(|i| (0..width).map(|j| u8::from(j <= i)).collect()).collect())
+            .collect(),
+    };
+    let ends = if left {
+        vec![width as u32 - 1; rows.len()]
+    } else {
+        rows.iter().map(|row| row.len() as u32 - 1).collect()
+    };
+    let step = Step::batch(model, &padded.ids, &padded.positions, mask)?;
+    let logits = model.forward(&step.with_logits(Logits::At(ends)), &mut NoCache)?;
+    let logits: Vec<Vec<f32>> = logits.squeeze(1)?.to_vec2()?;
+    let mut out = Vec::new();
+    for (i, row) in rows.iter().enumerate() {
+        let alone = next_logits(model, row)?;
+        let pairs = alone.iter().zip(&logits[i]);
+        let off = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        out.push(json!({
+            "tokens": model::all_shown(row), "padding": padded.padding[i], "positions": padded.positions[i],
+            "mask": shown[i], "next": model::shown(argmax(&logits[i])?),
+            "alone": model::shown(argmax(&alone)?), "off": off,
+        }));
+    }
+    Ok(json!({ "width": width, "rows": out }))
+}

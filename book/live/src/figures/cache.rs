@@ -1,0 +1,97 @@
+//! Day 10, the cache, stepped: what each step computes, what is kept, and what it weighs.
+
+use super::Answer;
+use crate::model;
+use candecode::day07_greedy::argmax;
+use candecode::day10_kv_cache::{cache_bytes, Cached, KvCache};
+use candecode::kit::{Cache, CacheKind, Model, ModelConfig, NoCache};
+use candle_core::DType;
+use serde::Deserialize;
+use serde_json::json;
+
+/// What the page asks.
+#[derive(Deserialize)]
+pub struct Question {
+    text: String,
+    new: usize,
+    /// `none`, `dynamic` or `static`.
+    kind: String,
+    /// Positions of a static cache.
+    capacity: usize,
+    /// For the bytes: how long a text, how many at once.
+    positions: usize,
+    rows: usize,
+}
+
+/// Every step of the loop: positions computed, kept, and reserved but empty.
+pub fn answer(q: Question) -> Answer {
+    let model = model::transformer()?;
+    let config = model.config();
+    let mut tokens = model::tokens(&q.text)?;
+    let prompt = tokens.len();
+    let kind = match q.kind.as_str() {
+        "static" => Some(CacheKind::Static(q.capacity)),
+        "dynamic" => Some(CacheKind::Dynamic),
+        _ => None,
+    };
+    let cache: Box<dyn Cache> = match kind {
+        Some(kind) => Box::new(KvCache::new(kind, config.num_hidden_layers)),
+        None => Box::new(NoCache),
+    };
+    let mut cached = Cached::new(model, cache);
+    let mut steps = Vec::new();
+    let mut refused = None;
+    for _ in 0..q.new {
+        let before = cached.computed;
+        let logits = match cached.logits(&tokens, 1) {
+            Ok(logits) => logits,
+            Err(error) => {
+                refused = Some(error.to_string());
+                break;
+            }
+        };
+        let id = argmax(&logits[0])?;
+        steps.push(json!({
+            "length": tokens.len(), "computed": cached.computed - before, "kept": cached.cache.len(),
+            "token": model::shown(id),
+        }));
+        tokens.push(id);
+        if config.eos_token_ids.contains(&id) {
+            break;
+        }
+    }
+    let models = [("story-230k", config.clone()), ("Qwen3 0.6B", qwen3()), ("Llama 3 8B", llama3())];
+    let weigh = |(name, config): &(&str, ModelConfig)| {
+        json!({
+            "name": name, "a_position": cache_bytes(config, 1, 1, DType::BF16),
+            "all": cache_bytes(config, q.rows, q.positions, DType::BF16) as f64,
+        })
+    };
+    Ok(json!({
+        "tokens": model::all_shown(&tokens), "prompt": prompt, "steps": steps, "computed": cached.computed,
+        "refused": refused, "bytes": models.iter().map(weigh).collect::<Vec<_>>(),
+    }))
+}
+
+/// `Qwen/Qwen3-0.6B`, from its `config.json`.
+pub fn qwen3() -> ModelConfig {
+    of(r#"{"model_type":"qwen3","vocab_size":151936,"hidden_size":1024,"intermediate_size":3072,
+        "num_hidden_layers":28,"num_attention_heads":16,"num_key_value_heads":8,"head_dim":128,
+        "max_position_embeddings":40960,"rms_norm_eps":1e-6,"rope_theta":1000000,
+        "tie_word_embeddings":true,"eos_token_id":151645}"#)
+}
+
+/// `meta-llama/Meta-Llama-3-8B`, from its `config.json`.
+pub fn llama3() -> ModelConfig {
+    of(r#"{"model_type":"llama","vocab_size":128256,"hidden_size":4096,"intermediate_size":14336,
+        "num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,
+        "max_position_embeddings":8192,"rms_norm_eps":1e-5,"rope_theta":500000,
+        "tie_word_embeddings":false,"eos_token_id":128001}"#)
+}
+
+fn of(json: &str) -> ModelConfig {
+    match ModelConfig::from_json(json) {
+        Ok(config) => config,
+        Err(error) => unreachable!("a configuration of this file: {error:#}"),
+    }
+}

@@ -1,0 +1,65 @@
+//! Day 16, the roofline calculator.
+
+use super::cache::{llama3, qwen3};
+use super::Answer;
+use crate::model;
+use candecode::day16_cost_of_a_token::{bytes_moved, critical_batch, decode_rate, intensity};
+use candecode::day16_cost_of_a_token::{operations, Bound, Machine, Pass, Precision};
+use candecode::kit::Model;
+use serde::Deserialize;
+use serde_json::json;
+
+/// What the page asks.
+#[derive(Deserialize)]
+pub struct Question {
+    /// `story-230k`, `Qwen3 0.6B` or `Llama 3 8B`.
+    model: String,
+    /// Bytes a second.
+    bandwidth: f64,
+    /// Operations a second.
+    peak: f64,
+    weight_bytes: f64,
+    cache_bytes: f64,
+    rows: usize,
+    new: usize,
+    past: usize,
+}
+
+/// One pass: its bytes and operations, the time that it takes at least, and decoding at other batch sizes.
+pub fn answer(q: Question) -> Answer {
+    let config = match q.model.as_str() {
+        "Llama 3 8B" => llama3(),
+        "Qwen3 0.6B" => qwen3(),
+        _ => model::transformer()?.config().clone(),
+    };
+    if !(q.bandwidth > 0.0 && q.peak > 0.0) || q.rows == 0 || q.new == 0 {
+        return Err("bandwidth, peak, rows and new tokens must be above 0".into());
+    }
+    let precision = Precision { weight_bytes: q.weight_bytes, cache_bytes: q.cache_bytes };
+    let machine = Machine { bandwidth: q.bandwidth, peak: q.peak };
+    let pass = Pass { rows: q.rows, new: q.new, past: q.past, logits: 1 };
+    let bytes = bytes_moved(&config, &pass, &precision);
+    let work = operations(&config, &pass);
+    let at = intensity(bytes.total(), work.total());
+    let prediction = machine.predict_pass(&config, &pass, &precision);
+    let batches = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
+    let curve = batches.iter().map(|rows| {
+        let pass = Pass::decode(*rows, q.past);
+        let at = intensity(
+            bytes_moved(&config, &pass, &precision).total(),
+            operations(&config, &pass).total(),
+        );
+        json!({
+            "rows": rows, "intensity": at, "attained": machine.attainable(at),
+            "rate": decode_rate(&config, *rows, q.past, &precision, &machine),
+        })
+    });
+    Ok(json!({
+        "weights": bytes.weights, "cache": bytes.cache, "logits": bytes.logits, "bytes": bytes.total(),
+        "operations": work.total(), "attention": work.attention, "intensity": at,
+        "attainable": machine.attainable(at), "seconds": prediction.seconds,
+        "memory_bound": prediction.bound == Bound::Memory,
+        "critical_batch": critical_batch(&config, q.past, &precision, &machine),
+        "curve": curve.collect::<Vec<_>>(),
+    }))
+}

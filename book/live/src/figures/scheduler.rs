@@ -1,0 +1,78 @@
+//! Day 15, the scheduler: requests of the reader's as bars over turns.
+
+use super::Answer;
+use crate::model;
+use candecode::day07_greedy::argmax;
+use candecode::day10_kv_cache::KvCache;
+use candecode::day15_scheduler::{NewCache, Scheduler};
+use candecode::kit::{CacheKind, Model, Request};
+use serde::Deserialize;
+use serde_json::json;
+
+/// A request of the reader's.
+#[derive(Deserialize)]
+pub struct Asked {
+    text: String,
+    new: usize,
+    /// The turn in which it comes.
+    at: usize,
+}
+
+/// What the page asks.
+#[derive(Deserialize)]
+pub struct Question {
+    requests: Vec<Asked>,
+    max_batch_tokens: usize,
+}
+
+/// The most turns that the figure has room for.
+const TURNS: usize = 60;
+
+/// For each turn: what every request did, and how much of the batch is padding.
+pub fn answer(q: Question) -> Answer {
+    let engine = model::engine()?;
+    let model = engine.model();
+    let layers = model.config().num_hidden_layers;
+    let new_cache: NewCache = Box::new(move || Box::new(KvCache::new(CacheKind::Dynamic, layers)));
+    let mut scheduler = Scheduler::new(model, engine.tokenizer(), new_cache, q.max_batch_tokens)?;
+    let mut refused = vec![None; q.requests.len()];
+    let mut turns = Vec::new();
+    let mut texts = vec![String::new(); q.requests.len()];
+    for turn in 0..TURNS {
+        for (id, asked) in q.requests.iter().enumerate().filter(|(_, asked)| asked.at == turn) {
+            let submitted = model::tokens(&asked.text).and_then(|prompt| {
+                let mut request = Request::new(model.config(), &prompt, asked.new, argmax);
+                request.id = id;
+                scheduler.submit(request).map_err(|e| e.to_string())
+            });
+            refused[id] = submitted.err();
+        }
+        if scheduler.is_idle() && q.requests.iter().all(|asked| asked.at <= turn) {
+            break;
+        }
+        let before: Vec<usize> = scheduler.waiting.iter().map(|s| s.request.id).collect();
+        let tokens = scheduler.step()?;
+        let waiting: Vec<usize> = scheduler.waiting.iter().map(|s| s.request.id).collect();
+        let running = scheduler.running.iter().map(|row| {
+            json!({
+                "id": row.sequence.request.id, "len": row.sequence.tokens.len(), "padding": row.padding,
+            })
+        });
+        let running: Vec<_> = running.collect();
+        for token in &tokens {
+            if let Some(text) = texts.get_mut(token.row) {
+                text.push_str(&token.text);
+            }
+        }
+        let admitted: Vec<usize> =
+            before.into_iter().filter(|id| !waiting.contains(id)).collect();
+        let shown = tokens.iter().map(|token| {
+            json!({ "id": token.row, "token": model::shown(token.id), "finish": token.finish })
+        });
+        turns.push(json!({
+            "waiting": waiting, "admitted": admitted, "running": running,
+            "tokens": shown.collect::<Vec<_>>(),
+        }));
+    }
+    Ok(json!({ "turns": turns, "refused": refused, "texts": texts }))
+}

@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+"""Drives the live figures of a built book in headless Chromium.
+
+Every figure is brought to life by touch, typed into, dragged and stepped: in light and dark, wide
+and narrow, from file:// and from a server. Fails on a console error, on a request that leaves the
+book, on a figure without an answer, on words that leave its frame, and where the page's tokens are
+not the command's. Prints sizes and times.
+
+    tools/live.py book/book                          # all checks
+    tools/live.py book/book --out target/live-look   # and pictures to look at
+    tools/live.py book/book --stills                 # write the still pictures that figures begin as
+    tools/live.py book/book --film book/src/images/live.webp   # the README's moving picture
+
+Needs Playwright and Chromium, as tools/look.py does; without them it says so and succeeds, unless
+--require is given. A book without live figures (no target for WebAssembly) is skipped likewise.
+"""
+import argparse
+import functools
+import http.server
+import json
+import os
+import pathlib
+import re
+import shutil
+import sys
+import threading
+import time
+
+from look import BROWSERS, MEASURE, Quiet
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+GOLDENS = ROOT / "tests/oracle/live.json"
+BUDGETS = {"lessons": 900_000, "model": 500_000}  # bytes, gzipped
+STILLS = {"sampler": "day08_bench"}
+
+# Text that nobody planned for, put into every text input of a figure.
+BAD = ["", " ", "🐈‍⬛👩‍👩‍👧", "שלום עולם, مرحبا", "a\u0301\u0000b", "<b>&amp;</b>", "word " * 2000, "xylophonqq"]
+
+
+class Watch:
+    """A page, and what went wrong on it."""
+
+    def __init__(self, browser, base, **context):
+        self.context = browser.new_context(**context)
+        self.page = self.context.new_page()
+        self.said = []
+        self.page.on("pageerror", lambda error: self.said.append(f"throws {error}"))
+        self.page.on("console", lambda line: line.type in ("error", "warning") and
+                     self.said.append(f"console {line.type}: {line.text}"))
+        self.page.on("request", lambda request: request.url.startswith((base, "data:", "blob:")) or
+                     self.said.append(f"asks the network for {request.url}"))
+
+    def close(self):
+        self.context.close()
+        return sorted(set(self.said))
+
+
+def alive(page, name, timeout=30_000):
+    """Waits until a figure has its answer, and is not about to ask again."""
+    page.wait_for_function(
+        """(name) => { const place = document.querySelector(`.live[data-live="${name}"]`);
+           return place.dataset.state && place.querySelector('.live-picture svg, .live-error:not([hidden])'); }""",
+        arg=name, timeout=timeout)
+    page.wait_for_timeout(60)
+
+
+def begin(page, name, touch):
+    start = page.locator(f'.live[data-live="{name}"] .live-start')
+    start.scroll_into_view_if_needed()
+    began = time.time()
+    start.tap() if touch else start.click()
+    alive(page, name)
+    return time.time() - began
+
+
+def words(page, name):
+    return page.locator(f'.live[data-live="{name}"] .live-said').inner_text()
+
+
+def drive(page, name, touch, say):
+    """Types, slides, chooses, ticks, presses, drags: whatever the figure has."""
+    figure = page.locator(f'.live[data-live="{name}"]')
+    seen = {words(page, name)}
+    for i in range(figure.locator("input[type=range]").count()):
+        slider = figure.locator("input[type=range]").nth(i)
+        for key in ("End", "Home", "ArrowRight"):
+            slider.focus()
+            page.keyboard.press(key)
+            alive(page, name)
+        seen.add(words(page, name))
+    for i in range(figure.locator("select").count()):
+        select = figure.locator("select").nth(i)
+        options = select.locator("option").evaluate_all("all => all.map(o => o.value)")
+        for option in options[1:] + options[:1]:
+            select.select_option(option)
+            alive(page, name)
+            seen.add(words(page, name))
+    for i in range(figure.locator("input[type=checkbox]").count()):
+        for _ in range(2):
+            box = figure.locator("input[type=checkbox]").nth(i)
+            box.tap() if touch else box.click()
+            alive(page, name)
+            seen.add(words(page, name))
+    for i in range(figure.locator(".live-controls button").count()):
+        button = figure.locator(".live-controls button").nth(i)
+        button.tap() if touch else button.click()
+        alive(page, name)
+        seen.add(words(page, name))
+    acts = figure.locator("svg .live-act")
+    if acts.count():
+        acts.nth(acts.count() // 2).focus()
+        page.keyboard.press("Enter")
+        alive(page, name)
+        seen.add(words(page, name))
+    drags = figure.locator("svg .live-drag")
+    if drags.count():
+        handle = drags.first
+        handle.scroll_into_view_if_needed()
+        box = handle.bounding_box()
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(x + 40, y - 25, steps=4)
+        page.mouse.up()
+        alive(page, name)
+        seen.add(words(page, name))
+        drags.first.focus()
+        page.keyboard.press("ArrowRight")
+        alive(page, name)
+        seen.add(words(page, name))
+    if len(seen) < 2:
+        say(f"{name}: says the same whatever is done to it")
+    if figure.locator(".live-error:not([hidden])").count():
+        say(f"{name}: ends in an error: {figure.locator('.live-error').first.inner_text()}")
+
+
+def bad_input(page, name, say):
+    """Bad texts get a sentence or an answer; the figure comes back from each of them."""
+    figure = page.locator(f'.live[data-live="{name}"]')
+    for i in range(figure.locator("input[type=text]").count()):
+        field = figure.locator("input[type=text]").nth(i)
+        good = field.input_value()
+        for text in BAD:
+            field.fill(text)
+            page.wait_for_timeout(40)
+            page.wait_for_function(
+                "(name) => { const p = document.querySelector(`.live[data-live=\"${name}\"]`); return p.dataset.state; }", arg=name)
+            page.wait_for_timeout(150)
+            shown = figure.locator(".live-said").inner_text() + "".join(
+                figure.locator(".live-error:not([hidden])").all_inner_texts())
+            if not shown.strip():
+                say(f"{name}: {text[:20]!r} leaves it without a word")
+            if "panicked" in shown or "RuntimeError" in shown:
+                say(f"{name}: {text[:20]!r}: {shown}")
+        field.fill(good)
+        page.wait_for_timeout(200)
+        alive(page, name)
+        if figure.locator(".live-error:not([hidden])").count():
+            say(f"{name}: does not come back from bad input: {figure.locator('.live-error').first.inner_text()}")
+
+
+def fits(page, name, say):
+    """What tools/look.py measures of every figure, of this one as it is now."""
+    for line in page.evaluate(MEASURE):
+        say(f"{name}: {line}")
+
+
+def equality(page, say):
+    """The tokens in the page are those of the command, which tests/oracle/live.json stores."""
+    goldens = json.loads(GOLDENS.read_text())
+    for case in goldens["cases"]:
+        got = page.evaluate(
+            "(q) => candecode.ask(q)",
+            {"ask": "generate", "whose": "test", "text": case["prompt"], "params": case["params"],
+             "steps": case["params"]["max_new_tokens"]})
+        ids = [token["id"] for token in got["new"]]
+        if ids != case["ids"]:
+            say(f"{case['prompt']!r} {case['params']}: {ids} in the page, {case['ids']} from the command")
+    return len(goldens["cases"])
+
+
+def main():
+    args = argparse.ArgumentParser(description="Drives the live figures.")
+    args.add_argument("book", help="the folder of the built book")
+    args.add_argument("--out", help="write pictures into this folder")
+    args.add_argument("--only", help="these figures, such as sampler,rope")
+    args.add_argument("--quick", action="store_true", help="one view of each figure: light, wide, served")
+    args.add_argument("--stills", action="store_true", help="write the still pictures and end")
+    args.add_argument("--film", help="write a moving picture of the sampler bench and end")
+    args.add_argument("--require", action="store_true", help="fail where it cannot run")
+    args = args.parse_args()
+    named = [os.environ["CHROMIUM"]] if os.environ.get("CHROMIUM") else BROWSERS
+    program = next((found for found in map(shutil.which, named) if found), None)
+    skipped = None
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        program = None
+    if not program:
+        skipped = "it needs Chromium (or CHROMIUM=/path/to/it) and `pip install playwright`"
+    book = pathlib.Path(args.book).resolve()
+    if not (book / "live/engine.js").is_file():
+        skipped = "this book has no live figures: rustup target add wasm32-unknown-unknown, and build it again"
+    if skipped:
+        print(f"SKIPPED live figures: {skipped}")
+        return 1 if args.require else 0
+
+    pages = {}
+    for path in sorted(book.glob("*.html")):
+        for name in re.findall(r'data-live="([\w-]+)"', path.read_text()):
+            if not args.only or name in args.only.split(","):
+                pages.setdefault(path.name, []).append(name)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=book))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    served = f"http://127.0.0.1:{server.server_port}/"
+    local = f"file://{book}/"
+    wrong = []
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program)
+        if args.stills:
+            return stills(browser, served, pages)
+        if args.film:
+            return film(browser, served, args.film)
+        for part, kind in (("engine", "lessons"), ("model", "model")):
+            size = sum(len(text) * 3 // 4 for text in re.findall(r'"([A-Za-z0-9+/=]{100,})"', (book / f"live/{part}.js").read_text()))
+            print(f"{kind}: {size / 1000:.0f} kB gzipped, of {BUDGETS[kind] / 1000:.0f}")
+            if size > BUDGETS[kind]:
+                wrong.append(f"{kind}: {size} bytes, over the budget of {BUDGETS[kind]}")
+
+        views = [("light", 1280, served)]
+        if not args.quick:
+            views += [("navy", 1280, local), ("light", 360, local), ("navy", 360, served)]
+        for page_name, names in pages.items():
+            for theme, width, base in views:
+                touch = width < 600
+                watch = Watch(browser, base, viewport={"width": width, "height": 900}, has_touch=touch,
+                              is_mobile=touch, reduced_motion="reduce" if theme == "navy" else "no-preference")
+                watch.page.add_init_script(f"try {{ localStorage.setItem('mdbook-theme', '{theme}') }} catch (e) {{}}")
+                watch.page.goto(base + page_name, wait_until="load")
+                say = lambda words: watch.said.append(words)
+                for name in names:
+                    try:
+                        took = begin(watch.page, name, touch)
+                        if theme == "light" and width == 1280:
+                            started = watch.page.evaluate("() => candecode.times().engine.start")
+                            print(f"{page_name[:-5]:<24} {name:<12} first answer after {took * 1000:.0f} ms (start of the lessons {started:.0f} ms)")
+                        fits(watch.page, name, say)
+                        picture(watch.page, name, args.out, f"{name}-{page_name[:5]}-{theme}-{width}")
+                        drive(watch.page, name, touch, say)
+                        fits(watch.page, name, say)
+                        picture(watch.page, name, args.out, f"{name}-{page_name[:5]}-{theme}-{width}-driven")
+                        if theme == "light" and width == 1280:
+                            bad_input(watch.page, name, say)
+                    except Exception as error:  # a figure that hangs is a finding, too
+                        say(f"{name}: {str(error).splitlines()[0]}")
+                wrong += [f"{page_name} ({theme}, {width} px, {base[:5]}): {words}" for words in watch.close()]
+        first = next(iter(pages), None)
+        if first and GOLDENS.is_file():
+            watch = Watch(browser, served)
+            watch.page.goto(served + first, wait_until="load")
+            say = lambda words: watch.said.append(words)
+            count = equality(watch.page, say)
+            print(f"{count} texts, greedy and sampled, are the command's" if not watch.said else "the page and the command differ")
+            wrong += watch.close()
+        wrong += without(browser, served, first)
+        browser.close()
+    for line in wrong:
+        print(line)
+    print(f"live.py: {sum(map(len, pages.values()))} figures, {len(wrong)} things wrong")
+    return 1 if wrong else 0
+
+
+def picture(page, name, out, called):
+    if not out:
+        return
+    os.makedirs(out, exist_ok=True)
+    frame = page.locator(f'figure:has(.live[data-live="{name}"])')
+    frame.screenshot(path=f"{out}/{called}.png")
+
+
+def without(browser, base, page_name):
+    """Without JavaScript a sentence and the still picture; without WebAssembly the same, and a worker that hangs is ended."""
+    wrong = []
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(base + page_name)
+    off = page.locator(".live .live-off").first
+    if "JavaScript" not in off.inner_text():
+        wrong.append("without JavaScript a live figure says nothing")
+    if not page.locator("figure:has(.live) > svg").first.is_visible():
+        wrong.append("without JavaScript the still picture is gone")
+    context.close()
+
+    watch = Watch(browser, base)
+    watch.page.add_init_script("delete window.WebAssembly")
+    watch.page.goto(base + page_name)
+    watch.page.locator(".live-start").first.click()
+    watch.page.wait_for_selector(".live-error:not([hidden])")
+    if "WebAssembly" not in watch.page.locator(".live-error:not([hidden])").first.inner_text():
+        wrong.append("without WebAssembly a live figure does not say so")
+    if not watch.page.locator("figure:has(.live) > svg").first.is_visible():
+        wrong.append("without WebAssembly the still picture is gone")
+    wrong += watch.close()
+    return wrong
+
+
+def stills(browser, base, pages):
+    """The still pictures, drawn by the figures themselves."""
+    for name, file in STILLS.items():
+        page_name = next(page for page, names in pages.items() if name in names)
+        page = browser.new_page()
+        page.goto(base + page_name)
+        svg = page.evaluate("(name) => candecode.still(name, 720)", name)
+        label = re.search(r' aria-label="([^"]*)"', svg).group(0)
+        svg = re.sub(r' (role|tabindex|aria-label|data-act)="[^"]*"', "", svg)
+        svg = re.sub(r'( ?live-(drag|act))+', "", svg).replace(' class=""', "")
+        svg = svg.replace(' xmlns="http://www.w3.org/2000/svg"', "")
+        svg = svg.replace("<svg", f'<svg role="img"{label}', 1).replace("><", ">\n<")
+        (ROOT / f"book/src/figures/{file}.svg").write_text(svg + "\n")
+        print(f"book/src/figures/{file}.svg")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

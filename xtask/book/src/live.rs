@@ -1,0 +1,231 @@
+//! `{{#live NAME}}`: a figure that answers, under the still picture that it starts as.
+//!
+//! A live figure is a script, `book/live/page/figures/NAME.js`, that asks the lessons, compiled to
+//! WebAssembly (`book/live`). Where this machine cannot compile for WebAssembly the book has its
+//! still pictures and a line that says what is missing.
+
+use crate::source::{Line, Origin};
+use anyhow::{bail, ensure, Context, Result};
+use base64::Engine as _;
+use flate2::{Compression, GzBuilder};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where scripts and styles of live figures lie in the sources, and in the built book.
+const PAGE: &str = "book/live/page";
+const OUT: &str = "live";
+
+/// The embedded model that the figures ask.
+const MODEL: &str = "models/story-230k";
+
+const TARGET: &str = "wasm32-unknown-unknown";
+
+/// What a page without JavaScript says in the place of a live figure.
+const SLEEPING: &str = "With JavaScript this figure answers when you touch it.";
+
+/// What it says where the lessons were not compiled.
+const STILL: &str = "This figure can answer: <code>rustup target add wasm32-unknown-unknown</code>, \
+                     then build the book again.";
+
+/// Whose days the figures run.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Days {
+    /// None: still pictures only.
+    None,
+    /// The reference's.
+    Reference,
+    /// The reader's.
+    Mine,
+}
+
+/// The lessons for a page: WebAssembly, or none.
+pub struct Lessons {
+    wasm: Option<Vec<u8>>,
+    /// The known mistakes that figures can switch on, by their part's name.
+    mistakes: Vec<(String, Vec<u8>)>,
+}
+
+impl Lessons {
+    /// A book with still pictures.
+    pub fn none() -> Self {
+        Self { wasm: None, mistakes: Vec::new() }
+    }
+
+    /// Compiles the lessons, where this machine can: with the target of rustup, or with the standard
+    /// library's source (rustup's component, or what `tools/rust-src.sh` has fetched).
+    ///
+    /// # Errors
+    /// If they do not compile.
+    pub fn compile(root: &Path, days: Days) -> Result<Self> {
+        if days == Days::None {
+            return Ok(Self::none());
+        }
+        let Some(std) = StandardLibrary::find() else { return Ok(Self::none()) };
+        let target = root.join("target/live");
+        if !target.join(TARGET).exists() {
+            println!(
+                "The first time the live figures are compiled: some minutes on two cores \
+                 (--still leaves them out)."
+            );
+        }
+        let features: &[&str] = if days == Days::Mine { &[] } else { &["--features", "ref"] };
+        let wasm = cargo(root, &std, &target, features)?;
+        Ok(Self { wasm: Some(wasm), mistakes: Vec::new() })
+    }
+
+    /// What stands in a chapter for a live figure of this name.
+    pub fn placeholder(&self, name: &str, root: &Path) -> Result<Vec<Line>, String> {
+        let script = format!("{PAGE}/figures/{name}.js");
+        if !root.join(&script).is_file() {
+            return Err(format!("{script}: no such figure"));
+        }
+        let words = if self.wasm.is_some() { SLEEPING } else { STILL };
+        let text = format!(
+            "<div class=\"live\" data-live=\"{name}\"><p class=\"live-off\">{words}</p></div>"
+        );
+        Ok(vec![Line { text, at: Origin { file: script.into(), line: 1 } }])
+    }
+
+    /// Writes scripts, lessons and model into the built book, and their script into the pages that
+    /// have live figures. Gives the sizes of the lessons and of the model, gzipped.
+    ///
+    /// # Errors
+    /// If a file cannot be read or written.
+    pub fn install(&self, root: &Path, out: &Path, pages: &[PathBuf]) -> Result<Option<Sizes>> {
+        let to = out.join(OUT);
+        if to.exists() {
+            fs::remove_dir_all(&to).with_context(|| to.display().to_string())?;
+        }
+        let Some(wasm) = &self.wasm else { return Ok(None) };
+        copy(&root.join(PAGE), &to)?;
+        let mut sizes = Sizes::default();
+        let code = packed(wasm)?;
+        sizes.lessons = code.len();
+        write_part(&to, "engine", &quoted(&code))?;
+        for (name, wasm) in &self.mistakes {
+            write_part(&to, name, &quoted(&packed(wasm)?))?;
+        }
+        let mut model = String::from("{");
+        for (name, file) in
+            [("config", "config.json"), ("tokenizer", "tokenizer.json"), ("weights", "model.safetensors")]
+        {
+            let path = root.join(MODEL).join(file);
+            let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+            let bytes = packed(&bytes)?;
+            sizes.model += bytes.len();
+            write!(model, "{name}:{},", quoted(&bytes))?;
+        }
+        write_part(&to, "model", &format!("{model}}}"))?;
+        for page in pages {
+            let path = out.join(page);
+            let html = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let up = "../".repeat(page.components().count() - 1);
+            let script = format!("<script src=\"{up}{OUT}/live.js\" defer></script>\n    </body>");
+            ensure!(html.contains("</body>"), "{}: a page without an end", path.display());
+            fs::write(&path, html.replace("</body>", &script))?;
+        }
+        Ok(Some(sizes))
+    }
+}
+
+/// What a page loads when a live figure is first touched, gzipped, in bytes.
+#[derive(Default)]
+pub struct Sizes {
+    /// The lessons.
+    pub lessons: usize,
+    /// The model: configuration, tokenizer and weights.
+    pub model: usize,
+}
+
+/// Where the standard library for WebAssembly comes from.
+enum StandardLibrary {
+    /// Rustup's target is installed.
+    Installed,
+    /// Its source is here, and cargo compiles it.
+    Source(PathBuf),
+}
+
+impl StandardLibrary {
+    fn find() -> Option<Self> {
+        let sysroot = PathBuf::from(said("rustc", &["--print", "sysroot"])?);
+        let rustlib = sysroot.join("lib/rustlib");
+        if rustlib.join(TARGET).join("lib").is_dir() {
+            return Some(Self::Installed);
+        }
+        let version = said("rustc", &["-vV"])?;
+        let version = version.lines().find_map(|line| line.strip_prefix("release: "))?;
+        let cache = match std::env::var_os("RUST_SRC_CACHE") {
+            Some(cache) => PathBuf::from(cache),
+            None => std::env::home_dir()?.join(".cache/rust-src"),
+        };
+        let places = [rustlib.join("src/rust/library"), cache.join(version).join("library")];
+        places.into_iter().find(|place| place.join("Cargo.lock").is_file()).map(Self::Source)
+    }
+}
+
+/// What a program prints, if it is there and succeeds.
+fn said(program: &str, args: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(args).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
+}
+
+/// Compiles `book/live` for WebAssembly; its bytes, made smaller by binaryen's `wasm-opt` where that is.
+fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &[&str]) -> Result<Vec<u8>> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root).args(["build", "--package", "candecode-live", "--profile", "live"]);
+    cargo.args(["--quiet", "--target", TARGET, "--target-dir"]).arg(target).args(features);
+    if let StandardLibrary::Source(library) = std {
+        // As tools/wasm-check.sh: a stable compiler builds its own standard library.
+        cargo.args(["-Zbuild-std=std,panic_abort"]).env("RUSTC_BOOTSTRAP", "1");
+        cargo.env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
+    }
+    let status = cargo.status().context("cargo could not be started")?;
+    if !status.success() {
+        bail!("the live figures do not compile (--still builds the book without them)");
+    }
+    let wasm = target.join(TARGET).join("live/candecode_live.wasm");
+    let small = wasm.with_extension("small.wasm");
+    let optimised = Command::new("wasm-opt")
+        .args(["-Oz", "--all-features", "--strip-debug", "--strip-producers", "-o"])
+        .arg(&small)
+        .arg(&wasm)
+        .status();
+    let best = if optimised.is_ok_and(|status| status.success()) { small } else { wasm };
+    fs::read(&best).with_context(|| best.display().to_string())
+}
+
+/// The bytes, gzipped; the same bytes for the same input.
+fn packed(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut gzip = GzBuilder::new().write(Vec::new(), Compression::best());
+    gzip.write_all(bytes)?;
+    Ok(gzip.finish()?)
+}
+
+/// Bytes as a string of JavaScript.
+fn quoted(bytes: &[u8]) -> String {
+    format!("\"{}\"", base64::engine::general_purpose::STANDARD.encode(bytes))
+}
+
+/// A classic script that hands data to `live.js`.
+fn write_part(to: &Path, name: &str, data: &str) -> Result<()> {
+    let path = to.join(format!("{name}.js"));
+    fs::write(&path, format!("candecode.part(\"{name}\", {data});\n"))
+        .with_context(|| path.display().to_string())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let path = entry?.path();
+        let target = to.join(path.file_name().unwrap_or_default());
+        if path.is_dir() {
+            copy(&path, &target)?;
+        } else {
+            fs::copy(&path, &target)?;
+        }
+    }
+    Ok(())
+}
