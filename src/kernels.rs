@@ -54,7 +54,9 @@ pub fn choose(kernels: Kernels) {
 
 /// Which kernels run.
 pub fn chosen() -> Kernels {
-    if FAST.load(Ordering::Relaxed) {
+    if cfg!(target_arch = "wasm32") {
+        Kernels::Plain // the page carries no kernels: a model that is small enough for it needs none
+    } else if FAST.load(Ordering::Relaxed) {
         Kernels::Fast
     } else {
         Kernels::Plain

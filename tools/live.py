@@ -81,6 +81,11 @@ def drive(page, name, touch, say):
     """Types, slides, chooses, ticks, presses, drags: whatever the figure has."""
     figure = page.locator(f'.live[data-live="{name}"]')
     seen = {words(page, name)}
+    for i in range(figure.locator("input[type=text]").count()):
+        figure.locator("input[type=text]").nth(i).press_sequentially("s é", delay=15)
+        alive(page, name)
+        page.wait_for_timeout(120)
+        seen.add(words(page, name))
     for i in range(figure.locator("input[type=range]").count()):
         slider = figure.locator("input[type=range]").nth(i)
         for key in ("End", "Home", "ArrowRight"):
@@ -245,6 +250,7 @@ def main():
                         if theme == "light" and width == 1280:
                             started = watch.page.evaluate("() => candecode.times().engine.start")
                             print(f"{page_name[:-5]:<24} {name:<12} first answer after {took * 1000:.0f} ms (start of the lessons {started:.0f} ms)")
+                        time.sleep(0.2)
                         fits(watch.page, name, say)
                         picture(watch.page, name, args.out, f"{name}-{page_name[:5]}-{theme}-{width}")
                         drive(watch.page, name, touch, say)
@@ -319,6 +325,58 @@ def stills(browser, base, pages):
         svg = svg.replace("<svg", f'<svg role="img"{label}', 1).replace("><", ">\n<")
         (ROOT / f"book/src/figures/{file}.svg").write_text(svg + "\n")
         print(f"book/src/figures/{file}.svg")
+    return 0
+
+
+def film(browser, base, to):
+    """A moving picture of the sampler bench: a prompt is typed, sliders move, tokens are drawn."""
+    import io
+    from PIL import Image
+
+    page = browser.new_page(viewport={"width": 860, "height": 1400}, reduced_motion="reduce")
+    page.goto(base + "day08_sampling.html")
+    begin(page, "sampler", False)
+    place = page.locator('.live[data-live="sampler"]')
+    frames = []
+
+    def shot(hold):
+        alive(page, "sampler")
+        image = Image.open(io.BytesIO(place.screenshot(type="png"))).convert("RGB")
+        frames.append((image, hold))
+
+    def slide(name, values):
+        for value in values:
+            place.locator(f"#live-sampler-{name}").evaluate(
+                "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }", value)
+            shot(90)
+
+    shot(1200)
+    field = place.locator("#live-sampler-text")
+    field.fill("")
+    for i in range(4, len("The cat sat on the") + 1, 2):
+        field.fill("The cat sat on the"[:i])
+        shot(70)
+    shot(900)
+    slide("top_p", [0.85, 0.8, 0.7, 0.6, 0.5])
+    shot(700)
+    slide("top_p", [0.6, 0.7, 0.8, 0.9])
+    slide("temperature", [1.1, 1.2, 1.35, 1.5, 1.7, 2.0])
+    shot(900)
+    slide("temperature", [1.6, 1.2, 1.0, 0.8])
+    for name in ("draw", "draw", "ten"):
+        place.locator(f"#live-sampler-{name}").click()
+        page.wait_for_timeout(80)
+        shot(1300)
+    width = max(image.width for image, _ in frames)
+    height = max(image.height for image, _ in frames)
+    canvas = []
+    for image, _ in frames:
+        whole = Image.new("RGB", (width, height), "white")
+        whole.paste(image, (0, 0))
+        canvas.append(whole)
+    canvas[0].save(to, save_all=True, append_images=canvas[1:], duration=[hold for _, hold in frames],
+                   loop=0, quality=70, method=6)
+    print(f"{to}: {len(frames)} pictures, {os.path.getsize(to) / 1000:.0f} kB")
     return 0
 
 

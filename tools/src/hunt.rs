@@ -136,21 +136,36 @@ pub fn engine(repo: &Repo, dir: &Path, mistake: Option<&(String, String)>) -> Re
     let Some((day, name)) = mistake else {
         return build(repo, &repo.root, dir, repo.features(|_| true), "reference");
     };
+    let features = mistaken_course(repo, dir, day, name)?;
+    build(repo, &dir.join("course"), dir, features, name)
+}
+
+/// Makes a copy of the course, `dir/course`, with a known mistake in its `src/`. Gives the features with
+/// which all other days are the reference's.
+///
+/// # Errors
+/// If there is no such mistake, or the copy cannot be written.
+pub fn mistaken_course(repo: &Repo, dir: &Path, day: &str, name: &str) -> Result<Vec<String>> {
     copy_changed(&repo.root, &dir.join("course"))?;
     let day = repo.day(day)?;
     let bank = mistakes(repo, day)?;
     let found = bank.iter().find(|mistake| mistake.name == *name);
     let found = found.with_context(|| format!("day {} has no mistake `{name}`", day.number))?;
-    build_mistaken(repo, dir, day, found)
+    write_mistake(repo, dir, day, found)
 }
 
 /// Builds the engine of the copy, with a mistake in it.
 fn build_mistaken(repo: &Repo, dir: &Path, day: &Day, mistake: &Mistake) -> Result<PathBuf> {
+    let features = write_mistake(repo, dir, day, mistake)?;
+    build(repo, &dir.join("course"), dir, features, &mistake.name)
+}
+
+/// Writes the mistake into the copy's `src/`; the features with which it is compiled.
+fn write_mistake(repo: &Repo, dir: &Path, day: &Day, mistake: &Mistake) -> Result<Vec<String>> {
     // The mistakes' own warnings are no help, and would name them.
     let text = format!("#![allow(warnings)]\n{}", mistake.text);
     backup::write(&dir.join("course").join(day.src()), text.as_bytes())?;
-    let features = repo.features(|other| other != day);
-    build(repo, &dir.join("course"), dir, features, &mistake.name)
+    Ok(repo.features(|other| other != day))
 }
 
 /// A known mistake: the reference with its edits.
@@ -246,6 +261,9 @@ fn copy_changed(from: &Path, to: &Path) -> Result<()> {
                 path.join("Cargo.toml").exists() || !LEFT_OUT.iter().any(|out| name == *out);
             if needed {
                 copy_changed(&path, &to.join(name))?;
+            } else if path.join("live/Cargo.toml").exists() {
+                // Of the book only its live figures, which are a member of the workspace.
+                copy_changed(&path.join("live"), &to.join(name).join("live"))?;
             }
         } else if fs::read(&path).ok() != fs::read(to.join(&name)).ok() {
             fs::create_dir_all(to)?;

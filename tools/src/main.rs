@@ -7,6 +7,7 @@ mod bench;
 mod ci;
 mod compare_loops;
 mod hunt;
+mod live_mistakes;
 mod messages;
 mod mutants;
 mod printed;
@@ -46,6 +47,8 @@ enum Command {
     Teeth(teeth_table::Teeth),
     /// Run what continuous integration runs
     Ci(ci::Ci),
+    /// Compile the known mistakes that the book's live figures can switch on
+    LiveMistakes,
     /// Write what the commands say today into the book's page of messages
     Messages,
     /// Run the commands of the book, and compare what they say with what it prints
@@ -72,6 +75,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Hunt(args) => hunt::run(&repo, &args),
         Command::Teeth(args) => teeth_table::run(&repo, &args),
         Command::Ci(args) => ci::run(&repo, &args),
+        Command::LiveMistakes => live_mistakes::run(&repo),
         Command::Messages => messages::run(&repo),
         Command::Printed(args) => printed::run(&repo, &args),
         Command::Prose(args) => prose::run(&repo, &args),

@@ -322,6 +322,7 @@
       this.name = place.dataset.live;
       this.frame = place.closest('figure') || place.parentElement;
       this.still = this.frame.querySelector(':scope > svg');
+      this.caption = this.frame.querySelector(':scope > figcaption');
       const begin = () => this.begin();
       this.starter = html('button', { type: 'button', class: 'live-start', onclick: begin },
         'Bring this figure to life');
@@ -338,7 +339,7 @@
       this.starter.disabled = true;
       this.starter.textContent = 'Loading the lessons and the model …';
       try {
-        await script(`figures/${this.name}.js`);
+        await Promise.all([script(`figures/${this.name}.js`), script('mistakes.js')]);
         this.make(figures[this.name]);
       } catch (error) {
         this.begun = false;
@@ -354,7 +355,15 @@
       this.state = Object.assign({}, plan.state);
       this.inputs = {};
       const controls = html('div', { class: 'live-controls' });
-      for (const control of plan.controls || []) controls.append(this.control(control));
+      const buttons = html('div', { class: 'live-buttons' });
+      for (const control of plan.controls || []) {
+        const element = this.control(control);
+        if (control.kind !== 'button') controls.append(element);
+        else {
+          buttons.append(element);
+          controls.append(buttons);
+        }
+      }
       this.picture = html('div', { class: 'live-picture' });
       this.said = html('p', { class: 'live-said', 'aria-live': 'polite' }, 'Loading the lessons and the model …');
       this.error = html('p', { class: 'live-error', role: 'status', hidden: true });
@@ -362,12 +371,16 @@
         html('p', { class: 'live-question' }, plan.question),
         controls, this.picture, this.said, this.error,
         html('p', { class: 'live-try' }, html('strong', {}, 'Try this. '), plan.tryThis));
-      if (plan.mistakes) panel.append(this.mistakes(plan.mistakes));
+      const part = ({ mistake }) => `mistake-${mistake.replace(' ', '-')}`;
+      const there = (plan.mistakes || []).filter((known) => (parts.mistakes || []).includes(part(known)));
+      if (there.length) panel.append(this.mistakes(there.map((known) => ({ part: part(known), label: known.label }))));
       if (this.still) {
         const back = html('button', { type: 'button', class: 'live-back', onclick: () => this.toggle(back) },
           'Show the still picture');
         panel.append(back);
       }
+      // mdBook turns pages with the arrow keys, and searches with others: not from a control.
+      panel.addEventListener('keydown', (event) => event.stopPropagation());
       this.place.replaceChildren(panel);
       new ResizeObserver(() => this.redraw(true)).observe(this.place);
       this.refresh();
@@ -376,9 +389,15 @@
     }
 
     toggle(button) {
-      const hide = this.still.style.display !== 'none';
-      this.still.style.display = hide ? 'none' : '';
+      const hide = !this.still.classList.contains('live-away');
+      this.hide(hide);
       button.textContent = hide ? 'Show the still picture' : 'Hide the still picture';
+    }
+
+    hide(away) {
+      for (const element of [this.still, this.caption]) {
+        if (element) element.classList.toggle('live-away', away);
+      }
     }
 
     control(control) {
@@ -456,9 +475,7 @@
         this.again = false;
         try {
           const question = this.plan.ask(this.values, this);
-          const broken = this.part && this.part !== 'engine';
           this.answer = question ? await lessons(this.part || 'engine').ask(question) : {};
-          this.right = broken && question ? await lessons('engine').ask(question) : null;
           if (this.plan.more) await this.plan.more(this, (question) => lessons(this.part || 'engine').ask(question));
           this.error.hidden = true;
           this.redraw();
@@ -489,7 +506,7 @@
         const again = [...this.picture.querySelectorAll('[data-act]')].find((e) => e.dataset.act === held);
         if (again) again.focus({ preventScroll: true });
       }
-      if (!this.drawn && this.still) this.still.style.display = 'none';
+      if (!this.drawn) this.hide(true);
       this.drawn = true;
     }
   }

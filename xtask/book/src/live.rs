@@ -71,9 +71,10 @@ impl Lessons {
                  (--still leaves them out)."
             );
         }
-        let features: &[&str] = if days == Days::Mine { &[] } else { &["--features", "ref"] };
+        let features = if days == Days::Mine { "" } else { "ref" };
         let wasm = cargo(root, &std, &target, features)?;
-        Ok(Self { wasm: Some(wasm), mistakes: Vec::new() })
+        let mistakes = if days == Days::Mine { Vec::new() } else { mistakes(&target)? };
+        Ok(Self { wasm: Some(wasm), mistakes })
     }
 
     /// What stands in a chapter for a live figure of this name.
@@ -105,9 +106,12 @@ impl Lessons {
         let code = packed(wasm)?;
         sizes.lessons = code.len();
         write_part(&to, "engine", &quoted(&code))?;
+        let mut names = String::new();
         for (name, wasm) in &self.mistakes {
             write_part(&to, name, &quoted(&packed(wasm)?))?;
+            write!(names, "\"{name}\",")?;
         }
+        write_part(&to, "mistakes", &format!("[{names}]"))?;
         let mut model = String::from("{");
         for (name, file) in
             [("config", "config.json"), ("tokenizer", "tokenizer.json"), ("weights", "model.safetensors")]
@@ -129,6 +133,30 @@ impl Lessons {
         }
         Ok(Some(sizes))
     }
+}
+
+/// Compiles the lessons of a course into a file.
+///
+/// # Errors
+/// If this machine cannot compile for WebAssembly, or they do not compile.
+pub fn compile_to(root: &Path, target: &Path, features: &str, to: &Path) -> Result<()> {
+    let std = StandardLibrary::find().with_context(|| format!("rustup target add {TARGET}"))?;
+    let wasm = cargo(root, &std, target, features)?;
+    fs::write(to, wasm).with_context(|| to.display().to_string())
+}
+
+/// What `cargo maintain live-mistakes` has compiled: names and WebAssembly.
+fn mistakes(target: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let Ok(entries) = fs::read_dir(target.join("mistakes")) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let wasm = fs::read(&path).with_context(|| path.display().to_string())?;
+        found.push((name, wasm));
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// What a page loads when a live figure is first touched, gzipped, in bytes.
@@ -172,11 +200,12 @@ fn said(program: &str, args: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// Compiles `book/live` for WebAssembly; its bytes, made smaller by binaryen's `wasm-opt` where that is.
-fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &[&str]) -> Result<Vec<u8>> {
+/// Compiles `book/live` for WebAssembly; its bytes. (binaryen's `wasm-opt -Oz` takes minutes, and what it
+/// saves is gone when both are gzipped.)
+fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> Result<Vec<u8>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root).args(["build", "--package", "candecode-live", "--profile", "live"]);
-    cargo.args(["--quiet", "--target", TARGET, "--target-dir"]).arg(target).args(features);
+    cargo.args(["--quiet", "--target", TARGET, "--target-dir"]).arg(target).args(["--features", features]);
     if let StandardLibrary::Source(library) = std {
         // As tools/wasm-check.sh: a stable compiler builds its own standard library.
         cargo.args(["-Zbuild-std=std,panic_abort"]).env("RUSTC_BOOTSTRAP", "1");
@@ -187,14 +216,7 @@ fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &[&str]) -
         bail!("the live figures do not compile (--still builds the book without them)");
     }
     let wasm = target.join(TARGET).join("live/candecode_live.wasm");
-    let small = wasm.with_extension("small.wasm");
-    let optimised = Command::new("wasm-opt")
-        .args(["-Oz", "--all-features", "--strip-debug", "--strip-producers", "-o"])
-        .arg(&small)
-        .arg(&wasm)
-        .status();
-    let best = if optimised.is_ok_and(|status| status.success()) { small } else { wasm };
-    fs::read(&best).with_context(|| best.display().to_string())
+    fs::read(&wasm).with_context(|| wasm.display().to_string())
 }
 
 /// The bytes, gzipped; the same bytes for the same input.
@@ -228,4 +250,37 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_without_a_script_is_refused() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let none = Lessons::none();
+        assert!(none.placeholder("gone", &root).unwrap_err().ends_with("gone.js: no such figure"));
+        let line = &none.placeholder("sampler", &root).unwrap()[0].text;
+        assert!(line.contains("data-live=\"sampler\"") && line.contains("rustup target add"), "{line}");
+    }
+
+    #[test]
+    fn a_page_gets_its_script_and_the_parts() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let out = std::env::temp_dir().join(format!("book-tool-live-{}", std::process::id()));
+        fs::create_dir_all(&out).unwrap();
+        fs::write(out.join("a.html"), "<html><body>x    </body></html>").unwrap();
+        let lessons = Lessons { wasm: Some(b"wasm".to_vec()), mistakes: Vec::new() };
+        let sizes = lessons.install(&root, &out, &["a.html".into()]).unwrap().unwrap();
+        assert!(sizes.lessons < 100 && sizes.model < 500_000, "the page's budget for the model");
+        let page = fs::read_to_string(out.join("a.html")).unwrap();
+        assert!(page.contains("<script src=\"live/live.js\" defer></script>"), "{page}");
+        for (part, begin) in [("engine", "\"H4sI"), ("model", "{config:\"H4sI"), ("mistakes", "[]")] {
+            let text = fs::read_to_string(out.join(format!("live/{part}.js"))).unwrap();
+            assert!(text.starts_with(&format!("candecode.part(\"{part}\", {begin}")), "{part}");
+        }
+        assert!(out.join("live/figures/sampler.js").is_file());
+        fs::remove_dir_all(&out).unwrap();
+    }
 }

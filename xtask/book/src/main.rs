@@ -51,6 +51,19 @@ enum Command {
         #[arg(long)]
         still: bool,
     },
+    /// Compile the lessons of a copy of the course for a page, into a file.
+    #[command(hide = true)]
+    Lessons {
+        /// The features of `candecode-live`.
+        #[arg(long)]
+        features: String,
+        /// Where cargo builds.
+        #[arg(long)]
+        target_dir: PathBuf,
+        /// The file to write.
+        #[arg(long)]
+        to: PathBuf,
+    },
     /// Build the book, serve it on this machine only, and build again when a file changes.
     Serve {
         /// Open the book in a browser.
@@ -97,6 +110,9 @@ fn run(cli: Cli) -> Result<()> {
                 serve::open_browser(&report.out.join("index.html").display().to_string());
             }
             Ok(())
+        }
+        Command::Lessons { features, target_dir, to } => {
+            live::compile_to(&root, &target_dir, &features, &to)
         }
         Command::Serve { open, port, still, mine } => {
             let days = match (still, mine) {

@@ -7,6 +7,7 @@
     question: 'Which tokens does each token look at, in each of the four heads of story-230k?',
     tryThis: 'Press the last token and go through the four heads. Is there one that looks only at the ' +
       'neighbour? Then let every token see the whole text. The model was never trained for that.',
+    mistakes: [{ mistake: 'day01 no_scale', label: 'scores are not divided by √D' }],
     state: { layer: 0, head: 0, token: null },
     controls: [
       { name: 'text', label: 'Sentence', kind: 'text', value: 'Lily and Tom found a cat. The cat was sad.', change: (f) => { f.state.token = null; } },
@@ -53,7 +54,7 @@
           s.text(x + wide / 2, y + 13, clip(token, 14), `mono${weight < 0.01 && !chosen ? ' faint' : ''}`);
           s.rect(x + wide / 2 - 12, y + 29, 24, 5, 'wire faint');
           s.rect(x + wide / 2 - 12, y + 29, 24 * weight, 5, 'bar');
-          if (weight >= 0.01) s.text(x + wide / 2, y + 44, percent(weight).replace(/\.\d+ %/, ' %'), 'note');
+          if (weight >= 0.01) s.text(x + wide / 2, y + 44, `${Math.round(weight * 100)} %`, 'note');
         });
         const look = () => { if (state.token !== i) { state.token = i; f.redraw(); } };
         s.press(group, `token ${i + 1}, ${token}`, look);

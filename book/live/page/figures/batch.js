@@ -8,7 +8,7 @@
     tryThis: 'Switch the mask off and watch the difference in the logits. Then pad on the right, ' +
       'where no mask is needed. Why doesn’t everybody do that?',
     mistakes: [
-      { part: 'mistake-padding', label: 'day 12: padding may be attended to' },
+      { mistake: 'day12 padding_is_visible', label: 'the mask shows the padding' },
     ],
     state: { row: 1 },
     controls: [
@@ -24,10 +24,11 @@
       const w = s.width, n = answer.width;
       f.state.row = Math.min(f.state.row, answer.rows.length - 1);
       const left = 26, end = s.narrow ? 92 : 250;
-      const cell = Math.min((w - left - end) / n, 64);
+      const cell = Math.min((w - left - end) / n, s.narrow ? 40 : 64);
       let y = 12;
-      s.text(left, y, s.narrow ? 'tokens and positions' : 'the tokens, and below them their positions; dashed: padding', 'left note');
-      s.text(left + n * cell + 8, y, s.narrow ? 'next' : 'the next token, and the one alone', 'left note');
+      const right = Math.max(left + n * cell + 8, s.narrow ? 170 : 190);
+      s.text(left, y, s.narrow ? 'tokens, positions' : 'tokens and positions', 'left note');
+      s.text(right, y, s.narrow ? 'next' : 'the next token, and the one alone', 'left note');
       y += 12;
       answer.rows.forEach((row, i) => {
         const chosen = i === f.state.row;
@@ -41,7 +42,7 @@
           }
         });
         s.press(group, `show the mask of row ${i}`, () => { f.state.row = i; f.redraw(); });
-        const right = left + n * cell + 8, equal = row.next === row.alone;
+        const equal = row.next === row.alone;
         s.box(right, y, s.narrow ? 80 : 86, 25, row.next, equal ? 'kept' : 'dropped');
         if (!s.narrow) {
           s.box(right + 92, y, 70, 25, row.alone, 'known');
@@ -53,8 +54,7 @@
       // The mask of the chosen row.
       y += 8;
       const mask = answer.rows[f.state.row].mask, side = Math.min(s.narrow ? 200 : 210, 26 * n), unit = side / n;
-      s.text(left, y, `the mask of row ${f.state.row}: a row for each token, filled where it may look`, 'left note').textContent =
-        s.narrow ? `the mask of row ${f.state.row}` : `the mask of row ${f.state.row}: a line for each token, filled where it may look`;
+      s.text(left, y, s.narrow ? `the mask of row ${f.state.row}` : `the mask of row ${f.state.row} (press another): a line for each token, filled where it may look`, 'left note');
       y += 12;
       mask.forEach((line, a) => line.forEach((may, b) => {
         s.group(may ? 'kept' : 'known', () => s.rect(left + b * unit, y + a * unit, unit, unit, 'cell', { 'fill-opacity': may ? 0.85 : 0.12 }));

@@ -9,7 +9,7 @@
       'When does the best text begin with another word than the greedy one?',
     state: { steps: 4 },
     controls: [
-      { name: 'text', label: 'Prompt', kind: 'text', value: 'The little', change: (f) => { f.state.steps = 3; } },
+      { name: 'text', label: 'Prompt', kind: 'text', value: 'Once upon a time there was a', change: (f) => { f.state.steps = 3; } },
       { name: 'beams', label: 'beams', kind: 'range', min: 1, max: 4, step: 1, value: 2 },
       { name: 'step', label: 'Next step', kind: 'button', press: (f) => { f.state.steps = Math.min(f.state.steps + 1, 12); } },
       { name: 'again', label: 'From the beginning', kind: 'button', press: (f) => { f.state.steps = 1; } },
@@ -17,7 +17,7 @@
     ask: (v, f) => ({ ask: 'beams', text: v.text, beams: v.beams, steps: f.state.steps }),
 
     draw(answer, s, f) {
-      const w = s.width, columns = s.narrow ? 3 : 6;
+      const w = s.width, columns = s.narrow ? 3 : 5;
       const first = Math.max(0, answer.steps.length - columns);
       const shown = answer.steps.slice(first);
       const wide = w / columns, box = wide - (s.narrow ? 26 : 34);
@@ -39,7 +39,7 @@
           s.path(`M${from[0]} ${from[1]} C${from[0] + 14} ${from[1]} ${x - 14} ${y + 13} ${x} ${y + 13}`, `wire${role === 'dropped' ? ' dashed faint' : ''}`);
           s.group(`${role}${role === 'dropped' ? ' faint' : ''}`, () => {
             s.rect(x, y, box, 27, 'box');
-            s.text(x + 5, y + 14, clip(candidate.token, box / 8 - 5), 'mono left');
+            s.text(x + 5, y + 14, clip(candidate.token, (box - 38) / 8), 'mono left');
             s.text(x + box - 4, y + 14, candidate.score.toFixed(1), 'note right');
           });
         });

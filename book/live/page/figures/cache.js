@@ -50,14 +50,14 @@
       const left = s.narrow ? 90 : 110;
       answer.bytes.forEach((model) => {
         s.text(left - 8, y + 10, model.name, 'note right');
-        s.group('kept', () => s.rect(left, y + 2, (w - left - 150) * Math.max(Math.log10(model.all) - 4, 0.1) / Math.max(most - 4, 1), 16, 'bar'));
-        s.text(left + (w - left - 150) * Math.max(Math.log10(model.all) - 4, 0.1) / Math.max(most - 4, 1) + 6, y + 10,
+        s.group('kept', () => s.rect(left, y + 2, (w - left - (s.narrow ? 80 : 200)) * Math.max(Math.log10(model.all) - 4, 0.1) / Math.max(most - 4, 1), 16, 'bar'));
+        s.text(left + (w - left - (s.narrow ? 80 : 200)) * Math.max(Math.log10(model.all) - 4, 0.1) / Math.max(most - 4, 1) + 6, y + 10,
           s.narrow ? bytes(model.all) : `${bytes(model.all)}, ${bytes(model.a_position)} a position`, 'left note');
         y += 23;
       });
       s.text(left, y + 8, 'the bars have a logarithmic scale', 'left note faint');
       s.height = y + 20;
-      return `${answer.computed} positions were computed in ${answer.steps.length} steps, for a text of ${last} tokens.` +
+      return `${answer.computed} positions were computed in ${answer.steps.length} ${answer.steps.length === 1 ? 'step' : 'steps'}, for a text of ${last} tokens.` +
         (kind === 'static' && !answer.refused ? ` ${wasted} positions are reserved and empty.` : '') +
         (answer.refused ? ` Then: ${answer.refused}.` : '');
     },

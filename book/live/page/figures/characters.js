@@ -7,6 +7,7 @@
   figure('characters', {
     question: 'When may a token’s text be shown, and when has it to wait?',
     tryThis: 'Type an emoji, an é, and some text from right to left. How many tokens does each of them wait for?',
+    mistakes: [{ mistake: 'day06 nothing_held_back', label: 'nothing is held back' }],
     controls: [{ name: 'text', label: 'Text', kind: 'text', value: 'Zoë 🐈 says hi' }],
     ask: (values) => ({ ask: 'pieces', text: values.text }),
 

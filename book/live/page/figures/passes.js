@@ -31,8 +31,7 @@
         y += 24;
       });
       y += 14;
-      const shownFrom = Math.max(0, all - Math.floor((w - 2) / 62));
-      s.text(0, y, s.narrow ? 'one pass: below each token its choice' : 'one pass over the finished text: below each token the one that it chooses to follow it', 'left note');
+      s.text(0, y, s.narrow ? 'one pass: below each token its choice' : 'one pass over the finished text: below each token the one that it chooses to follow it (✓: it is the next one)', 'left note');
       y += 12;
       let right = 0, judged = 0;
       const wide = Math.min(62, (w - 2) / Math.min(all, s.narrow ? 5 : 11));
@@ -44,7 +43,7 @@
         if (chosen !== undefined && i < all - 1) {
           const equal = chosen === answer.text[i + 1];
           s.box(x, y + 34, wide - 4, 24, chosen, equal ? 'kept' : 'dropped');
-          s.text(x + wide / 2 - 2, y + 67, equal ? 'as in the text' : 'another', `note${equal ? '' : ' faint'}`).setAttribute('class', `note${equal ? '' : ' faint'}${wide < 60 ? ' faint' : ''}`);
+          s.text(x + wide / 2 - 2, y + 68, equal ? '✓' : '✗', 'note');
         }
       }
       for (let i = p - 1; i < all - 1; i++) {
@@ -52,8 +51,8 @@
         if (answer.chosen[i] === answer.text[i + 1]) right += 1;
       }
       s.height = y + 80;
-      return `${answer.steps.length} passes have computed ${sum} positions for a text of ${all} tokens, ` +
-        `so ${sum - (all - 1)} of them were computed before. One pass chooses the same ${right} of ${judged} new tokens.`;
+      return `${answer.steps.length === 1 ? 'One pass has' : `${answer.steps.length} passes have`} computed ${sum} positions for a text of ${all} tokens, ` +
+        `and ${sum - (all - 1)} of them had been computed before. One pass over the text chooses ${right} of its ${judged} new ${judged === 1 ? 'token' : 'tokens'} again.`;
     },
   });
 })();

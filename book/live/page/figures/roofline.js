@@ -23,7 +23,7 @@
       { name: 'weights', label: 'weights', kind: 'select', options: Object.keys(WEIGHTS), value: 'bf16' },
       { name: 'rows', label: 'rows', kind: 'range', min: 0, max: 10, step: 1, value: 0, show: (v) => String(power(v)) },
       { name: 'new', label: 'new tokens of each row', kind: 'range', min: 0, max: 13, step: 1, value: 0, show: (v) => String(power(v)) },
-      { name: 'past', label: 'positions in the cache', kind: 'range', min: 0, max: 13, step: 1, value: 10, show: (v) => (v === 0 ? '0' : String(power(v))) },
+      { name: 'past', label: 'positions in the cache', kind: 'range', min: 0, max: 13, step: 1, value: 7, show: (v) => (v === 0 ? '0' : String(power(v))) },
     ],
     ask: (v) => ({
       ask: 'roofline', model: v.model, bandwidth: MACHINES[v.machine][0], peak: MACHINES[v.machine][1],

@@ -15,6 +15,7 @@
     question: 'What does the score of a query and a key depend on: where they stand, or how far apart they are?',
     tryThis: 'Watch the score and move both tokens with the buttons. Now move only the key. ' +
       'Which dials turn fast, and which hardly turn at all?',
+    mistakes: [{ mistake: 'day02 both_added', label: 'a minus sign is missing' }],
     controls: [
       { name: 'query', label: 'query of', kind: 'text', value: ' cat' },
       { name: 'key', label: 'key of', kind: 'text', value: ' Tom' },

@@ -23,7 +23,7 @@
     tryThis: 'Set top-p to 0.9 and raise the temperature to 2. Now drag top-p in front of temperature. ' +
       'How many tokens are left each time, and why?',
     mistakes: [
-      { part: 'mistake-top-p', label: 'day 8: top-p drops the token that crosses the line' },
+      { mistake: 'day08 top_p_drops_the_crossing_token', label: 'top-p drops the token that crosses the line' },
     ],
     state: {
       order: ['repetition', 'presence', 'temperature', 'top_k', 'top_p', 'min_p'],
@@ -31,7 +31,7 @@
     },
     controls: [
       { name: 'text', label: 'Prompt', kind: 'text', value: 'Once upon a time, there was a little', change: (f) => { f.state.generated = []; f.state.draws = 0; } },
-      { name: 'temperature', label: 'temperature', kind: 'range', min: 0.1, max: 3, step: 0.05, value: 1, show: off(1, fixed(2)) },
+      { name: 'temperature', label: 'temperature', kind: 'range', min: 0.1, max: 3, step: 0.05, value: 1, show: fixed(2) },
       { name: 'top_k', label: 'top-k', kind: 'range', min: 0, max: 50, step: 1, value: 0, show: off(0, String) },
       { name: 'top_p', label: 'top-p', kind: 'range', min: 0.01, max: 1, step: 0.01, value: 0.9, show: off(1, fixed(2)) },
       { name: 'min_p', label: 'min-p', kind: 'range', min: 0, max: 1, step: 0.01, value: 0, show: off(0, fixed(2)) },

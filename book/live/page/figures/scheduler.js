@@ -62,7 +62,7 @@
       const tokens = answer.turns.reduce((sum, turn) => sum + turn.tokens.length, 0);
       const waited = answer.turns.reduce((sum, turn) => sum + turn.waiting.length, 0);
       const refused = answer.refused.filter(Boolean).length;
-      return `${tokens} tokens in ${answer.turns.length} turns. Requests have waited ${waited} turns altogether.` +
+      return `${tokens} tokens in ${answer.turns.length} turns. Requests have waited ${waited} ${waited === 1 ? 'turn' : 'turns'} altogether.` +
         (refused ? ` ${refused} ${refused === 1 ? 'was' : 'were'} refused.` : '');
     },
   });

@@ -8,7 +8,7 @@
     question: 'The draft draws from q. Why does what comes out have the distribution p?',
     tryThis: 'Drag the bars of q until they are far from p. Fewer drafts are accepted, but look at the bars of the long run.',
     mistakes: [
-      { part: 'mistake-residual', label: 'day 13: a rejected token is replaced by a draw from p' },
+      { mistake: 'day13 resamples_from_the_target', label: 'a rejected token is replaced by a draw from p' },
     ],
     state: { p: [0.4, 0.3, 0.2, 0.08, 0.02], q: [0.1, 0.5, 0.2, 0.15, 0.05], seed: 1, runs: 2000 },
     controls: [
@@ -18,7 +18,7 @@
     ask: (v, f) => ({ ask: 'speculative', p: f.state.p, q: f.state.q, seed: f.state.seed, runs: f.state.runs }),
 
     draw(answer, s, f) {
-      const w = s.width, high = 110;
+      const w = s.width, high = 100;
       const panels = [
         ['p, the target’s (drag)', answer.p, 'p', 'known'], ['q, the draft’s (drag)', answer.q, 'q', 'draft'],
         ['the residual', answer.residual, null, 'new'],
@@ -27,15 +27,15 @@
       const columns = s.narrow ? 2 : 4, gap = 22, wide = (w - gap * (columns - 1)) / columns;
       const total = (list) => list.reduce((a, b) => a + b, 0);
       panels.forEach(([title, bars, name, role], panel) => {
-        const x = (panel % columns) * (wide + gap), y = Math.floor(panel / columns) * (high + 66) + 12;
+        const x = (panel % columns) * (wide + gap), y = Math.floor(panel / columns) * (high + 76) + 12;
         s.text(x, y, title, 'left note strong');
-        const base = y + 16 + high, each = wide / NAMES.length;
+        const base = y + 30 + high, each = wide / NAMES.length;
         s.path(`M${x} ${base} H${x + wide}`, 'axis');
         bars.forEach((share, i) => {
           const left = x + i * each + 2, tall = Math.min(share, 1) * high;
           const column = s.group(role, () => {
             s.rect(left, base - tall, each - 4, tall, 'bar');
-            if (name) s.rect(left - 2, y + 16, each, high, 'wire', { 'stroke-opacity': 0, 'pointer-events': 'all' });
+            if (name) s.rect(left - 2, y + 30, each, high, 'wire', { 'stroke-opacity': 0, 'pointer-events': 'all' });
           });
           if (panel === 3) s.path(`M${left - 1} ${base - answer.p[i] * high} h${each - 2}`, 'wire');
           s.text(left + each / 2 - 2, base - tall - 8, share >= 0.005 ? share.toFixed(2) : '', 'note');
@@ -59,7 +59,7 @@
           }, (dx, dy) => set(f.state[name][i] + (dx - dy) * 0.02));
         });
       });
-      s.height = Math.ceil(4 / columns) * (high + 66) + 4;
+      s.height = Math.ceil(4 / columns) * (high + 76) + 4;
       if (f.state.runs === 1 && answer.first) {
         const { token, u, accepted, out } = answer.first;
         const limit = answer.p[token] / answer.q[token];

@@ -8,7 +8,7 @@
     tryThis: 'Block a word that the text below contains, and watch the model go round it. ' +
       'Then tick “only whole words”. When does the automaton now know that the word was there?',
     mistakes: [
-      { part: 'mistake-rail', label: 'day 14: only the last byte of a token is judged' },
+      { mistake: 'day14 only_at_a_tokens_end', label: 'only the last byte of a token is judged' },
     ],
     controls: [
       { name: 'word', label: 'Blocked word', kind: 'text', value: 'happy' },

@@ -1,0 +1,62 @@
+//! `cargo maintain live-mistakes`: the known mistakes that the book's live figures can switch on, each
+//! compiled for the page as the lessons are.
+//!
+//! Which ones is said by the figures themselves, `book/live/page/figures/*.js`: `mistake: 'day08 NAME'`. The
+//! book tool takes what lies in `target/live/mistakes` into the book it builds next.
+
+use crate::hunt::mistaken_course;
+use anyhow::{ensure, Context, Result};
+use regex::Regex;
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::ExitCode;
+use xtask::cargo;
+use xtask::repo::Repo;
+use xtask::say;
+
+/// Compiles every mistake that a figure names.
+///
+/// # Errors
+/// If a mistake is not in `tests/wrong`, or does not compile.
+pub fn run(repo: &Repo) -> Result<ExitCode> {
+    let target = cargo::target_dir(repo).join("live");
+    let kept = target.join("mistakes");
+    if kept.exists() {
+        fs::remove_dir_all(&kept).with_context(|| kept.display().to_string())?;
+    }
+    fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
+    for (day, name) in named(repo)? {
+        let features = mistaken_course(repo, &target, &day, &name)?;
+        let features: Vec<String> =
+            features.iter().map(|feature| format!("candecode/{feature}")).collect();
+        let to = kept.join(format!("mistake-{day}-{name}.wasm"));
+        let status = cargo::command(repo)
+            .args(["run", "--quiet", "--profile", "tools", "--package", "book-tool", "--"])
+            .args(["lessons", "--features", &features.join(",")])
+            .arg("--root")
+            .arg(target.join("course"))
+            .arg("--target-dir")
+            .arg(&target)
+            .arg("--to")
+            .arg(&to)
+            .status()
+            .context("cannot start cargo")?;
+        ensure!(status.success(), "day {day}, {name}: not compiled");
+        say!("{}", to.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Day and name of every mistake that a figure can switch on.
+fn named(repo: &Repo) -> Result<BTreeSet<(String, String)>> {
+    let pattern = Regex::new(r"mistake: '(day\d\d) (\w+)'")?;
+    let dir = repo.root.join("book/live/page/figures");
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
+        let text = fs::read_to_string(entry?.path())?;
+        for named in pattern.captures_iter(&text) {
+            found.insert((named[1].to_string(), named[2].to_string()));
+        }
+    }
+    Ok(found)
+}
