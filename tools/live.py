@@ -308,6 +308,20 @@ def without(browser, base, page_name):
     if not watch.page.locator("figure:has(.live) > svg").first.is_visible():
         wrong.append("without WebAssembly the still picture is gone")
     wrong += watch.close()
+
+    # A question that takes minutes: the lessons are ended after ten seconds, and the next question gets its answer.
+    watch = Watch(browser, base)
+    watch.page.goto(base + page_name)
+    endless = {"ask": "beams", "text": "Once", "beams": 500, "steps": 500}
+    silent, answer = watch.page.evaluate("""async (endless) => {
+      const asked = [endless, { ask: 'pieces', text: 'Tom' }].map((question) => candecode.ask(question));
+      return [await asked[0].catch((error) => error.message), await asked[1]];
+    }""", endless)
+    if "ten seconds" not in str(silent):
+        wrong.append(f"a question without an end is answered with {silent!r:.80}")
+    if not answer.get("pieces"):
+        wrong.append("after a question without an end there is no answer")
+    wrong += watch.close()
     return wrong
 
 
@@ -375,7 +389,7 @@ def film(browser, base, to):
         whole.paste(image, (0, 0))
         canvas.append(whole)
     canvas[0].save(to, save_all=True, append_images=canvas[1:], duration=[hold for _, hold in frames],
-                   loop=0, quality=70, method=6)
+                   loop=0, quality=60, method=2)
     print(f"{to}: {len(frames)} pictures, {os.path.getsize(to) / 1000:.0f} kB")
     return 0
 

@@ -25,12 +25,38 @@ const GREEDY: usize = 20;
 const SAMPLED: usize = 12;
 
 const PROMPTS: &[&str] = &[
-    "Once upon a time", "Lily", "Tom had a big red ball", "The little cat", "One day, a boy", "Mom said",
-    "There was a dog", "The sun was", "Ben and Mia went to the park", "She was very happy because",
-    "In the garden", "The bird could not fly", "A small fish", "He looked at the moon", "It was raining and",
-    "The old man", "They played all day", "Her friend gave her", "The bear was hungry", "On the farm",
-    "Sam liked to", "The girl found a", "Dad made a cake", "The train went", "At night the stars", "A frog jumped",
-    "The king had", "Anna wanted a", "The tree was tall", "Max saw a bug", "The boat was", "Every morning",
+    "Once upon a time",
+    "Lily",
+    "Tom had a big red ball",
+    "The little cat",
+    "One day, a boy",
+    "Mom said",
+    "There was a dog",
+    "The sun was",
+    "Ben and Mia went to the park",
+    "She was very happy because",
+    "In the garden",
+    "The bird could not fly",
+    "A small fish",
+    "He looked at the moon",
+    "It was raining and",
+    "The old man",
+    "They played all day",
+    "Her friend gave her",
+    "The bear was hungry",
+    "On the farm",
+    "Sam liked to",
+    "The girl found a",
+    "Dad made a cake",
+    "The train went",
+    "At night the stars",
+    "A frog jumped",
+    "The king had",
+    "Anna wanted a",
+    "The tree was tall",
+    "Max saw a bug",
+    "The boat was",
+    "Every morning",
 ];
 
 fn main() -> Result<()> {
@@ -69,7 +95,12 @@ fn main() -> Result<()> {
 }
 
 /// The text that the command writes; None if a choice in it was closer than `least`.
-fn case(engine: &Engine, prompt: &str, params: &SamplingParams, least: f32) -> Result<Option<Value>> {
+fn case(
+    engine: &Engine,
+    prompt: &str,
+    params: &SamplingParams,
+    least: f32,
+) -> Result<Option<Value>> {
     let margin = Rc::new(Cell::new(f32::INFINITY));
     let closest = margin.clone();
     let sampler: Sampler = if params.temperature == 0.0 {

@@ -37,7 +37,7 @@
 
   /** The worker's whole program: it is made a Blob from its own text. */
   function program() {
-    let lessons, panic;
+    let lessons;
     const utf8 = { read: new TextDecoder(), write: new TextEncoder() };
     const bytes = async (base64) => {
       const packed = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
@@ -48,25 +48,23 @@
       const at = lessons.reserve(data.length);
       new Uint8Array(lessons.memory.buffer, at, data.length).set(data);
     };
-    const text = (at, length) => utf8.read.decode(new Uint8Array(lessons.memory.buffer, at, length));
+    const said = () => utf8.read.decode(new Uint8Array(lessons.memory.buffer, lessons.answer(), lessons.answer_len()));
     const answer = (run) => {
-      panic = null;
       try {
-        const at = run();
-        return JSON.parse(text(at, lessons.answer_len()));
+        run();
+        return JSON.parse(said());
       } catch (error) {
-        return { error: panic || String(error), broken: true }; // a panic ends the instance
+        return { error: said() || String(error), broken: true }; // a panic ends the instance
       }
     };
     const start = async ({ engine, model }) => {
       const module = await WebAssembly.compile(await bytes(engine));
-      // What the lessons ask of the page: to hear a panic's words, and random numbers, for keys of hash
-      // tables. (getrandom would have them through wasm-bindgen, whose other functions are never called.)
+      // What the lessons ask of the page: random numbers, for keys of hash tables. (getrandom would have them
+      // through wasm-bindgen, whose other functions are never called.)
       const imports = {};
       for (const { module: from, name } of WebAssembly.Module.imports(module)) {
         imports[from] = imports[from] || {};
         imports[from][name] = () => { throw new Error(`${from}.${name} is not there in a page`); };
-        if (name === 'panicked') imports[from][name] = (at, length) => { panic = text(at, length); };
         if (name.includes('getRandomValues')) {
           imports[from][name] = (at, length) => {
             self.crypto.getRandomValues(new Uint8Array(lessons.memory.buffer, at, length));
@@ -77,7 +75,7 @@
       const files = await Promise.all([model.config, model.tokenizer, model.weights].map(bytes));
       return answer(() => {
         files.forEach(write);
-        return lessons.open_model();
+        lessons.open_model();
       });
     };
     self.onmessage = async ({ data }) => {
@@ -87,7 +85,7 @@
       } else {
         self.postMessage(answer(() => {
           write(utf8.write.encode(JSON.stringify(data)));
-          return lessons.call();
+          lessons.call();
         }));
       }
     };
@@ -518,6 +516,11 @@
     figure(name, plan) { figures[name] = plan; },
     /** Takes what engine.js, model.js and the files of mistakes carry. */
     part(name, data) { parts[name] = data; },
+    /** Loads a file of data, as heads.js. */
+    async data(name) {
+      await script(`${name}.js`);
+      return parts[name];
+    },
     /** Asks the lessons directly: for tests. */
     ask: (question, part) => lessons(part || 'engine').ask(question),
     /** For tests: milliseconds that the lessons took to start. */

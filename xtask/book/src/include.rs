@@ -166,8 +166,8 @@ fn included(
         }
         _ => {
             return Err(format!(
-                "no {{{{#{kind}}}}}: there are include, item, live, map, reference, signature, variant"
-            ))
+            "no {{{{#{kind}}}}}: there are include, item, live, map, reference, signature, variant"
+        ))
         }
     };
     if kind != "reference" {

@@ -7,10 +7,9 @@
 use crate::source::{Line, Origin};
 use anyhow::{bail, ensure, Context, Result};
 use base64::Engine as _;
-use flate2::{Compression, GzBuilder};
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,7 +26,8 @@ const TARGET: &str = "wasm32-unknown-unknown";
 const SLEEPING: &str = "With JavaScript this figure answers when you touch it.";
 
 /// What it says where the lessons were not compiled.
-const STILL: &str = "This figure can answer: <code>rustup target add wasm32-unknown-unknown</code>, \
+const STILL: &str =
+    "This figure can answer: <code>rustup target add wasm32-unknown-unknown</code>, \
                      then build the book again.";
 
 /// Whose days the figures run.
@@ -103,6 +103,7 @@ impl Lessons {
         let Some(wasm) = &self.wasm else { return Ok(None) };
         copy(&root.join(PAGE), &to)?;
         let mut sizes = Sizes::default();
+        let packed = |bytes: &[u8]| packed(bytes, &root.join("target/live/packed"));
         let code = packed(wasm)?;
         sizes.lessons = code.len();
         write_part(&to, "engine", &quoted(&code))?;
@@ -113,9 +114,11 @@ impl Lessons {
         }
         write_part(&to, "mistakes", &format!("[{names}]"))?;
         let mut model = String::from("{");
-        for (name, file) in
-            [("config", "config.json"), ("tokenizer", "tokenizer.json"), ("weights", "model.safetensors")]
-        {
+        for (name, file) in [
+            ("config", "config.json"),
+            ("tokenizer", "tokenizer.json"),
+            ("weights", "model.safetensors"),
+        ] {
             let path = root.join(MODEL).join(file);
             let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
             let bytes = packed(&bytes)?;
@@ -205,7 +208,10 @@ fn said(program: &str, args: &[&str]) -> Option<String> {
 fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> Result<Vec<u8>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root).args(["build", "--package", "candecode-live", "--profile", "live"]);
-    cargo.args(["--quiet", "--target", TARGET, "--target-dir"]).arg(target).args(["--features", features]);
+    cargo
+        .args(["--quiet", "--target", TARGET, "--target-dir"])
+        .arg(target)
+        .args(["--features", features]);
     if let StandardLibrary::Source(library) = std {
         // As tools/wasm-check.sh: a stable compiler builds its own standard library.
         cargo.args(["-Zbuild-std=std,panic_abort"]).env("RUSTC_BOOTSTRAP", "1");
@@ -219,11 +225,19 @@ fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> R
     fs::read(&wasm).with_context(|| wasm.display().to_string())
 }
 
-/// The bytes, gzipped; the same bytes for the same input.
-fn packed(bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut gzip = GzBuilder::new().write(Vec::new(), Compression::best());
-    gzip.write_all(bytes)?;
-    Ok(gzip.finish()?)
+/// The bytes, gzipped, as small as it goes. That takes some seconds, so it's kept in `kept`.
+fn packed(bytes: &[u8], kept: &Path) -> Result<Vec<u8>> {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    let file = kept.join(format!("{:016x}.gz", hasher.finish()));
+    if let Ok(packed) = fs::read(&file) {
+        return Ok(packed);
+    }
+    let mut packed = Vec::new();
+    zopfli::compress(zopfli::Options::default(), zopfli::Format::Gzip, bytes, &mut packed)?;
+    fs::create_dir_all(kept).with_context(|| kept.display().to_string())?;
+    fs::write(&file, &packed).with_context(|| file.display().to_string())?;
+    Ok(packed)
 }
 
 /// Bytes as a string of JavaScript.
@@ -262,7 +276,10 @@ mod tests {
         let none = Lessons::none();
         assert!(none.placeholder("gone", &root).unwrap_err().ends_with("gone.js: no such figure"));
         let line = &none.placeholder("sampler", &root).unwrap()[0].text;
-        assert!(line.contains("data-live=\"sampler\"") && line.contains("rustup target add"), "{line}");
+        assert!(
+            line.contains("data-live=\"sampler\"") && line.contains("rustup target add"),
+            "{line}"
+        );
     }
 
     #[test]
@@ -276,7 +293,8 @@ mod tests {
         assert!(sizes.lessons < 100 && sizes.model < 500_000, "the page's budget for the model");
         let page = fs::read_to_string(out.join("a.html")).unwrap();
         assert!(page.contains("<script src=\"live/live.js\" defer></script>"), "{page}");
-        for (part, begin) in [("engine", "\"H4sI"), ("model", "{config:\"H4sI"), ("mistakes", "[]")] {
+        for (part, begin) in [("engine", "\"H4sI"), ("model", "{config:\"H4sI"), ("mistakes", "[]")]
+        {
             let text = fs::read_to_string(out.join(format!("live/{part}.js"))).unwrap();
             assert!(text.starts_with(&format!("candecode.part(\"{part}\", {begin}")), "{part}");
         }

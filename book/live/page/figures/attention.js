@@ -3,17 +3,33 @@
   'use strict';
   const { figure, percent, clip } = window.candecode;
 
+  const MODELS = ['story-230k', 'story-3m'];
+
+  /** The weights of all heads of a sentence of story-3m, from heads.js. */
+  function unpacked({ tokens, weights }) {
+    const bytes = atob(weights), n = tokens.length;
+    let at = 0;
+    const layers = Array.from({ length: 6 }, () => Array.from({ length: 6 }, () =>
+      Array.from({ length: n }, (_, row) => Array.from({ length: n }, (_, i) => (i <= row ? bytes.charCodeAt(at++) / 255 : 0)))));
+    return { tokens, layers, cut: 0 };
+  }
+
   figure('attention', {
-    question: 'Which tokens does each token look at, in each of the four heads of story-230k?',
+    question: 'Which tokens does each token look at, in each head?',
     tryThis: 'Press the last token and go through the four heads. Is there one that looks only at the ' +
       'neighbour? Then let every token see the whole text. The model was never trained for that.',
     mistakes: [{ mistake: 'day01 no_scale', label: 'scores are not divided by √D' }],
     state: { layer: 0, head: 0, token: null },
     controls: [
-      { name: 'text', label: 'Sentence', kind: 'text', value: 'Lily and Tom found a cat. The cat was sad.', change: (f) => { f.state.token = null; } },
+      { name: 'model', label: 'model', kind: 'select', options: MODELS, value: MODELS[0], change: (f) => Object.assign(f.state, { layer: 0, head: 0, token: null }) },
+      { name: 'sentence', label: 'sentence of story-3m', kind: 'range', min: 1, max: 10, step: 1, value: 1, change: (f) => { f.state.token = null; } },
+      { name: 'text', label: 'Your sentence, for story-230k', kind: 'text', value: 'Lily and Tom found a cat. The cat was sad.', change: (f) => { f.state.token = null; } },
       { name: 'causal', label: 'causal mask', kind: 'check', value: true },
     ],
-    ask: (values) => ({ ask: 'attention', text: values.text, causal: values.causal }),
+    ask: (values) => (values.model === MODELS[0] ? { ask: 'attention', text: values.text, causal: values.causal } : null),
+    async more(f) {
+      if (f.values.model !== MODELS[0]) f.answer = unpacked((await window.candecode.data('heads'))[f.values.sentence - 1]);
+    },
 
     draw(answer, s, f) {
       const w = s.width, n = answer.tokens.length, state = f.state;
@@ -22,25 +38,25 @@
       const now = answer.layers[state.layer][state.head];
 
       // The four heads, small; the chosen one has a thick border.
-      const gap = s.narrow ? 10 : 24;
-      const side = Math.min((w - (heads.length - 1) * gap - 2) / heads.length, 158);
+      const many = heads.length > 4, columns = many ? (s.narrow ? 6 : 12) : heads.length;
+      const gap = many ? 5 : s.narrow ? 10 : 24;
+      const side = Math.min((w - (columns - 1) * gap - 2) / columns, 158);
       heads.forEach(({ l, h, weights }, i) => {
-        const x = 1 + i * (side + gap), cell = side / n;
+        const x = 1 + (i % columns) * (side + gap), top = 22 + Math.floor(i / columns) * (side + 22), cell = side / n;
         const chosen = l === state.layer && h === state.head;
         const group = s.group(chosen ? 'new' : 'known', () => {
-          s.rect(x, 22, side, side, 'box');
+          s.rect(x, top, side, side, 'box');
           weights.forEach((row, a) => row.forEach((weight, b) => {
-            if (weight > 0.02) s.rect(x + b * cell, 22 + a * cell, cell, cell, 'bar', { 'fill-opacity': Math.min(1, weight + 0.05).toFixed(2) });
+            if (weight > 0.02) s.rect(x + b * cell, top + a * cell, cell, cell, 'bar', { 'fill-opacity': Math.min(1, weight + 0.05).toFixed(2) });
           }));
-          const mark = s.rect(x, 22 + state.token * cell, side, cell, 'wire');
-          mark.setAttribute('class', 'wire');
-          s.text(x + side / 2, 10, s.narrow ? `${l}.${h}` : `layer ${l}, head ${h}`, chosen ? 'strong' : 'note');
+          s.rect(x, top + state.token * cell, side, cell, 'wire');
+          s.text(x + side / 2, top - 11, s.narrow || many ? `${l}.${h}` : `layer ${l}, head ${h}`, chosen ? 'strong' : 'note');
         });
         s.press(group, `layer ${l}, head ${h}`, () => { state.layer = l; state.head = h; f.redraw(); });
       });
 
       // The sentence: the chosen token, and how much of its look each token gets.
-      let y = side + 44;
+      let y = Math.ceil(heads.length / columns) * (side + 22) + 22;
       s.text(0, y, s.narrow ? 'the thick token looks at the others:' : 'the token with the thick border looks at the others (press another one):', 'left note');
       y += 16;
       let x = 1;

@@ -143,7 +143,7 @@
 
       const dropped = answer.vocab - answer.kept;
       let said = dropped
-        ? `${answer.kept} of ${answer.vocab} tokens are left. The model gave them ${percent(answer.mass)} of the probability.`
+        ? `${answer.kept} of ${answer.vocab} tokens ${answer.kept === 1 ? 'is' : 'are'} left. The model gave ${answer.kept === 1 ? 'it' : 'them'} ${percent(answer.mass)} of the probability.`
         : `All ${answer.vocab} tokens are left.`;
       if (answer.draws.length === 1) {
         const { u, token, low, high } = answer.draws[0];

@@ -60,7 +60,8 @@ pub fn answer(q: Question) -> Answer {
             break;
         }
     }
-    let models = [("story-230k", config.clone()), ("Qwen3 0.6B", qwen3()), ("Llama 3 8B", llama3())];
+    let models =
+        [("story-230k", config.clone()), ("Qwen3 0.6B", qwen3()), ("Llama 3 8B", llama3())];
     let weigh = |(name, config): &(&str, ModelConfig)| {
         json!({
             "name": name, "a_position": cache_bytes(config, 1, 1, DType::BF16),

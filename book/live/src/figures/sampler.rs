@@ -68,7 +68,8 @@ pub fn answer(q: Question) -> Answer {
     let mut best: Vec<usize> = (0..before.len()).collect();
     best.sort_by(|a, b| before[*b].total_cmp(&before[*a]).then(a.cmp(b)));
     let kept = after.iter().filter(|p| **p > 0.0).count();
-    let mass: f64 = (0..after.len()).filter(|i| after[*i] > 0.0).map(|i| f64::from(before[i])).sum();
+    let mass: f64 =
+        (0..after.len()).filter(|i| after[*i] > 0.0).map(|i| f64::from(before[i])).sum();
 
     let mut rng = RequestRng::new(q.seed, 0);
     let mut draws = Vec::new();
@@ -77,7 +78,8 @@ pub fn answer(q: Question) -> Answer {
         let id = sample(&after, u)?;
         let low: f64 = after[..id as usize].iter().map(|p| f64::from(*p)).sum();
         let high = low + f64::from(after[id as usize]);
-        draws.push(json!({ "u": u, "id": id, "token": model::shown(id), "low": low, "high": high }));
+        draws
+            .push(json!({ "u": u, "id": id, "token": model::shown(id), "low": low, "high": high }));
     }
     // The line of probabilities that a draw walks along, in the order of ids.
     let mut line = Vec::new();
@@ -85,7 +87,9 @@ pub fn answer(q: Question) -> Answer {
     for (id, p) in after.iter().enumerate() {
         if *p >= 0.004 {
             let (low, high) = (sum, sum + f64::from(*p));
-            line.push(json!({ "id": id, "token": model::shown(id as u32), "low": low, "high": high }));
+            line.push(
+                json!({ "id": id, "token": model::shown(id as u32), "low": low, "high": high }),
+            );
         }
         sum += f64::from(*p);
     }

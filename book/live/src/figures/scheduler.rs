@@ -64,8 +64,7 @@ pub fn answer(q: Question) -> Answer {
                 text.push_str(&token.text);
             }
         }
-        let admitted: Vec<usize> =
-            before.into_iter().filter(|id| !waiting.contains(id)).collect();
+        let admitted: Vec<usize> = before.into_iter().filter(|id| !waiting.contains(id)).collect();
         let shown = tokens.iter().map(|token| {
             json!({ "id": token.row, "token": model::shown(token.id), "finish": token.finish })
         });

@@ -28,7 +28,12 @@ pub fn answer(q: Question) -> Answer {
         return Err("type a word".into());
     }
     if word.len() > MOST {
-        return Err(format!("a word of {} bytes is too long for this figure: at most {MOST}", word.len()).as_str().into());
+        return Err(format!(
+            "a word of {} bytes is too long for this figure: at most {MOST}",
+            word.len()
+        )
+        .as_str()
+        .into());
     }
     let bytes = word.as_bytes();
     let mut edges = Vec::new();

@@ -3,7 +3,7 @@
 use serde_json::{json, Value};
 
 /// An answer, or an error, as the page reads it: `{"error": "…"}`.
-pub fn written(result: Result<Value, String>) -> String {
+pub fn answer(result: Result<Value, String>) -> String {
     match result {
         Ok(answer) => answer.to_string(),
         Err(error) => json!({ "error": error }).to_string(),
@@ -11,7 +11,7 @@ pub fn written(result: Result<Value, String>) -> String {
 }
 
 /// What a panic says: for a `todo!` of a day, the task that is not written yet.
-#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+#[cfg(target_arch = "wasm32")]
 pub fn of_panic(info: &std::panic::PanicHookInfo) -> String {
     if let Some(task) = candecode::kit::days::unwritten(info.payload()) {
         return format!("{task}: this is not written yet");
