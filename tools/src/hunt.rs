@@ -140,8 +140,8 @@ pub fn engine(repo: &Repo, dir: &Path, mistake: Option<&(String, String)>) -> Re
     build(repo, &dir.join("course"), dir, features, name)
 }
 
-/// Makes a copy of the course, `dir/course`, with a known mistake in its `src/`. Gives the features with
-/// which all other days are the reference's.
+/// Makes a copy of the course, `dir/course`, with a known mistake in its `src/`. Gives the features
+/// with which all other days are the reference's.
 ///
 /// # Errors
 /// If there is no such mistake, or the copy cannot be written.

@@ -1,8 +1,8 @@
-//! `cargo maintain live-mistakes`: the known mistakes that the book's live figures can switch on, each
-//! compiled for the page as the lessons are.
+//! `cargo maintain live-mistakes`: the known mistakes that the book's live figures can switch on,
+//! each compiled for the page as the lessons are.
 //!
-//! Which ones is said by the figures themselves, `book/live/page/figures/*.js`: `mistake: 'day08 NAME'`. The
-//! book tool takes what lies in `target/live/mistakes` into the book it builds next.
+//! Which ones is said by the figures themselves, `book/live/page/figures/*.js`: `mistake: 'day08
+//! NAME'`. The book tool takes what lies in `target/live/mistakes` into the book it builds next.
 
 use crate::hunt::mistaken_course;
 use anyhow::{ensure, Context, Result};

@@ -250,8 +250,8 @@ pub fn wasm(repo: &Repo) -> Result<Outcome> {
     script(repo, "tools/wasm-check.sh", &["--features", "ref"])
 }
 
-/// The live figures: their answers on this machine, and those of the built book, driven in a browser.
-/// `PYTHON` may name the Python that has Playwright.
+/// The live figures: their answers on this machine, and those of the built book, driven in a
+/// browser. `PYTHON` may name the Python that has Playwright.
 pub fn live(repo: &Repo) -> Result<Outcome> {
     succeed(repo, &["test", "--quiet", "--package", "candecode-live", "--features", "ref"])?;
     let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());

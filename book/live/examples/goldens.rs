@@ -6,8 +6,8 @@
 //!
 //! Sums in another order differ in their last bits, and the page adds up in another order than the
 //! command's kernels. So a text is kept only if no choice in it was close: greedy, the best two
-//! logits are 1e-3 apart or more; sampled, the random number is 1e-4 or more from the borders of its
-//! token's part of the line.
+//! logits are 1e-3 apart or more; sampled, the random number is 1e-4 or more from the borders of
+//! its token's part of the line.
 
 use anyhow::{bail, ensure, Result};
 use candecode::day08_sampling::{sample, softmax};

@@ -7,544 +7,686 @@
 
    A figure is candecode.figure(NAME, { controls, ask, draw, … }): see book/README.md. */
 (function () {
-  'use strict';
-  if (window.candecode) return;
+    'use strict';
+    if (window.candecode) return;
 
-  const folder = document.currentScript.src.replace(/[^/]*$/, '');
-  const PATIENCE = 10000; // ms: a worker that does not answer for so long is ended
-  const figures = {};
-  const parts = {};
+    const folder = document.currentScript.src.replace(/[^/]*$/, '');
+    const PATIENCE = 10000; // ms: a worker that does not answer for so long is ended
+    const figures = {};
+    const parts = {};
 
-  // ---------------------------------------------------------------- scripts
+    // ---------------------------------------------------------------- scripts
 
-  const scripts = {};
-  /** Loads a classic script once. */
-  function script(name) {
-    scripts[name] = scripts[name] || new Promise((resolve, reject) => {
-      const element = document.createElement('script');
-      element.src = folder + name;
-      element.onload = resolve;
-      element.onerror = () => {
-        delete scripts[name];
-        reject(new Error(`the file live/${name} of this book is missing`));
-      };
-      document.head.append(element);
-    });
-    return scripts[name];
-  }
+    const scripts = {};
+    /** Loads a classic script once. */
+    function script(name) {
+        scripts[name] =
+            scripts[name] ||
+            new Promise((resolve, reject) => {
+                const element = document.createElement('script');
+                element.src = folder + name;
+                element.onload = resolve;
+                element.onerror = () => {
+                    delete scripts[name];
+                    reject(new Error(`the file live/${name} of this book is missing`));
+                };
+                document.head.append(element);
+            });
+        return scripts[name];
+    }
 
-  // ---------------------------------------------------------------- the worker
+    // ---------------------------------------------------------------- the worker
 
-  /** The worker's whole program: it is made a Blob from its own text. */
-  function program() {
-    let lessons;
-    const utf8 = { read: new TextDecoder(), write: new TextEncoder() };
-    const bytes = async (base64) => {
-      const packed = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-      const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
-      return new Uint8Array(await new Response(stream).arrayBuffer());
-    };
-    const write = (data) => {
-      const at = lessons.reserve(data.length);
-      new Uint8Array(lessons.memory.buffer, at, data.length).set(data);
-    };
-    const said = () => utf8.read.decode(new Uint8Array(lessons.memory.buffer, lessons.answer(), lessons.answer_len()));
-    const answer = (run) => {
-      try {
-        run();
-        return JSON.parse(said());
-      } catch (error) {
-        return { error: said() || String(error), broken: true }; // a panic ends the instance
-      }
-    };
-    const start = async ({ engine, model }) => {
-      const module = await WebAssembly.compile(await bytes(engine));
-      // What the lessons ask of the page: random numbers, for keys of hash tables. (getrandom would have them
-      // through wasm-bindgen, whose other functions are never called.)
-      const imports = {};
-      for (const { module: from, name } of WebAssembly.Module.imports(module)) {
-        imports[from] = imports[from] || {};
-        imports[from][name] = () => { throw new Error(`${from}.${name} is not there in a page`); };
-        if (name.includes('getRandomValues')) {
-          imports[from][name] = (at, length) => {
-            self.crypto.getRandomValues(new Uint8Array(lessons.memory.buffer, at, length));
-          };
+    /** The worker's whole program: it is made a Blob from its own text. */
+    function program() {
+        let lessons;
+        const utf8 = { read: new TextDecoder(), write: new TextEncoder() };
+        const bytes = async (base64) => {
+            const packed = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+            const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
+            return new Uint8Array(await new Response(stream).arrayBuffer());
+        };
+        const write = (data) => {
+            const at = lessons.reserve(data.length);
+            new Uint8Array(lessons.memory.buffer, at, data.length).set(data);
+        };
+        const said = () =>
+            utf8.read.decode(
+                new Uint8Array(lessons.memory.buffer, lessons.answer(), lessons.answer_len()),
+            );
+        const answer = (run) => {
+            try {
+                run();
+                return JSON.parse(said());
+            } catch (error) {
+                return { error: said() || String(error), broken: true }; // a panic ends the instance
+            }
+        };
+        const start = async ({ engine, model }) => {
+            const module = await WebAssembly.compile(await bytes(engine));
+            // What the lessons ask of the page: random numbers, for keys of hash tables. (getrandom would have them
+            // through wasm-bindgen, whose other functions are never called.)
+            const imports = {};
+            for (const { module: from, name } of WebAssembly.Module.imports(module)) {
+                imports[from] = imports[from] || {};
+                imports[from][name] = () => {
+                    throw new Error(`${from}.${name} is not there in a page`);
+                };
+                if (name.includes('getRandomValues')) {
+                    imports[from][name] = (at, length) => {
+                        self.crypto.getRandomValues(
+                            new Uint8Array(lessons.memory.buffer, at, length),
+                        );
+                    };
+                }
+            }
+            lessons = (await WebAssembly.instantiate(module, imports)).exports;
+            const files = await Promise.all(
+                [model.config, model.tokenizer, model.weights].map(bytes),
+            );
+            return answer(() => {
+                files.forEach(write);
+                lessons.open_model();
+            });
+        };
+        self.onmessage = async ({ data }) => {
+            if (data.engine) {
+                const started = await start(data).catch((error) => ({
+                    error: String(error),
+                    broken: true,
+                }));
+                self.postMessage(started);
+            } else {
+                self.postMessage(
+                    answer(() => {
+                        write(utf8.write.encode(JSON.stringify(data)));
+                        lessons.call();
+                    }),
+                );
+            }
+        };
+    }
+
+    /** The lessons in a worker of their own: questions are answered one after another. */
+    class Lessons {
+        constructor(part) {
+            this.part = part;
+            this.queue = [];
+            this.times = { asked: 0 };
         }
-      }
-      lessons = (await WebAssembly.instantiate(module, imports)).exports;
-      const files = await Promise.all([model.config, model.tokenizer, model.weights].map(bytes));
-      return answer(() => {
-        files.forEach(write);
-        lessons.open_model();
-      });
-    };
-    self.onmessage = async ({ data }) => {
-      if (data.engine) {
-        const started = await start(data).catch((error) => ({ error: String(error), broken: true }));
-        self.postMessage(started);
-      } else {
-        self.postMessage(answer(() => {
-          write(utf8.write.encode(JSON.stringify(data)));
-          lessons.call();
-        }));
-      }
-    };
-  }
 
-  /** The lessons in a worker of their own: questions are answered one after another. */
-  class Lessons {
-    constructor(part) {
-      this.part = part;
-      this.queue = [];
-      this.times = { asked: 0 };
-    }
-
-    /** Answers a question, or throws the words of what went wrong. */
-    ask(question) {
-      return new Promise((resolve, reject) => {
-        this.queue.push({ question, resolve, reject });
-        this.next();
-      });
-    }
-
-    async next() {
-      if (this.busy || !this.queue.length) return;
-      this.busy = this.queue.shift();
-      const { question, resolve, reject } = this.busy;
-      try {
-        if (!this.worker) await this.start();
-        resolve(await this.send(question));
-      } catch (error) {
-        reject(error);
-      }
-      this.busy = null;
-      this.next();
-    }
-
-    async start() {
-      if (typeof WebAssembly !== 'object' || typeof DecompressionStream !== 'function') {
-        throw new Error('This browser has no WebAssembly, so the picture stays as it is.');
-      }
-      await Promise.all([script(`${this.part}.js`), script('model.js')]);
-      const begun = performance.now();
-      const blob = new Blob([`(${program})()`], { type: 'text/javascript' });
-      const url = URL.createObjectURL(blob);
-      this.worker = new Worker(url);
-      await this.send({ engine: parts[this.part], model: parts.model });
-      URL.revokeObjectURL(url);
-      this.times.start = performance.now() - begun;
-    }
-
-    send(message) {
-      const worker = this.worker;
-      return new Promise((resolve, reject) => {
-        let timer;
-        const stop = (words) => {
-          worker.terminate();
-          if (this.worker === worker) this.worker = null;
-          reject(new Error(words));
-        };
-        const wait = () => {
-          timer = setTimeout(() => {
-            if (document.hidden) return wait(); // a tab in the background runs when it may
-            stop('No answer for ten seconds, so the lessons were ended. They start afresh with the next change.');
-          }, PATIENCE);
-        };
-        wait();
-        worker.onerror = (event) => {
-          clearTimeout(timer);
-          stop(event.message || 'the worker could not be started');
-        };
-        worker.onmessage = ({ data }) => {
-          clearTimeout(timer);
-          if (data.broken) stop(data.error);
-          else if (data.error) reject(new Error(data.error));
-          else resolve(data);
-        };
-        worker.postMessage(message);
-      });
-    }
-  }
-
-  const engines = {};
-  /** The lessons of a part: `engine`, or those of a known mistake. */
-  const lessons = (part) => (engines[part] = engines[part] || new Lessons(part));
-
-  // ---------------------------------------------------------------- elements
-
-  const SVG = 'http://www.w3.org/2000/svg';
-
-  function html(name, attributes, ...children) {
-    const element = document.createElement(name);
-    for (const [key, value] of Object.entries(attributes || {})) {
-      if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
-      else if (value !== null && value !== undefined && value !== false) {
-        element.setAttribute(key, value === true ? '' : value);
-      }
-    }
-    element.append(...children.filter((child) => child !== null && child !== undefined));
-    return element;
-  }
-
-  /** A picture being drawn: shapes in the house style, by class. */
-  class Picture {
-    constructor(width) {
-      this.width = width;
-      this.narrow = width < 600;
-      this.height = 0;
-      this.svg = document.createElementNS(SVG, 'svg');
-      this.into = this.svg;
-      this.acts = false;
-    }
-
-    add(name, attributes, text) {
-      const element = document.createElementNS(SVG, name);
-      for (const [key, value] of Object.entries(attributes)) {
-        if (value === null || value === undefined || value === '') continue;
-        element.setAttribute(key, typeof value === 'number' ? Math.round(value * 100) / 100 : value);
-      }
-      if (text !== undefined) element.textContent = text;
-      this.into.append(element);
-      return element;
-    }
-
-    group(kind, draw) {
-      const outer = this.into;
-      this.into = this.add('g', { class: kind });
-      draw();
-      const group = this.into;
-      this.into = outer;
-      return group;
-    }
-
-    text(x, y, text, kind) { return this.add('text', { x, y, class: kind }, text); }
-    rect(x, y, width, height, kind, more) {
-      return this.add('rect', { x, y, width: Math.max(width, 0), height: Math.max(height, 0), class: kind, ...more });
-    }
-    path(d, kind, more) { return this.add('path', { d, class: kind, ...more }); }
-    circle(cx, cy, r, kind, more) { return this.add('circle', { cx, cy, r, class: kind, ...more }); }
-
-    /** A box with its label, as a token is drawn. */
-    box(x, y, width, height, label, role, kind) {
-      return this.group(role, () => {
-        this.rect(x, y, width, height, 'box');
-        if (label !== undefined && label !== '') {
-          this.text(x + width / 2, y + height / 2, clip(label, width / 8), kind || 'mono');
+        /** Answers a question, or throws the words of what went wrong. */
+        ask(question) {
+            return new Promise((resolve, reject) => {
+                this.queue.push({ question, resolve, reject });
+                this.next();
+            });
         }
-      });
-    }
 
-    /** Makes a part of the picture answer to a press: by mouse, touch, Enter or space. */
-    press(element, label, act) {
-      this.acts = true;
-      element.setAttribute('role', 'button');
-      element.setAttribute('tabindex', '0');
-      element.setAttribute('aria-label', label);
-      element.classList.add('live-act');
-      element.dataset.act = label;
-      element.addEventListener('click', act);
-      element.addEventListener('keydown', (event) => {
-        if (event.key === 'Enter' || event.key === ' ') {
-          event.preventDefault();
-          act(event);
+        async next() {
+            if (this.busy || !this.queue.length) return;
+            this.busy = this.queue.shift();
+            const { question, resolve, reject } = this.busy;
+            try {
+                if (!this.worker) await this.start();
+                resolve(await this.send(question));
+            } catch (error) {
+                reject(error);
+            }
+            this.busy = null;
+            this.next();
         }
-      });
-      return element;
+
+        async start() {
+            if (typeof WebAssembly !== 'object' || typeof DecompressionStream !== 'function') {
+                throw new Error('This browser has no WebAssembly, so the picture stays as it is.');
+            }
+            await Promise.all([script(`${this.part}.js`), script('model.js')]);
+            const begun = performance.now();
+            const blob = new Blob([`(${program})()`], { type: 'text/javascript' });
+            const url = URL.createObjectURL(blob);
+            this.worker = new Worker(url);
+            await this.send({ engine: parts[this.part], model: parts.model });
+            URL.revokeObjectURL(url);
+            this.times.start = performance.now() - begun;
+        }
+
+        send(message) {
+            const worker = this.worker;
+            return new Promise((resolve, reject) => {
+                let timer;
+                const stop = (words) => {
+                    worker.terminate();
+                    if (this.worker === worker) this.worker = null;
+                    reject(new Error(words));
+                };
+                const wait = () => {
+                    timer = setTimeout(() => {
+                        if (document.hidden) return wait(); // a tab in the background runs when it may
+                        stop(
+                            'No answer for ten seconds, so the lessons were ended. They start afresh with the next change.',
+                        );
+                    }, PATIENCE);
+                };
+                wait();
+                worker.onerror = (event) => {
+                    clearTimeout(timer);
+                    stop(event.message || 'the worker could not be started');
+                };
+                worker.onmessage = ({ data }) => {
+                    clearTimeout(timer);
+                    if (data.broken) stop(data.error);
+                    else if (data.error) reject(new Error(data.error));
+                    else resolve(data);
+                };
+                worker.postMessage(message);
+            });
+        }
     }
 
-    /** Makes a part of the picture draggable: `move` gets the pointer's place in the picture's units,
+    const engines = {};
+    /** The lessons of a part: `engine`, or those of a known mistake. */
+    const lessons = (part) => (engines[part] = engines[part] || new Lessons(part));
+
+    // ---------------------------------------------------------------- elements
+
+    const SVG = 'http://www.w3.org/2000/svg';
+
+    function html(name, attributes, ...children) {
+        const element = document.createElement(name);
+        for (const [key, value] of Object.entries(attributes || {})) {
+            if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
+            else if (value !== null && value !== undefined && value !== false) {
+                element.setAttribute(key, value === true ? '' : value);
+            }
+        }
+        element.append(...children.filter((child) => child !== null && child !== undefined));
+        return element;
+    }
+
+    /** A picture being drawn: shapes in the house style, by class. */
+    class Picture {
+        constructor(width) {
+            this.width = width;
+            this.narrow = width < 600;
+            this.height = 0;
+            this.svg = document.createElementNS(SVG, 'svg');
+            this.into = this.svg;
+            this.acts = false;
+        }
+
+        add(name, attributes, text) {
+            const element = document.createElementNS(SVG, name);
+            for (const [key, value] of Object.entries(attributes)) {
+                if (value === null || value === undefined || value === '') continue;
+                element.setAttribute(
+                    key,
+                    typeof value === 'number' ? Math.round(value * 100) / 100 : value,
+                );
+            }
+            if (text !== undefined) element.textContent = text;
+            this.into.append(element);
+            return element;
+        }
+
+        group(kind, draw) {
+            const outer = this.into;
+            this.into = this.add('g', { class: kind });
+            draw();
+            const group = this.into;
+            this.into = outer;
+            return group;
+        }
+
+        text(x, y, text, kind) {
+            return this.add('text', { x, y, class: kind }, text);
+        }
+        rect(x, y, width, height, kind, more) {
+            return this.add('rect', {
+                x,
+                y,
+                width: Math.max(width, 0),
+                height: Math.max(height, 0),
+                class: kind,
+                ...more,
+            });
+        }
+        path(d, kind, more) {
+            return this.add('path', { d, class: kind, ...more });
+        }
+        circle(cx, cy, r, kind, more) {
+            return this.add('circle', { cx, cy, r, class: kind, ...more });
+        }
+
+        /** A box with its label, as a token is drawn. */
+        box(x, y, width, height, label, role, kind) {
+            return this.group(role, () => {
+                this.rect(x, y, width, height, 'box');
+                if (label !== undefined && label !== '') {
+                    this.text(
+                        x + width / 2,
+                        y + height / 2,
+                        clip(label, width / 8),
+                        kind || 'mono',
+                    );
+                }
+            });
+        }
+
+        /** Makes a part of the picture answer to a press: by mouse, touch, Enter or space. */
+        press(element, label, act) {
+            this.acts = true;
+            element.setAttribute('role', 'button');
+            element.setAttribute('tabindex', '0');
+            element.setAttribute('aria-label', label);
+            element.classList.add('live-act');
+            element.dataset.act = label;
+            element.addEventListener('click', act);
+            element.addEventListener('keydown', (event) => {
+                if (event.key === 'Enter' || event.key === ' ') {
+                    event.preventDefault();
+                    act(event);
+                }
+            });
+            return element;
+        }
+
+        /** Makes a part of the picture draggable: `move` gets the pointer's place in the picture's units,
         and for an arrow key a step, [dx, dy]. */
-    drag(element, label, move, step) {
-      this.acts = true;
-      element.setAttribute('role', 'slider');
-      element.setAttribute('tabindex', '0');
-      element.setAttribute('aria-label', label);
-      element.classList.add('live-drag');
-      element.dataset.act = label;
-      const place = (event) => {
-        const frame = this.svg.getBoundingClientRect();
-        const scale = this.width / frame.width;
-        return [(event.clientX - frame.left) * scale, (event.clientY - frame.top) * scale];
-      };
-      element.addEventListener('pointerdown', (event) => {
-        event.preventDefault();
-        const moved = (event) => move(...place(event));
-        const ended = () => {
-          window.removeEventListener('pointermove', moved);
-          window.removeEventListener('pointerup', ended);
-          window.removeEventListener('pointercancel', ended);
-        };
-        window.addEventListener('pointermove', moved);
-        window.addEventListener('pointerup', ended);
-        window.addEventListener('pointercancel', ended);
-        moved(event);
-      });
-      const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-      element.addEventListener('keydown', (event) => {
-        const way = arrows[event.key];
-        if (!way || !step) return;
-        event.preventDefault();
-        step(...way);
-      });
-      return element;
-    }
-
-    /** The finished picture. */
-    finish(label) {
-      this.svg.setAttribute('viewBox', `0 0 ${this.width} ${Math.ceil(this.height)}`);
-      this.svg.setAttribute('role', this.acts ? 'group' : 'img');
-      this.svg.setAttribute('aria-label', label);
-      return this.svg;
-    }
-  }
-
-  /** A text of at most `most` characters. */
-  function clip(text, most) {
-    const all = [...String(text)];
-    most = Math.max(1, Math.floor(most));
-    return all.length <= most ? all.join('') : all.slice(0, Math.max(1, most - 1)).join('') + '…';
-  }
-
-  /** A share in words: 0.256 is "25.6 %". */
-  function percent(share) {
-    const value = share * 100;
-    if (value > 0 && value < 0.01) return '< 0.01 %';
-    return `${value >= 99.95 ? Math.round(value * 100) / 100 : value.toFixed(value < 1 ? 2 : 1)} %`;
-  }
-
-  // ---------------------------------------------------------------- a figure on the page
-
-  class Figure {
-    constructor(place) {
-      this.place = place;
-      this.name = place.dataset.live;
-      this.frame = place.closest('figure') || place.parentElement;
-      this.still = this.frame.querySelector(':scope > svg');
-      this.caption = this.frame.querySelector(':scope > figcaption');
-      const begin = () => this.begin();
-      this.starter = html('button', { type: 'button', class: 'live-start', onclick: begin },
-        'Bring this figure to life');
-      place.replaceChildren(this.starter);
-      if (this.still) {
-        this.still.addEventListener('click', begin, { once: true });
-        this.still.classList.add('live-still');
-      }
-    }
-
-    async begin() {
-      if (this.begun) return;
-      this.begun = true;
-      this.starter.disabled = true;
-      this.starter.textContent = 'Loading the lessons and the model …';
-      try {
-        await Promise.all([script(`figures/${this.name}.js`), script('mistakes.js')]);
-        this.make(figures[this.name]);
-      } catch (error) {
-        this.begun = false;
-        this.starter.disabled = false;
-        this.starter.textContent = 'Bring this figure to life';
-        this.place.append(html('p', { class: 'live-error', role: 'status' }, error.message));
-      }
-    }
-
-    make(plan) {
-      this.plan = plan;
-      this.values = {};
-      this.state = Object.assign({}, plan.state);
-      this.inputs = {};
-      const controls = html('div', { class: 'live-controls' });
-      const buttons = html('div', { class: 'live-buttons' });
-      for (const control of plan.controls || []) {
-        const element = this.control(control);
-        if (control.kind !== 'button') controls.append(element);
-        else {
-          buttons.append(element);
-          controls.append(buttons);
+        drag(element, label, move, step) {
+            this.acts = true;
+            element.setAttribute('role', 'slider');
+            element.setAttribute('tabindex', '0');
+            element.setAttribute('aria-label', label);
+            element.classList.add('live-drag');
+            element.dataset.act = label;
+            const place = (event) => {
+                const frame = this.svg.getBoundingClientRect();
+                const scale = this.width / frame.width;
+                return [(event.clientX - frame.left) * scale, (event.clientY - frame.top) * scale];
+            };
+            element.addEventListener('pointerdown', (event) => {
+                event.preventDefault();
+                const moved = (event) => move(...place(event));
+                const ended = () => {
+                    window.removeEventListener('pointermove', moved);
+                    window.removeEventListener('pointerup', ended);
+                    window.removeEventListener('pointercancel', ended);
+                };
+                window.addEventListener('pointermove', moved);
+                window.addEventListener('pointerup', ended);
+                window.addEventListener('pointercancel', ended);
+                moved(event);
+            });
+            const arrows = {
+                ArrowLeft: [-1, 0],
+                ArrowRight: [1, 0],
+                ArrowUp: [0, -1],
+                ArrowDown: [0, 1],
+            };
+            element.addEventListener('keydown', (event) => {
+                const way = arrows[event.key];
+                if (!way || !step) return;
+                event.preventDefault();
+                step(...way);
+            });
+            return element;
         }
-      }
-      this.picture = html('div', { class: 'live-picture' });
-      this.said = html('p', { class: 'live-said', 'aria-live': 'polite' }, 'Loading the lessons and the model …');
-      this.error = html('p', { class: 'live-error', role: 'status', hidden: true });
-      const panel = html('div', { class: 'live-panel' },
-        html('p', { class: 'live-question' }, plan.question),
-        controls, this.picture, this.said, this.error,
-        html('p', { class: 'live-try' }, html('strong', {}, 'Try this. '), plan.tryThis));
-      const part = ({ mistake }) => `mistake-${mistake.replace(' ', '-')}`;
-      const there = (plan.mistakes || []).filter((known) => (parts.mistakes || []).includes(part(known)));
-      if (there.length) panel.append(this.mistakes(there.map((known) => ({ part: part(known), label: known.label }))));
-      if (this.still) {
-        const back = html('button', { type: 'button', class: 'live-back', onclick: () => this.toggle(back) },
-          'Show the still picture');
-        panel.append(back);
-      }
-      // mdBook turns pages with the arrow keys, and searches with others: not from a control.
-      panel.addEventListener('keydown', (event) => event.stopPropagation());
-      this.place.replaceChildren(panel);
-      new ResizeObserver(() => this.redraw(true)).observe(this.place);
-      this.refresh();
-      const first = panel.querySelector('input, select, button');
-      if (first) first.focus({ preventScroll: true });
+
+        /** The finished picture. */
+        finish(label) {
+            this.svg.setAttribute('viewBox', `0 0 ${this.width} ${Math.ceil(this.height)}`);
+            this.svg.setAttribute('role', this.acts ? 'group' : 'img');
+            this.svg.setAttribute('aria-label', label);
+            return this.svg;
+        }
     }
 
-    toggle(button) {
-      const hide = !this.still.classList.contains('live-away');
-      this.hide(hide);
-      button.textContent = hide ? 'Show the still picture' : 'Hide the still picture';
+    /** A text of at most `most` characters. */
+    function clip(text, most) {
+        const all = [...String(text)];
+        most = Math.max(1, Math.floor(most));
+        return all.length <= most
+            ? all.join('')
+            : all.slice(0, Math.max(1, most - 1)).join('') + '…';
     }
 
-    hide(away) {
-      for (const element of [this.still, this.caption]) {
-        if (element) element.classList.toggle('live-away', away);
-      }
+    /** A share in words: 0.256 is "25.6 %". */
+    function percent(share) {
+        const value = share * 100;
+        if (value > 0 && value < 0.01) return '< 0.01 %';
+        return `${value >= 99.95 ? Math.round(value * 100) / 100 : value.toFixed(value < 1 ? 2 : 1)} %`;
     }
 
-    control(control) {
-      const { name, label, kind } = control;
-      const id = `live-${this.name}-${name}`;
-      const changed = (value) => {
-        this.values[name] = value;
-        if (control.change) control.change(this, value);
-        this.refresh();
-      };
-      this.values[name] = control.value;
-      if (kind === 'button') {
-        return html('button', { type: 'button', id, onclick: () => { control.press(this); this.refresh(); } }, label);
-      }
-      let input, out = null;
-      if (kind === 'select') {
-        input = html('select', { id, onchange: () => changed(input.value) },
-          ...control.options.map((option) => html('option', { value: option, selected: option === control.value }, option)));
-      } else if (kind === 'check') {
-        input = html('input', { id, type: 'checkbox', checked: control.value, onchange: () => changed(input.checked) });
-      } else if (kind === 'range') {
-        const show = control.show || ((value) => String(value));
-        out = html('output', { for: id }, show(control.value));
-        input = html('input', {
-          id, type: 'range', min: control.min, max: control.max, step: control.step, value: control.value,
-          oninput: () => {
-            out.textContent = show(Number(input.value));
-            input.setAttribute('aria-valuetext', out.textContent);
-            changed(Number(input.value));
-          },
-        });
-      } else {
-        input = html('input', {
-          id, type: 'text', value: control.value, autocomplete: 'off', spellcheck: 'false', dir: 'auto',
-          oninput: () => changed(input.value),
-        });
-      }
-      this.inputs[name] = input;
-      return html('label', { class: `live-control live-${kind}`, for: id }, html('span', {}, label), input, out);
-    }
+    // ---------------------------------------------------------------- a figure on the page
 
-    /** Sets a control from the picture: a bar that was dragged, a row that was pressed. */
-    set(name, value) {
-      this.values[name] = value;
-      const input = this.inputs[name];
-      if (!input) return;
-      if (input.type === 'checkbox') input.checked = value;
-      else input.value = value;
-      const out = input.parentElement.querySelector('output');
-      const control = this.plan.controls.find((control) => control.name === name);
-      if (out) out.textContent = control.show ? control.show(value) : String(value);
-    }
+    class Figure {
+        constructor(place) {
+            this.place = place;
+            this.name = place.dataset.live;
+            this.frame = place.closest('figure') || place.parentElement;
+            this.still = this.frame.querySelector(':scope > svg');
+            this.caption = this.frame.querySelector(':scope > figcaption');
+            const begin = () => this.begin();
+            this.starter = html(
+                'button',
+                { type: 'button', class: 'live-start', onclick: begin },
+                'Bring this figure to life',
+            );
+            place.replaceChildren(this.starter);
+            if (this.still) {
+                this.still.addEventListener('click', begin, { once: true });
+                this.still.classList.add('live-still');
+            }
+        }
 
-    /** A switch for known mistakes: each a build of its own. */
-    mistakes(list) {
-      const id = `live-${this.name}-mistake`;
-      const select = html('select', { id, onchange: () => {
-        this.part = select.value || 'engine';
-        this.refresh();
-      } }, html('option', { value: '' }, 'the lesson as it is'),
-      ...list.map(({ part, label }) => html('option', { value: part }, label)));
-      return html('label', { class: 'live-control live-select live-break', for: id },
-        html('span', {}, 'Break it'), select);
-    }
+        async begin() {
+            if (this.begun) return;
+            this.begun = true;
+            this.starter.disabled = true;
+            this.starter.textContent = 'Loading the lessons and the model …';
+            try {
+                await Promise.all([script(`figures/${this.name}.js`), script('mistakes.js')]);
+                this.make(figures[this.name]);
+            } catch (error) {
+                this.begun = false;
+                this.starter.disabled = false;
+                this.starter.textContent = 'Bring this figure to life';
+                this.place.append(
+                    html('p', { class: 'live-error', role: 'status' }, error.message),
+                );
+            }
+        }
 
-    /** Asks the lessons what the controls want to know, and draws what they say. While a question is under
+        make(plan) {
+            this.plan = plan;
+            this.values = {};
+            this.state = Object.assign({}, plan.state);
+            this.inputs = {};
+            const controls = html('div', { class: 'live-controls' });
+            const buttons = html('div', { class: 'live-buttons' });
+            for (const control of plan.controls || []) {
+                const element = this.control(control);
+                if (control.kind !== 'button') controls.append(element);
+                else {
+                    buttons.append(element);
+                    controls.append(buttons);
+                }
+            }
+            this.picture = html('div', { class: 'live-picture' });
+            this.said = html(
+                'p',
+                { class: 'live-said', 'aria-live': 'polite' },
+                'Loading the lessons and the model …',
+            );
+            this.error = html('p', { class: 'live-error', role: 'status', hidden: true });
+            const panel = html(
+                'div',
+                { class: 'live-panel' },
+                html('p', { class: 'live-question' }, plan.question),
+                controls,
+                this.picture,
+                this.said,
+                this.error,
+                html('p', { class: 'live-try' }, html('strong', {}, 'Try this. '), plan.tryThis),
+            );
+            const part = ({ mistake }) => `mistake-${mistake.replace(' ', '-')}`;
+            const there = (plan.mistakes || []).filter((known) =>
+                (parts.mistakes || []).includes(part(known)),
+            );
+            if (there.length)
+                panel.append(
+                    this.mistakes(
+                        there.map((known) => ({ part: part(known), label: known.label })),
+                    ),
+                );
+            if (this.still) {
+                const back = html(
+                    'button',
+                    { type: 'button', class: 'live-back', onclick: () => this.toggle(back) },
+                    'Show the still picture',
+                );
+                panel.append(back);
+            }
+            // mdBook turns pages with the arrow keys, and searches with others: not from a control.
+            panel.addEventListener('keydown', (event) => event.stopPropagation());
+            this.place.replaceChildren(panel);
+            new ResizeObserver(() => this.redraw(true)).observe(this.place);
+            this.refresh();
+            const first = panel.querySelector('input, select, button');
+            if (first) first.focus({ preventScroll: true });
+        }
+
+        toggle(button) {
+            const hide = !this.still.classList.contains('live-away');
+            this.hide(hide);
+            button.textContent = hide ? 'Show the still picture' : 'Hide the still picture';
+        }
+
+        hide(away) {
+            for (const element of [this.still, this.caption]) {
+                if (element) element.classList.toggle('live-away', away);
+            }
+        }
+
+        control(control) {
+            const { name, label, kind } = control;
+            const id = `live-${this.name}-${name}`;
+            const changed = (value) => {
+                this.values[name] = value;
+                if (control.change) control.change(this, value);
+                this.refresh();
+            };
+            this.values[name] = control.value;
+            if (kind === 'button') {
+                return html(
+                    'button',
+                    {
+                        type: 'button',
+                        id,
+                        onclick: () => {
+                            control.press(this);
+                            this.refresh();
+                        },
+                    },
+                    label,
+                );
+            }
+            let input,
+                out = null;
+            if (kind === 'select') {
+                input = html(
+                    'select',
+                    { id, onchange: () => changed(input.value) },
+                    ...control.options.map((option) =>
+                        html(
+                            'option',
+                            { value: option, selected: option === control.value },
+                            option,
+                        ),
+                    ),
+                );
+            } else if (kind === 'check') {
+                input = html('input', {
+                    id,
+                    type: 'checkbox',
+                    checked: control.value,
+                    onchange: () => changed(input.checked),
+                });
+            } else if (kind === 'range') {
+                const show = control.show || ((value) => String(value));
+                out = html('output', { for: id }, show(control.value));
+                input = html('input', {
+                    id,
+                    type: 'range',
+                    min: control.min,
+                    max: control.max,
+                    step: control.step,
+                    value: control.value,
+                    oninput: () => {
+                        out.textContent = show(Number(input.value));
+                        input.setAttribute('aria-valuetext', out.textContent);
+                        changed(Number(input.value));
+                    },
+                });
+            } else {
+                input = html('input', {
+                    id,
+                    type: 'text',
+                    value: control.value,
+                    autocomplete: 'off',
+                    spellcheck: 'false',
+                    dir: 'auto',
+                    oninput: () => changed(input.value),
+                });
+            }
+            this.inputs[name] = input;
+            return html(
+                'label',
+                { class: `live-control live-${kind}`, for: id },
+                html('span', {}, label),
+                input,
+                out,
+            );
+        }
+
+        /** Sets a control from the picture: a bar that was dragged, a row that was pressed. */
+        set(name, value) {
+            this.values[name] = value;
+            const input = this.inputs[name];
+            if (!input) return;
+            if (input.type === 'checkbox') input.checked = value;
+            else input.value = value;
+            const out = input.parentElement.querySelector('output');
+            const control = this.plan.controls.find((control) => control.name === name);
+            if (out) out.textContent = control.show ? control.show(value) : String(value);
+        }
+
+        /** A switch for known mistakes: each a build of its own. */
+        mistakes(list) {
+            const id = `live-${this.name}-mistake`;
+            const select = html(
+                'select',
+                {
+                    id,
+                    onchange: () => {
+                        this.part = select.value || 'engine';
+                        this.refresh();
+                    },
+                },
+                html('option', { value: '' }, 'the lesson as it is'),
+                ...list.map(({ part, label }) => html('option', { value: part }, label)),
+            );
+            return html(
+                'label',
+                { class: 'live-control live-select live-break', for: id },
+                html('span', {}, 'Break it'),
+                select,
+            );
+        }
+
+        /** Asks the lessons what the controls want to know, and draws what they say. While a question is under
         way only the newest change waits. */
-    async refresh() {
-      if (this.asking) {
-        this.again = true;
-        return;
-      }
-      this.asking = true;
-      do {
-        this.again = false;
-        try {
-          const question = this.plan.ask(this.values, this);
-          this.answer = question ? await lessons(this.part || 'engine').ask(question) : {};
-          if (this.plan.more) await this.plan.more(this, (question) => lessons(this.part || 'engine').ask(question));
-          this.error.hidden = true;
-          this.redraw();
-        } catch (error) {
-          this.error.textContent = error.message;
-          this.error.hidden = false;
-          this.picture.classList.add('live-old');
-          if (!this.drawn) this.said.textContent = '';
+        async refresh() {
+            if (this.asking) {
+                this.again = true;
+                return;
+            }
+            this.asking = true;
+            do {
+                this.again = false;
+                try {
+                    const question = this.plan.ask(this.values, this);
+                    this.answer = question
+                        ? await lessons(this.part || 'engine').ask(question)
+                        : {};
+                    if (this.plan.more)
+                        await this.plan.more(this, (question) =>
+                            lessons(this.part || 'engine').ask(question),
+                        );
+                    this.error.hidden = true;
+                    this.redraw();
+                } catch (error) {
+                    this.error.textContent = error.message;
+                    this.error.hidden = false;
+                    this.picture.classList.add('live-old');
+                    if (!this.drawn) this.said.textContent = '';
+                }
+            } while (this.again);
+            this.asking = false;
+            this.place.dataset.state = this.error.hidden ? 'alive' : 'error';
         }
-      } while (this.again);
-      this.asking = false;
-      this.place.dataset.state = this.error.hidden ? 'alive' : 'error';
+
+        redraw(onlyIfResized) {
+            if (!this.answer) return;
+            const width = this.place.clientWidth < 600 ? 360 : 720;
+            if (onlyIfResized && (width === this.width || !this.drawn)) return;
+            this.width = width;
+            const act = document.activeElement;
+            const held = this.picture.contains(act) ? act.dataset.act : null;
+            const picture = new Picture(width);
+            const said = this.plan.draw(this.answer, picture, this);
+            this.picture.replaceChildren(picture.finish(said));
+            this.picture.classList.remove('live-old');
+            this.said.textContent = said;
+            if (held) {
+                const again = [...this.picture.querySelectorAll('[data-act]')].find(
+                    (e) => e.dataset.act === held,
+                );
+                if (again) again.focus({ preventScroll: true });
+            }
+            if (!this.drawn) this.hide(true);
+            this.drawn = true;
+        }
     }
 
-    redraw(onlyIfResized) {
-      if (!this.answer) return;
-      const width = this.place.clientWidth < 600 ? 360 : 720;
-      if (onlyIfResized && (width === this.width || !this.drawn)) return;
-      this.width = width;
-      const act = document.activeElement;
-      const held = this.picture.contains(act) ? act.dataset.act : null;
-      const picture = new Picture(width);
-      const said = this.plan.draw(this.answer, picture, this);
-      this.picture.replaceChildren(picture.finish(said));
-      this.picture.classList.remove('live-old');
-      this.said.textContent = said;
-      if (held) {
-        const again = [...this.picture.querySelectorAll('[data-act]')].find((e) => e.dataset.act === held);
-        if (again) again.focus({ preventScroll: true });
-      }
-      if (!this.drawn) this.hide(true);
-      this.drawn = true;
-    }
-  }
+    // ---------------------------------------------------------------- what a figure's file calls
 
-  // ---------------------------------------------------------------- what a figure's file calls
+    window.candecode = {
+        /** Defines a figure. */
+        figure(name, plan) {
+            figures[name] = plan;
+        },
+        /** Takes what engine.js, model.js and the files of mistakes carry. */
+        part(name, data) {
+            parts[name] = data;
+        },
+        /** Loads a file of data, as heads.js. */
+        async data(name) {
+            await script(`${name}.js`);
+            return parts[name];
+        },
+        /** Asks the lessons directly: for tests. */
+        ask: (question, part) => lessons(part || 'engine').ask(question),
+        /** For tests: milliseconds that the lessons took to start. */
+        times: () =>
+            Object.fromEntries(Object.entries(engines).map(([name, e]) => [name, e.times])),
+        /** Draws a figure once, at a width: for the still pictures and for tests. */
+        async still(name, width) {
+            await script(`figures/${name}.js`);
+            const plan = figures[name];
+            const figure = {
+                values: {},
+                state: Object.assign({}, plan.state),
+                set() {},
+                refresh() {},
+                plan,
+            };
+            for (const control of plan.controls || []) figure.values[control.name] = control.value;
+            const question = plan.ask(figure.values, figure);
+            const answer = question ? await lessons('engine').ask(question) : {};
+            const picture = new Picture(width || 720);
+            return picture.finish(plan.draw(answer, picture, figure)).outerHTML;
+        },
+        percent,
+        clip,
+        html,
+        reduced: () => matchMedia('(prefers-reduced-motion: reduce)').matches,
+    };
 
-  window.candecode = {
-    /** Defines a figure. */
-    figure(name, plan) { figures[name] = plan; },
-    /** Takes what engine.js, model.js and the files of mistakes carry. */
-    part(name, data) { parts[name] = data; },
-    /** Loads a file of data, as heads.js. */
-    async data(name) {
-      await script(`${name}.js`);
-      return parts[name];
-    },
-    /** Asks the lessons directly: for tests. */
-    ask: (question, part) => lessons(part || 'engine').ask(question),
-    /** For tests: milliseconds that the lessons took to start. */
-    times: () => Object.fromEntries(Object.entries(engines).map(([name, e]) => [name, e.times])),
-    /** Draws a figure once, at a width: for the still pictures and for tests. */
-    async still(name, width) {
-      await script(`figures/${name}.js`);
-      const plan = figures[name];
-      const figure = { values: {}, state: Object.assign({}, plan.state), set() {}, refresh() {}, plan };
-      for (const control of plan.controls || []) figure.values[control.name] = control.value;
-      const question = plan.ask(figure.values, figure);
-      const answer = question ? await lessons('engine').ask(question) : {};
-      const picture = new Picture(width || 720);
-      return picture.finish(plan.draw(answer, picture, figure)).outerHTML;
-    },
-    percent,
-    clip,
-    html,
-    reduced: () => matchMedia('(prefers-reduced-motion: reduce)').matches,
-  };
-
-  const start = () => {
-    for (const place of document.querySelectorAll('.live[data-live]')) new Figure(place);
-  };
-  if (document.readyState === 'loading') document.addEventListener('DOMContentLoaded', start);
-  else start();
+    const start = () => {
+        for (const place of document.querySelectorAll('.live[data-live]')) new Figure(place);
+    };
+    if (document.readyState === 'loading') document.addEventListener('DOMContentLoaded', start);
+    else start();
 })();

@@ -1,9 +1,9 @@
 //! The book's live figures, on the side of Rust: the days, compiled to WebAssembly.
 //!
-//! A page calls three functions. [`reserve`] gives it memory to write bytes into, [`open_model`] takes the
-//! three files of a model, and [`call`] takes a question; both leave an answer, as JSON, where
-//! [`answer`] and [`answer_len`] say. What computes it is the days' code, and a file in `figures/` for
-//! each figure, which asks them.
+//! A page calls three functions. [`reserve`] gives it memory to write bytes into, [`open_model`]
+//! takes the three files of a model, and [`call`] takes a question; both leave an answer, as JSON,
+//! where [`answer`] and [`answer_len`] say. What computes it is the days' code, and a file in
+//! `figures/` for each figure, which asks them.
 //!
 //! There is no unwinding here: a panic, such as an unwritten day's `todo!`, ends this instance. Its
 //! words are left as the answer, which the page can still read.
@@ -17,7 +17,8 @@ mod words;
 use std::cell::RefCell;
 
 thread_local! {
-    /// The bytes that the page has reserved, and what it reads: an answer in JSON, or a panic's words.
+    /// The bytes that the page has reserved, and what it reads: an answer in JSON, or a panic's
+    /// words.
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
     static ANSWER: RefCell<String> = const { RefCell::new(String::new()) };
 }
@@ -31,8 +32,8 @@ pub extern "C" fn reserve(len: usize) -> *mut u8 {
     address
 }
 
-/// Opens the model whose `config.json`, `tokenizer.json` and `model.safetensors` were written into the last
-/// three reserved buffers.
+/// Opens the model whose `config.json`, `tokenizer.json` and `model.safetensors` were written into
+/// the last three reserved buffers.
 #[no_mangle]
 pub extern "C" fn open_model() {
     ANSWER.take();

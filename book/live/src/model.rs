@@ -44,8 +44,8 @@ pub fn open(config: &[u8], tokenizer: &[u8], weights: Vec<u8>) -> Result<Value, 
 
 /// A tokenizer of GPT-2's kind, byte-level BPE without anything else, from its `tokenizer.json`.
 ///
-/// The crate could read it itself, and all other kinds. This reads one kind, and spares a page the code of the others,
-/// a tenth of all.
+/// The crate could read it itself, and all other kinds. This reads one kind, and spares a page the
+/// code of the others, a tenth of all.
 ///
 /// # Errors
 /// If it is of another kind.
@@ -54,7 +54,10 @@ fn tokenizer(json: &[u8]) -> Result<Tokenizer, String> {
     let (model, before, after) = (&json["model"], &json["pre_tokenizer"], &json["decoder"]);
     let plain = model["type"] == "BPE"
         && before
-            == &json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true})
+            == &json!({
+                "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+                "use_regex": true,
+            })
         && after["type"] == "ByteLevel"
         && ["normalizer", "post_processor"].iter().all(|part| json[part].is_null())
         && ["unk_token", "continuing_subword_prefix"].iter().all(|part| model[part].is_null());
@@ -112,8 +115,8 @@ pub fn tokens(text: &str) -> Result<Vec<u32>, String> {
     Ok(ids)
 }
 
-/// A token as a figure shows it: its text, a space as `·`, a line's end as `↵`, a part of a character as its
-/// bytes.
+/// A token as a figure shows it: its text, a space as `·`, a line's end as `↵`, a part of a
+/// character as its bytes.
 pub fn shown(id: u32) -> String {
     let Ok(engine) = engine() else { return String::new() };
     let bytes = engine.tokenizer().token_bytes(id);

@@ -54,8 +54,8 @@ impl Lessons {
         Self { wasm: None, mistakes: Vec::new() }
     }
 
-    /// Compiles the lessons, where this machine can: with the target of rustup, or with the standard
-    /// library's source (rustup's component, or what `tools/rust-src.sh` has fetched).
+    /// Compiles the lessons, where this machine can: with the target of rustup, or with the
+    /// standard library's source (rustup's component, or what `tools/rust-src.sh` has fetched).
     ///
     /// # Errors
     /// If they do not compile.
@@ -203,8 +203,8 @@ fn said(program: &str, args: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// Compiles `book/live` for WebAssembly; its bytes. (binaryen's `wasm-opt -Oz` takes minutes, and what it
-/// saves is gone when both are gzipped.)
+/// Compiles `book/live` for WebAssembly; its bytes. (binaryen's `wasm-opt -Oz` takes minutes, and
+/// what it saves is gone when both are gzipped.)
 fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> Result<Vec<u8>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root).args(["build", "--package", "candecode-live", "--profile", "live"]);

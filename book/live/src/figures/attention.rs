@@ -36,8 +36,8 @@ pub fn answer(q: Question) -> Answer {
         Some(rotary) => Some(rotary.cos_sin(&step.positions)?),
         None => None,
     };
-    // Attention gives every token a mixture of values. If the values are the rows of the identity, the mixture
-    // is the weights themselves.
+    // Attention gives every token a mixture of values. If the values are the rows of the identity,
+    // the mixture is the weights themselves.
     let identity = Tensor::eye(width, DType::F32, &Device::Cpu)?.reshape((1, 1, width, width))?;
     let mut x = model.embed(&step)?;
     let mut layers = Vec::new();
@@ -66,8 +66,9 @@ fn weights(
     values: &Tensor,
     mask: &Tensor,
 ) -> candle_core::Result<Vec<Vec<Vec<f32>>>> {
-    // Queries and keys are D wide and values T: day 4 reads only q's width, for the scale, and puts a (B, H, T, D)
-    // together at the end. So both are padded to one width, and the scale that changes is undone.
+    // Queries and keys are D wide and values T: day 4 reads only q's width, for the scale, and puts
+    // a (B, H, T, D) together at the end. So both are padded to one width, and the scale that
+    // changes is undone.
     let (_, _, width, d) = queries.dims4()?;
     let wide = d.max(width);
     let scale = (wide as f64 / d as f64).sqrt();

@@ -1,4 +1,5 @@
-//! Day 12, padding and masks: three prompts of the reader's, padded on either side, and what is chosen.
+//! Day 12, padding and masks: three prompts of the reader's, padded on either side, and what is
+//! chosen.
 
 use super::Answer;
 use crate::model;
@@ -20,7 +21,8 @@ pub struct Question {
     masked: bool,
 }
 
-/// Ids, positions and mask of every row, and each row's next token beside the one that its prompt gets alone.
+/// Ids, positions and mask of every row, and each row's next token beside the one that its prompt
+/// gets alone.
 pub fn answer(q: Question) -> Answer {
     let model = model::transformer()?;
     let mut rows = Vec::new();
@@ -59,7 +61,8 @@ pub fn answer(q: Question) -> Answer {
         let pairs = alone.iter().zip(&logits[i]);
         let off = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         out.push(json!({
-            "tokens": model::all_shown(row), "padding": padded.padding[i], "positions": padded.positions[i],
+            "tokens": model::all_shown(row), "padding": padded.padding[i],
+            "positions": padded.positions[i],
             "mask": shown[i], "next": model::shown(argmax(&logits[i])?),
             "alone": model::shown(argmax(&alone)?), "off": off,
         }));

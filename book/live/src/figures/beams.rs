@@ -1,4 +1,5 @@
-//! Day 11, the beam tree: day 11's step functions, with all candidates of each step kept for the eye.
+//! Day 11, the beam tree: day 11's step functions, with all candidates of each step kept for the
+//! eye.
 
 use super::Answer;
 use crate::model;

@@ -52,7 +52,8 @@ pub fn answer(q: Question) -> Answer {
         };
         let id = argmax(&logits[0])?;
         steps.push(json!({
-            "length": tokens.len(), "computed": cached.computed - before, "kept": cached.cache.len(),
+            "length": tokens.len(), "computed": cached.computed - before,
+            "kept": cached.cache.len(),
             "token": model::shown(id),
         }));
         tokens.push(id);
@@ -69,7 +70,8 @@ pub fn answer(q: Question) -> Answer {
         })
     };
     Ok(json!({
-        "tokens": model::all_shown(&tokens), "prompt": prompt, "steps": steps, "computed": cached.computed,
+        "tokens": model::all_shown(&tokens), "prompt": prompt, "steps": steps,
+        "computed": cached.computed,
         "refused": refused, "bytes": models.iter().map(weigh).collect::<Vec<_>>(),
     }))
 }

@@ -1,5 +1,5 @@
-//! A text, token by token, by day 10's loop: what the command prints for the same prompt, parameters
-//! and seed.
+//! A text, token by token, by day 10's loop: what the command prints for the same prompt,
+//! parameters and seed.
 
 use super::Answer;
 use crate::model;
@@ -9,9 +9,11 @@ use serde_json::{json, Value};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+type Running = BTreeMap<String, TokenIter<'static>>;
+
 thread_local! {
     /// The texts that are being generated, by the figure that began them.
-    static RUNNING: RefCell<BTreeMap<String, TokenIter<'static>>> = const { RefCell::new(BTreeMap::new()) };
+    static RUNNING: RefCell<Running> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// What the page asks: to begin a text, or with `more` to go on with it.

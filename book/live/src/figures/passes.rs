@@ -15,8 +15,8 @@ pub struct Question {
     new: usize,
 }
 
-/// The tokens of the loop with the positions that each pass computed, and what one pass over the finished
-/// text chooses at every position.
+/// The tokens of the loop with the positions that each pass computed, and what one pass over the
+/// finished text chooses at every position.
 pub fn answer(q: Question) -> Answer {
     let model = model::transformer()?;
     let prompt = model::tokens(&q.text)?;

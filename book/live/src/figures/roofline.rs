@@ -25,7 +25,8 @@ pub struct Question {
     past: usize,
 }
 
-/// One pass: its bytes and operations, the time that it takes at least, and decoding at other batch sizes.
+/// One pass: its bytes and operations, the time that it takes at least, and decoding at other batch
+/// sizes.
 pub fn answer(q: Question) -> Answer {
     let config = match q.model.as_str() {
         "Llama 3 8B" => llama3(),
@@ -55,7 +56,8 @@ pub fn answer(q: Question) -> Answer {
         })
     });
     Ok(json!({
-        "weights": bytes.weights, "cache": bytes.cache, "logits": bytes.logits, "bytes": bytes.total(),
+        "weights": bytes.weights, "cache": bytes.cache, "logits": bytes.logits,
+        "bytes": bytes.total(),
         "operations": work.total(), "attention": work.attention, "intensity": at,
         "attainable": machine.attainable(at), "seconds": prediction.seconds,
         "memory_bound": prediction.bound == Bound::Memory,

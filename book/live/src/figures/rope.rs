@@ -14,7 +14,8 @@ use serde_json::json;
 pub struct Question {
     query: String,
     key: String,
-    /// Where the two stand, and may stand: the scores of all key positions `0..places` are given, too.
+    /// Where the two stand, and may stand: the scores of all key positions `0..places` are given,
+    /// too.
     query_at: usize,
     key_at: usize,
     places: usize,
@@ -52,8 +53,8 @@ pub fn answer(q: Question) -> Answer {
     }
     let width = now_query.len();
     Ok(json!({
-        "query": { "token": model::shown(query), "still": queries.flatten_all()?.to_vec1::<f32>()?, "turned": now_query },
-        "key": { "token": model::shown(key), "still": keys.flatten_all()?.to_vec1::<f32>()?, "turned": now_key },
+        "query": { "token": model::shown(query), "turned": now_query },
+        "key": { "token": model::shown(key), "turned": now_key },
         "frequencies": inverse_frequencies(width, model.config().rope_theta)?,
         "score": score(&now_query, &now_key), "scores": scores,
     }))

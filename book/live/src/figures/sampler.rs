@@ -9,8 +9,8 @@ use candecode::kit::rng::RequestRng;
 use serde::Deserialize;
 use serde_json::json;
 
-/// What the page asks. Processors at their neutral values are not called: an unwritten day says so only where
-/// its slider is moved.
+/// What the page asks. Processors at their neutral values are not called: an unwritten day says so
+/// only where its slider is moved.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,
@@ -100,7 +100,7 @@ pub fn answer(q: Question) -> Answer {
         })
     });
     Ok(json!({
-        "tokens": model::all_shown(&tokens), "bars": bars.collect::<Vec<_>>(), "kept": kept, "mass": mass,
-        "vocab": after.len(), "draws": draws, "line": line,
+        "tokens": model::all_shown(&tokens), "bars": bars.collect::<Vec<_>>(), "kept": kept,
+        "mass": mass, "vocab": after.len(), "draws": draws, "line": line,
     }))
 }

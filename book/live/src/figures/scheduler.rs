@@ -55,7 +55,8 @@ pub fn answer(q: Question) -> Answer {
         let waiting: Vec<usize> = scheduler.waiting.iter().map(|s| s.request.id).collect();
         let running = scheduler.running.iter().map(|row| {
             json!({
-                "id": row.sequence.request.id, "len": row.sequence.tokens.len(), "padding": row.padding,
+                "id": row.sequence.request.id, "len": row.sequence.tokens.len(),
+                "padding": row.padding,
             })
         });
         let running: Vec<_> = running.collect();

@@ -39,7 +39,8 @@ pub fn answer(question: Question) -> Answer {
         accepted[token as usize] += verdict.accepted;
         written[out as usize] += 1;
         if run == 0 {
-            first = json!({ "token": token, "u": uniforms[0], "accepted": verdict.accepted == 1, "out": out });
+            let accepted = verdict.accepted == 1;
+            first = json!({ "token": token, "u": uniforms[0], "accepted": accepted, "out": out });
         }
     }
     Ok(json!({

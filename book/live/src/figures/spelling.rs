@@ -1,4 +1,5 @@
-//! Day 14, every spelling: the tokens that a word can be cut into, and the automaton that reads them.
+//! Day 14, every spelling: the tokens that a word can be cut into, and the automaton that reads
+//! them.
 
 use super::Answer;
 use crate::model;
@@ -71,7 +72,7 @@ pub fn answer(q: Question) -> Answer {
         }));
     }
     Ok(json!({
-        "bytes": bytes, "word": word, "edges": edges, "paths": paths.last(), "usual": model::all_shown(&usual),
-        "walk": walk,
+        "bytes": bytes, "word": word, "edges": edges, "paths": paths.last(),
+        "usual": model::all_shown(&usual), "walk": walk,
     }))
 }
