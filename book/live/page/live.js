@@ -39,7 +39,7 @@
 
     /** The worker's whole program: it is made a Blob from its own text. */
     function program() {
-        let lessons;
+        let lessons, closed;
         const utf8 = { read: new TextDecoder(), write: new TextEncoder() };
         const bytes = async (base64) => {
             const packed = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
@@ -64,8 +64,8 @@
         };
         const start = async ({ engine, model }) => {
             const module = await WebAssembly.compile(await bytes(engine));
-            // What the lessons ask of the page: random numbers, for keys of hash tables. (getrandom would have them
-            // through wasm-bindgen, whose other functions are never called.)
+            // What the lessons ask of the page: random numbers, for keys of hash tables. (getrandom
+            // would have them through wasm-bindgen, whose other functions are never called.)
             const imports = {};
             for (const { module: from, name } of WebAssembly.Module.imports(module)) {
                 imports[from] = imports[from] || {};
@@ -80,14 +80,21 @@
                     };
                 }
             }
-            lessons = (await WebAssembly.instantiate(module, imports)).exports;
+            const instance = async () => (await WebAssembly.instantiate(module, imports)).exports;
+            lessons = await instance();
             const files = await Promise.all(
                 [model.config, model.tokenizer, model.weights].map(bytes),
             );
-            return answer(() => {
+            const opened = answer(() => {
                 files.forEach(write);
                 lessons.open_model();
             });
+            if (opened.broken) {
+                // A day that the model needs is not written yet. Some figures need no model.
+                closed = opened.error;
+                lessons = await instance();
+            }
+            return { started: true };
         };
         self.onmessage = async ({ data }) => {
             if (data.engine) {
@@ -97,12 +104,12 @@
                 }));
                 self.postMessage(started);
             } else {
-                self.postMessage(
-                    answer(() => {
-                        write(utf8.write.encode(JSON.stringify(data)));
-                        lessons.call();
-                    }),
-                );
+                const answered = answer(() => {
+                    write(utf8.write.encode(JSON.stringify(data)));
+                    lessons.call();
+                });
+                if (answered.error === 'no model is open') answered.error = closed;
+                self.postMessage(answered);
             }
         };
     }

@@ -10,12 +10,16 @@ use base64::Engine as _;
 use std::fmt::Write as _;
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where scripts and styles of live figures lie in the sources, and in the built book.
 const PAGE: &str = "book/live/page";
 const OUT: &str = "live";
+
+/// How often zopfli looks for a shorter way to pack: after these few rounds it finds little.
+const ROUNDS: NonZeroU64 = NonZeroU64::MIN.saturating_add(3);
 
 /// The embedded model that the figures ask.
 const MODEL: &str = "models/story-230k";
@@ -234,7 +238,8 @@ fn packed(bytes: &[u8], kept: &Path) -> Result<Vec<u8>> {
         return Ok(packed);
     }
     let mut packed = Vec::new();
-    zopfli::compress(zopfli::Options::default(), zopfli::Format::Gzip, bytes, &mut packed)?;
+    let options = zopfli::Options { iteration_count: ROUNDS, ..zopfli::Options::default() };
+    zopfli::compress(options, zopfli::Format::Gzip, bytes, &mut packed)?;
     fs::create_dir_all(kept).with_context(|| kept.display().to_string())?;
     fs::write(&file, &packed).with_context(|| file.display().to_string())?;
     Ok(packed)
