@@ -189,6 +189,7 @@ def main():
     args.add_argument("book", help="the folder of the built book")
     args.add_argument("--out", help="write pictures into this folder")
     args.add_argument("--only", help="these figures, such as sampler,rope")
+    args.add_argument("--look", action="store_true", help="every view, but nothing is driven: for pictures")
     args.add_argument("--quick", action="store_true", help="one view of each figure: light, wide, served")
     args.add_argument("--stills", action="store_true", help="write the still pictures and end")
     args.add_argument("--film", help="write a moving picture of the sampler bench and end")
@@ -231,7 +232,8 @@ def main():
             size = sum(len(text) * 3 // 4 for text in re.findall(r'"([A-Za-z0-9+/=]{100,})"', (book / f"live/{part}.js").read_text()))
             print(f"{kind}: {size / 1000:.0f} kB gzipped, of {BUDGETS[kind] / 1000:.0f}")
             if size > BUDGETS[kind]:
-                wrong.append(f"{kind}: {size} bytes, over the budget of {BUDGETS[kind]}")
+                wrong.append(kind)
+                print(f"{kind}: {size} bytes, over the budget of {BUDGETS[kind]}")
 
         views = [("light", 1280, served)]
         if not args.quick:
@@ -253,6 +255,8 @@ def main():
                         time.sleep(0.2)
                         fits(watch.page, name, say)
                         picture(watch.page, name, args.out, f"{name}-{page_name[:5]}-{theme}-{width}")
+                        if args.look:
+                            continue
                         drive(watch.page, name, touch, say)
                         fits(watch.page, name, say)
                         picture(watch.page, name, args.out, f"{name}-{page_name[:5]}-{theme}-{width}-driven")
@@ -260,7 +264,10 @@ def main():
                             bad_input(watch.page, name, say)
                     except Exception as error:  # a figure that hangs is a finding, too
                         say(f"{name}: {str(error).splitlines()[0]}")
-                wrong += [f"{page_name} ({theme}, {width} px, {base[:5]}): {words}" for words in watch.close()]
+                found = [f"{page_name} ({theme}, {width} px, {base[:5]}): {words}" for words in watch.close()]
+                wrong += found
+                for line in found:
+                    print(line, flush=True)
         first = next(iter(pages), None)
         if first and GOLDENS.is_file():
             watch = Watch(browser, served)
@@ -268,11 +275,13 @@ def main():
             say = lambda words: watch.said.append(words)
             count = equality(watch.page, say)
             print(f"{count} texts, greedy and sampled, are the command's" if not watch.said else "the page and the command differ")
-            wrong += watch.close()
-        wrong += without(browser, served, first)
+            found = watch.close()
+            wrong += found
+            print("\n".join(found))
+        for line in without(browser, served, first):
+            wrong.append(line)
+            print(line)
         browser.close()
-    for line in wrong:
-        print(line)
     print(f"live.py: {sum(map(len, pages.values()))} figures, {len(wrong)} things wrong")
     return 1 if wrong else 0
 

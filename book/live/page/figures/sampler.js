@@ -184,7 +184,7 @@
 
             // Bars: what the model says is an outline, what is left of it is filled.
             const left = s.narrow ? 92 : 130;
-            const room = w - left - (s.narrow ? 62 : 190);
+            const room = w - left - (s.narrow ? 84 : 190);
             const most = Math.max(
                 ...answer.bars.map((bar) => Math.max(bar.before, bar.after)),
                 0.05,
