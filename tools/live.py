@@ -165,9 +165,17 @@ def bad_input(page, name, say):
 
 
 def fits(page, name, say):
-    """What tools/look.py measures of every figure, of this one as it is now."""
+    """What tools/look.py measures of every figure, of this one as it is now; and its controls."""
     for line in page.evaluate(MEASURE):
-        say(f"{name}: {line}")
+        if line.startswith("in the figure"):
+            say(f"{name}: {line}")
+    wide = page.evaluate("""(name) => {
+      const all = document.querySelectorAll(`.live[data-live="${name}"] :not(svg *)`);
+      const past = [...all].filter((element) => element.getBoundingClientRect().right > innerWidth + 1);
+      return past.map((element) => element.tagName);
+    }""", name)
+    if wide:
+        say(f"{name}: wider than the window: {', '.join(wide)}")
 
 
 def equality(page, say):
@@ -291,7 +299,10 @@ def picture(page, name, out, called):
         return
     os.makedirs(out, exist_ok=True)
     frame = page.locator(f'figure:has(.live[data-live="{name}"])')
-    frame.screenshot(path=f"{out}/{called}.png")
+    try:
+        frame.screenshot(path=f"{out}/{called}.png", timeout=60_000)
+    except Exception:  # a machine with much else to do; the figure itself has been measured
+        print(f"{called}: no picture, the browser took too long for it", flush=True)
 
 
 def without(browser, base, page_name):
