@@ -439,11 +439,11 @@ pub fn blocks_go_to_several_threads(day: &Day) -> Outcome {
         *met = (vec![], false);
     }
     // Enough to share, however it is counted. Each thread waits for a second one at its first weight.
-    let w = vec![Meeting; 70_000 * 2];
+    let w = vec![Meeting; 70_000 * 16];
     let multiply = day.multiply_met;
-    with_threads(3, || multiply(&w, &[1.0; 4], 2))?;
+    with_threads(3, || multiply(&w, &[1.0; 32], 16))?;
     let came = MET.lock().map(|met| met.0.len()).unwrap_or(0);
-    let input = "70000 rows of 2, two vectors, in a pool of 3 threads: did a second thread help?";
+    let input = "70000 rows of 16, two vectors, in a pool of 3 threads: did a second thread help?";
     equal(input, Ok(came >= 2), &true)
 }
 
