@@ -21,6 +21,7 @@ pub enum Manner {
     /// This status and body for every text that is asked for.
     Status(u16, &'static str, &'static str),
     /// A page, as of some other program.
+    #[allow(dead_code)] // only the page of messages meets it
     Page,
     /// The connection closes in the middle of the stream.
     Breaks,
