@@ -2,11 +2,11 @@
 
 mod attention;
 mod batch;
-mod beams;
-mod cache;
-mod generate;
+mod beam_tree;
+mod cache_cells;
+mod generation;
 mod passes;
-mod roofline;
+mod roofline_dial;
 mod rope;
 mod sampler;
 mod scheduler;
@@ -26,12 +26,12 @@ pub fn answer(question: &[u8]) -> Result<Value, String> {
     let figure = match ask.as_str() {
         "attention" => asked(attention::answer),
         "batch" => asked(batch::answer),
-        "beams" => asked(beams::answer),
-        "cache" => asked(cache::answer),
-        "generate" => asked(generate::answer),
+        "beams" => asked(beam_tree::answer),
+        "cache" => asked(cache_cells::answer),
+        "generate" => asked(generation::answer),
         "passes" => asked(passes::answer),
         "pieces" => asked(passes::pieces),
-        "roofline" => asked(roofline::answer),
+        "roofline" => asked(roofline_dial::answer),
         "rope" => asked(rope::answer),
         "sampler" => asked(sampler::answer),
         "scheduler" => asked(scheduler::answer),

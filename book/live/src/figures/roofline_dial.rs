@@ -1,6 +1,6 @@
 //! Day 16, the roofline calculator.
 
-use super::cache::{llama3, qwen3};
+use super::cache_cells::{llama3, qwen3};
 use super::Answer;
 use crate::model;
 use candecode::day16_cost_of_a_token::{bytes_moved, critical_batch, decode_rate, intensity};
