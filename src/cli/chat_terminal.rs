@@ -20,10 +20,35 @@ const HELP: &str = "Every line is a turn, but for these:
   Ctrl-C stops an answer; what was said of it stays.";
 
 /// What to do after a line.
-enum Next {
+pub enum Next {
+    /// It was a command, and is done.
     GoOn,
+    /// Say this.
     Say(String),
+    /// End the chat.
     Quit,
+}
+
+/// What the commands of a chat change.
+pub trait Commanded {
+    /// Forgets all turns; the system prompt stays.
+    fn reset(&mut self);
+
+    /// Replaces the system prompt; the turns stay. None: there is none.
+    ///
+    /// # Errors
+    /// If there can be none.
+    fn set_system(&mut self, text: Option<&str>) -> Result<()>;
+}
+
+impl Commanded for Chat<'_> {
+    fn reset(&mut self) {
+        Chat::reset(self);
+    }
+
+    fn set_system(&mut self, text: Option<&str>) -> Result<()> {
+        Chat::set_system(self, text)
+    }
 }
 
 /// Talks until the input ends; answers go to standard output, all else to standard error. False: a line was refused.
@@ -46,7 +71,7 @@ pub fn talk(chat: &mut Chat, args: &Args, request: &mut Request) -> Result<bool>
         eprintln!("[/help shows the commands; Ctrl-C stops an answer, Ctrl-D ends the chat]");
     }
     let (mut number, mut well) = (0, true);
-    while let Some(line) = interrupt::waiting(|| line(typed))? {
+    while let Some(line) = interrupt::waiting(|| next_line(typed))? {
         let said = match command(chat, &line) {
             Next::Quit => break,
             Next::GoOn => continue,
@@ -88,7 +113,10 @@ pub fn talk(chat: &mut Chat, args: &Args, request: &mut Request) -> Result<bool>
 }
 
 /// The next line, without its end; None: there is none.
-fn line(typed: bool) -> Result<Option<String>> {
+///
+/// # Errors
+/// If the terminal fails.
+pub fn next_line(typed: bool) -> Result<Option<String>> {
     loop {
         if typed {
             eprint!("> ");
@@ -110,7 +138,7 @@ fn line(typed: bool) -> Result<Option<String>> {
 }
 
 /// Does what a command says; or gives what is to be said.
-fn command(chat: &mut Chat, line: &str) -> Next {
+pub fn command(chat: &mut dyn Commanded, line: &str) -> Next {
     let Some(rest) = line.strip_prefix('/') else { return Next::Say(line.to_string()) };
     if rest.starts_with('/') {
         return Next::Say(rest.to_string());

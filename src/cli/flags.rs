@@ -2,6 +2,7 @@
 
 use crate::formats::hub::DEFAULT_MODEL;
 use crate::kernels::Kernels;
+use clap::builder::ArgPredicate;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 
@@ -11,7 +12,12 @@ use std::path::PathBuf;
 pub struct Args {
     /// An embedded model (story-3m, story-230k, story-gpt2-1m, paper), a folder, a GGUF file, a short
     /// name, owner/repo on the hub, or random-135m (any number): random weights, made in memory
-    #[arg(long, default_value = DEFAULT_MODEL, value_name = "NAME|DIR|FILE|OWNER/REPO")]
+    #[arg(
+        long,
+        default_value = DEFAULT_MODEL,
+        default_value_if("endpoint", ArgPredicate::IsPresent, ""),
+        value_name = "NAME|DIR|FILE|OWNER/REPO"
+    )]
     pub model: String,
     /// The text to continue; may be repeated
     #[arg(short, long, value_name = "TEXT")]
@@ -138,6 +144,13 @@ pub struct Args {
     /// A variable for the chat template, as enable_thinking=false for Qwen3; may be repeated
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Chat", requires = "chat")]
     pub template_set: Vec<String>,
+    /// Ask a server that speaks OpenAI's protocol, at an address as http://127.0.0.1:8000; --model is
+    /// then a name of its own, and may be left out if it has one model
+    #[arg(long, value_name = "URL", help_heading = "Another engine")]
+    pub endpoint: Option<String>,
+    /// The key that the server asks for [default: what OPENAI_API_KEY says]
+    #[arg(long, value_name = "KEY", help_heading = "Another engine", requires = "endpoint")]
+    pub api_key: Option<String>,
     /// Text as it is made, or one JSON object a sequence
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,

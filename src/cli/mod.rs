@@ -1,6 +1,7 @@
 //! The `candecode` command: its flags, what they ask for, the run, and what is shown of it.
 
 pub mod chat_terminal;
+pub mod endpoint;
 pub mod flags;
 pub mod generation_config;
 pub mod interrupt;

@@ -6,6 +6,7 @@ use crate::engine::requests::{self, Processors};
 use crate::kit::error::usage;
 use crate::kit::{BeamParams, EarlyStopping, ModelConfig, PastContext, SamplingParams};
 use anyhow::{ensure, Context as _, Result};
+use std::io::Read as _;
 use std::path::Path;
 
 /// What the flags ask for.
@@ -271,6 +272,26 @@ pub fn text_file(flag: &str, file: &Path) -> Result<String> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("{flag} {}: could not be read as UTF-8 text", file.display()))?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_string())
+}
+
+/// The prompts that are texts.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
+    match &args.prompt_file {
+        Some(file) => Ok(vec![prompt_file(file)?]),
+        None => Ok(args.prompt.clone()),
+    }
+}
+
+fn prompt_file(file: &Path) -> Result<String> {
+    if file.as_os_str() != "-" {
+        return text_file("--prompt-file", file);
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).context("could not read standard input")?;
+    Ok(text)
 }
 
 /// The smallest day whose loop can do what is asked, or the one that `--loop` insists on.

@@ -2,8 +2,8 @@
 
 use crate::cli::flags::{Args, CacheName, Format};
 use crate::cli::output::Output;
-use crate::cli::plan::{text_file, Plan};
-use crate::cli::{chat_terminal, generation_config, interrupt, memory_check};
+use crate::cli::plan::{prompt_texts, Plan};
+use crate::cli::{chat_terminal, endpoint, generation_config, interrupt, memory_check};
 use crate::engine::chat::Chat;
 use crate::engine::chat_template::Template;
 use crate::engine::loops::{LoopPlan, Models};
@@ -14,10 +14,9 @@ use crate::kernels;
 use crate::kit::error::{describe, plain, usage};
 use crate::kit::{check_prompt, days, device};
 use crate::kit::{Cache, CacheKind, Model, ModelConfig, PastContext, Step, Tokenizer};
-use anyhow::{anyhow, ensure, Context as _, Result};
+use anyhow::{anyhow, ensure, Result};
 use candle_core::{DType, Device, Tensor};
-use std::io::{Read as _, Write as _};
-use std::path::Path;
+use std::io::Write as _;
 use std::time::Instant;
 
 /// Runs the command; gives its exit code.
@@ -26,6 +25,9 @@ use std::time::Instant;
 /// If a flag is wrong ([`crate::kit::error::Usage`]), or the model or the text fails.
 pub fn run(args: &Args) -> Result<u8> {
     ensure!(args.max_new_tokens > 0, usage("--max-new-tokens is 0; ask for at least 1"));
+    if let Some(address) = &args.endpoint {
+        return endpoint::run(args, address);
+    }
     let device = device::device(&args.device).map_err(usage)?;
     let dtype = device::dtype(&args.dtype).map_err(usage)?;
     if args.models {
@@ -156,11 +158,10 @@ fn draft_model(
 
 /// The token ids of every prompt.
 fn prompts(args: &Args, tokenizer: &Tokenizer, context: usize) -> Result<Vec<Vec<u32>>> {
-    let texts = match (&args.prompt_ids, &args.prompt_file) {
-        (Some(ids), _) => return Ok(vec![ids.clone()]),
-        (_, Some(file)) => vec![prompt_file(file)?],
-        _ => args.prompt.clone(),
-    };
+    if let Some(ids) = &args.prompt_ids {
+        return Ok(vec![ids.clone()]);
+    }
+    let texts = prompt_texts(args)?;
     let encode = |(i, text): (usize, &String)| -> Result<Vec<u32>> {
         let which = which(i, texts.len());
         ensure!(
@@ -188,15 +189,6 @@ fn which(i: usize, prompts: usize) -> String {
         1 => String::new(),
         _ => format!("prompt {} of {prompts}: ", i + 1),
     }
-}
-
-fn prompt_file(file: &Path) -> Result<String> {
-    if file.as_os_str() != "-" {
-        return text_file("--prompt-file", file);
-    }
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).context("could not read standard input")?;
-    Ok(text)
 }
 
 /// A run of the command: the flags, the models, and the loop that the flags ask for.

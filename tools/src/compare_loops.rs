@@ -50,6 +50,15 @@ pub struct Compare {
     /// A first row that is not ours
     #[arg(long, value_enum)]
     peer: Option<Peer>,
+    /// A last row from a server that speaks OpenAI's protocol, at an address as http://127.0.0.1:8000
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
+    /// What the server calls the model [default: as --model does, or its only one]
+    #[arg(long, value_name = "NAME", requires = "endpoint")]
+    endpoint_model: Option<String>,
+    /// The key that the server asks for [default: what OPENAI_API_KEY says]
+    #[arg(long, value_name = "KEY", requires = "endpoint")]
+    api_key: Option<String>,
     /// The Python that has torch and transformers
     #[arg(long, default_value = "python3")]
     python: String,
@@ -76,13 +85,19 @@ struct Way {
 /// What is started.
 enum How {
     Peer,
+    Server(String),
     Flags(Vec<String>),
 }
 
 /// What a way gave in one round.
+#[derive(Default)]
 struct Texts {
     ids: Vec<Vec<u64>>,
+    /// The text of each token, where a server tells texts and no ids.
+    pieces: Vec<Vec<String>>,
     texts: Vec<String>,
+    /// Whether each ended by an EOS id of ours, which a server may keep for itself.
+    ended: Vec<bool>,
     seconds: f64,
     drafts: Option<[u64; 3]>,
 }
@@ -127,6 +142,7 @@ pub fn run(repo: &Repo, args: &Compare) -> Result<ExitCode> {
         for (way, rounds) in ways.iter().zip(&mut rounds) {
             let texts = match (&way.how, &python) {
                 (How::Flags(flags), _) => ours(&program, args, &prompts, flags),
+                (How::Server(address), _) => served(&program, args, &prompts, address),
                 (How::Peer, Some(python)) => theirs(repo, python, &program, args, &prompts),
                 (How::Peer, None) => bail!("no Python for the peer"),
             };
@@ -187,7 +203,16 @@ fn ways(args: &Compare, prompts: usize, sampled: bool) -> Vec<Way> {
         drawn(flags(&["--loop", "day10", "--block", word]), rng),
         false,
     );
+    if let Some(address) = &args.endpoint {
+        add(&format!("at {}", host(address)), How::Server(address.clone()), false);
+    }
     ways
+}
+
+/// The host of an address.
+fn host(address: &str) -> &str {
+    let host = address.split_once("://").map_or(address, |(_, host)| host);
+    host.split('/').next().unwrap_or(host)
 }
 
 /// The flags that all of ours share.
@@ -218,6 +243,22 @@ fn ours(program: &Path, args: &Compare, prompts: &[String], flags: &[String]) ->
     read(&mut command, together)
 }
 
+/// Asks the server, for all prompts one after another.
+fn served(program: &Path, args: &Compare, prompts: &[String], address: &str) -> Result<Texts> {
+    let mut command = Command::new(program);
+    command.args(["--format", "json", "--endpoint", address]).args(shared(args));
+    if let Some(name) = &args.endpoint_model {
+        command.args(["--model", name]);
+    }
+    if let Some(key) = &args.api_key {
+        command.env("OPENAI_API_KEY", key); // not on the command line, where others can read it
+    }
+    for prompt in prompts {
+        command.args(["-p", prompt]);
+    }
+    read(&mut command, false)
+}
+
 /// Runs a command that prints a line of JSON for each text; `together`: their times are one and the
 /// same.
 fn read(command: &mut Command, together: bool) -> Result<Texts> {
@@ -225,12 +266,15 @@ fn read(command: &mut Command, together: bool) -> Result<Texts> {
     let error = String::from_utf8_lossy(&out.stderr);
     ensure!(out.status.success(), "{}", error.trim_end());
     let lines = String::from_utf8_lossy(&out.stdout).into_owned();
-    let mut all = Texts { ids: vec![], texts: vec![], seconds: 0.0, drafts: None };
+    let mut all = Texts::default();
     for line in lines.lines() {
         let json: Value =
             serde_json::from_str(line).with_context(|| format!("not JSON: {line}"))?;
         let ids = json["new_ids"].as_array().context("no new_ids")?;
         all.ids.push(ids.iter().filter_map(Value::as_u64).collect());
+        let pieces = json["tokens"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        all.pieces.push(pieces.map(str::to_string).collect());
+        all.ended.push(json["finish_reason"] == "eos");
         all.texts.push(json["text"].as_str().unwrap_or_default().to_string());
         let seconds = |name: &str| json[name].as_f64().unwrap_or(0.0);
         let seconds = seconds("prefill_s") + seconds("decode_s");
@@ -306,9 +350,20 @@ fn table(ways: &[Way], rounds: &[Vec<Texts>], args: &Compare, sampled: bool) -> 
     );
     for (way, rounds) in ways.iter().zip(rounds) {
         let (texts, seconds) = (&rounds[0], median(rounds));
-        let tokens: usize = texts.ids.iter().map(Vec::len).sum();
+        let tokens = texts.count();
         let guarded = way.name.starts_with("guarded") && args.block.is_some();
+        let is_server = matches!(way.how, How::Server(_));
         let (colour, word) = match difference(first, texts) {
+            _ if is_server && sampled => {
+                (Colour::Dim, "other draws: a server has its own".to_string())
+            }
+            _ if is_server => match compared(first, texts) {
+                Ok(words) => (Colour::Green, words),
+                Err(words) => {
+                    equal = false;
+                    (Colour::Red, format!("DIFFERS, {words}"))
+                }
+            },
             _ if std::ptr::eq(first, texts) => {
                 (Colour::Dim, "what the others are compared with".to_string())
             }
@@ -370,6 +425,66 @@ fn difference(want: &Texts, got: &Texts) -> Option<String> {
     }
 }
 
+impl Texts {
+    /// Tokens of all texts, as far as they are told.
+    fn count(&self) -> usize {
+        let of = |(ids, pieces): (&Vec<u64>, &Vec<String>)| ids.len().max(pieces.len());
+        self.ids.iter().zip(&self.pieces).map(of).sum()
+    }
+}
+
+/// Whether a server's texts equal ours: by ids where it tells them, else by text. How they were
+/// compared, or where they part.
+fn compared(want: &Texts, got: &Texts) -> Result<String, String> {
+    let mut by_ids = true;
+    if want.texts.len() != got.texts.len() {
+        return Err("another number of texts".to_string());
+    }
+    for (i, text) in got.texts.iter().enumerate() {
+        let (ours, theirs) = (&want.ids[i], &got.ids[i]);
+        if theirs.is_empty() && !ours.is_empty() {
+            by_ids = false;
+            if want.texts[i] == *text {
+                continue;
+            }
+            let letters = want.texts[i].chars().zip(text.chars());
+            let same: String = letters.take_while(|(a, b)| a == b).map(|(a, _)| a).collect();
+            let mut length = 0;
+            let whole = got.pieces[i].iter().take_while(|piece| {
+                length += piece.len();
+                length <= same.len()
+            });
+            let place = match got.pieces[i].is_empty() {
+                true => format!("character {}", same.chars().count()),
+                false => format!("token {}", whole.count()),
+            };
+            return Err(format!("text {} from {place} on: {}", i + 1, beginning(text, &same)));
+        }
+        // The EOS that ends a text is a token for us, and for some servers none.
+        let without_eos = &ours[..ours.len() - usize::from(want.ended[i])];
+        if theirs != ours && theirs != without_eos {
+            let same = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
+            let (our, their) = (ours.get(same), theirs.get(same));
+            let id = |id: Option<&u64>| id.map_or("the end".to_string(), u64::to_string);
+            let (our, their) = (id(our), id(their));
+            return Err(format!("text {} from token {same} on: {our} here, {their} there", i + 1));
+        }
+    }
+    Ok(match (by_ids, got.count()) {
+        (true, tokens) => format!("equal, {tokens} tokens by their ids"),
+        (false, tokens) if tokens > 0 && tokens == want.count() => {
+            format!("equal, {tokens} tokens by their text")
+        }
+        (false, _) => "equal, by the text alone: the server tells no tokens".to_string(),
+    })
+}
+
+/// What a server writes where it parts from us, shortened.
+fn beginning(text: &str, same: &str) -> String {
+    let rest: String = text[same.len()..].chars().take(20).collect();
+    format!("there {rest:?}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -377,9 +492,10 @@ mod tests {
     fn texts(ids: &[&[u64]]) -> Texts {
         Texts {
             ids: ids.iter().map(|ids| ids.to_vec()).collect(),
-            texts: vec![],
-            seconds: 1.0,
-            drafts: None,
+            pieces: vec![vec![]; ids.len()],
+            texts: vec![String::new(); ids.len()],
+            ended: vec![false; ids.len()],
+            ..Texts::default()
         }
     }
 
@@ -391,5 +507,31 @@ mod tests {
         assert_eq!(other.as_deref(), Some("text 2 from token 1 on"));
         assert!(difference(&want, &texts(&[&[1, 2], &[3, 4]])).is_some());
         assert!(difference(&want, &texts(&[&[1, 2]])).is_some());
+    }
+
+    #[test]
+    fn a_server_is_compared_by_ids_where_it_tells_them() {
+        let mut want = texts(&[&[1, 2, 0]]);
+        assert!(compared(&want, &texts(&[&[1, 2]])).is_err());
+        want.ended[0] = true; // 0 is the EOS
+        assert_eq!(compared(&want, &texts(&[&[1, 2]])).unwrap(), "equal, 2 tokens by their ids");
+        assert!(compared(&want, &texts(&[&[1, 2, 0]])).is_ok());
+        let words = compared(&want, &texts(&[&[1, 7, 0]])).unwrap_err();
+        assert_eq!(words, "text 1 from token 1 on: 2 here, 7 there");
+    }
+
+    #[test]
+    fn a_server_without_ids_is_compared_by_text() {
+        let (mut want, mut got) = (texts(&[&[1, 2]]), texts(&[&[]]));
+        want.texts[0] = " a dog".into();
+        got.texts[0] = " a dog".into();
+        assert!(compared(&want, &got).unwrap().contains("by the text alone"));
+        got.pieces[0] = vec![" a".into(), " dog".into()];
+        assert_eq!(compared(&want, &got).unwrap(), "equal, 2 tokens by their text");
+        got.pieces[0].clear();
+        got.texts[0] = " a cat".into();
+        assert_eq!(compared(&want, &got).unwrap_err(), "text 1 from character 3 on: there \"cat\"");
+        got.pieces[0] = vec![" a".into(), " cat".into()];
+        assert!(compared(&want, &got).unwrap_err().contains("from token 1 on"));
     }
 }

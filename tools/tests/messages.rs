@@ -7,10 +7,14 @@
 
 #[path = "page/gguf_writer.rs"]
 mod gguf_writer;
+#[path = "../../tests/endpoint/openai_server.rs"]
+#[allow(dead_code)]
+mod openai_server;
 #[path = "../../tests/hub/server.rs"]
 #[allow(dead_code)]
 mod server;
 
+use openai_server::{Manner, OpenAiServer};
 use serde_json::{json, Value};
 use server::{Fault, Hub, Large};
 use std::fs;
@@ -135,6 +139,35 @@ const HUBS: &[(&str, &str, &str, Fault)] = &[
         "model.safetensors",
         Fault::Status(404, "x-error-code: EntryNotFound"),
     ),
+];
+
+/// Servers of `--endpoint` in which one thing goes wrong: their name on the page, and how they answer.
+const ENDPOINTS: &[(&str, Manner)] = &[
+    ("vllm", Manner::Well("vllm")),
+    ("llama-server", Manner::Well("llamacpp")),
+    ("locked", Manner::Key),
+    ("two-models", Manner::TwoModels),
+    ("nameless", Manner::NoList),
+    ("router", Manner::Page),
+    ("breaks", Manner::Breaks),
+    ("dies", Manner::ErrorInside),
+    (
+        "strict",
+        Manner::Status(
+            400,
+            "",
+            r#"{"error":{"message":"max_tokens: 99999 is more than the context of 2048"}}"#,
+        ),
+    ),
+    (
+        "busy",
+        Manner::Status(
+            429,
+            "retry-after: 2\r\n",
+            r#"{"error":{"message":"the queue of 128 requests is full"}}"#,
+        ),
+    ),
+    ("chats-only", Manner::Status(404, "", r#"{"detail":"Not Found"}"#)),
 ];
 
 /// Where the models, files and caches of the page are made.
@@ -282,6 +315,15 @@ fn start_hubs(page: &Page) -> String {
     lines
 }
 
+/// Starts the servers; gives their addresses, a line each, as [`start_hubs`] does.
+fn start_endpoints() -> String {
+    let mut lines = String::new();
+    for (name, manner) in ENDPOINTS {
+        lines += &format!("{name}={}\n", OpenAiServer::start(*manner).address);
+    }
+    lines
+}
+
 /// Builds a program of the course, and gives its path.
 fn built(repo: &Repo, args: &[&str], name: &str) -> PathBuf {
     let status = xtask::cargo::command(repo).arg("build").arg("--quiet").args(args).status();
@@ -318,6 +360,7 @@ fn commands_say_what_the_page_shows() {
     cases.env("PAGE_ROOT", page.root.display().to_string());
     cases.env("PAGE_FOLDER", page.folder.display().to_string());
     cases.env("PAGE_HUBS", hubs);
+    cases.env("PAGE_ENDPOINTS", start_endpoints());
     cases.case("../book/src/when_something_goes_wrong.md");
     cases.case("tests/messages/*.md");
     let outcome = std::panic::catch_unwind(|| cases.run());

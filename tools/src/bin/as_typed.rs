@@ -40,6 +40,19 @@ fn main() -> ExitCode {
     let hubs = variable("PAGE_HUBS");
     let hub = hubs.lines().find_map(|line| line.strip_prefix(&format!("{model}=")));
     let hub = hub.unwrap_or("http://127.0.0.1:9"); // where nobody answers
+                                                   // A server that the page calls `http://busy:8000` is one of the test's, on the loopback.
+    let at = args.iter().position(|word| word == "--endpoint").map_or(usize::MAX, |at| at + 1);
+    let endpoint = args.get(at).cloned().unwrap_or_default();
+    let server = endpoint.strip_prefix("http://").and_then(|host| host.strip_suffix(":8000"));
+    let endpoints = variable("PAGE_ENDPOINTS");
+    let started = server.map(|name| {
+        let line = endpoints.lines().find_map(|line| line.strip_prefix(&format!("{name}=")));
+        line.unwrap_or("http://127.0.0.1:9").to_string() // where nobody answers
+    });
+    if let Some(address) = &started {
+        args[at].clone_from(address);
+    }
+    command.env_remove("OPENAI_API_KEY");
     if std::env::var_os("HF_HOME").is_none() {
         command.env("HF_HOME", &home);
     }
@@ -59,6 +72,7 @@ fn main() -> ExitCode {
         .replace(&home.display().to_string(), "~/.cache/huggingface")
         .replace(&format!("{}/", folder.display()), "")
         .replace(&format!("{}/", variable("PAGE_ROOT")), "")
+        .replace(started.as_deref().unwrap_or("\0"), &endpoint)
         .replace(hub, "https://huggingface.co")
         .replace("some/name", &model)
         .replace("models--some--name", &format!("models--{}", model.replace('/', "--")));

@@ -101,8 +101,12 @@ impl Run {
     }
 
     /// True if a model is asked for that may have to be downloaded: neither one of the course's, nor
-    /// a folder or file, nor one of random weights. The crates for downloads are compiled only then.
-    fn may_download(&self, repo: &Repo) -> bool {
+    /// a folder or file, nor one of random weights; or a server. The crates for HTTP are compiled
+    /// only then.
+    fn needs_network(&self, repo: &Repo) -> bool {
+        if self.value("--endpoint").is_some() {
+            return true;
+        }
         ["--model", "--draft-model"].iter().filter_map(|flag| self.value(flag)).any(|name| {
             let is_here =
                 repo.root.join("models").join(&name).is_dir() || Path::new(&name).exists();
@@ -172,7 +176,7 @@ fn start(repo: &Repo, run: &Run, help: &str) -> Result<ExitCode> {
     if run.help {
         say!("{help}{FLAGS}");
     }
-    if run.may_download(repo) {
+    if run.needs_network(repo) {
         features.push("hub".to_string());
     }
     let mut args = vec!["--no-default-features".to_string()];
@@ -249,9 +253,10 @@ mod tests {
     #[test]
     fn only_a_name_that_is_nowhere_here_may_be_downloaded() {
         let repo = Repo { root: Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), days: vec![] };
-        let may = |args: &[&str]| parse(args).may_download(&repo);
+        let may = |args: &[&str]| parse(args).needs_network(&repo);
         assert!(!may(&["-p", "x"]) && !may(&["--model", "story-230k"]) && !may(&["--model=."]));
         assert!(!may(&["--model", "random-135m"]));
+        assert!(may(&["--endpoint", "http://127.0.0.1:8000"]));
         assert!(may(&["--model", "smollm2-135m"]) && may(&["--draft-model=qwen2-0.5b"]));
     }
 }

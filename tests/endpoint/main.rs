@@ -1,0 +1,287 @@
+//! `--endpoint`: what is sent, what is refused, and what comes back; on servers that are scripts.
+
+#![cfg(all(feature = "ref", feature = "hub"))]
+
+mod openai_server;
+
+use openai_server::{Manner, OpenAiServer};
+use serde_json::{json, Value};
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+/// Runs the command on this server: standard output, standard error, exit code.
+fn run(server: &OpenAiServer, flags: &[&str]) -> (String, String, i32) {
+    talk(server, flags, "")
+}
+
+fn talk(server: &OpenAiServer, flags: &[&str], lines: &str) -> (String, String, i32) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_candecode"));
+    command.args(["--endpoint", &server.address]).args(flags).env_remove("OPENAI_API_KEY");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(lines.as_bytes());
+    let out = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(out.stdout), text(out.stderr), out.status.code().unwrap_or(-1))
+}
+
+/// The body of the only request that a run with these flags makes.
+fn body(owner: &'static str, flags: &[&str]) -> Value {
+    let server = OpenAiServer::start(Manner::Well(owner));
+    let (_, errors, code) = run(&server, &[&["-p", "Once"], flags].concat());
+    assert_eq!(code, 0, "{errors}");
+    let questions = server.questions();
+    assert_eq!(questions.len(), 1);
+    serde_json::from_str(&questions[0].body).unwrap()
+}
+
+#[test]
+fn the_text_streams_behind_its_prompt() {
+    let server = OpenAiServer::start(Manner::Well("vllm"));
+    let (out, errors, code) = run(&server, &["-p", "There was", "--stats"]);
+    assert_eq!((out.as_str(), code), ("There was a dog.\n", 0), "{errors}");
+    assert!(errors.contains("prompt 4 tokens, new 2"), "{errors}");
+    assert_eq!(server.questions()[0].path, "/v1/completions");
+}
+
+#[test]
+fn greedy_is_said_and_not_left_to_the_server() {
+    let sent = body("other", &[]);
+    let want = json!({
+        "model": "small", "prompt": "Once", "max_tokens": 128, "temperature": 0.0,
+        "stream": true, "stream_options": {"include_usage": true},
+    });
+    assert_eq!(sent, want);
+}
+
+#[test]
+fn flags_are_sent_under_the_protocols_names() {
+    let flags = [
+        "--max-new-tokens",
+        "9",
+        "--temperature",
+        "0.7",
+        "--top-p",
+        "0.9",
+        "--seed",
+        "3",
+        "--stop",
+        "x",
+        "--stop",
+        "y",
+        "--presence-penalty",
+        "0.1",
+        "--frequency-penalty",
+        "0.2",
+        "--num-return-sequences",
+        "2",
+        "--format",
+        "json",
+    ];
+    let server = OpenAiServer::start(Manner::Well("other"));
+    run(&server, &[&["-p", "Once"], &flags[..]].concat());
+    let sent: Value = serde_json::from_str(&server.questions()[0].body).unwrap();
+    let want = json!({
+        "model": "small", "prompt": "Once", "max_tokens": 9, "temperature": 0.7, "top_p": 0.9,
+        "seed": 3, "stop": ["x", "y"], "presence_penalty": 0.1, "frequency_penalty": 0.2, "n": 2,
+        "logprobs": 1, "stream": true, "stream_options": {"include_usage": true},
+    });
+    assert_eq!(sent, want);
+}
+
+/// What is left out is not off everywhere: so it is said.
+#[test]
+fn vllm_is_told_what_its_generation_config_would_fill_in() {
+    let sent = body("vllm", &["--temperature", "1"]);
+    assert_eq!((&sent["top_k"], &sent["min_p"]), (&json!(-1), &json!(0.0)));
+    assert_eq!(sent["repetition_penalty"], 1.0);
+    let greedy = body("vllm", &[]);
+    assert_eq!((&greedy["top_k"], &greedy["repetition_penalty"]), (&Value::Null, &json!(1.0)));
+    let llama = body("llamacpp", &["--temperature", "1"]);
+    assert_eq!((&llama["top_k"], &llama["min_p"]), (&json!(-1), &json!(0.0)));
+    assert_eq!(llama["repetition_penalty"], Value::Null);
+}
+
+#[test]
+fn extra_fields_have_vllms_names() {
+    let flags = ["--top-k", "5", "--min-p", "0.1", "--repetition-penalty", "1.1"];
+    let sent = body("vllm", &[&flags[..], &["--allow-regex", "a+"]].concat());
+    assert_eq!((&sent["top_k"], &sent["min_p"]), (&json!(5), &json!(0.1)));
+    assert_eq!(sent["repetition_penalty"], 1.1);
+    assert_eq!(sent["structured_outputs"], json!({"regex": "a+"}));
+    assert_eq!(body("sglang", &["--allow-regex", "a+"])["regex"], "a+");
+    let server = OpenAiServer::start(Manner::Well("somebody"));
+    let (_, errors, _) = run(&server, &["-p", "Once", "--top-k", "5"]);
+    assert!(errors.contains("note: top_k sent under vLLM's name"), "{errors}");
+}
+
+#[test]
+fn what_llama_cpp_lacks_is_refused_by_name() {
+    let server = OpenAiServer::start(Manner::Well("llamacpp"));
+    for flags in [["--repetition-penalty", "1.1"], ["--allow-regex", "a+"]] {
+        let (_, errors, code) = run(&server, &[&["-p", "Once"], &flags[..]].concat());
+        assert_eq!(code, 2, "{errors}");
+        assert!(errors.contains(flags[0]) && errors.contains("llama.cpp"), "{errors}");
+    }
+    assert!(server.questions().is_empty());
+}
+
+#[test]
+fn what_no_protocol_has_is_refused_by_name() {
+    let server = OpenAiServer::start(Manner::Well("vllm"));
+    for flags in [
+        &["--dtype", "bf16"][..],
+        &["--no-cache"],
+        &["--cache", "static"],
+        &["--loop", "day10"],
+        &["--draft-ngram", "2"],
+        &["--block", "dog"],
+        &["--no-repeat-ngram", "3"],
+        &["--num-beams", "2"],
+        &["--rng", "chacha", "--temperature", "1"],
+        &["--offline"],
+    ] {
+        let (_, errors, code) = run(&server, &[&["-p", "Once"], flags].concat());
+        assert_eq!(code, 2, "{errors}");
+        assert!(errors.contains(&format!("{} does not go with --endpoint", flags[0])), "{errors}");
+    }
+    assert!(server.questions().is_empty());
+}
+
+#[test]
+fn ids_and_log_probabilities_are_read_where_they_are_told() {
+    let server = OpenAiServer::start(Manner::WithTokens);
+    let (out, errors, code) = run(&server, &["-p", "There was", "--format", "json"]);
+    assert_eq!(code, 0, "{errors}");
+    let line: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(line["new_ids"], json!([5, 9]));
+    assert_eq!(line["tokens"], json!([" a", " dog."]));
+    assert_eq!(line["logprobs"], json!([-0.5, -0.5]));
+    assert_eq!((&line["text"], &line["finish_reason"]), (&json!(" a dog."), &json!("stop")));
+}
+
+#[test]
+fn ids_are_a_prompt_too() {
+    let server = OpenAiServer::start(Manner::Well("vllm"));
+    let (out, _, code) = run(&server, &["--prompt-ids", "5,9,77"]);
+    assert_eq!((out.as_str(), code), (" a dog.\n", 0));
+    let sent: Value = serde_json::from_str(&server.questions()[0].body).unwrap();
+    assert_eq!(sent["prompt"], json!([5, 9, 77]));
+}
+
+#[test]
+fn a_chat_sends_the_whole_conversation() {
+    let server = OpenAiServer::start(Manner::Well("vllm"));
+    let flags = ["--chat", "--system", "Be brief.", "--template-set", "enable_thinking=false"];
+    let (out, errors, code) = talk(&server, &flags, "Hello\n/foo\nAnd you?\n/reset\nBye\n");
+    assert_eq!((out.as_str(), code), (" a dog.\n a dog.\n a dog.\n", 0), "{errors}");
+    assert!(errors.contains("no command \"/foo\""), "{errors}");
+    let questions = server.questions();
+    assert_eq!(questions[0].path, "/v1/chat/completions");
+    let sent = |i: usize| serde_json::from_str::<Value>(&questions[i].body).unwrap();
+    let message = |role: &str, text: &str| json!({"role": role, "content": text});
+    assert_eq!(sent(0)["chat_template_kwargs"], json!({"enable_thinking": false}));
+    let second = [
+        message("system", "Be brief."),
+        message("user", "Hello"),
+        message("assistant", " a dog."),
+        message("user", "And you?"),
+    ];
+    assert_eq!(sent(1)["messages"], json!(second));
+    assert_eq!(sent(2)["messages"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_key_comes_from_the_flag_or_the_environment() {
+    let server = OpenAiServer::start(Manner::Key);
+    let (_, errors, code) = run(&server, &["-p", "Once"]);
+    assert_eq!(code, 1);
+    assert!(errors.contains("asks for a key") && errors.contains("OPENAI_API_KEY"), "{errors}");
+    let (_, errors, code) = run(&server, &["-p", "Once", "--api-key", "wrong"]);
+    assert_eq!(code, 1);
+    assert!(errors.contains("refuses the key"), "{errors}");
+    assert!(!errors.contains("wrong"), "a key is never shown: {errors}");
+    assert_eq!(run(&server, &["-p", "Once", "--api-key", "right"]).2, 0);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_candecode"));
+    command.args(["--endpoint", &server.address, "-p", "Once"]).env("OPENAI_API_KEY", "right");
+    assert!(command.output().unwrap().status.success());
+}
+
+#[test]
+fn a_name_is_needed_where_there_are_several() {
+    let server = OpenAiServer::start(Manner::TwoModels);
+    let (_, errors, code) = run(&server, &["-p", "Once"]);
+    assert_eq!(code, 2);
+    assert!(errors.contains("choose one with --model: small, large"), "{errors}");
+    let (_, _, code) = run(&server, &["-p", "Once", "--model", "large"]);
+    assert_eq!(code, 0);
+    assert!(server.questions()[0].body.contains(r#""model":"large""#));
+    let (_, errors, code) = run(&server, &["-p", "Once", "--model", "huge"]);
+    assert_eq!(code, 1);
+    assert!(errors.contains("no model \"huge\"; it has small, large"), "{errors}");
+    let (out, _, code) = run(&server, &["--models"]);
+    assert_eq!((out.as_str(), code), ("small\nlarge\n", 0));
+}
+
+#[test]
+fn a_server_without_a_list_is_asked_by_name() {
+    let server = OpenAiServer::start(Manner::NoList);
+    let (_, errors, code) = run(&server, &["-p", "Once"]);
+    assert_eq!(code, 2, "{errors}");
+    assert_eq!(run(&server, &["-p", "Once", "--model", "small"]).2, 0);
+}
+
+#[test]
+fn an_address_with_v1_is_the_same() {
+    let mut server = OpenAiServer::start(Manner::Well("vllm"));
+    server.address += "/v1/";
+    assert_eq!(run(&server, &["-p", "Once"]).2, 0);
+    assert_eq!(server.questions()[0].path, "/v1/completions");
+}
+
+#[test]
+fn what_was_said_before_a_stream_broke_stays() {
+    for (manner, words) in [
+        (Manner::Breaks, "the stream broke off after 1 events"),
+        (Manner::EndsEarly, "before its end was said"),
+        (Manner::ErrorInside, "the engine has died"),
+    ] {
+        let server = OpenAiServer::start(manner);
+        let (out, errors, code) = run(&server, &["-p", "There was"]);
+        assert_eq!((out.as_str(), code), ("There was a\n", 1), "{errors}");
+        assert!(errors.contains(words), "{errors}");
+    }
+}
+
+#[test]
+fn a_refusal_is_shown_in_the_servers_words() {
+    for (manner, words) in [
+        (
+            Manner::Status(400, "", r#"{"error":{"message":"max_tokens is too large"}}"#),
+            "refuses the request (400: max_tokens is too large)",
+        ),
+        (Manner::Status(422, "", r#"{"detail":"no such field"}"#), "(422: no such field)"),
+        (Manner::Status(500, "", "oh no"), "the server failed (500: oh no)"),
+        (
+            Manner::Status(
+                429,
+                "retry-after: 2\r\n",
+                r#"{"error":{"message":"the queue is full"}}"#,
+            ),
+            "busy (429: the queue is full); it asks to wait 2 s",
+        ),
+    ] {
+        let server = OpenAiServer::start(manner);
+        let (_, errors, code) = run(&server, &["-p", "Once"]);
+        assert_eq!(code, 1);
+        assert!(errors.contains(words), "{errors}");
+    }
+}
+
+#[test]
+fn a_chat_goes_on_after_a_refusal() {
+    let manner = Manner::Status(400, "", r#"{"error":{"message":"too long"}}"#);
+    let server = OpenAiServer::start(manner);
+    let (_, errors, code) = talk(&server, &["--chat"], "Hello\nAgain\n");
+    assert_eq!((errors.matches("too long").count(), code), (2, 1), "{errors}");
+}
