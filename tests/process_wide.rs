@@ -4,6 +4,7 @@
 #![cfg(feature = "ref")]
 
 use candecode::day10_kv_cache::KvCache;
+use candecode::day12_batching::{left_pad, ragged_mask};
 use candecode::day16_cost_of_a_token::{bytes_moved, Pass, Precision};
 use candecode::engine::load_model;
 use candecode::kernels::{self, Kernels};
@@ -64,6 +65,85 @@ fn a_whole_model_says_the_same_with_both_kernels() {
         let largest: f32 = difference.abs().unwrap().max(0).unwrap().to_scalar().unwrap();
         // Through five layers and a head of logits of size 20.
         assert!(largest < 2e-3, "{name}: {largest}");
+    }
+}
+
+/// Token ids of some length, other ones for every row.
+fn ids(row: usize, len: usize) -> Vec<u32> {
+    (0..len).map(|i| (5 + (i * 37 + row * 101) % 900) as u32).collect()
+}
+
+fn flat(logits: &Tensor) -> Vec<f32> {
+    logits.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+#[test]
+fn a_row_of_a_running_batch_gets_the_very_logits_that_it_gets_alone() {
+    let _held = KERNELS.lock();
+    kernels::choose(Kernels::Fast);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/story-3m");
+    let model = load_model(&folder, DType::F32, &Device::Cpu).unwrap();
+    let new_cache = || KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers);
+    for rows in [2, 3, 8, 17, 32] {
+        // As a scheduler does: every prompt alone, then its cache joins, and all decode together.
+        let lengths: Vec<usize> = (0..rows).map(|row| 1 + row * 53 % 97).collect();
+        let longest = lengths.iter().copied().max().unwrap();
+        let padding: Vec<usize> = lengths.iter().map(|len| longest - len).collect();
+        let (mut alone, mut batch) = (Vec::new(), new_cache());
+        for (row, len) in lengths.iter().enumerate() {
+            let step = Step::new(&*model, &ids(row, *len), 0).unwrap();
+            let mut cache = new_cache();
+            model.forward(&step, &mut cache).unwrap();
+            batch.join(&cache).unwrap();
+            alone.push(cache);
+        }
+        for more in 0..3 {
+            let token = |row: usize| ids(row, lengths[row] + more + 1)[lengths[row] + more];
+            let next: Vec<Vec<u32>> = (0..rows).map(|row| vec![token(row)]).collect();
+            let place = |len: &usize| vec![(len + more) as u32];
+            let places: Vec<Vec<u32>> = lengths.iter().map(place).collect();
+            let mask = ragged_mask(&padding, 1, longest + more, &Device::Cpu).unwrap();
+            let step = Step::batch(&*model, &next, &places, Some(mask)).unwrap();
+            let together = model.forward(&step, &mut batch).unwrap();
+            for (row, cache) in alone.iter_mut().enumerate() {
+                let step = Step::new(&*model, &next[row], lengths[row] + more).unwrap();
+                let single = flat(&model.forward(&step, cache).unwrap());
+                let of_batch = flat(&together.narrow(0, row, 1).unwrap());
+                assert_eq!(of_batch, single, "row {row} of {rows}, token {more}");
+            }
+        }
+    }
+}
+
+/// A product of up to 32 rows is summed in another order than one of more, so what is asked here is
+/// of prompts whose products are of one kind, alone and together: all of 33 tokens or more, or all
+/// together no more than 32.
+#[test]
+fn a_padded_prompt_gets_the_very_logits_that_it_gets_alone() {
+    let _held = KERNELS.lock();
+    kernels::choose(Kernels::Fast);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/story-3m");
+    let model = load_model(&folder, DType::F32, &Device::Cpu).unwrap();
+    for lengths in [
+        vec![8, 1, 5, 7],
+        vec![2, 16],
+        (0..32).map(|row| 33 + row * 23 % 40).collect::<Vec<usize>>(),
+    ] {
+        let prompts: Vec<Vec<u32>> =
+            lengths.iter().enumerate().map(|(row, len)| ids(row, *len)).collect();
+        let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+        let padded = left_pad(&slices);
+        let width = padded.ids[0].len();
+        let mask = ragged_mask(&padded.padding, width, 0, &Device::Cpu).unwrap();
+        let step = Step::batch(&*model, &padded.ids, &padded.positions, Some(mask)).unwrap();
+        let together = model.forward(&step, &mut NoCache).unwrap();
+        for (row, prompt) in prompts.iter().enumerate() {
+            let step = Step::new(&*model, prompt, 0).unwrap();
+            let single = flat(&model.forward(&step, &mut NoCache).unwrap());
+            let own = together.narrow(0, row, 1).unwrap();
+            let own = own.narrow(1, padded.padding[row], prompt.len()).unwrap();
+            assert_eq!(flat(&own), single, "row {row} of {}", prompts.len());
+        }
     }
 }
 

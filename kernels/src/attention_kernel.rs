@@ -1,5 +1,9 @@
 //! Attention over keys and values as the cache holds them: nothing is copied, repeated or masked by
 //! a tensor of its own.
+//!
+//! A row that is padded on the left gets, bit for bit, what it gets alone. Its softmax begins at its
+//! own first column, for a sum of vectors depends on where the vectors begin; and whether its keys
+//! are packed is decided by its own number of tokens, for the two ways sum in another order.
 
 use crate::bandwidth::count;
 use crate::dot_products::dot_products;
@@ -9,6 +13,7 @@ use crate::softmax::softmax;
 use crate::threads;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Multiplications below which a second thread costs more than it saves.
 const SERIAL: usize = 1 << 16;
@@ -65,6 +70,22 @@ impl<'a> Heads<'a> {
     }
 }
 
+impl<'a> Mask<'a> {
+    /// What the new tokens of one row of the batch may see: `all` numbers for each.
+    fn row(&self, row: usize) -> &'a [u8] {
+        &self.data[row * self.batch_stride..]
+    }
+
+    /// How many new tokens of a row are its own. The padding before them is what the next token
+    /// does not see.
+    fn own_tokens(&self, row: usize, new: usize, all: usize) -> usize {
+        let mask = self.row(row);
+        let last = new.saturating_sub(1);
+        let next_sees = |token: usize| mask[(token + 1) * all + all - new + token] != 0;
+        new - (0..last).position(next_sees).unwrap_or(last)
+    }
+}
+
 /// Softmax attention in groups: `q` is `(B, H, T, D)`, row after row, and so is the result.
 ///
 /// Without a mask each of the `T` new tokens sees all tokens up to itself.
@@ -80,13 +101,14 @@ pub fn attention(
 ) -> Vec<f32> {
     let AttentionShape { batch, heads, kv_heads, new, all, width } = shape;
     count(2 * batch * kv_heads * all * width * size_of::<f32>());
-    let packed: Option<Vec<Panels>> = (new >= GEMM_MIN_ROWS).then(|| {
-        let pack = |i: usize| {
-            let keys = k.head(i, kv_heads);
+    let pack = |i: usize| {
+        let own = mask.map_or(new, |mask| mask.own_tokens(i / kv_heads, new, all));
+        let keys = k.head(i, kv_heads);
+        (own >= GEMM_MIN_ROWS).then(|| {
             Panels::new(all, width, false, move |s| &keys[s * k.position_stride..][..width])
-        };
-        (0..batch * kv_heads).map(pack).collect()
-    });
+        })
+    };
+    let packed: Vec<Option<Panels>> = (0..batch * kv_heads).map(pack).collect();
 
     let mut out = vec![0f32; batch * heads * new * width];
     let mut parts: Vec<Part<'_>> = vec![];
@@ -98,12 +120,12 @@ pub fn attention(
             let first = part * QUERIES;
             parts.push(Part {
                 q: &q[(i * rows + first) * width..][..out.len()],
-                keys: match &packed {
-                    Some(panels) => Keys::Panels(&panels[i]),
+                keys: match &packed[i] {
+                    Some(panels) => Keys::Panels(panels),
                     None => Keys::Rows(k.head(i, kv_heads), k.position_stride),
                 },
                 values: (v.head(i, kv_heads), v.position_stride),
-                mask: mask.map(|mask| &mask.data[i / kv_heads * mask.batch_stride..]),
+                mask: mask.map(|mask| mask.row(i / kv_heads)),
                 first,
                 new,
                 all,
@@ -184,23 +206,36 @@ impl Part<'_> {
     ) -> usize {
         let (width, all) = (self.width, self.all);
         let scale = 1.0 / (width as f32).sqrt();
-        let (mut q, mut token, mut visible): ([&[f32]; R], _, _) = ([&[]; R], [0; R], [all; R]);
+        let (mut q, mut token): ([&[f32]; R], _) = ([&[]; R], [0; R]);
+        // The columns that each query sees go from its first to before its end.
+        let (mut first, mut end) = ([0; R], [all; R]);
         for r in 0..R {
             q[r] = &self.q[(at + r) * width..][..width];
             token[r] = (self.first + at + r) % self.new;
-            if self.mask.is_none() {
-                visible[r] = all - self.new + token[r] + 1;
+            match self.mask {
+                None => end[r] = all - self.new + token[r] + 1,
+                Some(mask) => {
+                    let mask = &mask[token[r] * all..][..all];
+                    // A query that sees nothing has a softmax over nothing but -inf: NaN.
+                    first[r] = mask.iter().position(|may| *may != 0).unwrap_or(0);
+                    end[r] = mask.iter().rposition(|may| *may != 0).map_or(all, |last| last + 1);
+                }
             }
         }
-        let most = visible.into_iter().max().unwrap_or(all);
+        let least = first.into_iter().min().unwrap_or(0);
+        let most = end.into_iter().max().unwrap_or(all);
         match self.keys {
             Keys::Rows(keys, stride) => {
-                scores_of_rows(simd, q, keys, stride, all, &mut scores[..R * all], most)
+                let scores = &mut scores[..R * all];
+                scores_of_rows(simd, q, keys, stride, all, scores, least..most)
             }
             Keys::Panels(keys) => {
                 for group in (0..keys.groups()).map(|i| keys.group(i)) {
                     if group.first >= most {
                         break;
+                    }
+                    if group.first + group.rows <= least {
+                        continue;
                     }
                     group.products(simd, q, sums);
                     let step = group.panels * S::F32_LANES;
@@ -212,31 +247,34 @@ impl Part<'_> {
             }
         }
         for r in 0..R {
-            let (scores, hidden) = scores[r * all..][..most].split_at_mut(visible[r]);
-            for score in scores.iter_mut() {
+            let scores = &mut scores[r * all..][..most];
+            scores[least..first[r]].fill(0.0);
+            scores[end[r]..].fill(0.0);
+            let seen = &mut scores[first[r]..end[r]];
+            for score in seen.iter_mut() {
                 *score *= scale;
             }
             if let Some(mask) = self.mask {
-                let mask = &mask[token[r] * all..][..all];
-                for i in 0..all {
-                    scores[i] = if mask[i] == 0 { f32::NEG_INFINITY } else { scores[i] };
+                let mask = &mask[token[r] * all..][first[r]..end[r]];
+                for i in 0..seen.len() {
+                    seen[i] = if mask[i] == 0 { f32::NEG_INFINITY } else { seen[i] };
                 }
             }
-            softmax(simd, scores);
-            hidden.fill(0.0);
+            softmax(simd, seen);
         }
         let mut weights: [&[f32]; R] = [&[]; R];
         for r in 0..R {
-            weights[r] = &scores[r * all..][..most];
+            weights[r] = &scores[r * all..][least..most];
         }
         let (values, stride) = self.values;
-        weighted_sums(simd, weights, values, stride, &mut self.out[at * width..][..R * width]);
+        let out = &mut self.out[at * width..][..R * width];
+        weighted_sums(simd, weights, &values[least * stride..], stride, out);
         R
     }
 }
 
-/// The products of `R` queries with the first `most` keys, those of query `r` from
-/// `scores[r * all]` on.
+/// The products of `R` queries with the keys of these columns, those of query `r` with key `at` in
+/// `scores[r * all + at]`.
 #[inline(always)]
 fn scores_of_rows<S: Simd, const R: usize>(
     simd: S,
@@ -245,11 +283,11 @@ fn scores_of_rows<S: Simd, const R: usize>(
     stride: usize,
     all: usize,
     scores: &mut [f32],
-    most: usize,
+    columns: Range<usize>,
 ) {
     let key = |at: usize| &keys[at * stride..][..q[0].len()];
-    let mut at = 0;
-    while at + KEYS <= most {
+    let mut at = columns.start;
+    while at + KEYS <= columns.end {
         let mut some: [&[f32]; KEYS] = [&[]; KEYS];
         for i in 0..KEYS {
             some[i] = key(at + i);
@@ -262,7 +300,7 @@ fn scores_of_rows<S: Simd, const R: usize>(
         }
         at += KEYS;
     }
-    while at < most {
+    while at < columns.end {
         let sums = dot_products::<S, f32, 1, R>(simd, [key(at)], q);
         for r in 0..R {
             scores[r * all + at] = sums[0][r];

@@ -138,6 +138,39 @@ fn attention_equals_grouped_attention_over_strided_caches() {
 }
 
 #[test]
+fn a_padded_row_gets_bit_for_bit_the_attention_that_it_gets_alone() {
+    let mut random = Random::new(8);
+    for (round, new) in [1, 1, 1, 1, 2, 7, 31, 34, 50, 70].into_iter().enumerate() {
+        let (rows, kv_heads, group) =
+            (1 + random.below(32), 1 + random.below(2), 1 + random.below(4));
+        let width = [32, 64, 33][random.below(3)];
+        let past = if new > 1 { 0 } else { random.below(150) };
+        let len = past + new;
+        let q = random.tensor(&[rows, kv_heads * group, new, width]).unwrap();
+        let k = cached(&mut random, rows, kv_heads, len, width);
+        let v = cached(&mut random, rows, kv_heads, len, width);
+        let padding: Vec<usize> = (0..rows).map(|_| random.below(len)).collect();
+        let mask = ragged_mask(&padding, new, past, &device().unwrap()).unwrap();
+        let together = kernels::attention(&q, &k, &v, Some(&mask)).unwrap();
+        for (row, padding) in padding.iter().enumerate() {
+            let own = new.min(len - padding);
+            let part = |x: &Tensor, len: usize| {
+                let x = x.narrow(0, row, 1).unwrap();
+                x.narrow(2, x.dim(2).unwrap() - len, len).unwrap()
+            };
+            let (k, v) = (part(&k, len - padding), part(&v, len - padding));
+            let single = kernels::attention(&part(&q, own), &k, &v, None).unwrap();
+            let flat = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            assert_eq!(
+                flat(&part(&together, own)),
+                flat(&single),
+                "round {round}: row {row} of {rows}, {padding} of {len} columns are padding"
+            );
+        }
+    }
+}
+
+#[test]
 fn large_scores_and_far_apart_ones_are_no_trouble() {
     let cpu = device().unwrap();
     let q = Tensor::new(&[[[[1e4f32, 0.0]]]], &cpu).unwrap();
