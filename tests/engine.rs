@@ -3,11 +3,14 @@
 #![cfg(feature = "ref")]
 
 use candecode::day05_model::Norm;
+use candecode::day10_kv_cache::KvCache;
 use candecode::engine::nan_trace::{first_nan, first_nan_behind, Trace};
+use candecode::engine::roomy_cache::RoomyCache;
 use candecode::engine::{load, Completion, Engine};
 use candecode::formats::ModelFiles;
-use candecode::kit::{CacheKind, FinishReason, SamplingParams, Token, TokenIter};
-use candle_core::{DType, Device};
+use candecode::kit::rng::RequestRng;
+use candecode::kit::{Cache, CacheKind, FinishReason, SamplingParams, Token, TokenIter};
+use candle_core::{DType, Device, Tensor};
 
 const PROMPTS: [&str; 3] = ["Once upon a time", "Lily", "Tom and Sue went to the park. They"];
 
@@ -159,4 +162,68 @@ fn an_error_about_nan_says_what_its_trace_came_to() {
     assert!(!unknown.contains("gives numbers"), "{unknown}");
     assert!(unknown.contains("cannot compute this text again"), "{unknown}");
     assert_eq!(Trace::FirstIn("layer 2's MLP".into()).to_string(), "layer 2's MLP");
+}
+
+/// Rows come, go and grow at random, in day 10's cache and in the server's: the two hold the same.
+#[test]
+fn a_roomy_cache_holds_what_day_10s_does() {
+    const LAYERS: usize = 2;
+    let mut random = RequestRng::new(5, 0);
+    let mut below = |n: usize| (random.uniform() * n as f64) as usize;
+    for _ in 0..20 {
+        let mut number = 0.0;
+        let mut numbers = |rows: usize, new: usize| {
+            number += 1.0;
+            let count = rows * 2 * new * 3;
+            let all = Tensor::arange(0.0, count as f32, &Device::Cpu).unwrap();
+            ((all + number * 1000.0).unwrap()).reshape((rows, 2, new, 3)).unwrap()
+        };
+        let mut append = |cache: &mut dyn Cache, other: &mut dyn Cache, rows: usize, new: usize| {
+            for layer in 0..LAYERS {
+                let (k, v) = (numbers(rows, new), numbers(rows, new));
+                let mut found = Vec::new();
+                for cache in [&mut *cache, &mut *other] {
+                    let (k, v) = cache.append(layer, &k, &v).unwrap();
+                    found.push([k, v].map(|x| x.flatten_all().unwrap().to_vec1::<f32>().unwrap()));
+                }
+                assert_eq!(found[0], found[1]);
+            }
+        };
+        let mut plain = KvCache::new(CacheKind::Dynamic, LAYERS);
+        let mut roomy = RoomyCache::new(LAYERS);
+        let mut rows = 1 + below(3);
+        append(&mut plain, &mut roomy, rows, 1 + below(4));
+        for _ in 0..60 {
+            match below(6) {
+                0 | 1 => {
+                    let mut new = [KvCache::new(CacheKind::Dynamic, LAYERS), KvCache::new(CacheKind::Dynamic, LAYERS)];
+                    let [one, two] = &mut new;
+                    append(one, two, 1, 1 + below(9));
+                    plain.join(&new[0]).unwrap();
+                    roomy.join(&new[1]).unwrap();
+                    rows += 1;
+                }
+                2 if rows > 1 => {
+                    let gone = below(rows) as u32;
+                    let kept: Vec<u32> = (0..rows as u32).filter(|row| *row != gone).collect();
+                    plain.select(&kept).unwrap();
+                    roomy.select(&kept).unwrap();
+                    rows -= 1;
+                }
+                3 => {
+                    let front = below(plain.len());
+                    plain.trim(front).unwrap();
+                    roomy.trim(front).unwrap();
+                }
+                _ => append(&mut plain, &mut roomy, rows, 1 + below(2)),
+            }
+            assert_eq!(plain.len(), roomy.len());
+            for layer in 0..LAYERS {
+                let all = |(k, v): (Tensor, Tensor)| {
+                    [k, v].map(|x| (x.dims().to_vec(), x.flatten_all().unwrap().to_vec1::<f32>().unwrap()))
+                };
+                assert_eq!(all(plain.layer(layer).unwrap()), all(roomy.layer(layer).unwrap()));
+            }
+        }
+    }
 }

@@ -8,6 +8,7 @@ pub mod load;
 pub mod loops;
 pub mod nan_trace;
 pub mod requests;
+pub mod roomy_cache;
 
 pub use load::load_model;
 

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use xtask::cargo;
+use xtask::cargo::{self, Built};
 use xtask::note;
 use xtask::repo::Repo;
 use xtask::usage;
@@ -17,7 +17,8 @@ const DEFAULT_MODEL: &str = "story-3m";
 #[derive(Args)]
 pub struct Bench {
     /// A day whose benchmark to run, as day10; parts: products and attention alone; engine: whole
-    /// runs; roofline: this machine, and day 16's predictions beside it; without one, all days
+    /// runs; roofline: this machine, and day 16's predictions beside it; serve: a load on the server;
+    /// without one, all days
     what: Option<String>,
     /// Measure so often, one after another; of each figure the fastest counts
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -37,7 +38,13 @@ pub struct Bench {
     /// A Python that has them; without one, a virtual environment is made under target/
     #[arg(long)]
     python: Option<PathBuf>,
-    /// Write what the engine did, or the roofline, into the book
+    /// llama.cpp's llama-server, to run beside ours (bench serve); tools/llama-server.sh builds it
+    #[arg(long, value_name = "PROGRAM", requires = "gguf")]
+    llama_server: Option<PathBuf>,
+    /// The model of bench serve as a GGUF file, for it
+    #[arg(long, value_name = "FILE")]
+    gguf: Option<PathBuf>,
+    /// Write what the engine or the server did, or the roofline, into the book
     #[arg(long)]
     save: bool,
 }
@@ -51,6 +58,7 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
         Some("engine") => return engine(repo, args),
         Some("parts") => return parts(repo),
         Some("roofline") => return roofline(repo, args),
+        Some("serve") => return serve(repo, args),
         _ => {}
     }
     let all: Vec<_> =
@@ -63,7 +71,7 @@ pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
                 let names: Vec<String> =
                     all.iter().map(|day| format!("day{}", day.number)).collect();
                 return Err(usage(format!(
-                    "day {} has no benchmark: there are {}, parts, engine, roofline",
+                    "day {} has no benchmark: there are {}, parts, engine, roofline, serve",
                     day.number,
                     names.join(", ")
                 )));
@@ -143,6 +151,25 @@ fn roofline(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     }
     if args.save {
         command.arg("--save");
+    }
+    done(command)
+}
+
+/// A load on our server, and on llama.cpp's beside it.
+fn serve(repo: &Repo, args: &Bench) -> Result<ExitCode> {
+    note!("Close other programs: what runs beside a benchmark is measured with it.");
+    let build = ["--package", "candecode-serve", "--features", "ref"].map(str::to_string);
+    let built = cargo::build(repo, "build", &build, "Building the server.")?;
+    let Built::Done(programs) = built else { return Ok(ExitCode::FAILURE) };
+    let mut command = cargo::command(repo);
+    command.args(["run", "--quiet", "--package", "benches", "--bin", "serve_load", "--"]);
+    command.arg("--server").arg(programs.get("candecode-serve")?);
+    command.args(["--model", args.model.as_deref().unwrap_or(DEFAULT_MODEL)]);
+    if let (Some(program), Some(gguf)) = (&args.llama_server, &args.gguf) {
+        command.arg("--llama-server").arg(program).arg("--gguf").arg(gguf);
+    }
+    if args.save {
+        command.arg("--save").arg(repo.root.join("book/src/bench"));
     }
     done(command)
 }

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
 /// told to leave it alone.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
-    let passed_on = ["run", "chat", "compare", "bench", "hunt", "teeth"];
+    let passed_on = ["run", "chat", "serve", "compare", "bench", "hunt", "teeth"];
     if arguments.get(1).is_some_and(|command| passed_on.iter().any(|name| command == name)) {
         arguments.insert(2, OsString::from("--"));
     }

@@ -32,6 +32,9 @@ pub enum Command {
     /// Talk with a model: every line is a turn (chat --help: all flags)
     #[command(disable_help_flag = true)]
     Chat(PassedOn),
+    /// Serve a model to the clients of OpenAI's protocol (serve --help: all flags)
+    #[command(disable_help_flag = true)]
+    Serve(PassedOn),
     /// List the models on this machine, with their sizes
     Models,
     /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal
@@ -90,6 +93,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Watch(args) => watch::run(&repo, &args),
         Command::Run(PassedOn { args }) => run_engine::run(&repo, &args),
         Command::Chat(PassedOn { args }) => run_engine::chat(&repo, &args),
+        Command::Serve(PassedOn { args }) => run_engine::serve(&repo, &args),
         Command::Models => run_engine::run(&repo, &["--models".into()]),
         Command::Compare(PassedOn { args }) => tool(&repo, "compare", args),
         Command::Bench(PassedOn { args }) => tool(&repo, "bench", args),

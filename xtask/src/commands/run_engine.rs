@@ -1,4 +1,5 @@
-//! `cargo xtask run` and `chat`: build and run `candecode`, with the reader's days in it.
+//! `cargo xtask run`, `chat` and `serve`: build and run the engine or the server, with the reader's
+//! days in it.
 
 use crate::cargo::{self, Built};
 use crate::host;
@@ -29,6 +30,15 @@ Usage: cargo xtask chat [--model NAME] [--system TEXT] [--template FILE] \
 
 The model's own chat template makes the prompt. The story models have none, and write a story with \
 you.
+";
+
+/// What `serve` is.
+const SERVE: &str = "\
+Serves a model to every client that speaks OpenAI's protocol, with the days you have written in it
+
+Usage: cargo xtask serve [--model NAME] [--port 8000] [FLAGS OF THE SERVER]
+
+Ctrl-C ends it when the last row has ended. The page at / talks with the model.
 ";
 
 /// The runner's own flags; the program's follow below them.
@@ -153,7 +163,7 @@ fn written(repo: &Repo) -> Result<Mix> {
 /// # Errors
 /// Bad usage, or a build that cannot be started.
 pub fn run(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
-    start(repo, &Run::parse(args)?, RUN)
+    start(repo, &Run::parse(args)?, RUN, &ENGINE)
 }
 
 /// As [`run`], and the program chats.
@@ -163,10 +173,36 @@ pub fn run(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
 pub fn chat(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
     let mut run = Run::parse(args)?;
     run.rest.insert(0, "--chat".into());
-    start(repo, &run, CHAT)
+    start(repo, &run, CHAT, &ENGINE)
 }
 
-fn start(repo: &Repo, run: &Run, help: &str) -> Result<ExitCode> {
+/// Builds the server with the mix of days, and becomes it.
+///
+/// # Errors
+/// As [`run`].
+pub fn serve(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
+    start(repo, &Run::parse(args)?, SERVE, &SERVER)
+}
+
+/// A program that has the days in it.
+struct Program {
+    package: &'static str,
+    binary: &'static str,
+    said: &'static str,
+}
+
+const ENGINE: Program = Program {
+    package: "candecode",
+    binary: "candecode",
+    said: "Building the engine; then it starts.",
+};
+const SERVER: Program = Program {
+    package: "candecode-serve",
+    binary: "candecode-serve",
+    said: "Building the server; then it starts.",
+};
+
+fn start(repo: &Repo, run: &Run, help: &str, program: &Program) -> Result<ExitCode> {
     let mix = run.mix(repo)?;
     let mut features = repo.features(|day| !mix.mine.contains(day));
     features.push("cli".to_string());
@@ -179,20 +215,20 @@ fn start(repo: &Repo, run: &Run, help: &str) -> Result<ExitCode> {
     if run.needs_network(repo) {
         features.push("hub".to_string());
     }
+    let features: Vec<String> =
+        features.iter().map(|feature| format!("candecode/{feature}")).collect();
     let mut args = vec!["--no-default-features".to_string()];
-    args.extend(["--bin".to_string(), "candecode".to_string()]);
-    if !features.is_empty() {
-        args.extend(["--features".to_string(), features.join(",")]);
-    }
-    let programs = match cargo::build(repo, "build", &args, "Building the engine; then it starts.")?
-    {
+    args.extend(["--package".to_string(), program.package.to_string()]);
+    args.extend(["--bin".to_string(), program.binary.to_string()]);
+    args.extend(["--features".to_string(), features.join(",")]);
+    let programs = match cargo::build(repo, "build", &args, program.said)? {
         Built::Done(programs) => programs,
         Built::Broken(places) => {
             note!("\n{}", cargo::explain(&places));
             return Ok(ExitCode::FAILURE);
         }
     };
-    let mut command = command(programs.get("candecode")?, run);
+    let mut command = command(programs.get(program.binary)?, run);
     if !mix.open.is_empty() && !run.help {
         note!("[from the reference until they are written: tasks {}]", mix.open.join(", "));
     }

@@ -1,0 +1,141 @@
+//! The flags of `cargo xtask serve`. Names are vLLM's where it has one.
+
+use candecode::cli::memory_check;
+use candecode::formats::hub::DEFAULT_MODEL;
+use candecode::kernels::Kernels;
+use candecode::kit::error::usage;
+use candecode::kit::units::bytes;
+use candecode::kit::ModelConfig;
+use anyhow::{bail, ensure, Result};
+use candle_core::{DType, Device};
+use clap::Parser;
+use std::net::{IpAddr, SocketAddr};
+
+/// A server that OpenAI's clients speak to, by the days that are compiled in.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "candecode-serve", version, about, max_term_width = 100)]
+pub struct ServeFlags {
+    /// As in `cargo xtask run`: an embedded model, a folder, a GGUF file, a name, or random-135m
+    #[arg(long, default_value = DEFAULT_MODEL, value_name = "NAME|DIR|FILE|OWNER/REPO")]
+    pub model: String,
+    /// What clients call the model [default: what --model says]
+    #[arg(long, value_name = "NAME")]
+    pub served_model_name: Option<String>,
+    /// Where to listen; beyond this machine only with a key
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub host: IpAddr,
+    /// The port; 0 takes a free one, and says which
+    #[arg(long, default_value_t = 8000)]
+    pub port: u16,
+    /// What clients must show as their key [default: what CANDECODE_API_KEY says; it does not show in
+    /// the list of processes]
+    #[arg(long, value_name = "KEY")]
+    pub api_key: Option<String>,
+    /// Rows that run at once, at most
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub max_batch: usize,
+    /// Requests that may wait beside them; others are refused (429)
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    pub max_queue: usize,
+    /// Tokens that the batch may come to hold [default: what half of the free memory has room for]
+    #[arg(long, value_name = "N")]
+    pub max_batch_tokens: Option<usize>,
+    /// Connections at once, at most; others are refused (503)
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    pub max_connections: usize,
+    /// Seconds that a client may take to send a request, or take nothing of its answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub patience: u64,
+    /// A chat template in place of the model's own: a file, or "story"
+    #[arg(long, value_name = "FILE")]
+    pub template: Option<String>,
+    /// cpu, metal or cuda
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: String,
+    /// The type of the weights in memory: f32, bf16 or f16
+    #[arg(long, value_name = "DTYPE", default_value = "f32")]
+    pub dtype: String,
+    /// As in `cargo xtask run`
+    #[arg(long, value_enum, value_name = "KERNELS", default_value_t, hide_default_value = true)]
+    pub kernels: Kernels,
+    /// Ask nothing of any network: the model must be on this machine
+    #[arg(long)]
+    pub offline: bool,
+}
+
+impl ServeFlags {
+    /// Refuses what makes no sense, before a model is read.
+    ///
+    /// # Errors
+    /// As wrong usage.
+    pub fn check(&self) -> Result<()> {
+        for (flag, value) in [
+            ("--max-batch", self.max_batch),
+            ("--max-connections", self.max_connections),
+            ("--max-batch-tokens", self.max_batch_tokens.unwrap_or(1)),
+            ("--patience", self.patience as usize),
+        ] {
+            ensure!(value > 0, usage(format!("{flag} is 0; ask for at least 1")));
+        }
+        ensure!(
+            self.key().as_deref() != Some(""),
+            usage("--api-key is empty; leave it out, or give one")
+        );
+        ensure!(
+            self.host.is_loopback() || self.key().is_some(),
+            usage(format!(
+                "--host {} lets other machines in: give them a key with --api-key",
+                self.host
+            ))
+        );
+        Ok(())
+    }
+
+    /// What clients must show as their key; None: nothing.
+    pub fn key(&self) -> Option<String> {
+        self.api_key.clone().or_else(|| std::env::var("CANDECODE_API_KEY").ok())
+    }
+
+    /// Where to listen.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.host, self.port)
+    }
+
+    /// What clients call the model.
+    pub fn name(&self) -> &str {
+        self.served_model_name.as_deref().unwrap_or(&self.model)
+    }
+
+    /// Positions that the scheduler's batch may come to hold: what the flag says, else as many as all
+    /// rows of the longest kind need, as far as half of the free memory goes beside the weights. The
+    /// other half is for a step, and for the moment at which a cache moves.
+    ///
+    /// # Errors
+    /// If not one row has room, or the weights have none.
+    pub fn batch_tokens(
+        &self,
+        config: &ModelConfig,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<usize> {
+        let context = config.max_position_embeddings;
+        let all = self.max_batch * context;
+        if let Some(tokens) = self.max_batch_tokens {
+            return Ok(tokens);
+        }
+        let Some(free) = memory_check::available(device)? else { return Ok(all) };
+        let weights = config.size() as f64 * dtype.size_in_bytes() as f64;
+        let of_a_token =
+            (2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * 4) as f64;
+        let room = ((free - weights) / 2.0 / of_a_token).max(0.0) as usize;
+        if room < 16 {
+            bail!(
+                "{} of memory are available, and the weights take {}: no room for a batch; take a \
+                 smaller --model, or --dtype bf16",
+                bytes(free),
+                bytes(weights)
+            )
+        }
+        Ok(all.min(room))
+    }
+}

@@ -1,0 +1,221 @@
+"""The clients that people use, on a server of ours: `python clients.py http://127.0.0.1:8000`.
+
+The official `openai` package, `curl`, and `langchain-openai`: streaming, n, stop, seed, logprobs, usage, cancellation,
+errors and concurrency. `cargo maintain ci --only clients` starts the server and runs this.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import openai
+from openai import OpenAI
+
+ADDRESS = sys.argv[1].rstrip("/")
+KEY = "sesame"
+PROMPT = "Once upon a time"
+LINE = [{"role": "user", "content": "One day, a cat"}]
+
+client = OpenAI(base_url=f"{ADDRESS}/v1", api_key=KEY, max_retries=0, timeout=60)
+MODEL = client.models.list().data[0].id
+
+
+def completion(**more):
+    asked = {"model": MODEL, "prompt": PROMPT, "max_tokens": 24, "temperature": 0}
+    return client.completions.create(**{**asked, **more})
+
+
+def chat(**more):
+    asked = {"model": MODEL, "messages": LINE, "max_tokens": 16, "temperature": 0}
+    return client.chat.completions.create(**{**asked, **more})
+
+
+def metric(name):
+    text = urllib.request.urlopen(f"{ADDRESS}/metrics").read().decode()
+    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith(f"candecode_{name} "))
+
+
+def wait_for(name, value):
+    began = time.time()
+    while metric(name) != value:
+        assert time.time() - began < 20, f"{name} stays {metric(name)}, not {value}"
+        time.sleep(0.02)
+
+
+def refused(kind, call):
+    try:
+        call()
+    except kind as error:
+        return error
+    raise AssertionError(f"{kind.__name__} was expected")
+
+
+def openai_models():
+    assert client.models.retrieve(MODEL).id == MODEL
+    refused(openai.NotFoundError, lambda: client.models.retrieve("another"))
+
+
+def openai_whole():
+    answer = completion()
+    assert answer.object == "text_completion" and answer.id.startswith("cmpl-")
+    assert answer.usage.completion_tokens == 24 and answer.choices[0].finish_reason == "length"
+    assert completion().choices[0].text == answer.choices[0].text
+
+
+def openai_stream():
+    whole = completion().choices[0].text
+    pieces = [event.choices[0].text for event in completion(stream=True)]
+    assert "".join(pieces) == whole and len(pieces) > 5
+    events = list(completion(stream=True, stream_options={"include_usage": True}))
+    assert events[-1].usage.completion_tokens == 24 and not events[-1].choices
+
+
+def openai_chat():
+    answer = chat()
+    message = answer.choices[0].message
+    assert message.role == "assistant" and message.content and answer.id.startswith("chatcmpl-")
+    events = list(chat(stream=True))
+    assert events[0].choices[0].delta.role == "assistant"
+    said = "".join(event.choices[0].delta.content or "" for event in events)
+    assert said == message.content
+    assert events[-1].choices[0].finish_reason == answer.choices[0].finish_reason
+    parts = [{"role": "user", "content": [{"type": "text", "text": LINE[0]["content"]}]}]
+    assert chat(messages=parts).choices[0].message.content == message.content
+
+
+def openai_chat_stream_helper():
+    asked = {"model": MODEL, "messages": LINE, "max_tokens": 16, "temperature": 0}
+    with client.chat.completions.stream(**asked) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_completion()
+    assert "content.delta" in kinds and final.choices[0].message.content == chat().choices[0].message.content
+
+
+def openai_n_and_seed():
+    asked = {"n": 3, "temperature": 1, "seed": 11}
+    one, again = completion(**asked), completion(**asked)
+    texts = [choice.text for choice in one.choices]
+    assert len(set(texts)) == 3 and texts == [choice.text for choice in again.choices]
+    assert [choice.index for choice in one.choices] == [0, 1, 2]
+    streamed = ["", "", ""]
+    for event in completion(stream=True, **asked):
+        streamed[event.choices[0].index] += event.choices[0].text
+    assert streamed == texts
+
+
+def openai_several_prompts():
+    answer = completion(prompt=[PROMPT, "Lily and her dog"])
+    assert answer.choices[0].text == completion().choices[0].text
+    assert answer.choices[1].text == completion(prompt="Lily and her dog").choices[0].text
+
+
+def openai_stop():
+    whole = completion().choices[0].text
+    word = whole.split()[4]
+    cut = completion(stop=[word, "nowhere"])
+    assert cut.choices[0].finish_reason == "stop" and whole.startswith(cut.choices[0].text)
+    assert word not in cut.choices[0].text
+    assert "".join(event.choices[0].text for event in completion(stop=word, stream=True)) == cut.choices[0].text
+
+
+def openai_logprobs():
+    found = completion(logprobs=3).choices[0].logprobs
+    assert len(found.tokens) == len(found.token_logprobs) == len(found.text_offset) == 24
+    assert all(logprob <= 0 for logprob in found.token_logprobs)
+    assert all(max(top, key=top.get) == token for token, top in zip(found.tokens, found.top_logprobs))
+    content = chat(logprobs=True, top_logprobs=2).choices[0].logprobs.content
+    assert all(len(token.top_logprobs) == 2 and token.top_logprobs[0].token == token.token for token in content)
+    streamed = [entry for event in chat(logprobs=True, stream=True) if event.choices[0].logprobs
+                for entry in event.choices[0].logprobs.content]
+    assert [entry.token for entry in streamed] == [entry.token for entry in content]
+
+
+def openai_extra_fields():
+    extra = {"structured_outputs": {"choice": [" red", " blue"]}, "top_k": 5, "repetition_penalty": 1.1}
+    assert completion(extra_body=extra).choices[0].text in (" red", " blue")
+
+
+def openai_errors():
+    error = refused(openai.BadRequestError, lambda: completion(temperature=-1))
+    assert error.param == "temperature" and "temperature" in error.message
+    error = refused(openai.BadRequestError, lambda: completion(prompt="once upon a time " * 400))
+    assert error.code == "context_length_exceeded"
+    refused(openai.NotFoundError, lambda: completion(model="gpt-4"))
+    refused(openai.BadRequestError, lambda: chat(response_format={"type": "json_object"}))
+    stranger = OpenAI(base_url=f"{ADDRESS}/v1", api_key="wrong", max_retries=0)
+    refused(openai.AuthenticationError, lambda: stranger.models.list())
+
+
+def openai_cancellation():
+    wait_for("num_rows_running", 0)
+    before = metric("requests_cancelled_total")
+    stream = completion(stream=True, max_tokens=400, extra_body={"ignore_eos": True})
+    next(iter(stream))
+    assert metric("num_rows_running") == 1
+    stream.close()
+    wait_for("num_rows_running", 0)
+    assert metric("requests_cancelled_total") == before + 1
+
+
+def openai_concurrency():
+    alone = [completion(prompt=f"{PROMPT} {i}", max_tokens=8 + i).choices[0].text for i in range(16)]
+    got = [None] * 16
+
+    def one(i):
+        got[i] = completion(prompt=f"{PROMPT} {i}", max_tokens=8 + i).choices[0].text
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(16)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert got == alone
+
+
+def curl(*args):
+    command = ["curl", "--silent", "--show-error", "--max-time", "60", "--noproxy", "*",
+               "-H", f"Authorization: Bearer {KEY}", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def curl_posts():
+    body = json.dumps({"prompt": PROMPT, "max_tokens": 24, "temperature": 0})
+    json_type = ["-H", "Content-Type: application/json"]
+    answer = json.loads(curl(f"{ADDRESS}/v1/completions", *json_type, "-d", body))
+    assert answer["choices"][0]["text"] == completion().choices[0].text
+    streamed = curl("--no-buffer", f"{ADDRESS}/v1/completions", *json_type, "-d", body[:-1] + ', "stream": true}')
+    assert streamed.endswith("data: [DONE]\n\n") and streamed.startswith("data: {")
+    assert curl("-o", "/dev/null", "-w", "%{http_code}", f"{ADDRESS}/v1/nothing") == "404"
+    assert curl("-o", "/dev/null", "-w", "%{http_code}", f"{ADDRESS}/v1/completions", "-d", body) == "415"
+
+
+def langchain():
+    from langchain_openai import ChatOpenAI, OpenAI as Completions
+
+    told = {"base_url": f"{ADDRESS}/v1", "api_key": KEY, "model": MODEL, "temperature": 0, "max_retries": 0}
+    talk = ChatOpenAI(max_tokens=16, **told)
+    want = chat().choices[0].message.content
+    assert talk.invoke(LINE[0]["content"]).content == want
+    assert "".join(piece.text for piece in talk.stream(LINE[0]["content"])) == want
+    answers = talk.batch([LINE[0]["content"]] * 4)
+    assert [answer.content for answer in answers] == [want] * 4
+    assert talk.invoke(LINE[0]["content"]).usage_metadata["output_tokens"] > 0
+    assert Completions(max_tokens=24, **told).invoke(PROMPT) == completion().choices[0].text
+
+
+CHECKS = [openai_models, openai_whole, openai_stream, openai_chat, openai_chat_stream_helper, openai_n_and_seed,
+          openai_several_prompts, openai_stop, openai_logprobs, openai_extra_fields, openai_errors,
+          openai_cancellation, openai_concurrency, curl_posts, langchain]
+
+if __name__ == "__main__":
+    failed = 0
+    for check in CHECKS:
+        try:
+            check()
+            print(f"ok      {check.__name__}", flush=True)
+        except Exception as error:  # every check is told, whatever it fails with
+            failed += 1
+            print(f"FAILED  {check.__name__}: {type(error).__name__}: {error}", flush=True)
+    print(f"test result: {len(CHECKS) - failed} passed; {failed} failed;")
+    sys.exit(1 if failed else 0)

@@ -1,0 +1,8 @@
+//! The server as a whole, on the loopback: what clients send, what they get, and what they do to it.
+
+#![cfg(feature = "ref")]
+
+mod faults;
+mod openai_protocol;
+mod running_server;
+mod same_text_at_any_load;

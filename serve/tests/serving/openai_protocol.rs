@@ -1,0 +1,186 @@
+//! What is asked, and what is answered.
+
+use crate::running_server::{body, Server, MODEL};
+use candecode::engine::Engine;
+use candecode::kernels::{self, Kernels};
+use candecode::kit::SamplingParams;
+use serde_json::{json, Value};
+
+const COMPLETIONS: &str = "/v1/completions";
+const CHAT: &str = "/v1/chat/completions";
+
+#[test]
+fn the_model_is_listed_and_found_by_its_name() {
+    let server = Server::start(&["--served-model-name", "story"]);
+    let (status, list) = server.get("/v1/models");
+    let list: Value = serde_json::from_str(&list).unwrap();
+    assert_eq!(status, 200);
+    assert_eq!((&list["object"], &list["data"][0]["id"]), (&json!("list"), &json!("story")));
+    assert_eq!(list["data"][0]["owned_by"], "candecode");
+    assert_eq!(server.get("/v1/models/story").0, 200);
+    assert_eq!(server.get("/v1/models/another").0, 404);
+}
+
+#[test]
+fn health_metrics_and_the_page_are_there() {
+    let server = Server::start(&[]);
+    assert_eq!(server.get("/health"), (200, r#"{"status":"ok"}"#.into()));
+    server.text("Once upon a time", &json!({}));
+    let (_, metrics) = server.get("/metrics");
+    assert!(metrics.contains("candecode_generation_tokens_total 24"), "{metrics}");
+    assert!(metrics.contains("candecode_time_to_first_token_seconds_count 1"), "{metrics}");
+    assert!(metrics.contains("candecode_time_per_output_token_seconds_count 23"), "{metrics}");
+    let (status, page) = server.get("/");
+    assert!(status == 200 && page.contains(MODEL) && !page.contains("{{"), "{page}");
+    let elsewhere = page.matches("http").count(); // the page needs nothing from any network
+    assert_eq!(elsewhere, 0, "{page}");
+}
+
+#[test]
+fn a_text_is_what_the_engine_writes() {
+    kernels::set_threads();
+    kernels::choose(Kernels::default());
+    let engine = Engine::open(MODEL).unwrap();
+    let params = SamplingParams { max_new_tokens: 24, ..SamplingParams::default() };
+    let all = engine.generate_batch(&["Lily and her dog"], &[params]).unwrap();
+    let server = Server::start(&[]);
+    assert_eq!(server.text("Lily and her dog", &json!({})), all[0].text);
+}
+
+#[test]
+fn a_stream_is_the_whole_in_pieces() {
+    let server = Server::start(&[]);
+    let whole = server.text("Once upon a time", &json!({}));
+    let usage = json!({"stream": true, "stream_options": {"include_usage": true}});
+    let events = server.events(COMPLETIONS, &body("Once upon a time", &usage));
+    let pieces = events.iter().filter_map(|event| event["choices"][0]["text"].as_str());
+    assert_eq!(pieces.collect::<String>(), whole);
+    let last = &events[events.len() - 1];
+    assert_eq!((&last["choices"], &last["usage"]["completion_tokens"]), (&json!([]), &json!(24)));
+}
+
+#[test]
+fn several_choices_differ_and_come_again_with_their_seed() {
+    let server = Server::start(&[]);
+    let ask = json!({"temperature": 1.0, "n": 3, "seed": 7});
+    let (_, one) = server.post(COMPLETIONS, &body("Once", &ask));
+    let (_, again) = server.post(COMPLETIONS, &body("Once", &ask));
+    assert_eq!(one["choices"], again["choices"]);
+    let text = |i: usize| one["choices"][i]["text"].as_str().unwrap();
+    assert!(text(0) != text(1) && text(1) != text(2), "{one}");
+    assert_eq!(one["choices"][2]["index"], 2);
+}
+
+#[test]
+fn a_stop_string_ends_the_text_and_is_not_part_of_it() {
+    let server = Server::start(&[]);
+    let whole = server.text("Once upon a time", &json!({}));
+    let word = whole.split(' ').nth(4).unwrap().to_string();
+    let (_, answer) = server.post(COMPLETIONS, &body("Once upon a time", &json!({"stop": word})));
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["finish_reason"], "stop");
+    let text = choice["text"].as_str().unwrap();
+    assert!(whole.starts_with(text) && !text.contains(&word), "{text:?} {word:?}");
+}
+
+#[test]
+fn a_choice_or_a_pattern_is_kept() {
+    let server = Server::start(&[]);
+    let choice = json!({"structured_outputs": {"choice": [" red", " blue"]}});
+    let text = server.text("Her ball was", &choice);
+    assert!(text == " red" || text == " blue", "{text:?}");
+    let text = server.text("He was", &json!({"structured_outputs": {"regex": " [0-9]{2}"}}));
+    assert!(text.len() == 3 && text.trim().parse::<u8>().is_ok(), "{text:?}");
+}
+
+#[test]
+fn a_chat_goes_through_the_template() {
+    let server = Server::start(&[]);
+    let ask = json!({
+        "messages": [{"role": "user", "content": "One day, a cat"}],
+        "max_completion_tokens": 8, "temperature": 0,
+    });
+    let (status, answer) = server.post(CHAT, &ask);
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["choices"][0]["message"]["role"], "assistant");
+    // The story template writes the line as it is: so the answer continues it.
+    let continued = server.text("One day, a cat", &json!({"max_tokens": 8, "stop": "\n"}));
+    assert_eq!(answer["choices"][0]["message"]["content"], continued.as_str());
+}
+
+#[test]
+fn refusals_have_openais_form() {
+    let server = Server::start(&[]);
+    for (path, body, status, words) in [
+        (COMPLETIONS, "{", 400, "not JSON"),
+        (COMPLETIONS, "[]", 400, "must be a JSON object"),
+        (COMPLETIONS, "{}", 400, "prompt must be"),
+        (COMPLETIONS, r#"{"prompt": 5}"#, 400, "prompt must be"),
+        (COMPLETIONS, r#"{"prompt": "x", "temperature": "hot"}"#, 400, "temperature must be"),
+        (COMPLETIONS, r#"{"prompt": "x", "top_p": 3}"#, 400, "top_p must be"),
+        (COMPLETIONS, r#"{"prompt": "x", "model": "gpt-4"}"#, 404, "not served here"),
+        (COMPLETIONS, r#"{"prompt": [99999]}"#, 400, "not in the vocabulary"),
+        (COMPLETIONS, r#"{"prompt": "x", "tools": [{"a": 1}]}"#, 400, "tools is not supported"),
+        (CHAT, r#"{"messages": []}"#, 400, "messages must be"),
+        (CHAT, r#"{"messages": [{"role": "king", "content": "x"}]}"#, 400, "role"),
+        (
+            CHAT,
+            r#"{"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_object"}}"#,
+            400,
+            "response_format",
+        ),
+        ("/v1/embeddings", "{}", 404, "there is no /v1/embeddings"),
+        ("/v1/models", "{}", 405, "POST cannot be used"),
+    ] {
+        let (got, text) = server.post_text(path, body);
+        let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+        assert_eq!(got, status, "{body}: {answer}");
+        let message = answer["error"]["message"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(message.contains(words), "{body}: {message}");
+        assert!(answer["error"]["type"].is_string() && !answer["error"]["code"].is_number());
+    }
+    let long = "once upon a time ".repeat(400);
+    let (status, answer) = server.post(COMPLETIONS, &body(&long, &json!({})));
+    assert_eq!((status, &answer["error"]["code"]), (400, &json!("context_length_exceeded")));
+}
+
+#[test]
+fn a_form_is_not_taken_for_json() {
+    let server = Server::start(&[]);
+    let request = ureq::post(server.url(COMPLETIONS)).header("content-type", "text/plain");
+    let refused = request.send(r#"{"prompt": "x"}"#);
+    assert!(matches!(refused, Err(ureq::Error::StatusCode(415))), "{refused:?}");
+}
+
+#[test]
+fn a_key_is_asked_for() {
+    let server = Server::start(&["--api-key", "sesame"]);
+    assert_eq!(server.get("/v1/models").0, 401);
+    assert_eq!(server.get("/health").0, 200);
+    let with = |key: &str| {
+        let request = ureq::get(server.url("/v1/models"));
+        request.header("authorization", format!("Bearer {key}")).call().is_ok()
+    };
+    assert!(with("sesame") && !with("sesam") && !with("sesamee") && !with(""));
+}
+
+#[test]
+fn other_machines_need_a_key() {
+    for (flags, words) in [
+        (&["--host", "0.0.0.0"][..], "give them a key with --api-key"),
+        (&["--max-batch", "0"], "--max-batch is 0"),
+        (&["--api-key", ""], "--api-key is empty"),
+        (&["--dtype", "f8"], "unknown dtype"),
+    ] {
+        let out = Server::command(flags).output().unwrap();
+        let errors = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(words), "{errors}");
+    }
+    let first = Server::start(&[]);
+    let port = first.host.split(':').nth(1).unwrap();
+    let out = Server::command(&["--port", port]).output().unwrap();
+    let errors = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1), "{errors}");
+    assert!(errors.contains(&format!("cannot listen at 127.0.0.1:{port}")), "{errors}");
+}

@@ -1,0 +1,69 @@
+//! The same answer at any load: what a request gets does not depend on who else is there.
+
+use crate::running_server::{body, Server};
+use serde_json::{json, Value};
+use std::sync::Arc;
+
+/// So many requests at once: as many rows as the server runs, and then some that wait.
+const TOGETHER: usize = 32;
+
+/// Prompts of many lengths, from one word to some hundred tokens.
+fn prompt(i: usize) -> String {
+    let word = ["Once", "Lily", "The dog", "One day", "Tom and his ball", "It was"][i % 6];
+    format!("{word}{}", " and they went to the park".repeat(i * 5 % 17))
+}
+
+/// Request `i`: every other one is sampled, with a seed of its own.
+fn asked(i: usize) -> Value {
+    let sampled = json!({"temperature": 0.9, "top_p": 0.95, "seed": i, "max_tokens": 40 - i});
+    let greedy = json!({"max_tokens": 12 + i});
+    body(&prompt(i), if i.is_multiple_of(2) { &greedy } else { &sampled })
+}
+
+fn choice(server: &Server, i: usize) -> Value {
+    let (status, answer) = server.post("/v1/completions", &asked(i));
+    assert_eq!(status, 200, "{answer}");
+    answer["choices"][0].clone()
+}
+
+#[test]
+fn requests_at_once_get_what_each_gets_alone() {
+    for flags in [&["--max-batch", "32"][..], &["--max-batch", "5"]] {
+        let server = Arc::new(Server::start(flags));
+        let alone: Vec<Value> = (0..TOGETHER).map(|i| choice(&server, i)).collect();
+        let threads: Vec<_> = (0..TOGETHER)
+            .map(|i| {
+                let server = server.clone();
+                std::thread::spawn(move || choice(&server, i))
+            })
+            .collect();
+        for (i, thread) in threads.into_iter().enumerate() {
+            assert_eq!(thread.join().unwrap(), alone[i], "request {i}, {flags:?}");
+        }
+    }
+}
+
+/// Half of the clients leave in the middle; the others do not notice.
+#[test]
+fn those_who_stay_get_the_same_when_others_leave() {
+    let server = Arc::new(Server::start(&["--max-batch", "8"]));
+    let alone: Vec<Value> = (0..8).map(|i| choice(&server, i)).collect();
+    let threads: Vec<_> = (0..8)
+        .map(|i| {
+            let server = server.clone();
+            std::thread::spawn(move || {
+                let long = body(&prompt(i), &json!({"max_tokens": 300, "stream": true}));
+                let mut leaves = server.begin("/v1/completions", &long);
+                let seen = crate::running_server::read_some(&mut leaves, 400);
+                assert!(seen.starts_with("HTTP/1.1 200"), "{seen}");
+                drop(leaves);
+                choice(&server, i)
+            })
+        })
+        .collect();
+    for (i, thread) in threads.into_iter().enumerate() {
+        assert_eq!(thread.join().unwrap(), alone[i], "request {i}");
+    }
+    server.wait_for("num_rows_running", 0.0);
+    assert!(server.metric("requests_cancelled_total") >= 1.0);
+}
