@@ -196,7 +196,10 @@ fn a_roomy_cache_holds_what_day_10s_does() {
         for _ in 0..60 {
             match below(6) {
                 0 | 1 => {
-                    let mut new = [KvCache::new(CacheKind::Dynamic, LAYERS), KvCache::new(CacheKind::Dynamic, LAYERS)];
+                    let mut new = [
+                        KvCache::new(CacheKind::Dynamic, LAYERS),
+                        KvCache::new(CacheKind::Dynamic, LAYERS),
+                    ];
                     let [one, two] = &mut new;
                     append(one, two, 1, 1 + below(9));
                     plain.join(&new[0]).unwrap();
@@ -220,7 +223,9 @@ fn a_roomy_cache_holds_what_day_10s_does() {
             assert_eq!(plain.len(), roomy.len());
             for layer in 0..LAYERS {
                 let all = |(k, v): (Tensor, Tensor)| {
-                    [k, v].map(|x| (x.dims().to_vec(), x.flatten_all().unwrap().to_vec1::<f32>().unwrap()))
+                    [k, v].map(|x| {
+                        (x.dims().to_vec(), x.flatten_all().unwrap().to_vec1::<f32>().unwrap())
+                    })
                 };
                 assert_eq!(all(plain.layer(layer).unwrap()), all(roomy.layer(layer).unwrap()));
             }

@@ -275,13 +275,7 @@ fn body(ids: &[u32], args: &Args) -> Value {
 }
 
 /// Asks, and reads the stream to its end. Time counts from when the request was due.
-fn ask(
-    agent: &ureq::Agent,
-    url: &str,
-    body: &str,
-    began: Instant,
-    due: Duration,
-) -> Result<Took> {
+fn ask(agent: &ureq::Agent, url: &str, body: &str, began: Instant, due: Duration) -> Result<Took> {
     let response = agent.post(url).header("content-type", "application/json").send(body)?;
     let reader = response.into_body().into_with_config().limit(u64::MAX).reader();
     let mut first = None;
@@ -374,10 +368,9 @@ fn model_name(model: &str) -> String {
 
 /// Throughput, and the time to the first token, over the rate of the open loads.
 fn plots(all: &[Figures], args: &Args) -> Result<()> {
-    let (Some(least), Some(most)) = (
-        args.rates.iter().copied().reduce(f64::min),
-        args.rates.iter().copied().reduce(f64::max),
-    ) else {
+    let (Some(least), Some(most)) =
+        (args.rates.iter().copied().reduce(f64::min), args.rates.iter().copied().reduce(f64::max))
+    else {
         return Ok(());
     };
     let points = |server: &str, of: fn(&Figures) -> f64| -> Vec<(f64, f64)> {

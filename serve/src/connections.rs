@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{watch, Semaphore};
 use tokio::time::{sleep, timeout, Sleep};
@@ -84,7 +84,11 @@ pub async fn serve(
 async fn turn_away(mut stream: TcpStream) {
     let told = async {
         stream.write_all(TOO_MANY.as_bytes()).await?;
-        stream.shutdown().await
+        stream.shutdown().await?;
+        // What it sends is read and forgotten: a connection that closes over it would take the answer along.
+        let mut forgotten = [0; 4096];
+        while stream.read(&mut forgotten).await? > 0 {}
+        Ok::<(), Error>(())
     };
     let _ = timeout(Duration::from_secs(1), told).await;
 }

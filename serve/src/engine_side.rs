@@ -8,9 +8,9 @@ use anyhow::{anyhow, Context as _, Result};
 use candecode::day15_scheduler::{NewCache, Scheduler};
 use candecode::day20_serve::{Endpoint, Job, MakeRequest, ServingLoop};
 use candecode::engine::chat_template::Template;
+use candecode::engine::load;
 use candecode::engine::requests::{self, Processors};
 use candecode::engine::roomy_cache::RoomyCache;
-use candecode::engine::load;
 use candecode::formats::{hub, ModelFiles};
 use candecode::kernels;
 use candecode::kit::error::{describe, usage};
@@ -118,9 +118,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
 /// If one was asked for with `--template` and cannot be had.
 fn template(flags: &ServeFlags, files: &ModelFiles) -> Result<Result<Template, String>> {
     let asked = flags.template.as_deref();
-    let chosen = files
-        .chat_template()
-        .and_then(|own| Template::choose(&flags.model, own, asked));
+    let chosen = files.chat_template().and_then(|own| Template::choose(&flags.model, own, asked));
     match chosen {
         Err(error) if asked.is_some() => Err(error),
         Err(_) => Ok(Err("this model has no chat template: use /v1/completions, or start the \

@@ -19,7 +19,7 @@ use serde_json::{json, Value};
 use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::io::Write as _;
-use std::pin::pin;
+use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -253,7 +253,7 @@ async fn answer(
     endpoint: Endpoint,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let jobs = front.sender()?;
+    front.sender()?; // before a body is read for nothing
     let (parts, body) = request.into_parts();
     check_type(&parts.headers)?;
     let body = read(&parts.headers, body, front.patience).await?;
@@ -267,7 +267,8 @@ async fn answer(
         let prompts = prompt_ids(&request, &reader.tokenizer, &reader.config, &render)?;
         Ok((request, prompts))
     });
-    let failed = |_| ApiError::failed("the request could not be read: the server's output says why");
+    let failed =
+        |_| ApiError::failed("the request could not be read: the server's output says why");
     let (request, prompts) = task.await.map_err(failed)??;
     front.note(&request.ignored);
 
@@ -288,8 +289,7 @@ async fn answer(
         ignore_eos: request.ignore_eos,
         connection: Box::new(wire),
     };
-    jobs.send(job).map_err(|_| ApiError::closing())?;
-    drop(jobs);
+    front.sender()?.send(job).map_err(|_| ApiError::closing())?;
     if !request.stream {
         let whole = answer::whole(&mut inbox, reply, &front.metrics).await?;
         return Ok(json_response(StatusCode::OK, &whole));
@@ -320,37 +320,34 @@ async fn read(headers: &HeaderMap, body: Body, patience: Duration) -> Result<Vec
     let said = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let said: usize = said.and_then(|length| length.parse().ok()).unwrap_or(0);
     let mut body = pin!(body);
-    let mut bytes = Vec::new();
-    let mut too_long = said > LONGEST_BODY;
-    let reading = async {
-        while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
-            let broken = |_| http_error(400, None, "the body broke off".into());
-            let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
-            if bytes.len() + data.len() > LONGEST_BODY {
-                too_long = true;
-            }
-            if too_long {
-                break;
-            }
-            bytes.extend_from_slice(&data);
-        }
-        Ok(())
-    };
-    if !too_long {
+    if said <= LONGEST_BODY {
         let seconds = patience.as_secs();
         let slow = || http_error(408, None, format!("the body did not come in {seconds} seconds"));
-        timeout(patience, reading).await.map_err(|_| slow())??;
+        let read = timeout(patience, read_some(body.as_mut())).await.map_err(|_| slow())??;
+        if let Some(bytes) = read {
+            return Ok(bytes);
+        }
     }
-    if too_long {
-        drop(std::mem::take(&mut bytes));
-        let forget = async {
-            while let Some(Ok(_)) = poll_fn(|context| body.as_mut().poll_frame(context)).await {}
-        };
-        let _ = timeout(DRAIN_TIME, forget).await;
-        let message = format!("the body is longer than {LONGEST_BODY} bytes; shorten it");
-        return Err(http_error(413, None, message));
+    let forget = async {
+        while let Some(Ok(_)) = poll_fn(|context| body.as_mut().poll_frame(context)).await {}
+    };
+    let _ = timeout(DRAIN_TIME, forget).await;
+    let message = format!("the body is longer than {LONGEST_BODY} bytes; shorten it");
+    Err(http_error(413, None, message))
+}
+
+/// The bytes of a body; None as soon as there are too many.
+async fn read_some(mut body: Pin<&mut Body>) -> Result<Option<Vec<u8>>, ApiError> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        let broken = |_| http_error(400, None, "the body broke off".into());
+        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+        if bytes.len() + data.len() > LONGEST_BODY {
+            return Ok(None);
+        }
+        bytes.extend_from_slice(&data);
     }
-    Ok(bytes)
+    Ok(Some(bytes))
 }
 
 /// A number that nobody can guess, and no two requests share.

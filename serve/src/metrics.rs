@@ -23,11 +23,7 @@ struct Histogram {
 
 impl Histogram {
     const fn new(ends: &'static [f64; 12]) -> Self {
-        Self {
-            ends,
-            counts: [const { AtomicU64::new(0) }; 13],
-            microseconds: AtomicU64::new(0),
-        }
+        Self { ends, counts: [const { AtomicU64::new(0) }; 13], microseconds: AtomicU64::new(0) }
     }
 
     fn add(&self, duration: Duration) {

@@ -1,12 +1,12 @@
 //! The flags of `cargo xtask serve`. Names are vLLM's where it has one.
 
+use anyhow::{bail, ensure, Result};
 use candecode::cli::memory_check;
 use candecode::formats::hub::DEFAULT_MODEL;
 use candecode::kernels::Kernels;
 use candecode::kit::error::usage;
 use candecode::kit::units::bytes;
 use candecode::kit::ModelConfig;
-use anyhow::{bail, ensure, Result};
 use candle_core::{DType, Device};
 use clap::Parser;
 use std::net::{IpAddr, SocketAddr};
@@ -31,7 +31,7 @@ pub struct ServeFlags {
     /// the list of processes]
     #[arg(long, value_name = "KEY")]
     pub api_key: Option<String>,
-    /// Rows that run at once, at most
+    /// Rows that run at once, at most; up to 32 every text is to the last bit what it is alone
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub max_batch: usize,
     /// Requests that may wait beside them; others are refused (429)
@@ -126,7 +126,8 @@ impl ServeFlags {
         let Some(free) = memory_check::available(device)? else { return Ok(all) };
         let weights = config.size() as f64 * dtype.size_in_bytes() as f64;
         let of_a_token =
-            (2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * 4) as f64;
+            (2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * 4)
+                as f64;
         let room = ((free - weights) / 2.0 / of_a_token).max(0.0) as usize;
         if room < 16 {
             bail!(

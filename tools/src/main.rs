@@ -5,6 +5,7 @@
 
 mod bench;
 mod ci;
+mod client_stage;
 mod compare_loops;
 mod hunt;
 mod messages;

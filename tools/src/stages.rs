@@ -64,7 +64,13 @@ pub const STAGES: &[Stage] = &[
     ),
     stage("kit", "tests of the kit, and others that belong to no day", kit),
     stage("bad-input", "bad input has clear errors", bad_input),
+    stage(
+        "serve",
+        "the server: what clients ask, what they do to it, the same text at any load",
+        server,
+    ),
     stage("compare", "every loop writes the same text, from the command line", every_loop),
+    stage("clients", "the openai package, curl and langchain-openai on the server", clients).slow(),
     stage("benches", "clippy on the benchmarks, and on the peers", clippy_benches).slow(),
     stage("real", "the runner on the course itself: what a failing check says, a hunt", real)
         .slow(),

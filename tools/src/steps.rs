@@ -182,6 +182,19 @@ pub fn messages(repo: &Repo) -> Result<Outcome> {
     some(tests(repo, &["--package", "maintain", "--test", "messages"])?)
 }
 
+/// Its lints, and its tests on the loopback.
+pub fn server(repo: &Repo) -> Result<Outcome> {
+    let package = ["--package", "candecode-serve", "--features", "ref"];
+    let lints = [&["clippy", "--all-targets"], &package[..], &["--", "-D", "warnings"]].concat();
+    succeed(repo, &lints)?;
+    some(tests(repo, &package)?)
+}
+
+/// Clients that people use, on a server of ours.
+pub fn clients(repo: &Repo) -> Result<Outcome> {
+    crate::client_stage::run(repo, LIMIT)
+}
+
 /// `cargo xtask compare` fails where a text differs.
 pub fn every_loop(repo: &Repo) -> Result<Outcome> {
     let texts = ["xtask", "compare", "--rounds", "1", "--max-new-tokens", "48"];

@@ -154,7 +154,7 @@ def openai_cancellation():
     before = metric("requests_cancelled_total")
     stream = completion(stream=True, max_tokens=400, extra_body={"ignore_eos": True})
     next(iter(stream))
-    assert metric("num_rows_running") == 1
+    wait_for("num_rows_running", 1)
     stream.close()
     wait_for("num_rows_running", 0)
     assert metric("requests_cancelled_total") == before + 1

@@ -22,7 +22,7 @@ fn long() -> serde_json::Value {
 
 #[test]
 fn a_client_that_vanishes_leaves_no_row() {
-    let server = Server::start(&["--max-batch", "4"]);
+    let server = Server::start(&["--max-batch", "4", "--kernels", "plain"]); // not too quick
     for _ in 0..3 {
         let mut clients: Vec<_> = (0..6).map(|_| server.begin(COMPLETIONS, &long())).collect();
         read_some(&mut clients[0], 300);
@@ -50,6 +50,22 @@ fn nobody_waits_for_a_client_that_reads_slowly() {
     assert!(began.elapsed() < Duration::from_secs(20));
     server.wait_for("num_rows_running", 0.0); // they are done, though nobody has read them
     drop(slow);
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_let_go() {
+    let server = Server::start(&["--patience", "2"]);
+    // More than the sockets' buffers hold.
+    let large = json!({
+        "max_tokens": 490, "n": 16, "temperature": 1, "logprobs": 20, "ignore_eos": true,
+        "stream": true,
+    });
+    let silent = server.begin(COMPLETIONS, &body("Once", &large));
+    server.wait_for("num_connections", 2.0);
+    well(&server);
+    server.wait_for("num_connections", 1.0); // the one that asks
+    server.wait_for("num_rows_running", 0.0);
+    drop(silent);
 }
 
 #[test]
@@ -165,7 +181,8 @@ fn a_template_that_fails_is_the_requests_own_affair() {
 
 #[test]
 fn a_queue_that_is_full_says_when_to_come_again() {
-    let server = Arc::new(Server::start(&["--max-batch", "1", "--max-queue", "2"]));
+    let server =
+        Arc::new(Server::start(&["--max-batch", "1", "--max-queue", "2", "--kernels", "plain"]));
     let clients: Vec<_> = (0..3).map(|_| server.begin(COMPLETIONS, &long())).collect();
     server.wait_for("num_requests_queued", 2.0);
     let mut fourth = server.begin(COMPLETIONS, &long());
@@ -230,7 +247,7 @@ fn what_was_killed_starts_again_at_the_same_port() {
 #[test]
 #[cfg(unix)]
 fn ctrl_c_lets_running_rows_end() {
-    let mut server = Server::start(&[]);
+    let mut server = Server::start(&["--kernels", "plain"]);
     let whole = server.text("Once", &json!({"max_tokens": 500, "ignore_eos": true}));
     let mut running = server.begin(COMPLETIONS, &long());
     server.wait_for("num_rows_running", 1.0);

@@ -1,0 +1,88 @@
+//! The stage `clients`: a server of ours, and the Python packages that people talk to servers with.
+
+use crate::stages::Outcome;
+use anyhow::{bail, ensure, Context as _, Result};
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use xtask::cargo::{self, Built};
+use xtask::checks::table::Sum;
+use xtask::child::{self, End};
+use xtask::repo::Repo;
+use xtask::say;
+
+/// The key that `clients.py` shows.
+const KEY: &str = "sesame";
+
+/// A server that ends with the stage.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the server, and runs the clients; skipped where their packages cannot be had.
+pub fn run(repo: &Repo, limit: Duration) -> Result<Outcome> {
+    let python = match environment(repo)? {
+        Ok(python) => python,
+        Err(why) => return Ok(Outcome::Skipped(why)),
+    };
+    let build = ["--package", "candecode-serve", "--features", "ref"].map(str::to_string);
+    let built = cargo::build(repo, "build", &build, "Building the server.")?;
+    let Built::Done(programs) = built else { bail!("the server does not build") };
+    let mut command = Command::new(programs.get("candecode-serve")?);
+    command.args(["--model", "story-230k", "--port", "0"]).env("CANDECODE_API_KEY", KEY);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut server = Server(child);
+    let out = server.0.stdout.take().context("the server has no output")?;
+    let mut line = String::new();
+    BufReader::new(out).read_line(&mut line)?;
+    let address = line.trim().strip_prefix("listening on ");
+    let address = address.with_context(|| format!("the server says {line:?}"))?;
+    let mut clients = Command::new(python);
+    clients.arg(repo.root.join("serve/tests/clients/clients.py")).arg(address);
+    let outcome = child::run(&mut clients, limit, |line| say!("{line}"))?;
+    let number = |word: &str| {
+        let line = outcome.stdout.lines().find(|line| line.starts_with("test result:"))?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = words.iter().position(|found| *found == word)?;
+        words.get(at.checked_sub(1)?)?.parse::<usize>().ok()
+    };
+    let (passed, failed) = (number("passed;").unwrap_or(0), number("failed;").unwrap_or(0));
+    ensure!(
+        passed > 0 && (outcome.end == End::Exit(0) || failed > 0),
+        "the clients did not run to their end: {:?}\n{}",
+        outcome.end,
+        outcome.stderr
+    );
+    Ok(Outcome::Done(Sum { passed, failed }))
+}
+
+/// A Python with the clients in it, made once, in `target/`; or why there is none.
+fn environment(repo: &Repo) -> Result<Result<PathBuf, String>> {
+    if Command::new("curl").arg("--version").output().is_err() {
+        return Ok(Err("there is no curl here".to_string()));
+    }
+    let dir = cargo::target_dir(repo).join("clients-venv");
+    let python = dir.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
+    let wanted = repo.root.join("serve/tests/clients/requirements.txt");
+    let done = dir.join("complete");
+    if std::fs::read(&done).ok() == Some(std::fs::read(&wanted)?) {
+        return Ok(Ok(python));
+    }
+    let made = Command::new("python3").args(["-m", "venv"]).arg(&dir).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return Ok(Err("there is no python3 with venv here".to_string()));
+    }
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]).arg(&wanted);
+    if !pip.status().is_ok_and(|status| status.success()) {
+        return Ok(Err("pip cannot bring openai and langchain-openai".to_string()));
+    }
+    std::fs::copy(&wanted, &done)?;
+    Ok(Ok(python))
+}
