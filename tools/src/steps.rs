@@ -48,7 +48,9 @@ pub fn xtask(repo: &Repo) -> Result<Outcome> {
 }
 
 pub fn tools(repo: &Repo) -> Result<Outcome> {
-    some(tests(repo, &["--package", "maintain", "--bins", "--test", "ci_stages"])?)
+    let package = ["--package", "maintain", "--bins"];
+    let programs = ["--test", "ci_stages", "--test", "build_profile"];
+    some(tests(repo, &[&package[..], &programs].concat())?)
 }
 
 /// Tests of the runner that build the course: `cargo test` alone leaves them out.

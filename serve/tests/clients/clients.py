@@ -87,11 +87,14 @@ def openai_chat():
 
 
 def openai_chat_stream_helper():
+    # The helper raises where the length ends an answer: so a string does.
     asked = {"model": MODEL, "messages": LINE, "max_tokens": 16, "temperature": 0}
+    asked["stop"] = chat().choices[0].message.content.split()[5]
     with client.chat.completions.stream(**asked) as stream:
         kinds = [event.type for event in stream]
         final = stream.get_final_completion()
-    assert "content.delta" in kinds and final.choices[0].message.content == chat().choices[0].message.content
+    assert "content.delta" in kinds and final.choices[0].finish_reason == "stop"
+    assert final.choices[0].message.content == chat(stop=asked["stop"]).choices[0].message.content
 
 
 def openai_n_and_seed():
