@@ -169,7 +169,7 @@ fn an_error_about_nan_says_what_its_trace_came_to() {
 fn a_roomy_cache_holds_what_day_10s_does() {
     const LAYERS: usize = 2;
     let mut random = RequestRng::new(5, 0);
-    let mut below = |n: usize| (random.uniform() * n as f64) as usize;
+    let mut below = |n: usize| (f64::from(random.uniform()) * n as f64) as usize;
     for _ in 0..20 {
         let mut number = 0.0;
         let mut numbers = |rows: usize, new: usize| {

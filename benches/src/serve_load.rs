@@ -206,7 +206,7 @@ fn measure(server: &Server, load: Load, args: &Args, seed: u64) -> Result<Figure
             let mut arrivals = Vec::new();
             let mut at = 0.0;
             loop {
-                at -= (1.0 - random.uniform()).ln() / rate; // times between arrivals are exponential
+                at -= (1.0 - f64::from(random.uniform())).ln() / rate; // times between arrivals are exponential
                 if at > args.seconds || arrivals.len() == 512 {
                     break;
                 }
@@ -224,8 +224,9 @@ fn measure(server: &Server, load: Load, args: &Args, seed: u64) -> Result<Figure
     for (i, arrival) in arrivals.into_iter().enumerate() {
         let mut bodies = Vec::new();
         for _ in 0..each {
-            let ids: Vec<u32> =
-                (0..args.prompt).map(|_| 1 + (random.uniform() * args.ids as f64) as u32).collect();
+            let ids: Vec<u32> = (0..args.prompt)
+                .map(|_| 1 + (f64::from(random.uniform()) * args.ids as f64) as u32)
+                .collect();
             bodies.push(body(&ids, args).to_string());
         }
         let (agent, took) = (agent.clone(), took.clone());

@@ -186,7 +186,9 @@ async fn no_such_method(request: Request) -> Response {
 
 /// The page on which one talks with the model. All of it is in this file: nothing is fetched from elsewhere.
 async fn page(State(front): State<Arc<Front>>) -> Response {
-    let page = include_str!("talk_page.html").replace("{{model}}", &escaped(&front.model));
+    let form = if front.template.is_ok() { "chat" } else { "text" };
+    let page = include_str!("talk_page.html").replace("{{form}}", form);
+    let page = page.replace("{{model}}", &escaped(&front.model));
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                   connect-src 'self'";
     let headers = [

@@ -37,7 +37,7 @@ pub struct ServeFlags {
     /// Requests that may wait beside them; others are refused (429)
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub max_queue: usize,
-    /// Tokens that the batch may come to hold [default: what half of the free memory has room for]
+    /// Tokens that the batch may come to hold [default: what a third of the free memory has room for]
     #[arg(long, value_name = "N")]
     pub max_batch_tokens: Option<usize>,
     /// Connections at once, at most; others are refused (503)
@@ -107,8 +107,8 @@ impl ServeFlags {
     }
 
     /// Positions that the scheduler's batch may come to hold: what the flag says, else as many as all
-    /// rows of the longest kind need, as far as half of the free memory goes beside the weights. The
-    /// other half is for a step, and for the moment at which a cache moves.
+    /// rows of the longest kind need, as far as a third of the free memory goes beside the weights. The
+    /// rest is for a step, and for the moment at which the cache moves into larger memory.
     ///
     /// # Errors
     /// If not one row has room, or the weights have none.
@@ -128,7 +128,7 @@ impl ServeFlags {
         let of_a_token =
             (2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * 4)
                 as f64;
-        let room = ((free - weights) / 2.0 / of_a_token).max(0.0) as usize;
+        let room = ((free - weights) / 3.0 / of_a_token).max(0.0) as usize;
         if room < 16 {
             bail!(
                 "{} of memory are available, and the weights take {}: no room for a batch; take a \
