@@ -179,15 +179,15 @@ fn a_roomy_cache_holds_what_day_10s_does() {
             ((all + number * 1000.0).unwrap()).reshape((rows, 2, new, 3)).unwrap()
         };
         let mut append = |cache: &mut dyn Cache, other: &mut dyn Cache, rows: usize, new: usize| {
-            for layer in 0..LAYERS {
-                let (k, v) = (numbers(rows, new), numbers(rows, new));
-                let mut found = Vec::new();
-                for cache in [&mut *cache, &mut *other] {
-                    let (k, v) = cache.append(layer, &k, &v).unwrap();
-                    found.push([k, v].map(|x| x.flatten_all().unwrap().to_vec1::<f32>().unwrap()));
-                }
-                assert_eq!(found[0], found[1]);
-            }
+            let pairs = [0; LAYERS].map(|_| (numbers(rows, new), numbers(rows, new)));
+            let given = |cache: &mut dyn Cache| -> Vec<[Vec<f32>; 2]> {
+                let appended = pairs.iter().enumerate().map(|(layer, (k, v))| {
+                    let (k, v) = cache.append(layer, k, v).unwrap();
+                    [k, v].map(|x| x.flatten_all().unwrap().to_vec1().unwrap())
+                });
+                appended.collect()
+            };
+            assert_eq!(given(cache), given(other));
         };
         let mut plain = KvCache::new(CacheKind::Dynamic, LAYERS);
         let mut roomy = RoomyCache::new(LAYERS);
