@@ -12,7 +12,7 @@ use candecode::engine::load;
 use candecode::engine::requests::{self, Processors};
 use candecode::engine::roomy_cache::RoomyCache;
 use candecode::formats::{hub, ModelFiles};
-use candecode::kernels;
+use candecode::kernels::{self, Choice};
 use candecode::kit::error::{describe, usage};
 use candecode::kit::{days, device, ModelConfig, Request, SamplingParams, Tokenizer};
 use std::cell::RefCell;
@@ -36,7 +36,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     flags.check()?;
     let device = device::device(&flags.device).map_err(usage)?;
     let dtype = device::dtype(&flags.dtype).map_err(usage)?;
-    kernels::choose(flags.kernels);
+    kernels::choose(flags.kernels.map_or_else(Choice::default, Choice::from));
     let listener = TcpListener::bind(flags.address())
         .with_context(|| format!("cannot listen at {}", flags.address()))?;
     let address = listener.local_addr()?;

@@ -56,8 +56,8 @@ pub struct ServeFlags {
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     pub dtype: String,
     /// As in `cargo xtask run`
-    #[arg(long, value_enum, value_name = "KERNELS", default_value_t, hide_default_value = true)]
-    pub kernels: Kernels,
+    #[arg(long, value_enum, value_name = "KERNELS")]
+    pub kernels: Option<Kernels>,
     /// Ask nothing of any network: the model must be on this machine
     #[arg(long)]
     pub offline: bool,
