@@ -10,6 +10,7 @@
 use anyhow::{bail, ensure, Context as _, Result};
 use benches::machine;
 use benches::plot::Plot;
+use candecode::kernels;
 use candecode::kit::rng::RequestRng;
 use clap::Parser;
 use serde_json::{json, Value};
@@ -113,6 +114,7 @@ impl Load {
 
 fn main() -> Result<()> {
     let args = Args::parse();
+    kernels::choose(kernels::Choice::default()); // as the server does: the table names them
     if let Some(folder) = &args.save {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("{}: cannot make the folder", folder.display()))?;
