@@ -19,7 +19,7 @@ use candecode::day19_quantized_weights::{
 };
 use candecode::engine::load::load_transformer;
 use candecode::formats::hub;
-use candecode::kernels::{self, Kernels};
+use candecode::kernels::{self, Choice};
 use candecode::kit::{
     Cache, CacheKind, Logits, Model, ModelConfig, QuantType, Step, Tokenizer, Weight,
 };
@@ -89,7 +89,7 @@ struct Read {
 fn main() -> Result<()> {
     kernels::set_threads();
     let args = Args::parse();
-    kernels::choose(Kernels::default());
+    kernels::choose(Choice::default());
     let path = hub::resolve(&args.model)?;
     let tokenizer = match args.model.as_str() {
         "story-3m" | "story-230k" | "story-gpt2-1m" => tokenizer()?,

@@ -35,6 +35,7 @@ impl Course {
                 copy(&from.join(&name), &root.join(&name));
             }
         }
+        copy(&from.join("book/live"), &root.join("book/live")); // a member of the workspace
         let course = Course { root, target, patience: "180", _alone: alone };
         assert_eq!(course.say(&["stubs", "--force"], "").1, 0);
         course
