@@ -170,7 +170,7 @@ pub fn allowed_regex(fields: &Fields) -> std::result::Result<Option<String>, Api
 /// | `top_p` | 1 | above 0, to 1 |
 /// | `top_k` | all | 1 and above; 0 and -1 are all |
 /// | `min_p` | 0 | 0 to 1 |
-/// | `seed` | `seed` | any whole number (the same 64 bits, read without a sign) |
+/// | `seed` | `seed` | any `i64`, as vLLM's (the same 64 bits, read without a sign) |
 /// | `presence_penalty`, `frequency_penalty` | 0 | -2 to 2 |
 /// | `repetition_penalty` | 1 | above 0 |
 /// | `max_tokens` | 16; in a chat as many as fit, `usize::MAX` | 1 and above |
@@ -327,8 +327,8 @@ fn joined(parts: &[Value]) -> Option<String> {
 /// or false, and `top_logprobs` is the number, 0 where it is missing.
 ///
 /// # Errors
-/// 400, if a field is of another type or out of range, or `top_logprobs` is there without
-/// `"logprobs": true`.
+/// 400, if a field is of another type or out of range. `top_logprobs` without `"logprobs": true` is
+/// one, too, and `top_logprobs` is to blame.
 pub fn logprobs_asked(
     fields: &Fields,
     endpoint: Endpoint,
@@ -573,7 +573,8 @@ pub fn finish_reason(finish: FinishReason) -> &'static str {
 /// …], "text_offset": […]}`, four lists with an element for each token. Here `top_logprobs` holds
 /// the chosen token, too, whether or not it is one of the likeliest. `text_offset` is where the
 /// token begins, in characters: the first at `offset`, and each next one as many later as the
-/// `token` before it has characters.
+/// `token` before it has characters. Where tokens with equal texts share a key of `top_logprobs`,
+/// the chosen one's logprob stays.
 pub fn logprobs_json(endpoint: Endpoint, tokens: &[TokenLogprobs], mut offset: usize) -> Value {
     // task 20.10: a list of objects, or an object of lists
     // <solution>
@@ -920,7 +921,8 @@ pub fn top_logprobs(logits: &[f32], k: usize) -> Result<Vec<(u32, f32)>> {
 /// without, and two things are seen besides:
 ///
 /// - With `top`, [`top_logprobs`] of the logits before any processor, once for each token, at the
-///   back of [`Observed::top`]. Without, nothing is put there.
+///   back of [`Observed::top`]. Without, nothing is put there. (Should `top_logprobs` itself fail,
+///   the logits are the model's fault, and its error is the processor's: the pass fails.)
 /// - If a processor or the sampler fails, the error goes into [`Observed::error`] (the first one
 ///   stays), and the scheduler learns nothing of it: some token is chosen in place of the one that
 ///   could not be, and the batch goes on. The row has failed, and is ended by who reads the error.
@@ -1204,14 +1206,41 @@ impl<'a> ServingLoop<'a> {
         self.scheduler.running.clear();
     }
 
-    /// One turn: takes out whose client has gone, starts what there is a place for, lets the
-    /// scheduler make a step, and delivers its tokens. If the step fails, so does every row that
-    /// the scheduler has (`fail_all`), and the loop goes on.
+    /// Prefills the rows that wait, in order of arrival, as long as the scheduler has room for the
+    /// next one, and delivers the first token of each before the next prompt is computed. It is
+    /// day 15's `admit`, but nobody waits for the prompts of others.
+    ///
+    /// A row that goes on joins the batch first, and then its token is delivered: what a delivery
+    /// cancels must be where [`ServingLoop::cancel`] finds it.
+    ///
+    /// # Errors
+    /// If a prefill fails, or the caches do not fit together.
+    pub fn prefill_waiting(&mut self) -> Result<()> {
+        // task 20.24: while there is room: prefill the first, let it join, deliver its token
+        // <solution>
+        while self.scheduler.has_room() {
+            let Some(sequence) = self.scheduler.waiting.pop_front() else { break };
+            let (row, token, cache) = self.scheduler.prefill(sequence)?;
+            if row.sequence.finish.is_none() {
+                self.scheduler.join(row, cache)?;
+            }
+            self.deliver(vec![token]);
+        }
+        Ok(())
+        // </solution>
+    }
+
+    /// One turn: takes out whose client has gone, starts what there is a place for, prefills what
+    /// waits, lets the scheduler make a step, and delivers its tokens. If a prefill or the step
+    /// fails, so does every row that the scheduler has (`fail_all`), and the loop goes on.
     pub fn turn(&mut self) {
-        // task 20.24: drop_closed, feed, step, deliver
+        // task 20.25: drop_closed, feed, prefill_waiting, step, deliver
         // <solution>
         self.drop_closed();
         self.feed();
+        if let Err(error) = self.prefill_waiting() {
+            self.fail_all(&error);
+        }
         match self.scheduler.step() {
             Ok(tokens) => self.deliver(tokens),
             Err(error) => self.fail_all(&error),
@@ -1228,7 +1257,7 @@ impl<'a> ServingLoop<'a> {
     /// started are sent [`ApiError::closing`]; the others are finished. `after_turn` is told the
     /// load after each turn.
     pub fn run(&mut self, jobs: &Receiver<Job>, mut after_turn: impl FnMut(Load)) {
-        // task 20.25: wait if idle, take in what has arrived, end gracefully, turn
+        // task 20.26: wait if idle, take in what has arrived, end gracefully, turn
         // <solution>
         let mut open = true;
         loop {

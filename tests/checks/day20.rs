@@ -173,6 +173,10 @@ pub enum Do {
     DropClosed,
     Cancel(usize),
     Deliver(Vec<Token>),
+    /// `prefill_waiting`.
+    Prefill,
+    /// The scheduler's own step, which admits too, and all of its tokens in one delivery.
+    Step,
     Turn,
 }
 
@@ -417,6 +421,11 @@ macro_rules! implementation {
                         day::Do::DropClosed => serving.drop_closed(),
                         day::Do::Cancel(id) => serving.cancel(id),
                         day::Do::Deliver(tokens) => serving.deliver(tokens),
+                        day::Do::Prefill => serving.prefill_waiting()?,
+                        day::Do::Step => {
+                            let tokens = serving.scheduler.step()?;
+                            serving.deliver(tokens);
+                        }
                         day::Do::Turn => serving.turn(),
                     }
                     let load = serving.load();
@@ -1722,8 +1731,9 @@ pub fn logprobs_belong_to_their_token(day: &Day) -> Outcome {
         Ask { logprobs: Some(0), ..ask(CAT, 20) },
         ask(CAT, 20),
     ]);
-    let mut script: Vec<Do> = (0..3).map(Do::Accept).collect();
-    script.extend(turns(9));
+    // The scheduler's own step brings the first two tokens of a row in one delivery.
+    let mut script: Vec<Do> = (0..3).map(|job| Do::Start(job, 0)).collect();
+    script.extend((0..9).map(|_| Do::Step));
     drive(day, &model, (8, 8), &jobs, script)?;
     let spelled = |i: usize| -> Vec<Option<(Vec<u8>, Vec<Vec<u8>>)>> {
         let one = |heard| match heard {
@@ -1749,7 +1759,7 @@ pub fn logprobs_belong_to_their_token(day: &Day) -> Outcome {
     ];
     let input = "\" Tom café!\" and EOS, logprobs 2: bytes of each token and of the two likeliest";
     equal(input, Ok(spelled(0)), &want)
-        .likely("two tokens of a row may come in one turn: take one entry for each")?;
+        .likely("two tokens of a row may come in one delivery: take one entry for each")?;
     let alone = |bytes: &[u8]| Some((bytes.to_vec(), vec![]));
     let want = vec![alone(b" cat"), alone(b" ran"), alone(b" home"), alone(b"."), alone(&eos)];
     equal("\" cat ran home.\" and EOS, logprobs 0: bytes", Ok(spelled(1)), &want)?;
@@ -1815,6 +1825,134 @@ impl Model for Flaky {
     }
 }
 
+/// A model that notes, at each of its passes, how many events every client has heard before.
+struct Listening<'a> {
+    inner: Witness,
+    clients: &'a [(Ask, Arc<Client>)],
+    heard: RefCell<Vec<Vec<usize>>>,
+}
+
+impl Model for Listening<'_> {
+    fn config(&self) -> &ModelConfig {
+        self.inner.config()
+    }
+
+    fn device(&self) -> &candle_core::Device {
+        self.inner.device()
+    }
+
+    fn forward(
+        &self,
+        step: &candecode::kit::Step,
+        cache: &mut dyn Cache,
+    ) -> Result<candle_core::Tensor> {
+        let heard = self.clients.iter().map(|(_, client)| client.all().len()).collect();
+        self.heard.borrow_mut().push(heard);
+        self.inner.forward(step, cache)
+    }
+}
+
+pub fn first_tokens_do_not_wait(day: &Day) -> Outcome {
+    let jobs = clients(&[ask(CAFE, 20), ask(CAT, 1), ask(LONG, 12)]);
+    let model = Listening { inner: teller(60), clients: &jobs, heard: RefCell::default() };
+    let script = vec![Do::Start(0, 0), Do::Start(1, 0), Do::Start(2, 0), Do::Prefill];
+    let seen = drive(day, &model, (8, 8), &jobs, script)?;
+    let input = "three prompts wait, of which the second wants one token";
+    let want = vec![vec![0, 0, 0], vec![1, 0, 0], vec![1, 1, 0]];
+    equal(
+        &format!("{input}: what the clients have heard when each prompt is computed"),
+        Ok(model.heard.borrow().clone()),
+        &want,
+    )
+    .likely("after each prefill its token is delivered, before the next prompt is looked at")?;
+    equal(&format!("{input}: load after it"), Ok(seen[3].load), &(0, 0, 2))
+        .likely("a row that goes on joins the batch, and one that has ended does not")?;
+    let rows: Vec<usize> = seen[3].rows.iter().map(|(id, _)| *id).collect();
+    equal(&format!("{input}: the rows that are left"), Ok(rows), &vec![0, 2])
+}
+
+pub fn a_prompt_waits_for_room(day: &Day) -> Outcome {
+    let model = teller(60);
+    let jobs = clients(&[ask(LONG, 3), ask(LONG, 3)]);
+    let tokenizer = tokenizer()?;
+    let setup = Setup {
+        model: &model,
+        tokenizer: &tokenizer,
+        layers: 2,
+        bound: 7, // a row may grow to four tokens, two of them to eight positions
+        max_batch: 8,
+        max_queue: 8,
+    };
+    let mut script = vec![Do::Start(0, 0), Do::Start(1, 0), Do::Prefill];
+    script.extend(turns(6));
+    let seen = (day.drive)(&setup, jobs.clone(), script)?;
+    let input = "two rows of four tokens, and a scheduler with room for seven positions";
+    equal(&format!("{input}: load after prefill_waiting"), Ok(seen[2].load), &(0, 1, 1))
+        .likely("ask the scheduler's has_room before each prompt")?;
+    let told: Vec<Told> = jobs.iter().flat_map(|(_, client)| client.choices()).collect();
+    let want = (0, "aaa".to_string(), 3, vec![FinishReason::Length]);
+    equal(&format!("{input}: what the clients hear"), Ok(told), &vec![want.clone(), want])
+}
+
+pub fn a_row_that_fails_at_once_leaves(day: &Day) -> Outcome {
+    let model = teller(60);
+    let params = SamplingParams { block: vec!["no token at 0".into()], ..ask(LONG, 20).params };
+    // The token that stands in is EOS, which must not end the row here.
+    let fails = Ask { params, ignore_eos: true, ..ask(LONG, 20) };
+    let jobs = clients(&[fails, ask(CAFE, 20)]);
+    let mut script = vec![Do::Start(0, 0), Do::Start(1, 0), Do::Prefill];
+    script.extend(turns(8));
+    let seen = drive(day, &model, (8, 8), &jobs, script)?;
+    let input = "row 0 has no first token to choose, row 1 is well";
+    let failures: Vec<Vec<u16>> = jobs.iter().map(|(_, client)| client.failures()).collect();
+    equal(&format!("{input}: statuses told"), Ok(failures), &vec![vec![500], vec![]])?;
+    let passes = computed(&model).iter().filter(|rows| rows.contains(&LONG)).count();
+    let left = seen.last().map(|seen| seen.load);
+    let got = (passes <= 2, left);
+    equal(
+        &format!("{input}: (two passes for row 0 at most, load in the end)"),
+        Ok(got),
+        &(true, Some((0, 0, 0))),
+    )
+    .likely(
+        "it joins first, and then its token is delivered: cancel has to find it in the batch",
+    )?;
+    equal(&format!("{input}: what client 1 hears"), Ok(jobs[1].1.choices()), &vec![cafe(0)])
+}
+
+pub fn a_turn_prefills_first(day: &Day) -> Outcome {
+    let jobs = clients(&[ask(CAFE, 20), ask(LONG, 12)]);
+    let model = Listening { inner: teller(60), clients: &jobs, heard: RefCell::default() };
+    let script = vec![Do::Accept(0), Do::Accept(1), Do::Turn];
+    drive(day, &model, (8, 8), &jobs, script)?;
+    let input = "two jobs, and one turn: what the clients have heard before each pass";
+    let want = vec![vec![0, 0], vec![1, 0], vec![1, 1]];
+    equal(input, Ok(model.heard.borrow().clone()), &want)
+        .likely("prefill_waiting, and then the step; both belong to a turn")?;
+    let heard: Vec<usize> = jobs.iter().map(|(_, client)| client.all().len()).collect();
+    equal("two jobs, and one turn: what they have heard after it", Ok(heard), &vec![2, 2])
+}
+
+pub fn a_failed_prefill_ends_whom_it_was_for(day: &Day) -> Outcome {
+    let model = Flaky { inner: teller(60), at: 2, passes: RefCell::new(0) };
+    let jobs = clients(&[ask(CAFE, 20), ask(LONG, 20), ask(CAT, 20)]);
+    let mut script: Vec<Do> = (0..3).map(Do::Accept).collect();
+    script.extend(turns(8));
+    let seen = drive(day, &model, (2, 8), &jobs, script)?;
+    let input = "jobs 0 and 1 start, job 2 waits, and the second prefill fails";
+    let told: Vec<(Vec<u16>, Vec<Told>)> =
+        jobs.iter().map(|(_, client)| (client.failures(), client.choices())).collect();
+    let want = vec![
+        (vec![500], vec![(0, " Tom".to_string(), 1, vec![])]),
+        (vec![500], vec![]),
+        (vec![], vec![cat(0)]),
+    ];
+    equal(&format!("{input}: statuses and texts"), Ok(told), &want)
+        .likely("an error of prefill_waiting is one of the pass, as that of the step")?;
+    let left = seen.last().map(|seen| (seen.load, seen.rows.len()));
+    equal(&format!("{input}: load and rows in the end"), Ok(left), &Some(((0, 0, 0), 0)))
+}
+
 pub fn a_failed_pass_ends_whom_it_was_for(day: &Day) -> Outcome {
     // Two prefills and a step in the first turn; the second turn's step is pass 4.
     let model = Flaky { inner: teller(60), at: 4, passes: RefCell::new(0) };
@@ -1845,8 +1983,13 @@ pub fn a_turn_notices_who_has_gone(day: &Day) -> Outcome {
     let of_it = computed(&model).iter().filter(|rows| rows.contains(&LONG)).count();
     // A prefill and a step, and the step with which it retires.
     let input = "one place; job 0 runs, its client goes after the first turn";
-    equal(&format!("{input}: passes for it, three at most"), Ok(of_it <= 3), &true)
-        .likely("every turn asks who has gone, before it computes")?;
+    let sent = jobs[0].1.all().len();
+    equal(
+        &format!("{input}: (three passes for it at most, tokens that it is sent)"),
+        Ok((of_it <= 3, sent)),
+        &(true, 2),
+    )
+    .likely("every turn asks who has gone, before it computes")?;
     equal(&format!("{input}: what client 1 hears"), Ok(jobs[1].1.choices()), &vec![cafe(0)])
 }
 

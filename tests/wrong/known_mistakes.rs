@@ -48,16 +48,21 @@ fn day(file: &Path, out: &Path) -> Result<(), String> {
     fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
 
     let mut modules = module(&dir, "stub", &stubs::stub(&reference)?)?;
+    // A long day's modules share the parts that come before their edit.
+    let shared = table.get("share_earlier_parts").and_then(toml::Value::as_bool) == Some(true);
+    if shared {
+        modules += &module(&dir, "reference", &reference)?;
+    }
     let mut lists = String::new();
     for kind in ["mistake", "variant"] {
         let mut entries = String::new();
         for entry in table.get(kind).and_then(toml::Value::as_array).into_iter().flatten() {
             let name = text(entry, "name")?;
-            modules += &module(
-                &dir,
-                name,
-                &edited(&reference, entry).map_err(|e| format!("{name}: {e}"))?,
-            )?;
+            let mut code = edited(&reference, entry).map_err(|e| format!("{name}: {e}"))?;
+            if shared {
+                code = without_equal_parts(&reference, &code);
+            }
+            modules += &module(&dir, name, &code)?;
             let diagnosis = if kind == "mistake" { text(entry, "diagnosis")? } else { "" };
             let _ = writeln!(
                 entries,
@@ -92,6 +97,19 @@ fn edited(reference: &str, entry: &toml::Value) -> Result<String, String> {
         }
     }
     Ok(code)
+}
+
+/// Code without the parts (`// part 2: title`) in front of its first edit: their items are those of the module `reference`,
+/// where they are compiled once. Later parts stay, for they may call what was edited. So no part may use what is private in
+/// an earlier one.
+fn without_equal_parts(reference: &str, code: &str) -> String {
+    let parts: Vec<usize> = code.match_indices("\n// part ").map(|(at, _)| at).collect();
+    let equal = |at: &usize| reference.get(..*at) == code.get(..*at);
+    let Some(&kept) = parts.iter().skip(1).filter(|at| equal(at)).last() else {
+        return code.to_string();
+    };
+    let imports: Vec<&str> = code.lines().filter(|line| line.starts_with("use ")).collect();
+    format!("{}\npub use super::reference::*;\n{}", imports.join("\n"), &code[kept..])
 }
 
 fn module(dir: &Path, name: &str, code: &str) -> Result<String, String> {
