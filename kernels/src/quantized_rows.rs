@@ -56,6 +56,7 @@ pub struct WideXBlock {
 pub const WIDE: i16 = 127 * 256 + 127;
 
 /// Where number `i` of 32 is in a [`WideXBlock`].
+#[inline(always)]
 pub const fn place(i: usize) -> usize {
     match i % 4 {
         1 => i + 1,
@@ -70,12 +71,9 @@ impl Quantized for WideXBlock {
     #[inline(always)]
     fn set(&mut self, x: &[f32; BLOCK]) {
         let (scale, inverse) = scale(x, f32::from(WIDE));
-        let mut q = [0; BLOCK];
-        for i in 0..BLOCK {
-            q[i] = (x[i] * inverse + ROUND).to_bits() as i16;
-        }
-        for i in 0..BLOCK {
-            self.q[place(i)] = q[i];
+        let integer = |x: f32| (x * inverse + ROUND).to_bits() as i16;
+        for (x, q) in x.as_chunks::<4>().0.iter().zip(self.q.as_chunks_mut::<4>().0) {
+            *q = [integer(x[0]), integer(x[2]), integer(x[1]), integer(x[3])];
         }
         self.scale = scale;
     }
