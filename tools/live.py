@@ -29,6 +29,8 @@ import sys
 import threading
 import time
 
+sys.dont_write_bytecode = True  # no folder beside the tools
+
 from look import BROWSERS, MEASURE, Quiet
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -296,7 +298,8 @@ def main():
             print(f"{count} texts, greedy and sampled, are the command's" if not watch.said else "the page and the command differ")
             found = watch.close()
             wrong += found
-            print("\n".join(found))
+            for line in found:
+                print(line)
         for line in without(browser, served, first) + together(browser, served, pages):
             wrong.append(line)
             print(line)
