@@ -160,8 +160,9 @@ impl Tokenizer {
 
 /// What the course asks of a tokenizer of the crate, whichever parts it's made of.
 ///
-/// The crate's own type can be of every kind there is, and with it come all kinds, and tables of Unicode. A page of the
-/// book names the parts of its one tokenizer, and loads no others: that saves it some 50 kB, gzipped.
+/// The crate's own type can be of every kind there is, and with it come all kinds, and tables of
+/// Unicode. A page of the book names the parts of its one tokenizer, and loads no others: that saves
+/// it some 50 kB, gzipped.
 pub trait CrateTokenizer: Send + Sync {
     /// The tokens that were added by name.
     fn added(&self) -> HashMap<u32, AddedToken>;

@@ -161,7 +161,8 @@ fn bad_texts_get_words() {
     let nothing = json!({"ask": "speculative", "p": [0, 0], "q": [1, 1], "seed": 1, "runs": 1});
     assert!(ask(nothing).unwrap_err().contains("above 0"));
     let word = json!({
-        "ask": "spelling", "word": "xylophonqq", "text": "🐈", "whole": true, "prompt": "Tom", "new": 2,
+        "ask": "spelling", "word": "xylophonqq", "text": "🐈", "whole": true, "prompt": "Tom",
+        "new": 2,
     });
     assert!(ask(word).unwrap()["paths"].as_u64().unwrap() > 0, "every byte is a token");
 }
