@@ -17,7 +17,7 @@ const WIDTH: usize = 64;
 /// Columns that a new token looks back at.
 const CONTEXTS: [usize; 5] = [64, 256, 1024, 4096, 8192];
 /// Tokens of a prompt.
-const PROMPTS: [usize; 5] = [64, 256, 1024, 2048, 4096];
+const PROMPTS: [usize; 4] = [64, 256, 1024, 2048];
 
 fn random(heads: usize, len: usize) -> Tensor {
     Tensor::randn(0f32, 1.0, (1, heads, len, WIDTH), &Device::Cpu).expect("numbers")

@@ -164,7 +164,7 @@ fn story(c: &mut Criterion) {
     let folder = benches::root().join("models/story-3m");
     let model = load_transformer(&folder, DType::F32, &Device::Cpu).expect("story-3m");
     let mut group = group(c, "parts_story");
-    let table = model.embed_tokens.tensor();
+    let table = &model.embed_tokens.tensor().expect("the table");
     let ids = Tensor::arange(0u32, 256, &Device::Cpu).and_then(|ids| ids.unsqueeze(0));
     let ids = ids.expect("ids");
     group.bench_function("look_up_256", |b| b.iter(|| embed(table, &ids).expect("vectors")));

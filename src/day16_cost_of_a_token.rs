@@ -78,7 +78,7 @@ impl BytesMoved {
 /// its result are two.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Operations {
-    /// Products with the weights, the head's among them.
+    /// Products with the weights, the LM head's among them.
     pub weights: f64,
     /// Queries with keys, and probabilities with values.
     pub attention: f64,
@@ -100,10 +100,10 @@ pub fn layer_weights(config: &ModelConfig) -> f64 {
     todo!("day 16, task 1: the weights of all matrices of one layer")
 }
 
-/// How many weights a pass reads: those of all layers, and those of the head, `(V, C)`.
+/// How many weights a pass reads: those of all layers, and those of the LM head, `(V, C)`.
 ///
 /// Of the embedding table a pass looks up a few rows, which do not count. But where the table is
-/// tied it is the head, too.
+/// tied it is the LM head, too.
 pub fn weights_read(config: &ModelConfig) -> f64 {
     // task 16.2: all layers and the head; mind the embedding table
     todo!("day 16, task 2: all layers and the head; mind the embedding table")
@@ -121,8 +121,8 @@ pub fn bytes_moved(config: &ModelConfig, pass: &Pass, precision: &Precision) -> 
 }
 
 /// The operations that a pass does. Every new token is multiplied with every weight of the layers,
-/// and every position that gets logits with those of the head. In each layer and query head, every
-/// new token's query meets all keys up to its own, and as many values are added up: D
+/// and every position that gets logits with those of the LM head. In each layer and query head,
+/// every new token's query meets all keys up to its own, and as many values are added up: D
 /// multiplications and D additions for each of the two.
 ///
 /// Norms, softmax, RoPE and the like are left out: they grow with C, and products with C².

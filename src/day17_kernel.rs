@@ -220,7 +220,7 @@ pub const METAL_LANES: usize = 32;
 /// - `device float *y [[buffer(2)]]`, where vector `v`'s product with row `r` goes to
 ///   `v * rows + r`;
 /// - `constant uint &inner [[buffer(3)]]` and `constant uint &rows [[buffer(4)]]`;
-/// - `uint2 group [[threadgroup_position_in_grid]]`, the row in `x` and the vector in `y`;
+/// - `uint2 group [[threadgroup_position_in_grid]]`: the row is `group.x`, the vector `group.y`;
 /// - `uint lane [[thread_index_in_threadgroup]]`, 0 to 31.
 ///
 /// A threadgroup of [`METAL_LANES`] threads computes one product.

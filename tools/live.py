@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Drives the live figures of a built book in headless Chromium.
 
-Every figure is brought to life by touch, typed into, dragged and stepped: in light and dark, wide
-and narrow, from file:// and from a server. Fails on a console error, on a request that leaves the
-book, on a figure without an answer, on words that leave its frame, and where the page's tokens are
-not the command's. Prints sizes and times.
+Every figure is brought to life by touch, typed into, dragged and stepped. Fails on a console error,
+on a request that leaves the book, on a figure without an answer, on words that leave its frame, and
+where the page's tokens are not the command's. Prints sizes and times.
 
-    tools/live.py book/book                          # all checks
-    tools/live.py book/book --out target/live-look   # and pictures to look at
+There are four views: light and dark, wide and narrow, from file:// and from a server. Each figure is
+seen in one of them, by turns, or with --all-views in all.
+
+    tools/live.py book/book                          # all checks, one view a figure
+    tools/live.py book/book --all-views              # before a release, and after changes of live.js
+    tools/live.py book/book --all-views --out DIR    # and pictures to look at
     tools/live.py book/book --stills                 # write the still pictures that figures begin as
     tools/live.py book/book --film book/src/images/live.webp   # the README's moving picture
 
@@ -25,6 +28,8 @@ import shutil
 import sys
 import threading
 import time
+
+sys.dont_write_bytecode = True  # no folder beside the tools
 
 from look import BROWSERS, MEASURE, Quiet
 
@@ -82,12 +87,16 @@ def drive(page, name, touch, say):
     figure = page.locator(f'.live[data-live="{name}"]')
     seen = {words(page, name)}
     for i in range(figure.locator("input[type=text]").count()):
+        if figure.locator("input[type=text]").nth(i).is_disabled():
+            continue
         figure.locator("input[type=text]").nth(i).press_sequentially("s é", delay=15)
         alive(page, name)
         page.wait_for_timeout(120)
         seen.add(words(page, name))
     for i in range(figure.locator("input[type=range]").count()):
         slider = figure.locator("input[type=range]").nth(i)
+        if slider.is_disabled():
+            continue
         for key in ("End", "Home", "ArrowRight"):
             slider.focus()
             page.keyboard.press(key)
@@ -103,6 +112,8 @@ def drive(page, name, touch, say):
     for i in range(figure.locator("input[type=checkbox]").count()):
         for _ in range(2):
             box = figure.locator("input[type=checkbox]").nth(i)
+            if box.is_disabled():
+                continue
             box.tap() if touch else box.click()
             alive(page, name)
             seen.add(words(page, name))
@@ -144,6 +155,8 @@ def bad_input(page, name, say):
     figure = page.locator(f'.live[data-live="{name}"]')
     for i in range(figure.locator("input[type=text]").count()):
         field = figure.locator("input[type=text]").nth(i)
+        if field.is_disabled():
+            continue
         good = field.input_value()
         for text in BAD:
             field.fill(text)
@@ -197,24 +210,25 @@ def main():
     args.add_argument("book", help="the folder of the built book")
     args.add_argument("--out", help="write pictures into this folder")
     args.add_argument("--only", help="these figures, such as sampler,rope")
-    args.add_argument("--look", action="store_true", help="every view, but nothing is driven: for pictures")
-    args.add_argument("--quick", action="store_true", help="one view of each figure: light, wide, served")
+    args.add_argument("--look", action="store_true", help="nothing is driven: for pictures")
+    args.add_argument("--all-views", action="store_true", help="each figure in all four views")
     args.add_argument("--stills", action="store_true", help="write the still pictures and end")
     args.add_argument("--film", help="write a moving picture of the sampler bench and end")
     args.add_argument("--require", action="store_true", help="fail where it cannot run")
     args = args.parse_args()
+    book = pathlib.Path(args.book).resolve()
     named = [os.environ["CHROMIUM"]] if os.environ.get("CHROMIUM") else BROWSERS
     program = next((found for found in map(shutil.which, named) if found), None)
     skipped = None
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        program = None
-    if not program:
-        skipped = "it needs Chromium (or CHROMIUM=/path/to/it) and `pip install playwright`"
-    book = pathlib.Path(args.book).resolve()
     if not (book / "live/engine.js").is_file():
-        skipped = "this book has no live figures: rustup target add wasm32-unknown-unknown, and build it again"
+        skipped = "this book has none: rustup target add wasm32-unknown-unknown, and build it again"
+    elif not program:
+        skipped = "there is no Chromium or Chrome (CHROMIUM=/path/to/it names one)"
+    else:
+        try:
+            from playwright.sync_api import sync_playwright
+        except ImportError:
+            skipped = "this Python has no Playwright (pip install playwright)"
     if skipped:
         print(f"SKIPPED live figures: {skipped}")
         return 1 if args.require else 0
@@ -243,11 +257,10 @@ def main():
                 wrong.append(kind)
                 print(f"{kind}: {size} bytes, over the budget of {BUDGETS[kind]}")
 
-        views = [("light", 1280, served)]
-        if not args.quick:
-            views += [("navy", 1280, local), ("light", 360, local), ("navy", 360, served)]
-        for page_name, names in pages.items():
-            for theme, width, base in views:
+        views = [("light", 1280, served), ("navy", 360, served), ("navy", 1280, local), ("light", 360, local)]
+        for turn, (page_name, names) in enumerate(pages.items()):
+            now = views if args.all_views else [views[turn % len(views)]]
+            for theme, width, base in now:
                 touch = width < 600
                 watch = Watch(browser, base, viewport={"width": width, "height": 900}, has_touch=touch,
                               is_mobile=touch, reduced_motion="reduce" if theme == "navy" else "no-preference")
@@ -257,7 +270,7 @@ def main():
                 for name in names:
                     try:
                         took = begin(watch.page, name, touch)
-                        if theme == "light" and width == 1280:
+                        if (theme, width, base) == now[0]:
                             started = watch.page.evaluate("() => candecode.times().engine.start")
                             print(f"{page_name[:-5]:<24} {name:<12} first answer after {took * 1000:.0f} ms (start of the lessons {started:.0f} ms)")
                         time.sleep(0.2)
@@ -268,7 +281,7 @@ def main():
                         drive(watch.page, name, touch, say)
                         fits(watch.page, name, say)
                         picture(watch.page, name, args.out, f"{name}-{page_name[:5]}-{theme}-{width}-driven")
-                        if theme == "light" and width == 1280:
+                        if (theme, width, base) == now[0]:
                             bad_input(watch.page, name, say)
                     except Exception as error:  # a figure that hangs is a finding, too
                         say(f"{name}: {str(error).splitlines()[0]}")
@@ -285,10 +298,12 @@ def main():
             print(f"{count} texts, greedy and sampled, are the command's" if not watch.said else "the page and the command differ")
             found = watch.close()
             wrong += found
-            print("\n".join(found))
-        for line in without(browser, served, first):
+            for line in found:
+                print(line)
+        for line in without(browser, served, first) + together(browser, served, pages):
             wrong.append(line)
             print(line)
+        speed(browser, served, first)
         browser.close()
     print(f"live.py: {sum(map(len, pages.values()))} figures, {len(wrong)} things wrong")
     return 1 if wrong else 0
@@ -343,6 +358,43 @@ def without(browser, base, page_name):
         wrong.append("after a question without an end there is no answer")
     wrong += watch.close()
     return wrong
+
+
+def together(browser, base, pages):
+    """Two figures of a page at once, in a tab that is not in front."""
+    page_name, names = max(pages.items(), key=lambda page: len(page[1]))
+    watch = Watch(browser, base)
+    watch.page.add_init_script("Object.defineProperty(document, 'hidden', { get: () => true })")
+    watch.page.goto(base + page_name)
+    watch.page.evaluate("() => document.querySelectorAll('.live-start').forEach((start) => start.click())")
+    for name in names:
+        try:
+            alive(watch.page, name)
+            if not words(watch.page, name):
+                watch.said.append(f"{name}: no answer where {len(names)} figures begin at once")
+        except Exception as error:
+            watch.said.append(f"{name}: {str(error).splitlines()[0]}")
+    return [f"{page_name}, all figures at once: {words}" for words in watch.close()]
+
+
+def speed(browser, base, page_name, budget=1000):
+    """From the first touch to the first answer: with nothing loaded, and when the browser has seen the page before."""
+    watch = Watch(browser, base)
+    touched = []
+    for _ in range(3):
+        watch.page.goto(base + page_name)
+        place = watch.page.locator(".live").first
+        name = place.get_attribute("data-live")
+        touched.append(watch.page.evaluate("""async (name) => {
+          const place = document.querySelector(`.live[data-live="${name}"]`);
+          const begun = performance.now();
+          place.querySelector('.live-start').click();
+          while (!place.querySelector('.live-picture svg')) await new Promise((done) => setTimeout(done, 2));
+          return performance.now() - begun;
+        }""", name))
+    watch.close()
+    cold, warm = touched[0], min(touched[1:])
+    print(f"first answer, {name}: {cold:.0f} ms, and {warm:.0f} ms when the page was seen before (of {budget} ms on a laptop)")
 
 
 def stills(browser, base, pages):

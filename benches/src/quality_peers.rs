@@ -64,7 +64,7 @@ impl Distance {
 
     fn show(&self, name: &str) {
         let (same, kl) = (100.0 * self.same / self.positions, self.kl / self.positions);
-        println!("{name:<16} {same:>9.2} % {kl:>10.6}");
+        println!("{name:<21} {same:>9.2} % {kl:>10.6}");
     }
 }
 
@@ -82,7 +82,7 @@ fn main() -> Result<()> {
     drop(exact);
     let positions: usize = texts.iter().map(Vec::len).sum();
     println!("{}, {} texts, {positions} positions, beside f32", args.model, texts.len());
-    println!("{:<16} {:>11} {:>10}", "weights", "same best", "mean KL");
+    println!("{:<21} {:>11} {:>10}", "weights", "same best", "mean KL");
     for (name, kind) in [("q8_0", QuantType::Q8_0), ("q4_0", QuantType::Q4_0)] {
         let file = match &args.python {
             Some(python) => Some(file_of_llama_cpp(python, &dir, name)?),
@@ -92,17 +92,27 @@ fn main() -> Result<()> {
             Some(file) => load_transformer(file, WeightFormat::AsStored, &Device::Cpu)?,
             None => load_transformer(&dir, quantized_format(kind), &Device::Cpu)?,
         };
-        let mut distance = Distance::default();
-        for (ids, exact) in texts.iter().zip(&exact_says) {
-            distance.add(exact, &log_probs(&model, ids)?)?;
-        }
+        of(&model, &texts, &exact_says)?.show(&format!("{kind}, candecode"));
         drop(model);
-        distance.show(&format!("{kind}, candecode"));
+        if let Some(file) = &file {
+            // What is left if the activations are not quantised.
+            let widened = load_transformer(file, DType::F32, &Device::Cpu)?;
+            of(&widened, &texts, &exact_says)?.show(&format!("{kind}, f32 activations"));
+        }
         if let (Some(file), Some(python)) = (&file, &args.python) {
             of_llama_cpp(python, file, &texts, &exact_says)?.show(&format!("{kind}, llama.cpp"));
         }
     }
     Ok(())
+}
+
+/// How far a model is from what f32 says of the texts.
+fn of(model: &dyn Model, texts: &[Vec<u32>], exact: &[Vec<Vec<f32>>]) -> Result<Distance> {
+    let mut distance = Distance::default();
+    for (ids, exact) in texts.iter().zip(exact) {
+        distance.add(exact, &log_probs(model, ids)?)?;
+    }
+    Ok(distance)
 }
 
 /// The stories of `benches/held_out_stories.txt`, then pages of the book, with so many tokens in all, the

@@ -421,7 +421,11 @@ fn plots(all: &[Figures], args: &Args) -> Result<()> {
             tick *= 10.0;
         }
         plot.axes("requests a second (Poisson arrivals)", y_axis);
-        for (server, role, below) in [("candecode", "kept", 16.0), ("llama-server", "known", -12.0)] {
+        // The name of the line that ends higher stands above it, the other one below.
+        let end = |server: &str| points(server, of).last().map_or(0.0, |point| point.1);
+        let is_higher = end("candecode") > end("llama-server");
+        let (ours, theirs) = if is_higher { (-12.0, 16.0) } else { (16.0, -12.0) };
+        for (server, role, below) in [("candecode", "kept", ours), ("llama-server", "known", theirs)] {
             let points = points(server, of);
             plot.line(role, &points);
             plot.dots(role, &points);

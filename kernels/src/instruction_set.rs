@@ -12,9 +12,9 @@ pub const VARIABLE: &str = "CANDECODE_SIMD";
 pub enum InstructionSet {
     /// No vectors: what the others are compared with.
     Scalar,
-    /// x86 from 2013 on: `vpmaddubsw`, 32 products at a time, in two steps.
+    /// x86 from 2013 on: `vpmaddubsw`, 32 products at a time, and `vpmaddwd`, 16 at a time.
     Avx2,
-    /// x86 with VNNI: `vpdpbusd`, 64 products at a time.
+    /// x86 with VNNI: `vpdpbusd`, 64 products at a time, and `vpdpwssd`, 32 at a time.
     Avx512Vnni,
     /// Arm from version 8.2 on: `sdot`, 16 products at a time.
     Neon,
@@ -46,7 +46,9 @@ impl InstructionSet {
             }
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni => {
-                is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni")
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vnni")
             }
             #[cfg(target_arch = "aarch64")]
             Self::Neon => std::arch::is_aarch64_feature_detected!("dotprod"),

@@ -22,6 +22,9 @@ const MAX_X_ROWS: usize = 8;
 /// Groups of rows of `x` that are multiplied with some rows of weights before the next are fetched:
 /// they stay in the second cache.
 const TILE_GROUPS: usize = 2;
+/// Rows of weights of 16 bits that are widened before all rows of `x` are multiplied with them: few
+/// enough for the second cache and the third, and each is widened once.
+const WIDENED_ROWS: usize = 64;
 /// Multiplications below which a second thread costs more than it saves.
 const SERIAL: usize = 1 << 18;
 /// Blocks of work for each thread. They are more than one, so that a thread whose core is taken
@@ -231,49 +234,53 @@ impl<W: WeightType> Block<'_, W> {
     #[inline(always)]
     fn gemm<S: Simd>(mut self, simd: S, x: &Panels) {
         let columns = self.w.len() / self.inner;
-        let mut scratch = Scratch::default();
-        scratch.sums.resize(panels::PANEL_W_ROWS * x.group_rows(), 0.0);
-        for first in (0..x.groups()).step_by(TILE_GROUPS) {
-            let groups = first..x.groups().min(first + TILE_GROUPS);
-            let mut column = 0;
-            while column < columns {
-                column += if columns - column >= panels::PANEL_W_ROWS {
-                    self.packed_tile::<S, { panels::PANEL_W_ROWS }>(
-                        simd,
-                        x,
-                        column,
-                        groups.clone(),
-                        &mut scratch,
-                    )
-                } else {
-                    self.packed_tile::<S, 1>(simd, x, column, groups.clone(), &mut scratch)
-                };
+        let together = if W::SPLIT { WIDENED_ROWS } else { columns.max(1) };
+        let mut sums = vec![0.0; panels::PANEL_W_ROWS * x.group_rows()];
+        let mut room = Vec::new();
+        for begin in (0..columns).step_by(together) {
+            let count = together.min(columns - begin);
+            let w = &self.w[begin * self.inner..][..count * self.inner];
+            let w = W::widen_rows(simd, w, self.inner, &mut room);
+            for first in (0..x.groups()).step_by(TILE_GROUPS) {
+                let groups = first..x.groups().min(first + TILE_GROUPS);
+                let mut row = 0;
+                while row < count {
+                    let w = &w[row * self.inner..];
+                    let (column, groups) = (begin + row, groups.clone());
+                    row += if count - row >= panels::PANEL_W_ROWS {
+                        self.packed_tile::<S, { panels::PANEL_W_ROWS }>(
+                            simd, x, w, column, groups, &mut sums,
+                        )
+                    } else {
+                        self.packed_tile::<S, 1>(simd, x, w, column, groups, &mut sums)
+                    };
+                }
             }
         }
     }
 
-    /// `R` columns of the result, for the rows of some groups.
+    /// `R` columns of the result, for the rows of some groups. `w` begins with their weights.
     #[inline(always)]
     fn packed_tile<S: Simd, const R: usize>(
         &mut self,
         simd: S,
         x: &Panels,
+        w: &[f32],
         column: usize,
         groups: Range<usize>,
-        scratch: &mut Scratch,
+        sums: &mut [f32],
     ) -> usize {
-        let inner = self.inner;
-        let mut w: [&[f32]; R] = [&[]; R];
-        for (r, room) in scratch.widened.iter_mut().take(R).enumerate() {
-            w[r] = W::widen_row(simd, &self.w[(column + r) * inner..][..inner], room);
+        let mut rows: [&[f32]; R] = [&[]; R];
+        for r in 0..R {
+            rows[r] = &w[r * self.inner..][..self.inner];
         }
         for group in groups.map(|at| x.group(at)) {
-            group.products(simd, w, &mut scratch.sums);
+            group.products(simd, rows, sums);
             let step = group.panels * S::F32_LANES;
             for row in 0..group.rows {
                 let out = &mut self.out[group.first + row][column..][..R];
                 for r in 0..R {
-                    out[r] = scratch.sums[r * step + row];
+                    out[r] = sums[r * step + row];
                 }
             }
         }
@@ -288,11 +295,4 @@ const fn max_x_rows(lanes: usize, w_rows: usize) -> usize {
     } else {
         GEMV_ROWS
     }
-}
-
-/// Where rows of weights are widened, and where sums wait to be put in their places.
-#[derive(Default)]
-struct Scratch {
-    widened: [Vec<f32>; panels::PANEL_W_ROWS],
-    sums: Vec<f32>,
 }

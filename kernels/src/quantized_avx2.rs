@@ -1,13 +1,14 @@
 //! Products of a tile with AVX2. A vector holds four bytes of each of eight rows.
 //!
 //! The only product of bytes, `vpmaddubsw`, is of unsigned ones with signed ones, and adds two of
-//! them in 16 bits. Of Q4 all integers are unsigned already, and eight such sums of at most `2 * 15 *
-//! 127` fit into 16 bits. Of Q8_0 the sign moves from the weight to the activation first, and the sum
-//! of two products, at most `2 * 128 * 127`, just fits.
+//! them in 16 bits. The integers of Q4 are unsigned, and eight such sums of at most `2 * 15 * 127` fit
+//! into 16 bits. Those of Q8_0 are widened to 16 bits by shifts, the even bytes and the odd ones, and
+//! `vpmaddwd` multiplies them with activations of 16 bits and adds two products in 32. That is no more
+//! instructions than bytes would need, whose signs have to move to the activations first.
 
 use crate::prefetch::{prefetch, AHEAD};
 use crate::quantized_kernel::{BlockType, TILE_ROWS};
-use crate::quantized_rows::XBlock;
+use crate::quantized_rows::{WideXBlock, XBlock, XRows};
 use crate::unrolled::unrolled;
 use pulp::bytemuck::cast;
 use std::arch::x86_64::*;
@@ -15,7 +16,7 @@ use std::hint::black_box;
 
 /// `sums[row of x][row of the tile]`, for at most 4 rows of `x` that lie one behind the other.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub fn tile_products(kind: BlockType, tile: &[u8], x: &[XBlock], sums: &mut [[f32; TILE_ROWS]]) {
+pub fn tile_products(kind: BlockType, tile: &[u8], x: XRows<'_>, sums: &mut [[f32; TILE_ROWS]]) {
     match sums.len() {
         4 => products::<4>(kind, tile, x, sums),
         3 => products::<3>(kind, tile, x, sums),
@@ -28,24 +29,29 @@ pub fn tile_products(kind: BlockType, tile: &[u8], x: &[XBlock], sums: &mut [[f3
 fn products<const M: usize>(
     kind: BlockType,
     tile: &[u8],
-    x: &[XBlock],
+    x: XRows<'_>,
     sums: &mut [[f32; TILE_ROWS]],
 ) {
-    let row_blocks = x.len() / M;
-    let mut rows: [&[XBlock]; M] = [&[]; M];
-    unrolled!(m in M => { rows[m] = &x[m * row_blocks..][..row_blocks]; });
     let all = match kind {
-        BlockType::Q8_0 => q8_0::<M>(tile, rows),
-        BlockType::Q4_0 => q4::<M, { 16 * 18 }>(tile, rows),
-        BlockType::Q4_1 => q4::<M, { 16 * 20 }>(tile, rows),
+        BlockType::Q8_0 => q8_0::<M>(tile, rows(x.words)),
+        BlockType::Q4_0 => q4::<M, { 16 * 18 }>(tile, rows(x.bytes)),
+        BlockType::Q4_1 => q4::<M, { 16 * 20 }>(tile, rows(x.bytes)),
     };
     unrolled!(m in M => { sums[m] = cast(all[m]); });
 }
 
+/// The rows of `x`.
+#[inline]
+fn rows<B, const M: usize>(x: &[B]) -> [&[B]; M] {
+    let row_blocks = x.len() / M;
+    let mut rows: [&[B]; M] = [&[]; M];
+    unrolled!(m in M => { rows[m] = &x[m * row_blocks..][..row_blocks]; });
+    rows
+}
+
 #[target_feature(enable = "avx2,fma,f16c")]
-fn q8_0<const M: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[__m256; 2]; M] {
+fn q8_0<const M: usize>(tile: &[u8], x: [&[WideXBlock]; M]) -> [[__m256; 2]; M] {
     let mut sums = [[_mm256_setzero_ps(); 2]; M];
-    let ones = _mm256_set1_epi16(1);
     let blocks = tile.as_chunks::<{ 16 * 34 }>().0;
     let blocks = &blocks[..blocks.len().min(x[0].len())];
     for (b, block) in blocks.iter().enumerate() {
@@ -54,14 +60,19 @@ fn q8_0<const M: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[__m256; 2]; M] {
         let mut products = [[_mm256_setzero_si256(); 2]; M];
         for (k, w) in integers.as_chunks::<64>().0.iter().enumerate() {
             let w: [__m256i; 2] = cast(*w);
-            let sizes = [_mm256_abs_epi8(w[0]), _mm256_abs_epi8(w[1])];
+            let mut even = w;
+            let mut odd = w;
+            for half in 0..2 {
+                even[half] = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(w[half]));
+                odd[half] = _mm256_srai_epi16::<8>(w[half]);
+            }
             unrolled!(m in M => {
-                let x = four(&x[m][b], k);
+                let x = [two(&x[m][b], 2 * k), two(&x[m][b], 2 * k + 1)];
                 for half in 0..2 {
-                    let x = _mm256_sign_epi8(x, w[half]);
-                    let pairs = _mm256_maddubs_epi16(sizes[half], x);
-                    let fours = _mm256_madd_epi16(pairs, ones);
-                    products[m][half] = _mm256_add_epi32(products[m][half], fours);
+                    let pairs = _mm256_madd_epi16(even[half], x[0]);
+                    products[m][half] = _mm256_add_epi32(products[m][half], pairs);
+                    let pairs = _mm256_madd_epi16(odd[half], x[1]);
+                    products[m][half] = _mm256_add_epi32(products[m][half], pairs);
                 }
             });
         }
@@ -146,6 +157,14 @@ fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[_
 fn four(x: &XBlock, k: usize) -> __m256i {
     let [a, b, c, d] = x.q.as_chunks::<4>().0[k];
     _mm256_set1_epi32(i32::from_le_bytes([a as u8, b as u8, c as u8, d as u8]))
+}
+
+/// Integers `2 * k` and `2 * k + 1` of a block as they lie there, eight times.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn two(x: &WideXBlock, k: usize) -> __m256i {
+    let [a, b] = x.q.as_chunks::<2>().0[k];
+    _mm256_set1_epi32(i32::from(a) & 0xffff | i32::from(b) << 16)
 }
 
 /// Sixteen f16.

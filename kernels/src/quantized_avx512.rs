@@ -1,19 +1,19 @@
-//! Products of a tile with AVX-512 VNNI. A vector holds four bytes of each of sixteen rows, and
-//! `vpdpbusd` adds four products of each to a sum of 32 bits.
+//! Products of a tile with AVX-512 VNNI. A vector holds four bytes of each of sixteen rows.
 //!
-//! It multiplies unsigned bytes with signed ones. The integers of Q4 are unsigned. Those of Q8_0 get
-//! 128 more, by a flip of their upper bit, and 128 times the sum of the activations is taken off.
+//! `vpdpbusd` multiplies unsigned bytes, as those of Q4, with signed ones, and adds four products of
+//! each row to a sum of 32 bits. The bytes of Q8_0 are widened to 16 bits by shifts, the even ones and
+//! the odd ones, and `vpdpwssd` does the same with two products of 16 bits.
 
 use crate::prefetch::{prefetch, AHEAD};
 use crate::quantized_kernel::{BlockType, TILE_ROWS};
-use crate::quantized_rows::XBlock;
+use crate::quantized_rows::{WideXBlock, XBlock, XRows};
 use crate::unrolled::unrolled;
 use pulp::bytemuck::cast;
 use std::arch::x86_64::*;
 
 /// `sums[row of x][row of the tile]`, for at most 8 rows of `x` that lie one behind the other.
-#[target_feature(enable = "avx512f,avx512vnni")]
-pub fn tile_products(kind: BlockType, tile: &[u8], x: &[XBlock], sums: &mut [[f32; TILE_ROWS]]) {
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+pub fn tile_products(kind: BlockType, tile: &[u8], x: XRows<'_>, sums: &mut [[f32; TILE_ROWS]]) {
     match sums.len() {
         8 => products::<8>(kind, tile, x, sums),
         7 => products::<7>(kind, tile, x, sums),
@@ -26,28 +26,33 @@ pub fn tile_products(kind: BlockType, tile: &[u8], x: &[XBlock], sums: &mut [[f3
     }
 }
 
-#[target_feature(enable = "avx512f,avx512vnni")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn products<const M: usize>(
     kind: BlockType,
     tile: &[u8],
-    x: &[XBlock],
+    x: XRows<'_>,
     sums: &mut [[f32; TILE_ROWS]],
 ) {
-    let row_blocks = x.len() / M;
-    let mut rows: [&[XBlock]; M] = [&[]; M];
-    unrolled!(m in M => { rows[m] = &x[m * row_blocks..][..row_blocks]; });
     let all = match kind {
-        BlockType::Q8_0 => q8_0::<M>(tile, rows),
-        BlockType::Q4_0 => q4::<M, { 16 * 18 }>(tile, rows),
-        BlockType::Q4_1 => q4::<M, { 16 * 20 }>(tile, rows),
+        BlockType::Q8_0 => q8_0::<M>(tile, rows(x.words)),
+        BlockType::Q4_0 => q4::<M, { 16 * 18 }>(tile, rows(x.bytes)),
+        BlockType::Q4_1 => q4::<M, { 16 * 20 }>(tile, rows(x.bytes)),
     };
     unrolled!(m in M => { sums[m] = all[m]; });
 }
 
-#[target_feature(enable = "avx512f,avx512vnni")]
-fn q8_0<const M: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[f32; TILE_ROWS]; M] {
+/// The rows of `x`.
+#[inline]
+fn rows<B, const M: usize>(x: &[B]) -> [&[B]; M] {
+    let row_blocks = x.len() / M;
+    let mut rows: [&[B]; M] = [&[]; M];
+    unrolled!(m in M => { rows[m] = &x[m * row_blocks..][..row_blocks]; });
+    rows
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn q8_0<const M: usize>(tile: &[u8], x: [&[WideXBlock]; M]) -> [[f32; TILE_ROWS]; M] {
     let mut sums = [_mm512_setzero_ps(); M];
-    let upper_bits = _mm512_set1_epi8(-128);
     let blocks = tile.as_chunks::<{ 16 * 34 }>().0;
     let blocks = &blocks[..blocks.len().min(x[0].len())];
     for (b, block) in blocks.iter().enumerate() {
@@ -55,17 +60,18 @@ fn q8_0<const M: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[f32; TILE_ROWS]; M]
         let (scales, integers) = block.split_at(2 * TILE_ROWS);
         let mut products = [_mm512_setzero_si512(); M];
         for (k, w) in integers.as_chunks::<64>().0.iter().enumerate() {
-            let w = _mm512_xor_si512(cast(*w), upper_bits);
+            let w: __m512i = cast(*w);
+            let even = _mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(w));
+            let odd = _mm512_srai_epi16::<8>(w);
             unrolled!(m in M => {
-                products[m] = _mm512_dpbusd_epi32(products[m], w, four(&x[m][b], k));
+                products[m] = _mm512_dpwssd_epi32(products[m], even, two(&x[m][b], 2 * k));
+                products[m] = _mm512_dpwssd_epi32(products[m], odd, two(&x[m][b], 2 * k + 1));
             });
         }
         let scales = widened(scales);
         unrolled!(m in M => {
-            let x = &x[m][b];
-            let product = _mm512_sub_epi32(products[m], _mm512_set1_epi32(128 * x.sum));
-            let scale = _mm512_mul_ps(scales, _mm512_set1_ps(x.scale));
-            sums[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(product), scale, sums[m]);
+            let scale = _mm512_mul_ps(scales, _mm512_set1_ps(x[m][b].scale));
+            sums[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(products[m]), scale, sums[m]);
         });
     }
     let mut all = [[0f32; TILE_ROWS]; M];
@@ -74,7 +80,7 @@ fn q8_0<const M: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[f32; TILE_ROWS]; M]
 }
 
 /// Q4_0 or, if a block of 16 rows has `BYTES = 320` bytes, Q4_1.
-#[target_feature(enable = "avx512f,avx512vnni")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[f32; TILE_ROWS]; M] {
     let mut sums = [_mm512_setzero_ps(); M];
     let low_bits = _mm512_set1_epi8(15);
@@ -123,6 +129,14 @@ fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[f
 fn four(x: &XBlock, k: usize) -> __m512i {
     let [a, b, c, d] = x.q.as_chunks::<4>().0[k];
     _mm512_set1_epi32(i32::from_le_bytes([a as u8, b as u8, c as u8, d as u8]))
+}
+
+/// Integers `2 * k` and `2 * k + 1` of a block as they lie there, sixteen times.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn two(x: &WideXBlock, k: usize) -> __m512i {
+    let [a, b] = x.q.as_chunks::<2>().0[k];
+    _mm512_set1_epi32(i32::from(a) & 0xffff | i32::from(b) << 16)
 }
 
 /// Sixteen f16.

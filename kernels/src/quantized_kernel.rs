@@ -1,5 +1,5 @@
 //! Products with quantised weights: activations become small integers as well, and integers are
-//! multiplied with integers.
+//! multiplied with integers. (`quantized_rows.rs` says how small.)
 //!
 //! Sixteen rows of weights stand side by side in a *tile*, so that a vector holds some bytes of each,
 //! and no sum is across a vector. Every sum has one order, whatever the instruction set and the number
@@ -9,7 +9,7 @@
 use crate::bandwidth::count;
 use crate::instruction_set::{instruction_set, InstructionSet};
 use crate::keep_awake::keep_awake;
-use crate::quantized_rows::{quantize_rows, XBlock};
+use crate::quantized_rows::{QuantizedRows, XRows};
 use crate::{quantized_scalar, threads};
 use rayon::prelude::*;
 use std::hint::black_box;
@@ -50,15 +50,6 @@ impl BlockType {
             Self::Q8_0 => 34,
             Self::Q4_0 => 18,
             Self::Q4_1 => 20,
-        }
-    }
-
-    /// Bytes of the integers of a block of [`TILE_ROWS`] rows.
-    #[cfg(target_arch = "aarch64")]
-    pub(crate) const fn integers(self) -> usize {
-        match self {
-            Self::Q8_0 => BLOCK * TILE_ROWS,
-            Self::Q4_0 | Self::Q4_1 => BLOCK / 2 * TILE_ROWS,
         }
     }
 }
@@ -106,16 +97,18 @@ pub fn quantized_linear_by(
     count(weights.iter().map(|w| w.tiles.len()).sum());
     let set = if set.is_here() { set } else { InstructionSet::Scalar };
     let rows = x.len() / inner;
-    let x = quantize_rows(set, x, inner);
+    let kinds: Vec<BlockType> = weights.iter().map(|w| w.kind).collect();
+    let x = QuantizedRows::new(set, x, inner, &kinds);
+    let x = x.all();
     let columns: usize = weights.iter().map(|w| w.out).sum();
     let mut y = vec![0f32; rows * columns];
     if threads() == 1 || rows * columns * inner < SERIAL {
-        for block in blocks(weights, &x, inner, columns.next_multiple_of(TILE_ROWS), rows, &mut y) {
+        for block in blocks(weights, x, inner, columns.next_multiple_of(TILE_ROWS), rows, &mut y) {
             block.multiply(set);
         }
     } else {
         let size = columns.div_ceil(threads() * BLOCKS_PER_THREAD).next_multiple_of(TILE_ROWS);
-        let blocks = blocks(weights, &x, inner, size, rows, &mut y);
+        let blocks = blocks(weights, x, inner, size, rows, &mut y);
         keep_awake();
         blocks.into_par_iter().with_max_len(1).for_each(|block| block.multiply(set));
     }
@@ -130,14 +123,15 @@ pub fn peak_integer_operations(tries: usize) -> f64 {
     let (set, kind) = (instruction_set(), BlockType::Q4_0);
     let (blocks, rows) = (16, max_rows(set, kind));
     let tile = vec![0; blocks * TILE_ROWS * kind.bytes()];
-    let x = quantize_rows(set, &vec![0f32; rows * blocks * BLOCK], blocks * BLOCK);
+    let x = vec![0f32; rows * blocks * BLOCK];
+    let x = QuantizedRows::new(set, &x, blocks * BLOCK, &[kind]);
     let mut best = 0f64;
     for _ in 0..tries.max(1) {
         let start = Instant::now();
         let threads = rayon::broadcast(|_| {
             let mut sums = [[0f32; TILE_ROWS]; MAX_ROWS];
             for _ in 0..PEAK_STEPS {
-                tile_products(set, kind, black_box(&tile), &x, &mut sums[..rows]);
+                tile_products(set, kind, black_box(&tile), x.all(), &mut sums[..rows]);
             }
             black_box(sums);
         });
@@ -157,14 +151,16 @@ struct Block<'a> {
     tiles: &'a [u8],
     /// Bytes of a tile.
     tile: usize,
-    x: &'a [XBlock],
+    x: XRows<'a>,
+    /// Blocks of a row of `x`.
+    row_blocks: usize,
     out: Vec<&'a mut [f32]>,
 }
 
 /// Cuts the matrices into blocks of `size` rows, and the result into what each of them computes.
 fn blocks<'a>(
     weights: &[TiledWeights<'a>],
-    x: &'a [XBlock],
+    x: XRows<'a>,
     inner: usize,
     size: usize,
     rows: usize,
@@ -176,7 +172,8 @@ fn blocks<'a>(
         let first = blocks.len();
         let tile = TILE_ROWS * inner / BLOCK * w.kind.bytes();
         for tiles in w.tiles.chunks(size / TILE_ROWS * tile) {
-            blocks.push(Block { kind: w.kind, tiles, tile, x, out: Vec::with_capacity(rows) });
+            let out = Vec::with_capacity(rows);
+            blocks.push(Block { kind: w.kind, tiles, tile, x, row_blocks: inner / BLOCK, out });
         }
         let (y, behind) = rest.split_at_mut(rows * w.out);
         rest = behind;
@@ -195,7 +192,6 @@ fn blocks<'a>(
 impl Block<'_> {
     fn multiply(mut self, set: InstructionSet) {
         let rows = self.out.len();
-        let row_blocks = self.x.len() / rows.max(1);
         let most = max_rows(set, self.kind);
         let mut sums = [[0f32; TILE_ROWS]; MAX_ROWS];
         for first in (0..rows).step_by(X_ROWS) {
@@ -204,7 +200,7 @@ impl Block<'_> {
                 let mut row = first;
                 while row < end {
                     let together = most.min(end - row);
-                    let x = &self.x[row * row_blocks..][..together * row_blocks];
+                    let x = self.x.blocks(row * self.row_blocks, together * self.row_blocks);
                     let sums = &mut sums[..together];
                     tile_products(set, self.kind, tile, x, sums);
                     for (sums, out) in sums.iter().zip(&mut self.out[row..]) {
@@ -237,7 +233,7 @@ fn tile_products(
     set: InstructionSet,
     kind: BlockType,
     tile: &[u8],
-    x: &[XBlock],
+    x: XRows<'_>,
     sums: &mut [[f32; TILE_ROWS]],
 ) {
     match set {
@@ -249,7 +245,7 @@ fn tile_products(
         }
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx512Vnni => {
-            // SAFETY: `quantized_linear_by` has seen that this machine has AVX-512 F and VNNI, and
+            // SAFETY: `quantized_linear_by` has seen that this machine has AVX-512 F, BW and VNNI, and
             // that is all that the function asks for.
             unsafe { crate::quantized_avx512::tile_products(kind, tile, x, sums) }
         }

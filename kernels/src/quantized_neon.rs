@@ -1,8 +1,9 @@
 //! Products of a tile with NEON and `sdot`, which adds four products of signed bytes to each of four
-//! sums of 32 bits. A vector holds four bytes of each of four rows.
+//! sums of 32 bits. A vector holds four bytes of each of four rows. Beside weights of eight bits,
+//! activations have sixteen, and their two bytes are multiplied one after the other.
 
 use crate::quantized_kernel::{BlockType, BLOCK, TILE_ROWS};
-use crate::quantized_rows::XBlock;
+use crate::quantized_rows::{place, WideXBlock, XBlock, XRows};
 use crate::unrolled::unrolled;
 use half::f16;
 use std::arch::aarch64::*;
@@ -12,7 +13,7 @@ const VECTORS: usize = TILE_ROWS / 4;
 
 /// `sums[row of x][row of the tile]`, for at most 4 rows of `x` that lie one behind the other.
 #[target_feature(enable = "neon,dotprod")]
-pub fn tile_products(kind: BlockType, tile: &[u8], x: &[XBlock], sums: &mut [[f32; TILE_ROWS]]) {
+pub fn tile_products(kind: BlockType, tile: &[u8], x: XRows<'_>, sums: &mut [[f32; TILE_ROWS]]) {
     match sums.len() {
         4 => products::<4>(kind, tile, x, sums),
         3 => products::<3>(kind, tile, x, sums),
@@ -25,41 +26,101 @@ pub fn tile_products(kind: BlockType, tile: &[u8], x: &[XBlock], sums: &mut [[f3
 fn products<const M: usize>(
     kind: BlockType,
     tile: &[u8],
-    x: &[XBlock],
+    x: XRows<'_>,
     sums: &mut [[f32; TILE_ROWS]],
 ) {
+    let all = if kind == BlockType::Q8_0 {
+        q8_0::<M>(tile, rows(x.words))
+    } else {
+        q4::<M>(kind, tile, rows(x.bytes))
+    };
+    unrolled!(m in M => {
+        for v in 0..VECTORS {
+            let place = &mut sums[m].as_chunks_mut::<4>().0[v];
+            // SAFETY: four numbers are written, and the place has four.
+            unsafe { vst1q_f32(place.as_mut_ptr(), all[m][v]) };
+        }
+    });
+}
+
+/// The rows of `x`.
+#[inline]
+fn rows<B, const M: usize>(x: &[B]) -> [&[B]; M] {
     let row_blocks = x.len() / M;
-    let mut rows: [&[XBlock]; M] = [&[]; M];
+    let mut rows: [&[B]; M] = [&[]; M];
     unrolled!(m in M => { rows[m] = &x[m * row_blocks..][..row_blocks]; });
-    let zero = vdupq_n_f32(0.0);
-    let mut all = [[zero; VECTORS]; M];
-    for (b, block) in tile.chunks_exact(TILE_ROWS * kind.bytes()).take(row_blocks).enumerate() {
-        let (scales, integers) = block.split_at(block.len() - kind.integers());
+    rows
+}
+
+#[target_feature(enable = "neon,dotprod")]
+fn q8_0<const M: usize>(tile: &[u8], x: [&[WideXBlock]; M]) -> [[float32x4_t; VECTORS]; M] {
+    let mut all = [[vdupq_n_f32(0.0); VECTORS]; M];
+    for (b, block) in tile.as_chunks::<{ 16 * 34 }>().0.iter().take(x[0].len()).enumerate() {
+        let (scales, integers) = block.split_at(2 * TILE_ROWS);
+        let scales = widened(scales);
+        let mut halves = [[[0; BLOCK]; 2]; M];
+        unrolled!(m in M => { halves[m] = bytes_of(&x[m][b]); });
+        for v in 0..VECTORS {
+            let mut high = [vdupq_n_s32(0); M];
+            let mut low = [vdupq_n_s32(0); M];
+            for (k, w) in integers.as_chunks::<{ 4 * TILE_ROWS }>().0.iter().enumerate() {
+                let w = vreinterpretq_s8_u8(bytes(&w.as_chunks::<16>().0[v]));
+                unrolled!(m in M => {
+                    high[m] = sdot(high[m], w, four(&halves[m][0], k));
+                    low[m] = sdot(low[m], w, four(&halves[m][1], k));
+                });
+            }
+            unrolled!(m in M => {
+                let product = vaddq_s32(vshlq_n_s32::<8>(high[m]), low[m]);
+                let scale = vmulq_f32(scales[v], vdupq_n_f32(x[m][b].scale));
+                all[m][v] = vfmaq_f32(all[m][v], vcvtq_f32_s32(product), scale);
+            });
+        }
+    }
+    all
+}
+
+/// The upper bytes of 32 integers and the lower ones, with signs: `256 * upper + lower`.
+#[inline]
+fn bytes_of(x: &WideXBlock) -> [[i8; BLOCK]; 2] {
+    let mut halves = [[0; BLOCK]; 2];
+    for i in 0..BLOCK {
+        let q = x.q[place(i)];
+        let low = q as i8;
+        halves[0][i] = (q.wrapping_sub(i16::from(low)) >> 8) as i8;
+        halves[1][i] = low;
+    }
+    halves
+}
+
+/// Q4_0 or Q4_1.
+#[target_feature(enable = "neon,dotprod")]
+fn q4<const M: usize>(
+    kind: BlockType,
+    tile: &[u8],
+    x: [&[XBlock]; M],
+) -> [[float32x4_t; VECTORS]; M] {
+    let mut all = [[vdupq_n_f32(0.0); VECTORS]; M];
+    for (b, block) in tile.chunks_exact(TILE_ROWS * kind.bytes()).take(x[0].len()).enumerate() {
+        let (scales, integers) = block.split_at(block.len() - BLOCK / 2 * TILE_ROWS);
         let (scales, smallest) = scales.split_at(2 * TILE_ROWS);
         let mut products = [[vdupq_n_s32(0); VECTORS]; M];
         for (k, w) in integers.as_chunks::<{ 4 * TILE_ROWS }>().0.iter().enumerate() {
             let (w, _) = w.as_chunks::<16>();
             for v in 0..VECTORS {
                 let w = bytes(&w[v]);
-                if kind == BlockType::Q8_0 {
-                    unrolled!(m in M => {
-                        let x = four(&rows[m][b], k);
-                        products[m][v] = sdot(products[m][v], vreinterpretq_s8_u8(w), x);
-                    });
-                } else {
-                    let low = vreinterpretq_s8_u8(vandq_u8(w, vdupq_n_u8(15)));
-                    let high = vreinterpretq_s8_u8(vshrq_n_u8::<4>(w));
-                    unrolled!(m in M => {
-                        let x = [four(&rows[m][b], k), four(&rows[m][b], k + BLOCK / 8)];
-                        products[m][v] = sdot(products[m][v], low, x[0]);
-                        products[m][v] = sdot(products[m][v], high, x[1]);
-                    });
-                }
+                let low = vreinterpretq_s8_u8(vandq_u8(w, vdupq_n_u8(15)));
+                let high = vreinterpretq_s8_u8(vshrq_n_u8::<4>(w));
+                unrolled!(m in M => {
+                    let x = [four(&x[m][b].q, k), four(&x[m][b].q, k + BLOCK / 8)];
+                    products[m][v] = sdot(products[m][v], low, x[0]);
+                    products[m][v] = sdot(products[m][v], high, x[1]);
+                });
             }
         }
         let scales = widened(scales);
         unrolled!(m in M => {
-            let x = &rows[m][b];
+            let x = &x[m][b];
             for v in 0..VECTORS {
                 let mut product = products[m][v];
                 if kind == BlockType::Q4_0 {
@@ -72,20 +133,14 @@ fn products<const M: usize>(
         if kind == BlockType::Q4_1 {
             let smallest = widened(smallest);
             unrolled!(m in M => {
-                let x_sum = vdupq_n_f32(rows[m][b].scale * rows[m][b].sum as f32);
+                let x_sum = vdupq_n_f32(x[m][b].scale * x[m][b].sum as f32);
                 for v in 0..VECTORS {
                     all[m][v] = vfmaq_f32(all[m][v], smallest[v], x_sum);
                 }
             });
         }
     }
-    unrolled!(m in M => {
-        for v in 0..VECTORS {
-            let place = &mut sums[m].as_chunks_mut::<4>().0[v];
-            // SAFETY: four numbers are written, and the place has four.
-            unsafe { vst1q_f32(place.as_mut_ptr(), all[m][v]) };
-        }
-    });
+    all
 }
 
 /// Adds to each of four sums four products. Rust has the instruction, `vdotq_s32`, not in its stable
@@ -110,8 +165,8 @@ fn sdot(mut sums: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
 /// Integers `4 * k` to `4 * k + 3` of a block, four times.
 #[inline]
 #[target_feature(enable = "neon")]
-fn four(x: &XBlock, k: usize) -> int8x16_t {
-    let [a, b, c, d] = x.q.as_chunks::<4>().0[k];
+fn four(x: &[i8; BLOCK], k: usize) -> int8x16_t {
+    let [a, b, c, d] = x.as_chunks::<4>().0[k];
     let word = i32::from_le_bytes([a as u8, b as u8, c as u8, d as u8]);
     vreinterpretq_s8_s32(vdupq_n_s32(word))
 }

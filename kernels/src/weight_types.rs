@@ -21,18 +21,25 @@ pub trait WeightType: Copy + Into<f32> + Send + Sync + 'static {
         (row.as_ptr() as usize).is_multiple_of(4)
     }
 
-    /// A row as f32, in the order of [`deinterleave`] where pairs are split. Where that takes work,
-    /// the result is in `room`.
+    /// Rows of `inner` numbers as f32, each in the order of [`deinterleave`] where pairs are split. Where
+    /// that takes work, the result is in `room`.
     #[inline(always)]
-    fn widen_row<'a, S: Simd>(simd: S, row: &'a [Self], room: &'a mut Vec<f32>) -> &'a [f32] {
-        room.resize(row.len(), 0.0);
-        let chunks = Self::chunks::<S>(row);
-        let out = pulp::as_arrays_mut::<2, _>(S::as_mut_simd_f32s(room).0).0;
-        for i in 0..chunks.len() {
-            out[i] = Self::widen(simd, chunks[i]);
-        }
-        for i in chunks.len() * 2 * S::F32_LANES..row.len() {
-            room[i] = row[i].into();
+    fn widen_rows<'a, S: Simd>(
+        simd: S,
+        rows: &'a [Self],
+        inner: usize,
+        room: &'a mut Vec<f32>,
+    ) -> &'a [f32] {
+        room.resize(rows.len(), 0.0);
+        for (row, room) in rows.chunks_exact(inner).zip(room.chunks_exact_mut(inner)) {
+            let chunks = Self::chunks::<S>(row);
+            let out = pulp::as_arrays_mut::<2, _>(S::as_mut_simd_f32s(room).0).0;
+            for i in 0..chunks.len() {
+                out[i] = Self::widen(simd, chunks[i]);
+            }
+            for i in chunks.len() * 2 * S::F32_LANES..row.len() {
+                room[i] = row[i].into();
+            }
         }
         room
     }
@@ -53,8 +60,13 @@ impl WeightType for f32 {
     }
 
     #[inline(always)]
-    fn widen_row<'a, S: Simd>(_simd: S, row: &'a [Self], _room: &'a mut Vec<f32>) -> &'a [f32] {
-        row
+    fn widen_rows<'a, S: Simd>(
+        _simd: S,
+        rows: &'a [Self],
+        _inner: usize,
+        _room: &'a mut Vec<f32>,
+    ) -> &'a [f32] {
+        rows
     }
 }
 

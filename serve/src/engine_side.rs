@@ -14,7 +14,7 @@ use candecode::engine::roomy_cache::RoomyCache;
 use candecode::formats::{hub, ModelFiles};
 use candecode::kernels::{self, Choice};
 use candecode::kit::error::{describe, usage};
-use candecode::kit::{days, device, ModelConfig, Request, SamplingParams, Tokenizer};
+use candecode::kit::{days, device, ModelConfig, Request, SamplingParams, Tokenizer, WeightFormat};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -35,7 +35,7 @@ const KEPT: usize = 8;
 pub fn run(flags: &ServeFlags) -> Result<()> {
     flags.check()?;
     let device = device::device(&flags.device).map_err(usage)?;
-    let dtype = device::dtype(&flags.dtype).map_err(usage)?;
+    let dtype = flags.dtype.as_deref().map(device::dtype).transpose().map_err(usage)?;
     kernels::choose(flags.kernels.map_or_else(Choice::default, Choice::from));
     let listener = TcpListener::bind(flags.address())
         .with_context(|| format!("cannot listen at {}", flags.address()))?;
@@ -45,8 +45,10 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let template = template(flags, &files)?;
     let stops = template.as_ref().map(|template| template.stops.clone()).unwrap_or_default();
     let end_of_turn = template.as_ref().ok().and_then(|t| t.end_of_turn(&tokenizer));
-    let batch_tokens = flags.batch_tokens(files.config(), dtype, &device)?;
-    let model = load::load_files(&files, dtype, &device)?;
+    let format = dtype.map_or_else(|| load::own_format(&files, &device), WeightFormat::Tensors);
+    let weights = files.weight_bytes(format);
+    let batch_tokens = flags.batch_tokens(files.config(), weights, &device)?;
+    let model = load::load_files(&files, format, &device)?;
 
     let (sender, jobs) = mpsc::channel();
     let metrics = Arc::new(Metrics::new());

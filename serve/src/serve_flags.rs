@@ -7,7 +7,7 @@ use candecode::kernels::Kernels;
 use candecode::kit::error::usage;
 use candecode::kit::units::bytes;
 use candecode::kit::ModelConfig;
-use candle_core::{DType, Device};
+use candle_core::Device;
 use clap::Parser;
 use std::net::{IpAddr, SocketAddr};
 
@@ -52,9 +52,10 @@ pub struct ServeFlags {
     /// cpu, metal or cuda
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: String,
-    /// The type of the weights in memory: f32, bf16 or f16
-    #[arg(long, value_name = "DTYPE", default_value = "f32")]
-    pub dtype: String,
+    /// The type of the weights in memory: f32, bf16 or f16; without it f32, or on a CPU, of a quantised GGUF
+    /// file, as they are stored
+    #[arg(long, value_name = "DTYPE")]
+    pub dtype: Option<String>,
     /// As in `cargo xtask run`
     #[arg(long, value_enum, value_name = "KERNELS")]
     pub kernels: Option<Kernels>,
@@ -108,14 +109,14 @@ impl ServeFlags {
 
     /// Positions that the scheduler's batch may come to hold: what the flag says, else as many as all
     /// rows of the longest kind need, as far as a third of the free memory goes beside the weights. The
-    /// rest is for a step, and for the moment at which the cache moves into larger memory.
+    /// rest is for a step, and for the moment at which the cache moves into larger memory. `weights` is their bytes.
     ///
     /// # Errors
     /// If not one row has room, or the weights have none.
     pub fn batch_tokens(
         &self,
         config: &ModelConfig,
-        dtype: DType,
+        weights: f64,
         device: &Device,
     ) -> Result<usize> {
         let context = config.max_position_embeddings;
@@ -124,7 +125,6 @@ impl ServeFlags {
             return Ok(tokens);
         }
         let Some(free) = memory_check::available(device)? else { return Ok(all) };
-        let weights = config.size() as f64 * dtype.size_in_bytes() as f64;
         let of_a_token =
             (2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * 4)
                 as f64;

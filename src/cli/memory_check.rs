@@ -6,7 +6,7 @@ use crate::kernels::Kernels;
 use crate::kit::device::activation_dtype;
 use crate::kit::error::usage;
 use crate::kit::units::bytes;
-use crate::kit::ModelConfig;
+use crate::kit::{ModelConfig, QuantType};
 use anyhow::{bail, Result};
 use candle_core::{DType, Device};
 
@@ -30,6 +30,8 @@ pub struct Need<'a> {
     pub cache: Option<CacheName>,
     /// What attends: the kernels hold the scores of a few positions only.
     pub kernels: Kernels,
+    /// True if `--quantize` could be added: the weights are not quantised, and can be.
+    pub can_quantize: bool,
 }
 
 impl Need<'_> {
@@ -93,7 +95,30 @@ impl Need<'_> {
 
     /// The same with weights in bf16.
     fn in_bf16(&self) -> Self {
-        Self { weight_bytes: vec![2.0; self.models.len()], ..self.clone() }
+        let weight_bytes = vec![2.0; self.models.len()];
+        Self { weight_bytes, can_quantize: false, ..self.clone() }
+    }
+
+    /// The same with weights of smaller types, and the flag that asks for each; the widest first.
+    fn narrower(&self) -> Vec<(String, Self)> {
+        let mut all = Vec::new();
+        if self.is_f32() {
+            all.push(("--dtype bf16".to_string(), self.in_bf16()));
+        }
+        if self.can_quantize {
+            for kind in [QuantType::Q8_0, QuantType::Q4_0] {
+                let flag = format!("--quantize {}", kind.to_string().to_lowercase());
+                all.push((flag, self.quantized(kind)));
+            }
+        }
+        all
+    }
+
+    /// The same with quantised weights.
+    fn quantized(&self, kind: QuantType) -> Self {
+        let mean = |model: &&ModelConfig| kind.model_bytes(model) / model.size() as f64;
+        let weight_bytes = self.models.iter().map(mean).collect();
+        Self { weight_bytes, can_quantize: false, ..self.clone() }
     }
 
     /// All of it, in bytes.
@@ -159,9 +184,11 @@ pub fn check(need: &Need, room: f64, args: &Args, plan: &Plan) -> Result<()> {
         return Ok(());
     }
     let mut ways = ways_of(need, room, args, plan);
-    if ways.is_empty() && need.is_f32() {
-        let narrow = ways_of(&need.in_bf16(), room, args, plan);
-        ways = narrow.iter().map(|way| format!("--dtype bf16 {way}")).collect();
+    for (flag, narrow) in need.narrower() {
+        if ways.is_empty() {
+            let more = ways_of(&narrow, room, args, plan);
+            ways = more.iter().map(|way| format!("{flag} {way}")).collect();
+        }
     }
     let way = match ways.is_empty() {
         true => "take a smaller --model".to_string(),
@@ -196,6 +223,10 @@ pub fn need<'a>(
             false => Some(args.cache.unwrap_or(CacheName::Dynamic)),
         },
         kernels: if device.is_cpu() { args.choice().attention } else { Kernels::Plain },
+        can_quantize: device.is_cpu()
+            && args.quantize.is_none()
+            && args.dtype.is_none()
+            && models.iter().all(|(model, bytes)| *bytes == 4.0 && QuantType::fits(model)),
     };
     need.rows = match plan.day {
         11 => args.num_beams,
@@ -243,9 +274,8 @@ fn ways_of(need: &Need, room: f64, args: &Args, plan: &Plan) -> Vec<String> {
     if need.kernels == Kernels::Plain && args.device == "cpu" && lean.total() <= room {
         ways.push("--kernels fast".into());
     }
-    if need.is_f32() && need.in_bf16().total() <= room {
-        ways.push("--dtype bf16".into());
-    }
+    let narrower = need.narrower().into_iter().find(|(_, narrow)| narrow.total() <= room);
+    ways.extend(narrower.map(|(flag, _)| flag));
     ways
 }
 

@@ -78,7 +78,8 @@ pub fn run(args: &Args) -> Result<u8> {
     let mut context = config.max_position_embeddings;
     if let Some(room) = memory_check::available(&device)? {
         let sizes: Vec<_> = loads.iter().map(Load::size).collect();
-        let need = memory_check::need(args, &plan, &sizes, &prompts, format.dtype(), &device);
+        let mut need = memory_check::need(args, &plan, &sizes, &prompts, format.dtype(), &device);
+        need.can_quantize &= loads.iter().all(|load| load.files.quantized_types().is_empty());
         memory_check::check(&need, room, args, &plan)?;
         context = need.longest(room).min(context); // of a chat: what it may grow to
     }

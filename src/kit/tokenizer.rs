@@ -2,11 +2,12 @@
 
 use candle_core::{bail, Error, Result};
 use std::collections::HashMap;
-use tokenizers::AddedToken;
+use std::ops::DerefMut;
+use tokenizers::{AddedToken, Decoder, Normalizer, PostProcessor, PreTokenizer, TokenizerImpl};
 
 /// A tokenizer, as a `tokenizer.json` describes it.
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
+    inner: Box<dyn CrateTokenizer>,
     /// The tokens that were added by name, by id. The crate gives a copy of the whole table each time that it is asked.
     added: HashMap<u32, AddedToken>,
     /// True if the vocabulary spells bytes as printable characters, as GPT-2's does.
@@ -15,9 +16,13 @@ pub struct Tokenizer {
 
 impl Tokenizer {
     /// Wraps a tokenizer of the crate.
-    pub fn new(inner: tokenizers::Tokenizer) -> Self {
-        let added = inner.get_added_tokens_decoder().into_iter().collect();
-        let byte_level = inner.token_to_id("Ġ").is_some();
+    pub fn new(inner: impl CrateTokenizer + 'static) -> Self {
+        Self::boxed(Box::new(inner))
+    }
+
+    fn boxed(inner: Box<dyn CrateTokenizer>) -> Self {
+        let added = inner.added();
+        let byte_level = inner.id("Ġ").is_some();
         Self { inner, added, byte_level }
     }
 
@@ -44,14 +49,14 @@ impl Tokenizer {
     /// # Errors
     /// If a token is in its vocabulary already, under that very name.
     pub fn with_ids_below(mut self, end: usize) -> Result<Self> {
-        let first = self.inner.get_vocab_size(true);
+        let first = self.inner.size(true);
         let tokens: Vec<AddedToken> =
             (first..end).map(|id| AddedToken::from(format!("<{id}>"), false)).collect();
-        self.inner.add_tokens(tokens).map_err(|e| Error::Msg(e.to_string()))?;
-        if self.inner.get_vocab_size(true) != end.max(first) {
+        self.inner.add(tokens)?;
+        if self.inner.size(true) != end.max(first) {
             bail!("the tokenizer has tokens that are named as ids: they cannot be added")
         }
-        Ok(Self::new(self.inner))
+        Ok(Self::boxed(self.inner))
     }
 
     /// Sees that a model can have all tokens of the vocabulary. A model may have more rows than the tokenizer has tokens
@@ -61,7 +66,7 @@ impl Tokenizer {
     /// # Errors
     /// If the vocabulary is larger than the model's.
     pub fn check_fits(&self, vocab_size: usize) -> Result<()> {
-        let tokens = self.inner.get_vocab_size(false);
+        let tokens = self.inner.size(false);
         if tokens > vocab_size {
             bail!(
                 "the tokenizer has {tokens} tokens, and the model knows {vocab_size}; is the tokenizer of another model?"
@@ -75,8 +80,7 @@ impl Tokenizer {
     /// # Errors
     /// If the tokenizer refuses the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        let encoding = self.inner.encode(text, true).map_err(|e| Error::Msg(e.to_string()))?;
-        Ok(encoding.get_ids().to_vec())
+        self.inner.ids(text, true)
     }
 
     /// The ids of a text that a chat template made: it has written all special tokens itself, so none are added.
@@ -84,13 +88,12 @@ impl Tokenizer {
     /// # Errors
     /// If the tokenizer refuses the text.
     pub fn encode_rendered(&self, text: &str) -> Result<Vec<u32>> {
-        let encoding = self.inner.encode(text, false).map_err(|e| Error::Msg(e.to_string()))?;
-        Ok(encoding.get_ids().to_vec())
+        self.inner.ids(text, false)
     }
 
     /// The bytes of the longest token of the vocabulary, as it spells it: no token covers more of a text.
     pub fn longest_token(&self) -> usize {
-        self.inner.get_vocab(true).keys().map(String::len).max().unwrap_or(0)
+        self.inner.vocab(true).keys().map(String::len).max().unwrap_or(0)
     }
 
     /// True for a token that was added to the vocabulary by name, as special ones are.
@@ -103,12 +106,12 @@ impl Tokenizer {
     /// # Errors
     /// If the decoder of the tokenizer fails.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.inner.decode(ids, true).map_err(|e| Error::Msg(e.to_string()))
+        self.inner.text(ids)
     }
 
     /// The piece of one id as the vocabulary spells it (`Ġ` for a leading space in byte-level BPE).
     pub fn piece(&self, id: u32) -> Option<String> {
-        self.inner.id_to_token(id)
+        self.inner.piece(id)
     }
 
     /// The bytes that a token adds to a text; none for special tokens and for ids that do not exist.
@@ -116,7 +119,7 @@ impl Tokenizer {
     /// Byte-level BPE writes each byte as one printable character (GPT-2's `bytes_to_unicode`); SentencePiece writes a space as
     /// `▁` and a lone byte as `<0x0A>`.
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {
-        let Some(piece) = self.inner.id_to_token(id) else { return Vec::new() };
+        let Some(piece) = self.inner.piece(id) else { return Vec::new() };
         if let Some(added) = self.added.get(&id) {
             return if added.special { Vec::new() } else { added.content.clone().into_bytes() };
         }
@@ -132,7 +135,7 @@ impl Tokenizer {
 
     /// Why this tokenizer is not that one, in words; None if they give the same ids.
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let (mine, theirs) = (self.inner.get_vocab(true), other.inner.get_vocab(true));
+        let (mine, theirs) = (self.inner.vocab(true), other.inner.vocab(true));
         if mine.len() != theirs.len() {
             return Some(format!("one has {} tokens, the other {}", mine.len(), theirs.len()));
         }
@@ -145,17 +148,99 @@ impl Tokenizer {
 
     /// Number of ids, special ones included.
     pub fn vocab_size(&self) -> usize {
-        self.inner.get_vocab_size(true)
+        self.inner.size(true)
     }
 
     /// The library's own stream: a function that takes the next id and gives the text that is certain by now.
     /// Day 6 writes one; its checker compares the two.
     pub fn decode_stream(&self) -> impl FnMut(u32) -> Result<String> + '_ {
-        let mut stream = self.inner.decode_stream(true);
-        move |id| {
+        self.inner.stream()
+    }
+}
+
+/// What the course asks of a tokenizer of the crate, whichever parts it's made of.
+///
+/// The crate's own type can be of every kind there is, and with it come all kinds, and tables of
+/// Unicode. A page of the book names the parts of its one tokenizer, and loads no others: that saves
+/// it some 50 kB, gzipped.
+pub trait CrateTokenizer: Send + Sync {
+    /// The tokens that were added by name.
+    fn added(&self) -> HashMap<u32, AddedToken>;
+    /// Adds tokens by name.
+    ///
+    /// # Errors
+    /// If the crate refuses them.
+    fn add(&mut self, tokens: Vec<AddedToken>) -> Result<()>;
+    /// Every token by name, those that were added too if `added`.
+    fn vocab(&self, added: bool) -> HashMap<String, u32>;
+    /// How many tokens that are.
+    fn size(&self, added: bool) -> usize;
+    /// The id of a token, as the vocabulary spells it.
+    fn id(&self, piece: &str) -> Option<u32>;
+    /// The ids of a text.
+    ///
+    /// # Errors
+    /// If the tokenizer refuses it.
+    fn ids(&self, text: &str, special: bool) -> Result<Vec<u32>>;
+    /// The text of ids, without special tokens.
+    ///
+    /// # Errors
+    /// If the decoder fails.
+    fn text(&self, ids: &[u32]) -> Result<String>;
+    /// How the vocabulary spells a token.
+    fn piece(&self, id: u32) -> Option<String>;
+    /// The crate's own stream of text.
+    fn stream(&self) -> Box<dyn FnMut(u32) -> Result<String> + '_>;
+}
+
+impl<T, M, N, PT, PP, D> CrateTokenizer for T
+where
+    T: DerefMut<Target = TokenizerImpl<M, N, PT, PP, D>> + Send + Sync,
+    M: tokenizers::Model + 'static,
+    N: Normalizer + 'static,
+    PT: PreTokenizer + 'static,
+    PP: PostProcessor + 'static,
+    D: Decoder + 'static,
+{
+    fn added(&self) -> HashMap<u32, AddedToken> {
+        self.get_added_tokens_decoder().into_iter().collect()
+    }
+
+    fn add(&mut self, tokens: Vec<AddedToken>) -> Result<()> {
+        self.add_tokens(tokens).map(|_| ()).map_err(|e| Error::Msg(e.to_string()))
+    }
+
+    fn vocab(&self, added: bool) -> HashMap<String, u32> {
+        self.get_vocab(added)
+    }
+
+    fn size(&self, added: bool) -> usize {
+        self.get_vocab_size(added)
+    }
+
+    fn id(&self, piece: &str) -> Option<u32> {
+        self.token_to_id(piece)
+    }
+
+    fn ids(&self, text: &str, special: bool) -> Result<Vec<u32>> {
+        let encoding = self.encode(text, special).map_err(|e| Error::Msg(e.to_string()))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    fn text(&self, ids: &[u32]) -> Result<String> {
+        self.decode(ids, true).map_err(|e| Error::Msg(e.to_string()))
+    }
+
+    fn piece(&self, id: u32) -> Option<String> {
+        self.id_to_token(id)
+    }
+
+    fn stream(&self) -> Box<dyn FnMut(u32) -> Result<String> + '_> {
+        let mut stream = self.decode_stream(true);
+        Box::new(move |id| {
             let text = stream.step(id).map_err(|e| Error::Msg(e.to_string()))?;
             Ok(text.unwrap_or_default())
-        }
+        })
     }
 }
 

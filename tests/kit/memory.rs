@@ -43,6 +43,7 @@ fn the_arithmetic_by_hand() {
         new: 7,
         cache: Some(CacheName::Dynamic),
         kernels: Kernels::Plain,
+        can_quantize: false,
     };
     assert_eq!(base.weights(), 328.0 * 2.0);
     // 3 rows of 12 tokens; keys and values of 2 layers, 1 head, 2 wide, 4 bytes.
@@ -75,6 +76,7 @@ fn a_chat_grows_to_what_fits() {
         new: 7,
         cache: Some(CacheName::Dynamic),
         kernels: Kernels::Fast,
+        can_quantize: false,
     };
     // 656 bytes of weights, and 32 a token.
     for (room, longest) in [(656.0, 0), (687.0, 0), (688.0, 1), (656.0 + 320.0, 10), (1e9, 16)] {
@@ -90,7 +92,11 @@ fn ask(flags: &[&str], model: &ModelConfig, prompts: &[usize], room: f64) -> any
     let plan = Plan::new(&args, prompts.len())?;
     let prompts: Vec<Vec<u32>> = prompts.iter().map(|len| vec![1; *len]).collect();
     let dtype = candecode::kit::device::dtype(args.dtype.as_deref().unwrap_or("f32"))?;
-    let models = [(model, dtype.size_in_bytes() as f64)];
+    let bytes = match args.quantize {
+        Some(kind) => kind.model_bytes(model) / model.size() as f64,
+        None => dtype.size_in_bytes() as f64,
+    };
+    let models = [(model, bytes)];
     check(&need(&args, &plan, &models, &prompts, dtype, &Device::Cpu), room, &args, &plan)
 }
 
@@ -127,6 +133,11 @@ fn what_does_not_fit_is_refused_with_its_arithmetic() {
     refused(ask(&flags, &model, &[100], 8e9), &says);
     // Not even the weights: no flag but the type of the weights helps, or nothing does.
     refused(ask(&[], &model, &[4], 4e8), &["it fits with --dtype bf16"]);
+    refused(ask(&[], &model, &[4], 2e8), &["it fits with --quantize q8_0"]);
+    refused(ask(&[], &model, &[4], 1e8), &["it fits with --quantize q4_0"]);
+    refused(ask(&["--dtype", "f32"], &model, &[4], 1e8), &["take a smaller --model"]);
+    let two = ask(&["--kernels", "plain"], &model, &[4000], 4e8);
+    refused(two, &["it fits with --quantize q8_0 --kernels fast"]);
     refused(ask(&[], &model, &[4], 1e6), &["take a smaller --model"]);
     // 9 heads of 8000 by 8000, twice: tensors hold them, the kernels do not.
     refused(ask(&["--kernels", "plain"], &model, &[8000], 2e9), &["it fits with --kernels fast"]);
@@ -161,7 +172,7 @@ fn every_way_that_is_named_fits() {
         }
         let prompts: Vec<usize> =
             (0..1 + random.below(6)).map(|_| 1 + random.below(3000)).collect();
-        let room = 3e8 + random.below(20_000) as f64 * 1e6;
+        let room = 1e8 + random.below(20_000) as f64 * 1e6;
         let Err(error) = ask(&flags, &model, &prompts, room) else { continue };
         let text = error.to_string();
         let Some((_, ways)) = text.split_once("it fits with ") else { continue };

@@ -1,5 +1,6 @@
 //! The stage `clients`: a server of ours, and the Python packages that people talk to servers with.
 
+use crate::python_packages;
 use crate::stages::Outcome;
 use anyhow::{bail, ensure, Context as _, Result};
 use std::io::{BufRead as _, BufReader};
@@ -62,27 +63,10 @@ pub fn run(repo: &Repo, limit: Duration) -> Result<Outcome> {
     Ok(Outcome::Done(Sum { passed, failed }))
 }
 
-/// A Python with the clients in it, made once, in `target/`; or why there is none.
+/// A Python with the clients in it, or why there is none.
 fn environment(repo: &Repo) -> Result<Result<PathBuf, String>> {
     if Command::new("curl").arg("--version").output().is_err() {
         return Ok(Err("there is no curl here".to_string()));
     }
-    let dir = cargo::target_dir(repo).join("clients-venv");
-    let python = dir.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
-    let wanted = repo.root.join("serve/tests/clients/requirements.txt");
-    let done = dir.join("complete");
-    if std::fs::read(&done).ok() == Some(std::fs::read(&wanted)?) {
-        return Ok(Ok(python));
-    }
-    let made = Command::new("python3").args(["-m", "venv"]).arg(&dir).status();
-    if !made.is_ok_and(|status| status.success()) {
-        return Ok(Err("there is no python3 with venv here".to_string()));
-    }
-    let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]).arg(&wanted);
-    if !pip.status().is_ok_and(|status| status.success()) {
-        return Ok(Err("pip cannot bring openai and langchain-openai".to_string()));
-    }
-    std::fs::copy(&wanted, &done)?;
-    Ok(Ok(python))
+    python_packages::environment(repo, "clients-venv", "serve/tests/clients/requirements.txt")
 }

@@ -13,6 +13,7 @@ mod messages;
 mod mutants;
 mod printed;
 mod prose;
+mod python_packages;
 mod stages;
 mod steps;
 mod teeth_table;

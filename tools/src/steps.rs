@@ -1,6 +1,7 @@
 //! What each stage does.
 
 use crate::prose;
+use crate::python_packages;
 use crate::stages::Outcome;
 use crate::teeth_table;
 use anyhow::{anyhow, bail, ensure, Context, Result};
@@ -223,7 +224,11 @@ pub fn docs(repo: &Repo) -> Result<Outcome> {
     tests(repo, &["--features", "ref", "--doc"])
 }
 
+/// The book, with live figures where what compiles them can be had.
 pub fn book(repo: &Repo) -> Result<Outcome> {
+    if cfg!(unix) {
+        script(repo, "tools/wasm-std.sh", &[])?;
+    }
     succeed(
         repo,
         &["run", "--quiet", "--profile", "tools", "--package", "book-tool", "--", "build"],
@@ -266,14 +271,23 @@ pub fn wasm(repo: &Repo) -> Result<Outcome> {
 }
 
 /// The live figures: their answers on this machine, and those of the built book, driven in a
-/// browser. `PYTHON` may name the Python that has Playwright.
+/// browser. `PYTHON` may name a Python with Playwright; else one is made where there is a browser.
 pub fn live(repo: &Repo) -> Result<Outcome> {
     succeed(repo, &["test", "--quiet", "--package", "candecode-live", "--features", "ref"])?;
     let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
     if Command::new(&python).arg("--version").output().is_err() {
         return Ok(Outcome::Skipped("no Python, which drives the browser".into()));
     }
-    program(repo, &python, &["tools/live.py", "book/book"])
+    let drive = ["tools/live.py", "book/book"];
+    let outcome = program(repo, &python, &drive)?;
+    let Outcome::Skipped(why) = &outcome else { return Ok(outcome) };
+    if !why.contains("Playwright") {
+        return Ok(outcome);
+    }
+    match python_packages::environment(repo, "live-venv", "tools/live-requirements.txt")? {
+        Ok(python) => program(repo, &python.to_string_lossy(), &drive),
+        Err(why) => Ok(Outcome::Skipped(why)),
+    }
 }
 
 /// Runs a script of bash that says SKIPPED, and why, where it lacks what it needs.

@@ -77,7 +77,11 @@ pub fn all(args: &Args, dir: &Path, ids: &[u32]) -> Result<Vec<Contender>> {
     let mut all = vec![];
     let mut add = |name: &str, batch: usize, command: Vec<String>| {
         let label = format!("{name}, batch {batch}");
-        let wanted = args.only.is_empty() || args.only.iter().any(|part| label.contains(part));
+        // "batch 1" is not "batch 16".
+        let named = |part: &String| {
+            label.split(part.as_str()).skip(1).any(|rest| !rest.starts_with(char::is_numeric))
+        };
+        let wanted = args.only.is_empty() || args.only.iter().any(named);
         if wanted || all.is_empty() {
             all.push(Contender { name: name.to_string(), batch, command });
         }
@@ -117,7 +121,10 @@ pub fn all(args: &Args, dir: &Path, ids: &[u32]) -> Result<Vec<Contender>> {
         let fixed = [args.python.as_str(), &script, &dir];
         fixed.iter().chain(more).map(|word| word.to_string()).collect()
     };
-    for batch in ["1", "8"] {
+    if !candle.exists() {
+        eprintln!("SKIPPED: candle-transformers. {} is not built", candle.display());
+    }
+    for batch in ["1", "8"].into_iter().filter(|_| candle.exists()) {
         let program = candle.display().to_string();
         let command = [program.as_str(), &dir, batch, &new, &ids].map(str::to_string);
         add("candle-transformers f32", batch.parse()?, command.to_vec());

@@ -61,7 +61,7 @@ const PROMPTS: &[&str] = &[
 
 fn main() -> Result<()> {
     kernels::set_threads();
-    kernels::choose(Kernels::default()); // as the command
+    kernels::choose(Kernels::Fast); // as the command
     let engine = Engine::open("story-230k")?;
     let mut cases = Vec::new();
     for prompt in PROMPTS {

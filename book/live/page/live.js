@@ -367,6 +367,14 @@
 
     // ---------------------------------------------------------------- a figure on the page
 
+    /** In a book of `serve --mine`: whose code answers in this chapter. */
+    function whose() {
+        const day = Number((location.pathname.match(/day(\d\d)_/) || [])[1]);
+        return parts.about.yours.includes(day)
+            ? `Your day ${day} answers.`
+            : `Your day ${day} is not written yet, so the reference answers.`;
+    }
+
     class Figure {
         constructor(place) {
             this.place = place;
@@ -393,7 +401,7 @@
             this.starter.disabled = true;
             this.starter.textContent = 'Loading the lessons and the model …';
             try {
-                await Promise.all([script(`figures/${this.name}.js`), script('mistakes.js')]);
+                await Promise.all([script(`figures/${this.name}.js`), script('about.js')]);
                 this.make(figures[this.name]);
             } catch (error) {
                 this.begun = false;
@@ -439,7 +447,7 @@
             );
             const part = ({ mistake }) => `mistake-${mistake.replace(' ', '-')}`;
             const there = (plan.mistakes || []).filter((known) =>
-                (parts.mistakes || []).includes(part(known)),
+                parts.about.mistakes.includes(part(known)),
             );
             if (there.length)
                 panel.append(
@@ -447,6 +455,7 @@
                         there.map((known) => ({ part: part(known), label: known.label })),
                     ),
                 );
+            if (parts.about.yours) panel.append(html('p', { class: 'live-whose' }, whose()));
             if (this.still) {
                 const back = html(
                     'button',
@@ -569,6 +578,13 @@
             if (out) out.textContent = control.show ? control.show(value) : String(value);
         }
 
+        /** Controls that make no difference now are switched off. */
+        enable() {
+            for (const { name, when } of this.plan.controls || []) {
+                if (when) this.inputs[name].disabled = !when(this.values);
+            }
+        }
+
         /** A switch for known mistakes: each a build of its own. */
         mistakes(list) {
             const id = `live-${this.name}-mistake`;
@@ -602,6 +618,7 @@
             this.asking = true;
             do {
                 this.again = false;
+                this.enable();
                 try {
                     const question = this.plan.ask(this.values, this);
                     this.answer = question
@@ -654,7 +671,7 @@
         figure(name, plan) {
             figures[name] = plan;
         },
-        /** Takes what engine.js, model.js and the files of mistakes carry. */
+        /** Takes what about.js, engine.js, model.js and the files of mistakes carry. */
         part(name, data) {
             parts[name] = data;
         },

@@ -10,8 +10,12 @@ use serde_json::{json, Value};
 use std::cell::Cell;
 use std::sync::Arc;
 use tokenizers::models::bpe::{Merges, Vocab, BPE};
+use tokenizers::normalizers::Prepend;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::AddedToken;
+use tokenizers::{AddedToken, TokenizerImpl};
+
+/// The kind of tokenizer that a page knows, by its parts; it has no normalizer.
+type ByteLevelBpe = TokenizerImpl<BPE, Prepend, ByteLevel, ByteLevel, ByteLevel>;
 
 thread_local! {
     static ENGINE: Cell<Option<&'static Engine>> = const { Cell::new(None) };
@@ -45,7 +49,7 @@ pub fn open(config: &[u8], tokenizer: &[u8], weights: Vec<u8>) -> Result<Value, 
 /// A tokenizer of GPT-2's kind, byte-level BPE without anything else, from its `tokenizer.json`.
 ///
 /// The crate could read it itself, and all other kinds. This reads one kind, and spares a page the
-/// code of the others, a tenth of all.
+/// code of the others.
 ///
 /// # Errors
 /// If it is of another kind.
@@ -71,7 +75,7 @@ fn tokenizer(json: &[u8]) -> Result<Tokenizer, String> {
     let merges: Merges =
         model["merges"].as_array().into_iter().flatten().filter_map(pair).collect();
     let bpe = BPE::builder().vocab_and_merges(vocab, merges).build().map_err(|e| e.to_string())?;
-    let mut tokenizer = tokenizers::Tokenizer::new(bpe);
+    let mut tokenizer = ByteLevelBpe::new(bpe);
     tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
     tokenizer.with_decoder(Some(ByteLevel::new(true, true, true)));
     for added in json["added_tokens"].as_array().into_iter().flatten() {
@@ -85,7 +89,7 @@ fn tokenizer(json: &[u8]) -> Result<Tokenizer, String> {
         };
         one.map_err(|e| e.to_string())?;
     }
-    Ok(Tokenizer::new(tokenizer))
+    Ok(Tokenizer::new(Box::new(tokenizer)))
 }
 
 /// The model and its tokenizer.

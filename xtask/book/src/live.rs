@@ -50,12 +50,14 @@ pub struct Lessons {
     wasm: Option<Vec<u8>>,
     /// The known mistakes that figures can switch on, by their part's name.
     mistakes: Vec<(String, Vec<u8>)>,
+    /// The days that are the reader's, if they are asked for.
+    yours: Option<Vec<u32>>,
 }
 
 impl Lessons {
     /// A book with still pictures.
     pub fn none() -> Self {
-        Self { wasm: None, mistakes: Vec::new() }
+        Self { wasm: None, mistakes: Vec::new(), yours: None }
     }
 
     /// Compiles the lessons, where this machine can: with the target of rustup, or with the
@@ -75,10 +77,13 @@ impl Lessons {
                  (--still leaves them out)."
             );
         }
-        let features = if days == Days::Mine { "" } else { "ref" };
-        let wasm = cargo(root, &std, &target, features)?;
-        let mistakes = if days == Days::Mine { Vec::new() } else { mistakes(&target)? };
-        Ok(Self { wasm: Some(wasm), mistakes })
+        if days == Days::Mine {
+            let (yours, features) = mixture(root)?;
+            let wasm = cargo(root, &std, &target, &features)?;
+            return Ok(Self { wasm: Some(wasm), mistakes: Vec::new(), yours: Some(yours) });
+        }
+        let wasm = cargo(root, &std, &target, "ref")?;
+        Ok(Self { wasm: Some(wasm), mistakes: mistakes(&target)?, yours: None })
     }
 
     /// What stands in a chapter for a live figure of this name.
@@ -116,7 +121,8 @@ impl Lessons {
             write_part(&to, name, &quoted(&packed(wasm)?))?;
             write!(names, "\"{name}\",")?;
         }
-        write_part(&to, "mistakes", &format!("[{names}]"))?;
+        let yours = self.yours.as_ref().map_or("null".to_string(), |days| format!("{days:?}"));
+        write_part(&to, "about", &format!("{{mistakes:[{names}],yours:{yours}}}"))?;
         let mut model = String::from("{");
         for (name, file) in [
             ("config", "config.json"),
@@ -150,6 +156,38 @@ pub fn compile_to(root: &Path, target: &Path, features: &str, to: &Path) -> Resu
     let std = StandardLibrary::find().with_context(|| format!("rustup target add {TARGET}"))?;
     let wasm = cargo(root, &std, target, features)?;
     fs::write(to, wasm).with_context(|| to.display().to_string())
+}
+
+/// The days that the reader has begun, and cargo's features for a course in which all others are
+/// the reference's.
+fn mixture(root: &Path) -> Result<(Vec<u32>, String)> {
+    let dir = root.join("solutions");
+    let (mut yours, mut features) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let number = name.get(3..5).and_then(|digits| digits.parse().ok());
+        let (true, Some(number)) = (name.starts_with("day"), number) else { continue };
+        let reference = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let mine = fs::read_to_string(root.join("src").join(&name)).unwrap_or_default();
+        if begun(&mine, &reference) {
+            yours.push(number);
+        } else {
+            features.push(format!("candecode/ref-day{number:02}"));
+        }
+    }
+    yours.sort_unstable();
+    // With nothing begun it's the reference's build.
+    let features = if yours.is_empty() { "ref".to_string() } else { features.join(",") };
+    Ok((yours, features))
+}
+
+/// Whether a task of a day is written: in its stub every task is a `todo!`.
+fn begun(mine: &str, reference: &str) -> bool {
+    let code = mine.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let left = code.filter(|line| line.contains("todo!(")).count();
+    let tasks = reference.lines().filter(|line| line.trim_start().starts_with("// task ")).count();
+    !mine.is_empty() && left < tasks
 }
 
 /// What `cargo maintain live-mistakes` has compiled: names and WebAssembly.
@@ -211,8 +249,16 @@ fn said(program: &str, args: &[&str]) -> Option<String> {
 /// what it saves is gone when both are gzipped.)
 fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> Result<Vec<u8>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root).args(["build", "--package", "candecode-live", "--profile", "live"]);
+    // The library for tests is left out: beside it there would be no link-time optimisation.
+    cargo.current_dir(root).args([
+        "rustc",
+        "--package",
+        "candecode-live",
+        "--crate-type",
+        "cdylib",
+    ]);
     cargo
+        .args(["--profile", "live"])
         .args(["--quiet", "--target", TARGET, "--target-dir"])
         .arg(target)
         .args(["--features", features]);
@@ -288,18 +334,29 @@ mod tests {
     }
 
     #[test]
+    fn a_day_is_begun_when_a_task_is_written() {
+        let reference = "// task 8.1: a\n// <solution>\n1\n// task 8.2: b\n// <solution>\n2\n";
+        let todo = |n| format!("// task 8.{n}: x\n    todo!(\n        \"day 8, task {n}: x\"\n)\n");
+        assert!(!begun(&(todo(1) + &todo(2)), reference));
+        assert!(begun(&("1\n".to_string() + &todo(2)), reference));
+        assert!(begun("1 // was todo\n// todo!(\"day 8, task 1: x\")\n2", reference));
+        assert!(!begun("", reference), "no such file");
+    }
+
+    #[test]
     fn a_page_gets_its_script_and_the_parts() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let out = std::env::temp_dir().join(format!("book-tool-live-{}", std::process::id()));
         fs::create_dir_all(&out).unwrap();
         fs::write(out.join("a.html"), "<html><body>x    </body></html>").unwrap();
-        let lessons = Lessons { wasm: Some(b"wasm".to_vec()), mistakes: Vec::new() };
+        let lessons =
+            Lessons { wasm: Some(b"wasm".to_vec()), mistakes: Vec::new(), yours: Some(vec![0, 8]) };
         let sizes = lessons.install(&root, &out, &["a.html".into()]).unwrap().unwrap();
         assert!(sizes.lessons < 100 && sizes.model < 500_000, "the page's budget for the model");
         let page = fs::read_to_string(out.join("a.html")).unwrap();
         assert!(page.contains("<script src=\"live/live.js\" defer></script>"), "{page}");
-        for (part, begin) in [("engine", "\"H4sI"), ("model", "{config:\"H4sI"), ("mistakes", "[]")]
-        {
+        let about = ("about", "{mistakes:[],yours:[0, 8]}");
+        for (part, begin) in [("engine", "\"H4sI"), ("model", "{config:\"H4sI"), about] {
             let text = fs::read_to_string(out.join(format!("live/{part}.js"))).unwrap();
             assert!(text.starts_with(&format!("candecode.part(\"{part}\", {begin}")), "{part}");
         }

@@ -46,6 +46,7 @@
                 max: 10,
                 step: 1,
                 value: 1,
+                when: (values) => values.model !== MODELS[0],
                 change: (f) => {
                     f.state.token = null;
                 },
@@ -55,11 +56,18 @@
                 label: 'Your sentence, for story-230k',
                 kind: 'text',
                 value: 'Lily and Tom found a cat. The cat was sad.',
+                when: (values) => values.model === MODELS[0],
                 change: (f) => {
                     f.state.token = null;
                 },
             },
-            { name: 'causal', label: 'causal mask', kind: 'check', value: true },
+            {
+                name: 'causal',
+                label: 'causal mask',
+                kind: 'check',
+                value: true,
+                when: (values) => values.model === MODELS[0],
+            },
         ],
         ask: (values) =>
             values.model === MODELS[0]

@@ -9,6 +9,16 @@
               ? `${(n / 1e6).toFixed(1)} MB`
               : `${(n / 1e3).toFixed(1)} kB`;
 
+    /** Three numbers: SmolLM2-135M has 30 layers with 3 heads of keys and values, of 64 numbers. */
+    function shape(text) {
+        const numbers = (text.match(/\d+/g) || []).map(Number);
+        if (numbers.length !== 3)
+            throw new Error(
+                'Your model wants three numbers: layers, heads of keys and values, and numbers in a head.',
+            );
+        return numbers;
+    }
+
     figure('cache', {
         question: 'What does each step compute, what is kept for it, and what does that weigh?',
         tryThis:
@@ -39,6 +49,7 @@
                 max: 32,
                 step: 1,
                 value: 16,
+                when: (values) => values.kind === 'static',
             },
             {
                 name: 'step',
@@ -74,9 +85,16 @@
                 step: 1,
                 value: 1,
             },
+            {
+                name: 'yours',
+                label: 'Your model: layers, KV heads, head size',
+                kind: 'text',
+                value: '30, 3, 64',
+            },
         ],
         ask: (v, f) => ({
             ask: 'cache',
+            yours: shape(v.yours),
             text: v.text,
             new: f.state.new,
             kind: v.kind,

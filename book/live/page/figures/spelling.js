@@ -8,6 +8,7 @@
             'In how many ways could the model write this word, and how does the automaton see all of them?',
         tryThis:
             'Block a word that the text below contains, and watch the model go round it. ' +
+            'Let the prompt end inside the word, as “Lily was very ha”: what is forbidden there? ' +
             'Then tick “only whole words”. When does the automaton now know that the word was there?',
         mistakes: [
             {
@@ -15,6 +16,7 @@
                 label: 'only the last byte of a token is judged',
             },
         ],
+        state: { new: 8 },
         controls: [
             { name: 'word', label: 'Blocked word', kind: 'text', value: 'happy' },
             {
@@ -24,28 +26,40 @@
                 value: 'Tom was happy.',
             },
             { name: 'whole', label: 'only whole words', kind: 'check', value: false },
-            { name: 'prompt', label: 'Prompt', kind: 'text', value: 'Lily was very' },
+            {
+                name: 'prompt',
+                label: 'Prompt',
+                kind: 'text',
+                value: 'Lily was very',
+                change: (f) => {
+                    f.state.new = 1;
+                },
+            },
+            {
+                name: 'step',
+                label: 'Next token',
+                kind: 'button',
+                press: (f) => {
+                    f.state.new = Math.min(f.state.new + 1, 16);
+                },
+            },
+            {
+                name: 'again',
+                label: 'From the beginning',
+                kind: 'button',
+                press: (f) => {
+                    f.state.new = 1;
+                },
+            },
         ],
-        ask: (v) => ({ ask: 'spelling', word: v.word, text: v.text, whole: v.whole }),
-
-        async more(f, ask) {
-            const word = f.values.word.trim();
-            const params = { max_new_tokens: 16 };
-            f.free = await ask({
-                ask: 'generate',
-                whose: 'spelling',
-                text: f.values.prompt,
-                params,
-                steps: 16,
-            });
-            f.railed = await ask({
-                ask: 'generate',
-                whose: 'spelling',
-                text: f.values.prompt,
-                params: { ...params, block: [word], block_whole_words: f.values.whole },
-                steps: 16,
-            });
-        },
+        ask: (v, f) => ({
+            ask: 'spelling',
+            word: v.word,
+            text: v.text,
+            whole: v.whole,
+            prompt: v.prompt,
+            new: f.state.new,
+        }),
 
         draw(answer, s, f) {
             const w = s.width,
@@ -133,30 +147,51 @@
             });
             y += Math.ceil(walk.length / columns) * 50 + 12;
 
-            // The same prompt, free and with the rail on.
-            const text = (tokens) =>
-                tokens.new
-                    .map((token) => token.text)
-                    .join('')
-                    .replace(/\s+/g, ' ')
-                    .trim();
-            for (const [label, tokens] of [
-                ['free', f.free],
-                ['with the rail', f.railed],
-            ]) {
-                if (!tokens) continue;
-                s.text(0, y, `${label}:`, 'left note strong');
-                if (s.narrow) y += 18;
-                s.text(s.narrow ? 0 : 100, y, clip(text(tokens), s.narrow ? 44 : 76), 'left mono');
-                y += 22;
-            }
+            // The same prompt, as the model likes it and with the rail on, where the automaton walks along.
+            const line = (label, steps, railed) => {
+                s.text(0, y, label, 'left note');
+                y += 12;
+                let x = 1;
+                for (const { token, rail } of steps) {
+                    const shown = clip(token, 12),
+                        wide = Math.max(railed ? 46 : 30, [...shown].length * 8 + 12);
+                    if (x + wide > w - 1) {
+                        x = 1;
+                        y += railed ? 64 : 31;
+                    }
+                    s.box(x, y, wide, 25, shown, railed && rail.instead_of ? 'new' : 'known');
+                    if (railed) {
+                        s.text(x + wide / 2, y + 35, `state ${rail.state}`, 'note');
+                        s.text(
+                            x + wide / 2,
+                            y + 50,
+                            rail.forbidden ? `−${rail.forbidden}` : '',
+                            'note strong',
+                        );
+                    }
+                    x += wide + 4;
+                }
+                y += (railed ? 64 : 31) + 8;
+            };
+            line('the prompt goes on, free', answer.free, false);
+            line(
+                s.narrow
+                    ? 'with the rail: state before, tokens forbidden'
+                    : 'and with the rail: below each token the state before it, and how many tokens were forbidden there',
+                answer.railed,
+                true,
+            );
             s.height = y;
             const broken = answer.walk.findIndex((step) => step.broken);
+            const turned = answer.railed.find(({ rail }) => rail.instead_of);
             return (
                 `“${answer.word}” can be written with these tokens in ${answer.paths} ${answer.paths === 1 ? 'way' : 'ways'}. ` +
                 (broken < 0
                     ? 'The automaton has found nothing in the text.'
-                    : `The automaton knows it at byte ${broken + 1} of the text.`)
+                    : `The automaton knows it at byte ${broken + 1} of the text.`) +
+                (turned
+                    ? ` With the rail the model writes “${turned.token}” where it would have written “${turned.rail.instead_of}”.`
+                    : '')
             );
         },
     });

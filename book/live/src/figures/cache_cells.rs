@@ -21,6 +21,8 @@ pub struct Question {
     /// For the bytes: how long a text, how many at once.
     positions: usize,
     rows: usize,
+    /// Layers, heads of keys and values, and numbers in a head, of the reader's model.
+    yours: [usize; 3],
 }
 
 /// Every step of the loop: positions computed, kept, and reserved but empty.
@@ -61,13 +63,17 @@ pub fn answer(q: Question) -> Answer {
             break;
         }
     }
-    let models =
-        [("story-230k", config.clone()), ("Qwen3 0.6B", qwen3()), ("Llama 3 8B", llama3())];
+    let models = [
+        ("story-230k", config.clone()),
+        ("yours", shaped(config, q.yours)?),
+        ("Qwen3 0.6B", qwen3()),
+        ("Llama 3 8B", llama3()),
+    ];
+    // The bytes of one position fit into a page's 32 bits; those of a batch may not.
+    let positions = q.rows as f64 * q.positions as f64;
     let weigh = |(name, config): &(&str, ModelConfig)| {
-        json!({
-            "name": name, "a_position": cache_bytes(config, 1, 1, DType::BF16),
-            "all": cache_bytes(config, q.rows, q.positions, DType::BF16) as f64,
-        })
+        let a_position = cache_bytes(config, 1, 1, DType::BF16);
+        json!({ "name": name, "a_position": a_position, "all": a_position as f64 * positions })
     };
     Ok(json!({
         "tokens": model::all_shown(&tokens), "prompt": prompt, "steps": steps,
@@ -75,6 +81,23 @@ pub fn answer(q: Question) -> Answer {
         "refused": refused, "bytes": models.iter().map(weigh).collect::<Vec<_>>(),
     }))
 }
+
+/// A configuration with these layers, heads of keys and values, and numbers in a head: all that a
+/// cache's bytes depend on.
+fn shaped(like: &ModelConfig, shape: [usize; 3]) -> Result<ModelConfig, String> {
+    if shape.iter().zip(MOST).any(|(n, most)| !(1..=most).contains(n)) {
+        let [layers, heads, size] = MOST;
+        return Err(format!(
+            "your model: 1 to {layers} layers, 1 to {heads} KV heads, a head size of 1 to {size}"
+        ));
+    }
+    let mut config = like.clone();
+    [config.num_hidden_layers, config.num_key_value_heads, config.head_dim] = shape;
+    Ok(config)
+}
+
+/// The largest shape that the reader may give.
+const MOST: [usize; 3] = [1000, 256, 1024];
 
 /// `Qwen/Qwen3-0.6B`, from its `config.json`.
 pub fn qwen3() -> ModelConfig {

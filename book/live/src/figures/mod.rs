@@ -4,6 +4,7 @@ mod attention;
 mod batch;
 mod beam_tree;
 mod cache_cells;
+mod drafts;
 mod generation;
 mod passes;
 mod roofline_dial;
@@ -28,6 +29,7 @@ pub fn answer(question: &[u8]) -> Result<Value, String> {
         "batch" => asked(batch::answer),
         "beams" => asked(beam_tree::answer),
         "cache" => asked(cache_cells::answer),
+        "drafts" => asked(drafts::answer),
         "generate" => asked(generation::answer),
         "passes" => asked(passes::answer),
         "pieces" => asked(passes::pieces),

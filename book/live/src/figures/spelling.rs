@@ -3,9 +3,12 @@
 
 use super::Answer;
 use crate::model;
-use candecode::day14_guard_rails::{block_pattern, Automaton, Rule};
+use candecode::day06_generate::next_logits;
+use candecode::day07_greedy::argmax;
+use candecode::day14_guard_rails::{block_pattern, Automaton, GuardRail, Rule};
+use candecode::kit::{LogitsProcessor, Model, ProcessorInput};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{json, Value};
 use std::collections::HashMap;
 
 /// What the page asks.
@@ -15,6 +18,9 @@ pub struct Question {
     /// Text that the automaton of the block list reads.
     text: String,
     whole: bool,
+    /// What the model goes on with, and for how many tokens.
+    prompt: String,
+    new: usize,
 }
 
 /// The most bytes of a word that the figure has room for.
@@ -40,9 +46,11 @@ pub fn answer(q: Question) -> Answer {
     let mut edges = Vec::new();
     let mut paths = vec![0u64; bytes.len() + 1]; // from the word's begin to each place
     paths[0] = 1;
+    let mut with_text = 0; // special tokens have none, and no rail lets them through
     let mut by_bytes: HashMap<Vec<u8>, Vec<u32>> = HashMap::new();
     for id in 0..tokenizer.vocab_size() as u32 {
         let piece = tokenizer.token_bytes(id);
+        with_text += usize::from(!piece.is_empty());
         if !piece.is_empty() && piece.len() <= bytes.len() {
             by_bytes.entry(piece).or_default().push(id);
         }
@@ -58,21 +66,69 @@ pub fn answer(q: Question) -> Answer {
     let usual = tokenizer.encode(word)?;
 
     let rule = if q.whole { Rule::BlockWord } else { Rule::BlockSubstring };
-    let automaton = Automaton::new(&block_pattern(&[word.to_string()], q.whole)?, rule)?;
+    let pattern = block_pattern(&[word.to_string()], q.whole)?;
+    let automaton = Automaton::new(&pattern, rule)?;
     let mut state = automaton.start();
     let mut numbers = HashMap::from([(state, 0)]);
+    let mut number = |state| {
+        let next = numbers.len();
+        *numbers.entry(state).or_insert(next)
+    };
     let mut walk = Vec::new();
     for byte in q.text.bytes().take(200) {
         state = automaton.read(state, &[byte]);
-        let next = numbers.len();
-        let number = *numbers.entry(state).or_insert(next);
         walk.push(json!({
-            "byte": byte, "state": number, "broken": automaton.violates(state),
+            "byte": byte, "state": number(state), "broken": automaton.violates(state),
             "may_end": automaton.may_end(state),
         }));
     }
+
+    // A text of the model's, once as it likes and once with the rail, whose states are counted as
+    // those of the walk: equal patterns have equal automata.
+    let model = engine.model();
+    let rail = GuardRail::new("block", automaton, tokenizer, model.config().vocab_size);
+    let prompt = model::tokens(&q.prompt)?;
+    let free = written(&prompt, q.new, |_, _| Ok(Value::Null))?;
+    let railed = written(&prompt, q.new, |input, logits| {
+        let state = rail.state(input);
+        let first = input.tokens.len() == input.prompt_len;
+        let legal = rail.legal(state, first).iter().filter(|legal| **legal).count();
+        let liked = argmax(logits)?;
+        rail.process(input, logits)?;
+        let forbidden = logits[liked as usize] == f32::NEG_INFINITY;
+        Ok(json!({
+            "state": number(state), "forbidden": with_text - legal,
+            "instead_of": forbidden.then(|| model::shown(liked)),
+        }))
+    })?;
     Ok(json!({
         "bytes": bytes, "word": word, "edges": edges, "paths": paths.last(),
-        "usual": model::all_shown(&usual), "walk": walk,
+        "usual": model::all_shown(&usual), "walk": walk, "free": free, "railed": railed,
     }))
+}
+
+/// The likeliest text, token by token, of logits that `process` may change; with what it says of
+/// each step.
+fn written(
+    prompt: &[u32],
+    new: usize,
+    mut process: impl FnMut(&ProcessorInput, &mut [f32]) -> candle_core::Result<Value>,
+) -> candle_core::Result<Vec<Value>> {
+    let model = model::transformer().map_err(candle_core::Error::msg)?;
+    let eos = &model.config().eos_token_ids;
+    let mut tokens = prompt.to_vec();
+    let mut steps = Vec::new();
+    for step in 0..new {
+        let mut logits = next_logits(model, &tokens)?;
+        let remaining = new - step + 1; // the figure's end is not the text's
+        let input = ProcessorInput { tokens: &tokens, prompt_len: prompt.len(), remaining, eos };
+        let said = process(&input, &mut logits)?;
+        let id = argmax(&logits)?;
+        steps.push(json!({ "token": model::shown(id), "rail": said }));
+        tokens.push(id);
+        if eos.contains(&id) {
+            break;
+        }
+    }
+    Ok(steps)
 }

@@ -1,0 +1,80 @@
+//! Day 13, drafts that are looked up: blocks of the embedded model, with n-grams as its drafter.
+
+use super::Answer;
+use crate::model;
+use candecode::day07_greedy::argmax;
+use candecode::day10_kv_cache::Cached;
+use candecode::day13_speculative::{decode_block, NgramDrafter, SpeculativeDecoder};
+use candecode::kit::draft::{Draft, Drafter};
+use candecode::kit::rng::RequestRng;
+use candecode::kit::{Model, ProcessorInput, Request};
+use candle_core::Result;
+use serde::Deserialize;
+use serde_json::json;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What the page asks.
+#[derive(Deserialize)]
+pub struct Question {
+    text: String,
+    blocks: usize,
+    /// K: tokens to draft at most.
+    num_draft_tokens: usize,
+    /// Tokens that must have occurred before.
+    ngram: usize,
+    /// Tokens are drawn with this seed; without one the likeliest is taken.
+    seed: Option<u64>,
+}
+
+/// A text of the figure ends here.
+const MOST: usize = 64;
+
+/// A drafter that remembers what it has proposed last.
+struct Remembered {
+    drafter: NgramDrafter,
+    last: Rc<RefCell<Vec<u32>>>,
+}
+
+impl Drafter for Remembered {
+    fn draft(&mut self, input: &ProcessorInput, n: usize, uniforms: &[f32]) -> Result<Draft> {
+        let draft = self.drafter.draft(input, n, uniforms)?;
+        self.last.replace(draft.tokens.clone());
+        Ok(draft)
+    }
+}
+
+/// For each block what was drafted, how much of it was accepted, and what was written.
+pub fn answer(q: Question) -> Answer {
+    let engine = model::engine()?;
+    let model = engine.model();
+    let prompt = model::tokens(&q.text)?;
+    let request = Request::new(model.config(), &prompt, MOST, argmax);
+    let last = Rc::new(RefCell::new(Vec::new()));
+    let drafter = NgramDrafter { n: q.ngram, vocab_size: model.config().vocab_size };
+    let mut decoder = SpeculativeDecoder::new(
+        Cached::new(model, engine.new_cache()),
+        engine.tokenizer(),
+        request,
+        Box::new(Remembered { drafter, last: Rc::clone(&last) }),
+        q.num_draft_tokens,
+    )?;
+    decoder.rng = q.seed.map(|seed| RequestRng::new(seed, 0));
+    let mut blocks = Vec::new();
+    while blocks.len() < q.blocks && decoder.sequence.finish.is_none() {
+        let before = decoder.counts.accepted;
+        let written: Vec<u32> = decode_block(&mut decoder)?.iter().map(|token| token.id).collect();
+        if written.is_empty() {
+            break;
+        }
+        blocks.push(json!({
+            "drafted": model::all_shown(&last.borrow()),
+            "accepted": decoder.counts.accepted - before,
+            "written": model::all_shown(&written),
+        }));
+    }
+    Ok(json!({
+        "tokens": model::all_shown(&decoder.sequence.tokens), "prompt": prompt.len(),
+        "blocks": blocks, "counts": decoder.counts, "ended": decoder.sequence.finish,
+    }))
+}
