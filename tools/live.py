@@ -36,7 +36,7 @@ from look import BROWSERS, MEASURE, Quiet
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOLDENS = ROOT / "tests/oracle/live.json"
 BUDGETS = {"lessons": 900_000, "model": 500_000}  # bytes, gzipped
-STILLS = {"sampler": "day08_bench"}
+STILLS = {"sampler": "day08_bench", "scheduler": "day15_bench"}
 
 # Text that nobody planned for, put into every text input of a figure.
 BAD = ["", " ", "🐈‍⬛👩‍👩‍👧", "שלום עולם, مرحبا", "a\u0301\u0000b", "<b>&amp;</b>", "word " * 2000, "xylophonqq"]
@@ -134,15 +134,30 @@ def drive(page, name, touch, say):
         handle.scroll_into_view_if_needed()
         box = handle.bounding_box()
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        labels = lambda: drags.evaluate_all("all => all.map(part => part.getAttribute('aria-label'))")
         page.mouse.move(x, y)
         page.mouse.down()
+        page.wait_for_timeout(100)
+        before = labels()
+        for by in (20, 40, 60, 80, 40, 0):
+            page.mouse.move(x + by, y)
+            page.wait_for_timeout(100)
+        if labels() != before:
+            say(f"{name}: does not follow a slow pointer there and back: {before}, {labels()}")
         page.mouse.move(x + 40, y - 25, steps=4)
         page.mouse.up()
         alive(page, name)
         seen.add(words(page, name))
+        # The picture is drawn anew while a part is dragged or stepped: it follows, and keeps the focus.
         drags.first.focus()
-        page.keyboard.press("ArrowRight")
-        alive(page, name)
+        held = page.evaluate("document.activeElement.dataset.act")
+        for key in ("ArrowRight", "ArrowRight", "ArrowLeft"):
+            page.keyboard.press(key)
+            alive(page, name)
+            page.wait_for_timeout(100)
+            if page.evaluate("document.activeElement.dataset.act") != held:
+                say(f"{name}: an arrow key loses the focus")
+                break
         seen.add(words(page, name))
     if len(seen) < 2:
         say(f"{name}: says the same whatever is done to it")

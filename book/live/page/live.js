@@ -299,22 +299,26 @@
         }
 
         /** Makes a part of the picture draggable: `move` gets the pointer's place in the picture's units,
-        and for an arrow key a step, [dx, dy]. */
-        drag(element, label, move, step) {
+        and for an arrow key a step, [dx, dy]. The name stays when the label changes, so that the part
+        has the focus after it has moved. */
+        drag(element, name, label, move, step) {
             this.acts = true;
             element.setAttribute('role', 'slider');
             element.setAttribute('tabindex', '0');
             element.setAttribute('aria-label', label);
             element.classList.add('live-drag');
-            element.dataset.act = label;
-            const place = (event) => {
-                const frame = this.svg.getBoundingClientRect();
+            element.dataset.act = name;
+            // Each move draws the picture anew, and a picture that's gone has no place: the newest one's counts.
+            const place = (event, home) => {
+                const frame = home.querySelector('svg').getBoundingClientRect();
                 const scale = this.width / frame.width;
                 return [(event.clientX - frame.left) * scale, (event.clientY - frame.top) * scale];
             };
             element.addEventListener('pointerdown', (event) => {
                 event.preventDefault();
-                const moved = (event) => move(...place(event));
+                const home = this.svg.parentElement;
+                if (!home) return;
+                const moved = (event) => move(...place(event, home));
                 const ended = () => {
                     window.removeEventListener('pointermove', moved);
                     window.removeEventListener('pointerup', ended);
@@ -445,6 +449,7 @@
                 this.error,
                 html('p', { class: 'live-try' }, html('strong', {}, 'Try this. '), plan.tryThis),
             );
+            if (plan.note) panel.append(html('p', { class: 'live-whose' }, plan.note));
             const part = ({ mistake }) => `mistake-${mistake.replace(' ', '-')}`;
             const there = (plan.mistakes || []).filter((known) =>
                 parts.about.mistakes.includes(part(known)),

@@ -23,6 +23,8 @@
         tryThis:
             'Watch the score and move both tokens with the buttons. Now move only the key. ' +
             'Which dials turn fast, and which hardly turn at all?',
+        note: 'The query and the key are those of the first head of story-230k\'s first layer. A text of several tokens stands for its last one.',
+        state: { pair: null, low: 0, top: 0 },
         mistakes: [{ mistake: 'day02 both_added', label: 'a minus sign is missing' }],
         controls: [
             { name: 'query', label: 'query of', kind: 'text', value: ' cat' },
@@ -57,6 +59,20 @@
             places: PLACES,
         }),
 
+        /** The scores of all distances, before and after: the scale of the plot, which must not change
+        while tokens move. */
+        async more(f, ask) {
+            const { query, key } = f.values;
+            const pair = JSON.stringify([query, key, f.part]);
+            if (f.state.pair === pair) return;
+            const all = [];
+            for (const query_at of [0, PLACES - 1]) {
+                const question = { ask: 'rope', query, key, query_at, key_at: 0, places: PLACES };
+                all.push(...(await ask(question)).scores);
+            }
+            Object.assign(f.state, { pair, low: Math.min(...all), top: Math.max(...all) });
+        },
+
         draw(answer, s, f) {
             const w = s.width,
                 pairs = answer.frequencies.length,
@@ -69,8 +85,8 @@
                 0,
                 y,
                 s.narrow
-                    ? 'thick: the query, dashed: the key'
-                    : `one dial for each pair of numbers: the thick hand is the query of “${clip(answer.query.token, 12)}”, the dashed one the key of “${clip(answer.key.token, 12)}”`,
+                    ? 'solid: the query, dashed: the key; directions only'
+                    : `one dial for each pair. Solid: the query of “${clip(answer.query.token, 12)}”, dashed: the key of “${clip(answer.key.token, 12)}”. Directions only, no lengths.`,
                 'left note',
             );
             y += 12;
@@ -96,8 +112,8 @@
             const left = s.narrow ? 36 : 60,
                 right = w - 12,
                 high = 120;
-            const low = Math.min(0, ...answer.scores),
-                top = Math.max(0, ...answer.scores);
+            const low = Math.min(0, f.state.low, ...answer.scores),
+                top = Math.max(0, f.state.top, ...answer.scores);
             const px = (at) => left + (at / (PLACES - 1)) * (right - left);
             const py = (score) => y + high - ((score - low) / (top - low || 1)) * high;
             s.text(
@@ -124,8 +140,12 @@
             const { query_at, key_at } = f.values;
             s.group('new', () => {
                 s.path(`M${px(query_at)} ${y} V${y + high}`, 'plot dashed');
-                s.text(px(query_at), y + high + 14, `query at ${query_at}`, 'note');
+                const at = Math.min(Math.max(px(query_at), left + 30), w - 36);
+                s.text(at, y + high + 14, `query at ${query_at}`, 'note');
             });
+            if (query_at > 10) s.text(left, y + high + 14, '0', 'note');
+            if (query_at < PLACES - 11)
+                s.text(right, y + high + 14, String(PLACES - 1), 'note');
             const dot = s.group('kept', () => s.circle(px(key_at), py(answer.score), 9, 'dot'));
             const set = (at) => {
                 f.set('key_at', Math.min(Math.max(Math.round(at), 0), PLACES - 1));
@@ -133,13 +153,20 @@
             };
             s.drag(
                 dot,
+                'key',
                 `the key, at position ${key_at}`,
                 (x) => set(((x - left) / (right - left)) * (PLACES - 1)),
                 (dx, dy) => set(f.values.key_at + dx - dy),
             );
             s.height = y + high + 28;
             const apart = query_at - key_at;
-            return `The score is ${answer.score.toFixed(4)}. The key stands ${Math.abs(apart)} ${Math.abs(apart) === 1 ? 'position' : 'positions'} ${apart >= 0 ? 'before' : 'after'} the query.`;
+            const far = `${Math.abs(apart)} ${Math.abs(apart) === 1 ? 'position' : 'positions'}`;
+            const where = !apart
+                ? 'Both stand at the same position.'
+                : apart > 0
+                  ? `The key stands ${far} before the query.`
+                  : `The key stands ${far} after the query, where the causal mask would hide it.`;
+            return `The score is ${answer.score.toFixed(4)}. ${where}`;
         },
     });
 })();

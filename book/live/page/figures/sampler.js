@@ -25,8 +25,9 @@
     figure('sampler', {
         question: 'Which tokens are left after the processors, and which of them is drawn?',
         tryThis:
-            'Set top-p to 0.9 and raise the temperature to 2. Now drag top-p in front of temperature. ' +
+            'Leave top-p at 0.9 and raise the temperature to 2. Now drag top-p in front of temperature. ' +
             'How many tokens are left each time, and why?',
+        note: 'The model in this page is story-230k. It is smaller than the text\'s story-3m, and less sure, so its numbers are others.',
         mistakes: [
             {
                 mistake: 'day08 top_p_drops_the_crossing_token',
@@ -140,7 +141,7 @@
             },
             {
                 name: 'take',
-                label: 'Take the token',
+                label: 'Take it, and draw the next',
                 kind: 'button',
                 press: (f) => {
                     const drawn = f.answer && f.answer.draws && f.answer.draws[0];
@@ -182,6 +183,16 @@
                 'left mono',
             );
 
+            y += 20;
+            s.text(
+                0,
+                y,
+                s.narrow
+                    ? 'outlined: the model; filled: what is left of it'
+                    : 'outlined: what the model gave. Filled, and in numbers: what the processors leave of it, scaled up to 100 %.',
+                'left note',
+            );
+
             // Bars: what the model says is an outline, what is left of it is filled.
             const left = s.narrow ? 92 : 130;
             const room = w - left - (s.narrow ? 84 : 190);
@@ -189,7 +200,7 @@
                 ...answer.bars.map((bar) => Math.max(bar.before, bar.after)),
                 0.05,
             );
-            y += 20;
+            y += 12;
             for (const bar of answer.bars) {
                 const drawn = answer.draws.filter((draw) => draw.id === bar.id).length;
                 const gone = bar.after === 0;
@@ -274,7 +285,7 @@
                 y,
                 s.narrow
                     ? 'processors: drag, or use the arrow keys'
-                    : 'the processors, in the order in which they run: drag them, or use the arrow keys',
+                    : 'the processors, in the order in which they run (the first two are of day 9): drag them, or use the arrow keys',
                 'left note',
             );
             y += 14;
@@ -305,6 +316,7 @@
                 });
                 s.drag(
                     box,
+                    name,
                     `${NAMES[name]}, ${i + 1} of 6`,
                     (px, py) => {
                         const column = Math.min(

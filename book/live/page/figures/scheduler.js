@@ -2,6 +2,7 @@
 (function () {
     'use strict';
     const { figure, clip } = window.candecode;
+    const MOST = 60; // turns that Rust answers for
     const DEFAULTS = [
         ['Once upon a time', 14, 0],
         ['Lily', 6, 0],
@@ -9,6 +10,15 @@
         ['The cat', 5, 4],
     ];
     const controls = [];
+    controls.push({
+        name: 'bound',
+        label: 'bound, in positions',
+        kind: 'range',
+        min: 10,
+        max: 160,
+        step: 2,
+        value: 60,
+    });
     DEFAULTS.forEach(([text, fresh, at], i) => {
         controls.push({ name: `text${i}`, label: `Request ${i}`, kind: 'text', value: text });
         controls.push({
@@ -30,20 +40,43 @@
             value: at,
         });
     });
-    controls.push({
-        name: 'bound',
-        label: 'positions that the batch may hold',
-        kind: 'range',
-        min: 10,
-        max: 160,
-        step: 2,
-        value: 60,
-    });
+    /** The requests that have rows of the batch in this turn: not one that ends with its prefill. */
+    const runs = (turn) =>
+        DEFAULTS.map((_, id) => id).filter((id) => {
+            const tokens = turn.tokens.filter((token) => token.id === id).length;
+            return tokens > (turn.admitted.includes(id) ? 1 : 0);
+        });
+
+    /** How long each text may become, prompt included, as far as its row has been seen. */
+    function may(answer, values) {
+        const longest = {};
+        const fresh = {};
+        for (const turn of answer.turns) {
+            for (const { id } of turn.tokens) fresh[id] = (fresh[id] || 0) + 1;
+            for (const { id, len } of turn.running) longest[id] = len - fresh[id] + values[`new${id}`];
+        }
+        return longest;
+    }
+
+    /** Why the first request that waits does. */
+    function why(answer, room, longest, bound) {
+        const t = answer.turns.findIndex((turn) => turn.waiting.length);
+        if (t < 0) return '';
+        const id = answer.turns[t].waiting[0];
+        const { rows, longest: so } = room[t];
+        if (!longest[id] || !so) return '';
+        const most = Math.max(so, longest[id]);
+        return (
+            ` In turn ${t}, ${rows.length + 1} rows of up to ${most} positions would make ` +
+            `${(rows.length + 1) * most}, more than ${bound}, so request ${id} waits.`
+        );
+    }
 
     figure('scheduler', {
         question: 'When does each request run, when does it wait, and what for?',
         tryThis:
-            'Lower the bound until only one request runs at a time. Then give the first request few new tokens and the last one many.',
+            'Lower the bound until request 2 has to wait. The bars are far below the bound, so what is the room kept for? ' +
+            'Then set the bound to 60 again, and request 2 to 30 new tokens. Request 3 would fit. Why does it wait, too?',
         controls,
         ask: (v) => ({
             ask: 'scheduler',
@@ -65,8 +98,8 @@
                 0,
                 y,
                 s.narrow
-                    ? 'turns →'
-                    : 'a column for each turn. Thick border: prefill. Plain: one more token. Dashed: waits. A dot: its last token.',
+                    ? 'a column per turn; thick: admitted, dashed: waits'
+                    : 'a column for each turn. Thick border: prefill and first step, two tokens. Plain: one more. Dashed: waits. Dot: the last.',
                 'left note',
             );
             y += 14;
@@ -105,11 +138,17 @@
                 0,
                 y,
                 s.narrow
-                    ? 'positions held, padding outlined'
-                    : 'positions that the batch holds after each turn; the outlined part is padding',
+                    ? 'positions held, padding outlined; line: reserved'
+                    : 'positions that the batch holds after each turn, with padding outlined. Thick line: what it may come to hold.',
                 'left note',
             );
             y += 10;
+            const longest = may(answer, f.values);
+            const room = answer.turns.map((turn) => {
+                const rows = runs(turn);
+                const known = rows.every((id) => longest[id]);
+                return { rows, longest: known ? Math.max(0, ...rows.map((id) => longest[id])) : 0 };
+            });
             const held = answer.turns.map((turn) => {
                 const longest = Math.max(0, ...turn.running.map((row) => row.len + row.padding));
                 return {
@@ -142,15 +181,31 @@
                     ),
                 );
             });
+            s.group('new', () => {
+                let line = '';
+                room.forEach(({ rows, longest }, t) => {
+                    if (!rows.length || !longest) return;
+                    const at = (base - rows.length * longest * scale).toFixed(1);
+                    const from = (left + t * cell).toFixed(1);
+                    const joins = t && room[t - 1].rows.length && room[t - 1].longest;
+                    line += `${joins ? 'L' : 'M'}${from} ${at} H${(left + (t + 1) * cell).toFixed(1)} `;
+                });
+                if (line) s.path(line, 'plot');
+            });
             for (let t = 0; t < turns; t += turns > 30 ? 10 : 5)
                 s.text(left + (t + 0.5) * cell, base + 12, String(t), 'note');
             s.height = base + 22;
             const tokens = answer.turns.reduce((sum, turn) => sum + turn.tokens.length, 0);
             const waited = answer.turns.reduce((sum, turn) => sum + turn.waiting.length, 0);
             const refused = answer.refused.filter(Boolean).length;
+            const last = answer.turns[answer.turns.length - 1];
+            const cut =
+                answer.turns.length >= MOST && last.running.length + last.waiting.length > 0;
             return (
                 `${tokens} tokens in ${answer.turns.length} turns. Requests have waited ${waited} ${waited === 1 ? 'turn' : 'turns'} altogether.` +
-                (refused ? ` ${refused} ${refused === 1 ? 'was' : 'were'} refused.` : '')
+                (refused ? ` ${refused} ${refused === 1 ? 'was' : 'were'} refused.` : '') +
+                (cut ? ` The figure stops after ${MOST} turns.` : '') +
+                why(answer, room, longest, bound)
             );
         },
     });

@@ -101,6 +101,7 @@
                     };
                     s.drag(
                         column,
+                        `${name} of ${NAMES[i]}`,
                         `${name} of ${NAMES[i]}: ${share.toFixed(2)}`,
                         (px, py) => {
                             // The others keep their proportions, so the bar ends where the pointer is.
