@@ -105,7 +105,7 @@ fn edited(reference: &str, entry: &toml::Value) -> Result<String, String> {
 fn without_equal_parts(reference: &str, code: &str) -> String {
     let parts: Vec<usize> = code.match_indices("\n// part ").map(|(at, _)| at).collect();
     let equal = |at: &usize| reference.get(..*at) == code.get(..*at);
-    let Some(&kept) = parts.iter().skip(1).filter(|at| equal(at)).last() else {
+    let Some(&kept) = parts.iter().skip(1).rfind(|at| equal(at)) else {
         return code.to_string();
     };
     let imports: Vec<&str> = code.lines().filter(|line| line.starts_with("use ")).collect();
