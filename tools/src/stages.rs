@@ -72,8 +72,6 @@ pub const STAGES: &[Stage] = &[
     stage("compare", "every loop writes the same text, from the command line", every_loop),
     stage("clients", "the openai package, curl and langchain-openai on the server", clients).slow(),
     stage("benches", "clippy on the benchmarks, and on the peers", clippy_benches).slow(),
-    stage("real", "the runner on the course itself: what a failing check says, a hunt", real)
-        .slow(),
     stage("messages", "the commands say what the book's page of messages shows", messages).slow(),
     stage("docs", "documentation builds, its examples run", docs).slow(),
     stage("clippy-book", "clippy on the book tool", clippy_book).slow(),
@@ -84,6 +82,10 @@ pub const STAGES: &[Stage] = &[
         .slow(),
     stage("metal", "the Metal path type-checks", metal).slow(),
     stage("wasm", "the library without the command type-checks for WebAssembly", wasm).slow(),
+    // The last: to cargo the copy that it builds is the course itself, so what is compiled afterwards
+    // may take the copy's folder for its own.
+    stage("real", "the runner on the course itself: what a failing check says, a hunt", real)
+        .slow(),
 ];
 
 /// A stage of `ci fast`, everywhere.
