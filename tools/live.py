@@ -60,6 +60,14 @@ class Watch:
         return sorted(set(self.said))
 
 
+def until(page, ask, seconds=10):
+    """Asks again and again until the answer counts as true; the last answer."""
+    end = time.time() + seconds
+    while not (answer := ask()) and time.time() < end:
+        page.wait_for_timeout(100)
+    return answer
+
+
 def alive(page, name, timeout=30_000):
     """Waits until a figure has its answer, and is not about to ask again."""
     page.wait_for_function(
@@ -130,19 +138,20 @@ def drive(page, name, touch, say):
         seen.add(words(page, name))
     drags = figure.locator("svg .live-drag")
     if drags.count():
-        handle = drags.first
-        handle.scroll_into_view_if_needed()
-        box = handle.bounding_box()
+        drags.first.scroll_into_view_if_needed()
+        # While a picture is drawn anew its parts have no place.
+        box = until(page, drags.first.bounding_box)
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         labels = lambda: drags.evaluate_all("all => all.map(part => part.getAttribute('aria-label'))")
         page.mouse.move(x, y)
         page.mouse.down()
-        page.wait_for_timeout(100)
+        alive(page, name)
+        page.wait_for_timeout(200)
         before = labels()
         for by in (20, 40, 60, 80, 40, 0):
             page.mouse.move(x + by, y)
             page.wait_for_timeout(100)
-        if labels() != before:
+        if not until(page, lambda: labels() == before):
             say(f"{name}: does not follow a slow pointer there and back: {before}, {labels()}")
         page.mouse.move(x + 40, y - 25, steps=4)
         page.mouse.up()
@@ -155,7 +164,7 @@ def drive(page, name, touch, say):
             page.keyboard.press(key)
             alive(page, name)
             page.wait_for_timeout(100)
-            if page.evaluate("document.activeElement.dataset.act") != held:
+            if not until(page, lambda: page.evaluate("document.activeElement.dataset.act") == held):
                 say(f"{name}: an arrow key loses the focus")
                 break
         seen.add(words(page, name))
