@@ -621,6 +621,7 @@
                 return;
             }
             this.asking = true;
+            delete this.place.dataset.state; // until there is an answer
             do {
                 this.again = false;
                 this.enable();
