@@ -36,6 +36,7 @@ checks::tests! {
     task_18_10_batches_of_every_shape => day::batches_of_every_shape,
     task_18_11_heads_where_the_cache_has_them => day::heads_where_the_cache_has_them,
     task_18_11_numbers_that_lie_apart_are_refused => day::scattered_numbers_are_refused,
+    task_18_11_shapes_that_do_not_fit_are_refused => day::shapes_that_do_not_fit_are_refused,
     task_18_11_the_operation_equals_torch => day::the_operation_equals_torch,
     task_18_11_a_padded_row_gets_what_it_gets_alone => day::a_padded_row_is_as_alone,
     task_18_12_finished_parts_are_merged => day::finished_parts_are_merged,

@@ -594,7 +594,10 @@ pub fn the_best_number_of_drafts(day: &Day) -> Outcome {
     equal(&format!("all accepted, at most 6, {TINY}"), best(1.0, 6, memory), &6)?;
     equal(&format!("none accepted, at most 6, {TINY}"), best(0.0, 6, memory), &0)?;
     let input = format!("all accepted, at most 6, bound by operations, {TINY}");
-    equal(&input, best(1.0, 6, (1e9, 10.0)), &0)
+    equal(&input, best(1.0, 6, (1e9, 10.0)), &0)?;
+    // Weights of 1 byte: 576 bytes and 648, so 1.125 steps for as many tokens. Equal: the smaller.
+    let got = (day.best_draft_length)(&config, 4, 0.125, 1, (1.0, 2.0), (8.0, 1e9));
+    equal(&format!("an eighth accepted, at most 1, weights of 1 byte, {TINY}"), got, &0)
 }
 
 pub fn drafts_where_two_bounds_meet(day: &Day) -> Outcome {
@@ -621,7 +624,9 @@ pub fn a_trace_by_hand(day: &Day) -> Outcome {
     let trace = (10.0, vec![10.5, 10.7, 10.8, 11.1]);
     let input = "sent at 10 s, tokens at 10.5, 10.7, 10.8 and 11.1 s";
     waits(input, (day.latency)(trace), (0.5, Some(0.2)))?;
-    waits("sent at 3 s, a token at 5 s", (day.latency)((3.0, vec![5.0])), (2.0, None))
+    waits("sent at 3 s, a token at 5 s", (day.latency)((3.0, vec![5.0])), (2.0, None))?;
+    let trace = (3.0, vec![5.0, 7.5]);
+    waits("sent at 3 s, tokens at 5 and 7.5 s", (day.latency)(trace), (2.0, Some(2.5)))
 }
 
 pub fn a_trace_without_tokens(day: &Day) -> Outcome {

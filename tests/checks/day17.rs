@@ -513,7 +513,10 @@ pub fn an_operation_by_hand(day: &Day) -> Outcome {
         &[[[2f32, 4.0, 6.0], [8.0, 18.0, 28.0]], [[14.0, 32.0, 50.0], [20.0, 46.0, 72.0]]],
         &Device::Cpu,
     )?;
-    close("x (2, 2, 2) is 0 to 7", (day.linear)(&x, &w), &want, 0.0)
+    close("x (2, 2, 2) is 0 to 7", (day.linear)(&x, &w), &want, 0.0)?;
+    let (x, w) = (counting(&[2, 1])?, Tensor::new(&[[1f32], [10.0], [100.0]], &Device::Cpu)?);
+    let want = Tensor::new(&[[0f32, 0.0, 0.0], [1.0, 10.0, 100.0]], &Device::Cpu)?;
+    close("x (2, 1) is 0 and 1, w (3, 1) is 1, 10 and 100", (day.linear)(&x, &w), &want, 0.0)
 }
 
 pub fn any_shape_stride_and_type(day: &Day) -> Outcome {

@@ -43,6 +43,7 @@ pub struct Day {
     pub flash: fn(Counts, &[f32], &[Strided], &[Strided], &[Sight]) -> Vec<f32>,
     pub heads_of: fn(&[f32], &Layout, usize) -> Result<Vec<Vec<Vec<f32>>>>,
     pub tiled: fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
+    pub log_sum_exp: fn(Gathered) -> f32,
     pub merge_finished: fn((&[f32], f32), (&[f32], f32)) -> (Vec<f32>, f32),
 }
 
@@ -115,6 +116,7 @@ macro_rules! implementation {
                 Ok(heads.into_iter().map(all).collect())
             },
             tiled: code::tiled_attention,
+            log_sum_exp: |gathered| partial(gathered).log_sum_exp(),
             merge_finished: code::merge_finished,
         }
     }};
@@ -557,7 +559,9 @@ pub fn a_partly_masked_tile_counts(day: &Day) -> Outcome {
     mask[200..].fill(1);
     let case = Case::new(&mut random, 0..1, 2, 300);
     let input = "a token that sees columns 10, and 200 to 299";
-    case.check(input, day.attend_tiles, (Some(&mask), 1, 300), 0..300)
+    case.check(input, day.attend_tiles, (Some(&mask), 1, 300), 0..300)?;
+    let input = "a token that sees no column of 300";
+    case.check(input, day.attend_tiles, (Some(&[0; 300]), 1, 300), 0..300)
 }
 
 pub fn an_unseen_tile_is_not_read(day: &Day) -> Outcome {
@@ -774,7 +778,11 @@ pub fn heads_where_the_cache_has_them(day: &Day) -> Outcome {
             numbers(&input, &got.concat(), &want.concat(), 0.0)?;
         }
     }
-    Ok(())
+    // A single number lies together with itself, whatever its stride is.
+    let narrow = Tensor::arange(0f32, 6.0, &device()?)?.reshape((1, 2, 1, 3))?.transpose(2, 3)?;
+    let flat = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
+    let got = (day.heads_of)(&flat, narrow.layout(), 3)?;
+    numbers("two heads of three positions, D = 1", &got.concat().concat(), &flat, 0.0)
 }
 
 pub fn scattered_numbers_are_refused(day: &Day) -> Outcome {
@@ -786,6 +794,36 @@ pub fn scattered_numbers_are_refused(day: &Day) -> Outcome {
     let flat_layout = Tensor::zeros((2, 12), candle_core::DType::F32, &device()?)?;
     let got = (day.heads_of)(&flat, flat_layout.layout(), 0).map(|heads| heads.len());
     refused("a layout of two dimensions", got, &[])
+}
+
+pub fn shapes_that_do_not_fit_are_refused(day: &Day) -> Outcome {
+    let mut random = Random::new(14);
+    // What fits, and at the same time what is not written yet.
+    let (q, k) = (random.tensor(&[2, 4, 3, 8])?, random.tensor(&[2, 2, 5, 8])?);
+    (day.tiled)(&q, &k, &k, None)?;
+    for (why, q, k, v) in [
+        ("keys of another number of rows", [2, 4, 3, 8], [1, 2, 5, 8], [2, 2, 5, 8]),
+        ("values of another number of rows", [2, 4, 3, 8], [2, 2, 5, 8], [1, 2, 5, 8]),
+        ("values of fewer positions than keys", [2, 4, 3, 8], [2, 2, 5, 8], [2, 2, 4, 8]),
+        ("keys of another width", [2, 4, 3, 8], [2, 2, 5, 4], [2, 2, 5, 8]),
+        ("fewer columns than new tokens", [2, 4, 6, 8], [2, 2, 5, 8], [2, 2, 5, 8]),
+        ("no new token", [2, 4, 0, 8], [2, 2, 5, 8], [2, 2, 5, 8]),
+        ("3 query heads on 2", [2, 3, 3, 8], [2, 2, 5, 8], [2, 2, 5, 8]),
+    ] {
+        let tensor = |shape: [usize; 4]| Tensor::ones(&shape, candle_core::DType::F32, &device()?);
+        let got = (day.tiled)(&tensor(q)?, &tensor(k)?, &tensor(v)?, None);
+        refused(
+            &format!("{why}: q {q:?}, k {k:?}, v {v:?}"),
+            got.map(|out| out.dims().to_vec()),
+            &[],
+        )?;
+    }
+    for shape in [(2, 1, 3, 4), (3, 1, 3, 5), (2, 4, 3, 5)] {
+        let mask = Tensor::ones(shape, candle_core::DType::U8, &device()?)?;
+        let got = (day.tiled)(&q, &k, &k, Some(&mask)).map(|out| out.dims().to_vec());
+        refused(&format!("a mask {shape:?} for q (2, 4, 3, 8), k (2, 2, 5, 8)"), got, &[])?;
+    }
+    Ok(())
 }
 
 /// The positions of a tensor in a buffer with room for more, as a static cache holds them.
@@ -863,5 +901,10 @@ pub fn a_finished_part_of_nothing(day: &Day) -> Outcome {
         numbers(input, &[&got.0[..], &[got.1]].concat(), &[1.5, -2.0, 0.75], TOLERANCE)?;
     }
     let (_, lse) = (day.merge_finished)(none, none);
-    numbers("the logarithm of nothing and nothing", &[lse], &[f32::NEG_INFINITY], 0.0)
+    numbers("the logarithm of nothing and nothing", &[lse], &[f32::NEG_INFINITY], 0.0)?;
+    // Where such a logarithm comes from: exp(2) · 3.
+    let lse = (day.log_sum_exp)((2.0, 3.0, vec![1.0]));
+    numbers("log_sum_exp: maximum 2, sum 3", &[lse], &[2.0 + 3f32.ln()], TOLERANCE)?;
+    let lse = (day.log_sum_exp)(nothing(1));
+    numbers("log_sum_exp: no key met", &[lse], &[f32::NEG_INFINITY], 0.0)
 }

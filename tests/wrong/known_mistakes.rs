@@ -47,6 +47,10 @@ fn day(file: &Path, out: &Path) -> Result<(), String> {
     let dir = out.join(day);
     fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
 
+    // `cargo maintain mutants` puts modules of its own here, in place of the mistakes, and changes the file without this
+    // script running again.
+    let mutants = env::var("CANDECODE_MUTANTS").ok();
+
     let mut modules = module(&dir, "stub", &stubs::stub(&reference)?)?;
     // A long day's modules share the parts that come before their edit.
     let shared = table.get("share_earlier_parts").and_then(toml::Value::as_bool) == Some(true);
@@ -56,7 +60,8 @@ fn day(file: &Path, out: &Path) -> Result<(), String> {
     let mut lists = String::new();
     for kind in ["mistake", "variant"] {
         let mut entries = String::new();
-        for entry in table.get(kind).and_then(toml::Value::as_array).into_iter().flatten() {
+        let known = table.get(kind).and_then(toml::Value::as_array).filter(|_| mutants.is_none());
+        for entry in known.into_iter().flatten() {
             let name = text(entry, "name")?;
             let mut code = edited(&reference, entry).map_err(|e| format!("{name}: {e}"))?;
             if shared {
@@ -73,11 +78,9 @@ fn day(file: &Path, out: &Path) -> Result<(), String> {
             writeln!(lists, "fn {kind}s() -> Vec<checks::Known<day::Day>> {{ vec![\n{entries}] }}");
     }
     let stub = "fn stub() -> day::Day { implementation!(wrong::stub) }";
-    // `cargo maintain mutants` puts modules of its own beside them, and changes the file without this script running again.
-    let mutants = match env::var("CANDECODE_MUTANTS") {
-        Ok(dir) => format!("include!({:?});\n", Path::new(&dir).join(format!("{day}.rs"))),
-        Err(_) => String::new(),
-    };
+    let mutants = mutants
+        .map(|dir| format!("include!({:?});\n", Path::new(&dir).join(format!("{day}.rs"))))
+        .unwrap_or_default();
     let code = format!("mod wrong {{\n{modules}}}\n{lists}{stub}\n{mutants}");
     fs::write(out.join(format!("{day}.rs")), code).map_err(|e| e.to_string())
 }

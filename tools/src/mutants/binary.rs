@@ -37,14 +37,14 @@ pub fn build(repo: &Repo, day: &Day, all: &[Mutant], chosen: &[usize]) -> Result
     for other in &repo.days {
         write(&dir.join(format!("{}.rs", &other.name[..5])), "")?;
     }
-    write(&modules.join("m0.rs"), &source)?;
     for at in chosen {
-        write(&modules.join(module(*at) + ".rs"), &all[*at - 1].of(&source))?;
+        write(&modules.join(module(*at) + ".rs"), &all[*at - 1].module(&source))?;
     }
     let mut unviable = BTreeSet::new();
     loop {
-        let left = [0].iter().chain(chosen).copied().filter(|at| !unviable.contains(at));
-        write(&dir.join(format!("{short}.rs")), &list(&modules, left))?;
+        let left: Vec<usize> = chosen.iter().copied().filter(|at| !unviable.contains(at)).collect();
+        write(&modules.join("m0.rs"), &reference(&source, &modules, &left))?;
+        write(&dir.join(format!("{short}.rs")), &list(&modules, &left))?;
         let (program, broken) = attempt(repo, day, &dir, &modules)?;
         match program {
             Some(program) if broken.is_empty() => return Ok(Built { program, unviable }),
@@ -61,19 +61,32 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| path.display().to_string())
 }
 
-/// What `build.rs` includes: a module for each mutant, and a test that runs the checks on one of
-/// them.
-fn list(dir: &Path, chosen: impl Iterator<Item = usize>) -> String {
-    let (mut modules, mut entries) = (String::new(), String::new());
-    let allow = "#[allow(warnings, clippy::all, arithmetic_overflow, unconditional_panic)]";
-    for at in chosen {
-        let name = module(at);
-        let path = dir.join(format!("{name}.rs"));
-        let _ = writeln!(modules, "    {allow}\n    #[path = {path:?}]\n    pub mod {name};");
+const ALLOW: &str = "#[allow(warnings, clippy::all, arithmetic_overflow, unconditional_panic)]";
+
+/// A file as a module of another.
+fn part(dir: &Path, name: &str) -> String {
+    let path = dir.join(format!("{name}.rs"));
+    format!("{ALLOW}\n#[path = {path:?}]\npub mod {name};\n")
+}
+
+/// The reference with the mutants as modules inside it.
+fn reference(source: &str, dir: &Path, chosen: &[usize]) -> String {
+    let parts: String = chosen.iter().map(|at| part(dir, &module(*at))).collect();
+    format!("{source}\n{parts}")
+}
+
+/// What `build.rs` includes: the reference, and a test that runs the checks on it or on one of its mutants.
+fn list(dir: &Path, chosen: &[usize]) -> String {
+    let reference = module(0);
+    let mut entries = String::new();
+    for at in [0].iter().chain(chosen) {
+        let name = module(*at);
+        let path = if *at == 0 { name.clone() } else { format!("{reference}::{name}") };
         let known =
-            format!("name: {name:?}, diagnosis: \"\", day: implementation!(mutant::{name})");
+            format!("name: {name:?}, diagnosis: \"\", day: implementation!(mutant::{path})");
         let _ = writeln!(entries, "        checks::Known {{ {known} }},");
     }
+    let modules = part(dir, &reference);
     let test = "#[test]\nfn a_mutant() -> Result<(), checks::Finding> {";
     format!(
         "mod mutant {{\n{modules}}}\n{test}\n    \
@@ -99,6 +112,10 @@ fn attempt(
         "--message-format=json",
         "--quiet",
     ]);
+    // Each is compiled for a moment's use.
+    for setting in ["opt-level=0", "debug=false"] {
+        command.args(["--config", &format!("profile.test.package.candecode.{setting}")]);
+    }
     command.env("CANDECODE_MUTANTS", dir).stdin(Stdio::null());
     let out = command.output().context("cannot start cargo")?;
     let (mut program, mut broken, mut others) = (None, BTreeSet::new(), String::new());

@@ -1,6 +1,6 @@
 //! The mutants that `cargo mutants` knows, from its list.
 
-use super::{own_mutants, told_apart, Mutant};
+use super::{functions, own_mutants, told_apart, Mutant};
 use anyhow::{ensure, Context, Result};
 use serde_json::Value;
 use std::fs;
@@ -33,6 +33,8 @@ pub fn mutants(repo: &Repo, day: &Day) -> Result<Vec<Mutant>> {
     let list: Vec<Value> = serde_json::from_slice(&out.stdout).context("cargo mutants --list")?;
     let mut mutants = list.iter().map(|entry| read(entry, &source)).collect::<Result<Vec<_>>>()?;
     mutants.extend(own_mutants::mutants(&source));
+    let absent = functions::of_a_feature(&source);
+    mutants.retain(|mutant| !absent.iter().any(|item| item.contains(&mutant.place.start)));
     Ok(told_apart(mutants))
 }
 

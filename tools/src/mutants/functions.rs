@@ -80,6 +80,25 @@ pub fn functions(code: &str) -> Vec<Function> {
     found
 }
 
+/// Items that only a build with some feature has (`#[cfg(feature = "metal")]`): what is changed in them, no check meets.
+pub fn of_a_feature(source: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let (mut at, mut open): (usize, Option<(usize, usize)>) = (0, None);
+    for line in source.split_inclusive('\n') {
+        let (text, indent) = (line.trim(), line.len() - line.trim_start().len());
+        if open.is_none() && text.starts_with("#[cfg(feature") {
+            open = Some((at, indent));
+        }
+        at += line.len();
+        let ends = text == "}" || text.ends_with(';');
+        if let Some((start, _)) = open.filter(|(_, column)| ends && *column == indent) {
+            found.push(start..at);
+            open = None;
+        }
+    }
+    found
+}
+
 /// Whether a character can be part of a name.
 pub fn named(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
@@ -104,5 +123,18 @@ mod tests {
         let found = functions(code);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].name.as_str(), &code[found[0].body.clone()]), ("b", "    x\n"));
+    }
+
+    #[test]
+    fn what_only_a_feature_has_is_found() {
+        let items = [
+            "#[cfg(feature = \"metal\")]\nuse a;\n",
+            "fn b() {\n    c();\n}\n",
+            "#[cfg(feature = \"metal\")]\nfn d() {\n    e();\n}\n",
+            "use f;\n",
+        ];
+        let source = items.concat();
+        let found: Vec<&str> = of_a_feature(&source).into_iter().map(|of| &source[of]).collect();
+        assert_eq!(found, [items[0], items[2]]);
     }
 }

@@ -8,6 +8,7 @@ pub mod cargo_mutants;
 pub mod command;
 pub mod functions;
 pub mod own_mutants;
+pub mod sharing;
 pub mod survivors;
 pub mod trial;
 pub mod verdicts;
@@ -56,6 +57,11 @@ impl Mutant {
     pub fn of(&self, source: &str) -> String {
         let (before, after) = (&source[..self.place.start], &source[self.place.end..]);
         format!("{before}{}{after}", self.replacement)
+    }
+
+    /// The module of the mutant, inside the reference's: what it has of its own.
+    pub fn module(&self, source: &str) -> String {
+        sharing::own_items(source, &self.place, &self.of(source))
     }
 }
 
