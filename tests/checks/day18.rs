@@ -560,6 +560,9 @@ pub fn a_partly_masked_tile_counts(day: &Day) -> Outcome {
     let case = Case::new(&mut random, 0..1, 2, 300);
     let input = "a token that sees columns 10, and 200 to 299";
     case.check(input, day.attend_tiles, (Some(&mask), 1, 300), 0..300)?;
+    let late: Vec<u8> = (0..300).map(|column| u8::from(column >= 200)).collect();
+    let input = "a token that sees columns 200 to 299, and none of the tiles before";
+    case.check(input, day.attend_tiles, (Some(&late), 1, 300), 0..300)?;
     let input = "a token that sees no column of 300";
     case.check(input, day.attend_tiles, (Some(&[0; 300]), 1, 300), 0..300)
 }
@@ -791,6 +794,10 @@ pub fn scattered_numbers_are_refused(day: &Day) -> Outcome {
     let flat = vec![0.0; 24];
     let got = (day.heads_of)(&flat, turned.layout(), 0).map(|heads| heads.len());
     refused("a layout whose last dimension has stride 3", got, &[])?;
+    let pairs =
+        Tensor::zeros((1, 2, 2, 3), candle_core::DType::F32, &device()?)?.transpose(2, 3)?;
+    let got = (day.heads_of)(&flat[..12], pairs.layout(), 0).map(|heads| heads.len());
+    refused("D = 2, and a last dimension of stride 3", got, &[])?;
     let flat_layout = Tensor::zeros((2, 12), candle_core::DType::F32, &device()?)?;
     let got = (day.heads_of)(&flat, flat_layout.layout(), 0).map(|heads| heads.len());
     refused("a layout of two dimensions", got, &[])
@@ -823,7 +830,14 @@ pub fn shapes_that_do_not_fit_are_refused(day: &Day) -> Outcome {
         let got = (day.tiled)(&q, &k, &k, Some(&mask)).map(|out| out.dims().to_vec());
         refused(&format!("a mask {shape:?} for q (2, 4, 3, 8), k (2, 2, 5, 8)"), got, &[])?;
     }
-    Ok(())
+    let flat = Tensor::ones((3, 5), candle_core::DType::U8, &device()?)?;
+    let got = (day.tiled)(&q, &k, &k, Some(&flat)).map(|out| out.dims().to_vec());
+    refused("a mask (3, 5) for q (2, 4, 3, 8), k (2, 2, 5, 8)", got, &[])?;
+    // One mask may be for all rows.
+    let mask = Tensor::from_vec(padded(1, 3, 5), (1, 1, 3, 5), &device()?)?;
+    let want = (day.tiled)(&q, &k, &k, Some(&mask.broadcast_as((2, 1, 3, 5))?.contiguous()?))?;
+    let got = (day.tiled)(&q, &k, &k, Some(&mask));
+    bits_equal("a mask (1, 1, 3, 5) for two rows, beside the same mask twice", got, &want)
 }
 
 /// The positions of a tensor in a buffer with room for more, as a static cache holds them.
@@ -888,7 +902,15 @@ pub fn finished_parts_are_merged(day: &Day) -> Outcome {
     let (out, lse) = (day.merge_finished)((&[2.0], 1000.0), (&[4.0], 1000.0));
     let input = "2 and 4, both logarithms 1000";
     numbers(input, &out, &[3.0], 1e-3)?; // a logarithm near 1000 has steps of 6e-5
-    numbers(&format!("the logarithm, {input}"), &[lse], &[1000.0 + 2f32.ln()], 1e-3)
+    numbers(&format!("the logarithm, {input}"), &[lse], &[1000.0 + 2f32.ln()], 1e-3)?;
+    for (input, a, b) in
+        [("2 and 4, logarithms 1000 and 0", 1000.0, 0.0), ("4 and 2, 0 and 1000", 0.0, 1000.0)]
+    {
+        let (one, other) = if a > b { (2.0, 4.0) } else { (4.0, 2.0) };
+        let (out, lse) = (day.merge_finished)((&[one], a), (&[other], b));
+        numbers(input, &[out[0], lse], &[2.0, 1000.0], 1e-3)?;
+    }
+    Ok(())
 }
 
 pub fn a_finished_part_of_nothing(day: &Day) -> Outcome {
