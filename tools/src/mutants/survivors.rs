@@ -105,6 +105,9 @@ on each. A change that some check notices is *caught* (*stopped*: the checks ran
 A change that none notices *survived*: it stands in the day's file with the reason why it is no mistake. This table and
 the files are written by the command; the reasons are not.
 
+The counts of days 0 to 7, 9, 12 and 15 are from runs on the first edition's references; their reasons were moved to the
+lines as they are now. The others' are from runs on these references.
+
 | day | mutants | do not compile | caught | of these stopped | survived, with a reason | caught of those that compile |
 |---|---|---|---|---|---|---|
 ";
@@ -112,11 +115,13 @@ the files are written by the command; the reasons are not.
 /// The table of all days that have a report.
 fn table(repo: &Repo) -> Result<String> {
     let mut text = HEAD.to_string();
+    let mut waiting = Vec::new();
     for day in &repo.days {
         let report = Report::read(repo, day)?;
         let Counts { unviable, caught, stopped, survived } = report.counts;
         let viable = caught + survived;
         if viable == 0 {
+            waiting.push(day.number.to_string());
             continue;
         }
         let share = 100.0 * caught as f64 / viable as f64;
@@ -126,6 +131,9 @@ fn table(repo: &Repo) -> Result<String> {
             text,
             "| {number} | {all} | {unviable} | {caught} | {stopped} | {survived} | {share:.1} % |"
         );
+    }
+    if !waiting.is_empty() {
+        let _ = writeln!(text, "\nDays that wait for a run: {}.", waiting.join(", "));
     }
     Ok(text)
 }
