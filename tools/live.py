@@ -174,6 +174,70 @@ def drive(page, name, touch, say):
         say(f"{name}: ends in an error: {figure.locator('.live-error').first.inner_text()}")
 
 
+HURRY = """async (name) => {
+  const place = document.querySelector(`.live[data-live="${name}"]`);
+  const parts = (kind) => [...place.querySelectorAll(`.live-picture .live-${kind}`)];
+  const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+  let turn = 0;
+  // The picture is drawn anew all the time, so each part is looked for when it is its turn.
+  const touch = (dragging) => {
+    for (const where of [0, 0.35, 0.6, 0.999]) {
+      const pick = (all) => all[Math.floor(((where + turn * 0.13) % 1) * all.length)];
+      const act = pick(parts('act'));
+      if (act) act.dispatchEvent(new PointerEvent('pointerenter', { pointerType: 'mouse' }));
+      const pressed = pick(parts('act'));
+      if (pressed) pressed.dispatchEvent(new MouseEvent('click', { bubbles: true }));
+      const drag = dragging && pick(parts('drag')); // which asks again
+      if (drag) {
+        const key = turn % 2 ? 'ArrowRight' : 'ArrowLeft';
+        drag.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+        const { left, top } = drag.getBoundingClientRect();
+        for (const [kind, by] of [['pointerdown', 9], ['pointermove', 30 * (turn % 5)], ['pointerup', 30]])
+          (kind === 'pointerdown' ? drag : window).dispatchEvent(
+            new PointerEvent(kind, { bubbles: true, cancelable: true, clientX: left + by, clientY: top + by }));
+      }
+      turn += 1;
+    }
+  };
+  const change = async (input, value) => {
+    if (input.type === 'checkbox') input.checked = value;
+    else input.value = value;
+    input.dispatchEvent(new Event(input.matches('select, [type=checkbox]') ? 'change' : 'input', { bubbles: true }));
+    touch(true); // before the answer; then while it may come, and after it
+    for (let i = 0; i < 100 && (i < 3 || !place.dataset.state); i++) {
+      await wait(i % 5);
+      touch(i < 2);
+    }
+  };
+  for (const select of place.querySelectorAll('select')) {
+    const all = [...select.options].map((option) => option.value);
+    for (const value of [...all, ...all.reverse()]) await change(select, value);
+  }
+  for (const input of place.querySelectorAll('.live-controls input')) {
+    if (input.disabled) continue;
+    const good = input.type === 'checkbox' ? input.checked : input.value;
+    if (input.type === 'checkbox') await change(input, !good);
+    else for (const value of input.type === 'range' ? [input.max, input.min] : ['A', 'Tom had a red ball and a cat.']) await change(input, value);
+    await change(input, good);
+  }
+  for (const button of place.querySelectorAll('.live-controls button')) {
+    for (let i = 0; i < 5; i++) {
+      button.click();
+      touch(true);
+      await wait(i);
+    }
+  }
+}"""
+
+
+def hurry(page, name):
+    """While questions are under way the pointer moves over parts of the old picture, presses and drags them.
+
+    What is thrown then, `Watch` sees."""
+    page.evaluate(HURRY, name)
+    alive(page, name)
+
+
 def bad_input(page, name, say):
     """Bad texts get a sentence or an answer; the figure comes back from each of them."""
     figure = page.locator(f'.live[data-live="{name}"]')
@@ -306,6 +370,7 @@ def main():
                         fits(watch.page, name, say)
                         picture(watch.page, name, args.out, f"{name}-{page_name[:5]}-{theme}-{width}-driven")
                         if (theme, width, base) == now[0]:
+                            hurry(watch.page, name)
                             bad_input(watch.page, name, say)
                     except Exception as error:  # a figure that hangs is a finding, too
                         say(f"{name}: {str(error).splitlines()[0]}")

@@ -369,6 +369,9 @@
         return `${value >= 99.95 ? Math.round(value * 100) / 100 : value.toFixed(value < 1 ? 2 : 1)} %`;
     }
 
+    /** Values and state as they are now: they go on changing. */
+    const copy = (data) => JSON.parse(JSON.stringify(data));
+
     // ---------------------------------------------------------------- a figure on the page
 
     /** In a book of `serve --mine`: whose code answers in this chapter. */
@@ -377,6 +380,15 @@
         return parts.about.yours.includes(day)
             ? `Your day ${day} answers.`
             : `Your day ${day} is not written yet, so the reference answers.`;
+    }
+
+    /** The whole answer to what a figure asks with these values. */
+    async function answerTo(plan, asked, figure) {
+        const ask = (question) => lessons(asked.part).ask(question);
+        const question = plan.ask(asked.values, asked.state);
+        const answer = question ? await ask(question) : {};
+        if (plan.more) await plan.more(answer, asked, ask, figure);
+        return answer;
     }
 
     class Figure {
@@ -420,7 +432,7 @@
         make(plan) {
             this.plan = plan;
             this.values = {};
-            this.state = Object.assign({}, plan.state);
+            this.state = copy(plan.state || {});
             this.inputs = {};
             const controls = html('div', { class: 'live-controls' });
             const buttons = html('div', { class: 'live-buttons' });
@@ -505,10 +517,7 @@
                     {
                         type: 'button',
                         id,
-                        onclick: () => {
-                            control.press(this);
-                            this.refresh();
-                        },
+                        onclick: () => this.pressed(control),
                     },
                     label,
                 );
@@ -571,6 +580,16 @@
             );
         }
 
+        /** A button was pressed. What it does with an answer (`answered`) waits for the newest. */
+        pressed(control) {
+            if (this.asking && control.answered) {
+                this.waits = control;
+                return;
+            }
+            control.press(this, this.failed ? null : this.answer);
+            this.refresh();
+        }
+
         /** Sets a control from the picture: a bar that was dragged, a row that was pressed. */
         set(name, value) {
             this.values[name] = value;
@@ -614,7 +633,8 @@
         }
 
         /** Asks the lessons what the controls want to know, and draws what they say. While a question is under
-        way only the newest change waits. */
+        way only the newest change waits; the picture stays that of the last answer, which keeps
+        the values that it answers. So it can be drawn at any time, whatever has changed since. */
         async refresh() {
             if (this.asking) {
                 this.again = true;
@@ -626,17 +646,16 @@
                 this.again = false;
                 this.enable();
                 try {
-                    const question = this.plan.ask(this.values, this);
-                    this.answer = question
-                        ? await lessons(this.part || 'engine').ask(question)
-                        : {};
-                    if (this.plan.more)
-                        await this.plan.more(this, (question) =>
-                            lessons(this.part || 'engine').ask(question),
-                        );
+                    const part = this.part || 'engine';
+                    const asked = copy({ values: this.values, state: this.state, part });
+                    const answer = await answerTo(this.plan, asked, this);
+                    Object.assign(this, { answer, asked, failed: false });
                     this.error.hidden = true;
                     this.redraw();
                 } catch (error) {
+                    // Words for a reader are a plain Error. Anything else is a figure's own mistake.
+                    if (error.name !== 'Error') console.error(error);
+                    this.failed = true;
                     this.error.textContent = error.message;
                     this.error.hidden = false;
                     this.picture.classList.add('live-old');
@@ -644,7 +663,10 @@
                 }
             } while (this.again);
             this.asking = false;
-            this.place.dataset.state = this.error.hidden ? 'alive' : 'error';
+            this.place.dataset.state = this.failed ? 'error' : 'alive';
+            const waits = this.waits;
+            delete this.waits;
+            if (waits) this.pressed(waits);
         }
 
         redraw(onlyIfResized) {
@@ -655,9 +677,9 @@
             const act = document.activeElement;
             const held = this.picture.contains(act) ? act.dataset.act : null;
             const picture = new Picture(width);
-            const said = this.plan.draw(this.answer, picture, this);
+            const said = this.plan.draw(this.answer, picture, this, this.asked);
             this.picture.replaceChildren(picture.finish(said));
-            this.picture.classList.remove('live-old');
+            this.picture.classList.toggle('live-old', this.failed);
             this.said.textContent = said;
             if (held) {
                 const again = [...this.picture.querySelectorAll('[data-act]')].find(
@@ -697,16 +719,13 @@
             const plan = figures[name];
             const figure = {
                 values: {},
-                state: Object.assign({}, plan.state),
-                set() {},
-                refresh() {},
-                plan,
+                state: copy(plan.state || {}),
+                part: 'engine',
             };
             for (const control of plan.controls || []) figure.values[control.name] = control.value;
-            const question = plan.ask(figure.values, figure);
-            const answer = question ? await lessons('engine').ask(question) : {};
+            const answer = await answerTo(plan, figure, figure);
             const picture = new Picture(width || 720);
-            return picture.finish(plan.draw(answer, picture, figure)).outerHTML;
+            return picture.finish(plan.draw(answer, picture, figure, figure)).outerHTML;
         },
         percent,
         clip,

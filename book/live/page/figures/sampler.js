@@ -154,11 +154,11 @@
             },
         ],
 
-        ask: (values, f) => ({
+        ask: (values, state) => ({
             ask: 'sampler',
             text: values.text,
-            generated: f.state.generated,
-            order: f.state.order,
+            generated: state.generated,
+            order: state.order,
             temperature: values.temperature,
             top_k: values.top_k,
             top_p: values.top_p,
@@ -167,11 +167,11 @@
             presence: values.presence,
             frequency: values.frequency,
             bars: BARS,
-            seed: f.state.seed,
-            draws: f.state.draws,
+            seed: state.seed,
+            draws: state.draws,
         }),
 
-        draw(answer, s, f) {
+        draw(answer, s, f, { values, state }) {
             const w = s.width;
             let y = 14;
             s.text(0, y, 'the text', 'left note');
@@ -292,7 +292,7 @@
             const columns = s.narrow ? 2 : 6;
             const wide = (w - 1 - (columns - 1) * 10) / columns;
             const isOff = (name) => {
-                const v = f.values;
+                const v = values;
                 return {
                     repetition: v.repetition === 1,
                     presence: v.presence === 0 && v.frequency === 0,
@@ -302,7 +302,7 @@
                     min_p: v.min_p === 0,
                 }[name];
             };
-            f.state.order.forEach((name, i) => {
+            state.order.forEach((name, i) => {
                 const x = (i % columns) * (wide + 10),
                     top = y + Math.floor(i / columns) * 40;
                 const box = s.group(isOff(name) ? 'known' : 'kept', () => {

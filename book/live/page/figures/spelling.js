@@ -52,13 +52,13 @@
                 },
             },
         ],
-        ask: (v, f) => ({
+        ask: (v, state) => ({
             ask: 'spelling',
             word: v.word,
             text: v.text,
             whole: v.whole,
             prompt: v.prompt,
-            new: f.state.new,
+            new: state.new,
         }),
 
         draw(answer, s, f) {
