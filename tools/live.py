@@ -127,6 +127,9 @@ def drive(page, name, touch, say):
             seen.add(words(page, name))
     for i in range(figure.locator(".live-controls button").count()):
         button = figure.locator(".live-controls button").nth(i)
+        if button.is_disabled():
+            say(f"{name}: “{button.inner_text()}” is switched off when its turn comes")
+            continue
         button.tap() if touch else button.click()
         alive(page, name)
         seen.add(words(page, name))
@@ -142,7 +145,8 @@ def drive(page, name, touch, say):
         # While a picture is drawn anew its parts have no place.
         box = until(page, drags.first.bounding_box)
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-        labels = lambda: drags.evaluate_all("all => all.map(part => part.getAttribute('aria-label'))")
+        labels = lambda: drags.evaluate_all(
+            "all => all.map(part => [part.getAttribute('aria-label'), Number(part.getAttribute('aria-valuenow'))])")
         page.mouse.move(x, y)
         page.mouse.down()
         alive(page, name)
@@ -404,7 +408,8 @@ def picture(page, name, out, called):
     os.makedirs(out, exist_ok=True)
     frame = page.locator(f'figure:has(.live[data-live="{name}"])')
     try:
-        frame.screenshot(path=f"{out}/{called}.png", timeout=60_000)
+        # The page's bar would lie over a figure that is higher than the window.
+        frame.screenshot(path=f"{out}/{called}.png", timeout=60_000, style="#mdbook-menu-bar, #menu-bar { display: none }")
     except Exception:  # a machine with much else to do; the figure itself has been measured
         print(f"{called}: no picture, the browser took too long for it", flush=True)
 

@@ -299,13 +299,16 @@
         }
 
         /** Makes a part of the picture draggable: `move` gets the pointer's place in the picture's units,
-        and for an arrow key a step, [dx, dy]. The name stays when the label changes, so that the part
-        has the focus after it has moved. */
-        drag(element, name, label, move, step) {
+        and `step` for an arrow key the way, dx, dy. The name stays while the value changes,
+        `{ now, min, max, text }`, so that the part has the focus after it has moved. */
+        drag(element, name, value, move, step) {
             this.acts = true;
             element.setAttribute('role', 'slider');
             element.setAttribute('tabindex', '0');
-            element.setAttribute('aria-label', label);
+            element.setAttribute('aria-label', name);
+            for (const [key, is] of Object.entries(value)) {
+                element.setAttribute(`aria-value${key}`, is);
+            }
             element.classList.add('live-drag');
             element.dataset.act = name;
             // Each move draws the picture anew, and a picture that's gone has no place: the newest one's counts.
@@ -512,15 +515,10 @@
             };
             this.values[name] = control.value;
             if (kind === 'button') {
-                return html(
-                    'button',
-                    {
-                        type: 'button',
-                        id,
-                        onclick: () => this.pressed(control),
-                    },
-                    label,
-                );
+                const press = () => this.pressed(control);
+                const button = html('button', { type: 'button', id, onclick: press }, label);
+                this.inputs[name] = button;
+                return button;
             }
             let input,
                 out = null;
@@ -553,9 +551,9 @@
                     max: control.max,
                     step: control.step,
                     value: control.value,
+                    'aria-valuetext': show(control.value),
                     oninput: () => {
-                        out.textContent = show(Number(input.value));
-                        input.setAttribute('aria-valuetext', out.textContent);
+                        this.show(control, Number(input.value));
                         changed(Number(input.value));
                     },
                 });
@@ -597,15 +595,24 @@
             if (!input) return;
             if (input.type === 'checkbox') input.checked = value;
             else input.value = value;
-            const out = input.parentElement.querySelector('output');
-            const control = this.plan.controls.find((control) => control.name === name);
-            if (out) out.textContent = control.show ? control.show(value) : String(value);
+            this.show(
+                this.plan.controls.find((control) => control.name === name),
+                value,
+            );
+        }
+
+        /** Writes a slider's value beside it. */
+        show({ name, kind, show = String }, value) {
+            if (kind !== 'range') return;
+            const words = show(value);
+            this.inputs[name].parentElement.querySelector('output').textContent = words;
+            this.inputs[name].setAttribute('aria-valuetext', words);
         }
 
         /** Controls that make no difference now are switched off. */
         enable() {
             for (const { name, when } of this.plan.controls || []) {
-                if (when) this.inputs[name].disabled = !when(this.values);
+                if (when) this.inputs[name].disabled = !when(this.values, this.state);
             }
         }
 

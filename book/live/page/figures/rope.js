@@ -154,8 +154,8 @@
             };
             s.drag(
                 dot,
-                'key',
-                `the key, at position ${key_at}`,
+                'position of the key',
+                { now: key_at, min: 0, max: PLACES - 1 },
                 (x) => set(((x - left) / (right - left)) * (PLACES - 1)),
                 (dx, dy) => set(f.values.key_at + dx - dy),
             );
@@ -167,7 +167,16 @@
                 : apart > 0
                   ? `The key stands ${far} before the query.`
                   : `The key stands ${far} after the query, where the causal mask would hide it.`;
-            return `The score is ${answer.score.toFixed(4)}. ${where}`;
+            const stuck = [
+                [0, 'first', 'back'],
+                [PLACES - 1, 'last', 'on'],
+            ]
+                .filter(([end]) => query_at === end || key_at === end)
+                .map(([, which, way]) => {
+                    const who = query_at === key_at ? 'Both are' : 'One of them is';
+                    return ` ${who} at the ${which} position, so they can’t go ${way} together.`;
+                });
+            return `The score is ${answer.score.toFixed(4)}. ${where}${stuck.join('')}`;
         },
     });
 })();

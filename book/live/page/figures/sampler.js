@@ -131,25 +131,24 @@
                 },
             },
             {
+                name: 'take',
+                label: 'Take it, draw the next',
+                kind: 'button',
+                when: (values, state) => state.draws === 1, // of ten, which one is “it”?
+                answered: true,
+                press: (f, answer) => {
+                    if (!answer || answer.draws.length !== 1) return;
+                    f.state.generated.push(answer.draws[0].id);
+                    f.state.seed += 1;
+                },
+            },
+            {
                 name: 'ten',
                 label: 'Ten draws',
                 kind: 'button',
                 press: (f) => {
                     f.state.seed += 1;
                     f.state.draws = 10;
-                },
-            },
-            {
-                name: 'take',
-                label: 'Take it, and draw the next',
-                kind: 'button',
-                press: (f) => {
-                    const drawn = f.answer && f.answer.draws && f.answer.draws[0];
-                    if (!drawn) f.state.draws = 1;
-                    else {
-                        f.state.generated.push(drawn.id);
-                        f.state.seed += 1;
-                    }
                 },
             },
         ],
@@ -175,11 +174,12 @@
             const w = s.width;
             let y = 14;
             s.text(0, y, 'the text', 'left note');
-            const end = answer.tokens.slice(-(s.narrow ? 6 : 12)).join('');
+            const newest = s.narrow ? 6 : 12;
+            const end = answer.tokens.slice(-newest).join('');
             s.text(
                 s.narrow ? 62 : 130,
                 y,
-                (answer.tokens.length > 12 ? '…' : '') + clip(end, s.narrow ? 36 : 72),
+                (answer.tokens.length > newest ? '…' : '') + clip(end, s.narrow ? 36 : 72),
                 'left mono',
             );
 
@@ -316,8 +316,8 @@
                 });
                 s.drag(
                     box,
-                    name,
-                    `${NAMES[name]}, ${i + 1} of 6`,
+                    NAMES[name],
+                    { now: i + 1, min: 1, max: 6, text: `${i + 1} of 6` },
                     (px, py) => {
                         const column = Math.min(
                             Math.max(Math.floor(px / (wide + 10)), 0),

@@ -23,7 +23,7 @@
         controls.push({ name: `text${i}`, label: `Request ${i}`, kind: 'text', value: text });
         controls.push({
             name: `new${i}`,
-            label: `request ${i}: new tokens`,
+            label: `${i}: new tokens`,
             kind: 'range',
             min: 1,
             max: 30,
@@ -32,7 +32,7 @@
         });
         controls.push({
             name: `at${i}`,
-            label: 'comes in turn',
+            label: `${i}: comes in turn`,
             kind: 'range',
             min: 0,
             max: 20,

@@ -96,7 +96,7 @@
                     s.drag(
                         column,
                         `${name} of ${NAMES[i]}`,
-                        `${name} of ${NAMES[i]}: ${share.toFixed(2)}`,
+                        { now: share.toFixed(3), min: 0, max: 1, text: percent(share) },
                         (px, py) => {
                             // The others keep their proportions, so the bar ends where the pointer is.
                             const want = Math.min(Math.max((base - py) / high, 0.001), 0.98);
