@@ -119,7 +119,7 @@
             const py = (score) => y + high - ((score - low) / (top - low || 1)) * high;
             s.text(
                 0,
-                y - 12,
+                y - 16,
                 'the score for every position of the key (drag the dot)',
                 'left note',
             );

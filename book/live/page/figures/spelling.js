@@ -80,9 +80,10 @@
             const usual = new Set();
             let at = 0;
             for (const token of answer.usual) {
-                const length = new TextEncoder().encode(token.replace(/·/g, ' ')).length;
-                usual.add(`${at}-${at + length}`);
-                at += length;
+                const edge = answer.edges.find((edge) => edge.from === at && edge.token === token);
+                if (!edge) break;
+                usual.add(`${at}-${edge.to}`);
+                at = edge.to;
             }
             let y = 12;
             s.text(
