@@ -536,7 +536,7 @@ def stills(browser, base, pages):
         page.goto(base + page_name)
         svg = page.evaluate("(name) => candecode.still(name, 720)", name)
         label = re.search(r' aria-label="([^"]*)"', svg).group(0)
-        svg = re.sub(r' (role|tabindex|aria-label|data-act)="[^"]*"', "", svg)
+        svg = re.sub(r' (role|tabindex|aria-\w+|data-act)="[^"]*"', "", svg)
         svg = re.sub(r'( ?live-(drag|act))+', "", svg).replace(' class=""', "")
         svg = svg.replace(' xmlns="http://www.w3.org/2000/svg"', "")
         svg = svg.replace("<svg", f'<svg role="img"{label}', 1).replace("><", ">\n<")
