@@ -60,39 +60,12 @@ class Watch:
         return sorted(set(self.said))
 
 
-class Pauses(threading.Thread):
-    """How long this machine has stood still: a laptop that slept, a virtual machine that was stopped."""
-
-    def __init__(self):
-        super().__init__(daemon=True)
-        self.seconds = 0
-        self.start()
-
-    def run(self):
-        while True:
-            before = time.time()
-            time.sleep(0.5)
-            late = time.time() - before - 0.5
-            if late > 3:
-                self.seconds += late
-
-
-PAUSES = Pauses()
-
-
-def awake(check):
-    """What a check finds wrong. If the machine stood still meanwhile, times say nothing, and it is done again."""
-    for _ in range(5):
-        stood = PAUSES.seconds
-        try:
-            wrong = check()
-        except Exception as error:
-            wrong = [str(error).splitlines()[0]]
-        time.sleep(1)
-        if not wrong or PAUSES.seconds == stood:
-            break
-        print(f"once more, for this machine stood still for {PAUSES.seconds - stood:.0f} s: {wrong[0]}", flush=True)
-    return wrong
+def found(check):
+    """What a check finds wrong. One that hangs is a finding, too."""
+    try:
+        return check()
+    except Exception as error:
+        return [str(error).splitlines()[0]]
 
 
 def until(page, ask, seconds=10):
@@ -424,13 +397,13 @@ def main():
             now = views if args.all_views else [views[turn % len(views)]]
             for view in now:
                 theme, width, base = view
-                for words in awake(lambda: seen(browser, page_name, names, view, view == now[0], args)):
+                for words in found(lambda: seen(browser, page_name, names, view, view == now[0], args)):
                     wrong.append(f"{page_name} ({theme}, {width} px, {base[:5]}): {words}")
                     print(wrong[-1], flush=True)
         first = next(iter(pages), None)
         for check in (lambda: equality(browser, served, first), lambda: without(browser, served, first),
                       lambda: together(browser, served, pages)):
-            for words in awake(check):
+            for words in found(check):
                 wrong.append(words)
                 print(words, flush=True)
         speed(browser, served, first)
