@@ -4,7 +4,7 @@
 use candecode::day01_attention::{merge_heads, scaled_dot_product_attention, split_heads};
 use candecode::day02_positions::{rotate, CosSin};
 use candecode::day03_norms_and_mlps::{rms_norm, Projection};
-use candecode::kit::{attend, Cache, Step};
+use candecode::kit::{attend, in_parts, Cache, Step};
 use candle_core::{bail, Device, Result, Tensor};
 
 /// Attention in which `H / Hkv` query heads share each key/value head (Ainslie et al. 2023): GQA;
@@ -90,8 +90,9 @@ impl Attention {
             k = rms_norm(&k, k_weight, self.norm_eps)?;
         }
         if let Some((cos, sin)) = cos_sin {
-            q = rotate(&q, cos, sin)?;
-            k = rotate(&k, cos, sin)?;
+            // Some heads at a time, for threads and caches: `rotate(&q, cos, sin)` is the same.
+            q = in_parts([&q], 1, |[q]| rotate(q, cos, sin))?;
+            k = in_parts([&k], 1, |[k]| rotate(k, cos, sin))?;
         }
         Ok((q, k, v))
         // </solution>

@@ -16,6 +16,8 @@ mod dfa;
 mod flags;
 #[path = "kit/gguf.rs"]
 mod gguf;
+#[path = "kit/in_parts.rs"]
+mod in_parts;
 #[path = "kit/kernel_equality.rs"]
 mod kernel_equality;
 #[path = "kit/memory.rs"]

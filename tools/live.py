@@ -60,6 +60,14 @@ class Watch:
         return sorted(set(self.said))
 
 
+def found(check):
+    """What a check finds wrong. One that hangs is a finding, too."""
+    try:
+        return check()
+    except Exception as error:
+        return [str(error).splitlines()[0]]
+
+
 def until(page, ask, seconds=10):
     """Asks again and again until the answer counts as true; the last answer."""
     end = time.time() + seconds
@@ -127,6 +135,9 @@ def drive(page, name, touch, say):
             seen.add(words(page, name))
     for i in range(figure.locator(".live-controls button").count()):
         button = figure.locator(".live-controls button").nth(i)
+        if button.is_disabled():
+            say(f"{name}: “{button.inner_text()}” is switched off when its turn comes")
+            continue
         button.tap() if touch else button.click()
         alive(page, name)
         seen.add(words(page, name))
@@ -142,7 +153,8 @@ def drive(page, name, touch, say):
         # While a picture is drawn anew its parts have no place.
         box = until(page, drags.first.bounding_box)
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-        labels = lambda: drags.evaluate_all("all => all.map(part => part.getAttribute('aria-label'))")
+        labels = lambda: drags.evaluate_all(
+            "all => all.map(part => [part.getAttribute('aria-label'), Number(part.getAttribute('aria-valuenow'))])")
         page.mouse.move(x, y)
         page.mouse.down()
         alive(page, name)
@@ -172,6 +184,70 @@ def drive(page, name, touch, say):
         say(f"{name}: says the same whatever is done to it")
     if figure.locator(".live-error:not([hidden])").count():
         say(f"{name}: ends in an error: {figure.locator('.live-error').first.inner_text()}")
+
+
+HURRY = """async (name) => {
+  const place = document.querySelector(`.live[data-live="${name}"]`);
+  const parts = (kind) => [...place.querySelectorAll(`.live-picture .live-${kind}`)];
+  const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+  let turn = 0;
+  // The picture is drawn anew all the time, so each part is looked for when it is its turn.
+  const touch = (dragging) => {
+    for (const where of [0, 0.35, 0.6, 0.999]) {
+      const pick = (all) => all[Math.floor(((where + turn * 0.13) % 1) * all.length)];
+      const act = pick(parts('act'));
+      if (act) act.dispatchEvent(new PointerEvent('pointerenter', { pointerType: 'mouse' }));
+      const pressed = pick(parts('act'));
+      if (pressed) pressed.dispatchEvent(new MouseEvent('click', { bubbles: true }));
+      const drag = dragging && pick(parts('drag')); // which asks again
+      if (drag) {
+        const key = turn % 2 ? 'ArrowRight' : 'ArrowLeft';
+        drag.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+        const { left, top } = drag.getBoundingClientRect();
+        for (const [kind, by] of [['pointerdown', 9], ['pointermove', 30 * (turn % 5)], ['pointerup', 30]])
+          (kind === 'pointerdown' ? drag : window).dispatchEvent(
+            new PointerEvent(kind, { bubbles: true, cancelable: true, clientX: left + by, clientY: top + by }));
+      }
+      turn += 1;
+    }
+  };
+  const change = async (input, value) => {
+    if (input.type === 'checkbox') input.checked = value;
+    else input.value = value;
+    input.dispatchEvent(new Event(input.matches('select, [type=checkbox]') ? 'change' : 'input', { bubbles: true }));
+    touch(true); // before the answer; then while it may come, and after it
+    for (let i = 0; i < 100 && (i < 3 || !place.dataset.state); i++) {
+      await wait(i % 5);
+      touch(i < 2);
+    }
+  };
+  for (const select of place.querySelectorAll('select')) {
+    const all = [...select.options].map((option) => option.value);
+    for (const value of [...all, ...all.reverse()]) await change(select, value);
+  }
+  for (const input of place.querySelectorAll('.live-controls input')) {
+    if (input.disabled) continue;
+    const good = input.type === 'checkbox' ? input.checked : input.value;
+    if (input.type === 'checkbox') await change(input, !good);
+    else for (const value of input.type === 'range' ? [input.max, input.min] : ['A', 'Tom had a red ball and a cat.']) await change(input, value);
+    await change(input, good);
+  }
+  for (const button of place.querySelectorAll('.live-controls button')) {
+    for (let i = 0; i < 5; i++) {
+      button.click();
+      touch(true);
+      await wait(i);
+    }
+  }
+}"""
+
+
+def hurry(page, name):
+    """While questions are under way the pointer moves over parts of the old picture, presses and drags them.
+
+    What is thrown then, `Watch` sees."""
+    page.evaluate(HURRY, name)
+    alive(page, name)
 
 
 def bad_input(page, name, say):
@@ -215,18 +291,53 @@ def fits(page, name, say):
         say(f"{name}: wider than the window: {', '.join(wide)}")
 
 
-def equality(page, say):
+def equality(browser, base, page_name):
     """The tokens in the page are those of the command, which tests/oracle/live.json stores."""
-    goldens = json.loads(GOLDENS.read_text())
-    for case in goldens["cases"]:
-        got = page.evaluate(
+    watch = Watch(browser, base)
+    watch.page.goto(base + page_name, wait_until="load")
+    cases = json.loads(GOLDENS.read_text())["cases"]
+    for case in cases:
+        got = watch.page.evaluate(
             "(q) => candecode.ask(q)",
             {"ask": "generate", "whose": "test", "text": case["prompt"], "params": case["params"],
              "steps": case["params"]["max_new_tokens"]})
         ids = [token["id"] for token in got["new"]]
         if ids != case["ids"]:
-            say(f"{case['prompt']!r} {case['params']}: {ids} in the page, {case['ids']} from the command")
-    return len(goldens["cases"])
+            watch.said.append(f"{case['prompt']!r} {case['params']}: {ids} in the page, {case['ids']} from the command")
+    print(f"{len(cases)} texts, greedy and sampled, are the command's" if not watch.said else "the page and the command differ")
+    return watch.close()
+
+
+def seen(browser, page_name, names, view, first, args):
+    """The figures of a page in one view: driven, measured, pictures taken. What is wrong."""
+    theme, width, base = view
+    touch = width < 600
+    watch = Watch(browser, base, viewport={"width": width, "height": 900}, has_touch=touch,
+                  is_mobile=touch, reduced_motion="reduce" if theme == "navy" else "no-preference")
+    page, say = watch.page, watch.said.append
+    page.add_init_script(f"try {{ localStorage.setItem('mdbook-theme', '{theme}') }} catch (e) {{}}")
+    page.goto(base + page_name, wait_until="load")
+    for name in names:
+        called = f"{name}-{page_name[:5]}-{theme}-{width}"
+        try:
+            took = begin(page, name, touch)
+            if first:
+                started = page.evaluate("() => candecode.times().engine.start")
+                print(f"{page_name[:-5]:<24} {name:<12} first answer after {took * 1000:.0f} ms (start of the lessons {started:.0f} ms)", flush=True)
+            time.sleep(0.2)
+            fits(page, name, say)
+            picture(page, name, args.out, called)
+            if args.look:
+                continue
+            drive(page, name, touch, say)
+            fits(page, name, say)
+            picture(page, name, args.out, f"{called}-driven")
+            if first:
+                hurry(page, name)
+                bad_input(page, name, say)
+        except Exception as error:  # a figure that hangs is a finding, too
+            say(f"{name}: {str(error).splitlines()[0]}")
+    return watch.close()
 
 
 def main():
@@ -284,49 +395,17 @@ def main():
         views = [("light", 1280, served), ("navy", 360, served), ("navy", 1280, local), ("light", 360, local)]
         for turn, (page_name, names) in enumerate(pages.items()):
             now = views if args.all_views else [views[turn % len(views)]]
-            for theme, width, base in now:
-                touch = width < 600
-                watch = Watch(browser, base, viewport={"width": width, "height": 900}, has_touch=touch,
-                              is_mobile=touch, reduced_motion="reduce" if theme == "navy" else "no-preference")
-                watch.page.add_init_script(f"try {{ localStorage.setItem('mdbook-theme', '{theme}') }} catch (e) {{}}")
-                watch.page.goto(base + page_name, wait_until="load")
-                say = lambda words: watch.said.append(words)
-                for name in names:
-                    try:
-                        took = begin(watch.page, name, touch)
-                        if (theme, width, base) == now[0]:
-                            started = watch.page.evaluate("() => candecode.times().engine.start")
-                            print(f"{page_name[:-5]:<24} {name:<12} first answer after {took * 1000:.0f} ms (start of the lessons {started:.0f} ms)")
-                        time.sleep(0.2)
-                        fits(watch.page, name, say)
-                        picture(watch.page, name, args.out, f"{name}-{page_name[:5]}-{theme}-{width}")
-                        if args.look:
-                            continue
-                        drive(watch.page, name, touch, say)
-                        fits(watch.page, name, say)
-                        picture(watch.page, name, args.out, f"{name}-{page_name[:5]}-{theme}-{width}-driven")
-                        if (theme, width, base) == now[0]:
-                            bad_input(watch.page, name, say)
-                    except Exception as error:  # a figure that hangs is a finding, too
-                        say(f"{name}: {str(error).splitlines()[0]}")
-                found = [f"{page_name} ({theme}, {width} px, {base[:5]}): {words}" for words in watch.close()]
-                wrong += found
-                for line in found:
-                    print(line, flush=True)
+            for view in now:
+                theme, width, base = view
+                for words in found(lambda: seen(browser, page_name, names, view, view == now[0], args)):
+                    wrong.append(f"{page_name} ({theme}, {width} px, {base[:5]}): {words}")
+                    print(wrong[-1], flush=True)
         first = next(iter(pages), None)
-        if first and GOLDENS.is_file():
-            watch = Watch(browser, served)
-            watch.page.goto(served + first, wait_until="load")
-            say = lambda words: watch.said.append(words)
-            count = equality(watch.page, say)
-            print(f"{count} texts, greedy and sampled, are the command's" if not watch.said else "the page and the command differ")
-            found = watch.close()
-            wrong += found
-            for line in found:
-                print(line)
-        for line in without(browser, served, first) + together(browser, served, pages):
-            wrong.append(line)
-            print(line)
+        for check in (lambda: equality(browser, served, first), lambda: without(browser, served, first),
+                      lambda: together(browser, served, pages)):
+            for words in found(check):
+                wrong.append(words)
+                print(words, flush=True)
         speed(browser, served, first)
         browser.close()
     print(f"live.py: {sum(map(len, pages.values()))} figures, {len(wrong)} things wrong")
@@ -339,7 +418,8 @@ def picture(page, name, out, called):
     os.makedirs(out, exist_ok=True)
     frame = page.locator(f'figure:has(.live[data-live="{name}"])')
     try:
-        frame.screenshot(path=f"{out}/{called}.png", timeout=60_000)
+        # The page's bar would lie over a figure that is higher than the window.
+        frame.screenshot(path=f"{out}/{called}.png", timeout=60_000, style="#mdbook-menu-bar, #menu-bar { display: none }")
     except Exception:  # a machine with much else to do; the figure itself has been measured
         print(f"{called}: no picture, the browser took too long for it", flush=True)
 
@@ -429,7 +509,7 @@ def stills(browser, base, pages):
         page.goto(base + page_name)
         svg = page.evaluate("(name) => candecode.still(name, 720)", name)
         label = re.search(r' aria-label="([^"]*)"', svg).group(0)
-        svg = re.sub(r' (role|tabindex|aria-label|data-act)="[^"]*"', "", svg)
+        svg = re.sub(r' (role|tabindex|aria-\w+|data-act)="[^"]*"', "", svg)
         svg = re.sub(r'( ?live-(drag|act))+', "", svg).replace(' class=""', "")
         svg = svg.replace(' xmlns="http://www.w3.org/2000/svg"', "")
         svg = svg.replace("<svg", f'<svg role="img"{label}', 1).replace("><", ">\n<")
@@ -473,7 +553,7 @@ def film(browser, base, to):
     slide("temperature", [1.1, 1.2, 1.35, 1.5, 1.7, 2.0])
     shot(900)
     slide("temperature", [1.6, 1.2, 1.0, 0.8])
-    for name in ("draw", "draw", "ten"):
+    for name in ("draw", "take", "ten"):
         place.locator(f"#live-sampler-{name}").click()
         page.wait_for_timeout(80)
         shot(1300)

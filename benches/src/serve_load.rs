@@ -124,9 +124,9 @@ fn main() -> Result<()> {
     if let Some(program) = &args.llama_server {
         servers.push(llama(&args, program, most)?);
     }
-    // Both have read their weights, and made their threads, before anything counts.
+    // Both have read their weights, made their threads, and touched all the memory that they need, before anything counts.
     for server in &servers {
-        measure(server, Load::Closed(2), &args, 1)?;
+        measure(server, Load::Closed(most), 1, &args, 1)?;
     }
     let closed = args.clients.iter().map(|clients| Load::Closed(*clients));
     let open = args.rates.iter().map(|rate| Load::Open(*rate));
@@ -138,7 +138,7 @@ fn main() -> Result<()> {
             order.reverse();
         }
         for server in order {
-            let figures = measure(server, load, &args, 2 + number as u64)?;
+            let figures = measure(server, load, args.requests, &args, 2 + number as u64)?;
             eprintln!("{}", line(&figures));
             all.push(figures);
         }
@@ -199,11 +199,17 @@ fn llama(args: &Args, program: &Path, most: usize) -> Result<Server> {
     Ok(server)
 }
 
-/// Puts a load on a server.
-fn measure(server: &Server, load: Load, args: &Args, seed: u64) -> Result<Figures> {
+/// Puts a load on a server; the clients of a closed one have so many requests each.
+fn measure(
+    server: &Server,
+    load: Load,
+    requests: usize,
+    args: &Args,
+    seed: u64,
+) -> Result<Figures> {
     let mut random = RequestRng::new(seed, 0);
     let (threads, each, arrivals) = match load {
-        Load::Closed(clients) => (clients, args.requests, vec![0.0; clients]),
+        Load::Closed(clients) => (clients, requests, vec![0.0; clients]),
         Load::Open(rate) => {
             let mut arrivals = Vec::new();
             let mut at = 0.0;

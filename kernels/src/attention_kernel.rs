@@ -8,7 +8,7 @@
 use crate::bandwidth::count;
 use crate::dot_products::dot_products;
 use crate::keep_awake::keep_awake;
-use crate::panels::{self, weighted_sums, Panels, GEMM_MIN_ROWS};
+use crate::panels::{weighted_sums, Panels, GEMM_MIN_ROWS};
 use crate::softmax::softmax;
 use crate::threads;
 use pulp::{Arch, Simd, WithSimd};
@@ -19,6 +19,8 @@ use std::ops::Range;
 const SERIAL: usize = 1 << 16;
 /// Queries of one key/value head that one thread takes at a time.
 const QUERIES: usize = 16;
+/// How many of them are computed together.
+const TOGETHER: usize = 4;
 /// Keys that they are multiplied with at a time.
 const KEYS: usize = 4;
 
@@ -177,9 +179,9 @@ impl WithSimd for Part<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let queries = self.q.len() / self.width;
-        let mut scores = vec![0f32; panels::PANEL_W_ROWS.min(queries) * self.all];
+        let mut scores = vec![0f32; TOGETHER.min(queries) * self.all];
         let mut sums = match self.keys {
-            Keys::Panels(keys) => vec![0f32; panels::PANEL_W_ROWS * keys.group_rows()],
+            Keys::Panels(keys) => vec![0f32; TOGETHER * keys.group_rows()],
             Keys::Rows(..) => vec![],
         };
         let mut at = 0;
@@ -188,7 +190,7 @@ impl WithSimd for Part<'_> {
                 1 => self.queries::<S, 1>(simd, at, &mut scores, &mut sums),
                 2 => self.queries::<S, 2>(simd, at, &mut scores, &mut sums),
                 3 => self.queries::<S, 3>(simd, at, &mut scores, &mut sums),
-                _ => self.queries::<S, { panels::PANEL_W_ROWS }>(simd, at, &mut scores, &mut sums),
+                _ => self.queries::<S, { TOGETHER }>(simd, at, &mut scores, &mut sums),
             };
         }
     }
@@ -237,8 +239,10 @@ impl Part<'_> {
                     if group.first + group.rows <= least {
                         continue;
                     }
-                    group.products(simd, q, sums);
                     let step = group.panels * S::F32_LANES;
+                    let sums = &mut sums[..R * step];
+                    sums.fill(0.0);
+                    group.add_products(simd, q, 0, sums);
                     for r in 0..R {
                         scores[r * all + group.first..][..group.rows]
                             .copy_from_slice(&sums[r * step..][..group.rows]);

@@ -3,7 +3,7 @@
 use crate::bandwidth::count;
 use crate::dot_products::dot_products;
 use crate::keep_awake::keep_awake;
-use crate::panels::{self, Panels, GEMM_MIN_ROWS};
+use crate::panels::{Group, Panels, GEMM_MIN_ROWS, PANEL_W_ROWS};
 use crate::weight_types::{deinterleave, WeightType};
 use crate::{lanes, many_registers, threads};
 use half::{bf16, f16};
@@ -19,12 +19,9 @@ const GEMV_ROWS: usize = 4;
 const DOT_W_ROWS: usize = 3;
 /// Rows of `x` at a time then.
 const MAX_X_ROWS: usize = 8;
-/// Groups of rows of `x` that are multiplied with some rows of weights before the next are fetched:
-/// they stay in the second cache.
-const TILE_GROUPS: usize = 2;
-/// Rows of weights of 16 bits that are widened before all rows of `x` are multiplied with them: few
-/// enough for the second cache and the third, and each is widened once.
-const WIDENED_ROWS: usize = 64;
+/// Bytes of weights, as f32, that all rows of `x` are multiplied with before the next are fetched:
+/// half of the second cache. Weights of 16 bits are widened then, each once.
+const TOGETHER_BYTES: usize = 256 << 10;
 /// Multiplications below which a second thread costs more than it saves.
 const SERIAL: usize = 1 << 18;
 /// Blocks of work for each thread. They are more than one, so that a thread whose core is taken
@@ -106,7 +103,7 @@ fn multiply<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32
         }
     } else {
         let size = columns.div_ceil(threads() * BLOCKS_PER_THREAD);
-        let size = size.next_multiple_of(DOT_W_ROWS * panels::PANEL_W_ROWS);
+        let size = size.next_multiple_of(DOT_W_ROWS * PANEL_W_ROWS);
         let blocks = blocks(weights, &x, inner, size, rows, &mut y);
         keep_awake();
         blocks.into_par_iter().with_max_len(1).for_each(|block| arch.dispatch(block));
@@ -233,58 +230,58 @@ impl<W: WeightType> Block<'_, W> {
     /// All rows of `x`, which are many and packed.
     #[inline(always)]
     fn gemm<S: Simd>(mut self, simd: S, x: &Panels) {
-        let columns = self.w.len() / self.inner;
-        let together = if W::SPLIT { WIDENED_ROWS } else { columns.max(1) };
-        let mut sums = vec![0.0; panels::PANEL_W_ROWS * x.group_rows()];
+        let (inner, columns) = (self.inner, self.w.len() / self.inner);
+        let together = TOGETHER_BYTES / (size_of::<f32>() * inner);
+        let together = together.next_multiple_of(PANEL_W_ROWS).max(PANEL_W_ROWS);
+        let mut sums = vec![0.0; together.min(columns) * x.group_rows()];
         let mut room = Vec::new();
         for begin in (0..columns).step_by(together) {
             let count = together.min(columns - begin);
-            let w = &self.w[begin * self.inner..][..count * self.inner];
-            let w = W::widen_rows(simd, w, self.inner, &mut room);
-            for first in (0..x.groups()).step_by(TILE_GROUPS) {
-                let groups = first..x.groups().min(first + TILE_GROUPS);
-                let mut row = 0;
-                while row < count {
-                    let w = &w[row * self.inner..];
-                    let (column, groups) = (begin + row, groups.clone());
-                    row += if count - row >= panels::PANEL_W_ROWS {
-                        self.packed_tile::<S, { panels::PANEL_W_ROWS }>(
-                            simd, x, w, column, groups, &mut sums,
-                        )
-                    } else {
-                        self.packed_tile::<S, 1>(simd, x, w, column, groups, &mut sums)
-                    };
+            let w = &self.w[begin * inner..][..count * inner];
+            let w = W::widen_rows(simd, w, inner, &mut room);
+            for group in (0..x.groups()).map(|at| x.group(at)) {
+                let step = group.panels * S::F32_LANES;
+                let sums = &mut sums[..count * step];
+                sums.fill(0.0);
+                let depth = group.depth(inner);
+                for from in (0..inner).step_by(depth) {
+                    add_products(simd, w, inner, &group, from..inner.min(from + depth), sums);
+                }
+                for row in 0..group.rows {
+                    let out = &mut self.out[group.first + row][begin..][..count];
+                    for (out, sums) in out.iter_mut().zip(sums.chunks_exact(step)) {
+                        *out = sums[row];
+                    }
                 }
             }
         }
     }
+}
 
-    /// `R` columns of the result, for the rows of some groups. `w` begins with their weights.
-    #[inline(always)]
-    fn packed_tile<S: Simd, const R: usize>(
-        &mut self,
-        simd: S,
-        x: &Panels,
-        w: &[f32],
-        column: usize,
-        groups: Range<usize>,
-        sums: &mut [f32],
-    ) -> usize {
-        let mut rows: [&[f32]; R] = [&[]; R];
-        for r in 0..R {
-            rows[r] = &w[r * self.inner..][..self.inner];
+/// Adds the products of rows of weights, as far as they are in `range`, with a group of rows of `x`.
+#[inline(always)]
+fn add_products<S: Simd>(
+    simd: S,
+    w: &[f32],
+    inner: usize,
+    group: &Group<'_>,
+    range: Range<usize>,
+    sums: &mut [f32],
+) {
+    let step = group.panels * S::F32_LANES;
+    let (w, from) = (|row: usize| &w[row * inner..][range.clone()], range.start);
+    let count = sums.len() / step;
+    let mut row = 0;
+    while row + PANEL_W_ROWS <= count {
+        let mut rows: [&[f32]; PANEL_W_ROWS] = [&[]; PANEL_W_ROWS];
+        for r in 0..PANEL_W_ROWS {
+            rows[r] = w(row + r);
         }
-        for group in groups.map(|at| x.group(at)) {
-            group.products(simd, rows, sums);
-            let step = group.panels * S::F32_LANES;
-            for row in 0..group.rows {
-                let out = &mut self.out[group.first + row][column..][..R];
-                for r in 0..R {
-                    out[r] = sums[r * step + row];
-                }
-            }
-        }
-        R
+        group.add_products(simd, rows, from, &mut sums[row * step..][..PANEL_W_ROWS * step]);
+        row += PANEL_W_ROWS;
+    }
+    for row in row..count {
+        group.add_products(simd, [w(row)], from, &mut sums[row * step..][..step]);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use crate::prefetch::{prefetch, AHEAD};
 use crate::quantized_kernel::{BlockType, TILE_ROWS};
-use crate::quantized_rows::{WideXBlock, XBlock, XRows};
+use crate::quantized_rows::{rows, WideXBlock, XBlock, XRows};
 use crate::unrolled::unrolled;
 use pulp::bytemuck::cast;
 use std::arch::x86_64::*;
@@ -39,15 +39,6 @@ fn products<const M: usize>(
         BlockType::Q4_1 => q4::<M, { 16 * 20 }>(tile, rows(x.bytes)),
     };
     unrolled!(m in M => { sums[m] = all[m]; });
-}
-
-/// The rows of `x`.
-#[inline]
-fn rows<B, const M: usize>(x: &[B]) -> [&[B]; M] {
-    let row_blocks = x.len() / M;
-    let mut rows: [&[B]; M] = [&[]; M];
-    unrolled!(m in M => { rows[m] = &x[m * row_blocks..][..row_blocks]; });
-    rows
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]

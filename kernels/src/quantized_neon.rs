@@ -3,7 +3,7 @@
 //! activations have sixteen, and their two bytes are multiplied one after the other.
 
 use crate::quantized_kernel::{BlockType, BLOCK, TILE_ROWS};
-use crate::quantized_rows::{place, WideXBlock, XBlock, XRows};
+use crate::quantized_rows::{place, rows, WideXBlock, XBlock, XRows};
 use crate::unrolled::unrolled;
 use half::f16;
 use std::arch::aarch64::*;
@@ -41,15 +41,6 @@ fn products<const M: usize>(
             unsafe { vst1q_f32(place.as_mut_ptr(), all[m][v]) };
         }
     });
-}
-
-/// The rows of `x`.
-#[inline]
-fn rows<B, const M: usize>(x: &[B]) -> [&[B]; M] {
-    let row_blocks = x.len() / M;
-    let mut rows: [&[B]; M] = [&[]; M];
-    unrolled!(m in M => { rows[m] = &x[m * row_blocks..][..row_blocks]; });
-    rows
 }
 
 #[target_feature(enable = "neon,dotprod")]

@@ -4,6 +4,8 @@
 
 use crate::instruction_set::InstructionSet;
 use crate::quantized_kernel::{BlockType, BLOCK};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use crate::unrolled::unrolled;
 use half::f16;
 use rayon::prelude::*;
 
@@ -50,6 +52,16 @@ pub struct WideXBlock {
     pub q: [i16; BLOCK],
     /// The scale, as in an [`XBlock`], but not rounded.
     pub scale: f32,
+}
+
+/// `M` rows of `x` that lie one behind the other, `(M, blocks)`, each by itself.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[inline(always)]
+pub fn rows<B, const M: usize>(x: &[B]) -> [&[B]; M] {
+    let row_blocks = x.len() / M;
+    let mut rows: [&[B]; M] = [&[]; M];
+    unrolled!(m in M => { rows[m] = &x[m * row_blocks..][..row_blocks]; });
+    rows
 }
 
 /// The largest integer of 16 bits whose two bytes are both numbers from -127 to 127.

@@ -7,6 +7,7 @@
 
 use anyhow::{anyhow, bail, Context, Result};
 use clap::Args;
+use std::borrow::Cow;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -265,12 +266,29 @@ fn copy_changed(from: &Path, to: &Path) -> Result<()> {
                 // Of the book only its live figures, which are a member of the workspace.
                 copy_changed(&path.join("live"), &to.join(name).join("live"))?;
             }
-        } else if fs::read(&path).ok() != fs::read(to.join(&name)).ok() {
-            fs::create_dir_all(to)?;
-            fs::copy(&path, to.join(&name)).with_context(|| path.display().to_string())?;
+        } else {
+            let mut bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+            if name == "Cargo.toml" {
+                bytes = another_version(String::from_utf8_lossy(&bytes)).into_bytes();
+            }
+            if fs::read(to.join(&name)).ok().as_ref() != Some(&bytes) {
+                fs::create_dir_all(to)?;
+                fs::write(to.join(&name), bytes).with_context(|| path.display().to_string())?;
+            }
         }
     }
     Ok(())
+}
+
+/// A manifest in which the workspace has another version. Cargo tells packages in one target directory apart
+/// by name and version: with the same, it would take what the copy was compiled to for the
+/// reader's own, and would not see what the reader changes.
+fn another_version(manifest: Cow<'_, str>) -> String {
+    let Some((before, after)) = manifest.split_once("[workspace.package]\nversion = \"") else {
+        return manifest.into_owned();
+    };
+    let after = after.replacen('"', "-copy\"", 1);
+    format!("{before}[workspace.package]\nversion = \"{after}")
 }
 
 /// Runs a probe, flags or a text: what the engine wrote, and how it ended, unless well.
@@ -305,4 +323,22 @@ fn ask(prompt: &str) -> Option<String> {
     print!("{prompt}");
     let _ = std::io::stdout().flush();
     std::io::stdin().lines().next()?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_is_another_package() -> Result<()> {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
+        let ours = fs::read_to_string(root)?;
+        let copy = another_version(Cow::Borrowed(&ours));
+        let version = |manifest: &str| -> Result<String> {
+            let table: Table = manifest.parse()?;
+            Ok(table["workspace"]["package"]["version"].as_str().unwrap_or_default().to_string())
+        };
+        assert_eq!(version(&copy)?, version(&ours)? + "-copy");
+        Ok(())
+    }
 }

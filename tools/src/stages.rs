@@ -82,8 +82,6 @@ pub const STAGES: &[Stage] = &[
         .slow(),
     stage("metal", "the Metal path type-checks", metal).slow(),
     stage("wasm", "the library without the command type-checks for WebAssembly", wasm).slow(),
-    // The last: to cargo the copy that it builds is the course itself, so what is compiled afterwards
-    // may take the copy's folder for its own.
     stage("real", "the runner on the course itself: what a failing check says, a hunt", real)
         .slow(),
 ];

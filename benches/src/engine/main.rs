@@ -99,11 +99,14 @@ fn main() -> Result<()> {
     let mut rounds: Vec<Vec<Run>> = contenders.iter().map(|_| vec![]).collect();
     let mut probes: Vec<[f64; 2]> = vec![];
     let mut before = kernels::bandwidth(5);
-    let mut repeated = 0;
+    let (mut repeated, mut tried) = (0, 0);
     while probes.len() < args.rounds {
         let number = probes.len() + 1;
+        // In turn, and the first in turn, too: what runs first may find the machine in another state.
+        let first = tried * contenders.len() / 3 % contenders.len();
+        tried += 1;
         let mut round = vec![];
-        for contender in &contenders {
+        for contender in contenders[first..].iter().chain(&contenders[..first]) {
             let run = contender.play()?;
             let Contender { name, batch, .. } = contender;
             eprintln!(
@@ -112,6 +115,7 @@ fn main() -> Result<()> {
             );
             round.push(run);
         }
+        round.rotate_right(first);
         let probe = [before, kernels::bandwidth(5)];
         before = probe[1];
         if (probe[0] / probe[1] - 1.0).abs() > UNSTEADY && repeated < args.rounds {

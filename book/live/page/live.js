@@ -299,13 +299,16 @@
         }
 
         /** Makes a part of the picture draggable: `move` gets the pointer's place in the picture's units,
-        and for an arrow key a step, [dx, dy]. The name stays when the label changes, so that the part
-        has the focus after it has moved. */
-        drag(element, name, label, move, step) {
+        and `step` for an arrow key the way, dx, dy. The name stays while the value changes,
+        `{ now, min, max, text }`, so that the part has the focus after it has moved. */
+        drag(element, name, value, move, step) {
             this.acts = true;
             element.setAttribute('role', 'slider');
             element.setAttribute('tabindex', '0');
-            element.setAttribute('aria-label', label);
+            element.setAttribute('aria-label', name);
+            for (const [key, is] of Object.entries(value)) {
+                element.setAttribute(`aria-value${key}`, is);
+            }
             element.classList.add('live-drag');
             element.dataset.act = name;
             // Each move draws the picture anew, and a picture that's gone has no place: the newest one's counts.
@@ -369,6 +372,9 @@
         return `${value >= 99.95 ? Math.round(value * 100) / 100 : value.toFixed(value < 1 ? 2 : 1)} %`;
     }
 
+    /** Values and state as they are now: they go on changing. */
+    const copy = (data) => JSON.parse(JSON.stringify(data));
+
     // ---------------------------------------------------------------- a figure on the page
 
     /** In a book of `serve --mine`: whose code answers in this chapter. */
@@ -377,6 +383,15 @@
         return parts.about.yours.includes(day)
             ? `Your day ${day} answers.`
             : `Your day ${day} is not written yet, so the reference answers.`;
+    }
+
+    /** The whole answer to what a figure asks with these values. */
+    async function answerTo(plan, asked, figure) {
+        const ask = (question) => lessons(asked.part).ask(question);
+        const question = plan.ask(asked.values, asked.state);
+        const answer = question ? await ask(question) : {};
+        if (plan.more) await plan.more(answer, asked, ask, figure);
+        return answer;
     }
 
     class Figure {
@@ -420,7 +435,7 @@
         make(plan) {
             this.plan = plan;
             this.values = {};
-            this.state = Object.assign({}, plan.state);
+            this.state = copy(plan.state || {});
             this.inputs = {};
             const controls = html('div', { class: 'live-controls' });
             const buttons = html('div', { class: 'live-buttons' });
@@ -500,18 +515,10 @@
             };
             this.values[name] = control.value;
             if (kind === 'button') {
-                return html(
-                    'button',
-                    {
-                        type: 'button',
-                        id,
-                        onclick: () => {
-                            control.press(this);
-                            this.refresh();
-                        },
-                    },
-                    label,
-                );
+                const press = () => this.pressed(control);
+                const button = html('button', { type: 'button', id, onclick: press }, label);
+                this.inputs[name] = button;
+                return button;
             }
             let input,
                 out = null;
@@ -544,9 +551,9 @@
                     max: control.max,
                     step: control.step,
                     value: control.value,
+                    'aria-valuetext': show(control.value),
                     oninput: () => {
-                        out.textContent = show(Number(input.value));
-                        input.setAttribute('aria-valuetext', out.textContent);
+                        this.show(control, Number(input.value));
                         changed(Number(input.value));
                     },
                 });
@@ -571,6 +578,16 @@
             );
         }
 
+        /** A button was pressed. What it does with an answer (`answered`) waits for the newest. */
+        pressed(control) {
+            if (this.asking && control.answered) {
+                this.waits = control;
+                return;
+            }
+            control.press(this, this.failed ? null : this.answer);
+            this.refresh();
+        }
+
         /** Sets a control from the picture: a bar that was dragged, a row that was pressed. */
         set(name, value) {
             this.values[name] = value;
@@ -578,15 +595,24 @@
             if (!input) return;
             if (input.type === 'checkbox') input.checked = value;
             else input.value = value;
-            const out = input.parentElement.querySelector('output');
-            const control = this.plan.controls.find((control) => control.name === name);
-            if (out) out.textContent = control.show ? control.show(value) : String(value);
+            this.show(
+                this.plan.controls.find((control) => control.name === name),
+                value,
+            );
+        }
+
+        /** Writes a slider's value beside it. */
+        show({ name, kind, show = String }, value) {
+            if (kind !== 'range') return;
+            const words = show(value);
+            this.inputs[name].parentElement.querySelector('output').textContent = words;
+            this.inputs[name].setAttribute('aria-valuetext', words);
         }
 
         /** Controls that make no difference now are switched off. */
         enable() {
             for (const { name, when } of this.plan.controls || []) {
-                if (when) this.inputs[name].disabled = !when(this.values);
+                if (when) this.inputs[name].disabled = !when(this.values, this.state);
             }
         }
 
@@ -614,7 +640,8 @@
         }
 
         /** Asks the lessons what the controls want to know, and draws what they say. While a question is under
-        way only the newest change waits. */
+        way only the newest change waits; the picture stays that of the last answer, which keeps
+        the values that it answers. So it can be drawn at any time, whatever has changed since. */
         async refresh() {
             if (this.asking) {
                 this.again = true;
@@ -626,17 +653,16 @@
                 this.again = false;
                 this.enable();
                 try {
-                    const question = this.plan.ask(this.values, this);
-                    this.answer = question
-                        ? await lessons(this.part || 'engine').ask(question)
-                        : {};
-                    if (this.plan.more)
-                        await this.plan.more(this, (question) =>
-                            lessons(this.part || 'engine').ask(question),
-                        );
+                    const part = this.part || 'engine';
+                    const asked = copy({ values: this.values, state: this.state, part });
+                    const answer = await answerTo(this.plan, asked, this);
+                    Object.assign(this, { answer, asked, failed: false });
                     this.error.hidden = true;
                     this.redraw();
                 } catch (error) {
+                    // Words for a reader are a plain Error. Anything else is a figure's own mistake.
+                    if (error.name !== 'Error') console.error(error);
+                    this.failed = true;
                     this.error.textContent = error.message;
                     this.error.hidden = false;
                     this.picture.classList.add('live-old');
@@ -644,7 +670,10 @@
                 }
             } while (this.again);
             this.asking = false;
-            this.place.dataset.state = this.error.hidden ? 'alive' : 'error';
+            this.place.dataset.state = this.failed ? 'error' : 'alive';
+            const waits = this.waits;
+            delete this.waits;
+            if (waits) this.pressed(waits);
         }
 
         redraw(onlyIfResized) {
@@ -655,9 +684,9 @@
             const act = document.activeElement;
             const held = this.picture.contains(act) ? act.dataset.act : null;
             const picture = new Picture(width);
-            const said = this.plan.draw(this.answer, picture, this);
+            const said = this.plan.draw(this.answer, picture, this, this.asked);
             this.picture.replaceChildren(picture.finish(said));
-            this.picture.classList.remove('live-old');
+            this.picture.classList.toggle('live-old', this.failed);
             this.said.textContent = said;
             if (held) {
                 const again = [...this.picture.querySelectorAll('[data-act]')].find(
@@ -697,16 +726,13 @@
             const plan = figures[name];
             const figure = {
                 values: {},
-                state: Object.assign({}, plan.state),
-                set() {},
-                refresh() {},
-                plan,
+                state: copy(plan.state || {}),
+                part: 'engine',
             };
             for (const control of plan.controls || []) figure.values[control.name] = control.value;
-            const question = plan.ask(figure.values, figure);
-            const answer = question ? await lessons('engine').ask(question) : {};
+            const answer = await answerTo(plan, figure, figure);
             const picture = new Picture(width || 720);
-            return picture.finish(plan.draw(answer, picture, figure)).outerHTML;
+            return picture.finish(plan.draw(answer, picture, figure, figure)).outerHTML;
         },
         percent,
         clip,

@@ -73,20 +73,24 @@
             values.model === MODELS[0]
                 ? { ask: 'attention', text: values.text, causal: values.causal }
                 : null,
-        async more(f) {
-            if (f.values.model !== MODELS[0])
-                f.answer = unpacked((await window.candecode.data('heads'))[f.values.sentence - 1]);
+        async more(answer, { values }) {
+            if (values.model === MODELS[0]) return;
+            const sentences = await window.candecode.data('heads');
+            Object.assign(answer, unpacked(sentences[values.sentence - 1]));
         },
 
         draw(answer, s, f) {
             const w = s.width,
                 n = answer.tokens.length,
                 state = f.state;
-            if (state.token === null || state.token >= n) state.token = n - 1;
+            // What was pressed may have been a part of another answer's picture.
+            const token = Math.min(state.token === null ? n : state.token, n - 1);
+            const layer = Math.min(state.layer, answer.layers.length - 1);
+            const head = Math.min(state.head, answer.layers[layer].length - 1);
             const heads = answer.layers.flatMap((layer, l) =>
                 layer.map((weights, h) => ({ l, h, weights })),
             );
-            const now = answer.layers[state.layer][state.head];
+            const now = answer.layers[layer][head];
 
             // The four heads, small; the chosen one has a thick border.
             const many = heads.length > 4,
@@ -97,7 +101,7 @@
                 const x = 1 + (i % columns) * (side + gap),
                     top = 22 + Math.floor(i / columns) * (side + 22),
                     cell = side / n;
-                const chosen = l === state.layer && h === state.head;
+                const chosen = l === layer && h === head;
                 const group = s.group(chosen ? 'new' : 'known', () => {
                     s.rect(x, top, side, side, 'box');
                     weights.forEach((row, a) =>
@@ -108,7 +112,7 @@
                                 });
                         }),
                     );
-                    s.rect(x, top + state.token * cell, side, cell, 'wire');
+                    s.rect(x, top + token * cell, side, cell, 'wire');
                     s.text(
                         x + side / 2,
                         top - 11,
@@ -135,20 +139,20 @@
             );
             y += 16;
             let x = 1;
-            answer.tokens.forEach((token, i) => {
-                const wide = Math.max(34, [...clip(token, 14)].length * 8 + 12);
+            answer.tokens.forEach((word, i) => {
+                const wide = Math.max(34, [...clip(word, 14)].length * 8 + 12);
                 if (x + wide > w - 1) {
                     x = 1;
                     y += 60;
                 }
-                const weight = now[state.token][i];
-                const chosen = i === state.token;
+                const weight = now[token][i];
+                const chosen = i === token;
                 const group = s.group(chosen ? 'new' : weight >= 0.01 ? 'kept' : 'known', () => {
                     s.rect(x, y, wide, 26, 'box');
                     s.text(
                         x + wide / 2,
                         y + 13,
-                        clip(token, 14),
+                        clip(word, 14),
                         `mono${weight < 0.01 && !chosen ? ' faint' : ''}`,
                     );
                     s.rect(x + wide / 2 - 12, y + 29, 24, 5, 'wire faint');
@@ -157,26 +161,26 @@
                         s.text(x + wide / 2, y + 44, `${Math.round(weight * 100)} %`, 'note');
                 });
                 const look = () => {
-                    if (state.token !== i) {
+                    if (token !== i) {
                         state.token = i;
                         f.redraw();
                     }
                 };
-                s.press(group, `token ${i + 1}, ${token}`, look);
+                s.press(group, `token ${i + 1}, ${word}`, look);
                 group.addEventListener('pointerenter', (event) => {
                     if (event.pointerType === 'mouse') look();
                 });
                 x += wide + 4;
             });
             s.height = y + 58;
-            const row = now[state.token];
+            const row = now[token];
             const best = row
                 .map((weight, i) => [weight, i])
                 .sort((a, b) => b[0] - a[0])
                 .slice(0, 3)
                 .filter(([weight]) => weight > 0.005);
             return (
-                `In layer ${state.layer}, head ${state.head}, “${answer.tokens[state.token]}” looks at ` +
+                `In layer ${layer}, head ${head}, “${answer.tokens[token]}” looks at ` +
                 best.map(([weight, i]) => `“${answer.tokens[i]}” (${percent(weight)})`).join(', ') +
                 '.' +
                 (answer.cut ? ` The last ${answer.cut} tokens have no room here.` : '')

@@ -30,10 +30,10 @@
             masked: v.masked,
         }),
 
-        draw(answer, s, f) {
+        draw(answer, s, f, { values }) {
             const w = s.width,
                 n = answer.width;
-            f.state.row = Math.min(f.state.row, answer.rows.length - 1);
+            const shown = Math.min(f.state.row, answer.rows.length - 1);
             const left = 26,
                 end = s.narrow ? 92 : 250;
             const cell = Math.min((w - left - end) / n, s.narrow ? 40 : 64);
@@ -43,11 +43,11 @@
             s.text(right, y, s.narrow ? 'next' : 'the next token, and the one alone', 'left note');
             y += 12;
             answer.rows.forEach((row, i) => {
-                const chosen = i === f.state.row;
+                const chosen = i === shown;
                 const group = s.group(chosen ? 'strong' : '', () => {
                     s.text(10, y + 13, String(i), chosen ? 'strong' : 'note');
                     for (let j = 0; j < n; j++) {
-                        const at = j - (f.values.side === 'left' ? row.padding : 0);
+                        const at = j - (values.side === 'left' ? row.padding : 0);
                         const real = at >= 0 && at < row.tokens.length;
                         s.box(
                             left + j * cell + 1,
@@ -91,15 +91,15 @@
 
             // The mask of the chosen row.
             y += 8;
-            const mask = answer.rows[f.state.row].mask,
+            const mask = answer.rows[shown].mask,
                 side = Math.min(s.narrow ? 200 : 210, 26 * n),
                 unit = side / n;
             s.text(
                 left,
                 y,
                 s.narrow
-                    ? `the mask of row ${f.state.row}`
-                    : `the mask of row ${f.state.row} (press another): a line for each token, filled where it may look`,
+                    ? `the mask of row ${shown}`
+                    : `the mask of row ${shown} (press another): a line for each token, filled where it may look`,
                 'left note',
             );
             y += 12;

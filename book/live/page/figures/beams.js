@@ -37,9 +37,9 @@
                 },
             },
         ],
-        ask: (v, f) => ({ ask: 'beams', text: v.text, beams: v.beams, steps: f.state.steps }),
+        ask: (v, { steps }) => ({ ask: 'beams', text: v.text, beams: v.beams, steps }),
 
-        draw(answer, s, f) {
+        draw(answer, s, f, { values }) {
             const w = s.width,
                 columns = s.narrow ? 3 : 5;
             const first = Math.max(0, answer.steps.length - columns);
@@ -96,7 +96,7 @@
             );
             s.height = top + most * row + 24;
             return answer.best
-                ? `The best of ${f.values.beams} ${f.values.beams === 1 ? 'beam' : 'beams'} after ${answer.steps.length} ${answer.steps.length === 1 ? 'step' : 'steps'}: ${answer.best.join('').replace(/·/g, ' ')}`
+                ? `The best of ${values.beams} ${values.beams === 1 ? 'beam' : 'beams'} after ${answer.steps.length} ${answer.steps.length === 1 ? 'step' : 'steps'}: ${answer.best.join('').replace(/·/g, ' ')}`
                 : 'All beams have ended.';
         },
     });

@@ -92,24 +92,24 @@
                 value: '30, 3, 64',
             },
         ],
-        ask: (v, f) => ({
+        ask: (v, state) => ({
             ask: 'cache',
             yours: shape(v.yours),
             text: v.text,
-            new: f.state.new,
+            new: state.new,
             kind: v.kind,
             capacity: v.capacity,
             positions: v.positions,
             rows: v.rows,
         }),
 
-        draw(answer, s, f) {
+        draw(answer, s, f, { values }) {
             const w = s.width,
-                kind = f.values.kind;
+                kind = values.kind;
             const last = answer.steps.length
                 ? answer.steps[answer.steps.length - 1].length
                 : answer.prompt;
-            const columns = Math.max(last, kind === 'static' ? f.values.capacity : 0, 1);
+            const columns = Math.max(last, kind === 'static' ? values.capacity : 0, 1);
             const room = w - (s.narrow ? 44 : 170),
                 cell = Math.min(room / columns, 40);
             let y = 12;
@@ -130,14 +130,14 @@
                         s.rect(i * cell + 1, y, cell - 2, 15, 'box'),
                     );
                 if (kind === 'static') {
-                    for (let i = step.length; i < f.values.capacity; i++)
+                    for (let i = step.length; i < values.capacity; i++)
                         s.group('known', () =>
                             s.rect(i * cell + 1, y, cell - 2, 15, 'box dashed faint'),
                         );
-                    wasted = f.values.capacity - step.length;
+                    wasted = values.capacity - step.length;
                 }
                 const end =
-                    Math.max(step.length, kind === 'static' ? f.values.capacity : 0) * cell + 6;
+                    Math.max(step.length, kind === 'static' ? values.capacity : 0) * cell + 6;
                 s.text(
                     end,
                     y + 8,
@@ -158,7 +158,7 @@
                 y,
                 s.narrow
                     ? 'keys and values in bf16'
-                    : `keys and values in bf16, of ${f.values.rows} ${f.values.rows === 1 ? 'row' : 'rows'} of ${f.values.positions} positions`,
+                    : `keys and values in bf16, of ${values.rows} ${values.rows === 1 ? 'row' : 'rows'} of ${values.positions} positions`,
                 'left note',
             );
             y += 12;

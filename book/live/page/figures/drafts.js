@@ -50,16 +50,16 @@
                 },
             },
         ],
-        ask: (v, f) => ({
+        ask: (v, state) => ({
             ask: 'drafts',
             text: v.text,
-            blocks: f.state.blocks,
+            blocks: state.blocks,
             num_draft_tokens: v.k,
             ngram: v.ngram,
             seed: v.drawn ? 1 : null,
         }),
 
-        draw(answer, s, f) {
+        draw(answer, s, f, { values }) {
             const w = s.width;
             const end = answer.tokens.join('');
             let y = 12;
@@ -73,7 +73,7 @@
             );
             y += 14;
             const left = s.narrow ? 20 : 54,
-                cell = Math.min((w - left) / (f.values.k + 1), 74);
+                cell = Math.min((w - left) / (values.k + 1), 74);
             answer.blocks.forEach((block, i) => {
                 s.text(0, y + 13, s.narrow ? `${i + 1}` : `pass ${i + 1}`, 'left note');
                 block.drafted.forEach((token, j) => {

@@ -36,7 +36,7 @@
                 },
             },
         ],
-        ask: (values, f) => ({ ask: 'passes', text: values.text, new: f.state.new }),
+        ask: (values, state) => ({ ask: 'passes', text: values.text, new: state.new }),
 
         draw(answer, s) {
             const w = s.width,

@@ -95,9 +95,9 @@
             past: v.past === 0 ? 0 : power(v.past),
         }),
 
-        draw(answer, s, f) {
+        draw(answer, s, f, { values }) {
             const w = s.width;
-            const [bandwidth, peak] = MACHINES[f.values.machine];
+            const [bandwidth, peak] = MACHINES[values.machine];
             // Two times, one below the other.
             const left = s.narrow ? 0 : 110;
             const bytes = answer.bytes / bandwidth,

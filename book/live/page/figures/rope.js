@@ -61,19 +61,20 @@
 
         /** The scores of all distances, before and after: the scale of the plot, which must not change
         while tokens move. */
-        async more(f, ask) {
-            const { query, key } = f.values;
-            const pair = JSON.stringify([query, key, f.part]);
-            if (f.state.pair === pair) return;
-            const all = [];
-            for (const query_at of [0, PLACES - 1]) {
-                const question = { ask: 'rope', query, key, query_at, key_at: 0, places: PLACES };
-                all.push(...(await ask(question)).scores);
+        async more(answer, { values: { query, key }, part }, ask, f) {
+            const pair = JSON.stringify([query, key, part]);
+            if (f.state.pair !== pair) {
+                const all = [];
+                for (const query_at of [0, PLACES - 1]) {
+                    const question = { ask: 'rope', query, key, query_at, key_at: 0, places: PLACES };
+                    all.push(...(await ask(question)).scores);
+                }
+                Object.assign(f.state, { pair, low: Math.min(...all), top: Math.max(...all) });
             }
-            Object.assign(f.state, { pair, low: Math.min(...all), top: Math.max(...all) });
+            Object.assign(answer, { low: f.state.low, top: f.state.top });
         },
 
-        draw(answer, s, f) {
+        draw(answer, s, f, { values }) {
             const w = s.width,
                 pairs = answer.frequencies.length,
                 columns = s.narrow ? 4 : 8;
@@ -112,13 +113,13 @@
             const left = s.narrow ? 36 : 60,
                 right = w - 12,
                 high = 120;
-            const low = Math.min(0, f.state.low, ...answer.scores),
-                top = Math.max(0, f.state.top, ...answer.scores);
+            const low = Math.min(0, answer.low, ...answer.scores),
+                top = Math.max(0, answer.top, ...answer.scores);
             const px = (at) => left + (at / (PLACES - 1)) * (right - left);
             const py = (score) => y + high - ((score - low) / (top - low || 1)) * high;
             s.text(
                 0,
-                y - 12,
+                y - 16,
                 'the score for every position of the key (drag the dot)',
                 'left note',
             );
@@ -137,7 +138,7 @@
                     'plot',
                 ),
             );
-            const { query_at, key_at } = f.values;
+            const { query_at, key_at } = values;
             s.group('new', () => {
                 s.path(`M${px(query_at)} ${y} V${y + high}`, 'plot dashed');
                 const at = Math.min(Math.max(px(query_at), left + 30), w - 36);
@@ -153,8 +154,8 @@
             };
             s.drag(
                 dot,
-                'key',
-                `the key, at position ${key_at}`,
+                'position of the key',
+                { now: key_at, min: 0, max: PLACES - 1 },
                 (x) => set(((x - left) / (right - left)) * (PLACES - 1)),
                 (dx, dy) => set(f.values.key_at + dx - dy),
             );
@@ -166,7 +167,16 @@
                 : apart > 0
                   ? `The key stands ${far} before the query.`
                   : `The key stands ${far} after the query, where the causal mask would hide it.`;
-            return `The score is ${answer.score.toFixed(4)}. ${where}`;
+            const stuck = [
+                [0, 'first', 'back'],
+                [PLACES - 1, 'last', 'on'],
+            ]
+                .filter(([end]) => query_at === end || key_at === end)
+                .map(([, which, way]) => {
+                    const who = query_at === key_at ? 'Both are' : 'One of them is';
+                    return ` ${who} at the ${which} position, so they can’t go ${way} together.`;
+                });
+            return `The score is ${answer.score.toFixed(4)}. ${where}${stuck.join('')}`;
         },
     });
 })();

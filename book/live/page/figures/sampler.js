@@ -131,6 +131,18 @@
                 },
             },
             {
+                name: 'take',
+                label: 'Take it, draw the next',
+                kind: 'button',
+                when: (values, state) => state.draws === 1, // of ten, which one is “it”?
+                answered: true,
+                press: (f, answer) => {
+                    if (!answer || answer.draws.length !== 1) return;
+                    f.state.generated.push(answer.draws[0].id);
+                    f.state.seed += 1;
+                },
+            },
+            {
                 name: 'ten',
                 label: 'Ten draws',
                 kind: 'button',
@@ -139,26 +151,13 @@
                     f.state.draws = 10;
                 },
             },
-            {
-                name: 'take',
-                label: 'Take it, and draw the next',
-                kind: 'button',
-                press: (f) => {
-                    const drawn = f.answer && f.answer.draws && f.answer.draws[0];
-                    if (!drawn) f.state.draws = 1;
-                    else {
-                        f.state.generated.push(drawn.id);
-                        f.state.seed += 1;
-                    }
-                },
-            },
         ],
 
-        ask: (values, f) => ({
+        ask: (values, state) => ({
             ask: 'sampler',
             text: values.text,
-            generated: f.state.generated,
-            order: f.state.order,
+            generated: state.generated,
+            order: state.order,
             temperature: values.temperature,
             top_k: values.top_k,
             top_p: values.top_p,
@@ -167,19 +166,20 @@
             presence: values.presence,
             frequency: values.frequency,
             bars: BARS,
-            seed: f.state.seed,
-            draws: f.state.draws,
+            seed: state.seed,
+            draws: state.draws,
         }),
 
-        draw(answer, s, f) {
+        draw(answer, s, f, { values, state }) {
             const w = s.width;
             let y = 14;
             s.text(0, y, 'the text', 'left note');
-            const end = answer.tokens.slice(-(s.narrow ? 6 : 12)).join('');
+            const newest = s.narrow ? 6 : 12;
+            const end = answer.tokens.slice(-newest).join('');
             s.text(
                 s.narrow ? 62 : 130,
                 y,
-                (answer.tokens.length > 12 ? '…' : '') + clip(end, s.narrow ? 36 : 72),
+                (answer.tokens.length > newest ? '…' : '') + clip(end, s.narrow ? 36 : 72),
                 'left mono',
             );
 
@@ -292,7 +292,7 @@
             const columns = s.narrow ? 2 : 6;
             const wide = (w - 1 - (columns - 1) * 10) / columns;
             const isOff = (name) => {
-                const v = f.values;
+                const v = values;
                 return {
                     repetition: v.repetition === 1,
                     presence: v.presence === 0 && v.frequency === 0,
@@ -302,7 +302,7 @@
                     min_p: v.min_p === 0,
                 }[name];
             };
-            f.state.order.forEach((name, i) => {
+            state.order.forEach((name, i) => {
                 const x = (i % columns) * (wide + 10),
                     top = y + Math.floor(i / columns) * 40;
                 const box = s.group(isOff(name) ? 'known' : 'kept', () => {
@@ -316,8 +316,8 @@
                 });
                 s.drag(
                     box,
-                    name,
-                    `${NAMES[name]}, ${i + 1} of 6`,
+                    NAMES[name],
+                    { now: i + 1, min: 1, max: 6, text: `${i + 1} of 6` },
                     (px, py) => {
                         const column = Math.min(
                             Math.max(Math.floor(px / (wide + 10)), 0),

@@ -23,7 +23,7 @@
         controls.push({ name: `text${i}`, label: `Request ${i}`, kind: 'text', value: text });
         controls.push({
             name: `new${i}`,
-            label: `request ${i}: new tokens`,
+            label: `${i}: new tokens`,
             kind: 'range',
             min: 1,
             max: 30,
@@ -32,7 +32,7 @@
         });
         controls.push({
             name: `at${i}`,
-            label: 'comes in turn',
+            label: `${i}: comes in turn`,
             kind: 'range',
             min: 0,
             max: 20,
@@ -88,7 +88,7 @@
             })),
         }),
 
-        draw(answer, s, f) {
+        draw(answer, s, f, { values }) {
             const w = s.width,
                 left = s.narrow ? 18 : 130,
                 turns = Math.max(answer.turns.length, 1);
@@ -107,7 +107,7 @@
                 s.text(
                     0,
                     y + 11,
-                    s.narrow ? String(id) : `${id}: ${clip(f.values[`text${id}`], 13)}`,
+                    s.narrow ? String(id) : `${id}: ${clip(values[`text${id}`], 13)}`,
                     'left note',
                 );
                 answer.turns.forEach((turn, t) => {
@@ -143,7 +143,7 @@
                 'left note',
             );
             y += 10;
-            const longest = may(answer, f.values);
+            const longest = may(answer, values);
             const room = answer.turns.map((turn) => {
                 const rows = runs(turn);
                 const known = rows.every((id) => longest[id]);
@@ -156,7 +156,7 @@
                     real: turn.running.reduce((sum, row) => sum + row.len, 0),
                 };
             });
-            const bound = f.values.bound,
+            const bound = values.bound,
                 high = 80,
                 scale = high / Math.max(bound, ...held.map((h) => h.all));
             const base = y + high + 6;

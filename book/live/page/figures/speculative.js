@@ -40,15 +40,9 @@
                 },
             },
         ],
-        ask: (v, f) => ({
-            ask: 'speculative',
-            p: f.state.p,
-            q: f.state.q,
-            seed: f.state.seed,
-            runs: f.state.runs,
-        }),
+        ask: (v, { p, q, seed, runs }) => ({ ask: 'speculative', p, q, seed, runs }),
 
-        draw(answer, s, f) {
+        draw(answer, s, f, { state }) {
             const w = s.width,
                 high = 100;
             const panels = [
@@ -56,8 +50,8 @@
                 ['q, the draft’s (drag)', answer.q, 'q', 'draft'],
                 ['the residual', answer.residual, null, 'new'],
                 [
-                    f.state.runs === 1 ? 'what came out' : 'what came out, and p',
-                    answer.written.map((n) => n / Math.max(1, f.state.runs)),
+                    state.runs === 1 ? 'what came out' : 'what came out, and p',
+                    answer.written.map((n) => n / Math.max(1, state.runs)),
                     null,
                     'kept',
                 ],
@@ -102,7 +96,7 @@
                     s.drag(
                         column,
                         `${name} of ${NAMES[i]}`,
-                        `${name} of ${NAMES[i]}: ${share.toFixed(2)}`,
+                        { now: share.toFixed(3), min: 0, max: 1, text: percent(share) },
                         (px, py) => {
                             // The others keep their proportions, so the bar ends where the pointer is.
                             const want = Math.min(Math.max((base - py) / high, 0.001), 0.98);
@@ -126,7 +120,7 @@
                 });
             });
             s.height = Math.ceil(4 / columns) * (high + 76) + 4;
-            if (f.state.runs === 1 && answer.first) {
+            if (state.runs === 1 && answer.first) {
                 const { token, u, accepted, out } = answer.first;
                 const limit = answer.p[token] / answer.q[token];
                 return (
@@ -138,7 +132,7 @@
             }
             const accepted = answer.accepted.reduce((a, b) => a + b, 0);
             return (
-                `Of ${f.state.runs} drafts ${accepted} were accepted (${percent(accepted / f.state.runs)}; the overlap of p and q says ${percent(answer.overlap)}). ` +
+                `Of ${state.runs} drafts ${accepted} were accepted (${percent(accepted / state.runs)}; the overlap of p and q says ${percent(answer.overlap)}). ` +
                 'The lines over the bars on the last panel are p.'
             );
         },

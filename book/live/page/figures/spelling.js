@@ -52,13 +52,13 @@
                 },
             },
         ],
-        ask: (v, f) => ({
+        ask: (v, state) => ({
             ask: 'spelling',
             word: v.word,
             text: v.text,
             whole: v.whole,
             prompt: v.prompt,
-            new: f.state.new,
+            new: state.new,
         }),
 
         draw(answer, s, f) {
@@ -80,9 +80,10 @@
             const usual = new Set();
             let at = 0;
             for (const token of answer.usual) {
-                const length = new TextEncoder().encode(token.replace(/·/g, ' ')).length;
-                usual.add(`${at}-${at + length}`);
-                at += length;
+                const edge = answer.edges.find((edge) => edge.from === at && edge.token === token);
+                if (!edge) break;
+                usual.add(`${at}-${edge.to}`);
+                at = edge.to;
             }
             let y = 12;
             s.text(
