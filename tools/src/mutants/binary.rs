@@ -75,7 +75,8 @@ fn reference(source: &str, dir: &Path, chosen: &[usize]) -> String {
     format!("{source}\n{parts}")
 }
 
-/// What `build.rs` includes: the reference, and a test that runs the checks on it or on one of its mutants.
+/// What `build.rs` includes: the reference, and a test that runs the checks on it or on one of its
+/// mutants.
 fn list(dir: &Path, chosen: &[usize]) -> String {
     let reference = module(0);
     let mut entries = String::new();

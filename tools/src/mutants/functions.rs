@@ -80,7 +80,8 @@ pub fn functions(code: &str) -> Vec<Function> {
     found
 }
 
-/// Items that only a build with some feature has (`#[cfg(feature = "metal")]`): what is changed in them, no check meets.
+/// Items that only a build with some feature has (`#[cfg(feature = "metal")]`): what is changed in
+/// them, no check meets.
 pub fn of_a_feature(source: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let (mut at, mut open): (usize, Option<(usize, usize)>) = (0, None);

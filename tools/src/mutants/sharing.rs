@@ -1,4 +1,5 @@
-//! What a mutant need not compile again: items that neither change nor mention what does are the reference's.
+//! What a mutant need not compile again: items that neither change nor mention what does are the
+//! reference's.
 //!
 //! A mutant is a module inside the reference's, so that it sees all that is private there.
 
@@ -10,14 +11,15 @@ use std::ops::Range;
 struct Item {
     /// Its bytes, with the comments before it.
     place: Range<usize>,
-    /// Names that are defined anew with it: a function's, a type's; of an `impl` those of its types and traits.
+    /// Names that are defined anew with it: a function's, a type's; of an `impl` those of its types
+    /// and traits.
     defines: BTreeSet<String>,
     /// All words of its code.
     words: BTreeSet<String>,
 }
 
-/// The items of a mutant that differ from the reference, or may mean something else there; `edited` is the mutant's whole
-/// code, and `place` the bytes of `source` that it replaces.
+/// The items of a mutant that differ from the reference, or may mean something else there; `edited`
+/// is the mutant's whole code, and `place` the bytes of `source` that it replaces.
 pub fn own_items(source: &str, place: &Range<usize>, edited: &str) -> String {
     let items = items(source);
     let Some(first) = items.iter().position(|item| item.place.contains(&place.start)) else {
