@@ -288,10 +288,12 @@ impl Home {
     /// The files of `blobs/`, with their lengths.
     pub fn blobs(&self) -> Vec<(String, u64)> {
         let Ok(dir) = std::fs::read_dir(self.repo().join("blobs")) else { return Vec::new() };
+        // A file may get its name just now, by a program that is still running: then its old name is gone.
         let mut blobs: Vec<(String, u64)> = dir
-            .map(|file| {
+            .filter_map(|file| {
                 let file = file.unwrap();
-                (file.file_name().into_string().unwrap(), file.metadata().unwrap().len())
+                let length = file.metadata().ok()?.len();
+                Some((file.file_name().into_string().unwrap(), length))
             })
             .collect();
         blobs.sort();

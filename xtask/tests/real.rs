@@ -36,6 +36,14 @@ impl Course {
             }
         }
         copy(&from.join("book/live"), &root.join("book/live")); // a member of the workspace
+
+        // With the same name and version, cargo would take what the copy is compiled to for the course's own
+        // afterwards.
+        let manifest = fs::read_to_string(from.join("Cargo.toml")).unwrap();
+        let (before, after) = manifest.split_once("[workspace.package]\nversion = \"").unwrap();
+        let after = after.replacen('"', "-real\"", 1);
+        let manifest = format!("{before}[workspace.package]\nversion = \"{after}");
+        fs::write(root.join("Cargo.toml"), manifest).unwrap();
         let course = Course { root, target, patience: "180", _alone: alone };
         assert_eq!(course.say(&["stubs", "--force"], "").1, 0);
         course
