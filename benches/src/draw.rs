@@ -390,7 +390,7 @@ fn day18() -> Result<()> {
         );
     }
     let mut plot = Plot::new(
-        "The time that the attention of one layer takes, against the length of the prompt, both axes logarithmic: by plain tensor operations, in tiles, and by the kernel of the kit. All grow with the square of the prompt; plain ones are the slowest.",
+        "The time that the attention of one layer takes, against the length of the prompt, both axes logarithmic: by plain tensor operations, in tiles, and by the kernel of the kit. All grow with the square of the prompt; at its end the plain ones are the slowest.",
         (64.0, 8192.0),
         (0.01, 10_000.0),
         (true, true),
