@@ -7,8 +7,12 @@ use rayon::prelude::*;
 const PART: usize = 1 << 14;
 
 /// `f(x)` for an `f` that computes every index of dimension `dim` from that index alone, such as a
-/// norm or an activation. On the CPU it gets some indexes at a time: threads share the work, and what
-/// one operation leaves is still in a cache for the next. The numbers are the same, bit for bit.
+/// norm or an activation. On the CPU it gets some indexes at a time: threads share the work, and
+/// what one operation leaves is still in a cache for the next. The numbers are the same, bit for
+/// bit.
+///
+/// The tensors of `x` have one length at `dim`, and `f` keeps it: the result has the shape that
+/// `f` gives the whole.
 ///
 /// # Errors
 /// If `f` returns one.
