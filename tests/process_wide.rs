@@ -87,7 +87,7 @@ fn a_row_of_a_running_batch_gets_the_very_logits_that_it_gets_alone() {
     let model = load_model(&folder, DType::F32, &Device::Cpu).unwrap();
     let new_cache = || KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers);
     let attentions = [Kernels::Fast, Kernels::Mine];
-    let cases = [2, 3, 8, 17, 32].into_iter().flat_map(|rows| attentions.map(|kind| (rows, kind)));
+    let cases = [2, 3, 8, 17, 32, 45].into_iter().flat_map(|rows| attentions.map(|kind| (rows, kind)));
     for (rows, attention) in cases {
         kernels::choose(Choice { products: Kernels::Fast, attention });
         // As a scheduler does: every prompt alone, then its cache joins, and all decode together.
@@ -120,9 +120,6 @@ fn a_row_of_a_running_batch_gets_the_very_logits_that_it_gets_alone() {
     }
 }
 
-/// A product of up to 32 rows is summed in another order than one of more, so what is asked here is
-/// of prompts whose products are of one kind, alone and together: all of 33 tokens or more, or all
-/// together no more than 32.
 #[test]
 fn a_padded_prompt_gets_the_very_logits_that_it_gets_alone() {
     let _held = KERNELS.lock();
@@ -130,7 +127,8 @@ fn a_padded_prompt_gets_the_very_logits_that_it_gets_alone() {
     let model = load_model(&folder, DType::F32, &Device::Cpu).unwrap();
     let long: Vec<usize> = (0..32).map(|row| 33 + row * 23 % 40).collect();
     let attentions = [Kernels::Fast, Kernels::Mine];
-    let cases = [vec![8, 1, 5, 7], vec![2, 16], long];
+    let mixed: Vec<usize> = (0..12).map(|row| 1 + row * 41 % 90).collect();
+    let cases = [vec![8, 1, 5, 7], vec![2, 16], long, mixed];
     let cases = cases.into_iter().flat_map(|l| attentions.map(|kind| (l.clone(), kind)));
     for (lengths, attention) in cases {
         kernels::choose(Choice { products: Kernels::Fast, attention });

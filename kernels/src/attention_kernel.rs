@@ -8,7 +8,7 @@
 use crate::bandwidth::count;
 use crate::dot_products::dot_products;
 use crate::keep_awake::keep_awake;
-use crate::panels::{weighted_sums, Panels, GEMM_MIN_ROWS};
+use crate::panels::{weighted_sums, Panels, PACKED_MIN_ROWS};
 use crate::softmax::softmax;
 use crate::threads;
 use pulp::{Arch, Simd, WithSimd};
@@ -106,9 +106,8 @@ pub fn attention(
     let pack = |i: usize| {
         let own = mask.map_or(new, |mask| mask.own_tokens(i / kv_heads, new, all));
         let keys = k.head(i, kv_heads);
-        (own >= GEMM_MIN_ROWS).then(|| {
-            Panels::new(all, width, false, move |s| &keys[s * k.position_stride..][..width])
-        })
+        (own >= PACKED_MIN_ROWS)
+            .then(|| Panels::new(all, width, move |s| &keys[s * k.position_stride..][..width]))
     };
     let packed: Vec<Option<Panels>> = (0..batch * kv_heads).map(pack).collect();
 
@@ -241,8 +240,7 @@ impl Part<'_> {
                     }
                     let step = group.panels * S::F32_LANES;
                     let sums = &mut sums[..R * step];
-                    sums.fill(0.0);
-                    group.add_products(simd, q, 0, sums);
+                    group.products(simd, q, sums);
                     for r in 0..R {
                         scores[r * all + group.first..][..group.rows]
                             .copy_from_slice(&sums[r * step..][..group.rows]);

@@ -1,9 +1,26 @@
 //! The micro-kernel of products with few rows of `x`: dot products of some rows with some rows.
 
+use crate::many_registers;
 use crate::prefetch::{prefetch, AHEAD};
 use crate::unrolled::unrolled;
 use crate::weight_types::WeightType;
 use pulp::Simd;
+
+/// Rows of `x` for which rows of weights are read one after another, as they lie: memory sets the
+/// pace.
+pub const GEMV_ROWS: usize = 4;
+/// Rows of weights at a time for more rows of `x`: `3 x 8` sums and what they are made of fill 32
+/// registers, and `3 x 4` fill 16.
+pub const DOT_W_ROWS: usize = 3;
+
+/// The most rows of `x` that a micro-kernel multiplies with `w_rows` rows of weights.
+pub const fn max_x_rows(lanes: usize, w_rows: usize) -> usize {
+    if w_rows == DOT_W_ROWS && many_registers(lanes) {
+        8
+    } else {
+        GEMV_ROWS
+    }
+}
 
 /// Dot products of `R` rows of weights with `M` rows of `x`. Where `W` splits pairs, `x` must be in
 /// the order of [`deinterleave`](crate::weight_types::deinterleave).

@@ -6,9 +6,9 @@
 //! are rayon's: they leave a core that another program has taken. (Threads that wait for each other
 //! at a barrier do not, and decoding falls from 79 tokens a second to 5.)
 //!
-//! Up to 32 rows of `x` are multiplied by dot products, and every sum has one order whatever the
-//! number of rows. So a row in such a batch gets, bit for bit, what it gets alone. More rows, as a
-//! prompt has, are packed into panels first: see `panels.rs`.
+//! Every sum of a product has one order, whatever the number of rows: a row gets, bit for bit, what
+//! it gets alone. Many rows, as a prompt has, go through the caches in blocks: see
+//! `blocked_products.rs`.
 //!
 //! Products with quantised weights are of integers, which pulp has no products for: they are written
 //! for AVX2, AVX-512 VNNI and NEON by `std::arch`, and in plain code that each of them equals bit for
@@ -24,6 +24,7 @@
 
 mod attention_kernel;
 mod bandwidth;
+mod blocked_products;
 mod dot_products;
 mod instruction_set;
 mod keep_awake;

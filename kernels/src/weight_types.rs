@@ -20,29 +20,6 @@ pub trait WeightType: Copy + Into<f32> + Send + Sync + 'static {
     fn pairs_are_aligned(row: &[Self]) -> bool {
         (row.as_ptr() as usize).is_multiple_of(4)
     }
-
-    /// Rows of `inner` numbers as f32, each in the order of [`deinterleave`] where pairs are split. Where
-    /// that takes work, the result is in `room`.
-    #[inline(always)]
-    fn widen_rows<'a, S: Simd>(
-        simd: S,
-        rows: &'a [Self],
-        inner: usize,
-        room: &'a mut Vec<f32>,
-    ) -> &'a [f32] {
-        room.resize(rows.len(), 0.0);
-        for (row, room) in rows.chunks_exact(inner).zip(room.chunks_exact_mut(inner)) {
-            let chunks = Self::chunks::<S>(row);
-            let out = pulp::as_arrays_mut::<2, _>(S::as_mut_simd_f32s(room).0).0;
-            for i in 0..chunks.len() {
-                out[i] = Self::widen(simd, chunks[i]);
-            }
-            for i in chunks.len() * 2 * S::F32_LANES..row.len() {
-                room[i] = row[i].into();
-            }
-        }
-        room
-    }
 }
 
 impl WeightType for f32 {
@@ -57,16 +34,6 @@ impl WeightType for f32 {
     #[inline(always)]
     fn widen<S: Simd>(_simd: S, chunk: Self::Chunk<S>) -> [S::f32s; 2] {
         chunk
-    }
-
-    #[inline(always)]
-    fn widen_rows<'a, S: Simd>(
-        _simd: S,
-        rows: &'a [Self],
-        _inner: usize,
-        _room: &'a mut Vec<f32>,
-    ) -> &'a [f32] {
-        rows
     }
 }
 
@@ -128,14 +95,17 @@ fn pairs<S: Simd, H: bytemuck::NoUninit>(row: &[H]) -> &[S::u32s] {
     }
 }
 
-/// Appends a row of `x` in the order in which [`WeightType::widen`] yields pairs: of every `2 *
+/// Writes a row of `x` to `out` in the order in which [`WeightType::widen`] yields pairs: of every `2 *
 /// lanes` numbers the even ones, then the odd ones. What is left over stays as it is.
-pub fn deinterleave(row: &[f32], lanes: usize, out: &mut Vec<f32>) {
-    let chunks = row.chunks_exact(2 * lanes);
-    let rest = chunks.remainder();
-    for chunk in chunks {
-        out.extend(chunk.iter().step_by(2));
-        out.extend(chunk.iter().skip(1).step_by(2));
+pub fn deinterleave(row: &[f32], lanes: usize, out: &mut [f32]) {
+    let whole = row.len() / (2 * lanes) * (2 * lanes);
+    let (pairs, rest) = row.split_at(whole);
+    let (out, out_rest) = out.split_at_mut(whole);
+    for (out, pairs) in out.chunks_exact_mut(2 * lanes).zip(pairs.chunks_exact(2 * lanes)) {
+        let (even, odd) = out.split_at_mut(lanes);
+        for i in 0..lanes {
+            (even[i], odd[i]) = (pairs[2 * i], pairs[2 * i + 1]);
+        }
     }
-    out.extend(rest);
+    out_rest.copy_from_slice(rest);
 }

@@ -94,11 +94,19 @@ fn small_and_negative_numbers_of_f16_are_widened_rightly() {
 #[test]
 fn a_row_in_a_batch_gets_bit_for_bit_what_it_gets_alone() {
     let mut random = Random::new(3);
-    let (x, w) = (random.tensor(&[32, 192]).unwrap(), random.tensor(&[512, 192]).unwrap());
-    let all: Vec<Vec<f32>> = alone(&x, &w).to_vec2().unwrap();
-    for (row, expected) in all.iter().enumerate() {
-        let single = alone(&x.narrow(0, row, 1).unwrap(), &w);
-        assert_eq!(&single.flatten_all().unwrap().to_vec1::<f32>().unwrap(), expected);
+    // Of one part and of several, and with numbers that fill no vector; few rows and many, which go
+    // through the caches in blocks.
+    for (rows, inner, out) in [(32, 192, 512), (47, 201, 131), (260, 1536, 40), (70, 2050, 17)] {
+        let x = random.tensor(&[rows, inner]).unwrap();
+        for dtype in [DType::F32, DType::BF16, DType::F16] {
+            let w = random.tensor(&[out, inner]).unwrap().to_dtype(dtype).unwrap();
+            let all: Vec<Vec<f32>> = alone(&x, &w).to_vec2().unwrap();
+            for (row, expected) in all.iter().enumerate() {
+                let single = alone(&x.narrow(0, row, 1).unwrap(), &w);
+                let single: Vec<f32> = single.flatten_all().unwrap().to_vec1().unwrap();
+                assert_eq!(&single, expected, "row {row} of {rows} x {inner}, {dtype:?}");
+            }
+        }
     }
 }
 
