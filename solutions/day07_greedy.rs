@@ -39,7 +39,7 @@ pub fn argmax(logits: &[f32]) -> Result<u32> {
 /// It is added up in f64, because a vocabulary has many terms that f32 would round away.
 fn log_sum_exp(logits: &[f32]) -> Result<f64> {
     let max = logits[argmax(logits)? as usize];
-    let sum: f64 = logits.iter().map(|logit| f64::from(logit - max).exp()).sum();
+    let sum: f64 = logits.iter().map(|logit| f64::from((logit - max).exp())).sum();
     Ok(f64::from(max) + sum.ln())
 }
 // </solution>

@@ -87,7 +87,8 @@ fn a_row_of_a_running_batch_gets_the_very_logits_that_it_gets_alone() {
     let model = load_model(&folder, DType::F32, &Device::Cpu).unwrap();
     let new_cache = || KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers);
     let attentions = [Kernels::Fast, Kernels::Mine];
-    let cases = [2, 3, 8, 17, 32, 45].into_iter().flat_map(|rows| attentions.map(|kind| (rows, kind)));
+    let cases =
+        [2, 3, 8, 17, 32, 45].into_iter().flat_map(|rows| attentions.map(|kind| (rows, kind)));
     for (rows, attention) in cases {
         kernels::choose(Choice { products: Kernels::Fast, attention });
         // As a scheduler does: every prompt alone, then its cache joins, and all decode together.

@@ -47,7 +47,6 @@ pub fn blocked_products<S: Simd, W: WeightType>(
         let tiles = out.len().div_ceil(at_once) * whole.div_ceil(depth);
         for (at, w) in w.chunks(GROUP * inner).enumerate() {
             group.w_rows = w.len() / inner;
-            group.sums.fill(simd.splat_f32s(0.0));
             // Meanwhile the next group is asked for, a share by each tile.
             let share = size_of_val(w).div_ceil(tiles.max(1));
             let mut ahead = size_of_val(w);
@@ -66,7 +65,9 @@ pub fn blocked_products<S: Simd, W: WeightType>(
             }
             for (row, out) in out.iter_mut().enumerate() {
                 for (r, out) in out[at * GROUP..][..group.w_rows].iter_mut().enumerate() {
-                    *out = simd.reduce_sum_f32s(group.sums[r * together + row]);
+                    let sum = &mut group.sums[r * together + row];
+                    *out = simd.reduce_sum_f32s(*sum);
+                    *sum = simd.splat_f32s(0.0); // for the next group
                     for k in whole..inner {
                         let w: f32 = w[r * inner + k].into();
                         *out += w * x[row * inner + k];
