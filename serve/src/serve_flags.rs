@@ -31,7 +31,7 @@ pub struct ServeFlags {
     /// the list of processes]
     #[arg(long, value_name = "KEY")]
     pub api_key: Option<String>,
-    /// Rows that run at once, at most; up to 32 every text is to the last bit what it is alone
+    /// Rows that run at once, at most; each text is to the last bit what it is alone
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub max_batch: usize,
     /// Requests that may wait beside them; others are refused (429)
