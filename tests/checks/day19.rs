@@ -244,6 +244,10 @@ pub fn error_of_q8_0_by_hand(day: &Day) -> Outcome {
     let want = 0.5 * d + 127.0 * (d - stored);
     // d - stored is a difference of nearly equal f32: three of their digits are left.
     near("largest 1", Ok(f64::from((day.largest_error_q8_0)(1.0))), want, 1e-3)?;
+    // A scale of 1 + 2⁻¹¹ lies in the middle between two f16. It is stored as 1, and off by 2⁻¹¹.
+    let (largest, off) = (127.0 * (1.0 + 0.5f32.powi(11)), 0.5f64.powi(11));
+    let want = 0.5 * (1.0 + off) + 127.0 * off;
+    near("largest 127.062", Ok(f64::from((day.largest_error_q8_0)(largest))), want, SUMS)?;
     equal("largest 0", Ok((day.largest_error_q8_0)(0.0)), &0.0)
 }
 
@@ -825,7 +829,9 @@ pub fn perplexity_by_hand(day: &Day) -> Outcome {
     // Token 1 had 0.5, token 2 had 0.125: the geometric mean is 0.25. The last entry predicts none.
     let log_probs = logs(&[&[0.2, 0.5, 0.3], &[0.5, 0.375, 0.125], &[0.9, 0.05, 0.05]]);
     let input = "probabilities 0.2 0.5 0.3; 0.5 0.375 0.125; 0.9 0.05 0.05, tokens 0, 1, 2";
-    near(input, (day.perplexity)(&log_probs, &[0, 1, 2]), 4.0, SUMS)
+    near(input, (day.perplexity)(&log_probs, &[0, 1, 2]), 4.0, SUMS)?;
+    let input = "the first two of them";
+    near(input, (day.perplexity)(&log_probs[..2], &[0, 1]), 2.0, SUMS)
 }
 
 pub fn perplexity_of_a_fair_die(day: &Day) -> Outcome {
@@ -960,7 +966,44 @@ pub fn what_the_cache_gives_back(day: &Day) -> Outcome {
     // Numbers below 1: half a step of 1/127, and what the scale is off by.
     close("keys of 3 and 1 positions, (2, 3, 4, 32)", Ok(all_k), &k, 0.0045)?;
     close("values of 3 and 1 positions, (2, 3, 4, 32)", Ok(all_v), &v, 0.0045)?;
-    equal("positions held", Ok(cache.len()), &4)
+    equal("positions held", Ok(cache.len()), &4)?;
+    the_cache_is_one_of_day_10(day)
+}
+
+/// What was given: positions and rows are taken away in all layers, and what cannot be is refused.
+fn the_cache_is_one_of_day_10(day: &Day) -> Outcome {
+    let mut random = Random::new(32);
+    let mut cache = (day.cache)(2);
+    refused_calmly("a layer of an empty cache", || cache.layer(0))?;
+    refused_calmly("row 0 of an empty cache", || cache.select(&[0]))?;
+    let (k, v) = (random.tensor(&[3, 2, 4, 64])?, random.tensor(&[3, 2, 4, 64])?);
+    let (one, other) = (k.narrow(2, 0, 1)?, random.tensor(&[3, 2, 1, 32])?);
+    cache.append(0, &one, &v.narrow(2, 0, 1)?)?;
+    equal("positions before the last layer has its own", Ok(cache.len()), &0)?;
+    cache.append(1, &v.narrow(2, 0, 1)?, &one)?;
+    refused_calmly("keys 32 wide after keys 64 wide", || cache.append(0, &other, &other))?;
+    refused_calmly("layer 2 of 2", || cache.append(2, &one, &one))?;
+    let (rest_k, rest_v) = (k.narrow(2, 1, 3)?, v.narrow(2, 1, 3)?);
+    cache.append(0, &rest_k, &rest_v)?;
+    cache.append(1, &rest_v, &rest_k)?;
+    refused_calmly("4 positions truncated to 5", || cache.truncate(5))?;
+    cache.truncate(4)?;
+    cache.truncate(3)?;
+    equal("positions, truncated to 3", Ok(cache.len()), &3)?;
+    refused_calmly("row 3 of 3", || cache.select(&[3]))?;
+    cache.select(&[2, 0])?;
+    for (layer, k, v) in [(0, &k, &v), (1, &v, &k)] {
+        let picked = |x: &Tensor| x.index_select(&Tensor::new(&[2u32, 0], x.device())?, 0);
+        let (got_k, got_v) = cache.layer(layer)?;
+        let input = format!("layer {layer} of 3 positions, rows 2 and 0");
+        close(&format!("keys, {input}"), Ok(got_k), &picked(k)?.narrow(2, 0, 3)?, 0.0045)?;
+        close(&format!("values, {input}"), Ok(got_v), &picked(v)?.narrow(2, 0, 3)?, 0.0045)?;
+    }
+    let two = rest_k.narrow(0, 0, 2)?.narrow(2, 0, 1)?;
+    cache.append(0, &two, &two)?;
+    refused_calmly("another cache's rows", || cache.join(&*(day.cache)(2)))?;
+    refused_calmly("a position in front", || cache.trim(1))?;
+    Ok(cache.trim(0)?)
 }
 
 pub fn keys_that_are_refused(day: &Day) -> Outcome {
@@ -985,6 +1028,12 @@ pub fn error_of_a_score_by_hand(day: &Day) -> Outcome {
     let input = "q: -2, 1, and 5 in its second block; k: -127, and 254 in its second block";
     let got = (day.largest_score_error)(&q, &k).map(f64::from);
     near(input, got, 0.8125, SUMS).likely("if a check of task 19.3 fails, mend that first")?;
+    for k in &mut k {
+        *k /= 1270.0;
+    }
+    // Steps of 1/1270 and 2/1270 now. In f16 they are off by 2⁻¹² of themselves at most, 127 times.
+    let got = (day.largest_score_error)(&q, &k).map(f64::from);
+    near("the same q, k over 1270", got, 0.8125 / 1270.0, 0.065)?;
     refused_calmly("q of 64 numbers, k of 32", || (day.largest_score_error)(&q, &k[..32]))?;
     refused_calmly("q and k of 40 numbers", || (day.largest_score_error)(&q[..40], &k[..40]))
 }
