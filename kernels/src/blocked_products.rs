@@ -14,14 +14,16 @@ use std::ops::Range;
 /// Rows of `x` from which blocks pay. Fewer wait for memory, whatever the order.
 pub const BLOCKED_MIN_ROWS: usize = 33;
 /// Rows of weights that all rows of `x` pass by.
-const GROUP: usize = 2 * DOT_W_ROWS;
+pub const GROUP: usize = 2 * DOT_W_ROWS;
 /// Numbers of a row that are multiplied before those behind them, at most: the first cache holds as
 /// many of a group, and of the rows of `x` that are multiplied at once.
 const DEPTH: usize = 640;
 /// Bytes of the rows of `x` that take turns: less than half of the second cache.
 const TOGETHER_BYTES: usize = 192 << 10;
 
-/// Writes the products of all rows of weights with all rows of `x`: to `out[row][column]`.
+/// Writes the products of all rows of weights with all rows of `x`: to `out[row][column]`, with a
+/// column for each row of weights. Rows of both are `inner` numbers, one behind the other. Where `W`
+/// splits pairs, `x` must be in the order of [`deinterleave`](crate::weight_types::deinterleave).
 #[inline(always)]
 pub fn blocked_products<S: Simd, W: WeightType>(
     simd: S,
@@ -89,9 +91,12 @@ struct Group<S: Simd> {
     numbers: Vec<S::f32s>,
     /// Vectors of a row.
     vectors: usize,
+    /// Rows of weights in it.
     w_rows: usize,
-    /// `sums[r * x_rows + row]`: what is to be added across the vector in the end.
+    /// `sums[r * x_rows + row]`: of row `r` of the group and row `row` of `x`. Each is a vector, whose
+    /// numbers are added up in the end.
     sums: Vec<S::f32s>,
+    /// Rows of `x` that there is room for.
     x_rows: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Products with weights: `x · wᵀ`. Each row of weights is read from memory once.
 
 use crate::bandwidth::count;
-use crate::blocked_products::{blocked_products, BLOCKED_MIN_ROWS};
+use crate::blocked_products::{blocked_products, BLOCKED_MIN_ROWS, GROUP};
 use crate::dot_products::{dot_products, max_x_rows, DOT_W_ROWS, GEMV_ROWS};
 use crate::keep_awake::keep_awake;
 use crate::weight_types::{deinterleave, WeightType};
@@ -67,6 +67,7 @@ fn multiply<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32
         let lanes = lanes();
         deinterleaved.resize(x.len(), 0.0);
         let rows_of_both = deinterleaved.chunks_mut(inner).zip(x.chunks(inner));
+        // A few rows take less time than other threads take to begin.
         if rows < BLOCKED_MIN_ROWS {
             rows_of_both.for_each(|(to, from)| deinterleave(from, lanes, to));
         } else {
@@ -86,7 +87,7 @@ fn multiply<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32
         }
     } else {
         let size = columns.div_ceil(threads() * BLOCKS_PER_THREAD);
-        let size = size.next_multiple_of(6 * DOT_W_ROWS);
+        let size = size.next_multiple_of(GROUP);
         let blocks = blocks(weights, x, inner, size, rows, &mut y);
         keep_awake();
         blocks.into_par_iter().with_max_len(1).for_each(|block| arch.dispatch(block));

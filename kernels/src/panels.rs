@@ -192,7 +192,8 @@ fn columns<S: Simd, const R: usize, const P: usize>(
     some
 }
 
-/// The micro-kernel of many rows: `Σ_k a[r][k] · b(k)` for every row `a[r]`, and `b` is there for every `k`.
+/// The micro-kernel of many rows: `Σ_k a[r][k] · b(k)` for every row `a[r]`. `b` is there for every
+/// `k`.
 ///
 /// Nothing in the loop may panic, even where it never would: the sums would be kept in memory for
 /// the sake of the panic, and not in registers. So `b` is an `Option`, and a missing one ends the
