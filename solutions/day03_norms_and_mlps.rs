@@ -1,7 +1,8 @@
 //! Day 3: norms and MLPs. Between two attentions, a norm keeps the scale and an MLP does the
 //! thinking.
 
-use candecode::kit::{in_parts, linear, linear_many, Weight};
+use candecode::kit::fused::silu_and_mul;
+use candecode::kit::{linear, linear_many, Weight};
 use candle_core::{DType, Result, Tensor, D};
 
 /// LayerNorm: each vector is brought to mean 0 and variance 1, then scaled and shifted (Ba et al.
@@ -133,9 +134,7 @@ pub fn swiglu(
     // task 3.6: gate and up share their input; down takes their product
     // <solution>
     let [gate, up] = Projection::forward_all([gate_proj, up_proj], x)?; // (B, T, intermediate)
-
-    // Some tokens at a time, for threads and caches: `silu(&gate)? * up` is the same.
-    let product = in_parts([&gate, &up], 1, |[gate, up]| silu(gate)? * up)?;
+    let product = silu_and_mul(&gate, &up)?; // `silu(&gate)? * up`, by a kernel if there is one
     down_proj.forward(&product)
     // </solution>
 }

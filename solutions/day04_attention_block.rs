@@ -2,9 +2,9 @@
 //! place of a cache in it.
 
 use candecode::day01_attention::{merge_heads, scaled_dot_product_attention, split_heads};
-use candecode::day02_positions::{rotate, CosSin};
+use candecode::day02_positions::CosSin;
 use candecode::day03_norms_and_mlps::{rms_norm, Projection};
-use candecode::kit::{attend, in_parts, Cache, Step};
+use candecode::kit::{attend, fused, Cache, Step};
 use candle_core::{bail, Device, Result, Tensor};
 
 /// Attention in which `H / Hkv` query heads share each key/value head (Ainslie et al. 2023): GQA;
@@ -89,10 +89,9 @@ impl Attention {
             q = rms_norm(&q, q_weight, self.norm_eps)?;
             k = rms_norm(&k, k_weight, self.norm_eps)?;
         }
-        if let Some((cos, sin)) = cos_sin {
-            // Some heads at a time, for threads and caches: `rotate(&q, cos, sin)` is the same.
-            q = in_parts([&q], 1, |[q]| rotate(q, cos, sin))?;
-            k = in_parts([&k], 1, |[k]| rotate(k, cos, sin))?;
+        if let Some(cos_sin) = cos_sin {
+            q = fused::rotate(&q, cos_sin)?; // day 2's `rotate`, by a kernel if there is one
+            k = fused::rotate(&k, cos_sin)?;
         }
         Ok((q, k, v))
         // </solution>

@@ -2,7 +2,8 @@
 //! Day 3: norms and MLPs. Between two attentions, a norm keeps the scale and an MLP does the
 //! thinking.
 
-use candecode::kit::{in_parts, linear, linear_many, Weight};
+use candecode::kit::fused::silu_and_mul;
+use candecode::kit::{linear, linear_many, Weight};
 use candle_core::{DType, Result, Tensor, D};
 
 /// LayerNorm: each vector is brought to mean 0 and variance 1, then scaled and shifted (Ba et al.

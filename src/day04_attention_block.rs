@@ -3,9 +3,9 @@
 //! place of a cache in it.
 
 use candecode::day01_attention::{merge_heads, scaled_dot_product_attention, split_heads};
-use candecode::day02_positions::{rotate, CosSin};
+use candecode::day02_positions::CosSin;
 use candecode::day03_norms_and_mlps::{rms_norm, Projection};
-use candecode::kit::{attend, in_parts, Cache, Step};
+use candecode::kit::{attend, fused, Cache, Step};
 use candle_core::{bail, Device, Result, Tensor};
 
 /// Attention in which `H / Hkv` query heads share each key/value head (Ainslie et al. 2023): GQA;

@@ -6,12 +6,11 @@
 
 use candecode::day01_attention::{merge_heads, split_heads};
 use candecode::day02_positions::{learned_positions, CosSin, RotaryEmbedding};
-use candecode::day03_norms_and_mlps::{gelu_mlp, layer_norm, rms_norm, swiglu, Projection};
+use candecode::day03_norms_and_mlps::{gelu_mlp, layer_norm, swiglu, Projection};
 use candecode::day04_attention_block::Attention;
 use candecode::kit::device::activation_dtype;
-use candecode::kit::{
-    attend, embedding, in_parts, linear, Cache, Model, ModelConfig, Step, Weight,
-};
+use candecode::kit::{attend, embedding, fused, linear};
+use candecode::kit::{Cache, Model, ModelConfig, Step, Weight};
 use candle_core::{DType, Device, Result, Tensor};
 
 /// A norm with its weights.

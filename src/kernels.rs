@@ -2,10 +2,10 @@
 //! between them and plain tensor code. They are for the CPU: every other device takes the plain
 //! path.
 
-use candecode_kernels::{AttentionShape, Heads, Mask, Weights, TILE_ROWS};
+use candecode_kernels::{AttentionShape, Heads, HeadsShape, Mask, Weights, TILE_ROWS};
 use candle_core::{
-    bail, CpuStorage, CustomOp1, CustomOp3, DType, Layout, Result, Shape, Storage, Tensor,
-    WithDType, D,
+    bail, CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Layout, Result, Shape, Storage,
+    Tensor, WithDType, D,
 };
 use half::{bf16, f16};
 use std::ops::Deref;
@@ -163,6 +163,13 @@ fn takes(activations: &Tensor) -> bool {
     activations.device().is_cpu() && activations.dtype() == DType::F32
 }
 
+/// Whether [`rms_norm`], [`silu_and_mul`] and [`rotate`] compute with these activations: where fast
+/// products do, and the code that they replace, of days 2 and 3, is the reference's.
+pub(crate) fn fused_for(x: &Tensor) -> bool {
+    let reference = cfg!(feature = "ref-day02") && cfg!(feature = "ref-day03");
+    reference && products_for(x) == Kernels::Fast
+}
+
 /// True for the weights that [`linear`] can read.
 pub fn can_read(w: &Tensor) -> bool {
     w.is_contiguous() && matches!(w.dtype(), DType::F32 | DType::BF16 | DType::F16)
@@ -290,6 +297,125 @@ fn slices<'a, W: WithDType>(
 /// The numbers of a tensor's storage, from the tensor's first one on.
 fn from_start<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [T]> {
     Ok(&storage.as_slice::<T>()?[layout.start_offset()..])
+}
+
+/// RMSNorm: `x / √(mean(x²) + eps) · weight`. `x` is `(…, C)`, f32, `weight` is `(C)`; the result has
+/// the shape of `x`.
+///
+/// # Errors
+/// If the widths differ.
+pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
+    let weight = weight.to_dtype(DType::F32)?.contiguous()?;
+    x.contiguous()?.apply_op2_no_bwd(&weight, &RmsNorm { eps })
+}
+
+struct RmsNorm {
+    eps: f64,
+}
+
+impl CustomOp2 for RmsNorm {
+    fn name(&self) -> &'static str {
+        "candecode-rms-norm"
+    }
+
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        x_layout: &Layout,
+        weight: &CpuStorage,
+        weight_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let shape = x_layout.shape();
+        let width = weight_layout.shape().dims1()?;
+        if width == 0 || shape.dims().last() != Some(&width) {
+            bail!("rms_norm: x is {shape:?}, the weight has {width} numbers")
+        }
+        let x = &from_start::<f32>(x, x_layout)?[..shape.elem_count()];
+        let weight = &from_start::<f32>(weight, weight_layout)?[..width];
+        let out = candecode_kernels::rms_norm(x, weight, self.eps as f32);
+        Ok((CpuStorage::F32(out), shape.clone()))
+    }
+}
+
+/// `silu(gate) · up`, number by number: both, and the result, are `(…, C)`, f32.
+///
+/// # Errors
+/// If the shapes differ.
+pub fn silu_and_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+    gate.contiguous()?.apply_op2_no_bwd(&up.contiguous()?, &SiluAndMul)
+}
+
+struct SiluAndMul;
+
+impl CustomOp2 for SiluAndMul {
+    fn name(&self) -> &'static str {
+        "candecode-silu-and-mul"
+    }
+
+    fn cpu_fwd(
+        &self,
+        gate: &CpuStorage,
+        gate_layout: &Layout,
+        up: &CpuStorage,
+        up_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let shape = gate_layout.shape();
+        if shape != up_layout.shape() {
+            bail!("silu_and_mul: the gate is {shape:?}, up is {:?}", up_layout.shape())
+        }
+        let width = shape.dims().last().copied().unwrap_or(1);
+        let gate = &from_start::<f32>(gate, gate_layout)?[..shape.elem_count()];
+        let up = &from_start::<f32>(up, up_layout)?[..shape.elem_count()];
+        Ok((CpuStorage::F32(candecode_kernels::silu_and_mul(gate, up, width)), shape.clone()))
+    }
+}
+
+/// RoPE: every head of `x`, `(B, H, T, D)`, f32, turned by the angles of its token; `cos` and `sin`
+/// are `(B, T, D / 2)`, f32. The `D` numbers of a head lie together, wherever they begin. The result
+/// is `(B, H, T, D)`.
+///
+/// # Errors
+/// If the shapes do not fit.
+pub fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
+    x.apply_op3_no_bwd(&cos.contiguous()?, &sin.contiguous()?, &Rotate)
+}
+
+struct Rotate;
+
+impl CustomOp3 for Rotate {
+    fn name(&self) -> &'static str {
+        "candecode-rotate"
+    }
+
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        x_layout: &Layout,
+        cos: &CpuStorage,
+        cos_layout: &Layout,
+        sin: &CpuStorage,
+        sin_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let (batch, heads, tokens, width) = x_layout.shape().dims4()?;
+        let angles = [batch, tokens, width / 2];
+        if width % 2 == 1 || cos_layout.dims() != angles || sin_layout.dims() != angles {
+            let (x, cos, sin) = (x_layout.shape(), cos_layout.shape(), sin_layout.shape());
+            bail!("rotate: x is {x:?}, cos is {cos:?}, sin is {sin:?}")
+        }
+        let [of_batch, of_head, of_token, 1] = *x_layout.stride() else {
+            bail!("rotate: x must be (B, H, T, D) with whole heads, not {x_layout:?}")
+        };
+        let out = candecode_kernels::rotate(
+            from_start(x, x_layout)?,
+            HeadsShape {
+                dims: [batch, heads, tokens, width],
+                strides: [of_batch, of_head, of_token],
+            },
+            from_start(cos, cos_layout)?,
+            from_start(sin, sin_layout)?,
+        );
+        Ok((CpuStorage::F32(out), x_layout.shape().clone()))
+    }
 }
 
 /// Softmax attention in groups: `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S, D)`. The `D`

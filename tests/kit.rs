@@ -14,10 +14,10 @@ mod config;
 mod dfa;
 #[path = "kit/flags.rs"]
 mod flags;
+#[path = "kit/fused.rs"]
+mod fused;
 #[path = "kit/gguf.rs"]
 mod gguf;
-#[path = "kit/in_parts.rs"]
-mod in_parts;
 #[path = "kit/kernel_equality.rs"]
 mod kernel_equality;
 #[path = "kit/memory.rs"]

@@ -22,8 +22,9 @@ const DEPTH: usize = 640;
 const TOGETHER_BYTES: usize = 192 << 10;
 
 /// Writes the products of all rows of weights with all rows of `x`: to `out[row][column]`, with a
-/// column for each row of weights. Rows of both are `inner` numbers, one behind the other. Where `W`
-/// splits pairs, `x` must be in the order of [`deinterleave`](crate::weight_types::deinterleave).
+/// column for each row of weights. Rows of both are `inner` numbers, one behind the other; `out` comes
+/// full of zeros. Where `W` splits pairs, `x` must be in the order of
+/// [`deinterleave`](crate::weight_types::deinterleave).
 #[inline(always)]
 pub fn blocked_products<S: Simd, W: WeightType>(
     simd: S,
@@ -38,23 +39,25 @@ pub fn blocked_products<S: Simd, W: WeightType>(
     let together = (TOGETHER_BYTES / (size_of::<f32>() * inner)).max(at_once);
     let together = evenly(out.len(), together).next_multiple_of(at_once);
 
-    let mut group = Group {
-        numbers: vec![simd.splat_f32s(0.0); GROUP * depth / S::F32_LANES],
-        sums: vec![simd.splat_f32s(0.0); GROUP * together],
-        vectors: 0,
-        w_rows: 0,
-        x_rows: together,
-    };
+    let mut widened = vec![simd.splat_f32s(0.0); GROUP * depth / S::F32_LANES];
+    let mut waiting = vec![simd.splat_f32s(0.0); GROUP * together];
     for (x, out) in x.chunks(together * inner).zip(out.chunks_mut(together)) {
         let tiles = out.len().div_ceil(at_once) * whole.div_ceil(depth);
         for (at, w) in w.chunks(GROUP * inner).enumerate() {
-            group.w_rows = w.len() / inner;
+            let w_rows = w.len() / inner;
             // Meanwhile the next group is asked for, a share by each tile.
             let share = size_of_val(w).div_ceil(tiles.max(1));
             let mut ahead = size_of_val(w);
             for from in (0..whole).step_by(depth) {
                 let to = whole.min(from + depth);
-                group.widen(simd, w, inner, from..to);
+                let mut group = Group::<S> {
+                    w: wide_rows(simd, w, inner, from..to, &mut widened),
+                    w_rows,
+                    waiting: &mut waiting,
+                    x_rows: together,
+                    begins: from == 0,
+                    ends: to == whole,
+                };
                 let mut row = 0;
                 while row < out.len() {
                     for line in (0..share).step_by(64) {
@@ -62,14 +65,11 @@ pub fn blocked_products<S: Simd, W: WeightType>(
                     }
                     ahead += share;
                     let x = |m: usize| &x[(row + m) * inner..][from..to];
-                    row += group.add_products(simd, out.len() - row, x, row);
+                    row += group.tile(simd, x, row, &mut out[row..], at * GROUP);
                 }
             }
-            for (row, out) in out.iter_mut().enumerate() {
-                for (r, out) in out[at * GROUP..][..group.w_rows].iter_mut().enumerate() {
-                    let sum = &mut group.sums[r * together + row];
-                    *out = simd.reduce_sum_f32s(*sum);
-                    *sum = simd.splat_f32s(0.0); // for the next group
+            for (row, out) in out.iter_mut().enumerate().filter(|_| whole < inner) {
+                for (r, out) in out[at * GROUP..][..w_rows].iter_mut().enumerate() {
                     for k in whole..inner {
                         let w: f32 = w[r * inner + k].into();
                         *out += w * x[row * inner + k];
@@ -85,85 +85,108 @@ fn evenly(all: usize, most: usize) -> usize {
     all.div_ceil(all.div_ceil(most).max(1))
 }
 
-/// A part of some rows of weights, and the sums of all rows of `x` with them.
-struct Group<S: Simd> {
-    /// The numbers as f32, row after row.
-    numbers: Vec<S::f32s>,
-    /// Vectors of a row.
-    vectors: usize,
-    /// Rows of weights in it.
-    w_rows: usize,
-    /// `sums[r * x_rows + row]`: of row `r` of the group and row `row` of `x`. Each is a vector, whose
-    /// numbers are added up in the end.
-    sums: Vec<S::f32s>,
-    /// Rows of `x` that there is room for.
-    x_rows: usize,
-}
-
-impl<S: Simd> Group<S> {
-    /// Takes the numbers in `range` of each row.
-    #[inline(always)]
-    fn widen<W: WeightType>(&mut self, simd: S, w: &[W], inner: usize, range: Range<usize>) {
-        self.vectors = range.len() / S::F32_LANES;
-        for (row, w) in w.chunks_exact(inner).enumerate() {
-            let chunks = W::chunks::<S>(&w[range.clone()]);
-            let numbers = &mut self.numbers[row * self.vectors..][..self.vectors];
-            let numbers = &mut pulp::as_arrays_mut::<2, _>(numbers).0[..chunks.len()];
-            for i in 0..chunks.len() {
-                numbers[i] = W::widen(simd, chunks[i]);
-            }
+/// The numbers in `range` of each row of a group, as pairs of vectors of f32: where they lie, or in
+/// `widened`.
+#[inline(always)]
+fn wide_rows<'a, S: Simd, W: WeightType>(
+    simd: S,
+    w: &'a [W],
+    inner: usize,
+    range: Range<usize>,
+    widened: &'a mut [S::f32s],
+) -> [&'a [[S::f32s; 2]]; GROUP] {
+    let mut rows: [&[[S::f32s; 2]]; GROUP] = [&[]; GROUP];
+    if let Some(w) = W::as_f32s(w) {
+        for (row, w) in rows.iter_mut().zip(w.chunks_exact(inner)) {
+            *row = f32::chunks::<S>(&w[range.clone()]);
+        }
+        return rows;
+    }
+    let vectors = range.len() / S::F32_LANES;
+    for (wide, w) in widened.chunks_exact_mut(vectors).zip(w.chunks_exact(inner)) {
+        let chunks = W::chunks::<S>(&w[range.clone()]);
+        let wide = &mut pulp::as_arrays_mut::<2, _>(wide).0[..chunks.len()];
+        for i in 0..chunks.len() {
+            wide[i] = W::widen(simd, chunks[i]);
         }
     }
+    for (row, wide) in rows.iter_mut().zip(widened.chunks_exact(vectors)) {
+        *row = pulp::as_arrays::<2, _>(wide).0;
+    }
+    rows
+}
 
-    /// Adds the products with a tile of rows of `x`: of so many as are left, from row `row` on.
-    /// Gives how many it took.
+/// A part of some rows of weights, and the sums of all rows of `x` with them.
+struct Group<'a, S: Simd> {
+    /// The numbers as f32.
+    w: [&'a [[S::f32s; 2]]; GROUP],
+    /// Rows of weights in it.
+    w_rows: usize,
+    /// Sums between two parts: `waiting[r * x_rows + row]` is of row `r` of the group and row `row` of
+    /// `x`. Each is a vector, whose numbers are added up in the end.
+    waiting: &'a mut [S::f32s],
+    /// Rows of `x` that there is room for.
+    x_rows: usize,
+    /// True for the first part of the rows, before which no sum waits.
+    begins: bool,
+    /// True for the last one.
+    ends: bool,
+}
+
+impl<S: Simd> Group<'_, S> {
+    /// Adds the products with a tile of rows of `x`, from row `row` on: as many as a micro-kernel
+    /// takes, or as `out` has. The last part's sums go to `out[m][column..]`. Gives how many rows it
+    /// took.
     ///
     /// The conditions are constants, so that only the micro-kernels that can run are compiled.
     #[inline(always)]
-    fn add_products<'a>(
+    fn tile<'x>(
         &mut self,
         simd: S,
-        left: usize,
-        x: impl Fn(usize) -> &'a [f32],
+        x: impl Fn(usize) -> &'x [f32],
         row: usize,
+        out: &mut [&mut [f32]],
+        column: usize,
     ) -> usize {
-        match left.min(const { max_x_rows(S::F32_LANES, DOT_W_ROWS) }) {
+        match out.len().min(const { max_x_rows(S::F32_LANES, DOT_W_ROWS) }) {
             8 if const { max_x_rows(S::F32_LANES, DOT_W_ROWS) == 8 } => {
-                self.tile::<8>(simd, x, row)
+                self.tile_of::<8>(simd, x, row, out, column)
             }
             7 if const { max_x_rows(S::F32_LANES, DOT_W_ROWS) == 8 } => {
-                self.tile::<7>(simd, x, row)
+                self.tile_of::<7>(simd, x, row, out, column)
             }
             6 if const { max_x_rows(S::F32_LANES, DOT_W_ROWS) == 8 } => {
-                self.tile::<6>(simd, x, row)
+                self.tile_of::<6>(simd, x, row, out, column)
             }
             5 if const { max_x_rows(S::F32_LANES, DOT_W_ROWS) == 8 } => {
-                self.tile::<5>(simd, x, row)
+                self.tile_of::<5>(simd, x, row, out, column)
             }
-            4 => self.tile::<4>(simd, x, row),
-            3 => self.tile::<3>(simd, x, row),
-            2 => self.tile::<2>(simd, x, row),
-            _ => self.tile::<1>(simd, x, row),
+            4 => self.tile_of::<4>(simd, x, row, out, column),
+            3 => self.tile_of::<3>(simd, x, row, out, column),
+            2 => self.tile_of::<2>(simd, x, row, out, column),
+            _ => self.tile_of::<1>(simd, x, row, out, column),
         }
     }
 
     /// All rows of the group with `M` rows of `x`.
     #[inline(always)]
-    fn tile<'a, const M: usize>(
+    fn tile_of<'x, const M: usize>(
         &mut self,
         simd: S,
-        x: impl Fn(usize) -> &'a [f32],
+        x: impl Fn(usize) -> &'x [f32],
         row: usize,
+        out: &mut [&mut [f32]],
+        column: usize,
     ) -> usize {
-        let mut rows: [&[S::f32s]; M] = [&[]; M];
-        unrolled!(m in M => { rows[m] = S::as_simd_f32s(x(m)).0; });
+        let mut rows: [&[[S::f32s; 2]]; M] = [&[]; M];
+        unrolled!(m in M => { rows[m] = f32::chunks::<S>(x(m)); });
         let mut r = 0;
         while r + DOT_W_ROWS <= self.w_rows {
-            self.micro_kernel::<DOT_W_ROWS, M>(simd, rows, r, row);
+            self.micro_kernel::<DOT_W_ROWS, M>(simd, rows, r, row, out, column + r);
             r += DOT_W_ROWS;
         }
         for r in r..self.w_rows {
-            self.micro_kernel::<1, M>(simd, rows, r, row);
+            self.micro_kernel::<1, M>(simd, rows, r, row, out, column + r);
         }
         M
     }
@@ -173,29 +196,29 @@ impl<S: Simd> Group<S> {
     fn micro_kernel<const R: usize, const M: usize>(
         &mut self,
         simd: S,
-        rows: [&[S::f32s]; M],
+        x: [&[[S::f32s; 2]]; M],
         r: usize,
         row: usize,
+        out: &mut [&mut [f32]],
+        column: usize,
     ) {
-        let steps = self.vectors / 2;
-        let mut w: [&[[S::f32s; 2]]; R] = [&[]; R];
-        let mut x: [&[[S::f32s; 2]]; M] = [&[]; M];
-        unrolled!(i in R => {
-            let row = &self.numbers[(r + i) * self.vectors..][..self.vectors];
-            w[i] = &pulp::as_arrays::<2, _>(row).0[..steps];
-        });
-        unrolled!(m in M => { x[m] = &pulp::as_arrays::<2, _>(rows[m]).0[..steps]; });
+        let steps = self.w[r].len();
+        let (mut w, mut rows): ([&[[S::f32s; 2]]; R], _) = ([&[]; R], x);
+        unrolled!(i in R => { w[i] = &self.w[r + i][..steps]; });
+        unrolled!(m in M => { rows[m] = &x[m][..steps]; });
 
         let mut sums = [[simd.splat_f32s(0.0); M]; R];
-        unrolled!(i in R => {
-            let all = &self.sums[(r + i) * self.x_rows + row..][..M];
-            unrolled!(m in M => { sums[i][m] = all[m]; });
-        });
+        if !self.begins {
+            unrolled!(i in R => {
+                let waiting = &self.waiting[(r + i) * self.x_rows + row..][..M];
+                unrolled!(m in M => { sums[i][m] = waiting[m]; });
+            });
+        }
         for k in 0..steps {
             let mut wide = [[simd.splat_f32s(0.0); 2]; R];
             unrolled!(i in R => { wide[i] = w[i][k]; });
             unrolled!(m in M => {
-                let x = x[m][k];
+                let x = rows[m][k];
                 unrolled!(i in R => {
                     sums[i][m] = simd.mul_add_e_f32s(wide[i][0], x[0], sums[i][m]);
                 });
@@ -204,9 +227,16 @@ impl<S: Simd> Group<S> {
                 });
             });
         }
-        unrolled!(i in R => {
-            let all = &mut self.sums[(r + i) * self.x_rows + row..][..M];
-            unrolled!(m in M => { all[m] = sums[i][m]; });
-        });
+        if self.ends {
+            unrolled!(m in M => {
+                let out = &mut out[m][column..][..R];
+                unrolled!(i in R => { out[i] = simd.reduce_sum_f32s(sums[i][m]); });
+            });
+        } else {
+            unrolled!(i in R => {
+                let waiting = &mut self.waiting[(r + i) * self.x_rows + row..][..M];
+                unrolled!(m in M => { waiting[m] = sums[i][m]; });
+            });
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 /// How many bytes ahead of what is read now. Memory takes about as long to bring them as it takes
 /// to multiply them.
-pub const AHEAD: usize = 4 << 10;
+pub const AHEAD: usize = 1 << 10;
 
 /// Asks for as many bytes as `place` has, `ahead` bytes behind it.
 ///

@@ -52,7 +52,7 @@ pub fn softmax<S: Simd>(simd: S, scores: &mut [f32]) {
 /// `e^x` for `x <= 0`, to 2 units in the last place; 0 below -87. `x = n ln 2 + f`: a polynomial
 /// gives `e^f` (Cephes' `expf`, Moshier), and `n` is added to the exponent's bits.
 #[inline(always)]
-fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |c: f32| simd.splat_f32s(c);
     let clamped = simd.max_f32s(x, splat(-87.0));
     // 1.5 * 2^23: to add it rounds to a whole number, which is then in the lowest bits.

@@ -16,6 +16,11 @@ pub trait WeightType: Copy + Into<f32> + Send + Sync + 'static {
     /// A chunk as two vectors.
     fn widen<S: Simd>(simd: S, chunk: Self::Chunk<S>) -> [S::f32s; 2];
 
+    /// The numbers themselves, where there is nothing to widen.
+    fn as_f32s(_row: &[Self]) -> Option<&[f32]> {
+        None
+    }
+
     /// True if pairs of 16-bit numbers lie at multiples of four bytes.
     fn pairs_are_aligned(row: &[Self]) -> bool {
         (row.as_ptr() as usize).is_multiple_of(4)
@@ -34,6 +39,11 @@ impl WeightType for f32 {
     #[inline(always)]
     fn widen<S: Simd>(_simd: S, chunk: Self::Chunk<S>) -> [S::f32s; 2] {
         chunk
+    }
+
+    #[inline(always)]
+    fn as_f32s(row: &[Self]) -> Option<&[f32]> {
+        Some(row)
     }
 }
 

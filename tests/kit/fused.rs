@@ -1,0 +1,120 @@
+//! What a layer computes between its products: in parts, and by a kernel, against days 2 and 3.
+
+use crate::checks::Random;
+use candecode::day01_attention::split_heads;
+use candecode::day02_positions::{self, RotaryEmbedding};
+use candecode::day03_norms_and_mlps::{rms_norm, silu};
+use candecode::kernels;
+use candecode::kit::fused;
+use candle_core::{Device, Result, Tensor};
+
+/// Widths with and without something left over behind the last whole vector.
+const WIDTHS: [usize; 6] = [1, 7, 16, 30, 65, 576];
+
+fn flat(x: &Tensor) -> Result<Vec<f32>> {
+    x.flatten_all()?.to_vec1()
+}
+
+/// The largest distance between two tensors, beside the size of the first's numbers, or 1.
+fn apart(a: &Tensor, b: &Tensor) -> Result<f32> {
+    assert_eq!(a.dims(), b.dims());
+    let distance = |(a, b): (f32, f32)| (a - b).abs() / a.abs().max(1.0);
+    Ok(flat(a)?.into_iter().zip(flat(b)?).map(distance).fold(0.0, f32::max))
+}
+
+/// Heads of a batch as a model has them, `(B, H, T, D)`, where the product left them, and their
+/// cosines and sines.
+fn heads(
+    random: &mut Random,
+    [b, h, t, d]: [usize; 4],
+) -> Result<(Tensor, day02_positions::CosSin)> {
+    let x = split_heads(&random.tensor(&[b, t, h * d])?, h)?;
+    let positions: Vec<u32> = (0..b * t).map(|i| (i * 37 % 500) as u32).collect();
+    let positions = Tensor::from_vec(positions, (b, t), &Device::Cpu)?;
+    let rotary = RotaryEmbedding::new(d, 10_000.0, None, &Device::Cpu)?;
+    Ok((x, rotary.cos_sin(&positions)?))
+}
+
+#[test]
+fn parts_give_the_days_very_numbers() -> Result<()> {
+    let mut random = Random::new(1);
+    for (tokens, width) in [(300, 256), (37, 2000), (1, 90_000), (2, 4)] {
+        let (x, y) = (random.tensor(&[2, tokens, width])?, random.tensor(&[2, tokens, width])?);
+        let weight = random.tensor(&[width])?;
+        let whole = rms_norm(&x, &weight, 1e-5)?;
+        assert_eq!(flat(&fused::rms_norm(&x, &weight, 1e-5)?)?, flat(&whole)?);
+        let whole = (silu(&x)? * &y)?;
+        assert_eq!(flat(&fused::silu_and_mul(&x, &y)?)?, flat(&whole)?);
+    }
+    let (x, (cos, sin)) = heads(&mut random, [2, 6, 120, 64])?;
+    let whole = day02_positions::rotate(&x, &cos, &sin)?;
+    assert_eq!(flat(&fused::rotate(&x, &(cos, sin))?)?, flat(&whole)?);
+    Ok(())
+}
+
+#[test]
+fn the_kernels_equal_days_2_and_3() -> Result<()> {
+    let mut random = Random::new(2);
+    for width in WIDTHS {
+        for tokens in [1, 5, 700] {
+            let x = (random.tensor(&[2, tokens, width])? * 9.0)?;
+            let (y, weight) = (random.tensor(&[2, tokens, width])?, random.tensor(&[width])?);
+            // Some units in the last place: sums in another order, an exponential of the kernel's own.
+            let (day, kernel) =
+                (rms_norm(&x, &weight, 1e-5)?, kernels::rms_norm(&x, &weight, 1e-5)?);
+            assert!(apart(&day, &kernel)? < 2e-6, "rms_norm, {tokens} of {width}");
+            let (day, kernel) = ((silu(&x)? * &y)?, kernels::silu_and_mul(&x, &y)?);
+            assert!(apart(&day, &kernel)? < 2e-6, "silu_and_mul, {tokens} of {width}");
+        }
+    }
+    for shape in [[1, 1, 1, 2], [2, 3, 5, 6], [1, 9, 200, 64]] {
+        let (x, (cos, sin)) = heads(&mut random, shape)?;
+        let day = day02_positions::rotate(&x, &cos, &sin)?;
+        assert_eq!(flat(&day)?, flat(&kernels::rotate(&x, &cos, &sin)?)?, "{shape:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_row_gets_what_it_gets_alone() -> Result<()> {
+    let mut random = Random::new(3);
+    for width in WIDTHS {
+        let (x, y) = (random.tensor(&[90, width])?, random.tensor(&[90, width])?);
+        let weight = random.tensor(&[width])?;
+        let (normed, gated) =
+            (kernels::rms_norm(&x, &weight, 1e-5)?, kernels::silu_and_mul(&x, &y)?);
+        for i in [0, 1, 44, 89] {
+            let row = |x: &Tensor| x.narrow(0, i, 1);
+            let alone = kernels::rms_norm(&row(&x)?, &weight, 1e-5)?;
+            assert_eq!(flat(&alone)?, flat(&row(&normed)?)?, "row {i} of {width}");
+            let alone = kernels::silu_and_mul(&row(&x)?, &row(&y)?)?;
+            assert_eq!(flat(&alone)?, flat(&row(&gated)?)?, "row {i} of {width}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_not_finite_shows() -> Result<()> {
+    let extremes = [f32::NAN, f32::INFINITY, -1e4, -88.0, -0.0, 0.0, 88.0, 1e4];
+    let ones = Tensor::ones(8, candle_core::DType::F32, &Device::Cpu)?;
+    let x = Tensor::new(&extremes, &Device::Cpu)?;
+    let (gated, day) = (flat(&kernels::silu_and_mul(&x, &ones)?)?, flat(&silu(&x)?)?);
+    for (i, (gated, day)) in gated.iter().zip(&day).enumerate() {
+        let same = (gated.is_nan() && day.is_nan()) || gated == day || (gated - day).abs() < 1e-4;
+        assert!(same, "{}: {gated}, not {day}", extremes[i]);
+    }
+    assert!(flat(&kernels::rms_norm(&x, &ones, 1e-5)?)?.iter().all(|y| y.is_nan()));
+    Ok(())
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_refused() -> Result<()> {
+    let x = Tensor::zeros((1, 4, 6), candle_core::DType::F32, &Device::Cpu)?;
+    let narrow = x.narrow(2, 0, 4)?;
+    assert!(kernels::rms_norm(&x, &Tensor::zeros_like(&narrow)?.flatten_all()?, 1e-5).is_err());
+    assert!(kernels::silu_and_mul(&x, &narrow).is_err());
+    let heads = x.reshape((1, 2, 2, 6))?;
+    assert!(kernels::rotate(&heads, &x, &x).is_err());
+    Ok(())
+}
