@@ -87,7 +87,7 @@ impl<'a> Scheduler<'a> {
 
     /// Whether the first request in the queue fits beside the running rows, if every sequence grows
     /// as long as it may. Rows are padded to the longest, so the cache holds rows × longest
-    /// positions.
+    /// positions. If none waits, it is false.
     pub fn has_room(&self) -> bool {
         // task 15.2: rows, the next one's too, times the longest they may become
         todo!("day 15, task 2: rows, the next one's too, times the longest they may become")
