@@ -1,5 +1,6 @@
-//! Kernels for the CPU: products with a model's weights ([`linear`], [`quantized_linear`]), and
-//! attention over a KV cache ([`attention`]). Slices go in and slices come out. Nothing here knows candle's tensors, so that
+//! Kernels for the CPU: products with a model's weights ([`linear`], [`quantized_linear`]),
+//! attention over a KV cache ([`attention`]), and what a layer computes between them ([`rms_norm`],
+//! [`silu_and_mul`], [`rotate`]). Slices go in and slices come out. Nothing here knows candle's tensors, so that
 //! this crate compiles beside candle, fully optimised, while the rest of the course need not be.
 //!
 //! The vectors are pulp's: one source for AVX2, AVX-512 and NEON, chosen at run time. The threads

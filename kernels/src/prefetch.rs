@@ -2,7 +2,7 @@
 //! and nothing that the program computes can change.
 
 /// How many bytes ahead of what is read now. Memory takes about as long to bring them as it takes
-/// to multiply them.
+/// to multiply them; four times as many cost a product of one row a tenth of its speed.
 pub const AHEAD: usize = 1 << 10;
 
 /// Asks for as many bytes as `place` has, `ahead` bytes behind it.
