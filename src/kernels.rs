@@ -2,7 +2,7 @@
 //! between them and plain tensor code. They are for the CPU: every other device takes the plain
 //! path.
 
-use candecode_kernels::{AttentionShape, Heads, HeadsShape, Mask, Weights, TILE_ROWS};
+use candecode_kernels::{AttentionShape, Heads, Mask, Weights, TILE_ROWS};
 use candle_core::{
     bail, CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Layout, Result, Shape, Storage,
     Tensor, WithDType, D,
@@ -402,15 +402,9 @@ impl CustomOp3 for Rotate {
             let (x, cos, sin) = (x_layout.shape(), cos_layout.shape(), sin_layout.shape());
             bail!("rotate: x is {x:?}, cos is {cos:?}, sin is {sin:?}")
         }
-        let [of_batch, of_head, of_token, 1] = *x_layout.stride() else {
-            bail!("rotate: x must be (B, H, T, D) with whole heads, not {x_layout:?}")
-        };
         let out = candecode_kernels::rotate(
-            from_start(x, x_layout)?,
-            HeadsShape {
-                dims: [batch, heads, tokens, width],
-                strides: [of_batch, of_head, of_token],
-            },
+            whole_heads(x, x_layout)?,
+            [batch, heads, tokens, width],
             from_start(cos, cos_layout)?,
             from_start(sin, sin_layout)?,
         );
@@ -483,18 +477,18 @@ impl CustomOp3 for Attention {
         let out = candecode_kernels::attention(
             shape,
             from_start(q, q_layout)?,
-            cached_heads(k, k_layout)?,
-            cached_heads(v, v_layout)?,
+            whole_heads(k, k_layout)?,
+            whole_heads(v, v_layout)?,
             mask,
         );
         Ok((CpuStorage::F32(out), q_layout.shape().clone()))
     }
 }
 
-/// Keys or values where the cache holds them.
-fn cached_heads<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<Heads<'a>> {
+/// Heads where they lie: queries of a product, or keys and values of the cache.
+fn whole_heads<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<Heads<'a>> {
     let [batch_stride, head_stride, position_stride, 1] = *layout.stride() else {
-        bail!("attention: keys and values must be (B, Hkv, S, D) with whole rows, not {layout:?}")
+        bail!("heads must be (B, H, T, D) with whole rows, not {layout:?}")
     };
     Ok(Heads { data: from_start(storage, layout)?, batch_stride, head_stride, position_stride })
 }

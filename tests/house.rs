@@ -483,6 +483,7 @@ fn a_wrong_arrow_is_found() {
     for (file, path) in [
         ("src/kit/rng.rs", "kit::step::Step"),
         ("src/kit/dispatch.rs", "day04_attention_block::grouped_attention"),
+        ("src/kit/fused.rs", "day03_norms_and_mlps::silu"),
         ("src/engine/load.rs", "day05_model::Transformer"),
         ("solutions/day13_speculative.rs", "day12_batching::f"),
         ("src/cli/run.rs", "Engine"),
@@ -495,6 +496,7 @@ fn a_wrong_arrow_is_found() {
         ("src/kit/rng.rs", "kernels::dot"),
         ("src/kit/rng.rs", "Engine"),
         ("src/kit/dispatch.rs", "day05_model::Transformer"),
+        ("src/kit/fused.rs", "day01_attention::f"),
         ("src/kernels/dot.rs", "kit::step::Step"),
         ("src/formats/hub.rs", "cli::run"),
         ("src/day04_attention_block.rs", "day05_model::Transformer"),

@@ -68,13 +68,28 @@ pub fn blocked_products<S: Simd, W: WeightType>(
                     row += group.tile(simd, x, row, &mut out[row..], at * GROUP);
                 }
             }
-            for (row, out) in out.iter_mut().enumerate().filter(|_| whole < inner) {
-                for (r, out) in out[at * GROUP..][..w_rows].iter_mut().enumerate() {
-                    for k in whole..inner {
-                        let w: f32 = w[r * inner + k].into();
-                        *out += w * x[row * inner + k];
-                    }
-                }
+            if whole < inner {
+                add_left_over(w, x, inner, whole, out, at * GROUP);
+            }
+        }
+    }
+}
+
+/// Adds the products of the numbers from `whole` on of each row: to `out[row][column..]`.
+#[inline(always)]
+fn add_left_over<W: WeightType>(
+    w: &[W],
+    x: &[f32],
+    inner: usize,
+    whole: usize,
+    out: &mut [&mut [f32]],
+    column: usize,
+) {
+    for (x, out) in x.chunks_exact(inner).zip(out) {
+        for (w, out) in w.chunks_exact(inner).zip(&mut out[column..]) {
+            for k in whole..inner {
+                let w: f32 = w[k].into();
+                *out += w * x[k];
             }
         }
     }

@@ -4,6 +4,7 @@
 //!
 //! Every row is computed from itself alone, always in the same order, whatever rows are beside it.
 
+use crate::attention_kernel::Heads;
 use crate::softmax::exp;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -101,28 +102,19 @@ impl WithSimd for SiluAndMul<'_> {
     }
 }
 
-/// Where the heads of a tensor `(B, H, T, D)` lie. The `D` numbers of a head lie together.
-#[derive(Debug, Clone, Copy)]
-pub struct HeadsShape {
-    /// B, H, T, D.
-    pub dims: [usize; 4],
-    /// From one row of the batch, one head, one token to the next.
-    pub strides: [usize; 3],
-}
-
 /// RoPE: element `i` of a head is turned against element `i + D / 2`, by the cosines and sines of
-/// its token, each `(B, T, D / 2)`. `x` begins with the first number of the first head; the result is
-/// `(B, H, T, D)`, one head behind the other.
-pub fn rotate(x: &[f32], shape: HeadsShape, cos: &[f32], sin: &[f32]) -> Vec<f32> {
-    let [batch, heads, tokens, width] = shape.dims;
+/// its token, each `(B, T, D / 2)`. `x` is `(B, H, T, D)`, and `dims` are these four; so is the result,
+/// one head behind the other.
+pub fn rotate(x: Heads<'_>, dims: [usize; 4], cos: &[f32], sin: &[f32]) -> Vec<f32> {
+    let [batch, heads, tokens, width] = dims;
+    let arch = Arch::new();
     by_rows(batch * heads * tokens * width, width, |first, out| {
         for (row, out) in (first / width..).zip(out.chunks_exact_mut(width)) {
             let (b, head, token) = (row / tokens / heads, row / tokens % heads, row % tokens);
-            let [of_batch, of_head, of_token] = shape.strides;
-            let x = &x[b * of_batch + head * of_head + token * of_token..][..width];
+            let at = b * x.batch_stride + head * x.head_stride + token * x.position_stride;
             let angles = (b * tokens + token) * (width / 2);
             let (cos, sin) = (&cos[angles..][..width / 2], &sin[angles..][..width / 2]);
-            Arch::new().dispatch(Rotate { x, cos, sin, out });
+            arch.dispatch(Rotate { x: &x.data[at..][..width], cos, sin, out });
         }
     })
 }

@@ -50,7 +50,7 @@ mod weight_types;
 
 pub use attention_kernel::{attention, AttentionShape, Heads, Mask};
 pub use bandwidth::{bandwidth, bandwidth_of, bytes_read};
-pub use elementwise::{rms_norm, rotate, silu_and_mul, HeadsShape};
+pub use elementwise::{rms_norm, rotate, silu_and_mul};
 pub use instruction_set::{instruction_set, InstructionSet};
 pub use linear_kernel::{linear, Weights};
 pub use peak_operations::peak_operations;
