@@ -41,8 +41,8 @@ pub struct AttentionShape {
     pub width: usize,
 }
 
-/// Heads, of keys, values or what RoPE turns, `(B, H, S, D)`: the `D` numbers at position `s` of head `h` of batch row `b`
-/// begin at `b * batch_stride + h * head_stride + s * position_stride`.
+/// Heads, of keys, values, or of what RoPE turns, `(B, H, S, D)`: the `D` numbers at position `s` of
+/// head `h` of batch row `b` begin at `b * batch_stride + h * head_stride + s * position_stride`.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads<'a> {
     /// All numbers.
