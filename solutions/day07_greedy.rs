@@ -2,6 +2,7 @@
 //! puts them together; further, a text that goes on past the model's context.
 
 use candecode::day06_generate::TextStream;
+use candecode::kit::fused;
 use candecode::kit::processor::process_all;
 use candecode::kit::{FinishReason, Logits, Model, NoCache, PastContext, ProcessorInput, Request};
 use candecode::kit::{Step, Token, TokenIter, Tokenizer};
@@ -34,16 +35,6 @@ pub fn argmax(logits: &[f32]) -> Result<u32> {
     // </solution>
 }
 
-// <solution>
-/// ln Σ exp(x), computed as `max + ln Σ exp(x - max)`: no `exp` overflows, and one term is 1.
-/// It is added up in f64, because a vocabulary has many terms that f32 would round away.
-fn log_sum_exp(logits: &[f32]) -> Result<f64> {
-    let max = logits[argmax(logits)? as usize];
-    let sum: f64 = logits.iter().map(|logit| f64::from((logit - max).exp())).sum();
-    Ok(f64::from(max) + sum.ln())
-}
-// </solution>
-
 /// The logarithm of the softmax, `x - ln Σ exp(x)`, computed so that neither `exp` overflows nor
 /// `ln` sees 0 (torch `log_softmax`).
 ///
@@ -52,7 +43,11 @@ fn log_sum_exp(logits: &[f32]) -> Result<f64> {
 pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
     // task 7.2: the logits minus their log-sum-exp
     // <solution>
-    let log_sum_exp = log_sum_exp(logits)?;
+    // ln Σ exp(x) is max + ln Σ exp(x - max): no `exp` overflows, and one term is 1. It is added up in
+    // f64, because a vocabulary has many terms that f32 would round away.
+    let max = logits[argmax(logits)? as usize];
+    let sum: f64 = logits.iter().map(|logit| f64::from((logit - max).exp())).sum();
+    let log_sum_exp = f64::from(max) + sum.ln();
     Ok(logits.iter().map(|logit| (f64::from(*logit) - log_sum_exp) as f32).collect())
     // </solution>
 }
@@ -155,12 +150,12 @@ impl<'a> Sequence<'a> {
     pub fn choose(&mut self, raw: &[f32]) -> Result<(u32, f32)> {
         // task 7.5: the choice, and what the model itself thought of that token
         // <solution>
-        let log_sum_exp = log_sum_exp(raw)?;
+        let logprobs = fused::log_softmax(raw)?;
         let mut logits = raw.to_vec();
         process_all(&self.request.processors, &self.processor_input(), &mut logits)?;
         let id = (self.request.sampler)(&logits)?;
-        match raw.get(id as usize) {
-            Some(logit) => Ok((id, (f64::from(*logit) - log_sum_exp) as f32)),
+        match logprobs.get(id as usize) {
+            Some(logprob) => Ok((id, *logprob)),
             None => bail!("token id {id} was chosen, of a vocabulary of {}", raw.len()),
         }
         // </solution>

@@ -3,6 +3,7 @@
 //! puts them together; further, a text that goes on past the model's context.
 
 use candecode::day06_generate::TextStream;
+use candecode::kit::fused;
 use candecode::kit::processor::process_all;
 use candecode::kit::{FinishReason, Logits, Model, NoCache, PastContext, ProcessorInput, Request};
 use candecode::kit::{Step, Token, TokenIter, Tokenizer};

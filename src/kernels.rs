@@ -11,6 +11,7 @@ use half::{bf16, f16};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+pub use candecode_kernels::{argmax, log_softmax};
 pub use candecode_kernels::{bandwidth, bandwidth_of, bytes_read, peak_operations};
 pub use candecode_kernels::{peak_integer_operations, BlockType, TiledWeights};
 
@@ -168,6 +169,12 @@ fn takes(activations: &Tensor) -> bool {
 pub(crate) fn fused_for(x: &Tensor) -> bool {
     let reference = cfg!(feature = "ref-day02") && cfg!(feature = "ref-day03");
     reference && products_for(x) == Kernels::Fast
+}
+
+/// Whether [`log_softmax`] and [`argmax`] compute over the vocabulary: where fast products compute the
+/// logits, and day 7, which they replace, is the reference's.
+pub(crate) fn choice_is_fast() -> bool {
+    cfg!(feature = "ref-day07") && chosen().products == Kernels::Fast
 }
 
 /// True for the weights that [`linear`] can read.

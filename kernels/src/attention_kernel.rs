@@ -9,6 +9,7 @@ use crate::bandwidth::count;
 use crate::dot_products::dot_products;
 use crate::keep_awake::keep_awake;
 use crate::panels::{weighted_sums, Panels, PACKED_MIN_ROWS};
+use crate::prefetch::prefetch_row;
 use crate::softmax::softmax;
 use crate::threads;
 use pulp::{Arch, Simd, WithSimd};
@@ -21,8 +22,9 @@ const SERIAL: usize = 1 << 16;
 const QUERIES: usize = 16;
 /// How many of them are computed together.
 const TOGETHER: usize = 4;
-/// Keys that they are multiplied with at a time.
-const KEYS: usize = 4;
+/// Keys that they are multiplied with at a time: `2 x 4` sums and what they are made of fill 16
+/// registers.
+const KEYS: usize = 2;
 
 /// The sizes of an attention.
 #[derive(Clone, Copy, Debug)]
@@ -65,10 +67,26 @@ pub struct Mask<'a> {
 }
 
 impl<'a> Heads<'a> {
-    /// The numbers of head `i`, counted through the whole batch.
-    fn head(&self, i: usize, kv_heads: usize) -> &'a [f32] {
+    /// Head `i`, counted through the whole batch.
+    fn head(&self, i: usize, kv_heads: usize) -> Head<'a> {
         let (row, head) = (i / kv_heads, i % kv_heads);
-        &self.data[row * self.batch_stride + head * self.head_stride..]
+        let data = &self.data[row * self.batch_stride + head * self.head_stride..];
+        Head { data, stride: self.position_stride }
+    }
+}
+
+/// The keys or values of one head, as they lie.
+#[derive(Clone, Copy)]
+struct Head<'a> {
+    data: &'a [f32],
+    /// From one position to the next.
+    stride: usize,
+}
+
+impl<'a> Head<'a> {
+    /// The key or value at a position.
+    fn at(&self, position: usize, width: usize) -> &'a [f32] {
+        &self.data[position * self.stride..][..width]
     }
 }
 
@@ -106,8 +124,7 @@ pub fn attention(
     let pack = |i: usize| {
         let own = mask.map_or(new, |mask| mask.own_tokens(i / kv_heads, new, all));
         let keys = k.head(i, kv_heads);
-        (own >= PACKED_MIN_ROWS)
-            .then(|| Panels::new(all, width, move |s| &keys[s * k.position_stride..][..width]))
+        (own >= PACKED_MIN_ROWS).then(|| Panels::new(all, width, move |s| keys.at(s, width)))
     };
     let packed: Vec<Option<Panels>> = (0..batch * kv_heads).map(pack).collect();
 
@@ -123,9 +140,9 @@ pub fn attention(
                 q: &q[(i * rows + first) * width..][..out.len()],
                 keys: match &packed[i] {
                     Some(panels) => Keys::Panels(panels),
-                    None => Keys::Rows(k.head(i, kv_heads), k.position_stride),
+                    None => Keys::Rows(k.head(i, kv_heads)),
                 },
-                values: (v.head(i, kv_heads), v.position_stride),
+                values: v.head(i, kv_heads),
                 mask: mask.map(|mask| mask.row(i / kv_heads)),
                 first,
                 new,
@@ -151,7 +168,7 @@ pub fn attention(
 /// The keys of a head: as they lie, or packed where many queries want them.
 #[derive(Clone, Copy)]
 enum Keys<'a> {
-    Rows(&'a [f32], usize),
+    Rows(Head<'a>),
     Panels(&'a Panels),
 }
 
@@ -160,8 +177,7 @@ enum Keys<'a> {
 struct Part<'a> {
     q: &'a [f32],
     keys: Keys<'a>,
-    /// Where the values begin, and how far it is from one position to the next.
-    values: (&'a [f32], usize),
+    values: Head<'a>,
     /// What each of the new tokens may see, if there is a mask: `all` numbers for each.
     mask: Option<&'a [u8]>,
     /// The first query's place among all of these heads: it is of new token `first % new`.
@@ -226,9 +242,9 @@ impl Part<'_> {
         let least = first.into_iter().min().unwrap_or(0);
         let most = end.into_iter().max().unwrap_or(all);
         match self.keys {
-            Keys::Rows(keys, stride) => {
+            Keys::Rows(keys) => {
                 let scores = &mut scores[..R * all];
-                scores_of_rows(simd, q, keys, stride, all, scores, least..most)
+                scores_of_rows(simd, q, keys, self.values, all, scores, least..most)
             }
             Keys::Panels(keys) => {
                 for group in (0..keys.groups()).map(|i| keys.group(i)) {
@@ -268,7 +284,7 @@ impl Part<'_> {
         for r in 0..R {
             weights[r] = &scores[r * all..][least..most];
         }
-        let (values, stride) = self.values;
+        let Head { data: values, stride } = self.values;
         let out = &mut self.out[at * width..][..R * width];
         weighted_sums(simd, weights, &values[least * stride..], stride, out);
         R
@@ -276,23 +292,24 @@ impl Part<'_> {
 }
 
 /// The products of `R` queries with the keys of these columns, those of query `r` with key `at` in
-/// `scores[r * all + at]`.
+/// `scores[r * all + at]`. Memory is asked for the values meanwhile: they are read next.
 #[inline(always)]
 fn scores_of_rows<S: Simd, const R: usize>(
     simd: S,
     q: [&[f32]; R],
-    keys: &[f32],
-    stride: usize,
+    keys: Head<'_>,
+    values: Head<'_>,
     all: usize,
     scores: &mut [f32],
     columns: Range<usize>,
 ) {
-    let key = |at: usize| &keys[at * stride..][..q[0].len()];
+    let width = q[0].len();
     let mut at = columns.start;
     while at + KEYS <= columns.end {
         let mut some: [&[f32]; KEYS] = [&[]; KEYS];
         for i in 0..KEYS {
-            some[i] = key(at + i);
+            some[i] = keys.at(at + i, width);
+            prefetch_row(values.at(at + i, width));
         }
         let sums = dot_products::<S, f32, KEYS, R>(simd, some, q);
         for r in 0..R {
@@ -303,7 +320,7 @@ fn scores_of_rows<S: Simd, const R: usize>(
         at += KEYS;
     }
     while at < columns.end {
-        let sums = dot_products::<S, f32, 1, R>(simd, [key(at)], q);
+        let sums = dot_products::<S, f32, 1, R>(simd, [keys.at(at, width)], q);
         for r in 0..R {
             scores[r * all + at] = sums[0][r];
         }

@@ -12,7 +12,7 @@ use pulp::Simd;
 use std::ops::Range;
 
 /// Rows of `x` from which blocks pay. Fewer wait for memory, whatever the order.
-pub const BLOCKED_MIN_ROWS: usize = 33;
+pub const BLOCKED_MIN_ROWS: usize = 28;
 /// Rows of weights that all rows of `x` pass by.
 pub const GROUP: usize = 2 * DOT_W_ROWS;
 /// Numbers of a row that are multiplied before those behind them, at most: the first cache holds as
@@ -24,7 +24,7 @@ const TOGETHER_BYTES: usize = 192 << 10;
 /// Writes the products of all rows of weights with all rows of `x`: to `out[row][column]`, with a
 /// column for each row of weights. Rows of both are `inner` numbers, one behind the other; `out` comes
 /// full of zeros. Where `W` splits pairs, `x` must be in the order of
-/// [`deinterleave`](crate::weight_types::deinterleave).
+/// [`Deinterleave`](crate::weight_types::Deinterleave).
 #[inline(always)]
 pub fn blocked_products<S: Simd, W: WeightType>(
     simd: S,

@@ -23,7 +23,7 @@ pub const fn max_x_rows(lanes: usize, w_rows: usize) -> usize {
 }
 
 /// Dot products of `R` rows of weights with `M` rows of `x`. Where `W` splits pairs, `x` must be in
-/// the order of [`deinterleave`](crate::weight_types::deinterleave).
+/// the order of [`Deinterleave`](crate::weight_types::Deinterleave).
 ///
 /// The rows of weights lie one behind the other. What lies behind them is asked for meanwhile.
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! Kernels for the CPU: products with a model's weights ([`linear`], [`quantized_linear`]),
-//! attention over a KV cache ([`attention`]), and what a layer computes between them ([`rms_norm`],
-//! [`silu_and_mul`], [`rotate`]). Slices go in and slices come out. Nothing here knows candle's tensors, so that
+//! attention over a KV cache ([`attention`]), what a layer computes between them ([`rms_norm`],
+//! [`silu_and_mul`], [`rotate`]), and over the vocabulary ([`log_softmax`], [`argmax`]). Slices go in and slices come out. Nothing here knows candle's tensors, so that
 //! this crate compiles beside candle, fully optimised, while the rest of the course need not be.
 //!
 //! The vectors are pulp's: one source for AVX2, AVX-512 and NEON, chosen at run time. The threads
@@ -58,6 +58,7 @@ pub use quantized_kernel::{
     peak_integer_operations, quantized_linear, quantized_linear_by, BlockType, TiledWeights,
     TILE_ROWS,
 };
+pub use softmax::{argmax, log_softmax};
 pub use thread_count::default_threads;
 
 use pulp::{Arch, Simd, WithSimd};

@@ -4,8 +4,8 @@ use crate::bandwidth::count;
 use crate::blocked_products::{blocked_products, BLOCKED_MIN_ROWS, GROUP};
 use crate::dot_products::{dot_products, max_x_rows, DOT_W_ROWS, GEMV_ROWS};
 use crate::keep_awake::keep_awake;
-use crate::weight_types::{deinterleave, WeightType};
-use crate::{lanes, threads};
+use crate::threads;
+use crate::weight_types::{Deinterleave, WeightType};
 use half::{bf16, f16};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -61,17 +61,16 @@ fn products<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32
 }
 
 fn multiply<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
-    let rows = x.len() / inner;
+    let (arch, rows) = (Arch::new(), x.len() / inner);
     let mut deinterleaved = Vec::new();
     let x = if W::SPLIT {
-        let lanes = lanes();
         deinterleaved.resize(x.len(), 0.0);
-        let rows_of_both = deinterleaved.chunks_mut(inner).zip(x.chunks(inner));
+        let part = |(out, row): (&mut [f32], &[f32])| arch.dispatch(Deinterleave { row, out });
         // A few rows take less time than other threads take to begin.
         if rows < BLOCKED_MIN_ROWS {
-            rows_of_both.for_each(|(to, from)| deinterleave(from, lanes, to));
+            deinterleaved.chunks_mut(inner).zip(x.chunks(inner)).for_each(part);
         } else {
-            rows_of_both.par_bridge().for_each(|(to, from)| deinterleave(from, lanes, to));
+            deinterleaved.par_chunks_mut(inner).zip(x.par_chunks(inner)).for_each(part);
         }
         &deinterleaved
     } else {
@@ -80,7 +79,6 @@ fn multiply<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32
 
     let columns: usize = weights.iter().map(|w| w.len() / inner).sum();
     let mut y = vec![0f32; rows * columns];
-    let arch = Arch::new();
     if threads() == 1 || rows * columns * inner < SERIAL {
         for block in blocks(weights, x, inner, columns, rows, &mut y) {
             arch.dispatch(block);

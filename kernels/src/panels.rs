@@ -185,10 +185,11 @@ fn columns<S: Simd, const R: usize, const P: usize>(
         pulp::as_arrays::<P, _>(S::as_simd_f32s(row).0).0.first().copied()
     };
     let sums = outer_products::<S, R, P>(simd, weights, part);
-    for r in 0..R {
-        let out = S::as_mut_simd_f32s(&mut out[r * width + column..][..some]).0;
-        out[..P].copy_from_slice(&sums[r]);
-    }
+    // One by one: sums that are copied as a whole would be in memory all the time.
+    unrolled!(r in R => {
+        let out = &mut S::as_mut_simd_f32s(&mut out[r * width + column..][..some]).0[..P];
+        unrolled!(p in P => { out[p] = sums[r][p]; });
+    });
     some
 }
 

@@ -25,3 +25,11 @@ pub fn prefetch<T>(place: &T, ahead: usize) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (place, ahead);
 }
+
+/// Asks for all numbers of a row.
+#[inline(always)]
+pub fn prefetch_row(row: &[f32]) {
+    for line in row.chunks(64 / size_of::<f32>()) {
+        prefetch(&line[0], 0);
+    }
+}

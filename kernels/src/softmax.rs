@@ -1,6 +1,6 @@
-//! The softmax of attention scores, in place.
+//! The softmax of attention scores, in place; the log-softmax of logits, and the largest of them.
 
-use pulp::Simd;
+use pulp::{Arch, Simd, WithSimd};
 
 /// Turns scores into probabilities, in place: `e^(s - max) / Σ`.
 ///
@@ -8,24 +8,10 @@ use pulp::Simd;
 /// them NaN, as they do in torch: the trace of NaN must see them.
 #[inline(always)]
 pub fn softmax<S: Simd>(simd: S, scores: &mut [f32]) {
-    let one = simd.splat_f32s(1.0);
-    let mut maxima = simd.splat_f32s(f32::NEG_INFINITY);
-    let mut nans = simd.splat_f32s(0.0);
-    let (head, tail) = S::as_simd_f32s(scores);
-    for part in head {
-        maxima = simd.max_f32s(maxima, *part);
-        nans = simd.select_f32s(simd.equal_f32s(*part, *part), nans, one);
-    }
-    let mut max = simd.reduce_max_f32s(maxima);
-    let mut any_nan = simd.reduce_sum_f32s(nans) > 0.0;
-    for score in tail {
-        any_nan |= score.is_nan();
-        max = max.max(*score);
-    }
-    if any_nan || max.is_infinite() {
+    let Some(max) = finite_maximum(simd, scores) else {
         scores.fill(f32::NAN);
         return;
-    }
+    };
 
     let shift = simd.splat_f32s(max);
     let mut totals = simd.splat_f32s(0.0);
@@ -46,6 +32,87 @@ pub fn softmax<S: Simd>(simd: S, scores: &mut [f32]) {
     }
     for score in tail {
         *score /= total;
+    }
+}
+
+/// The largest number. None if one is NaN, or if the largest is infinite: there is a +inf, or nothing
+/// but -inf.
+#[inline(always)]
+fn finite_maximum<S: Simd>(simd: S, numbers: &[f32]) -> Option<f32> {
+    let one = simd.splat_f32s(1.0);
+    let mut maxima = simd.splat_f32s(f32::NEG_INFINITY);
+    let mut nans = simd.splat_f32s(0.0);
+    let (head, tail) = S::as_simd_f32s(numbers);
+    for part in head {
+        maxima = simd.max_f32s(maxima, *part);
+        nans = simd.select_f32s(simd.equal_f32s(*part, *part), nans, one);
+    }
+    let mut max = simd.reduce_max_f32s(maxima);
+    let mut any_nan = simd.reduce_sum_f32s(nans) > 0.0;
+    for number in tail {
+        any_nan |= number.is_nan();
+        max = max.max(*number);
+    }
+    (!any_nan && max.is_finite()).then_some(max)
+}
+
+/// The index of the largest logit, the first of equals. None if a logit is NaN or +inf, or none is
+/// finite.
+pub fn argmax(logits: &[f32]) -> Option<usize> {
+    let max = Arch::new().dispatch(FiniteMaximum(logits))?;
+    // Whole parts are compared, because a loop that may end at every number is no loop of vectors.
+    let has_max = |part: &[f32]| part.iter().fold(false, |has, logit| has | (*logit == max));
+    let part = logits.chunks(PART).position(has_max)?;
+    let within = logits[part * PART..].iter().position(|logit| *logit == max)?;
+    Some(part * PART + within)
+}
+
+/// Logits that are compared with the largest one at a time.
+const PART: usize = 256;
+
+struct FiniteMaximum<'a>(&'a [f32]);
+
+impl WithSimd for FiniteMaximum<'_> {
+    type Output = Option<f32>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Option<f32> {
+        finite_maximum(simd, self.0)
+    }
+}
+
+/// The logarithm of the softmax, `x - ln Σ exp(x)`. None as for [`argmax`].
+pub fn log_softmax(logits: &[f32]) -> Option<Vec<f32>> {
+    let log_sum_exp = Arch::new().dispatch(LogSumExp(logits))?;
+    Some(logits.iter().map(|logit| (f64::from(*logit) - log_sum_exp) as f32).collect())
+}
+
+/// Vectors of terms that are added up in f32, before f64 takes their sum: a vocabulary has many
+/// terms, and f32 would round most of them away.
+const TERMS: usize = 8;
+
+struct LogSumExp<'a>(&'a [f32]);
+
+impl WithSimd for LogSumExp<'_> {
+    type Output = Option<f64>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Option<f64> {
+        let max = finite_maximum(simd, self.0)?;
+        let shift = simd.splat_f32s(max);
+        let (head, tail) = S::as_simd_f32s(self.0);
+        let mut total = 0f64;
+        for part in head.chunks(TERMS) {
+            let mut terms = simd.splat_f32s(0.0);
+            for logits in part {
+                terms = simd.add_f32s(terms, exp(simd, simd.sub_f32s(*logits, shift)));
+            }
+            total += f64::from(simd.reduce_sum_f32s(terms));
+        }
+        for logit in tail {
+            total += f64::from((*logit - max).exp());
+        }
+        Some(f64::from(max) + total.ln())
     }
 }
 

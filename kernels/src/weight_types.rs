@@ -1,7 +1,7 @@
 //! The types that weights are stored in, and how a vector of them is widened.
 
 use half::{bf16, f16};
-use pulp::{bytemuck, Simd};
+use pulp::{bytemuck, Simd, WithSimd};
 
 /// A number as weights are stored: f32, bf16 or f16. Weights are read as they are and widened in
 /// registers.
@@ -105,17 +105,30 @@ fn pairs<S: Simd, H: bytemuck::NoUninit>(row: &[H]) -> &[S::u32s] {
     }
 }
 
-/// Writes a row of `x` to `out` in the order in which [`WeightType::widen`] yields pairs: of every `2 *
-/// lanes` numbers the even ones, then the odd ones. What is left over stays as it is.
-pub fn deinterleave(row: &[f32], lanes: usize, out: &mut [f32]) {
-    let whole = row.len() / (2 * lanes) * (2 * lanes);
-    let (pairs, rest) = row.split_at(whole);
-    let (out, out_rest) = out.split_at_mut(whole);
-    for (out, pairs) in out.chunks_exact_mut(2 * lanes).zip(pairs.chunks_exact(2 * lanes)) {
-        let (even, odd) = out.split_at_mut(lanes);
-        for i in 0..lanes {
-            (even[i], odd[i]) = (pairs[2 * i], pairs[2 * i + 1]);
+/// Writes a row of `x` to `out` in the order in which [`WeightType::widen`] yields pairs: of every two
+/// vectors' worth of numbers the even ones, then the odd ones. What is left over stays as it is.
+pub struct Deinterleave<'a> {
+    /// The row.
+    pub row: &'a [f32],
+    /// As long as the row.
+    pub out: &'a mut [f32],
+}
+
+impl WithSimd for Deinterleave<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) {
+        let both = 2 * S::F32_LANES;
+        let whole = self.row.len() / both * both;
+        let (row, rest) = self.row.split_at(whole);
+        let (out, out_rest) = self.out.split_at_mut(whole);
+        for (out, pairs) in out.chunks_exact_mut(both).zip(row.chunks_exact(both)) {
+            let (even, odd) = out.split_at_mut(S::F32_LANES);
+            for i in 0..S::F32_LANES {
+                (even[i], odd[i]) = (pairs[2 * i], pairs[2 * i + 1]);
+            }
         }
+        out_rest.copy_from_slice(rest);
     }
-    out_rest.copy_from_slice(rest);
 }

@@ -1,10 +1,10 @@
 //! From [`SamplingParams`] to a [`Request`]: the processors of days 8, 9 and 14 in HF's order, and a sampler.
 
-use crate::day07_greedy::argmax;
 use crate::day08_sampling::{chacha_sampler, torch_samplers, warpers};
 use crate::day09_penalties::penalties;
 use crate::day14_guard_rails::{allow_rail, block_rails};
 use crate::kit::error::{plain, usage};
+use crate::kit::fused::argmax;
 use crate::kit::{LogitsProcessor, ModelConfig, Request, Sampler, SamplingParams, Tokenizer};
 use anyhow::Result;
 use std::rc::Rc;

@@ -1,9 +1,11 @@
-//! What a layer computes between its products. On the CPU a kernel does each of the three in one pass
-//! over the numbers, where days 2 and 3 are the reference's; else it goes back to the days, for some
-//! tokens or heads at a time. The names are those of days 2 and 3, and vLLM's `silu_and_mul`.
+//! What a layer computes between its products, and what choosing a token computes over the vocabulary. On
+//! the CPU a kernel does each in one pass over the numbers, where days 2 and 3, or day 7, are the
+//! reference's; else it goes back to the days, for some tokens or heads at a time. The names are those of
+//! the days, and vLLM's `silu_and_mul`.
 
 use crate::day02_positions::{self, CosSin};
 use crate::day03_norms_and_mlps as day03;
+use crate::day07_greedy as day07;
 use crate::kernels;
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
@@ -40,6 +42,28 @@ pub fn rotate(x: &Tensor, (cos, sin): &CosSin) -> Result<Tensor> {
         return kernels::rotate(x, cos, sin);
     }
     in_parts([x], |[x]| day02_positions::rotate(x, cos, sin))
+}
+
+/// Day 7's `log_softmax`: logits `(V)` to log-probabilities `(V)`.
+///
+/// # Errors
+/// As day 7's.
+pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
+    match kernels::choice_is_fast().then(|| kernels::log_softmax(logits)).flatten() {
+        Some(logprobs) => Ok(logprobs),
+        None => day07::log_softmax(logits), // which says what is wrong, too
+    }
+}
+
+/// Day 7's `argmax`, of logits `(V)`.
+///
+/// # Errors
+/// As day 7's.
+pub fn argmax(logits: &[f32]) -> Result<u32> {
+    match kernels::choice_is_fast().then(|| kernels::argmax(logits)).flatten() {
+        Some(best) => Ok(best as u32),
+        None => day07::argmax(logits),
+    }
 }
 
 /// Numbers of a part: few enough that the second cache holds them and what is made of them.

@@ -1,9 +1,11 @@
-//! What a layer computes between its products: in parts, and by a kernel, against days 2 and 3.
+//! What a layer computes between its products, in parts and by a kernel, against days 2 and 3; what is
+//! computed over the vocabulary, against day 7.
 
 use crate::checks::Random;
 use candecode::day01_attention::split_heads;
 use candecode::day02_positions::{self, RotaryEmbedding};
 use candecode::day03_norms_and_mlps::{rms_norm, silu};
+use candecode::day07_greedy as day07;
 use candecode::kernels;
 use candecode::kit::fused;
 use candle_core::{Device, Result, Tensor};
@@ -117,4 +119,55 @@ fn shapes_that_do_not_fit_are_refused() -> Result<()> {
     let heads = x.reshape((1, 2, 2, 6))?;
     assert!(kernels::rotate(&heads, &x, &x).is_err());
     Ok(())
+}
+
+#[test]
+fn the_kernels_equal_day_7() -> Result<()> {
+    let mut random = Random::new(4);
+    for vocab in [1, 2, 7, 16, 65, 300, 49_152] {
+        for scale in [0.1, 3.0, 40.0] {
+            let mut logits = flat(&(random.tensor(&[vocab])? * scale)?)?;
+            if vocab > 7 {
+                logits[vocab / 2] = f32::NEG_INFINITY; // a token that is forbidden
+            }
+            let input = format!("{vocab} logits of {scale}");
+            assert_eq!(kernels::argmax(&logits), Some(day07::argmax(&logits)? as usize), "{input}");
+            let kernel = kernels::log_softmax(&logits).expect(&input);
+            for (kernel, day) in kernel.into_iter().zip(day07::log_softmax(&logits)?) {
+                // Some units in the last place, as above.
+                let near = (kernel - day).abs() <= 1e-6 * day.abs().max(1.0);
+                assert!(near || kernel == day, "{input}: {kernel}, not {day}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn of_equal_logits_the_first_is_the_largest() {
+    for (vocab, places) in [(1000, [255, 256]), (1000, [3, 999]), (9, [7, 8])] {
+        let mut logits = vec![-1.0; vocab];
+        places.map(|place| logits[place] = 2.0);
+        assert_eq!(kernels::argmax(&logits), Some(places[0]));
+    }
+}
+
+#[test]
+fn nonsense_is_left_to_day_7() {
+    let (nan, infinity) = (f32::NAN, f32::INFINITY);
+    for wrong in [nan, infinity] {
+        for place in [0, 8, 16, 18] {
+            let mut logits = vec![1.0; 19];
+            logits[place] = wrong;
+            assert_eq!(kernels::argmax(&logits), None, "{wrong} at {place}");
+            assert_eq!(kernels::log_softmax(&logits), None, "{wrong} at {place}");
+        }
+    }
+    for nothing in [vec![], vec![-infinity; 19]] {
+        assert_eq!(kernels::argmax(&nothing), None);
+        assert_eq!(kernels::log_softmax(&nothing), None);
+    }
+    for error in [fused::argmax(&[0.0, nan]).err(), fused::log_softmax(&[0.0, nan]).err()] {
+        assert!(error.unwrap().to_string().contains("logit 1 is NaN"));
+    }
 }
