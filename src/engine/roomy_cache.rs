@@ -9,7 +9,7 @@ use crate::kit::Cache;
 use candle_core::{bail, Result, Tensor};
 
 /// Positions that are added to what is needed, when a layer's memory has to grow.
-const SPARE: usize = 128;
+const SPARE: usize = 64;
 
 /// Keys and values of all layers, each in memory for `(rows, Hkv, positions, D)`, of which a part is in use.
 pub struct RoomyCache {
