@@ -11,7 +11,7 @@ version=$(sed -n 's/^llama-cpp-python==//p' benches/peers/requirements.txt)
 mkdir -p "$dir"
 python3 -m venv "$dir/venv"
 "$dir/venv/bin/pip" install --quiet cmake ninja
-"$dir/venv/bin/pip" download --quiet --no-deps --no-binary :all: --dest "$dir" "llama-cpp-python==$version"
+"$dir/venv/bin/pip" download --quiet --no-deps --no-binary llama-cpp-python --dest "$dir" "llama-cpp-python==$version"
 tar -xf "$dir"/llama_cpp_python-*.tar.gz -C "$dir"
 PATH="$dir/venv/bin:$PATH" cmake -S "$dir"/llama_cpp_python-*/vendor/llama.cpp -B "$dir" -G Ninja \
   -DCMAKE_BUILD_TYPE=Release -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF

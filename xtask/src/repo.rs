@@ -191,12 +191,16 @@ impl Repo {
         }
     }
 
-    /// The task of an id, and its day; it must be of the day that was named, if one was.
+    /// The task of an id, and its day; it must be of the day that was named, if one was. Then its number
+    /// within the day is enough: `3` is `6.3` beside day 6.
     ///
     /// # Errors
     /// As [`Repo::task`]; bad usage also if the task is of another day.
     pub fn task_of(&self, named: Option<&Day>, id: &str) -> Result<(Day, Task)> {
-        let (day, task) = self.task(id)?;
+        let (day, task) = match named {
+            Some(day) if id.parse::<u32>().is_ok() => self.task(&format!("{}.{id}", day.number))?,
+            _ => self.task(id)?,
+        };
         match named.filter(|named| **named != day) {
             Some(named) => Err(usage(format!(
                 "task {id} is not of day {}: leave one of the two out",
