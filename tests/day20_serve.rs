@@ -22,6 +22,8 @@ checks::tests! {
     task_20_5_other_messages_are_refused => day::other_messages_are_refused,
     task_20_6_logprobs_are_asked_for_in_two_ways => day::logprobs_are_asked_in_two_ways,
     task_20_6_a_whole_request => day::a_whole_request,
+    task_20_6_prompts_times_n_have_a_bound => day::prompts_times_n_have_a_bound,
+    task_20_6_other_requests_are_refused => day::other_requests_are_refused,
     task_20_7_prompts_become_tokens => day::prompts_become_tokens,
     task_20_7_prompts_that_do_not_fit => day::prompts_that_do_not_fit,
     task_20_8_an_event_is_a_line_and_an_empty_line => day::an_event_is_a_line_and_an_empty_line,

@@ -73,6 +73,7 @@ pub enum Make {
     Take(Bit),
     Chunks(Bit),
     End,
+    Failed(ApiError),
     Whole,
 }
 
@@ -387,6 +388,7 @@ macro_rules! implementation {
                         }
                         day::Make::Chunks(bit) => reply.chunks(&piece(bit)).into(),
                         day::Make::End => reply.end().into(),
+                        day::Make::Failed(error) => code::Reply::failed(&error).into(),
                         day::Make::Whole => reply.whole(),
                     });
                 }
@@ -722,6 +724,18 @@ pub fn every_parameter_arrives(day: &Day) -> Outcome {
         (json!({"max_tokens": 3, "max_completion_tokens": 4}), true, openai(4)),
         (json!({"max_completion_tokens": 4}), false, openai(16)),
         (json!({"max_tokens": 1}), false, openai(1)),
+        (json!({"max_completion_tokens": 1}), true, openai(1)),
+        (json!({"top_k": 1}), false, SamplingParams { top_k: Some(1), ..openai(16) }),
+        (
+            json!({"repetition_penalty": 0.5}),
+            false,
+            SamplingParams { repetition_penalty: 0.5, ..openai(16) },
+        ),
+        (
+            json!({"presence_penalty": 2, "frequency_penalty": -2}),
+            false,
+            SamplingParams { presence_penalty: 2.0, frequency_penalty: -2.0, ..openai(16) },
+        ),
     ] {
         let input = format!("sampling_params of {body}, chat: {chat}, seed 99");
         equal(&input, short((day.sampling_params)(&body, chat, 99)), &Ok(want))?;
@@ -744,6 +758,7 @@ pub fn out_of_range_is_refused(day: &Day) -> Outcome {
         (json!({"presence_penalty": 2.1}), "presence_penalty"),
         (json!({"frequency_penalty": -2.1}), "frequency_penalty"),
         (json!({"repetition_penalty": 0}), "repetition_penalty"),
+        (json!({"repetition_penalty": -0.5}), "repetition_penalty"),
         (json!({"max_tokens": 0}), "max_tokens"),
         (json!({"max_tokens": -5}), "max_tokens"),
         (json!({"max_completion_tokens": 0}), "max_completion_tokens"),
@@ -830,6 +845,7 @@ pub fn other_messages_are_refused(day: &Day) -> Outcome {
         json!([{"role": "user", "content": null}]),
         json!([{"role": "user", "content": 4}]),
         json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]),
+        json!([{"role": "user", "content": [{"type": "image_url", "text": "a cat"}]}]),
         json!([{"role": "user", "content": [{"type": "text"}]}]),
         json!([{"role": "user", "content": ["Hi"]}]),
     ] {
@@ -880,8 +896,7 @@ pub fn a_whole_request(day: &Day) -> Outcome {
         include_usage: true,
         ignored: vec!["guided_regex".into(), "user".into()],
     };
-    let got = short((day.parse)(false, body.to_string().as_bytes(), "story-3m", 99));
-    equal(&format!("parse of {body}"), got, &Ok(want))?;
+    equal(&format!("parse of {body}"), short(parse(day, &body, false)), &Ok(want))?;
     let body = json!({"messages": [{"role": "user", "content": "Hi"}]});
     let want = Parsed {
         prompts: vec![Sent::Messages(vec![("user".into(), "Hi".into())])],
@@ -893,8 +908,96 @@ pub fn a_whole_request(day: &Day) -> Outcome {
         include_usage: false,
         ignored: vec![],
     };
-    let got = short((day.parse)(true, body.to_string().as_bytes(), "story-3m", 99));
-    equal(&format!("parse of {body}, a chat"), got, &Ok(want))
+    equal(&format!("parse of {body}, a chat"), short(parse(day, &body, true)), &Ok(want))?;
+    for (name, value) in [
+        ("suffix", json!("")),
+        ("bad_words", json!([])),
+        ("logit_bias", json!({})),
+        ("tools", json!(null)),
+        ("use_beam_search", json!(false)),
+        ("add_generation_prompt", json!(true)),
+        ("min_tokens", json!(0)),
+        ("length_penalty", json!(1.0)),
+        ("prompt_logprobs", json!(null)),
+    ] {
+        let mut body = json!({"prompt": "Once"});
+        body[name] = value;
+        let got = parse(day, &body, false).map(|parsed| (parsed.params, parsed.ignored));
+        equal(
+            &format!("parse of {body}: its parameters, and what is ignored"),
+            short(got),
+            &Ok((openai(16), vec![])),
+        )
+        .likely("a field that nothing here can do is no fault where its value asks for nothing")?;
+    }
+    Ok(())
+}
+
+/// Reads a request to a server of story-3m.
+fn parse(day: &Day, body: &Value, chat: bool) -> Answer<Parsed> {
+    (day.parse)(chat, body.to_string().as_bytes(), "story-3m", 99)
+}
+
+pub fn prompts_times_n_have_a_bound(day: &Day) -> Outcome {
+    for (prompts, n, temperature, fits) in [
+        (1, 0, 1.0, false),
+        (1, 1, 1.0, true),
+        (1, 128, 1.0, true),
+        (1, 129, 1.0, false),
+        (2, 64, 1.0, true),
+        (2, 65, 1.0, false),
+        (128, 1, 1.0, true),
+        (129, 1, 1.0, false),
+        // Greedy choices of one prompt would all be the same text.
+        (1, 2, 0.0, false),
+        (1, 3, 0.0, false),
+        (3, 1, 0.0, true),
+        (1, 2, 0.5, true),
+    ] {
+        let body = json!({"prompt": vec!["Once"; prompts], "n": n, "temperature": temperature});
+        let got = parse(day, &body, false).map(|parsed| (parsed.prompts.len(), parsed.n));
+        let want = if fits { Ok((prompts, n)) } else { blames(400, "n") };
+        let input = format!("parse of {prompts} prompts, n = {n}, temperature {temperature}");
+        equal(&format!("{input}: prompts and n"), short(got), &want)
+            .likely("n and prompts times n are 1 to 128; at temperature 0 n is 1")?;
+    }
+    Ok(())
+}
+
+pub fn other_requests_are_refused(day: &Day) -> Outcome {
+    for (name, value, status) in [
+        ("model", json!("story-7b"), 404),
+        ("model", json!(7), 400),
+        ("n", json!("2"), 400),
+        ("suffix", json!("The end."), 400),
+        ("bad_words", json!(["cat"]), 400),
+        ("logit_bias", json!({"405": -100}), 400),
+        ("use_beam_search", json!(true), 400),
+        ("add_generation_prompt", json!(false), 400),
+        ("min_tokens", json!(5), 400),
+        ("min_tokens", json!(1), 400),
+        ("length_penalty", json!(0), 400),
+        ("best_of", json!(2), 400),
+        // 0 asks for the prompt's own logprobs.
+        ("prompt_logprobs", json!(0), 400),
+        ("prompt_logprobs", json!(5), 400),
+        ("stream_options", json!({"include_usage": true}), 400),
+    ] {
+        let mut body = json!({"prompt": "Once"});
+        body[name] = value;
+        let got = short(parse(day, &body, false));
+        equal(&format!("parse of {body}, model story-3m"), got, &blames(status, name))
+            .likely("what cannot be kept is refused, and the error names the field")?;
+    }
+    let body = json!({"prompt": "Once", "stream": true, "stream_options": true});
+    let got = short(parse(day, &body, false));
+    equal(&format!("parse of {body}"), got, &blames(400, "stream_options"))?;
+    for body in ["{\"prompt\": ", "[\"Once\"]"] {
+        let got = short((day.parse)(false, body.as_bytes(), "story-3m", 99));
+        equal(&format!("parse of the body {body}"), got, &Err((400, None)))
+            .likely("a body that is no JSON object is refused, and no field is to blame")?;
+    }
+    Ok(())
 }
 
 // 20.7
@@ -1220,7 +1323,14 @@ pub fn a_stream_ends(day: &Day) -> Outcome {
     usage["usage"] = json!({"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6});
     let want = format!("data: {usage}\n\ndata: [DONE]\n\n");
     equal("usage asked for: end of the stream", Ok(got[2].clone()), &json!(want))
-        .likely("one event with the usage and no choices, and then [DONE]")
+        .likely("one event with the usage and no choices, and then [DONE]")?;
+    let failed = vec![Make::Failed(ApiError::failed("the device is lost"))];
+    let got = (day.reply)(&asked(true, 1), failed).pop().unwrap_or_default();
+    let error = json!({"error": {"message": "the device is lost", "type": "server_error",
+                                 "param": null, "code": null}});
+    let want = format!("data: {error}\n\ndata: [DONE]\n\n");
+    equal("end of a stream that has failed", Ok(got), &json!(want))
+        .likely("the error is an event, and [DONE] comes after it as after every stream")
 }
 
 pub fn a_whole_answer(day: &Day) -> Outcome {
@@ -1800,7 +1910,25 @@ pub fn logprobs_belong_to_their_token(day: &Day) -> Outcome {
     // 10 against 2047 zeros.
     let want = -(1.0 + 2047.0 * (-10.0f64).exp()).ln();
     let input = "a logit of 10 among 2047 of 0: its logprob";
-    super::checks::near(input, Ok(first.unwrap_or(f64::NAN)), want, 1e-4)
+    super::checks::near(input, Ok(first.unwrap_or(f64::NAN)), want, 1e-4)?;
+
+    let model = teller(0);
+    let jobs = clients(&[Ask { logprobs: Some(0), ..ask(CAT, 20) }]);
+    let logprobs = [-0.5, -9998.0, f32::NEG_INFINITY];
+    let tokens = logprobs.map(|logprob| Token { logprob, ..token(0, 65, "a", None) });
+    drive(day, &model, (8, 8), &jobs, vec![Do::Start(0, 0), Do::Deliver(tokens.to_vec())])?;
+    let told: Vec<Option<f32>> = jobs[0]
+        .1
+        .all()
+        .into_iter()
+        .map(|heard| match heard {
+            Heard::Token(bit) => bit.probs.map(|(chosen, _)| chosen.2),
+            Heard::Failed(..) => None,
+        })
+        .collect();
+    let want = vec![Some(-0.5), Some(-9998.0), Some(-9999.0)];
+    equal("tokens with the logprobs -0.5, -9998 and -inf: what is told", Ok(told), &want)
+        .likely("JSON has no infinity: `spelled` puts -9999 in its place")
 }
 
 pub fn a_row_without_a_token_fails_alone(day: &Day) -> Outcome {
@@ -1965,11 +2093,13 @@ pub fn a_turn_prefills_first(day: &Day) -> Outcome {
 }
 
 pub fn a_failed_prefill_ends_whom_it_was_for(day: &Day) -> Outcome {
-    let model = Flaky { inner: teller(60), at: 2, passes: RefCell::new(0) };
-    let jobs = clients(&[ask(CAFE, 20), ask(LONG, 20), ask(CAT, 20)]);
+    let asks = [ask(CAFE, 20), ask(LONG, 20), ask(CAT, 20)];
     let mut script: Vec<Do> = (0..3).map(Do::Accept).collect();
     script.extend(turns(8));
-    let seen = drive(day, &model, (2, 8), &jobs, script)?;
+
+    let model = Flaky { inner: teller(60), at: 2, passes: RefCell::new(0) };
+    let jobs = clients(&asks);
+    let seen = drive(day, &model, (2, 8), &jobs, script.clone())?;
     let input = "jobs 0 and 1 start, job 2 waits, and the second prefill fails";
     let told: Vec<(Vec<u16>, Vec<Told>)> =
         jobs.iter().map(|(_, client)| (client.failures(), client.choices())).collect();
@@ -1981,7 +2111,20 @@ pub fn a_failed_prefill_ends_whom_it_was_for(day: &Day) -> Outcome {
     equal(&format!("{input}: statuses and texts"), Ok(told), &want)
         .likely("an error of prefill_waiting is one of the pass, as that of the step")?;
     let left = seen.last().map(|seen| (seen.load, seen.rows.len()));
-    equal(&format!("{input}: load and rows in the end"), Ok(left), &Some(((0, 0, 0), 0)))
+    equal(&format!("{input}: load and rows in the end"), Ok(left), &Some(((0, 0, 0), 0)))?;
+
+    let model = Flaky { inner: teller(60), at: 2, passes: RefCell::new(0) };
+    let jobs = clients(&asks);
+    drive(day, &model, (3, 8), &jobs, script)?;
+    let input = "three jobs start, and the second prefill fails while job 2 waits for its own";
+    let failures: Vec<Vec<u16>> = jobs.iter().map(|(_, client)| client.failures()).collect();
+    equal(&format!("{input}: statuses told"), Ok(failures), &vec![vec![500]; 3])?;
+    equal(
+        &format!("{input}: passes that do not fail"),
+        Ok(computed(&model.inner)),
+        &vec![vec![CAFE]],
+    )
+    .likely("a row that waited has failed, too: nobody reads what would be computed for it")
 }
 
 pub fn a_failed_pass_ends_whom_it_was_for(day: &Day) -> Outcome {
