@@ -9,7 +9,7 @@ use crate::bandwidth::count;
 use crate::dot_products::dot_products;
 use crate::keep_awake::keep_awake;
 use crate::panels::{weighted_sums, Panels, PACKED_MIN_ROWS};
-use crate::prefetch::prefetch_row;
+use crate::prefetch::prefetch;
 use crate::softmax::softmax;
 use crate::threads;
 use pulp::{Arch, Simd, WithSimd};
@@ -309,7 +309,7 @@ fn scores_of_rows<S: Simd, const R: usize>(
         let mut some: [&[f32]; KEYS] = [&[]; KEYS];
         for i in 0..KEYS {
             some[i] = keys.at(at + i, width);
-            prefetch_row(values.at(at + i, width));
+            prefetch(values.at(at + i, width), 0, size_of_val(q[0]));
         }
         let sums = dot_products::<S, f32, KEYS, R>(simd, some, q);
         for r in 0..R {

@@ -60,9 +60,7 @@ pub fn blocked_products<S: Simd, W: WeightType>(
                 };
                 let mut row = 0;
                 while row < out.len() {
-                    for line in (0..share).step_by(64) {
-                        prefetch(&w[0], ahead + line);
-                    }
+                    prefetch(w, ahead, share);
                     ahead += share;
                     let x = |m: usize| &x[(row + m) * inner..][from..to];
                     row += group.tile(simd, x, row, &mut out[row..], at * GROUP);

@@ -47,9 +47,12 @@ pub fn dot_products<S: Simd, W: WeightType, const R: usize, const M: usize>(
     unrolled!(m in M => { x_chunks[m] = &x_chunks[m][..steps]; });
 
     let mut sums = [[simd.splat_f32s(0.0); M]; R];
-    let ahead = size_of_val(w[0]) * (R - 1) + AHEAD;
+    // Memory is asked in the order in which the rows lie: asked for several rows side by side, it is
+    // slower. So rows that are read side by side were asked for by the group before.
+    let group_step = R * size_of::<W::Chunk<S>>();
+    let ahead = if R == 1 { AHEAD } else { AHEAD.max(R * size_of_val(w[0])) };
     for i in 0..steps {
-        unrolled!(r in R => { prefetch(&w_chunks[r][i], ahead); });
+        prefetch(w[0], ahead + i * group_step, group_step);
         let mut wide = [[simd.splat_f32s(0.0); 2]; R];
         unrolled!(r in R => { wide[r] = W::widen(simd, w_chunks[r][i]); });
         unrolled!(m in M => {

@@ -16,6 +16,12 @@ const SERIAL: usize = 1 << 18;
 /// leaves its blocks to the others.
 const BLOCKS_PER_THREAD: usize = 4;
 
+/// Rows of 16-bit weights at a time for one or two rows of `x`. Each addition to a sum waits for the one
+/// before, about four cycles, and the sums of a single such row are slower than memory.
+const PAIR: usize = 2;
+/// Rows of `x` for which they are taken in pairs. More rows have sums enough.
+const PAIR_X_ROWS: usize = 2;
+
 /// Weight matrices of one type that share an input. Each is `(out, in)`, row after row.
 pub enum Weights<'a> {
     /// f32.
@@ -147,6 +153,12 @@ impl<W: WeightType> Block<'_, W> {
                 if const { S::F32_LANES > 1 } && rows > GEMV_ROWS && columns - column >= DOT_W_ROWS
                 {
                     self.tile::<S, DOT_W_ROWS>(simd, column)
+                } else if const { W::SPLIT } && rows <= PAIR_X_ROWS && columns - column >= PAIR {
+                    match rows {
+                        1 => self.micro_kernel::<S, PAIR, 1>(simd, column, 0),
+                        _ => self.micro_kernel::<S, PAIR, PAIR_X_ROWS>(simd, column, 0),
+                    };
+                    PAIR
                 } else {
                     self.tile::<S, 1>(simd, column)
                 };

@@ -5,17 +5,17 @@
 /// to multiply them; four times as many cost a product of one row a tenth of its speed.
 pub const AHEAD: usize = 1 << 10;
 
-/// Asks for as many bytes as `place` has, `ahead` bytes behind it.
+/// Asks for some bytes, `ahead` bytes behind the beginning of a row.
 ///
 /// They come into the second cache. The first one keeps only some two dozen requests waiting at a
 /// time, so that asking into it gains nothing. Does nothing where stable Rust has no such
 /// instruction.
 #[inline(always)]
-pub fn prefetch<T>(place: &T, ahead: usize) {
+pub fn prefetch<T>(row: &[T], ahead: usize, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
-    for line in 0..size_of::<T>().div_ceil(64) {
+    for line in (0..bytes).step_by(64) {
         use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T1};
-        let line = std::ptr::from_ref(place).cast::<i8>().wrapping_add(ahead + line * 64);
+        let line = row.as_ptr().cast::<i8>().wrapping_add(ahead + line);
         // SAFETY: a prefetch never faults, whatever the address, and reads nothing that the program
         // sees. So it does not matter that the last of these addresses lie behind the slice.
         unsafe {
@@ -23,13 +23,5 @@ pub fn prefetch<T>(place: &T, ahead: usize) {
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (place, ahead);
-}
-
-/// Asks for all numbers of a row.
-#[inline(always)]
-pub fn prefetch_row(row: &[f32]) {
-    for line in row.chunks(64 / size_of::<f32>()) {
-        prefetch(&line[0], 0);
-    }
+    let _ = (row, ahead, bytes);
 }

@@ -46,7 +46,7 @@ fn q8_0<const M: usize>(tile: &[u8], x: [&[WideXBlock]; M]) -> [[__m256; 2]; M] 
     let blocks = tile.as_chunks::<{ 16 * 34 }>().0;
     let blocks = &blocks[..blocks.len().min(x[0].len())];
     for (b, block) in blocks.iter().enumerate() {
-        prefetch(block, AHEAD);
+        prefetch(block, AHEAD, size_of_val(block));
         let (scales, integers) = block.split_at(2 * TILE_ROWS);
         let mut products = [[_mm256_setzero_si256(); 2]; M];
         for (k, w) in integers.as_chunks::<64>().0.iter().enumerate() {
@@ -89,7 +89,7 @@ fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[_
     let blocks = tile.as_chunks::<BYTES>().0;
     let blocks = &blocks[..blocks.len().min(x[0].len())];
     for (b, block) in blocks.iter().enumerate() {
-        prefetch(block, AHEAD);
+        prefetch(block, AHEAD, size_of_val(block));
         let (scales, integers) = block.split_at(BYTES - 16 * TILE_ROWS);
         let mut pairs = [[_mm256_setzero_si256(); 2]; M];
         let chunks = integers.as_chunks::<64>().0;

@@ -47,7 +47,7 @@ fn q8_0<const M: usize>(tile: &[u8], x: [&[WideXBlock]; M]) -> [[f32; TILE_ROWS]
     let blocks = tile.as_chunks::<{ 16 * 34 }>().0;
     let blocks = &blocks[..blocks.len().min(x[0].len())];
     for (b, block) in blocks.iter().enumerate() {
-        prefetch(block, AHEAD);
+        prefetch(block, AHEAD, size_of_val(block));
         let (scales, integers) = block.split_at(2 * TILE_ROWS);
         let mut products = [_mm512_setzero_si512(); M];
         for (k, w) in integers.as_chunks::<64>().0.iter().enumerate() {
@@ -78,7 +78,7 @@ fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[f
     let blocks = tile.as_chunks::<BYTES>().0;
     let blocks = &blocks[..blocks.len().min(x[0].len())];
     for (b, block) in blocks.iter().enumerate() {
-        prefetch(block, AHEAD);
+        prefetch(block, AHEAD, size_of_val(block));
         let (scales, integers) = block.split_at(BYTES - 16 * TILE_ROWS);
         let mut products = [_mm512_setzero_si512(); M];
         for (k, w) in integers.as_chunks::<64>().0.iter().enumerate() {
