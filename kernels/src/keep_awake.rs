@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How often a thread looks for work in vain before it sleeps. It lets others have its core each
 /// time, and all of this takes less than a millisecond.
-const ROUNDS: usize = 200;
+const ROUNDS: usize = 1000;
 
 /// How many threads are kept awake now.
 static AWAKE: AtomicUsize = AtomicUsize::new(0);
