@@ -566,7 +566,9 @@ fn mixes(day: &Day, seed: u64, slack: usize, cached: bool) -> Outcome {
         let model = Witness::mixing(vocab, context, most + 1);
         let cache: Box<dyn Cache> =
             if cached { Box::new(Keep::default()) } else { Box::new(NoCache) };
-        let got = (day.generate)(&model, &tokenizer, requests(&prompts, most, &[0]), cache);
+        // The batch is to number the requests: all of them come as number 0.
+        let all = prompts.iter().map(|prompt| request(0, prompt, most, &[0])).collect();
+        let got = (day.generate)(&model, &tokenizer, all, cache);
         let fresh = Witness::mixing(vocab, context, usize::MAX);
         let want = all_decoded(&fresh, &requests(&prompts, most, &[0]), &mut greedy, 0.0)?;
         let input = format!("a model whose token depends on all it sees, prompts {prompts:?}, {most} new at most, EOS 0, context {context}, with{} a cache", if cached { "" } else { "out" });

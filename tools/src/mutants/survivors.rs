@@ -105,9 +105,6 @@ on each. A change that some check notices is *caught* (*stopped*: the checks ran
 A change that none notices *survived*: it stands in the day's file with the reason why it is no mistake. This table and
 the files are written by the command; the reasons are not.
 
-The counts of days 0 to 7, 9, 12 and 15 are from runs on the first edition's references; their reasons were moved to the
-lines as they are now. The others' are from runs on these references.
-
 | day | mutants | do not compile | caught | of these stopped | survived, with a reason | caught of those that compile |
 |---|---|---|---|---|---|---|
 ";
