@@ -139,7 +139,6 @@ impl<'a> TextStream<'a> {
         // task 6.6: give what was kept back
         // <solution>
         let rest = self.unread()?;
-        self.prefix = self.ids.len();
         self.read = self.ids.len();
         Ok(rest)
         // </solution>
