@@ -1,7 +1,8 @@
 //! Kernels for the CPU: products with a model's weights ([`linear`], [`quantized_linear`]),
 //! attention over a KV cache ([`attention`]), what a layer computes between them ([`rms_norm`],
-//! [`silu_and_mul`], [`rotate`]), and over the vocabulary ([`log_softmax`], [`argmax`]). Slices go in and slices come out. Nothing here knows candle's tensors, so that
-//! this crate compiles beside candle, fully optimised, while the rest of the course need not be.
+//! [`silu_and_mul`], [`rotate`]), and what is computed over the vocabulary ([`log_softmax`],
+//! [`argmax`]). Slices go in and slices come out. Nothing here knows candle's tensors, so that this
+//! crate compiles beside candle, fully optimised, while the rest of the course need not be.
 //!
 //! The vectors are pulp's: one source for AVX2, AVX-512 and NEON, chosen at run time. The threads
 //! are rayon's: they leave a core that another program has taken. (Threads that wait for each other

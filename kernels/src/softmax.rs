@@ -56,8 +56,8 @@ fn finite_maximum<S: Simd>(simd: S, numbers: &[f32]) -> Option<f32> {
     (!any_nan && max.is_finite()).then_some(max)
 }
 
-/// The index of the largest logit, the first of equals. None if a logit is NaN or +inf, or none is
-/// finite.
+/// The index of the largest of `(V)` logits, the first of equals (torch `argmax` on the CPU). None if
+/// a logit is NaN or +inf, or none is finite.
 pub fn argmax(logits: &[f32]) -> Option<usize> {
     let max = Arch::new().dispatch(FiniteMaximum(logits))?;
     // Whole parts are compared, because a loop that may end at every number is no loop of vectors.
@@ -81,7 +81,8 @@ impl WithSimd for FiniteMaximum<'_> {
     }
 }
 
-/// The logarithm of the softmax, `x - ln Σ exp(x)`. None as for [`argmax`].
+/// The logarithm of the softmax, `x - ln Σ exp(x)`, of `(V)` logits (torch `log_softmax`). None as for
+/// [`argmax`].
 pub fn log_softmax(logits: &[f32]) -> Option<Vec<f32>> {
     let log_sum_exp = Arch::new().dispatch(LogSumExp(logits))?;
     Some(logits.iter().map(|logit| (f64::from(*logit) - log_sum_exp) as f32).collect())

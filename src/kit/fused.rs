@@ -1,7 +1,7 @@
-//! What a layer computes between its products, and what choosing a token computes over the vocabulary. On
-//! the CPU a kernel does each in one pass over the numbers, where days 2 and 3, or day 7, are the
-//! reference's; else it goes back to the days, for some tokens or heads at a time. The names are those of
-//! the days, and vLLM's `silu_and_mul`.
+//! What a layer computes between its products, and what choosing a token computes over the vocabulary.
+//! A kernel does each in one go over the numbers, on the CPU: norms, SiLU and RoPE where days 2 and 3 are
+//! the reference's, log-softmax and argmax where day 7 is. Else the days' own code computes, for some
+//! tokens or heads at a time. The names are those of the days, and vLLM's `silu_and_mul`.
 
 use crate::day02_positions::{self, CosSin};
 use crate::day03_norms_and_mlps as day03;
