@@ -1,7 +1,7 @@
 //! The micro-kernel of products with few rows of `x`: dot products of some rows with some rows.
 
 use crate::many_registers;
-use crate::prefetch::{prefetch, AHEAD};
+use crate::prefetch::{prefetch, AHEAD, GROUP_AHEAD};
 use crate::unrolled::unrolled;
 use crate::weight_types::WeightType;
 use pulp::Simd;
@@ -48,9 +48,9 @@ pub fn dot_products<S: Simd, W: WeightType, const R: usize, const M: usize>(
 
     let mut sums = [[simd.splat_f32s(0.0); M]; R];
     // Memory is asked in the order in which the rows lie: asked for several rows side by side, it is
-    // slower. So rows that are read side by side were asked for by the group before.
+    // slower. So rows that are read side by side were asked for by a group before.
     let group_step = R * size_of::<W::Chunk<S>>();
-    let ahead = if R == 1 { AHEAD } else { AHEAD.max(R * size_of_val(w[0])) };
+    let ahead = if R == 1 { AHEAD } else { GROUP_AHEAD.max(R * size_of_val(w[0])) };
     for i in 0..steps {
         prefetch(w[0], ahead + i * group_step, group_step);
         let mut wide = [[simd.splat_f32s(0.0); 2]; R];
