@@ -204,7 +204,7 @@ pub fn reads_tiles() -> bool {
 /// # Errors
 /// If it does not: in words.
 pub fn check_instruction_set() -> std::result::Result<(), String> {
-    candecode_kernels::InstructionSet::from_environment().map(|_| ())
+    candecode_kernels::InstructionSet::asked_for().map(|_| ())
 }
 
 /// `x · wᵀ` for every matrix of the list: `x` is `(…, in)` of f32, and each matrix is `(out, in)`, in

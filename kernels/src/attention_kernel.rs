@@ -7,12 +7,13 @@
 
 use crate::bandwidth::count;
 use crate::dot_products::dot_products;
+use crate::instruction_set::arch;
 use crate::keep_awake::keep_awake;
 use crate::panels::{weighted_sums, Panels, PACKED_MIN_ROWS};
 use crate::prefetch::prefetch;
 use crate::softmax::softmax;
 use crate::threads;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -153,7 +154,7 @@ pub fn attention(
         }
     }
 
-    let arch = Arch::new();
+    let arch = arch();
     if threads() == 1 || batch * heads * new * all * width < SERIAL {
         for part in parts {
             arch.dispatch(part);

@@ -5,8 +5,9 @@
 //! Every row is computed from itself alone, always in the same order, whatever rows are beside it.
 
 use crate::attention_kernel::Heads;
+use crate::instruction_set::arch;
 use crate::softmax::exp;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 /// Numbers that a thread takes at a time: fewer take less time than another thread takes to begin.
@@ -16,7 +17,7 @@ const PART: usize = 1 << 14;
 pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
     let width = weight.len();
     by_rows(x.len(), width, |first, out| {
-        Arch::new().dispatch(RmsNorm { x: &x[first..][..out.len()], weight, eps, out });
+        arch().dispatch(RmsNorm { x: &x[first..][..out.len()], weight, eps, out });
     })
 }
 
@@ -65,7 +66,7 @@ pub fn silu_and_mul(gate: &[f32], up: &[f32], width: usize) -> Vec<f32> {
     assert_eq!(gate.len(), up.len(), "silu_and_mul");
     by_rows(gate.len(), width, |first, out| {
         let (gate, up) = (&gate[first..][..out.len()], &up[first..][..out.len()]);
-        Arch::new().dispatch(SiluAndMul { gate, up, width, out });
+        arch().dispatch(SiluAndMul { gate, up, width, out });
     })
 }
 
@@ -107,7 +108,7 @@ impl WithSimd for SiluAndMul<'_> {
 /// one head behind the other.
 pub fn rotate(x: Heads<'_>, dims: [usize; 4], cos: &[f32], sin: &[f32]) -> Vec<f32> {
     let [batch, heads, tokens, width] = dims;
-    let arch = Arch::new();
+    let arch = arch();
     by_rows(batch * heads * tokens * width, width, |first, out| {
         for (row, out) in (first / width..).zip(out.chunks_exact_mut(width)) {
             let (b, head, token) = (row / tokens / heads, row / tokens % heads, row % tokens);

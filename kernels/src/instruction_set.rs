@@ -1,13 +1,15 @@
-//! Which instructions multiply small integers: what this machine has, or what the reader asked for.
+//! Which instructions the kernels use: the best that this machine has, or what the reader asked for.
 //!
-//! The other kernels leave the choice to pulp, which has no products of bytes.
+//! Products of bytes, which pulp lacks, choose by [`instruction_set`], all other kernels by [`arch`].
 
+use pulp::Arch;
 use std::sync::OnceLock;
 
 /// The variable of the environment that forces an instruction set.
 pub const VARIABLE: &str = "CANDECODE_SIMD";
 
-/// What multiplies bytes. Whichever it is, the numbers that come out are the same, bit for bit.
+/// What multiplies bytes. Whichever it is, the numbers that come out are the same, bit for bit. (Sums of
+/// f32 are not: with longer vectors they are added in another order.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstructionSet {
     /// No vectors: what the others are compared with.
@@ -77,24 +79,37 @@ impl InstructionSet {
         }
     }
 
-    /// The one that the environment asks for, or else the fastest.
+    /// The one that the environment asks for, if it does.
     ///
     /// # Errors
     /// As [`InstructionSet::named`].
-    pub fn from_environment() -> Result<Self, String> {
+    pub fn asked_for() -> Result<Option<Self>, String> {
         match std::env::var_os(VARIABLE) {
-            None => Ok(Self::best()),
-            Some(name) if name.is_empty() => Ok(Self::best()),
-            Some(name) => Self::named(&name.to_string_lossy()),
+            Some(name) if !name.is_empty() => Self::named(&name.to_string_lossy()).map(Some),
+            _ => Ok(None),
         }
     }
 }
 
-/// The one that runs in this process. What the environment asks for in vain is left to the command
-/// to complain about: here it counts as not asked.
+/// What the environment asks for in this process. If it asks in vain, which is left to the command to
+/// complain about, it counts as not asked.
+fn asked_for() -> Option<InstructionSet> {
+    static ASKED: OnceLock<Option<InstructionSet>> = OnceLock::new();
+    *ASKED.get_or_init(|| InstructionSet::asked_for().unwrap_or_default())
+}
+
+/// What multiplies bytes in this process.
 pub fn instruction_set() -> InstructionSet {
     static CHOSEN: OnceLock<InstructionSet> = OnceLock::new();
-    *CHOSEN.get_or_init(|| {
-        InstructionSet::from_environment().unwrap_or_else(|_| InstructionSet::best())
-    })
+    *CHOSEN.get_or_init(|| asked_for().unwrap_or_else(InstructionSet::best))
+}
+
+/// The vectors that all other kernels use in this process.
+pub(crate) fn arch() -> Arch {
+    match asked_for() {
+        Some(InstructionSet::Scalar) => Arch::Scalar,
+        #[cfg(target_arch = "x86_64")]
+        Some(InstructionSet::Avx2) => pulp::x86::V3::try_new().map_or_else(Arch::new, Arch::V3),
+        _ => Arch::new(),
+    }
 }

@@ -62,7 +62,8 @@ pub use quantized_kernel::{
 pub use softmax::{argmax, log_softmax};
 pub use thread_count::default_threads;
 
-use pulp::{Arch, Simd, WithSimd};
+use instruction_set::arch;
+use pulp::{Simd, WithSimd};
 
 /// Threads that products are shared among.
 pub fn threads() -> usize {
@@ -71,7 +72,7 @@ pub fn threads() -> usize {
 
 /// How many f32 a vector of this machine holds: 4 for NEON, 8 for AVX2, 16 for AVX-512.
 pub fn lanes() -> usize {
-    Arch::new().dispatch(Lanes)
+    arch().dispatch(Lanes)
 }
 
 struct Lanes;

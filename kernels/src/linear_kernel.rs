@@ -3,11 +3,12 @@
 use crate::bandwidth::count;
 use crate::blocked_products::{blocked_products, BLOCKED_MIN_ROWS, GROUP};
 use crate::dot_products::{dot_products, max_x_rows, DOT_W_ROWS, GEMV_ROWS};
+use crate::instruction_set::arch;
 use crate::keep_awake::keep_awake;
 use crate::threads;
 use crate::weight_types::{Deinterleave, WeightType};
 use half::{bf16, f16};
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 /// Multiplications below which a second thread costs more than it saves.
@@ -67,7 +68,7 @@ fn products<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32
 }
 
 fn multiply<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
-    let (arch, rows) = (Arch::new(), x.len() / inner);
+    let (arch, rows) = (arch(), x.len() / inner);
     let mut deinterleaved = Vec::new();
     let x = if W::SPLIT {
         deinterleaved.resize(x.len(), 0.0);

@@ -1,7 +1,8 @@
 //! How many operations this machine does in a second, if nothing has to be fetched.
 
+use crate::instruction_set::arch;
 use crate::unrolled::unrolled;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use std::time::Instant;
 
 /// Vectors that are added to side by side. A multiply-add takes about four cycles and two may begin
@@ -18,7 +19,7 @@ pub fn peak_operations(tries: usize) -> f64 {
     let mut best = 0f64;
     for _ in 0..tries.max(1) {
         let start = Instant::now();
-        let lanes = rayon::broadcast(|_| Arch::new().dispatch(MultiplyAdds));
+        let lanes = rayon::broadcast(|_| arch().dispatch(MultiplyAdds));
         let seconds = start.elapsed().as_secs_f64();
         let multiply_adds = lanes.iter().sum::<usize>() * SUMS * STEPS;
         best = best.max(2.0 * multiply_adds as f64 / seconds);

@@ -1,6 +1,7 @@
 //! The softmax of attention scores, in place; the log-softmax of logits, and the largest of them.
 
-use pulp::{Arch, Simd, WithSimd};
+use crate::instruction_set::arch;
+use pulp::{Simd, WithSimd};
 
 /// Turns scores into probabilities, in place: `e^(s - max) / Σ`.
 ///
@@ -59,7 +60,7 @@ fn finite_maximum<S: Simd>(simd: S, numbers: &[f32]) -> Option<f32> {
 /// The index of the largest of `(V)` logits, the first of equals (torch `argmax` on the CPU). None if
 /// a logit is NaN or +inf, or none is finite.
 pub fn argmax(logits: &[f32]) -> Option<usize> {
-    let max = Arch::new().dispatch(FiniteMaximum(logits))?;
+    let max = arch().dispatch(FiniteMaximum(logits))?;
     // Whole parts are compared, because a loop that may end at every number is no loop of vectors.
     let has_max = |part: &[f32]| part.iter().fold(false, |has, logit| has | (*logit == max));
     let part = logits.chunks(PART).position(has_max)?;
@@ -84,7 +85,7 @@ impl WithSimd for FiniteMaximum<'_> {
 /// The logarithm of the softmax, `x - ln Σ exp(x)`, of `(V)` logits (torch `log_softmax`). None as for
 /// [`argmax`].
 pub fn log_softmax(logits: &[f32]) -> Option<Vec<f32>> {
-    let log_sum_exp = Arch::new().dispatch(LogSumExp(logits))?;
+    let log_sum_exp = arch().dispatch(LogSumExp(logits))?;
     Some(logits.iter().map(|logit| (f64::from(*logit) - log_sum_exp) as f32).collect())
 }
 

@@ -1,0 +1,18 @@
+//! What `CANDECODE_SIMD` asks for holds for all kernels. A file, and so a process, of its own: kernels read the
+//! variable once.
+
+use candecode_kernels::{instruction_set, lanes, linear, InstructionSet, Weights};
+
+#[test]
+fn plain_code_is_to_be_had_everywhere() {
+    std::env::set_var("CANDECODE_SIMD", "scalar");
+    assert_eq!(instruction_set(), InstructionSet::Scalar);
+    assert_eq!(lanes(), 1, "numbers at a time without vectors");
+
+    // Small integers, so that the order of additions does not matter.
+    let w: Vec<f32> = (0..7 * 35).map(|i| (i % 5) as f32).collect();
+    let x: Vec<f32> = (0..35).map(|i| (i % 3) as f32).collect();
+    let by_hand = |row: &[f32]| row.iter().zip(&x).map(|(w, x)| w * x).sum::<f32>();
+    let wanted: Vec<f32> = w.chunks(35).map(by_hand).collect();
+    assert_eq!(linear(&x, 35, &Weights::F32(vec![&w])), wanted);
+}
