@@ -18,8 +18,9 @@ pub const GROUP: usize = 2 * DOT_W_ROWS;
 /// Numbers of a row that are multiplied before those behind them, at most: the first cache holds as
 /// many of a group, and of the rows of `x` that are multiplied at once.
 const DEPTH: usize = 640;
-/// Bytes of the rows of `x` that take turns: less than half of the second cache.
-const TOGETHER_BYTES: usize = 192 << 10;
+/// Bytes of the rows of `x` that take turns. They stay in the second cache, and the more there are, the
+/// less often the same weights are widened.
+const TOGETHER_BYTES: usize = 320 << 10;
 
 /// Writes the products of all rows of weights with all rows of `x`: to `out[row][column]`, with a
 /// column for each row of weights. Rows of both are `inner` numbers, one behind the other; `out` comes
