@@ -79,8 +79,10 @@ fn main() -> Result<()> {
     let dir = hub::resolve(&args.model)?;
     let config = ModelConfig::from_dir(&dir)?;
     let most = config.max_position_embeddings;
+    ensure!(args.prompt > 0, "--prompt must be at least 1");
+    ensure!(args.new > 1, "--new must be at least 2: the first token is the prompt's");
     ensure!(
-        args.prompt > 0 && args.new > 1 && args.prompt + args.new <= most,
+        args.prompt + args.new <= most,
         "--prompt {} and --new {} do not fit the context of {}, {most}",
         args.prompt,
         args.new,
