@@ -36,6 +36,9 @@ struct Args {
     /// Tokens to read
     #[arg(long, default_value_t = 2000)]
     tokens: usize,
+    /// Read this file in one pass, instead of the stories and pages of the book
+    #[arg(long, value_name = "FILE")]
+    text: Option<PathBuf>,
     /// A Python with what benches/peers/requirements.txt names
     #[arg(long)]
     python: Option<String>,
@@ -73,7 +76,11 @@ fn main() -> Result<()> {
     let args = Args::parse();
     kernels::choose(Kernels::Fast);
     let dir = hub::resolve(&args.model)?;
-    let texts = texts(&Tokenizer::from_dir(&dir)?, args.tokens)?;
+    let tokenizer = Tokenizer::from_dir(&dir)?;
+    let texts = match &args.text {
+        Some(file) => vec![beginning(&tokenizer, file, args.tokens)?],
+        None => texts(&tokenizer, args.tokens)?,
+    };
     let exact = load_transformer(&dir, DType::F32, &Device::Cpu)?;
     let mut exact_says = vec![];
     for ids in &texts {
@@ -133,6 +140,15 @@ fn texts(tokenizer: &Tokenizer, tokens: usize) -> Result<Vec<Vec<u32>>> {
     texts.retain(|ids| ids.len() > 1);
     ensure!(left == 0, "--tokens {tokens}: there are {} fewer to read", left);
     Ok(texts)
+}
+
+/// The first tokens of a file, so many.
+fn beginning(tokenizer: &Tokenizer, file: &Path, tokens: usize) -> Result<Vec<u32>> {
+    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let mut ids = tokenizer.encode(&text)?;
+    ensure!(ids.len() >= tokens, "--tokens {tokens}: {} has {}", file.display(), ids.len());
+    ids.truncate(tokens);
+    Ok(ids)
 }
 
 /// ln of the probabilities of all tokens, at every position of a text.

@@ -45,6 +45,12 @@ pub struct Bench {
     /// The model of bench serve as a GGUF file, for it
     #[arg(long, value_name = "FILE")]
     gguf: Option<PathBuf>,
+    /// How many tokens `bench quality` reads
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    tokens: usize,
+    /// A text of your own for `bench quality`, read in one pass
+    #[arg(long, value_name = "FILE")]
+    text: Option<PathBuf>,
     /// Write what the engine or the server did, or the roofline, into the book
     #[arg(long)]
     save: bool,
@@ -163,8 +169,14 @@ fn quality(repo: &Repo, args: &Bench, program: &str) -> Result<ExitCode> {
     let mut command = cargo::command(repo);
     command.args(["run", "--quiet", "--package", "benches", "--bin", program, "--"]);
     command.args(["--model", args.model.as_deref().unwrap_or(DEFAULT_MODEL)]);
-    if let (Some(python), "quality_peers") = (&args.python, program) {
-        command.arg("--python").arg(python);
+    if program == "quality_peers" {
+        command.args(["--tokens", &args.tokens.to_string()]);
+        if let Some(text) = &args.text {
+            command.arg("--text").arg(text);
+        }
+        if let Some(python) = &args.python {
+            command.arg("--python").arg(python);
+        }
     }
     done(command)
 }

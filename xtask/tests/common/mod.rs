@@ -311,9 +311,18 @@ impl Session {
         let _ = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
     }
 
-    /// Waits for the end, and gives the exit code; -1 after a signal.
+    /// Waits for the end, and gives the exit code; -1 after a signal. A shell has its background jobs
+    /// ignore Ctrl-C, and so would all that they start: that is said, and not waited for.
     pub fn ends(mut self) -> i32 {
-        self.child.wait().unwrap().code().unwrap_or(-1)
+        drop(self.child.stdin.take());
+        for _ in 0..6000 {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap_or(-1);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        panic!("it does not end; is SIGINT ignored here, as in a background job of a shell?");
     }
 }
 
