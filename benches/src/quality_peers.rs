@@ -15,7 +15,9 @@ use candecode::day19_quantized_weights::{mean_kl, same_best};
 use candecode::engine::load::{load_transformer, quantized_format};
 use candecode::formats::hub;
 use candecode::kernels::{self, Kernels};
-use candecode::kit::{CacheKind, Logits, Model, QuantType, Step, Tokenizer, WeightFormat};
+use candecode::kit::{
+    CacheKind, Logits, Model, ModelConfig, QuantType, Step, Tokenizer, WeightFormat,
+};
 use candle_core::{DType, Device};
 use clap::Parser;
 use std::fs::File;
@@ -36,7 +38,7 @@ struct Args {
     /// Tokens to read
     #[arg(long, default_value_t = 2000)]
     tokens: usize,
-    /// Read this file in one pass, instead of the stories and pages of the book
+    /// Read this file in one pass, instead of the stories and a page of the book
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
     /// A Python with what benches/peers/requirements.txt names
@@ -75,7 +77,14 @@ fn main() -> Result<()> {
     kernels::set_threads();
     let args = Args::parse();
     kernels::choose(Kernels::Fast);
+    ensure!(args.tokens > 1, "--tokens must be at least 2: a text of one token says nothing");
     let dir = hub::resolve(&args.model)?;
+    let most = ModelConfig::from_dir(&dir)?.max_position_embeddings;
+    ensure!(
+        args.text.is_none() || args.tokens <= most,
+        "--text is read in one pass, and {} has room for {most}: give --tokens {most} or fewer",
+        args.model
+    );
     let tokenizer = Tokenizer::from_dir(&dir)?;
     let texts = match &args.text {
         Some(file) => vec![beginning(&tokenizer, file, args.tokens)?],
@@ -144,9 +153,10 @@ fn texts(tokenizer: &Tokenizer, tokens: usize) -> Result<Vec<Vec<u32>>> {
 
 /// The first tokens of a file, so many.
 fn beginning(tokenizer: &Tokenizer, file: &Path, tokens: usize) -> Result<Vec<u32>> {
-    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("--text {}", file.display()))?;
     let mut ids = tokenizer.encode(&text)?;
-    ensure!(ids.len() >= tokens, "--tokens {tokens}: {} has {}", file.display(), ids.len());
+    ensure!(ids.len() >= tokens, "--tokens {tokens}: {} has only {}", file.display(), ids.len());
     ids.truncate(tokens);
     Ok(ids)
 }
