@@ -12,6 +12,8 @@ mod chat;
 mod config;
 #[path = "kit/dfa.rs"]
 mod dfa;
+#[path = "kit/error.rs"]
+mod error;
 #[path = "kit/flags.rs"]
 mod flags;
 #[path = "kit/fused.rs"]

@@ -1,0 +1,34 @@
+//! What messages do with text from files and clients.
+
+use candecode::kit::error::{describe, quoted, shown};
+
+#[test]
+fn a_message_shows_what_a_terminal_would_obey() {
+    for (text, want) in [
+        ("qwen2", "qwen2"),
+        ("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}"),
+        ("two\nlines\r\t\0", "two\\nlines\\r\\t\\0"),
+        ("\u{9b}2J \u{7f}", "\\u{9b}2J \\u{7f}"), // C1 and DEL
+        ("\u{202e}gnp.exe\u{2028}", "\\u{202e}gnp.exe\\u{2028}"), // the direction of the text
+        ("it's \"C:\\x\" e\u{301} 日 हि 🦙", "it's \"C:\\x\" e\u{301} 日 हि 🦙"),
+    ] {
+        assert_eq!(shown(text), want);
+        assert_eq!(quoted(text), format!("\"{want}\""));
+    }
+}
+
+#[test]
+fn a_message_is_short_whatever_it_shows() {
+    assert_eq!(shown("é".repeat(200)), "é".repeat(200));
+    assert_eq!(shown("é".repeat(1_000_000)), "é".repeat(200) + "…");
+    let shape = shown(format_args!("{:?}", vec![1; 100_000]));
+    assert!(shape.starts_with("[1, 1, ") && shape.chars().count() == 201);
+    // Escapes are longer than what they stand for, and bounded, too.
+    assert!(shown("\u{202e}".repeat(1_000_000)).len() < 2000);
+}
+
+#[test]
+fn no_error_carries_commands_to_the_terminal() {
+    let error = anyhow::anyhow!("a \u{1b}[2J of its own\nand a second line").context("\u{9d}file");
+    assert_eq!(describe(&error), "\\u{9d}file: a \\u{1b}[2J of its own\nand a second line");
+}
