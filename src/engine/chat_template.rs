@@ -28,7 +28,7 @@ const STORY_TEMPLATE: &str = r"
     {%- if message.role == 'assistant' -%}
         {%- if message.finish == 'eos' -%}
             {{- eos_token -}}
-        {%- elif message.finish == 'stop' or loop.nextitem.content -%}
+        {%- elif message.finish == 'stop' or (loop.nextitem is defined and loop.nextitem.content) -%}
             {{- '\n' -}}
         {%- endif -%}
     {%- endif -%}
@@ -66,7 +66,24 @@ impl Message {
     }
 }
 
-/// A compiled template, and what it is given beside the messages.
+/// How to render a conversation: the arguments of transformers' `apply_chat_template` besides the messages.
+#[derive(Debug, Clone)]
+pub struct RenderOptions {
+    /// Begin the next answer. True by default.
+    pub add_generation_prompt: bool,
+    /// Leave the last message open, so that the model continues it. Excludes `add_generation_prompt`.
+    pub continue_final_message: bool,
+    /// Variables for this rendering only, as vLLM's `chat_template_kwargs`. They go before those of [`Template::set`].
+    pub kwargs: Map<String, Value>,
+}
+
+impl Default for RenderOptions {
+    fn default() -> Self {
+        Self { add_generation_prompt: true, continue_final_message: false, kwargs: Map::new() }
+    }
+}
+
+/// A compiled template, and the variables it gets besides the messages.
 #[derive(Debug)]
 pub struct Template {
     environment: Environment<'static>,
@@ -134,51 +151,81 @@ impl Template {
         Self::new(&source, &text, special)
     }
 
-    /// Gives the template a variable, as `enable_thinking=false`: what is JSON is taken as such, all else as text.
+    /// Sets a variable, as `enable_thinking=false`, read by [`setting`].
     ///
     /// # Errors
-    /// If the template asks for no such variable: those that it asks for are named.
-    pub fn set(&mut self, setting: &str) -> Result<()> {
-        let (name, value) = setting.split_once('=').with_context(|| {
-            usage(format!(
-                "--template-set {setting}: expected NAME=VALUE, as enable_thinking=false"
-            ))
-        })?;
-        let template = self.environment.get_template("chat").map_err(|e| anyhow!("{e}"))?;
-        let mut asked: Vec<String> = template.undeclared_variables(false).into_iter().collect();
-        asked.retain(|name| !GIVEN.contains(&name.as_str()) && !name.ends_with("_token"));
-        asked.sort();
-        let known = match asked.is_empty() {
-            true => "it asks for none".to_string(),
-            false => format!("it asks for {}", asked.join(", ")),
-        };
-        ensure!(
-            asked.iter().any(|asked| asked == name),
-            usage(format!(
-                "--template-set {setting}: the chat template asks for no {name}; {known}"
-            ))
-        );
-        let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
-        self.variables.insert(name.to_string(), value);
+    /// If the template uses no such variable: those that it uses are named.
+    pub fn set(&mut self, text: &str) -> Result<()> {
+        let (name, value) = setting(text)?;
+        let known = self.check(&name);
+        known.map_err(|e| usage(format!("--template-set {text}: {e}")))?;
+        self.variables.insert(name, value);
         Ok(())
     }
 
-    /// The text of a conversation, up to where the next answer begins.
+    /// Whether a variable of this name can be set: the template uses it, and it isn't one that every template gets.
+    fn check(&self, name: &str) -> Result<()> {
+        let template = self.environment.get_template("chat").map_err(|e| anyhow!("{e}"))?;
+        let mut used: Vec<String> = template.undeclared_variables(false).into_iter().collect();
+        used.retain(|name| !GIVEN.contains(&name.as_str()) && !name.ends_with("_token"));
+        used.sort();
+        let known = match used.is_empty() {
+            true => "it asks for none".to_string(),
+            false => format!("it asks for {}", used.join(", ")),
+        };
+        ensure!(
+            used.iter().any(|used| used == name),
+            "the chat template asks for no {name}; {known}"
+        );
+        Ok(())
+    }
+
+    /// Renders a conversation, up to where the next answer begins.
     ///
     /// # Errors
     /// If the template refuses it (`raise_exception`) or fails: the line is named.
     pub fn render(&self, messages: &[Message]) -> Result<String> {
-        self.rendered(messages, true)
+        self.apply(messages, &RenderOptions::default())
     }
 
-    /// As [`Template::render`]; without `prompt` no answer is begun (HF `add_generation_prompt`).
+    /// Renders a conversation as transformers' `apply_chat_template(…, tokenize=False)`.
     ///
     /// # Errors
-    /// As [`Template::render`].
-    pub fn rendered(&self, messages: &[Message], prompt: bool) -> Result<String> {
+    /// As [`Template::render`]; also if the options exclude each other, if the template uses no variable of a name in `kwargs`,
+    /// or if the message to continue isn't in what the template writes.
+    pub fn apply(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
+        if !options.continue_final_message {
+            return self.rendered(messages, options);
+        }
+        ensure!(
+            !options.add_generation_prompt,
+            "continue_final_message and add_generation_prompt exclude each other: the last message is continued, or a new one is begun"
+        );
+        let Some((last, before)) = messages.split_last() else {
+            bail!("continue_final_message: there is no message to continue")
+        };
+        // As in transformers: a tag marks the message's end, and the text is cut there.
+        const TAG: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
+        let mut marked = before.to_vec();
+        marked.push(Message { content: format!("{}{TAG}", last.content), ..last.clone() });
+        let text = self.rendered(&marked, options)?;
+        let end = text.rfind(TAG.trim()).filter(|_| text.contains(last.content.trim()));
+        let Some(end) = end else {
+            bail!("continue_final_message: the chat template ({}) changes or leaves out the last message, so it cannot be continued", self.source)
+        };
+        let kept = &text[..end];
+        // A template that trims the message has trimmed the tag's space, too.
+        Ok(if text[end..].starts_with(TAG) { kept } else { kept.trim_end() }.to_string())
+    }
+
+    fn rendered(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
         let mut variables = self.variables.clone();
+        for (name, value) in &options.kwargs {
+            self.check(name).map_err(|e| anyhow!("chat_template_kwargs: {e}"))?;
+            variables.insert(name.clone(), value.clone());
+        }
         variables.insert("messages".into(), serde_json::to_value(messages)?);
-        variables.insert("add_generation_prompt".into(), prompt.into());
+        variables.insert("add_generation_prompt".into(), options.add_generation_prompt.into());
         let template = self.environment.get_template("chat").map_err(|e| anyhow!("{e}"))?;
         let rendered = template.render(minijinja::value::Serde(&variables));
         rendered.map_err(|e| explained(&self.source, &e))
@@ -189,11 +236,29 @@ impl Template {
     pub fn end_of_turn(&self, tokenizer: &Tokenizer) -> Option<u32> {
         const ANSWER: &str = "An answer.";
         let turn = [Message::new("user", "A question."), Message::new("assistant", ANSWER)];
-        let text = self.rendered(&turn, false).ok()?;
+        let closed = RenderOptions { add_generation_prompt: false, ..RenderOptions::default() };
+        let text = self.apply(&turn, &closed).ok()?;
         let (_, behind) = text.rsplit_once(ANSWER)?;
         let first = *tokenizer.encode_rendered(behind.trim_start()).ok()?.first()?;
         tokenizer.is_added(first).then_some(first)
     }
+}
+
+/// Reads `NAME=VALUE`. The value is JSON, or Python's `True`, `False` or `None`; anything else is text.
+///
+/// # Errors
+/// If there is no `=`.
+pub fn setting(text: &str) -> Result<(String, Value)> {
+    let (name, value) = text.split_once('=').with_context(|| {
+        usage(format!("--template-set {text}: expected NAME=VALUE, as enable_thinking=false"))
+    })?;
+    let value = match value {
+        "True" => json!(true),
+        "False" => json!(false),
+        "None" => Value::Null,
+        _ => serde_json::from_str(value).unwrap_or_else(|_| json!(value)),
+    };
+    Ok((name.to_string(), value))
 }
 
 /// An error of minijinja in one line, without its debug report.

@@ -4,7 +4,7 @@ use crate::formats::regular_file;
 use crate::formats::safetensors_source::SafetensorsSource;
 use crate::formats::ChatTemplate;
 use crate::kit::{ModelConfig, Tokenizer};
-use anyhow::{anyhow, ensure, Context as _, Result};
+use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -107,27 +107,39 @@ pub fn chat_template(dir: &Path) -> Result<ChatTemplate> {
             special_tokens.insert(key.clone(), token.into());
         }
     }
-    let source = match regular_file::read_text(&dir.join(FILE))? {
-        Some(text) => Some((FILE.to_string(), text)),
+    let file = regular_file::read_text(&dir.join(FILE))?.map(|text| (FILE.to_string(), text));
+    let source = match file.filter(|(_, text)| !text.trim().is_empty()) {
+        Some(file) => Some(file),
         None => template_of(&config["chat_template"])?.map(|text| (CONFIG.to_string(), text)),
     };
     Ok(ChatTemplate { source, special_tokens })
 }
 
-/// What `tokenizer_config.json` has: one template, or a list of named ones, of which "default" is meant.
+/// The template in `tokenizer_config.json`. Of named ones (a list of `name` and `template`, or an object), that is "default".
+/// An empty one is none.
 fn template_of(entry: &Value) -> Result<Option<String>> {
-    let Some(list) = entry.as_array() else { return Ok(entry.as_str().map(str::to_string)) };
-    let name = |one: &Value| one["name"].as_str().unwrap_or("?").to_string();
-    let default = list.iter().find(|one| name(one) == "default");
-    let text = default.and_then(|one| one["template"].as_str()).map(str::to_string);
-    let names: Vec<String> = list.iter().map(name).collect();
-    let none = || {
-        format!(
+    let named: Vec<(&str, &Value)> = match entry {
+        Value::Array(list) => {
+            list.iter().map(|one| (one["name"].as_str().unwrap_or("?"), &one["template"])).collect()
+        }
+        Value::Object(map) => map.iter().map(|(name, text)| (name.as_str(), text)).collect(),
+        Value::Null => return Ok(None),
+        text => vec![("default", text)],
+    };
+    if named.is_empty() {
+        return Ok(None);
+    }
+    let Some((_, default)) = named.iter().find(|(name, _)| *name == "default") else {
+        let names: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
+        bail!(
             "tokenizer_config.json has chat templates named {}, and none named default; choose with --template FILE",
             names.join(", ")
         )
     };
-    text.with_context(none).map(Some)
+    let Some(text) = default.as_str() else {
+        bail!("tokenizer_config.json: chat_template: expected a text, or named templates; choose with --template FILE")
+    };
+    Ok(Some(text.to_string()).filter(|text| !text.trim().is_empty()))
 }
 
 /// A file of JSON; None if there is none.

@@ -6,7 +6,7 @@ use candecode::day07_greedy::argmax;
 use candecode::day08_sampling::chacha_sampler;
 use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
 use candecode::engine::chat::{Chat, Turn};
-use candecode::engine::chat_template::{Message, Template};
+use candecode::engine::chat_template::{setting, Message, RenderOptions, Template};
 use candecode::engine::load_model;
 use candecode::kit::{Cache, CacheKind, FinishReason, Request};
 use candecode::kit::{Model, ModelConfig, NoCache, Step, Tokenizer};
@@ -62,7 +62,9 @@ fn templates_give_the_texts_and_tokens_of_transformers() {
             template.set(&format!("{name}={value}")).unwrap();
         }
         let messages = messages(&golden["histories"][case["history"].as_str().unwrap()]);
-        let text = template.rendered(&messages, case["prompt"] == true);
+        let options =
+            RenderOptions { add_generation_prompt: case["prompt"] == true, ..Default::default() };
+        let text = template.apply(&messages, &options);
         if let Some(words) = case["refused"].as_str() {
             refused(text, &[words]);
             continue;
@@ -118,6 +120,16 @@ fn a_template_is_found_where_transformers_puts_it() {
     assert_eq!(of(None).unwrap().render(&question()).unwrap(), "default Who?<end>");
     config(json!([named("tool_use"), named("rag")]));
     refused(of(None), &["named tool_use, rag", "none named default", "--template FILE"]);
+    config(json!({"default": "object {{ messages[0].content }}", "tool_use": "x"}));
+    assert_eq!(of(None).unwrap().render(&question()).unwrap(), "object Who?");
+    config(json!({"tool_use": "x"}));
+    refused(of(None), &["named tool_use", "none named default"]);
+    config(json!(7));
+    refused(of(None), &["chat_template: expected a text"]);
+    for none in [json!(""), json!(" \n"), json!([]), json!({}), json!({"default": ""})] {
+        config(none);
+        refused(of(None), &["has no chat template"]);
+    }
     config(json!("one {{ bos_token }}{{ messages[0].content }}"));
     assert_eq!(of(None).unwrap().render(&question()).unwrap(), "one Who?");
     let file = folder.write("chat_template.jinja", "file {{ messages[0].content }}");
@@ -145,6 +157,75 @@ fn a_template_takes_only_what_it_asks_for() {
     refused(oracle_template("chatml").set("x=1"), &["it asks for none"]);
     let broken = Template::new("t", "a\n{{ nobody() }}", Map::new()).unwrap();
     refused(broken.render(&question()), &["the chat template (t, line 2)", "nobody"]);
+}
+
+#[test]
+fn a_setting_is_json_or_pythons_or_text() {
+    let read = |text: &str| setting(&format!("x={text}")).unwrap().1;
+    for (text, value) in [
+        ("true", json!(true)),
+        ("True", json!(true)),
+        ("False", json!(false)),
+        ("None", Value::Null),
+        ("null", Value::Null),
+        ("2", json!(2)),
+        ("{\"a\": [1]}", json!({"a": [1]})),
+        ("high", json!("high")),
+        ("\"False\"", json!("False")),
+        ("", json!("")),
+        ("a=b", json!("a=b")),
+    ] {
+        assert_eq!(read(text), value, "{text}");
+    }
+    refused(setting("x"), &["expected NAME=VALUE"]);
+}
+
+#[test]
+fn a_final_message_is_continued() {
+    let begun = [Message::new("user", "Who?"), Message::new("assistant", "A cat, a ")];
+    let open = RenderOptions {
+        add_generation_prompt: false,
+        continue_final_message: true,
+        ..Default::default()
+    };
+    let template = oracle_template("chatml");
+    let closed =
+        template.apply(&begun, &RenderOptions { continue_final_message: false, ..open.clone() });
+    let text = template.apply(&begun, &open).unwrap();
+    assert!(text.ends_with("assistant\nA cat, a "), "{text:?}");
+    assert!(closed.unwrap().starts_with(&text));
+    // A template that trims what was said has cut the space.
+    let trims = Template::new(
+        "t",
+        "{% for m in messages %}[{{ m.content | trim }}]{% endfor %}",
+        Map::new(),
+    );
+    assert_eq!(trims.unwrap().apply(&begun, &open).unwrap(), "[Who?][A cat, a");
+    let loses = Template::new("t", "{{ messages[0].content }}", Map::new()).unwrap();
+    refused(loses.apply(&begun, &open), &["changes or leaves out the last message"]);
+    refused(template.apply(&[], &open), &["no message to continue"]);
+    let both = RenderOptions { continue_final_message: true, ..Default::default() };
+    refused(template.apply(&begun, &both), &["exclude each other"]);
+    // The built-in one, too, and with a new answer begun.
+    let story = Template::of("story-230k", &story("story-230k"), None).unwrap();
+    assert_eq!(story.apply(&begun, &open).unwrap(), "Who?A cat, a ");
+    assert_eq!(story.render(&begun).unwrap(), "Who?A cat, a ");
+    assert_eq!(story.render(&begun[1..]).unwrap(), "A cat, a ");
+}
+
+#[test]
+fn one_rendering_has_variables_of_its_own() {
+    let template = Template::new("t", "{{ mode }}{{ messages[0].content }}", Map::new()).unwrap();
+    let with = |kwargs: Value| RenderOptions {
+        kwargs: kwargs.as_object().unwrap().clone(),
+        ..Default::default()
+    };
+    assert_eq!(template.apply(&question(), &with(json!({"mode": 3}))).unwrap(), "3Who?");
+    assert_eq!(template.render(&question()).unwrap(), "Who?");
+    for name in ["mod", "messages", "add_generation_prompt", "eos_token"] {
+        let refusal = template.apply(&question(), &with(json!({name: 1})));
+        refused(refusal, &[&format!("asks for no {name}"), "it asks for mode"]);
+    }
 }
 
 /// A model that counts what it computes, apart from the chat's own count.

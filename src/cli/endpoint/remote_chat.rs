@@ -7,9 +7,10 @@ use crate::cli::endpoint::remote_text::{receive, stats};
 use crate::cli::flags::Args;
 use crate::cli::interrupt;
 use crate::cli::output::show;
-use crate::kit::error::{describe, usage};
+use crate::engine::chat_template::setting;
+use crate::kit::error::describe;
 use crate::kit::SamplingParams;
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde_json::{json, Map, Value};
 use std::io::IsTerminal as _;
 use std::time::Instant;
@@ -91,17 +92,7 @@ pub fn talk(client: &Client, server: &Server, args: &Args, params: &SamplingPara
     Ok(u8::from(!well && !typed))
 }
 
-/// The flags `--template-set`: what is JSON is sent as such, all else as text.
+/// The flags `--template-set`, as [`setting`] reads them.
 fn settings(args: &Args) -> Result<Map<String, Value>> {
-    let mut settings = Map::new();
-    for setting in &args.template_set {
-        let (name, value) = setting.split_once('=').with_context(|| {
-            usage(format!(
-                "--template-set {setting}: expected NAME=VALUE, as enable_thinking=false"
-            ))
-        })?;
-        let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
-        settings.insert(name.to_string(), value);
-    }
-    Ok(settings)
+    args.template_set.iter().map(|text| setting(text)).collect()
 }

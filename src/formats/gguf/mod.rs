@@ -232,7 +232,7 @@ impl TensorSource for Gguf {
 /// The chat template in the metadata, and the special tokens that it may name.
 pub fn chat_template(gguf: &Gguf) -> ChatTemplate {
     const KEY: &str = "tokenizer.chat_template";
-    let text = gguf.text(KEY).filter(|text| !text.is_empty());
+    let text = gguf.text(KEY).filter(|text| !text.trim().is_empty());
     let mut special_tokens = Map::new();
     for name in ["bos_token", "eos_token"] {
         if let Some(piece) = gguf.piece(&format!("tokenizer.ggml.{name}_id")) {
