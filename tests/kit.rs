@@ -34,6 +34,8 @@ mod random_model;
 mod rng;
 #[path = "kit/step.rs"]
 mod step;
+#[path = "kit/token_rules.rs"]
+mod token_rules;
 #[path = "kit/tokenizer.rs"]
 mod tokenizer;
 #[path = "kit/weights.rs"]

@@ -53,9 +53,15 @@ pub struct Args {
     /// Quantise the weights as they are loaded; a head that is the embedding table, too, stays q8_0
     #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "dtype")]
     pub quantize: Option<QuantType>,
+    /// Tokens to generate before the text may end by EOS or a stop token
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub min_new_tokens: usize,
     /// A string that ends the text; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
+    /// Token ids that end the text, such as 5,9
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub stop_token_ids: Vec<u32>,
     /// The seed of sampling
     #[arg(long, value_name = "SEED")]
     pub seed: Option<u64>,
@@ -86,6 +92,15 @@ pub struct Args {
     /// No sequence of N tokens occurs twice
     #[arg(long, value_name = "N", help_heading = "Penalties")]
     pub no_repeat_ngram: Option<usize>,
+    /// Adds BIAS to the logit of token ID, before the penalties; -inf forbids it. May be repeated
+    #[arg(
+        long,
+        value_name = "ID=BIAS",
+        value_parser = logit_bias,
+        allow_hyphen_values = true,
+        help_heading = "Penalties"
+    )]
+    pub logit_bias: Vec<(u32, f32)>,
     /// Texts that grow side by side; above 1 it searches with beams
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Beams")]
     pub num_beams: usize,
@@ -184,6 +199,16 @@ impl Args {
     /// What multiplies and what attends.
     pub fn choice(&self) -> Choice {
         self.kernels.map_or_else(Choice::default, Choice::from)
+    }
+}
+
+/// Reads a value of `--logit-bias`.
+fn logit_bias(value: &str) -> Result<(u32, f32), String> {
+    let parts = value.split_once('=');
+    let read = parts.and_then(|(id, bias)| Some((id.parse().ok()?, bias.parse().ok()?)));
+    match read {
+        Some((id, bias)) if bias < f32::INFINITY => Ok((id, bias)), // false for NaN, too
+        _ => Err("expected a token id and a number, such as 5=-2.5 or 5=-inf".to_string()),
     }
 }
 

@@ -58,6 +58,11 @@ impl Plan {
             samples == 1 || beams > 1 || self.samples(),
             usage("--num-return-sequences without sampling or beams would give the same text again; add --temperature or --num-beams")
         );
+        let (least, most) = (args.min_new_tokens, args.max_new_tokens);
+        ensure!(
+            least <= most,
+            usage(format!("--min-new-tokens {least} is more than --max-new-tokens {most}"))
+        );
         let drafts = args.draft_model.is_some() || args.draft_ngram.is_some();
         if drafts {
             ensure!(
@@ -257,6 +262,10 @@ fn sampling_params(args: &Args) -> Result<SamplingParams> {
         block: blocked(args)?,
         block_whole_words: args.block_whole_words,
         allow_regex: args.allow_regex.clone(),
+        logit_bias: args.logit_bias.clone(),
+        min_new_tokens: args.min_new_tokens,
+        stop_token_ids: args.stop_token_ids.clone(),
+        ..neutral
     })
 }
 
@@ -340,7 +349,7 @@ fn loop_day(args: &Args, rows: usize, sampling: bool) -> Result<usize> {
     let alone =
         smallest == 7 || smallest == 10 || (smallest == 12 && args.num_return_sequences == 1);
     let able = match day {
-        6 => alone && args.stop.is_empty() && args.cache.is_none() && !sampling,
+        6 => alone && args.stop.is_empty() && args.cache.is_none() && !sampling && !has_rules(args),
         7 => alone && args.cache.is_none(), // several prompts: one after another
         10 => alone && !args.no_cache,
         11 => (alone || smallest == 11) && !sampling,
@@ -355,4 +364,17 @@ fn loop_day(args: &Args, rows: usize, sampling: bool) -> Result<usize> {
         ))
     );
     Ok(day)
+}
+
+/// Whether flags change the logits: day 6's loop runs no processors.
+fn has_rules(args: &Args) -> bool {
+    args.repetition_penalty.is_some_and(|penalty| penalty != 1.0)
+        || args.presence_penalty.is_some_and(|penalty| penalty != 0.0)
+        || args.frequency_penalty.is_some_and(|penalty| penalty != 0.0)
+        || args.no_repeat_ngram.is_some()
+        || !args.block.is_empty()
+        || args.block_file.is_some()
+        || args.allow_regex.is_some()
+        || !args.logit_bias.is_empty()
+        || args.min_new_tokens > 0
 }

@@ -9,6 +9,7 @@ pub mod loops;
 pub mod nan_trace;
 pub mod requests;
 pub mod roomy_cache;
+pub mod token_rules;
 pub mod top_logprobs;
 
 pub use load::load_model;

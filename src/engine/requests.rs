@@ -3,6 +3,7 @@
 use crate::day08_sampling::{chacha_sampler, torch_samplers, warpers};
 use crate::day09_penalties::penalties;
 use crate::day14_guard_rails::{allow_rail, block_rails};
+use crate::engine::token_rules;
 use crate::kit::error::{plain, usage};
 use crate::kit::fused::argmax;
 use crate::kit::{LogitsProcessor, ModelConfig, Request, Sampler, SamplingParams, Tokenizer};
@@ -18,6 +19,7 @@ pub type Processors = Vec<Rc<dyn LogitsProcessor>>;
 /// As wrong usage: the message names the parameter.
 pub fn check(params: &SamplingParams) -> Result<()> {
     let refused = |e| usage(plain(&e));
+    token_rules::check(params).map_err(|(_, message)| usage(message))?;
     penalties(params).map_err(refused)?;
     if params.temperature != 0.0 {
         warpers(params).map_err(refused)?;
@@ -25,7 +27,8 @@ pub fn check(params: &SamplingParams) -> Result<()> {
     Ok(())
 }
 
-/// The processors in HF's order: penalties, guard rails, warpers. Greedy decoding needs no warpers: none
+/// The processors in vLLM's and HF's order: rules for single tokens, penalties, guard rails, when the text
+/// may end, warpers. Greedy decoding needs no warpers: none
 /// of them changes which token is the best.
 ///
 /// They keep no state, so one set serves all requests with the same parameters; a long block list takes
@@ -40,7 +43,9 @@ pub fn processors(
 ) -> Result<Processors> {
     let refused = |e| usage(plain(&e));
     let vocab_size = config.vocab_size;
-    let mut all: Processors = penalties(params).map_err(refused)?;
+    token_rules::check_ids(params, vocab_size).map_err(|(_, message)| usage(message))?;
+    let mut all: Processors = token_rules::before_penalties(params, tokenizer).map_err(refused)?;
+    all.extend(penalties(params).map_err(refused)?);
     if !params.block.is_empty() {
         let whole = params.block_whole_words;
         let rails = block_rails(&params.block, whole, &params.stop, tokenizer, vocab_size);
@@ -51,6 +56,7 @@ pub fn processors(
     if let Some(regex) = &params.allow_regex {
         all.push(Rc::new(allow_rail(regex, tokenizer, vocab_size).map_err(refused)?));
     }
+    all.extend(token_rules::end_rules(params));
     if params.temperature != 0.0 {
         all.extend(warpers(params).map_err(refused)?);
     }
@@ -84,6 +90,10 @@ pub fn request<'a>(
     sampler: Sampler<'a>,
 ) -> Request<'a> {
     let mut request = Request::new(config, prompt, params.max_new_tokens, sampler);
+    if token_rules::ends_ignored(params) {
+        request.eos_token_ids.clear();
+    }
+    request.eos_token_ids.extend(&params.stop_token_ids);
     request.stop_strings.clone_from(&params.stop);
     request.processors = processors.to_vec();
     request

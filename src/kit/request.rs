@@ -39,6 +39,19 @@ pub struct SamplingParams {
     pub block_whole_words: bool,
     /// A regular expression that the whole completion must match.
     pub allow_regex: Option<String>,
+    /// Added to the logits of these tokens, before the penalties; `-inf` forbids one (OpenAI `logit_bias`).
+    pub logit_bias: Vec<(u32, f32)>,
+    /// The only tokens that may be generated, EOS included; None allows all (vLLM `allowed_token_ids`).
+    pub allowed_token_ids: Option<Vec<u32>>,
+    /// Words whose last token is forbidden wherever it would complete them (vLLM `bad_words`).
+    pub bad_words: Vec<String>,
+    /// No EOS and no stop token comes before this many tokens (HF `min_new_tokens`, vLLM `min_tokens`).
+    /// Stop strings still end the text.
+    pub min_new_tokens: usize,
+    /// Ids that end the completion as EOS does.
+    pub stop_token_ids: Vec<u32>,
+    /// EOS doesn't end the completion. Under `allow_regex` it still does, once nothing else is allowed.
+    pub ignore_eos: bool,
 }
 
 impl Default for SamplingParams {
@@ -59,6 +72,12 @@ impl Default for SamplingParams {
             block: Vec::new(),
             block_whole_words: false,
             allow_regex: None,
+            logit_bias: Vec::new(),
+            allowed_token_ids: None,
+            bad_words: Vec::new(),
+            min_new_tokens: 0,
+            stop_token_ids: Vec::new(),
+            ignore_eos: false,
         }
     }
 }

@@ -76,6 +76,8 @@ fn the_smallest_day_that_can_do_it_runs() {
     }
     for (flags, prompts) in [
         (&["--loop", "day6", "--stop", "x"][..], 1),
+        (&["--loop", "day6", "--logit-bias", "5=1"], 1),
+        (&["--loop", "day6", "--repetition-penalty", "1.5"], 1),
         (&["--loop", "day7", "--top-k", "9", "--num-return-sequences", "2"], 1),
         (&["--loop", "day10", "--no-cache"], 1),
         (&["--loop", "day13"], 1),
@@ -153,6 +155,10 @@ fn processors_come_in_transformers_order() {
         "0.5",
         "--repetition-penalty",
         "1.5",
+        "--min-new-tokens",
+        "3",
+        "--logit-bias",
+        "7=-2.5",
     ];
     let (args, tokenizer) = (args(&flags), tokenizer().unwrap());
     let params = Plan::new(&args, 1).unwrap().params;
@@ -160,11 +166,13 @@ fn processors_come_in_transformers_order() {
     let all = requests::processors(&params, &tokenizer, &config).unwrap();
     let names: Vec<String> = all.iter().map(|processor| processor.name()).collect();
     let want = [
+        "logit_bias",
         "repetition_penalty(1.5)",
         "presence_penalty(0.5), frequency_penalty(0)",
         "no_repeat_ngram(3)",
         "the block list of 1 words",
         "--allow-regex [a-z ]*",
+        "min_tokens",
         "temperature(0.7)",
         "top_k(5)",
         "top_p(0.9)",
@@ -374,4 +382,20 @@ fn whose_days_run_is_said_in_ranges() {
     );
     let most: Vec<usize> = (0..last).collect();
     assert_eq!(days(&most), format!("yours: days 0–{}; from the reference: day {last}", last - 1));
+}
+
+#[test]
+fn a_bias_is_read_and_refused() {
+    let args =
+        args(&["--logit-bias", "5=-2.5", "--logit-bias", "7=-inf", "--stop-token-ids", "3,4"]);
+    assert_eq!(args.logit_bias, [(5, -2.5), (7, f32::NEG_INFINITY)]);
+    assert_eq!(args.stop_token_ids, [3, 4]);
+    for bad in ["5", "=1", "x=1", "-5=1", "5=", "5=NaN", "5=inf", "5=1=2"] {
+        let parsed = Args::try_parse_from(["candecode", "-p", "Once", "--logit-bias", bad]);
+        let words = parsed.unwrap_err().to_string();
+        assert!(words.contains("such as 5=-2.5"), "{bad}: {words}");
+    }
+    let too_many =
+        Plan::new(&crate::flags::args(&["--min-new-tokens", "9", "--max-new-tokens", "8"]), 1);
+    refused(too_many, &["--min-new-tokens 9 is more than --max-new-tokens 8"]);
 }

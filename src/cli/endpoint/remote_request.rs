@@ -42,7 +42,9 @@ pub fn refuse_local_flags(args: &Args) -> Result<()> {
         ("--where", args.find, here),
         ("--format", args.chat && args.format == Format::Json, "a chat is text"),
     ];
-    for (flag, is_given, why) in given {
+    let banned = args.logit_bias.iter().any(|(_, bias)| bias.is_infinite());
+    let no_infinity = "JSON has no infinity; use -100";
+    for (flag, is_given, why) in given.into_iter().chain([("--logit-bias", banned, no_infinity)]) {
         if is_given {
             return Err(usage(format!("{flag} does not go with --endpoint: {why}")));
         }
@@ -122,6 +124,8 @@ mod with_client {
             ("--repetition-penalty", "repetition_penalty", params.repetition_penalty != 1.0),
             ("--allow-regex", "structured_outputs", params.allow_regex.is_some()),
             ("--template-set", "chat_template_kwargs", !args.template_set.is_empty()),
+            ("--min-new-tokens", "min_tokens", params.min_new_tokens > 0),
+            ("--stop-token-ids", "stop_token_ids", !params.stop_token_ids.is_empty()),
         ];
         let given: Vec<_> = extra.into_iter().filter(|(_, _, given)| *given).collect();
         match server.program {
@@ -133,6 +137,7 @@ mod with_client {
                             "it has repeat_penalty, which looks at the last 64 tokens only"
                         }
                         "--allow-regex" => "it has grammars and JSON schemas",
+                        "--min-new-tokens" | "--stop-token-ids" => "it has no field for it",
                         _ => continue,
                     };
                     return Err(usage(format!("{flag}: llama.cpp's server lacks it ({why})")));
@@ -192,6 +197,16 @@ mod with_client {
         let fills_in_penalty = matches!(server.program, Program::Vllm | Program::Sglang);
         if params.repetition_penalty != 1.0 || fills_in_penalty {
             set("repetition_penalty", number(params.repetition_penalty));
+        }
+        if !params.logit_bias.is_empty() {
+            let bias = params.logit_bias.iter().map(|(id, bias)| (id.to_string(), number(*bias)));
+            set("logit_bias", Value::Object(bias.collect()));
+        }
+        if params.min_new_tokens > 0 {
+            set("min_tokens", json!(params.min_new_tokens));
+        }
+        if !params.stop_token_ids.is_empty() {
+            set("stop_token_ids", json!(params.stop_token_ids));
         }
         if let Some(regex) = &params.allow_regex {
             match server.program {

@@ -1,0 +1,127 @@
+//! A bias, allowed ids, bad words, and how early a text may end.
+
+use crate::checks::{model, tokenizer};
+use crate::refused;
+use candecode::engine::requests;
+use candecode::engine::token_rules;
+use candecode::kit::processor::process_all;
+use candecode::kit::{ProcessorInput, SamplingParams};
+use candle_core::Result;
+
+const NONE: f32 = f32::NEG_INFINITY;
+
+/// What the processors of `params` make of four logits, after a prompt of one token and these.
+fn processed(params: &SamplingParams, generated: &[u32], logits: [f32; 4]) -> Result<[f32; 4]> {
+    let mut config = model("story-230k")?.config().clone();
+    config.vocab_size = 4;
+    let processors = requests::processors(params, &tokenizer()?, &config)
+        .map_err(|error| candle_core::Error::Msg(error.to_string()))?;
+    let tokens = [&[3], generated].concat();
+    let request = requests::request(&config, &[3], params, &processors, Box::new(|_| Ok(0)));
+    let input = ProcessorInput {
+        tokens: &tokens,
+        prompt_len: 1,
+        remaining: 9,
+        eos: &request.eos_token_ids,
+    };
+    let mut logits = logits;
+    process_all(&processors, &input, &mut logits)?;
+    Ok(logits)
+}
+
+#[test]
+fn a_bias_is_added_before_the_penalties() {
+    let params = SamplingParams {
+        logit_bias: vec![(1, -3.0), (2, NONE)],
+        repetition_penalty: 2.0,
+        ..SamplingParams::default()
+    };
+    // Token 1 was generated: 1 - 3 is negative, so the penalty doubles it. Dividing first would give -2.5.
+    let got = processed(&params, &[1], [0.0, 1.0, 5.0, 4.0]).unwrap();
+    assert_eq!(got, [0.0, -4.0, NONE, 2.0]);
+}
+
+#[test]
+fn only_allowed_ids_are_left() {
+    let params =
+        SamplingParams { allowed_token_ids: Some(vec![2, 1]), ..SamplingParams::default() };
+    let got = processed(&params, &[], [9.0, 1.0, 2.0, 3.0]).unwrap();
+    assert_eq!(got, [NONE, 1.0, 2.0, NONE]);
+}
+
+#[test]
+fn no_end_comes_too_early() {
+    let params =
+        SamplingParams { min_new_tokens: 2, stop_token_ids: vec![3], ..SamplingParams::default() };
+    let logits = [0.0, 1.0, 2.0, 3.0];
+    assert_eq!(processed(&params, &[], logits).unwrap(), [NONE, 1.0, 2.0, NONE]);
+    assert_eq!(processed(&params, &[1], logits).unwrap(), [NONE, 1.0, 2.0, NONE]);
+    assert_eq!(processed(&params, &[1, 2], logits).unwrap(), logits);
+    // Nothing else is left, as after a complete pattern: the text may end.
+    assert_eq!(processed(&params, &[], [0.0, NONE, NONE, NONE]).unwrap()[0], 0.0);
+}
+
+#[test]
+fn ends_that_are_ignored_still_end_a_complete_pattern() {
+    let config = model("story-230k").unwrap().config().clone();
+    let ends = |params: &SamplingParams| {
+        requests::request(&config, &[5], params, &[], Box::new(|_| Ok(0))).eos_token_ids
+    };
+    let params =
+        SamplingParams { ignore_eos: true, stop_token_ids: vec![7], ..SamplingParams::default() };
+    assert_eq!(ends(&params), [7]);
+    let pattern = SamplingParams { allow_regex: Some("a*".into()), ..params };
+    assert_eq!(ends(&pattern), [0, 7]);
+    let names: Vec<String> =
+        token_rules::end_rules(&pattern).iter().map(|rule| rule.name()).collect();
+    assert_eq!(names, ["min_tokens"]);
+}
+
+#[test]
+fn a_bad_word_is_never_completed() {
+    let tokenizer = tokenizer().unwrap();
+    let word = "happy".to_string();
+    let spellings = ["happy", " happy"].map(|text| tokenizer.encode_rendered(text).unwrap());
+    let params = SamplingParams { bad_words: vec![word], ..SamplingParams::default() };
+    let rules = token_rules::before_penalties(&params, &tokenizer).unwrap();
+    let forbidden = |before: &[u32]| {
+        let tokens = [&[5], before].concat();
+        let input = ProcessorInput { tokens: &tokens, prompt_len: 1, remaining: 9, eos: &[0] };
+        let mut logits = vec![0.0; tokenizer.vocab_size()];
+        process_all(&rules, &input, &mut logits).unwrap();
+        (0..).zip(logits).filter(|(_, x)| *x == NONE).map(|(id, _)| id).collect::<Vec<u32>>()
+    };
+    let mut longest = 0;
+    for spelling in spellings {
+        let (last, before) = spelling.split_last().unwrap();
+        assert!(forbidden(before).contains(last), "{spelling:?}");
+        if !before.is_empty() {
+            // What comes before is fine without the last token, and the prompt doesn't count.
+            assert!(!forbidden(&[]).contains(last), "{spelling:?}");
+        }
+        longest = longest.max(spelling.len());
+    }
+    assert!(longest > 1, "no spelling of several tokens was tried");
+}
+
+#[test]
+fn rules_that_cannot_be_kept_are_refused() {
+    let (tokenizer, model) = (tokenizer().unwrap(), model("story-230k").unwrap());
+    let neutral = SamplingParams::default;
+    for (params, words) in [
+        (SamplingParams { logit_bias: vec![(2, f32::NAN)], ..neutral() }, "logit_bias of token 2"),
+        (SamplingParams { allowed_token_ids: Some(vec![]), ..neutral() }, "allowed_token_ids"),
+        (SamplingParams { bad_words: vec![" ".into()], ..neutral() }, "bad_words has an empty"),
+        (SamplingParams { min_new_tokens: 129, ..neutral() }, "min_tokens 129 is more than"),
+    ] {
+        refused(requests::check(&params), &[words]);
+    }
+    for params in [
+        SamplingParams { logit_bias: vec![(99_999, 1.0)], ..neutral() },
+        SamplingParams { allowed_token_ids: Some(vec![1, 99_999]), ..neutral() },
+        SamplingParams { stop_token_ids: vec![99_999], ..neutral() },
+    ] {
+        let made = requests::processors(&params, &tokenizer, model.config());
+        refused(made.map(|_| ()), &["token id 99999 is not in the vocabulary"]);
+    }
+}
