@@ -120,7 +120,7 @@ pub fn mine_passes(repo: &Repo) -> Result<Outcome> {
             continue;
         }
         let mut run = checks::of_reader(repo, &inputs, day)?;
-        table::messages(&run, true);
+        table::messages(&run, true, &[]);
         table::tasks(repo, &run, "yours", &[])?;
         run.units.retain(|unit| unit.status != Status::Unwritten);
         if !run.units.is_empty() {
@@ -133,7 +133,7 @@ pub fn mine_passes(repo: &Repo) -> Result<Outcome> {
 pub fn reference(repo: &Repo) -> Result<Outcome> {
     let mut sum = Sum::default();
     for run in days(repo, &["ref".to_string()], Teeth::Without)? {
-        table::messages(&run, true);
+        table::messages(&run, true, &[]);
         table::tasks(repo, &run, "the reference", &[])?;
         sum.add(Sum::of(&run.units));
     }

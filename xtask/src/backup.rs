@@ -1,66 +1,115 @@
-//! Files of the reader's are replaced only after a copy is kept, and never half-written.
+//! The reader's files are replaced only after a copy is kept, and are never half-written.
+//!
+//! A copy is never written over another: each command keeps its copies in a directory that it alone
+//! created, and [`lock`] lets one command at a time write into `src/`.
 
-use crate::repo::Repo;
+use crate::note;
+use crate::repo::{Day, Repo};
 use anyhow::{ensure, Context, Result};
-use std::fs::{self, File};
-use std::io::Write;
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where copies are kept, relative to the root; git ignores it.
 pub const DIR: &str = ".candecode/backup";
 
-/// The copies that one command keeps, in one dated directory that exists from the first copy on.
+/// The file that a command locks while it writes into `src/`, relative to the root.
+const LOCK: &str = ".candecode/lock";
+
+/// Waits until no other command writes into `src/`. The lock is held until the value is dropped, or
+/// the process ends, however it ends.
+///
+/// Returns `None` on a file system without locks; copies are safe there, too.
+///
+/// # Errors
+/// If there is no space or no permission.
+pub fn lock(repo: &Repo) -> Result<Option<File>> {
+    let path = repo.root.join(LOCK);
+    let open = || -> std::io::Result<File> {
+        fs::create_dir_all(repo.root.join(".candecode"))?;
+        OpenOptions::new().create(true).append(true).open(&path)
+    };
+    let file = open().with_context(|| format!("cannot write {LOCK}"))?;
+    match file.try_lock() {
+        Ok(()) => return Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => {
+            note!("Waiting for another `cargo xtask`, which writes into src/ …");
+        }
+        Err(TryLockError::Error(_)) => return Ok(None),
+    }
+    Ok(file.lock().is_ok().then_some(file))
+}
+
+/// The copies that one command keeps, in a dated directory that exists from the first copy on.
 pub struct Backup<'a> {
     repo: &'a Repo,
-    stamp: Option<String>,
+    /// The first directory, if a copy was made.
+    first: Option<String>,
+    /// The directory in use, and the files that are in it. A second copy of a file begins another.
+    current: Option<(String, BTreeSet<String>)>,
 }
 
 impl<'a> Backup<'a> {
     /// No copy yet.
     pub fn new(repo: &'a Repo) -> Self {
-        Backup { repo, stamp: None }
+        Backup { repo, first: None, current: None }
     }
 
-    /// The name of the directory, if a copy was made.
+    /// The name of the first directory, if a copy was made.
     pub fn stamp(&self) -> Option<&str> {
-        self.stamp.as_deref()
+        self.first.as_deref()
     }
 
-    /// Puts `bytes` into a file (named relative to the root); other content is copied first.
+    /// Writes `bytes` into a file (named relative to the root); other content is copied first.
     ///
-    /// Says where the copy is. If anything fails, the file is as it was.
+    /// Returns where the copy is. If anything fails, the file is as it was.
     ///
     /// # Errors
-    /// If there is no space or no permission.
+    /// If there is no space or no permission, or something other than a file has that name.
     pub fn replace(&mut self, path: &str, bytes: &[u8]) -> Result<Option<String>> {
-        let kept = match fs::read(self.repo.root.join(path)) {
-            Ok(old) if old == bytes => return Ok(None),
-            Ok(old) => Some(self.keep(path, &old)?),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+        let place = self.repo.root.join(path);
+        let kept = match fs::symlink_metadata(&place) {
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
             Err(e) => return Err(e).context(path.to_string()),
+            Ok(_) if !place.exists() => None, // a link to nothing: `write` says so
+            Ok(_) => match self.repo.read_bytes(path)? {
+                old if old == bytes => return Ok(None),
+                old => Some(self.keep(path, &old)?),
+            },
         };
-        write(&self.repo.root.join(path), bytes)?;
+        write(&place, bytes)?;
         Ok(kept)
     }
 
-    /// Keeps a copy of a file (named relative to the root), and says where.
+    /// Keeps a copy of a file (named relative to the root), and returns where.
     ///
     /// # Errors
-    /// If there is no space or no permission.
+    /// As [`Backup::replace`].
     pub fn keep_file(&mut self, path: &str) -> Result<String> {
-        let bytes = fs::read(self.repo.root.join(path)).with_context(|| path.to_string())?;
+        let bytes = self.repo.read_bytes(path)?;
         self.keep(path, &bytes)
     }
 
-    /// Keeps a copy and says where, relative to the root.
+    /// Keeps a copy and returns where, relative to the root.
     fn keep(&mut self, path: &str, bytes: &[u8]) -> Result<String> {
-        let stamp = match &self.stamp {
-            Some(stamp) => stamp.clone(),
-            None => self.stamp.insert(free_stamp(&self.repo.root.join(DIR))).clone(),
+        let stamp = match &mut self.current {
+            Some((stamp, files)) if !files.contains(path) => {
+                files.insert(path.to_string());
+                stamp.clone()
+            }
+            _ => {
+                let stamp = new_stamp(&self.repo.root.join(DIR))?;
+                self.first.get_or_insert_with(|| stamp.clone());
+                self.current = Some((stamp.clone(), BTreeSet::from([path.to_string()])));
+                stamp
+            }
         };
         let copy = format!("{DIR}/{stamp}/{path}");
-        write(&self.repo.root.join(&copy), bytes)?;
+        let place = self.repo.root.join(&copy);
+        ensure!(fs::symlink_metadata(&place).is_err(), "there is a {copy} already; again, please");
+        write(&place, bytes)?;
         Ok(copy)
     }
 }
@@ -80,11 +129,11 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         "cannot write {}: it is read-only; allow writing (`chmod u+w {0}`), then again",
         path.display()
     );
+    let described = || format!("cannot write {}", path.display());
+    fs::create_dir_all(target.parent().unwrap_or(Path::new("."))).with_context(described)?;
     remove_leftovers(&target);
-    let new = target.with_extension(format!("{UNFINISHED}{}", std::process::id()));
+    let (mut file, new) = unfinished(&target).with_context(described)?;
     let attempt = || -> std::io::Result<()> {
-        fs::create_dir_all(target.parent().unwrap_or(Path::new(".")))?;
-        let mut file = File::create(&new)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         if let Some(permissions) = permissions {
@@ -92,9 +141,20 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         }
         fs::rename(&new, &target)
     };
-    attempt()
-        .inspect_err(|_| drop(fs::remove_file(&new)))
-        .with_context(|| format!("cannot write {}", path.display()))
+    attempt().inspect_err(|_| drop(fs::remove_file(&new))).with_context(described)
+}
+
+/// A new file next to `target`, to be moved into its place. No other process writes to it: one of
+/// the same id on another machine, or a file that it left, takes another number.
+fn unfinished(target: &Path) -> std::io::Result<(File, PathBuf)> {
+    let mut number = std::process::id();
+    loop {
+        let new = target.with_extension(format!("{UNFINISHED}{number}"));
+        match File::create_new(&new) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => number = number.wrapping_add(1),
+            made => return made.map(|file| (file, new)),
+        }
+    }
 }
 
 /// The extension of a file on its way to its place; the id of the process follows.
@@ -117,7 +177,10 @@ fn remove_leftovers(path: &Path) {
     }
 }
 
-/// All backups, the newest last: their names, and the files in each, relative to it.
+/// All backups, the newest last: their names, and the days in each, as `src/day06_generate.rs`.
+///
+/// Only the files of days count. What an operating system, an editor or a runner that was killed
+/// left among them is skipped, and so is a directory without a day.
 ///
 /// # Errors
 /// If the directory is there but cannot be read.
@@ -127,39 +190,81 @@ pub fn list(repo: &Repo) -> Result<Vec<(String, Vec<String>)>> {
         return Ok(vec![]);
     }
     let mut found = Vec::new();
-    for entry in fs::read_dir(&dir)? {
-        let entry = entry?;
-        let mut files = Vec::new();
-        walk(&entry.path(), &entry.path(), &mut files)?;
-        files.sort();
-        found.push((entry.file_name().to_string_lossy().into_owned(), files));
+    for entry in fs::read_dir(&dir).with_context(|| DIR.to_string())? {
+        let entry = entry.with_context(|| DIR.to_string())?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let files = days_in(&entry.path()).unwrap_or_else(|problem| {
+            note!("({DIR}/{name} is left out: {problem})");
+            vec![]
+        });
+        if !files.is_empty() {
+            found.push((name, files));
+        }
     }
-    found.sort();
+    found.sort_by(|(a, _), (b, _)| (order(a), a).cmp(&(order(b), b)));
     Ok(found)
 }
 
-/// Collects all files below `dir`, relative to `root`, with `/` between their parts.
-fn walk(root: &Path, dir: &Path, files: &mut Vec<String>) -> Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let path: PathBuf = entry?.path();
-        if path.is_dir() {
-            walk(root, &path, files)?;
-        } else if let Ok(relative) = path.strip_prefix(root) {
-            files.push(relative.to_string_lossy().replace('\\', "/"));
+/// The files of days in a backup, in order. A backup without `src/` has none.
+fn days_in(backup: &Path) -> std::io::Result<Vec<String>> {
+    let entries = match fs::read_dir(backup.join("src")) {
+        Err(e) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&e.kind()) => {
+            return Ok(vec![])
+        }
+        entries => entries?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let day = name.strip_suffix(".rs").and_then(Day::from_name);
+        if let Some(day) = day.filter(|_| entry.path().is_file()) {
+            files.push(day.src());
         }
     }
-    Ok(())
+    files.sort();
+    Ok(files)
 }
 
-/// Now, as a directory name that no backup has yet.
-fn free_stamp(dir: &Path) -> String {
+/// What a backup's name is sorted by: its second, then its number within that second. A name that
+/// no runner chose comes first, so that it is never the newest.
+fn order(name: &str) -> (bool, &str, u32) {
+    let (second, number) = match name.split_once("Z-") {
+        Some((second, number)) => (second, number.parse().ok()),
+        None => (name.strip_suffix('Z').unwrap_or(""), Some(1)),
+    };
+    match number {
+        Some(number) if is_second(second) => (true, second, number),
+        _ => (false, "", 0),
+    }
+}
+
+/// Whether `text` has the form of `2026-11-21T09-23-05`.
+fn is_second(text: &str) -> bool {
+    let fits = |(a, b): (u8, u8)| a == b || (b == b'0' && a.is_ascii_digit());
+    text.len() == 19 && text.bytes().zip(*b"0000-00-00T00-00-00").all(fits)
+}
+
+/// Creates a directory named after the time now. Creation is what reserves the name, so two
+/// processes never share one.
+fn new_stamp(dir: &Path) -> Result<String> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let stamp = utc(seconds);
-    let later = (2..).map(|n| format!("{stamp}-{n}"));
-    std::iter::once(stamp.clone())
-        .chain(later)
-        .find(|name| !dir.join(name).exists())
-        .unwrap_or(stamp)
+    let second = utc(seconds);
+    fs::create_dir_all(dir).with_context(|| format!("cannot write {}", dir.display()))?;
+    let mut number = 1;
+    loop {
+        let name = match number {
+            1 => second.clone(),
+            _ => format!("{second}-{number}"),
+        };
+        match fs::create_dir(dir.join(&name)) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => number += 1,
+            made => {
+                made.with_context(|| format!("cannot write {}", dir.join(&name).display()))?;
+                return Ok(name);
+            }
+        }
+    }
 }
 
 /// Seconds since 1970 as `2026-11-21T09-23-05Z`; no colons, for Windows has none in file names.
@@ -181,7 +286,20 @@ fn utc(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::utc;
+    use super::{order, utc};
+
+    #[test]
+    fn the_tenth_copy_of_a_second_is_newer_than_the_ninth() {
+        let second = "2026-11-21T09-23-05Z";
+        let mut names =
+            [format!("{second}-10"), format!("{second}-9"), second.into(), format!("{second}-2")];
+        names.sort_by(|a, b| order(a).cmp(&order(b)));
+        assert_eq!(names.map(|name| name[second.len()..].to_string()), ["", "-2", "-9", "-10"]);
+        assert!(order("2026-11-21T09-23-06Z") > order("2026-11-21T09-23-05Z-10"));
+        for other in ["mine", "zzz", ".DS_Store", "2026-11-21T09-23-05Z-x", "Z", "Z-3"] {
+            assert!(order(other) < order("1970-01-01T00-00-00Z"), "{other}");
+        }
+    }
 
     #[test]
     fn dates_are_right() {

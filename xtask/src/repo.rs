@@ -2,7 +2,9 @@
 
 use crate::stubs::{self, Task};
 use crate::usage;
-use anyhow::{anyhow, Context, Result};
+use anyhow::{anyhow, ensure, Context, Result};
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The course's working tree.
@@ -74,6 +76,20 @@ impl Day {
     }
 }
 
+/// No file of a course is longer.
+const LONGEST_FILE: u64 = 64 << 20;
+
+/// The bytes of a regular file. A pipe would be waited for, and a device has no end.
+fn bytes_of(path: &Path) -> Result<Vec<u8>> {
+    let meta = fs::metadata(path)?;
+    ensure!(!meta.is_dir(), "this is a folder where a file should be; move it away");
+    ensure!(meta.is_file(), "this is a pipe or a device where a file should be; move it away");
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LONGEST_FILE + 1).read_to_end(&mut bytes)?;
+    ensure!(bytes.len() as u64 <= LONGEST_FILE, "longer than 64 MiB; move it away");
+    Ok(bytes)
+}
+
 impl Repo {
     /// Finds the repository around the current directory, or the one this runner was built in.
     ///
@@ -142,9 +158,30 @@ impl Repo {
     /// Reads a file of the repository, named relative to the root.
     ///
     /// # Errors
-    /// If it cannot be read; the text names it.
+    /// If it cannot be read, or is not UTF-8 text; the text names it.
     pub fn read(&self, path: &str) -> Result<String> {
-        std::fs::read_to_string(self.root.join(path)).with_context(|| path.to_string())
+        String::from_utf8(self.read_bytes(path)?).map_err(|_| anyhow!("{path}: not UTF-8 text"))
+    }
+
+    /// Reads a file of the repository, named relative to the root, as bytes.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no regular file, or is longer than 64 MiB; the text names it.
+    pub fn read_bytes(&self, path: &str) -> Result<Vec<u8>> {
+        bytes_of(&self.root.join(path)).with_context(|| path.to_string())
+    }
+
+    /// Refuses a day in `src/` that is a pipe, a device or a folder: the compiler would wait for it.
+    ///
+    /// # Errors
+    /// If there is one; the text names it.
+    pub fn refuse_pipes(&self) -> Result<()> {
+        for path in self.days.iter().map(Day::src) {
+            if fs::metadata(self.root.join(&path)).is_ok_and(|meta| !meta.is_file()) {
+                self.read_bytes(&path)?;
+            }
+        }
+        Ok(())
     }
 
     /// The tasks of a day, from its reference, by their numbers.

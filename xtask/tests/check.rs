@@ -13,7 +13,11 @@ fn an_unwritten_day_is_told_apart_from_a_wrong_one() {
     let (out, err, code) = fake.say(&["check", "day1"]);
     assert!(out.contains("○ not written       1.1   twice one\n"), "{out}{err}");
     assert!(out.contains("○ not written       1.2   twice two (further)\n"), "{out}");
-    assert_eq!((last_line(&out), code), ("0 passed, 3 failed", 1));
+    assert_eq!((last_line(&out), code), ("2 tasks, none written yet", 1));
+    assert_eq!(err, "", "a day without a line of the reader's is not built");
+    let (out, _, code) = fake.say(&["check", "day1", "--task", "1.2"]);
+    assert!(!out.contains("1.1"), "{out}");
+    assert_eq!((last_line(&out), code), ("1 task, not written yet", 1));
 
     fake.solve("day01_two.rs", |source| source.replace("one() + one()", "one() + 2"));
     let (out, _, code) = fake.say(&["check", "1"]);
@@ -47,7 +51,7 @@ fn a_written_day_passes_among_reference_days_and_says_what_is_next() {
     fake.write("src/day00_one.rs", "pub fn one() -> u32 { 3 }");
     let (out, _, code) = fake.say(&["check", "day1"]);
     assert!(out.contains("Day 1 has its core done"), "{out}");
-    assert_eq!((last_line(&out), code), ("2 passed, 1 failed", 1));
+    assert_eq!((last_line(&out), code), ("2 passed, 0 failed, 1 not written", 1));
     let (out, _, _) = fake.say(&["check", "day1", "--rest", "mine"]);
     assert!(out.contains("✗ failed            1.1   twice one  [1 of 2 checks passed]"), "{out}");
 }
@@ -59,7 +63,7 @@ fn all_builds_only_what_is_begun() {
     let (out, _, code) = fake.say(&["check"]);
     assert!(out.contains("day 0: one  (yours, among reference days)"), "{out}");
     assert!(out.contains("day 1: two  (the stub, nothing written yet)"), "{out}");
-    assert_eq!((last_line(&out), code), ("1 passed, 3 failed", 1));
+    assert_eq!((last_line(&out), code), ("1 passed, 0 failed, 3 not written", 1));
 }
 
 #[test]
@@ -192,6 +196,65 @@ fn a_message_does_not_command_the_terminal_and_has_an_end() {
     assert!(!out.contains('\x1b') && out.len() < 3000, "{}", out.len());
 }
 
+/// A course in which three checks of two tasks fail for one reason, and one for its own.
+fn with_messages() -> Fake {
+    let fake = Fake::new();
+    fake.solve("day01_two.rs", |source| source);
+    let check = |test: &str, task: &str, message: &str| {
+        let message = format!(
+            "task {task} · {test}\\n  input x\\n{message}  next: cargo xtask check day1 --task {task}"
+        );
+        format!(
+            "#[test]\nfn task_{}_{test}() {{ tell(r#\"{{\"test\":\"task_{0}_{test}\",\"status\":\"failed\",\"message\":\"{message}\"}}\"#); panic!() }}\n",
+            task.replace('.', "_"),
+        )
+    };
+    let known = |got: u32| format!("  got {got}\\n  this is what you get: no scale\\n");
+    let tests = [
+        REPORTER.to_string(),
+        check("first", "1.1", &known(1)),
+        check("second", "1.1", &known(2)),
+        check("other", "1.1", "  got 3\\n  likely: the mask\\n"),
+        check("third", "1.2", &known(4)),
+    ];
+    fake.write("tests/day01_two.rs", &tests.concat());
+    fake
+}
+
+const REPORTER: &str = r#"
+fn tell(line: &str) {
+    use std::io::Write;
+    let Ok(path) = std::env::var("CANDECODE_REPORT") else { return };
+    let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+    file.write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+"#;
+
+#[test]
+fn one_cause_is_told_once_and_names_the_other_checks() {
+    let (out, err, code) = with_messages().say(&["check", "day1"]);
+    assert_eq!(out.matches("this is what you get: no scale").count(), 1, "{out}{err}");
+    let once =
+        "✗ failed: task 1.1 · first\n  input x\n  got 1\n  this is what you get: no scale\n  \
+                the same goes for 2 more checks:\n    task 1.1 · second\n    task 1.2 · third\n  \
+                next: cargo xtask check day1 --task 1.1\n\n";
+    assert!(out.starts_with(once), "{out}");
+    assert!(out.contains("\n✗ failed: task 1.1 · other\n  input x\n  got 3\n"), "{out}");
+    assert!(!out.contains("✗ failed: task 1.1 · second"), "{out}");
+    assert_eq!((last_line(&out), code), ("0 passed, 4 failed", 1), "all of them count");
+}
+
+#[test]
+fn what_comes_next_is_never_the_command_just_given() {
+    let fake = with_messages();
+    for args in [&["check", "day1", "--task", "1.1"][..], &["check", "--task", "1.1"]] {
+        let (out, _, _) = fake.say(args);
+        assert!(out.contains("  next: cargo xtask hint --task 1.1\n"), "{args:?}: {out}");
+        assert!(!out.contains("next: cargo xtask check"), "{args:?}: {out}");
+        assert!(out.contains("the same goes for task 1.1 · second\n"), "{args:?}: {out}");
+    }
+}
+
 #[test]
 fn a_day_in_parts_is_checked_part_by_part() {
     let fake = Fake::new();
@@ -214,7 +277,7 @@ fn a_day_in_parts_is_checked_part_by_part() {
     assert_eq!((last_line(&out), code), ("2 passed, 0 failed", 0));
     let (out, _, code) = fake.say(&["check", "day1", "--part", "2"]);
     assert!(out.contains("○ not written       1.2"), "{out}");
-    assert_eq!((last_line(&out), code), ("0 passed, 1 failed", 1));
+    assert_eq!((last_line(&out), code), ("1 task, not written yet", 1));
     let (out, _, code) = fake.say(&["check", "day1", "--part", "2", "--solution", "ref"]);
     assert_eq!((last_line(&out), code), ("1 passed, 0 failed", 0));
     let cases: [(&[&str], &str); 4] = [

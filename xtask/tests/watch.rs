@@ -62,6 +62,15 @@ fn the_keys_do_what_they_say() {
 }
 
 #[test]
+fn the_line_of_keys_fits_a_narrow_terminal() {
+    let fake = Fake::new();
+    let mut session = Session::open(&fake, "watch");
+    session.sees("○ not written       0.1   say one");
+    let shown = session.sees("(waiting for a save of src/day00_one.rs)");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+}
+
+#[test]
 fn without_lines_saves_are_waited_for_and_no_colour_is_shown() {
     let fake = Fake::new();
     let mut session = Session::shell(&fake, "exec $XTASK watch < /dev/null");

@@ -70,8 +70,9 @@ struct Messages {
 /// is done again from a clean cache.
 ///
 /// # Errors
-/// If cargo cannot be started.
+/// If cargo cannot be started, or a day is a pipe, for which the compiler would wait.
 pub fn build(repo: &Repo, subcommand: &str, args: &[String], next: &str) -> Result<Built> {
+    repo.refuse_pipes()?;
     let (mut messages, mut succeeded) = attempt(repo, subcommand, args, next, false)?;
     if !succeeded && messages.stale {
         note!("An interrupted build left the compiler's cache unusable: building the crate anew.");

@@ -42,7 +42,7 @@ pub struct Plan {
 
 /// Plans the check of one day, or of all.
 ///
-/// One day, whatever its state, is always built: its checkers say what is not written.
+/// A day without a line of the reader's is not built, also when it is named.
 ///
 /// # Errors
 /// Bad usage: all days from the reference, among the reader's own; or a file that cannot be read.
@@ -68,10 +68,7 @@ pub fn plan(repo: &Repo, day: Option<&Day>, solution: CodeOf, rest: CodeOf) -> R
             Ok(Plan { jobs: vec![job(&|_| true, chosen, "the reference")], stubs: vec![] })
         }
         (CodeOf::Reader, _, _) => {
-            let (stubs, begun) = match day {
-                Some(_) => (vec![], chosen),
-                None => split(repo, chosen)?,
-            };
+            let (stubs, begun) = split(repo, chosen)?;
             let jobs = if rest == CodeOf::Reference {
                 let words = "yours, among reference days";
                 let alone = |mine: Day| job(&|day| *day != mine, vec![mine.clone()], words);

@@ -73,7 +73,8 @@ fn add(path: &Path, hasher: &mut DefaultHasher) {
         paths.retain(|path| !is_day_of_src(path));
         paths.iter().for_each(|path| add(path, hasher));
     } else {
-        std::fs::read(path).ok().hash(hasher);
+        // a pipe would be waited for
+        path.is_file().then(|| std::fs::read(path).ok()).hash(hasher);
     }
 }
 

@@ -44,13 +44,25 @@ impl Sum {
 /// Prints the message of every check that is wrong; what is only not written stands in the table.
 /// With `show_output` also what the code under test printed, where the check passes, too; without
 /// it, that there is something.
-pub fn messages(run: &DayRun, show_output: bool) {
+///
+/// What is wrong with several checks in the same way is said once, with the names of the others.
+/// `tasks` are those that the command named: for them the way on is a hint, not the same command.
+pub fn messages(run: &DayRun, show_output: bool, tasks: &[String]) {
     let quiet = [Status::Passed, Status::Unwritten, Status::Broken];
+    let failing: Vec<&Unit> =
+        run.units.iter().filter(|unit| !quiet.contains(&unit.status)).collect();
     for unit in &run.units {
-        let wrong = !quiet.contains(&unit.status);
+        let cause = cause(unit);
+        let alike = |other: &&&Unit| self::cause(other) == cause;
+        let first = failing.iter().find(alike).is_some_and(|first| first.test == unit.test);
+        let wrong = first && !quiet.contains(&unit.status);
         let printed = run.outputs.get(&unit.test);
         if wrong {
             message(unit);
+            let others: Vec<&str> =
+                failing.iter().filter(alike).map(|unit| parts(unit).0).collect();
+            also(&others[1..]);
+            way_on(unit, tasks);
         }
         match printed {
             Some(text) if show_output => {
@@ -71,16 +83,67 @@ pub fn messages(run: &DayRun, show_output: bool) {
     }
 }
 
-/// Prints the message of one check.
-pub fn message(unit: &Unit) {
-    let (symbol, word) = unit.status.words();
+/// What a checker's message says comes next: the runner knows better what was asked for.
+const NEXT: &str = "  next: ";
+/// How the lines of a message begin that say what the mistake is.
+const DIAGNOSIS: [&str; 2] = ["  this is what you get", "  or: "];
+/// At most this many checks are named that have the same cause.
+const NAMED: usize = 12;
+
+/// The head of a check's message and its body, without the line that says what comes next.
+fn parts(unit: &Unit) -> (&str, Vec<&str>) {
     let message = unit.message.trim_end();
     // a checker's own message opens with its task and claim; others need the test's name
     let (head, body) = match message.split_once('\n') {
         Some((head, body)) if head.starts_with("task ") => (head, body),
         _ => (unit.test.as_str(), message),
     };
-    say!("{}\n{body}", paint(Colour::Red, &format!("{symbol} {word}: {head}")));
+    (head, body.lines().filter(|line| !line.starts_with(NEXT)).collect())
+}
+
+/// What is wrong with a check: its diagnosis, or without one all that it says. Two checks of one
+/// cause say the same.
+fn cause(unit: &Unit) -> Vec<&str> {
+    let (head, body) = parts(unit);
+    let diagnosis = |line: &&&str| DIAGNOSIS.iter().any(|start| line.starts_with(start));
+    let found: Vec<&str> = body.iter().filter(diagnosis).copied().collect();
+    match (found.is_empty(), body.is_empty()) {
+        (false, _) => found,
+        (true, false) => body,
+        (true, true) => vec![head], // a check that says nothing is like no other
+    }
+}
+
+/// Prints the message of one check.
+pub fn message(unit: &Unit) {
+    let (symbol, word) = unit.status.words();
+    let (head, body) = parts(unit);
+    say!("{}", paint(Colour::Red, &format!("{symbol} {word}: {head}")));
+    body.iter().for_each(|line| say!("{line}"));
+}
+
+/// Names the checks that fail for the same reason.
+fn also(heads: &[&str]) {
+    match heads {
+        [] => return,
+        [one] => say!("  the same goes for {one}"),
+        several => {
+            say!("  the same goes for {} more checks:", several.len());
+            several.iter().take(NAMED).for_each(|head| say!("    {head}"));
+        }
+    }
+    if heads.len() > NAMED {
+        say!("    … and {} more", heads.len() - NAMED);
+    }
+}
+
+/// Says how to go on from a failing check: with its task alone, or if that was asked for, a hint.
+fn way_on(unit: &Unit, asked: &[String]) {
+    let Some(next) = unit.message.lines().find(|line| line.starts_with(NEXT)) else { return };
+    match unit.task().filter(|task| asked == std::slice::from_ref(task)) {
+        Some(task) => say!("{NEXT}cargo xtask hint --task {task}"),
+        None => say!("{next}"),
+    }
 }
 
 /// Prints the table of a day's tasks; with `only`, of these.

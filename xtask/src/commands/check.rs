@@ -68,8 +68,9 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
         all.extend(run_job(repo, job, &options, args.show_output)?);
     }
     for day in &plan.stubs {
-        let run = table::not_run(repo, day, Status::Unwritten)?;
-        table::tasks(repo, &run, "the stub, nothing written yet", &[])?;
+        let mut run = table::not_run(repo, day, Status::Unwritten)?;
+        run.keep_tasks(&options.tasks);
+        table::tasks(repo, &run, "the stub, nothing written yet", &options.tasks)?;
         say!("");
         all.push(run);
     }
@@ -83,15 +84,30 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     }
     let mut sum = Sum::default();
     all.iter().for_each(|run| sum.add(Sum::of(&run.units)));
-    let failed = sum.failed > 0 || sum.passed == 0;
-    let not_run =
-        all.iter().flat_map(|run| &run.units).filter(|unit| unit.status == Status::Broken).count();
-    sum.failed -= not_run;
-    match not_run {
-        0 => say!("{}", sum.line()),
-        _ => say!("{}, {not_run} not run", sum.line()),
+    say!("{}", last_line(sum, &all));
+    Ok(ExitCode::from(u8::from(sum.failed > 0 || sum.passed == 0)))
+}
+
+/// The last line: how many checks passed and failed, and how many could not, because their task is
+/// not written or their day does not compile. Before anything is written, checks mean nothing yet.
+fn last_line(sum: Sum, runs: &[DayRun]) -> String {
+    let units = || runs.iter().flat_map(|run| &run.units);
+    let count = |status| units().filter(|unit| unit.status == status).count();
+    let (unwritten, broken) = (count(Status::Unwritten), count(Status::Broken));
+    if unwritten > 0 && unwritten == units().count() {
+        let tasks: BTreeSet<String> = units().filter_map(Unit::task).collect();
+        return match tasks.len() {
+            1 => "1 task, not written yet".to_string(),
+            tasks => format!("{tasks} tasks, none written yet"),
+        };
     }
-    Ok(ExitCode::from(u8::from(failed)))
+    let mut line = format!("{} passed, {} failed", sum.passed, sum.failed - unwritten - broken);
+    for (count, words) in [(unwritten, "not written"), (broken, "not run")] {
+        if count > 0 {
+            line += &format!(", {count} {words}");
+        }
+    }
+    line
 }
 
 /// The day asked for, `None` for all, and the tasks, none of them for all. A task tells its day.
@@ -140,7 +156,7 @@ fn run_job(repo: &Repo, job: &Job, options: &Options, show_output: bool) -> Resu
         let run = match &built {
             Built::Done(programs) => {
                 let run = runner::run_day(repo, day, programs, options)?;
-                table::messages(&run, show_output);
+                table::messages(&run, show_output, &options.tasks);
                 table::tasks(repo, &run, job.words, &options.tasks)?;
                 run
             }

@@ -9,7 +9,6 @@ use crate::stubs;
 use crate::usage;
 use anyhow::{anyhow, Result};
 use clap::Args;
-use std::fs;
 use std::process::ExitCode;
 
 /// The flags of `give`, `start` and `reset`.
@@ -35,6 +34,7 @@ pub struct Restore {
 pub fn give(repo: &Repo, args: &One) -> Result<ExitCode> {
     let day = repo.day(&args.day)?;
     repo.tasks(day)?;
+    let _lock = backup::lock(repo)?;
     let text = stubs::unmarked(&repo.read(&day.solution())?);
     put(repo, &day.src(), &text, &format!("{} is the reference's code now", day.src()))
 }
@@ -45,6 +45,7 @@ pub fn give(repo: &Repo, args: &One) -> Result<ExitCode> {
 /// As [`give`]. Days before the one that fails are given.
 pub fn start(repo: &Repo, args: &One) -> Result<ExitCode> {
     let day = repo.day(&args.day)?;
+    let _lock = backup::lock(repo)?;
     let mut copies = Backup::new(repo);
     for earlier in repo.days.iter().filter(|other| other.number < day.number) {
         let (path, number) = (earlier.src(), earlier.number);
@@ -74,6 +75,7 @@ pub fn start(repo: &Repo, args: &One) -> Result<ExitCode> {
 /// As [`give`].
 pub fn reset(repo: &Repo, args: &One) -> Result<ExitCode> {
     let day = repo.day(&args.day)?;
+    let _lock = backup::lock(repo)?;
     put(repo, &day.src(), &repo.stub(day)?, &format!("{} is the stub again", day.src()))
 }
 
@@ -82,6 +84,7 @@ pub fn reset(repo: &Repo, args: &One) -> Result<ExitCode> {
 /// # Errors
 /// Bad usage, naming what there is; or a file that cannot be read or written.
 pub fn restore(repo: &Repo, args: &Restore) -> Result<ExitCode> {
+    let _lock = if args.what.is_some() { backup::lock(repo)? } else { None };
     let all = backup::list(repo)?;
     let Some(what) = &args.what else {
         for (stamp, files) in &all {
@@ -95,32 +98,53 @@ pub fn restore(repo: &Repo, args: &Restore) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     };
-    let (stamp, files) = match (all.iter().find(|(stamp, _)| stamp == what), repo.day(what)) {
-        (Some((stamp, files)), _) => (stamp, files.clone()),
-        (None, Ok(day)) => (newest(repo, &all, day)?, vec![day.src()]),
+    let copies = match (all.iter().find(|(stamp, _)| stamp == what), repo.day(what)) {
+        (Some((stamp, files)), _) => {
+            files.iter().map(|file| Copy { stamp, file, to: file.clone() }).collect()
+        }
+        (None, Ok(day)) => vec![newest(repo, &all, day)?],
         (None, Err(_)) => {
             return Err(usage(format!("no backup `{what}`: `cargo xtask restore` lists them")))
         }
     };
     let mut backup = Backup::new(repo);
-    for file in &files {
-        let bytes = fs::read(repo.root.join(format!("{}/{stamp}/{file}", backup::DIR)))?;
-        tell(backup.replace(file, &bytes)?, &format!("{file} is as it was at {stamp}"));
+    for Copy { stamp, file, to } in &copies {
+        let bytes = repo.read_bytes(&format!("{}/{stamp}/{file}", backup::DIR))?;
+        tell(backup.replace(to, &bytes)?, &format!("{to} is as it was at {stamp}"));
+        if repo.days.iter().all(|day| day.src() != *to) {
+            say!("(No day of the course has that name now: `cargo xtask list` shows their names.)");
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The newest backup that has another copy of a day than what is in `src/`.
-fn newest<'a>(repo: &Repo, all: &'a [(String, Vec<String>)], day: &Day) -> Result<&'a String> {
-    let there = fs::read(repo.root.join(day.src())).ok();
-    let differs = |stamp: &str| {
-        let copy = repo.root.join(format!("{}/{stamp}/{}", backup::DIR, day.src()));
-        fs::read(copy).is_ok_and(|copy| Some(copy) != there)
-    };
-    let newest = all.iter().rev().find(|(stamp, _)| differs(stamp));
-    newest.map(|(stamp, _)| stamp).ok_or_else(|| {
-        usage(format!("no backup has another {}: `cargo xtask restore` lists them", day.src()))
-    })
+/// A copy in a backup, and where it goes.
+struct Copy<'a> {
+    stamp: &'a str,
+    file: &'a str,
+    to: String,
+}
+
+/// The newest copy of a day that differs from what is in `src/`. A day that the course has renamed
+/// is known by its number.
+fn newest<'a>(repo: &Repo, all: &'a [(String, Vec<String>)], day: &Day) -> Result<Copy<'a>> {
+    let there = repo.read_bytes(&day.src()).ok();
+    for (stamp, files) in all.iter().rev() {
+        let Some(file) = files.iter().find(|file| number(file) == Some(day.number)) else {
+            continue;
+        };
+        let copy = repo.read_bytes(&format!("{}/{stamp}/{file}", backup::DIR));
+        if copy.is_ok_and(|copy| Some(copy) != there) {
+            return Ok(Copy { stamp, file, to: day.src() });
+        }
+    }
+    Err(usage(format!("no backup has another {}: `cargo xtask restore` lists them", day.src())))
+}
+
+/// The number of the day that a file of `src/` is.
+fn number(file: &str) -> Option<u32> {
+    let name = file.strip_prefix("src/")?.strip_suffix(".rs")?;
+    Day::from_name(name).map(|day| day.number)
 }
 
 /// Replaces one file and says what became of the old one.

@@ -41,6 +41,7 @@ pub fn run(repo: &Repo, args: &Stubs) -> Result<ExitCode> {
     if args.check {
         return check(repo, &days);
     }
+    let _lock = backup::lock(repo)?;
     let mut backup = Backup::new(repo);
     for day in days {
         let (path, stub) = (day.src(), repo.stub(day)?);

@@ -205,8 +205,7 @@ impl Session<'_> {
     fn wait(&mut self, key: &str, shown: Option<(&DayProgress, &DayRun)>) -> Result<Step> {
         loop {
             let keys = format!(
-                "h hint · n next · d diff · l list · q quit, then Enter   (waiting for a save of \
-                 {})",
+                "h hint · n next · d diff · l list · q quit, then Enter\n(waiting for a save of {})",
                 self.day.src()
             );
             say!("\n{}", paint(Colour::Dim, &keys));
