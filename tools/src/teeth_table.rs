@@ -74,7 +74,7 @@ pub fn show(run: &DayRun) -> Sum {
         }
     }
     let failed = run.units.iter().filter(|unit| unit.status != Status::Passed).count();
-    table::messages(run, false);
+    table::messages(run, false, &[]);
     say!("");
     let good = rows.iter().filter(|(_, good, _)| *good).count();
     // without a row nothing was proved
