@@ -81,79 +81,120 @@ pub fn simple_generate(
 ///
 /// A token is bytes, not characters: `é` may be two tokens, and a lone half decodes to `U+FFFD`.
 /// And a token's text may depend on the tokens before it: SentencePiece drops the space that begins
-/// a text.
+/// a text, and one stray byte turns every byte token next to it into `U+FFFD`.
 pub struct TextStream<'a> {
     tokenizer: &'a Tokenizer,
     ids: Vec<u32>,
     prefix: usize, // decoding starts here, so that the tokenizer sees what came before
-    read: usize,   // the ids before this index are text already
+    read: usize,   // the text of the ids before this index has been returned; the rest are waiting
+    seen: String,  // text of waiting ids that the prompt ended with: half a character, or nothing
 }
 
 impl<'a> TextStream<'a> {
     /// A stream without a prompt.
     pub fn new(tokenizer: &'a Tokenizer) -> Self {
-        Self { tokenizer, ids: Vec::new(), prefix: 0, read: 0 }
+        Self { tokenizer, ids: Vec::new(), prefix: 0, read: 0, seen: String::new() }
     }
 
-    /// A stream that goes on after a prompt, whose text is known already.
+    /// A stream that continues a prompt. Nothing of the prompt's text is returned again.
     ///
-    /// It begins with the prompt's last five ids, or all if there are fewer (vLLM
+    /// It starts from the prompt's last five ids, or all if there are fewer (vLLM
     /// `INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET`). Decoded alone, the first new token would lose
-    /// its space where the tokenizer is SentencePiece's. If the prompt ends with half a character,
-    /// the first piece is the whole one.
+    /// its space in a SentencePiece tokenizer. If the prompt ends with half a character, the first
+    /// piece is the whole one; if the other half never comes, the prompt's half isn't shown.
     pub fn after(tokenizer: &'a Tokenizer, prompt: &[u32]) -> Self {
-        // task 6.4: begin with the last ids of the prompt, which are text already
+        // task 6.4: push the prompt's last ids, discard their text, and note what is still waiting
         // <solution>
+        let mut stream = Self::new(tokenizer);
         let start = prompt.len().saturating_sub(5);
-        let ids = prompt[start..].to_vec();
-        let read = ids.len();
-        Self { tokenizer, ids, prefix: 0, read }
+        for id in &prompt[start..] {
+            let _ = stream.push(*id); // a tokenizer that fails will fail again at the next push
+        }
+        if let Ok((half, _)) = stream.unread() {
+            stream.seen = half;
+        }
+        stream
         // </solution>
     }
 
-    /// Takes the next token; gives the text that is certain now, which may be empty. What was given
-    /// never changes: the longer decoding begins with the shorter one.
+    /// Appends a token and returns the text that is certain now, which may be empty. What was
+    /// returned before never changes.
+    ///
+    /// Text that ends in `U+FFFD` may be half a character, so it waits. A stray byte doesn't hide
+    /// what comes after it: `E2` and then both bytes of `é` are `U+FFFD` and `é`. Where all bytes
+    /// are valid, the pieces together are what `decode` returns.
     ///
     /// # Errors
     /// If the tokenizer fails.
     pub fn push(&mut self, id: u32) -> Result<String> {
-        // task 6.5: the text that has become certain with this token
+        // task 6.5: return the text that this token completes
         // <solution>
         self.ids.push(id);
-        let new = self.unread()?;
+        let (new, start) = self.unread()?;
         if new.is_empty() || new.ends_with('\u{fffd}') {
             return Ok(String::new());
         }
-        self.prefix = self.read;
+        self.prefix = start;
         self.read = self.ids.len();
-        Ok(new)
+        Ok(self.unseen(&new))
         // </solution>
     }
 
-    /// At the end: the text that `push` has kept back, broken as it may be. No `push` comes after
-    /// it.
+    /// At the end: returns the text that `push` has held back, broken as it may be. No `push` comes
+    /// after it.
     ///
     /// # Errors
     /// If the tokenizer fails.
     pub fn finish(&mut self) -> Result<String> {
-        // task 6.6: give what was kept back
+        // task 6.6: return the text that is still waiting
         // <solution>
-        let rest = self.unread()?;
+        let (rest, _) = self.unread()?;
         self.read = self.ids.len();
-        Ok(rest)
+        Ok(self.unseen(&rest))
         // </solution>
     }
 
     // <solution>
-    /// The text of the ids that are not text yet.
-    fn unread(&self) -> Result<String> {
-        let mut known = self.tokenizer.decode(&self.ids[self.prefix..self.read])?;
-        let all = self.tokenizer.decode(&self.ids[self.prefix..])?;
-        if !all.starts_with(&known) {
-            // The prompt ended with half a character, which the new tokens have completed.
-            known.truncate(known.trim_end_matches('\u{fffd}').len());
+    /// The text of the waiting ids, and the index from which it is whole.
+    fn unread(&self) -> Result<(String, usize)> {
+        let text = self.decode(&self.ids[self.read..])?;
+        if !text.ends_with('\u{fffd}') {
+            return Ok((text, self.read));
         }
-        Ok(all.get(known.len()..).unwrap_or_default().to_string())
+        // A byte-fallback decoder shows no character of a run of bytes that has a stray one in it. But
+        // the newest ids, up to four bytes, may be a whole character after stray ones.
+        let earliest = self.ids.len().saturating_sub(4).max(self.read + 1);
+        for start in (earliest..self.ids.len()).rev() {
+            let whole = self.decode(&self.ids[start..])?;
+            if !whole.is_empty() && !whole.contains('\u{fffd}') {
+                let broken = self.decode(&self.ids[self.read..start])?;
+                return Ok((broken + &whole, start));
+            }
+        }
+        Ok((text, self.read))
+    }
+
+    /// The text of `ids`, as it continues the text that was returned last.
+    fn decode(&self, ids: &[u32]) -> Result<String> {
+        let before = &self.ids[self.prefix..self.read];
+        let known = self.tokenizer.decode(before)?;
+        let all = self.tokenizer.decode(&[before, ids].concat())?;
+        match all.strip_prefix(&known) {
+            Some(new) => Ok(new.to_string()),
+            // A stray byte in `ids` has broken characters that `known` still had: keep it away from them.
+            None => self.tokenizer.decode(ids),
+        }
+    }
+
+    /// `text`, whose first part may be the prompt's half character, without it.
+    fn unseen(&mut self, text: &str) -> String {
+        let seen = std::mem::take(&mut self.seen);
+        let completed = seen.trim_end_matches('\u{fffd}'); // the other half has come
+        let new = match text.strip_prefix(&seen) {
+            Some(new) => new,
+            None => text.strip_prefix(completed).unwrap_or(text).trim_start_matches('\u{fffd}'),
+        };
+        new.to_string()
     }
     // </solution>
 }

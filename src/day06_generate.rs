@@ -61,49 +61,54 @@ pub fn simple_generate(
 ///
 /// A token is bytes, not characters: `é` may be two tokens, and a lone half decodes to `U+FFFD`.
 /// And a token's text may depend on the tokens before it: SentencePiece drops the space that begins
-/// a text.
+/// a text, and one stray byte turns every byte token next to it into `U+FFFD`.
 pub struct TextStream<'a> {
     tokenizer: &'a Tokenizer,
     ids: Vec<u32>,
     prefix: usize, // decoding starts here, so that the tokenizer sees what came before
-    read: usize,   // the ids before this index are text already
+    read: usize,   // the text of the ids before this index has been returned; the rest are waiting
+    seen: String,  // text of waiting ids that the prompt ended with: half a character, or nothing
 }
 
 impl<'a> TextStream<'a> {
     /// A stream without a prompt.
     pub fn new(tokenizer: &'a Tokenizer) -> Self {
-        Self { tokenizer, ids: Vec::new(), prefix: 0, read: 0 }
+        Self { tokenizer, ids: Vec::new(), prefix: 0, read: 0, seen: String::new() }
     }
 
-    /// A stream that goes on after a prompt, whose text is known already.
+    /// A stream that continues a prompt. Nothing of the prompt's text is returned again.
     ///
-    /// It begins with the prompt's last five ids, or all if there are fewer (vLLM
+    /// It starts from the prompt's last five ids, or all if there are fewer (vLLM
     /// `INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET`). Decoded alone, the first new token would lose
-    /// its space where the tokenizer is SentencePiece's. If the prompt ends with half a character,
-    /// the first piece is the whole one.
+    /// its space in a SentencePiece tokenizer. If the prompt ends with half a character, the first
+    /// piece is the whole one; if the other half never comes, the prompt's half isn't shown.
     pub fn after(tokenizer: &'a Tokenizer, prompt: &[u32]) -> Self {
-        // task 6.4: begin with the last ids of the prompt, which are text already
-        todo!("day 6, task 4: begin with the last ids of the prompt, which are text already")
+        // task 6.4: push the prompt's last ids, discard their text, and note what is still waiting
+        todo!("day 6, task 4: push the prompt's last ids, discard their text, and note what is still waiting")
     }
 
-    /// Takes the next token; gives the text that is certain now, which may be empty. What was given
-    /// never changes: the longer decoding begins with the shorter one.
+    /// Appends a token and returns the text that is certain now, which may be empty. What was
+    /// returned before never changes.
+    ///
+    /// Text that ends in `U+FFFD` may be half a character, so it waits. A stray byte doesn't hide
+    /// what comes after it: `E2` and then both bytes of `é` are `U+FFFD` and `é`. Where all bytes
+    /// are valid, the pieces together are what `decode` returns.
     ///
     /// # Errors
     /// If the tokenizer fails.
     pub fn push(&mut self, id: u32) -> Result<String> {
-        // task 6.5: the text that has become certain with this token
-        todo!("day 6, task 5: the text that has become certain with this token")
+        // task 6.5: return the text that this token completes
+        todo!("day 6, task 5: return the text that this token completes")
     }
 
-    /// At the end: the text that `push` has kept back, broken as it may be. No `push` comes after
-    /// it.
+    /// At the end: returns the text that `push` has held back, broken as it may be. No `push` comes
+    /// after it.
     ///
     /// # Errors
     /// If the tokenizer fails.
     pub fn finish(&mut self) -> Result<String> {
-        // task 6.6: give what was kept back
-        todo!("day 6, task 6: give what was kept back")
+        // task 6.6: return the text that is still waiting
+        todo!("day 6, task 6: return the text that is still waiting")
     }
 }
 

@@ -318,6 +318,198 @@ pub fn without_a_prompt_a_text_begins(day: &Day) -> Outcome {
     equal("the tokens ▁she ▁was after no prompt", got, &(words(&["she", " was"]), String::new()))
 }
 
+/// A byte-fallback tokenizer as Llama 2's, small: three special tokens, all bytes, and some pieces.
+fn byte_fallback() -> Result<Tokenizer> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/sentencepiece");
+    let read = std::fs::read(dir.join("tokenizer.json"))?;
+    let mut json: serde_json::Value = serde_json::from_slice(&read).map_err(Error::wrap)?;
+    let bytes = (0..=255).map(|byte| format!("<0x{byte:02X}>"));
+    let special = ["<unk>", "<s>", "</s>"].map(String::from);
+    let all = special.into_iter().chain(bytes).chain(PIECES.map(String::from));
+    json["model"]["vocab"] =
+        all.enumerate().map(|(id, piece)| (piece, serde_json::Value::from(id))).collect();
+    json["model"]["merges"] = serde_json::json!([]);
+    Tokenizer::from_bytes(json.to_string().as_bytes())
+}
+
+const PIECES: [&str; 9] = ["▁", "▁the", "▁cat", "▁dog", "b", "c", ".", "é", "▁caf"];
+
+/// The ids of such a text: pieces, bytes as two digits of hexadecimal, and `</s>`.
+fn fallback_ids(text: &str) -> Vec<u32> {
+    let id = |token: &str| match u32::from_str_radix(token, 16) {
+        Ok(byte) if token.len() == 2 => 3 + byte,
+        _ if token == "</s>" => 2,
+        _ => 259 + PIECES.iter().position(|piece| *piece == token).unwrap_or(0) as u32,
+    };
+    text.split_whitespace().map(id).collect()
+}
+
+pub fn a_stray_byte_hides_no_text(day: &Day) -> Outcome {
+    let tokenizer = byte_fallback()?;
+    for (ids, want) in [
+        ("▁cat C3 A9 E2 ▁the ▁dog .", vec!["cat", "", "é", "", "\u{fffd} the", " dog", "."]),
+        ("▁cat 0A E2 ▁the ▁dog", vec!["cat", "\n", "", "\u{fffd} the", " dog"]),
+        ("F0 9F 98 80 E2 ▁the", vec!["", "", "", "😀", "", "\u{fffd} the"]),
+        ("E4 BD A0 F0 ▁the", vec!["", "", "你", "", "\u{fffd} the"]),
+    ] {
+        let got = (day.pieces)(&tokenizer, &fallback_ids(ids));
+        equal(&format!("the pieces of {ids}, decoder of Llama 2"), got, &words(&want)).likely(
+            "a stray byte turned a character that was returned before into U+FFFD, so the longer \
+             text does not begin with the shorter one: decode the waiting ids without it",
+        )?;
+    }
+    Ok(())
+}
+
+pub fn a_stray_byte_hides_no_character(day: &Day) -> Outcome {
+    let tokenizer = byte_fallback()?;
+    for (ids, want) in [
+        ("▁cat E2 C3 A9 b", vec!["cat", "", "", "\u{fffd}é", "b"]),
+        ("FF F0 9F 98 80 C3 A9", vec!["", "", "", "", "\u{fffd}😀", "", "é"]),
+        ("▁cat E2 20 b", vec!["cat", "", "\u{fffd} ", "b"]),
+        ("C3 A9 FF 0A E2 82 AC", vec!["", "é", "", "\u{fffd}\n", "", "", "€"]),
+    ] {
+        let got = (day.pieces)(&tokenizer, &fallback_ids(ids));
+        equal(&format!("the pieces of {ids}, decoder of Llama 2"), got, &words(&want)).likely(
+            "this decoder makes U+FFFD of all bytes of a run if one of them is stray: ask for the \
+             text of the last ids alone, too, for they may be a whole character",
+        )?;
+    }
+    Ok(())
+}
+
+pub fn nothing_of_the_prompt_is_shown(day: &Day) -> Outcome {
+    let tokenizer = byte_fallback()?;
+    for (prompt, new, want) in [
+        ("▁cat E2 82", "AC b", "€b"),
+        ("▁cat C3 A9 E2 82", "AC b", "€b"),
+        ("▁cat 0A E2 82", "AC b", "€b"),
+        ("▁cat F0 9F 98 80 E2 82", "AC b", "€b"),
+        ("▁cat E2 82", "b ▁the", "b the"),
+        ("▁cat E2 82", "C3 A9", "é"),
+        ("▁cat 0A", "F0 b ▁the", "\u{fffd}b the"),
+        ("▁cat C3 A9", "E2 ▁the", "\u{fffd} the"),
+        ("▁cat E2", "</s> ▁the", " the"),
+        ("▁cat E2 82", "", ""),
+    ] {
+        let got = (day.after)(&tokenizer, &fallback_ids(prompt), &fallback_ids(new));
+        let input = format!("all pieces of {new}, after the prompt {prompt}, decoder of Llama 2");
+        equal(&input, got.map(|(pieces, end)| pieces.concat() + &end), &want.to_string()).likely(
+            "what the prompt ends with may be half a character: the first piece completes it, or \
+             leaves it out",
+        )?;
+    }
+    Ok(())
+}
+
+/// A text with each run of U+FFFD as one of them: how many there are for broken bytes is the decoder's choice.
+fn one_mark_each(text: &str) -> String {
+    let mut marked = String::new();
+    for c in text.chars() {
+        if c != '\u{fffd}' || !marked.ends_with(c) {
+            marked.push(c);
+        }
+    }
+    marked
+}
+
+pub fn letters_before_a_half_are_the_prompts(day: &Day) -> Outcome {
+    // Byte-level, as GPT-2: "Ġâ" is a space and E2, "Ĥ¬" are 82 and AC, the rest of €.
+    let tokenizer = Tokenizer::from_bytes(
+        r#"{
+            "model": {"type": "BPE", "vocab": {"a": 0, "Ġâ": 1, "Ĥ¬": 2}, "merges": []},
+            "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}
+        }"#
+        .as_bytes(),
+    )?;
+    for (new, pieces) in [([0, 0], ["a", "a"]), ([2, 0], ["€", "a"])] {
+        let got = (day.after)(&tokenizer, &[0, 1], &new);
+        let input = format!(
+            r#"the pieces of {new:?} after the prompt 0, 1; the tokens are 0 "a", 1 " \xE2", 2 "\x82\xAC""#
+        );
+        equal(&input, got, &(words(&pieces), String::new())).likely(
+            "the space of the prompt's last token is text already, only its half character isn't",
+        )?;
+    }
+    Ok(())
+}
+
+pub fn any_bytes_after_any_prompt(day: &Day) -> Outcome {
+    let tokenizer = byte_fallback()?;
+    let mut random = Random::new(68);
+    const PARTS: &[&str] = &[
+        "▁the",
+        "▁dog",
+        "b",
+        ".",
+        "é",
+        "▁",
+        "0A",
+        "62",
+        "C3 A9",
+        "E2 82 AC",
+        "F0 9F 98 80",
+        "E4 BD A0",
+        "C3",
+        "E2",
+        "E2 82",
+        "F0 9F",
+        "F0 9F 98",
+        "A9",
+        "80",
+        "FF",
+        "</s>",
+    ];
+    let bytes = |ids: &[u32]| -> Vec<u8> {
+        let piece = |id: &u32| match *id {
+            0..=2 => Vec::new(),
+            byte @ 3..=258 => vec![(byte - 3) as u8],
+            id => PIECES[id as usize - 259].replace('▁', " ").into_bytes(),
+        };
+        ids.iter().flat_map(piece).collect()
+    };
+    let some = |random: &mut Random, most: usize| {
+        let parts: Vec<&str> =
+            (0..random.below(most)).map(|_| PARTS[random.below(PARTS.len())]).collect();
+        parts.join(" ")
+    };
+    for _ in 0..400 {
+        let (prompt, new) = (format!("▁cat {}", some(&mut random, 6)), some(&mut random, 10));
+        let (before, after) = (fallback_ids(&prompt), fallback_ids(&new));
+        // The bytes of both, from the last character of the prompt that isn't whole.
+        let before_bytes = bytes(&before);
+        let half = match before_bytes.utf8_chunks().last() {
+            Some(last)
+                if std::str::from_utf8(last.invalid()).is_err_and(|e| e.error_len().is_none()) =>
+            {
+                last.invalid().len()
+            }
+            _ => 0,
+        };
+        let whole = [&before_bytes[before_bytes.len() - half..], &bytes(&after)].concat();
+        // What is left of the prompt's half is not shown; whether it is broken, the next bytes say.
+        let shown = |text: &str| one_mark_each(text).trim_start_matches('\u{fffd}').to_string();
+        let want = shown(&String::from_utf8_lossy(&whole));
+        let got = (day.after)(&tokenizer, &before, &after);
+        let input = format!("all pieces of {new}, after the prompt {prompt}, decoder of Llama 2");
+        equal(&input, got.map(|(pieces, end)| shown(&(pieces.concat() + &end))), &want).likely(
+            "every character that is whole must appear once, whatever bytes are around it",
+        )?;
+    }
+    Ok(())
+}
+
+pub fn a_long_prompt_may_end_with_half_a_character(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let text = "Once upon a time there was a little café!";
+    let ids = tokenizer.encode(text)?;
+    let (prompt, new) = ids.split_at(ids.len() - 2);
+    let input = format!("the pieces of \"{text}\", ids {new:?} after the prompt {prompt:?}");
+    let want = (words(&["é", "!"]), String::new());
+    equal(&input, (day.after)(&tokenizer, prompt, new), &want)
+        .likely("the stream must see the end of the prompt, not its beginning")
+}
+
 pub fn a_prompt_may_end_with_half_a_character(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     for (text, prompt_len, want) in [("café!", 3, vec!["é", "!"]), ("a😀b", 3, vec!["", "😀", "b"])]
