@@ -98,16 +98,32 @@ const UNSUPPORTED: [&str; 18] = [
     "use_beam_search",
 ];
 
+/// Strings that one request may ask to stop at, at most.
+pub const MAX_STOPS: usize = 64;
+
+/// The bytes that these may have together.
+pub const MAX_STOP_BYTES: usize = 4096;
+
 /// The field `stop`: strings that end the text. Missing, one string, or a list of strings.
 ///
 /// # Errors
-/// 400, if it is something else, or a string is empty.
+/// 400, if it is something else, a string is empty, there are more than [`MAX_STOPS`], or they are
+/// longer than [`MAX_STOP_BYTES`] in all.
 pub fn stop_strings(fields: &Fields) -> std::result::Result<Vec<String>, ApiError> {
     // task 20.1: `strings` reads all three forms; an empty string would end every text at once
     // <solution>
     let stops = fields.strings("stop")?;
     if stops.contains(&String::new()) {
         return Err(ApiError::invalid("stop", "stop must not contain an empty string"));
+    }
+    let bytes: usize = stops.iter().map(String::len).sum();
+    if stops.len() > MAX_STOPS || bytes > MAX_STOP_BYTES {
+        let message = format!(
+            "stop may have at most {MAX_STOPS} strings of {MAX_STOP_BYTES} bytes in all, got {} of \
+             {bytes} bytes",
+            stops.len()
+        );
+        return Err(ApiError::invalid("stop", message));
     }
     Ok(stops)
     // </solution>
@@ -1002,7 +1018,7 @@ pub type MakeRequest<'a> = Box<dyn Fn(&Job, usize) -> Result<Request<'a>> + 'a>;
 pub struct ServingLoop<'a> {
     /// Day 15's.
     pub scheduler: Scheduler<'a>,
-    /// Jobs in order of arrival; the first may have started in part.
+    /// Jobs in the order of their turns; some may have started in part.
     pub queue: VecDeque<WaitingJob>,
     /// Every choice that the scheduler has, by the number of its request there.
     pub rows: BTreeMap<usize, ActiveRow>,
@@ -1053,11 +1069,13 @@ impl<'a> ServingLoop<'a> {
     }
 
     /// Takes a job into the queue; if `max_queue` jobs wait there already, it is sent
-    /// [`ApiError::busy`] instead.
+    /// [`ApiError::busy`] instead. (With `max_queue` = 0 a job is taken if it need not wait: the
+    /// queue is empty, and [`ServingLoop::has_place`].)
     pub fn accept(&mut self, job: Job) {
         // task 20.18: refuse what the queue has no room for
         // <solution>
-        if self.queue.len() >= self.max_queue {
+        let starts_at_once = self.queue.is_empty() && self.has_place();
+        if self.queue.len() >= self.max_queue && !starts_at_once {
             job.connection.send(Event::Failed(ApiError::busy()));
             return;
         }
@@ -1139,18 +1157,40 @@ impl<'a> ServingLoop<'a> {
         // </solution>
     }
 
-    /// Starts choices, in order of arrival, while the scheduler has fewer than `max_batch` rows,
-    /// waiting and running ones together. A job leaves the queue when its last choice has started.
-    /// One whose choice cannot be started fails, as a request that asks for what cannot be (400).
+    /// True while the scheduler has fewer than `max_batch` rows, waiting and running ones together.
+    pub fn has_place(&self) -> bool {
+        self.scheduler.waiting.len() + self.scheduler.running.len() < self.max_batch
+    }
+
+    /// Takes the job whose turn it is out of the queue: the first one, unless it has its share of
+    /// the places already. In a large batch one job never has all of them, so that the next client
+    /// need not wait for its rows to end. Jobs whose clients have gone leave the queue here.
+    fn take_turn(&mut self) -> Option<WaitingJob> {
+        self.queue.retain(|waiting| !waiting.job.connection.is_closed());
+        let share = self.max_batch - self.max_batch / 8;
+        let has_share = |job: &Rc<Job>| {
+            let rows = self.rows.values().filter(|row| Rc::ptr_eq(&row.job, job));
+            rows.count() >= share
+        };
+        let turn = self.queue.iter().position(|waiting| !has_share(&waiting.job))?;
+        self.queue.remove(turn)
+    }
+
+    /// Starts choices while there is a place ([`ServingLoop::has_place`]). The waiting jobs take
+    /// turns: each starts one choice, and then goes to the end of the queue, or leaves it if that
+    /// was its last. One whose choice cannot be started fails, as a request that asks for what
+    /// cannot be (400).
+    ///
+    /// So a request with 128 choices does not keep one with a single choice waiting.
     pub fn feed(&mut self) {
-        // task 20.22: the first job's next choice, as long as there is a place
+        // task 20.22: while there is a place, one choice of the job whose turn it is (`take_turn`)
         // <solution>
-        while self.scheduler.waiting.len() + self.scheduler.running.len() < self.max_batch {
-            let Some(first) = self.queue.front_mut() else { break };
-            let (job, index) = (Rc::clone(&first.job), first.next);
-            first.next += 1;
-            if first.next == job.choices() {
-                self.queue.pop_front();
+        while self.has_place() {
+            let Some(mut turn) = self.take_turn() else { break };
+            let (job, index) = (Rc::clone(&turn.job), turn.next);
+            turn.next += 1;
+            if turn.next < job.choices() {
+                self.queue.push_back(turn);
             }
             if let Err(error) = self.start(&job, index) {
                 self.fail(&job, ApiError::unreadable(plain(&error)));

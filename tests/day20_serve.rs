@@ -46,7 +46,7 @@ checks::tests! {
     task_20_20_whose_client_has_gone => day::whose_client_has_gone,
     task_20_21_every_start_has_a_number_of_its_own => day::every_start_has_a_number_of_its_own,
     task_20_21_eos_may_be_ignored => day::eos_may_be_ignored,
-    task_20_22_places_go_in_order_of_arrival => day::places_go_in_order_of_arrival,
+    task_20_22_waiting_jobs_take_turns => day::waiting_jobs_take_turns,
     task_20_22_what_cannot_start_fails_alone => day::what_cannot_start_fails_alone,
     task_20_23_a_token_finds_its_client => day::a_token_finds_its_client,
     task_20_23_an_event_for_every_token => day::an_event_for_every_token,

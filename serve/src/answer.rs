@@ -6,7 +6,6 @@ use axum::body::Bytes;
 use candecode::day20_serve::{sse, Connection, Event, Piece, Reply};
 use candecode::kit::api::ApiError;
 use http_body::Frame;
-use serde_json::Value;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,15 +78,15 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// The answer as one object, once it is whole.
+/// The reply, once every choice has ended.
 ///
 /// # Errors
 /// What the loop says, and the status of the response.
-pub async fn whole(
+pub async fn gathered(
     inbox: &mut UnboundedReceiver<Event>,
     mut reply: Reply,
     metrics: &Metrics,
-) -> Result<Value, ApiError> {
+) -> Result<Reply, ApiError> {
     let mut unfinished = Unfinished { metrics, ended: false };
     loop {
         let event = inbox.recv().await;
@@ -101,9 +100,17 @@ pub async fn whole(
         }
         if reply.is_done() {
             unfinished.ended = true;
-            return Ok(reply.whole());
+            return Ok(reply);
         }
     }
+}
+
+/// Whether writing this reply as JSON would keep the HTTP thread from other clients.
+pub fn is_large(reply: &Reply) -> bool {
+    let logprobs = reply.choices.iter().flat_map(|choice| &choice.logprobs);
+    let spelled: usize = logprobs.map(|token| token.top.len() + 1).sum();
+    let bytes: usize = reply.choices.iter().map(|choice| choice.text.len()).sum();
+    spelled > 1000 || bytes > 1 << 20
 }
 
 /// The first event of a stream, which decides the status of the response.

@@ -1,36 +1,49 @@
-//! Who may come in, how many at once, and for how long one may keep another waiting.
+//! Accepts connections: how many at once, how long each one may keep others waiting, and which one
+//! makes room when all places are taken.
 
 use crate::http_routes::{router, say, Front};
 use anyhow::{Context as _, Result};
+use axum::body::Bytes;
+use axum::http::{Request, Version};
+use candecode::kit::days;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn::http1;
+use hyper::service::Service as _;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use std::future::Future as _;
+use std::future::{poll_fn, Future as _};
 use std::io::{Error, ErrorKind};
 use std::pin::Pin;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{watch, Semaphore};
-use tokio::time::{sleep, timeout, Sleep};
+use tokio::sync::{watch, Notify, Semaphore};
+use tokio::time::{sleep, timeout, Instant, Sleep};
 
 /// The longest headers, in bytes.
 const LONGEST_HEADERS: usize = 64 << 10;
 /// How long connections may take to end, after the last row has.
 const END_TIME: Duration = Duration::from_secs(5);
-/// What a connection is told that comes when there are too many.
+/// With all places taken, a connection that has been idle for this long is closed for a new one.
+const IDLE: Duration = Duration::from_millis(250);
+/// The same for a connection that is still sending its request.
+const SLOW: Duration = Duration::from_secs(3);
+/// How often a client that has closed its side is checked for having gone altogether.
+const CHECK: Duration = Duration::from_millis(50);
+/// The answer to a connection that comes when there are too many.
 const TOO_MANY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
     retry-after: 1\r\nconnection: close\r\n\r\n{\"error\": {\"message\": \"there are too many \
     connections; try again in a second\", \"type\": \"server_error\", \"param\": null, \
     \"code\": null}}";
 
-/// Answers connections until `ended` says that the loop has ended. The first Ctrl-C closes the front, the second ends the
-/// program.
+/// Answers connections until `ended` says that the loop has ended. The first Ctrl-C closes the
+/// front, the second ends the program.
 ///
 /// # Errors
 /// If the listener cannot be used.
@@ -43,6 +56,7 @@ pub async fn serve(
     listener.set_nonblocking(true).context("the listener cannot be used")?;
     let listener = TcpListener::from_std(listener).context("the listener cannot be used")?;
     let places = Arc::new(Semaphore::new(most));
+    let open = Arc::new(Mutex::new(Vec::new()));
     let graceful = GracefulShutdown::new();
     let service = router(front.clone());
     tokio::spawn(close_on_signal(front.clone()));
@@ -52,26 +66,62 @@ pub async fn serve(
             _ = ended.wait_for(|ended| *ended) => break,
         };
         let Ok((stream, _)) = accepted else {
-            sleep(Duration::from_millis(50)).await; // no more file descriptors: some will be free
+            sleep(Duration::from_millis(50)).await; // out of file descriptors; some will be free soon
             continue;
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
-            front.metrics.refused(503);
-            tokio::spawn(turn_away(stream));
-            continue;
+        let place = match places.clone().try_acquire_owned() {
+            Ok(place) => place,
+            Err(_) if evict(&open) => match places.clone().acquire_owned().await {
+                Ok(place) => place,
+                Err(_) => break, // never closed
+            },
+            Err(_) => {
+                front.metrics.refused(503);
+                tokio::spawn(turn_away(stream));
+                continue;
+            }
         };
-        let _ = stream.set_nodelay(true); // a token is small, and shall not wait for the next
+        let _ = stream.set_nodelay(true); // a token is small, and should not wait for the next
+        let activity = Arc::new(Activity::new());
+        lock(&open).push(activity.clone());
+        let stream = Arc::new(Mutex::new(stream));
         let service = TowerToHyperService::new(service.clone());
+        let tracked = activity.clone();
+        let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+            tracked.begin(request.version());
+            request.extensions_mut().insert(tracked.clone());
+            let guard = Answering(tracked.clone());
+            let response = service.call(request);
+            async move {
+                response.await.map(|response| response.map(|body| Tracked { body, _guard: guard }))
+            }
+        });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(front.patience)
             .max_buf_size(LONGEST_HEADERS)
-            .serve_connection(Patient::new(stream, front.patience), service);
+            .half_close(true)
+            .serve_connection(
+                Patient::new(stream.clone(), activity.clone(), front.patience),
+                service,
+            );
         let connection = graceful.watch(connection);
-        let metrics = front.metrics.clone();
+        let (metrics, open) = (front.metrics.clone(), open.clone());
+        let served = async move {
+            tokio::select! {
+                _ = connection => {} // one that breaks is the client's affair
+                () = gone(&stream, &activity) => {}
+                () = activity.evicted.notified() => {}
+            }
+            lock(&open).retain(|one| !Arc::ptr_eq(one, &activity));
+        };
         tokio::spawn(async move {
             metrics.connections.fetch_add(1, Relaxed);
-            let _ = connection.await; // one that breaks is the client's affair
+            if let Err(error) = tokio::spawn(served).await {
+                if error.is_panic() {
+                    say(&days::describe_panic(&*error.into_panic()));
+                }
+            }
             metrics.connections.fetch_sub(1, Relaxed);
             drop(place);
         });
@@ -80,20 +130,180 @@ pub async fn serve(
     Ok(())
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a connection is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// No complete request has arrived.
+    Idle,
+    /// A request's body is on its way.
+    Reading,
+    /// A request is being answered.
+    Answering,
+}
+
+/// What a connection is doing, and since when. Handlers find it among a request's extensions.
+pub struct Activity {
+    phase: Mutex<(Phase, Instant)>,
+    /// Bytes of the current response have been sent.
+    answered: AtomicBool,
+    /// The client speaks HTTP/1.1, and so understands interim responses.
+    interim: AtomicBool,
+    /// Woken when a request begins.
+    begun: Notify,
+    /// Woken when this connection must make room for another.
+    evicted: Notify,
+}
+
+impl Activity {
+    fn new() -> Self {
+        Self {
+            phase: Mutex::new((Phase::Idle, Instant::now())),
+            answered: AtomicBool::new(false),
+            interim: AtomicBool::new(false),
+            begun: Notify::new(),
+            evicted: Notify::new(),
+        }
+    }
+
+    fn set(&self, phase: Phase) {
+        *lock(&self.phase) = (phase, Instant::now());
+    }
+
+    fn begin(&self, version: Version) {
+        self.answered.store(false, Relaxed);
+        self.interim.store(version == Version::HTTP_11, Relaxed);
+        self.set(Phase::Answering);
+        self.begun.notify_one();
+    }
+
+    /// Notes that the body of the request is being read, or that it is complete.
+    pub fn reads(&self, reading: bool) {
+        self.set(if reading { Phase::Reading } else { Phase::Answering });
+    }
+
+    /// Since when this connection could be closed for another one; None if it can't be.
+    fn evictable(&self) -> Option<Instant> {
+        let (phase, since) = *lock(&self.phase);
+        let enough = match phase {
+            Phase::Idle => IDLE,
+            Phase::Reading => SLOW,
+            Phase::Answering => return None,
+        };
+        (since.elapsed() >= enough).then_some(since)
+    }
+}
+
+/// Closes the connection that has been idle for longest, if there is one.
+fn evict(open: &Mutex<Vec<Arc<Activity>>>) -> bool {
+    let open = lock(open);
+    let idle = open.iter().filter_map(|one| Some((one.evictable()?, one)));
+    let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) else { return false };
+    oldest.set(Phase::Answering); // so that it is not chosen again
+    oldest.evicted.notify_one();
+    true
+}
+
+/// Makes a connection idle again when its response is complete, or has been dropped.
+struct Answering(Arc<Activity>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.set(Phase::Idle);
+    }
+}
+
+/// A response's body that keeps its connection busy until it has been sent.
+struct Tracked {
+    body: axum::body::Body,
+    _guard: Answering,
+}
+
+impl Body for Tracked {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Returns when the client has gone while its request was being answered.
+///
+/// A client may close its writing half once the request is out, and still wait for the answer. On
+/// the wire that looks as if it had gone. The difference shows when something is sent: a machine
+/// resets a connection that nobody holds any more. Before the response has begun, this is an
+/// interim response (100), which every client of HTTP/1.1 skips.
+async fn gone(stream: &Mutex<TcpStream>, activity: &Activity) {
+    loop {
+        activity.begun.notified().await;
+        let mut asked = false;
+        loop {
+            let closed = tokio::select! {
+                closed = peeked(stream) => closed,
+                // It has a next request already; then only a reset shows that it has gone.
+                () = activity.begun.notified() => { asked = false; continue; }
+            };
+            if lock(&activity.phase).0 == Phase::Idle {
+                break;
+            }
+            match closed {
+                Err(_) => return,
+                Ok(true) if !asked && activity.interim.load(Relaxed) => {
+                    if !activity.answered.load(Relaxed) {
+                        let _ = lock(stream).try_write(b"HTTP/1.1 100 Continue\r\n\r\n");
+                    }
+                    asked = true;
+                }
+                Ok(_) => {}
+            }
+            if !matches!(lock(stream).take_error(), Ok(None)) {
+                return;
+            }
+            sleep(CHECK).await;
+        }
+    }
+}
+
+/// Waits until something can be read: true if it is the end.
+async fn peeked(stream: &Mutex<TcpStream>) -> Result<bool, Error> {
+    poll_fn(|context| {
+        let mut byte = [0];
+        let mut buffer = ReadBuf::new(&mut byte);
+        lock(stream).poll_peek(context, &mut buffer)
+    })
+    .await
+    .map(|bytes| bytes == 0)
+}
+
 /// Tells one connection too many to come again.
 async fn turn_away(mut stream: TcpStream) {
     let told = async {
         stream.write_all(TOO_MANY.as_bytes()).await?;
         stream.shutdown().await?;
-        // What it sends is read and forgotten: a connection that closes over it would take the answer along.
-        let mut forgotten = [0; 4096];
-        while stream.read(&mut forgotten).await? > 0 {}
+        // Read what it sends and drop it: closing a connection with unread data resets it, and the answer is lost.
+        let mut dropped = [0; 4096];
+        while stream.read(&mut dropped).await? > 0 {}
         Ok::<(), Error>(())
     };
     let _ = timeout(Duration::from_secs(1), told).await;
 }
 
-/// Waits for Ctrl-C, or for the word of whoever manages services.
+/// Waits for Ctrl-C, or for SIGTERM.
 async fn close_on_signal(front: Arc<Front>) {
     signalled().await;
     match front.metrics.busy() {
@@ -128,15 +338,22 @@ async fn signalled() {
 
 /// A connection that breaks if the client takes nothing for a while.
 struct Patient {
-    stream: TokioIo<TcpStream>,
+    stream: Arc<Mutex<TcpStream>>,
+    activity: Arc<Activity>,
     patience: Duration,
     /// When it is enough; None while the client takes what it is sent.
     enough: Option<Pin<Box<Sleep>>>,
 }
 
 impl Patient {
-    fn new(stream: TcpStream, patience: Duration) -> Self {
-        Self { stream: TokioIo::new(stream), patience, enough: None }
+    fn new(stream: Arc<Mutex<TcpStream>>, activity: Arc<Activity>, patience: Duration) -> Self {
+        Self { stream, activity, patience, enough: None }
+    }
+
+    /// Runs an operation of the stream, in hyper's terms.
+    fn with<T>(&self, run: impl FnOnce(Pin<&mut TokioIo<&mut TcpStream>>) -> T) -> T {
+        let mut stream = lock(&self.stream);
+        run(Pin::new(&mut TokioIo::new(&mut *stream)))
     }
 
     /// The result of a write, or an error if none has succeeded for too long.
@@ -161,7 +378,7 @@ impl Read for Patient {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<(), Error>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+        self.with(|stream| stream.poll_read(context, buffer))
     }
 }
 
@@ -172,18 +389,19 @@ impl Write for Patient {
         bytes: &[u8],
     ) -> Poll<Result<usize, Error>> {
         let patient = self.get_mut();
-        let written = Pin::new(&mut patient.stream).poll_write(context, bytes);
+        patient.activity.answered.store(true, Relaxed);
+        let written = patient.with(|stream| stream.poll_write(context, bytes));
         patient.judged(written, context)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let patient = self.get_mut();
-        let flushed = Pin::new(&mut patient.stream).poll_flush(context);
+        let flushed = patient.with(|stream| stream.poll_flush(context));
         patient.judged(flushed, context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+        self.with(|stream| stream.poll_shutdown(context))
     }
 
     fn poll_write_vectored(
@@ -192,11 +410,12 @@ impl Write for Patient {
         parts: &[std::io::IoSlice<'_>],
     ) -> Poll<Result<usize, Error>> {
         let patient = self.get_mut();
-        let written = Pin::new(&mut patient.stream).poll_write_vectored(context, parts);
+        patient.activity.answered.store(true, Relaxed);
+        let written = patient.with(|stream| stream.poll_write_vectored(context, parts));
         patient.judged(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        true
     }
 }

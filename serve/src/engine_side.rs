@@ -1,7 +1,8 @@
 //! The side of the model: it is opened here, and day 20's loop runs here until the last row has ended.
 
 use crate::connections;
-use crate::http_routes::{now, say, Front};
+use crate::helper_threads::{HelperThreads, THREADS};
+use crate::http_routes::{now, say, Front, LONG_BODIES};
 use crate::metrics::Metrics;
 use crate::serve_flags::ServeFlags;
 use anyhow::{anyhow, Context as _, Result};
@@ -22,7 +23,7 @@ use std::net::TcpListener;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{watch, Semaphore};
 
 /// Sets of processors that are kept, for requests that come again with the same regular expression.
 const KEPT: usize = 8;
@@ -48,16 +49,24 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let format = dtype.map_or_else(|| load::own_format(&files, &device), WeightFormat::Tensors);
     let weights = files.weight_bytes(format);
     let batch_tokens = flags.batch_tokens(files.config(), weights, &device)?;
+    // The context that is served, everywhere the same number: the model's, or what the batch holds.
+    let own_context = files.config().max_position_embeddings;
+    let context = own_context.min(batch_tokens);
+    let config = ModelConfig { max_position_embeddings: context, ..files.config().clone() };
     let model = load::load_files(&files, format, &device)?;
 
     let (sender, jobs) = mpsc::channel();
     let metrics = Arc::new(Metrics::new());
     let front = Arc::new(Front {
         model: flags.name().to_string(),
-        config: files.config().clone(),
+        config: config.clone(),
+        longest_token: tokenizer.longest_token(),
         tokenizer: tokenizer.clone(),
         template,
         key: flags.key(),
+        local: flags.local(),
+        helpers: HelperThreads::new(),
+        long_bodies: Semaphore::new(LONG_BODIES),
         patience: Duration::from_secs(flags.patience),
         jobs: Mutex::new(Some(sender)),
         metrics: metrics.clone(),
@@ -67,15 +76,22 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(2) // they read prompts; more would only take the model's cores
+        .max_blocking_threads(THREADS)
         .build()
         .context("the HTTP side cannot start")?;
     let (ended, has_ended) = watch::channel(false);
     let most = flags.max_connections;
     let serving = connections::serve(listener, front.clone(), most, has_ended);
+    let waits = front.clone();
     let http = std::thread::Builder::new()
         .name("http".into())
-        .spawn(move || runtime.block_on(serving))
+        .spawn(move || {
+            let served = catch_unwind(AssertUnwindSafe(|| runtime.block_on(serving)));
+            // If it has panicked, there is no way to the clients any more: the loop must end, too.
+            waits.close();
+            runtime.shutdown_background(); // helper threads may be at work; nobody waits for it
+            served.unwrap_or_else(|panic| Err(anyhow!("{}", days::describe_panic(&*panic))))
+        })
         .context("the HTTP side cannot start")?;
 
     say(&days::credits(20));
@@ -88,11 +104,12 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let _ = writeln!(std::io::stdout(), "listening on http://{address}");
     let layers = files.config().num_hidden_layers;
     let new_cache: NewCache = Box::new(move || Box::new(RoomyCache::new(layers)));
-    let scheduler = Scheduler::new(&model, &tokenizer, new_cache, batch_tokens)?;
+    // The last token of a text is never fed to the model, so it takes no position in the batch.
+    let bound = if context < own_context { batch_tokens + 1 } else { batch_tokens };
+    let scheduler = Scheduler::new(&model, &tokenizer, new_cache, bound)?;
     let maker = RequestMaker {
-        config: files.config(),
+        config: &config,
         tokenizer: &tokenizer,
-        batch_tokens,
         stops,
         end_of_turn,
         kept: RefCell::default(),
@@ -134,7 +151,6 @@ fn template(flags: &ServeFlags, files: &ModelFiles) -> Result<Result<Template, S
 struct RequestMaker<'a> {
     config: &'a ModelConfig,
     tokenizer: &'a Tokenizer,
-    batch_tokens: usize,
     /// What ends an answer of a chat, by its template.
     stops: Vec<String>,
     end_of_turn: Option<u32>,
@@ -151,10 +167,8 @@ impl RequestMaker<'_> {
         if is_chat {
             params.stop.extend(self.stops.iter().cloned());
         }
-        if params.max_new_tokens == usize::MAX {
-            // As many as fit: also into the batch, which may hold less than the model's context.
-            params.max_new_tokens = self.batch_tokens.saturating_sub(prompt.len()).max(1);
-        }
+        let room = (self.config.max_position_embeddings + 1).saturating_sub(prompt.len());
+        params.max_new_tokens = params.max_new_tokens.min(room);
         let processors = self.processors(&params)?;
         let sampler = requests::sampler(&params, index);
         let mut request = requests::request(self.config, prompt, &params, &processors, sampler);

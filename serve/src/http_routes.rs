@@ -1,35 +1,49 @@
 //! What each path answers. A request is read and refused here; what is left of it goes to the loop as a [`Job`].
 
 use crate::answer::{self, EventBody, Wire};
+use crate::connections::Activity;
+use crate::helper_threads::HelperThreads;
 use crate::metrics::Metrics;
 use anyhow::Result;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
+use axum::http::uri::{Authority, Uri};
 use axum::http::{header, HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::Router;
-use candecode::day20_serve::{prompt_ids, ApiRequest, ChatMessage, Endpoint, Job, Reply};
+use candecode::day20_serve::{prompt_ids, ApiRequest, ChatMessage, Endpoint, Job, Prompt, Reply};
 use candecode::engine::chat_template::{Message, Template};
-use candecode::kit::api::ApiError;
+use candecode::kit::api::{cut, ApiError};
 use candecode::kit::error::describe;
 use candecode::kit::{ModelConfig, Tokenizer};
+use percent_encoding::percent_decode_str;
 use serde_json::{json, Value};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 /// The longest body, in bytes: more than any prompt that fits a model of this course.
 const LONGEST_BODY: usize = 1 << 20;
 /// How long a body that is too long is read and forgotten, so that its sender reads why.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
+/// A body up to this length, in bytes, is read at any time.
+const SHORT_BODY: usize = 64 << 10;
+/// How many longer ones are held at once, while they are read and parsed.
+pub const LONG_BODIES: usize = 32;
+/// The most tokens whose logprobs one answer may hold, alternatives included: each costs up to a
+/// kilobyte while the answer is written.
+const MOST_LOGPROBS: usize = 1 << 18;
 /// So many unknown fields are written down; a client that invents more is not heard.
 const NOTED_FIELDS: usize = 64;
 
@@ -37,14 +51,23 @@ const NOTED_FIELDS: usize = 64;
 pub struct Front {
     /// What clients call the model.
     pub model: String,
-    /// Its configuration.
+    /// Its configuration; the context is what is served, which is less than the model's if the
+    /// batch holds less.
     pub config: ModelConfig,
     /// Its tokenizer; the loop has it, too.
     pub tokenizer: Arc<Tokenizer>,
+    /// The bytes of its longest token.
+    pub longest_token: usize,
     /// Its chat template, or why it has none.
     pub template: Result<Template, String>,
     /// What clients must show.
     pub key: Option<String>,
+    /// The address where only this machine's own clients are answered; None: all are.
+    pub local: Option<IpAddr>,
+    /// The threads for what takes a while.
+    pub helpers: HelperThreads,
+    /// Places for long bodies.
+    pub long_bodies: Semaphore,
     /// The way to the loop; None once the server is about to end.
     pub jobs: Mutex<Option<Sender<Job>>>,
     /// How long a client may take to send a request, or take nothing of its answer.
@@ -85,6 +108,66 @@ impl Front {
         template.render(&said).map_err(|error| describe(&error))
     }
 
+    /// The tokens of a request's prompts. A text that is too long, whatever its tokens are, is refused
+    /// before it is encoded.
+    fn prompts(&self, request: &ApiRequest) -> Result<Vec<Vec<u32>>, ApiError> {
+        for prompt in &request.prompts {
+            if let Prompt::Text(text) = prompt {
+                self.check_length("prompt", text)?;
+            }
+        }
+        let too_long = Cell::new(None);
+        let render = |messages: &[ChatMessage]| {
+            let text = self.render(messages)?;
+            self.check_length("messages", &text).map_err(|error| {
+                let words = error.to_string();
+                too_long.set(Some(error));
+                words
+            })?;
+            Ok(text)
+        };
+        let prompts = prompt_ids(request, &self.tokenizer, &self.config, &render);
+        prompts.map_err(|error| too_long.take().unwrap_or(error))
+    }
+
+    /// Refuses a text that has more tokens than the context, if that shows in its length.
+    fn check_length(&self, param: &str, text: &str) -> Result<(), ApiError> {
+        let context = self.config.max_position_embeddings;
+        let least = text.len() / self.longest_token.max(1);
+        if text.len() / 16 <= context || least <= context {
+            return Ok(());
+        }
+        let message = format!(
+            "This model's maximum context length is {context} tokens. However, your {param} resulted \
+             in at least {least} tokens. Please reduce the length of the {param}."
+        );
+        Err(ApiError::too_long(param, message))
+    }
+
+    /// Refuses an answer whose logprobs would take too much memory.
+    fn check_logprobs(&self, request: &ApiRequest, prompts: &[Vec<u32>]) -> Result<(), ApiError> {
+        let Some(top) = request.logprobs else { return Ok(()) };
+        let context = self.config.max_position_embeddings;
+        let of_prompt = |prompt: &Vec<u32>| {
+            let room = (context + 1).saturating_sub(prompt.len());
+            request.params.max_new_tokens.min(room) * request.n
+        };
+        let tokens: usize = prompts.iter().map(of_prompt).sum();
+        if tokens * (top + 1) <= MOST_LOGPROBS {
+            return Ok(());
+        }
+        let most = MOST_LOGPROBS / (top + 1);
+        let message = format!(
+            "{tokens} tokens with {top} logprobs beside each are asked for, all choices together; \
+             with as many, at most {most} tokens are possible: lower max_tokens, n or the logprobs"
+        );
+        let param = match request.endpoint {
+            Endpoint::Completions => "logprobs",
+            Endpoint::Chat => "top_logprobs",
+        };
+        Err(ApiError::invalid(param, message))
+    }
+
     /// Writes down fields that were ignored, each name once.
     fn note(&self, ignored: &[String]) {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,6 +205,7 @@ pub fn router(front: Arc<Front>) -> Router {
         .merge(guarded)
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
+        .layer(middleware::from_fn_with_state(front.clone(), local_only))
         .with_state(front)
 }
 
@@ -146,13 +230,59 @@ fn json_response(status: StatusCode, value: &Value) -> Response {
     (status, headers, value.to_string()).into_response()
 }
 
+/// Refuses what a page of another site may have sent, on a server without a key that only this
+/// machine reaches. Such a page can give its own name this machine's address (DNS rebinding), and
+/// then a browser takes the server for a part of that site. What it can't change is the name in
+/// `Host` and `Origin`.
+async fn local_only(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
+    let Some(address) = front.local else { return next.run(request).await };
+    let headers = request.headers();
+    let hosts = headers.get_all(header::HOST).iter();
+    let hosts = hosts.map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned());
+    let target = request.uri().authority().map(|authority| authority.to_string());
+    let foreign = hosts.chain(target).find(|host| !is_local(host, address));
+    let origins = headers.get_all(header::ORIGIN).iter();
+    let mut origins = origins.map(|origin| String::from_utf8_lossy(origin.as_bytes()).into_owned());
+    let message = match (foreign, origins.find(|origin| !is_local_origin(origin, address))) {
+        (None, None) => return next.run(request).await,
+        (Some(host), _) => format!(
+            "this server answers only clients of its own machine, who call it localhost or \
+             127.0.0.1, and not {:?}; to let others in, start it with --api-key",
+            cut(&host, 100)
+        ),
+        (None, Some(origin)) => format!(
+            "pages of {:?} are not answered here; to let others in, start the server with --api-key",
+            cut(&origin, 100)
+        ),
+    };
+    front.metrics.refused(403);
+    refusal(&http_error(403, None, message))
+}
+
+/// Whether a `host:port` names this machine, or the address where the server listens.
+fn is_local(authority: &str, address: IpAddr) -> bool {
+    let Ok(authority) = authority.parse::<Authority>() else { return false };
+    let host = authority.host();
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback() || ip == address)
+}
+
+/// Whether an `Origin`, as `http://localhost:3000`, is a page of this machine.
+fn is_local_origin(origin: &str, address: IpAddr) -> bool {
+    let uri = origin.parse::<Uri>().ok();
+    let authority =
+        uri.filter(|uri| uri.scheme().is_some()).and_then(|uri| uri.into_parts().authority);
+    authority.is_some_and(|authority| is_local(authority.as_str(), address))
+}
+
 /// Lets requests through that show the key, if one is asked for.
 async fn with_key(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
     if let Some(key) = &front.key {
-        let shown = request.headers().get(header::AUTHORIZATION);
-        let shown = shown.and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let shown = shown.strip_prefix("Bearer ").unwrap_or_default();
-        if !same(shown.as_bytes(), key.as_bytes()) {
+        let shown = request.headers().get(header::AUTHORIZATION).map_or(&b""[..], |v| v.as_bytes());
+        let shown = bearer(shown).unwrap_or_default();
+        if !same(shown, key.as_bytes()) {
             front.metrics.refused(401);
             let message = match shown.is_empty() {
                 true => "this server asks for a key, as Authorization: Bearer KEY",
@@ -162,6 +292,13 @@ async fn with_key(State(front): State<Arc<Front>>, request: Request, next: Next)
         }
     }
     next.run(request).await
+}
+
+/// The key in `Bearer KEY`. The word's case does not matter (RFC 9110, 11.1).
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, key) = value.split_at_checked(6)?;
+    let bare = key.trim_ascii();
+    (scheme.eq_ignore_ascii_case(b"bearer") && key.len() > bare.len()).then_some(bare)
 }
 
 /// Whether two keys are equal, in a time that does not tell where they part.
@@ -174,13 +311,14 @@ async fn no_such_path(request: Request) -> Response {
     let message = format!(
         "there is no {}; there are /v1/models, /v1/completions, /v1/chat/completions, /health, \
          /metrics and /",
-        request.uri().path()
+        cut(request.uri().path(), 100)
     );
     refusal(&http_error(404, None, message))
 }
 
 async fn no_such_method(request: Request) -> Response {
-    let message = format!("{} cannot be used with {}", request.method(), request.uri().path());
+    let method = cut(request.method().as_str(), 20);
+    let message = format!("{method} cannot be used with {}", cut(request.uri().path(), 100));
     refusal(&http_error(405, None, message))
 }
 
@@ -228,8 +366,13 @@ async fn models(State(front): State<Arc<Front>>, request: Request) -> Response {
             let list = json!({"object": "list", "data": [model]});
             json_response(StatusCode::OK, &list)
         }
-        Some(name) if name == front.model => json_response(StatusCode::OK, &model),
-        Some(name) => refusal(&ApiError::no_such_model(name, &front.model)),
+        Some(name) => {
+            let decoded = percent_decode_str(name).decode_utf8_lossy();
+            if name == front.model || decoded == front.model.as_str() {
+                return json_response(StatusCode::OK, &model);
+            }
+            refusal(&ApiError::no_such_model(&decoded, &front.model))
+        }
     }
 }
 
@@ -258,21 +401,24 @@ async fn answer(
     front.sender()?; // before a body is read for nothing
     let (parts, body) = request.into_parts();
     check_type(&parts.headers)?;
-    let body = read(&parts.headers, body, front.patience).await?;
+    let activity = parts.extensions.get::<Arc<Activity>>();
+    activity.inspect(|activity| activity.reads(true));
+    let (body, place) = read(&front, &parts.headers, body).await?;
+    activity.inspect(|activity| activity.reads(false));
 
     // Reading a long prompt takes a moment, in which other clients want to be answered.
     let reader = front.clone();
     let seed = random();
-    let task = tokio::task::spawn_blocking(move || {
-        let request = ApiRequest::parse(endpoint, &body, &reader.model, seed)?;
-        let render = |messages: &[ChatMessage]| reader.render(messages);
-        let prompts = prompt_ids(&request, &reader.tokenizer, &reader.config, &render)?;
+    let lane = front.helpers.reading(endpoint, body.len());
+    let work = move || {
+        let request = ApiRequest::parse(endpoint, &utf8(body)?, &reader.model, seed)?;
+        let prompts = reader.prompts(&request)?;
         Ok((request, prompts))
-    });
-    let failed =
-        |_| ApiError::failed("the request could not be read: the server's output says why");
-    let (request, prompts) = task.await.map_err(failed)??;
+    };
+    let (request, prompts) = lane.run(work).await?;
+    drop(place);
     front.note(&request.ignored);
+    front.check_logprobs(&request, &prompts)?;
 
     let prefix = match endpoint {
         Endpoint::Completions => "cmpl",
@@ -293,8 +439,15 @@ async fn answer(
     };
     front.sender()?.send(job).map_err(|_| ApiError::closing())?;
     if !request.stream {
-        let whole = answer::whole(&mut inbox, reply, &front.metrics).await?;
-        return Ok(json_response(StatusCode::OK, &whole));
+        let mut reply = answer::gathered(&mut inbox, reply, &front.metrics).await?;
+        let large = answer::is_large(&reply);
+        let mut write = move || Ok(reply.whole().to_string());
+        let whole = match large {
+            true => front.helpers.answers.run(write).await?,
+            false => write()?,
+        };
+        let headers = [(header::CONTENT_TYPE, "application/json")];
+        return Ok((headers, whole).into_response());
     }
     let first = answer::first(&mut inbox, &front.metrics).await?;
     let events = EventBody::new(first, inbox, reply, front.metrics.clone());
@@ -305,41 +458,74 @@ async fn answer(
     Ok((headers, Body::new(events)).into_response())
 }
 
-/// Refuses what is not called JSON. A page of another origin can send a form or plain text to this machine without being
-/// asked; JSON it cannot.
+/// Refuses what is not called JSON, or is compressed. A page of another origin can send a form or
+/// plain text to this machine without being asked; JSON it cannot.
 fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let given = given.unwrap_or("none");
-    if given.split(';').next().is_some_and(|kind| kind.trim() == "application/json") {
-        return Ok(());
+    let given = headers.get(header::CONTENT_TYPE).map_or(&b"none"[..], |value| value.as_bytes());
+    let given = String::from_utf8_lossy(given);
+    let kind = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if kind != "application/json" && !(kind.starts_with("application/") && kind.ends_with("+json"))
+    {
+        let message = format!("the content-type must be application/json, got {}", cut(&given, 60));
+        return Err(http_error(415, None, message));
     }
-    let message = format!("the content-type must be application/json, got {given}");
-    Err(http_error(415, None, message))
-}
-
-/// The whole body, if it is not too long and does not take too long.
-async fn read(headers: &HeaderMap, body: Body, patience: Duration) -> Result<Vec<u8>, ApiError> {
-    let said = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    let said: usize = said.and_then(|length| length.parse().ok()).unwrap_or(0);
-    let mut body = pin!(body);
-    if said <= LONGEST_BODY {
-        let seconds = patience.as_secs();
-        let slow = || http_error(408, None, format!("the body did not come in {seconds} seconds"));
-        let read = timeout(patience, read_some(body.as_mut())).await.map_err(|_| slow())??;
-        if let Some(bytes) = read {
-            return Ok(bytes);
+    let codings = headers.get_all(header::CONTENT_ENCODING).iter();
+    for coding in codings.map(|coding| String::from_utf8_lossy(coding.as_bytes())) {
+        if !coding.trim().eq_ignore_ascii_case("identity") && !coding.trim().is_empty() {
+            let message = format!(
+                "the body must not be compressed, got content-encoding {}",
+                cut(&coding, 60)
+            );
+            return Err(http_error(415, None, message));
         }
     }
-    let forget = async {
-        while let Some(Ok(_)) = poll_fn(|context| body.as_mut().poll_frame(context)).await {}
-    };
-    let _ = timeout(DRAIN_TIME, forget).await;
+    Ok(())
+}
+
+/// The whole body, if it is not too long and does not take too long; and the place that a long one
+/// takes until it has been parsed.
+async fn read<'a>(
+    front: &'a Front,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Vec<u8>, Option<SemaphorePermit<'a>>), ApiError> {
+    let said = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let said: usize = said.map_or(0, |length| length.parse().unwrap_or(usize::MAX));
+    let mut body = pin!(body);
+    if said <= LONGEST_BODY {
+        let mut place = None;
+        let bytes = read_some(body.as_mut(), &front.long_bodies, &mut place);
+        let read = timeout(front.patience, bytes).await;
+        match read {
+            Ok(read) => {
+                if let Some(bytes) = read? {
+                    return Ok((bytes, place));
+                }
+            }
+            Err(_) => {
+                let seconds = front.patience.as_secs();
+                let message = format!("the body did not come in {seconds} seconds");
+                return Err(http_error(408, None, message));
+            }
+        }
+    }
+    // A client that asks before it sends the body (Expect: 100-continue) has sent nothing yet.
+    if said <= LONGEST_BODY || !headers.contains_key(header::EXPECT) {
+        let forget = async {
+            while let Some(Ok(_)) = poll_fn(|context| body.as_mut().poll_frame(context)).await {}
+        };
+        let _ = timeout(DRAIN_TIME, forget).await;
+    }
     let message = format!("the body is longer than {LONGEST_BODY} bytes; shorten it");
     Err(http_error(413, None, message))
 }
 
-/// The bytes of a body; None as soon as there are too many.
-async fn read_some(mut body: Pin<&mut Body>) -> Result<Option<Vec<u8>>, ApiError> {
+/// The bytes of a body; None as soon as there are too many. A long one waits for a place first.
+async fn read_some<'a>(
+    mut body: Pin<&mut Body>,
+    places: &'a Semaphore,
+    place: &mut Option<SemaphorePermit<'a>>,
+) -> Result<Option<Vec<u8>>, ApiError> {
     let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
         let broken = |_| http_error(400, None, "the body broke off".into());
@@ -347,9 +533,49 @@ async fn read_some(mut body: Pin<&mut Body>) -> Result<Option<Vec<u8>>, ApiError
         if bytes.len() + data.len() > LONGEST_BODY {
             return Ok(None);
         }
+        if bytes.len() + data.len() > SHORT_BODY && place.is_none() {
+            *place = places.acquire().await.ok();
+        }
         bytes.extend_from_slice(&data);
     }
     Ok(Some(bytes))
+}
+
+/// The body as UTF-8. It may begin with a byte order mark, and be UTF-16 or UTF-32, as Python's
+/// `json.loads` takes it.
+fn utf8(body: Vec<u8>) -> Result<Vec<u8>, ApiError> {
+    let zeros = |i: usize| body.get(i) == Some(&0);
+    let wrong = |name: &str| ApiError::unreadable(format!("the body is not JSON: it is no {name}"));
+    let (width, big, skip) = match &body[..] {
+        [0, 0, 0xFE, 0xFF, ..] => (4, true, 4),
+        [0xFF, 0xFE, 0, 0, ..] => (4, false, 4),
+        [0xFE, 0xFF, ..] => (2, true, 2),
+        [0xFF, 0xFE, ..] => (2, false, 2),
+        [0xEF, 0xBB, 0xBF, rest @ ..] => return Ok(rest.to_vec()),
+        _ if zeros(0) && zeros(1) => (4, true, 0),
+        _ if zeros(0) => (2, true, 0),
+        _ if zeros(1) && zeros(2) && zeros(3) => (4, false, 0),
+        _ if zeros(1) => (2, false, 0),
+        _ => return Ok(body),
+    };
+    let units = body[skip..].chunks_exact(width);
+    let whole = units.remainder().is_empty();
+    let unit = |bytes: &[u8]| {
+        let add = |sum: u32, byte: &u8| sum << 8 | u32::from(*byte);
+        if big {
+            bytes.iter().fold(0, add)
+        } else {
+            bytes.iter().rev().fold(0, add)
+        }
+    };
+    let text: Option<String> = match width {
+        4 => units.map(|bytes| char::from_u32(unit(bytes))).collect(),
+        _ => {
+            char::decode_utf16(units.map(|bytes| unit(bytes) as u16)).collect::<Result<_, _>>().ok()
+        }
+    };
+    let name = if width == 4 { "UTF-32" } else { "UTF-16" };
+    text.filter(|_| whole).map(String::into_bytes).ok_or_else(|| wrong(name))
 }
 
 /// A number that nobody can guess, and no two requests share.

@@ -6,6 +6,7 @@
 mod answer;
 mod connections;
 mod engine_side;
+mod helper_threads;
 mod http_routes;
 mod metrics;
 mod serve_flags;

@@ -12,7 +12,7 @@ const FIRST: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 /// Upper ends of the buckets for the time between two tokens.
 const NEXT: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 /// The statuses of refused requests that are counted, each by itself.
-const REFUSED: [u16; 8] = [400, 401, 404, 408, 413, 415, 429, 503];
+const REFUSED: [u16; 10] = [400, 401, 403, 404, 408, 413, 415, 429, 503, 504];
 
 /// Durations, counted by how long they are.
 struct Histogram {
@@ -59,7 +59,7 @@ pub struct Metrics {
     cut: AtomicU64,
     cancelled: AtomicU64,
     failed: AtomicU64,
-    refused: [AtomicU64; 8],
+    refused: [AtomicU64; 10],
     first: Histogram,
     next: Histogram,
 }
@@ -78,7 +78,7 @@ impl Metrics {
             cut: AtomicU64::new(0),
             cancelled: AtomicU64::new(0),
             failed: AtomicU64::new(0),
-            refused: [const { AtomicU64::new(0) }; 8],
+            refused: [const { AtomicU64::new(0) }; 10],
             first: Histogram::new(&FIRST),
             next: Histogram::new(&NEXT),
         }

@@ -43,7 +43,8 @@ pub struct ServeFlags {
     /// Connections at once, at most; others are refused (503)
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub max_connections: usize,
-    /// Seconds that a client may take to send a request, or take nothing of its answer
+    /// Seconds that a client may take to send a request, or take nothing of its answer; a connection that
+    /// is kept open without a request is closed after as long
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub patience: u64,
     /// A chat template in place of the model's own: a file, or "story"
@@ -70,18 +71,28 @@ impl ServeFlags {
     /// # Errors
     /// As wrong usage.
     pub fn check(&self) -> Result<()> {
-        for (flag, value) in [
-            ("--max-batch", self.max_batch),
-            ("--max-connections", self.max_connections),
-            ("--max-batch-tokens", self.max_batch_tokens.unwrap_or(1)),
-            ("--patience", self.patience as usize),
+        for (flag, value, least, most) in [
+            ("--max-batch", self.max_batch, 1, 4096),
+            ("--max-queue", self.max_queue, 0, 1 << 16),
+            ("--max-connections", self.max_connections, 1, 1 << 16),
+            ("--max-batch-tokens", self.max_batch_tokens.unwrap_or(1), 1, 1 << 40),
+            ("--patience", self.patience.min(1 << 40) as usize, 1, 24 * 60 * 60),
         ] {
-            ensure!(value > 0, usage(format!("{flag} is 0; ask for at least 1")));
+            ensure!(
+                (least..=most).contains(&value),
+                usage(format!("{flag} is {value}; it can be {least} to {most}"))
+            );
         }
-        ensure!(
-            self.key().as_deref() != Some(""),
-            usage("--api-key is empty; leave it out, or give one")
-        );
+        if let Some(key) = self.key() {
+            ensure!(!key.is_empty(), usage("--api-key is empty; leave it out, or give one"));
+            ensure!(
+                key.bytes().all(|byte| byte.is_ascii_graphic()),
+                usage(
+                    "--api-key (or CANDECODE_API_KEY) has a blank or a character that is not ASCII, \
+                     which clients can't send: use letters, digits and signs"
+                )
+            );
+        }
         ensure!(
             self.host.is_loopback() || self.key().is_some(),
             usage(format!(
@@ -95,6 +106,12 @@ impl ServeFlags {
     /// What clients must show as their key; None: nothing.
     pub fn key(&self) -> Option<String> {
         self.api_key.clone().or_else(|| std::env::var("CANDECODE_API_KEY").ok())
+    }
+
+    /// The address, if only clients of this machine are to be answered: it is loopback, and there
+    /// is no key.
+    pub fn local(&self) -> Option<IpAddr> {
+        (self.host.is_loopback() && self.key().is_none()).then_some(self.host)
     }
 
     /// Where to listen.
@@ -120,7 +137,7 @@ impl ServeFlags {
         device: &Device,
     ) -> Result<usize> {
         let context = config.max_position_embeddings;
-        let all = self.max_batch * context;
+        let all = self.max_batch.saturating_mul(context);
         if let Some(tokens) = self.max_batch_tokens {
             return Ok(tokens);
         }

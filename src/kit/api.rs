@@ -4,6 +4,18 @@ use serde_json::{json, Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+/// The longest message of an error, in characters.
+const LONGEST_MESSAGE: usize = 1000;
+
+/// A text up to its first `most` characters, with an ellipsis if more follow: messages stay short
+/// however much a client sends.
+pub fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
 /// A refusal in OpenAI's form: an HTTP status, and a body that the clients know how to raise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
@@ -45,6 +57,7 @@ impl ApiError {
 
     /// 404: another model is asked for than the one that is served.
     pub fn no_such_model(asked: &str, served: &str) -> Self {
+        let asked = cut(asked, 60);
         let message = format!("the model {asked:?} is not served here; {served:?} is");
         let error = Self::invalid("model", message);
         Self { status: 404, code: Some("model_not_found"), ..error }
@@ -70,7 +83,7 @@ impl ApiError {
     /// The body of the response: `{"error": {"message", "type", "param", "code"}}`.
     pub fn body(&self) -> Value {
         json!({"error": {
-            "message": self.message, "type": self.kind, "param": self.param, "code": self.code,
+            "message": cut(&self.message, LONGEST_MESSAGE), "type": self.kind, "param": self.param, "code": self.code,
         }})
     }
 }
@@ -165,10 +178,7 @@ impl<'a> Fields<'a> {
 
     /// The error of a field that is not what it must be: 400.
     pub fn wrong(&self, name: &str, must_be: &str, got: &Value) -> ApiError {
-        let mut shown = got.to_string();
-        if shown.chars().count() > 60 {
-            shown = format!("{}…", shown.chars().take(60).collect::<String>());
-        }
+        let shown = cut(&got.to_string(), 60);
         ApiError::invalid(name, format!("{name} must be {must_be}, got {shown}"))
     }
 

@@ -1692,12 +1692,19 @@ pub fn whose_client_has_gone(day: &Day) -> Outcome {
     let two = Ask { prompts: vec![vec![LONG], vec![LONG]], ..ask(LONG, 30) };
     let jobs = clients(&[ask(CAFE, 20), two, ask(CAT, 9), ask(LONG, 30)]);
     // Places for three: the rows of jobs 0 and 1 run, jobs 2 and 3 wait.
-    let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Accept(2), Do::Accept(3), Do::Turn];
-    script.extend([Do::Leave(1), Do::Leave(3), Do::DropClosed]);
+    let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Feed];
+    script.extend([
+        Do::Accept(2),
+        Do::Accept(3),
+        Do::Turn,
+        Do::Leave(1),
+        Do::Leave(3),
+        Do::DropClosed,
+    ]);
     script.extend(turns(12));
     let seen = drive(day, &model, (3, 8), &jobs, script)?;
     let input = "job 1 (two rows) runs beside job 0, jobs 2 and 3 wait; clients 1 and 3 go";
-    let after = (seen[7].load.0, seen[7].rows.clone());
+    let after = (seen[8].load.0, seen[8].rows.clone());
     equal(&format!("{input}: (in the queue, rows)"), Ok(after), &(1, vec![(0, 0)]))
         .likely("a job is in the queue, in the scheduler, or in both: ask for all of them")?;
     let all = computed(&model).concat();
@@ -1760,29 +1767,46 @@ pub fn eos_may_be_ignored(day: &Day) -> Outcome {
     equal(input, Ok(ends), &want)
 }
 
-pub fn places_go_in_order_of_arrival(day: &Day) -> Outcome {
+pub fn waiting_jobs_take_turns(day: &Day) -> Outcome {
     let model = teller(90);
     let jobs = clients(&[
-        Ask { n: 2, ..ask(CAFE, 20) },
+        Ask { n: 3, ..ask(CAFE, 20) },
         ask(CAT, 9),
         Ask { prompts: vec![vec![CAT], vec![CAFE]], ..ask(CAT, 20) },
     ]);
     let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Accept(2), Do::Feed, Do::Feed];
     script.extend(turns(16));
     let seen = drive(day, &model, (4, 8), &jobs, script)?;
-    let input = "jobs of 2, 1 and 2 choices, and four places";
-    let load = seen[3].load;
-    equal(&format!("{input}: (queued, waiting, running) after feed"), Ok(load), &(1, 4, 0))
-        .likely("the last job has started one of its two choices, and stays in the queue")?;
-    equal(&format!("{input}: after feed once more"), Ok(seen[4].load), &(1, 4, 0))
-        .likely("rows that wait for their prefill have a place, too")?;
+    let input = "jobs of 3, 1 and 2 choices, and four places";
     let choices: Vec<usize> = seen[3].rows.iter().map(|(_, index)| *index).collect();
-    equal(&format!("{input}: the choices that start"), Ok(choices), &vec![0, 1, 0, 0])?;
+    equal(&format!("{input}: the choices that start"), Ok(choices), &vec![0, 0, 0, 1])
+        .likely("a job that has started one choice goes to the end of the queue")?;
+    let load = seen[3].load;
+    equal(&format!("{input}: (queued, waiting, running) after feed"), Ok(load), &(2, 4, 0))
+        .likely("a job with choices left stays in the queue")?;
+    equal(&format!("{input}: after feed once more"), Ok(seen[4].load), &(2, 4, 0))
+        .likely("rows that wait for their prefill have a place, too")?;
     let most = seen.iter().map(|seen| seen.load.1 + seen.load.2).max().unwrap_or(0);
     equal(&format!("{input}: rows at most"), Ok(most), &4)?;
     let told: Vec<Vec<Told>> = jobs.iter().map(|(_, client)| client.choices()).collect();
-    let want = vec![vec![cafe(0), cafe(1)], vec![cat(0)], vec![cat(0), cafe(1)]];
-    equal(&format!("{input}: what the clients hear"), Ok(told), &want)
+    let want = vec![vec![cafe(0), cafe(1), cafe(2)], vec![cat(0)], vec![cat(0), cafe(1)]];
+    equal(&format!("{input}: what the clients hear"), Ok(told), &want)?;
+
+    let model = teller(90);
+    let jobs = clients(&[Ask { n: 9, ..ask(LONG, 5) }, ask(CAT, 9)]);
+    let mut script = vec![Do::Accept(0), Do::Feed, Do::Accept(1), Do::Feed];
+    script.extend(turns(20));
+    let seen = drive(day, &model, (8, 8), &jobs, script)?;
+    let input = "a job of 9 choices, then one of a single choice, and eight places";
+    let loads: Vec<_> = [1, 3].iter().map(|i: &usize| seen[*i].load).collect();
+    equal(
+        &format!("{input}: (queued, waiting, running) after each feed"),
+        Ok(loads),
+        &vec![(1, 7, 0), (1, 8, 0)],
+    )
+    .likely("`take_turn` says whose turn it is, and leaves a place for other jobs")?;
+    let told: Vec<usize> = jobs.iter().map(|(_, client)| client.choices().len()).collect();
+    equal(&format!("{input}: choices that the clients hear of"), Ok(told), &vec![9, 1])
 }
 
 pub fn what_cannot_start_fails_alone(day: &Day) -> Outcome {

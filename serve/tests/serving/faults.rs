@@ -75,7 +75,7 @@ fn a_byte_a_second_is_not_waited_for() {
     let mut of_body = server.connect();
     write!(
         of_body,
-        "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+        "POST {COMPLETIONS} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          content-length: 500\r\n\r\n{{"
     )
     .unwrap();
@@ -114,7 +114,7 @@ fn a_hundred_megabytes_are_refused_and_not_kept() {
         };
         write!(
             client,
-            "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{length}\
+            "POST {COMPLETIONS} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{length}\
              \r\n\r\n"
         )
         .unwrap();
@@ -195,23 +195,179 @@ fn a_queue_that_is_full_says_when_to_come_again() {
 }
 
 #[test]
-fn a_thousand_connections_are_too_many_and_some_are_not() {
-    let server = Server::start(&["--max-connections", "64", "--patience", "60"]);
+fn a_thousand_idle_connections_keep_nobody_out() {
+    let server = Server::start(&["--max-connections", "64", "--patience", "600"]);
+    let whole = server.text("Once upon a time", &json!({}));
     let mut held = Vec::new();
-    for _ in 0..1000 {
+    for i in 0..1000 {
         match std::net::TcpStream::connect(&server.host) {
-            Ok(stream) => held.push(stream),
+            Ok(mut stream) => {
+                if i % 2 == 0 {
+                    let _ = write!(stream, "GET /health HTTP/1.1\r\n"); // and nothing more
+                }
+                held.push(stream);
+            }
             Err(_) => break, // this machine has no more
         }
     }
-    let mut last = held.pop().unwrap();
-    let told = read_some(&mut last, 400);
-    assert!(told.starts_with("HTTP/1.1 503") && told.contains("too many connections"), "{told}");
+    // What has been idle for a moment makes room for a new client.
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(server.get("/health").0, 200);
+    assert_eq!(server.text("Once upon a time", &json!({})), whole);
     drop(held);
-    let began = Instant::now();
-    while ureq::get(server.url("/health")).call().is_err() {
-        assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn connections_at_work_are_not_closed_for_others() {
+    let server =
+        Server::start(&["--max-connections", "4", "--patience", "3", "--kernels", "plain"]);
+    let whole = server.text("Once", &json!({"max_tokens": 500, "ignore_eos": true}));
+    server.wait_for("num_connections", 1.0); // the one that asks
+    let mut running: Vec<_> = (0..4).map(|_| server.begin(COMPLETIONS, &long())).collect();
+    for stream in &mut running {
+        read_some(stream, 100); // each has its place
     }
+    let mut fifth = server.connect();
+    let told = read_some(&mut fifth, 400);
+    assert!(told.starts_with("HTTP/1.1 503") && told.contains("too many connections"), "{told}");
+    for mut stream in running {
+        let text = read_some(&mut stream, usize::MAX);
+        assert!(text.contains("data: [DONE]"), "{text}");
+    }
+    assert_eq!(server.text("Once", &json!({"max_tokens": 500, "ignore_eos": true})), whole);
+}
+
+#[test]
+fn a_client_that_closes_its_writing_half_gets_its_answer() {
+    let server = Server::start(&["--kernels", "plain"]);
+    let whole = server.text("Once", &json!({"max_tokens": 200, "ignore_eos": true}));
+    for (version, stream) in [("1.1", false), ("1.1", true), ("1.0", false)] {
+        let ask = json!({"max_tokens": 200, "ignore_eos": true, "stream": stream});
+        let body = body("Once", &ask).to_string();
+        let mut client = server.connect();
+        write!(
+            client,
+            "POST {COMPLETIONS} HTTP/{version}\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        let answer = read_some(&mut client, usize::MAX);
+        if stream {
+            assert!(answer.ends_with("data: [DONE]\n\n\r\n0\r\n\r\n"), "{answer}");
+            continue;
+        }
+        let (_, json) = answer.rsplit_once("\r\n\r\n").unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(json).unwrap_or_else(|_| panic!("{answer}"));
+        assert_eq!(json["choices"][0]["text"], whole.as_str());
+    }
+}
+
+#[test]
+fn one_request_with_many_choices_leaves_places_for_others() {
+    let server = Server::start(&["--max-batch", "8", "--kernels", "plain"]);
+    let mut many = long();
+    many["n"] = json!(128);
+    many["temperature"] = json!(1);
+    let mut client = server.begin(COMPLETIONS, &many);
+    read_some(&mut client, 300);
+    well(&server);
+    assert!(server.metric("num_requests_queued") > 0.0, "the others still wait for their turn");
+}
+
+#[test]
+fn what_asks_for_too_much_is_refused_before_any_work() {
+    let server = Server::start(&[]);
+    let whole = server.text("Once upon a time", &json!({}));
+    let long_stop = json!({"stop": "q".repeat(5000)});
+    let many_stops = json!({"stop": (0..100).map(|i| i.to_string()).collect::<Vec<_>>()});
+    let logprobs = json!({"max_tokens": 500, "n": 128, "temperature": 1, "logprobs": 20});
+    for (more, param) in [(long_stop, "stop"), (many_stops, "stop"), (logprobs, "logprobs")] {
+        let (status, answer) = server.post(COMPLETIONS, &body("Once", &more));
+        assert_eq!((status, answer["error"]["param"].as_str()), (400, Some(param)), "{answer}");
+    }
+    // Two hundred thousand stop strings, and texts that cannot fit, many at once.
+    let bodies = [
+        body("Once", &json!({"stop": (0..200_000).map(|_| "ab").collect::<Vec<_>>()})),
+        body(&"a b".repeat(300_000), &json!({})),
+        body("Once", &json!({"prompt": vec!["Once"; 100_000]})),
+    ];
+    let answers: Vec<u16> = std::thread::scope(|scope| {
+        let ask = |i: usize| server.post(COMPLETIONS, &bodies[i % bodies.len()]).0;
+        let asked: Vec<_> = (0..12).map(|i| scope.spawn(move || ask(i))).collect();
+        asked.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(answers.iter().all(|status| *status == 400), "{answers:?}");
+    assert_eq!(server.text("Once upon a time", &json!({})), whole);
+}
+
+#[test]
+fn only_clients_of_this_machine_are_answered_without_a_key() {
+    let asked = |server: &Server, headers: &str| {
+        let mut client = server.connect();
+        write!(client, "GET /health HTTP/1.1\r\n{headers}connection: close\r\n\r\n").unwrap();
+        let answer = read_some(&mut client, usize::MAX);
+        answer.split(' ').nth(1).unwrap().parse::<u16>().unwrap()
+    };
+    let server = Server::start(&[]);
+    let own = format!("host: {}\r\n", server.host);
+    for headers in [
+        "host: localhost\r\n",
+        "host: LOCALHOST:99\r\n",
+        "host: 127.0.0.1\r\n",
+        "host: [::1]:8000\r\n",
+        "host: localhost\r\norigin: http://localhost:3000\r\n",
+        &own,
+    ] {
+        assert_eq!(asked(&server, headers), 200, "{headers}");
+    }
+    for headers in [
+        "host: evil.example\r\n",
+        "host: localhost.evil.example\r\n",
+        "host: 127.0.0.1.evil.example:80\r\n",
+        "host: localhost\r\nhost: evil.example\r\n",
+        "host: localhost\r\norigin: http://evil.example\r\n",
+        "host: localhost\r\norigin: null\r\n",
+        "host: \r\n",
+    ] {
+        assert_eq!(asked(&server, headers), 403, "{headers}");
+    }
+    let guarded = Server::start(&["--api-key", "sesame"]);
+    assert_eq!(asked(&guarded, "host: any.example\r\n"), 200);
+}
+
+#[test]
+fn flags_out_of_range_are_refused() {
+    let refused = |flags: &[&str], words: &str| {
+        let output = Server::command(flags).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {told}");
+        assert!(told.starts_with("error: ") && told.contains(words), "{flags:?}: {told}");
+    };
+    for flag in
+        ["--max-batch", "--max-queue", "--max-connections", "--max-batch-tokens", "--patience"]
+    {
+        refused(&[flag, "2305843009213693952"], flag);
+        if flag != "--max-queue" {
+            refused(&[flag, "0"], flag);
+        }
+    }
+    for key in ["", "pässword", "two words", "line\nend"] {
+        refused(&["--api-key", key], "--api-key");
+    }
+}
+
+#[test]
+fn without_a_queue_an_idle_server_still_answers() {
+    let server = Server::start(&["--max-queue", "0", "--max-batch", "1", "--kernels", "plain"]);
+    well(&server);
+    let mut running = server.begin(COMPLETIONS, &long());
+    read_some(&mut running, 300);
+    assert_eq!(server.post(COMPLETIONS, &body("Once", &json!({}))).0, 429);
+    drop(running);
+    server.wait_for("num_rows_running", 0.0);
     well(&server);
 }
 

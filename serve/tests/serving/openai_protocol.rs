@@ -184,3 +184,108 @@ fn other_machines_need_a_key() {
     assert_eq!(out.status.code(), Some(1), "{errors}");
     assert!(errors.contains(&format!("cannot listen at 127.0.0.1:{port}")), "{errors}");
 }
+
+#[test]
+fn a_models_name_may_be_encoded_in_the_path() {
+    let server = Server::start(&["--served-model-name", "me/story 3:m é"]);
+    for name in ["me%2Fstory%203:m%20%C3%A9", "me/story%203%3Am%20%c3%a9"] {
+        assert_eq!(server.get(&format!("/v1/models/{name}")).0, 200, "{name}");
+    }
+    let (status, text) = server.get(&format!("/v1/models/{}", "a".repeat(5000)));
+    assert!(status == 404 && text.len() < 400, "{status} {text}");
+}
+
+#[test]
+fn a_key_is_shown_in_any_case() {
+    let server = Server::start(&["--api-key", "sesame"]);
+    let shown = |value: &str| {
+        let request = ureq::get(server.url("/v1/models")).header("authorization", value);
+        match request.call() {
+            Ok(response) => response.status().as_u16(),
+            Err(ureq::Error::StatusCode(status)) => status,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    for value in ["Bearer sesame", "bearer sesame", "BEARER  sesame"] {
+        assert_eq!(shown(value), 200, "{value}");
+    }
+    for value in ["sesame", "Bearer", "Bearer Sesame", "Bearersesame", "Basic sesame"] {
+        assert_eq!(shown(value), 401, "{value}");
+    }
+}
+
+#[test]
+fn json_is_known_by_its_type_whatever_its_case() {
+    let server = Server::start(&[]);
+    let status = |kind: &str, coding: &str| {
+        let request = ureq::post(server.url(COMPLETIONS)).header("content-type", kind);
+        match request.header("content-encoding", coding).send(r#"{"prompt": "Once"}"#) {
+            Ok(response) => response.status().as_u16(),
+            Err(ureq::Error::StatusCode(status)) => status,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    for kind in ["Application/JSON", "application/json; charset=utf-8", "application/vnd.api+json"]
+    {
+        assert_eq!(status(kind, "identity"), 200, "{kind}");
+    }
+    assert_eq!(status("text/json+plain", "identity"), 415);
+    assert_eq!(status("application/json", "gzip"), 415);
+}
+
+#[test]
+fn a_body_may_be_any_unicode_that_python_reads() {
+    let server = Server::start(&[]);
+    let text = r#"{"prompt": "Once é 🙂", "max_tokens": 2, "temperature": 0}"#;
+    let status = |bytes: &[u8]| {
+        let request =
+            ureq::post(server.url(COMPLETIONS)).header("content-type", "application/json");
+        match request.send(bytes) {
+            Ok(response) => response.status().as_u16(),
+            Err(ureq::Error::StatusCode(status)) => status,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let utf16: Vec<u16> = text.encode_utf16().collect();
+    let mut forms = vec![text.as_bytes().to_vec(), [b"\xEF\xBB\xBF", text.as_bytes()].concat()];
+    forms.push(utf16.iter().flat_map(|unit| unit.to_le_bytes()).collect());
+    forms.push(utf16.iter().flat_map(|unit| unit.to_be_bytes()).collect());
+    forms.push(std::iter::once(0xFEFF).chain(utf16).flat_map(u16::to_le_bytes).collect());
+    forms.push(text.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect());
+    for form in &forms {
+        assert_eq!(status(form), 200, "{form:?}");
+    }
+    assert_eq!(status(b"\xFF\xFE{"), 400);
+}
+
+#[test]
+fn a_body_that_is_announced_as_too_long_is_refused_before_it_is_sent() {
+    use std::io::Write as _;
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    write!(
+        client,
+        "POST {COMPLETIONS} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         expect: 100-continue\r\ncontent-length: 3000000\r\n\r\n"
+    )
+    .unwrap();
+    let told = crate::running_server::read_some(&mut client, 12);
+    assert!(told.starts_with("HTTP/1.1 413"), "{told}");
+}
+
+#[test]
+fn the_context_that_is_served_is_one_number() {
+    let server = Server::start(&["--max-batch-tokens", "20"]);
+    let (_, list) = server.get("/v1/models");
+    let list: Value = serde_json::from_str(&list).unwrap();
+    assert_eq!(list["data"][0]["max_model_len"], 20);
+    for (prompt, tokens) in [(10, 11), (19, 2), (20, 1)] {
+        let ask = json!({"prompt": vec![5; prompt], "max_tokens": 50, "ignore_eos": true});
+        let (status, answer) = server.post(COMPLETIONS, &ask);
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(answer["usage"]["completion_tokens"], tokens);
+    }
+    let (status, answer) = server.post(COMPLETIONS, &json!({"prompt": vec![5; 21]}));
+    assert_eq!((status, &answer["error"]["code"]), (400, &json!("context_length_exceeded")));
+    assert!(answer["error"]["message"].as_str().unwrap().contains("20"), "{answer}");
+}

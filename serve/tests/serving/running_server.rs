@@ -112,7 +112,7 @@ impl Server {
         let length = body.len();
         write!(
             stream,
-            "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\n\r\n{body}"
         )
         .unwrap();
