@@ -9,6 +9,7 @@ use candle_core::{bail, Result};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// What a match of the pattern means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub enum Rule {
     MustMatch,
 }
 
-/// A deterministic automaton over bytes, and what its matches mean.
+/// A deterministic automaton over bytes, and what its matches mean. Any thread can compile it.
 pub struct Automaton {
     dfa: Dfa,
     rule: Rule,
@@ -37,7 +38,7 @@ impl Automaton {
     /// blocked may begin anywhere.
     ///
     /// # Errors
-    /// If it is no regular expression, or its automaton grows too large.
+    /// If it is not a regular expression, or its automaton is too large.
     pub fn new(pattern: &str, rule: Rule) -> Result<Self> {
         if rule == Rule::MustMatch {
             let dfa = Dfa::anchored(pattern)?;
@@ -45,6 +46,11 @@ impl Automaton {
             return Ok(Self { dfa, rule, live });
         }
         Ok(Self { dfa: Dfa::search(pattern)?, rule, live: HashSet::new() })
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn memory_usage(&self) -> usize {
+        self.dfa.memory_usage() + self.live.capacity() * (size_of::<StateID>() + 1)
     }
 
     /// The state before the first byte.
@@ -110,7 +116,7 @@ pub const MASK_BYTES: usize = 16 << 20;
 /// rail serves all sequences of a run.
 pub struct GuardRail {
     name: String,
-    automaton: Automaton,
+    automaton: Arc<Automaton>,
     /// The bytes of every token; special tokens have none.
     pieces: Vec<Vec<u8>>,
     /// What [`GuardRail::legal`] has answered so far: one byte for each token.
@@ -121,11 +127,12 @@ impl GuardRail {
     /// A rail for texts of this tokenizer. `vocab_size` is the model's, which may have more ids.
     pub fn new(
         name: impl Into<String>,
-        automaton: Automaton,
+        automaton: impl Into<Arc<Automaton>>,
         tokenizer: &Tokenizer,
         vocab_size: usize,
     ) -> Self {
         let pieces = (0..vocab_size as u32).map(|id| tokenizer.token_bytes(id)).collect();
+        let automaton = automaton.into();
         Self { name: name.into(), automaton, pieces, masks: RefCell::default() }
     }
 
@@ -184,11 +191,31 @@ pub fn block_sequences(logits: &mut [f32], tokens: &[u32], sequences: &[Vec<u32>
     todo!("day 14, task 9: if the text ends in all but the last id, that one is -inf")
 }
 
-/// The rails of a block list. With `whole`, a word may also come to stand alone because a stop
-/// string cuts off what follows it: that is a rail of its own.
+/// The automata of a block list. With `whole`, a word may also come to stand alone because a stop
+/// string cuts off what follows it: that takes an automaton of its own.
 ///
 /// # Errors
-/// If a word is empty, or the list grows too large.
+/// If a word is empty, or the list is too large.
+pub fn block_automata(words: &[String], whole: bool, stops: &[String]) -> Result<Vec<Automaton>> {
+    let pattern = block_pattern(words, false)?;
+    if !whole {
+        return Ok(vec![Automaton::new(&pattern, Rule::BlockSubstring)?]);
+    }
+    let mut automata = vec![Automaton::new(&block_pattern(words, true)?, Rule::BlockWord)?];
+    // An empty stop string ends no text. The others are found in their own letter case.
+    let stops = stops.iter().filter(|stop| !stop.is_empty());
+    let stops: Vec<String> = stops.map(|stop| regex_syntax::escape(stop)).collect();
+    if !stops.is_empty() {
+        let cut = format!(r"(?-u:\b{{start-half}}){pattern}(?:{})", stops.join("|"));
+        automata.push(Automaton::new(&cut, Rule::BlockSubstring)?);
+    }
+    Ok(automata)
+}
+
+/// The rails of a block list: one for each of its automata.
+///
+/// # Errors
+/// As [`block_automata`].
 pub fn block_rails(
     words: &[String],
     whole: bool,
@@ -197,23 +224,10 @@ pub fn block_rails(
     vocab_size: usize,
 ) -> Result<Vec<GuardRail>> {
     let name = format!("the block list of {} words", words.len());
-    let rail = |pattern: &str, rule| -> Result<GuardRail> {
-        let automaton = Automaton::new(pattern, rule)?;
+    let rail = |automaton: Automaton| -> Result<GuardRail> {
         Ok(GuardRail::new(name.as_str(), automaton, tokenizer, vocab_size))
     };
-    let pattern = block_pattern(words, false)?;
-    if !whole {
-        return Ok(vec![rail(&pattern, Rule::BlockSubstring)?]);
-    }
-    let mut rails = vec![rail(&block_pattern(words, true)?, Rule::BlockWord)?];
-    // An empty stop string ends no text. The others are found in their own letter case.
-    let stops = stops.iter().filter(|stop| !stop.is_empty());
-    let stops: Vec<String> = stops.map(|stop| regex_syntax::escape(stop)).collect();
-    if !stops.is_empty() {
-        let cut = format!(r"(?-u:\b{{start-half}}){pattern}(?:{})", stops.join("|"));
-        rails.push(rail(&cut, Rule::BlockSubstring)?);
-    }
-    Ok(rails)
+    block_automata(words, whole, stops)?.into_iter().map(rail).collect()
 }
 
 // part 2: formats
@@ -250,13 +264,22 @@ impl GuardRail {
     }
 }
 
-/// The rail of a regular expression that the whole generated text must match, in its letter case.
-/// The expression is compiled as it is written, with nothing put around it. (A stop string is cut
-/// off at the end; what is left need not match.)
+/// The automaton of a regular expression that the whole generated text must match, in its letter
+/// case. The expression is compiled as it is written, with nothing put around it. (A stop string is
+/// cut off at the end; what is left need not match.)
 ///
 /// # Errors
-/// If it is no regular expression, or nothing matches it.
+/// If it is not a regular expression, its automaton is too large, or nothing matches it.
+pub fn allow_automaton(regex: &str) -> Result<Automaton> {
+    // task 14.14: an automaton under MustMatch; an error if no match can be reached from its start
+    todo!("day 14, task 14: an automaton under MustMatch; an error if no match can be reached from its start")
+}
+
+/// The rail of that automaton.
+///
+/// # Errors
+/// As [`allow_automaton`].
 pub fn allow_rail(regex: &str, tokenizer: &Tokenizer, vocab_size: usize) -> Result<GuardRail> {
-    // task 14.14: a rail under MustMatch; an error if no match can be reached from its start
-    todo!("day 14, task 14: a rail under MustMatch; an error if no match can be reached from its start")
+    let automaton = allow_automaton(regex)?;
+    Ok(GuardRail::new(format!("--allow-regex {regex}"), automaton, tokenizer, vocab_size))
 }

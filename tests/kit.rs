@@ -6,6 +6,8 @@
 
 mod checks;
 
+#[path = "kit/automata.rs"]
+mod automata;
 #[path = "kit/chat.rs"]
 mod chat;
 #[path = "kit/config.rs"]

@@ -2,13 +2,15 @@
 
 use crate::day08_sampling::{chacha_sampler, torch_samplers, warpers};
 use crate::day09_penalties::penalties;
-use crate::day14_guard_rails::{allow_rail, block_rails};
+use crate::day14_guard_rails::{allow_automaton, block_automata, Automaton, GuardRail};
 use crate::engine::token_rules;
 use crate::kit::error::{plain, usage};
 use crate::kit::fused::argmax;
 use crate::kit::{LogitsProcessor, ModelConfig, Request, Sampler, SamplingParams, Tokenizer};
 use anyhow::Result;
+use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Processors of one or more requests.
 pub type Processors = Vec<Rc<dyn LogitsProcessor>>;
@@ -27,9 +29,128 @@ pub fn check(params: &SamplingParams) -> Result<()> {
     Ok(())
 }
 
+/// The compiled automata of a request's guard rails. To compile them can take a second and 100 MB, and needs
+/// neither a tokenizer nor a model: any thread can do it, and hand the result over. A copy is cheap.
+#[derive(Clone, Default)]
+pub struct Automata {
+    block: Vec<Arc<Automaton>>,
+    allow: Option<Arc<Automaton>>,
+}
+
+impl Automata {
+    /// Compiles what these parameters ask for.
+    ///
+    /// # Errors
+    /// As wrong usage: a word is empty, or a pattern is refused.
+    pub fn compile(params: &SamplingParams) -> Result<Self> {
+        let refused = |e| usage(plain(&e));
+        let mut automata = Self::default();
+        if !params.block.is_empty() {
+            let whole = params.block_whole_words;
+            let block = block_automata(&params.block, whole, &params.stop).map_err(refused)?;
+            automata.block = block.into_iter().map(Arc::new).collect();
+        }
+        if let Some(regex) = &params.allow_regex {
+            automata.allow = Some(Arc::new(allow_automaton(regex).map_err(refused)?));
+        }
+        Ok(automata)
+    }
+
+    /// Bytes of memory that they take.
+    pub fn memory_usage(&self) -> usize {
+        self.block.iter().chain(&self.allow).map(|automaton| automaton.memory_usage()).sum()
+    }
+}
+
+/// Automata that were compiled before, and patterns that were refused, by what they were made of: a pattern
+/// costs its second once. Threads can share it. The oldest entries are dropped where all take more than
+/// [`AutomataMemo::MOST_BYTES`].
+#[derive(Default)]
+pub struct AutomataMemo(Mutex<VecDeque<(MadeOf, Compiled)>>);
+
+/// The parameters that automata depend on.
+#[derive(Clone, PartialEq)]
+struct MadeOf {
+    block: Vec<String>,
+    whole: bool,
+    stop: Vec<String>,
+    allow: Option<String>,
+}
+
+/// Automata, or why they were refused.
+type Compiled = std::result::Result<Automata, String>;
+
+impl AutomataMemo {
+    /// The most memory that it takes, if no single entry takes more.
+    pub const MOST_BYTES: usize = 128 << 20;
+
+    /// The automata that these parameters ask for, compiled now if they are not known.
+    ///
+    /// # Errors
+    /// As [`Automata::compile`], in the same words each time.
+    pub fn get(&self, params: &SamplingParams) -> Result<Automata> {
+        let stops = params.block_whole_words && !params.block.is_empty();
+        let key = MadeOf {
+            block: params.block.clone(),
+            whole: params.block_whole_words,
+            stop: if stops { params.stop.clone() } else { Vec::new() },
+            allow: params.allow_regex.clone(),
+        };
+        if key.block.is_empty() && key.allow.is_none() {
+            return Ok(Automata::default());
+        }
+        let known = {
+            let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            entries.iter().find(|(made_of, _)| *made_of == key).map(|(_, found)| found.clone())
+        };
+        let compiled = known.unwrap_or_else(|| {
+            let compiled = Automata::compile(params).map_err(|e| e.to_string());
+            self.keep(key, compiled.clone());
+            compiled
+        });
+        compiled.map_err(usage)
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// True if nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory that all entries take.
+    pub fn memory_usage(&self) -> usize {
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().map(bytes).sum()
+    }
+
+    fn keep(&self, key: MadeOf, compiled: Compiled) {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.iter().all(|(made_of, _)| *made_of != key) {
+            entries.push_front((key, compiled));
+        }
+        while entries.len() > 1 && entries.iter().map(bytes).sum::<usize>() > Self::MOST_BYTES {
+            entries.pop_back();
+        }
+    }
+}
+
+/// Bytes that an entry of an [`AutomataMemo`] takes.
+fn bytes((key, compiled): &(MadeOf, Compiled)) -> usize {
+    let texts = key.block.iter().chain(&key.stop).chain(&key.allow);
+    let key: usize = texts.map(|text| size_of::<String>() + text.len()).sum();
+    let compiled = match compiled {
+        Ok(automata) => automata.memory_usage(),
+        Err(refused) => refused.len(),
+    };
+    size_of::<(MadeOf, Compiled)>() + key + compiled
+}
+
 /// The processors in vLLM's and HF's order: rules for single tokens, penalties, guard rails, when the text
-/// may end, warpers. Greedy decoding needs no warpers: none
-/// of them changes which token is the best.
+/// may end, warpers. Greedy decoding needs no warpers: none of them changes which token is the best.
 ///
 /// They keep no state, so one set serves all requests with the same parameters; a long block list takes
 /// seconds to compile.
@@ -41,20 +162,33 @@ pub fn processors(
     tokenizer: &Tokenizer,
     config: &ModelConfig,
 ) -> Result<Processors> {
+    processors_with(params, &Automata::compile(params)?, tokenizer, config)
+}
+
+/// As [`processors`], with automata that are compiled already.
+///
+/// # Errors
+/// As wrong usage, if a parameter is out of range.
+pub fn processors_with(
+    params: &SamplingParams,
+    automata: &Automata,
+    tokenizer: &Tokenizer,
+    config: &ModelConfig,
+) -> Result<Processors> {
     let refused = |e| usage(plain(&e));
     let vocab_size = config.vocab_size;
     token_rules::check_ids(params, vocab_size).map_err(|(_, message)| usage(message))?;
     let mut all: Processors = token_rules::before_penalties(params, tokenizer).map_err(refused)?;
     all.extend(penalties(params).map_err(refused)?);
-    if !params.block.is_empty() {
-        let whole = params.block_whole_words;
-        let rails = block_rails(&params.block, whole, &params.stop, tokenizer, vocab_size);
-        for rail in rails.map_err(refused)? {
-            all.push(Rc::new(rail));
-        }
+    let mut rail = |name: String, automaton: &Arc<Automaton>| {
+        let rail = GuardRail::new(name, automaton.clone(), tokenizer, vocab_size);
+        all.push(Rc::new(rail));
+    };
+    for automaton in &automata.block {
+        rail(format!("the block list of {} words", params.block.len()), automaton);
     }
-    if let Some(regex) = &params.allow_regex {
-        all.push(Rc::new(allow_rail(regex, tokenizer, vocab_size).map_err(refused)?));
+    if let (Some(regex), Some(automaton)) = (&params.allow_regex, &automata.allow) {
+        rail(format!("--allow-regex {regex}"), automaton);
     }
     all.extend(token_rules::end_rules(params));
     if params.temperature != 0.0 {

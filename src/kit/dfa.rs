@@ -9,6 +9,62 @@ use tokenizers::NormalizedString;
 
 pub use regex_automata::util::primitives::StateID;
 
+/// How large a pattern and its automata may become. A server compiles the patterns of strangers, and nine
+/// characters, `\w{99999}`, can ask for gigabytes and minutes. These are sizes, not times, so that a
+/// pattern is accepted or refused on every machine alike.
+struct Limits {
+    /// Characters of the pattern. The parser's own limit is 250 brackets inside each other.
+    chars: usize,
+    /// Bytes of the nondeterministic automaton, which writes out every repetition.
+    nfa_bytes: usize,
+    /// Bytes of the table, and states: `live_states` of day 14 visits each.
+    table_bytes: usize,
+    states: usize,
+    /// Bytes of the sets of nondeterministic states that each state of the table stands for: at least
+    /// `set_bytes`, and more where bytes fall into few classes. Each set is walked once for each class,
+    /// so this bounds the time. Where there is never a choice, every set is one state: no limit.
+    set_bytes: usize,
+    set_bytes_times_classes: usize,
+}
+
+/// What must match. Compiled or refused within a second, and 100 MB.
+const FORMAT: Limits = Limits {
+    chars: 1 << 15,
+    nfa_bytes: 10 << 20,
+    table_bytes: 1 << 25,
+    states: 1 << 18,
+    set_bytes: 1 << 20,
+    set_bytes_times_classes: 120_000_000,
+};
+
+/// Words to be blocked. Their automaton cannot grow without end, only long.
+const BLOCK_LIST: Limits = Limits {
+    chars: usize::MAX,
+    nfa_bytes: 1 << 30,
+    table_bytes: 1 << 27,
+    states: usize::MAX,
+    set_bytes: 1 << 29,
+    set_bytes_times_classes: 0,
+};
+
+impl Limits {
+    /// The limit of the table: a row has a number of 4 bytes for each class of bytes, and is padded to
+    /// the next power of two.
+    fn dfa_bytes(&self, nfa: &NFA) -> usize {
+        let row = 4 * nfa.byte_classes().alphabet_len().next_power_of_two();
+        self.states.saturating_mul(row).min(self.table_bytes)
+    }
+
+    fn determinize_bytes(&self, nfa: &NFA) -> Option<usize> {
+        // The crate always puts the search for a beginning in front, as one union.
+        let search = usize::from(nfa.start_unanchored() != nfa.start_anchored());
+        let choice = |state: &&State| !alternates(state).is_empty();
+        let classes = nfa.byte_classes().alphabet_len();
+        let most = (self.set_bytes_times_classes / classes).max(self.set_bytes);
+        (nfa.states().iter().filter(choice).count() > search).then_some(most)
+    }
+}
+
 /// A deterministic automaton: for every state and byte the next state.
 pub struct Dfa {
     table: dense::DFA<Vec<u32>>,
@@ -19,7 +75,7 @@ impl Dfa {
     /// An automaton whose matches may begin anywhere in the text.
     ///
     /// # Errors
-    /// If `pattern` is no regular expression, or its automaton grows too large.
+    /// If `pattern` is not a regular expression, or its automaton is too large.
     pub fn search(pattern: &str) -> Result<Self> {
         Self::compile(pattern, StartKind::Unanchored, Anchored::No)
     }
@@ -35,6 +91,12 @@ impl Dfa {
     fn compile(pattern: &str, kind: StartKind, anchored: Anchored) -> Result<Self> {
         let refused =
             |reason: String| Error::Msg(format!("the pattern {pattern:.60} is refused: {reason}"));
+        let limits = if kind == StartKind::Anchored { FORMAT } else { BLOCK_LIST };
+        let chars = pattern.chars().count();
+        if chars > limits.chars {
+            let most = limits.chars;
+            return Err(refused(format!("it has {chars} characters, and {most} are the limit")));
+        }
         let hir = regex_syntax::ParserBuilder::new().utf8(false).build().parse(pattern);
         let hir = hir.map_err(|e| refused(syntax_error(pattern, &e)))?;
         if hir.properties().look_set().contains_word_unicode() {
@@ -42,26 +104,35 @@ impl Dfa {
                 r"a word border of Unicode needs more than a byte; write (?-u:\b) for \b".into(),
             ));
         }
-        let nfa = thompson::Compiler::new()
-            .configure(
-                thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None),
+        let too_large = || {
+            refused(
+                r"its automaton is too large; use smaller counts, as in {1000}, and smaller classes: \w alone is 140,000 characters, [a-z] 26"
+                    .into(),
             )
+        };
+        let config = thompson::Config::new()
+            .utf8(false)
+            .which_captures(thompson::WhichCaptures::None)
+            .nfa_size_limit(Some(limits.nfa_bytes));
+        let nfa = thompson::Compiler::new()
+            .configure(config)
             .build_from_hir(&hir)
             .map_err(Box::new)
-            .and_then(|nfa| merge_alternatives(&nfa))
-            .map_err(|e| refused(causes(&*e)))?;
-        // What grows without end, as (a|b)*a(a|b){30} does, is refused in seconds with these limits;
-        // with eight times as much it takes a minute. A block list cannot grow like that, only long.
-        let more = if kind == StartKind::Unanchored { 2 } else { 0 };
+            .and_then(|nfa| merge_alternatives(&nfa, 2 * limits.nfa_bytes));
+        drop(hir);
+        let nfa = nfa.map_err(|e| match e.size_limit() {
+            Some(_) => too_large(),
+            None => refused(causes(&*e)),
+        })?;
         let config = dense::Config::new()
             .start_kind(kind)
             .match_kind(MatchKind::All)
-            .dfa_size_limit(Some(1 << (25 + more)))
-            .determinize_size_limit(Some(1 << (27 + more)));
+            .dfa_size_limit(Some(limits.dfa_bytes(&nfa)))
+            .determinize_size_limit(limits.determinize_bytes(&nfa));
         let table = dense::Builder::new().configure(config).build_from_nfa(&nfa);
         let table = table.map_err(|e| {
             if e.is_size_limit_exceeded() {
-                refused("its automaton grows too large; make it shorter".into())
+                too_large()
             } else {
                 refused(causes(&e))
             }
@@ -69,6 +140,11 @@ impl Dfa {
         let start = table.start_state_forward(&Input::new("").anchored(anchored));
         let start = start.map_err(|e| refused(e.to_string()))?;
         Ok(Self { table, start })
+    }
+
+    /// Bytes of memory that the automaton takes.
+    pub fn memory_usage(&self) -> usize {
+        self.table.memory_usage()
     }
 
     /// The state before the first byte.
@@ -107,9 +183,13 @@ impl Dfa {
 /// The same automaton with fewer states at a time: the alternatives of a union that begin with
 /// different bytes become one state. A block list is one large union, and to determinise it costs
 /// what all states that the text may be in cost: with this, 10,000 words take a second.
-fn merge_alternatives(nfa: &NFA) -> std::result::Result<NFA, Box<thompson::BuildError>> {
+fn merge_alternatives(
+    nfa: &NFA,
+    most_bytes: usize,
+) -> std::result::Result<NFA, Box<thompson::BuildError>> {
     let mut builder = thompson::Builder::new();
     builder.set_utf8(nfa.is_utf8());
+    builder.set_size_limit(Some(most_bytes))?;
     builder.start_pattern()?;
     // States are numbered as they are added, so all that is copied keeps its number, and what is
     // new comes behind.
@@ -131,6 +211,9 @@ fn merge_alternatives(nfa: &NFA) -> std::result::Result<NFA, Box<thompson::Build
                     builder.add_sparse(merged)?
                 } else {
                     let id = StateID::new(nfa.states().len() + new.len());
+                    // `(|||)` leads to one state three times.
+                    others.sort_unstable();
+                    others.dedup();
                     others.extend(id);
                     new.push(merged);
                     builder.add_union(others)?

@@ -100,9 +100,72 @@ fn what_is_no_pattern_is_refused_with_the_reason_and_the_place() {
             refused(compiled.map(|_| ()).map_err(Into::into), &says);
         }
     }
-    // Its automaton would have more than 2^30 states: refused, not computed.
-    let endless = Dfa::anchored("(?:a|b)*a(?:a|b){30}");
-    refused(endless.map(|_| ()).map_err(Into::into), &["is refused", "too large"]);
+}
+
+/// Patterns of a few characters whose automata would take gigabytes or minutes: what is written out is too
+/// large, or the states are too many, or the sets that they stand for. No time is measured: each of these
+/// would exhaust the machine if it were computed.
+#[test]
+fn what_would_grow_without_end_is_refused() {
+    let alternatives = vec![r"[\p{L}\p{N} ]{20000}"; 4].join("|");
+    let optional = "(?:a|b)?c?".repeat(3000);
+    for pattern in [
+        r"\w{99999}",
+        "((a{1000}){1000}){1000}",
+        "a{1000}{1000}",
+        r"(\w{1000}){1000}",
+        r"(?:\w{500}){500}",
+        "(((a{0,1000}){0,1000}){0,1000})",
+        r"[\p{L}\p{N} ]{20000}",
+        &alternatives,
+        r"(?i)(\p{L}{200}){20}",
+        "(?:(?:(?:a?){100}){100}){100}",
+        "([a&&b]{1000}){1000}{1000}",
+        "(?:a|b)*a(?:a|b){30}",
+        r"(?:\w|[a-z])*x\w{12}",
+        r"(?:.{0,50}\w){0,50}",
+        "(?s)(?:.{0,100}){100}",
+        "(?:foo|bar|[0-9]{1,3}){9999}",
+        &optional,
+        &r"\w".repeat(5_000),
+    ] {
+        let compiled = Dfa::anchored(pattern).map(|_| ()).map_err(Into::into);
+        refused(compiled, &["is refused: its automaton is too large; use smaller counts"]);
+    }
+    let long = "a".repeat(40_000);
+    let refused_at_once = Dfa::anchored(&long).map(|_| ()).map_err(Into::into);
+    refused(refused_at_once, &["it has 40000 characters, and 32768 are the limit"]);
+    for (open, close) in [("(", ")"), ("[", "]"), ("(?:a|", ")"), ("[a&&[b--", "]]")] {
+        let deep = format!("{}a{}", open.repeat(2_000), close.repeat(2_000));
+        refused(Dfa::anchored(&deep).map(|_| ()).map_err(Into::into), &["nested", "250"]);
+    }
+}
+
+/// Ten thousand characters are no reason to refuse a pattern.
+#[test]
+fn long_patterns_that_cost_little_are_compiled() {
+    let mut random = Random::new(46);
+    let mut any = |low: u32, many: usize| -> String {
+        (0..10_000).filter_map(|_| char::from_u32(low + random.below(many) as u32)).collect()
+    };
+    let words: Vec<String> = (0..1_200).map(|n| format!("word{n}")).collect();
+    for (pattern, text) in [
+        ("a".repeat(10_000), "a".repeat(10_000)),
+        ("[a-z]{10000}".into(), "x".repeat(10_000)),
+        (".{10000}".into(), "é".repeat(10_000)),
+        (r#"[^"\\]{1,10000}"#.into(), "日".repeat(9_999)),
+        ("(?:[01][0-9a-z]){5000}".into(), "1x".repeat(5_000)),
+        ("(?:ab|cd|ef){1,2000}".into(), "abcdef".repeat(500)),
+        ("[0-9]{4}-".repeat(1_100), "2026-".repeat(1_100)),
+        (words.join("|"), "word1199".into()),
+        (format!("(?i)(?:{})", words.join("|")), "WORD7".into()),
+        ("(?:a|b)?c".repeat(1_000), "c".repeat(1_000)),
+    ] {
+        assert!(matches(&pattern, &text), "{pattern:.40}");
+    }
+    for text in [any(0x61, 26), any(0x4e00, 20_000), any(0x1f300, 500), any(0xa0, 0x4000)] {
+        assert!(matches(&regex_syntax::escape(&text), &text), "{text:.40}");
+    }
 }
 
 const LETTERS: [char; 24] = [
