@@ -7,6 +7,7 @@ pub mod cargo;
 pub mod checks;
 pub mod child;
 pub mod commands;
+pub mod git;
 pub mod host;
 pub mod progress;
 pub mod repo;

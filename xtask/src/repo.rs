@@ -68,6 +68,11 @@ impl Day {
         format!("day {}: {}", self.number, words.replace('_', " "))
     }
 
+    /// The day that a path in `src/` is, as `src/day06_generate.rs`; `None` if it is none.
+    pub fn from_src(path: &str) -> Option<Day> {
+        Day::from_name(path.strip_prefix("src/")?.strip_suffix(".rs")?)
+    }
+
     /// Reads `day06_generate` apart; `None` if it is no day's name.
     pub fn from_name(name: &str) -> Option<Day> {
         let (number, words) = name.strip_prefix("day")?.split_once('_')?;

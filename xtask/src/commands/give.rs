@@ -130,12 +130,13 @@ struct Copy<'a> {
 fn newest<'a>(repo: &Repo, all: &'a [(String, Vec<String>)], day: &Day) -> Result<Copy<'a>> {
     let there = repo.read_bytes(&day.src()).ok();
     for (stamp, files) in all.iter().rev() {
-        let Some(file) = files.iter().find(|file| number(file) == Some(day.number)) else {
-            continue;
-        };
-        let copy = repo.read_bytes(&format!("{}/{stamp}/{file}", backup::DIR));
-        if copy.is_ok_and(|copy| Some(copy) != there) {
-            return Ok(Copy { stamp, file, to: day.src() });
+        let named = files.iter().filter(|file| **file == day.src());
+        let renamed = files.iter().filter(|file| **file != day.src());
+        for file in named.chain(renamed).filter(|file| number(file) == Some(day.number)) {
+            let copy = repo.read_bytes(&format!("{}/{stamp}/{file}", backup::DIR));
+            if copy.is_ok_and(|copy| Some(copy) != there) {
+                return Ok(Copy { stamp, file, to: day.src() });
+            }
         }
     }
     Err(usage(format!("no backup has another {}: `cargo xtask restore` lists them", day.src())))
@@ -143,8 +144,7 @@ fn newest<'a>(repo: &Repo, all: &'a [(String, Vec<String>)], day: &Day) -> Resul
 
 /// The number of the day that a file of `src/` is.
 fn number(file: &str) -> Option<u32> {
-    let name = file.strip_prefix("src/")?.strip_suffix(".rs")?;
-    Day::from_name(name).map(|day| day.number)
+    Day::from_src(file).map(|day| day.number)
 }
 
 /// Replaces one file and says what became of the old one.
