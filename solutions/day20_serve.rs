@@ -7,6 +7,7 @@ use candecode::day15_scheduler::Scheduler;
 use candecode::kit::api::{ApiError, Fields};
 use candecode::kit::error::plain;
 use candecode::kit::processor::process_all;
+use candecode::kit::request_body::{self, Extras};
 use candecode::kit::{named, FinishReason, ModelConfig, Request, SamplingParams, Token, Tokenizer};
 use candle_core::Result;
 use serde_json::{json, Value};
@@ -65,6 +66,8 @@ pub struct ApiRequest {
     pub stream: bool,
     /// One more event at the end tells the usage (`stream_options.include_usage`).
     pub include_usage: bool,
+    /// What else is asked for, which only the server's given code looks at.
+    pub extras: Extras,
     /// Fields that nobody here knows. vLLM takes them in silence; a server should write them down.
     pub ignored: Vec<String>,
 }
@@ -74,29 +77,6 @@ pub const MAX_CHOICES: usize = 128;
 
 /// The likeliest tokens that can be told beside each token, at most (vLLM `max_logprobs`).
 pub const MAX_LOGPROBS: i64 = 20;
-
-/// Fields of OpenAI's or vLLM's that would change the answer, and that nothing here can do.
-/// Refused, unless their value says that they are not wanted.
-const UNSUPPORTED: [&str; 18] = [
-    "add_generation_prompt",
-    "audio",
-    "bad_words",
-    "best_of",
-    "chat_template",
-    "continue_final_message",
-    "documents",
-    "echo",
-    "functions",
-    "length_penalty",
-    "logit_bias",
-    "min_tokens",
-    "prompt_logprobs",
-    "stop_token_ids",
-    "suffix",
-    "tools",
-    "truncate_prompt_tokens",
-    "use_beam_search",
-];
 
 /// Strings that one request may ask to stop at, at most.
 pub const MAX_STOPS: usize = 64;
@@ -186,7 +166,7 @@ pub fn allowed_regex(fields: &Fields) -> std::result::Result<Option<String>, Api
 /// | `top_p` | 1 | above 0, to 1 |
 /// | `top_k` | all | 1 and above; 0 and -1 are all |
 /// | `min_p` | 0 | 0 to 1 |
-/// | `seed` | `seed` | any `i64`, as vLLM's (the same 64 bits, read without a sign) |
+/// | `seed` | `seed` | any `i64`, as vLLM's (the same 64 bits, read without a sign); -1 is random, and left out before |
 /// | `presence_penalty`, `frequency_penalty` | 0 | -2 to 2 |
 /// | `repetition_penalty` | 1 | above 0 |
 /// | `max_tokens` | 16; in a chat as many as fit, `usize::MAX` | 1 and above |
@@ -377,29 +357,21 @@ impl ApiRequest {
         model: &str,
         seed: u64,
     ) -> std::result::Result<Self, ApiError> {
-        let value: Value = serde_json::from_slice(body)
-            .map_err(|e| ApiError::unreadable(format!("the body is not JSON: {e}")))?;
-        let Value::Object(object) = &value else {
-            return Err(ApiError::unreadable("the body must be a JSON object"));
-        };
-        let fields = Fields::new(object);
+        let chat = endpoint == Endpoint::Chat;
+        let body = request_body::read(chat, body)?;
+        let fields = Fields::new(&body.object);
         match fields.value("model") {
             None => {} // there is only one
             Some(Value::String(asked)) if asked == model => {}
             Some(Value::String(asked)) => return Err(ApiError::no_such_model(asked, model)),
             Some(other) => return Err(fields.wrong("model", "a string", other)),
         }
-        for name in UNSUPPORTED {
-            if fields.value(name).is_some_and(|value| !is_neutral(name, value)) {
-                let message = format!("{name} is not supported here; leave it out");
-                return Err(ApiError::invalid(name, message));
-            }
-        }
         let prompts = match endpoint {
             Endpoint::Completions => prompts(&fields)?,
             Endpoint::Chat => vec![Prompt::Messages(chat_messages(&fields)?)],
         };
-        let params = sampling_params(&fields, endpoint, seed)?;
+        let mut params = sampling_params(&fields, endpoint, seed)?;
+        let extras = request_body::extras(&fields, chat, &mut params)?;
         let n = fields.integer("n", "in 1 to 128", |n| (1..=128).contains(&n))?.unwrap_or(1);
         let n = n as usize;
         if n > 1 && params.temperature == 0.0 {
@@ -414,7 +386,8 @@ impl ApiRequest {
         let ignore_eos = fields.flag("ignore_eos")?;
         let stream = fields.flag("stream")?;
         let include_usage = include_usage(&fields, stream)?;
-        let ignored = fields.unread();
+        let mut ignored = fields.unread();
+        ignored.extend(body.ignored);
         Ok(Self {
             endpoint,
             prompts,
@@ -424,23 +397,9 @@ impl ApiRequest {
             ignore_eos,
             stream,
             include_usage,
+            extras,
             ignored,
         })
-    }
-}
-
-/// Whether a value of an unsupported field asks for nothing.
-fn is_neutral(name: &str, value: &Value) -> bool {
-    match value {
-        Value::Bool(wanted) => *wanted == (name == "add_generation_prompt"),
-        Value::String(text) => text.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        Value::Object(object) => object.is_empty(),
-        Value::Number(number) => match name {
-            "best_of" | "length_penalty" => number.as_f64() == Some(1.0),
-            _ => number.as_f64() == Some(0.0) && name != "prompt_logprobs",
-        },
-        Value::Null => true,
     }
 }
 
@@ -500,11 +459,7 @@ pub fn prompt_ids(
             return Err(ApiError::invalid(param, "the prompt is empty; give it a token at least"));
         }
         if ids.len() > context {
-            let message = format!(
-                "the prompt is {} tokens long, the context {context}; shorten it",
-                ids.len()
-            );
-            return Err(ApiError::too_long(param, message));
+            return Err(ApiError::context_exceeded(param, ids.len(), context));
         }
         all.push(ids);
     }

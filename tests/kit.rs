@@ -32,6 +32,8 @@ mod model_files;
 mod quantized;
 #[path = "kit/random_model.rs"]
 mod random_model;
+#[path = "kit/request_fields.rs"]
+mod request_fields;
 #[path = "kit/rng.rs"]
 mod rng;
 #[path = "kit/step.rs"]

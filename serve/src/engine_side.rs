@@ -12,6 +12,7 @@ use candecode::engine::chat_template::Template;
 use candecode::engine::load;
 use candecode::engine::requests::{self, Processors};
 use candecode::engine::roomy_cache::RoomyCache;
+use candecode::engine::token_rules;
 use candecode::formats::{hub, ModelFiles};
 use candecode::kernels::{self, Choice};
 use candecode::kit::error::{describe, usage};
@@ -164,15 +165,17 @@ impl RequestMaker<'_> {
         let prompt = job.prompts.get(index / job.n).context("a choice without a prompt")?;
         let mut params = job.params.clone();
         let is_chat = job.endpoint == Endpoint::Chat;
-        if is_chat {
+        if is_chat && params.allow_regex.is_none() {
+            // What matches a pattern is the whole answer, whatever the template would end at.
             params.stop.extend(self.stops.iter().cloned());
         }
         let room = (self.config.max_position_embeddings + 1).saturating_sub(prompt.len());
         params.max_new_tokens = params.max_new_tokens.min(room);
         let processors = self.processors(&params)?;
-        let sampler = requests::sampler(&params, index);
+        // The same seed for each prompt of a list: its texts are those that it gets alone.
+        let sampler = requests::sampler(&params, index % job.n);
         let mut request = requests::request(self.config, prompt, &params, &processors, sampler);
-        if is_chat {
+        if is_chat && !token_rules::ends_ignored(&params) {
             request.eos_token_ids.extend(self.end_of_turn);
         }
         Ok(request)

@@ -14,9 +14,11 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::Router;
 use candecode::day20_serve::{prompt_ids, ApiRequest, ChatMessage, Endpoint, Job, Prompt, Reply};
-use candecode::engine::chat_template::{Message, Template};
+use candecode::engine::chat_template::{Message, RenderOptions, Template};
+use candecode::engine::token_rules;
 use candecode::kit::api::{cut, ApiError};
 use candecode::kit::error::describe;
+use candecode::kit::request_body::Extras;
 use candecode::kit::{ModelConfig, Tokenizer};
 use percent_encoding::percent_decode_str;
 use serde_json::{json, Value};
@@ -94,7 +96,7 @@ impl Front {
     }
 
     /// The text of a chat.
-    fn render(&self, messages: &[ChatMessage]) -> Result<String, String> {
+    fn render(&self, messages: &[ChatMessage], extras: &Extras) -> Result<String, String> {
         let template = self.template.as_ref().map_err(String::clone)?;
         let mut said = Vec::new();
         for message in messages {
@@ -105,7 +107,12 @@ impl Front {
             };
             said.push(Message::new(role, &message.content));
         }
-        template.render(&said).map_err(|error| describe(&error))
+        let options = RenderOptions {
+            add_generation_prompt: extras.add_generation_prompt,
+            continue_final_message: extras.continue_final_message,
+            kwargs: extras.template_kwargs.clone(),
+        };
+        template.apply(&said, &options).map_err(|error| describe(&error))
     }
 
     /// The tokens of a request's prompts. A text that is too long, whatever its tokens are, is refused
@@ -118,7 +125,7 @@ impl Front {
         }
         let too_long = Cell::new(None);
         let render = |messages: &[ChatMessage]| {
-            let text = self.render(messages)?;
+            let text = self.render(messages, &request.extras)?;
             self.check_length("messages", &text).map_err(|error| {
                 let words = error.to_string();
                 too_long.set(Some(error));
@@ -412,6 +419,9 @@ async fn answer(
     let lane = front.helpers.reading(endpoint, body.len());
     let work = move || {
         let request = ApiRequest::parse(endpoint, &utf8(body)?, &reader.model, seed)?;
+        let blamed = |(param, message): token_rules::Fault| ApiError::invalid(param, message);
+        token_rules::check(&request.params).map_err(blamed)?;
+        token_rules::check_ids(&request.params, reader.config.vocab_size).map_err(blamed)?;
         let prompts = reader.prompts(&request)?;
         Ok((request, prompts))
     };
@@ -434,7 +444,7 @@ async fn answer(
         n: request.n,
         params: request.params,
         logprobs: request.logprobs,
-        ignore_eos: request.ignore_eos,
+        ignore_eos: false, // the request's parameters have it, and know its stop tokens
         connection: Box::new(wire),
     };
     front.sender()?.send(job).map_err(|_| ApiError::closing())?;

@@ -55,6 +55,18 @@ impl ApiError {
         Self { code: Some("context_length_exceeded"), ..Self::invalid(param, message) }
     }
 
+    /// 400: a prompt of `tokens` tokens doesn't fit a context of `context`. The words are OpenAI's: clients that
+    /// shorten a conversation look for them.
+    pub fn context_exceeded(param: &str, tokens: usize, context: usize) -> Self {
+        let it = match param {
+            "messages" => format!("your messages resulted in {tokens} tokens. Please reduce the length of the messages."),
+            _ => format!("you requested {tokens} tokens in your prompt. Please reduce the length of the prompt."),
+        };
+        let message =
+            format!("This model's maximum context length is {context} tokens. However, {it}");
+        Self::too_long(param, message)
+    }
+
     /// 404: another model is asked for than the one that is served.
     pub fn no_such_model(asked: &str, served: &str) -> Self {
         let asked = cut(asked, 60);

@@ -279,6 +279,7 @@ macro_rules! implementation {
                 ignore_eos: false,
                 stream: true,
                 include_usage: false,
+                extras: Default::default(),
                 ignored: Vec::new(),
             }
         }
@@ -883,18 +884,18 @@ pub fn logprobs_are_asked_in_two_ways(day: &Day) -> Outcome {
 pub fn a_whole_request(day: &Day) -> Outcome {
     let body = json!({
         "model": "story-3m", "prompt": ["Once", "The"], "n": 2, "stream": true, "logprobs": 2,
-        "stream_options": {"include_usage": true}, "user": "x", "guided_regex": "a", "best_of": 1,
+        "stream_options": {"include_usage": true}, "mystery": "a", "user": "x", "best_of": 2,
         "ignore_eos": true, "echo": false, "logit_bias": {},
     });
     let want = Parsed {
         prompts: vec![Sent::Text("Once".into()), Sent::Text("The".into())],
-        params: openai(16),
+        params: SamplingParams { ignore_eos: true, ..openai(16) },
         n: 2,
         logprobs: Some(2),
         ignore_eos: true,
         stream: true,
         include_usage: true,
-        ignored: vec!["guided_regex".into(), "user".into()],
+        ignored: vec!["mystery".into(), "user".into()],
     };
     equal(&format!("parse of {body}"), short(parse(day, &body, false)), &Ok(want))?;
     let body = json!({"messages": [{"role": "user", "content": "Hi"}]});
@@ -970,12 +971,12 @@ pub fn other_requests_are_refused(day: &Day) -> Outcome {
         ("model", json!(7), 400),
         ("n", json!("2"), 400),
         ("suffix", json!("The end."), 400),
-        ("bad_words", json!(["cat"]), 400),
-        ("logit_bias", json!({"405": -100}), 400),
+        ("bad_words", json!([5]), 400),
+        ("logit_bias", json!({"405": -101}), 400),
+        ("grammar", json!("root ::= \"a\""), 400),
         ("use_beam_search", json!(true), 400),
         ("add_generation_prompt", json!(false), 400),
-        ("min_tokens", json!(5), 400),
-        ("min_tokens", json!(1), 400),
+        ("min_tokens", json!(-1), 400),
         ("length_penalty", json!(0), 400),
         ("best_of", json!(2), 400),
         // 0 asks for the prompt's own logprobs.
