@@ -578,8 +578,8 @@ pub struct Observed {
 /// # Errors
 /// As [`log_softmax`].
 pub fn top_logprobs(logits: &[f32], k: usize) -> Result<Vec<(u32, f32)>> {
-    // task 20.16: log_softmax, sort, cut
-    todo!("day 20, task 16: log_softmax, sort, cut")
+    // task 20.16: log_softmax; select the k best, without sorting the whole vocabulary; sort them
+    todo!("day 20, task 16: log_softmax; select the k best, without sorting the whole vocabulary; sort them")
 }
 
 /// Puts an observer between a row and the scheduler. The request generates what it would generate

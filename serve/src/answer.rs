@@ -1,14 +1,16 @@
 //! From the loop's events to the body of a response. The loop sends and never waits; a client that reads slowly has its
 //! events here, and they are at most the tokens that it asked for.
 
+use crate::http_routes::lock;
 use crate::metrics::Metrics;
+use crate::rails::InUseByJob;
 use axum::body::Bytes;
 use candecode::day20_serve::{sse, Connection, Event, Piece, Reply};
 use candecode::kit::api::ApiError;
 use http_body::Frame;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
@@ -23,19 +25,26 @@ pub struct Wire {
     came: Instant,
     /// When each choice got its newest token.
     newest: Mutex<Vec<Option<Instant>>>,
+    /// The loop owns the wire for as long as it needs them.
+    _automata: Option<InUseByJob>,
 }
 
 impl Wire {
-    /// A way for the events of so many choices, and the client's end of it.
-    pub fn new(choices: usize, metrics: Arc<Metrics>) -> (Self, UnboundedReceiver<Event>) {
+    /// A way for the events of as many choices, and the client's end of it. The automata of the job
+    /// stay in use until the wire is dropped.
+    pub fn new(
+        choices: usize,
+        metrics: Arc<Metrics>,
+        automata: Option<InUseByJob>,
+    ) -> (Self, UnboundedReceiver<Event>) {
         let (events, inbox) = unbounded_channel();
         let newest = Mutex::new(vec![None; choices]);
-        (Self { events, metrics, came: Instant::now(), newest }, inbox)
+        (Self { events, metrics, came: Instant::now(), newest, _automata: automata }, inbox)
     }
 
     fn measure(&self, piece: &Piece) {
         let now = Instant::now();
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = lock(&self.newest);
         match newest.get_mut(piece.index).and_then(|newest| newest.replace(now)) {
             None => self.metrics.first_token(now - self.came),
             Some(before) => self.metrics.next_token(now - before),

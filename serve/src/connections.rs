@@ -1,7 +1,7 @@
 //! Accepts connections: how many at once, how long each one may keep others waiting, and which one
 //! makes room when all places are taken.
 
-use crate::http_routes::{router, say, Front};
+use crate::http_routes::{lock, router, say, Front};
 use anyhow::{Context as _, Result};
 use axum::body::Bytes;
 use axum::http::{Request, Version};
@@ -18,7 +18,7 @@ use std::future::{poll_fn, Future as _};
 use std::io::{Error, ErrorKind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
@@ -128,10 +128,6 @@ pub async fn serve(
     }
     let _ = timeout(END_TIME, graceful.shutdown()).await;
     Ok(())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a connection is doing.

@@ -4,6 +4,7 @@ use crate::connections;
 use crate::helper_threads::{HelperThreads, THREADS};
 use crate::http_routes::{now, say, Front, LONG_BODIES};
 use crate::metrics::Metrics;
+use crate::rails::Rails;
 use crate::serve_flags::ServeFlags;
 use anyhow::{anyhow, Context as _, Result};
 use candecode::day15_scheduler::{NewCache, Scheduler};
@@ -28,6 +29,8 @@ use tokio::sync::{watch, Semaphore};
 
 /// Sets of processors that are kept, for requests that come again with the same regular expression.
 const KEPT: usize = 8;
+/// The memory of the automata in them, in bytes, if one alone does not take more.
+const MOST_KEPT: usize = 64 << 20;
 
 /// Opens the model, listens, and runs the loop; comes back after Ctrl-C, when the last row has ended.
 ///
@@ -67,6 +70,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         key: flags.key(),
         local: flags.local(),
         helpers: HelperThreads::new(),
+        rails: Arc::new(Rails::new()),
         long_bodies: Semaphore::new(LONG_BODIES),
         patience: Duration::from_secs(flags.patience),
         jobs: Mutex::new(Some(sender)),
@@ -111,6 +115,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let maker = RequestMaker {
         config: &config,
         tokenizer: &tokenizer,
+        rails: front.rails.clone(),
         stops,
         end_of_turn,
         kept: RefCell::default(),
@@ -152,11 +157,19 @@ fn template(flags: &ServeFlags, files: &ModelFiles) -> Result<Result<Template, S
 struct RequestMaker<'a> {
     config: &'a ModelConfig,
     tokenizer: &'a Tokenizer,
+    rails: Arc<Rails>,
     /// What ends an answer of a chat, by its template.
     stops: Vec<String>,
     end_of_turn: Option<u32>,
     /// The newest processors that took time to make, and what they were made of.
-    kept: RefCell<VecDeque<(SamplingParams, Processors)>>,
+    kept: RefCell<VecDeque<Kept>>,
+}
+
+/// Processors, what they were made of, and the memory of their automata in bytes.
+struct Kept {
+    made_of: SamplingParams,
+    processors: Processors,
+    bytes: usize,
 }
 
 impl RequestMaker<'_> {
@@ -181,21 +194,27 @@ impl RequestMaker<'_> {
         Ok(request)
     }
 
-    /// The processors of these parameters. An automaton of a regular expression is kept: all choices of a request have the
-    /// same one, and so do requests that come again.
+    /// The processors of these parameters. Those with an automaton are kept: all choices of a request share them, with the
+    /// masks that they have computed, and so do requests that come again. The automaton itself is compiled already.
     fn processors(&self, params: &SamplingParams) -> Result<Processors> {
-        let make = || requests::processors(params, self.tokenizer, self.config);
-        if params.allow_regex.is_none() {
+        let automata = self.rails.of(params).context("the patterns of the request are lost")?;
+        let bytes = automata.memory_usage();
+        let make = || requests::processors_with(params, &automata, self.tokenizer, self.config);
+        if bytes == 0 {
             return make();
         }
         let key = SamplingParams { seed: 0, max_new_tokens: 0, ..params.clone() };
         let mut kept = self.kept.borrow_mut();
-        if let Some((_, processors)) = kept.iter().find(|(made_of, _)| *made_of == key) {
-            return Ok(processors.clone());
+        if let Some(found) = kept.iter().find(|kept| kept.made_of == key) {
+            return Ok(found.processors.clone());
         }
         let processors = make()?;
-        kept.truncate(KEPT - 1);
-        kept.push_front((key, processors.clone()));
+        kept.push_front(Kept { made_of: key, processors: processors.clone(), bytes });
+        while kept.len() > 1
+            && (kept.len() > KEPT || kept.iter().map(|kept| kept.bytes).sum::<usize>() > MOST_KEPT)
+        {
+            kept.pop_back();
+        }
         Ok(processors)
     }
 }

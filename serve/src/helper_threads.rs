@@ -107,3 +107,43 @@ fn overloaded(what: &str) -> ApiError {
     let message = format!("{what} has to wait for too many others; try again in some seconds");
     ApiError { status: 503, retry_after: Some(5), ..ApiError::failed(message) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::mpsc::channel;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    #[test]
+    fn a_panic_is_an_error_of_the_server() {
+        let lane = Lane::new(1, "the work");
+        let refused = runtime().block_on(lane.run::<()>(|| panic!("on purpose"))).unwrap_err();
+        assert_eq!(refused.status, 500);
+        assert!(refused.message.contains("the server's output says why"), "{refused}");
+        assert_eq!(runtime().block_on(lane.run(|| Ok(1))), Ok(1)); // its place is free again
+    }
+
+    #[test]
+    fn work_that_nobody_waits_for_never_starts() {
+        let lane = Lane::new(1, "the work");
+        let started = Arc::new(AtomicUsize::new(0));
+        let (end, ended) = channel::<()>();
+        runtime().block_on(async {
+            let first = lane.run(move || Ok(ended.recv().is_ok()));
+            let counted = started.clone();
+            let second = async {
+                let work = move || Ok(counted.fetch_add(1, SeqCst));
+                let gone = timeout(Duration::from_millis(50), lane.run(work)).await;
+                assert!(gone.is_err(), "the lane has one place");
+                end.send(()).unwrap();
+            };
+            assert_eq!(tokio::join!(first, second).0, Ok(true));
+            assert_eq!(lane.run(|| Ok(2)).await, Ok(2));
+        });
+        assert_eq!(started.load(SeqCst), 0);
+    }
+}

@@ -4,6 +4,7 @@ use crate::answer::{self, EventBody, Wire};
 use crate::connections::Activity;
 use crate::helper_threads::HelperThreads;
 use crate::metrics::Metrics;
+use crate::rails::Rails;
 use anyhow::Result;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
@@ -30,7 +31,7 @@ use std::net::IpAddr;
 use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
@@ -68,6 +69,8 @@ pub struct Front {
     pub local: Option<IpAddr>,
     /// The threads for what takes a while.
     pub helpers: HelperThreads,
+    /// Compiled automata.
+    pub rails: Arc<Rails>,
     /// Places for long bodies.
     pub long_bodies: Semaphore,
     /// The way to the loop; None once the server is about to end.
@@ -87,12 +90,11 @@ pub struct Front {
 impl Front {
     /// Takes no more jobs; the loop ends when the last one has.
     pub fn close(&self) {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        lock(&self.jobs).take();
     }
 
     fn sender(&self) -> Result<Sender<Job>, ApiError> {
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.clone().ok_or_else(ApiError::closing)
+        lock(&self.jobs).clone().ok_or_else(ApiError::closing)
     }
 
     /// The text of a chat.
@@ -177,7 +179,7 @@ impl Front {
 
     /// Writes down fields that were ignored, each name once.
     fn note(&self, ignored: &[String]) {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = lock(&self.noted);
         for name in ignored {
             let name: String = name.chars().take(40).collect();
             if noted.len() < NOTED_FIELDS && noted.insert(name.clone()) {
@@ -185,6 +187,11 @@ impl Front {
             }
         }
     }
+}
+
+/// Locks; a panic of another thread does not matter.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A line on standard error, if anybody reads it: a server outlives its terminal, and a full disk.
@@ -429,6 +436,7 @@ async fn answer(
     drop(place);
     front.note(&request.ignored);
     front.check_logprobs(&request, &prompts)?;
+    let automata = front.rails.compile(&request.params, &front.helpers.patterns).await?;
 
     let prefix = match endpoint {
         Endpoint::Completions => "cmpl",
@@ -437,7 +445,7 @@ async fn answer(
     let id = format!("{prefix}-{:016x}{:06x}", random(), front.count.fetch_add(1, Relaxed));
     let reply = Reply::new(&request, &prompts, id, now(), front.model.clone());
     front.metrics.taken(reply.prompt_tokens);
-    let (wire, mut inbox) = Wire::new(reply.choices.len(), front.metrics.clone());
+    let (wire, mut inbox) = Wire::new(reply.choices.len(), front.metrics.clone(), automata);
     let job = Job {
         endpoint,
         prompts,

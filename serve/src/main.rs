@@ -9,6 +9,7 @@ mod engine_side;
 mod helper_threads;
 mod http_routes;
 mod metrics;
+mod rails;
 mod serve_flags;
 
 use candecode::kernels;

@@ -77,6 +77,19 @@ struct MadeOf {
     allow: Option<String>,
 }
 
+impl MadeOf {
+    fn new(params: &SamplingParams) -> Self {
+        // Only a rail of whole words looks at stop strings.
+        let stops = params.block_whole_words && !params.block.is_empty();
+        Self {
+            block: params.block.clone(),
+            whole: params.block_whole_words,
+            stop: if stops { params.stop.clone() } else { Vec::new() },
+            allow: params.allow_regex.clone(),
+        }
+    }
+}
+
 /// Automata, or why they were refused.
 type Compiled = std::result::Result<Automata, String>;
 
@@ -89,26 +102,23 @@ impl AutomataMemo {
     /// # Errors
     /// As [`Automata::compile`], in the same words each time.
     pub fn get(&self, params: &SamplingParams) -> Result<Automata> {
-        let stops = params.block_whole_words && !params.block.is_empty();
-        let key = MadeOf {
-            block: params.block.clone(),
-            whole: params.block_whole_words,
-            stop: if stops { params.stop.clone() } else { Vec::new() },
-            allow: params.allow_regex.clone(),
-        };
-        if key.block.is_empty() && key.allow.is_none() {
-            return Ok(Automata::default());
+        if let Some(known) = self.known(params) {
+            return known;
         }
-        let known = {
-            let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            entries.iter().find(|(made_of, _)| *made_of == key).map(|(_, found)| found.clone())
-        };
-        let compiled = known.unwrap_or_else(|| {
-            let compiled = Automata::compile(params).map_err(|e| e.to_string());
-            self.keep(key, compiled.clone());
-            compiled
-        });
+        let compiled = Automata::compile(params).map_err(|e| e.to_string());
+        self.keep(MadeOf::new(params), compiled.clone());
         compiled.map_err(usage)
+    }
+
+    /// What [`AutomataMemo::get`] returns, if it need not compile anything for it; else None.
+    pub fn known(&self, params: &SamplingParams) -> Option<Result<Automata>> {
+        let key = MadeOf::new(params);
+        if key.block.is_empty() && key.allow.is_none() {
+            return Some(Ok(Automata::default()));
+        }
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = entries.iter().find(|(made_of, _)| *made_of == key);
+        found.map(|(_, compiled)| compiled.clone().map_err(usage))
     }
 
     /// Number of entries.

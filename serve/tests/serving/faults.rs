@@ -427,3 +427,84 @@ fn ctrl_c_lets_running_rows_end() {
     assert_eq!(pieces.collect::<String>(), whole);
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
+
+/// Regular expressions that cost a second each, or would cost all memory. No two of them are equal.
+fn hard_pattern(i: usize) -> serde_json::Value {
+    let patterns = [
+        r"((a{1000}){1000}){1000}",
+        r"(a|b)*a(a|b){30}",
+        r"\w{99999}",
+        r"(a{1000}){1000}",
+        r"(?:(?:(?:a?){100}){100}){100}",
+        r"(?i)(\p{L}{200}){20}",
+    ];
+    let regex = format!("(?:{})|x{i}", patterns[i % patterns.len()]);
+    body("Once", &json!({"max_tokens": 2, "structured_outputs": {"regex": regex}}))
+}
+
+#[test]
+fn hard_patterns_of_many_clients_change_nothing_for_others() {
+    let server = Server::start(&[]);
+    let whole = server.text("Once upon a time", &json!({}));
+    let good = json!({"structured_outputs": {"regex": " [0-9]{2}"}});
+    let digits = server.text("He was", &good);
+    std::thread::scope(|scope| {
+        let server = &server;
+        let asked: Vec<_> = (0..24)
+            .map(|i| scope.spawn(move || server.post(COMPLETIONS, &hard_pattern(i))))
+            .collect();
+        // Many more ask, and go at once.
+        let gone: Vec<_> =
+            (100..200).map(|i| server.begin(COMPLETIONS, &hard_pattern(i))).collect();
+        drop(gone);
+        for _ in 0..5 {
+            assert_eq!(server.text("Once upon a time", &json!({})), whole);
+            assert_eq!(server.text("He was", &good), digits); // this one is known
+        }
+        for thread in asked {
+            let (status, answer) = thread.join().unwrap();
+            assert!([200, 400, 503].contains(&status), "{answer}");
+            if status == 400 {
+                assert_eq!(answer["error"]["param"], "structured_outputs", "{answer}");
+            }
+        }
+    });
+    server.wait_for("num_requests_queued", 0.0);
+    assert_eq!(server.text("Once upon a time", &json!({})), whole);
+    #[cfg(target_os = "linux")]
+    assert!(server.peak_memory() < 1 << 30, "{}", server.peak_memory());
+}
+
+#[test]
+fn large_patterns_in_use_have_a_bound() {
+    let server = Server::start(&["--max-batch", "2", "--kernels", "plain"]);
+    let mut running: Vec<_> = (0..2).map(|_| server.begin(COMPLETIONS, &long())).collect();
+    read_some(&mut running[0], 100);
+    // These wait for a place in the batch, and their automata with them.
+    let large = |i: usize| {
+        let regex = format!("(?:a{{1000}}){{{}}}", 900 + i);
+        body("Once", &json!({"stream": true, "structured_outputs": {"regex": regex}}))
+    };
+    let waiting: Vec<_> = (0..12).map(|i| server.begin(COMPLETIONS, &large(i))).collect();
+    let small = json!({"structured_outputs": {"regex": " [0-9]{2}"}});
+    assert_eq!(server.post(COMPLETIONS, &body("He was", &small)).0, 200);
+    drop((waiting, running));
+    server.wait_for("num_requests_queued", 0.0);
+    #[cfg(target_os = "linux")]
+    assert!(server.peak_memory() < 1 << 30, "{}", server.peak_memory());
+    well(&server);
+}
+
+#[test]
+fn a_pattern_that_is_wrong_names_its_field() {
+    let server = Server::start(&[]);
+    for regex in ["(", "**", r"\p{Nonsense}", r"\b", "[^\\x00-\u{10FFFF}]"] {
+        for _ in 0..2 {
+            let wrong = body("Once", &json!({"structured_outputs": {"regex": regex}}));
+            let (status, answer) = server.post(COMPLETIONS, &wrong);
+            let param = &answer["error"]["param"];
+            assert_eq!((status, param), (400, &json!("structured_outputs")), "{regex}: {answer}");
+        }
+    }
+    well(&server);
+}
