@@ -1,11 +1,12 @@
 //! From the loop's events to the body of a response. The loop sends and never waits; a client that reads slowly has its
 //! events here, and they are at most the tokens that it asked for.
 
+use crate::answer_shape::AnswerShape;
 use crate::http_routes::lock;
 use crate::metrics::Metrics;
 use crate::rails::InUseByJob;
 use axum::body::Bytes;
-use candecode::day20_serve::{sse, Connection, Event, Piece, Reply};
+use candecode::day20_serve::{Connection, Event, Piece, Reply};
 use candecode::kit::api::ApiError;
 use http_body::Frame;
 use std::convert::Infallible;
@@ -94,6 +95,7 @@ impl Drop for Unfinished<'_> {
 pub async fn gathered(
     inbox: &mut UnboundedReceiver<Event>,
     mut reply: Reply,
+    shape: &mut AnswerShape,
     metrics: &Metrics,
 ) -> Result<Reply, ApiError> {
     let mut unfinished = Unfinished { metrics, ended: false };
@@ -103,7 +105,7 @@ pub async fn gathered(
             unfinished.ended = true;
         }
         match event {
-            Some(Event::Token(piece)) => reply.take(&piece),
+            Some(Event::Token(piece)) => reply.take(&shape.amend(piece)),
             Some(Event::Failed(error)) => return Err(error),
             None => return Err(engine_gone()),
         }
@@ -145,6 +147,7 @@ pub struct EventBody {
     first: Option<Event>,
     inbox: UnboundedReceiver<Event>,
     reply: Reply,
+    shape: AnswerShape,
     ended: bool,
     metrics: Arc<Metrics>,
 }
@@ -155,16 +158,18 @@ impl EventBody {
         first: Event,
         inbox: UnboundedReceiver<Event>,
         reply: Reply,
+        shape: AnswerShape,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { first: Some(first), inbox, reply, ended: false, metrics }
+        Self { first: Some(first), inbox, reply, shape, ended: false, metrics }
     }
 
     /// The text of an event, if it has one; None ends the stream early.
     fn told(&mut self, event: Option<Event>) -> String {
         let failed = match event {
             Some(Event::Token(piece)) => {
-                let mut text: String = self.reply.chunks(&piece).iter().map(sse).collect();
+                let piece = self.shape.amend(piece);
+                let mut text = self.shape.events(&mut self.reply, &piece);
                 if self.reply.is_done() {
                     text += &self.reply.end();
                     self.ended = true;

@@ -4,6 +4,7 @@ use crate::connections;
 use crate::helper_threads::{HelperThreads, THREADS};
 use crate::http_routes::{now, say, Front, LONG_BODIES};
 use crate::metrics::Metrics;
+use crate::other_origins::AllowedOrigins;
 use crate::rails::Rails;
 use crate::serve_flags::ServeFlags;
 use anyhow::{anyhow, Context as _, Result};
@@ -39,6 +40,7 @@ const MOST_KEPT: usize = 64 << 20;
 /// it was asked to.
 pub fn run(flags: &ServeFlags) -> Result<()> {
     flags.check()?;
+    let origins = Arc::new(AllowedOrigins::new(&flags.allowed_origins)?);
     let device = device::device(&flags.device).map_err(usage)?;
     let dtype = flags.dtype.as_deref().map(device::dtype).transpose().map_err(usage)?;
     kernels::choose(flags.kernels.map_or_else(Choice::default, Choice::from));
@@ -69,6 +71,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         template,
         key: flags.key(),
         local: flags.local(),
+        origins,
         helpers: HelperThreads::new(),
         rails: Arc::new(Rails::new()),
         long_bodies: Semaphore::new(LONG_BODIES),

@@ -1,9 +1,11 @@
 //! What each path answers. A request is read and refused here; what is left of it goes to the loop as a [`Job`].
 
 use crate::answer::{self, EventBody, Wire};
+use crate::answer_shape::AnswerShape;
 use crate::connections::Activity;
 use crate::helper_threads::HelperThreads;
 use crate::metrics::Metrics;
+use crate::other_origins::{cors, request_id, AllowedOrigins};
 use crate::rails::Rails;
 use anyhow::Result;
 use axum::body::{Body, HttpBody as _};
@@ -18,7 +20,7 @@ use candecode::day20_serve::{prompt_ids, ApiRequest, ChatMessage, Endpoint, Job,
 use candecode::engine::chat_template::{Message, RenderOptions, Template};
 use candecode::engine::token_rules;
 use candecode::kit::api::{cut, ApiError};
-use candecode::kit::error::describe;
+use candecode::kit::error::{describe, plain};
 use candecode::kit::request_body::Extras;
 use candecode::kit::{ModelConfig, Tokenizer};
 use percent_encoding::percent_decode_str;
@@ -67,6 +69,8 @@ pub struct Front {
     pub key: Option<String>,
     /// The address where only this machine's own clients are answered; None: all are.
     pub local: Option<IpAddr>,
+    /// The origins whose pages may ask.
+    pub origins: Arc<AllowedOrigins>,
     /// The threads for what takes a while.
     pub helpers: HelperThreads,
     /// Compiled automata.
@@ -125,6 +129,18 @@ impl Front {
                 self.check_length("prompt", text)?;
             }
         }
+        let mut as_ids = None;
+        if !request.extras.add_special_tokens {
+            let bare = as_ids.insert(request.clone());
+            for prompt in &mut bare.prompts {
+                if let Prompt::Text(text) = prompt {
+                    let ids = self.tokenizer.encode_rendered(text);
+                    let refused = |error| ApiError::invalid("prompt", plain(&error));
+                    *prompt = Prompt::Ids(ids.map_err(refused)?);
+                }
+            }
+        }
+        let request = as_ids.as_ref().unwrap_or(request);
         let too_long = Cell::new(None);
         let render = |messages: &[ChatMessage]| {
             let text = self.render(messages, &request.extras)?;
@@ -136,7 +152,35 @@ impl Front {
             Ok(text)
         };
         let prompts = prompt_ids(request, &self.tokenizer, &self.config, &render);
-        prompts.map_err(|error| too_long.take().unwrap_or(error))
+        prompts.map_err(|error| match too_long.take() {
+            Some(error) => error,
+            None => Self::blame_option(error),
+        })
+    }
+
+    /// A template's refusal of an option blames the option, and not the messages.
+    fn blame_option(error: ApiError) -> ApiError {
+        let options = ["chat_template_kwargs", "continue_final_message"];
+        match options.iter().find(|name| error.message.starts_with(**name)) {
+            Some(name) => ApiError { param: Some(name.to_string()), ..error },
+            None => error,
+        }
+    }
+
+    /// The texts of the prompts, which `echo` repeats; empty without it.
+    fn echoes(&self, request: &ApiRequest) -> Result<Vec<String>, ApiError> {
+        let mut texts = Vec::new();
+        for prompt in request.prompts.iter().filter(|_| request.extras.echo) {
+            texts.push(match prompt {
+                Prompt::Text(text) => text.clone(),
+                Prompt::Ids(ids) => {
+                    let text = self.tokenizer.decode(ids);
+                    text.map_err(|error| ApiError::invalid("prompt", plain(&error)))?
+                }
+                Prompt::Messages(_) => String::new(),
+            });
+        }
+        Ok(texts)
     }
 
     /// Refuses a text that has more tokens than the context, if that shows in its length.
@@ -220,6 +264,8 @@ pub fn router(front: Arc<Front>) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn_with_state(front.clone(), local_only))
+        .layer(middleware::from_fn_with_state(front.origins.clone(), cors))
+        .layer(middleware::from_fn(request_id))
         .with_state(front)
 }
 
@@ -257,7 +303,8 @@ async fn local_only(State(front): State<Arc<Front>>, request: Request, next: Nex
     let foreign = hosts.chain(target).find(|host| !is_local(host, address));
     let origins = headers.get_all(header::ORIGIN).iter();
     let mut origins = origins.map(|origin| String::from_utf8_lossy(origin.as_bytes()).into_owned());
-    let message = match (foreign, origins.find(|origin| !is_local_origin(origin, address))) {
+    let may_ask = |origin: &String| is_local_origin(origin, address) || front.origins.allow(origin);
+    let message = match (foreign, origins.find(|origin| !may_ask(origin))) {
         (None, None) => return next.run(request).await,
         (Some(host), _) => format!(
             "this server answers only clients of its own machine, who call it localhost or \
@@ -265,7 +312,7 @@ async fn local_only(State(front): State<Arc<Front>>, request: Request, next: Nex
             cut(&host, 100)
         ),
         (None, Some(origin)) => format!(
-            "pages of {:?} are not answered here; to let others in, start the server with --api-key",
+            "pages of {:?} are not answered here; to let them in, start the server with --allowed-origins",
             cut(&origin, 100)
         ),
     };
@@ -430,9 +477,10 @@ async fn answer(
         token_rules::check(&request.params).map_err(blamed)?;
         token_rules::check_ids(&request.params, reader.config.vocab_size).map_err(blamed)?;
         let prompts = reader.prompts(&request)?;
-        Ok((request, prompts))
+        let echoes = reader.echoes(&request)?;
+        Ok((request, prompts, echoes))
     };
-    let (request, prompts) = lane.run(work).await?;
+    let (request, prompts, echoes) = lane.run(work).await?;
     drop(place);
     front.note(&request.ignored);
     front.check_logprobs(&request, &prompts)?;
@@ -442,7 +490,21 @@ async fn answer(
         Endpoint::Completions => "cmpl",
         Endpoint::Chat => "chatcmpl",
     };
-    let id = format!("{prefix}-{:016x}{:06x}", random(), front.count.fetch_add(1, Relaxed));
+    let own_id = || format!("{:016x}{:06x}", random(), front.count.fetch_add(1, Relaxed));
+    let id = format!("{prefix}-{}", request.extras.request_id.clone().unwrap_or_else(own_id));
+    let template_stops = match &front.template {
+        Ok(template) if endpoint == Endpoint::Chat => template.stops.as_slice(),
+        _ => &[],
+    };
+    let mut shape = AnswerShape::new(
+        endpoint == Endpoint::Chat,
+        &request.extras,
+        &prompts.iter().map(Vec::len).collect::<Vec<_>>(),
+        request.n,
+        &echoes,
+        (&request.params.stop, template_stops),
+        request.logprobs.is_some(),
+    );
     let reply = Reply::new(&request, &prompts, id, now(), front.model.clone());
     front.metrics.taken(reply.prompt_tokens);
     let (wire, mut inbox) = Wire::new(reply.choices.len(), front.metrics.clone(), automata);
@@ -451,15 +513,16 @@ async fn answer(
         prompts,
         n: request.n,
         params: request.params,
-        logprobs: request.logprobs,
+        // The bytes of every token are needed to tell which stop string has ended a text.
+        logprobs: request.logprobs.or(request.extras.include_stop.then_some(0)),
         ignore_eos: false, // the request's parameters have it, and know its stop tokens
         connection: Box::new(wire),
     };
     front.sender()?.send(job).map_err(|_| ApiError::closing())?;
     if !request.stream {
-        let mut reply = answer::gathered(&mut inbox, reply, &front.metrics).await?;
+        let mut reply = answer::gathered(&mut inbox, reply, &mut shape, &front.metrics).await?;
         let large = answer::is_large(&reply);
-        let mut write = move || Ok(reply.whole().to_string());
+        let mut write = move || Ok(shape.whole(&mut reply));
         let whole = match large {
             true => front.helpers.answers.run(write).await?,
             false => write()?,
@@ -468,7 +531,7 @@ async fn answer(
         return Ok((headers, whole).into_response());
     }
     let first = answer::first(&mut inbox, &front.metrics).await?;
-    let events = EventBody::new(first, inbox, reply, front.metrics.clone());
+    let events = EventBody::new(first, inbox, reply, shape, front.metrics.clone());
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
         (header::CACHE_CONTROL, "no-cache"),
@@ -597,6 +660,6 @@ fn utf8(body: Vec<u8>) -> Result<Vec<u8>, ApiError> {
 }
 
 /// A number that nobody can guess, and no two requests share.
-fn random() -> u64 {
+pub fn random() -> u64 {
     getrandom::u64().unwrap_or_else(|_| now())
 }

@@ -4,11 +4,13 @@
 #![warn(missing_docs)]
 
 mod answer;
+mod answer_shape;
 mod connections;
 mod engine_side;
 mod helper_threads;
 mod http_routes;
 mod metrics;
+mod other_origins;
 mod rails;
 mod serve_flags;
 

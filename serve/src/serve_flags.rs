@@ -31,6 +31,10 @@ pub struct ServeFlags {
     /// the list of processes]
     #[arg(long, value_name = "KEY")]
     pub api_key: Option<String>,
+    /// Pages that may ask from a browser, by their origin, such as http://localhost:3000; * is any [default: none but the
+    /// server's own]
+    #[arg(long, value_name = "ORIGINS", value_delimiter = ',')]
+    pub allowed_origins: Vec<String>,
     /// Rows that run at once, at most; each text is to the last bit what it is alone
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub max_batch: usize,

@@ -4,7 +4,7 @@ use crate::day08_sampling::{chacha_sampler, torch_samplers, warpers};
 use crate::day09_penalties::penalties;
 use crate::day14_guard_rails::{allow_automaton, block_automata, Automaton, GuardRail};
 use crate::engine::token_rules;
-use crate::kit::error::{plain, usage};
+use crate::kit::error::{plain, shown, usage};
 use crate::kit::fused::argmax;
 use crate::kit::{LogitsProcessor, ModelConfig, Request, Sampler, SamplingParams, Tokenizer};
 use anyhow::Result;
@@ -198,7 +198,7 @@ pub fn processors_with(
         rail(format!("the block list of {} words", params.block.len()), automaton);
     }
     if let (Some(regex), Some(automaton)) = (&params.allow_regex, &automata.allow) {
-        rail(format!("--allow-regex {regex}"), automaton);
+        rail(format!("the pattern {}", shown(regex)), automaton);
     }
     all.extend(token_rules::end_rules(params));
     if params.temperature != 0.0 {

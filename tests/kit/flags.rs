@@ -171,7 +171,7 @@ fn processors_come_in_transformers_order() {
         "presence_penalty(0.5), frequency_penalty(0)",
         "no_repeat_ngram(3)",
         "the block list of 1 words",
-        "--allow-regex [a-z ]*",
+        "the pattern [a-z ]*",
         "min_tokens",
         "temperature(0.7)",
         "top_k(5)",

@@ -3,6 +3,7 @@
 #![cfg(feature = "ref")]
 
 mod faults;
+mod more_fields;
 mod openai_protocol;
 mod running_server;
 mod same_text_at_any_load;
