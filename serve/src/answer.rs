@@ -8,6 +8,7 @@ use crate::rails::InUseByJob;
 use axum::body::Bytes;
 use candecode::day20_serve::{Connection, Event, Piece, Reply};
 use candecode::kit::api::ApiError;
+use candecode::kit::processor::LEFT_NO_TOKEN;
 use http_body::Frame;
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -57,7 +58,13 @@ impl Wire {
 }
 
 impl Connection for Wire {
-    fn send(&self, event: Event) {
+    fn send(&self, mut event: Event) {
+        if let Event::Failed(error) = &mut event {
+            if error.message.contains(LEFT_NO_TOKEN) {
+                // The request's own rules contradict each other: its client would get the same again.
+                *error = ApiError::unreadable(error.message.as_str());
+            }
+        }
         if let Event::Token(piece) = &event {
             self.measure(piece);
         }

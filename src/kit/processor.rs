@@ -49,6 +49,9 @@ pub fn named<'a>(
     Rc::new(Named(name.into(), process))
 }
 
+/// What an error says if rules contradict each other: whoever set them is to blame, and not the program.
+pub const LEFT_NO_TOKEN: &str = "left no token to choose";
+
 /// Runs the processors in order.
 ///
 /// # Errors
@@ -62,7 +65,7 @@ pub fn process_all(
         processor.process(input, logits)?;
         if logits.iter().all(|logit| *logit == f32::NEG_INFINITY) {
             candle_core::bail!(
-                "{} left no token to choose after {} tokens; loosen it",
+                "{} {LEFT_NO_TOKEN} after {} tokens; loosen it",
                 processor.name(),
                 input.tokens.len()
             )

@@ -107,6 +107,16 @@ fn a_complete_pattern_ends_a_text_whatever_else_is_asked() {
 }
 
 #[test]
+fn rules_that_contradict_each_other_are_the_clients_fault() {
+    let server = Server::start(&[]);
+    let ask = json!({"structured_outputs": {"regex": "a{3}"}, "allowed_token_ids": [300]});
+    let (status, _, words) = refused(&server, COMPLETIONS, &body(ONCE, &ask));
+    assert_eq!(status, 400, "{words}");
+    assert!(words.contains("the pattern a{3} left no token to choose"), "{words}");
+    assert!(!words.contains("--"), "{words}"); // nobody sent a flag
+}
+
+#[test]
 fn a_stop_string_may_stay_in_the_text() {
     let server = Server::start(&[]);
     let whole = server.text(ONCE, &json!({}));
