@@ -43,7 +43,9 @@ pub fn tokenizer(dir: &Path) -> Result<Tokenizer> {
     let bytes = regular_file::read(&path)?;
     let bytes =
         bytes.with_context(|| format!("{}: no tokenizer.json; {EXPECTED}", dir.display()))?;
-    Tokenizer::from_bytes(&bytes).map_err(|error| anyhow!("{}: {error}", path.display()))
+    let tokenizer = Tokenizer::from_bytes(&bytes);
+    let tokenizer = tokenizer.map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    Ok(tokenizer.called(path.display()))
 }
 
 /// The tensors of `model.safetensors`, or of the files that `model.safetensors.index.json` lists.
