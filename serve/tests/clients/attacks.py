@@ -46,17 +46,6 @@ class Server:
             status = type(error).__name__
         return status, time.monotonic() - began
 
-    def health(self):
-        began = time.monotonic()
-        try:
-            connection = http.client.HTTPConnection(*self.address, timeout=60)
-            connection.request("GET", "/health")
-            status = connection.getresponse().status
-            connection.close()
-        except OSError as error:
-            status = type(error).__name__
-        return status, time.monotonic() - began
-
     def peak(self):
         with open(f"/proc/{self.child.pid}/status") as status:
             line = next(line for line in status if line.startswith("VmHWM"))
@@ -74,49 +63,74 @@ class Server:
         return f"{time.monotonic() - began:.1f} s", code
 
 
-class Bystander(threading.Thread):
-    """Streams the same text until it is told to stop, and asks for the health beside it."""
+def bystander(host, port):
+    """Streams the same text until standard input ends, and asks for the health beside it: in a process of its own, whose times
+    are not the attackers'. Prints what it saw as JSON."""
+    over = threading.Event()
+    seen = {"texts": [], "gaps": [], "per_token": [], "failures": [], "health": [0.0]}
 
-    def __init__(self, server):
-        super().__init__(daemon=True)
-        self.server, self.over = server, threading.Event()
-        self.texts, self.gaps, self.failures, self.health = set(), [], [], [0.0]
-
-    def stream(self):
-        connection = http.client.HTTPConnection(*self.server.address, timeout=120)
+    def stream():
+        began = last = time.monotonic()
+        connection = http.client.HTTPConnection(host, port, timeout=120)
         connection.request("POST", "/v1/completions", json.dumps(TEXT), {"content-type": "application/json"})
         response = connection.getresponse()
         if response.status != 200:
-            self.failures.append(response.status)
-            time.sleep(0.1)
-            return
-        text, last = "", time.monotonic()
+            seen["failures"].append(response.status)
+            return time.sleep(0.1)
+        pieces, longest = [], 0.0
         for line in response:
+            now = time.monotonic()
+            longest, last = max(longest, now - last), now
             if line.startswith(b"data: {"):
-                now = time.monotonic()
-                text += json.loads(line[6:])["choices"][0]["text"]
-                self.gaps.append(now - last)
-                last = now
-        self.texts.add(text)
+                pieces.append(json.loads(line[6:])["choices"][0]["text"])
+        seen["gaps"].append(longest)
+        seen["per_token"].append((last - began) / TEXT["max_tokens"])
+        if "".join(pieces) not in seen["texts"]:
+            seen["texts"].append("".join(pieces))
         connection.close()
 
-    def ask_health(self):
-        while not self.over.wait(0.1):
-            status, seconds = self.server.health()
-            self.health.append(seconds if status == 200 else 99.0)
-
-    def run(self):
-        threading.Thread(target=self.ask_health, daemon=True).start()
-        while not self.over.is_set():
+    def ask_health():
+        while not over.wait(0.1):
+            began = time.monotonic()
             try:
-                self.stream()
-            except OSError as error:
-                self.failures.append(type(error).__name__)
-                time.sleep(0.1)
+                connection = http.client.HTTPConnection(host, port, timeout=60)
+                connection.request("GET", "/health")
+                good = connection.getresponse().status == 200
+                connection.close()
+            except OSError:
+                good = False
+            if good:
+                seen["health"].append(time.monotonic() - began)
+            else:
+                seen["failures"].append("health")
+
+    def wait_for_the_end():
+        sys.stdin.read()
+        over.set()
+
+    for work in (ask_health, wait_for_the_end):
+        threading.Thread(target=work, daemon=True).start()
+    while not over.is_set():
+        try:
+            stream()
+        except OSError as error:
+            seen["failures"].append(type(error).__name__)
+            time.sleep(0.1)
+    print(json.dumps(seen))
+
+
+class Bystander:
+    """Such a process."""
+
+    def __init__(self, server):
+        host, port = server.address
+        command = [sys.executable, __file__, "--bystander", host, str(port)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def end(self):
-        self.over.set()
-        self.join(120)
+        """What it saw."""
+        out, _ = self.process.communicate(timeout=200)
+        return json.loads(out)
 
 
 def at_once(jobs):
@@ -155,7 +169,7 @@ def hard_patterns_one_by_one(server):
     for pattern in HARD:
         body = {"prompt": "Once", "max_tokens": 2, "structured_outputs": {"regex": pattern}}
         status, seconds = server.post(body)
-        print(f"    {pattern:45} {status} {seconds:.2f} s")
+        print(f"    {pattern:45} {status} {seconds:.2f} s", flush=True)
     return "as above"
 
 
@@ -278,6 +292,21 @@ ATTACKS = [
 ]
 
 
+def apart(attack, server):
+    """Runs an attack in a process that steps back: attackers have machines of their own."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.nice(10)
+        os.write(writes, attack(server).encode()[:60_000])
+        os._exit(0)
+    os.close(writes)
+    with os.fdopen(reads) as outcome:
+        told = outcome.read()
+    os.waitpid(child, 0)
+    return told
+
+
 def measured(attack):
     flags = []
     if attack is endless_template:
@@ -287,26 +316,22 @@ def measured(attack):
         file.close()
         flags = ["--template", file.name]
     server = Server(*flags)
-    calm = Bystander(server)
-    calm.start()
-    time.sleep(3)
-    calm.end()
-    before = server.peak()
-    bystander = Bystander(server)
-    bystander.start()
-    time.sleep(0.2)
-    outcome = attack(server)
-    bystander.end()
-    alive = server.child.poll() is None
+    beside = Bystander(server)
+    time.sleep(4)
+    calm, before = beside.end(), server.peak()
+    beside = Bystander(server)
+    time.sleep(0.5)
+    outcome = apart(attack, server)
+    attacked = beside.end()
     print(f"{attack.__name__}: {outcome}")
-    if alive:
-        median = [1000 * statistics.median(client.gaps) for client in (calm, bystander)]
-        gaps = [1000 * max(client.gaps) for client in (calm, bystander)]
-        same = bystander.texts <= calm.texts and len(calm.texts) == 1 and bystander.texts
+    if server.child.poll() is None:
+        pace = [1000 * statistics.median(seen["per_token"]) for seen in (calm, attacked)]
+        gaps = [1000 * max(seen["gaps"]) for seen in (calm, attacked)]
+        same = len(calm["texts"]) == 1 and attacked["texts"] == calm["texts"]
         print(
-            f"    bystander: {'same text' if same else 'ANOTHER TEXT'}, {len(bystander.failures)} failures; "
-            f"ms per token {median[0]:.2f} -> {median[1]:.2f}, longest gap {gaps[0]:.0f} -> {gaps[1]:.0f} ms; "
-            f"health within {1000 * max(bystander.health):.0f} ms"
+            f"    bystander: {'same text' if same else 'ANOTHER TEXT'}, {len(attacked['failures'])} failures; "
+            f"ms per token {pace[0]:.2f} -> {pace[1]:.2f}, longest gap {gaps[0]:.0f} -> {gaps[1]:.0f} ms; "
+            f"health within {1000 * max(attacked['health']):.0f} ms"
         )
         print(f"    memory at most {before} -> {server.peak()} MiB; SIGTERM: {server.end()}")
     else:
@@ -315,6 +340,9 @@ def measured(attack):
         os.unlink(flags[1])
 
 
+if PROGRAM == "--bystander":
+    bystander(sys.argv[2], int(sys.argv[3]))
+    sys.exit()
 for attack in ATTACKS:
     if not CHOSEN or attack.__name__ in CHOSEN:
         measured(attack)
