@@ -197,13 +197,13 @@ impl RequestMaker<'_> {
         Ok(request)
     }
 
-    /// The processors of these parameters. Those with an automaton are kept: all choices of a request share them, with the
-    /// masks that they have computed, and so do requests that come again. The automaton itself is compiled already.
+    /// The processors of these parameters. Those with an automaton or bad words are kept: all choices of a request share them,
+    /// with the masks that they have computed, and so do requests that come again. The automaton itself is compiled already.
     fn processors(&self, params: &SamplingParams) -> Result<Processors> {
         let automata = self.rails.of(params).context("the patterns of the request are lost")?;
         let bytes = automata.memory_usage();
         let make = || requests::processors_with(params, &automata, self.tokenizer, self.config);
-        if bytes == 0 {
+        if bytes == 0 && params.bad_words.is_empty() {
             return make();
         }
         let key = SamplingParams { seed: 0, max_new_tokens: 0, ..params.clone() };

@@ -46,6 +46,14 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 const SHORT_BODY: usize = 64 << 10;
 /// How many longer ones are held at once, while they are read and parsed.
 pub const LONG_BODIES: usize = 32;
+/// The most words of `bad_words`, and their bytes together: the model's thread encodes them.
+const BAD_WORDS: (usize, usize) = (256, 4096);
+/// The most ids of `stop_token_ids`: each token is compared with all of them.
+const MOST_STOP_IDS: usize = 256;
+/// The most tokens of `logit_bias` (OpenAI: 300).
+const MOST_BIASES: usize = 1024;
+/// The most bytes that `echo` repeats in an answer, all choices together.
+const MOST_ECHOED: usize = 4 << 20;
 /// The most tokens whose logprobs one answer may hold, alternatives included: each costs up to a
 /// kilobyte while the answer is written.
 const MOST_LOGPROBS: usize = 1 << 18;
@@ -170,6 +178,7 @@ impl Front {
     /// The texts of the prompts, which `echo` repeats; empty without it.
     fn echoes(&self, request: &ApiRequest) -> Result<Vec<String>, ApiError> {
         let mut texts = Vec::new();
+        let mut bytes = 0;
         for prompt in request.prompts.iter().filter(|_| request.extras.echo) {
             texts.push(match prompt {
                 Prompt::Text(text) => text.clone(),
@@ -179,6 +188,13 @@ impl Front {
                 }
                 Prompt::Messages(_) => String::new(),
             });
+            bytes += texts.last().map_or(0, String::len) * request.n;
+            if bytes > MOST_ECHOED {
+                let message = format!(
+                    "echo would repeat more than {MOST_ECHOED} bytes; lower n, or leave it out"
+                );
+                return Err(ApiError::invalid("echo", message));
+            }
         }
         Ok(texts)
     }
@@ -195,6 +211,26 @@ impl Front {
              in at least {least} tokens. Please reduce the length of the {param}."
         );
         Err(ApiError::too_long(param, message))
+    }
+
+    /// Refuses lists that would cost the model's thread too much.
+    fn check_amounts(&self, request: &ApiRequest) -> Result<(), ApiError> {
+        let params = &request.params;
+        let bytes: usize = params.bad_words.iter().map(String::len).sum();
+        let allowed = params.allowed_token_ids.as_ref().map_or(0, Vec::len);
+        for (name, what, got, most) in [
+            ("bad_words", "words", params.bad_words.len(), BAD_WORDS.0),
+            ("bad_words", "bytes in all", bytes, BAD_WORDS.1),
+            ("stop_token_ids", "ids", params.stop_token_ids.len(), MOST_STOP_IDS),
+            ("logit_bias", "tokens", params.logit_bias.len(), MOST_BIASES),
+            ("allowed_token_ids", "ids", allowed, self.config.vocab_size),
+        ] {
+            if got > most {
+                let message = format!("{name} may have at most {most} {what}, got {got}");
+                return Err(ApiError::invalid(name, message));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses an answer whose logprobs would take too much memory.
@@ -476,6 +512,7 @@ async fn answer(
         let blamed = |(param, message): token_rules::Fault| ApiError::invalid(param, message);
         token_rules::check(&request.params).map_err(blamed)?;
         token_rules::check_ids(&request.params, reader.config.vocab_size).map_err(blamed)?;
+        reader.check_amounts(&request)?;
         let prompts = reader.prompts(&request)?;
         let echoes = reader.echoes(&request)?;
         Ok((request, prompts, echoes))

@@ -183,10 +183,14 @@ fn a_template_that_fails_is_the_requests_own_affair() {
 fn a_queue_that_is_full_says_when_to_come_again() {
     let server =
         Arc::new(Server::start(&["--max-batch", "1", "--max-queue", "2", "--kernels", "plain"]));
-    let clients: Vec<_> = (0..3).map(|_| server.begin(COMPLETIONS, &long())).collect();
+    // Each has choices that wait for a place, and will for long.
+    let mut many = long();
+    many["n"] = json!(64);
+    many["temperature"] = json!(1);
+    let clients: Vec<_> = (0..2).map(|_| server.begin(COMPLETIONS, &many)).collect();
     server.wait_for("num_requests_queued", 2.0);
-    let mut fourth = server.begin(COMPLETIONS, &long());
-    let told = read_some(&mut fourth, 300);
+    let mut third = server.begin(COMPLETIONS, &long());
+    let told = read_some(&mut third, 300);
     assert!(told.starts_with("HTTP/1.1 429") && told.contains("retry-after: 1"), "{told}");
     assert!(told.contains("rate_limit_exceeded"), "{told}");
     drop(clients);
@@ -284,7 +288,17 @@ fn what_asks_for_too_much_is_refused_before_any_work() {
     let long_stop = json!({"stop": "q".repeat(5000)});
     let many_stops = json!({"stop": (0..100).map(|i| i.to_string()).collect::<Vec<_>>()});
     let logprobs = json!({"max_tokens": 500, "n": 128, "temperature": 1, "logprobs": 20});
-    for (more, param) in [(long_stop, "stop"), (many_stops, "stop"), (logprobs, "logprobs")] {
+    let bias: serde_json::Map<_, _> = (0..1500).map(|id| (id.to_string(), json!(1))).collect();
+    for (more, param) in [
+        (long_stop, "stop"),
+        (many_stops, "stop"),
+        (logprobs, "logprobs"),
+        (json!({"bad_words": vec!["dog"; 1000]}), "bad_words"),
+        (json!({"bad_words": ["x".repeat(5000)]}), "bad_words"),
+        (json!({"stop_token_ids": vec![5; 1000]}), "stop_token_ids"),
+        (json!({"allowed_token_ids": vec![5; 100_000]}), "allowed_token_ids"),
+        (json!({ "logit_bias": bias }), "logit_bias"),
+    ] {
         let (status, answer) = server.post(COMPLETIONS, &body("Once", &more));
         assert_eq!((status, answer["error"]["param"].as_str()), (400, Some(param)), "{answer}");
     }
@@ -507,4 +521,35 @@ fn a_pattern_that_is_wrong_names_its_field() {
         }
     }
     well(&server);
+}
+
+/// Chats whose template has no end cost their own lane: completions are answered, and the server ends when it is told to.
+#[test]
+#[cfg(unix)]
+fn endless_templates_do_not_stop_the_server() {
+    let folder = std::env::temp_dir().join(format!("candecode-endless-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("endless.jinja");
+    let endless = "{% for a in range(99999) %}".repeat(3) + &"{% endfor %}".repeat(3);
+    let template = format!("{{% if messages[0].content == 'boom' %}}{endless}{{% endif %}}x");
+    std::fs::write(&file, template).unwrap();
+    let mut server = Server::start(&["--template", file.to_str().unwrap()]);
+    let whole = server.text("Once upon a time", &json!({}));
+    std::thread::scope(|scope| {
+        let server = &server;
+        let boom = json!({"messages": [{"role": "user", "content": "boom"}], "max_tokens": 4});
+        let ask = move || server.post("/v1/chat/completions", &boom);
+        let chats: Vec<_> = (0..6).map(|_| scope.spawn(ask.clone())).collect();
+        for _ in 0..5 {
+            assert_eq!(server.text("Once upon a time", &json!({})), whole);
+        }
+        for chat in chats {
+            let (status, answer) = chat.join().unwrap();
+            assert!([400, 503, 504].contains(&status), "{status} {answer}");
+        }
+    });
+    assert_eq!(server.text("Once upon a time", &json!({})), whole);
+    server.signal("TERM");
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    std::fs::remove_dir_all(folder).unwrap();
 }
