@@ -26,6 +26,8 @@ mod gguf;
 mod kernel_equality;
 #[path = "kit/memory.rs"]
 mod memory;
+#[path = "kit/metadata.rs"]
+mod metadata;
 #[path = "kit/model_files.rs"]
 mod model_files;
 #[path = "kit/quantized.rs"]
@@ -38,14 +40,10 @@ mod request_fields;
 mod rng;
 #[path = "kit/step.rs"]
 mod step;
-#[path = "kit/token_bytes.rs"]
-mod token_bytes;
 #[path = "kit/token_rules.rs"]
 mod token_rules;
 #[path = "kit/tokenizer.rs"]
 mod tokenizer;
-#[path = "kit/tokenizer_json.rs"]
-mod tokenizer_json;
 #[path = "kit/weights.rs"]
 mod weights;
 

@@ -1,12 +1,14 @@
-//! What a model's `generation_config.json` asks for beyond its EOS ids. It is said, not done: the command implies nothing.
+//! What a model's `generation_config.json`, or a GGUF file's metadata, asks for beyond its EOS ids. It is said, not done: the command implies nothing.
 
 use crate::cli::flags::Args;
+use crate::kit::error::shown;
 use serde_json::Value;
 
-/// What `config` asks for and `args` do not, and the flags that would do it. None: nothing.
+/// What `config`, which comes from `source`, asks for and `args` do not, and the flags that would do it. None: nothing. Every
+/// key is said unless it changes no text.
 ///
 /// transformers heeds temperature, top-k, top-p and min-p only with `do_sample`, and then, silently, a top-k of 50.
-pub fn advice(config: &Value, args: &Args) -> Option<String> {
+pub fn advice(config: &Value, source: &str, args: &Args) -> Option<String> {
     let sampled = config.get("do_sample").and_then(Value::as_bool).unwrap_or(false);
     // Key, flag, what is given, and what asks for nothing.
     let warpers = [
@@ -46,20 +48,18 @@ pub fn advice(config: &Value, args: &Args) -> Option<String> {
             (Some(value), _) if value != *nothing => value,
             _ => continue,
         };
+        let short = (1e-6..1e15).contains(&value.abs()) || value == 0.0;
+        let value = if short { value.to_string() } else { format!("{value:e}") };
         if given.is_none() {
             asks.push(format!("{key}={value}"));
             flags.push(format!("{flag} {value}"));
         }
     }
     let known = |key: &str| warpers.iter().chain(&others).any(|(known, ..)| *known == key);
-    let silent = |value: &Value| matches!(value, Value::Null | Value::Bool(false));
     for (key, value) in config.as_object()? {
-        let of_no_effect = key.starts_with('_')
-            || ["_token_id", "_version"].iter().any(|end| key.ends_with(end))
-            || ["output_", "return_"].iter().any(|start| key.starts_with(start))
-            || ["do_sample", "use_cache", "max_length"].contains(&key.as_str());
-        if !of_no_effect && !known(key) && !silent(value) {
-            asks.push(format!("{key}={value}"));
+        let counted = known(key) && (value.is_number() || value.is_null());
+        if !counted && !asks_for_nothing(key, value) {
+            asks.push(format!("{}={}", shown(key), shown(value)));
         }
     }
     if asks.is_empty() || (flags.is_empty() && asks == ["do_sample=true"]) {
@@ -69,10 +69,82 @@ pub fn advice(config: &Value, args: &Args) -> Option<String> {
         true => String::new(),
         false => format!("; for the same add {}", flags.join(" ")),
     };
+    if asks.len() > MOST {
+        let more = asks.len() - MOST;
+        asks.truncate(MOST);
+        asks.push(format!("{more} more"));
+    }
     Some(format!(
-        "note: generation_config.json asks for {}; the command does only what its flags say{way}",
+        "note: {source} asks for {}; the command does only what its flags say{way}",
         asks.join(", ")
     ))
+}
+
+/// The most keys that the note names.
+const MOST: usize = 30;
+
+/// Keys that change no text: EOS ids, which are read, other ids, what a call returns, and how it computes. Assisted generation
+/// and prompt lookup are among them: they change the speed only.
+const NO_EFFECT: &[&str] = &[
+    "do_sample", // counted already
+    "eos_token_id",
+    "bos_token_id",
+    "pad_token_id",
+    "decoder_start_token_id", // of encoder-decoder models
+    "transformers_version",
+    "output_attentions",
+    "output_hidden_states",
+    "output_logits",
+    "output_scores",
+    "return_dict_in_generate",
+    "use_cache",
+    "cache_implementation",
+    "cache_config",
+    "max_cache_len",
+    "low_memory",
+    "prefill_chunk_size",
+    "disable_compile",
+    "compile_config",
+    "continuous_batching_config",
+    "renormalize_logits",
+    "remove_invalid_values",
+    "is_assistant",
+    "use_mtp",
+    "speculation_type",
+    "num_assistant_tokens",
+    "num_assistant_tokens_schedule",
+    "assistant_confidence_threshold",
+    "assistant_early_exit",
+    "assistant_ensemble_weight",
+    "assistant_lookbehind",
+    "target_lookbehind",
+    "prompt_lookup_num_tokens",
+    "max_matching_ngram_size",
+];
+
+/// Numbers that ask for nothing. For every other key it is 0.
+const NEUTRAL: &[(&str, f64)] = &[
+    ("num_beam_groups", 1.0),
+    ("encoder_repetition_penalty", 1.0),
+    ("guidance_scale", 1.0),
+    ("typical_p", 1.0),
+    ("max_length", 20.0), // transformers' default, which counts for nothing there
+];
+
+/// True if a key, with this value, changes no text.
+fn asks_for_nothing(key: &str, value: &Value) -> bool {
+    if key.starts_with('_') || key.ends_with("_version") || NO_EFFECT.contains(&key) {
+        return true;
+    }
+    let neutral = NEUTRAL.iter().find(|(name, _)| *name == key).map_or(0.0, |(_, value)| *value);
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(number) => number.as_f64() == Some(neutral),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(table) => table.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Bool(true) => false,
+    }
 }
 
 /// The value of a flag that has a default, if it is another.

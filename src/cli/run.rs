@@ -96,7 +96,8 @@ pub fn run(args: &Args) -> Result<u8> {
     let load_s = began.elapsed().as_secs_f64();
     eprintln!("{}", days::credits(plan.day));
     let asked_for = files.generation_config();
-    if let Some(note) = asked_for.and_then(|asked_for| generation_config::advice(asked_for, args)) {
+    let advice = |asked| generation_config::advice(asked, files.generation_config_name(), args);
+    if let Some(note) = asked_for.and_then(advice) {
         eprintln!("{note}");
     }
     let model = Interruptible(engine.model());

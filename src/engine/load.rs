@@ -89,12 +89,13 @@ pub fn quantized_format(kind: QuantType) -> WeightFormat {
 ///
 /// # Errors
 /// If a tensor is missing or of another shape, or tensors of layers would not be used.
-pub fn build(config: ModelConfig, weights: &Weights) -> Result<Transformer> {
+pub fn build(mut config: ModelConfig, weights: &Weights) -> Result<Transformer> {
+    config.tie_word_embeddings = config.tie_word_embeddings && !has_its_own_head(weights, &config)?;
     let model = match config.family {
         Family::Gpt2 => gpt2(weights, config)?,
         _ => llama(weights, config)?,
     };
-    weights.check_layers_were_loaded()?;
+    weights.check_all_were_loaded()?;
     Ok(model)
 }
 
@@ -119,9 +120,20 @@ pub fn llama(w: &Weights, config: ModelConfig) -> Result<Transformer> {
     })
 }
 
+const HEAD: &str = "lm_head.weight";
+
+/// True if the weights have a head that differs from the embedding table. Then it is used, whatever `tie_word_embeddings` says
+/// (HF `tie_weights`).
+fn has_its_own_head(w: &Weights, config: &ModelConfig) -> Result<bool> {
+    let table = match config.family {
+        Family::Gpt2 => "transformer.wte.weight",
+        _ => "model.embed_tokens.weight",
+    };
+    w.differ(table, HEAD, &[config.vocab_size, config.hidden_size])
+}
+
 /// The table of embeddings. Of a tied model it is the head, too, and a file may have it under the head's name only.
 fn embeddings(w: &Weights, config: &ModelConfig, name: &str) -> Result<Weight> {
-    const HEAD: &str = "lm_head.weight";
     let under_the_head = config.tie_word_embeddings && !w.has(name) && w.has(HEAD);
     let name = if under_the_head { HEAD } else { name };
     if config.tie_word_embeddings {
@@ -135,7 +147,7 @@ fn lm_head(w: &Weights, config: &ModelConfig) -> Result<Option<Weight>> {
     if config.tie_word_embeddings {
         return Ok(None);
     }
-    w.matrix("lm_head.weight", config.vocab_size, config.hidden_size).map(Some)
+    w.matrix(HEAD, config.vocab_size, config.hidden_size).map(Some)
 }
 
 // ANCHOR: layer

@@ -2,12 +2,14 @@
 
 use crate::formats::regular_file;
 use crate::formats::safetensors_source::SafetensorsSource;
+use crate::formats::tokenizer_files::TokenizerFiles;
 use crate::formats::ChatTemplate;
+use crate::kit::error::{quoted, shown};
 use crate::kit::{ModelConfig, Tokenizer};
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// All weights in one file.
 pub const SINGLE: &str = "model.safetensors";
@@ -24,20 +26,58 @@ const EXPECTED: &str =
 /// # Errors
 /// If a file cannot be read or makes no sense: the file and the key are named.
 pub fn config(dir: &Path) -> Result<(ModelConfig, Option<Value>)> {
+    // transformers would load another model, the adapter's base, and then the adapter.
+    ensure!(
+        !dir.join("adapter_config.json").exists(),
+        "{}: adapter_config.json: an adapter (LoRA) changes the weights; merge it into its model, and take that one",
+        dir.display()
+    );
     let path = dir.join("config.json");
     let text = regular_file::read_text(&path)?;
     let text = text.with_context(|| format!("{}: no config.json; {EXPECTED}", dir.display()))?;
     let mut config = ModelConfig::from_json(&text).with_context(|| path.display().to_string())?;
     let generation = dir.join("generation_config.json");
-    let Some(value) = json(&generation)? else { return Ok((config, None)) };
+    let Some(value) = regular_file::read_json(&generation)? else { return Ok((config, None)) };
     config.take_eos_ids(&value).with_context(|| generation.display().to_string())?;
     Ok((config, Some(value)))
 }
 
-/// The tokenizer of the model.
+/// The GGUF file of a folder that has one and no weights of its own; None for a folder in Hugging Face format.
 ///
 /// # Errors
-/// If `tokenizer.json` is missing, or is none.
+/// If it has several: they are named.
+pub fn only_gguf(dir: &Path) -> Result<Option<PathBuf>> {
+    if dir.join(SINGLE).exists() || dir.join(INDEX).exists() {
+        return Ok(None);
+    }
+    let mut found = Vec::new();
+    // What is wrong with a folder that can't be listed, its own files will say.
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        // An mmproj file is the part of a model that reads pictures.
+        if name.ends_with(".gguf") && !name.starts_with("mmproj") && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    if let [_, _, ..] = found.as_slice() {
+        let names = found.iter().filter_map(|path| path.file_name());
+        let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+        bail!(
+            "{}: a folder with {} GGUF files; name one of them: {}",
+            dir.display(),
+            found.len(),
+            shown(names.join(", "))
+        );
+    }
+    Ok(found.pop())
+}
+
+/// The tokenizer of the model, with the tokens that only [`TokenizerFiles`] declare.
+///
+/// # Errors
+/// If `tokenizer.json` is missing or isn't a tokenizer, or a file about its tokens doesn't make sense.
 pub fn tokenizer(dir: &Path) -> Result<Tokenizer> {
     let path = dir.join("tokenizer.json");
     let bytes = regular_file::read(&path)?;
@@ -45,7 +85,10 @@ pub fn tokenizer(dir: &Path) -> Result<Tokenizer> {
         bytes.with_context(|| format!("{}: no tokenizer.json; {EXPECTED}", dir.display()))?;
     let tokenizer = Tokenizer::from_bytes(&bytes);
     let tokenizer = tokenizer.map_err(|error| anyhow!("{}: {error}", path.display()))?;
-    Ok(tokenizer.called(path.display()))
+    let files = TokenizerFiles::read(dir)?;
+    files.check(dir)?;
+    let more = files.tokens(tokenizer.added()).with_context(|| dir.display().to_string())?;
+    Ok(tokenizer.with_added(more)?)
 }
 
 /// The tensors of `model.safetensors`, or of the files that `model.safetensors.index.json` lists.
@@ -84,9 +127,11 @@ pub fn shard_names(index: &str) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for name in map.values() {
         let name = name.as_str().context("weight_map must name files")?;
+        let plain = Path::new(name).file_name().is_some_and(|file| file == name);
         ensure!(
-            !name.contains(['/', '\\']),
-            "weight_map names {name}, which is not a plain file name"
+            plain && !name.contains(['/', '\\', ':']) && !name.contains(char::is_control),
+            "weight_map names {}, which is not a plain file name",
+            quoted(name)
         );
         names.insert(name.to_string());
     }
@@ -94,25 +139,20 @@ pub fn shard_names(index: &str) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// The chat template of `chat_template.jinja`, else of `tokenizer_config.json`, and the special tokens that the latter names.
+/// The chat template of `chat_template.jinja`, else of `tokenizer_config.json`, and the special tokens that [`TokenizerFiles`] name.
 ///
 /// # Errors
 /// If a file cannot be read or makes no sense.
 pub fn chat_template(dir: &Path) -> Result<ChatTemplate> {
     const CONFIG: &str = "tokenizer_config.json";
     const FILE: &str = "chat_template.jinja";
-    let config = json(&dir.join(CONFIG))?.unwrap_or_default();
-    let mut special_tokens = Map::new();
-    for (key, value) in config.as_object().into_iter().flatten() {
-        let token = value.as_str().or_else(|| value.get("content")?.as_str());
-        if let Some(token) = token.filter(|_| key.ends_with("_token")) {
-            special_tokens.insert(key.clone(), token.into());
-        }
-    }
+    let files = TokenizerFiles::read(dir)?;
+    let special_tokens = files.named().map(|(key, token)| (key.clone(), token.into())).collect();
+    let template = files.config.get("chat_template").unwrap_or(&Value::Null);
     let file = regular_file::read_text(&dir.join(FILE))?.map(|text| (FILE.to_string(), text));
     let source = match file.filter(|(_, text)| !text.trim().is_empty()) {
         Some(file) => Some(file),
-        None => template_of(&config["chat_template"])?.map(|text| (CONFIG.to_string(), text)),
+        None => template_of(template)?.map(|text| (CONFIG.to_string(), text)),
     };
     Ok(ChatTemplate { source, special_tokens })
 }
@@ -135,18 +175,11 @@ fn template_of(entry: &Value) -> Result<Option<String>> {
         let names: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
         bail!(
             "tokenizer_config.json has chat templates named {}, and none named default; choose with --template FILE",
-            names.join(", ")
+            shown(names.join(", "))
         )
     };
     let Some(text) = default.as_str() else {
         bail!("tokenizer_config.json: chat_template: expected a text, or named templates; choose with --template FILE")
     };
     Ok(Some(text.to_string()).filter(|text| !text.trim().is_empty()))
-}
-
-/// A file of JSON; None if there is none.
-fn json(path: &Path) -> Result<Option<Value>> {
-    let Some(text) = regular_file::read_text(path)? else { return Ok(None) };
-    let value = serde_json::from_str(&text);
-    value.map(Some).with_context(|| format!("{}: not JSON", path.display()))
 }

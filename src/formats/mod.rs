@@ -9,6 +9,7 @@ mod random_model;
 mod regular_file;
 mod safetensors_source;
 mod template_text;
+mod tokenizer_files;
 
 pub use model_files::{chat_template, ModelFiles};
 pub use random_model::RandomModel;

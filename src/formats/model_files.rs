@@ -38,16 +38,19 @@ impl Format {
                 return Ok(Self::Random(Arc::new(model)));
             }
         }
-        if metadata.with_context(|| path.display().to_string())?.is_dir() {
-            return Ok(Self::Folder);
+        if !metadata.with_context(|| path.display().to_string())?.is_dir() {
+            return Gguf::open(path).map(|gguf| Self::Gguf(Arc::new(gguf)));
         }
-        Gguf::open(path).map(|gguf| Self::Gguf(Arc::new(gguf)))
+        match folder::only_gguf(path)? {
+            Some(file) => Gguf::open(&file).map(|gguf| Self::Gguf(Arc::new(gguf))),
+            None => Ok(Self::Folder),
+        }
     }
 
     fn config(&self, path: &Path) -> Result<(ModelConfig, Option<Value>)> {
         match self {
             Self::Folder => folder::config(path),
-            Self::Gguf(gguf) => Ok((gguf::config(gguf)?, None)),
+            Self::Gguf(gguf) => Ok((gguf::config(gguf)?, gguf::sampling(gguf))),
             Self::Random(model) => Ok((model.config().clone(), None)),
         }
     }
@@ -55,7 +58,7 @@ impl Format {
     fn tokenizer(&self, path: &Path) -> Result<Tokenizer> {
         match self {
             Self::Folder => folder::tokenizer(path),
-            Self::Gguf(gguf) => Ok(Tokenizer::new(gguf::tokenizer(gguf)?).called(path.display())),
+            Self::Gguf(gguf) => Ok(Tokenizer::new(gguf::tokenizer(gguf)?)),
             Self::Random(model) => {
                 let story = folder::tokenizer(&hub::models_dir()?.join(hub::DEFAULT_MODEL))?;
                 Ok(story.with_ids_below(model.config().vocab_size)?)
@@ -111,9 +114,17 @@ impl ModelFiles {
         &self.config
     }
 
-    /// What `generation_config.json` holds, if there is one.
+    /// What `generation_config.json` holds, or the metadata of a GGUF file asks of a sampler; None if there is nothing.
     pub fn generation_config(&self) -> Option<&Value> {
         self.generation_config.as_ref()
+    }
+
+    /// Where [`ModelFiles::generation_config`] comes from, for messages.
+    pub fn generation_config_name(&self) -> &'static str {
+        match self.format {
+            Format::Gguf(_) => "the metadata",
+            Format::Folder | Format::Random(_) => "generation_config.json",
+        }
     }
 
     /// False if the model is a folder without a `tokenizer.json`.

@@ -1,14 +1,16 @@
 //! The files of a model: read if they are regular files, and told apart if they are missing, forbidden or something else.
 
 use anyhow::{bail, ensure, Context as _, Result};
+use serde_json::Value;
 use std::fs::File;
-use std::io::{ErrorKind, Read as _};
+use std::io::{ErrorKind, Read as _, Seek as _};
 use std::path::Path;
 
 /// Opens a file; None if there is no file of that name.
 ///
 /// # Errors
-/// If it cannot be read, or is no regular file: a named pipe, say, whose reader would wait for ever.
+/// If it cannot be read, or is no regular file: a named pipe, say, whose reader would wait for ever. If something else was saved
+/// in its place: a Git LFS pointer, or a web page.
 pub fn open(path: &Path) -> Result<Option<File>> {
     let shown = path.display();
     let described = |error: std::io::Error| match error.kind() {
@@ -26,7 +28,32 @@ pub fn open(path: &Path) -> Result<Option<File>> {
         metadata.is_file(),
         "{shown}: not a regular file (a pipe or a device?); models are read from regular files only"
     );
-    File::open(path).map(Some).map_err(described)
+    let mut file = File::open(path).map_err(described)?;
+    let mut start = Vec::new();
+    let read = (&file).take(256).read_to_end(&mut start).and_then(|_| file.rewind());
+    read.map_err(described)?;
+    if let Some(instead) = something_else(&start) {
+        bail!("{shown}: {instead}");
+    }
+    Ok(Some(file))
+}
+
+/// What a download left in the place of a file, by the first bytes.
+fn something_else(start: &[u8]) -> Option<&'static str> {
+    let text = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start).trim_ascii_start();
+    let begins = |with: &str| {
+        text.get(..with.len()).is_some_and(|text| text.eq_ignore_ascii_case(with.as_bytes()))
+    };
+    if begins("version https://git-lfs.github.com/") || begins("version https://hawser.github.com/")
+    {
+        return Some(
+            "this is a Git LFS pointer, which stands for the file; run git lfs pull in its folder",
+        );
+    }
+    let page = ["<!doctype html", "<html", "<head"].iter().any(|tag| begins(tag));
+    page.then_some(
+        "this is a web page (HTML), which was saved in place of the file; fetch the file again",
+    )
 }
 
 /// The bytes of a file; None if there is no file of that name.
@@ -51,4 +78,14 @@ pub fn read_text(path: &Path) -> Result<Option<String>> {
         Ok(text) => Ok(Some(text)),
         Err(_) => bail!("{}: not UTF-8 text", path.display()),
     }
+}
+
+/// A file of JSON; None if there is no file of that name.
+///
+/// # Errors
+/// As [`read_text`], and if it isn't JSON.
+pub fn read_json(path: &Path) -> Result<Option<Value>> {
+    let Some(text) = read_text(path)? else { return Ok(None) };
+    let value = serde_json::from_str(&text);
+    value.map(Some).with_context(|| format!("{}: not JSON", path.display()))
 }

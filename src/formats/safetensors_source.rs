@@ -1,5 +1,6 @@
 //! Tensors in the safetensors format: of mapped files, or of bytes in memory.
 
+use crate::kit::error::shown;
 use crate::kit::weights::{full_or_bare, TensorSource};
 use anyhow::{anyhow, Context as _, Result};
 use candle_core::safetensors::Load as _;
@@ -81,12 +82,13 @@ impl TensorSource for SafetensorsSource {
     fn load(&self, stored: &str, device: &Device) -> candle_core::Result<Tensor> {
         let file = self.places.get(stored).and_then(|at| self.files.get(*at));
         let found = file.and_then(|file| Some((file, file.header.info(stored)?)));
-        let Some((file, info)) = found else { bail!("there is no tensor {stored}") };
+        let Some((file, info)) = found else { bail!("there is no tensor {}", shown(stored)) };
         // Quantised numbers mean nothing without their scales, which are other tensors.
         let dtype = DType::try_from(info.dtype);
         if !matches!(dtype, Ok(DType::F32 | DType::BF16 | DType::F16 | DType::F64)) {
             bail!(
-                "tensor {stored} is stored as {:?}; candecode reads f64, f32, bf16 and f16, nothing quantised",
+                "tensor {} is stored as {:?}; candecode reads f64, f32, bf16 and f16, nothing quantised",
+                shown(stored),
                 info.dtype
             )
         }
@@ -127,7 +129,9 @@ fn damage(error: &SafeTensorError) -> String {
         E::InvalidHeader(_) | E::InvalidHeaderDeserialization(_) => {
             "its header is not a list of tensors in JSON".into()
         }
-        E::InvalidOffset(tensor) => format!("the place of tensor {tensor} makes no sense"),
+        E::InvalidOffset(tensor) => {
+            format!("the place of tensor {} makes no sense", shown(tensor))
+        }
         E::TensorInvalidInfo => "a tensor has another number of bytes than its shape says".into(),
         E::ValidationOverflow => "a tensor's shape has more elements than any file".into(),
         _ => "its header makes no sense".into(),

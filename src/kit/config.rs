@@ -1,8 +1,8 @@
 //! `config.json` of the four families, checked before anything is loaded.
 
+use crate::kit::error::{quoted, shown};
 use anyhow::{bail, ensure, Context as _, Result};
-use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The families that day 5's stack runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,55 +87,21 @@ pub struct ModelConfig {
     pub eos_token_ids: Vec<u32>,
 }
 
-/// The keys that are read, all optional here: `resolve` says which one is missing.
-#[derive(Deserialize)]
-struct Raw {
-    model_type: Option<String>,
-    vocab_size: Option<usize>,
-    #[serde(alias = "n_embd")]
-    hidden_size: Option<usize>,
-    #[serde(alias = "n_inner")]
-    intermediate_size: Option<usize>,
-    #[serde(alias = "n_layer")]
-    num_hidden_layers: Option<usize>,
-    #[serde(alias = "n_head")]
-    num_attention_heads: Option<usize>,
-    num_key_value_heads: Option<usize>,
-    head_dim: Option<usize>,
-    #[serde(alias = "n_positions")]
-    max_position_embeddings: Option<usize>,
-    #[serde(alias = "layer_norm_epsilon")]
-    rms_norm_eps: Option<f64>,
-    rope_theta: Option<f64>,
-    rope_parameters: Option<Value>,
-    rope_scaling: Option<Value>,
-    tie_word_embeddings: Option<bool>,
-    attention_bias: Option<bool>,
-    mlp_bias: Option<bool>,
-    use_sliding_window: Option<bool>,
-    layer_types: Option<Vec<String>>,
-    partial_rotary_factor: Option<f64>,
-    scale_attn_weights: Option<bool>,
-    scale_attn_by_inverse_layer_idx: Option<bool>,
-    quantization_config: Option<Value>,
-    #[serde(alias = "activation_function")]
-    hidden_act: Option<String>,
-    eos_token_id: Option<Value>,
-}
-
 impl ModelConfig {
     /// Reads the text of a `config.json`.
     ///
     /// # Errors
     /// If it is not JSON, makes no sense, or asks for what day 5's stack does not do: the key and value are named.
     pub fn from_json(text: &str) -> Result<Self> {
-        let raw: Raw = serde_json::from_str(text).context("not a model configuration")?;
-        let config = raw.resolve()?;
+        let json: Value = serde_json::from_str(text).context("not a model configuration")?;
+        let keys = json.as_object().context("not a model configuration: expected a JSON object")?;
+        let config = Keys(keys).resolve()?;
         config.check()?;
         Ok(config)
     }
 
-    /// Takes the ids that end a text from a `generation_config.json`, which goes before `config.json`, as in transformers.
+    /// Takes the ids that end a text from a `generation_config.json`, which goes before `config.json`, as in transformers. If it
+    /// names none, those of `config.json` stay, as in vLLM: transformers would end the text nowhere.
     ///
     /// # Errors
     /// If its `eos_token_id` is neither an id, nor a list of ids, nor null.
@@ -195,19 +161,37 @@ impl ModelConfig {
     }
 }
 
-impl Raw {
-    fn resolve(self) -> Result<ModelConfig> {
+/// The keys of a `config.json`. A key that is null is absent, and several names may mean one key: GPT-2's own and the common
+/// one (`attribute_map` in HF's `GPT2Config`).
+struct Keys<'a>(&'a Map<String, Value>);
+
+const HIDDEN_SIZE: &[&str] = &["hidden_size", "n_embd"];
+const INTERMEDIATE_SIZE: &[&str] = &["intermediate_size", "n_inner"];
+const LAYERS: &[&str] = &["num_hidden_layers", "n_layer"];
+const HEADS: &[&str] = &["num_attention_heads", "n_head"];
+const CONTEXT: &[&str] = &["max_position_embeddings", "n_positions"];
+const EPSILON: &[&str] = &["rms_norm_eps", "layer_norm_epsilon"];
+const ACTIVATION: &[&str] = &["hidden_act", "activation_function"];
+
+/// SiLU's names, and those of GELU's approximation with tanh (HF `ACT2FN`).
+const SILU: &[&str] = &["silu", "swish"];
+const GELU_TANH: &[&str] =
+    &["gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"];
+
+impl Keys<'_> {
+    fn resolve(&self) -> Result<ModelConfig> {
         let family = self.family()?;
         let gpt2 = family == Family::Gpt2;
-        self.refuse_other_mathematics()?;
-        // GPT-2 has none of these, so whatever its file says of them means nothing.
-        let (rope_theta, rope_scaling) = if gpt2 { (10_000.0, None) } else { self.rope()? };
+        let context = need(CONTEXT, self.count(CONTEXT)?)?;
+        self.refuse_other_mathematics(family, context)?;
+        // GPT-2 has none of these keys, and transformers does not read them.
+        let (rope_theta, rope_scaling) = if gpt2 { (10_000.0, None) } else { self.rope(context)? };
         let [kv_heads, head_dim] = match gpt2 {
             true => [None; 2],
-            false => [self.num_key_value_heads, self.head_dim],
+            false => [self.count(&["num_key_value_heads"])?, self.count(&["head_dim"])?],
         };
-        let hidden_size = need("hidden_size (n_embd)", self.hidden_size)?;
-        let heads = need("num_attention_heads (n_head)", self.num_attention_heads)?;
+        let hidden_size = need(HIDDEN_SIZE, self.count(HIDDEN_SIZE)?)?;
+        let heads = need(HEADS, self.count(HEADS)?)?;
         ensure!(heads > 0, "num_attention_heads is 0; it must be at least 1");
         let head_dim = match head_dim {
             Some(head_dim) => head_dim,
@@ -220,147 +204,279 @@ impl Raw {
                 hidden_size / heads
             }
         };
-        let intermediate_size = match self.intermediate_size {
+        let intermediate_size = match self.count(INTERMEDIATE_SIZE)? {
             None if gpt2 => hidden_size.saturating_mul(4),
-            size => need("intermediate_size", size)?,
+            size => need(&["intermediate_size"], size)?,
         };
-        let attention_bias = self.attention_bias.unwrap_or(false);
+        let attention_bias = self.flag("attention_bias")?.unwrap_or(false);
+        let eos = self.get(&["eos_token_id"])?.map(|(_, value)| value);
         Ok(ModelConfig {
             family,
-            vocab_size: need("vocab_size", self.vocab_size)?,
+            vocab_size: need(&["vocab_size"], self.count(&["vocab_size"])?)?,
             hidden_size,
             intermediate_size,
-            num_hidden_layers: need("num_hidden_layers (n_layer)", self.num_hidden_layers)?,
+            num_hidden_layers: need(LAYERS, self.count(LAYERS)?)?,
             num_attention_heads: heads,
             num_key_value_heads: kv_heads.unwrap_or(heads),
             head_dim,
-            max_position_embeddings: need(
-                "max_position_embeddings (n_positions)",
-                self.max_position_embeddings,
-            )?,
-            norm_eps: self.rms_norm_eps.unwrap_or(if gpt2 { 1e-5 } else { 1e-6 }),
+            max_position_embeddings: context,
+            norm_eps: self.number(EPSILON)?.unwrap_or(if gpt2 { 1e-5 } else { 1e-6 }),
             rope_theta,
             rope_scaling,
-            tie_word_embeddings: self.tie_word_embeddings.unwrap_or(gpt2),
+            tie_word_embeddings: self.flag("tie_word_embeddings")?.unwrap_or(gpt2),
             qkv_bias: attention_bias || gpt2 || family == Family::Qwen2,
             output_bias: (attention_bias && family != Family::Qwen2) || gpt2,
-            mlp_bias: self.mlp_bias.unwrap_or(false) || gpt2,
-            eos_token_ids: self.eos_token_id.as_ref().map_or(Ok(Vec::new()), token_ids)?,
+            mlp_bias: self.flag("mlp_bias")?.unwrap_or(false) || gpt2,
+            eos_token_ids: eos.map_or(Ok(Vec::new()), token_ids)?,
         })
     }
 
     fn family(&self) -> Result<Family> {
-        let family = match self.model_type.as_deref() {
+        let family = match self.text(&["model_type"])? {
             Some("gpt2") => Family::Gpt2,
             Some("llama") => Family::Llama,
             Some("qwen2") => Family::Qwen2,
             Some("qwen3") => Family::Qwen3,
             Some(other) => {
-                bail!("model_type is \"{other}\"; candecode runs gpt2, llama, qwen2 and qwen3")
+                let other = quoted(other);
+                bail!("model_type is {other}; candecode runs gpt2, llama, qwen2 and qwen3")
             }
             None => bail!("no model_type; candecode runs gpt2, llama, qwen2 and qwen3"),
         };
-        let wanted = if family == Family::Gpt2 { "gelu_new" } else { "silu" };
-        let found = self.hidden_act.as_deref().unwrap_or(wanted);
+        let names = if family == Family::Gpt2 { GELU_TANH } else { SILU };
+        let found = self.text(ACTIVATION)?.unwrap_or(names[0]);
         ensure!(
-            found == wanted,
-            "the activation is \"{found}\"; for this model_type candecode has \"{wanted}\""
+            names.contains(&found),
+            "the activation is {}; for this model_type candecode has \"{}\"",
+            quoted(found),
+            names[0]
         );
         Ok(family)
     }
 
-    /// Options that transformers computes with and day 5's stack does not: refused, for other text would come of them.
+    /// Refuses options that change the output in transformers and that day 5's model doesn't implement. Ignoring them would
+    /// produce other text.
     ///
-    /// GPT-2's `reorder_and_upcast_attn` is none of them: it asks for the products of attention in f32, which they are.
-    fn refuse_other_mathematics(&self) -> Result<()> {
-        ensure!(
-            self.use_sliding_window != Some(true),
-            "use_sliding_window is true; candecode has full attention only"
-        );
-        let kinds = self.layer_types.iter().flatten();
-        if let Some(kind) = kinds.into_iter().find(|kind| *kind != "full_attention") {
-            bail!("layer_types has \"{kind}\"; candecode has \"full_attention\" only")
+    /// GPT-2's `reorder_and_upcast_attn` isn't one of them: it asks for attention's products in f32, which they are.
+    fn refuse_other_mathematics(&self, family: Family, context: usize) -> Result<()> {
+        self.refuse_windows(family, context)?;
+        for (key, done, instead) in [
+            (
+                "scale_attn_weights",
+                true,
+                "candecode divides the scores by √head_dim in every layer",
+            ),
+            (
+                "scale_attn_by_inverse_layer_idx",
+                false,
+                "candecode scales the scores alike in every layer",
+            ),
+            ("is_causal", true, "candecode has causal attention only"),
+            ("is_encoder_decoder", false, "candecode runs decoders only"),
+        ] {
+            let found = self.flag(key)?.unwrap_or(done);
+            ensure!(found == done, "{key} is {found}; {instead}");
         }
+        let partial = self.number(&["partial_rotary_factor"])?.unwrap_or(1.0);
         ensure!(
-            self.scale_attn_weights != Some(false),
-            "scale_attn_weights is false; candecode divides the scores by √head_dim in every layer"
+            partial == 1.0,
+            "partial_rotary_factor is {partial}; candecode turns the whole head"
         );
         ensure!(
-            self.scale_attn_by_inverse_layer_idx != Some(true),
-            "scale_attn_by_inverse_layer_idx is true; candecode scales the scores alike in every layer"
-        );
-        ensure!(
-            self.partial_rotary_factor.unwrap_or(1.0) == 1.0,
-            "partial_rotary_factor is {}; candecode turns the whole head",
-            self.partial_rotary_factor.unwrap_or(1.0)
-        );
-        ensure!(
-            self.quantization_config.as_ref().is_none_or(Value::is_null),
+            !self.has("quantization_config"),
             "quantization_config: the weights are quantised; candecode reads f32, bf16 and f16, take the model they were made from"
+        );
+        let layers = self.0.get("per_layer_config").filter(|layers| !is_empty(layers));
+        ensure!(
+            layers.is_none(),
+            "per_layer_config: candecode has one configuration for all layers"
+        );
+        Ok(())
+    }
+
+    /// Refuses attention windows, unless every layer sees the whole context all the same.
+    fn refuse_windows(&self, family: Family, context: usize) -> Result<()> {
+        // Qwen's window counts only with this switch (HF `Qwen2Config.__post_init__`).
+        let qwen = matches!(family, Family::Qwen2 | Family::Qwen3);
+        let switch = qwen && self.flag("use_sliding_window")?.unwrap_or(false);
+        let window = match (qwen, switch, self.count(&["sliding_window"])?) {
+            (true, false, _) => None,
+            (true, true, None) if !self.0.contains_key("sliding_window") => Some(4096),
+            (_, _, window) => window,
+        };
+        let chunk = self.count(&["attention_chunk_size"])?.filter(|chunk| *chunk < context);
+        ensure!(
+            chunk.is_none(),
+            "attention_chunk_size is {}; candecode has full attention only",
+            chunk.unwrap_or(0)
+        );
+        let kinds = self.list("layer_types")?;
+        let shorter = window.is_some_and(|window| window < context);
+        let full = |kind: &Value| match kind.as_str() {
+            Some("full_attention" | "attention") => true,
+            Some("sliding_attention") => window.is_some() && !shorter,
+            _ => false,
+        };
+        if let Some(kind) = kinds.into_iter().flatten().find(|kind| !full(kind)) {
+            bail!("layer_types has {}; candecode has \"full_attention\" only", shown(kind))
+        }
+        if kinds.is_some() || !shorter {
+            return Ok(());
+        }
+        let window = window.unwrap_or(0);
+        if !qwen {
+            bail!("sliding_window is {window}; candecode has full attention only")
+        }
+        let first = self.count(&["max_window_layers"])?.unwrap_or(28);
+        let layers = self.count(LAYERS)?.unwrap_or(0);
+        ensure!(
+            first >= layers,
+            "use_sliding_window is true, with sliding_window {window} from layer {first} on; candecode has full attention only"
         );
         Ok(())
     }
 
     /// transformers 5 writes `rope_parameters`, 4 wrote `rope_theta` and `rope_scaling`: both are read, the older first, as
     /// in transformers (`convert_rope_params_to_dict`).
-    fn rope(&self) -> Result<(f64, Option<Llama3Scaling>)> {
-        let there = |table: &&Value| table.as_object().is_none_or(|table| !table.is_empty());
-        let [old, new] = [&self.rope_scaling, &self.rope_parameters]
-            .map(|table| table.as_ref().filter(|table| !table.is_null()).filter(there));
-        let table = old.or(new);
-        if let Some(table) = table {
-            let fields = table.as_object().context("rope_parameters is not a table")?;
-            if let Some((key, _)) = fields.iter().find(|(_, value)| value.is_object()) {
-                bail!("rope_parameters has a table for \"{key}\" alone; candecode has one for all layers")
-            }
-            if let Some(factor) =
-                table.get("partial_rotary_factor").filter(|f| f.as_f64() != Some(1.0))
-            {
-                bail!("partial_rotary_factor is {factor}; candecode turns the whole head")
-            }
-        }
-        let theta = match table.and_then(|table| table.get("rope_theta")) {
-            Some(theta) => theta.as_f64().context("rope_parameters.rope_theta is not a number")?,
-            None => self.rope_theta.unwrap_or(10_000.0),
+    fn rope(&self, context: usize) -> Result<(f64, Option<Llama3Scaling>)> {
+        let [old, new] = ["rope_scaling", "rope_parameters"]
+            .map(|key| self.0.get(key).filter(|table| !is_empty(table)));
+        let table = match old.or(new) {
+            None => &Map::new(),
+            Some(table) => table.as_object().context("rope_parameters is not a table")?,
         };
-        let kind = table.and_then(|table| table.get("rope_type").or(table.get("type")));
-        let scaling = match (kind.map(|kind| kind.as_str()), table) {
-            (None, _) | (Some(Some("default")), _) => None,
-            (Some(Some("llama3")), Some(table)) => {
-                let [low, high] =
-                    [number(table, "low_freq_factor")?, number(table, "high_freq_factor")?];
+        if let Some((key, _)) = table.iter().find(|(_, value)| value.is_object()) {
+            let key = quoted(key);
+            bail!("rope_parameters has a table for {key} alone; candecode has one for all layers")
+        }
+        if let Some(factor) = table.get("partial_rotary_factor").filter(|f| f.as_f64() != Some(1.0))
+        {
+            bail!("partial_rotary_factor is {}; candecode turns the whole head", shown(factor))
+        }
+        let theta = match table.get("rope_theta") {
+            Some(theta) => theta.as_f64().context("rope_parameters.rope_theta is not a number")?,
+            None => self.number(&["rope_theta"])?.unwrap_or(10_000.0),
+        };
+        let kind = table.get("rope_type").or(table.get("type"));
+        let scaling = match kind.map(|kind| kind.as_str()) {
+            None | Some(Some("default")) => None,
+            // Every position is divided by the factor.
+            Some(Some("linear")) if table.get("factor").and_then(Value::as_f64) == Some(1.0) => {
+                None
+            }
+            Some(Some("llama3")) => {
+                let [low, high] = [
+                    positive(table, "low_freq_factor", None)?,
+                    positive(table, "high_freq_factor", None)?,
+                ];
                 ensure!(
                     low < high,
                     "rope_parameters.high_freq_factor is {high}; it must be above low_freq_factor {low}"
                 );
+                // As `standardize_rope_params`: the key outside counts first, and the context if there is neither.
+                const TRAINED: &str = "original_max_position_embeddings";
+                let trained = match self.number(&[TRAINED])? {
+                    Some(trained) => trained,
+                    None => positive(table, TRAINED, Some(context as f64))?,
+                };
+                ensure!(trained > 0.0, "{TRAINED} must be a number above 0");
                 Some(Llama3Scaling {
-                    factor: number(table, "factor")?,
+                    factor: positive(table, "factor", None)?,
                     low_freq_factor: low,
                     high_freq_factor: high,
-                    original_max_position_embeddings: number(
-                        table,
-                        "original_max_position_embeddings",
-                    )?,
+                    original_max_position_embeddings: trained,
                 })
             }
-            (Some(_), _) => {
-                let kind = kind.map_or(String::new(), ToString::to_string);
+            Some(_) => {
+                let kind = kind.map_or(String::new(), shown);
                 bail!("rope_type is {kind}; candecode has \"default\" and \"llama3\"")
             }
         };
         Ok((theta, scaling))
     }
+
+    fn has(&self, key: &str) -> bool {
+        self.0.get(key).is_some_and(|value| !value.is_null())
+    }
+
+    /// The value of a key, and the name that it stands under.
+    fn get<'k>(&self, names: &[&'k str]) -> Result<Option<(&'k str, &Value)>> {
+        let mut found = names.iter().filter_map(|name| {
+            self.0.get(*name).filter(|value| !value.is_null()).map(|value| (*name, value))
+        });
+        let Some((name, value)) = found.next() else { return Ok(None) };
+        for (other, another) in found {
+            let same = match (value.as_f64(), another.as_f64()) {
+                (Some(a), Some(b)) => a == b, // 64 and 64.0
+                _ => value == another,
+            };
+            ensure!(
+                same,
+                "{name} is {} and {other} is {}; they are two names of one key, so leave out the wrong one",
+                shown(value),
+                shown(another)
+            );
+        }
+        Ok(Some((name, value)))
+    }
+
+    fn read<'v, T>(
+        &'v self,
+        names: &[&str],
+        kind: &str,
+        as_kind: impl Fn(&'v Value) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let Some((name, value)) = self.get(names)? else { return Ok(None) };
+        let read = as_kind(value);
+        read.map(Some).with_context(|| format!("{name} is {}; expected {kind}", shown(value)))
+    }
+
+    /// A whole number, which may be written 64.0.
+    fn count(&self, names: &[&str]) -> Result<Option<usize>> {
+        self.read(names, "a whole number", |value| {
+            let whole = |n: f64| (0.0..=9e15).contains(&n) && n.fract() == 0.0;
+            let whole = value.as_f64().filter(|n| whole(*n)).map(|n| n as u64);
+            usize::try_from(value.as_u64().or(whole)?).ok()
+        })
+    }
+
+    fn number(&self, names: &[&str]) -> Result<Option<f64>> {
+        self.read(names, "a number", Value::as_f64)
+    }
+
+    fn flag(&self, name: &str) -> Result<Option<bool>> {
+        self.read(&[name], "true or false", Value::as_bool)
+    }
+
+    fn text(&self, names: &[&str]) -> Result<Option<&str>> {
+        self.read(names, "a text", Value::as_str)
+    }
+
+    fn list(&self, name: &str) -> Result<Option<&Vec<Value>>> {
+        self.read(&[name], "a list", Value::as_array)
+    }
 }
 
-fn number(table: &Value, key: &str) -> Result<f64> {
-    let found = table.get(key).and_then(Value::as_f64);
+/// True for null and for a table without entries.
+fn is_empty(value: &Value) -> bool {
+    value.is_null() || value.as_object().is_some_and(Map::is_empty)
+}
+
+fn positive(table: &Map<String, Value>, key: &str, default: Option<f64>) -> Result<f64> {
+    let found = match table.get(key) {
+        None => default,
+        Some(value) => value.as_f64(),
+    };
     found
         .filter(|value| *value > 0.0)
         .with_context(|| format!("rope_parameters.{key} must be a number above 0"))
 }
 
-fn need(key: &str, value: Option<usize>) -> Result<usize> {
-    value.with_context(|| format!("no {key}"))
+fn need(names: &[&str], value: Option<usize>) -> Result<usize> {
+    value.with_context(|| match names {
+        [name, own] => format!("no {name} ({own})"),
+        _ => format!("no {}", names.join(", ")),
+    })
 }
 
 /// `eos_token_id` is a number, a list, or null.
@@ -368,7 +484,7 @@ fn token_ids(value: &Value) -> Result<Vec<u32>> {
     let id = |value: &Value| {
         let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
         id.with_context(|| {
-            format!("eos_token_id is {value}; expected a token id or a list of them")
+            format!("eos_token_id is {}; expected a token id or a list of them", shown(value))
         })
     };
     match value {

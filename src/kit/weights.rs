@@ -3,7 +3,7 @@
 //! Where they come from is a [`TensorSource`]: the files of `formats`, or tensors that are in memory already.
 
 use crate::kit::device::activation_dtype;
-use crate::kit::error::plain;
+use crate::kit::error::{plain, shown};
 use crate::kit::quantized::{QuantType, QuantizedMatrix};
 use candle_core::{bail, DType, Device, Result, Tensor};
 use std::collections::{BTreeSet, HashMap};
@@ -100,6 +100,11 @@ pub trait TensorSource: Send + Sync {
 
     /// The names of all tensors, as they are stored.
     fn names(&self) -> Vec<String>;
+
+    /// True if a model that doesn't use this tensor computes something else than what was trained.
+    fn matters(&self, stored: &str) -> bool {
+        is_of_a_layer(stored)
+    }
 
     /// What says which shapes there must be, for messages: `config.json`, if it is that of a folder.
     fn config_name(&self) -> &'static str {
@@ -247,6 +252,23 @@ impl Weights {
         self.formatted(name, stored.t()?.contiguous()?, self.format)
     }
 
+    /// True if there are tensors under both names, and their numbers differ.
+    ///
+    /// # Errors
+    /// If there are both, and one cannot be read or has another shape: both shapes are named.
+    pub fn differ(&self, name: &str, other: &str, shape: &[usize]) -> Result<bool> {
+        let (Some(stored), Some(another)) = (self.source.find(name), self.source.find(other))
+        else {
+            return Ok(false);
+        };
+        if stored == another {
+            return Ok(false);
+        }
+        let (a, b) = (self.load(name, shape)?, self.load(other, shape)?);
+        let differs = a.ne(&b.to_dtype(a.dtype())?)?.flatten_all()?.max(0)?;
+        Ok(differs.to_scalar::<u8>()? != 0)
+    }
+
     /// A matrix `(out, in)` in a format.
     fn formatted(&self, name: &str, matrix: Tensor, format: WeightFormat) -> Result<Weight> {
         let WeightFormat::Quantized(kind, quantizer) = format else {
@@ -287,22 +309,23 @@ impl Weights {
         Ok(Some(matrix))
     }
 
-    /// Sees that a model that is loaded left no tensor of a layer behind. One that did computes something else than what was
-    /// trained: its configuration has fewer layers than the file, or lacks a bias. Other tensors may stay behind, as in
-    /// transformers: heads of other tasks, and tables that old versions of transformers wrote into the file.
+    /// Checks that the loaded model uses every tensor that [matters](TensorSource::matters). If it doesn't, the configuration
+    /// has fewer layers than the file, or lacks a bias. In a folder other tensors may stay unused, as in transformers: heads
+    /// of other tasks, and tables that old versions of transformers wrote. llama.cpp allows none.
     ///
     /// # Errors
     /// If tensors were left: they are named.
-    pub fn check_layers_were_loaded(&self) -> Result<()> {
+    pub fn check_all_were_loaded(&self) -> Result<()> {
         let Ok(loaded) = self.loaded.lock() else { return Ok(()) };
         let mut left = self.source.names();
-        left.retain(|name| !loaded.contains(name) && is_of_a_layer(name));
+        left.retain(|name| !loaded.contains(name) && self.source.matters(name));
         left.sort();
         let Some(first) = left.first() else { return Ok(()) };
         let config = self.source.config_name();
         bail!(
-            "{} tensors of layers would not be used, {first} the first of them; is {config} of another model, or has it fewer layers?",
-            left.len()
+            "{} tensors would not be used, {} the first of them; is {config} of another model, or has it fewer layers?",
+            left.len(),
+            shown(first)
         )
     }
 
@@ -313,7 +336,8 @@ impl Weights {
         };
         let tensor = self.source.load(&stored, &self.device)?;
         if tensor.dims() != shape {
-            bail!("tensor {name} has shape {:?}, {config} asks for {shape:?}", tensor.dims())
+            let found = shown(format_args!("{:?}", tensor.dims()));
+            bail!("tensor {name} has shape {found}, {config} asks for {shape:?}")
         }
         self.remember(stored);
         Ok(tensor)

@@ -6,7 +6,7 @@ use candecode::kit::{Family, ModelConfig};
 use serde_json::{json, Value};
 
 /// The least that a configuration must say.
-fn least(family: &str) -> Value {
+pub fn least(family: &str) -> Value {
     match family {
         "gpt2" => {
             json!({"model_type": "gpt2", "vocab_size": 50, "n_embd": 12, "n_layer": 2, "n_head": 4, "n_positions": 32})
@@ -183,7 +183,17 @@ fn what_would_be_ignored_is_refused() {
         ("gpt2", json!({"activation_function": "relu"}), "the activation is \"relu\""),
         ("gpt2", json!({"activation_function": "gelu"}), "the activation is \"gelu\""),
         ("llama", json!({"hidden_act": "gelu_new"}), "the activation is \"gelu_new\""),
-        ("qwen2", json!({"use_sliding_window": true}), "use_sliding_window is true"),
+        (
+            "qwen2",
+            json!({"use_sliding_window": true, "sliding_window": 8, "max_window_layers": 1}),
+            "use_sliding_window is true, with sliding_window 8 from layer 1 on",
+        ),
+        ("llama", json!({"sliding_window": 31}), "sliding_window is 31"),
+        ("llama", json!({"attention_chunk_size": 8}), "attention_chunk_size is 8"),
+        ("qwen2", json!({"layer_types": ["sliding_attention", "full_attention"]}), "sliding"),
+        ("qwen3", json!({"is_causal": false}), "is_causal is false"),
+        ("gpt2", json!({"is_encoder_decoder": true}), "is_encoder_decoder is true"),
+        ("llama", json!({"per_layer_config": {"0": {"head_dim": 4}}}), "per_layer_config"),
         (
             "qwen2",
             json!({"layer_types": ["full_attention", "sliding_attention"]}),
@@ -236,8 +246,102 @@ fn what_changes_nothing_is_accepted() {
             json!({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 1.0}}),
         ),
         ("llama", json!({"quantization_config": null, "rope_parameters": null})),
+        // Every layer sees the whole context: no layer has the window, or it is as long as the context.
+        ("qwen2", json!({"use_sliding_window": true, "sliding_window": 8, "max_window_layers": 2})),
+        ("qwen2", json!({"use_sliding_window": true, "sliding_window": 8})), // from layer 28 on
+        ("qwen2", json!({"use_sliding_window": true, "sliding_window": null})),
+        (
+            "qwen3",
+            json!({"use_sliding_window": true, "sliding_window": 32, "max_window_layers": 0}),
+        ),
+        (
+            "qwen3",
+            json!({"use_sliding_window": true, "sliding_window": 8, "max_window_layers": 0,
+                "layer_types": ["full_attention", "full_attention"]}),
+        ),
+        (
+            "qwen2",
+            json!({"use_sliding_window": true, "sliding_window": 64,
+                "layer_types": ["sliding_attention", "attention"]}),
+        ),
+        ("llama", json!({"sliding_window": 4096, "per_layer_config": {}})),
+        ("llama", json!({"hidden_act": "swish"})),
+        ("gpt2", json!({"activation_function": "gelu_pytorch_tanh"})),
+        ("gpt2", json!({"activation_function": "gelu_fast"})),
+        ("llama", json!({"rope_scaling": {"type": "linear", "factor": 1.0}})),
+        ("qwen2", json!({"rope_parameters": {"rope_type": "linear", "factor": 1}})),
+        (
+            "llama",
+            json!({"hidden_size": 24.0, "vocab_size": 50.0, "max_position_embeddings": 32.0}),
+        ),
     ] {
         assert_eq!(with(family, more.clone()).unwrap(), read(&least(family)).unwrap(), "{more}");
+    }
+}
+
+/// GPT-2 has names of its own for the same keys (HF `GPT2Config.attribute_map`). Some programs write both.
+#[test]
+fn two_names_of_one_key_must_agree() {
+    for (name, own, value, other) in [
+        ("hidden_size", "n_embd", json!(12), json!(24)),
+        ("intermediate_size", "n_inner", json!(20), json!(21)),
+        ("num_hidden_layers", "n_layer", json!(2), json!(3)),
+        ("num_attention_heads", "n_head", json!(4), json!(2)),
+        ("max_position_embeddings", "n_positions", json!(32), json!(64)),
+        ("rms_norm_eps", "layer_norm_epsilon", json!(1e-3), json!(1e-5)),
+        ("hidden_act", "activation_function", json!("gelu_new"), json!("relu")),
+    ] {
+        let one = with("gpt2", json!({own: value})).unwrap();
+        let floats = value.as_f64().map_or(value.clone(), |n| json!(n));
+        for both in [
+            json!({name: value, own: value}),
+            json!({name: floats, own: value}),
+            json!({name: null, own: value}),
+            json!({name: value, own: null}),
+        ] {
+            assert_eq!(with("gpt2", both.clone()).unwrap(), one, "{both}");
+        }
+        for family in ["gpt2", "llama"] {
+            let both = with(family, json!({name: value, own: other}));
+            let says = [format!("{name} is {value}"), format!("{own} is {other}")];
+            refused(both, &[&says[0], &says[1], "two names of one key"]);
+        }
+    }
+}
+
+#[test]
+fn the_context_that_llama3_was_trained_for_is_found_as_transformers_finds_it() {
+    let table = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0});
+    let trained = |more: Value| {
+        let scaling = with("llama", more).unwrap().rope_scaling.unwrap();
+        scaling.original_max_position_embeddings
+    };
+    // From the key outside, else from the table, else it is the context (HF `standardize_rope_params`).
+    let mut own = table.clone();
+    own["original_max_position_embeddings"] = json!(16);
+    let outside = json!({"rope_scaling": own, "original_max_position_embeddings": 8});
+    assert_eq!(trained(outside), 8.0);
+    assert_eq!(trained(json!({"rope_scaling": own})), 16.0);
+    assert_eq!(trained(json!({"rope_scaling": table})), 32.0);
+}
+
+#[test]
+fn what_a_stranger_wrote_is_shown_escaped_and_short() {
+    let bad = format!("\u{1b}[2J{}", "x".repeat(1_000_000));
+    for more in [
+        json!({"model_type": bad}),
+        json!({"hidden_act": bad}),
+        json!({"hidden_size": bad}),
+        json!({"eos_token_id": bad}),
+        json!({"layer_types": [bad]}),
+        json!({"rope_scaling": {"type": bad}}),
+        json!({"rope_scaling": {bad.clone(): {}}}),
+        json!({"rope_scaling": {"partial_rotary_factor": bad}}),
+        json!({"num_key_value_heads": vec![1; 100_000]}),
+        json!({"n_embd": vec![1; 100_000]}),
+    ] {
+        let text = crate::message(with("llama", more));
+        assert!(text.len() < 700 && !text.contains('\u{1b}'), "{text}");
     }
 }
 
@@ -253,6 +357,12 @@ fn nonsense_is_refused_by_name() {
         (json!({"head_dim": 7}), "head_dim is 7"),
         (json!({"max_position_embeddings": 1u64 << 40}), "no model has"),
         (json!({"vocab_size": null}), "no vocab_size"),
+        (json!({"vocab_size": 50.5}), "vocab_size is 50.5; expected a whole number"),
+        (json!({"vocab_size": -1}), "vocab_size is -1; expected a whole number"),
+        (json!({"hidden_size": "24"}), "hidden_size is \"24\"; expected a whole number"),
+        (json!({"head_dim": true}), "head_dim is true; expected a whole number"),
+        (json!({"mlp_bias": 1}), "mlp_bias is 1; expected true or false"),
+        (json!({"layer_types": "full"}), "layer_types is \"full\"; expected a list"),
         (json!({"rms_norm_eps": -1.0}), "epsilon is -1"),
         (json!({"rope_theta": 0.0}), "rope_theta is 0"),
         (json!({"rope_parameters": {"rope_theta": "big"}}), "rope_theta is not a number"),

@@ -3,7 +3,7 @@
 use crate::checks::{model, tokenizer, Random};
 use crate::{refused, Folder};
 use candecode::cli::flags::{Args, CacheName, Early, Format, RngKind};
-use candecode::cli::generation_config::advice;
+use candecode::cli::generation_config;
 use candecode::cli::plan::Plan;
 use candecode::engine::requests;
 use candecode::kit::days::{whose, Day, DAYS};
@@ -291,6 +291,10 @@ fn a_block_file_has_a_word_a_line() {
     refused(Plan::new(&args(&["--block-file", "/nowhere/words"]), 1), &["/nowhere/words"]);
 }
 
+fn advice(config: &serde_json::Value, args: &Args) -> Option<String> {
+    generation_config::advice(config, "generation_config.json", args)
+}
+
 #[test]
 fn what_a_model_wishes_is_said_with_the_flags_for_it() {
     let say = |config: serde_json::Value, flags: &[&str]| advice(&config, &args(flags));
@@ -328,6 +332,9 @@ fn what_a_model_wishes_is_said_with_the_flags_for_it() {
     // What there is no flag for is named.
     let said = say(json!({"epsilon_cutoff": 0.1, "num_beams": 1, "use_cache": true}), &[]).unwrap();
     assert!(said.contains("epsilon_cutoff=0.1") && !said.contains("add"), "{said}");
+    // A number that is none is said as it is written, and a long one in a few digits.
+    let said = say(json!({"num_beams": "4", "repetition_penalty": 1e300}), &[]).unwrap();
+    assert!(said.contains("num_beams=\"4\"") && said.contains("-penalty 1e300"), "{said}");
     for silent in [
         json!({}),
         json!([]),

@@ -17,14 +17,15 @@ use std::process::Command;
 const CPU: Device = Device::Cpu;
 
 /// A model that becomes a GGUF file, for a test to change before.
-struct Parts {
+#[derive(Clone)]
+pub struct Parts {
     metadata: Vec<(String, Value)>,
     tensors: Vec<(String, Tensor)>,
 }
 
 impl Parts {
     /// An embedded model's.
-    fn of(model: &str) -> Self {
+    pub fn of(model: &str) -> Self {
         let read = |file: &str| -> serde_json::Value {
             serde_json::from_slice(&std::fs::read(story(model).join(file)).unwrap()).unwrap()
         };
@@ -78,14 +79,43 @@ impl Parts {
         Self { metadata: keys, tensors }
     }
 
-    fn set(mut self, key: &str, value: Option<Value>) -> Self {
+    pub fn set(mut self, key: &str, value: Option<Value>) -> Self {
         self.metadata.retain(|(name, _)| name != key);
         self.metadata.extend(value.map(|value| (key.to_string(), value)));
         self
     }
 
+    /// These tensors only.
+    pub fn with_tensors(mut self, names: &[&str]) -> Self {
+        self.tensors.retain(|(name, _)| names.contains(&name.as_str()));
+        self
+    }
+
+    /// Another name for a token.
+    fn token(mut self, id: usize, name: &str) -> Self {
+        for (key, value) in &mut self.metadata {
+            if let ("tokenizer.ggml.tokens", Value::Array(tokens)) = (key.as_str(), value) {
+                tokens[id] = Value::String(name.into());
+            }
+        }
+        // A merge of a token that is gone would make no sense.
+        let gone = |merge: &str| {
+            let tokens = self.metadata.iter().find(|(key, _)| key == "tokenizer.ggml.tokens");
+            let Some((_, Value::Array(tokens))) = tokens else { return true };
+            let has = |piece: &str| {
+                tokens.iter().any(|token| matches!(token, Value::String(text) if text == piece))
+            };
+            merge.split(' ').any(|piece| !has(piece)) || !has(&merge.replace(' ', ""))
+        };
+        let merges = self.metadata.iter().find(|(key, _)| key == "tokenizer.ggml.merges");
+        let Some((_, Value::Array(merges))) = merges else { return self };
+        let kept = merges.iter().filter(|m| matches!(m, Value::String(text) if !gone(text)));
+        let kept = Value::Array(kept.cloned().collect());
+        self.set("tokenizer.ggml.merges", Some(kept))
+    }
+
     /// Matrices become `dtype`, all else f32.
-    fn write(&self, folder: &Folder, dtype: GgmlDType) -> PathBuf {
+    pub fn write(&self, folder: &Folder, dtype: GgmlDType) -> PathBuf {
         let path = folder.0.join("model.gguf");
         let of = |t: &Tensor| if t.rank() == 2 { dtype } else { GgmlDType::F32 };
         let quantize = |t: &Tensor| {
@@ -330,8 +360,8 @@ fn what_day_5s_stack_does_not_do_is_refused() {
         ),
         (
             "qwen2.attention.sliding_window",
-            Some(Value::U32(4096)),
-            "qwen2.attention.sliding_window is 4096",
+            Some(Value::U32(64)),
+            "qwen2.attention.sliding_window is 64",
         ),
         ("qwen2.expert_count", Some(Value::U32(8)), "qwen2.expert_count is 8"),
         (
@@ -351,6 +381,9 @@ fn what_day_5s_stack_does_not_do_is_refused() {
     parts.tensors.retain(|(name, _)| name != "token_embd.weight");
     let file = parts.write(&folder, GgmlDType::F32);
     refused(ModelConfig::from_dir(&file), &["tensor token_embd.weight is missing"]);
+    parts.tensors.clear();
+    let file = parts.write(&folder, GgmlDType::F32);
+    refused(ModelConfig::from_dir(&file), &["no tensors: the file has a vocabulary only"]);
     let mut parts = Parts::of("story-230k");
     parts.tensors.retain(|(name, _)| name != "blk.1.ffn_up.weight");
     let file = parts.write(&folder, GgmlDType::F32);
@@ -493,4 +526,241 @@ fn the_chat_template_is_in_the_metadata() {
     let found = of(Parts::of("story-230k").set("tokenizer.chat_template", text)).unwrap();
     let text = found.render(&[Message::new("user", "Who?")]).unwrap();
     assert_eq!(text, "Who?<|endoftext|>", "the file names an EOS, and no BOS");
+}
+
+/// As llama.cpp reads it (`llama-model.cpp`): a factor without a type is linear, the older key counts without the newer one, and
+/// no type turns all of it off.
+#[test]
+fn a_linear_scale_is_refused_however_it_is_written() {
+    let folder = Folder::new("gguf-linear");
+    let with = |changes: &[(&str, Value)]| {
+        let parts = changes.iter().fold(Parts::of("story-230k"), |parts, (key, value)| {
+            parts.set(&format!("qwen2.rope.{key}"), Some(value.clone()))
+        });
+        ModelConfig::from_dir(&parts.write(&folder, GgmlDType::BF16))
+    };
+    let (kind, four) = (|kind: &str| ("scaling.type", Value::String(kind.into())), Value::F32(4.0));
+    for changes in [
+        vec![("scaling.factor", four.clone())],
+        vec![("scale_linear", four.clone())],
+        vec![("scaling.factor", four.clone()), ("scale_linear", Value::F32(1.0))],
+        vec![("scaling.factor", four.clone()), kind("linear")],
+        vec![("scale_linear", four.clone()), kind("linear")],
+        vec![("scaling.factor", Value::U32(4))],
+        vec![("scaling.factor", Value::F64(0.25))],
+    ] {
+        refused(
+            with(&changes),
+            &["qwen2.rope.scal", "positions are divided by it (linear scaling)"],
+        );
+    }
+    for (changes, says) in [
+        (vec![kind("yarn"), ("scaling.factor", four.clone())], "scaling.type is \"yarn\""),
+        (vec![kind("longrope")], "scaling.type is \"longrope\""),
+        (vec![kind("llama3"), ("scaling.factor", four.clone())], "scaling.type is \"llama3\""),
+        (vec![kind("\u{1b}[2J")], "scaling.type is \"\\u{1b}[2J\""),
+        (vec![("scaling.type", Value::U32(2))], "scaling.type is not a text"),
+        (vec![("scaling.factor", Value::String("4".into()))], "scaling.factor is not a number"),
+        (vec![("scaling.attn_factor", four.clone())], "scaling.attn_factor is 4"),
+        (vec![("scaling.yarn_ext_factor", Value::F32(1.0))], "scaling.yarn_ext_factor is 1"),
+        (
+            vec![("dimension_sections", Value::Array(vec![Value::I32(0), Value::I32(8)]))],
+            "dimension_sections is [0, 8]",
+        ),
+    ] {
+        refused(with(&changes), &["model.gguf: the metadata", says]);
+    }
+    let plain = ModelConfig::from_dir(&story("story-230k")).unwrap();
+    for changes in [
+        vec![("scaling.factor", Value::F32(1.0))],
+        vec![("scaling.factor", Value::F32(0.0))],
+        vec![("scaling.factor", Value::F32(1.0)), ("scale_linear", four.clone())],
+        vec![("scaling.factor", four.clone()), ("scale_linear", four.clone()), kind("none")],
+        vec![("scaling.attn_factor", Value::F32(1.0)), kind("linear")],
+        vec![("dimension_sections", Value::Array(vec![Value::I32(0); 4]))],
+    ] {
+        assert_eq!(with(&changes).unwrap(), plain, "{changes:?}");
+    }
+}
+
+#[test]
+fn numbers_may_be_lists_with_one_for_each_layer() {
+    let folder = Folder::new("gguf-lists");
+    let heads = |of_each: &[u32]| {
+        let list = Value::Array(of_each.iter().map(|n| Value::U32(*n)).collect());
+        let parts = Parts::of("story-230k").set("qwen2.attention.head_count_kv", Some(list));
+        ModelConfig::from_dir(&parts.write(&folder, GgmlDType::BF16))
+    };
+    assert_eq!(heads(&[1, 1]).unwrap(), ModelConfig::from_dir(&story("story-230k")).unwrap());
+    refused(heads(&[1, 2]), &["head_count_kv is [1, 2]", "the same in every layer"]);
+    refused(heads(&[]), &["head_count_kv is []"]);
+    refused(heads(&[1; 3000]), &["head_count_kv is [1, 1, 1, 1, 1, 1, 1, 1, …]"]);
+}
+
+/// The names of llama.cpp's own source (`tests/oracle/metadata.py`).
+#[test]
+fn every_end_that_llama_cpp_knows_ends_a_text() {
+    let folder = Folder::new("gguf-ends");
+    let golden = crate::checks::golden_json("metadata").unwrap();
+    let ends = |changes: &[(usize, &str)], keys: &[(&str, u32)]| {
+        let mut parts = Parts::of("story-230k");
+        for (id, name) in changes {
+            parts = parts.token(*id, name);
+        }
+        for (key, id) in keys {
+            parts = parts.set(&format!("tokenizer.ggml.{key}"), Some(Value::U32(*id)));
+        }
+        let file = parts.write(&folder, GgmlDType::BF16);
+        (ModelConfig::from_dir(&file).unwrap().eos_token_ids, Tokenizer::from_dir(&file).unwrap())
+    };
+    for (kind, names) in golden["end names"].as_object().unwrap() {
+        let names: Vec<&str> =
+            names.as_array().unwrap().iter().filter_map(|n| n.as_str()).collect();
+        assert!(!names.is_empty(), "{kind}");
+        for name in names.iter().filter(|name| **name != "<|endoftext|>") {
+            let (ids, tokenizer) = ends(&[(1500, name)], &[]);
+            assert_eq!(ids, [0, 1500], "{name}");
+            assert_eq!(tokenizer.encode(name).unwrap(), [1500], "{name} is one token");
+            assert_eq!(tokenizer.decode(&[1500]).unwrap(), "", "{name} isn't shown");
+        }
+    }
+    // The keys, one that names nothing, and the name of id 0, <|endoftext|>, which counts without its key.
+    let keys = [("eos_token_id", 5), ("eot_token_id", 6), ("eom_token_id", 7)];
+    assert_eq!(ends(&[], &keys).0, [5, 6, 7, 0]);
+    assert_eq!(ends(&[], &[("eot_token_id", 99_999), ("eos_token_id", u32::MAX)]).0, [0]);
+    assert_eq!(ends(&[], &[("fim_pad_token_id", 8), ("fim_sep_token_id", 9)]).0, [0, 8, 9]);
+    // A key goes before a name.
+    assert_eq!(ends(&[(1500, "<|fim_pad|>")], &[("fim_pad_token_id", 8)]).0, [0, 8]);
+    // gpt-oss and Solar Open end their messages otherwise, and Gemma 4 has </s> as a word.
+    let oss = [(1500, "<|return|>"), (1501, "<|call|>"), (1502, "<|end|>")];
+    assert_eq!(ends(&oss, &[]).0, [0, 1500, 1501]);
+    let solar = [(1500, "<|flush|>"), (1501, "<|calls|>"), (1502, "<|end|>")];
+    assert_eq!(ends(&solar, &[]).0, [0, 1500, 1501]);
+    assert_eq!(ends(&oss[1..], &[]).0, [0, 1501, 1502]);
+    assert_eq!(ends(&[(1500, "<|tool_response>"), (1501, "</s>")], &[]).0, [0, 1500]);
+}
+
+#[test]
+fn lists_of_tokens_that_do_not_fit_are_refused() {
+    let folder = Folder::new("gguf-fit");
+    let tokenizer =
+        |parts: Parts| Tokenizer::from_dir(&parts.write(&folder, GgmlDType::BF16)).map(drop);
+    let list = |value: Value, n: usize| Some(Value::Array(vec![value; n]));
+    let parts = || Parts::of("story-230k");
+    refused(
+        tokenizer(parts().token(9, "twice").token(1500, "twice")),
+        &["tokenizer.ggml.tokens has \"twice\" twice, as tokens 9 and 1500"],
+    );
+    assert!(tokenizer(parts().token(1500, "").token(1501, "")).is_ok(), "tokens without a name");
+    let kinds = "tokenizer.ggml.token_type";
+    refused(
+        tokenizer(parts().set(kinds, list(Value::I32(1), 2047))),
+        &["token_type has 2047 entries for 2048 tokens"],
+    );
+    assert!(tokenizer(parts().set(kinds, list(Value::I32(1), 2049))).is_ok());
+    let texts = list(Value::String("1".into()), 2048);
+    refused(tokenizer(parts().set(kinds, texts)), &["token_type is not a list of numbers"]);
+    refused(tokenizer(parts().set(kinds, Some(Value::U32(1)))), &["is not a list of numbers"]);
+    let spm = || parts().set("tokenizer.ggml.model", Some(Value::String("llama".into())));
+    let scores = "tokenizer.ggml.scores";
+    refused(
+        tokenizer(spm().set(scores, list(Value::F32(0.0), 2000))),
+        &["scores has 2000 entries for 2048 tokens"],
+    );
+}
+
+/// Pieces that begin one another have as many merges as characters, each as long as a piece.
+#[test]
+fn pieces_without_end_are_refused_at_once() {
+    let folder = Folder::new("gguf-pieces");
+    let tokenizer = |letter: &str, lengths: &mut dyn Iterator<Item = usize>| {
+        let pieces: Vec<Value> = std::iter::once("<unk>".to_string())
+            .chain(lengths.map(|n| letter.repeat(n)))
+            .map(Value::String)
+            .collect();
+        let scores = Value::Array(vec![Value::F32(0.0); pieces.len()]);
+        let file = Parts::of("story-230k")
+            .set("tokenizer.ggml.model", Some(Value::String("llama".into())))
+            .set("tokenizer.ggml.token_type", None)
+            .set("tokenizer.ggml.add_bos_token", Some(Value::Bool(false)))
+            .set("tokenizer.ggml.tokens", Some(Value::Array(pieces)))
+            .set("tokenizer.ggml.scores", Some(scores))
+            .write(&folder, GgmlDType::BF16);
+        let began = std::time::Instant::now();
+        (Tokenizer::from_dir(&file), began.elapsed().as_secs_f64())
+    };
+    let (found, seconds) = tokenizer("a", &mut (20..21_000).step_by(20));
+    refused(found, &["has 1040 bytes, and no SentencePiece vocabulary more than 1024"]);
+    assert!(seconds < 5.0, "{seconds} s");
+    let (found, seconds) = tokenizer("é", &mut (1..=512));
+    refused(found, &["more ways to put its pieces together than any vocabulary"]);
+    assert!(seconds < 5.0, "{seconds} s");
+    let (found, _) = tokenizer("a", &mut (1..=64));
+    assert_eq!(found.unwrap().encode(&"a".repeat(64)).unwrap().len(), 2); // ▁ is unknown
+}
+
+#[test]
+fn the_last_token_is_added_where_the_metadata_says_so() {
+    let folder = Folder::new("gguf-eos");
+    let flag = |key: &str| (format!("tokenizer.ggml.{key}"), Some(Value::Bool(true)));
+    let (bos, eos) = (flag("add_bos_token"), flag("add_eos_token"));
+    let parts = Parts::of("story-230k").set(&eos.0, eos.1);
+    let ids = |parts: &Parts| {
+        let tokenizer = Tokenizer::from_dir(&parts.write(&folder, GgmlDType::BF16)).unwrap();
+        tokenizer.encode("Once upon").unwrap()
+    };
+    assert_eq!(ids(&parts), [428, 437, 0]);
+    let parts = parts.set(&bos.0, bos.1).set("tokenizer.ggml.bos_token_id", Some(Value::U32(7)));
+    assert_eq!(ids(&parts), [7, 428, 437, 0]);
+    let parts = parts.set("tokenizer.ggml.eos_token_id", None);
+    let file = parts.write(&folder, GgmlDType::BF16);
+    refused(Tokenizer::from_dir(&file), &["no tokenizer.ggml.eos_token_id"]);
+}
+
+/// llama.cpp refuses tensors that it doesn't know, too: a bias or a scale would be left out.
+#[test]
+fn a_tensor_without_a_use_is_refused() {
+    for name in ["output.bias", "rope_factors_long.weight", "token_embd_norm.weight", "cls.weight"]
+    {
+        let folder = Folder::new("gguf-unused");
+        let mut parts = Parts::of("story-230k");
+        let ones = Tensor::ones(64, DType::F32, &CPU).unwrap();
+        parts.tensors.push((name.into(), ones));
+        let file = parts.write(&folder, GgmlDType::BF16);
+        let model = candecode::engine::load_model(&file, DType::F32, &CPU);
+        refused(model, &["1 tensors would not be used", name]);
+    }
+}
+
+#[test]
+fn an_older_quantisation_is_refused() {
+    let folder = Folder::new("gguf-version");
+    let file = |dtype| {
+        let version = Some(Value::U32(1));
+        let parts = Parts::of("story-230k").set("general.quantization_version", version);
+        ModelConfig::from_dir(&parts.write(&folder, dtype))
+    };
+    assert!(file(GgmlDType::BF16).is_ok());
+    refused(file(GgmlDType::Q8_0), &["general.quantization_version is 1"]);
+}
+
+#[test]
+fn what_a_stranger_wrote_is_shown_escaped_and_short() {
+    let folder = Folder::new("gguf-strangers");
+    let bad = format!("\u{1b}]0;x\u{7}{}", "y".repeat(100_000));
+    for key in ["general.architecture", "general.type", "qwen2.rope.scaling.type", "qwen2.odd"] {
+        let parts = Parts::of("story-230k").set(key, Some(Value::String(bad.clone())));
+        let text = message(ModelConfig::from_dir(&parts.write(&folder, GgmlDType::BF16)));
+        assert!(text.contains("\\u{1b}]0;x\\u{7}yyy") && text.len() < 800, "{key}: {text}");
+    }
+    for key in ["tokenizer.ggml.model", "tokenizer.ggml.pre"] {
+        let parts = Parts::of("story-230k").set(key, Some(Value::String(bad.clone())));
+        let text = message(Tokenizer::from_dir(&parts.write(&folder, GgmlDType::BF16)));
+        assert!(text.contains("\\u{1b}]0;x\\u{7}yyy") && text.len() < 800, "{key}: {text}");
+    }
+    let mut parts = Parts::of("story-230k");
+    parts.tensors.push((bad, Tensor::ones(4, DType::F32, &CPU).unwrap()));
+    let file = parts.write(&folder, GgmlDType::BF16);
+    let text = message(candecode::engine::load_model(&file, DType::F32, &CPU));
+    assert!(text.contains("\\u{1b}]0;x\\u{7}yyy") && text.len() < 800, "{text}");
 }

@@ -115,7 +115,7 @@ fn layers_that_the_configuration_does_not_have_are_named() {
     let folder = copy("story-230k", "files-layers");
     configure(&folder, "num_hidden_layers", 1.into());
     let says = [
-        "tensors of layers would not be used, model.layers.1.input_layernorm.weight the first",
+        "tensors would not be used, model.layers.1.input_layernorm.weight the first",
         "is config.json of another model, or has it fewer layers?",
     ];
     refused(load_model(&folder.0, DType::F32, &CPU), &says);
@@ -258,4 +258,146 @@ fn a_damaged_header_is_told_in_words() {
         refused(header(&text, data), &["model.safetensors", "cut short or damaged", says]);
     }
     assert!(header(&tensor(json!([2]), 8), 8).is_ok());
+}
+
+/// transformers ties the two only if they are equal, or one is missing (`tie_weights`).
+#[test]
+fn a_head_of_its_own_counts_although_the_configuration_ties_it() {
+    for (model, untied) in [("story-230k", "qwen2"), ("story-gpt2-1m", "gpt2")] {
+        let folder = copy(model, "files-untied");
+        let mut all = tensors(model);
+        let table = match untied {
+            "gpt2" => &all["transformer.wte.weight"],
+            _ => &all["model.embed_tokens.weight"],
+        };
+        let head = (table * 2.0).unwrap();
+        all.insert("lm_head.weight".into(), head);
+        save(&folder, &all, &[]);
+        let twice: Vec<f32> = logits(&story(model)).iter().map(|logit| 2.0 * logit).collect();
+        assert_eq!(logits(&folder.0), twice, "{model}");
+        configure(&folder, "tie_word_embeddings", false.into());
+        assert_eq!(logits(&folder.0), twice, "{model}, untied");
+    }
+}
+
+/// What a clone without Git LFS, or a download from behind a login, leaves in the place of a file.
+#[test]
+fn a_file_that_stands_for_another_is_called_what_it_is() {
+    const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 587120\n";
+    let bom = format!("\u{feff}{POINTER}");
+    let pages = [
+        "<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>",
+        "\n  <HTML>",
+        "<head>",
+    ];
+    let pointers = [POINTER, &bom].map(|text| (text, "a Git LFS pointer", "run git lfs pull"));
+    let pages = pages.map(|text| (text, "a web page (HTML)", "fetch the file again"));
+    for (text, what, way) in pointers.into_iter().chain(pages) {
+        for (file, read) in readers() {
+            let folder = copy("story-230k", "files-instead");
+            folder.write(file, text);
+            refused(read(&folder.0), &[file, what, way]);
+        }
+        for file in ["special_tokens_map.json", "added_tokens.json"] {
+            let folder = copy("story-230k", "files-instead");
+            folder.write(file, text);
+            refused(Tokenizer::from_dir(&folder.0), &[file, what, way]);
+        }
+        let folder = Folder::new("files-instead-gguf");
+        let file = folder.write("model.gguf", text);
+        refused(ModelFiles::at(&file), &["model.gguf", what, way]);
+        let folder = copy("story-230k", "files-instead-index");
+        std::fs::remove_file(folder.0.join("model.safetensors")).unwrap();
+        folder.write("model.safetensors.index.json", text);
+        let weights = Weights::open(&folder.0, DType::F32, &CPU);
+        refused(weights, &["model.safetensors.index.json", what, way]);
+        let index = json!({"weight_map": {"a": "part.safetensors"}});
+        folder.write("model.safetensors.index.json", index.to_string());
+        folder.write("part.safetensors", text);
+        let weights = Weights::open(&folder.0, DType::F32, &CPU);
+        refused(weights, &["part.safetensors", what, way]);
+    }
+}
+
+#[test]
+fn a_folder_with_one_gguf_file_is_that_file() {
+    let folder = Folder::new("files-one-gguf");
+    let file = crate::gguf::Parts::of("story-230k")
+        .write(&folder, candle_core::quantized::GgmlDType::BF16);
+    let open = || ModelFiles::at(&folder.0);
+    assert_eq!(open().unwrap().config(), ModelFiles::at(&file).unwrap().config());
+    assert!(open().unwrap().has_tokenizer());
+    assert_eq!(logits(&folder.0), logits(&story("story-230k")));
+    // The configuration of the model that it was made from, and the part that reads pictures, change nothing.
+    folder.write("config.json", r#"{"model_type": "gemma3"}"#);
+    folder.write("mmproj-model.gguf", "GGUF");
+    folder.write("README.md", "# A model");
+    assert!(open().is_ok());
+    std::fs::copy(&file, folder.0.join("Model-Q8.GGUF")).unwrap();
+    refused(open(), &["a folder with 2 GGUF files; name one of them: Model-Q8.GGUF, model.gguf"]);
+    // With weights of its own a folder is one in Hugging Face format.
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        std::fs::copy(story("story-230k").join(file), folder.0.join(file)).unwrap();
+    }
+    assert!(matches!(open().unwrap().config().family, candecode::kit::Family::Qwen2));
+    let empty = Folder::new("files-no-gguf");
+    refused(ModelFiles::at(&empty.0), &["no config.json"]);
+}
+
+#[test]
+fn an_index_names_plain_files_only() {
+    use candecode::formats::folder::shard_names;
+    let index = |name: &str| json!({"weight_map": {"a": name}}).to_string();
+    for name in [
+        "",
+        ".",
+        "..",
+        "/",
+        "a/b",
+        "../a",
+        "a/..",
+        "/etc/passwd",
+        "a\\b",
+        "..\\a",
+        "C:x",
+        "C:",
+        "a:b",
+        "a/",
+        "./a",
+        "a\0b",
+        "\u{1b}[2J",
+        "a\nb",
+    ] {
+        refused(shard_names(&index(name)), &["which is not a plain file name"]);
+    }
+    for name in ["model-00001-of-00002.safetensors", "a b", "é.safetensors", "..a", "a.."] {
+        assert_eq!(shard_names(&index(name)).unwrap().into_iter().collect::<Vec<_>>(), [name]);
+    }
+    let text = message(shard_names(&index(&format!("../\u{1b}{}", "x".repeat(100_000)))));
+    assert!(text.len() < 500 && text.contains("\\u{1b}xxx"), "{text}");
+}
+
+#[test]
+fn names_of_tensors_are_shown_escaped_and_short() {
+    let bad = format!("model.layers.9.\u{1b}[2J{}", "x".repeat(100_000));
+    let folder = copy("story-230k", "files-strangers");
+    let mut all = tensors("story-230k");
+    all.insert(bad, Tensor::ones(4, DType::F32, &CPU).unwrap());
+    save(&folder, &all, &[]);
+    let text = message(load_model(&folder.0, DType::F32, &CPU));
+    assert!(text.len() < 700 && text.contains("layers.9.\\u{1b}[2Jxxx"), "{text}");
+    // A shape of 100,000 dimensions.
+    let mut all = tensors("story-230k");
+    let name = "model.norm.weight";
+    all.insert(name.into(), Tensor::ones(vec![1; 100_000], DType::F32, &CPU).unwrap());
+    save(&folder, &all, &[]);
+    let text = message(load_model(&folder.0, DType::F32, &CPU));
+    assert!(text.len() < 700 && text.contains("model.norm.weight has shape [1, 1, 1"), "{text}");
+}
+
+#[test]
+fn an_adapter_is_not_left_out() {
+    let folder = copy("story-230k", "files-adapter");
+    folder.write("adapter_config.json", "{}");
+    refused(ModelFiles::at(&folder.0), &["adapter_config.json: an adapter (LoRA)", "merge it"]);
 }

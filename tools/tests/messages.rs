@@ -45,7 +45,11 @@ const CONFIGS: &[(&str, &str, &str)] = &[
     ("yarn", "story-230k", r#"{"rope_parameters": {"rope_type": "yarn"}}"#),
     ("end-in-words", "story-230k", r#"{"eos_token_id": "end"}"#),
     ("relu", "story-230k", r#"{"hidden_act": "relu"}"#),
-    ("sliding-window", "story-230k", r#"{"use_sliding_window": true}"#),
+    (
+        "sliding-window",
+        "story-230k",
+        r#"{"use_sliding_window": true, "sliding_window": 64, "max_window_layers": 1, "layer_types": null}"#,
+    ),
     ("mamba", "story-230k", r#"{"model_type": "mamba"}"#),
     ("no-type", "story-230k", r#"{"model_type": null}"#),
     ("type-7", "story-230k", r#"{"model_type": 7}"#),

@@ -1,9 +1,11 @@
 //! The configuration in a GGUF file's metadata, as the `config.json` that it was made from.
 
-use crate::formats::gguf::Gguf;
+use crate::formats::gguf::{end_tokens, gguf_keys, Gguf};
 use crate::kit::config::Llama3Scaling;
+use crate::kit::error::quoted;
 use crate::kit::ModelConfig;
 use anyhow::{bail, ensure, Context as _, Result};
+use candle_core::quantized::gguf_file::Value as Metadata;
 use serde_json::{json, Map, Value};
 use std::f64::consts::PI;
 
@@ -18,21 +20,16 @@ pub fn config(gguf: &Gguf) -> Result<ModelConfig> {
 }
 
 fn as_json(gguf: &Gguf) -> Result<Value> {
+    ensure!(!gguf.content.tensor_infos.is_empty(), "no tensors: the file has a vocabulary only");
+    gguf_keys::check(gguf)?;
     let architecture = gguf.architecture();
-    let key = |key: &str| format!("{architecture}.{key}");
-    let number = |name: &str| -> Result<Value> {
-        let key = key(name);
-        let number = gguf.number(&key).map(Value::from);
-        match number.or(gguf.float(&key).map(Value::from)) {
-            Some(number) => Ok(number),
-            None if gguf.content.metadata.contains_key(&key) => bail!("{key} is not a number"),
-            None => Ok(Value::Null),
-        }
-    };
+    let number = |name: &str| number(gguf, name);
     let norm = match architecture {
         "gpt2" => "attention.layer_norm_epsilon",
         _ => "attention.layer_norm_rms_epsilon",
     };
+    let epsilon = number(norm)?;
+    ensure!(!epsilon.is_null(), "no {architecture}.{norm}");
     let layer = |name: &str| gguf.has(&format!("model.layers.0.{name}"));
     let vocabulary = gguf.shape("token_embd.weight").and_then(|shape| shape.first());
     let mut config = json!({
@@ -45,25 +42,42 @@ fn as_json(gguf: &Gguf) -> Result<Value> {
         "num_key_value_heads": number("attention.head_count_kv")?,
         "head_dim": number("attention.key_length")?,
         "max_position_embeddings": number("context_length")?,
-        "rms_norm_eps": gguf.float(&key(norm)),
+        "rms_norm_eps": epsilon,
         "tie_word_embeddings": !gguf.has("lm_head.weight"),
         "attention_bias": layer("self_attn.q_proj.bias"),
         "mlp_bias": layer("mlp.gate_proj.bias"),
-        "eos_token_id": ends(gguf),
+        "eos_token_id": end_tokens::ids(gguf),
     });
+    refuse_other_mathematics(gguf, &config)?;
     if architecture != "gpt2" {
-        refuse_other_mathematics(gguf, &config)?;
         config["rope_parameters"] = rope(gguf, &config)?;
     }
     Ok(config)
 }
 
-/// The ids that end a text, or a turn.
-fn ends(gguf: &Gguf) -> Vec<u64> {
-    let keys = ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"];
-    let mut ids: Vec<u64> = keys.iter().filter_map(|key| gguf.number(key)).collect();
-    ids.dedup();
-    ids
+/// A number of the architecture, null if there is none. A list is one number for each layer, which must be equal.
+fn number(gguf: &Gguf, name: &str) -> Result<Value> {
+    let key = format!("{}.{name}", gguf.architecture());
+    let Some(value) = gguf.content.metadata.get(&key) else { return Ok(Value::Null) };
+    let value = match value {
+        Metadata::Array(layers) => {
+            let first = layers.first().and_then(gguf_keys::number);
+            let blocks = gguf.number(&format!("{}.block_count", gguf.architecture()));
+            ensure!(
+                blocks == Some(layers.len() as u64)
+                    && first.is_some()
+                    && layers.iter().all(|layer| gguf_keys::number(layer) == first),
+                "{key} is {}; candecode has the same in every layer",
+                gguf_keys::text(value)
+            );
+            &layers[0]
+        }
+        one => one,
+    };
+    // Whole numbers stay exact: an f64 has 53 bits.
+    let whole = value.to_u64().ok().map(Value::from);
+    let number = whole.or(gguf_keys::number(value).map(Value::from));
+    number.with_context(|| format!("{key} is not a number"))
 }
 
 /// A head's width: what is said, or what is left for each head.
@@ -74,39 +88,78 @@ fn head_dim(config: &Value) -> Option<u64> {
 
 fn refuse_other_mathematics(gguf: &Gguf, config: &Value) -> Result<()> {
     let architecture = gguf.architecture();
-    let number = |key: &str| gguf.number(&format!("{architecture}.{key}"));
-    let width = head_dim(config);
+    let found = |key: &str| Ok::<_, anyhow::Error>(number(gguf, key)?.as_f64());
+    let width = head_dim(config).unwrap_or(0);
     for key in ["rope.dimension_count", "attention.value_length"] {
-        let found = number(key);
+        let (found, of_rope) = (found(key)?, key.starts_with("rope"));
         ensure!(
-            found.is_none() || found == width,
-            "{architecture}.{key} is {}, and a head is {} wide; candecode turns and mixes whole heads",
-            found.unwrap_or(0),
-            width.unwrap_or(0)
+            found.is_none_or(|found| found == width as f64) || (architecture == "gpt2" && of_rope),
+            "{architecture}.{key} is {}, and a head is {width} wide; candecode turns and mixes whole heads",
+            found.unwrap_or(0.0),
         );
     }
-    for key in ["attention.sliding_window", "expert_count"] {
-        let found = number(key).unwrap_or(0);
-        ensure!(
-            found == 0,
-            "{architecture}.{key} is {found}; candecode has full attention and one MLP only"
-        );
-    }
-    let kind = gguf.text(&format!("{architecture}.rope.scaling.type")).unwrap_or("none");
+    let experts = found("expert_count")?.unwrap_or(0.0);
     ensure!(
-        ["none", "llama3"].contains(&kind),
-        "{architecture}.rope.scaling.type is \"{kind}\"; candecode has \"none\" and Llama 3's"
+        experts == 0.0,
+        "{architecture}.expert_count is {experts}; candecode has full attention and one MLP only"
+    );
+    let context = config["max_position_embeddings"].as_f64().unwrap_or(0.0);
+    let window = found("attention.sliding_window")?.unwrap_or(0.0);
+    ensure!(
+        window == 0.0 || window >= context,
+        "{architecture}.attention.sliding_window is {window}; candecode has full attention and one MLP only"
+    );
+    let (scale, usual) = (found("attention.scale")?.unwrap_or(0.0), 1.0 / (width as f64).sqrt());
+    ensure!(
+        scale == 0.0 || (scale - usual).abs() < 1e-6 * usual,
+        "{architecture}.attention.scale is {scale}; candecode has 1 / √{width}"
     );
     Ok(())
 }
 
+/// Refuses scaled positions, apart from Llama 3's, which are a tensor. As llama.cpp reads it, scaling without a type is linear,
+/// and an older key has its factor, too.
+fn refuse_other_scaling(gguf: &Gguf) -> Result<()> {
+    let architecture = gguf.architecture();
+    let typed = format!("{architecture}.rope.scaling.type");
+    ensure!(
+        gguf.text(&typed).is_some() || !gguf.content.metadata.contains_key(&typed),
+        "{typed} is not a text"
+    );
+    let kind = gguf.text(&typed).unwrap_or("linear");
+    let (key, older) = ("rope.scaling.factor", "rope.scale_linear");
+    let (factor, older_factor) = (number(gguf, key)?, number(gguf, older)?);
+    let (key, factor) = match (factor.as_f64(), older_factor.as_f64()) {
+        (Some(factor), _) => (key, factor),
+        (None, Some(factor)) => (older, factor),
+        (None, None) => (key, 1.0),
+    };
+    match kind {
+        "none" => {}
+        "linear" => ensure!(
+            factor == 0.0 || factor == 1.0, // 0: llama.cpp's for none
+            "{architecture}.{key} is {factor}: positions are divided by it (linear scaling), which candecode doesn't do"
+        ),
+        "llama3" if gguf.shape(FREQUENCIES).is_some() => {}
+        _ => bail!(
+            "{typed} is {}; candecode has \"none\", and Llama 3's as tensor {FREQUENCIES}",
+            quoted(kind)
+        ),
+    }
+    Ok(())
+}
+
+/// What each of RoPE's frequencies is divided by.
+const FREQUENCIES: &str = "rope_freqs.weight";
+
 /// Base and scaling of RoPE. llama.cpp keeps Llama 3's scaling as the tensor of what each frequency is divided by: here are
 /// the parameters that it was made of.
 fn rope(gguf: &Gguf, config: &Value) -> Result<Value> {
-    let base = gguf.float(&format!("{}.rope.freq_base", gguf.architecture())).unwrap_or(10_000.0);
+    refuse_other_scaling(gguf)?;
+    let base = number(gguf, "rope.freq_base")?.as_f64().unwrap_or(10_000.0);
     let mut rope = Map::from_iter([("rope_theta".to_string(), json!(base))]);
-    if gguf.shape("rope_freqs.weight").is_some() {
-        let factors = gguf.read("rope_freqs.weight")?.flatten_all()?.to_vec1::<f32>()?;
+    if gguf.shape(FREQUENCIES).is_some() {
+        let factors = gguf.read(FREQUENCIES)?.flatten_all()?.to_vec1::<f32>()?;
         let width = head_dim(config).unwrap_or(0) as usize;
         ensure!(
             factors.len() * 2 == width,

@@ -3,9 +3,11 @@
 //! The metadata names how a text is cut before any merging (`tokenizer.ggml.pre`); what each name means is written down only in
 //! llama.cpp's source (`llama-vocab.cpp`), and, as JSON, in the models' own tokenizers.
 
-use crate::formats::gguf::Gguf;
-use anyhow::{anyhow, bail, Context as _, Result};
+use crate::formats::gguf::{end_tokens, gguf_keys, Gguf};
+use crate::kit::error::{quoted, shown};
+use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use serde_json::{json, Value};
+use std::collections::HashMap;
 use tokenizers::models::bpe::{Merges, Vocab, BPE};
 use tokenizers::{AddedToken, Tokenizer};
 
@@ -21,6 +23,12 @@ const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const UNUSED: u64 = 5;
 
+/// SentencePiece's own limit for a piece is 16 characters, and a vocabulary of 256,000 pieces needs 10 MB of merges. These limits
+/// are far above, and keep a made-up vocabulary from filling the memory.
+const LONGEST_PIECE: usize = 1 << 10;
+const MOST_MERGE_BYTES: usize = 1 << 26;
+const MOST_WORK: usize = 1 << 31;
+
 /// The tokenizer of the file's model.
 ///
 /// # Errors
@@ -31,10 +39,30 @@ pub fn tokenizer(gguf: &Gguf) -> Result<Tokenizer> {
 
 fn built(gguf: &Gguf) -> Result<Tokenizer> {
     let pieces = texts(gguf, "tokenizer.ggml.tokens")?;
-    let kinds: Vec<u64> = match gguf.list("tokenizer.ggml.token_type") {
-        Some(kinds) => kinds.iter().map(|kind| kind.to_i32().unwrap_or(1) as u64).collect(),
+    // llama.cpp's name for a token without one.
+    let named = |(id, piece): (usize, &&str)| match *piece {
+        "" => format!("[EMPTY_{id}]"),
+        piece => piece.to_string(),
+    };
+    let pieces: Vec<String> = pieces.iter().enumerate().map(named).collect();
+    let mut ids = HashMap::new();
+    for (id, piece) in pieces.iter().enumerate() {
+        if let Some(first) = ids.insert(piece.as_str(), id) {
+            let piece = quoted(piece);
+            bail!("tokenizer.ggml.tokens has {piece} twice, as tokens {first} and {id}");
+        }
+    }
+    let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+    let kinds = numbers(gguf, "tokenizer.ggml.token_type", pieces.len())?;
+    let mut kinds: Vec<u64> = match kinds {
+        Some(kinds) => kinds.iter().map(|kind| *kind as u64).collect(),
         None => vec![1; pieces.len()],
     };
+    for (kind, piece) in kinds.iter_mut().zip(&pieces) {
+        if end_tokens::is_control(piece) {
+            *kind = CONTROL;
+        }
+    }
     // Padding up to the rows of the embedding: the model's own tokenizer does not know it.
     let used = |id: &usize| {
         let kind = kinds.get(*id).copied().unwrap_or(1);
@@ -47,7 +75,7 @@ fn built(gguf: &Gguf) -> Result<Tokenizer> {
         Some("llama") => sentence_piece(gguf, vocabulary, &pieces)?,
         other => bail!(
             "tokenizer.ggml.model is {}; candecode has \"gpt2\" and \"llama\"",
-            other.map_or("not there".into(), |other| format!("\"{other}\""))
+            other.map_or("not there".into(), quoted)
         ),
     };
     let ids = (0..pieces.len().min(kinds.len())).filter(used);
@@ -81,7 +109,7 @@ fn byte_level(gguf: &Gguf, vocabulary: Vocab) -> Result<Tokenizer> {
         Some("llama-bpe" | "llama3" | "llama-v3") => split(LLAMA3),
         other => bail!(
             "tokenizer.ggml.pre is {}; candecode has \"gpt-2\", \"smollm\", \"qwen2\" and \"llama-bpe\"",
-            other.map_or("not there".into(), |other| format!("\"{other}\""))
+            other.map_or("not there".into(), quoted)
         ),
     };
     let merges: Option<Merges> = texts(gguf, "tokenizer.ggml.merges")?
@@ -96,17 +124,16 @@ fn byte_level(gguf: &Gguf, vocabulary: Vocab) -> Result<Tokenizer> {
         parts["normalizer"] = json!({"type": "NFC"});
     }
     let mut tokenizer = with_parts(&parts)?;
-    tokenizer.with_model(bpe.map_err(|e| anyhow!("{e}"))?);
-    let begin = gguf.flag("tokenizer.ggml.add_bos_token").unwrap_or(llama3);
-    bos(gguf, &mut tokenizer, begin)?;
+    tokenizer.with_model(bpe.map_err(|e| anyhow!("{}", shown(e)))?);
+    frame(gguf, &mut tokenizer, llama3)?;
     Ok(tokenizer)
 }
 
 /// SentencePiece's BPE: Llama 1 and 2, TinyLlama. A space is `▁`, and what no piece spells is spelled in bytes.
 fn sentence_piece(gguf: &Gguf, vocabulary: Vocab, pieces: &[&str]) -> Result<Tokenizer> {
-    let scores = gguf.list("tokenizer.ggml.scores").context("no tokenizer.ggml.scores")?;
-    let scores: Vec<f32> = scores.iter().map(|score| score.to_f32().unwrap_or(0.0)).collect();
-    let merges = merges(&vocabulary, pieces, &scores);
+    let scores = numbers(gguf, "tokenizer.ggml.scores", pieces.len())?;
+    let scores = scores.context("no tokenizer.ggml.scores")?;
+    let merges = merges(&vocabulary, pieces, &scores)?;
     let unknown = gguf.number("tokenizer.ggml.unknown_token_id").unwrap_or(0) as usize;
     let unknown = pieces.get(unknown).context("tokenizer.ggml.unknown_token_id is no token")?;
     let bpe = BPE::builder()
@@ -114,7 +141,7 @@ fn sentence_piece(gguf: &Gguf, vocabulary: Vocab, pieces: &[&str]) -> Result<Tok
         .unk_token(unknown.to_string())
         .fuse_unk(true)
         .byte_fallback(true);
-    let bpe = bpe.build().map_err(|e| anyhow!("{e}"))?;
+    let bpe = bpe.build().map_err(|e| anyhow!("{}", shown(e)))?;
     let space = |pattern: &str, content: &str| json!({"type": "Replace", "pattern": {"String": pattern}, "content": content});
     let prefix = gguf.flag("tokenizer.ggml.add_space_prefix").unwrap_or(true);
     let mut normalizers = vec![space(" ", "▁")];
@@ -129,45 +156,75 @@ fn sentence_piece(gguf: &Gguf, vocabulary: Vocab, pieces: &[&str]) -> Result<Tok
         "decoder": {"type": "Sequence", "decoders": decoders},
     }))?;
     tokenizer.with_model(bpe);
-    let begin = gguf.flag("tokenizer.ggml.add_bos_token").unwrap_or(true);
-    bos(gguf, &mut tokenizer, begin)?;
+    frame(gguf, &mut tokenizer, true)?;
     Ok(tokenizer)
 }
 
 /// SentencePiece knows scores, BPE an order of merges: every way to cut a piece in two known ones, best score first
 /// (transformers' `generate_merges`).
-fn merges(vocabulary: &Vocab, pieces: &[&str], scores: &[f32]) -> Merges {
-    let mut found: Vec<(f32, usize, usize, Merges)> = Vec::new();
-    for (piece, score) in pieces.iter().zip(scores) {
+///
+/// # Errors
+/// If a piece, or all merges together, are longer than those of any vocabulary that was trained.
+fn merges(vocabulary: &Vocab, pieces: &[&str], scores: &[f64]) -> Result<Merges> {
+    let mut found: Vec<(f64, usize, usize, (&str, &str))> = Vec::new();
+    let (mut bytes, mut work) = (0, 0);
+    for (id, (piece, score)) in pieces.iter().zip(scores).enumerate() {
+        ensure!(
+            piece.len() <= LONGEST_PIECE,
+            "token {id} of tokenizer.ggml.tokens has {} bytes, and no SentencePiece vocabulary more than {LONGEST_PIECE}; is the file damaged?",
+            piece.len()
+        );
         let cuts = piece.char_indices().skip(1).map(|(at, _)| piece.split_at(at));
         let known = |(a, b): &(&str, &str)| Some((*vocabulary.get(*a)?, *vocabulary.get(*b)?));
         let mut cuts: Vec<_> = cuts.filter_map(|cut| Some((known(&cut)?, cut))).collect();
+        bytes += cuts.len() * piece.len();
+        work += piece.len() * piece.len(); // every cut is looked up
+        ensure!(
+            bytes <= MOST_MERGE_BYTES && work <= MOST_WORK,
+            "tokenizer.ggml.tokens has more ways to put its pieces together than any vocabulary; is the file damaged?"
+        );
         cuts.sort();
-        found.extend(cuts.into_iter().map(|(_, (a, b))| {
-            let merge = vec![(a.to_string(), b.to_string())];
-            (*score, a.chars().count(), b.chars().count(), merge)
-        }));
+        found.extend(
+            cuts.into_iter()
+                .map(|(_, (a, b))| (*score, a.chars().count(), b.chars().count(), (a, b))),
+        );
     }
     found.sort_by(|x, y| y.0.total_cmp(&x.0).then(y.1.cmp(&x.1)).then(y.2.cmp(&x.2)));
-    found.into_iter().flat_map(|(.., merge)| merge).collect()
+    Ok(found.into_iter().map(|(.., (a, b))| (a.to_string(), b.to_string())).collect())
 }
 
-/// Puts the token that begins a text before every text, if the model was trained so.
-fn bos(gguf: &Gguf, tokenizer: &mut Tokenizer, begin: bool) -> Result<()> {
-    if !begin {
+/// Puts the token that begins a text before every text, and the one that ends it after it, if the metadata says so.
+fn frame(gguf: &Gguf, tokenizer: &mut Tokenizer, begins: bool) -> Result<()> {
+    let token = |name: &str, added: bool| -> Result<Option<(u64, String)>> {
+        if !added {
+            return Ok(None);
+        }
+        let key = format!("tokenizer.ggml.{name}_token_id");
+        let id = gguf.number(&key).with_context(|| format!("no {key}"))?;
+        let piece = u32::try_from(id).ok().and_then(|id| tokenizer.id_to_token(id));
+        piece.map(|piece| Some((id, piece))).with_context(|| format!("{key} {id} is no token"))
+    };
+    let begin = token("bos", gguf.flag("tokenizer.ggml.add_bos_token").unwrap_or(begins))?;
+    let end = token("eos", gguf.flag("tokenizer.ggml.add_eos_token").unwrap_or(false))?;
+    if begin.is_none() && end.is_none() {
         return Ok(());
     }
-    let id =
-        gguf.number("tokenizer.ggml.bos_token_id").context("no tokenizer.ggml.bos_token_id")?;
-    let piece = u32::try_from(id).ok().and_then(|id| tokenizer.id_to_token(id));
-    let piece = piece.with_context(|| format!("tokenizer.ggml.bos_token_id {id} is no token"))?;
-    let first = json!({"SpecialToken": {"id": piece, "type_id": 0}});
+    let special = |(_, piece): &(u64, String)| json!({"SpecialToken": {"id": piece, "type_id": 0}});
     let text = |name: &str| json!({"Sequence": {"id": name, "type_id": 0}});
+    let framed = |name: &str| -> Vec<Value> {
+        let parts = [begin.as_ref().map(special), Some(text(name)), end.as_ref().map(special)];
+        parts.into_iter().flatten().collect()
+    };
+    let known = |(id, piece): &(u64, String)| {
+        (piece.clone(), json!({"id": piece, "ids": [id], "tokens": [piece]}))
+    };
+    let known: serde_json::Map<_, _> = begin.iter().chain(&end).map(known).collect();
+    let pair = [framed("A"), framed("B")].concat();
     let processor = json!({
         "type": "TemplateProcessing",
-        "single": [first, text("A")],
-        "pair": [first, text("A"), first, text("B")],
-        "special_tokens": {piece.clone(): {"id": piece, "ids": [id], "tokens": [piece]}},
+        "single": framed("A"),
+        "pair": pair,
+        "special_tokens": known,
     });
     let parts = with_parts(&json!({"post_processor": processor}))?;
     tokenizer.with_post_processor(parts.get_post_processor().cloned());
@@ -190,6 +247,22 @@ fn with_parts(parts: &Value) -> Result<Tokenizer> {
         "model": {"type": "BPE", "vocab": {}, "merges": []},
     });
     whole.to_string().parse::<Tokenizer>().map_err(|e| anyhow!("a part of the tokenizer: {e}"))
+}
+
+/// A list of a number for each token, if there is one.
+fn numbers(gguf: &Gguf, key: &str, tokens: usize) -> Result<Option<Vec<f64>>> {
+    let Some(list) = gguf.list(key) else {
+        ensure!(!gguf.content.metadata.contains_key(key), "{key} is not a list of numbers");
+        return Ok(None);
+    };
+    ensure!(
+        list.len() >= tokens,
+        "{key} has {} entries for {tokens} tokens; is the file damaged?",
+        list.len()
+    );
+    let numbers = list.iter().take(tokens).map(gguf_keys::number);
+    let numbers = numbers.collect::<Option<_>>();
+    numbers.map(Some).with_context(|| format!("{key} is not a list of numbers"))
 }
 
 fn texts<'a>(gguf: &'a Gguf, key: &str) -> Result<Vec<&'a str>> {

@@ -4,7 +4,9 @@
 //! same names. Quantised tensors are widened as they are read, or, where kernels read their blocks,
 //! stay as they are.
 
+mod end_tokens;
 mod gguf_config;
+mod gguf_keys;
 mod gguf_tokenizer;
 mod tensor_names;
 
@@ -12,7 +14,7 @@ pub use gguf_config::config;
 pub use gguf_tokenizer::tokenizer;
 
 use crate::formats::{regular_file, ChatTemplate};
-use crate::kit::error::plain;
+use crate::kit::error::{plain, quoted, shown};
 use crate::kit::weights::TensorSource;
 use crate::kit::{QuantType, QuantizedMatrix};
 use anyhow::{anyhow, ensure, Context as _};
@@ -72,7 +74,7 @@ impl Gguf {
         gguf.architecture = known.with_context(|| {
             format!(
                 "{shown}: general.architecture is {}; candecode runs {}",
-                found.map_or("not there".into(), |found| format!("\"{found}\"")),
+                found.map_or("not there".into(), quoted),
                 ARCHITECTURES.join(", ")
             )
         })?;
@@ -107,15 +109,6 @@ impl Gguf {
             Value::I64(n) => u64::try_from(*n).ok(),
             Value::U16(n) => Some(u64::from(*n)),
             other => other.to_u64().ok(),
-        }
-    }
-
-    /// A number of the metadata. They are f32, and mean the decimal that rounds to them: 1e-5, not 0.00000999999975.
-    fn float(&self, key: &str) -> Option<f64> {
-        match self.content.metadata.get(key)? {
-            Value::F32(n) => n.to_string().parse().ok(),
-            Value::F64(n) => Some(*n),
-            _ => self.number(key).map(|n| n as f64),
         }
     }
 
@@ -224,6 +217,11 @@ impl TensorSource for Gguf {
         self.content.tensor_infos.keys().cloned().collect()
     }
 
+    /// All of them: llama.cpp refuses files with tensors that it doesn't know. RoPE's frequencies are read with the metadata.
+    fn matters(&self, stored: &str) -> bool {
+        stored != "rope_freqs.weight" || self.architecture == "gpt2"
+    }
+
     fn config_name(&self) -> &'static str {
         "the metadata"
     }
@@ -240,6 +238,24 @@ pub fn chat_template(gguf: &Gguf) -> ChatTemplate {
         }
     }
     ChatTemplate { source: text.map(|text| (KEY.into(), text.into())), special_tokens }
+}
+
+/// What the metadata asks of a sampler, with its values as in JSON; None if it asks for nothing.
+pub fn sampling(gguf: &Gguf) -> Option<serde_json::Value> {
+    let asks =
+        |key: &str| key.starts_with("general.sampling.") || key == "tokenizer.ggml.suppress_tokens";
+    let metadata = gguf.content.metadata.iter().filter(|(key, _)| asks(key));
+    let asked: Map<_, _> = metadata.map(|(key, value)| (key.clone(), as_json(value))).collect();
+    (!asked.is_empty()).then_some(asked.into())
+}
+
+fn as_json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Bool(flag) => (*flag).into(),
+        Value::String(text) => text.as_str().into(),
+        Value::Array(values) => values.iter().map(as_json).collect(),
+        other => gguf_keys::number(other).into(),
+    }
 }
 
 /// The types of tensors that candle widens to f32 on the CPU. Its own messages on others contradict each other.
@@ -305,6 +321,7 @@ fn unreadable(path: &Path, error: &candle_core::Error) -> anyhow::Error {
 /// Sees that a tensor is of a type that is read, and lies in a file of `length` bytes.
 fn check(name: &str, tensor: &TensorInfo, data: u64, length: u64) -> anyhow::Result<()> {
     let (shape, dtype) = (tensor.shape.dims(), tensor.ggml_dtype);
+    let name = shown(name);
     ensure!(
         !shape.contains(&0),
         "damaged: tensor {name} has the shape {shape:?}, which holds nothing; fetch the file again"

@@ -18,8 +18,13 @@ use std::path::{Path, PathBuf};
 pub const REQUIRED: [&str; 2] = ["config.json", "tokenizer.json"];
 
 /// What a model may have. A repository without them is complete.
-pub const OPTIONAL: [&str; 3] =
-    ["generation_config.json", "tokenizer_config.json", "chat_template.jinja"];
+pub const OPTIONAL: [&str; 5] = [
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+];
 
 /// The folder of the cache: `HF_HUB_CACHE`, else `hub` in `HF_HOME`, else in `~/.cache/huggingface`.
 ///

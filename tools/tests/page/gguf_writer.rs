@@ -169,7 +169,7 @@ pub fn write_all(model: &Path, folder: &Path) {
         ("no-block-count", "qwen2.block_count", None),
         ("heads-in-words", "qwen2.attention.head_count", text("two")),
         ("three-heads", "qwen2.attention.head_count", Some(Number(3))),
-        ("sliding-window", "qwen2.attention.sliding_window", Some(Number(4096))),
+        ("sliding-window", "qwen2.attention.sliding_window", Some(Number(64))),
         ("experts", "qwen2.expert_count", Some(Number(8))),
         ("partial-rope", "qwen2.rope.dimension_count", Some(Number(16))),
         ("yarn", "qwen2.rope.scaling.type", text("yarn")),
