@@ -1,4 +1,4 @@
-//! The stage `clients`: a server of ours, and the Python packages that people talk to servers with.
+//! The stage `clients`: a server of ours, and the packages that people talk to servers with, in Python and JavaScript.
 
 use crate::python_packages;
 use crate::stages::Outcome;
@@ -15,6 +15,9 @@ use xtask::say;
 
 /// The key that `clients.py` shows.
 const KEY: &str = "sesame";
+
+/// The page that `clients.py` asks for.
+const ORIGIN: &str = "http://app.example:3000";
 
 /// A server that ends with the stage.
 struct Server(Child);
@@ -37,6 +40,7 @@ pub fn run(repo: &Repo, limit: Duration) -> Result<Outcome> {
     let Built::Done(programs) = built else { bail!("the server does not build") };
     let mut command = Command::new(programs.get("candecode-serve")?);
     command.args(["--model", "story-230k", "--port", "0"]).env("CANDECODE_API_KEY", KEY);
+    command.args(["--served-model-name", "me/story", "--allowed-origins", ORIGIN]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let mut server = Server(child);
     let out = server.0.stdout.take().context("the server has no output")?;
@@ -46,7 +50,21 @@ pub fn run(repo: &Repo, limit: Duration) -> Result<Outcome> {
     let address = address.with_context(|| format!("the server says {line:?}"))?;
     let mut clients = Command::new(python);
     clients.arg(repo.root.join("serve/tests/clients/clients.py")).arg(address);
-    let outcome = child::run(&mut clients, limit, |line| say!("{line}"))?;
+    let mut sum = answers(&mut clients, limit)?;
+    match javascript(repo)? {
+        Ok(script) => {
+            let in_javascript = answers(Command::new("node").arg(script).arg(address), limit)?;
+            sum.passed += in_javascript.passed;
+            sum.failed += in_javascript.failed;
+        }
+        Err(why) => say!("JavaScript's client is left out: {why}"),
+    }
+    Ok(Outcome::Done(sum))
+}
+
+/// Runs one of the scripts. Its last line says how many checks have passed and failed.
+fn answers(clients: &mut Command, limit: Duration) -> Result<Sum> {
+    let outcome = child::run(clients, limit, |line| say!("{line}"))?;
     let number = |word: &str| {
         let line = outcome.stdout.lines().find(|line| line.starts_with("test result:"))?;
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -60,7 +78,28 @@ pub fn run(repo: &Repo, limit: Duration) -> Result<Outcome> {
         outcome.end,
         outcome.stderr
     );
-    Ok(Outcome::Done(Sum { passed, failed }))
+    Ok(Sum { passed, failed })
+}
+
+/// The script for JavaScript, in a folder with its package; or why it can't run.
+fn javascript(repo: &Repo) -> Result<Result<PathBuf, String>> {
+    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
+    if !has("node") || !has(npm) {
+        return Ok(Err("there is no node with npm here".to_string()));
+    }
+    let dir = cargo::target_dir(repo).join("clients-javascript");
+    std::fs::create_dir_all(&dir)?;
+    let from = repo.root.join("serve/tests/clients");
+    for file in ["package.json", "clients.mjs"] {
+        std::fs::copy(from.join(file), dir.join(file)).context(file)?;
+    }
+    let mut install = Command::new(npm);
+    install.args(["install", "--silent", "--no-fund", "--no-audit"]).current_dir(&dir);
+    if !install.status().is_ok_and(|status| status.success()) {
+        return Ok(Err("npm cannot bring what serve/tests/clients/package.json names".to_string()));
+    }
+    Ok(Ok(dir.join("clients.mjs")))
 }
 
 /// A Python with the clients in it, or why there is none.

@@ -70,7 +70,12 @@ pub const STAGES: &[Stage] = &[
         server,
     ),
     stage("compare", "every loop writes the same text, from the command line", every_loop),
-    stage("clients", "the openai package, curl and langchain-openai on the server", clients).slow(),
+    stage(
+        "clients",
+        "openai (Python and JavaScript), litellm, langchain, curl on the server",
+        clients,
+    )
+    .slow(),
     stage("benches", "clippy on the benchmarks, and on the peers", clippy_benches).slow(),
     stage("messages", "the commands say what the book's page of messages shows", messages).slow(),
     stage("docs", "documentation builds, its examples run", docs).slow(),

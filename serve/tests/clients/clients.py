@@ -1,10 +1,12 @@
 """The clients that people use, on a server of ours: `python clients.py http://127.0.0.1:8000`.
 
-The official `openai` package, `curl`, and `langchain-openai`: streaming, n, stop, seed, logprobs, usage, cancellation,
-errors and concurrency. `cargo maintain ci --only clients` starts the server and runs this.
+The official `openai` package, `curl`, `langchain-openai` and `litellm`: streaming, n, stop, seed, logprobs, usage, rules for
+tokens, cancellation, errors and concurrency. `cargo maintain ci --only clients` starts the server and runs this, and
+then `clients.mjs`, the official client for JavaScript.
 """
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -14,8 +16,10 @@ import urllib.request
 import openai
 from openai import OpenAI
 
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # prices are not asked for over the network
 ADDRESS = sys.argv[1].rstrip("/")
 KEY = "sesame"
+ORIGIN = "http://app.example:3000"  # a page that the server lets in
 PROMPT = "Once upon a time"
 LINE = [{"role": "user", "content": "One day, a cat"}]
 
@@ -141,11 +145,78 @@ def openai_extra_fields():
     assert completion(extra_body=extra).choices[0].text in (" red", " blue")
 
 
+def openai_seed_of_minus_one():
+    texts = {completion(seed=-1, temperature=1).choices[0].text for _ in range(4)}
+    assert len(texts) > 1, texts
+
+
+def openai_rules_for_tokens():
+    text = lambda **more: completion(**more).choices[0].text
+    one = text(logit_bias={"300": 100}, max_tokens=1)
+    assert text(extra_body={"allowed_token_ids": [300]}, max_tokens=1) == one
+    ended = completion(logit_bias={"300": 100}, extra_body={"stop_token_ids": [300], "min_tokens": 3})
+    assert ended.usage.completion_tokens == 4 and ended.choices[0].finish_reason == "stop"
+    word = max(text().split(), key=len)
+    assert word not in text(extra_body={"bad_words": [word]})
+    assert text(extra_body={"guided_choice": [" red", " blue"]}) in (" red", " blue")
+    assert text(extra_body={"guided_regex": " [0-9]{2}"}).strip().isdigit()
+    cut = text(stop=[word])
+    assert text(stop=[word], extra_body={"include_stop_str_in_output": True}) == cut + word
+    assert text(extra_body={"repeat_penalty": 1.3}) == text(extra_body={"repetition_penalty": 1.3})
+
+
+def openai_echo():
+    assert completion(echo=True).choices[0].text == PROMPT + completion().choices[0].text
+    events = list(completion(echo=True, stream=True))
+    assert "".join(event.choices[0].text for event in events) == PROMPT + completion().choices[0].text
+    assert events[-1].choices[0].text == "" and events[-1].choices[0].finish_reason == "length"
+
+
+def openai_best_of():
+    assert len(completion(n=2, best_of=2, temperature=1).choices) == 2
+    refused(openai.BadRequestError, lambda: completion(n=2, best_of=1, temperature=1))
+
+
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+
+
+def openai_tools():
+    assert chat(tools=TOOLS, tool_choice="none").choices[0].message.content == chat().choices[0].message.content
+    assert refused(openai.BadRequestError, lambda: chat(tools=TOOLS)).param == "tools"
+    assert refused(openai.BadRequestError, lambda: chat(tool_choice="required")).param == "tool_choice"
+
+
+def openai_refusal_and_logprobs():
+    answer = chat(logprobs=True, top_logprobs=1).choices[0]
+    assert "refusal" in answer.message.model_fields_set and "refusal" in answer.logprobs.model_fields_set
+    for token in answer.logprobs.content:
+        assert token.top_logprobs[0].logprob == token.logprob, token
+    assert chat(logprobs=False, top_logprobs=0).choices[0].logprobs is None
+
+
+def openai_stream_ends_with_its_own_event():
+    *events, last = chat(stream=True)
+    assert last.choices[0].finish_reason and not last.choices[0].delta.model_fields_set
+    assert all(event.choices[0].finish_reason is None for event in events)
+
+
+def openai_continued_message():
+    messages = [*LINE, {"role": "assistant", "content": " sat on"}]
+    extra = {"continue_final_message": True, "add_generation_prompt": False}
+    assert chat(messages=messages, extra_body=extra).choices[0].message.content
+    assert chat(messages=messages).choices[0].finish_reason
+
+
+def openai_request_id():
+    assert completion()._request_id.startswith("req_")
+    assert completion(extra_headers={"X-Request-Id": "mine"})._request_id == "mine"
+
+
 def openai_errors():
     error = refused(openai.BadRequestError, lambda: completion(temperature=-1))
     assert error.param == "temperature" and "temperature" in error.message
     error = refused(openai.BadRequestError, lambda: completion(prompt="once upon a time " * 400))
-    assert error.code == "context_length_exceeded"
+    assert error.code == "context_length_exceeded" and "maximum context length is" in error.message
     refused(openai.NotFoundError, lambda: completion(model="gpt-4"))
     refused(openai.BadRequestError, lambda: chat(response_format={"type": "json_object"}))
     stranger = OpenAI(base_url=f"{ADDRESS}/v1", api_key="wrong", max_retries=0)
@@ -193,6 +264,31 @@ def curl_posts():
     assert curl("-o", "/dev/null", "-w", "%{http_code}", f"{ADDRESS}/v1/completions", "-d", body) == "415"
 
 
+def curl_asks_as_a_browser_does():
+    question = ["-X", "OPTIONS", "-i", "-H", "Access-Control-Request-Method: POST",
+                "-H", "Access-Control-Request-Headers: authorization,content-type"]
+    head = curl(*question, "-H", f"Origin: {ORIGIN}", f"{ADDRESS}/v1/completions").lower()
+    assert " 204" in head and f"access-control-allow-origin: {ORIGIN}" in head
+    assert "access-control-allow-headers: authorization,content-type" in head
+    assert "access-control" not in curl(*question, "-H", "Origin: http://evil.example", f"{ADDRESS}/v1/completions").lower()
+
+
+def litellm():
+    import litellm as lite
+
+    lite.suppress_debug_info = True
+    told = {"api_base": f"{ADDRESS}/v1", "api_key": KEY, "messages": LINE, "max_tokens": 16, "temperature": 0, "num_retries": 0}
+    want = chat().choices[0].message.content
+    for provider in ["openai", "hosted_vllm"]:
+        name = f"{provider}/{MODEL}"
+        assert lite.completion(model=name, **told).choices[0].message.content == want
+        pieces = lite.completion(model=name, stream=True, **told)
+        assert "".join(piece.choices[0].delta.content or "" for piece in pieces) == want
+        long = [{"role": "user", "content": "once upon a time " * 400}]
+        refused(lite.ContextWindowExceededError, lambda: lite.completion(model=name, **{**told, "messages": long}))
+        refused(lite.BadRequestError, lambda: lite.completion(model=name, **{**told, "max_tokens": -5}))
+
+
 def langchain():
     from langchain_openai import ChatOpenAI, OpenAI as Completions
 
@@ -205,11 +301,16 @@ def langchain():
     assert [answer.content for answer in answers] == [want] * 4
     assert talk.invoke(LINE[0]["content"]).usage_metadata["output_tokens"] > 0
     assert Completions(max_tokens=24, **told).invoke(PROMPT) == completion().choices[0].text
+    assert talk.bind_tools(TOOLS, tool_choice="none").invoke(LINE[0]["content"]).content == want
+    two = Completions(max_tokens=8, **{**told, "temperature": 1, "n": 2, "best_of": 2}).generate([PROMPT])
+    assert len(two.generations[0]) == 2
 
 
 CHECKS = [openai_models, openai_whole, openai_stream, openai_chat, openai_chat_stream_helper, openai_n_and_seed,
-          openai_several_prompts, openai_stop, openai_logprobs, openai_extra_fields, openai_errors,
-          openai_cancellation, openai_concurrency, curl_posts, langchain]
+          openai_several_prompts, openai_stop, openai_logprobs, openai_extra_fields, openai_seed_of_minus_one,
+          openai_rules_for_tokens, openai_echo, openai_best_of, openai_tools, openai_refusal_and_logprobs,
+          openai_stream_ends_with_its_own_event, openai_continued_message, openai_request_id, openai_errors,
+          openai_cancellation, openai_concurrency, curl_posts, curl_asks_as_a_browser_does, litellm, langchain]
 
 if __name__ == "__main__":
     failed = 0
