@@ -1,24 +1,24 @@
-//! What a client asked for beyond day 20's own answers, and the details in which OpenAI's answers differ from them.
+//! Options that change the form of an answer, such as `echo`, and details in which OpenAI's answers differ from day 20's.
 
 use candecode::day20_serve::{sse, Piece, Reply, Spelled};
 use candecode::kit::request_body::Extras;
 use candecode::kit::FinishReason;
 use serde_json::{json, Value};
 
-/// Changes day 20's answer to one request into what its client asked for.
+/// Turns day 20's answer to one request into what its client asked for.
 pub struct AnswerShape {
     chat: bool,
-    /// For each choice, the text that comes before its own: its prompt, with `echo`.
+    /// Text to put before each choice: its prompt, with `echo`.
     echoes: Vec<String>,
-    /// With `include_stop_str_in_output`, what ends a choice.
+    /// Set with `include_stop_str_in_output`.
     stops: Option<Stops>,
-    /// Log-probabilities are only here to find the stop strings: the client didn't ask for them.
+    /// The log-probabilities serve only to find stop strings; the client didn't ask for them.
     hide_logprobs: bool,
-    /// With `continuous_usage_stats`, the prompt's tokens for each choice.
+    /// Prompt tokens of each choice, with `continuous_usage_stats`.
     prompt_tokens: Option<Vec<usize>>,
 }
 
-/// The stop strings of a request, and the ends of its choices.
+/// The stop strings of a request, and the last bytes of each choice.
 struct Stops {
     /// The client's own, which stay in the text.
     own: Vec<String>,
@@ -29,8 +29,8 @@ struct Stops {
 }
 
 impl AnswerShape {
-    /// The shape of an answer to prompts of so many tokens, each with `n` choices. `echoes` are the prompts' texts, or
-    /// empty without `echo`. `stops` are the client's stop strings, and the template's.
+    /// Creates the shape of an answer to prompts with these token counts, `n` choices each. `echoes` holds the prompts'
+    /// texts, and is empty without `echo`. `stops` are the client's stop strings, then the template's.
     pub fn new(
         chat: bool,
         extras: &Extras,
@@ -56,7 +56,7 @@ impl AnswerShape {
         }
     }
 
-    /// A piece as its client shall have it: the first with its echo, the last with its stop string.
+    /// Adds the echo to a choice's first piece, and the stop string to its last.
     pub fn amend(&mut self, mut piece: Piece) -> Piece {
         let echo = self.echoes.get_mut(piece.index).map(std::mem::take).unwrap_or_default();
         if !echo.is_empty() {
@@ -74,7 +74,7 @@ impl AnswerShape {
         piece
     }
 
-    /// The events of a piece that has been amended.
+    /// Returns the events for an amended piece.
     pub fn events(&self, reply: &mut Reply, piece: &Piece) -> String {
         let mut text = String::new();
         for chunk in reply.chunks(piece) {
@@ -92,7 +92,7 @@ impl AnswerShape {
         escaped(&text)
     }
 
-    /// An event that has text and ends its choice becomes two. Some clients take no text from the event with the
+    /// Splits an event that both has text and ends its choice. Some clients ignore text in the event with the
     /// `finish_reason`, because OpenAI's has none.
     fn parts(&self, mut chunk: Value) -> Vec<Value> {
         let choice = &mut chunk["choices"][0];
@@ -126,7 +126,7 @@ impl AnswerShape {
         escaped(&answer.to_string())
     }
 
-    /// Fields that OpenAI's specification requires of a choice.
+    /// Adds the fields of a choice that OpenAI's specification requires.
     fn complete(&self, choice: &mut Value) {
         if self.chat && choice["logprobs"].is_object() {
             choice["logprobs"]["refusal"] = Value::Null;
@@ -135,8 +135,7 @@ impl AnswerShape {
 }
 
 impl Stops {
-    /// Takes a token of a choice in. Returns the client's stop string that is complete with it, if there is one and no
-    /// other begins before it.
+    /// Appends a token to a choice. Returns the client's stop string that it completes, unless a template's starts earlier.
     fn push(&mut self, index: usize, token: &Spelled) -> Option<&str> {
         let end = self.ends.get_mut(index)?;
         end.extend(&token.bytes);
@@ -161,7 +160,7 @@ impl Stops {
     }
 }
 
-/// JSON that has no line separator of Unicode's as itself: some clients split a stream's lines there.
+/// Escapes Unicode's line separators in JSON: some clients split a stream's lines at them.
 fn escaped(json: &str) -> String {
     json.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029").replace('\u{85}', "\\u0085")
 }

@@ -166,7 +166,7 @@ impl Front {
         })
     }
 
-    /// A template's refusal of an option blames the option, and not the messages.
+    /// Sets `param` to the option if a template refused an option rather than the messages.
     fn blame_option(error: ApiError) -> ApiError {
         let options = ["chat_template_kwargs", "continue_final_message"];
         match options.iter().find(|name| error.message.starts_with(**name)) {
@@ -175,7 +175,7 @@ impl Front {
         }
     }
 
-    /// The texts of the prompts, which `echo` repeats; empty without it.
+    /// Texts of the prompts for `echo`; empty without it.
     fn echoes(&self, request: &ApiRequest) -> Result<Vec<String>, ApiError> {
         let mut texts = Vec::new();
         let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! Pages of other origins (CORS): a browser sends their requests only to a server that lets them, and asks first.
+//! Cross-origin requests (CORS), which browsers send only after asking, and request ids.
 
 use anyhow::{ensure, Result};
 use axum::extract::{Request, State};
@@ -8,12 +8,12 @@ use axum::response::{IntoResponse as _, Response};
 use candecode::kit::error::{shown, usage};
 use std::sync::Arc;
 
-/// The header with the id of a request, which OpenAI's clients read.
+/// The header for request ids; OpenAI's clients read it as `_request_id`.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// How long a browser may remember the answer to its question, in seconds.
+/// How long a browser may cache a preflight response, in seconds.
 const REMEMBERED: &str = "600";
 
-/// The origins whose pages may ask.
+/// Origins whose pages may use the server.
 #[derive(Debug, Clone, Default)]
 pub struct AllowedOrigins(Vec<String>);
 
@@ -43,19 +43,19 @@ impl AllowedOrigins {
         Ok(Self(origins.to_vec()))
     }
 
-    /// Whether pages of this origin may ask.
+    /// Whether pages of this origin may use the server.
     pub fn allow(&self, origin: &str) -> bool {
         self.0.iter().any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin))
     }
 
-    /// The origin of a request, if it has one that is allowed.
+    /// A request's origin, if it is allowed.
     fn of(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(header::ORIGIN)?;
         origin.to_str().is_ok_and(|origin| self.allow(origin)).then(|| origin.clone())
     }
 }
 
-/// Answers a browser's question whether it may ask, and tells it with every answer that the page may read it.
+/// Answers a browser's preflight request, and marks every response as readable for allowed origins.
 pub async fn cors(
     State(allowed): State<Arc<AllowedOrigins>>,
     request: Request,
@@ -87,7 +87,7 @@ pub async fn cors(
     response
 }
 
-/// Gives every response the id that its request came with, or one of its own.
+/// Adds the request's own `x-request-id` to its response, or a new one.
 pub async fn request_id(request: Request, next: Next) -> Response {
     let fits = |id: &&HeaderValue| {
         !id.is_empty() && id.len() <= 128 && id.as_bytes().iter().all(u8::is_ascii_graphic)

@@ -1,5 +1,5 @@
-//! Rules for single tokens: a bias on their logits, the only ones allowed, words that must not be completed, and
-//! how early a text may end. Their order is that of vLLM's sampler and of HF's processors.
+//! Rules for single tokens: a logit bias, a list of allowed ids, bad words, and a minimum length. They run in the order
+//! of vLLM's sampler and HF's processors.
 
 use crate::kit::{named, LogitsProcessor, SamplingParams, Tokenizer};
 use candle_core::Result;
@@ -147,8 +147,8 @@ fn forbid_words(words: Vec<Vec<u32>>) -> Rc<dyn LogitsProcessor> {
     })
 }
 
-/// Forbids the ids that end the text, but for `allowed`, until it has `least` tokens. Where a guard rail has left
-/// nothing else, the text may end: a pattern that is complete can't go on.
+/// Forbids the ids that end the text, except `allowed`, until it has `least` tokens. If a guard rail leaves nothing
+/// else, the text may end anyway: a complete pattern can't go on.
 fn no_end_before(least: usize, allowed: &[u32]) -> Rc<dyn LogitsProcessor> {
     let allowed = allowed.to_vec();
     named("min_tokens", move |input, logits| {
@@ -168,7 +168,7 @@ fn no_end_before(least: usize, allowed: &[u32]) -> Rc<dyn LogitsProcessor> {
     })
 }
 
-/// Whether EOS is a token like any other. With a pattern it isn't: a text whose pattern allows nothing more has to end.
+/// Whether EOS is a token like any other. With a pattern it isn't: text whose pattern is complete has to end.
 pub fn ends_ignored(params: &SamplingParams) -> bool {
     params.ignore_eos && params.allow_regex.is_none()
 }

@@ -1,18 +1,18 @@
-//! Every field of a request that OpenAI, vLLM and llama.cpp document, and what becomes of it here. A field that would
-//! change the answer is honoured or refused; none is ignored.
+//! A rule for every request field that OpenAI, vLLM and llama.cpp document. A field that would change the answer is
+//! either honoured or refused, never ignored.
 //!
-//! `tests/oracle/request_fields.json` holds their lists, and a test compares.
+//! `tests/oracle/request_fields.json` holds their lists; a test compares it with this one.
 
 use serde_json::Value;
 
-/// What becomes of a field.
+/// How the server treats a field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rule {
-    /// It is read, and changes the answer.
+    /// Read, and changes the answer.
     Read,
-    /// It can't change the answer here, for this reason.
+    /// Can't change the answer here, for this reason.
     NoEffect(&'static str),
-    /// It is refused with 400, unless its value asks for nothing.
+    /// Refused with 400, unless the value asks for nothing.
     Refused(Neutral),
 }
 
@@ -70,19 +70,19 @@ pub fn asks_for_nothing(value: &Value) -> bool {
 use Neutral::{AtMost, Empty, ListOf, Null, Number, True, Words};
 use Rule::{NoEffect, Read, Refused};
 
-const LABEL: &str = "a label for whoever keeps accounts";
-const CACHING: &str = "about caches, which never change a text here";
-const ONLY_RENDERS: &str = "for vLLM's render endpoints; its others ignore it, too";
-const NO_GRAMMAR: &str = "only says how a grammar is used, and grammars are refused";
-const NO_TOOLS: &str = "only says how tools are called, and tools are refused";
-const NO_THOUGHTS: &str = "only says how thoughts are limited, and a limit is refused";
+const LABEL: &str = "a label for the client's own records";
+const CACHING: &str = "only affects caches, which never change the text here";
+const ONLY_RENDERS: &str = "only for vLLM's render endpoints; its other endpoints ignore it";
+const NO_GRAMMAR: &str = "only affects grammars, which are refused";
+const NO_TOOLS: &str = "only affects tools, which are refused";
+const NO_THOUGHTS: &str = "only affects a thinking budget, which is refused";
 const NO_DRY: &str = "only with dry_multiplier, which is refused";
 const NO_MIROSTAT: &str = "only with mirostat, which is refused";
-const NO_MEDIA: &str = "for pictures and sounds, which no message may have";
-const NO_SHIFT: &str = "for texts that outgrow the context; here they end";
+const NO_MEDIA: &str = "only for images and audio, which messages can't have";
+const NO_SHIFT: &str = "only for text that outgrows the context; here it ends";
 
-/// The documented fields, by name. Names that are in no list any more (`guided_*` of vLLM before 0.12, `tfs_z` of older
-/// llama.cpp) are here because clients still send them.
+/// The documented fields, sorted by name. Names that have left the documentation (vLLM's `guided_*`, llama.cpp's `tfs_z`)
+/// are here because clients still send them.
 #[rustfmt::skip]
 pub const FIELDS: &[(&str, Rule)] = &[
     ("adaptive_decay", NoEffect("only with adaptive_target, which is refused")),
@@ -91,7 +91,7 @@ pub const FIELDS: &[(&str, Rule)] = &[
     ("add_special_tokens", Read),
     ("allowed_token_ids", Read),
     ("audio", Refused(Empty)),
-    ("backend_sampling", NoEffect("about where llama.cpp samples")),
+    ("backend_sampling", NoEffect("selects where llama.cpp samples")),
     ("bad_words", Read),
     ("best_of", Read),
     ("cache_prompt", NoEffect(CACHING)),
@@ -125,9 +125,9 @@ pub const FIELDS: &[(&str, Rule)] = &[
     ("guided_json", Refused(Empty)),
     ("guided_regex", Read),
     ("guided_whitespace_pattern", NoEffect(NO_GRAMMAR)),
-    ("id_slot", NoEffect("about where llama-server computes it")),
+    ("id_slot", NoEffect("selects a slot of llama-server's")),
     ("ignore_eos", Read),
-    ("include_reasoning", NoEffect("thoughts are not told apart from the text")),
+    ("include_reasoning", NoEffect("reasoning isn't split off from the text")),
     ("include_stop_str_in_output", Read),
     ("json_schema", Refused(Empty)),
     ("kv_transfer_params", Refused(Empty)),
@@ -165,7 +165,7 @@ pub const FIELDS: &[(&str, Rule)] = &[
     ("parse_tool_calls", NoEffect(NO_TOOLS)),
     ("penalty_last_n", Read),
     ("post_sampling_probs", Refused(Empty)),
-    ("prediction", NoEffect("a guess that can only make an answer faster")),
+    ("prediction", NoEffect("a guess that can only speed the answer up")),
     ("presence_penalty", Read),
     ("preserved_tokens", NoEffect(NO_GRAMMAR)),
     ("priority", Refused(Number(0.0))),
@@ -202,16 +202,16 @@ pub const FIELDS: &[(&str, Rule)] = &[
     ("safety_identifier", NoEffect(LABEL)),
     ("samplers", Refused(Empty)),
     ("seed", Read),
-    ("service_tier", NoEffect("about speed and price")),
+    ("service_tier", NoEffect("only affects speed and price")),
     ("session_id", NoEffect(LABEL)),
     ("skip_special_tokens", Refused(True)),
     ("spaces_between_special_tokens", NoEffect("special tokens are never shown")),
-    ("sse_ping_interval", NoEffect("about comments between the events of a stream")),
+    ("sse_ping_interval", NoEffect("only affects comments between a stream's events")),
     ("stop", Read),
     ("stop_token_ids", Read),
     ("store", NoEffect(LABEL)),
     ("stream", Read),
-    ("stream_interval", NoEffect("about how many tokens share an event")),
+    ("stream_interval", NoEffect("only affects how many tokens share an event")),
     ("stream_options", Read),
     ("structured_outputs", Read),
     ("suffix", Refused(Empty)),

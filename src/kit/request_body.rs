@@ -1,5 +1,5 @@
-//! A request's JSON before day 20 reads it: what nothing here can do is refused, other servers' names become ours, and
-//! values that ask for nothing are left out.
+//! Prepares a request's JSON for day 20: refuses unsupported fields, renames those of other servers, and removes
+//! values that ask for nothing.
 
 use crate::kit::api::{ApiError, Fields};
 use crate::kit::known_fields::{
@@ -10,24 +10,24 @@ use serde_json::{json, Map, Value};
 
 type Answer<T> = Result<T, ApiError>;
 
-/// A body that has been looked through.
+/// A prepared body.
 #[derive(Debug, Default)]
 pub struct Body {
-    /// The fields that are left for day 20.
+    /// The fields left for day 20.
     pub object: Map<String, Value>,
-    /// Unknown fields inside `stream_options`, by their path. (Those of the object are found by [`Fields::unread`].)
+    /// Unknown fields inside `stream_options`, by path. ([`Fields::unread`] finds those at the top level.)
     pub ignored: Vec<String>,
 }
 
-/// The lowest temperature that is not greedy (vLLM's `_SAMPLING_EPS`).
+/// Temperatures below this are greedy (vLLM's `_SAMPLING_EPS`).
 const LOWEST_TEMPERATURE: f64 = 1e-5;
-/// The lowest repetition penalty: dividing by less would make a logit infinite.
+/// The lowest repetition penalty: dividing by a much smaller one overflows a logit.
 const LOWEST_REPETITION_PENALTY: f64 = 1e-4;
 
 /// Reads the body of a request.
 ///
 /// # Errors
-/// 400 if it isn't a JSON object, or asks for something that nothing here can do. The field at fault is named.
+/// 400 if it isn't a JSON object, or asks for something unsupported. The error names the field.
 pub fn read(chat: bool, body: &[u8]) -> Answer<Body> {
     let value: Value = serde_json::from_slice(body)
         .map_err(|e| ApiError::unreadable(format!("the body is not JSON: {e}")))?;
@@ -56,7 +56,7 @@ fn wrong(name: &str, must_be: &str, got: &Value) -> ApiError {
     Fields::new(&Map::new()).wrong(name, must_be, got)
 }
 
-/// A seed of more than 64 bits: JSON's reader keeps it as a float, so the message takes its digits from the body.
+/// Refuses a seed of more than 64 bits. serde_json parses it as a float, so the message takes its digits from the body.
 fn whole_seed(object: &Map<String, Value>, body: &[u8]) -> Answer<()> {
     #[derive(serde::Deserialize)]
     struct Seed {
@@ -71,7 +71,7 @@ fn whole_seed(object: &Map<String, Value>, body: &[u8]) -> Answer<()> {
     Ok(())
 }
 
-/// `tools` with `"tool_choice": "none"` are left out, as vLLM does. A choice that demands a tool needs tools.
+/// Drops `tools` under `"tool_choice": "none"`, as vLLM does. Refuses a choice that requires tools if there are none.
 fn tools(object: &mut Map<String, Value>) -> Answer<()> {
     for (choice, tools) in [("tool_choice", "tools"), ("function_call", "functions")] {
         let Some(chosen) = object.remove(choice) else { continue };
@@ -92,7 +92,7 @@ fn tools(object: &mut Map<String, Value>) -> Answer<()> {
     Ok(())
 }
 
-/// Refuses fields by their rules, and leaves out those that ask for nothing.
+/// Applies the rules for refused fields, and removes those that ask for nothing.
 fn refuse(object: &mut Map<String, Value>, rules: &[(&str, Rule)], within: &str) -> Answer<()> {
     for (name, rule) in rules {
         let Rule::Refused(neutral) = rule else { continue };
@@ -106,7 +106,7 @@ fn refuse(object: &mut Map<String, Value>, rules: &[(&str, Rule)], within: &str)
     Ok(())
 }
 
-/// Parts of a message that would change what the model reads.
+/// Refuses parts of messages that would change the prompt and aren't supported.
 fn messages(object: &Map<String, Value>) -> Answer<()> {
     let list = object.get("messages").and_then(Value::as_array);
     for message in list.into_iter().flatten() {
@@ -120,7 +120,7 @@ fn messages(object: &Map<String, Value>) -> Answer<()> {
     Ok(())
 }
 
-/// Checks `stream_options`. Returns the names in it that nobody documents.
+/// Checks `stream_options`. Returns the unknown names in it.
 fn stream_options(object: &mut Map<String, Value>) -> Answer<Vec<String>> {
     let Some(value) = object.get_mut("stream_options") else { return Ok(Vec::new()) };
     let Value::Object(options) = value else {
@@ -143,7 +143,7 @@ fn stream_options(object: &mut Map<String, Value>) -> Answer<Vec<String>> {
     Ok(ignored)
 }
 
-/// `response_format` may be text, which is what it is without.
+/// Accepts a `response_format` of text, the default, and refuses all others.
 fn response_format(object: &mut Map<String, Value>) -> Answer<()> {
     let Some(value) = object.remove("response_format") else { return Ok(()) };
     let name = "response_format";
@@ -163,7 +163,7 @@ fn response_format(object: &mut Map<String, Value>) -> Answer<()> {
     }
 }
 
-/// Leaves what day 20 reads of `structured_outputs`: `regex` and `choice`, and unknown fields, which it refuses.
+/// Reduces `structured_outputs` to what day 20 reads: `regex`, `choice`, and unknown fields, which it refuses.
 fn structured_outputs(object: &mut Map<String, Value>) -> Answer<()> {
     let Some(Value::Object(inner)) = object.get_mut("structured_outputs") else { return Ok(()) };
     inner.retain(|_, value| !value.is_null());
@@ -176,15 +176,15 @@ fn structured_outputs(object: &mut Map<String, Value>) -> Answer<()> {
     Ok(())
 }
 
-/// Gives fields of llama.cpp, and older ones of vLLM, the names that day 20 reads.
+/// Renames fields of llama.cpp, and older ones of vLLM, to those that day 20 reads.
 fn rename(object: &mut Map<String, Value>, chat: bool) -> Answer<()> {
     if let Some(count) = object.get("n_predict") {
         if count.as_i64() == Some(-1) {
-            object.insert("n_predict".into(), json!(i64::MAX)); // as many as fit
+            object.insert("n_predict".into(), json!(i64::MAX)); // no limit but the context
         } else if !count.as_i64().is_some_and(|count| count >= 1) {
             return Err(wrong("n_predict", "-1 or a whole number of 1 or above", count));
         }
-        // llama.cpp's own name goes before OpenAI's two.
+        // llama.cpp's own name takes precedence over OpenAI's two.
         object.remove("max_tokens");
         object.remove("max_completion_tokens");
     }
@@ -214,12 +214,13 @@ fn rename(object: &mut Map<String, Value>, chat: bool) -> Answer<()> {
     alias(object, "guided_choice", "structured_outputs")
 }
 
-/// Moves a field to another name. Both may be given if they say the same.
+/// Renames a field. Both names may be given if their values agree.
 fn alias(object: &mut Map<String, Value>, name: &str, ours: &str) -> Answer<()> {
     let Some(value) = object.remove(name) else { return Ok(()) };
     match object.get(ours) {
         Some(other) if *other != value => {
-            let message = format!("{name} and {ours} are two names of one field, and differ");
+            let message =
+                format!("{name} and {ours} are two names for one field, and their values differ");
             Err(ApiError::invalid(name, message))
         }
         _ => {
@@ -229,7 +230,7 @@ fn alias(object: &mut Map<String, Value>, name: &str, ours: &str) -> Answer<()> 
     }
 }
 
-/// Checks the numbers that are computed with in 32 bits, as they are sent and as 32 bits hold them.
+/// Range-checks numbers both as sent and after rounding to f32, which is what the engine computes with.
 fn numbers(object: &mut Map<String, Value>) -> Answer<()> {
     let in_range = |low: f64, high: f64| move |x: f64| (low..=high).contains(&x);
     type Fits = Box<dyn Fn(f64) -> bool>;
@@ -261,13 +262,13 @@ fn numbers(object: &mut Map<String, Value>) -> Answer<()> {
     Ok(())
 }
 
-/// Leaves out values that day 20 would read as a wish, and that clients send to say that they have none.
+/// Removes values that clients send to mean "nothing", but that day 20 would act on.
 fn values_for_nothing(object: &mut Map<String, Value>, chat: bool) -> Answer<()> {
     if object.get("model").is_some_and(|model| model == "") {
-        object.remove("model"); // the one that is served
+        object.remove("model"); // the served one
     }
     if object.get("seed").and_then(Value::as_i64) == Some(-1) {
-        object.remove("seed"); // vLLM and llama.cpp: random
+        object.remove("seed"); // random, as in vLLM and llama.cpp
     }
     if !chat && object.get("logprobs").is_some_and(|wanted| wanted == false) {
         object.remove("logprobs");
@@ -284,33 +285,33 @@ fn values_for_nothing(object: &mut Map<String, Value>, chat: bool) -> Answer<()>
                 return Err(wrong("best_of", &format!("at least n, which is {n}"), &best_of));
             }
             (Some(best), Some(n)) if best > n => {
-                let message = "best_of above n is not supported here: take n, and choose yourself";
+                let message = "best_of above n is not supported here: ask for n, and choose among them yourself";
                 return Err(ApiError::invalid("best_of", message));
             }
-            _ => {} // as many as n: there is nothing to choose. (A wrong n is refused by itself.)
+            _ => {} // equal to n, so there's nothing to choose; an invalid n is reported later
         }
     }
     Ok(())
 }
 
-/// What a request asks for beyond what day 20 reads.
+/// Options of a request beyond what day 20 reads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Extras {
-    /// A completion begins with its prompt.
+    /// Start a completion with its prompt.
     pub echo: bool,
-    /// Text prompts get the tokens that begin a text (BOS).
+    /// Add BOS and the like to text prompts.
     pub add_special_tokens: bool,
-    /// Stop strings stay in the text.
+    /// Keep the stop string in the text.
     pub include_stop: bool,
-    /// Every event has the usage so far.
+    /// Report the usage so far with every event.
     pub continuous_usage: bool,
     /// The client's own id for the answer.
     pub request_id: Option<String>,
-    /// The template ends with the beginning of an answer.
+    /// End the rendered chat with the start of an answer.
     pub add_generation_prompt: bool,
-    /// The last message goes on.
+    /// Continue the last message instead of answering it.
     pub continue_final_message: bool,
-    /// Variables for the template.
+    /// Variables for the chat template.
     pub template_kwargs: Map<String, Value>,
 }
 
@@ -329,10 +330,10 @@ impl Default for Extras {
     }
 }
 
-/// The longest id that a client may give its request, in characters.
+/// The longest `request_id` accepted, in bytes.
 const LONGEST_ID: usize = 128;
 
-/// Reads the fields that are the same for every day 20: rules for tokens go into `params`, the rest is returned.
+/// Reads the fields that day 20 doesn't: rules for tokens go into `params`, and the rest is returned.
 ///
 /// # Errors
 /// 400 if a value is of another type or out of range.
@@ -353,7 +354,7 @@ pub fn extras(fields: &Fields, chat: bool, params: &mut SamplingParams) -> Answe
     }
     if echo && fields.value("logprobs").is_some() {
         let message =
-            "echo with logprobs is not supported here: those of the prompt are not computed";
+            "echo with logprobs is not supported here: those of the prompt aren't computed";
         return Err(ApiError::invalid("echo", message));
     }
     let with_special = or(fields, "add_special_tokens", !chat)?;

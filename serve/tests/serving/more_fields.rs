@@ -113,7 +113,7 @@ fn rules_that_contradict_each_other_are_the_clients_fault() {
     let (status, _, words) = refused(&server, COMPLETIONS, &body(ONCE, &ask));
     assert_eq!(status, 400, "{words}");
     assert!(words.contains("the pattern a{3} left no token to choose"), "{words}");
-    assert!(!words.contains("--"), "{words}"); // nobody sent a flag
+    assert!(!words.contains("--"), "{words}"); // the client sent no flag
 }
 
 #[test]
