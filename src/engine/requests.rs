@@ -200,6 +200,7 @@ pub fn processors_with(
     if let (Some(regex), Some(automaton)) = (&params.allow_regex, &automata.allow) {
         rail(format!("the pattern {}", shown(regex)), automaton);
     }
+    all.extend(token_rules::end_of_pattern(params, tokenizer, config));
     all.extend(token_rules::end_rules(params));
     if params.temperature != 0.0 {
         all.extend(warpers(params).map_err(refused)?);
@@ -238,6 +239,7 @@ pub fn request<'a>(
         request.eos_token_ids.clear();
     }
     request.eos_token_ids.extend(&params.stop_token_ids);
+    request.eos_token_ids.extend(processors.iter().filter_map(|rule| rule.end_token()));
     request.stop_strings.clone_from(&params.stop);
     request.processors = processors.to_vec();
     request

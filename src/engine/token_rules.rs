@@ -1,7 +1,7 @@
 //! Rules for single tokens: a logit bias, a list of allowed ids, bad words, and a minimum length. They run in the order
 //! of vLLM's sampler and HF's processors.
 
-use crate::kit::{named, LogitsProcessor, SamplingParams, Tokenizer};
+use crate::kit::{named, LogitsProcessor, ModelConfig, ProcessorInput, SamplingParams, Tokenizer};
 use candle_core::Result;
 use std::rc::Rc;
 
@@ -89,6 +89,43 @@ pub fn end_rules(params: &SamplingParams) -> Processors {
         all.push(no_end_before(usize::MAX, &params.stop_token_ids));
     }
     all
+}
+
+/// Ends a text whose pattern is complete, for a model without an EOS id. Any token without bytes can be the end:
+/// a guard rail allows no other one, and treats this one as EOS. Where the pattern could also go on, it does.
+struct EndOfPattern(u32);
+
+impl LogitsProcessor for EndOfPattern {
+    fn name(&self) -> String {
+        "the end of the pattern".to_string()
+    }
+
+    fn process(&self, _: &ProcessorInput, logits: &mut [f32]) -> Result<()> {
+        let others = (0..).zip(logits.iter()).any(|(id, x)| *x > f32::NEG_INFINITY && id != self.0);
+        if let (true, Some(end)) = (others, logits.get_mut(self.0 as usize)) {
+            *end = f32::NEG_INFINITY;
+        }
+        Ok(())
+    }
+
+    fn end_token(&self) -> Option<u32> {
+        Some(self.0)
+    }
+}
+
+/// The rule that ends a text with a complete pattern, if the model has no id for it and the vocabulary has a token
+/// without bytes.
+pub fn end_of_pattern(
+    params: &SamplingParams,
+    tokenizer: &Tokenizer,
+    config: &ModelConfig,
+) -> Option<Rc<dyn LogitsProcessor>> {
+    if params.allow_regex.is_none() || !config.eos_token_ids.is_empty() {
+        return None;
+    }
+    let mut ids = 0..config.vocab_size as u32;
+    let end = ids.find(|id| tokenizer.token_bytes(*id).is_empty())?;
+    Some(Rc::new(EndOfPattern(end)))
 }
 
 /// Forbids every token but these.

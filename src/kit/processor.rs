@@ -27,6 +27,11 @@ pub trait LogitsProcessor {
     /// # Errors
     /// If the processor cannot do what it promises.
     fn process(&self, input: &ProcessorInput, logits: &mut [f32]) -> Result<()>;
+
+    /// A token that ends the text where this processor leaves nothing else, for models without an EOS id.
+    fn end_token(&self) -> Option<u32> {
+        None
+    }
 }
 
 struct Named<F>(String, F);
@@ -64,10 +69,11 @@ pub fn process_all(
     for processor in processors {
         processor.process(input, logits)?;
         if logits.iter().all(|logit| *logit == f32::NEG_INFINITY) {
+            let generated = input.tokens.len() - input.prompt_len;
+            let tokens = if generated == 1 { "token" } else { "tokens" };
             candle_core::bail!(
-                "{} {LEFT_NO_TOKEN} after {} tokens; loosen it",
-                processor.name(),
-                input.tokens.len()
+                "{} {LEFT_NO_TOKEN} after {generated} generated {tokens}; loosen it",
+                processor.name()
             )
         }
     }

@@ -214,7 +214,10 @@ fn the_processor_that_leaves_nothing_is_named_and_the_last_to_run() {
     let never = named("never", |_: &ProcessorInput, _: &mut [f32]| candle_core::bail!("it ran"));
     let all = [forbid(0), forbid(1), never];
     let error = process_all(&all, &context(&[7, 8, 9]), &mut [1.0, 2.0]);
-    refused(error.map_err(Into::into), &["forbid(1) left no token to choose after 3 tokens"]);
+    refused(
+        error.map_err(Into::into),
+        &["forbid(1) left no token to choose after 3 generated tokens"],
+    );
 }
 
 #[test]

@@ -2,10 +2,15 @@
 
 use crate::checks::{model, tokenizer};
 use crate::refused;
+use candecode::day07_greedy::{argmax, generate};
+use candecode::day10_kv_cache::{generate_cached, Cached};
+use candecode::day12_batching::generate_batch;
 use candecode::engine::requests;
 use candecode::engine::token_rules;
 use candecode::kit::processor::process_all;
-use candecode::kit::{ProcessorInput, SamplingParams};
+use candecode::kit::{
+    named, FinishReason, NoCache, ProcessorInput, Request, SamplingParams, Token,
+};
 use candle_core::Result;
 
 const NONE: f32 = f32::NEG_INFINITY;
@@ -75,6 +80,68 @@ fn ends_that_are_ignored_still_end_a_complete_pattern() {
     let names: Vec<String> =
         token_rules::end_rules(&pattern).iter().map(|rule| rule.name()).collect();
     assert_eq!(names, ["min_tokens"]);
+}
+
+/// vLLM and xgrammar end the text there, too.
+#[test]
+fn a_complete_pattern_ends_the_text_of_a_model_without_eos() {
+    let (tokenizer, model) = (tokenizer().unwrap(), model("story-3m").unwrap());
+    let mut config = model.config().clone();
+    config.eos_token_ids.clear();
+    let prompt = tokenizer.encode("Once upon a time").unwrap();
+    for (pattern, texts, reason) in [
+        ("[bc]{2}", &["bb", "bc", "cb", "cc"][..], FinishReason::Eos),
+        (" Tom| Sue", &[" Tom", " Sue"], FinishReason::Eos),
+        ("", &[""], FinishReason::Eos),
+        // It could end at every comma. A model that has no word for the end goes on.
+        (",*", &[",,,,,,,,,"], FinishReason::Length),
+    ] {
+        let params = SamplingParams {
+            allow_regex: Some(pattern.into()),
+            max_new_tokens: 9,
+            ..SamplingParams::default()
+        };
+        let processors = requests::processors(&params, &tokenizer, &config).unwrap();
+        let request =
+            || requests::request(&config, &prompt, &params, &processors, Box::new(argmax));
+        let cached = Cached::new(&*model, Box::new(NoCache));
+        let batch = vec![request(), Request { id: 1, ..request() }];
+        for (rows, tokens) in [
+            (1, generate(&*model, &tokenizer, request()).unwrap()),
+            (1, generate_cached(cached, &tokenizer, request()).unwrap()),
+            (2, generate_batch(&*model, &tokenizer, batch, Box::new(NoCache)).unwrap()),
+        ] {
+            let tokens: Vec<Token> = tokens.map(Result::unwrap).collect();
+            for row in 0..rows {
+                let own = || tokens.iter().filter(|token| token.row == row);
+                let text: String = own().map(|token| token.text.as_str()).collect();
+                assert!(texts.contains(&&*text), "{pattern}: {text:?}");
+                assert_eq!(own().last().unwrap().finish, Some(reason), "{pattern}");
+            }
+        }
+        // A model with an EOS id has no need of it.
+        let own = requests::processors(&params, &tokenizer, model.config()).unwrap();
+        assert!(own.iter().all(|rule| rule.end_token().is_none()));
+    }
+}
+
+/// What a prompt has is not generated.
+#[test]
+fn an_error_counts_generated_tokens_only() {
+    let forbid = named("nothing", |_: &ProcessorInput, logits: &mut [f32]| {
+        logits.fill(NONE);
+        Ok(())
+    });
+    for (generated, words) in [
+        (&[][..], "nothing left no token to choose after 0 generated tokens;"),
+        (&[7], "after 1 generated token;"),
+        (&[7, 8], "after 2 generated tokens;"),
+    ] {
+        let tokens = [&[1, 2, 3], generated].concat();
+        let input = ProcessorInput { tokens: &tokens, prompt_len: 3, remaining: 9, eos: &[] };
+        let left = process_all(std::slice::from_ref(&forbid), &input, &mut [0.0; 4]);
+        refused(left.map_err(Into::into), &[words]);
+    }
 }
 
 #[test]
