@@ -141,6 +141,9 @@ fn answer(mut stream: TcpStream, shared: &Shared) {
             lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
         let headers = headers.join("\n").to_ascii_lowercase();
         let (method, rest) = first.split_once(' ').unwrap_or((&first, ""));
+        // hf-hub asks about a file by fetching its first byte, and for its bytes by fetching all from some place on.
+        let probe = headers.lines().any(|line| line == "range: bytes=0-0");
+        let method = if probe { "PROBE" } else { method };
         let path = rest.split(' ').next().unwrap_or_default();
         let line = format!("{method} {path}");
         shared.asked.lock().unwrap().push(Asked { line, headers: headers.clone() });
@@ -175,7 +178,7 @@ fn file(
         && elsewhere.is_none()
         && name.is_some_and(|name| name.ends_with(".safetensors"));
     // A fault of bytes waits until there are bytes.
-    let fault = name.filter(|_| !sent_on || method == "HEAD");
+    let fault = name.filter(|_| !sent_on || method == "PROBE");
     let fault = fault.and_then(|name| next_fault(shared, method, name));
     let bytes = name.and_then(|name| std::fs::read(shared.dir.join(name)).ok());
     match fault {
@@ -213,8 +216,13 @@ fn file(
         Some(Fault::OtherLength) => bytes.push(0),
         _ => {}
     }
-    if method == "HEAD" {
-        return write!(stream, "HTTP/1.1 200 OK\r\n{about}content-length: {size}\r\n{END}");
+    if method == "PROBE" && size == 0 {
+        return write!(stream, "HTTP/1.1 416 No\r\n{about}content-range: bytes */0\r\n{END}");
+    }
+    if method == "PROBE" {
+        let range = format!("content-range: bytes 0-0/{size}\r\ncontent-length: 1\r\n");
+        write!(stream, "HTTP/1.1 206 Part\r\n{about}{range}{END}")?;
+        return stream.write_all(&bytes[..1]);
     }
     let range = headers.lines().find_map(|line| line.strip_prefix("range: bytes="));
     let from: usize = range.and_then(|range| range.strip_suffix('-')).unwrap().parse().unwrap();

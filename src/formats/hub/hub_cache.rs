@@ -1,17 +1,20 @@
-//! The hub's cache on this machine, in the layout of Python's `huggingface_hub`, which shares it.
+//! The hub's cache on this machine: the crate `hf-hub`'s, which Python's `huggingface_hub` shares.
 //!
 //! ```text
-//! models--OWNER--NAME/refs/main               which commit is the newest here: written last, so that it names whole models
+//! models--OWNER--NAME/refs/main               the newest commit here: written last, so it names whole models
 //!                     snapshots/COMMIT/FILE   links
-//!                     blobs/ETAG              the files themselves; ETAG.candecode is one on its way
-//!                     .no_exist/COMMIT/FILE   empty: the repository has no such file, nobody need ask again
+//!                     blobs/ETAG              the files themselves; ETAG.part is one that is still arriving
+//!                     .no_exist/COMMIT/FILE   empty: the repository has no such file, so don't ask again
 //! ```
 
 use crate::formats::folder::{shard_names, INDEX, SINGLE};
 use crate::formats::hub::DEFAULT_MODEL;
+use crate::formats::safetensors_source::SafetensorsSource;
 use anyhow::{bail, ensure, Context as _, Result};
+use hf_hub::{Cache, CacheRepo, Repo};
+use serde::de::IgnoredAny;
 use std::fs;
-use std::io::Read as _;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 /// What every model needs beside its weights.
@@ -48,20 +51,23 @@ pub fn folder() -> Result<PathBuf> {
 pub struct Repository {
     /// `OWNER/NAME`.
     pub name: String,
-    hub: PathBuf,
+    /// The folder of the whole cache.
+    pub hub: PathBuf,
     dir: PathBuf,
+    files: CacheRepo,
 }
 
 impl Repository {
     /// The part of `name` in the cache in folder `hub`; it need not be there yet.
     pub fn new(hub: &Path, name: &str) -> Self {
-        let dir = hub.join(folder_of(name));
-        Self { name: name.to_string(), hub: hub.to_path_buf(), dir }
+        let dir = hub.join(Repo::model(name.to_string()).folder_name());
+        let files = Cache::new(hub.to_path_buf()).model(name.to_string());
+        Self { name: name.to_string(), hub: hub.to_path_buf(), dir, files }
     }
 
     /// The folder of a commit's files.
     pub fn snapshot(&self, commit: &str) -> PathBuf {
-        self.dir.join("snapshots").join(commit)
+        self.files.pointer_path(commit)
     }
 
     /// An empty file that says: the repository has no such file.
@@ -109,7 +115,7 @@ impl Repository {
 
     /// True if the file is here, and as long as it says that it is.
     pub fn has(&self, commit: &str, file: &str) -> bool {
-        is_complete(&self.snapshot(commit).join(file))
+        is_whole(&self.snapshot(commit).join(file))
     }
 
     /// The needed files that are not here. Of weights: the single file, unless an index is here.
@@ -136,9 +142,7 @@ impl Repository {
         for file in fs::read_dir(self.dir.join("blobs")).into_iter().flatten().flatten() {
             let size = file.metadata().map_or(0, |file| file.len());
             let end = file.path().extension().map(|end| end.to_os_string());
-            let coming = ["candecode", "incomplete", "part"]
-                .iter()
-                .any(|e| end.as_deref() == Some(e.as_ref()));
+            let coming = ["incomplete", "part"].iter().any(|e| end.as_deref() == Some(e.as_ref()));
             all += size;
             parts += if coming { size } else { 0 };
         }
@@ -146,28 +150,24 @@ impl Repository {
     }
 }
 
-/// What the client writes.
+/// What a download writes.
 #[cfg(feature = "hub")]
 impl Repository {
     /// Where a file of this content is.
     pub fn blob(&self, etag: &str) -> PathBuf {
-        self.dir.join("blobs").join(etag)
-    }
-
-    /// Where a file of this content is while it is on its way. No other program has such files.
-    pub fn part(&self, etag: &str) -> PathBuf {
-        self.dir.join("blobs").join(format!("{etag}.candecode"))
+        self.files.blob_path(etag)
     }
 
     /// The file that a process locks while it fetches the repository.
     pub fn lock(&self) -> PathBuf {
-        self.hub.join(".locks").join(folder_of(&self.name)).join("candecode.lock")
+        let folder = Repo::model(self.name.clone()).folder_name();
+        self.hub.join(".locks").join(folder).join("candecode.lock")
     }
 
-    /// Writes down that the repository has no such file.
+    /// Notes that the repository has no such file.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the note cannot be written.
     pub fn note_absent(&self, commit: &str, file: &str) -> std::io::Result<()> {
         let absent = self.absent(commit, file);
         if let Some(dir) = absent.parent() {
@@ -176,42 +176,14 @@ impl Repository {
         fs::write(absent, "")
     }
 
-    /// From now on this commit is the one that is here.
+    /// Makes this commit the one that is here. `hf-hub` has noted it under its own name with every file; that note goes.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn set_commit(&self, commit: &str) -> std::io::Result<()> {
-        let refs = self.dir.join("refs");
-        fs::create_dir_all(&refs)?;
-        let part = refs.join("main.candecode");
-        fs::write(&part, commit)?;
-        fs::rename(part, refs.join("main"))
+        let _ = fs::remove_file(self.dir.join("refs").join(commit));
+        self.files.create_ref(commit)
     }
-
-    /// Makes a file of `blobs/` a file of the commit.
-    ///
-    /// # Errors
-    /// If the link cannot be made.
-    pub fn link(&self, etag: &str, commit: &str, file: &str) -> std::io::Result<()> {
-        let (dir, link) = (self.snapshot(commit), self.snapshot(commit).join(file));
-        fs::create_dir_all(&dir)?;
-        // One that is there leads nowhere, or to a damaged file: `has` said so.
-        if link.symlink_metadata().is_ok() {
-            fs::remove_file(&link)?;
-        }
-        let target = Path::new("..").join("..").join("blobs").join(etag);
-        #[cfg(unix)]
-        return std::os::unix::fs::symlink(target, link);
-        #[cfg(windows)] // where links need a right that not everybody has
-        return std::os::windows::fs::symlink_file(target, &link)
-            .or_else(|_| fs::rename(self.blob(etag), link));
-        #[cfg(not(any(unix, windows)))]
-        return fs::rename(self.blob(etag), link);
-    }
-}
-
-fn folder_of(name: &str) -> String {
-    format!("models--{}", name.replace('/', "--"))
 }
 
 /// True for what may be a name in the cache: hexadecimal digits, in practice.
@@ -220,29 +192,12 @@ pub fn is_plain_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.len() < 200 && name.chars().all(word)
 }
 
-/// True if a file is complete by its own words: JSON to its last bracket, weights as long as their header says.
-fn is_complete(path: &Path) -> bool {
-    let Ok(mut file) = fs::File::open(path) else { return false };
+/// True if a file is whole, as far as it can be seen: JSON parses, and weights are as long as their header says.
+fn is_whole(path: &Path) -> bool {
+    let Ok(file) = fs::File::open(path) else { return false };
     match path.extension().and_then(|end| end.to_str()) {
-        Some("safetensors") => {
-            let length = file.metadata().map(|file| file.len()).ok();
-            length.is_some() && expected_len(&mut file) == length
-        }
-        Some("json") => fs::read(path)
-            .is_ok_and(|text| serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_ok()),
+        Some("safetensors") => SafetensorsSource::default().add_file(path, &file).is_ok(),
+        Some("json") => serde_json::from_reader::<_, IgnoredAny>(BufReader::new(file)).is_ok(),
         _ => true,
     }
-}
-
-/// How long a safetensors file must be by its own header.
-fn expected_len(file: &mut fs::File) -> Option<u64> {
-    let mut length = [0; 8];
-    file.read_exact(&mut length).ok()?;
-    let length = u64::from_le_bytes(length);
-    let mut header = Vec::new();
-    file.take(length.min(1 << 28)).read_to_end(&mut header).ok()?;
-    let header: serde_json::Value = serde_json::from_slice(&header).ok()?;
-    let ends = header.as_object()?.values().filter_map(|tensor| tensor.get("data_offsets"));
-    let end = ends.filter_map(|offsets| offsets.get(1)?.as_u64()).max().unwrap_or(0);
-    end.checked_add(8)?.checked_add(length)
 }

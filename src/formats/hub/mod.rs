@@ -3,17 +3,13 @@
 //! What is in the hub's cache is found without any network; the feature `hub` is the client that fetches the rest.
 
 #[cfg(feature = "hub")]
-mod download;
-#[cfg(feature = "hub")]
 mod fetch;
-#[cfg(feature = "hub")]
-mod http_client;
-#[cfg_attr(not(feature = "hub"), allow(dead_code))] // its half that writes
+#[cfg(not(target_arch = "wasm32"))]
 mod hub_cache;
-#[cfg(feature = "hub")]
-mod hub_error;
+#[cfg(not(target_arch = "wasm32"))]
 mod installed;
 
+#[cfg(not(target_arch = "wasm32"))]
 pub use installed::list;
 
 use crate::formats::random_model::RandomModel;
@@ -93,7 +89,18 @@ pub fn locate(name: &str, offline: bool) -> Result<PathBuf> {
         bail!("{name}: there is no such file; give the path of a GGUF file on this machine")
     }
     let known = KNOWN.iter().find(|(short, _)| *short == name).map(|(_, repo)| *repo);
-    let repo = known.unwrap_or(name);
+    in_cache(name, known.unwrap_or(name), offline)
+}
+
+/// A page in a browser has no cache and no hub.
+#[cfg(target_arch = "wasm32")]
+fn in_cache(name: &str, _: &str, _: bool) -> Result<PathBuf> {
+    bail!("unknown model \"{name}\"")
+}
+
+/// The folder of `repo` in the hub's cache, where it is fetched to if it may be.
+#[cfg(not(target_arch = "wasm32"))]
+fn in_cache(name: &str, repo: &str, offline: bool) -> Result<PathBuf> {
     let parts: Vec<&str> = repo.split('/').collect();
     if parts.len() != 2 || !parts.iter().all(|part| hub_cache::is_plain_name(part)) {
         let short: Vec<&str> = KNOWN.iter().map(|(short, _)| *short).collect();
