@@ -131,9 +131,10 @@ impl From<ApiError> for Problem {
                 ureq::Error::StatusCode(status) => Self::Status(status),
                 ureq::Error::Protocol(_) => Self::Broken(error.to_string()),
                 ureq::Error::TooManyRedirects => Self::NotAHub(error.to_string()),
-                ureq::Error::Io(e) if e.kind() != ErrorKind::ConnectionRefused => {
-                    Self::Broken(e.to_string())
+                ureq::Error::Io(e) if e.kind() == ErrorKind::ConnectionRefused => {
+                    Self::Unreachable(e.to_string())
                 }
+                ureq::Error::Io(e) => Self::Broken(e.to_string()),
                 _ => Self::Unreachable(error.to_string()),
             },
             header => Self::NotAHub(header.to_string()),
@@ -318,7 +319,10 @@ impl<'a> Hub<'a> {
             }
             Problem::Disk(e) => format!("{} ({e})", unwritable(&self.cached.hub)),
         };
-        anyhow!("{repo}: could not fetch {file}: {why}; --model {DEFAULT_MODEL} needs no network")
+        let and = if why.ends_with('?') { "" } else { ";" };
+        anyhow!(
+            "{repo}: could not fetch {file}: {why}{and} --model {DEFAULT_MODEL} needs no network"
+        )
     }
 }
 
