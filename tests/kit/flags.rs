@@ -216,7 +216,7 @@ fn the_processor_that_leaves_nothing_is_named_and_the_last_to_run() {
     let error = process_all(&all, &context(&[7, 8, 9]), &mut [1.0, 2.0]);
     refused(
         error.map_err(Into::into),
-        &["forbid(1) left no token to choose after 3 generated tokens"],
+        &["forbid(1) left no token to choose after 2 generated tokens"],
     );
 }
 
