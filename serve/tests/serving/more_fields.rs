@@ -344,3 +344,16 @@ fn pages_of_allowed_origins_may_ask() {
         assert!(String::from_utf8(out.stderr).unwrap().contains("--allowed-origins"));
     }
 }
+
+#[test]
+fn a_token_has_one_logprob_wherever_it_stands() {
+    let server = Server::start(&[]);
+    let ask = chat(&json!({"logprobs": true, "top_logprobs": 3, "max_tokens": 60}));
+    let answer = asked(&server, CHAT, &ask);
+    let content = answer["choices"][0]["logprobs"]["content"].as_array().unwrap();
+    assert!(content.len() > 10, "{answer}");
+    for token in content {
+        // Greedy: the chosen token is the likeliest.
+        assert_eq!(token["logprob"], token["top_logprobs"][0]["logprob"], "{token}");
+    }
+}
