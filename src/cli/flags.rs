@@ -165,6 +165,9 @@ pub struct Args {
     /// A variable for the chat template, as enable_thinking=false for Qwen3; may be repeated
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Chat", requires = "chat")]
     pub template_set: Vec<String>,
+    /// The date for chat templates that write it into the prompt, as 2026-01-31 [default: today]
+    #[arg(long, value_name = "DATE", help_heading = "Chat", requires = "chat")]
+    pub template_date: Option<String>,
     /// Ask a server that speaks OpenAI's protocol, at an address as http://127.0.0.1:8000; --model is
     /// then a name of its own, and may be left out if it has one model
     #[arg(long, value_name = "URL", help_heading = "Another engine")]

@@ -187,6 +187,7 @@ impl Plan {
             ("--system", args.system.is_some(), args.chat, "cargo xtask chat"),
             ("--template", args.template.is_some(), args.chat, "cargo xtask chat"),
             ("--template-set", !args.template_set.is_empty(), args.chat, "cargo xtask chat"),
+            ("--template-date", args.template_date.is_some(), args.chat, "cargo xtask chat"),
         ] {
             ensure!(!given || effective, usage(format!("{flag} is for {needs}")));
         }

@@ -6,7 +6,7 @@ use crate::cli::plan::{prompt_texts, Plan};
 use crate::cli::weight_format::{self, weight_format, Load};
 use crate::cli::{chat_terminal, endpoint, generation_config, interrupt, memory_check};
 use crate::engine::chat::Chat;
-use crate::engine::chat_template::Template;
+use crate::engine::chat_template::{date, Template};
 use crate::engine::loops::{LoopPlan, Models};
 use crate::engine::nan_trace::{self, Trace};
 use crate::engine::top_logprobs::{self, TopLogprobs};
@@ -149,6 +149,7 @@ fn template(args: &Args, files: &ModelFiles) -> Result<Template> {
     let mut template =
         Template::choose(&args.model, files.chat_template()?, args.template.as_deref())?;
     args.template_set.iter().try_for_each(|setting| template.set(setting))?;
+    template.date = args.template_date.as_deref().map(date).transpose()?;
     Ok(template)
 }
 

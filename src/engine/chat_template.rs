@@ -1,17 +1,13 @@
-//! A model's chat template: the Jinja program, shipped with its tokenizer, that makes one text of a conversation.
+//! A model's chat template: the Jinja program, shipped with its tokenizer, that turns a conversation into text.
 //!
-//! It is rendered as transformers does (`apply_chat_template`): the same settings, variables and functions. One is left out:
-//! `strftime_now`, so that a prompt does not depend on the day; templates that ask whether it is there do without. And the
-//! entries of a map are in the order of their keys, which only a template that lists one would show.
+//! It is rendered as transformers' `apply_chat_template` does, with the same settings, variables and functions; the crate
+//! `candecode_jinja` does it, within bounds, because templates come from strangers.
 
 use crate::formats::{self, hub, ChatTemplate};
-use crate::kit::error::usage;
+use crate::kit::error::{shown, usage};
 use crate::kit::Tokenizer;
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
-use minijinja::syntax::SyntaxConfig;
-use minijinja::{Environment, ErrorKind};
-use minijinja_contrib::pycompat::unknown_method_callback;
-use serde::Serialize;
+use candecode_jinja::{Data, Date};
 use serde_json::{json, Map, Value};
 use std::path::Path;
 
@@ -34,28 +30,17 @@ const STORY_TEMPLATE: &str = r"
     {%- endif -%}
 {%- endfor -%}";
 
-/// What a template may name without being given it by a flag: the rest is told as what it asks for.
-const GIVEN: [&str; 9] = [
-    "messages",
-    "add_generation_prompt",
-    "tools",
-    "documents",
-    "raise_exception",
-    "strftime_now",
-    "namespace",
-    "range",
-    "dict",
-];
+/// The variables that every template gets, so that no flag can set them.
+const GIVEN: [&str; 4] = ["messages", "add_generation_prompt", "tools", "documents"];
 
 /// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// `system`, `user` or `assistant`.
     pub role: &'static str,
     /// What was said.
     pub content: String,
     /// Why an answer ended, as [`crate::kit::FinishReason`]'s words; none if it was interrupted. Only [`STORY`] asks for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub finish: Option<crate::kit::FinishReason>,
 }
 
@@ -63,6 +48,18 @@ impl Message {
     /// A message that is no answer.
     pub fn new(role: &'static str, content: &str) -> Self {
         Self { role, content: content.to_string(), finish: None }
+    }
+
+    /// As the template gets it.
+    fn data(&self) -> Data {
+        let mut entries = vec![
+            ("role".into(), self.role.into()),
+            ("content".into(), self.content.as_str().into()),
+        ];
+        if let Some(finish) = self.finish {
+            entries.push(("finish".into(), Data::from(&json!(finish))));
+        }
+        Data::Dict(entries)
     }
 }
 
@@ -86,9 +83,11 @@ impl Default for RenderOptions {
 /// A compiled template, and the variables it gets besides the messages.
 #[derive(Debug)]
 pub struct Template {
-    environment: Environment<'static>,
-    variables: Map<String, Value>,
+    jinja: candecode_jinja::Template,
+    variables: Vec<(String, Data)>,
     source: String,
+    /// The date that `strftime_now` shows. None: today's, in UTC.
+    pub date: Option<Date>,
     /// Strings that end an answer, beside the tokens that do.
     pub stops: Vec<String>,
 }
@@ -100,20 +99,12 @@ impl Template {
     /// # Errors
     /// If it is no Jinja template: the line is named.
     pub fn new(source: &str, text: &str, special: Map<String, Value>) -> Result<Self> {
-        let mut environment = Environment::new();
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        environment.set_syntax(syntax.map_err(|e| anyhow!("{e}"))?);
-        environment.set_unknown_method_callback(unknown_method_callback);
-        environment.add_function("raise_exception", |words: String| -> Result<(), _> {
-            Err(minijinja::Error::new(ErrorKind::InvalidOperation, words))
-        });
-        environment.add_filter("tojson", tojson);
-        let compiled = environment.add_template_owned("chat", text.to_string());
-        compiled.map_err(|e| explained(source, &e))?;
-        let mut variables = special;
-        variables.insert("tools".into(), Value::Null);
-        variables.insert("documents".into(), Value::Null);
-        Ok(Self { environment, variables, source: source.to_string(), stops: Vec::new() })
+        let jinja = candecode_jinja::Template::new(text).map_err(|e| explained(source, &e))?;
+        let mut variables: Vec<(String, Data)> =
+            special.iter().map(|(name, token)| (name.clone(), token.into())).collect();
+        variables.push(("tools".into(), Data::Null));
+        variables.push(("documents".into(), Data::Null));
+        Ok(Self { jinja, variables, source: source.to_string(), date: None, stops: Vec::new() })
     }
 
     /// The template that `asked` says (a file, or [`STORY`]), else the model's own: `chat_template.jinja`, what
@@ -159,24 +150,21 @@ impl Template {
         let (name, value) = setting(text)?;
         let known = self.check(&name);
         known.map_err(|e| usage(format!("--template-set {text}: {e}")))?;
-        self.variables.insert(name, value);
+        self.variables.retain(|(known, _)| *known != name);
+        self.variables.push((name, value));
         Ok(())
     }
 
     /// Whether a variable of this name can be set: the template uses it, and it isn't one that every template gets.
     fn check(&self, name: &str) -> Result<()> {
-        let template = self.environment.get_template("chat").map_err(|e| anyhow!("{e}"))?;
-        let mut used: Vec<String> = template.undeclared_variables(false).into_iter().collect();
-        used.retain(|name| !GIVEN.contains(&name.as_str()) && !name.ends_with("_token"));
-        used.sort();
+        let given = |name: &str| GIVEN.contains(&name) || name.ends_with("_token");
+        let used: Vec<&str> =
+            self.jinja.variables().iter().map(String::as_str).filter(|name| !given(name)).collect();
         let known = match used.is_empty() {
             true => "it asks for none".to_string(),
-            false => format!("it asks for {}", used.join(", ")),
+            false => format!("it asks for {}", shown(used.join(", "))),
         };
-        ensure!(
-            used.iter().any(|used| used == name),
-            "the chat template asks for no {name}; {known}"
-        );
+        ensure!(used.contains(&name), "the chat template asks for no {}; {known}", shown(name));
         Ok(())
     }
 
@@ -219,15 +207,17 @@ impl Template {
     }
 
     fn rendered(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
-        let mut variables = self.variables.clone();
+        let mut own: Vec<(&str, Data)> = Vec::new();
         for (name, value) in &options.kwargs {
             self.check(name).map_err(|e| anyhow!("chat_template_kwargs: {e}"))?;
-            variables.insert(name.clone(), value.clone());
+            own.push((name, value.into()));
         }
-        variables.insert("messages".into(), serde_json::to_value(messages)?);
-        variables.insert("add_generation_prompt".into(), options.add_generation_prompt.into());
-        let template = self.environment.get_template("chat").map_err(|e| anyhow!("{e}"))?;
-        let rendered = template.render(minijinja::value::Serde(&variables));
+        own.push(("messages", Data::List(messages.iter().map(Message::data).collect())));
+        own.push(("add_generation_prompt", Data::Bool(options.add_generation_prompt)));
+        let common = self.variables.iter().map(|(name, value)| (name.as_str(), value));
+        let variables: Vec<(&str, &Data)> =
+            common.chain(own.iter().map(|(name, value)| (*name, value))).collect();
+        let rendered = self.jinja.render(&variables, self.date.unwrap_or_else(today));
         rendered.map_err(|e| explained(&self.source, &e))
     }
 
@@ -248,56 +238,50 @@ impl Template {
 ///
 /// # Errors
 /// If there is no `=`.
-pub fn setting(text: &str) -> Result<(String, Value)> {
+pub fn setting(text: &str) -> Result<(String, Data)> {
     let (name, value) = text.split_once('=').with_context(|| {
-        usage(format!("--template-set {text}: expected NAME=VALUE, as enable_thinking=false"))
+        usage(format!(
+            "--template-set {}: expected NAME=VALUE, as enable_thinking=false",
+            shown(text)
+        ))
     })?;
     let value = match value {
-        "True" => json!(true),
-        "False" => json!(false),
-        "None" => Value::Null,
-        _ => serde_json::from_str(value).unwrap_or_else(|_| json!(value)),
+        "True" => Data::Bool(true),
+        "False" => Data::Bool(false),
+        "None" => Data::Null,
+        _ => serde_json::from_str(value).unwrap_or_else(|_| value.into()),
     };
     Ok((name.to_string(), value))
 }
 
-/// An error of minijinja in one line, without its debug report.
-fn explained(source: &str, error: &minijinja::Error) -> anyhow::Error {
-    let line = error.line().map(|line| format!(", line {line}")).unwrap_or_default();
-    let words = error.detail().map_or_else(|| error.kind().to_string(), str::to_string);
-    anyhow!("the chat template ({source}{line}): {words}")
+/// Reads a date, as `2026-01-31`.
+///
+/// # Errors
+/// If there is no such day.
+pub fn date(text: &str) -> Result<Date> {
+    let numbers: Vec<u32> = text.splitn(3, '-').filter_map(|part| part.parse().ok()).collect();
+    let date = match numbers.as_slice() {
+        [year, month, day] => {
+            i32::try_from(*year).ok().and_then(|year| Date::day(year, *month, *day))
+        }
+        _ => None,
+    };
+    date.with_context(|| {
+        usage(format!("--template-date {}: expected a day, as 2026-01-31", shown(text)))
+    })
 }
 
-/// As transformers' filter, which is Python's `json.dumps`: a space after `:` and `,`, and no escapes for HTML.
-fn tojson(value: minijinja::Value) -> Result<String, minijinja::Error> {
-    struct Python;
-    impl serde_json::ser::Formatter for Python {
-        fn begin_array_value<W: ?Sized + std::io::Write>(
-            &mut self,
-            out: &mut W,
-            first: bool,
-        ) -> std::io::Result<()> {
-            out.write_all(if first { b"" } else { b", " })
-        }
+/// Today's date, in UTC. A browser's WebAssembly has no clock: there it is the first day of 1970.
+fn today() -> Date {
+    #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+    let since: std::result::Result<_, ()> = Ok(std::time::Duration::ZERO);
+    Date::from_unix(since.map_or(0, |since| since.as_secs()))
+}
 
-        fn begin_object_key<W: ?Sized + std::io::Write>(
-            &mut self,
-            out: &mut W,
-            first: bool,
-        ) -> std::io::Result<()> {
-            out.write_all(if first { b"" } else { b", " })
-        }
-
-        fn begin_object_value<W: ?Sized + std::io::Write>(
-            &mut self,
-            out: &mut W,
-        ) -> std::io::Result<()> {
-            out.write_all(b": ")
-        }
-    }
-    let mut bytes = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Python);
-    let failed = |e: String| minijinja::Error::new(ErrorKind::BadSerialization, e);
-    value.serialize(&mut serializer).map_err(|e| failed(e.to_string()))?;
-    String::from_utf8(bytes).map_err(|e| failed(e.to_string()))
+/// An error of a template in one line. It may quote the template, or a client.
+fn explained(source: &str, error: &candecode_jinja::Error) -> anyhow::Error {
+    let line = error.line.map(|line| format!(", line {line}")).unwrap_or_default();
+    anyhow!("the chat template ({source}{line}): {}", shown(&error.message))
 }

@@ -6,7 +6,7 @@ use candecode::day07_greedy::argmax;
 use candecode::day08_sampling::chacha_sampler;
 use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
 use candecode::engine::chat::{Chat, Turn};
-use candecode::engine::chat_template::{setting, Message, RenderOptions, Template};
+use candecode::engine::chat_template::{date, setting, Message, RenderOptions, Template};
 use candecode::engine::load_model;
 use candecode::kit::{Cache, CacheKind, FinishReason, Request};
 use candecode::kit::{Model, ModelConfig, NoCache, Step, Tokenizer};
@@ -140,7 +140,10 @@ fn a_template_is_found_where_transformers_puts_it() {
     assert_eq!(of(other.to_str()).unwrap().render(&question()).unwrap(), "other <end>");
     refused(of(Some("/nowhere.jinja")), &["--template /nowhere.jinja", "could not be read"]);
     folder.write("chat_template.jinja", "one\n{% for x in %}");
-    refused(of(None), &["the chat template (chat_template.jinja, line 2)", "unexpected"]);
+    refused(
+        of(None),
+        &["the chat template (chat_template.jinja, line 2)", "expected an expression"],
+    );
     folder.write("tokenizer_config.json", "{");
     refused(of(None), &["tokenizer_config.json: not JSON"]);
 }
@@ -161,7 +164,7 @@ fn a_template_takes_only_what_it_asks_for() {
 
 #[test]
 fn a_setting_is_json_or_pythons_or_text() {
-    let read = |text: &str| setting(&format!("x={text}")).unwrap().1;
+    let read = |text: &str| json!(setting(&format!("x={text}")).unwrap().1);
     for (text, value) in [
         ("true", json!(true)),
         ("True", json!(true)),
@@ -178,6 +181,52 @@ fn a_setting_is_json_or_pythons_or_text() {
         assert_eq!(read(text), value, "{text}");
     }
     refused(setting("x"), &["expected NAME=VALUE"]);
+}
+
+#[test]
+fn the_date_can_be_set() {
+    let mut template =
+        Template::new("t", "{{ strftime_now('%d %B %Y, %A') }}", Map::new()).unwrap();
+    template.date = Some(date("2026-01-31").unwrap());
+    assert_eq!(template.render(&question()).unwrap(), "31 January 2026, Saturday");
+    template.date = None;
+    assert!(!template.render(&question()).unwrap().contains("1970"));
+    for wrong in
+        ["", "2026", "2026-02-29", "2026-13-01", "2026-01-31-02", "today", "-1-1-1", "0-1-1"]
+    {
+        refused(date(wrong), &["--template-date", "expected a day, as 2026-01-31"]);
+    }
+}
+
+#[test]
+fn a_message_has_its_keys_in_order() {
+    let template = Template::new("t", "{{ messages | tojson }}{{ x | tojson }}", Map::new());
+    let mut template = template.unwrap();
+    template.set("x={\"b\": 1, \"a\": 2}").unwrap();
+    let text = template.render(&question()).unwrap();
+    assert_eq!(text, r#"[{"role": "user", "content": "Who?"}]{"b": 1, "a": 2}"#);
+}
+
+#[test]
+fn what_a_template_says_is_cut_and_escaped() {
+    let says = |text: &str| {
+        let template = Template::new("t", text, Map::new()).and_then(|t| t.render(&question()));
+        template.unwrap_err().to_string()
+    };
+    let text = says("{{ raise_exception('\\x1b[31mred' ~ 'a' * 5000) }}");
+    assert!(text.starts_with("the chat template (t, line 1): \\u{1b}[31mred"), "{text}");
+    assert!(text.chars().count() < 300, "{text}");
+    assert!(says("{% \u{1b} %}").contains("\\u{1b}"));
+    // One without end, and one that fills the memory; `jinja/tests/templates.rs` has more.
+    let endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
+    let doubling = "{% set n = namespace(s='a') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}";
+    for (template, words) in [(endless, "too long"), (doubling, "too much memory")] {
+        let text = says(template);
+        assert!(
+            text.starts_with("the chat template (t, line 1)") && text.contains(words),
+            "{text}"
+        );
+    }
 }
 
 #[test]

@@ -4,7 +4,8 @@ usage:  python3 -m venv .venv && .venv/bin/pip install -r tests/oracle/requireme
         .venv/bin/python tests/oracle/generate.py [day01 ... families kit] [--check]
 
 Each dayNN.py has `generate(oracle)`, which fills tests/oracle/dayNN.safetensors and dayNN.json; so do chat.py, kit.py, families.py and metadata.py,
-for tests/kit.rs and tests/families.rs. With --check nothing is written: it says whether what would be written equals what is there (floats to
+for tests/kit.rs and tests/families.rs, and jinja.py for jinja/tests/templates.rs. With --check nothing is written: it says whether what would be
+written equals what is there (floats to
 1e-5: another CPU sums in another order).
 """
 import importlib, pathlib, sys
@@ -12,7 +13,7 @@ import importlib, pathlib, sys
 import common
 
 here = pathlib.Path(__file__).parent
-days = [a for a in sys.argv[1:] if not a.startswith("-")] or [*sorted(p.stem for p in here.glob("day*.py")), "chat", "families", "kit", "metadata"]
+days = [a for a in sys.argv[1:] if not a.startswith("-")] or [*sorted(p.stem for p in here.glob("day*.py")), "chat", "families", "jinja", "kit", "metadata"]
 common.pinned(here / "requirements.txt")
 failed = 0
 for day in days:

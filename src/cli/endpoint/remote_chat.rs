@@ -94,5 +94,6 @@ pub fn talk(client: &Client, server: &Server, args: &Args, params: &SamplingPara
 
 /// The flags `--template-set`, as [`setting`] reads them.
 fn settings(args: &Args) -> Result<Map<String, Value>> {
-    args.template_set.iter().map(|text| setting(text)).collect()
+    let read = |text: &String| setting(text).map(|(name, value)| (name, json!(value)));
+    args.template_set.iter().map(read).collect()
 }

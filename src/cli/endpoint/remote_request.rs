@@ -28,6 +28,7 @@ pub fn refuse_local_flags(args: &Args) -> Result<()> {
         ("--draft-ngram", args.draft_ngram.is_some(), SERVERS_OWN),
         ("--num-draft-tokens", args.num_draft_tokens != 4, SERVERS_OWN),
         ("--template", args.template.is_some(), "the server renders chats with its own template"),
+        ("--template-date", args.template_date.is_some(), "the server's template has its own date"),
         ("--rng", args.rng.is_some(), "a server draws its own random numbers"),
         ("--top-logprobs", args.top_logprobs.is_some(), "it shows the steps of a text made here"),
         ("--num-beams", args.num_beams != 1, NO_FIELD),
