@@ -220,7 +220,7 @@ fn what_a_template_says_is_cut_and_escaped() {
     // One without end, and one that fills the memory; `jinja/tests/templates.rs` has more.
     let endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
     let doubling = "{% set n = namespace(s='a') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}";
-    for (template, words) in [(endless, "too long"), (doubling, "too much memory")] {
+    for template in [endless, doubling] {
         let text = says(template);
         assert!(
             text.starts_with("the chat template (t, line 1)") && text.contains(words),
