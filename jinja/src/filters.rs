@@ -858,7 +858,7 @@ impl Interpreter {
                     if !out.is_empty() {
                         out.push(' ');
                     }
-                    self.room(out.len())?;
+                    self.longer(&out, 0)?;
                     out.push_str(&format!("{}=\"{}\"", escape(&key), escape(&value)));
                 }
                 if !out.is_empty() && space.is_none_or(|space| space.is_true()) {

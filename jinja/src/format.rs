@@ -311,7 +311,7 @@ fn braces(
         };
         let spec = braces(interpreter, spec, args, automatic, depth.saturating_sub(1))?;
         let text = format_value(interpreter, &value, &spec)?;
-        interpreter.room(out.len() + text.len())?;
+        interpreter.longer(&out, text.len())?;
         out.push_str(&text);
     }
     out.push_str(rest);
@@ -511,7 +511,7 @@ pub fn percent(interpreter: &mut Interpreter, format: &str, values: &Value) -> R
             }
             other => return fail(format!("unsupported format character '{other}'")),
         };
-        interpreter.room(out.len() + text.len())?;
+        interpreter.longer(&out, text.len())?;
         out.push_str(&text);
     }
     let lenient = single && matches!(values, Value::Dict(_) | Value::List(_) | Value::Undefined(_));

@@ -199,6 +199,14 @@ impl Interpreter {
         self.charge(1 + bytes / 32)
     }
 
+    /// Before a part is added to a text.
+    pub fn longer(&mut self, text: &str, part: usize) -> Result<()> {
+        if live_bytes().saturating_add(text.len()).saturating_add(part) > self.live_limit {
+            return fail("it takes too much memory");
+        }
+        self.charge(part / 32)
+    }
+
     pub fn text(&mut self, text: String) -> Result<Value> {
         self.room(text.len())?;
         Ok(Value::str(text))
@@ -604,7 +612,7 @@ impl Interpreter {
                     let value = self.eval(part)?;
                     match &value {
                         Value::Str(part) => {
-                            self.room(text.len() + part.len())?;
+                            self.longer(&text, part.len())?;
                             text.push_str(part);
                         }
                         value => text.push_str(&self.to_text(value)?),

@@ -32,7 +32,7 @@ use value::{Dict, Value};
 pub const MAX_SOURCE: usize = 1 << 20;
 
 /// The steps that a template may take, besides those for what it is given.
-const STEPS: u64 = 5_000_000;
+const STEPS: u64 = 10_000_000;
 /// The steps that it may take for each byte of what it is given.
 const STEPS_PER_BYTE: u64 = 30;
 /// The bytes that its values may hold, besides those for what it is given.

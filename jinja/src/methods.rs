@@ -532,7 +532,7 @@ fn text_method(interpreter: &mut Interpreter, text: &str, name: &str, args: Args
             let mut out = String::new();
             for (at, part) in interpreter.iterate(&parts)?.into_iter().enumerate() {
                 let part = wants_text(Some(part), name)?;
-                interpreter.room(out.len() + part.len() + text.len())?;
+                interpreter.longer(&out, part.len() + text.len())?;
                 out.push_str(if at > 0 { text } else { "" });
                 out.push_str(&part);
             }
