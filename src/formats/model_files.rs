@@ -114,7 +114,7 @@ impl ModelFiles {
         &self.config
     }
 
-    /// What `generation_config.json` holds, or the metadata of a GGUF file asks of a sampler; None if there is nothing.
+    /// The content of `generation_config.json`, or the sampling keys of a GGUF file; None if there are none.
     pub fn generation_config(&self) -> Option<&Value> {
         self.generation_config.as_ref()
     }

@@ -38,7 +38,7 @@ pub fn open(path: &Path) -> Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// What a download left in the place of a file, by the first bytes.
+/// Recognises, by its first bytes, something that a download left in the place of a file.
 fn something_else(start: &[u8]) -> Option<&'static str> {
     let text = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start).trim_ascii_start();
     let begins = |with: &str| {
@@ -50,10 +50,10 @@ fn something_else(start: &[u8]) -> Option<&'static str> {
             "this is a Git LFS pointer, which stands for the file; run git lfs pull in its folder",
         );
     }
-    let page = ["<!doctype html", "<html", "<head"].iter().any(|tag| begins(tag));
-    page.then_some(
-        "this is a web page (HTML), which was saved in place of the file; fetch the file again",
-    )
+    // Storage servers answer with an error in XML.
+    let page =
+        ["<!doctype html", "<html", "<head", "<?xml", "<error"].iter().any(|tag| begins(tag));
+    page.then_some("this is a web page, which was saved in place of the file; fetch the file again")
 }
 
 /// The bytes of a file; None if there is no file of that name.

@@ -12,7 +12,7 @@ use tokenizers::AddedToken;
 
 const CONFIG: &str = "tokenizer_config.json";
 
-/// What the files of a folder say about special tokens.
+/// The special tokens that the files of a folder declare.
 pub struct TokenizerFiles {
     /// `tokenizer_config.json`, with the keys of `special_tokens_map.json` where that file counts.
     pub config: Map<String, Value>,

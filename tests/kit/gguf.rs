@@ -631,6 +631,10 @@ fn every_end_that_llama_cpp_knows_ends_a_text() {
     assert_eq!(ends(&[], &[("fim_pad_token_id", 8), ("fim_sep_token_id", 9)]).0, [0, 8, 9]);
     // A key goes before a name.
     assert_eq!(ends(&[(1500, "<|fim_pad|>")], &[("fim_pad_token_id", 8)]).0, [0, 8]);
+    let list = Value::Array([12, 0, 99_999].map(Value::U32).to_vec());
+    let parts = Parts::of("story-230k").set("tokenizer.ggml.eos_token_ids", Some(list));
+    let file = parts.write(&folder, GgmlDType::BF16);
+    assert_eq!(ModelConfig::from_dir(&file).unwrap().eos_token_ids, [0, 12]);
     // gpt-oss and Solar Open end their messages otherwise, and Gemma 4 has </s> as a word.
     let oss = [(1500, "<|return|>"), (1501, "<|call|>"), (1502, "<|end|>")];
     assert_eq!(ends(&oss, &[]).0, [0, 1500, 1501]);

@@ -14,7 +14,7 @@ use candle_core::quantized::GgmlDType;
 use clap::Parser as _;
 use serde_json::{json, Value as Json};
 
-/// What a key means, with what shows it.
+/// The meaning of a key, with a value that shows it.
 enum Means<T> {
     /// It is read: with this value the model is another one, or is refused.
     Read(T),
@@ -142,7 +142,7 @@ fn in_gguf(key: &str) -> Means<Value> {
         "tokenizer.huggingface.json" | "tokenizer.rwkv.world" => {
             Without("llama.cpp doesn't read them for these models")
         }
-        _ => Refused, // whatever else an architecture has
+        _ => Refused, // every other key of the architecture
     }
 }
 
@@ -285,7 +285,7 @@ fn every_key_of_a_configuration_is_read_or_without_effect() {
     }
 }
 
-/// What the table of RoPE may have: read by one kind or the other, or of kinds that are refused.
+/// Keys of the RoPE table are read, or belong to kinds of scaling that are refused.
 #[test]
 fn every_key_of_rope_is_read_or_of_a_kind_that_is_refused() {
     let llama3 = json!({"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
@@ -409,7 +409,7 @@ fn every_wish_of_a_generation_config_is_said() {
             Without(why) => assert_eq!(say(&json!({key: 7})), None, "{key}: {why}"),
         }
     }
-    // What it doesn't know is said, too, in one line of bounded length.
+    // Unknown keys are said, too, in one line of bounded length.
     let said = say(&json!({"new_\u{1b}[2J": "x".repeat(10_000)})).unwrap();
     assert!(said.contains("new_\\u{1b}[2J=") && said.len() < 500, "{said}");
     let many: serde_json::Map<_, _> = (0..100_000).map(|i| (format!("k{i}"), json!(1))).collect();

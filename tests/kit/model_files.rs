@@ -289,9 +289,10 @@ fn a_file_that_stands_for_another_is_called_what_it_is() {
         "<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>",
         "\n  <HTML>",
         "<head>",
+        "<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code></Error>",
     ];
     let pointers = [POINTER, &bom].map(|text| (text, "a Git LFS pointer", "run git lfs pull"));
-    let pages = pages.map(|text| (text, "a web page (HTML)", "fetch the file again"));
+    let pages = pages.map(|text| (text, "a web page", "fetch the file again"));
     for (text, what, way) in pointers.into_iter().chain(pages) {
         for (file, read) in readers() {
             let folder = copy("story-230k", "files-instead");

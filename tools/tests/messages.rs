@@ -237,6 +237,10 @@ fn make_models(page: &Page) {
     for file in ["config.json", "tokenizer.json", "model.safetensors"] {
         page.without(&format!("without-{file}"), file);
     }
+    const POINTER: &str =
+        "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 587120\n";
+    page.with_file("lfs-pointer", "model.safetensors", POINTER);
+    page.with_file("login-page", "tokenizer.json", "<!DOCTYPE html><title>Sign in</title>");
     page.with_file("config-of-another-kind", "config.json", "hidden_size = 64");
     page.with_file(
         "end-in-generation-config",
@@ -267,6 +271,11 @@ fn make_models(page: &Page) {
         fs::write(page.folder.join(name), text).unwrap();
     }
     gguf_writer::write_all(&page.copy("my-model", "story-230k"), &page.folder);
+    let two = page.folder.join("two-files");
+    std::fs::create_dir_all(&two).unwrap();
+    for name in ["model-f16.gguf", "model-q8_0.gguf"] {
+        std::fs::copy(page.folder.join("experts.gguf"), two.join(name)).unwrap();
+    }
     page.with_weights("integers", "story-230k", |bytes| {
         let at = bytes.windows(6).position(|w| w == b"\"BF16\"").unwrap();
         bytes[at..at + 6].copy_from_slice(b"\"I16\" ");

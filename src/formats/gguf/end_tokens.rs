@@ -1,7 +1,7 @@
 //! The tokens that end a text. llama.cpp ends it at every token that the metadata calls an end of text, of turn or of message,
 //! and at every token with one of some well-known names, whatever the metadata says (`special_eog_ids` in `llama-vocab.cpp`).
 
-use crate::formats::gguf::Gguf;
+use crate::formats::gguf::{gguf_keys, Gguf};
 
 /// Tokens with these names end a text.
 pub const NAMES: &[&str] = &[
@@ -60,6 +60,10 @@ pub fn ids(gguf: &Gguf) -> Vec<u64> {
         (0..tokens.len()).filter(has).map(|id| id as u64).collect()
     };
     let mut ids: Vec<u64> = KEYS.iter().filter_map(|key| of_key(key)).collect();
+    // A list that Ollama's converter writes, and llama.cpp doesn't read.
+    let more = gguf.list("tokenizer.ggml.eos_token_ids").unwrap_or_default();
+    let more = more.iter().filter_map(gguf_keys::number).filter(|id| *id >= 0.0);
+    ids.extend(more.map(|id| id as u64).filter(known));
     ids.extend(named(NAMES));
     for (key, names) in OF_CODE {
         ids.extend(of_key(key).or_else(|| named(names).first().copied()));

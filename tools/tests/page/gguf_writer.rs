@@ -172,6 +172,7 @@ pub fn write_all(model: &Path, folder: &Path) {
         ("sliding-window", "qwen2.attention.sliding_window", Some(Number(64))),
         ("experts", "qwen2.expert_count", Some(Number(8))),
         ("partial-rope", "qwen2.rope.dimension_count", Some(Number(16))),
+        ("linear-rope", "qwen2.rope.scaling.factor", Some(Float(4.0))),
         ("yarn", "qwen2.rope.scaling.type", text("yarn")),
         ("negative-theta", "qwen2.rope.freq_base", Some(Float(-1.0))),
         ("bert", "tokenizer.ggml.model", text("bert")),
