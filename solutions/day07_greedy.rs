@@ -55,34 +55,50 @@ pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
 /// Watches a text for strings that end it, also across the borders of tokens (HF `stop_strings`,
 /// OpenAI `stop`).
 pub struct StopStrings {
-    stops: Vec<String>,
-    pending: String, // the end of the text, while it may be the beginning of a stop string
+    stops: Vec<String>, // sorted; none of them begins with another one
+    pending: String,    // the end of the text, while it may be the beginning of a stop string
+    places: Vec<usize>, // where in `pending` a stop string may begin, in order
 }
 
 impl StopStrings {
-    /// Watches for `stops`; empty ones are ignored.
+    /// Watches for `stops`. Empty ones are ignored, and so is one that begins with another: the
+    /// shorter one is complete first.
     pub fn new(stops: &[String]) -> Self {
-        let stops = stops.iter().filter(|stop| !stop.is_empty()).cloned().collect();
-        Self { stops, pending: String::new() }
+        let mut stops = stops.to_vec();
+        stops.retain(|stop| !stop.is_empty());
+        stops.sort_unstable();
+        stops.dedup_by(|longer, shorter| longer.starts_with(shorter.as_str()));
+        Self { stops, pending: String::new(), places: Vec::new() }
     }
 
-    /// Takes more text; gives the text that may be shown, and whether a stop string has ended it.
+    /// Appends text; returns the text that may be shown, and whether a stop string has ended it.
     /// Text that could still become a stop string stays pending; the stop string itself is never
     /// shown. Of several stop strings the one that begins first in the text counts.
     pub fn push(&mut self, text: &str) -> (String, bool) {
         // task 7.3: cut at a stop string, or keep back what may become one
         // <solution>
+        let new = self.pending.len();
         self.pending.push_str(text);
-        let earliest = self.stops.iter().filter_map(|stop| self.pending.find(stop)).min();
-        if let Some(at) = earliest {
-            self.pending.truncate(at);
-            return (std::mem::take(&mut self.pending), true);
+        let old_places = std::mem::take(&mut self.places);
+        let new_places = text.char_indices().map(|(at, _)| new + at);
+        let mut places = Vec::new();
+        for at in old_places.into_iter().chain(new_places) {
+            let rest = &self.pending[at..];
+            // In a sorted list, what `rest` begins with is just before its place, and what begins with
+            // `rest` just after. So the number of stop strings hardly matters.
+            let place = self.stops.partition_point(|stop| stop.as_str() <= rest);
+            let (before, after) = self.stops.split_at(place);
+            if before.last().is_some_and(|stop| rest.starts_with(stop.as_str())) {
+                self.pending.truncate(at);
+                return (std::mem::take(&mut self.pending), true);
+            }
+            if after.first().is_some_and(|stop| stop.starts_with(rest)) {
+                places.push(at);
+            }
         }
-        // What stays is the longest end of the text that some stop string begins with.
-        let begins_a_stop = |end: &str| self.stops.iter().any(|stop| stop.starts_with(end));
-        let mut places = self.pending.char_indices().map(|(at, _)| at);
-        let keep_from = places.find(|at| begins_a_stop(&self.pending[*at..]));
-        let rest = self.pending.split_off(keep_from.unwrap_or(self.pending.len()));
+        let keep_from = places.first().copied().unwrap_or(self.pending.len());
+        self.places = places.iter().map(|at| at - keep_from).collect();
+        let rest = self.pending.split_off(keep_from);
         let shown = std::mem::replace(&mut self.pending, rest);
         (shown, false)
         // </solution>
@@ -90,6 +106,7 @@ impl StopStrings {
 
     /// The pending text, when the text ends and no stop string came of it.
     pub fn finish(&mut self) -> String {
+        self.places.clear();
         std::mem::take(&mut self.pending)
     }
 }
