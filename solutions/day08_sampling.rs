@@ -36,7 +36,8 @@ fn check_temperature(t: f64) -> Result<()> {
 // </solution>
 
 /// Divides the logits by `t`, in f32: below 1 the likely become likelier, above 1 all become more
-/// alike (HF `TemperatureLogitsWarper`).
+/// alike (HF `TemperatureLogitsWarper`). Where the largest quotient would be infinite, the largest
+/// logit is first subtracted from all of them: a tiny temperature is nearly greedy, not an error.
 ///
 /// # Errors
 /// If `t` is not a finite number above 0, also as an f32. The message names the temperature.
@@ -44,6 +45,10 @@ pub fn temperature(logits: &mut [f32], t: f64) -> Result<()> {
     // task 8.2: refuse what is no temperature, then rescale
     // <solution>
     check_temperature(t)?;
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    if largest.is_finite() && (largest / t as f32).is_infinite() {
+        logits.iter_mut().for_each(|logit| *logit -= largest); // the same probabilities
+    }
     for logit in logits {
         *logit /= t as f32;
     }

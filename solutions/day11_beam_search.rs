@@ -1,6 +1,7 @@
 //! Day 11: beam search. Several sequences grow side by side; the best ones go on, and the best
 //! finished one wins.
 
+use candecode::day06_generate::TextStream;
 use candecode::day07_greedy::log_softmax;
 use candecode::kit::{BeamParams, Cache, EarlyStopping, FinishReason, Hypothesis, Logits, Model};
 use candecode::kit::{ProcessorInput, Request, Step, Tokenizer};
@@ -152,21 +153,40 @@ pub fn next_log_probs(
     // </solution>
 }
 
-/// Why a sequence ends with its last token, if it does. `new` are its generated tokens.
+/// Why a sequence ends with its last token, if it does. `tokens` are the prompt and the generated
+/// ones.
 ///
 /// # Errors
 /// If the tokenizer fails.
-fn ending(new: &[u32], request: &Request, tokenizer: &Tokenizer) -> Result<Option<FinishReason>> {
-    if new.last().is_some_and(|id| request.eos_token_ids.contains(id)) {
+fn ending(
+    tokens: &[u32],
+    request: &Request,
+    tokenizer: &Tokenizer,
+) -> Result<Option<FinishReason>> {
+    let prompt_len = request.prompt.len();
+    let full = tokens.len() - prompt_len >= request.max_new_tokens;
+    if tokens[prompt_len..].last().is_some_and(|id| request.eos_token_ids.contains(id)) {
         return Ok(Some(FinishReason::Eos));
     }
-    if !request.stop_strings.is_empty() {
-        let text = tokenizer.decode(new)?;
+    if let Some(longest) = request.stop_strings.iter().map(String::len).max() {
+        // A token has at least a byte of text, unless it's special. So the last ones are enough, in
+        // the text that they have after all tokens before them.
+        let visible =
+            (prompt_len..tokens.len()).rev().filter(|at| !tokenizer.is_added(tokens[*at]));
+        let start = visible.take(longest + 1).last().unwrap_or(tokens.len());
+        let mut stream = TextStream::after(tokenizer, &tokens[..start]);
+        let mut text = String::new();
+        for id in &tokens[start..] {
+            text += &stream.push(*id)?;
+        }
+        if full {
+            text += &stream.finish()?;
+        }
         if request.stop_strings.iter().any(|stop| !stop.is_empty() && text.contains(stop)) {
             return Ok(Some(FinishReason::Stop));
         }
     }
-    Ok((new.len() >= request.max_new_tokens).then_some(FinishReason::Length))
+    Ok(full.then_some(FinishReason::Length))
 }
 
 /// Beam search (HF `generate(num_beams=…)`): the `num_return_sequences` best sequences, best first;
@@ -186,6 +206,14 @@ pub fn beam_search(
     request.fit(model)?;
     if request.max_new_tokens == 0 {
         bail!("max_new_tokens must be at least 1, got 0: no sequence could end")
+    }
+    let divisor = (request.max_new_tokens as f64).powf(params.length_penalty) as f32;
+    if !divisor.is_normal() {
+        bail!(
+            "length_penalty {} is too extreme for texts of {} tokens; 1 is common",
+            params.length_penalty,
+            request.max_new_tokens
+        )
     }
     if cache.num_evicted().is_some() {
         bail!("a sliding cache cannot follow beams past the context; use a dynamic or static one")
@@ -208,7 +236,7 @@ pub fn beam_search(
         }
         let log_probs = next_log_probs(model, &beams, request, cache)?;
         let candidates = candidates(&beams, &log_probs, keep);
-        let ends = |tokens: &[u32]| ending(&tokens[prompt_len..], request, tokenizer);
+        let ends = |tokens: &[u32]| ending(tokens, request, tokenizer);
         let Split { ended, running, parents } = split(&beams, &candidates, params.num_beams, ends)?;
         for (beam, finish) in ended {
             let new_ids = beam.tokens[prompt_len..].to_vec();

@@ -314,7 +314,7 @@ pub fn overlap(p: &[f32], q: &[f32]) -> f32 {
 // part 3: a model drafts
 
 /// Drafts with a smaller model of the same tokenizer, and a cache of its own. At the end of its own
-/// context it drafts nothing.
+/// context it drafts nothing, nor after a token that only the target's table has.
 pub struct ModelDrafter<'a> {
     /// The small model and its cache; not one that slides.
     pub cached: Cached<'a>,
@@ -332,9 +332,13 @@ impl Drafter for ModelDrafter<'_> {
     fn draft(&mut self, input: &ProcessorInput, n: usize, uniforms: &[f32]) -> Result<Draft> {
         // task 13.10: n times, or until EOS or the context's end: logits, processors, distribution, sample
         // <solution>
-        let context = self.cached.model.config().max_position_embeddings;
+        let config = self.cached.model.config();
+        let context = config.max_position_embeddings;
         let mut tokens = input.tokens.to_vec();
         let mut draft = Draft::default();
+        if tokens.iter().any(|id| *id as usize >= config.vocab_size) {
+            return Ok(draft); // the target's table is longer, and the small model can't read this
+        }
         for (i, u) in (0..n).zip(uniforms) {
             if tokens.len() > context {
                 break;

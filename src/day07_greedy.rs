@@ -34,18 +34,23 @@ pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
 /// Watches a text for strings that end it, also across the borders of tokens (HF `stop_strings`,
 /// OpenAI `stop`).
 pub struct StopStrings {
-    stops: Vec<String>,
-    pending: String, // the end of the text, while it may be the beginning of a stop string
+    stops: Vec<String>, // sorted; none of them begins with another one
+    pending: String,    // the end of the text, while it may be the beginning of a stop string
+    places: Vec<usize>, // where in `pending` a stop string may begin, in order
 }
 
 impl StopStrings {
-    /// Watches for `stops`; empty ones are ignored.
+    /// Watches for `stops`. Empty ones are ignored, and so is one that begins with another: the
+    /// shorter one is complete first.
     pub fn new(stops: &[String]) -> Self {
-        let stops = stops.iter().filter(|stop| !stop.is_empty()).cloned().collect();
-        Self { stops, pending: String::new() }
+        let mut stops = stops.to_vec();
+        stops.retain(|stop| !stop.is_empty());
+        stops.sort_unstable();
+        stops.dedup_by(|longer, shorter| longer.starts_with(shorter.as_str()));
+        Self { stops, pending: String::new(), places: Vec::new() }
     }
 
-    /// Takes more text; gives the text that may be shown, and whether a stop string has ended it.
+    /// Appends text; returns the text that may be shown, and whether a stop string has ended it.
     /// Text that could still become a stop string stays pending; the stop string itself is never
     /// shown. Of several stop strings the one that begins first in the text counts.
     pub fn push(&mut self, text: &str) -> (String, bool) {
@@ -55,6 +60,7 @@ impl StopStrings {
 
     /// The pending text, when the text ends and no stop string came of it.
     pub fn finish(&mut self) -> String {
+        self.places.clear();
         std::mem::take(&mut self.pending)
     }
 }

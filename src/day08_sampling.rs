@@ -21,7 +21,8 @@ pub fn softmax(logits: &[f32]) -> Result<Vec<f32>> {
 }
 
 /// Divides the logits by `t`, in f32: below 1 the likely become likelier, above 1 all become more
-/// alike (HF `TemperatureLogitsWarper`).
+/// alike (HF `TemperatureLogitsWarper`). Where the largest quotient would be infinite, the largest
+/// logit is first subtracted from all of them: a tiny temperature is nearly greedy, not an error.
 ///
 /// # Errors
 /// If `t` is not a finite number above 0, also as an f32. The message names the temperature.

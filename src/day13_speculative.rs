@@ -218,7 +218,7 @@ pub fn overlap(p: &[f32], q: &[f32]) -> f32 {
 // part 3: a model drafts
 
 /// Drafts with a smaller model of the same tokenizer, and a cache of its own. At the end of its own
-/// context it drafts nothing.
+/// context it drafts nothing, nor after a token that only the target's table has.
 pub struct ModelDrafter<'a> {
     /// The small model and its cache; not one that slides.
     pub cached: Cached<'a>,

@@ -221,6 +221,107 @@ fn an_error_after_the_prompt_was_shown_has_a_line_of_its_own() {
     assert_eq!(String::from_utf8(out.stdout).unwrap(), "Once\n");
 }
 
+/// A processor's name may have a NaN in it, and the model is sound.
+#[test]
+fn an_error_that_quotes_nan_is_not_the_models() {
+    let flags =
+        ["-p", "Once", "--model", "story-230k", "--allow-regex", "NaN\u{4e00}{9999}\u{1F600}"];
+    let dead = ["-p", "Once", "--model", "story-230k", "--allow-regex", "NaN NaN", "--block", "N"];
+    for flags in [&flags[..], &dead] {
+        let out = command(flags).output().unwrap();
+        let text = String::from_utf8(out.stderr).unwrap();
+        assert!(!text.contains("without a cache"), "{text}");
+    }
+    let out = command(&dead).output().unwrap();
+    let text = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text.contains("NaN") && text.contains("left no token to choose"), "{text}");
+}
+
+/// Parameters that pass their check work, at the ends of their ranges, too: nothing becomes infinite or NaN on the way.
+#[test]
+fn extreme_parameters_act_as_their_limit_or_are_refused_first() {
+    let run = |flags: &[&str]| {
+        let fixed = ["-p", "Once upon a time", "--model", "story-230k", "--max-new-tokens", "12"];
+        let out = command(&[&fixed, flags].concat()).output().unwrap();
+        let (text, error) = (String::from_utf8(out.stdout), String::from_utf8(out.stderr));
+        (out.status.code(), text.unwrap(), error.unwrap())
+    };
+    let greedy = run(&[]).1;
+    for tiny in ["1e-5", "1e-30", "2e-38", "1e-38", "1e-40", "1e-45"] {
+        let (code, text, error) = run(&["--temperature", tiny, "--seed", "3"]);
+        assert_eq!((code, text), (Some(0), greedy.clone()), "{tiny}: {error}");
+    }
+    for flags in [
+        &["--repetition-penalty", "1e-45", "--temperature", "1"][..],
+        &["--repetition-penalty", "3e38", "--temperature", "0.5"],
+        &["--repetition-penalty", "1e-45", "--temperature", "1e-45"],
+        &["--repetition-penalty", "1e-45", "--presence-penalty", "2", "--frequency-penalty", "-2"],
+        &["--repetition-penalty", "1e-45", "--num-beams", "2"],
+        &["--temperature", "3e38", "--top-p", "1e-300"],
+        &["--temperature", "1", "--min-p", "1e-300"],
+        &["--num-beams", "2", "--length-penalty", "-20"],
+        &["--num-beams", "2", "--length-penalty", "20"],
+    ] {
+        let (code, text, error) = run(flags);
+        assert_eq!(code, Some(0), "{flags:?}: {text} {error}");
+    }
+    for flags in [["--length-penalty", "1e300"], ["--length-penalty", "-1e300"]] {
+        let (code, text, error) = run(&[&["--num-beams", "2"], &flags[..]].concat());
+        assert_eq!((code, text.as_str()), (Some(1), ""), "{error}");
+        assert!(error.contains("too extreme for texts of 12 tokens"), "{error}");
+    }
+}
+
+/// As in transformers, a text may begin with BOS alone.
+#[test]
+fn an_empty_prompt_is_bos_where_the_tokenizer_adds_it() {
+    let folder = Folder::new("bos");
+    let file = folder.0.join("tokenizer.json");
+    let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let bos = "<|endoftext|>";
+    let text = serde_json::json!({"Sequence": {"id": "A", "type_id": 0}});
+    let add = serde_json::json!({"SpecialToken": {"id": bos, "type_id": 0}});
+    json["post_processor"] = serde_json::json!({
+        "type": "TemplateProcessing",
+        "single": [add, text],
+        "pair": [add, text],
+        "special_tokens": {bos: {"id": bos, "ids": [0], "tokens": [bos]}}
+    });
+    fs::write(&file, json.to_string()).unwrap();
+    let new_ids = |flags: &[&str]| -> Vec<serde_json::Value> {
+        let fixed = ["--model", folder.path(), "--format", "json", "--max-new-tokens", "5"];
+        let out = command(&[&fixed, flags].concat()).output().unwrap();
+        let lines = String::from_utf8(out.stdout).unwrap();
+        let error = String::from_utf8(out.stderr).unwrap();
+        let json = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line));
+        let ids: Vec<_> = json.map(|json| json.unwrap()["new_ids"].clone()).collect();
+        assert!(!ids.is_empty(), "{error}");
+        ids
+    };
+    let alone = new_ids(&["--prompt-ids", "0"]);
+    assert_eq!(new_ids(&["-p", ""]), alone);
+    let batch = new_ids(&["-p", "Once", "-p", ""]);
+    assert_eq!(batch[1], alone[0]);
+    let out = command(&["-p", "", "--model", "story-230k"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8(out.stderr).unwrap().contains("the prompt is empty"));
+}
+
+/// A request's log-probability of a token and the one in its list of the likeliest are one number.
+#[test]
+fn a_token_has_one_logprob_in_an_answer() {
+    let flags = ["-p", "Once upon a time", "--max-new-tokens", "40"];
+    let json = ["--format", "json", "--top-logprobs", "3"];
+    let out = command(&[&flags[..], &json].concat()).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let logprobs = json["logprobs"].as_array().unwrap();
+    assert_eq!(logprobs.len(), 40);
+    for (logprob, top) in logprobs.iter().zip(json["top_logprobs"].as_array().unwrap()) {
+        assert_eq!(*logprob, top[0]["logprob"], "{top}"); // greedy: the likeliest is the one
+    }
+}
+
 /// A stop string ends a text wherever it comes, also before a format is complete, as in vLLM.
 #[test]
 fn a_stop_string_may_cut_a_format() {

@@ -15,6 +15,7 @@ checks::tests! {
     task_8_1_softmax_refuses_what_has_none => day::softmax_refuses_what_has_none,
     task_8_2_temperature_by_hand => day::temperature_by_hand,
     task_8_2_the_worked_example => day::the_worked_example,
+    task_8_2_a_tiny_temperature_is_nearly_greedy => day::a_tiny_temperature_is_nearly_greedy,
     task_8_2_temperature_equals_transformers => day::temperature_equals_hf,
     task_8_2_temperature_refuses_what_is_none => day::temperature_refuses_what_is_none,
     task_8_3_top_k_by_hand => day::top_k_by_hand,

@@ -13,6 +13,7 @@ checks::tests! {
     task_9_1_once_however_often_it_came => day::once_however_often,
     task_9_1_what_is_not_there_stays => day::what_is_not_there_stays,
     task_9_1_repetition_equals_transformers => day::repetition_equals_hf,
+    task_9_1_an_extreme_penalty_stays_finite => day::an_extreme_penalty_stays_finite,
     task_9_1_repetition_refuses_nonsense => day::repetition_refuses_nonsense,
     task_9_2_tokens_are_counted => day::tokens_are_counted,
     task_9_3_presence_and_frequency_by_hand => day::presence_and_frequency_by_hand,

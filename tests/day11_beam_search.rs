@@ -23,6 +23,7 @@ checks::tests! {
     task_11_5_two_beams_by_hand => day::two_beams_by_hand,
     task_11_5_an_ending_makes_room_for_the_next => day::an_ending_makes_room_for_the_next,
     task_11_5_two_eos_ids_make_room_too => day::two_eos_ids_make_room_too,
+    task_11_5_a_stop_string_is_found_after_the_prompt => day::a_stop_string_is_found_after_the_prompt,
     task_11_5_stop_strings_make_room_without_eos => day::stop_strings_make_room_without_eos,
     task_11_5_one_beam_is_greedy => day::one_beam_is_greedy,
     task_11_5_enough_beams_find_the_best_of_all => day::enough_beams_find_the_best_of_all,

@@ -37,6 +37,7 @@ checks::tests! {
     task_13_10_the_drafters_processors_see_the_draft => day::the_drafters_processors_see_the_draft,
     task_13_10_at_its_contexts_end_the_drafter_stops => day::at_its_contexts_end_the_drafter_stops,
     task_13_10_another_padding_of_the_vocabulary => day::another_padding_of_the_vocabulary,
+    task_13_10_after_a_token_that_it_lacks_nothing_is_drafted => day::after_a_token_that_it_lacks_nothing_is_drafted,
     task_13_10_greedy_drafts_are_the_small_models_own_text => day::greedy_drafts_are_the_small_models_own_text,
     task_13_10_a_small_model_drafts => day::a_small_model_drafts,
     task_13_10_a_small_models_samples_follow_the_target => day::a_small_models_samples_follow_the_target,

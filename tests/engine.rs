@@ -3,6 +3,7 @@
 #![cfg(feature = "ref")]
 
 use candecode::day05_model::Norm;
+use candecode::day07_greedy::StopStrings;
 use candecode::day10_kv_cache::KvCache;
 use candecode::engine::nan_trace::{first_nan, first_nan_behind, Trace};
 use candecode::engine::roomy_cache::RoomyCache;
@@ -11,6 +12,7 @@ use candecode::formats::ModelFiles;
 use candecode::kit::rng::RequestRng;
 use candecode::kit::{Cache, CacheKind, FinishReason, SamplingParams, Token, TokenIter};
 use candle_core::{DType, Device, Tensor};
+use std::time::Instant;
 
 const PROMPTS: [&str; 3] = ["Once upon a time", "Lily", "Tom and Sue went to the park. They"];
 
@@ -152,6 +154,29 @@ fn a_trace_tells_no_nan_from_a_pass_that_cannot_be_repeated() {
     }
     let Trace::FirstIn(stage) = first_nan(&model, &[1, 2, 3]) else { panic!("no stage") };
     assert_eq!(stage, "every layer's output is a number, the last norm's or the head's is not");
+}
+
+/// Many stop strings, or a long one that the text begins, cost about what one short one does.
+#[test]
+fn stop_strings_cost_what_can_match() {
+    let pieces: Vec<String> = (0..4000).map(|i| format!(" {i}")).collect();
+    let cost = |stops: &[String]| {
+        let mut watch = StopStrings::new(stops);
+        let began = Instant::now();
+        for piece in &pieces {
+            assert!(!watch.push(piece).1);
+        }
+        began.elapsed()
+    };
+    let best = |stops: &[String]| (0..5).map(|_| cost(stops)).min().unwrap();
+    let one = best(&["END".into()]);
+    let many: Vec<String> = (0..100_000).map(|i| format!(" {i} and {i}")).collect();
+    let long = vec![pieces.concat() + "END"];
+    for (what, stops) in [("100,000", &many), ("one of 19 KB", &long)] {
+        let cost = best(stops);
+        // A search for each of them, or through all that is pending, costs a thousand times as much.
+        assert!(cost < one * 100, "{what}: {cost:?}, and {one:?} for one of three letters");
+    }
 }
 
 #[test]

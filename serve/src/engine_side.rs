@@ -185,6 +185,7 @@ impl RequestMaker<'_> {
             // What matches a pattern is the whole answer, whatever the template would end at.
             params.stop.extend(self.stops.iter().cloned());
         }
+        requests::special_stops(&mut params, self.tokenizer);
         let room = (self.config.max_position_embeddings + 1).saturating_sub(prompt.len());
         params.max_new_tokens = params.max_new_tokens.min(room);
         let processors = self.processors(&params)?;

@@ -5,6 +5,7 @@ use crate::kernels::{Choice, Kernels};
 use crate::kit::QuantType;
 use clap::builder::ArgPredicate;
 use clap::{Parser, ValueEnum};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 
 /// Text out of a prompt, by the days that are compiled in.
@@ -26,8 +27,15 @@ pub struct Args {
     /// A file with the text to continue; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub prompt_file: Option<PathBuf>,
-    /// Token ids to continue, as 5,9,77
-    #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with_all = ["prompt", "prompt_file"])]
+    /// Token ids to continue, such as 5,9,77 or [5,9,77]
+    #[arg(
+        long,
+        value_name = "IDS",
+        value_delimiter = ',',
+        value_parser = token_id,
+        allow_negative_numbers = true,
+        conflicts_with_all = ["prompt", "prompt_file"]
+    )]
     pub prompt_ids: Option<Vec<u32>>,
     /// Tokens to generate at most [default: 128; in a chat 512 an answer]
     #[arg(
@@ -35,7 +43,9 @@ pub struct Args {
         value_name = "N",
         default_value_t = 128,
         default_value_if("chat", "true", "512"),
-        hide_default_value = true
+        hide_default_value = true,
+        value_parser = max_new_tokens,
+        allow_negative_numbers = true
     )]
     pub max_new_tokens: usize,
     /// cpu, metal or cuda
@@ -54,22 +64,41 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "dtype")]
     pub quantize: Option<QuantType>,
     /// Tokens to generate before the text may end by EOS or a stop token
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        hide_default_value = true,
+        value_parser = count,
+        allow_negative_numbers = true
+    )]
     pub min_new_tokens: usize,
-    /// A string that ends the text; may be repeated
+    /// A string, or a special token such as </s>, that ends the text; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
     /// Token ids that end the text, such as 5,9
-    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "IDS",
+        value_delimiter = ',',
+        value_parser = token_id,
+        allow_negative_numbers = true
+    )]
     pub stop_token_ids: Vec<u32>,
-    /// The seed of sampling
-    #[arg(long, value_name = "SEED")]
-    pub seed: Option<u64>,
+    /// The seed of sampling; -1 draws one
+    #[arg(long, value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
+    pub seed: Option<Seed>,
     /// Where sampling's randomness comes from: torch's own stream, or a portable one
     #[arg(long, value_name = "RNG")]
     pub rng: Option<RngKind>,
     /// Divides the logits; above 0 it samples
-    #[arg(long, value_name = "T", allow_negative_numbers = true, help_heading = "Sampling")]
+    #[arg(
+        long,
+        value_name = "T",
+        value_parser = single,
+        allow_negative_numbers = true,
+        help_heading = "Sampling"
+    )]
     pub temperature: Option<f64>,
     /// Samples among the K likeliest tokens
     #[arg(long, value_name = "K", allow_negative_numbers = true, help_heading = "Sampling")]
@@ -81,16 +110,40 @@ pub struct Args {
     #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = "Sampling")]
     pub min_p: Option<f64>,
     /// Above 1 it discourages every token of prompt and text
-    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Penalties")]
+    #[arg(
+        long,
+        value_name = "X",
+        value_parser = single_f32,
+        allow_negative_numbers = true,
+        help_heading = "Penalties"
+    )]
     pub repetition_penalty: Option<f32>,
     /// Taken once from every token that was generated
-    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Penalties")]
+    #[arg(
+        long,
+        value_name = "X",
+        value_parser = single_f32,
+        allow_negative_numbers = true,
+        help_heading = "Penalties"
+    )]
     pub presence_penalty: Option<f32>,
     /// Taken from a token for each time that it was generated
-    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Penalties")]
+    #[arg(
+        long,
+        value_name = "X",
+        value_parser = single_f32,
+        allow_negative_numbers = true,
+        help_heading = "Penalties"
+    )]
     pub frequency_penalty: Option<f32>,
     /// No sequence of N tokens occurs twice
-    #[arg(long, value_name = "N", help_heading = "Penalties")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = count,
+        allow_negative_numbers = true,
+        help_heading = "Penalties"
+    )]
     pub no_repeat_ngram: Option<usize>,
     /// Adds BIAS to the logit of token ID, before the penalties; -inf forbids it. May be repeated
     #[arg(
@@ -102,10 +155,24 @@ pub struct Args {
     )]
     pub logit_bias: Vec<(u32, f32)>,
     /// Texts that grow side by side; above 1 it searches with beams
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Beams")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = count,
+        allow_negative_numbers = true,
+        help_heading = "Beams"
+    )]
     pub num_beams: usize,
     /// Samples, or beams, to return for each prompt
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Beams")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = count,
+        allow_negative_numbers = true,
+        help_heading = "Beams"
+    )]
     pub num_return_sequences: usize,
     /// Above 0 it favours long texts
     #[arg(
@@ -126,7 +193,14 @@ pub struct Args {
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "2", help_heading = "Speculation")]
     pub draft_ngram: Option<usize>,
     /// Tokens to draft at most before each pass of the model
-    #[arg(long, value_name = "K", default_value_t = 4, help_heading = "Speculation")]
+    #[arg(
+        long,
+        value_name = "K",
+        default_value_t = 4,
+        value_parser = count,
+        allow_negative_numbers = true,
+        help_heading = "Speculation"
+    )]
     pub num_draft_tokens: usize,
     /// Words that must not appear, in any letter case, also inside other words
     #[arg(long, value_name = "WORD", num_args = 1.., help_heading = "Guard rails")]
@@ -179,7 +253,7 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
     /// Show the N likeliest tokens of each step, with the log-probabilities that the model gives them
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     pub top_logprobs: Option<usize>,
     /// Print speeds to standard error
     #[arg(long)]
@@ -213,6 +287,72 @@ fn logit_bias(value: &str) -> Result<(u32, f32), String> {
         Some((id, bias)) if bias < f32::INFINITY => Ok((id, bias)), // false for NaN, too
         _ => Err("expected a token id and a number, such as 5=-2.5 or 5=-inf".to_string()),
     }
+}
+
+/// A count of something: not negative.
+fn count(text: &str) -> Result<usize, String> {
+    let negative = text.strip_prefix('-').is_some_and(|rest| rest.parse::<u64>().is_ok());
+    match text.parse() {
+        Ok(count) => Ok(count),
+        Err(_) if negative => {
+            Err("it cannot be negative; leave the flag out for its default".into())
+        }
+        Err(_) => Err("it must be a whole number".into()),
+    }
+}
+
+/// A number that is computed with as an f32.
+fn single(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "it must be a number")?;
+    let single = number as f32;
+    let too_small = single == 0.0 && number != 0.0;
+    if number.is_finite() && (single.is_infinite() || too_small) {
+        return Err("it is out of range; an f32 goes from 1e-45 to 3e38".into());
+    }
+    Ok(number)
+}
+
+fn single_f32(text: &str) -> Result<f32, String> {
+    single(text).map(|number| number as f32)
+}
+
+/// `--max-new-tokens`. Elsewhere -1 is a text without a bound.
+fn max_new_tokens(text: &str) -> Result<usize, String> {
+    match text {
+        "-1" | "-2" => {
+            Err("for a text that may fill the model's context, give a large number, such as \
+                            1000000; it ends where the context does"
+                .into())
+        }
+        _ => count(text),
+    }
+}
+
+/// One of several token ids. They may stand in brackets, as they do in this program's own JSON.
+fn token_id(text: &str) -> Result<u32, String> {
+    let id = text.trim().trim_start_matches('[').trim_end_matches(']').trim();
+    id.parse().map_err(|_| "it is not a token id; they look like 5,9,77".into())
+}
+
+/// `--seed`: the seed, and whether it was drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seed {
+    /// The seed.
+    pub value: u64,
+    /// True if it was not given, but drawn, for `--seed -1`.
+    pub drawn: bool,
+}
+
+/// A seed; -1 draws one, as in vLLM and llama.cpp.
+fn seed(text: &str) -> Result<Seed, String> {
+    if text == "-1" {
+        // The standard library's maps are seeded by the system, differently in every process.
+        let value = RandomState::new().build_hasher().finish() >> 32;
+        return Ok(Seed { value, drawn: true });
+    }
+    let value =
+        text.parse().map_err(|_| "a seed is a whole number from 0 on, or -1 to draw one")?;
+    Ok(Seed { value, drawn: false })
 }
 
 /// `--format`.

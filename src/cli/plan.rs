@@ -49,6 +49,13 @@ impl Plan {
         let (beams, samples) = (args.num_beams, args.num_return_sequences);
         if beams > 1 {
             ensure!(
+                args.length_penalty.is_finite(),
+                usage(format!(
+                    "--length-penalty must be a finite number, got {}",
+                    args.length_penalty
+                ))
+            );
+            ensure!(
                 samples <= beams,
                 usage(format!("--num-return-sequences {samples} is more than --num-beams {beams}"))
             );
@@ -154,6 +161,14 @@ impl Plan {
 
     /// Refuses flags that could do nothing, because the flag that they belong to is not there.
     fn check_effect(&self, args: &Args, drafts: bool) -> Result<()> {
+        for (flag, given) in [("--seed", args.seed.is_some()), ("--rng", args.rng.is_some())] {
+            ensure!(
+                !given || args.temperature != Some(0.0),
+                usage(format!(
+                    "--temperature 0 is greedy and draws nothing; leave out {flag}, or raise the temperature"
+                ))
+            );
+        }
         let beams = args.num_beams > 1;
         let blocks = !self.params.block.is_empty();
         for (flag, given, effective, needs) in [
@@ -253,7 +268,7 @@ fn sampling_params(args: &Args) -> Result<SamplingParams> {
         top_k,
         top_p: args.top_p.unwrap_or(neutral.top_p),
         min_p: args.min_p.unwrap_or(neutral.min_p),
-        seed: args.seed.unwrap_or(neutral.seed),
+        seed: args.seed.map_or(neutral.seed, |seed| seed.value),
         repetition_penalty: args.repetition_penalty.unwrap_or(neutral.repetition_penalty),
         presence_penalty: args.presence_penalty.unwrap_or(neutral.presence_penalty),
         frequency_penalty: args.frequency_penalty.unwrap_or(neutral.frequency_penalty),

@@ -18,7 +18,8 @@ use crate::kit::error::{describe, plain, usage};
 use crate::kit::{check_prompt, days, device};
 use crate::kit::{Cache, CacheKind, Model, ModelConfig, PastContext, Step, Tokenizer};
 use anyhow::{anyhow, ensure, Result};
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
+use std::cell::RefCell;
 use std::io::Write as _;
 use std::time::Instant;
 
@@ -50,7 +51,7 @@ pub fn run(args: &Args) -> Result<u8> {
     if args.prompt.is_empty() && !prompted && !args.chat {
         return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
     }
-    let plan = Plan::new(args, args.prompt.len().max(1))?;
+    let mut plan = Plan::new(args, args.prompt.len().max(1))?;
     kernels::choose(args.choice());
     if args.kernels == Some(Kernels::Mine) {
         try_mine(device::dtype(args.dtype.as_deref().unwrap_or("f32")).map_err(usage)?)?;
@@ -60,6 +61,8 @@ pub fn run(args: &Args) -> Result<u8> {
     let tokenizer = tokenizer(args, &files)?;
     let template = if args.chat { Some(template(args, &files)?) } else { None };
     let config = files.config();
+    requests::check_stops(&plan.params.stop, &tokenizer)?;
+    requests::special_stops(&mut plan.params, &tokenizer);
     let mut processors = requests::processors(&plan.params, &tokenizer, config)?;
     let top_logprobs = TopLogprobs::default();
     if let Some(count) = args.top_logprobs {
@@ -95,13 +98,16 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     let load_s = began.elapsed().as_secs_f64();
     eprintln!("{}", days::credits(plan.day));
+    if let Some(seed) = args.seed.filter(|seed| seed.drawn) {
+        eprintln!("note: --seed {} writes this again", seed.value);
+    }
     let asked_for = files.generation_config();
     let advice = |asked| generation_config::advice(asked, files.generation_config_name(), args);
     if let Some(note) = asked_for.and_then(advice) {
         eprintln!("{note}");
     }
-    let model = Interruptible(engine.model());
-    let draft_model = drafter.as_ref().map(|drafter| Interruptible(drafter.model()));
+    let model = Watched::new(engine.model());
+    let draft_model = drafter.as_ref().map(|drafter| Watched::new(drafter.model()));
     let drafter = drafter.as_ref().zip(draft_model.as_ref());
     let models = Models {
         engine: &engine,
@@ -109,7 +115,8 @@ pub fn run(args: &Args) -> Result<u8> {
         drafter: drafter.map(|(engine, model)| (engine, model as &dyn Model)),
     };
     let loops = plan.loops(args, processors, model.config());
-    let run = Run { args, models, loops, top_logprobs, rows: plan.rows, load_s };
+    let watched = [Some(&model), draft_model.as_ref()];
+    let run = Run { args, models, watched, loops, top_logprobs, rows: plan.rows, load_s };
     if let Some(template) = template {
         return Ok(u8::from(!run.chat(template, context)?));
     }
@@ -183,10 +190,6 @@ fn prompts(args: &Args, tokenizer: &Tokenizer, context: usize) -> Result<Vec<Vec
     let texts = prompt_texts(args)?;
     let encode = |(i, text): (usize, &String)| -> Result<Vec<u32>> {
         let which = which(i, texts.len());
-        ensure!(
-            !text.is_empty(),
-            usage(format!("{which}the prompt is empty; give it at least one character"))
-        );
         if text.len() / 16 > context {
             // It may be too long in any case: that is known without reading it for minutes.
             let least = text.len() / tokenizer.longest_token().max(1);
@@ -197,7 +200,12 @@ fn prompts(args: &Args, tokenizer: &Tokenizer, context: usize) -> Result<Vec<Vec
                 text.len()
             );
         }
-        Ok(tokenizer.encode(text)?)
+        let ids = tokenizer.encode(text)?; // of an empty text, BOS, where the tokenizer adds it
+        ensure!(
+            !ids.is_empty(),
+            usage(format!("{which}the prompt is empty; give it at least one character"))
+        );
+        Ok(ids)
     };
     texts.iter().enumerate().map(encode).collect()
 }
@@ -214,6 +222,8 @@ fn which(i: usize, prompts: usize) -> String {
 struct Run<'a> {
     args: &'a Args,
     models: Models<'a>,
+    /// The two models again: the one that writes, and the one that drafts.
+    watched: [Option<&'a Watched<'a>>; 2],
     loops: LoopPlan,
     top_logprobs: TopLogprobs,
     rows: usize,
@@ -286,6 +296,9 @@ impl Run<'_> {
 
     /// The error of a loop; if the model computed NaN, where that comes from instead.
     fn explained(&self, error: anyhow::Error, out: &Output) -> anyhow::Error {
+        if !self.watched.iter().flatten().any(|model| model.computed_nan()) {
+            return error;
+        }
         let way = match self.args.dtype.as_deref() {
             Some("f16") => {
                 "f16 ends at 65504, try --dtype bf16 or f32; or is the file damaged? fetch it again"
@@ -327,31 +340,50 @@ impl Run<'_> {
                 );
             }
         }
-        let text = describe(&error);
-        if text.contains("NaN") {
-            return anyhow!("{text}; {without_source}");
-        }
-        error
+        anyhow!("{}; {without_source}", describe(&error))
     }
 }
 
-/// A model that fails at its next pass once Ctrl-C was pressed: so that every loop can be stopped, also
-/// one that gives no token for a long time, as beam search.
-struct Interruptible<'a>(&'a dyn Model);
+/// A model that fails at its next pass once Ctrl-C was pressed, so that every loop can be stopped, even
+/// one that returns no token for a long time, such as beam search. It keeps the logits of its last pass, for the case that
+/// a loop fails on them.
+struct Watched<'a> {
+    model: &'a dyn Model,
+    last: RefCell<Option<Tensor>>,
+}
 
-impl Model for Interruptible<'_> {
+impl<'a> Watched<'a> {
+    fn new(model: &'a dyn Model) -> Self {
+        Self { model, last: RefCell::default() }
+    }
+
+    /// True if there is a NaN among the logits of the last pass.
+    fn computed_nan(&self) -> bool {
+        let numbers =
+            |logits: &Tensor| logits.flatten_all()?.to_dtype(DType::F32)?.to_vec1::<f32>();
+        let last = self.last.borrow();
+        last.as_ref()
+            .and_then(|logits| numbers(logits).ok())
+            .is_some_and(|all| all.iter().any(|x| x.is_nan()))
+    }
+}
+
+impl Model for Watched<'_> {
     fn config(&self) -> &ModelConfig {
-        self.0.config()
+        self.model.config()
     }
 
     fn device(&self) -> &Device {
-        self.0.device()
+        self.model.device()
     }
 
     fn forward(&self, step: &Step, cache: &mut dyn Cache) -> candle_core::Result<Tensor> {
         if interrupt::asked() {
             candle_core::bail!("stopped")
         }
-        self.0.forward(step, cache)
+        self.last.take(); // not kept in memory beside the next pass
+        let logits = self.model.forward(step, cache)?;
+        self.last.replace(Some(logits.clone()));
+        Ok(logits)
     }
 }

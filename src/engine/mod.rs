@@ -116,6 +116,14 @@ impl Engine {
         &self.tokenizer
     }
 
+    /// These parameters, with stop strings that are special tokens of this tokenizer as ids.
+    fn own_params(&self, params: &SamplingParams) -> Result<SamplingParams> {
+        requests::check_stops(&params.stop, &self.tokenizer)?;
+        let mut params = params.clone();
+        requests::special_stops(&mut params, &self.tokenizer);
+        Ok(params)
+    }
+
     /// An empty cache of this engine's kind.
     pub fn new_cache(&self) -> Box<dyn Cache> {
         match self.cache {
@@ -136,10 +144,12 @@ impl Engine {
     /// If a parameter is out of range, or the prompt is empty or longer than the context; later, each
     /// token may be an error.
     pub fn generate(&self, prompt: &str, params: &SamplingParams) -> Result<TokenIter<'_>> {
+        let config = self.model.config();
         let prompt = self.tokenizer.encode(prompt)?;
-        let processors = requests::processors(params, &self.tokenizer, self.model.config())?;
-        let sampler = requests::sampler(params, 0);
-        let request = requests::request(self.model.config(), &prompt, params, &processors, sampler);
+        let params = self.own_params(params)?;
+        let processors = requests::processors(&params, &self.tokenizer, config)?;
+        let sampler = requests::sampler(&params, 0);
+        let request = requests::request(config, &prompt, &params, &processors, sampler);
         let cached = self.new_cached(&self.model);
         Ok(generate_cached(cached, &self.tokenizer, request)?)
     }
@@ -164,11 +174,11 @@ impl Engine {
         let config = self.model.config();
         let mut batch = Vec::new();
         for (id, prompt) in prompts.iter().enumerate() {
-            let params = params.get(id).unwrap_or(&params[0]);
+            let params = self.own_params(params.get(id).unwrap_or(&params[0]))?;
             let prompt = self.tokenizer.encode(prompt)?;
-            let processors = requests::processors(params, &self.tokenizer, config)?;
-            let sampler = requests::sampler(params, id);
-            batch.push(requests::request(config, &prompt, params, &processors, sampler));
+            let processors = requests::processors(&params, &self.tokenizer, config)?;
+            let sampler = requests::sampler(&params, id);
+            batch.push(requests::request(config, &prompt, &params, &processors, sampler));
         }
         let mut completions = vec![Completion::default(); prompts.len()];
         for token in generate_batch(&self.model, &self.tokenizer, batch, self.new_cache())? {

@@ -29,6 +29,37 @@ pub fn check(params: &SamplingParams) -> Result<()> {
     Ok(())
 }
 
+/// Moves every stop string that is exactly a special token, such as `<|im_end|>`, to the stop token ids: a special token
+/// has no text, so only its id can end a text (as HF's `stop_strings` does).
+pub fn special_stops(params: &mut SamplingParams, tokenizer: &Tokenizer) {
+    let SamplingParams { stop, stop_token_ids, .. } = params;
+    stop.retain(|stop| match tokenizer.special_token(stop) {
+        Some(id) => {
+            stop_token_ids.push(id);
+            false
+        }
+        None => true,
+    });
+}
+
+/// Refuses a stop string that has a special token among other text. No text has a special token in it, so a run would
+/// wait for it in vain.
+///
+/// # Errors
+/// As wrong usage: the message names the string and the token.
+pub fn check_stops(stop: &[String], tokenizer: &Tokenizer) -> Result<()> {
+    for stop in stop {
+        let Some(token) = tokenizer.special_token_in(stop).filter(|token| token != stop) else {
+            continue;
+        };
+        return Err(usage(format!(
+            "stop string {stop:?}: {token} is a special token, and special tokens are not part of the \
+             text, so this would never be found; {token} alone ends a text"
+        )));
+    }
+    Ok(())
+}
+
 /// The compiled automata of a request's guard rails. To compile them can take a second and 100 MB, and needs
 /// neither a tokenizer nor a model: any thread can do it, and hand the result over. A copy is cheap.
 #[derive(Clone, Default)]

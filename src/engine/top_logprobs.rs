@@ -1,6 +1,6 @@
 //! The likeliest tokens of every step, by the model itself: what `--top-logprobs` shows.
 
-use crate::day07_greedy::log_softmax;
+use crate::kit::fused::log_softmax;
 use crate::kit::processor::named;
 use crate::kit::LogitsProcessor;
 use std::cell::RefCell;
@@ -10,7 +10,8 @@ use std::rc::Rc;
 pub type TopLogprobs = Rc<RefCell<Vec<Vec<(u32, f32)>>>>;
 
 /// A processor that changes nothing. It notes the `n` likeliest tokens of each step, by the logits
-/// that it is given: before all other processors these are the model's own (vLLM's `logprobs`).
+/// that it is given: before all other processors these are the model's own (vLLM's `logprobs`). They come
+/// from the log-softmax that `Sequence::choose` uses, so a token has one log-probability in an answer.
 ///
 /// It is for one text at a time, because the notes do not say whose step it was.
 pub fn watch(n: usize, notes: &TopLogprobs) -> Rc<dyn LogitsProcessor> {
@@ -21,11 +22,15 @@ pub fn watch(n: usize, notes: &TopLogprobs) -> Rc<dyn LogitsProcessor> {
     })
 }
 
-/// The `n` largest, with their ids; of equals the first one comes first.
-fn likeliest(logprobs: &[f32], n: usize) -> Vec<(u32, f32)> {
+/// The `n` largest with their ids, largest first; ties go to the smaller id. Doesn't sort the rest.
+pub fn likeliest(logprobs: &[f32], n: usize) -> Vec<(u32, f32)> {
     let mut all: Vec<(u32, f32)> = (0..).zip(logprobs.iter().copied()).collect();
-    all.sort_by(|a, b| b.1.total_cmp(&a.1)); // stable
-    all.truncate(n);
+    let order = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+    if n < all.len() {
+        all.select_nth_unstable_by(n, order);
+        all.truncate(n);
+    }
+    all.sort_unstable_by(order);
     all
 }
 

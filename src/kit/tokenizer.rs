@@ -120,6 +120,20 @@ impl Tokenizer {
         self.added.contains_key(&id)
     }
 
+    /// The id of the special token with this very text. Special tokens are never part of a decoded text.
+    pub fn special_token(&self, text: &str) -> Option<u32> {
+        let mut special = self.added.iter().filter(|(_, token)| token.special);
+        special.find(|(_, token)| token.content == text).map(|(id, _)| *id)
+    }
+
+    /// The longest special token whose text is part of `text`.
+    pub fn special_token_in<'a>(&'a self, text: &str) -> Option<&'a str> {
+        let special =
+            self.added.values().filter(|token| token.special && !token.content.is_empty());
+        let inside = special.filter(|token| text.contains(&token.content));
+        inside.map(|token| token.content.as_str()).max_by_key(|content| (content.len(), *content))
+    }
+
     /// The text of ids. Special tokens are left out; bytes that are not UTF-8 become `U+FFFD`.
     ///
     /// # Errors

@@ -211,6 +211,25 @@ pub fn temperature_equals_hf(day: &Day) -> Outcome {
     equals_hf(&["temperature"], 2e-5, |p, l| (day.temperature)(l, p.temperature))
 }
 
+pub fn a_tiny_temperature_is_nearly_greedy(day: &Day) -> Outcome {
+    for (logits, want) in [
+        ([2.0, 9.0, NEVER], [0.0, 1.0, 0.0]),
+        ([-9.0, -2.0, -3.0], [0.0, 1.0, 0.0]),
+        ([7.0, 7.0, 1.0], [0.5, 0.5, 0.0]),
+    ] {
+        for t in [1e-3, 1e-37, 1e-38] {
+            let mut got = logits;
+            (day.temperature)(&mut got, t)?;
+            let input = format!("{logits:?} at temperature {t:e}, then softmax");
+            near(&input, (day.softmax)(&got), &want, 0.0).likely(
+                "the quotients of a tiny temperature are beyond f32: subtract the largest logit first, \
+                 which changes no probability",
+            )?;
+        }
+    }
+    Ok(())
+}
+
 pub fn temperature_refuses_what_is_none(day: &Day) -> Outcome {
     for t in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let got = (day.temperature)(&mut [1.0, 2.0], t);

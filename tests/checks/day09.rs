@@ -170,6 +170,24 @@ pub fn repetition_equals_hf(day: &Day) -> Outcome {
     Ok(())
 }
 
+pub fn an_extreme_penalty_stays_finite(day: &Day) -> Outcome {
+    for (penalty, logits, want) in [
+        (1e-40, [5.0, -5.0, 1.0], [f32::MAX, 0.0, 1.0]),
+        (3e38, [5.0, -5.0, 1.0], [0.0, f32::MIN, 1.0]),
+        (3e38, [1.0, f32::NEG_INFINITY, 1.0], [0.0, f32::NEG_INFINITY, 1.0]),
+    ] {
+        let input = format!("repetition penalty {penalty:e}, tokens 0 and 1, logits {logits:?}");
+        let mut got = logits;
+        (day.repetition)(&mut got, &[0, 1], penalty)?;
+        // 5 / 3e38 and 5 * 1e-40 are as good as 0.
+        let got: Vec<f32> = got.iter().map(|x| if x.abs() < 1e-30 { 0.0 } else { *x }).collect();
+        equal(&input, Ok(got), &want.to_vec()).likely(
+            "an infinite logit makes the softmax NaN: keep it within f32::MIN and f32::MAX",
+        )?;
+    }
+    Ok(())
+}
+
 pub fn repetition_refuses_nonsense(day: &Day) -> Outcome {
     for penalty in [0.0, -1.0, f32::NAN, f32::INFINITY] {
         let got = (day.repetition)(&mut [1.0], &[0], penalty);

@@ -497,6 +497,42 @@ pub fn two_eos_ids_make_room_too(day: &Day) -> Outcome {
     )
 }
 
+pub fn a_stop_string_is_found_after_the_prompt(day: &Day) -> Outcome {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/sentencepiece");
+    let tokenizer = Tokenizer::from_dir(&dir).map_err(|e| Error::Msg(format!("{e:#}")))?;
+    let size = tokenizer.vocab_size();
+    let token = |piece: &str| {
+        let mut ids = 0..size as u32;
+        ids.find(|id| tokenizer.piece(*id).as_deref() == Some(piece)).unwrap_or_default()
+    };
+    for (text, prompt_len, stop, want) in [
+        (["▁Once", "▁upon", "▁a", "▁time"], 1, " a", 2),
+        (["▁Once", "▁upon", "▁a", "▁time"], 1, " upon", 1),
+        (["▁a", "<0xC3>", "<0xA9>", "▁she"], 2, "é", 1),
+        (["▁a", "<0xC3>", "<0xA9>", "▁she"], 1, "é s", 3),
+    ] {
+        let ids = text.map(token);
+        let next = move |seen: &[u32]| {
+            let at = ids.iter().position(|id| *id == seen[seen.len() - 1]).unwrap_or(0);
+            ids[(at + 1).min(3)]
+        };
+        let model = Fake::wants(size, 20, 20, next);
+        let mut request = request(&model, &ids[..prompt_len], 3);
+        request.eos_token_ids.clear();
+        request.stop_strings = vec![stop.to_string()];
+        let got = (day.beam_search)(&model, &tokenizer, &mut request, &core(2), &mut NoCache)?;
+        let best = got.first().map(|text| (text.new_ids.len(), text.finish));
+        let input = format!(
+            "a model that wants {text:?}, of which {prompt_len} are the prompt; 2 beams, at most 3 new, \
+             stop string {stop:?}: how many new tokens the best text has, and why it ends"
+        );
+        equal(&input, Ok(best), &Some((want, FinishReason::Stop))).likely(
+            "the generated tokens have another text alone than after the prompt: give ending all of them",
+        )?;
+    }
+    Ok(())
+}
+
 pub fn stop_strings_make_room_without_eos(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let (stop, a, b) = (id(&tokenizer, "!")?, id(&tokenizer, "a")?, id(&tokenizer, "b")?);

@@ -477,6 +477,20 @@ pub fn another_padding_of_the_vocabulary(day: &Day) -> Outcome {
     Ok(())
 }
 
+pub fn after_a_token_that_it_lacks_nothing_is_drafted(day: &Day) -> Outcome {
+    for (text, want) in [(vec![0, 3], 0), (vec![4, 0], 0), (vec![0, 2], 2)] {
+        let small = Fake::wants(3, 64, 20, |_| 1);
+        let mut drafter = (day.small)(uncached(&small), vec![], true, 5);
+        let input = ProcessorInput { tokens: &text, prompt_len: 1, remaining: 9, eos: &[] };
+        let got = drafter.draft(&input, 2, &[0.0; 2]).map(|draft| draft.tokens.len());
+        let what = format!("a draft model of 3 tokens, a target of 5, the text {text:?}: drafted");
+        equal(&what, got, &want).likely(
+            "the small model has no row for a token of the target's padding: an empty draft, no error",
+        )?;
+    }
+    Ok(())
+}
+
 pub fn greedy_drafts_are_the_small_models_own_text(day: &Day) -> Outcome {
     let (small, tokenizer) = (model("story-230k")?, tokenizer()?);
     let ids = tokenizer.encode("Lily and her dog")?;

@@ -2,7 +2,7 @@
 
 use crate::checks::{model, tokenizer, Random};
 use crate::{refused, Folder};
-use candecode::cli::flags::{Args, CacheName, Early, Format, RngKind};
+use candecode::cli::flags::{Args, CacheName, Early, Format, RngKind, Seed};
 use candecode::cli::generation_config;
 use candecode::cli::plan::Plan;
 use candecode::engine::requests;
@@ -116,7 +116,8 @@ fn flags_are_read() {
     ])
     .unwrap();
     assert_eq!(args.prompt_ids, Some(vec![5, 9, 77]));
-    assert_eq!((args.rng, args.seed), (Some(RngKind::Torch), Some(u64::MAX)));
+    let seed = Seed { value: u64::MAX, drawn: false };
+    assert_eq!((args.rng, args.seed), (Some(RngKind::Torch), Some(seed)));
     assert_eq!((args.cache, args.early_stopping), (Some(CacheName::Sliding), Early::Never));
     assert_eq!(
         (args.stop, args.block),
@@ -238,6 +239,10 @@ fn flags_that_could_do_nothing_are_refused() {
     for (flags, needs) in [
         (&["--seed", "3"][..], "--seed is for sampling"),
         (&["--rng", "torch"], "--rng is for sampling"),
+        (&["--seed", "3", "--temperature", "0"], "--temperature 0 is greedy and draws nothing"),
+        (&["--rng", "torch", "--temperature", "0"], "leave out --rng"),
+        (&["--num-beams", "2", "--length-penalty", "nan"], "must be a finite number, got NaN"),
+        (&["--num-beams", "2", "--length-penalty", "inf"], "must be a finite number, got inf"),
         (&["--length-penalty", "2"], "--length-penalty is for beam search"),
         (&["--early-stopping", "never"], "--early-stopping is for beam search"),
         (&["--num-draft-tokens", "3"], "--num-draft-tokens is for drafts"),
@@ -262,6 +267,70 @@ fn flags_that_could_do_nothing_are_refused() {
         Plan::new(&args(flags), 1).unwrap();
     }
     refused(Plan::new(&args(&["--loop", "daydayday10"]), 1), &["no such loop"]);
+}
+
+/// What other engines' users type: -1 for "no bound" or "any", ids in brackets.
+#[test]
+fn habits_from_other_engines_work_or_say_what_to_use() {
+    let parse = |flags: &[&str]| {
+        let parsed = Args::try_parse_from([&["candecode"], flags].concat());
+        parsed.map_err(|error| error.to_string())
+    };
+    let drawn = |_| parse(&["-p", "a", "--seed", "-1"]).unwrap().seed.unwrap();
+    let seeds = [(); 4].map(drawn);
+    assert!(seeds.iter().all(|seed| seed.drawn), "{seeds:?}");
+    assert!(seeds.iter().any(|seed| seed.value != seeds[0].value), "{seeds:?}");
+    for ids in ["5,9,77", "[5,9,77]", "[5, 9, 77]", " 5, 9,77 "] {
+        assert_eq!(parse(&["--prompt-ids", ids]).unwrap().prompt_ids.unwrap(), [5, 9, 77]);
+        assert_eq!(parse(&["--stop-token-ids", ids]).unwrap().stop_token_ids, [5, 9, 77]);
+    }
+    for (flags, says) in [
+        (["--seed", "-2"], "or -1 to draw one"),
+        (["--seed", "x"], "or -1 to draw one"),
+        (["--max-new-tokens", "-1"], "give a large number, such as 1000000"),
+        (["--max-new-tokens", "-3"], "it cannot be negative"),
+        (["--max-new-tokens", "1.5"], "it must be a whole number"),
+        (["--min-new-tokens", "-1"], "it cannot be negative"),
+        (["--no-repeat-ngram", "-1"], "it cannot be negative"),
+        (["--num-beams", "-1"], "it cannot be negative"),
+        (["--num-return-sequences", "-1"], "it cannot be negative"),
+        (["--num-draft-tokens", "-1"], "it cannot be negative"),
+        (["--top-logprobs", "-1"], "it cannot be negative"),
+        (["--prompt-ids", "-5"], "it is not a token id"),
+        (["--temperature", "1e-50"], "an f32 goes from 1e-45"),
+        (["--temperature", "1e-300"], "an f32 goes from 1e-45"),
+        (["--temperature", "1e39"], "an f32 goes from 1e-45"),
+        (["--repetition-penalty", "1e-46"], "an f32 goes from 1e-45"),
+        (["--frequency-penalty", "-1e39"], "an f32 goes from 1e-45"),
+        (["--prompt-ids", "[]"], "it is not a token id"),
+        (["--stop-token-ids", "</s>"], "it is not a token id"),
+    ] {
+        let error = parse(&flags).unwrap_err();
+        assert!(error.contains(says), "{flags:?}: {error}");
+    }
+}
+
+/// A special token has no text, so a stop string that is one ends a text by its id.
+#[test]
+fn a_stop_string_that_is_a_special_token_is_an_id() {
+    let tokenizer = tokenizer().unwrap();
+    let stops = |stop: &[&str]| {
+        let stop = stop.iter().map(|stop| stop.to_string()).collect();
+        let mut params = SamplingParams { stop, stop_token_ids: vec![7], ..Default::default() };
+        requests::special_stops(&mut params, &tokenizer);
+        (params.stop, params.stop_token_ids)
+    };
+    let special = "<|endoftext|>";
+    assert_eq!(stops(&["a", special, "b"]), (vec!["a".into(), "b".into()], vec![7, 0]));
+    assert_eq!(stops(&["Once", "<|other|>"]).1, [7]);
+    let check = |stop: &str| requests::check_stops(&[stop.to_string()], &tokenizer);
+    for fine in ["a", special, "<|", "endoftext"] {
+        check(fine).unwrap();
+    }
+    for mixed in ["b<|endoftext|>", "<|endoftext|>\n", "<|endoftext|><|endoftext|>"] {
+        let says = ["<|endoftext|> is a special token", "<|endoftext|> alone ends a text"];
+        refused(check(mixed), &says);
+    }
 }
 
 #[test]
