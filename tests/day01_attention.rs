@@ -18,6 +18,7 @@ checks::tests! {
     task_1_3_attention_equals_torch => day::attention_equals_torch,
     task_1_3_masked_attention_equals_torch => day::masked_attention_equals_torch,
     task_1_3_a_trained_head_equals_transformers => day::a_trained_head_equals_transformers,
+    task_1_3_views_are_taken => day::views_are_taken,
     task_1_3_each_row_has_its_own_mask => day::each_row_has_its_own_mask,
     task_1_3_attention_works_in_bf16 => day::attention_works_in_bf16,
     task_1_3_what_is_hidden_has_no_weight => day::what_is_hidden_has_no_weight,

@@ -17,6 +17,7 @@ checks::tests! {
     task_12_2_left_padding_by_hand => day::left_padding_by_hand,
     task_12_2_left_padding_of_anything => day::left_padding_of_anything,
     task_12_3_the_prefill_by_hand => day::the_prefill_by_hand,
+    task_12_3_padding_is_written_anew => day::padding_is_written_anew,
     task_12_3_an_empty_row_is_refused => day::an_empty_row_is_refused,
     task_12_3_no_row_becomes_nan => day::no_row_becomes_nan,
     task_12_3_no_padding_needs_no_mask => day::no_padding_needs_no_mask,
@@ -35,6 +36,7 @@ checks::tests! {
     task_12_6_rows_draw_from_their_own_streams => day::rows_draw_from_their_own_streams,
     task_12_6_rows_have_their_own_parameters => day::rows_have_their_own_parameters,
     task_12_6_tokens_equal_transformers => day::tokens_equal_transformers,
+    task_12_6_an_error_of_a_row_comes_out => day::an_error_of_a_row_comes_out,
     task_12_7_right_padding_by_hand => day::right_padding_by_hand,
     task_12_8_right_padded_rows_equal_themselves_alone => day::right_padded_rows_equal_themselves_alone,
 }

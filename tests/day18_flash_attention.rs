@@ -34,6 +34,7 @@ checks::tests! {
     task_18_9_blocks_of_tokens => day::blocks_of_tokens,
     task_18_10_four_heads_by_hand => day::four_heads_by_hand,
     task_18_10_batches_of_every_shape => day::batches_of_every_shape,
+    task_18_10_decoding_splits_the_columns => day::decoding_splits_the_columns,
     task_18_11_heads_where_the_cache_has_them => day::heads_where_the_cache_has_them,
     task_18_11_numbers_that_lie_apart_are_refused => day::scattered_numbers_are_refused,
     task_18_11_shapes_that_do_not_fit_are_refused => day::shapes_that_do_not_fit_are_refused,

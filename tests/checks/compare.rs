@@ -26,6 +26,17 @@ fn digits(x: f32) -> String {
     format!("{x:.6e}").parse::<f64>().map_or(format!("{x}"), |x| format!("{x}"))
 }
 
+/// How far apart two lists of numbers are. NaN is no distance, so it is counted.
+fn how_far(got: &[f32], want: &[f32]) -> String {
+    let pairs = || got.iter().zip(want);
+    let most = pairs().map(|(g, w)| if g == w { 0.0 } else { (g - w).abs() }).fold(0.0, f32::max);
+    match pairs().filter(|(g, _)| g.is_nan()).count() {
+        0 => format!("the largest difference is {}", digits(most)),
+        nan if nan == got.len() => "all of the numbers are NaN".to_string(),
+        nan => format!("{nan} of the {} numbers are NaN", got.len()),
+    }
+}
+
 /// Two tensors agree in shape, and in every number to `tolerance` (absolute; every call says in a comment why that much).
 /// On Metal and CUDA, whose fast math rounds otherwise, ten times as much is allowed.
 ///
@@ -45,14 +56,18 @@ pub fn close(input: &str, got: Result<Tensor>, want: &Tensor, tolerance: f32) ->
     // Written so that NaN is a difference, and equal infinities are none.
     let same = |(g, w): (&f32, &f32)| g == w || (g - w).abs() <= tolerance;
     let Some(at) = g.iter().zip(&w).position(|pair| !same(pair)) else { return Ok(()) };
-    let most = g.iter().zip(&w).map(|(g, w)| (g - w).abs()).fold(0.0, f32::max);
     let exact = tolerance == 0.0;
     let to = if exact { "exactly".to_string() } else { format!("to {tolerance:e}") };
+    let wanted = if w[at].is_nan() {
+        "a number, but what this is compared with is NaN as well".to_string()
+    } else {
+        format!("{}   ({to})", digits(w[at]))
+    };
     let lines = vec![
         format!("first difference at {:?} of shape {:?}", place(at, want.dims()), want.dims()),
         format!("got    {}", digits(g[at])),
-        format!("want   {}   ({to})", digits(w[at])),
-        format!("the largest difference is {}", digits(most)),
+        format!("want   {wanted}"),
+        how_far(&g, &w),
     ];
     let got: Vec<String> = g.iter().map(|x| digits(*x)).collect();
     wrong(input, got.join(" "), lines)

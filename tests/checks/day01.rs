@@ -111,6 +111,17 @@ pub fn the_mask_is_causal(day: &Day) -> Outcome {
     Ok(())
 }
 
+/// Heads as `split_heads` leaves them, and keys and values as a cache has them: views, whose numbers
+/// lie in another order than their shape says.
+pub fn views_are_taken(day: &Day) -> Outcome {
+    let [q, k, v] = ["q", "k", "v"].map(|name| golden("day01", name));
+    let strided = |x: Result<Tensor>| x?.transpose(1, 2)?.contiguous()?.transpose(1, 2);
+    let got = (day.attention)(&strided(q)?, &strided(k)?, &strided(v)?, None);
+    let input = "q, k and v as transposed views, (B, T, H, D) in memory, no mask";
+    close(input, got, &golden("day01", "sdpa")?, TOLERANCE)
+        .likely_even_of_an_error("matmul takes no such strides: contiguous() copies")
+}
+
 pub fn attention_by_hand(day: &Day) -> Outcome {
     // The scores are 0 and 2 ln 3, divided by √4 0 and ln 3, so the weights 1/4 and 3/4. Two heads
     // alike: of one, its root would be 1, and √H in place of √D no scale at all.

@@ -6,9 +6,10 @@ use super::checks::{
 };
 use candecode::engine::load_model;
 use candecode::kit::{
-    Cache, CacheKind, Logits, Model, ModelConfig, NoCache, Request, Step, Token, Tokenizer,
+    Cache, CacheKind, Logits, Model, ModelConfig, NoCache, PastContext, Request, Step, Token,
+    Tokenizer,
 };
-use candle_core::{bail, DType, Device, Error, IndexOp, Result, Tensor};
+use candle_core::{bail, DType, Device, Error, IndexOp, Result, Tensor, Var};
 use std::cell::Cell;
 
 /// Puts positions into a cache.
@@ -147,7 +148,19 @@ pub fn memory_by_hand(day: &Day) -> Outcome {
     equal("story-3m, 4 rows, 512 positions, bf16: bytes", Ok(bytes), &3_145_728)?;
     // 4 layers, 4 heads of 32: 2 · 4 · 4 · 32 · 4 · 256.
     let bytes = (day.bytes)(&config("story-gpt2-1m")?, 1, 256, DType::F32);
-    equal("story-gpt2-1m, 1 row, 256 positions, f32: bytes", Ok(bytes), &1_048_576)
+    equal("story-gpt2-1m, 1 row, 256 positions, f32: bytes", Ok(bytes), &1_048_576)?;
+    // Qwen3-0.6B: heads of 128, though 1,024 / 16 is 64. 2 · 28 layers · 8 heads · 128 · 2 bytes.
+    let qwen3 = ModelConfig {
+        hidden_size: 1024,
+        num_hidden_layers: 28,
+        num_attention_heads: 16,
+        num_key_value_heads: 8,
+        head_dim: 128,
+        ..config("story-3m")?
+    };
+    let bytes = (day.bytes)(&qwen3, 1, 1, DType::BF16);
+    let input = "Qwen3-0.6B (28 layers, 8 key/value heads, head_dim 128, hidden size 1024, 16 query heads), 1 row, 1 position, bf16: bytes";
+    equal(input, Ok(bytes), &114_688)
 }
 
 pub fn the_formula_is_what_a_model_leaves(day: &Day) -> Outcome {
@@ -188,6 +201,21 @@ pub fn growing_anything(day: &Day) -> Outcome {
     }
     let (two, three) = (random.tensor(&[2, 2, 1, 3])?, random.tensor(&[3, 2, 1, 3])?);
     refused("old of 2 rows, new of 3", (day.concat)(&two, &three).map(|t| t.dims().to_vec()), &[])
+}
+
+pub fn an_append_copies_the_old_positions_once(day: &Day) -> Outcome {
+    // Counted, not timed: a variable's history lists every tensor that was computed from it.
+    let (held, new) = (64, 64);
+    let old = Var::from_tensor(&Tensor::zeros((1, 2, held, 4), DType::F32, &Device::Cpu)?)?;
+    let more = Tensor::ones((1, 2, new, 4), DType::F32, &Device::Cpu)?;
+    let all = (day.concat)(old.as_tensor(), &more)?;
+    let computed: usize = all.sorted_nodes().iter().map(|tensor| tensor.elem_count()).sum();
+    let times = computed / all.elem_count();
+    // Two or three full-size tensors are one way to do it; one for every new position is 48.
+    let otherwise = format!(
+        "got    tensors of {computed} numbers in all, {times} times the result\n  want   the old positions copied once, however many are new"
+    );
+    ensure("64 positions in one append to 64 others", times <= 10, &otherwise)
 }
 
 pub fn writing_in_place_by_hand(day: &Day) -> Outcome {
@@ -426,6 +454,25 @@ pub fn clones_share_nothing(day: &Day) -> Outcome {
             &*two,
             &rows(&[&[1, 2, 4]]),
         )?;
+    }
+    Ok(())
+}
+
+pub fn a_clone_knows_what_was_evicted(day: &Day) -> Outcome {
+    let fill = |cache: &mut dyn Cache| {
+        feed(cache, &rows(&[&[1, 2, 3]]))?;
+        feed(cache, &rows(&[&[4]])).map(|_| ())
+    };
+    let [mut one, mut two] = (day.cloned)(CacheKind::Sliding(3), LAYERS, &fill)?;
+    let input = "Sliding(3), positions 1 to 3, then 4, cloned";
+    let counts = [one.num_evicted(), two.num_evicted()];
+    equal(&format!("{input}: num_evicted of both"), Ok(counts), &[Some(2); 2]).likely(
+        "a clone has all fields of the original, and the count of evicted positions is one",
+    )?;
+    refused(&format!("{input}: the clone, truncated to 1"), two.truncate(1), &[])?;
+    for cache in [&mut one, &mut two] {
+        feed(&mut **cache, &rows(&[&[5]]))?;
+        holds(&format!("{input}, then 5 to each"), &**cache, &rows(&[&[4, 5]]))?;
     }
     Ok(())
 }
@@ -826,6 +873,35 @@ pub fn cached_equals_uncached(day: &Day) -> Outcome {
 
 pub fn in_place_equals_uncached(day: &Day) -> Outcome {
     equals_uncached(day, true)
+}
+
+pub fn a_window_past_the_context(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let (context, stride, new) = (8, 3, 14);
+    let model = Witness::mixing(40, context, new);
+    let prompt: Vec<u32> = (1..6).collect();
+    let mut request = request(&model, &prompt, new);
+    request.past_context = PastContext::Window { stride };
+    let cache = (day.new)(CacheKind::Dynamic, model.layers());
+    let input = "a context of 8, a window that moves by 3, a prompt of 5, 14 new tokens";
+    let got = match ids((day.generate)(&model, &tokenizer, request, cache)) {
+        Ok(got) => got,
+        Err(error) => {
+            let (error, passes) = (candecode::kit::error::plain(&error), model.passes.borrow());
+            let otherwise = format!("got    the error: {error}; {} passes went well", passes.len());
+            return ensure(input, false, &otherwise)
+                .likely("past the context the model sees the window alone: `Sequence::visible`");
+        }
+    };
+    equal(&format!("{input}: how many came"), Ok(got.len()), &new)?;
+    let text = [prompt, got].concat();
+    for (pass, len) in model.passes.borrow().iter().zip(5..) {
+        let first = len.max(context).saturating_sub(context).div_ceil(stride) * stride;
+        let want: Vec<(u32, u32)> = text[first..len].iter().copied().zip(0..).collect();
+        let input = format!("{input}: the (token, position) pairs that token {len} is chosen from");
+        equal(&input, Ok(pass.seen[0].clone()), &want)?;
+    }
+    Ok(())
 }
 
 pub fn ten_and_twenty_compute_29(day: &Day) -> Outcome {

@@ -606,6 +606,27 @@ pub fn no_token_is_lost(day: &Day) -> Outcome {
     Ok(())
 }
 
+pub fn an_error_comes_out(day: &Day) -> Outcome {
+    // Of two tokens the model knows only token 1 from the fourth position on, and that one is forbidden.
+    let model = Fake::new(2, 20, 50, |ids| match ids.len() {
+        0..3 => vec![1.0, 0.0],
+        _ => vec![f32::NEG_INFINITY, 1.0],
+    });
+    let tokenizer = tokenizer()?;
+    let run = |prompt: &[u32], steps: usize| {
+        let setup = Setup { model: &model, tokenizer: &tokenizer, caches: Caches::None, bound: 50 };
+        let ask = |id, prompt, without| Ask { without, ..Ask::new(id, prompt, 9, &[]) };
+        let mut script = vec![Do::Submit(ask(0, &[0], None)), Do::Submit(ask(1, prompt, Some(1)))];
+        script.extend((0..steps).map(|_| Do::Step));
+        let seen = (day.run)(&setup, script)?;
+        Ok(seen.last().map(|seen| (seen.tokens.clone(), seen.waiting.clone())))
+    };
+    let input = "two requests; the rules of the second leave no token";
+    refused(&format!("{input} after its prompt"), run(&[0, 0, 0], 1), &[])?;
+    refused(&format!("{input} two tokens later"), run(&[0], 2), &[])
+        .likely("an error of any row ends the step with that error: `?`")
+}
+
 pub fn what_cannot_run_is_refused(day: &Day) -> Outcome {
     let model = Fake::wants(100, 20, 50, |ids| ids[ids.len() - 1] + 1);
     let tokenizer = tokenizer()?;

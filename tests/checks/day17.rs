@@ -442,22 +442,37 @@ pub fn blocks_go_to_several_threads(day: &Day) -> Outcome {
     let w = vec![Meeting; 70_000 * 16];
     let multiply = day.multiply_met;
     with_threads(3, || multiply(&w, &[1.0; 32], 16))?;
-    let came = MET.lock().map(|met| met.0.len()).unwrap_or(0);
+    let (came, in_vain) = MET.lock().map(|met| (met.0.len(), met.1)).unwrap_or((0, true));
     let input = "70000 rows of 16, two vectors, in a pool of 3 threads: did a second thread help?";
-    equal(input, Ok(came >= 2), &true)
+    equal(input, Ok(came >= 2), &true)?;
+    // Every thread that came waited, inside its first product, for a second one to be inside another.
+    let input = "70000 rows of 16, two vectors, in a pool of 3 threads: did two compute at once?";
+    equal(input, Ok(!in_vain), &true)
+        .likely("several threads came, one after the other: is there a lock around the products?")
 }
 
 pub fn any_number_of_threads(day: &Day) -> Outcome {
     let mut random = Random::new(22);
-    let (rows, inner, vectors) = (333, 130, 3);
-    let w = random.tensor(&[rows * inner])?.to_vec1::<f32>()?;
-    let x = random.tensor(&[vectors * inner])?.to_vec1::<f32>()?;
-    let multiply = day.multiply;
-    let one = with_threads(1, || multiply(&w, &x, inner))?;
-    for threads in [2, 3, 7] {
-        let many = with_threads(threads, || multiply(&w, &x, inner))?;
-        let input = format!("{rows} rows, {vectors} vectors, {threads} threads, beside one thread");
-        same(&input, &many, &one, rows)?;
+    // Some vectors; one, as in decoding; fewer rows than threads; one long row; a small product.
+    for (rows, inner, vectors) in
+        [(333, 130, 3), (1100, 70, 1), (2, 40_001, 1), (1, 70_000, 2), (9, 33, 5)]
+    {
+        let w = random.tensor(&[rows * inner])?.to_vec1::<f32>()?;
+        let x = random.tensor(&[vectors * inner])?.to_vec1::<f32>()?;
+        let half = narrow(&w);
+        let (multiply, multiply_bf16) = (day.multiply, day.multiply_bf16);
+        let one = with_threads(1, || multiply(&w, &x, inner))?;
+        let half_one = with_threads(1, || multiply_bf16(&half, &x, inner))?;
+        for threads in [2, 3, 7] {
+            let input = format!(
+                "{rows} rows of {inner}, {vectors} vectors, {threads} threads against one, bit for bit"
+            );
+            let likely = "a product is added up in one order, whatever the threads: they share rows, and never one row";
+            let many = with_threads(threads, || multiply(&w, &x, inner))?;
+            same(&input, &many, &one, rows).likely(likely)?;
+            let many = with_threads(threads, || multiply_bf16(&half, &x, inner))?;
+            same(&format!("{input}, in bf16"), &many, &half_one, rows).likely(likely)?;
+        }
     }
     Ok(())
 }

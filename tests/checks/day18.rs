@@ -635,22 +635,42 @@ pub fn chunks_begin_with_the_columns(day: &Day) -> Outcome {
 
 pub fn any_number_of_threads(day: &Day) -> Outcome {
     let mut random = Random::new(13);
-    let case = Case::new(&mut random, 0..1, 2, 1400);
-    let with = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool = pool.map_err(candle_core::Error::wrap)?;
-        Ok::<_, candle_core::Error>(
-            pool.install(|| case.run(day.attend_split, (None, 1, 1400), 0..1400)),
-        )
-    };
-    let one = with(1)?;
-    for threads in [2, 3, 5] {
-        for (got, want) in with(threads)?.iter().zip(&one) {
-            let input = format!("1400 columns, {threads} threads beside one");
-            same(&input, got, want, 0.0)?;
+    // Three chunks, and ten: with more of them there are more orders in which to merge.
+    for all in [1400, 4900] {
+        let case = Case::new(&mut random, 0..1, 2, all);
+        let with = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            let pool = pool.map_err(candle_core::Error::wrap)?;
+            Ok::<_, candle_core::Error>(
+                pool.install(|| case.run(day.attend_split, (None, 1, all), 0..all)),
+            )
+        };
+        let one = with(1)?;
+        for threads in [2, 3, 5, 8] {
+            for (got, want) in with(threads)?.iter().zip(&one) {
+                let input = format!("{all} columns, {threads} threads against one, bit for bit");
+                same(&input, got, want, 0.0).likely(
+                    "the order of the merges must not depend on the threads: collect the parts, then merge them one by one",
+                )?;
+            }
         }
     }
     Ok(())
+}
+
+pub fn decoding_splits_the_columns(day: &Day) -> Outcome {
+    // Parts that are merged are rounded otherwise than one pass over all columns: that shows which it was.
+    let mut random = Random::new(14);
+    let case = Case::new(&mut random, 0..1, 2, 1700);
+    let parts = case.run(day.attend_split, (None, 1, 1700), 0..1700);
+    let want: Vec<f32> = parts.iter().flat_map(|part| (day.finish)(part.clone())).collect();
+    let q: Vec<f32> = case.asked.iter().flat_map(|(query, _)| query.clone()).collect();
+    let (keys, values) = ([case.keys.strided()], [case.values.strided()]);
+    let counts = (1, 2, 1, 1, case.keys.width);
+    let got = (day.flash)(counts, &q, &keys, &values, &[(None, 1, 1700)]);
+    let input = "2 heads on 1, one new token, 1700 columns: against attend_split's parts, finished, bit for bit";
+    numbers(input, &got, &want, 0.0)
+        .likely("with one new token the columns are split among the threads: attend_split")
 }
 
 #[allow(clippy::single_range_in_vec_init)] // lists of blocks: some have only one

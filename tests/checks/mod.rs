@@ -110,14 +110,27 @@ impl From<candle_core::Error> for Failure {
     }
 }
 
-/// Adds to a failure what is likely behind it.
+/// Adds to a failure what its cause is likely to be.
 pub trait Likely {
-    /// The cause to name if no known mistake gives the same output.
+    /// The cause of a wrong result, shown if no known mistake has the same output. An error or a panic
+    /// speaks for itself: a guess about wrong numbers would mislead there.
     fn likely(self, cause: &str) -> Self;
+
+    /// The same, also where the code returned an error.
+    fn likely_even_of_an_error(self, cause: &str) -> Self;
 }
 
 impl Likely for Outcome {
     fn likely(self, cause: &str) -> Self {
+        self.map_err(|mut failure| {
+            if matches!(failure.kind, Kind::Wrong { .. }) {
+                failure.likely.get_or_insert_with(|| cause.to_string());
+            }
+            failure
+        })
+    }
+
+    fn likely_even_of_an_error(self, cause: &str) -> Self {
         self.map_err(|mut failure| {
             failure.likely.get_or_insert_with(|| cause.to_string());
             failure
