@@ -77,9 +77,10 @@ pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step>
 /// Retires the rows whose sequence has finished: they leave `rows` and the cache, and so do the
 /// columns that are padding in every row that is left.
 ///
-/// If no row is left the cache stays as it is, for candle has no tensors of zero rows; the next
-/// prefill replaces it. An empty cache (`NoCache`) has nothing to trim, and its rows keep their
-/// padding: the next step pads them again.
+/// If no row has finished the cache is left alone, because `select` copies it. If no row is left it
+/// also stays as it is, for candle has no tensors of zero rows; the next prefill replaces it. An
+/// empty cache (`NoCache`) has nothing to trim, and its rows keep their padding: the next step pads
+/// them again.
 ///
 /// # Errors
 /// If the cache does not hold these rows.

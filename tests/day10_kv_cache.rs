@@ -40,6 +40,7 @@ checks::tests! {
     task_10_6_a_full_buffer_is_refused => day::a_full_buffer_is_refused,
     task_10_6_writing_strided_positions => day::writing_strided_positions,
     task_10_6_appending_in_place => day::appending_in_place,
+    task_10_6_later_appends_stay_in_place => day::later_appends_stay_in_place,
     task_10_6_len_moves_with_the_last_layer_in_place => day::len_moves_with_the_last_layer_in_place,
     task_10_6_pieces_in_place_equal_the_whole => day::pieces_in_place_equal_the_whole,
     task_10_6_a_static_cache_is_full_once => day::a_static_cache_is_full_once,

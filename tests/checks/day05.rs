@@ -625,11 +625,11 @@ pub fn padding_changes_nothing(day: &Day) -> Outcome {
 }
 
 pub fn fused_attention_by_hand(day: &Day) -> Outcome {
-    // q is all zeros, so every token gives the same weight to all it sees; k is x, and v is x plus
-    // [1, 2].
+    // q is all zeros, so every token gives the same weight to all it sees; k is x plus [5, 7], and v is
+    // x plus [1, 2].
     let weight =
         Tensor::new(&[[0f32, 0.], [0., 0.], [1., 0.], [0., 1.], [1., 0.], [0., 1.]], &device()?)?;
-    let bias = Tensor::new(&[0f32, 0., 0., 0., 1., 2.], &device()?)?;
+    let bias = Tensor::new(&[0f32, 0., 5., 7., 1., 2.], &device()?)?;
     let identity = Tensor::new(&[[1f32, 0.], [0., 1.]], &device()?)?;
     let attention = FusedAttention {
         layer_idx: 0,
@@ -642,7 +642,7 @@ pub fn fused_attention_by_hand(day: &Day) -> Outcome {
     let model = (day.build)(small(1.0, false, false)?)?;
     let step = small_step(&*model, &[0, 1], &[0, 1])?;
     let got = (day.fused)(attention, &x, &step, &mut NoCache);
-    close("x is [2, 4] and [6, 8]; q all zeros, k = x, v = x + [1, 2]", got, &want, 1e-5)
+    close("x is [2, 4] and [6, 8]; q all zeros, k = x + [5, 7], v = x + [1, 2]", got, &want, 1e-5)
         .likely("c_attn gives all of q, then all of k, then all of v")
 }
 

@@ -9,7 +9,7 @@ use candecode::kit::{
     Cache, CacheKind, Logits, Model, ModelConfig, NoCache, PastContext, Request, Step, Token,
     Tokenizer,
 };
-use candle_core::{bail, DType, Device, Error, IndexOp, Result, Tensor, Var};
+use candle_core::{bail, DType, Device, Error, IndexOp, Result, Storage, Tensor, Var};
 use std::cell::Cell;
 
 /// Puts positions into a cache.
@@ -296,6 +296,32 @@ pub fn appending_by_hand(day: &Day) -> Outcome {
 
 pub fn appending_in_place(day: &Day) -> Outcome {
     appending(day, KINDS[1])
+}
+
+/// Where the first number of a tensor on the CPU lies.
+fn address(x: &Tensor) -> Result<usize> {
+    let (storage, layout) = x.storage_and_layout();
+    match &*storage {
+        Storage::Cpu(storage) => {
+            Ok(storage.as_slice::<f32>()?[layout.start_offset()..].as_ptr() as usize)
+        }
+        _ => bail!("the tensor is not on the CPU"),
+    }
+}
+
+pub fn later_appends_stay_in_place(day: &Day) -> Outcome {
+    let mut cache = (day.new)(CacheKind::Static(9), LAYERS);
+    feed(&mut *cache, &rows(&[&[1, 2], &[11, 12]]))?;
+    let first = feed(&mut *cache, &rows(&[&[3], &[13]]))?;
+    let at = [address(&first.0)?, address(&first.1)?];
+    for next in [4, 5] {
+        let all = feed(&mut *cache, &rows(&[&[next], &[next + 10]]))?;
+        let input = format!("Static(9), 3 positions and then position {next}");
+        let stays = [address(&all.0)?, address(&all.1)?] == at;
+        equal(&format!("{input}: are keys and values where they were?"), Ok(stays), &true)
+            .likely("a static cache writes into its buffer: new memory for every token is what it avoids")?;
+    }
+    Ok(())
 }
 
 fn len_moves(day: &Day, kind: CacheKind) -> Outcome {
