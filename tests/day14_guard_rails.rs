@@ -34,6 +34,7 @@ checks::tests! {
     task_14_8_the_prompt_ends_in_the_word => day::the_prompt_ends_in_the_word,
     task_14_8_a_stop_string_ends_a_word => day::a_stop_string_ends_a_word,
     task_14_8_an_empty_stop_string_is_none => day::an_empty_stop_string_is_none,
+    task_14_8_ids_without_a_piece_are_not_legal => day::ids_without_a_piece_are_not_legal,
     task_14_8_legal_tokens_keep_their_logits => day::legal_tokens_keep_their_logits,
     task_14_8_every_loop_keeps_the_rail => day::every_loop,
     task_14_9_sequences_of_ids => day::sequences_of_ids,

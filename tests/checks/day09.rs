@@ -210,9 +210,9 @@ pub fn presence_and_frequency_by_hand(day: &Day) -> Outcome {
     let logits = [1.0, 1.0, -1.0, 1.0];
     // Token 0 came three times, token 2 once.
     let cases = [
+        ((0.5, 0.25), [-0.25, 1.0, -1.75, 1.0]), // both first: it tells most mistakes apart
         ((0.5, 0.0), [0.5, 1.0, -1.5, 1.0]),
         ((0.0, 0.25), [0.25, 1.0, -1.25, 1.0]),
-        ((0.5, 0.25), [-0.25, 1.0, -1.75, 1.0]),
         ((-0.5, -0.25), [2.25, 1.0, -0.25, 1.0]),
     ];
     for ((presence, frequency), want) in cases {
@@ -403,13 +403,17 @@ pub fn the_window_is_for_penalties(day: &Day) -> Outcome {
         |l| penalised(day, &repetition, &tokens, 2, l),
         &[2.0, 1.0, 1.0, 1.0, 2.0],
     )?;
-    let presence =
-        SamplingParams { presence_penalty: 1.0, penalty_window: Some(2), ..window.clone() };
+    let both = SamplingParams {
+        presence_penalty: 1.0,
+        frequency_penalty: 0.25,
+        penalty_window: Some(2),
+        ..window.clone()
+    };
     becomes(
-        "presence penalty 1: prompt 0, 1, generated 2, 3, 1, window 2",
+        "presence penalty 1, frequency penalty 0.25: prompt 0, 1, generated 2, 3, 1, window 2",
         &logits,
-        |l| penalised(day, &presence, &tokens, 2, l),
-        &[2.0, 1.0, 2.0, 1.0, 2.0],
+        |l| penalised(day, &both, &tokens, 2, l),
+        &[2.0, 0.75, 2.0, 0.75, 2.0],
     )?;
     // 1 2 stands before the window: a repeated n-gram is one however long ago.
     let ngram =

@@ -318,8 +318,9 @@ pub fn later_appends_stay_in_place(day: &Day) -> Outcome {
         let all = feed(&mut *cache, &rows(&[&[next], &[next + 10]]))?;
         let input = format!("Static(9), 3 positions and then position {next}");
         let stays = [address(&all.0)?, address(&all.1)?] == at;
-        equal(&format!("{input}: are keys and values where they were?"), Ok(stays), &true)
-            .likely("a static cache writes into its buffer: new memory for every token is what it avoids")?;
+        equal(&format!("{input}: are keys and values where they were?"), Ok(stays), &true).likely(
+            "a static cache writes into its buffer: new memory for every token is what it avoids",
+        )?;
     }
     Ok(())
 }
@@ -904,28 +905,39 @@ pub fn in_place_equals_uncached(day: &Day) -> Outcome {
 pub fn a_window_past_the_context(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let (context, stride, new) = (8, 3, 14);
-    let model = Witness::mixing(40, context, new);
     let prompt: Vec<u32> = (1..6).collect();
-    let mut request = request(&model, &prompt, new);
-    request.past_context = PastContext::Window { stride };
-    let cache = (day.new)(CacheKind::Dynamic, model.layers());
-    let input = "a context of 8, a window that moves by 3, a prompt of 5, 14 new tokens";
-    let got = match ids((day.generate)(&model, &tokenizer, request, cache)) {
-        Ok(got) => got,
-        Err(error) => {
-            let (error, passes) = (candecode::kit::error::plain(&error), model.passes.borrow());
-            let otherwise = format!("got    the error: {error}; {} passes went well", passes.len());
-            return ensure(input, false, &otherwise)
-                .likely("past the context the model sees the window alone: `Sequence::visible`");
+    for cached in [false, true] {
+        let model = Witness::mixing(40, context, new);
+        let mut request = request(&model, &prompt, new);
+        request.past_context = PastContext::Window { stride };
+        let cache: Box<dyn Cache> = match cached {
+            false => Box::new(NoCache),
+            true => (day.new)(CacheKind::Dynamic, model.layers()),
+        };
+        let input = format!(
+            "a context of 8, a window that moves by 3, a prompt of 5, 14 new tokens, with{} a cache",
+            if cached { "" } else { "out" }
+        );
+        let got = match ids((day.generate)(&model, &tokenizer, request, cache)) {
+            Ok(got) => got,
+            Err(error) => {
+                let error = candecode::kit::error::plain(&error);
+                let passes = model.passes.borrow().len();
+                let otherwise = format!("got    the error: {error}; {passes} passes went well");
+                return ensure(&input, false, &otherwise).likely(
+                    "past the context the model sees the window alone: `Sequence::visible`",
+                );
+            }
+        };
+        equal(&format!("{input}: how many came"), Ok(got.len()), &new)?;
+        let text = [prompt.clone(), got].concat();
+        for (pass, len) in model.passes.borrow().iter().zip(5..) {
+            let first = len.max(context).saturating_sub(context).div_ceil(stride) * stride;
+            let want: Vec<(u32, u32)> = text[first..len].iter().copied().zip(0..).collect();
+            let input =
+                format!("{input}: the (token, position) pairs that token {len} is chosen from");
+            equal(&input, Ok(pass.seen[0].clone()), &want)?;
         }
-    };
-    equal(&format!("{input}: how many came"), Ok(got.len()), &new)?;
-    let text = [prompt, got].concat();
-    for (pass, len) in model.passes.borrow().iter().zip(5..) {
-        let first = len.max(context).saturating_sub(context).div_ceil(stride) * stride;
-        let want: Vec<(u32, u32)> = text[first..len].iter().copied().zip(0..).collect();
-        let input = format!("{input}: the (token, position) pairs that token {len} is chosen from");
-        equal(&input, Ok(pass.seen[0].clone()), &want)?;
     }
     Ok(())
 }

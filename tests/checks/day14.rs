@@ -271,11 +271,19 @@ pub fn violated_once_it_stands_alone(day: &Day) -> Outcome {
 
 pub fn a_blocked_word_is_no_end(day: &Day) -> Outcome {
     let end = |text: &[u8]| (day.may_end)(ALONE, Rule::BlockWord, text);
-    let cases = [("", true), ("dog", false), ("a dog", false), ("dogs", true), ("hotdog", true)];
+    let cases = [
+        ("", true),
+        ("dog", false),
+        ("a dog", false),
+        ("dogs", true),
+        ("hotdog", true),
+        ("The dog.", true), // the word is the prompt's; what counts is how the text ends
+    ];
     says("dog blocked as a whole word; may the text end", end, &cases)
         .likely("the end of the text is a border, too")?;
     let end = |text: &[u8]| (day.may_end)("dog", Rule::BlockSubstring, text);
-    says("dog blocked; may the text end", end, &[("", true), ("do", true), ("dog", false)])
+    let cases = [("", true), ("do", true), ("dog", false), ("dogs", true)];
+    says("dog blocked; may the text end", end, &cases)
 }
 
 // 14.4
@@ -823,6 +831,27 @@ fn logits_are_kept(name: &str, tokenizer: &Tokenizer, rails: &Rails, seed: u64) 
     equal(&format!("{name}: logits that are neither what they were nor -inf"), Ok(few), &vec![])
         .likely("set what is illegal to -inf, and leave the others alone")?;
     ensure(name, got.contains(&NEVER), "no token is -inf")
+}
+
+/// A model's table may have more rows than its tokenizer has tokens, and logits for all of them.
+pub fn ids_without_a_piece_are_not_legal(day: &Day) -> Outcome {
+    let tokenizer = tokenizer()?;
+    let rails = (day.block)(&strings(&["dog"]), false, &[], &tokenizer)?;
+    let before = ids(&tokenizer, &["The", " do"])?;
+    for remaining in [1, 2] {
+        let mut logits = vec![1.0; VOCAB + 3];
+        let input = ProcessorInput { remaining, ..told(&before, 2, &[EOS]) };
+        rails.iter().try_for_each(|rail| rail.process(&input, &mut logits))?;
+        let what = format!(
+            "\"dog\" blocked, {remaining} to come, 3 logits more than there are pieces: the last 4"
+        );
+        let got = logits.split_off(VOCAB - 1);
+        equal(&what, Ok(got), &vec![1.0, NEVER, NEVER, NEVER])
+            .likely("an id without a piece has no bytes: it is not text, and never legal")?;
+    }
+    let mut few = vec![1.0; 300];
+    rails.iter().try_for_each(|rail| rail.process(&told(&before, 2, &[EOS]), &mut few))?;
+    Ok(())
 }
 
 pub fn legal_tokens_keep_their_logits(day: &Day) -> Outcome {
