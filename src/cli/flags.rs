@@ -211,6 +211,9 @@ pub struct Args {
     /// Block whole words only: they may appear inside other words
     #[arg(long, help_heading = "Guard rails")]
     pub block_whole_words: bool,
+    /// A sequence of token ids that must not appear, such as 5,9. May be repeated
+    #[arg(long, value_name = "IDS", value_parser = token_ids, help_heading = "Guard rails")]
+    pub block_ids: Vec<TokenIds>,
     /// What is generated must match this regular expression, unless a stop string cuts it
     #[arg(long, value_name = "REGEX", help_heading = "Guard rails")]
     pub allow_regex: Option<String>,
@@ -277,6 +280,17 @@ impl Args {
     pub fn choice(&self) -> Choice {
         self.kernels.map_or_else(Choice::default, Choice::from)
     }
+}
+
+/// A sequence of token ids, one value of `--block-ids`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenIds(pub Vec<u32>);
+
+/// Reads a value of `--block-ids`.
+fn token_ids(value: &str) -> Result<TokenIds, String> {
+    let ids: Option<Vec<u32>> = value.split(',').map(|id| id.trim().parse().ok()).collect();
+    ids.map(TokenIds)
+        .ok_or_else(|| "expected token ids with commas between them, such as 5,9".into())
 }
 
 /// Reads a value of `--logit-bias`.

@@ -277,6 +277,7 @@ fn sampling_params(args: &Args) -> Result<SamplingParams> {
         stop: args.stop.clone(),
         block: blocked(args)?,
         block_whole_words: args.block_whole_words,
+        block_ids: args.block_ids.iter().map(|ids| ids.0.clone()).collect(),
         allow_regex: args.allow_regex.clone(),
         logit_bias: args.logit_bias.clone(),
         min_new_tokens: args.min_new_tokens,
@@ -390,6 +391,7 @@ fn has_rules(args: &Args) -> bool {
         || args.no_repeat_ngram.is_some()
         || !args.block.is_empty()
         || args.block_file.is_some()
+        || !args.block_ids.is_empty()
         || args.allow_regex.is_some()
         || !args.logit_bias.is_empty()
         || args.min_new_tokens > 0

@@ -51,6 +51,7 @@ pub fn check_ids(params: &SamplingParams, vocab_size: usize) -> std::result::Res
         ("logit_bias", biased.as_slice()),
         ("allowed_token_ids", params.allowed_token_ids.as_deref().unwrap_or_default()),
         ("stop_token_ids", &params.stop_token_ids),
+        ("block_ids", &params.block_ids.concat()),
     ] {
         if let Some(id) = ids.iter().find(|id| **id as usize >= vocab_size) {
             let message =

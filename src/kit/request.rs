@@ -37,6 +37,8 @@ pub struct SamplingParams {
     pub block: Vec<String>,
     /// Blocked words may appear inside other words.
     pub block_whole_words: bool,
+    /// Sequences of token ids that must not appear (HF `bad_words_ids`).
+    pub block_ids: Vec<Vec<u32>>,
     /// A regular expression that the whole completion must match.
     pub allow_regex: Option<String>,
     /// Added to the logits of these tokens, before the penalties; `-inf` forbids one (OpenAI `logit_bias`).
@@ -71,6 +73,7 @@ impl Default for SamplingParams {
             stop: Vec::new(),
             block: Vec::new(),
             block_whole_words: false,
+            block_ids: Vec::new(),
             allow_regex: None,
             logit_bias: Vec::new(),
             allowed_token_ids: None,

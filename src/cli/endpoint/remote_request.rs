@@ -35,6 +35,7 @@ pub fn refuse_local_flags(args: &Args) -> Result<()> {
         ("--length-penalty", args.length_penalty != 1.0, NO_FIELD),
         ("--early-stopping", args.early_stopping != Early::False, NO_FIELD),
         ("--no-repeat-ngram", args.no_repeat_ngram.is_some(), NO_FIELD),
+        ("--block-ids", !args.block_ids.is_empty(), NO_FIELD),
         ("--block", !args.block.is_empty(), NO_FIELD),
         ("--block-file", args.block_file.is_some(), NO_FIELD),
         ("--block-whole-words", args.block_whole_words, NO_FIELD),
