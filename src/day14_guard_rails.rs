@@ -215,7 +215,7 @@ pub fn block_automata(words: &[String], whole: bool, stops: &[String]) -> Result
 /// The rails of a block list: one for each of its automata.
 ///
 /// # Errors
-/// As [`block_automata`].
+/// As [`block_automata`], or if the tokenizer's tokens have no bytes of their own.
 pub fn block_rails(
     words: &[String],
     whole: bool,
@@ -223,6 +223,7 @@ pub fn block_rails(
     tokenizer: &Tokenizer,
     vocab_size: usize,
 ) -> Result<Vec<GuardRail>> {
+    tokenizer.check_token_bytes()?;
     let name = format!("the block list of {} words", words.len());
     let rail = |automaton: Automaton| -> Result<GuardRail> {
         Ok(GuardRail::new(name.as_str(), automaton, tokenizer, vocab_size))
@@ -278,8 +279,9 @@ pub fn allow_automaton(regex: &str) -> Result<Automaton> {
 /// The rail of that automaton.
 ///
 /// # Errors
-/// As [`allow_automaton`].
+/// As [`allow_automaton`], or if the tokenizer's tokens have no bytes of their own.
 pub fn allow_rail(regex: &str, tokenizer: &Tokenizer, vocab_size: usize) -> Result<GuardRail> {
+    tokenizer.check_token_bytes()?;
     let automaton = allow_automaton(regex)?;
     Ok(GuardRail::new(format!("--allow-regex {regex}"), automaton, tokenizer, vocab_size))
 }

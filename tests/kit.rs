@@ -40,10 +40,14 @@ mod request_fields;
 mod rng;
 #[path = "kit/step.rs"]
 mod step;
+#[path = "kit/token_bytes.rs"]
+mod token_bytes;
 #[path = "kit/token_rules.rs"]
 mod token_rules;
 #[path = "kit/tokenizer.rs"]
 mod tokenizer;
+#[path = "kit/tokenizer_json.rs"]
+mod tokenizer_json;
 #[path = "kit/weights.rs"]
 mod weights;
 

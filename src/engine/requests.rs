@@ -209,7 +209,7 @@ pub fn processors(
 /// As [`processors`], with automata that are compiled already.
 ///
 /// # Errors
-/// As wrong usage, if a parameter is out of range.
+/// As wrong usage, if a parameter is out of range, or the tokenizer has no bytes for a rail to read.
 pub fn processors_with(
     params: &SamplingParams,
     automata: &Automata,
@@ -221,6 +221,9 @@ pub fn processors_with(
     token_rules::check_ids(params, vocab_size).map_err(|(_, message)| usage(message))?;
     let mut all: Processors = token_rules::before_penalties(params, tokenizer).map_err(refused)?;
     all.extend(penalties(params).map_err(refused)?);
+    if !params.block.is_empty() || params.allow_regex.is_some() {
+        tokenizer.check_token_bytes().map_err(refused)?;
+    }
     let mut rail = |name: String, automaton: &Arc<Automaton>| {
         let rail = GuardRail::new(name, automaton.clone(), tokenizer, vocab_size);
         all.push(Rc::new(rail));

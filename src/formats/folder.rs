@@ -88,7 +88,7 @@ pub fn tokenizer(dir: &Path) -> Result<Tokenizer> {
     let files = TokenizerFiles::read(dir)?;
     files.check(dir)?;
     let more = files.tokens(tokenizer.added()).with_context(|| dir.display().to_string())?;
-    Ok(tokenizer.with_added(more)?)
+    Ok(tokenizer.with_added(more)?.called(path.display()))
 }
 
 /// The tensors of `model.safetensors`, or of the files that `model.safetensors.index.json` lists.

@@ -58,7 +58,7 @@ impl Format {
     fn tokenizer(&self, path: &Path) -> Result<Tokenizer> {
         match self {
             Self::Folder => folder::tokenizer(path),
-            Self::Gguf(gguf) => Ok(Tokenizer::new(gguf::tokenizer(gguf)?)),
+            Self::Gguf(gguf) => Ok(Tokenizer::new(gguf::tokenizer(gguf)?).called(path.display())),
             Self::Random(model) => {
                 let story = folder::tokenizer(&hub::models_dir()?.join(hub::DEFAULT_MODEL))?;
                 Ok(story.with_ids_below(model.config().vocab_size)?)

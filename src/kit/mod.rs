@@ -19,8 +19,10 @@ pub mod request_body;
 pub mod rng;
 pub mod step;
 pub mod token;
+pub mod token_bytes;
 pub mod token_iter;
 pub mod tokenizer;
+pub mod tokenizer_json;
 pub mod units;
 pub mod weights;
 

@@ -1,9 +1,14 @@
 //! Text to ids and back: the `tokenizers` crate, with the errors of this course.
 
 use crate::kit::error::quoted;
+use crate::kit::token_bytes::TokenBytes;
+use crate::kit::tokenizer_json::{self, Growth};
 use candle_core::{bail, Error, Result};
+use serde::Serialize;
+use serde_json::Value;
 use std::collections::HashMap;
 use std::ops::DerefMut;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use tokenizers::{AddedToken, Decoder, Normalizer, PostProcessor, PreTokenizer, TokenizerImpl};
 
 /// A tokenizer, as a `tokenizer.json` describes it.
@@ -11,8 +16,12 @@ pub struct Tokenizer {
     inner: Box<dyn CrateTokenizer>,
     /// The tokens that were added by name, by id. The crate gives a copy of the whole table each time that it is asked.
     added: HashMap<u32, AddedToken>,
-    /// True if the vocabulary spells bytes as printable characters, as GPT-2's does.
-    byte_level: bool,
+    /// What the decoder makes of a token by itself; or, in words, why that isn't known.
+    token_bytes: std::result::Result<TokenBytes, String>,
+    /// How long its normalizer can make a text.
+    growth: Growth,
+    /// What messages call it: its file.
+    name: String,
 }
 
 impl Tokenizer {
@@ -21,22 +30,45 @@ impl Tokenizer {
         Self::boxed(Box::new(inner))
     }
 
-    fn boxed(inner: Box<dyn CrateTokenizer>) -> Self {
+    fn boxed(mut inner: Box<dyn CrateTokenizer>) -> Self {
+        inner.take_text_whole();
         let added = inner.added();
-        let byte_level = inner.id("Ġ").is_some();
-        Self { inner, added, byte_level }
+        let token_bytes = TokenBytes::of(inner.decoder().as_ref());
+        let name = "the tokenizer".to_string();
+        Self { inner, added, token_bytes, growth: Growth::default(), name }
     }
 
-    /// Reads the bytes of a `tokenizer.json`.
+    /// Reads the bytes of a `tokenizer.json`. What it says of truncation and padding was true where it was
+    /// trained: both are switched off, as transformers does for a call that doesn't ask for them.
     ///
     /// # Errors
-    /// If they are not those of a tokenizer.
+    /// If they are not those of a tokenizer, or are damaged.
     pub fn from_bytes(json: &[u8]) -> Result<Self> {
         // Not the crate's `from_bytes`, which is generic: all the code that reads a tokenizer would be
         // compiled here once more, a quarter of this crate.
-        let text = std::str::from_utf8(json).map_err(|e| format!("not a tokenizer: {e}"));
-        let inner = text.map_err(Error::Msg)?.parse::<tokenizers::Tokenizer>();
-        inner.map(Self::new).map_err(|e| Error::Msg(format!("not a tokenizer: {e}")))
+        let refused = |reason: String| Error::Msg(format!("not a tokenizer, or damaged: {reason}"));
+        let text = std::str::from_utf8(json).map_err(|e| refused(e.to_string()))?;
+        let growth = tokenizer_json::check(text).map_err(refused)?;
+        let Ok(read) = catch_unwind(|| text.parse::<tokenizers::Tokenizer>()) else {
+            return Err(refused("its parts don't fit together; fetch it again".into()));
+        };
+        let inner = read.map_err(|e| refused(e.to_string()))?;
+        Ok(Self { growth, ..Self::new(inner) })
+    }
+
+    /// The same tokenizer, with the name that messages call it: its file.
+    pub fn called(self, name: impl std::fmt::Display) -> Self {
+        Self { name: name.to_string(), ..self }
+    }
+
+    /// Runs code of the tokenizers' crate, which panics where parts of a tokenizer don't fit together.
+    fn guarded<T>(&self, what: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+            let name = &self.name;
+            Err(Error::Msg(format!(
+                "{name}: damaged: it fails to {what} this text; fetch it again"
+            )))
+        })
     }
 
     /// A tokenizer of no tokens: every id has the empty text. It serves a model that is given ids and asked for ids.
@@ -57,7 +89,7 @@ impl Tokenizer {
         if self.inner.size(true) != end.max(first) {
             bail!("the tokenizer has tokens that are named as ids: they cannot be added")
         }
-        Ok(Self::boxed(self.inner))
+        Ok(Self { growth: self.growth, name: self.name, ..Self::boxed(self.inner) })
     }
 
     /// The same tokenizer, with these tokens added by name. One that the vocabulary has keeps its id, and the others get the next
@@ -70,7 +102,7 @@ impl Tokenizer {
             return Ok(self);
         }
         self.inner.add(tokens)?;
-        Ok(Self::boxed(self.inner))
+        Ok(Self { growth: self.growth, name: self.name, ..Self::boxed(self.inner) })
     }
 
     /// The tokens that were added by name, by id.
@@ -99,7 +131,7 @@ impl Tokenizer {
     /// # Errors
     /// If the tokenizer refuses the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        self.inner.ids(text, true)
+        self.ids(text, true)
     }
 
     /// The ids of a text that a chat template made: it has written all special tokens itself, so none are added.
@@ -107,7 +139,12 @@ impl Tokenizer {
     /// # Errors
     /// If the tokenizer refuses the text.
     pub fn encode_rendered(&self, text: &str) -> Result<Vec<u32>> {
-        self.inner.ids(text, false)
+        self.ids(text, false)
+    }
+
+    fn ids(&self, text: &str, special: bool) -> Result<Vec<u32>> {
+        self.growth.check(text).map_err(|e| Error::Msg(format!("{}: {e}", self.name)))?;
+        self.guarded("encode", || self.inner.ids(text, special))
     }
 
     /// The bytes of the longest token of the vocabulary, as it spells it: no token covers more of a text.
@@ -139,7 +176,7 @@ impl Tokenizer {
     /// # Errors
     /// If the decoder of the tokenizer fails.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.inner.text(ids)
+        self.guarded("decode", || self.inner.text(ids))
     }
 
     /// The piece of one id as the vocabulary spells it (`Ġ` for a leading space in byte-level BPE).
@@ -147,23 +184,35 @@ impl Tokenizer {
         self.inner.piece(id)
     }
 
-    /// The bytes that a token adds to a text; none for special tokens and for ids that do not exist.
+    /// The bytes that a token adds to a text, anywhere but at the text's beginning; none for special tokens
+    /// and for ids that do not exist.
     ///
-    /// Byte-level BPE writes each byte as one printable character (GPT-2's `bytes_to_unicode`); SentencePiece writes a space as
-    /// `▁` and a lone byte as `<0x0A>`.
+    /// They are read off the decoder: byte-level BPE writes each byte as one printable character;
+    /// SentencePiece writes a space as `▁` and a lone byte as `<0x0A>`. Where a token's text depends on the
+    /// tokens around it ([`Tokenizer::check_token_bytes`]), these are the bytes of a text of this token alone.
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {
-        let Some(piece) = self.inner.piece(id) else { return Vec::new() };
-        if let Some(added) = self.added.get(&id) {
-            return if added.special { Vec::new() } else { added.content.clone().into_bytes() };
+        if self.added.get(&id).is_some_and(|added| added.special) {
+            return Vec::new();
         }
-        if self.byte_level {
-            return piece.chars().filter_map(byte_level).collect();
+        match (self.inner.piece(id), &self.token_bytes) {
+            (None, _) => Vec::new(),
+            (Some(piece), Ok(rule)) => rule.bytes(&piece),
+            (Some(_), Err(_)) => self.decode(&[id]).unwrap_or_default().into_bytes(),
         }
-        let byte = piece.strip_prefix("<0x").and_then(|hex| hex.strip_suffix('>'));
-        match byte.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => vec![byte],
-            None => piece.replace('▁', " ").into_bytes(),
+    }
+
+    /// Sees that the bytes of a token are known without its neighbours: what a guard rail reads must be
+    /// what the text has.
+    ///
+    /// # Errors
+    /// If they are not: the message says why.
+    pub fn check_token_bytes(&self) -> Result<()> {
+        if let Err(reason) = &self.token_bytes {
+            bail!(
+                "--block and --allow-regex read a text token by token, and that is not possible with this model's tokenizer: {reason}"
+            )
         }
+        Ok(())
     }
 
     /// Why this tokenizer is not that one, in words; None if they give the same ids.
@@ -187,7 +236,8 @@ impl Tokenizer {
     /// The library's own stream: a function that takes the next id and gives the text that is certain by now.
     /// Day 6 writes one; its checker compares the two.
     pub fn decode_stream(&self) -> impl FnMut(u32) -> Result<String> + '_ {
-        self.inner.stream()
+        let mut stream = self.inner.stream();
+        move |id| self.guarded("decode", || stream(id))
     }
 }
 
@@ -199,6 +249,10 @@ impl Tokenizer {
 pub trait CrateTokenizer: Send + Sync {
     /// The tokens that were added by name.
     fn added(&self) -> HashMap<u32, AddedToken>;
+    /// Switches off what a file says of truncation and padding.
+    fn take_text_whole(&mut self);
+    /// The decoder, as a `tokenizer.json` says it.
+    fn decoder(&self) -> Option<Value>;
     /// Adds tokens by name.
     ///
     /// # Errors
@@ -208,8 +262,6 @@ pub trait CrateTokenizer: Send + Sync {
     fn vocab(&self, added: bool) -> HashMap<String, u32>;
     /// How many tokens that are.
     fn size(&self, added: bool) -> usize;
-    /// The id of a token, as the vocabulary spells it.
-    fn id(&self, piece: &str) -> Option<u32>;
     /// The ids of a text.
     ///
     /// # Errors
@@ -233,10 +285,20 @@ where
     N: Normalizer + 'static,
     PT: PreTokenizer + 'static,
     PP: PostProcessor + 'static,
-    D: Decoder + 'static,
+    D: Decoder + Serialize + 'static,
 {
     fn added(&self) -> HashMap<u32, AddedToken> {
         self.get_added_tokens_decoder().into_iter().collect()
+    }
+
+    fn take_text_whole(&mut self) {
+        self.with_padding(None);
+        // Only a truncation that is asked for can be refused.
+        let _ = self.with_truncation(None);
+    }
+
+    fn decoder(&self) -> Option<Value> {
+        self.get_decoder().map(|decoder| serde_json::to_value(decoder).unwrap_or_default())
     }
 
     fn add(&mut self, tokens: Vec<AddedToken>) -> Result<()> {
@@ -249,10 +311,6 @@ where
 
     fn size(&self, added: bool) -> usize {
         self.get_vocab_size(added)
-    }
-
-    fn id(&self, piece: &str) -> Option<u32> {
-        self.token_to_id(piece)
     }
 
     fn ids(&self, text: &str, special: bool) -> Result<Vec<u32>> {
@@ -274,15 +332,5 @@ where
             let text = stream.step(id).map_err(|e| Error::Msg(e.to_string()))?;
             Ok(text.unwrap_or_default())
         })
-    }
-}
-
-/// The byte that a character of byte-level BPE stands for: printable ones for themselves, the 68 others, in order, for
-/// U+0100 and on.
-fn byte_level(c: char) -> Option<u8> {
-    let printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
-    match u8::try_from(c as u32) {
-        Ok(byte) => printable(byte).then_some(byte),
-        Err(_) => (0..=255).filter(|byte| !printable(*byte)).nth(c as usize - 0x100),
     }
 }
