@@ -2,11 +2,15 @@
 
 use crate::day08_sampling::{chacha_sampler, torch_samplers, warpers};
 use crate::day09_penalties::penalties;
-use crate::day14_guard_rails::{allow_automaton, block_automata, Automaton, GuardRail};
+use crate::day14_guard_rails::{
+    allow_automaton, block_automata, block_sequences, Automaton, GuardRail,
+};
 use crate::engine::token_rules;
 use crate::kit::error::{plain, shown, usage};
 use crate::kit::fused::argmax;
-use crate::kit::{LogitsProcessor, ModelConfig, Request, Sampler, SamplingParams, Tokenizer};
+use crate::kit::{
+    named, LogitsProcessor, ModelConfig, Request, Sampler, SamplingParams, Tokenizer,
+};
 use anyhow::Result;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -221,6 +225,13 @@ pub fn processors_with(
     token_rules::check_ids(params, vocab_size).map_err(|(_, message)| usage(message))?;
     let mut all: Processors = token_rules::before_penalties(params, tokenizer).map_err(refused)?;
     all.extend(penalties(params).map_err(refused)?);
+    if !params.block_ids.is_empty() {
+        let sequences = params.block_ids.clone();
+        all.push(named("block_ids", move |input, logits| {
+            block_sequences(logits, input.tokens, &sequences, input.eos);
+            Ok(())
+        }));
+    }
     if !params.block.is_empty() || params.allow_regex.is_some() {
         tokenizer.check_token_bytes().map_err(refused)?;
     }

@@ -2,6 +2,8 @@
 
 use crate::checks::{model, tokenizer};
 use crate::refused;
+use candecode::cli::flags::Args;
+use candecode::cli::plan::Plan;
 use candecode::day07_greedy::{argmax, generate};
 use candecode::day10_kv_cache::{generate_cached, Cached};
 use candecode::day12_batching::generate_batch;
@@ -12,6 +14,7 @@ use candecode::kit::{
     named, FinishReason, NoCache, ProcessorInput, Request, SamplingParams, Token,
 };
 use candle_core::Result;
+use clap::Parser as _;
 
 const NONE: f32 = f32::NEG_INFINITY;
 
@@ -141,6 +144,28 @@ fn an_error_counts_generated_tokens_only() {
         let input = ProcessorInput { tokens: &tokens, prompt_len: 3, remaining: 9, eos: &[] };
         let left = process_all(std::slice::from_ref(&forbid), &input, &mut [0.0; 4]);
         refused(left.map_err(Into::into), &[words]);
+    }
+}
+
+/// The flag's sequences, as transformers' `bad_words_ids`; EOS alone is not one.
+#[test]
+fn sequences_of_ids_are_blocked() {
+    let params =
+        SamplingParams { block_ids: vec![vec![1, 2], vec![3], vec![0]], ..Default::default() };
+    let logits = [1.0; 4];
+    assert_eq!(processed(&params, &[], logits).unwrap(), [1.0, 1.0, 1.0, NONE]);
+    assert_eq!(processed(&params, &[1], logits).unwrap(), [1.0, 1.0, NONE, NONE]);
+    let beyond = SamplingParams { block_ids: vec![vec![1], vec![2, 9]], ..Default::default() };
+    let error = processed(&beyond, &[], logits).map_err(Into::into);
+    refused(error, &["block_ids: token id 9 is not in the vocabulary of 4 tokens"]);
+    for (value, ids) in [("5,9", &[5, 9][..]), ("77", &[77]), ("1, 2", &[1, 2])] {
+        let args = Args::try_parse_from(["candecode", "-p", "a", "--block-ids", value]).unwrap();
+        assert_eq!(Plan::new(&args, 1).unwrap().params.block_ids, [ids]);
+    }
+    for value in ["", "5,", "-1", "dog", "4294967296", "[5]"] {
+        let args = ["candecode", "-p", "a", &format!("--block-ids={value}")].map(String::from);
+        let error = Args::try_parse_from(args).unwrap_err().to_string();
+        assert!(error.contains("expected token ids with commas between them"), "{error}");
     }
 }
 
