@@ -616,6 +616,18 @@ pub fn stop_is_refused(day: &Day) -> Outcome {
         equal(&format!("stop_strings of {body}"), got, &blames(400, "stop"))
             .likely("an empty stop string would end every text before its first token")?;
     }
+    for (what, stops, taken) in [
+        ("64 strings", vec!["ab".to_string(); 64], true),
+        ("65 strings", vec!["ab".to_string(); 65], false),
+        ("a string of 4096 bytes", vec!["é".repeat(2048)], true),
+        ("4097 bytes in two strings", vec!["é".repeat(2048), "a".to_string()], false),
+    ] {
+        let got = short((day.stop_strings)(&json!({ "stop": stops })));
+        let want = if taken { Ok(stops) } else { blames(400, "stop") };
+        equal(&format!("stop_strings of {what}"), got, &want).likely(
+            "the search for stop strings runs at every token: bound their number and bytes",
+        )?;
+    }
     Ok(())
 }
 
