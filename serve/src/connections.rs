@@ -106,14 +106,13 @@ pub async fn serve(
                 service,
             );
         let connection = graceful.watch(connection);
-        let (metrics, open) = (front.metrics.clone(), open.clone());
+        let (metrics, open, own) = (front.metrics.clone(), open.clone(), activity.clone());
         let served = async move {
             tokio::select! {
                 _ = connection => {} // one that breaks is the client's affair
                 () = gone(&stream, &activity) => {}
                 () = activity.evicted.notified() => {}
             }
-            lock(&open).retain(|one| !Arc::ptr_eq(one, &activity));
         };
         tokio::spawn(async move {
             metrics.connections.fetch_add(1, Relaxed);
@@ -123,6 +122,7 @@ pub async fn serve(
                 }
             }
             metrics.connections.fetch_sub(1, Relaxed);
+            lock(&open).retain(|one| !Arc::ptr_eq(one, &own));
             drop(place);
         });
     }
@@ -257,20 +257,22 @@ async fn gone(stream: &Mutex<TcpStream>, activity: &Activity) {
             if lock(&activity.phase).0 == Phase::Idle {
                 break;
             }
+            let mut pause = CHECK;
             match closed {
                 Err(_) => return,
+                Ok(false) => pause *= 10, // it still sends; nobody waits for its answer in vain
                 Ok(true) if !asked && activity.interim.load(Relaxed) => {
                     if !activity.answered.load(Relaxed) {
                         let _ = lock(stream).try_write(b"HTTP/1.1 100 Continue\r\n\r\n");
                     }
                     asked = true;
                 }
-                Ok(_) => {}
+                Ok(true) => {}
             }
             if !matches!(lock(stream).take_error(), Ok(None)) {
                 return;
             }
-            sleep(CHECK).await;
+            sleep(pause).await;
         }
     }
 }

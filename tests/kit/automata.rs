@@ -33,11 +33,15 @@ fn what_was_accepted_and_what_was_refused_are_both_remembered() {
     let memo = AutomataMemo::default();
     assert_eq!(memo.get(&SamplingParams::default()).unwrap().memory_usage(), 0);
     assert!(memo.is_empty(), "without rails there is nothing to remember");
+    assert!(memo.known(&regex("[ab]+")).is_none() && memo.known(&regex("(a")).is_none());
+    assert!(memo.known(&SamplingParams::default()).is_some(), "there is nothing to compile");
     for _ in 0..3 {
         assert!(memo.get(&regex("[ab]+")).unwrap().memory_usage() > 0);
         refused(memo.get(&regex(r"\w{99999}")), &["is refused", "too large"]);
         refused(memo.get(&regex("(a")), &["unclosed group"]);
     }
+    assert!(memo.known(&regex("[ab]+")).unwrap().unwrap().memory_usage() > 0);
+    refused(memo.known(&regex("(a")).unwrap(), &["unclosed group"]);
     assert_eq!(memo.len(), 3);
     // Stop strings matter to a block list of whole words only; a seed to none.
     let mut words = SamplingParams { block: vec!["dog".into()], ..Default::default() };

@@ -1,8 +1,8 @@
-"""What attackers can do to a server, measured: `python attacks.py target/release/candecode-serve [MODEL] [ATTACK…]`.
+"""Measures what attackers can do to a server: `python attacks.py target/release/candecode-serve [MODEL] [ATTACK…]`.
 
-Starts a server for each attack, and beside the attack lets a bystander stream one text again and again. Reports how long the
-bystander waited for a token at most, its median time per token (and without the attack), whether its text stayed the
-same, the server's peak memory, and what the attackers were answered. Needs Linux and Python's standard library.
+Starts a server for each attack. During the attack a bystander streams one text again and again. Reports the longest time
+that the bystander waited for a token, its median time per token with and without the attack, whether its text stayed the
+same, the server's peak memory, and the answers to the attackers. Needs Linux and Python's standard library.
 """
 
 import collections
@@ -64,8 +64,8 @@ class Server:
 
 
 def bystander(host, port):
-    """Streams the same text until standard input ends, and asks for the health beside it: in a process of its own, whose times
-    are not the attackers'. Prints what it saw as JSON."""
+    """Streams the same text until standard input ends, and keeps asking for the health. It has a process of its own, so the
+    attackers don't slow its clock. Prints what it saw as JSON."""
     over = threading.Event()
     seen = {"texts": [], "gaps": [], "per_token": [], "failures": [], "health": [0.0]}
 
@@ -190,14 +190,34 @@ def hard_patterns_without_pause(server):
     return at_once([loop] * 8)
 
 
+def new_patterns_without_pause(server):
+    """Cheap ones, each of them new, whose texts are written."""
+    stop, numbers = time.monotonic() + 15, iter(range(10**9))
+
+    def loop():
+        status, longest = None, 0
+        while time.monotonic() < stop:
+            regex = f"x{next(numbers)}|[A-Z][a-z ,]{{1,60}}[.!]"
+            status, seconds = server.post({"prompt": "Once", "max_tokens": 8, "structured_outputs": {"regex": regex}})
+            longest = max(longest, seconds)
+        return status, longest
+
+    return at_once([loop] * 8)
+
+
+def head(length):
+    """The head of a request with a body of this many bytes."""
+    lines = ["POST /v1/completions HTTP/1.1", "host: localhost", "content-type: application/json"]
+    return "\r\n".join([*lines, f"content-length: {length}", "", ""]).encode()
+
+
 def hard_patterns_hung_up(server):
     """Asks and goes away at once."""
     stop, count = time.monotonic() + 15, 0
     while time.monotonic() < stop:
         body = json.dumps(hard(count)).encode()
         client = socket.create_connection(server.address)
-        head = f"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-        client.sendall(head.encode() + body)
+        client.sendall(head(len(body)) + body)
         client.close()
         count += 1
         time.sleep(0.02)
@@ -239,8 +259,7 @@ def slow_bodies(server):
     clients = []
     for _ in range(500):
         client = socket.create_connection(server.address)
-        head = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000000\r\n\r\n"
-        client.sendall(head.encode())
+        client.sendall(head(1_000_000))
         client.setblocking(False)
         clients.append(client)
     part, sent = b" " * 65536, 0
@@ -278,7 +297,8 @@ def many_choices(server):
     status, seconds = server.post({"prompt": "Once", "max_tokens": 1})
     began = time.monotonic()
     attack.join(300)
-    return f"another client's single token: {status} after {seconds:.2f} s, {time.monotonic() - began:.1f} s before the end"
+    rest = time.monotonic() - began
+    return f"another client's single token: {status} after {seconds:.2f} s, {rest:.1f} s before the end"
 
 
 def endless_template(server):
@@ -287,8 +307,9 @@ def endless_template(server):
 
 
 ATTACKS = [
-    hard_patterns_one_by_one, hard_patterns_200_at_once, hard_patterns_without_pause, hard_patterns_hung_up, stop_strings,
-    logprobs, long_prompts, bodies_of_100_megabytes, slow_bodies, connections_1000, many_choices, endless_template,
+    hard_patterns_one_by_one, hard_patterns_200_at_once, hard_patterns_without_pause, new_patterns_without_pause,
+    hard_patterns_hung_up, stop_strings, logprobs, long_prompts, bodies_of_100_megabytes, slow_bodies, connections_1000,
+    many_choices, endless_template,
 ]
 
 

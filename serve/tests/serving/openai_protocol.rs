@@ -289,3 +289,37 @@ fn the_context_that_is_served_is_one_number() {
     assert_eq!((status, &answer["error"]["code"]), (400, &json!("context_length_exceeded")));
     assert!(answer["error"]["message"].as_str().unwrap().contains("20"), "{answer}");
 }
+
+#[test]
+fn an_error_stays_short_however_long_the_request_is() {
+    let server = Server::start(&[]);
+    let long = "é\u{1b}x".repeat(30_000);
+    let names: Vec<String> = (0..5000).map(|i| format!("field{i}")).collect();
+    for body in [
+        json!({"prompt": "Once", "model": long}),
+        json!({"prompt": {"text": long}}),
+        json!({"prompt": "Once", "max_tokens": long}),
+        json!({"prompt": "Once", "stop": [[long]]}),
+        json!({"prompt": "Once", "logprobs": vec![1; 50_000]}),
+        json!({"prompt": "Once", "structured_outputs": {"regex": format!("({long}")}}),
+        json!({"prompt": "Once", "structured_outputs": {long.clone(): 1}}),
+        json!({"prompt": "Once", "response_format": {"type": long}}),
+        json!({"prompt": "Once", "stream_options": long}),
+        json!({"prompt": "Once", "guided_choice": {"names": names}}),
+    ] {
+        let (status, text) = server.post_text(COMPLETIONS, &body.to_string());
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        assert!([400, 404].contains(&status), "{answer}");
+        assert!(text.len() < 8000, "{} bytes", text.len());
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.chars().count() <= 1001, "{message}");
+    }
+    for body in [
+        json!({"messages": [{"role": long, "content": "x"}]}),
+        json!({"messages": [{"role": "user", "content": {"text": long}}]}),
+        json!({"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {long: 1}}),
+    ] {
+        let (status, text) = server.post_text(CHAT, &body.to_string());
+        assert!(status == 400 && text.len() < 8000, "{status}: {} bytes", text.len());
+    }
+}
