@@ -8,6 +8,7 @@ use crate::other_origins::AllowedOrigins;
 use crate::rails::Rails;
 use crate::serve_flags::ServeFlags;
 use anyhow::{anyhow, Context as _, Result};
+use candecode::cli::generation_config;
 use candecode::day15_scheduler::{NewCache, Scheduler};
 use candecode::day20_serve::{Endpoint, Job, MakeRequest, ServingLoop};
 use candecode::engine::chat_template::Template;
@@ -103,6 +104,11 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         .context("the HTTP side cannot start")?;
 
     say(&days::credits(20));
+    let advice =
+        |asked| generation_config::advice_for_requests(asked, files.generation_config_name());
+    if let Some(note) = files.generation_config().and_then(advice) {
+        say(&note);
+    }
     say(&format!(
         "[{}: at most {} rows of {batch_tokens} tokens in all, {} requests in the queue]",
         flags.name(),

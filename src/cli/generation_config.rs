@@ -2,6 +2,7 @@
 
 use crate::cli::flags::Args;
 use crate::kit::error::shown;
+use clap::Parser as _;
 use serde_json::Value;
 
 /// What `config`, which comes from `source`, asks for and `args` do not, and the flags that would do it. None: nothing. Every
@@ -9,6 +10,22 @@ use serde_json::Value;
 ///
 /// transformers heeds temperature, top-k, top-p and min-p only with `do_sample`, and then, silently, a top-k of 50.
 pub fn advice(config: &Value, source: &str, args: &Args) -> Option<String> {
+    let (asks, flags) = wishes(config, args)?;
+    let way = match flags.is_empty() {
+        true => String::new(),
+        false => format!("; for the same add {}", flags.join(" ")),
+    };
+    Some(format!("note: {source} asks for {asks}; the command does only what its flags say{way}"))
+}
+
+/// As [`advice`], for a server, where every request has its own settings.
+pub fn advice_for_requests(config: &Value, source: &str) -> Option<String> {
+    let (asks, _) = wishes(config, &Args::parse_from(["candecode"]))?;
+    Some(format!("[{source} asks for {asks}; the server does only what a request says]"))
+}
+
+/// The wishes that `args` do not fulfil, in words, and the flags that would.
+fn wishes(config: &Value, args: &Args) -> Option<(String, Vec<String>)> {
     let sampled = config.get("do_sample").and_then(Value::as_bool).unwrap_or(false);
     // Key, flag, what is given, and what asks for nothing.
     let warpers = [
@@ -65,19 +82,12 @@ pub fn advice(config: &Value, source: &str, args: &Args) -> Option<String> {
     if asks.is_empty() || (flags.is_empty() && asks == ["do_sample=true"]) {
         return None;
     }
-    let way = match flags.is_empty() {
-        true => String::new(),
-        false => format!("; for the same add {}", flags.join(" ")),
-    };
     if asks.len() > MOST {
         let more = asks.len() - MOST;
         asks.truncate(MOST);
         asks.push(format!("{more} more"));
     }
-    Some(format!(
-        "note: {source} asks for {}; the command does only what its flags say{way}",
-        asks.join(", ")
-    ))
+    Some((asks.join(", "), flags))
 }
 
 /// The most keys that the note names.
