@@ -18,8 +18,10 @@ pub enum Stmt {
     Call(Expr, Arc<Macro>),
     /// `{% filter f %}…{% endfilter %}`
     Filter(Expr, Body),
-    /// A block of inheritance, or transformers' `{% generation %}`: its body, in a scope of its own.
+    /// Transformers' `{% generation %}`, or a block of inheritance that is `scoped`: its body, in a scope of its own.
     Scope(Body),
+    /// A block of inheritance that sees the template's variables only, not those of a loop around it.
+    Block(Body),
     Break,
     Continue,
     /// What needs other templates, and is refused where it is run.

@@ -1,6 +1,6 @@
 //! The day's date, and C's `strftime`.
 
-use crate::error::{fail, Result};
+use crate::failure::{fail, Result};
 use std::fmt::Write as _;
 
 /// A moment, without a time zone.

@@ -1,12 +1,13 @@
 //! Jinja2's filters and tests, and transformers' `tojson`.
 
 use crate::ast::Binary;
-use crate::error::{fail, Error, Result};
+use crate::failure::{fail, Error, Result};
 use crate::format::percent;
 use crate::interpreter::{Args, Interpreter};
 use crate::lexer::is_space;
 use crate::methods::{
-    capitalize, center, is_lower, is_upper, length, parse_int, replace, split_lines, strip,
+    capitalize, center, is_lower, is_upper, length, parse_float, parse_int, replace, split_lines,
+    strip,
 };
 use crate::value::{escape, same, Dict, Value};
 use std::cmp::Ordering;
@@ -181,6 +182,11 @@ fn is_word(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
+/// Where the word that has this place begins.
+fn word_begin(chars: &[char], at: usize) -> usize {
+    chars[..at].iter().rposition(|c| is_space(*c)).map_or(0, |at| at + 1)
+}
+
 /// Python's `textwrap.wrap` of one line.
 fn wrap(line: &str, width: usize, break_words: bool, break_hyphens: bool) -> Vec<String> {
     let mut chunks: Vec<String> = Vec::new();
@@ -188,16 +194,27 @@ fn wrap(line: &str, width: usize, break_words: bool, break_hyphens: bool) -> Vec
     let mut at = 0;
     while at < chars.len() {
         let space = is_space(chars[at]);
+        let begin = word_begin(&chars, at);
         let mut end = at + 1;
         while end < chars.len() && is_space(chars[end]) == space {
+            let letter = |at: Option<usize>| {
+                at.and_then(|at| chars.get(at)).is_some_and(|c| c.is_alphabetic() || *c == '_')
+            };
+            let part = |at: Option<usize>| {
+                at.and_then(|at| chars.get(at))
+                    .is_some_and(|c| is_word(*c) || "!\"'&.,?".contains(*c))
+            };
+            let back = |steps: usize| end.checked_sub(steps).filter(|at| *at >= begin);
+            let word_before = letter(back(2)) && letter(back(3));
+            let parts_before =
+                part(back(2)) && back(3).is_some_and(|at| chars[at] == '-') && letter(back(4));
             let hyphen = break_hyphens
                 && !space
                 && chars[end - 1] == '-'
-                && end >= at + 3
-                && chars[end - 2].is_alphabetic()
-                && chars[end - 3].is_alphabetic()
-                && chars[end].is_alphabetic()
-                && chars.get(end + 1).is_some_and(|c| c.is_alphabetic());
+                && (word_before || parts_before)
+                && letter(Some(end))
+                && (letter(Some(end + 1))
+                    || (chars.get(end + 1) == Some(&'-') && letter(Some(end + 2))));
             if hyphen {
                 break;
             }
@@ -224,8 +241,12 @@ fn wrap(line: &str, width: usize, break_words: bool, break_hyphens: bool) -> Vec
             if size > width {
                 let room = width.saturating_sub(used).max(usize::from(line.is_empty()));
                 if break_words && room > 0 {
-                    let head: String = chunk.chars().take(room).collect();
-                    chunks.push(chunk.chars().skip(room).collect());
+                    let mut head: String = chunk.chars().take(room).collect();
+                    let hyphen = head.rfind('-').filter(|_| break_hyphens);
+                    if let Some(at) = hyphen.filter(|at| head[..*at].contains(|c| c != '-')) {
+                        head.truncate(at + 1);
+                    }
+                    chunks.push(chunk[head.len()..].to_string());
                     line.push(head);
                 } else if line.is_empty() {
                     line.push(chunk);
@@ -462,13 +483,10 @@ impl Interpreter {
             "float" => {
                 let [default] = args.bind("float", ["default"])?;
                 match value.defined()? {
-                    Value::Str(text) => {
-                        let text = text.trim_matches(is_space).replace('_', "");
-                        match text.parse() {
-                            Ok(number) => Value::Float(number),
-                            Err(_) => default.unwrap_or(Value::Float(0.0)),
-                        }
-                    }
+                    Value::Str(text) => match parse_float(text) {
+                        Some(number) => Value::Float(number),
+                        None => default.unwrap_or(Value::Float(0.0)),
+                    },
                     value => match value.as_number() {
                         Some(number) => Value::Float(number),
                         None => default.unwrap_or(Value::Float(0.0)),
@@ -484,7 +502,7 @@ impl Interpreter {
                         if let Some(number) = parse_int(text, base) {
                             return Ok(Value::Int(number));
                         }
-                        text.trim_matches(is_space).replace('_', "").parse().ok()
+                        parse_float(text)
                     }
                     Value::Float(number) if number.is_infinite() => {
                         return fail("cannot convert float infinity to integer")

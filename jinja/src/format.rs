@@ -1,6 +1,6 @@
 //! Python's two ways to format: `'%s' % value` and `'{}'.format(value)`.
 
-use crate::error::{fail, Result};
+use crate::failure::{fail, Result};
 use crate::interpreter::{Args, Interpreter};
 use crate::value::{float_repr, Value};
 

@@ -2,7 +2,7 @@
 
 use crate::ast::{self, Arguments, Binary, Body, Comparison, Expr, For, Stmt, Target};
 use crate::date::Date;
-use crate::error::{fail, Error, Result};
+use crate::failure::{fail, Error, Result};
 use crate::value::{escape, live_bytes, range_len, Dict, Items, Text, Value, View};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -359,6 +359,13 @@ impl Interpreter {
                 let here = self.here();
                 self.scoped(here, |me| me.body(body))?;
             }
+            Stmt::Block(body) => {
+                let mut root = self.here();
+                while let Some(parent) = root.parent.clone() {
+                    root = parent;
+                }
+                self.scoped(root, |me| me.body(body))?;
+            }
             Stmt::Break => return Ok(Flow::Break),
             Stmt::Continue => return Ok(Flow::Continue),
             Stmt::Elsewhere(tag) => return fail(format!("{tag}: not in a chat template")),
@@ -576,7 +583,7 @@ impl Interpreter {
             },
             Expr::Name(name) => match self.scope.get(name) {
                 Some(value) => value,
-                None => match crate::functions::global(name) {
+                None => match crate::globals::global(name) {
                     Some(value) => value,
                     None => Value::undefined(format!("'{name}' is undefined")),
                 },
@@ -1125,7 +1132,7 @@ impl Interpreter {
                 }
                 (value, name) => crate::methods::call(self, value, name, args),
             },
-            Value::Function(name) => crate::functions::call(self, name, args),
+            Value::Function(name) => crate::globals::call(self, name, args),
             Value::Joiner(joiner) => {
                 let first = !joiner.1.replace(true);
                 Ok(if first { Value::str("") } else { Value::Str(joiner.0.clone()) })

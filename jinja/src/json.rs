@@ -1,6 +1,6 @@
 //! transformers' filter `tojson`, which is Python's `json.dumps`.
 
-use crate::error::{fail, Result};
+use crate::failure::{fail, Result};
 use crate::interpreter::{Args, Interpreter};
 use crate::value::{check_depth, float_repr, Value};
 use std::cmp::Ordering;

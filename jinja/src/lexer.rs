@@ -1,6 +1,6 @@
 //! A template's text, cut into tokens, as Jinja2's lexer does with `trim_blocks` and `lstrip_blocks`.
 
-use crate::error::{Error, Result};
+use crate::failure::{Error, Result};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Token {

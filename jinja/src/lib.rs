@@ -9,10 +9,10 @@
 
 mod ast;
 mod date;
-mod error;
+mod failure;
 mod filters;
 mod format;
-mod functions;
+mod globals;
 mod interpreter;
 mod json;
 mod lexer;
@@ -21,7 +21,7 @@ mod parser;
 mod value;
 
 pub use date::Date;
-pub use error::{Error, Result};
+pub use failure::{Error, Result};
 
 use interpreter::Interpreter;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -196,7 +196,7 @@ impl Template {
     /// If it isn't Jinja, or longer than [`MAX_SOURCE`].
     pub fn new(source: &str) -> Result<Self> {
         if source.len() > MAX_SOURCE {
-            return error::fail(format!(
+            return failure::fail(format!(
                 "it has {} bytes, and {MAX_SOURCE} are the most",
                 source.len()
             ));
@@ -205,7 +205,7 @@ impl Template {
             let mut parser = parser::Parser::new(lexer::tokens(source)?);
             let body = parser.template()?;
             let mut variables = std::mem::take(&mut parser.free);
-            variables.retain(|name| functions::global(name).is_none());
+            variables.retain(|name| globals::global(name).is_none());
             variables.sort();
             variables.dedup();
             Ok(Self { body, variables })
@@ -253,8 +253,8 @@ fn on_stack<T: Send>(part: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, part);
         match thread.map(|thread| thread.join()) {
             Ok(Ok(done)) => done,
-            Ok(Err(_)) => error::fail("its renderer stopped"),
-            Err(error) => error::fail(format!("no thread could be started: {error}")),
+            Ok(Err(_)) => failure::fail("its renderer stopped"),
+            Err(error) => failure::fail(format!("no thread could be started: {error}")),
         }
     })
 }

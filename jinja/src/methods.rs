@@ -1,6 +1,6 @@
 //! The methods of Python's strings, lists, dicts and numbers.
 
-use crate::error::{fail, Result};
+use crate::failure::{fail, Result};
 use crate::interpreter::{Args, Interpreter};
 use crate::lexer::is_space;
 use crate::value::{escape, printable, range_len, Dict, Value, View};
@@ -654,12 +654,14 @@ pub fn is_upper(text: &str) -> bool {
 
 /// Digits of other scripts, in blocks of ten.
 fn decimal(c: char) -> bool {
-    const ZEROS: [u32; 20] = [
-        0x660, 0x6F0, 0x7C0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xB66, 0xBE6, 0xC66, 0xCE6, 0xD66, 0xE50,
-        0xED0, 0xF20, 0x1040, 0x17E0, 0x1810, 0xFF10, 0x1090,
-    ];
     ZEROS.iter().any(|zero| (*zero..zero + 10).contains(&(c as u32)))
 }
+
+/// The zeros of other scripts than Latin.
+const ZEROS: [u32; 20] = [
+    0x660, 0x6F0, 0x7C0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xB66, 0xBE6, 0xC66, 0xCE6, 0xD66, 0xE50,
+    0xED0, 0xF20, 0x1040, 0x17E0, 0x1810, 0xFF10, 0x1090,
+];
 
 /// Python's `int(text, base)`.
 pub fn parse_int(text: &str, base: u32) -> Option<i128> {
@@ -685,8 +687,28 @@ pub fn parse_int(text: &str, base: u32) -> Option<i128> {
     if broken || digits.starts_with(['+', '-']) || !(2..=36).contains(&base) {
         return None;
     }
-    let number = i128::from_str_radix(&digits.replace('_', ""), base).ok()?;
+    let digits: String = digits.chars().filter(|c| *c != '_').map(ascii_digit).collect();
+    let number = i128::from_str_radix(&digits, base).ok()?;
     Some(if negative { -number } else { number })
+}
+
+/// A digit of any script as an ASCII one; other characters as they are.
+fn ascii_digit(c: char) -> char {
+    let zero = ZEROS.iter().find(|zero| (**zero..**zero + 10).contains(&(c as u32)));
+    zero.and_then(|zero| char::from_digit(c as u32 - zero, 10)).unwrap_or(c)
+}
+
+/// Python's `float(text)`.
+pub fn parse_float(text: &str) -> Option<f64> {
+    let text: String = text.trim_matches(is_space).chars().map(ascii_digit).collect();
+    let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+    let between = text
+        .match_indices('_')
+        .all(|(at, _)| digit(text[..at].chars().last()) && digit(text[at + 1..].chars().next()));
+    if !between {
+        return None;
+    }
+    text.replace('_', "").parse().ok()
 }
 
 /// The length of a range, for `len`.

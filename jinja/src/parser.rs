@@ -1,7 +1,7 @@
 //! Tokens to a tree, with the grammar of Jinja2's parser.
 
 use crate::ast::*;
-use crate::error::{Error, Result};
+use crate::failure::{Error, Result};
 use crate::lexer::Token;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -284,13 +284,17 @@ impl Parser {
             }
             "block" => {
                 let name = self.name()?;
-                let _ = self.skip_name("scoped");
+                let scoped = self.skip_name("scoped");
                 let _ = self.skip_name("required");
                 let loops = std::mem::take(&mut self.loops);
                 let body = self.scoped(|parser| parser.whole_block("endblock"))?;
                 self.loops = loops;
                 self.skip_name(&name);
-                Stmt::Scope(body)
+                if scoped {
+                    Stmt::Scope(body)
+                } else {
+                    Stmt::Block(body)
+                }
             }
             "autoescape" => {
                 let on = self.expression()?;

@@ -4,7 +4,7 @@
 //! how deeply they are nested, and are refused beyond [`MAX_DEPTH`]: nothing that walks a value, its destructor included, needs
 //! more stack than that.
 
-use crate::error::{fail, Error, Result};
+use crate::failure::{fail, Error, Result};
 use crate::interpreter::{Loop, Macro};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};

@@ -76,6 +76,25 @@ fn templates_give_the_texts_and_tokens_of_transformers() {
 }
 
 #[test]
+fn an_answer_is_continued_as_in_transformers() {
+    let golden = golden_json("chat").unwrap();
+    let options = RenderOptions {
+        add_generation_prompt: false,
+        continue_final_message: true,
+        ..Default::default()
+    };
+    let cases = golden["continued"].as_array().unwrap();
+    assert!(cases.len() > 50);
+    for case in cases {
+        let count = case["messages"].as_u64().unwrap() as usize;
+        let history = messages(&golden["histories"][case["history"].as_str().unwrap()]);
+        let template = oracle_template(case["template"].as_str().unwrap());
+        let text = template.apply(&history[..count], &options).ok();
+        assert_eq!(text.as_deref(), case["text"].as_str(), "{case}");
+    }
+}
+
+#[test]
 fn the_token_behind_an_answer_ends_it() {
     let golden = golden_json("chat").unwrap();
     let tokenizer = oracle_tokenizer("chat-ends", &golden);

@@ -58,3 +58,16 @@ def generate(oracle):
                         case["refused"] = str(refused)
                     cases.append(case)
     oracle.data["cases"] = cases
+    oracle.data["continued"] = [continued(tokenizer, path, name, messages[:at + 1])
+                                for path in sorted(TEMPLATES.glob("*.jinja")) for name, messages in HISTORIES.items()
+                                for at, message in enumerate(messages) if message["role"] == "assistant"]
+
+
+def continued(tokenizer, path, name, messages):
+    """An answer that is left open, for the model to continue."""
+    case = {"template": path.stem, "history": name, "messages": len(messages)}
+    try:
+        case["text"] = tokenizer.apply_chat_template(messages, chat_template=path.read_text(), continue_final_message=True, tokenize=False)
+    except (ValueError, jinja2.exceptions.TemplateError):
+        case["refused"] = True
+    return case

@@ -1,6 +1,6 @@
 //! The functions that every template has.
 
-use crate::error::{fail, Result};
+use crate::failure::{fail, Result};
 use crate::interpreter::{Args, Interpreter};
 use crate::value::{range_len, Dict, Value};
 use std::cell::Cell;
