@@ -521,7 +521,11 @@ async fn answer(
     drop(place);
     front.note(&request.ignored);
     front.check_logprobs(&request, &prompts)?;
-    let automata = front.rails.compile(&request.params, &front.helpers.patterns).await?;
+    let automata = front.rails.compile(&request.params, &front.helpers.patterns).await;
+    let automata = automata.map_err(|error| match request.extras.pattern_field {
+        Some(name) if error.param.is_some() => ApiError { param: Some(name.into()), ..error },
+        _ => error,
+    })?;
 
     let prefix = match endpoint {
         Endpoint::Completions => "cmpl",

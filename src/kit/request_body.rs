@@ -38,8 +38,10 @@ pub fn read(chat: bool, body: &[u8]) -> Answer<Body> {
         !value.is_null() || FIELDS.binary_search_by(|(known, _)| (*known).cmp(name)).is_err()
     });
     whole_seed(&object, body)?;
+    whole_numbers(&mut object);
     tools(&mut object)?;
     refuse(&mut object, FIELDS, "")?;
+    other_endpoint(&object, chat)?;
     if chat {
         messages(&object)?;
     }
@@ -66,6 +68,32 @@ fn whole_seed(object: &Map<String, Value>, body: &[u8]) -> Answer<()> {
         if let Ok(Seed { seed }) = serde_json::from_slice(body) {
             let message = format!("seed must be a whole number of 64 bits, got {seed}");
             return Err(ApiError::invalid("seed", message));
+        }
+    }
+    Ok(())
+}
+
+/// Turns floats without a fraction, such as 8.0, into integers: Python clients send them, and vLLM takes them.
+fn whole_numbers(object: &mut Map<String, Value>) {
+    const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53: f64 holds all integers below
+    for value in object.values_mut().filter(|value| value.is_f64()) {
+        if let Some(number) = value.as_f64().filter(|x| x.fract() == 0.0 && x.abs() < EXACT) {
+            *value = json!(number as i64);
+        }
+    }
+}
+
+/// Refuses fields of the other endpoint that would change the answer there.
+fn other_endpoint(object: &Map<String, Value>, chat: bool) -> Answer<()> {
+    let (there, names) = match chat {
+        true => ("/v1/completions", &["prompt", "echo"][..]),
+        false => ("/v1/chat/completions", &["messages", "top_logprobs"][..]),
+    };
+    for name in names {
+        let value = object.get(*name).unwrap_or(&Value::Null);
+        if !asks_for_nothing(value) && value.as_f64() != Some(0.0) {
+            let message = format!("{name} is for {there}; leave it out here");
+            return Err(ApiError::invalid(name, message));
         }
     }
     Ok(())
@@ -210,8 +238,14 @@ fn rename(object: &mut Map<String, Value>, chat: bool) -> Answer<()> {
         let wanted = json!({ "choice": choices });
         object.insert("guided_choice".into(), wanted);
     }
-    alias(object, "guided_regex", "structured_outputs")?;
-    alias(object, "guided_choice", "structured_outputs")
+    for name in ["guided_regex", "guided_choice"] {
+        let given = object.get(name).cloned();
+        alias(object, name, "structured_outputs")?;
+        if let Some(given) = given {
+            object.insert(name.into(), given); // `extras` notes which name the client used
+        }
+    }
+    Ok(())
 }
 
 /// Renames a field. Both names may be given if their values agree.
@@ -301,6 +335,8 @@ pub struct Extras {
     pub echo: bool,
     /// Add BOS and the like to text prompts.
     pub add_special_tokens: bool,
+    /// The client's name for the pattern, if it is an older one than `structured_outputs`.
+    pub pattern_field: Option<&'static str>,
     /// Keep the stop string in the text.
     pub include_stop: bool,
     /// Report the usage so far with every event.
@@ -320,6 +356,7 @@ impl Default for Extras {
         Self {
             echo: false,
             add_special_tokens: true,
+            pattern_field: None,
             include_stop: false,
             continuous_usage: false,
             request_id: None,
@@ -349,14 +386,13 @@ pub fn extras(fields: &Fields, chat: bool, params: &mut SamplingParams) -> Answe
     params.penalty_window = window.and_then(|n| usize::try_from(n).ok());
 
     let echo = fields.flag("echo")?;
-    if echo && chat {
-        return Err(ApiError::invalid("echo", "echo is for completions; leave it out of a chat"));
-    }
     if echo && fields.value("logprobs").is_some() {
         let message =
             "echo with logprobs is not supported here: those of the prompt aren't computed";
         return Err(ApiError::invalid("echo", message));
     }
+    let guided = ["guided_regex", "guided_choice"];
+    let pattern_field = guided.into_iter().filter(|name| fields.value(name).is_some()).last();
     let with_special = or(fields, "add_special_tokens", !chat)?;
     if chat && with_special {
         let message = "add_special_tokens is for completions: a chat's template writes them";
@@ -368,6 +404,7 @@ pub fn extras(fields: &Fields, chat: bool, params: &mut SamplingParams) -> Answe
     let mut extras = Extras {
         echo,
         add_special_tokens: with_special || chat,
+        pattern_field,
         include_stop: fields.flag("include_stop_str_in_output")?,
         continuous_usage: continuous,
         request_id: request_id(fields)?,

@@ -114,6 +114,12 @@ fn rules_that_contradict_each_other_are_the_clients_fault() {
     assert_eq!(status, 400, "{words}");
     assert!(words.contains("the pattern a{3} left no token to choose"), "{words}");
     assert!(!words.contains("--"), "{words}"); // the client sent no flag
+    for name in ["structured_outputs", "guided_regex"] {
+        let pattern = if name == "guided_regex" { json!("[") } else { json!({"regex": "["}) };
+        let (status, param, words) =
+            refused(&server, COMPLETIONS, &body(ONCE, &json!({name: pattern})));
+        assert_eq!((status, param.as_str()), (400, name), "{words}");
+    }
 }
 
 #[test]
