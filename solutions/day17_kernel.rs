@@ -10,6 +10,7 @@
 // compiled for the vectors of this processor.
 #![allow(clippy::needless_range_loop)]
 
+use candecode::kit::device::on_cpu;
 #[cfg(feature = "metal")]
 use candle_core::{backend::BackendStorage as _, metal_backend::MetalError, DType, MetalStorage};
 use candle_core::{bail, CpuStorage, CustomOp1, Layout, Result, Shape, Storage, Tensor, WithDType};
@@ -401,5 +402,9 @@ fn metal_pipeline(
 /// # Errors
 /// As [`Product::cpu_fwd`].
 pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
-    x.apply_op1_no_bwd(&Product { w })
+    let product = |of: &[&Tensor]| of[0].apply_op1_no_bwd(&Product { w: of[1] });
+    if x.device().is_metal() {
+        return product(&[x, w]); // a kernel of its own: `metal_fwd`
+    }
+    on_cpu(&[x, w], product)
 }

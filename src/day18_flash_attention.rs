@@ -9,6 +9,7 @@
 
 #![allow(clippy::needless_range_loop)]
 
+use candecode::kit::device::on_cpu;
 use candle_core::{bail, CpuStorage, CustomOp3, Layout, Result, Shape, Tensor};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -330,7 +331,9 @@ pub fn tiled_attention(
         }
         None => None,
     };
-    q.contiguous()?.apply_op3_no_bwd(k, v, &FlashAttention { mask })
+    on_cpu(&[q, k, v], |of| {
+        of[0].contiguous()?.apply_op3_no_bwd(of[1], of[2], &FlashAttention { mask })
+    })
 }
 
 /// The operation: what candle calls with the numbers of q, k and v.

@@ -2,10 +2,11 @@
 //! between them and plain tensor code. They are for the CPU: every other device takes the plain
 //! path.
 
+use crate::kit::device::on_cpu;
 use candecode_kernels::{AttentionShape, Heads, Mask, Weights, TILE_ROWS};
 use candle_core::{
-    bail, CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Layout, Result, Shape, Storage,
-    Tensor, WithDType, D,
+    bail, CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Device, Layout, Result, Shape,
+    Storage, Tensor, WithDType, D,
 };
 use half::{bf16, f16};
 use std::ops::Deref;
@@ -118,22 +119,20 @@ pub fn in_use(cpu: bool) -> String {
     }
 }
 
-/// Sets the number of threads, unless the reader did, and makes the pool of threads: the caller is
+/// Sets the number of threads, unless the reader did (at most four a core), and makes the pool of threads: the caller is
 /// one of them. A program calls it first of all, while it has one thread: it sets variables of the
 /// environment.
 ///
 /// Without `RAYON_NUM_THREADS` candle reads `/proc/cpuinfo` at every product, and a step takes 1.4
 /// times as long.
 pub fn set_threads() {
-    let given = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse::<usize>().ok());
-    if given.unwrap_or(0) == 0 {
-        std::env::set_var("RAYON_NUM_THREADS", candecode_kernels::default_threads().to_string());
-    }
+    use candecode_kernels::{default_threads, threads_asked_for};
+    let products = threads_asked_for("RAYON_NUM_THREADS").unwrap_or_else(default_threads);
+    std::env::set_var("RAYON_NUM_THREADS", products.to_string());
     // candle's threads for element-wise work wait in a loop, and hold up everything when a core is
     // taken: they cost a prompt half of its speed then, and save it a tenth on an idle machine.
-    if std::env::var_os("CANDLE_NUM_THREADS").is_none() {
-        std::env::set_var("CANDLE_NUM_THREADS", "1");
-    }
+    let elementwise = threads_asked_for("CANDLE_NUM_THREADS").unwrap_or(1);
+    std::env::set_var("CANDLE_NUM_THREADS", elementwise.to_string());
     // A caller outside the pool would sleep, and be woken, at every product. An error means that a
     // pool exists already.
     let _ = rayon::ThreadPoolBuilder::new().use_current_thread().build_global();
@@ -189,7 +188,7 @@ pub fn can_read(w: &Tensor) -> bool {
 /// # Errors
 /// If a weight is of another width or type.
 pub fn linear(x: &Tensor, weights: &[&Tensor]) -> Result<Vec<Tensor>> {
-    let y = x.contiguous()?.apply_op1_no_bwd(&Linear(weights))?;
+    let y = on_cpu(&[x], |x| x[0].contiguous()?.apply_op1_no_bwd(&Linear(weights)))?;
     let outs = weights.iter().map(|w| w.dim(0)).collect::<Result<Vec<_>>>()?;
     parts(&y, x, &outs)
 }
@@ -214,7 +213,7 @@ pub fn check_instruction_set() -> std::result::Result<(), String> {
 /// # Errors
 /// If a matrix is of another width.
 pub fn quantized_linear(x: &Tensor, weights: &[TiledWeights<'_>]) -> Result<Vec<Tensor>> {
-    let y = x.contiguous()?.apply_op1_no_bwd(&QuantizedLinear(weights))?;
+    let y = on_cpu(&[x], |x| x[0].contiguous()?.apply_op1_no_bwd(&QuantizedLinear(weights)))?;
     let outs: Vec<usize> = weights.iter().map(|w| w.out).collect();
     parts(&y, x, &outs)
 }
@@ -313,7 +312,7 @@ fn from_start<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) -> Res
 /// If the widths differ.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
     let weight = weight.to_dtype(DType::F32)?.contiguous()?;
-    x.contiguous()?.apply_op2_no_bwd(&weight, &RmsNorm { eps })
+    on_cpu(&[x, &weight], |of| of[0].contiguous()?.apply_op2_no_bwd(of[1], &RmsNorm { eps }))
 }
 
 struct RmsNorm {
@@ -349,7 +348,9 @@ impl CustomOp2 for RmsNorm {
 /// # Errors
 /// If the shapes differ.
 pub fn silu_and_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
-    gate.contiguous()?.apply_op2_no_bwd(&up.contiguous()?, &SiluAndMul)
+    on_cpu(&[gate, up], |of| {
+        of[0].contiguous()?.apply_op2_no_bwd(&of[1].contiguous()?, &SiluAndMul)
+    })
 }
 
 struct SiluAndMul;
@@ -384,7 +385,9 @@ impl CustomOp2 for SiluAndMul {
 /// # Errors
 /// If the shapes do not fit.
 pub fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
-    x.apply_op3_no_bwd(&cos.contiguous()?, &sin.contiguous()?, &Rotate)
+    on_cpu(&[x, cos, sin], |of| {
+        of[0].apply_op3_no_bwd(&of[1].contiguous()?, &of[2].contiguous()?, &Rotate)
+    })
 }
 
 struct Rotate;
@@ -428,8 +431,8 @@ impl CustomOp3 for Rotate {
 /// # Errors
 /// If the shapes do not fit.
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
-    let mask = mask.map(Tensor::contiguous).transpose()?;
-    q.contiguous()?.apply_op3_no_bwd(k, v, &Attention(mask))
+    let mask = mask.map(|mask| mask.to_device(&Device::Cpu)?.contiguous()).transpose()?;
+    on_cpu(&[q, k, v], |of| of[0].contiguous()?.apply_op3_no_bwd(of[1], of[2], &Attention(mask)))
 }
 
 struct Attention(Option<Tensor>);

@@ -2,8 +2,9 @@
 
 use candecode::cli::{flags::Args, run};
 use candecode::kernels;
-use candecode::kit::{days, error};
+use candecode::kit::{days, error, note};
 use clap::Parser as _;
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 /// The system's allocator gives a large block back to the kernel when it is freed, and pays a page fault for every 4 KiB of the
@@ -13,17 +14,34 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     kernels::set_threads();
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(refused) => return shown(&refused),
+    };
     days::quiet_panics();
     match std::panic::catch_unwind(|| run::run(&args)) {
         Ok(Ok(code)) => ExitCode::from(code),
         Ok(Err(error)) => {
-            eprintln!("error: {}", error::describe(&error));
+            note::write(format_args!("error: {}", error::describe(&error)));
             ExitCode::from(if error.is::<error::Usage>() { 2 } else { 1 })
         }
         Err(panic) => {
-            eprintln!("{}", days::describe_panic(&*panic));
+            note::write(format_args!("{}", days::describe_panic(&*panic)));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Shows what clap says instead of arguments: help or the version on standard output, an error on
+/// standard error.
+fn shown(said: &clap::Error) -> ExitCode {
+    let printed = said.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        _ if said.use_stderr() => ExitCode::from(2),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            note::write(format_args!("error: could not write to standard output: {error}"));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
     }
 }

@@ -60,7 +60,7 @@ pub use quantized_kernel::{
     TILE_ROWS,
 };
 pub use softmax::{argmax, log_softmax};
-pub use thread_count::default_threads;
+pub use thread_count::{default_threads, threads_asked_for};
 
 use instruction_set::arch;
 use pulp::{Simd, WithSimd};

@@ -12,6 +12,22 @@ pub fn default_threads() -> usize {
     physical.min(allowed).max(1)
 }
 
+/// The most threads that a variable of the environment can ask for: four for each core, and 16 on
+/// any machine. More of them do nothing but wait for each other, thousands for minutes.
+fn most_threads() -> usize {
+    4 * std::thread::available_parallelism().map_or(4, usize::from).max(4)
+}
+
+/// The number of threads that a variable of the environment asks for, if not too many; `None` if it
+/// is unset, 0, or not a number.
+pub fn threads_asked_for(variable: &str) -> Option<usize> {
+    let digits = std::env::var(variable).ok()?.trim().trim_start_matches('+').to_string();
+    let a_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let most = most_threads();
+    let count = digits.parse().unwrap_or(most).min(most); // what a usize cannot hold is too many, too
+    (a_number && count > 0).then_some(count)
+}
+
 /// The fast cores of a chip that has two kinds.
 #[cfg(target_os = "macos")]
 fn fast_cores() -> Option<usize> {

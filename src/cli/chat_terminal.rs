@@ -2,13 +2,15 @@
 
 use crate::cli::flags::Args;
 use crate::cli::interrupt;
-use crate::cli::output::show;
+use crate::cli::output::{show, show_text};
+use crate::cli::text_input;
 use crate::engine::chat::{Chat, Turn};
 use crate::engine::chat_template::STORY;
 use crate::kit::error::describe;
+use crate::kit::note::note;
 use crate::kit::{FinishReason, Request};
-use anyhow::{Context as _, Result};
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use anyhow::Result;
+use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
 
 const HELP: &str = "Every line is a turn, but for these:
@@ -59,16 +61,16 @@ pub fn talk(chat: &mut Chat, args: &Args, request: &mut Request) -> Result<bool>
     let typed = std::io::stdin().is_terminal();
     let story = chat.template().stops.iter().any(|stop| stop == "\n");
     if story && args.template.is_none() {
-        eprintln!(
+        note!(
             "[{} was not trained to chat: it writes a story with you (--template {STORY})]",
             args.model
         );
     }
     if story {
-        eprintln!("[you begin a paragraph, it ends it; an empty line lets it go on]");
+        note!("[you begin a paragraph, it ends it; an empty line lets it go on]");
     }
     if typed {
-        eprintln!("[/help shows the commands; Ctrl-C stops an answer, Ctrl-D ends the chat]");
+        note!("[/help shows the commands; Ctrl-C stops an answer, Ctrl-D ends the chat]");
     }
     let (mut number, mut well) = (0, true);
     while let Some(line) = interrupt::waiting(|| next_line(typed))? {
@@ -81,32 +83,29 @@ pub fn talk(chat: &mut Chat, args: &Args, request: &mut Request) -> Result<bool>
         let prompt = match chat.prompt(&said, request.max_new_tokens) {
             Ok(prompt) => prompt,
             Err(error) => {
-                eprintln!("error: {}", describe(&error));
+                note!("error: {}", describe(&error));
                 well = false;
                 continue;
             }
         };
         if prompt.forgotten_turns > 0 {
             let noun = if prompt.forgotten_turns == 1 { "turn is" } else { "turns are" };
-            eprintln!(
-                "[the context is full: the oldest {} {noun} forgotten]",
-                prompt.forgotten_turns
-            );
+            note!("[the context is full: the oldest {} {noun} forgotten]", prompt.forgotten_turns);
         }
         number += 1;
         let (began, mut first) = (Instant::now(), None);
         let turn = chat.answer(prompt, request, |token| {
             first.get_or_insert_with(|| began.elapsed().as_secs_f64());
-            show(&token.text)?;
+            show_text(&token.text)?;
             Ok(!interrupt::asked())
         })?;
         show("\n")?;
         if let Some(note) = ending(&turn, args, story) {
-            eprintln!("[{note}]");
+            note!("[{note}]");
         }
         if args.stats {
             let first = first.unwrap_or_default();
-            eprintln!("{}", stats(number, &turn, first, began.elapsed().as_secs_f64() - first));
+            note!("{}", stats(number, &turn, first, began.elapsed().as_secs_f64() - first));
         }
     }
     Ok(well || typed)
@@ -119,20 +118,18 @@ pub fn talk(chat: &mut Chat, args: &Args, request: &mut Request) -> Result<bool>
 pub fn next_line(typed: bool) -> Result<Option<String>> {
     loop {
         if typed {
-            eprint!("> ");
-            std::io::stderr().flush().context("could not write to standard error")?;
+            let mut terminal = std::io::stderr();
+            let _ = write!(terminal, "> ").and_then(|()| terminal.flush());
         }
-        let mut bytes = Vec::new();
-        let read = std::io::stdin().lock().read_until(b'\n', &mut bytes);
-        if read.context("could not read standard input")? == 0 {
+        let Some(bytes) = text_input::line(std::io::stdin().lock())? else {
             if typed {
-                eprintln!();
+                note!("");
             }
             return Ok(None);
-        }
+        };
         match String::from_utf8(bytes) {
-            Ok(text) => return Ok(Some(text.trim_end_matches(['\n', '\r']).to_string())),
-            Err(_) => eprintln!("[a line that is not UTF-8 text was left out]"),
+            Ok(text) => return Ok(Some(text)),
+            Err(_) => note!("[a line that is not UTF-8 text was left out]"),
         }
     }
 }
@@ -146,17 +143,17 @@ pub fn command(chat: &mut dyn Commanded, line: &str) -> Next {
     let (name, text) = rest.split_once(' ').unwrap_or((rest, ""));
     match (name.trim(), text.trim()) {
         ("quit" | "exit" | "bye", "") => return Next::Quit,
-        ("help" | "?", "") => eprintln!("{HELP}"),
+        ("help" | "?", "") => note!("{HELP}"),
         ("reset", "") => {
             chat.reset();
-            eprintln!("[a new chat]");
+            note!("[a new chat]");
         }
         ("system", text) => match chat.set_system(Some(text).filter(|text| !text.is_empty())) {
-            Ok(()) if text.is_empty() => eprintln!("[no system prompt any more]"),
-            Ok(()) => eprintln!("[another system prompt; what was said stays]"),
-            Err(error) => eprintln!("error: {}", describe(&error)),
+            Ok(()) if text.is_empty() => note!("[no system prompt any more]"),
+            Ok(()) => note!("[another system prompt; what was said stays]"),
+            Err(error) => note!("error: {}", describe(&error)),
         },
-        _ => eprintln!(
+        _ => note!(
             "[no command \"{line}\"; /help shows them, and //… says a line that begins with a /]"
         ),
     }

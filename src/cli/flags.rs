@@ -56,8 +56,8 @@ pub struct Args {
     /// code runs]
     #[arg(long, value_enum, value_name = "KERNELS")]
     pub kernels: Option<Kernels>,
-    /// The type of the weights in memory: f32, bf16 or f16 [default: f32; on the CPU those of a GGUF
-    /// file in Q8_0, Q4_0 or Q4_1 stay as they are]
+    /// The type of the weights in memory: f32, bf16 or f16, which on the CPU is the slowest of the three
+    /// [default: f32; on the CPU those of a GGUF file in Q8_0, Q4_0 or Q4_1 stay as they are]
     #[arg(long, value_name = "DTYPE")]
     pub dtype: Option<String>,
     /// Quantise the weights as they are loaded; a head that is the embedding table, too, stays q8_0
@@ -69,7 +69,7 @@ pub struct Args {
         value_name = "N",
         default_value_t = 0,
         hide_default_value = true,
-        value_parser = count,
+        value_parser = count::<TOKENS>,
         allow_negative_numbers = true
     )]
     pub min_new_tokens: usize,
@@ -136,11 +136,20 @@ pub struct Args {
         help_heading = "Penalties"
     )]
     pub frequency_penalty: Option<f32>,
+    /// The penalties on repetition, presence and frequency look at the last N tokens [default: all]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = count::<TOKENS>,
+        allow_negative_numbers = true,
+        help_heading = "Penalties"
+    )]
+    pub penalty_window: Option<usize>,
     /// No sequence of N tokens occurs twice
     #[arg(
         long,
         value_name = "N",
-        value_parser = count,
+        value_parser = count::<TOKENS>,
         allow_negative_numbers = true,
         help_heading = "Penalties"
     )]
@@ -159,7 +168,7 @@ pub struct Args {
         long,
         value_name = "N",
         default_value_t = 1,
-        value_parser = count,
+        value_parser = count::<SEQUENCES>,
         allow_negative_numbers = true,
         help_heading = "Beams"
     )]
@@ -169,7 +178,7 @@ pub struct Args {
         long,
         value_name = "N",
         default_value_t = 1,
-        value_parser = count,
+        value_parser = count::<SEQUENCES>,
         allow_negative_numbers = true,
         help_heading = "Beams"
     )]
@@ -190,14 +199,22 @@ pub struct Args {
     #[arg(long, value_name = "NAME", help_heading = "Speculation", conflicts_with = "draft_ngram")]
     pub draft_model: Option<String>,
     /// Draft what followed the last N tokens before
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "2", help_heading = "Speculation")]
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        default_missing_value = "2",
+        help_heading = "Speculation",
+        value_parser = count::<SEQUENCES>,
+        allow_negative_numbers = true
+    )]
     pub draft_ngram: Option<usize>,
     /// Tokens to draft at most before each pass of the model
     #[arg(
         long,
         value_name = "K",
         default_value_t = 4,
-        value_parser = count,
+        value_parser = count::<SEQUENCES>,
         allow_negative_numbers = true,
         help_heading = "Speculation"
     )]
@@ -218,7 +235,14 @@ pub struct Args {
     #[arg(long, value_name = "REGEX", help_heading = "Guard rails")]
     pub allow_regex: Option<String>,
     /// Tokens that the scheduler's batch may come to hold
-    #[arg(long, value_name = "N", default_value_t = 4096, help_heading = "Cache")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4096,
+        help_heading = "Cache",
+        value_parser = count::<BATCH>,
+        allow_negative_numbers = true
+    )]
     pub max_batch_tokens: usize,
     /// Compute every position anew at every step
     #[arg(long, help_heading = "Cache", conflicts_with = "cache")]
@@ -256,7 +280,7 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
     /// Show the N likeliest tokens of each step, with the log-probabilities that the model gives them
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = count::<TOKENS>, allow_negative_numbers = true)]
     pub top_logprobs: Option<usize>,
     /// Print speeds to standard error
     #[arg(long)]
@@ -303,11 +327,21 @@ fn logit_bias(value: &str) -> Result<(u32, f32), String> {
     }
 }
 
-/// A count of something: not negative.
-fn count(text: &str) -> Result<usize, String> {
-    let negative = text.strip_prefix('-').is_some_and(|rest| rest.parse::<u64>().is_ok());
+/// The most tokens that a flag can ask for: longer than any model's context.
+const TOKENS: usize = 1 << 24;
+/// The most beams, samples or draft tokens.
+const SEQUENCES: usize = 1 << 16;
+/// The most tokens of a batch.
+const BATCH: usize = 1 << 30;
+
+/// A count of something: not negative, and at most `MOST`.
+fn count<const MOST: usize>(text: &str) -> Result<usize, String> {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let negative = text.strip_prefix('-').is_some_and(digits);
     match text.parse() {
-        Ok(count) => Ok(count),
+        Ok(count) if count <= MOST => Ok(count),
+        _ if digits(text) => Err(format!("it must be at most {MOST}")),
+        Ok(_) => Err("it must be a whole number".into()),
         Err(_) if negative => {
             Err("it cannot be negative; leave the flag out for its default".into())
         }
@@ -338,7 +372,7 @@ fn max_new_tokens(text: &str) -> Result<usize, String> {
                             1000000; it ends where the context does"
                 .into())
         }
-        _ => count(text),
+        _ => count::<TOKENS>(text),
     }
 }
 

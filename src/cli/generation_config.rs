@@ -161,3 +161,27 @@ fn asks_for_nothing(key: &str, value: &Value) -> bool {
 fn given(value: f64, default: f64) -> Option<f64> {
     (value != default).then_some(value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{json, Map};
+
+    #[test]
+    fn a_foreign_file_makes_a_short_note_without_control_characters() {
+        let note = |config| advice(&config, "a file", &Args::parse_from(["candecode"])).unwrap();
+        let keys = (0..100_000).map(|n| (format!("key_{n}"), json!(n)));
+        let mut many: Map<String, Value> = keys.collect();
+        many.insert("a\u{1b}[2J".into(), json!("\u{7}\n"));
+        many.insert("b".into(), json!("long".repeat(1_000_000)));
+        many.insert("c".repeat(1_000_000), json!({"deep": [1, 2]}));
+        many.insert("do_sample".into(), json!(true));
+        many.insert("temperature".into(), json!(1e308));
+        let long = note(Value::Object(many));
+        assert!(long.len() < 15_000, "{} bytes", long.len());
+        assert!(!long.contains(char::is_control), "{long:?}");
+        assert!(long.contains(" more; "), "{long}");
+        let few = note(json!({"a\u{1b}": "\u{7}"}));
+        assert!(!few.contains(char::is_control), "{few:?}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Ctrl-C: the first one ends a text cleanly, the second ends the program; one at the prompt of a chat ends the chat.
 
+use crate::kit::note::note;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static ASKED: AtomicBool = AtomicBool::new(false);
@@ -9,7 +10,7 @@ static WAITING: AtomicBool = AtomicBool::new(false);
 pub fn watch() {
     let _ = ctrlc::set_handler(|| {
         if WAITING.load(Ordering::SeqCst) {
-            eprintln!("\n[the chat ends]");
+            note!("\n[the chat ends]");
             std::process::exit(0);
         }
         if ASKED.swap(true, Ordering::SeqCst) {

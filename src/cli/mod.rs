@@ -10,4 +10,5 @@ pub mod output;
 pub mod plan;
 pub mod run;
 pub mod statistics;
+pub mod text_input;
 pub mod weight_format;

@@ -9,10 +9,11 @@ use crate::engine::top_logprobs::TopLogprobs;
 use crate::engine::{self, loops::Sink};
 use crate::kernels::{self, Kernels};
 use crate::kit::draft::Counts;
+use crate::kit::note::note;
 use crate::kit::units::bytes;
 use crate::kit::{FinishReason, Hypothesis, Token, Tokenizer};
 use anyhow::{Context as _, Result};
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
 
 /// One text as it comes.
@@ -68,7 +69,7 @@ impl<'a> Output<'a> {
             top_logprobs: None,
         };
         if out.streams() {
-            show(&format!("{}{}", if number > 0 { "\n" } else { "" }, out.prompt(0)?))?;
+            show_text(&format!("{}{}", if number > 0 { "\n" } else { "" }, out.prompt(0)?))?;
         }
         Ok(out)
     }
@@ -130,7 +131,7 @@ impl<'a> Output<'a> {
                 let gap = if row > 0 { "\n" } else { "" };
                 match self.args.format {
                     Format::Text => {
-                        show(&format!("{gap}{}{}\n", self.prompt(row)?, self.texts[row].text))?
+                        show_text(&format!("{gap}{}{}\n", self.prompt(row)?, self.texts[row].text))?
                     }
                     Format::Json => show(&self.json(row, timings, top_logprobs.clone())?)?,
                 }
@@ -138,10 +139,10 @@ impl<'a> Output<'a> {
         }
         if self.args.stats {
             let prompt: usize = self.texts.iter().map(|text| text.prompt.len()).sum();
-            eprintln!("{}", timings.lines(prompt, new, self.texts.len()));
-            eprintln!("kernels {}", kernels::in_use(self.args.device == "cpu"));
+            note!("{}", timings.lines(prompt, new, self.texts.len()));
+            note!("kernels {}", kernels::in_use(self.args.device == "cpu"));
             if let Some(peak) = memory_check::peak() {
-                eprintln!("process {} of memory at its peak", bytes(peak));
+                note!("process {} of memory at its peak", bytes(peak));
             }
             let later = new.saturating_sub(self.texts.len()) as u64;
             // Plain tensor code and day 17's kernel count nothing.
@@ -152,16 +153,16 @@ impl<'a> Output<'a> {
                 let machine = forecast::this_machine();
                 if counted {
                     let read = (all_read - prefill_read) as f64;
-                    eprintln!("{}", memory(read, later as f64, decode_s, machine.bandwidth));
+                    note!("{}", memory(read, later as f64, decode_s, machine.bandwidth));
                 }
                 if let Some(model) = predicted {
-                    eprintln!("{}", self.forecast(model, &machine));
+                    note!("{}", self.forecast(model, &machine));
                 }
             }
             if let Some(Counts { passes, drafted, accepted, written }) = self.counts {
                 let rate = 100.0 * accepted as f64 / drafted.max(1) as f64;
                 let yields = written as f64 / passes.max(1) as f64;
-                eprintln!("drafts  {accepted} of {drafted} accepted ({rate:.0} %), {yields:.2} tokens a pass of the model");
+                note!("drafts  {accepted} of {drafted} accepted ({rate:.0} %), {yields:.2} tokens a pass of the model");
             }
         }
         Ok(())
@@ -250,7 +251,7 @@ impl Sink for Output<'_> {
         self.first
             .get_or_insert_with(|| (self.began.elapsed().as_secs_f64(), kernels::bytes_read()));
         if self.streams() {
-            show(&token.text)?;
+            show_text(&token.text)?;
         }
         let text = self.texts.get_mut(token.row).context("a token of a row that does not exist")?;
         text.new_ids.push(token.id);
@@ -291,14 +292,40 @@ impl Sink for Output<'_> {
 /// Bytes that each token cost, and how near their reading comes to what memory allows.
 fn memory(read: f64, tokens: f64, seconds: f64, bandwidth: f64) -> String {
     let share = read / seconds / bandwidth;
+    let memory = format!("the {:.1} GB/s that memory gives", bandwidth / 1e9);
+    // A last-level cache is rarely larger.
+    let cached = read / tokens <= 32e6;
     let beside = match share > 1.0 {
-        true => "more than memory gives: the model fits the processor's caches".to_string(),
-        false => {
-            format!("{:.0} % of the {:.1} GB/s that memory gives", 100.0 * share, bandwidth / 1e9)
-        }
+        true if cached => format!("more than {memory}: the processor's caches hold some of it"),
+        true => format!("more than {memory} in a short test, which other programs may slow down"),
+        false => format!("{:.0} % of {memory}", 100.0 * share),
     };
     let (a_token, rate) = (bytes(read / tokens), read / seconds / 1e9);
     format!("memory  {a_token} read a token, {rate:.1} GB/s, {beside}")
+}
+
+/// [`show`], for the text of a prompt or a model: a terminal gets no control characters but line ends
+/// and tabs, which would move its cursor, or do more. A file or a pipe gets the text as it is.
+///
+/// # Errors
+/// As [`show`].
+pub fn show_text(text: &str) -> Result<()> {
+    match std::io::stdout().is_terminal() {
+        true => show(&without_controls(text)),
+        false => show(text),
+    }
+}
+
+/// A text whose control characters are escaped, as `\u{1b}`.
+fn without_controls(text: &str) -> String {
+    let mut visible = String::new();
+    for c in text.chars() {
+        match c.is_control() && !"\n\t".contains(c) {
+            true => visible.extend(c.escape_default()),
+            false => visible.push(c),
+        }
+    }
+    visible
 }
 
 /// Writes and flushes; a reader that went away (`| head`) ends the program quietly.
@@ -310,5 +337,31 @@ pub fn show(text: &str) -> Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         other => other.context("could not write to standard output"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_small_is_said_to_be_cached() {
+        let small = memory(3e6 * 10.0, 10.0, 1e-3, 10e9);
+        assert_eq!(
+            small,
+            "memory  3.0 MB read a token, 30.0 GB/s, more than the 10.0 GB/s that memory gives: the \
+             processor's caches hold some of it"
+        );
+        let large = memory(500e6 * 10.0, 10.0, 0.4, 10e9);
+        assert!(large.ends_with("in a short test, which other programs may slow down"), "{large}");
+        let plain = memory(500e6 * 10.0, 10.0, 1.0, 10e9);
+        assert!(plain.ends_with(", 50 % of the 10.0 GB/s that memory gives"), "{plain}");
+    }
+
+    #[test]
+    fn a_terminal_gets_no_control_characters() {
+        let text = "\u{1b}]0;title\u{7}a\u{9b}2Jb\rc\td\ne é 👩‍👧";
+        let shown = "\\u{1b}]0;title\\u{7}a\\u{9b}2Jb\\rc\td\ne é 👩‍👧";
+        assert_eq!(without_controls(text), shown);
     }
 }

@@ -1,13 +1,13 @@
 //! From flags to what will run: which day's loop, which processors, which choice. Nothing is loaded yet.
 
 use crate::cli::flags::{Args, CacheName, Early, Format, PastContextName, RngKind};
+use crate::cli::text_input;
 use crate::engine::loops::LoopPlan;
 use crate::engine::requests::{self, Processors};
 use crate::kernels::Kernels;
 use crate::kit::error::usage;
 use crate::kit::{BeamParams, EarlyStopping, ModelConfig, PastContext, SamplingParams};
-use anyhow::{ensure, Context as _, Result};
-use std::io::Read as _;
+use anyhow::{ensure, Result};
 use std::path::Path;
 
 /// What the flags ask for.
@@ -171,7 +171,20 @@ impl Plan {
         }
         let beams = args.num_beams > 1;
         let blocks = !self.params.block.is_empty();
+        let penalised = self.params.repetition_penalty != 1.0
+            || self.params.presence_penalty != 0.0
+            || self.params.frequency_penalty != 0.0;
+        ensure!(
+            args.penalty_window != Some(0),
+            usage("--penalty-window 0 would look at no token; leave the penalties out")
+        );
         for (flag, given, effective, needs) in [
+            (
+                "--penalty-window",
+                args.penalty_window.is_some(),
+                penalised,
+                "penalties; add --repetition-penalty, --presence-penalty or --frequency-penalty",
+            ),
             ("--rng", args.rng.is_some(), self.samples(), "sampling; add --temperature"),
             ("--seed", args.seed.is_some(), self.samples(), "sampling; add --temperature"),
             ("--length-penalty", args.length_penalty != 1.0, beams, "beam search; add --num-beams"),
@@ -273,7 +286,7 @@ fn sampling_params(args: &Args) -> Result<SamplingParams> {
         presence_penalty: args.presence_penalty.unwrap_or(neutral.presence_penalty),
         frequency_penalty: args.frequency_penalty.unwrap_or(neutral.frequency_penalty),
         no_repeat_ngram: args.no_repeat_ngram,
-        penalty_window: None,
+        penalty_window: args.penalty_window,
         stop: args.stop.clone(),
         block: blocked(args)?,
         block_whole_words: args.block_whole_words,
@@ -290,7 +303,7 @@ fn sampling_params(args: &Args) -> Result<SamplingParams> {
 fn blocked(args: &Args) -> Result<Vec<String>> {
     let mut words = args.block.clone();
     if let Some(file) = &args.block_file {
-        let text = text_file("--block-file", file)?;
+        let text = text_input::text_file("--block-file", file)?;
         let text = text.replace("\r\n", "\n").replace('\r', "\n"); // a bare CR ends a line, too
         let shown = file.display();
         ensure!(
@@ -315,16 +328,6 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// A file that a flag names, without the byte order mark that some editors put in front.
-///
-/// # Errors
-/// If it cannot be read as UTF-8 text.
-pub fn text_file(flag: &str, file: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("{flag} {}: could not be read as UTF-8 text", file.display()))?;
-    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_string())
-}
-
 /// The prompts that are texts.
 ///
 /// # Errors
@@ -338,11 +341,9 @@ pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
 
 fn prompt_file(file: &Path) -> Result<String> {
     if file.as_os_str() != "-" {
-        return text_file("--prompt-file", file);
+        return text_input::text_file("--prompt-file", file);
     }
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).context("could not read standard input")?;
-    Ok(text)
+    text_input::standard_input()
 }
 
 /// The smallest day whose loop can do what is asked, or the one that `--loop` insists on.

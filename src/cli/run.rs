@@ -1,7 +1,7 @@
 //! What the `candecode` command does with its flags.
 
 use crate::cli::flags::{Args, CacheName, Format};
-use crate::cli::output::Output;
+use crate::cli::output::{show, Output};
 use crate::cli::plan::{prompt_texts, Plan};
 use crate::cli::weight_format::{self, weight_format, Load};
 use crate::cli::{chat_terminal, endpoint, generation_config, interrupt, memory_check};
@@ -15,12 +15,12 @@ use crate::formats::{hub, ModelFiles};
 use crate::kernels::{self, Kernels};
 use crate::kit::dispatch::try_mine;
 use crate::kit::error::{describe, plain, usage};
+use crate::kit::note::note;
 use crate::kit::{check_prompt, days, device};
 use crate::kit::{Cache, CacheKind, Model, ModelConfig, PastContext, Step, Tokenizer};
 use anyhow::{anyhow, ensure, Result};
 use candle_core::{DType, Device, Tensor};
 use std::cell::RefCell;
-use std::io::Write as _;
 use std::time::Instant;
 
 /// Runs the command; gives its exit code.
@@ -38,13 +38,13 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     kernels::check_instruction_set().map_err(usage)?;
     if args.models {
-        let _ = std::io::stdout().write_all(hub::list()?.as_bytes());
+        show(&hub::list()?)?;
         return Ok(0);
     }
     if args.find {
         let place = hub::locate(&args.model, args.offline)?;
         ensure!(place.exists(), "{} is made in memory: it has no folder", args.model);
-        println!("{}", place.display());
+        show(&format!("{}\n", place.display()))?;
         return Ok(0);
     }
     let prompted = args.prompt_file.is_some() || args.prompt_ids.is_some();
@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Result<u8> {
         context = need.longest(room).min(context); // of a chat: what it may grow to
     }
     let notes = loads.iter().filter_map(|load| weight_format::note(args, load));
-    notes.for_each(|note| eprintln!("{note}"));
+    notes.for_each(|note| note!("{note}"));
     let engine = open(args, &loads[0], tokenizer)?;
     let drafter = loads.get(1).zip(draft_tokenizer);
     let drafter = drafter.map(|(load, tokenizer)| open(args, load, tokenizer));
@@ -97,14 +97,14 @@ pub fn run(args: &Args) -> Result<u8> {
             .map_err(|e| anyhow!("{}{}", which(i, prompts.len()), plain(&e)))?;
     }
     let load_s = began.elapsed().as_secs_f64();
-    eprintln!("{}", days::credits(plan.day));
+    note!("{}", days::credits(plan.day));
     if let Some(seed) = args.seed.filter(|seed| seed.drawn) {
-        eprintln!("note: --seed {} writes this again", seed.value);
+        note!("note: --seed {} writes this again", seed.value);
     }
     let asked_for = files.generation_config();
     let advice = |asked| generation_config::advice(asked, files.generation_config_name(), args);
     if let Some(note) = asked_for.and_then(advice) {
-        eprintln!("{note}");
+        note!("{note}");
     }
     let model = Watched::new(engine.model());
     let draft_model = drafter.as_ref().map(|drafter| Watched::new(drafter.model()));
@@ -177,7 +177,7 @@ fn draft_model(
     }
     let (draft, target) = (files.config(), target.config());
     if draft.size() >= target.size() {
-        eprintln!("warning: the draft model is as large as its target: speculation will be slower than none");
+        note!("warning: the draft model is as large as its target: speculation will be slower than none");
     }
     Ok((files, own))
 }
@@ -255,7 +255,7 @@ impl Run<'_> {
         request.stop_strings.extend(template.stops.iter().cloned());
         let most = self.models.model.config().max_position_embeddings;
         if context < most {
-            eprintln!("note: memory has room for {context} tokens, the model's context is {most}");
+            note!("note: memory has room for {context} tokens, the model's context is {most}");
         }
         let cached = self.models.engine.new_cached(self.models.model);
         let mut chat = Chat::new(cached, self.models.engine.tokenizer(), template, context);
@@ -286,7 +286,7 @@ impl Run<'_> {
         let slides =
             self.models.engine.cache.is_some_and(|kind| matches!(kind, CacheKind::Sliding(_)));
         if at_context > 0 && !slides && self.loops.past_context == PastContext::Stop {
-            eprintln!(
+            note!(
                 "note: the text ends where the model's context does, at {context} tokens; one prompt \
                  goes on with --past-context window"
             );

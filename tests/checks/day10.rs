@@ -250,7 +250,7 @@ pub fn writing_strided_positions(day: &Day) -> Outcome {
     for _ in 0..20 {
         let (b, at, t) = (1 + random.below(3), random.below(4), 1 + random.below(3));
         let buffer = random.tensor(&[b, 2, 8, 3])?;
-        let before = buffer.copy()?;
+        let before = buffer.force_contiguous()?;
         let new = random.tensor(&[b, t, 2, 3])?.transpose(1, 2)?;
         let got = (day.write_at)(&buffer, &new, at)?;
         let input = format!("{t} strided positions at {at} of ({b}, 2, 8, 3)");

@@ -77,7 +77,7 @@ impl Cache for Keep {
                     Tensor::cat(&[pad(k)?, pad(&new_k)?], 0)?,
                     Tensor::cat(&[pad(v)?, pad(&new_v)?], 0)?,
                 ),
-                None => (new_k.copy()?, new_v.copy()?),
+                None => (new_k.force_contiguous()?, new_v.force_contiguous()?),
             };
             self.layers.insert(layer, all);
         }

@@ -137,6 +137,7 @@ fn what_no_protocol_has_is_refused_by_name() {
         &["--draft-ngram", "2"],
         &["--block", "dog"],
         &["--no-repeat-ngram", "3"],
+        &["--penalty-window", "9", "--presence-penalty", "1"],
         &["--num-beams", "2"],
         &["--rng", "chacha", "--temperature", "1"],
         &["--offline"],
@@ -284,4 +285,84 @@ fn a_chat_goes_on_after_a_refusal() {
     let server = OpenAiServer::start(manner);
     let (_, errors, code) = talk(&server, &["--chat"], "Hello\nAgain\n");
     assert_eq!((errors.matches("too long").count(), code), (2, 1), "{errors}");
+}
+
+/// The memory that a process takes at its peak, in KiB, is bounded; so is its time.
+#[test]
+#[cfg(unix)]
+fn an_endless_stream_is_ended() {
+    let text =
+        r#"data: {"choices":[{"index":0,"text":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}]}"#;
+    let streams = [
+        (format!("{text}\n\n"), "the server goes on: "),
+        ("data: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\n".to_string(), "an event is longer than 4 MiB"),
+        ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa".to_string(), "an event is longer than 4 MiB"),
+        (": keep-alive\n".to_string(), "the stream is longer than any answer to this request"),
+        ("\n".to_string(), "the stream is longer than any answer to this request"),
+        ("data: {}\n\n".to_string(), "the stream is longer than any answer to this request"),
+        (
+            "data: {\"choices\":[{\"index\":0,\"text\":\"\"}]}\n\n".to_string(),
+            "the stream is longer than any answer to this request",
+        ),
+    ];
+    for (events, words) in streams {
+        let events: &'static str = events.leak();
+        for flags in [&["-p", "Once"][..], &["-p", "Once", "--format", "json"], &["--chat"]] {
+            let server = OpenAiServer::start(Manner::Endless(events));
+            let mut command = Command::new("sh");
+            let line = r#"ulimit -v 2000000; printf 'Once\n' | exec "$C" --endpoint "$A" "$@""#;
+            command.args(["-c", line, "sh", "--max-new-tokens", "16"]).args(flags);
+            command.env("C", env!("CARGO_BIN_EXE_candecode")).env("A", &server.address);
+            let out = command.env_remove("OPENAI_API_KEY").output().unwrap();
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert!(said.contains(words), "{events:?} {flags:?}: {said}");
+            assert_eq!(out.status.code(), Some(1), "{events:?} {flags:?}: {said}");
+        }
+    }
+}
+
+/// What a server says of itself, and its errors, reach the terminal as text: no command to it, and
+/// not a page of it.
+#[test]
+fn a_servers_words_are_escaped_and_cut() {
+    let long: &'static str =
+        format!(r#"{{"error":{{"message":"{}"}}}}"#, "long ".repeat(100_000)).leak();
+    let evil = r#"{"error":{"message":"a\u001b]0;title\u0007b\u009b2J\u202ec"}}"#;
+    for manner in [
+        Manner::Status(400, "", evil),
+        Manner::Status(400, "", "\x1b[2J\x1b]0;title\x07 plain"),
+        Manner::Status(500, "", long),
+        Manner::Status(401, "", long),
+        Manner::Status(429, "retry-after: 1\r\n", evil),
+        Manner::Endless("data: {\"error\":{\"message\":\"\\u001b[2Jdead\"}}\n\n"),
+        Manner::Endless("data: no \x1b[2J json\n\n"),
+        Manner::Named(r"\u001b[2J\u0007small"),
+    ] {
+        for flags in [&["-p", "Once"][..], &["--models"], &["--model", "x", "-p", "Once"]] {
+            let server = OpenAiServer::start(manner);
+            let (out, said, _) = run(&server, flags);
+            let shown = format!("{out}{said}");
+            let control = |c: char| c.is_control() && c != '\n';
+            assert!(
+                !shown.contains(control) && !shown.contains('\u{202e}'),
+                "{flags:?}: {shown:?}"
+            );
+            assert!(shown.len() < 1000, "{flags:?}: {} bytes", shown.len());
+        }
+    }
+}
+
+#[test]
+fn a_key_that_no_header_can_have_is_blamed_itself() {
+    let server = OpenAiServer::start(Manner::Key);
+    for key in ["a\r\nX: y", "a\n", "é", "a b", "a\tb", "\u{7f}"] {
+        let (_, said, code) = run(&server, &["-p", "Once", "--api-key", key]);
+        assert!(said.starts_with("error: --api-key: a key has no spaces"), "{key:?}: {said}");
+        assert_eq!(code, 2, "{key:?}");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_candecode"));
+        command.args(["--endpoint", &server.address, "-p", "Once"]).env("OPENAI_API_KEY", key);
+        let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+        assert!(said.starts_with("error: OPENAI_API_KEY: a key has no spaces"), "{key:?}: {said}");
+    }
+    assert_eq!(run(&server, &["-p", "Once", "--api-key", "right"]).2, 0);
 }

@@ -29,6 +29,12 @@ pub enum Manner {
     EndsEarly,
     /// An error in the stream.
     ErrorInside,
+    /// This, again and again, as the stream of a text.
+    #[allow(dead_code)] // only the tests of the client meet it
+    Endless(&'static str),
+    /// A model with this name, as JSON has it.
+    #[allow(dead_code)]
+    Named(&'static str),
 }
 
 /// A request for a text: its path and body.
@@ -128,6 +134,7 @@ fn models(stream: &mut TcpStream, manner: Manner) -> std::io::Result<()> {
         Manner::TwoModels => format!("{},{}", model("small", "x"), model("large", "x")),
         Manner::WithTokens => model("small", "llamacpp"),
         Manner::Well(owner) => model("small", owner),
+        Manner::Named(name) => model(name, "vllm"),
         _ => model("small", "vllm"),
     };
     whole(stream, "200 OK", "", &format!(r#"{{"object":"list","data":[{list}]}}"#))
@@ -167,6 +174,12 @@ fn text(stream: &mut TcpStream, manner: Manner, chat: bool) -> std::io::Result<(
     }
     let head = "content-type: text/event-stream\r\ntransfer-encoding: chunked";
     write!(stream, "HTTP/1.1 200 OK\r\n{head}\r\n\r\n")?;
+    if let Manner::Endless(events) = manner {
+        let many = events.repeat((1 << 16) / events.len() + 1);
+        loop {
+            write!(stream, "{:x}\r\n{many}\r\n", many.len())?;
+        }
+    }
     for event in events {
         write!(stream, "{:x}\r\n{event}\r\n", event.len())?;
         stream.flush()?;

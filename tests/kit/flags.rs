@@ -253,6 +253,7 @@ fn flags_that_could_do_nothing_are_refused() {
         (&["--num-draft-tokens", "3"], "--num-draft-tokens is for drafts"),
         (&["--max-batch-tokens", "99"], "--max-batch-tokens is for the scheduler"),
         (&["--block-whole-words"], "--block-whole-words is for a block list"),
+        (&["--penalty-window", "9"], "--penalty-window is for penalties"),
         (
             &["--past-context", "window", "--num-beams", "2"],
             "--past-context window is for one prompt",

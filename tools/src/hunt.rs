@@ -42,11 +42,12 @@ const CHOICES: usize = 5;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// What tells mistakes from outside: each goes another way through the engine.
-const PROBES: [&str; 11] = [
+const PROBES: [&str; 12] = [
     "Once upon a time",
     "--temperature 0.9 --top-k 20 --top-p 0.9 --min-p 0.02 --seed 3 -p One day",
     "--repetition-penalty 1.3 --presence-penalty 0.5 --frequency-penalty 0.3 --no-repeat-ngram 2 \
      -p The dog",
+    "--repetition-penalty 1.5 --penalty-window 5 -p The dog",
     "--num-beams 3 --num-return-sequences 2 -p The cat",
     "-p Once -p The little dog was sad. He",
     "--loop day15 -p Once upon a time",

@@ -119,7 +119,7 @@ pub fn mine_passes(repo: &Repo) -> Result<Outcome> {
         if !matches!(progress::of(repo, day)?, Progress::Begun(_)) {
             continue;
         }
-        let mut run = checks::of_reader(repo, &inputs, day)?;
+        let mut run = checks::of_reader(repo, &inputs, day, None)?;
         table::messages(&run, true, &[]);
         table::tasks(repo, &run, "yours", &[])?;
         run.units.retain(|unit| unit.status != Status::Unwritten);

@@ -10,13 +10,11 @@ use std::process::{Command, Stdio};
 mod thread_count;
 pub use thread_count::default_threads as threads;
 
-/// Gives a child `RAYON_NUM_THREADS`, unless the reader set it; as for rayon, 0 is unset. Without it
-/// candle reads `/proc/cpuinfo` again on every product.
+/// Gives a child `RAYON_NUM_THREADS`, as the reader set it if that is sensible; as for rayon, 0 is
+/// unset. Without it candle reads `/proc/cpuinfo` again on every product.
 pub fn set_threads(command: &mut Command) {
-    let set = std::env::var("RAYON_NUM_THREADS").is_ok_and(|n| !matches!(n.trim(), "" | "0"));
-    if !set {
-        command.env("RAYON_NUM_THREADS", threads().to_string());
-    }
+    let asked = thread_count::threads_asked_for("RAYON_NUM_THREADS");
+    command.env("RAYON_NUM_THREADS", asked.unwrap_or_else(threads).to_string());
 }
 
 /// The feature that a device needs, if any.

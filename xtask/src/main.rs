@@ -4,8 +4,9 @@
 
 use clap::Parser;
 use std::ffi::OsString;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
-use xtask::{commands, note, Usage};
+use xtask::{commands, note, term, Usage};
 
 /// The runner of the course: checks your days, runs the engine, shows the book
 #[derive(Parser)]
@@ -16,8 +17,25 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(arguments());
-    match commands::run(cli.command) {
+    let cli = match Cli::try_parse_from(arguments()) {
+        Ok(cli) => cli,
+        Err(said) => {
+            let code = u8::try_from(said.exit_code()).unwrap_or(2);
+            match said.print().and_then(|()| std::io::stdout().flush()) {
+                Err(problem) if code == 0 && problem.kind() != ErrorKind::BrokenPipe => {
+                    note!("error: could not write to standard output: {problem}");
+                    return ExitCode::FAILURE;
+                }
+                _ => return ExitCode::from(code),
+            }
+        }
+    };
+    let done = commands::run(cli.command);
+    if let Some(why) = term::unwritten() {
+        note!("error: could not write to standard output: {why}");
+        return ExitCode::FAILURE;
+    }
+    match done {
         Ok(code) => code,
         Err(problem) => {
             note!("error: {problem:#}");

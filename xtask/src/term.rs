@@ -1,7 +1,7 @@
 //! What the runner prints: colour only on a terminal, never colour or a symbol without the word,
 //! and nothing of another program's that a terminal would obey.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
 /// A colour of the terminal's own palette, so that it fits light and dark.
@@ -91,9 +91,23 @@ pub fn wrap(text: &str, width: usize) -> String {
     text.split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n\n")
 }
 
+/// Why a line could not be written to standard output, if one could not.
+static UNWRITTEN: OnceLock<String> = OnceLock::new();
+
 /// Writes a line to standard output; that a reader's `head` closes it early is no error.
 pub fn line(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let mut out = std::io::stdout();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(problem) if problem.kind() != ErrorKind::BrokenPipe => {
+            let _ = UNWRITTEN.set(problem.to_string());
+        }
+        _ => {}
+    }
+}
+
+/// Why something that this program said could not be written; `None` if all of it was.
+pub fn unwritten() -> Option<&'static str> {
+    UNWRITTEN.get().map(String::as_str)
 }
 
 /// Writes a line to standard error, likewise.

@@ -144,3 +144,43 @@ fn the_list_is_never_old_and_says_whose_code_it_is() {
     assert_eq!(code, 0);
     assert!(fake.say(&["list", "day0"]).0.contains("✗ does not compile  0.1"), "kept as well");
 }
+
+/// Standard output without room is said, and no success; one that is closed early ends quietly.
+#[test]
+#[cfg(unix)]
+fn what_cannot_be_written_is_said() {
+    use std::process::Stdio;
+    let full = || Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let closed = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Stdio::from(writer)
+    };
+    let fake = Fake::new();
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["check", "--help"],
+        &["list"],
+        &["restore"],
+        &["give", "day0"],
+        &["start", "day1"],
+    ] {
+        let run = |stdout: Stdio| {
+            let child = fake.command(args).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap();
+            let out = child.wait_with_output().unwrap();
+            (String::from_utf8(out.stderr).unwrap(), out.status.code())
+        };
+        let (said, code) = run(full());
+        assert!(
+            said.contains("error: could not write to standard output: No space left"),
+            "{args:?}: {said}"
+        );
+        assert_eq!(code, Some(1), "{args:?}");
+        assert_eq!(run(closed()), (String::new(), Some(0)), "{args:?}");
+        for stderr in [full(), closed()] {
+            let status = fake.command(args).stdout(Stdio::null()).stderr(stderr).status().unwrap();
+            assert_eq!(status.code(), Some(0), "{args:?}");
+        }
+    }
+}

@@ -81,3 +81,10 @@ fn without_lines_saves_are_waited_for_and_no_colour_is_shown() {
     session.interrupt();
     assert_eq!(session.ends(), -1, "ended by the signal");
 }
+
+#[test]
+fn a_device_that_is_not_here_is_refused_before_the_first_check() {
+    let (out, err, code) = Fake::new().say(&["watch", "--device", "tpu"]);
+    assert!(err.starts_with("error: unknown device \"tpu\"") && out.is_empty(), "{out}{err}");
+    assert_eq!(code, 2);
+}

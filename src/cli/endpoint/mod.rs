@@ -22,15 +22,17 @@ use anyhow::Result;
 /// If a flag cannot be sent ([`crate::kit::error::Usage`]), nobody answers, or the server refuses.
 #[cfg(feature = "hub")]
 pub fn run(args: &Args, address: &str) -> Result<u8> {
+    use crate::cli::output::show;
     use crate::cli::plan::Plan;
-    use crate::kit::error::usage;
+    use crate::kit::error::{shown, usage};
+    use crate::kit::note::note;
     use remote_client::Client;
 
     remote_request::refuse_local_flags(args)?;
     let client = Client::new(address, args.api_key.as_deref())?;
     if args.models {
         for model in client.models()?.unwrap_or_default() {
-            println!("{}", model.id);
+            show(&format!("{}\n", shown(&model.id)))?;
         }
         return Ok(0);
     }
@@ -42,9 +44,9 @@ pub fn run(args: &Args, address: &str) -> Result<u8> {
     let server = client.choose_model(&args.model)?;
     let note = remote_request::refuse_unknown_fields(args, &plan.params, &server)?;
     if let Some(note) = note {
-        eprintln!("{note}");
+        note!("{note}");
     }
-    eprintln!("[{} on {}]", server.model, client.base());
+    note!("[{} on {}]", shown(&server.model), client.base());
     if args.chat {
         return remote_chat::talk(&client, &server, args, &plan.params);
     }

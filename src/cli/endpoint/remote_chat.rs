@@ -3,12 +3,13 @@
 use crate::cli::chat_terminal::{command, next_line, Commanded, Next};
 use crate::cli::endpoint::remote_client::Client;
 use crate::cli::endpoint::remote_request::{chat, Server};
-use crate::cli::endpoint::remote_text::{receive, stats};
+use crate::cli::endpoint::remote_text::{receive, stats, Bounds};
 use crate::cli::flags::Args;
 use crate::cli::interrupt;
-use crate::cli::output::show;
+use crate::cli::output::{show, show_text};
 use crate::engine::chat_template::setting;
 use crate::kit::error::describe;
+use crate::kit::note::note;
 use crate::kit::SamplingParams;
 use anyhow::Result;
 use serde_json::{json, Map, Value};
@@ -51,7 +52,7 @@ pub fn talk(client: &Client, server: &Server, args: &Args, params: &SamplingPara
     let settings = settings(args)?;
     let typed = std::io::stdin().is_terminal();
     if typed {
-        eprintln!("[/help shows the commands; Ctrl-C stops an answer, Ctrl-D ends the chat]");
+        note!("[/help shows the commands; Ctrl-C stops an answer, Ctrl-D ends the chat]");
     }
     interrupt::watch();
     let mut conversation = Conversation { system: args.system.clone(), turns: Vec::new() };
@@ -65,13 +66,14 @@ pub fn talk(client: &Client, server: &Server, args: &Args, params: &SamplingPara
         };
         let body = chat(params, server, &conversation.with(&said), &settings);
         let began = Instant::now();
+        let bounds = Bounds::new(params.max_new_tokens, 1);
         let answer = client
-            .stream("chat/completions", &body)
-            .and_then(|stream| receive(stream, 1, began, show));
+            .stream("chat/completions", &body, bounds.stream)
+            .and_then(|stream| receive(stream, 1, bounds, began, show_text));
         let received = match answer {
             Ok(received) => received,
             Err(error) => {
-                eprintln!("error: {}", describe(&error));
+                note!("error: {}", describe(&error));
                 well = false;
                 continue;
             }
@@ -79,12 +81,12 @@ pub fn talk(client: &Client, server: &Server, args: &Args, params: &SamplingPara
         show("\n")?;
         let Some(text) = received.texts.first() else { continue };
         if received.stopped {
-            eprintln!("[stopped; what was said stays]");
+            note!("[stopped; what was said stays]");
         } else if text.finish_reason.as_deref() == Some("length") {
-            eprintln!("[cut: --max-new-tokens N allows more, as far as the server's context goes]");
+            note!("[cut: --max-new-tokens N allows more, as far as the server's context goes]");
         }
         if args.stats {
-            eprintln!("{}", stats(&received));
+            note!("{}", stats(&received));
         }
         conversation.turns.push(json!({"role": "user", "content": said}));
         conversation.turns.push(json!({"role": "assistant", "content": text.text}));

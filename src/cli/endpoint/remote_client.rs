@@ -2,7 +2,7 @@
 
 use crate::cli::endpoint::remote_request::{Program, Server};
 use crate::cli::endpoint::server_events::Events;
-use crate::kit::error::usage;
+use crate::kit::error::{quoted, shown, usage};
 use anyhow::{anyhow, bail, ensure, Result};
 use serde_json::Value;
 use std::io::BufReader;
@@ -14,9 +14,6 @@ use ureq::{Agent, Body, BodyReader};
 const SILENCE: Duration = Duration::from_secs(300);
 /// At most so many bytes of an answer that is not a stream.
 const LONGEST_ANSWER: u64 = 4 << 20;
-/// At most so many characters of what a server says are shown.
-const SHOWN: usize = 400;
-
 /// A server, and how it is asked.
 pub struct Client {
     agent: Agent,
@@ -40,7 +37,7 @@ impl Client {
     /// The server at `address`, with or without `/v1`. The key is `--api-key`, else `OPENAI_API_KEY`.
     ///
     /// # Errors
-    /// As wrong usage, if the address is none.
+    /// As wrong usage, if the address or the key is none.
     pub fn new(address: &str, key: Option<&str>) -> Result<Self> {
         let host = address.strip_prefix("http://").or(address.strip_prefix("https://"));
         ensure!(
@@ -52,8 +49,7 @@ impl Client {
             true => address.to_string(),
             false => format!("{address}/v1"),
         };
-        let from_environment = || std::env::var("OPENAI_API_KEY").ok();
-        let key = key.map(str::to_string).or_else(from_environment).filter(|key| !key.is_empty());
+        let key = api_key(key)?;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_resolve(Some(Duration::from_secs(15)))
@@ -92,7 +88,7 @@ impl Client {
             bail!(
                 "--endpoint {}: it answers, but not as OpenAI's protocol does: {}",
                 self.base,
-                shortened(&text)
+                quoted(one_line(&text))
             )
         };
         let word = |model: &Value, name: &str| model[name].as_str().unwrap_or("").to_string();
@@ -115,9 +111,9 @@ impl Client {
             );
             return Ok(Server { model: wanted.to_string(), program: Program::Other });
         };
-        let mut names: Vec<&str> = models.iter().take(8).map(|model| model.id.as_str()).collect();
+        let mut names: Vec<String> = models.iter().take(8).map(|model| shown(&model.id)).collect();
         if models.len() > names.len() {
-            names.push("…");
+            names.push("…".to_string());
         }
         let names = names.join(", ");
         let chosen = match models.as_slice() {
@@ -136,11 +132,11 @@ impl Client {
         Ok(Server { model: chosen.id.clone(), program: Program::of(&chosen.owned_by) })
     }
 
-    /// Sends a request, and gives the events of its response.
+    /// Sends a request, and returns the events of its response, of which there may be `most` bytes.
     ///
     /// # Errors
     /// If nobody answers, or the server refuses: with its words.
-    pub fn stream(&self, path: &str, body: &Value) -> Result<Stream> {
+    pub fn stream(&self, path: &str, body: &Value, most: u64) -> Result<Stream> {
         let url = format!("{}/{path}", self.base);
         let mut request = self.agent.post(&url).header("content-type", "application/json");
         if let Some(key) = &self.key {
@@ -149,7 +145,7 @@ impl Client {
         let response = request.send(body.to_string()).map_err(|e| self.no_answer(&e))?;
         let body = self.accepted(response)?.into_body();
         let reader = body.into_with_config().limit(u64::MAX).reader();
-        Ok(Events::new(BufReader::new(reader)))
+        Ok(Events::new(BufReader::new(reader), most, SILENCE))
     }
 
     /// A response that is no refusal.
@@ -159,7 +155,8 @@ impl Client {
             return Ok(response);
         }
         let wait = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-        let wait = wait.map_or(String::new(), |wait| format!("; it asks to wait {wait} s"));
+        let wait =
+            wait.map_or(String::new(), |wait| format!("; it asks to wait {} s", shown(wait)));
         let said = said(&text_of(response.into_body()));
         let base = &self.base;
         Err(match status {
@@ -198,6 +195,27 @@ impl Client {
     }
 }
 
+/// The key to send: that of the flag, else that of the environment; None if there is none.
+///
+/// # Errors
+/// As wrong usage, if it cannot be in a header.
+fn api_key(flag: Option<&str>) -> Result<Option<String>> {
+    let environment = std::env::var_os("OPENAI_API_KEY").map(|key| key.to_string_lossy().into());
+    let (source, key) = match flag {
+        Some(key) => ("--api-key", Some(key.to_string())),
+        None => ("OPENAI_API_KEY", environment),
+    };
+    let key = key.filter(|key: &String| !key.is_empty());
+    ensure!(
+        key.as_ref().is_none_or(|key| key.bytes().all(|byte| byte.is_ascii_graphic())),
+        usage(format!(
+            "{source}: a key has no spaces, line breaks or letters beyond ASCII; was something else \
+             copied with it?"
+        ))
+    );
+    Ok(key)
+}
+
 /// Whether the host of an address is this machine's loopback.
 fn is_loopback(host: &str) -> bool {
     host.starts_with("127.") || host.starts_with("localhost") || host.starts_with("[::1]")
@@ -215,7 +233,7 @@ fn said(text: &str) -> String {
     let message = error_message(&json).unwrap_or_else(|| text.trim().to_string());
     match message.is_empty() {
         true => String::new(),
-        false => format!(": {}", shortened(&message)),
+        false => format!(": {}", shown(one_line(&message))),
     }
 }
 
@@ -226,11 +244,7 @@ pub fn error_message(json: &Value) -> Option<String> {
     message.map(str::to_string)
 }
 
-/// One line of it, not too long.
-fn shortened(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+/// A text on one line.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -36,6 +36,7 @@ pub fn refuse_local_flags(args: &Args) -> Result<()> {
         ("--early-stopping", args.early_stopping != Early::False, NO_FIELD),
         ("--no-repeat-ngram", args.no_repeat_ngram.is_some(), NO_FIELD),
         ("--block-ids", !args.block_ids.is_empty(), NO_FIELD),
+        ("--penalty-window", args.penalty_window.is_some(), NO_FIELD),
         ("--block", !args.block.is_empty(), NO_FIELD),
         ("--block-file", args.block_file.is_some(), NO_FIELD),
         ("--block-whole-words", args.block_whole_words, NO_FIELD),

@@ -4,14 +4,42 @@ use crate::cli::endpoint::remote_client::{error_message, Client, Stream};
 use crate::cli::endpoint::remote_request::{completion, Prompt, Server};
 use crate::cli::flags::{Args, Format};
 use crate::cli::interrupt;
-use crate::cli::output::show;
+use crate::cli::output::{show, show_text};
 use crate::cli::plan::prompt_texts;
-use crate::kit::error::usage;
+use crate::kit::error::{quoted, shown, usage};
+use crate::kit::note::note;
 use crate::kit::SamplingParams;
 use anyhow::{bail, ensure, Context as _, Result};
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Instant;
+
+/// The longest text of a token, in bytes: those of real vocabularies have some hundred.
+const LONGEST_TOKEN: usize = 512;
+/// The most bytes that a stream may spend on a token: its JSON, with log-probabilities and all.
+const STREAM_PER_TOKEN: u64 = 64 << 10;
+/// A request for a few tokens may cost as much as one for this many.
+const AT_LEAST: usize = 256;
+
+/// What a response may be at most, from what was asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Bytes of the whole stream.
+    pub stream: u64,
+    /// Bytes of one text.
+    text: usize,
+}
+
+impl Bounds {
+    /// For `n` texts of so many tokens.
+    pub fn new(max_new_tokens: usize, n: usize) -> Self {
+        let tokens = max_new_tokens.saturating_add(AT_LEAST);
+        Self {
+            stream: (tokens as u64).saturating_mul(n as u64).saturating_mul(STREAM_PER_TOKEN),
+            text: tokens.saturating_mul(LONGEST_TOKEN),
+        }
+    }
+}
 
 /// What one choice of a response has become.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -87,7 +115,8 @@ pub fn run(
     for (number, prompt) in prompts.iter().enumerate() {
         let body = completion(params, server, prompt, n, args.format == Format::Json);
         let began = Instant::now();
-        let stream = client.stream("completions", &body)?;
+        let bounds = Bounds::new(params.max_new_tokens, n);
+        let stream = client.stream("completions", &body, bounds.stream)?;
         let echo = match prompt {
             Prompt::Text(text) => text.as_str(),
             Prompt::Ids(_) => "",
@@ -96,8 +125,8 @@ pub fn run(
         if streams {
             show(&format!("{gap}{echo}"))?;
         }
-        let received = receive(stream, n, began, |text| match streams {
-            true => show(text),
+        let received = receive(stream, n, bounds, began, |text| match streams {
+            true => show_text(text),
             false => Ok(()),
         });
         if streams {
@@ -108,7 +137,7 @@ pub fn run(
             let gap = if number + i > 0 { "\n" } else { "" };
             match args.format {
                 Format::Text if streams => {}
-                Format::Text => show(&format!("{gap}{echo}{}\n", text.text))?,
+                Format::Text => show_text(&format!("{gap}{echo}{}\n", text.text))?,
                 Format::Json => {
                     let (prefill_s, decode_s) = (received.first_s, received.rest_s);
                     let line = Line { text, prefill_s, decode_s };
@@ -117,7 +146,7 @@ pub fn run(
             }
         }
         if args.stats {
-            eprintln!("{}", stats(&received));
+            note!("{}", stats(&received));
         }
         if received.stopped {
             return Ok(130);
@@ -133,6 +162,7 @@ pub fn run(
 pub fn receive(
     stream: Stream,
     n: usize,
+    bounds: Bounds,
     began: Instant,
     mut on_text: impl FnMut(&str) -> Result<()>,
 ) -> Result<Received> {
@@ -147,10 +177,11 @@ pub fn receive(
             done = true;
             break;
         }
-        let json: Value = serde_json::from_str(&event)
-            .with_context(|| format!("the server sent an event that is no JSON: {event}"))?;
+        let json: Value = serde_json::from_str(&event).with_context(|| {
+            format!("the server sent an event that is not JSON: {}", quoted(&event))
+        })?;
         if let Some(message) = error_message(&json) {
-            bail!("the server reports an error in the stream: {message}");
+            bail!("the server reports an error in the stream: {}", shown(message));
         }
         if let Some(usage) = json["usage"].as_object() {
             let count = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
@@ -162,6 +193,12 @@ pub fn receive(
                 bail!("the server sent choice {index}, and {n} were asked for")
             };
             let piece = take(text, choice);
+            ensure!(
+                text.text.len() <= bounds.text,
+                "the server goes on: {} bytes of text, and {} tokens were asked for",
+                text.text.len(),
+                bounds.text / LONGEST_TOKEN - AT_LEAST
+            );
             if !piece.is_empty() {
                 first.get_or_insert_with(|| began.elapsed().as_secs_f64());
                 pieces += 1;

@@ -7,6 +7,7 @@
 use crate::formats::folder::{shard_names, INDEX, SINGLE};
 use crate::formats::hub::hub_cache::{is_plain_name, Repository, REQUIRED};
 use crate::formats::hub::DEFAULT_MODEL;
+use crate::kit::note::note;
 use crate::kit::units::bytes;
 use anyhow::{anyhow, bail, Context as _, Result};
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo, Metadata};
@@ -49,7 +50,7 @@ pub fn fetch(cached: &Repository, hub: &Path) -> Result<PathBuf> {
             }
             // Another program fetched the rest, and there is no network now: go on, but say so.
             Err(Problem::Unreachable(_)) if known => {
-                eprintln!("note: {}: could not ask whether there is a {file}", cached.name);
+                note!("note: {}: could not ask whether there is a {file}", cached.name);
             }
             Err(problem) => return Err(hub.explain(file, problem)),
             Ok(()) => {}
@@ -76,7 +77,7 @@ fn lock_repo(cached: &Repository) -> std::io::Result<File> {
     let file = File::options().create(true).truncate(false).write(true).open(path)?;
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => {
-            eprintln!("waiting: another process is fetching {}", cached.name);
+            note!("waiting: another process is fetching {}", cached.name);
             file.lock()?;
         }
         Err(TryLockError::Error(e)) if e.kind() == ErrorKind::Unsupported => {} // some network drives
@@ -227,7 +228,7 @@ impl<'a> Hub<'a> {
                     if !again.is_empty() {
                         return Err(Problem::Damaged(what));
                     }
-                    eprintln!("{file} came damaged ({what}): fetching it again");
+                    note!("{file} came damaged ({what}): fetching it again");
                 }
                 other => return other,
             }
@@ -390,7 +391,7 @@ fn progress_bar(file: &str, size: u64, again: &str) -> ProgressBar {
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(size).with_style(style).with_message(file.to_string());
     if bar.is_hidden() {
-        eprintln!("fetching {file} ({}){again}", bytes(size as f64));
+        note!("fetching {file} ({}){again}", bytes(size as f64));
     }
     bar
 }

@@ -19,11 +19,12 @@ use saved::Inputs;
 /// Checks a day of the reader's among reference days, prints nothing but what cargo says, and keeps
 /// the outcome if there is room for it.
 ///
-/// A day without a line of the reader's is not built: all of it is not written.
+/// A day without a line of the reader's is not built: all of it is not written. An outcome on another
+/// device than the CPU is not kept.
 ///
 /// # Errors
 /// If a file of the repository cannot be read, or a program not be started.
-pub fn of_reader(repo: &Repo, inputs: &Inputs, day: &Day) -> Result<DayRun> {
+pub fn of_reader(repo: &Repo, inputs: &Inputs, day: &Day, device: Option<&str>) -> Result<DayRun> {
     if progress::of(repo, day)? == Progress::Stub {
         return table::not_run(repo, day, Status::Unwritten);
     }
@@ -31,15 +32,21 @@ pub fn of_reader(repo: &Repo, inputs: &Inputs, day: &Day) -> Result<DayRun> {
     let plan = builds::plan(repo, Some(day), CodeOf::Reader, CodeOf::Reference)?;
     let mut run = table::not_run(repo, day, Status::Broken)?;
     for job in &plan.jobs {
-        if let Built::Done(programs) = runner::build(repo, &job.features, &job.days, None)? {
+        if let Built::Done(programs) = runner::build(repo, &job.features, &job.days, device)? {
             run = runner::run_day(
                 repo,
                 day,
                 &programs,
-                &Options { waiting: true, ..Options::default() },
+                &Options {
+                    waiting: true,
+                    device: device.map(str::to_string),
+                    ..Options::default()
+                },
             )?;
         }
     }
-    let _ = saved::save(repo, &key, &run);
+    if device.is_none() {
+        let _ = saved::save(repo, &key, &run);
+    }
     Ok(run)
 }

@@ -35,7 +35,7 @@ pub fn run(repo: &Repo, args: &List) -> Result<ExitCode> {
         let shown = only.is_none_or(|only| *only == day.day);
         if shown && day.unchecked() && !args.quick {
             note!("checking {} …", day.day.title());
-            day.take(&checks::of_reader(repo, &inputs, &day.day)?);
+            day.take(&checks::of_reader(repo, &inputs, &day.day, None)?);
         }
     }
     for day in days.iter().filter(|day| only.is_none_or(|only| *only == day.day)) {

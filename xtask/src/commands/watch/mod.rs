@@ -10,6 +10,7 @@ use crate::checks::runner::DayRun;
 use crate::checks::saved::Inputs;
 use crate::checks::{self, table};
 use crate::commands::{diff, hint, list_days};
+use crate::host;
 use crate::progress::{self, DayProgress};
 use crate::repo::{Day, Repo};
 use crate::stubs::{self, Task};
@@ -29,6 +30,9 @@ pub struct Watch {
     /// Which day: `day6` or `6`; without it, the one you are at
     #[arg(value_name = "DAY")]
     day: Option<String>,
+    /// cpu, metal or cuda
+    #[arg(long)]
+    device: Option<String>,
 }
 
 /// What is looked at, relative to the root.
@@ -49,6 +53,7 @@ enum Step {
 /// The day under watch.
 struct Session<'a> {
     repo: &'a Repo,
+    device: Option<&'a str>,
     lines: Receiver<String>,
     watcher: FileWatcher,
     day: Day,
@@ -63,6 +68,9 @@ struct Session<'a> {
 /// # Errors
 /// Bad usage; or a file of the repository that cannot be read.
 pub fn run(repo: &Repo, args: &Watch) -> Result<ExitCode> {
+    if let Some(device) = &args.device {
+        host::device_feature(device)?; // refused before anything is built
+    }
     let day = match &args.day {
         Some(day) => Some(repo.day(day)?.clone()),
         None => {
@@ -76,6 +84,7 @@ pub fn run(repo: &Repo, args: &Watch) -> Result<ExitCode> {
     };
     let mut session = Session {
         repo,
+        device: args.device.as_deref(),
         lines: lines_of_stdin(),
         watcher: FileWatcher::new(WATCHED.iter().map(|path| repo.root.join(path)).collect()),
         day,
@@ -115,7 +124,7 @@ impl Session<'_> {
         let inputs = Inputs::read(self.repo);
         let key = inputs.key(self.repo, &self.day);
         say!("\n{}", paint(Colour::Bold, &format!("── {} ──", self.day.title())));
-        let run = match checks::of_reader(self.repo, &inputs, &self.day) {
+        let run = match checks::of_reader(self.repo, &inputs, &self.day, self.device) {
             Ok(run) => run,
             Err(problem) => {
                 note!("error: {problem:#}");

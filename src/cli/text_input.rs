@@ -1,0 +1,81 @@
+//! Text that comes from outside: files that flags name, standard input, the lines of a chat. All of it
+//! is bounded, and none of it is waited for without an end.
+
+use crate::kit::error::usage;
+use anyhow::{anyhow, ensure, Context as _, Result};
+use std::fs::File;
+use std::io::{BufRead, Read};
+use std::path::Path;
+
+/// The longest text that is read, in bytes. What fits the longest context of any model is shorter.
+const LONGEST: u64 = 64 << 20;
+
+/// The text of a file that a flag names, without the byte order mark that some editors put in front.
+/// A pipe that the shell opened, as `<(sort words)`, is read, too.
+///
+/// # Errors
+/// If it is a folder or a named pipe, longer than 64 MiB, not UTF-8, or cannot be read.
+pub fn text_file(flag: &str, file: &Path) -> Result<String> {
+    let shown = format!("{flag} {}", file.display());
+    let read = || format!("{shown}: could not be read as UTF-8 text");
+    let metadata = std::fs::metadata(file).with_context(read)?;
+    ensure!(!metadata.is_dir(), "{shown}: this is a folder, and should be a file");
+    ensure!(
+        !is_named_pipe(file, &metadata),
+        usage(format!("{shown}: this is a named pipe, which may never end; give a file"))
+    );
+    let text = whole(File::open(file).with_context(read)?).with_context(read)?;
+    let text = text.ok_or_else(|| anyhow!("{shown}: longer than 64 MiB; give a shorter text"))?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_string())
+}
+
+/// The text on standard input.
+///
+/// # Errors
+/// If it is longer than 64 MiB, not UTF-8, or cannot be read.
+pub fn standard_input() -> Result<String> {
+    let text = whole(std::io::stdin().lock()).context("could not read standard input")?;
+    text.context("standard input: longer than 64 MiB; give a shorter text")
+}
+
+/// All that a reader has; None if that is too much.
+fn whole(reader: impl Read) -> std::io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    reader.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST {
+        return Ok(None);
+    }
+    let text = String::from_utf8(bytes);
+    text.map(Some).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
+}
+
+/// The bytes of the next line, without its end; None at the end of the input.
+///
+/// # Errors
+/// If it is longer than 64 MiB, or cannot be read.
+pub fn line(mut reader: impl BufRead) -> Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let read = reader.by_ref().take(LONGEST + 1).read_until(b'\n', &mut bytes);
+    read.context("could not read standard input")?;
+    ensure!(bytes.len() as u64 <= LONGEST, "standard input: a line is longer than 64 MiB");
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let end = bytes.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |last| last + 1);
+    bytes.truncate(end);
+    Ok(Some(bytes))
+}
+
+/// Whether a file is a pipe that nobody may ever write into: one with a name. Those that a shell
+/// opened have writers, and names as `/dev/fd/63`.
+#[cfg(unix)]
+fn is_named_pipe(file: &Path, metadata: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    let opened = ["/dev/fd", "/dev/stdin", "/proc"].iter().any(|dir| file.starts_with(dir));
+    metadata.file_type().is_fifo() && !opened
+}
+
+#[cfg(not(unix))]
+fn is_named_pipe(_file: &Path, _metadata: &std::fs::Metadata) -> bool {
+    false
+}
