@@ -206,11 +206,8 @@ impl Front {
         if text.len() / 16 <= context || least <= context {
             return Ok(());
         }
-        let message = format!(
-            "This model's maximum context length is {context} tokens. However, your {param} resulted \
-             in at least {least} tokens. Please reduce the length of the {param}."
-        );
-        Err(ApiError::too_long(param, message))
+        let tokens = format!("at least {least}");
+        Err(ApiError::context_exceeded(param, tokens, context))
     }
 
     /// Refuses lists that would cost the model's thread too much.

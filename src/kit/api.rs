@@ -55,9 +55,9 @@ impl ApiError {
         Self { code: Some("context_length_exceeded"), ..Self::invalid(param, message) }
     }
 
-    /// 400: a prompt of `tokens` tokens doesn't fit a context of `context`. The words are OpenAI's: clients that
-    /// shorten a conversation look for them.
-    pub fn context_exceeded(param: &str, tokens: usize, context: usize) -> Self {
+    /// 400: a prompt of `tokens` tokens (a number, or "at least" one) doesn't fit a context of `context`. The
+    /// words are OpenAI's: clients that shorten a conversation look for them.
+    pub fn context_exceeded(param: &str, tokens: impl std::fmt::Display, context: usize) -> Self {
         let it = match param {
             "messages" => format!("your messages resulted in {tokens} tokens. Please reduce the length of the messages."),
             _ => format!("you requested {tokens} tokens in your prompt. Please reduce the length of the prompt."),

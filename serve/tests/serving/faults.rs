@@ -314,6 +314,10 @@ fn what_asks_for_too_much_is_refused_before_any_work() {
         asked.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(answers.iter().all(|status| *status == 400), "{answers:?}");
+    let (_, answer) = server.post(COMPLETIONS, &bodies[1]);
+    assert_eq!(answer["error"]["code"], "context_length_exceeded", "{answer}");
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("This model's maximum context length is 512 tokens."), "{message}");
     assert_eq!(server.text("Once upon a time", &json!({})), whole);
 }
 
