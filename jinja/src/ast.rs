@@ -24,7 +24,7 @@ pub enum Stmt {
     Block(Body),
     Break,
     Continue,
-    /// What needs other templates, and is refused where it is run.
+    /// A tag that needs other templates. Running it is an error.
     Elsewhere(String),
 }
 
@@ -66,12 +66,12 @@ pub enum Expr {
     Float(f64),
     Str(String),
     Name(String),
-    /// What a block wrote.
+    /// The text that a block has written.
     Captured,
     List(Vec<Expr>),
     Tuple(Vec<Expr>),
     Dict(Vec<(Expr, Expr)>),
-    /// A first operand, and what follows: `a + b - c` is evaluated in a loop, however long it is.
+    /// A first operand and the operations on it. `a + b - c` is evaluated in a loop, however long it is.
     Chain(Box<Expr>, Vec<(Binary, Expr)>),
     /// `a ~ b ~ c`
     Concat(Vec<Expr>),

@@ -46,7 +46,7 @@ fn month_days(year: i32, month: u32) -> u32 {
 }
 
 impl Date {
-    /// Midnight of a day; None if there is no such day.
+    /// Returns midnight of a day, or None if the calendar lacks it.
     pub fn day(year: i32, month: u32, day: u32) -> Option<Self> {
         let exists = (1..=9999).contains(&year)
             && (1..=12).contains(&month)
@@ -54,7 +54,7 @@ impl Date {
         exists.then_some(Self { year, month, day, hour: 0, minute: 0, second: 0 })
     }
 
-    /// The moment so many seconds after 1970 began, in UTC.
+    /// Converts seconds since 1970 began to a date, in UTC.
     pub fn from_unix(seconds: u64) -> Self {
         let (mut days, rest) = (seconds / 86_400, (seconds % 86_400) as u32);
         let (mut year, mut month) = (1970, 1);
@@ -70,18 +70,18 @@ impl Date {
         Self { year, month, day: days as u32 + 1, hour, minute, second }
     }
 
-    /// The day of the year, from 0.
+    /// Returns the day of the year, from 0.
     fn year_day(&self) -> u32 {
         (1..self.month).map(|month| month_days(self.year, month)).sum::<u32>() + self.day - 1
     }
 
-    /// The day of the week: Sunday is 0.
+    /// Returns the day of the week. Sunday is 0.
     fn week_day(&self) -> u32 {
         let years = self.year as u32 - 1;
         (1 + years + years / 4 - years / 100 + years / 400 + self.year_day()) % 7
     }
 
-    /// The year of ISO 8601's week, and its number.
+    /// Returns ISO 8601's week: its year and its number.
     fn iso_week(&self) -> (i32, u32) {
         let weekday = (self.week_day() + 6) % 7; // Monday is 0
         let week = (self.year_day() as i32 - weekday as i32 + 10) / 7;

@@ -1,13 +1,13 @@
-//! What goes wrong in a template.
+//! Errors of a template.
 
 use std::fmt;
 
-/// Why a template was refused, and where.
+/// The reason a template failed, and the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// The line, from 1.
     pub line: Option<usize>,
-    /// What went wrong, in words: a template's own, if it called `raise_exception`.
+    /// The message: the template's own if it called `raise_exception`.
     pub message: String,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// An error; the interpreter adds the line.
+/// Returns an error. The interpreter adds the line.
 pub fn fail<T>(message: impl Into<String>) -> Result<T> {
     Err(Error { line: None, message: message.into() })
 }

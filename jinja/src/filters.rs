@@ -182,7 +182,7 @@ fn is_word(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-/// Where the word that has this place begins.
+/// Finds the start of the word at a position.
 fn word_begin(chars: &[char], at: usize) -> usize {
     chars[..at].iter().rposition(|c| is_space(*c)).map_or(0, |at| at + 1)
 }
@@ -269,8 +269,8 @@ fn wrap(line: &str, width: usize, break_words: bool, break_hyphens: bool) -> Vec
 }
 
 impl Interpreter {
-    /// What the parts of a list become, up to the first error: Jinja2's filters are generators, whose errors come when they are
-    /// read.
+    /// Applies a function to each value, up to the first error. Jinja2's filters are generators, so the error only surfaces
+    /// when a reader gets that far.
     fn lazily(
         &mut self,
         values: Vec<Value>,
@@ -322,7 +322,7 @@ impl Interpreter {
         Ok(keyed.into_iter().map(|(_, value)| value).collect())
     }
 
-    /// The values with the attributes that they are sorted by, several with commas between.
+    /// Pairs each value with its sort key: one attribute, or several separated by commas.
     fn keyed(
         &mut self,
         values: Vec<Value>,
@@ -416,7 +416,7 @@ impl Interpreter {
             "center" => {
                 let [width] = args.bind("center", ["width"])?;
                 let width = whole(width, 80, "center")?;
-                let text = self.to_text(&value)?;
+                let text = self.text_of(&value)?;
                 center(self, &text, width, " ")?
             }
             "d" | "default" => {
@@ -519,7 +519,7 @@ impl Interpreter {
                 }
             }
             "format" => {
-                let text = self.to_text(&value)?;
+                let text = self.text_of(&value)?;
                 let values = match args.named.is_empty() {
                     true => Value::tuple(args.positional)?,
                     false if !args.positional.is_empty() => {
@@ -598,14 +598,14 @@ impl Interpreter {
             "join" => {
                 let [separator, attribute] = args.bind("join", ["d", "attribute"])?;
                 let separator = match separator {
-                    Some(separator) => self.to_text(&separator)?,
+                    Some(separator) => self.text_of(&separator)?,
                     None => String::new(),
                 };
                 let attribute = attribute.unwrap_or(Value::None);
                 let mut out = String::new();
                 for (at, item) in self.iterate(&value)?.into_iter().enumerate() {
                     let item = self.path(&item, &attribute, None)?;
-                    let text = self.to_text(&item)?;
+                    let text = self.text_of(&item)?;
                     self.charge(1)?;
                     if out.len() + text.len() + separator.len() > self.size_limit {
                         return fail("join: the text gets too long");
@@ -692,9 +692,9 @@ impl Interpreter {
             }
             "replace" => {
                 let [old, new, count] = args.bind("replace", ["old", "new", "count"])?;
-                let text = self.to_text(&value)?;
-                let old = self.to_text(&wants(old, "replace")?)?;
-                let new = self.to_text(&wants(new, "replace")?)?;
+                let text = self.text_of(&value)?;
+                let old = self.text_of(&wants(old, "replace")?)?;
+                let new = self.text_of(&wants(new, "replace")?)?;
                 let count = match count {
                     None | Some(Value::None) => -1,
                     count => whole(count, -1, "replace")?,
@@ -768,7 +768,7 @@ impl Interpreter {
             "tojson" => return crate::json::dumps(self, value, args),
             "trim" => {
                 let [chars] = args.bind("trim", ["chars"])?;
-                let text = self.to_text(&value)?;
+                let text = self.text_of(&value)?;
                 Value::str(strip(&text, chars, true, true)?)
             }
             "truncate" => {
@@ -822,7 +822,7 @@ impl Interpreter {
                         self.iterate(&value)?
                     }
                     value => {
-                        let text = self.to_text(value)?;
+                        let text = self.text_of(value)?;
                         return self.text(url_quote(&text, false));
                     }
                 };
@@ -831,7 +831,7 @@ impl Interpreter {
                     let [key, value] = pair.as_slice() else {
                         return fail("urlencode: expected pairs");
                     };
-                    let (key, value) = (self.to_text(key)?, self.to_text(value)?);
+                    let (key, value) = (self.text_of(key)?, self.text_of(value)?);
                     parts.push(format!("{}={}", url_quote(&key, true), url_quote(&value, true)));
                 }
                 self.text(parts.join("&"))?
@@ -872,7 +872,7 @@ impl Interpreter {
                     if key.contains(|c: char| c.is_ascii_whitespace() || "/>=".contains(c)) {
                         return fail("Invalid character in attribute name");
                     }
-                    let value = self.to_text(value)?;
+                    let value = self.text_of(value)?;
                     if !out.is_empty() {
                         out.push(' ');
                     }
@@ -901,7 +901,7 @@ impl Interpreter {
                 },
             },
             "capitalize" => {
-                let text = self.to_text(&value)?;
+                let text = self.text_of(&value)?;
                 self.text(capitalize(&text))?
             }
             "count" | "length" => {
@@ -925,7 +925,7 @@ impl Interpreter {
             }
             "e" | "escape" | "forceescape" | "safe" => {
                 let marked = matches!(&value, Value::Str(text) if text.safe);
-                let text = self.to_text(&value)?;
+                let text = self.text_of(&value)?;
                 let text = match marked && name != "forceescape" || name == "safe" {
                     true => text,
                     false => escape(&text),
@@ -935,10 +935,10 @@ impl Interpreter {
             }
             "string" => match value {
                 Value::Str(_) => value,
-                value => Value::str(self.to_text(&value)?),
+                value => Value::str(self.text_of(&value)?),
             },
             "striptags" => {
-                let text = self.to_text(&value)?;
+                let text = self.text_of(&value)?;
                 let (mut out, mut rest) = (String::new(), text.as_str());
                 while let Some(at) = rest.find('<') {
                     let tag = &rest[at..];
@@ -993,8 +993,8 @@ impl Interpreter {
                 let values = self.iterate(&value)?;
                 self.list(values)?
             }
-            "lower" => Value::str(self.to_text(&value)?.to_lowercase()),
-            "upper" => Value::str(self.to_text(&value)?.to_uppercase()),
+            "lower" => Value::str(self.text_of(&value)?.to_lowercase()),
+            "upper" => Value::str(self.text_of(&value)?.to_uppercase()),
             "pprint" => Value::str(value.repr()?),
             "reverse" => match &value {
                 Value::Str(text) => {
@@ -1013,7 +1013,7 @@ impl Interpreter {
                 }
             },
             "title" => {
-                let text = self.to_text(&value)?;
+                let text = self.text_of(&value)?;
                 let border = |c: char| is_space(c) || "-({[<".contains(c);
                 let (mut out, mut start) = (String::new(), true);
                 for c in text.chars() {
@@ -1027,7 +1027,7 @@ impl Interpreter {
                 self.text(out)?
             }
             "wordcount" => {
-                let text = self.to_text(&value)?;
+                let text = self.text_of(&value)?;
                 let words = text.split(|c| !is_word(c)).filter(|word| !word.is_empty());
                 Value::Int(words.count() as i128)
             }
@@ -1106,8 +1106,8 @@ impl Interpreter {
                 let by = operand(args)?;
                 self.binary(Binary::Mod, value, &by)?.as_number() == Some(0.0)
             }
-            "lower" => is_lower(&self.to_text(value)?),
-            "upper" => is_upper(&self.to_text(value)?),
+            "lower" => is_lower(&self.text_of(value)?),
+            "upper" => is_upper(&self.text_of(value)?),
             "filter" => value.as_str().is_some_and(|name| FILTERS.contains(&name)),
             "test" => value.as_str().is_some_and(|name| TESTS.contains(&name)),
             "sameas" => same(value, &operand(args)?),

@@ -7,7 +7,7 @@ use crate::value::{float_repr, Value};
 /// The most digits after a point.
 const MAX_PRECISION: usize = 1000;
 
-/// How a value is to be shown: Python's format specification.
+/// Python's format specification.
 #[derive(Default, Clone)]
 struct Spec {
     fill: Option<char>,
@@ -41,11 +41,11 @@ fn precision(found: Option<usize>) -> Result<usize> {
     }
 }
 
-/// Puts digits into groups of three (or of four, for `_` in other bases).
+/// Groups digits in threes, or in fours for bases other than ten.
 fn grouped(digits: &str, sign: char, size: usize) -> String {
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % size == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(size) {
             out.push(sign);
         }
         out.push(digit);
@@ -61,7 +61,7 @@ fn exponent(text: &str, upper: bool) -> String {
     format!("{digits}{e}{sign}{:02}", exponent.abs())
 }
 
-/// The digits of a float that isn't negative.
+/// Formats a float that isn't negative.
 fn float_digits(number: f64, kind: char, precision: Option<usize>, alternate: bool) -> String {
     let upper = kind.is_ascii_uppercase();
     if !number.is_finite() {
@@ -229,7 +229,7 @@ impl Spec {
 /// Python's `format(value, spec)`.
 fn format_value(interpreter: &mut Interpreter, value: &Value, spec: &str) -> Result<String> {
     if spec.is_empty() {
-        return interpreter.to_text(value);
+        return interpreter.text_of(value);
     }
     let spec = Spec::parse(spec)?;
     match value {
@@ -305,7 +305,7 @@ fn braces(
         let value = lookup(interpreter, name, args, automatic)?;
         let value = match conversion {
             "" => value,
-            "s" => Value::str(interpreter.to_text(&value)?),
+            "s" => Value::str(interpreter.text_of(&value)?),
             "r" | "a" => Value::str(value.repr()?),
             _ => return fail("Unknown conversion specifier"),
         };

@@ -85,7 +85,7 @@ pub fn call(interpreter: &mut Interpreter, name: &str, args: Args) -> Result<Val
             let [format] = args.bind("strftime_now", ["format"])?;
             match format {
                 Some(Value::Str(format)) => {
-                    let now = interpreter.now.clone();
+                    let now = interpreter.now;
                     interpreter.text(now.format(&format)?)
                 }
                 _ => fail("strftime_now: expected a format"),

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How deeply calls of macros, loops and expressions may be inside one another.
+/// The deepest nesting of calls, loops and expressions.
 const MAX_DEPTH: usize = 1500;
 
-/// Variables, and where to look for those that are not here.
+/// Variables, and the scope around them.
 pub struct Scope {
     variables: RefCell<HashMap<String, Value>>,
     parent: Option<Rc<Scope>>,
@@ -104,7 +104,7 @@ impl Args {
     }
 }
 
-/// What comes after a statement.
+/// How to go on after a statement.
 enum Flow {
     Next,
     Break,
@@ -123,7 +123,7 @@ pub struct Interpreter {
     captured: Vec<Value>,
     loops: u64,
     changed: HashMap<u64, Vec<Value>>,
-    /// What may contain itself: emptied at the end, one by one.
+    /// Scopes and namespaces can contain themselves, so they are emptied one by one at the end.
     scopes: Vec<Rc<Scope>>,
     namespaces: Vec<Rc<RefCell<Dict>>>,
 }
@@ -143,7 +143,7 @@ impl Drop for Interpreter {
 }
 
 impl Interpreter {
-    /// `fuel` is how many steps it may take, and `size` how many bytes its values may hold.
+    /// `fuel` is the number of steps it can take, `size` the number of bytes its values can hold.
     pub fn new(fuel: u64, size: usize, now: Date) -> Self {
         Self {
             fuel,
@@ -175,7 +175,7 @@ impl Interpreter {
         Ok(std::mem::take(&mut self.out))
     }
 
-    /// Takes steps off what is left.
+    /// Spends steps.
     pub fn charge(&mut self, steps: usize) -> Result<()> {
         match self.fuel.checked_sub(steps as u64) {
             Some(left) => self.fuel = left,
@@ -191,7 +191,7 @@ impl Interpreter {
         Ok(())
     }
 
-    /// Before a value of so many bytes is made.
+    /// Checks that a value of this many bytes fits, before it is created.
     pub fn room(&mut self, bytes: usize) -> Result<()> {
         if live_bytes().saturating_add(bytes) > self.live_limit {
             return fail("it takes too much memory");
@@ -199,7 +199,7 @@ impl Interpreter {
         self.charge(1 + bytes / 32)
     }
 
-    /// Before a part is added to a text.
+    /// Checks that a text can grow by this many bytes.
     pub fn longer(&mut self, text: &str, part: usize) -> Result<()> {
         if live_bytes().saturating_add(text.len()).saturating_add(part) > self.live_limit {
             return fail("it takes too much memory");
@@ -217,8 +217,8 @@ impl Interpreter {
         Value::list(values)
     }
 
-    /// The text of a value, its size checked.
-    pub fn to_text(&mut self, value: &Value) -> Result<String> {
+    /// Returns a value's text and checks its size.
+    pub fn text_of(&mut self, value: &Value) -> Result<String> {
         let text = value.to_text()?;
         self.room(text.len())?;
         Ok(text)
@@ -243,7 +243,7 @@ impl Interpreter {
         Ok(())
     }
 
-    /// What a part writes, as a text.
+    /// Captures the output of a part as a text.
     fn capture(&mut self, part: impl FnOnce(&mut Self) -> Result<()>) -> Result<Value> {
         let before = std::mem::take(&mut self.out);
         let limit = self.size_limit;
@@ -255,7 +255,7 @@ impl Interpreter {
         self.text(text)
     }
 
-    /// Runs a part in a scope of its own, inside of `parent`.
+    /// Runs a part in a new scope inside `parent`.
     fn scoped<T>(
         &mut self,
         parent: Rc<Scope>,
@@ -293,7 +293,7 @@ impl Interpreter {
                 match &value {
                     Value::Str(text) => self.write(text)?,
                     value => {
-                        let text = self.to_text(value)?;
+                        let text = self.text_of(value)?;
                         self.write(&text)?;
                     }
                 }
@@ -346,13 +346,13 @@ impl Interpreter {
                 let mut args = self.arguments(arguments)?;
                 args.named.push(("caller".into(), caller));
                 let value = self.call(&function, args)?;
-                let text = self.to_text(&value)?;
+                let text = self.text_of(&value)?;
                 self.write(&text)?;
             }
             Stmt::Filter(filters, body) => {
                 let text = self.capture_body(body)?;
                 let value = self.filtered(filters, text)?;
-                let text = self.to_text(&value)?;
+                let text = self.text_of(&value)?;
                 self.write(&text)?;
             }
             Stmt::Scope(body) => {
@@ -483,7 +483,7 @@ impl Interpreter {
         Ok(item)
     }
 
-    /// The next item that the loop's test lets pass.
+    /// Returns the next item that passes the loop's test.
     fn pull(&mut self, state: &Rc<Loop>) -> Result<Option<Value>> {
         loop {
             let item = state.source.borrow().get(state.at.get()).cloned();
@@ -622,7 +622,7 @@ impl Interpreter {
                             self.longer(&text, part.len())?;
                             text.push_str(part);
                         }
-                        value => text.push_str(&self.to_text(value)?),
+                        value => text.push_str(&self.text_of(value)?),
                     }
                 }
                 self.text(text)?
@@ -770,7 +770,7 @@ impl Interpreter {
         Ok(args)
     }
 
-    /// What iterating yields, and the error that it ends with, if it does. A generator is used up.
+    /// Collects the items of an iterable, and the error that ends it, if one does. A generator is used up.
     pub fn items(&mut self, value: &Value) -> Result<(Vec<Value>, Option<Error>)> {
         let mut error = None;
         let values: Vec<Value> = match value {

@@ -132,7 +132,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What is before an item.
+    /// Writes the separator before an item.
     fn between(&mut self, at: usize, depth: u32) -> Result<()> {
         if at > 0 {
             self.out.push_str(&self.item.clone());

@@ -1,8 +1,9 @@
 //! Jinja, as transformers sets it up to render chat templates: Jinja2's sandbox with `trim_blocks` and `lstrip_blocks`, its
 //! loop controls, `{% generation %}`, `tojson`, `raise_exception` and `strftime_now`. Values behave as Python's do.
 //!
-//! A template comes from strangers, so everything is bounded: its length and nesting, the steps that it takes, and the bytes
-//! that its values hold. What goes beyond is an [`Error`].
+//! Templates come from strangers, so everything is bounded: the length and nesting of the source, the number of steps, and the
+//! bytes that values hold. Exceeding a bound is an [`Error`]. A crate for Jinja exists (minijinja), but its operators can be
+//! neither metered nor given Python's behaviour from outside.
 //!
 //! Left out, and refused: other templates (`extends`, `include`, `import`), escaping for HTML (`autoescape`; `escape` and `safe`
 //! return plain strings), `random`, `urlize`, bytes, integers beyond 128 bits.
@@ -31,20 +32,20 @@ use value::{Dict, Value};
 /// The longest template, in bytes. Those that models ship have less than 100,000.
 pub const MAX_SOURCE: usize = 1 << 20;
 
-/// The steps that a template may take, besides those for what it is given.
+/// The number of steps every template can take.
 const STEPS: u64 = 10_000_000;
-/// The steps that it may take for each byte of what it is given.
+/// The further steps for each byte of its variables.
 const STEPS_PER_BYTE: u64 = 30;
-/// The bytes that its values may hold, besides those for what it is given.
+/// The number of bytes every template's values can hold.
 const BYTES: usize = 64 << 20;
-/// The bytes that its values may hold for each byte of what it is given.
+/// The further bytes for each byte of its variables.
 const BYTES_PER_BYTE: usize = 32;
 
-/// The stack that it needs, at most.
+/// The stack for the deepest nesting.
 #[cfg(not(target_arch = "wasm32"))]
 const STACK: usize = 64 << 20;
 
-/// What a template is given: JSON, with the keys of objects in their order.
+/// A variable for a template: JSON whose objects keep the order of their keys.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Data {
     Null,
@@ -149,7 +150,7 @@ impl Serialize for Data {
 }
 
 impl Data {
-    /// About how many bytes it holds.
+    /// Estimates its size in bytes.
     fn size(&self) -> usize {
         64 + match self {
             Self::Str(text) => text.len(),
@@ -212,15 +213,15 @@ impl Template {
         })
     }
 
-    /// The names that it reads without having set them.
+    /// Returns the names that it reads without setting them first.
     pub fn variables(&self) -> &[String] {
         &self.variables
     }
 
-    /// Renders it. `now` is what `strftime_now` shows.
+    /// Renders it. `strftime_now` shows `now`.
     ///
     /// # Errors
-    /// If it calls `raise_exception`, fails, or needs more steps or memory than what it is given can explain.
+    /// If it calls `raise_exception`, fails, or exceeds the bounds on steps, memory or depth.
     pub fn render(&self, variables: &[(&str, &Data)], now: Date) -> Result<String> {
         let size: usize = variables.iter().map(|(_, value)| value.size()).sum();
         let steps = STEPS.saturating_add(STEPS_PER_BYTE.saturating_mul(size as u64));
@@ -237,7 +238,7 @@ impl Template {
 
 impl Drop for Template {
     fn drop(&mut self) {
-        // What is nested deeply is dropped deeply.
+        // Dropping a deeply nested tree takes a deep stack.
         let body = std::mem::take(&mut self.body);
         let _ = on_stack(move || {
             drop(body);
@@ -246,7 +247,7 @@ impl Drop for Template {
     }
 }
 
-/// Runs a part on a stack that is large enough for what is nested as deeply as it can be.
+/// Runs a part on a stack large enough for the deepest nesting.
 #[cfg(not(target_arch = "wasm32"))]
 fn on_stack<T: Send>(part: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {

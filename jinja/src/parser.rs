@@ -6,8 +6,9 @@ use crate::lexer::Token;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// How deeply brackets and blocks can be nested, and how long a chain of `.a.b|c` can be: what follows recurses that deeply.
+/// The deepest nesting of brackets and blocks. Parsing, rendering and dropping recurse this deeply.
 const MAX_NESTING: usize = 200;
+/// The longest chain of `.a[b]|c`.
 const MAX_POSTFIX: usize = 50;
 
 pub struct Parser {
@@ -256,8 +257,7 @@ impl Parser {
                 Stmt::Macro(self.macro_body(Some(name), "endmacro")?)
             }
             "call" => {
-                // The parameters come before the call, whose names are read outside of them.
-                let at = self.at;
+                // The parameters are in a scope of their own.
                 let loops = std::mem::take(&mut self.loops);
                 let first = self.scoped(|parser| {
                     let parameters = parser.is("(").then(|| parser.signature()).transpose()?;
@@ -267,7 +267,6 @@ impl Parser {
                 if !matches!(call, Expr::Call(..)) {
                     return self.fail("expected a call");
                 }
-                let _ = at;
                 let body = self.macro_of(None, parameters, "endcall")?;
                 self.loops = loops;
                 Stmt::Call(call, body)
@@ -414,7 +413,7 @@ impl Parser {
         Ok(parameters)
     }
 
-    /// What is assigned to: names, attributes of namespaces, tuples of them.
+    /// Parses an assignment's target: a name, an attribute of a namespace, or a tuple of them.
     fn target(&mut self, ends: Ends, namespace: bool) -> Result<Target> {
         self.nested(|parser| {
             let mut parts = Vec::new();
@@ -596,7 +595,10 @@ impl Parser {
         };
         let mut length = 0;
         value = self.postfix(value, &mut length)?;
-        while filters {
+        if !filters {
+            return Ok(value);
+        }
+        loop {
             value = if self.is("|") {
                 self.next();
                 self.filter(value)?

@@ -123,7 +123,7 @@ impl Dict {
     }
 }
 
-/// What a generator has left, and the error that its end is, if it is one. It can be read once.
+/// A generator: the items left, and the error at its end, if any. It can be read once.
 pub struct Generator {
     pub rest: RefCell<VecDeque<Value>>,
     pub error: RefCell<Option<Error>>,
@@ -140,7 +140,7 @@ pub enum View {
 
 #[derive(Clone)]
 pub enum Value {
-    /// With the error that its use is.
+    /// Holds the message of the error that its use causes.
     Undefined(Rc<str>),
     None,
     Bool(bool),
@@ -219,7 +219,7 @@ impl Value {
         Ok(Self::Generator(Rc::new(Generator { rest, error, depth })))
     }
 
-    /// How deeply it is nested. What the interpreter empties itself at the end counts as flat.
+    /// Returns how deeply it is nested. Namespaces and macros count as flat: the interpreter empties them itself.
     pub fn depth(&self) -> u32 {
         match self {
             Self::List(items) | Self::Tuple(items) => items.depth,
@@ -261,7 +261,7 @@ impl Value {
         matches!(self, Self::Undefined(_))
     }
 
-    /// Itself, or the error that using an undefined value is.
+    /// Returns itself, or an error if it is undefined.
     pub fn defined(&self) -> Result<&Self> {
         match self {
             Self::Undefined(why) => fail(why.to_string()),

@@ -190,7 +190,7 @@ fn long_chains_and_values_that_hold_each_other_are_rendered() {
 fn long_conversations_are_rendered() {
     let messages = |count: usize, content: &str| {
         let one = |at: usize| {
-            let role = if at % 2 == 0 { "user" } else { "assistant" };
+            let role = if at.is_multiple_of(2) { "user" } else { "assistant" };
             Data::Dict(vec![("role".into(), role.into()), ("content".into(), content.into())])
         };
         Data::Dict(vec![("messages".into(), Data::List((0..count).map(one).collect()))])

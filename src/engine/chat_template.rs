@@ -221,7 +221,7 @@ impl Template {
         rendered.map_err(|e| explained(&self.source, &e))
     }
 
-    /// The token that the template writes behind an answer, if it writes one: it ends a turn, whatever the model's
+    /// Returns the token that the template writes after an answer, if it writes one: it ends a turn, whatever the model's
     /// configuration says.
     pub fn end_of_turn(&self, tokenizer: &Tokenizer) -> Option<u32> {
         const ANSWER: &str = "An answer.";

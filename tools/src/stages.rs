@@ -62,6 +62,7 @@ pub const STAGES: &[Stage] = &[
         "every known mistake is caught and named, every right variant passes",
         known_mistakes,
     ),
+    stage("jinja", "chat templates beside Jinja2, and templates that mean harm", jinja),
     stage("kit", "tests of the kit, and others that belong to no day", kit),
     stage("bad-input", "bad input has clear errors", bad_input),
     stage(

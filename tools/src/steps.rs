@@ -172,6 +172,14 @@ pub fn kit(repo: &Repo) -> Result<Outcome> {
     some(tests(repo, &args.iter().map(String::as_str).collect::<Vec<_>>())?)
 }
 
+/// Chat templates beside Jinja2, and templates that mean harm.
+pub fn jinja(repo: &Repo) -> Result<Outcome> {
+    let package = ["--package", "candecode-jinja"];
+    let lints = [&["clippy", "--all-targets"], &package[..], &["--", "-D", "warnings"]].concat();
+    succeed(repo, &lints)?;
+    some(tests(repo, &package)?)
+}
+
 pub fn bad_input(repo: &Repo) -> Result<Outcome> {
     ensure!(repo.root.join("tests/bad_input.rs").exists(), "tests/bad_input.rs is absent");
     some(tests(repo, &["--features", "ref", "--test", "bad_input"])?)
