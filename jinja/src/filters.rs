@@ -287,6 +287,18 @@ impl Interpreter {
         Value::generator(out, error)
     }
 
+    /// Spends the steps of reading a call's arguments.
+    pub fn charge_args(&mut self, args: &Args) -> Result<()> {
+        let named = args.named.iter().map(|(_, value)| value);
+        let bytes: usize = args
+            .positional
+            .iter()
+            .chain(named)
+            .map(|value| 32 + value.as_str().map_or(0, str::len))
+            .sum();
+        self.charge(bytes / 32)
+    }
+
     /// Python's `sorted`, by keys.
     fn sorted(&mut self, mut keyed: Vec<(Value, Value)>, reverse: bool) -> Result<Vec<Value>> {
         if reverse {
@@ -348,7 +360,9 @@ impl Interpreter {
         const KEEP: [&str; 8] =
             ["capitalize", "center", "indent", "lower", "reverse", "trim", "truncate", "upper"];
         let marked = matches!(&value, Value::Str(text) if text.safe) && KEEP.contains(&name);
-        match self.filtered_by(name, value, args)? {
+        self.charge_args(&args)?;
+        self.charge(value.as_str().map_or(0, str::len) / 32)?;
+        match self.deeper(|me| me.filtered_by(name, value, args))? {
             Value::Str(text) if marked => Ok(Value::markup(&**text)),
             value => Ok(value),
         }
@@ -530,7 +544,7 @@ impl Interpreter {
                     false => {
                         let mut dict = Dict::new();
                         for (name, value) in args.named {
-                            dict.insert(Value::str(name), value)?;
+                            dict.insert(Value::str(name), value, &mut self.fuel)?;
                         }
                         Value::dict(dict)
                     }
@@ -808,7 +822,7 @@ impl Interpreter {
                 let mut seen = std::collections::HashSet::new();
                 self.lazily(values, error, |me, item| {
                     me.charge(1)?;
-                    let key = lowered(me.path(&item, &attribute, None)?, case).key()?;
+                    let key = lowered(me.path(&item, &attribute, None)?, case).key(&mut me.fuel)?;
                     Ok(seen.insert(key).then_some(item))
                 })?
             }
@@ -853,6 +867,10 @@ impl Interpreter {
                 self.charge(text.len())?;
                 self.room(text.len().saturating_mul(32 + join.len()))?;
                 let lines = split_lines(&text, false);
+                // A word that is longer than the width is cut again and again.
+                for line in &lines {
+                    self.charge(line.len().saturating_mul(line.len()) / 256)?;
+                }
                 let wrapped =
                     lines.iter().map(|line| wrap(line, width, words, hyphens).join(&join));
                 let text = wrapped.collect::<Vec<_>>().join(&join);
@@ -1036,7 +1054,8 @@ impl Interpreter {
     }
 
     pub fn test(&mut self, name: &str, value: &Value, args: Args) -> Result<bool> {
-        self.charge(1)?;
+        self.charge(1 + value.as_str().map_or(0, str::len) / 32)?;
+        self.charge_args(&args)?;
         let unary = |args: Args| args.bind::<0>(name, []).map(drop);
         let operand = |args: Args| {
             let [operand] = args.bind(name, ["other"])?;

@@ -324,6 +324,7 @@ fn lookup(
     args: &Args,
     automatic: &mut Option<usize>,
 ) -> Result<Value> {
+    interpreter.charge(1 + args.named.len())?;
     let end = name.find(['.', '[']).unwrap_or(name.len());
     let (first, mut rest) = name.split_at(end);
     let at = match (first.parse::<usize>(), *automatic) {

@@ -105,7 +105,7 @@ pub fn dict(interpreter: &mut Interpreter, args: Args) -> Result<Dict> {
         Some(Value::Dict(other)) => {
             interpreter.room(other.entries().len() * 160)?;
             for (key, value) in other.entries() {
-                dict.insert(key.clone(), value.clone())?;
+                dict.insert(key.clone(), value.clone(), &mut interpreter.fuel)?;
             }
         }
         Some(pairs) => {
@@ -115,13 +115,13 @@ pub fn dict(interpreter: &mut Interpreter, args: Args) -> Result<Dict> {
                     return fail("dict: expected pairs of a key and a value");
                 };
                 interpreter.room(160)?;
-                dict.insert(key.clone(), value.clone())?;
+                dict.insert(key.clone(), value.clone(), &mut interpreter.fuel)?;
             }
         }
     }
     for (name, value) in args.named {
         interpreter.room(160)?;
-        dict.insert(Value::str(name), value)?;
+        dict.insert(Value::str(name), value, &mut interpreter.fuel)?;
     }
     Ok(dict)
 }

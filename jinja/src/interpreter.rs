@@ -112,7 +112,7 @@ enum Flow {
 }
 
 pub struct Interpreter {
-    fuel: u64,
+    pub fuel: u64,
     live_limit: usize,
     pub size_limit: usize,
     pub now: Date,
@@ -224,9 +224,10 @@ impl Interpreter {
         Ok(text)
     }
 
-    fn deeper<T>(&mut self, part: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub fn deeper<T>(&mut self, part: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
+            self.depth -= 1;
             return fail("its calls are nested too deeply");
         }
         let value = part(self);
@@ -334,14 +335,14 @@ impl Interpreter {
                 })?;
             }
             Stmt::Macro(definition) => {
-                let value = self.new_macro(definition);
+                let value = self.new_macro(definition)?;
                 if let Some(name) = &definition.name {
                     self.scope.set(name, value);
                 }
             }
             Stmt::Call(call, definition) => {
                 let Expr::Call(function, arguments) = call else { return fail("expected a call") };
-                let caller = self.new_macro(definition);
+                let caller = self.new_macro(definition)?;
                 let function = self.eval(function)?;
                 let mut args = self.arguments(arguments)?;
                 args.named.push(("caller".into(), caller));
@@ -385,12 +386,13 @@ impl Interpreter {
         value
     }
 
-    fn new_macro(&mut self, definition: &Arc<ast::Macro>) -> Value {
+    fn new_macro(&mut self, definition: &Arc<ast::Macro>) -> Result<Value> {
         let scope = self.here();
+        self.charge(50)?; // it stays until the end
         if !self.scopes.last().is_some_and(|last| Rc::ptr_eq(last, &scope)) {
             self.scopes.push(scope.clone());
         }
-        Value::Macro(Rc::new(Macro { definition: definition.clone(), scope }))
+        Ok(Value::Macro(Rc::new(Macro { definition: definition.clone(), scope })))
     }
 
     fn assign(&mut self, target: &Target, value: Value) -> Result<()> {
@@ -403,7 +405,7 @@ impl Interpreter {
                 if attribute.starts_with('_') {
                     return fail("an attribute of a namespace cannot begin with an underscore");
                 }
-                namespace.borrow_mut().insert(Value::str(attribute), value)?;
+                namespace.borrow_mut().insert(Value::str(attribute), value, &mut self.fuel)?;
             }
             Target::Tuple(targets) => {
                 let values = self.iterate(&value)?;
@@ -432,6 +434,7 @@ impl Interpreter {
         let Value::List(source) = self.list(items)? else { return fail("no list") };
         self.loops += 1;
         if code.recursive {
+            self.charge(50)?; // as of a macro
             self.scopes.push(scope.clone());
         }
         let depth = Value::List(source.clone()).depth();
@@ -601,7 +604,7 @@ impl Interpreter {
                 let mut dict = Dict::new();
                 for (key, value) in parts {
                     let (key, value) = (self.eval(key)?, self.eval(value)?);
-                    dict.insert(key, value)?;
+                    dict.insert(key, value, &mut self.fuel)?;
                 }
                 Value::dict(dict)
             }
@@ -761,6 +764,7 @@ impl Interpreter {
             self.charge(rest.entries().len())?;
             for (key, value) in rest.entries() {
                 let Some(name) = key.as_str() else { return fail("keywords must be strings") };
+                self.charge(args.named.len())?;
                 if args.named.iter().any(|(known, _)| known == name) {
                     return fail(format!("got two values for {name}"));
                 }
@@ -881,7 +885,9 @@ impl Interpreter {
                     }
                 }
             }
-            Value::Dict(dict) | Value::View(View::Keys, dict) => dict.get(&part.key()?).is_some(),
+            Value::Dict(dict) | Value::View(View::Keys, dict) => {
+                dict.get(&part.key(&mut self.fuel)?).is_some()
+            }
             whole => {
                 for value in self.iterate(whole)? {
                     if self.equal(&value, part)? {
@@ -895,6 +901,7 @@ impl Interpreter {
 
     pub fn binary(&mut self, operator: Binary, a: &Value, b: &Value) -> Result<Value> {
         if let (Binary::Mod, Value::Str(format)) = (operator, a) {
+            self.charge(format.len() / 16)?;
             let text = crate::format::percent(self, format, b)?;
             return self.text(text);
         }
@@ -989,7 +996,7 @@ impl Interpreter {
     pub fn index(&mut self, value: &Value, key: &Value) -> Result<Value> {
         match value.defined()? {
             Value::Dict(dict) => {
-                if let Ok(key) = key.key() {
+                if let Ok(key) = key.key(&mut self.fuel) {
                     if let Some(found) = dict.get(&key) {
                         return Ok(found.clone());
                     }
@@ -1160,6 +1167,7 @@ impl Interpreter {
         let definition = one.definition.clone();
         let name = definition.name.clone().unwrap_or_else(|| "caller".into());
         let count = definition.parameters.len();
+        self.charge(count * (1 + args.named.len()))?;
         let extra = args.positional.split_off(args.positional.len().min(count));
         if !extra.is_empty() && !definition.uses_varargs {
             return fail(format!("macro '{name}' takes not more than {count} argument(s)"));
@@ -1199,7 +1207,7 @@ impl Interpreter {
                 if definition.uses_kwargs {
                     let mut dict = Dict::new();
                     for (name, value) in named {
-                        dict.insert(Value::str(name), value)?;
+                        dict.insert(Value::str(name), value, &mut me.fuel)?;
                     }
                     me.scope.set("kwargs", Value::dict(dict));
                 } else if let Some((argument, _)) = named.first() {

@@ -173,9 +173,9 @@ impl Data {
                 Value::list(items.iter().map(Self::value).collect::<Result<_>>()?)?
             }
             Self::Dict(entries) => {
-                let mut dict = Dict::new();
+                let (mut dict, mut fuel) = (Dict::new(), u64::MAX);
                 for (key, value) in entries {
-                    dict.insert(Value::str(key), value.value()?)?;
+                    dict.insert(Value::str(key), value.value()?, &mut fuel)?;
                 }
                 Value::dict(dict)
             }

@@ -95,6 +95,7 @@ pub fn call(interpreter: &mut Interpreter, value: &Value, name: &str, args: Args
     match value {
         Value::Str(text) => {
             interpreter.charge(text.len() / 16)?;
+            interpreter.charge_args(&args)?;
             match text.safe {
                 true => markup_method(interpreter, text, name, args),
                 false => text_method(interpreter, text, name, args),
@@ -113,7 +114,7 @@ pub fn call(interpreter: &mut Interpreter, value: &Value, name: &str, args: Args
             "get" => {
                 let [key, default] = args.bind("get", ["/key", "/default"])?;
                 let Some(key) = key else { return fail("get expected at least 1 argument, got 0") };
-                let found = dict.get(&key.key()?).cloned();
+                let found = dict.get(&key.key(&mut interpreter.fuel)?).cloned();
                 Ok(found.or(default).unwrap_or(Value::None))
             }
             "copy" => Ok(value.clone()),
@@ -221,7 +222,7 @@ fn from_keys(interpreter: &mut Interpreter, args: Args) -> Result<Value> {
     let mut dict = Dict::new();
     for key in interpreter.iterate(&keys)? {
         interpreter.room(160)?;
-        dict.insert(key, value.clone().unwrap_or(Value::None))?;
+        dict.insert(key, value.clone().unwrap_or(Value::None), &mut interpreter.fuel)?;
     }
     Ok(Value::dict(dict))
 }
@@ -263,7 +264,7 @@ fn wants_number(value: Option<Value>, default: i128, method: &str) -> Result<i12
 
 /// Strips characters from the ends of a text: white space, if none are named.
 pub fn strip(text: &str, chars: Option<Value>, left: bool, right: bool) -> Result<String> {
-    let chars: Option<Vec<char>> = match chars {
+    let chars: Option<std::collections::HashSet<char>> = match chars {
         None | Some(Value::None) => None,
         chars => Some(wants_text(chars, "strip")?.chars().collect()),
     };
@@ -466,7 +467,10 @@ fn text_method(interpreter: &mut Interpreter, text: &str, name: &str, args: Args
         "startswith" | "endswith" => {
             let [parts, start, stop] = args.bind(name, ["/prefix", "/start", "/end"])?;
             let parts = match parts {
-                Some(Value::Tuple(parts)) => parts.to_vec(),
+                Some(Value::Tuple(parts)) => {
+                    interpreter.charge(parts.len())?;
+                    parts.to_vec()
+                }
                 parts => vec![Value::Str(wants_text(parts, name)?)],
             };
             let (start, stop) = bounds(start, stop, text.chars().count())?;

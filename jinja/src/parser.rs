@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 /// The deepest nesting of brackets and blocks. Parsing, rendering and dropping recurse this deeply.
 const MAX_NESTING: usize = 200;
+/// The most named arguments of a call, and the most parameters of a macro.
+const MAX_NAMES: usize = 1000;
 /// The longest chain of `.a[b]|c`.
 const MAX_POSTFIX: usize = 50;
 
@@ -408,6 +410,9 @@ impl Parser {
                 false => None,
             };
             parameters.push((name, default));
+            if parameters.len() > MAX_NAMES {
+                return self.fail("it has too many parameters");
+            }
         }
         self.expect(")")?;
         Ok(parameters)
@@ -773,6 +778,9 @@ impl Parser {
                     return self.fail("invalid arguments of a call");
                 }
                 arguments.named.push((name, self.expression()?));
+                if arguments.named.len() > MAX_NAMES {
+                    return self.fail("a call has too many arguments");
+                }
             } else {
                 let late = arguments.rest.is_some() || arguments.named_rest.is_some();
                 if late || !arguments.named.is_empty() {

@@ -11,6 +11,9 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::rc::Rc;
 
+/// The most steps that one key of a dict takes: its parts, and a step for every 32 bytes of text.
+const MAX_KEY: u64 = 100_000;
+
 /// How deeply lists and dicts can be nested.
 pub const MAX_DEPTH: u32 = 200;
 
@@ -94,8 +97,9 @@ impl Dict {
         Self { entries: Vec::new(), index: HashMap::new(), depth: 1, share }
     }
 
-    pub fn insert(&mut self, key: Value, value: Value) -> Result<()> {
-        let hashed = key.key()?;
+    /// Inserts an entry. Takes its steps off `fuel`.
+    pub fn insert(&mut self, key: Value, value: Value, fuel: &mut u64) -> Result<()> {
+        let hashed = key.key(fuel)?;
         self.depth = self.depth.max(1 + value.depth()).max(1 + key.depth());
         check_depth(self.depth)?;
         match self.index.get(&hashed) {
@@ -315,12 +319,17 @@ impl Value {
         })
     }
 
-    pub fn key(&self) -> Result<Key> {
-        self.bounded_key(&mut 10_000)
+    /// Returns it as a dict's key. Takes its steps off `fuel`.
+    pub fn key(&self, fuel: &mut u64) -> Result<Key> {
+        let mut left = (*fuel).min(MAX_KEY);
+        let before = left;
+        let key = self.bounded_key(&mut left);
+        *fuel -= before - left;
+        key
     }
 
     fn bounded_key(&self, left: &mut u64) -> Result<Key> {
-        spend(left)?;
+        spend(left, 1 + self.as_str().map_or(0, str::len) / 32)?;
         Ok(match self {
             Self::None => Key::None,
             Self::Undefined(_) => Key::Undefined,
@@ -438,7 +447,8 @@ impl Value {
 
     /// Python's `<`, as an order. Takes its steps off `fuel`.
     pub fn compare(&self, other: &Self, fuel: &mut u64) -> Result<Option<std::cmp::Ordering>> {
-        spend(fuel)?;
+        let texts = self.as_str().zip(other.as_str());
+        spend(fuel, 1 + texts.map_or(0, |(a, b)| a.len().min(b.len())) / 32)?;
         if let (Some(a), Some(b)) = (self.as_int(), other.as_int()) {
             return Ok(Some(a.cmp(&b)));
         }
@@ -476,8 +486,8 @@ fn write_dict(dict: &Dict, out: &mut String, depth: u32) -> Result<()> {
     Ok(())
 }
 
-fn spend(fuel: &mut u64) -> Result<()> {
-    match fuel.checked_sub(1) {
+fn spend(fuel: &mut u64, steps: usize) -> Result<()> {
+    match fuel.checked_sub(steps as u64) {
         Some(left) => *fuel = left,
         None => return fail("it takes too long"),
     }
@@ -486,7 +496,8 @@ fn spend(fuel: &mut u64) -> Result<()> {
 
 fn equal(a: &Value, b: &Value, depth: u32, fuel: &mut u64) -> Result<bool> {
     check_depth(depth)?;
-    spend(fuel)?;
+    let texts = a.as_str().zip(b.as_str()).filter(|(a, b)| a.len() == b.len());
+    spend(fuel, 1 + texts.map_or(0, |(a, _)| a.len()) / 32)?;
     if let (Some(a), Some(b)) = (a.as_int(), b.as_int()) {
         return Ok(a == b);
     }
@@ -518,7 +529,7 @@ fn equal(a: &Value, b: &Value, depth: u32, fuel: &mut u64) -> Result<bool> {
                 return Ok(false);
             }
             for (key, value) in &a.entries {
-                match b.get(&key.key()?) {
+                match b.get(&key.key(fuel)?) {
                     Some(other) if equal(value, other, depth + 1, fuel)? => {}
                     _ => return Ok(false),
                 }

@@ -82,6 +82,20 @@ fn a_template_that_means_harm_is_an_error() {
         "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{{ s[-1] }}{% endfor %}".into(),
         "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{{ s | length }}{% endfor %}".into(),
         "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{% if s == s ~ '' %}{% endif %}{% endfor %}".into(),
+        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{% for j in range(100) %}{{ s | truncate(5) }}{% endfor %}{% endfor %}".into(),
+        "{% set s = 'a' * 3000000 %}{% set d = {s: 1} %}{% for i in range(100000) %}{% if d[s] %}{% endif %}{% if s in d %}{% endif %}{{ d.get(s) }}{% endfor %}".into(),
+        "{% set s = 'a' * 3000000 %}{{ ([s] * 100000) | unique | list | length }}".into(),
+        "{% set s = 'a' * 3000000 %}{{ ([s] * 100000) | sort | length }}".into(),
+        "{% set s = 'a' * 3000000 %}{{ ([s] * 100000) | max | length }}".into(),
+        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{{ 'x'.strip(s) }}{{ ''.removeprefix(s) }}{% endfor %}".into(),
+        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{{ s is in s }}{{ s is eq s }}{% endfor %}".into(),
+        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{% if s < s ~ 'a' %}{% endif %}{% endfor %}".into(),
+        "{{ ('ab-' * 1000000) | wordwrap(2) }}".into(),
+        "{{ ('a' * 3000000) | wordwrap(1) }}".into(),
+        format!("{{{{ f({}) }}}}", (0..100_000).map(|i| format!("a{i}=1,")).collect::<String>()),
+        format!("{{% macro f({}) %}}{{% endmacro %}}", (0..100_000).map(|i| format!("a{i},")).collect::<String>()),
+        "{% for a in range(100000) %}{% for b in range(100000) %}{% macro f() %}{% endmacro %}{% endfor %}{% endfor %}".into(),
+        "{{ ('{a}' * 10000000).format(a=1) | length }}{{ ('{0}' * 10000000).format('') | length }}".into(),
         // Large.
         "{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}".into(),
         "{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}".into(),
@@ -180,6 +194,11 @@ fn long_chains_and_values_that_hold_each_other_are_rendered() {
     assert_eq!(render(&sum, &input).unwrap(), "50001");
     let texts = format!("{{{{ 'a'{} }}}}", " ~ 'a'".repeat(1_000));
     assert_eq!(render(&texts, &input).unwrap().len(), 1_001);
+    let stripped = "{{ ('a' * 3000000).strip('bcdefgh' * 100000 ~ 'a') }}x";
+    assert_eq!(render(stripped, &input).unwrap(), "x");
+    // A generator of a generator of a generator: only the outermost is read.
+    let maps = format!("{{{{ 'a' | map('map'{}) | list | length }}}}", ", 'map'".repeat(100_000));
+    assert_eq!(render(&maps, &input).unwrap(), "1");
     let circle = "{% set ns = namespace() %}{% set ns.a = ns %}{% set ns.b = [ns] %}{% macro f() %}{{ ns.a.b[0].c }}{% endmacro %}{% set ns.f = f %}{% set ns.c = 1 %}{{ ns.f() }}";
     assert_eq!(render(circle, &input).unwrap(), "1");
     let deep = "{% set ns = namespace(l=0) %}{% for i in range(50000) %}{% set ns.l = namespace(l=ns.l) %}{% endfor %}x";
