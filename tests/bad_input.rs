@@ -169,7 +169,7 @@ fn ctrl_c_ends_a_beam_search() {
     let mut err = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     err.read_line(&mut line).unwrap(); // whose days run is said right before the loop begins
-    assert!(line.starts_with("[loop: day 11"), "{line}");
+    assert!(line.starts_with("[loop: day 11, on the CPU; "), "{line}");
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
@@ -329,4 +329,64 @@ fn a_stop_string_may_cut_a_format() {
     let out = command(&flags).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
     assert!(text.starts_with("Lily had ") && text.ends_with(" red \n"), "{text}");
+}
+
+/// An instruct model answers a prompt: its template stands around it, and the end of a turn ends the text.
+#[test]
+fn the_prompt_of_an_instruct_model_goes_through_its_template() {
+    let folder = Folder::new("instruct");
+    let model = folder.0.join("tiny-Instruct");
+    std::fs::create_dir(&model).unwrap();
+    let story = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/story-230k");
+    for file in std::fs::read_dir(story).unwrap().map(|file| file.unwrap()) {
+        std::fs::copy(file.path(), model.join(file.file_name())).unwrap();
+    }
+    let template = "{% for m in messages %}Tell me: {{ m.content }}.<|endoftext|>{% endfor %}";
+    std::fs::write(model.join("chat_template.jinja"), template).unwrap();
+    let model = model.to_str().unwrap();
+    let run = |flags: &[&str]| {
+        let flags = [&["--model", model, "--max-new-tokens", "8", "-p"], flags].concat();
+        let output = command(&flags).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        assert!(output.status.success(), "{}", text(output.stderr));
+        (text(output.stdout), text(output.stderr))
+    };
+    let (asked, said) = run(&["a story"]);
+    assert!(asked.starts_with("a story\n\n"), "{asked}");
+    assert!(said.contains("the prompt goes through the model's chat template; --raw"), "{said}");
+    let (same, said) = run(&["Tell me: a story.<|endoftext|>", "--raw"]);
+    assert!(!said.contains("template"), "{said}");
+    let answer = asked.strip_prefix("a story\n\n").unwrap();
+    assert_eq!(same, format!("Tell me: a story.{answer}"));
+    // Two prompts after one -p, each with its own answer.
+    let (two, _) = run(&["a story", "a song"]);
+    assert!(two.starts_with(&asked) && two.contains("\na song\n\n"), "{two}");
+    let ids = command(&["--model", model, "--prompt-ids", "428", "--max-new-tokens", "2"]).output();
+    assert!(!String::from_utf8(ids.unwrap().stderr).unwrap().contains("template"));
+}
+
+#[test]
+fn a_template_that_fails_on_a_plain_prompt_is_told_before_the_weights_are_read() {
+    let folder = Folder::new("instruct-fails");
+    let model = folder.0.join("tiny-chat");
+    std::fs::create_dir(&model).unwrap();
+    let story = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/story-230k");
+    for file in ["config.json", "tokenizer.json"] {
+        std::fs::copy(story.join(file), model.join(file)).unwrap();
+    }
+    std::fs::write(model.join("chat_template.jinja"), "{{ raise_exception('no questions') }}")
+        .unwrap();
+    std::fs::write(model.join("model.safetensors"), "damaged").unwrap();
+    let output = command(&["--model", model.to_str().unwrap(), "-p", "a story"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("chat_template.jinja") && said.contains("no questions"), "{said}");
+}
+
+#[test]
+fn a_file_in_nanogpts_spelling_is_answered_with_the_flag() {
+    let output = command(&["-p", "FILE:prompt.txt"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--prompt-file prompt.txt reads the file"), "{said}");
 }

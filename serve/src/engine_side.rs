@@ -103,7 +103,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         })
         .context("the HTTP side cannot start")?;
 
-    say(&days::credits(20));
+    say(&days::credits(20, device::name(&device)));
     let advice =
         |asked| generation_config::advice_for_requests(asked, files.generation_config_name());
     if let Some(note) = files.generation_config().and_then(advice) {

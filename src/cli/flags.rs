@@ -21,9 +21,13 @@ pub struct Args {
         value_name = "NAME|DIR|FILE|OWNER/REPO"
     )]
     pub model: String,
-    /// The text to continue; may be repeated
-    #[arg(short, long, value_name = "TEXT")]
+    /// The texts to continue: one, or several for a batch
+    #[arg(short, long, value_name = "TEXT", num_args = 1..)]
     pub prompt: Vec<String>,
+    /// Give an instruct model the prompt as it is: without this flag, the prompt goes through the
+    /// model's chat template
+    #[arg(long)]
+    pub raw: bool,
     /// A file with the text to continue; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub prompt_file: Option<PathBuf>,
@@ -264,10 +268,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Chat", requires = "chat")]
     pub template: Option<String>,
     /// A variable for the chat template, as enable_thinking=false for Qwen3; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", help_heading = "Chat", requires = "chat")]
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Chat")]
     pub template_set: Vec<String>,
     /// The date for chat templates that write it into the prompt, as 2026-01-31 [default: today]
-    #[arg(long, value_name = "DATE", help_heading = "Chat", requires = "chat")]
+    #[arg(long, value_name = "DATE", help_heading = "Chat")]
     pub template_date: Option<String>,
     /// Ask a server that speaks OpenAI's protocol, at an address as http://127.0.0.1:8000; --model is
     /// then a name of its own, and may be left out if it has one model

@@ -20,6 +20,8 @@ use std::time::Instant;
 #[derive(Default)]
 struct Text {
     prompt: Vec<u32>,
+    /// What was asked, if the prompt is a chat template around it.
+    question: Option<String>,
     new_ids: Vec<u32>,
     text: String,
     finish: Option<FinishReason>,
@@ -54,9 +56,16 @@ impl<'a> Output<'a> {
         prompts: &[Vec<u32>],
         load_s: f64,
         number: usize,
+        questions: Option<&[String]>,
     ) -> Result<Self> {
-        let text = |prompt: &Vec<u32>| Text { prompt: prompt.clone(), ..Text::default() };
-        let texts = prompts.iter().map(text).collect();
+        let samples = questions.map_or(1, |all| (prompts.len() / all.len()).max(1));
+        let question = |row: usize| Some(questions?.get(number + row / samples)?.clone());
+        let text = |(row, prompt): (usize, &Vec<u32>)| Text {
+            prompt: prompt.clone(),
+            question: question(row),
+            ..Text::default()
+        };
+        let texts = prompts.iter().enumerate().map(text).collect();
         let out = Self {
             args,
             tokenizer,
@@ -79,8 +88,13 @@ impl<'a> Output<'a> {
         self.args.format == Format::Text && self.texts.len() == 1 && self.args.num_beams == 1
     }
 
+    /// The prompt as it's shown before the text: decoded, or the question that was typed and an empty line.
     fn prompt(&self, row: usize) -> Result<String> {
-        Ok(self.tokenizer.decode(&self.texts[row].prompt)?)
+        let text = &self.texts[row];
+        match &text.question {
+            Some(question) => Ok(format!("{question}\n\n")),
+            None => Ok(self.tokenizer.decode(&text.prompt)?),
+        }
     }
 
     /// The tokens of every row so far, prompt included.
@@ -267,7 +281,8 @@ impl Sink for Output<'_> {
 
     /// Takes the result of a beam search for the one prompt.
     fn hypotheses(&mut self, hypotheses: Vec<Hypothesis>) {
-        let prompt = std::mem::take(&mut self.texts).into_iter().next().unwrap_or_default().prompt;
+        let first = std::mem::take(&mut self.texts).into_iter().next().unwrap_or_default();
+        let Text { prompt, question, .. } = first;
         for found in hypotheses {
             let shown = match found.finish {
                 FinishReason::Eos => &found.new_ids[..found.new_ids.len() - 1],
@@ -279,6 +294,7 @@ impl Sink for Output<'_> {
             text.truncate(stop.unwrap_or(text.len()));
             self.texts.push(Text {
                 prompt: prompt.clone(),
+                question: question.clone(),
                 new_ids: found.new_ids,
                 text,
                 finish: Some(found.finish),

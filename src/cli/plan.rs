@@ -4,8 +4,9 @@ use crate::cli::flags::{Args, CacheName, Early, Format, PastContextName, RngKind
 use crate::cli::text_input;
 use crate::engine::loops::LoopPlan;
 use crate::engine::requests::{self, Processors};
+use crate::formats::hub;
 use crate::kernels::Kernels;
-use crate::kit::error::usage;
+use crate::kit::error::{shown, usage};
 use crate::kit::{BeamParams, EarlyStopping, ModelConfig, PastContext, SamplingParams};
 use anyhow::{ensure, Result};
 use std::path::Path;
@@ -171,6 +172,8 @@ impl Plan {
         }
         let beams = args.num_beams > 1;
         let blocks = !self.params.block.is_empty();
+        let asks = args.chat || (hub::is_instruct(&args.model) && !args.raw);
+        const ASKS: &str = "chat templates: cargo xtask chat, or an instruct model without --raw";
         let penalised = self.params.repetition_penalty != 1.0
             || self.params.presence_penalty != 0.0
             || self.params.frequency_penalty != 0.0;
@@ -214,8 +217,8 @@ impl Plan {
             ),
             ("--system", args.system.is_some(), args.chat, "cargo xtask chat"),
             ("--template", args.template.is_some(), args.chat, "cargo xtask chat"),
-            ("--template-set", !args.template_set.is_empty(), args.chat, "cargo xtask chat"),
-            ("--template-date", args.template_date.is_some(), args.chat, "cargo xtask chat"),
+            ("--template-set", !args.template_set.is_empty(), asks, ASKS),
+            ("--template-date", args.template_date.is_some(), asks, ASKS),
         ] {
             ensure!(!given || effective, usage(format!("{flag} is for {needs}")));
         }
@@ -335,7 +338,17 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
 pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
     match &args.prompt_file {
         Some(file) => Ok(vec![prompt_file(file)?]),
-        None => Ok(args.prompt.clone()),
+        None => {
+            // nanoGPT's spelling of a file.
+            let file = args.prompt.iter().find_map(|text| text.strip_prefix("FILE:"));
+            if let Some(file) = file {
+                let file = shown(file);
+                return Err(usage(format!(
+                    "-p FILE:{file} would continue these very characters; --prompt-file {file} reads the file"
+                )));
+            }
+            Ok(args.prompt.clone())
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::cli::plan::{prompt_texts, Plan};
 use crate::cli::weight_format::{self, weight_format, Load};
 use crate::cli::{chat_terminal, endpoint, generation_config, interrupt, memory_check};
 use crate::engine::chat::Chat;
-use crate::engine::chat_template::{date, Template};
+use crate::engine::chat_template::{date, Message, Template};
 use crate::engine::loops::{LoopPlan, Models};
 use crate::engine::nan_trace::{self, Trace};
 use crate::engine::top_logprobs::{self, TopLogprobs};
@@ -14,7 +14,7 @@ use crate::engine::{load, requests, Engine};
 use crate::formats::{hub, ModelFiles};
 use crate::kernels::{self, Kernels};
 use crate::kit::dispatch::try_mine;
-use crate::kit::error::{describe, plain, usage};
+use crate::kit::error::{describe, plain, shown, usage};
 use crate::kit::note::note;
 use crate::kit::{check_prompt, days, device};
 use crate::kit::{Cache, CacheKind, Model, ModelConfig, PastContext, Step, Tokenizer};
@@ -60,6 +60,11 @@ pub fn run(args: &Args) -> Result<u8> {
     let files = ModelFiles::at(&hub::locate(&args.model, args.offline)?)?;
     let tokenizer = tokenizer(args, &files)?;
     let template = if args.chat { Some(template(args, &files)?) } else { None };
+    let asking = asking(args, &files)?;
+    if let Some(template) = &asking {
+        plan.params.stop_token_ids.extend(template.end_of_turn(&tokenizer));
+        plan.params.stop.extend(template.stops.iter().cloned());
+    }
     let config = files.config();
     requests::check_stops(&plan.params.stop, &tokenizer)?;
     requests::special_stops(&mut plan.params, &tokenizer);
@@ -68,7 +73,9 @@ pub fn run(args: &Args) -> Result<u8> {
     if let Some(count) = args.top_logprobs {
         processors.insert(0, top_logprobs::watch(count, &top_logprobs));
     }
-    let prompts = prompts(args, &tokenizer, config.max_position_embeddings)?;
+    let context = config.max_position_embeddings;
+    let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };
+    let prompts = prompts(args, &texts, &tokenizer, asking.as_ref(), context)?;
     let drafter = args.draft_model.as_deref();
     let drafter = drafter.map(|name| draft_model(name, args, &files, &tokenizer)).transpose()?;
     interrupt::watch();
@@ -97,7 +104,7 @@ pub fn run(args: &Args) -> Result<u8> {
             .map_err(|e| anyhow!("{}{}", which(i, prompts.len()), plain(&e)))?;
     }
     let load_s = began.elapsed().as_secs_f64();
-    note!("{}", days::credits(plan.day));
+    note!("{}", days::credits(plan.day, device::name(&device)));
     if let Some(seed) = args.seed.filter(|seed| seed.drawn) {
         note!("note: --seed {} writes this again", seed.value);
     }
@@ -116,7 +123,9 @@ pub fn run(args: &Args) -> Result<u8> {
     };
     let loops = plan.loops(args, processors, model.config());
     let watched = [Some(&model), draft_model.as_ref()];
-    let run = Run { args, models, watched, loops, top_logprobs, rows: plan.rows, load_s };
+    let questions = asking.map(|_| texts);
+    let rows = plan.rows;
+    let run = Run { args, models, watched, loops, top_logprobs, rows, load_s, questions };
     if let Some(template) = template {
         return Ok(u8::from(!run.chat(template, context)?));
     }
@@ -182,12 +191,35 @@ fn draft_model(
     Ok((files, own))
 }
 
+/// The chat template that turns a prompt into a question, if the model was trained to answer questions.
+fn asking(args: &Args, files: &ModelFiles) -> Result<Option<Template>> {
+    let instruct = hub::is_instruct(&args.model);
+    if args.raw && !instruct {
+        note!("note: --raw changes nothing: {} is no instruct model", shown(&args.model));
+    }
+    if args.raw || !instruct || args.chat || args.prompt_ids.is_some() {
+        return Ok(None);
+    }
+    if files.chat_template()?.source.is_none() {
+        return Ok(None);
+    }
+    let template = template(args, files)?;
+    template.render(&[Message::new("user", "A question.")])?; // before the weights are read
+    note!("note: the prompt goes through the model's chat template; --raw leaves it as it is");
+    Ok(Some(template))
+}
+
 /// The token ids of every prompt.
-fn prompts(args: &Args, tokenizer: &Tokenizer, context: usize) -> Result<Vec<Vec<u32>>> {
+fn prompts(
+    args: &Args,
+    texts: &[String],
+    tokenizer: &Tokenizer,
+    asking: Option<&Template>,
+    context: usize,
+) -> Result<Vec<Vec<u32>>> {
     if let Some(ids) = &args.prompt_ids {
         return Ok(vec![ids.clone()]);
     }
-    let texts = prompt_texts(args)?;
     let encode = |(i, text): (usize, &String)| -> Result<Vec<u32>> {
         let which = which(i, texts.len());
         if text.len() / 16 > context {
@@ -200,7 +232,13 @@ fn prompts(args: &Args, tokenizer: &Tokenizer, context: usize) -> Result<Vec<Vec
                 text.len()
             );
         }
-        let ids = tokenizer.encode(text)?; // of an empty text, BOS, where the tokenizer adds it
+        let ids = match asking {
+            None => tokenizer.encode(text)?, // of an empty text, BOS, where the tokenizer adds it
+            Some(template) => {
+                let turn = template.render(&[Message::new("user", text)])?;
+                tokenizer.encode_rendered(&turn)?
+            }
+        };
         ensure!(
             !ids.is_empty(),
             usage(format!("{which}the prompt is empty; give it at least one character"))
@@ -228,6 +266,8 @@ struct Run<'a> {
     top_logprobs: TopLogprobs,
     rows: usize,
     load_s: f64,
+    /// The prompts as they were typed, where a chat template was put around them.
+    questions: Option<Vec<String>>,
 }
 
 impl Run<'_> {
@@ -266,7 +306,8 @@ impl Run<'_> {
     /// Some prompts in one run of the loop; the first of them is prompt `first`.
     fn some(&self, prompts: &[Vec<u32>], first: usize) -> Result<()> {
         let tokenizer = self.models.engine.tokenizer();
-        let mut out = Output::new(self.args, tokenizer, prompts, self.load_s, first)?;
+        let questions = self.questions.as_deref();
+        let mut out = Output::new(self.args, tokenizer, prompts, self.load_s, first, questions)?;
         // A prefill, then a step for each token of every row: beams, drafts and a queue do otherwise.
         let plain_steps = [10, 12].contains(&self.loops.day) && self.models.engine.cache.is_some();
         let stops = self.loops.past_context == PastContext::Stop;

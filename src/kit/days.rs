@@ -82,9 +82,9 @@ pub fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
     format!("error: the code at {place} panicked: {}", panic_message(panic))
 }
 
-/// One line that says whose code runs, and which day's loop.
-pub fn credits(loop_day: usize) -> String {
-    format!("[loop: day {loop_day}; {}]", whose(DAYS))
+/// One line that says which day's loop runs, on which device, and whose code it is.
+pub fn credits(loop_day: usize, device: &str) -> String {
+    format!("[loop: day {loop_day}, on {device}; {}]", whose(DAYS))
 }
 
 /// Whose code `days` are: "yours: day 6; from the reference: days 0–5, 7–17".

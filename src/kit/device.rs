@@ -21,6 +21,15 @@ pub fn device(name: &str) -> Result<Device> {
     opened.with_context(|| format!("could not open the {name} device; use --device cpu"))
 }
 
+/// The name of a device, as messages show it.
+pub fn name(device: &Device) -> &'static str {
+    match device {
+        Device::Cpu => "the CPU",
+        Device::Metal(_) => "Metal",
+        Device::Cuda(_) => "CUDA",
+    }
+}
+
 /// The type of that name: `f32`, `bf16` or `f16`.
 ///
 /// # Errors

@@ -402,3 +402,23 @@ fn an_adapter_is_not_left_out() {
     folder.write("adapter_config.json", "{}");
     refused(ModelFiles::at(&folder.0), &["adapter_config.json: an adapter (LoRA)", "merge it"]);
 }
+
+#[test]
+fn names_say_which_models_answer_questions() {
+    use candecode::formats::hub::is_instruct;
+    for name in [
+        "qwen2-0.5b-instruct",
+        "qwen3-0.6b",
+        "tinyllama-1.1b",
+        "HuggingFaceTB/SmolLM2-135M-Instruct",
+        "google/gemma-2-2b-it",
+        "meta-llama/Llama-2-7b-chat",
+        "models/SmolLM2-135M-Instruct/",
+        "SmolLM2-135M-Instruct.Q4_1.gguf",
+    ] {
+        assert!(is_instruct(name), "{name}");
+    }
+    for name in ["story-3m", "gpt2", "qwen2-0.5b", "Qwen/Qwen3-0.6B-Base", "it", "me/chatter", ""] {
+        assert!(!is_instruct(name), "{name}");
+    }
+}

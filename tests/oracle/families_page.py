@@ -78,7 +78,7 @@ def beside(program, golden, disk, path):
         firsts, errors = [], []
         for prompt, ids, want, logprobs, _ in golden:
             command = [program, "--model", path, "--dtype", dtype, "-p", prompt, "--max-new-tokens", str(REAL_NEW)]
-            got = subprocess.run([*command, "--format", "json"], capture_output=True, text=True)
+            got = subprocess.run([*command, "--raw", "--format", "json"], capture_output=True, text=True)
             if got.returncode:
                 raise SystemExit(got.stderr)
             got = json.loads(got.stdout)

@@ -234,7 +234,8 @@ fn shared(args: &Compare) -> Vec<String> {
 /// Runs the program once, for all prompts.
 fn ours(program: &Path, args: &Compare, prompts: &[String], flags: &[String]) -> Result<Texts> {
     let mut command = Command::new(program);
-    command.args(["--format", "json", "--model", &args.model]).args(shared(args)).args(flags);
+    command.args(["--format", "json", "--raw", "--model", &args.model]);
+    command.args(shared(args)).args(flags);
     for prompt in prompts {
         command.args(["-p", prompt]);
     }

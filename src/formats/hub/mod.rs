@@ -23,20 +23,34 @@ pub const DEFAULT_MODEL: &str = "story-3m";
 pub const EMBEDDED_MODELS: [&str; 4] = ["story-3m", "story-230k", "story-gpt2-1m", "paper"];
 
 /// Short names, and the repositories they stand for.
-pub const KNOWN: [(&str, &str); 12] = [
+pub const KNOWN: [(&str, &str); 16] = [
     ("gpt2", "openai-community/gpt2"),
     ("gpt2-medium", "openai-community/gpt2-medium"),
     ("gpt2-xl", "openai-community/gpt2-xl"),
     ("distilgpt2", "distilbert/distilgpt2"),
     ("qwen2-0.5b", "Qwen/Qwen2-0.5B"),
     ("qwen2-7b", "Qwen/Qwen2-7B"),
+    ("qwen2-0.5b-instruct", "Qwen/Qwen2-0.5B-Instruct"),
     ("qwen2.5-0.5b", "Qwen/Qwen2.5-0.5B"),
+    ("qwen2.5-0.5b-instruct", "Qwen/Qwen2.5-0.5B-Instruct"),
     ("qwen3-0.6b", "Qwen/Qwen3-0.6B"),
     ("smollm2-135m", "HuggingFaceTB/SmolLM2-135M"),
+    ("smollm2-135m-instruct", "HuggingFaceTB/SmolLM2-135M-Instruct"),
     ("smollm2-360m", "HuggingFaceTB/SmolLM2-360M"),
+    ("smollm2-360m-instruct", "HuggingFaceTB/SmolLM2-360M-Instruct"),
     ("smollm2-1.7b", "HuggingFaceTB/SmolLM2-1.7B"),
     ("tinyllama-1.1b", "TinyLlama/TinyLlama-1.1B-Chat-v1.0"),
 ];
+
+/// True if this name says that the model was trained to answer: an instruct model's short name, or a repository, folder or
+/// file that ends in `-Instruct`, `-Chat` or `-it`, a version or a quantization after it left out.
+pub fn is_instruct(name: &str) -> bool {
+    let known = KNOWN.iter().find(|(short, _)| *short == name).map(|(_, repo)| *repo);
+    let name = known.unwrap_or(name).trim_end_matches(['/', '\\']).to_ascii_lowercase();
+    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let words: Vec<&str> = last.split(['-', '_', '.']).collect();
+    last == "qwen3-0.6b" || words[1..].iter().any(|word| ["instruct", "chat", "it"].contains(word))
+}
 
 /// The folder of the embedded models: `CANDECODE_MODELS`, else `models/` of the repository.
 ///
