@@ -160,6 +160,8 @@ fn what_cannot_be_chatted_with_is_refused() {
         (&["--loop", "day7"], 2, "leave out --loop"),
         (&["--template", "/nowhere"], 1, "--template /nowhere: could not be read"),
         (&["--template-set", "x=1"], 2, "asks for no x; it asks for none"),
+        (&["--template-set", "x"], 2, "expected NAME=VALUE"),
+        (&["--template-date", "2026-02-30"], 2, "expected a day, as 2026-01-31"),
         (&["--system", "Be brief."], 1, "a story has no system prompt"),
     ] {
         let (out, errors, got) = chat(flags, "Hello\n");

@@ -239,7 +239,7 @@ impl Template {
 /// # Errors
 /// If there is no `=`.
 pub fn setting(text: &str) -> Result<(String, Data)> {
-    let (name, value) = text.split_once('=').with_context(|| {
+    let (name, value) = text.split_once('=').ok_or_else(|| {
         usage(format!(
             "--template-set {}: expected NAME=VALUE, as enable_thinking=false",
             shown(text)
@@ -266,7 +266,7 @@ pub fn date(text: &str) -> Result<Date> {
         }
         _ => None,
     };
-    date.with_context(|| {
+    date.ok_or_else(|| {
         usage(format!("--template-date {}: expected a day, as 2026-01-31", shown(text)))
     })
 }
