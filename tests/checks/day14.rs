@@ -843,10 +843,11 @@ pub fn ids_without_a_piece_are_not_legal(day: &Day) -> Outcome {
         let input = ProcessorInput { remaining, ..told(&before, 2, &[EOS]) };
         rails.iter().try_for_each(|rail| rail.process(&input, &mut logits))?;
         let what = format!(
-            "\"dog\" blocked, {remaining} to come, 3 logits more than there are pieces: the last 4"
+            "\"dog\" blocked, {remaining} to come, 3 logits more than there are pieces: \"g\" and the last 4"
         );
-        let got = logits.split_off(VOCAB - 1);
-        equal(&what, Ok(got), &vec![1.0, NEVER, NEVER, NEVER])
+        let g = logits[id(&tokenizer, "g")? as usize];
+        let got = [vec![g], logits.split_off(VOCAB - 1)].concat();
+        equal(&what, Ok(got), &vec![NEVER, 1.0, NEVER, NEVER, NEVER])
             .likely("an id without a piece has no bytes: it is not text, and never legal")?;
     }
     let mut few = vec![1.0; 300];
