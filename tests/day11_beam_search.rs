@@ -19,6 +19,7 @@ checks::tests! {
     task_11_3_split_of_anything => day::split_of_anything,
     task_11_4_log_probabilities_of_every_beam => day::log_probabilities_of_every_beam,
     task_11_4_processors_come_after => day::processors_come_after,
+    task_11_4_an_error_of_a_processor_comes_out => day::an_error_of_a_processor_comes_out,
     task_11_4_only_what_the_cache_lacks => day::only_what_the_cache_lacks,
     task_11_5_two_beams_by_hand => day::two_beams_by_hand,
     task_11_5_an_ending_makes_room_for_the_next => day::an_ending_makes_room_for_the_next,

@@ -841,6 +841,22 @@ fn dead_end<'a>(all: bool) -> std::rc::Rc<dyn candecode::kit::LogitsProcessor + 
     })
 }
 
+pub fn an_error_of_a_processor_comes_out(day: &Day) -> Outcome {
+    let model = halves(3);
+    let mut request = request(&model, &[3], 5);
+    request.processors.push(named("fail", |input: &ProcessorInput, _: &mut [f32]| {
+        match input.tokens[1] {
+            2 => bail!("nothing may follow this text"),
+            _ => Ok(()),
+        }
+    }));
+    let texts = [vec![3, 2, 1], vec![3, 1, 2]];
+    let got = (day.next_log_probs)(&model, &texts, &request, &mut NoCache);
+    let input = "beams [3, 2, 1] and [3, 1, 2], a processor that fails for the first";
+    refused(input, got, &["nothing may follow this text"])
+        .likely("a row that is all -inf is no error, but a processor's own error is: `?`")
+}
+
 pub fn a_dead_end_ends_only_its_beam(day: &Day) -> Outcome {
     let model = fork(20);
     let search = |all: bool| {
