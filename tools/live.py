@@ -355,7 +355,7 @@ def main():
     named = [os.environ["CHROMIUM"]] if os.environ.get("CHROMIUM") else BROWSERS
     program = next((found for found in map(shutil.which, named) if found), None)
     skipped = None
-    if not (book / "live/engine.js").is_file():
+    if not (book / "live/parts/engine.js").is_file():
         skipped = "this book has none: rustup target add wasm32-unknown-unknown, and build it again"
     elif not program:
         skipped = "there is no Chromium or Chrome (CHROMIUM=/path/to/it names one)"
@@ -386,7 +386,7 @@ def main():
         if args.film:
             return film(browser, served, args.film)
         for part, kind in (("engine", "lessons"), ("model", "model")):
-            size = sum(len(text) * 3 // 4 for text in re.findall(r'"([A-Za-z0-9+/=]{100,})"', (book / f"live/{part}.js").read_text()))
+            size = sum(len(text) * 3 // 4 for text in re.findall(r'"([A-Za-z0-9+/=]{100,})"', (book / f"live/parts/{part}.js").read_text()))
             print(f"{kind}: {size / 1000:.0f} kB gzipped, of {BUDGETS[kind] / 1000:.0f}")
             if size > BUDGETS[kind]:
                 wrong.append(kind)

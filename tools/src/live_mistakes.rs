@@ -1,7 +1,7 @@
 //! `cargo maintain live-mistakes`: the known mistakes that the book's live figures can switch on,
 //! each compiled for the page as the lessons are.
 //!
-//! Which ones is said by the figures themselves, `book/live/page/figures/*.js`: `mistake: 'day08
+//! Which ones is said by the figures themselves, `book/src/live/figures/*.js`: `mistake: 'day08
 //! NAME'`. The book tool takes what lies in `target/live/mistakes` into the book it builds next.
 
 use crate::hunt::mistaken_course;
@@ -50,7 +50,7 @@ pub fn run(repo: &Repo) -> Result<ExitCode> {
 /// Day and name of every mistake that a figure can switch on.
 fn named(repo: &Repo) -> Result<BTreeSet<(String, String)>> {
     let pattern = Regex::new(r"mistake: '(day\d\d) (\w+)'")?;
-    let dir = repo.root.join("book/live/page/figures");
+    let dir = repo.root.join("book/src/live/figures");
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
         let text = fs::read_to_string(entry?.path())?;

@@ -16,6 +16,7 @@ mod prose;
 mod python_packages;
 mod stages;
 mod steps;
+mod stock_book;
 mod teeth_table;
 
 use anyhow::Result;

@@ -81,7 +81,7 @@ pub const STAGES: &[Stage] = &[
     stage("messages", "the commands say what the book's page of messages shows", messages).slow(),
     stage("docs", "documentation builds, its examples run", docs).slow(),
     stage("clippy-book", "clippy on the book tool", clippy_book).slow(),
-    stage("book", "the book builds", book).slow(),
+    stage("book", "the book builds, and mdBook itself builds the same", book).slow(),
     stage("live", "the live figures answer in a browser, with the command's tokens", live).slow(),
     stage("printed", "what the book prints is what the commands say", printed).slow(),
     stage("prose", "sentences to look at again, in what the last commit adds (never fails)", prose)

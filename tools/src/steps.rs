@@ -3,6 +3,7 @@
 use crate::prose;
 use crate::python_packages;
 use crate::stages::Outcome;
+use crate::stock_book;
 use crate::teeth_table;
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use std::process::Command;
@@ -232,7 +233,7 @@ pub fn docs(repo: &Repo) -> Result<Outcome> {
     tests(repo, &["--features", "ref", "--doc"])
 }
 
-/// The book, with live figures where what compiles them can be had.
+/// The book, with live figures where what compiles them can be had; and once more by mdBook itself.
 pub fn book(repo: &Repo) -> Result<Outcome> {
     if cfg!(unix) {
         script(repo, "tools/wasm-std.sh", &[])?;
@@ -240,7 +241,9 @@ pub fn book(repo: &Repo) -> Result<Outcome> {
     succeed(
         repo,
         &["run", "--quiet", "--profile", "tools", "--package", "book-tool", "--", "build"],
-    )
+    )?;
+    stock_book::compare(repo)?;
+    Ok(Outcome::Done(Sum::default()))
 }
 
 /// The outputs that the book prints, of the engine without mistakes.

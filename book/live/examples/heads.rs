@@ -1,8 +1,8 @@
 //! All 36 heads of `story-3m` for ten sentences, which the figure of day 1 shows beside the four of
-//! `story-230k`: `book/live/page/heads.js`. (The model itself would be five megabytes.)
+//! `story-230k`: `book/src/live/heads.js`. (The model itself would be five megabytes.)
 //!
 //! ```console
-//! $ cargo run -p candecode-live --features ref --example heads > book/live/page/heads.js
+//! $ cargo run -p candecode-live --features ref --example heads > book/src/live/heads.js
 //! ```
 //!
 //! Each weight is a byte, 255 for 1, and of each head there is the triangle that the mask leaves.

@@ -1,11 +1,11 @@
 //! `{{#live NAME}}`: a figure that answers, under the still picture that it starts as.
 //!
-//! A live figure is a script, `book/live/page/figures/NAME.js`, that asks the lessons, compiled to
+//! A live figure is a script, `book/src/live/figures/NAME.js`, that asks the lessons, compiled to
 //! WebAssembly (`book/live`). Where this machine cannot compile for WebAssembly the book has its
 //! still pictures and a line that says what is missing.
 
 use crate::source::{Line, Origin};
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{bail, Context, Result};
 use base64::Engine as _;
 use std::fmt::Write as _;
 use std::fs;
@@ -14,9 +14,8 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where scripts and styles of live figures lie in the sources, and in the built book.
-const PAGE: &str = "book/live/page";
-const OUT: &str = "live";
+/// Where the scripts of live figures lie.
+const SCRIPTS: &str = "book/src/live/figures";
 
 /// How often zopfli looks for a shorter way to pack: after these few rounds it finds little.
 const ROUNDS: NonZeroU64 = NonZeroU64::MIN.saturating_add(3);
@@ -43,6 +42,21 @@ pub enum Days {
     Reference,
     /// The reader's.
     Mine,
+}
+
+impl Days {
+    /// What the environment variable `CANDECODE_BOOK` says: `still`, `mine`, or nothing.
+    ///
+    /// # Errors
+    /// If it says something else.
+    pub fn asked_for() -> Result<Self> {
+        match std::env::var("CANDECODE_BOOK").unwrap_or_default().as_str() {
+            "" => Ok(Self::Reference),
+            "still" => Ok(Self::None),
+            "mine" => Ok(Self::Mine),
+            other => bail!("CANDECODE_BOOK is {other:?}: `still` or `mine` was expected"),
+        }
+    }
 }
 
 /// The lessons for a page: WebAssembly, or none.
@@ -72,7 +86,7 @@ impl Lessons {
         let Some(std) = StandardLibrary::find() else { return Ok(Self::none()) };
         let target = root.join("target/live");
         if !target.join(TARGET).exists() {
-            println!(
+            eprintln!(
                 "The first time the live figures are compiled: some minutes on two cores \
                  (--still leaves them out)."
             );
@@ -88,41 +102,41 @@ impl Lessons {
 
     /// What stands in a chapter for a live figure of this name.
     pub fn placeholder(&self, name: &str, root: &Path) -> Result<Vec<Line>, String> {
-        let script = format!("{PAGE}/figures/{name}.js");
+        let script = format!("{SCRIPTS}/{name}.js");
         if !root.join(&script).is_file() {
             return Err(format!("{script}: no such figure"));
         }
-        let words = if self.wasm.is_some() { SLEEPING } else { STILL };
-        let text = format!(
-            "<div class=\"live\" data-live=\"{name}\"><p class=\"live-off\">{words}</p></div>"
-        );
+        let (mark, words) = match self.wasm {
+            Some(_) => (format!(" data-live=\"{name}\""), SLEEPING),
+            None => (String::new(), STILL),
+        };
+        let text = format!("<div class=\"live\"{mark}><p class=\"live-off\">{words}</p></div>");
         Ok(vec![Line { text, at: Origin { file: script.into(), line: 1 } }])
     }
 
-    /// Writes scripts, lessons and model into the built book, and their script into the pages that
-    /// have live figures. Gives the sizes of the lessons and of the model, gzipped.
+    /// Writes lessons and model into a folder of scripts, which has nothing else in it then, or
+    /// isn't there. Returns the sizes of the lessons and of the model, gzipped.
     ///
     /// # Errors
     /// If a file cannot be read or written.
-    pub fn install(&self, root: &Path, out: &Path, pages: &[PathBuf]) -> Result<Option<Sizes>> {
-        let to = out.join(OUT);
+    pub fn install(&self, root: &Path, to: &Path) -> Result<Option<Sizes>> {
         if to.exists() {
-            fs::remove_dir_all(&to).with_context(|| to.display().to_string())?;
+            fs::remove_dir_all(to).with_context(|| to.display().to_string())?;
         }
         let Some(wasm) = &self.wasm else { return Ok(None) };
-        copy(&root.join(PAGE), &to)?;
+        fs::create_dir_all(to).with_context(|| to.display().to_string())?;
         let mut sizes = Sizes::default();
         let packed = |bytes: &[u8]| packed(bytes, &root.join("target/live/packed"));
         let code = packed(wasm)?;
         sizes.lessons = code.len();
-        write_part(&to, "engine", &quoted(&code))?;
+        write_part(to, "engine", &quoted(&code))?;
         let mut names = String::new();
         for (name, wasm) in &self.mistakes {
-            write_part(&to, name, &quoted(&packed(wasm)?))?;
+            write_part(to, name, &quoted(&packed(wasm)?))?;
             write!(names, "\"{name}\",")?;
         }
         let yours = self.yours.as_ref().map_or("null".to_string(), |days| format!("{days:?}"));
-        write_part(&to, "about", &format!("{{mistakes:[{names}],yours:{yours}}}"))?;
+        write_part(to, "about", &format!("{{mistakes:[{names}],yours:{yours}}}"))?;
         let mut model = String::from("{");
         for (name, file) in [
             ("config", "config.json"),
@@ -135,15 +149,7 @@ impl Lessons {
             sizes.model += bytes.len();
             write!(model, "{name}:{},", quoted(&bytes))?;
         }
-        write_part(&to, "model", &format!("{model}}}"))?;
-        for page in pages {
-            let path = out.join(page);
-            let html = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            let up = "../".repeat(page.components().count() - 1);
-            let script = format!("<script src=\"{up}{OUT}/live.js\" defer></script>\n    </body>");
-            ensure!(html.contains("</body>"), "{}: a page without an end", path.display());
-            fs::write(&path, html.replace("</body>", &script))?;
-        }
+        write_part(to, "model", &format!("{model}}}"))?;
         Ok(Some(sizes))
     }
 }
@@ -303,20 +309,6 @@ fn write_part(to: &Path, name: &str, data: &str) -> Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
-        let path = entry?.path();
-        let target = to.join(path.file_name().unwrap_or_default());
-        if path.is_dir() {
-            copy(&path, &target)?;
-        } else {
-            fs::copy(&path, &target)?;
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,10 +319,7 @@ mod tests {
         let none = Lessons::none();
         assert!(none.placeholder("gone", &root).unwrap_err().ends_with("gone.js: no such figure"));
         let line = &none.placeholder("sampler", &root).unwrap()[0].text;
-        assert!(
-            line.contains("data-live=\"sampler\"") && line.contains("rustup target add"),
-            "{line}"
-        );
+        assert!(!line.contains("data-live=") && line.contains("rustup target add"), "{line}");
     }
 
     #[test]
@@ -344,23 +333,23 @@ mod tests {
     }
 
     #[test]
-    fn a_page_gets_its_script_and_the_parts() {
+    fn a_live_book_has_its_parts_and_a_still_one_has_none() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let out = std::env::temp_dir().join(format!("book-tool-live-{}", std::process::id()));
         fs::create_dir_all(&out).unwrap();
-        fs::write(out.join("a.html"), "<html><body>x    </body></html>").unwrap();
+        fs::write(out.join("old.js"), "x").unwrap();
         let lessons =
             Lessons { wasm: Some(b"wasm".to_vec()), mistakes: Vec::new(), yours: Some(vec![0, 8]) };
-        let sizes = lessons.install(&root, &out, &["a.html".into()]).unwrap().unwrap();
+        let sizes = lessons.install(&root, &out).unwrap().unwrap();
         assert!(sizes.lessons < 100 && sizes.model < 500_000, "the page's budget for the model");
-        let page = fs::read_to_string(out.join("a.html")).unwrap();
-        assert!(page.contains("<script src=\"live/live.js\" defer></script>"), "{page}");
+        assert!(lessons.placeholder("rope", &root).unwrap()[0].text.contains("data-live=\"rope\""));
+        assert!(!out.join("old.js").exists());
         let about = ("about", "{mistakes:[],yours:[0, 8]}");
         for (part, begin) in [("engine", "\"H4sI"), ("model", "{config:\"H4sI"), about] {
-            let text = fs::read_to_string(out.join(format!("live/{part}.js"))).unwrap();
+            let text = fs::read_to_string(out.join(format!("{part}.js"))).unwrap();
             assert!(text.starts_with(&format!("candecode.part(\"{part}\", {begin}")), "{part}");
         }
-        assert!(out.join("live/figures/sampler.js").is_file());
-        fs::remove_dir_all(&out).unwrap();
+        assert!(Lessons::none().install(&root, &out).unwrap().is_none());
+        assert!(!out.exists());
     }
 }

@@ -1,8 +1,8 @@
-//! Builds, checks and serves the book.
+//! The book's preprocessor for mdBook, which also builds and checks the book by itself.
 //!
-//! The book is mdBook's, used as a library, with three steps of our own around it: includes that
-//! know which lines they may show, formulas as MathML, and checks of links and figures. A problem
-//! is an error with a file and a line, never a warning: a page that is built is a page that works.
+//! `mdbook build book` starts it, as `book/book.toml` says, with the book on its standard input.
+//! `cargo xtask book` needs no mdBook: the same steps run between the two halves of mdBook's library,
+//! and the finished pages are checked. A problem is an error with a file and a line, never a warning.
 #![warn(missing_docs)]
 
 mod code_blocks;
@@ -15,18 +15,18 @@ mod log;
 mod math;
 mod mathml;
 mod render;
-mod serve;
 mod solutions;
 mod source;
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use clap::{Parser, Subcommand};
 use live::Days;
 use render::Which;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Builds, checks and serves the book.
+/// The book's preprocessor for mdBook: without a command it reads a book as JSON, and writes it.
 #[derive(Parser)]
 #[command(name = "book-tool")]
 struct Cli {
@@ -34,12 +34,12 @@ struct Cli {
     #[arg(long, global = true)]
     root: Option<PathBuf>,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Build the book into book/book.
+    /// Build the book into book/book, and check the pages.
     Build {
         /// Open the book in a browser.
         #[arg(long)]
@@ -47,9 +47,6 @@ enum Command {
         /// Build book/samples, every element on two pages, into target/book-samples instead.
         #[arg(long)]
         samples: bool,
-        /// Leave the live figures out: their still pictures are all there is.
-        #[arg(long)]
-        still: bool,
     },
     /// Compile the lessons of a copy of the course for a page, into a file.
     #[command(hide = true)]
@@ -63,21 +60,6 @@ enum Command {
         /// The file to write.
         #[arg(long)]
         to: PathBuf,
-    },
-    /// Build the book, serve it on this machine only, and build again when a file changes.
-    Serve {
-        /// Open the book in a browser.
-        #[arg(long)]
-        open: bool,
-        /// The port to listen on.
-        #[arg(long, default_value_t = 3000)]
-        port: u16,
-        /// Leave the live figures out.
-        #[arg(long)]
-        still: bool,
-        /// Let the live figures run your days, those of src/, instead of the reference.
-        #[arg(long, conflicts_with = "still")]
-        mine: bool,
     },
 }
 
@@ -93,6 +75,11 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<()> {
+    let Some(command) = cli.command else {
+        let input = std::io::stdin();
+        ensure!(!input.is_terminal(), "mdBook starts this; `cargo xtask book` builds the book");
+        return render::preprocess(input.lock(), std::io::stdout().lock(), Days::asked_for()?);
+    };
     log::install();
     let root = match cli.root {
         Some(root) => root,
@@ -100,27 +87,20 @@ fn run(cli: Cli) -> Result<()> {
     };
     let root =
         root.canonicalize().with_context(|| format!("{}: no such directory", root.display()))?;
-    match cli.command {
-        Command::Build { open, samples, still } => {
-            let which = if samples { Which::Samples } else { Which::Book };
-            let days = if still || samples { Days::None } else { Days::Reference };
-            let report = render::build(&root, which, days)?;
-            println!("{report}");
+    match command {
+        Command::Build { open, samples } => {
+            let (which, days) = match samples {
+                true => (Which::Samples, Days::None),
+                false => (Which::Book, Days::asked_for()?),
+            };
+            let index = render::build(&root, which, days)?.display().to_string();
             if open {
-                serve::open_browser(&report.out.join("index.html").display().to_string());
+                open_browser(&index);
             }
             Ok(())
         }
         Command::Lessons { features, target_dir, to } => {
             live::compile_to(&root, &target_dir, &features, &to)
-        }
-        Command::Serve { open, port, still, mine } => {
-            let days = match (still, mine) {
-                (true, _) => Days::None,
-                (_, true) => Days::Mine,
-                _ => Days::Reference,
-            };
-            serve::serve(&root, open, port, days)
         }
     }
 }
@@ -133,10 +113,22 @@ fn find_root() -> Result<PathBuf> {
         return Ok(dir.to_path_buf());
     }
     let built = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    anyhow::ensure!(
+    ensure!(
         built.join("book/book.toml").is_file(),
         "no book/book.toml in {} or above; say where with --root DIR",
         here.display()
     );
     Ok(built)
+}
+
+/// Asks the system to show a file.
+fn open_browser(file: &str) {
+    let opener = match std::env::consts::OS {
+        "macos" => "open",
+        "windows" => "explorer",
+        _ => "xdg-open",
+    };
+    if std::process::Command::new(opener).arg(file).spawn().is_err() {
+        eprintln!("{opener} could not be started; open {file} by hand");
+    }
 }

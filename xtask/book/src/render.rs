@@ -6,10 +6,12 @@ use crate::live::{Days, Lessons, Sizes};
 use crate::source::{Page, Problems};
 use crate::{code_blocks, figures, include, links, log, math, solutions};
 use anyhow::{ensure, Context, Result};
-use mdbook_driver::book::BookItem;
+use mdbook_driver::book::{Book, BookItem};
 use mdbook_driver::config::Config;
 use mdbook_driver::MDBook;
+use mdbook_preprocessor::parse_input;
 use std::fmt;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Which sources to build.
@@ -21,53 +23,54 @@ pub enum Which {
     Samples,
 }
 
-/// What was built.
-pub struct Report {
-    pages: usize,
+/// What became of the chapters.
+#[derive(Default)]
+pub struct Prepared {
+    /// Each page, ready to be rendered, with its path in the sources.
+    pages: Vec<(PathBuf, Page)>,
+    links: Vec<Link>,
     figures: usize,
     formulas: usize,
     /// What the live figures load, if they live.
     live: Option<Sizes>,
-    /// The folder of the built book.
-    pub out: PathBuf,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for Prepared {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Report { pages, figures, formulas, live, out } = self;
-        write!(f, "{pages} pages, {figures} figures, {formulas} formulas")?;
+        let Prepared { pages, figures, formulas, live, .. } = self;
+        write!(f, "{} pages, {figures} figures, {formulas} formulas", pages.len())?;
         if let Some(Sizes { lessons, model }) = live {
             let kb = |bytes: &usize| bytes.div_ceil(1000);
             write!(f, ", live ({} kB of code, {} kB of model)", kb(lessons), kb(model))?;
         }
-        write!(f, ": {}", out.join("index.html").display())
+        Ok(())
     }
 }
 
-/// Builds the book of the repository at `root`.
+/// Builds the book of the repository at `root`, and checks the pages. Returns the first of them.
 ///
 /// # Errors
 /// A list of every problem, each with file and line, or what mdBook says.
-pub fn build(root: &Path, which: Which, days: Days) -> Result<Report> {
+pub fn build(root: &Path, which: Which, days: Days) -> Result<PathBuf> {
     let _ = log::take();
     let mut book = load(root, which)?;
+    let src = book.source_dir();
     let out = book.root.join(&book.config.build.build_dir);
-    let mut report = Report { pages: 0, figures: 0, formulas: 0, live: None, out };
-    let lessons = Lessons::compile(root, days)?;
-    let prepared = prepare(root, &mut book, &lessons, &mut report)?;
+    let prepared = prepare(root, &src, &mut book.book, days)?;
     book.build().context("mdBook could not render the book")?;
-    report.live = lessons.install(root, &report.out, &prepared.live)?;
-    check_rendered(&book.source_dir(), &report.out, prepared)?;
+    check_rendered(&src, &out, &prepared)?;
     let warnings = log::take();
     ensure!(warnings.is_empty(), "{warnings}");
-    Ok(report)
+    let index = out.join("index.html");
+    println!("{prepared}: {}", index.display());
+    Ok(index)
 }
 
 fn load(root: &Path, which: Which) -> Result<MDBook> {
     let dir = root.join("book");
     let mut config = Config::from_disk(dir.join("book.toml"))?;
-    config.build.use_default_preprocessors = false;
-    config.build.create_missing = false;
+    // The one preprocessor is this program.
+    config.set("preprocessor", toml::Table::new())?;
     if which == Which::Samples {
         config.book.src = "samples".into();
         config.build.build_dir = root.join("target/book-samples");
@@ -75,29 +78,30 @@ fn load(root: &Path, which: Which) -> Result<MDBook> {
     MDBook::load_with_config(dir, config)
 }
 
-/// A page ready to be rendered, its path in the sources, and its links.
-struct Prepared {
-    pages: Vec<(PathBuf, Page)>,
-    links: Vec<Link>,
-    /// The pages with live figures, in the built book.
-    live: Vec<PathBuf>,
+/// A preprocessor of mdBook: reads a context and a book as JSON, and writes the book.
+///
+/// # Errors
+/// A list of every problem, each with file and line.
+pub fn preprocess(input: impl Read, output: impl Write, days: Days) -> Result<()> {
+    let (context, mut book) = parse_input(input).with_context(|| {
+        format!("not a book of mdBook {}", mdbook_preprocessor::MDBOOK_VERSION)
+    })?;
+    let dir = context.root.canonicalize().context("the book is gone")?;
+    let root = dir.parent().context("a book lies in a repository")?;
+    prepare(root, &dir.join(&context.config.book.src), &mut book, days)?;
+    Ok(serde_json::to_writer(output, &book)?)
 }
 
-/// Expands and checks every chapter in place.
-fn prepare(
-    root: &Path,
-    book: &mut MDBook,
-    lessons: &Lessons,
-    report: &mut Report,
-) -> Result<Prepared> {
+/// Expands and checks every chapter in place, and writes what the live figures load.
+fn prepare(root: &Path, src: &Path, book: &mut Book, days: Days) -> Result<Prepared> {
+    let lessons = Lessons::compile(root, days)?;
     let solutions = solutions::load(root)?;
-    let css = book.root.join("theme/figures.css");
+    let css = root.join("book/theme/figures.css");
     let css = std::fs::read_to_string(&css).with_context(|| css.display().to_string())?;
     let house = house_classes(&css);
-    let src = book.source_dir();
     let mut problems = Problems::default();
-    let mut prepared = Prepared { pages: Vec::new(), links: Vec::new(), live: Vec::new() };
-    book.book.for_each_mut(|item| {
+    let mut prepared = Prepared::default();
+    book.for_each_mut(|item| {
         let BookItem::Chapter(chapter) = item else {
             return;
         };
@@ -106,18 +110,14 @@ fn prepare(
         };
         let file = src.join(&path);
         let page = Page::new(&include::shown_name(&file, root), &chapter.content);
-        let dir = file.parent().unwrap_or(&src);
-        let page = include::expand(page, root, dir, lessons, &mut problems);
-        if page.lines.iter().any(|line| line.text.contains("data-live=")) {
-            prepared.live.push(path.with_extension("html"));
-        }
+        let dir = file.parent().unwrap_or(src);
+        let page = include::expand(page, root, dir, &lessons, &mut problems);
         let blocks = page.code_blocks(&mut problems);
         code_blocks::check(&page, &blocks, &mut problems);
         solutions::check(&page, &blocks, &solutions, &mut problems);
         let (page, formulas) = math::render(page, &mut problems);
-        report.pages += 1;
-        report.formulas += formulas;
-        report.figures += figures::check(&page, root, &house, &mut problems);
+        prepared.formulas += formulas;
+        prepared.figures += figures::check(&page, root, &house, &mut problems);
         chapter.content = page.text();
         prepared.pages.push((path, page));
     });
@@ -125,18 +125,19 @@ fn prepare(
         prepared.links.extend(links::collect(path, page, &mut problems)?);
     }
     problems.into_result()?;
+    prepared.live = lessons.install(root, &src.join("live/parts"))?;
     Ok(prepared)
 }
 
 /// What can only be seen in the finished pages: ids and the links to them.
-fn check_rendered(src: &Path, out: &Path, prepared: Prepared) -> Result<()> {
+fn check_rendered(src: &Path, out: &Path, prepared: &Prepared) -> Result<()> {
     let mut problems = Problems::default();
     let mut anchors = Anchors::new();
-    for (path, page) in prepared.pages {
+    for (path, page) in &prepared.pages {
         let file = out.join(path.with_extension("html"));
         let html = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        let ids = links::anchors(&html, &page, &mut problems)?;
-        anchors.insert(path, ids);
+        let ids = links::anchors(&html, page, &mut problems)?;
+        anchors.insert(path.clone(), ids);
     }
     links::check(&prepared.links, &anchors, src, &mut problems);
     problems.into_result()

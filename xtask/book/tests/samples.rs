@@ -1,8 +1,10 @@
 //! The whole tool on a copy of `book/samples`: what is good is built, what is not is refused.
 
+use serde_json::{json, Value};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A repository with nothing but the book's frame and its samples.
 struct Repo(PathBuf);
@@ -26,6 +28,24 @@ impl Repo {
         let mut command = Command::new(env!("CARGO_BIN_EXE_book-tool"));
         command.args(["build", "--samples", "--root"]).arg(&self.0);
         command.output().unwrap()
+    }
+
+    /// Sends a book of one chapter, `elements.md`, as mdBook does.
+    fn preprocess(&self, content: &str, live: &str) -> Output {
+        let context = json!({
+            "root": self.0.join("book"), "config": { "book": { "src": "samples" } },
+            "renderer": "html", "mdbook_version": "0.5.4",
+        });
+        let chapter = json!({
+            "name": "Elements", "content": content, "number": null, "sub_items": [],
+            "path": "elements.md", "source_path": "elements.md", "parent_names": [],
+        });
+        let book = json!([context, { "items": [{ "Chapter": chapter }] }]);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_book-tool"));
+        command.env("CANDECODE_BOOK", live).stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(book.to_string().as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
     }
 
     fn page(&self, name: &str) -> String {
@@ -117,4 +137,34 @@ fn a_dead_link_fails_the_build() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("elements.md:3: math.md has no #maths"), "{said}");
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn mdbook_gets_its_book_back_with_the_chapters_expanded() {
+    let repo = Repo::new("protocol");
+    let output = repo.preprocess("# x\n\n$a$\n\n```rust\n{{#include code.rs:1:2}}\n```\n", "still");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let book: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let chapter = &book["items"][0]["Chapter"];
+    assert_eq!((&chapter["name"], &chapter["path"]), (&json!("Elements"), &json!("elements.md")));
+    let content = chapter["content"].as_str().unwrap();
+    assert!(content.starts_with("# x\n\n<math"), "{content}");
+    assert!(!content.contains("{{#"), "{content}");
+}
+
+#[test]
+fn mdbook_gets_no_book_where_something_is_wrong() {
+    let repo = Repo::new("refused");
+    let one = "book/samples/elements.md:3: gone.rs: ";
+    for (content, live, want) in [
+        ("# x\n\n{{#include gone.rs}}\n", "still", one),
+        ("# x\n", "lively", "CANDECODE_BOOK is \"lively\": `still` or `mine` was expected"),
+    ] {
+        let output = repo.preprocess(content, live);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(want), "{said}");
+        assert_eq!(output.stdout, b"", "half a book");
+    }
 }

@@ -1,8 +1,8 @@
 /* The book's live figures: one way to make one, and the worker that runs the lessons.
 
    A page has <div class="live" data-live="NAME"> under a still picture. When the figure is first
-   touched, figures/NAME.js is loaded, and with it the lessons (engine.js: WebAssembly, gzipped, as base64)
-   and the model (model.js). Everything comes in classic scripts and the worker from a Blob, because from
+   touched, figures/NAME.js is loaded, and with it the lessons (parts/engine.js: WebAssembly, gzipped, as base64)
+   and the model (parts/model.js), which the book tool writes. Everything comes in classic scripts and the worker from a Blob, because from
    file:// a browser loads neither modules nor workers nor data.
 
    A figure is candecode.figure(NAME, { controls, ask, draw, … }): see book/README.md. */
@@ -148,7 +148,7 @@
             if (typeof WebAssembly !== 'object' || typeof DecompressionStream !== 'function') {
                 throw new Error('This browser has no WebAssembly, so the picture stays as it is.');
             }
-            await Promise.all([script(`${this.part}.js`), script('model.js')]);
+            await Promise.all([script(`parts/${this.part}.js`), script('parts/model.js')]);
             const begun = performance.now();
             const blob = new Blob([`(${program})()`], { type: 'text/javascript' });
             const url = URL.createObjectURL(blob);
@@ -420,7 +420,7 @@
             this.starter.disabled = true;
             this.starter.textContent = 'Loading the lessons and the model …';
             try {
-                await Promise.all([script(`figures/${this.name}.js`), script('about.js')]);
+                await Promise.all([script(`figures/${this.name}.js`), script('parts/about.js')]);
                 this.make(figures[this.name]);
             } catch (error) {
                 this.begun = false;
