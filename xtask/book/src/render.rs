@@ -83,9 +83,8 @@ fn load(root: &Path, which: Which) -> Result<MDBook> {
 /// # Errors
 /// A list of every problem, each with file and line.
 pub fn preprocess(input: impl Read, output: impl Write, days: Days) -> Result<()> {
-    let (context, mut book) = parse_input(input).with_context(|| {
-        format!("not a book of mdBook {}", mdbook_preprocessor::MDBOOK_VERSION)
-    })?;
+    let (context, mut book) = parse_input(input)
+        .with_context(|| format!("not a book of mdBook {}", mdbook_preprocessor::MDBOOK_VERSION))?;
     let dir = context.root.canonicalize().context("the book is gone")?;
     let root = dir.parent().context("a book lies in a repository")?;
     prepare(root, &dir.join(&context.config.book.src), &mut book, days)?;
