@@ -88,7 +88,7 @@ impl Lessons {
         if !target.join(TARGET).exists() {
             eprintln!(
                 "The first time the live figures are compiled: some minutes on two cores \
-                 (--still leaves them out)."
+                 (`cargo xtask book --still` leaves them out)."
             );
         }
         if days == Days::Mine {
@@ -275,7 +275,7 @@ fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> R
     }
     let status = cargo.status().context("cargo could not be started")?;
     if !status.success() {
-        bail!("the live figures do not compile (--still builds the book without them)");
+        bail!("the live figures do not compile (`cargo xtask book --still` leaves them out)");
     }
     let wasm = target.join(TARGET).join("live/candecode_live.wasm");
     fs::read(&wasm).with_context(|| wasm.display().to_string())
