@@ -1,11 +1,12 @@
 //! `cargo xtask compare`: the same prompts through every loop of the reference, in one table: time,
-//! speed-up, and whether the text is equal.
+//! speed-up, and whether the text is equal. With `--methods`, see [`compare_methods`].
 
+use crate::{columns, compare_methods};
 use anyhow::{bail, ensure, Context, Result};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use xtask::cargo::{self, Built};
 use xtask::host;
 use xtask::note;
@@ -19,22 +20,22 @@ use xtask::usage;
 pub struct Compare {
     /// A text to continue (repeatable); two of the course's if there is none
     #[arg(short, long, value_name = "TEXT")]
-    prompt: Vec<String>,
+    pub(crate) prompt: Vec<String>,
     /// As in `run`
     #[arg(long, default_value = "story-3m")]
-    model: String,
+    pub(crate) model: String,
     /// Tokens to generate at most
     #[arg(long, default_value_t = 64)]
-    max_new_tokens: usize,
+    pub(crate) max_new_tokens: usize,
     /// The model that drafts; without one, and with another model than story-3m, n-grams do
     #[arg(long)]
-    draft_model: Option<String>,
+    pub(crate) draft_model: Option<String>,
     /// Tokens to draft before each pass
     #[arg(long, default_value_t = 4)]
-    num_draft_tokens: usize,
+    pub(crate) num_draft_tokens: usize,
     /// A word that the guarded row blocks; without one, a word that no text here contains
     #[arg(long)]
-    block: Option<String>,
+    pub(crate) block: Option<String>,
     /// Above 0 it samples
     #[arg(long, default_value_t = 0.0)]
     temperature: f64,
@@ -46,7 +47,7 @@ pub struct Compare {
     top_p: Option<f64>,
     /// As in `run`
     #[arg(long, default_value_t = 0)]
-    seed: u64,
+    pub(crate) seed: u64,
     /// A first row that is not ours
     #[arg(long, value_enum)]
     peer: Option<Peer>,
@@ -62,9 +63,27 @@ pub struct Compare {
     /// The Python that has torch and transformers
     #[arg(long, default_value = "python3")]
     python: String,
-    /// Every row runs so often, in turn with the others; times are medians
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
+    /// Run every row this often, in turn with the others; times are medians [default: 3; with
+    /// --methods 1]
+    #[arg(long)]
+    pub(crate) rounds: Option<usize>,
+    /// Compare the decoding methods instead, by what they write: greedy, sampling, penalties, beams,
+    /// drafts, guard rails
+    #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "peer", "endpoint"])]
+    methods: bool,
+    /// cpu, metal or cuda
+    #[arg(long, default_value = "cpu")]
+    pub(crate) device: String,
+    /// The engine to ask, if it is built already
+    #[arg(long, hide = true)]
+    program: Option<PathBuf>,
+}
+
+impl Compare {
+    /// The model that drafts, if there is one: the course's small one for its large one.
+    pub(crate) fn draft(&self) -> Option<&str> {
+        self.draft_model.as_deref().or((self.model == "story-3m").then_some("story-230k"))
+    }
 }
 
 /// What runs beside us.
@@ -110,25 +129,20 @@ const UNHEARD: &str = "xylophonist";
 /// # Errors
 /// If the reference does not build or run, or the peer is not to be had.
 pub fn run(repo: &Repo, args: &Compare) -> Result<ExitCode> {
-    ensure!(args.rounds > 0, usage("--rounds is 0; ask for at least 1"));
+    ensure!(args.rounds != Some(0), usage("--rounds is 0; ask for at least 1"));
     let sampled = args.temperature > 0.0;
     ensure!(
         sampled || (args.top_k.is_none() && args.top_p.is_none()),
         usage("--top-k and --top-p are for sampling; add --temperature")
     );
+    let feature = host::device_feature(&args.device)?;
     let python = args.peer.map(|_| python(repo, args)).transpose()?;
-    let program = match cargo::build(
-        repo,
-        "build",
-        &["--bin".into(), "candecode".into(), "--features".into(), "ref".into()],
-        "Building the reference; then every loop runs, some seconds each.",
-    )? {
-        Built::Done(programs) => programs.get("candecode")?.to_path_buf(),
-        Built::Broken(places) => {
-            note!("\n{}", cargo::explain(&places));
-            return Ok(ExitCode::FAILURE);
-        }
+    let Some(program) = program(repo, args, feature)? else {
+        return Ok(ExitCode::FAILURE);
     };
+    if args.methods {
+        return compare_methods::run(&program, args);
+    }
     let prompts = match args.prompt.as_slice() {
         [] => vec![
             "Lily and her dog".to_string(),
@@ -138,7 +152,7 @@ pub fn run(repo: &Repo, args: &Compare) -> Result<ExitCode> {
     };
     let ways = ways(args, prompts.len(), sampled);
     let mut rounds: Vec<Vec<Texts>> = ways.iter().map(|_| vec![]).collect();
-    for _ in 0..args.rounds {
+    for _ in 0..args.rounds.unwrap_or(3) {
         for (way, rounds) in ways.iter().zip(&mut rounds) {
             let texts = match (&way.how, &python) {
                 (How::Flags(flags), _) => ours(&program, args, &prompts, flags),
@@ -149,7 +163,24 @@ pub fn run(repo: &Repo, args: &Compare) -> Result<ExitCode> {
             rounds.push(texts.with_context(|| way.name.clone())?);
         }
     }
-    Ok(table(&ways, &rounds, args, sampled))
+    Ok(table(&ways, &rounds, &prompts, args, sampled))
+}
+
+/// The engine with the reference's days; `None` if it doesn't compile, which has been explained.
+fn program(repo: &Repo, args: &Compare, feature: Option<&str>) -> Result<Option<PathBuf>> {
+    if args.program.is_some() {
+        return Ok(args.program.clone());
+    }
+    let features = ["ref"].into_iter().chain(feature).collect::<Vec<_>>().join(",");
+    let flags = ["--bin", "candecode", "--features", &features].map(str::to_string);
+    let task = "Building the reference; then every row runs, some seconds each.";
+    match cargo::build(repo, "build", &flags, task)? {
+        Built::Done(programs) => Ok(Some(programs.get("candecode")?.to_path_buf())),
+        Built::Broken(places) => {
+            note!("\n{}", cargo::explain(&places));
+            Ok(None)
+        }
+    }
 }
 
 /// The ways, in the order of the table.
@@ -183,8 +214,7 @@ fn ways(args: &Compare, prompts: usize, sampled: bool) -> Vec<Way> {
     }
     add("scheduled", drawn(flags(&["--loop", "day15"]), "chacha"), rng == "torch");
     let k = args.num_draft_tokens.to_string();
-    let draft = args.draft_model.as_deref().or((args.model == "story-3m").then_some("story-230k"));
-    if let Some(draft) = draft {
+    if let Some(draft) = args.draft() {
         let name = format!("drafts by {}", draft.rsplit('/').next().unwrap_or(draft));
         add(
             &name,
@@ -234,7 +264,8 @@ fn shared(args: &Compare) -> Vec<String> {
 /// Runs the program once, for all prompts.
 fn ours(program: &Path, args: &Compare, prompts: &[String], flags: &[String]) -> Result<Texts> {
     let mut command = Command::new(program);
-    command.args(["--format", "json", "--raw", "--model", &args.model]);
+    command.args(["--format", "json", "--raw", "--model", &args.model, "--device", &args.device]);
+    command.args(shared(args)).args(flags);
     command.args(shared(args)).args(flags);
     for prompt in prompts {
         command.args(["-p", prompt]);
@@ -265,7 +296,9 @@ fn served(program: &Path, args: &Compare, prompts: &[String], address: &str) -> 
 fn read(command: &mut Command, together: bool) -> Result<Texts> {
     let out = command.stdin(Stdio::null()).output().context("cannot be started")?;
     let error = String::from_utf8_lossy(&out.stderr);
-    ensure!(out.status.success(), "{}", error.trim_end());
+    if !out.status.success() {
+        return Err(refusal(&out.status, &error));
+    }
     let lines = String::from_utf8_lossy(&out.stdout).into_owned();
     let mut all = Texts::default();
     for line in lines.lines() {
@@ -289,6 +322,16 @@ fn read(command: &mut Command, together: bool) -> Result<Texts> {
         }
     }
     Ok(all)
+}
+
+/// Passes on what the engine said when it refused a command, with its exit code.
+pub(crate) fn refusal(status: &ExitStatus, error: &str) -> anyhow::Error {
+    let message = error.trim();
+    let message = message.strip_prefix("error: ").unwrap_or(message).to_string();
+    match status.code() {
+        Some(2) => usage(message),
+        _ => anyhow::Error::msg(message),
+    }
 }
 
 /// A Python that has transformers.
@@ -334,7 +377,13 @@ fn theirs(
 }
 
 /// Prints the table; the exit code tells whether all is equal that must be.
-fn table(ways: &[Way], rounds: &[Vec<Texts>], args: &Compare, sampled: bool) -> ExitCode {
+fn table(
+    ways: &[Way],
+    rounds: &[Vec<Texts>],
+    prompts: &[String],
+    args: &Compare,
+    sampled: bool,
+) -> ExitCode {
     let median = |rounds: &[Texts]| {
         let mut seconds: Vec<f64> = rounds.iter().map(|texts| texts.seconds).collect();
         seconds.sort_by(f64::total_cmp);
@@ -397,11 +446,10 @@ fn table(ways: &[Way], rounds: &[Vec<Texts>], args: &Compare, sampled: bool) -> 
     if sampled {
         say!("Sampled at temperature {}, seed {}.", args.temperature, args.seed);
     }
-    for (number, text) in first.texts.iter().enumerate() {
-        say!(
-            "{}",
-            paint(Colour::Dim, &format!("text {}: …{}", number + 1, text.replace('\n', " ")))
-        );
+    say!("On {}. The text of the first row:", args.device);
+    let rows = prompts.iter().map(String::as_str).zip(first.texts.iter().map(String::as_str));
+    for line in columns::two(("prompt", "text"), &rows.collect::<Vec<_>>()) {
+        say!("{line}");
     }
     ExitCode::from(u8::from(!equal))
 }

@@ -6,7 +6,9 @@
 mod bench;
 mod ci;
 mod client_stage;
+mod columns;
 mod compare_loops;
+mod compare_methods;
 mod hunt;
 mod live_mistakes;
 mod messages;
@@ -36,7 +38,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal
+    /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal;
+    /// with --methods through every decoding method, with its text
     #[command(bin_name = "cargo xtask compare")]
     Compare(compare_loops::Compare),
     /// Measure the reference, and draw the plots of the book

@@ -220,14 +220,18 @@ fn untyped(lines: &[String]) -> Vec<&str> {
 }
 
 /// Stands for cargo in the commands of the book: `run` and `chat` start the engine, whose days are all
-/// the reference's, whatever a command says of that.
+/// the reference's, whatever a command says of that, and `compare` asks it.
 const CARGO: &str = r#"
 cargo() {
   local words=()
   case "$1 $2" in
     "xtask run") ;;
     "xtask chat") words+=(--chat) ;;
-    *) echo "only the output of run and chat is compared, not of: cargo $*"; return 1 ;;
+    "xtask compare")
+      shift 2
+      "$MAINTAIN" compare --program "$CANDECODE" "$@"
+      return ;;
+    *) echo "only the output of run, chat and compare is checked, not of: cargo $*"; return 1 ;;
   esac
   shift 2
   while [ $# -gt 0 ]; do
@@ -245,6 +249,7 @@ run() { cargo xtask run "$@"; }
 fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
     let mut command = Command::new("bash");
     command.args(["-c", &format!("{CARGO}{typed}")]).current_dir(&repo.root);
+    command.env("MAINTAIN", std::env::current_exe()?);
     command.env("CANDECODE", program).env("CANDECODE_MODELS", repo.root.join("models"));
     host::set_threads(&mut command);
     let out = child::run(&mut command, LIMIT, |_| ())?;
