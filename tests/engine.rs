@@ -7,7 +7,7 @@ use candecode::day07_greedy::StopStrings;
 use candecode::day10_kv_cache::KvCache;
 use candecode::engine::nan_trace::{first_nan, first_nan_behind, Trace};
 use candecode::engine::roomy_cache::RoomyCache;
-use candecode::engine::{load, Completion, Engine};
+use candecode::engine::{load, simple_generate, Completion, Engine};
 use candecode::formats::ModelFiles;
 use candecode::kit::rng::RequestRng;
 use candecode::kit::{Cache, CacheKind, FinishReason, SamplingParams, Token, TokenIter};
@@ -92,6 +92,26 @@ fn an_engine_of_parts_in_memory_is_the_same() {
     let parts = Engine::from_parts(config, files.tokenizer().unwrap(), &weights).unwrap();
     let want = ids(engine().generate(PROMPTS[0], &greedy(16)).unwrap());
     assert_eq!(ids(parts.generate(PROMPTS[0], &greedy(16)).unwrap()), want);
+}
+
+#[test]
+fn simple_generate_writes_what_the_engine_writes() {
+    let engine = engine();
+    let (model, tokenizer) = (engine.model(), engine.tokenizer());
+    for prompt in PROMPTS {
+        let tokens = engine.generate(prompt, &greedy(40)).unwrap();
+        let tokens: Vec<Token> = tokens.map(|token| token.unwrap()).collect();
+        let text = simple_generate(model, tokenizer, prompt, 40).unwrap();
+        assert_eq!(text, texts(&tokens), "{prompt}");
+    }
+    assert_eq!(simple_generate(model, tokenizer, PROMPTS[0], 0).unwrap(), "");
+    let context = model.config().max_position_embeddings;
+    for (prompt, says) in
+        [(String::new(), "0 tokens"), ("Lily ".repeat(context), "the model takes 1 to")]
+    {
+        let refused = simple_generate(model, tokenizer, &prompt, 4).unwrap_err().to_string();
+        assert!(refused.contains(says), "{refused}");
+    }
 }
 
 #[test]

@@ -9,10 +9,12 @@ pub mod loops;
 pub mod nan_trace;
 pub mod requests;
 pub mod roomy_cache;
+pub mod simple;
 pub mod token_rules;
 pub mod top_logprobs;
 
 pub use load::load_model;
+pub use simple::simple_generate;
 
 use crate::day05_model::Transformer;
 use crate::day06_generate::TextStream;

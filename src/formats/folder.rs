@@ -21,6 +21,31 @@ pub const INDEX: &str = "model.safetensors.index.json";
 const EXPECTED: &str =
     "expected config.json, tokenizer.json and model.safetensors, as in a Hugging Face repository";
 
+/// Refuses a file that PyTorch has pickled, by its name: `ckpt.pt` of nanoGPT, `pytorch_model.bin`.
+/// Reading a pickle runs the code in it, so such files aren't read.
+///
+/// # Errors
+/// If it is one: the message says what to do.
+pub fn refuse_checkpoint(path: &Path) -> Result<()> {
+    let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
+    let pickled = ["pt", "pth", "ckpt", "bin"].iter().any(|pickle| ending == *pickle);
+    ensure!(
+        !pickled,
+        "{}: a PyTorch checkpoint, which isn't read; convert it to a folder with {SINGLE} (python3 \
+         tools/nanogpt.py does it for nanoGPT's ckpt.pt, save_pretrained for a model of transformers)",
+        path.display()
+    );
+    Ok(())
+}
+
+/// Refuses a folder whose weights are in a PyTorch checkpoint.
+fn refuse_checkpoint_in(dir: &Path) -> Result<()> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    files.sort();
+    files.iter().try_for_each(|file| refuse_checkpoint(file))
+}
+
 /// The configuration of the model, and its `generation_config.json` if there is one, from which the EOS ids are taken.
 ///
 /// # Errors
@@ -33,8 +58,10 @@ pub fn config(dir: &Path) -> Result<(ModelConfig, Option<Value>)> {
         dir.display()
     );
     let path = dir.join("config.json");
-    let text = regular_file::read_text(&path)?;
-    let text = text.with_context(|| format!("{}: no config.json; {EXPECTED}", dir.display()))?;
+    let Some(text) = regular_file::read_text(&path)? else {
+        refuse_checkpoint_in(dir)?;
+        bail!("{}: no config.json; {EXPECTED}", dir.display())
+    };
     let mut config = ModelConfig::from_json(&text).with_context(|| path.display().to_string())?;
     let generation = dir.join("generation_config.json");
     let Some(value) = regular_file::read_json(&generation)? else { return Ok((config, None)) };
@@ -103,8 +130,10 @@ pub fn weights(dir: &Path) -> Result<SafetensorsSource> {
         return Ok(source);
     }
     let index = dir.join(INDEX);
-    let text = regular_file::read_text(&index)?;
-    let text = text.with_context(|| format!("{}: no {SINGLE}; {EXPECTED}", dir.display()))?;
+    let Some(text) = regular_file::read_text(&index)? else {
+        refuse_checkpoint_in(dir)?;
+        bail!("{}: no {SINGLE}; {EXPECTED}", dir.display())
+    };
     for name in shard_names(&text).with_context(|| index.display().to_string())? {
         let path = dir.join(name);
         let file = regular_file::open(&path)?;

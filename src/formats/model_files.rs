@@ -39,6 +39,7 @@ impl Format {
             }
         }
         if !metadata.with_context(|| path.display().to_string())?.is_dir() {
+            folder::refuse_checkpoint(path)?;
             return Gguf::open(path).map(|gguf| Self::Gguf(Arc::new(gguf)));
         }
         match folder::only_gguf(path)? {

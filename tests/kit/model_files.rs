@@ -422,3 +422,19 @@ fn names_say_which_models_answer_questions() {
         assert!(!is_instruct(name), "{name}");
     }
 }
+
+#[test]
+fn a_pytorch_checkpoint_is_named_and_the_way_out_too() {
+    for file in ["ckpt.pt", "pytorch_model.bin", "model.PTH"] {
+        let says = [file, "a PyTorch checkpoint, which isn't read", "tools/nanogpt.py"];
+        let folder = Folder::new("files-checkpoint");
+        std::fs::write(folder.0.join(file), "PK").unwrap();
+        refused(ModelFiles::at(&folder.0.join(file)), &says);
+        refused(ModelFiles::at(&folder.0), &says);
+        // With a configuration, as in older repositories, it is the weights that are missing.
+        std::fs::copy(story("story-230k").join("config.json"), folder.0.join("config.json"))
+            .unwrap();
+        let files = ModelFiles::at(&folder.0).unwrap();
+        refused(files.weights(DType::F32, &CPU), &says);
+    }
+}
