@@ -12,12 +12,12 @@ use std::rc::Rc;
 fn main() -> Result<()> {
     let engine = Engine::open("story-3m")?;
 
-    // 1. A secret. No story has one, so a pattern makes the model write a key of up to 20 digits. The
-    // rail knows nothing of that. It keeps out every key of 8 digits or more.
+    // 1. A secret. No story has one, so a pattern makes the model write a key of up to 16 digits. The
+    // rail doesn't know the pattern. It keeps out every key of 8 digits or more.
     let params = SamplingParams {
-        allow_regex: Some(r" sk-[0-9]{6,20}\.".into()),
-        temperature: 1.0,
-        seed: 4,
+        allow_regex: Some(r" sk-[0-9]{4,16}z\.".into()),
+        temperature: 1.5,
+        seed: 1,
         ..Default::default()
     };
     let secret = Automaton::new(r"sk-[0-9]{8}", Rule::BlockSubstring)?;

@@ -10,7 +10,9 @@ use candecode::engine::roomy_cache::RoomyCache;
 use candecode::engine::{load, simple_generate, Completion, Engine};
 use candecode::formats::ModelFiles;
 use candecode::kit::rng::RequestRng;
-use candecode::kit::{Cache, CacheKind, FinishReason, SamplingParams, Token, TokenIter};
+use candecode::kit::{
+    Cache, CacheKind, FinishReason, Model as _, SamplingParams, Token, TokenIter,
+};
 use candle_core::{DType, Device, Tensor};
 use std::time::Instant;
 

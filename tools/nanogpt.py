@@ -12,6 +12,7 @@ import json, pathlib, shutil, sys
 import torch
 from safetensors.torch import save_file
 
+# ANCHOR: convert
 checkpoint, out = torch.load(sys.argv[1], map_location="cpu", weights_only=True), pathlib.Path(sys.argv[3])
 args, weights = checkpoint["model_args"], {}
 for name, w in checkpoint["model"].items():
@@ -22,7 +23,7 @@ for name, w in checkpoint["model"].items():
     weights[name] = (w.t() if linear else w).float().contiguous()  # GPT-2 stores (in, out)
     if not args["bias"] and "wte" not in name and "wpe" not in name:
         weights[name.replace(".weight", ".bias")] = torch.zeros(w.shape[0])
-
+# ANCHOR_END: convert
 config = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_positions": args["block_size"],
           **{key: args[key] for key in ("n_layer", "n_head", "n_embd", "vocab_size")},
           "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5}
