@@ -12,7 +12,7 @@ use std::rc::Rc;
 fn main() -> Result<()> {
     let engine = Engine::open("story-3m")?;
 
-    // 1. A secret. No story has one, so a pattern makes the model write a key of up to 16 digits. The
+    // 1. A secret. No story has one, so a pattern forces the model to write one, of up to 16 digits. The
     // rail doesn't know the pattern. It keeps out every key of 8 digits or more.
     let params = SamplingParams {
         allow_regex: Some(r" sk-[0-9]{4,16}z\.".into()),
@@ -63,7 +63,7 @@ fn once_each<'a>(engine: &'a Engine, words: &[&str]) -> Result<Rc<dyn LogitsProc
     }))
 }
 
-/// The text that the engine adds to `prompt`, with one more processor in front of the warpers.
+/// The text that the engine adds to `prompt`, with one more processor before all others.
 fn continue_text(
     engine: &Engine,
     prompt: &str,

@@ -11,16 +11,16 @@ use xtask::host;
 use xtask::say;
 use xtask::term::{paint, Colour};
 
-/// What is continued if no prompt is given.
+/// The default prompt.
 const PROMPT: &str = "One day, Tom found a big";
 
-/// A decoding method: the flags of `run` that ask for it.
+/// A decoding method, as flags of `run`.
 struct Method {
     name: &'static str,
     flags: Vec<String>,
 }
 
-/// What a method wrote, one text per prompt.
+/// The texts that a method wrote, one per prompt.
 struct Written {
     texts: Vec<String>,
     tokens: usize,
@@ -116,7 +116,7 @@ fn write(program: &Path, args: &Compare, prompts: &[String], flags: &[String]) -
     Ok(rounds.swap_remove(rounds.len() / 2))
 }
 
-/// What the engine says of one prompt.
+/// Asks the engine to continue one prompt and returns its JSON.
 fn one(program: &Path, args: &Compare, prompt: &str, flags: &[String]) -> Result<Value> {
     let mut command = Command::new(program);
     command.args(["--format", "json", "--raw", "--model", &args.model, "--device", &args.device]);
