@@ -12,6 +12,7 @@ pub mod draft;
 pub mod error;
 pub mod fused;
 pub mod known_fields;
+#[cfg(any(feature = "cli", feature = "hub"))]
 pub mod note;
 pub mod processor;
 pub mod quantized;

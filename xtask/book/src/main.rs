@@ -30,9 +30,9 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "book-tool")]
 struct Cli {
-    /// The repository, if not the one around the current directory.
-    #[arg(long, global = true)]
-    root: Option<PathBuf>,
+    /// The repository, if not the one that this was built in.
+    #[arg(long, global = true, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))]
+    root: PathBuf,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -81,10 +81,7 @@ fn run(cli: Cli) -> Result<()> {
         return render::preprocess(input.lock(), std::io::stdout().lock(), Days::asked_for()?);
     };
     log::install();
-    let root = match cli.root {
-        Some(root) => root,
-        None => find_root()?,
-    };
+    let root = cli.root;
     let root =
         root.canonicalize().with_context(|| format!("{}: no such directory", root.display()))?;
     match command {
@@ -103,22 +100,6 @@ fn run(cli: Cli) -> Result<()> {
             live::compile_to(&root, &target_dir, &features, &to)
         }
     }
-}
-
-/// The nearest directory above that holds `book/book.toml`, or the repository this was built in.
-fn find_root() -> Result<PathBuf> {
-    let here = std::env::current_dir().context("the current directory is gone")?;
-    let found = here.ancestors().find(|dir| dir.join("book/book.toml").is_file());
-    if let Some(dir) = found {
-        return Ok(dir.to_path_buf());
-    }
-    let built = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    ensure!(
-        built.join("book/book.toml").is_file(),
-        "no book/book.toml in {} or above; say where with --root DIR",
-        here.display()
-    );
-    Ok(built)
 }
 
 /// Asks the system to show a file.
