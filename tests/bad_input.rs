@@ -390,3 +390,20 @@ fn a_file_in_nanogpts_spelling_is_answered_with_the_flag() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("--prompt-file prompt.txt reads the file"), "{said}");
 }
+
+/// A list with commas is one long word, which no text contains: nothing would be blocked, in silence.
+#[test]
+fn a_block_list_with_commas_is_noticed() {
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_candecode"));
+        command.args(["--model", story().to_str().unwrap(), "-p", "Once", "--max-new-tokens", "1"]);
+        let out = command.arg("--block").args(words).output().unwrap();
+        assert!(out.status.success());
+        String::from_utf8(out.stderr).unwrap()
+    };
+    for list in ["war, conflict, fight", "war,conflict"] {
+        let said = run(&[list]);
+        assert!(said.contains("is one text, commas included; to block each word"), "{said}");
+    }
+    assert!(!run(&["war", "conflict"]).contains("note"));
+}

@@ -38,7 +38,7 @@ shown = own.topk(ROWS).indices.tolist()
 probabilities = [torch.softmax(p, -1)[0] if p is not None else torch.eye(len(own))[own.argmax()] for _, _, p in panels]
 widest = max(float(p[shown].max()) for p in probabilities[1:])
 
-height = TOP + LINE * (ROWS + 2) + 4
+height = TOP + LINE * (ROWS + 3) + 4
 words = "; ".join(f"{name} {value}: {int((p > 0).sum())} tokens left" for (name, value, _), p in zip(panels, probabilities))
 print(f'<svg viewBox="0 0 720 {height}" role="img" aria-label="What may follow {escape(PROMPT)}, by each method: {words}.">')
 for column, ((name, value, _), p) in enumerate(zip(panels, probabilities)):
@@ -50,18 +50,21 @@ for column, ((name, value, _), p) in enumerate(zip(panels, probabilities)):
         y, share, before = TOP + row * LINE, float(p[token]), float(own[token])
         if column == 0:
             print(f'<text class="mono right" x="{LEFT - 8}" y="{y}">{escape(tokenizer.decode([token]).strip())}</text>')
-        # The outline is the model's own share.
-        print(f'<rect class="wire faint" x="{x}" y="{y - 7}" width="{max(1.0, before / widest * BAR):.1f}" height="14"/>')
+        # The outline is the model's own share, and lies over the bar.
+        outline = f'<rect class="wire" x="{x}" y="{y - 7}" width="{max(1.0, before / widest * BAR):.1f}" height="14"/>'
         if share == 0:
             print(f'<path class="strike" d="M{x} {y} h{max(6.0, before / widest * BAR):.1f}"/>')
         else:
             role = "new" if token == int(p.argmax()) else "dropped" if share < before / 2 else "kept"
             width = min(BAR, share / widest * BAR)
             print(f'<g class="{role}"><rect class="bar" x="{x}" y="{y - 7}" width="{max(1.0, width):.1f}" height="14"/></g>')
+        print(outline)
     rest, y = 1 - float(p[shown].sum()), TOP + ROWS * LINE + 4
     if column == 0:
+        print(f'<text class="note right" x="{LEFT - 8}" y="{y + 2 * LINE}">best token</text>')
         print(f'<text class="note right" x="{LEFT - 8}" y="{y}">all others</text>')
         print(f'<text class="note right" x="{LEFT - 8}" y="{y + LINE}">tokens left</text>')
     print(f'<text class="note left" x="{x}" y="{y}">{max(0.0, rest):.2f}</text>')
     print(f'<text class="note left" x="{x}" y="{y + LINE}">{int((p > 0).sum()):,}</text>')
+    print(f'<text class="note left" x="{x}" y="{y + 2 * LINE}">{float(p.max()):.2f}</text>')
 print("</svg>")

@@ -6,7 +6,8 @@ use crate::engine::loops::LoopPlan;
 use crate::engine::requests::{self, Processors};
 use crate::formats::hub;
 use crate::kernels::Kernels;
-use crate::kit::error::{shown, usage};
+use crate::kit::error::{quoted, shown, usage};
+use crate::kit::note::note;
 use crate::kit::{BeamParams, EarlyStopping, ModelConfig, PastContext, SamplingParams};
 use anyhow::{ensure, Result};
 use std::path::Path;
@@ -305,6 +306,12 @@ fn sampling_params(args: &Args) -> Result<SamplingParams> {
 /// The words of `--block` and `--block-file`.
 fn blocked(args: &Args) -> Result<Vec<String>> {
     let mut words = args.block.clone();
+    if let Some(list) = words.iter().find(|word| word.contains(',')) {
+        note!(
+            "note: --block {} is one text, commas included; to block each word, write them apart: --block war fight",
+            quoted(list)
+        );
+    }
     if let Some(file) = &args.block_file {
         let text = text_input::text_file("--block-file", file)?;
         let text = text.replace("\r\n", "\n").replace('\r', "\n"); // a bare CR ends a line, too
