@@ -139,7 +139,7 @@ fn show(method: &Method, written: &Written, prompts: &[String]) {
     let flags = method.flags.join(" ");
     let time = format!("{:.2} s for {} tokens", written.seconds, written.tokens);
     say!("");
-    say!("{}", paint(Colour::Bold, &format!("{:<20} {flags}", method.name).trim_end()));
+    say!("{}", paint(Colour::Bold, format!("{:<20} {flags}", method.name).trim_end()));
     let lines = match prompts {
         [_] => columns::wrap(&format!("…{}", written.texts[0].trim_start()), columns::WIDTH - 2),
         _ => {
