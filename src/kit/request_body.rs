@@ -209,7 +209,7 @@ fn rename(object: &mut Map<String, Value>, chat: bool) -> Answer<()> {
     if let Some(count) = object.get("n_predict") {
         if count.as_i64() == Some(-1) {
             object.insert("n_predict".into(), json!(i64::MAX)); // no limit but the context
-        } else if !count.as_i64().is_some_and(|count| count >= 1) {
+        } else if count.as_i64().is_none_or(|count| count < 1) {
             return Err(wrong("n_predict", "-1 or a whole number of 1 or above", count));
         }
         // llama.cpp's own name takes precedence over OpenAI's two.

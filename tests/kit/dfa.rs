@@ -107,7 +107,7 @@ fn what_is_no_pattern_is_refused_with_the_reason_and_the_place() {
 /// would exhaust the machine if it were computed.
 #[test]
 fn what_would_grow_without_end_is_refused() {
-    let alternatives = vec![r"[\p{L}\p{N} ]{20000}"; 4].join("|");
+    let alternatives = [r"[\p{L}\p{N} ]{20000}"; 4].join("|");
     let optional = "(?:a|b)?c?".repeat(3000);
     for pattern in [
         r"\w{99999}",

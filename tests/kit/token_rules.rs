@@ -119,7 +119,7 @@ fn a_complete_pattern_ends_the_text_of_a_model_without_eos() {
                 let own = || tokens.iter().filter(|token| token.row == row);
                 let text: String = own().map(|token| token.text.as_str()).collect();
                 assert!(texts.contains(&&*text), "{pattern}: {text:?}");
-                assert_eq!(own().last().unwrap().finish, Some(reason), "{pattern}");
+                assert_eq!(own().next_back().unwrap().finish, Some(reason), "{pattern}");
             }
         }
         // A model with an EOS id has no need of it.
