@@ -294,7 +294,7 @@ fn an_empty_prompt_is_bos_where_the_tokenizer_adds_it() {
         let out = command(&[&fixed, flags].concat()).output().unwrap();
         let lines = String::from_utf8(out.stdout).unwrap();
         let error = String::from_utf8(out.stderr).unwrap();
-        let json = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line));
+        let json = lines.lines().map(serde_json::from_str::<serde_json::Value>);
         let ids: Vec<_> = json.map(|json| json.unwrap()["new_ids"].clone()).collect();
         assert!(!ids.is_empty(), "{error}");
         ids
