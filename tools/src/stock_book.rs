@@ -1,4 +1,4 @@
-//! mdBook's own command, from the registry, builds the book that `cargo xtask book` has built.
+//! Checks that mdBook's own command, from the registry, builds the same book as `cargo xtask book`.
 
 use anyhow::{ensure, Context, Result};
 use serde_json::Value;
@@ -9,10 +9,10 @@ use std::process::Command;
 use xtask::cargo;
 use xtask::repo::Repo;
 
-/// The version that `book/book.toml` names, and whose library the book tool uses.
+/// The version in `book/book.toml`, and of the library in the book tool.
 const VERSION: &str = "0.5.4";
 
-/// What a search looks into.
+/// The index for mdBook's search.
 const SEARCH: &str = "searchindex.js";
 
 /// Installs mdBook into `target/mdbook`, builds the book with it, and compares the pages with those

@@ -1,8 +1,8 @@
 //! The book's preprocessor for mdBook, which also builds and checks the book by itself.
 //!
 //! `mdbook build book` starts it, as `book/book.toml` says, with the book on its standard input.
-//! `cargo xtask book` needs no mdBook: the same steps run between the two halves of mdBook's library,
-//! and the finished pages are checked. A problem is an error with a file and a line, never a warning.
+//! `cargo xtask book` needs no mdBook: it runs the same steps with mdBook's library, and then
+//! checks the finished pages. A problem is an error with a file and a line, never a warning.
 #![warn(missing_docs)]
 
 mod code_blocks;
@@ -54,7 +54,7 @@ enum Command {
         /// The features of `candecode-live`.
         #[arg(long)]
         features: String,
-        /// Where cargo builds.
+        /// The folder for cargo's build.
         #[arg(long)]
         target_dir: PathBuf,
         /// The file to write.

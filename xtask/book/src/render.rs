@@ -14,7 +14,7 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Which sources to build.
+/// The sources to build.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Which {
     /// `book/src`, into `book/book`.
@@ -23,7 +23,7 @@ pub enum Which {
     Samples,
 }
 
-/// What became of the chapters.
+/// The chapters, expanded and checked, and how much there is in them.
 #[derive(Default)]
 pub struct Prepared {
     /// Each page, ready to be rendered, with its path in the sources.
@@ -31,7 +31,7 @@ pub struct Prepared {
     links: Vec<Link>,
     figures: usize,
     formulas: usize,
-    /// What the live figures load, if they live.
+    /// The sizes of the files that live figures load, if there are any.
     live: Option<Sizes>,
 }
 
@@ -128,7 +128,7 @@ fn prepare(root: &Path, src: &Path, book: &mut Book, days: Days) -> Result<Prepa
     Ok(prepared)
 }
 
-/// What can only be seen in the finished pages: ids and the links to them.
+/// Checks the ids of the finished pages, and the links to them.
 fn check_rendered(src: &Path, out: &Path, prepared: &Prepared) -> Result<()> {
     let mut problems = Problems::default();
     let mut anchors = Anchors::new();

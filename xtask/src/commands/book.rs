@@ -19,7 +19,7 @@ pub struct Book {
     /// Open the book in a browser
     #[arg(long)]
     open: bool,
-    /// Where `serve` listens
+    /// The port that `serve` listens on
     #[arg(long)]
     port: Option<u16>,
     /// Leave the live figures out: their still pictures are all there is
@@ -30,7 +30,7 @@ pub struct Book {
     mine: bool,
 }
 
-/// What happens to the book.
+/// The two things that can be done with the book.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
     /// Writes book/book/
