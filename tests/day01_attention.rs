@@ -13,6 +13,7 @@ checks::tests! {
     task_1_1_softmax_equals_torch => day::softmax_equals_torch,
     task_1_1_softmax_does_not_overflow => day::softmax_does_not_overflow,
     task_1_1_softmax_sums_in_f32 => day::softmax_sums_in_f32,
+    task_1_1_softmax_equals_candle_nn => day::softmax_equals_candle_nn,
     task_1_2_the_mask_is_causal => day::the_mask_is_causal,
     task_1_3_attention_by_hand => day::attention_by_hand,
     task_1_3_attention_equals_torch => day::attention_equals_torch,

@@ -25,7 +25,9 @@ checks::tests! {
     task_2_4_a_turn_keeps_lengths => day::a_turn_keeps_lengths,
     task_2_4_scores_depend_on_distance_only => day::scores_depend_on_distance_only,
     task_2_4_each_row_has_its_positions => day::each_row_has_its_positions,
+    task_2_4_rotate_equals_candle_nn => day::rotate_equals_candle_nn,
     task_2_5_even_rows_come_first => day::even_rows_come_first,
     task_2_5_reordering_equals_transformers => day::reordering_equals_transformers,
     task_2_5_reordered_weights_give_the_same_scores => day::reordered_weights_give_the_same_scores,
+    task_2_5_reordering_equals_candle_nn => day::reordering_equals_candle_nn,
 }

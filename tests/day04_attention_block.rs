@@ -17,6 +17,7 @@ checks::tests! {
     task_4_2_projections_by_hand => day::projections_by_hand,
     task_4_2_projections_equal_transformers => day::projections_equal_hf,
     task_4_2_without_angles_nothing_is_turned => day::without_angles_nothing_is_turned,
+    task_4_2_projections_equal_candle_nn => day::projections_equal_candle_nn,
     task_4_3_the_block_equals_transformers => day::the_block_equals_hf,
     task_4_3_the_block_and_its_attention_equal_transformers => day::the_block_and_its_attention_equal_hf,
     task_4_3_the_block_keeps_its_place_in_the_cache => day::the_block_keeps_its_place_in_the_cache,

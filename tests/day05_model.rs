@@ -10,6 +10,7 @@ include!(concat!(env!("OUT_DIR"), "/day05.rs"));
 checks::tests! {
     5, day05_model:
     task_5_1_norms_by_hand => day::norms_by_hand,
+    task_5_1_norms_equal_candle_nn => day::norms_equal_candle_nn,
     task_5_2_attention_equals_transformers => day::attention_equals_hf,
     task_5_3_mlp_equals_transformers => day::mlp_equals_hf,
     task_5_4_a_silent_attention_adds_nothing => day::a_silent_attention_adds_nothing,
@@ -23,6 +24,7 @@ checks::tests! {
     task_5_5_embed_widens_a_half_table => day::embed_widens_a_half_table,
     task_5_6_head_by_hand => day::head_by_hand,
     task_5_6_head_equals_transformers => day::head_equals_hf,
+    task_5_6_head_equals_candle_nn => day::head_equals_candle_nn,
     task_5_7_logits_equal_transformers => day::logits_equal_hf,
     task_5_7_a_long_text_equals_transformers => day::a_long_text_equals_hf,
     task_5_7_only_the_logits_asked_for => day::only_the_logits_asked_for,

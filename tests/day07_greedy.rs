@@ -16,6 +16,7 @@ checks::tests! {
     task_7_2_log_softmax_by_hand => day::log_softmax_by_hand,
     task_7_2_log_softmax_of_large_and_far => day::log_softmax_of_large_and_far,
     task_7_2_log_softmax_equals_torch => day::log_softmax_equals_torch,
+    task_7_2_log_softmax_equals_candle_nn => day::log_softmax_equals_candle_nn,
     task_7_3_a_stop_string_ends_the_text => day::a_stop_string_ends_the_text,
     task_7_3_a_stop_string_across_pieces => day::a_stop_string_across_pieces,
     task_7_3_what_was_held_back_is_shown => day::what_was_held_back_is_shown,

@@ -12,6 +12,7 @@ checks::tests! {
     task_8_1_softmax_by_hand => day::softmax_by_hand,
     task_8_1_softmax_does_not_overflow => day::softmax_does_not_overflow,
     task_8_1_softmax_equals_torch => day::softmax_equals_torch,
+    task_8_1_softmax_equals_candle_nn => day::softmax_equals_candle_nn,
     task_8_1_softmax_refuses_what_has_none => day::softmax_refuses_what_has_none,
     task_8_2_temperature_by_hand => day::temperature_by_hand,
     task_8_2_the_worked_example => day::the_worked_example,

@@ -1,5 +1,5 @@
 //! The house of ARCHITECTURE.md, kept: which room imports which, no circle of files, names that are
-//! unique, 100 columns.
+//! unique, 100 columns, dependencies that code uses.
 //!
 //! This reads the sources as text, `use` lines and paths in the code alike: `cargo test --test
 //! house`.
@@ -517,4 +517,70 @@ fn a_test_may_have_the_name_of_what_it_tests() {
     assert!(!are("src/cli/run.rs", "xtask/tests/run.rs"));
     assert!(!are("src/kit/plan.rs", "tests/checks/plan.rs"));
     assert!(!are("src/kit/error.rs", "xtask/src/error.rs"));
+}
+
+/// Dependencies that no code of their package names, and why they are listed all the same.
+const NOT_NAMED: [(&str, &str, &str); 6] = [
+    ("Cargo.toml", "serde_core", "the server's crates ask for more of it: one candle for both"),
+    ("Cargo.toml", "smallvec", "the server's crates ask for two features: one candle for both"),
+    ("Cargo.toml", "getrandom", "in WebAssembly its numbers come from JavaScript: version 0.3"),
+    ("Cargo.toml", "getrandom_04", "the same for version 0.4"),
+    ("xtask/Cargo.toml", "num_cpus", "it compiles `kernels/src/thread_count.rs` as its own"),
+    ("tools/Cargo.toml", "ring", "its test compiles `tests/hub/server.rs`"),
+];
+
+/// The names under a manifest's `[dependencies]`, `[dev-dependencies]` and so on.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut listed = false;
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            listed = line.ends_with("dependencies]") && !line.contains("workspace");
+        } else if let Some((name, _)) = line.split_once(['.', ' ', '=']).filter(|_| listed) {
+            if !name.is_empty() && !name.starts_with('#') {
+                names.push(name.replace('-', "_"));
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn every_dependency_is_used_by_code() {
+    let mut manifests = vec!["Cargo.toml".to_string()];
+    let root_manifest = read("Cargo.toml");
+    let members = root_manifest.split_once("members = [").unwrap().1.split(']').next().unwrap();
+    manifests.extend(members.split('"').skip(1).step_by(2).map(|m| format!("{m}/Cargo.toml")));
+    let mut idle = Vec::new();
+    for manifest in &manifests {
+        let package = manifest.strip_suffix("Cargo.toml").unwrap();
+        let others: Vec<_> =
+            manifests.iter().filter_map(|m| m.strip_suffix("Cargo.toml")).collect();
+        // A package inside another one is not its code.
+        let is_own = |file: &String| {
+            let holder = others.iter().filter(|other| file.starts_with(**other));
+            holder.max_by_key(|other| other.len()) == Some(&package)
+        };
+        let files = rust_files(if package.is_empty() { "." } else { package });
+        let files = files.iter().map(|file| file.trim_start_matches("./").to_string());
+        let code: Vec<Vec<Piece>> = files.filter(is_own).map(|file| pieces(&read(&file))).collect();
+        for name in dependencies(&read(manifest)) {
+            // As the start of a path: `half` alone may be a variable.
+            let is_path = |two: &[Piece]| two[0].text == name && two[1].text.starts_with(':');
+            let used = code.iter().any(|file| file.windows(2).any(is_path));
+            let listed = NOT_NAMED.iter().any(|(of, known, _)| of == manifest && *known == name);
+            if used == listed {
+                let what = if used { "some code now uses" } else { "no code uses" };
+                idle.push(format!("{manifest}: {what} {name}"));
+            }
+        }
+    }
+    assert!(idle.is_empty(), "{}", idle.join("\n"));
+}
+
+#[test]
+fn dependencies_are_read_from_a_manifest() {
+    let manifest = "[package]\nname = \"x\"\n\n[dependencies]\n# why\nhf-hub = \"1\"\nserde.workspace = true\n\
+        \n[target.'cfg(unix)'.dependencies]\nmemmap2 = \"1\"\n\n[lints]\nptr = \"allow\"\n";
+    assert_eq!(dependencies(manifest), ["hf_hub", "serde", "memmap2"]);
 }

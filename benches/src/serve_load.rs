@@ -27,6 +27,9 @@ struct Args {
     /// Our server's program
     #[arg(long)]
     server: PathBuf,
+    /// Where our server runs
+    #[arg(long, default_value = "cpu")]
+    device: String,
     /// The model
     #[arg(long, default_value = "story-3m")]
     model: String,
@@ -157,6 +160,7 @@ fn main() -> Result<()> {
 fn ours(args: &Args, most: usize) -> Result<Server> {
     let mut command = Command::new(&args.server);
     command.args(["--model", &args.model, "--served-model-name", "model", "--port", "0"]);
+    command.args(["--device", &args.device]);
     command.args(["--max-batch", &most.to_string(), "--max-queue", "10000"]);
     let mut child = command
         .stdout(Stdio::piped())

@@ -5,6 +5,7 @@ pub mod endpoint;
 pub mod flags;
 pub mod generation_config;
 pub mod interrupt;
+pub mod long_wait;
 pub mod memory_check;
 pub mod output;
 pub mod plan;

@@ -4,7 +4,7 @@ use crate::cli::flags::{Args, CacheName, Format};
 use crate::cli::output::{show, Output};
 use crate::cli::plan::{prompt_texts, Plan};
 use crate::cli::weight_format::{self, weight_format, Load};
-use crate::cli::{chat_terminal, endpoint, generation_config, interrupt, memory_check};
+use crate::cli::{chat_terminal, endpoint, generation_config, interrupt, long_wait, memory_check};
 use crate::engine::chat::Chat;
 use crate::engine::chat_template::{date, Message, Template};
 use crate::engine::loops::{LoopPlan, Models};
@@ -135,7 +135,8 @@ pub fn run(args: &Args) -> Result<u8> {
 
 /// The engine of a folder, with the cache that the flags ask for.
 fn open(args: &Args, load: &Load, tokenizer: Tokenizer) -> Result<Engine> {
-    let model = load::load_files(load.files, load.format, load.device)?;
+    let what = format!("loading {}", shown(load.files.path().display()));
+    let model = long_wait::named(&what, || load::load_files(load.files, load.format, load.device))?;
     let mut engine = Engine::new(model, tokenizer);
     let context = engine.model().config().max_position_embeddings;
     engine.cache = match args.cache {

@@ -2,11 +2,11 @@
 //! is often candle's error and not a number, so a check says what that error means.
 
 use super::checks::{
-    close, device, ensure, equal, golden_json, models_dir, refused, refused_calmly, tokenizer,
-    Likely, Outcome, Random,
+    close, device, ensure, equal, for_candle_nn, golden_json, models_dir, refused, refused_calmly,
+    tokenizer, Likely, Outcome, Random,
 };
 use candecode::kit::{error::plain, Tokenizer, Weights};
-use candle_core::{DType, Device, Error, IndexOp, Result, Tensor, D};
+use candle_core::{DType, Device, Error, IndexOp, Module, Result, Tensor, D};
 
 // f32 sums of up to 192 products near 0.03: candle's and torch's orders differ by a few units of
 // 6e-8.
@@ -340,5 +340,36 @@ pub fn the_chapters_table() -> Result<()> {
         (x.sum_all()?.to_scalar::<f32>()?, x.t()?.contiguous()?.is_contiguous()),
         (21., true)
     );
+    Ok(())
+}
+
+pub fn embed_equals_candle_nn(day: &Day) -> Outcome {
+    let mut random = Random::new(11);
+    for _ in 0..20 {
+        let (b, t) = (1 + random.below(4), 1 + random.below(6));
+        let (v, c) = (1 + random.below(9), 1 + random.below(7));
+        let table = random.tensor(&[v, c])?;
+        let ids: Vec<u32> = (0..b * t).map(|_| random.below(v) as u32).collect();
+        let ids = Tensor::from_vec(ids, (b, t), &device()?)?;
+        let want = candle_nn::Embedding::new(for_candle_nn(&table)?, c);
+        let want = want.forward(&for_candle_nn(&ids)?)?;
+        let input = format!("a table ({v}, {c}), ids ({b}, {t}), against candle_nn::Embedding");
+        close(&input, (day.embed)(&table, &ids), &want, 0.0)?;
+    }
+    Ok(())
+}
+
+pub fn score_equals_candle_nn(day: &Day) -> Outcome {
+    let mut random = Random::new(12);
+    for _ in 0..20 {
+        let (b, t) = (1 + random.below(4), 1 + random.below(6));
+        let (v, c) = (1 + random.below(9), 1 + random.below(7));
+        let (table, hidden) = (random.tensor(&[v, c])?, random.tensor(&[b, t, c])?);
+        let linear = candle_nn::Linear::new(for_candle_nn(&table)?, None);
+        let want = linear.forward(&for_candle_nn(&hidden)?)?;
+        let input =
+            format!("hidden ({b}, {t}, {c}), a table ({v}, {c}), against candle_nn::Linear");
+        close(&input, (day.score)(&table, &hidden), &want, TOLERANCE)?;
+    }
     Ok(())
 }

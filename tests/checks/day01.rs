@@ -1,7 +1,7 @@
 //! What day 1's checkers assert.
 
 use super::checks::{
-    close, device, equal, golden, refused, refused_calmly, Likely, Outcome, Random,
+    close, device, equal, for_candle_nn, golden, refused, refused_calmly, Likely, Outcome, Random,
 };
 use candle_core::{DType, Device, Result, Tensor};
 
@@ -311,4 +311,26 @@ pub fn the_future_changes_nothing(day: &Day) -> Outcome {
         &all.narrow(1, 0, 4)?,
         TOLERANCE,
     )
+}
+
+/// Every dimension of shapes from (A) to (A, B, C, D), views among them.
+pub fn softmax_equals_candle_nn(day: &Day) -> Outcome {
+    let mut random = Random::new(14);
+    for round in 0..24 {
+        let shape: Vec<usize> = (0..1 + round % 4).map(|_| 1 + random.below(6)).collect();
+        // Up to 8 in size, so that a slice has weights far apart.
+        let x = (random.tensor(&shape)? * 8.0)?;
+        let x = if shape.len() > 2 { x.transpose(0, 1)? } else { x };
+        let last = shape.len() - 1;
+        for dim in 0..=last {
+            let want = candle_nn::ops::softmax(&for_candle_nn(&x)?, dim)?;
+            let input =
+                format!("random x {:?}, dim {dim}, against candle_nn::ops::softmax", x.dims());
+            close(&input, (day.softmax)(&x, dim), &want, TOLERANCE)?;
+        }
+        let want = candle_nn::ops::softmax_last_dim(&for_candle_nn(&x)?)?;
+        let input = format!("random x {:?}, against candle_nn::ops::softmax_last_dim", x.dims());
+        close(&input, (day.softmax)(&x, last), &want, TOLERANCE)?;
+    }
+    Ok(())
 }

@@ -1,6 +1,8 @@
 //! What day 2's checkers assert.
 
-use super::checks::{close, device, ensure, equal, golden, refused, Likely, Outcome, Random};
+use super::checks::{
+    close, device, ensure, equal, for_candle_nn, golden, refused, Likely, Outcome, Random,
+};
 use candecode::kit::config::Llama3Scaling;
 use candle_core::{DType, Device, Result, Tensor};
 
@@ -317,4 +319,49 @@ pub fn reordered_weights_give_the_same_scores(day: &Day) -> Outcome {
         &want,
         TOLERANCE,
     )
+}
+
+/// Positions of a row each, and heads as a projection leaves them: tokens before heads in memory.
+pub fn rotate_equals_candle_nn(day: &Day) -> Outcome {
+    let mut random = Random::new(15);
+    for _ in 0..24 {
+        let (b, heads, t) = (1 + random.below(3), 1 + random.below(4), 1 + random.below(5));
+        let d = 2 * (1 + random.below(5));
+        let x = random.tensor(&[b, t, heads, d])?.transpose(1, 2)?;
+        let at: Vec<Vec<u32>> =
+            (0..b).map(|_| (0..t).map(|_| random.below(9) as u32).collect()).collect();
+        let at = positions(&at.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+        let (cos, sin) = (day.cos_sin)(d, 1e4, None, &at)?;
+        let [x_nn, cos, sin] = [&x, &cos, &sin].map(for_candle_nn);
+        let want = candle_nn::rotary_emb::rope(&x_nn?, &cos?, &sin?)?;
+        let input = format!("random x {:?}, against candle_nn::rotary_emb::rope", x.dims());
+        close(&input, (day.turn)(1e4, &x, &at), &want, TOLERANCE)?;
+    }
+    Ok(())
+}
+
+/// `rope_i` turns neighbours: what it returns, reordered, is what `rotate` makes of reordered numbers.
+pub fn reordering_equals_candle_nn(day: &Day) -> Outcome {
+    let mut random = Random::new(16);
+    for _ in 0..24 {
+        let (heads, t, d) = (1 + random.below(4), 1 + random.below(5), 2 * (1 + random.below(5)));
+        let x = random.tensor(&[1, heads, t, d])?;
+        let halves = |x: &Tensor| {
+            let rows = x.transpose(2, 3)?.reshape((heads * d, t))?;
+            let rows = (day.to_halves)(&rows, heads)?;
+            rows.reshape((1, heads, d, t))?.transpose(2, 3)?.contiguous()
+        };
+        let at: Vec<u32> = (0..t).map(|_| random.below(9) as u32).collect();
+        let at = positions(&[&at])?;
+        let (cos, sin) = (day.cos_sin)(d, 1e4, None, &at)?;
+        let [x_nn, cos, sin] = [&x, &cos, &sin].map(for_candle_nn);
+        let neighbours = candle_nn::rotary_emb::rope_i(&x_nn?, &cos?, &sin?)?;
+        let got = halves(&x).and_then(|x| (day.turn)(1e4, &x, &at));
+        let input = format!(
+            "random x {:?}, its pairs reordered and turned, against candle_nn::rotary_emb::rope_i",
+            x.dims()
+        );
+        close(&input, got, &halves(&neighbours)?, TOLERANCE)?;
+    }
+    Ok(())
 }

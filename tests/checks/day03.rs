@@ -1,10 +1,10 @@
 //! What day 3's checkers assert.
 
 use super::checks::{
-    close, device, equal, golden, refused, Failure, Kind, Likely, Outcome, Random,
+    close, device, equal, for_candle_nn, golden, refused, Failure, Kind, Likely, Outcome, Random,
 };
 use candecode::kit::Weight;
-use candle_core::{DType, Result, Tensor};
+use candle_core::{DType, Module, Result, Tensor};
 
 // f32: torch and candle sum up to 32 terms in another order, and their tanh, erf and exp differ in
 // the last bit: some units of 6e-8 times the largest number here, which is about 6.
@@ -358,4 +358,86 @@ pub fn gelu_mlp_equals_gpt2(day: &Day) -> Outcome {
     };
     let got = (day.gelu_mlp)(&x, &layers(true)?);
     close("x (2, 3, 8), 12 inside", got, &golden("day03", "gpt2_mlp")?, TOLERANCE)
+}
+
+pub fn layer_norm_equals_candle_nn(day: &Day) -> Outcome {
+    any_shape(|input, x, weight, bias| {
+        let [x_nn, w, b] = [x, weight, bias].map(for_candle_nn);
+        let want = candle_nn::ops::layer_norm(&x_nn?, &w?, &b?, 0.01)?;
+        let input = format!("{input}, against candle_nn::ops::layer_norm");
+        close(&input, (day.layer_norm)(x, weight, bias, 0.01), &want, TOLERANCE)
+    })
+}
+
+pub fn rms_norm_equals_candle_nn(day: &Day) -> Outcome {
+    any_shape(|input, x, weight, _| {
+        let want = candle_nn::ops::rms_norm(&for_candle_nn(x)?, &for_candle_nn(weight)?, 0.01)?;
+        let input = format!("{input}, against candle_nn::ops::rms_norm");
+        close(&input, (day.rms_norm)(x, weight, 0.01), &want, TOLERANCE)
+    })
+}
+
+/// An activation against candle's own, over shapes from (C) to (B, H, T, D).
+fn activation_equals(name: &str, f: Activation, theirs: Activation) -> Outcome {
+    any_shape(|_, x, _, _| {
+        let x = (x * 6.0)?;
+        let want = theirs(&for_candle_nn(&x)?)?;
+        close(&format!("random x {:?}, against {name}", x.dims()), f(&x), &want, TOLERANCE)
+    })
+}
+
+pub fn gelu_tanh_equals_candle(day: &Day) -> Outcome {
+    activation_equals("candle's Tensor::gelu", day.gelu_tanh, Tensor::gelu)
+}
+
+pub fn gelu_exact_equals_candle(day: &Day) -> Outcome {
+    activation_equals("candle's Tensor::gelu_erf", day.gelu_exact, Tensor::gelu_erf)
+}
+
+pub fn silu_equals_candle_nn(day: &Day) -> Outcome {
+    activation_equals("candle_nn::ops::silu", day.silu, candle_nn::ops::silu)
+}
+
+/// Linear layers of random widths, with and without biases.
+fn any_mlp<const N: usize>(
+    seed: u64,
+    check: impl Fn(&Tensor, &[Linear; N], &[candle_nn::Linear; N]) -> Outcome,
+) -> Outcome {
+    let mut random = Random::new(seed);
+    for round in 0..16 {
+        let (b, t) = (1 + random.below(3), 1 + random.below(4));
+        let (c, inside) = (1 + random.below(7), 1 + random.below(9));
+        let mut layers = Vec::new();
+        for layer in 0..N {
+            let (out, width) = if layer + 1 == N { (c, inside) } else { (inside, c) };
+            let bias = if round % 2 == 0 { None } else { Some(random.tensor(&[out])?) };
+            layers.push((random.tensor(&[out, width])?, bias));
+        }
+        let theirs = layers.iter().map(|(matrix, bias)| {
+            let bias = bias.as_ref().map(for_candle_nn).transpose()?;
+            Ok(candle_nn::Linear::new(for_candle_nn(matrix)?, bias))
+        });
+        let theirs = theirs.collect::<Result<Vec<_>>>()?;
+        if let (Ok(ours), Ok(theirs)) = (layers.try_into(), theirs.try_into()) {
+            check(&random.tensor(&[b, t, c])?, &ours, &theirs)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn swiglu_equals_candle_nn(day: &Day) -> Outcome {
+    any_mlp(36, |x, layers: &[Linear; 3], [gate, up, down]| {
+        let x_nn = for_candle_nn(x)?;
+        let product = (candle_nn::ops::silu(&gate.forward(&x_nn)?)? * up.forward(&x_nn)?)?;
+        let input = format!("random x {:?}, against candle_nn::Linear and silu", x.dims());
+        close(&input, (day.swiglu)(x, layers), &down.forward(&product)?, TOLERANCE)
+    })
+}
+
+pub fn gelu_mlp_equals_candle_nn(day: &Day) -> Outcome {
+    any_mlp(37, |x, layers: &[Linear; 2], [fc, out]| {
+        let want = out.forward(&fc.forward(&for_candle_nn(x)?)?.gelu()?)?;
+        let input = format!("random x {:?}, against candle_nn::Linear and gelu", x.dims());
+        close(&input, (day.gelu_mlp)(x, layers), &want, TOLERANCE)
+    })
 }

@@ -1,8 +1,8 @@
 //! What day 5's checkers assert.
 
 use super::checks::{
-    close, device, equal, equal_tokens, golden, golden_json, models_dir, Keep, Likely, Outcome,
-    Random,
+    close, device, equal, equal_tokens, for_candle_nn, golden, golden_json, models_dir, Keep,
+    Likely, Outcome, Random,
 };
 pub use candecode::day02_positions::CosSin;
 use candecode::day02_positions::RotaryEmbedding;
@@ -11,7 +11,7 @@ use candecode::day04_attention_block::Attention;
 use candecode::day05_model::{DecoderLayer, FusedAttention, Mlp, Norm, SelfAttention, Transformer};
 use candecode::engine::load;
 use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, NoCache, Step, Weight, Weights};
-use candle_core::{DType, Error, Result, Tensor};
+use candle_core::{DType, Error, Module, Result, Tensor};
 use std::path::Path;
 
 // The course's claim. Logits are sums of 192 products of numbers up to 20: torch's order and
@@ -671,4 +671,42 @@ pub fn gpt2_long_text_equals_hf(day: &Day) -> Outcome {
 pub fn gpt2_pieces_and_padding(day: &Day) -> Outcome {
     check_pieces(day, GPT2)?;
     check_padding(day, GPT2)
+}
+
+pub fn norms_equal_candle_nn(day: &Day) -> Outcome {
+    let mut random = Random::new(51);
+    for _ in 0..16 {
+        let (b, t, c) = (1 + random.below(3), 1 + random.below(5), 2 + random.below(7));
+        let x = random.tensor(&[b, t, c])?;
+        let (weight, bias) = (random.tensor(&[c])?, random.tensor(&[c])?);
+        let [x_nn, w, b] = [&x, &weight, &bias].map(for_candle_nn);
+        let (x_nn, w, b) = (x_nn?, w?, b?);
+        let want = candle_nn::RmsNorm::new(w.clone(), 0.01).forward(&x_nn)?;
+        let input = format!("Norm::Rms of random x {:?}, against candle_nn::RmsNorm", x.dims());
+        let norm = Norm::Rms { weight: weight.clone(), eps: 0.01 };
+        close(&input, (day.norm)(norm, &x), &want, 1e-5)?;
+        let want = candle_nn::LayerNorm::new(w, b, 0.01).forward(&x_nn)?;
+        let input = format!("Norm::Layer of random x {:?}, against candle_nn::LayerNorm", x.dims());
+        close(&input, (day.norm)(Norm::Layer { weight, bias, eps: 0.01 }, &x), &want, 1e-5)?;
+    }
+    Ok(())
+}
+
+/// The head of the small model, on streams of any number of rows and tokens.
+pub fn head_equals_candle_nn(day: &Day) -> Outcome {
+    let mut random = Random::new(52);
+    let model = (day.build)(small(1.0, false, true)?)?;
+    let cpu = &candle_core::Device::Cpu;
+    let norm = candle_nn::RmsNorm::new(Tensor::new(&[1f32, 2.0], cpu)?, 1e-6);
+    let rows = Tensor::new(&[[1f32, 0.0], [0.0, 1.0], [1.0, 1.0], [-1.0, 0.0]], cpu)?;
+    let head = candle_nn::Linear::new(rows, None);
+    for _ in 0..8 {
+        let (b, t) = (1 + random.below(4), 1 + random.below(5));
+        let x = random.tensor(&[b, t, 2])?;
+        let want = head.forward(&norm.forward(&for_candle_nn(&x)?)?)?;
+        let input =
+            format!("head on random x {:?}, against candle_nn::RmsNorm and Linear", x.dims());
+        close(&input, model.head(&x), &want, 1e-5)?;
+    }
+    Ok(())
 }

@@ -717,3 +717,16 @@ pub fn a_stride_of_1_equals_transformers(day: &Day) -> Outcome {
 pub fn rope_is_renumbered_too(day: &Day) -> Outcome {
     windowed(day, 2)
 }
+
+pub fn log_softmax_equals_candle_nn(day: &Day) -> Outcome {
+    let mut random = Random::new(72);
+    for _ in 0..40 {
+        // From -8 to 8, where an f32 is 5e-7 from the next.
+        let logits: Vec<f32> = (0..1 + random.below(40)).map(|_| 8.0 * random.float()).collect();
+        let want = Tensor::new(logits.as_slice(), &candle_core::Device::Cpu)?;
+        let want = candle_nn::ops::log_softmax(&want, 0)?;
+        let input = format!("{} random logits, against candle_nn::ops::log_softmax", logits.len());
+        close(&input, numbers((day.log_softmax)(&logits)), &want, TOLERANCE)?;
+    }
+    Ok(())
+}

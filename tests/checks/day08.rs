@@ -708,3 +708,27 @@ pub fn a_row_in_company_draws_what_it_draws_alone(day: &Day) -> Outcome {
     )?;
     equal_tokens("request 1 of 3, the portable stream", Ok(got), &want, &[])
 }
+
+pub fn softmax_equals_candle_nn(day: &Day) -> Outcome {
+    let mut random = Random::new(81);
+    for _ in 0..40 {
+        let logits: Vec<f32> = (0..1 + random.below(40)).map(|_| 8.0 * random.float()).collect();
+        let input = format!("{} random logits, against candle_nn::ops", logits.len());
+        let logits_nn = Tensor::new(logits.as_slice(), &Device::Cpu)?;
+        let want = candle_nn::ops::softmax_last_dim(&logits_nn)?;
+        close(
+            &format!("{input}::softmax_last_dim"),
+            (day.softmax)(&logits).and_then(|p| tensor(&p)),
+            &want,
+            TOLERANCE,
+        )?;
+        let want = candle_nn::ops::log_softmax(&logits_nn, 0)?.exp()?;
+        close(
+            &format!("{input}::log_softmax, exp of it"),
+            (day.softmax)(&logits).and_then(|p| tensor(&p)),
+            &want,
+            TOLERANCE,
+        )?;
+    }
+    Ok(())
+}

@@ -73,3 +73,9 @@ impl Random {
         Tensor::from_vec(numbers, shape, &device()?)
     }
 }
+
+/// A copy of `x` that candle-nn takes: on the CPU, whatever device the checks run on, and contiguous, as its fused
+/// functions want it.
+pub fn for_candle_nn(x: &Tensor) -> Result<Tensor> {
+    x.to_device(&candle_core::Device::Cpu)?.contiguous()
+}

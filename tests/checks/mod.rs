@@ -15,7 +15,9 @@ mod witness;
 
 pub use compare::{bits_equal, close, ensure, equal, equal_tokens, near, refused, refused_calmly};
 pub use fake::{Fake, Script};
-pub use golden::{device, golden, golden_json, model, models_dir, tokenizer, Random};
+pub use golden::{
+    device, for_candle_nn, golden, golden_json, model, models_dir, tokenizer, Random,
+};
 pub use keep::Keep;
 pub use recall::Recall;
 pub use report::{examine, Finding};

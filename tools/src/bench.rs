@@ -6,6 +6,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use xtask::cargo::{self, Built};
+use xtask::host;
 use xtask::note;
 use xtask::repo::Repo;
 use xtask::usage;
@@ -51,6 +52,9 @@ pub struct Bench {
     /// A text of your own for `bench quality`, read in one pass
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
+    /// Where the engine or the server runs (bench engine, bench serve): cpu, metal or cuda
+    #[arg(long, default_value = "cpu")]
+    device: String,
     /// Write what the engine or the server did, or the roofline, into the book
     #[arg(long)]
     save: bool,
@@ -61,6 +65,17 @@ pub struct Bench {
 /// # Errors
 /// Bad usage: a day without a benchmark. If cargo cannot be started.
 pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
+    let feature = host::device_feature(&args.device)?;
+    if feature.is_some() && !matches!(args.what.as_deref(), Some("engine" | "serve")) {
+        return Err(usage(
+            "--device is for `bench engine` and `bench serve`: the others measure the CPU's kernels",
+        ));
+    }
+    if feature.is_some() && args.save {
+        return Err(usage(
+            "the book prints what was measured on the CPU: leave --save or --device out",
+        ));
+    }
     match args.what.as_deref() {
         Some("engine") => return engine(repo, args),
         Some("parts") => return parts(repo),
@@ -126,8 +141,11 @@ fn engine(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     let rounds = args.rounds.to_string();
     let model = args.model.as_deref().unwrap_or(DEFAULT_MODEL);
     let mut command = cargo::command(repo);
-    command.args(["run", "--quiet", "--package", "benches", "--bin", "engine", "--"]);
-    command.args(["--model", model, "--rounds", &rounds]);
+    command.args(["run", "--quiet", "--package", "benches", "--bin", "engine"]);
+    if let Some(feature) = host::device_feature(&args.device)? {
+        command.args(["--features", feature]);
+    }
+    command.args(["--", "--model", model, "--rounds", &rounds, "--device", &args.device]);
     if model.starts_with("story-") {
         // Their context is 512 tokens, and they end no text early.
         command.args(["--prompt", "128"]);
@@ -184,12 +202,14 @@ fn quality(repo: &Repo, args: &Bench, program: &str) -> Result<ExitCode> {
 /// A load on our server, and on llama.cpp's beside it.
 fn serve(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     note!("Close other programs: what runs beside a benchmark is measured with it.");
-    let build = ["--package", "candecode-serve", "--features", "ref"].map(str::to_string);
+    let device = host::device_feature(&args.device)?;
+    let features = ["ref"].into_iter().chain(device).collect::<Vec<_>>().join(",");
+    let build = ["--package", "candecode-serve", "--features", &features].map(str::to_string);
     let built = cargo::build(repo, "build", &build, "Building the server.")?;
     let Built::Done(programs) = built else { return Ok(ExitCode::FAILURE) };
     let mut command = cargo::command(repo);
     command.args(["run", "--quiet", "--package", "benches", "--bin", "serve_load", "--"]);
-    command.arg("--server").arg(programs.get("candecode-serve")?);
+    command.arg("--server").arg(programs.get("candecode-serve")?).args(["--device", &args.device]);
     command.args(["--model", args.model.as_deref().unwrap_or(DEFAULT_MODEL)]);
     if let (Some(program), Some(gguf)) = (&args.llama_server, &args.gguf) {
         command.arg("--llama-server").arg(program).arg("--gguf").arg(gguf);

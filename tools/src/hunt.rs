@@ -32,6 +32,9 @@ pub struct Hunt {
     /// The same hunt again
     #[arg(long)]
     seed: Option<u64>,
+    /// Where the engine runs: cpu, metal or cuda
+    #[arg(long, default_value = "cpu")]
+    device: String,
 }
 
 /// How many mistakes are tried until one is seen from outside.
@@ -71,6 +74,8 @@ One known mistake is in the engine. Probe it until you know it:
 /// # Errors
 /// Bad usage; or an engine that cannot be built.
 pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
+    let device = args.device.as_str();
+    host::device_feature(device)?; // refused before anything is built
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_secs() % 100_000);
     let seed = args.seed.unwrap_or(now);
     let pick = |n: usize| seed as usize % n.max(1);
@@ -81,12 +86,13 @@ pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
     note!("The engine is built twice: right, and with a mistake in day {}.", day.number);
     let dir = cargo::target_dir(repo).join("xtask/hunt");
     copy_changed(&repo.root, &dir.join("course"))?;
-    let reference = build(repo, &repo.root, &dir, repo.features(|_| true), "reference")?;
+    let reference =
+        build(repo, &repo.root, &dir, with(repo.features(|_| true), device)?, "reference")?;
     let source = repo.read(&day.solution())?;
     let mut bank = mistakes(repo, day)?;
     let first = pick(bank.len());
     bank.rotate_left(first);
-    let (engine, wrong) = seen_from_outside(repo, &dir, day, &source, &bank, &reference)?;
+    let (engine, wrong) = seen_from_outside(repo, &dir, day, &source, &bank, &reference, device)?;
     let (name, diagnosis) = (wrong.name.clone(), wrong.diagnosis.clone());
 
     say!("\n{}  (the same again: --seed {seed})\n{HELP}", paint(Colour::Bold, &day.title()));
@@ -117,7 +123,7 @@ pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
             line => {
                 let asked = line.strip_prefix("ref ");
                 let program = if asked.is_some() { &reference } else { &engine };
-                say!("{}", readable(&probe(repo, program, asked.unwrap_or(line))?));
+                say!("{}", readable(&probe(repo, program, device, asked.unwrap_or(line))?));
                 probes += 1;
             }
         }
@@ -157,9 +163,21 @@ pub fn mistaken_course(repo: &Repo, dir: &Path, day: &str, name: &str) -> Result
 }
 
 /// Builds the engine of the copy, with a mistake in it.
-fn build_mistaken(repo: &Repo, dir: &Path, day: &Day, mistake: &Mistake) -> Result<PathBuf> {
-    let features = write_mistake(repo, dir, day, mistake)?;
+fn build_mistaken(
+    repo: &Repo,
+    dir: &Path,
+    day: &Day,
+    mistake: &Mistake,
+    device: &str,
+) -> Result<PathBuf> {
+    let features = with(write_mistake(repo, dir, day, mistake)?, device)?;
     build(repo, &dir.join("course"), dir, features, &mistake.name)
+}
+
+/// These features, and the one that the device needs.
+fn with(mut features: Vec<String>, device: &str) -> Result<Vec<String>> {
+    features.extend(host::device_feature(device)?.map(str::to_string));
+    Ok(features)
 }
 
 /// Writes the mistake into the copy's `src/`; the features with which it is compiled.
@@ -212,11 +230,12 @@ fn seen_from_outside<'a>(
     source: &str,
     bank: &'a [Mistake],
     reference: &Path,
+    device: &str,
 ) -> Result<(PathBuf, &'a Mistake)> {
     for mistake in bank.iter().take(TRIES).filter(|mistake| mistake.text != source) {
-        let engine = build_mistaken(repo, dir, day, mistake)?;
+        let engine = build_mistaken(repo, dir, day, mistake, device)?;
         for flags in PROBES {
-            if probe(repo, &engine, flags)? != probe(repo, reference, flags)? {
+            if probe(repo, &engine, device, flags)? != probe(repo, reference, device, flags)? {
                 return Ok((engine, mistake));
             }
         }
@@ -293,8 +312,11 @@ fn another_version(manifest: Cow<'_, str>) -> String {
 }
 
 /// Runs a probe, flags or a text: what the engine wrote, and how it ended, unless well.
-fn probe(repo: &Repo, program: &Path, line: &str) -> Result<String> {
+fn probe(repo: &Repo, program: &Path, device: &str, line: &str) -> Result<String> {
     let mut command = Command::new(program);
+    if device != "cpu" {
+        command.args(["--device", device]);
+    }
     let line = if line.starts_with('-') { line.to_string() } else { format!("-p {line}") };
     let (flags, texts) = line.split_once("-p ").unwrap_or((&line, ""));
     command.args(flags.split_whitespace());

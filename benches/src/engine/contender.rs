@@ -68,6 +68,7 @@ pub fn ours(args: &Args, what: &str, more: &[&str]) -> Result<Vec<String>> {
     let mut command = vec![std::env::current_exe()?.display().to_string()];
     let (prompt, new) = (args.prompt.to_string(), args.new.to_string());
     let fixed = ["--model", &args.model, "--prompt", &prompt, "--new", &new, "--one", what];
+    command.extend(["--device".to_string(), args.device.clone()]);
     command.extend(fixed.iter().chain(more).map(|word| word.to_string()));
     Ok(command)
 }

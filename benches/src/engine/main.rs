@@ -48,6 +48,9 @@ pub struct Args {
     /// A Python with what benches/peers/requirements.txt names
     #[arg(long, default_value = "python3")]
     python: String,
+    /// Where our runs are: cpu, metal or cuda, for which this must be built
+    #[arg(long, default_value = "cpu")]
+    device: String,
     /// Write engine.json, engine.md and engine.svg into this folder
     #[arg(long)]
     save: Option<PathBuf>,

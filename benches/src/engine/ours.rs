@@ -11,7 +11,7 @@ use candecode::engine::load::{load_model, quantized_format};
 use candecode::kernels;
 use candecode::kit::WeightFormat;
 use candecode::kit::{device, Cache, CacheKind, Logits, Model, QuantType, Step, Tokenizer};
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 use serde_json::{json, Value};
 use std::path::Path;
 use std::time::Instant;
@@ -27,7 +27,7 @@ pub fn run(what: &str, dir: &Path, ids: &[u32], args: &Args) -> Result<Value> {
         "q4_0" => quantized_format(QuantType::Q4_0),
         name => device::dtype(name)?.into(),
     };
-    let model = load_model(dir, format, &Device::Cpu)?;
+    let model = load_model(dir, format, &device::device(&args.device)?)?;
     match what {
         "engine" => {
             engine(&*model, ids, args, 2)?;

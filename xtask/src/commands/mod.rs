@@ -66,7 +66,7 @@ pub enum Command {
     /// Build the book, or serve it
     Book(book::Book),
     /// See what this machine lacks, and how to mend it
-    Doctor,
+    Doctor(doctor::Doctor),
     /// Write the stubs of src/ from solutions/
     Stubs(write_stubs::Stubs),
     /// Prove the checkers: every known mistake is caught and named, every right variant passes
@@ -107,7 +107,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Update(args) => update::run(&repo, &args),
         Command::Restore(args) => give::restore(&repo, &args),
         Command::Book(args) => book::run(&repo, &args),
-        Command::Doctor => doctor::run(&repo),
+        Command::Doctor(args) => doctor::run(&repo, &args),
         Command::Stubs(args) => write_stubs::run(&repo, &args),
         Command::Teeth(PassedOn { args }) => tool(&repo, "teeth", args),
     }

@@ -1,4 +1,7 @@
-//! `cargo xtask doctor`: what this machine lacks, and how to mend it.
+//! `cargo xtask doctor`: what this machine lacks, and how to mend it; with `--report`, what the
+//! course does on it.
+
+mod machine_report;
 
 use crate::cargo;
 use crate::host;
@@ -6,7 +9,20 @@ use crate::repo::Repo;
 use crate::say;
 use crate::term::{paint, Colour};
 use anyhow::Result;
+use clap::Args;
 use std::process::ExitCode;
+
+/// The flags of `doctor`.
+#[derive(Args)]
+pub struct Doctor {
+    /// Run every check of the reference and time the engine, and print a report to paste into an
+    /// issue
+    #[arg(long)]
+    report: bool,
+    /// cpu, metal or cuda, for the report; without it metal on a Mac and cpu elsewhere
+    #[arg(long, requires = "report")]
+    device: Option<String>,
+}
 
 const GIB: u64 = 1 << 30;
 
@@ -17,8 +33,13 @@ type Finding = (bool, String, &'static str);
 /// each. The exit code is 1 if something must be mended.
 ///
 /// # Errors
-/// None today: what cannot be found out is passed over.
-pub fn run(repo: &Repo) -> Result<ExitCode> {
+/// With `--report`, bad usage, or programs of the course that cannot be built. Otherwise none: what
+/// cannot be found out is passed over.
+pub fn run(repo: &Repo, args: &Doctor) -> Result<ExitCode> {
+    if args.report {
+        let usual = if cfg!(target_os = "macos") { "metal" } else { "cpu" };
+        return machine_report::print(repo, args.device.as_deref().unwrap_or(usual));
+    }
     let findings: Vec<Finding> =
         [toolchain(repo), compiler(), space(repo), clone(repo)].into_iter().flatten().collect();
     for (good, text, mend) in &findings {
