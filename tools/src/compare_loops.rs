@@ -266,7 +266,6 @@ fn ours(program: &Path, args: &Compare, prompts: &[String], flags: &[String]) ->
     let mut command = Command::new(program);
     command.args(["--format", "json", "--raw", "--model", &args.model, "--device", &args.device]);
     command.args(shared(args)).args(flags);
-    command.args(shared(args)).args(flags);
     for prompt in prompts {
         command.args(["-p", prompt]);
     }
