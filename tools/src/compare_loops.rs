@@ -263,15 +263,21 @@ fn shared(args: &Compare) -> Vec<String> {
 
 /// Runs the program once, for all prompts.
 fn ours(program: &Path, args: &Compare, prompts: &[String], flags: &[String]) -> Result<Texts> {
+    let mut command = asking(program, args, prompts, flags);
+    host::set_threads(&mut command);
+    let together = ["day12", "day15"].iter().any(|day| flags.iter().any(|flag| flag == day));
+    read(&mut command, together)
+}
+
+/// The command that asks the program for a row.
+fn asking(program: &Path, args: &Compare, prompts: &[String], flags: &[String]) -> Command {
     let mut command = Command::new(program);
     command.args(["--format", "json", "--raw", "--model", &args.model, "--device", &args.device]);
     command.args(shared(args)).args(flags);
     for prompt in prompts {
         command.args(["-p", prompt]);
     }
-    host::set_threads(&mut command);
-    let together = ["day12", "day15"].iter().any(|day| flags.iter().any(|flag| flag == day));
-    read(&mut command, together)
+    command
 }
 
 /// Asks the server, for all prompts one after another.
@@ -545,6 +551,30 @@ mod tests {
             ended: vec![false; ids.len()],
             ..Texts::default()
         }
+    }
+
+    #[test]
+    fn every_row_passes_each_flag_once() {
+        #[derive(clap::Parser)]
+        struct Cli {
+            #[command(flatten)]
+            args: Compare,
+        }
+        let typed = ["compare", "--temperature", "0.8", "--top-k", "9", "--device", "cpu"];
+        let args = <Cli as clap::Parser>::parse_from(typed).args;
+        for way in ways(&args, 2, true) {
+            let How::Flags(flags) = &way.how else { continue };
+            let command = asking(Path::new("candecode"), &args, &["Lily".into()], flags);
+            let mut passed: Vec<_> = command.get_args().filter(|arg| is_flag(arg)).collect();
+            let all = passed.len();
+            passed.sort();
+            passed.dedup();
+            assert_eq!(passed.len(), all, "{}: {command:?}", way.name);
+        }
+    }
+
+    fn is_flag(arg: &std::ffi::OsStr) -> bool {
+        arg.to_string_lossy().starts_with("--")
     }
 
     #[test]
