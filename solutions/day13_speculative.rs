@@ -361,3 +361,39 @@ impl Drafter for ModelDrafter<'_> {
         // </solution>
     }
 }
+
+/// Rejection sampling, the classical rule: draws from `p (V)` with proposals from `q (V)`. Returns the
+/// token, and how many proposals it took: `m` on average (von Neumann 1951).
+///
+/// A proposal takes two numbers of `uniform`, each in [0, 1): the first draws a token from `q`, the
+/// second accepts it with probability `p / (m · q)`. `m` must be at least `p / q` for each token, up
+/// to rounding of one in 100,000.
+///
+/// # Errors
+/// If the lengths differ, `m` is not finite or does not bound `p / q`, or 100 · `m` proposals were
+/// all rejected.
+pub fn rejection_sample(
+    p: &[f32],
+    q: &[f32],
+    m: f32,
+    uniform: &mut dyn FnMut() -> f32,
+) -> Result<(u32, usize)> {
+    // task 13.11 (further): propose from q until a proposal is accepted, and count the proposals
+    // <solution>
+    if p.len() != q.len() {
+        bail!("p has {} probabilities, q {}: not one vocabulary", p.len(), q.len())
+    }
+    let bounded = p.iter().zip(q).all(|(p, q)| *p <= m * q * 1.00001);
+    if !m.is_finite() || !bounded {
+        bail!("m is {m}, and must be at least p / q for every token")
+    }
+    let most = (100.0 * m) as usize;
+    for proposals in 1..=most {
+        let id = sample(q, uniform())?;
+        if uniform() * m * q[id as usize] < p[id as usize] {
+            return Ok((id, proposals));
+        }
+    }
+    bail!("{most} proposals were rejected; do p and q sum to 1?")
+    // </solution>
+}

@@ -41,4 +41,7 @@ checks::tests! {
     task_13_10_greedy_drafts_are_the_small_models_own_text => day::greedy_drafts_are_the_small_models_own_text,
     task_13_10_a_small_model_drafts => day::a_small_model_drafts,
     task_13_10_a_small_models_samples_follow_the_target => day::a_small_models_samples_follow_the_target,
+    task_13_11_classical_rejection_by_hand => day::classical_rejection_by_hand,
+    task_13_11_a_bound_that_bounds_nothing_is_refused => day::a_bound_that_bounds_nothing_is_refused,
+    task_13_11_classical_rejection_draws_from_p => day::classical_rejection_draws_from_p,
 }

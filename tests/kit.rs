@@ -30,6 +30,8 @@ mod memory;
 mod metadata;
 #[path = "kit/model_files.rs"]
 mod model_files;
+#[path = "kit/ngram_table.rs"]
+mod ngram_table;
 #[path = "kit/quantized.rs"]
 mod quantized;
 #[path = "kit/random_model.rs"]

@@ -213,6 +213,24 @@ pub struct Args {
         allow_negative_numbers = true
     )]
     pub draft_ngram: Option<usize>,
+    /// Draft from a table of n-grams that --count-ngrams has made
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Speculation",
+        conflicts_with_all = ["draft_model", "draft_ngram"]
+    )]
+    pub draft_table: Option<PathBuf>,
+    /// Count the n-grams of a corpus, write the table to --draft-table, and do nothing else. Between
+    /// two texts of the corpus stands <|endoftext|>; of a .jsonl file, the field text of each line is read
+    #[arg(
+        long,
+        value_name = "CORPUS",
+        help_heading = "Speculation",
+        requires = "draft_table",
+        conflicts_with_all = ["prompt", "prompt_file", "prompt_ids", "chat"]
+    )]
+    pub count_ngrams: Option<PathBuf>,
     /// Tokens to draft at most before each pass of the model
     #[arg(
         long,
@@ -304,6 +322,11 @@ pub struct Args {
 }
 
 impl Args {
+    /// Whether anything drafts.
+    pub fn drafts(&self) -> bool {
+        self.draft_model.is_some() || self.draft_ngram.is_some() || self.draft_table.is_some()
+    }
+
     /// What multiplies and what attends.
     pub fn choice(&self) -> Choice {
         self.kernels.map_or_else(Choice::default, Choice::from)

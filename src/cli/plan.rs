@@ -72,7 +72,7 @@ impl Plan {
             least <= most,
             usage(format!("--min-new-tokens {least} is more than --max-new-tokens {most}"))
         );
-        let drafts = args.draft_model.is_some() || args.draft_ngram.is_some();
+        let drafts = args.drafts();
         if drafts {
             ensure!(
                 beams == 1,
@@ -202,7 +202,7 @@ impl Plan {
                 "--num-draft-tokens",
                 args.num_draft_tokens != 4,
                 drafts,
-                "drafts; add --draft-model or --draft-ngram",
+                "drafts; add --draft-model, --draft-ngram or --draft-table",
             ),
             (
                 "--max-batch-tokens",
@@ -244,6 +244,7 @@ impl Plan {
             },
             beams: self.beams(args),
             draft_ngram: args.draft_ngram.unwrap_or(2),
+            draft_table: None,
             num_draft_tokens: args.num_draft_tokens,
             max_batch_tokens: args.max_batch_tokens,
         }
@@ -368,7 +369,7 @@ fn prompt_file(file: &Path) -> Result<String> {
 
 /// The smallest day whose loop can do what is asked, or the one that `--loop` insists on.
 fn loop_day(args: &Args, rows: usize, sampling: bool) -> Result<usize> {
-    let drafts = args.draft_model.is_some() || args.draft_ngram.is_some();
+    let drafts = args.drafts();
     let smallest = match () {
         () if drafts => 13,
         () if args.num_beams > 1 => 11,

@@ -4,11 +4,14 @@ use crate::cli::flags::{Args, CacheName, Format};
 use crate::cli::output::{show, Output};
 use crate::cli::plan::{prompt_texts, Plan};
 use crate::cli::weight_format::{self, weight_format, Load};
-use crate::cli::{chat_terminal, endpoint, generation_config, interrupt, long_wait, memory_check};
+use crate::cli::{
+    chat_terminal, endpoint, generation_config, interrupt, long_wait, memory_check, text_input,
+};
 use crate::engine::chat::Chat;
 use crate::engine::chat_template::{date, Message, Template};
 use crate::engine::loops::{LoopPlan, Models};
 use crate::engine::nan_trace::{self, Trace};
+use crate::engine::ngram_table::{self, NgramTable};
 use crate::engine::top_logprobs::{self, TopLogprobs};
 use crate::engine::{load, requests, Engine};
 use crate::formats::{hub, ModelFiles};
@@ -18,9 +21,10 @@ use crate::kit::error::{describe, plain, shown, usage};
 use crate::kit::note::note;
 use crate::kit::{check_prompt, days, device};
 use crate::kit::{Cache, CacheKind, Model, ModelConfig, PastContext, Step, Tokenizer};
-use anyhow::{anyhow, ensure, Result};
+use anyhow::{anyhow, ensure, Context as _, Result};
 use candle_core::{DType, Device, Tensor};
 use std::cell::RefCell;
+use std::path::Path;
 use std::time::Instant;
 
 /// Runs the command; gives its exit code.
@@ -46,6 +50,9 @@ pub fn run(args: &Args) -> Result<u8> {
         ensure!(place.exists(), "{} is made in memory: it has no folder", args.model);
         show(&format!("{}\n", place.display()))?;
         return Ok(0);
+    }
+    if let Some(corpus) = &args.count_ngrams {
+        return count_ngrams(args, corpus);
     }
     let prompted = args.prompt_file.is_some() || args.prompt_ids.is_some();
     if args.prompt.is_empty() && !prompted && !args.chat {
@@ -78,6 +85,8 @@ pub fn run(args: &Args) -> Result<u8> {
     let prompts = prompts(args, &texts, &tokenizer, asking.as_ref(), context)?;
     let drafter = args.draft_model.as_deref();
     let drafter = drafter.map(|name| draft_model(name, args, &files, &tokenizer)).transpose()?;
+    let table =
+        args.draft_table.as_deref().map(|file| draft_table(file, &tokenizer)).transpose()?;
     interrupt::watch();
     let format = weight_format(args, &files, &device)?;
     let mut loads = vec![Load { files: &files, format, device: &device }];
@@ -121,7 +130,8 @@ pub fn run(args: &Args) -> Result<u8> {
         model: &model,
         drafter: drafter.map(|(engine, model)| (engine, model as &dyn Model)),
     };
-    let loops = plan.loops(args, processors, model.config());
+    let mut loops = plan.loops(args, processors, model.config());
+    loops.draft_table = table;
     let watched = [Some(&model), draft_model.as_ref()];
     let questions = asking.map(|_| texts);
     let rows = plan.rows;
@@ -190,6 +200,38 @@ fn draft_model(
         note!("warning: the draft model is as large as its target: speculation will be slower than none");
     }
     Ok((files, own))
+}
+
+/// The table that drafts, refused before any weights are read if it was counted in other tokens.
+fn draft_table(file: &Path, tokenizer: &Tokenizer) -> Result<NgramTable> {
+    let text = text_input::text_file("--draft-table", file)?;
+    NgramTable::from_json(&text, tokenizer)
+        .map_err(|e| usage(format!("--draft-table {}: {}", file.display(), describe(&e))))
+}
+
+/// Counts a corpus in the model's tokens, and writes the table.
+fn count_ngrams(args: &Args, corpus: &Path) -> Result<u8> {
+    let Some(file) = &args.draft_table else {
+        return Err(usage("--count-ngrams needs --draft-table, the file to write"));
+    };
+    ensure!(
+        !file.exists(),
+        usage(format!(
+            "--draft-table {}: this file exists; remove it or choose another name",
+            file.display()
+        ))
+    );
+    let name = format!("--count-ngrams {}", corpus.display());
+    let text = text_input::text_file("--count-ngrams", corpus)?;
+    let lines = corpus.extension().is_some_and(|extension| extension == "jsonl");
+    let texts = ngram_table::texts(&text, lines).map_err(|e| usage(format!("{name}: {e}")))?;
+    let tokenizer = ModelFiles::at(&hub::locate(&args.model, args.offline)?)?.tokenizer()?;
+    let table = NgramTable::count(&texts, &tokenizer)
+        .map_err(|e| usage(format!("{name}: {}", describe(&e))))?;
+    std::fs::write(file, table.to_json(&tokenizer)?)
+        .with_context(|| format!("--draft-table {}: could not be written", file.display()))?;
+    show(&format!("{} texts, {} n-grams: {}\n", texts.len(), table.len(), file.display()))?;
+    Ok(0)
 }
 
 /// The chat template that turns a prompt into a question, if the model was trained to answer questions.

@@ -7,6 +7,7 @@ use crate::day11_beam_search::beam_search;
 use crate::day12_batching::generate_batch;
 use crate::day13_speculative::{decode_block, ModelDrafter, NgramDrafter, SpeculativeDecoder};
 use crate::day15_scheduler::{NewCache, Scheduler};
+use crate::engine::ngram_table::{NgramTable, TableDrafter};
 use crate::engine::requests::{self, Processors};
 use crate::engine::Engine;
 use crate::kit::draft::{Counts, Drafter};
@@ -46,6 +47,8 @@ pub struct LoopPlan {
     pub beams: BeamParams,
     /// Tokens that an n-gram drafter of day 13 looks up.
     pub draft_ngram: usize,
+    /// N-grams of a corpus, to draft from; None looks them up in the text itself.
+    pub draft_table: Option<NgramTable>,
     /// Tokens to draft at most.
     pub num_draft_tokens: usize,
     /// Positions that day 15's batch may come to hold.
@@ -164,14 +167,15 @@ impl LoopPlan {
     ) -> Result<()> {
         let Models { engine, model, .. } = models;
         let vocab_size = model.config().vocab_size;
-        let drafter: Box<dyn Drafter + '_> = match models.drafter {
-            Some((drafting, small)) => Box::new(ModelDrafter {
+        let drafter: Box<dyn Drafter + '_> = match (models.drafter, &self.draft_table) {
+            (Some((drafting, small)), _) => Box::new(ModelDrafter {
                 cached: Cached::new(small, drafting.new_cache()),
                 processors: self.processors.clone(),
                 greedy: self.params.temperature == 0.0,
                 vocab_size,
             }),
-            None => Box::new(NgramDrafter { n: self.draft_ngram, vocab_size }),
+            (None, Some(table)) => Box::new(TableDrafter { table, vocab_size }),
+            (None, None) => Box::new(NgramDrafter { n: self.draft_ngram, vocab_size }),
         };
         let mut decoder = SpeculativeDecoder::new(
             Cached::new(model, engine.new_cache()),

@@ -7,6 +7,7 @@ pub mod forecast;
 pub mod load;
 pub mod loops;
 pub mod nan_trace;
+pub mod ngram_table;
 pub mod requests;
 pub mod roomy_cache;
 pub mod simple;

@@ -228,6 +228,19 @@ impl Tokenizer {
         differs.map(|(piece, id)| format!("token {id} is {} in one only", quoted(piece)))
     }
 
+    /// A number that two tokenizers share only if they share all tokens and ids (FNV-1a, 64 bits: it
+    /// finds mistakes, not forgeries).
+    pub fn fingerprint(&self) -> u64 {
+        let mut tokens: Vec<_> = self.inner.vocab(true).into_iter().collect();
+        tokens.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
+        let bytes = tokens.iter().flat_map(|(piece, id)| {
+            id.to_le_bytes().into_iter().chain(piece.bytes()).chain([0xff]) // not a byte of UTF-8
+        });
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
     /// Number of ids, special ones included.
     pub fn vocab_size(&self) -> usize {
         self.inner.size(true)

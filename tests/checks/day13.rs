@@ -20,6 +20,9 @@ use std::rc::Rc;
 pub type Small =
     for<'a> fn(Cached<'a>, Vec<Rc<dyn LogitsProcessor + 'a>>, bool, usize) -> Box<dyn Drafter + 'a>;
 
+/// `rejection_sample`: p, q, M and the random numbers.
+pub type Rejection = fn(&[f32], &[f32], f32, &mut dyn FnMut() -> f32) -> Result<(u32, usize)>;
+
 /// What a decoder is made of.
 pub struct Setup<'a> {
     pub target: Cached<'a>,
@@ -51,6 +54,7 @@ pub struct Day {
     pub residual: fn(&[f32], &[f32]) -> Result<Vec<f32>>,
     pub verify: fn(&Draft, &[Vec<f32>], &[f32]) -> Result<(usize, u32)>,
     pub overlap: fn(&[f32], &[f32]) -> f32,
+    pub rejection: Rejection,
     pub small: Small,
 }
 
@@ -109,6 +113,7 @@ macro_rules! implementation {
                 Ok((verdict.accepted, verdict.next))
             },
             overlap: code::overlap,
+            rejection: code::rejection_sample,
             small: |cached, processors, greedy, vocab_size| {
                 Box::new(code::ModelDrafter { cached, processors, greedy, vocab_size })
             },
@@ -164,6 +169,64 @@ pub fn the_residual_by_hand(day: &Day) -> Outcome {
 pub fn the_overlap_by_hand(day: &Day) -> Outcome {
     let got = row(&[(day.overlap)(&P, &Q)]);
     close("p = (.5, .3, .2), q = (.2, .6, .2)", got, &row(&[0.7])?, TOLERANCE)
+}
+
+pub fn classical_rejection_by_hand(day: &Day) -> Outcome {
+    // p / (2.5 q) is 1 for token 0, 0.2 for token 1 and 0.4 for token 2.
+    for (numbers, want) in [
+        (&[0.1, 0.999][..], (0, 1)),
+        (&[0.7, 0.19], (1, 1)),
+        (&[0.7, 0.21, 0.1, 0.999], (0, 2)),
+        (&[0.9, 0.41, 0.7, 0.3, 0.9, 0.39], (2, 3)),
+    ] {
+        let mut left = numbers.iter();
+        let mut uniform = || left.next().copied().unwrap_or(0.0);
+        let what = format!("p = (.5, .3, .2), q = (.2, .6, .2), M = 2.5, numbers {numbers:?}");
+        equal(
+            &format!("{what}: (token, proposals)"),
+            (day.rejection)(&P, &Q, 2.5, &mut uniform),
+            &want,
+        )
+        .likely("one number draws from q, the next accepts if u · M · q < p; else propose again")?;
+        equal(&format!("{what}: numbers left"), Ok(left.len()), &0)?;
+    }
+    Ok(())
+}
+
+pub fn a_bound_that_bounds_nothing_is_refused(day: &Day) -> Outcome {
+    let none = || 0.0;
+    refused("M = 2, but p / q is 2.5", (day.rejection)(&P, &Q, 2.0, &mut { none }), &[])?;
+    refused(
+        "q = 0 where p is not",
+        (day.rejection)(&P, &[0.0, 0.5, 0.5], 9.0, &mut { none }),
+        &[],
+    )?;
+    refused("M is NaN", (day.rejection)(&P, &Q, f32::NAN, &mut { none }), &[])?;
+    refused("M is infinite", (day.rejection)(&P, &Q, f32::INFINITY, &mut { none }), &[])?;
+    refused("three p, two q", (day.rejection)(&P, &Q[..2], 2.5, &mut { none }), &[])
+}
+
+pub fn classical_rejection_draws_from_p(day: &Day) -> Outcome {
+    for (p, q, m) in [(CASES[0].0, CASES[0].1, 2.5), (CASES[1].0, CASES[1].1, 4.0)] {
+        let (mut rng, mut seen, mut all) = (RequestRng::new(13, 1), vec![0; p.len()], 0);
+        let draws = 60_000;
+        for _ in 0..draws {
+            let (id, proposals) = (day.rejection)(&p, &q, m, &mut || rng.uniform())?;
+            seen[id as usize] += 1;
+            all += proposals;
+        }
+        let x = chi_square(&seen, &p);
+        let what = format!("60,000 draws with p = {p:?}, q = {q:?}, M = {m}: {seen:?}");
+        // As in `the_distribution_is_the_targets`: once in a million times, and seeded.
+        ensure(&what, x < 30.7, &format!("chi-square is {x:.1}: these are not drawn from p"))?;
+        // The proposals of a draw are geometric, of mean M and variance M (M - 1). Five standard
+        // deviations: a right average misses them twice in three million times.
+        let (mean, want) = (all as f64 / f64::from(draws), f64::from(m));
+        let five = 5.0 * (want * (want - 1.0) / f64::from(draws)).sqrt();
+        let what = format!("{what}; {mean:.3} proposals a draw");
+        ensure(&what, (mean - want).abs() <= five, "it must be M on average")?;
+    }
+    Ok(())
 }
 
 fn draft(tokens: &[u32], probs: &[[f32; 3]]) -> Draft {

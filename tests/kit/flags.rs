@@ -64,6 +64,7 @@ fn the_smallest_day_that_can_do_it_runs() {
         (&["--num-beams", "3", "--num-return-sequences", "2"], 2, 11, 2),
         (&["--draft-ngram"], 1, 13, 1),
         (&["--draft-model", "story-230k"], 2, 13, 2),
+        (&["--draft-table", "a"], 1, 13, 1),
         (&["--loop", "day6"], 1, 6, 1),
         (&["--loop", "7"], 1, 7, 1),
         (&["--loop", "day7"], 2, 7, 2), // one after another
@@ -129,6 +130,9 @@ fn flags_are_read() {
         &["-p", "a", "--prompt-file", "b"],
         &["-p", "a", "--no-cache", "--cache", "static"],
         &["-p", "a", "--draft-model", "b", "--draft-ngram", "2"],
+        &["-p", "a", "--draft-table", "b", "--draft-ngram", "2"],
+        &["-p", "a", "--draft-table", "b", "--draft-model", "c"],
+        &["-p", "a", "--draft-table", "b", "--count-ngrams", "c"],
     ] {
         let error = Args::try_parse_from([&["candecode"], clash].concat()).unwrap_err();
         assert!(error.to_string().contains("cannot be used with"), "{clash:?}: {error}");

@@ -26,6 +26,7 @@ pub fn refuse_local_flags(args: &Args) -> Result<()> {
         ("--loop", args.loop_day.is_some(), SERVERS_OWN),
         ("--draft-model", args.draft_model.is_some(), SERVERS_OWN),
         ("--draft-ngram", args.draft_ngram.is_some(), SERVERS_OWN),
+        ("--draft-table", args.draft_table.is_some(), SERVERS_OWN),
         ("--num-draft-tokens", args.num_draft_tokens != 4, SERVERS_OWN),
         ("--template", args.template.is_some(), "the server renders chats with its own template"),
         ("--template-date", args.template_date.is_some(), "the server's template has its own date"),

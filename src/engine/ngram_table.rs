@@ -1,0 +1,207 @@
+//! N-grams counted from a corpus: which token usually follows the last one, two or three. A drafter
+//! for a model that has no smaller sibling.
+
+use crate::day13_speculative::one_hot;
+use crate::kit::draft::{Draft, Drafter};
+use crate::kit::{ProcessorInput, Tokenizer};
+use anyhow::{ensure, Context as _, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+
+/// Tokens of the longest context.
+const LONGEST_CONTEXT: usize = 3;
+
+/// A context that the corpus has fewer times is left out: it says little, and most are of this kind.
+const LEAST_COUNT: u32 = 3;
+
+/// Rows that a table may have.
+const MOST_ROWS: usize = 1 << 20;
+
+/// The largest corpus, in bytes: its counts fit in memory.
+const LARGEST_CORPUS: usize = 16 << 20;
+
+/// What the files of this kind begin with.
+const FORMAT: &str = "candecode n-grams, version 1";
+
+/// For contexts of one to three tokens, the token that followed them most often.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NgramTable {
+    next: HashMap<Vec<u32>, u32>,
+}
+
+/// The file, as JSON.
+#[derive(Serialize, Deserialize)]
+struct File {
+    format: String,
+    /// [`Tokenizer::fingerprint`], in hexadecimal digits.
+    tokenizer: String,
+    /// The tokens of a context, and the token after it.
+    rows: Vec<Vec<u32>>,
+}
+
+/// The texts of a corpus: of lines of JSON, the field `text` of each; otherwise what stands between
+/// the marks `<|endoftext|>`.
+///
+/// # Errors
+/// If the corpus is too large or has no text, or a line is not such JSON.
+pub fn texts(corpus: &str, json_lines: bool) -> Result<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Line {
+        text: String,
+    }
+    ensure!(
+        corpus.len() <= LARGEST_CORPUS,
+        "the corpus is longer than {} MiB; give a part of it",
+        LARGEST_CORPUS >> 20
+    );
+    let all: Vec<String> = if json_lines {
+        let lines = corpus.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let text = |(i, line)| -> Result<String> {
+            let line: Line = serde_json::from_str(line)
+                .ok()
+                .with_context(|| format!("line {} is not JSON with a field text", i + 1))?;
+            Ok(line.text)
+        };
+        lines.map(text).collect::<Result<_>>()?
+    } else {
+        corpus.split("<|endoftext|>").map(str::to_string).collect()
+    };
+    let texts: Vec<_> = all.into_iter().filter(|text| !text.trim().is_empty()).collect();
+    ensure!(!texts.is_empty(), "there is no text in it to count");
+    Ok(texts)
+}
+
+impl NgramTable {
+    /// Counts what follows each context of one to three tokens, and keeps the most frequent token; of
+    /// equals, the one with the smallest id. No n-gram reaches from one text into the next.
+    ///
+    /// # Errors
+    /// If a text can't be encoded, or no context occurs three times.
+    pub fn count(texts: &[String], tokenizer: &Tokenizer) -> Result<Self> {
+        let mut counts: HashMap<Vec<u32>, BTreeMap<u32, u32>> = HashMap::new();
+        for text in texts {
+            let tokens = tokenizer.encode(text.trim())?;
+            for len in 1..=LONGEST_CONTEXT {
+                for gram in tokens.windows(len + 1) {
+                    let after = counts.entry(gram[..len].to_vec()).or_default();
+                    *after.entry(gram[len]).or_default() += 1;
+                }
+            }
+        }
+        counts.retain(|_, after| after.values().sum::<u32>() >= LEAST_COUNT);
+        let likeliest = |(context, after): (Vec<u32>, BTreeMap<u32, u32>)| {
+            // The last maximum in descending order of ids.
+            let (id, _) = after.into_iter().rev().max_by_key(|(_, count)| *count)?;
+            Some((context, id))
+        };
+        let next: HashMap<_, _> = counts.into_iter().filter_map(likeliest).collect();
+        ensure!(
+            !next.is_empty(),
+            "no token occurs {LEAST_COUNT} times in it: give a longer corpus"
+        );
+        ensure!(
+            next.len() <= MOST_ROWS,
+            "more than {MOST_ROWS} n-grams; give a part of the corpus"
+        );
+        Ok(Self { next })
+    }
+
+    /// Number of contexts.
+    pub fn len(&self) -> usize {
+        self.next.len()
+    }
+
+    /// True if there is no context.
+    pub fn is_empty(&self) -> bool {
+        self.next.is_empty()
+    }
+
+    /// The token that usually follows these: after the last three if the corpus had them, otherwise
+    /// after the last two or one.
+    pub fn next(&self, tokens: &[u32]) -> Option<u32> {
+        let longest = LONGEST_CONTEXT.min(tokens.len());
+        let mut contexts = (1..=longest).rev().map(|len| &tokens[tokens.len() - len..]);
+        contexts.find_map(|context| self.next.get(context)).copied()
+    }
+
+    /// The table as a file holds it, sorted.
+    ///
+    /// # Errors
+    /// If it can't be written as JSON.
+    pub fn to_json(&self, tokenizer: &Tokenizer) -> Result<String> {
+        let row = |(context, next): (&Vec<u32>, &u32)| [&context[..], &[*next]].concat();
+        let mut rows: Vec<_> = self.next.iter().map(row).collect();
+        rows.sort();
+        let tokenizer = format!("{:016x}", tokenizer.fingerprint());
+        Ok(serde_json::to_string(&File { format: FORMAT.into(), tokenizer, rows })? + "\n")
+    }
+
+    /// Reads [`NgramTable::to_json`].
+    ///
+    /// # Errors
+    /// If it is something else, damaged or too large, or was counted with another tokenizer.
+    pub fn from_json(json: &str, tokenizer: &Tokenizer) -> Result<Self> {
+        let file: File = serde_json::from_str(json).ok().context(
+            "this is no table of n-grams, or a damaged one; --count-ngrams makes one from a corpus",
+        )?;
+        ensure!(
+            file.format == FORMAT,
+            "the format is not \"{FORMAT}\"; make the table again with --count-ngrams"
+        );
+        ensure!(
+            file.tokenizer == format!("{:016x}", tokenizer.fingerprint()),
+            "this table was counted with another tokenizer; make one for this model with --count-ngrams"
+        );
+        ensure!(
+            file.rows.len() <= MOST_ROWS,
+            "{} n-grams, and {MOST_ROWS} at most are read; count a smaller corpus",
+            file.rows.len()
+        );
+        let vocab_size = tokenizer.vocab_size();
+        let mut next = HashMap::new();
+        for (i, mut row) in file.rows.into_iter().enumerate() {
+            let fits = (2..=LONGEST_CONTEXT + 1).contains(&row.len())
+                && row.iter().all(|id| (*id as usize) < vocab_size);
+            let last = row.pop().filter(|_| fits);
+            let last = last.with_context(|| {
+                format!(
+                    "row {} is damaged: it must have 2 to {} token ids below {vocab_size}; make the \
+                     table again with --count-ngrams",
+                    i + 1,
+                    LONGEST_CONTEXT + 1
+                )
+            })?;
+            next.insert(row, last);
+        }
+        Ok(Self { next })
+    }
+}
+
+/// Drafts the usual continuation, token after token. A context that the corpus never had ends the
+/// draft.
+pub struct TableDrafter<'a> {
+    /// What follows what.
+    pub table: &'a NgramTable,
+    /// Size of the target's vocabulary.
+    pub vocab_size: usize,
+}
+
+impl Drafter for TableDrafter<'_> {
+    fn draft(
+        &mut self,
+        input: &ProcessorInput,
+        n: usize,
+        _uniforms: &[f32],
+    ) -> candle_core::Result<Draft> {
+        let from = input.tokens.len().saturating_sub(LONGEST_CONTEXT);
+        let mut tokens = input.tokens[from..].to_vec();
+        let mut draft = Draft::default();
+        while draft.tokens.len() < n {
+            let Some(id) = self.table.next(&tokens) else { break };
+            tokens.push(id);
+            draft.tokens.push(id);
+            draft.probs.push(one_hot(id, self.vocab_size));
+        }
+        Ok(draft)
+    }
+}
