@@ -238,3 +238,23 @@ impl Drafter for ModelDrafter<'_> {
         todo!("day 13, task 10: n times, or until EOS or the context's end: logits, processors, distribution, sample")
     }
 }
+
+/// Rejection sampling, the classical rule: draws from `p (V)` with proposals from `q (V)`. Returns the
+/// token, and how many proposals it took: `m` on average (von Neumann 1951).
+///
+/// A proposal takes two numbers of `uniform`, each in [0, 1): the first draws a token from `q`, the
+/// second accepts it with probability `p / (m · q)`. `m` must be at least `p / q` for each token, up
+/// to rounding of one in 100,000.
+///
+/// # Errors
+/// If the lengths differ, `m` is not finite or does not bound `p / q`, or 100 · `m` proposals were
+/// all rejected.
+pub fn rejection_sample(
+    p: &[f32],
+    q: &[f32],
+    m: f32,
+    uniform: &mut dyn FnMut() -> f32,
+) -> Result<(u32, usize)> {
+    // task 13.11 (further): propose from q until a proposal is accepted, and count the proposals
+    todo!("day 13, task 11: propose from q until a proposal is accepted, and count the proposals")
+}

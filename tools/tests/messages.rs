@@ -304,6 +304,13 @@ fn make_drafts(page: &Page) {
     vocab[&a] = 1001.into();
     vocab[&b] = 1000.into();
     fs::write(&path, tokenizer.to_string()).unwrap();
+    let table = |tokenizer: &str| {
+        let format = "candecode n-grams, version 1";
+        json!({"format": format, "tokenizer": tokenizer, "rows": [[5, 9]]}).to_string()
+    };
+    fs::write(page.folder.join("other.ngrams.json"), table("0123456789abcdef")).unwrap();
+    fs::write(page.folder.join("damaged.ngrams.json"), &table("")[..40]).unwrap();
+    fs::write(page.folder.join("empty.txt"), "\n").unwrap();
 }
 
 /// Starts the hubs; gives their addresses, a line each, as `tools/src/bin/as_typed.rs` reads them.
