@@ -234,34 +234,55 @@ impl Machine {
         // </solution>
     }
 
-    /// As [`Machine::predict`], for a pass of a model.
+    /// The time of a pass of a model: that of the products with the weights plus that of attention.
+    /// The two run one after the other, and each waits for memory or for the processor by itself.
+    /// The bound is that of the longer one.
     pub fn predict_pass(
         &self,
         config: &ModelConfig,
         pass: &Pass,
         precision: &Precision,
     ) -> Prediction {
-        let bytes = bytes_moved(config, pass, precision).total();
-        self.predict(bytes, operations(config, pass).total())
+        let bytes = bytes_moved(config, pass, precision);
+        let operations = operations(config, pass);
+        let products = self.predict(bytes.weights + bytes.logits, operations.weights);
+        let attention = self.predict(bytes.cache, operations.attention);
+        let longer = if products.seconds < attention.seconds { attention } else { products };
+        Prediction { seconds: products.seconds + attention.seconds, bound: longer.bound }
     }
 }
 
-/// The smallest batch at which decoding is bound by operations and no longer by memory, every row
-/// after `past` cached positions. None if memory stays the bound however many rows there are:
-/// weights are shared by the rows, but every row brings a cache of its own.
+/// How many rows of `length` positions have room for their keys and values in `memory` bytes, next
+/// to the weights: those of all matrices, the embedding table among them even if it isn't tied.
+pub fn rows_that_fit(
+    config: &ModelConfig,
+    length: usize,
+    precision: &Precision,
+    memory: f64,
+) -> usize {
+    let table = config.vocab_size as f64 * config.hidden_size as f64;
+    let untied = if config.tie_word_embeddings { 0.0 } else { table };
+    let weights = (weights_read(config) + untied) * precision.weight_bytes;
+    let row = bytes_moved(config, &Pass::decode(1, length.saturating_sub(1)), precision).cache;
+    ((memory - weights) / row).max(0.0) as usize
+}
+
+/// The smallest batch at which the products with the weights are bound by operations and no longer
+/// by memory, in a decoding step. How long the rows are doesn't matter: the products don't read the
+/// cache. None if memory stays the bound however many rows there are, because a row's logits take
+/// longer to move than its products to compute.
 pub fn critical_batch(
     config: &ModelConfig,
-    past: usize,
     precision: &Precision,
     machine: &Machine,
 ) -> Option<usize> {
     // task 16.8: where the two times meet, as a function of the number of rows
     // <solution>
-    let one_row = Pass::decode(1, past);
+    let one_row = Pass::decode(1, 0);
     let bytes = bytes_moved(config, &one_row, precision);
     let shared = bytes.weights / machine.bandwidth; // seconds, whatever the number of rows
-    let moving_a_row = (bytes.cache + bytes.logits) / machine.bandwidth;
-    let computing_a_row = operations(config, &one_row).total() / machine.peak;
+    let moving_a_row = bytes.logits / machine.bandwidth;
+    let computing_a_row = operations(config, &one_row).weights / machine.peak;
     // rows · computing ≥ shared + rows · moving
     let gained_a_row = computing_a_row - moving_a_row;
     if gained_a_row <= 0.0 {

@@ -181,24 +181,45 @@ impl Machine {
         todo!("day 16, task 7: the longer of two times, and which it is")
     }
 
-    /// As [`Machine::predict`], for a pass of a model.
+    /// The time of a pass of a model: that of the products with the weights plus that of attention.
+    /// The two run one after the other, and each waits for memory or for the processor by itself.
+    /// The bound is that of the longer one.
     pub fn predict_pass(
         &self,
         config: &ModelConfig,
         pass: &Pass,
         precision: &Precision,
     ) -> Prediction {
-        let bytes = bytes_moved(config, pass, precision).total();
-        self.predict(bytes, operations(config, pass).total())
+        let bytes = bytes_moved(config, pass, precision);
+        let operations = operations(config, pass);
+        let products = self.predict(bytes.weights + bytes.logits, operations.weights);
+        let attention = self.predict(bytes.cache, operations.attention);
+        let longer = if products.seconds < attention.seconds { attention } else { products };
+        Prediction { seconds: products.seconds + attention.seconds, bound: longer.bound }
     }
 }
 
-/// The smallest batch at which decoding is bound by operations and no longer by memory, every row
-/// after `past` cached positions. None if memory stays the bound however many rows there are:
-/// weights are shared by the rows, but every row brings a cache of its own.
+/// How many rows of `length` positions have room for their keys and values in `memory` bytes, next
+/// to the weights: those of all matrices, the embedding table among them even if it isn't tied.
+pub fn rows_that_fit(
+    config: &ModelConfig,
+    length: usize,
+    precision: &Precision,
+    memory: f64,
+) -> usize {
+    let table = config.vocab_size as f64 * config.hidden_size as f64;
+    let untied = if config.tie_word_embeddings { 0.0 } else { table };
+    let weights = (weights_read(config) + untied) * precision.weight_bytes;
+    let row = bytes_moved(config, &Pass::decode(1, length.saturating_sub(1)), precision).cache;
+    ((memory - weights) / row).max(0.0) as usize
+}
+
+/// The smallest batch at which the products with the weights are bound by operations and no longer
+/// by memory, in a decoding step. How long the rows are doesn't matter: the products don't read the
+/// cache. None if memory stays the bound however many rows there are, because a row's logits take
+/// longer to move than its products to compute.
 pub fn critical_batch(
     config: &ModelConfig,
-    past: usize,
     precision: &Precision,
     machine: &Machine,
 ) -> Option<usize> {

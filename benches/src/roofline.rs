@@ -172,7 +172,7 @@ fn show(name: &str, model: &dyn Model, machine: &Machine, measured: &[Measured])
     for Measured { name, pass, seconds } in measured {
         let bytes = bytes_moved(config, pass, &precision()).total();
         let count = operations(config, pass).total();
-        let prediction = machine.predict(bytes, count);
+        let prediction = machine.predict_pass(config, pass, &precision());
         let bound = match prediction.bound {
             Bound::Memory => "memory",
             Bound::Compute => "operations",
@@ -187,13 +187,9 @@ fn show(name: &str, model: &dyn Model, machine: &Machine, measured: &[Measured])
             100.0 * prediction.seconds / seconds
         );
     }
-    match critical_batch(config, PAST, &precision(), machine) {
-        Some(rows) => {
-            println!("  memory stops being the bound at {rows} rows after {PAST} positions")
-        }
-        None => {
-            println!("  memory stays the bound whatever the number of rows, after {PAST} positions")
-        }
+    match critical_batch(config, &precision(), machine) {
+        Some(rows) => println!("  products stop waiting for memory at {rows} rows"),
+        None => println!("  products wait for memory whatever the number of rows"),
     }
 }
 

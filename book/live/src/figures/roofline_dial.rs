@@ -61,7 +61,7 @@ pub fn answer(q: Question) -> Answer {
         "operations": work.total(), "attention": work.attention, "intensity": at,
         "attainable": machine.attainable(at), "seconds": prediction.seconds,
         "memory_bound": prediction.bound == Bound::Memory,
-        "critical_batch": critical_batch(&config, q.past, &precision, &machine),
+        "critical_batch": critical_batch(&config, &precision, &machine),
         "curve": curve.collect::<Vec<_>>(),
     }))
 }

@@ -183,8 +183,8 @@
                 `${answer.memory_bound ? 'Bytes are the bound' : 'Operations are the bound'}: the pass takes at least ${seconds(answer.seconds)}, ` +
                 `with ${answer.intensity.toPrecision(3)} operations a byte. ` +
                 (answer.critical_batch
-                    ? `Decoding becomes compute-bound at ${answer.critical_batch} rows.`
-                    : 'Decoding stays memory-bound, however many rows there are.')
+                    ? `The products with the weights become compute-bound at ${answer.critical_batch} rows.`
+                    : 'The products with the weights stay memory-bound, however many rows there are.')
             );
         },
     });
