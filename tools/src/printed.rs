@@ -245,11 +245,18 @@ cargo() {
 run() { cargo xtask run "$@"; }
 "#;
 
+/// The file of this program. An earlier stage may have built it again, and then Linux calls the running one deleted.
+fn this_program() -> Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    let replaced = path.to_str().and_then(|path| path.strip_suffix(" (deleted)"));
+    Ok(replaced.map(PathBuf::from).unwrap_or(path))
+}
+
 /// What an engine says: its output, or, if it has none, its errors.
 fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
     let mut command = Command::new("bash");
     command.args(["-c", &format!("{CARGO}{typed}")]).current_dir(&repo.root);
-    command.env("MAINTAIN", std::env::current_exe()?);
+    command.env("MAINTAIN", this_program()?);
     command.env("CANDECODE", program).env("CANDECODE_MODELS", repo.root.join("models"));
     host::set_threads(&mut command);
     let out = child::run(&mut command, LIMIT, |_| ())?;
