@@ -31,7 +31,7 @@ pub struct Args {
     /// A file with the text to continue; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub prompt_file: Option<PathBuf>,
-    /// Token ids to continue, such as 5,9,77 or [5,9,77]
+    /// Token ids to continue, such as 5,9,77, with or without brackets around them
     #[arg(
         long,
         value_name = "IDS",
@@ -77,7 +77,7 @@ pub struct Args {
         allow_negative_numbers = true
     )]
     pub min_new_tokens: usize,
-    /// A string, or a special token such as </s>, that ends the text; may be repeated
+    /// A string, or a special token such as <|im_end|>, that ends the text; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
     /// Token ids that end the text, such as 5,9

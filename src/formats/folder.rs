@@ -101,7 +101,7 @@ pub fn only_gguf(dir: &Path) -> Result<Option<PathBuf>> {
     Ok(found.pop())
 }
 
-/// The tokenizer of the model, with the tokens that only [`TokenizerFiles`] declare.
+/// The tokenizer of the model, with the tokens that only `TokenizerFiles` declare.
 ///
 /// # Errors
 /// If `tokenizer.json` is missing or isn't a tokenizer, or a file about its tokens doesn't make sense.
@@ -168,7 +168,7 @@ pub fn shard_names(index: &str) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// The chat template of `chat_template.jinja`, else of `tokenizer_config.json`, and the special tokens that [`TokenizerFiles`] name.
+/// The chat template of `chat_template.jinja`, else of `tokenizer_config.json`, and the special tokens that `TokenizerFiles` name.
 ///
 /// # Errors
 /// If a file cannot be read or makes no sense.

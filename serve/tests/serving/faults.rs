@@ -226,11 +226,21 @@ fn connections_at_work_are_not_closed_for_others() {
     let server =
         Server::start(&["--max-connections", "4", "--patience", "3", "--kernels", "plain"]);
     let whole = server.text("Once", &json!({"max_tokens": 500, "ignore_eos": true}));
-    server.wait_for("num_connections", 1.0); // the one that asks
-    let mut running: Vec<_> = (0..4).map(|_| server.begin(COMPLETIONS, &long())).collect();
-    for stream in &mut running {
-        read_some(stream, 100); // each has its place
-    }
+    // Eight texts each: none of the four is done before the fifth has come.
+    let many = body(
+        "Once",
+        &json!({"max_tokens": 500, "n": 8, "temperature": 1, "ignore_eos": true, "stream": true}),
+    );
+    // The connection of the text before may still be closing, and have a place.
+    let begin = |_| loop {
+        let mut stream = server.begin(COMPLETIONS, &many);
+        let told = read_some(&mut stream, 100);
+        if told.starts_with("HTTP/1.1 200") {
+            return stream;
+        }
+        assert!(told.starts_with("HTTP/1.1 503"), "{told}");
+    };
+    let running: Vec<_> = (0..4).map(begin).collect();
     let mut fifth = server.connect();
     let told = read_some(&mut fifth, 400);
     assert!(told.starts_with("HTTP/1.1 503") && told.contains("too many connections"), "{told}");
