@@ -317,6 +317,9 @@ pub fn later_appends_stay_in_place(day: &Day) -> Outcome {
     for next in [4, 5] {
         let all = feed(&mut *cache, &rows(&[&[next], &[next + 10]]))?;
         let input = format!("Static(9), 3 positions and then position {next}");
+        let [one, other] = [1, 11].map(|first| (first..first + next).collect::<Vec<u32>>());
+        holds(&input, &*cache, &rows(&[&one, &other]))?;
+        equal(&format!("{input}: positions returned"), all.0.dim(2), &(next as usize))?;
         let stays = [address(&all.0)?, address(&all.1)?] == at;
         equal(&format!("{input}: are keys and values where they were?"), Ok(stays), &true).likely(
             "a static cache writes into its buffer: new memory for every token is what it avoids",
