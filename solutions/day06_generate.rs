@@ -163,12 +163,12 @@ impl<'a> TextStream<'a> {
         }
         // A byte-fallback decoder shows no character of a run of bytes that has a stray one in it. But
         // the newest ids, up to four bytes, may be a whole character after stray ones.
-        let earliest = self.ids.len().saturating_sub(4).max(self.read + 1);
-        for start in (earliest..self.ids.len()).rev() {
-            let whole = self.decode(&self.ids[start..])?;
+        let waiting = &self.ids[self.read..];
+        for cut in waiting.len().saturating_sub(4)..waiting.len() {
+            let whole = self.decode(&waiting[cut..])?;
             if !whole.is_empty() && !whole.contains('\u{fffd}') {
-                let broken = self.decode(&self.ids[self.read..start])?;
-                return Ok((broken + &whole, start));
+                let broken = self.decode(&waiting[..cut])?;
+                return Ok((broken + &whole, self.read + cut));
             }
         }
         Ok((text, self.read))

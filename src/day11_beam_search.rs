@@ -96,30 +96,22 @@ fn ending(
     request: &Request,
     tokenizer: &Tokenizer,
 ) -> Result<Option<FinishReason>> {
-    let prompt_len = request.prompt.len();
-    let full = tokens.len() - prompt_len >= request.max_new_tokens;
-    if tokens[prompt_len..].last().is_some_and(|id| request.eos_token_ids.contains(id)) {
+    let new = &tokens[request.prompt.len()..];
+    if new.last().is_some_and(|id| request.eos_token_ids.contains(id)) {
         return Ok(Some(FinishReason::Eos));
     }
-    if let Some(longest) = request.stop_strings.iter().map(String::len).max() {
-        // A token has at least a byte of text, unless it's special. So the last ones are enough, in
-        // the text that they have after all tokens before them.
-        let visible =
-            (prompt_len..tokens.len()).rev().filter(|at| !tokenizer.is_added(tokens[*at]));
-        let start = visible.take(longest + 1).last().unwrap_or(tokens.len());
-        let mut stream = TextStream::after(tokenizer, &tokens[..start]);
+    if !request.stop_strings.is_empty() {
+        // The text after the prompt: decoded alone, it could lose its first space.
+        let mut stream = TextStream::after(tokenizer, &request.prompt);
         let mut text = String::new();
-        for id in &tokens[start..] {
+        for id in new {
             text += &stream.push(*id)?;
-        }
-        if full {
-            text += &stream.finish()?;
         }
         if request.stop_strings.iter().any(|stop| !stop.is_empty() && text.contains(stop)) {
             return Ok(Some(FinishReason::Stop));
         }
     }
-    Ok(full.then_some(FinishReason::Length))
+    Ok((new.len() >= request.max_new_tokens).then_some(FinishReason::Length))
 }
 
 /// Beam search (HF `generate(num_beams=…)`): the `num_return_sequences` best sequences, best first;

@@ -889,6 +889,7 @@ pub fn nonsense_is_refused(day: &Day) -> Outcome {
     refused("2 beams, 3 to return", run(2, 3, 0.0, 2, &[1]), &["num_return_sequences"])?;
     refused("2 beams, 0 to return", run(2, 0, 0.0, 2, &[1]), &["num_return_sequences"])?;
     refused("length_penalty NaN", run(2, 2, f64::NAN, 2, &[1]), &["length_penalty"])?;
+    refused("length_penalty 1e6", run(2, 2, 1e6, 2, &[1]), &["length_penalty"])?;
     refused("at most 0 new", run(2, 2, 0.0, 0, &[1]), &["max_new_tokens"])?;
     let mut request = request(&model, &[1], 2);
     let mut sliding = KvCache::new(CacheKind::Sliding(9), 1);
