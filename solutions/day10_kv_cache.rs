@@ -2,8 +2,8 @@
 //! computes only what is new.
 
 use candecode::day07_greedy::Sequence;
-use candecode::kit::{Cache, CacheKind, Logits, Model, ModelConfig, PastContext, Request, Step};
-use candecode::kit::{Token, TokenIter, Tokenizer};
+use candecode::kit::{Batch, Cache, CacheKind, Logits, Model, ModelConfig, PastContext, Request};
+use candecode::kit::{Step, Token, TokenIter, Tokenizer, View};
 use candle_core::{bail, DType, Result, Tensor};
 
 // part 1: keep and feed
@@ -54,7 +54,7 @@ impl KvCache {
     ///
     /// # Errors
     /// If there is no such layer, or the new positions do not fit what it has.
-    fn append_layer(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+    fn append_layer(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         // task 10.3: store the first positions, append the others; len moves with the last layer
         // <solution>
         if layer >= self.layers.len() {
@@ -64,15 +64,15 @@ impl KvCache {
         let all = match (stored, self.kind) {
             (None, kind) => {
                 self.layers[layer] = Some((kind.allocate(k)?, kind.allocate(v)?));
-                (k.clone(), v.clone())
+                View { k: k.clone(), v: v.clone() }
             }
             (Some((buffer_k, buffer_v)), CacheKind::Static(_)) => {
-                (write_at(buffer_k, k, self.len)?, write_at(buffer_v, v, self.len)?)
+                View { k: write_at(buffer_k, k, self.len)?, v: write_at(buffer_v, v, self.len)? }
             }
             (Some(_), CacheKind::Dynamic | CacheKind::Sliding(_)) => {
-                let (old_k, old_v) = self.layer(layer)?;
-                let all = (concat(&old_k, k)?, concat(&old_v, v)?);
-                self.layers[layer] = Some(all.clone());
+                let old = self.layer(layer)?;
+                let all = View { k: concat(&old.k, k)?, v: concat(&old.v, v)? };
+                self.layers[layer] = Some((all.k.clone(), all.v.clone()));
                 all
             }
         };
@@ -244,7 +244,7 @@ impl KvCache {
 
 impl Cache for KvCache {
     /// A sliding cache gives all positions back before it evicts: the new tokens attend to them.
-    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         let all = self.append_layer(layer, k, v)?;
         if layer + 1 == self.layers.len() {
             if let CacheKind::Sliding(window) = self.kind {
@@ -252,13 +252,6 @@ impl Cache for KvCache {
             }
         }
         Ok(all)
-    }
-
-    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
-        match self.layers.get(layer) {
-            Some(Some((k, v))) => Ok((k.narrow(2, 0, self.len)?, v.narrow(2, 0, self.len)?)),
-            _ => bail!("layer {layer} of the cache is empty"),
-        }
     }
 
     fn len(&self) -> usize {
@@ -282,6 +275,17 @@ impl Cache for KvCache {
         Ok(())
         // </solution>
     }
+}
+
+impl Batch for KvCache {
+    fn layer(&self, layer: usize) -> Result<View> {
+        match self.layers.get(layer) {
+            Some(Some((k, v))) => {
+                Ok(View { k: k.narrow(2, 0, self.len)?, v: v.narrow(2, 0, self.len)? })
+            }
+            _ => bail!("layer {layer} of the cache is empty"),
+        }
+    }
 
     fn select(&mut self, rows: &[u32]) -> Result<()> {
         // task 10.10: new row i is a copy of old row rows[i], in every layer
@@ -290,7 +294,7 @@ impl Cache for KvCache {
         // </solution>
     }
 
-    fn join(&mut self, other: &dyn Cache) -> Result<()> {
+    fn join(&mut self, other: &dyn Batch) -> Result<()> {
         // task 10.11 (further): stack_rows of what counts, in every layer; no sliding cache
         // <solution>
         if self.num_evicted().is_some() || other.num_evicted().is_some() {
@@ -298,11 +302,11 @@ impl Cache for KvCache {
         }
         let mut layers = Vec::new();
         for layer in 0..self.layers.len() {
-            let (mut k, mut v) = other.layer(layer)?;
+            let View { mut k, mut v } = other.layer(layer)?;
             if self.len > 0 {
-                let (old_k, old_v) = self.layer(layer)?;
-                k = stack_rows(&old_k, &k)?;
-                v = stack_rows(&old_v, &v)?;
+                let old = self.layer(layer)?;
+                k = stack_rows(&old.k, &k)?;
+                v = stack_rows(&old.v, &v)?;
             }
             layers.push(Some((self.kind.allocate(&k)?, self.kind.allocate(&v)?)));
         }

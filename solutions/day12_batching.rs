@@ -2,7 +2,7 @@
 //! masks, and a row's end.
 
 use candecode::day07_greedy::Sequence;
-use candecode::kit::{Cache, Logits, Model, Request, Step, Token, TokenIter, Tokenizer};
+use candecode::kit::{Batch, Logits, Model, Request, Step, Token, TokenIter, Tokenizer};
 use candle_core::{bail, Device, Result, Tensor};
 
 /// The mask of a batch whose rows are padded on the left: `(B, 1, T, S + T)`, u8, 1 = may attend.
@@ -146,7 +146,7 @@ pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step>
 ///
 /// # Errors
 /// If the cache does not hold these rows.
-pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Cache) -> Result<()> {
+pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Batch) -> Result<()> {
     // task 12.5: keep the rows that go on, in batch and cache; trim what all pad
     // <solution>
     let before = rows.len();
@@ -180,7 +180,7 @@ pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Cache) -> Result<()> {
 pub fn batch_step(
     model: &dyn Model,
     rows: &mut Vec<Row>,
-    cache: &mut dyn Cache,
+    cache: &mut dyn Batch,
 ) -> Result<Vec<Token>> {
     // task 12.6: prefill or decode; choose and push row by row; retire
     // <solution>
@@ -210,7 +210,7 @@ pub fn generate_batch<'a>(
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
     requests: Vec<Request<'a>>,
-    mut cache: Box<dyn Cache + 'a>,
+    mut cache: Box<dyn Batch + 'a>,
 ) -> Result<TokenIter<'a>> {
     if requests.is_empty() {
         bail!("a batch needs at least one prompt")

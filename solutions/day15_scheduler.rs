@@ -2,7 +2,7 @@
 
 use candecode::day07_greedy::Sequence;
 use candecode::day12_batching::{batch_step, prefill_step, Row};
-use candecode::kit::{Cache, Model, Request, Token, Tokenizer};
+use candecode::kit::{Batch, Model, Request, Token, Tokenizer};
 use candle_core::{bail, Result};
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub fn paddings(running: usize, new: usize) -> (usize, usize) {
 }
 
 /// Makes an empty cache that rows can join: day 10's, not `NoCache`.
-pub type NewCache = Box<dyn Fn() -> Box<dyn Cache>>;
+pub type NewCache = Box<dyn Fn() -> Box<dyn Batch>>;
 
 /// Continuous batching (Yu et al. 2022, *Orca*; vLLM's scheduler): one running batch, first come
 /// first served, under a bound on the positions that its cache may come to hold.
@@ -30,7 +30,7 @@ pub struct Scheduler<'a> {
     pub waiting: VecDeque<Sequence<'a>>,
     /// Rows that run.
     pub running: Vec<Row<'a>>,
-    cache: Box<dyn Cache>,
+    cache: Box<dyn Batch>,
 }
 
 impl<'a> Scheduler<'a> {
@@ -107,7 +107,7 @@ impl<'a> Scheduler<'a> {
     ///
     /// # Errors
     /// If the model or the choice fails.
-    pub fn prefill(&mut self, sequence: Sequence<'a>) -> Result<(Row<'a>, Token, Box<dyn Cache>)> {
+    pub fn prefill(&mut self, sequence: Sequence<'a>) -> Result<(Row<'a>, Token, Box<dyn Batch>)> {
         // task 15.3: one pass over the prompt, in a cache of its own; its first token
         // <solution>
         let mut row = Row::new(sequence);
@@ -126,7 +126,7 @@ impl<'a> Scheduler<'a> {
     ///
     /// # Errors
     /// If the caches do not fit together.
-    pub fn join(&mut self, mut row: Row<'a>, cache: Box<dyn Cache>) -> Result<()> {
+    pub fn join(&mut self, mut row: Row<'a>, cache: Box<dyn Batch>) -> Result<()> {
         // task 15.4: replace a cache without rows; else both sides learn their padding
         // <solution>
         if self.running.is_empty() {

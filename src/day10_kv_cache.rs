@@ -3,8 +3,8 @@
 //! computes only what is new.
 
 use candecode::day07_greedy::Sequence;
-use candecode::kit::{Cache, CacheKind, Logits, Model, ModelConfig, PastContext, Request, Step};
-use candecode::kit::{Token, TokenIter, Tokenizer};
+use candecode::kit::{Batch, Cache, CacheKind, Logits, Model, ModelConfig, PastContext, Request};
+use candecode::kit::{Step, Token, TokenIter, Tokenizer, View};
 use candle_core::{bail, DType, Result, Tensor};
 
 // part 1: keep and feed
@@ -50,7 +50,7 @@ impl KvCache {
     ///
     /// # Errors
     /// If there is no such layer, or the new positions do not fit what it has.
-    fn append_layer(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+    fn append_layer(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         // task 10.3: store the first positions, append the others; len moves with the last layer
         todo!("day 10, task 3: store the first positions, append the others; len moves with the last layer")
     }
@@ -169,7 +169,7 @@ impl KvCache {
 
 impl Cache for KvCache {
     /// A sliding cache gives all positions back before it evicts: the new tokens attend to them.
-    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         let all = self.append_layer(layer, k, v)?;
         if layer + 1 == self.layers.len() {
             if let CacheKind::Sliding(window) = self.kind {
@@ -177,13 +177,6 @@ impl Cache for KvCache {
             }
         }
         Ok(all)
-    }
-
-    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
-        match self.layers.get(layer) {
-            Some(Some((k, v))) => Ok((k.narrow(2, 0, self.len)?, v.narrow(2, 0, self.len)?)),
-            _ => bail!("layer {layer} of the cache is empty"),
-        }
     }
 
     fn len(&self) -> usize {
@@ -198,13 +191,24 @@ impl Cache for KvCache {
         // task 10.9: positions beyond len no longer count; evicted ones do not come back
         todo!("day 10, task 9: positions beyond len no longer count; evicted ones do not come back")
     }
+}
+
+impl Batch for KvCache {
+    fn layer(&self, layer: usize) -> Result<View> {
+        match self.layers.get(layer) {
+            Some(Some((k, v))) => {
+                Ok(View { k: k.narrow(2, 0, self.len)?, v: v.narrow(2, 0, self.len)? })
+            }
+            _ => bail!("layer {layer} of the cache is empty"),
+        }
+    }
 
     fn select(&mut self, rows: &[u32]) -> Result<()> {
         // task 10.10: new row i is a copy of old row rows[i], in every layer
         todo!("day 10, task 10: new row i is a copy of old row rows[i], in every layer")
     }
 
-    fn join(&mut self, other: &dyn Cache) -> Result<()> {
+    fn join(&mut self, other: &dyn Batch) -> Result<()> {
         // task 10.11 (further): stack_rows of what counts, in every layer; no sliding cache
         todo!("day 10, task 11: stack_rows of what counts, in every layer; no sliding cache")
     }

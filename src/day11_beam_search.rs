@@ -4,8 +4,8 @@
 
 use candecode::day06_generate::TextStream;
 use candecode::day07_greedy::log_softmax;
-use candecode::kit::{BeamParams, Cache, EarlyStopping, FinishReason, Hypothesis, Logits, Model};
-use candecode::kit::{ProcessorInput, Request, Step, Tokenizer};
+use candecode::kit::{Batch, BeamParams, Cache, EarlyStopping, FinishReason, Hypothesis, Logits};
+use candecode::kit::{Model, ProcessorInput, Request, Step, Tokenizer};
 use candle_core::{bail, Result};
 
 /// A sequence that still grows.
@@ -125,7 +125,7 @@ pub fn beam_search(
     tokenizer: &Tokenizer,
     request: &mut Request,
     params: &BeamParams,
-    cache: &mut dyn Cache,
+    cache: &mut dyn Batch,
 ) -> Result<Vec<Hypothesis>> {
     params.check()?;
     request.fit(model)?;

@@ -8,7 +8,7 @@
 use candecode::day07_greedy::argmax;
 use candecode::day16_cost_of_a_token::{layer_weights, weights_read, Machine, Pass, Precision};
 use candecode::kit::quantized::BLOCK_SIZE;
-use candecode::kit::{Cache, ModelConfig, QuantType, QuantizedMatrix};
+use candecode::kit::{Cache, ModelConfig, QuantType, QuantizedMatrix, View};
 use candle_core::{bail, Device, Result, Tensor};
 use half::f16;
 
@@ -374,7 +374,7 @@ pub fn largest_score_error(q: &[f32], k: &[f32]) -> Result<f32> {
 }
 
 impl Cache for QuantizedCache {
-    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         let (rows, heads, new, width) = k.dims4()?;
         if layer >= self.layers.len() {
             bail!("layer {layer} of a cache for {} layers", self.layers.len())
@@ -389,14 +389,10 @@ impl Cache for QuantizedCache {
         if layer + 1 == self.layers.len() {
             self.len += new;
         }
-        self.layer(layer)
-    }
-
-    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
-        match self.layers.get(layer) {
-            Some((k, v)) if !k.is_empty() => Ok((self.widened(k)?, self.widened(v)?)),
-            _ => bail!("layer {layer} of the cache is empty"),
-        }
+        Ok(View {
+            k: self.widened(&self.layers[layer].0)?,
+            v: self.widened(&self.layers[layer].1)?,
+        })
     }
 
     fn len(&self) -> usize {
@@ -412,34 +408,6 @@ impl Cache for QuantizedCache {
             k.iter_mut().chain(v).for_each(|list| list.truncate(len * blocks_of_a_position));
         }
         self.len = len;
-        Ok(())
-    }
-
-    fn select(&mut self, rows: &[u32]) -> Result<()> {
-        let (old_rows, heads, _) = self.shape;
-        if let Some(row) = rows.iter().find(|row| **row as usize >= old_rows) {
-            bail!("a cache of {old_rows} rows has no row {row}")
-        }
-        let picked = |lists: &QuantizedHeads| -> QuantizedHeads {
-            let lists_of = |row: &u32| &lists[*row as usize * heads..(*row as usize + 1) * heads];
-            rows.iter().flat_map(lists_of).cloned().collect()
-        };
-        for (k, v) in &mut self.layers {
-            *k = picked(k);
-            *v = picked(v);
-        }
-        self.shape.0 = rows.len();
-        Ok(())
-    }
-
-    fn join(&mut self, _other: &dyn Cache) -> Result<()> {
-        bail!("a quantised cache admits no rows; use a cache of day 10")
-    }
-
-    fn trim(&mut self, front: usize) -> Result<()> {
-        if front > 0 {
-            bail!("a quantised cache trims no positions; use a cache of day 10")
-        }
         Ok(())
     }
 }

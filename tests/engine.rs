@@ -11,7 +11,7 @@ use candecode::engine::{load, simple_generate, Completion, Engine};
 use candecode::formats::ModelFiles;
 use candecode::kit::rng::RequestRng;
 use candecode::kit::{
-    Cache, CacheKind, FinishReason, Model as _, SamplingParams, Token, TokenIter,
+    Batch, Cache, CacheKind, FinishReason, Model as _, SamplingParams, Token, TokenIter, View,
 };
 use candle_core::{DType, Device, Tensor};
 use std::time::Instant;
@@ -229,7 +229,7 @@ fn a_roomy_cache_holds_what_day_10s_does() {
             let pairs = [0; LAYERS].map(|_| (numbers(rows, new), numbers(rows, new)));
             let given = |cache: &mut dyn Cache| -> Vec<[Vec<f32>; 2]> {
                 let appended = pairs.iter().enumerate().map(|(layer, (k, v))| {
-                    let (k, v) = cache.append(layer, k, v).unwrap();
+                    let View { k, v } = cache.append(layer, k, v).unwrap();
                     [k, v].map(|x| x.flatten_all().unwrap().to_vec1().unwrap())
                 });
                 appended.collect()
@@ -269,7 +269,7 @@ fn a_roomy_cache_holds_what_day_10s_does() {
             }
             assert_eq!(plain.len(), roomy.len());
             for layer in 0..LAYERS {
-                let all = |(k, v): (Tensor, Tensor)| {
+                let all = |View { k, v }: View| {
                     [k, v].map(|x| {
                         (x.dims().to_vec(), x.flatten_all().unwrap().to_vec1::<f32>().unwrap())
                     })

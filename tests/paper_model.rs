@@ -19,7 +19,7 @@ use candecode::day13_speculative::{overlap, residual};
 use candecode::engine::Engine;
 use candecode::formats::ModelFiles;
 use candecode::kit::weights::Weights;
-use candecode::kit::{Cache, CacheKind, Model, SamplingParams, Step};
+use candecode::kit::{Batch, CacheKind, Model, SamplingParams, Step, View};
 use candle_core::{DType, Device, Result, Tensor};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -332,7 +332,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     let mut cache = KvCache::new(CacheKind::Dynamic, 2);
     model.forward(&Step::new(model, &prompt[..3], 0)?, &mut cache)?;
     for layer in 0..2 {
-        let (keys, values) = cache.layer(layer)?;
+        let View { k: keys, v: values } = cache.layer(layer)?;
         let _ = writeln!(text, "layer {layer}              key           value");
         let (keys, values): (Vec<Vec<f32>>, Vec<Vec<f32>>) =
             (keys.flatten_to(2)?.to_vec2()?, values.flatten_to(2)?.to_vec2()?);

@@ -8,7 +8,7 @@ use candecode::day12_batching::{left_pad, ragged_mask};
 use candecode::day16_cost_of_a_token::{bytes_moved, Pass, Precision};
 use candecode::engine::load_model;
 use candecode::kernels::{self, Choice, Kernels};
-use candecode::kit::{Cache, CacheKind, Logits, NoCache, Step};
+use candecode::kit::{Batch, Cache, CacheKind, Logits, NoCache, Step};
 use candle_core::{DType, Device, Tensor};
 use std::path::Path;
 use std::sync::Mutex;

@@ -15,7 +15,7 @@ use candecode::day16_cost_of_a_token::{
 };
 use candecode::formats::hub;
 use candecode::kernels;
-use candecode::kit::{Cache, CacheKind, Logits, Model, Step};
+use candecode::kit::{Batch, Cache, CacheKind, Logits, Model, Step};
 use candle_core::DType;
 use clap::Parser;
 use std::time::{Duration, Instant};

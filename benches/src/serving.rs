@@ -4,7 +4,7 @@ use crate::{cache, request};
 use candecode::day10_kv_cache::KvCache;
 use candecode::day12_batching::generate_batch;
 use candecode::day15_scheduler::Scheduler;
-use candecode::kit::{Cache, CacheKind, Model, ModelConfig, Step, Tokenizer};
+use candecode::kit::{Batch, Cache, CacheKind, Model, ModelConfig, Step, Tokenizer};
 use candle_core::{Device, Result, Tensor};
 use std::cell::RefCell;
 
@@ -41,7 +41,7 @@ pub fn fixed(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]
 pub fn running(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) -> Result<()> {
     let layers = model.config().num_hidden_layers;
     let new_cache =
-        Box::new(move || Box::new(KvCache::new(CacheKind::Dynamic, layers)) as Box<dyn Cache>);
+        Box::new(move || Box::new(KvCache::new(CacheKind::Dynamic, layers)) as Box<dyn Batch>);
     let mut scheduler = Scheduler::new(model, tokenizer, new_cache, usize::MAX)?;
     let mut queue = mix.iter().enumerate();
     loop {

@@ -129,7 +129,7 @@ impl LoopPlan {
             }
         }
         let tokens = if self.day == 12 {
-            generate_batch(model, tokenizer, batch, engine.new_cache())?
+            generate_batch(model, tokenizer, batch, engine.new_batch())?
         } else {
             let request = batch.remove(0);
             if self.day == 7 {
@@ -150,7 +150,7 @@ impl LoopPlan {
     fn search(&self, models: Models, prompt: &[u32], sink: &mut dyn Sink) -> Result<()> {
         let Models { engine, model, .. } = models;
         let mut request = self.request(model, prompt, 0);
-        let mut cache = engine.new_cache();
+        let mut cache = engine.new_batch();
         let tokenizer = engine.tokenizer();
         let found = beam_search(model, tokenizer, &mut request, &self.beams, &mut *cache)?;
         sink.hypotheses(found);

@@ -22,8 +22,8 @@ use crate::day06_generate::TextStream;
 use crate::day10_kv_cache::{generate_cached, Cached, KvCache};
 use crate::day12_batching::generate_batch;
 use crate::formats::ModelFiles;
-use crate::kit::{Cache, CacheKind, FinishReason, Model, ModelConfig, NoCache, SamplingParams};
-use crate::kit::{TokenIter, Tokenizer, WeightFormat, Weights};
+use crate::kit::{Batch, Cache, CacheKind, FinishReason, Model, ModelConfig, NoCache};
+use crate::kit::{SamplingParams, TokenIter, Tokenizer, WeightFormat, Weights};
 use anyhow::{ensure, Result};
 use candle_core::Device;
 
@@ -135,6 +135,14 @@ impl Engine {
         }
     }
 
+    /// An empty cache of this engine's kind for rows that come and go: beams, and batches.
+    pub fn new_batch(&self) -> Box<dyn Batch> {
+        match self.cache {
+            None => Box::new(NoCache),
+            Some(kind) => Box::new(KvCache::new(kind, self.model.config().num_hidden_layers)),
+        }
+    }
+
     /// An empty cache of this engine's kind, for `model`: the engine's own, or one in front of it.
     pub fn new_cached<'a>(&self, model: &'a dyn Model) -> Cached<'a> {
         Cached::new(model, self.new_cache())
@@ -184,7 +192,7 @@ impl Engine {
             batch.push(requests::request(config, &prompt, &params, &processors, sampler));
         }
         let mut completions = vec![Completion::default(); prompts.len()];
-        for token in generate_batch(&self.model, &self.tokenizer, batch, self.new_cache())? {
+        for token in generate_batch(&self.model, &self.tokenizer, batch, self.new_batch())? {
             let token = token?;
             let completion = &mut completions[token.row];
             completion.new_ids.push(token.id);

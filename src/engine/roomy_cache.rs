@@ -5,7 +5,7 @@
 //! 32 rows of some hundred tokens it is more than the weights themselves. Here a layer's memory has room for more rows and
 //! more positions than are in use, and what is in use is a window of it.
 
-use crate::kit::Cache;
+use crate::kit::{Batch, Cache, View};
 use candle_core::{bail, Result, Tensor};
 
 /// Positions that are added to what is needed, when a layer's memory has to grow.
@@ -76,7 +76,7 @@ impl RoomyCache {
 }
 
 impl Cache for RoomyCache {
-    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         if layer >= self.layers.len() {
             bail!("layer {layer} of a cache for {} layers", self.layers.len())
         }
@@ -88,7 +88,7 @@ impl Cache for RoomyCache {
             if last_layer {
                 (self.rows, self.start, self.len) = (rows, 0, new);
             }
-            return Ok((k.clone(), v.clone()));
+            return Ok(View { k: k.clone(), v: v.clone() });
         }
         if rows != self.rows {
             bail!("{rows} rows cannot follow a cache's {}", self.rows)
@@ -104,18 +104,11 @@ impl Cache for RoomyCache {
             memory.narrow(0, 0, rows)?.slice_set(&new_ones.contiguous()?, 2, end)?;
             memory.narrow(0, 0, rows)?.narrow(2, self.start, self.len + new)
         };
-        let all = (written(all_k, k)?, written(all_v, v)?);
+        let all = View { k: written(all_k, k)?, v: written(all_v, v)? };
         if last_layer {
             self.len += new;
         }
         Ok(all)
-    }
-
-    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
-        match self.layers.get(layer) {
-            Some(Some((k, v))) => Ok((self.window(k)?, self.window(v)?)),
-            _ => bail!("layer {layer} of the cache is empty"),
-        }
     }
 
     fn len(&self) -> usize {
@@ -128,6 +121,15 @@ impl Cache for RoomyCache {
         }
         self.len = len;
         Ok(())
+    }
+}
+
+impl Batch for RoomyCache {
+    fn layer(&self, layer: usize) -> Result<View> {
+        match self.layers.get(layer) {
+            Some(Some((k, v))) => Ok(View { k: self.window(k)?, v: self.window(v)? }),
+            _ => bail!("layer {layer} of the cache is empty"),
+        }
     }
 
     fn select(&mut self, rows: &[u32]) -> Result<()> {
@@ -157,12 +159,12 @@ impl Cache for RoomyCache {
         Ok(())
     }
 
-    fn join(&mut self, other: &dyn Cache) -> Result<()> {
+    fn join(&mut self, other: &dyn Batch) -> Result<()> {
         let theirs = other.len();
-        let more = other.layer(0)?.0.dim(0)?;
+        let more = other.layer(0)?.k.dim(0)?;
         if self.len == 0 {
             for layer in 0..self.layers.len() {
-                let (k, v) = other.layer(layer)?;
+                let View { k, v } = other.layer(layer)?;
                 self.layers[layer] = Some((k.force_contiguous()?, v.force_contiguous()?));
             }
             (self.rows, self.start, self.len) = (more, 0, theirs);
@@ -173,11 +175,11 @@ impl Cache for RoomyCache {
         self.make_room(self.rows + more, front, 0)?;
         let start = self.start - front;
         for layer in 0..self.layers.len() {
-            let (their_k, their_v) = other.layer(layer)?;
+            let theirs = other.layer(layer)?;
             let Some((k, v)) = &self.layers[layer] else {
                 bail!("layer {layer} of the cache is empty")
             };
-            for (memory, theirs) in [(k, their_k), (v, their_v)] {
+            for (memory, theirs) in [(k, theirs.k), (v, theirs.v)] {
                 // Padding is zeros: what a row before has left there may not even be numbers.
                 if front > 0 {
                     let of_mine = memory.narrow(0, 0, self.rows)?;

@@ -2,27 +2,30 @@
 
 use candle_core::{bail, Result, Tensor};
 
+/// Everything a layer may attend to: the keys and values that [`Cache::append`] returns.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// Keys, `(B, Hkv, S + T, D)`: the S positions held before, then the T new ones.
+    pub k: Tensor,
+    /// Values, in the same shape.
+    pub v: Tensor,
+}
+
 /// Keys and values of every token so far: one cache for the whole stack of layers, outside the
-/// model.
+/// model. This is all that generating one text needs; [`Batch`] adds what a batch needs.
 ///
 /// Keys and values are `(B, Hkv, len, D)`: rows, key/value heads, positions held, head dimension.
-/// All rows hold equally many; where one is shorter than the others it is padded on the left. Day
-/// 10 writes the caches that keep something; until then there is [`NoCache`].
+/// All rows hold equally many; a row shorter than the others is padded on the left. Day 10 writes
+/// the caches that keep something; until then there is [`NoCache`].
 pub trait Cache {
     /// Adds the new tokens' keys and values, `(B, Hkv, T, D)`, and returns all of them,
     /// `(B, Hkv, S + T, D)`.
     ///
     /// # Errors
     /// If the shapes do not continue what the layer holds, or there is no room.
-    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)>;
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View>;
 
-    /// Keys and values of a layer so far, each `(B, Hkv, len, D)`.
-    ///
-    /// # Errors
-    /// If the layer holds nothing.
-    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)>;
-
-    /// Positions held. It moves when the last layer has appended.
+    /// The number of positions held. It moves when the last layer has appended.
     fn len(&self) -> usize;
 
     /// True before the first token.
@@ -30,30 +33,40 @@ pub trait Cache {
         self.len() == 0
     }
 
-    /// For a sliding cache: how many positions it has evicted in front. None: it never evicts one.
-    fn num_evicted(&self) -> Option<usize> {
-        None
-    }
-
-    /// Forgets all positions from `len` on: how speculative decoding takes back rejected tokens.
+    /// Forgets all positions from `len` on, as when speculative decoding takes back rejected
+    /// tokens.
     ///
     /// # Errors
     /// If fewer are held, or the cache has evicted some, which cannot come back.
     fn truncate(&mut self, len: usize) -> Result<()>;
 
-    /// Makes row `i` a copy of old row `rows[i]`: beams reorder with it, batches retire rows with
-    /// it.
+    /// How many positions a sliding cache has evicted from the front; None for a cache that never
+    /// evicts.
+    fn num_evicted(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// A cache whose rows come and go: beams that are reordered, and the batches of days 12 and 15.
+pub trait Batch: Cache {
+    /// Keys and values that a layer holds, each `(B, Hkv, len, D)`.
+    ///
+    /// # Errors
+    /// If the layer holds nothing.
+    fn layer(&self, layer: usize) -> Result<View>;
+
+    /// Makes row `i` a copy of old row `rows[i]`. Beams are reordered this way, and finished rows
+    /// are dropped this way.
     ///
     /// # Errors
     /// If a row does not exist.
     fn select(&mut self, rows: &[u32]) -> Result<()>;
 
-    /// Admits the rows of `other` below the rows held; the shorter of the two is padded on the
-    /// left.
+    /// Adds the rows of `other` below the rows held; the shorter of the two is padded on the left.
     ///
     /// # Errors
     /// If the two have different layers, heads or head dimensions.
-    fn join(&mut self, other: &dyn Cache) -> Result<()>;
+    fn join(&mut self, other: &dyn Batch) -> Result<()>;
 
     /// Drops the first `front` positions, which must be padding in every row.
     ///
@@ -98,12 +111,8 @@ impl CacheKind {
 pub struct NoCache;
 
 impl Cache for NoCache {
-    fn append(&mut self, _layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
-        Ok((k.clone(), v.clone()))
-    }
-
-    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
-        bail!("layer {layer}: NoCache holds no keys and values")
+    fn append(&mut self, _layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
+        Ok(View { k: k.clone(), v: v.clone() })
     }
 
     fn len(&self) -> usize {
@@ -116,12 +125,18 @@ impl Cache for NoCache {
         }
         Ok(())
     }
+}
+
+impl Batch for NoCache {
+    fn layer(&self, layer: usize) -> Result<View> {
+        bail!("layer {layer}: NoCache holds no keys and values")
+    }
 
     fn select(&mut self, _rows: &[u32]) -> Result<()> {
         Ok(())
     }
 
-    fn join(&mut self, _other: &dyn Cache) -> Result<()> {
+    fn join(&mut self, _other: &dyn Batch) -> Result<()> {
         bail!("NoCache cannot admit rows; use a cache of day 10")
     }
 
@@ -137,36 +152,20 @@ impl Cache for NoCache {
 macro_rules! holders {
     ($($holder:ty),+) => {
         $(impl<C: Cache + ?Sized> Cache for $holder {
-            fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+            fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
                 (**self).append(layer, k, v)
-            }
-
-            fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
-                (**self).layer(layer)
             }
 
             fn len(&self) -> usize {
                 (**self).len()
             }
 
-            fn num_evicted(&self) -> Option<usize> {
-                (**self).num_evicted()
-            }
-
             fn truncate(&mut self, len: usize) -> Result<()> {
                 (**self).truncate(len)
             }
 
-            fn select(&mut self, rows: &[u32]) -> Result<()> {
-                (**self).select(rows)
-            }
-
-            fn join(&mut self, other: &dyn Cache) -> Result<()> {
-                (**self).join(other)
-            }
-
-            fn trim(&mut self, front: usize) -> Result<()> {
-                (**self).trim(front)
+            fn num_evicted(&self) -> Option<usize> {
+                (**self).num_evicted()
             }
         })+
     };

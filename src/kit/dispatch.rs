@@ -6,7 +6,7 @@
 //! What is called changes with the machine and the flags; a lesson never does.
 
 use crate::kernels::{self, BlockType, Kernels, TiledWeights};
-use crate::kit::{Cache, QuantType, QuantizedMatrix, Step, Weight};
+use crate::kit::{Cache, QuantType, QuantizedMatrix, Step, View, Weight};
 use crate::{day00_warm_up, day01_attention, day04_attention_block};
 use crate::{day17_kernel, day18_flash_attention, day19_quantized_weights as day19};
 use candle_core::{DType, Device, Error, Result, Tensor, D};
@@ -175,7 +175,7 @@ pub fn attend(
     step: &Step,
     cache: &mut dyn Cache,
 ) -> Result<Tensor> {
-    let (k, v) = cache.append(layer, k, v)?;
+    let View { k, v } = cache.append(layer, k, v)?;
     match kernels::attention_for(q) {
         Kernels::Plain => {}
         Kernels::Fast => return kernels::attention(q, &k, &v, step.mask.as_ref()),

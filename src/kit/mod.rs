@@ -29,7 +29,7 @@ pub mod units;
 pub mod weights;
 
 pub use beams::{BeamParams, EarlyStopping, Hypothesis};
-pub use cache::{Cache, CacheKind, NoCache};
+pub use cache::{Batch, Cache, CacheKind, NoCache, View};
 pub use config::{Family, ModelConfig};
 pub use dispatch::{attend, embedding, linear, linear_many};
 pub use processor::{named, LogitsProcessor, ProcessorInput};

@@ -6,14 +6,14 @@ use super::checks::{
 };
 use candecode::engine::load_model;
 use candecode::kit::{
-    Cache, CacheKind, Logits, Model, ModelConfig, NoCache, PastContext, Request, Step, Token,
-    Tokenizer,
+    Batch, Cache, CacheKind, Logits, Model, ModelConfig, NoCache, PastContext, Request, Step,
+    Token, Tokenizer, View,
 };
 use candle_core::{bail, DType, Device, Error, IndexOp, Result, Storage, Tensor, Var};
 use std::cell::Cell;
 
 /// Puts positions into a cache.
-pub type Fill<'a> = &'a dyn Fn(&mut dyn Cache) -> Result<()>;
+pub type Fill<'a> = &'a dyn Fn(&mut dyn Batch) -> Result<()>;
 
 /// The loop.
 pub type Generate = for<'a> fn(
@@ -42,9 +42,9 @@ pub struct Day {
     pub concat: fn(&Tensor, &Tensor) -> Result<Tensor>,
     pub write_at: fn(&Tensor, &Tensor, usize) -> Result<Tensor>,
     pub stack_rows: fn(&Tensor, &Tensor) -> Result<Tensor>,
-    pub new: fn(CacheKind, usize) -> Box<dyn Cache>,
+    pub new: fn(CacheKind, usize) -> Box<dyn Batch>,
     /// A cache that was filled, and its clone.
-    pub cloned: fn(CacheKind, usize, Fill) -> Result<[Box<dyn Cache>; 2]>,
+    pub cloned: fn(CacheKind, usize, Fill) -> Result<[Box<dyn Batch>; 2]>,
     pub logits: Ask,
     pub generate: Generate,
 }
@@ -111,7 +111,7 @@ fn marked(rows: &Rows, layer: usize) -> Result<(Tensor, Tensor)> {
 }
 
 /// Appends positions to every layer; gives what the last one gave back.
-fn feed(cache: &mut dyn Cache, rows: &Rows) -> Result<(Tensor, Tensor)> {
+fn feed(cache: &mut dyn Cache, rows: &Rows) -> Result<View> {
     let mut all = None;
     for layer in 0..LAYERS {
         let (k, v) = marked(rows, layer)?;
@@ -121,13 +121,13 @@ fn feed(cache: &mut dyn Cache, rows: &Rows) -> Result<(Tensor, Tensor)> {
 }
 
 /// The cache holds exactly these positions, in every layer.
-fn holds(input: &str, cache: &dyn Cache, rows: &Rows) -> Outcome {
+fn holds(input: &str, cache: &dyn Batch, rows: &Rows) -> Outcome {
     equal(&format!("{input}: len"), Ok(cache.len()), &rows[0].len())?;
     for layer in 0..LAYERS {
         let (k, v) = marked(rows, layer)?;
         let got = cache.layer(layer)?;
-        bits_equal(&format!("{input}: keys of layer {layer}, then"), Ok(got.0), &k)?;
-        bits_equal(&format!("{input}: values of layer {layer}, then"), Ok(got.1), &v)?;
+        bits_equal(&format!("{input}: keys of layer {layer}, then"), Ok(got.k), &k)?;
+        bits_equal(&format!("{input}: values of layer {layer}, then"), Ok(got.v), &v)?;
     }
     Ok(())
 }
@@ -168,7 +168,7 @@ pub fn the_formula_is_what_a_model_leaves(day: &Day) -> Outcome {
         let (model, mut cache) = (load(name, DType::F32)?, Keep::default());
         model.forward(&Step::new(&*model, &[5, 6, 7, 8, 9], 0)?, &mut cache)?;
         let size = |layer| -> Result<usize> {
-            let (k, v) = cache.layer(layer)?;
+            let View { k, v } = cache.layer(layer)?;
             Ok(4 * (k.elem_count() + v.elem_count()))
         };
         let want: Result<usize> = (0..model.config().num_hidden_layers).map(size).sum();
@@ -272,8 +272,8 @@ fn appending(day: &Day, kind: CacheKind) -> Outcome {
     let all = feed(&mut *cache, &rows(&[&[3]]))?;
     let input = format!("{kind:?}: positions 1, 2 appended to both layers, then 3");
     let want = marked(&rows(&[&[1, 2, 3]]), LAYERS - 1)?;
-    bits_equal(&format!("{input}: keys that append gave back"), Ok(all.0), &want.0)?;
-    bits_equal(&format!("{input}: values that append gave back"), Ok(all.1), &want.1)?;
+    bits_equal(&format!("{input}: keys that append gave back"), Ok(all.k), &want.0)?;
+    bits_equal(&format!("{input}: values that append gave back"), Ok(all.v), &want.1)?;
     holds(&input, &*cache, &rows(&[&[1, 2, 3]]))
 }
 
@@ -313,14 +313,14 @@ pub fn later_appends_stay_in_place(day: &Day) -> Outcome {
     let mut cache = (day.new)(CacheKind::Static(9), LAYERS);
     feed(&mut *cache, &rows(&[&[1, 2], &[11, 12]]))?;
     let first = feed(&mut *cache, &rows(&[&[3], &[13]]))?;
-    let at = [address(&first.0)?, address(&first.1)?];
+    let at = [address(&first.k)?, address(&first.v)?];
     for next in [4, 5] {
         let all = feed(&mut *cache, &rows(&[&[next], &[next + 10]]))?;
         let input = format!("Static(9), 3 positions and then position {next}");
         let [one, other] = [1, 11].map(|first| (first..first + next).collect::<Vec<u32>>());
         holds(&input, &*cache, &rows(&[&one, &other]))?;
-        equal(&format!("{input}: positions returned"), all.0.dim(2), &(next as usize))?;
-        let stays = [address(&all.0)?, address(&all.1)?] == at;
+        equal(&format!("{input}: positions returned"), all.k.dim(2), &(next as usize))?;
+        let stays = [address(&all.k)?, address(&all.v)?] == at;
         equal(&format!("{input}: are keys and values where they were?"), Ok(stays), &true).likely(
             "a static cache writes into its buffer: new memory for every token is what it avoids",
         )?;
@@ -376,8 +376,8 @@ fn pieces(day: &Day, kind: CacheKind) -> Outcome {
             whole.iter_mut().zip(&piece).for_each(|(row, new)| row.extend(new));
             let all = feed(&mut *cache, &piece)?;
             let want = marked(&whole, LAYERS - 1)?;
-            bits_equal(&format!("{input}: keys given back"), Ok(all.0), &want.0)?;
-            bits_equal(&format!("{input}: values given back"), Ok(all.1), &want.1)?;
+            bits_equal(&format!("{input}: keys given back"), Ok(all.k), &want.0)?;
+            bits_equal(&format!("{input}: values given back"), Ok(all.v), &want.1)?;
         }
         holds(&input, &*cache, &whole)?;
     }
@@ -460,7 +460,7 @@ pub fn what_was_taken_back_leaves_no_trace(day: &Day) -> Outcome {
 
 pub fn clones_share_nothing(day: &Day) -> Outcome {
     for kind in KINDS {
-        let fill = |cache: &mut dyn Cache| feed(cache, &rows(&[&[1, 2]])).map(|_| ());
+        let fill = |cache: &mut dyn Batch| feed(cache, &rows(&[&[1, 2]])).map(|_| ());
         let [mut one, mut two] = (day.cloned)(kind, LAYERS, &fill)?;
         let input = format!("{kind:?}, positions 1, 2, cloned");
         holds(&format!("{input}: the clone"), &*two, &rows(&[&[1, 2]]))?;
@@ -489,7 +489,7 @@ pub fn clones_share_nothing(day: &Day) -> Outcome {
 }
 
 pub fn a_clone_knows_what_was_evicted(day: &Day) -> Outcome {
-    let fill = |cache: &mut dyn Cache| {
+    let fill = |cache: &mut dyn Batch| {
         feed(cache, &rows(&[&[1, 2, 3]]))?;
         feed(cache, &rows(&[&[4]])).map(|_| ())
     };
@@ -563,7 +563,7 @@ pub fn a_beam_and_its_sibling_part(day: &Day) -> Outcome {
 /// What one random operation does to both; a line of the input's description.
 fn operate(
     random: &mut Random,
-    cache: &mut dyn Cache,
+    cache: &mut dyn Batch,
     plain: &mut Rows,
     all: usize,
 ) -> Result<String> {
@@ -784,15 +784,11 @@ impl Faulty {
 struct OneLayer<'a>(&'a mut dyn Cache);
 
 impl Cache for OneLayer<'_> {
-    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         if layer > 0 {
             bail!("a failure between the layers")
         }
         self.0.append(layer, k, v)
-    }
-
-    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
-        self.0.layer(layer)
     }
 
     fn len(&self) -> usize {
@@ -801,18 +797,6 @@ impl Cache for OneLayer<'_> {
 
     fn truncate(&mut self, len: usize) -> Result<()> {
         self.0.truncate(len)
-    }
-
-    fn select(&mut self, rows: &[u32]) -> Result<()> {
-        self.0.select(rows)
-    }
-
-    fn join(&mut self, other: &dyn Cache) -> Result<()> {
-        self.0.join(other)
-    }
-
-    fn trim(&mut self, front: usize) -> Result<()> {
-        self.0.trim(front)
     }
 }
 
@@ -1089,16 +1073,12 @@ pub fn a_window_that_moves_is_computed_anew(day: &Day) -> Outcome {
 }
 
 /// A cache that holds its numbers in another type: what half precision does to it.
-pub struct Narrow(pub Box<dyn Cache>, pub DType);
+pub struct Narrow(pub Box<dyn Batch>, pub DType);
 
 impl Cache for Narrow {
-    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         let all = self.0.append(layer, &k.to_dtype(self.1)?, &v.to_dtype(self.1)?)?;
-        Ok((all.0.to_dtype(k.dtype())?, all.1.to_dtype(v.dtype())?))
-    }
-
-    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
-        self.0.layer(layer)
+        Ok(View { k: all.k.to_dtype(k.dtype())?, v: all.v.to_dtype(v.dtype())? })
     }
 
     fn len(&self) -> usize {
@@ -1107,18 +1087,6 @@ impl Cache for Narrow {
 
     fn truncate(&mut self, len: usize) -> Result<()> {
         self.0.truncate(len)
-    }
-
-    fn select(&mut self, rows: &[u32]) -> Result<()> {
-        self.0.select(rows)
-    }
-
-    fn join(&mut self, other: &dyn Cache) -> Result<()> {
-        self.0.join(other)
-    }
-
-    fn trim(&mut self, front: usize) -> Result<()> {
-        self.0.trim(front)
     }
 }
 
@@ -1148,7 +1116,7 @@ pub fn half_precision_stays_near(day: &Day) -> Outcome {
             let mut cache = Narrow(new(CacheKind::Static(100)), dtype);
             let got = forced(&*plain, case, &mut cache)?;
             within(&format!("{}, a cache of {dtype:?}", case.model), &got, &f32s, bound)?;
-            let (k, _) = cache.layer(0)?;
+            let k = cache.0.layer(0)?.k;
             equal("the type of the keys it holds", Ok(k.dtype()), &dtype)?;
             // The weights: on the CPU activations stay f32, and the files are bf16 as they are; on an accelerator all is.
             let model = load(&case.model, dtype)?;
@@ -1179,7 +1147,7 @@ pub fn rows_are_stacked_by_hand(day: &Day) -> Outcome {
 }
 
 /// A cache of that kind with these rows.
-fn filled(day: &Day, kind: CacheKind, rows: &Rows) -> Result<Box<dyn Cache>> {
+fn filled(day: &Day, kind: CacheKind, rows: &Rows) -> Result<Box<dyn Batch>> {
     let mut cache = (day.new)(kind, LAYERS);
     feed(&mut *cache, rows)?;
     Ok(cache)
@@ -1327,7 +1295,7 @@ pub fn sliding_by_hand(day: &Day) -> Outcome {
     let mut cache = (day.new)(CacheKind::Sliding(3), LAYERS);
     let mut record = Vec::new();
     for new in [rows(&[&[1, 2]]), rows(&[&[3]]), rows(&[&[4]]), rows(&[&[5]])] {
-        let (k, _) = feed(&mut *cache, &new)?;
+        let k = feed(&mut *cache, &new)?.k;
         record.push((k.dim(2)?, cache.len(), cache.num_evicted()));
     }
     let input =
@@ -1365,7 +1333,7 @@ pub fn what_has_slid_is_not_truncated(day: &Day) -> Outcome {
     let four = feed(&mut *(day.new)(CacheKind::Sliding(4), LAYERS), &rows(&[&[1, 2, 3, 4]]));
     equal(
         "Sliding(4), 4 positions at once: positions given back",
-        four.and_then(|(k, _)| k.dim(2)),
+        four.and_then(|all| all.k.dim(2)),
         &4,
     )
 }

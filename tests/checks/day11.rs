@@ -6,8 +6,8 @@ use candecode::day07_greedy::{argmax, generate};
 use candecode::day09_penalties::penalties;
 use candecode::day10_kv_cache::KvCache;
 use candecode::kit::{
-    named, BeamParams, Cache, CacheKind, EarlyStopping, FinishReason, Hypothesis, Model, NoCache,
-    ProcessorInput, Request, SamplingParams, Tokenizer,
+    named, Batch, BeamParams, Cache, CacheKind, EarlyStopping, FinishReason, Hypothesis, Model,
+    NoCache, ProcessorInput, Request, SamplingParams, Tokenizer, View,
 };
 use candle_core::{bail, Device, Error, Result, Tensor};
 use std::cell::RefCell;
@@ -36,7 +36,7 @@ pub struct Day {
         &Tokenizer,
         &mut Request,
         &BeamParams,
-        &mut dyn Cache,
+        &mut dyn Batch,
     ) -> Result<Vec<Hypothesis>>,
 }
 
@@ -252,12 +252,8 @@ struct Counted {
 }
 
 impl Cache for Counted {
-    fn append(&mut self, _: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
-        Ok((k.clone(), v.clone()))
-    }
-
-    fn layer(&self, _: usize) -> Result<(Tensor, Tensor)> {
-        bail!("a check's cache has no layers")
+    fn append(&mut self, _: usize, k: &Tensor, v: &Tensor) -> Result<View> {
+        Ok(View { k: k.clone(), v: v.clone() })
     }
 
     fn len(&self) -> usize {
@@ -268,12 +264,18 @@ impl Cache for Counted {
         self.len = len;
         Ok(())
     }
+}
+
+impl Batch for Counted {
+    fn layer(&self, _: usize) -> Result<View> {
+        bail!("a check's cache has no layers")
+    }
 
     fn select(&mut self, _: &[u32]) -> Result<()> {
         Ok(())
     }
 
-    fn join(&mut self, _: &dyn Cache) -> Result<()> {
+    fn join(&mut self, _: &dyn Batch) -> Result<()> {
         bail!("a check's cache does not join")
     }
 
@@ -715,7 +717,7 @@ impl Case {
         &self,
         day: &Day,
         model: &dyn Model,
-        cache: &mut dyn Cache,
+        cache: &mut dyn Batch,
     ) -> Result<Vec<Hypothesis>> {
         let (mut request, params) = (self.request(model)?, self.params());
         (day.beam_search)(model, &tokenizer()?, &mut request, &params, cache)
@@ -789,7 +791,7 @@ fn cached(day: &Day, case: &Case, want: Option<Vec<Hypothesis>>) -> Outcome {
     };
     let mut dynamic = kv(CacheKind::Dynamic, &*model);
     let mut fixed = kv(CacheKind::Static(context), &*model);
-    let caches: [(&str, &mut dyn Cache); 3] = [
+    let caches: [(&str, &mut dyn Batch); 3] = [
         ("no cache", &mut NoCache),
         ("a dynamic cache", &mut dynamic),
         ("a static cache", &mut fixed),

@@ -8,7 +8,7 @@ use candecode::engine::load_model;
 use candecode::kit::rng::RequestRng;
 use candecode::kit::Tokenizer;
 use candecode::kit::{
-    Cache, FinishReason, Logits, Model, NoCache, PastContext, Request, Step, Token,
+    Batch, Cache, FinishReason, Logits, Model, NoCache, PastContext, Request, Step, Token, View,
 };
 use candle_core::{DType, Device, Error, IndexOp, Result, Tensor};
 use std::cell::{Cell, RefCell};
@@ -29,7 +29,7 @@ pub type Generate = for<'a> fn(
     &'a dyn Model,
     &'a Tokenizer,
     Vec<Request<'a>>,
-    Box<dyn Cache + 'a>,
+    Box<dyn Batch + 'a>,
 ) -> Result<Vec<Token>>;
 
 /// One step of a running batch, of rows with this bound and these EOS ids: the tokens, and the rows
@@ -40,7 +40,7 @@ pub type Turn = fn(
     &[Text],
     usize,
     &[u32],
-    &mut dyn Cache,
+    &mut dyn Batch,
 ) -> Result<(Vec<Token>, Vec<Text>)>;
 
 /// Day 12 as a bundle of functions. Rows go in and come out as [`Text`]s.
@@ -51,7 +51,7 @@ pub struct Day {
     pub right_pad: fn(&[&[u32]]) -> Padded,
     pub prefill: fn(&dyn Model, &Tokenizer, &[Text]) -> Result<(Step, Vec<Text>)>,
     pub decode: fn(&dyn Model, &Tokenizer, &[Text], usize) -> Result<Step>,
-    pub retire: fn(&Tokenizer, &[Text], &mut dyn Cache) -> Result<Vec<Text>>,
+    pub retire: fn(&Tokenizer, &[Text], &mut dyn Batch) -> Result<Vec<Text>>,
     pub turn: Turn,
     pub generate: Generate,
     pub right_step: fn(&dyn Model, &[&[u32]]) -> Result<Step>,
@@ -582,7 +582,7 @@ fn mixes(day: &Day, seed: u64, slack: usize, cached: bool) -> Outcome {
         let context = if slack > 0 { context } else { longest + most };
         let prompts = prompts(&mut random, b, longest, vocab);
         let model = Witness::mixing(vocab, context, most + 1);
-        let cache: Box<dyn Cache> =
+        let cache: Box<dyn Batch> =
             if cached { Box::new(Keep::default()) } else { Box::new(NoCache) };
         // The batch is to number the requests: all of them come as number 0.
         let all = prompts.iter().map(|prompt| request(0, prompt, most, &[0])).collect();
@@ -631,7 +631,7 @@ pub fn the_cache_does_not_grow_for_the_gone(day: &Day) -> Outcome {
 
 pub fn the_loop_ends(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
-    let run = |most: usize, prompts: &[Vec<u32>], cache: Box<dyn Cache>| {
+    let run = |most: usize, prompts: &[Vec<u32>], cache: Box<dyn Batch>| {
         let model = Witness::mixing(30, 6, 9);
         let requests = requests(prompts, most, &[]);
         by_row((day.generate)(&model, &tokenizer, requests, cache), prompts.len())
@@ -645,7 +645,7 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     refused("no prompt", run(3, &[], keep()), &["at least one prompt"])?;
     refused("an empty prompt", run(3, &[vec![1], vec![]], keep()), &["empty"])?;
     refused("a prompt of 7, a context of 6", run(3, &[vec![1; 7], vec![1]], keep()), &["context"])?;
-    let sliding: Box<dyn Cache> = Box::new(Sliding(Keep::default()));
+    let sliding: Box<dyn Batch> = Box::new(Sliding(Keep::default()));
     refused("a cache that slides", run(3, &two, sliding), &["slid"])
 }
 
@@ -653,12 +653,8 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
 struct Sliding(Keep);
 
 impl Cache for Sliding {
-    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         self.0.append(layer, k, v)
-    }
-
-    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
-        self.0.layer(layer)
     }
 
     fn len(&self) -> usize {
@@ -672,12 +668,18 @@ impl Cache for Sliding {
     fn truncate(&mut self, len: usize) -> Result<()> {
         self.0.truncate(len)
     }
+}
+
+impl Batch for Sliding {
+    fn layer(&self, layer: usize) -> Result<View> {
+        self.0.layer(layer)
+    }
 
     fn select(&mut self, rows: &[u32]) -> Result<()> {
         self.0.select(rows)
     }
 
-    fn join(&mut self, other: &dyn Cache) -> Result<()> {
+    fn join(&mut self, other: &dyn Batch) -> Result<()> {
         self.0.join(other)
     }
 

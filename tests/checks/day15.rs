@@ -5,7 +5,7 @@ use super::checks::{Fake, Likely, Outcome, Random, Witness};
 use candecode::day07_greedy::argmax;
 use candecode::day08_sampling::chacha_sampler;
 use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
-use candecode::kit::{named, Cache, CacheKind, FinishReason, Model, ModelConfig, NoCache};
+use candecode::kit::{named, Batch, Cache, CacheKind, FinishReason, Model, ModelConfig, NoCache};
 use candecode::kit::{ProcessorInput, Request, Sampler, Step, Token, Tokenizer};
 use candle_core::{bail, Device, Error, Result, Tensor};
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ pub enum Caches {
 
 impl Caches {
     /// What makes an empty one.
-    pub fn maker(self) -> Box<dyn Fn() -> Box<dyn Cache>> {
+    pub fn maker(self) -> Box<dyn Fn() -> Box<dyn Batch>> {
         Box::new(move || match self {
             Self::None => Box::new(NoCache),
             Self::Kv(kind, layers) => Box::new(KvCache::new(kind, layers)),

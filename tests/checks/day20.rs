@@ -7,7 +7,9 @@ use candecode::day08_sampling::{chacha_sampler, warpers};
 use candecode::day09_penalties::penalties;
 use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
 use candecode::kit::api::ApiError;
-use candecode::kit::{named, Cache, CacheKind, FinishReason, Model, ModelConfig, ProcessorInput};
+use candecode::kit::{
+    named, Batch, Cache, CacheKind, FinishReason, Model, ModelConfig, ProcessorInput,
+};
 use candecode::kit::{Request, Sampler, SamplingParams, Token, Tokenizer};
 use candle_core::{bail, Error, Result};
 use serde_json::{json, Value};
@@ -159,7 +161,7 @@ pub struct Setup<'a> {
 
 impl Setup<'_> {
     /// What makes an empty cache.
-    pub fn caches(&self) -> Box<dyn Fn() -> Box<dyn Cache>> {
+    pub fn caches(&self) -> Box<dyn Fn() -> Box<dyn Batch>> {
         let layers = self.layers;
         Box::new(move || Box::new(KvCache::new(CacheKind::Dynamic, layers)))
     }

@@ -1,6 +1,6 @@
 //! A cache that keeps, for the checks of other days than day 10: plain, and as its trait says.
 
-use candecode::kit::Cache;
+use candecode::kit::{Batch, Cache, View};
 use candle_core::{bail, Result, Tensor};
 use std::collections::BTreeMap;
 
@@ -25,21 +25,14 @@ impl Keep {
 }
 
 impl Cache for Keep {
-    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         self.appended.push(layer);
-        let all = match self.layers.get(&layer) {
+        let (k, v) = match self.layers.get(&layer) {
             Some((old_k, old_v)) => (Tensor::cat(&[old_k, k], 2)?, Tensor::cat(&[old_v, v], 2)?),
             None => (k.clone(), v.clone()),
         };
-        self.layers.insert(layer, all.clone());
-        Ok(all)
-    }
-
-    fn layer(&self, layer: usize) -> Result<(Tensor, Tensor)> {
-        match self.layers.get(&layer) {
-            Some(kept) => Ok(kept.clone()),
-            None => bail!("layer {layer} holds nothing"),
-        }
+        self.layers.insert(layer, (k.clone(), v.clone()));
+        Ok(View { k, v })
     }
 
     /// Of the layer that holds least: it moves when the last has appended.
@@ -57,6 +50,15 @@ impl Cache for Keep {
         }
         Ok(())
     }
+}
+
+impl Batch for Keep {
+    fn layer(&self, layer: usize) -> Result<View> {
+        match self.layers.get(&layer) {
+            Some((k, v)) => Ok(View { k: k.clone(), v: v.clone() }),
+            None => bail!("layer {layer} holds nothing"),
+        }
+    }
 
     fn select(&mut self, rows: &[u32]) -> Result<()> {
         let pick = |held: &Tensor| {
@@ -66,18 +68,18 @@ impl Cache for Keep {
         self.change(format!("select({rows:?})"), pick)
     }
 
-    fn join(&mut self, other: &dyn Cache) -> Result<()> {
+    fn join(&mut self, other: &dyn Batch) -> Result<()> {
         self.done.push(format!("join({} columns)", other.len()));
         let columns = self.len().max(other.len());
         let pad = |x: &Tensor| x.pad_with_zeros(2, columns - x.dim(2)?, 0);
         for layer in 0.. {
-            let Ok((new_k, new_v)) = other.layer(layer) else { break };
+            let Ok(new) = other.layer(layer) else { break };
             let all = match self.layers.get(&layer) {
                 Some((k, v)) => (
-                    Tensor::cat(&[pad(k)?, pad(&new_k)?], 0)?,
-                    Tensor::cat(&[pad(v)?, pad(&new_v)?], 0)?,
+                    Tensor::cat(&[pad(k)?, pad(&new.k)?], 0)?,
+                    Tensor::cat(&[pad(v)?, pad(&new.v)?], 0)?,
                 ),
-                None => (new_k.force_contiguous()?, new_v.force_contiguous()?),
+                None => (new.k.force_contiguous()?, new.v.force_contiguous()?),
             };
             self.layers.insert(layer, all);
         }

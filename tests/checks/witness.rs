@@ -1,6 +1,6 @@
 //! A model that tells what it saw: which tokens, at which positions, its cache and mask let each row attend to.
 
-use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, Step};
+use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, Step, View};
 use candle_core::{bail, DType, Device, Result, Tensor};
 use std::cell::RefCell;
 
@@ -135,7 +135,7 @@ impl Model for Witness {
         let mut layers: Vec<Vec<Vec<Column>>> = Vec::new(); // layer, row, column
         for layer in 0..LAYERS {
             let k = Self::keys(step, layer)?;
-            let (all_k, all_v) = cache.append(layer, &k, &(&k + 1.0)?)?;
+            let View { k: all_k, v: all_v } = cache.append(layer, &k, &(&k + 1.0)?)?;
             let all = all_k.dims().get(2).copied().unwrap_or(0);
             for (name, got) in [("keys", &all_k), ("values", &all_v)] {
                 if got.dims() != [b, HEADS, all, 3] || all < t {
