@@ -3,7 +3,7 @@
 use benches::{logits, model, text};
 use candecode::day10_kv_cache::KvCache;
 use candecode::kit::{Cache, CacheKind, NoCache};
-use criterion::{criterion_group, criterion_main, Criterion, SamplingMode};
+use criterion::{criterion_group, Criterion, SamplingMode};
 use std::time::Duration;
 
 /// Tokens in the text, the new one included.
@@ -37,4 +37,4 @@ fn next_token(c: &mut Criterion) {
 }
 
 criterion_group!(benches, next_token);
-criterion_main!(benches);
+benches::benchmarks!(benches);

@@ -3,10 +3,10 @@
 
 use benches::{cache, model, request, tokenizer};
 use candecode::day12_batching::generate_batch;
-use candecode::kernels::{self, Kernels};
-use candecode::kit::{linear, Weight};
+use candecode::engine::operations::{self, Kernels};
+use candecode::kit::Weight;
 use candle_core::{Device, Tensor};
-use criterion::{criterion_group, criterion_main, Criterion, SamplingMode};
+use criterion::{criterion_group, Criterion, SamplingMode};
 use std::time::Duration;
 
 /// Prompts of 9 tokens, or of 1 to 17, 9 on average.
@@ -58,9 +58,9 @@ fn products(c: &mut Criterion) {
     for rows in [1, 2, 4, 8, 32] {
         let x = random(rows);
         for kernels in [Kernels::Plain, Kernels::Fast] {
-            kernels::choose(kernels);
+            let ops = operations::choose(Some(kernels), &Device::Cpu);
             group.bench_function(format!("{kernels}_{rows}"), |b| {
-                b.iter(|| linear(&x, &weight, None).expect("a product"));
+                b.iter(|| ops.linear(&x, &[&weight]).expect("a product"));
             });
         }
     }
@@ -68,4 +68,4 @@ fn products(c: &mut Criterion) {
 }
 
 criterion_group!(benches, batches, products);
-criterion_main!(benches);
+benches::benchmarks!(benches);

@@ -9,7 +9,7 @@ use candecode::day13_speculative::{
 use candecode::kit::draft::{Draft, Drafter};
 use candecode::kit::{Model, ProcessorInput, Tokenizer};
 use candle_core::Result;
-use criterion::{criterion_group, criterion_main, Criterion, SamplingMode};
+use criterion::{criterion_group, Criterion, SamplingMode};
 use std::time::Duration;
 
 const PROMPT: &str = "Lily and her dog";
@@ -102,4 +102,4 @@ fn speculation(c: &mut Criterion) {
 }
 
 criterion_group!(benches, speculation);
-criterion_main!(benches);
+benches::benchmarks!(benches);

@@ -5,7 +5,7 @@ use benches::{cache, model, request, tokenizer};
 use candecode::day10_kv_cache::{generate_cached, Cached};
 use candecode::day14_guard_rails::block_rails;
 use candecode::kit::LogitsProcessor;
-use criterion::{criterion_group, criterion_main, BatchSize, Criterion, SamplingMode};
+use criterion::{criterion_group, BatchSize, Criterion, SamplingMode};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -61,4 +61,4 @@ fn block_lists(c: &mut Criterion) {
 }
 
 criterion_group!(benches, block_lists);
-criterion_main!(benches);
+benches::benchmarks!(benches);

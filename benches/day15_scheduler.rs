@@ -2,7 +2,7 @@
 
 use benches::serving::{fixed, mix, running};
 use benches::{model, tokenizer};
-use criterion::{criterion_group, criterion_main, Criterion, SamplingMode};
+use criterion::{criterion_group, Criterion, SamplingMode};
 use std::time::Duration;
 
 fn serving(c: &mut Criterion) {
@@ -24,4 +24,4 @@ fn serving(c: &mut Criterion) {
 }
 
 criterion_group!(benches, serving);
-criterion_main!(benches);
+benches::benchmarks!(benches);

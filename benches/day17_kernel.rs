@@ -6,7 +6,7 @@ use candecode::day17_kernel::{self, vectorised, Stored};
 use candecode::kernels;
 use candle_core::{DType, Device, Tensor};
 use criterion::measurement::WallTime;
-use criterion::{criterion_group, criterion_main, BenchmarkGroup, Criterion, SamplingMode};
+use criterion::{criterion_group, BenchmarkGroup, Criterion, SamplingMode};
 use half::bf16;
 use std::hint::black_box;
 use std::time::Duration;
@@ -46,7 +46,6 @@ fn one_thread<W: Stored>(
 }
 
 fn products(c: &mut Criterion) {
-    kernels::set_threads();
     let mut group = c.benchmark_group("day17_product");
     group.sampling_mode(SamplingMode::Flat);
     group
@@ -89,4 +88,4 @@ fn products(c: &mut Criterion) {
 }
 
 criterion_group!(benches, products);
-criterion_main!(benches);
+benches::benchmarks!(benches);

@@ -7,7 +7,7 @@ use candecode::day04_attention_block::grouped_attention;
 use candecode::day18_flash_attention::tiled_attention;
 use candecode::kernels;
 use candle_core::{Device, Tensor};
-use criterion::{criterion_group, criterion_main, BatchSize, Criterion, SamplingMode};
+use criterion::{criterion_group, BatchSize, Criterion, SamplingMode};
 use std::time::Duration;
 
 const HEADS: usize = 9;
@@ -24,7 +24,6 @@ fn random(heads: usize, len: usize) -> Tensor {
 }
 
 fn decode(c: &mut Criterion) {
-    kernels::set_threads();
     let mut group = c.benchmark_group("day18_decode");
     group.sampling_mode(SamplingMode::Flat);
     group
@@ -75,4 +74,4 @@ fn prefill(c: &mut Criterion) {
 }
 
 criterion_group!(benches, decode, prefill);
-criterion_main!(benches);
+benches::benchmarks!(benches);

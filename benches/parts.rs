@@ -13,17 +13,17 @@ use candecode::day03_norms_and_mlps::{
 use candecode::day04_attention_block::grouped_attention;
 use candecode::day05_model::Transformer;
 use candecode::engine::load::load_transformer;
+use candecode::engine::operations;
 use candecode::kernels::{self, bandwidth};
 use candecode::kit::{Logits, Model, NoCache, Step, Weight};
 use candle_core::{DType, Device, Tensor};
-use criterion::{criterion_group, criterion_main, Criterion, SamplingMode, Throughput};
+use criterion::{criterion_group, Criterion, SamplingMode, Throughput};
 use std::time::{Duration, Instant};
 
 fn group<'a>(
     c: &'a mut Criterion,
     name: &str,
 ) -> criterion::BenchmarkGroup<'a, criterion::measurement::WallTime> {
-    kernels::set_threads();
     let mut group = c.benchmark_group(name);
     group.sampling_mode(SamplingMode::Flat);
     group
@@ -82,6 +82,7 @@ fn norms_and_mlps(c: &mut Criterion) {
     let projection = |out: usize, inner: usize| Projection {
         weight: Weight::new(random(&[out, inner])).expect("a matrix"),
         bias: None,
+        ops: operations::plain(),
     };
     let [gate, up, down] = [projection(512, 192), projection(512, 192), projection(192, 512)];
     group.bench_function("rms_norm", |b| {
@@ -162,7 +163,8 @@ fn day1(c: &mut Criterion) {
 /// The parts of story-3m in f32: days 0, 2 and 5 over one token, and day 6's passes without a cache.
 fn story(c: &mut Criterion) {
     let folder = benches::root().join("models/story-3m");
-    let model = load_transformer(&folder, DType::F32, &Device::Cpu).expect("story-3m");
+    let model = load_transformer(&folder, DType::F32, &Device::Cpu, &operations::plain())
+        .expect("story-3m");
     let mut group = group(c, "parts_story");
     let table = &model.embed_tokens.tensor().expect("the table");
     let ids = Tensor::arange(0u32, 256, &Device::Cpu).and_then(|ids| ids.unsqueeze(0));
@@ -241,4 +243,4 @@ fn stages(model: &Transformer, step: &Step) -> [Duration; 4] {
 }
 
 criterion_group!(benches, day1, story, norms_and_mlps, groups, linears, attentions);
-criterion_main!(benches);
+benches::benchmarks!(benches);

@@ -1,14 +1,12 @@
 //! The engine as a library: `cargo run --features ref --example generate`.
 
 use candecode::engine::Engine;
-use candecode::kernels::{self, Choice};
+use candecode::kernels;
 use candecode::kit::SamplingParams;
 use std::io::Write as _;
 
 fn main() -> anyhow::Result<()> {
     kernels::set_threads();
-    kernels::choose(Choice::default()); // fast; attention only if days 1 and 4 are the reference's
-
     let engine = Engine::open("story-3m")?; // a name, a folder or a GGUF file
 
     // One prompt: tokens come as they are made, each with the text that became certain with it.

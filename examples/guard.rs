@@ -76,8 +76,8 @@ fn continue_text(
     for processor in requests::processors(params, engine.tokenizer(), config)? {
         processors.push(processor);
     }
-    let sampler = requests::sampler(params, 0);
-    let request = requests::request(config, &ids, params, &processors, sampler);
+    let sampler = requests::sampler(params, 0, engine.ops());
+    let request = requests::request(config, &ids, params, &processors, sampler, engine.ops());
     let mut text = String::new();
     for token in generate_cached(engine.new_cached(engine.model()), engine.tokenizer(), request)? {
         text += &token?.text;

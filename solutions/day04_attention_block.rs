@@ -3,8 +3,8 @@
 
 use candecode::day01_attention::{merge_heads, scaled_dot_product_attention, split_heads};
 use candecode::day02_positions::CosSin;
-use candecode::day03_norms_and_mlps::{rms_norm, Projection};
-use candecode::kit::{attend, fused, Cache, Step};
+use candecode::day03_norms_and_mlps::Projection;
+use candecode::kit::{Cache, SharedOps, Step};
 use candle_core::{bail, Device, Result, Tensor};
 
 /// Attention in which `H / Hkv` query heads share each key/value head (Ainslie et al. 2023): GQA;
@@ -63,6 +63,8 @@ pub struct Attention {
     pub qk_norm: Option<(Tensor, Tensor)>,
     /// Epsilon of these norms.
     pub norm_eps: f64,
+    /// What computes norms, RoPE and attention: days 1 to 4, or kernels.
+    pub ops: SharedOps,
 }
 
 impl Attention {
@@ -86,19 +88,19 @@ impl Attention {
         let mut k = split_heads(&k, self.num_kv_heads)?;
         let v = split_heads(&v, self.num_kv_heads)?;
         if let Some((q_weight, k_weight)) = &self.qk_norm {
-            q = rms_norm(&q, q_weight, self.norm_eps)?;
-            k = rms_norm(&k, k_weight, self.norm_eps)?;
+            q = self.ops.rms_norm(&q, q_weight, self.norm_eps)?;
+            k = self.ops.rms_norm(&k, k_weight, self.norm_eps)?;
         }
         if let Some(cos_sin) = cos_sin {
-            q = fused::rotate(&q, cos_sin)?; // day 2's `rotate`, by a kernel if there is one
-            k = fused::rotate(&k, cos_sin)?;
+            q = self.ops.rotate(&q, cos_sin)?; // day 2's `rotate`, or a kernel
+            k = self.ops.rotate(&k, cos_sin)?;
         }
         Ok((q, k, v))
         // </solution>
     }
 
-    /// The whole block: `x` and the result are `(B, T, C)`. Keys and values go through the dispatch
-    /// [`candecode::kit::attend`], which appends them to the cache and attends.
+    /// The whole block: `x` and the result are `(B, T, C)`. The new keys and values join the cache,
+    /// and the queries attend to everything in it.
     ///
     /// # Errors
     /// If the shapes do not fit.
@@ -109,10 +111,11 @@ impl Attention {
         cos_sin: Option<&CosSin>,
         cache: &mut dyn Cache,
     ) -> Result<Tensor> {
-        // task 4.3: project, attend, merge the heads, project back
+        // task 4.3: project, append, attend, merge the heads, project back
         // <solution>
         let (q, k, v) = self.project(x, cos_sin)?;
-        let out = attend(self.layer_idx, &q, &k, &v, step, cache)?; // (B, H, T, D)
+        let view = cache.append(self.layer_idx, &k, &v)?; // everything this layer may attend to
+        let out = self.ops.attend(&q, &view, step.mask.as_ref())?; // (B, H, T, D)
         self.o_proj.forward(&merge_heads(&out)?)
         // </solution>
     }

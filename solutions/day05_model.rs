@@ -5,11 +5,10 @@
 
 use candecode::day01_attention::{merge_heads, split_heads};
 use candecode::day02_positions::{learned_positions, CosSin, RotaryEmbedding};
-use candecode::day03_norms_and_mlps::{gelu_mlp, layer_norm, swiglu, Projection};
+use candecode::day03_norms_and_mlps::{gelu_mlp, swiglu, Projection};
 use candecode::day04_attention_block::Attention;
 use candecode::kit::device::activation_dtype;
-use candecode::kit::{attend, embedding, fused, linear};
-use candecode::kit::{Cache, Model, ModelConfig, Step, Weight};
+use candecode::kit::{Cache, Model, ModelConfig, SharedOps, Step, Weight};
 use candle_core::{DType, Device, Result, Tensor};
 
 /// A norm with its weights.
@@ -21,6 +20,8 @@ pub enum Norm {
         weight: Tensor,
         /// Added to the mean square.
         eps: f64,
+        /// What computes it: day 3's `rms_norm`, or a kernel.
+        ops: SharedOps,
     },
     /// LayerNorm, of GPT-2: weight and bias are `(C)`.
     Layer {
@@ -30,6 +31,8 @@ pub enum Norm {
         bias: Tensor,
         /// Added to the variance.
         eps: f64,
+        /// What computes it: day 3's `layer_norm`, or a kernel.
+        ops: SharedOps,
     },
 }
 
@@ -42,9 +45,8 @@ impl Norm {
         // task 5.1: day 3's norm of each kind
         // <solution>
         match self {
-            // Day 3's `rms_norm`, by a kernel if there is one.
-            Self::Rms { weight, eps } => fused::rms_norm(x, weight, *eps),
-            Self::Layer { weight, bias, eps } => layer_norm(x, weight, bias, *eps),
+            Self::Rms { weight, eps, ops } => ops.rms_norm(x, weight, *eps),
+            Self::Layer { weight, bias, eps, ops } => ops.layer_norm(x, weight, bias, *eps),
         }
         // </solution>
     }
@@ -176,21 +178,23 @@ pub struct Transformer {
     pub norm: Norm,
     /// The head, `(V, C)`; None: tied, the embedding table is the head.
     pub lm_head: Option<Weight>,
+    /// What looks ids up and multiplies with the head; every layer has the same.
+    pub ops: SharedOps,
 }
 
 impl Transformer {
     /// The rows of the step's ids, and of its positions where there is a table of them: `(B, T)` to
     /// `(B, T, C)`.
     ///
-    /// [`embedding`] looks the rows up. The table may be bf16 or f16 in memory;
-    /// [`activation_dtype`] says the type of the result.
+    /// `ops.embed` looks the rows up. The table may be bf16 or f16 in memory; [`activation_dtype`]
+    /// says the type of the result.
     ///
     /// # Errors
     /// If an id or a position is out of range.
     pub fn embed(&self, step: &Step) -> Result<Tensor> {
         // task 5.5: look the ids up, and add the positions if there is a table
         // <solution>
-        let rows = embedding(&step.ids, &self.embed_tokens)?; // (B, T, C)
+        let rows = self.ops.embed(&step.ids, &self.embed_tokens)?; // (B, T, C)
         let dtype = activation_dtype(rows.dtype(), rows.device());
         let x = rows.to_dtype(dtype)?;
         match &self.wpe {
@@ -208,7 +212,8 @@ impl Transformer {
         // task 5.6: norm, head, f32; mind the tied head
         // <solution>
         let head = self.lm_head.as_ref().unwrap_or(&self.embed_tokens);
-        linear(&self.norm.forward(x)?, head, None)?.to_dtype(DType::F32)
+        let logits = self.ops.linear(&self.norm.forward(x)?, &[head])?.remove(0);
+        logits.to_dtype(DType::F32)
         // </solution>
     }
 }
@@ -250,23 +255,25 @@ pub struct FusedAttention {
     pub c_attn: Projection,
     /// Mixes the heads, `(C, C)`.
     pub c_proj: Projection,
+    /// What attends: days 1 and 4, or a kernel.
+    pub ops: SharedOps,
 }
 
 impl FusedAttention {
-    /// As day 4's [`Attention::forward`], through the dispatch [`candecode::kit::attend`]: `x` and
-    /// the result are `(B, T, C)`.
+    /// As day 4's [`Attention::forward`]: `x` and the result are `(B, T, C)`.
     ///
     /// # Errors
     /// If the shapes do not fit.
     pub fn forward(&self, x: &Tensor, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
-        // task 5.8: one product, cut in three, split; attend, merge, project back
+        // task 5.8: one product, cut in three, split; append, attend, merge, project back
         // <solution>
         let c = x.dim(2)?;
         let qkv = self.c_attn.forward(x)?; // (B, T, 3 * C)
         let q = split_heads(&qkv.narrow(2, 0, c)?, self.num_heads)?; // (B, H, T, D)
         let k = split_heads(&qkv.narrow(2, c, c)?, self.num_heads)?;
         let v = split_heads(&qkv.narrow(2, 2 * c, c)?, self.num_heads)?;
-        let out = attend(self.layer_idx, &q, &k, &v, step, cache)?;
+        let view = cache.append(self.layer_idx, &k, &v)?;
+        let out = self.ops.attend(&q, &view, step.mask.as_ref())?;
         self.c_proj.forward(&merge_heads(&out)?)
         // </solution>
     }

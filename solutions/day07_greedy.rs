@@ -2,7 +2,6 @@
 //! puts them together; further, a text that goes on past the model's context.
 
 use candecode::day06_generate::TextStream;
-use candecode::kit::fused;
 use candecode::kit::processor::process_all;
 use candecode::kit::{FinishReason, Logits, Model, NoCache, PastContext, ProcessorInput, Request};
 use candecode::kit::{Step, Token, TokenIter, Tokenizer};
@@ -167,7 +166,7 @@ impl<'a> Sequence<'a> {
     pub fn choose(&mut self, raw: &[f32]) -> Result<(u32, f32)> {
         // task 7.5: the choice, and what the model itself thought of that token
         // <solution>
-        let logprobs = fused::log_softmax(raw)?;
+        let logprobs = self.logprobs(raw)?;
         let mut logits = raw.to_vec();
         process_all(&self.request.processors, &self.processor_input(), &mut logits)?;
         let id = (self.request.sampler)(&logits)?;
@@ -176,6 +175,14 @@ impl<'a> Sequence<'a> {
             None => bail!("token id {id} was chosen, of a vocabulary of {}", raw.len()),
         }
         // </solution>
+    }
+
+    /// [`log_softmax`] of the model's logits, or the same by the kernel that the request has brought.
+    fn logprobs(&self, raw: &[f32]) -> Result<Vec<f32>> {
+        match self.request.log_softmax.and_then(|kernel| kernel(raw)) {
+            Some(logprobs) => Ok(logprobs),
+            None => log_softmax(raw), // which says what is wrong with them, too
+        }
     }
 
     /// Takes the chosen token in: adds it, says which text may be shown now, and whether the

@@ -2,11 +2,10 @@
 //! rows of the running batch, and every token goes back to the client that waits for it. HTTP is
 //! given; nothing here knows of it.
 
-use candecode::day07_greedy::argmax;
+use candecode::day07_greedy::{argmax, log_softmax};
 use candecode::day15_scheduler::Scheduler;
 use candecode::kit::api::{ApiError, Fields};
 use candecode::kit::error::plain;
-use candecode::kit::fused::log_softmax;
 use candecode::kit::processor::process_all;
 use candecode::kit::request_body::{self, Extras};
 use candecode::kit::{named, FinishReason, ModelConfig, Request, SamplingParams, Token, Tokenizer};

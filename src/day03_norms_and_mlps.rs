@@ -2,9 +2,8 @@
 //! Day 3: norms and MLPs. Between two attentions, a norm keeps the scale and an MLP does the
 //! thinking.
 
-use candecode::kit::fused::silu_and_mul;
-use candecode::kit::{linear, linear_many, Weight};
-use candle_core::{DType, Result, Tensor, D};
+use candecode::kit::{SharedOps, Weight};
+use candle_core::{DType, Error, Result, Tensor, D};
 
 /// LayerNorm: each vector is brought to mean 0 and variance 1, then scaled and shifted (Ba et al.
 /// 2016; torch `layer_norm`): `(x - mean) / √(variance + eps) · weight + bias`.
@@ -71,16 +70,18 @@ pub struct Projection {
     pub weight: Weight,
     /// The bias.
     pub bias: Option<Tensor>,
+    /// What multiplies: candle's `matmul`, or a kernel.
+    pub ops: SharedOps,
 }
 
 impl Projection {
-    /// `x · weightᵀ + bias`: `(…, in)` to `(…, out)`. The dispatch is behind it: plain tensor code,
-    /// or a kernel.
+    /// `x · weightᵀ + bias`: `(…, in)` to `(…, out)`.
     ///
     /// # Errors
     /// If the last dimension of `x` is not `in`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        linear(x, &self.weight, self.bias.as_ref())
+        let [y] = Self::forward_all([self], x)?;
+        Ok(y)
     }
 
     /// [`Projection::forward`] of several that share an input, in the order given: a kernel
@@ -89,7 +90,14 @@ impl Projection {
     /// # Errors
     /// As [`Projection::forward`].
     pub fn forward_all<const N: usize>(all: [&Self; N], x: &Tensor) -> Result<[Tensor; N]> {
-        linear_many(x, all.map(|one| (&one.weight, one.bias.as_ref())))
+        let products = all[0].ops.linear(x, &all.map(|one| &one.weight))?;
+        let with_bias = all.iter().zip(products).map(|(one, y)| match &one.bias {
+            Some(bias) => y.broadcast_add(bias),
+            None => Ok(y),
+        });
+        let all = with_bias.collect::<Result<Vec<_>>>()?;
+        let count = all.len();
+        all.try_into().map_err(|_| Error::Msg(format!("{N} weights, but {count} products")))
     }
 }
 

@@ -4,8 +4,8 @@
 
 use candecode::day01_attention::{merge_heads, scaled_dot_product_attention, split_heads};
 use candecode::day02_positions::CosSin;
-use candecode::day03_norms_and_mlps::{rms_norm, Projection};
-use candecode::kit::{attend, fused, Cache, Step};
+use candecode::day03_norms_and_mlps::Projection;
+use candecode::kit::{Cache, SharedOps, Step};
 use candle_core::{bail, Device, Result, Tensor};
 
 /// Attention in which `H / Hkv` query heads share each key/value head (Ainslie et al. 2023): GQA;
@@ -50,6 +50,8 @@ pub struct Attention {
     pub qk_norm: Option<(Tensor, Tensor)>,
     /// Epsilon of these norms.
     pub norm_eps: f64,
+    /// What computes norms, RoPE and attention: days 1 to 4, or kernels.
+    pub ops: SharedOps,
 }
 
 impl Attention {
@@ -70,8 +72,8 @@ impl Attention {
         todo!("day 4, task 2: q, k and v in heads; QK-norm where there is one; then RoPE")
     }
 
-    /// The whole block: `x` and the result are `(B, T, C)`. Keys and values go through the dispatch
-    /// [`candecode::kit::attend`], which appends them to the cache and attends.
+    /// The whole block: `x` and the result are `(B, T, C)`. The new keys and values join the cache,
+    /// and the queries attend to everything in it.
     ///
     /// # Errors
     /// If the shapes do not fit.
@@ -82,8 +84,8 @@ impl Attention {
         cos_sin: Option<&CosSin>,
         cache: &mut dyn Cache,
     ) -> Result<Tensor> {
-        // task 4.3: project, attend, merge the heads, project back
-        todo!("day 4, task 3: project, attend, merge the heads, project back")
+        // task 4.3: project, append, attend, merge the heads, project back
+        todo!("day 4, task 3: project, append, attend, merge the heads, project back")
     }
 }
 

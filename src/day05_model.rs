@@ -6,11 +6,10 @@
 
 use candecode::day01_attention::{merge_heads, split_heads};
 use candecode::day02_positions::{learned_positions, CosSin, RotaryEmbedding};
-use candecode::day03_norms_and_mlps::{gelu_mlp, layer_norm, swiglu, Projection};
+use candecode::day03_norms_and_mlps::{gelu_mlp, swiglu, Projection};
 use candecode::day04_attention_block::Attention;
 use candecode::kit::device::activation_dtype;
-use candecode::kit::{attend, embedding, fused, linear};
-use candecode::kit::{Cache, Model, ModelConfig, Step, Weight};
+use candecode::kit::{Cache, Model, ModelConfig, SharedOps, Step, Weight};
 use candle_core::{DType, Device, Result, Tensor};
 
 /// A norm with its weights.
@@ -22,6 +21,8 @@ pub enum Norm {
         weight: Tensor,
         /// Added to the mean square.
         eps: f64,
+        /// What computes it: day 3's `rms_norm`, or a kernel.
+        ops: SharedOps,
     },
     /// LayerNorm, of GPT-2: weight and bias are `(C)`.
     Layer {
@@ -31,6 +32,8 @@ pub enum Norm {
         bias: Tensor,
         /// Added to the variance.
         eps: f64,
+        /// What computes it: day 3's `layer_norm`, or a kernel.
+        ops: SharedOps,
     },
 }
 
@@ -154,14 +157,16 @@ pub struct Transformer {
     pub norm: Norm,
     /// The head, `(V, C)`; None: tied, the embedding table is the head.
     pub lm_head: Option<Weight>,
+    /// What looks ids up and multiplies with the head; every layer has the same.
+    pub ops: SharedOps,
 }
 
 impl Transformer {
     /// The rows of the step's ids, and of its positions where there is a table of them: `(B, T)` to
     /// `(B, T, C)`.
     ///
-    /// [`embedding`] looks the rows up. The table may be bf16 or f16 in memory;
-    /// [`activation_dtype`] says the type of the result.
+    /// `ops.embed` looks the rows up. The table may be bf16 or f16 in memory; [`activation_dtype`]
+    /// says the type of the result.
     ///
     /// # Errors
     /// If an id or a position is out of range.
@@ -207,16 +212,19 @@ pub struct FusedAttention {
     pub c_attn: Projection,
     /// Mixes the heads, `(C, C)`.
     pub c_proj: Projection,
+    /// What attends: days 1 and 4, or a kernel.
+    pub ops: SharedOps,
 }
 
 impl FusedAttention {
-    /// As day 4's [`Attention::forward`], through the dispatch [`candecode::kit::attend`]: `x` and
-    /// the result are `(B, T, C)`.
+    /// As day 4's [`Attention::forward`]: `x` and the result are `(B, T, C)`.
     ///
     /// # Errors
     /// If the shapes do not fit.
     pub fn forward(&self, x: &Tensor, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
-        // task 5.8: one product, cut in three, split; attend, merge, project back
-        todo!("day 5, task 8: one product, cut in three, split; attend, merge, project back")
+        // task 5.8: one product, cut in three, split; append, attend, merge, project back
+        todo!(
+            "day 5, task 8: one product, cut in three, split; append, attend, merge, project back"
+        )
     }
 }

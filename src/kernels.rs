@@ -1,6 +1,5 @@
-//! The kernels of the crate `candecode-kernels`, as operations on candle's tensors, and the switch
-//! between them and plain tensor code. They are for the CPU: every other device takes the plain
-//! path.
+//! The kernels of the crate `candecode-kernels`, as operations on candle's tensors. They are for the CPU;
+//! who calls them is decided in `engine/operations.rs`.
 
 use crate::kit::device::on_cpu;
 use candecode_kernels::{AttentionShape, Heads, Mask, Weights, TILE_ROWS};
@@ -10,118 +9,20 @@ use candle_core::{
 };
 use half::{bf16, f16};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 pub use candecode_kernels::{argmax, log_softmax};
 pub use candecode_kernels::{bandwidth, bandwidth_of, bytes_read, peak_operations};
-pub use candecode_kernels::{peak_integer_operations, BlockType, TiledWeights};
+pub use candecode_kernels::{peak_integer_operations, threads, BlockType, TiledWeights};
 
-/// What multiplies or attends on the CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
-pub enum Kernels {
-    /// Tensor operations of candle: `matmul` for products, and the attention of days 1 and 4,
-    /// operation for operation.
-    Plain,
-    /// The kit's kernels, which read each weight once, and the cache as it lies.
-    Fast,
-    /// Day 17's kernel for products with f32 and bf16 weights, and day 18's attention.
-    Mine,
-}
-
-impl std::fmt::Display for Kernels {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Plain => "plain",
-            Self::Fast => "fast",
-            Self::Mine => "mine",
-        })
-    }
-}
-
-/// What multiplies, and what attends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Choice {
-    /// Products with weights.
-    pub products: Kernels,
-    /// Attention.
-    pub attention: Kernels,
-}
-
-impl Default for Choice {
-    /// Products are fast: what they replace is candle's `matmul`. Attention is fast where the code
-    /// that it replaces, of days 1 and 4, is the reference's: your own code is what you see running.
-    fn default() -> Self {
-        let reference = cfg!(feature = "ref-day01") && cfg!(feature = "ref-day04");
-        let attention = if reference { Kernels::Fast } else { Kernels::Plain };
-        Self { products: Kernels::Fast, attention }
-    }
-}
-
-impl From<Kernels> for Choice {
-    /// The same for both.
-    fn from(kernels: Kernels) -> Self {
-        Self { products: kernels, attention: kernels }
-    }
-}
-
-static PRODUCTS: AtomicU8 = AtomicU8::new(Kernels::Plain as u8);
-static ATTENTION: AtomicU8 = AtomicU8::new(Kernels::Plain as u8);
-
-fn load(of: &AtomicU8) -> Kernels {
-    if cfg!(target_arch = "wasm32") {
-        return Kernels::Plain; // the page carries no kernels: a model that is small enough for it needs none
-    }
-    let all = [Kernels::Plain, Kernels::Fast, Kernels::Mine];
-    let code = of.load(Ordering::Relaxed);
-    all.into_iter().find(|kernels| *kernels as u8 == code).unwrap_or(Kernels::Plain)
-}
-
-/// Sets which kernels run from now on, in the whole process: one for all, or a [`Choice`]. Until
-/// then it is the plain ones.
-pub fn choose(choice: impl Into<Choice>) {
-    let choice = choice.into();
-    PRODUCTS.store(choice.products as u8, Ordering::Relaxed);
-    ATTENTION.store(choice.attention as u8, Ordering::Relaxed);
-}
-
-/// Which kernels run.
-pub fn chosen() -> Choice {
-    Choice { products: load(&PRODUCTS), attention: load(&ATTENTION) }
-}
-
-/// What `--stats` says of the kernels.
-pub fn in_use(cpu: bool) -> String {
-    let Choice { products, attention } = chosen();
-    if (products, attention) == (Kernels::Plain, Kernels::Plain) {
-        return "plain".to_string();
-    }
-    if !cpu && products == Kernels::Mine {
-        return "products day 17's, attention plain".to_string(); // on Metal; else it is refused
-    }
-    if !cpu {
-        return "plain (the fast ones are for the CPU)".to_string();
-    }
-    let (lanes, threads) = (candecode_kernels::lanes(), candecode_kernels::threads());
+/// What the kernels are made of on this machine, for `--stats`.
+pub fn describe() -> String {
+    let (lanes, threads) = (candecode_kernels::lanes(), threads());
     let set = candecode_kernels::instruction_set().name();
-    let how = |kernels, day| match kernels {
-        Kernels::Plain => "plain".to_string(),
-        Kernels::Fast => {
-            format!("fast ({lanes} numbers at a time, bytes with {set}, {threads} threads)")
-        }
-        Kernels::Mine => format!("day {day}'s ({threads} threads)"),
-    };
-    match (products, attention) {
-        (Kernels::Fast, Kernels::Fast) => how(Kernels::Fast, 0),
-        (Kernels::Mine, Kernels::Mine) => format!("those of days 17 and 18 ({threads} threads)"),
-        _ => format!("products {}, attention {}", how(products, 17), how(attention, 18)),
-    }
+    format!("{lanes} numbers at a time, bytes with {set}, {threads} threads")
 }
 
-/// Sets the number of threads, unless the reader did (at most four a core), and makes the pool of threads: the caller is
-/// one of them. A program calls it first of all, while it has one thread: it sets variables of the
-/// environment.
+/// Sets the number of threads, unless the reader did (at most four a core). A program calls it first of
+/// all, while it has one thread, because it sets variables of the environment.
 ///
 /// Without `RAYON_NUM_THREADS` candle reads `/proc/cpuinfo` at every product, and a step takes 1.4
 /// times as long.
@@ -133,47 +34,15 @@ pub fn set_threads() {
     // taken: they cost a prompt half of its speed then, and save it a tenth on an idle machine.
     let elementwise = threads_asked_for("CANDLE_NUM_THREADS").unwrap_or(1);
     std::env::set_var("CANDLE_NUM_THREADS", elementwise.to_string());
-    // A caller outside the pool would sleep, and be woken, at every product. An error means that a
-    // pool exists already.
-    let _ = rayon::ThreadPoolBuilder::new().use_current_thread().build_global();
 }
 
-/// What multiplies these activations: what is chosen, if they are f32 on the CPU. (Day 17's kernel
-/// has a Metal form, too.)
-pub(crate) fn products_for(x: &Tensor) -> Kernels {
-    let products = chosen().products;
-    let on_metal = products == Kernels::Mine && x.device().is_metal() && x.dtype() == DType::F32;
-    if takes(x) || on_metal {
-        products
-    } else {
-        Kernels::Plain
-    }
-}
-
-/// What attends with these queries: what is chosen, if they are f32 on the CPU.
-pub(crate) fn attention_for(q: &Tensor) -> Kernels {
-    if takes(q) {
-        chosen().attention
-    } else {
-        Kernels::Plain
-    }
-}
-
-fn takes(activations: &Tensor) -> bool {
-    activations.device().is_cpu() && activations.dtype() == DType::F32
-}
-
-/// Whether [`rms_norm`], [`silu_and_mul`] and [`rotate`] compute with these activations: where fast
-/// products do, and the code that they replace, of days 2 and 3, is the reference's.
-pub(crate) fn fused_for(x: &Tensor) -> bool {
-    let reference = cfg!(feature = "ref-day02") && cfg!(feature = "ref-day03");
-    reference && products_for(x) == Kernels::Fast
-}
-
-/// Whether [`log_softmax`] and [`argmax`] compute over the vocabulary: where fast products compute the
-/// logits, and day 7, which they replace, is the reference's.
-pub(crate) fn choice_is_fast() -> bool {
-    cfg!(feature = "ref-day07") && chosen().products == Kernels::Fast
+/// Runs `program` on a thread of the pool: a caller outside of it would sleep, and be woken, at every
+/// product. It is for a command, which computes on one thread. Other threads may call the kernels at the
+/// same time, as long as the pool has more threads than programs that run in it.
+pub fn in_pool<T: Send>(program: impl FnOnce() -> T + Send) -> T {
+    // As much stack as a main thread has. An error means that a pool exists already.
+    let _ = rayon::ThreadPoolBuilder::new().stack_size(8 << 20).build_global();
+    rayon::scope(|_| program())
 }
 
 /// True for the weights that [`linear`] can read.
@@ -191,11 +60,6 @@ pub fn linear(x: &Tensor, weights: &[&Tensor]) -> Result<Vec<Tensor>> {
     let y = on_cpu(&[x], |x| x[0].contiguous()?.apply_op1_no_bwd(&Linear(weights)))?;
     let outs = weights.iter().map(|w| w.dim(0)).collect::<Result<Vec<_>>>()?;
     parts(&y, x, &outs)
-}
-
-/// True if quantised matrices that are loaded now are for [`quantized_linear`].
-pub fn reads_tiles() -> bool {
-    chosen().products == Kernels::Fast
 }
 
 /// Sees that `CANDECODE_SIMD`, if it is set, names an instruction set of this machine.

@@ -14,6 +14,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     kernels::set_threads();
+    kernels::in_pool(command)
+}
+
+/// All of the program but its number of threads.
+fn command() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(refused) => return shown(&refused),

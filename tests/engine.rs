@@ -7,7 +7,7 @@ use candecode::day07_greedy::StopStrings;
 use candecode::day10_kv_cache::KvCache;
 use candecode::engine::nan_trace::{first_nan, first_nan_behind, Trace};
 use candecode::engine::roomy_cache::RoomyCache;
-use candecode::engine::{load, simple_generate, Completion, Engine};
+use candecode::engine::{load, operations, simple_generate, Completion, Engine};
 use candecode::formats::ModelFiles;
 use candecode::kit::rng::RequestRng;
 use candecode::kit::{
@@ -162,7 +162,8 @@ fn bad_requests_are_refused() {
 #[test]
 fn a_trace_tells_no_nan_from_a_pass_that_cannot_be_repeated() {
     let files = ModelFiles::open("story-230k").unwrap();
-    let mut model = load::load_files(&files, DType::F32, &Device::Cpu).unwrap();
+    let mut model =
+        load::load_files(&files, DType::F32, &Device::Cpu, &operations::plain()).unwrap();
     let context = model.config.max_position_embeddings;
     assert_eq!(first_nan(&model, &[1, 2, 3]), Trace::NoNan);
     let too_long = vec![1; context + 1];

@@ -6,8 +6,8 @@
 
 #![cfg(feature = "ref")]
 
-use candecode::engine::load_model;
-use candecode::kernels::{self, Kernels};
+use candecode::engine::load::load_transformer;
+use candecode::engine::operations::{choose, Kernels};
 use candecode::kit::{Model, ModelConfig, NoCache, Step, Weights};
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
@@ -141,16 +141,19 @@ fn compare(model: &dyn Model, golden: &Golden) -> (Option<usize>, f32) {
     (first.map(|at| at - golden.prompt), largest(&(all - &golden.logits).unwrap()))
 }
 
-/// Both kernels, beside transformers and each other.
+/// All kernels, beside transformers and each other.
 fn measure(model: &str, disk: &str, dtype: &str, path: &Path, golden: &Golden) -> Found {
     let (_, of) = DTYPES.iter().find(|(name, _)| *name == dtype).unwrap();
-    let loaded = load_model(path, *of, &CPU).unwrap();
-    let [plain, fast] = [Kernels::Plain, Kernels::Fast].map(|kind| {
-        kernels::choose(kind);
-        compare(&*loaded, golden)
+    let [plain, candle, fast] = [Kernels::Plain, Kernels::Candle, Kernels::Fast].map(|kind| {
+        let loaded = load_transformer(path, *of, &CPU, &choose(Some(kind), &CPU)).unwrap();
+        compare(&loaded, golden)
     });
-    let what = format!("{model}, {disk}, --dtype {dtype}: {plain:?} plain, {fast:?} fast");
-    assert!((plain.1 - fast.1).abs() < 1e-4 && plain.0 == fast.0, "{what}");
+    let what = format!(
+        "{model}, {disk}, --dtype {dtype}: {plain:?} plain, {candle:?} candle, {fast:?} fast"
+    );
+    for other in [candle, fast] {
+        assert!((plain.1 - other.1).abs() < 1e-4 && plain.0 == other.0, "{what}");
+    }
     let (error, largest) = (plain.1.max(fast.1), largest(&golden.logits));
     let (model, disk) = (model.to_string(), disk.to_string());
     let found = Found { model, disk, dtype: dtype.into(), first: plain.0, error, largest };

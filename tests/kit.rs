@@ -18,12 +18,12 @@ mod dfa;
 mod error;
 #[path = "kit/flags.rs"]
 mod flags;
-#[path = "kit/fused.rs"]
-mod fused;
 #[path = "kit/gguf.rs"]
 mod gguf;
 #[path = "kit/kernel_equality.rs"]
 mod kernel_equality;
+#[path = "kit/layer_kernels.rs"]
+mod layer_kernels;
 #[path = "kit/memory.rs"]
 mod memory;
 #[path = "kit/metadata.rs"]

@@ -9,7 +9,9 @@ use benches::serving::{fixed, mix, running, Counted};
 use benches::{logits, model, text, tokenizer};
 use candecode::day10_kv_cache::KvCache;
 use candecode::day18_flash_attention::{BLOCK, TILE};
-use candecode::kernels::{self, Kernels};
+use candecode::engine::load_model;
+use candecode::formats::hub;
+use candecode::kernels;
 use candecode::kit::units::bytes;
 use candecode::kit::{CacheKind, Logits, NoCache, Step};
 
@@ -95,8 +97,8 @@ fn day10() -> Result<()> {
 /// is not a matter of time.
 fn cliff() -> Result<()> {
     const WINDOW: usize = 64;
-    let model = model("story-3m")?;
-    kernels::choose(Kernels::Plain); // the kernels sum in one order: without a slide they differ by nothing at all
+    // The kernels sum in one order: without a slide they differ by nothing at all.
+    let model = load_model(&hub::resolve("story-3m")?, DType::F32, &Device::Cpu)?;
     let prompt = tokenizer()?.encode("Lily and her dog")?.len();
     let ids = text(&*model, "Lily and her dog", 128)?;
     let mut sliding = KvCache::new(CacheKind::Sliding(WINDOW), model.config().num_hidden_layers);

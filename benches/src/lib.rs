@@ -11,12 +11,25 @@ pub mod serving;
 
 use candecode::day07_greedy::argmax;
 use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
-use candecode::engine::load_model;
+use candecode::engine::{load::load_transformer, operations};
 use candecode::formats::hub;
-use candecode::kernels::{self, Choice};
 use candecode::kit::{Cache, CacheKind, Model, Request, Tokenizer};
 use candle_core::{DType, Device, Result};
 use std::path::PathBuf;
+
+/// `main` of a program of benchmarks: as the command, it computes on a thread of the pool.
+#[macro_export]
+macro_rules! benchmarks {
+    ($group:ident) => {
+        fn main() {
+            candecode::kernels::set_threads();
+            candecode::kernels::in_pool(|| {
+                $group();
+                criterion::Criterion::default().configure_from_args().final_summary();
+            });
+        }
+    };
+}
 
 /// The root of the repository.
 pub fn root() -> PathBuf {
@@ -32,10 +45,11 @@ fn folder(name: &str) -> Result<PathBuf> {
 /// # Errors
 /// If it cannot be read.
 pub fn model(name: &str) -> Result<Box<dyn Model>> {
-    kernels::set_threads();
-    kernels::choose(Choice::default());
-    let loaded = load_model(&folder(name)?, DType::F32, &Device::Cpu);
-    loaded.map_err(|e| candle_core::Error::Msg(format!("{e:#}")))
+    let ops = operations::choose(None, &Device::Cpu);
+    match load_transformer(&folder(name)?, DType::F32, &Device::Cpu, &ops) {
+        Ok(model) => Ok(Box::new(model)),
+        Err(e) => Err(candle_core::Error::Msg(format!("{e:#}"))),
+    }
 }
 
 /// The tokenizer of the story models.

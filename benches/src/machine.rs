@@ -1,6 +1,7 @@
 //! What was measured on: the processor, its threads, and the commit.
 
-use candecode::kernels;
+use candecode::engine::operations;
+use candle_core::Device;
 use std::process::Command;
 
 /// The processor and the kernels on it, in words.
@@ -16,7 +17,8 @@ pub fn words() -> String {
             .filter(|name| !name.is_empty())
     });
     let name = name.unwrap_or_else(|| std::env::consts::ARCH.to_string());
-    format!("{name}, kernels {}", kernels::in_use(true))
+    let ops = operations::choose(None, &Device::Cpu);
+    format!("{name}, kernels {}", ops.describe(true))
 }
 
 /// The commit of this clone, with a `+` if files differ from it.

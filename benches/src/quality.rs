@@ -18,8 +18,9 @@ use candecode::day19_quantized_weights::{
     quantized_precision, same_best, QuantizedCache,
 };
 use candecode::engine::load::load_transformer;
+use candecode::engine::operations;
 use candecode::formats::hub;
-use candecode::kernels::{self, Choice};
+use candecode::kernels;
 use candecode::kit::{
     Cache, CacheKind, Logits, Model, ModelConfig, QuantType, Step, Tokenizer, Weight,
 };
@@ -88,8 +89,12 @@ struct Read {
 
 fn main() -> Result<()> {
     kernels::set_threads();
+    kernels::in_pool(measure)
+}
+
+fn measure() -> Result<()> {
     let args = Args::parse();
-    kernels::choose(Choice::default());
+    let ops = operations::choose(None, &Device::Cpu);
     let path = hub::resolve(&args.model)?;
     let tokenizer = match args.model.as_str() {
         "story-3m" | "story-230k" | "story-gpt2-1m" => tokenizer()?,
@@ -104,7 +109,7 @@ fn main() -> Result<()> {
         .collect::<candle_core::Result<_>>()?;
     let predicted: usize = stories.iter().map(|ids| ids.len() - 1).sum();
 
-    let mut model = load_transformer(&path, DType::F32, &Device::Cpu)?;
+    let mut model = load_transformer(&path, DType::F32, &Device::Cpu, &ops)?;
     show_block(&model)?;
     show_scales(&mut model)?;
     println!("\n{}, {} stories, {predicted} tokens predicted", args.model, stories.len());
@@ -118,7 +123,7 @@ fn main() -> Result<()> {
     show(&model.config, Run::Cache, &stories, &full, &cache)?;
     drop(model);
     for kind in [QuantType::Q8_0, QuantType::Q4_0] {
-        let mut model = load_transformer(&path, DType::F32, &Device::Cpu)?;
+        let mut model = load_transformer(&path, DType::F32, &Device::Cpu, &ops)?;
         quantize(&mut model, kind)?;
         let run = Run::Weights(kind);
         let found = read(&model, run, &stories, &tokenizer)?;

@@ -13,8 +13,9 @@ use candecode::day07_greedy::log_softmax;
 use candecode::day10_kv_cache::KvCache;
 use candecode::day19_quantized_weights::{mean_kl, same_best};
 use candecode::engine::load::{load_transformer, quantized_format};
+use candecode::engine::operations::{self, Kernels};
 use candecode::formats::hub;
-use candecode::kernels::{self, Kernels};
+use candecode::kernels;
 use candecode::kit::{
     CacheKind, Logits, Model, ModelConfig, QuantType, Step, Tokenizer, WeightFormat,
 };
@@ -75,8 +76,12 @@ impl Distance {
 
 fn main() -> Result<()> {
     kernels::set_threads();
+    kernels::in_pool(measure)
+}
+
+fn measure() -> Result<()> {
     let args = Args::parse();
-    kernels::choose(Kernels::Fast);
+    let ops = operations::choose(Some(Kernels::Fast), &Device::Cpu);
     ensure!(args.tokens > 1, "--tokens must be at least 2: a text of one token says nothing");
     let dir = hub::resolve(&args.model)?;
     let most = ModelConfig::from_dir(&dir)?.max_position_embeddings;
@@ -90,7 +95,7 @@ fn main() -> Result<()> {
         Some(file) => vec![beginning(&tokenizer, file, args.tokens)?],
         None => texts(&tokenizer, args.tokens)?,
     };
-    let exact = load_transformer(&dir, DType::F32, &Device::Cpu)?;
+    let exact = load_transformer(&dir, DType::F32, &Device::Cpu, &ops)?;
     let mut exact_says = vec![];
     for ids in &texts {
         exact_says.push(log_probs(&exact, ids)?);
@@ -105,14 +110,14 @@ fn main() -> Result<()> {
             None => None,
         };
         let model = match &file {
-            Some(file) => load_transformer(file, WeightFormat::AsStored, &Device::Cpu)?,
-            None => load_transformer(&dir, quantized_format(kind), &Device::Cpu)?,
+            Some(file) => load_transformer(file, WeightFormat::AsStored, &Device::Cpu, &ops)?,
+            None => load_transformer(&dir, quantized_format(kind), &Device::Cpu, &ops)?,
         };
         of(&model, &texts, &exact_says)?.show(&format!("{kind}, candecode"));
         drop(model);
         if let Some(file) = &file {
             // What is left if the activations are not quantised.
-            let widened = load_transformer(file, DType::F32, &Device::Cpu)?;
+            let widened = load_transformer(file, DType::F32, &Device::Cpu, &ops)?;
             of(&widened, &texts, &exact_says)?.show(&format!("{kind}, f32 activations"));
         }
         if let (Some(file), Some(python)) = (&file, &args.python) {

@@ -57,6 +57,10 @@ struct Measured {
 
 fn main() -> Result<()> {
     kernels::set_threads();
+    kernels::in_pool(measure)
+}
+
+fn measure() -> Result<()> {
     let args = Args::parse();
     let mut names = vec!["story-3m".to_string(), DRAWN.to_string()];
     names.extend(match args.model {
@@ -64,7 +68,6 @@ fn main() -> Result<()> {
         None => Some("smollm2-135m".to_string()).filter(|name| hub::locate(name, true).is_ok()),
     });
     let found = probe(usize::MAX);
-    kernels::choose(kernels::Choice::default());
     println!("{}, weights f32", machine::words());
     println!(
         "memory gives {:.1} GB/s, the processor does {:.0} GFLOP/s: balance {:.1} operations a byte",

@@ -117,7 +117,6 @@ impl Load {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    kernels::choose(kernels::Choice::default()); // as the server does: the table names them
     if let Some(folder) = &args.save {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("{}: cannot make the folder", folder.display()))?;

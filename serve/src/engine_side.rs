@@ -13,13 +13,15 @@ use candecode::day15_scheduler::{NewCache, Scheduler};
 use candecode::day20_serve::{Endpoint, Job, MakeRequest, ServingLoop};
 use candecode::engine::chat_template::Template;
 use candecode::engine::load;
+use candecode::engine::operations;
 use candecode::engine::requests::{self, Processors};
 use candecode::engine::roomy_cache::RoomyCache;
 use candecode::engine::token_rules;
 use candecode::formats::{hub, ModelFiles};
-use candecode::kernels::{self, Choice};
 use candecode::kit::error::{describe, usage};
-use candecode::kit::{days, device, ModelConfig, Request, SamplingParams, Tokenizer, WeightFormat};
+use candecode::kit::{
+    days, device, ModelConfig, Request, SamplingParams, SharedOps, Tokenizer, WeightFormat,
+};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -44,7 +46,6 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let origins = Arc::new(AllowedOrigins::new(&flags.allowed_origins)?);
     let device = device::device(&flags.device).map_err(usage)?;
     let dtype = flags.dtype.as_deref().map(device::dtype).transpose().map_err(usage)?;
-    kernels::choose(flags.kernels.map_or_else(Choice::default, Choice::from));
     let listener = TcpListener::bind(flags.address())
         .with_context(|| format!("cannot listen at {}", flags.address()))?;
     let address = listener.local_addr()?;
@@ -60,7 +61,8 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let own_context = files.config().max_position_embeddings;
     let context = own_context.min(batch_tokens);
     let config = ModelConfig { max_position_embeddings: context, ..files.config().clone() };
-    let model = load::load_files(&files, format, &device)?;
+    let ops = operations::choose(flags.kernels, &device);
+    let model = load::load_files(&files, format, &device, &ops)?;
 
     let (sender, jobs) = mpsc::channel();
     let metrics = Arc::new(Metrics::new());
@@ -124,6 +126,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let maker = RequestMaker {
         config: &config,
         tokenizer: &tokenizer,
+        ops: &ops,
         rails: front.rails.clone(),
         stops,
         end_of_turn,
@@ -166,6 +169,7 @@ fn template(flags: &ServeFlags, files: &ModelFiles) -> Result<Result<Template, S
 struct RequestMaker<'a> {
     config: &'a ModelConfig,
     tokenizer: &'a Tokenizer,
+    ops: &'a SharedOps,
     rails: Arc<Rails>,
     /// What ends an answer of a chat, by its template.
     stops: Vec<String>,
@@ -196,8 +200,10 @@ impl RequestMaker<'_> {
         params.max_new_tokens = params.max_new_tokens.min(room);
         let processors = self.processors(&params)?;
         // The same seed for each prompt of a list: its texts are those that it gets alone.
-        let sampler = requests::sampler(&params, index % job.n);
-        let mut request = requests::request(self.config, prompt, &params, &processors, sampler);
+        let sampler = requests::sampler(&params, index % job.n, self.ops);
+        let ops = self.ops;
+        let mut request =
+            requests::request(self.config, prompt, &params, &processors, sampler, ops);
         if is_chat && !token_rules::ends_ignored(&params) {
             request.eos_token_ids.extend(self.end_of_turn);
         }

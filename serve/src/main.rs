@@ -26,6 +26,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     kernels::set_threads();
+    kernels::in_pool(command)
+}
+
+/// All of the program but its number of threads.
+fn command() -> ExitCode {
     let flags = ServeFlags::parse();
     days::quiet_panics();
     match std::panic::catch_unwind(|| engine_side::run(&flags)) {

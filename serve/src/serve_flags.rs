@@ -2,8 +2,8 @@
 
 use anyhow::{bail, ensure, Result};
 use candecode::cli::memory_check;
+use candecode::engine::operations::Kernels;
 use candecode::formats::hub::DEFAULT_MODEL;
-use candecode::kernels::Kernels;
 use candecode::kit::error::usage;
 use candecode::kit::units::bytes;
 use candecode::kit::ModelConfig;

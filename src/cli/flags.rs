@@ -1,7 +1,7 @@
 //! The flags of the `candecode` command. Names are the field's.
 
+use crate::engine::operations::Kernels;
 use crate::formats::hub::DEFAULT_MODEL;
-use crate::kernels::{Choice, Kernels};
 use crate::kit::QuantType;
 use clap::builder::ArgPredicate;
 use clap::{Parser, ValueEnum};
@@ -55,9 +55,9 @@ pub struct Args {
     /// cpu, metal or cuda
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: String,
-    /// What multiplies and attends on the CPU: candle's tensor operations, the kit's kernels, or those
-    /// of days 17 to 19 [default: fast, but attention is plain where days 1 or 4 are yours: your own
-    /// code runs]
+    /// What a layer computes with: the days' own code on candle's tensors, candle-nn's fused operations,
+    /// the fast kernels for the CPU, or yours of days 17 to 19 [default: fast on the CPU, candle on Metal
+    /// and CUDA; where a day is yours, your own code runs]
     #[arg(long, value_enum, value_name = "KERNELS")]
     pub kernels: Option<Kernels>,
     /// The type of the weights in memory: f32, bf16 or f16, which on the CPU is the slowest of the three
@@ -325,11 +325,6 @@ impl Args {
     /// Whether anything drafts.
     pub fn drafts(&self) -> bool {
         self.draft_model.is_some() || self.draft_ngram.is_some() || self.draft_table.is_some()
-    }
-
-    /// What multiplies and what attends.
-    pub fn choice(&self) -> Choice {
-        self.kernels.map_or_else(Choice::default, Choice::from)
     }
 }
 

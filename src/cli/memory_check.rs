@@ -2,7 +2,7 @@
 
 use crate::cli::flags::{Args, CacheName, RngKind};
 use crate::cli::plan::Plan;
-use crate::kernels::Kernels;
+use crate::engine::operations;
 use crate::kit::device::activation_dtype;
 use crate::kit::error::usage;
 use crate::kit::units::bytes;
@@ -28,8 +28,8 @@ pub struct Need<'a> {
     pub new: usize,
     /// How the cache makes room; None: there is none.
     pub cache: Option<CacheName>,
-    /// What attends: the kernels hold the scores of a few positions only.
-    pub kernels: Kernels,
+    /// Attention holds the scores of all new positions; the kernels hold those of a few only.
+    pub holds_scores: bool,
     /// True if `--quantize` could be added: the weights are not quantised, and can be.
     pub can_quantize: bool,
 }
@@ -78,7 +78,7 @@ impl Need<'_> {
 
     /// Bytes of the scores of one layer in the longest pass.
     pub fn scores(&self) -> f64 {
-        if self.kernels != Kernels::Plain {
+        if !self.holds_scores {
             return 0.0;
         }
         let of = |model: &&ModelConfig| {
@@ -149,7 +149,7 @@ impl Need<'_> {
                 ));
             }
         }
-        if self.kernels == Kernels::Plain {
+        if self.holds_scores {
             parts.push(format!("attention's scores {}", bytes(self.scores())));
         }
         parts.join(", ")
@@ -222,7 +222,7 @@ pub fn need<'a>(
             true => None,
             false => Some(args.cache.unwrap_or(CacheName::Dynamic)),
         },
-        kernels: if device.is_cpu() { args.choice().attention } else { Kernels::Plain },
+        holds_scores: !device.is_cpu() || operations::choose(args.kernels, device).holds_scores(),
         can_quantize: device.is_cpu()
             && args.quantize.is_none()
             && args.dtype.is_none()
@@ -270,8 +270,8 @@ fn ways_of(need: &Need, room: f64, args: &Args, plan: &Plan) -> Vec<String> {
         let fewer = need.largest(need.new - 1, room, |need, n| need.new = n);
         ways.extend(fewer.map(|new| format!("--max-new-tokens {new}")));
     }
-    let lean = Need { kernels: Kernels::Fast, ..need.clone() };
-    if need.kernels == Kernels::Plain && args.device == "cpu" && lean.total() <= room {
+    let lean = Need { holds_scores: false, ..need.clone() };
+    if need.holds_scores && args.device == "cpu" && lean.total() <= room {
         ways.push("--kernels fast".into());
     }
     let narrower = need.narrower().into_iter().find(|(_, narrow)| narrow.total() <= room);

@@ -6,12 +6,12 @@ use crate::cli::memory_check;
 use crate::cli::statistics::{Report, Timings, TopLogprob};
 use crate::engine::forecast::{self, Bound, Machine, Prediction, Transformer};
 use crate::engine::top_logprobs::TopLogprobs;
-use crate::engine::{self, loops::Sink};
-use crate::kernels::{self, Kernels};
+use crate::engine::{self, loops::Sink, Engine};
+use crate::kernels;
 use crate::kit::draft::Counts;
 use crate::kit::note::note;
 use crate::kit::units::bytes;
-use crate::kit::{FinishReason, Hypothesis, Token, Tokenizer};
+use crate::kit::{FinishReason, Hypothesis, SharedOps, Token, Tokenizer};
 use anyhow::{Context as _, Result};
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
@@ -33,6 +33,7 @@ struct Text {
 pub struct Output<'a> {
     args: &'a Args,
     tokenizer: &'a Tokenizer,
+    ops: &'a SharedOps,
     texts: Vec<Text>,
     began: Instant,
     /// When the first token came, in seconds, and what the kernels had read by then.
@@ -52,7 +53,7 @@ impl<'a> Output<'a> {
     /// If the prompt cannot be shown.
     pub fn new(
         args: &'a Args,
-        tokenizer: &'a Tokenizer,
+        engine: &'a Engine,
         prompts: &[Vec<u32>],
         load_s: f64,
         number: usize,
@@ -68,7 +69,8 @@ impl<'a> Output<'a> {
         let texts = prompts.iter().enumerate().map(text).collect();
         let out = Self {
             args,
-            tokenizer,
+            tokenizer: engine.tokenizer(),
+            ops: engine.ops(),
             texts,
             began: Instant::now(),
             first: None,
@@ -154,14 +156,13 @@ impl<'a> Output<'a> {
         if self.args.stats {
             let prompt: usize = self.texts.iter().map(|text| text.prompt.len()).sum();
             note!("{}", timings.lines(prompt, new, self.texts.len()));
-            note!("kernels {}", kernels::in_use(self.args.device == "cpu"));
+            note!("kernels {}", self.ops.describe(self.args.device == "cpu"));
             if let Some(peak) = memory_check::peak() {
                 note!("process {} of memory at its peak", bytes(peak));
             }
             let later = new.saturating_sub(self.texts.len()) as u64;
             // Plain tensor code and day 17's kernel count nothing.
-            let all_fast = kernels::chosen() == Kernels::Fast.into();
-            let counted = all_fast && all_read > prefill_read;
+            let counted = self.ops.counts_bytes() && all_read > prefill_read;
             let predicted = self.predicted.filter(|_| self.args.device == "cpu");
             if later > 0 && (counted || predicted.is_some()) {
                 let machine = forecast::this_machine();

@@ -3,12 +3,13 @@
 use crate::cli::flags::{Args, CacheName, Early, Format, PastContextName, RngKind};
 use crate::cli::text_input;
 use crate::engine::loops::LoopPlan;
+use crate::engine::operations::Kernels;
 use crate::engine::requests::{self, Processors};
+use crate::engine::Engine;
 use crate::formats::hub;
-use crate::kernels::Kernels;
 use crate::kit::error::{quoted, shown, usage};
 use crate::kit::note::note;
-use crate::kit::{BeamParams, EarlyStopping, ModelConfig, PastContext, SamplingParams};
+use crate::kit::{BeamParams, EarlyStopping, Model as _, PastContext, SamplingParams};
 use anyhow::{ensure, Result};
 use std::path::Path;
 
@@ -231,12 +232,14 @@ impl Plan {
     }
 
     /// The loop that runs, with the processors of its parameters.
-    pub fn loops(&self, args: &Args, processors: Processors, config: &ModelConfig) -> LoopPlan {
-        let stride = (config.max_position_embeddings / 4).max(1);
+    pub fn loops(&self, args: &Args, processors: Processors, engine: &Engine) -> LoopPlan {
+        let context = engine.model().config().max_position_embeddings;
+        let stride = (context / 4).max(1);
         LoopPlan {
             day: self.day,
             params: self.params.clone(),
             processors,
+            ops: engine.ops().clone(),
             torch: args.rng == Some(RngKind::Torch),
             past_context: match args.past_context {
                 PastContextName::Stop => PastContext::Stop,

@@ -12,11 +12,11 @@ use crate::engine::chat_template::{date, Message, Template};
 use crate::engine::loops::{LoopPlan, Models};
 use crate::engine::nan_trace::{self, Trace};
 use crate::engine::ngram_table::{self, NgramTable};
+use crate::engine::operations::{self, Kernels};
 use crate::engine::top_logprobs::{self, TopLogprobs};
 use crate::engine::{load, requests, Engine};
 use crate::formats::{hub, ModelFiles};
-use crate::kernels::{self, Kernels};
-use crate::kit::dispatch::try_mine;
+use crate::kernels;
 use crate::kit::error::{describe, plain, shown, usage};
 use crate::kit::note::note;
 use crate::kit::{check_prompt, days, device};
@@ -59,9 +59,10 @@ pub fn run(args: &Args) -> Result<u8> {
         return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
     }
     let mut plan = Plan::new(args, args.prompt.len().max(1))?;
-    kernels::choose(args.choice());
     if args.kernels == Some(Kernels::Mine) {
-        try_mine(device::dtype(args.dtype.as_deref().unwrap_or("f32")).map_err(usage)?)?;
+        operations::try_mine(
+            device::dtype(args.dtype.as_deref().unwrap_or("f32")).map_err(usage)?,
+        )?;
     }
     let began = Instant::now();
     let files = ModelFiles::at(&hub::locate(&args.model, args.offline)?)?;
@@ -130,7 +131,7 @@ pub fn run(args: &Args) -> Result<u8> {
         model: &model,
         drafter: drafter.map(|(engine, model)| (engine, model as &dyn Model)),
     };
-    let mut loops = plan.loops(args, processors, model.config());
+    let mut loops = plan.loops(args, processors, &engine);
     loops.draft_table = table;
     let watched = [Some(&model), draft_model.as_ref()];
     let questions = asking.map(|_| texts);
@@ -146,7 +147,9 @@ pub fn run(args: &Args) -> Result<u8> {
 /// The engine of a folder, with the cache that the flags ask for.
 fn open(args: &Args, load: &Load, tokenizer: Tokenizer) -> Result<Engine> {
     let what = format!("loading {}", shown(load.files.path().display()));
-    let model = long_wait::named(&what, || load::load_files(load.files, load.format, load.device))?;
+    let ops = operations::choose(args.kernels, load.device);
+    let model =
+        long_wait::named(&what, || load::load_files(load.files, load.format, load.device, &ops))?;
     let mut engine = Engine::new(model, tokenizer);
     let context = engine.model().config().max_position_embeddings;
     engine.cache = match args.cache {
@@ -348,9 +351,9 @@ impl Run<'_> {
 
     /// Some prompts in one run of the loop; the first of them is prompt `first`.
     fn some(&self, prompts: &[Vec<u32>], first: usize) -> Result<()> {
-        let tokenizer = self.models.engine.tokenizer();
         let questions = self.questions.as_deref();
-        let mut out = Output::new(self.args, tokenizer, prompts, self.load_s, first, questions)?;
+        let engine = self.models.engine;
+        let mut out = Output::new(self.args, engine, prompts, self.load_s, first, questions)?;
         // A prefill, then a step for each token of every row: beams, drafts and a queue do otherwise.
         let plain_steps = [10, 12].contains(&self.loops.day) && self.models.engine.cache.is_some();
         let stops = self.loops.past_context == PastContext::Stop;

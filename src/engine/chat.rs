@@ -166,6 +166,7 @@ impl<'a> Chat<'a> {
             past_context: request.past_context,
             processors: request.processors.clone(),
             sampler: Box::new(|logits| sampler(logits)),
+            log_softmax: request.log_softmax,
         };
         let before = self.cached.computed;
         let mut sequence = Sequence::new(request, self.tokenizer);

@@ -6,18 +6,19 @@ use crate::day03_norms_and_mlps::Projection;
 use crate::day04_attention_block::Attention;
 use crate::day05_model::{DecoderLayer, FusedAttention, Mlp, Norm, SelfAttention, Transformer};
 use crate::day19_quantized_weights::quantize_row;
+use crate::engine::operations;
 use crate::formats::ModelFiles;
-use crate::kernels;
 use crate::kit::error::plain;
 use crate::kit::{
-    Family, Model, ModelConfig, QuantType, QuantizedMatrix, Weight, WeightFormat, Weights,
+    Family, Model, ModelConfig, QuantType, QuantizedMatrix, SharedOps, Weight, WeightFormat,
+    Weights,
 };
 use candle_core::{bail, DType, Device, Result};
 use rayon::prelude::*;
 use std::path::Path;
 
-/// Loads the model of a folder in Hugging Face format, or of a GGUF file; `format` says what its matrices
-/// are in memory, and may be a type.
+/// Loads the model of a folder in Hugging Face format, or of a GGUF file, with plain operations: what
+/// computes is the days' own code. `format` says what its matrices are in memory, and may be a type.
 ///
 /// # Errors
 /// If the configuration makes no sense, a file is damaged, or a tensor is missing or of another shape.
@@ -26,10 +27,10 @@ pub fn load_model(
     format: impl Into<WeightFormat>,
     device: &Device,
 ) -> anyhow::Result<Box<dyn Model>> {
-    Ok(Box::new(load_transformer(path, format, device)?))
+    Ok(Box::new(load_transformer(path, format, device, &operations::plain())?))
 }
 
-/// As [`load_model`], as the type that it is.
+/// As [`load_model`], with these operations, and as the type that it is.
 ///
 /// # Errors
 /// As [`load_model`].
@@ -37,8 +38,9 @@ pub fn load_transformer(
     path: &Path,
     format: impl Into<WeightFormat>,
     device: &Device,
+    ops: &SharedOps,
 ) -> anyhow::Result<Transformer> {
-    load_files(&ModelFiles::at(path)?, format, device)
+    load_files(&ModelFiles::at(path)?, format, device, ops)
 }
 
 /// As [`load_transformer`], of files that are open.
@@ -49,9 +51,10 @@ pub fn load_files(
     files: &ModelFiles,
     format: impl Into<WeightFormat>,
     device: &Device,
+    ops: &SharedOps,
 ) -> anyhow::Result<Transformer> {
-    let weights = files.weights(format, device)?.in_tiles(kernels::reads_tiles());
-    build(files.config().clone(), &weights).map_err(|error| {
+    let weights = files.weights(format, device)?.in_tiles(ops.reads_tiles());
+    build(files.config().clone(), &weights, ops).map_err(|error| {
         anyhow::anyhow!("{}: {}", files.path().display(), crate::kit::error::plain(&error))
     })
 }
@@ -89,11 +92,11 @@ pub fn quantized_format(kind: QuantType) -> WeightFormat {
 ///
 /// # Errors
 /// If a tensor is missing or of another shape, or tensors of layers would not be used.
-pub fn build(mut config: ModelConfig, weights: &Weights) -> Result<Transformer> {
+pub fn build(mut config: ModelConfig, weights: &Weights, ops: &SharedOps) -> Result<Transformer> {
     config.tie_word_embeddings = config.tie_word_embeddings && !has_its_own_head(weights, &config)?;
     let model = match config.family {
-        Family::Gpt2 => gpt2(weights, config)?,
-        _ => llama(weights, config)?,
+        Family::Gpt2 => gpt2(weights, config, ops)?,
+        _ => llama(weights, config, ops)?,
     };
     weights.check_all_were_loaded()?;
     Ok(model)
@@ -103,9 +106,8 @@ pub fn build(mut config: ModelConfig, weights: &Weights) -> Result<Transformer> 
 ///
 /// # Errors
 /// If a tensor is missing or of another shape.
-pub fn llama(w: &Weights, config: ModelConfig) -> Result<Transformer> {
-    let c = config.hidden_size;
-    let layers = (0..config.num_hidden_layers).map(|layer| llama_layer(w, &config, layer));
+pub fn llama(w: &Weights, config: ModelConfig, ops: &SharedOps) -> Result<Transformer> {
+    let layers = (0..config.num_hidden_layers).map(|layer| llama_layer(w, &config, layer, ops));
     let rotary_emb =
         RotaryEmbedding::new(config.head_dim, config.rope_theta, config.rope_scaling, w.device())?;
     Ok(Transformer {
@@ -114,8 +116,9 @@ pub fn llama(w: &Weights, config: ModelConfig) -> Result<Transformer> {
         wpe: None,
         rotary_emb: Some(rotary_emb),
         layers: layers.collect::<Result<_>>()?,
-        norm: Norm::Rms { weight: w.tensor("model.norm.weight", &[c])?, eps: config.norm_eps },
+        norm: rms_norm(w, &config, "model.norm.weight", ops)?,
         lm_head: lm_head(w, &config)?,
+        ops: ops.clone(),
         config,
     })
 }
@@ -151,20 +154,23 @@ fn lm_head(w: &Weights, config: &ModelConfig) -> Result<Option<Weight>> {
 }
 
 // ANCHOR: layer
-fn llama_layer(w: &Weights, config: &ModelConfig, layer: usize) -> Result<DecoderLayer> {
+fn llama_layer(
+    w: &Weights,
+    config: &ModelConfig,
+    layer: usize,
+    ops: &SharedOps,
+) -> Result<DecoderLayer> {
     let (c, inner) = (config.hidden_size, config.intermediate_size);
     let at = |name: &str| format!("model.layers.{layer}.{name}");
-    let norm = |name: &str| -> Result<Norm> {
-        Ok(Norm::Rms { weight: w.tensor(&at(name), &[c])?, eps: config.norm_eps })
-    };
+    let bias = config.mlp_bias;
     Ok(DecoderLayer {
-        attention_norm: norm("input_layernorm.weight")?,
-        attention: SelfAttention::Grouped(llama_attention(w, config, layer)?),
-        mlp_norm: norm("post_attention_layernorm.weight")?,
+        attention_norm: rms_norm(w, config, &at("input_layernorm.weight"), ops)?,
+        attention: SelfAttention::Grouped(llama_attention(w, config, layer, ops)?),
+        mlp_norm: rms_norm(w, config, &at("post_attention_layernorm.weight"), ops)?,
         mlp: Mlp::Swiglu {
-            gate_proj: projection(w, &at("mlp.gate_proj"), inner, c, config.mlp_bias)?,
-            up_proj: projection(w, &at("mlp.up_proj"), inner, c, config.mlp_bias)?,
-            down_proj: projection(w, &at("mlp.down_proj"), c, inner, config.mlp_bias)?,
+            gate_proj: projection(w, &at("mlp.gate_proj"), inner, c, bias, ops)?,
+            up_proj: projection(w, &at("mlp.up_proj"), inner, c, bias, ops)?,
+            down_proj: projection(w, &at("mlp.down_proj"), c, inner, bias, ops)?,
         },
     })
 }
@@ -174,7 +180,12 @@ fn llama_layer(w: &Weights, config: &ModelConfig, layer: usize) -> Result<Decode
 ///
 /// # Errors
 /// If a tensor is missing or of another shape.
-pub fn llama_attention(w: &Weights, config: &ModelConfig, layer: usize) -> Result<Attention> {
+pub fn llama_attention(
+    w: &Weights,
+    config: &ModelConfig,
+    layer: usize,
+    ops: &SharedOps,
+) -> Result<Attention> {
     let (c, d) = (config.hidden_size, config.head_dim);
     let (q, kv) = (config.num_attention_heads * d, config.num_key_value_heads * d);
     let at = |name: &str| format!("model.layers.{layer}.self_attn.{name}");
@@ -188,62 +199,83 @@ pub fn llama_attention(w: &Weights, config: &ModelConfig, layer: usize) -> Resul
         layer_idx: layer,
         num_heads: config.num_attention_heads,
         num_kv_heads: config.num_key_value_heads,
-        q_proj: projection(w, &at("q_proj"), q, c, config.qkv_bias)?,
-        k_proj: projection(w, &at("k_proj"), kv, c, config.qkv_bias)?,
-        v_proj: projection(w, &at("v_proj"), kv, c, config.qkv_bias)?,
-        o_proj: projection(w, &at("o_proj"), c, q, config.output_bias)?,
+        q_proj: projection(w, &at("q_proj"), q, c, config.qkv_bias, ops)?,
+        k_proj: projection(w, &at("k_proj"), kv, c, config.qkv_bias, ops)?,
+        v_proj: projection(w, &at("v_proj"), kv, c, config.qkv_bias, ops)?,
+        o_proj: projection(w, &at("o_proj"), c, q, config.output_bias, ops)?,
         qk_norm,
         norm_eps: config.norm_eps,
+        ops: ops.clone(),
     })
 }
 
-fn projection(w: &Weights, name: &str, out: usize, inner: usize, bias: bool) -> Result<Projection> {
+fn projection(
+    w: &Weights,
+    name: &str,
+    out: usize,
+    inner: usize,
+    bias: bool,
+    ops: &SharedOps,
+) -> Result<Projection> {
     let weight = w.matrix(&format!("{name}.weight"), out, inner)?;
     let bias = if bias { Some(w.tensor(&format!("{name}.bias"), &[out])?) } else { None };
-    Ok(Projection { weight, bias })
+    Ok(Projection { weight, bias, ops: ops.clone() })
 }
 
 /// GPT-2. Its `Conv1D` stores `(in, out)`: every matrix is transposed here.
 ///
 /// # Errors
 /// If a tensor is missing or of another shape.
-pub fn gpt2(w: &Weights, config: ModelConfig) -> Result<Transformer> {
+pub fn gpt2(w: &Weights, config: ModelConfig, ops: &SharedOps) -> Result<Transformer> {
     let c = config.hidden_size;
-    let layers = (0..config.num_hidden_layers).map(|layer| gpt2_layer(w, &config, layer));
+    let layers = (0..config.num_hidden_layers).map(|layer| gpt2_layer(w, &config, layer, ops));
     Ok(Transformer {
         device: w.device().clone(),
         embed_tokens: embeddings(w, &config, "transformer.wte.weight")?,
         wpe: Some(w.tensor("transformer.wpe.weight", &[config.max_position_embeddings, c])?),
         rotary_emb: None,
         layers: layers.collect::<Result<_>>()?,
-        norm: layer_norm(w, &config, "transformer.ln_f")?,
+        norm: layer_norm(w, &config, "transformer.ln_f", ops)?,
         lm_head: lm_head(w, &config)?,
+        ops: ops.clone(),
         config,
     })
 }
 
-fn gpt2_layer(w: &Weights, config: &ModelConfig, layer: usize) -> Result<DecoderLayer> {
+fn gpt2_layer(
+    w: &Weights,
+    config: &ModelConfig,
+    layer: usize,
+    ops: &SharedOps,
+) -> Result<DecoderLayer> {
     let (c, inner) = (config.hidden_size, config.intermediate_size);
     let at = |name: &str| format!("transformer.h.{layer}.{name}");
     let conv = |name: &str, out: usize, inner: usize| -> Result<Projection> {
         let weight = w.transposed(&at(&format!("{name}.weight")), out, inner)?;
         let bias = Some(w.tensor(&at(&format!("{name}.bias")), &[out])?);
-        Ok(Projection { weight, bias })
+        Ok(Projection { weight, bias, ops: ops.clone() })
     };
     Ok(DecoderLayer {
-        attention_norm: layer_norm(w, config, &at("ln_1"))?,
+        attention_norm: layer_norm(w, config, &at("ln_1"), ops)?,
         attention: SelfAttention::Fused(FusedAttention {
             layer_idx: layer,
             num_heads: config.num_attention_heads,
             c_attn: conv("attn.c_attn", 3 * c, c)?,
             c_proj: conv("attn.c_proj", c, c)?,
+            ops: ops.clone(),
         }),
-        mlp_norm: layer_norm(w, config, &at("ln_2"))?,
+        mlp_norm: layer_norm(w, config, &at("ln_2"), ops)?,
         mlp: Mlp::Gelu { c_fc: conv("mlp.c_fc", inner, c)?, c_proj: conv("mlp.c_proj", c, inner)? },
     })
 }
 
-fn layer_norm(w: &Weights, config: &ModelConfig, name: &str) -> Result<Norm> {
+fn rms_norm(w: &Weights, config: &ModelConfig, name: &str, ops: &SharedOps) -> Result<Norm> {
+    let weight = w.tensor(name, &[config.hidden_size])?;
+    Ok(Norm::Rms { weight, eps: config.norm_eps, ops: ops.clone() })
+}
+
+fn layer_norm(w: &Weights, config: &ModelConfig, name: &str, ops: &SharedOps) -> Result<Norm> {
     let part = |part: &str| w.tensor(&format!("{name}.{part}"), &[config.hidden_size]);
-    Ok(Norm::Layer { weight: part("weight")?, bias: part("bias")?, eps: config.norm_eps })
+    let (weight, bias) = (part("weight")?, part("bias")?);
+    Ok(Norm::Layer { weight, bias, eps: config.norm_eps, ops: ops.clone() })
 }

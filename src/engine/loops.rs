@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::kit::draft::{Counts, Drafter};
 use crate::kit::rng::RequestRng;
 use crate::kit::{BeamParams, CacheKind, FinishReason, Hypothesis, Model, PastContext, Request};
-use crate::kit::{Sampler, SamplingParams, Token};
+use crate::kit::{Sampler, SamplingParams, SharedOps, Token};
 use anyhow::Result;
 
 /// Takes what a loop makes.
@@ -39,6 +39,8 @@ pub struct LoopPlan {
     pub params: SamplingParams,
     /// The processors of these parameters.
     pub processors: Processors,
+    /// The model's operations.
+    pub ops: SharedOps,
     /// Draw from torch's stream, which all rows of a batch share.
     pub torch: bool,
     /// What happens at the end of the context.
@@ -90,7 +92,7 @@ impl LoopPlan {
 
     /// A request for this prompt, greedy or with the portable random stream number `stream`.
     pub fn request(&self, model: &dyn Model, prompt: &[u32], stream: usize) -> Request<'static> {
-        self.request_with(model, prompt, requests::sampler(&self.params, stream))
+        self.request_with(model, prompt, requests::sampler(&self.params, stream, &self.ops))
     }
 
     fn request_with(
@@ -101,7 +103,7 @@ impl LoopPlan {
     ) -> Request<'static> {
         let processors = &self.processors;
         let mut request =
-            requests::request(model.config(), prompt, &self.params, processors, sampler);
+            requests::request(model.config(), prompt, &self.params, processors, sampler, &self.ops);
         request.past_context = self.past_context;
         request
     }
@@ -119,7 +121,7 @@ impl LoopPlan {
         let mut batch = Vec::new();
         if self.torch {
             // One stream for all rows of a batch; a sequence of its own has its own.
-            let samplers = requests::samplers(&self.params, prompts.len(), true);
+            let samplers = requests::samplers(&self.params, prompts.len(), true, &self.ops);
             for (prompt, sampler) in prompts.iter().zip(samplers) {
                 batch.push(self.request_with(model, prompt, sampler));
             }

@@ -8,6 +8,7 @@ pub mod load;
 pub mod loops;
 pub mod nan_trace;
 pub mod ngram_table;
+pub mod operations;
 pub mod requests;
 pub mod roomy_cache;
 pub mod simple;
@@ -23,23 +24,25 @@ use crate::day10_kv_cache::{generate_cached, Cached, KvCache};
 use crate::day12_batching::generate_batch;
 use crate::formats::ModelFiles;
 use crate::kit::{Batch, Cache, CacheKind, FinishReason, Model, ModelConfig, NoCache};
-use crate::kit::{SamplingParams, TokenIter, Tokenizer, WeightFormat, Weights};
+use crate::kit::{SamplingParams, SharedOps, TokenIter, Tokenizer, WeightFormat, Weights};
 use anyhow::{ensure, Result};
 use candle_core::Device;
 
 /// A model and its tokenizer, ready to generate: the entrance to the library.
 ///
-/// A program starts with plain tensor code. [`kernels::choose`](crate::kernels::choose) turns the fast
-/// kernels on, in the whole process; call [`kernels::set_threads`](crate::kernels::set_threads) before, first of all.
+/// It computes with the kernels of the device ([`operations::choose`]); a day that is yours computes
+/// itself. Engines with different kernels may run in one process, and several threads may each have
+/// theirs. A program may call [`kernels::set_threads`](crate::kernels::set_threads) first of all, which makes a
+/// step shorter by a third, and run in the pool ([`kernels::in_pool`](crate::kernels::in_pool)), which saves
+/// the waits at every product.
 ///
 /// ```no_run
 /// use candecode::engine::Engine;
-/// use candecode::kernels::{self, Choice};
+/// use candecode::kernels;
 /// use candecode::kit::SamplingParams;
 ///
 /// # fn main() -> anyhow::Result<()> {
 /// kernels::set_threads();
-/// kernels::choose(Choice::default()); // fast; attention only if days 1 and 4 are the reference's
 /// let engine = Engine::open("story-3m")?; // a name, a folder or a GGUF file
 /// let params = SamplingParams { temperature: 0.8, top_p: 0.9, ..Default::default() };
 /// for token in engine.generate("Once upon a time", &params)? {
@@ -77,10 +80,12 @@ impl Engine {
     /// If there is no such model, it cannot be fetched, or its files are damaged.
     pub fn open(name: &str) -> Result<Self> {
         let files = ModelFiles::open(name)?;
-        Self::from_files(&files, load::own_format(&files, &Device::Cpu), &Device::Cpu)
+        let ops = operations::choose(None, &Device::Cpu);
+        Self::from_files(&files, load::own_format(&files, &Device::Cpu), &Device::Cpu, &ops)
     }
 
     /// Loads a model from its files; `format` says what its matrices are in memory, and may be a type.
+    /// [`operations::choose`] has the operations.
     ///
     /// # Errors
     /// If its files are damaged, or the configuration makes no sense.
@@ -88,8 +93,9 @@ impl Engine {
         files: &ModelFiles,
         format: impl Into<WeightFormat>,
         device: &Device,
+        ops: &SharedOps,
     ) -> Result<Self> {
-        Ok(Self::new(load::load_files(files, format, device)?, files.tokenizer()?))
+        Ok(Self::new(load::load_files(files, format, device, ops)?, files.tokenizer()?))
     }
 
     /// Makes an engine of parts that are in memory.
@@ -101,7 +107,8 @@ impl Engine {
         tokenizer: Tokenizer,
         weights: &Weights,
     ) -> candle_core::Result<Self> {
-        Ok(Self::new(load::build(config, weights)?, tokenizer))
+        let ops = operations::choose(None, weights.device());
+        Ok(Self::new(load::build(config, weights, &ops)?, tokenizer))
     }
 
     /// An engine of a model that is loaded already.
@@ -112,6 +119,11 @@ impl Engine {
     /// The model.
     pub fn model(&self) -> &Transformer {
         &self.model
+    }
+
+    /// What the model computes with.
+    pub fn ops(&self) -> &SharedOps {
+        &self.model.ops
     }
 
     /// The tokenizer.
@@ -159,8 +171,8 @@ impl Engine {
         let prompt = self.tokenizer.encode(prompt)?;
         let params = self.own_params(params)?;
         let processors = requests::processors(&params, &self.tokenizer, config)?;
-        let sampler = requests::sampler(&params, 0);
-        let request = requests::request(config, &prompt, &params, &processors, sampler);
+        let sampler = requests::sampler(&params, 0, self.ops());
+        let request = requests::request(config, &prompt, &params, &processors, sampler, self.ops());
         let cached = self.new_cached(&self.model);
         Ok(generate_cached(cached, &self.tokenizer, request)?)
     }
@@ -188,8 +200,9 @@ impl Engine {
             let params = self.own_params(params.get(id).unwrap_or(&params[0]))?;
             let prompt = self.tokenizer.encode(prompt)?;
             let processors = requests::processors(&params, &self.tokenizer, config)?;
-            let sampler = requests::sampler(&params, id);
-            batch.push(requests::request(config, &prompt, &params, &processors, sampler));
+            let sampler = requests::sampler(&params, id, self.ops());
+            let ops = self.ops();
+            batch.push(requests::request(config, &prompt, &params, &processors, sampler, ops));
         }
         let mut completions = vec![Completion::default(); prompts.len()];
         for token in generate_batch(&self.model, &self.tokenizer, batch, self.new_batch())? {

@@ -5,11 +5,11 @@ use crate::day09_penalties::penalties;
 use crate::day14_guard_rails::{
     allow_automaton, block_automata, block_sequences, Automaton, GuardRail,
 };
-use crate::engine::token_rules;
+use crate::engine::{operations, token_rules};
+use crate::kernels;
 use crate::kit::error::{plain, shown, usage};
-use crate::kit::fused::argmax;
 use crate::kit::{
-    named, LogitsProcessor, ModelConfig, Request, Sampler, SamplingParams, Tokenizer,
+    named, LogitsProcessor, ModelConfig, Request, Sampler, SamplingParams, SharedOps, Tokenizer,
 };
 use anyhow::Result;
 use std::collections::VecDeque;
@@ -255,31 +255,38 @@ pub fn processors_with(
 
 /// A sampler: greedy, or one that draws from the portable random stream number `stream` of the seed. A
 /// request that is to draw the same numbers in every loop gets the same stream in every loop.
-pub fn sampler(params: &SamplingParams, stream: usize) -> Sampler<'static> {
+pub fn sampler(params: &SamplingParams, stream: usize, ops: &SharedOps) -> Sampler<'static> {
     if params.temperature == 0.0 {
-        return Box::new(argmax);
+        return operations::greedy(ops);
     }
     chacha_sampler(params.seed, stream)
 }
 
 /// The samplers of a batch of `rows` that all have these parameters: with `torch`, they share torch's
 /// stream, as the rows of a batch in transformers do.
-pub fn samplers(params: &SamplingParams, rows: usize, torch: bool) -> Vec<Sampler<'static>> {
+pub fn samplers(
+    params: &SamplingParams,
+    rows: usize,
+    torch: bool,
+    ops: &SharedOps,
+) -> Vec<Sampler<'static>> {
     if torch && params.temperature != 0.0 {
         return torch_samplers(params.seed, rows);
     }
-    (0..rows).map(|row| sampler(params, row)).collect()
+    (0..rows).map(|row| sampler(params, row, ops)).collect()
 }
 
-/// A request with these parts.
+/// A request with these parts, for a model with these operations.
 pub fn request<'a>(
     config: &ModelConfig,
     prompt: &[u32],
     params: &SamplingParams,
     processors: &[Rc<dyn LogitsProcessor + 'a>],
     sampler: Sampler<'a>,
+    ops: &SharedOps,
 ) -> Request<'a> {
     let mut request = Request::new(config, prompt, params.max_new_tokens, sampler);
+    request.log_softmax = ops.chooses_fast().then_some(kernels::log_softmax);
     if token_rules::ends_ignored(params) {
         request.eos_token_ids.clear();
     }

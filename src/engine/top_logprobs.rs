@@ -1,6 +1,6 @@
 //! The likeliest tokens of every step, by the model itself: what `--top-logprobs` shows.
 
-use crate::kit::fused::log_softmax;
+use crate::day07_greedy::log_softmax;
 use crate::kit::processor::named;
 use crate::kit::LogitsProcessor;
 use std::cell::RefCell;

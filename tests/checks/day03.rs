@@ -30,7 +30,8 @@ macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;
         fn projection(linear: &day::Linear) -> candle_core::Result<code::Projection> {
-            Ok(code::Projection { weight: day::weight(linear)?, bias: linear.1.clone() })
+            let ops = candecode::engine::operations::plain();
+            Ok(code::Projection { weight: day::weight(linear)?, bias: linear.1.clone(), ops })
         }
         day::Day {
             layer_norm: code::layer_norm,

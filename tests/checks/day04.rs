@@ -7,6 +7,7 @@ use super::checks::{
 use candecode::day02_positions::{CosSin, RotaryEmbedding};
 use candecode::day03_norms_and_mlps::Projection;
 use candecode::day04_attention_block::Attention;
+use candecode::engine::operations;
 use candecode::kit::{Cache, Logits, NoCache, Step, Weight};
 use candle_core::{DType, Device, Error, Module, Result, Tensor};
 
@@ -45,6 +46,7 @@ macro_rules! implementation {
                 o_proj: a.o_proj.clone(),
                 qk_norm: a.qk_norm.clone(),
                 norm_eps: a.norm_eps,
+                ops: a.ops.clone(),
             }
         }
         day::Day {
@@ -73,7 +75,7 @@ fn block(name: &str, layer_idx: usize) -> Result<Attention> {
         let has_bias = biases.iter().any(|known| known.as_str() == Some(&bias));
         let bias = if has_bias { Some(golden("day04", &format!("{name}.{bias}"))?) } else { None };
         let weight = golden("day04", &format!("{name}.{part}.weight"))?;
-        Ok(Projection { weight: Weight::new(weight)?, bias })
+        Ok(Projection { weight: Weight::new(weight)?, bias, ops: operations::plain() })
     };
     let norm = |part: &str| golden("day04", &format!("{name}.{part}.weight"));
     Ok(Attention {
@@ -86,6 +88,7 @@ fn block(name: &str, layer_idx: usize) -> Result<Attention> {
         o_proj: projection("o_proj")?,
         qk_norm: if name == "qwen3" { Some((norm("q_norm")?, norm("k_norm")?)) } else { None },
         norm_eps: 1e-6,
+        ops: operations::plain(),
     })
 }
 
@@ -206,7 +209,7 @@ pub fn uneven_groups_are_refused(day: &Day) -> Outcome {
 fn plain_block() -> Result<Attention> {
     let identity = || -> Result<Projection> {
         let weight = Tensor::new(&[[1f32, 0.], [0., 1.]], &device()?)?;
-        Ok(Projection { weight: Weight::new(weight)?, bias: None })
+        Ok(Projection { weight: Weight::new(weight)?, bias: None, ops: operations::plain() })
     };
     let mut v_proj = identity()?;
     v_proj.bias = Some(Tensor::new(&[1f32, 1.], &device()?)?);
@@ -220,6 +223,7 @@ fn plain_block() -> Result<Attention> {
         o_proj: identity()?,
         qk_norm: None,
         norm_eps: 1e-6,
+        ops: operations::plain(),
     })
 }
 
@@ -401,7 +405,11 @@ pub fn projections_equal_candle_nn(day: &Day) -> Outcome {
         let (kv, group, d) = (1 + random.below(3), 1 + random.below(3), 2 * (1 + random.below(3)));
         let mut projection = |out: usize| -> Result<Projection> {
             let bias = if round % 2 == 0 { None } else { Some(random.tensor(&[out])?) };
-            Ok(Projection { weight: Weight::new(random.tensor(&[out, c])?)?, bias })
+            Ok(Projection {
+                weight: Weight::new(random.tensor(&[out, c])?)?,
+                bias,
+                ops: operations::plain(),
+            })
         };
         let mut block = plain_block()?;
         (block.num_heads, block.num_kv_heads) = (kv * group, kv);

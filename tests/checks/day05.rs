@@ -10,6 +10,7 @@ use candecode::day03_norms_and_mlps::Projection;
 use candecode::day04_attention_block::Attention;
 use candecode::day05_model::{DecoderLayer, FusedAttention, Mlp, Norm, SelfAttention, Transformer};
 use candecode::engine::load;
+use candecode::engine::operations::plain;
 use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, NoCache, Step, Weight, Weights};
 use candle_core::{DType, Error, Module, Result, Tensor};
 use std::path::Path;
@@ -60,8 +61,10 @@ macro_rules! implementation {
         use $($path)::+ as code;
         fn norm(norm: given::Norm) -> code::Norm {
             match norm {
-                given::Norm::Rms { weight, eps } => code::Norm::Rms { weight, eps },
-                given::Norm::Layer { weight, bias, eps } => code::Norm::Layer { weight, bias, eps },
+                given::Norm::Rms { weight, eps, ops } => code::Norm::Rms { weight, eps, ops },
+                given::Norm::Layer { weight, bias, eps, ops } => {
+                    code::Norm::Layer { weight, bias, eps, ops }
+                }
             }
         }
         fn fused(a: given::FusedAttention) -> code::FusedAttention {
@@ -70,6 +73,7 @@ macro_rules! implementation {
                 num_heads: a.num_heads,
                 c_attn: a.c_attn,
                 c_proj: a.c_proj,
+                ops: a.ops,
             }
         }
         fn layer(layer: given::DecoderLayer) -> code::DecoderLayer {
@@ -142,6 +146,7 @@ macro_rules! implementation {
                 layers: t.layers.into_iter().map(layer).collect(),
                 norm: norm(t.norm),
                 lm_head: t.lm_head,
+                ops: t.ops,
             };
             Ok(Box::new(Built { model, without_mlp, without_attention }))
         }
@@ -156,7 +161,7 @@ macro_rules! implementation {
 /// A projection of that size that gives zeros.
 fn zeros(projection: &Projection) -> Result<Projection> {
     let weight = Weight::new(projection.weight.tensor()?.zeros_like()?)?;
-    Ok(Projection { weight, bias: None })
+    Ok(Projection { weight, bias: None, ops: projection.ops.clone() })
 }
 
 /// A layer whose MLP gives zeros.
@@ -190,8 +195,8 @@ fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
     let config = ModelConfig::from_dir(&dir).map_err(message)?;
     let weights = Weights::open(&dir, dtype, &device()?).map_err(message)?;
     let transformer = match config.family {
-        Family::Gpt2 => load::gpt2(&weights, config)?,
-        _ => load::llama(&weights, config)?,
+        Family::Gpt2 => load::gpt2(&weights, config, &plain())?,
+        _ => load::llama(&weights, config, &plain())?,
     };
     (day.build)(transformer)
 }
@@ -312,9 +317,10 @@ fn long_text(day: &Day, name: &str) -> Outcome {
 pub fn norms_by_hand(day: &Day) -> Outcome {
     let vector = |a: f32, b: f32| Tensor::new(&[a, b], &device()?);
     let row = |a: f32, b: f32| Tensor::new(&[[[a, b]]], &device()?);
-    let rms = |eps| Ok::<_, Error>(Norm::Rms { weight: vector(1.0, 2.0)?, eps });
+    let rms = |eps| Ok::<_, Error>(Norm::Rms { weight: vector(1.0, 2.0)?, eps, ops: plain() });
     let layer = |eps| {
-        Ok::<_, Error>(Norm::Layer { weight: vector(1.0, 2.0)?, bias: vector(10.0, 20.0)?, eps })
+        let (weight, bias) = (vector(1.0, 2.0)?, vector(10.0, 20.0)?);
+        Ok::<_, Error>(Norm::Layer { weight, bias, eps, ops: plain() })
     };
     let x = row(3.0, 4.0)?; // mean square 12.5
     let says = "Norm::Rms of [3, 4], weight [1, 2]";
@@ -338,10 +344,10 @@ fn small(back: f32, positions: bool, untied: bool) -> Result<Transformer> {
     let matrix =
         |rows: &[[f32; 2]]| Weight::new(Tensor::from_vec(rows.concat(), (rows.len(), 2), &device)?);
     let times = |factor: f32| -> Result<Projection> {
-        Ok(Projection { weight: matrix(&[[factor, 0.], [0., factor]])?, bias: None })
+        Ok(Projection { weight: matrix(&[[factor, 0.], [0., factor]])?, bias: None, ops: plain() })
     };
     let norm = |a: f32, b: f32| -> Result<Norm> {
-        Ok(Norm::Rms { weight: Tensor::new(&[a, b], &device)?, eps: 1e-6 })
+        Ok(Norm::Rms { weight: Tensor::new(&[a, b], &device)?, eps: 1e-6, ops: plain() })
     };
     let attention = Attention {
         layer_idx: 0,
@@ -353,6 +359,7 @@ fn small(back: f32, positions: bool, untied: bool) -> Result<Transformer> {
         o_proj: times(back)?,
         qk_norm: None,
         norm_eps: 1e-6,
+        ops: plain(),
     };
     let layer = DecoderLayer {
         attention_norm: norm(1.0, 1.0)?,
@@ -384,6 +391,7 @@ fn small(back: f32, positions: bool, untied: bool) -> Result<Transformer> {
         } else {
             None
         },
+        ops: plain(),
     })
 }
 
@@ -417,8 +425,8 @@ pub fn each_half_has_its_norm_by_hand(day: &Day) -> Outcome {
     let mut transformer = small(1.0, false, false)?;
     let doubled = Tensor::new(&[2f32, 2.], &device()?)?;
     let halved = Tensor::new(&[0.5f32, 0.5], &device()?)?;
-    transformer.layers[0].attention_norm = Norm::Rms { weight: doubled, eps: 1e-6 };
-    transformer.layers[0].mlp_norm = Norm::Rms { weight: halved, eps: 1e-6 };
+    transformer.layers[0].attention_norm = Norm::Rms { weight: doubled, eps: 1e-6, ops: plain() };
+    transformer.layers[0].mlp_norm = Norm::Rms { weight: halved, eps: 1e-6, ops: plain() };
     let model = (day.build)(transformer)?;
     let x = Tensor::new(&[[[3f32, 4.]]], &device()?)?;
     let step = small_step(&*model, &[1], &[0])?;
@@ -634,8 +642,9 @@ pub fn fused_attention_by_hand(day: &Day) -> Outcome {
     let attention = FusedAttention {
         layer_idx: 0,
         num_heads: 1,
-        c_attn: Projection { weight: Weight::new(weight)?, bias: Some(bias) },
-        c_proj: Projection { weight: Weight::new(identity)?, bias: None },
+        c_attn: Projection { weight: Weight::new(weight)?, bias: Some(bias), ops: plain() },
+        c_proj: Projection { weight: Weight::new(identity)?, bias: None, ops: plain() },
+        ops: plain(),
     };
     let x = Tensor::new(&[[[2f32, 4.], [6., 8.]]], &device()?)?;
     let want = Tensor::new(&[[[3f32, 6.], [5., 8.]]], &device()?)?;
@@ -683,11 +692,16 @@ pub fn norms_equal_candle_nn(day: &Day) -> Outcome {
         let (x_nn, w, b) = (x_nn?, w?, b?);
         let want = candle_nn::RmsNorm::new(w.clone(), 0.01).forward(&x_nn)?;
         let input = format!("Norm::Rms of random x {:?}, against candle_nn::RmsNorm", x.dims());
-        let norm = Norm::Rms { weight: weight.clone(), eps: 0.01 };
+        let norm = Norm::Rms { weight: weight.clone(), eps: 0.01, ops: plain() };
         close(&input, (day.norm)(norm, &x), &want, 1e-5)?;
         let want = candle_nn::LayerNorm::new(w, b, 0.01).forward(&x_nn)?;
         let input = format!("Norm::Layer of random x {:?}, against candle_nn::LayerNorm", x.dims());
-        close(&input, (day.norm)(Norm::Layer { weight, bias, eps: 0.01 }, &x), &want, 1e-5)?;
+        close(
+            &input,
+            (day.norm)(Norm::Layer { weight, bias, eps: 0.01, ops: plain() }, &x),
+            &want,
+            1e-5,
+        )?;
     }
     Ok(())
 }

@@ -68,6 +68,7 @@ pub fn request<'a>(id: usize, prompt: &[u32], most: usize, eos: &[u32]) -> Reque
         past_context: PastContext::Stop,
         processors: Vec::new(),
         sampler: Box::new(largest),
+        log_softmax: None,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{refused, Folder};
 use candecode::cli::flags::{Args, CacheName, Early, Format, RngKind, Seed};
 use candecode::cli::generation_config;
 use candecode::cli::plan::Plan;
+use candecode::engine::operations::plain;
 use candecode::engine::requests;
 use candecode::kit::days::{whose, Day, DAYS};
 use candecode::kit::processor::process_all;
@@ -233,8 +234,8 @@ fn the_processor_that_leaves_nothing_is_named_and_the_last_to_run() {
 #[test]
 fn a_request_takes_the_models_end_and_its_context() {
     let (params, model) = (plan(&["--stop", "The end"]).params, model("story-230k").unwrap());
-    let sampler = requests::sampler(&params, 0);
-    let mut request = requests::request(model.config(), &[5; 500], &params, &[], sampler);
+    let sampler = requests::sampler(&params, 0, &plain());
+    let mut request = requests::request(model.config(), &[5; 500], &params, &[], sampler, &plain());
     assert_eq!(request.eos_token_ids, [0]);
     assert_eq!((request.max_new_tokens, &request.stop_strings), (128, &params.stop));
     assert!(request.processors.is_empty());

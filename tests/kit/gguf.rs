@@ -6,6 +6,7 @@ use crate::{logits, message, refused, story, Folder};
 use candecode::day05_model::{Mlp, SelfAttention, Transformer};
 use candecode::engine::chat_template::{Message, Template};
 use candecode::engine::load::{load_transformer, own_format};
+use candecode::engine::operations::plain;
 use candecode::formats::ModelFiles;
 use candecode::kit::{ModelConfig, Tokenizer, Weight, WeightFormat, Weights};
 use candle_core::quantized::gguf_file::{write, Value};
@@ -206,8 +207,8 @@ fn quantised_blocks_stay_as_they_are_in_the_file() {
         for dtype in [GgmlDType::Q8_0, GgmlDType::Q4_0, GgmlDType::Q4_1] {
             let folder = Folder::new("gguf-stays");
             let file = Parts::of(model).write(&folder, dtype);
-            let widened = load_transformer(&file, DType::F32, &CPU).unwrap();
-            let stored = load_transformer(&file, WeightFormat::AsStored, &CPU).unwrap();
+            let widened = load_transformer(&file, DType::F32, &CPU, &plain()).unwrap();
+            let stored = load_transformer(&file, WeightFormat::AsStored, &CPU, &plain()).unwrap();
             let (widened, stored) = (matrices(&widened), matrices(&stored));
             assert_eq!(widened.len(), stored.len());
             for (widened, stored) in widened.iter().zip(&stored) {
@@ -227,7 +228,7 @@ fn a_type_without_kernels_is_widened() {
     let files = ModelFiles::at(&file).unwrap();
     assert_eq!(files.quantized_types(), [("Q5_0".to_string(), false)]);
     assert!(matches!(own_format(&files, &CPU), WeightFormat::Tensors(DType::F32)));
-    let stored = load_transformer(&file, WeightFormat::AsStored, &CPU).unwrap();
+    let stored = load_transformer(&file, WeightFormat::AsStored, &CPU, &plain()).unwrap();
     assert!(matrices(&stored).iter().all(|w| w.quantized().is_none()));
 }
 

@@ -6,7 +6,6 @@ use crate::refused;
 use candecode::cli::flags::{Args, CacheName};
 use candecode::cli::memory_check::{amount, check, left, need, Need};
 use candecode::cli::plan::Plan;
-use candecode::kernels::Kernels;
 use candecode::kit::ModelConfig;
 use candle_core::{DType, Device};
 
@@ -42,7 +41,7 @@ fn the_arithmetic_by_hand() {
         prompt: 5,
         new: 7,
         cache: Some(CacheName::Dynamic),
-        kernels: Kernels::Plain,
+        holds_scores: true,
         can_quantize: false,
     };
     assert_eq!(base.weights(), 328.0 * 2.0);
@@ -51,7 +50,7 @@ fn the_arithmetic_by_hand() {
     // Scores and probabilities of 3 rows, 2 heads, 5 by 5.
     assert_eq!(base.scores(), 2.0 * 3.0 * 2.0 * 25.0 * 4.0);
     assert_eq!(base.total(), 656.0 + 1152.0 + 1200.0);
-    let lean = Need { kernels: Kernels::Fast, ..base.clone() };
+    let lean = Need { holds_scores: false, ..base.clone() };
     assert_eq!(lean.total(), 656.0 + 1152.0);
     let fixed = Need { cache: Some(CacheName::Static), ..base.clone() };
     assert_eq!(fixed.keys_and_values(), 1152.0 / 12.0 * 16.0); // all of the context at once
@@ -75,7 +74,7 @@ fn a_chat_grows_to_what_fits() {
         prompt: 0,
         new: 7,
         cache: Some(CacheName::Dynamic),
-        kernels: Kernels::Fast,
+        holds_scores: false,
         can_quantize: false,
     };
     // 656 bytes of weights, and 32 a token.
@@ -83,7 +82,7 @@ fn a_chat_grows_to_what_fits() {
         assert_eq!(need.longest(room), longest, "{room}");
     }
     // Of scores 4 tokens have 2 times 2 heads, 4 by 4, in tensors.
-    let plain = Need { kernels: Kernels::Plain, ..need };
+    let plain = Need { holds_scores: true, ..need };
     assert_eq!(plain.longest(656.0 + 128.0 + 256.0), 4);
 }
 

@@ -3,6 +3,7 @@
 use crate::{logits, message, refused, story, Folder};
 use candecode::engine::load::{build, load_files};
 use candecode::engine::load_model;
+use candecode::engine::operations::plain;
 use candecode::formats::{chat_template, hub, ModelFiles, SafetensorsSource};
 use candecode::kit::{Model, ModelConfig, NoCache, Step, Tokenizer, Weights};
 use candle_core::{DType, Device, Tensor};
@@ -51,7 +52,7 @@ fn one_handle_gives_all_that_a_model_is() {
     assert_eq!(files.tokenizer().unwrap().vocab_size(), 2048);
     assert_eq!(files.generation_config().unwrap()["eos_token_id"], 0);
     assert!(files.chat_template().unwrap().source.is_none());
-    let model = load_files(&files, DType::F32, &CPU).unwrap();
+    let model = load_files(&files, DType::F32, &CPU, &plain()).unwrap();
     assert_eq!(model.config(), files.config());
 }
 
@@ -64,7 +65,7 @@ fn the_configuration_is_read_once() {
     }
     assert_eq!(files.config().num_hidden_layers, 2);
     assert_eq!(files.generation_config().unwrap()["eos_token_id"], 0);
-    assert!(load_files(&files, DType::F32, &CPU).is_ok());
+    assert!(load_files(&files, DType::F32, &CPU, &plain()).is_ok());
 }
 
 #[test]
@@ -75,7 +76,7 @@ fn a_model_is_built_from_memory() {
     let in_bytes = SafetensorsSource::from_bytes("the model", bytes.clone()).unwrap();
     let in_bytes = Weights::new(Arc::new(in_bytes), DType::F32, &CPU);
     for weights in [named, in_bytes] {
-        let model = build(config(), &weights).unwrap();
+        let model = build(config(), &weights, &plain()).unwrap();
         let step = Step::new(&model, &[5, 6, 7], 0).unwrap();
         let got = model.forward(&step, &mut NoCache).unwrap().flatten_all().unwrap();
         assert_eq!(got.to_vec1::<f32>().unwrap(), logits(&story("story-230k")));

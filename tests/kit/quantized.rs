@@ -3,6 +3,7 @@
 use crate::{message, story};
 use candecode::day05_model::Transformer;
 use candecode::engine::load::{load_transformer, quantized_format};
+use candecode::engine::operations::plain;
 use candecode::kernels::{self, BlockType, TiledWeights};
 use candecode::kit::{QuantType, QuantizedMatrix, Weight};
 use candle_core::{Device, Tensor};
@@ -78,7 +79,7 @@ fn what_cannot_be_a_matrix_is_refused() {
 #[test]
 fn a_model_is_quantised_as_it_is_loaded() {
     let load = |name: &str, kind| {
-        load_transformer(&story(name), quantized_format(kind), &Device::Cpu).unwrap()
+        load_transformer(&story(name), quantized_format(kind), &Device::Cpu, &plain()).unwrap()
     };
     let kind = |weight: &Weight| weight.quantized().map(QuantizedMatrix::kind);
     let head = |model: &Transformer| kind(model.lm_head.as_ref().unwrap_or(&model.embed_tokens));
@@ -87,8 +88,12 @@ fn a_model_is_quantised_as_it_is_loaded() {
         assert_eq!(head(&load(name, QuantType::Q8_0)), Some(QuantType::Q8_0));
         assert_eq!(head(&load(name, QuantType::Q4_0)), Some(QuantType::Q8_0), "{name}");
     }
-    let refused =
-        load_transformer(&story("paper"), quantized_format(QuantType::Q8_0), &Device::Cpu);
+    let refused = load_transformer(
+        &story("paper"),
+        quantized_format(QuantType::Q8_0),
+        &Device::Cpu,
+        &plain(),
+    );
     let said = message(refused);
     assert!(said.contains("cannot be quantised") && said.contains("multiple"), "{said}");
 }

@@ -7,6 +7,7 @@ use candecode::cli::plan::Plan;
 use candecode::day07_greedy::{argmax, generate};
 use candecode::day10_kv_cache::{generate_cached, Cached};
 use candecode::day12_batching::generate_batch;
+use candecode::engine::operations::plain;
 use candecode::engine::requests;
 use candecode::engine::token_rules;
 use candecode::kit::processor::process_all;
@@ -25,7 +26,8 @@ fn processed(params: &SamplingParams, generated: &[u32], logits: [f32; 4]) -> Re
     let processors = requests::processors(params, &tokenizer()?, &config)
         .map_err(|error| candle_core::Error::Msg(error.to_string()))?;
     let tokens = [&[3], generated].concat();
-    let request = requests::request(&config, &[3], params, &processors, Box::new(|_| Ok(0)));
+    let request =
+        requests::request(&config, &[3], params, &processors, Box::new(|_| Ok(0)), &plain());
     let input = ProcessorInput {
         tokens: &tokens,
         prompt_len: 1,
@@ -73,7 +75,7 @@ fn no_end_comes_too_early() {
 fn ends_that_are_ignored_still_end_a_complete_pattern() {
     let config = model("story-230k").unwrap().config().clone();
     let ends = |params: &SamplingParams| {
-        requests::request(&config, &[5], params, &[], Box::new(|_| Ok(0))).eos_token_ids
+        requests::request(&config, &[5], params, &[], Box::new(|_| Ok(0)), &plain()).eos_token_ids
     };
     let params =
         SamplingParams { ignore_eos: true, stop_token_ids: vec![7], ..SamplingParams::default() };
@@ -105,8 +107,9 @@ fn a_complete_pattern_ends_the_text_of_a_model_without_eos() {
             ..SamplingParams::default()
         };
         let processors = requests::processors(&params, &tokenizer, &config).unwrap();
-        let request =
-            || requests::request(&config, &prompt, &params, &processors, Box::new(argmax));
+        let request = || {
+            requests::request(&config, &prompt, &params, &processors, Box::new(argmax), &plain())
+        };
         let cached = Cached::new(&*model, Box::new(NoCache));
         let batch = vec![request(), Request { id: 1, ..request() }];
         for (rows, tokens) in [

@@ -206,6 +206,7 @@ fn a_sequence_keeps_the_space_after_its_prompt() {
         past_context: PastContext::default(),
         processors: Vec::new(),
         sampler: Box::new(argmax),
+        log_softmax: None,
     };
     let mut sequence = Sequence::new(request, &tokenizer);
     let mut text = String::new();

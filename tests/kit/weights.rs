@@ -3,8 +3,9 @@
 use crate::checks::Random;
 use crate::{logits, message, refused, story, Folder};
 use candecode::engine::load_model;
+use candecode::engine::operations::plain;
 use candecode::formats::folder::shard_names;
-use candecode::kit::{linear, Weight, Weights};
+use candecode::kit::{Weight, Weights};
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
 
@@ -153,7 +154,7 @@ fn on_the_cpu_only_matrices_are_narrow() {
         let norm = weights.tensor("a.norm", &[2]).unwrap();
         assert_eq!(norm.to_vec1::<f32>().unwrap(), [1.0, 0.1]);
         // The door widens: x stays f32, and the product is that of the rounded weights.
-        let y = linear(&tensor(&[0.0, 1.0], &[1, 2]), &matrix, None).unwrap();
+        let y = plain().linear(&tensor(&[0.0, 1.0], &[1, 2]), &[&matrix]).unwrap().remove(0);
         assert_eq!(y.to_vec2::<f32>().unwrap(), [[tenth, 2.0]]);
     }
 }
@@ -194,5 +195,5 @@ fn a_weight_is_a_matrix() {
     refused(Weight::new(tensor(&[1.0], &[1])).map_err(Into::into), &["rank"]);
     let x = tensor(&[1.0, 2.0, 3.0], &[1, 3]);
     let w = Weight::new(tensor(&[1.0, 0.0], &[1, 2])).unwrap();
-    refused(linear(&x, &w, None).map_err(Into::into), &["its last dimension must be 2"]);
+    refused(plain().linear(&x, &[&w]).map_err(Into::into), &["its last dimension must be 2"]);
 }

@@ -13,6 +13,7 @@ mod engine_table;
 mod ours;
 
 use anyhow::{ensure, Context as _, Result};
+use candecode::engine::operations::Kernels;
 use candecode::formats::hub;
 use candecode::kernels;
 use candecode::kit::ModelConfig;
@@ -64,8 +65,8 @@ pub struct Args {
     batch: usize,
     #[arg(long, hide = true, default_value = "f32")]
     dtype: String,
-    #[arg(long, hide = true, value_enum, default_value_t = kernels::Kernels::Fast)]
-    kernels: kernels::Kernels,
+    #[arg(long, hide = true, value_enum, default_value_t = Kernels::Fast)]
+    kernels: Kernels,
     #[arg(long, hide = true, default_value = "static")]
     cache: String,
 }
@@ -77,8 +78,11 @@ fn prompt(config: &ModelConfig, len: usize) -> Vec<u32> {
 
 fn main() -> Result<()> {
     kernels::set_threads();
+    kernels::in_pool(measure)
+}
+
+fn measure() -> Result<()> {
     let args = Args::parse();
-    kernels::choose(args.kernels);
     let dir = hub::resolve(&args.model)?;
     let config = ModelConfig::from_dir(&dir)?;
     let most = config.max_position_embeddings;

@@ -7,7 +7,8 @@ use benches::{request, text_of};
 use candecode::day07_greedy::argmax;
 use candecode::day10_kv_cache::{Cached, KvCache};
 use candecode::day13_speculative::{decode_block, NgramDrafter, SpeculativeDecoder};
-use candecode::engine::load::{load_model, quantized_format};
+use candecode::engine::load::{load_transformer, quantized_format};
+use candecode::engine::operations;
 use candecode::kernels;
 use candecode::kit::WeightFormat;
 use candecode::kit::{device, Cache, CacheKind, Logits, Model, QuantType, Step, Tokenizer};
@@ -27,14 +28,16 @@ pub fn run(what: &str, dir: &Path, ids: &[u32], args: &Args) -> Result<Value> {
         "q4_0" => quantized_format(QuantType::Q4_0),
         name => device::dtype(name)?.into(),
     };
-    let model = load_model(dir, format, &device::device(&args.device)?)?;
+    let device = device::device(&args.device)?;
+    let ops = operations::choose(Some(args.kernels), &device);
+    let model = load_transformer(dir, format, &device, &ops)?;
     match what {
         "engine" => {
-            engine(&*model, ids, args, 2)?;
-            engine(&*model, ids, args, args.new)
+            engine(&model, ids, args, 2)?;
+            engine(&model, ids, args, args.new)
         }
-        "verify" => verify(&*model, ids),
-        "speculate" => speculate(&*model, &Tokenizer::from_dir(dir)?, args.new),
+        "verify" => verify(&model, ids),
+        "speculate" => speculate(&model, &Tokenizer::from_dir(dir)?, args.new),
         _ => bail!("no run {what}"),
     }
 }

@@ -14,7 +14,7 @@ use candecode::day08_sampling::{sample, softmax};
 use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
 use candecode::engine::requests::{processors, request};
 use candecode::engine::Engine;
-use candecode::kernels::{self, Kernels};
+use candecode::kernels;
 use candecode::kit::rng::RequestRng;
 use candecode::kit::{CacheKind, Model, Sampler, SamplingParams};
 use serde_json::{json, Value};
@@ -61,7 +61,6 @@ const PROMPTS: &[&str] = &[
 
 fn main() -> Result<()> {
     kernels::set_threads();
-    kernels::choose(Kernels::Fast); // as the command
     let engine = Engine::open("story-230k")?;
     let mut cases = Vec::new();
     for prompt in PROMPTS {

@@ -2,7 +2,6 @@
 
 use crate::running_server::{body, Server, MODEL};
 use candecode::engine::Engine;
-use candecode::kernels::{self, Choice};
 use candecode::kit::SamplingParams;
 use serde_json::{json, Value};
 
@@ -38,8 +37,6 @@ fn health_metrics_and_the_page_are_there() {
 
 #[test]
 fn a_text_is_what_the_engine_writes() {
-    kernels::set_threads();
-    kernels::choose(Choice::default());
     let engine = Engine::open(MODEL).unwrap();
     let params = SamplingParams { max_new_tokens: 24, ..SamplingParams::default() };
     let all = engine.generate_batch(&["Lily and her dog"], &[params]).unwrap();

@@ -1,0 +1,503 @@
+//! Every implementation of [`Ops`], and the choice among them: the one file that knows both days and
+//! kernels.
+//!
+//! [`choose`] is called once, when a model is opened. It asks in one place whose code each day is
+//! ([`Yours`]), so that what you have written is what runs: no kernel replaces a day that is yours.
+
+use crate::day01_attention::causal_mask;
+use crate::day03_norms_and_mlps as day03;
+use crate::day04_attention_block::grouped_attention;
+use crate::day07_greedy as day07;
+use crate::kernels::{self, BlockType, TiledWeights};
+use crate::kit::days::DAYS;
+use crate::kit::ops::{Ops, SharedOps};
+use crate::kit::{QuantType, QuantizedMatrix, Sampler, View, Weight};
+use crate::{day00_warm_up, day02_positions};
+use crate::{day17_kernel, day18_flash_attention, day19_quantized_weights as day19};
+use candle_core::{bail, DType, Device, Result, Tensor};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// A name for each implementation of [`Ops`]: the values of `--kernels`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+pub enum Kernels {
+    /// The days' own code: candle's `matmul` for products, the norms and the attention of days 1 to 4,
+    /// operation for operation.
+    Plain,
+    /// candle-nn's fused operations, on every device; the default on Metal and CUDA.
+    Candle,
+    /// The kernels of this repository, for the CPU, which read each weight once, and the cache as it
+    /// lies; the default there.
+    Fast,
+    /// Day 17's kernel for products with f32 and bf16 weights, and day 18's attention.
+    Mine,
+}
+
+impl Kernels {
+    /// As it is written after `--kernels`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Candle => "candle",
+            Self::Fast => "fast",
+            Self::Mine => "mine",
+        }
+    }
+}
+
+impl std::fmt::Display for Kernels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The days that kernels could replace, and that are the reader's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Yours {
+    /// Day 2 or 3: RoPE, norms, SiLU.
+    layers: bool,
+    /// Day 1 or 4.
+    attention: bool,
+    /// Day 7.
+    choice: bool,
+}
+
+impl Yours {
+    /// The one place that asks.
+    fn now() -> Self {
+        let yours = |days: &[usize]| days.iter().any(|day| !DAYS[*day].reference);
+        Self { layers: yours(&[2, 3]), attention: yours(&[1, 4]), choice: yours(&[7]) }
+    }
+}
+
+/// The operations for a model on `device`: those of that name, or the device's default.
+///
+/// By default a kernel computes what the reference's code would, and your own code computes what is
+/// yours. A name that is given holds for products and attention whoever wrote days 1 and 4; norms, SiLU,
+/// RoPE and the choice of a token stay yours where days 2, 3 and 7 are.
+pub fn choose(named: Option<Kernels>, device: &Device) -> SharedOps {
+    if cfg!(target_arch = "wasm32") {
+        return plain(); // a page carries no kernels: its models are small enough without
+    }
+    let mut yours = Yours::now();
+    yours.attention &= named.is_none(); // who names kernels wants to see them attend
+    let default = if device.is_cpu() { Kernels::Fast } else { Kernels::Candle };
+    match named.unwrap_or(default) {
+        Kernels::Plain => plain(),
+        Kernels::Candle => Arc::new(CandleNn { yours }),
+        Kernels::Fast => Arc::new(Fast { yours }),
+        Kernels::Mine => Arc::new(Mine),
+    }
+}
+
+/// The days' own code and nothing else: what the checks compare.
+pub fn plain() -> SharedOps {
+    Arc::new(Plain)
+}
+
+/// The greedy sampler: day 7's `argmax`, or the kernel that stands in for it.
+pub fn greedy(ops: &SharedOps) -> Sampler<'static> {
+    if ops.chooses_fast() {
+        Box::new(|logits| match kernels::argmax(logits) {
+            Some(best) => Ok(best as u32),
+            None => day07::argmax(logits), // which says what is wrong
+        })
+    } else {
+        Box::new(day07::argmax)
+    }
+}
+
+/// The days' own code on candle's tensors.
+#[derive(Debug, Clone, Copy)]
+struct Plain;
+
+impl Ops for Plain {
+    fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>> {
+        let one = |w: &&Weight| {
+            let shape = product_shape(x, w)?;
+            let y = match w.quantized() {
+                Some(matrix) => quantized_linear(x, matrix)?,
+                None => matmul(x, &w.tensor()?)?,
+            };
+            y.reshape(shape)
+        };
+        weights.iter().map(one).collect()
+    }
+
+    fn embed(&self, ids: &Tensor, table: &Weight) -> Result<Tensor> {
+        let Some(matrix) = table.quantized() else {
+            return day00_warm_up::embed(&table.tensor()?, ids);
+        };
+        let (b, t) = ids.dims2()?;
+        let all: Vec<u32> = ids.flatten_all()?.to_vec1()?;
+        let rows = matrix.widened_rows(all.into_iter().map(|id| id as usize))?;
+        rows.reshape((b, t, ()))?.to_device(ids.device())
+    }
+
+    fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
+        let mask = mask_of(q, kv, mask)?;
+        grouped_attention(q, &kv.k, &kv.v, mask.as_ref())
+    }
+
+    fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
+        in_parts([x], |[x]| day03::rms_norm(x, weight, eps))
+    }
+
+    fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
+        day03::layer_norm(x, weight, bias, eps)
+    }
+
+    fn rotate(&self, x: &Tensor, (cos, sin): &(Tensor, Tensor)) -> Result<Tensor> {
+        in_parts([x], |[x]| day02_positions::rotate(x, cos, sin))
+    }
+
+    fn silu_and_mul(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+        in_parts([gate, up], |[gate, up]| day03::silu(gate)? * up)
+    }
+
+    fn describe(&self, _cpu: bool) -> String {
+        "plain".to_string()
+    }
+}
+
+/// candle-nn's fused operations, one command each on a GPU where plain code gives dozens.
+#[derive(Debug, Clone, Copy)]
+struct CandleNn {
+    yours: Yours,
+}
+
+impl Ops for CandleNn {
+    fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>> {
+        Plain.linear(x, weights) // candle's matmul has nothing to fuse
+    }
+
+    fn embed(&self, ids: &Tensor, table: &Weight) -> Result<Tensor> {
+        Plain.embed(ids, table)
+    }
+
+    /// Grouped as on day 4: the queries that share a head lie below each other, as more rows of one
+    /// product. candle-nn's own `sdpa` is for Metal alone, and leaves out the mask of a single query.
+    fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
+        if self.yours.attention {
+            return Plain.attend(q, kv, mask);
+        }
+        let (b, heads, new, width) = q.dims4()?;
+        let (_, kv_heads, all, _) = kv.k.dims4()?;
+        if kv_heads == 0 || heads % kv_heads != 0 {
+            bail!("{heads} query heads cannot share {kv_heads} key/value heads evenly")
+        }
+        let group = heads / kv_heads;
+        let scaled = (q * (1.0 / (width as f64).sqrt()))?;
+        let scaled = scaled.reshape((b, kv_heads, group * new, width))?;
+        let mut scores = scaled.matmul(&kv.k.t()?)?; // (B, Hkv, group * T, S)
+        if let Some(mask) = mask_of(q, kv, mask)? {
+            let zero = Tensor::zeros(mask.shape(), scores.dtype(), scores.device())?;
+            let hidden = (&zero + f64::NEG_INFINITY)?;
+            let added = mask.where_cond(&zero, &hidden)?.unsqueeze(1)?; // (B or 1, 1, 1, T, S)
+            let by_head = scores.reshape((b, kv_heads, group, new, all))?;
+            scores = by_head.broadcast_add(&added)?.reshape((b, kv_heads, group * new, all))?;
+        }
+        let weights = candle_nn::ops::softmax_last_dim(&scores)?;
+        weights.matmul(&kv.v.contiguous()?)?.reshape((b, heads, new, width))
+    }
+
+    fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
+        if self.yours.layers {
+            return Plain.rms_norm(x, weight, eps);
+        }
+        let weight = weight.to_dtype(x.dtype())?;
+        candle_nn::ops::rms_norm(&x.contiguous()?, &weight, eps as f32)
+    }
+
+    fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
+        if self.yours.layers {
+            return Plain.layer_norm(x, weight, bias, eps);
+        }
+        let (weight, bias) = (weight.to_dtype(x.dtype())?, bias.to_dtype(x.dtype())?);
+        candle_nn::ops::layer_norm(&x.contiguous()?, &weight, &bias, eps as f32)
+    }
+
+    fn rotate(&self, x: &Tensor, (cos, sin): &(Tensor, Tensor)) -> Result<Tensor> {
+        if self.yours.layers {
+            return day02_positions::rotate(x, cos, sin);
+        }
+        let (cos, sin) = (cos.to_dtype(x.dtype())?, sin.to_dtype(x.dtype())?);
+        candle_nn::rotary_emb::rope(&x.contiguous()?, &cos.contiguous()?, &sin.contiguous()?)
+    }
+
+    fn silu_and_mul(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+        if self.yours.layers {
+            return Plain.silu_and_mul(gate, up);
+        }
+        candle_nn::ops::silu(gate)? * up
+    }
+
+    fn describe(&self, _cpu: bool) -> String {
+        "candle (candle-nn's fused operations)".to_string()
+    }
+}
+
+/// The kernels of this repository. They take f32 activations on the CPU; all else is plain.
+#[derive(Debug, Clone, Copy)]
+struct Fast {
+    yours: Yours,
+}
+
+impl Fast {
+    /// Whether a kernel computes a norm, SiLU or RoPE of `x`.
+    fn layers(&self, x: &Tensor) -> bool {
+        !self.yours.layers && takes(x)
+    }
+}
+
+impl Ops for Fast {
+    fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>> {
+        if !takes(x) {
+            return Plain.linear(x, weights);
+        }
+        let shapes = weights.iter().map(|w| product_shape(x, w)).collect::<Result<Vec<_>>>()?;
+        let products = if weights.iter().all(|w| w.quantized().is_none()) {
+            let tensors = weights.iter().map(|w| w.tensor()).collect::<Result<Vec<_>>>()?;
+            let tensors: Vec<&Tensor> = tensors.iter().collect();
+            let same = |t: &&Tensor| kernels::can_read(t) && t.dtype() == tensors[0].dtype();
+            match tensors.iter().all(same) {
+                true => Some(kernels::linear(x, &tensors)?),
+                false => None,
+            }
+        } else {
+            let tiles: Vec<_> = weights.iter().filter_map(|w| tiles_of(w.quantized()?)).collect();
+            match tiles.len() == weights.len() {
+                true => Some(kernels::quantized_linear(x, &tiles)?),
+                false => None,
+            }
+        };
+        match products {
+            Some(all) => all.iter().zip(shapes).map(|(y, shape)| y.reshape(shape)).collect(),
+            // Weights of several types: one product after the other.
+            None if weights.len() > 1 => {
+                let each = weights.iter().map(|w| Ok(self.linear(x, &[*w])?.remove(0)));
+                each.collect()
+            }
+            None => Plain.linear(x, weights),
+        }
+    }
+
+    fn embed(&self, ids: &Tensor, table: &Weight) -> Result<Tensor> {
+        Plain.embed(ids, table)
+    }
+
+    fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
+        if self.yours.attention || !takes(q) {
+            return Plain.attend(q, kv, mask);
+        }
+        kernels::attention(q, &kv.k, &kv.v, mask)
+    }
+
+    /// The norm over single heads (Qwen3) is plain: a head is too short for a kernel to gain by it.
+    fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
+        if !self.layers(x) || x.rank() > 3 {
+            return Plain.rms_norm(x, weight, eps);
+        }
+        kernels::rms_norm(x, weight, eps)
+    }
+
+    fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
+        Plain.layer_norm(x, weight, bias, eps)
+    }
+
+    fn rotate(&self, x: &Tensor, cos_sin: &(Tensor, Tensor)) -> Result<Tensor> {
+        if !self.layers(x) {
+            return Plain.rotate(x, cos_sin);
+        }
+        kernels::rotate(x, &cos_sin.0, &cos_sin.1)
+    }
+
+    fn silu_and_mul(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+        if !self.layers(gate) {
+            return Plain.silu_and_mul(gate, up);
+        }
+        kernels::silu_and_mul(gate, up)
+    }
+
+    fn reads_tiles(&self) -> bool {
+        true
+    }
+
+    fn chooses_fast(&self) -> bool {
+        !self.yours.choice
+    }
+
+    fn holds_scores(&self) -> bool {
+        self.yours.attention
+    }
+
+    fn counts_bytes(&self) -> bool {
+        !self.yours.attention
+    }
+
+    fn describe(&self, cpu: bool) -> String {
+        if !cpu {
+            return "plain (the fast ones are for the CPU)".to_string();
+        }
+        let how = kernels::describe();
+        if self.yours.attention {
+            format!("products fast ({how}), attention plain")
+        } else {
+            format!("fast ({how})")
+        }
+    }
+}
+
+/// Day 17's products and day 18's attention; what those days have no code for is plain.
+#[derive(Debug, Clone, Copy)]
+struct Mine;
+
+impl Ops for Mine {
+    fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>> {
+        let on_metal = x.device().is_metal() && x.dtype() == DType::F32; // task 17.9
+        let one = |w: &&Weight| match w.quantized() {
+            None if takes(x) || on_metal => {
+                let shape = product_shape(x, w)?;
+                day17_kernel::linear(x, &w.tensor()?)?.reshape(shape)
+            }
+            _ => Ok(Plain.linear(x, &[*w])?.remove(0)),
+        };
+        weights.iter().map(one).collect()
+    }
+
+    fn embed(&self, ids: &Tensor, table: &Weight) -> Result<Tensor> {
+        Plain.embed(ids, table)
+    }
+
+    fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
+        if !takes(q) {
+            return Plain.attend(q, kv, mask);
+        }
+        day18_flash_attention::tiled_attention(q, &kv.k, &kv.v, mask)
+    }
+
+    fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
+        Plain.rms_norm(x, weight, eps)
+    }
+
+    fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
+        Plain.layer_norm(x, weight, bias, eps)
+    }
+
+    fn rotate(&self, x: &Tensor, cos_sin: &(Tensor, Tensor)) -> Result<Tensor> {
+        Plain.rotate(x, cos_sin)
+    }
+
+    fn silu_and_mul(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+        Plain.silu_and_mul(gate, up)
+    }
+
+    fn holds_scores(&self) -> bool {
+        false
+    }
+
+    fn describe(&self, cpu: bool) -> String {
+        if !cpu {
+            return "products day 17's, attention plain".to_string(); // on Metal; else it is refused
+        }
+        format!("those of days 17 and 18 ({} threads)", kernels::threads())
+    }
+}
+
+/// Multiplies a few numbers with day 17's kernel, and attends to a few with day 18's, so that a task
+/// which is not written yet is met before anything is loaded or shown. Weights are of type `dtype`.
+///
+/// # Errors
+/// If the kernel returns one.
+///
+/// # Panics
+/// If a task is not written.
+pub fn try_mine(dtype: DType) -> Result<()> {
+    let x = Tensor::ones((3, 70), DType::F32, &Device::Cpu)?;
+    let w = Tensor::ones((5, 70), dtype, &Device::Cpu)?;
+    day17_kernel::linear(&x, &w)?;
+    for new in [3, 1] {
+        let q = Tensor::ones((1, 2, new, 4), DType::F32, &Device::Cpu)?;
+        let kv = Tensor::ones((1, 1, 3, 4), DType::F32, &Device::Cpu)?;
+        day18_flash_attention::tiled_attention(&q, &kv, &kv, None)?;
+    }
+    Ok(())
+}
+
+/// True for activations that kernels for the CPU compute with.
+fn takes(activations: &Tensor) -> bool {
+    activations.device().is_cpu() && activations.dtype() == DType::F32
+}
+
+/// The shape of `x · wᵀ`: that of `x`, with another last dimension.
+fn product_shape(x: &Tensor, w: &Weight) -> Result<Vec<usize>> {
+    let (out, inner) = w.shape();
+    let mut shape = x.dims().to_vec();
+    match shape.last_mut() {
+        Some(last) if *last == inner => *last = out,
+        _ => bail!("linear: x is {:?}, its last dimension must be {inner}", x.shape()),
+    }
+    Ok(shape)
+}
+
+/// `x · wᵀ` by candle: `(rows of x, out)`.
+fn matmul(x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    x.reshape(((), w.dim(1)?))?.matmul(&w.to_dtype(x.dtype())?.t()?)
+}
+
+/// `x · wᵀ` for a quantised matrix by day 19: `(rows of x, out)`. On other devices, and for activations
+/// of other types, the matrix is widened.
+fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
+    if takes(x) {
+        return day19::quantized_linear(&x.reshape(((), matrix.shape().1))?, matrix);
+    }
+    let widened = matrix.widened()?.to_device(x.device())?;
+    matmul(x, &widened)
+}
+
+/// A matrix as the kernel reads it, if it was loaded in tiles.
+fn tiles_of(matrix: &QuantizedMatrix) -> Option<TiledWeights<'_>> {
+    let kind = match matrix.kind() {
+        QuantType::Q8_0 => BlockType::Q8_0,
+        QuantType::Q4_0 => BlockType::Q4_0,
+        QuantType::Q4_1 => BlockType::Q4_1,
+    };
+    Some(TiledWeights { kind, out: matrix.shape().0, tiles: matrix.tiles()? })
+}
+
+/// The mask that plain attention needs: the one given, or day 1's causal one. A single query needs
+/// none: the newest token may see everything.
+fn mask_of(q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Option<Tensor>> {
+    let (new, all) = (q.dim(2)?, kv.k.dim(2)?);
+    match mask {
+        Some(mask) => Ok(Some(mask.clone())),
+        None if new == 1 => Ok(None),
+        None => causal_mask(new, all - new, q.device()).map(Some),
+    }
+}
+
+/// Numbers of a part: few enough that the second cache holds them and what is made of them.
+const PART: usize = 1 << 14;
+
+/// `f(x)` for an `f` that computes every index of dimension 1, a token or a head, from that index
+/// alone. On the CPU it gets some indexes at a time: threads share the work, and what one operation
+/// leaves is still in a cache for the next. The numbers are the same, bit for bit.
+fn in_parts<const N: usize>(
+    x: [&Tensor; N],
+    f: impl Fn([&Tensor; N]) -> Result<Tensor> + Sync,
+) -> Result<Tensor> {
+    let all = x[0].dims().get(1).copied().unwrap_or(0);
+    let parts = all.min(x[0].elem_count() / PART);
+    if parts < 2 || !x[0].device().is_cpu() || cfg!(target_arch = "wasm32") {
+        return f(x);
+    }
+    let part = |i: usize| {
+        let (start, end) = (all * i / parts, all * (i + 1) / parts);
+        let x = x.iter().map(|x| x.narrow(1, start, end - start));
+        let x = x.collect::<Result<Vec<_>>>()?;
+        f(std::array::from_fn(|i| &x[i]))
+    };
+    let done = (0..parts).into_par_iter().map(part).collect::<Result<Vec<_>>>()?;
+    Tensor::cat(&done, 1)
+}

@@ -1,0 +1,285 @@
+//! Models with different operations, beside each other and on several threads. The program is their own:
+//! the bytes that kernels read are counted for the whole process.
+
+#![cfg(feature = "ref")]
+
+use candecode::day05_model::Transformer;
+use candecode::day10_kv_cache::KvCache;
+use candecode::day12_batching::{left_pad, ragged_mask};
+use candecode::day16_cost_of_a_token::{bytes_moved, Pass, Precision};
+use candecode::engine::load::load_transformer;
+use candecode::engine::operations::{choose, Kernels};
+use candecode::engine::Engine;
+use candecode::kernels;
+use candecode::kit::{
+    Batch, Cache, CacheKind, Logits, Model, NoCache, Ops, SamplingParams, SharedOps,
+};
+use candecode::kit::{Step, View, Weight};
+use candle_core::{DType, Device, Result, Tensor};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// Held by a test that computes, for one of them looks at what the kernels have counted.
+static KERNELS: Mutex<()> = Mutex::new(());
+
+/// An embedded model with these operations.
+fn model(name: &str, dtype: DType, ops: &SharedOps) -> Transformer {
+    let at = if name.starts_with("tiny") { "tests/oracle" } else { "models" };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(at).join(name);
+    load_transformer(&folder, dtype, &Device::Cpu, ops).unwrap()
+}
+
+fn named(kernels: Kernels) -> SharedOps {
+    choose(Some(kernels), &Device::Cpu)
+}
+
+#[test]
+fn day_16_says_what_the_kernels_read() {
+    let _held = KERNELS.lock();
+    for name in ["story-3m", "story-230k", "story-gpt2-1m"] {
+        for dtype in [DType::F32, DType::BF16] {
+            let model = model(name, dtype, &named(Kernels::Fast));
+            let mut cache = KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers);
+            // A prompt, three rows of it that decode, and five tokens of a row that are verified.
+            let prefill = Pass::prefill(1, 40);
+            let decode = Pass::decode(3, 40);
+            let verify = Pass { rows: 1, new: 5, past: 41, logits: 5 };
+            for pass in [prefill, decode, verify] {
+                if cache.len() > 0 {
+                    cache.select(&vec![0; pass.rows]).unwrap();
+                }
+                let ids: Vec<u32> = (0..pass.new as u32).map(|i| 5 + i * 37 % 900).collect();
+                let positions: Vec<u32> = (pass.past as u32..).take(pass.new).collect();
+                let (rows, places) = (vec![ids; pass.rows], vec![positions; pass.rows]);
+                let step = Step::batch(&model, &rows, &places, None).unwrap();
+                let step = step.with_logits(Logits::Last(pass.logits));
+                let before = kernels::bytes_read();
+                model.forward(&step, &mut cache).unwrap();
+                let read = (kernels::bytes_read() - before) as f64;
+                let precision = Precision::new(dtype, DType::F32);
+                let said = bytes_moved(model.config(), &pass, &precision);
+                assert_eq!(read, said.weights + said.cache, "{name}, {dtype:?}, {pass:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_whole_model_says_the_same_with_all_kernels() {
+    let _held = KERNELS.lock();
+    for name in ["story-3m", "story-230k", "story-gpt2-1m", "tiny-qwen3"] {
+        let ids: Vec<u32> = (0..40).map(|i| 5 + i * 37 % 90).collect();
+        let logits = |kernels| -> Tensor {
+            let model = model(name, DType::F32, &named(kernels));
+            let step = Step::new(&model, &ids, 0).unwrap();
+            model.forward(&step, &mut NoCache).unwrap().flatten_all().unwrap()
+        };
+        let plain = logits(Kernels::Plain);
+        for kernels in [Kernels::Candle, Kernels::Fast, Kernels::Mine] {
+            let difference = (logits(kernels) - &plain).unwrap();
+            let largest: f32 = difference.abs().unwrap().max(0).unwrap().to_scalar().unwrap();
+            // Through five layers and a head of logits of size 20.
+            assert!(largest < 2e-3, "{name}, {kernels}: {largest}");
+        }
+    }
+}
+
+/// What another implementation computes, but products as the fast kernels do: they add in one order for
+/// any number of rows.
+#[derive(Debug)]
+struct FastProducts(SharedOps, SharedOps);
+
+impl Ops for FastProducts {
+    fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>> {
+        self.0.linear(x, weights)
+    }
+    fn embed(&self, ids: &Tensor, table: &Weight) -> Result<Tensor> {
+        self.0.embed(ids, table)
+    }
+    fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
+        self.1.attend(q, kv, mask)
+    }
+    fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
+        self.0.rms_norm(x, weight, eps)
+    }
+    fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
+        self.0.layer_norm(x, weight, bias, eps)
+    }
+    fn rotate(&self, x: &Tensor, cos_sin: &(Tensor, Tensor)) -> Result<Tensor> {
+        self.0.rotate(x, cos_sin)
+    }
+    fn silu_and_mul(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+        self.0.silu_and_mul(gate, up)
+    }
+    fn describe(&self, cpu: bool) -> String {
+        self.1.describe(cpu)
+    }
+}
+
+/// Attention of each kind, with the products of the fast kernels.
+fn attentions() -> [(Kernels, SharedOps); 2] {
+    [Kernels::Fast, Kernels::Mine].map(|kernels| {
+        (kernels, Arc::new(FastProducts(named(Kernels::Fast), named(kernels))) as SharedOps)
+    })
+}
+
+/// Token ids of some length, other ones for every row.
+fn ids(row: usize, len: usize) -> Vec<u32> {
+    (0..len).map(|i| (5 + (i * 37 + row * 101) % 900) as u32).collect()
+}
+
+fn flat(logits: &Tensor) -> Vec<f32> {
+    logits.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+#[test]
+fn a_row_of_a_running_batch_gets_the_very_logits_that_it_gets_alone() {
+    let _held = KERNELS.lock();
+    let models = attentions().map(|(kind, ops)| (kind, model("story-3m", DType::F32, &ops)));
+    let cases = [2, 3, 8, 17, 32, 45].into_iter();
+    for (rows, (attention, model)) in cases.flat_map(|rows| models.iter().map(move |m| (rows, m))) {
+        let new_cache = || KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers);
+        // As a scheduler does: every prompt alone, then its cache joins, and all decode together.
+        let lengths: Vec<usize> = (0..rows).map(|row| 1 + row * 53 % 97).collect();
+        let longest = lengths.iter().copied().max().unwrap();
+        let padding: Vec<usize> = lengths.iter().map(|len| longest - len).collect();
+        let (mut alone, mut batch) = (Vec::new(), new_cache());
+        for (row, len) in lengths.iter().enumerate() {
+            let step = Step::new(model, &ids(row, *len), 0).unwrap();
+            let mut cache = new_cache();
+            model.forward(&step, &mut cache).unwrap();
+            batch.join(&cache).unwrap();
+            alone.push(cache);
+        }
+        for more in 0..3 {
+            let token = |row: usize| ids(row, lengths[row] + more + 1)[lengths[row] + more];
+            let next: Vec<Vec<u32>> = (0..rows).map(|row| vec![token(row)]).collect();
+            let place = |len: &usize| vec![(len + more) as u32];
+            let places: Vec<Vec<u32>> = lengths.iter().map(place).collect();
+            let mask = ragged_mask(&padding, 1, longest + more, &Device::Cpu).unwrap();
+            let step = Step::batch(model, &next, &places, Some(mask)).unwrap();
+            let together = model.forward(&step, &mut batch).unwrap();
+            for (row, cache) in alone.iter_mut().enumerate() {
+                let step = Step::new(model, &next[row], lengths[row] + more).unwrap();
+                let single = flat(&model.forward(&step, cache).unwrap());
+                let of_batch = flat(&together.narrow(0, row, 1).unwrap());
+                assert_eq!(of_batch, single, "{attention}, row {row} of {rows}, token {more}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_padded_prompt_gets_the_very_logits_that_it_gets_alone() {
+    let _held = KERNELS.lock();
+    let models = attentions().map(|(kind, ops)| (kind, model("story-3m", DType::F32, &ops)));
+    let long: Vec<usize> = (0..32).map(|row| 33 + row * 23 % 40).collect();
+    let mixed: Vec<usize> = (0..12).map(|row| 1 + row * 41 % 90).collect();
+    let cases = [vec![8, 1, 5, 7], vec![2, 16], long, mixed];
+    for (lengths, (attention, model)) in
+        cases.iter().flat_map(|lengths| models.iter().map(move |m| (lengths, m)))
+    {
+        let prompts: Vec<Vec<u32>> =
+            lengths.iter().enumerate().map(|(row, len)| ids(row, *len)).collect();
+        let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+        let padded = left_pad(&slices);
+        let width = padded.ids[0].len();
+        let mask = ragged_mask(&padded.padding, width, 0, &Device::Cpu).unwrap();
+        let step = Step::batch(model, &padded.ids, &padded.positions, Some(mask)).unwrap();
+        let together = model.forward(&step, &mut NoCache).unwrap();
+        for (row, prompt) in prompts.iter().enumerate() {
+            let step = Step::new(model, prompt, 0).unwrap();
+            let single = flat(&model.forward(&step, &mut NoCache).unwrap());
+            let own = together.narrow(0, row, 1).unwrap();
+            let own = own.narrow(1, padded.padding[row], prompt.len()).unwrap();
+            assert_eq!(flat(&own), single, "{attention}, row {row} of {}", prompts.len());
+        }
+    }
+}
+
+#[test]
+fn the_default_with_the_reference_is_the_fast_kernels() {
+    let text = |ops: SharedOps| ops.describe(true);
+    assert_eq!(text(choose(None, &Device::Cpu)), text(named(Kernels::Fast)));
+    assert!(text(named(Kernels::Fast)).starts_with("fast ("));
+}
+
+#[test]
+fn two_engines_with_different_kernels_run_at_once_and_each_writes_what_it_writes_alone() {
+    let _held = KERNELS.lock();
+    let params = SamplingParams { max_new_tokens: 40, ..SamplingParams::default() };
+    let text = |kernels: Kernels| -> Vec<(u32, f32)> {
+        let files = candecode::formats::ModelFiles::open("story-3m").unwrap();
+        let ops = named(kernels);
+        let engine = Engine::from_files(&files, DType::F32, &Device::Cpu, &ops).unwrap();
+        let tokens = engine.generate("Lily and her dog", &params).unwrap();
+        tokens.map(|token| token.map(|token| (token.id, token.logprob)).unwrap()).collect()
+    };
+    let all = [Kernels::Plain, Kernels::Candle, Kernels::Fast, Kernels::Mine];
+    let alone = all.map(text);
+    for (kernels, tokens) in all.iter().zip(&alone) {
+        let ids = |tokens: &[(u32, f32)]| tokens.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+        assert_eq!(ids(tokens), ids(&alone[0]), "{kernels}");
+    }
+    // Side by side, the bits are the same, too.
+    std::thread::scope(|scope| {
+        let threads = all.map(|kernels| scope.spawn(move || text(kernels)));
+        for ((thread, kernels), alone) in threads.into_iter().zip(all).zip(&alone) {
+            assert_eq!(&thread.join().unwrap(), alone, "{kernels}");
+        }
+    });
+}
+
+/// A program with a pool of one thread calls from three, after [`kernels::set_threads`]: none waits for
+/// ever.
+#[test]
+fn a_pool_of_one_thread_serves_callers_on_several() {
+    const INSIDE: &str = "CANDECODE_TEST_ONE_THREAD";
+    if std::env::var_os(INSIDE).is_some() {
+        kernels::set_threads();
+        let engine = Engine::open("story-230k").unwrap();
+        let params = SamplingParams { max_new_tokens: 8, ..SamplingParams::default() };
+        let text = |engine: &Engine| engine.generate_batch(&["Once"], &[params.clone()]).unwrap();
+        let here = text(&engine);
+        std::thread::scope(|scope| {
+            let others = [(); 2].map(|()| {
+                scope.spawn(|| {
+                    let engine = Engine::open("story-230k").unwrap();
+                    text(&engine)
+                })
+            });
+            for other in others {
+                assert_eq!(other.join().unwrap(), here);
+            }
+        });
+        return;
+    }
+    let name = "a_pool_of_one_thread_serves_callers_on_several";
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name])
+        .env(INSIDE, "1")
+        .env("RAYON_NUM_THREADS", "1")
+        .spawn()
+        .unwrap();
+    let began = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > std::time::Duration::from_secs(120) {
+            child.kill().unwrap();
+            panic!("the program waits for ever");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(child.wait().unwrap().success());
+}
+
+/// A container of one core on a larger machine: `taskset` allows one core alone.
+#[cfg(target_os = "linux")]
+#[test]
+fn there_are_no_more_threads_than_allowed_cores() {
+    let mut command = std::process::Command::new("taskset");
+    command.args(["--cpu-list", "0", env!("CARGO_BIN_EXE_candecode")]);
+    command.args(["-p", "Once", "--max-new-tokens", "1", "--kernels", "fast", "--stats"]);
+    let output = command.env_remove("RAYON_NUM_THREADS").output().unwrap();
+    let stats = String::from_utf8_lossy(&output.stderr);
+    assert!(stats.contains(" 1 threads"), "{stats}");
+}
