@@ -303,14 +303,14 @@ pub fn best_draft_length(
 
 /// A request as a clock saw it: all times in seconds, of one clock.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Trace {
+pub struct RequestTrace {
     /// When the request was sent.
     pub sent: f64,
     /// When each of its tokens came, in order.
     pub tokens: Vec<f64>,
 }
 
-impl Trace {
+impl RequestTrace {
     /// Time to first token and time per output token, as vLLM's benchmark counts them: the second
     /// is the time from the first token to the last, over the tokens after the first.
     ///
@@ -361,7 +361,7 @@ pub struct Summary {
 ///
 /// # Errors
 /// If there are no requests, or one of them got no token.
-pub fn summarize(traces: &[Trace]) -> Result<Summary> {
+pub fn summarize(traces: &[RequestTrace]) -> Result<Summary> {
     // task 16.15: percentiles of both times, and tokens a second of all together
     todo!("day 16, task 15: percentiles of both times, and tokens a second of all together")
 }

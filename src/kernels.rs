@@ -2,7 +2,7 @@
 //! who calls them is decided in `engine/operations.rs`.
 
 use crate::kit::device::on_cpu;
-use candecode_kernels::{AttentionShape, Heads, Mask, Weights, TILE_ROWS};
+use candecode_kernels::{AttentionShape, Heads, Mask, WeightSlices, TILE_ROWS};
 use candle_core::{
     bail, CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Device, Layout, Result, Shape,
     Storage, Tensor, WithDType, D,
@@ -141,9 +141,9 @@ impl CustomOp1 for Linear<'_> {
         }
         let locked: Vec<_> = self.0.iter().map(|w| w.storage_and_layout()).collect();
         let weights = match self.0.first().map(|w| w.dtype()) {
-            Some(DType::F32) => Weights::F32(slices::<f32>(&locked)?),
-            Some(DType::BF16) => Weights::Bf16(slices::<bf16>(&locked)?),
-            Some(DType::F16) => Weights::F16(slices::<f16>(&locked)?),
+            Some(DType::F32) => WeightSlices::F32(slices::<f32>(&locked)?),
+            Some(DType::BF16) => WeightSlices::Bf16(slices::<bf16>(&locked)?),
+            Some(DType::F16) => WeightSlices::F16(slices::<f16>(&locked)?),
             _ => bail!("linear: no weights"),
         };
         let y = candecode_kernels::linear(x, inner, &weights);

@@ -5,7 +5,7 @@
 use candecode::day05_model::Norm;
 use candecode::day07_greedy::StopStrings;
 use candecode::day10_kv_cache::KvCache;
-use candecode::engine::nan_trace::{first_nan, first_nan_behind, Trace};
+use candecode::engine::nan_trace::{first_nan, first_nan_behind, NanTrace};
 use candecode::engine::roomy_cache::RoomyCache;
 use candecode::engine::{load, operations, simple_generate, Completion, Engine};
 use candecode::formats::ModelFiles;
@@ -165,17 +165,17 @@ fn a_trace_tells_no_nan_from_a_pass_that_cannot_be_repeated() {
     let mut model =
         load::load_files(&files, DType::F32, &Device::Cpu, &operations::plain()).unwrap();
     let context = model.config.max_position_embeddings;
-    assert_eq!(first_nan(&model, &[1, 2, 3]), Trace::NoNan);
+    assert_eq!(first_nan(&model, &[1, 2, 3]), NanTrace::NoNan);
     let too_long = vec![1; context + 1];
-    assert_eq!(first_nan(&model, &too_long), Trace::NotRepeatable);
+    assert_eq!(first_nan(&model, &too_long), NanTrace::NotRepeatable);
     let (tokens, trace) = first_nan_behind(&model, &[1, 2, 3], 4);
-    assert_eq!((tokens.len(), trace), (7, Trace::NoNan));
+    assert_eq!((tokens.len(), trace), (7, NanTrace::NoNan));
     let (tokens, trace) = first_nan_behind(&model, &too_long[1..], 4);
-    assert_eq!((tokens.len(), trace), (context + 1, Trace::NotRepeatable));
+    assert_eq!((tokens.len(), trace), (context + 1, NanTrace::NotRepeatable));
     if let Norm::Rms { weight, .. } = &mut model.norm {
         *weight = (&*weight * f64::NAN).unwrap();
     }
-    let Trace::FirstIn(stage) = first_nan(&model, &[1, 2, 3]) else { panic!("no stage") };
+    let NanTrace::FirstIn(stage) = first_nan(&model, &[1, 2, 3]) else { panic!("no stage") };
     assert_eq!(stage, "every layer's output is a number, the last norm's or the head's is not");
 }
 
@@ -204,12 +204,12 @@ fn stop_strings_cost_what_can_match() {
 
 #[test]
 fn an_error_about_nan_says_what_its_trace_came_to() {
-    let numbers = Trace::NoNan.to_string();
+    let numbers = NanTrace::NoNan.to_string();
     assert!(numbers.contains("without a cache, this text gives no NaN"), "{numbers}");
-    let unknown = Trace::NotRepeatable.to_string();
+    let unknown = NanTrace::NotRepeatable.to_string();
     assert!(!unknown.contains("gives no NaN"), "{unknown}");
     assert!(unknown.contains("cannot compute this text again"), "{unknown}");
-    assert_eq!(Trace::FirstIn("layer 2's MLP".into()).to_string(), "layer 2's MLP");
+    assert_eq!(NanTrace::FirstIn("layer 2's MLP".into()).to_string(), "layer 2's MLP");
 }
 
 /// Rows come, go and grow at random, in day 10's cache and in the server's: the two hold the same.

@@ -53,7 +53,7 @@ pub use attention_kernel::{attention, AttentionShape, Heads, Mask};
 pub use bandwidth::{bandwidth, bandwidth_of, bytes_read};
 pub use elementwise::{rms_norm, rotate, silu_and_mul};
 pub use instruction_set::{instruction_set, InstructionSet};
-pub use linear_kernel::{linear, Weights};
+pub use linear_kernel::{linear, WeightSlices};
 pub use peak_operations::peak_operations;
 pub use quantized_kernel::{
     peak_integer_operations, quantized_linear, quantized_linear_by, BlockType, TiledWeights,

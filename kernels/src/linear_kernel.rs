@@ -24,7 +24,7 @@ const PAIR: usize = 2;
 const PAIR_X_ROWS: usize = 2;
 
 /// Weight matrices of one type that share an input. Each is `(out, in)`, row after row.
-pub enum Weights<'a> {
+pub enum WeightSlices<'a> {
     /// f32.
     F32(Vec<&'a [f32]>),
     /// bf16, widened in registers.
@@ -38,11 +38,11 @@ pub enum Weights<'a> {
 ///
 /// # Panics
 /// If `inner` is 0.
-pub fn linear(x: &[f32], inner: usize, weights: &Weights<'_>) -> Vec<f32> {
+pub fn linear(x: &[f32], inner: usize, weights: &WeightSlices<'_>) -> Vec<f32> {
     match weights {
-        Weights::F32(weights) => products(weights, x, inner),
-        Weights::Bf16(weights) => products(weights, x, inner),
-        Weights::F16(weights) => products(weights, x, inner),
+        WeightSlices::F32(weights) => products(weights, x, inner),
+        WeightSlices::Bf16(weights) => products(weights, x, inner),
+        WeightSlices::F16(weights) => products(weights, x, inner),
     }
 }
 

@@ -21,7 +21,7 @@ pub struct XBlock {
     /// The scale, rounded to f16 as in a file. Infinite or not a number if one of the numbers is: so
     /// will be the products.
     pub scale: f32,
-    /// The sum of the integers. Weights whose integers are stored with an offset need it.
+    /// The sum of the integers. WeightSlices whose integers are stored with an offset need it.
     pub sum: i32,
 }
 

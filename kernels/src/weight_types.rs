@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use pulp::{bytemuck, Simd, WithSimd};
 
-/// A number as weights are stored: f32, bf16 or f16. Weights are read as they are and widened in
+/// A number as weights are stored: f32, bf16 or f16. WeightSlices are read as they are and widened in
 /// registers.
 pub trait WeightType: Copy + Into<f32> + Send + Sync + 'static {
     /// What one step of the micro-kernel reads: two vectors' worth of numbers.

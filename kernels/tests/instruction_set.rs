@@ -1,7 +1,7 @@
 //! What `CANDECODE_SIMD` asks for holds for all kernels. A file, and so a process, of its own: kernels read the
 //! variable once.
 
-use candecode_kernels::{instruction_set, lanes, linear, InstructionSet, Weights};
+use candecode_kernels::{instruction_set, lanes, linear, InstructionSet, WeightSlices};
 
 #[test]
 fn plain_code_is_to_be_had_everywhere() {
@@ -14,5 +14,5 @@ fn plain_code_is_to_be_had_everywhere() {
     let x: Vec<f32> = (0..35).map(|i| (i % 3) as f32).collect();
     let by_hand = |row: &[f32]| row.iter().zip(&x).map(|(w, x)| w * x).sum::<f32>();
     let wanted: Vec<f32> = w.chunks(35).map(by_hand).collect();
-    assert_eq!(linear(&x, 35, &Weights::F32(vec![&w])), wanted);
+    assert_eq!(linear(&x, 35, &WeightSlices::F32(vec![&w])), wanted);
 }

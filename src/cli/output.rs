@@ -186,7 +186,7 @@ impl<'a> Output<'a> {
     /// What the run should have taken at least, and why: day 16's prediction.
     fn forecast(&self, model: &Transformer, machine: &Machine) -> String {
         let longest = |of: fn(&Text) -> usize| self.texts.iter().map(of).max().unwrap_or(0);
-        let sizes = forecast::Sizes {
+        let sizes = forecast::RunSizes {
             rows: self.texts.len(),
             prompt: longest(|text| text.prompt.len()),
             new: longest(|text| text.new_ids.len()),

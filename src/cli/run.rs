@@ -3,14 +3,14 @@
 use crate::cli::flags::{Args, CacheName, Format};
 use crate::cli::output::{show, Output};
 use crate::cli::plan::{prompt_texts, Plan};
-use crate::cli::weight_format::{self, weight_format, Load};
+use crate::cli::weight_format::{self, weight_format, ModelLoad};
 use crate::cli::{
     chat_terminal, endpoint, generation_config, interrupt, long_wait, memory_check, text_input,
 };
 use crate::engine::chat::Chat;
 use crate::engine::chat_template::{date, Message, Template};
 use crate::engine::loops::{LoopPlan, Models};
-use crate::engine::nan_trace::{self, Trace};
+use crate::engine::nan_trace::{self, NanTrace};
 use crate::engine::ngram_table::{self, NgramTable};
 use crate::engine::operations::{self, Kernels};
 use crate::engine::top_logprobs::{self, TopLogprobs};
@@ -90,14 +90,18 @@ pub fn run(args: &Args) -> Result<u8> {
         args.draft_table.as_deref().map(|file| draft_table(file, &tokenizer)).transpose()?;
     interrupt::watch();
     let format = weight_format(args, &files, &device)?;
-    let mut loads = vec![Load { files: &files, format, device: &device }];
+    let mut loads = vec![ModelLoad { files: &files, format, device: &device }];
     let (draft_files, draft_tokenizer) = drafter.unzip();
     if let Some(files) = &draft_files {
-        loads.push(Load { files, format: weight_format(args, files, &device)?, device: &device });
+        loads.push(ModelLoad {
+            files,
+            format: weight_format(args, files, &device)?,
+            device: &device,
+        });
     }
     let mut context = config.max_position_embeddings;
     if let Some(room) = memory_check::available(&device)? {
-        let sizes: Vec<_> = loads.iter().map(Load::size).collect();
+        let sizes: Vec<_> = loads.iter().map(ModelLoad::size).collect();
         let mut need = memory_check::need(args, &plan, &sizes, &prompts, format.dtype(), &device);
         need.can_quantize &= loads.iter().all(|load| load.files.quantized_types().is_empty());
         memory_check::check(&need, room, args, &plan)?;
@@ -145,7 +149,7 @@ pub fn run(args: &Args) -> Result<u8> {
 }
 
 /// The engine of a folder, with the cache that the flags ask for.
-fn open(args: &Args, load: &Load, tokenizer: Tokenizer) -> Result<Engine> {
+fn open(args: &Args, load: &ModelLoad, tokenizer: Tokenizer) -> Result<Engine> {
     let what = format!("loading {}", shown(load.files.path().display()));
     let ops = operations::choose(args.kernels, load.device);
     let model =
@@ -398,7 +402,7 @@ impl Run<'_> {
         let models = [(Some(self.models.engine), &self.args.model), (drafting, &draft_name)];
         let rows = out.sequences();
         // No stage is found if all texts give numbers, or if one cannot be computed again.
-        let mut without_source = Trace::NoNan;
+        let mut without_source = NanTrace::NoNan;
         for (engine, name) in models {
             let Some(engine) = engine else { continue };
             for (row, tokens) in rows.iter().enumerate() {
@@ -409,10 +413,10 @@ impl Run<'_> {
                     (tokens.clone(), nan_trace::first_nan(engine.model(), tokens))
                 };
                 let source = match trace {
-                    Trace::FirstIn(stage) => stage,
-                    Trace::NoNan => continue,
-                    Trace::NotRepeatable => {
-                        without_source = Trace::NotRepeatable;
+                    NanTrace::FirstIn(stage) => stage,
+                    NanTrace::NoNan => continue,
+                    NanTrace::NotRepeatable => {
+                        without_source = NanTrace::NotRepeatable;
                         continue;
                     }
                 };

@@ -10,7 +10,7 @@ use candle_core::Device;
 
 /// A model to load: its files, what its matrices will be, and where.
 #[derive(Clone, Copy)]
-pub struct Load<'a> {
+pub struct ModelLoad<'a> {
     /// The files.
     pub files: &'a ModelFiles,
     /// What its matrices will be.
@@ -19,7 +19,7 @@ pub struct Load<'a> {
     pub device: &'a Device,
 }
 
-impl<'a> Load<'a> {
+impl<'a> ModelLoad<'a> {
     /// Its configuration, and the mean bytes of a weight.
     pub fn size(&self) -> (&'a ModelConfig, f64) {
         let config = self.files.config();
@@ -56,7 +56,7 @@ pub fn weight_format(args: &Args, files: &ModelFiles, device: &Device) -> Result
 
 /// What is said of a file that is quantised, if its weights stay so or nobody has asked for a type; None
 /// if there is nothing to say.
-pub fn note(args: &Args, load: &Load) -> Option<String> {
+pub fn note(args: &Args, load: &ModelLoad) -> Option<String> {
     let types = load.files.quantized_types();
     if types.is_empty() || args.dtype.is_some() {
         return None;

@@ -22,7 +22,7 @@ pub struct Chat<'a> {
 }
 
 /// A line that fits, rendered and read, before its answer.
-pub struct Prompt {
+pub struct ChatPrompt {
     /// The tokens of the whole conversation.
     pub ids: Vec<u32>,
     /// Turns, of two messages each, that had to be forgotten for it.
@@ -92,7 +92,7 @@ impl<'a> Chat<'a> {
     ///
     /// # Errors
     /// If the template refuses it, or the line alone is too long, or empty.
-    pub fn prompt(&self, line: &str, answer: usize) -> Result<Prompt> {
+    pub fn prompt(&self, line: &str, answer: usize) -> Result<ChatPrompt> {
         let least = line.len() / self.tokenizer.longest_token().max(1);
         ensure!(
             least < self.context,
@@ -120,7 +120,7 @@ impl<'a> Chat<'a> {
             ids.len(),
             self.context
         );
-        Ok(Prompt { ids, forgotten_turns, messages })
+        Ok(ChatPrompt { ids, forgotten_turns, messages })
     }
 
     /// The tokens of a conversation; the template writes the special ones itself.
@@ -136,11 +136,11 @@ impl<'a> Chat<'a> {
     /// If the model, the sampling or `on_token` fails; the chat is then as before the line.
     pub fn answer(
         &mut self,
-        prompt: Prompt,
+        prompt: ChatPrompt,
         request: &mut Request,
         on_token: impl FnMut(&Token) -> Result<bool>,
     ) -> Result<Turn> {
-        let Prompt { ids, mut messages, .. } = prompt;
+        let ChatPrompt { ids, mut messages, .. } = prompt;
         let (turn, text) = self.generate(ids, request, on_token)?;
         messages.push(Message { role: "assistant", content: text, finish: turn.finish });
         self.messages = messages;

@@ -13,7 +13,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// A run by its sizes.
 #[derive(Debug, Clone, Copy)]
-pub struct Sizes {
+pub struct RunSizes {
     /// Texts side by side.
     pub rows: usize,
     /// Tokens of the longest prompt.
@@ -40,8 +40,12 @@ pub fn this_machine() -> Machine {
 ///
 /// # Errors
 /// If day 16 is the reader's, and not written so far, or panics: in words.
-pub fn forecast(model: &Transformer, sizes: Sizes, machine: &Machine) -> Result<Forecast, String> {
-    let Sizes { rows, prompt, new } = sizes;
+pub fn forecast(
+    model: &Transformer,
+    sizes: RunSizes,
+    machine: &Machine,
+) -> Result<Forecast, String> {
+    let RunSizes { rows, prompt, new } = sizes;
     let cache_bytes = DType::F32.size_in_bytes() as f64;
     let mut machine = *machine;
     if model.layers.iter().any(is_quantized) {

@@ -10,7 +10,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// What a trace came to. It is shown as the end of an error that speaks of a NaN.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trace {
+pub enum NanTrace {
     /// The model alone cannot compute the text: it does not fit the context, or a day's code fails.
     NotRepeatable,
     /// The model alone computes the text, and every logit is a number.
@@ -19,7 +19,7 @@ pub enum Trace {
     FirstIn(String),
 }
 
-impl fmt::Display for Trace {
+impl fmt::Display for NanTrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotRepeatable => {
@@ -36,11 +36,11 @@ impl fmt::Display for Trace {
 }
 
 /// Computes `tokens` again, without a cache, and looks for the first stage that gives a NaN.
-pub fn first_nan(model: &Transformer, tokens: &[u32]) -> Trace {
+pub fn first_nan(model: &Transformer, tokens: &[u32]) -> NanTrace {
     match catch_unwind(AssertUnwindSafe(|| trace(model, tokens))) {
-        Ok(Ok(Some(stage))) => Trace::FirstIn(stage),
-        Ok(Ok(None)) => Trace::NoNan,
-        Ok(Err(_)) | Err(_) => Trace::NotRepeatable,
+        Ok(Ok(Some(stage))) => NanTrace::FirstIn(stage),
+        Ok(Ok(None)) => NanTrace::NoNan,
+        Ok(Err(_)) | Err(_) => NanTrace::NotRepeatable,
     }
 }
 
@@ -50,19 +50,19 @@ pub fn first_nan_behind(
     model: &Transformer,
     prompt: &[u32],
     max_new_tokens: usize,
-) -> (Vec<u32>, Trace) {
+) -> (Vec<u32>, NanTrace) {
     let mut tokens = prompt.to_vec();
     for _ in 0..max_new_tokens {
         let trace = first_nan(model, &tokens);
-        if trace != Trace::NoNan {
+        if trace != NanTrace::NoNan {
             return (tokens, trace);
         }
         let Ok(next) = greedy_next(model, &tokens) else {
-            return (tokens, Trace::NotRepeatable);
+            return (tokens, NanTrace::NotRepeatable);
         };
         tokens.push(next);
     }
-    (tokens, Trace::NoNan)
+    (tokens, NanTrace::NoNan)
 }
 
 /// The token that greedy decoding adds to `tokens`.

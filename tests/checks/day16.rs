@@ -68,8 +68,8 @@ macro_rules! implementation {
             };
             (prediction.seconds, bound)
         }
-        fn trace((sent, tokens): day::Times) -> code::Trace {
-            code::Trace { sent, tokens }
+        fn trace((sent, tokens): day::Times) -> code::RequestTrace {
+            code::RequestTrace { sent, tokens }
         }
         day::Day {
             layer_weights: code::layer_weights,
@@ -116,7 +116,7 @@ macro_rules! implementation {
             },
             percentile: code::percentile,
             summarize: |times| {
-                let traces: Vec<code::Trace> = times.into_iter().map(trace).collect();
+                let traces: Vec<code::RequestTrace> = times.into_iter().map(trace).collect();
                 let summary = code::summarize(&traces)?;
                 let three = |of: code::Percentiles| [of.p50, of.p90, of.p99];
                 Ok((three(summary.ttft), summary.tpot.map(three), summary.tokens_per_second))

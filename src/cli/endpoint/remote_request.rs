@@ -105,7 +105,7 @@ mod with_client {
 
     /// What is to be continued.
     #[derive(Debug, Clone, PartialEq)]
-    pub enum Prompt {
+    pub enum RemotePrompt {
         /// A text, which the server's tokenizer reads.
         Text(String),
         /// Token ids.
@@ -230,14 +230,14 @@ mod with_client {
     pub fn completion(
         params: &SamplingParams,
         server: &Server,
-        prompt: &Prompt,
+        prompt: &RemotePrompt,
         n: usize,
         with_ids: bool,
     ) -> Value {
         let mut body = shared(params, server, params.temperature == 0.0);
         let prompt = match prompt {
-            Prompt::Text(text) => json!(text),
-            Prompt::Ids(ids) => json!(ids),
+            RemotePrompt::Text(text) => json!(text),
+            RemotePrompt::Ids(ids) => json!(ids),
         };
         body.insert("prompt".into(), prompt);
         if n > 1 {

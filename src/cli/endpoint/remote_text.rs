@@ -1,7 +1,7 @@
 //! `run --endpoint`: prompts sent one after another, and what comes back, as it comes.
 
 use crate::cli::endpoint::remote_client::{error_message, Client, Stream};
-use crate::cli::endpoint::remote_request::{completion, Prompt, Server};
+use crate::cli::endpoint::remote_request::{completion, RemotePrompt, Server};
 use crate::cli::flags::{Args, Format};
 use crate::cli::interrupt;
 use crate::cli::output::{show, show_text};
@@ -86,16 +86,16 @@ struct Line<'a> {
 ///
 /// # Errors
 /// If a file cannot be read, or a prompt is empty.
-pub fn prompts(args: &Args) -> Result<Vec<Prompt>> {
+pub fn prompts(args: &Args) -> Result<Vec<RemotePrompt>> {
     if let Some(ids) = &args.prompt_ids {
-        return Ok(vec![Prompt::Ids(ids.clone())]);
+        return Ok(vec![RemotePrompt::Ids(ids.clone())]);
     }
     let texts = prompt_texts(args)?;
     ensure!(
         texts.iter().all(|text| !text.is_empty()),
         usage("the prompt is empty; give it at least one character")
     );
-    Ok(texts.into_iter().map(Prompt::Text).collect())
+    Ok(texts.into_iter().map(RemotePrompt::Text).collect())
 }
 
 /// Sends every prompt, and shows what comes back; gives the exit code.
@@ -107,7 +107,7 @@ pub fn run(
     server: &Server,
     args: &Args,
     params: &SamplingParams,
-    prompts: &[Prompt],
+    prompts: &[RemotePrompt],
 ) -> Result<u8> {
     interrupt::watch();
     let n = args.num_return_sequences;
@@ -118,8 +118,8 @@ pub fn run(
         let bounds = Bounds::new(params.max_new_tokens, n);
         let stream = client.stream("completions", &body, bounds.stream)?;
         let echo = match prompt {
-            Prompt::Text(text) => text.as_str(),
-            Prompt::Ids(_) => "",
+            RemotePrompt::Text(text) => text.as_str(),
+            RemotePrompt::Ids(_) => "",
         };
         let gap = if number > 0 { "\n" } else { "" };
         if streams {
