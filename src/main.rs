@@ -26,6 +26,7 @@ fn command() -> ExitCode {
     days::quiet_panics();
     match std::panic::catch_unwind(|| run::run(&args)) {
         Ok(Ok(code)) => ExitCode::from(code),
+        Ok(Err(error)) if error.chain().any(|e| e.is::<error::OutputClosed>()) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
             note::write(format_args!("error: {}", error::describe(&error)));
             ExitCode::from(if error.is::<error::Usage>() { 2 } else { 1 })

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static ASKED: AtomicBool = AtomicBool::new(false);
 static WAITING: AtomicBool = AtomicBool::new(false);
 
-/// From here on Ctrl-C is ours. Before, while a model is fetched, the first one ends the program.
+/// From here on Ctrl-C is ours. Before, while a model is fetched, the first one ends the program. Only a
+/// signal may end it here and not in `main`, which may be waiting for a line or a product.
 pub fn watch() {
     let _ = ctrlc::set_handler(|| {
         if WAITING.load(Ordering::SeqCst) {

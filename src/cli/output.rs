@@ -9,6 +9,7 @@ use crate::engine::top_logprobs::TopLogprobs;
 use crate::engine::{self, loops::Sink, Engine};
 use crate::kernels;
 use crate::kit::draft::Counts;
+use crate::kit::error::OutputClosed;
 use crate::kit::note::note;
 use crate::kit::units::bytes;
 use crate::kit::{FinishReason, Hypothesis, SharedOps, Token, Tokenizer};
@@ -345,14 +346,14 @@ fn without_controls(text: &str) -> String {
     visible
 }
 
-/// Writes and flushes; a reader that went away (`| head`) ends the program quietly.
+/// Writes and flushes.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If it cannot be written; as [`OutputClosed`] if the reader has gone away (`| head`).
 pub fn show(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Err(OutputClosed.into()),
         other => other.context("could not write to standard output"),
     }
 }

@@ -12,6 +12,18 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// Nobody reads standard output any more, as after `| head`. `main` ends without a word.
+#[derive(Debug)]
+pub struct OutputClosed;
+
+impl std::fmt::Display for OutputClosed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("standard output is closed")
+    }
+}
+
+impl std::error::Error for OutputClosed {}
+
 /// A [`Usage`] error with this message.
 pub fn usage(message: impl std::fmt::Display) -> anyhow::Error {
     Usage(message.to_string()).into()

@@ -8,7 +8,7 @@ use crate::cli::flags::Args;
 use crate::cli::interrupt;
 use crate::cli::output::{show, show_text};
 use crate::engine::chat_template::setting;
-use crate::kit::error::describe;
+use crate::kit::error::{describe, OutputClosed};
 use crate::kit::note::note;
 use crate::kit::SamplingParams;
 use anyhow::Result;
@@ -72,6 +72,7 @@ pub fn talk(client: &Client, server: &Server, args: &Args, params: &SamplingPara
             .and_then(|stream| receive(stream, 1, bounds, began, show_text));
         let received = match answer {
             Ok(received) => received,
+            Err(error) if error.is::<OutputClosed>() => return Err(error),
             Err(error) => {
                 note!("error: {}", describe(&error));
                 well = false;
