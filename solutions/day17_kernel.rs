@@ -377,7 +377,7 @@ kernel void products(
     // </solution>
 }
 
-/// [`metal_source`], compiled once.
+/// [`metal_source`], compiled once: a process has one GPU, and compiling takes longer than a pass.
 #[cfg(feature = "metal")]
 fn metal_pipeline(
     device: &candle_metal_kernels::metal::Device,

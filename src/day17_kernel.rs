@@ -230,7 +230,7 @@ pub fn metal_source() -> &'static str {
     todo!("day 17, task 9: every 32nd number for each thread, then one sum of all threads' sums")
 }
 
-/// [`metal_source`], compiled once.
+/// [`metal_source`], compiled once: a process has one GPU, and compiling takes longer than a pass.
 #[cfg(feature = "metal")]
 fn metal_pipeline(
     device: &candle_metal_kernels::metal::Device,

@@ -18,6 +18,7 @@ const MAX_KEY: u64 = 100_000;
 pub const MAX_DEPTH: u32 = 200;
 
 thread_local! {
+    /// Values are `Rc`, so what a thread has made stays with it, and is counted there.
     static LIVE: Cell<usize> = const { Cell::new(0) };
 }
 

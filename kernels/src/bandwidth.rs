@@ -4,6 +4,7 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+/// Bytes that the kernels have read, in the whole process. A counter for `--stats`: nothing depends on it.
 static READ: AtomicU64 = AtomicU64::new(0);
 
 /// Adds to [`bytes_read`].

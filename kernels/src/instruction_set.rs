@@ -92,13 +92,14 @@ impl InstructionSet {
 }
 
 /// What the environment asks for in this process. If it asks in vain, which is left to the command to
-/// complain about, it counts as not asked.
+/// complain about, it counts as not asked. Read once: it is a fact about the process, as its threads are.
 fn asked_for() -> Option<InstructionSet> {
     static ASKED: OnceLock<Option<InstructionSet>> = OnceLock::new();
     *ASKED.get_or_init(|| InstructionSet::asked_for().unwrap_or_default())
 }
 
-/// What multiplies bytes in this process.
+/// What multiplies bytes in this process. Looked up once, as a fact about the processor: no result
+/// depends on it, because every instruction set computes the same bits.
 pub fn instruction_set() -> InstructionSet {
     static CHOSEN: OnceLock<InstructionSet> = OnceLock::new();
     *CHOSEN.get_or_init(|| asked_for().unwrap_or_else(InstructionSet::best))

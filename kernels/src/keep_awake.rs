@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// time, and all of this takes less than a millisecond.
 const ROUNDS: usize = 1000;
 
-/// How many threads are kept awake now.
+/// How many threads are kept awake now: the pool is the process's, and so is its sleep.
 static AWAKE: AtomicUsize = AtomicUsize::new(0);
 
 /// Keeps the other threads of the pool awake for a moment, unless some already are. They take

@@ -3,7 +3,9 @@
 use crate::kit::note::note;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Ctrl-C was pressed. A signal belongs to the process, and its handler can only reach what is static.
 static ASKED: AtomicBool = AtomicBool::new(false);
+/// The chat waits for a line.
 static WAITING: AtomicBool = AtomicBool::new(false);
 
 /// From here on Ctrl-C is ours. Before, while a model is fetched, the first one ends the program. Only a

@@ -11,7 +11,8 @@ pub struct Day {
     pub reference: bool,
 }
 
-/// Every day, in order.
+/// Every day, in order. This is the only place that reads the features `ref-dayNN`: it says whose code a
+/// day is, to `engine/operations.rs`, which keeps kernels away from days that are yours, and to messages.
 pub const DAYS: &[Day] = &[
     Day { number: 0, name: "day00_warm_up", reference: cfg!(feature = "ref-day00") },
     Day { number: 1, name: "day01_attention", reference: cfg!(feature = "ref-day01") },
@@ -51,7 +52,7 @@ pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
         .to_string()
 }
 
-/// Where the last panic happened, for [`describe_panic`].
+/// Where the last panic happened, for [`describe_panic`]: a panic hook has no other way to say it.
 static PLACE: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
 
 thread_local! {
