@@ -157,6 +157,7 @@ impl<'a> Output<'a> {
         if self.args.stats {
             let prompt: usize = self.texts.iter().map(|text| text.prompt.len()).sum();
             note!("{}", timings.lines(prompt, new, self.texts.len()));
+            note!("device  {}", self.args.device);
             note!("kernels {}", self.ops.describe(self.args.device == "cpu"));
             if let Some(peak) = memory_check::peak() {
                 note!("process {} of memory at its peak", bytes(peak));

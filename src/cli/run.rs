@@ -24,6 +24,7 @@ use crate::kit::{Cache, CacheKind, Model, ModelConfig, PastContext, Step, Tokeni
 use anyhow::{anyhow, ensure, Context as _, Result};
 use candle_core::{DType, Device, Tensor};
 use std::cell::RefCell;
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::time::Instant;
 
@@ -245,7 +246,7 @@ fn count_ngrams(args: &Args, corpus: &Path) -> Result<u8> {
 fn asking(args: &Args, files: &ModelFiles) -> Result<Option<Template>> {
     let instruct = hub::is_instruct(&args.model);
     if args.raw && !instruct {
-        note!("note: --raw changes nothing: {} is no instruct model", shown(&args.model));
+        note!("note: --raw changes nothing: {} isn't an instruct model", shown(&args.model));
     }
     if args.raw || !instruct || args.chat || args.prompt_ids.is_some() {
         return Ok(None);
@@ -364,7 +365,11 @@ impl Run<'_> {
         self.top_logprobs.take(); // another prompt's
         out.top_logprobs = self.args.top_logprobs.map(|_| TopLogprobs::clone(&self.top_logprobs));
         out.predicted = (plain_steps && stops).then(|| self.models.engine.model());
-        let done = self.loops.run(self.models, prompts, first, &mut out);
+        let run = || self.loops.run(self.models, prompts, first, &mut out);
+        let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+            out.break_line(); // a task that isn't written yet
+            resume_unwind(panic)
+        });
         if let Err(error) = done {
             if !interrupt::asked() {
                 out.break_line();

@@ -18,8 +18,8 @@ use xtask::usage;
 /// The flags of `compare`.
 #[derive(Args)]
 pub struct Compare {
-    /// A text to continue (repeatable); two of the course's if there is none
-    #[arg(short, long, value_name = "TEXT")]
+    /// The texts to continue; two of the course's if there is none
+    #[arg(short, long, value_name = "TEXT", num_args = 1..)]
     pub(crate) prompt: Vec<String>,
     /// As in `run`
     #[arg(long, default_value = "story-3m")]

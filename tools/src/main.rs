@@ -22,7 +22,7 @@ mod stock_book;
 mod teeth_table;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use std::process::ExitCode;
 use xtask::note;
 use xtask::repo::Repo;
@@ -30,7 +30,7 @@ use xtask::Usage;
 
 /// What maintainers run
 #[derive(Parser)]
-#[command(bin_name = "cargo maintain", version, arg_required_else_help = true)]
+#[command(version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -40,16 +40,12 @@ struct Cli {
 enum Command {
     /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal;
     /// with --methods through every decoding method, with its text
-    #[command(bin_name = "cargo xtask compare")]
     Compare(compare_loops::Compare),
     /// Measure the reference, and draw the plots of the book
-    #[command(bin_name = "cargo xtask bench")]
     Bench(bench::Bench),
     /// A game: an engine with one known mistake in it; find it by what it writes
-    #[command(bin_name = "cargo xtask hunt")]
     Hunt(hunt::Hunt),
     /// Prove the checkers: every known mistake is caught and named, every right variant passes
-    #[command(bin_name = "cargo xtask teeth")]
     Teeth(teeth_table::Teeth),
     /// Run what continuous integration runs
     Ci(ci::Ci),
@@ -66,11 +62,22 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = run(Cli::parse().command);
+    let matches = Cli::command().bin_name(typed(std::env::args().nth(1).as_deref())).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|said| said.exit());
+    let outcome = run(cli.command);
     outcome.unwrap_or_else(|problem| {
         note!("error: {problem:#}");
         ExitCode::from(if problem.is::<Usage>() { 2 } else { 1 })
     })
+}
+
+/// What the reader typed before the name of the command, for help and usage lines: `cargo xtask
+/// compare` starts `cargo maintain compare`.
+fn typed(command: Option<&str>) -> &'static str {
+    match command {
+        Some("compare" | "bench" | "hunt" | "teeth") => "cargo xtask",
+        _ => "cargo maintain",
+    }
 }
 
 fn run(command: Command) -> Result<ExitCode> {

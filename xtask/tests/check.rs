@@ -13,11 +13,19 @@ fn an_unwritten_day_is_told_apart_from_a_wrong_one() {
     let (out, err, code) = fake.say(&["check", "day1"]);
     assert!(out.contains("○ not written       1.1   twice one\n"), "{out}{err}");
     assert!(out.contains("○ not written       1.2   twice two (further)\n"), "{out}");
-    assert_eq!((last_line(&out), code), ("2 tasks, none written yet", 1));
+    assert_eq!(code, 1);
+    assert!(
+        out.ends_with(
+            "2 tasks, none written yet\nNext: book/src/day01_two.md; write in src/day01_two.rs, and \
+             `cargo xtask watch` checks it at every save\n"
+        ),
+        "{out}"
+    );
     assert_eq!(err, "", "a day without a line of the reader's is not built");
     let (out, _, code) = fake.say(&["check", "day1", "--task", "1.2"]);
     assert!(!out.contains("1.1"), "{out}");
-    assert_eq!((last_line(&out), code), ("1 task, not written yet", 1));
+    assert!(out.contains("\n1 task, not written yet\nNext: "), "{out}");
+    assert_eq!(code, 1);
 
     fake.solve("day01_two.rs", |source| source.replace("one() + one()", "one() + 2"));
     let (out, _, code) = fake.say(&["check", "1"]);

@@ -21,7 +21,7 @@ fn written_days_are_yours_and_no_todo_is_reached() {
     });
     let (out, err, _) = fake.say(&["run"]);
     assert!(out.contains("two 10"), "{out}");
-    assert_eq!(err.trim(), "[from the reference until they are written: tasks 1.2]");
+    assert_eq!(err.trim(), "[the reference runs a day that isn't finished; to write: task 1.2]");
     let (out, err, _) = fake.say(&["run", "--solution=ref"]);
     assert!(out.contains("two 2"), "{out}{err}");
     let (out, err, _) = fake.say(&["run", "--mine", "0, day1"]);

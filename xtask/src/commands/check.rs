@@ -85,6 +85,13 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     let mut sum = Sum::default();
     all.iter().for_each(|run| sum.add(Sum::of(&run.units)));
     say!("{}", last_line(sum, &all));
+    if let ([day], []) = (plan.stubs.as_slice(), plan.jobs.as_slice()) {
+        say!(
+            "Next: {}; write in {}, and `cargo xtask watch` checks it at every save",
+            day.chapter(),
+            day.src()
+        );
+    }
     Ok(ExitCode::from(u8::from(sum.failed > 0 || sum.passed == 0)))
 }
 

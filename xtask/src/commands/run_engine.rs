@@ -151,7 +151,13 @@ fn written(repo: &Repo) -> Result<Mix> {
     for day in &repo.days {
         match progress::of(repo, day)? {
             Progress::Begun(left) if left.is_empty() => mine.push(day.clone()),
-            Progress::Begun(left) if left.len() < repo.tasks(day)?.len() => open.extend(left),
+            Progress::Begun(left) => {
+                let tasks = repo.tasks(day)?;
+                if left.len() < tasks.len() {
+                    let ids = tasks.into_iter().map(|task| task.id);
+                    open.extend(ids.filter(|id| left.contains(id)));
+                }
+            }
             _ => {}
         }
     }
@@ -230,7 +236,11 @@ fn start(repo: &Repo, run: &Run, help: &str, program: &Program) -> Result<ExitCo
     };
     let mut command = command(programs.get(program.binary)?, run);
     if !mix.open.is_empty() && !run.help {
-        note!("[from the reference until they are written: tasks {}]", mix.open.join(", "));
+        let noun = if mix.open.len() == 1 { "task" } else { "tasks" };
+        note!(
+            "[the reference runs a day that isn't finished; to write: {noun} {}]",
+            mix.open.join(", ")
+        );
     }
     become_program(&mut command)
 }
