@@ -1,8 +1,9 @@
-//! Every implementation of [`Ops`], and the choice among them: the one file that knows both days and
-//! kernels.
+//! Every implementation of [`Ops`], and the choice among them: the one file that knows both the
+//! days and the kernels.
 //!
-//! [`choose`] is called once, when a model is opened. It asks in one place whose code each day is
-//! ([`Yours`]), so that what you have written is what runs: no kernel replaces a day that is yours.
+//! [`choose`] is called once, when a model is opened. [`Yours::now`] is the only place that asks
+//! whose code each day is. By default no kernel replaces a day that is yours, so what you wrote is
+//! what runs.
 
 use crate::day01_attention::causal_mask;
 use crate::day03_norms_and_mlps as day03;
@@ -18,24 +19,26 @@ use candle_core::{bail, DType, Device, Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// A name for each implementation of [`Ops`]: the values of `--kernels`.
+/// The implementations of [`Ops`] by name: the values of `--kernels`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Kernels {
-    /// The days' own code: candle's `matmul` for products, the norms and the attention of days 1 to 4,
-    /// operation for operation.
+    /// The days' own code: candle's `matmul` for products, and days 1 to 4 for everything else,
+    /// operation by operation.
     Plain,
-    /// candle-nn's fused operations, on every device; the default on Metal and CUDA.
+    /// candle-nn's fused operations. They run on every device, and are the default on Metal and
+    /// CUDA.
     Candle,
-    /// The kernels of this repository, for the CPU, which read each weight once, and the cache as it
-    /// lies; the default there.
+    /// The kernels of this repository, for the CPU, where they are the default. They read each
+    /// weight once, and the cache without copying it.
     Fast,
-    /// Day 17's kernel for products with f32 and bf16 weights, and day 18's attention.
+    /// Day 17's kernel for products with f32 and bf16 weights, and day 18's attention; the rest is
+    /// plain.
     Mine,
 }
 
 impl Kernels {
-    /// As it is written after `--kernels`.
+    /// Returns the name as `--kernels` takes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -52,36 +55,36 @@ impl std::fmt::Display for Kernels {
     }
 }
 
-/// The days that kernels could replace, and that are the reader's own.
+/// Which of the days that a kernel could replace are the reader's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Yours {
-    /// Day 2 or 3: RoPE, norms, SiLU.
+    /// Day 2 or 3 is: RoPE, norms, SiLU.
     layers: bool,
-    /// Day 1 or 4.
+    /// Day 1 or 4 is: attention.
     attention: bool,
-    /// Day 7.
+    /// Day 7 is: `log_softmax` and `argmax`.
     choice: bool,
 }
 
 impl Yours {
-    /// The one place that asks.
+    /// Reads how this crate was compiled.
     fn now() -> Self {
         let yours = |days: &[usize]| days.iter().any(|day| !DAYS[*day].reference);
         Self { layers: yours(&[2, 3]), attention: yours(&[1, 4]), choice: yours(&[7]) }
     }
 }
 
-/// The operations for a model on `device`: those of that name, or the device's default.
+/// Returns the operations for a model on `device`: the ones named, or else the device's default.
 ///
-/// By default a kernel computes what the reference's code would, and your own code computes what is
-/// yours. A name that is given holds for products and attention whoever wrote days 1 and 4; norms, SiLU,
-/// RoPE and the choice of a token stay yours where days 2, 3 and 7 are.
+/// By default a kernel replaces only the reference's code; where a day is yours, your code runs.
+/// Naming kernels puts them in charge of products and attention even if days 1 and 4 are yours.
+/// Norms, SiLU, RoPE and the choice of a token stay yours whenever days 2, 3 and 7 are.
 pub fn choose(named: Option<Kernels>, device: &Device) -> SharedOps {
     if cfg!(target_arch = "wasm32") {
-        return plain(); // a page carries no kernels: its models are small enough without
+        return plain(); // a web page carries no kernels: its models are small enough without them
     }
     let mut yours = Yours::now();
-    yours.attention &= named.is_none(); // who names kernels wants to see them attend
+    yours.attention &= named.is_none(); // a reader who names kernels wants to see them attend
     let default = if device.is_cpu() { Kernels::Fast } else { Kernels::Candle };
     match named.unwrap_or(default) {
         Kernels::Plain => plain(),
@@ -91,17 +94,17 @@ pub fn choose(named: Option<Kernels>, device: &Device) -> SharedOps {
     }
 }
 
-/// The days' own code and nothing else: what the checks compare.
+/// Returns the days' own code and nothing else: what the checks compare.
 pub fn plain() -> SharedOps {
     Arc::new(Plain)
 }
 
-/// The greedy sampler: day 7's `argmax`, or the kernel that stands in for it.
+/// Returns the greedy sampler: day 7's `argmax`, or the kernel that replaces it.
 pub fn greedy(ops: &SharedOps) -> Sampler<'static> {
     if ops.chooses_fast() {
         Box::new(|logits| match kernels::argmax(logits) {
             Some(best) => Ok(best as u32),
-            None => day07::argmax(logits), // which says what is wrong
+            None => day07::argmax(logits), // a bad row: day 7 has the error message
         })
     } else {
         Box::new(day07::argmax)
@@ -161,7 +164,8 @@ impl Ops for Plain {
     }
 }
 
-/// candle-nn's fused operations, one command each on a GPU where plain code gives dozens.
+/// candle-nn's fused operations. On a GPU a norm, RoPE or a softmax is one command; plain code
+/// needs up to a dozen.
 #[derive(Debug, Clone, Copy)]
 struct CandleNn {
     yours: Yours,
@@ -176,8 +180,9 @@ impl Ops for CandleNn {
         Plain.embed(ids, table)
     }
 
-    /// Grouped as on day 4: the queries that share a head lie below each other, as more rows of one
-    /// product. candle-nn's own `sdpa` is for Metal alone, and leaves out the mask of a single query.
+    /// Groups the heads as day 4 does: the queries that share a key head are stacked, as more rows
+    /// of one product. candle-nn's own `sdpa` is not used: it exists for Metal only, it ignores the
+    /// mask of a single query, and no Mac has run it here.
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
         if self.yours.attention {
             return Plain.attend(q, kv, mask);
@@ -238,14 +243,14 @@ impl Ops for CandleNn {
     }
 }
 
-/// The kernels of this repository. They take f32 activations on the CPU; all else is plain.
+/// The kernels of this repository. They take f32 activations on the CPU; everything else is plain.
 #[derive(Debug, Clone, Copy)]
 struct Fast {
     yours: Yours,
 }
 
 impl Fast {
-    /// Whether a kernel computes a norm, SiLU or RoPE of `x`.
+    /// Returns true if kernels compute norms, SiLU and RoPE of `x`.
     fn layers(&self, x: &Tensor) -> bool {
         !self.yours.layers && takes(x)
     }
@@ -274,7 +279,7 @@ impl Ops for Fast {
         };
         match products {
             Some(all) => all.iter().zip(shapes).map(|(y, shape)| y.reshape(shape)).collect(),
-            // Weights of several types: one product after the other.
+            // Weights of several types: one product at a time
             None if weights.len() > 1 => {
                 let each = weights.iter().map(|w| Ok(self.linear(x, &[*w])?.remove(0)));
                 each.collect()
@@ -294,7 +299,7 @@ impl Ops for Fast {
         kernels::attention(q, &kv.k, &kv.v, mask)
     }
 
-    /// The norm over single heads (Qwen3) is plain: a head is too short for a kernel to gain by it.
+    /// A norm over single heads (Qwen3) is plain: a head is too short for a kernel to be faster.
     fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
         if !self.layers(x) || x.rank() > 3 {
             return Plain.rms_norm(x, weight, eps);
@@ -349,7 +354,7 @@ impl Ops for Fast {
     }
 }
 
-/// Day 17's products and day 18's attention; what those days have no code for is plain.
+/// Day 17's products and day 18's attention; everything those days don't cover is plain.
 #[derive(Debug, Clone, Copy)]
 struct Mine;
 
@@ -399,14 +404,15 @@ impl Ops for Mine {
 
     fn describe(&self, cpu: bool) -> String {
         if !cpu {
-            return "products day 17's, attention plain".to_string(); // on Metal; else it is refused
+            return "products day 17's, attention plain".to_string(); // on Metal; elsewhere it is refused
         }
         format!("those of days 17 and 18 ({} threads)", kernels::threads())
     }
 }
 
-/// Multiplies a few numbers with day 17's kernel, and attends to a few with day 18's, so that a task
-/// which is not written yet is met before anything is loaded or shown. Weights are of type `dtype`.
+/// Multiplies a few numbers with day 17's kernel and attends to a few with day 18's, so that a task
+/// that isn't written yet is reported before anything is loaded or printed. Weights are of type
+/// `dtype`.
 ///
 /// # Errors
 /// If the kernel returns one.
@@ -425,12 +431,12 @@ pub fn try_mine(dtype: DType) -> Result<()> {
     Ok(())
 }
 
-/// True for activations that kernels for the CPU compute with.
+/// Returns true for activations that the CPU kernels take: f32, on the CPU.
 fn takes(activations: &Tensor) -> bool {
     activations.device().is_cpu() && activations.dtype() == DType::F32
 }
 
-/// The shape of `x · wᵀ`: that of `x`, with another last dimension.
+/// Returns the shape of `x · wᵀ`: that of `x`, but with `out` as the last dimension.
 fn product_shape(x: &Tensor, w: &Weight) -> Result<Vec<usize>> {
     let (out, inner) = w.shape();
     let mut shape = x.dims().to_vec();
@@ -441,13 +447,13 @@ fn product_shape(x: &Tensor, w: &Weight) -> Result<Vec<usize>> {
     Ok(shape)
 }
 
-/// `x · wᵀ` by candle: `(rows of x, out)`.
+/// Computes `x · wᵀ` with candle's `matmul`: `(rows of x, out)`.
 fn matmul(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     x.reshape(((), w.dim(1)?))?.matmul(&w.to_dtype(x.dtype())?.t()?)
 }
 
-/// `x · wᵀ` for a quantised matrix by day 19: `(rows of x, out)`. On other devices, and for activations
-/// of other types, the matrix is widened.
+/// Computes `x · wᵀ` for a quantised matrix with day 19's code: `(rows of x, out)`. On other
+/// devices, and for activations of other types, the matrix is widened first.
 fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
     if takes(x) {
         return day19::quantized_linear(&x.reshape(((), matrix.shape().1))?, matrix);
@@ -456,7 +462,7 @@ fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
     matmul(x, &widened)
 }
 
-/// A matrix as the kernel reads it, if it was loaded in tiles.
+/// Returns a quantised matrix in the kernels' layout, or None if it wasn't loaded in tiles.
 fn tiles_of(matrix: &QuantizedMatrix) -> Option<TiledWeights<'_>> {
     let kind = match matrix.kind() {
         QuantType::Q8_0 => BlockType::Q8_0,
@@ -466,8 +472,8 @@ fn tiles_of(matrix: &QuantizedMatrix) -> Option<TiledWeights<'_>> {
     Some(TiledWeights { kind, out: matrix.shape().0, tiles: matrix.tiles()? })
 }
 
-/// The mask that plain attention needs: the one given, or day 1's causal one. A single query needs
-/// none: the newest token may see everything.
+/// Returns the mask that plain attention needs: the one given, or day 1's causal mask. A single
+/// query needs none, because the newest token may see everything.
 fn mask_of(q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Option<Tensor>> {
     let (new, all) = (q.dim(2)?, kv.k.dim(2)?);
     match mask {
@@ -477,12 +483,13 @@ fn mask_of(q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Option<Tensor
     }
 }
 
-/// Numbers of a part: few enough that the second cache holds them and what is made of them.
+/// Numbers in a part: few enough that the part and its intermediate results fit into the L2 cache.
 const PART: usize = 1 << 14;
 
-/// `f(x)` for an `f` that computes every index of dimension 1, a token or a head, from that index
-/// alone. On the CPU it gets some indexes at a time: threads share the work, and what one operation
-/// leaves is still in a cache for the next. The numbers are the same, bit for bit.
+/// Computes `f(x)` for an `f` that treats each index of dimension 1 (a token or a head) by itself.
+/// On the CPU `f` gets a few indexes at a time, so that threads share the work, and what one
+/// operation writes is still in the processor's cache when the next one reads it. The result is the
+/// same, bit for bit.
 fn in_parts<const N: usize>(
     x: [&Tensor; N],
     f: impl Fn([&Tensor; N]) -> Result<Tensor> + Sync,
