@@ -295,8 +295,8 @@ pub fn the_block_equals_hf(day: &Day) -> Outcome {
 }
 
 pub fn the_block_and_its_attention_equal_hf(day: &Day) -> Outcome {
-    // The block without the dispatch: what `project` gives, through `grouped_attention`, must be
-    // the heads that `forward` merges and projects.
+    // The block in pieces: the output of `project`, through `grouped_attention`, must be the heads
+    // that `forward` merges and projects.
     let mask = golden("day04", "mask")?;
     for name in MODULES {
         let part = |part: &str| golden("day04", &format!("{name}.{part}"));
