@@ -9,28 +9,14 @@ use std::path::{Path, PathBuf};
 
 /// What each room may import, beside itself, other crates and, for the days, earlier days.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("kernels", &[]),
     ("kit", &[]),
+    ("kernels", &["kit"]),
     ("formats", &["kit"]),
     ("days", &["kit"]),
     ("engine", &["days", "kit", "formats", "kernels"]),
     ("cli", &["engine", "kit", "formats", "kernels"]),
     ("main", &["cli", "kernels", "kit"]),
 ];
-
-/// The files that may import more than their room, because it is decided there what computes: a kernel,
-/// or the code of these days; and the kernels' operations, which take other devices' tensors to the CPU
-/// as the days' do (`on_cpu`).
-const EXCEPTIONS: [(&str, &[&str]); 3] = [
-    ("src/kernels.rs", &["kit"]),
-    ("src/kit/dispatch.rs", &["kernels", "day00", "day01", "day04", "day17", "day18", "day19"]),
-    ("src/kit/fused.rs", &["kernels", "day02", "day03", "day07"]),
-];
-
-/// What a file may import beside what its room may.
-fn exceptions_of(file: &str) -> &'static [&'static str] {
-    EXCEPTIONS.iter().find(|(name, _)| *name == file).map_or(&[], |(_, rooms)| rooms)
-}
 
 /// The crate of the kernels themselves, which counts as a part of their room. Cargo sees to it that
 /// it imports nothing of this one.
@@ -310,8 +296,7 @@ fn wrong_arrows(source: &Source, root: &[Import]) -> Vec<String> {
             (Some(own), Some(day)) => day <= own, // "day04" < "day13"
             _ => to == room || allowed.contains(&to.as_str()),
         };
-        let excepted = exceptions_of(&source.file).contains(&day_of(target).unwrap_or(to.as_str()));
-        if !fits && !excepted {
+        if !fits {
             let (file, line) = (&source.file, import.line);
             wrong.push(format!("{file}:{line}: {room} imports {}", import.path.join("::")));
         }
@@ -367,9 +352,7 @@ fn no_files_import_each_other_in_a_circle() {
             // in parts.
             let is_part = target.module.starts_with(&source.module)
                 || source.module.starts_with(&target.module);
-            let is_exception =
-                !exceptions_of(&source.file).is_empty() && day_of(&target.module[0]).is_some();
-            !is_part && !is_exception
+            !is_part
         });
         arrows.insert(&source.file, others.map(|target| target.file.as_str()).collect());
     }
@@ -484,8 +467,9 @@ fn a_wrong_arrow_is_found() {
     let root = [entrance];
     for (file, path) in [
         ("src/kit/rng.rs", "kit::step::Step"),
-        ("src/kit/dispatch.rs", "day04_attention_block::grouped_attention"),
-        ("src/kit/fused.rs", "day03_norms_and_mlps::silu"),
+        ("src/kernels.rs", "kit::device::on_cpu"),
+        ("src/engine/operations.rs", "day04_attention_block::grouped_attention"),
+        ("src/engine/operations.rs", "kernels::attention"),
         ("src/engine/load.rs", "day05_model::Transformer"),
         ("solutions/day13_speculative.rs", "day12_batching::f"),
         ("src/cli/run.rs", "Engine"),
@@ -497,9 +481,11 @@ fn a_wrong_arrow_is_found() {
         ("src/kit/rng.rs", "day01_attention::f"),
         ("src/kit/rng.rs", "kernels::dot"),
         ("src/kit/rng.rs", "Engine"),
-        ("src/kit/dispatch.rs", "day05_model::Transformer"),
-        ("src/kit/fused.rs", "day01_attention::f"),
-        ("src/kernels/dot.rs", "kit::step::Step"),
+        ("src/kit/ops.rs", "day04_attention_block::grouped_attention"),
+        ("src/kit/ops.rs", "kernels::attention"),
+        ("src/kit/ops.rs", "engine::operations::choose"),
+        ("src/kernels.rs", "day17_kernel::linear"),
+        ("src/day04_attention_block.rs", "kernels::attention"),
         ("src/formats/hub.rs", "cli::run"),
         ("src/day04_attention_block.rs", "day05_model::Transformer"),
         ("src/day04_attention_block.rs", "engine::Engine"),
