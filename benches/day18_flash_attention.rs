@@ -54,7 +54,7 @@ fn prefill(c: &mut Criterion) {
         .measurement_time(Duration::from_millis(500));
     for new in PROMPTS {
         let (q, k, v) = (random(HEADS, new), random(KV_HEADS, new), random(KV_HEADS, new));
-        // As the dispatch does it: the mask is made for every layer.
+        // As `ops.attend` does it: the mask is made for every layer.
         let mask = || causal_mask(new, 0, &Device::Cpu).expect("a mask");
         group.bench_function(format!("plain_{new}"), |b| {
             b.iter_batched(
