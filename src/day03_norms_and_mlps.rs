@@ -70,7 +70,7 @@ pub struct Projection {
     pub weight: Weight,
     /// The bias.
     pub bias: Option<Tensor>,
-    /// What multiplies: candle's `matmul`, or a kernel.
+    /// The operations it computes with: candle's `matmul`, or a kernel.
     pub ops: SharedOps,
 }
 

@@ -50,7 +50,7 @@ pub struct Attention {
     pub qk_norm: Option<(Tensor, Tensor)>,
     /// Epsilon of these norms.
     pub norm_eps: f64,
-    /// What computes norms, RoPE and attention: days 1 to 4, or kernels.
+    /// The operations it computes with: norms, RoPE and attention of days 1 to 4, or kernels.
     pub ops: SharedOps,
 }
 

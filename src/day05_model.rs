@@ -21,7 +21,7 @@ pub enum Norm {
         weight: Tensor,
         /// Added to the mean square.
         eps: f64,
-        /// What computes it: day 3's `rms_norm`, or a kernel.
+        /// The operations it computes with: day 3's `rms_norm`, or a kernel.
         ops: SharedOps,
     },
     /// LayerNorm, of GPT-2: weight and bias are `(C)`.
@@ -32,7 +32,7 @@ pub enum Norm {
         bias: Tensor,
         /// Added to the variance.
         eps: f64,
-        /// What computes it: day 3's `layer_norm`, or a kernel.
+        /// The operations it computes with: day 3's `layer_norm`, or a kernel.
         ops: SharedOps,
     },
 }
@@ -157,7 +157,7 @@ pub struct Transformer {
     pub norm: Norm,
     /// The head, `(V, C)`; None: tied, the embedding table is the head.
     pub lm_head: Option<Weight>,
-    /// What looks ids up and multiplies with the head; every layer has the same.
+    /// The operations that look up ids and multiply with the head. Every layer has the same ones.
     pub ops: SharedOps,
 }
 
@@ -212,7 +212,7 @@ pub struct FusedAttention {
     pub c_attn: Projection,
     /// Mixes the heads, `(C, C)`.
     pub c_proj: Projection,
-    /// What attends: days 1 and 4, or a kernel.
+    /// The operations it computes with: attention of days 1 and 4, or a kernel.
     pub ops: SharedOps,
 }
 
