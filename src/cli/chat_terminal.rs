@@ -13,8 +13,8 @@ use anyhow::Result;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
 
-const HELP: &str = "Every line is a turn, but for these:
-  /reset         begin anew; the system prompt stays
+const HELP: &str = "Every line is a turn, except these commands:
+  /reset         start over; the system prompt stays
   /system TEXT   another system prompt; the turns stay. Without TEXT: none
   /help          this
   /quit          end the chat; so do Ctrl-D, and Ctrl-C at the prompt
@@ -165,7 +165,7 @@ fn ending(turn: &Turn, args: &Args, story: bool) -> Option<String> {
     match turn.finish {
         None => Some("stopped; what was said stays".into()),
         Some(FinishReason::Length) if turn.full => {
-            Some("the context is full, so the answer ends here; /reset begins anew".into())
+            Some("the context is full, so the answer ends here; /reset starts over".into())
         }
         Some(FinishReason::Length) => Some(format!(
             "cut after {} tokens; --max-new-tokens N allows more",

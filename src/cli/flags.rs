@@ -21,11 +21,11 @@ pub struct Args {
         value_name = "NAME|DIR|FILE|OWNER/REPO"
     )]
     pub model: String,
-    /// The texts to continue: one, or several for a batch
+    /// The text to continue; several make a batch: -p "Paris is" "Tehran is"
     #[arg(short, long, value_name = "TEXT", num_args = 1..)]
     pub prompt: Vec<String>,
-    /// Give an instruct model the prompt as it is: without this flag, the prompt goes through the
-    /// model's chat template
+    /// Use the prompt as it is with an instruct model, too; otherwise it goes through the model's
+    /// chat template
     #[arg(long)]
     pub raw: bool,
     /// A file with the text to continue; - is standard input
@@ -253,10 +253,10 @@ pub struct Args {
     /// A sequence of token ids that must not appear, such as 5,9. May be repeated
     #[arg(long, value_name = "IDS", value_parser = token_ids, help_heading = "Guard rails")]
     pub block_ids: Vec<TokenIds>,
-    /// What is generated must match this regular expression, unless a stop string cuts it
+    /// A regular expression that the generated text must match, unless a stop string cuts it off
     #[arg(long, value_name = "REGEX", help_heading = "Guard rails")]
     pub allow_regex: Option<String>,
-    /// Tokens that the scheduler's batch may come to hold
+    /// The most tokens that the scheduler's batch may grow to
     #[arg(
         long,
         value_name = "N",
@@ -266,7 +266,7 @@ pub struct Args {
         allow_negative_numbers = true
     )]
     pub max_batch_tokens: usize,
-    /// Compute every position anew at every step
+    /// Recompute every position at every step
     #[arg(long, help_heading = "Cache", conflicts_with = "cache")]
     pub no_cache: bool,
     /// How the cache makes room
@@ -316,7 +316,7 @@ pub struct Args {
     /// Print which models are on this machine, and their sizes, and do nothing else
     #[arg(long)]
     pub models: bool,
-    /// Which day's loop shall run: day6, day7, or day10 to day15 without day14
+    /// The day whose loop runs: day6, day7, day10 to day13, or day15
     #[arg(long = "loop", value_name = "DAY")]
     pub loop_day: Option<String>,
 }
@@ -437,7 +437,7 @@ pub enum Format {
 /// `--rng`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RngKind {
-    /// What `torch.manual_seed` starts.
+    /// PyTorch's own stream, as after `torch.manual_seed`.
     Torch,
     /// ChaCha, one stream for each request.
     Chacha,
@@ -459,7 +459,7 @@ pub enum Early {
 pub enum CacheName {
     /// Grows by concatenation.
     Dynamic,
-    /// Is allocated once, for the whole context.
+    /// Allocated once, for the whole context.
     Static,
     /// Keeps the last context of tokens; another algorithm past the context, and RoPE only.
     Sliding,

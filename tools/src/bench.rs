@@ -17,33 +17,32 @@ const DEFAULT_MODEL: &str = "story-3m";
 /// The flags of `bench`.
 #[derive(Args)]
 pub struct Bench {
-    /// A day whose benchmark to run, as day10; parts: products and attention alone; engine: whole
-    /// runs; roofline: this machine, and day 16's predictions beside it; day19: what quantising
-    /// costs a text; quality: the same of the kernels, with --python beside llama.cpp; serve: a load
-    /// on the server; without one, all days that have a benchmark
+    /// A day, such as day10 (default: every day that has a benchmark), or one of these. parts:
+    /// products and attention alone; engine: whole runs; roofline: this machine, and day 16's
+    /// predictions for it; day19: what quantized weights cost a text; quality: the same for the
+    /// kernels, with --python next to llama.cpp; serve: a load on the server
     what: Option<String>,
-    /// Measure so often, one after another; of each figure the fastest counts
+    /// Rounds to measure; the fastest one counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=20))]
     rounds: u8,
-    /// Draw what was measured before
+    /// Only draw what was measured before
     #[arg(long)]
     draw_only: bool,
-    /// The model of the engine's runs and of day19, story-3m without it; of the roofline one beside
-    /// story-3m and random-135m
+    /// The model of engine and day19 [default: story-3m]; for roofline, one in addition to story-3m
+    /// and random-135m
     #[arg(long)]
     model: Option<String>,
-    /// Beside the engine: candle-transformers, transformers and llama.cpp, where this machine has
-    /// them
+    /// Also measure candle-transformers, transformers and llama.cpp, where this machine has them
     #[arg(long)]
     peers: bool,
     /// A Python that has them; without one, a virtual environment is made under target/
     #[arg(long)]
     python: Option<PathBuf>,
-    /// llama.cpp's llama-server, to run beside ours (bench serve); tools/llama-server.sh builds it
+    /// llama.cpp's llama-server, to compare with ours (bench serve); tools/llama-server.sh builds it
     #[arg(long, value_name = "PROGRAM", requires = "gguf")]
     llama_server: Option<PathBuf>,
-    /// The model of bench serve as a GGUF file, for it
+    /// The model of bench serve as a GGUF file, for llama-server
     #[arg(long, value_name = "FILE")]
     gguf: Option<PathBuf>,
     /// How many tokens `bench quality` reads

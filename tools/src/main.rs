@@ -38,14 +38,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal;
-    /// with --methods through every decoding method, with its text
+    /// Run the same prompts through every loop: time, speed-up, and whether the text is equal; with
+    /// --methods through every decoding method, with its text
     Compare(compare_loops::Compare),
     /// Measure the reference, and draw the plots of the book
     Bench(bench::Bench),
-    /// A game: an engine with one known mistake in it; find it by what it writes
+    /// A game: find the one mistake in an engine by what it writes
     Hunt(hunt::Hunt),
-    /// Prove the checkers: every known mistake is caught and named, every right variant passes
+    /// Show that the checks work: every known mistake is caught and named, every right variant passes
     Teeth(teeth_table::Teeth),
     /// Run what continuous integration runs
     Ci(ci::Ci),

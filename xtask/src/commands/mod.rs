@@ -22,7 +22,7 @@ use std::process::ExitCode;
 /// A command is a variant here, a line in [`run`], and a file of its own.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Check a day (or all): what is wrong, and a table of tasks
+    /// Check a day, or all of them: what is wrong, and a table of tasks
     Check(check::Check),
     /// Check a day again whenever you save it, and show the first task that fails
     Watch(watch::Watch),
@@ -37,7 +37,7 @@ pub enum Command {
     Serve(PassedOn),
     /// List the models on this machine, with their sizes
     Models,
-    /// The same prompts through every loop, in one table: time, speed-up, whether the text is equal
+    /// Run the same prompts through every loop: time, speed-up, and whether the text is equal
     #[command(disable_help_flag = true)]
     Compare(PassedOn),
     /// Measure the reference, and draw the plots of the book
@@ -48,28 +48,28 @@ pub enum Command {
     List(list_days::List),
     /// Help with a task, in three steps: a question, a sharper one, the shape of the code
     Hint(hint::Hint),
-    /// Show what you wrote of a day beside the reference, task by task
+    /// Show your code of a day next to the reference, task by task
     Diff(diff::Diff),
-    /// Put the reference's code of a day into src/, and keep yours
+    /// Put the reference's code of a day into src/; a copy of yours is kept
     Give(give::One),
-    /// Begin with a day: every earlier one that you have not begun is given
+    /// Begin in the middle: the days before this one that you haven't begun are given
     Start(give::One),
-    /// Put the stub of a day back into src/, and keep yours
+    /// Put the stub of a day back into src/; a copy of yours is kept
     Reset(give::One),
-    /// A game: an engine with one known mistake in it; find it by what it writes
+    /// A game: find the one mistake in an engine by what it writes
     #[command(disable_help_flag = true)]
     Hunt(PassedOn),
-    /// Bring the course up to date: what you wrote stays, and signatures that moved are listed
+    /// Bring the course up to date: your code stays, and signatures that changed are listed
     Update(update::Update),
-    /// List what was kept, or bring it back
+    /// List the copies of your code that were kept, or bring one back
     Restore(give::Restore),
     /// Build the book, or serve it
     Book(book::Book),
-    /// See what this machine lacks, and how to mend it
+    /// Check what this machine lacks, and how to fix it
     Doctor(doctor::Doctor),
     /// Write the stubs of src/ from solutions/
     Stubs(write_stubs::Stubs),
-    /// Prove the checkers: every known mistake is caught and named, every right variant passes
+    /// Show that the checks work: every known mistake is caught and named
     #[command(disable_help_flag = true)]
     Teeth(PassedOn),
 }
