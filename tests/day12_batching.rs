@@ -36,7 +36,7 @@ checks::tests! {
     task_12_6_rows_draw_from_their_own_streams => day::rows_draw_from_their_own_streams,
     task_12_6_rows_have_their_own_parameters => day::rows_have_their_own_parameters,
     task_12_6_tokens_equal_transformers => day::tokens_equal_transformers,
-    task_12_6_an_error_of_a_row_comes_out => day::an_error_of_a_row_comes_out,
+    task_12_6_a_row_that_fails_ends_alone => day::a_row_that_fails_ends_alone,
     task_12_7_right_padding_by_hand => day::right_padding_by_hand,
     task_12_8_right_padded_rows_equal_themselves_alone => day::right_padded_rows_equal_themselves_alone,
 }
