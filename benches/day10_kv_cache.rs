@@ -1,8 +1,8 @@
 //! Day 10: what the next token costs, after so many tokens, without a cache and with one.
 
 use benches::{logits, model, text};
-use candecode::day10_kv_cache::KvCache;
-use candecode::kit::{Cache, CacheKind, NoCache};
+use candecode::engine::CacheKind;
+use candecode::kit::{Cache, NoCache};
 use criterion::{criterion_group, Criterion, SamplingMode};
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ fn next_token(c: &mut Criterion) {
             b.iter(|| logits(&*model, &ids[..len], &mut NoCache).expect("logits"));
         });
         for (name, kind) in [("dynamic", CacheKind::Dynamic), ("static", CacheKind::Static(512))] {
-            let mut cache = KvCache::new(kind, model.config().num_hidden_layers);
-            logits(&*model, &ids[..len], &mut cache).expect("prefill");
+            let mut cache = kind.new_cache(model.config().num_hidden_layers);
+            logits(&*model, &ids[..len], &mut *cache).expect("prefill");
             group.bench_function(format!("{name}_{len}"), |b| {
                 b.iter(|| {
                     cache.truncate(len - 1).expect("truncate");
-                    logits(&*model, &ids[len - 1..len], &mut cache).expect("logits")
+                    logits(&*model, &ids[len - 1..len], &mut *cache).expect("logits")
                 });
             });
         }

@@ -1,7 +1,7 @@
 //! Day 12: 32 new tokens for every row, against the number of rows; rows of one length, and of
 //! many.
 
-use benches::{cache, model, request, tokenizer};
+use benches::{batch_cache, model, request, tokenizer};
 use candecode::day12_batching::generate_batch;
 use candecode::engine::operations::{self, Kernels};
 use candecode::kit::Weight;
@@ -29,7 +29,7 @@ fn batches(c: &mut Criterion) {
             let prompts = prompts(rows, ragged);
             group.bench_function(format!("{name}_{rows}"), |b| {
                 b.iter(|| {
-                    let cache = Box::new(cache(&*model));
+                    let cache = Box::new(batch_cache(&*model));
                     let requests = prompts.iter().map(|prompt| request(&*model, prompt, 32));
                     let tokens = generate_batch(&*model, &tokenizer, requests.collect(), cache);
                     tokens

@@ -3,8 +3,8 @@
 //! computes only what is new.
 
 use candecode::day07_greedy::Sequence;
-use candecode::kit::{Batch, Cache, CacheKind, Logits, Model, ModelConfig, PastContext, Request};
-use candecode::kit::{Step, Token, TokenIter, Tokenizer, View};
+use candecode::kit::{Cache, Logits, Model, ModelConfig, PastContext, Request, Step, Token};
+use candecode::kit::{TokenIter, Tokenizer, View};
 use candle_core::{bail, DType, Result, Tensor};
 
 // part 1: keep and feed
@@ -16,8 +16,7 @@ pub fn cache_bytes(config: &ModelConfig, rows: usize, len: usize, dtype: DType) 
 }
 
 /// Appends positions: `old`, `(B, Hkv, S, D)`, and `new`, `(B, Hkv, T, D)`, become
-/// `(B, Hkv, S + T, D)`, contiguous, in new memory. So every append of a growing cache copies all
-/// it has.
+/// `(B, Hkv, S + T, D)`, contiguous, in new memory. Every append copies everything held so far.
 ///
 /// # Errors
 /// If any other dimension differs.
@@ -26,33 +25,78 @@ pub fn concat(old: &Tensor, new: &Tensor) -> Result<Tensor> {
     todo!("day 10, task 2: the old positions, then the new ones")
 }
 
-/// Keys and values of every layer. It is not `Clone`: clones would share the buffers that a static
-/// cache writes in place.
+/// Keys and values of every layer, and how many of their positions count: what every cache here is
+/// made of.
+///
+/// Positions from `len` on are garbage, in every layer. It isn't `Clone`, because clones would
+/// share the buffers that [`KvLayers::write`] writes in place.
 #[derive(Debug)]
-pub struct KvCache {
-    kind: CacheKind,
-    layers: Vec<Option<(Tensor, Tensor)>>, // keys and values; only the first `len` positions count
-    len: usize,
-    num_evicted: usize, // positions that a sliding cache has dropped in front
+pub struct KvLayers {
+    /// Keys and values of each layer; None before its first append. A tensor may be longer than
+    /// `len`.
+    pub stored: Vec<Option<View>>,
+    /// The number of positions that count, the same in every layer.
+    pub len: usize,
 }
 
-impl KvCache {
-    /// An empty cache for a model of `layers` layers; memory is taken at the first `append`.
-    pub fn new(kind: CacheKind, layers: usize) -> Self {
-        Self { kind, layers: vec![None; layers], len: 0, num_evicted: 0 }
+impl KvLayers {
+    /// Empty layers; memory is taken at the first append.
+    pub fn new(layers: usize) -> Self {
+        Self { stored: vec![None; layers], len: 0 }
     }
 
-    /// Puts a layer's new keys and values, `(B, Hkv, T, D)`, after its `len` positions, and gives
-    /// all of them, `(B, Hkv, len + T, D)`. The first positions are stored as `CacheKind::allocate`
-    /// lays them out; later ones come by [`concat`], or by [`write_at`] in a static cache. `len`
-    /// moves when the last layer has appended: until then all layers of a step append at the same
+    /// Returns the positions of a layer that count, `(B, Hkv, len, D)`; None if there are none.
+    ///
+    /// # Errors
+    /// If there is no such layer.
+    pub fn held(&self, layer: usize) -> Result<Option<View>> {
+        let Some(stored) = self.stored.get(layer) else {
+            bail!("layer {layer} of a cache for {} layers", self.stored.len())
+        };
+        let Some(View { k, v }) = stored.as_ref().filter(|_| self.len > 0) else { return Ok(None) };
+        Ok(Some(View { k: k.narrow(2, 0, self.len)?, v: v.narrow(2, 0, self.len)? }))
+    }
+
+    /// Appends to a layer by [`concat`]: the `len` positions that count, then the new ones,
+    /// `(B, Hkv, T, D)`. Stores the result and returns it, `(B, Hkv, len + T, D)`.
+    ///
+    /// `len` moves when the last layer has appended, so all layers of a step append at the same
     /// position.
     ///
     /// # Errors
-    /// If there is no such layer, or the new positions do not fit what it has.
-    fn append_layer(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
-        // task 10.3: store the first positions, append the others; len moves with the last layer
-        todo!("day 10, task 3: store the first positions, append the others; len moves with the last layer")
+    /// If there is no such layer, or the shapes don't continue what it holds.
+    pub fn grow(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
+        let held = self.held(layer)?;
+        // task 10.3: append to what counts and store the result; len moves with the last layer
+        todo!("day 10, task 3: append to what counts and store the result; len moves with the last layer")
+    }
+}
+
+/// A cache that grows by one concatenation per layer and step (HF `DynamicCache`).
+#[derive(Debug)]
+pub struct DynamicCache {
+    /// What it holds.
+    pub layers: KvLayers,
+}
+
+impl DynamicCache {
+    /// An empty cache for a model of `layers` layers.
+    pub fn new(layers: usize) -> Self {
+        Self { layers: KvLayers::new(layers) }
+    }
+}
+
+impl Cache for DynamicCache {
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
+        self.layers.grow(layer, k, v)
+    }
+
+    fn len(&self) -> usize {
+        self.layers.len
+    }
+
+    fn truncate(&mut self, len: usize) -> Result<()> {
+        self.layers.truncate(len)
     }
 }
 
@@ -76,6 +120,18 @@ impl<'a> Cached<'a> {
         Self { model, cache, tokens: Vec::new(), computed: 0 }
     }
 
+    /// The step that feeds `ids` at positions `start`, `start + 1`, …; only a sliding cache goes
+    /// past the context.
+    ///
+    /// # Errors
+    /// If an id or a position does not fit the model.
+    fn step(&self, ids: &[u32], start: usize) -> Result<Step> {
+        match self.cache.num_evicted() {
+            None => Step::new(self.model, ids, start),
+            Some(_) => Step::sliding(self.model, ids, start),
+        }
+    }
+
     /// The logits `(V)` after each of the last `n` of `tokens`, which are a whole sequence from its
     /// position 0 on. The cache keeps the longest common prefix of the last call's tokens and
     /// these, and forgets the rest; the tokens after the prefix are fed, and at least the last `n`.
@@ -83,14 +139,15 @@ impl<'a> Cached<'a> {
     /// A key or value depends on its own token, the tokens before it, and their positions, and on
     /// nothing after it: that is why a common prefix may stay (vLLM: automatic prefix caching).
     ///
-    /// (Task 10.13.) A cache that has evicted its first positions cannot go back: it takes tokens
-    /// that extend the last call's, by `n` or more, and refuses all else. An error forgets
-    /// everything, so that the next call starts from scratch (one that has evicted refuses from
-    /// then on).
+    /// A cache that has evicted positions can't go back: it takes only tokens that extend the last
+    /// call's, by `n` or more. After any error from the pass the next call starts from scratch.
     ///
     /// # Errors
     /// If `n` is not in 1 to the number of tokens, they do not fit the model, or the model fails.
     pub fn logits(&mut self, tokens: &[u32], n: usize) -> Result<Vec<Vec<f32>>> {
+        if n == 0 || n > tokens.len() {
+            bail!("the logits after the last {n} of {} tokens cannot be had", tokens.len())
+        }
         // task 10.4: keep the common prefix, feed the rest, remember what the cache has now
         todo!("day 10, task 4: keep the common prefix, feed the rest, remember what the cache has now")
     }
@@ -124,110 +181,155 @@ pub fn generate_cached<'a>(
     Ok(TokenIter::new(rows, move || Ok(vec![next_token(&mut cached, &mut sequence)?])))
 }
 
-// part 2: preallocate, take back, reorder
+// part 2: preallocate, take back
 
 /// Writes `new`, `(B, Hkv, T, D)`, into `buffer`, `(B, Hkv, capacity, D)`, at position `at`, in
-/// place, and gives a view of the positions up to its end, `(B, Hkv, at + T, D)`. So an append of a
-/// static cache copies only what is new.
+/// place, and returns a view of the positions up to its end, `(B, Hkv, at + T, D)`. Only the new
+/// positions are copied.
 ///
 /// # Errors
 /// If there is no room, or rows, heads or head dimensions differ.
 pub fn write_at(buffer: &Tensor, new: &Tensor, at: usize) -> Result<Tensor> {
-    // task 10.6: refuse what does not fit, write in place, give a view
-    todo!("day 10, task 6: refuse what does not fit, write in place, give a view")
+    let (capacity, end) = (buffer.dim(2)?, at + new.dim(2)?);
+    if end > capacity {
+        bail!("a cache of {capacity} positions has no room for {end}")
+    }
+    // task 10.6: write in place; return a view of all that was written so far
+    todo!("day 10, task 6: write in place; return a view of all that was written so far")
 }
 
-/// Puts the rows of `b` below those of `a`, each `(B, Hkv, len, D)`; the shorter of the two is
-/// padded with zeros on the left, so that the newest positions of all rows are the last.
-///
-/// # Errors
-/// If heads or head dimensions differ.
-pub fn stack_rows(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    // task 10.7 (further): make both equally long, then put one below the other
-    todo!("day 10, task 7: make both equally long, then put one below the other")
-}
+impl KvLayers {
+    /// Returns a layer's buffers, `(B, Hkv, capacity, D)`. If no position counts, they are new and
+    /// full of zeros, with the rows, heads and head dimension of `new`.
+    ///
+    /// # Errors
+    /// If there is no such layer.
+    fn buffers(&mut self, layer: usize, new: &Tensor, capacity: usize) -> Result<View> {
+        if self.held(layer)?.is_none() {
+            let (rows, heads, _, width) = new.dims4()?;
+            let shape = (rows, heads, capacity, width);
+            let zeros = || Tensor::zeros(shape, new.dtype(), new.device());
+            self.stored[layer] = Some(View { k: zeros()?, v: zeros()? });
+        }
+        match &self.stored[layer] {
+            Some(buffers) => Ok(buffers.clone()),
+            None => bail!("layer {layer} of the cache is empty"),
+        }
+    }
 
-impl KvCache {
-    /// Replaces every tensor by `change` of it.
-    fn replace(&mut self, change: impl Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
-        for (k, v) in self.layers.iter_mut().flatten() {
-            *k = change(k)?;
-            *v = change(v)?;
+    /// Appends to a layer by [`write_at`], in buffers of `capacity` positions, and returns all
+    /// positions that count then, `(B, Hkv, len + T, D)`. `len` moves as in [`KvLayers::grow`].
+    ///
+    /// # Errors
+    /// If there is no such layer, no room, or the shapes don't continue what it holds.
+    pub fn write(&mut self, layer: usize, k: &Tensor, v: &Tensor, capacity: usize) -> Result<View> {
+        let buffers = self.buffers(layer, k, capacity)?;
+        // task 10.7: write keys and values after the positions that count
+        todo!("day 10, task 7: write keys and values after the positions that count")
+    }
+
+    /// Forgets all positions from `len` on.
+    ///
+    /// # Errors
+    /// If fewer are held.
+    pub fn truncate(&mut self, len: usize) -> Result<()> {
+        // task 10.8: positions from len on no longer count
+        todo!("day 10, task 8: positions from len on no longer count")
+    }
+
+    /// Replaces every stored tensor by `change` of it.
+    ///
+    /// # Errors
+    /// If `change` fails.
+    pub fn replace(&mut self, change: impl Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
+        for view in self.stored.iter_mut().flatten() {
+            view.k = change(&view.k)?;
+            view.v = change(&view.v)?;
         }
         Ok(())
     }
+}
 
-    /// A copy that shares no memory with this one.
-    ///
-    /// # Errors
-    /// If there is no memory for it.
-    pub fn try_clone(&self) -> Result<Self> {
-        // task 10.8: copy every tensor; Tensor::clone only counts one more reference
-        todo!("day 10, task 8: copy every tensor; Tensor::clone only counts one more reference")
+/// A cache allocated once, for `capacity` positions, and written in place (HF `StaticCache`).
+#[derive(Debug)]
+pub struct StaticCache {
+    /// What it holds; every stored tensor is a buffer of `capacity` positions.
+    pub layers: KvLayers,
+    capacity: usize,
+}
+
+impl StaticCache {
+    /// An empty cache for a model of `layers` layers; memory is taken at the first append.
+    pub fn new(layers: usize, capacity: usize) -> Self {
+        Self { layers: KvLayers::new(layers), capacity }
     }
 }
 
-impl Cache for KvCache {
-    /// A sliding cache gives all positions back before it evicts: the new tokens attend to them.
+impl Cache for StaticCache {
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
-        let all = self.append_layer(layer, k, v)?;
-        if layer + 1 == self.layers.len() {
-            if let CacheKind::Sliding(window) = self.kind {
-                self.slide(window)?;
-            }
+        self.layers.write(layer, k, v, self.capacity)
+    }
+
+    fn len(&self) -> usize {
+        self.layers.len
+    }
+
+    fn truncate(&mut self, len: usize) -> Result<()> {
+        self.layers.truncate(len)
+    }
+}
+
+/// A cache that grows, and evicts positions from the front: a token sees the last `window`
+/// positions, itself included (HF `sliding_window`).
+#[derive(Debug)]
+pub struct SlidingCache {
+    /// What it still holds.
+    pub layers: KvLayers,
+    window: usize,
+    num_evicted: usize,
+}
+
+impl SlidingCache {
+    /// An empty cache for a model of `layers` layers.
+    pub fn new(layers: usize, window: usize) -> Self {
+        Self { layers: KvLayers::new(layers), window, num_evicted: 0 }
+    }
+
+    /// Evicts what the next token may not see: of a window of `window` positions, itself included,
+    /// it leaves at most `window - 1`. `append` calls it after the last layer.
+    ///
+    /// # Errors
+    /// If more than `window` positions are held: the newest must not have seen the first.
+    fn evict(&mut self) -> Result<()> {
+        let (window, held) = (self.window, self.layers.len);
+        if held > window {
+            bail!("a sliding cache of {window} positions cannot take {held} at once")
+        }
+        // task 10.9 (further): drop from the front what the next token may not see, and count it
+        todo!("day 10, task 9: drop from the front what the next token may not see, and count it")
+    }
+}
+
+impl Cache for SlidingCache {
+    /// Returns all positions before it evicts any, because the new tokens attend to them.
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
+        let all = self.layers.grow(layer, k, v)?;
+        if layer + 1 == self.layers.stored.len() {
+            self.evict()?;
         }
         Ok(all)
     }
 
     fn len(&self) -> usize {
-        self.len
-    }
-
-    fn num_evicted(&self) -> Option<usize> {
-        matches!(self.kind, CacheKind::Sliding(_)).then_some(self.num_evicted)
+        self.num_evicted + self.layers.len
     }
 
     fn truncate(&mut self, len: usize) -> Result<()> {
-        // task 10.9: positions beyond len no longer count; evicted ones do not come back
-        todo!("day 10, task 9: positions beyond len no longer count; evicted ones do not come back")
-    }
-}
-
-impl Batch for KvCache {
-    fn layer(&self, layer: usize) -> Result<View> {
-        match self.layers.get(layer) {
-            Some(Some((k, v))) => {
-                Ok(View { k: k.narrow(2, 0, self.len)?, v: v.narrow(2, 0, self.len)? })
-            }
-            _ => bail!("layer {layer} of the cache is empty"),
-        }
+        // task 10.10 (further): what was evicted doesn't come back
+        todo!("day 10, task 10: what was evicted doesn't come back")
     }
 
-    fn select(&mut self, rows: &[u32]) -> Result<()> {
-        // task 10.10: new row i is a copy of old row rows[i], in every layer
-        todo!("day 10, task 10: new row i is a copy of old row rows[i], in every layer")
-    }
-
-    fn join(&mut self, other: &dyn Batch) -> Result<()> {
-        // task 10.11 (further): stack_rows of what counts, in every layer; no sliding cache
-        todo!("day 10, task 11: stack_rows of what counts, in every layer; no sliding cache")
-    }
-
-    fn trim(&mut self, front: usize) -> Result<()> {
-        // task 10.12 (further): drop the first positions; a static cache keeps its capacity
-        todo!("day 10, task 12: drop the first positions; a static cache keeps its capacity")
-    }
-}
-
-impl KvCache {
-    /// Evicts what the next token may not see: of a window of `window` positions, itself included,
-    /// it leaves at most `window - 1`. `append` calls it after the last layer.
-    ///
-    /// # Errors
-    /// If more than `window` positions were appended at once: the newest must not have seen the
-    /// first.
-    fn slide(&mut self, window: usize) -> Result<()> {
-        // task 10.13 (further): the next token counts itself in the window; count what goes
-        todo!("day 10, task 13: the next token counts itself in the window; count what goes")
+    fn num_evicted(&self) -> Option<usize> {
+        Some(self.num_evicted)
     }
 }

@@ -3,7 +3,9 @@
 //! masks, and a row's end.
 
 use candecode::day07_greedy::Sequence;
-use candecode::kit::{Batch, Logits, Model, Request, Step, Token, TokenIter, Tokenizer};
+use candecode::day10_kv_cache::KvLayers;
+use candecode::kit::View;
+use candecode::kit::{Batch, Cache, Logits, Model, Request, Step, Token, TokenIter, Tokenizer};
 use candle_core::{bail, Device, Result, Tensor};
 
 /// The mask of a batch whose rows are padded on the left: `(B, 1, T, S + T)`, u8, 1 = may attend.
@@ -90,26 +92,25 @@ pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Batch) -> Result<()> {
 }
 
 /// One step of a running batch: every row gets one more token, and those that end with it retire.
-/// One token for each row that ran, in order. A row that fails ends with that error in its token, and
-/// retires like any other; its neighbours go on.
+/// One token for each row that ran, in order.
 ///
 /// # Errors
-/// If the model fails.
+/// If the model or a row fails.
 pub fn batch_step(
     model: &dyn Model,
     rows: &mut Vec<Row>,
     cache: &mut dyn Batch,
 ) -> Result<Vec<Token>> {
-    // task 12.6: prefill or decode; advance row by row; retire
-    todo!("day 12, task 6: prefill or decode; advance row by row; retire")
+    // task 12.6: prefill or decode; choose and push row by row; retire
+    todo!("day 12, task 6: prefill or decode; choose and push row by row; retire")
 }
 
 /// Generates from several requests in one batch; request `i` is row `i`. Every row is what it would
 /// be alone.
 ///
 /// # Errors
-/// If there is no request, a prompt is empty or longer than the context, or the cache slides (its
-/// positions are not the same in every row); later, each token may be an error.
+/// If there is no request, or a prompt is empty or longer than the context; later, each token may
+/// be an error.
 pub fn generate_batch<'a>(
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
@@ -118,9 +119,6 @@ pub fn generate_batch<'a>(
 ) -> Result<TokenIter<'a>> {
     if requests.is_empty() {
         bail!("a batch needs at least one prompt")
-    }
-    if cache.num_evicted().is_some() {
-        bail!("a sliding cache cannot hold rows of different lengths; use a dynamic or static one")
     }
     let mut rows = Vec::new();
     for (id, mut request) in requests.into_iter().enumerate() {
@@ -134,11 +132,90 @@ pub fn generate_batch<'a>(
     Ok(TokenIter::new(rows.len(), move || batch_step(model, &mut rows, &mut *cache)))
 }
 
+/// Keys and values of a batch: a rectangle whose rows come and go.
+///
+/// It grows by concatenation, or is written in place if it has a capacity.
+#[derive(Debug)]
+pub struct BatchCache {
+    layers: KvLayers,
+    capacity: Option<usize>,
+}
+
+impl BatchCache {
+    /// An empty cache for a model of `layers` layers, with room for `capacity` positions in each
+    /// row, or as many as there come to be.
+    pub fn new(layers: usize, capacity: Option<usize>) -> Self {
+        Self { layers: KvLayers::new(layers), capacity }
+    }
+}
+
+impl Cache for BatchCache {
+    fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
+        match self.capacity {
+            None => self.layers.grow(layer, k, v),
+            Some(capacity) => self.layers.write(layer, k, v, capacity),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.layers.len
+    }
+
+    fn truncate(&mut self, len: usize) -> Result<()> {
+        self.layers.truncate(len)
+    }
+}
+
+/// Copies keys or values, `(B, Hkv, T, D)`, into memory of their own: with a capacity,
+/// `(B, Hkv, capacity, D)`, and zeros after the T positions.
+fn allocate(numbers: &Tensor, capacity: Option<usize>) -> Result<Tensor> {
+    let used = numbers.dim(2)?;
+    match capacity {
+        Some(capacity) if used > capacity => {
+            bail!("a cache of {capacity} positions has no room for {used}")
+        }
+        Some(capacity) if used < capacity => {
+            numbers.contiguous()?.pad_with_zeros(2, 0, capacity - used)
+        }
+        _ => numbers.force_contiguous(),
+    }
+}
+
+impl Batch for BatchCache {
+    fn layer(&self, layer: usize) -> Result<View> {
+        match self.layers.held(layer)? {
+            Some(view) => Ok(view),
+            None => bail!("layer {layer} of the cache is empty"),
+        }
+    }
+
+    fn select(&mut self, rows: &[u32]) -> Result<()> {
+        // task 12.7: new row i is a copy of old row rows[i], in every layer
+        todo!("day 12, task 7: new row i is a copy of old row rows[i], in every layer")
+    }
+
+    fn trim(&mut self, front: usize) -> Result<()> {
+        let Some(len) = self.layers.len.checked_sub(front) else {
+            bail!("a cache of {} positions has no {front} to trim", self.layers.len)
+        };
+        if front == 0 {
+            return Ok(());
+        }
+        // task 12.8: drop the first positions; a cache with a capacity keeps it
+        todo!("day 12, task 8: drop the first positions; a cache with a capacity keeps it")
+    }
+
+    fn join(&mut self, other: &dyn Batch) -> Result<()> {
+        // task 12.12 (further): stack_rows of what counts, in every layer
+        todo!("day 12, task 12: stack_rows of what counts, in every layer")
+    }
+}
+
 /// Pads on the right: positions need no shift, and the causal mask alone hides what comes after a
 /// row's end.
 pub fn right_pad(rows: &[&[u32]]) -> Padded {
-    // task 12.7 (further): the row, then padding; positions simply count
-    todo!("day 12, task 7: the row, then padding; positions simply count")
+    // task 12.9 (further): the row, then padding; positions simply count
+    todo!("day 12, task 9: the row, then padding; positions simply count")
 }
 
 /// The step for what comes after each of `rows`, padded on the right: no mask, and logits where
@@ -148,6 +225,16 @@ pub fn right_pad(rows: &[&[u32]]) -> Padded {
 /// # Errors
 /// If a row is empty, or does not fit the model.
 pub fn right_step(model: &dyn Model, rows: &[&[u32]]) -> Result<Step> {
-    // task 12.8 (further): right_pad; Logits::At, where each row's last real token is
-    todo!("day 12, task 8: right_pad; Logits::At, where each row's last real token is")
+    // task 12.10 (further): right_pad; Logits::At, where each row's last real token is
+    todo!("day 12, task 10: right_pad; Logits::At, where each row's last real token is")
+}
+
+/// Puts the rows of `b` below those of `a`, each `(B, Hkv, len, D)`; the shorter of the two is
+/// padded with zeros on the left, so that the newest positions of all rows are the last.
+///
+/// # Errors
+/// If heads or head dimensions differ.
+pub fn stack_rows(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    // task 12.11 (further): make both equally long, then put one below the other
+    todo!("day 12, task 11: make both equally long, then put one below the other")
 }

@@ -15,7 +15,7 @@ pub fn paddings(running: usize, new: usize) -> (usize, usize) {
     todo!("day 15, task 1: what each side lacks to be as long as the other")
 }
 
-/// Makes an empty cache that rows can join: day 10's, not `NoCache`.
+/// Makes an empty cache that rows can join: day 12's, not `NoCache`.
 pub type NewCache = Box<dyn Fn() -> Box<dyn Batch>>;
 
 /// Continuous batching (Yu et al. 2022, *Orca*; vLLM's scheduler): one running batch, first come
@@ -34,28 +34,21 @@ pub struct Scheduler<'a> {
 
 impl<'a> Scheduler<'a> {
     /// An idle scheduler.
-    ///
-    /// # Errors
-    /// If the cache slides: its positions are not the same in every row.
     pub fn new(
         model: &'a dyn Model,
         tokenizer: &'a Tokenizer,
         new_cache: NewCache,
         max_batch_tokens: usize,
-    ) -> Result<Self> {
-        let cache = new_cache();
-        if cache.num_evicted().is_some() {
-            bail!("a sliding cache cannot admit rows; use a dynamic or static one")
-        }
-        Ok(Self {
+    ) -> Self {
+        Self {
             model,
             tokenizer,
+            cache: new_cache(),
             new_cache,
             max_batch_tokens,
             waiting: VecDeque::new(),
             running: Vec::new(),
-            cache,
-        })
+        }
     }
 
     /// How long a sequence may become: never longer than the context.
@@ -94,11 +87,10 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Runs a new sequence's prompt in a cache of its own, beside the batch. Its row, its first
-    /// token, and that cache. If no token can be chosen, the row has ended with
-    /// `FinishReason::Failed`.
+    /// token, and that cache.
     ///
     /// # Errors
-    /// If the model fails.
+    /// If the model or the choice fails.
     pub fn prefill(&mut self, sequence: Sequence<'a>) -> Result<(Row<'a>, Token, Box<dyn Batch>)> {
         // task 15.3: one pass over the prompt, in a cache of its own; its first token
         todo!("day 15, task 3: one pass over the prompt, in a cache of its own; its first token")
@@ -128,7 +120,8 @@ impl<'a> Scheduler<'a> {
     /// retires the rows that ended. All the tokens of this turn.
     ///
     /// # Errors
-    /// If the model fails. That is the end of the scheduler: the tokens of the turn are lost.
+    /// If the model or a row fails. That is the end of the scheduler: the tokens of the turn are
+    /// lost.
     pub fn step(&mut self) -> Result<Vec<Token>> {
         // task 15.6: admit, then one step of the batch; every token is handed on
         todo!("day 15, task 6: admit, then one step of the batch; every token is handed on")

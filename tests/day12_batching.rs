@@ -4,6 +4,8 @@ mod checks;
 #[macro_use]
 #[path = "checks/day12.rs"]
 mod day;
+#[path = "checks/day12_cache.rs"]
+mod cache;
 #[cfg(feature = "mistakes")]
 include!(concat!(env!("OUT_DIR"), "/day12.rs"));
 
@@ -36,7 +38,19 @@ checks::tests! {
     task_12_6_rows_draw_from_their_own_streams => day::rows_draw_from_their_own_streams,
     task_12_6_rows_have_their_own_parameters => day::rows_have_their_own_parameters,
     task_12_6_tokens_equal_transformers => day::tokens_equal_transformers,
-    task_12_6_a_row_that_fails_ends_alone => day::a_row_that_fails_ends_alone,
-    task_12_7_right_padding_by_hand => day::right_padding_by_hand,
-    task_12_8_right_padded_rows_equal_themselves_alone => day::right_padded_rows_equal_themselves_alone,
+    task_12_6_an_error_of_a_row_comes_out => day::an_error_of_a_row_comes_out,
+    task_12_7_selecting_by_hand => cache::selecting_by_hand,
+    task_12_7_a_beam_and_its_sibling_part => cache::a_beam_and_its_sibling_part,
+    task_12_7_any_order_of_operations => cache::any_order_of_operations,
+    task_12_8_trimming_by_hand => cache::trimming_by_hand,
+    task_12_8_a_trimmed_cache_keeps_its_capacity => cache::a_trimmed_cache_keeps_its_capacity,
+    task_12_9_right_padding_by_hand => day::right_padding_by_hand,
+    task_12_10_right_padded_rows_equal_themselves_alone =>
+        day::right_padded_rows_equal_themselves_alone,
+    task_12_11_rows_are_stacked_by_hand => cache::rows_are_stacked_by_hand,
+    task_12_12_joining_by_hand => cache::joining_by_hand,
+    task_12_12_an_empty_cache_is_joined => cache::an_empty_cache_is_joined,
+    task_12_12_what_has_joined_shares_nothing => cache::what_has_joined_shares_nothing,
+    task_12_12_a_joined_cache_keeps_its_capacity => cache::a_joined_cache_keeps_its_capacity,
+    task_12_12_any_order_of_joins_and_trims => cache::any_order_of_joins_and_trims,
 }

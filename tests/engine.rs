@@ -4,14 +4,15 @@
 
 use candecode::day05_model::Norm;
 use candecode::day07_greedy::StopStrings;
-use candecode::day10_kv_cache::KvCache;
+use candecode::day12_batching::BatchCache;
 use candecode::engine::nan_trace::{first_nan, first_nan_behind, NanTrace};
 use candecode::engine::roomy_cache::RoomyCache;
+use candecode::engine::CacheKind;
 use candecode::engine::{load, operations, simple_generate, Completion, Engine};
 use candecode::formats::ModelFiles;
 use candecode::kit::rng::RequestRng;
 use candecode::kit::{
-    Batch, Cache, CacheKind, FinishReason, Model as _, SamplingParams, Token, TokenIter, View,
+    Batch, Cache, FinishReason, Model as _, SamplingParams, Token, TokenIter, View,
 };
 use candle_core::{DType, Device, Tensor};
 use std::time::Instant;
@@ -73,35 +74,6 @@ fn batched_equals_alone_with_parameters_of_each_its_own() {
     assert_eq!(together[0].finish, Some(FinishReason::Length));
     assert_eq!(together[2].finish, Some(FinishReason::Stop));
     assert_eq!(together, engine.generate_batch(&PROMPTS, &params).unwrap());
-}
-
-#[test]
-fn a_completion_that_fails_ends_alone() {
-    let engine = engine();
-    // After " there" only "was" may come, and it is blocked.
-    let failing = SamplingParams {
-        allow_regex: Some(" there was".into()),
-        block: vec!["was".into()],
-        ..greedy(12)
-    };
-    let params = [greedy(12), failing, greedy(20)];
-    let together = engine.generate_batch(&PROMPTS, &params).unwrap();
-    let failed = &together[1];
-    assert_eq!(failed.finish, Some(FinishReason::Failed));
-    let error = failed.error.as_deref().unwrap();
-    let generated = failed.new_ids.len();
-    let says = format!("left no token to choose after {generated} generated tokens");
-    assert!(error.contains(&says), "{error}");
-    assert!(failed.text.starts_with(" there") && generated > 1, "{failed:?}");
-    assert_eq!(failed.logprobs.len(), generated);
-    let others = [PROMPTS[0], PROMPTS[2]];
-    let without = engine.generate_batch(&others, &[greedy(12), greedy(20)]).unwrap();
-    assert_eq!([&together[0], &together[2]], [&without[0], &without[1]]);
-    assert!(without.iter().all(|completion| completion.error.is_none()));
-    // Alone it is an error of its own.
-    let alone: Vec<_> = engine.generate(PROMPTS[1], &params[1]).unwrap().collect();
-    assert_eq!(alone.len(), generated + 1);
-    assert!(alone[..generated].iter().all(Result::is_ok) && alone[generated].is_err());
 }
 
 #[test]
@@ -241,9 +213,9 @@ fn an_error_about_nan_says_what_its_trace_came_to() {
     assert_eq!(NanTrace::FirstIn("layer 2's MLP".into()).to_string(), "layer 2's MLP");
 }
 
-/// Rows come, go and grow at random, in day 10's cache and in the server's: the two hold the same.
+/// Rows come, go and grow at random, in day 12's cache and in the server's: the two hold the same.
 #[test]
-fn a_roomy_cache_holds_what_day_10s_does() {
+fn a_roomy_cache_holds_what_day_12s_does() {
     const LAYERS: usize = 2;
     let mut random = RequestRng::new(5, 0);
     let mut below = |n: usize| (f64::from(random.uniform()) * n as f64) as usize;
@@ -266,17 +238,14 @@ fn a_roomy_cache_holds_what_day_10s_does() {
             };
             assert_eq!(given(cache), given(other));
         };
-        let mut plain = KvCache::new(CacheKind::Dynamic, LAYERS);
+        let mut plain = BatchCache::new(LAYERS, None);
         let mut roomy = RoomyCache::new(LAYERS);
         let mut rows = 1 + below(3);
         append(&mut plain, &mut roomy, rows, 1 + below(4));
         for _ in 0..60 {
             match below(6) {
                 0 | 1 => {
-                    let mut new = [
-                        KvCache::new(CacheKind::Dynamic, LAYERS),
-                        KvCache::new(CacheKind::Dynamic, LAYERS),
-                    ];
+                    let mut new = [BatchCache::new(LAYERS, None), BatchCache::new(LAYERS, None)];
                     let [one, two] = &mut new;
                     append(one, two, 1, 1 + below(9));
                     plain.join(&new[0]).unwrap();

@@ -4,16 +4,14 @@
 #![cfg(feature = "ref")]
 
 use candecode::day05_model::Transformer;
-use candecode::day10_kv_cache::KvCache;
+use candecode::day12_batching::BatchCache;
 use candecode::day12_batching::{left_pad, ragged_mask};
 use candecode::day16_cost_of_a_token::{bytes_moved, Pass, Precision};
 use candecode::engine::load::load_transformer;
 use candecode::engine::operations::{choose, Kernels};
 use candecode::engine::Engine;
 use candecode::kernels;
-use candecode::kit::{
-    Batch, Cache, CacheKind, Logits, Model, NoCache, Ops, SamplingParams, SharedOps,
-};
+use candecode::kit::{Batch, Cache, Logits, Model, NoCache, Ops, SamplingParams, SharedOps};
 use candecode::kit::{Step, View, Weight};
 use candle_core::{DType, Device, Result, Tensor};
 use std::path::Path;
@@ -39,7 +37,7 @@ fn day_16_says_what_the_kernels_read() {
     for name in ["story-3m", "story-230k", "story-gpt2-1m"] {
         for dtype in [DType::F32, DType::BF16] {
             let model = model(name, dtype, &named(Kernels::Fast));
-            let mut cache = KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers);
+            let mut cache = BatchCache::new(model.config().num_hidden_layers, None);
             // A prompt, three rows of it that decode, and five tokens of a row that are verified.
             let prefill = Pass::prefill(1, 40);
             let decode = Pass::decode(3, 40);
@@ -138,7 +136,7 @@ fn a_row_of_a_running_batch_gets_the_very_logits_that_it_gets_alone() {
     let models = attentions().map(|(kind, ops)| (kind, model("story-3m", DType::F32, &ops)));
     let cases = [2, 3, 8, 17, 32, 45].into_iter();
     for (rows, (attention, model)) in cases.flat_map(|rows| models.iter().map(move |m| (rows, m))) {
-        let new_cache = || KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers);
+        let new_cache = || BatchCache::new(model.config().num_hidden_layers, None);
         // As a scheduler does: every prompt alone, then its cache joins, and all decode together.
         let lengths: Vec<usize> = (0..rows).map(|row| 1 + row * 53 % 97).collect();
         let longest = lengths.iter().copied().max().unwrap();

@@ -12,14 +12,14 @@ use candecode::day06_generate::next_logits;
 use candecode::day07_greedy::{argmax, log_softmax};
 use candecode::day08_sampling::{self as sampling, sample};
 use candecode::day09_penalties::repetition_penalty;
-use candecode::day10_kv_cache::{cache_bytes, Cached, KvCache};
+use candecode::day10_kv_cache::{cache_bytes, Cached, DynamicCache};
 use candecode::day11_beam_search::{candidates, Beam};
 use candecode::day12_batching::{left_pad, ragged_mask};
 use candecode::day13_speculative::{overlap, residual};
 use candecode::engine::Engine;
 use candecode::formats::ModelFiles;
 use candecode::kit::weights::Weights;
-use candecode::kit::{Batch, CacheKind, Model, SamplingParams, Step, View};
+use candecode::kit::{Model, SamplingParams, Step, View};
 use candle_core::{DType, Device, Result, Tensor};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -326,13 +326,15 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     all.insert("day09_loop", text);
 
     // Day 10: what a cache holds after "the cat and", and the step for the next "the".
-    let mut cached = Cached::new(model, Box::new(KvCache::new(CacheKind::Dynamic, 2)));
+    let mut cached = Cached::new(model, Box::new(DynamicCache::new(2)));
     cached.logits(&prompt[..3], 1)?;
     let mut text = String::new();
-    let mut cache = KvCache::new(CacheKind::Dynamic, 2);
+    let mut cache = DynamicCache::new(2);
     model.forward(&Step::new(model, &prompt[..3], 0)?, &mut cache)?;
     for layer in 0..2 {
-        let View { k: keys, v: values } = cache.layer(layer)?;
+        let Some(View { k: keys, v: values }) = cache.layers.held(layer)? else {
+            unreachable!("the cache was just filled")
+        };
         let _ = writeln!(text, "layer {layer}              key           value");
         let (keys, values): (Vec<Vec<f32>>, Vec<Vec<f32>>) =
             (keys.flatten_to(2)?.to_vec2()?, values.flatten_to(2)?.to_vec2()?);

@@ -7,13 +7,14 @@ use benches::kernel_sizes::{Size, SIZES, VECTORS};
 use benches::plot::Plot;
 use benches::serving::{fixed, mix, running, Counted};
 use benches::{logits, model, text, tokenizer};
-use candecode::day10_kv_cache::KvCache;
+use candecode::day10_kv_cache::SlidingCache;
 use candecode::day18_flash_attention::{BLOCK, TILE};
 use candecode::engine::load_model;
 use candecode::formats::hub;
 use candecode::kernels;
 use candecode::kit::units::bytes;
-use candecode::kit::{CacheKind, Logits, NoCache, Step};
+use candecode::kit::{Logits, NoCache, Step};
+use candle_core::{DType, Device};
 
 type Draw = fn() -> Result<()>;
 
@@ -101,10 +102,10 @@ fn cliff() -> Result<()> {
     let model = load_model(&hub::resolve("story-3m")?, DType::F32, &Device::Cpu)?;
     let prompt = tokenizer()?.encode("Lily and her dog")?.len();
     let ids = text(&*model, "Lily and her dog", 128)?;
-    let mut sliding = KvCache::new(CacheKind::Sliding(WINDOW), model.config().num_hidden_layers);
+    let mut sliding = SlidingCache::new(model.config().num_hidden_layers, WINDOW);
     let (mut held, mut points) = (0, Vec::new());
     for end in prompt..=ids.len() {
-        let step = Step::sliding(&*model, &ids[..end], held)?.with_logits(Logits::Last(1));
+        let step = Step::sliding(&*model, &ids[held..end], held)?.with_logits(Logits::Last(1));
         let got = model.forward(&step, &mut sliding)?.flatten_all()?.to_vec1::<f32>()?;
         held = end;
         let anew = logits(&*model, &ids[end.saturating_sub(WINDOW)..end], &mut NoCache)?;

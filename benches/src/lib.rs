@@ -10,10 +10,11 @@ pub mod plot;
 pub mod serving;
 
 use candecode::day07_greedy::argmax;
-use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
+use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
+use candecode::day12_batching::BatchCache;
 use candecode::engine::{load::load_transformer, operations};
 use candecode::formats::hub;
-use candecode::kit::{Cache, CacheKind, Model, Request, Tokenizer};
+use candecode::kit::{Cache, Model, Request, Tokenizer};
 use candle_core::{DType, Device, Result};
 use std::path::PathBuf;
 
@@ -60,9 +61,14 @@ pub fn tokenizer() -> Result<Tokenizer> {
     Tokenizer::from_dir(&folder("story-3m")?).map_err(|e| candle_core::Error::Msg(format!("{e:#}")))
 }
 
-/// An empty growing cache.
-pub fn cache(model: &dyn Model) -> KvCache {
-    KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers)
+/// An empty growing cache, for one text.
+pub fn cache(model: &dyn Model) -> DynamicCache {
+    DynamicCache::new(model.config().num_hidden_layers)
+}
+
+/// An empty growing cache, for a batch.
+pub fn batch_cache(model: &dyn Model) -> BatchCache {
+    BatchCache::new(model.config().num_hidden_layers, None)
 }
 
 /// A greedy request for exactly `new` tokens: nothing ends it early, so that every run does the

@@ -11,7 +11,7 @@ use benches::{root, text_of, tokenizer};
 use candecode::day03_norms_and_mlps::Projection;
 use candecode::day05_model::{Mlp, SelfAttention, Transformer};
 use candecode::day07_greedy::log_softmax;
-use candecode::day10_kv_cache::KvCache;
+use candecode::day10_kv_cache::DynamicCache;
 use candecode::day16_cost_of_a_token::{weights_read, Precision};
 use candecode::day19_quantized_weights::{
     first_difference, mean_kl, perplexity, quantize_block_q8_0, quantize_matrix,
@@ -21,9 +21,7 @@ use candecode::engine::load::load_transformer;
 use candecode::engine::operations;
 use candecode::formats::hub;
 use candecode::kernels;
-use candecode::kit::{
-    Cache, CacheKind, Logits, Model, ModelConfig, QuantType, Step, Tokenizer, Weight,
-};
+use candecode::kit::{Cache, Logits, Model, ModelConfig, QuantType, Step, Tokenizer, Weight};
 use candle_core::{DType, Device};
 use clap::Parser;
 use std::collections::BTreeSet;
@@ -73,7 +71,7 @@ impl Run {
         let layers = config.num_hidden_layers;
         match self {
             Self::Cache => Box::new(QuantizedCache::new(layers, &Device::Cpu)),
-            _ => Box::new(KvCache::new(CacheKind::Dynamic, layers)),
+            _ => Box::new(DynamicCache::new(layers)),
         }
     }
 }

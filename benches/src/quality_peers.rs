@@ -10,15 +10,13 @@
 use anyhow::{ensure, Context as _, Result};
 use benches::root;
 use candecode::day07_greedy::log_softmax;
-use candecode::day10_kv_cache::KvCache;
+use candecode::day10_kv_cache::DynamicCache;
 use candecode::day19_quantized_weights::{mean_kl, same_best};
 use candecode::engine::load::{load_transformer, quantized_format};
 use candecode::engine::operations::{self, Kernels};
 use candecode::formats::hub;
 use candecode::kernels;
-use candecode::kit::{
-    CacheKind, Logits, Model, ModelConfig, QuantType, Step, Tokenizer, WeightFormat,
-};
+use candecode::kit::{Logits, Model, ModelConfig, QuantType, Step, Tokenizer, WeightFormat};
 use candle_core::{DType, Device};
 use clap::Parser;
 use std::fs::File;
@@ -168,7 +166,7 @@ fn beginning(tokenizer: &Tokenizer, file: &Path, tokens: usize) -> Result<Vec<u3
 
 /// ln of the probabilities of all tokens, at every position of a text.
 fn log_probs(model: &dyn Model, ids: &[u32]) -> Result<Vec<Vec<f32>>> {
-    let mut cache = KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers);
+    let mut cache = DynamicCache::new(model.config().num_hidden_layers);
     let step = Step::new(model, ids, 0)?.with_logits(Logits::All);
     let logits = model.forward(&step, &mut cache)?.squeeze(0)?.to_vec2::<f32>()?;
     Ok(logits.iter().map(|row| log_softmax(row)).collect::<candle_core::Result<_>>()?)

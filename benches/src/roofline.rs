@@ -9,13 +9,13 @@
 use anyhow::Result;
 use benches::plot::Plot;
 use benches::{machine, model};
-use candecode::day10_kv_cache::KvCache;
+use candecode::day12_batching::BatchCache;
 use candecode::day16_cost_of_a_token::{
     bytes_moved, critical_batch, intensity, operations, Bound, Machine, Pass, Precision,
 };
 use candecode::formats::hub;
 use candecode::kernels;
-use candecode::kit::{Batch, Cache, CacheKind, Logits, Model, Step};
+use candecode::kit::{Batch, Cache, Logits, Model, Step};
 use candle_core::DType;
 use clap::Parser;
 use std::time::{Duration, Instant};
@@ -142,7 +142,7 @@ fn passes(model: &dyn Model) -> Result<Vec<Measured>> {
 /// The median of some passes.
 fn seconds(model: &dyn Model, pass: &Pass) -> Result<f64> {
     let layers = model.config().num_hidden_layers;
-    let mut cache = KvCache::new(CacheKind::Static(pass.past + pass.new), layers);
+    let mut cache = BatchCache::new(layers, Some(pass.past + pass.new));
     let ids: Vec<u32> = (0..(pass.past + pass.new) as u32).map(|i| 300 + i * 7 % 1000).collect();
     if pass.past > 0 {
         let step = Step::new(model, &ids[..pass.past], 0)?.with_logits(Logits::Last(1));

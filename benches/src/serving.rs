@@ -1,10 +1,9 @@
 //! A mix of short and long requests, served in static batches or by the scheduler.
 
-use crate::{cache, request};
-use candecode::day10_kv_cache::KvCache;
-use candecode::day12_batching::generate_batch;
+use crate::{batch_cache, request};
+use candecode::day12_batching::{generate_batch, BatchCache};
 use candecode::day15_scheduler::Scheduler;
-use candecode::kit::{Batch, Cache, CacheKind, Model, ModelConfig, Step, Tokenizer};
+use candecode::kit::{Batch, Cache, Model, ModelConfig, Step, Tokenizer};
 use candle_core::{Device, Result, Tensor};
 use std::cell::RefCell;
 
@@ -28,7 +27,7 @@ pub fn fixed(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]
         for (prompt, wanted) in chunk {
             requests.push(request(model, prompt, *wanted));
         }
-        let tokens = generate_batch(model, tokenizer, requests, Box::new(cache(model)))?;
+        let tokens = generate_batch(model, tokenizer, requests, Box::new(batch_cache(model)))?;
         tokens.collect::<Result<Vec<_>>>()?;
     }
     Ok(())
@@ -40,9 +39,8 @@ pub fn fixed(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]
 /// If the model fails.
 pub fn running(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) -> Result<()> {
     let layers = model.config().num_hidden_layers;
-    let new_cache =
-        Box::new(move || Box::new(KvCache::new(CacheKind::Dynamic, layers)) as Box<dyn Batch>);
-    let mut scheduler = Scheduler::new(model, tokenizer, new_cache, usize::MAX)?;
+    let new_cache = Box::new(move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>);
+    let mut scheduler = Scheduler::new(model, tokenizer, new_cache, usize::MAX);
     let mut queue = mix.iter().enumerate();
     loop {
         while scheduler.running.len() + scheduler.waiting.len() < SIZE {

@@ -122,7 +122,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let new_cache: NewCache = Box::new(move || Box::new(RoomyCache::new(layers)));
     // The last token of a text is never fed to the model, so it takes no position in the batch.
     let bound = if context < own_context { batch_tokens + 1 } else { batch_tokens };
-    let scheduler = Scheduler::new(&model, &tokenizer, new_cache, bound)?;
+    let scheduler = Scheduler::new(&model, &tokenizer, new_cache, bound);
     let maker = RequestMaker {
         config: &config,
         tokenizer: &tokenizer,

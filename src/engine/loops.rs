@@ -2,17 +2,17 @@
 
 use crate::day06_generate::{simple_generate, TextStream};
 use crate::day07_greedy::{argmax, generate};
-use crate::day10_kv_cache::{generate_cached, Cached, KvCache};
+use crate::day10_kv_cache::{generate_cached, Cached};
 use crate::day11_beam_search::beam_search;
-use crate::day12_batching::generate_batch;
+use crate::day12_batching::{generate_batch, BatchCache};
 use crate::day13_speculative::{decode_block, ModelDrafter, NgramDrafter, SpeculativeDecoder};
 use crate::day15_scheduler::{NewCache, Scheduler};
 use crate::engine::ngram_table::{NgramTable, TableDrafter};
 use crate::engine::requests::{self, Processors};
-use crate::engine::Engine;
+use crate::engine::{CacheKind, Engine};
 use crate::kit::draft::{Counts, Drafter};
 use crate::kit::rng::RequestRng;
-use crate::kit::{BeamParams, CacheKind, FinishReason, Hypothesis, Model, PastContext, Request};
+use crate::kit::{BeamParams, FinishReason, Hypothesis, Model, PastContext, Request};
 use crate::kit::{Sampler, SamplingParams, SharedOps, Token};
 use anyhow::Result;
 
@@ -55,8 +55,6 @@ pub struct LoopPlan {
     pub num_draft_tokens: usize,
     /// Positions that day 15's batch may come to hold.
     pub max_batch_tokens: usize,
-    /// How many of the likeliest tokens each token carries; days 6, 11 and 13 find none.
-    pub top_logprobs: Option<usize>,
 }
 
 /// The models that loops run on: the engine's own, or one in front of it that can be stopped.
@@ -107,7 +105,6 @@ impl LoopPlan {
         let mut request =
             requests::request(model.config(), prompt, &self.params, processors, sampler, &self.ops);
         request.past_context = self.past_context;
-        request.top_logprobs = self.top_logprobs;
         request
     }
 
@@ -134,7 +131,7 @@ impl LoopPlan {
             }
         }
         let tokens = if self.day == 12 {
-            generate_batch(model, tokenizer, batch, engine.new_batch())?
+            generate_batch(model, tokenizer, batch, engine.new_batch()?)?
         } else {
             let request = batch.remove(0);
             if self.day == 7 {
@@ -155,7 +152,7 @@ impl LoopPlan {
     fn search(&self, models: Models, prompt: &[u32], sink: &mut dyn Sink) -> Result<()> {
         let Models { engine, model, .. } = models;
         let mut request = self.request(model, prompt, 0);
-        let mut cache = engine.new_batch();
+        let mut cache = engine.new_batch()?;
         let tokenizer = engine.tokenizer();
         let found = beam_search(model, tokenizer, &mut request, &self.beams, &mut *cache)?;
         sink.hypotheses(found);
@@ -205,11 +202,11 @@ impl LoopPlan {
     /// Day 15: the prompts are requests to the scheduler, in the order given.
     fn serve(&self, models: Models, prompts: &[Vec<u32>], sink: &mut dyn Sink) -> Result<()> {
         let Models { engine, model, .. } = models;
-        let kind = engine.cache.unwrap_or(CacheKind::Dynamic);
+        let capacity = engine.cache.unwrap_or(CacheKind::Dynamic).batch_capacity()?;
         let layers = model.config().num_hidden_layers;
-        let new_cache: NewCache = Box::new(move || Box::new(KvCache::new(kind, layers)));
+        let new_cache: NewCache = Box::new(move || Box::new(BatchCache::new(layers, capacity)));
         let mut scheduler =
-            Scheduler::new(model, engine.tokenizer(), new_cache, self.max_batch_tokens)?;
+            Scheduler::new(model, engine.tokenizer(), new_cache, self.max_batch_tokens);
         for (id, prompt) in prompts.iter().enumerate() {
             let mut request = self.request(model, prompt, id);
             request.id = id;
@@ -245,8 +242,7 @@ impl LoopPlan {
             if finish.is_some() {
                 text.push_str(&stream.finish()?);
             }
-            let logprob = f32::NAN;
-            ended = sink.token(Token { id, logprob, text, finish, ..Token::default() });
+            ended = sink.token(Token { row: 0, id, logprob: f32::NAN, text, finish });
             if !matches!(ended, Ok(true)) {
                 candle_core::bail!("the loop was told to stop")
             }

@@ -1,6 +1,7 @@
 //! What assembles the days: an engine that generates, a model from its weights, a chat turn by turn, and
 //! the place where a NaN began.
 
+pub mod cache_kind;
 pub mod chat;
 pub mod chat_template;
 pub mod forecast;
@@ -13,16 +14,18 @@ pub mod requests;
 pub mod roomy_cache;
 pub mod simple;
 pub mod token_rules;
+pub mod top_logprobs;
 
+pub use cache_kind::CacheKind;
 pub use load::load_model;
 pub use simple::simple_generate;
 
 use crate::day05_model::Transformer;
 use crate::day06_generate::TextStream;
-use crate::day10_kv_cache::{generate_cached, Cached, KvCache};
+use crate::day10_kv_cache::{generate_cached, Cached};
 use crate::day12_batching::generate_batch;
 use crate::formats::ModelFiles;
-use crate::kit::{Batch, Cache, CacheKind, FinishReason, Model, ModelConfig, NoCache};
+use crate::kit::{Batch, Cache, FinishReason, Model, ModelConfig, NoCache};
 use crate::kit::{SamplingParams, SharedOps, TokenIter, Tokenizer, WeightFormat, Weights};
 use anyhow::{ensure, Result};
 use candle_core::Device;
@@ -68,8 +71,6 @@ pub struct Completion {
     pub logprobs: Vec<f32>,
     /// Why it ended; None if no token was asked for.
     pub finish: Option<FinishReason>,
-    /// What went wrong, if `finish` is [`FinishReason::Failed`]: its tokens and text end before it.
-    pub error: Option<String>,
 }
 
 impl Engine {
@@ -144,15 +145,18 @@ impl Engine {
     pub fn new_cache(&self) -> Box<dyn Cache> {
         match self.cache {
             None => Box::new(NoCache),
-            Some(kind) => Box::new(KvCache::new(kind, self.model.config().num_hidden_layers)),
+            Some(kind) => kind.new_cache(self.model.config().num_hidden_layers),
         }
     }
 
     /// An empty cache of this engine's kind for rows that come and go: beams, and batches.
-    pub fn new_batch(&self) -> Box<dyn Batch> {
+    ///
+    /// # Errors
+    /// If the kind slides.
+    pub fn new_batch(&self) -> candle_core::Result<Box<dyn Batch>> {
         match self.cache {
-            None => Box::new(NoCache),
-            Some(kind) => Box::new(KvCache::new(kind, self.model.config().num_hidden_layers)),
+            None => Ok(Box::new(NoCache)),
+            Some(kind) => kind.new_batch(self.model.config().num_hidden_layers),
         }
     }
 
@@ -179,8 +183,7 @@ impl Engine {
     }
 
     /// Continues several prompts in one batch; `params` has one entry for each, or one for all. Every
-    /// completion is what it would be alone. One that fails, because its rules leave no token or its
-    /// logits make no sense, ends with [`FinishReason::Failed`] and its error; the others go on.
+    /// completion is what it would be alone.
     ///
     /// # Errors
     /// If there is no prompt or one does not fit, the counts differ, a parameter is out of range, or the
@@ -207,14 +210,11 @@ impl Engine {
             batch.push(requests::request(config, &prompt, &params, &processors, sampler, ops));
         }
         let mut completions = vec![Completion::default(); prompts.len()];
-        for token in generate_batch(&self.model, &self.tokenizer, batch, self.new_batch())? {
+        for token in generate_batch(&self.model, &self.tokenizer, batch, self.new_batch()?)? {
             let token = token?;
             let completion = &mut completions[token.row];
-            if token.error.is_none() {
-                completion.new_ids.push(token.id);
-                completion.logprobs.push(token.logprob);
-            }
-            completion.error = token.error;
+            completion.new_ids.push(token.id);
+            completion.logprobs.push(token.logprob);
             completion.text.push_str(&token.text);
             completion.finish = token.finish;
         }

@@ -1,7 +1,7 @@
-//! A cache for a batch whose rows come and go, as a server's do: what day 10's cache copies at every step, this one writes in
+//! A cache for a batch whose rows come and go, as a server's do: what day 12's cache copies at every step, this one writes in
 //! place.
 //!
-//! Day 10's grows by concatenation, so a step copies all that it holds. For one text that is little beside the weights; for
+//! Day 12's grows by concatenation, so a step copies all that it holds. For one text that is little beside the weights; for
 //! 32 rows of some hundred tokens it is more than the weights themselves. Here a layer's memory has room for more rows and
 //! more positions than are in use, and what is in use is a window of it.
 

@@ -25,7 +25,8 @@ pub trait Cache {
     /// If the shapes do not continue what the layer holds, or there is no room.
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View>;
 
-    /// The number of positions held. It moves when the last layer has appended.
+    /// The number of positions appended and not taken back: where the next token stands. It moves
+    /// when the last layer has appended. A cache that evicts counts what it has evicted, too.
     fn len(&self) -> usize;
 
     /// True before the first token.
@@ -75,37 +76,6 @@ pub trait Batch: Cache {
     fn trim(&mut self, front: usize) -> Result<()>;
 }
 
-/// How a cache makes room. Names are those of HF's caches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CacheKind {
-    /// Grows by concatenation.
-    Dynamic,
-    /// Is allocated once, for so many positions, and written in place.
-    Static(usize),
-    /// Grows, and evicts positions in front: a token sees the last so many, itself included (HF
-    /// `sliding_window`).
-    Sliding(usize),
-}
-
-impl CacheKind {
-    /// Memory of a layer's own for these keys or values, `(B, Hkv, T, D)`. A static cache gets all
-    /// of its memory, `(B, Hkv, capacity, D)`, with zeros behind the T positions.
-    ///
-    /// # Errors
-    /// If a static cache has no room for them.
-    pub fn allocate(self, numbers: &Tensor) -> Result<Tensor> {
-        let Self::Static(capacity) = self else { return numbers.force_contiguous() };
-        let used = numbers.dim(2)?;
-        if used > capacity {
-            bail!("a cache of {capacity} positions has no room for {used}")
-        }
-        if used == capacity {
-            return numbers.force_contiguous();
-        }
-        numbers.contiguous()?.pad_with_zeros(2, 0, capacity - used)
-    }
-}
-
 /// Keeps nothing: every pass computes every position anew.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct NoCache;
@@ -137,7 +107,7 @@ impl Batch for NoCache {
     }
 
     fn join(&mut self, _other: &dyn Batch) -> Result<()> {
-        bail!("NoCache cannot admit rows; use a cache of day 10")
+        bail!("NoCache cannot admit rows; use day 12's BatchCache")
     }
 
     fn trim(&mut self, front: usize) -> Result<()> {

@@ -28,14 +28,14 @@ pub mod units;
 pub mod weights;
 
 pub use beams::{BeamParams, EarlyStopping, Hypothesis};
-pub use cache::{Batch, Cache, CacheKind, NoCache, View};
+pub use cache::{Batch, Cache, NoCache, View};
 pub use config::{Family, ModelConfig};
 pub use ops::{Ops, SharedOps};
 pub use processor::{named, LogitsProcessor, ProcessorInput};
 pub use quantized::{QuantType, QuantizedMatrix};
 pub use request::{check_prompt, PastContext, Request, Sampler, SamplingParams};
 pub use step::{Logits, Model, Step};
-pub use token::{top_logprobs, FinishReason, Token};
+pub use token::{FinishReason, Token};
 pub use token_iter::TokenIter;
 pub use tokenizer::Tokenizer;
 pub use weights::{Weight, WeightFormat, Weights};

@@ -53,19 +53,18 @@ impl Step {
         Self::batch(model, &[ids.to_vec()], &[positions], None)
     }
 
-    /// One row: the tokens after the first `held`, at positions that may be past the context, for a cache that slides. RoPE
-    /// models only, for GPT-2's learned positions end with the context.
+    /// As [`Step::new`], at positions that may be past the context, for a cache that slides. RoPE models only, because
+    /// GPT-2's learned positions end with the context.
     ///
     /// # Errors
     /// If the model is GPT-2, there is no token, or an id is not in the vocabulary.
-    pub fn sliding(model: &dyn Model, tokens: &[u32], held: usize) -> Result<Self> {
+    pub fn sliding(model: &dyn Model, ids: &[u32], start: usize) -> Result<Self> {
         if model.config().family == Family::Gpt2 {
             bail!("a sliding cache needs RoPE: GPT-2's positions are baked into its keys")
         }
-        let positions: Vec<u32> = (held..tokens.len()).map(|p| p as u32).collect();
-        let width = positions.len();
-        let step = Self::new(model, tokens.get(held..).unwrap_or_default(), 0)?;
-        Ok(Self { positions: Tensor::from_vec(positions, (1, width), model.device())?, ..step })
+        let positions: Vec<u32> = (start..start + ids.len()).map(|p| p as u32).collect();
+        let positions = Tensor::from_vec(positions, (1, ids.len()), model.device())?;
+        Ok(Self { positions, ..Self::new(model, ids, 0)? })
     }
 
     /// Several rows of equal length, with their positions and mask; logits for every position.

@@ -2,7 +2,8 @@
 
 use super::checks::{tokenizer, Keep};
 use super::day::{forced, goldens, load, request, Day, Golden, Narrow};
-use candecode::kit::{CacheKind, Model};
+use candecode::engine::CacheKind;
+use candecode::kit::Model;
 use candle_core::{DType, Result};
 
 /// A greedy text of so many tokens, past the ends of its stories.

@@ -4,10 +4,10 @@ use super::checks::{close, ensure, equal, golden_json, model, refused, tokenizer
 use super::checks::{Fake, Likely, Outcome, Random, Recall};
 use candecode::day07_greedy::{argmax, generate};
 use candecode::day09_penalties::penalties;
-use candecode::day10_kv_cache::KvCache;
+use candecode::day12_batching::BatchCache;
 use candecode::kit::{
-    named, Batch, BeamParams, Cache, CacheKind, EarlyStopping, FinishReason, Hypothesis, Model,
-    NoCache, ProcessorInput, Request, SamplingParams, Tokenizer, View,
+    named, Batch, BeamParams, Cache, EarlyStopping, FinishReason, Hypothesis, Model, NoCache,
+    ProcessorInput, Request, SamplingParams, Tokenizer, View,
 };
 use candle_core::{bail, Device, Error, Result, Tensor};
 use std::cell::RefCell;
@@ -744,8 +744,9 @@ impl Case {
     }
 }
 
-fn kv(kind: CacheKind, model: &dyn Model) -> KvCache {
-    KvCache::new(kind, model.config().num_hidden_layers)
+/// Day 12's cache, which grows, or has a capacity.
+fn kv(capacity: Option<usize>, model: &dyn Model) -> BatchCache {
+    BatchCache::new(model.config().num_hidden_layers, capacity)
 }
 
 /// Goldens of a group, with a cache, which costs less: that without one it is the same is a check
@@ -757,7 +758,7 @@ fn equal_hf(day: &Day, cases: impl IntoIterator<Item = Case>) -> Outcome {
             Some((name, model)) if name == case.model => model,
             _ => model(&case.model)?,
         };
-        let got = case.search(day, &*model, &mut kv(CacheKind::Dynamic, &*model));
+        let got = case.search(day, &*model, &mut kv(None, &*model));
         texts(&case.says(), got, &case.want(), case.tolerance())?;
         loaded = Some((case.model, model));
     }
@@ -781,7 +782,7 @@ pub fn early_stopped_equal_hf(day: &Day) -> Outcome {
     )
 }
 
-/// The same search without a cache, with a dynamic and a static one.
+/// The same search without a cache, with one that grows, and with one of a fixed capacity.
 fn cached(day: &Day, case: &Case, want: Option<Vec<Hypothesis>>) -> Outcome {
     let model = model(&case.model)?;
     let context = model.config().max_position_embeddings;
@@ -789,12 +790,12 @@ fn cached(day: &Day, case: &Case, want: Option<Vec<Hypothesis>>) -> Outcome {
         Some(want) => want,
         None => case.search(day, &*model, &mut NoCache)?,
     };
-    let mut dynamic = kv(CacheKind::Dynamic, &*model);
-    let mut fixed = kv(CacheKind::Static(context), &*model);
+    let mut grown = kv(None, &*model);
+    let mut fixed = kv(Some(context), &*model);
     let caches: [(&str, &mut dyn Batch); 3] = [
         ("no cache", &mut NoCache),
-        ("a dynamic cache", &mut dynamic),
-        ("a static cache", &mut fixed),
+        ("a cache that grows", &mut grown),
+        ("a cache of fixed capacity", &mut fixed),
     ];
     for (name, cache) in caches {
         let got = case.search(day, &*model, cache);
@@ -829,7 +830,7 @@ pub fn to_the_end_of_the_context(day: &Day) -> Outcome {
         want.iter().map(|text| (text.new_ids.len(), text.finish)).collect();
     equal(&format!("{input}: (new tokens, end)"), Ok(ends), &vec![(5, FinishReason::Length); 2])
         .likely("a sequence ends with the context")?;
-    let got = case.search(day, &*model, &mut kv(CacheKind::Dynamic, &*model));
+    let got = case.search(day, &*model, &mut kv(None, &*model));
     texts(&format!("{input}, with a cache and without"), got, &want, case.tolerance())
 }
 
@@ -893,10 +894,6 @@ pub fn nonsense_is_refused(day: &Day) -> Outcome {
     refused("length_penalty NaN", run(2, 2, f64::NAN, 2, &[1]), &["length_penalty"])?;
     refused("length_penalty 1e6", run(2, 2, 1e6, 2, &[1]), &["length_penalty"])?;
     refused("at most 0 new", run(2, 2, 0.0, 0, &[1]), &["max_new_tokens"])?;
-    let mut request = request(&model, &[1], 2);
-    let mut sliding = KvCache::new(CacheKind::Sliding(9), 1);
-    let got = (day.beam_search)(&model, &tokenizer()?, &mut request, &core(2), &mut sliding);
-    refused("a sliding cache", got, &["sliding"])?;
     refused("an empty prompt", run(2, 2, 0.0, 2, &[]), &["empty"])?;
     refused("a prompt of 21 tokens, a context of 20", run(2, 2, 0.0, 2, &[1; 21]), &["context"])
 }

@@ -5,12 +5,12 @@ use super::checks::{Likely, Outcome, Random, Witness};
 use candecode::day07_greedy::{self, Sequence};
 use candecode::day08_sampling::{sample, warpers};
 use candecode::day09_penalties::penalties;
-use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
+use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
 use candecode::day13_speculative::one_hot;
 use candecode::kit::draft::{Counts, Draft, Drafter};
 use candecode::kit::rng::RequestRng;
 use candecode::kit::Tokenizer;
-use candecode::kit::{named, Cache, CacheKind, FinishReason, ProcessorInput, Request};
+use candecode::kit::{named, Cache, FinishReason, ProcessorInput, Request};
 use candecode::kit::{Logits, LogitsProcessor, Model, NoCache, SamplingParams, Step, Token};
 use candle_core::{bail, Device, IndexOp, Result, Tensor};
 use std::cell::RefCell;
@@ -373,7 +373,7 @@ pub fn n_grams_are_looked_up(day: &Day) -> Outcome {
 
 fn cached(model: &dyn Model) -> Cached<'_> {
     let layers = model.config().num_hidden_layers;
-    Cached::new(model, Box::new(KvCache::new(CacheKind::Dynamic, layers)))
+    Cached::new(model, Box::new(DynamicCache::new(layers)))
 }
 
 fn uncached(model: &dyn Model) -> Cached<'_> {

@@ -5,11 +5,10 @@ use super::checks::{ensure, equal, golden_json, tokenizer, Likely, Outcome, Rand
 use candecode::day07_greedy::argmax;
 use candecode::day08_sampling::{chacha_sampler, warpers};
 use candecode::day09_penalties::penalties;
-use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
+use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
+use candecode::day12_batching::BatchCache;
 use candecode::kit::api::ApiError;
-use candecode::kit::{
-    named, Batch, Cache, CacheKind, FinishReason, Model, ModelConfig, ProcessorInput,
-};
+use candecode::kit::{named, Batch, Cache, FinishReason, Model, ModelConfig, ProcessorInput};
 use candecode::kit::{Request, Sampler, SamplingParams, Token, Tokenizer};
 use candle_core::{bail, Error, Result};
 use serde_json::{json, Value};
@@ -163,7 +162,7 @@ impl Setup<'_> {
     /// What makes an empty cache.
     pub fn caches(&self) -> Box<dyn Fn() -> Box<dyn Batch>> {
         let layers = self.layers;
-        Box::new(move || Box::new(KvCache::new(CacheKind::Dynamic, layers)))
+        Box::new(move || Box::new(BatchCache::new(layers, None)))
     }
 }
 
@@ -330,7 +329,7 @@ macro_rules! implementation {
             let (model, tokenizer) = (setup.model, setup.tokenizer);
             let scheduler = candecode::day15_scheduler::Scheduler::new(
                 model, tokenizer, setup.caches(), setup.bound,
-            )?;
+            );
             let make: code::MakeRequest = Box::new(move |job, index| {
                 day::request_of(model.config(), &job.params, job.prompt(index), index)
             });
@@ -1484,7 +1483,7 @@ fn watch(
     let tokenizer = tokenizer()?;
     let request = request_of(model.config(), params, &[405], 0)?;
     let (request, look) = (day.observe)(request, top);
-    let cached = Cached::new(model, Box::new(KvCache::new(CacheKind::Dynamic, model.layers())));
+    let cached = Cached::new(model, Box::new(DynamicCache::new(model.layers())));
     let tokens: Result<Vec<Token>> = generate_cached(cached, &tokenizer, request)?.collect();
     let ids = tokens?.iter().map(|token| token.id).collect();
     let (top, error) = look();
@@ -1528,7 +1527,7 @@ pub fn the_model_s_own_logits_are_seen(day: &Day) -> Outcome {
     }));
     let (request, look) = (day.observe)(request, Some(2));
     let tokenizer = tokenizer()?;
-    let cached = Cached::new(&model, Box::new(KvCache::new(CacheKind::Dynamic, model.layers())));
+    let cached = Cached::new(&model, Box::new(DynamicCache::new(model.layers())));
     let tokens: Result<Vec<Token>> = generate_cached(cached, &tokenizer, request)?.collect();
     let input = "logits 3, 2, 1, 0, …; a processor forbids token 0 and lowers token 1 to 0.5";
     let ids: Vec<u32> = tokens?.iter().map(|token| token.id).collect();
@@ -1566,7 +1565,7 @@ fn alone(
     index: usize,
 ) -> Result<Vec<Token>> {
     let tokenizer = tokenizer()?;
-    let cached = Cached::new(model, Box::new(KvCache::new(CacheKind::Dynamic, model.layers())));
+    let cached = Cached::new(model, Box::new(DynamicCache::new(model.layers())));
     let request = request_of(model.config(), params, prompt, index)?;
     let tokens: Result<Vec<Token>> = generate_cached(cached, &tokenizer, request)?.collect();
     tokens
@@ -1847,7 +1846,7 @@ pub fn what_cannot_start_fails_alone(day: &Day) -> Outcome {
 
 /// A token as the scheduler gives it.
 fn token(row: usize, id: u32, text: &str, finish: Option<FinishReason>) -> Token {
-    Token { row, id, logprob: -0.5, text: text.to_string(), finish, ..Token::default() }
+    Token { row, id, logprob: -0.5, text: text.to_string(), finish }
 }
 
 pub fn a_token_finds_its_client(day: &Day) -> Outcome {

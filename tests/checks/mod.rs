@@ -9,6 +9,7 @@ mod compare;
 mod fake;
 mod golden;
 mod keep;
+mod marked;
 mod recall;
 mod report;
 mod witness;
@@ -19,6 +20,7 @@ pub use golden::{
     device, for_candle_nn, golden, golden_json, model, models_dir, tokenizer, Random,
 };
 pub use keep::Keep;
+pub use marked::{feed, holds, marked, rows, Rows, LAYERS};
 pub use recall::Recall;
 pub use report::{examine, Finding};
 pub use witness::{Pass, Witness};

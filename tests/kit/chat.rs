@@ -4,11 +4,12 @@ use crate::checks::{golden_json, Random};
 use crate::{refused, story, Folder};
 use candecode::day07_greedy::argmax;
 use candecode::day08_sampling::chacha_sampler;
-use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
+use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
 use candecode::engine::chat::{Chat, Turn};
 use candecode::engine::chat_template::{date, setting, Message, RenderOptions, Template};
 use candecode::engine::load_model;
-use candecode::kit::{Cache, CacheKind, FinishReason, Request};
+use candecode::engine::CacheKind;
+use candecode::kit::{Cache, FinishReason, Request};
 use candecode::kit::{Model, ModelConfig, NoCache, Step, Tokenizer};
 use candle_core::{DType, Device, Tensor};
 use serde_json::{json, Map, Value};
@@ -334,7 +335,7 @@ const PLAIN: &str = "{% for m in messages %}{{ m.role }}:{{ m.content }}{{ eos_t
 
 fn dynamic(model: &dyn Model) -> Cached<'_> {
     let layers = model.config().num_hidden_layers;
-    Cached::new(model, Box::new(KvCache::new(CacheKind::Dynamic, layers)))
+    Cached::new(model, Box::new(DynamicCache::new(layers)))
 }
 
 /// What every answer is asked for; its prompt is the chat's.
@@ -404,7 +405,7 @@ fn every_answer_is_that_of_a_fresh_cache() {
             let kind = *kind;
             let new_cache = || -> Box<dyn Cache> {
                 match kind {
-                    Some(kind) => Box::new(KvCache::new(kind, layers)),
+                    Some(kind) => kind.new_cache(layers),
                     None => Box::new(NoCache),
                 }
             };

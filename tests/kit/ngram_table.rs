@@ -3,11 +3,11 @@
 use crate::checks::{model, models_dir, tokenizer, Fake};
 use crate::refused;
 use candecode::day08_sampling::softmax;
-use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
+use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
 use candecode::day13_speculative::{decode_block, SpeculativeDecoder};
 use candecode::engine::ngram_table::{texts, NgramTable, TableDrafter};
 use candecode::kit::rng::RequestRng;
-use candecode::kit::{CacheKind, Model, NoCache, ProcessorInput, Request, Tokenizer};
+use candecode::kit::{Model, NoCache, ProcessorInput, Request, Tokenizer};
 
 const CORPUS: &str = "Tom ran. Tom ran. Tom ran. Tom sat.<|endoftext|>A cat sat.\n<|endoftext|> \n";
 
@@ -105,7 +105,7 @@ fn speculated(
 
 fn cached(model: &dyn Model) -> Cached<'_> {
     let layers = model.config().num_hidden_layers;
-    Cached::new(model, Box::new(KvCache::new(CacheKind::Dynamic, layers)))
+    Cached::new(model, Box::new(DynamicCache::new(layers)))
 }
 
 #[test]

@@ -5,13 +5,14 @@ use crate::Args;
 use anyhow::{bail, Result};
 use benches::{request, text_of};
 use candecode::day07_greedy::argmax;
-use candecode::day10_kv_cache::{Cached, KvCache};
+use candecode::day10_kv_cache::{Cached, DynamicCache, StaticCache};
 use candecode::day13_speculative::{decode_block, NgramDrafter, SpeculativeDecoder};
 use candecode::engine::load::{load_transformer, quantized_format};
 use candecode::engine::operations;
+use candecode::engine::CacheKind;
 use candecode::kernels;
 use candecode::kit::WeightFormat;
-use candecode::kit::{device, Cache, CacheKind, Logits, Model, QuantType, Step, Tokenizer};
+use candecode::kit::{device, Cache, Logits, Model, QuantType, Step, Tokenizer};
 use candle_core::Tensor;
 use serde_json::{json, Value};
 use std::path::Path;
@@ -70,15 +71,15 @@ fn engine(model: &dyn Model, ids: &[u32], args: &Args, new: usize) -> Result<Val
         "static" => CacheKind::Static(ids.len() + new),
         _ => CacheKind::Dynamic,
     };
-    let mut cache = KvCache::new(kind, model.config().num_hidden_layers);
+    let mut cache = kind.new_cache(model.config().num_hidden_layers);
     let begun = Instant::now();
-    let mut last = pass(model, &vec![ids.to_vec(); args.batch], &mut cache)?;
+    let mut last = pass(model, &vec![ids.to_vec(); args.batch], &mut *cache)?;
     let prefill_s = begun.elapsed().as_secs_f64();
     let read = kernels::bytes_read();
     let (begun, mut tokens) = (Instant::now(), vec![last[0]]);
     for _ in 1..new {
         let rows: Vec<Vec<u32>> = last.iter().map(|id| vec![*id]).collect();
-        last = pass(model, &rows, &mut cache)?;
+        last = pass(model, &rows, &mut *cache)?;
         tokens.push(last[0]);
     }
     let decode_s = begun.elapsed().as_secs_f64();
@@ -92,8 +93,7 @@ pub const VERIFIED: [usize; 8] = [1, 2, 3, 4, 5, 6, 8, 16];
 /// Seconds of a pass over m new tokens with all their logits behind a prompt, the fastest of many,
 /// by turns.
 fn verify(model: &dyn Model, ids: &[u32]) -> Result<Value> {
-    let kind = CacheKind::Static(ids.len() + 16);
-    let mut cache = KvCache::new(kind, model.config().num_hidden_layers);
+    let mut cache = StaticCache::new(model.config().num_hidden_layers, ids.len() + 16);
     pass(model, &[ids.to_vec()], &mut cache)?;
     let mut seconds = [f64::INFINITY; VERIFIED.len()];
     for _ in 0..25 {
@@ -119,7 +119,7 @@ fn speculate(model: &dyn Model, tokenizer: &Tokenizer, new: usize) -> Result<Val
     let mut rows = vec![];
     for k in [2, 4, 8] {
         let drafter = Box::new(NgramDrafter { n: 2, vocab_size: model.config().vocab_size });
-        let cache = KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers);
+        let cache = DynamicCache::new(model.config().num_hidden_layers);
         let target = Cached::new(model, Box::new(cache));
         let request = request(model, &prompt, new);
         let mut decoder = SpeculativeDecoder::new(target, tokenizer, request, drafter, k)?;

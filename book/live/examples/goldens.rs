@@ -11,12 +11,12 @@
 
 use anyhow::{bail, ensure, Result};
 use candecode::day08_sampling::{sample, softmax};
-use candecode::day10_kv_cache::{generate_cached, Cached, KvCache};
+use candecode::day10_kv_cache::{generate_cached, Cached, DynamicCache};
 use candecode::engine::requests::{processors, request};
 use candecode::engine::Engine;
 use candecode::kernels;
 use candecode::kit::rng::RequestRng;
-use candecode::kit::{CacheKind, Model, Sampler, SamplingParams};
+use candecode::kit::{Model, Sampler, SamplingParams};
 use serde_json::{json, Value};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -126,8 +126,8 @@ fn case(
     let (model, tokenizer) = (engine.model(), engine.tokenizer());
     let all = processors(params, tokenizer, model.config())?;
     let ids = tokenizer.encode(prompt)?;
-    let request = request(model.config(), &ids, params, &all, sampler);
-    let cache = KvCache::new(CacheKind::Dynamic, model.config().num_hidden_layers);
+    let request = request(model.config(), &ids, params, &all, sampler, engine.ops());
+    let cache = DynamicCache::new(model.config().num_hidden_layers);
     let mut chosen = Vec::new();
     for token in generate_cached(Cached::new(model, Box::new(cache)), tokenizer, request)? {
         chosen.push(token?.id);

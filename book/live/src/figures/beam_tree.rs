@@ -23,7 +23,7 @@ pub fn answer(q: Question) -> Answer {
     let prompt = model::tokens(&q.text)?;
     let request = Request::new(model.config(), &prompt, q.steps, argmax);
     let eos = &request.eos_token_ids;
-    let mut cache = model::engine()?.new_batch();
+    let mut cache = model::engine()?.new_batch()?;
     let mut beams = vec![Beam { tokens: prompt.clone(), score: 0.0 }];
     let mut steps = Vec::new();
     for _ in 0..q.steps {

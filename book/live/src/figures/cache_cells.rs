@@ -3,8 +3,8 @@
 use super::Answer;
 use crate::model;
 use candecode::day07_greedy::argmax;
-use candecode::day10_kv_cache::{cache_bytes, Cached, KvCache};
-use candecode::kit::{Cache, CacheKind, Model, ModelConfig, NoCache};
+use candecode::day10_kv_cache::{cache_bytes, Cached, DynamicCache, StaticCache};
+use candecode::kit::{Cache, Model, ModelConfig, NoCache};
 use candle_core::DType;
 use serde::Deserialize;
 use serde_json::json;
@@ -31,14 +31,11 @@ pub fn answer(q: Question) -> Answer {
     let config = model.config();
     let mut tokens = model::tokens(&q.text)?;
     let prompt = tokens.len();
-    let kind = match q.kind.as_str() {
-        "static" => Some(CacheKind::Static(q.capacity)),
-        "dynamic" => Some(CacheKind::Dynamic),
-        _ => None,
-    };
-    let cache: Box<dyn Cache> = match kind {
-        Some(kind) => Box::new(KvCache::new(kind, config.num_hidden_layers)),
-        None => Box::new(NoCache),
+    let layers = config.num_hidden_layers;
+    let cache: Box<dyn Cache> = match q.kind.as_str() {
+        "static" => Box::new(StaticCache::new(layers, q.capacity)),
+        "dynamic" => Box::new(DynamicCache::new(layers)),
+        _ => Box::new(NoCache),
     };
     let mut cached = Cached::new(model, cache);
     let mut steps = Vec::new();

@@ -3,9 +3,9 @@
 use super::Answer;
 use crate::model;
 use candecode::day07_greedy::argmax;
-use candecode::day10_kv_cache::KvCache;
+use candecode::day12_batching::BatchCache;
 use candecode::day15_scheduler::{NewCache, Scheduler};
-use candecode::kit::{CacheKind, Model, Request};
+use candecode::kit::{Model, Request};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -33,8 +33,8 @@ pub fn answer(q: Question) -> Answer {
     let engine = model::engine()?;
     let model = engine.model();
     let layers = model.config().num_hidden_layers;
-    let new_cache: NewCache = Box::new(move || Box::new(KvCache::new(CacheKind::Dynamic, layers)));
-    let mut scheduler = Scheduler::new(model, engine.tokenizer(), new_cache, q.max_batch_tokens)?;
+    let new_cache: NewCache = Box::new(move || Box::new(BatchCache::new(layers, None)));
+    let mut scheduler = Scheduler::new(model, engine.tokenizer(), new_cache, q.max_batch_tokens);
     let mut refused = vec![None; q.requests.len()];
     let mut turns = Vec::new();
     let mut texts = vec![String::new(); q.requests.len()];
