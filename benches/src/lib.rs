@@ -38,7 +38,7 @@ pub fn root() -> PathBuf {
 }
 
 fn folder(name: &str) -> Result<PathBuf> {
-    hub::resolve(name).map_err(|e| candle_core::Error::Msg(format!("{e:#}")))
+    hub::locate(name, false).map_err(|e| candle_core::Error::Msg(format!("{e:#}")))
 }
 
 /// An embedded model, in f32 on the CPU, with the kernels of the command that it dispatches to.

@@ -93,7 +93,7 @@ fn main() -> Result<()> {
 fn measure() -> Result<()> {
     let args = Args::parse();
     let ops = operations::choose(None, &Device::Cpu);
-    let path = hub::resolve(&args.model)?;
+    let path = hub::locate(&args.model, false)?;
     let tokenizer = match args.model.as_str() {
         "story-3m" | "story-230k" | "story-gpt2-1m" => tokenizer()?,
         _ => Tokenizer::from_dir(&path)?,

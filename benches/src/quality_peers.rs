@@ -81,7 +81,7 @@ fn measure() -> Result<()> {
     let args = Args::parse();
     let ops = operations::choose(Some(Kernels::Fast), &Device::Cpu);
     ensure!(args.tokens > 1, "--tokens must be at least 2: a text of one token says nothing");
-    let dir = hub::resolve(&args.model)?;
+    let dir = hub::locate(&args.model, false)?;
     let most = ModelConfig::from_dir(&dir)?.max_position_embeddings;
     ensure!(
         args.text.is_none() || args.tokens <= most,

@@ -91,7 +91,7 @@ impl ModelFiles {
     /// # Errors
     /// If there is no such model, it cannot be fetched, or its configuration makes no sense.
     pub fn open(name: &str) -> Result<Self> {
-        Self::at(&hub::resolve(name)?)
+        Self::at(&hub::locate(name, false)?)
     }
 
     /// The files of a folder, or a GGUF file, or the name of a model of random weights. The configuration

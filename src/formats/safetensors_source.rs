@@ -12,7 +12,7 @@ use std::fs::File;
 use std::path::Path;
 
 /// What holds the bytes of a file: a mapping of it, or a vector.
-type Bytes = Box<dyn AsRef<[u8]> + Send + Sync>;
+pub(crate) type Bytes = Box<dyn AsRef<[u8]> + Send + Sync>;
 
 /// The tensors of one or several safetensors files.
 #[derive(Default)]
@@ -103,8 +103,9 @@ impl TensorSource for SafetensorsSource {
     }
 }
 
+/// The bytes of a file on disk.
 #[cfg(not(target_arch = "wasm32"))]
-fn map(file: &File) -> std::io::Result<Bytes> {
+pub(crate) fn map(file: &File) -> std::io::Result<Bytes> {
     // SAFETY: mapping a file is unsafe because another process could change it under us, and the numbers
     // would change with it. The course never writes to a weights file, and the hub's cache replaces files by
     // renaming, which leaves a mapped one as it was.
@@ -113,7 +114,7 @@ fn map(file: &File) -> std::io::Result<Bytes> {
 }
 
 #[cfg(target_arch = "wasm32")]
-fn map(mut file: &File) -> std::io::Result<Bytes> {
+pub(crate) fn map(mut file: &File) -> std::io::Result<Bytes> {
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut file, &mut bytes)?;
     Ok(Box::new(bytes))

@@ -56,7 +56,7 @@ fn a_half_written_cache_is_mended() {
     let cut = ["some/name is not whole in the cache", "model.safetensors is missing or cut short"];
     mended("cut", |home| truncate(&home.file(WEIGHTS), 100_000), &cut, &[WEIGHTS]);
     mended("cut-header", |home| truncate(&home.file(WEIGHTS), 4), &cut, &[WEIGHTS]);
-    let empty = ["tokenizer.json is missing or cut short", "run once without, to fetch the rest"];
+    let empty = ["tokenizer.json is missing or cut short", "fetch it once without"];
     mended("empty", |home| truncate(&home.file("tokenizer.json"), 0), &empty, &["tokenizer.json"]);
     let json = |home: &Home| truncate(&home.file("tokenizer.json"), 1000);
     mended("cut-json", json, &empty, &["tokenizer.json"]);

@@ -292,7 +292,7 @@ fn what_is_no_gguf_file_is_refused() {
     let folder = Folder::new("gguf-none");
     refused(open(&folder.write("empty.gguf", "")), &["empty.gguf: not a GGUF file"]);
     let says = ["nowhere.gguf: there is no such file; give the path of a GGUF file"];
-    refused(candecode::formats::hub::resolve("some/where/nowhere.gguf"), &says);
+    refused(candecode::formats::hub::locate("some/where/nowhere.gguf", false), &says);
 }
 
 #[test]

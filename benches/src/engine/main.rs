@@ -83,7 +83,7 @@ fn main() -> Result<()> {
 
 fn measure() -> Result<()> {
     let args = Args::parse();
-    let dir = hub::resolve(&args.model)?;
+    let dir = hub::locate(&args.model, false)?;
     let config = ModelConfig::from_dir(&dir)?;
     let most = config.max_position_embeddings;
     ensure!(args.prompt > 0, "--prompt must be at least 1");

@@ -4,62 +4,62 @@ use crate::formats::hub::hub_cache::{folder, Repository};
 use crate::formats::hub::{models_dir, EMBEDDED_MODELS, KNOWN};
 use crate::kit::units::bytes;
 use anyhow::Result;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The embedded models and those of the hub's cache, one a line: name, size, and what is missing, if anything is.
 ///
 /// # Errors
 /// If there is no folder of embedded models, or no home folder.
 pub fn list() -> Result<String> {
-    let dir = models_dir()?;
-    let mut text = format!("embedded, in {}\n", dir.display());
+    let (models, hub) = (models_dir()?, folder()?);
+    let mut text = format!("embedded, in {}\n", models.display());
     for name in EMBEDDED_MODELS {
-        text += &line(name, size(&dir.join(name)), "");
+        text += &line(name, &files(&models.join(name)), "");
     }
-    let hub = folder()?;
     text += &format!("from the hub, in {}\n", hub.display());
-    let mut names: Vec<String> = entries(&hub)
-        .filter_map(|entry| Some(entry.file_name().to_str()?.strip_prefix("models--")?.to_string()))
-        .map(|name| name.replacen("--", "/", 1))
-        .collect();
-    names.sort();
-    for name in &names {
-        text += &cached(&hub, name);
+    let empty = text.len();
+    for dir in files(&hub) {
+        let dir = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let Some(name) = dir.strip_prefix("models--") {
+            text += &cached(&Repository::new(&name.replacen("--", "/", 1))?);
+        }
     }
-    if names.is_empty() {
-        text += "  nothing yet\n";
-    }
-    Ok(text)
+    Ok(if text.len() == empty { text + "  nothing yet\n" } else { text })
 }
 
 /// The line of one repository in the cache.
-fn cached(hub: &Path, name: &str) -> String {
-    let repository = Repository::new(hub, name);
-    let short = KNOWN.iter().find(|(_, repo)| *repo == name);
-    let shown = short.map_or(name.to_string(), |(short, _)| format!("{short} ({name})"));
-    let (size, parts) = repository.sizes();
-    let missing = repository.commit().map(|commit| repository.missing(&commit));
-    let mut state = match missing {
+fn cached(repository: &Repository) -> String {
+    let name = &repository.name;
+    let short = KNOWN.iter().find(|(_, repo)| repo == name);
+    let shown = short.map_or(name.clone(), |(short, _)| format!("{short} ({name})"));
+    let missing = repository.commit().map(|commit| repository.missing(&commit).join(", "));
+    let mut state = match missing.as_deref() {
         None => "not whole: a download was broken off".to_string(),
-        Some(missing) if missing.is_empty() => String::new(),
-        Some(missing) => format!("not whole: no {}", missing.join(", ")),
+        Some("") => String::new(),
+        Some(missing) => format!("not whole: no {missing}"),
     };
-    if parts > 0 {
-        state += &format!("; {} of it on the way", bytes(parts as f64));
+    let blobs = files(&repository.dir.join("blobs"));
+    let mut coming = blobs.clone(); // the endings are `hf-hub`'s and `huggingface_hub`'s
+    coming.retain(|blob| blob.extension().is_some_and(|end| end == "part" || end == "incomplete"));
+    if !coming.is_empty() {
+        state += &format!("; {} of it on the way", size(&coming));
     }
-    line(&shown, size, &state)
+    line(&shown, &blobs, &state)
 }
 
-fn line(name: &str, size: u64, state: &str) -> String {
-    format!("  {name:<46} {:>9}  {state}", bytes(size as f64)).trim_end().to_string() + "\n"
+fn line(name: &str, files: &[PathBuf], state: &str) -> String {
+    format!("  {name:<46} {:>9}  {state}", size(files)).trim_end().to_string() + "\n"
 }
 
-/// Bytes of the files of a folder.
-fn size(dir: &Path) -> u64 {
-    entries(dir).filter_map(|entry| entry.metadata().ok()).map(|file| file.len()).sum()
+fn size(files: &[PathBuf]) -> String {
+    let lengths = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len());
+    bytes(lengths.sum::<u64>() as f64)
 }
 
-fn entries(dir: &Path) -> impl Iterator<Item = fs::DirEntry> {
-    fs::read_dir(dir).into_iter().flatten().flatten()
+/// What is in a folder, in the order of its names.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    files.sort();
+    files
 }

@@ -13,7 +13,7 @@ mod installed;
 pub use installed::list;
 
 use crate::formats::random_model::RandomModel;
-use anyhow::{bail, Context as _, Result};
+use anyhow::{bail, ensure, Context as _, Result};
 use std::path::{Path, PathBuf};
 
 /// The model that runs when none is named.
@@ -42,11 +42,15 @@ pub const KNOWN: [(&str, &str); 16] = [
     ("tinyllama-1.1b", "TinyLlama/TinyLlama-1.1B-Chat-v1.0"),
 ];
 
+/// The repository that a short name stands for.
+fn known(name: &str) -> Option<&'static str> {
+    KNOWN.iter().find(|(short, _)| *short == name).map(|(_, repo)| *repo)
+}
+
 /// True if this name says that the model was trained to answer: an instruct model's short name, or a repository, folder or
 /// file that ends in `-Instruct`, `-Chat` or `-it`, a version or a quantization after it left out.
 pub fn is_instruct(name: &str) -> bool {
-    let known = KNOWN.iter().find(|(short, _)| *short == name).map(|(_, repo)| *repo);
-    let name = known.unwrap_or(name).trim_end_matches(['/', '\\']).to_ascii_lowercase();
+    let name = known(name).unwrap_or(name).trim_end_matches(['/', '\\']).to_ascii_lowercase();
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let words: Vec<&str> = last.split(['-', '_', '.']).collect();
     last == "qwen3-0.6b" || words[1..].iter().any(|word| ["instruct", "chat", "it"].contains(word))
@@ -57,38 +61,19 @@ pub fn is_instruct(name: &str) -> bool {
 /// # Errors
 /// If there is no such folder.
 pub fn models_dir() -> Result<PathBuf> {
-    if let Some(dir) = std::env::var_os("CANDECODE_MODELS") {
-        let dir = PathBuf::from(dir);
-        anyhow::ensure!(
-            dir.is_dir(),
-            "CANDECODE_MODELS is {}, which is not a folder",
-            dir.display()
-        );
-        return Ok(dir);
-    }
-    // Where the crate was built, or, if the repository has moved since, above the binary or the current folder.
-    let mut starts = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR"))];
-    starts.extend(std::env::current_exe().ok());
-    starts.extend(std::env::current_dir().ok());
-    let mut above = starts.iter().flat_map(|start| start.ancestors());
-    let found = above.find(|dir| dir.join("models").join(DEFAULT_MODEL).is_dir());
-    let root = found.context("the folder models/ was not found; set CANDECODE_MODELS to it")?;
-    Ok(root.join("models"))
+    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let dir = std::env::var_os("CANDECODE_MODELS").map_or_else(built, PathBuf::from);
+    let shown = dir.display();
+    ensure!(dir.is_dir(), "no folder {shown}; set CANDECODE_MODELS to the embedded models' folder");
+    Ok(dir)
 }
 
 /// The folder of a model: an embedded name, a folder or GGUF file, a short name of [`KNOWN`], or `owner/repo` on the hub.
-/// A model of random weights (`random-135m`) has none, and its name is given back.
+/// A model of random weights (`random-135m`) has none: its name is returned. With `offline`, or with `HF_HUB_OFFLINE` in the
+/// environment, no network is used.
 ///
 /// # Errors
-/// If there is no such model, or it cannot be fetched.
-pub fn resolve(name: &str) -> Result<PathBuf> {
-    locate(name, false)
-}
-
-/// As [`resolve`]. With `offline`, or with `HF_HUB_OFFLINE` in the environment, no network is used.
-///
-/// # Errors
-/// As [`resolve`], and if it is not on this machine and no network may be used.
+/// If there is no such model, or it is not on this machine and cannot be fetched.
 pub fn locate(name: &str, offline: bool) -> Result<PathBuf> {
     if EMBEDDED_MODELS.contains(&name) {
         return Ok(models_dir()?.join(name));
@@ -102,8 +87,7 @@ pub fn locate(name: &str, offline: bool) -> Result<PathBuf> {
     if name.ends_with(".gguf") {
         bail!("{name}: there is no such file; give the path of a GGUF file on this machine")
     }
-    let known = KNOWN.iter().find(|(short, _)| *short == name).map(|(_, repo)| *repo);
-    in_cache(name, known.unwrap_or(name), offline)
+    in_cache(name, known(name).unwrap_or(name), offline)
 }
 
 /// A page in a browser has no cache and no hub.
@@ -124,14 +108,13 @@ fn in_cache(name: &str, repo: &str, offline: bool) -> Result<PathBuf> {
             short.join(", ")
         )
     }
-    let hub = hub_cache::folder()?;
-    let cached = hub_cache::Repository::new(&hub, repo);
+    let cached = hub_cache::Repository::new(repo)?;
     if let Some(dir) = cached.whole() {
         return Ok(dir); // nothing is asked of a model that is here whole
     }
     #[cfg(feature = "hub")]
     if !offline && !offline_by_environment() {
-        return fetch::fetch(&cached, &hub);
+        return fetch::fetch(&cached);
     }
     let _ = offline;
     cached.without_network()
