@@ -64,8 +64,12 @@ impl Day {
 
     /// `day 6: generate`, as a heading.
     pub fn title(&self) -> String {
-        let words = self.name.split_once('_').map_or("", |(_, words)| words);
-        format!("day {}: {}", self.number, words.replace('_', " "))
+        format!("day {}: {}", self.number, self.words())
+    }
+
+    /// What the day is about: `warm up`.
+    pub fn words(&self) -> String {
+        self.name.split_once('_').map_or("", |(_, words)| words).replace('_', " ")
     }
 
     /// The day that a path in `src/` is, as `src/day06_generate.rs`; `None` if it is none.

@@ -115,25 +115,40 @@ fn every_task_needs_every_hint() {
 fn the_list_is_never_old_and_says_whose_code_it_is() {
     let fake = Fake::new();
     let (out, _, _) = fake.say(&["list"]);
-    assert!(out.contains("day 0: one  (the stub; the engine runs the reference)"), "{out}");
+    let want = "  ○ not written       day 0  one                     0 of 1 tasks
+  ○ not written       day 1  two                     0 of 2 tasks
+0 of 3 tasks, 0 of 2 days done; a day's tasks: cargo xtask list day0
+Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
+";
+    assert_eq!(out, want);
+    let (out, _, _) = fake.say(&["list", "day1"]);
+    let heading = "day 1: two  (the stub; the engine runs the reference)\n  ○ not written       1.1   twice one\n";
+    assert!(out.starts_with(heading) && !out.contains("day 0"), "{out}");
+    assert!(out.contains("Its chapter: book/src/day01_two.md\n"), "{out}");
     assert!(
-        out.contains("0 of 3 tasks, 0 of 2 days done\nNext: task 0.1, say one in src/day00_one.rs"),
+        out.ends_with("Next: task 1.1 in src/day01_two.rs, then cargo xtask check day1\n"),
         "{out}"
     );
 
     fake.say(&["give", "day1"]);
     fake.solve("day00_one.rs", |source| source.replace("    1\n", "    2 - 1\n"));
     let (out, err, _) = fake.say(&["progress", "--quick"]);
-    assert!(out.contains("day 0: one  (yours)\n  ? not checked       0.1   say one"), "{out}{err}");
+    let line = "  ? not checked       day 0  one                     0 of 1 tasks, yours\n";
+    assert!(out.contains(line), "{out}{err}");
     assert!(out.contains("Next: task 0.1 is not checked yet: cargo xtask check day0"), "{out}");
     let (out, err, _) = fake.say(&["list"]);
     assert!(
         err.contains("checking day 0: one …") && err.contains("checking day 1: two …"),
         "{err}"
     );
-    assert!(out.contains("✓ passed            0.1   say one"), "{out}");
-    assert!(out.contains("day 1: two  (given: the reference's code is in src/)"), "{out}");
-    assert!(out.ends_with("3 of 3 tasks, 2 of 2 days done\nEvery core task is done.\n"), "{out}");
+    assert!(
+        out.contains("✓ passed            day 0  one                     1 of 1 tasks, yours\n")
+    );
+    assert!(
+        out.contains("✓ passed            day 1  two                     2 of 2 tasks, given\n")
+    );
+    assert!(out.contains("3 of 3 tasks, 2 of 2 days done;"), "{out}");
+    assert!(out.ends_with("\nEvery core task is done.\n"), "{out}");
     assert!(!fake.say(&["list"]).1.contains("checking"), "nothing changed");
 
     fake.write("tests/oracle/day00.json", "{}");

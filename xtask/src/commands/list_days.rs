@@ -1,10 +1,10 @@
-//! `cargo xtask list`: every day and task, what is done, and where to go next.
+//! `cargo xtask list`: a line for every day, or one day's tasks; what is done, and what to type next.
 
 use crate::checks::outcome::Status;
 use crate::checks::saved::Inputs;
 use crate::checks::{self, table};
 use crate::note;
-use crate::progress::{self, DayProgress};
+use crate::progress::{self, DayProgress, Origin};
 use crate::repo::Repo;
 use crate::say;
 use crate::term::{paint, Colour};
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// The flags of `list`.
 #[derive(Args)]
 pub struct List {
-    /// Only this day
+    /// The tasks of this day
     #[arg(value_name = "DAY")]
     day: Option<String>,
     /// Run no checks: what changed since the last is "not checked"
@@ -38,17 +38,41 @@ pub fn run(repo: &Repo, args: &List) -> Result<ExitCode> {
             day.take(&checks::of_reader(repo, &inputs, &day.day, None)?);
         }
     }
-    for day in days.iter().filter(|day| only.is_none_or(|only| *only == day.day)) {
-        show(day);
+    let shown = days.iter().find(|day| only.is_some_and(|only| *only == day.day));
+    let next_day = shown.filter(|day| !day.done()).or_else(|| progress::next(&days));
+    match shown {
+        Some(day) => {
+            tasks(day);
+            say!("Its chapter: {}\n{}", day.day.chapter(), sum(&days));
+        }
+        None => {
+            days.iter().for_each(overview);
+            let example = next_day.or(days.first()).map_or(0, |day| day.day.number);
+            say!("{}; a day's tasks: cargo xtask list day{example}", sum(&days));
+        }
     }
-    say!("\n{}", sum(&days));
-    let of_day = |day: &&DayProgress| only.is_some_and(|only| *only == day.day) && !day.done();
-    say!("{}", next(days.iter().find(of_day).or_else(|| progress::next(&days))));
+    say!("{}", next(next_day));
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints a day in one line: its state, its name, how many of its tasks passed, and whose it is.
+pub fn overview(day: &DayProgress) {
+    let core = || day.tasks.iter().filter(|(task, _)| !task.further);
+    let unchecked = core().any(|(_, status)| status.is_none());
+    let worst = if unchecked { None } else { core().filter_map(|(_, status)| *status).max() };
+    let passed = day.tasks.iter().filter(|(_, status)| *status == Some(Status::Passed)).count();
+    let whose = match day.origin {
+        Origin::Stub => String::new(),
+        Origin::Given => ", given".to_string(),
+        Origin::Missing | Origin::Yours => format!(", {}", day.origin.words()),
+    };
+    let (number, name) = (format!("day {}", day.day.number), day.day.words());
+    let tasks = format!("{passed:>4} of {} tasks{whose}", day.tasks.len());
+    table::print_row(worst, &format!("{number:<6}"), &format!("{name:<20}"), &tasks);
+}
+
 /// Prints a day with its tasks.
-pub fn show(day: &DayProgress) {
+fn tasks(day: &DayProgress) {
     let words = format!("({})", day.origin.words());
     say!("{}  {}", paint(Colour::Bold, &day.day.title()), paint(Colour::Dim, &words));
     for (task, status) in &day.tasks {
@@ -64,8 +88,8 @@ pub fn sum(days: &[DayProgress]) -> String {
     format!("{passed} of {} tasks, {done} of {} days done", tasks().count(), days.len())
 }
 
-/// Where to go, in words.
-pub fn next(day: Option<&DayProgress>) -> String {
+/// What to do and to type next.
+fn next(day: Option<&DayProgress>) -> String {
     let Some((day, (task, status))) = day.and_then(|day| Some((&day.day, day.open()?))) else {
         return "Every core task is done.".to_string();
     };
@@ -77,7 +101,24 @@ pub fn next(day: Option<&DayProgress>) -> String {
             )
         }
         Some(_) => {
-            format!("Next: task {}, {} in {} ({})", task.id, task.title, day.src(), day.chapter())
+            let (id, src, number) = (&task.id, day.src(), day.number);
+            format!("Next: task {id} in {src}, then cargo xtask check day{number}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// A terminal of 24 lines and 80 columns, and its prompt.
+    #[test]
+    fn all_days_fit_on_one_screen() {
+        let repo = Repo::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
+        assert!(repo.days.len() + 2 < 24, "a line a day, the sum, and what to type next");
+        for day in progress::all_days(&repo, &Inputs::read(&repo)).unwrap() {
+            assert!(next(Some(&day)).chars().count() <= 80, "{}", next(Some(&day)));
         }
     }
 }

@@ -238,8 +238,8 @@ impl Session<'_> {
                 }
                 Some('l') => try_to(|| {
                     let days = progress::all_days(self.repo, &Inputs::read(self.repo))?;
-                    days.iter().for_each(list_days::show);
-                    say!("\n{}", list_days::sum(&days));
+                    days.iter().for_each(list_days::overview);
+                    say!("{}", list_days::sum(&days));
                     Ok(())
                 }),
                 Some('n') => {
