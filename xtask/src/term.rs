@@ -2,7 +2,10 @@
 //! and nothing of another program's that a terminal would obey.
 
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
 use std::sync::OnceLock;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// A colour of the terminal's own palette, so that it fits light and dark.
 #[derive(Clone, Copy)]
@@ -125,6 +128,49 @@ macro_rules! say {
 #[macro_export]
 macro_rules! note {
     ($($text:tt)*) => { $crate::term::note(&format!($($text)*)) };
+}
+
+/// A line on a terminal's standard error that says what is going on, and for how many seconds. It
+/// goes when this is dropped. Where there is no terminal, nothing is shown.
+pub struct Ticker {
+    text: Option<Sender<String>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ticker {
+    /// Shows `text` until there is another.
+    pub fn new(text: &str) -> Ticker {
+        if !stderr_colours() {
+            return Ticker { text: None, thread: None };
+        }
+        let (sender, texts) = channel();
+        let (mut text, start) = (text.to_string(), Instant::now());
+        let thread = std::thread::spawn(move || {
+            let mut err = std::io::stderr();
+            loop {
+                let _ = write!(err, "\r\x1b[K{text} ({} s)", start.elapsed().as_secs());
+                match texts.recv_timeout(Duration::from_secs(1)) {
+                    Ok(new) => text = new,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+            let _ = write!(err, "\r\x1b[K");
+        });
+        Ticker { text: Some(sender), thread: Some(thread) }
+    }
+
+    /// Shows another text.
+    pub fn say(&self, text: String) {
+        let _ = self.text.as_ref().map(|sender| sender.send(text));
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.text = None;
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
 }
 
 #[cfg(test)]

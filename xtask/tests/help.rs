@@ -115,8 +115,8 @@ fn every_task_needs_every_hint() {
 fn the_list_is_never_old_and_says_whose_code_it_is() {
     let fake = Fake::new();
     let (out, _, _) = fake.say(&["list"]);
-    let want = "  ○ not written       day 0  one                     0 of 1 tasks
-  ○ not written       day 1  two                     0 of 2 tasks
+    let want = "  ○ not written       day 0  one                    0 of 1 tasks
+  ○ not written       day 1  two                    0 of 2 tasks
 0 of 3 tasks, 0 of 2 days done; a day's tasks: cargo xtask list day0
 Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
 ";
@@ -133,7 +133,7 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
     fake.say(&["give", "day1"]);
     fake.solve("day00_one.rs", |source| source.replace("    1\n", "    2 - 1\n"));
     let (out, err, _) = fake.say(&["progress", "--quick"]);
-    let line = "  ? not checked       day 0  one                     0 of 1 tasks, yours\n";
+    let line = "  ? not checked       day 0  one                    0 of 1 tasks, yours\n";
     assert!(out.contains(line), "{out}{err}");
     assert!(out.contains("Next: task 0.1 is not checked yet: cargo xtask check day0"), "{out}");
     let (out, err, _) = fake.say(&["list"]);
@@ -141,12 +141,8 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
         err.contains("checking day 0: one …") && err.contains("checking day 1: two …"),
         "{err}"
     );
-    assert!(
-        out.contains("✓ passed            day 0  one                     1 of 1 tasks, yours\n")
-    );
-    assert!(
-        out.contains("✓ passed            day 1  two                     2 of 2 tasks, given\n")
-    );
+    assert!(out.contains("✓ passed            day 0  one                    1 of 1 tasks, yours\n"));
+    assert!(out.contains("✓ passed            day 1  two                    2 of 2 tasks, given\n"));
     assert!(out.contains("3 of 3 tasks, 2 of 2 days done;"), "{out}");
     assert!(out.ends_with("\nEvery core task is done.\n"), "{out}");
     assert!(!fake.say(&["list"]).1.contains("checking"), "nothing changed");

@@ -4,12 +4,14 @@
 //! WebAssembly (`book/live`). Where this machine cannot compile for WebAssembly the book has its
 //! still pictures and a line that says what is missing.
 
+use crate::progress::Step;
 use crate::source::{Line, Origin};
 use anyhow::{bail, Context, Result};
 use base64::Engine as _;
 use std::fmt::Write as _;
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::IsTerminal as _;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -126,6 +128,7 @@ impl Lessons {
         let Some(wasm) = &self.wasm else { return Ok(None) };
         fs::create_dir_all(to).with_context(|| to.display().to_string())?;
         let mut sizes = Sizes::default();
+        let _step = Step::new("packing the live figures");
         let packed = |bytes: &[u8]| packed(bytes, &root.join("target/live/packed"));
         let code = packed(wasm)?;
         sizes.lessons = code.len();
@@ -265,9 +268,11 @@ fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> R
     ]);
     cargo
         .args(["--profile", "live"])
-        .args(["--quiet", "--target", TARGET, "--target-dir"])
+        .args(["--target", TARGET, "--target-dir"])
         .arg(target)
         .args(["--features", features]);
+    // On a terminal cargo shows how far it is.
+    cargo.args((!std::io::stderr().is_terminal()).then_some("--quiet"));
     if let StandardLibrary::Source(library) = std {
         // As tools/wasm-check.sh: a stable compiler builds its own standard library.
         cargo.args(["-Zbuild-std=std,panic_abort"]).env("RUSTC_BOOTSTRAP", "1");

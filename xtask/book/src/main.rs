@@ -14,6 +14,7 @@ mod live;
 mod log;
 mod math;
 mod mathml;
+mod progress;
 mod render;
 mod solutions;
 mod source;

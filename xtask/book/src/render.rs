@@ -3,6 +3,7 @@
 use crate::figures::house_classes;
 use crate::links::{Anchors, Link};
 use crate::live::{Days, Lessons, Sizes};
+use crate::progress::Step;
 use crate::source::{Page, Problems};
 use crate::{code_blocks, figures, include, links, log, math, solutions};
 use anyhow::{ensure, Context, Result};
@@ -57,7 +58,9 @@ pub fn build(root: &Path, which: Which, days: Days) -> Result<PathBuf> {
     let src = book.source_dir();
     let out = book.root.join(&book.config.build.build_dir);
     let prepared = prepare(root, &src, &mut book.book, days)?;
+    let rendering = Step::new("rendering the pages");
     book.build().context("mdBook could not render the book")?;
+    drop(rendering);
     check_rendered(&src, &out, &prepared)?;
     let warnings = log::take();
     ensure!(warnings.is_empty(), "{warnings}");
@@ -100,6 +103,8 @@ fn prepare(root: &Path, src: &Path, book: &mut Book, days: Days) -> Result<Prepa
     let house = house_classes(&css);
     let mut problems = Problems::default();
     let mut prepared = Prepared::default();
+    let is_page = |item: &&BookItem| matches!(item, BookItem::Chapter(page) if page.path.is_some());
+    let (mut step, all) = (Step::new("reading the pages"), book.iter().filter(is_page).count());
     book.for_each_mut(|item| {
         let BookItem::Chapter(chapter) = item else {
             return;
@@ -119,7 +124,9 @@ fn prepare(root: &Path, src: &Path, book: &mut Book, days: Days) -> Result<Prepa
         prepared.figures += figures::check(&page, root, &house, &mut problems);
         chapter.content = page.text();
         prepared.pages.push((path, page));
+        step.at(prepared.pages.len(), all);
     });
+    drop(step);
     for (path, page) in &prepared.pages {
         prepared.links.extend(links::collect(path, page, &mut problems)?);
     }

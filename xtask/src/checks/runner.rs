@@ -6,11 +6,10 @@ use crate::checks::outcome::{self, Status, TeethRow, Unit};
 use crate::child::{self, End, Outcome};
 use crate::host;
 use crate::repo::{Day, Repo};
-use crate::term;
+use crate::term::{self, Ticker};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs::DirEntry;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -188,21 +187,17 @@ impl Call<'_> {
             command.env("RUST_BACKTRACE", "0");
         }
         host::set_threads(&mut command);
-        let mut done = 0;
-        let counting = total > 0 && term::stderr_colours();
+        let (mut done, number) = (0, self.day.number);
+        let counter =
+            (total > 0).then(|| Ticker::new(&format!("day {number}: 0 of {total} checks")));
         let outcome = child::run(&mut command, limit(), |line| {
-            if counting && libtest::result(line).is_some() {
+            if libtest::result(line).is_some() {
                 done += 1;
-                let _ = write!(
-                    std::io::stderr(),
-                    "\r\x1b[Kday {}: {done} of {total} checks",
-                    self.day.number
-                );
+                let text = format!("day {number}: {done} of {total} checks");
+                let _ = counter.as_ref().map(|counter| counter.say(text));
             }
         });
-        if counting {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
+        drop(counter);
         let report = std::fs::read_to_string(&file).unwrap_or_default();
         let _ = std::fs::remove_file(&file);
         Ok((outcome?, report))

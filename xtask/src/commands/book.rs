@@ -7,7 +7,7 @@ use crate::repo::Repo;
 use crate::usage;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal as _};
 use std::process::{Command, ExitCode};
 
 /// The flags of `book`.
@@ -50,8 +50,10 @@ pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
     let mut command = match args.what {
         What::Build => {
             let mut cargo = cargo::command(repo);
-            cargo.args(["run", "--quiet", "--profile", "tools", "--package", "book-tool", "--"]);
-            cargo.arg("build");
+            cargo.args(["run", "--profile", "tools", "--package", "book-tool"]);
+            // On a terminal cargo shows how far it is.
+            cargo.args((!std::io::stderr().is_terminal()).then_some("--quiet"));
+            cargo.args(["--", "build"]);
             cargo
         }
         What::Serve => {

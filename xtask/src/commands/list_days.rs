@@ -115,7 +115,7 @@ mod tests {
     /// A terminal of 24 lines and 80 columns, and its prompt.
     #[test]
     fn all_days_fit_on_one_screen() {
-        let repo = Repo::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
+        let repo = Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
         assert!(repo.days.len() + 2 < 24, "a line a day, the sum, and what to type next");
         for day in progress::all_days(&repo, &Inputs::read(&repo)).unwrap() {
             assert!(next(Some(&day)).chars().count() <= 80, "{}", next(Some(&day)));
