@@ -175,16 +175,17 @@ pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Batch) -> Result<()> {
 }
 
 /// One step of a running batch: every row gets one more token, and those that end with it retire.
-/// One token for each row that ran, in order.
+/// One token for each row that ran, in order. A row that fails ends with that error in its token, and
+/// retires like any other; its neighbours go on.
 ///
 /// # Errors
-/// If the model or a row fails.
+/// If the model fails.
 pub fn batch_step(
     model: &dyn Model,
     rows: &mut Vec<Row>,
     cache: &mut dyn Batch,
 ) -> Result<Vec<Token>> {
-    // task 12.6: prefill or decode; choose and push row by row; retire
+    // task 12.6: prefill or decode; advance row by row; retire
     // <solution>
     let step = if cache.is_empty() {
         prefill_step(model, rows)?
@@ -194,8 +195,7 @@ pub fn batch_step(
     let logits: Vec<Vec<f32>> = model.forward(&step, cache)?.squeeze(1)?.to_vec2()?; // (B, V)
     let mut tokens = Vec::new();
     for (row, logits) in rows.iter_mut().zip(&logits) {
-        let (id, logprob) = row.sequence.choose(logits)?;
-        tokens.push(row.sequence.push(id, logprob)?);
+        tokens.push(row.sequence.advance(logits));
     }
     retire(rows, cache)?;
     Ok(tokens)

@@ -96,10 +96,11 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Runs a new sequence's prompt in a cache of its own, beside the batch. Its row, its first
-    /// token, and that cache.
+    /// token, and that cache. If no token can be chosen, the row has ended with
+    /// `FinishReason::Failed`.
     ///
     /// # Errors
-    /// If the model or the choice fails.
+    /// If the model fails.
     pub fn prefill(&mut self, sequence: Sequence<'a>) -> Result<(Row<'a>, Token, Box<dyn Batch>)> {
         // task 15.3: one pass over the prompt, in a cache of its own; its first token
         // <solution>
@@ -108,8 +109,7 @@ impl<'a> Scheduler<'a> {
         let step = prefill_step(self.model, std::slice::from_mut(&mut row))?;
         let logits = self.model.forward(&step, &mut *cache)?; // (1, 1, V)
         let logits: Vec<f32> = logits.flatten_all()?.to_vec1()?;
-        let (id, logprob) = row.sequence.choose(&logits)?;
-        let token = row.sequence.push(id, logprob)?;
+        let token = row.sequence.advance(&logits);
         Ok((row, token, cache))
         // </solution>
     }
@@ -162,8 +162,7 @@ impl<'a> Scheduler<'a> {
     /// retires the rows that ended. All the tokens of this turn.
     ///
     /// # Errors
-    /// If the model or a row fails. That is the end of the scheduler: the tokens of the turn are
-    /// lost.
+    /// If the model fails. That is the end of the scheduler: the tokens of the turn are lost.
     pub fn step(&mut self) -> Result<Vec<Token>> {
         // task 15.6: admit, then one step of the batch; every token is handed on
         // <solution>

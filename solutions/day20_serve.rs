@@ -524,13 +524,15 @@ pub fn sse(data: &Value) -> String {
 /// The last event of a stream, which is no JSON.
 pub const DONE: &str = "data: [DONE]\n\n";
 
-/// OpenAI's word for why a text ended: `stop` (an EOS id, too) or `length`.
+/// OpenAI's word for why a text ended: `stop` (an EOS id, too) or `length`. For a row that failed,
+/// vLLM's word `error`; no client sees it, because the row's job fails.
 pub fn finish_reason(finish: FinishReason) -> &'static str {
     // task 20.9: three reasons, two words
     // <solution>
     match finish {
         FinishReason::Eos | FinishReason::Stop => "stop",
         FinishReason::Length => "length",
+        FinishReason::Failed => "error",
     }
     // </solution>
 }
@@ -1171,7 +1173,7 @@ impl<'a> ServingLoop<'a> {
             let Some(row) = self.rows.get(&token.row) else { continue };
             let job = Rc::clone(&row.job);
             let mut observed = row.observed.borrow_mut();
-            if let Some(error) = observed.error.take() {
+            if let Some(error) = observed.error.take().or(token.error) {
                 drop(observed);
                 self.fail(&job, ApiError::failed(error));
                 continue;

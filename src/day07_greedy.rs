@@ -3,9 +3,10 @@
 //! puts them together; further, a text that goes on past the model's context.
 
 use candecode::day06_generate::TextStream;
+use candecode::kit::error::plain;
 use candecode::kit::processor::process_all;
+use candecode::kit::{top_logprobs, Step, Token, TokenIter, Tokenizer};
 use candecode::kit::{FinishReason, Logits, Model, NoCache, PastContext, ProcessorInput, Request};
-use candecode::kit::{Step, Token, TokenIter, Tokenizer};
 use candle_core::{bail, Result};
 
 // part 1: choose and stop
@@ -75,6 +76,8 @@ pub struct Sequence<'a> {
     pub prompt_len: usize,
     /// Why it ended; None while it goes on.
     pub finish: Option<FinishReason>,
+    /// The model's likeliest tokens of this step, from `choose` until `push` hands them on.
+    pub top: Vec<(u32, f32)>,
     stream: TextStream<'a>,
     stops: StopStrings,
 }
@@ -86,6 +89,7 @@ impl<'a> Sequence<'a> {
             tokens: request.prompt.clone(),
             prompt_len: request.prompt.len(),
             finish: None,
+            top: Vec::new(),
             stream: TextStream::after(tokenizer, &request.prompt),
             stops: StopStrings::new(&request.stop_strings),
             request,
@@ -107,6 +111,9 @@ impl<'a> Sequence<'a> {
     /// the id and its log-probability under the model itself, before any processor (vLLM's
     /// `raw_logprobs`). A sequence at its bound is asked for no token, so at least one remains.
     ///
+    /// Keeps in `top` as many of the model's own likeliest tokens as the request's `top_logprobs`
+    /// asks for.
+    ///
     /// # Errors
     /// If a processor leaves no token, or the sampler fails or gives an id beyond the vocabulary.
     pub fn choose(&mut self, raw: &[f32]) -> Result<(u32, f32)> {
@@ -125,13 +132,30 @@ impl<'a> Sequence<'a> {
     /// Takes the chosen token in: adds it, says which text may be shown now, and whether the
     /// sequence ends here; `finish` keeps the reason. EOS never enters the text; a stop string wins
     /// over the bound; at the end no text stays pending. The text that EOS brings out of the stream
-    /// may complete a stop string: the text is cut there, and the reason is EOS all the same.
+    /// may complete a stop string: the text is cut there, and the reason is EOS all the same. The
+    /// token takes `top` with it, and has no error.
     ///
     /// # Errors
     /// If the tokenizer fails.
     pub fn push(&mut self, id: u32, logprob: f32) -> Result<Token> {
         // task 7.6: take the token in; say what may be shown, and why the sequence ends
         todo!("day 7, task 6: take the token in; say what may be shown, and why the sequence ends")
+    }
+
+    /// Chooses the next token from the model's logits, `(V)`, and takes it in. If either fails, the
+    /// sequence ends with [`FinishReason::Failed`]: its last token carries the error, and the text
+    /// that was still pending. So one row that fails doesn't end a batch.
+    pub fn advance(&mut self, raw: &[f32]) -> Token {
+        let token = self.choose(raw).and_then(|(id, logprob)| self.push(id, logprob));
+        token.unwrap_or_else(|error| {
+            self.finish = Some(FinishReason::Failed);
+            let (mut text, stopped) = self.stops.push(&self.stream.finish().unwrap_or_default());
+            if !stopped {
+                text.push_str(&self.stops.finish());
+            }
+            let error = Some(plain(&error));
+            Token { row: self.request.id, text, finish: self.finish, error, ..Token::default() }
+        })
     }
 
     /// The tokens that the next pass sees: all of them, or, where the request asks for a window

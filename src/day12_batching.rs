@@ -92,17 +92,18 @@ pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Batch) -> Result<()> {
 }
 
 /// One step of a running batch: every row gets one more token, and those that end with it retire.
-/// One token for each row that ran, in order.
+/// One token for each row that ran, in order. A row that fails ends with that error in its token, and
+/// retires like any other; its neighbours go on.
 ///
 /// # Errors
-/// If the model or a row fails.
+/// If the model fails.
 pub fn batch_step(
     model: &dyn Model,
     rows: &mut Vec<Row>,
     cache: &mut dyn Batch,
 ) -> Result<Vec<Token>> {
-    // task 12.6: prefill or decode; choose and push row by row; retire
-    todo!("day 12, task 6: prefill or decode; choose and push row by row; retire")
+    // task 12.6: prefill or decode; advance row by row; retire
+    todo!("day 12, task 6: prefill or decode; advance row by row; retire")
 }
 
 /// Generates from several requests in one batch; request `i` is row `i`. Every row is what it would

@@ -87,10 +87,11 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Runs a new sequence's prompt in a cache of its own, beside the batch. Its row, its first
-    /// token, and that cache.
+    /// token, and that cache. If no token can be chosen, the row has ended with
+    /// `FinishReason::Failed`.
     ///
     /// # Errors
-    /// If the model or the choice fails.
+    /// If the model fails.
     pub fn prefill(&mut self, sequence: Sequence<'a>) -> Result<(Row<'a>, Token, Box<dyn Batch>)> {
         // task 15.3: one pass over the prompt, in a cache of its own; its first token
         todo!("day 15, task 3: one pass over the prompt, in a cache of its own; its first token")
@@ -120,8 +121,7 @@ impl<'a> Scheduler<'a> {
     /// retires the rows that ended. All the tokens of this turn.
     ///
     /// # Errors
-    /// If the model or a row fails. That is the end of the scheduler: the tokens of the turn are
-    /// lost.
+    /// If the model fails. That is the end of the scheduler: the tokens of the turn are lost.
     pub fn step(&mut self) -> Result<Vec<Token>> {
         // task 15.6: admit, then one step of the batch; every token is handed on
         todo!("day 15, task 6: admit, then one step of the batch; every token is handed on")

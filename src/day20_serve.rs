@@ -335,7 +335,8 @@ pub fn sse(data: &Value) -> String {
 /// The last event of a stream, which is no JSON.
 pub const DONE: &str = "data: [DONE]\n\n";
 
-/// OpenAI's word for why a text ended: `stop` (an EOS id, too) or `length`.
+/// OpenAI's word for why a text ended: `stop` (an EOS id, too) or `length`. For a row that failed,
+/// vLLM's word `error`; no client sees it, because the row's job fails.
 pub fn finish_reason(finish: FinishReason) -> &'static str {
     // task 20.9: three reasons, two words
     todo!("day 20, task 9: three reasons, two words")

@@ -27,6 +27,7 @@ checks::tests! {
     task_7_5_processors_run_in_order => day::processors_run_in_order,
     task_7_5_processors_see_the_context => day::processors_see_the_context,
     task_7_5_no_choice_is_an_error => day::no_choice_is_an_error,
+    task_7_6_the_likeliest_tokens_go_with_the_token => day::the_likeliest_tokens_go_with_the_token,
     task_7_6_a_token_becomes_text => day::a_token_becomes_text,
     task_7_6_eos_never_enters_the_text => day::eos_never_enters_the_text,
     task_7_6_the_bound_ends_the_text => day::the_bound_ends_the_text,

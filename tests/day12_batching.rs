@@ -38,7 +38,7 @@ checks::tests! {
     task_12_6_rows_draw_from_their_own_streams => day::rows_draw_from_their_own_streams,
     task_12_6_rows_have_their_own_parameters => day::rows_have_their_own_parameters,
     task_12_6_tokens_equal_transformers => day::tokens_equal_transformers,
-    task_12_6_an_error_of_a_row_comes_out => day::an_error_of_a_row_comes_out,
+    task_12_6_a_row_that_fails_ends_alone => day::a_row_that_fails_ends_alone,
     task_12_7_selecting_by_hand => cache::selecting_by_hand,
     task_12_7_a_beam_and_its_sibling_part => cache::a_beam_and_its_sibling_part,
     task_12_7_any_order_of_operations => cache::any_order_of_operations,

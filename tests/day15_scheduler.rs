@@ -20,7 +20,7 @@ checks::tests! {
     task_15_5_the_cache_stays_within_the_bound => day::the_cache_stays_within_the_bound,
     task_15_6_no_token_is_lost => day::no_token_is_lost,
     task_15_6_what_cannot_run_is_refused => day::what_cannot_run_is_refused,
-    task_15_6_an_error_comes_out => day::an_error_comes_out,
+    task_15_6_a_row_that_fails_ends_alone => day::a_row_that_fails_ends_alone,
     task_15_6_every_sequence_equals_transformers => day::every_sequence_equals_hf,
     task_15_6_in_any_order_of_arrival => day::in_any_order_of_arrival,
     task_15_6_when_the_batch_ran_empty => day::when_the_batch_ran_empty,

@@ -77,6 +77,35 @@ fn batched_equals_alone_with_parameters_of_each_its_own() {
 }
 
 #[test]
+fn a_completion_that_fails_ends_alone() {
+    let engine = engine();
+    // After " there" only "was" may come, and it is blocked.
+    let failing = SamplingParams {
+        allow_regex: Some(" there was".into()),
+        block: vec!["was".into()],
+        ..greedy(12)
+    };
+    let params = [greedy(12), failing, greedy(20)];
+    let together = engine.generate_batch(&PROMPTS, &params).unwrap();
+    let failed = &together[1];
+    assert_eq!(failed.finish, Some(FinishReason::Failed));
+    let error = failed.error.as_deref().unwrap();
+    let generated = failed.new_ids.len();
+    let says = format!("left no token to choose after {generated} generated tokens");
+    assert!(error.contains(&says), "{error}");
+    assert!(failed.text.starts_with(" there") && generated > 1, "{failed:?}");
+    assert_eq!(failed.logprobs.len(), generated);
+    let others = [PROMPTS[0], PROMPTS[2]];
+    let without = engine.generate_batch(&others, &[greedy(12), greedy(20)]).unwrap();
+    assert_eq!([&together[0], &together[2]], [&without[0], &without[1]]);
+    assert!(without.iter().all(|completion| completion.error.is_none()));
+    // Alone it is an error of its own.
+    let alone: Vec<_> = engine.generate(PROMPTS[1], &params[1]).unwrap().collect();
+    assert_eq!(alone.len(), generated + 1);
+    assert!(alone[..generated].iter().all(Result::is_ok) && alone[generated].is_err());
+}
+
+#[test]
 fn every_kind_of_cache_gives_the_same_tokens() {
     let mut engine = engine();
     let want = ids(engine.generate(PROMPTS[2], &greedy(24)).unwrap());

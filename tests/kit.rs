@@ -40,6 +40,8 @@ mod random_model;
 mod request_fields;
 #[path = "kit/rng.rs"]
 mod rng;
+#[path = "kit/sequence.rs"]
+mod sequence;
 #[path = "kit/step.rs"]
 mod step;
 #[path = "kit/token_bytes.rs"]

@@ -13,17 +13,19 @@ import torch
 from safetensors.torch import save_file
 
 # ANCHOR: convert
-checkpoint, out = torch.load(sys.argv[1], map_location="cpu", weights_only=True), pathlib.Path(sys.argv[3])
+checkpoint = torch.load(sys.argv[1], map_location="cpu", weights_only=True)
 args, weights = checkpoint["model_args"], {}
 for name, w in checkpoint["model"].items():
     name = name.removeprefix("_orig_mod.")  # what torch.compile puts in front
-    if name == "lm_head.weight" or name.endswith(".attn.bias"):  # the embedding again, and the mask
-        continue
+    if name == "lm_head.weight" or name.endswith(".attn.bias"):
+        continue  # the embedding again, and the mask
     linear = name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight"))
-    weights[name] = (w.t() if linear else w).float().contiguous()  # GPT-2 stores (in, out)
+    matrix = w.t() if linear else w  # GPT-2 stores (in, out)
+    weights[name] = matrix.float().contiguous()
     if not args["bias"] and "wte" not in name and "wpe" not in name:
         weights[name.replace(".weight", ".bias")] = torch.zeros(w.shape[0])
 # ANCHOR_END: convert
+out = pathlib.Path(sys.argv[3])
 config = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_positions": args["block_size"],
           **{key: args[key] for key in ("n_layer", "n_head", "n_embd", "vocab_size")},
           "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5}

@@ -43,7 +43,8 @@ words = "; ".join(f"{name} {value}: {int((p > 0).sum())} tokens left" for (name,
 print(f'<svg viewBox="0 0 720 {height}" role="img" aria-label="What may follow {escape(PROMPT)}, by each method: {words}.">')
 for column, ((name, value, _), p) in enumerate(zip(panels, probabilities)):
     x = LEFT + column * PANEL
-    print(f'<text class="left strong" x="{x}" y="14">{name}</text>')
+    squeeze = ' textLength="80" lengthAdjust="spacingAndGlyphs"' if name == "temperature" else ""
+    print(f'<text class="left strong" x="{x}" y="14"{squeeze}>{name}</text>')
     if value:
         print(f'<text class="note left" x="{x}" y="34">{value}</text>')
     for row, token in enumerate(shown):

@@ -113,6 +113,7 @@ impl Metrics {
         let counter = match why {
             FinishReason::Eos | FinishReason::Stop => &self.stopped,
             FinishReason::Length => &self.cut,
+            FinishReason::Failed => &self.failed,
         };
         counter.fetch_add(1, Relaxed);
     }

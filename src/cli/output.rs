@@ -5,7 +5,6 @@ use crate::cli::interrupt;
 use crate::cli::memory_check;
 use crate::cli::statistics::{Report, Timings, TopLogprob};
 use crate::engine::forecast::{self, Bound, Machine, Prediction, Transformer};
-use crate::engine::top_logprobs::TopLogprobs;
 use crate::engine::{self, loops::Sink, Engine};
 use crate::kernels;
 use crate::kit::draft::Counts;
@@ -26,7 +25,10 @@ struct Text {
     new_ids: Vec<u32>,
     text: String,
     finish: Option<FinishReason>,
+    error: Option<String>,
     logprobs: Vec<f32>,
+    /// The likeliest tokens of each step, if they were asked for.
+    top: Vec<Vec<(u32, f32)>>,
     score: Option<f32>,
 }
 
@@ -43,8 +45,6 @@ pub struct Output<'a> {
     counts: Option<Counts>,
     /// The model, if the run's passes are those that day 16 predicts.
     pub predicted: Option<&'a Transformer>,
-    /// The likeliest tokens of each step, if they are to be shown.
-    pub top_logprobs: Option<TopLogprobs>,
 }
 
 impl<'a> Output<'a> {
@@ -78,7 +78,6 @@ impl<'a> Output<'a> {
             load_s,
             counts: None,
             predicted: None,
-            top_logprobs: None,
         };
         if out.streams() {
             show_text(&format!("{}{}", if number > 0 { "\n" } else { "" }, out.prompt(0)?))?;
@@ -103,6 +102,17 @@ impl<'a> Output<'a> {
     /// The tokens of every row so far, prompt included.
     pub fn sequences(&self) -> Vec<Vec<u32>> {
         self.texts.iter().map(|text| [&text.prompt[..], &text.new_ids].concat()).collect()
+    }
+
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// The rows that failed, and what went wrong.
+    pub fn failed(&self) -> Vec<(usize, &str)> {
+        let texts = self.texts.iter().enumerate();
+        texts.filter_map(|(row, text)| Some((row, text.error.as_deref()?))).collect()
     }
 
     /// How many tokens the prompt of a row has.
@@ -137,20 +147,18 @@ impl<'a> Output<'a> {
         let new: usize = self.texts.iter().map(|text| text.new_ids.len()).sum();
         let timings = Timings { load_s: self.load_s, prefill_s, decode_s, tokens_per_second: 0.0 };
         let timings = timings.with_rate(new, self.texts.len());
-        let top_logprobs = self.top_logprobs()?;
         if self.streams() {
-            show("\n")?;
-            if let Some(steps) = &top_logprobs {
-                show(&format!("\n{}", self.likeliest(steps)?))?;
-            }
+            show(&format!("\n{}", self.likeliest(0)?))?;
         } else {
             for row in 0..self.texts.len() {
                 let gap = if row > 0 { "\n" } else { "" };
                 match self.args.format {
                     Format::Text => {
-                        show_text(&format!("{gap}{}{}\n", self.prompt(row)?, self.texts[row].text))?
+                        let text = &self.texts[row].text;
+                        show_text(&format!("{gap}{}{text}\n", self.prompt(row)?))?;
+                        show(&self.likeliest(row)?)?;
                     }
-                    Format::Json => show(&self.json(row, timings, top_logprobs.clone())?)?,
+                    Format::Json => show(&self.json(row, timings)?)?,
                 }
             }
         }
@@ -213,11 +221,13 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// The likeliest tokens of each step, with their text; None if they were not asked for.
-    fn top_logprobs(&self) -> Result<Option<Vec<Vec<TopLogprob>>>> {
-        let Some(notes) = &self.top_logprobs else { return Ok(None) };
+    /// The likeliest tokens of each step of a row, with their text; None if they were not asked for.
+    fn top_logprobs(&self, row: usize) -> Result<Option<Vec<Vec<TopLogprob>>>> {
+        if self.args.top_logprobs.is_none() {
+            return Ok(None);
+        }
         let mut steps = Vec::new();
-        for step in notes.borrow().iter() {
+        for step in &self.texts[row].top {
             let mut tokens = Vec::new();
             for (id, logprob) in step {
                 let token = self.tokenizer.decode(&[*id])?;
@@ -228,10 +238,12 @@ impl<'a> Output<'a> {
         Ok(Some(steps))
     }
 
-    /// A line for each token: what was chosen, and the likeliest ones.
-    fn likeliest(&self, steps: &[Vec<TopLogprob>]) -> Result<String> {
-        let mut lines = String::new();
-        for (id, step) in self.texts[0].new_ids.iter().zip(steps) {
+    /// An empty line, then a line for each token of a row: what was chosen, and the likeliest ones.
+    /// Nothing if they were not asked for.
+    fn likeliest(&self, row: usize) -> Result<String> {
+        let Some(steps) = self.top_logprobs(row)? else { return Ok(String::new()) };
+        let mut lines = "\n".to_string();
+        for (id, step) in self.texts[row].new_ids.iter().zip(&steps) {
             let chosen = format!("{:?}", self.tokenizer.decode(&[*id])?);
             let words: Vec<String> =
                 step.iter().map(|top| format!("{:?} {:.2}", top.token, top.logprob)).collect();
@@ -240,20 +252,16 @@ impl<'a> Output<'a> {
         Ok(lines)
     }
 
-    fn json(
-        &self,
-        row: usize,
-        timings: Timings,
-        top_logprobs: Option<Vec<Vec<TopLogprob>>>,
-    ) -> Result<String> {
+    fn json(&self, row: usize, timings: Timings) -> Result<String> {
         let text = &self.texts[row];
         let report = Report {
             prompt_ids: text.prompt.clone(),
             new_ids: text.new_ids.clone(),
             text: text.text.clone(),
             finish_reason: text.finish,
+            error: text.error.clone(),
             logprobs: text.logprobs.clone(),
-            top_logprobs,
+            top_logprobs: self.top_logprobs(row)?,
             score: text.score,
             drafts: self.counts,
             timings,
@@ -271,8 +279,12 @@ impl Sink for Output<'_> {
             show_text(&token.text)?;
         }
         let text = self.texts.get_mut(token.row).context("a token of a row that does not exist")?;
-        text.new_ids.push(token.id);
-        text.logprobs.push(token.logprob);
+        if token.error.is_none() {
+            text.new_ids.push(token.id);
+            text.logprobs.push(token.logprob);
+            text.top.push(token.top);
+        }
+        text.error = token.error;
         text.text.push_str(&token.text);
         text.finish = token.finish;
         Ok(!interrupt::asked())

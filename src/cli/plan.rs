@@ -126,10 +126,10 @@ impl Plan {
         if let Some(count) = args.top_logprobs {
             ensure!(count > 0, usage("--top-logprobs is 0; 5 is common"));
             ensure!(
-                (self.day == 7 || self.day == 10) && !args.chat,
+                [7, 10, 12, 15].contains(&self.day) && !args.chat,
                 usage(
-                    "--top-logprobs is for one prompt and the loops of days 7 and 10: no beams, \
-                     drafts, batches or chat"
+                    "--top-logprobs is for the loops of days 7, 10, 12 and 15: no beams, drafts or \
+                     chat"
                 )
             );
         }
@@ -250,6 +250,7 @@ impl Plan {
             draft_table: None,
             num_draft_tokens: args.num_draft_tokens,
             max_batch_tokens: args.max_batch_tokens,
+            top_logprobs: args.top_logprobs,
         }
     }
 

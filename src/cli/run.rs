@@ -13,7 +13,6 @@ use crate::engine::loops::{LoopPlan, Models};
 use crate::engine::nan_trace::{self, NanTrace};
 use crate::engine::ngram_table::{self, NgramTable};
 use crate::engine::operations::{self, Kernels};
-use crate::engine::top_logprobs::{self, TopLogprobs};
 use crate::engine::{load, requests, CacheKind, Engine};
 use crate::formats::{hub, ModelFiles};
 use crate::kernels;
@@ -77,11 +76,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let config = files.config();
     requests::check_stops(&plan.params.stop, &tokenizer)?;
     requests::special_stops(&mut plan.params, &tokenizer);
-    let mut processors = requests::processors(&plan.params, &tokenizer, config)?;
-    let top_logprobs = TopLogprobs::default();
-    if let Some(count) = args.top_logprobs {
-        processors.insert(0, top_logprobs::watch(count, &top_logprobs));
-    }
+    let processors = requests::processors(&plan.params, &tokenizer, config)?;
     let context = config.max_position_embeddings;
     let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };
     let prompts = prompts(args, &texts, &tokenizer, asking.as_ref(), context)?;
@@ -141,7 +136,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let watched = [Some(&model), draft_model.as_ref()];
     let questions = asking.map(|_| texts);
     let rows = plan.rows;
-    let run = Run { args, models, watched, loops, top_logprobs, rows, load_s, questions };
+    let run = Run { args, models, watched, loops, rows, load_s, questions };
     if let Some(template) = template {
         return Ok(u8::from(!run.chat(template, context)?));
     }
@@ -314,7 +309,6 @@ struct Run<'a> {
     /// The two models again: the one that writes, and the one that drafts.
     watched: [Option<&'a Watched<'a>>; 2],
     loops: LoopPlan,
-    top_logprobs: TopLogprobs,
     rows: usize,
     load_s: f64,
     /// The prompts as they were typed, where a chat template was put around them.
@@ -362,8 +356,6 @@ impl Run<'_> {
         // A prefill, then a step for each token of every row: beams, drafts and a queue do otherwise.
         let plain_steps = [10, 12].contains(&self.loops.day) && self.models.engine.cache.is_some();
         let stops = self.loops.past_context == PastContext::Stop;
-        self.top_logprobs.take(); // another prompt's
-        out.top_logprobs = self.args.top_logprobs.map(|_| TopLogprobs::clone(&self.top_logprobs));
         out.predicted = (plain_steps && stops).then(|| self.models.engine.model());
         let run = || self.loops.run(self.models, prompts, first, &mut out);
         let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
@@ -378,6 +370,7 @@ impl Run<'_> {
         }
         let context = self.models.model.config().max_position_embeddings;
         let at_context = out.ended_at_context(context);
+        let failure = self.failure(&out);
         out.finish()?;
         let slides =
             self.models.engine.cache.is_some_and(|kind| matches!(kind, CacheKind::Sliding(_)));
@@ -387,7 +380,32 @@ impl Run<'_> {
                  goes on with --past-context window"
             );
         }
-        Ok(())
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// The error of the first row of a batch that failed; if the model computed NaN for it, where that
+    /// comes from instead. The texts of the other rows are whole.
+    fn failure(&self, out: &Output) -> Option<anyhow::Error> {
+        let failed = out.failed();
+        let (row, error) = *failed.first()?;
+        let others = match failed.len() - 1 {
+            0 => String::new(),
+            1 => " (another text failed, too)".to_string(),
+            more => format!(" ({more} other texts failed, too)"),
+        };
+        let tokens = &out.sequences()[row];
+        if let NanTrace::FirstIn(stage) = nan_trace::first_nan(self.models.engine.model(), tokens) {
+            let error = self.nan_error(&self.args.model, &stage, tokens.len(), row, out);
+            return Some(anyhow!("{error}{others}"));
+        }
+        let which = match out.len() {
+            1 => String::new(),
+            texts => format!("text {} of {texts}: ", row + 1),
+        };
+        Some(anyhow!("{which}{error}{others}"))
     }
 
     /// The error of a loop; if the model computed NaN, where that comes from instead.
@@ -395,12 +413,6 @@ impl Run<'_> {
         if !self.watched.iter().flatten().any(|model| model.computed_nan()) {
             return error;
         }
-        let way = match self.args.dtype.as_deref() {
-            Some("f16") => {
-                "f16 ends at 65504, try --dtype bf16 or f32; or is the file damaged? fetch it again"
-            }
-            _ => "is the file damaged? fetch it again",
-        };
         let drafter = self.args.draft_model.as_deref().unwrap_or_default();
         let draft_name = format!("--draft-model {drafter}");
         let drafting = self.models.drafter.map(|(engine, _)| engine);
@@ -425,18 +437,34 @@ impl Run<'_> {
                         continue;
                     }
                 };
-                let position = tokens.len() - 1;
-                let step = tokens.len() - out.prompt_len(row) + 1;
-                let row = match rows.len() {
-                    1 => String::new(),
-                    count => format!(", row {row} of {count}"),
-                };
-                return anyhow!(
-                    "{name}: logits are NaN at step {step}, position {position}{row}: {source}; {way}"
-                );
+                return self.nan_error(name, &source, tokens.len(), row, out);
             }
         }
         anyhow!("{}; {without_source}", describe(&error))
+    }
+
+    /// Says where the model `name` computed NaN: after `len` tokens of a row.
+    fn nan_error(
+        &self,
+        name: &str,
+        stage: &str,
+        len: usize,
+        row: usize,
+        out: &Output,
+    ) -> anyhow::Error {
+        let way = match self.args.dtype.as_deref() {
+            Some("f16") => {
+                "f16 ends at 65504, try --dtype bf16 or f32; or is the file damaged? fetch it again"
+            }
+            _ => "is the file damaged? fetch it again",
+        };
+        let position = len - 1;
+        let step = len - out.prompt_len(row) + 1;
+        let row = match out.len() {
+            1 => String::new(),
+            count => format!(", row {row} of {count}"),
+        };
+        anyhow!("{name}: logits are NaN at step {step}, position {position}{row}: {stage}; {way}")
     }
 }
 

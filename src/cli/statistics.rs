@@ -15,6 +15,9 @@ pub struct Report {
     pub text: String,
     /// Why it ended; null if it was interrupted.
     pub finish_reason: Option<FinishReason>,
+    /// What went wrong, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// ln of each new token's probability.
     pub logprobs: Vec<f32>,
     /// The likeliest tokens of each step, the best first.

@@ -167,6 +167,7 @@ impl<'a> Chat<'a> {
             processors: request.processors.clone(),
             sampler: Box::new(|logits| sampler(logits)),
             log_softmax: request.log_softmax,
+            top_logprobs: request.top_logprobs,
         };
         let before = self.cached.computed;
         let mut sequence = Sequence::new(request, self.tokenizer);

@@ -55,6 +55,8 @@ pub struct LoopPlan {
     pub num_draft_tokens: usize,
     /// Positions that day 15's batch may come to hold.
     pub max_batch_tokens: usize,
+    /// How many of the likeliest tokens each token carries; days 6, 11 and 13 find none.
+    pub top_logprobs: Option<usize>,
 }
 
 /// The models that loops run on: the engine's own, or one in front of it that can be stopped.
@@ -105,6 +107,7 @@ impl LoopPlan {
         let mut request =
             requests::request(model.config(), prompt, &self.params, processors, sampler, &self.ops);
         request.past_context = self.past_context;
+        request.top_logprobs = self.top_logprobs;
         request
     }
 
@@ -242,7 +245,8 @@ impl LoopPlan {
             if finish.is_some() {
                 text.push_str(&stream.finish()?);
             }
-            ended = sink.token(Token { row: 0, id, logprob: f32::NAN, text, finish });
+            let logprob = f32::NAN;
+            ended = sink.token(Token { id, logprob, text, finish, ..Token::default() });
             if !matches!(ended, Ok(true)) {
                 candle_core::bail!("the loop was told to stop")
             }

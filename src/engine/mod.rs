@@ -14,7 +14,6 @@ pub mod requests;
 pub mod roomy_cache;
 pub mod simple;
 pub mod token_rules;
-pub mod top_logprobs;
 
 pub use cache_kind::CacheKind;
 pub use load::load_model;
@@ -71,6 +70,8 @@ pub struct Completion {
     pub logprobs: Vec<f32>,
     /// Why it ended; None if no token was asked for.
     pub finish: Option<FinishReason>,
+    /// What went wrong, if `finish` is [`FinishReason::Failed`]: its tokens and text end before it.
+    pub error: Option<String>,
 }
 
 impl Engine {
@@ -183,7 +184,8 @@ impl Engine {
     }
 
     /// Continues several prompts in one batch; `params` has one entry for each, or one for all. Every
-    /// completion is what it would be alone.
+    /// completion is what it would be alone. One that fails, because its rules leave no token or its
+    /// logits make no sense, ends with [`FinishReason::Failed`] and its error; the others go on.
     ///
     /// # Errors
     /// If there is no prompt or one does not fit, the counts differ, a parameter is out of range, or the
@@ -213,8 +215,11 @@ impl Engine {
         for token in generate_batch(&self.model, &self.tokenizer, batch, self.new_batch()?)? {
             let token = token?;
             let completion = &mut completions[token.row];
-            completion.new_ids.push(token.id);
-            completion.logprobs.push(token.logprob);
+            if token.error.is_none() {
+                completion.new_ids.push(token.id);
+                completion.logprobs.push(token.logprob);
+            }
+            completion.error = token.error;
             completion.text.push_str(&token.text);
             completion.finish = token.finish;
         }

@@ -1,7 +1,7 @@
 //! Every implementation of [`Ops`], and the choice among them: the one file that knows both the
 //! days and the kernels.
 //!
-//! [`choose`] is called once, when a model is opened. [`Yours::now`] is the only place that asks
+//! [`choose`] is called once, when a model is opened. `Yours::now` is the only place that asks
 //! whose code each day is. By default no kernel replaces a day that is yours, so what you wrote is
 //! what runs.
 
@@ -55,14 +55,14 @@ impl std::fmt::Display for Kernels {
     }
 }
 
-/// Which of the days that a kernel could replace are the reader's own.
+/// The days whose code a kernel could replace: true for those that are the reader's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Yours {
-    /// Day 2 or 3 is: RoPE, norms, SiLU.
+    /// Day 2 or 3: RoPE, norms, SiLU.
     layers: bool,
-    /// Day 1 or 4 is: attention.
+    /// Day 1 or 4: attention.
     attention: bool,
-    /// Day 7 is: `log_softmax` and `argmax`.
+    /// Day 7: `log_softmax` and `argmax`.
     choice: bool,
 }
 
@@ -165,7 +165,7 @@ impl Ops for Plain {
 }
 
 /// candle-nn's fused operations. On a GPU a norm, RoPE or a softmax is one command; plain code
-/// needs up to a dozen.
+/// needs half a dozen or more.
 #[derive(Debug, Clone, Copy)]
 struct CandleNn {
     yours: Yours,
@@ -404,7 +404,8 @@ impl Ops for Mine {
 
     fn describe(&self, cpu: bool) -> String {
         if !cpu {
-            return "products day 17's, attention plain".to_string(); // on Metal; elsewhere it is refused
+            // Metal: other devices refuse these kernels.
+            return "products day 17's, attention plain".to_string();
         }
         format!("those of days 17 and 18 ({} threads)", kernels::threads())
     }

@@ -35,7 +35,7 @@ pub use processor::{named, LogitsProcessor, ProcessorInput};
 pub use quantized::{QuantType, QuantizedMatrix};
 pub use request::{check_prompt, PastContext, Request, Sampler, SamplingParams};
 pub use step::{Logits, Model, Step};
-pub use token::{FinishReason, Token};
+pub use token::{top_logprobs, FinishReason, Token};
 pub use token_iter::TokenIter;
 pub use tokenizer::Tokenizer;
 pub use weights::{Weight, WeightFormat, Weights};

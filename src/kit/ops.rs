@@ -21,8 +21,8 @@ pub trait Ops: Debug + Send + Sync {
     /// If the last dimension of `x` is not `in`.
     fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>>;
 
-    /// Returns the rows of a table for ids (torch `embedding`): `ids` is `(B, T)`, `table` is `(V,
-    /// C)`, and the result is `(B, T, C)`, in the type the table has in memory, or f32 if it is
+    /// Returns the rows of a table for ids (torch `embedding`): `ids` is `(B, T)`, `table` is
+    /// `(V, C)`, and the result is `(B, T, C)`, in the type the table has in memory, or f32 if it is
     /// quantised.
     ///
     /// # Errors

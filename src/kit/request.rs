@@ -125,6 +125,8 @@ pub struct Request<'a> {
     pub sampler: Sampler<'a>,
     /// A kernel that stands in for day 7's `log_softmax`; what it returns None for is left to that day.
     pub log_softmax: Option<fn(&[f32]) -> Option<Vec<f32>>>,
+    /// How many of the likeliest tokens each token carries in its `top`; None is none.
+    pub top_logprobs: Option<usize>,
 }
 
 impl<'a> Request<'a> {
@@ -145,6 +147,7 @@ impl<'a> Request<'a> {
             processors: Vec::new(),
             sampler: Box::new(sampler),
             log_softmax: None,
+            top_logprobs: None,
         }
     }
 

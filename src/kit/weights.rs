@@ -9,7 +9,8 @@ use candle_core::{bail, DType, Device, Result, Tensor};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
-/// A weight matrix `(out, in)` as [`crate::kit::linear`] takes it: a tensor, or quantised.
+/// A weight matrix `(out, in)` as [`Ops::linear`](crate::kit::Ops::linear) takes it: a tensor, or
+/// quantised.
 #[derive(Debug, Clone)]
 pub struct Weight(Matrix);
 

@@ -15,6 +15,9 @@ use std::rc::Rc;
 /// What a processor is told: tokens, `prompt_len`, `remaining`, EOS ids.
 pub type Input = (Vec<u32>, usize, usize, Vec<u32>);
 
+/// The likeliest tokens of each step, twice: after `choose`, and as pushed.
+pub type TopOfSteps = fn(&Tokenizer, Request, &[&[f32]]) -> Result<Vec<[Vec<(u32, f32)>; 2]>>;
+
 /// Day 7 as a bundle of functions.
 #[derive(Clone, Copy)]
 pub struct Day {
@@ -27,6 +30,8 @@ pub struct Day {
     pub processor_input: fn(&Tokenizer, Request, &[u32]) -> Input,
     /// A request, the tokens generated so far, and the logits to choose from.
     pub choose: fn(&Tokenizer, Request, &[u32], &[f32]) -> Result<(u32, f32)>,
+    /// A request and the logits of each step: for each, `top` after `choose`, and that of the token pushed.
+    pub top: TopOfSteps,
     /// New ids, of log-probabilities -1, -2, …, pushed up to the end: the `Token`s, and all ids after it.
     pub push: fn(&Tokenizer, Request, &[u32]) -> Result<(Vec<Token>, Vec<u32>)>,
     /// All tokens; an error of any of them.
@@ -64,6 +69,16 @@ macro_rules! implementation {
                 let mut sequence = code::Sequence::new(request, tokenizer);
                 sequence.tokens.extend(generated);
                 sequence.choose(raw)
+            },
+            top: |tokenizer, request, steps| {
+                let mut sequence = code::Sequence::new(request, tokenizer);
+                let mut all = Vec::new();
+                for raw in steps {
+                    let (id, logprob) = sequence.choose(raw)?;
+                    let chosen = sequence.top.clone();
+                    all.push([chosen, sequence.push(id, logprob)?.top]);
+                }
+                Ok(all)
             },
             push: |tokenizer, request, ids| {
                 let mut sequence = code::Sequence::new(request, tokenizer);
@@ -372,6 +387,33 @@ pub fn no_choice_is_an_error(day: &Day) -> Outcome {
     let mut beyond = request(&[7, 8], 5);
     beyond.sampler = Box::new(|_| Ok(2));
     refused("two logits, and a choice of token 2", ask(day, &[1.0, 2.0], beyond), &[])
+}
+
+pub fn the_likeliest_tokens_go_with_the_token(day: &Day) -> Outcome {
+    let run = |top: Option<usize>| {
+        let mut request = request(&[7, 8], 5);
+        request.processors.push(without(2));
+        request.top_logprobs = top;
+        let logits = [[0.0, 2f32.ln(), 5f32.ln()], [5f32.ln(), 2f32.ln(), 0.0]];
+        (day.top)(&tokenizer()?, request, &[&logits[0], &logits[1]])
+    };
+    let input = "logits 0, ln 2, ln 5, then ln 5, ln 2, 0; token 2 is forbidden, top_logprobs is 2";
+    let steps = run(Some(2))?;
+    let wants = [[(2, 0.625f32), (1, 0.25)], [(0, 0.625), (1, 0.25)]];
+    for (step, ([chosen, pushed], want)) in steps.iter().zip(wants).enumerate() {
+        for (got, what) in [(chosen, "top after choose"), (pushed, "top of the pushed token")] {
+            let input = format!("{input}: {what}, step {step}");
+            let ids = got.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+            equal(&format!("{input}: the ids"), Ok(ids), &want.map(|(id, _)| id).to_vec()).likely(
+                "the model's own likeliest, the best first: a processor changes nothing here",
+            )?;
+            let logprobs = numbers(Ok(got.iter().map(|(_, logprob)| *logprob).collect()))?;
+            let want = Tensor::new(&want.map(|(_, p)| p.ln()), &candle_core::Device::Cpu)?;
+            close(&format!("{input}: their log-probabilities"), Ok(logprobs), &want, TOLERANCE)?;
+        }
+    }
+    let none = vec![[vec![], vec![]]; 2];
+    equal("the same, top_logprobs is None: top of both", run(None), &none)
 }
 
 /// Pushes the ids of `text`, and what came of it: text, end, ids.

@@ -72,6 +72,7 @@ pub fn request<'a>(id: usize, prompt: &[u32], most: usize, eos: &[u32]) -> Reque
         processors: Vec::new(),
         sampler: Box::new(largest),
         log_softmax: None,
+        top_logprobs: None,
     }
 }
 
@@ -806,23 +807,62 @@ pub fn tokens_equal_transformers(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn an_error_of_a_row_comes_out(day: &Day) -> Outcome {
+pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
-    let model = Witness::mixing(40, 20, 20);
-    let mut all = requests(&[vec![7, 8, 9], vec![5], vec![6, 4]], 4, &[]);
-    let asked = Cell::new(0);
-    all[1].sampler = Box::new(|logits| {
-        asked.set(asked.get() + 1);
-        if asked.get() == 2 {
-            candle_core::bail!("row 1's sampler fails")
-        }
-        largest(logits)
-    });
+    let prompts = [vec![7, 8, 9], vec![5], vec![6, 4]];
+    for (when, cached) in [(2, false), (2, true), (1, true)] {
+        let run = |fails: bool| -> Result<Vec<Vec<Token>>> {
+            let model = Witness::mixing(40, 20, 20);
+            let mut all = requests(&prompts, 4, &[]);
+            let asked = Cell::new(0);
+            all[1].sampler = Box::new(|logits| {
+                asked.set(asked.get() + 1);
+                if fails && asked.get() == when {
+                    candle_core::bail!("row 1's sampler fails")
+                }
+                largest(logits)
+            });
+            let cache: Box<dyn Batch> =
+                if cached { Box::new(Keep::default()) } else { Box::new(NoCache) };
+            let tokens = (day.generate)(&model, &tokenizer, all, cache)?;
+            let mut rows = vec![Vec::new(); 3];
+            for token in tokens {
+                rows[token.row].push(token);
+            }
+            Ok(rows)
+        };
+        let with = if cached { "" } else { ", without a cache" };
+        let input = format!(
+            "three rows, 4 new tokens each{with}; the sampler of row 1 fails when it's asked for token {when}"
+        );
+        let healthy = run(false)?;
+        let mut rows = match run(true) {
+            Ok(rows) => rows,
+            Err(error) => {
+                return equal(&format!("{input}: the batch"), Err(error), &())
+                    .likely_even_of_an_error(
+                        "the error is that row's, and its token carries it: the batch goes on",
+                    );
+            }
+        };
+        let failed = std::mem::take(&mut rows[1]);
+        let want = vec![healthy[0].clone(), vec![], healthy[2].clone()];
+        equal(&format!("{input}: the tokens of rows 0 and 2"), Ok(rows), &want)
+            .likely("its neighbours are what they'd be if it hadn't failed")?;
+        let ends = |tokens: &[Token]| -> Vec<(Option<FinishReason>, Option<String>)> {
+            tokens.iter().map(|token| (token.finish, token.error.clone())).collect()
+        };
+        let mut want = vec![(None, None); when - 1];
+        want.push((Some(FinishReason::Failed), Some("row 1's sampler fails".to_string())));
+        equal(&format!("{input}: (finish, error) of row 1's tokens"), Ok(ends(&failed)), &want)
+            .likely("the last token of a row that fails says so")?;
+    }
+    // But a pass that fails is everybody's error.
+    let model = Witness::mixing(40, 20, 2);
+    let all = requests(&prompts, 4, &[]);
     let got = (day.generate)(&model, &tokenizer, all, Box::new(Keep::default()));
-    let got = got.map(|tokens| tokens.iter().map(|t| (t.row, t.id)).collect::<Vec<_>>());
-    let input = "three rows, 4 new tokens each; the sampler of row 1 fails at its second token";
-    refused(input, got, &["row 1's sampler fails"])
-        .likely("an error of any row ends the batch with that error: `?`")
+    let got = got.map(|tokens| tokens.len());
+    refused("three rows, 4 new tokens each; the model fails at its third pass", got, &[])
 }
 
 pub fn right_padding_by_hand(day: &Day) -> Outcome {

@@ -608,25 +608,51 @@ pub fn no_token_is_lost(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn an_error_comes_out(day: &Day) -> Outcome {
-    // Of two tokens the model knows only token 1 from the fourth position on, and that one is forbidden.
-    let model = Fake::new(2, 20, 50, |ids| match ids.len() {
+pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
+    // Of two tokens the model knows only token 1 from the third position on, and that one is forbidden.
+    let model = Witness::new(2, 20, 200, |seen| match seen.len() {
         0..3 => vec![1.0, 0.0],
         _ => vec![f32::NEG_INFINITY, 1.0],
     });
-    let tokenizer = tokenizer()?;
-    let run = |prompt: &[u32], steps: usize| {
-        let setup = Setup { model: &model, tokenizer: &tokenizer, caches: Caches::None, bound: 50 };
-        let ask = |id, prompt, without| Ask { without, ..Ask::new(id, prompt, 9, &[]) };
-        let mut script = vec![Do::Submit(ask(0, &[0], None)), Do::Submit(ask(1, prompt, Some(1)))];
-        script.extend((0..steps).map(|_| Do::Step));
-        let seen = (day.run)(&setup, script)?;
-        Ok(seen.last().map(|seen| (seen.tokens.clone(), seen.waiting.clone())))
+    let case = Case::new(&model);
+    let ask = |id, prompt: &[u32], without| Ask { without, ..Ask::new(id, prompt, 9, &[]) };
+    let run = |asks: Vec<Ask>| -> Result<(BTreeMap<usize, Vec<Token>>, bool)> {
+        let mut script: Vec<Do> = asks.into_iter().map(Do::Submit).collect();
+        script.extend((0..9).map(|_| Do::Step));
+        let seen = case.run(day, script)?;
+        let idle = seen.last().is_some_and(|seen| seen.idle);
+        let mut tokens: BTreeMap<usize, Vec<Token>> = BTreeMap::new();
+        for token in seen.into_iter().flat_map(|seen| seen.tokens) {
+            tokens.entry(token.row).or_default().push(token);
+        }
+        Ok((tokens, idle))
     };
-    let input = "two requests; the rules of the second leave no token";
-    refused(&format!("{input} after its prompt"), run(&[0, 0, 0], 1), &[])?;
-    refused(&format!("{input} two tokens later"), run(&[0], 2), &[])
-        .likely("an error of any row ends the step with that error: `?`")
+    for (prompt, new) in [(&[0, 0, 0][..], 0), (&[0], 2)] {
+        let input = format!(
+            "requests 0, 1 and 2; the rules of request 1 leave no token after {new} new ones"
+        );
+        let (first, last) = (ask(0, &[0], None), ask(2, &[0, 0], None));
+        let want = run(vec![first.clone(), last.clone()])?;
+        let got = run(vec![first, ask(1, prompt, Some(1)), last]);
+        let (mut got, idle) = match got {
+            Ok(got) => got,
+            Err(error) => {
+                return equal(&format!("{input}: the scheduler"), Err(error), &())
+                    .likely_even_of_an_error(
+                        "the error is that row's, and its token carries it: the others go on",
+                    );
+            }
+        };
+        let failed = got.remove(&1).unwrap_or_default();
+        equal(&format!("{input}: the tokens of the others, idle"), Ok((got, idle)), &want)
+            .likely("they are what they'd be without request 1")?;
+        let ends: Vec<_> = failed.iter().map(|t| (t.finish, t.error.is_some())).collect();
+        let mut want = vec![(None, false); new];
+        want.push((Some(FinishReason::Failed), true));
+        equal(&format!("{input}: its own, (finish, has an error)"), Ok(ends), &want)
+            .likely("the last token of a row that fails says so")?;
+    }
+    Ok(())
 }
 
 pub fn what_cannot_run_is_refused(day: &Day) -> Outcome {

@@ -1846,7 +1846,7 @@ pub fn what_cannot_start_fails_alone(day: &Day) -> Outcome {
 
 /// A token as the scheduler gives it.
 fn token(row: usize, id: u32, text: &str, finish: Option<FinishReason>) -> Token {
-    Token { row, id, logprob: -0.5, text: text.to_string(), finish }
+    Token { row, id, logprob: -0.5, text: text.to_string(), finish, ..Token::default() }
 }
 
 pub fn a_token_finds_its_client(day: &Day) -> Outcome {

@@ -207,6 +207,7 @@ fn a_sequence_keeps_the_space_after_its_prompt() {
         processors: Vec::new(),
         sampler: Box::new(argmax),
         log_softmax: None,
+        top_logprobs: None,
     };
     let mut sequence = Sequence::new(request, &tokenizer);
     let mut text = String::new();
