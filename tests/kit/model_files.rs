@@ -86,6 +86,14 @@ fn a_model_is_built_from_memory() {
 }
 
 #[test]
+fn a_path_that_does_not_exist_is_no_name() {
+    for path in ["/nowhere/model", "../nowhere", "owner/repo/more", r"C:\models\x"] {
+        let says = format!("{path}: there is no such folder or file");
+        refused(hub::locate(path, true), &[&says]);
+    }
+}
+
+#[test]
 fn offline_is_an_argument() {
     let missing = hub::locate("candecode-tests/not-there", true);
     refused(missing, &["candecode-tests/not-there is not in the cache", "--offline"]);

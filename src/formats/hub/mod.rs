@@ -101,6 +101,9 @@ fn in_cache(name: &str, _: &str, _: bool) -> Result<PathBuf> {
 fn in_cache(name: &str, repo: &str, offline: bool) -> Result<PathBuf> {
     let parts: Vec<&str> = repo.split('/').collect();
     if parts.len() != 2 || !parts.iter().all(|part| hub_cache::is_plain_name(part)) {
+        if name.contains(['/', '\\']) {
+            bail!("{name}: there is no such folder or file; a model of the hub is owner/repo")
+        }
         let short: Vec<&str> = KNOWN.iter().map(|(short, _)| *short).collect();
         bail!(
             "unknown model \"{name}\": no such folder, and not a name; embedded: {}; on the hub: {}, or owner/repo",
