@@ -99,7 +99,7 @@ fn day10() -> Result<()> {
 fn cliff() -> Result<()> {
     const WINDOW: usize = 64;
     // The kernels sum in one order: without a slide they differ by nothing at all.
-    let model = load_model(&hub::resolve("story-3m")?, DType::F32, &Device::Cpu)?;
+    let model = load_model(&hub::locate("story-3m", false)?, DType::F32, &Device::Cpu)?;
     let prompt = tokenizer()?.encode("Lily and her dog")?.len();
     let ids = text(&*model, "Lily and her dog", 128)?;
     let mut sliding = SlidingCache::new(model.config().num_hidden_layers, WINDOW);
