@@ -322,6 +322,71 @@ fn a_token_has_one_logprob_in_an_answer() {
     }
 }
 
+/// The pattern lets each text begin in its own way, and one of these ways is blocked.
+#[test]
+fn a_text_of_a_batch_that_fails_leaves_the_others_whole() {
+    let pattern = " and [A-Z][a-z]+|, there was";
+    let fixed = [
+        "--model",
+        "story-230k",
+        "--max-new-tokens",
+        "8",
+        "--allow-regex",
+        pattern,
+        "--block",
+        "was",
+    ];
+    let run = |flags: &[&str]| {
+        let out = command(&[&fixed, flags].concat()).output().unwrap();
+        let (text, error) = (String::from_utf8(out.stdout), String::from_utf8(out.stderr));
+        (out.status.code(), text.unwrap(), error.unwrap())
+    };
+    let prompts = ["-p", "Lily", "-p", "Once upon a time", "-p", "Ben"];
+    let (code, whole, _) = run(&["-p", "Lily", "-p", "Ben"]);
+    assert_eq!(code, Some(0));
+    let [first, last] = whole.split("\n\n").collect::<Vec<_>>()[..] else { panic!("{whole}") };
+    for day in ["day12", "day15"] {
+        let (code, text, error) = run(&[&prompts[..], &["--loop", day]].concat());
+        assert_eq!(code, Some(1), "{day}");
+        assert_eq!(text, format!("{first}\n\nOnce upon a time, there wa\n\n{last}"), "{day}");
+        let says = format!("error: text 2 of 3: the pattern {pattern} left no token to choose");
+        assert!(error.contains(&says) && !error.contains("too)"), "{error}");
+        let (code, lines, _) = run(&[&prompts[..], &["--loop", day, "--format", "json"]].concat());
+        assert_eq!(code, Some(1), "{day}");
+        let lines: Vec<serde_json::Value> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let failed = &lines[1];
+        assert_eq!(
+            (&failed["finish_reason"], &failed["text"]),
+            (&"failed".into(), &", there wa".into())
+        );
+        assert!(failed["error"].as_str().unwrap().contains("left no token to choose"), "{failed}");
+        let new = failed["new_ids"].as_array().unwrap().len();
+        assert_eq!(new, failed["logprobs"].as_array().unwrap().len());
+        for other in [&lines[0], &lines[2]] {
+            assert!(other["error"].is_null() && other["finish_reason"] != "failed", "{other}");
+        }
+    }
+    let (_, _, error) = run(&["-p", "Once upon a time", "-p", "Once upon a time"]);
+    assert!(error.contains("error: text 1 of 2: ") && error.contains("(another text failed, too)"));
+}
+
+/// Each text of a batch has its own likeliest tokens: those that it has alone.
+#[test]
+fn the_likeliest_tokens_of_a_batch_are_those_of_its_texts_alone() {
+    let fixed = ["--model", "story-230k", "--max-new-tokens", "6", "--top-logprobs", "3"];
+    let run = |flags: &[&str]| {
+        let out = command(&[&fixed, flags].concat()).output().unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let (one, two) = (run(&["-p", "Once upon a time"]), run(&["-p", "Lily"]));
+    assert_eq!(one.lines().count(), 8, "{one}"); // the text, an empty line, six steps
+    for day in ["day12", "day15"] {
+        let both = run(&["-p", "Once upon a time", "-p", "Lily", "--loop", day]);
+        assert_eq!(both, format!("{one}\n{two}"), "{day}");
+    }
+}
+
 /// A stop string ends a text wherever it comes, also before a format is complete, as in vLLM.
 #[test]
 fn a_stop_string_may_cut_a_format() {
