@@ -4,7 +4,7 @@
 //! WebAssembly (`book/live`). Where this machine cannot compile for WebAssembly the book has its
 //! still pictures and a line that says what is missing.
 
-use crate::progress::Step;
+use crate::build_step::Step;
 use crate::source::{Line, Origin};
 use anyhow::{bail, Context, Result};
 use base64::Engine as _;

@@ -5,6 +5,7 @@
 //! checks the finished pages. A problem is an error with a file and a line, never a warning.
 #![warn(missing_docs)]
 
+mod build_step;
 mod code_blocks;
 mod excerpt;
 mod figures;
@@ -14,7 +15,6 @@ mod live;
 mod log;
 mod math;
 mod mathml;
-mod progress;
 mod render;
 mod solutions;
 mod source;

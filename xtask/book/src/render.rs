@@ -1,9 +1,9 @@
 //! From Markdown to a folder of pages, or to a list of what is wrong.
 
+use crate::build_step::Step;
 use crate::figures::house_classes;
 use crate::links::{Anchors, Link};
 use crate::live::{Days, Lessons, Sizes};
-use crate::progress::Step;
 use crate::source::{Page, Problems};
 use crate::{code_blocks, figures, include, links, log, math, solutions};
 use anyhow::{ensure, Context, Result};
