@@ -462,7 +462,7 @@ impl Run<'_> {
         let step = len - out.prompt_len(row) + 1;
         let row = match out.len() {
             1 => String::new(),
-            count => format!(", row {row} of {count}"),
+            count => format!(", text {} of {count}", row + 1),
         };
         anyhow!("{name}: logits are NaN at step {step}, position {position}{row}: {stage}; {way}")
     }
