@@ -13,7 +13,8 @@ use crate::engine::loops::{LoopPlan, Models};
 use crate::engine::nan_trace::{self, NanTrace};
 use crate::engine::ngram_table::{self, NgramTable};
 use crate::engine::operations::{self, Kernels};
-use crate::engine::{load, requests, CacheKind, Engine};
+use crate::engine::requests::{self, Processors};
+use crate::engine::{load, CacheKind, Engine};
 use crate::formats::{hub, ModelFiles};
 use crate::kernels;
 use crate::kit::error::{describe, plain, shown, usage};
@@ -27,120 +28,197 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::time::Instant;
 
-/// Runs the command; gives its exit code.
+/// Runs the command in four steps, and returns its exit code.
 ///
 /// # Errors
 /// If a flag is wrong ([`crate::kit::error::Usage`]), or the model or the text fails.
 pub fn run(args: &Args) -> Result<u8> {
+    if let Some(code) = answer_without_model(args)? {
+        return Ok(code);
+    }
+    let (asked, tokenizers) = Asked::read(args)?;
+    let loaded = Loaded::new(&asked, tokenizers)?;
+    write(asked, &loaded)
+}
+
+/// Step 1: does what needs no model, and returns the exit code. None: there is a text to write.
+fn answer_without_model(args: &Args) -> Result<Option<u8>> {
     ensure!(args.max_new_tokens > 0, usage("--max-new-tokens is 0; ask for at least 1"));
     if let Some(address) = &args.endpoint {
-        return endpoint::run(args, address);
+        return endpoint::run(args, address).map(Some);
     }
-    let device = device::device(&args.device).map_err(usage)?;
+    device::device(&args.device).map_err(usage)?;
     if let Some(name) = &args.dtype {
         device::dtype(name).map_err(usage)?; // before anything is fetched
     }
     kernels::check_instruction_set().map_err(usage)?;
     if args.models {
         show(&hub::list()?)?;
-        return Ok(0);
+        return Ok(Some(0));
     }
     if args.find {
         let place = hub::locate(&args.model, args.offline)?;
         ensure!(place.exists(), "{} is made in memory: it has no folder", args.model);
         show(&format!("{}\n", place.display()))?;
-        return Ok(0);
+        return Ok(Some(0));
     }
-    if let Some(corpus) = &args.count_ngrams {
-        return count_ngrams(args, corpus);
+    match &args.count_ngrams {
+        Some(corpus) => count_ngrams(args, corpus).map(Some),
+        None => Ok(None),
     }
-    let prompted = args.prompt_file.is_some() || args.prompt_ids.is_some();
-    if args.prompt.is_empty() && !prompted && !args.chat {
-        return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
-    }
-    let mut plan = Plan::new(args, args.prompt.len().max(1))?;
-    if args.kernels == Some(Kernels::Mine) {
-        operations::try_mine(
-            device::dtype(args.dtype.as_deref().unwrap_or("f32")).map_err(usage)?,
-        )?;
-    }
-    let began = Instant::now();
-    let files = ModelFiles::at(&hub::locate(&args.model, args.offline)?)?;
-    let tokenizer = tokenizer(args, &files)?;
-    let template = if args.chat { Some(template(args, &files)?) } else { None };
-    let asking = asking(args, &files)?;
-    if let Some(template) = &asking {
-        plan.params.stop_token_ids.extend(template.end_of_turn(&tokenizer));
-        plan.params.stop.extend(template.stops.iter().cloned());
-    }
-    let config = files.config();
-    requests::check_stops(&plan.params.stop, &tokenizer)?;
-    requests::special_stops(&mut plan.params, &tokenizer);
-    let processors = requests::processors(&plan.params, &tokenizer, config)?;
-    let context = config.max_position_embeddings;
-    let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };
-    let prompts = prompts(args, &texts, &tokenizer, asking.as_ref(), context)?;
-    let drafter = args.draft_model.as_deref();
-    let drafter = drafter.map(|name| draft_model(name, args, &files, &tokenizer)).transpose()?;
-    let table =
-        args.draft_table.as_deref().map(|file| draft_table(file, &tokenizer)).transpose()?;
-    interrupt::watch();
-    let format = weight_format(args, &files, &device)?;
-    let mut loads = vec![ModelLoad { files: &files, format, device: &device }];
-    let (draft_files, draft_tokenizer) = drafter.unzip();
-    if let Some(files) = &draft_files {
-        loads.push(ModelLoad {
+}
+
+/// What is asked for: everything that flags, prompts and a model's small files say. What is wrong with
+/// them is known before weights are read.
+struct Asked<'a> {
+    args: &'a Args,
+    device: Device,
+    plan: Plan,
+    files: ModelFiles,
+    processors: Processors,
+    /// The template of a chat.
+    template: Option<Template>,
+    /// The tokens of each prompt.
+    prompts: Vec<Vec<u32>>,
+    /// The prompts as they were typed, where a chat template was put around them.
+    questions: Option<Vec<String>>,
+    /// The files of a draft model.
+    draft_files: Option<ModelFiles>,
+    /// N-grams that draft.
+    draft_table: Option<NgramTable>,
+    began: Instant,
+}
+
+/// The tokenizers of the model, and of a draft model.
+type Tokenizers = (Tokenizer, Option<Tokenizer>);
+
+impl<'a> Asked<'a> {
+    /// Step 2.
+    fn read(args: &'a Args) -> Result<(Self, Tokenizers)> {
+        let prompted = args.prompt_file.is_some() || args.prompt_ids.is_some();
+        if args.prompt.is_empty() && !prompted && !args.chat {
+            return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
+        }
+        let mut plan = Plan::new(args, args.prompt.len().max(1))?;
+        if args.kernels == Some(Kernels::Mine) {
+            let dtype = args.dtype.as_deref().unwrap_or("f32");
+            operations::try_mine(device::dtype(dtype).map_err(usage)?)?;
+        }
+        let began = Instant::now();
+        let files = ModelFiles::at(&hub::locate(&args.model, args.offline)?)?;
+        let tokenizer = tokenizer(args, &files)?;
+        let template = if args.chat { Some(template(args, &files)?) } else { None };
+        let asking = asking(args, &files)?;
+        if let Some(template) = &asking {
+            plan.params.stop_token_ids.extend(template.end_of_turn(&tokenizer));
+            plan.params.stop.extend(template.stops.iter().cloned());
+        }
+        let config = files.config();
+        requests::check_stops(&plan.params.stop, &tokenizer)?;
+        requests::special_stops(&mut plan.params, &tokenizer);
+        let processors = requests::processors(&plan.params, &tokenizer, config)?;
+        let context = config.max_position_embeddings;
+        let texts = if args.prompt_ids.is_some() { Vec::new() } else { prompt_texts(args)? };
+        let prompts = prompts(args, &texts, &tokenizer, asking.as_ref(), context)?;
+        let drafter = args.draft_model.as_deref();
+        let drafter = drafter.map(|name| draft_model(name, args, &files, &tokenizer));
+        let (draft_files, draft_tokenizer) = drafter.transpose()?.unzip();
+        let draft_table = match &args.draft_table {
+            Some(file) => Some(draft_table(file, &tokenizer)?),
+            None => None,
+        };
+        let asked = Self {
+            args,
+            device: device::device(&args.device).map_err(usage)?,
+            plan,
+            processors,
+            template,
+            prompts,
+            questions: asking.map(|_| texts),
+            draft_files,
+            draft_table,
+            began,
             files,
-            format: weight_format(args, files, &device)?,
-            device: &device,
-        });
+        };
+        Ok((asked, (tokenizer, draft_tokenizer)))
     }
-    let mut context = config.max_position_embeddings;
-    if let Some(room) = memory_check::available(&device)? {
-        let sizes: Vec<_> = loads.iter().map(ModelLoad::size).collect();
-        let mut need = memory_check::need(args, &plan, &sizes, &prompts, format.dtype(), &device);
-        need.can_quantize &= loads.iter().all(|load| load.files.quantized_types().is_empty());
-        memory_check::check(&need, room, args, &plan)?;
-        context = need.longest(room).min(context); // of a chat: what it may grow to
+}
+
+/// The models in memory.
+struct Loaded {
+    engine: Engine,
+    drafter: Option<Engine>,
+    /// What a chat may grow to, in tokens.
+    context: usize,
+    /// How long it took, in seconds.
+    load_s: f64,
+}
+
+impl Loaded {
+    /// Step 3: refuses what memory has no room for, and loads.
+    fn new(asked: &Asked, (tokenizer, draft_tokenizer): Tokenizers) -> Result<Self> {
+        let Asked { args, device, plan, files, prompts, .. } = asked;
+        interrupt::watch();
+        let format = weight_format(args, files, device)?;
+        let mut loads = vec![ModelLoad { files, format, device }];
+        if let Some(files) = &asked.draft_files {
+            loads.push(ModelLoad { files, format: weight_format(args, files, device)?, device });
+        }
+        let mut context = files.config().max_position_embeddings;
+        if let Some(room) = memory_check::available(device)? {
+            let sizes: Vec<_> = loads.iter().map(ModelLoad::size).collect();
+            let mut need = memory_check::need(args, plan, &sizes, prompts, format.dtype(), device);
+            need.can_quantize &= loads.iter().all(|load| load.files.quantized_types().is_empty());
+            memory_check::check(&need, room, args, plan)?;
+            context = need.longest(room).min(context);
+        }
+        let notes = loads.iter().filter_map(|load| weight_format::note(args, load));
+        notes.for_each(|note| note!("{note}"));
+        let engine = open(args, &loads[0], tokenizer)?;
+        let drafter = loads.get(1).zip(draft_tokenizer);
+        let drafter = drafter.map(|(load, tokenizer)| open(args, load, tokenizer)).transpose()?;
+        for (i, prompt) in prompts.iter().enumerate() {
+            check_prompt(engine.model(), prompt)
+                .map_err(|e| anyhow!("{}{}", which(i, prompts.len()), plain(&e)))?;
+        }
+        Ok(Self { engine, drafter, context, load_s: asked.began.elapsed().as_secs_f64() })
     }
-    let notes = loads.iter().filter_map(|load| weight_format::note(args, load));
-    notes.for_each(|note| note!("{note}"));
-    let engine = open(args, &loads[0], tokenizer)?;
-    let drafter = loads.get(1).zip(draft_tokenizer);
-    let drafter = drafter.map(|(load, tokenizer)| open(args, load, tokenizer));
-    let drafter = drafter.transpose()?;
-    for (i, prompt) in prompts.iter().enumerate() {
-        check_prompt(engine.model(), prompt)
-            .map_err(|e| anyhow!("{}{}", which(i, prompts.len()), plain(&e)))?;
-    }
-    let load_s = began.elapsed().as_secs_f64();
-    note!("{}", days::credits(plan.day, device::name(&device)));
+}
+
+/// Step 4: says whose loop runs where, and runs it. Returns the exit code.
+fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
+    let Asked { args, plan, files, .. } = asked;
+    note!("{}", days::credits(plan.day, device::name(&asked.device)));
     if let Some(seed) = args.seed.filter(|seed| seed.drawn) {
         note!("note: --seed {} writes this again", seed.value);
     }
-    let asked_for = files.generation_config();
     let advice = |asked| generation_config::advice(asked, files.generation_config_name(), args);
-    if let Some(note) = asked_for.and_then(advice) {
+    if let Some(note) = files.generation_config().and_then(advice) {
         note!("{note}");
     }
-    let model = Watched::new(engine.model());
-    let draft_model = drafter.as_ref().map(|drafter| Watched::new(drafter.model()));
-    let drafter = drafter.as_ref().zip(draft_model.as_ref());
+    let model = Watched::new(loaded.engine.model());
+    let draft_model = loaded.drafter.as_ref().map(|drafter| Watched::new(drafter.model()));
+    let drafter = loaded.drafter.as_ref().zip(draft_model.as_ref());
     let models = Models {
-        engine: &engine,
+        engine: &loaded.engine,
         model: &model,
         drafter: drafter.map(|(engine, model)| (engine, model as &dyn Model)),
     };
-    let mut loops = plan.loops(args, processors, &engine);
-    loops.draft_table = table;
-    let watched = [Some(&model), draft_model.as_ref()];
-    let questions = asking.map(|_| texts);
-    let rows = plan.rows;
-    let run = Run { args, models, watched, loops, rows, load_s, questions };
-    if let Some(template) = template {
-        return Ok(u8::from(!run.chat(template, context)?));
+    let mut loops = plan.loops(args, asked.processors, &loaded.engine);
+    loops.draft_table = asked.draft_table;
+    let run = Run {
+        args,
+        models,
+        watched: [Some(&model), draft_model.as_ref()],
+        loops,
+        rows: plan.rows,
+        load_s: loaded.load_s,
+        questions: asked.questions,
+    };
+    if let Some(template) = asked.template {
+        return Ok(u8::from(!run.chat(template, loaded.context)?));
     }
-    run.all(&prompts)?;
+    run.all(&asked.prompts)?;
     Ok(if interrupt::asked() { 130 } else { 0 })
 }
 
