@@ -197,6 +197,8 @@ pub fn with_results(repo: &Repo, inputs: &Inputs, day: &Day) -> Result<DayProgre
         (Origin::Missing, _) => Some(Status::Broken),
         (Origin::Stub, _) => Some(Status::Unwritten),
         (_, None) if left.contains(&task.id) => Some(Status::Unwritten),
+        // The reference's own code needs no check: to build ten given days would take minutes.
+        (Origin::Given, None) => Some(Status::Passed),
         (_, status) => status,
     };
     let tasks = tasks.into_iter().map(|task| (task.clone(), status(&task))).collect();
