@@ -3,7 +3,7 @@
 
 use candecode::day07_greedy::Sequence;
 use candecode::day12_batching::{batch_step, prefill_step, Row};
-use candecode::kit::{Batch, Model, Request, Token, Tokenizer};
+use candecode::kit::{Batch, Model, Request, SchedulerInterface, SchedulerLoad, Token, Tokenizer};
 use candle_core::{bail, Result};
 use std::collections::VecDeque;
 
@@ -130,5 +130,61 @@ impl<'a> Scheduler<'a> {
     /// True when there is nothing left to do.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.running.is_empty()
+    }
+}
+
+/// How day 20's loop drives this scheduler. Its `step` is smaller than the one above, so that a
+/// first token needn't wait for other prompts: one prefill if there is room, else one pass.
+impl<'a> SchedulerInterface<'a> for Scheduler<'a> {
+    fn submit(&mut self, request: Request<'a>) -> Result<()> {
+        Scheduler::submit(self, request)
+    }
+
+    fn step(&mut self) -> Result<Vec<Token>> {
+        let stepped = self.prefill_or_decode();
+        if stepped.is_err() {
+            self.waiting.clear();
+            self.running.clear();
+        }
+        stepped
+    }
+
+    /// A waiting row leaves at once. A running row can't be taken out of the cache between two
+    /// passes, so its bound becomes 0: it finds itself full after the next pass, and is retired.
+    fn cancel(&mut self, id: usize) {
+        self.waiting.retain(|sequence| sequence.request.id != id);
+        for row in &mut self.running {
+            if row.sequence.request.id == id {
+                row.sequence.request.max_new_tokens = 0;
+            }
+        }
+    }
+
+    fn load(&self) -> SchedulerLoad {
+        SchedulerLoad { waiting: self.waiting.len(), running: self.running.len() }
+    }
+}
+
+impl<'a> Scheduler<'a> {
+    /// Prefills the first waiting row if there is room for it. Otherwise, or if that row has ended
+    /// with its first token, the batch makes a step: many short requests can't hold it up.
+    fn prefill_or_decode(&mut self) -> Result<Vec<Token>> {
+        let mut tokens = Vec::new();
+        if self.has_room() {
+            if let Some(sequence) = self.waiting.pop_front() {
+                let (row, first, cache) = self.prefill(sequence)?;
+                let has_ended = row.sequence.finish.is_some();
+                tokens.push(first);
+                if !has_ended {
+                    self.join(row, cache)?;
+                    return Ok(tokens);
+                }
+            }
+        }
+        if self.running.is_empty() {
+            return Ok(tokens);
+        }
+        tokens.append(&mut batch_step(self.model, &mut self.running, &mut *self.cache)?);
+        Ok(tokens)
     }
 }

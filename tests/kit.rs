@@ -36,10 +36,10 @@ mod ngram_table;
 mod quantized;
 #[path = "kit/random_model.rs"]
 mod random_model;
-#[path = "kit/request_fields.rs"]
-mod request_fields;
 #[path = "kit/rng.rs"]
 mod rng;
+#[path = "kit/scheduler_interface.rs"]
+mod scheduler_interface;
 #[path = "kit/sequence.rs"]
 mod sequence;
 #[path = "kit/step.rs"]

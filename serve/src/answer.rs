@@ -4,11 +4,10 @@
 use crate::answer_shape::AnswerShape;
 use crate::http_routes::lock;
 use crate::metrics::Metrics;
+use crate::openai::{ApiError, Reply};
 use crate::rails::InUseByJob;
 use axum::body::Bytes;
-use candecode::day20_serve::{Connection, Event, Piece, Reply};
-use candecode::kit::api::ApiError;
-use candecode::kit::processor::LEFT_NO_TOKEN;
+use candecode::day20_serve::{Connection, Event, Piece};
 use http_body::Frame;
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -51,20 +50,14 @@ impl Wire {
             None => self.metrics.first_token(now - self.came),
             Some(before) => self.metrics.next_token(now - before),
         }
-        if let Some(why) = piece.finish {
+        if let Some(why) = piece.token.finish {
             self.metrics.finished(why);
         }
     }
 }
 
 impl Connection for Wire {
-    fn send(&self, mut event: Event) {
-        if let Event::Failed(error) = &mut event {
-            if error.message.contains(LEFT_NO_TOKEN) {
-                // The request's own rules contradict each other: its client would get the same again.
-                *error = ApiError::unreadable(error.message.as_str());
-            }
-        }
+    fn send(&self, event: Event) {
         if let Event::Token(piece) = &event {
             self.measure(piece);
         }
@@ -112,8 +105,8 @@ pub async fn gathered(
             unfinished.ended = true;
         }
         match event {
-            Some(Event::Token(piece)) => reply.take(&shape.amend(piece)),
-            Some(Event::Failed(error)) => return Err(error),
+            Some(Event::Token(piece)) => reply.take(&shape.spell(piece)),
+            Some(Event::Failed(error)) => return Err(error.into()),
             None => return Err(engine_gone()),
         }
         if reply.is_done() {
@@ -143,7 +136,7 @@ pub async fn first(
     let event = inbox.recv().await;
     unfinished.ended = true;
     match event {
-        Some(Event::Failed(error)) => Err(error),
+        Some(Event::Failed(error)) => Err(error.into()),
         Some(event) => Ok(event),
         None => Err(engine_gone()),
     }
@@ -175,15 +168,15 @@ impl EventBody {
     fn told(&mut self, event: Option<Event>) -> String {
         let failed = match event {
             Some(Event::Token(piece)) => {
-                let piece = self.shape.amend(piece);
-                let mut text = self.shape.events(&mut self.reply, &piece);
+                let delta = self.shape.spell(piece);
+                let mut text = self.shape.events(&mut self.reply, &delta);
                 if self.reply.is_done() {
                     text += &self.reply.end();
                     self.ended = true;
                 }
                 return text;
             }
-            Some(Event::Failed(error)) => error,
+            Some(Event::Failed(error)) => error.into(),
             None => engine_gone(),
         };
         self.ended = true;

@@ -1,19 +1,21 @@
-//! Options that change the form of an answer, such as `echo`, and details in which OpenAI's answers differ from day 20's.
+//! Options that change the form of an answer, such as `echo`, and details of OpenAI's answers that `Reply` leaves out.
 
-use candecode::day20_serve::{sse, Piece, Reply, Spelled};
-use candecode::kit::request_body::Extras;
-use candecode::kit::FinishReason;
+use crate::openai::{sse, ApiRequest, ChoiceDelta, Endpoint, Reply};
+use candecode::day20_serve::Piece;
+use candecode::kit::{FinishReason, Tokenizer};
 use serde_json::{json, Value};
+use std::sync::Arc;
 
-/// Turns day 20's answer to one request into what its client asked for.
+/// Turns the answer to one request into what its client asked for.
 pub struct AnswerShape {
+    tokenizer: Arc<Tokenizer>,
     chat: bool,
+    /// Whether the client asked for log-probabilities.
+    logprobs: bool,
     /// Text to put before each choice: its prompt, with `echo`.
     echoes: Vec<String>,
     /// Set with `include_stop_str_in_output`.
     stops: Option<Stops>,
-    /// The log-probabilities serve only to find stop strings; the client didn't ask for them.
-    hide_logprobs: bool,
     /// Prompt tokens of each choice, with `continuous_usage_stats`.
     prompt_tokens: Option<Vec<usize>>,
 }
@@ -29,59 +31,57 @@ struct Stops {
 }
 
 impl AnswerShape {
-    /// Creates the shape of an answer to prompts with these token counts, `n` choices each. `echoes` holds the prompts'
-    /// texts, and is empty without `echo`. `stops` are the client's stop strings, then the template's.
+    /// Creates the shape of an answer to prompts with these token counts. `echoes` holds the prompts'
+    /// texts, and is empty without `echo`. `template_stops` are the stop strings of a chat's template.
     pub fn new(
-        chat: bool,
-        extras: &Extras,
+        tokenizer: Arc<Tokenizer>,
+        request: &ApiRequest,
         prompt_tokens: &[usize],
-        n: usize,
         echoes: &[String],
-        stops: (&[String], &[String]),
-        logprobs: bool,
+        template_stops: &[String],
     ) -> Self {
+        let n = request.n;
         let choices = prompt_tokens.len() * n;
-        let stops = extras.include_stop.then(|| Stops {
-            own: stops.0.to_vec(),
-            others: stops.1.to_vec(),
+        let stops = request.extras.include_stop.then(|| Stops {
+            own: request.params.stop.clone(),
+            others: template_stops.to_vec(),
             ends: vec![Vec::new(); choices],
         });
         let of_choices = (0..choices).map(|i| prompt_tokens[i / n]).collect();
         Self {
-            chat,
+            tokenizer,
+            chat: request.endpoint == Endpoint::Chat,
+            logprobs: request.logprobs.is_some(),
             echoes: (0..choices).map(|i| echoes.get(i / n).cloned().unwrap_or_default()).collect(),
-            hide_logprobs: stops.is_some() && !logprobs,
             stops,
-            prompt_tokens: extras.continuous_usage.then_some(of_choices),
+            prompt_tokens: request.extras.continuous_usage.then_some(of_choices),
         }
     }
 
-    /// Adds the echo to a choice's first piece, and the stop string to its last.
-    pub fn amend(&mut self, mut piece: Piece) -> Piece {
-        let echo = self.echoes.get_mut(piece.index).map(std::mem::take).unwrap_or_default();
+    /// Spells a piece. Adds the echo to a choice's first, and the stop string to its last.
+    pub fn spell(&mut self, piece: Piece) -> ChoiceDelta {
+        let id = piece.token.id;
+        let mut delta = ChoiceDelta::new(piece, &self.tokenizer, self.logprobs);
+        let echo = self.echoes.get_mut(delta.index).map(std::mem::take).unwrap_or_default();
         if !echo.is_empty() {
-            piece.text.insert_str(0, &echo);
+            delta.text.insert_str(0, &echo);
         }
-        if let (Some(stops), Some(logprobs)) = (&mut self.stops, &piece.logprobs) {
-            let matched = stops.push(piece.index, &logprobs.chosen);
-            if piece.finish == Some(FinishReason::Stop) {
-                piece.text.push_str(matched.unwrap_or_default());
+        if let Some(stops) = &mut self.stops {
+            let matched = stops.push(delta.index, &self.tokenizer.token_bytes(id));
+            if delta.finish == Some(FinishReason::Stop) {
+                delta.text.push_str(matched.unwrap_or_default());
             }
         }
-        if self.hide_logprobs {
-            piece.logprobs = None;
-        }
-        piece
+        delta
     }
 
-    /// Returns the events for an amended piece.
-    pub fn events(&self, reply: &mut Reply, piece: &Piece) -> String {
+    /// Returns the events for a piece that has been spelled.
+    pub fn events(&self, reply: &mut Reply, delta: &ChoiceDelta) -> String {
         let mut text = String::new();
-        for chunk in reply.chunks(piece) {
+        for chunk in reply.chunks(delta) {
             for mut chunk in self.parts(chunk) {
                 if let Some(prompt_tokens) = &self.prompt_tokens {
-                    let (prompt, new) =
-                        (prompt_tokens[piece.index], reply.choices[piece.index].tokens);
+                    let (prompt, new) = (prompt_tokens[delta.index], delta.tokens);
                     chunk["usage"] = json!({
                         "prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new,
                     });
@@ -135,14 +135,14 @@ impl AnswerShape {
 }
 
 impl Stops {
-    /// Appends a token to a choice. Returns the client's stop string that it completes, unless a template's starts earlier.
-    fn push(&mut self, index: usize, token: &Spelled) -> Option<&str> {
+    /// Appends a token's bytes to a choice. Returns the client's stop string that it completes, unless a template's starts earlier.
+    fn push(&mut self, index: usize, bytes: &[u8]) -> Option<&str> {
         let end = self.ends.get_mut(index)?;
-        end.extend(&token.bytes);
+        end.extend(bytes);
         let longest = self.own.iter().chain(&self.others).map(String::len).max().unwrap_or(0);
-        let too_many = end.len().saturating_sub(longest + token.bytes.len());
+        let too_many = end.len().saturating_sub(longest + bytes.len());
         end.drain(..too_many);
-        let before = end.len() - token.bytes.len();
+        let before = end.len() - bytes.len();
         let begins = |stop: &String| {
             let all = end.windows(stop.len().max(1)).enumerate();
             let complete_now = |at: usize| at + stop.len() > before;
@@ -169,10 +169,6 @@ fn escaped(json: &str) -> String {
 mod tests {
     use super::*;
 
-    fn token(text: &str) -> Spelled {
-        Spelled { token: text.to_string(), bytes: text.as_bytes().to_vec(), logprob: -0.5 }
-    }
-
     fn stops(own: &[&str], others: &[&str]) -> Stops {
         let texts = |all: &[&str]| all.iter().map(|text| text.to_string()).collect();
         Stops { own: texts(own), others: texts(others), ends: vec![Vec::new(); 2] }
@@ -182,19 +178,18 @@ mod tests {
     fn the_stop_string_that_begins_first_is_found() {
         let mut one = stops(&["END", "ND!", "D"], &[]);
         for text in ["The E", "N"] {
-            assert_eq!(one.push(0, &token(text)), None);
+            assert_eq!(one.push(0, text.as_bytes()), None);
         }
-        assert_eq!(one.push(1, &token("xx")), None); // another choice
-        assert_eq!(one.push(0, &token("D! It")), Some("END"));
+        assert_eq!(one.push(1, "xx".as_bytes()), None); // another choice
+        assert_eq!(one.push(0, "D! It".as_bytes()), Some("END"));
         // The template's begins before the client's, and ended the text.
         let mut two = stops(&["b"], &["\na"]);
-        assert_eq!(two.push(0, &token("x\n")), None);
-        assert_eq!(two.push(0, &token("ab")), None);
+        assert_eq!(two.push(0, "x\n".as_bytes()), None);
+        assert_eq!(two.push(0, "ab".as_bytes()), None);
         // Half a character in each token.
         let mut three = stops(&["é"], &[]);
-        let half = |byte| Spelled { token: "\u{fffd}".into(), bytes: vec![byte], logprob: -0.5 };
-        assert_eq!(three.push(0, &half(0xc3)), None);
-        assert_eq!(three.push(0, &half(0xa9)), Some("é"));
+        assert_eq!(three.push(0, &[0xc3]), None);
+        assert_eq!(three.push(0, &[0xa9]), Some("é"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::serve_flags::ServeFlags;
 use anyhow::{anyhow, Context as _, Result};
 use candecode::cli::generation_config;
 use candecode::day15_scheduler::{NewCache, Scheduler};
-use candecode::day20_serve::{Endpoint, Job, MakeRequest, ServingLoop};
+use candecode::day20_serve::{Job, MakeRequest, ServingLoop};
 use candecode::engine::chat_template::Template;
 use candecode::engine::load;
 use candecode::engine::operations;
@@ -136,8 +136,9 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         maker.request(job, index).map_err(|e| candle_core::Error::Msg(describe(&e)))
     });
     let mut serving =
-        ServingLoop::new(scheduler, &tokenizer, make_request, flags.max_batch, flags.max_queue);
-    let ran = catch_unwind(AssertUnwindSafe(|| serving.run(&jobs, |load| metrics.load(load))));
+        ServingLoop::new(Box::new(scheduler), make_request, flags.max_batch, flags.max_queue);
+    let tell = |serving: &ServingLoop| metrics.load(serving.queue.len(), serving.scheduler.load());
+    let ran = catch_unwind(AssertUnwindSafe(|| serving.run(&jobs, tell)));
     drop(serving); // with the rows that a panic has left: their clients are told
     drop(jobs);
     front.close();
@@ -188,10 +189,9 @@ struct Kept {
 impl RequestMaker<'_> {
     /// The request of a choice.
     fn request(&self, job: &Job, index: usize) -> Result<Request<'static>> {
-        let prompt = job.prompts.get(index / job.n).context("a choice without a prompt")?;
+        let prompt = job.prompt(index);
         let mut params = job.params.clone();
-        let is_chat = job.endpoint == Endpoint::Chat;
-        if is_chat && params.allow_regex.is_none() {
+        if job.is_chat && params.allow_regex.is_none() {
             // What matches a pattern is the whole answer, whatever the template would end at.
             params.stop.extend(self.stops.iter().cloned());
         }
@@ -204,7 +204,7 @@ impl RequestMaker<'_> {
         let ops = self.ops;
         let mut request =
             requests::request(self.config, prompt, &params, &processors, sampler, ops);
-        if is_chat && !token_rules::ends_ignored(&params) {
+        if job.is_chat && !token_rules::ends_ignored(&params) {
             request.eos_token_ids.extend(self.end_of_turn);
         }
         Ok(request)

@@ -2,8 +2,7 @@
 //! at a time.
 
 use crate::http_routes::say;
-use candecode::day20_serve::Endpoint;
-use candecode::kit::api::ApiError;
+use crate::openai::{ApiError, Endpoint};
 use candecode::kit::days;
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,6 +5,9 @@ use crate::answer_shape::AnswerShape;
 use crate::connections::Activity;
 use crate::helper_threads::HelperThreads;
 use crate::metrics::Metrics;
+use crate::openai::{
+    cut, prompt_ids, ApiError, ApiRequest, ChatMessage, Endpoint, Extras, PromptInput, Reply,
+};
 use crate::other_origins::{cors, request_id, AllowedOrigins};
 use crate::rails::Rails;
 use anyhow::Result;
@@ -16,12 +19,10 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::Router;
-use candecode::day20_serve::{prompt_ids, ApiRequest, ChatMessage, Endpoint, Job, Prompt, Reply};
+use candecode::day20_serve::Job;
 use candecode::engine::chat_template::{Message, RenderOptions, Template};
 use candecode::engine::token_rules;
-use candecode::kit::api::{cut, ApiError};
 use candecode::kit::error::{describe, plain};
-use candecode::kit::request_body::Extras;
 use candecode::kit::{ModelConfig, Tokenizer};
 use percent_encoding::percent_decode_str;
 use serde_json::{json, Value};
@@ -133,7 +134,7 @@ impl Front {
     /// before it is encoded.
     fn prompts(&self, request: &ApiRequest) -> Result<Vec<Vec<u32>>, ApiError> {
         for prompt in &request.prompts {
-            if let Prompt::Text(text) = prompt {
+            if let PromptInput::Text(text) = prompt {
                 self.check_length("prompt", text)?;
             }
         }
@@ -141,10 +142,10 @@ impl Front {
         if !request.extras.add_special_tokens {
             let bare = as_ids.insert(request.clone());
             for prompt in &mut bare.prompts {
-                if let Prompt::Text(text) = prompt {
+                if let PromptInput::Text(text) = prompt {
                     let ids = self.tokenizer.encode_rendered(text);
                     let refused = |error| ApiError::invalid("prompt", plain(&error));
-                    *prompt = Prompt::Ids(ids.map_err(refused)?);
+                    *prompt = PromptInput::Ids(ids.map_err(refused)?);
                 }
             }
         }
@@ -181,12 +182,12 @@ impl Front {
         let mut bytes = 0;
         for prompt in request.prompts.iter().filter(|_| request.extras.echo) {
             texts.push(match prompt {
-                Prompt::Text(text) => text.clone(),
-                Prompt::Ids(ids) => {
+                PromptInput::Text(text) => text.clone(),
+                PromptInput::Ids(ids) => {
                     let text = self.tokenizer.decode(ids);
                     text.map_err(|error| ApiError::invalid("prompt", plain(&error)))?
                 }
-                Prompt::Messages(_) => String::new(),
+                PromptInput::Messages(_) => String::new(),
             });
             bytes += texts.last().map_or(0, String::len) * request.n;
             if bytes > MOST_ECHOED {
@@ -535,25 +536,21 @@ async fn answer(
         _ => &[],
     };
     let mut shape = AnswerShape::new(
-        endpoint == Endpoint::Chat,
-        &request.extras,
+        front.tokenizer.clone(),
+        &request,
         &prompts.iter().map(Vec::len).collect::<Vec<_>>(),
-        request.n,
         &echoes,
-        (&request.params.stop, template_stops),
-        request.logprobs.is_some(),
+        template_stops,
     );
     let reply = Reply::new(&request, &prompts, id, now(), front.model.clone());
     front.metrics.taken(reply.prompt_tokens);
     let (wire, mut inbox) = Wire::new(reply.choices.len(), front.metrics.clone(), automata);
     let job = Job {
-        endpoint,
         prompts,
         n: request.n,
         params: request.params,
-        // The bytes of every token are needed to tell which stop string has ended a text.
-        logprobs: request.logprobs.or(request.extras.include_stop.then_some(0)),
-        ignore_eos: false, // the request's parameters have it, and know its stop tokens
+        logprobs: request.logprobs,
+        is_chat: endpoint == Endpoint::Chat,
         connection: Box::new(wire),
     };
     front.sender()?.send(job).map_err(|_| ApiError::closing())?;

@@ -10,6 +10,7 @@ mod engine_side;
 mod helper_threads;
 mod http_routes;
 mod metrics;
+mod openai;
 mod other_origins;
 mod rails;
 mod serve_flags;

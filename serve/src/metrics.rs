@@ -1,8 +1,7 @@
 //! What `/metrics` tells, in Prometheus' text format: how much there is to do, and how long it takes. The names are vLLM's,
 //! with our own prefix.
 
-use candecode::day20_serve::Load;
-use candecode::kit::FinishReason;
+use candecode::kit::{FinishReason, SchedulerLoad};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -85,8 +84,8 @@ impl Metrics {
     }
 
     /// How much there is to do, after a turn of the loop.
-    pub fn load(&self, load: Load) {
-        self.queued.store(load.queued, Relaxed);
+    pub fn load(&self, queued: usize, load: SchedulerLoad) {
+        self.queued.store(queued, Relaxed);
         self.waiting.store(load.waiting, Relaxed);
         self.running.store(load.running, Relaxed);
     }

@@ -3,8 +3,8 @@
 
 use crate::helper_threads::Lane;
 use crate::http_routes::lock;
+use crate::openai::ApiError;
 use candecode::engine::requests::{Automata, AutomataMemo};
-use candecode::kit::api::ApiError;
 use candecode::kit::error::describe;
 use candecode::kit::SamplingParams;
 use std::sync::{Arc, Mutex};

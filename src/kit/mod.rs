@@ -1,6 +1,5 @@
 //! What the days stand on: the nouns that go between them, and given code that no day teaches.
 
-pub mod api;
 pub mod beams;
 pub mod cache;
 pub mod config;
@@ -9,15 +8,14 @@ pub mod device;
 pub mod dfa;
 pub mod draft;
 pub mod error;
-pub mod known_fields;
 #[cfg(any(feature = "cli", feature = "hub"))]
 pub mod note;
 pub mod ops;
 pub mod processor;
 pub mod quantized;
 pub mod request;
-pub mod request_body;
 pub mod rng;
+pub mod scheduler_interface;
 pub mod step;
 pub mod token;
 pub mod token_bytes;
@@ -34,6 +32,7 @@ pub use ops::{Ops, SharedOps};
 pub use processor::{named, LogitsProcessor, ProcessorInput};
 pub use quantized::{QuantType, QuantizedMatrix};
 pub use request::{check_prompt, PastContext, Request, Sampler, SamplingParams};
+pub use scheduler_interface::{SchedulerInterface, SchedulerLoad};
 pub use step::{Logits, Model, Step};
 pub use token::{top_logprobs, FinishReason, Token};
 pub use token_iter::TokenIter;

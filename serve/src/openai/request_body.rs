@@ -1,19 +1,19 @@
-//! Prepares a request's JSON for day 20: refuses unsupported fields, renames those of other servers, and removes
+//! Prepares a request's JSON for `ApiRequest::parse`: refuses unsupported fields, renames those of other servers, and removes
 //! values that ask for nothing.
 
-use crate::kit::api::{ApiError, Fields};
-use crate::kit::known_fields::{
-    asks_for_nothing, Rule, FIELDS, STREAM_OPTIONS, STRUCTURED_OUTPUTS,
+use super::api_error::ApiError;
+use super::json_fields::Fields;
+use super::known_fields::{
+    asks_for_nothing, FieldRule, FIELDS, STREAM_OPTIONS, STRUCTURED_OUTPUTS,
 };
-use crate::kit::SamplingParams;
+use candecode::kit::error::shown;
+use candecode::kit::SamplingParams;
 use serde_json::{json, Map, Value};
-
-type Answer<T> = Result<T, ApiError>;
 
 /// A prepared body.
 #[derive(Debug, Default)]
-pub struct Body {
-    /// The fields left for day 20.
+pub struct PreparedBody {
+    /// The fields left to read.
     pub object: Map<String, Value>,
     /// Unknown fields inside `stream_options`, by path. ([`Fields::unread`] finds those at the top level.)
     pub ignored: Vec<String>,
@@ -28,7 +28,7 @@ const LOWEST_REPETITION_PENALTY: f64 = 1e-4;
 ///
 /// # Errors
 /// 400 if it isn't a JSON object, or asks for something unsupported. The error names the field.
-pub fn read(chat: bool, body: &[u8]) -> Answer<Body> {
+pub fn read(chat: bool, body: &[u8]) -> Result<PreparedBody, ApiError> {
     let value: Value = serde_json::from_slice(body)
         .map_err(|e| ApiError::unreadable(format!("the body is not JSON: {e}")))?;
     let Value::Object(mut object) = value else {
@@ -51,7 +51,7 @@ pub fn read(chat: bool, body: &[u8]) -> Answer<Body> {
     rename(&mut object, chat)?;
     numbers(&mut object)?;
     values_for_nothing(&mut object, chat)?;
-    Ok(Body { object, ignored })
+    Ok(PreparedBody { object, ignored })
 }
 
 fn wrong(name: &str, must_be: &str, got: &Value) -> ApiError {
@@ -59,7 +59,7 @@ fn wrong(name: &str, must_be: &str, got: &Value) -> ApiError {
 }
 
 /// Refuses a seed of more than 64 bits. serde_json parses it as a float, so the message takes its digits from the body.
-fn whole_seed(object: &Map<String, Value>, body: &[u8]) -> Answer<()> {
+fn whole_seed(object: &Map<String, Value>, body: &[u8]) -> Result<(), ApiError> {
     #[derive(serde::Deserialize)]
     struct Seed {
         seed: i128,
@@ -84,7 +84,7 @@ fn whole_numbers(object: &mut Map<String, Value>) {
 }
 
 /// Refuses fields of the other endpoint that would change the answer there.
-fn other_endpoint(object: &Map<String, Value>, chat: bool) -> Answer<()> {
+fn other_endpoint(object: &Map<String, Value>, chat: bool) -> Result<(), ApiError> {
     let (there, names) = match chat {
         true => ("/v1/completions", &["prompt", "echo"][..]),
         false => ("/v1/chat/completions", &["messages", "top_logprobs"][..]),
@@ -100,7 +100,7 @@ fn other_endpoint(object: &Map<String, Value>, chat: bool) -> Answer<()> {
 }
 
 /// Drops `tools` under `"tool_choice": "none"`, as vLLM does. Refuses a choice that requires tools if there are none.
-fn tools(object: &mut Map<String, Value>) -> Answer<()> {
+fn tools(object: &mut Map<String, Value>) -> Result<(), ApiError> {
     for (choice, tools) in [("tool_choice", "tools"), ("function_call", "functions")] {
         let Some(chosen) = object.remove(choice) else { continue };
         match chosen.as_str() {
@@ -121,9 +121,13 @@ fn tools(object: &mut Map<String, Value>) -> Answer<()> {
 }
 
 /// Applies the rules for refused fields, and removes those that ask for nothing.
-fn refuse(object: &mut Map<String, Value>, rules: &[(&str, Rule)], within: &str) -> Answer<()> {
+fn refuse(
+    object: &mut Map<String, Value>,
+    rules: &[(&str, FieldRule)],
+    within: &str,
+) -> Result<(), ApiError> {
     for (name, rule) in rules {
-        let Rule::Refused(neutral) = rule else { continue };
+        let FieldRule::Refused(neutral) = rule else { continue };
         let Some(value) = object.remove(*name) else { continue };
         if !neutral.accepts(&value) {
             let param = if within.is_empty() { name } else { within.trim_end_matches('.') };
@@ -135,7 +139,7 @@ fn refuse(object: &mut Map<String, Value>, rules: &[(&str, Rule)], within: &str)
 }
 
 /// Refuses parts of messages that would change the prompt and aren't supported.
-fn messages(object: &Map<String, Value>) -> Answer<()> {
+fn messages(object: &Map<String, Value>) -> Result<(), ApiError> {
     let list = object.get("messages").and_then(Value::as_array);
     for message in list.into_iter().flatten() {
         for name in ["tool_calls", "function_call", "audio"] {
@@ -149,7 +153,7 @@ fn messages(object: &Map<String, Value>) -> Answer<()> {
 }
 
 /// Checks `stream_options`. Returns the unknown names in it.
-fn stream_options(object: &mut Map<String, Value>) -> Answer<Vec<String>> {
+fn stream_options(object: &mut Map<String, Value>) -> Result<Vec<String>, ApiError> {
     let Some(value) = object.get_mut("stream_options") else { return Ok(Vec::new()) };
     let Value::Object(options) = value else {
         return Err(wrong("stream_options", "an object", value));
@@ -172,7 +176,7 @@ fn stream_options(object: &mut Map<String, Value>) -> Answer<Vec<String>> {
 }
 
 /// Accepts a `response_format` of text, the default, and refuses all others.
-fn response_format(object: &mut Map<String, Value>) -> Answer<()> {
+fn response_format(object: &mut Map<String, Value>) -> Result<(), ApiError> {
     let Some(value) = object.remove("response_format") else { return Ok(()) };
     let name = "response_format";
     let must_be = "an object with a type";
@@ -182,7 +186,7 @@ fn response_format(object: &mut Map<String, Value>) -> Answer<()> {
         "text" if inner.iter().all(|(key, value)| key == "type" || value.is_null()) => Ok(()),
         "text" => Err(wrong(name, "no more than {\"type\": \"text\"}", &value)),
         kind => {
-            let kind = crate::kit::error::shown(kind);
+            let kind = shown(kind);
             let message = format!(
                 "response_format {kind} is not supported; take structured_outputs: regex or choice"
             );
@@ -191,21 +195,21 @@ fn response_format(object: &mut Map<String, Value>) -> Answer<()> {
     }
 }
 
-/// Reduces `structured_outputs` to what day 20 reads: `regex`, `choice`, and unknown fields, which it refuses.
-fn structured_outputs(object: &mut Map<String, Value>) -> Answer<()> {
+/// Reduces `structured_outputs` to what `allowed_regex` reads: `regex`, `choice`, and unknown fields, which it refuses.
+fn structured_outputs(object: &mut Map<String, Value>) -> Result<(), ApiError> {
     let Some(Value::Object(inner)) = object.get_mut("structured_outputs") else { return Ok(()) };
     inner.retain(|_, value| !value.is_null());
     refuse(inner, STRUCTURED_OUTPUTS, "structured_outputs.")?;
     for (name, rule) in STRUCTURED_OUTPUTS {
-        if matches!(rule, Rule::NoEffect(_)) {
+        if matches!(rule, FieldRule::NoEffect(_)) {
             inner.remove(*name);
         }
     }
     Ok(())
 }
 
-/// Renames fields of llama.cpp, and older ones of vLLM, to those that day 20 reads.
-fn rename(object: &mut Map<String, Value>, chat: bool) -> Answer<()> {
+/// Renames fields of llama.cpp, and older ones of vLLM, to those that `ApiRequest::parse` reads.
+fn rename(object: &mut Map<String, Value>, chat: bool) -> Result<(), ApiError> {
     if let Some(count) = object.get("n_predict") {
         if count.as_i64() == Some(-1) {
             object.insert("n_predict".into(), json!(i64::MAX)); // no limit but the context
@@ -249,7 +253,7 @@ fn rename(object: &mut Map<String, Value>, chat: bool) -> Answer<()> {
 }
 
 /// Renames a field. Both names may be given if their values agree.
-fn alias(object: &mut Map<String, Value>, name: &str, ours: &str) -> Answer<()> {
+fn alias(object: &mut Map<String, Value>, name: &str, ours: &str) -> Result<(), ApiError> {
     let Some(value) = object.remove(name) else { return Ok(()) };
     match object.get(ours) {
         Some(other) if *other != value => {
@@ -265,7 +269,7 @@ fn alias(object: &mut Map<String, Value>, name: &str, ours: &str) -> Answer<()> 
 }
 
 /// Range-checks numbers both as sent and after rounding to f32, which is what the engine computes with.
-fn numbers(object: &mut Map<String, Value>) -> Answer<()> {
+fn numbers(object: &mut Map<String, Value>) -> Result<(), ApiError> {
     let in_range = |low: f64, high: f64| move |x: f64| (low..=high).contains(&x);
     type Fits = Box<dyn Fn(f64) -> bool>;
     let checks: [(&str, &str, Fits); 6] = [
@@ -296,8 +300,8 @@ fn numbers(object: &mut Map<String, Value>) -> Answer<()> {
     Ok(())
 }
 
-/// Removes values that clients send to mean "nothing", but that day 20 would act on.
-fn values_for_nothing(object: &mut Map<String, Value>, chat: bool) -> Answer<()> {
+/// Removes values that clients send to mean "nothing", but that would change the answer.
+fn values_for_nothing(object: &mut Map<String, Value>, chat: bool) -> Result<(), ApiError> {
     if object.get("model").is_some_and(|model| model == "") {
         object.remove("model"); // the served one
     }
@@ -328,7 +332,7 @@ fn values_for_nothing(object: &mut Map<String, Value>, chat: bool) -> Answer<()>
     Ok(())
 }
 
-/// Options of a request beyond what day 20 reads.
+/// Options of a request that only the server acts on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Extras {
     /// Start a completion with its prompt.
@@ -370,11 +374,15 @@ impl Default for Extras {
 /// The longest `request_id` accepted, in bytes.
 const LONGEST_ID: usize = 128;
 
-/// Reads the fields that day 20 doesn't: rules for tokens go into `params`, and the rest is returned.
+/// Reads the fields that `sampling_params` doesn't: rules for tokens go into `params`, and the rest is returned.
 ///
 /// # Errors
 /// 400 if a value is of another type or out of range.
-pub fn extras(fields: &Fields, chat: bool, params: &mut SamplingParams) -> Answer<Extras> {
+pub fn extras(
+    fields: &Fields,
+    chat: bool,
+    params: &mut SamplingParams,
+) -> Result<Extras, ApiError> {
     params.logit_bias = logit_bias(fields)?;
     params.allowed_token_ids = token_ids(fields, "allowed_token_ids")?;
     params.stop_token_ids = token_ids(fields, "stop_token_ids")?.unwrap_or_default();
@@ -437,7 +445,7 @@ pub fn extras(fields: &Fields, chat: bool, params: &mut SamplingParams) -> Answe
 }
 
 /// `true` or `false`, or this if the field is missing.
-fn or(fields: &Fields, name: &str, missing: bool) -> Answer<bool> {
+fn or(fields: &Fields, name: &str, missing: bool) -> Result<bool, ApiError> {
     match fields.value(name) {
         Some(_) => fields.flag(name),
         None => Ok(missing),
@@ -445,7 +453,7 @@ fn or(fields: &Fields, name: &str, missing: bool) -> Answer<bool> {
 }
 
 /// A list of token ids.
-fn token_ids(fields: &Fields, name: &str) -> Answer<Option<Vec<u32>>> {
+fn token_ids(fields: &Fields, name: &str) -> Result<Option<Vec<u32>>, ApiError> {
     let Some(value) = fields.value(name) else { return Ok(None) };
     let id = |id: &Value| u32::try_from(id.as_u64()?).ok();
     let ids = value.as_array().and_then(|list| list.iter().map(id).collect());
@@ -453,7 +461,7 @@ fn token_ids(fields: &Fields, name: &str) -> Answer<Option<Vec<u32>>> {
 }
 
 /// `{"id": bias}`, as OpenAI has it, or `[[id, bias]]`, as llama.cpp does, where `false` forbids a token.
-fn logit_bias(fields: &Fields) -> Answer<Vec<(u32, f32)>> {
+fn logit_bias(fields: &Fields) -> Result<Vec<(u32, f32)>, ApiError> {
     let Some(value) = fields.value("logit_bias") else { return Ok(Vec::new()) };
     let must_be = "an object of token ids, each with a number in -100 to 100";
     let one = |id: Option<u32>, bias: &Value| match bias {
@@ -477,7 +485,7 @@ fn logit_bias(fields: &Fields) -> Answer<Vec<(u32, f32)>> {
     read.ok_or_else(|| wrong("logit_bias", must_be, value))
 }
 
-fn request_id(fields: &Fields) -> Answer<Option<String>> {
+fn request_id(fields: &Fields) -> Result<Option<String>, ApiError> {
     let Some(value) = fields.value("request_id") else { return Ok(None) };
     let fits = |id: &&str| {
         !id.is_empty() && id.len() <= LONGEST_ID && id.bytes().all(|byte| byte.is_ascii_graphic())
@@ -488,7 +496,7 @@ fn request_id(fields: &Fields) -> Answer<Option<String>> {
     }
 }
 
-fn template_kwargs(fields: &Fields) -> Answer<Map<String, Value>> {
+fn template_kwargs(fields: &Fields) -> Result<Map<String, Value>, ApiError> {
     match fields.value("chat_template_kwargs") {
         None => Ok(Map::new()),
         Some(Value::Object(map)) => Ok(map.clone()),

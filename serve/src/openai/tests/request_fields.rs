@@ -1,9 +1,8 @@
 //! Every field that OpenAI, vLLM and llama.cpp document is honoured, refused, or known to change nothing. The lists of names are
 //! made by `tests/oracle/request_fields.py`, from packages of theirs.
 
-use candecode::day20_serve::{ApiRequest, Endpoint};
-use candecode::kit::api::ApiError;
-use candecode::kit::known_fields::{Neutral, Rule, FIELDS, STREAM_OPTIONS, STRUCTURED_OUTPUTS};
+use crate::openai::known_fields::{FieldRule, Neutral, FIELDS, STREAM_OPTIONS, STRUCTURED_OUTPUTS};
+use crate::openai::{ApiError, ApiRequest, Endpoint};
 use candecode::kit::SamplingParams;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -94,7 +93,7 @@ fn wishes() -> Vec<(&'static str, Endpoint, Value)> {
 
 #[test]
 fn every_documented_field_has_a_rule() {
-    let text = std::fs::read_to_string("tests/oracle/request_fields.json").unwrap();
+    let text = std::fs::read_to_string("../tests/oracle/request_fields.json").unwrap();
     let lists: BTreeMap<String, BTreeMap<String, Vec<String>>> =
         serde_json::from_str(&text).unwrap();
     assert_eq!(lists.len(), 3);
@@ -122,7 +121,7 @@ fn every_documented_field_has_a_rule() {
 #[test]
 fn what_is_read_changes_the_request_or_is_refused() {
     let wishes = wishes();
-    let read = FIELDS.iter().filter(|(_, rule)| *rule == Rule::Read).map(|(name, _)| *name);
+    let read = FIELDS.iter().filter(|(_, rule)| *rule == FieldRule::Read).map(|(name, _)| *name);
     let tried: Vec<&str> = wishes.iter().map(|(name, ..)| *name).collect();
     assert_eq!(tried, read.collect::<Vec<_>>());
     for (name, endpoint, value) in wishes {
@@ -148,7 +147,7 @@ fn what_cannot_be_done_is_refused_and_what_asks_for_nothing_is_not() {
     for endpoint in BOTH {
         let neutral = parse(endpoint, &json!({})).unwrap();
         for (name, rule) in FIELDS {
-            let Rule::Refused(accepted) = rule else { continue };
+            let FieldRule::Refused(accepted) = rule else { continue };
             let mut refusals = 0;
             for value in wishes.iter().filter(|value| !accepted.accepts(value)) {
                 let (param, words) = refused(endpoint, &json!({ *name: value }));
@@ -179,7 +178,7 @@ fn what_changes_nothing_is_noted_with_its_reason() {
     for endpoint in BOTH {
         let neutral = parse(endpoint, &json!({})).unwrap();
         for (name, rule) in FIELDS {
-            let Rule::NoEffect(reason) = rule else { continue };
+            let FieldRule::NoEffect(reason) = rule else { continue };
             assert!(reason.len() > 10, "{name}: {reason}");
             let mut request = parse(endpoint, &json!({ *name: 7 })).unwrap();
             assert_eq!(std::mem::take(&mut request.ignored), [*name]);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// How the server treats a field.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Rule {
+pub enum FieldRule {
     /// Read, and changes the answer.
     Read,
     /// Can't change the answer here, for this reason.
@@ -67,8 +67,8 @@ pub fn asks_for_nothing(value: &Value) -> bool {
     }
 }
 
+use FieldRule::{NoEffect, Read, Refused};
 use Neutral::{AtMost, Empty, ListOf, Null, Number, True, Words};
-use Rule::{NoEffect, Read, Refused};
 
 const LABEL: &str = "a label for the client's own records";
 const CACHING: &str = "only affects caches, which never change the text here";
@@ -84,7 +84,7 @@ const NO_SHIFT: &str = "only for text that outgrows the context; here it ends";
 /// The documented fields, sorted by name. Names that have left the documentation (vLLM's `guided_*`, llama.cpp's `tfs_z`)
 /// are here because clients still send them.
 #[rustfmt::skip]
-pub const FIELDS: &[(&str, Rule)] = &[
+pub const FIELDS: &[(&str, FieldRule)] = &[
     ("adaptive_decay", NoEffect("only with adaptive_target, which is refused")),
     ("adaptive_target", Refused(AtMost(-f64::MIN_POSITIVE))),
     ("add_generation_prompt", Read),
@@ -242,14 +242,14 @@ pub const FIELDS: &[(&str, Rule)] = &[
 ];
 
 /// The fields of `stream_options`.
-pub const STREAM_OPTIONS: &[(&str, Rule)] = &[
+pub const STREAM_OPTIONS: &[(&str, FieldRule)] = &[
     ("continuous_usage_stats", Read),
     ("include_obfuscation", Refused(Empty)),
     ("include_usage", Read),
 ];
 
 /// The fields of `structured_outputs`.
-pub const STRUCTURED_OUTPUTS: &[(&str, Rule)] = &[
+pub const STRUCTURED_OUTPUTS: &[(&str, FieldRule)] = &[
     ("choice", Read),
     ("disable_additional_properties", NoEffect("only for JSON, which is refused")),
     ("disable_any_whitespace", NoEffect("only for JSON, which is refused")),

@@ -1,0 +1,124 @@
+//! Errors as OpenAI reports them: an HTTP status and a JSON body.
+
+use candecode::day20_serve::JobError;
+use candecode::kit::processor::LEFT_NO_TOKEN;
+use serde_json::{json, Value};
+
+/// The longest message of an error, in characters.
+const LONGEST_MESSAGE: usize = 1000;
+
+/// Cuts a text after `most` characters, and appends an ellipsis if more follow: messages stay short
+/// however much a client sends.
+pub fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
+/// An error in OpenAI's form: an HTTP status, and a body that its clients raise as an exception.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    /// The HTTP status.
+    pub status: u16,
+    /// What is wrong, and what to do.
+    pub message: String,
+    /// OpenAI's `type`: `invalid_request_error`, `rate_limit_error` or `server_error`.
+    pub kind: &'static str,
+    /// The field of the request that caused it.
+    pub param: Option<String>,
+    /// A word for programs, such as `context_length_exceeded`.
+    pub code: Option<&'static str>,
+    /// The header `Retry-After`, in seconds.
+    pub retry_after: Option<u64>,
+}
+
+impl ApiError {
+    fn new(status: u16, kind: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { status, message, kind, param: None, code: None, retry_after: None }
+    }
+
+    /// 400: a field has an invalid value. The message should begin with its name.
+    pub fn invalid(param: &str, message: impl Into<String>) -> Self {
+        let param = Some(param.to_string());
+        Self { param, ..Self::new(400, "invalid_request_error", message) }
+    }
+
+    /// 400: the request as a whole is invalid.
+    pub fn unreadable(message: impl Into<String>) -> Self {
+        Self::new(400, "invalid_request_error", message)
+    }
+
+    /// 400: a prompt is longer than the model's context.
+    pub fn too_long(param: &str, message: impl Into<String>) -> Self {
+        Self { code: Some("context_length_exceeded"), ..Self::invalid(param, message) }
+    }
+
+    /// 400: a prompt of `tokens` tokens (a number, or "at least" and a number) doesn't fit in a context
+    /// of `context`. The words are OpenAI's: clients that shorten a conversation look for them.
+    pub fn context_exceeded(param: &str, tokens: impl std::fmt::Display, context: usize) -> Self {
+        let it = match param {
+            "messages" => format!("your messages resulted in {tokens} tokens. Please reduce the length of the messages."),
+            _ => format!("you requested {tokens} tokens in your prompt. Please reduce the length of the prompt."),
+        };
+        let message =
+            format!("This model's maximum context length is {context} tokens. However, {it}");
+        Self::too_long(param, message)
+    }
+
+    /// 404: the request names a model other than the one being served.
+    pub fn no_such_model(asked: &str, served: &str) -> Self {
+        let asked = cut(asked, 60);
+        let message = format!("the model {asked:?} is not served here; {served:?} is");
+        let error = Self::invalid("model", message);
+        Self { status: 404, code: Some("model_not_found"), ..error }
+    }
+
+    /// 429: the queue is full. Clients try again after `Retry-After` seconds.
+    pub fn busy() -> Self {
+        let message = "the queue is full; try again in a second";
+        let error = Self::new(429, "rate_limit_error", message);
+        Self { code: Some("rate_limit_exceeded"), retry_after: Some(1), ..error }
+    }
+
+    /// 503: the server is shutting down.
+    pub fn closing() -> Self {
+        Self::new(503, "server_error", "the server is shutting down, and takes no new requests")
+    }
+
+    /// 500: the server failed, and not because of the request.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(500, "server_error", message)
+    }
+
+    /// The body of the response: `{"error": {"message", "type", "param", "code"}}`.
+    pub fn body(&self) -> Value {
+        json!({"error": {
+            "message": cut(&self.message, LONGEST_MESSAGE), "type": self.kind, "param": self.param, "code": self.code,
+        }})
+    }
+}
+
+impl std::fmt::Display for ApiError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+impl From<JobError> for ApiError {
+    fn from(error: JobError) -> Self {
+        match error {
+            JobError::Busy => Self::busy(),
+            JobError::Closing => Self::closing(),
+            JobError::Invalid(message) => Self::unreadable(message),
+            // The request's own rules contradict each other: sending it again would change nothing.
+            JobError::Failed(message) if message.contains(LEFT_NO_TOKEN) => {
+                Self::unreadable(message)
+            }
+            JobError::Failed(message) => Self::failed(message),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Day 15's scheduler as day 20's loop drives it.
+
+use crate::checks::{tokenizer, Witness};
+use candecode::day07_greedy::argmax;
+use candecode::day12_batching::BatchCache;
+use candecode::day15_scheduler::Scheduler;
+use candecode::kit::{Batch, Cache, FinishReason, Model, ModelConfig};
+use candecode::kit::{Request, SchedulerInterface, SchedulerLoad, Step, Token, Tokenizer};
+use candle_core::{bail, Device, Result, Tensor};
+use std::cell::RefCell;
+
+const ONE: u32 = 431;
+const OTHER: u32 = 428;
+
+/// A model that says "a" for ever, for at most `bound` passes. One of them may fail.
+struct Repeating {
+    inner: Witness,
+    fails_at: usize,
+    passes: RefCell<usize>,
+}
+
+impl Repeating {
+    fn new(bound: usize, fails_at: usize) -> Self {
+        let inner = Witness::new(2048, 64, bound, |_| {
+            let mut logits = vec![0.0; 2048];
+            logits[65] = 10.0;
+            logits
+        });
+        Self { inner, fails_at, passes: RefCell::new(0) }
+    }
+
+    /// The first tokens of the rows of each pass.
+    fn passes(&self) -> Vec<Vec<u32>> {
+        let first = |row: &Vec<(u32, u32)>| row[0].0;
+        let passes = self.inner.passes.borrow();
+        passes.iter().map(|pass| pass.seen.iter().map(first).collect()).collect()
+    }
+}
+
+impl Model for Repeating {
+    fn config(&self) -> &ModelConfig {
+        self.inner.config()
+    }
+
+    fn device(&self) -> &Device {
+        self.inner.device()
+    }
+
+    fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
+        *self.passes.borrow_mut() += 1;
+        if *self.passes.borrow() == self.fails_at {
+            bail!("the device is lost")
+        }
+        self.inner.forward(step, cache)
+    }
+}
+
+fn scheduler<'a>(
+    model: &'a Repeating,
+    tokenizer: &'a Tokenizer,
+    bound: usize,
+) -> Box<dyn SchedulerInterface<'a> + 'a> {
+    let caches: Box<dyn Fn() -> Box<dyn Batch>> = Box::new(|| Box::new(BatchCache::new(2, None)));
+    Box::new(Scheduler::new(model, tokenizer, caches, bound))
+}
+
+fn request(model: &Repeating, id: usize, first: u32, most: usize) -> Request<'static> {
+    let mut request = Request::new(model.config(), &[first], most, argmax);
+    request.id = id;
+    request
+}
+
+/// The rows of some tokens.
+fn rows(tokens: Result<Vec<Token>>) -> Vec<usize> {
+    tokens.unwrap().iter().map(|token| token.row).collect()
+}
+
+fn load(waiting: usize, running: usize) -> SchedulerLoad {
+    SchedulerLoad { waiting, running }
+}
+
+#[test]
+fn a_step_is_one_prefill_or_one_pass_over_the_batch() {
+    let tokenizer = tokenizer().unwrap();
+    let model = Repeating::new(20, 0);
+    let mut scheduler = scheduler(&model, &tokenizer, 5000);
+    assert_eq!(rows(scheduler.step()), [0usize; 0]);
+    for id in 0..3 {
+        scheduler.submit(request(&model, id, ONE, 3)).unwrap();
+    }
+    assert_eq!(scheduler.load(), load(3, 0));
+    for (want, after) in [
+        (vec![0], load(2, 1)),
+        (vec![1], load(1, 2)),
+        (vec![2], load(0, 3)),
+        (vec![0, 1, 2], load(0, 3)),
+        (vec![0, 1, 2], load(0, 0)),
+        (vec![], load(0, 0)),
+    ] {
+        assert_eq!(rows(scheduler.step()), want);
+        assert_eq!(scheduler.load(), after);
+    }
+}
+
+#[test]
+fn a_row_waits_for_room() {
+    let tokenizer = tokenizer().unwrap();
+    let model = Repeating::new(20, 0);
+    // A row may grow to four tokens, and two of them to eight positions.
+    let mut scheduler = scheduler(&model, &tokenizer, 7);
+    scheduler.submit(request(&model, 0, ONE, 3)).unwrap();
+    scheduler.submit(request(&model, 1, ONE, 3)).unwrap();
+    assert_eq!(rows(scheduler.step()), [0]);
+    assert_eq!(rows(scheduler.step()), [0]);
+    assert_eq!(scheduler.load(), load(1, 1));
+    assert_eq!(rows(scheduler.step()), [0]);
+    assert_eq!(rows(scheduler.step()), [1]);
+    assert!(scheduler.submit(request(&model, 2, ONE, 60)).is_err());
+}
+
+#[test]
+fn requests_of_one_token_do_not_hold_up_the_batch() {
+    let tokenizer = tokenizer().unwrap();
+    let model = Repeating::new(40, 0);
+    let mut scheduler = scheduler(&model, &tokenizer, 5000);
+    scheduler.submit(request(&model, 0, ONE, 6)).unwrap();
+    assert_eq!(rows(scheduler.step()), [0]);
+    for id in 1..6 {
+        scheduler.submit(request(&model, id, OTHER, 1)).unwrap();
+        let tokens = scheduler.step().unwrap();
+        assert_eq!(tokens[0].finish, Some(FinishReason::Length));
+        assert_eq!(rows(Ok(tokens)), [id, 0]);
+    }
+    assert_eq!(scheduler.load(), load(0, 0));
+}
+
+#[test]
+fn a_cancelled_row_takes_part_in_one_more_pass_at_most() {
+    let tokenizer = tokenizer().unwrap();
+    let model = Repeating::new(20, 0);
+    let mut scheduler = scheduler(&model, &tokenizer, 5000);
+    scheduler.submit(request(&model, 0, ONE, 9)).unwrap();
+    scheduler.submit(request(&model, 1, OTHER, 9)).unwrap();
+    scheduler.cancel(1); // it waits
+    scheduler.cancel(77); // there is none
+    assert_eq!(scheduler.load(), load(1, 0));
+    scheduler.step().unwrap();
+    assert!(!model.passes().concat().contains(&OTHER));
+
+    scheduler.submit(request(&model, 2, OTHER, 9)).unwrap();
+    scheduler.step().unwrap();
+    scheduler.step().unwrap();
+    scheduler.cancel(2); // it runs
+    let before = model.passes().len();
+    for left in (0..6).rev() {
+        let tokens = scheduler.step().unwrap();
+        assert!(tokens.iter().any(|token| token.row == 0));
+        assert_eq!(scheduler.load(), load(0, usize::from(left > 0 || tokens.len() > 1)));
+    }
+    let of_it = model.passes()[before..].iter().filter(|rows| rows.contains(&OTHER)).count();
+    assert_eq!(of_it, 1);
+}
+
+#[test]
+fn a_pass_that_fails_leaves_an_empty_scheduler_that_can_be_used() {
+    let tokenizer = tokenizer().unwrap();
+    // The second pass is a prefill, the third a pass over the batch.
+    for (fails_at, steps) in [(2, 1), (3, 2)] {
+        let model = Repeating::new(20, fails_at);
+        let mut scheduler = scheduler(&model, &tokenizer, 5000);
+        for id in 0..2 {
+            scheduler.submit(request(&model, id, ONE, 9)).unwrap();
+        }
+        for _ in 0..steps {
+            scheduler.step().unwrap();
+        }
+        if fails_at == 2 {
+            scheduler.submit(request(&model, 2, ONE, 9)).unwrap();
+        }
+        assert!(scheduler.step().unwrap_err().to_string().contains("the device is lost"));
+        assert_eq!(scheduler.load(), load(0, 0));
+        scheduler.submit(request(&model, 3, OTHER, 3)).unwrap();
+        for _ in 0..3 {
+            assert_eq!(rows(scheduler.step()), [3]);
+        }
+        assert_eq!(scheduler.load(), load(0, 0));
+    }
+}
