@@ -746,9 +746,9 @@ pub fn logprobs_belong_to_their_token(day: &Day) -> Outcome {
 
 pub fn a_row_that_fails_fails_its_job(day: &Day) -> Outcome {
     let jobs = clients(&[Ask { n: 3, ..ask(FAILS, 20) }, ask(CAFE, 20)]);
-    let mut script = vec![Do::Start(1, 0), Do::Accept(0), Do::Feed];
-    script.extend((0..12).map(|_| Do::Step));
-    // The first two choices start; the third waits.
+    // The first two choices start beside job 1; the third waits.
+    let mut script = vec![Do::Start(1, 0), Do::Accept(0)];
+    script.extend(turns(20));
     let (seen, log) = drive(day, (3, 8), &jobs, script)?;
     let input = "job 0, three choices, two of which run, has no fourth token; job 1 is well";
     equal(
@@ -907,24 +907,31 @@ pub fn a_job_leaves_all_places(day: &Day) -> Outcome {
 }
 
 pub fn whose_client_has_gone(day: &Day) -> Outcome {
-    let two = Ask { prompts: vec![vec![LONG], vec![LONG]], ..ask(LONG, 30) };
-    let jobs = clients(&[ask(CAFE, 20), two, ask(CAT, 9), ask(LONG, 30)]);
-    // Places for three: the rows of jobs 0 and 1 run, jobs 2 and 3 wait.
-    let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Feed];
-    script.extend([Do::Accept(2), Do::Accept(3), Do::Step, Do::Step, Do::Step]);
-    script.extend([Do::Leave(1), Do::Leave(3), Do::DropClosed]);
+    let jobs = clients(&[
+        ask(CAFE, 20),
+        ask(LONG, 30),
+        Ask { n: 2, ..ask(LONG, 30) },
+        ask(CAT, 9),
+        ask(LONG, 30),
+    ]);
+    // Places for three: jobs 0 and 1 and a choice of job 2. The other one, and jobs 3 and 4, wait.
+    let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Accept(2), Do::Feed];
+    script.extend([Do::Accept(3), Do::Accept(4), Do::Step, Do::Step, Do::Step]);
+    script.extend([Do::Leave(1), Do::Leave(2), Do::Leave(4), Do::DropClosed]);
+    let dropped = script.len() - 1;
     script.extend(turns(16));
     let (seen, log) = drive(day, (3, 8), &jobs, script)?;
-    let input = "job 1 (two rows) runs beside job 0, jobs 2 and 3 wait; clients 1 and 3 go";
-    let after = (seen[10].load.0, seen[10].rows.clone());
+    let input =
+        "job 1 runs beside job 0, job 2 runs in part, jobs 3 and 4 wait; 1, 2 and 4 are left";
+    let after = (seen[dropped].load.0, seen[dropped].rows.clone());
     equal(&format!("{input}: (in the queue, rows)"), Ok(after), &(1, vec![(0, 0)]))
         .likely("a job is in the queue, in the scheduler, or in both: ask for all of them")?;
     let of_them = log.steps.iter().flatten().filter(|id| [1, 2].contains(id)).count();
     // Two prefills, and one step more until they retire.
     equal(&format!("{input}: rows computed of theirs, four at most"), Ok(of_them <= 4), &true)?;
-    let told: Vec<Vec<Told>> = [0, 2].map(|i: usize| jobs[i].1.choices()).into();
+    let told: Vec<Vec<Told>> = [0, 3].map(|i: usize| jobs[i].1.choices()).into();
     equal(
-        &format!("{input}: what clients 0 and 2 hear"),
+        &format!("{input}: what clients 0 and 3 hear"),
         Ok(told),
         &vec![vec![cafe(0)], vec![cat(0)]],
     )
@@ -944,13 +951,13 @@ pub fn a_turn_is_one_step(day: &Day) -> Outcome {
 }
 
 pub fn a_turn_notices_who_has_gone(day: &Day) -> Outcome {
-    let jobs = clients(&[ask(LONG, 30), ask(CAFE, 20)]);
+    let jobs = clients(&[Ask { n: 2, ..ask(LONG, 30) }, ask(CAFE, 20)]);
     let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Turn, Do::Turn, Do::Leave(0)];
     script.extend(turns(12));
     let (_, log) = drive(day, (1, 8), &jobs, script)?;
     let of_it = log.steps.iter().filter(|rows| rows.contains(&0)).count();
     // A prefill and a step, and the step with which it retires.
-    let input = "one place; job 0 runs, its client goes after the second turn";
+    let input = "one place; a choice of job 0 runs, another waits, its client goes after two turns";
     let sent = jobs[0].1.all().len();
     equal(
         &format!("{input}: (three steps for it at most, tokens that it is sent)"),

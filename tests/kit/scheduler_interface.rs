@@ -152,10 +152,10 @@ fn a_cancelled_row_takes_part_in_one_more_pass_at_most() {
     scheduler.step().unwrap();
     scheduler.cancel(2); // it runs
     let before = model.passes().len();
-    for left in (0..6).rev() {
+    for _ in 0..6 {
         let tokens = scheduler.step().unwrap();
         assert!(tokens.iter().any(|token| token.row == 0));
-        assert_eq!(scheduler.load(), load(0, usize::from(left > 0 || tokens.len() > 1)));
+        assert_eq!(scheduler.load(), load(0, 1));
     }
     let of_it = model.passes()[before..].iter().filter(|rows| rows.contains(&OTHER)).count();
     assert_eq!(of_it, 1);
