@@ -1,5 +1,5 @@
-//! Day 20: serve it. The loop between many clients and one scheduler: it decides who waits, who is
-//! refused, and whose token is whose. HTTP and JSON are given, and nothing here knows of them.
+//! Day 20: serve it. The loop between many clients and one scheduler. It makes clients wait or
+//! refuses them, and sends each token to the right one. HTTP and JSON are given, outside this file.
 
 use candecode::kit::error::plain;
 use candecode::kit::{FinishReason, Request, SamplingParams, SchedulerInterface, Token};
@@ -33,7 +33,7 @@ pub enum JobError {
     Failed(String),
 }
 
-/// What a client is sent.
+/// An event for a client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// One token of one choice.
@@ -60,7 +60,7 @@ pub struct Job {
     pub n: usize,
     /// How each of them is continued.
     pub params: SamplingParams,
-    /// How many of the likeliest tokens to send with each token; None sends no logprobs.
+    /// The number of likeliest tokens to send with each token; None sends no logprobs.
     pub logprobs: Option<usize>,
     /// Whether it is a chat: its text also ends where the model's turn does.
     pub is_chat: bool,
@@ -92,7 +92,7 @@ pub struct WaitingJob {
 pub struct ActiveRow {
     /// The job that it belongs to.
     pub job: Rc<Job>,
-    /// Which of the job's choices it is.
+    /// Its number among the job's choices.
     pub index: usize,
     /// The number of tokens sent to the client so far.
     pub tokens: usize,
@@ -170,7 +170,7 @@ impl<'a> ServingLoop<'a> {
     /// # Errors
     /// If the request can't be made, or the scheduler refuses it. Nothing is left behind then.
     pub fn start(&mut self, job: &Rc<Job>, index: usize) -> Result<()> {
-        // task 20.2: make the request, give it an id of its own, submit it, and remember whose it is
+        // task 20.2: make the request, number it, submit it, and remember the job
         // <solution>
         let mut request = (self.make_request)(job, index)?;
         request.id = self.next_id;
@@ -183,7 +183,7 @@ impl<'a> ServingLoop<'a> {
         // </solution>
     }
 
-    /// Sends each token to the client of its row, as a [`Piece`]. A token whose row isn't in `rows`
+    /// Sends each token to the client of its row, as a [`Piece`]. A token without a row in `rows`
     /// belongs to a cancelled choice, and is dropped. One with an `error` isn't sent: its row has
     /// failed, and so does the whole job ([`JobError::Failed`]). A row leaves `rows` with its last
     /// token.
@@ -224,7 +224,7 @@ impl<'a> ServingLoop<'a> {
         // </solution>
     }
 
-    /// Takes the job whose turn it is out of the queue: the first one, unless it already has its
+    /// Takes the next job out of the queue: the first one, unless it already has its
     /// share of the places. In a large batch no job gets all of them, so the next client needn't
     /// wait for its rows to end. Jobs whose clients have gone leave the queue here.
     fn take_turn(&mut self) -> Option<WaitingJob> {

@@ -1,13 +1,10 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 20: serve it. The loop between many clients and one scheduler: it decides who waits, who is
-//! refused, and whose token is whose. HTTP and JSON are given, and nothing here knows of them.
+//! Day 20: serve it. The loop between many clients and one scheduler. It makes clients wait or
+//! refuses them, and sends each token to the right one. HTTP and JSON are given, outside this file.
 
-use candecode::day07_greedy::{argmax, log_softmax};
 use candecode::kit::error::plain;
-use candecode::kit::processor::process_all;
-use candecode::kit::{named, FinishReason, Request, SamplingParams, SchedulerInterface, Token};
+use candecode::kit::{FinishReason, Request, SamplingParams, SchedulerInterface, Token};
 use candle_core::Result;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -22,8 +19,6 @@ pub struct Piece {
     pub tokens: usize,
     /// The token. Its text is certain: no half characters, and no start of a stop string.
     pub token: Token,
-    /// The likeliest tokens and their logprobs, if the job asked for them, likeliest first.
-    pub top: Vec<(u32, f32)>,
 }
 
 /// Why a job failed.
@@ -39,7 +34,7 @@ pub enum JobError {
     Failed(String),
 }
 
-/// What a client is sent.
+/// An event for a client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// One token of one choice.
@@ -66,7 +61,7 @@ pub struct Job {
     pub n: usize,
     /// How each of them is continued.
     pub params: SamplingParams,
-    /// How many of the likeliest tokens to send with each token; None sends no logprobs.
+    /// The number of likeliest tokens to send with each token; None sends no logprobs.
     pub logprobs: Option<usize>,
     /// Whether it is a chat: its text also ends where the model's turn does.
     pub is_chat: bool,
@@ -98,22 +93,21 @@ pub struct WaitingJob {
 pub struct ActiveRow {
     /// The job that it belongs to.
     pub job: Rc<Job>,
-    /// Which of the job's choices it is.
+    /// Its number among the job's choices.
     pub index: usize,
     /// The number of tokens sent to the client so far.
     pub tokens: usize,
-    /// What has been seen of it.
-    pub observed: Rc<RefCell<Observed>>,
 }
 
 /// Makes the [`Request`] of choice `index` of a job: its prompt, its processors, and a sampler that
 /// draws from stream `index` of its seed, so that the choices of one job differ.
 pub type MakeRequest<'a> = Box<dyn Fn(&Job, usize) -> Result<Request<'a>> + 'a>;
 
-/// Returns OpenAI's word for why a text ended: `stop` (an EOS id, too) or `length`.
+/// Returns OpenAI's word for why a text ended: `stop` (an EOS id, too) or `length`. For a row that
+/// failed, vLLM's word `error`; no client sees it, because the row's job fails.
 pub fn finish_reason(finish: FinishReason) -> &'static str {
-    // task 20.1: three reasons, two words
-    todo!("day 20, task 1: three reasons, two words")
+    // task 20.1: four reasons, three words
+    todo!("day 20, task 1: four reasons, three words")
 }
 
 /// The loop between the clients and the scheduler (vLLM's `EngineCore`). It lives on one thread,
@@ -138,13 +132,13 @@ impl<'a> ServingLoop<'a> {
     /// Creates an idle loop. The scheduler gets at most `max_batch` rows at a time; at most
     /// `max_queue` more jobs may wait.
     pub fn new(
-        scheduler: impl SchedulerInterface<'a> + 'a,
+        scheduler: Box<dyn SchedulerInterface<'a> + 'a>,
         make_request: MakeRequest<'a>,
         max_batch: usize,
         max_queue: usize,
     ) -> Self {
         Self {
-            scheduler: Box::new(scheduler),
+            scheduler,
             queue: VecDeque::new(),
             rows: BTreeMap::new(),
             make_request,
@@ -164,19 +158,21 @@ impl<'a> ServingLoop<'a> {
         self.scheduler.load().rows() < self.max_batch
     }
 
-    /// Hands choice `index` of a job to the scheduler. `make_request` makes its request, to which
-    /// an id is given that no row has ever had. The choice then stands in `rows`, under that id.
+    /// Hands choice `index` of a job to the scheduler. `make_request` makes its request, which gets
+    /// an id that no row has ever had, and the job's `logprobs` as its `top_logprobs`. The choice
+    /// is then in `rows`, under that id.
     ///
     /// # Errors
     /// If the request can't be made, or the scheduler refuses it. Nothing is left behind then.
     pub fn start(&mut self, job: &Rc<Job>, index: usize) -> Result<()> {
-        // task 20.2: make the request, give it an id of its own, submit it, and remember whose it is
-        todo!("day 20, task 2: make the request, give it an id of its own, submit it, and remember whose it is")
+        // task 20.2: make the request, number it, submit it, and remember the job
+        todo!("day 20, task 2: make the request, number it, submit it, and remember the job")
     }
 
-    /// Sends each token to the client of its row, as a [`Piece`]. A token whose row isn't in `rows`
-    /// belongs to a cancelled choice, and is dropped. A row that has failed fails its whole job
-    /// ([`JobError::Failed`]), and its token isn't sent. A row leaves `rows` with its last token.
+    /// Sends each token to the client of its row, as a [`Piece`]. A token without a row in `rows`
+    /// belongs to a cancelled choice, and is dropped. One with an `error` isn't sent: its row has
+    /// failed, and so does the whole job ([`JobError::Failed`]). A row leaves `rows` with its last
+    /// token.
     pub fn deliver(&mut self, tokens: Vec<Token>) {
         // task 20.3: find each token's row, count it, send it; end what has ended or failed
         todo!("day 20, task 3: find each token's row, count it, send it; end what has ended or failed")
@@ -190,10 +186,11 @@ impl<'a> ServingLoop<'a> {
         todo!("day 20, task 4: queue the job, or refuse it")
     }
 
-    /// Takes the job whose turn it is out of the queue: the first one, unless it already has its
+    /// Takes the next job out of the queue: the first one, unless it already has its
     /// share of the places. In a large batch no job gets all of them, so the next client needn't
-    /// wait for its rows to end.
+    /// wait for its rows to end. Jobs whose clients have gone leave the queue here.
     fn take_turn(&mut self) -> Option<WaitingJob> {
+        self.queue.retain(|waiting| !waiting.job.connection.is_closed());
         let share = self.max_batch - self.max_batch / 8;
         let has_share = |job: &Rc<Job>| {
             let rows = self.rows.values().filter(|row| Rc::ptr_eq(&row.job, job));
@@ -279,45 +276,4 @@ impl<'a> ServingLoop<'a> {
             }
         }
     }
-}
-
-/// What [`observe`] has seen of a row.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Observed {
-    /// For each token that was chosen and not yet delivered, in order: the likeliest tokens at its
-    /// place and their logprobs, the likeliest first.
-    pub top: VecDeque<Vec<(u32, f32)>>,
-    /// What a processor or the sampler has failed with, first of all.
-    pub error: Option<String>,
-}
-
-/// The `k` likeliest tokens and their logprobs ([`log_softmax`]), the likeliest first, of equals
-/// the one with the lower id. All of them if there are fewer than `k`; for `k` = 0 none, at no
-/// cost.
-///
-/// # Errors
-/// As [`log_softmax`].
-pub fn top_logprobs(logits: &[f32], k: usize) -> Result<Vec<(u32, f32)>> {
-    // task 20.11: log_softmax; select the k best, without sorting the whole vocabulary; sort them
-    todo!("day 20, task 11: log_softmax; select the k best, without sorting the whole vocabulary; sort them")
-}
-
-/// Puts an observer between a row and the scheduler. The request generates what it would generate
-/// without, and two things are seen besides:
-///
-/// - With `top`, [`top_logprobs`] of the logits before any processor, once for each token, at the
-///   back of [`Observed::top`]. Without, nothing is put there. (Should `top_logprobs` itself fail,
-///   the logits are the model's fault, and its error is the processor's: the pass fails.)
-/// - If a processor or the sampler fails, the error goes into [`Observed::error`] (the first one
-///   stays), and the scheduler learns nothing of it: some token is chosen in place of the one that
-///   could not be, and the batch goes on. The row has failed, and is ended by who reads the error.
-///
-/// So a row whose rules leave no token ends alone. Without the observer it would end the scheduler,
-/// and everybody's text.
-pub fn observe<'a>(
-    mut request: Request<'a>,
-    top: Option<usize>,
-) -> (Request<'a>, Rc<RefCell<Observed>>) {
-    // task 20.12: one processor that looks, then runs the others; a sampler that never fails
-    todo!("day 20, task 12: one processor that looks, then runs the others; a sampler that never fails")
 }

@@ -1,4 +1,4 @@
-//! What a serving loop asks of a scheduler, whatever batch it keeps.
+//! The interface between a serving loop and a scheduler.
 
 use crate::kit::{Request, Token};
 use candle_core::Result;
