@@ -745,16 +745,17 @@ pub fn logprobs_belong_to_their_token(day: &Day) -> Outcome {
 }
 
 pub fn a_row_that_fails_fails_its_job(day: &Day) -> Outcome {
-    let jobs = clients(&[Ask { n: 3, ..ask(FAILS, 20) }, ask(CAFE, 20)]);
-    // The first two choices start beside job 1; the third waits.
-    let mut script = vec![Do::Start(1, 0), Do::Accept(0)];
+    let jobs = clients(&[Ask { n: 3, ..ask(FAILS, 20) }, ask(CAFE, 20), ask(CAT, 9)]);
+    // The first two choices start between the rows of jobs 1 and 2; the third waits.
+    let mut script = vec![Do::Start(1, 0), Do::Accept(0), Do::Feed, Do::Start(2, 0)];
     script.extend(turns(20));
     let (seen, log) = drive(day, (3, 8), &jobs, script)?;
-    let input = "job 0, three choices, two of which run, has no fourth token; job 1 is well";
+    let input =
+        "job 0, three choices, two of which run, has no fourth token; jobs 1 and 2 are well";
     equal(
         &format!("{input}: failures told"),
         Ok(faults(&jobs)),
-        &vec![vec![Fault::Failed], vec![]],
+        &vec![vec![Fault::Failed], vec![], vec![]],
     )
     .likely("the row's error ends its job, once, and its token isn't sent")?;
     let words = jobs[0].1.all().into_iter().find_map(|heard| match heard {
@@ -764,11 +765,14 @@ pub fn a_row_that_fails_fails_its_job(day: &Day) -> Outcome {
     equal(&format!("{input}: its words"), Ok(words.as_deref()), &Some("the rule left no token"))?;
     let told = jobs[0].1.choices().into_iter().map(|told| told.1).collect::<Vec<_>>();
     equal(&format!("{input}: texts of job 0"), Ok(told), &vec!["aaa".to_string(); 2])?;
-    equal(&format!("{input}: what client 1 hears"), Ok(jobs[1].1.choices()), &vec![cafe(0)])?;
+    let told = vec![jobs[1].1.choices(), jobs[2].1.choices()];
+    let want = vec![vec![cafe(0)], vec![cat(0)]];
+    equal(&format!("{input}: what the other clients hear"), Ok(told), &want)
+        .likely("the tokens after that of a failed row are delivered, too")?;
     let left = seen.last().map(|seen| (seen.load, seen.rows.len()));
     equal(&format!("{input}: load and rows in the end"), Ok(left), &Some(((0, 0, 0), 0)))?;
     let started = log.steps.concat().into_iter().max();
-    equal(&format!("{input}: the highest row that was computed"), Ok(started), &Some(2))
+    equal(&format!("{input}: the highest row that was computed"), Ok(started), &Some(3))
 }
 
 pub fn a_queue_has_an_end(day: &Day) -> Outcome {
