@@ -242,6 +242,19 @@ fn an_error_about_nan_says_what_its_trace_came_to() {
     assert_eq!(NanTrace::FirstIn("layer 2's MLP".into()).to_string(), "layer 2's MLP");
 }
 
+#[test]
+fn a_sliding_cache_is_for_one_text() {
+    let mut engine = engine();
+    engine.cache = Some(CacheKind::Sliding(64));
+    assert_eq!(ids(engine.generate(PROMPTS[0], &greedy(2)).unwrap()).len(), 2);
+    let refused = engine.generate_batch(&PROMPTS, &[greedy(2)]).unwrap_err().to_string();
+    assert!(refused.contains("a sliding cache is for one text"), "{refused}");
+    engine.cache = Some(CacheKind::Static(64));
+    let fixed = engine.generate_batch(&PROMPTS, &[greedy(8)]).unwrap();
+    engine.cache = Some(CacheKind::Dynamic);
+    assert_eq!(engine.generate_batch(&PROMPTS, &[greedy(8)]).unwrap(), fixed);
+}
+
 /// Rows come, go and grow at random, in day 12's cache and in the server's: the two hold the same.
 #[test]
 fn a_roomy_cache_holds_what_day_12s_does() {

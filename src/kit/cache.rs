@@ -49,6 +49,8 @@ pub trait Cache {
 }
 
 /// A cache whose rows come and go: beams that are reordered, and the batches of days 12 and 15.
+///
+/// A sliding cache isn't one, because a position wouldn't be in the same column of every row.
 pub trait Batch: Cache {
     /// Keys and values that a layer holds, each `(B, Hkv, len, D)`.
     ///
@@ -76,7 +78,7 @@ pub trait Batch: Cache {
     fn trim(&mut self, front: usize) -> Result<()>;
 }
 
-/// Keeps nothing: every pass computes every position anew.
+/// Keeps nothing: every pass computes every position again.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct NoCache;
 
