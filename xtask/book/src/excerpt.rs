@@ -62,8 +62,9 @@ pub fn item(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String
     Ok(above(all, start, docs)..end + 1)
 }
 
-/// The one line that begins an item of that name; a method may be named after its type, as in
-/// `Cached::logits`.
+/// Finds the one line that begins an item of that name. A method may be named after its type, as in
+/// `Cached::logits`. If there are several, the only public one is meant: a type's own method, and
+/// not a trait's.
 fn find(all: &[&str], kinds: &[&str], name: &str) -> Result<usize, String> {
     let (within, name) = match name.split_once("::") {
         Some((owner, method)) => (blocks_of(all, owner), method),
@@ -78,9 +79,11 @@ fn find(all: &[&str], kinds: &[&str], name: &str) -> Result<usize, String> {
         !line.trim_start().starts_with("//") && words.windows(2).any(named)
     };
     let found: Vec<usize> = within.into_iter().filter(|&i| is_it(all[i])).collect();
-    match found[..] {
-        [one] => Ok(one),
-        [] => Err(format!("no {} called `{name}` here", kinds.join(" or "))),
+    let is_public = |i: &&usize| all[**i].trim_start().starts_with("pub ");
+    let public: Vec<usize> = found.iter().filter(is_public).copied().collect();
+    match (&found[..], &public[..]) {
+        ([one], _) | (_, [one]) => Ok(*one),
+        ([], _) => Err(format!("no {} called `{name}` here", kinds.join(" or "))),
         _ => Err(format!("`{name}` is here several times: use an anchor")),
     }
 }

@@ -294,6 +294,11 @@ struct Two(u8, u8);
         assert_eq!(item(&code, "C::x", false), Ok(6..9));
         assert!(item(&code, "D::x", false).is_err());
         assert!(item(&code, "x", false).unwrap_err().contains("several times"));
+        let code: Vec<&str> =
+            "impl A {\n    pub fn x() {\n    }\n}\nimpl B for A {\n    fn x() {\n        2\n    }\n}"
+                .lines()
+                .collect();
+        assert_eq!(item(&code, "x", false), Ok(1..3));
     }
 
     #[test]
