@@ -2,13 +2,14 @@
 
 use crate::openai::{sse, ApiRequest, ChoiceDelta, Endpoint, Reply};
 use candecode::day20_serve::Piece;
-use candecode::kit::{FinishReason, Tokenizer};
+use candecode::engine::Engine;
+use candecode::kit::FinishReason;
 use serde_json::{json, Value};
 use std::sync::Arc;
 
 /// Turns the answer to one request into what its client asked for.
 pub struct AnswerShape {
-    tokenizer: Arc<Tokenizer>,
+    engine: Arc<Engine>,
     chat: bool,
     /// Whether the client asked for log-probabilities.
     logprobs: bool,
@@ -34,7 +35,7 @@ impl AnswerShape {
     /// Creates the shape of an answer to prompts with these token counts. `echoes` holds the prompts'
     /// texts, and is empty without `echo`. `template_stops` are the stop strings of a chat's template.
     pub fn new(
-        tokenizer: Arc<Tokenizer>,
+        engine: Arc<Engine>,
         request: &ApiRequest,
         prompt_tokens: &[usize],
         echoes: &[String],
@@ -49,7 +50,7 @@ impl AnswerShape {
         });
         let of_choices = (0..choices).map(|i| prompt_tokens[i / n]).collect();
         Self {
-            tokenizer,
+            engine,
             chat: request.endpoint == Endpoint::Chat,
             logprobs: request.logprobs.is_some(),
             echoes: (0..choices).map(|i| echoes.get(i / n).cloned().unwrap_or_default()).collect(),
@@ -61,13 +62,13 @@ impl AnswerShape {
     /// Spells a piece. Adds the echo to a choice's first, and the stop string to its last.
     pub fn spell(&mut self, piece: Piece) -> ChoiceDelta {
         let id = piece.token.id;
-        let mut delta = ChoiceDelta::new(piece, &self.tokenizer, self.logprobs);
+        let mut delta = ChoiceDelta::new(piece, self.engine.tokenizer(), self.logprobs);
         let echo = self.echoes.get_mut(delta.index).map(std::mem::take).unwrap_or_default();
         if !echo.is_empty() {
             delta.text.insert_str(0, &echo);
         }
         if let Some(stops) = &mut self.stops {
-            let matched = stops.push(delta.index, &self.tokenizer.token_bytes(id));
+            let matched = stops.push(delta.index, &self.engine.tokenizer().token_bytes(id));
             if delta.finish == Some(FinishReason::Stop) {
                 delta.text.push_str(matched.unwrap_or_default());
             }

@@ -12,16 +12,13 @@ use candecode::cli::generation_config;
 use candecode::day15_scheduler::{NewCache, Scheduler};
 use candecode::day20_serve::{Job, MakeRequest, ServingLoop};
 use candecode::engine::chat_template::Template;
-use candecode::engine::load;
-use candecode::engine::operations;
 use candecode::engine::requests::{self, Processors};
 use candecode::engine::roomy_cache::RoomyCache;
 use candecode::engine::token_rules;
+use candecode::engine::{load, operations, Engine};
 use candecode::formats::{hub, ModelFiles};
 use candecode::kit::error::{describe, usage};
-use candecode::kit::{
-    days, device, ModelConfig, Request, SamplingParams, SharedOps, Tokenizer, WeightFormat,
-};
+use candecode::kit::{days, device, ModelConfig, Request, SamplingParams, WeightFormat};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -50,7 +47,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         .with_context(|| format!("cannot listen at {}", flags.address()))?;
     let address = listener.local_addr()?;
     let files = ModelFiles::at(&hub::locate(&flags.model, flags.offline)?)?;
-    let tokenizer = Arc::new(files.tokenizer()?);
+    let tokenizer = files.tokenizer()?;
     let template = template(flags, &files)?;
     let stops = template.as_ref().map(|template| template.stops.clone()).unwrap_or_default();
     let end_of_turn = template.as_ref().ok().and_then(|t| t.end_of_turn(&tokenizer));
@@ -63,14 +60,15 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let config = ModelConfig { max_position_embeddings: context, ..files.config().clone() };
     let ops = operations::choose(flags.kernels, &device);
     let model = load::load_files(&files, format, &device, &ops)?;
+    let engine = Arc::new(Engine::new(model, tokenizer));
 
     let (sender, jobs) = mpsc::channel();
     let metrics = Arc::new(Metrics::new());
     let front = Arc::new(Front {
         model: flags.name().to_string(),
         config: config.clone(),
-        longest_token: tokenizer.longest_token(),
-        tokenizer: tokenizer.clone(),
+        longest_token: engine.tokenizer().longest_token(),
+        engine: engine.clone(),
         template,
         key: flags.key(),
         local: flags.local(),
@@ -122,11 +120,10 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let new_cache: NewCache = Box::new(move || Box::new(RoomyCache::new(layers)));
     // The last token of a text is never fed to the model, so it takes no position in the batch.
     let bound = if context < own_context { batch_tokens + 1 } else { batch_tokens };
-    let scheduler = Scheduler::new(&model, &tokenizer, new_cache, bound);
+    let scheduler = Scheduler::new(engine.model(), engine.tokenizer(), new_cache, bound);
     let maker = RequestMaker {
         config: &config,
-        tokenizer: &tokenizer,
-        ops: &ops,
+        engine: &engine,
         rails: front.rails.clone(),
         stops,
         end_of_turn,
@@ -169,8 +166,7 @@ fn template(flags: &ServeFlags, files: &ModelFiles) -> Result<Result<Template, S
 /// Makes the scheduler's requests of jobs.
 struct RequestMaker<'a> {
     config: &'a ModelConfig,
-    tokenizer: &'a Tokenizer,
-    ops: &'a SharedOps,
+    engine: &'a Engine,
     rails: Arc<Rails>,
     /// What ends an answer of a chat, by its template.
     stops: Vec<String>,
@@ -195,13 +191,13 @@ impl RequestMaker<'_> {
             // What matches a pattern is the whole answer, whatever the template would end at.
             params.stop.extend(self.stops.iter().cloned());
         }
-        requests::special_stops(&mut params, self.tokenizer);
+        requests::special_stops(&mut params, self.engine.tokenizer());
         let room = (self.config.max_position_embeddings + 1).saturating_sub(prompt.len());
         params.max_new_tokens = params.max_new_tokens.min(room);
         let processors = self.processors(&params)?;
         // The same seed for each prompt of a list: its texts are those that it gets alone.
-        let sampler = requests::sampler(&params, index % job.n, self.ops);
-        let ops = self.ops;
+        let ops = self.engine.ops();
+        let sampler = requests::sampler(&params, index % job.n, ops);
         let mut request =
             requests::request(self.config, prompt, &params, &processors, sampler, ops);
         if job.is_chat && !token_rules::ends_ignored(&params) {
@@ -215,7 +211,8 @@ impl RequestMaker<'_> {
     fn processors(&self, params: &SamplingParams) -> Result<Processors> {
         let automata = self.rails.of(params).context("the patterns of the request are lost")?;
         let bytes = automata.memory_usage();
-        let make = || requests::processors_with(params, &automata, self.tokenizer, self.config);
+        let tokenizer = self.engine.tokenizer();
+        let make = || requests::processors_with(params, &automata, tokenizer, self.config);
         if bytes == 0 && params.bad_words.is_empty() {
             return make();
         }

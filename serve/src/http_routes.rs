@@ -21,9 +21,9 @@ use axum::routing::{get, post};
 use axum::Router;
 use candecode::day20_serve::Job;
 use candecode::engine::chat_template::{Message, RenderOptions, Template};
-use candecode::engine::token_rules;
+use candecode::engine::{token_rules, Engine};
 use candecode::kit::error::{describe, plain};
-use candecode::kit::{ModelConfig, Tokenizer};
+use candecode::kit::ModelConfig;
 use percent_encoding::percent_decode_str;
 use serde_json::{json, Value};
 use std::cell::Cell;
@@ -68,8 +68,8 @@ pub struct Front {
     /// Its configuration; the context is what is served, which is less than the model's if the
     /// batch holds less.
     pub config: ModelConfig,
-    /// Its tokenizer; the loop has it, too.
-    pub tokenizer: Arc<Tokenizer>,
+    /// Its engine, of which this side uses the tokenizer; the loop has it, too.
+    pub engine: Arc<Engine>,
     /// The bytes of its longest token.
     pub longest_token: usize,
     /// Its chat template, or why it has none.
@@ -143,7 +143,7 @@ impl Front {
             let bare = as_ids.insert(request.clone());
             for prompt in &mut bare.prompts {
                 if let PromptInput::Text(text) = prompt {
-                    let ids = self.tokenizer.encode_rendered(text);
+                    let ids = self.engine.tokenizer().encode_rendered(text);
                     let refused = |error| ApiError::invalid("prompt", plain(&error));
                     *prompt = PromptInput::Ids(ids.map_err(refused)?);
                 }
@@ -160,7 +160,7 @@ impl Front {
             })?;
             Ok(text)
         };
-        let prompts = prompt_ids(request, &self.tokenizer, &self.config, &render);
+        let prompts = prompt_ids(request, self.engine.tokenizer(), &self.config, &render);
         prompts.map_err(|error| match too_long.take() {
             Some(error) => error,
             None => Self::blame_option(error),
@@ -184,7 +184,7 @@ impl Front {
             texts.push(match prompt {
                 PromptInput::Text(text) => text.clone(),
                 PromptInput::Ids(ids) => {
-                    let text = self.tokenizer.decode(ids);
+                    let text = self.engine.tokenizer().decode(ids);
                     text.map_err(|error| ApiError::invalid("prompt", plain(&error)))?
                 }
                 PromptInput::Messages(_) => String::new(),
@@ -536,7 +536,7 @@ async fn answer(
         _ => &[],
     };
     let mut shape = AnswerShape::new(
-        front.tokenizer.clone(),
+        front.engine.clone(),
         &request,
         &prompts.iter().map(Vec::len).collect::<Vec<_>>(),
         &echoes,
