@@ -5,6 +5,7 @@
 
 mod bench;
 mod ci;
+mod claims;
 mod client_stage;
 mod columns;
 mod compare_loops;

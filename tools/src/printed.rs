@@ -6,6 +6,7 @@
 //! outputs of broken engines begin, `<!-- in the table: day05 post_norm: run … -->` stands once for
 //! each row, in their order. The commands are typed into a shell, so the stage needs bash.
 
+use crate::claims;
 use crate::hunt;
 use anyhow::{ensure, Context, Result};
 use clap::Args;
@@ -32,6 +33,10 @@ pub struct Printed {
     /// The outputs of broken engines, too: each is a build of its own
     #[arg(long)]
     broken: bool,
+    /// Measure what the book says about speed and counts, instead (book/claims.toml); close other
+    /// programs
+    #[arg(long, conflicts_with_all = ["write", "broken"])]
+    claims: bool,
 }
 
 /// A command of the book takes no longer than this.
@@ -44,17 +49,26 @@ const WIDTH: usize = 84;
 /// # Errors
 /// If a marker cannot be read, or an engine cannot be built.
 pub fn run(repo: &Repo, args: &Printed) -> Result<ExitCode> {
-    let sum = outputs(repo, args)?;
+    let page = args.page.as_deref();
+    let mut sum = claims::sentences(repo, page)?;
+    sum.add(if args.claims {
+        let dir = cargo::target_dir(repo).join("xtask/hunt");
+        claims::measure(repo, &hunt::engine(repo, &dir, None)?, page)?
+    } else {
+        outputs(repo, args)?
+    });
     say!("{}", sum.line());
     Ok(ExitCode::from(u8::from(sum.failed > 0)))
 }
 
-/// Compares all quick outputs of the book, for the CI stage.
+/// Compares all quick outputs of the book, and looks for the sentences of its claims, for the CI stage.
 ///
 /// # Errors
 /// As [`run`].
 pub fn quick(repo: &Repo) -> Result<Sum> {
-    outputs(repo, &Printed { page: None, write: false, broken: false })
+    let mut sum = claims::sentences(repo, None)?;
+    sum.add(outputs(repo, &Printed { page: None, write: false, broken: false, claims: false })?);
+    Ok(sum)
 }
 
 /// A marked output of a page: where its text stands, and what it must be.

@@ -1,0 +1,203 @@
+//! `cargo maintain printed --claims`: which of two numbers is the larger is what the book says.
+//!
+//! `book/claims.toml` lists what the book says about speed and about counts. Each claim has its sentence,
+//! two lines of bash that print a number each, and how far apart the two must be. That each sentence
+//! still stands in its page is checked by every `cargo maintain printed`. The numbers are for
+//! `--claims` alone, since a slow day of the machine mustn't fail a change.
+
+use anyhow::{ensure, Context, Result};
+use serde::Deserialize;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use xtask::cargo;
+use xtask::checks::table::Sum;
+use xtask::child;
+use xtask::host;
+use xtask::repo::Repo;
+use xtask::say;
+
+/// A line of a claim takes no longer than this, the build of its benchmark included.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// A comparison that the book makes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Claim {
+    /// The page, without its ending.
+    page: String,
+    /// What the page says, word for word; line breaks don't count.
+    says: String,
+    /// Prints the larger number as its last word.
+    larger: String,
+    /// Prints the smaller number.
+    smaller: String,
+    /// `larger / smaller` is at least this.
+    at_least: f64,
+    /// `larger / smaller` is at most this; without it, only the sign is checked.
+    at_most: Option<f64>,
+}
+
+impl Claim {
+    /// Whether the ratio is what the page says.
+    fn holds(&self, ratio: f64) -> bool {
+        ratio >= self.at_least && self.at_most.is_none_or(|most| ratio <= most)
+    }
+}
+
+/// The file of the claims.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Claims {
+    claim: Vec<Claim>,
+}
+
+/// Reads `book/claims.toml`.
+fn claims(repo: &Repo, page: Option<&str>) -> Result<Vec<Claim>> {
+    let all: Claims =
+        toml::from_str(&repo.read("book/claims.toml")?).context("book/claims.toml")?;
+    Ok(all
+        .claim
+        .into_iter()
+        .filter(|one| page.is_none_or(|part| one.page.contains(part)))
+        .collect())
+}
+
+/// Checks that the book still says what the claims check.
+///
+/// # Errors
+/// If `book/claims.toml` or a page cannot be read.
+pub fn sentences(repo: &Repo, page: Option<&str>) -> Result<Sum> {
+    let mut sum = Sum::default();
+    for claim in claims(repo, page)? {
+        let text = repo.read(&format!("book/src/{}.md", claim.page))?;
+        if plain(&text).contains(&plain(&claim.says)) {
+            sum.passed += 1;
+        } else {
+            say!("book/claims.toml: {} doesn't say any more: {}", claim.page, claim.says);
+            sum.failed += 1;
+        }
+    }
+    Ok(sum)
+}
+
+/// Measures both sides of each claim.
+///
+/// # Errors
+/// If a side prints no number.
+pub fn measure(repo: &Repo, engine: &Path, page: Option<&str>) -> Result<Sum> {
+    let mut sum = Sum::default();
+    let sides = Sides { repo, engine, known: RefCell::default() };
+    for claim in claims(repo, page)? {
+        let (larger, smaller) = (sides.number(&claim.larger)?, sides.number(&claim.smaller)?);
+        let ratio = larger / smaller;
+        let holds = claim.holds(ratio);
+        let words = if holds { "holds" } else { "CONTRADICTED" };
+        let most = claim.at_most.map_or(String::new(), |most| format!(", at most {most}"));
+        say!("{words}  {}: {}", claim.page, plain(&claim.says));
+        say!("  {larger} / {smaller} = {ratio:.2}, at least {}{most}", claim.at_least);
+        sum.add(Sum { passed: usize::from(holds), failed: usize::from(!holds) });
+    }
+    Ok(sum)
+}
+
+/// What the lines of claims can call. `run`'s numbers are the fastest of three runs, a benchmark's is
+/// criterion's estimate.
+const WORDS: &str = r#"
+engine() { "$CANDECODE" --stats "$@" 2>&1 >/dev/null; }
+fastest() { for _ in 1 2 3; do "$@"; done | sort -g | head -n 1; }
+stat() { engine "${@:2}" | awk -v w="$1" '$1 == w { print $2 }'; }
+decode() { fastest stat decode "$@"; }
+prefill() { fastest stat prefill "$@"; }
+peak() { engine "$@" | awk '$1 == "process" { print $2 * ($3 == "GB" ? 1000 : 1) }'; }
+megabytes() { engine "$@" | awk '$1 == "memory" { print $2 }'; }
+per_pass() { engine "$@" | sed -n 's/^drafts .*, \([0-9.]*\) tokens a pass.*/\1/p'; }
+bench() {
+  cargo bench --quiet --profile dev --package benches --bench "$1" -- \
+    --exact "$2" --noplot --output-format bencher | awk '/bench:/ { gsub(",", ""); print $5 }'
+}
+once() { local file="$KEPT/${*//[^a-z0-9]/_}"; [ -s "$file" ] || cargo xtask bench "$@" > "$file"; cat "$file"; }
+roofline() { once roofline | awk -v m="$1" '/^[a-z]/ { on = index($0, m ":") } on' | grep -F "  $2 " |
+  awk -v w="$3" '{ n = split($0, f, " +"); print w == "share" ? f[n-1] : w == "measured" ? f[n-3] : f[n-5] }'; }
+cell() { awk -v k="| $2 |" 'index($0, k) == 1' "book/src/$1" | head -n 1 | cut -d '|' -f "$(($3 + 1))"; }
+"#;
+
+/// Runs the lines, each one once.
+struct Sides<'a> {
+    repo: &'a Repo,
+    engine: &'a Path,
+    known: RefCell<HashMap<String, f64>>,
+}
+
+impl Sides<'_> {
+    /// The number that a line prints, or that it is.
+    fn number(&self, line: &str) -> Result<f64> {
+        if let Ok(number) = line.parse() {
+            return Ok(number);
+        }
+        if let Some(known) = self.known.borrow().get(line) {
+            return Ok(*known);
+        }
+        let kept = kept(self.repo)?;
+        let mut command = Command::new("bash");
+        command.args(["-c", &format!("{WORDS}{line}")]).current_dir(&self.repo.root);
+        command.env("CANDECODE", self.engine).env("KEPT", kept);
+        command.env("CANDECODE_MODELS", self.repo.root.join("models"));
+        host::set_threads(&mut command);
+        let out = child::run(&mut command, LIMIT, |_| ())?;
+        let last = out.stdout.split_whitespace().last().map(str::parse);
+        let Some(Ok(number)) = last else {
+            anyhow::bail!("`{line}` prints no number, but {:?}\n{}", out.stdout, out.stderr);
+        };
+        ensure!(f64::is_finite(number) && number > 0.0, "`{line}` prints {number}");
+        self.known.borrow_mut().insert(line.to_string(), number);
+        Ok(number)
+    }
+}
+
+/// Where a benchmark's output is kept for the other claims of this run.
+fn kept(repo: &Repo) -> Result<PathBuf> {
+    let dir = cargo::target_dir(repo).join(format!("claims-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+    Ok(dir)
+}
+
+/// A text without its line breaks.
+fn plain(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(at_least: f64, at_most: Option<f64>) -> Claim {
+        let text = String::new;
+        Claim { page: text(), says: text(), larger: text(), smaller: text(), at_least, at_most }
+    }
+
+    #[test]
+    fn a_claim_is_contradicted_from_either_side() {
+        assert!(claim(1.3, None).holds(9.0) && !claim(1.3, None).holds(1.0));
+        assert!(claim(1.3, Some(2.0)).holds(1.5) && !claim(1.3, Some(2.0)).holds(2.5));
+        assert!(!claim(1.3, None).holds(f64::NAN));
+    }
+
+    #[test]
+    fn a_sentence_that_is_gone_fails() {
+        let dir = std::env::temp_dir().join(format!("claims-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("book/src")).unwrap();
+        let claims = "[[claim]]\npage = \"a\"\nsays = \"twice as fast\"\nlarger = \"2\"\n\
+                      smaller = \"1\"\nat_least = 1.5\n";
+        std::fs::write(dir.join("book/claims.toml"), claims).unwrap();
+        let repo = Repo { root: dir.clone(), days: Vec::new() };
+        std::fs::write(dir.join("book/src/a.md"), "It's twice\nas fast.").unwrap();
+        assert_eq!(sentences(&repo, None).unwrap(), Sum { passed: 1, failed: 0 });
+        assert_eq!(measure(&repo, Path::new("none"), None).unwrap(), Sum { passed: 1, failed: 0 });
+        std::fs::write(dir.join("book/src/a.md"), "It's half as fast.").unwrap();
+        assert_eq!(sentences(&repo, None).unwrap(), Sum { passed: 0, failed: 1 });
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}
