@@ -279,6 +279,8 @@ impl Cache for StaticCache {
     }
 }
 
+// part 3: sliding windows, after the end
+
 /// A cache that grows, and evicts positions from the front: a token sees the last `window`
 /// positions, itself included (HF `sliding_window`).
 #[derive(Debug)]

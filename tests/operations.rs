@@ -237,7 +237,9 @@ fn a_pool_of_one_thread_serves_callers_on_several() {
         kernels::set_threads();
         let engine = Engine::open("story-230k").unwrap();
         let params = SamplingParams { max_new_tokens: 8, ..SamplingParams::default() };
-        let text = |engine: &Engine| engine.generate_batch(&["Once"], &[params.clone()]).unwrap();
+        let text = |engine: &Engine| {
+            engine.generate_batch(&["Once"], std::slice::from_ref(&params)).unwrap()
+        };
         let here = text(&engine);
         std::thread::scope(|scope| {
             let others = [(); 2].map(|()| {

@@ -10,7 +10,6 @@
 use anyhow::{bail, ensure, Context as _, Result};
 use benches::machine;
 use benches::plot::Plot;
-use candecode::kernels;
 use candecode::kit::rng::RequestRng;
 use clap::Parser;
 use serde_json::{json, Value};

@@ -105,7 +105,7 @@ impl<'a> Output<'a> {
     }
 
     /// The number of rows.
-    pub fn len(&self) -> usize {
+    pub fn num_texts(&self) -> usize {
         self.texts.len()
     }
 

@@ -479,7 +479,7 @@ impl Run<'_> {
             let error = self.nan_error(&self.args.model, &stage, tokens.len(), row, out);
             return Some(anyhow!("{error}{others}"));
         }
-        let which = match out.len() {
+        let which = match out.num_texts() {
             1 => String::new(),
             texts => format!("text {} of {texts}: ", row + 1),
         };
@@ -538,7 +538,7 @@ impl Run<'_> {
         };
         let position = len - 1;
         let step = len - out.prompt_len(row) + 1;
-        let row = match out.len() {
+        let row = match out.num_texts() {
             1 => String::new(),
             count => format!(", text {} of {count}", row + 1),
         };
