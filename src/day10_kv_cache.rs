@@ -57,7 +57,7 @@ impl KvLayers {
         Ok(Some(View { k: k.narrow(2, 0, self.len)?, v: v.narrow(2, 0, self.len)? }))
     }
 
-    /// Appends to a layer by [`concat`]: the `len` positions that count, then the new ones,
+    /// Appends to a layer by [`concat()`]: the `len` positions that count, then the new ones,
     /// `(B, Hkv, T, D)`. Stores the result and returns it, `(B, Hkv, len + T, D)`.
     ///
     /// `len` moves when the last layer has appended, so all layers of a step append at the same
