@@ -100,6 +100,7 @@ pub fn measure(repo: &Repo, engine: &Path, page: Option<&str>) -> Result<Sum> {
         say!("  {larger} / {smaller} = {ratio:.2}, at least {}{most}", claim.at_least);
         sum.add(Sum { passed: usize::from(holds), failed: usize::from(!holds) });
     }
+    std::fs::remove_dir_all(kept(repo)?)?;
     Ok(sum)
 }
 
