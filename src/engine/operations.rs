@@ -195,7 +195,7 @@ impl Ops for CandleNn {
         let group = heads / kv_heads;
         let scaled = (q * (1.0 / (width as f64).sqrt()))?;
         let scaled = scaled.reshape((b, kv_heads, group * new, width))?;
-        let mut scores = scaled.matmul(&kv.k.t()?)?; // (B, Hkv, group * T, S)
+        let mut scores = scaled.matmul(&kv.k.contiguous()?.t()?)?; // (B, Hkv, group * T, S)
         if let Some(mask) = mask_of(q, kv, mask)? {
             let zero = Tensor::zeros(mask.shape(), scores.dtype(), scores.device())?;
             let hidden = (&zero + f64::NEG_INFINITY)?;

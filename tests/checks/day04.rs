@@ -1,13 +1,12 @@
 //! What day 4's checkers assert.
 
 use super::checks::{
-    close, device, ensure, equal, for_candle_nn, golden, golden_json, refused, Keep, Likely,
+    close, device, ensure, equal, for_candle_nn, golden, golden_json, ops, refused, Keep, Likely,
     Outcome, Random,
 };
 use candecode::day02_positions::{CosSin, RotaryEmbedding};
 use candecode::day03_norms_and_mlps::Projection;
 use candecode::day04_attention_block::Attention;
-use candecode::engine::operations;
 use candecode::kit::{Cache, Logits, NoCache, Step, Weight};
 use candle_core::{DType, Device, Error, Module, Result, Tensor};
 
@@ -75,7 +74,7 @@ fn block(name: &str, layer_idx: usize) -> Result<Attention> {
         let has_bias = biases.iter().any(|known| known.as_str() == Some(&bias));
         let bias = if has_bias { Some(golden("day04", &format!("{name}.{bias}"))?) } else { None };
         let weight = golden("day04", &format!("{name}.{part}.weight"))?;
-        Ok(Projection { weight: Weight::new(weight)?, bias, ops: operations::plain() })
+        Ok(Projection { weight: Weight::new(weight)?, bias, ops: ops()? })
     };
     let norm = |part: &str| golden("day04", &format!("{name}.{part}.weight"));
     Ok(Attention {
@@ -88,7 +87,7 @@ fn block(name: &str, layer_idx: usize) -> Result<Attention> {
         o_proj: projection("o_proj")?,
         qk_norm: if name == "qwen3" { Some((norm("q_norm")?, norm("k_norm")?)) } else { None },
         norm_eps: 1e-6,
-        ops: operations::plain(),
+        ops: ops()?,
     })
 }
 
@@ -209,7 +208,7 @@ pub fn uneven_groups_are_refused(day: &Day) -> Outcome {
 fn plain_block() -> Result<Attention> {
     let identity = || -> Result<Projection> {
         let weight = Tensor::new(&[[1f32, 0.], [0., 1.]], &device()?)?;
-        Ok(Projection { weight: Weight::new(weight)?, bias: None, ops: operations::plain() })
+        Ok(Projection { weight: Weight::new(weight)?, bias: None, ops: ops()? })
     };
     let mut v_proj = identity()?;
     v_proj.bias = Some(Tensor::new(&[1f32, 1.], &device()?)?);
@@ -223,7 +222,7 @@ fn plain_block() -> Result<Attention> {
         o_proj: identity()?,
         qk_norm: None,
         norm_eps: 1e-6,
-        ops: operations::plain(),
+        ops: ops()?,
     })
 }
 
@@ -405,11 +404,7 @@ pub fn projections_equal_candle_nn(day: &Day) -> Outcome {
         let (kv, group, d) = (1 + random.below(3), 1 + random.below(3), 2 * (1 + random.below(3)));
         let mut projection = |out: usize| -> Result<Projection> {
             let bias = if round % 2 == 0 { None } else { Some(random.tensor(&[out])?) };
-            Ok(Projection {
-                weight: Weight::new(random.tensor(&[out, c])?)?,
-                bias,
-                ops: operations::plain(),
-            })
+            Ok(Projection { weight: Weight::new(random.tensor(&[out, c])?)?, bias, ops: ops()? })
         };
         let mut block = plain_block()?;
         (block.num_heads, block.num_kv_heads) = (kv * group, kv);

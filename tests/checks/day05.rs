@@ -1,7 +1,7 @@
 //! What day 5's checkers assert.
 
 use super::checks::{
-    close, device, equal, equal_tokens, for_candle_nn, golden, golden_json, models_dir, Keep,
+    close, device, equal, equal_tokens, for_candle_nn, golden, golden_json, models_dir, ops, Keep,
     Likely, Outcome, Random,
 };
 pub use candecode::day02_positions::CosSin;
@@ -195,8 +195,8 @@ fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
     let config = ModelConfig::from_dir(&dir).map_err(message)?;
     let weights = Weights::open(&dir, dtype, &device()?).map_err(message)?;
     let transformer = match config.family {
-        Family::Gpt2 => load::gpt2(&weights, config, &plain())?,
-        _ => load::llama(&weights, config, &plain())?,
+        Family::Gpt2 => load::gpt2(&weights, config, &ops()?)?,
+        _ => load::llama(&weights, config, &ops()?)?,
     };
     (day.build)(transformer)
 }

@@ -2,9 +2,9 @@
 
 use super::checks::{
     bits_equal, close, device, ensure, equal, equal_tokens, feed, golden, golden_json, marked,
-    models_dir, refused, rows, tokenizer, Keep, Likely, Outcome, Random, Rows, Witness, LAYERS,
+    model_of, models_dir, refused, rows, tokenizer, Keep, Likely, Outcome, Random, Rows, Witness,
+    LAYERS,
 };
-use candecode::engine::load_model;
 use candecode::engine::CacheKind;
 use candecode::kit::{
     Batch, Cache, Logits, Model, ModelConfig, NoCache, PastContext, Request, Step, Token,
@@ -847,8 +847,7 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
 const LOGITS: f32 = 1e-4;
 
 pub fn load(name: &str, dtype: DType) -> Result<Box<dyn Model>> {
-    let model = load_model(&models_dir()?.join(name), dtype, &device()?);
-    model.map_err(|e| Error::Msg(format!("{e:#}")))
+    model_of(name, dtype)
 }
 
 /// A text of `tests/oracle/day10.json`.

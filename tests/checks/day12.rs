@@ -1,10 +1,9 @@
 //! What day 12's checkers assert.
 
 use super::checks::{
-    bits_equal, close, device, ensure, equal, equal_tokens, golden, golden_json, models_dir,
-    refused, tokenizer, Keep, Likely, Outcome, Random, Witness,
+    bits_equal, close, device, ensure, equal, equal_tokens, golden, golden_json, model_of, refused,
+    tokenizer, Keep, Likely, Outcome, Random, Witness,
 };
-use candecode::engine::load_model;
 use candecode::kit::rng::RequestRng;
 use candecode::kit::Tokenizer;
 use candecode::kit::{
@@ -660,8 +659,7 @@ const LOGITS: f32 = 1e-4;
 const NEAR: f32 = 1e-3;
 
 pub fn load(name: &str) -> Result<Box<dyn Model>> {
-    let model = load_model(&models_dir()?.join(name), DType::F32, &device()?);
-    model.map_err(|e| Error::Msg(format!("{e:#}")))
+    model_of(name, DType::F32)
 }
 
 /// Logits `(V)` after a text.

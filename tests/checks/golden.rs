@@ -1,7 +1,9 @@
 //! What the checks compare with: goldens from torch and transformers, the embedded models, and seeded random input.
 
-use candecode::kit::{self, Model, Tokenizer};
-use candecode::{engine, formats};
+use candecode::engine::load::load_transformer;
+use candecode::engine::operations::{choose, Kernels};
+use candecode::formats;
+use candecode::kit::{self, Model, SharedOps, Tokenizer};
 use candle_core::{DType, Device, Error, Result, Tensor};
 use std::path::{Path, PathBuf};
 
@@ -35,10 +37,28 @@ pub fn models_dir() -> Result<PathBuf> {
     formats::hub::models_dir().map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
+/// What whole models compute with: what `CANDECODE_KERNELS` names (`check --kernels`), else the days' own code.
+pub fn ops() -> Result<SharedOps> {
+    let named = match std::env::var("CANDECODE_KERNELS").as_deref() {
+        Ok("candle") => Kernels::Candle,
+        Ok("fast") => Kernels::Fast,
+        Ok("plain") | Err(_) => Kernels::Plain,
+        Ok(other) => return Err(Error::Msg(format!("CANDECODE_KERNELS is {other}"))),
+    };
+    Ok(choose(Some(named), &device()?))
+}
+
 /// An embedded model, in f32.
 pub fn model(name: &str) -> Result<Box<dyn Model>> {
-    let model = engine::load_model(&models_dir()?.join(name), DType::F32, &device()?);
-    model.map_err(|e| Error::Msg(format!("{e:#}")))
+    model_of(name, DType::F32)
+}
+
+/// An embedded model, with weights of this type.
+pub fn model_of(name: &str, dtype: DType) -> Result<Box<dyn Model>> {
+    match load_transformer(&models_dir()?.join(name), dtype, &device()?, &ops()?) {
+        Ok(model) => Ok(Box::new(model)),
+        Err(e) => Err(Error::Msg(format!("{e:#}"))),
+    }
 }
 
 /// The embedded models' tokenizer: all three have the same.

@@ -17,7 +17,7 @@ mod witness;
 pub use compare::{bits_equal, close, ensure, equal, equal_tokens, near, refused, refused_calmly};
 pub use fake::{Fake, Script};
 pub use golden::{
-    device, for_candle_nn, golden, golden_json, model, models_dir, tokenizer, Random,
+    device, for_candle_nn, golden, golden_json, model, model_of, models_dir, ops, tokenizer, Random,
 };
 pub use keep::Keep;
 pub use marked::{feed, holds, marked, rows, Rows, LAYERS};

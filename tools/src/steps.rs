@@ -138,6 +138,13 @@ pub fn reference(repo: &Repo) -> Result<Outcome> {
         table::tasks(repo, &run, "the reference", &[])?;
         sum.add(Sum::of(&run.units));
     }
+    // Once more on candle-nn's operations, which a GPU runs by default: whole models must say the same.
+    std::env::set_var("CANDECODE_KERNELS", "candle");
+    for run in days(repo, &["ref".to_string()], Teeth::Without)? {
+        table::messages(&run, true, &[]);
+        sum.add(Sum::of(&run.units));
+    }
+    std::env::remove_var("CANDECODE_KERNELS");
     Ok(Outcome::Done(sum))
 }
 

@@ -33,6 +33,9 @@ pub struct Check {
     /// cpu, metal or cuda
     #[arg(long)]
     device: Option<String>,
+    /// What whole models compute with, where a check has one [default: plain, the days' own code]
+    #[arg(long, value_parser = ["plain", "candle", "fast"])]
+    kernels: Option<String>,
     /// Only this task, as `6.1`
     #[arg(long)]
     task: Option<String>,
@@ -52,6 +55,9 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     let (day, tasks) = chosen(repo, args)?;
     if let Some(device) = &args.device {
         host::device_feature(device)?; // refused before anything is built
+    }
+    if let Some(kernels) = &args.kernels {
+        std::env::set_var("CANDECODE_KERNELS", kernels); // the checks inherit it
     }
     let plan = plan(repo, day.as_ref(), args.solution, args.rest)?;
     let options = Options {
@@ -74,8 +80,10 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
         say!("");
         all.push(run);
     }
-    let usual =
-        args.solution == CodeOf::Reader && args.rest == CodeOf::Reference && args.device.is_none();
+    let usual = args.solution == CodeOf::Reader
+        && args.rest == CodeOf::Reference
+        && args.device.is_none()
+        && args.kernels.is_none();
     if usual && options.tasks.is_empty() {
         keep(repo, &keys, &all);
     }
