@@ -224,7 +224,16 @@ pub fn a_joined_cache_keeps_its_capacity(day: &Day) -> Outcome {
     cache.join(&*filled(day, None, &rows(&[&[3]]))?)?;
     feed(&mut *cache, &rows(&[&[4, 5], &[6, 7]]))?;
     let want = vec![rows(&[&[1, 2, 4, 5]])[0].clone(), vec![None, Some(3), Some(6), Some(7)]];
-    holds("a cache of 4 positions, of 1 2, joined by 3, then 2 positions appended", &*cache, &want)
+    holds(
+        "a cache of 4 positions, of 1 2, joined by 3, then 2 positions appended",
+        &*cache,
+        &want,
+    )?;
+    let input = "a cache of 4 positions that holds 4, then one more is appended";
+    refused(input, feed(&mut *cache, &rows(&[&[8], &[9]])), &[])?;
+    let mut cache = filled(day, Some(4), &rows(&[&[1, 2]]))?;
+    let guest = filled(day, None, &rows(&[&[3, 4, 5, 6, 7, 8]]))?;
+    refused("a cache of 4 positions, joined by 6", cache.join(&*guest), &[])
 }
 
 pub fn any_order_of_joins_and_trims(day: &Day) -> Outcome {
