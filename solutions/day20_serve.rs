@@ -99,7 +99,7 @@ pub struct ActiveRow {
 }
 
 /// Makes the [`Request`] of choice `index` of a job: its prompt, its processors, and a sampler that
-/// draws from stream `index` of its seed, so that the choices of one job differ.
+/// draws from stream `index` of its seed.
 pub type MakeRequest<'a> = Box<dyn Fn(&Job, usize) -> Result<Request<'a>> + 'a>;
 
 /// Returns OpenAI's word for why a text ended: `stop` (an EOS id, too) or `length`. For a row that
@@ -168,9 +168,9 @@ impl<'a> ServingLoop<'a> {
     /// is then in `rows`, under that id.
     ///
     /// # Errors
-    /// If the request can't be made, or the scheduler refuses it. Nothing is left behind then.
+    /// If the request can't be made, or the scheduler refuses it. On error nothing changes.
     pub fn start(&mut self, job: &Rc<Job>, index: usize) -> Result<()> {
-        // task 20.2: make the request, number it, submit it, and remember the job
+        // task 20.2: make the request of this choice, and hand it over
         // <solution>
         let mut request = (self.make_request)(job, index)?;
         request.id = self.next_id;
@@ -261,8 +261,8 @@ impl<'a> ServingLoop<'a> {
         // </solution>
     }
 
-    /// Takes row `id` out of `rows`, and cancels it in the scheduler. Nothing of it reaches its
-    /// client any more.
+    /// Takes row `id` out of `rows`, and cancels it in the scheduler. The client receives
+    /// nothing more from it.
     pub fn cancel(&mut self, id: usize) {
         // task 20.6: forget the row here, and end it there
         // <solution>
