@@ -32,7 +32,7 @@ const TIERS: [(&str, &str); 3] = [
 /// The flags of `hint`.
 #[derive(Args)]
 pub struct Hint {
-    /// Which day: `day6` or `6`; without it, the one you are at
+    /// Which day: `day6` or `6`, or a task: `6.1`; without it, the day you are at
     #[arg(value_name = "DAY")]
     day: Option<String>,
     /// Which task, as `6.1`; without it, the day's first unfinished
@@ -119,6 +119,9 @@ fn tier<'a>(hints: &'a Table, task: &str, key: &str) -> Result<&'a str> {
 
 /// The task asked for, else the first unfinished of the day, or of the day the reader is at.
 fn choose(repo: &Repo, args: &Hint) -> Result<(Day, Task)> {
+    if let (Some(id), None) = (args.day.as_deref().filter(|day| day.contains('.')), &args.task) {
+        return repo.task_of(None, id); // `hint 6.1`: a task where a day could stand
+    }
     let named = args.day.as_ref().map(|day| repo.day(day)).transpose()?;
     if let Some(id) = &args.task {
         return repo.task_of(named, id);
