@@ -25,8 +25,8 @@ pub fn concat(old: &Tensor, new: &Tensor) -> Result<Tensor> {
     todo!("day 10, task 2: the old positions, then the new ones")
 }
 
-/// Keys and values of every layer, and how many of their positions count: what every cache here is
-/// made of.
+/// Keys and values of every layer, and how many of their positions count: the storage shared by every
+/// cache in this course.
 ///
 /// Positions from `len` on are garbage, in every layer. It isn't `Clone`, because clones would
 /// share the buffers that [`KvLayers::write`] writes in place.
@@ -115,7 +115,7 @@ pub struct Cached<'a> {
 }
 
 impl<'a> Cached<'a> {
-    /// An empty cache, and nothing in it.
+    /// Creates a `Cached` with an empty cache.
     pub fn new(model: &'a dyn Model, cache: Box<dyn Cache + 'a>) -> Self {
         Self { model, cache, tokens: Vec::new(), computed: 0 }
     }
@@ -146,15 +146,14 @@ impl<'a> Cached<'a> {
     /// If `n` is not in 1 to the number of tokens, they do not fit the model, or the model fails.
     pub fn logits(&mut self, tokens: &[u32], n: usize) -> Result<Vec<Vec<f32>>> {
         if n == 0 || n > tokens.len() {
-            bail!("the logits after the last {n} of {} tokens cannot be had", tokens.len())
+            bail!("asked for {n} logits, but there are {} tokens", tokens.len())
         }
         // task 10.4: keep the common prefix, feed the rest, remember what the cache has now
         todo!("day 10, task 4: keep the common prefix, feed the rest, remember what the cache has now")
     }
 }
 
-/// The next token of a sequence: one pass over the tokens that its cache lacks, the choice, and
-/// what comes of it.
+/// Runs the model on the tokens the cache lacks, samples the next token and appends it.
 ///
 /// # Errors
 /// If the model, a processor or the sampler fails.
@@ -237,7 +236,7 @@ impl KvLayers {
         todo!("day 10, task 8: positions from len on no longer count")
     }
 
-    /// Replaces every stored tensor by `change` of it.
+    /// Applies `change` to every stored tensor.
     ///
     /// # Errors
     /// If `change` fails.
@@ -297,8 +296,8 @@ impl SlidingCache {
         Self { layers: KvLayers::new(layers), window, num_evicted: 0 }
     }
 
-    /// Evicts what the next token may not see: of a window of `window` positions, itself included,
-    /// it leaves at most `window - 1`. `append` calls it after the last layer.
+    /// Evicts positions the next token must not see, keeping at most `window - 1`, because a token
+    /// counts as part of its own window. `append` calls it after the last layer.
     ///
     /// # Errors
     /// If more than `window` positions are held: the newest must not have seen the first.
@@ -307,8 +306,8 @@ impl SlidingCache {
         if held > window {
             bail!("a sliding cache of {window} positions cannot take {held} at once")
         }
-        // task 10.9 (further): drop from the front what the next token may not see, and count it
-        todo!("day 10, task 9: drop from the front what the next token may not see, and count it")
+        // task 10.9 (further): drop from the front what the next token must not see, and count it
+        todo!("day 10, task 9: drop from the front what the next token must not see, and count it")
     }
 }
 

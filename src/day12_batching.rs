@@ -144,7 +144,7 @@ pub struct BatchCache {
 
 impl BatchCache {
     /// An empty cache for a model of `layers` layers, with room for `capacity` positions in each
-    /// row, or as many as there come to be.
+    /// row, or unlimited.
     pub fn new(layers: usize, capacity: Option<usize>) -> Self {
         Self { layers: KvLayers::new(layers), capacity }
     }
