@@ -21,7 +21,7 @@ pub enum FinishReason {
 /// One generated token, or the end of a row that failed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Token {
-    /// Which prompt of the batch it belongs to.
+    /// The id of the request it belongs to; in a static batch that is the row.
     pub row: usize,
     /// Its id. If the row failed there is no token, and this is 0.
     pub id: u32,
