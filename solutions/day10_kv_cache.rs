@@ -334,7 +334,7 @@ impl Cache for StaticCache {
 /// positions, itself included (HF `sliding_window`).
 #[derive(Debug)]
 pub struct SlidingCache {
-    /// What it still holds.
+    /// The positions that it still holds.
     pub layers: KvLayers,
     window: usize,
     num_evicted: usize,

@@ -33,21 +33,21 @@ use std::time::Instant;
 /// # Errors
 /// If a flag is wrong ([`crate::kit::error::Usage`]), or the model or the text fails.
 pub fn run(args: &Args) -> Result<u8> {
+    ensure!(args.max_new_tokens > 0, usage("--max-new-tokens is 0; ask for at least 1"));
+    if let Some(address) = &args.endpoint {
+        return endpoint::run(args, address);
+    }
+    let device = device::device(&args.device).map_err(usage)?;
     if let Some(code) = answer_without_model(args)? {
         return Ok(code);
     }
-    let (asked, tokenizers) = Asked::read(args)?;
+    let (asked, tokenizers) = Asked::read(args, device)?;
     let loaded = Loaded::new(&asked, tokenizers)?;
     write(asked, &loaded)
 }
 
 /// Step 1: does what needs no model, and returns the exit code. None: there is a text to write.
 fn answer_without_model(args: &Args) -> Result<Option<u8>> {
-    ensure!(args.max_new_tokens > 0, usage("--max-new-tokens is 0; ask for at least 1"));
-    if let Some(address) = &args.endpoint {
-        return endpoint::run(args, address).map(Some);
-    }
-    device::device(&args.device).map_err(usage)?;
     if let Some(name) = &args.dtype {
         device::dtype(name).map_err(usage)?; // before anything is fetched
     }
@@ -94,7 +94,7 @@ type Tokenizers = (Tokenizer, Option<Tokenizer>);
 
 impl<'a> Asked<'a> {
     /// Step 2.
-    fn read(args: &'a Args) -> Result<(Self, Tokenizers)> {
+    fn read(args: &'a Args, device: Device) -> Result<(Self, Tokenizers)> {
         let prompted = args.prompt_file.is_some() || args.prompt_ids.is_some();
         if args.prompt.is_empty() && !prompted && !args.chat {
             return Err(usage("no prompt; give one with --prompt, --prompt-file or --prompt-ids"));
@@ -123,20 +123,17 @@ impl<'a> Asked<'a> {
         let drafter = args.draft_model.as_deref();
         let drafter = drafter.map(|name| draft_model(name, args, &files, &tokenizer));
         let (draft_files, draft_tokenizer) = drafter.transpose()?.unzip();
-        let draft_table = match &args.draft_table {
-            Some(file) => Some(draft_table(file, &tokenizer)?),
-            None => None,
-        };
+        let draft_table = args.draft_table.as_deref().map(|file| draft_table(file, &tokenizer));
         let asked = Self {
             args,
-            device: device::device(&args.device).map_err(usage)?,
+            device,
             plan,
             processors,
             template,
             prompts,
             questions: asking.map(|_| texts),
             draft_files,
-            draft_table,
+            draft_table: draft_table.transpose()?,
             began,
             files,
         };
@@ -458,10 +455,7 @@ impl Run<'_> {
                  goes on with --past-context window"
             );
         }
-        match failure {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        failure.map_or(Ok(()), Err)
     }
 
     /// The error of the first row of a batch that failed; if the model computed NaN for it, where that

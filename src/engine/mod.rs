@@ -124,7 +124,7 @@ impl Engine {
         &self.model
     }
 
-    /// What the model computes with.
+    /// The operations that the model computes with.
     pub fn ops(&self) -> &SharedOps {
         &self.model.ops
     }

@@ -37,21 +37,14 @@ pub enum Kernels {
     Mine,
 }
 
-impl Kernels {
-    /// Returns the name as `--kernels` takes it.
-    pub fn name(self) -> &'static str {
-        match self {
+impl std::fmt::Display for Kernels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
             Self::Plain => "plain",
             Self::Candle => "candle",
             Self::Fast => "fast",
             Self::Mine => "mine",
-        }
-    }
-}
-
-impl std::fmt::Display for Kernels {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+        })
     }
 }
 

@@ -125,7 +125,7 @@ pub struct Request<'a> {
     pub sampler: Sampler<'a>,
     /// A kernel that stands in for day 7's `log_softmax`; what it returns None for is left to that day.
     pub log_softmax: Option<fn(&[f32]) -> Option<Vec<f32>>>,
-    /// How many of the likeliest tokens each token carries in its `top`; None is none.
+    /// The number of likeliest tokens that each token carries in its `top`; None: none.
     pub top_logprobs: Option<usize>,
 }
 

@@ -550,7 +550,7 @@ fn real<'a>(model: &'a dyn Model, tokenizer: &'a Tokenizer, bound: usize) -> Box
     Box::new(Scheduler::new(model, tokenizer, caches, bound))
 }
 
-/// A greedy request for one of the texts, of so many tokens at most.
+/// A greedy request for one of the texts, with at most `most` tokens.
 fn ask(which: u32, most: usize) -> Ask {
     let params = SamplingParams { max_new_tokens: most, ..SamplingParams::default() };
     Ask { prompts: vec![vec![which]], n: 1, params, ..Ask::default() }
@@ -835,6 +835,21 @@ pub fn waiting_jobs_take_turns(day: &Day) -> Outcome {
 }
 
 pub fn what_cannot_start_fails_alone(day: &Day) -> Outcome {
+    let prompts = vec![vec![CAT], vec![5; 65], vec![CAFE]];
+    let jobs = clients(&[Ask { prompts, ..ask(CAT, 9) }]);
+    let mut script = vec![Do::Accept(0), Do::Feed];
+    script.extend(turns(6));
+    let (seen, _) = drive(day, (8, 8), &jobs, script)?;
+    let input = "a job of three prompts, the second of which is too long, and eight places";
+    equal(
+        &format!("{input}: load and rows after feed"),
+        Ok((seen[1].load, seen[1].rows.clone())),
+        &((0, 0, 0), vec![]),
+    )
+    .likely("a job that fails is taken out whole, with the choice that has started")?;
+    equal(&format!("{input}: the failures told"), Ok(faults(&jobs)), &vec![vec![Fault::Invalid]])?;
+    equal(&format!("{input}: what the client hears"), Ok(choices(&jobs)), &vec![vec![]])?;
+
     let jobs = clients(&[
         Ask { n: 2, ..unmade() },
         Ask { prompts: vec![vec![5; 65]], ..ask(CAT, 9) },

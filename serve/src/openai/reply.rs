@@ -53,7 +53,7 @@ impl ChoiceDelta {
     }
 }
 
-/// Spells a token. A special token has no bytes in a text, so its name stands for it.
+/// Spells a token. A special token has no bytes in a text, so it is spelled by its name.
 pub fn spelled(tokenizer: &Tokenizer, id: u32, logprob: f32) -> Spelled {
     let mut bytes = tokenizer.token_bytes(id);
     if bytes.is_empty() {
