@@ -8,12 +8,19 @@
 
 extern crate self as candecode; // so that a day's file reads the same wherever it is compiled
 
+pub use candecode_formats as formats;
+pub use candecode_kit as kit;
+
+// A feature that these crates read is silently false in them unless Cargo.toml forwards it.
+const _: () = assert!(kit::device::METAL || !cfg!(feature = "metal"));
+const _: () = assert!(kit::device::CUDA || !cfg!(feature = "cuda"));
+const _: () = assert!(formats::hub::DOWNLOADS || !cfg!(feature = "hub"));
+
 #[cfg(feature = "cli")]
 pub mod cli;
+pub mod days;
 pub mod engine;
-pub mod formats;
 pub mod kernels;
-pub mod kit;
 
 #[cfg_attr(feature = "ref-day00", path = "../solutions/day00_warm_up.rs")]
 pub mod day00_warm_up;

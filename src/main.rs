@@ -2,7 +2,7 @@
 
 use candecode::cli::{flags::Args, run};
 use candecode::kernels;
-use candecode::kit::{days, error, note};
+use candecode::kit::{error, note, panics};
 use clap::Parser as _;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ fn command() -> ExitCode {
         Ok(args) => args,
         Err(refused) => return shown(&refused),
     };
-    days::quiet_panics();
+    panics::quiet_panics();
     match std::panic::catch_unwind(|| run::run(&args)) {
         Ok(Ok(code)) => ExitCode::from(code),
         Ok(Err(error)) if error.chain().any(|e| e.is::<error::OutputClosed>()) => ExitCode::SUCCESS,
@@ -32,7 +32,7 @@ fn command() -> ExitCode {
             ExitCode::from(if error.is::<error::Usage>() { 2 } else { 1 })
         }
         Err(panic) => {
-            note::write(format_args!("{}", days::describe_panic(&*panic)));
+            note::write(format_args!("{}", panics::describe_panic(&*panic)));
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,6 @@
 //! What the command does besides failing with a message: notes, warnings, the ways out that a
 //! message names, Ctrl-C, a closed pipe. The messages themselves are on a page of the book, which
-//! is a test (`tools/tests/messages.rs`).
+//! is a test (`crates/maintain/tests/messages.rs`).
 //!
 //! Runs the `candecode` command itself, with the reference: `cargo test --features ref --test
 //! bad_input`.

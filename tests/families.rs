@@ -8,7 +8,7 @@
 
 use candecode::engine::load::load_transformer;
 use candecode::engine::operations::{choose, Kernels};
-use candecode::kit::{Model, ModelConfig, NoCache, Step, Weights};
+use candecode::kit::{Model, NoCache, Step};
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -240,8 +240,10 @@ fn is_measured(cell: &str) -> bool {
 #[test]
 fn a_gguf_file_has_the_tensors_of_its_folder() {
     for model in MODELS {
-        let folder = Weights::open(&oracle(model), DType::F32, &CPU).unwrap();
-        let gguf = Weights::open(&oracle(&format!("{model}.gguf")), DType::F32, &CPU).unwrap();
+        let folder = candecode::formats::open_weights(&oracle(model), DType::F32, &CPU).unwrap();
+        let gguf =
+            candecode::formats::open_weights(&oracle(&format!("{model}.gguf")), DType::F32, &CPU)
+                .unwrap();
         let stored = candle_core::safetensors::load(oracle(model).join("model.safetensors"), &CPU);
         for (name, tensor) in stored.unwrap() {
             let [here, there] =
@@ -261,9 +263,9 @@ fn a_gguf_file_has_the_tensors_of_its_folder() {
 #[test]
 fn a_gguf_file_has_the_configuration_of_its_folder() {
     for model in MODELS {
-        let mut want = ModelConfig::from_dir(&oracle(model)).unwrap();
+        let mut want = candecode::formats::read_config(&oracle(model)).unwrap();
         want.eos_token_ids.clear(); // these files have no tokenizer, which would say it
-        let got = ModelConfig::from_dir(&oracle(&format!("{model}.gguf"))).unwrap();
+        let got = candecode::formats::read_config(&oracle(&format!("{model}.gguf"))).unwrap();
         assert_eq!(got, want, "{model}");
     }
 }

@@ -58,7 +58,8 @@ pub fn model(name: &str) -> Result<Box<dyn Model>> {
 /// # Errors
 /// If it cannot be read.
 pub fn tokenizer() -> Result<Tokenizer> {
-    Tokenizer::from_dir(&folder("story-3m")?).map_err(|e| candle_core::Error::Msg(format!("{e:#}")))
+    candecode::formats::read_tokenizer(&folder("story-3m")?)
+        .map_err(|e| candle_core::Error::Msg(format!("{e:#}")))
 }
 
 /// An empty growing cache, for one text.

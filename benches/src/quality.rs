@@ -96,7 +96,7 @@ fn measure() -> Result<()> {
     let path = hub::locate(&args.model, false)?;
     let tokenizer = match args.model.as_str() {
         "story-3m" | "story-230k" | "story-gpt2-1m" => tokenizer()?,
-        _ => Tokenizer::from_dir(&path)?,
+        _ => candecode::formats::read_tokenizer(&path)?,
     };
     let file = root().join("benches/held_out_stories.txt");
     let text = std::fs::read_to_string(file)?;

@@ -16,7 +16,7 @@ use candecode::engine::load::{load_transformer, quantized_format};
 use candecode::engine::operations::{self, Kernels};
 use candecode::formats::hub;
 use candecode::kernels;
-use candecode::kit::{Logits, Model, ModelConfig, QuantType, Step, Tokenizer, WeightFormat};
+use candecode::kit::{Logits, Model, QuantType, Step, Tokenizer, WeightFormat};
 use candle_core::{DType, Device};
 use clap::Parser;
 use std::fs::File;
@@ -82,13 +82,13 @@ fn measure() -> Result<()> {
     let ops = operations::choose(Some(Kernels::Fast), &Device::Cpu);
     ensure!(args.tokens > 1, "--tokens must be at least 2: a text of one token says nothing");
     let dir = hub::locate(&args.model, false)?;
-    let most = ModelConfig::from_dir(&dir)?.max_position_embeddings;
+    let most = candecode::formats::read_config(&dir)?.max_position_embeddings;
     ensure!(
         args.text.is_none() || args.tokens <= most,
         "--text is read in one pass, and {} has room for {most}: give --tokens {most} or fewer",
         args.model
     );
-    let tokenizer = Tokenizer::from_dir(&dir)?;
+    let tokenizer = candecode::formats::read_tokenizer(&dir)?;
     let texts = match &args.text {
         Some(file) => vec![beginning(&tokenizer, file, args.tokens)?],
         None => texts(&tokenizer, args.tokens)?,

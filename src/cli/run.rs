@@ -7,6 +7,7 @@ use crate::cli::weight_format::{self, weight_format, ModelLoad};
 use crate::cli::{
     chat_terminal, endpoint, generation_config, interrupt, long_wait, memory_check, text_input,
 };
+use crate::days;
 use crate::engine::chat::Chat;
 use crate::engine::chat_template::{date, Message, Template};
 use crate::engine::loops::{LoopPlan, Models};
@@ -19,7 +20,7 @@ use crate::formats::{hub, ModelFiles};
 use crate::kernels;
 use crate::kit::error::{describe, plain, shown, usage};
 use crate::kit::note::note;
-use crate::kit::{check_prompt, days, device};
+use crate::kit::{check_prompt, device};
 use crate::kit::{Cache, Model, ModelConfig, PastContext, Step, Tokenizer};
 use anyhow::{anyhow, ensure, Context as _, Result};
 use candle_core::{DType, Device, Tensor};

@@ -7,7 +7,7 @@ use crate::day03_norms_and_mlps::Projection;
 use crate::day05_model::{DecoderLayer, Mlp, SelfAttention};
 use crate::day16_cost_of_a_token::{weights_read, Pass, Precision};
 use crate::kernels;
-use crate::kit::days::describe_panic;
+use crate::kit::panics::describe_panic;
 use candle_core::DType;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 

@@ -160,11 +160,11 @@ pub fn refused_calmly<T: Debug>(input: &str, call: impl FnOnce() -> Result<T>) -
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
     match caught {
         Ok(got) => refused(input, got, &[]),
-        Err(panic) if candecode::kit::days::unwritten(&*panic).is_some() => {
+        Err(panic) if candecode::kit::panics::unwritten(&*panic).is_some() => {
             std::panic::resume_unwind(panic)
         }
         Err(panic) => {
-            let text = candecode::kit::days::describe_panic(&*panic);
+            let text = candecode::kit::panics::describe_panic(&*panic);
             let lines = vec![format!("got    a panic: {text}"), "want   an error (`bail!`)".into()];
             wrong(input, text, lines)
         }

@@ -5,7 +5,7 @@ use super::checks::{
     close, device, ensure, equal, for_candle_nn, golden_json, models_dir, refused, refused_calmly,
     tokenizer, Likely, Outcome, Random,
 };
-use candecode::kit::{error::plain, Tokenizer, Weights};
+use candecode::kit::{error::plain, Tokenizer};
 use candle_core::{DType, Device, Error, IndexOp, Module, Result, Tensor, D};
 
 // f32 sums of up to 192 products near 0.03: candle's and torch's orders differ by a few units of
@@ -54,7 +54,7 @@ fn counting(shape: &[usize]) -> Result<Tensor> {
 /// The embedding table of story-3m, (2048, 192).
 fn table() -> Result<Tensor> {
     let dir = models_dir()?.join("story-3m");
-    let weights = Weights::open(&dir, DType::F32, &device()?);
+    let weights = candecode::formats::open_weights(&dir, DType::F32, &device()?);
     let weights = weights.map_err(|e| Error::Msg(format!("{e:#}")))?;
     weights.matrix("model.embed_tokens.weight", 2048, 192)?.tensor()
 }

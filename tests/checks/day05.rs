@@ -11,7 +11,7 @@ use candecode::day04_attention_block::Attention;
 use candecode::day05_model::{DecoderLayer, FusedAttention, Mlp, Norm, SelfAttention, Transformer};
 use candecode::engine::load;
 use candecode::engine::operations::plain;
-use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, NoCache, Step, Weight, Weights};
+use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, NoCache, Step, Weight};
 use candle_core::{DType, Error, Module, Result, Tensor};
 use std::path::Path;
 
@@ -192,8 +192,8 @@ fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
         models_dir()?.join(name)
     };
     let message = |e: anyhow::Error| Error::Msg(format!("{e:#}"));
-    let config = ModelConfig::from_dir(&dir).map_err(message)?;
-    let weights = Weights::open(&dir, dtype, &device()?).map_err(message)?;
+    let config = candecode::formats::read_config(&dir).map_err(message)?;
+    let weights = candecode::formats::open_weights(&dir, dtype, &device()?).map_err(message)?;
     let transformer = match config.family {
         Family::Gpt2 => load::gpt2(&weights, config, &ops()?)?,
         _ => load::llama(&weights, config, &ops()?)?,

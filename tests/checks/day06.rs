@@ -279,7 +279,7 @@ fn words(pieces: &[&str]) -> Vec<String> {
 /// space that begins a text is taken away.
 fn sentencepiece() -> Result<Tokenizer> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/sentencepiece");
-    Tokenizer::from_dir(&dir).map_err(|e| Error::Msg(format!("{e:#}")))
+    candecode::formats::read_tokenizer(&dir).map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
 /// The ids of that tokenizer's tokens.

@@ -132,7 +132,8 @@ fn holds(input: &str, cache: &dyn Held, rows: &Rows) -> Outcome {
 const KINDS: [CacheKind; 2] = [CacheKind::Dynamic, CacheKind::Static(40)];
 
 fn config(name: &str) -> Result<ModelConfig> {
-    ModelConfig::from_dir(&models_dir()?.join(name)).map_err(|e| Error::Msg(format!("{e:#}")))
+    candecode::formats::read_config(&models_dir()?.join(name))
+        .map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
 pub fn memory_by_hand(day: &Day) -> Outcome {

@@ -501,7 +501,8 @@ pub fn two_eos_ids_make_room_too(day: &Day) -> Outcome {
 
 pub fn a_stop_string_is_found_after_the_prompt(day: &Day) -> Outcome {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/sentencepiece");
-    let tokenizer = Tokenizer::from_dir(&dir).map_err(|e| Error::Msg(format!("{e:#}")))?;
+    let tokenizer =
+        candecode::formats::read_tokenizer(&dir).map_err(|e| Error::Msg(format!("{e:#}")))?;
     let size = tokenizer.vocab_size();
     let token = |piece: &str| {
         let mut ids = 0..size as u32;

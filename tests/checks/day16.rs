@@ -246,7 +246,8 @@ pub fn as_many_as_the_files_have(day: &Day) -> Outcome {
         (oracle.join("tiny-qwen3"), "embed_tokens"),
     ];
     for (folder, looked_up) in folders {
-        let config = ModelConfig::from_dir(&folder).map_err(|e| Error::Msg(format!("{e:#}")))?;
+        let config =
+            candecode::formats::read_config(&folder).map_err(|e| Error::Msg(format!("{e:#}")))?;
         let file = folder.join("model.safetensors");
         let tensors = candle_core::safetensors::load(file, &Device::Cpu)?;
         // A tied table is the head, and is multiplied with; of another table rows are looked up.

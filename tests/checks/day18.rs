@@ -572,10 +572,10 @@ pub fn an_unseen_tile_is_not_read(day: &Day) -> Outcome {
     let attend = |day: &Day, case: &Case, sight: Sight, columns: Range<usize>| {
         let run = || case.run(day.attend_tiles, sight, columns);
         catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
-            if candecode::kit::days::unwritten(&*panic).is_some() {
+            if candecode::kit::panics::unwritten(&*panic).is_some() {
                 std::panic::resume_unwind(panic)
             }
-            candecode::kit::days::describe_panic(&*panic)
+            candecode::kit::panics::describe_panic(&*panic)
                 .rsplit("panicked: ")
                 .next()
                 .map(String::from)

@@ -63,7 +63,8 @@ pub fn model_of(name: &str, dtype: DType) -> Result<Box<dyn Model>> {
 
 /// The embedded models' tokenizer: all three have the same.
 pub fn tokenizer() -> Result<Tokenizer> {
-    Tokenizer::from_dir(&models_dir()?.join("story-3m")).map_err(|e| Error::Msg(format!("{e:#}")))
+    candecode::formats::read_tokenizer(&models_dir()?.join("story-3m"))
+        .map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
 /// Numbers that look random and are the same on every machine (a 64-bit linear congruential generator, Knuth's MMIX).

@@ -157,14 +157,14 @@ fn patience() -> Duration {
 
 /// Runs a check on a thread of its own, so that a panic and an endless loop are findings like any other.
 pub fn run<D: Copy + Send + 'static>(check: Check<D>, day: &D) -> Outcome {
-    candecode::kit::days::quiet_panics();
+    candecode::kit::panics::quiet_panics();
     let (send, receive) = mpsc::channel();
     let day = *day;
     std::thread::spawn(move || {
         let caught = std::panic::catch_unwind(AssertUnwindSafe(move || check(&day)));
         let outcome = caught.unwrap_or_else(|panic| {
-            let text = candecode::kit::days::describe_panic(&*panic);
-            let kind = match candecode::kit::days::unwritten(&*panic) {
+            let text = candecode::kit::panics::describe_panic(&*panic);
+            let kind = match candecode::kit::panics::unwritten(&*panic) {
                 Some(task) => Kind::Unwritten(task),
                 None => Kind::Panicked,
             };

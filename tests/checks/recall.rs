@@ -27,7 +27,7 @@ pub struct Recall {
 impl Recall {
     /// The embedded model of that name; the pass after `bound` is refused, so that an endless loop ends.
     pub fn new(name: &str, bound: usize) -> Result<Self> {
-        let config = ModelConfig::from_dir(&super::models_dir()?.join(name));
+        let config = candecode::formats::read_config(&super::models_dir()?.join(name));
         let config = config.map_err(|e| Error::Msg(format!("{e:#}")))?;
         let (device, model, asked) = (super::device()?, OnceCell::new(), Cell::new(0));
         Ok(Self { name: name.into(), config, device, model, bound, asked, only: None })

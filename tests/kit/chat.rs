@@ -37,7 +37,7 @@ fn oracle_tokenizer(test: &str, golden: &Value) -> Tokenizer {
     }
     let folder = Folder::new(test);
     folder.write("tokenizer.json", json.to_string());
-    Tokenizer::from_dir(&folder.0).unwrap()
+    candecode::formats::read_tokenizer(&folder.0).unwrap()
 }
 
 fn messages(history: &Value) -> Vec<Message> {
@@ -322,7 +322,7 @@ impl Model for Counting {
 }
 
 fn tokenizer() -> Tokenizer {
-    Tokenizer::from_dir(&story("story-3m")).unwrap()
+    candecode::formats::read_tokenizer(&story("story-3m")).unwrap()
 }
 
 fn template(text: &str) -> Template {

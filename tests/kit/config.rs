@@ -380,7 +380,7 @@ fn eos_ids_of_the_generation_config_come_first() {
     let mut config = least("llama");
     config["eos_token_id"] = json!(3);
     folder.write("config.json", config.to_string());
-    let eos = || ModelConfig::from_dir(&folder.0).map(|config| config.eos_token_ids);
+    let eos = || candecode::formats::read_config(&folder.0).map(|config| config.eos_token_ids);
     assert_eq!(eos().unwrap(), [3]);
     folder.write("generation_config.json", r#"{"eos_token_id": [7, 8]}"#);
     assert_eq!(eos().unwrap(), [7, 8]);
@@ -403,6 +403,10 @@ fn the_size_is_the_number_of_weights_in_the_matrices() {
         let tensors = candle_core::safetensors::load(file, &candle_core::Device::Cpu).unwrap();
         let matrices = tensors.iter().filter(|(name, t)| t.rank() == 2 && !name.contains("wpe"));
         let in_file: usize = matrices.map(|(_, tensor)| tensor.elem_count()).sum();
-        assert_eq!(ModelConfig::from_dir(&story(name)).unwrap().size(), in_file, "{name}");
+        assert_eq!(
+            candecode::formats::read_config(&story(name)).unwrap().size(),
+            in_file,
+            "{name}"
+        );
     }
 }

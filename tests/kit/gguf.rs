@@ -8,7 +8,7 @@ use candecode::engine::chat_template::{Message, Template};
 use candecode::engine::load::{load_transformer, own_format};
 use candecode::engine::operations::plain;
 use candecode::formats::ModelFiles;
-use candecode::kit::{ModelConfig, Tokenizer, Weight, WeightFormat, Weights};
+use candecode::kit::{Weight, WeightFormat};
 use candle_core::quantized::gguf_file::{write, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor};
@@ -166,11 +166,12 @@ fn renamed(name: &str, tensor: Tensor) -> (String, Tensor) {
 fn a_file_is_the_model_of_its_folder() {
     // Stored as bf16, so that bf16 and f32 lose nothing.
     for model in ["story-230k", "story-gpt2-1m"] {
-        let (parts, want) = (Parts::of(model), ModelConfig::from_dir(&story(model)).unwrap());
+        let (parts, want) =
+            (Parts::of(model), candecode::formats::read_config(&story(model)).unwrap());
         for dtype in [GgmlDType::F32, GgmlDType::BF16] {
             let folder = Folder::new("gguf-same");
             let file = parts.write(&folder, dtype);
-            assert_eq!(ModelConfig::from_dir(&file).unwrap(), want);
+            assert_eq!(candecode::formats::read_config(&file).unwrap(), want);
             assert_eq!(logits(&file), logits(&story(model)), "{model}, {dtype:?}");
         }
     }
@@ -181,11 +182,11 @@ fn quantised_numbers_are_widened_as_they_are_read() {
     // Q8_0: 32 numbers share a scale of f16; each is a whole number of -127 to 127 times it.
     let (folder, parts) = (Folder::new("gguf-q8"), Parts::of("story-230k"));
     let file = parts.write(&folder, GgmlDType::Q8_0);
-    let weights = Weights::open(&file, DType::F32, &CPU).unwrap();
+    let weights = candecode::formats::open_weights(&file, DType::F32, &CPU).unwrap();
     let name = "model.layers.1.mlp.down_proj.weight";
     let got = weights.matrix(name, 64, 192).unwrap();
     let got = got.tensor().unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    let folder = Weights::open(&story("story-230k"), DType::F32, &CPU).unwrap();
+    let folder = candecode::formats::open_weights(&story("story-230k"), DType::F32, &CPU).unwrap();
     let exact = folder.matrix(name, 64, 192).unwrap();
     let exact = exact.tensor().unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
     for (got, exact) in got.chunks(32).zip(exact.chunks(32)) {
@@ -197,7 +198,10 @@ fn quantised_numbers_are_widened_as_they_are_read() {
             assert!((steps - steps.round()).abs() < 0.1, "{got} is no multiple of {scale}");
         }
     }
-    let narrow = Weights::open(&file, DType::F16, &CPU).unwrap().matrix(name, 64, 192).unwrap();
+    let narrow = candecode::formats::open_weights(&file, DType::F16, &CPU)
+        .unwrap()
+        .matrix(name, 64, 192)
+        .unwrap();
     assert_eq!(narrow.tensor().unwrap().dtype(), DType::F16);
 }
 
@@ -248,8 +252,10 @@ fn matrices(model: &Transformer) -> Vec<Weight> {
 fn its_tokenizer_gives_the_same_ids() {
     let folder = Folder::new("gguf-ids");
     let file = Parts::of("story-230k").write(&folder, GgmlDType::BF16);
-    let (here, there) =
-        (Tokenizer::from_dir(&file).unwrap(), Tokenizer::from_dir(&story("story-230k")).unwrap());
+    let (here, there) = (
+        candecode::formats::read_tokenizer(&file).unwrap(),
+        candecode::formats::read_tokenizer(&story("story-230k")).unwrap(),
+    );
     assert_eq!(here.difference(&there), None);
     let letters: Vec<char> = "abc XYZ 09 ,.!?'\n\té日🦙½".chars().collect();
     let mut random = Random::new(61);
@@ -283,12 +289,12 @@ fn the_command_writes_the_same_text() {
 
 #[test]
 fn what_is_no_gguf_file_is_refused() {
-    let open = |path: &Path| Weights::open(path, DType::F32, &CPU);
+    let open = |path: &Path| candecode::formats::open_weights(path, DType::F32, &CPU);
     let safetensors = story("story-230k").join("model.safetensors");
     let says = ["model.safetensors: not a GGUF file", "or the folder of a model"];
     refused(open(&safetensors), &says);
-    refused(Tokenizer::from_dir(&safetensors), &says);
-    refused(ModelConfig::from_dir(&safetensors), &says);
+    refused(candecode::formats::read_tokenizer(&safetensors), &says);
+    refused(candecode::formats::read_config(&safetensors), &says);
     let folder = Folder::new("gguf-none");
     refused(open(&folder.write("empty.gguf", "")), &["empty.gguf: not a GGUF file"]);
     let says = ["nowhere.gguf: there is no such file; give the path of a GGUF file"];
@@ -304,10 +310,13 @@ fn a_file_cut_anywhere_is_refused() {
     let edges = [4, 5, 8, 24, 100, bytes.len() - 40];
     for length in edges.into_iter().chain((0..40).map(|_| 4 + random.below(bytes.len() - 50))) {
         folder.write("model.gguf", &bytes[..length]);
-        refused(Weights::open(&file, DType::F32, &CPU), &["cut short", "fetch the file again"]);
+        refused(
+            candecode::formats::open_weights(&file, DType::F32, &CPU),
+            &["cut short", "fetch the file again"],
+        );
     }
     folder.write("model.gguf", &bytes[..bytes.len() - 40]);
-    refused(ModelConfig::from_dir(&file), &["cut short: tensor", "ends at byte"]);
+    refused(candecode::formats::read_config(&file), &["cut short: tensor", "ends at byte"]);
 }
 
 #[test]
@@ -330,7 +339,7 @@ fn a_file_of_other_bytes_never_panics() {
         folder.write("model.gguf", &damaged);
         let tried = [
             candecode::engine::load_model(&file, DType::F32, &CPU).map(drop),
-            Tokenizer::from_dir(&file).map(drop),
+            candecode::formats::read_tokenizer(&file).map(drop),
         ];
         for error in tried.into_iter().filter(Result::is_err) {
             assert!(!message(error).contains("panicked"));
@@ -338,7 +347,10 @@ fn a_file_of_other_bytes_never_panics() {
     }
     // No alignment at all, which divides by zero.
     let parts = Parts::of("story-230k").set("general.alignment", Some(Value::U32(0)));
-    refused(ModelConfig::from_dir(&parts.write(&folder, GgmlDType::F32)), &["damaged (its header"]);
+    refused(
+        candecode::formats::read_config(&parts.write(&folder, GgmlDType::F32)),
+        &["damaged (its header"],
+    );
 }
 
 #[test]
@@ -375,16 +387,19 @@ fn what_day_5s_stack_does_not_do_is_refused() {
     ] {
         let folder = Folder::new("gguf-config");
         let file = Parts::of("story-230k").set(key, value).write(&folder, GgmlDType::F32);
-        refused(ModelConfig::from_dir(&file), &["model.gguf", says]);
+        refused(candecode::formats::read_config(&file), &["model.gguf", says]);
     }
     let folder = Folder::new("gguf-tensors");
     let mut parts = Parts::of("story-230k");
     parts.tensors.retain(|(name, _)| name != "token_embd.weight");
     let file = parts.write(&folder, GgmlDType::F32);
-    refused(ModelConfig::from_dir(&file), &["tensor token_embd.weight is missing"]);
+    refused(candecode::formats::read_config(&file), &["tensor token_embd.weight is missing"]);
     parts.tensors.clear();
     let file = parts.write(&folder, GgmlDType::F32);
-    refused(ModelConfig::from_dir(&file), &["no tensors: the file has a vocabulary only"]);
+    refused(
+        candecode::formats::read_config(&file),
+        &["no tensors: the file has a vocabulary only"],
+    );
     let mut parts = Parts::of("story-230k");
     parts.tensors.retain(|(name, _)| name != "blk.1.ffn_up.weight");
     let file = parts.write(&folder, GgmlDType::F32);
@@ -409,7 +424,7 @@ fn a_type_that_is_not_read_is_named_with_those_that_are() {
         bytes[at] = number;
         folder.write("model.gguf", &bytes);
         let says = format!("stored in a type that candecode does not read ({found}); it reads F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K");
-        let text = message(ModelConfig::from_dir(&file));
+        let text = message(candecode::formats::read_config(&file));
         assert!(text.ends_with(&says), "{text}");
     }
 }
@@ -455,7 +470,7 @@ fn an_unknown_tokenizer_is_refused() {
         let folder = Folder::new("gguf-tokenizer");
         let key = format!("tokenizer.ggml.{key}");
         let file = Parts::of("story-230k").set(&key, value).write(&folder, GgmlDType::F32);
-        refused(Tokenizer::from_dir(&file), &["model.gguf: the tokenizer", says]);
+        refused(candecode::formats::read_tokenizer(&file), &["model.gguf: the tokenizer", says]);
     }
 }
 
@@ -466,7 +481,8 @@ fn digits_spaces_and_the_first_token_are_as_the_name_says() {
         Parts::of("story-230k").set("tokenizer.ggml.pre", Some(Value::String(pre.into())))
     };
     let pieces = |parts: &Parts, text: &str| -> Vec<String> {
-        let tokenizer = Tokenizer::from_dir(&parts.write(&folder, GgmlDType::F32)).unwrap();
+        let tokenizer =
+            candecode::formats::read_tokenizer(&parts.write(&folder, GgmlDType::F32)).unwrap();
         let ids = tokenizer.encode(text).unwrap();
         ids.into_iter().map(|id| tokenizer.piece(id).unwrap()).collect()
     };
@@ -502,7 +518,9 @@ fn scores_become_merges() {
         .set("tokenizer.ggml.token_type", list(kinds.map(Value::I32).to_vec()))
         .set("tokenizer.ggml.bos_token_id", Some(Value::U32(1)))
         .set("tokenizer.ggml.unknown_token_id", Some(Value::U32(0)));
-    let read = |parts: &Parts| Tokenizer::from_dir(&parts.write(&folder, GgmlDType::F32)).unwrap();
+    let read = |parts: &Parts| {
+        candecode::formats::read_tokenizer(&parts.write(&folder, GgmlDType::F32)).unwrap()
+    };
     let tokenizer = read(&parts);
     assert_eq!(tokenizer.encode("ab a b").unwrap(), [1, 9, 8, 4, 6]);
     assert_eq!(tokenizer.encode("aé").unwrap(), [1, 8, 2, 3], "in bytes");
@@ -538,7 +556,7 @@ fn a_linear_scale_is_refused_however_it_is_written() {
         let parts = changes.iter().fold(Parts::of("story-230k"), |parts, (key, value)| {
             parts.set(&format!("qwen2.rope.{key}"), Some(value.clone()))
         });
-        ModelConfig::from_dir(&parts.write(&folder, GgmlDType::BF16))
+        candecode::formats::read_config(&parts.write(&folder, GgmlDType::BF16))
     };
     let (kind, four) = (|kind: &str| ("scaling.type", Value::String(kind.into())), Value::F32(4.0));
     for changes in [
@@ -571,7 +589,7 @@ fn a_linear_scale_is_refused_however_it_is_written() {
     ] {
         refused(with(&changes), &["model.gguf: the metadata", says]);
     }
-    let plain = ModelConfig::from_dir(&story("story-230k")).unwrap();
+    let plain = candecode::formats::read_config(&story("story-230k")).unwrap();
     for changes in [
         vec![("scaling.factor", Value::F32(1.0))],
         vec![("scaling.factor", Value::F32(0.0))],
@@ -590,9 +608,12 @@ fn numbers_may_be_lists_with_one_for_each_layer() {
     let heads = |of_each: &[u32]| {
         let list = Value::Array(of_each.iter().map(|n| Value::U32(*n)).collect());
         let parts = Parts::of("story-230k").set("qwen2.attention.head_count_kv", Some(list));
-        ModelConfig::from_dir(&parts.write(&folder, GgmlDType::BF16))
+        candecode::formats::read_config(&parts.write(&folder, GgmlDType::BF16))
     };
-    assert_eq!(heads(&[1, 1]).unwrap(), ModelConfig::from_dir(&story("story-230k")).unwrap());
+    assert_eq!(
+        heads(&[1, 1]).unwrap(),
+        candecode::formats::read_config(&story("story-230k")).unwrap()
+    );
     refused(heads(&[1, 2]), &["head_count_kv is [1, 2]", "the same in every layer"]);
     refused(heads(&[]), &["head_count_kv is []"]);
     refused(heads(&[1; 3000]), &["head_count_kv is [1, 1, 1, 1, 1, 1, 1, 1, …]"]);
@@ -612,7 +633,10 @@ fn every_end_that_llama_cpp_knows_ends_a_text() {
             parts = parts.set(&format!("tokenizer.ggml.{key}"), Some(Value::U32(*id)));
         }
         let file = parts.write(&folder, GgmlDType::BF16);
-        (ModelConfig::from_dir(&file).unwrap().eos_token_ids, Tokenizer::from_dir(&file).unwrap())
+        (
+            candecode::formats::read_config(&file).unwrap().eos_token_ids,
+            candecode::formats::read_tokenizer(&file).unwrap(),
+        )
     };
     for (kind, names) in golden["end names"].as_object().unwrap() {
         let names: Vec<&str> =
@@ -635,7 +659,7 @@ fn every_end_that_llama_cpp_knows_ends_a_text() {
     let list = Value::Array([12, 0, 99_999].map(Value::U32).to_vec());
     let parts = Parts::of("story-230k").set("tokenizer.ggml.eos_token_ids", Some(list));
     let file = parts.write(&folder, GgmlDType::BF16);
-    assert_eq!(ModelConfig::from_dir(&file).unwrap().eos_token_ids, [0, 12]);
+    assert_eq!(candecode::formats::read_config(&file).unwrap().eos_token_ids, [0, 12]);
     // gpt-oss and Solar Open end their messages otherwise, and Gemma 4 has </s> as a word.
     let oss = [(1500, "<|return|>"), (1501, "<|call|>"), (1502, "<|end|>")];
     assert_eq!(ends(&oss, &[]).0, [0, 1500, 1501]);
@@ -648,8 +672,9 @@ fn every_end_that_llama_cpp_knows_ends_a_text() {
 #[test]
 fn lists_of_tokens_that_do_not_fit_are_refused() {
     let folder = Folder::new("gguf-fit");
-    let tokenizer =
-        |parts: Parts| Tokenizer::from_dir(&parts.write(&folder, GgmlDType::BF16)).map(drop);
+    let tokenizer = |parts: Parts| {
+        candecode::formats::read_tokenizer(&parts.write(&folder, GgmlDType::BF16)).map(drop)
+    };
     let list = |value: Value, n: usize| Some(Value::Array(vec![value; n]));
     let parts = || Parts::of("story-230k");
     refused(
@@ -692,7 +717,7 @@ fn pieces_without_end_are_refused_at_once() {
             .set("tokenizer.ggml.scores", Some(scores))
             .write(&folder, GgmlDType::BF16);
         let began = std::time::Instant::now();
-        (Tokenizer::from_dir(&file), began.elapsed().as_secs_f64())
+        (candecode::formats::read_tokenizer(&file), began.elapsed().as_secs_f64())
     };
     let (found, seconds) = tokenizer("a", &mut (20..21_000).step_by(20));
     refused(found, &["has 1040 bytes, and no SentencePiece vocabulary more than 1024"]);
@@ -711,7 +736,8 @@ fn the_last_token_is_added_where_the_metadata_says_so() {
     let (bos, eos) = (flag("add_bos_token"), flag("add_eos_token"));
     let parts = Parts::of("story-230k").set(&eos.0, eos.1);
     let ids = |parts: &Parts| {
-        let tokenizer = Tokenizer::from_dir(&parts.write(&folder, GgmlDType::BF16)).unwrap();
+        let tokenizer =
+            candecode::formats::read_tokenizer(&parts.write(&folder, GgmlDType::BF16)).unwrap();
         tokenizer.encode("Once upon").unwrap()
     };
     assert_eq!(ids(&parts), [428, 437, 0]);
@@ -719,7 +745,7 @@ fn the_last_token_is_added_where_the_metadata_says_so() {
     assert_eq!(ids(&parts), [7, 428, 437, 0]);
     let parts = parts.set("tokenizer.ggml.eos_token_id", None);
     let file = parts.write(&folder, GgmlDType::BF16);
-    refused(Tokenizer::from_dir(&file), &["no tokenizer.ggml.eos_token_id"]);
+    refused(candecode::formats::read_tokenizer(&file), &["no tokenizer.ggml.eos_token_id"]);
 }
 
 /// llama.cpp refuses tensors that it doesn't know, too: a bias or a scale would be left out.
@@ -743,7 +769,7 @@ fn an_older_quantisation_is_refused() {
     let file = |dtype| {
         let version = Some(Value::U32(1));
         let parts = Parts::of("story-230k").set("general.quantization_version", version);
-        ModelConfig::from_dir(&parts.write(&folder, dtype))
+        candecode::formats::read_config(&parts.write(&folder, dtype))
     };
     assert!(file(GgmlDType::BF16).is_ok());
     refused(file(GgmlDType::Q8_0), &["general.quantization_version is 1"]);
@@ -755,12 +781,13 @@ fn what_a_stranger_wrote_is_shown_escaped_and_short() {
     let bad = format!("\u{1b}]0;x\u{7}{}", "y".repeat(100_000));
     for key in ["general.architecture", "general.type", "qwen2.rope.scaling.type", "qwen2.odd"] {
         let parts = Parts::of("story-230k").set(key, Some(Value::String(bad.clone())));
-        let text = message(ModelConfig::from_dir(&parts.write(&folder, GgmlDType::BF16)));
+        let text = message(candecode::formats::read_config(&parts.write(&folder, GgmlDType::BF16)));
         assert!(text.contains("\\u{1b}]0;x\\u{7}yyy") && text.len() < 800, "{key}: {text}");
     }
     for key in ["tokenizer.ggml.model", "tokenizer.ggml.pre"] {
         let parts = Parts::of("story-230k").set(key, Some(Value::String(bad.clone())));
-        let text = message(Tokenizer::from_dir(&parts.write(&folder, GgmlDType::BF16)));
+        let text =
+            message(candecode::formats::read_tokenizer(&parts.write(&folder, GgmlDType::BF16)));
         assert!(text.contains("\\u{1b}]0;x\\u{7}yyy") && text.len() < 800, "{key}: {text}");
     }
     let mut parts = Parts::of("story-230k");

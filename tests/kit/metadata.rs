@@ -8,7 +8,7 @@ use crate::{message, refused, story, Folder};
 use candecode::cli::flags::Args;
 use candecode::cli::generation_config::advice;
 use candecode::formats::ModelFiles;
-use candecode::kit::{ModelConfig, Tokenizer};
+use candecode::kit::ModelConfig;
 use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::GgmlDType;
 use clap::Parser as _;
@@ -477,7 +477,8 @@ fn every_key_of_a_tokenizer_config_is_read_or_without_effect() {
     }
     let with = |config: &Json| {
         folder.write("tokenizer_config.json", config.to_string());
-        let ids = Tokenizer::from_dir(&folder.0).map(|t| t.encode("a<x>b <|endoftext|>").unwrap());
+        let ids = candecode::formats::read_tokenizer(&folder.0)
+            .map(|t| t.encode("a<x>b <|endoftext|>").unwrap());
         let ids = ids.map_or_else(|error| message::<()>(Err(error)), |ids| format!("{ids:?}"));
         format!("{ids} {}", model(&folder.0))
     };
@@ -506,7 +507,7 @@ fn tokens_of_the_files_beside_the_tokenizer_are_added_as_transformers_adds_them(
         for (file, text) in files.iter().filter(|(file, _)| *file != "added") {
             folder.write(file, text.to_string());
         }
-        let tokenizer = Tokenizer::from_dir(&folder.0).unwrap();
+        let tokenizer = candecode::formats::read_tokenizer(&folder.0).unwrap();
         for text in case["texts"].as_array().unwrap() {
             let ids: Vec<u32> = serde_json::from_value(text[1].clone()).unwrap();
             let [written, shown] = [&text[0], &text[2]].map(|text| text.as_str().unwrap());
@@ -542,7 +543,7 @@ fn tokens_that_are_none_are_refused_by_file_and_key() {
         ("tokenizer_config.json", r#"{"split_special_tokens": true}"#, "split_special_tokens"),
     ] {
         let path = folder.write(file, text);
-        refused(Tokenizer::from_dir(&folder.0), &[says]);
+        refused(candecode::formats::read_tokenizer(&folder.0), &[says]);
         std::fs::remove_file(path).unwrap();
     }
 }

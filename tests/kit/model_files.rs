@@ -5,7 +5,7 @@ use candecode::engine::load::{build, load_files};
 use candecode::engine::load_model;
 use candecode::engine::operations::plain;
 use candecode::formats::{chat_template, hub, ModelFiles, SafetensorsSource};
-use candecode::kit::{Model, ModelConfig, NoCache, Step, Tokenizer, Weights};
+use candecode::kit::{Model, NoCache, Step, Weights};
 use candle_core::{DType, Device, Tensor};
 use serde_json::{json, Value};
 use std::collections::HashMap;
@@ -48,7 +48,7 @@ fn save(folder: &Folder, tensors: &HashMap<String, Tensor>, metadata: &[(&str, &
 fn one_handle_gives_all_that_a_model_is() {
     let files = ModelFiles::open("story-230k").unwrap();
     assert_eq!(files.path(), story("story-230k"));
-    assert_eq!(files.config(), &ModelConfig::from_dir(&story("story-230k")).unwrap());
+    assert_eq!(files.config(), &candecode::formats::read_config(&story("story-230k")).unwrap());
     assert_eq!(files.tokenizer().unwrap().vocab_size(), 2048);
     assert_eq!(files.generation_config().unwrap()["eos_token_id"], 0);
     assert!(files.chat_template().unwrap().source.is_none());
@@ -70,7 +70,7 @@ fn the_configuration_is_read_once() {
 
 #[test]
 fn a_model_is_built_from_memory() {
-    let config = || ModelConfig::from_dir(&story("story-230k")).unwrap();
+    let config = || candecode::formats::read_config(&story("story-230k")).unwrap();
     let bytes = std::fs::read(story("story-230k").join("model.safetensors")).unwrap();
     let named = Weights::new(Arc::new(tensors("story-230k")), DType::F32, &CPU);
     let in_bytes = SafetensorsSource::from_bytes("the model", bytes.clone()).unwrap();
@@ -178,11 +178,13 @@ fn a_shared_matrix_may_have_one_name_only() {
 /// What reads each file of a folder.
 fn readers() -> [(&'static str, fn(&Path) -> anyhow::Result<()>); 5] {
     [
-        ("config.json", |dir| ModelConfig::from_dir(dir).map(drop)),
-        ("generation_config.json", |dir| ModelConfig::from_dir(dir).map(drop)),
-        ("tokenizer.json", |dir| Tokenizer::from_dir(dir).map(drop)),
+        ("config.json", |dir| candecode::formats::read_config(dir).map(drop)),
+        ("generation_config.json", |dir| candecode::formats::read_config(dir).map(drop)),
+        ("tokenizer.json", |dir| candecode::formats::read_tokenizer(dir).map(drop)),
         ("tokenizer_config.json", |dir| chat_template(dir).map(drop)),
-        ("model.safetensors", |dir| Weights::open(dir, DType::F32, &CPU).map(drop)),
+        ("model.safetensors", |dir| {
+            candecode::formats::open_weights(dir, DType::F32, &CPU).map(drop)
+        }),
     ]
 }
 
@@ -311,7 +313,7 @@ fn a_file_that_stands_for_another_is_called_what_it_is() {
         for file in ["special_tokens_map.json", "added_tokens.json"] {
             let folder = copy("story-230k", "files-instead");
             folder.write(file, text);
-            refused(Tokenizer::from_dir(&folder.0), &[file, what, way]);
+            refused(candecode::formats::read_tokenizer(&folder.0), &[file, what, way]);
         }
         let folder = Folder::new("files-instead-gguf");
         let file = folder.write("model.gguf", text);
@@ -319,12 +321,12 @@ fn a_file_that_stands_for_another_is_called_what_it_is() {
         let folder = copy("story-230k", "files-instead-index");
         std::fs::remove_file(folder.0.join("model.safetensors")).unwrap();
         folder.write("model.safetensors.index.json", text);
-        let weights = Weights::open(&folder.0, DType::F32, &CPU);
+        let weights = candecode::formats::open_weights(&folder.0, DType::F32, &CPU);
         refused(weights, &["model.safetensors.index.json", what, way]);
         let index = json!({"weight_map": {"a": "part.safetensors"}});
         folder.write("model.safetensors.index.json", index.to_string());
         folder.write("part.safetensors", text);
-        let weights = Weights::open(&folder.0, DType::F32, &CPU);
+        let weights = candecode::formats::open_weights(&folder.0, DType::F32, &CPU);
         refused(weights, &["part.safetensors", what, way]);
     }
 }
@@ -435,7 +437,7 @@ fn names_say_which_models_answer_questions() {
 #[test]
 fn a_pytorch_checkpoint_is_named_and_the_way_out_too() {
     for file in ["ckpt.pt", "pytorch_model.bin", "model.PTH"] {
-        let says = [file, "a PyTorch checkpoint, which isn't read", "tools/nanogpt.py"];
+        let says = [file, "a PyTorch checkpoint, which isn't read", "models/nanogpt.py"];
         let folder = Folder::new("files-checkpoint");
         std::fs::write(folder.0.join(file), "PK").unwrap();
         refused(ModelFiles::at(&folder.0.join(file)), &says);

@@ -3,12 +3,13 @@
 use crate::refused;
 use candecode::engine::Engine;
 use candecode::formats::{hub, ModelFiles};
-use candecode::kit::{SamplingParams, Weights};
+use candecode::kit::SamplingParams;
 use candle_core::{DType, Device};
 use std::path::Path;
 
 fn numbers(name: &str, tensor: &str, rows: usize, columns: usize) -> Vec<f32> {
-    let weights = Weights::open(Path::new(name), DType::F32, &Device::Cpu).unwrap();
+    let weights =
+        candecode::formats::open_weights(Path::new(name), DType::F32, &Device::Cpu).unwrap();
     let matrix = weights.matrix(tensor, rows, columns).unwrap();
     matrix.tensor().unwrap().flatten_all().unwrap().to_vec1().unwrap()
 }

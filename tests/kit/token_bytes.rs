@@ -3,7 +3,7 @@
 use crate::checks::{golden_json, Random};
 use crate::{refused, story};
 use candecode::engine::requests;
-use candecode::kit::{ModelConfig, SamplingParams, Tokenizer};
+use candecode::kit::{SamplingParams, Tokenizer};
 use serde_json::{json, Value};
 use std::path::Path;
 
@@ -145,7 +145,7 @@ fn that_are_not_known_refuse_rails() {
         (sequence(&[fuse, fallback]), "its ByteFallback decoder"),
     ] {
         let tokenizer = with_decoder(&decoder);
-        let config = ModelConfig::from_dir(&story("story-230k")).unwrap();
+        let config = candecode::formats::read_config(&story("story-230k")).unwrap();
         let words = SamplingParams { block: vec!["dog".into()], ..Default::default() };
         let regex = SamplingParams { allow_regex: Some("dog".into()), ..Default::default() };
         for params in [words, regex] {

@@ -123,7 +123,7 @@ const SENTENCE_PIECE: &str = r#"{
 fn bytes_of_a_sentence_piece_vocabulary() {
     let folder = Folder::new("sentence-piece");
     folder.write("tokenizer.json", SENTENCE_PIECE);
-    let tokenizer = Tokenizer::from_dir(&folder.0).unwrap();
+    let tokenizer = candecode::formats::read_tokenizer(&folder.0).unwrap();
     let bytes: Vec<Vec<u8>> = (0..8).map(|id| tokenizer.token_bytes(id)).collect();
     let want: [&[u8]; 8] = [b"", &[0xc3], &[0xa9], b" ", b"a", b" a", b"\n", b"\n\n"];
     assert_eq!(bytes, want);
@@ -137,12 +137,12 @@ fn bytes_of_a_sentence_piece_vocabulary() {
 fn two_tokenizers_are_compared_token_by_token() {
     let folder = Folder::new("two-tokenizers");
     folder.write("tokenizer.json", SENTENCE_PIECE);
-    let one = Tokenizer::from_dir(&folder.0).unwrap();
+    let one = candecode::formats::read_tokenizer(&folder.0).unwrap();
     folder.write(
         "tokenizer.json",
         SENTENCE_PIECE.replace("\"a\": 4, \"▁a\": 5", "\"▁a\": 4, \"a\": 5"),
     );
-    let other = Tokenizer::from_dir(&folder.0).unwrap();
+    let other = candecode::formats::read_tokenizer(&folder.0).unwrap();
     assert_eq!(one.difference(&one), None);
     assert_eq!(one.difference(&other), Some("token 4 is \"a\" in one only".into()));
     let stories = tokenizer().unwrap();
@@ -152,9 +152,9 @@ fn two_tokenizers_are_compared_token_by_token() {
 #[test]
 fn what_is_no_tokenizer_is_refused() {
     let folder = Folder::new("no-tokenizer");
-    refused(Tokenizer::from_dir(&folder.0), &["no tokenizer.json"]);
+    refused(candecode::formats::read_tokenizer(&folder.0), &["no tokenizer.json"]);
     folder.write("tokenizer.json", &SENTENCE_PIECE[..400]);
-    refused(Tokenizer::from_dir(&folder.0), &["tokenizer.json", "not a tokenizer"]);
+    refused(candecode::formats::read_tokenizer(&folder.0), &["tokenizer.json", "not a tokenizer"]);
 }
 
 /// The crate gives a copy of all added tokens each time that it is asked: 100 million of them here, if it is asked for each id.

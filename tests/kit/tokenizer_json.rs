@@ -1,7 +1,6 @@
 //! A `tokenizer.json` that is damaged, or would exhaust the machine, is refused in one line.
 
 use crate::{message, refused, story, Folder};
-use candecode::kit::Tokenizer;
 use serde_json::{json, Value};
 
 const PROMPT: &str = "Once upon a time";
@@ -25,7 +24,7 @@ fn changed(changes: &[(&str, Value)]) -> String {
 /// What a folder with this tokenizer says, as it's opened or used: ids of a prompt, and their text.
 fn used(folder: &Folder, json: &str) -> anyhow::Result<(Vec<u32>, String)> {
     folder.write("tokenizer.json", json);
-    let tokenizer = Tokenizer::from_dir(&folder.0)?;
+    let tokenizer = candecode::formats::read_tokenizer(&folder.0)?;
     let ids = tokenizer.encode(PROMPT)?;
     let text = tokenizer.decode(&ids)?;
     Ok((ids, text))
@@ -143,13 +142,16 @@ fn cut_files_are_refused_wherever_they_end() {
         for more in [0, 5, name.len() + 1, name.len() + 4, 30, 60, 200] {
             folder.write("tokenizer.json", &whole[..(at + more).min(whole.len() - 3)]);
             refused(
-                Tokenizer::from_dir(&folder.0),
+                candecode::formats::read_tokenizer(&folder.0),
                 &["tokenizer.json: not a tokenizer, or damaged"],
             );
         }
     }
     folder.write("tokenizer.json", b"\xff\xfe");
-    refused(Tokenizer::from_dir(&folder.0), &["not a tokenizer, or damaged: invalid utf-8"]);
+    refused(
+        candecode::formats::read_tokenizer(&folder.0),
+        &["not a tokenizer, or damaged: invalid utf-8"],
+    );
 }
 
 /// A normalizer that really makes texts longer works for texts of a reasonable length.
@@ -158,7 +160,7 @@ fn a_text_that_would_become_too_long_is_refused() {
     let folder = Folder::new("long-text");
     let longer = replaces(1, &json!({"String": " "}), &" ".repeat(500), "normalizers");
     folder.write("tokenizer.json", changed(&[("/normalizer", longer)]));
-    let tokenizer = Tokenizer::from_dir(&folder.0).unwrap();
+    let tokenizer = candecode::formats::read_tokenizer(&folder.0).unwrap();
     assert!(tokenizer.encode("a b").unwrap().len() > 5);
     let long = "a ".repeat(30_000);
     let text = message(tokenizer.encode(&long).map_err(Into::into));

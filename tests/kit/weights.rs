@@ -5,7 +5,7 @@ use crate::{logits, message, refused, story, Folder};
 use candecode::engine::load_model;
 use candecode::engine::operations::plain;
 use candecode::formats::folder::shard_names;
-use candecode::kit::{Weight, Weights};
+use candecode::kit::Weight;
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
 
@@ -55,7 +55,7 @@ fn shards_are_the_same_model() {
 fn a_shard_that_is_missing_cut_short_or_elsewhere_is_named() {
     let folder = Folder::new("bad-shards");
     sharded(&folder, 2);
-    let open = || Weights::open(&folder.0, DType::F32, &CPU);
+    let open = || candecode::formats::open_weights(&folder.0, DType::F32, &CPU);
     let second = folder.0.join("model-00002-of-00002.safetensors");
     let bytes = std::fs::read(&second).unwrap();
     std::fs::write(&second, &bytes[..bytes.len() / 2]).unwrap();
@@ -93,10 +93,13 @@ fn a_file_cut_anywhere_is_refused() {
     let lengths = edges.into_iter().chain((0..30).map(|_| random.below(bytes.len())));
     for length in lengths {
         folder.write("model.safetensors", &bytes[..length]);
-        refused(Weights::open(&folder.0, DType::F32, &CPU), &["cut short or damaged"]);
+        refused(
+            candecode::formats::open_weights(&folder.0, DType::F32, &CPU),
+            &["cut short or damaged"],
+        );
     }
     folder.write("model.safetensors", &bytes);
-    assert!(Weights::open(&folder.0, DType::F32, &CPU).is_ok());
+    assert!(candecode::formats::open_weights(&folder.0, DType::F32, &CPU).is_ok());
 }
 
 #[test]
@@ -126,7 +129,7 @@ fn narrow_types_are_widened_exactly() {
     let (bf16, f16) =
         (numbers.to_dtype(DType::BF16).unwrap(), numbers.to_dtype(DType::F16).unwrap());
     save(&folder, "model.safetensors", &[("f.32", &numbers), ("b.16", &bf16), ("f.16", &f16)]);
-    let weights = Weights::open(&folder.0, DType::F32, &CPU).unwrap();
+    let weights = candecode::formats::open_weights(&folder.0, DType::F32, &CPU).unwrap();
     let read = |name: &str| {
         let matrix = weights.matrix(name, 2, 2).unwrap();
         assert_eq!(matrix.tensor().unwrap().dtype(), DType::F32);
@@ -148,7 +151,7 @@ fn on_the_cpu_only_matrices_are_narrow() {
         &[("a.matrix", &numbers), ("a.norm", &numbers.get(0).unwrap())],
     );
     for (dtype, tenth) in [(DType::BF16, 205.0 / 2048.0), (DType::F16, 1638.0 / 16_384.0)] {
-        let weights = Weights::open(&folder.0, dtype, &CPU).unwrap();
+        let weights = candecode::formats::open_weights(&folder.0, dtype, &CPU).unwrap();
         let matrix = weights.matrix("a.matrix", 2, 2).unwrap();
         assert_eq!((matrix.tensor().unwrap().dtype(), matrix.shape()), (dtype, (2, 2)));
         let norm = weights.tensor("a.norm", &[2]).unwrap();
@@ -164,7 +167,7 @@ fn quantised_numbers_are_refused() {
     let folder = Folder::new("quantised");
     let codes = Tensor::from_vec(vec![1u8, 2, 3, 4], (2, 2), &CPU).unwrap();
     save(&folder, "model.safetensors", &[("a.matrix", &codes)]);
-    let weights = Weights::open(&folder.0, DType::F32, &CPU).unwrap();
+    let weights = candecode::formats::open_weights(&folder.0, DType::F32, &CPU).unwrap();
     let got = weights.matrix("a.matrix", 2, 2).map_err(Into::into);
     refused(got, &["tensor a.matrix is stored as U8", "nothing quantised"]);
 }
@@ -174,7 +177,7 @@ fn a_tensor_missing_or_of_another_shape_is_named() {
     let folder = Folder::new("missing");
     let numbers = tensor(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
     save(&folder, "model.safetensors", &[("transformer.a", &numbers), ("b.weight", &numbers)]);
-    let weights = Weights::open(&folder.0, DType::F32, &CPU).unwrap();
+    let weights = candecode::formats::open_weights(&folder.0, DType::F32, &CPU).unwrap();
     refused(weights.matrix("x.c", 2, 3).map_err(Into::into), &["tensor x.c is missing"]);
     let says = "tensor transformer.a has shape [2, 3], config.json asks for [3, 2]";
     refused(weights.matrix("transformer.a", 3, 2).map_err(Into::into), &[says]);

@@ -3,7 +3,7 @@
 usage: .venv/bin/python tests/oracle/families_page.py [--real DIR]
 
 It shows what tests/families.rs measures of the small models of families.py, and what families_real.json says of a real one;
-with --real that is measured anew (tools/smollm2.py makes the folder, with f32). It exits with 1 if a cell that must be equal is
+with --real that is measured anew (models/smollm2.py makes the folder, with f32). It exits with 1 if a cell that must be equal is
 not. tests/families.rs sees that the page stays true.
 """
 import argparse, importlib.metadata, json, os, pathlib, platform, shutil, subprocess, sys, tempfile
@@ -124,7 +124,7 @@ def real(folder, program):
                 golden, of = list(texts(hf, tok)), hf
                 smallest = min([smallest, *(g[4] for g in golden)])
             found += beside(program, golden, disk, path)
-    provenance = {"made by": "tests/oracle/families_page.py --real", "model": f"{REAL_NAME}, by tools/smollm2.py",
+    provenance = {"made by": "tests/oracle/families_page.py --real", "model": f"{REAL_NAME}, by models/smollm2.py",
                   "versions": versions(), "machine": f"{platform.machine()} CPU, f32", "prompts": REAL_PROMPTS,
                   "new tokens": REAL_NEW, "smallest decision margin": f"{smallest:.6f}"}
     lines = ",\n".join("  " + json.dumps(f) for f in found)
@@ -186,7 +186,7 @@ The table is made by `tests/oracle/families_page.py`, with {versions()}, on the 
 ## A real one
 
 Does a trained model agree with the tiny ones? Here is {REAL_NAME}, with {len(REAL_PROMPTS)} prompts and up to {REAL_NEW} tokens each. Everything
-is made from one GGUF file of type Q4_1. `tools/smollm2.py` turns it into a folder with the same numbers, and the other rows are
+is made from one GGUF file of type Q4_1. `models/smollm2.py` turns it into a folder with the same numbers, and the other rows are
 that folder, rounded to their type. Each row is compared with transformers in f32 on the numbers that are in its file. The error is
 the largest of a token's log-probability up to the place where the texts part, and the token is the first one that differs in any of
 the texts.
@@ -198,7 +198,7 @@ the texts.
 
 def main():
     flags = argparse.ArgumentParser()
-    flags.add_argument("--real", type=pathlib.Path, help="the folder that tools/smollm2.py made, with f32")
+    flags.add_argument("--real", type=pathlib.Path, help="the folder that models/smollm2.py made, with f32")
     flags = flags.parse_args()
     common.pinned(HERE / "requirements.txt")
     small = measured(["cargo", "test", "--quiet", "--features", "ref", "--test", "families", "every_family"])

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The number of threads for products: the engine's own rule, from the same file.
-#[path = "../../kernels/src/thread_count.rs"]
+#[path = "../../crates/kernels/src/thread_count.rs"]
 mod thread_count;
 pub use thread_count::default_threads as threads;
 

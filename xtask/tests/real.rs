@@ -35,7 +35,6 @@ impl Course {
                 copy(&from.join(&name), &root.join(&name));
             }
         }
-        copy(&from.join("book/live"), &root.join("book/live")); // a member of the workspace
 
         // With the same name and version, cargo would take what the copy is compiled to for the course's own
         // afterwards.

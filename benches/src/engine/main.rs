@@ -84,7 +84,7 @@ fn main() -> Result<()> {
 fn measure() -> Result<()> {
     let args = Args::parse();
     let dir = hub::locate(&args.model, false)?;
-    let config = ModelConfig::from_dir(&dir)?;
+    let config = candecode::formats::read_config(&dir)?;
     let most = config.max_position_embeddings;
     ensure!(args.prompt > 0, "--prompt must be at least 1");
     ensure!(args.new > 1, "--new must be at least 2: the first token is the prompt's");

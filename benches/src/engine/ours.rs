@@ -38,7 +38,7 @@ pub fn run(what: &str, dir: &Path, ids: &[u32], args: &Args) -> Result<Value> {
             engine(&model, ids, args, args.new)
         }
         "verify" => verify(&model, ids),
-        "speculate" => speculate(&model, &Tokenizer::from_dir(dir)?, args.new),
+        "speculate" => speculate(&model, &candecode::formats::read_tokenizer(dir)?, args.new),
         _ => bail!("no run {what}"),
     }
 }

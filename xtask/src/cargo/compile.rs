@@ -255,8 +255,8 @@ mod tests {
         let day = "src/day06_generate.rs";
         let text = explain(&broken(&[(day, 9)]));
         assert!(text.starts_with("The error is in src/day06_generate.rs, line 9. Days"), "{text}");
-        let kit = explain(&broken(&[("src/kit/mod.rs", 3)]));
-        assert_eq!(kit, "The error is in src/kit/mod.rs, line 3.");
+        let kit = explain(&broken(&[("crates/kit/src/mod.rs", 3)]));
+        assert_eq!(kit, "The error is in crates/kit/src/mod.rs, line 3.");
         assert!(explain(&broken(&[])).contains("cargo xtask doctor"));
         let tests = explain(&broken(&[("tests/day06_generate.rs", 3)]));
         assert!(tests.contains("has a signature changed?"));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// What the checks of every day depend on: checkers, goldens, known mistakes, the reference, the
 /// crates; of `src/` all but the days.
 const COMMON: [&str; 8] =
-    ["tests", "solutions", "src", "kernels", "jinja", "build.rs", "Cargo.toml", "Cargo.lock"];
+    ["tests", "solutions", "src", "crates", "jinja", "build.rs", "Cargo.toml", "Cargo.lock"];
 
 /// A fingerprint of the content of all that the checks of every day depend on.
 pub struct Inputs(u64);

@@ -49,7 +49,8 @@ fn about(repo: &Repo, device: &str) -> Vec<String> {
     let root = repo.root.to_string_lossy();
     let git = |args: &[&str]| host::output("git", &[&["-C", &*root][..], args].concat());
     let commit = git(&["rev-parse", "--short=12", "HEAD"]).map(|text| text.trim().to_string());
-    let changed = git(&["status", "--porcelain", "--", "solutions", "kernels", "src/kit"]);
+    let changed =
+        git(&["status", "--porcelain", "--", "solutions", "crates/kernels", "crates/kit"]);
     let changed = if changed.is_some_and(|text| !text.is_empty()) { ", with changes" } else { "" };
     let rustc = host::output("rustc", &["--version"]);
     let rustc = rustc.and_then(|text| text.split_whitespace().nth(1).map(str::to_string));

@@ -1,0 +1,214 @@
+//! A model's folder in Hugging Face format: `config.json`, `tokenizer.json`, `model.safetensors` and what may be beside them.
+
+use crate::regular_file;
+use crate::safetensors_source::SafetensorsSource;
+use crate::tokenizer_files::TokenizerFiles;
+use crate::ChatTemplate;
+use anyhow::{anyhow, bail, ensure, Context as _, Result};
+use candecode_kit::error::{quoted, shown};
+use candecode_kit::{ModelConfig, Tokenizer};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// All weights in one file.
+pub const SINGLE: &str = "model.safetensors";
+
+/// Which of several files each tensor is in.
+pub const INDEX: &str = "model.safetensors.index.json";
+
+/// What a folder must have, for the error of one that has not.
+const EXPECTED: &str =
+    "expected config.json, tokenizer.json and model.safetensors, as in a Hugging Face repository";
+
+/// Refuses a file that PyTorch has pickled, by its name: `ckpt.pt` of nanoGPT, `pytorch_model.bin`.
+/// Reading a pickle runs the code in it, so such files aren't read.
+///
+/// # Errors
+/// If it is one: the message says what to do.
+pub fn refuse_checkpoint(path: &Path) -> Result<()> {
+    let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
+    let pickled = ["pt", "pth", "ckpt", "bin"].iter().any(|pickle| ending == *pickle);
+    ensure!(
+        !pickled,
+        "{}: a PyTorch checkpoint, which isn't read; convert it to a folder with {SINGLE} (python3 \
+         models/nanogpt.py does it for nanoGPT's ckpt.pt, save_pretrained for a model of transformers)",
+        path.display()
+    );
+    Ok(())
+}
+
+/// Refuses a folder whose weights are in a PyTorch checkpoint.
+fn refuse_checkpoint_in(dir: &Path) -> Result<()> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    files.sort();
+    files.iter().try_for_each(|file| refuse_checkpoint(file))
+}
+
+/// The configuration of the model, and its `generation_config.json` if there is one, from which the EOS ids are taken.
+///
+/// # Errors
+/// If a file cannot be read or makes no sense: the file and the key are named.
+pub fn config(dir: &Path) -> Result<(ModelConfig, Option<Value>)> {
+    // transformers would load another model, the adapter's base, and then the adapter.
+    ensure!(
+        !dir.join("adapter_config.json").exists(),
+        "{}: adapter_config.json: an adapter (LoRA) changes the weights; merge it into its model, and take that one",
+        dir.display()
+    );
+    let path = dir.join("config.json");
+    let Some(text) = regular_file::read_text(&path)? else {
+        refuse_checkpoint_in(dir)?;
+        bail!("{}: no config.json; {EXPECTED}", dir.display())
+    };
+    let mut config = ModelConfig::from_json(&text).with_context(|| path.display().to_string())?;
+    let generation = dir.join("generation_config.json");
+    let Some(value) = regular_file::read_json(&generation)? else { return Ok((config, None)) };
+    config.take_eos_ids(&value).with_context(|| generation.display().to_string())?;
+    Ok((config, Some(value)))
+}
+
+/// The GGUF file of a folder that has one and no weights of its own; None for a folder in Hugging Face format.
+///
+/// # Errors
+/// If it has several: they are named.
+pub fn only_gguf(dir: &Path) -> Result<Option<PathBuf>> {
+    if dir.join(SINGLE).exists() || dir.join(INDEX).exists() {
+        return Ok(None);
+    }
+    let mut found = Vec::new();
+    // What is wrong with a folder that can't be listed, its own files will say.
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        // An mmproj file is the part of a model that reads pictures.
+        if name.ends_with(".gguf") && !name.starts_with("mmproj") && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    if let [_, _, ..] = found.as_slice() {
+        let names = found.iter().filter_map(|path| path.file_name());
+        let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+        bail!(
+            "{}: a folder with {} GGUF files; name one of them: {}",
+            dir.display(),
+            found.len(),
+            shown(names.join(", "))
+        );
+    }
+    Ok(found.pop())
+}
+
+/// The tokenizer of the model, with the tokens that only `TokenizerFiles` declare.
+///
+/// # Errors
+/// If `tokenizer.json` is missing or isn't a tokenizer, or a file about its tokens doesn't make sense.
+pub fn tokenizer(dir: &Path) -> Result<Tokenizer> {
+    let path = dir.join("tokenizer.json");
+    let bytes = regular_file::read(&path)?;
+    let bytes =
+        bytes.with_context(|| format!("{}: no tokenizer.json; {EXPECTED}", dir.display()))?;
+    let tokenizer = Tokenizer::from_bytes(&bytes);
+    let tokenizer = tokenizer.map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    let files = TokenizerFiles::read(dir)?;
+    files.check(dir)?;
+    let more = files.tokens(tokenizer.added()).with_context(|| dir.display().to_string())?;
+    Ok(tokenizer.with_added(more)?.called(path.display()))
+}
+
+/// The tensors of `model.safetensors`, or of the files that `model.safetensors.index.json` lists.
+///
+/// # Errors
+/// If a file is missing, cut short or damaged.
+pub fn weights(dir: &Path) -> Result<SafetensorsSource> {
+    let mut source = SafetensorsSource::default();
+    let single = dir.join(SINGLE);
+    if let Some(file) = regular_file::open(&single)? {
+        source.add_file(&single, &file)?;
+        return Ok(source);
+    }
+    let index = dir.join(INDEX);
+    let Some(text) = regular_file::read_text(&index)? else {
+        refuse_checkpoint_in(dir)?;
+        bail!("{}: no {SINGLE}; {EXPECTED}", dir.display())
+    };
+    for name in shard_names(&text).with_context(|| index.display().to_string())? {
+        let path = dir.join(name);
+        let file = regular_file::open(&path)?;
+        let file = file.with_context(|| {
+            format!("{}: no such file, though the index lists it", path.display())
+        })?;
+        source.add_file(&path, &file)?;
+    }
+    Ok(source)
+}
+
+/// The files that a `model.safetensors.index.json` lists.
+///
+/// # Errors
+/// If it is not an index, or a name would leave the folder.
+pub fn shard_names(index: &str) -> Result<BTreeSet<String>> {
+    let index: Value = serde_json::from_str(index).context("not an index of shards")?;
+    let map = index.get("weight_map").and_then(Value::as_object);
+    let map = map.context("not an index of shards: no weight_map")?;
+    let mut names = BTreeSet::new();
+    for name in map.values() {
+        let name = name.as_str().context("weight_map must name files")?;
+        let plain = Path::new(name).file_name().is_some_and(|file| file == name);
+        ensure!(
+            plain && !name.contains(['/', '\\', ':']) && !name.contains(char::is_control),
+            "weight_map names {}, which is not a plain file name",
+            quoted(name)
+        );
+        names.insert(name.to_string());
+    }
+    ensure!(!names.is_empty(), "weight_map is empty");
+    Ok(names)
+}
+
+/// The chat template of `chat_template.jinja`, else of `tokenizer_config.json`, and the special tokens that `TokenizerFiles` name.
+///
+/// # Errors
+/// If a file cannot be read or makes no sense.
+pub fn chat_template(dir: &Path) -> Result<ChatTemplate> {
+    const CONFIG: &str = "tokenizer_config.json";
+    const FILE: &str = "chat_template.jinja";
+    let files = TokenizerFiles::read(dir)?;
+    let special_tokens = files.named().map(|(key, token)| (key.clone(), token.into())).collect();
+    let template = files.config.get("chat_template").unwrap_or(&Value::Null);
+    let file = regular_file::read_text(&dir.join(FILE))?.map(|text| (FILE.to_string(), text));
+    let source = match file.filter(|(_, text)| !text.trim().is_empty()) {
+        Some(file) => Some(file),
+        None => template_of(template)?.map(|text| (CONFIG.to_string(), text)),
+    };
+    Ok(ChatTemplate { source, special_tokens })
+}
+
+/// The template in `tokenizer_config.json`. Of named ones (a list of `name` and `template`, or an object), that is "default".
+/// An empty one is none.
+fn template_of(entry: &Value) -> Result<Option<String>> {
+    let named: Vec<(&str, &Value)> = match entry {
+        Value::Array(list) => {
+            list.iter().map(|one| (one["name"].as_str().unwrap_or("?"), &one["template"])).collect()
+        }
+        Value::Object(map) => map.iter().map(|(name, text)| (name.as_str(), text)).collect(),
+        Value::Null => return Ok(None),
+        text => vec![("default", text)],
+    };
+    if named.is_empty() {
+        return Ok(None);
+    }
+    let Some((_, default)) = named.iter().find(|(name, _)| *name == "default") else {
+        let names: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
+        bail!(
+            "tokenizer_config.json has chat templates named {}, and none named default; choose with --template FILE",
+            shown(names.join(", "))
+        )
+    };
+    let Some(text) = default.as_str() else {
+        bail!("tokenizer_config.json: chat_template: expected a text, or named templates; choose with --template FILE")
+    };
+    Ok(Some(text.to_string()).filter(|text| !text.trim().is_empty()))
+}

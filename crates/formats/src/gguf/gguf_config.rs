@@ -1,0 +1,219 @@
+//! The configuration in a GGUF file's metadata, as the `config.json` that it was made from.
+
+use crate::gguf::{end_tokens, gguf_keys, Gguf};
+use anyhow::{bail, ensure, Context as _, Result};
+use candecode_kit::config::Llama3Scaling;
+use candecode_kit::error::quoted;
+use candecode_kit::ModelConfig;
+use candle_core::quantized::gguf_file::Value as Metadata;
+use serde_json::{json, Map, Value};
+use std::f64::consts::PI;
+
+/// The configuration of the file's model, checked as that of a folder.
+///
+/// # Errors
+/// If it makes no sense, or asks for what day 5's stack does not do: the file and the key are named.
+pub fn config(gguf: &Gguf) -> Result<ModelConfig> {
+    let text = as_json(gguf).map(|json| json.to_string());
+    text.and_then(|text| ModelConfig::from_json(&text))
+        .with_context(|| format!("{}: the metadata", gguf.path.display()))
+}
+
+fn as_json(gguf: &Gguf) -> Result<Value> {
+    ensure!(!gguf.content.tensor_infos.is_empty(), "no tensors: the file has a vocabulary only");
+    gguf_keys::check(gguf)?;
+    let architecture = gguf.architecture();
+    let number = |name: &str| number(gguf, name);
+    let norm = match architecture {
+        "gpt2" => "attention.layer_norm_epsilon",
+        _ => "attention.layer_norm_rms_epsilon",
+    };
+    let epsilon = number(norm)?;
+    ensure!(!epsilon.is_null(), "no {architecture}.{norm}");
+    let layer = |name: &str| gguf.has(&format!("model.layers.0.{name}"));
+    let vocabulary = gguf.shape("token_embd.weight").and_then(|shape| shape.first());
+    let mut config = json!({
+        "model_type": architecture,
+        "vocab_size": vocabulary.context("tensor token_embd.weight is missing")?,
+        "hidden_size": number("embedding_length")?,
+        "intermediate_size": number("feed_forward_length")?,
+        "num_hidden_layers": number("block_count")?,
+        "num_attention_heads": number("attention.head_count")?,
+        "num_key_value_heads": number("attention.head_count_kv")?,
+        "head_dim": number("attention.key_length")?,
+        "max_position_embeddings": number("context_length")?,
+        "rms_norm_eps": epsilon,
+        "tie_word_embeddings": !gguf.has("lm_head.weight"),
+        "attention_bias": layer("self_attn.q_proj.bias"),
+        "mlp_bias": layer("mlp.gate_proj.bias"),
+        "eos_token_id": end_tokens::ids(gguf),
+    });
+    refuse_other_mathematics(gguf, &config)?;
+    if architecture != "gpt2" {
+        config["rope_parameters"] = rope(gguf, &config)?;
+    }
+    Ok(config)
+}
+
+/// A number of the architecture, null if there is none. A list is one number for each layer, which must be equal.
+fn number(gguf: &Gguf, name: &str) -> Result<Value> {
+    let key = format!("{}.{name}", gguf.architecture());
+    let Some(value) = gguf.content.metadata.get(&key) else { return Ok(Value::Null) };
+    let value = match value {
+        Metadata::Array(layers) => {
+            let first = layers.first().and_then(gguf_keys::number);
+            let blocks = gguf.number(&format!("{}.block_count", gguf.architecture()));
+            ensure!(
+                blocks == Some(layers.len() as u64)
+                    && first.is_some()
+                    && layers.iter().all(|layer| gguf_keys::number(layer) == first),
+                "{key} is {}; candecode has the same in every layer",
+                gguf_keys::text(value)
+            );
+            &layers[0]
+        }
+        one => one,
+    };
+    // Whole numbers stay exact: an f64 has 53 bits.
+    let whole = value.to_u64().ok().map(Value::from);
+    let number = whole.or(gguf_keys::number(value).map(Value::from));
+    number.with_context(|| format!("{key} is not a number"))
+}
+
+/// A head's width: what is said, or what is left for each head.
+fn head_dim(config: &Value) -> Option<u64> {
+    let heads = config["num_attention_heads"].as_u64().filter(|heads| *heads > 0)?;
+    config["head_dim"].as_u64().or(Some(config["hidden_size"].as_u64()? / heads))
+}
+
+fn refuse_other_mathematics(gguf: &Gguf, config: &Value) -> Result<()> {
+    let architecture = gguf.architecture();
+    let found = |key: &str| Ok::<_, anyhow::Error>(number(gguf, key)?.as_f64());
+    let width = head_dim(config).unwrap_or(0);
+    for key in ["rope.dimension_count", "attention.value_length"] {
+        let (found, of_rope) = (found(key)?, key.starts_with("rope"));
+        ensure!(
+            found.is_none_or(|found| found == width as f64) || (architecture == "gpt2" && of_rope),
+            "{architecture}.{key} is {}, and a head is {width} wide; candecode turns and mixes whole heads",
+            found.unwrap_or(0.0),
+        );
+    }
+    let experts = found("expert_count")?.unwrap_or(0.0);
+    ensure!(
+        experts == 0.0,
+        "{architecture}.expert_count is {experts}; candecode has full attention and one MLP only"
+    );
+    let context = config["max_position_embeddings"].as_f64().unwrap_or(0.0);
+    let window = found("attention.sliding_window")?.unwrap_or(0.0);
+    ensure!(
+        window == 0.0 || window >= context,
+        "{architecture}.attention.sliding_window is {window}; candecode has full attention and one MLP only"
+    );
+    let (scale, usual) = (found("attention.scale")?.unwrap_or(0.0), 1.0 / (width as f64).sqrt());
+    ensure!(
+        scale == 0.0 || (scale - usual).abs() < 1e-6 * usual,
+        "{architecture}.attention.scale is {scale}; candecode has 1 / √{width}"
+    );
+    Ok(())
+}
+
+/// Refuses scaled positions, apart from Llama 3's, which are a tensor. As llama.cpp reads it, scaling without a type is linear,
+/// and an older key has its factor, too.
+fn refuse_other_scaling(gguf: &Gguf) -> Result<()> {
+    let architecture = gguf.architecture();
+    let typed = format!("{architecture}.rope.scaling.type");
+    ensure!(
+        gguf.text(&typed).is_some() || !gguf.content.metadata.contains_key(&typed),
+        "{typed} is not a text"
+    );
+    let kind = gguf.text(&typed).unwrap_or("linear");
+    let (key, older) = ("rope.scaling.factor", "rope.scale_linear");
+    let (factor, older_factor) = (number(gguf, key)?, number(gguf, older)?);
+    let (key, factor) = match (factor.as_f64(), older_factor.as_f64()) {
+        (Some(factor), _) => (key, factor),
+        (None, Some(factor)) => (older, factor),
+        (None, None) => (key, 1.0),
+    };
+    match kind {
+        "none" => {}
+        "linear" => ensure!(
+            factor == 0.0 || factor == 1.0, // 0: llama.cpp's for none
+            "{architecture}.{key} is {factor}: positions are divided by it (linear scaling), which candecode doesn't do"
+        ),
+        "llama3" if gguf.shape(FREQUENCIES).is_some() => {}
+        _ => bail!(
+            "{typed} is {}; candecode has \"none\", and Llama 3's as tensor {FREQUENCIES}",
+            quoted(kind)
+        ),
+    }
+    Ok(())
+}
+
+/// What each of RoPE's frequencies is divided by.
+const FREQUENCIES: &str = "rope_freqs.weight";
+
+/// Base and scaling of RoPE. llama.cpp keeps Llama 3's scaling as the tensor of what each frequency is divided by: here are
+/// the parameters that it was made of.
+fn rope(gguf: &Gguf, config: &Value) -> Result<Value> {
+    refuse_other_scaling(gguf)?;
+    let base = number(gguf, "rope.freq_base")?.as_f64().unwrap_or(10_000.0);
+    let mut rope = Map::from_iter([("rope_theta".to_string(), json!(base))]);
+    if gguf.shape(FREQUENCIES).is_some() {
+        let factors = gguf.read(FREQUENCIES)?.flatten_all()?.to_vec1::<f32>()?;
+        let width = head_dim(config).unwrap_or(0) as usize;
+        ensure!(
+            factors.len() * 2 == width,
+            "rope_freqs.weight has {} numbers; half of a head of {width} is wanted",
+            factors.len()
+        );
+        let scaling = scaling(&factors, base).context(
+            "rope_freqs.weight is not a scaling of Llama 3's kind with the factors 1 and 4; candecode has no other",
+        )?;
+        rope.extend([
+            ("rope_type".to_string(), json!("llama3")),
+            ("factor".to_string(), json!(scaling.factor)),
+            ("low_freq_factor".to_string(), json!(scaling.low_freq_factor)),
+            ("high_freq_factor".to_string(), json!(scaling.high_freq_factor)),
+            (
+                "original_max_position_embeddings".to_string(),
+                json!(scaling.original_max_position_embeddings),
+            ),
+        ]);
+    }
+    Ok(rope.into())
+}
+
+/// The scaling that gives these factors. Every published Llama has 1 and 4 as its low and high frequency factors; the largest
+/// factor is the one of the lowest frequencies; and what lies between tells the context that was trained for.
+fn scaling(factors: &[f32], base: f64) -> Option<Llama3Scaling> {
+    let frequencies: Vec<f32> = (0..factors.len())
+        .map(|i| 1.0 / (base as f32).powf(i as f32 / factors.len() as f32))
+        .collect();
+    let factor = f64::from(factors.iter().copied().fold(1.0, f32::max));
+    let wavelength = |i: usize| 2.0 * PI / f64::from(frequencies[i]);
+    let between = (0..factors.len()).find(|i| factors[*i] > 1.0 && f64::from(factors[*i]) < factor);
+    let context = match between {
+        Some(i) => {
+            let smooth = (1.0 / f64::from(factors[i]) - 1.0 / factor) / (1.0 - 1.0 / factor);
+            (wavelength(i) * (1.0 + 3.0 * smooth)).round()
+        }
+        // None between: any context whose bounds part the two.
+        None => {
+            let first = factors.iter().position(|f| *f > 1.0)?;
+            wavelength(first) * 0.999
+        }
+    };
+    let (low_freq_factor, high_freq_factor) = (1.0, 4.0);
+    let original_max_position_embeddings = context;
+    let scaling = Llama3Scaling {
+        factor,
+        low_freq_factor,
+        high_freq_factor,
+        original_max_position_embeddings,
+    };
+    let fits = |(frequency, factor): (&f32, &f32)| {
+        let (got, want) = (scaling.apply(*frequency), frequency / factor);
+        (got - want).abs() <= 1e-5 * want
+    };
+    frequencies.iter().zip(factors).all(fits).then_some(scaling)
+}

@@ -1,0 +1,165 @@
+//! What each key of a GGUF file's metadata means to this program: read, without effect here, or allowed only with a value that
+//! changes nothing.
+//!
+//! Keys of the architecture (`llama.…`) describe the computation. One that is none of these is refused, known or not: other
+//! text would come out. The list follows llama.cpp's `llama-arch.cpp` and what its graphs of these four architectures compute.
+
+use crate::gguf::Gguf;
+use anyhow::{ensure, Result};
+use candecode_kit::error::{quoted, shown};
+use candle_core::quantized::gguf_file::Value;
+
+/// Keys that the configuration is made of, or that it is checked against.
+const READ: &[&str] = &[
+    "context_length",
+    "embedding_length",
+    "block_count",
+    "feed_forward_length",
+    "expert_count",
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.value_length",
+    "attention.layer_norm_epsilon",
+    "attention.layer_norm_rms_epsilon",
+    "attention.scale",
+    "attention.sliding_window",
+    "rope.dimension_count",
+    "rope.freq_base",
+    "rope.scaling.type",
+    "rope.scaling.factor",
+    "rope.scale_linear",
+];
+
+/// Keys that change nothing here, whatever they say.
+const WITHOUT_EFFECT: &[&str] = &[
+    "vocab_size",         // the embedding table has it
+    "tensor_data_layout", // what the converter did with the rows, which is the same in every file
+    "pooling_type",       // of embeddings
+    "classifier.output_labels",
+    "classifier.pooling_type",
+    // Of mixtures of experts: there are none where expert_count is 0.
+    "leading_dense_block_count",
+    "expert_feed_forward_length",
+    "expert_shared_feed_forward_length",
+    "expert_chunk_feed_forward_length",
+    "expert_used_count",
+    "expert_shared_count",
+    "expert_group_count",
+    "expert_group_used_count",
+    "expert_weights_scale",
+    "expert_weights_norm",
+    "expert_gating_func",
+    "expert_group_scale",
+    "experts_per_group",
+    "moe_every_n_layers",
+    "interleave_moe_layer_step",
+    "router_logit_softcapping",
+    // Of layers with a sliding window: there are none.
+    "attention.sliding_window_pattern",
+    "attention.key_length_swa",
+    "attention.value_length_swa",
+    "rope.dimension_count_swa",
+    "rope.freq_base_swa",
+    // Of YaRN, which rope.scaling.type asks for, or for information only.
+    "rope.scaling.original_context_length",
+    "rope.scaling.finetuned",
+    "rope.scaling.yarn_log_multiplier",
+    "rope.scaling.yarn_beta_fast",
+    "rope.scaling.yarn_beta_slow",
+];
+
+/// Keys with values that change nothing. For every other key these are 0, false and nothing at all.
+const NEUTRAL: &[(&str, &[f64])] = &[
+    ("attention.causal", &[1.0]),
+    ("attention.output_scale", &[0.0, 1.0]),
+    ("attention.value_scale", &[0.0, 1.0]),
+    ("embedding_scale", &[0.0, 1.0]),
+    ("logit_scale", &[0.0, 1.0]),
+    ("residual_scale", &[0.0, 1.0]),
+    ("rope.scaling.alpha", &[0.0, 1.0]),
+    ("rope.scaling.attn_factor", &[1.0]),
+    ("rope.scaling.yarn_attn_factor", &[-1.0, 1.0]), // -1: not set
+    ("rope.scaling.yarn_ext_factor", &[-1.0, 0.0]),
+];
+
+/// Checks that the metadata asks for nothing that day 5's model doesn't compute.
+///
+/// # Errors
+/// If it does: the key and its value are named.
+pub fn check(gguf: &Gguf) -> Result<()> {
+    let kind = gguf.text("general.type").unwrap_or("model");
+    ensure!(kind == "model", "general.type is {}; candecode runs whole models", quoted(kind));
+    let version = gguf.number("general.quantization_version").unwrap_or(2);
+    ensure!(
+        version == 2 || gguf.quantized_types().is_empty(),
+        "general.quantization_version is {version}; candecode reads version 2"
+    );
+    let mut keys: Vec<(&String, &Value)> = gguf.content.metadata.iter().collect();
+    keys.sort_by_key(|(key, _)| *key);
+    for (key, value) in keys {
+        let architecture = gguf.architecture();
+        let name = key.strip_prefix(architecture).and_then(|rest| rest.strip_prefix('.'));
+        let Some(name) = name.or(Some(key.as_str()).filter(|key| of_another_model(key))) else {
+            continue;
+        };
+        let rope_of_gpt2 = architecture == "gpt2" && name.starts_with("rope.");
+        if rope_of_gpt2 || READ.contains(&name) || WITHOUT_EFFECT.contains(&name) {
+            continue;
+        }
+        let neutral = NEUTRAL.iter().find(|(key, _)| *key == name);
+        let neutral = neutral.map_or(&[0.0][..], |(_, values)| values);
+        ensure!(
+            is_neutral(value, neutral),
+            "{} is {}; candecode doesn't compute with it",
+            shown(key),
+            text(value)
+        );
+    }
+    Ok(())
+}
+
+/// True for keys that only other kinds of models have: adapters, readers of pictures, diffusion, and Apertus' activation.
+fn of_another_model(key: &str) -> bool {
+    ["adapter.", "clip.", "diffusion.", "xielu."].iter().any(|start| key.starts_with(start))
+}
+
+fn is_neutral(value: &Value, neutral: &[f64]) -> bool {
+    match value {
+        Value::Array(values) => values.iter().all(|value| is_neutral(value, neutral)),
+        Value::String(text) => text.is_empty(),
+        Value::Bool(flag) => neutral.contains(&f64::from(u8::from(*flag))),
+        other => number(other).is_some_and(|n| neutral.contains(&n)),
+    }
+}
+
+/// A number of any type. An f32 means the decimal that rounds to it: 1e-5, not 0.00000999999975.
+pub fn number(value: &Value) -> Option<f64> {
+    Some(match value {
+        Value::I8(n) => f64::from(*n),
+        Value::I16(n) => f64::from(*n),
+        Value::I32(n) => f64::from(*n),
+        Value::I64(n) => *n as f64,
+        Value::U8(n) => f64::from(*n),
+        Value::U16(n) => f64::from(*n),
+        Value::U32(n) => f64::from(*n),
+        Value::U64(n) => *n as f64,
+        Value::F32(n) => n.to_string().parse().ok()?,
+        Value::F64(n) => *n,
+        Value::Bool(_) | Value::String(_) | Value::Array(_) => return None,
+    })
+}
+
+/// A value, as a message shows it.
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Array(values) => {
+            let first: Vec<String> = values.iter().take(8).map(text).collect();
+            let more = if values.len() > first.len() { ", …" } else { "" };
+            shown(format_args!("[{}{more}]", first.join(", ")))
+        }
+        other => number(other).map_or(String::new(), |n| n.to_string()),
+    }
+}

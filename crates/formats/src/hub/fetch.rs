@@ -1,0 +1,289 @@
+//! Downloads what a model needs with the crate `hf-hub`, and checks it.
+//!
+//! `hf-hub` brings the bytes, resumes a broken download and keeps the cache. Added here: all files come from one commit,
+//! lengths and hashes are checked, a token is sent only where an anonymous request was refused, a hub that has gone silent
+//! is given up, and every failure says what to do.
+
+use crate::folder::{INDEX, SINGLE};
+use crate::hub::hub_cache::{is_plain_name, Repository, OPTIONAL, REQUIRED};
+use crate::hub::DEFAULT_MODEL;
+use crate::safetensors_source::map;
+use anyhow::{anyhow, Result};
+use candecode_kit::note::note;
+use candecode_kit::units::bytes;
+use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo, Metadata};
+use hf_hub::{Repo, RepoType};
+use indicatif::ProgressBar;
+use ring::digest::{digest, SHA256};
+use std::collections::VecDeque;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{channel, RecvTimeoutError};
+use std::time::Duration;
+
+/// How often a request is made if the hub is busy or the connection breaks.
+const TRIES: u32 = 5;
+
+/// Downloads the missing files of a repository's model and returns the model's folder. Errors say what to do.
+pub fn fetch(cached: &Repository) -> Result<PathBuf> {
+    let mut hub = Hub::new(cached)?;
+    let _lock = lock(cached).map_err(|e| hub.explain("it", e.into()))?;
+    if let Some(dir) = cached.whole() {
+        return Ok(dir); // another process fetched it while this one waited
+    }
+    let known = cached.commit();
+    let commit = match &known {
+        Some(commit) => commit.clone(),
+        None => {
+            let newest = hub.about("main", REQUIRED[0]);
+            newest.map_err(|e| hub.explain(REQUIRED[0], e))?.commit_hash().to_string()
+        }
+    };
+    let mut wanted = VecDeque::from(cached.missing(&commit));
+    wanted.extend(cached.unknown(&commit).into_iter().map(String::from));
+    while let Some(file) = wanted.pop_front() {
+        let optional = OPTIONAL.contains(&file.as_str());
+        match hub.download(&commit, &file) {
+            Ok(()) if file == INDEX => {
+                wanted.extend(cached.missing(&commit).into_iter().filter(|shard| shard != SINGLE));
+            }
+            Ok(()) => {}
+            Err(e) if status(&e) == 404 && file == SINGLE => wanted.push_back(INDEX.into()),
+            // There is none, or it is empty, and hf-hub cannot fetch an empty file.
+            Err(e) if optional && matches!(status(&e), 404 | 416) => {
+                let noted = cached.note_absent(&commit, &file);
+                noted.map_err(|e| hub.explain(&file, e.into()))?;
+            }
+            // Another program fetched the rest, and there is no network now: go on, but say so.
+            Err(ApiError::RequestError(_)) if optional && known.is_some() => {
+                note!("note: {}: could not ask whether there is a {file}", cached.name);
+            }
+            Err(e) => return Err(hub.explain(&file, e)),
+        }
+    }
+    cached.set_commit(&commit).map_err(|e| hub.explain("it", e.into()))?;
+    Ok(cached.files.pointer_path(&commit))
+}
+
+/// Waits until no other process is fetching this repository. Dropping the file releases the lock.
+fn lock(cached: &Repository) -> io::Result<File> {
+    let dir = cached.cache.path().join(".locks");
+    fs::create_dir_all(&dir)?;
+    let file = File::create(dir.join(cached.name.replace('/', "--") + ".lock"))?;
+    // Some network drives have no locks, so only another process's counts.
+    if let Err(TryLockError::WouldBlock) = file.try_lock() {
+        note!("waiting: another process is fetching {}", cached.name);
+        file.lock()?;
+    }
+    Ok(file)
+}
+
+/// The hub's address: `HF_ENDPOINT`, or Hugging Face's.
+fn endpoint() -> String {
+    let named = std::env::var("HF_ENDPOINT").ok().filter(|value| !value.is_empty());
+    let endpoint = named.unwrap_or_else(|| "https://huggingface.co".into());
+    endpoint.trim_end_matches('/').to_string()
+}
+
+/// The status that the hub refused a request with; 0 if it didn't.
+fn status(error: &ApiError) -> u16 {
+    let ApiError::RequestError(e) = error else { return 0 };
+    if let ureq::Error::StatusCode(code) = **e {
+        code
+    } else {
+        0
+    }
+}
+
+/// True if another try may help: the hub is busy, or the connection broke.
+fn is_passing(error: &ApiError) -> bool {
+    use ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Other, UnexpectedEof};
+    let broke = [ConnectionAborted, ConnectionReset, Other, UnexpectedEof];
+    match error {
+        // hf-hub copies from the connection to the file, and both fail with this type.
+        ApiError::IoError(e) => broke.contains(&e.kind()),
+        ApiError::RequestError(e) => match &**e {
+            ureq::Error::StatusCode(code) => matches!(code, 408 | 429 | 500..=599),
+            ureq::Error::Io(e) => e.kind() != ConnectionRefused,
+            error => matches!(error, ureq::Error::Protocol(_)),
+        },
+        _ => false,
+    }
+}
+
+/// A repository on the hub, and its part of the cache.
+struct Hub<'a> {
+    cached: &'a Repository,
+    api: Api,
+    /// Kept back until an anonymous request is refused.
+    token: Option<String>,
+    token_sent: bool,
+}
+
+impl<'a> Hub<'a> {
+    fn new(cached: &'a Repository) -> Result<Self> {
+        let named = std::env::var("HF_TOKEN").unwrap_or_default().trim().to_string();
+        let token = Some(named).filter(|token| !token.is_empty()).or_else(|| cached.cache.token());
+        Ok(Self { cached, api: api(cached, None)?, token, token_sent: false })
+    }
+
+    /// Downloads one file and checks it. A damaged one is deleted and fetched once more.
+    fn download(&mut self, commit: &str, file: &str) -> Result<(), ApiError> {
+        let about = self.about(commit, file)?;
+        let blob = self.cached.files.blob_path(about.etag());
+        if !io::stderr().is_terminal() {
+            note!("fetching {file} ({})", bytes(about.size() as f64)); // in place of the bar
+        }
+        let mut again = false;
+        loop {
+            let fetched =
+                self.ask(commit, file, |_, repo, file, bar| repo.download_with_progress(file, bar));
+            let what = match fetched.and_then(|_| Ok(check(&blob, &about)?)) {
+                Err(ApiError::IoError(e)) if e.kind() == ErrorKind::InvalidData => e.to_string(),
+                // The part on disk is as long as the file already.
+                Err(e) if status(&e) == 416 => "nothing is left to fetch".to_string(),
+                Err(ApiError::InvalidResume) => "more is on disk than it is long".to_string(),
+                done => return done,
+            };
+            let _ = fs::remove_file(&blob);
+            let _ = fs::remove_file(blob.with_extension("part"));
+            if again {
+                return Err(io::Error::new(ErrorKind::InvalidData, what).into());
+            }
+            note!("{file} came damaged ({what}): fetching it again");
+            again = true;
+        }
+    }
+
+    /// What the hub says of a file: its commit, its name in the cache and its length in bytes.
+    fn about(&mut self, revision: &str, file: &str) -> Result<Metadata, ApiError> {
+        let about = self.ask(revision, file, |api, repo, file, _| api.metadata(&repo.url(file)))?;
+        // Both become names of files.
+        match (is_plain_name(about.commit_hash()), is_plain_name(about.etag())) {
+            (true, true) => Ok(about),
+            (false, _) => Err(ApiError::InvalidHeader("x-repo-commit")),
+            (true, false) => Err(ApiError::InvalidHeader("etag")),
+        }
+    }
+
+    /// Calls `hf-hub`, and again if the hub is busy, the connection breaks, or the token is asked for. `hf-hub`'s own
+    /// retries fail if the last one succeeds, and may append the whole file to a part that was begun earlier
+    /// (`download_tempfile`, api/sync.rs, line 622).
+    fn ask<T: Send + 'static>(
+        &mut self,
+        revision: &str,
+        file: &str,
+        call: fn(&Api, &ApiRepo, &str, ProgressBar) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let (hub, file, name) = (self.api.clone(), file.to_string(), self.cached.name.clone());
+            let repo = Repo::with_revision(name, RepoType::Model, revision.to_string());
+            match patiently(move |bar| call(&hub, &hub.repo(repo), &file, bar)) {
+                Err(e) if matches!(status(&e), 401 | 403) && self.token.is_some() => {
+                    self.api = api(self.cached, self.token.take())?;
+                    self.token_sent = true;
+                }
+                Err(e) if is_passing(&e) && tries < TRIES => {
+                    std::thread::sleep(Duration::from_millis(250 << tries));
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Says what went wrong and what to do.
+    fn explain(&self, file: &str, error: ApiError) -> anyhow::Error {
+        let (repo, hub, passing) = (&self.cached.name, endpoint(), is_passing(&error));
+        let kept = "what came so far is kept, try again later";
+        let no_hub = "is HF_ENDPOINT right, and is there no login page in between?";
+        let why = match (status(&error), error) {
+            (404, _) if file == INDEX => format!(
+                "the hub has no {SINGLE} there, and no {INDEX}; candecode reads safetensors, or a GGUF file on disk"
+            ),
+            (404, _) => {
+                "the hub has no such file there, or no such repository; is the name right?".into()
+            }
+            (code @ (401 | 403), _) => format!(
+                "{} ({code}); is the name right? If it is, the repository is private or gated: accept its terms on {hub}/{repo}, make a token on {hub}/settings/tokens, and set it: HF_TOKEN=hf_...",
+                if self.token_sent { "the hub refuses your token" } else { "access refused" }
+            ),
+            (code @ 1.., _) if passing => format!("the hub is busy or in trouble ({code}); {kept}"),
+            (code @ 1.., _) => format!("what answers at {hub} is no hub (it answers {code}); {no_hub}"),
+            (_, error) if passing => format!("the connection broke ({error}); {kept}"),
+            (_, ApiError::RequestError(e)) => {
+                format!("{hub} is out of reach ({e}); is there a network?")
+            }
+            (_, ApiError::LockAcquisition(lock)) => {
+                format!("another program is fetching it, and holds {}", lock.display())
+            }
+            (_, ApiError::IoError(e)) => match e.kind() {
+                ErrorKind::TimedOut => format!("{e}; {kept}"),
+                ErrorKind::InvalidData => format!(
+                    "it came damaged twice ({e}) and was deleted; try again, or another network"
+                ),
+                ErrorKind::StorageFull => {
+                    "the disk is full; free some space, or set HF_HOME to a folder on another disk".into()
+                }
+                _ => format!(
+                    "the cache {} could not be written to ({e}); is there permission? HF_HOME moves it",
+                    self.cached.cache.path().display()
+                ),
+            },
+            (_, header) => format!("what answers at {hub} is no hub ({header}); {no_hub}"),
+        };
+        let and = if why.ends_with('?') { "" } else { ";" };
+        anyhow!(
+            "{repo}: could not fetch {file}: {why}{and} --model {DEFAULT_MODEL} needs no network"
+        )
+    }
+}
+
+fn api(cached: &Repository, token: Option<String>) -> Result<Api, ApiError> {
+    let builder = ApiBuilder::from_cache(cached.cache.clone());
+    builder.with_endpoint(endpoint()).with_token(token).build()
+}
+
+/// Runs a call of `hf-hub`, which knows no time limits, on a thread of its own. After a minute without a byte
+/// (`HF_HUB_DOWNLOAD_TIMEOUT` seconds, if it is set) the thread is abandoned. A later run resumes what it wrote.
+fn patiently<T: Send + 'static>(
+    call: impl FnOnce(ProgressBar) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let seconds = std::env::var("HF_HUB_DOWNLOAD_TIMEOUT").ok().and_then(|s| s.parse().ok());
+    let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(60);
+    let (bar, (sender, receiver)) = (ProgressBar::new(0), channel());
+    let shown = bar.clone();
+    std::thread::spawn(move || sender.send(call(shown)));
+    loop {
+        let before = bar.position();
+        match receiver.recv_timeout(Duration::from_secs(seconds)) {
+            Ok(done) => return done,
+            // hf-hub panics on some answers, such as a redirect that doesn't say where to.
+            Err(RecvTimeoutError::Disconnected) => return Err(ApiError::InvalidHeader("location")),
+            Err(RecvTimeoutError::Timeout) if bar.position() == before => {
+                bar.abandon();
+                let silent = format!("nothing has arrived from {} for {seconds} s", endpoint());
+                return Err(io::Error::new(ErrorKind::TimedOut, silent).into());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// Compares a file with what the hub says of it: its length and, if its name in the cache is a sha256, its hash.
+fn check(blob: &Path, about: &Metadata) -> io::Result<()> {
+    let bytes = map(&File::open(blob)?)?;
+    let (bytes, want) = ((*bytes).as_ref(), about.etag().to_ascii_lowercase());
+    let hash = digest(&SHA256, bytes);
+    let hash: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let what = if bytes.len() != about.size() {
+        format!("it is {} bytes long, and should be {}", bytes.len(), about.size())
+    } else if want.len() == 64 && hash != want {
+        format!("its sha256 is {hash}, and should be {want}")
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::new(ErrorKind::InvalidData, what))
+}

@@ -1,0 +1,143 @@
+//! The hub's cache on this machine: the crate `hf-hub`'s, which Python's `huggingface_hub` shares.
+//!
+//! ```text
+//! models--OWNER--NAME/refs/main               the newest commit here: written last, so it names whole models
+//!                     snapshots/COMMIT/FILE   links
+//!                     blobs/ETAG              the files themselves; ETAG.part is one that is still arriving
+//!                     .no_exist/COMMIT/FILE   empty: the repository has no such file, so don't ask again
+//! ```
+
+use crate::folder::{shard_names, INDEX, SINGLE};
+use crate::hub::DEFAULT_MODEL;
+use crate::safetensors_source::SafetensorsSource;
+use anyhow::{bail, Context as _, Result};
+use hf_hub::{Cache, CacheRepo, Repo};
+use serde::de::IgnoredAny;
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::PathBuf;
+
+/// What every model needs beside its weights.
+pub const REQUIRED: [&str; 2] = ["config.json", "tokenizer.json"];
+
+/// What a model may have. A repository without them is complete.
+pub const OPTIONAL: [&str; 5] = [
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+];
+
+/// The folder of the cache: `HF_HUB_CACHE`, else `hub` in `HF_HOME`, else in `~/.cache/huggingface`.
+pub fn folder() -> Result<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let named = |name: &str| named(name).map(PathBuf::from);
+    let cache = || named("XDG_CACHE_HOME").or_else(|| Some(std::env::home_dir()?.join(".cache")));
+    let home = || named("HF_HOME").or_else(|| Some(cache()?.join("huggingface")));
+    let hub = named("HF_HUB_CACHE").or_else(|| Some(home()?.join("hub")));
+    hub.context("there is no home folder for the hub's cache; set HF_HOME")
+}
+
+/// One repository's part of the cache.
+pub struct Repository {
+    /// `OWNER/NAME`.
+    pub name: String,
+    pub cache: Cache,
+    pub files: CacheRepo,
+    pub dir: PathBuf,
+}
+
+impl Repository {
+    /// The part of `name` in the cache; it need not be there yet.
+    pub fn new(name: &str) -> Result<Self> {
+        let (cache, repo) = (Cache::new(folder()?), Repo::model(name.to_string()));
+        let dir = cache.path().join(repo.folder_name());
+        Ok(Self { name: name.to_string(), files: cache.repo(repo), cache, dir })
+    }
+
+    /// The folder of the model, if all of it is here, and it is known which optional files there are.
+    pub fn whole(&self) -> Option<PathBuf> {
+        let commit = self.commit()?;
+        let whole = self.missing(&commit).is_empty() && self.unknown(&commit).is_empty();
+        whole.then(|| self.files.pointer_path(&commit))
+    }
+
+    /// The folder of the model, if nothing that it needs is missing: enough where nothing can be fetched.
+    pub fn without_network(&self) -> Result<PathBuf> {
+        let name = &self.name;
+        let lacks = match self.commit() {
+            Some(commit) => {
+                let (missing, dir) = (self.missing(&commit), self.files.pointer_path(&commit));
+                if missing.is_empty() {
+                    return Ok(dir);
+                }
+                let (missing, dir) = (missing.join(", "), dir.display());
+                format!("is not whole in the cache: {missing} is missing or cut short in {dir}")
+            }
+            None => format!("is not in the cache, {}", self.cache.path().display()),
+        };
+        let why = match super::DOWNLOADS {
+            true => "--offline or HF_HUB_OFFLINE is set; fetch it once without",
+            false => "this build has no feature `hub`; fetch it once with a build that has it",
+        };
+        bail!("{name} {lacks}, and {why}; --model {DEFAULT_MODEL} needs no network")
+    }
+
+    /// The commit that is here, whole or not.
+    pub fn commit(&self) -> Option<String> {
+        let commit = fs::read_to_string(self.dir.join("refs/main")).ok()?;
+        Some(commit.trim().to_string()).filter(|commit| is_plain_name(commit))
+    }
+
+    /// True if the file is here and whole, as far as can be seen: JSON parses, and weights are as long as their header says.
+    fn has(&self, commit: &str, name: &str) -> bool {
+        let path = self.files.pointer_path(commit).join(name);
+        let Ok(file) = File::open(&path) else { return false };
+        match path.extension().and_then(|end| end.to_str()) {
+            Some("safetensors") => SafetensorsSource::default().add_file(&path, &file).is_ok(),
+            Some("json") => serde_json::from_reader::<_, IgnoredAny>(BufReader::new(file)).is_ok(),
+            _ => true,
+        }
+    }
+
+    /// The needed files that are not here. Of weights: the single file, unless an index is here.
+    pub fn missing(&self, commit: &str) -> Vec<String> {
+        let mut needed: Vec<String> = REQUIRED.map(String::from).to_vec();
+        let index = fs::read_to_string(self.files.pointer_path(commit).join(INDEX)).ok();
+        match index.and_then(|text| shard_names(&text).ok()) {
+            Some(shards) if !self.has(commit, SINGLE) => needed.extend(shards),
+            _ => needed.push(SINGLE.into()),
+        }
+        needed.retain(|file| !self.has(commit, file));
+        needed
+    }
+
+    /// The optional files that may or may not be in the repository: no one has asked.
+    pub fn unknown(&self, commit: &str) -> Vec<&'static str> {
+        let absent = self.dir.join(".no_exist").join(commit);
+        let known = |file: &str| self.has(commit, file) || absent.join(file).is_file();
+        OPTIONAL.into_iter().filter(|file| !known(file)).collect()
+    }
+
+    /// Notes that the repository has no such file.
+    #[cfg(feature = "hub")]
+    pub fn note_absent(&self, commit: &str, file: &str) -> std::io::Result<()> {
+        let absent = self.dir.join(".no_exist").join(commit);
+        fs::create_dir_all(&absent)?;
+        fs::write(absent.join(file), "")
+    }
+
+    /// Makes this commit the one that is here. `hf-hub` has noted it under its own name with every file; that note goes.
+    #[cfg(feature = "hub")]
+    pub fn set_commit(&self, commit: &str) -> std::io::Result<()> {
+        let _ = fs::remove_file(self.dir.join("refs").join(commit));
+        self.files.create_ref(commit)
+    }
+}
+
+/// True for what may be a name in the cache: hexadecimal digits, in practice.
+pub fn is_plain_name(name: &str) -> bool {
+    let word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && !name.starts_with('.') && name.len() < 200 && name.chars().all(word)
+}

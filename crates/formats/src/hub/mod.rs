@@ -1,0 +1,135 @@
+//! Where a model's folder is: embedded, on disk, or on the Hugging Face hub.
+//!
+//! What is in the hub's cache is found without any network; the feature `hub` is the client that fetches the rest.
+
+#[cfg(feature = "hub")]
+mod fetch;
+#[cfg(not(target_arch = "wasm32"))]
+mod hub_cache;
+#[cfg(not(target_arch = "wasm32"))]
+mod installed;
+
+#[cfg(not(target_arch = "wasm32"))]
+pub use installed::list;
+
+use crate::random_model::RandomModel;
+use anyhow::{bail, ensure, Context as _, Result};
+use std::path::{Path, PathBuf};
+
+/// True if this build can download models.
+pub const DOWNLOADS: bool = cfg!(feature = "hub");
+
+/// The model that runs when none is named.
+pub const DEFAULT_MODEL: &str = "story-3m";
+
+/// The embedded models: no network, no account.
+pub const EMBEDDED_MODELS: [&str; 4] = ["story-3m", "story-230k", "story-gpt2-1m", "paper"];
+
+/// Short names, and the repositories they stand for.
+pub const KNOWN: [(&str, &str); 16] = [
+    ("gpt2", "openai-community/gpt2"),
+    ("gpt2-medium", "openai-community/gpt2-medium"),
+    ("gpt2-xl", "openai-community/gpt2-xl"),
+    ("distilgpt2", "distilbert/distilgpt2"),
+    ("qwen2-0.5b", "Qwen/Qwen2-0.5B"),
+    ("qwen2-7b", "Qwen/Qwen2-7B"),
+    ("qwen2-0.5b-instruct", "Qwen/Qwen2-0.5B-Instruct"),
+    ("qwen2.5-0.5b", "Qwen/Qwen2.5-0.5B"),
+    ("qwen2.5-0.5b-instruct", "Qwen/Qwen2.5-0.5B-Instruct"),
+    ("qwen3-0.6b", "Qwen/Qwen3-0.6B"),
+    ("smollm2-135m", "HuggingFaceTB/SmolLM2-135M"),
+    ("smollm2-135m-instruct", "HuggingFaceTB/SmolLM2-135M-Instruct"),
+    ("smollm2-360m", "HuggingFaceTB/SmolLM2-360M"),
+    ("smollm2-360m-instruct", "HuggingFaceTB/SmolLM2-360M-Instruct"),
+    ("smollm2-1.7b", "HuggingFaceTB/SmolLM2-1.7B"),
+    ("tinyllama-1.1b", "TinyLlama/TinyLlama-1.1B-Chat-v1.0"),
+];
+
+/// The repository that a short name stands for.
+fn known(name: &str) -> Option<&'static str> {
+    KNOWN.iter().find(|(short, _)| *short == name).map(|(_, repo)| *repo)
+}
+
+/// True if this name says that the model was trained to answer: an instruct model's short name, or a repository, folder or
+/// file that ends in `-Instruct`, `-Chat` or `-it`, a version or a quantization after it left out.
+pub fn is_instruct(name: &str) -> bool {
+    let name = known(name).unwrap_or(name).trim_end_matches(['/', '\\']).to_ascii_lowercase();
+    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let words: Vec<&str> = last.split(['-', '_', '.']).collect();
+    last == "qwen3-0.6b" || words[1..].iter().any(|word| ["instruct", "chat", "it"].contains(word))
+}
+
+/// The folder of the embedded models: `CANDECODE_MODELS`, else `models/` of the repository.
+///
+/// # Errors
+/// If there is no such folder.
+pub fn models_dir() -> Result<PathBuf> {
+    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
+    let dir = std::env::var_os("CANDECODE_MODELS").map_or_else(built, PathBuf::from);
+    let shown = dir.display();
+    ensure!(dir.is_dir(), "no folder {shown}; set CANDECODE_MODELS to the embedded models' folder");
+    Ok(dir)
+}
+
+/// The folder of a model: an embedded name, a folder or GGUF file, a short name of [`KNOWN`], or `owner/repo` on the hub.
+/// A model of random weights (`random-135m`) has none: its name is returned. With `offline`, or with `HF_HUB_OFFLINE` in the
+/// environment, no network is used.
+///
+/// # Errors
+/// If there is no such model, or it is not on this machine and cannot be fetched.
+pub fn locate(name: &str, offline: bool) -> Result<PathBuf> {
+    if EMBEDDED_MODELS.contains(&name) {
+        return Ok(models_dir()?.join(name));
+    }
+    if Path::new(name).try_exists().with_context(|| format!("--model {name}"))? {
+        return Ok(PathBuf::from(name)); // a folder, or a GGUF file
+    }
+    if RandomModel::named(name)?.is_some() {
+        return Ok(PathBuf::from(name)); // what `ModelFiles` makes a model of
+    }
+    if name.ends_with(".gguf") {
+        bail!("{name}: there is no such file; give the path of a GGUF file on this machine")
+    }
+    in_cache(name, known(name).unwrap_or(name), offline)
+}
+
+/// A page in a browser has no cache and no hub.
+#[cfg(target_arch = "wasm32")]
+fn in_cache(name: &str, _: &str, _: bool) -> Result<PathBuf> {
+    bail!("unknown model \"{name}\"")
+}
+
+/// The folder of `repo` in the hub's cache, where it is fetched to if it may be.
+#[cfg(not(target_arch = "wasm32"))]
+fn in_cache(name: &str, repo: &str, offline: bool) -> Result<PathBuf> {
+    let parts: Vec<&str> = repo.split('/').collect();
+    if parts.len() != 2 || !parts.iter().all(|part| hub_cache::is_plain_name(part)) {
+        if name.contains(['/', '\\']) {
+            bail!("{name}: there is no such folder or file; a model of the hub is owner/repo")
+        }
+        let short: Vec<&str> = KNOWN.iter().map(|(short, _)| *short).collect();
+        bail!(
+            "unknown model \"{name}\": no such folder, and not a name; embedded: {}; on the hub: {}, or owner/repo",
+            EMBEDDED_MODELS.join(", "),
+            short.join(", ")
+        )
+    }
+    let cached = hub_cache::Repository::new(repo)?;
+    if let Some(dir) = cached.whole() {
+        return Ok(dir); // nothing is asked of a model that is here whole
+    }
+    #[cfg(feature = "hub")]
+    if !offline && !offline_by_environment() {
+        return fetch::fetch(&cached);
+    }
+    let _ = offline;
+    cached.without_network()
+}
+
+#[cfg(feature = "hub")]
+/// True if `HF_HUB_OFFLINE` says that no network shall be used.
+fn offline_by_environment() -> bool {
+    std::env::var("HF_HUB_OFFLINE").is_ok_and(|value| {
+        !matches!(value.to_ascii_lowercase().as_str(), "" | "0" | "false" | "no" | "off")
+    })
+}

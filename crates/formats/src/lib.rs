@@ -1,0 +1,19 @@
+//! Where models come from: the embedded ones, a folder in Hugging Face format, the hub, a GGUF file,
+//! random weights in memory.
+
+#![warn(missing_docs)]
+
+pub mod folder;
+pub mod gguf;
+pub mod hub;
+mod model_files;
+mod random_model;
+mod regular_file;
+mod safetensors_source;
+mod template_text;
+mod tokenizer_files;
+
+pub use model_files::{chat_template, open_weights, read_config, read_tokenizer, ModelFiles};
+pub use random_model::RandomModel;
+pub use safetensors_source::SafetensorsSource;
+pub use template_text::ChatTemplate;

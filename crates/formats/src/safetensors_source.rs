@@ -1,0 +1,140 @@
+//! Tensors in the safetensors format: of mapped files, or of bytes in memory.
+
+use anyhow::{anyhow, Context as _, Result};
+use candecode_kit::error::shown;
+use candecode_kit::weights::{full_or_bare, TensorSource};
+use candle_core::safetensors::Load as _;
+use candle_core::{bail, DType, Device, Tensor};
+use safetensors::tensor::{Metadata, TensorView};
+use safetensors::{SafeTensorError, SafeTensors};
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+
+/// What holds the bytes of a file: a mapping of it, or a vector.
+pub(crate) type Bytes = Box<dyn AsRef<[u8]> + Send + Sync>;
+
+/// The tensors of one or several safetensors files.
+#[derive(Default)]
+pub struct SafetensorsSource {
+    files: Vec<OneFile>,
+    /// In which file each tensor is.
+    places: HashMap<String, usize>,
+    /// Names that stand for another tensor of the file. `safetensors.torch.save_model` writes a matrix that is shared once,
+    /// and the other names that it has into the header's `__metadata__`.
+    aliases: HashMap<String, String>,
+}
+
+struct OneFile {
+    bytes: Bytes,
+    header: Metadata,
+    /// Where the first tensor begins.
+    data: usize,
+}
+
+impl SafetensorsSource {
+    /// The tensors of one file that is in memory. `name` is what it is called in errors.
+    ///
+    /// # Errors
+    /// If it is cut short or damaged.
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Self> {
+        let mut source = Self::default();
+        source.add(name, Box::new(bytes))?;
+        Ok(source)
+    }
+
+    /// Adds the tensors of a file on disk, which is mapped where the system can.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is cut short or damaged.
+    pub fn add_file(&mut self, path: &Path, file: &File) -> Result<()> {
+        let bytes = map(file).with_context(|| format!("{}: could not be read", path.display()))?;
+        self.add(&path.display().to_string(), bytes)
+    }
+
+    fn add(&mut self, name: &str, bytes: Bytes) -> Result<()> {
+        let (header_len, header) = SafeTensors::read_metadata((*bytes).as_ref()).map_err(|e| {
+            anyhow!(
+                "{name}: the weights are cut short or damaged: {}; fetch the file again",
+                damage(&e)
+            )
+        })?;
+        for tensor in header.tensors().into_keys() {
+            self.places.insert(tensor, self.files.len());
+        }
+        for (alias, tensor) in header.metadata().iter().flatten() {
+            self.aliases.insert(alias.clone(), tensor.clone());
+        }
+        // Eight bytes say how long the header is.
+        self.files.push(OneFile { bytes, header, data: 8 + header_len });
+        Ok(())
+    }
+}
+
+impl TensorSource for SafetensorsSource {
+    fn find(&self, name: &str) -> Option<String> {
+        let has = |name: &str| self.places.contains_key(name);
+        let stored = full_or_bare(name, has);
+        let shared = || self.aliases.get(&full_or_bare(name, |n| self.aliases.contains_key(n))?);
+        stored.or_else(|| shared().filter(|name| has(name)).cloned())
+    }
+
+    fn load(&self, stored: &str, device: &Device) -> candle_core::Result<Tensor> {
+        let file = self.places.get(stored).and_then(|at| self.files.get(*at));
+        let found = file.and_then(|file| Some((file, file.header.info(stored)?)));
+        let Some((file, info)) = found else { bail!("there is no tensor {}", shown(stored)) };
+        // Quantised numbers mean nothing without their scales, which are other tensors.
+        let dtype = DType::try_from(info.dtype);
+        if !matches!(dtype, Ok(DType::F32 | DType::BF16 | DType::F16 | DType::F64)) {
+            bail!(
+                "tensor {} is stored as {:?}; candecode reads f64, f32, bf16 and f16, nothing quantised",
+                shown(stored),
+                info.dtype
+            )
+        }
+        let (begin, end) = info.data_offsets;
+        let bytes = (*file.bytes).as_ref().get(file.data + begin..file.data + end);
+        let bytes = bytes.unwrap_or_default(); // the header was checked against the length of the file
+        TensorView::new(info.dtype, info.shape.clone(), bytes)?.load(device)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.places.keys().cloned().collect()
+    }
+}
+
+/// The bytes of a file on disk.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn map(file: &File) -> std::io::Result<Bytes> {
+    // SAFETY: mapping a file is unsafe because another process could change it under us, and the numbers
+    // would change with it. The course never writes to a weights file, and the hub's cache replaces files by
+    // renaming, which leaves a mapped one as it was.
+    let map = unsafe { memmap2::Mmap::map(file)? };
+    Ok(Box::new(map))
+}
+
+#[cfg(target_arch = "wasm32")]
+pub(crate) fn map(mut file: &File) -> std::io::Result<Bytes> {
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut file, &mut bytes)?;
+    Ok(Box::new(bytes))
+}
+
+/// What is wrong with a file, in words. The crate's own are of its types, as "overflow computing buffer size".
+fn damage(error: &SafeTensorError) -> String {
+    use SafeTensorError as E;
+    match error {
+        E::HeaderTooSmall | E::InvalidHeaderLength => "it ends inside its header".into(),
+        E::HeaderTooLarge => "its header would be longer than 100 MB".into(),
+        E::MetadataIncompleteBuffer => "it is not as long as its header says".into(),
+        E::InvalidHeader(_) | E::InvalidHeaderDeserialization(_) => {
+            "its header is not a list of tensors in JSON".into()
+        }
+        E::InvalidOffset(tensor) => {
+            format!("the place of tensor {} makes no sense", shown(tensor))
+        }
+        E::TensorInvalidInfo => "a tensor has another number of bytes than its shape says".into(),
+        E::ValidationOverflow => "a tensor's shape has more elements than any file".into(),
+        _ => "its header makes no sense".into(),
+    }
+}

@@ -1,0 +1,41 @@
+//! What the days stand on: the types that go between them, and given code that no day teaches.
+
+#![warn(missing_docs)]
+
+pub mod beams;
+pub mod cache;
+pub mod config;
+pub mod device;
+pub mod dfa;
+pub mod draft;
+pub mod error;
+pub mod note;
+pub mod ops;
+pub mod panics;
+pub mod processor;
+pub mod quantized;
+pub mod request;
+pub mod rng;
+pub mod scheduler_interface;
+pub mod step;
+pub mod token;
+pub mod token_bytes;
+pub mod token_iter;
+pub mod tokenizer;
+pub mod tokenizer_json;
+pub mod units;
+pub mod weights;
+
+pub use beams::{BeamParams, EarlyStopping, Hypothesis};
+pub use cache::{Batch, Cache, NoCache, View};
+pub use config::{Family, ModelConfig};
+pub use ops::{Ops, SharedOps};
+pub use processor::{named, LogitsProcessor, ProcessorInput};
+pub use quantized::{QuantType, QuantizedMatrix};
+pub use request::{check_prompt, PastContext, Request, Sampler, SamplingParams};
+pub use scheduler_interface::{SchedulerInterface, SchedulerLoad};
+pub use step::{Logits, Model, Step};
+pub use token::{top_logprobs, FinishReason, Token};
+pub use token_iter::TokenIter;
+pub use tokenizer::Tokenizer;
+pub use weights::{Weight, WeightFormat, Weights};

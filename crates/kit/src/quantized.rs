@@ -1,0 +1,272 @@
+//! Matrices of quantised weights, in the blocks of GGUF: 32 numbers of a row become small integers
+//! and a scale that they share (ggml's `block_q8_0`, `block_q4_0` and `block_q4_1`).
+
+use crate::ModelConfig;
+use candle_core::quantized::{ggml_file::qtensor_from_ggml, GgmlDType};
+use candle_core::{bail, Device, Result, Tensor};
+use rayon::prelude::*;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Numbers in a block. They lie in one row, side by side.
+pub const BLOCK_SIZE: usize = 32;
+
+/// Rows in a tile, as the kernels read them.
+const TILE_ROWS: usize = 16;
+/// Bytes of a row that stand together in a tile.
+const TOGETHER: usize = 4;
+
+/// How the numbers of a block are stored. Scales are f16, little endian, and come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum QuantType {
+    /// A scale `d` and 32 signed bytes `q`: a number is `d * q`.
+    #[cfg_attr(feature = "clap", value(name = "q8_0"))]
+    Q8_0,
+    /// A scale `d` and 16 bytes of two numbers `q` from 0 to 15 each: a number is `d * (q - 8)`. Byte
+    /// `i` has number `i` in its lower four bits and number `i + 16` in its upper four.
+    #[cfg_attr(feature = "clap", value(name = "q4_0"))]
+    Q4_0,
+    /// A scale `d`, a smallest number `m`, and 16 bytes as those of Q4_0: a number is `d * q + m`.
+    #[cfg_attr(feature = "clap", value(skip))]
+    Q4_1,
+}
+
+impl QuantType {
+    /// Numbers in a block: [`BLOCK_SIZE`], for all of them.
+    pub fn block_size(self) -> usize {
+        BLOCK_SIZE
+    }
+
+    /// Bytes of a block: 34 for Q8_0, 18 for Q4_0, 20 for Q4_1.
+    pub fn bytes_per_block(self) -> usize {
+        self.scale_bytes() + self.integer_bytes()
+    }
+
+    /// Bytes of a block before its integers.
+    fn scale_bytes(self) -> usize {
+        match self {
+            Self::Q8_0 | Self::Q4_0 => 2,
+            Self::Q4_1 => 4,
+        }
+    }
+
+    /// Bytes of a block's integers.
+    fn integer_bytes(self) -> usize {
+        match self {
+            Self::Q8_0 => 32,
+            Self::Q4_0 | Self::Q4_1 => 16,
+        }
+    }
+
+    /// Bytes of the weights of a whole model whose matrices are of this type. A head that is the
+    /// embedding table, too, is Q8_0 at least: it is read for every token, and what it gets wrong
+    /// nothing behind it puts right.
+    pub fn model_bytes(self, config: &ModelConfig) -> f64 {
+        let bytes = |kind: Self, numbers: usize| {
+            numbers as f64 * kind.bytes_per_block() as f64 / BLOCK_SIZE as f64
+        };
+        let tied = config.tie_word_embeddings;
+        let head = if tied { config.vocab_size * config.hidden_size } else { 0 };
+        bytes(self, config.size() - head) + bytes(self.of_a_tied_head(), head)
+    }
+
+    /// True if all rows of a model's matrices are whole blocks.
+    pub fn fits(config: &ModelConfig) -> bool {
+        let heads = config.num_attention_heads * config.head_dim;
+        let rows = [config.hidden_size, config.intermediate_size, heads];
+        rows.iter().all(|row| row.is_multiple_of(BLOCK_SIZE))
+    }
+
+    /// The type of a head that is the embedding table, too, in a model of this type.
+    pub fn of_a_tied_head(self) -> Self {
+        match self {
+            Self::Q4_0 => Self::Q8_0,
+            other => other,
+        }
+    }
+
+    /// What candle calls it.
+    pub fn ggml(self) -> GgmlDType {
+        match self {
+            Self::Q8_0 => GgmlDType::Q8_0,
+            Self::Q4_0 => GgmlDType::Q4_0,
+            Self::Q4_1 => GgmlDType::Q4_1,
+        }
+    }
+}
+
+impl std::fmt::Display for QuantType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Q8_0 => "Q8_0",
+            Self::Q4_0 => "Q4_0",
+            Self::Q4_1 => "Q4_1",
+        })
+    }
+}
+
+/// A matrix `(out, in)` of quantised weights.
+#[derive(Clone)]
+pub struct QuantizedMatrix {
+    kind: QuantType,
+    out: usize,
+    inner: usize,
+    blocks: Blocks,
+}
+
+/// All blocks of a matrix.
+#[derive(Clone)]
+enum Blocks {
+    /// Row after row, as in a file.
+    Rows(Vec<u8>),
+    /// In tiles, as the kernels read them: see [`QuantizedMatrix::tiled`].
+    Tiles(Vec<u8>),
+}
+
+impl QuantizedMatrix {
+    /// The matrix whose rows lie one behind the other in `blocks`, each `inner / 32` blocks long, as
+    /// in a GGUF file.
+    ///
+    /// # Errors
+    /// If a row is not a whole number of blocks, there are more or fewer bytes than the shape asks
+    /// for, or a scale is infinite or not a number.
+    pub fn new(kind: QuantType, out: usize, inner: usize, blocks: Vec<u8>) -> Result<Self> {
+        if inner == 0 || !inner.is_multiple_of(BLOCK_SIZE) {
+            bail!("a row of {inner} numbers cannot be {kind}: its blocks hold {BLOCK_SIZE} each")
+        }
+        let wanted = out * (inner / BLOCK_SIZE) * kind.bytes_per_block();
+        if blocks.len() != wanted {
+            bail!("a {kind} matrix ({out}, {inner}) has {wanted} bytes, not {}", blocks.len())
+        }
+        for (at, block) in blocks.chunks(kind.bytes_per_block()).enumerate() {
+            let scales = block[..kind.scale_bytes()].chunks_exact(2);
+            // Of an infinite or undefined f16, all five bits of the exponent are set.
+            if scales.map(|s| s[1] & 0x7c).any(|exponent| exponent == 0x7c) {
+                let row = at / (inner / BLOCK_SIZE);
+                bail!("a scale in row {row} is infinite or not a number: the weights are damaged")
+            }
+        }
+        Ok(Self { kind, out, inner, blocks: Blocks::Rows(blocks) })
+    }
+
+    /// How its numbers are stored.
+    pub fn kind(&self) -> QuantType {
+        self.kind
+    }
+
+    /// `(out, in)`.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.out, self.inner)
+    }
+
+    /// The matrix as the kernels read it, of the same size: sixteen rows stand side by side in a
+    /// *tile*, the last one filled up with zeros. A tile has the first blocks of its rows, then their
+    /// second ones, and so on: first their scales, row after row, then four bytes of integers of each
+    /// row, the next four of each, and so on. So a vector of the processor holds bytes of several
+    /// rows, and no sum is across a vector.
+    pub fn tiled(self) -> Self {
+        let Blocks::Rows(rows) = &self.blocks else { return self };
+        let (tile, row) = (TILE_ROWS * self.row_bytes(), self.row_bytes());
+        let mut tiles = vec![0; self.out.div_ceil(TILE_ROWS) * tile];
+        let pairs = tiles.par_chunks_mut(tile).zip(rows.par_chunks(tile));
+        pairs.for_each(|(tile, rows)| {
+            for (at, row) in rows.chunks(row).enumerate() {
+                for (from, to) in self.places(at) {
+                    tile[to].copy_from_slice(&row[from]);
+                }
+            }
+        });
+        Self { blocks: Blocks::Tiles(tiles), ..self }
+    }
+
+    /// The tiles, if it is [tiled](Self::tiled).
+    pub fn tiles(&self) -> Option<&[u8]> {
+        match &self.blocks {
+            Blocks::Rows(_) => None,
+            Blocks::Tiles(tiles) => Some(tiles),
+        }
+    }
+
+    /// Which bytes of a row stand where in its tile, if it is row `at` of the tile.
+    fn places(&self, at: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+        let kind = self.kind;
+        (0..self.inner / BLOCK_SIZE).flat_map(move |block| {
+            let from = block * kind.bytes_per_block();
+            let to = TILE_ROWS * from;
+            let scales = (0..kind.scale_bytes()).step_by(2).map(move |scale| {
+                let to = to + TILE_ROWS * scale + at * 2;
+                (from + scale..from + scale + 2, to..to + 2)
+            });
+            let integers = (0..kind.integer_bytes()).step_by(TOGETHER).map(move |some| {
+                let some = kind.scale_bytes() + some;
+                let to = to + TILE_ROWS * some + at * TOGETHER;
+                (from + some..from + some + TOGETHER, to..to + TOGETHER)
+            });
+            scales.chain(integers)
+        })
+    }
+
+    /// Bytes of a row.
+    fn row_bytes(&self) -> usize {
+        self.inner / BLOCK_SIZE * self.kind.bytes_per_block()
+    }
+
+    /// The blocks of row `i`, as in a GGUF file; of a [tiled](Self::tiled) matrix they are gathered.
+    ///
+    /// # Panics
+    /// If there is no row `i`.
+    pub fn row(&self, i: usize) -> Cow<'_, [u8]> {
+        assert!(i < self.out, "row {i} of a matrix of {}", self.out);
+        let length = self.row_bytes();
+        match &self.blocks {
+            Blocks::Rows(rows) => Cow::Borrowed(&rows[i * length..][..length]),
+            Blocks::Tiles(tiles) => {
+                let tile = &tiles[i / TILE_ROWS * TILE_ROWS * length..][..TILE_ROWS * length];
+                let mut row = vec![0; length];
+                for (to, from) in self.places(i % TILE_ROWS) {
+                    row[to].copy_from_slice(&tile[from]);
+                }
+                Cow::Owned(row)
+            }
+        }
+    }
+
+    /// Bytes that it takes in memory.
+    pub fn bytes(&self) -> usize {
+        match &self.blocks {
+            Blocks::Rows(bytes) | Blocks::Tiles(bytes) => bytes.len(),
+        }
+    }
+
+    /// The numbers that the blocks stand for: f32, `(out, in)`, on the CPU.
+    ///
+    /// # Errors
+    /// If memory runs out.
+    pub fn widened(&self) -> Result<Tensor> {
+        self.widened_rows(0..self.out)
+    }
+
+    /// Some rows of [`widened`](Self::widened), in the order given: `(rows, in)`.
+    ///
+    /// # Errors
+    /// If there is no such row.
+    pub fn widened_rows(&self, rows: impl IntoIterator<Item = usize>) -> Result<Tensor> {
+        let (mut blocks, mut count) = (Vec::new(), 0);
+        for row in rows {
+            if row >= self.out {
+                bail!("there is no row {row} in a matrix of {}", self.out)
+            }
+            blocks.extend_from_slice(&self.row(row));
+            count += 1;
+        }
+        let shape = vec![count, self.inner];
+        qtensor_from_ggml(self.kind.ggml(), &blocks, shape, &Device::Cpu)?.dequantize(&Device::Cpu)
+    }
+}
+
+impl std::fmt::Debug for QuantizedMatrix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "QuantizedMatrix({}, {} x {})", self.kind, self.out, self.inner)
+    }
+}

@@ -1,0 +1,45 @@
+//! The interface between a serving loop and a scheduler.
+
+use crate::{Request, Token};
+use candle_core::Result;
+
+/// The number of rows in a scheduler.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SchedulerLoad {
+    /// Rows that wait for their prefill.
+    pub waiting: usize,
+    /// Rows that run.
+    pub running: usize,
+}
+
+impl SchedulerLoad {
+    /// Returns the number of rows, waiting and running ones together.
+    pub fn rows(self) -> usize {
+        self.waiting + self.running
+    }
+}
+
+/// A scheduler, as day 20's loop drives it (vLLM's `SchedulerInterface`). Rows are known by the
+/// `id` of their request, which is also the `row` of their tokens.
+pub trait SchedulerInterface<'a> {
+    /// Adds a request to the scheduler's queue.
+    ///
+    /// # Errors
+    /// If the request can never run: its prompt doesn't fit the model, for example.
+    fn submit(&mut self, request: Request<'a>) -> Result<()>;
+
+    /// Does one piece of work that should not be divided, such as one prefill, or one pass over all
+    /// running rows. Returns the tokens it produced. Without rows, it does nothing.
+    ///
+    /// A row that fails alone ends with a token that says so. Its neighbours go on.
+    ///
+    /// # Errors
+    /// If the model fails. All rows are lost then: the scheduler is empty, and can be used again.
+    fn step(&mut self) -> Result<Vec<Token>>;
+
+    /// Ends a row early. It may still produce a token in the next step. An unknown `id` is ignored.
+    fn cancel(&mut self, id: usize);
+
+    /// Returns how many rows there are.
+    fn load(&self) -> SchedulerLoad;
+}

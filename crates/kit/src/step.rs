@@ -1,0 +1,165 @@
+//! The first two nouns: one forward pass, as data, and the model that runs it.
+
+use crate::{Cache, Family, ModelConfig};
+use candle_core::{bail, DType, Device, Result, Tensor};
+
+/// A language model: token ids in, logits out.
+pub trait Model {
+    /// Sizes, context and special ids.
+    fn config(&self) -> &ModelConfig;
+
+    /// Where its tensors live; steps are built there.
+    fn device(&self) -> &Device;
+
+    /// Runs one step: `(B, T or the positions chosen, V)`, f32. The cache grows by T positions.
+    ///
+    /// # Errors
+    /// If the step does not fit the model or the cache.
+    fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor>;
+}
+
+/// Which positions the model shall give logits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Logits {
+    /// Every new position: `(B, T, V)`.
+    All,
+    /// The last `n` positions: `(B, n, V)`. A head over 49,152 tokens is a fifth of a small model's work.
+    Last(usize),
+    /// One position of each row: `(B, 1, V)`.
+    At(Vec<u32>),
+}
+
+/// One forward pass over B rows of T new tokens, after S cached ones.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Token ids, `(B, T)`, u32, all below the vocabulary size.
+    pub ids: Tensor,
+    /// Where each token stands, `(B, T)`, u32, all below the context.
+    pub positions: Tensor,
+    /// `(B, 1, T, S + T)`, u8, 1 = may attend. None: causal, offset by S. The diagonal is always 1: a token
+    /// that may attend to nothing would be NaN, and NaN reaches the other tokens of its row one layer later.
+    pub mask: Option<Tensor>,
+    /// Which positions get logits.
+    pub logits: Logits,
+}
+
+impl Step {
+    /// One row: `ids` at positions `start`, `start + 1`, …; logits for every position.
+    ///
+    /// # Errors
+    /// As [`Step::batch`].
+    pub fn new(model: &dyn Model, ids: &[u32], start: usize) -> Result<Self> {
+        let positions: Vec<u32> = (start..start + ids.len()).map(|p| p as u32).collect();
+        Self::batch(model, &[ids.to_vec()], &[positions], None)
+    }
+
+    /// As [`Step::new`], at positions that may be past the context, for a cache that slides. RoPE models only, because
+    /// GPT-2's learned positions end with the context.
+    ///
+    /// # Errors
+    /// If the model is GPT-2, there is no token, or an id is not in the vocabulary.
+    pub fn sliding(model: &dyn Model, ids: &[u32], start: usize) -> Result<Self> {
+        if model.config().family == Family::Gpt2 {
+            bail!("a sliding cache needs RoPE: GPT-2's positions are baked into its keys")
+        }
+        let positions: Vec<u32> = (start..start + ids.len()).map(|p| p as u32).collect();
+        let positions = Tensor::from_vec(positions, (1, ids.len()), model.device())?;
+        Ok(Self { positions, ..Self::new(model, ids, 0)? })
+    }
+
+    /// Several rows of equal length, with their positions and mask; logits for every position.
+    ///
+    /// Ids and positions are checked here, because an accelerator would not: it would read another row's numbers.
+    ///
+    /// # Errors
+    /// If there is no token, rows differ in length, an id is not in the vocabulary, a position is past the context, or the
+    /// mask is not what [`Step::mask`] says.
+    pub fn batch(
+        model: &dyn Model,
+        ids: &[Vec<u32>],
+        positions: &[Vec<u32>],
+        mask: Option<Tensor>,
+    ) -> Result<Self> {
+        let config = model.config();
+        let width = ids.first().map_or(0, Vec::len);
+        if width == 0 {
+            bail!("a step needs at least one token; the prompt is empty")
+        }
+        let ragged = ids.iter().chain(positions).any(|row| row.len() != width);
+        if ragged || ids.len() != positions.len() {
+            bail!("the rows of a step must be of one length, and each needs its positions")
+        }
+        if let Some(id) = ids.iter().flatten().find(|id| **id as usize >= config.vocab_size) {
+            bail!("token id {id} is not in the vocabulary of {} tokens", config.vocab_size)
+        }
+        let context = config.max_position_embeddings;
+        if let Some(position) = positions.iter().flatten().find(|p| **p as usize >= context) {
+            bail!("position {position} is past the context of {context} tokens")
+        }
+        if let Some(mask) = &mask {
+            check_mask(mask, ids.len(), width)?;
+        }
+        let tensor = |rows: &[Vec<u32>]| {
+            Tensor::from_vec(rows.concat(), (rows.len(), width), model.device())
+        };
+        Ok(Self { ids: tensor(ids)?, positions: tensor(positions)?, mask, logits: Logits::All })
+    }
+
+    /// The same step, with logits for other positions.
+    pub fn with_logits(mut self, logits: Logits) -> Self {
+        self.logits = logits;
+        self
+    }
+
+    /// Keeps the hidden states `(B, T, C)` of the positions that get logits: call it before the head.
+    ///
+    /// # Errors
+    /// If a position is not among the T.
+    pub fn chosen(&self, hidden: &Tensor) -> Result<Tensor> {
+        let (rows, width, _) = hidden.dims3()?;
+        match &self.logits {
+            Logits::All => Ok(hidden.clone()),
+            Logits::Last(n) if *n > width => bail!("Logits::Last({n}) of {width} positions"),
+            Logits::Last(n) => hidden.narrow(1, width - n, *n),
+            Logits::At(at) => {
+                if at.len() != rows || at.iter().any(|p| *p as usize >= width) {
+                    bail!("Logits::At({at:?}) does not fit {rows} rows of {width} positions")
+                }
+                let picked = at.iter().enumerate();
+                let picked =
+                    picked.map(|(row, p)| hidden.narrow(0, row, 1)?.narrow(1, *p as usize, 1));
+                Tensor::cat(&picked.collect::<Result<Vec<_>>>()?, 0)
+            }
+        }
+    }
+}
+
+/// Refuses a mask of another shape, type or polarity than [`Step::mask`], and one whose diagonal is not 1.
+///
+/// Its numbers are read on the CPU only: from an accelerator they would have to be fetched at every step.
+fn check_mask(mask: &Tensor, rows: usize, width: usize) -> Result<()> {
+    let all = match mask.dims() {
+        [b, 1, t, all] if (*b == rows || *b == 1) && *t == width && *all >= width => *all,
+        dims => bail!(
+            "the mask is {dims:?}; for {rows} rows of {width} new tokens it must be ({rows}, 1, {width}, past + {width})"
+        ),
+    };
+    if mask.dtype() != DType::U8 {
+        bail!("the mask is of {:?}; it must be u8, 1 = may attend, 0 = may not", mask.dtype())
+    }
+    if !mask.device().is_cpu() {
+        return Ok(());
+    }
+    for (i, row) in mask.reshape(((), all))?.to_vec2::<u8>()?.iter().enumerate() {
+        if let Some(other) = row.iter().find(|may| **may > 1) {
+            bail!("the mask has a {other}; it must be 1 = may attend, or 0 = may not")
+        }
+        let (row_of_batch, token) = (i / width, i % width);
+        if row[all - width + token] == 0 {
+            bail!(
+                "the mask keeps new token {token} of row {row_of_batch} from itself, and what sees nothing is NaN; 1 = may attend: is it inverted?"
+            )
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! The figures' answers, on this machine; `crates/maintain/scripts/live.py` asks the same of WebAssembly in a
+//! browser.
+
+use candecode_live::{figures, model};
+use serde_json::{json, Value};
+use std::fs;
+use std::path::Path;
+
+fn open() {
+    let file = |name: &str| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        fs::read(root.join("models/story-230k").join(name)).unwrap()
+    };
+    let weights = file("model.safetensors");
+    model::open(&file("config.json"), &file("tokenizer.json"), weights).unwrap();
+}
+
+fn ask(question: Value) -> Result<Value, String> {
+    figures::answer(question.to_string().as_bytes())
+}
+
+#[test]
+fn texts_are_those_of_the_command() {
+    open();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let goldens = fs::read(root.join("tests/oracle/live.json")).unwrap();
+    let goldens: Value = serde_json::from_slice(&goldens).unwrap();
+    for case in goldens["cases"].as_array().unwrap() {
+        let steps = &case["params"]["max_new_tokens"];
+        let question = json!({
+            "ask": "generate", "whose": "test", "text": case["prompt"], "params": case["params"],
+            "steps": steps,
+        });
+        let answer = ask(question).unwrap();
+        let ids: Vec<&Value> =
+            answer["new"].as_array().unwrap().iter().map(|token| &token["id"]).collect();
+        assert_eq!(json!(ids), case["ids"], "{} {}", case["prompt"], case["params"]);
+    }
+}
+
+#[test]
+fn the_tokenizer_of_the_page_is_the_one_of_the_command() {
+    open();
+    let engine = candecode::engine::Engine::open("story-230k").unwrap();
+    for text in
+        ["Zoë 🐈 says hi", "  two  spaces\n\n", "don't we're", "שלום <|endoftext|> x", "123 4.5"]
+    {
+        assert_eq!(
+            model::tokens(text).unwrap(),
+            engine.tokenizer().encode(text).unwrap(),
+            "{text}"
+        );
+    }
+}
+
+/// Day 1's weights are those of a softmax: every row sums to 1, and the mask hides the future.
+#[test]
+fn every_row_of_attention_is_a_distribution() {
+    open();
+    for causal in [true, false] {
+        let question =
+            json!({"ask": "attention", "text": "Lily and Tom found a cat.", "causal": causal});
+        let answer = ask(question).unwrap();
+        for head in answer["layers"].as_array().unwrap().iter().flat_map(|l| l.as_array().unwrap())
+        {
+            for (i, row) in head.as_array().unwrap().iter().enumerate() {
+                let row: Vec<f64> =
+                    row.as_array().unwrap().iter().map(|w| w.as_f64().unwrap()).collect();
+                // Sums of a few f32 that are rounded once each.
+                assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-5, "{row:?}");
+                assert!(!causal || row[i + 1..].iter().all(|w| *w == 0.0), "{row:?}");
+            }
+        }
+    }
+}
+
+/// Whoever drafts, greedy decoding writes the same text; and every block adds up.
+#[test]
+fn drafts_change_no_token() {
+    open();
+    let text = "Tom had a big red ball. Tom had a big red";
+    let question = json!({
+        "ask": "drafts", "text": text, "blocks": 6, "num_draft_tokens": 4, "ngram": 2,
+        "seed": null,
+    });
+    let answer = ask(question).unwrap();
+    let mut written = Vec::new();
+    for block in answer["blocks"].as_array().unwrap() {
+        let new = block["written"].as_array().unwrap();
+        let accepted = block["accepted"].as_u64().unwrap() as usize;
+        let drafted = block["drafted"].as_array().unwrap();
+        assert_eq!(new.len(), accepted + 1, "{block}");
+        assert_eq!(new[..accepted], drafted[..accepted], "{block}");
+        written.extend(new.clone());
+    }
+    assert!(answer["counts"]["accepted"].as_u64().unwrap() > 0, "{answer}");
+    let plain = json!({
+        "ask": "generate", "whose": "test", "text": text, "params": {"max_new_tokens": 64},
+        "steps": written.len(),
+    });
+    let plain = ask(plain).unwrap();
+    let plain: Vec<Value> =
+        plain["new"].as_array().unwrap().iter().map(|token| token["token"].clone()).collect();
+    assert_eq!(written, plain);
+}
+
+/// The rail keeps the word out, where the model would have written it.
+#[test]
+fn the_rail_is_what_the_text_shows() {
+    open();
+    let question = json!({
+        "ask": "spelling", "word": "happy", "text": "Tom was happy.", "whole": false,
+        "prompt": "Lily was very", "new": 12,
+    });
+    let answer = ask(question).unwrap();
+    let text = |steps: &Value| {
+        let steps = steps.as_array().unwrap().iter();
+        steps.map(|step| step["token"].as_str().unwrap().to_string()).collect::<String>()
+    };
+    assert!(text(&answer["free"]).contains("happy"), "{}", answer["free"]);
+    assert!(!text(&answer["railed"]).contains("happy"), "{}", answer["railed"]);
+    let turned = |step: &&Value| step["rail"]["instead_of"].is_string();
+    assert!(answer["railed"].as_array().unwrap().iter().any(|step| turned(&step)));
+}
+
+/// 64 rows of 8,192 positions of Llama 3 8B are more bytes than a page can count in 32 bits.
+#[test]
+fn bytes_of_a_batch_and_of_a_shape_of_yours() {
+    open();
+    let question = |yours: [usize; 3]| {
+        json!({
+            "ask": "cache", "text": "Lily", "new": 1, "kind": "none", "capacity": 4,
+            "positions": 8192, "rows": 64, "yours": yours,
+        })
+    };
+    let answer = ask(question([32, 8, 128])).unwrap();
+    let bytes = answer["bytes"].as_array().unwrap();
+    assert_eq!(bytes[1]["all"], bytes[3]["all"], "Llama 3 8B has this shape");
+    assert_eq!(bytes[3]["all"], 64.0 * 8192.0 * 131072.0);
+    assert!(ask(question([0, 8, 128])).unwrap_err().starts_with("your model: 1 to"));
+}
+
+#[test]
+fn bad_texts_get_words() {
+    open();
+    let long = "word ".repeat(2000);
+    let ends = [("", "the prompt is empty"), (&long, "the prompt is 4001 tokens long")];
+    for (text, words) in ends {
+        for question in [
+            json!({"ask": "attention", "text": text, "causal": true}),
+            json!({"ask": "passes", "text": text, "new": 2}),
+            json!({"ask": "pieces", "text": text}),
+            json!({"ask": "beams", "text": text, "beams": 2, "steps": 2}),
+        ] {
+            let error = ask(question).unwrap_err();
+            assert!(error.starts_with(words), "{error}");
+        }
+    }
+    assert_eq!(ask(json!({"ask": "gone"})).unwrap_err(), "no figure asks \"gone\"");
+    assert!(figures::answer(b"{").is_err());
+    let nothing = json!({"ask": "speculative", "p": [0, 0], "q": [1, 1], "seed": 1, "runs": 1});
+    assert!(ask(nothing).unwrap_err().contains("above 0"));
+    let word = json!({
+        "ask": "spelling", "word": "xylophonqq", "text": "🐈", "whole": true, "prompt": "Tom",
+        "new": 2,
+    });
+    assert!(ask(word).unwrap()["paths"].as_u64().unwrap() > 0, "every byte is a token");
+}

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Type-check the library without the command (feature `cli`) for WebAssembly: no browser, nothing
+# linked.
+# usage, in the crate's root:  crates/maintain/scripts/wasm-check.sh [--features ref] [more arguments of cargo check]
+set -euo pipefail
+if rustup target list --installed 2>/dev/null | grep -qx wasm32-unknown-unknown; then
+  cargo check --lib --no-default-features --target wasm32-unknown-unknown --target-dir target/wasm-check "$@"
+  exit
+fi
+source crates/maintain/scripts/rust-src.sh "wasm type-check"
+RUSTC_BOOTSTRAP=1 __CARGO_TESTS_ONLY_SRC_ROOT=$src cargo check -Zbuild-std=std,panic_abort \
+  --lib --no-default-features --target wasm32-unknown-unknown --target-dir target/wasm-check "$@"

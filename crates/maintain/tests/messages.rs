@@ -1,0 +1,382 @@
+//! The book's page of messages is a test: every command on it is run, and must say what the page
+//! says, with that exit code.
+//!
+//! `cargo maintain messages` writes what the commands say today in place of what they said. Models,
+//! files and hubs that the commands name are made here, each with one thing wrong; more cases, of
+//! no use to a reader, are in `messages/`.
+
+#[path = "page/gguf_writer.rs"]
+mod gguf_writer;
+#[path = "../../../tests/endpoint/openai_server.rs"]
+#[allow(dead_code)]
+mod openai_server;
+#[path = "../../../tests/hub/server.rs"]
+#[allow(dead_code)]
+mod server;
+
+use openai_server::{Manner, OpenAiServer};
+use serde_json::{json, Value};
+use server::{Fault, Hub, Large};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use xtask::repo::Repo;
+
+/// A NaN of bf16, its infinity, and its largest number.
+const NAN: u16 = 0x7fc0;
+const INFINITY: u16 = 0x7f80;
+const HUGE: u16 = 0x7f7f;
+
+/// Configurations with one thing wrong: the folder's name, the model it is made of, and what is
+/// set; null takes a key away.
+const CONFIGS: &[(&str, &str, &str)] = &[
+    ("no-heads", "story-230k", r#"{"num_attention_heads": 0}"#),
+    ("three-heads", "story-230k", r#"{"num_attention_heads": 3}"#),
+    ("no-key-value-heads", "story-230k", r#"{"num_key_value_heads": 0}"#),
+    ("no-width", "story-230k", r#"{"hidden_size": 0}"#),
+    ("no-layers", "story-230k", r#"{"num_hidden_layers": 0}"#),
+    ("too-wide", "story-230k", r#"{"hidden_size": 1152921504606846976}"#),
+    ("too-many-words", "story-230k", r#"{"vocab_size": 18446744073709551615}"#),
+    ("width-in-quotes", "story-230k", r#"{"hidden_size": "64"}"#),
+    ("negative-width", "story-230k", r#"{"hidden_size": -64}"#),
+    ("width-left-out", "story-230k", r#"{"hidden_size": null}"#),
+    ("no-epsilon", "story-230k", r#"{"rms_norm_eps": 0.0}"#),
+    ("negative-theta", "story-230k", r#"{"rope_parameters": {"rope_theta": -1.0}}"#),
+    ("yarn", "story-230k", r#"{"rope_parameters": {"rope_type": "yarn"}}"#),
+    ("end-in-words", "story-230k", r#"{"eos_token_id": "end"}"#),
+    ("relu", "story-230k", r#"{"hidden_act": "relu"}"#),
+    (
+        "sliding-window",
+        "story-230k",
+        r#"{"use_sliding_window": true, "sliding_window": 64, "max_window_layers": 1, "layer_types": null}"#,
+    ),
+    ("mamba", "story-230k", r#"{"model_type": "mamba"}"#),
+    ("no-type", "story-230k", r#"{"model_type": null}"#),
+    ("type-7", "story-230k", r#"{"model_type": 7}"#),
+    ("unscaled", "story-gpt2-1m", r#"{"scale_attn_weights": false}"#),
+    ("scaled-by-layer", "story-gpt2-1m", r#"{"scale_attn_by_inverse_layer_idx": true}"#),
+    ("gpt2-relu", "story-gpt2-1m", r#"{"activation_function": "relu"}"#),
+    ("sliding-layers", "story-230k", r#"{"layer_types": ["full_attention", "sliding_attention"]}"#),
+    ("linear-rope", "story-230k", r#"{"rope_scaling": {"type": "linear", "factor": 2.0}}"#),
+    (
+        "rope-by-layer",
+        "story-230k",
+        r#"{"rope_parameters": {"full_attention": {"rope_theta": 5}}}"#,
+    ),
+    ("partial-rope", "story-230k", r#"{"partial_rotary_factor": 0.25}"#),
+    ("rope-8", "story-230k", r#"{"rope_scaling": 8.0}"#),
+    (
+        "llama3-rope",
+        "story-230k",
+        r#"{"rope_scaling": {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 1.0,
+            "factor": 8.0, "original_max_position_embeddings": 16}}"#,
+    ),
+    ("gptq", "story-230k", r#"{"quantization_config": {"quant_method": "gptq"}}"#),
+    ("other-shape", "story-230k", r#"{"intermediate_size": 200}"#),
+];
+
+/// Weights in which some numbers are wrong: the folder's name, the model, and tensor, places and
+/// bits.
+type Numbers = (&'static str, std::ops::Range<usize>, u16);
+const NUMBERS: &[(&str, &str, &[Numbers])] = &[
+    ("nan-in-mlp", "story-3m", &[("model.layers.2.mlp.down_proj.weight", 5..6, NAN)]),
+    ("nan-in-attention", "story-230k", &[("model.layers.1.self_attn.k_proj.weight", 5..6, NAN)]),
+    ("nan-in-gpt2", "story-gpt2-1m", &[("transformer.h.3.mlp.c_fc.weight", 5..6, NAN)]),
+    ("nan-in-norm", "story-230k", &[("model.norm.weight", 5..6, NAN)]),
+    ("nan-in-draft", "story-230k", &[("model.layers.0.mlp.up_proj.weight", 5..6, NAN)]),
+    // The embedding of position 6, 128 wide: only the step that comes to it meets it.
+    ("nan-at-position-6", "story-gpt2-1m", &[("transformer.wpe.weight", 771..772, NAN)]),
+    ("infinity-at-position-6", "story-gpt2-1m", &[("transformer.wpe.weight", 771..772, INFINITY)]),
+    (
+        "huge-weights",
+        "story-230k",
+        &[
+            ("model.layers.1.mlp.down_proj.weight", 0..64, HUGE),
+            ("model.layers.1.mlp.up_proj.weight", 0..64, HUGE),
+        ],
+    ),
+];
+
+/// Hubs in which one thing goes wrong: the repository's name on the page, the question, the file,
+/// and the answer.
+const HUBS: &[(&str, &str, &str, Fault)] = &[
+    ("login", "PROBE", "config.json", Fault::Login),
+    ("teapot", "PROBE", "config.json", Fault::Status(418, "x: y")),
+    ("nowhere", "PROBE", "config.json", Fault::Status(302, "x: y")),
+    (
+        "odd-commit",
+        "PROBE",
+        "config.json",
+        Fault::Status(206, "x-repo-commit: ../../etc\r\netag: abc\r\ncontent-range: bytes 0-0/9"),
+    ),
+    ("gated", "PROBE", "config.json", Fault::Status(401, "x-error-code: GatedRepo")),
+    (
+        "old-token",
+        "PROBE",
+        "config.json",
+        Fault::Status(401, "x-error-message: Invalid credentials"),
+    ),
+    ("private", "PROBE", "config.json", Fault::Status(403, "x: y")),
+    ("busy", "PROBE", "config.json", Fault::Status(429, "retry-after: 0")),
+    ("troubled", "GET", "model.safetensors", Fault::Status(503, "retry-after: 0")),
+    ("damaged", "GET", "model.safetensors", Fault::OtherBytes),
+    ("longer", "GET", "model.safetensors", Fault::OtherLength),
+    ("without-config", "PROBE", "config.json", Fault::Status(404, "x-error-code: EntryNotFound")),
+    (
+        "without-tokenizer",
+        "PROBE",
+        "tokenizer.json",
+        Fault::Status(404, "x-error-code: EntryNotFound"),
+    ),
+    (
+        "without-weights",
+        "PROBE",
+        "model.safetensors",
+        Fault::Status(404, "x-error-code: EntryNotFound"),
+    ),
+];
+
+/// Servers of `--endpoint` in which one thing goes wrong: their name on the page, and how they answer.
+const ENDPOINTS: &[(&str, Manner)] = &[
+    ("vllm", Manner::Well("vllm")),
+    ("llama-server", Manner::Well("llamacpp")),
+    ("locked", Manner::Key),
+    ("two-models", Manner::TwoModels),
+    ("nameless", Manner::NoList),
+    ("router", Manner::Page),
+    ("breaks", Manner::Breaks),
+    ("dies", Manner::ErrorInside),
+    (
+        "strict",
+        Manner::Status(
+            400,
+            "",
+            r#"{"error":{"message":"max_tokens: 99999 is more than the context of 2048"}}"#,
+        ),
+    ),
+    (
+        "busy",
+        Manner::Status(
+            429,
+            "retry-after: 2\r\n",
+            r#"{"error":{"message":"the queue of 128 requests is full"}}"#,
+        ),
+    ),
+    ("chats-only", Manner::Status(404, "", r#"{"detail":"Not Found"}"#)),
+];
+
+/// Where the models, files and caches of the page are made.
+struct Page {
+    root: PathBuf,
+    folder: PathBuf,
+}
+
+impl Page {
+    /// A copy of an embedded model.
+    fn copy(&self, name: &str, model: &str) -> PathBuf {
+        let folder = self.folder.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        for file in fs::read_dir(self.root.join("models").join(model)).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), folder.join(file.file_name())).unwrap();
+        }
+        folder
+    }
+
+    fn without(&self, name: &str, file: &str) {
+        fs::remove_file(self.copy(name, "story-230k").join(file)).unwrap();
+    }
+
+    fn with_file(&self, name: &str, file: &str, text: impl AsRef<[u8]>) {
+        fs::write(self.copy(name, "story-230k").join(file), text).unwrap();
+    }
+
+    fn with_weights(&self, name: &str, model: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        let path = self.copy(name, model).join("model.safetensors");
+        let mut bytes = fs::read(&path).unwrap();
+        change(&mut bytes);
+        fs::write(path, bytes).unwrap();
+    }
+
+    /// A model with some keys of its config.json set, or taken away.
+    fn with_config(&self, name: &str, model: &str, changes: &str) {
+        let path = self.copy(name, model).join("config.json");
+        let mut config = read_json(&path);
+        let changes: Value = serde_json::from_str(changes).unwrap();
+        for (key, value) in changes.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        fs::write(path, config.to_string()).unwrap();
+    }
+}
+
+fn read_json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Makes these places of a tensor, all of bf16, these bits.
+fn set_numbers(bytes: &mut [u8], (tensor, places, bits): &Numbers) {
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let json: Value = serde_json::from_slice(&bytes[8..8 + header]).unwrap();
+    assert_eq!(json[tensor]["dtype"], "BF16", "{tensor}");
+    let begin = json[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
+    for place in places.clone() {
+        let at = 8 + header + begin + 2 * place;
+        bytes[at..at + 2].copy_from_slice(&bits.to_le_bytes());
+    }
+}
+
+fn make_models(page: &Page) {
+    for (name, model, changes) in CONFIGS {
+        page.with_config(name, model, changes);
+    }
+    for (name, model, numbers) in NUMBERS {
+        let set = |bytes: &mut Vec<u8>| numbers.iter().for_each(|n| set_numbers(bytes, n));
+        page.with_weights(name, model, set);
+    }
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        page.without(&format!("without-{file}"), file);
+    }
+    const POINTER: &str =
+        "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 587120\n";
+    page.with_file("lfs-pointer", "model.safetensors", POINTER);
+    page.with_file("login-page", "tokenizer.json", "<!DOCTYPE html><title>Sign in</title>");
+    page.with_file("config-of-another-kind", "config.json", "hidden_size = 64");
+    page.with_file(
+        "end-in-generation-config",
+        "generation_config.json",
+        r#"{"eos_token_id": "end"}"#,
+    );
+    page.with_file("cut-generation-config", "generation_config.json", "{");
+    page.with_file("tokenizer-of-another-kind", "tokenizer.json", "{}");
+    page.with_weights("half-the-weights", "story-230k", |bytes| bytes.truncate(bytes.len() / 2));
+    page.with_weights("empty-weights", "story-230k", Vec::clear);
+    page.with_weights("damaged-length", "story-230k", |bytes| bytes[..8].fill(0xff));
+    page.with_weights("damaged-header", "story-230k", |bytes| bytes[8..40].fill(b'x'));
+    page.with_weights("another-name", "story-230k", |bytes| {
+        let at = bytes.windows(17).position(|w| w == b"model.norm.weight").unwrap();
+        bytes[at..at + 17].copy_from_slice(b"model.warm.weight");
+    });
+    make_index(page, "missing-shard", &json!({"weight_map": {"a": "model-2.safetensors"}}));
+    make_index(page, "empty-index", &json!({"weight_map": {}}));
+    make_index(page, "index-of-numbers", &json!({"weight_map": {"a": 7}}));
+    make_index(page, "index-to-elsewhere", &json!({"weight_map": {"a": "../b.safetensors"}}));
+    make_drafts(page);
+    for (name, text) in [
+        ("long.txt", "once upon a time ".repeat(400)),
+        ("empty.gguf", String::new()),
+        ("words.txt", "cat\n\ndog\n".into()),
+        ("no-folder", String::new()),
+    ] {
+        fs::write(page.folder.join(name), text).unwrap();
+    }
+    gguf_writer::write_all(&page.copy("my-model", "story-230k"), &page.folder);
+    let two = page.folder.join("two-files");
+    std::fs::create_dir_all(&two).unwrap();
+    for name in ["model-f16.gguf", "model-q8_0.gguf"] {
+        std::fs::copy(page.folder.join("experts.gguf"), two.join(name)).unwrap();
+    }
+    page.with_weights("integers", "story-230k", |bytes| {
+        let at = bytes.windows(6).position(|w| w == b"\"BF16\"").unwrap();
+        bytes[at..at + 6].copy_from_slice(b"\"I16\" ");
+    });
+}
+
+/// A model whose weights are in shards, by this index.
+fn make_index(page: &Page, name: &str, index: &Value) {
+    page.without(name, "model.safetensors");
+    let path = page.folder.join(name).join("model.safetensors.index.json");
+    fs::write(path, index.to_string()).unwrap();
+}
+
+/// Drafts that do not fit. All weights are damaged: had a model been read, the message would be of
+/// that.
+fn make_drafts(page: &Page) {
+    let cut = |bytes: &mut Vec<u8>| bytes.truncate(100);
+    page.with_weights("target", "story-230k", cut);
+    page.with_weights("another-tokenizer", "story-230k", cut);
+    let path = page.folder.join("another-tokenizer/tokenizer.json");
+    let mut tokenizer = read_json(&path);
+    // Two tokens change places; which ones is for the message to say.
+    let vocab = tokenizer["model"]["vocab"].as_object_mut().unwrap();
+    let piece = |id: u64| vocab.iter().find(|(_, v)| **v == id).unwrap().0.clone();
+    let (a, b) = (piece(1000), piece(1001));
+    vocab[&a] = 1001.into();
+    vocab[&b] = 1000.into();
+    fs::write(&path, tokenizer.to_string()).unwrap();
+    let table = |tokenizer: &str| {
+        let format = "candecode n-grams, version 1";
+        json!({"format": format, "tokenizer": tokenizer, "rows": [[5, 9]]}).to_string()
+    };
+    fs::write(page.folder.join("other.ngrams.json"), table("0123456789abcdef")).unwrap();
+    fs::write(page.folder.join("damaged.ngrams.json"), &table("")[..40]).unwrap();
+    fs::write(page.folder.join("empty.txt"), "\n").unwrap();
+}
+
+/// Starts the hubs; gives their addresses, a line each, as `crates/maintain/src/bin/as_typed.rs` reads them.
+fn start_hubs(page: &Page) -> String {
+    let story = page.root.join("models/story-230k");
+    let mut lines = String::new();
+    for (name, method, file, fault) in HUBS {
+        let hub = Hub::serve(&story, Large::Here).fault(method, file, usize::MAX, *fault);
+        lines += &format!("some/{name}={}\n", hub.address);
+    }
+    let whole = Hub::serve(&story, Large::Here);
+    lines += &format!("some/half={0}\nsome/cache={0}\nother/name={0}\n", whole.address);
+    lines
+}
+
+/// Starts the servers; gives their addresses, a line each, as [`start_hubs`] does.
+fn start_endpoints() -> String {
+    let mut lines = String::new();
+    for (name, manner) in ENDPOINTS {
+        lines += &format!("{name}={}\n", OpenAiServer::start(*manner).address);
+    }
+    lines
+}
+
+/// Builds a program of the course, and gives its path.
+fn built(repo: &Repo, args: &[&str], name: &str) -> PathBuf {
+    let status = xtask::cargo::command(repo).arg("build").arg("--quiet").args(args).status();
+    assert!(status.unwrap().success(), "cargo build {args:?}");
+    let name = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+    xtask::cargo::target_dir(repo).join("debug").join(name)
+}
+
+#[test]
+fn commands_say_what_the_page_shows() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let repo = Repo::open(&root).unwrap();
+    let candecode = built(&repo, &["--features", "ref"], "candecode");
+    let runner = built(&repo, &["--package", "xtask"], "xtask");
+    let folder = std::env::temp_dir().join(format!("candecode-page-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.join("homes")).unwrap();
+    let page = Page { root, folder };
+    make_models(&page);
+    let hubs = start_hubs(&page);
+    // A cache from which a file is gone.
+    let whole = hubs.lines().find_map(|line| line.strip_prefix("some/half=")).unwrap();
+    let home = page.folder.join("homes/some-half-home");
+    let mut fetch = Command::new(&candecode);
+    fetch.args(["--model", "some/name", "--where"]).env("HF_HOME", &home);
+    let fetched = fetch.env("HF_ENDPOINT", whole).output().unwrap();
+    let fetched = PathBuf::from(String::from_utf8(fetched.stdout).unwrap().trim());
+    fs::remove_file(fetched.join("tokenizer.json")).unwrap();
+
+    let cases = trycmd::TestCases::new();
+    cases.register_bin("cargo", Path::new(env!("CARGO_BIN_EXE_as_typed")));
+    cases.env("PAGE_CANDECODE", candecode.display().to_string());
+    cases.env("PAGE_XTASK", runner.display().to_string());
+    cases.env("PAGE_ROOT", page.root.display().to_string());
+    cases.env("PAGE_FOLDER", page.folder.display().to_string());
+    cases.env("PAGE_HUBS", hubs);
+    cases.env("PAGE_ENDPOINTS", start_endpoints());
+    cases.case("../book/src/when_something_goes_wrong.md");
+    cases.case("tests/messages/*.md");
+    let outcome = std::panic::catch_unwind(|| cases.run());
+    let _ = fs::remove_dir_all(&page.folder);
+    if let Err(panic) = outcome {
+        std::panic::resume_unwind(panic);
+    }
+}

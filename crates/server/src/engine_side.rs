@@ -1,0 +1,234 @@
+//! The side of the model: it is opened here, and day 20's loop runs here until the last row has ended.
+
+use crate::connections;
+use crate::helper_threads::{HelperThreads, THREADS};
+use crate::http_routes::{now, say, Front, LONG_BODIES};
+use crate::metrics::Metrics;
+use crate::other_origins::AllowedOrigins;
+use crate::rails::Rails;
+use crate::serve_flags::ServeFlags;
+use anyhow::{anyhow, Context as _, Result};
+use candecode::cli::generation_config;
+use candecode::day15_scheduler::{NewCache, Scheduler};
+use candecode::day20_serve::{Job, MakeRequest, ServingLoop};
+use candecode::days;
+use candecode::engine::chat_template::Template;
+use candecode::engine::requests::{self, Processors};
+use candecode::engine::roomy_cache::RoomyCache;
+use candecode::engine::token_rules;
+use candecode::engine::{load, operations, Engine};
+use candecode::formats::{hub, ModelFiles};
+use candecode::kit::error::{describe, usage};
+use candecode::kit::{device, panics, ModelConfig, Request, SamplingParams, WeightFormat};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{mpsc, Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{watch, Semaphore};
+
+/// Sets of processors that are kept, for requests that come again with the same regular expression.
+const KEPT: usize = 8;
+/// The memory of the automata in them, in bytes, if one alone does not take more.
+const MOST_KEPT: usize = 64 << 20;
+
+/// Opens the model, listens, and runs the loop; comes back after Ctrl-C, when the last row has ended.
+///
+/// # Errors
+/// If a flag is wrong ([`candecode::kit::error::Usage`]), the model cannot be had, the port is taken, or the loop ends before
+/// it was asked to.
+pub fn run(flags: &ServeFlags) -> Result<()> {
+    flags.check()?;
+    let origins = Arc::new(AllowedOrigins::new(&flags.allowed_origins)?);
+    let device = device::device(&flags.device).map_err(usage)?;
+    let dtype = flags.dtype.as_deref().map(device::dtype).transpose().map_err(usage)?;
+    let listener = TcpListener::bind(flags.address())
+        .with_context(|| format!("cannot listen at {}", flags.address()))?;
+    let address = listener.local_addr()?;
+    let files = ModelFiles::at(&hub::locate(&flags.model, flags.offline)?)?;
+    let tokenizer = files.tokenizer()?;
+    let template = template(flags, &files)?;
+    let stops = template.as_ref().map(|template| template.stops.clone()).unwrap_or_default();
+    let end_of_turn = template.as_ref().ok().and_then(|t| t.end_of_turn(&tokenizer));
+    let format = dtype.map_or_else(|| load::own_format(&files, &device), WeightFormat::Tensors);
+    let weights = files.weight_bytes(format);
+    let batch_tokens = flags.batch_tokens(files.config(), weights, &device)?;
+    // The context that is served, everywhere the same number: the model's, or what the batch holds.
+    let own_context = files.config().max_position_embeddings;
+    let context = own_context.min(batch_tokens);
+    let config = ModelConfig { max_position_embeddings: context, ..files.config().clone() };
+    let ops = operations::choose(flags.kernels, &device);
+    let model = load::load_files(&files, format, &device, &ops)?;
+    let engine = Arc::new(Engine::new(model, tokenizer));
+
+    let (sender, jobs) = mpsc::channel();
+    let metrics = Arc::new(Metrics::new());
+    let front = Arc::new(Front {
+        model: flags.name().to_string(),
+        config: config.clone(),
+        longest_token: engine.tokenizer().longest_token(),
+        engine: engine.clone(),
+        template,
+        key: flags.key(),
+        local: flags.local(),
+        origins,
+        helpers: HelperThreads::new(),
+        rails: Arc::new(Rails::new()),
+        long_bodies: Semaphore::new(LONG_BODIES),
+        patience: Duration::from_secs(flags.patience),
+        jobs: Mutex::new(Some(sender)),
+        metrics: metrics.clone(),
+        started: now(),
+        count: Default::default(),
+        noted: Default::default(),
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(THREADS)
+        .build()
+        .context("the HTTP side cannot start")?;
+    let (ended, has_ended) = watch::channel(false);
+    let most = flags.max_connections;
+    let serving = connections::serve(listener, front.clone(), most, has_ended);
+    let waits = front.clone();
+    let http = std::thread::Builder::new()
+        .name("http".into())
+        .spawn(move || {
+            let served = catch_unwind(AssertUnwindSafe(|| runtime.block_on(serving)));
+            // If it has panicked, there is no way to the clients any more: the loop must end, too.
+            waits.close();
+            runtime.shutdown_background(); // helper threads may be at work; nobody waits for it
+            served.unwrap_or_else(|panic| Err(anyhow!("{}", panics::describe_panic(&*panic))))
+        })
+        .context("the HTTP side cannot start")?;
+
+    say(&days::credits(20, device::name(&device)));
+    let advice =
+        |asked| generation_config::advice_for_requests(asked, files.generation_config_name());
+    if let Some(note) = files.generation_config().and_then(advice) {
+        say(&note);
+    }
+    say(&format!(
+        "[{}: at most {} rows of {batch_tokens} tokens in all, {} requests in the queue]",
+        flags.name(),
+        flags.max_batch,
+        flags.max_queue
+    ));
+    let _ = writeln!(std::io::stdout(), "listening on http://{address}");
+    let layers = files.config().num_hidden_layers;
+    let new_cache: NewCache = Box::new(move || Box::new(RoomyCache::new(layers)));
+    // The last token of a text is never fed to the model, so it takes no position in the batch.
+    let bound = if context < own_context { batch_tokens + 1 } else { batch_tokens };
+    let scheduler = Scheduler::new(engine.model(), engine.tokenizer(), new_cache, bound);
+    let maker = RequestMaker {
+        config: &config,
+        engine: &engine,
+        rails: front.rails.clone(),
+        stops,
+        end_of_turn,
+        kept: RefCell::default(),
+    };
+    let make_request: MakeRequest = Box::new(move |job, index| {
+        maker.request(job, index).map_err(|e| candle_core::Error::Msg(describe(&e)))
+    });
+    let mut serving =
+        ServingLoop::new(Box::new(scheduler), make_request, flags.max_batch, flags.max_queue);
+    let tell = |serving: &ServingLoop| metrics.load(serving.queue.len(), serving.scheduler.load());
+    let ran = catch_unwind(AssertUnwindSafe(|| serving.run(&jobs, tell)));
+    drop(serving); // with the rows that a panic has left: their clients are told
+    drop(jobs);
+    front.close();
+    let _ = ended.send(true);
+    match http.join() {
+        Ok(served) => served?,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+    ran.map_err(|panic| anyhow!("{}", panics::describe_panic(&*panic)))
+}
+
+/// The chat template; or, as words for clients, why there is none.
+///
+/// # Errors
+/// If one was asked for with `--template` and cannot be had.
+fn template(flags: &ServeFlags, files: &ModelFiles) -> Result<Result<Template, String>> {
+    let asked = flags.template.as_deref();
+    let chosen = files.chat_template().and_then(|own| Template::choose(&flags.model, own, asked));
+    match chosen {
+        Err(error) if asked.is_some() => Err(error),
+        Err(_) => Ok(Err("this model has no chat template: use /v1/completions, or start the \
+                          server with --template"
+            .to_string())),
+        Ok(template) => Ok(Ok(template)),
+    }
+}
+
+/// Makes the scheduler's requests of jobs.
+struct RequestMaker<'a> {
+    config: &'a ModelConfig,
+    engine: &'a Engine,
+    rails: Arc<Rails>,
+    /// What ends an answer of a chat, by its template.
+    stops: Vec<String>,
+    end_of_turn: Option<u32>,
+    /// The newest processors that took time to make, and what they were made of.
+    kept: RefCell<VecDeque<Kept>>,
+}
+
+/// Processors, what they were made of, and the memory of their automata in bytes.
+struct Kept {
+    made_of: SamplingParams,
+    processors: Processors,
+    bytes: usize,
+}
+
+impl RequestMaker<'_> {
+    /// The request of a choice.
+    fn request(&self, job: &Job, index: usize) -> Result<Request<'static>> {
+        let prompt = job.prompt(index);
+        let mut params = job.params.clone();
+        if job.is_chat && params.allow_regex.is_none() {
+            // What matches a pattern is the whole answer, whatever the template would end at.
+            params.stop.extend(self.stops.iter().cloned());
+        }
+        requests::special_stops(&mut params, self.engine.tokenizer());
+        let room = (self.config.max_position_embeddings + 1).saturating_sub(prompt.len());
+        params.max_new_tokens = params.max_new_tokens.min(room);
+        let processors = self.processors(&params)?;
+        // The same seed for each prompt of a list: its texts are those that it gets alone.
+        let ops = self.engine.ops();
+        let sampler = requests::sampler(&params, index % job.n, ops);
+        let mut request =
+            requests::request(self.config, prompt, &params, &processors, sampler, ops);
+        if job.is_chat && !token_rules::ends_ignored(&params) {
+            request.eos_token_ids.extend(self.end_of_turn);
+        }
+        Ok(request)
+    }
+
+    /// The processors of these parameters. Those with an automaton or bad words are kept: all choices of a request share them,
+    /// with the masks that they have computed, and so do requests that come again. The automaton itself is compiled already.
+    fn processors(&self, params: &SamplingParams) -> Result<Processors> {
+        let automata = self.rails.of(params).context("the patterns of the request are lost")?;
+        let bytes = automata.memory_usage();
+        let tokenizer = self.engine.tokenizer();
+        let make = || requests::processors_with(params, &automata, tokenizer, self.config);
+        if bytes == 0 && params.bad_words.is_empty() {
+            return make();
+        }
+        let key = SamplingParams { seed: 0, max_new_tokens: 0, ..params.clone() };
+        let mut kept = self.kept.borrow_mut();
+        if let Some(found) = kept.iter().find(|kept| kept.made_of == key) {
+            return Ok(found.processors.clone());
+        }
+        let processors = make()?;
+        kept.push_front(Kept { made_of: key, processors: processors.clone(), bytes });
+        while kept.len() > 1
+            && (kept.len() > KEPT || kept.iter().map(|kept| kept.bytes).sum::<usize>() > MOST_KEPT)
+        {
+            kept.pop_back();
+        }
+        Ok(processors)
+    }
+}

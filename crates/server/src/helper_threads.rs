@@ -1,0 +1,148 @@
+//! Runs work that takes a while away from the HTTP thread and from the model's, a bounded amount
+//! at a time.
+
+use crate::http_routes::say;
+use crate::openai::{ApiError, Endpoint};
+use candecode::kit::panics;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// How long a request may wait for its turn, and then how long its work may take.
+const LONGEST: Duration = Duration::from_secs(30);
+/// A request with a longer body waits for other long ones, and not ahead of short ones.
+const LONG_BODY: usize = 16 << 10;
+/// Threads that all lanes need together.
+pub const THREADS: usize = 7;
+
+/// A kind of work, of which only a few run at once. The others wait in order of arrival. Work that
+/// never ends costs its own lane, and no other.
+#[derive(Clone)]
+pub struct Lane {
+    places: Arc<Semaphore>,
+    /// What the work is, for messages: "reading the request".
+    work: &'static str,
+}
+
+impl Lane {
+    fn new(places: usize, work: &'static str) -> Self {
+        Self { places: Arc::new(Semaphore::new(places)), work }
+    }
+
+    /// Runs `work` on a helper thread. If the caller is dropped while it waits for its turn, because
+    /// the client has gone, the work never starts.
+    ///
+    /// # Errors
+    /// What the work returns; 503 if its turn does not come in time; 504 if it takes too long; 500
+    /// if it panics, which is reported on standard error.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let what = self.work;
+        let place = match timeout(LONGEST, self.places.clone().acquire_owned()).await {
+            Ok(Ok(place)) => place,
+            Ok(Err(_)) => return Err(ApiError::closing()),
+            Err(_) => return Err(overloaded(what)),
+        };
+        let task = tokio::task::spawn_blocking(move || {
+            let _place = place; // until the work is done, even if nobody waits for it any longer
+            work()
+        });
+        match timeout(LONGEST, task).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(error)) => {
+                if error.is_panic() {
+                    say(&panics::describe_panic(&*error.into_panic()));
+                }
+                Err(ApiError::failed(format!("{what} failed; the server's output says why")))
+            }
+            Err(_) => {
+                let seconds = LONGEST.as_secs();
+                let message = format!("{what} took more than {seconds} seconds; make it simpler");
+                Err(ApiError { status: 504, ..ApiError::failed(message) })
+            }
+        }
+    }
+}
+
+/// The lanes of a server.
+pub struct HelperThreads {
+    completions: Lane,
+    chats: Lane,
+    long: Lane,
+    /// Compiles regular expressions.
+    pub patterns: Lane,
+    /// Writes large answers as JSON.
+    pub answers: Lane,
+}
+
+impl HelperThreads {
+    /// All lanes, idle.
+    pub fn new() -> Self {
+        let reading = "reading the request";
+        Self {
+            completions: Lane::new(2, reading),
+            chats: Lane::new(2, reading),
+            long: Lane::new(1, reading),
+            patterns: Lane::new(1, "compiling the regular expression"),
+            answers: Lane::new(1, "writing the answer"),
+        }
+    }
+
+    /// The lane that reads a request with a body of this many bytes.
+    pub fn reading(&self, endpoint: Endpoint, bytes: usize) -> &Lane {
+        match endpoint {
+            _ if bytes > LONG_BODY => &self.long,
+            Endpoint::Completions => &self.completions,
+            Endpoint::Chat => &self.chats,
+        }
+    }
+}
+
+/// 503: the work would have had to wait for too long.
+fn overloaded(what: &str) -> ApiError {
+    let message = format!("{what} has to wait for too many others; try again in some seconds");
+    ApiError { status: 503, retry_after: Some(5), ..ApiError::failed(message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::mpsc::channel;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    #[test]
+    fn a_panic_is_an_error_of_the_server() {
+        let lane = Lane::new(1, "the work");
+        let refused = runtime().block_on(lane.run::<()>(|| panic!("on purpose"))).unwrap_err();
+        assert_eq!(refused.status, 500);
+        assert!(refused.message.contains("the server's output says why"), "{refused}");
+        assert_eq!(runtime().block_on(lane.run(|| Ok(1))), Ok(1)); // its place is free again
+    }
+
+    #[test]
+    fn work_that_nobody_waits_for_never_starts() {
+        let lane = Lane::new(1, "the work");
+        let started = Arc::new(AtomicUsize::new(0));
+        let (end, ended) = channel::<()>();
+        runtime().block_on(async {
+            let first = lane.run(move || Ok(ended.recv().is_ok()));
+            let counted = started.clone();
+            let second = async {
+                let work = move || Ok(counted.fetch_add(1, SeqCst));
+                let gone = timeout(Duration::from_millis(50), lane.run(work)).await;
+                assert!(gone.is_err(), "the lane has one place");
+                end.send(()).unwrap();
+            };
+            assert_eq!(tokio::join!(first, second).0, Ok(true));
+            assert_eq!(lane.run(|| Ok(2)).await, Ok(2));
+        });
+        assert_eq!(started.load(SeqCst), 0);
+    }
+}
