@@ -36,14 +36,21 @@ pub fn bandwidth_of(bytes: usize, tries: usize) -> f64 {
     // Each thread gets some parts, however few the words are.
     let part = (count / (4 * crate::threads())).clamp(1 << 10, 1 << 16);
     let passes = MEMORY / (count * size_of::<u64>());
-    let mut best = 0f64;
-    for _ in 0..tries.max(1) * passes.clamp(1, 64) {
-        let start = Instant::now();
+    best_rate(tries.max(1) * passes.clamp(1, 64), || {
         // A sum that wraps around does not depend on the order, so the compiler adds in vectors.
         let sum = |part: &[u64]| part.iter().fold(0u64, |sum, n| sum.wrapping_add(*n));
         let total = words.par_chunks(part).map(sum).reduce(|| 0, u64::wrapping_add);
         std::hint::black_box(total);
-        best = best.max(size_of_val(&words[..]) as f64 / start.elapsed().as_secs_f64());
-    }
-    best
+        size_of_val(&words[..])
+    })
+}
+
+/// Returns how much of its work `work` does in a second, in the best of `tries`. It returns how much it
+/// has done.
+pub(crate) fn best_rate(tries: usize, work: impl Fn() -> usize) -> f64 {
+    let rate = |_| {
+        let start = Instant::now();
+        work() as f64 / start.elapsed().as_secs_f64()
+    };
+    (0..tries.max(1)).map(rate).fold(0.0, f64::max)
 }

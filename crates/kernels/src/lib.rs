@@ -44,6 +44,7 @@ mod quantized_kernel;
 mod quantized_neon;
 mod quantized_rows;
 mod quantized_scalar;
+mod shared_columns;
 mod softmax;
 mod thread_count;
 mod unrolled;

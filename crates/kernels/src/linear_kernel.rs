@@ -4,18 +4,11 @@ use crate::bandwidth::count;
 use crate::blocked_products::{blocked_products, BLOCKED_MIN_ROWS, GROUP};
 use crate::dot_products::{dot_products, max_x_rows, DOT_W_ROWS, GEMV_ROWS};
 use crate::instruction_set::arch;
-use crate::keep_awake::keep_awake;
-use crate::threads;
+use crate::shared_columns::shared_columns;
 use crate::weight_types::{Deinterleave, WeightType};
 use half::{bf16, f16};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
-
-/// Multiplications below which a second thread costs more than it saves.
-const SERIAL: usize = 1 << 18;
-/// Blocks of work for each thread. They are more than one, so that a thread whose core is taken
-/// leaves its blocks to the others.
-const BLOCKS_PER_THREAD: usize = 4;
 
 /// Rows of 16-bit weights at a time for one or two rows of `x`. Each addition to a sum waits for the one
 /// before, about four cycles, and the sums of a single such row are slower than memory.
@@ -84,50 +77,11 @@ fn multiply<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32
         x
     };
 
-    let columns: usize = weights.iter().map(|w| w.len() / inner).sum();
-    let mut y = vec![0f32; rows * columns];
-    if threads() == 1 || rows * columns * inner < SERIAL {
-        for block in blocks(weights, x, inner, columns, rows, &mut y) {
-            arch.dispatch(block);
-        }
-    } else {
-        let size = columns.div_ceil(threads() * BLOCKS_PER_THREAD);
-        let size = size.next_multiple_of(GROUP);
-        let blocks = blocks(weights, x, inner, size, rows, &mut y);
-        keep_awake();
-        blocks.into_par_iter().with_max_len(1).for_each(|block| arch.dispatch(block));
-    }
-    y
-}
-
-/// Cuts the matrices into blocks of `size` rows, and the result into what each of them computes.
-fn blocks<'a, W>(
-    weights: &[&'a [W]],
-    x: &'a [f32],
-    inner: usize,
-    size: usize,
-    rows: usize,
-    y: &'a mut [f32],
-) -> Vec<Block<'a, W>> {
-    let mut blocks: Vec<Block<'a, W>> = vec![];
-    let mut rest = y;
-    for w in weights {
-        let first = blocks.len();
-        for w in w.chunks((size * inner).max(1)) {
-            blocks.push(Block { w, x, inner, out: Vec::with_capacity(rows) });
-        }
-        let out = w.len() / inner;
-        let (y, behind) = rest.split_at_mut(rows * out);
-        rest = behind;
-        for mut row in y.chunks_mut(out.max(1)) {
-            for block in &mut blocks[first..] {
-                let (columns, behind) = row.split_at_mut(block.w.len() / inner);
-                block.out.push(columns);
-                row = behind;
-            }
-        }
-    }
-    blocks
+    let outs: Vec<usize> = weights.iter().map(|w| w.len() / inner).collect();
+    shared_columns(rows, &outs, inner, GROUP, |matrix, first, out| {
+        let w = &weights[matrix][first * inner..][..out[0].len() * inner];
+        arch.dispatch(Block { w, x, inner, out });
+    })
 }
 
 impl<W: WeightType> WithSimd for Block<'_, W> {

@@ -1,9 +1,9 @@
 //! How many operations this machine does in a second, if nothing has to be fetched.
 
+use crate::bandwidth::best_rate;
 use crate::instruction_set::arch;
 use crate::unrolled::unrolled;
 use pulp::{Simd, WithSimd};
-use std::time::Instant;
 
 /// Vectors that are added to side by side. A multiply-add takes about four cycles and two may begin
 /// in each: with fewer, the processor waits for its own results.
@@ -16,18 +16,13 @@ const STEPS: usize = 1 << 21;
 /// multiply-adds of vectors that stay in registers, each lane of which counts as two. It is the roof
 /// over a prefill.
 pub fn peak_operations(tries: usize) -> f64 {
-    let mut best = 0f64;
-    for _ in 0..tries.max(1) {
-        let start = Instant::now();
+    best_rate(tries, || {
         let lanes = rayon::broadcast(|_| arch().dispatch(MultiplyAdds));
-        let seconds = start.elapsed().as_secs_f64();
-        let multiply_adds = lanes.iter().sum::<usize>() * SUMS * STEPS;
-        best = best.max(2.0 * multiply_adds as f64 / seconds);
-    }
-    best
+        2 * lanes.iter().sum::<usize>() * SUMS * STEPS
+    })
 }
 
-/// The work of one thread; gives the lanes of its vectors.
+/// The work of one thread; returns the lanes of its vectors.
 struct MultiplyAdds;
 
 impl WithSimd for MultiplyAdds {

@@ -6,14 +6,12 @@
 //! of rows of `x`: block after block, each one exact as an integer, then scaled and added as f32.
 //! So a row in a batch, of any size, gets bit for bit what it gets alone.
 
-use crate::bandwidth::count;
+use crate::bandwidth::{best_rate, count};
 use crate::instruction_set::{instruction_set, InstructionSet};
-use crate::keep_awake::keep_awake;
 use crate::quantized_rows::{QuantizedRows, XRows};
-use crate::{quantized_scalar, threads};
-use rayon::prelude::*;
+use crate::quantized_scalar;
+use crate::shared_columns::shared_columns;
 use std::hint::black_box;
-use std::time::Instant;
 
 /// Rows of weights in a tile.
 pub const TILE_ROWS: usize = 16;
@@ -22,10 +20,6 @@ pub const BLOCK: usize = 32;
 /// Rows of `x` that are multiplied with a tile before the next one is fetched: they stay in the
 /// second cache.
 const X_ROWS: usize = 24;
-/// Multiplications below which a second thread costs more than it saves.
-const SERIAL: usize = 1 << 18;
-/// Blocks of work for each thread, as in products with other weights.
-const BLOCKS_PER_THREAD: usize = 4;
 
 /// How the numbers of a block are stored, as in GGUF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,19 +94,14 @@ pub fn quantized_linear_by(
     let kinds: Vec<BlockType> = weights.iter().map(|w| w.kind).collect();
     let x = QuantizedRows::new(set, x, inner, &kinds);
     let x = x.all();
-    let columns: usize = weights.iter().map(|w| w.out).sum();
-    let mut y = vec![0f32; rows * columns];
-    if threads() == 1 || rows * columns * inner < SERIAL {
-        for block in blocks(weights, x, inner, columns.next_multiple_of(TILE_ROWS), rows, &mut y) {
-            block.multiply(set);
-        }
-    } else {
-        let size = columns.div_ceil(threads() * BLOCKS_PER_THREAD).next_multiple_of(TILE_ROWS);
-        let blocks = blocks(weights, x, inner, size, rows, &mut y);
-        keep_awake();
-        blocks.into_par_iter().with_max_len(1).for_each(|block| block.multiply(set));
-    }
-    y
+    let outs: Vec<usize> = weights.iter().map(|w| w.out).collect();
+    shared_columns(rows, &outs, inner, TILE_ROWS, |matrix, first, out| {
+        let TiledWeights { kind, tiles, .. } = weights[matrix];
+        let row_blocks = inner / BLOCK;
+        let tile = TILE_ROWS * row_blocks * kind.bytes();
+        let tiles = &tiles[first / TILE_ROWS * tile..][..out[0].len().div_ceil(TILE_ROWS) * tile];
+        Block { kind, tiles, tile, x, row_blocks, out }.multiply(set);
+    })
 }
 
 /// Operations on small integers that all threads together do in a second, the best of `tries`: products
@@ -125,9 +114,7 @@ pub fn peak_integer_operations(tries: usize) -> f64 {
     let tile = vec![0; blocks * TILE_ROWS * kind.bytes()];
     let x = vec![0f32; rows * blocks * BLOCK];
     let x = QuantizedRows::new(set, &x, blocks * BLOCK, &[kind]);
-    let mut best = 0f64;
-    for _ in 0..tries.max(1) {
-        let start = Instant::now();
+    best_rate(tries, || {
         let threads = rayon::broadcast(|_| {
             let mut sums = [[0f32; TILE_ROWS]; MAX_ROWS];
             for _ in 0..PEAK_STEPS {
@@ -135,10 +122,8 @@ pub fn peak_integer_operations(tries: usize) -> f64 {
             }
             black_box(sums);
         });
-        let products = threads.len() * PEAK_STEPS * blocks * BLOCK * TILE_ROWS * rows;
-        best = best.max(2.0 * products as f64 / start.elapsed().as_secs_f64());
-    }
-    best
+        2 * threads.len() * PEAK_STEPS * blocks * BLOCK * TILE_ROWS * rows
+    })
 }
 
 /// Products of a tile in one try of [`peak_integer_operations`]: about a millisecond.
@@ -155,38 +140,6 @@ struct Block<'a> {
     /// Blocks of a row of `x`.
     row_blocks: usize,
     out: Vec<&'a mut [f32]>,
-}
-
-/// Cuts the matrices into blocks of `size` rows, and the result into what each of them computes.
-fn blocks<'a>(
-    weights: &[TiledWeights<'a>],
-    x: XRows<'a>,
-    inner: usize,
-    size: usize,
-    rows: usize,
-    y: &'a mut [f32],
-) -> Vec<Block<'a>> {
-    let mut blocks: Vec<Block<'a>> = vec![];
-    let mut rest = y;
-    for w in weights {
-        let first = blocks.len();
-        let tile = TILE_ROWS * inner / BLOCK * w.kind.bytes();
-        for tiles in w.tiles.chunks(size / TILE_ROWS * tile) {
-            let out = Vec::with_capacity(rows);
-            blocks.push(Block { kind: w.kind, tiles, tile, x, row_blocks: inner / BLOCK, out });
-        }
-        let (y, behind) = rest.split_at_mut(rows * w.out);
-        rest = behind;
-        for mut row in y.chunks_mut(w.out.max(1)) {
-            for block in &mut blocks[first..] {
-                let columns = row.len().min(block.tiles.len() / tile * TILE_ROWS);
-                let (columns, behind) = row.split_at_mut(columns);
-                block.out.push(columns);
-                row = behind;
-            }
-        }
-    }
-    blocks
 }
 
 impl Block<'_> {
