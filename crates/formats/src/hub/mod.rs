@@ -64,7 +64,8 @@ pub fn is_instruct(name: &str) -> bool {
 /// # Errors
 /// If there is no such folder.
 pub fn models_dir() -> Result<PathBuf> {
-    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let built = || crates.and_then(Path::parent).unwrap_or(Path::new(".")).join("models");
     let dir = std::env::var_os("CANDECODE_MODELS").map_or_else(built, PathBuf::from);
     let shown = dir.display();
     ensure!(dir.is_dir(), "no folder {shown}; set CANDECODE_MODELS to the embedded models' folder");
