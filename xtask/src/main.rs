@@ -2,7 +2,7 @@
 
 #![warn(missing_docs)]
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -17,7 +17,8 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments()) {
+    let parsed = Cli::command().override_help(help()).try_get_matches_from(arguments());
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(said) => {
             let code = u8::try_from(said.exit_code()).unwrap_or(2);
@@ -44,13 +45,31 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line. What follows these commands is for another program, also a `--`: so clap is
-/// told to leave it alone.
+/// All commands on one screen: what a reader needs every day, and below a heading the others.
+fn help() -> String {
+    let mut text = "cargo xtask COMMAND (with --help: its flags)\n\n".to_string();
+    for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        if command.get_name() == commands::FIRST_OF_MORE {
+            text += "\nMore:\n";
+        }
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        text += &format!("  {:<8} {about}\n", command.get_name());
+    }
+    text
+}
+
+/// The command line, with older names as the commands are called today. What follows some commands
+/// is for another program, also a `--`: so clap is told to leave it alone.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
-    let passed_on = ["run", "chat", "serve", "compare", "bench", "hunt", "teeth"];
-    if arguments.get(1).is_some_and(|command| passed_on.iter().any(|name| command == name)) {
-        arguments.insert(2, OsString::from("--"));
-    }
+    let name = arguments.get(1).map(|name| name.to_string_lossy().into_owned());
+    let now: &[&str] = match name.as_deref().unwrap_or_default() {
+        "give" => &["reset", "--ref"],
+        "restore" => &["reset", "--undo"],
+        "progress" => &["list"],
+        name @ ("run" | "chat" | "serve" | "compare" | "bench" | "hunt" | "teeth") => &[name, "--"],
+        _ => return arguments,
+    };
+    arguments.splice(1..2, now.iter().map(OsString::from));
     arguments
 }

@@ -3,8 +3,7 @@
 use crate::stubs::{self, Task};
 use crate::usage;
 use anyhow::{anyhow, ensure, Context, Result};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The course's working tree.
@@ -48,7 +47,7 @@ impl Day {
 
     /// The command with which the chapter lets you hear the day: the first under "Hear it".
     pub fn hear(&self, repo: &Repo) -> Option<String> {
-        let text = std::fs::read_to_string(repo.root.join(self.chapter())).ok()?;
+        let text = fs::read_to_string(repo.root.join(self.chapter())).ok()?;
         let mut lines = text.lines().skip_while(|line| line.trim() != "## Hear it");
         let mut command = lines.find_map(|line| line.strip_prefix("$ "))?.to_string();
         while let Some(more) = command.strip_suffix('\\').map(str::trim_end) {
@@ -85,20 +84,6 @@ impl Day {
     }
 }
 
-/// No file of a course is longer.
-const LONGEST_FILE: u64 = 64 << 20;
-
-/// The bytes of a regular file. A pipe would be waited for, and a device has no end.
-fn bytes_of(path: &Path) -> Result<Vec<u8>> {
-    let meta = fs::metadata(path)?;
-    ensure!(!meta.is_dir(), "this is a folder where a file should be; move it away");
-    ensure!(meta.is_file(), "this is a pipe or a device where a file should be; move it away");
-    let mut bytes = Vec::new();
-    File::open(path)?.take(LONGEST_FILE + 1).read_to_end(&mut bytes)?;
-    ensure!(bytes.len() as u64 <= LONGEST_FILE, "longer than 64 MiB; move it away");
-    Ok(bytes)
-}
-
 impl Repo {
     /// Finds the repository around the current directory, or the one this runner was built in.
     ///
@@ -123,7 +108,7 @@ impl Repo {
     pub fn open(root: &Path) -> Result<Repo> {
         let dir = root.join("solutions");
         let mut days = Vec::new();
-        for entry in std::fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
+        for entry in fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
             let name = entry?.file_name().to_string_lossy().into_owned();
             days.extend(name.strip_suffix(".rs").and_then(Day::from_name));
         }
@@ -143,25 +128,16 @@ impl Repo {
     /// # Errors
     /// Bad usage, naming the days that exist.
     pub fn day(&self, text: &str) -> Result<&Day> {
-        let stem = Path::new(text).file_stem().map_or(text.into(), |s| s.to_string_lossy());
-        let digits = stem.strip_prefix("day").unwrap_or(&stem);
-        let digits = digits.split('_').next().unwrap_or_default();
-        let number = digits.parse::<u32>().ok();
-        let found = self
-            .days
-            .iter()
-            .find(|day| Some(day.number) == number && (!stem.contains('_') || day.name == *stem));
-        found.ok_or_else(|| usage(format!("no day `{text}`: {}", self.range())))
-    }
-
-    /// The days in words: `the days are day0 to day7`.
-    fn range(&self) -> String {
-        match (self.days.first(), self.days.last()) {
-            (Some(first), Some(last)) => {
-                format!("the days are day{} to day{}", first.number, last.number)
-            }
-            _ => "solutions/ has none yet".to_string(),
-        }
+        let stem = Path::new(text).file_stem().unwrap_or_default().to_string_lossy();
+        let number = stem.strip_prefix("day").unwrap_or(&stem).parse().ok();
+        let found = self.days.iter().find(|day| day.name == stem || Some(day.number) == number);
+        found.ok_or_else(|| match (self.days.first(), self.days.last()) {
+            (Some(first), Some(last)) => usage(format!(
+                "no day `{text}`: the days are day{} to day{}",
+                first.number, last.number
+            )),
+            _ => usage("solutions/ has no day yet"),
+        })
     }
 
     /// Reads a file of the repository, named relative to the root.
@@ -175,22 +151,14 @@ impl Repo {
     /// Reads a file of the repository, named relative to the root, as bytes.
     ///
     /// # Errors
-    /// If it cannot be read, is no regular file, or is longer than 64 MiB; the text names it.
+    /// If it cannot be read, or is no file; the text names it.
     pub fn read_bytes(&self, path: &str) -> Result<Vec<u8>> {
-        bytes_of(&self.root.join(path)).with_context(|| path.to_string())
-    }
-
-    /// Refuses a day in `src/` that is a pipe, a device or a folder: the compiler would wait for it.
-    ///
-    /// # Errors
-    /// If there is one; the text names it.
-    pub fn refuse_pipes(&self) -> Result<()> {
-        for path in self.days.iter().map(Day::src) {
-            if fs::metadata(self.root.join(&path)).is_ok_and(|meta| !meta.is_file()) {
-                self.read_bytes(&path)?;
-            }
-        }
-        Ok(())
+        let read = |place: PathBuf| -> Result<Vec<u8>> {
+            let is_file = fs::metadata(&place)?.is_file();
+            ensure!(is_file, "a folder or a device is where a file should be; move it away");
+            Ok(fs::read(place)?)
+        };
+        read(self.root.join(path)).with_context(|| path.to_string())
     }
 
     /// The tasks of a day, from its reference, by their numbers.
@@ -215,11 +183,16 @@ impl Repo {
         }
     }
 
-    /// The task of an id, as `6.1`, and its day.
+    /// The task of an id, as `6.1`, and its day. After a day that was named, the number within it is
+    /// enough: `3` is `6.3` for day 6.
     ///
     /// # Errors
     /// Bad usage, naming the tasks that the day has.
-    pub fn task(&self, id: &str) -> Result<(Day, Task)> {
+    pub fn task_of(&self, named: Option<&Day>, id: &str) -> Result<(Day, Task)> {
+        let id = match named {
+            Some(day) if id.parse::<u32>().is_ok() => format!("{}.{id}", day.number),
+            _ => id.to_string(),
+        };
         let number = id.split_once('.').map(|(day, _)| day);
         let Some(number) = number.filter(|day| day.parse::<u32>().is_ok()) else {
             return Err(usage(format!(
@@ -227,33 +200,19 @@ impl Repo {
             )));
         };
         let day = self.day(number)?;
-        let tasks = self.tasks(day)?;
-        match tasks.iter().find(|task| task.id == id) {
-            Some(task) => Ok((day.clone(), task.clone())),
-            None => {
-                let ids = tasks.iter().map(|task| task.id.as_str()).collect::<Vec<_>>().join(", ");
-                Err(usage(format!("no task `{id}`: day {} has {ids}", day.number)))
-            }
-        }
-    }
-
-    /// The task of an id, and its day; it must be of the day that was named, if one was. Then its number
-    /// within the day is enough: `3` is `6.3` beside day 6.
-    ///
-    /// # Errors
-    /// As [`Repo::task`]; bad usage also if the task is of another day.
-    pub fn task_of(&self, named: Option<&Day>, id: &str) -> Result<(Day, Task)> {
-        let (day, task) = match named {
-            Some(day) if id.parse::<u32>().is_ok() => self.task(&format!("{}.{id}", day.number))?,
-            _ => self.task(id)?,
-        };
-        match named.filter(|named| **named != day) {
-            Some(named) => Err(usage(format!(
+        if let Some(named) = named.filter(|named| *named != day) {
+            return Err(usage(format!(
                 "task {id} is not of day {}: leave one of the two out",
                 named.number
-            ))),
-            None => Ok((day, task)),
+            )));
         }
+        let tasks = self.tasks(day)?;
+        tasks.iter().find(|task| task.id == id).map(|task| (day.clone(), task.clone())).ok_or_else(
+            || {
+                let ids: Vec<&str> = tasks.iter().map(|task| task.id.as_str()).collect();
+                usage(format!("no task `{id}`: day {} has {}", day.number, ids.join(", ")))
+            },
+        )
     }
 
     /// The stub of a day, generated from its reference as it is now.

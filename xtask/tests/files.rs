@@ -82,119 +82,85 @@ fn a_broken_reference_is_named_with_its_line() {
 }
 
 #[test]
-fn give_reset_and_restore_lose_nothing() {
+fn reset_keeps_a_copy_and_undo_brings_it_back() {
     let fake = Fake::new();
     fake.write(DAY, "// mine\n");
-    let (out, _, _) = fake.say(&["give", "day0"]);
+    let (out, _, _) = fake.say(&["reset", "day0", "--ref"]);
     assert!(out.contains("is the reference's code now") && out.contains("brings it back"), "{out}");
     assert!(fake.read(DAY).contains("    1\n") && !fake.read(DAY).contains("solution>"));
     assert_eq!(backups(&fake), ["// mine\n"]);
-    fake.write(DAY, "// mine again\n");
-    fake.say(&["reset", "0"]);
+    assert!(fake.say(&["reset", "day0", "--ref"]).0.ends_with("code now.\n"), "nothing to keep");
+    std::fs::write(fake.path(DAY), b"// \xff, no text\n").unwrap();
+    assert!(fake.say(&["reset", "0"]).0.contains("is the stub again"));
     assert!(fake.read(DAY).contains("todo!"));
 
-    let (out, _, _) = fake.say(&["restore"]);
-    let newest = out.lines().nth(1).unwrap().split(' ').next().unwrap().to_string();
-    assert!(out.contains(DAY), "{out}");
-    assert_eq!(fake.say(&["restore", &newest]).2, 0);
-    assert_eq!(fake.read(DAY), "// mine again\n");
-    assert_eq!(fake.say(&["restore", "never"]).2, 2);
-    assert_eq!(backups(&fake).len(), 3, "the stub that was there is kept as well");
-}
+    // What is no copy of a day is not listed.
+    fake.write(".candecode/backup/.DS_Store", "no folder");
+    fake.write(".candecode/backup/2999-01-01T00-00-00Z/src/.day00_one.rs.swp", "stray");
+    let (out, _, _) = fake.say(&["reset", "--undo"]);
+    let dates: Vec<&str> = out.lines().filter_map(|line| line.strip_suffix(DAY)).collect();
+    assert_eq!((dates.len(), out.lines().count()), (2, 3), "{out}");
 
-#[test]
-#[cfg(unix)]
-fn without_permission_nothing_changes() {
-    use std::os::unix::fs::PermissionsExt;
-    let fake = Fake::new();
-    fake.write(DAY, "// mine\n");
-    let lock = |mode| {
-        std::fs::set_permissions(fake.path("src"), std::fs::Permissions::from_mode(mode)).unwrap()
-    };
-    lock(0o555);
-    let probe = fake.path("src/probe");
-    if std::fs::write(&probe, "").is_ok() {
-        return lock(0o755); // root may write anywhere
-    }
-    let (_, err, code) = fake.say(&["give", "day0"]);
-    lock(0o755);
-    assert!(err.contains("cannot write") && err.contains("nothing was changed"), "{err}");
-    assert_eq!((fake.read(DAY).as_str(), code), ("// mine\n", 1));
-}
-
-#[test]
-fn restore_takes_a_day_and_brings_back_what_was_there_before() {
-    let fake = Fake::new();
-    fake.write(DAY, "// mine\n");
-    fake.write("src/day01_two.rs", "// mine, too\n");
-    fake.say(&["give", "day0"]);
-    fake.say(&["reset", "day1"]);
-    let (out, err, code) = fake.say(&["restore", "day0"]);
+    let (out, err, code) = fake.say(&["reset", "--undo", "day0"]);
     assert!(out.starts_with("src/day00_one.rs is as it was at 20") && code == 0, "{out}{err}");
+    assert_eq!(std::fs::read(fake.path(DAY)).unwrap(), b"// \xff, no text\n");
+    assert_eq!(fake.say(&["reset", "--undo", dates[0].trim()]).2, 0);
     assert_eq!(fake.read(DAY), "// mine\n");
+    fake.say(&["reset", "day0", "--undo"]);
+    assert_eq!(std::fs::read(fake.path(DAY)).unwrap(), b"// \xff, no text\n", "there in between");
     assert!(fake.read("src/day01_two.rs").contains("todo!"), "the other day is as it was");
-    fake.say(&["restore", "0"]);
-    assert!(fake.read(DAY).contains("    1\n"), "once more: what was there in between");
-    let (_, err, code) = Fake::new().say(&["restore", "day0"]);
-    assert!(err.starts_with("error: no backup has another src/day00_one.rs") && code == 2, "{err}");
 }
 
+/// The older names, and command lines that make no sense.
 #[test]
-fn restore_brings_back_bytes_that_are_no_text() {
+fn give_and_restore_are_reset() {
     let fake = Fake::new();
-    std::fs::write(fake.path(DAY), b"// \xff\xfe\n").unwrap();
-    assert_eq!(fake.say(&["give", "day0"]).2, 0);
-    let (out, err, code) = fake.say(&["restore", "day0"]);
-    assert_eq!(std::fs::read(fake.path(DAY)).unwrap(), b"// \xff\xfe\n", "{out}{err}");
-    assert_eq!(code, 0);
+    let (_, err, code) = fake.say(&["restore", "day0"]);
+    assert!(err.starts_with("error: no copy of src/day00_one.rs differs") && code == 2, "{err}");
+    let (out, _, code) = fake.say(&["restore"]);
+    assert!(out.starts_with("no copies yet") && code == 0, "{out}");
+    fake.write(DAY, "// mine\n");
+    assert!(fake.say(&["give", "day0"]).0.contains("is the reference's code now"));
+    assert!(fake.say(&["restore", "day0"]).0.contains("is as it was at"));
+    assert_eq!(fake.read(DAY), "// mine\n");
+    let cases: [(&[&str], &str); 5] = [
+        (&["restore", "never"], "error: no day and no copy `never`: `cargo xtask reset --undo`"),
+        (&["give", "day9"], "error: no day `day9`: the days are day0 to day1"),
+        (&["give"], "error: the following required arguments were not provided:\n  <DAY>"),
+        (&["reset", "day0", "--ref", "--undo"], "error: the argument '--ref' cannot be used with"),
+        (&["restore", "day0", "day1"], "error: unexpected argument 'day1' found"),
+    ];
+    for (args, words) in cases {
+        let (out, err, code) = fake.say(args);
+        assert!(err.starts_with(words) && out.is_empty() && code == 2, "{args:?}: {err}{out}");
+    }
+    assert_eq!(fake.read(DAY), "// mine\n");
 }
 
 #[test]
 #[cfg(unix)]
-fn a_read_only_day_is_refused_and_a_link_stays_a_link() {
+fn a_link_stays_a_link_and_a_folder_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let fake = Fake::new();
-    let mode = |mode| {
-        std::fs::set_permissions(fake.path(DAY), std::fs::Permissions::from_mode(mode)).unwrap();
-    };
-    fake.write(DAY, "// mine\n");
-    mode(0o444);
-    for args in [["give", "day0"], ["reset", "day0"], ["stubs", "--force"]] {
-        let (_, err, code) = fake.say(&args);
+    std::fs::rename(fake.path(DAY), fake.path("elsewhere.rs")).unwrap();
+    let mode = std::fs::Permissions::from_mode(0o640);
+    std::fs::set_permissions(fake.path("elsewhere.rs"), mode).unwrap();
+    std::os::unix::fs::symlink(fake.path("elsewhere.rs"), fake.path(DAY)).unwrap();
+    assert_eq!(fake.say(&["reset", "day0", "--ref"]).2, 0);
+    assert!(fake.path(DAY).is_symlink() && fake.read("elsewhere.rs").contains("    1\n"));
+    let mode = std::fs::metadata(fake.path(DAY)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640, "who may read it is as it was");
+    std::fs::remove_file(fake.path(DAY)).unwrap();
+    std::fs::create_dir(fake.path(DAY)).unwrap();
+    for args in [&["reset", "day0"][..], &["stubs"], &["list"], &["check", "day0"], &["diff", "0"]]
+    {
+        let (_, err, code) = fake.say(args);
         assert!(
-            err.contains("src/day00_one.rs: it is read-only; allow writing"),
+            err.contains("src/day00_one.rs: ") && err.contains("move it away"),
             "{args:?}: {err}"
         );
-        assert_eq!((fake.read(DAY).as_str(), code), ("// mine\n", 1), "{args:?}");
+        assert_eq!(code, 1, "{args:?}");
     }
-    mode(0o640);
-    assert_eq!(fake.say(&["give", "day0"]).2, 0);
-    let meta = std::fs::metadata(fake.path(DAY)).unwrap();
-    assert_eq!(meta.permissions().mode() & 0o777, 0o640, "who may read it is as it was");
-
-    std::fs::rename(fake.path(DAY), fake.path("elsewhere.rs")).unwrap();
-    std::os::unix::fs::symlink(fake.path("elsewhere.rs"), fake.path(DAY)).unwrap();
-    assert_eq!(fake.say(&["reset", "day0"]).2, 0);
-    assert!(fake.path(DAY).is_symlink() && fake.read("elsewhere.rs").contains("todo!"));
-    std::fs::remove_file(fake.path("elsewhere.rs")).unwrap();
-    let (_, err, code) = fake.say(&["give", "day0"]);
-    assert!(err.contains("it is a link to nothing") && code == 1, "{err}");
-}
-
-#[test]
-fn what_a_killed_command_left_is_removed() {
-    let fake = Fake::new();
-    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(300);
-    for name in ["src/day00_one.new-123", "src/day00_one.new-124", "src/day00_one.new-mine"] {
-        fake.write(name, "half");
-        let file = std::fs::File::options().write(true).open(fake.path(name)).unwrap();
-        file.set_modified(old).unwrap();
-    }
-    fake.write("src/day00_one.new-125", "half, by a runner at work");
-    assert_eq!(fake.say(&["give", "day0"]).2, 0);
-    let left = |name: &str| fake.path(name).exists();
-    assert!(!left("src/day00_one.new-123") && !left("src/day00_one.new-124"));
-    assert!(left("src/day00_one.new-125") && left("src/day00_one.new-mine"));
 }
 
 #[test]
@@ -263,7 +229,10 @@ fn start_gives_what_is_not_begun_and_nothing_else() {
         out.contains("day 0: given, the reference's code is in src/day00_one.rs"),
         "{out}{err}"
     );
-    assert!(out.ends_with("Read book/src/day01_two.md, then: cargo xtask watch day1\n"), "{out}");
+    assert!(
+        out.ends_with("Read book/src/day01_two.md, then: cargo xtask check day1 --watch\n"),
+        "{out}"
+    );
     assert!(fake.read(DAY).contains("    1\n") && fake.read("src/day01_two.rs").contains("todo!"));
     assert_eq!(code, 0);
     fake.write(DAY, "// mine\n");

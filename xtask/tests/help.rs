@@ -130,7 +130,7 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
         "{out}"
     );
 
-    fake.say(&["give", "day1"]);
+    fake.say(&["reset", "day1", "--ref"]);
     fake.solve("day00_one.rs", |source| source.replace("    1\n", "    2 - 1\n"));
     let (out, err, _) = fake.say(&["progress", "--quick"]);
     let line = "  ? not checked       day 0  one                    0 of 1 tasks, yours\n";
@@ -154,6 +154,19 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
     assert!(fake.say(&["list", "day0"]).0.contains("✗ does not compile  0.1"), "kept as well");
 }
 
+/// All commands, on a terminal of 24 lines and 80 columns, and its prompt.
+#[test]
+fn the_help_fits_on_one_screen() {
+    let (out, _, code) = Fake::new().say(&["--help"]);
+    assert!(out.lines().count() < 24 && code == 0, "{out}");
+    assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
+    let names: Vec<&str> =
+        out.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
+    let first = ["check", "run", "hint", "list", "diff", "reset", "book", "doctor"];
+    assert_eq!(names[..8], first, "{out}");
+    assert!(out.contains("\nMore:\n  chat") && !names.contains(&"give"), "{out}");
+}
+
 /// Standard output without room is said, and no success; one that is closed early ends quietly.
 #[test]
 #[cfg(unix)]
@@ -171,8 +184,8 @@ fn what_cannot_be_written_is_said() {
         &["--version"],
         &["check", "--help"],
         &["list"],
-        &["restore"],
-        &["give", "day0"],
+        &["reset", "--undo"],
+        &["reset", "day0"],
         &["start", "day1"],
     ] {
         let run = |stdout: Stdio| {

@@ -70,9 +70,8 @@ struct Messages {
 /// is done again from a clean cache.
 ///
 /// # Errors
-/// If cargo cannot be started, or a day is a pipe, for which the compiler would wait.
+/// If cargo cannot be started.
 pub fn build(repo: &Repo, subcommand: &str, args: &[String], next: &str) -> Result<Built> {
-    repo.refuse_pipes()?;
     let (mut messages, mut succeeded) = attempt(repo, subcommand, args, next, false)?;
     if !succeeded && messages.stale {
         note!("An interrupted build left the compiler's cache unusable: building the crate anew.");

@@ -4,9 +4,9 @@ pub mod book;
 pub mod check;
 pub mod diff;
 pub mod doctor;
-pub mod give;
 pub mod hint;
 pub mod list_days;
+pub mod reset;
 pub mod run_engine;
 pub mod update;
 pub mod watch;
@@ -19,59 +19,59 @@ use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// A command is a variant here, a line in [`run`], and a file of its own.
+/// From this command on, the list of commands has them below a heading of their own.
+pub const FIRST_OF_MORE: &str = "chat";
+
+/// A command is a variant here, in the order of the list, a line in [`run`], and a file of its own.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Check a day, or all of them: what is wrong, and a table of tasks
+    /// Check a day: what is wrong, task by task (--watch: at every save)
     Check(check::Check),
-    /// Check a day again whenever you save it, and show the first task that fails
+    /// Check a day again at every save
+    #[command(hide = true)]
     Watch(watch::Watch),
-    /// Build and run the engine, with the days you have written in it (run --help: all flags)
+    /// Write a text with the engine and the days that you have written
     #[command(disable_help_flag = true)]
     Run(PassedOn),
-    /// Talk with a model: every line is a turn (chat --help: all flags)
-    #[command(disable_help_flag = true)]
-    Chat(PassedOn),
-    /// Serve a model to the clients of OpenAI's protocol (serve --help: all flags)
-    #[command(disable_help_flag = true)]
-    Serve(PassedOn),
-    /// List the models on this machine, with their sizes
-    Models,
-    /// Run the same prompts through every loop: time, speed-up, and whether the text is equal
-    #[command(disable_help_flag = true)]
-    Compare(PassedOn),
-    /// Measure the reference, and draw the plots of the book
-    #[command(disable_help_flag = true)]
-    Bench(PassedOn),
-    /// Show all days and tasks, and where to go next
-    #[command(alias = "progress")]
-    List(list_days::List),
-    /// Help with a task, in three steps: a question, a sharper one, the shape of the code
+    /// Help with a task: a question, a sharper one, the shape of the code
     Hint(hint::Hint),
+    /// Show all days, or one day's tasks, and where to go next
+    List(list_days::List),
     /// Show your code of a day next to the reference, task by task
     Diff(diff::Diff),
-    /// Put the reference's code of a day into src/; a copy of yours is kept
-    Give(give::One),
-    /// Begin in the middle: the days before this one that you haven't begun are given
-    Start(give::One),
-    /// Put the stub of a day back into src/; a copy of yours is kept
-    Reset(give::One),
+    /// Put a day's stub back (--ref: the reference; --undo: what was there)
+    Reset(reset::Reset),
+    /// Build the book, or serve it
+    Book(book::Book),
+    /// Say what this machine lacks, and how to get it
+    Doctor(doctor::Doctor),
+
+    /// Talk with a model: every line is a turn
+    #[command(disable_help_flag = true)]
+    Chat(PassedOn),
+    /// Serve a model to the clients of OpenAI's protocol
+    #[command(disable_help_flag = true)]
+    Serve(PassedOn),
+    /// Run prompts through every loop: time, and whether the text is equal
+    #[command(disable_help_flag = true)]
+    Compare(PassedOn),
+    /// Measure a day, the engine or a server
+    #[command(disable_help_flag = true)]
+    Bench(PassedOn),
+    /// Begin in the middle: earlier days that you haven't begun are given
+    Start(reset::Start),
+    /// Get the newest course: your code stays, changed signatures are listed
+    Update(update::Update),
     /// A game: find the one mistake in an engine by what it writes
     #[command(disable_help_flag = true)]
     Hunt(PassedOn),
-    /// Bring the course up to date: your code stays, and signatures that changed are listed
-    Update(update::Update),
-    /// List the copies of your code that were kept, or bring one back
-    Restore(give::Restore),
-    /// Build the book, or serve it
-    Book(book::Book),
-    /// Check what this machine lacks, and how to fix it
-    Doctor(doctor::Doctor),
-    /// Write the stubs of src/ from solutions/
-    Stubs(write_stubs::Stubs),
-    /// Show that the checks work: every known mistake is caught and named
+    /// List the models on this machine, with their sizes
+    Models,
+    /// Show that the checks catch and name every known mistake
     #[command(disable_help_flag = true)]
     Teeth(PassedOn),
+    /// Write the stubs of src/ from solutions/
+    Stubs(write_stubs::Stubs),
 }
 
 /// A command line that another program reads.
@@ -92,28 +92,26 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Check(args) => check::run(&repo, &args),
         Command::Watch(args) => watch::run(&repo, &args),
         Command::Run(PassedOn { args }) => run_engine::run(&repo, &args),
-        Command::Chat(PassedOn { args }) => run_engine::chat(&repo, &args),
-        Command::Serve(PassedOn { args }) => run_engine::serve(&repo, &args),
-        Command::Models => run_engine::run(&repo, &["--models".into()]),
-        Command::Compare(PassedOn { args }) => tool(&repo, "compare", args),
-        Command::Bench(PassedOn { args }) => tool(&repo, "bench", args),
-        Command::List(args) => list_days::run(&repo, &args),
         Command::Hint(args) => hint::run(&repo, &args),
+        Command::List(args) => list_days::run(&repo, &args),
         Command::Diff(args) => diff::run(&repo, &args),
-        Command::Give(args) => give::give(&repo, &args),
-        Command::Start(args) => give::start(&repo, &args),
-        Command::Reset(args) => give::reset(&repo, &args),
-        Command::Hunt(PassedOn { args }) => tool(&repo, "hunt", args),
-        Command::Update(args) => update::run(&repo, &args),
-        Command::Restore(args) => give::restore(&repo, &args),
+        Command::Reset(args) => reset::run(&repo, &args),
         Command::Book(args) => book::run(&repo, &args),
         Command::Doctor(args) => doctor::run(&repo, &args),
-        Command::Stubs(args) => write_stubs::run(&repo, &args),
+        Command::Chat(PassedOn { args }) => run_engine::chat(&repo, &args),
+        Command::Serve(PassedOn { args }) => run_engine::serve(&repo, &args),
+        Command::Compare(PassedOn { args }) => tool(&repo, "compare", args),
+        Command::Bench(PassedOn { args }) => tool(&repo, "bench", args),
+        Command::Start(args) => reset::start(&repo, &args),
+        Command::Update(args) => update::run(&repo, &args),
+        Command::Hunt(PassedOn { args }) => tool(&repo, "hunt", args),
+        Command::Models => run_engine::run(&repo, &["--models".into()]),
         Command::Teeth(PassedOn { args }) => tool(&repo, "teeth", args),
+        Command::Stubs(args) => write_stubs::run(&repo, &args),
     }
 }
 
-/// Runs a command of `tools/`, which is compiled when it is first asked for.
+/// Runs a command that is compiled when it is first asked for.
 fn tool(repo: &Repo, command: &str, mut args: Vec<OsString>) -> Result<ExitCode> {
     args.insert(0, command.into());
     cargo::run_member(repo, "maintain", &[], &args)

@@ -1,6 +1,6 @@
 //! `cargo xtask stubs`: writes `src/dayNN_*.rs`, and never over what the reader wrote.
 
-use crate::backup::{self, Backup};
+use crate::backup;
 use crate::repo::{Day, Repo};
 use crate::say;
 use crate::stubs;
@@ -41,8 +41,6 @@ pub fn run(repo: &Repo, args: &Stubs) -> Result<ExitCode> {
     if args.check {
         return check(repo, &days);
     }
-    let _lock = backup::lock(repo)?;
-    let mut backup = Backup::new(repo);
     for day in days {
         let (path, stub) = (day.src(), repo.stub(day)?);
         if current(repo, day)?.is_some_and(|text| same(&text, &stub)) {
@@ -51,8 +49,8 @@ pub fn run(repo: &Repo, args: &Stubs) -> Result<ExitCode> {
             backup::write(&repo.root.join(&path), stub.as_bytes())?;
             say!("wrote     {path}");
         } else if args.force {
-            let copy = backup.replace(&path, stub.as_bytes())?.unwrap_or_default();
-            say!("wrote     {path}; what you wrote is kept as {copy}");
+            let date = backup::replace(repo, &path, stub.as_bytes())?.unwrap_or_default();
+            say!("wrote     {path}; what you wrote is kept as {}/{date}/{path}", backup::DIR);
         } else {
             say!(
                 "kept      {path}: you changed it (--force writes the stub and keeps a copy of \

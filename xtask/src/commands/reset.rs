@@ -1,0 +1,162 @@
+//! `cargo xtask reset` and `start`: other content for the reader's files, with a copy of what was
+//! there.
+
+use crate::backup;
+use crate::progress::{self, Progress};
+use crate::repo::{Day, Repo};
+use crate::{say, stubs, usage};
+use anyhow::{anyhow, Result};
+use clap::Args;
+use std::process::ExitCode;
+
+/// The flags of `reset`.
+#[derive(Args)]
+pub struct Reset {
+    /// Which day: `day6` or `6`; after --undo also one of the dates that it lists
+    #[arg(value_name = "DAY", required_unless_present = "undo")]
+    day: Option<String>,
+    /// Put the reference's code there instead of the stub
+    #[arg(long = "ref", conflicts_with = "undo")]
+    reference: bool,
+    /// Bring back the newest copy of the day; without a day, list all copies
+    #[arg(long)]
+    undo: bool,
+}
+
+/// The flags of `start`.
+#[derive(Args)]
+pub struct Start {
+    /// Which day: `day6` or `6`
+    #[arg(value_name = "DAY")]
+    day: String,
+}
+
+/// `reset`: puts the stub, the reference's code or an older copy into `src/`.
+///
+/// # Errors
+/// If there is no such day or copy, or a file cannot be read or written.
+pub fn run(repo: &Repo, args: &Reset) -> Result<ExitCode> {
+    match &args.day {
+        None => list(repo),
+        Some(what) if args.undo => undo(repo, what)?,
+        Some(day) => {
+            let day = repo.day(day)?;
+            let stub = repo.stub(day)?; // also tells a reference with a mistake in its marks
+            let (text, words) = match args.reference {
+                true => (given(repo, day)?, "the reference's code now"),
+                false => (stub, "the stub again"),
+            };
+            let path = day.src();
+            let kept = backup::replace(repo, &path, text.as_bytes())
+                .map_err(|e| anyhow!("{e:#}; nothing was changed"))?;
+            tell(&path, kept, &format!("{path} is {words}"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `start`: gives every earlier day that is not begun, so that this one has its company in `src/`.
+///
+/// # Errors
+/// As [`run`]. Days before the one that fails are given.
+pub fn start(repo: &Repo, args: &Start) -> Result<ExitCode> {
+    let day = repo.day(&args.day)?;
+    for earlier in repo.days.iter().filter(|other| other.number < day.number) {
+        let (path, number) = (earlier.src(), earlier.number);
+        match progress::of(repo, earlier)? {
+            Progress::Stub | Progress::Missing => {
+                backup::write(&repo.root.join(&path), given(repo, earlier)?.as_bytes())?;
+                say!("day {number}: given, the reference's code is in {path}");
+            }
+            Progress::Begun(left) if left.is_empty() => say!("day {number}: yours, as it was"),
+            Progress::Begun(left) => {
+                let open = left.into_iter().collect::<Vec<_>>().join(", ");
+                say!(
+                    "day {number}: yours, as it was; not written: {open} (cargo xtask reset \
+                     day{number} --ref would fill them in)"
+                );
+            }
+        }
+    }
+    say!("Read {}, then: cargo xtask check day{} --watch", day.chapter(), day.number);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The reference's code as a reader would have written it.
+fn given(repo: &Repo, day: &Day) -> Result<String> {
+    Ok(stubs::unmarked(&repo.read(&day.solution())?))
+}
+
+/// Lists all copies.
+fn list(repo: &Repo) {
+    let all = backup::list(repo);
+    for (date, files) in &all {
+        say!("{date}  {}", files.join(" "));
+    }
+    match all.last() {
+        Some((newest, _)) => say!("`cargo xtask reset --undo {newest}` brings the newest back."),
+        None => say!("no copies yet: they are made by `reset`, `update` and `stubs --force`"),
+    }
+}
+
+/// Brings back the files of one date, or the newest copy of a day.
+fn undo(repo: &Repo, what: &str) -> Result<()> {
+    let all = backup::list(repo);
+    let copies: Vec<(&str, &str, String)> = match all.iter().find(|(date, _)| date == what) {
+        Some((date, files)) => {
+            files.iter().map(|file| (date.as_str(), file.as_str(), file.clone())).collect()
+        }
+        None => {
+            let Ok(day) = repo.day(what) else {
+                return Err(usage(format!(
+                    "no day and no copy `{what}`: `cargo xtask reset --undo` lists the copies"
+                )));
+            };
+            let (date, file) = newest(repo, &all, day)?;
+            vec![(date, file, day.src())]
+        }
+    };
+    for (date, file, to) in copies {
+        let bytes = repo.read_bytes(&format!("{}/{date}/{file}", backup::DIR))?;
+        let kept = backup::replace(repo, &to, &bytes)?;
+        tell(&to, kept, &format!("{to} is as it was at {date}"));
+    }
+    Ok(())
+}
+
+/// The newest copy of a day that differs from what is in `src/`: its date and its file. A day that
+/// the course has renamed is known by its number.
+fn newest<'a>(
+    repo: &Repo,
+    all: &'a [(String, Vec<String>)],
+    day: &Day,
+) -> Result<(&'a str, &'a str)> {
+    let there = match repo.root.join(day.src()).exists() {
+        true => Some(repo.read_bytes(&day.src())?),
+        false => None,
+    };
+    for (date, files) in all.iter().rev() {
+        for file in files.iter().filter(|f| Day::from_src(f).map(|d| d.number) == Some(day.number))
+        {
+            if Some(repo.read_bytes(&format!("{}/{date}/{file}", backup::DIR))?) != there {
+                return Ok((date, file));
+            }
+        }
+    }
+    Err(usage(format!(
+        "no copy of {} differs from it: `cargo xtask reset --undo` lists them",
+        day.src()
+    )))
+}
+
+/// Says what is there now, and where the copy of what was there is.
+fn tell(path: &str, kept: Option<String>, words: &str) {
+    say!("{words}.");
+    if let Some(date) = kept {
+        say!(
+            "What was there is kept as {}/{date}/{path}; `cargo xtask reset --undo {date}` brings it \
+             back.",
+            backup::DIR
+        );
+    }
+}
