@@ -178,13 +178,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prose_is_wrapped_and_paragraphs_stay() {
-        assert_eq!(wrap("one two\nthree\n\nfour", 9), "one two\nthree\n\nfour");
-        assert_eq!(wrap("a b c", 3), "a b\nc");
-        assert_eq!(wrap("longer than that", 4), "longer\nthan\nthat");
-    }
-
-    #[test]
     fn what_a_terminal_would_obey_is_cut_out_and_length_is_bounded() {
         assert_eq!(readable("a\x1b[2J\x07b\tc\r\nd"), "a[2Jb\tc\nd");
         assert!(readable(&"x".repeat(100_000)).ends_with("x … (99000 characters more)"));

@@ -165,58 +165,49 @@ fn a_link_stays_a_link_and_a_folder_is_refused() {
 
 #[test]
 fn the_doctor_says_how_to_mend() {
-    let fake = Fake::new();
-    let doctor = |vars: &[(&str, &str)]| {
-        common::texts(fake.command(&["doctor"]).envs(vars.iter().copied()).output().unwrap())
+    let upstream = Fake::new();
+    let commit = |message: &str| {
+        upstream.write("README.md", message);
+        upstream.git(&["add", "."]);
+        upstream.git(&["commit", "-qm", message]);
     };
-    let (out, err, code) = doctor(&[]);
-    assert!(out.contains("✓ good: rustc ") && out.contains(" threads for products"), "{out}{err}");
+    upstream.git(&["init", "-q", "-b", "main"]);
+    commit("one");
+    let fake = Fake::clone(&upstream);
+    let (out, err, code) = fake.say(&["doctor"]);
+    assert!(out.contains(" GiB free in ") && out.contains(" threads for products"), "{out}{err}");
     assert!(out.ends_with("Nothing to mend.\n") && code == 0, "{out}");
-    let (out, _, code) = doctor(&[("PATH", "/nowhere")]);
-    assert!(out.contains("✗ bad:  there is no rustc on PATH\n         to mend: "), "{out}");
-    #[cfg(unix)]
-    assert!(out.contains("there is no `cc` on PATH"), "{out}");
-    assert_eq!(code, 1);
-    fake.write("Cargo.toml", &fake.read("Cargo.toml").replace("\"1.70\"", "\"9.0\""));
-    assert!(doctor(&[]).0.contains("is too old: the course needs 9.0"));
+    commit("two");
+    fake.git(&["fetch", "-q"]);
+    let (out, _, code) = fake.say(&["doctor"]);
+    let words = "✗ bad:  the clone is 1 commits behind\n         to mend: cargo xtask update\n";
+    assert!(out.contains(words) && out.ends_with("1 to mend.\n") && code == 1, "{out}");
 }
 
 #[test]
 fn the_report_has_checks_and_speed_and_no_name_of_a_user_a_machine_or_a_folder() {
     let fake = Fake::new();
     fake.write("solutions/day01_two.rs", &fake.read("solutions/day01_two.rs").replace('+', "*"));
-    let home = fake.path("home/zacharias");
-    let names = home.display().to_string();
+    let here = fake.root.display().to_string();
     let engine = format!(
-        "fn main() {{ eprintln!(\"cache {names}\\nprefill 1.0 ms  4 tokens, 9 tokens/s\\ndecode  \
+        "fn main() {{ eprintln!(\"cache {here}\\nprefill 1.0 ms  4 tokens, 9 tokens/s\\ndecode  \
          2.0 ms  199 tokens, 711 tokens/s\"); println!(\"zacharias at quetzal\"); }}"
     );
     fake.write("src/main.rs", &engine);
-    let report = |args: &[&str]| {
-        let mut command = fake.command(&[&["doctor", "--report"][..], args].concat());
-        // The toolchain is looked for in the real home.
-        let real = std::env::var("HOME").unwrap_or_default();
-        for (name, below) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
-            if std::env::var_os(name).is_none() {
-                command.env(name, std::path::Path::new(&real).join(below));
-            }
-        }
-        command.env("HOME", &home).env("USER", "zacharias").env("HOSTNAME", "quetzal");
-        common::texts(command.output().unwrap())
-    };
-    let (out, err, code) = report(&["--device", "cpu"]);
+    let mut command = fake.command(&["doctor", "--report", "--device", "cpu"]);
+    command.env("USER", "zacharias").env("HOSTNAME", "quetzal");
+    let (out, err, code) = common::texts(command.output().unwrap());
     for line in ["day 0    1 of 1 checks", "day 1    0 of 3 checks", "failed: task_1_1_is_two"] {
         assert!(out.contains(line), "{line}: {out}{err}");
     }
     assert!(out.contains("device   cpu\n") && out.contains("story-3m, f32: 711 tokens/s"), "{out}");
-    let here = fake.root.display().to_string();
     let host = xtask::host::output("hostname", &[]).unwrap_or_default();
     for name in ["zacharias", "quetzal", &here, host.trim()] {
         assert!(name.is_empty() || !out.contains(name), "{name}: {out}");
     }
     assert_eq!(code, 1, "a check failed");
-    let (out, err, code) = report(&["--device", "abacus"]);
-    assert!(out.is_empty() && err.contains("unknown device \"abacus\"") && code == 2, "{out}{err}");
+    let (_, err, code) = fake.say(&["doctor", "--report", "--device", "abacus"]);
+    assert!(err.contains("unknown device \"abacus\"") && code == 2, "{err}");
     let (_, err, code) = fake.say(&["doctor", "--device", "cpu"]);
     assert!(err.contains("--report") && code == 2, "{err}");
 }

@@ -54,10 +54,7 @@ fn chat_is_run_with_a_flag_of_its_own() {
         "{out}{err}"
     );
     let (out, _, _) = fake.say(&["chat", "--help"]);
-    assert!(
-        out.contains("cargo xtask chat [--model NAME]") && out.contains("program [\"--help\"]"),
-        "{out}"
-    );
+    assert!(out.starts_with("Talks with a model") && out.contains("program [\"--help\"]"), "{out}");
 }
 
 #[test]

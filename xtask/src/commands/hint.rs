@@ -10,11 +10,10 @@ use crate::repo::{Day, Repo};
 use crate::stubs::Task;
 use crate::term::{paint, wrap, Colour};
 use crate::{note, say, usage};
-use anyhow::{anyhow, bail, Context, Result};
+use anyhow::{anyhow, ensure, Context, Result};
 use clap::Args;
-use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
-use toml::Table;
 
 /// Where the hints are, relative to the root.
 const FILE: &str = "xtask/hints.toml";
@@ -67,37 +66,34 @@ pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
     let hints = read(repo)?;
     // What cannot be read counts as nothing seen.
     let seen = repo.read(SEEN).ok().and_then(|text| serde_json::from_str(&text).ok());
-    let mut seen: Map<String, Value> = seen.unwrap_or_default();
-    let before = seen.get(&task.id).and_then(Value::as_u64).unwrap_or(0);
-    let before = usize::try_from(before).unwrap_or(0).min(TIERS.len());
+    let mut seen: BTreeMap<String, usize> = seen.unwrap_or_default();
+    let before = seen.get(&task.id).copied().unwrap_or(0).min(TIERS.len());
     let after = if more { (before + 1).min(TIERS.len()) } else { before.max(1) };
     let from = if more && before < TIERS.len() { after - 1 } else { 0 };
     say!("{}", paint(Colour::Bold, &format!("task {}: {}", task.id, task.title)));
     for (number, (key, name)) in TIERS.iter().enumerate().take(after).skip(from) {
-        let text = tier(&hints, &task.id, key)?;
+        let text = hints.get(&task.id).and_then(|hints| hints.get(*key));
+        let text = text.with_context(|| format!("{FILE}: task {} has no `{key}`", task.id))?;
         let head = format!("hint {} of {}: {name}", number + 1, TIERS.len());
         say!("\n{}", paint(Colour::Yellow, &head));
         if *key == "shape" {
-            text.lines().for_each(|line| say!("    {line}"));
+            text.trim_matches('\n').lines().for_each(|line| say!("    {line}"));
         } else {
             say!("{}", wrap(text, WIDTH));
         }
     }
+    let (id, number) = (&task.id, day.number);
     match TIERS.get(after) {
-        Some((_, name)) => {
-            say!("\nThe next, {name}: cargo xtask hint --task {} --more", task.id);
-        }
+        Some((_, name)) => say!("\nThe next, {name}: cargo xtask hint --task {id} --more"),
         None => say!(
-            "\nThat was the last hint. The chapter: {}. The check: cargo xtask check day{} --task \
-             {}",
-            day.chapter(),
-            day.number,
-            task.id
+            "\nThat was the last hint. The chapter: {}. The check: cargo xtask check day{number} \
+             --task {id}",
+            day.chapter()
         ),
     }
     if after != before {
-        seen.insert(task.id.clone(), after.into());
-        let text = format!("{}\n", Value::Object(seen));
+        seen.insert(task.id.clone(), after);
+        let text = serde_json::to_string(&seen)? + "\n";
         if let Err(problem) = backup::write(&repo.root.join(SEEN), text.as_bytes()) {
             note!("(which hint was shown is not remembered: {problem:#})");
         }
@@ -106,15 +102,8 @@ pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
 }
 
 /// All hints: by task, the texts of the tiers.
-fn read(repo: &Repo) -> Result<Table> {
-    repo.read(FILE)?.parse().map_err(|e| anyhow!("{FILE}: {e}"))
-}
-
-/// One tier of a task.
-fn tier<'a>(hints: &'a Table, task: &str, key: &str) -> Result<&'a str> {
-    let text = hints.get(task).and_then(|table| table.get(key)?.as_str());
-    let text = text.map(|text| text.trim_matches('\n')).filter(|text| !text.trim().is_empty());
-    text.with_context(|| format!("{FILE}: task {task} has no `{key}`"))
+fn read(repo: &Repo) -> Result<BTreeMap<String, BTreeMap<String, String>>> {
+    toml::from_str(&repo.read(FILE)?).map_err(|e| anyhow!("{FILE}: {e}"))
 }
 
 /// The task asked for, else the first unfinished of the day, or of the day the reader is at.
@@ -146,29 +135,18 @@ fn choose(repo: &Repo, args: &Hint) -> Result<(Day, Task)> {
 /// Every task of every day has three hints, and there are no others.
 fn check(repo: &Repo) -> Result<ExitCode> {
     let hints = read(repo)?;
-    let (mut complaints, mut known) = (Vec::new(), Vec::new());
+    let mut known = Vec::new();
     for day in &repo.days {
         known.extend(repo.tasks(day)?.into_iter().map(|task| task.id));
     }
-    for task in &known {
-        for (key, _) in TIERS {
-            complaints.extend(tier(&hints, task, key).err().map(|problem| problem.to_string()));
-        }
-    }
-    for (task, table) in &hints {
-        if !known.contains(task) {
-            complaints.push(format!("{FILE}: there is no task {task}"));
-        }
-        for key in table.as_table().into_iter().flat_map(Table::keys) {
-            if TIERS.iter().all(|(name, _)| name != key) {
-                complaints.push(format!("{FILE}: task {task} has a `{key}`, which is no tier"));
-            }
-        }
-    }
-    complaints.iter().for_each(|line| say!("{line}"));
-    if !complaints.is_empty() {
-        bail!("{} hints to mend", complaints.len());
-    }
+    let whole = |id: &&String| {
+        let there =
+            |(key, _): &(&str, _)| hints[*id].get(*key).is_some_and(|text| !text.is_empty());
+        hints.contains_key(*id) && hints[*id].len() == TIERS.len() && TIERS.iter().all(there)
+    };
+    let mut wrong: Vec<&String> = known.iter().filter(|id| !whole(id)).collect();
+    wrong.extend(hints.keys().filter(|id| !known.contains(id)));
+    ensure!(wrong.is_empty(), "{FILE}: not the three hints of a task: {wrong:?}");
     say!("{} tasks have {} hints each", known.len(), TIERS.len());
     Ok(ExitCode::SUCCESS)
 }

