@@ -4,8 +4,8 @@
 //! Which ones is said by the figures themselves, `book/src/live/figures/*.js`: `mistake: 'day08
 //! NAME'`. The book tool takes what lies in `target/live/mistakes` into the book it builds next.
 
-use crate::hunt::mistaken_course;
 use anyhow::{ensure, Context, Result};
+use candecode_extras::mistaken_engine::{mistaken_course, named};
 use regex::Regex;
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,8 +25,9 @@ pub fn run(repo: &Repo) -> Result<ExitCode> {
         fs::remove_dir_all(&kept).with_context(|| kept.display().to_string())?;
     }
     fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
-    for (day, name) in named(repo)? {
-        let features = mistaken_course(repo, &target, &day, &name)?;
+    for (day, name) in switches(repo)? {
+        let (of, mistake) = named(repo, &day, &name)?;
+        let (course, features) = mistaken_course(repo, &of, &mistake)?;
         let features: Vec<String> =
             features.iter().map(|feature| format!("candecode/{feature}")).collect();
         let to = kept.join(format!("mistake-{day}-{name}.wasm"));
@@ -34,7 +35,7 @@ pub fn run(repo: &Repo) -> Result<ExitCode> {
             .args(["run", "--quiet", "--profile", "tools", "--package", "book-tool", "--"])
             .args(["lessons", "--features", &features.join(",")])
             .arg("--root")
-            .arg(target.join("course"))
+            .arg(&course)
             .arg("--target-dir")
             .arg(&target)
             .arg("--to")
@@ -48,7 +49,7 @@ pub fn run(repo: &Repo) -> Result<ExitCode> {
 }
 
 /// Day and name of every mistake that a figure can switch on.
-fn named(repo: &Repo) -> Result<BTreeSet<(String, String)>> {
+fn switches(repo: &Repo) -> Result<BTreeSet<(String, String)>> {
     let pattern = Regex::new(r"mistake: '(day\d\d) (\w+)'")?;
     let dir = repo.root.join("book/src/live/figures");
     let mut found = BTreeSet::new();

@@ -5,14 +5,13 @@ use std::process::ExitCode;
 use xtask::cargo;
 use xtask::repo::Repo;
 
-/// Runs every command of the page (`crates/maintain/tests/messages.rs`), and writes what it says in place of
-/// what it said.
+/// Runs every command of the page (`tests/messages.rs`), and writes its output into the page.
 ///
 /// # Errors
-/// If cargo cannot be started.
+/// If cargo can't be started.
 pub fn run(repo: &Repo) -> Result<ExitCode> {
     let mut command = cargo::command(repo);
-    command.args(["test", "--package", "maintain", "--test", "messages"]);
-    let status = command.env("TRYCMD", "overwrite").status().context("cannot start cargo")?;
+    command.args(["test", "--package", "candecode-maintain", "--test", "messages"]);
+    let status = command.env("MESSAGES", "write").status().context("cannot start cargo")?;
     Ok(ExitCode::from(u8::from(!status.success())))
 }

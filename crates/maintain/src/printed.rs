@@ -1,26 +1,24 @@
-//! `cargo maintain printed`: what the book prints is what the commands say.
+//! `cargo maintain printed`: compares the outputs that the book prints with what the commands say.
 //!
-//! A page marks a printed output by a comment above its fence: `<!-- output: cargo xtask run … -->`,
+//! A page marks a printed output with a comment above its fence: `<!-- output: cargo xtask run … -->`,
 //! or, for the engine with a known mistake, `<!-- broken: day10 whole_buffer_returned: run … -->`. Lines
-//! may be wrapped as the page likes; `…` stands for anything. Below a table whose last column is how
-//! outputs of broken engines begin, `<!-- in the table: day05 post_norm: run … -->` stands once for
-//! each row, in their order. The commands are typed into a shell, so the stage needs bash.
+//! may be wrapped as the page likes, and `…` stands for anything. A table whose last column shows how the
+//! outputs of broken engines begin is followed by one `<!-- in the table: day05 post_norm: run … -->` for
+//! each row, in their order. The commands are typed into bash.
 
 use crate::claims;
-use crate::hunt;
 use anyhow::{ensure, Context, Result};
+use candecode_extras::mistaken_engine::{mistaken, named, reference};
 use clap::Args;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
-use xtask::backup;
-use xtask::cargo;
 use xtask::checks::table::Sum;
-use xtask::child;
-use xtask::host;
 use xtask::repo::Repo;
-use xtask::say;
+use xtask::term::wrap;
+use xtask::{backup, child, host, say};
 
 /// The flags of `printed`.
 #[derive(Args)]
@@ -30,63 +28,51 @@ pub struct Printed {
     /// Write what the commands say into the pages
     #[arg(long)]
     write: bool,
-    /// The outputs of broken engines, too: each is a build of its own
+    /// Also compare the outputs of broken engines: each needs a build
     #[arg(long)]
     broken: bool,
-    /// Measure what the book says about speed and counts, instead (book/claims.toml); close other
-    /// programs
+    /// Measure the book's claims about speed and counts instead (book/claims.toml); close other programs
     #[arg(long, conflicts_with_all = ["write", "broken"])]
     claims: bool,
 }
 
 /// A command of the book takes no longer than this.
-const LIMIT: Duration = Duration::from_secs(120);
-/// A line that `--write` wraps is no longer than this: a page shows as much without scrolling.
+const LIMIT: Duration = Duration::from_secs(300);
+/// A page shows lines of this length without scrolling.
 const WIDTH: usize = 84;
 
-/// Runs `printed`; the exit code is 1 if the book prints something else than a command says.
+/// Runs `printed`. The exit code is 1 if the book prints something else than a command says, or a claim's
+/// sentence is gone.
 ///
 /// # Errors
-/// If a marker cannot be read, or an engine cannot be built.
+/// If a marker can't be read, or an engine can't be built.
 pub fn run(repo: &Repo, args: &Printed) -> Result<ExitCode> {
     let page = args.page.as_deref();
     let mut sum = claims::sentences(repo, page)?;
-    sum.add(if args.claims {
-        let dir = cargo::target_dir(repo).join("xtask/hunt");
-        claims::measure(repo, &hunt::engine(repo, &dir, None)?, page)?
-    } else {
-        outputs(repo, args)?
+    sum.add(match args.claims {
+        true => claims::measure(repo, &reference(repo, None)?, page)?,
+        false => outputs(repo, args)?,
     });
     say!("{}", sum.line());
     Ok(ExitCode::from(u8::from(sum.failed > 0)))
 }
 
-/// Compares all quick outputs of the book, and looks for the sentences of its claims, for the CI stage.
-///
-/// # Errors
-/// As [`run`].
-pub fn quick(repo: &Repo) -> Result<Sum> {
-    let mut sum = claims::sentences(repo, None)?;
-    sum.add(outputs(repo, &Printed { page: None, write: false, broken: false, claims: false })?);
-    Ok(sum)
-}
-
-/// A marked output of a page: where its text stands, and what it must be.
+/// A marked output of a page.
+#[derive(Debug)]
 struct Marked {
     /// The line of the marker, counted from 0.
     line: usize,
-    /// Of a known mistake: its day and name.
+    /// Day and name of the known mistake, if the engine has one.
     mistake: Option<(String, String)>,
     /// The commands, as they are typed.
     commands: Vec<String>,
-    /// The lines of the block, or of a table the one row.
-    body: std::ops::Range<usize>,
-    /// Whether it is the last cell of that row.
+    /// The lines of the block, or the one row of a table.
+    body: Range<usize>,
     in_table: bool,
 }
 
 impl Marked {
-    /// What the page prints, without what is typed.
+    /// The output that the page prints, without the commands.
     fn printed(&self, lines: &[String]) -> String {
         let body = &lines[self.body.clone()];
         if self.in_table {
@@ -98,44 +84,53 @@ impl Marked {
     }
 }
 
+/// Compares the marked outputs with what the commands say today, or writes that into the pages.
 fn outputs(repo: &Repo, args: &Printed) -> Result<Sum> {
     let mut sum = Sum::default();
-    let dir = cargo::target_dir(repo).join("xtask/hunt");
-    let mut engines = BTreeMap::new();
+    let mut engines: BTreeMap<Option<(String, String)>, PathBuf> = BTreeMap::new();
     for page in pages(repo, args.page.as_deref())? {
         let text = std::fs::read_to_string(&page)?;
         let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
         let mut found = marked(&lines).with_context(|| page.display().to_string())?;
         found.retain(|one| args.broken || one.mistake.is_none());
-        // From the last to the first: what is written moves only what comes after it.
+        // From the last to the first, because new lines move everything after them.
         for one in found.iter().rev() {
             if !engines.contains_key(&one.mistake) {
-                let program = hunt::engine(repo, &dir, one.mistake.as_ref())?;
-                engines.insert(one.mistake.clone(), program);
+                engines.insert(one.mistake.clone(), engine(repo, one.mistake.as_ref())?);
             }
-            let program = &engines[&one.mistake];
-            let said: Result<Vec<String>> =
-                one.commands.iter().map(|typed| said(repo, program, typed)).collect();
-            let said = said?.join("\n");
+            let ask = |typed: &String| said(repo, &engines[&one.mistake], typed);
+            let said = one.commands.iter().map(ask).collect::<Result<Vec<_>>>()?.join("\n");
             let printed = one.printed(&lines);
-            if matches(&printed, &said) {
-                sum.passed += 1;
-            } else if args.write && one.commands.len() == 1 && !one.in_table {
-                say!("{}:{}: written anew", page.display(), one.line + 1);
+            let place = format!("{}:{}", page.display(), one.line + 1);
+            let matches = matches(&printed, &said);
+            if !matches && args.write && one.commands.len() == 1 && !one.in_table {
+                say!("{place}: written");
                 let typed = one.body.len() - untyped(&lines[one.body.clone()]).len();
-                lines.splice(one.body.start + typed..one.body.end, wrapped(&said));
-                sum.passed += 1;
-            } else {
-                let at = format!("{}:{}", page.display(), one.line + 1);
-                say!("{at}: the page prints\n{printed}\n  and the command says\n{said}\n");
+                let new: Vec<String> = said.lines().map(wrapped).collect();
+                lines.splice(one.body.start + typed..one.body.end, new);
+            } else if !matches {
+                say!("{place}: the page prints\n{printed}\n  and the command says\n{said}\n");
                 sum.failed += 1;
+                continue;
             }
+            sum.passed += 1;
         }
         if args.write {
             backup::write(&page, format!("{}\n", lines.join("\n")).as_bytes())?;
         }
     }
     Ok(sum)
+}
+
+/// Builds the reference's engine, or the one with a known mistake.
+fn engine(repo: &Repo, mistake: Option<&(String, String)>) -> Result<PathBuf> {
+    match mistake {
+        None => reference(repo, None),
+        Some((day, name)) => {
+            let (day, mistake) = named(repo, day, name)?;
+            mistaken(repo, &day, &mistake, None)
+        }
+    }
 }
 
 /// The pages of the book, in order.
@@ -148,66 +143,53 @@ fn pages(repo: &Repo, wanted: Option<&str>) -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// All markers of a page. Several above one fence are the commands of one session.
+/// All marked outputs of a page. Several markers above one fence are the commands of one session.
 fn marked(lines: &[String]) -> Result<Vec<Marked>> {
     let mut found: Vec<Marked> = Vec::new();
-    let mut commands = Vec::new();
-    let mut mistake = None;
+    let (mut commands, mut mistake) = (Vec::new(), None);
     for (line, text) in lines.iter().enumerate() {
         let inside = |mark: &str| text.trim().strip_prefix(mark)?.strip_suffix("-->");
         if let Some(rest) = inside("<!-- in the table:") {
             let (mistake, command) = of_a_mistake(rest)?;
             let row = row_of(lines, line).with_context(|| format!("line {}", line + 1))?;
-            found.push(Marked {
-                line,
-                mistake: Some(mistake),
-                commands: vec![command.to_string()],
-                body: row..row + 1,
-                in_table: true,
-            });
-            continue;
+            let (mistake, commands, body) = (Some(mistake), vec![command], row..row + 1);
+            found.push(Marked { line, mistake, commands, body, in_table: true });
+        } else if let Some(command) = inside("<!-- output:") {
+            commands.push(command.trim().to_string());
+        } else if let Some(rest) = inside("<!-- broken:") {
+            let (of, command) = of_a_mistake(rest)?;
+            mistake = Some(of);
+            commands.push(command);
+        } else if !commands.is_empty() {
+            ensure!(text.starts_with("```"), "line {}: a fence comes right after the marker", line);
+            let mut rest = line + 1..lines.len();
+            let close = rest.find(|at| lines[*at].starts_with("```")).context("an open fence")?;
+            let (mistake, commands) = (mistake.take(), std::mem::take(&mut commands));
+            let (line, body) = (line - 1, line + 1..close);
+            found.push(Marked { line, mistake, commands, body, in_table: false });
         }
-        let (of, command) = match (inside("<!-- output:"), inside("<!-- broken:")) {
-            (Some(command), _) => (None, command),
-            (None, Some(rest)) => {
-                let (mistake, command) = of_a_mistake(rest)?;
-                (Some(mistake), command)
-            }
-            (None, None) => continue,
-        };
-        commands.push(command.trim().to_string());
-        mistake = of.or(mistake);
-        let open = line + 1;
-        if lines.get(open).is_some_and(|next| next.starts_with("<!-- ")) {
-            continue;
-        }
-        ensure!(
-            lines.get(open).is_some_and(|text| text.starts_with("```")),
-            "line {}: a fence comes right after the marker",
-            line + 1
-        );
-        let is_end = |i: &usize| lines[*i].starts_with("```");
-        let close = (open + 1..lines.len()).find(is_end).context("a fence never ends")?;
-        found.push(Marked {
-            line,
-            mistake: mistake.take(),
-            commands: std::mem::take(&mut commands),
-            body: open + 1..close,
-            in_table: false,
-        });
     }
+    ensure!(commands.is_empty(), "a fence comes right after the last marker");
     Ok(found)
 }
 
-/// `DAY NAME: COMMAND`, of a known mistake.
-fn of_a_mistake(rest: &str) -> Result<((String, String), &str)> {
-    let (name, command) = rest.split_once(": ").context("DAY NAME: COMMAND")?;
-    let (day, name) = name.trim().split_once(' ').context("DAY NAME")?;
-    Ok(((day.to_string(), name.trim().to_string()), command.trim()))
+/// A line, in several if it's too long for a page.
+fn wrapped(line: &str) -> String {
+    if line.chars().count() > WIDTH {
+        wrap(line, WIDTH)
+    } else {
+        line.to_string()
+    }
 }
 
-/// The row of a marker at `line`: the table above has as many rows as there are markers below it, or
-/// the markers are those of its last rows.
+/// Parses `DAY NAME: COMMAND`.
+fn of_a_mistake(rest: &str) -> Result<((String, String), String)> {
+    let (name, command) = rest.split_once(": ").context("DAY NAME: COMMAND")?;
+    let (day, name) = name.trim().split_once(' ').context("DAY NAME")?;
+    Ok(((day.to_string(), name.trim().to_string()), command.trim().to_string()))
+}
+
+/// The row that the marker at `line` belongs to: n markers belong to the last n rows of the table above.
 fn row_of(lines: &[String], line: usize) -> Result<usize> {
     let is_marker = |at: usize| lines[at].trim().starts_with("<!-- in the table:");
     let first = (0..=line).rev().take_while(|at| is_marker(*at)).last().unwrap_or(line);
@@ -218,8 +200,7 @@ fn row_of(lines: &[String], line: usize) -> Result<usize> {
     Ok(row)
 }
 
-/// The lines of a block that were not typed: without `$ …`, and without the lines in which a command
-/// goes on after a backslash.
+/// The lines of a block without those that are typed: `$ …`, and the next line after a backslash.
 fn untyped(lines: &[String]) -> Vec<&str> {
     let mut typed = false;
     let mut kept = Vec::new();
@@ -233,8 +214,8 @@ fn untyped(lines: &[String]) -> Vec<&str> {
     kept
 }
 
-/// Stands for cargo in the commands of the book: `run` and `chat` start the engine, whose days are all
-/// the reference's, whatever a command says of that, and `compare` asks it.
+/// Replaces cargo in the commands of the book: `run` and `chat` start the engine, in which all days are the
+/// reference's whatever the command says, and `compare` runs it.
 const CARGO: &str = r#"
 cargo() {
   local words=()
@@ -243,9 +224,9 @@ cargo() {
     "xtask chat") words+=(--chat) ;;
     "xtask compare")
       shift 2
-      "$MAINTAIN" compare --program "$CANDECODE" "$@"
+      command cargo run --quiet --package candecode-extras -- compare --program "$CANDECODE" "$@"
       return ;;
-    *) echo "only the output of run, chat and compare is checked, not of: cargo $*"; return 1 ;;
+    *) echo "only run, chat and compare can be checked, not: cargo $*"; return 1 ;;
   esac
   shift 2
   while [ $# -gt 0 ]; do
@@ -259,18 +240,10 @@ cargo() {
 run() { cargo xtask run "$@"; }
 "#;
 
-/// The file of this program. An earlier stage may have built it again, and then Linux calls the running one deleted.
-fn this_program() -> Result<PathBuf> {
-    let path = std::env::current_exe()?;
-    let replaced = path.to_str().and_then(|path| path.strip_suffix(" (deleted)"));
-    Ok(replaced.map(PathBuf::from).unwrap_or(path))
-}
-
-/// What an engine says: its output, or, if it has none, its errors.
+/// Runs a command of the book with an engine. Returns its output and its errors.
 fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
     let mut command = Command::new("bash");
     command.args(["-c", &format!("{CARGO}{typed}")]).current_dir(&repo.root);
-    command.env("MAINTAIN", this_program()?);
     command.env("CANDECODE", program).env("CANDECODE_MODELS", repo.root.join("models"));
     host::set_threads(&mut command);
     let out = child::run(&mut command, LIMIT, |_| ())?;
@@ -281,7 +254,7 @@ fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
     })
 }
 
-/// Whether a printed text is what was said, white space aside and with `…` for anything.
+/// Whether a printed text equals what was said. White space doesn't count, and `…` stands for anything.
 fn matches(printed: &str, said: &str) -> bool {
     let plain = |text: &str| {
         let seen: String = text.chars().filter(|c| c.is_whitespace() || !c.is_control()).collect();
@@ -299,23 +272,6 @@ fn matches(printed: &str, said: &str) -> bool {
         }
     }
     rest.trim().is_empty() || parts.len() > 1 && parts.last() == Some(&"")
-}
-
-/// A text in lines of the page's width.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines = Vec::new();
-    for paragraph in text.lines() {
-        let mut line = String::new();
-        for word in paragraph.split_inclusive(' ') {
-            if line.len() + word.trim_end().len() > WIDTH && !line.is_empty() {
-                lines.push(line.trim_end().to_string());
-                line.clear();
-            }
-            line += word;
-        }
-        lines.push(line.trim_end().to_string());
-    }
-    lines
 }
 
 #[cfg(test)]
@@ -354,11 +310,5 @@ mod tests {
         assert!(!matches("a b", "a b c"));
         assert!(matches("a …", "a b c") && matches("a … c", "a b c"));
         assert!(!matches("a … d", "a b c") && !matches("b …", "a b c"));
-    }
-
-    #[test]
-    fn long_lines_are_wrapped_between_words() {
-        let lines = wrapped(&"word ".repeat(40));
-        assert!(lines.len() == 3 && lines.iter().all(|line| line.len() <= WIDTH));
     }
 }

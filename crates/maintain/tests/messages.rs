@@ -1,9 +1,10 @@
-//! The book's page of messages is a test: every command on it is run, and must say what the page
-//! says, with that exit code.
+//! The book's page of messages is a test: every command on it runs, and must say what the page shows,
+//! with that exit code.
 //!
-//! `cargo maintain messages` writes what the commands say today in place of what they said. Models,
-//! files and hubs that the commands name are made here, each with one thing wrong; more cases, of
-//! no use to a reader, are in `messages/`.
+//! `cargo maintain messages` writes what the commands say today. The models, files and servers that the
+//! commands name are made here, each with one thing wrong. `messages/` has more cases, which are of no use
+//! to a reader. Some messages quote the operating system, in Linux's words.
+#![cfg(target_os = "linux")]
 
 #[path = "page/gguf_writer.rs"]
 mod gguf_writer;
@@ -17,9 +18,11 @@ mod server;
 use openai_server::{Manner, OpenAiServer};
 use serde_json::{json, Value};
 use server::{Fault, Hub, Large};
+use std::collections::HashMap;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use xtask::repo::Repo;
 
 /// A NaN of bf16, its infinity, and its largest number.
@@ -313,29 +316,129 @@ fn make_drafts(page: &Page) {
     fs::write(page.folder.join("empty.txt"), "\n").unwrap();
 }
 
-/// Starts the hubs; gives their addresses, a line each, as `crates/maintain/src/bin/as_typed.rs` reads them.
-fn start_hubs(page: &Page) -> String {
-    let story = page.root.join("models/story-230k");
-    let mut lines = String::new();
-    for (name, method, file, fault) in HUBS {
+/// Starts the hubs. Returns their addresses by the name of the model that the page asks for.
+fn start_hubs(root: &Path) -> HashMap<String, String> {
+    let story = root.join("models/story-230k");
+    let start = |(name, method, file, fault): &(&str, &'static str, &'static str, Fault)| {
         let hub = Hub::serve(&story, Large::Here).fault(method, file, usize::MAX, *fault);
-        lines += &format!("some/{name}={}\n", hub.address);
-    }
-    let whole = Hub::serve(&story, Large::Here);
-    lines += &format!("some/half={0}\nsome/cache={0}\nother/name={0}\n", whole.address);
-    lines
+        (format!("some/{name}"), hub.address)
+    };
+    let mut hubs: HashMap<_, _> = HUBS.iter().map(start).collect();
+    let whole = Hub::serve(&story, Large::Here).address;
+    hubs.extend(["some/half", "some/cache", "other/name"].map(|name| (name.into(), whole.clone())));
+    hubs
 }
 
-/// Starts the servers; gives their addresses, a line each, as [`start_hubs`] does.
-fn start_endpoints() -> String {
-    let mut lines = String::new();
-    for (name, manner) in ENDPOINTS {
-        lines += &format!("{name}={}\n", OpenAiServer::start(*manner).address);
-    }
-    lines
+/// Replaces cargo in the commands of the page.
+const CARGO: &str = r#"
+cargo() {
+  case "$2" in
+    run) "$CANDECODE" "${@:3}" ;;
+    chat) "$CANDECODE" --chat "${@:3}" ;;
+    *) cd "$ROOT" && "$XTASK" "${@:2}" ;;
+  esac
+}
+"#;
+
+/// An address where no server listens.
+const NOWHERE: &str = "http://127.0.0.1:9";
+
+/// Everything that the commands of the page meet.
+struct Stage {
+    page: Page,
+    candecode: PathBuf,
+    xtask: PathBuf,
+    hubs: HashMap<String, String>,
+    endpoints: HashMap<String, String>,
 }
 
-/// Builds a program of the course, and gives its path.
+impl Stage {
+    fn set_up() -> Stage {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf();
+        let repo = Repo::open(&root).unwrap();
+        let candecode = built(&repo, &["--features", "ref"], "candecode");
+        let xtask = built(&repo, &["--package", "xtask"], "xtask");
+        let folder = std::env::temp_dir().join(format!("candecode-page-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(folder.join("homes")).unwrap();
+        let hubs = start_hubs(&root);
+        let server = |(name, manner): &(&str, Manner)| {
+            (name.to_string(), OpenAiServer::start(*manner).address)
+        };
+        let endpoints = ENDPOINTS.iter().map(server).collect();
+        let page = Page { root, folder };
+        make_models(&page);
+        let stage = Stage { page, candecode, xtask, hubs, endpoints };
+        // A cache from which a file is gone.
+        let mut fetch = Command::new(&stage.candecode);
+        fetch.args(["--model", "some/name", "--where"]).env("HF_HOME", stage.home("some/half"));
+        let fetched = fetch.env("HF_ENDPOINT", &stage.hubs["some/half"]).output().unwrap();
+        let fetched = PathBuf::from(String::from_utf8(fetched.stdout).unwrap().trim());
+        fs::remove_file(fetched.join("tokenizer.json")).unwrap();
+        stage
+    }
+
+    fn home(&self, model: &str) -> PathBuf {
+        self.page.folder.join("homes").join(model.replace('/', "-") + "-home")
+    }
+
+    /// Runs a command. Returns the lines that the page shows below it: the exit code, and the output
+    /// without what differs from machine to machine.
+    fn shown(&self, typed: &str) -> Vec<String> {
+        let after = |flag: &str| {
+            let mut words = typed.split_whitespace().skip_while(|word| *word != flag);
+            words.nth(1).unwrap_or_default().to_string()
+        };
+        let (model, server) = (after("--model"), after("--endpoint"));
+        let hub = self.hubs.get(&model).map_or(NOWHERE, String::as_str);
+        // The page calls a server of the test's `http://busy:8000`.
+        let name = server.strip_prefix("http://").and_then(|rest| rest.strip_suffix(":8000"));
+        let address = name.map(|name| self.endpoints.get(name).map_or(NOWHERE, String::as_str));
+        let mut here = typed.to_string();
+        if let Some(address) = address {
+            here = here.replace(&server, address);
+        }
+        if model.starts_with("some/") {
+            here = here.replace(&model, "some/name"); // the repository that each hub has
+        }
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &format!("{CARGO}{here}")]).current_dir(&self.page.folder);
+        bash.env("CANDECODE", &self.candecode).env("XTASK", &self.xtask);
+        bash.env("ROOT", &self.page.root).env("NO_COLOR", "1").env_remove("OPENAI_API_KEY");
+        bash.env("HF_HOME", self.home(&model)).env("HF_ENDPOINT", hub).stdin(Stdio::null());
+        let output = bash.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (mut out, err) = (text(&output.stdout), text(&output.stderr));
+        if !["run", "chat"].iter().any(|command| typed.contains(&format!("xtask {command} "))) {
+            out = only_bad(&out);
+        }
+        let mut said = format!("{out}{}", from_error(&err));
+        for (real, shown) in [
+            (self.home(&model).display().to_string(), "~/.cache/huggingface"),
+            (format!("{}/", self.page.folder.display()), ""),
+            (format!("{}/", self.page.root.display()), ""),
+            (address.unwrap_or("\0").to_string(), &server),
+            (hub.to_string(), "https://huggingface.co"),
+            ("some/name".to_string(), &model),
+            ("models--some--name".to_string(), &format!("models--{}", model.replace('/', "--"))),
+        ] {
+            said = said.replace(&real, shown);
+        }
+        let code = output.status.code().unwrap_or(-1);
+        let mut lines: Vec<String> =
+            said.trim_end().lines().flat_map(|line| fold(line.trim_end())).collect();
+        lines.splice(..0, (code != 0).then(|| format!("? {code}")));
+        lines
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.page.folder);
+    }
+}
+
+/// Builds a program of the course, and returns its path.
 fn built(repo: &Repo, args: &[&str], name: &str) -> PathBuf {
     let status = xtask::cargo::command(repo).arg("build").arg("--quiet").args(args).status();
     assert!(status.unwrap().success(), "cargo build {args:?}");
@@ -343,40 +446,84 @@ fn built(repo: &Repo, args: &[&str], name: &str) -> PathBuf {
     xtask::cargo::target_dir(repo).join("debug").join(name)
 }
 
+/// A message from its error on, without the notes before it and the usage after it.
+fn from_error(text: &str) -> String {
+    let at = text.find("error:").filter(|at| *at == 0 || text[..*at].ends_with('\n'));
+    let is_usage = |line: &&str| line.starts_with("Usage: ") || line.starts_with("For more info");
+    let lines: Vec<&str> = text[at.unwrap_or(0)..].lines().take_while(|l| !is_usage(l)).collect();
+    lines.join("\n")
+}
+
+/// The lines of the doctor that say what is bad, each with the line that says how to mend it.
+fn only_bad(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let bad = lines.windows(2).filter(|pair| pair[0].starts_with("✗ bad:"));
+    bad.map(|pair| format!("{}\n{}\n", pair[0], pair[1])).collect()
+}
+
+/// A line in lines of 84 characters, which the book shows without scrolling; all but the first are indented.
+fn fold(line: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for (at, word) in line.split(' ').enumerate() {
+        let last = lines.last_mut().unwrap();
+        if last.trim().is_empty() || last.chars().count() + 1 + word.chars().count() <= 84 {
+            *last += if at > 0 { " " } else { "" };
+            *last += word;
+        } else {
+            lines.push(format!("  {word}"));
+        }
+    }
+    lines
+}
+
+/// The commands of a page, each with the lines below it.
+fn cases(lines: &[String]) -> Vec<(String, Range<usize>)> {
+    let (mut cases, mut inside) = (Vec::new(), false);
+    for (at, line) in lines.iter().enumerate() {
+        if line.starts_with("```") {
+            inside = line == "```console";
+        } else if let Some(typed) = line.strip_prefix("$ ").filter(|_| inside) {
+            let ends = |at: &usize| lines[*at].starts_with("$ ") || lines[*at].starts_with("```");
+            let end = (at + 1..lines.len()).find(ends).unwrap();
+            cases.push((typed.to_string(), at + 1..end));
+        }
+    }
+    cases
+}
+
 #[test]
 fn commands_say_what_the_page_shows() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let repo = Repo::open(&root).unwrap();
-    let candecode = built(&repo, &["--features", "ref"], "candecode");
-    let runner = built(&repo, &["--package", "xtask"], "xtask");
-    let folder = std::env::temp_dir().join(format!("candecode-page-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(folder.join("homes")).unwrap();
-    let page = Page { root, folder };
-    make_models(&page);
-    let hubs = start_hubs(&page);
-    // A cache from which a file is gone.
-    let whole = hubs.lines().find_map(|line| line.strip_prefix("some/half=")).unwrap();
-    let home = page.folder.join("homes/some-half-home");
-    let mut fetch = Command::new(&candecode);
-    fetch.args(["--model", "some/name", "--where"]).env("HF_HOME", &home);
-    let fetched = fetch.env("HF_ENDPOINT", whole).output().unwrap();
-    let fetched = PathBuf::from(String::from_utf8(fetched.stdout).unwrap().trim());
-    fs::remove_file(fetched.join("tokenizer.json")).unwrap();
-
-    let cases = trycmd::TestCases::new();
-    cases.register_bin("cargo", Path::new(env!("CARGO_BIN_EXE_as_typed")));
-    cases.env("PAGE_CANDECODE", candecode.display().to_string());
-    cases.env("PAGE_XTASK", runner.display().to_string());
-    cases.env("PAGE_ROOT", page.root.display().to_string());
-    cases.env("PAGE_FOLDER", page.folder.display().to_string());
-    cases.env("PAGE_HUBS", hubs);
-    cases.env("PAGE_ENDPOINTS", start_endpoints());
-    cases.case("../book/src/when_something_goes_wrong.md");
-    cases.case("tests/messages/*.md");
-    let outcome = std::panic::catch_unwind(|| cases.run());
-    let _ = fs::remove_dir_all(&page.folder);
-    if let Err(panic) = outcome {
-        std::panic::resume_unwind(panic);
+    let stage = Stage::set_up();
+    let write = std::env::var("MESSAGES").is_ok_and(|what| what == "write");
+    let mut differ = Vec::new();
+    let more = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages/every_loop.md");
+    for path in [stage.page.root.join("book/src/when_something_goes_wrong.md"), more] {
+        let text = fs::read_to_string(&path).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+        let cases = cases(&lines);
+        assert!(cases.len() > 10, "{}: {} commands", path.display(), cases.len());
+        let stage = &stage;
+        let said: Vec<Vec<String>> = std::thread::scope(|scope| {
+            let run = |part| scope.spawn(move || shown_all(stage, part));
+            let parts: Vec<_> = cases.chunks(cases.len().div_ceil(4)).map(run).collect();
+            parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
+        });
+        for ((typed, body), said) in cases.into_iter().zip(said).rev() {
+            if lines[body.clone()] != said {
+                let shown = lines[body.clone()].join("\n");
+                differ
+                    .push(format!("$ {typed}\n{}\nbut the page shows\n{shown}\n", said.join("\n")));
+                lines.splice(body, said);
+            }
+        }
+        if write {
+            fs::write(path, lines.join("\n") + "\n").unwrap();
+        }
     }
+    let all = differ.join("\n");
+    assert!(write || differ.is_empty(), "{all}\n`cargo maintain messages` writes what they say");
+}
+
+fn shown_all(stage: &Stage, cases: &[(String, Range<usize>)]) -> Vec<Vec<String>> {
+    cases.iter().map(|(typed, _)| stage.shown(typed)).collect()
 }

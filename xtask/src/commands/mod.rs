@@ -111,8 +111,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Runs a command that is compiled when it is first asked for.
+/// Runs a command of `crates/extras`, which is compiled when it is first asked for.
 fn tool(repo: &Repo, command: &str, mut args: Vec<OsString>) -> Result<ExitCode> {
     args.insert(0, command.into());
-    cargo::run_member(repo, "maintain", &[], &args)
+    cargo::run_member(repo, "candecode-extras", &[], &args)
 }

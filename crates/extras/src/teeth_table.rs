@@ -43,7 +43,7 @@ pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
     let options = Options { teeth: runner::Teeth::Only, ..Options::default() };
     let mut sum = Sum::default();
     for day in &days {
-        sum.add(show(&runner::run_day(repo, day, &programs, &options)?));
+        sum.add(show(repo, &runner::run_day(repo, day, &programs, &options)?)?);
     }
     say!("{}", sum.line());
     Ok(ExitCode::from(u8::from(sum.failed > 0)))
@@ -51,10 +51,10 @@ pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
 
 /// Prints the table of a day, and what is wrong with its checkers. Each row counts, and so does
 /// each complaint.
-pub fn show(run: &DayRun) -> Sum {
+fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
     say!("{}", paint(Colour::Bold, &run.day.title()));
     let mut rows: Vec<(&TeethRow, bool, &str)> = run.teeth.iter().map(judge).collect();
-    // the tests tell in whatever order they end
+    // Tests report in the order in which they end.
     rows.sort_by_key(|(row, ..)| {
         ["mistake", "variant", "stub"].iter().position(|k| *k == row.kind)
     });
@@ -73,12 +73,18 @@ pub fn show(run: &DayRun) -> Sum {
             say!("{}", paint(Colour::Dim, &words));
         }
     }
-    let failed = run.units.iter().filter(|unit| unit.status != Status::Passed).count();
+    let mut failed = run.units.iter().filter(|unit| unit.status != Status::Passed).count();
     table::messages(run, false, &[]);
+    // The row of the stub names every check.
+    let checked = rows.iter().filter(|(row, ..)| row.kind == "stub").flat_map(|(row, ..)| &row.caught);
+    let checked: Vec<String> = checked.filter_map(|check| task(check)).collect();
+    for task in repo.tasks(&run.day)?.iter().filter(|task| !checked.contains(&task.id)) {
+        say!("  task {} has no check", task.id);
+        failed += 1;
+    }
     say!("");
     let good = rows.iter().filter(|(_, good, _)| *good).count();
-    // without a row nothing was proved
-    Sum { passed: good, failed: failed.max(rows.len() - good).max(usize::from(rows.is_empty())) }
+    Ok(Sum { passed: good, failed: failed.max(rows.len() - good) })
 }
 
 /// Whether a row is as it should be, and the word for it.
@@ -97,12 +103,16 @@ fn judge(row: &TeethRow) -> (&TeethRow, bool, &'static str) {
     (row, good, word)
 }
 
+/// The task that a check belongs to: `6.1` of `task_6_1_the_last_position_is_kept`.
+fn task(check: &str) -> Option<String> {
+    let mut parts = check.split('_').skip(1);
+    Some(format!("{}.{}", parts.next()?, parts.next()?))
+}
+
 /// The tasks that some checks belong to, each with how many: `6.1, 6.3 (4)`.
 fn tasks(checks: &[String]) -> String {
     let mut counts: Vec<(String, usize)> = Vec::new();
-    for check in checks {
-        let mut parts = check.split('_').skip(1);
-        let task = format!("{}.{}", parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+    for task in checks.iter().filter_map(|check| task(check)) {
         match counts.last_mut().filter(|(known, _)| *known == task) {
             Some((_, count)) => *count += 1,
             None => counts.push((task, 1)),
@@ -138,6 +148,14 @@ mod tests {
         assert_eq!(word(&row("variant", &["a"], &[], "")), (false, "fails"));
         assert_eq!(word(&row("stub", &["a"], &[], "1 checks")), (true, "not written"));
         assert_eq!(word(&row("stub", &["a"], &[], "2 checks")), (false, "unclear"));
+    }
+
+    #[test]
+    fn a_day_without_rows_proves_nothing() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let repo = Repo::open(std::path::Path::new(root)).unwrap();
+        let sum = show(&repo, &DayRun::of(&repo.days[0], vec![])).unwrap();
+        assert!(sum.passed == 0 && sum.failed > 0);
     }
 
     #[test]

@@ -1,0 +1,453 @@
+//! `cargo xtask compare`: runs the same prompts through every loop of the reference, and prints a table
+//! of times, speed-ups, and whether the texts are equal. With `--methods`, see [`compare_methods`].
+
+use crate::compare_methods;
+use anyhow::{bail, ensure, Context, Result};
+use clap::{value_parser, Args, ValueEnum};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use xtask::cargo::{self, Built};
+use xtask::repo::Repo;
+use xtask::term::{paint, wrap, Colour};
+use xtask::{host, note, say, usage};
+
+/// The flags of `compare`.
+#[derive(Args)]
+pub struct Compare {
+    /// The texts to continue; without one, two of the course's
+    #[arg(short, long, value_name = "TEXT", num_args = 1..)]
+    pub(crate) prompt: Vec<String>,
+    /// As in `run`
+    #[arg(long, default_value = "story-3m")]
+    pub(crate) model: String,
+    /// The maximum number of tokens to generate
+    #[arg(long, default_value_t = 64)]
+    pub(crate) max_new_tokens: usize,
+    /// The draft model [default: story-230k for story-3m, none for other models]
+    #[arg(long)]
+    pub(crate) draft_model: Option<String>,
+    /// Tokens to draft before each pass
+    #[arg(long, default_value_t = 4)]
+    pub(crate) num_draft_tokens: usize,
+    /// A word that the guarded row blocks [default: one that the texts don't contain]
+    #[arg(long)]
+    pub(crate) block: Option<String>,
+    /// As in `run`: 0 is greedy
+    #[arg(long)]
+    temperature: Option<f64>,
+    /// As in `run`
+    #[arg(long, requires = "temperature")]
+    top_k: Option<usize>,
+    /// As in `run`
+    #[arg(long, requires = "temperature")]
+    top_p: Option<f64>,
+    /// As in `run`
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Another engine, as the first row
+    #[arg(long, value_enum)]
+    peer: Option<Peer>,
+    /// A server that speaks OpenAI's protocol, as the last row: http://127.0.0.1:8000 (OPENAI_API_KEY has
+    /// its key)
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
+    /// The model's name on the server [default: the only one it has]
+    #[arg(long, value_name = "NAME", requires = "endpoint")]
+    endpoint_model: Option<String>,
+    /// A Python with torch and transformers
+    #[arg(long, default_value = "python3", requires = "peer")]
+    python: PathBuf,
+    /// How often to run each row, in turn with the others; times are medians [default: 3; with --methods 1]
+    #[arg(long, value_parser = value_parser!(u8).range(1..))]
+    pub(crate) rounds: Option<u8>,
+    /// Compare what the decoding methods write: greedy, sampling, penalties, beams, drafts, guard rails
+    #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "peer", "endpoint"])]
+    methods: bool,
+    /// cpu, metal or cuda
+    #[arg(long, default_value = "cpu")]
+    pub(crate) device: String,
+    /// The engine, if it's built already
+    #[arg(long, hide = true)]
+    program: Option<PathBuf>,
+}
+
+impl Compare {
+    /// The draft model, if there is one.
+    pub(crate) fn draft(&self) -> Option<&str> {
+        self.draft_model.as_deref().or((self.model == "story-3m").then_some("story-230k"))
+    }
+
+    fn samples(&self) -> bool {
+        self.temperature.is_some_and(|temperature| temperature > 0.0)
+    }
+
+    /// The flags of `run` that all rows share, without the model and the device.
+    fn sampling(&self) -> Vec<String> {
+        let mut flags = vec!["--max-new-tokens".to_string(), self.max_new_tokens.to_string()];
+        let seed = self.samples().then_some(self.seed);
+        for (flag, value) in [
+            ("--temperature", self.temperature.map(|value| value.to_string())),
+            ("--seed", seed.map(|value| value.to_string())),
+            ("--top-k", self.top_k.map(|value| value.to_string())),
+            ("--top-p", self.top_p.map(|value| value.to_string())),
+        ] {
+            flags.extend(value.into_iter().flat_map(|value| [flag.to_string(), value]));
+        }
+        flags
+    }
+}
+
+/// An engine to compare with.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    /// `AutoModelForCausalLM.generate`
+    Transformers,
+}
+
+/// One row of the table.
+struct Row {
+    name: String,
+    source: Source,
+    /// When sampling, it draws other random numbers than the first row.
+    own_draws: bool,
+}
+
+/// Where the texts of a row come from.
+enum Source {
+    Transformers,
+    Server(String),
+    /// Our engine, with these flags.
+    Engine(Vec<String>),
+}
+
+/// A text, as the engine, a server and the peer print it: one line of JSON.
+#[derive(Deserialize)]
+pub(crate) struct Text {
+    pub(crate) new_ids: Vec<u64>,
+    pub(crate) text: String,
+    #[serde(default)]
+    finish_reason: Option<String>,
+    prefill_s: f64,
+    decode_s: f64,
+    #[serde(default)]
+    drafts: Option<Drafts>,
+}
+
+impl Text {
+    /// How long it took, without loading the model.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.prefill_s + self.decode_s
+    }
+}
+
+/// What became of a text's drafts.
+#[derive(Deserialize)]
+struct Drafts {
+    accepted: usize,
+    drafted: usize,
+    passes: usize,
+}
+
+/// A word that no story contains.
+const UNHEARD: &str = "xylophonist";
+
+/// Runs all rows and prints the table. The exit code is 1 if texts that must be equal differ.
+///
+/// # Errors
+/// If the reference can't be built or refuses a flag, or the peer or the server fails.
+pub fn run(repo: &Repo, args: &Compare) -> Result<ExitCode> {
+    let Some(program) = program(repo, args)? else { return Ok(ExitCode::FAILURE) };
+    if args.methods {
+        return compare_methods::run(&program, args);
+    }
+    let mut prompts = args.prompt.clone();
+    if prompts.is_empty() {
+        prompts =
+            ["Lily and her dog", "Once upon a time, there was a red ball"].map(String::from).into();
+    }
+    let rows = rows(args, prompts.len());
+    let mut rounds: Vec<Vec<Vec<Text>>> = rows.iter().map(|_| vec![]).collect();
+    for _ in 0..args.rounds.unwrap_or(3) {
+        for (row, rounds) in rows.iter().zip(&mut rounds) {
+            let command = command(repo, &program, args, &row.source)?;
+            rounds.push(texts(command, &prompts).with_context(|| row.name.clone())?);
+        }
+    }
+    Ok(table(&rows, &rounds, &prompts, args))
+}
+
+/// The engine with the reference's days. Returns `None` if it doesn't compile, which was explained.
+fn program(repo: &Repo, args: &Compare) -> Result<Option<PathBuf>> {
+    let feature = host::device_feature(&args.device)?;
+    if args.program.is_some() {
+        return Ok(args.program.clone());
+    }
+    let features = ["ref"].into_iter().chain(feature).collect::<Vec<_>>().join(",");
+    let flags = ["--bin", "candecode", "--features", &features].map(str::to_string);
+    let task = "Building the reference; then every row runs, some seconds each.";
+    match cargo::build(repo, "build", &flags, task)? {
+        Built::Done(programs) => Ok(Some(programs.get("candecode")?.to_path_buf())),
+        Built::Broken(places) => {
+            note!("\n{}", cargo::explain(&places));
+            Ok(None)
+        }
+    }
+}
+
+/// The rows, in the order of the table.
+fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
+    // Compared with transformers, a sequence of ours that runs alone draws as it does. A torch stream serves
+    // all sequences of a batch, so a batch's draws are others.
+    let torch = args.peer.is_some();
+    let alone = if torch { "torch" } else { "chacha" };
+    let engine = |name: &str, flags: &[&str], rng: &str, own_draws: bool| {
+        let mut flags: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
+        if args.samples() {
+            flags.extend(["--rng".to_string(), rng.to_string()]);
+        }
+        let own_draws = own_draws && args.samples();
+        Row { name: name.to_string(), source: Source::Engine(flags), own_draws }
+    };
+    let other = |name: &str, source| Row { name: name.to_string(), source, own_draws: false };
+    let mut rows: Vec<Row> =
+        args.peer.iter().map(|_| other("transformers", Source::Transformers)).collect();
+    rows.push(engine("no cache", &["--loop", "day7", "--no-cache"], alone, false));
+    rows.push(engine("KV cache", &["--loop", "day10"], alone, false));
+    rows.push(engine("static KV cache", &["--loop", "day10", "--cache", "static"], alone, false));
+    if prompts > 1 {
+        rows.push(engine(&format!("batch of {prompts}"), &["--loop", "day12"], alone, torch));
+    }
+    rows.push(engine("scheduled", &["--loop", "day15"], "chacha", torch));
+    let k = args.num_draft_tokens.to_string();
+    if let Some(draft) = args.draft() {
+        let name = format!("drafts by {}", draft.rsplit('/').next().unwrap_or(draft));
+        let flags = ["--draft-model", draft, "--num-draft-tokens", &k];
+        rows.push(engine(&name, &flags, "chacha", true));
+    }
+    let flags = ["--draft-ngram", "2", "--num-draft-tokens", &k];
+    rows.push(engine("drafts by n-grams", &flags, "chacha", true));
+    let word = args.block.as_deref().unwrap_or(UNHEARD);
+    let name = format!("guarded: no {word}");
+    rows.push(engine(&name, &["--loop", "day10", "--block", word], alone, false));
+    let server = args.endpoint.iter().map(|url| other("the server", Source::Server(url.clone())));
+    rows.extend(server);
+    rows
+}
+
+/// The command that writes the texts of a row, without the prompts.
+fn command(repo: &Repo, program: &Path, args: &Compare, source: &Source) -> Result<Command> {
+    let mut command = Command::new(program);
+    match source {
+        Source::Engine(flags) => {
+            command.args(["--format", "json", "--raw", "--model", &args.model]);
+            command.args(["--device", &args.device]).args(flags);
+        }
+        Source::Server(url) => {
+            command.args(["--format", "json", "--endpoint", url]);
+            command.args(args.endpoint_model.iter().flat_map(|name| ["--model", name]));
+        }
+        Source::Transformers => {
+            let found = command.args(["--model", &args.model, "--where"]).output()?;
+            ensure!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr).trim());
+            command = Command::new(&args.python);
+            command.arg(repo.root.join("benches/peers/transformers_generate.py"));
+            command.arg(String::from_utf8_lossy(&found.stdout).trim_end());
+        }
+    }
+    command.args(args.sampling());
+    host::set_threads(&mut command);
+    Ok(command)
+}
+
+/// Runs a command that prints a line of JSON for each prompt.
+///
+/// # Errors
+/// With the command's own message, and as bad usage if its exit code says so.
+pub(crate) fn texts(mut command: Command, prompts: &[String]) -> Result<Vec<Text>> {
+    command.args(prompts.iter().flat_map(|prompt| ["-p", prompt]));
+    let program = command.get_program().to_string_lossy().into_owned();
+    let out = command.stdin(Stdio::null()).output();
+    let out = out.with_context(|| format!("{program} can't be started"))?;
+    if out.status.success() {
+        let lines = String::from_utf8_lossy(&out.stdout);
+        return lines.lines().map(|line| serde_json::from_str(line).context("not JSON")).collect();
+    }
+    let error = String::from_utf8_lossy(&out.stderr);
+    if error.contains("ModuleNotFoundError") {
+        bail!(
+            "{program} lacks torch or transformers. In the repository:\n  python3 -m venv .venv\n  \
+             .venv/bin/pip install -r tests/oracle/requirements.txt\n(some gigabytes), then \
+             --python .venv/bin/python"
+        );
+    }
+    let message = error.trim().trim_start_matches("error: ").to_string();
+    Err(if out.status.code() == Some(2) { usage(message) } else { anyhow::Error::msg(message) })
+}
+
+/// Prints the table. The exit code is 1 if texts that must be equal differ.
+fn table(rows: &[Row], rounds: &[Vec<Vec<Text>>], prompts: &[String], args: &Compare) -> ExitCode {
+    let (first, unit) = (&rounds[0][0], median(&rows[0], &rounds[0]));
+    let mut all_equal = true;
+    let head = format!("{:<26}{:>9}{:>11}{:>10}   text", "", "time", "tokens/s", "speed-up");
+    say!("{}", paint(Colour::Bold, &head));
+    for (at, (row, rounds)) in rows.iter().zip(rounds).enumerate() {
+        let (texts, seconds) = (&rounds[0], median(row, rounds));
+        let is_server = matches!(row.source, Source::Server(_));
+        let is_guarded = row.name.starts_with("guarded") && args.block.is_some();
+        let (colour, words) = match difference(first, texts, is_server) {
+            _ if at == 0 => (Colour::Dim, "the others are compared with this".to_string()),
+            _ if is_server && args.samples() => (Colour::Dim, "a server draws its own".to_string()),
+            None => (Colour::Green, "equal".to_string()),
+            Some(_) if row.own_draws => {
+                (Colour::Dim, "other draws of the same distribution".into())
+            }
+            Some(place) if is_guarded => (Colour::Dim, format!("{place}: the word is kept out")),
+            Some(place) => {
+                all_equal = false;
+                (Colour::Red, format!("DIFFERS, {place}"))
+            }
+        };
+        let tokens: usize = texts.iter().map(|text| text.new_ids.len()).sum();
+        let (rate, speed_up) = (tokens as f64 / seconds, unit / seconds);
+        let (words, drafts) = (paint(colour, &words), accepted(texts, tokens));
+        say!("{:<26}{seconds:>7.2} s{rate:>11.0}{speed_up:>9.2}x   {words}{drafts}", row.name);
+    }
+    if let Some(temperature) = args.temperature.filter(|_| args.samples()) {
+        say!("Sampled at temperature {temperature}, seed {}.", args.seed);
+    }
+    say!("On {}. The text of the first row:", args.device);
+    for (prompt, text) in prompts.iter().zip(first) {
+        say!("{prompt}\n{}", indented(&text.text));
+    }
+    ExitCode::from(u8::from(!all_equal))
+}
+
+/// The median of a row's times. The texts of a batch share their time, others add theirs.
+fn median(row: &Row, rounds: &[Vec<Text>]) -> f64 {
+    let shared = matches!(&row.source, Source::Engine(flags)
+        if flags.iter().any(|flag| flag == "day12" || flag == "day15"));
+    let seconds = |texts: &Vec<Text>| {
+        let each = texts.iter().map(Text::seconds);
+        if shared {
+            each.fold(0.0, f64::max)
+        } else {
+            each.sum()
+        }
+    };
+    let mut seconds: Vec<f64> = rounds.iter().map(seconds).collect();
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}
+
+/// How many drafts were accepted, in words; nothing without drafts.
+fn accepted(texts: &[Text], tokens: usize) -> String {
+    let drafts: Vec<&Drafts> = texts.iter().filter_map(|text| text.drafts.as_ref()).collect();
+    if drafts.is_empty() {
+        return String::new();
+    }
+    let sum = |count: fn(&Drafts) -> usize| drafts.iter().map(|one| count(one)).sum::<usize>();
+    let share = 100.0 * sum(|one| one.accepted) as f64 / sum(|one| one.drafted).max(1) as f64;
+    let per_pass = tokens as f64 / sum(|one| one.passes).max(1) as f64;
+    format!("; {share:.0} % of drafts accepted, {per_pass:.2} tokens per pass")
+}
+
+/// The first place where texts differ, in words. A server's are compared by ids if it returns them and by
+/// text otherwise, and it may keep the EOS token at the end to itself.
+fn difference(want: &[Text], got: &[Text], is_server: bool) -> Option<String> {
+    if want.len() != got.len() {
+        return Some(format!("{} texts, not {}", got.len(), want.len()));
+    }
+    for (number, (want, got)) in (1..).zip(want.iter().zip(got)) {
+        if is_server && got.new_ids.is_empty() {
+            if want.text != got.text {
+                let letters = want.text.chars().zip(got.text.chars());
+                let same = letters.take_while(|(a, b)| a == b).count();
+                let theirs: String = got.text.chars().skip(same).take(20).collect();
+                return Some(format!("text {number} from character {same} on: {theirs:?} there"));
+            }
+            continue;
+        }
+        let hidden = usize::from(is_server && want.finish_reason.as_deref() == Some("eos"));
+        let without_eos = &want.new_ids[..want.new_ids.len().saturating_sub(hidden)];
+        if want.new_ids != got.new_ids && without_eos != got.new_ids {
+            let pairs = want.new_ids.iter().zip(&got.new_ids);
+            let same = pairs.take_while(|(a, b)| a == b).count();
+            return Some(format!("text {number} from token {same} on"));
+        }
+    }
+    None
+}
+
+/// A text in indented lines that a page of the book shows without scrolling.
+pub(crate) fn indented(text: &str) -> String {
+    let shown: String = text.chars().filter(|c| c.is_whitespace() || !c.is_control()).collect();
+    format!("  …{}", wrap(shown.trim_start(), 82).replace('\n', "\n  "))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    pub(crate) struct Cli {
+        #[command(flatten)]
+        pub(crate) args: Compare,
+    }
+
+    pub(crate) fn text(new_ids: &[u64], text: &str) -> Text {
+        let (new_ids, text) = (new_ids.to_vec(), text.to_string());
+        Text { new_ids, text, finish_reason: None, prefill_s: 1.0, decode_s: 2.0, drafts: None }
+    }
+
+    #[test]
+    fn every_row_passes_each_flag_once() {
+        let typed = ["compare", "--temperature", "0.8", "--top-k", "9", "--device", "cpu"];
+        let args = Cli::parse_from(typed).args;
+        for row in rows(&args, 2) {
+            let Source::Engine(flags) = &row.source else { continue };
+            let mut flags = [args.sampling(), flags.clone()].concat();
+            flags.retain(|flag| flag.starts_with("--"));
+            let all = flags.len();
+            flags.sort();
+            flags.dedup();
+            assert_eq!(flags.len(), all, "{}: {flags:?}", row.name);
+        }
+        assert!(Cli::try_parse_from(["compare", "--top-k", "9"]).is_err());
+        assert!(Cli::try_parse_from(["compare", "--rounds", "0"]).is_err());
+    }
+
+    #[test]
+    fn the_first_difference_is_named() {
+        let want = [text(&[1, 2], ""), text(&[3, 4, 5], "")];
+        let differs = |ids: &[u64]| difference(&want, &[text(&[1, 2], ""), text(ids, "")], false);
+        assert_eq!(differs(&[3, 4, 5]), None);
+        assert_eq!(differs(&[3, 9, 5]).as_deref(), Some("text 2 from token 1 on"));
+        assert!(differs(&[3, 4]).is_some() && difference(&want, &want[..1], false).is_some());
+    }
+
+    #[test]
+    fn a_server_is_compared_by_ids_or_by_text_and_may_keep_the_eos() {
+        let mut want = [text(&[1, 2, 0], " a dog")];
+        assert!(difference(&want, &[text(&[1, 2], " a dog")], true).is_some());
+        want[0].finish_reason = Some("eos".to_string());
+        assert_eq!(difference(&want, &[text(&[1, 2], " a dog")], true), None);
+        assert!(difference(&want, &[text(&[1, 2], " a dog")], false).is_some());
+        assert_eq!(difference(&want, &[text(&[], " a dog")], true), None);
+        let words = difference(&want, &[text(&[], " a cat")], true);
+        assert_eq!(words.as_deref(), Some("text 1 from character 3 on: \"cat\" there"));
+    }
+
+    #[test]
+    fn the_time_of_a_batch_is_not_added_up() {
+        let row = |flag: &str| Row {
+            name: String::new(),
+            source: Source::Engine(vec![flag.to_string()]),
+            own_draws: false,
+        };
+        let rounds = [vec![text(&[1], ""), text(&[2], "")]];
+        assert_eq!(median(&row("day12"), &rounds), 3.0);
+        assert_eq!(median(&row("day10"), &rounds), 6.0);
+    }
+}

@@ -1,0 +1,204 @@
+//! `cargo xtask hunt`: a game for those who are done. The engine has one known mistake; find it by what
+//! it writes.
+
+use anyhow::{bail, Result};
+use candecode_extras::mistaken_engine::{mistaken, mistakes, reference, Mistake};
+use clap::Args;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use xtask::child::{self, End};
+use xtask::commands::diff::changed_lines;
+use xtask::host;
+use xtask::repo::{Day, Repo};
+use xtask::term::{paint, readable, Colour};
+use xtask::{note, say};
+
+/// The flags of `hunt`.
+#[derive(Args)]
+pub struct Hunt {
+    /// Which day the mistake is in: `day6` or `6`; without it, any
+    #[arg(value_name = "DAY")]
+    day: Option<String>,
+    /// The same hunt again
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where the engine runs: cpu, metal or cuda
+    #[arg(long, default_value = "cpu")]
+    device: String,
+}
+
+/// How many mistakes are tried until one is seen from outside.
+const TRIES: usize = 8;
+/// How many diagnoses there are to choose from.
+const CHOICES: usize = 5;
+/// A probe takes no longer than this: some mistakes never end.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// What tells mistakes from outside: each goes another way through the engine.
+const PROBES: [&str; 12] = [
+    "Once upon a time",
+    "--temperature 0.9 --top-k 20 --top-p 0.9 --min-p 0.02 --seed 3 -p One day",
+    "--repetition-penalty 1.3 --presence-penalty 0.5 --frequency-penalty 0.3 --no-repeat-ngram 2 \
+     -p The dog",
+    "--repetition-penalty 1.5 --penalty-window 5 -p The dog",
+    "--num-beams 3 --num-return-sequences 2 -p The cat",
+    "-p Once -p The little dog was sad. He",
+    "--loop day15 -p Once upon a time",
+    "--draft-model story-230k -p Once upon a time",
+    "--draft-ngram 2 -p The dog ran. The dog",
+    "--block dog -p The",
+    "--allow-regex [a-z,\\s]*\\. -p The",
+    "--model story-gpt2-1m -p Once upon",
+];
+
+const HELP: &str = "\
+One known mistake is in the engine. Probe it until you know it:
+  a text                          continues it
+  --seed 3 --stats -p a text      any flags of `cargo xtask run`, texts last
+  ref …                           the same probe of the reference
+  guess                           name the mistake
+  quit                            give up, and see it";
+
+/// Runs `hunt`. The exit code is 0 if the mistake was named.
+///
+/// # Errors
+/// Bad usage; or an engine that can't be built.
+pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
+    let feature = host::device_feature(&args.device)?; // refused before anything is built
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_secs() % 100_000);
+    let seed = args.seed.unwrap_or(now);
+    let pick = |n: usize| seed as usize % n.max(1);
+    let day = match &args.day {
+        Some(day) => repo.day(day)?,
+        None => &repo.days[pick(repo.days.len())],
+    };
+    note!("The engine is built twice: right, and with a mistake in day {}.", day.number);
+    let mut bank = mistakes(repo, day)?;
+    let first = pick(bank.len());
+    bank.rotate_left(first);
+    let hunted = Hunted::find(repo, args, feature, day, &bank)?;
+    say!("\n{}  (the same again: --seed {seed})\n{HELP}", paint(Colour::Bold, &day.title()));
+    let mut choices: Vec<&str> = bank.iter().map(|other| other.diagnosis.as_str()).collect();
+    choices.retain(|other| *other != hunted.mistake.diagnosis);
+    choices.truncate(CHOICES - 1);
+    choices.push(&hunted.mistake.diagnosis);
+    choices.sort_unstable(); // by letter: no place is likelier than another
+    let (probes, named) = hunted.play(&choices)?;
+    let verdict = if named { "Right" } else { "Not found" };
+    say!("\n{}", paint(Colour::Bold, &format!("{verdict}, after {probes} probes.")));
+    let Mistake { name, diagnosis, .. } = hunted.mistake;
+    say!("It was {name}: {diagnosis}\n{}:", day.solution());
+    let source = repo.read(&day.solution())?;
+    let changed = changed_lines(&source, &hunted.mistake.applied_to(&source), |_| true);
+    changed.iter().for_each(|line| say!("  {line}"));
+    say!("What catches it: cargo xtask teeth day{}", day.number);
+    Ok(ExitCode::from(u8::from(!named)))
+}
+
+/// A mistake, and the two engines to compare.
+struct Hunted<'a> {
+    repo: &'a Repo,
+    device: &'a str,
+    reference: PathBuf,
+    engine: PathBuf,
+    mistake: &'a Mistake,
+}
+
+impl<'a> Hunted<'a> {
+    /// The first mistake of the bank that some probe shows.
+    fn find(
+        repo: &'a Repo,
+        args: &'a Hunt,
+        feature: Option<&str>,
+        day: &Day,
+        bank: &'a [Mistake],
+    ) -> Result<Self> {
+        let (device, reference) = (args.device.as_str(), reference(repo, feature)?);
+        for mistake in bank.iter().take(TRIES) {
+            let engine = mistaken(repo, day, mistake, feature)?;
+            for flags in PROBES {
+                let right = probe(repo, &reference, device, flags)?;
+                if probe(repo, &engine, device, flags)? != right {
+                    return Ok(Hunted { repo, device, reference, engine, mistake });
+                }
+            }
+            note!("(this one can't be seen from outside: another)");
+        }
+        let number = day.number;
+        bail!(
+            "{TRIES} mistakes of day {number} can't be seen from outside: try another day, or seed"
+        )
+    }
+
+    /// Answers probes until the reader guesses or gives up. Returns how many there were, and whether the
+    /// guess was right.
+    fn play(&self, choices: &[&str]) -> Result<(usize, bool)> {
+        let mut probes = 0;
+        while let Some(line) = ask(&format!("\nprobe {}> ", probes + 1)) {
+            match line.trim() {
+                "" => continue,
+                "quit" | "q" => break,
+                "help" | "?" => say!("{HELP}"),
+                "guess" | "g" => {
+                    say!("\nWhat is wrong?");
+                    for (at, choice) in choices.iter().enumerate() {
+                        say!("  {}  {choice}", at + 1);
+                    }
+                    let number = ask("number> ").and_then(|line| line.trim().parse::<usize>().ok());
+                    match number.and_then(|n| choices.get(n.checked_sub(1)?)) {
+                        Some(choice) => return Ok((probes, *choice == self.mistake.diagnosis)),
+                        None => say!("a number from 1 to {}, please: guess again", choices.len()),
+                    }
+                }
+                line => {
+                    let (program, line) = match line.strip_prefix("ref ") {
+                        Some(line) => (&self.reference, line),
+                        None => (&self.engine, line),
+                    };
+                    say!("{}", readable(&probe(self.repo, program, self.device, line)?));
+                    probes += 1;
+                }
+            }
+        }
+        Ok((probes, false))
+    }
+}
+
+/// Runs a probe, flags or a text: what the engine wrote, and how it ended, unless well.
+fn probe(repo: &Repo, program: &Path, device: &str, line: &str) -> Result<String> {
+    let mut command = Command::new(program);
+    if device != "cpu" {
+        command.args(["--device", device]);
+    }
+    let line = if line.starts_with('-') { line.to_string() } else { format!("-p {line}") };
+    let (flags, texts) = line.split_once("-p ").unwrap_or((&line, ""));
+    command.args(flags.split_whitespace());
+    if !flags.contains("--max-new-tokens") {
+        command.args(["--max-new-tokens", "32"]);
+    }
+    for text in texts.split(" -p ").filter(|text| !text.is_empty()) {
+        command.args(["-p", text]);
+    }
+    if std::env::var_os("CANDECODE_MODELS").is_none() {
+        command.env("CANDECODE_MODELS", repo.root.join("models"));
+    }
+    host::set_threads(&mut command);
+    let out = child::run(&mut command, LIMIT, |_| ())?;
+    let said = out.stderr.lines().filter(|line| !line.starts_with('[') || line.contains("error"));
+    let end = match out.end {
+        End::Exit(0) => String::new(),
+        End::Exit(_) => said.collect::<Vec<_>>().join("\n"),
+        End::Died(why) => why,
+        End::TimedOut => format!("stopped after {} s", LIMIT.as_secs()),
+    };
+    Ok(format!("{}\n{end}", out.stdout.trim_end()).trim_end().to_string())
+}
+
+/// A line of the reader's; `None` at the end of the input.
+fn ask(prompt: &str) -> Option<String> {
+    print!("{prompt}");
+    let _ = std::io::stdout().flush();
+    std::io::stdin().lines().next()?.ok()
+}

@@ -1,0 +1,50 @@
+//! Commands that readers run now and then, as `cargo xtask compare`, `bench`, `hunt` and `teeth`. The
+//! runner has this crate compiled when one of them is first asked for.
+
+#![warn(missing_docs)]
+
+mod bench;
+mod compare_loops;
+mod compare_methods;
+mod hunt;
+mod teeth_table;
+
+use anyhow::Result;
+use clap::Parser;
+use std::process::ExitCode;
+use xtask::repo::Repo;
+use xtask::{note, Usage};
+
+/// Commands that readers run now and then
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", version, arg_required_else_help = true)]
+enum Command {
+    /// Run the same prompts through every loop, or with --methods every decoding method
+    Compare(compare_loops::Compare),
+    /// Measure the reference, and draw the plots of the book
+    Bench(bench::Bench),
+    /// A game: find the one mistake in an engine by what it writes
+    Hunt(hunt::Hunt),
+    /// Show that the checks work: every known mistake is caught and named, every right variant passes
+    Teeth(teeth_table::Teeth),
+}
+
+fn main() -> ExitCode {
+    match run(Command::parse()) {
+        Ok(code) => code,
+        Err(problem) => {
+            note!("error: {problem:#}");
+            ExitCode::from(if problem.is::<Usage>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    let repo = Repo::find()?;
+    match command {
+        Command::Compare(args) => compare_loops::run(&repo, &args),
+        Command::Bench(args) => bench::run(&repo, &args),
+        Command::Hunt(args) => hunt::run(&repo, &args),
+        Command::Teeth(args) => teeth_table::run(&repo, &args),
+    }
+}

@@ -1,0 +1,210 @@
+//! The engine of the reference, and the engine with a known mistake (`tests/wrong/dayNN.toml`).
+//!
+//! The mistake is in a copy of the course, in the target directory: its `src/` holds one day of the
+//! reference with the mistake in it, and all other days are compiled from the reference. The reader's
+//! `src/` is not touched.
+
+use anyhow::{bail, Context, Result};
+use serde::Deserialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use xtask::backup;
+use xtask::cargo::{self, Built};
+use xtask::repo::{Day, Repo};
+
+/// A known mistake of a day.
+#[derive(Clone, Deserialize)]
+pub struct Mistake {
+    /// Its name.
+    pub name: String,
+    /// What a failing check says of it.
+    pub diagnosis: String,
+    #[serde(flatten)]
+    edit: Option<Edit>,
+    #[serde(default)]
+    edits: Vec<Edit>,
+}
+
+/// A place in the reference, and what the mistake has there.
+#[derive(Clone, Deserialize)]
+struct Edit {
+    find: String,
+    replace: String,
+}
+
+/// The file of a day's mistakes.
+#[derive(Deserialize)]
+struct Mistakes {
+    mistake: Vec<Mistake>,
+}
+
+impl Mistake {
+    /// Returns the reference of the mistake's day, `source`, with the mistake in it.
+    pub fn applied_to(&self, source: &str) -> String {
+        self.edit.iter().chain(&self.edits).fold(source.to_string(), |text, edit| {
+            text.replacen(edit.find.trim_matches('\n'), edit.replace.trim_matches('\n'), 1)
+        })
+    }
+}
+
+/// Reads the known mistakes of a day.
+///
+/// # Errors
+/// If the file can't be read.
+pub fn mistakes(repo: &Repo, day: &Day) -> Result<Vec<Mistake>> {
+    let path = format!("tests/wrong/day{:02}.toml", day.number);
+    let all: Mistakes = toml::from_str(&repo.read(&path)?).context(path)?;
+    Ok(all.mistake)
+}
+
+/// Builds the engine of the reference.
+///
+/// # Errors
+/// If it can't be built.
+pub fn reference(repo: &Repo, feature: Option<&str>) -> Result<PathBuf> {
+    build(repo, &repo.root, repo.features(|_| true), feature, "reference")
+}
+
+/// Builds the engine with a known mistake.
+///
+/// # Errors
+/// If it can't be built.
+pub fn mistaken(
+    repo: &Repo,
+    day: &Day,
+    mistake: &Mistake,
+    feature: Option<&str>,
+) -> Result<PathBuf> {
+    let (course, features) = mistaken_course(repo, day, mistake)?;
+    build(repo, &course, features, feature, &mistake.name)
+}
+
+/// Makes a copy of the course with a known mistake in its `src/`. Returns its path, and the features that
+/// compile all other days from the reference.
+///
+/// # Errors
+/// If the copy can't be written.
+pub fn mistaken_course(
+    repo: &Repo,
+    day: &Day,
+    mistake: &Mistake,
+) -> Result<(PathBuf, Vec<String>)> {
+    let course = dir(repo).join("course");
+    copy_changed(&repo.root, &course)?;
+    // The compiler's warnings about a mistake would give it away.
+    let text = mistake.applied_to(&repo.read(&day.solution())?);
+    let text = format!("#![allow(warnings)]\n{text}");
+    backup::write(&course.join(day.src()), text.as_bytes())?;
+    Ok((course, repo.features(|other| other != day)))
+}
+
+/// Returns the known mistake of this day and name.
+///
+/// # Errors
+/// If there is none.
+pub fn named(repo: &Repo, day: &str, name: &str) -> Result<(Day, Mistake)> {
+    let day = repo.day(day)?;
+    let found = mistakes(repo, day)?.into_iter().find(|mistake| mistake.name == name);
+    let found = found.with_context(|| format!("day {} has no mistake `{name}`", day.number))?;
+    Ok((day.clone(), found))
+}
+
+fn dir(repo: &Repo) -> PathBuf {
+    cargo::target_dir(repo).join("xtask/hunt")
+}
+
+/// Builds an engine, and keeps the program: the next build replaces it.
+fn build(
+    repo: &Repo,
+    course: &Path,
+    mut features: Vec<String>,
+    feature: Option<&str>,
+    name: &str,
+) -> Result<PathBuf> {
+    features.extend(feature.map(str::to_string));
+    let manifest = course.join("Cargo.toml").display().to_string();
+    let target = cargo::target_dir(repo).display().to_string();
+    let features = features.join(",");
+    let args = ["--manifest-path", &manifest, "--target-dir", &target, "--offline"];
+    let args = [&args[..], &["--bin", "candecode", "--features", &features]].concat();
+    let args: Vec<String> = args.into_iter().map(str::to_string).collect();
+    let next = format!("Building the engine ({name}); then it can be probed.");
+    let Built::Done(programs) = cargo::build(repo, "build", &args, &next)? else {
+        bail!("the engine does not build; `cargo xtask doctor` looks for usual causes");
+    };
+    let kept = dir(repo).join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    fs::create_dir_all(dir(repo)).with_context(|| kept.display().to_string())?;
+    fs::copy(programs.get("candecode")?, &kept).with_context(|| kept.display().to_string())?;
+    Ok(kept)
+}
+
+/// Folders that no engine needs.
+const LEFT_OUT: [&str; 6] = [".git", ".candecode", "target", "book", "models", "oracle"];
+
+/// Makes the copy equal to the course, but for the folders that no engine needs. Files that are equal
+/// aren't written, because cargo goes by their times.
+fn copy_changed(from: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+        if path.is_dir() {
+            let is_member = path.join("Cargo.toml").exists();
+            if is_member || !LEFT_OUT.iter().any(|out| name == *out) {
+                copy_changed(&path, &to.join(name))?;
+            }
+            continue;
+        }
+        let mut bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+        if name == "Cargo.toml" {
+            bytes = another_version(&String::from_utf8_lossy(&bytes)).into_bytes();
+        }
+        if fs::read(to.join(&name)).ok().as_ref() != Some(&bytes) {
+            fs::create_dir_all(to)?;
+            fs::write(to.join(&name), bytes).with_context(|| path.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns a manifest with another version of the workspace. In one target directory cargo tells packages
+/// apart by name and version, so with equal versions it would take the copy's library for the reader's.
+fn another_version(manifest: &str) -> String {
+    let version = "[workspace.package]\nversion = \"";
+    match manifest.split_once(version) {
+        Some((before, after)) => {
+            format!("{before}{version}{}", after.replacen('"', "-copy\"", 1))
+        }
+        None => manifest.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toml::Table;
+
+    fn course() -> Repo {
+        Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
+    }
+
+    #[test]
+    fn the_copy_is_another_package() {
+        let ours = course().read("Cargo.toml").unwrap();
+        let copy = another_version(&ours);
+        let version = |manifest: &str| -> String {
+            let table: Table = manifest.parse().unwrap();
+            table["workspace"]["package"]["version"].as_str().unwrap().to_string()
+        };
+        assert_eq!(version(&copy), version(&ours) + "-copy");
+    }
+
+    #[test]
+    fn every_mistake_of_every_day_changes_its_reference() {
+        let repo = course();
+        for day in &repo.days {
+            let source = repo.read(&day.solution()).unwrap();
+            for mistake in mistakes(&repo, day).unwrap() {
+                assert_ne!(mistake.applied_to(&source), source, "{}: {}", day.name, mistake.name);
+            }
+        }
+    }
+}
