@@ -39,7 +39,8 @@ pub struct Bench {
     /// A Python that has them; without one, a virtual environment is made under target/
     #[arg(long)]
     python: Option<PathBuf>,
-    /// llama.cpp's llama-server, to compare with ours (bench serve); benches/llama-server.sh builds it
+    /// llama.cpp's llama-server, to compare with ours (bench serve); benches/llama-server.sh builds
+    /// it
     #[arg(long, value_name = "PROGRAM", requires = "gguf")]
     llama_server: Option<PathBuf>,
     /// The model of bench serve as a GGUF file, for llama-server

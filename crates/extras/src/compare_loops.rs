@@ -1,5 +1,6 @@
-//! `cargo xtask compare`: runs the same prompts through every loop of the reference, and prints a table
-//! of times, speed-ups, and whether the texts are equal. With `--methods`, see [`compare_methods`].
+//! `cargo xtask compare`: runs the same prompts through every loop of the reference, and prints a
+//! table of times, speed-ups, and whether the texts are equal. With `--methods`, see
+//! [`compare_methods`].
 
 use crate::compare_methods;
 use anyhow::{bail, ensure, Context, Result};
@@ -48,8 +49,8 @@ pub struct Compare {
     /// Another engine, as the first row
     #[arg(long, value_enum)]
     peer: Option<Peer>,
-    /// A server that speaks OpenAI's protocol, as the last row: http://127.0.0.1:8000 (OPENAI_API_KEY has
-    /// its key)
+    /// A server that speaks OpenAI's protocol, as the last row: http://127.0.0.1:8000
+    /// (OPENAI_API_KEY has its key)
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
     /// The model's name on the server [default: the only one it has]
@@ -58,10 +59,12 @@ pub struct Compare {
     /// A Python with torch and transformers
     #[arg(long, default_value = "python3", requires = "peer")]
     python: PathBuf,
-    /// How often to run each row, in turn with the others; times are medians [default: 3; with --methods 1]
+    /// How often to run each row, in turn with the others; times are medians [default: 3; with
+    /// --methods 1]
     #[arg(long, value_parser = value_parser!(u8).range(1..))]
     pub(crate) rounds: Option<u8>,
-    /// Compare what the decoding methods write: greedy, sampling, penalties, beams, drafts, guard rails
+    /// Compare what the decoding methods write: greedy, sampling, penalties, beams, drafts, guard
+    /// rails
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "peer", "endpoint"])]
     methods: bool,
     /// cpu, metal or cuda
@@ -197,8 +200,8 @@ fn program(repo: &Repo, args: &Compare) -> Result<Option<PathBuf>> {
 
 /// The rows, in the order of the table.
 fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
-    // Compared with transformers, a sequence of ours that runs alone draws as it does. A torch stream serves
-    // all sequences of a batch, so a batch's draws are others.
+    // Compared with transformers, a sequence of ours that runs alone draws as it does. A torch
+    // stream serves all sequences of a batch, so a batch's draws are others.
     let torch = args.peer.is_some();
     let alone = if torch { "torch" } else { "chacha" };
     let engine = |name: &str, flags: &[&str], rng: &str, own_draws: bool| {
@@ -352,8 +355,8 @@ fn accepted(texts: &[Text], tokens: usize) -> String {
     format!("; {share:.0} % of drafts accepted, {per_pass:.2} tokens per pass")
 }
 
-/// The first place where texts differ, in words. A server's are compared by ids if it returns them and by
-/// text otherwise, and it may keep the EOS token at the end to itself.
+/// The first place where texts differ, in words. A server's are compared by ids if it returns them
+/// and by text otherwise, and it may keep the EOS token at the end to itself.
 fn difference(want: &[Text], got: &[Text], is_server: bool) -> Option<String> {
     if want.len() != got.len() {
         return Some(format!("{} texts, not {}", got.len(), want.len()));

@@ -1,5 +1,5 @@
-//! `cargo xtask compare --methods`: every decoding method on the same prompts and model, with the text
-//! that each one writes and the time it takes.
+//! `cargo xtask compare --methods`: every decoding method on the same prompts and model, with the
+//! text that each one writes and the time it takes.
 
 use crate::compare_loops::{indented, texts, Compare, Text};
 use anyhow::{Context, Result};
@@ -86,7 +86,8 @@ fn noun(texts: &[Text]) -> Option<String> {
     words.find(|word| word.chars().count() >= 4).map(str::to_string)
 }
 
-/// Writes a text for each prompt, one after another; of several rounds the one with the median time.
+/// Writes a text for each prompt, one after another; of several rounds the one with the median
+/// time.
 fn write(
     program: &Path,
     args: &Compare,

@@ -1,5 +1,5 @@
-//! `cargo xtask hunt`: a game for those who are done. The engine has one known mistake; find it by what
-//! it writes.
+//! `cargo xtask hunt`: a game for those who are done. The engine has one known mistake; find it by
+//! what it writes.
 
 use anyhow::{bail, Result};
 use candecode_extras::mistaken_engine::{mistaken, mistakes, reference, Mistake};
@@ -132,8 +132,8 @@ impl<'a> Hunted<'a> {
         )
     }
 
-    /// Answers probes until the reader guesses or gives up. Returns how many there were, and whether the
-    /// guess was right.
+    /// Answers probes until the reader guesses or gives up. Returns how many there were, and
+    /// whether the guess was right.
     fn play(&self, choices: &[&str]) -> Result<(usize, bool)> {
         let mut probes = 0;
         while let Some(line) = ask(&format!("\nprobe {}> ", probes + 1)) {

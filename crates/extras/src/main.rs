@@ -1,5 +1,5 @@
-//! Commands that readers run now and then, as `cargo xtask compare`, `bench`, `hunt` and `teeth`. The
-//! runner has this crate compiled when one of them is first asked for.
+//! Commands that readers run now and then, as `cargo xtask compare`, `bench`, `hunt` and `teeth`.
+//! The runner has this crate compiled when one of them is first asked for.
 
 #![warn(missing_docs)]
 
@@ -25,7 +25,8 @@ enum Command {
     Bench(bench::Bench),
     /// A game: find the one mistake in an engine by what it writes
     Hunt(hunt::Hunt),
-    /// Show that the checks work: every known mistake is caught and named, every right variant passes
+    /// Show that the checks work: every known mistake is caught and named, every right variant
+    /// passes
     Teeth(teeth_table::Teeth),
 }
 

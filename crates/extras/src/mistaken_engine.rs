@@ -1,8 +1,8 @@
 //! The engine of the reference, and the engine with a known mistake (`tests/wrong/dayNN.toml`).
 //!
 //! The mistake is in a copy of the course, in the target directory: its `src/` holds one day of the
-//! reference with the mistake in it, and all other days are compiled from the reference. The reader's
-//! `src/` is not touched.
+//! reference with the mistake in it, and all other days are compiled from the reference. The
+//! reader's `src/` is not touched.
 
 use anyhow::{bail, Context, Result};
 use serde::Deserialize;
@@ -79,8 +79,8 @@ pub fn mistaken(
     build(repo, &course, features, feature, &mistake.name)
 }
 
-/// Makes a copy of the course with a known mistake in its `src/`. Returns its path, and the features that
-/// compile all other days from the reference.
+/// Makes a copy of the course with a known mistake in its `src/`. Returns its path, and the
+/// features that compile all other days from the reference.
 ///
 /// # Errors
 /// If the copy can't be written.
@@ -141,8 +141,8 @@ fn build(
 /// Folders that no engine needs.
 const LEFT_OUT: [&str; 6] = [".git", ".candecode", "target", "book", "models", "oracle"];
 
-/// Makes the copy equal to the course, but for the folders that no engine needs. Files that are equal
-/// aren't written, because cargo goes by their times.
+/// Makes the copy equal to the course, but for the folders that no engine needs. Files that are
+/// equal aren't written, because cargo goes by their times.
 fn copy_changed(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
         let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
@@ -165,8 +165,9 @@ fn copy_changed(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a manifest with another version of the workspace. In one target directory cargo tells packages
-/// apart by name and version, so with equal versions it would take the copy's library for the reader's.
+/// Returns a manifest with another version of the workspace. In one target directory cargo tells
+/// packages apart by name and version, so with equal versions it would take the copy's library for
+/// the reader's.
 fn another_version(manifest: &str) -> String {
     let version = "[workspace.package]\nversion = \"";
     match manifest.split_once(version) {

@@ -76,7 +76,8 @@ fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
     let mut failed = run.units.iter().filter(|unit| unit.status != Status::Passed).count();
     table::messages(run, false, &[]);
     // The row of the stub names every check.
-    let checked = rows.iter().filter(|(row, ..)| row.kind == "stub").flat_map(|(row, ..)| &row.caught);
+    let checked =
+        rows.iter().filter(|(row, ..)| row.kind == "stub").flat_map(|(row, ..)| &row.caught);
     let checked: Vec<String> = checked.filter_map(|check| task(check)).collect();
     for task in repo.tasks(&run.day)?.iter().filter(|task| !checked.contains(&task.id)) {
         say!("  task {} has no check", task.id);

@@ -1,9 +1,9 @@
 //! `cargo maintain printed --claims`: which of two numbers is the larger is what the book says.
 //!
-//! `book/claims.toml` lists what the book says about speed and about counts. Each claim has its sentence,
-//! two lines of bash that print a number each, and how far apart the two must be. That each sentence
-//! still stands in its page is checked by every `cargo maintain printed`. The numbers are for
-//! `--claims` alone, since a slow day of the machine mustn't fail a change.
+//! `book/claims.toml` lists what the book says about speed and about counts. Each claim has its
+//! sentence, two lines of bash that print a number each, and how far apart the two must be. That
+//! each sentence still stands in its page is checked by every `cargo maintain printed`. The numbers
+//! are for `--claims` alone, since a slow day of the machine mustn't fail a change.
 
 use anyhow::{ensure, Context, Result};
 use serde::Deserialize;
@@ -104,8 +104,8 @@ pub fn measure(repo: &Repo, engine: &Path, page: Option<&str>) -> Result<Sum> {
     Ok(sum)
 }
 
-/// What the lines of claims can call. `run`'s numbers are the fastest of three runs, a benchmark's is
-/// the lower of two medians of criterion's.
+/// What the lines of claims can call. `run`'s numbers are the fastest of three runs, a benchmark's
+/// is the lower of two medians of criterion's.
 const WORDS: &str = r#"
 engine() { "$CANDECODE" --stats "$@" 2>&1 >/dev/null; }
 fastest() { for _ in 1 2 3; do "$@"; done | sort -g | head -n 1; }

@@ -1,10 +1,10 @@
 //! `cargo maintain printed`: compares the outputs that the book prints with what the commands say.
 //!
-//! A page marks a printed output with a comment above its fence: `<!-- output: cargo xtask run … -->`,
-//! or, for the engine with a known mistake, `<!-- broken: day10 whole_buffer_returned: run … -->`. Lines
-//! may be wrapped as the page likes, and `…` stands for anything. A table whose last column shows how the
-//! outputs of broken engines begin is followed by one `<!-- in the table: day05 post_norm: run … -->` for
-//! each row, in their order. The commands are typed into bash.
+//! A page marks a printed output with a comment above its fence: `<!-- output: cargo xtask run …
+//! -->`, or, for the engine with a known mistake, `<!-- broken: day10 whole_buffer_returned: run …
+//! -->`. Lines may be wrapped as the page likes, and `…` stands for anything. A table whose last
+//! column shows how the outputs of broken engines begin is followed by one `<!-- in the table:
+//! day05 post_norm: run … -->` for each row, in their order. The commands are typed into bash.
 
 use crate::claims;
 use anyhow::{ensure, Context, Result};
@@ -31,7 +31,8 @@ pub struct Printed {
     /// Also compare the outputs of broken engines: each needs a build
     #[arg(long)]
     broken: bool,
-    /// Measure the book's claims about speed and counts instead (book/claims.toml); close other programs
+    /// Measure the book's claims about speed and counts instead (book/claims.toml); close other
+    /// programs
     #[arg(long, conflicts_with_all = ["write", "broken"])]
     claims: bool,
 }
@@ -41,8 +42,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// A page shows lines of this length without scrolling.
 const WIDTH: usize = 84;
 
-/// Runs `printed`. The exit code is 1 if the book prints something else than a command says, or a claim's
-/// sentence is gone.
+/// Runs `printed`. The exit code is 1 if the book prints something else than a command says, or a
+/// claim's sentence is gone.
 ///
 /// # Errors
 /// If a marker can't be read, or an engine can't be built.
@@ -189,7 +190,8 @@ fn of_a_mistake(rest: &str) -> Result<((String, String), String)> {
     Ok(((day.to_string(), name.trim().to_string()), command.trim().to_string()))
 }
 
-/// The row that the marker at `line` belongs to: n markers belong to the last n rows of the table above.
+/// The row that the marker at `line` belongs to: n markers belong to the last n rows of the table
+/// above.
 fn row_of(lines: &[String], line: usize) -> Result<usize> {
     let is_marker = |at: usize| lines[at].trim().starts_with("<!-- in the table:");
     let first = (0..=line).rev().take_while(|at| is_marker(*at)).last().unwrap_or(line);
@@ -214,8 +216,8 @@ fn untyped(lines: &[String]) -> Vec<&str> {
     kept
 }
 
-/// Replaces cargo in the commands of the book: `run` and `chat` start the engine, in which all days are the
-/// reference's whatever the command says, and `compare` runs it.
+/// Replaces cargo in the commands of the book: `run` and `chat` start the engine, in which all days
+/// are the reference's whatever the command says, and `compare` runs it.
 const CARGO: &str = r#"
 cargo() {
   local words=()
@@ -254,7 +256,8 @@ fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
     })
 }
 
-/// Whether a printed text equals what was said. White space doesn't count, and `…` stands for anything.
+/// Whether a printed text equals what was said. White space doesn't count, and `…` stands for
+/// anything.
 fn matches(printed: &str, said: &str) -> bool {
     let plain = |text: &str| {
         let seen: String = text.chars().filter(|c| c.is_whitespace() || !c.is_control()).collect();

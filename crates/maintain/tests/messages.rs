@@ -1,9 +1,9 @@
-//! The book's page of messages is a test: every command on it runs, and must say what the page shows,
-//! with that exit code.
+//! The book's page of messages is a test: every command on it runs, and must say what the page
+//! shows, with that exit code.
 //!
-//! `cargo maintain messages` writes what the commands say today. The models, files and servers that the
-//! commands name are made here, each with one thing wrong. `messages/` has more cases, which are of no use
-//! to a reader. Some messages quote the operating system, in Linux's words.
+//! `cargo maintain messages` writes what the commands say today. The models, files and servers that
+//! the commands name are made here, each with one thing wrong. `messages/` has more cases, which
+//! are of no use to a reader. Some messages quote the operating system, in Linux's words.
 #![cfg(target_os = "linux")]
 
 #[path = "page/gguf_writer.rs"]
@@ -139,7 +139,8 @@ const HUBS: &[(&str, &str, &str, Fault)] = &[
     ),
 ];
 
-/// Servers of `--endpoint` in which one thing goes wrong: their name on the page, and how they answer.
+/// Servers of `--endpoint` in which one thing goes wrong: their name on the page, and how they
+/// answer.
 const ENDPOINTS: &[(&str, Manner)] = &[
     ("vllm", Manner::Well("vllm")),
     ("llama-server", Manner::Well("llamacpp")),
@@ -382,8 +383,8 @@ impl Stage {
         self.page.folder.join("homes").join(model.replace('/', "-") + "-home")
     }
 
-    /// Runs a command. Returns the lines that the page shows below it: the exit code, and the output
-    /// without what differs from machine to machine.
+    /// Runs a command. Returns the lines that the page shows below it: the exit code, and the
+    /// output without what differs from machine to machine.
     fn shown(&self, typed: &str) -> Vec<String> {
         let after = |flag: &str| {
             let mut words = typed.split_whitespace().skip_while(|word| *word != flag);
@@ -461,7 +462,8 @@ fn only_bad(text: &str) -> String {
     bad.map(|pair| format!("{}\n{}\n", pair[0], pair[1])).collect()
 }
 
-/// A line in lines of 84 characters, which the book shows without scrolling; all but the first are indented.
+/// A line in lines of 84 characters, which the book shows without scrolling; all but the first are
+/// indented.
 fn fold(line: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for (at, word) in line.split(' ').enumerate() {
