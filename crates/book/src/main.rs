@@ -22,7 +22,6 @@ mod source;
 use anyhow::{ensure, Context, Result};
 use clap::{Parser, Subcommand};
 use live::Days;
-use render::Which;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,9 +44,6 @@ enum Command {
         /// Open the book in a browser.
         #[arg(long)]
         open: bool,
-        /// Build book/samples, every element on two pages, into target/book-samples instead.
-        #[arg(long)]
-        samples: bool,
     },
     /// Compile the lessons of a copy of the course for a page, into a file.
     #[command(hide = true)]
@@ -86,12 +82,8 @@ fn run(cli: Cli) -> Result<()> {
     let root =
         root.canonicalize().with_context(|| format!("{}: no such directory", root.display()))?;
     match command {
-        Command::Build { open, samples } => {
-            let (which, days) = match samples {
-                true => (Which::Samples, Days::None),
-                false => (Which::Book, Days::asked_for()?),
-            };
-            let index = render::build(&root, which, days)?.display().to_string();
+        Command::Build { open } => {
+            let index = render::build(&root, Days::asked_for()?)?.display().to_string();
             if open {
                 open_browser(&index);
             }

@@ -15,15 +15,6 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// The sources to build.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Which {
-    /// `book/src`, into `book/book`.
-    Book,
-    /// `book/samples`, every element on a page or two, into `target/book-samples`.
-    Samples,
-}
-
 /// The chapters, expanded and checked, and how much there is in them.
 #[derive(Default)]
 pub struct Prepared {
@@ -52,9 +43,9 @@ impl fmt::Display for Prepared {
 ///
 /// # Errors
 /// A list of every problem, each with file and line, or what mdBook says.
-pub fn build(root: &Path, which: Which, days: Days) -> Result<PathBuf> {
+pub fn build(root: &Path, days: Days) -> Result<PathBuf> {
     let _ = log::take();
-    let mut book = load(root, which)?;
+    let mut book = load(root)?;
     let src = book.source_dir();
     let out = book.root.join(&book.config.build.build_dir);
     let prepared = prepare(root, &src, &mut book.book, days)?;
@@ -69,15 +60,11 @@ pub fn build(root: &Path, which: Which, days: Days) -> Result<PathBuf> {
     Ok(index)
 }
 
-fn load(root: &Path, which: Which) -> Result<MDBook> {
+fn load(root: &Path) -> Result<MDBook> {
     let dir = root.join("book");
     let mut config = Config::from_disk(dir.join("book.toml"))?;
     // The one preprocessor is this program.
     config.set("preprocessor", toml::Table::new())?;
-    if which == Which::Samples {
-        config.book.src = "samples".into();
-        config.build.build_dir = root.join("target/book-samples");
-    }
     MDBook::load_with_config(dir, config)
 }
 

@@ -4,6 +4,7 @@ pub mod book;
 pub mod check;
 pub mod diff;
 pub mod doctor;
+pub mod explain;
 pub mod hint;
 pub mod list_days;
 pub mod reset;
@@ -70,6 +71,8 @@ pub enum Command {
     /// Show that the checks catch and name every known mistake
     #[command(disable_help_flag = true)]
     Teeth(PassedOn),
+    /// Say what a message means, and what to do
+    Explain(explain::Explain),
     /// Write the stubs of src/ from solutions/
     Stubs(write_stubs::Stubs),
 }
@@ -107,6 +110,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Hunt(PassedOn { args }) => tool(&repo, "hunt", args),
         Command::Models => run_engine::run(&repo, &["--models".into()]),
         Command::Teeth(PassedOn { args }) => tool(&repo, "teeth", args),
+        Command::Explain(args) => explain::run(&repo, &args),
         Command::Stubs(args) => write_stubs::run(&repo, &args),
     }
 }

@@ -1,5 +1,5 @@
 // The official client for JavaScript, on a server of ours: `node clients.mjs http://127.0.0.1:8000`, with `openai` in a
-// node_modules of this folder or above. `cargo maintain ci --only clients` brings it and runs this.
+// node_modules of this folder or above. `.ci/run clients` brings it and runs this.
 
 import assert from "node:assert/strict";
 import OpenAI from "openai";

@@ -1,7 +1,7 @@
 """The clients that people use, on a server of ours: `python clients.py http://127.0.0.1:8000`.
 
 The official `openai` package, `curl`, `langchain-openai` and `litellm`: streaming, n, stop, seed, logprobs, usage, rules for
-tokens, cancellation, errors and concurrency. `cargo maintain ci --only clients` starts the server and runs this, and
+tokens, cancellation, errors and concurrency. `.ci/run clients` starts the server and runs this, and
 then `clients.mjs`, the official client for JavaScript.
 """
 

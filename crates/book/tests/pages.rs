@@ -1,4 +1,5 @@
-//! The whole tool on a copy of `book/samples`: what is good is built, what is not is refused.
+//! The whole tool on the pages of `pages/`, which have every element that the book uses: what is good
+//! is built, what is not is refused.
 
 use serde_json::{json, Value};
 use std::fs;
@@ -6,34 +7,34 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A repository with nothing but the book's frame and its samples.
+/// A repository with nothing but the book's frame and these pages.
 struct Repo(PathBuf);
 
 impl Repo {
     fn new(name: &str) -> Repo {
         let root = std::env::temp_dir().join(format!("book-tool-{name}-{}", std::process::id()));
-        let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../book");
-        for part in ["theme", "samples"] {
-            copy(&book.join(part), &root.join("book").join(part));
-        }
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let book = here.join("../../book");
+        copy(&book.join("theme"), &root.join("book/theme"));
+        copy(&here.join("tests/pages"), &root.join("book/src"));
         fs::copy(book.join("book.toml"), root.join("book/book.toml")).unwrap();
         Repo(root)
     }
 
     fn write(&self, page: &str, text: &str) {
-        fs::write(self.0.join("book/samples").join(page), text).unwrap();
+        fs::write(self.0.join("book/src").join(page), text).unwrap();
     }
 
     fn build(&self) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_book-tool"));
-        command.args(["build", "--samples", "--root"]).arg(&self.0);
+        command.args(["build", "--root"]).arg(&self.0).env("CANDECODE_BOOK", "still");
         command.output().unwrap()
     }
 
     /// Sends a book of one chapter, `elements.md`, as mdBook does.
     fn preprocess(&self, content: &str, live: &str) -> Output {
         let context = json!({
-            "root": self.0.join("book"), "config": { "book": { "src": "samples" } },
+            "root": self.0.join("book"), "config": { "book": { "src": "src" } },
             "renderer": "html", "mdbook_version": "0.5.4",
         });
         let chapter = json!({
@@ -50,7 +51,7 @@ impl Repo {
     }
 
     fn page(&self, name: &str) -> String {
-        fs::read_to_string(self.0.join("target/book-samples").join(name)).unwrap()
+        fs::read_to_string(self.0.join("book/book").join(name)).unwrap()
     }
 }
 
@@ -74,7 +75,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn the_samples_are_built_and_ask_nothing_of_the_network() {
+fn the_pages_are_built_and_ask_nothing_of_the_network() {
     let repo = Repo::new("good");
     let output = repo.build();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -109,15 +110,15 @@ fn every_problem_is_told_at_once_and_nothing_is_built() {
     let output = repo.build();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let file = "book/samples/elements.md";
+    let file = "book/src/elements.md";
     for want in [
-        format!("{file}:3: book/samples/code.rs: lines 4 to 6 are a solution"),
+        format!("{file}:3: book/src/code.rs: lines 4 to 6 are a solution"),
         format!("{file}:5: a {{{{#…}}}} stands on a line of its own"),
         "the book has 2 problems".to_string(),
     ] {
         assert!(said.contains(&want), "{want:?} is not in {said}");
     }
-    assert!(!repo.0.join("target/book-samples").exists());
+    assert!(!repo.0.join("book/book").exists());
 }
 
 #[test]
@@ -157,7 +158,7 @@ fn mdbook_gets_its_book_back_with_the_chapters_expanded() {
 #[test]
 fn mdbook_gets_no_book_where_something_is_wrong() {
     let repo = Repo::new("refused");
-    let one = "book/samples/elements.md:3: gone.rs: ";
+    let one = "book/src/elements.md:3: gone.rs: ";
     for (content, live, want) in [
         ("# x\n\n{{#include gone.rs}}\n", "still", one),
         ("# x\n", "lively", "CANDECODE_BOOK is \"lively\": `still` or `mine` was expected"),
