@@ -1,11 +1,12 @@
 //! What the runner prints: colour only on a terminal, never colour or a symbol without the word,
 //! and nothing of another program's that a terminal would obey.
 
-use std::io::{ErrorKind, IsTerminal, Write};
-use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A colour of the terminal's own palette, so that it fits light and dark.
 #[derive(Clone, Copy)]
@@ -22,34 +23,21 @@ pub enum Colour {
     Dim,
 }
 
-/// `text` in a colour, if standard output may have colours.
+/// `text` in a colour; [`line`] and [`note`] leave it out where there may be none.
 pub fn paint(colour: Colour, text: &str) -> String {
-    static ON: OnceLock<bool> = OnceLock::new();
-    if text.is_empty() || !*ON.get_or_init(|| colours_allowed() && std::io::stdout().is_terminal())
-    {
-        return text.to_string();
-    }
-    let code = match colour {
-        Colour::Green => "32",
-        Colour::Red => "31",
-        Colour::Yellow => "33",
-        Colour::Bold => "1",
-        Colour::Dim => "2",
+    let style = match colour {
+        Colour::Green => AnsiColor::Green.on_default(),
+        Colour::Red => AnsiColor::Red.on_default(),
+        Colour::Yellow => AnsiColor::Yellow.on_default(),
+        Colour::Bold => Style::new().bold(),
+        Colour::Dim => Style::new().dimmed(),
     };
-    format!("\x1b[{code}m{text}\x1b[0m")
+    format!("{style}{text}{style:#}")
 }
 
-/// Whether messages on standard error may have colours.
+/// Whether messages on standard error may have colours: not in a file, nor against `NO_COLOR`.
 pub fn stderr_colours() -> bool {
-    colours_allowed() && std::io::stderr().is_terminal()
-}
-
-/// `NO_COLOR` (no-color.org), dumb terminals and old Windows consoles forbid colours.
-fn colours_allowed() -> bool {
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
-    let console = !cfg!(windows) || ["WT_SESSION", "ConEmuANSI", "TERM"].iter().any(|n| set(n));
-    !set("NO_COLOR") && !dumb && console
+    AutoStream::choice(&std::io::stderr()) != ColorChoice::Never
 }
 
 /// What a program said, fit for a terminal: no control characters, long lines and texts cut.
@@ -75,23 +63,9 @@ pub fn readable(text: &str) -> String {
 
 /// Prose in lines of at most `width` characters; empty lines part paragraphs.
 pub fn wrap(text: &str, width: usize) -> String {
-    let paragraph = |text: &str| {
-        let (mut wrapped, mut length) = (String::new(), 0);
-        for word in text.split_whitespace() {
-            let word_length = word.chars().count();
-            if length > 0 && length + 1 + word_length > width {
-                wrapped.push('\n');
-                length = 0;
-            } else if length > 0 {
-                wrapped.push(' ');
-                length += 1;
-            }
-            wrapped.push_str(word);
-            length += word_length;
-        }
-        wrapped
-    };
-    text.split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n\n")
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let paragraphs = text.split("\n\n").map(|text| textwrap::fill(&words(text), width));
+    paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
 /// Why a line could not be written to standard output, if one could not.
@@ -99,7 +73,7 @@ static UNWRITTEN: OnceLock<String> = OnceLock::new();
 
 /// Writes a line to standard output; that a reader's `head` closes it early is no error.
 pub fn line(text: &str) {
-    let mut out = std::io::stdout();
+    let mut out = anstream::stdout();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(problem) if problem.kind() != ErrorKind::BrokenPipe => {
             let _ = UNWRITTEN.set(problem.to_string());
@@ -115,7 +89,7 @@ pub fn unwritten() -> Option<&'static str> {
 
 /// Writes a line to standard error, likewise.
 pub fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(anstream::stderr(), "{text}");
 }
 
 /// `println!` that survives a closed pipe.
@@ -130,46 +104,30 @@ macro_rules! note {
     ($($text:tt)*) => { $crate::term::note(&format!($($text)*)) };
 }
 
-/// A line on a terminal's standard error that says what is going on, and for how many seconds. It
-/// goes when this is dropped. Where there is no terminal, nothing is shown.
-pub struct Ticker {
-    text: Option<Sender<String>>,
-    thread: Option<JoinHandle<()>>,
-}
+/// A line on a terminal's standard error that says what is going on, and for how long. It goes when
+/// this is dropped. Where there is no terminal, nothing is shown.
+pub struct Ticker(ProgressBar);
 
 impl Ticker {
     /// Shows `text` until there is another.
     pub fn new(text: &str) -> Ticker {
-        if !stderr_colours() {
-            return Ticker { text: None, thread: None };
+        let bar = ProgressBar::new_spinner().with_message(text.to_string());
+        if let Ok(style) = ProgressStyle::with_template("{msg} ({elapsed})") {
+            bar.set_style(style);
         }
-        let (sender, texts) = channel();
-        let (mut text, start) = (text.to_string(), Instant::now());
-        let thread = std::thread::spawn(move || {
-            let mut err = std::io::stderr();
-            loop {
-                let _ = write!(err, "\r\x1b[K{text} ({} s)", start.elapsed().as_secs());
-                match texts.recv_timeout(Duration::from_secs(1)) {
-                    Ok(new) => text = new,
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => break,
-                }
-            }
-            let _ = write!(err, "\r\x1b[K");
-        });
-        Ticker { text: Some(sender), thread: Some(thread) }
+        bar.enable_steady_tick(Duration::from_secs(1));
+        Ticker(bar)
     }
 
     /// Shows another text.
     pub fn say(&self, text: String) {
-        let _ = self.text.as_ref().map(|sender| sender.send(text));
+        self.0.set_message(text);
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        self.text = None;
-        let _ = self.thread.take().map(JoinHandle::join);
+        self.0.finish_and_clear();
     }
 }
 

@@ -89,24 +89,20 @@ fn the_hint_is_for_the_first_unfinished_task() {
 }
 
 #[test]
-fn every_task_needs_every_hint() {
+fn hints_that_are_absent_or_broken_are_named() {
     let fake = course();
-    assert_eq!(fake.say(&["hint", "--check"]).0, "3 tasks have 3 hints each\n");
-    let text = HINTS.replace("idea = \"i\"", "").replace("shape = \"s2\"", "shapes = \"s2\"");
-    fake.write("xtask/hints.toml", &format!("{text}\n[\"1.3\"]\nquestion = \"q\"\n"));
-    let (_, err, code) = fake.say(&["hint", "--check"]);
-    let words =
-        "error: xtask/hints.toml: not the three hints of a task: [\"1.1\", \"1.2\", \"1.3\"]\n";
-    assert_eq!((err.as_str(), code), (words, 1));
-    let (_, err, code) = fake.say(&["hint", "--task", "1.2", "--more"]);
-    assert!(code == 0 && err.is_empty());
+    fake.write("xtask/hints.toml", &HINTS.replace("idea = \"i\"", ""));
+    let (_, err, code) = fake.say(&["hint", "1.1", "--more"]);
+    assert!(code == 0 && err.is_empty(), "the question: {err}");
+    let (_, err, code) = fake.say(&["hint", "1.1", "--more"]);
+    assert_eq!((err.as_str(), code), ("error: xtask/hints.toml: task 1.1 has no `idea`\n", 1));
     fake.write("xtask/hints.toml", "[");
     let (_, err, code) = fake.say(&["hint"]);
     assert!(err.starts_with("error: xtask/hints.toml: ") && code == 1, "{err}");
 }
 
 #[test]
-fn the_list_is_never_old_and_says_whose_code_it_is() {
+fn the_list_says_whose_code_it_is_and_what_was_checked() {
     let fake = Fake::new();
     let (out, _, _) = fake.say(&["list"]);
     let want = "  ○ not written       day 0  one                    0 of 1 tasks
@@ -126,26 +122,30 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
 
     fake.say(&["reset", "day1", "--ref"]);
     fake.solve("day00_one.rs", |source| source.replace("    1\n", "    2 - 1\n"));
-    let (out, err, _) = fake.say(&["progress", "--quick"]);
+    let (out, err, _) = fake.say(&["progress"]);
     let line = "  ? not checked       day 0  one                    0 of 1 tasks, yours\n";
     assert!(out.contains(line), "{out}{err}");
     assert!(out.contains("Next: task 0.1 is not checked yet: cargo xtask check day0"), "{out}");
-    let (out, err, _) = fake.say(&["list"]);
-    assert_eq!(err.matches("checking").count(), 1, "a given day needs no check: {err}");
-    assert!(err.contains("checking day 0: one …"), "{err}");
+    let given = "✓ passed            day 1  two                    2 of 2 tasks, given\n";
+    assert!(out.contains(given), "the reference's code needs no check: {out}");
+    fake.say(&["check", "day0"]);
+    let (out, _, _) = fake.say(&["list"]);
     assert!(out.contains("✓ passed            day 0  one                    1 of 1 tasks, yours\n"));
-    assert!(out.contains("✓ passed            day 1  two                    2 of 2 tasks, given\n"));
     assert!(out.contains("3 of 3 tasks, 2 of 2 days done;"), "{out}");
     assert!(out.ends_with("\nEvery core task is done.\n"), "{out}");
-    assert!(!fake.say(&["list"]).1.contains("checking"), "nothing changed");
 
     fake.write("tests/oracle/day00.json", "{}");
-    assert!(fake.say(&["list", "day0"]).1.contains("checking day 0: one …"), "a golden changed");
+    assert!(fake.say(&["list", "day0"]).0.contains("? not checked       0.1"), "a golden changed");
     fake.write("src/day00_one.rs", "pub fn one() -> u32 { x }");
+    fake.say(&["check", "day0"]);
     let (out, _, code) = fake.say(&["list", "day0"]);
     assert!(out.contains("✗ does not compile  0.1") && !out.contains("day 1: two"), "{out}");
     assert_eq!(code, 0);
-    assert!(fake.say(&["list", "day0"]).0.contains("✗ does not compile  0.1"), "kept as well");
+    let (_, err, code) = fake.say(&["list", "day9"]);
+    assert!(
+        err.starts_with("error: no day `day9`: the days are day0 to day1") && code == 2,
+        "{err}"
+    );
 }
 
 /// All commands, on a terminal of 24 lines and 80 columns, and its prompt.

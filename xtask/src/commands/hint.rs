@@ -10,7 +10,7 @@ use crate::repo::{Day, Repo};
 use crate::stubs::Task;
 use crate::term::{paint, wrap, Colour};
 use crate::{note, say, usage};
-use anyhow::{anyhow, ensure, Context, Result};
+use anyhow::{anyhow, Context, Result};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -40,9 +40,6 @@ pub struct Hint {
     /// One step further than last time
     #[arg(long)]
     more: bool,
-    /// Show nothing: fail with a list if a task lacks a hint
-    #[arg(long, conflicts_with_all = ["day", "task", "more"])]
-    check: bool,
 }
 
 /// Runs `hint`.
@@ -50,9 +47,6 @@ pub struct Hint {
 /// # Errors
 /// Bad usage; or hints that are absent.
 pub fn run(repo: &Repo, args: &Hint) -> Result<ExitCode> {
-    if args.check {
-        return check(repo);
-    }
     let (day, task) = choose(repo, args)?;
     show(repo, &day, &task, args.more)?;
     Ok(ExitCode::SUCCESS)
@@ -132,26 +126,21 @@ fn choose(repo: &Repo, args: &Hint) -> Result<(Day, Task)> {
     }
 }
 
-/// Every task of every day has three hints, and there are no others.
-fn check(repo: &Repo) -> Result<ExitCode> {
-    let hints = read(repo)?;
-    let mut known = Vec::new();
-    for day in &repo.days {
-        known.extend(repo.tasks(day)?.into_iter().map(|task| task.id));
-    }
-    let whole = |id: &&String| {
-        let there =
-            |(key, _): &(&str, _)| hints[*id].get(*key).is_some_and(|text| !text.is_empty());
-        hints.contains_key(*id) && hints[*id].len() == TIERS.len() && TIERS.iter().all(there)
-    };
-    let mut wrong: Vec<&String> = known.iter().filter(|id| !whole(id)).collect();
-    wrong.extend(hints.keys().filter(|id| !known.contains(id)));
-    ensure!(wrong.is_empty(), "{FILE}: not the three hints of a task: {wrong:?}");
-    say!("{} tasks have {} hints each", known.len(), TIERS.len());
-    Ok(ExitCode::SUCCESS)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
 
-/// The flags of `hint --check`.
-pub fn checking() -> Hint {
-    Hint { day: None, task: None, more: false, check: true }
+    #[test]
+    fn every_task_has_three_hints_and_there_are_no_others() {
+        let repo = Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
+        let mut hints = read(&repo).unwrap();
+        for task in repo.days.iter().flat_map(|day| repo.tasks(day).unwrap()) {
+            let of_task = hints.remove(&task.id).unwrap_or_default();
+            let there = |key: &str| of_task.get(key).is_some_and(|text| !text.trim().is_empty());
+            let all = of_task.len() == TIERS.len() && TIERS.iter().all(|(key, _)| there(key));
+            assert!(all, "{FILE}: task {} needs its three hints", task.id);
+        }
+        assert!(hints.is_empty(), "{FILE}: no such tasks: {:?}", hints.keys());
+    }
 }

@@ -2,8 +2,7 @@
 
 use crate::checks::outcome::Status;
 use crate::checks::saved::Inputs;
-use crate::checks::{self, table};
-use crate::note;
+use crate::checks::table;
 use crate::progress::{self, DayProgress, Origin};
 use crate::repo::Repo;
 use crate::say;
@@ -18,26 +17,15 @@ pub struct List {
     /// The tasks of this day
     #[arg(value_name = "DAY")]
     day: Option<String>,
-    /// Run no checks: what changed since the last is "not checked"
-    #[arg(long)]
-    quick: bool,
 }
 
-/// Runs `list`. Days that changed since their last check are checked first; all others are known.
+/// Runs `list`. It runs no checks: what changed since the last one is "not checked".
 ///
 /// # Errors
 /// Bad usage; or a file of the repository that cannot be read.
 pub fn run(repo: &Repo, args: &List) -> Result<ExitCode> {
     let only = args.day.as_ref().map(|day| repo.day(day)).transpose()?;
-    let inputs = Inputs::read(repo);
-    let mut days = progress::all_days(repo, &inputs)?;
-    for day in &mut days {
-        let shown = only.is_none_or(|only| *only == day.day);
-        if shown && day.unchecked() && !args.quick {
-            note!("checking {} …", day.day.title());
-            day.take(&checks::of_reader(repo, &inputs, &day.day, None)?);
-        }
-    }
+    let days = progress::all_days(repo, &Inputs::read(repo))?;
     let shown = days.iter().find(|day| only.is_some_and(|only| *only == day.day));
     let next_day = shown.filter(|day| !day.done()).or_else(|| progress::next(&days));
     match shown {
