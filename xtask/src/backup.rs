@@ -75,25 +75,25 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// All copies, the newest last: their dates, and the days of each, as `src/day06_generate.rs`.
+/// All copies, the newest last: their dates, and the days, as `src/day06_generate.rs`.
 ///
 /// What an operating system or an editor left there is no day, and is passed over.
-pub fn list(repo: &Repo) -> Vec<(String, Vec<String>)> {
-    let names = |dir: &Path| -> Vec<String> {
+pub fn list(repo: &Repo) -> Vec<(String, String)> {
+    let names = |dir: &Path| {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-        names.sort();
-        names
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
     };
-    let dir = repo.root.join(DIR);
-    let with_days = |date: String| {
+    let (dir, mut found) = (repo.root.join(DIR), Vec::new());
+    for date in names(&dir) {
         let files = names(&dir.join(&date).join("src")).into_iter();
-        let files: Vec<_> = files
-            .map(|name| format!("src/{name}"))
-            .filter(|path| Day::from_src(path).is_some())
-            .collect();
-        (!files.is_empty()).then_some((date, files))
-    };
-    names(&dir).into_iter().filter_map(with_days).collect()
+        let days = files.map(|name| format!("src/{name}")).filter(|path| is_day(path));
+        found.extend(days.map(|path| (date.clone(), path)));
+    }
+    found.sort();
+    found
+}
+
+/// Whether a path is that of a day in `src/`, of this course or of an older one.
+pub fn is_day(path: &str) -> bool {
+    Day::from_src(path).is_some()
 }

@@ -30,12 +30,6 @@ pub struct Outcome {
     pub end: End,
 }
 
-/// A line from one of the two pipes.
-enum Line {
-    Out(String),
-    Err(String),
-}
-
 /// Runs a command to its end or to `limit`; `on_line` gets each line of output as it comes.
 ///
 /// # Errors
@@ -50,18 +44,19 @@ pub fn run(
     let mut child = command.spawn().with_context(|| format!("cannot start {program}"))?;
     let (sender, lines) = channel();
     if let Some(pipe) = child.stdout.take() {
-        forward(pipe, Line::Out, sender.clone());
+        forward(pipe, false, sender.clone());
     }
     if let Some(pipe) = child.stderr.take() {
-        forward(pipe, Line::Err, sender);
+        forward(pipe, true, sender);
     }
     let (mut stdout, mut stderr) = (String::new(), String::new());
-    let mut take = |line: Line| match line {
-        Line::Out(text) => {
+    let mut take = |(is_error, text): (bool, String)| {
+        if is_error {
+            stderr.push_str(&text);
+        } else {
             on_line(text.trim_end());
             stdout.push_str(&text);
         }
-        Line::Err(text) => stderr.push_str(&text),
     };
     let start = Instant::now();
     let end = loop {
@@ -89,16 +84,13 @@ pub fn run(
 }
 
 /// Sends each line of a pipe on, from a thread of its own.
-fn forward(pipe: impl Read + Send + 'static, kind: fn(String) -> Line, sender: Sender<Line>) {
+fn forward(pipe: impl Read + Send + 'static, is_error: bool, to: Sender<(bool, String)>) {
     std::thread::spawn(move || {
-        let mut reader = BufReader::new(pipe);
-        let mut bytes = Vec::new();
-        while matches!(reader.read_until(b'\n', &mut bytes), Ok(n) if n > 0) {
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            if sender.send(kind(text)).is_err() {
+        for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
+            let text = String::from_utf8_lossy(&line).into_owned() + "\n";
+            if to.send((is_error, text)).is_err() {
                 return;
             }
-            bytes.clear();
         }
     });
 }

@@ -4,7 +4,6 @@
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use xtask::{commands, note, term, Usage};
 
@@ -20,16 +19,7 @@ fn main() -> ExitCode {
     let parsed = Cli::command().override_help(help()).try_get_matches_from(arguments());
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(said) => {
-            let code = u8::try_from(said.exit_code()).unwrap_or(2);
-            match said.print().and_then(|()| std::io::stdout().flush()) {
-                Err(problem) if code == 0 && problem.kind() != ErrorKind::BrokenPipe => {
-                    note!("error: could not write to standard output: {problem}");
-                    return ExitCode::FAILURE;
-                }
-                _ => return ExitCode::from(code),
-            }
-        }
+        Err(said) => said.exit(), // it also prints the help
     };
     let done = commands::run(cli.command);
     if let Some(why) = term::unwritten() {

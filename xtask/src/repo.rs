@@ -104,7 +104,7 @@ impl Repo {
     /// The repository in `root`.
     ///
     /// # Errors
-    /// If `solutions/` cannot be read, or two of its files are the same day.
+    /// If `solutions/` cannot be read.
     pub fn open(root: &Path) -> Result<Repo> {
         let dir = root.join("solutions");
         let mut days = Vec::new();
@@ -113,13 +113,6 @@ impl Repo {
             days.extend(name.strip_suffix(".rs").and_then(Day::from_name));
         }
         days.sort_by_key(|day| day.number);
-        if let Some(pair) = days.windows(2).find(|pair| pair[0].number == pair[1].number) {
-            return Err(anyhow!(
-                "{} and {} are the same day",
-                pair[0].solution(),
-                pair[1].solution()
-            ));
-        }
         Ok(Repo { root: root.to_path_buf(), days })
     }
 

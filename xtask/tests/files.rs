@@ -175,41 +175,17 @@ fn the_doctor_says_how_to_mend() {
     commit("one");
     let fake = Fake::clone(&upstream);
     let (out, err, code) = fake.say(&["doctor"]);
-    assert!(out.contains(" GiB free in ") && out.contains(" threads for products"), "{out}{err}");
-    assert!(out.ends_with("Nothing to mend.\n") && code == 0, "{out}");
+    assert!(out.starts_with("machine  ") && out.contains("\ncompiler rustc 1."), "{out}{err}");
+    assert!(out.contains("✓ good: ") && out.contains(" GiB free") && code == 0, "{out}");
+    let host = xtask::host::output("hostname", &[]).unwrap_or_default();
+    for name in [host.trim(), &fake.root.display().to_string()] {
+        assert!(name.is_empty() || !out.contains(name), "{name}: {out}");
+    }
     commit("two");
     fake.git(&["fetch", "-q"]);
     let (out, _, code) = fake.say(&["doctor"]);
     let words = "✗ bad:  the clone is 1 commits behind\n         to mend: cargo xtask update\n";
-    assert!(out.contains(words) && out.ends_with("1 to mend.\n") && code == 1, "{out}");
-}
-
-#[test]
-fn the_report_has_checks_and_speed_and_no_name_of_a_user_a_machine_or_a_folder() {
-    let fake = Fake::new();
-    fake.write("solutions/day01_two.rs", &fake.read("solutions/day01_two.rs").replace('+', "*"));
-    let here = fake.root.display().to_string();
-    let engine = format!(
-        "fn main() {{ eprintln!(\"cache {here}\\nprefill 1.0 ms  4 tokens, 9 tokens/s\\ndecode  \
-         2.0 ms  199 tokens, 711 tokens/s\"); println!(\"zacharias at quetzal\"); }}"
-    );
-    fake.write("src/main.rs", &engine);
-    let mut command = fake.command(&["doctor", "--report", "--device", "cpu"]);
-    command.env("USER", "zacharias").env("HOSTNAME", "quetzal");
-    let (out, err, code) = common::texts(command.output().unwrap());
-    for line in ["day 0    1 of 1 checks", "day 1    0 of 3 checks", "failed: task_1_1_is_two"] {
-        assert!(out.contains(line), "{line}: {out}{err}");
-    }
-    assert!(out.contains("device   cpu\n") && out.contains("story-3m, f32: 711 tokens/s"), "{out}");
-    let host = xtask::host::output("hostname", &[]).unwrap_or_default();
-    for name in ["zacharias", "quetzal", &here, host.trim()] {
-        assert!(name.is_empty() || !out.contains(name), "{name}: {out}");
-    }
-    assert_eq!(code, 1, "a check failed");
-    let (_, err, code) = fake.say(&["doctor", "--report", "--device", "abacus"]);
-    assert!(err.contains("unknown device \"abacus\"") && code == 2, "{err}");
-    let (_, err, code) = fake.say(&["doctor", "--device", "cpu"]);
-    assert!(err.contains("--report") && code == 2, "{err}");
+    assert!(out.ends_with(words) && code == 1, "{out}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub enum Command {
     /// Check a day again at every save
     #[command(hide = true)]
     Watch(watch::Watch),
-    /// Write a text with the engine and the days that you have written
+    /// Run the engine with the days that you have written in it
     #[command(disable_help_flag = true)]
     Run(PassedOn),
     /// Help with a task: a question, a sharper one, the shape of the code
@@ -42,10 +42,10 @@ pub enum Command {
     Diff(diff::Diff),
     /// Put a day's stub back (--ref: the reference; --undo: what was there)
     Reset(reset::Reset),
-    /// Build the book, or serve it
+    /// Build the book (--open: and show it)
     Book(book::Book),
-    /// Say what this machine lacks, and how to get it
-    Doctor(doctor::Doctor),
+    /// Say what machine this is, for an issue, and what it lacks
+    Doctor,
 
     /// Talk with a model: every line is a turn
     #[command(disable_help_flag = true)]
@@ -100,7 +100,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Diff(args) => diff::run(&repo, &args),
         Command::Reset(args) => reset::run(&repo, &args),
         Command::Book(args) => book::run(&repo, &args),
-        Command::Doctor(args) => doctor::run(&repo, &args),
+        Command::Doctor => Ok(doctor::run(&repo)),
         Command::Chat(PassedOn { args }) => run_engine::chat(&repo, &args),
         Command::Serve(PassedOn { args }) => run_engine::serve(&repo, &args),
         Command::Compare(PassedOn { args }) => tool(&repo, "compare", args),

@@ -90,8 +90,8 @@ fn given(repo: &Repo, day: &Day) -> Result<String> {
 /// Lists all copies.
 fn list(repo: &Repo) {
     let all = backup::list(repo);
-    for (date, files) in &all {
-        say!("{date}  {}", files.join(" "));
+    for (date, file) in &all {
+        say!("{date}  {file}");
     }
     match all.last() {
         Some((newest, _)) => say!("`cargo xtask reset --undo {newest}` brings the newest back."),
@@ -99,54 +99,40 @@ fn list(repo: &Repo) {
     }
 }
 
-/// Brings back the files of one date, or the newest copy of a day.
+/// Brings back the files of one date, or the newest copy of a day that differs from what is there. A
+/// day that the course has renamed is known by its number.
 fn undo(repo: &Repo, what: &str) -> Result<()> {
-    let all = backup::list(repo);
-    let copies: Vec<(&str, &str, String)> = match all.iter().find(|(date, _)| date == what) {
-        Some((date, files)) => {
-            files.iter().map(|file| (date.as_str(), file.as_str(), file.clone())).collect()
-        }
-        None => {
-            let Ok(day) = repo.day(what) else {
-                return Err(usage(format!(
-                    "no day and no copy `{what}`: `cargo xtask reset --undo` lists the copies"
-                )));
-            };
-            let (date, file) = newest(repo, &all, day)?;
-            vec![(date, file, day.src())]
-        }
+    let mut copies = backup::list(repo);
+    let read = |(date, file): &(String, String)| {
+        repo.read_bytes(&format!("{}/{date}/{file}", backup::DIR))
     };
-    for (date, file, to) in copies {
-        let bytes = repo.read_bytes(&format!("{}/{date}/{file}", backup::DIR))?;
-        let kept = backup::replace(repo, &to, &bytes)?;
-        tell(&to, kept, &format!("{to} is as it was at {date}"));
+    if copies.iter().any(|(date, _)| date == what) {
+        copies.retain(|(date, _)| date == what);
+    } else {
+        let day = repo.day(what).map_err(|_| {
+            usage(format!(
+                "no day and no copy `{what}`: `cargo xtask reset --undo` lists the copies"
+            ))
+        })?;
+        let path = day.src();
+        let there = repo.root.join(&path).exists().then(|| repo.read_bytes(&path)).transpose()?;
+        copies.retain(|copy| {
+            let number = Day::from_src(&copy.1).map(|day| day.number);
+            number == Some(day.number) && read(copy).is_ok_and(|bytes| Some(bytes) != there)
+        });
+        let newest = copies.pop().ok_or_else(|| {
+            usage(format!("no copy of {path} differs: `cargo xtask reset --undo` lists them"))
+        })?;
+        copies = vec![newest];
+    }
+    for copy in &copies {
+        let number = Day::from_src(&copy.1).map(|day| day.number);
+        let now = repo.days.iter().find(|day| Some(day.number) == number);
+        let path = now.map_or(copy.1.clone(), Day::src);
+        let kept = backup::replace(repo, &path, &read(copy)?)?;
+        tell(&path, kept, &format!("{path} is as it was at {}", copy.0));
     }
     Ok(())
-}
-
-/// The newest copy of a day that differs from what is in `src/`: its date and its file. A day that
-/// the course has renamed is known by its number.
-fn newest<'a>(
-    repo: &Repo,
-    all: &'a [(String, Vec<String>)],
-    day: &Day,
-) -> Result<(&'a str, &'a str)> {
-    let there = match repo.root.join(day.src()).exists() {
-        true => Some(repo.read_bytes(&day.src())?),
-        false => None,
-    };
-    for (date, files) in all.iter().rev() {
-        for file in files.iter().filter(|f| Day::from_src(f).map(|d| d.number) == Some(day.number))
-        {
-            if Some(repo.read_bytes(&format!("{}/{date}/{file}", backup::DIR))?) != there {
-                return Ok((date, file));
-            }
-        }
-    }
-    Err(usage(format!(
-        "no copy of {} differs from it: `cargo xtask reset --undo` lists them",
-        day.src()
-    )))
 }
 
 /// Says what is there now, and where the copy of what was there is.

@@ -5,7 +5,7 @@
 //! new stub. [`git`] defines the driver. Without it, or with `git pull --rebase` or `--autostash`,
 //! git drops the reader's day.
 
-use crate::backup;
+use crate::backup::{self, is_day};
 use crate::commands::diff::changed_lines;
 use crate::git::{git, paths};
 use crate::progress::{self, Progress};
@@ -62,7 +62,8 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     let files: Vec<String> = begun.iter().map(|(day, _)| day.src()).collect();
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     let copies = if files.is_empty() { None } else { Some(backup::keep(repo, &files)?) };
-    commit_days(repo, "My days, before an update")?;
+    commit_days(repo, "My days, before an update")
+        .context("nothing was changed; `git status` says what git has not finished")?;
     merge(repo, &begun)?;
 
     say!("{}", paint(Colour::Bold, &format!("The course is what {remote} has. New:")));
@@ -87,17 +88,9 @@ fn ensure_ready(repo: &Repo) -> Result<()> {
     );
     ensure!(
         git(repo, &["symbolic-ref", "--quiet", "HEAD"]).is_ok(),
-        "no branch is checked out, as in the middle of a rebase or a bisect (`git status` tells): \
-         finish it, or `git switch` to your branch, then again; nothing was changed"
+        "no branch is checked out, as in the middle of a rebase (`git status` tells): finish it, or \
+         `git switch` to your branch, then again; nothing was changed"
     );
-    for command in ["merge", "cherry-pick", "revert"] {
-        let head = format!("{}_HEAD", command.to_uppercase().replace('-', "_"));
-        ensure!(
-            git(repo, &["rev-parse", "--quiet", "--verify", &head]).is_err(),
-            "a {command} is not finished: `git {command} --continue` or `git {command} --abort`, \
-             then again; nothing was changed"
-        );
-    }
     let mut changed = changed_files(repo)?;
     changed.retain(|path| !is_day(path));
     ensure!(
@@ -127,11 +120,6 @@ fn ensure_nothing_in_the_way(repo: &Repo, base: &str) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Whether a path is that of a day in `src/`, of this course or of an older one.
-fn is_day(path: &str) -> bool {
-    Day::from_src(path).is_some()
 }
 
 /// All days with a line of the reader's, and what is in them.

@@ -1,0 +1,92 @@
+//! `cargo xtask doctor`: what machine this is, what it lacks, and how to mend it.
+
+use crate::cargo;
+use crate::git::git;
+use crate::host::{self, output};
+use crate::repo::Repo;
+use crate::say;
+use crate::term::{paint, Colour};
+use std::process::ExitCode;
+
+const GIB: u64 = 1 << 30;
+
+/// A finding: what it is, and what mends it if it is bad.
+type Finding = (String, Option<&'static str>);
+
+/// Prints what an issue should say of the machine, and a line for each thing that can be bad. The
+/// exit code is 1 if something must be mended. No line has a name of the reader's or the machine's.
+///
+/// Whether there is a compiler needs no look: it compiled this program.
+pub fn run(repo: &Repo) -> ExitCode {
+    let known =
+        |text: Option<String>| text.map_or("unknown".into(), |text| text.trim().to_string());
+    say!("machine  {}, {} threads for products", known(processor()), host::threads());
+    say!("system   {} {}", known(system()), std::env::consts::ARCH);
+    say!("compiler {}", known(output("rustc", &["--version"])));
+    say!("commit   {}", known(git(repo, &["describe", "--always", "--dirty", "--exclude=*"]).ok()));
+    let findings: Vec<Finding> = [space(repo), clone(repo)].into_iter().flatten().collect();
+    for (text, mend) in &findings {
+        match mend {
+            None => say!("{} {text}", paint(Colour::Green, "✓ good:")),
+            Some(mend) => {
+                say!("{} {text}\n         to mend: {mend}", paint(Colour::Red, "✗ bad: "));
+            }
+        }
+    }
+    ExitCode::from(u8::from(findings.iter().any(|(_, mend)| mend.is_some())))
+}
+
+/// The processor's name; on a Mac it is also that of the GPU.
+fn processor() -> Option<String> {
+    if cfg!(target_os = "macos") {
+        output("sysctl", &["-n", "machdep.cpu.brand_string"])
+    } else if cfg!(windows) {
+        std::env::var("PROCESSOR_IDENTIFIER").ok()
+    } else {
+        value("/proc/cpuinfo", "model name", ':')
+    }
+}
+
+/// The system and its version. Not `uname`'s, whose release may hold any words.
+fn system() -> Option<String> {
+    if cfg!(target_os = "macos") {
+        return Some(format!("macOS {}", output("sw_vers", &["-productVersion"])?.trim()));
+    }
+    let name = value("/etc/os-release", "PRETTY_NAME", '=');
+    Some(name.unwrap_or(std::env::consts::OS.into()).trim_matches('"').to_string())
+}
+
+/// The value of a key in a file of such lines.
+fn value(file: &str, key: &str, sign: char) -> Option<String> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find(|line| line.starts_with(key))?;
+    Some(line.split_once(sign)?.1.to_string())
+}
+
+/// Free space where cargo builds.
+fn space(repo: &Repo) -> Option<Finding> {
+    let target = cargo::target_dir(repo);
+    let there = target.ancestors().find(|dir| dir.exists())?;
+    let needed = if cargo::candle_is_built(&target) { GIB } else { 4 * GIB };
+    let free = host::free_space(there)?;
+    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / GIB as f64);
+    let text = format!("{} free where cargo builds", gib(free));
+    let mend = "make room, or set CARGO_TARGET_DIR to a folder on another disk; `cargo clean` \
+                empties this one";
+    Some(match free >= needed {
+        true => (text, None),
+        false => (format!("{text}: building needs {}", gib(needed)), Some(mend)),
+    })
+}
+
+/// How far the clone is behind what was fetched last.
+fn clone(repo: &Repo) -> Option<Finding> {
+    let behind = |remote: &str| {
+        let range = format!("HEAD..refs/remotes/{remote}/HEAD");
+        git(repo, &["rev-list", "--count", &range]).ok()
+    };
+    Some(match behind("upstream").or_else(|| behind("origin"))?.as_str() {
+        "0" => ("the clone has all that was fetched last".into(), None),
+        n => (format!("the clone is {n} commits behind"), Some("cargo xtask update")),
+    })
+}
