@@ -2,19 +2,18 @@
 //! days in it.
 
 use crate::cargo::{self, Built};
-use crate::host;
-use crate::note;
 use crate::progress::{self, Progress};
 use crate::repo::{Day, Repo};
-use crate::say;
-use crate::usage;
+use crate::{host, note, say, usage};
 use anyhow::Result;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 /// The runner's own flags; the program's follow below them.
-const FLAGS: &str = "
+const FLAGS: &str = "\
+Builds and runs a program with the days that you have written in it
+
       --solution auto  days that you have written are yours, the others the reference's (the \
 default)
       --solution mine  every day is yours, written or not
@@ -25,37 +24,26 @@ default)
 All other flags go to the program:
 ";
 
-/// A command that builds a program with the days in it, and becomes that program.
-struct Program {
-    package: &'static str,
-    about: &'static str,
-    /// The program's flag that the command stands for.
+/// A program that has the days in it.
+pub struct Program {
+    /// The name of its package and of its binary.
+    name: &'static str,
+    /// The program's own flag that the command stands for.
     flag: Option<&'static str>,
 }
 
-const RUN: Program = Program {
-    package: "candecode",
-    about: "Builds and runs the engine, with the days you have written in it",
-    flag: None,
-};
-const CHAT: Program = Program {
-    package: "candecode",
-    about: "Talks with a model, with the days you have written in it: every line is a turn, /help \
-            shows the commands.\nThe model's own chat template makes the prompt. The story models \
-            have none, and write a story with you.",
-    flag: Some("--chat"),
-};
-const SERVE: Program = Program {
-    package: "candecode-serve",
-    about: "Serves a model to every client that speaks OpenAI's protocol, with the days you have \
-            written in it.\nCtrl-C ends it when the last row has ended. The page at / talks with \
-            the model.",
-    flag: None,
-};
+/// `run`: the engine.
+pub const RUN: Program = Program { name: "candecode", flag: None };
+/// `chat`: the engine, and every line is a turn.
+pub const CHAT: Program = Program { name: "candecode", flag: Some("--chat") };
+/// `serve`: the server.
+pub const SERVE: Program = Program { name: "candecode-serve", flag: None };
+/// `models`: the engine lists them.
+pub const MODELS: Program = Program { name: "candecode", flag: Some("--models") };
 
 /// What the runner's own flags say, and what is left for the program.
 #[derive(Default)]
-struct Run {
+struct Flags {
     solution: Option<String>,
     mine: Option<String>,
     help: bool,
@@ -68,33 +56,30 @@ struct Mix {
     open: Vec<String>,
 }
 
-impl Run {
+impl Flags {
     /// Takes the runner's flags out of a command line, and leaves all others as they are.
-    ///
-    /// # Errors
-    /// Bad usage: a flag without its value.
-    fn parse(args: &[OsString]) -> Result<Run> {
-        let mut run = Run::default();
+    fn parse(args: &[OsString]) -> Result<Flags> {
+        let mut flags = Flags::default();
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             let text = arg.to_string_lossy();
             let (name, value) =
                 text.split_once('=').map_or((&*text, None), |(n, v)| (n, Some(v.to_string())));
             match name {
-                "--" => run.rest.extend(args.by_ref().cloned()),
-                "--help" | "-h" => run.help = true,
+                "--" => flags.rest.extend(args.by_ref().cloned()),
+                "--help" | "-h" => flags.help = true,
                 "--solution" | "--mine" => {
                     let next = || args.next().map(|next| next.to_string_lossy().into_owned());
                     let Some(value) = value.or_else(next) else {
                         return Err(usage(format!("{name} needs a value: see --help")));
                     };
-                    let flag = if name == "--mine" { &mut run.mine } else { &mut run.solution };
+                    let flag = if name == "--mine" { &mut flags.mine } else { &mut flags.solution };
                     *flag = Some(value);
                 }
-                _ => run.rest.push(arg.clone()),
+                _ => flags.rest.push(arg.clone()),
             }
         }
-        Ok(run)
+        Ok(flags)
     }
 
     /// The value of a flag of the program's, the last if it is given twice.
@@ -152,10 +137,9 @@ fn written(repo: &Repo) -> Result<Mix> {
         match progress::of(repo, day)? {
             Progress::Begun(left) if left.is_empty() => mine.push(day.clone()),
             Progress::Begun(left) => {
-                let tasks = repo.tasks(day)?;
-                if left.len() < tasks.len() {
-                    let ids = tasks.into_iter().map(|task| task.id);
-                    open.extend(ids.filter(|id| left.contains(id)));
+                let ids: Vec<_> = repo.tasks(day)?.into_iter().map(|task| task.id).collect();
+                if left.len() < ids.len() {
+                    open.extend(ids.into_iter().filter(|id| left.contains(id)));
                 }
             }
             _ => {}
@@ -164,63 +148,57 @@ fn written(repo: &Repo) -> Result<Mix> {
     Ok(Mix { mine, open })
 }
 
-/// `run`: builds the engine with the mix of days, and becomes it.
-///
-/// # Errors
-/// Bad usage, or a build that cannot be started.
-pub fn run(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
-    start(repo, args, &RUN)
-}
-
-/// `chat`: as [`run`], and the engine chats.
+/// Builds the engine that `cargo xtask run` would run, without flags.
 ///
 /// # Errors
 /// As [`run`].
-pub fn chat(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
-    start(repo, args, &CHAT)
+pub fn build_mix(repo: &Repo) -> Result<Built> {
+    let said = "Building the engine with your days, as `cargo xtask run` does.";
+    build(repo, &Flags::default(), &written(repo)?, RUN.name, said)
 }
 
-/// `serve`: as [`run`], with the server.
-///
-/// # Errors
-/// As [`run`].
-pub fn serve(repo: &Repo, args: &[OsString]) -> Result<ExitCode> {
-    start(repo, args, &SERVE)
-}
-
-fn start(repo: &Repo, args: &[OsString], program: &Program) -> Result<ExitCode> {
-    let run = Run::parse(args)?;
-    let mix = run.mix(repo)?;
+/// Builds a program with a mix of days.
+fn build(repo: &Repo, flags: &Flags, mix: &Mix, name: &str, said: &str) -> Result<Built> {
     let mut features = repo.features(|day| !mix.mine.contains(day));
     features.push("cli".to_string());
-    if let Some(device) = run.value("--device") {
+    if let Some(device) = flags.value("--device") {
         features.extend(host::device_feature(&device)?.map(str::to_string));
     }
-    if run.needs_network(repo) {
+    if flags.needs_network(repo) {
         features.push("hub".to_string());
-    }
-    if run.help {
-        say!("{}\n{FLAGS}", program.about);
     }
     let features: Vec<String> =
         features.iter().map(|feature| format!("candecode/{feature}")).collect();
-    let (package, features) = (program.package, features.join(","));
-    let flags = ["--no-default-features", "--package", package, "--bin", package, "--features"];
-    let args: Vec<String> = flags.into_iter().chain([&*features]).map(String::from).collect();
-    let programs =
-        match cargo::build(repo, "build", &args, "Building the program; then it starts.")? {
-            Built::Done(programs) => programs,
-            Built::Broken(places) => {
-                note!("\n{}", cargo::explain(&places));
-                return Ok(ExitCode::FAILURE);
-            }
-        };
-    let mut command = Command::new(programs.get(package)?);
+    let args = ["--no-default-features", "--package", name, "--bin", name, "--features"];
+    let args: Vec<String> =
+        args.into_iter().chain([&*features.join(",")]).map(String::from).collect();
+    cargo::build(repo, "build", &args, said)
+}
+
+/// Builds a program with the mix of days, and becomes it.
+///
+/// # Errors
+/// Bad usage, or a build that cannot be started.
+pub fn run(repo: &Repo, program: &Program, args: &[OsString]) -> Result<ExitCode> {
+    let flags = Flags::parse(args)?;
+    let mix = flags.mix(repo)?;
+    if flags.help {
+        say!("{FLAGS}");
+    }
+    let said = "Building the program; then it starts.";
+    let programs = match build(repo, &flags, &mix, program.name, said)? {
+        Built::Done(programs) => programs,
+        Built::Broken(places) => {
+            note!("\n{}", cargo::explain(&places));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let mut command = Command::new(programs.get(program.name)?);
     host::set_threads(&mut command);
-    if run.help {
+    if flags.help {
         command.arg("--help");
     } else {
-        command.args(program.flag).args(&run.rest);
+        command.args(program.flag).args(&flags.rest);
         if !mix.open.is_empty() {
             let noun = if mix.open.len() == 1 { "task" } else { "tasks" };
             note!(
@@ -256,7 +234,7 @@ mod tests {
         let repo = Repo { root: Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), days: vec![] };
         let may = |args: &[&str]| {
             let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-            Run::parse(&args).unwrap().needs_network(&repo)
+            Flags::parse(&args).unwrap().needs_network(&repo)
         };
         assert!(!may(&["-p", "x"]) && !may(&["--model", "story-230k"]) && !may(&["--model=."]));
         assert!(!may(&["--model", "random-135m"]));

@@ -10,12 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{channel, Receiver};
 use std::time::Duration;
 
-/// The program under test: the runner, or in the maintainers' tests their own.
-const PROGRAM: &str =
-    match (option_env!("CARGO_BIN_EXE_xtask"), option_env!("CARGO_BIN_EXE_maintain")) {
-        (Some(program), _) | (None, Some(program)) => program,
-        (None, None) => "",
-    };
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_xtask");
 
 const MANIFEST: &str = r#"
 [workspace]
@@ -283,7 +279,7 @@ impl Session {
         Session { child, chunks, seen: Vec::new() }
     }
 
-    /// Waits for a text, and gives what came before it. Generous in time: only a failure takes it.
+    /// Waits for a text, and returns what came before it. Generous in time: only a failure takes it.
     pub fn sees(&mut self, text: &str) -> String {
         loop {
             let mut windows = self.seen.windows(text.len());
@@ -311,7 +307,7 @@ impl Session {
         let _ = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
     }
 
-    /// Waits for the end, and gives the exit code; -1 after a signal. A shell has its background jobs
+    /// Waits for the end, and returns the exit code; -1 after a signal. A shell has its background jobs
     /// ignore Ctrl-C, and so would all that they start: that is said, and not waited for.
     pub fn ends(mut self) -> i32 {
         drop(self.child.stdin.take());
