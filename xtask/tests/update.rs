@@ -121,23 +121,6 @@ fn work_that_is_not_committed_stays_and_moved_signatures_are_listed() {
     assert!(!out.contains("pub fn two"), "only what is new: {out}");
 }
 
-#[test]
-fn committed_work_stays_and_so_does_what_is_newer() {
-    let course = Clone::new();
-    course.mine.write(DAY, MINE);
-    course.mine.write("notes.md", "mine\n");
-    course.mine.git(&["add", "."]);
-    course.mine.git(&["commit", "-qm", "day 1"]);
-    course.moves_on();
-    let newer = MINE.replace("a + b", "b + a");
-    course.mine.write(DAY, &newer);
-    course.updates_and_keeps(&newer);
-    assert_eq!(course.mine.read("notes.md"), "mine\n");
-    let parents = course.mine.git_says(&["log", "-1", "--format=%P"]);
-    assert_eq!(parents.split(' ').count(), 2, "a merge");
-    assert!(course.mine.git_says(&["log", "-2", "--format=%s"]).contains("My days"));
-}
-
 /// With some of these settings `git pull` drops a reader's day, or `git merge` merges nothing.
 #[test]
 fn the_readers_settings_change_nothing() {

@@ -139,10 +139,7 @@ fn undo(repo: &Repo, what: &str) -> Result<()> {
 fn tell(path: &str, kept: Option<String>, words: &str) {
     say!("{words}.");
     if let Some(date) = kept {
-        say!(
-            "What was there is kept as {}/{date}/{path}; `cargo xtask reset --undo {date}` brings it \
-             back.",
-            backup::DIR
-        );
+        say!("What was there is kept as {}/{date}/{path};", backup::DIR);
+        say!("`cargo xtask reset --undo {date}` brings it back.");
     }
 }

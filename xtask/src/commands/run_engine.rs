@@ -185,8 +185,8 @@ pub fn run(repo: &Repo, program: &Program, args: &[OsString]) -> Result<ExitCode
     if flags.help {
         say!("{FLAGS}");
     }
-    let said = "Building the program; then it starts.";
-    let programs = match build(repo, &flags, &mix, program.name, said)? {
+    let said = format!("Building {}; then it starts.", program.name);
+    let programs = match build(repo, &flags, &mix, program.name, &said)? {
         Built::Done(programs) => programs,
         Built::Broken(places) => {
             note!("\n{}", cargo::explain(&places));
