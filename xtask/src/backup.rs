@@ -36,7 +36,7 @@ pub fn keep(repo: &Repo, paths: &[&str]) -> Result<String> {
     let dir = repo.root.join(DIR);
     fs::create_dir_all(&dir).with_context(|| format!("cannot write {DIR}"))?;
     let date = loop {
-        // Windows allows no colons. Creating the directory reserves its name: no two commands share one.
+        // Windows allows no colons. To create the directory is to reserve its name.
         let now = humantime::format_rfc3339_millis(SystemTime::now()).to_string().replace(':', "-");
         match fs::create_dir(dir.join(&now)) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {

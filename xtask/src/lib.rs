@@ -1,4 +1,4 @@
-//! The runner of the course as a library, of which `cargo xtask` and the tools are made.
+//! The runner of the course as a library, for `cargo xtask` and the crates that it starts.
 
 #![warn(missing_docs)]
 

@@ -28,15 +28,13 @@ pub fn of(repo: &Repo, day: &Day) -> Result<Progress> {
         return Ok(Progress::Missing);
     }
     let source = repo.read(&day.src())?;
-    let mine: Vec<&str> = source.lines().collect();
-    let stub = repo.stub(day)?;
-    if mine == stub.lines().collect::<Vec<_>>() {
+    if source.lines().eq(repo.stub(day)?.lines()) {
         return Ok(Progress::Stub);
     }
     Ok(Progress::Begun(unwritten(&source, day.number)))
 }
 
-/// The tasks of which the `todo!` stands in `source`, outside comments.
+/// The tasks whose `todo!` is still in `source`, outside comments.
 pub fn unwritten(source: &str, day: u32) -> BTreeSet<String> {
     let (mut code, mut in_comment) = (String::new(), false);
     for line in source.lines().map(str::trim) {

@@ -176,8 +176,8 @@ impl Repo {
         }
     }
 
-    /// The task of an id, as `6.1`, and its day. After a day that was named, the number within it is
-    /// enough: `3` is `6.3` for day 6.
+    /// The task of an id, as `6.1`, and its day. After a day that was named, the number within it
+    /// is enough: `3` is `6.3` for day 6.
     ///
     /// # Errors
     /// Bad usage, naming the tasks that the day has.

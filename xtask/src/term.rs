@@ -19,7 +19,7 @@ pub enum Colour {
     Yellow,
     /// Titles.
     Bold,
-    /// What is beside the point.
+    /// What matters less.
     Dim,
 }
 

@@ -8,8 +8,8 @@ mod stubs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-const ALLOW: &str =
-    "#![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done\n";
+const ALLOW: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead_code)] \
+                     // remove when the day is done\n";
 
 const DAY: &str = r#"//! Day 6.
 
@@ -183,11 +183,14 @@ fn a_number_stands_once_and_for_one_day() {
 fn rustfmt_changes_nothing() {
     let mut source = String::from("//! Day 6.\n");
     for n in 55..95 {
-        let title = "ab ".repeat(40)[..n - 1].trim_end().to_string() + "x";
-        source += &format!("\nfn f{n}() {{\n    // task 6.{n}: {title}\n    // <solution>\n    1\n    // </solution>\n}}\n");
-        source += &format!(
-            "\nimpl A {{\n    fn f{n}() {{\n        // task 6.1{n}: {title}\n        // <solution>\n        1\n        // </solution>\n    }}\n}}\n"
-        );
+        let title = "ab ".repeat(40)[..n as usize - 1].trim_end().to_string() + "x";
+        let task = |pad: &str, number: u32| {
+            let marks = format!("{pad}// <solution>\n{pad}1\n{pad}// </solution>\n");
+            format!("{pad}// task 6.{number}: {title}\n{marks}")
+        };
+        source += &format!("\nfn f{n}() {{\n{}}}\n", task("    ", n));
+        let inner = task("        ", 100 + n);
+        source += &format!("\nimpl A {{\n    fn f{n}() {{\n{inner}    }}\n}}\n");
     }
     for stub in [stubs::stub(DAY).unwrap(), stubs::stub(&source).unwrap()] {
         assert_eq!(rustfmt(&stub), stub);

@@ -23,7 +23,7 @@ impl Clone {
         Clone { upstream, mine }
     }
 
-    /// A change of the course: of its reference, with the stubs made anew.
+    /// A change of the course: of its reference, with new stubs.
     fn moves(&self, edit: impl Fn(String) -> String) {
         let source = self.upstream.read("solutions/day01_two.rs");
         self.upstream.write("solutions/day01_two.rs", &edit(source));
@@ -53,12 +53,22 @@ impl Clone {
             source
                 .replace("pub fn two()", "pub fn two(_times: u32)")
                 .replace("twice one", "one and one")
-                .replace("/// Four.", "/// Three.\npub fn three() -> u32 {\n    // task 1.3: one more\n    // <solution>\n    3\n    // </solution>\n}\n\n/// Four.")
+                .replace("/// Four.", &format!("{THREE}\n/// Four."))
         });
     }
 }
 
-const MINE: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
+/// A new task of the course.
+const THREE: &str = "/// Three.
+pub fn three() -> u32 {
+    // task 1.3: one more
+    // <solution>
+    3
+    // </solution>
+}
+";
+
+const MINE: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead_code)]
 use candecode::day00_one::one;
 
 /// My helper.

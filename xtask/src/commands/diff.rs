@@ -69,7 +69,7 @@ pub fn changed_lines(old: &str, new: &str, counts: impl Fn(&str) -> bool) -> Vec
     changed.map(coloured).collect()
 }
 
-/// A line behind its sign; what goes is red, what comes is green.
+/// A line after its sign; what goes is red, what comes is green.
 fn coloured(line: Change<&str>) -> String {
     let text = format!("{} {}", line.tag(), line.value().trim_end());
     match line.tag() {
@@ -115,8 +115,20 @@ mod tests {
 
     #[test]
     fn the_right_function_of_a_name_is_found() {
-        let source = "fn a(x: u32) -> u32 {\n    // task 6.1: one\n    1\n}\n\nimpl B {\n    fn a(\n        \
-                      &self,\n    ) {\n        // task 6.2: two\n        2\n    }\n}\n";
+        let source = "fn a(x: u32) -> u32 {
+    // task 6.1: one
+    1
+}
+
+impl B {
+    fn a(
+        &self,
+    ) {
+        // task 6.2: two
+        2
+    }
+}
+";
         assert_eq!(function_of(source, "6.2"), Some(("a", 1)));
         assert_eq!(function_of(source, "6.3"), None);
         let second = body(source, "a", 1).unwrap();

@@ -1,4 +1,4 @@
-//! `cargo xtask list`: a line for every day, or one day's tasks; what is done, and what to type next.
+//! `cargo xtask list`: a line for every day, or one day's tasks, and what to type next.
 
 use crate::checks::outcome::Status;
 use crate::checks::saved::Inputs;

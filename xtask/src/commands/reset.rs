@@ -55,7 +55,7 @@ pub fn run(repo: &Repo, args: &Reset) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `start`: gives every earlier day that is not begun, so that this one has its company in `src/`.
+/// `start`: puts the reference's code into every earlier day that the reader hasn't begun.
 ///
 /// # Errors
 /// As [`run`]. Days before the one that fails are given.
@@ -99,8 +99,8 @@ fn list(repo: &Repo) {
     }
 }
 
-/// Brings back the files of one date, or the newest copy of a day that differs from what is there. A
-/// day that the course has renamed is known by its number.
+/// Brings back the files of one date, or the newest copy of a day that differs from what is there.
+/// A day that the course has renamed is known by its number.
 fn undo(repo: &Repo, what: &str) -> Result<()> {
     let mut copies = backup::list(repo);
     let read = |(date, file): &(String, String)| {

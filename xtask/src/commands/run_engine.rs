@@ -95,9 +95,9 @@ impl Flags {
         }
     }
 
-    /// True if a model is asked for that may have to be downloaded: neither one of the course's, nor
-    /// a folder or file, nor one of random weights; or a server. The crates for HTTP are compiled
-    /// only then.
+    /// True if a model is asked for that may have to be downloaded: neither one of the course's,
+    /// nor a folder or file, nor one of random weights; or a server. The crates for HTTP are
+    /// compiled only then.
     fn needs_network(&self, repo: &Repo) -> bool {
         if self.value("--endpoint").is_some() {
             return true;

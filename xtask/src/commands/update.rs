@@ -77,8 +77,8 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An error if there is no clone, git is in the middle of something else, or files of the course are
-/// changed.
+/// An error if there is no clone, git is in the middle of something else, or files of the course
+/// are changed.
 fn ensure_ready(repo: &Repo) -> Result<()> {
     ensure!(
         git(repo, &["rev-parse", "--show-prefix"]).is_ok_and(|prefix| prefix.is_empty()),
@@ -88,8 +88,8 @@ fn ensure_ready(repo: &Repo) -> Result<()> {
     );
     ensure!(
         git(repo, &["symbolic-ref", "--quiet", "HEAD"]).is_ok(),
-        "no branch is checked out, as in the middle of a rebase (`git status` tells): finish it, or \
-         `git switch` to your branch, then again; nothing was changed"
+        "no branch is checked out, as in the middle of a rebase (`git status` tells): finish it, \
+         or `git switch` to your branch, then again; nothing was changed"
     );
     let mut changed = changed_files(repo)?;
     changed.retain(|path| !is_day(path));
@@ -157,7 +157,7 @@ fn commit_days(repo: &Repo, message: &str) -> Result<()> {
     git(repo, &commit).map(drop)
 }
 
-/// Merges the course. Where only days are in conflict, as after a day was renamed, the reader's stay.
+/// Merges the course. Where only days are in conflict, as after one was renamed, the reader's stay.
 fn merge(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
     let flags = ["--quiet", "--no-edit", "--no-verify", "--ff", "--commit", "--no-squash"];
     let merged = git(repo, &[&["merge"], &flags[..], &["--strategy=recursive", COURSE]].concat());
@@ -189,8 +189,8 @@ fn merge(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
     there.map(drop).context("git merged nothing; your days are as they were")
 }
 
-/// Writes each begun day again that the merge changed: with the driver `ours` it changes none. A day
-/// that the course has renamed moves to its new name.
+/// Writes each begun day again that the merge changed: with the driver `ours` it changes none. A
+/// day that the course has renamed moves to its new name.
 fn put_back(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
     let course = Repo::open(&repo.root)?;
     for (day, bytes) in begun {

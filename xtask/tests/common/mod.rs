@@ -57,11 +57,19 @@ const MAIN: &str = r#"fn main() {
     if let Some(code) = args.iter().find_map(|arg| arg.strip_prefix("exit=")) {
         std::process::exit(code.parse().unwrap());
     }
-    println!("two {}", std::panic::catch_unwind(|| candecode::day01_two::two()).map_or(-1, |n| n as i32));
+    let two = std::panic::catch_unwind(|| candecode::day01_two::two());
+    println!("two {}", two.map_or(-1, |n| n as i32));
 }
 "#;
 
-const DAY0: &str = "/// One.\npub fn one() -> u32 {\n    // task 0.1: say one\n    // <solution>\n    1\n    // </solution>\n}\n";
+const DAY0: &str = "/// One.
+pub fn one() -> u32 {
+    // task 0.1: say one
+    // <solution>
+    1
+    // </solution>
+}
+";
 
 const DAY1: &str = "use candecode::day00_one::one;
 
@@ -101,8 +109,8 @@ fn check(test: &str, body: impl Fn() -> bool + std::panic::UnwindSafe) {
     };
     if let Ok(path) = std::env::var("CANDECODE_REPORT") {
         let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
-        let line = format!("{{\"test\":\"{test}\",\"status\":\"{status}\",\"message\":\"{message}\"}}\n");
-        file.write_all(line.as_bytes()).unwrap();
+        write!(file, "{{\"test\":\"{test}\",\"status\":\"{status}\",").unwrap();
+        writeln!(file, "\"message\":\"{message}\"}}").unwrap();
     }
     assert_eq!(status, "passed");
 }
@@ -119,8 +127,7 @@ const TESTS0: &str = r##"
 fn task_0_1_is_one() { check("task_0_1_is_one", || candecode::day00_one::one() == 1); }
 #[test]
 fn teeth_bite() {
-    tell(r#"{"teeth":"mistake","name":"two","caught":["task_0_1_is_one"],"alone":["task_0_1_is_one"],"words":"it is 2"}"#);
-    tell(r#"{"teeth":"stub","name":"stub","caught":["task_0_1_is_one"],"alone":[],"words":"1 checks"}"#);
+    tell(r#"{"teeth":"mistake","name":"two","caught":[],"alone":[],"words":"it is 2"}"#);
 }
 "##;
 
@@ -279,7 +286,7 @@ impl Session {
         Session { child, chunks, seen: Vec::new() }
     }
 
-    /// Waits for a text, and returns what came before it. Generous in time: only a failure takes it.
+    /// Waits for a text, and returns what came before it. Only a failure takes all of the time.
     pub fn sees(&mut self, text: &str) -> String {
         loop {
             let mut windows = self.seen.windows(text.len());
@@ -307,8 +314,8 @@ impl Session {
         let _ = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
     }
 
-    /// Waits for the end, and returns the exit code; -1 after a signal. A shell has its background jobs
-    /// ignore Ctrl-C, and so would all that they start: that is said, and not waited for.
+    /// Waits for the end, and returns the exit code; -1 after a signal. A shell has its background
+    /// jobs ignore Ctrl-C, and so would all that they start: that is said, and not waited for.
     pub fn ends(mut self) -> i32 {
         drop(self.child.stdin.take());
         for _ in 0..6000 {
