@@ -112,8 +112,7 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
 ";
     assert_eq!(out, want);
     let (out, _, _) = fake.say(&["list", "day1"]);
-    let heading =
-        "day 1: two  (the stub; the engine runs the reference)\n  ○ not written       1.1 ";
+    let heading = "day 1: two  (the stub; the engine runs the reference)\n  ○ not written ";
     assert!(out.starts_with(heading) && !out.contains("day 0"), "{out}");
     assert!(out.contains("Its chapter: book/src/day01_two.md\n"), "{out}");
     assert!(
