@@ -52,38 +52,15 @@ pub fn unwritten(source: &str, day: u32) -> BTreeSet<String> {
         .collect()
 }
 
-/// Where the code in a day's file comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// There is no such file.
-    Missing,
-    /// The stub: the engine takes the reference in its place.
-    Stub,
-    /// The reference's code, as `reset --ref` puts it there.
-    Given,
-    /// The reader's.
-    Yours,
-}
-
-impl Origin {
-    /// For the heading of a day.
-    pub fn words(self) -> &'static str {
-        match self {
-            Origin::Missing => "src/ lacks this file: cargo xtask reset brings the stub",
-            Origin::Stub => "the stub; the engine runs the reference",
-            Origin::Given => "given: the reference's code is in src/",
-            Origin::Yours => "yours",
-        }
-    }
-}
-
 /// A day, and what is known of each of its tasks.
 #[derive(Clone, Debug)]
 pub struct DayProgress {
     /// The day.
     pub day: Day,
-    /// Where its code comes from.
-    pub origin: Origin,
+    /// How far its file is.
+    pub file: Progress,
+    /// Whether the file is the reference's code, as `reset --ref` puts it there.
+    pub given: bool,
     /// Each task; `None`: written, and not checked since something changed.
     pub tasks: Vec<(Task, Option<Status>)>,
 }
@@ -91,7 +68,7 @@ pub struct DayProgress {
 impl DayProgress {
     /// Whether a line of the day was written, or given.
     pub fn begun(&self) -> bool {
-        matches!(self.origin, Origin::Yours | Origin::Given)
+        matches!(self.file, Progress::Begun(_))
     }
 
     /// Whether every core task passed.
@@ -123,26 +100,23 @@ impl DayProgress {
 /// # Errors
 /// If a file of the repository cannot be read.
 pub fn with_results(repo: &Repo, inputs: &Inputs, day: &Day) -> Result<DayProgress> {
-    let tasks = repo.tasks(day)?;
-    let (origin, known, left) = match of(repo, day)? {
-        Progress::Missing => (Origin::Missing, None, BTreeSet::new()),
-        Progress::Stub => (Origin::Stub, None, BTreeSet::new()),
-        Progress::Begun(left) => {
-            let origin = if given(repo, day)? { Origin::Given } else { Origin::Yours };
-            (origin, saved::load(repo, inputs, day), left)
-        }
-    };
+    let file = of(repo, day)?;
+    let (mut given, mut known) = (false, None);
+    if matches!(file, Progress::Begun(_)) {
+        let (mine, reference) = (repo.read(&day.src())?, repo.read(&day.solution())?);
+        given = stubs::unmarked(&mine) == stubs::unmarked(&reference);
+        known = saved::load(repo, inputs, day);
+    }
     let known = known.unwrap_or_default();
-    let status = |task: &Task| match (origin, worst(known.values(), task)) {
-        (Origin::Missing, _) => Some(Status::Broken),
-        (Origin::Stub, _) => Some(Status::Unwritten),
-        (_, None) if left.contains(&task.id) => Some(Status::Unwritten),
-        // The reference's own code needs no check: to build ten given days would take minutes.
-        (Origin::Given, None) => Some(Status::Passed),
-        (_, status) => status,
+    let status = |task: &Task| match &file {
+        Progress::Missing => Some(Status::Broken),
+        Progress::Stub => Some(Status::Unwritten),
+        Progress::Begun(left) => worst(known.values(), task)
+            .or(left.contains(&task.id).then_some(Status::Unwritten))
+            .or(given.then_some(Status::Passed)), // the reference's own code needs no check
     };
-    let tasks = tasks.into_iter().map(|task| (task.clone(), status(&task))).collect();
-    Ok(DayProgress { day: day.clone(), origin, tasks })
+    let tasks = repo.tasks(day)?.into_iter().map(|task| (task.clone(), status(&task))).collect();
+    Ok(DayProgress { day: day.clone(), file, given, tasks })
 }
 
 /// How far the reader is with every day.
@@ -160,12 +134,6 @@ pub fn next(days: &[DayProgress]) -> Option<&DayProgress> {
     let after = days.get(last_done.map_or(0, |at| at + 1)..).unwrap_or_default();
     let begun = days.iter().find(|day| day.begun() && !day.done());
     begun.or_else(|| after.iter().chain(days).find(|day| !day.done()))
-}
-
-/// Whether a day's file is the reference's code.
-fn given(repo: &Repo, day: &Day) -> Result<bool> {
-    let (mine, reference) = (repo.read(&day.src())?, repo.read(&day.solution())?);
-    Ok(stubs::unmarked(&mine) == stubs::unmarked(&reference))
 }
 
 /// What the last check said of a task: its worst check.
@@ -189,7 +157,7 @@ mod tests {
         assert!(left("todo!(\"later\"); todo!(\"day 7, task 1: x\"); todo!()").is_empty());
     }
 
-    fn day(number: u32, origin: Origin, status: Option<Status>) -> DayProgress {
+    fn day(number: u32, file: Progress, status: Status) -> DayProgress {
         let task = |number: u32, further| Task {
             id: format!("0.{number}"),
             further,
@@ -199,8 +167,9 @@ mod tests {
         };
         DayProgress {
             day: Day { number, name: format!("day{number:02}_x") },
-            origin,
-            tasks: vec![(task(1, false), status), (task(2, true), Some(Status::Unwritten))],
+            file,
+            given: false,
+            tasks: vec![(task(1, false), Some(status)), (task(2, true), Some(Status::Unwritten))],
         }
     }
 
@@ -210,9 +179,10 @@ mod tests {
 
     #[test]
     fn what_is_begun_comes_first_then_what_follows() {
-        let stub = |number| day(number, Origin::Stub, Some(Status::Unwritten));
-        let done = |number| day(number, Origin::Yours, Some(Status::Passed));
-        let begun = |number| day(number, Origin::Yours, Some(Status::Failed));
+        let mine = || Progress::Begun(BTreeSet::new());
+        let stub = |number| day(number, Progress::Stub, Status::Unwritten);
+        let done = |number| day(number, mine(), Status::Passed);
+        let begun = |number| day(number, mine(), Status::Failed);
         assert_eq!(next_of(&[done(0), stub(1), stub(2)]), Some(1));
         assert_eq!(next_of(&[stub(0), begun(1), stub(2)]), Some(1));
         assert_eq!(next_of(&[stub(0), done(1), stub(2)]), Some(2), "no day is a gate");

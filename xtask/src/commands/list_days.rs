@@ -3,7 +3,7 @@
 use crate::checks::outcome::Status;
 use crate::checks::saved::Inputs;
 use crate::checks::table;
-use crate::progress::{self, DayProgress, Origin};
+use crate::progress::{self, DayProgress, Progress};
 use crate::repo::Repo;
 use crate::say;
 use crate::term::{paint, Colour};
@@ -49,10 +49,11 @@ pub fn overview(day: &DayProgress) {
     let unchecked = core().any(|(_, status)| status.is_none());
     let worst = if unchecked { None } else { core().filter_map(|(_, status)| *status).max() };
     let passed = day.tasks.iter().filter(|(_, status)| *status == Some(Status::Passed)).count();
-    let whose = match day.origin {
-        Origin::Stub => String::new(),
-        Origin::Given => ", given".to_string(),
-        Origin::Missing | Origin::Yours => format!(", {}", day.origin.words()),
+    let whose = match (&day.file, day.given) {
+        (Progress::Missing, _) => ", absent",
+        (Progress::Stub, _) => "",
+        (_, true) => ", given",
+        (_, false) => ", yours",
     };
     let (number, name) = (format!("day {}", day.day.number), day.day.words());
     let tasks = format!("{passed:>4} of {} tasks{whose}", day.tasks.len());
@@ -61,8 +62,13 @@ pub fn overview(day: &DayProgress) {
 
 /// Prints a day with its tasks.
 fn tasks(day: &DayProgress) {
-    let words = format!("({})", day.origin.words());
-    say!("{}  {}", paint(Colour::Bold, &day.day.title()), paint(Colour::Dim, &words));
+    let words = match (&day.file, day.given) {
+        (Progress::Missing, _) => "(src/ lacks this file: cargo xtask reset brings the stub)",
+        (Progress::Stub, _) => "(the stub; the engine runs the reference)",
+        (_, true) => "(given: the reference's code is in src/)",
+        (_, false) => "(yours)",
+    };
+    say!("{}  {}", paint(Colour::Bold, &day.day.title()), paint(Colour::Dim, words));
     for (task, status) in &day.tasks {
         table::print_row(*status, &task.id, &table::title(task), "");
     }
