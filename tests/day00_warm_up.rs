@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day00.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day00.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day00_warm_up.rs"]
+mod day00_warm_up;
 
 checks::tests! {
     0, day00_warm_up:

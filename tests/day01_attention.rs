@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day01.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day01.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day01_attention.rs"]
+mod day01_attention;
 
 checks::tests! {
     1, day01_attention:

@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day02.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day02.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day02_positions.rs"]
+mod day02_positions;
 
 checks::tests! {
     2, day02_positions:

@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day03.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day03.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day03_norms_and_mlps.rs"]
+mod day03_norms_and_mlps;
 
 checks::tests! {
     3, day03_norms_and_mlps:

@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day04.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day04.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day04_attention_block.rs"]
+mod day04_attention_block;
 
 checks::tests! {
     4, day04_attention_block:

@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day05.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day05.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day05_model.rs"]
+mod day05_model;
 
 checks::tests! {
     5, day05_model:

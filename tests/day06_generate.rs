@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day06.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day06.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day06_generate.rs"]
+mod day06_generate;
 
 checks::tests! {
     6, day06_generate:

@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day07.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day07.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day07_greedy.rs"]
+mod day07_greedy;
 
 checks::tests! {
     7, day07_greedy:

@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day08.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day08.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day08_sampling.rs"]
+mod day08_sampling;
 
 checks::tests! {
     8, day08_sampling:

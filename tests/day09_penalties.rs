@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day09.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day09.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day09_penalties.rs"]
+mod day09_penalties;
 
 checks::tests! {
     9, day09_penalties:

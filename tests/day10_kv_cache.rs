@@ -6,8 +6,15 @@ mod checks;
 mod day;
 #[path = "checks/day10_measure.rs"]
 mod measure;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day10.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day10_kv_cache.rs"]
+mod day10_kv_cache;
 
 checks::tests! {
     10, day10_kv_cache:

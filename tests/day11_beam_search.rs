@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day11.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day11.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day11_beam_search.rs"]
+mod day11_beam_search;
 
 checks::tests! {
     11, day11_beam_search:

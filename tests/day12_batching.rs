@@ -6,8 +6,15 @@ mod checks;
 mod day;
 #[path = "checks/day12_cache.rs"]
 mod cache;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day12.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day12_batching.rs"]
+mod day12_batching;
 
 checks::tests! {
     12, day12_batching:

@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day13.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day13.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day13_speculative.rs"]
+mod day13_speculative;
 
 checks::tests! {
     13, day13_speculative:

@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day14.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day14.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day14_guard_rails.rs"]
+mod day14_guard_rails;
 
 checks::tests! {
     14, day14_guard_rails:

@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day15.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day15.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day15_scheduler.rs"]
+mod day15_scheduler;
 
 checks::tests! {
     15, day15_scheduler:

@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day16.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day16.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day16_cost_of_a_token.rs"]
+mod day16_cost_of_a_token;
 
 checks::tests! {
     16, day16_cost_of_a_token:

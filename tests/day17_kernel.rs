@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day17.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day17.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day17_kernel.rs"]
+mod day17_kernel;
 
 checks::tests! {
     17, day17_kernel:

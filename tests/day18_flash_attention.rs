@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day18.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day18.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day18_flash_attention.rs"]
+mod day18_flash_attention;
 
 checks::tests! {
     18, day18_flash_attention:

@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day19.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day19.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day19_quantized_weights.rs"]
+mod day19_quantized_weights;
 
 checks::tests! {
     19, day19_quantized_weights:

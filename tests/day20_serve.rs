@@ -4,8 +4,15 @@ mod checks;
 #[macro_use]
 #[path = "checks/day20.rs"]
 mod day;
-#[cfg(feature = "mistakes")]
-include!(concat!(env!("OUT_DIR"), "/day20.rs"));
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day20_serve.rs"]
+mod day20_serve;
 
 checks::tests! {
     20, day20_serve:

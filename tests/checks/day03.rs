@@ -30,7 +30,7 @@ macro_rules! implementation {
     ($($path:ident)::+) => {{
         use $($path)::+ as code;
         fn projection(linear: &day::Linear) -> candle_core::Result<code::Projection> {
-            let ops = candecode::engine::operations::plain();
+            let ops = checks::own_ops::with_silu(code::silu);
             Ok(code::Projection { weight: day::weight(linear)?, bias: linear.1.clone(), ops })
         }
         day::Day {

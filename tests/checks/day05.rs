@@ -1,8 +1,8 @@
 //! What day 5's checkers assert.
 
 use super::checks::{
-    close, device, equal, equal_tokens, for_candle_nn, golden, golden_json, models_dir, ops, Keep,
-    Likely, Outcome, Random,
+    close, device, equal, equal_tokens, for_candle_nn, golden, golden_json, models_dir, ops,
+    oracle, Keep, Likely, Outcome, Random,
 };
 pub use candecode::day02_positions::CosSin;
 use candecode::day02_positions::RotaryEmbedding;
@@ -13,7 +13,6 @@ use candecode::engine::load;
 use candecode::engine::operations::plain;
 use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, NoCache, Step, Weight};
 use candle_core::{DType, Error, Module, Result, Tensor};
-use std::path::Path;
 
 // The course's claim. Logits are sums of 192 products of numbers up to 20: torch's order and
 // candle's were seen 1.5e-5 apart.
@@ -186,11 +185,7 @@ pub fn without_attention(layer: &DecoderLayer) -> Result<DecoderLayer> {
 
 /// A story model, or a small random one of `tests/oracle/`.
 fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
-    let dir = if name.starts_with("tiny") {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle").join(name)
-    } else {
-        models_dir()?.join(name)
-    };
+    let dir = if name.starts_with("tiny") { oracle(name) } else { models_dir()?.join(name) };
     let message = |e: anyhow::Error| Error::Msg(format!("{e:#}"));
     let config = candecode::formats::read_config(&dir).map_err(message)?;
     let weights = candecode::formats::open_weights(&dir, dtype, &device()?).map_err(message)?;

@@ -1,12 +1,11 @@
 //! What day 6's checkers assert.
 
 use super::checks::{
-    close, ensure, equal, equal_tokens, golden, golden_json, refused, tokenizer, Fake, Likely,
-    Outcome, Random, Recall,
+    close, ensure, equal, equal_tokens, golden, golden_json, oracle, refused, tokenizer, Fake,
+    Likely, Outcome, Random, Recall,
 };
 use candecode::kit::{Model, NoCache, Step, Tokenizer};
 use candle_core::{bail, Device, Error, IndexOp, Result, Tensor};
-use std::path::Path;
 
 /// Chooses a token from logits.
 pub type Pick<'a> = &'a dyn Fn(&[f32]) -> Result<u32>;
@@ -278,7 +277,7 @@ fn words(pieces: &[&str]) -> Vec<String> {
 /// A small tokenizer with the decoder of Llama 2's: `▁` is a space, a byte may be a token, and the
 /// space that begins a text is taken away.
 fn sentencepiece() -> Result<Tokenizer> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/sentencepiece");
+    let dir = oracle("sentencepiece");
     candecode::formats::read_tokenizer(&dir).map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
@@ -320,7 +319,7 @@ pub fn without_a_prompt_a_text_begins(day: &Day) -> Outcome {
 
 /// A byte-fallback tokenizer as Llama 2's, small: three special tokens, all bytes, and some pieces.
 fn byte_fallback() -> Result<Tokenizer> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/sentencepiece");
+    let dir = oracle("sentencepiece");
     let read = std::fs::read(dir.join("tokenizer.json"))?;
     let mut json: serde_json::Value = serde_json::from_slice(&read).map_err(Error::wrap)?;
     let bytes = (0..=255).map(|byte| format!("<0x{byte:02X}>"));

@@ -1,6 +1,6 @@
 //! What day 11's checkers assert.
 
-use super::checks::{close, ensure, equal, golden_json, model, refused, tokenizer};
+use super::checks::{close, ensure, equal, golden_json, model, oracle, refused, tokenizer};
 use super::checks::{Fake, Likely, Outcome, Random, Recall};
 use candecode::day07_greedy::{argmax, generate};
 use candecode::day09_penalties::penalties;
@@ -500,7 +500,7 @@ pub fn two_eos_ids_make_room_too(day: &Day) -> Outcome {
 }
 
 pub fn a_stop_string_is_found_after_the_prompt(day: &Day) -> Outcome {
-    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/sentencepiece");
+    let dir = oracle("sentencepiece");
     let tokenizer =
         candecode::formats::read_tokenizer(&dir).map_err(|e| Error::Msg(format!("{e:#}")))?;
     let size = tokenizer.vocab_size();

@@ -639,7 +639,7 @@ fn program(shader: &str) -> Option<Compiled> {
         return Some(made.clone());
     }
     let compiler = std::env::var("CXX").unwrap_or("c++".into());
-    let words = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/checks/metal");
+    let words = Path::new(env!("CARGO_MANIFEST_DIR")).join("checks/metal");
     let name = format!("day17_{}_{}", std::process::id(), programs.len());
     let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let source = made.with_extension("metal");

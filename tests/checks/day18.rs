@@ -1,7 +1,8 @@
 //! What day 18's checkers assert.
 
 use super::checks::{
-    bits_equal, close, device, ensure, equal, golden, refused, Likely, Outcome, Random,
+    bits_equal, close, describe_panic, device, ensure, equal, golden, refused, Likely, Outcome,
+    Random,
 };
 use candle_core::{Layout, Result, Tensor};
 use std::ops::Range;
@@ -575,10 +576,7 @@ pub fn an_unseen_tile_is_not_read(day: &Day) -> Outcome {
             if candecode::kit::panics::unwritten(&*panic).is_some() {
                 std::panic::resume_unwind(panic)
             }
-            candecode::kit::panics::describe_panic(&*panic)
-                .rsplit("panicked: ")
-                .next()
-                .map(String::from)
+            describe_panic(&*panic).rsplit("panicked: ").next().map(String::from)
         })
     };
     // Token 3 of 200 sees four columns; the keys and values of the other tiles do not exist.

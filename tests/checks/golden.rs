@@ -13,8 +13,11 @@ pub fn device() -> Result<Device> {
     kit::device::device(&name).map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
-fn oracle(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle").join(file)
+/// A file of `tests/oracle/`. The package is `tests/`; that of `tests/kit.rs` is the folder above.
+pub fn oracle(file: &str) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let tests = if package.ends_with("tests") { package.into() } else { package.join("tests") };
+    tests.join("oracle").join(file)
 }
 
 /// A tensor of `tests/oracle/dayNN.safetensors`.

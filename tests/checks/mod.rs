@@ -10,14 +10,17 @@ mod fake;
 mod golden;
 mod keep;
 mod marked;
+pub mod own_ops;
 mod recall;
+pub mod record;
 mod report;
 mod witness;
 
 pub use compare::{bits_equal, close, ensure, equal, equal_tokens, near, refused, refused_calmly};
 pub use fake::{Fake, Script};
 pub use golden::{
-    device, for_candle_nn, golden, golden_json, model, model_of, models_dir, ops, tokenizer, Random,
+    device, for_candle_nn, golden, golden_json, model, model_of, models_dir, ops, oracle,
+    tokenizer, Random,
 };
 pub use keep::Keep;
 pub use marked::{feed, holds, marked, rows, Rows, LAYERS};
@@ -47,7 +50,7 @@ pub struct Known<D> {
 }
 
 /// Why a check failed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]
 pub enum Kind {
     /// Another result than the one wanted; `got` tells known mistakes apart.
     Wrong { got: String },
@@ -62,7 +65,7 @@ pub enum Kind {
 }
 
 /// A failed check: what is shown of it, and what it is compared by.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Failure {
     /// What kind of failure.
     pub kind: Kind,
@@ -163,7 +166,7 @@ pub fn run<D: Copy + Send + 'static>(check: Check<D>, day: &D) -> Outcome {
     std::thread::spawn(move || {
         let caught = std::panic::catch_unwind(AssertUnwindSafe(move || check(&day)));
         let outcome = caught.unwrap_or_else(|panic| {
-            let text = candecode::kit::panics::describe_panic(&*panic);
+            let text = describe_panic(&*panic);
             let kind = match candecode::kit::panics::unwritten(&*panic) {
                 Some(task) => Kind::Unwritten(task),
                 None => Kind::Panicked,
@@ -181,43 +184,46 @@ pub fn run<D: Copy + Send + 'static>(check: Check<D>, day: &D) -> Outcome {
     })
 }
 
-/// Makes a day's tests. `day::Day` is the bundle, `implementation!` fills it from a module, the file that `build.rs`
-/// made gives `stub()`, `mistakes()` and `variants()`. Without the feature `mistakes` there is no such file.
+/// What to say of a panic. The reader's file has the name that the reader knows: as a module of a check program it is
+/// `tests/../src/dayNN_*.rs`.
+pub fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = candecode::kit::panics::describe_panic(panic);
+    text.replace("tests/../src/", "src/").replace(r"tests\../src/", "src/")
+}
+
+/// Makes a day's tests. `day::Day` is the bundle, `implementation!` fills it from a module: `src/dayNN_*.rs` with the
+/// feature `mine`, else the library's. The runner compiles the program with the cfg `mistakes` once more, for the file
+/// that it made of `tests/wrong/`: that has `stub()`, `mistakes()` and `variants()`.
 #[allow(unused_macros)] // tests/kit.rs is no day
 macro_rules! tests {
     ($number:literal, $module:ident: $($test:ident => $check:path,)+) => {
-        #[cfg(feature = "mistakes")]
-        const CHECKS: &[(&str, checks::Check<day::Day>)] = &[$((stringify!($test), $check)),+];
-
         fn yours() -> day::Day {
-            implementation!(candecode::$module)
+            implementation!(crate::$module)
         }
 
         $(
             #[test]
             fn $test() -> Result<(), checks::Finding> {
-                checks::examine($number, stringify!($test), $check, &yours(), &mistakes())
+                checks::examine($number, stringify!($test), $check, &yours())
             }
         )+
 
-        #[cfg(not(feature = "mistakes"))]
-        fn mistakes() -> Vec<checks::Known<day::Day>> {
-            vec![]
-        }
+        #[cfg(mistakes)]
+        const CHECKS: &[(&str, checks::Check<day::Day>)] = &[$((stringify!($test), $check)),+];
 
-        #[cfg(feature = "mistakes")]
+        #[cfg(mistakes)]
         #[test]
         fn teeth_every_known_mistake_is_caught_and_named() -> Result<(), checks::Finding> {
             checks::teeth::mistakes($number, CHECKS, &mistakes())
         }
 
-        #[cfg(feature = "mistakes")]
+        #[cfg(mistakes)]
         #[test]
         fn teeth_a_stub_is_not_written_yet() -> Result<(), checks::Finding> {
             checks::teeth::stub($number, CHECKS, &stub())
         }
 
-        #[cfg(feature = "mistakes")]
+        #[cfg(mistakes)]
         #[test]
         fn teeth_other_right_ways_pass() -> Result<(), checks::Finding> {
             checks::teeth::variants($number, CHECKS, &variants())

@@ -1,6 +1,7 @@
 //! From a failure to the words for the reader.
 
-use super::{run, Check, Failure, Kind, Known};
+use super::record::Row;
+use super::{run, Check, Failure, Kind};
 use std::io::Write as _;
 
 /// A finished text about a failed check; the test runner prints it.
@@ -25,7 +26,6 @@ pub fn examine<D: Copy + Send + 'static>(
     test: &str,
     check: Check<D>,
     yours: &D,
-    mistakes: &[Known<D>],
 ) -> Result<(), Finding> {
     let Err(failure) = run(check, yours) else {
         record(day, test, "passed", "");
@@ -37,35 +37,27 @@ pub fn examine<D: Copy + Send + 'static>(
         Kind::Panicked => "panicked",
         Kind::TimedOut => "timeout",
     };
-    let text = describe(day, test, check, &failure, mistakes);
+    let text = describe(day, test, &failure);
     record(day, test, status, &text);
     Err(Finding(text))
 }
 
-fn describe<D: Copy + Send + 'static>(
-    day: usize,
-    test: &str,
-    check: Check<D>,
-    failure: &Failure,
-    mistakes: &[Known<D>],
-) -> String {
+fn describe(day: usize, test: &str, failure: &Failure) -> String {
     let task = task(test);
     let mut text = format!("task {task} · {}\n", claim(test));
     for line in &failure.lines {
         text += &format!("  {line}\n");
     }
-    let mut known = diagnoses(check, failure, mistakes);
+    let mut known = diagnoses(test, failure);
     if known.len() > 2 {
         known.clear(); // what many mistakes have in common is none of them
     }
-    match known[..] {
+    match &known[..] {
         [one, other] => {
-            text += &format!("  this is what you get, for one of two reasons: {}\n", one.diagnosis);
-            text += &format!("  or: {}\n", other.diagnosis);
+            text += &format!("  this is what you get, for one of two reasons: {one}\n");
+            text += &format!("  or: {other}\n");
         }
-        _ => known.iter().for_each(|one| {
-            text += &format!("  this is what you get: {}\n", one.diagnosis);
-        }),
+        _ => known.iter().for_each(|one| text += &format!("  this is what you get: {one}\n")),
     }
     if let (true, Some(likely)) = (known.is_empty(), &failure.likely) {
         text += &format!("  likely: {likely}\n");
@@ -73,19 +65,14 @@ fn describe<D: Copy + Send + 'static>(
     text + &format!("  next: cargo xtask check day{day} --task {task}")
 }
 
-/// The known mistakes whose output in this check is the same.
-pub fn diagnoses<'a, D: Copy + Send + 'static>(
-    check: Check<D>,
-    failure: &Failure,
-    mistakes: &'a [Known<D>],
-) -> Vec<&'a Known<D>> {
+/// What the record says of the known mistakes whose output in this check is the same.
+fn diagnoses(test: &str, failure: &Failure) -> Vec<String> {
     if !failure.may_be_known() {
         return Vec::new();
     }
-    let same = |mistake: &&Known<D>| {
-        run(check, &mistake.day).err().is_some_and(|theirs| failure.same(&theirs))
-    };
-    mistakes.iter().filter(same).collect()
+    let same = |row: &Row| row.failures.get(test).is_some_and(|theirs| failure.same(theirs));
+    let rows = super::record::rows().unwrap_or_default();
+    rows.into_iter().filter(same).map(|row| row.diagnosis).collect()
 }
 
 /// `task_6_1_the_last_position` → `6.1`; `teeth_…` → nothing.
@@ -102,12 +89,16 @@ fn claim(test: &str) -> String {
     test.split('_').skip(skip).collect::<Vec<_>>().join(" ")
 }
 
-/// Appends a line to the file that `CANDECODE_REPORT` names: how the runner learns what happened.
+/// Appends what came of a check to the report.
 pub fn record(day: usize, test: &str, status: &str, message: &str) {
-    let Some(path) = std::env::var_os("CANDECODE_REPORT") else { return };
-    let line = serde_json::json!({
+    tell(&serde_json::json!({
         "day": day, "task": task(test), "test": test, "status": status, "message": message,
-    });
+    }));
+}
+
+/// Appends a line to the file that `CANDECODE_REPORT` names: how the runner learns what happened.
+pub fn tell(line: &serde_json::Value) {
+    let Some(path) = std::env::var_os("CANDECODE_REPORT") else { return };
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
     // One write for the whole line: tests run on several threads.
     if let Ok(mut file) = file {

@@ -13,8 +13,12 @@ pub use thread_count::default_threads as threads;
 /// Gives a child `RAYON_NUM_THREADS`, as the reader set it if that is sensible; as for rayon, 0 is
 /// unset. Without it candle reads `/proc/cpuinfo` again on every product.
 pub fn set_threads(command: &mut Command) {
-    let asked = thread_count::threads_asked_for("RAYON_NUM_THREADS");
-    command.env("RAYON_NUM_THREADS", asked.unwrap_or_else(threads).to_string());
+    command.env("RAYON_NUM_THREADS", threads_of_children().to_string());
+}
+
+/// The number that [`set_threads`] sets.
+pub fn threads_of_children() -> usize {
+    thread_count::threads_asked_for("RAYON_NUM_THREADS").unwrap_or_else(threads)
 }
 
 /// The feature that a device needs, if any.

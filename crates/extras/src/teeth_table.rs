@@ -5,9 +5,10 @@ use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
 use xtask::cargo::{self, Built};
-use xtask::checks::builds::MISTAKES;
-use xtask::checks::outcome::{Status, TeethRow};
-use xtask::checks::runner::{self, DayRun, Options};
+use xtask::checks::builds::{self, Mix};
+use xtask::checks::mistakes;
+use xtask::checks::outcome::{self, Status, TeethRow};
+use xtask::checks::runner::DayRun;
 use xtask::checks::table::{self, Sum};
 use xtask::note;
 use xtask::repo::{Day, Repo};
@@ -32,18 +33,16 @@ pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
         Some(day) => vec![repo.day(day)?.clone()],
         None => repo.days.clone(),
     };
-    let programs =
-        match runner::build(repo, &["ref".to_string(), MISTAKES.to_string()], &days, None)? {
-            Built::Done(programs) => programs,
-            Built::Broken(places) => {
-                note!("\n{}", cargo::explain(&places));
-                return Ok(ExitCode::FAILURE);
-            }
-        };
-    let options = Options { teeth: runner::Teeth::Only, ..Options::default() };
+    let programs = match builds::build(repo, Mix::Reference, &days, None)? {
+        Built::Done(programs) => programs,
+        Built::Broken(places) => {
+            note!("\n{}", cargo::explain(&places));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
     let mut sum = Sum::default();
     for day in &days {
-        sum.add(show(repo, &runner::run_day(repo, day, &programs, &options)?)?);
+        sum.add(show(repo, &mistakes::teeth(repo, day, &programs)?)?);
     }
     say!("{}", sum.line());
     Ok(ExitCode::from(u8::from(sum.failed > 0)))
@@ -53,7 +52,8 @@ pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
 /// each complaint.
 fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
     say!("{}", paint(Colour::Bold, &run.day.title()));
-    let mut rows: Vec<(&TeethRow, bool, &str)> = run.teeth.iter().map(judge).collect();
+    let rows = outcome::teeth_rows(&run.report);
+    let mut rows: Vec<(&TeethRow, bool, &str)> = rows.iter().map(judge).collect();
     // Tests report in the order in which they end.
     rows.sort_by_key(|(row, ..)| {
         ["mistake", "variant", "stub"].iter().position(|k| *k == row.kind)

@@ -37,6 +37,8 @@ pub struct Place {
 #[derive(Default)]
 pub struct Programs {
     paths: BTreeMap<String, PathBuf>,
+    libraries: BTreeMap<String, PathBuf>,
+    folders: BTreeSet<String>,
     /// How many warnings the compiler had.
     pub warnings: usize,
 }
@@ -51,6 +53,30 @@ impl Programs {
             .get(target)
             .map(PathBuf::as_path)
             .with_context(|| format!("cargo made no program `{target}`"))
+    }
+
+    /// Takes what cargo says that it has made, or that is there already.
+    fn take(&mut self, artifact: &Value) {
+        let name = artifact["target"]["name"].as_str().unwrap_or_default().to_string();
+        let files = artifact["filenames"].as_array().into_iter().flatten();
+        let mut files = files.filter_map(Value::as_str).map(PathBuf::from);
+        if let Some(program) = artifact["executable"].as_str() {
+            self.paths.insert(name, PathBuf::from(program));
+        } else if let Some(library) = files.find(|file| file.extension() == Some("rlib".as_ref())) {
+            let folder = library.parent().map(|folder| format!("dependency={}", folder.display()));
+            self.folders.extend(folder);
+            self.libraries.insert(name, library);
+        }
+    }
+
+    /// The compiled library of a crate that the programs are made of.
+    pub fn library(&self, name: &str) -> Option<&Path> {
+        self.libraries.get(name).map(PathBuf::as_path)
+    }
+
+    /// Where libraries lie, as rustc's `-L` takes it.
+    pub fn folders(&self) -> &BTreeSet<String> {
+        &self.folders
     }
 }
 
@@ -75,8 +101,9 @@ pub fn build(repo: &Repo, subcommand: &str, args: &[String], next: &str) -> Resu
     let (mut messages, mut succeeded) = attempt(repo, subcommand, args, next, false)?;
     if !succeeded && messages.stale {
         note!("An interrupted build left the compiler's cache unusable: building the crate anew.");
-        let clean =
-            cargo::command(repo).args(["clean", "--quiet", "--package", "candecode"]).status()?;
+        let mut clean = cargo::command(repo);
+        clean.args(["clean", "--quiet", "-p", "candecode", "-p", "candecode-checks"]);
+        let clean = clean.status()?;
         ensure!(clean.success(), "cargo clean failed");
         (messages, succeeded) = attempt(repo, subcommand, args, next, true)?;
     }
@@ -134,11 +161,10 @@ fn collect(child: &mut Child, last: bool) -> Result<Messages> {
     for line in BufReader::new(pipe).lines() {
         let Ok(value) = serde_json::from_str::<Value>(&line?) else { continue };
         match value["reason"].as_str() {
-            Some("compiler-artifact") => {
-                let (name, path) = (value["target"]["name"].as_str(), value["executable"].as_str());
-                let made =
-                    name.zip(path).map(|(name, path)| (name.to_string(), PathBuf::from(path)));
-                messages.programs.paths.extend(made);
+            Some("compiler-artifact") => messages.programs.take(&value),
+            Some("build-script-executed") => {
+                let paths = value["linked_paths"].as_array().into_iter().flatten();
+                messages.programs.folders.extend(paths.filter_map(Value::as_str).map(String::from));
             }
             Some("compiler-message") => messages.take(&value["message"], last),
             _ => {}
@@ -150,8 +176,8 @@ fn collect(child: &mut Child, last: bool) -> Result<Messages> {
 impl Messages {
     /// Prints a compiler message, and remembers the file if it is an error.
     fn take(&mut self, message: &Value, last: bool) {
-        let rendered = message["rendered"].as_str().unwrap_or_default();
-        if is_stale(message["message"].as_str().unwrap_or_default(), rendered) {
+        let rendered = in_src(message["rendered"].as_str().unwrap_or_default());
+        if is_stale(message["message"].as_str().unwrap_or_default(), &rendered) {
             self.stale = true;
             if !last {
                 return;
@@ -173,10 +199,16 @@ fn place(span: &Value) -> Option<Place> {
     match &span["expansion"]["span"] {
         call if call.is_object() => place(call),
         _ => Some(Place {
-            file: span["file_name"].as_str()?.replace('\\', "/"),
+            file: in_src(&span["file_name"].as_str()?.replace('\\', "/")),
             line: span["line_start"].as_u64()?,
         }),
     }
+}
+
+/// A text in which the reader's file has the name that the reader knows: as a module of a check
+/// program it is `tests/../src/dayNN_*.rs`.
+pub fn in_src(text: &str) -> String {
+    text.replace("tests/../src/", "src/").replace(r"tests\../src/", "src/")
 }
 
 /// Whether a linker misses a symbol of the compiler's own making, which only a bad cache asks for.

@@ -2,7 +2,7 @@
 
 mod compile;
 
-pub use compile::{build, explain, places, Built, Place, Programs};
+pub use compile::{build, explain, in_src, places, Built, Place, Programs};
 
 use crate::host;
 use crate::repo::Repo;

@@ -1,6 +1,7 @@
-//! Which builds a check needs: one for the reference, one for each day of the reader's.
+//! The check programs of some days: whose code they check, and how they are built.
 
-use crate::progress::{self, Progress};
+use crate::cargo::{self, Built, Programs};
+use crate::host;
 use crate::repo::{Day, Repo};
 use crate::usage;
 use anyhow::Result;
@@ -17,80 +18,78 @@ pub enum CodeOf {
     Reference,
 }
 
-/// The feature that compiles the known mistakes into the test programs.
-pub const MISTAKES: &str = "mistakes";
-
-/// One build, and the days checked on it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Job {
-    /// Cargo's features.
-    pub features: Vec<String>,
-    /// The days to check.
-    pub days: Vec<Day>,
-    /// Whose code this is, in words.
-    pub words: &'static str,
+/// Whose code is checked, and among whose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// A day of the reader's, among reference days.
+    Mine,
+    /// Days of the reader's, among days of the reader's.
+    AllMine,
+    /// The reference.
+    Reference,
 }
 
-/// All builds of a check, and the days that need none.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// In the order to run them.
-    pub jobs: Vec<Job>,
-    /// Days without a line of the reader's: known to be unwritten without a build.
-    pub stubs: Vec<Day>,
+impl Mix {
+    /// What `--solution` and `--rest` ask for.
+    ///
+    /// # Errors
+    /// Bad usage: the reference takes every day, so no day is left for the rest to be the reader's.
+    pub fn of(solution: CodeOf, rest: CodeOf) -> Result<Mix> {
+        match (solution, rest) {
+            (CodeOf::Reader, CodeOf::Reference) => Ok(Mix::Mine),
+            (CodeOf::Reader, CodeOf::Reader) => Ok(Mix::AllMine),
+            (CodeOf::Reference, CodeOf::Reference) => Ok(Mix::Reference),
+            (CodeOf::Reference, CodeOf::Reader) => Err(usage(
+                "--solution ref takes every day from the reference: leave --rest mine out",
+            )),
+        }
+    }
+
+    /// Whose code this is.
+    pub fn words(self) -> &'static str {
+        match self {
+            Mix::Mine => "yours, among reference days",
+            Mix::AllMine => "yours, among days of yours",
+            Mix::Reference => "the reference",
+        }
+    }
+
+    /// The features of the package of checks.
+    fn features(self) -> &'static [&'static str] {
+        match self {
+            Mix::Mine => &["mine", "ref"], // a module of the check program
+            Mix::AllMine => &[],           // the library's, as every other day
+            Mix::Reference => &["ref"],
+        }
+    }
 }
 
-/// Plans the check of one day, or of all.
-///
-/// A day without a line of the reader's is not built, also when it is named.
+/// Builds the check programs of some days, each named as its day. A day without checkers has none.
 ///
 /// # Errors
-/// Bad usage: all days from the reference, among the reader's own; or a file that cannot be read.
-pub fn plan(repo: &Repo, day: Option<&Day>, solution: CodeOf, rest: CodeOf) -> Result<Plan> {
-    let chosen: Vec<Day> = day.map_or_else(|| repo.days.clone(), |day| vec![day.clone()]);
-    let job = |reference: &dyn Fn(&Day) -> bool, days: Vec<Day>, words| {
-        let mut features = repo.features(reference);
-        if solution == CodeOf::Reader {
-            features.push(MISTAKES.to_string()); // to name what a failing check has found
-        }
-        Job { features, days, words }
-    };
-    match (solution, rest, day) {
-        (CodeOf::Reference, CodeOf::Reader, None) => Err(usage(
-            "--solution ref takes every day from the reference, so no day is left for --rest mine: \
-             name one day",
-        )),
-        (CodeOf::Reference, CodeOf::Reader, Some(only)) => {
-            let words = "the reference, among days of yours";
-            Ok(Plan { jobs: vec![job(&|day| day == only, chosen, words)], stubs: vec![] })
-        }
-        (CodeOf::Reference, CodeOf::Reference, _) => {
-            Ok(Plan { jobs: vec![job(&|_| true, chosen, "the reference")], stubs: vec![] })
-        }
-        (CodeOf::Reader, _, _) => {
-            let (stubs, begun) = split(repo, chosen)?;
-            let jobs = if rest == CodeOf::Reference {
-                let words = "yours, among reference days";
-                let alone = |mine: Day| job(&|day| *day != mine, vec![mine.clone()], words);
-                begun.into_iter().map(alone).collect()
-            } else if begun.is_empty() {
-                vec![]
-            } else {
-                vec![job(&|_| false, begun, "yours, among days of yours")]
-            };
-            Ok(Plan { jobs, stubs })
-        }
+/// If this machine cannot build for the device, or cargo cannot be started.
+pub fn build(repo: &Repo, mix: Mix, days: &[Day], device: Option<&str>) -> Result<Built> {
+    let mut features = mix.features().to_vec();
+    if let Some(device) = device {
+        features.extend(host::device_feature(device)?);
     }
+    let features = features.join(",");
+    let mut args = vec!["--no-run", "--package", "candecode-checks", "--no-default-features"];
+    args.extend(["--features", &features]);
+    let days: Vec<&Day> = days.iter().filter(|day| has_checkers(repo, day)).collect();
+    let next = match days[..] {
+        [] => return Ok(Built::Done(Programs::default())),
+        [day] => format!("Building the checks of day {}; then they run.", day.number),
+        _ => format!("Building the checks of {} days; then they run, day after day.", days.len()),
+    };
+    for day in days {
+        args.extend(["--test", &day.name]);
+    }
+    let args: Vec<String> = args.into_iter().map(String::from).collect();
+    cargo::build(repo, "test", &args, &next)
 }
 
-/// Days without a line of the reader's, and days with one.
-fn split(repo: &Repo, days: Vec<Day>) -> Result<(Vec<Day>, Vec<Day>)> {
-    let (mut stubs, mut begun) = (vec![], vec![]);
-    for day in days {
-        match progress::of(repo, &day)? {
-            Progress::Stub => stubs.push(day),
-            Progress::Begun(_) | Progress::Missing => begun.push(day),
-        }
-    }
-    Ok((stubs, begun))
+/// Whether there are checkers of a day.
+pub fn has_checkers(repo: &Repo, day: &Day) -> bool {
+    repo.root.join(day.tests()).is_file()
 }

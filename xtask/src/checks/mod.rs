@@ -1,52 +1,136 @@
-//! Running a day's checkers and telling what came of it.
+//! Running days' checkers and telling what came of it.
 
 pub mod builds;
 pub mod libtest;
+pub mod mistakes;
 pub mod outcome;
 pub mod runner;
 pub mod saved;
 pub mod table;
 
-use crate::cargo::Built;
+use crate::cargo::{self, Built};
+use crate::note;
 use crate::progress::{self, Progress};
 use crate::repo::{Day, Repo};
 use anyhow::Result;
-use builds::CodeOf;
-use outcome::Status;
+use builds::Mix;
+use outcome::{Status, Unit};
 use runner::{DayRun, Options};
 use saved::Inputs;
+use std::rc::Rc;
 
-/// Checks a day of the reader's among reference days, prints nothing but what cargo says, and keeps
-/// the outcome if there is room for it.
+/// Checks days one after another; `show` sees each as it is done. What they say of the reader's code
+/// is kept for `list`.
 ///
-/// A day without a line of the reader's is not built: all of it is not written. An outcome on another
-/// device than the CPU is not kept.
+/// A day without a line of the reader's is not built: all of it is not written.
 ///
 /// # Errors
 /// If a file of the repository cannot be read, or a program not be started.
-pub fn of_reader(repo: &Repo, inputs: &Inputs, day: &Day, device: Option<&str>) -> Result<DayRun> {
-    if progress::of(repo, day)? == Progress::Stub {
-        return table::not_run(repo, day, Status::Unwritten);
+pub fn check(
+    repo: &Repo,
+    mix: Mix,
+    days: &[Day],
+    options: &Options,
+    mut show: impl FnMut(&DayRun) -> Result<()>,
+) -> Result<Vec<DayRun>> {
+    let (mut stubs, mut begun) = (vec![], vec![]);
+    for day in days {
+        let stub = mix != Mix::Reference && progress::of(repo, day)? == Progress::Stub;
+        if stub { &mut stubs } else { &mut begun }.push(day.clone());
     }
-    let key = inputs.key(repo, day);
-    let plan = builds::plan(repo, Some(day), CodeOf::Reader, CodeOf::Reference)?;
-    let mut run = table::not_run(repo, day, Status::Broken)?;
-    for job in &plan.jobs {
-        if let Built::Done(programs) = runner::build(repo, &job.features, &job.days, device)? {
-            run = runner::run_day(
-                repo,
-                day,
-                &programs,
-                &Options {
-                    waiting: true,
-                    device: device.map(str::to_string),
-                    ..Options::default()
-                },
-            )?;
+    // An error in one day of the reader's must not hide another.
+    let at_once = if mix == Mix::Mine { 1 } else { begun.len().max(1) };
+    let inputs = Inputs::read(repo); // of before: a file that changes meanwhile makes the outcome old
+    let mut runs = Vec::new();
+    for days in begun.chunks(at_once) {
+        let keys: Vec<String> = days.iter().map(|day| inputs.key(repo, day)).collect();
+        let built = Rc::new(builds::build(repo, mix, days, options.device.as_deref())?);
+        if let Built::Broken(places) = &*built {
+            note!("\n{}\n", cargo::explain(places));
+        }
+        for (day, key) in days.iter().zip(keys) {
+            let mut run = run_day(repo, mix, day, &built, options)?;
+            run.keep_tasks(&options.tasks);
+            run.built = Some(built.clone());
+            let usual = mix == Mix::Mine && options.tasks.is_empty() && options.device.is_none();
+            if usual && std::env::var_os("CANDECODE_KERNELS").is_none() {
+                if let Err(problem) = saved::save(repo, &key, &run) {
+                    note!("(the outcome is not kept for `cargo xtask list`: {problem:#})");
+                }
+            }
+            show(&run)?;
+            runs.push(run);
         }
     }
-    if device.is_none() {
-        let _ = saved::save(repo, &key, &run);
+    for day in &stubs {
+        let mut run = table::not_run(repo, day, Status::Unwritten)?;
+        run.keep_tasks(&options.tasks);
+        show(&run)?;
+        runs.push(run);
     }
-    Ok(run)
+    Ok(runs)
+}
+
+/// Runs a day's checks on what was built.
+fn run_day(repo: &Repo, mix: Mix, day: &Day, built: &Built, options: &Options) -> Result<DayRun> {
+    match built {
+        Built::Broken(_) => table::not_run(repo, day, Status::Broken),
+        Built::Done(_) if !builds::has_checkers(repo, day) => Ok(DayRun::of(day, vec![])),
+        Built::Done(programs) => {
+            let device = options.device.as_deref();
+            let record = mistakes::record(repo, day, programs, device).filter(|_| mix == Mix::Mine);
+            let options = Options { record, ..options.clone() };
+            runner::run_day(repo, day, programs.get(&day.name)?, &options)
+        }
+    }
+}
+
+/// Checks a day of the reader's among reference days, and prints nothing but what cargo says.
+///
+/// # Errors
+/// As [`check`].
+pub fn of_reader(repo: &Repo, day: &Day, device: Option<&str>) -> Result<DayRun> {
+    let device = device.map(str::to_string);
+    let options = Options { device, waiting: true, ..Options::default() };
+    let mut runs = check(repo, Mix::Mine, std::slice::from_ref(day), &options, |_| Ok(()))?;
+    Ok(runs.remove(0))
+}
+
+/// Checks of the reader's day that a known mistake may fail likewise, and that no record was there
+/// for.
+fn unnamed(repo: &Repo, run: &DayRun, options: &Options) -> Vec<String> {
+    let Some(Built::Done(programs)) = run.built.as_deref() else { return vec![] };
+    if mistakes::record(repo, &run.day, programs, options.device.as_deref()).is_some() {
+        return vec![];
+    }
+    let failed = run.units.iter().filter(|unit| unit.status == Status::Failed);
+    failed.map(|unit| unit.test.clone()).collect()
+}
+
+/// What is known of a day's failing checks that was not when it ran: computes what the known mistakes
+/// do, once, and runs these checks again. `None` if there is nothing to find out, or it was stopped.
+///
+/// # Errors
+/// If the known mistakes cannot be compiled or run.
+pub fn diagnose(
+    repo: &Repo,
+    run: &DayRun,
+    options: &Options,
+    stop: mistakes::Stop,
+) -> Result<Option<Vec<Unit>>> {
+    let names = unnamed(repo, run, options);
+    let Some(Built::Done(programs)) = run.built.as_deref().filter(|_| !names.is_empty()) else {
+        return Ok(None);
+    };
+    note!(
+        "Looking for known mistakes of day {} that do the same; the first time this takes up to a \
+         minute. Ctrl-C ends it.",
+        run.day.number
+    );
+    let device = options.device.as_deref();
+    let record = mistakes::make_record(repo, &run.day, programs, device, stop)?;
+    let Some(record) = record else { return Ok(None) };
+    let options = Options { record: Some(record), ..options.clone() };
+    let program = programs.get(&run.day.name)?;
+    runner::run_checks(repo, &run.day, program, &options, &names).map(Some)
 }

@@ -11,9 +11,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 /// What the checks of every day depend on: checkers, goldens, known mistakes, the reference, the
-/// crates; of `src/` all but the days.
+/// crates; of `src/` all but the days. (The runner makes the known mistakes' code.)
 const COMMON: [&str; 8] =
-    ["tests", "solutions", "src", "crates", "jinja", "build.rs", "Cargo.toml", "Cargo.lock"];
+    ["tests", "solutions", "src", "crates", "jinja", "xtask/src", "Cargo.toml", "Cargo.lock"];
 
 /// A fingerprint of the content of all that the checks of every day depend on.
 pub struct Inputs(u64);
@@ -28,6 +28,13 @@ impl Inputs {
             None => add(&repo.root.join("models"), &mut hasher),
         }
         Inputs(hasher.finish())
+    }
+
+    /// The fingerprint of what a day's known mistakes do on this machine.
+    pub fn record_key(&self, day: &Day, machine: &[String]) -> String {
+        let mut hasher = DefaultHasher::new();
+        (self.0, day.number, machine).hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
     }
 
     /// The fingerprint of a day as it is now: these, and its own file.

@@ -122,6 +122,24 @@ pub fn message(unit: &Unit) {
     body.iter().for_each(|line| say!("{line}"));
 }
 
+/// Prints the diagnoses among the messages of checks, each with the checks that it is of.
+pub fn diagnoses(units: &[Unit]) {
+    let known = |unit: &&Unit| cause(unit).iter().any(|line| line.starts_with(DIAGNOSIS[0]));
+    let mut rest: Vec<&Unit> = units.iter().filter(known).collect();
+    if rest.is_empty() {
+        say!("\nNo known mistake does the same.");
+    }
+    while let Some(first) = rest.first().copied() {
+        let (alike, others) = rest.into_iter().partition(|unit| cause(unit) == cause(first));
+        let heads: Vec<&str> =
+            Vec::from_iter(alike).into_iter().map(|unit| parts(unit).0).collect();
+        say!("\n{}", paint(Colour::Red, &format!("✗ {}", heads[0])));
+        cause(first).iter().for_each(|line| say!("{line}"));
+        also(&heads[1..]);
+        rest = others;
+    }
+}
+
 /// Names the checks that fail for the same reason.
 fn also(heads: &[&str]) {
     match heads {

@@ -5,17 +5,18 @@
 //! the stub (see [`crate::stubs`]).
 
 use crate::cargo::{self, Built};
-use crate::checks::builds::{plan, CodeOf, Job};
+use crate::checks;
+use crate::checks::builds::{CodeOf, Mix};
 use crate::checks::outcome::{Status, Unit};
-use crate::checks::runner::{self, DayRun, Options, Teeth};
-use crate::checks::saved::{self, Inputs};
+use crate::checks::runner::{DayRun, Options};
 use crate::checks::table::{self, Sum};
+use crate::commands::run_engine;
 use crate::host;
 use crate::repo::{Day, Repo};
 use crate::{note, say, usage};
 use anyhow::Result;
 use clap::Args;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 /// The flags of `check`.
@@ -59,48 +60,59 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     if let Some(kernels) = &args.kernels {
         std::env::set_var("CANDECODE_KERNELS", kernels); // the checks inherit it
     }
-    let plan = plan(repo, day.as_ref(), args.solution, args.rest)?;
-    let options = Options {
-        device: args.device.clone(),
-        teeth: Teeth::Without,
-        waiting: args.solution == CodeOf::Reader,
-        tasks,
-    };
-    let inputs = Inputs::read(repo);
-    let keys: BTreeMap<u32, String> =
-        repo.days.iter().map(|day| (day.number, inputs.key(repo, day))).collect();
-    let mut all: Vec<DayRun> = Vec::new();
-    for job in &plan.jobs {
-        all.extend(run_job(repo, job, &options, args.show_output)?);
-    }
-    for day in &plan.stubs {
-        let mut run = table::not_run(repo, day, Status::Unwritten)?;
-        run.keep_tasks(&options.tasks);
-        table::tasks(repo, &run, "the stub, nothing written yet", &options.tasks)?;
-        say!("");
-        all.push(run);
-    }
-    let usual = args.solution == CodeOf::Reader
-        && args.rest == CodeOf::Reference
-        && args.device.is_none()
-        && args.kernels.is_none();
-    if usual && options.tasks.is_empty() {
-        keep(repo, &keys, &all);
-    }
-    if let ([run], CodeOf::Reader, None) = (all.as_slice(), args.solution, &args.task) {
-        next(repo, args.part, run)?;
-    }
+    let mix = Mix::of(args.solution, args.rest)?;
+    let device = args.device.clone();
+    let waiting = mix != Mix::Reference;
+    let options = Options { device, tasks, waiting, ..Options::default() };
+    let days = day.map_or_else(|| repo.days.clone(), |day| vec![day]);
+    let runs = checks::check(repo, mix, &days, &options, |run| {
+        show(repo, run, mix, &options.tasks, args.show_output)
+    })?;
     let mut sum = Sum::default();
-    all.iter().for_each(|run| sum.add(Sum::of(&run.units)));
-    say!("{}", last_line(sum, &all));
-    if let ([day], []) = (plan.stubs.as_slice(), plan.jobs.as_slice()) {
+    runs.iter().for_each(|run| sum.add(Sum::of(&run.units)));
+    let mut failed = sum.failed > 0 || sum.passed == 0;
+    if let ([run], true, None) = (&runs[..], waiting, &args.task) {
+        failed |= !next(repo, args.part, run)?;
+    }
+    say!("{}", last_line(sum, &runs));
+    if let [DayRun { day, built: None, .. }] = &runs[..] {
         say!(
             "Next: {}; write in {}, and `cargo xtask watch` checks it at every save",
             day.chapter(),
             day.src()
         );
     }
-    Ok(ExitCode::from(u8::from(sum.failed > 0 || sum.passed == 0)))
+    if mix == Mix::Mine {
+        name_mistakes(repo, &runs, &options, failed)?;
+    }
+    Ok(ExitCode::from(u8::from(failed)))
+}
+
+/// Prints what came of a day.
+fn show(repo: &Repo, run: &DayRun, mix: Mix, tasks: &[String], show_output: bool) -> Result<()> {
+    match run.built.as_deref() {
+        None => table::tasks(repo, run, "the stub, nothing written yet", tasks)?,
+        Some(Built::Broken(places)) => table::broken(run, mix.words(), places),
+        Some(Built::Done(_)) => {
+            table::messages(run, show_output, tasks);
+            table::tasks(repo, run, mix.words(), tasks)?;
+        }
+    }
+    say!("");
+    Ok(())
+}
+
+/// Names the known mistakes that do what the reader's code does, after all else is said: Ctrl-C ends
+/// that, and the exit code is what it was.
+fn name_mistakes(repo: &Repo, runs: &[DayRun], options: &Options, failed: bool) -> Result<()> {
+    for run in runs {
+        let ended = move || std::process::exit(i32::from(failed));
+        let _ = ctrlc::set_handler(ended); // an error: it is set already
+        if let Some(units) = checks::diagnose(repo, run, options, &|| false)? {
+            table::diagnoses(&units);
+        }
+    }
+    Ok(())
 }
 
 /// The last line: how many checks passed and failed, and how many could not, because their task is
@@ -150,46 +162,9 @@ fn chosen(repo: &Repo, args: &Check) -> Result<(Option<Day>, Vec<String>)> {
     Ok((Some(day), of_part.map(|task| task.id).collect()))
 }
 
-/// Keeps the outcomes for `list`. A disk without room does not hold back what the checks said.
-fn keep(repo: &Repo, keys: &BTreeMap<u32, String>, runs: &[DayRun]) {
-    for run in runs {
-        let kept = keys.get(&run.day.number).map(|key| saved::save(repo, key, run));
-        if let Some(Err(problem)) = kept {
-            note!("(the outcome is not kept for `cargo xtask list`: {problem:#})");
-        }
-    }
-}
-
-/// Builds and runs one job, and prints each of its days as it ends.
-fn run_job(repo: &Repo, job: &Job, options: &Options, show_output: bool) -> Result<Vec<DayRun>> {
-    let built = runner::build(repo, &job.features, &job.days, options.device.as_deref())?;
-    if let Built::Broken(places) = &built {
-        note!("\n{}\n", cargo::explain(places));
-    }
-    let mut runs = Vec::new();
-    for day in &job.days {
-        let run = match &built {
-            Built::Done(programs) => {
-                let run = runner::run_day(repo, day, programs, options)?;
-                table::messages(&run, show_output, &options.tasks);
-                table::tasks(repo, &run, job.words, &options.tasks)?;
-                run
-            }
-            Built::Broken(places) => {
-                let mut run = table::not_run(repo, day, Status::Broken)?;
-                run.keep_tasks(&options.tasks);
-                table::broken(&run, job.words, places);
-                run
-            }
-        };
-        say!("");
-        runs.push(run);
-    }
-    Ok(runs)
-}
-
-/// Says what comes next, if the reader's day (or its core, or the part of it) is done.
-fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<()> {
+/// Says what comes next, if the reader's day (or its core, or the part of it) is done; false if the
+/// day does not fit the engine.
+fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     let tasks = repo.tasks(&run.day)?;
     let further = |unit: &Unit| {
         let task = unit.task().and_then(|id| tasks.iter().find(|task| task.id == id));
@@ -197,7 +172,7 @@ fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<()> {
     };
     let open: Vec<_> = run.units.iter().filter(|unit| unit.status != Status::Passed).collect();
     if run.units.is_empty() || !open.iter().all(|unit| further(unit)) {
-        return Ok(());
+        return Ok(true);
     }
     let number = run.day.number;
     let done =
@@ -207,12 +182,16 @@ fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<()> {
         let next = part + 1;
         if tasks.iter().any(|task| task.part == Some(next)) {
             say!("Next: cargo xtask check day{number} --part {next}\n");
-            return Ok(());
+        } else {
+            say!("That was its last part; the whole day: cargo xtask check day{number}\n");
         }
-        say!("That was its last part; the whole day: cargo xtask check day{number}\n");
-        return Ok(());
+        return Ok(true);
     }
     say!("Day {number} {done}.");
+    // A day with an open task is the reference's in `run`.
+    if open.is_empty() && !fits(repo, &run.day)? {
+        return Ok(false);
+    }
     if let Some(command) = run.day.hear(repo) {
         say!("Hear it: {command}");
     }
@@ -220,5 +199,26 @@ fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<()> {
         Some(day) => say!("Next: day {}, {}\n", day.number, day.chapter()),
         None => say!("That was the last day.\n"),
     }
-    Ok(())
+    Ok(true)
+}
+
+/// Builds what `run` will run, and says whether the day fits into it: its checks meet the types of the
+/// reference around it, and not what the engine makes of the reader's.
+pub fn fits(repo: &Repo, day: &Day) -> Result<bool> {
+    let number = day.number;
+    match run_engine::build_mix(repo)? {
+        Built::Done(_) => {
+            say!("It fits: `cargo xtask run` has it now.");
+            Ok(true)
+        }
+        Built::Broken(places) => {
+            note!("\n{}", cargo::explain(&places));
+            say!(
+                "But `cargo xtask run` does not compile with day {number}: {}. Do its types and \
+                 signatures have what the stub's had, and no more?\n",
+                cargo::places(&places)
+            );
+            Ok(false)
+        }
+    }
 }

@@ -124,7 +124,7 @@ impl Session<'_> {
         let inputs = Inputs::read(self.repo);
         let key = inputs.key(self.repo, &self.day);
         say!("\n{}", paint(Colour::Bold, &format!("── {} ──", self.day.title())));
-        let run = match checks::of_reader(self.repo, &inputs, &self.day, self.device) {
+        let run = match checks::of_reader(self.repo, &self.day, self.device) {
             Ok(run) => run,
             Err(problem) => {
                 note!("error: {problem:#}");

@@ -1,0 +1,75 @@
+//! Operations for the checks of days 3 and 4, whose code reaches other functions of the same day through [`Ops`].
+
+use candecode::day01_attention::causal_mask;
+use candecode::engine::operations::plain;
+use candecode::kit::ops::{Ops, SharedOps};
+use candecode::kit::{View, Weight};
+use candle_core::{Result, Tensor};
+use std::sync::Arc;
+
+/// Day 3's `silu`.
+pub type Silu = fn(&Tensor) -> Result<Tensor>;
+/// Day 4's `grouped_attention`.
+pub type GroupedAttention = fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>;
+
+/// Plain operations, in which `silu` is the one under check.
+pub fn with_silu(silu: Silu) -> SharedOps {
+    Arc::new(OwnOps { silu: Some(silu), attention: None })
+}
+
+/// `ops`; if they are plain, `grouped_attention` in them is the one under check.
+pub fn with_attention(ops: &SharedOps, attention: GroupedAttention) -> SharedOps {
+    if ops.describe(true) != plain().describe(true) {
+        return ops.clone(); // a kernel was asked for
+    }
+    Arc::new(OwnOps { silu: None, attention: Some(attention) })
+}
+
+#[derive(Debug)]
+struct OwnOps {
+    silu: Option<Silu>,
+    attention: Option<GroupedAttention>,
+}
+
+impl Ops for OwnOps {
+    fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>> {
+        plain().linear(x, weights)
+    }
+
+    fn embed(&self, ids: &Tensor, table: &Weight) -> Result<Tensor> {
+        plain().embed(ids, table)
+    }
+
+    fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
+        let Some(attention) = self.attention else { return plain().attend(q, kv, mask) };
+        let (new, all) = (q.dim(2)?, kv.k.dim(2)?);
+        let causal = match mask {
+            None if new > 1 => Some(causal_mask(new, all - new, q.device())?),
+            _ => None,
+        };
+        attention(q, &kv.k, &kv.v, mask.or(causal.as_ref()))
+    }
+
+    fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
+        plain().rms_norm(x, weight, eps)
+    }
+
+    fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
+        plain().layer_norm(x, weight, bias, eps)
+    }
+
+    fn rotate(&self, x: &Tensor, cos_sin: &(Tensor, Tensor)) -> Result<Tensor> {
+        plain().rotate(x, cos_sin)
+    }
+
+    fn silu_and_mul(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+        match self.silu {
+            Some(silu) => silu(gate)? * up,
+            None => plain().silu_and_mul(gate, up),
+        }
+    }
+
+    fn describe(&self, _cpu: bool) -> String {
+        "plain, with the code under check".to_string()
+    }
+}

@@ -1,0 +1,282 @@
+//! The known mistakes of a day, `tests/wrong/dayNN.toml`: a program of their own, and a record of what each does to
+//! every check.
+//!
+//! What they do doesn't depend on the reader's code, so it is computed when a check first fails, and kept in `target/`.
+//! The program is compiled by `rustc` itself, from the libraries that cargo has just built: cargo would lock its folder,
+//! and a save or a `hint` in another terminal would wait.
+
+use crate::backup;
+use crate::cargo::{self, Programs};
+use crate::checks::runner::{self, DayRun, Options};
+use crate::checks::saved::Inputs;
+use crate::host;
+use crate::repo::{Day, Repo};
+use crate::stubs;
+use anyhow::{anyhow, bail, ensure, Context, Result};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use toml::{Table, Value};
+
+/// Asked now and then while something runs: true to end it.
+pub type Stop<'a> = &'a dyn Fn() -> bool;
+
+/// What the known mistakes of a day do to its checks, if it was computed and nothing that it depends on has changed.
+pub fn record(
+    repo: &Repo,
+    day: &Day,
+    programs: &Programs,
+    device: Option<&str>,
+) -> Option<PathBuf> {
+    let path = path(repo, day);
+    let text = fs::read_to_string(&path).ok()?;
+    let mut lines = text.lines();
+    let whole = lines.next() == Some(&key(repo, day, programs, device))
+        && lines.clone().count() > 0
+        && lines.all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok());
+    whole.then_some(path)
+}
+
+/// Computes the record of a day and keeps it; `None` if it was stopped.
+///
+/// # Errors
+/// If the known mistakes don't compile, or their program ends before it has told of all of them.
+pub fn make_record(
+    repo: &Repo,
+    day: &Day,
+    programs: &Programs,
+    device: Option<&str>,
+    stop: Stop,
+) -> Result<Option<PathBuf>> {
+    let key = key(repo, day, programs, device); // of before: what changes meanwhile makes it old, and never wrong
+    let dir = WorkDir::new(repo, day)?;
+    let Some(program) = compile(repo, day, programs, &dir.0, stop)? else { return Ok(None) };
+    let report = dir.0.join("report");
+    let mut command = runner::command(repo, &program, &report, device);
+    command.arg("teeth_every_known_mistake").stdout(Stdio::null()).stderr(Stdio::null());
+    if run(&mut command, stop)?.is_none() {
+        return Ok(None);
+    }
+    keep(repo, day, &key, &fs::read_to_string(&report).unwrap_or_default())?;
+    Ok(Some(path(repo, day)))
+}
+
+/// Runs the proof that a day's checks work, on the known mistakes, the right variants and the stub. A record is compared
+/// with what the mistakes do now; if there is none, this becomes one.
+///
+/// # Errors
+/// As [`make_record`].
+pub fn teeth(repo: &Repo, day: &Day, programs: &Programs) -> Result<DayRun> {
+    let key = key(repo, day, programs, None);
+    let dir = WorkDir::new(repo, day)?;
+    let Some(program) = compile(repo, day, programs, &dir.0, &|| false)? else { bail!("stopped") };
+    let record = record(repo, day, programs, None);
+    let options = Options { teeth: true, record, ..Options::default() };
+    let run = runner::run_day(repo, day, &program, &options)?;
+    if options.record.is_none() {
+        keep(repo, day, &key, &run.report)?;
+    }
+    Ok(run)
+}
+
+/// A folder for what this process compiles, removed when dropped.
+struct WorkDir(PathBuf);
+
+impl WorkDir {
+    fn new(repo: &Repo, day: &Day) -> Result<WorkDir> {
+        let dir = runner::work_dir(repo)?.join(format!("{}-{}", day.name, std::process::id()));
+        fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+        Ok(WorkDir(dir))
+    }
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Keeps the rows of a report that tell of mistakes.
+fn keep(repo: &Repo, day: &Day, key: &str, report: &str) -> Result<()> {
+    let mistakes = report.lines().filter(|line| line.contains("\"teeth\":\"mistake\""));
+    let text: String = [key].into_iter().chain(mistakes).map(|line| format!("{line}\n")).collect();
+    backup::write(&path(repo, day), text.as_bytes())
+}
+
+/// Where a day's record is.
+fn path(repo: &Repo, day: &Day) -> PathBuf {
+    cargo::target_dir(repo).join(format!("candecode/records/{}.jsonl", day.name))
+}
+
+/// All that a record depends on. The library's name in `target/` stands for the compiler and the features.
+fn key(repo: &Repo, day: &Day, programs: &Programs, device: Option<&str>) -> String {
+    let library = programs.library("candecode").map(|path| path.display().to_string());
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let machine = [
+        library.unwrap_or_default(),
+        device.unwrap_or("cpu").to_string(),
+        variable("CANDECODE_SIMD"),
+        variable("CANDECODE_KERNELS"),
+        host::threads_of_children().to_string(),
+        instruction_set(),
+    ];
+    Inputs::read(repo).record_key(day, &machine)
+}
+
+/// What the kernels choose their instructions by.
+fn instruction_set() -> String {
+    #[cfg(target_arch = "x86_64")]
+    return format!(
+        "{:?}",
+        [
+            is_x86_feature_detected!("avx2"),
+            is_x86_feature_detected!("fma"),
+            is_x86_feature_detected!("avx512f"),
+            is_x86_feature_detected!("avx512vnni"),
+        ]
+    );
+    #[cfg(not(target_arch = "x86_64"))]
+    return std::env::consts::ARCH.to_string();
+}
+
+/// Compiles the program of a day's mistakes in a folder of its own; `None` if it was stopped.
+fn compile(
+    repo: &Repo,
+    day: &Day,
+    programs: &Programs,
+    dir: &Path,
+    stop: Stop,
+) -> Result<Option<PathBuf>> {
+    let source = write_modules(repo, day, dir)?;
+    let program = dir.join("program").with_extension(std::env::consts::EXE_EXTENSION);
+    let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
+    command.current_dir(&repo.root);
+    command.arg(repo.root.join(day.tests())).args(["--crate-name", &day.name, "--test"]);
+    command.args(["--edition=2021", "--cfg=mistakes", "--cap-lints=allow"]);
+    // As cargo compiles the check program, but for what only a debugger or a second build would use.
+    command.args(["-Copt-level=0", "-Coverflow-checks=on", "-Cdebug-assertions=off"]);
+    command.arg(format!("--remap-path-prefix={}=mistakes", dir.display())); // a panic tells its place
+    command.args(programs.folders().iter().map(|folder| format!("-L{folder}")));
+    let manifest: Table = repo.read("tests/Cargo.toml")?.parse().context("tests/Cargo.toml")?;
+    let used = manifest.get("dependencies").and_then(Value::as_table);
+    for name in used.into_iter().flat_map(Table::keys).map(|name| name.replace('-', "_")) {
+        if let Some(path) = programs.library(&name) {
+            command.arg("--extern").arg(format!("{name}={}", path.display()));
+        }
+    }
+    command.arg("-o").arg(&program).env("CANDECODE_MISTAKES", &source);
+    command.env("CARGO_MANIFEST_DIR", repo.root.join("tests")).env("CARGO_TARGET_TMPDIR", dir);
+    command.stdin(Stdio::null());
+    match run(&mut command, stop)? {
+        None => Ok(None),
+        Some(true) => Ok(Some(program)),
+        Some(false) => bail!("the known mistakes of day {} don't compile", day.number),
+    }
+}
+
+/// Runs a program to its end, and says whether it succeeded; `None` if it was stopped.
+fn run(command: &mut Command, stop: Stop) -> Result<Option<bool>> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status.success()));
+        }
+        if stop() {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Writes each mistake and variant of a day as a module, the stub beside them, and a file that lists them: that is what
+/// the day's check program includes.
+fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
+    let wrong = format!("tests/wrong/day{:02}.toml", day.number);
+    let table: Table = repo.read(&wrong)?.parse().map_err(|e| anyhow!("{wrong}: {e}"))?;
+    let reference = repo.read(&day.solution())?;
+    let mut modules = String::new();
+    let mut module = |name: &str, code: &str| -> Result<()> {
+        let path = dir.join(format!("{name}.rs"));
+        fs::write(&path, code).with_context(|| path.display().to_string())?;
+        let path = path.display().to_string();
+        Ok(writeln!(modules, "    #[path = {path:?}]\n    pub mod {name};")?)
+    };
+    module("stub", &stubs::stub(&reference).map_err(|e| anyhow!("{}: {e}", day.solution()))?)?;
+    // A long day's modules share the parts that come before their edit.
+    let shared = table.get("share_earlier_parts").and_then(Value::as_bool) == Some(true);
+    if shared {
+        module("reference", &reference)?;
+    }
+    let mut lists = String::new();
+    for kind in ["mistake", "variant"] {
+        writeln!(lists, "fn {kind}s() -> Vec<checks::Known<day::Day>> {{ vec![")?;
+        for known in entries(&table, kind) {
+            let name = text(known, "name").with_context(|| wrong.clone())?;
+            let mut code = edited(&reference, known).with_context(|| format!("{wrong}: {name}"))?;
+            if shared {
+                code = without_equal_parts(&reference, &code);
+            }
+            module(name, &code)?;
+            let diagnosis = if kind == "mistake" { text(known, "diagnosis")? } else { "" };
+            writeln!(
+                lists,
+                "    checks::Known {{ name: {name:?}, diagnosis: {diagnosis:?}, day: implementation!(wrong::{name}) }},"
+            )?;
+        }
+        lists += "] }\n";
+    }
+    let code = format!(
+        "mod wrong {{\n{modules}}}\n{lists}fn stub() -> day::Day {{ implementation!(wrong::stub) }}\n"
+    );
+    let path = dir.join("list.rs");
+    fs::write(&path, code).with_context(|| path.display().to_string())?;
+    Ok(path)
+}
+
+/// The entries of a day's file: of `mistake` or of `variant`.
+pub fn entries<'a>(table: &'a Table, kind: &str) -> impl Iterator<Item = &'a Value> {
+    table.get(kind).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// A field of an entry.
+///
+/// # Errors
+/// If the entry lacks it.
+pub fn text<'a>(entry: &'a Value, key: &str) -> Result<&'a str> {
+    entry.get(key).and_then(Value::as_str).with_context(|| format!("an entry lacks {key}"))
+}
+
+/// The reference with every edit of an entry made; each `find` must be there exactly once.
+///
+/// # Errors
+/// If it is not.
+pub fn edited(reference: &str, entry: &Value) -> Result<String> {
+    let alone = vec![entry.clone()];
+    let edits = entry.get("edits").and_then(Value::as_array).unwrap_or(&alone);
+    let mut code = reference.to_string();
+    for edit in edits {
+        let (find, replace) = (text(edit, "find")?.trim_matches('\n'), text(edit, "replace")?);
+        let times = code.matches(find).count();
+        ensure!(times == 1, "find matches {times} times, it must match once: {find}");
+        code = code.replacen(find, replace.trim_matches('\n'), 1);
+    }
+    Ok(code)
+}
+
+/// Code without the parts (`// part 2: title`) in front of its first edit: their items are those of the module
+/// `reference`, where they are compiled once. Later parts stay, for they may call what was edited. So no part may use
+/// what is private in an earlier one.
+fn without_equal_parts(reference: &str, code: &str) -> String {
+    let parts: Vec<usize> = code.match_indices("\n// part ").map(|(at, _)| at).collect();
+    let equal = |at: &usize| reference.get(..*at) == code.get(..*at);
+    let Some(&kept) = parts.iter().skip(1).rfind(|at| equal(at)) else {
+        return code.to_string();
+    };
+    let imports: Vec<&str> = code.lines().filter(|line| line.starts_with("use ")).collect();
+    format!("{}\npub use super::reference::*;\n{}", imports.join("\n"), &code[kept..])
+}
