@@ -38,7 +38,7 @@ fn main() -> ExitCode {
 /// All commands on one screen: what a reader needs every day, and below a heading the others.
 fn help() -> String {
     let mut text = "cargo xtask COMMAND (with --help: its flags)\n\n".to_string();
-    for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+    for command in Cli::command().get_subcommands() {
         if command.get_name() == commands::FIRST_OF_MORE {
             text += "\nMore:\n";
         }
@@ -56,6 +56,7 @@ fn arguments() -> Vec<OsString> {
     let now: &[&str] = match name.as_deref().unwrap_or_default() {
         "give" => &["reset", "--ref"],
         "restore" => &["reset", "--undo"],
+        "watch" => &["check", "--watch"],
         "progress" => &["list"],
         name @ ("run" | "chat" | "serve" | "compare" | "bench" | "hunt" | "teeth") => &[name, "--"],
         _ => return arguments,

@@ -17,7 +17,7 @@ fn an_unwritten_day_is_told_apart_from_a_wrong_one() {
     assert!(
         out.ends_with(
             "2 tasks, none written yet\nNext: book/src/day01_two.md; write in src/day01_two.rs, and \
-             `cargo xtask watch` checks it at every save\n"
+             `cargo xtask check --watch` checks it at every save\n"
         ),
         "{out}"
     );

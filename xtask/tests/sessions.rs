@@ -98,9 +98,14 @@ fn a_save_while_a_check_runs_is_checked_too() {
     let slow = "{ std::thread::sleep(std::time::Duration::from_secs(2)); sum(one(), one()) + 1 }";
     fake.write(DAY, &right.replace("sum(one(), one())", slow));
     let mut session = Session::open(&fake, "watch day1");
-    while files(&fake.path("target/xtask")).is_empty() {
-        std::thread::sleep(Duration::from_millis(20)); // until the checks run
+    let checks_run = || !files(&fake.path("target/xtask")).is_empty();
+    for _ in 0..6000 {
+        if checks_run() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
+    assert!(checks_run(), "no check begins");
     std::thread::sleep(Duration::from_millis(200));
     fake.write(DAY, &right);
     session.sees("✗ failed"); // what was saved first

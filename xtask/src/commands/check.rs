@@ -10,7 +10,7 @@ use crate::checks::builds::{CodeOf, Mix};
 use crate::checks::outcome::{Status, Unit};
 use crate::checks::runner::{DayRun, Options};
 use crate::checks::table::{self, Sum};
-use crate::commands::run_engine;
+use crate::commands::{run_engine, watch};
 use crate::host;
 use crate::repo::{Day, Repo};
 use crate::{note, say, usage};
@@ -46,6 +46,10 @@ pub struct Check {
     /// Also show what your code printed (`println!`, `dbg!`), where a check passes, too
     #[arg(long)]
     show_output: bool,
+    /// Check at every save, and show the first task that fails; without a day, the one you are at
+    #[arg(long)]
+    #[arg(conflicts_with_all = ["solution", "rest", "kernels", "task", "part", "show_output"])]
+    watch: bool,
 }
 
 /// Runs `check`. The exit code is 0 only if every check passed.
@@ -53,6 +57,10 @@ pub struct Check {
 /// # Errors
 /// Bad usage; or files or programs of the repository that cannot be used.
 pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
+    if args.watch {
+        let day = (args.day != "all").then_some(args.day.as_str());
+        return watch::run(repo, day, args.device.as_deref());
+    }
     let (day, tasks) = chosen(repo, args)?;
     if let Some(device) = &args.device {
         host::device_feature(device)?; // refused before anything is built
@@ -77,7 +85,7 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     say!("{}", last_line(sum, &runs));
     if let [DayRun { day, built: None, .. }] = &runs[..] {
         say!(
-            "Next: {}; write in {}, and `cargo xtask watch` checks it at every save",
+            "Next: {}; write in {}, and `cargo xtask check --watch` checks it at every save",
             day.chapter(),
             day.src()
         );

@@ -28,9 +28,6 @@ pub const FIRST_OF_MORE: &str = "chat";
 pub enum Command {
     /// Check a day: what is wrong, task by task (--watch: at every save)
     Check(check::Check),
-    /// Check a day again at every save
-    #[command(hide = true)]
-    Watch(watch::Watch),
     /// Run the engine with the days that you have written in it
     #[command(disable_help_flag = true)]
     Run(PassedOn),
@@ -93,7 +90,6 @@ pub fn run(command: Command) -> Result<ExitCode> {
     let repo = Repo::find()?;
     match command {
         Command::Check(args) => check::run(&repo, &args),
-        Command::Watch(args) => watch::run(&repo, &args),
         Command::Run(PassedOn { args }) => run_engine::run(&repo, &run_engine::RUN, &args),
         Command::Hint(args) => hint::run(&repo, &args),
         Command::List(args) => list_days::run(&repo, &args),

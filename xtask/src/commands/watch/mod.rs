@@ -1,4 +1,4 @@
-//! `cargo xtask watch`: checks a day at every save, and shows the first task that fails.
+//! `cargo xtask check --watch`: checks a day at every save, and shows the first task that fails.
 //!
 //! What the reader asks for is a letter and Enter, read as a line on a thread of its own: so the
 //! terminal stays as it is, and Ctrl-C ends the watch whatever it is doing.
@@ -17,23 +17,11 @@ use crate::stubs::{self, Task};
 use crate::term::{paint, Colour};
 use crate::{note, say};
 use anyhow::Result;
-use clap::Args;
 use file_watcher::FileWatcher;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::Duration;
-
-/// The flags of `watch`.
-#[derive(Args)]
-pub struct Watch {
-    /// Which day: `day6` or `6`; without it, the one you are at
-    #[arg(value_name = "DAY")]
-    day: Option<String>,
-    /// cpu, metal or cuda
-    #[arg(long)]
-    device: Option<String>,
-}
 
 /// What is looked at, relative to the root.
 const WATCHED: [&str; 6] = ["src", "solutions", "tests", "Cargo.toml", "Cargo.lock", "build.rs"];
@@ -63,15 +51,16 @@ struct Session<'a> {
     skipped: BTreeSet<String>,
 }
 
-/// Runs `watch`, until the reader ends it or every day is done.
+/// Checks the day, or the one the reader is at, until the reader ends it or every day is done.
 ///
 /// # Errors
 /// Bad usage; or a file of the repository that cannot be read.
-pub fn run(repo: &Repo, args: &Watch) -> Result<ExitCode> {
-    if let Some(device) = &args.device {
+pub fn run(repo: &Repo, day: Option<&str>, device: Option<&str>) -> Result<ExitCode> {
+    if let Some(device) = device {
         host::device_feature(device)?; // refused before anything is built
     }
-    let day = match &args.day {
+    let stays = day.is_some();
+    let day = match day {
         Some(day) => Some(repo.day(day)?.clone()),
         None => {
             let days = progress::all_days(repo, &Inputs::read(repo))?;
@@ -79,16 +68,16 @@ pub fn run(repo: &Repo, args: &Watch) -> Result<ExitCode> {
         }
     };
     let Some(day) = day else {
-        say!("Every core task is done. One day again: cargo xtask watch day6");
+        say!("Every core task is done. One day again: cargo xtask check day6 --watch");
         return Ok(ExitCode::SUCCESS);
     };
     let mut session = Session {
         repo,
-        device: args.device.as_deref(),
+        device,
         lines: lines_of_stdin(),
         watcher: FileWatcher::new(WATCHED.iter().map(|path| repo.root.join(path)).collect()),
         day,
-        stays: args.day.is_some(),
+        stays,
         skipped: BTreeSet::new(),
     };
     loop {
