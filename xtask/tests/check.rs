@@ -105,7 +105,7 @@ fn a_program_that_dies_or_hangs_is_told_in_words() {
     let tests = fake.read("tests/day00_one.rs");
     fake.write(
         "tests/day00_one.rs",
-        &(tests + "#[test]\nfn task_0_1_deep() { candecode::day00_one::down(0); }\n"),
+        &(tests + "#[test]\nfn task_0_1_deep() { crate::day00_one::down(0); }\n"),
     );
     let (out, err, code) = fake.say(&["check", "day0"]);
     assert!(out.contains("✗ did not finish: task_0_1_deep"), "{out}{err}");
@@ -124,7 +124,7 @@ fn a_program_that_dies_or_hangs_is_told_in_words() {
     );
     assert_eq!((last_line(&out), code), ("1 passed, 1 failed", 1));
     assert_eq!(
-        common::files(&fake.path("target/xtask")),
+        common::files(&fake.path("target/candecode/work")),
         Vec::<std::path::PathBuf>::new(),
         "no report stays"
     );

@@ -23,6 +23,11 @@ use toml::{Table, Value};
 /// Asked now and then while something runs: true to end it.
 pub type Stop<'a> = &'a dyn Fn() -> bool;
 
+/// The file of a day's known mistakes.
+pub fn file(day: &Day) -> String {
+    format!("tests/wrong/day{:02}.toml", day.number)
+}
+
 /// What the known mistakes of a day do to its checks, if it was computed and nothing that it depends on has changed.
 pub fn record(
     repo: &Repo,
@@ -196,7 +201,7 @@ fn run(command: &mut Command, stop: Stop) -> Result<Option<bool>> {
 /// Writes each mistake and variant of a day as a module, the stub beside them, and a file that lists them: that is what
 /// the day's check program includes.
 fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
-    let wrong = format!("tests/wrong/day{:02}.toml", day.number);
+    let wrong = file(day);
     let table: Table = repo.read(&wrong)?.parse().map_err(|e| anyhow!("{wrong}: {e}"))?;
     let reference = repo.read(&day.solution())?;
     let mut modules = String::new();

@@ -100,7 +100,8 @@ pub fn of_reader(repo: &Repo, day: &Day, device: Option<&str>) -> Result<DayRun>
 /// for.
 fn unnamed(repo: &Repo, run: &DayRun, options: &Options) -> Vec<String> {
     let Some(Built::Done(programs)) = run.built.as_deref() else { return vec![] };
-    if mistakes::record(repo, &run.day, programs, options.device.as_deref()).is_some() {
+    let recorded = mistakes::record(repo, &run.day, programs, options.device.as_deref()).is_some();
+    if recorded || !repo.root.join(mistakes::file(&run.day)).is_file() {
         return vec![];
     }
     let failed = run.units.iter().filter(|unit| unit.status == Status::Failed);
