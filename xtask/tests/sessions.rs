@@ -98,7 +98,7 @@ fn a_save_while_a_check_runs_is_checked_too() {
     let slow = "{ std::thread::sleep(std::time::Duration::from_secs(2)); sum(one(), one()) + 1 }";
     fake.write(DAY, &right.replace("sum(one(), one())", slow));
     let mut session = Session::open(&fake, "watch day1");
-    let checks_run = || !files(&fake.path("target/xtask")).is_empty();
+    let checks_run = || !files(&fake.path("target/candecode/work")).is_empty();
     for _ in 0..6000 {
         if checks_run() {
             break;

@@ -6,27 +6,36 @@
 mod file_watcher;
 
 use crate::checks::outcome::{Status, Unit};
-use crate::checks::runner::DayRun;
+use crate::checks::runner::{DayRun, Options};
 use crate::checks::saved::Inputs;
 use crate::checks::{self, table};
-use crate::commands::{diff, hint, list_days};
+use crate::commands::{check, diff, hint, list_days};
 use crate::host;
-use crate::progress::{self, DayProgress};
+use crate::progress::{self, DayProgress, Progress};
 use crate::repo::{Day, Repo};
 use crate::stubs::{self, Task};
 use crate::term::{paint, Colour};
 use crate::{note, say};
 use anyhow::Result;
 use file_watcher::FileWatcher;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{channel, Receiver};
 use std::time::Duration;
 
 /// What is looked at, relative to the root.
 const WATCHED: [&str; 6] = ["src", "solutions", "tests", "Cargo.toml", "Cargo.lock", "build.rs"];
 /// How often it is looked at.
 const TICK: Duration = Duration::from_millis(100);
+
+/// What the reader did.
+enum Event {
+    /// Typed a line.
+    Line(String),
+    /// Saved a file.
+    Save,
+}
 
 /// What a wait ended with.
 enum Step {
@@ -43,7 +52,9 @@ struct Session<'a> {
     repo: &'a Repo,
     device: Option<&'a str>,
     lines: Receiver<String>,
-    watcher: FileWatcher,
+    watcher: RefCell<FileWatcher>,
+    /// What the reader did while known mistakes were looked for.
+    event: RefCell<Option<Event>>,
     day: Day,
     /// Whether the reader asked for this day and it was done already: then it is kept.
     stays: bool,
@@ -75,7 +86,10 @@ pub fn run(repo: &Repo, day: Option<&str>, device: Option<&str>) -> Result<ExitC
         repo,
         device,
         lines: lines_of_stdin(),
-        watcher: FileWatcher::new(WATCHED.iter().map(|path| repo.root.join(path)).collect()),
+        watcher: RefCell::new(FileWatcher::new(
+            WATCHED.iter().map(|path| repo.root.join(path)).collect(),
+        )),
+        event: RefCell::new(None),
         day,
         stays,
         skipped: BTreeSet::new(),
@@ -109,7 +123,7 @@ fn lines_of_stdin() -> Receiver<String> {
 impl Session<'_> {
     /// Checks, shows, and waits for something to do.
     fn round(&mut self) -> Result<Step> {
-        self.watcher.reset(); // before the check: what is saved meanwhile is checked afterwards
+        self.watcher.get_mut().reset(); // before the check: what is saved meanwhile is checked afterwards
         let inputs = Inputs::read(self.repo);
         let key = inputs.key(self.repo, &self.day);
         say!("\n{}", paint(Colour::Bold, &format!("── {} ──", self.day.title())));
@@ -123,6 +137,10 @@ impl Session<'_> {
         let mut day = progress::with_results(self.repo, &inputs, &self.day)?;
         day.take(&run);
         if day.done() && !self.stays {
+            let written = matches!(&day.file, Progress::Begun(open) if open.is_empty());
+            if written && !check::fits(self.repo, &self.day)? {
+                return self.wait(&key, None);
+            }
             return self.go_on(&inputs);
         }
         self.stays &= day.done();
@@ -201,18 +219,23 @@ impl Session<'_> {
 
     /// Waits for a line or a save, and does what is asked.
     fn wait(&mut self, key: &str, shown: Option<(&DayProgress, &DayRun)>) -> Result<Step> {
+        let mut named = false;
         loop {
             let keys = format!(
                 "h hint · n next · d diff · l list · q quit, then Enter\n(waiting for a save of {})",
                 self.day.src()
             );
             say!("\n{}", paint(Colour::Dim, &keys));
-            let Some(line) = self.line_or_save() else {
+            if let Some((day, run)) = shown.filter(|_| !named) {
+                named = self.name_mistakes(day, run)?;
+            }
+            let line = match self.next_event() {
+                Event::Line(line) => line,
                 // Nothing is to be done if all that the day depends on is what it was.
-                if Inputs::read(self.repo).key(self.repo, &self.day) != key {
-                    return Ok(Step::Again);
+                Event::Save if Inputs::read(self.repo).key(self.repo, &self.day) != key => {
+                    return Ok(Step::Again)
                 }
-                continue;
+                Event::Save => continue,
             };
             let task = shown.and_then(|(day, _)| self.first(day)).map(|(task, _)| task.clone());
             match line.trim().to_lowercase().chars().next() {
@@ -244,18 +267,42 @@ impl Session<'_> {
         }
     }
 
-    /// The next line of the reader's; `None` once a file was saved.
-    fn line_or_save(&mut self) -> Option<String> {
-        loop {
-            match self.lines.recv_timeout(TICK) {
-                Ok(line) => return Some(line),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
-            }
-            if self.watcher.poll() {
-                return None;
-            }
+    /// Names the known mistakes that do what the reader's code does in the check that is shown. False
+    /// if the reader did something meanwhile: that goes first.
+    fn name_mistakes(&self, day: &DayProgress, run: &DayRun) -> Result<bool> {
+        let options = Options { device: self.device.map(str::to_string), ..Options::default() };
+        let units = checks::diagnose(self.repo, run, &options, &|| self.has_event())?;
+        if let (Some(mut units), Some((task, _))) = (units, self.first(day)) {
+            let is_shown = |unit: &Unit| unit.task().as_ref() == Some(&task.id);
+            units.retain(is_shown);
+            units.truncate(1);
+            table::diagnoses(&units);
         }
+        Ok(self.event.borrow().is_none())
+    }
+
+    /// Waits for a line of the reader's or a save.
+    fn next_event(&self) -> Event {
+        loop {
+            if self.has_event() {
+                if let Some(event) = self.event.take() {
+                    return event;
+                }
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// Whether the reader has done something that is yet to be answered.
+    fn has_event(&self) -> bool {
+        let mut event = self.event.borrow_mut();
+        if event.is_none() {
+            *event = match self.lines.try_recv() {
+                Ok(line) => Some(Event::Line(line)),
+                Err(_) => self.watcher.borrow_mut().poll().then_some(Event::Save),
+            };
+        }
+        event.is_some()
     }
 
     /// The next day in order that is not done.
