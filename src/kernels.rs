@@ -58,14 +58,14 @@ impl<'a> Held<'a> {
     }
 
     /// The numbers of its storage, from the tensor's first one on.
-    fn from_start<T: WithDType>(&self) -> Result<&[T]> {
+    fn slice_from_start<T: WithDType>(&self) -> Result<&[T]> {
         let Storage::Cpu(storage) = &*self.0 else { bail!("a kernel's tensor must be on the CPU") };
         Ok(&storage.as_slice::<T>()?[self.1.start_offset()..])
     }
 
     /// The numbers of a contiguous tensor.
     fn all<T: WithDType>(&self) -> Result<&[T]> {
-        Ok(&self.from_start()?[..self.1.shape().elem_count()])
+        Ok(&self.slice_from_start()?[..self.1.shape().elem_count()])
     }
 
     /// Heads in place: queries of a product, or keys and values of the cache.
@@ -73,7 +73,7 @@ impl<'a> Held<'a> {
         let [batch_stride, head_stride, position_stride, 1] = *self.1.stride() else {
             bail!("heads must be (B, H, T, D) with whole rows, not {:?}", self.1)
         };
-        Ok(Heads { data: self.from_start()?, batch_stride, head_stride, position_stride })
+        Ok(Heads { data: self.slice_from_start()?, batch_stride, head_stride, position_stride })
     }
 }
 

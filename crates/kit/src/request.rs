@@ -124,6 +124,7 @@ pub struct Request<'a> {
     /// Chooses the token.
     pub sampler: Sampler<'a>,
     /// A kernel that stands in for day 7's `log_softmax`; what it returns None for is left to that day.
+    #[allow(clippy::type_complexity)] // a function's own signature says the most
     pub log_softmax: Option<fn(&[f32]) -> Option<Vec<f32>>>,
     /// The number of likeliest tokens that each token carries in its `top`; None: none.
     pub top_logprobs: Option<usize>,

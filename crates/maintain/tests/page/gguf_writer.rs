@@ -1,75 +1,19 @@
 //! GGUF files of story-230k, each with one thing wrong:
 //! <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
 
+use candle_core::quantized::gguf_file::{self, Content, Value};
+use candle_core::quantized::{GgmlDType, QTensor};
+use candle_core::{safetensors, Device};
 use serde_json::Value as Json;
+use std::fs::{self, File};
 use std::path::Path;
+use Value::{Array, Bool, String, F32, I32, U32};
 
-/// A value of the metadata.
-#[derive(Clone)]
-enum Value {
-    Number(u32),
-    Float(f32),
-    Flag(bool),
-    Text(String),
-    Texts(Vec<String>),
-    Kinds(Vec<i32>),
-}
-
-use Value::{Flag, Float, Kinds, Number, Text, Texts};
-
-/// A tensor: its name, its shape, its type and its numbers.
-type Tensor = (String, Vec<u64>, u32, Vec<u8>);
-
-/// Type of numbers: bf16, as in the file that they are taken from.
-const BF16: u32 = 30;
-
-fn text_bytes(text: &str) -> Vec<u8> {
-    [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat()
-}
-
-/// A value with the number of its type before it.
-fn value_bytes(value: &Value) -> Vec<u8> {
-    let list = |kind: u32, length: usize, items: Vec<u8>| {
-        [&9u32.to_le_bytes()[..], &kind.to_le_bytes(), &(length as u64).to_le_bytes(), &items]
-            .concat()
-    };
-    match value {
-        Number(number) => [4u32.to_le_bytes(), number.to_le_bytes()].concat(),
-        Float(number) => [6u32.to_le_bytes(), number.to_le_bytes()].concat(),
-        Flag(flag) => [&7u32.to_le_bytes()[..], &[u8::from(*flag)]].concat(),
-        Text(text) => [&8u32.to_le_bytes()[..], &text_bytes(text)].concat(),
-        Texts(texts) => list(8, texts.len(), texts.iter().flat_map(|t| text_bytes(t)).collect()),
-        Kinds(kinds) => list(5, kinds.len(), kinds.iter().flat_map(|k| k.to_le_bytes()).collect()),
-    }
-}
-
-fn file_bytes(metadata: &[(String, Value)], tensors: &[Tensor]) -> Vec<u8> {
-    let mut bytes = b"GGUF\x03\0\0\0".to_vec();
-    bytes.extend((tensors.len() as u64).to_le_bytes());
-    bytes.extend((metadata.len() as u64).to_le_bytes());
-    for (key, value) in metadata {
-        bytes.extend(text_bytes(key));
-        bytes.extend(value_bytes(value));
-    }
-    let mut offset = 0u64;
-    for (name, shape, kind, data) in tensors {
-        bytes.extend(text_bytes(name));
-        bytes.extend((shape.len() as u32).to_le_bytes());
-        shape.iter().rev().for_each(|length| bytes.extend(length.to_le_bytes()));
-        bytes.extend(kind.to_le_bytes());
-        bytes.extend(offset.to_le_bytes());
-        offset += (data.len() as u64).next_multiple_of(32);
-    }
-    for (_, _, _, data) in tensors {
-        bytes.resize(bytes.len().next_multiple_of(32), 0);
-        bytes.extend(data);
-    }
-    bytes.resize(bytes.len().next_multiple_of(32), 0);
-    bytes
-}
+type Metadata = Vec<(&'static str, Value)>;
+type Tensors = Vec<(std::string::String, QTensor)>;
 
 /// What llama.cpp calls a tensor of a Qwen 2.
-fn renamed(name: &str) -> String {
+fn renamed(name: &str) -> std::string::String {
     let mut name = name.replace("model.layers.", "blk.").replace("model.", "");
     for (from, to) in [
         ("embed_tokens", "token_embd"),
@@ -91,123 +35,113 @@ fn renamed(name: &str) -> String {
     name
 }
 
-fn tensors_of(model: &Path) -> Vec<Tensor> {
-    let bytes = std::fs::read(model.join("model.safetensors")).unwrap();
-    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let json: Json = serde_json::from_slice(&bytes[8..8 + header]).unwrap();
-    let mut tensors = Vec::new();
-    for (name, about) in
-        json.as_object().unwrap().iter().filter(|(name, _)| *name != "__metadata__")
-    {
-        let number = |value: &Json| value.as_u64().unwrap();
-        let at = |end: usize| 8 + header + number(&about["data_offsets"][end]) as usize;
-        let shape = about["shape"].as_array().unwrap().iter().map(number).collect();
-        tensors.push((renamed(name), shape, BF16, bytes[at(0)..at(1)].to_vec()));
-    }
-    tensors
+/// The tensors of a model in bf16, or its matrices in another type.
+fn tensors_of(model: &Path, matrices: GgmlDType) -> Tensors {
+    let tensors = safetensors::load(model.join("model.safetensors"), &Device::Cpu).unwrap();
+    let mut tensors: Vec<_> = tensors.into_iter().collect();
+    tensors.sort_by(|a, b| a.0.cmp(&b.0));
+    let quantized = |(name, tensor): (std::string::String, candle_core::Tensor)| {
+        let kind = if tensor.rank() == 2 { matrices } else { GgmlDType::BF16 };
+        (renamed(&name), QTensor::quantize(&tensor, kind).unwrap())
+    };
+    tensors.into_iter().map(quantized).collect()
 }
 
-fn metadata_of(model: &Path) -> Vec<(String, Value)> {
+fn metadata_of(model: &Path) -> Metadata {
     let read = |file: &str| -> Json {
         serde_json::from_slice(&std::fs::read(model.join(file)).unwrap()).unwrap()
     };
     let (config, tokenizer) = (read("config.json"), read("tokenizer.json"));
-    let number = |key: &str| Number(config[key].as_u64().unwrap() as u32);
+    let number = |key: &str| U32(config[key].as_u64().unwrap() as u32);
     let vocab = tokenizer["model"]["vocab"].as_object().unwrap();
-    let mut pieces = vec![String::new(); vocab.len()];
+    let mut pieces = vec![std::string::String::new(); vocab.len()];
     vocab.iter().for_each(|(piece, id)| pieces[id.as_u64().unwrap() as usize] = piece.clone());
-    let kinds = (0..pieces.len()).map(|id| if id == 0 { 3 } else { 1 }).collect();
+    let kinds = (0..pieces.len()).map(|id| I32(if id == 0 { 3 } else { 1 })).collect();
     let merges = tokenizer["model"]["merges"].as_array().unwrap().iter();
-    let merge =
-        |pair: &Json| format!("{} {}", pair[0].as_str().unwrap(), pair[1].as_str().unwrap());
+    let word = |json: &Json| json.as_str().unwrap().to_string();
+    let merge = |pair: &Json| String(format!("{} {}", word(&pair[0]), word(&pair[1])));
     let epsilon = config["rms_norm_eps"].as_f64().unwrap() as f32;
     let pairs = [
-        ("general.architecture", Text("qwen2".into())),
+        ("general.architecture", String("qwen2".into())),
         ("qwen2.block_count", number("num_hidden_layers")),
         ("qwen2.context_length", number("max_position_embeddings")),
         ("qwen2.embedding_length", number("hidden_size")),
         ("qwen2.feed_forward_length", number("intermediate_size")),
         ("qwen2.attention.head_count", number("num_attention_heads")),
         ("qwen2.attention.head_count_kv", number("num_key_value_heads")),
-        ("qwen2.attention.layer_norm_rms_epsilon", Float(epsilon)),
-        ("qwen2.rope.freq_base", Float(10_000.0)),
-        ("tokenizer.ggml.model", Text("gpt2".into())),
-        ("tokenizer.ggml.pre", Text("gpt-2".into())),
-        ("tokenizer.ggml.tokens", Texts(pieces)),
-        ("tokenizer.ggml.token_type", Kinds(kinds)),
-        ("tokenizer.ggml.merges", Texts(merges.map(merge).collect())),
-        ("tokenizer.ggml.eos_token_id", Number(0)),
+        ("qwen2.attention.layer_norm_rms_epsilon", F32(epsilon)),
+        ("qwen2.rope.freq_base", F32(10_000.0)),
+        ("tokenizer.ggml.model", String("gpt2".into())),
+        ("tokenizer.ggml.pre", String("gpt-2".into())),
+        ("tokenizer.ggml.tokens", Array(pieces.into_iter().map(String).collect())),
+        ("tokenizer.ggml.token_type", Array(kinds)),
+        ("tokenizer.ggml.merges", Array(merges.map(merge).collect())),
+        ("tokenizer.ggml.eos_token_id", U32(0)),
     ];
-    pairs.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
-}
-
-/// A matrix in Q8_0, type 8: of each 32 numbers an f16 scale and signed bytes. Others stay.
-fn in_q8_0((name, shape, kind, data): &Tensor) -> Tensor {
-    if shape.len() != 2 {
-        return (name.clone(), shape.clone(), *kind, data.clone());
-    }
-    let (pairs, _) = data.as_chunks::<2>();
-    let numbers =
-        pairs.iter().map(|pair| f32::from_bits(u32::from(u16::from_le_bytes(*pair)) << 16));
-    let mut blocks = vec![];
-    for block in numbers.collect::<Vec<_>>().chunks(32) {
-        // The scale 2^-6, as f16: enough for weights below 2, and no arithmetic of f16 is needed.
-        blocks.extend(0x2400u16.to_le_bytes());
-        blocks.extend(block.iter().map(|x| (x * 64.0).round().clamp(-127.0, 127.0) as i8 as u8));
-    }
-    (name.clone(), shape.clone(), 8, blocks)
+    pairs.to_vec()
 }
 
 /// Writes the files into a folder.
 pub fn write_all(model: &Path, folder: &Path) {
-    let (metadata, tensors) = (metadata_of(model), tensors_of(model));
-    let text = |text: &str| Some(Text(text.into()));
+    let (metadata, mut tensors) = (metadata_of(model), tensors_of(model, GgmlDType::BF16));
+    let path = |file: &str| folder.join(format!("{file}.gguf"));
+    let write = |file: &str, metadata: &Metadata, tensors: &Tensors| {
+        let metadata: Vec<_> = metadata.iter().map(|(key, value)| (*key, value)).collect();
+        let tensors: Vec<_> = tensors.iter().map(|(name, data)| (name.as_str(), data)).collect();
+        gguf_file::write(&mut File::create(path(file)).unwrap(), &metadata, &tensors).unwrap();
+    };
+    let text = |text: &str| Some(String(text.into()));
     for (file, key, value) in [
         ("gemma3", "general.architecture", text("gemma3")),
         ("no-architecture", "general.architecture", None),
-        ("part-1-of-3", "split.count", Some(Number(3))),
+        ("part-1-of-3", "split.count", Some(U32(3))),
         ("no-block-count", "qwen2.block_count", None),
         ("heads-in-words", "qwen2.attention.head_count", text("two")),
-        ("three-heads", "qwen2.attention.head_count", Some(Number(3))),
-        ("sliding-window", "qwen2.attention.sliding_window", Some(Number(64))),
-        ("experts", "qwen2.expert_count", Some(Number(8))),
-        ("partial-rope", "qwen2.rope.dimension_count", Some(Number(16))),
-        ("linear-rope", "qwen2.rope.scaling.factor", Some(Float(4.0))),
+        ("three-heads", "qwen2.attention.head_count", Some(U32(3))),
+        ("sliding-window", "qwen2.attention.sliding_window", Some(U32(64))),
+        ("experts", "qwen2.expert_count", Some(U32(8))),
+        ("partial-rope", "qwen2.rope.dimension_count", Some(U32(16))),
+        ("linear-rope", "qwen2.rope.scaling.factor", Some(F32(4.0))),
         ("yarn", "qwen2.rope.scaling.type", text("yarn")),
-        ("negative-theta", "qwen2.rope.freq_base", Some(Float(-1.0))),
+        ("negative-theta", "qwen2.rope.freq_base", Some(F32(-1.0))),
         ("bert", "tokenizer.ggml.model", text("bert")),
         ("no-tokenizer", "tokenizer.ggml.model", None),
         ("no-scores", "tokenizer.ggml.model", text("llama")),
         ("tekken", "tokenizer.ggml.pre", text("tekken")),
         ("no-pre", "tokenizer.ggml.pre", None),
         ("no-tokens", "tokenizer.ggml.tokens", None),
-        ("tokens-of-numbers", "tokenizer.ggml.tokens", Some(Kinds(vec![1]))),
+        ("tokens-of-numbers", "tokenizer.ggml.tokens", Some(Array(vec![I32(1)]))),
         ("no-merges", "tokenizer.ggml.merges", None),
-        ("merge-of-one", "tokenizer.ggml.merges", Some(Texts(vec!["ab".into()]))),
-        ("no-first-token", "tokenizer.ggml.add_bos_token", Some(Flag(true))),
+        ("merge-of-one", "tokenizer.ggml.merges", Some(Array(vec![String("ab".into())]))),
+        ("no-first-token", "tokenizer.ggml.add_bos_token", Some(Bool(true))),
     ] {
         let mut metadata = metadata.clone();
-        metadata.retain(|(name, _)| name != key);
-        metadata.extend(value.map(|value| (key.to_string(), value)));
-        std::fs::write(folder.join(format!("{file}.gguf")), file_bytes(&metadata, &tensors))
-            .unwrap();
+        metadata.retain(|(name, _)| *name != key);
+        metadata.extend(value.map(|value| (key, value)));
+        write(file, &metadata, &tensors);
     }
-    for (file, without) in
+    // A type that came after candle's reader: 20 is IQ4_NL. It follows name and shape.
+    let (name, data) = &tensors[0];
+    write("iq4", &metadata, &tensors);
+    let mut bytes = fs::read(path("iq4")).unwrap();
+    let at = bytes.windows(name.len()).position(|window| window == name.as_bytes()).unwrap();
+    bytes[at + name.len() + 4 + 8 * data.rank()] = 20;
+    fs::write(path("iq4"), bytes).unwrap();
+
+    let quantized = tensors_of(model, GgmlDType::Q8_0);
+    write("q8_0", &metadata, &quantized);
+    let content = Content::read(&mut File::open(path("q8_0")).unwrap()).unwrap();
+    let begins = content.tensor_data_offset + content.tensor_infos["blk.0.attn_k.weight"].offset;
+    let mut bytes = fs::read(path("q8_0")).unwrap();
+    bytes[begins as usize..][..2].copy_from_slice(&0x7e00u16.to_le_bytes()); // a scale of NaN
+    fs::write(path("q8_0-damaged"), bytes).unwrap();
+
+    for (file, name) in
         [("no-embedding", "token_embd.weight"), ("no-up-projection", "blk.1.ffn_up.weight")]
     {
-        let mut tensors = tensors.clone();
-        tensors.retain(|(name, ..)| name != without);
-        std::fs::write(folder.join(format!("{file}.gguf")), file_bytes(&metadata, &tensors))
-            .unwrap();
+        let at = tensors.iter().position(|(other, _)| other == name).unwrap();
+        let without = tensors.remove(at);
+        write(file, &metadata, &tensors);
+        tensors.insert(at, without);
     }
-    let quantised: Vec<Tensor> = tensors.iter().map(in_q8_0).collect();
-    std::fs::write(folder.join("q8_0.gguf"), file_bytes(&metadata, &quantised)).unwrap();
-    let mut damaged = quantised;
-    let matrix = damaged.iter_mut().find(|(name, ..)| name == "blk.0.attn_k.weight").unwrap();
-    matrix.3[1] = 0x7e; // the first scale: not a number
-    std::fs::write(folder.join("q8_0-damaged.gguf"), file_bytes(&metadata, &damaged)).unwrap();
-    // A type of numbers that came after candle's reader: 20 is IQ4_NL.
-    let mut tensors = tensors;
-    tensors[0].2 = 20;
-    std::fs::write(folder.join("iq4.gguf"), file_bytes(&metadata, &tensors)).unwrap();
 }
