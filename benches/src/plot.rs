@@ -1,132 +1,145 @@
-//! Plots of what was measured, for the book: SVG in its house style.
+//! Plots of what was measured, for the book: SVG in its house style, coloured by classes.
 
+use crate::shared::root;
+use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
-/// A plot of 720 by 330 units; data to 70 … 690 by 40 … 270.
+/// An axis: its name, its bounds, and its labels.
+#[derive(Clone)]
+pub struct Axis {
+    name: &'static str,
+    low: f64,
+    high: f64,
+    log: bool,
+    labels: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// Returns a linear axis with numbers at `ticks`.
+    pub fn linear(name: &'static str, (low, high): (f64, f64), ticks: &[f64]) -> Self {
+        let labels = ticks.iter().map(|at| (*at, at.to_string())).collect();
+        Self { name, low, high, log: false, labels }
+    }
+
+    /// Returns a logarithmic axis with numbers at `ticks`.
+    pub fn log(name: &'static str, bounds: (f64, f64), ticks: &[f64]) -> Self {
+        Self { log: true, ..Self::linear(name, bounds, ticks) }
+    }
+
+    /// Puts words at the ticks instead of numbers.
+    pub fn with_labels(mut self, labels: &[&str]) -> Self {
+        for (label, words) in self.labels.iter_mut().zip(labels) {
+            label.1 = words.to_string();
+        }
+        self
+    }
+
+    /// Returns where a value is, from 0 to 1.
+    fn share(&self, value: f64) -> f64 {
+        let scale = |v: f64| if self.log { v.log10() } else { v };
+        let value = value.clamp(self.low, self.high);
+        (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
+    }
+}
+
+/// A plot of 720 by 330 units; data to 70 … 690 by 40 … 270. A role, such as `kept`, is a class of
+/// the book's `figures.css`.
 pub struct Plot {
     svg: String,
-    x: (f64, f64),
-    y: (f64, f64),
-    /// Whether the x axis and the y axis are logarithmic.
-    log: (bool, bool),
+    x: Axis,
+    y: Axis,
 }
 
 impl Plot {
-    /// An empty frame for data between these bounds; `log`: whether x and y are logarithmic.
-    pub fn new(label: &str, x: (f64, f64), y: (f64, f64), log: (bool, bool)) -> Self {
-        let svg = format!("<svg viewBox=\"0 0 720 330\" role=\"img\" aria-label=\"{label}\">\n<path class=\"axis\" d=\"M70 40V270H690\"/>\n");
-        Self { svg, x, y, log }
+    /// Draws the axes; `label` says to a screen reader what the plot shows.
+    pub fn new(label: &str, x: Axis, y: Axis) -> Self {
+        let mut svg = open(330, label);
+        svg += "<path class=\"axis\" d=\"M70 40V270H690\"/>\n";
+        let mut plot = Self { svg, x, y };
+        for (value, label) in &plot.x.labels {
+            let x = 70.0 + 620.0 * plot.x.share(*value);
+            let _ = writeln!(plot.svg, "<path class=\"axis\" d=\"M{x:.1} 270V275\"/><text class=\"note\" x=\"{x:.1}\" y=\"287\">{label}</text>");
+        }
+        for (value, label) in &plot.y.labels {
+            let y = 270.0 - 230.0 * plot.y.share(*value);
+            let _ = writeln!(plot.svg, "<path class=\"axis dashed\" d=\"M70 {y:.1}H690\"/><text class=\"note right\" x=\"62\" y=\"{y:.1}\">{label}</text>");
+        }
+        let (x, y) = (plot.x.name, plot.y.name);
+        let _ = writeln!(plot.svg, "<text class=\"note\" x=\"380\" y=\"314\">{x}</text>\n<text class=\"note left\" x=\"8\" y=\"18\">{y}</text>");
+        plot
     }
 
-    fn at(&self, x: f64, y: f64) -> (f64, f64) {
-        let share = |v: f64, (low, high): (f64, f64), log: bool| {
-            let scale = |v: f64| if log { v.log10() } else { v };
-            (scale(v.clamp(low, high)) - scale(low)) / (scale(high) - scale(low))
-        };
-        let (right, up) = (share(x, self.x, self.log.0), share(y, self.y, self.log.1));
-        (70.0 + 620.0 * right, 270.0 - 230.0 * up)
+    fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
+        (70.0 + 620.0 * self.x.share(x), 270.0 - 230.0 * self.y.share(y))
     }
 
-    /// A label on the x axis.
-    pub fn tick_x(&mut self, x: f64, label: &str) {
-        let (x, _) = self.at(x, self.y.0);
-        let _ = writeln!(self.svg, "<path class=\"axis\" d=\"M{x:.1} 270V275\"/><text class=\"note\" x=\"{x:.1}\" y=\"287\">{label}</text>");
-    }
-
-    /// A label on the y axis, with a faint line across.
-    pub fn tick_y(&mut self, y: f64, label: &str) {
-        let (_, y) = self.at(self.x.0, y);
-        let _ = writeln!(self.svg, "<path class=\"axis dashed\" d=\"M70 {y:.1}H690\"/><text class=\"note right\" x=\"62\" y=\"{y:.1}\">{label}</text>");
-    }
-
-    /// What the axes are.
-    pub fn axes(&mut self, x: &str, y: &str) {
-        let _ = writeln!(self.svg, "<text class=\"note\" x=\"380\" y=\"314\">{x}</text>\n<text class=\"note left\" x=\"8\" y=\"18\">{y}</text>");
-    }
-
-    /// A line through points.
+    /// Draws a line through points.
     pub fn line(&mut self, role: &str, points: &[(f64, f64)]) {
         let mut path = String::new();
-        for (i, (x, y)) in points.iter().enumerate() {
-            let (x, y) = self.at(*x, *y);
+        for (i, point) in points.iter().enumerate() {
+            let (x, y) = self.at(*point);
             let _ = write!(path, "{}{x:.1} {y:.1}", if i == 0 { "M" } else { "L" });
         }
         let _ = writeln!(self.svg, "<path class=\"plot {role}\" d=\"{path}\"/>");
     }
 
-    /// Dots.
+    /// Draws a dot at each point.
     pub fn dots(&mut self, role: &str, points: &[(f64, f64)]) {
         let _ = writeln!(self.svg, "<g class=\"{role}\">");
-        for (x, y) in points {
-            let (x, y) = self.at(*x, *y);
-            let _ =
-                writeln!(self.svg, "<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>");
+        for point in points {
+            let (x, y) = self.at(*point);
+            let dot = format!("<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>\n");
+            self.svg += &dot;
         }
         self.svg += "</g>\n";
     }
 
-    /// A vertical line.
+    /// Draws a line with dots.
+    pub fn series(&mut self, role: &str, points: &[(f64, f64)]) {
+        self.line(role, points);
+        self.dots(role, points);
+    }
+
+    /// Draws a vertical line.
     pub fn upright(&mut self, x: f64) {
-        let (x, _) = self.at(x, self.y.0);
+        let (x, _) = self.at((x, self.y.low));
         let _ = writeln!(self.svg, "<path class=\"wire dashed\" d=\"M{x:.1} 40V270\"/>");
     }
 
-    /// Words beside the point `(x, y)`, moved by `(dx, dy)` units.
-    pub fn words(&mut self, side: &str, (x, y): (f64, f64), (dx, dy): (f64, f64), words: &str) {
-        let (x, y) = self.at(x, y);
-        let _ = writeln!(
-            self.svg,
-            "<text class=\"note {side}\" x=\"{:.1}\" y=\"{:.1}\">{words}</text>",
-            x + dx,
-            y + dy
-        );
+    /// Writes words next to a point, moved by `(dx, dy)` units; `side` is a class.
+    pub fn words(&mut self, side: &str, point: (f64, f64), (dx, dy): (f64, f64), words: &str) {
+        let (x, y) = self.at(point);
+        let (x, y) = (x + dx, y + dy);
+        let text =
+            format!("<text class=\"note {side}\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>\n");
+        self.svg += &text;
     }
 
-    /// Writes it to `book/src/bench/`.
+    /// Writes the plot to `book/src/bench`.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn save(mut self, name: &str) -> std::io::Result<()> {
-        self.svg += "</svg>\n";
-        write(name, &self.svg)
+    pub fn save(self, name: &str) -> Result<()> {
+        save(name, &(self.svg + "</svg>\n"))
     }
 }
 
-fn write(name: &str, svg: &str) -> std::io::Result<()> {
-    std::fs::write(crate::root().join("book/src/bench").join(name), svg)
+/// Returns the powers of ten that enclose two values.
+pub fn tens(least: f64, most: f64) -> Vec<f64> {
+    let (low, high) = (least.log10().floor() as i32, most.log10().ceil() as i32);
+    (low..=high).map(|n| 10f64.powi(n)).collect()
 }
 
-/// How many rows every pass had: in static batches above, in one running batch below.
+/// Opens a figure that is 720 units wide.
+pub fn open(height: usize, label: &str) -> String {
+    format!("<svg viewBox=\"0 0 720 {height}\" role=\"img\" aria-label=\"{label}\">\n")
+}
+
+/// Writes a file to `book/src/bench`.
 ///
 /// # Errors
-/// If the file cannot be written.
-pub fn rows(name: &str, fixed: &[usize], running: &[usize], ratio: f64) -> std::io::Result<()> {
-    let size = fixed.iter().chain(running).copied().max().unwrap_or(1);
-    let mut svg = String::from(
-        "<svg viewBox=\"0 0 720 330\" role=\"img\" aria-label=\"Rows in every decoding pass: static batches run down to one row, one after another; the running batch stays full almost to the end, and needs fewer passes.\">\n",
-    );
-    let width = 600.0 / fixed.len().max(running.len()) as f64;
-    for (rows, top, role, name) in
-        [(fixed, 50.0, "known", "static batches"), (running, 200.0, "kept", "one running batch")]
-    {
-        let base = top + 12.0 * size as f64;
-        let _ = writeln!(
-            svg,
-            "<text class=\"left strong\" x=\"70\" y=\"{}\">{name}: {} passes</text>",
-            top - 14.0,
-            rows.len()
-        );
-        for count in [size, 0] {
-            let y = base - 12.0 * count as f64;
-            let _ = writeln!(svg, "<text class=\"right note\" x=\"60\" y=\"{y}\">{count}</text>");
-        }
-        let _ = writeln!(svg, "<g class=\"{role}\">");
-        for (i, count) in rows.iter().enumerate() {
-            let (x, high) = (70.0 + width * i as f64, 12.0 * *count as f64);
-            let _ = writeln!(svg, "<rect class=\"bar\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{high:.1}\"/>", base - high);
-        }
-        let _ = writeln!(svg, "</g>\n<path class=\"axis\" d=\"M70 {base}H670\"/>");
-    }
-    let _ = writeln!(svg, "<text class=\"note\" x=\"370\" y=\"318\">decoding passes, in order; height: rows in the pass. Tokens per second, running / static: {ratio:.2}</text>\n</svg>");
-    write(name, &svg)
+/// If it cannot be written.
+pub fn save(name: &str, text: &str) -> Result<()> {
+    let file = root().join("book/src/bench").join(name);
+    std::fs::write(&file, text).with_context(|| file.display().to_string())
 }

@@ -4,11 +4,11 @@
 //! probed before and after each model; where the two probes are more than a tenth apart something
 //! else was running, and the model is measured again.
 
-#![warn(missing_docs)]
-
+use crate::plot::{tens, Axis, Plot};
+use crate::shared::{machine, model};
+use crate::times::median;
+use crate::Args;
 use anyhow::Result;
-use benches::plot::Plot;
-use benches::{machine, model};
 use candecode::day12_batching::BatchCache;
 use candecode::day16_cost_of_a_token::{
     bytes_moved, critical_batch, intensity, operations, Bound, Machine, Pass, Precision,
@@ -17,23 +17,7 @@ use candecode::formats::hub;
 use candecode::kernels;
 use candecode::kit::{Batch, Cache, Logits, Model, Step};
 use candle_core::DType;
-use clap::Parser;
 use std::time::{Duration, Instant};
-
-/// As in the `candecode` command.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// The flags.
-#[derive(Parser)]
-struct Args {
-    /// A model beside story-3m and random-135m
-    #[arg(long)]
-    model: Option<String>,
-    /// Draw day16_roofline.svg into the book, of random-135m
-    #[arg(long)]
-    save: bool,
-}
 
 /// The model whose roofline is drawn.
 const DRAWN: &str = "random-135m";
@@ -55,20 +39,15 @@ struct Measured {
     seconds: f64,
 }
 
-fn main() -> Result<()> {
-    kernels::set_threads();
-    kernels::in_pool(measure)
-}
-
-fn measure() -> Result<()> {
-    let args = Args::parse();
+/// Measures the roof, and the passes of each model under it.
+pub fn measure(args: &Args) -> Result<()> {
     let mut names = vec!["story-3m".to_string(), DRAWN.to_string()];
-    names.extend(match args.model {
-        Some(name) => Some(name).filter(|name| !names.contains(name)),
+    names.extend(match &args.model {
+        Some(name) => Some(name.clone()).filter(|name| !names.contains(name)),
         None => Some("smollm2-135m".to_string()).filter(|name| hub::locate(name, true).is_ok()),
     });
     let found = probe(usize::MAX);
-    println!("{}, weights f32", machine::words());
+    println!("{}, weights f32", machine());
     println!(
         "memory gives {:.1} GB/s, the processor does {:.0} GFLOP/s: balance {:.1} operations a byte",
         found.bandwidth / 1e9,
@@ -86,7 +65,7 @@ fn measure() -> Result<()> {
     Ok(())
 }
 
-/// The bandwidth of reading so many bytes again and again, and the peak.
+/// Measures the bandwidth of reading this many bytes again and again, and the peak.
 fn probe(bytes: usize) -> Machine {
     Machine { bandwidth: kernels::bandwidth_of(bytes, 5), peak: kernels::peak_operations(8) }
 }
@@ -95,19 +74,19 @@ fn precision() -> Precision {
     Precision::new(DType::F32, DType::F32)
 }
 
-/// All passes of a model, and the mean of the probes before and after them.
+/// Returns the mean of the probes before and after all passes of a model, and the passes.
 fn steady(model: &dyn Model) -> Result<(Machine, Vec<Measured>)> {
     let one = Pass::decode(1, PAST);
     let bytes = bytes_moved(model.config(), &one, &precision()).total() as usize;
-    let mut attempt = 1;
+    let differ = |a: f64, b: f64| (a / b - 1.0).abs() > 0.1;
+    let mut attempts = 0;
     loop {
         let before = probe(bytes);
         let measured = passes(model)?;
         let after = probe(bytes);
-        let differ = |a: f64, b: f64| (a / b - 1.0).abs() > 0.1;
         let moved = differ(before.bandwidth, after.bandwidth) || differ(before.peak, after.peak);
-        if moved && attempt < ATTEMPTS {
-            attempt += 1;
+        attempts += 1;
+        if moved && attempts < ATTEMPTS {
             continue;
         }
         if moved {
@@ -115,12 +94,12 @@ fn steady(model: &dyn Model) -> Result<(Machine, Vec<Measured>)> {
                 "The probes before and after differ by more than a tenth: this machine is busy."
             );
         }
-        let mean = |a: f64, b: f64| (a + b) / 2.0;
-        let bandwidth = mean(before.bandwidth, after.bandwidth);
-        return Ok((Machine { bandwidth, peak: mean(before.peak, after.peak) }, measured));
+        let bandwidth = (before.bandwidth + after.bandwidth) / 2.0;
+        return Ok((Machine { bandwidth, peak: (before.peak + after.peak) / 2.0 }, measured));
     }
 }
 
+/// Measures decoding with several numbers of rows, a verification and two prefills.
 fn passes(model: &dyn Model) -> Result<Vec<Measured>> {
     let mut all = vec![];
     let mut add = |name: String, pass: Pass| -> Result<()> {
@@ -139,7 +118,7 @@ fn passes(model: &dyn Model) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-/// The median of some passes.
+/// Returns the median of some passes.
 fn seconds(model: &dyn Model, pass: &Pass) -> Result<f64> {
     let layers = model.config().num_hidden_layers;
     let mut cache = BatchCache::new(layers, Some(pass.past + pass.new));
@@ -161,8 +140,7 @@ fn seconds(model: &dyn Model, pass: &Pass) -> Result<f64> {
         times.push(start.elapsed().as_secs_f64());
         cache.truncate(pass.past)?;
     }
-    times.sort_by(f64::total_cmp);
-    Ok(times[times.len() / 2])
+    Ok(median(times))
 }
 
 fn show(name: &str, model: &dyn Model, machine: &Machine, measured: &[Measured]) {
@@ -199,23 +177,14 @@ fn show(name: &str, model: &dyn Model, machine: &Machine, measured: &[Measured])
 /// Operations a second against operations a byte, both logarithmic: the roof, and what was measured.
 fn draw(model: &dyn Model, machine: &Machine, measured: &[Measured]) -> Result<()> {
     let config = model.config();
-    let (left, right) = (0.25f64, 256f64);
-    let top = 10f64.powf((machine.peak / 1e9).log10().ceil());
+    let (left, right) = (0.25, 256.0);
+    let tens = tens(1.0, machine.peak / 1e9);
+    let twos: Vec<f64> = (-2..=8).map(|n| 2f64.powi(n)).collect();
     let mut plot = Plot::new(
         "Operations a second against operations a byte. The roof rises with the intensity as far as the peak and is flat from there. Decoding one row lies near its left end under the slope; with more rows it moves right and up; the prefill lies under the flat part.",
-        (left, right),
-        (1.0, top),
-        (true, true),
+        Axis::log("operations a byte", (left, right), &twos),
+        Axis::log("GFLOP/s; random-135m in f32", (1.0, tens[tens.len() - 1]), &tens),
     );
-    for at in [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0f64] {
-        plot.tick_x(at, &format!("{at}"));
-    }
-    let mut at = 1.0;
-    while at <= top {
-        plot.tick_y(at, &format!("{at}"));
-        at *= 10.0;
-    }
-    plot.axes("operations a byte", "GFLOP/s; random-135m in f32");
     let roof = |x: f64| machine.attainable(x) / 1e9;
     let balance = machine.peak / machine.bandwidth;
     let line = [left.max(1e9 / machine.bandwidth), balance, right];
@@ -235,8 +204,7 @@ fn draw(model: &dyn Model, machine: &Machine, measured: &[Measured]) -> Result<(
             plot.words("left", point, (8.0, 20.0), name);
         }
     }
-    plot.line("kept", &decode);
-    plot.dots("kept", &decode);
+    plot.series("kept", &decode);
     plot.dots("new", &others);
-    Ok(plot.save("day16_roofline.svg")?)
+    plot.save("day16_roofline.svg")
 }

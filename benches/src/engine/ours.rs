@@ -1,63 +1,123 @@
 //! Our own runs, each in a process of its own.
 
-use crate::contender::{line, ours};
-use crate::Args;
-use anyhow::{bail, Result};
-use benches::{request, text_of};
-use candecode::day07_greedy::argmax;
-use candecode::day10_kv_cache::{Cached, DynamicCache, StaticCache};
+use super::best;
+use crate::shared::{cache, request, text_of};
+use anyhow::{Context as _, Result};
+use candecode::day10_kv_cache::{Cached, StaticCache};
 use candecode::day13_speculative::{decode_block, NgramDrafter, SpeculativeDecoder};
 use candecode::engine::load::{load_transformer, quantized_format};
-use candecode::engine::operations;
+use candecode::engine::operations::{self, Kernels};
 use candecode::engine::CacheKind;
+use candecode::formats::read_tokenizer;
 use candecode::kernels;
 use candecode::kit::WeightFormat;
 use candecode::kit::{device, Cache, Logits, Model, QuantType, Step, Tokenizer};
-use candle_core::Tensor;
-use serde_json::{json, Value};
-use std::path::Path;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::time::Instant;
 
-/// One run of ours, as a line of JSON.
+/// What a process measures.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub enum What {
+    Engine,
+    Verify,
+    Speculate,
+}
+
+/// One run: what, of which model, and how.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Job {
+    pub what: What,
+    pub model: PathBuf,
+    pub device: String,
+    /// Any tokens will do, as long as all engines have the same.
+    pub prompt: Vec<u32>,
+    pub new: usize,
+    pub batch: usize,
+    /// A type, a format of day 19, or `stored`.
+    pub weights: String,
+    pub plain_kernels: bool,
+    pub growing_cache: bool,
+}
+
+impl Job {
+    /// Returns a run of the engine in f32, for one text, with the fast kernels and a static cache.
+    pub fn new(model: PathBuf, device: String, prompt: Vec<u32>, new: usize) -> Self {
+        let weights = "f32".to_string();
+        let (plain_kernels, growing_cache) = (false, false);
+        let what = What::Engine;
+        Self { what, model, device, prompt, new, batch: 1, weights, plain_kernels, growing_cache }
+    }
+
+    /// Returns the command that runs it.
+    pub fn command(&self) -> Result<Vec<String>> {
+        let program = std::env::current_exe()?.display().to_string();
+        Ok(vec![program, "--job".to_string(), serde_json::to_string(self)?])
+    }
+}
+
+/// The times of one run, and what it wrote.
+#[derive(Serialize, Deserialize)]
+pub struct Run {
+    /// Until the first token of each row, in seconds.
+    pub prefill_s: f64,
+    /// The tokens after it, in seconds.
+    pub decode_s: f64,
+    /// Greedy tokens of the first row.
+    pub tokens: Vec<u32>,
+    /// Bytes that each pass of decoding read: ours only.
+    pub bytes: Option<f64>,
+}
+
+/// A text without drafts, and with n-grams as drafts of up to `k` tokens.
+#[derive(Serialize, Deserialize)]
+pub struct Drafted {
+    pub plain_s: f64,
+    pub rows: Vec<Drafts>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct Drafts {
+    pub k: usize,
+    pub seconds: f64,
+    /// Tokens written per pass.
+    pub a_pass: f64,
+    /// Whether the text is the one without drafts.
+    pub same: bool,
+}
+
+/// Runs a job, and prints its result as a line of JSON.
 ///
 /// # Errors
 /// If the model cannot be read, or fails.
-pub fn run(what: &str, dir: &Path, ids: &[u32], args: &Args) -> Result<Value> {
-    let format = match args.dtype.as_str() {
+pub fn play(job: &str) -> Result<()> {
+    let job: Job = serde_json::from_str(job).context("not a job")?;
+    let format = match job.weights.as_str() {
         "stored" => WeightFormat::AsStored,
         "q8_0" => quantized_format(QuantType::Q8_0),
         "q4_0" => quantized_format(QuantType::Q4_0),
         name => device::dtype(name)?.into(),
     };
-    let device = device::device(&args.device)?;
-    let ops = operations::choose(Some(args.kernels), &device);
-    let model = load_transformer(dir, format, &device, &ops)?;
-    match what {
-        "engine" => {
-            engine(&model, ids, args, 2)?;
-            engine(&model, ids, args, args.new)
+    let device = device::device(&job.device)?;
+    let kernels = if job.plain_kernels { Kernels::Plain } else { Kernels::Fast };
+    let ops = operations::choose(Some(kernels), &device);
+    let model = load_transformer(&job.model, format, &device, &ops)?;
+    let line = match job.what {
+        What::Engine => {
+            engine(&model, &job, 2)?;
+            serde_json::to_string(&engine(&model, &job, job.new)?)
         }
-        "verify" => verify(&model, ids),
-        "speculate" => speculate(&model, &candecode::formats::read_tokenizer(dir)?, args.new),
-        _ => bail!("no run {what}"),
-    }
+        What::Verify => serde_json::to_string(&verify(&model, &job.prompt)?),
+        What::Speculate => {
+            let tokenizer = read_tokenizer(&job.model)?;
+            serde_json::to_string(&speculate(&model, &tokenizer, job.new)?)
+        }
+    };
+    println!("{}", line?);
+    Ok(())
 }
 
-/// Runs `what` so often, in processes of their own.
-///
-/// # Errors
-/// If one fails.
-pub fn measure(what: &str, args: &Args, rounds: usize) -> Result<Vec<Value>> {
-    let command = ours(args, what, &[])?;
-    (0..rounds).map(|_| line(what, &command)).collect()
-}
-
-/// The best token of every row.
-fn best(logits: &Tensor) -> Result<Vec<u32>> {
-    let rows: Vec<Vec<f32>> = logits.to_vec2()?;
-    Ok(rows.iter().map(|row| argmax(row)).collect::<candle_core::Result<_>>()?)
-}
-
+/// Runs one pass over the next tokens of all rows. Returns the best token after each.
 fn pass(model: &dyn Model, rows: &[Vec<u32>], cache: &mut dyn Cache) -> Result<Vec<u32>> {
     let at = cache.len();
     let positions: Vec<u32> = (at..at + rows[0].len()).map(|p| p as u32).collect();
@@ -65,15 +125,15 @@ fn pass(model: &dyn Model, rows: &[Vec<u32>], cache: &mut dyn Cache) -> Result<V
     best(&model.forward(&step.with_logits(Logits::Last(1)), cache)?.squeeze(1)?)
 }
 
-/// Prefill and decode of equal rows, greedy.
-fn engine(model: &dyn Model, ids: &[u32], args: &Args, new: usize) -> Result<Value> {
-    let kind = match args.cache.as_str() {
-        "static" => CacheKind::Static(ids.len() + new),
-        _ => CacheKind::Dynamic,
+/// Measures prefill and greedy decoding of equal rows.
+fn engine(model: &dyn Model, job: &Job, new: usize) -> Result<Run> {
+    let kind = match job.growing_cache {
+        true => CacheKind::Dynamic,
+        false => CacheKind::Static(job.prompt.len() + new),
     };
     let mut cache = kind.new_cache(model.config().num_hidden_layers);
     let begun = Instant::now();
-    let mut last = pass(model, &vec![ids.to_vec(); args.batch], &mut *cache)?;
+    let mut last = pass(model, &vec![job.prompt.clone(); job.batch], &mut *cache)?;
     let prefill_s = begun.elapsed().as_secs_f64();
     let read = kernels::bytes_read();
     let (begun, mut tokens) = (Instant::now(), vec![last[0]]);
@@ -84,43 +144,40 @@ fn engine(model: &dyn Model, ids: &[u32], args: &Args, new: usize) -> Result<Val
     }
     let decode_s = begun.elapsed().as_secs_f64();
     let bytes = (kernels::bytes_read() - read) as f64 / (new - 1) as f64;
-    Ok(json!({ "prefill_s": prefill_s, "decode_s": decode_s, "tokens": tokens, "bytes": bytes }))
+    Ok(Run { prefill_s, decode_s, tokens, bytes: Some(bytes).filter(|bytes| *bytes > 0.0) })
 }
 
 /// Tokens of a pass that verifies.
 pub const VERIFIED: [usize; 8] = [1, 2, 3, 4, 5, 6, 8, 16];
 
-/// Seconds of a pass over m new tokens with all their logits behind a prompt, the fastest of many,
-/// by turns.
-fn verify(model: &dyn Model, ids: &[u32]) -> Result<Value> {
+/// Returns the seconds of a pass over m new tokens with all their logits after a prompt, the
+/// fastest of many, in turn.
+fn verify(model: &dyn Model, ids: &[u32]) -> Result<Vec<f64>> {
     let mut cache = StaticCache::new(model.config().num_hidden_layers, ids.len() + 16);
     pass(model, &[ids.to_vec()], &mut cache)?;
-    let mut seconds = [f64::INFINITY; VERIFIED.len()];
+    let mut seconds = vec![f64::INFINITY; VERIFIED.len()];
     for _ in 0..25 {
         for (seconds, m) in seconds.iter_mut().zip(VERIFIED) {
             let step = Step::new(model, &ids[..m], cache.len())?;
             let begun = Instant::now();
-            let logits = model.forward(&step, &mut cache)?;
-            logits.to_vec3::<f32>()?;
+            model.forward(&step, &mut cache)?.to_vec3::<f32>()?;
             *seconds = seconds.min(begun.elapsed().as_secs_f64());
             cache.truncate(ids.len())?;
         }
     }
-    Ok(json!({ "seconds": seconds.to_vec() }))
+    Ok(seconds)
 }
 
-/// A text that repeats: plain, and with n-grams as drafts of 2 to 8 tokens. Seconds, and tokens a
-/// pass.
-fn speculate(model: &dyn Model, tokenizer: &Tokenizer, new: usize) -> Result<Value> {
+/// Measures a text that repeats: plain, and with n-grams as drafts of 2 to 8 tokens.
+fn speculate(model: &dyn Model, tokenizer: &Tokenizer, new: usize) -> Result<Drafted> {
     let prompt = tokenizer.encode(&"Tom sees a cat. The cat sees Tom. ".repeat(8))?;
     let begun = Instant::now();
-    let plain = text_of(model, tokenizer, &prompt, new)?;
+    let plain = text_of(model, tokenizer, request(model, &prompt, new))?;
     let plain_s = begun.elapsed().as_secs_f64();
     let mut rows = vec![];
     for k in [2, 4, 8] {
         let drafter = Box::new(NgramDrafter { n: 2, vocab_size: model.config().vocab_size });
-        let cache = DynamicCache::new(model.config().num_hidden_layers);
-        let target = Cached::new(model, Box::new(cache));
+        let target = Cached::new(model, Box::new(cache(model)));
         let request = request(model, &prompt, new);
         let mut decoder = SpeculativeDecoder::new(target, tokenizer, request, drafter, k)?;
         let begun = Instant::now();
@@ -128,7 +185,7 @@ fn speculate(model: &dyn Model, tokenizer: &Tokenizer, new: usize) -> Result<Val
         let seconds = begun.elapsed().as_secs_f64();
         let same = decoder.sequence.tokens[prompt.len()..] == plain[..];
         let a_pass = decoder.counts.written as f64 / decoder.counts.passes.max(1) as f64;
-        rows.push(json!({ "k": k, "seconds": seconds, "a_pass": a_pass, "same": same }));
+        rows.push(Drafts { k, seconds, a_pass, same });
     }
-    Ok(json!({ "plain_s": plain_s, "rows": rows }))
+    Ok(Drafted { plain_s, rows })
 }

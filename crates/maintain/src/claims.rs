@@ -105,7 +105,7 @@ pub fn measure(repo: &Repo, engine: &Path, page: Option<&str>) -> Result<Sum> {
 }
 
 /// What the lines of claims can call. `run`'s numbers are the fastest of three runs, a benchmark's
-/// is the lower of two medians of criterion's.
+/// is the fastest sample of two rounds.
 const WORDS: &str = r#"
 engine() { "$CANDECODE" --stats "$@" 2>&1 >/dev/null; }
 fastest() { for _ in 1 2 3; do "$@"; done | sort -g | head -n 1; }
@@ -115,11 +115,7 @@ prefill() { fastest stat prefill "$@"; }
 peak() { engine "$@" | awk '$1 == "process" { print $2 * ($3 == "GB" ? 1000 : 1) }'; }
 megabytes() { engine "$@" | awk '$1 == "memory" { print $2 }'; }
 per_pass() { engine "$@" | sed -n 's/^drafts .*, \([0-9.]*\) tokens a pass.*/\1/p'; }
-bench() { for _ in 1 2; do median "$@"; done | sort -g | head -n 1; }
-median() {
-  cargo bench --quiet --profile dev --package benches --bench "$1" -- \
-    --exact "$2" --noplot --output-format bencher | awk '/bench:/ { gsub(",", ""); print $5 }'
-}
+bench() { cargo xtask bench "$1" --only "$2" --rounds 2 2>/dev/null; }
 once() { local file="$KEPT/${*//[^a-z0-9]/_}"; [ -s "$file" ] || cargo xtask bench "$@" > "$file"; cat "$file"; }
 roofline() { once roofline | awk -v m="$1" '/^[a-z]/ { on = index($0, m ":") } on' | grep -F "  $2 " |
   awk -v w="$3" '{ n = split($0, f, " +"); print w == "share" ? f[n-1] : w == "measured" ? f[n-3] : f[n-5] }'; }

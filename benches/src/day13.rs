@@ -1,0 +1,109 @@
+//! Day 13: 64 new tokens without drafts, with free drafts of a known rate of acceptance, and with
+//! real drafters.
+
+use crate::plot::{Axis, Plot};
+use crate::shared::{cache, model, request, text, text_of, tokenizer};
+use crate::times::Times;
+use anyhow::Result;
+use candecode::day10_kv_cache::Cached;
+use candecode::day13_speculative::{
+    decode_block, one_hot, ModelDrafter, NgramDrafter, SpeculativeDecoder,
+};
+use candecode::kit::draft::{Draft, Drafter};
+use candecode::kit::ProcessorInput;
+
+const PROMPT: &str = "Lily and her dog";
+const NEW: usize = 64;
+
+/// How many of 100 free drafts are right.
+const RATES: [usize; 4] = [100, 80, 50, 0];
+
+/// Knows the text, and spoils enough of every 100 tokens that only `right` of them are right.
+struct Knows {
+    text: Vec<u32>,
+    right: usize,
+    vocab_size: usize,
+}
+
+impl Drafter for Knows {
+    fn draft(&mut self, input: &ProcessorInput, n: usize, _: &[f32]) -> candle_core::Result<Draft> {
+        let token = |at: usize| {
+            let known = self.text.get(at).copied().unwrap_or(1);
+            // 61 and 100 have no common divisor, so every remainder comes.
+            let right = at * 61 % 100 < self.right;
+            if right {
+                known
+            } else {
+                (known + 1) % self.vocab_size as u32
+            }
+        };
+        let start = input.tokens.len();
+        let tokens: Vec<u32> = (start..start + n).map(token).collect();
+        let probs = tokens.iter().map(|id| one_hot(*id, self.vocab_size)).collect();
+        Ok(Draft { tokens, probs })
+    }
+}
+
+pub fn measure(times: &mut Times) -> Result<()> {
+    let (target, small) = (model("story-3m")?, model("story-230k")?);
+    let (tokenizer, vocab_size) = (tokenizer()?, target.config().vocab_size);
+    let prompt = tokenizer.encode(PROMPT)?;
+    let known = text(&*target, PROMPT, prompt.len() + NEW)?;
+    let speculate = |drafter: Box<dyn Drafter + '_>, k: usize| -> Result<()> {
+        let cached = Cached::new(&*target, Box::new(cache(&*target)));
+        let request = request(&*target, &prompt, NEW);
+        let mut decoder = SpeculativeDecoder::new(cached, &tokenizer, request, drafter, k)?;
+        while decode_block(&mut decoder)?.last().is_some_and(|token| token.finish.is_none()) {}
+        Ok(())
+    };
+    times.measure("plain", || text_of(&*target, &tokenizer, request(&*target, &prompt, NEW)))?;
+    for right in RATES {
+        for k in 1..=8 {
+            times.measure(&format!("{right}_k_{k}"), || {
+                speculate(Box::new(Knows { text: known.clone(), right, vocab_size }), k)
+            })?;
+        }
+    }
+    for k in [2, 4] {
+        times.measure(&format!("model_k_{k}"), || {
+            let cached = Cached::new(&*small, Box::new(cache(&*small)));
+            let processors = Vec::new();
+            speculate(Box::new(ModelDrafter { cached, processors, greedy: true, vocab_size }), k)
+        })?;
+    }
+    times.measure("ngram_k_4", || speculate(Box::new(NgramDrafter { n: 2, vocab_size }), 4))
+}
+
+pub fn report(times: &Times) -> Result<()> {
+    let plain = times.of("plain")?;
+    let mut plot = Plot::new(
+        "How many times as fast as plain decoding speculation is, against the number of drafted tokens, for drafters whose tokens are accepted always, in 80 or 50 of 100 cases, or never; and the ideal, K plus 1.",
+        Axis::linear(
+            "K: tokens drafted before each pass",
+            (1.0, 10.0), // room for the words next to the lines
+            &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+        ),
+        Axis::linear(
+            "times as fast as without drafts; drafts cost nothing here",
+            (0.0, 5.0),
+            &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0],
+        ),
+    );
+    plot.line("known", &[(1.0, 1.0), (10.0, 1.0)]);
+    plot.line("known", &[(1.0, 2.0), (4.0, 5.0)]);
+    plot.words("left", (3.6, 4.6), (20.0, 8.0), "ideal: K + 1");
+    for rate in RATES {
+        let line = times.line(&format!("{rate}_k"), &[1, 2, 3, 4, 5, 6, 7, 8])?;
+        let points: Vec<(f64, f64)> = line.iter().map(|(k, time)| (*k, plain / time)).collect();
+        let shown: Vec<String> = points.iter().map(|(_, y)| format!("{y:.2}")).collect();
+        println!("{rate:3} % accepted, K = 1 to 8: {}", shown.join(" "));
+        plot.series(if points[3].1 >= 1.0 { "kept" } else { "dropped" }, &points);
+        let down = if rate == 50 { -2.0 } else { 6.0 }; // the two lowest lines are close
+        let words = format!("{rate} % accepted: {:.1}", points[7].1);
+        plot.words("left", points[7], (10.0, down), &words);
+    }
+    for name in ["model_k_2", "model_k_4", "ngram_k_4"] {
+        println!("{name}: {:.2} times as fast", plain / times.of(name)?);
+    }
+    plot.save("day13_speedup.svg")
+}

@@ -1,0 +1,166 @@
+//! Measures the reference: the days, the whole engine, its quality, this machine, and the server
+//! under load. `cargo xtask bench` starts it, and says the same in its help.
+
+mod day10;
+mod day12;
+mod day13;
+mod day14;
+mod day15;
+mod day17;
+mod day18;
+mod day19;
+mod engine;
+mod parts;
+mod plot;
+mod quality;
+mod roofline;
+mod serve;
+mod shared;
+mod times;
+
+use anyhow::{bail, ensure, Result};
+use candecode::kernels;
+use clap::Parser;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use times::Times;
+
+/// As in the `candecode` command.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Measures the reference, and draws the plots of the book.
+#[derive(Parser, Clone)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
+struct Args {
+    /// A day, such as day10 (default: every day that has a benchmark), or one of these. parts: the
+    /// functions of days 0 to 6 alone; engine: whole runs; roofline: this machine, and day 16's
+    /// predictions for it; day19: what quantized weights cost a text; quality: the same for the
+    /// kernels, with --python next to llama.cpp; serve: a load on the server
+    what: Option<String>,
+    /// Rounds to measure; the fastest one counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=20))]
+    rounds: u8,
+    /// Only this measurement of a day or of the parts; prints its nanoseconds
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// The model of engine, day19, quality and serve [default: story-3m]; for roofline, one in
+    /// addition to story-3m and random-135m
+    #[arg(long)]
+    model: Option<String>,
+    /// Also measure candle-transformers, transformers and llama.cpp, where this machine has them
+    #[arg(long)]
+    peers: bool,
+    /// A Python with what benches/peers/requirements.txt names
+    #[arg(long)]
+    python: Option<String>,
+    /// llama.cpp's llama-server, to compare with ours
+    #[arg(long, value_name = "PROGRAM", requires = "gguf")]
+    llama_server: Option<PathBuf>,
+    /// The model of bench serve as a GGUF file, for llama-server
+    #[arg(long, value_name = "FILE")]
+    gguf: Option<PathBuf>,
+    /// How many tokens `bench quality` reads
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(2..))]
+    tokens: usize,
+    /// A text of your own for `bench quality`, read in one pass
+    #[arg(long, value_name = "FILE")]
+    text: Option<PathBuf>,
+    /// Where the engine or the server runs: cpu, metal or cuda
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Write what the engine or the server did, or the roofline, into the book
+    #[arg(long, conflicts_with = "only")]
+    save: bool,
+    /// One run of the engine in this process, as JSON
+    #[arg(long, hide = true)]
+    job: Option<String>,
+}
+
+impl Args {
+    fn model(&self) -> &str {
+        self.model.as_deref().unwrap_or("story-3m")
+    }
+}
+
+/// A benchmark of a day: its number, what it measures, and what it prints and draws of that.
+type Day = (u32, fn(&mut Times) -> Result<()>, fn(&Times) -> Result<()>);
+
+const DAYS: [Day; 7] = [
+    (10, day10::measure, day10::report),
+    (12, day12::measure, day12::report),
+    (13, day13::measure, day13::report),
+    (14, day14::measure, day14::report),
+    (15, day15::measure, day15::report),
+    (17, day17::measure, day17::report),
+    (18, day18::measure, day18::report),
+];
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    kernels::set_threads();
+    match kernels::in_pool(|| run(&args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    if let Some(job) = &args.job {
+        return engine::play(job);
+    }
+    if args.device != "cpu" {
+        let has_device = matches!(args.what.as_deref(), Some("engine" | "serve"));
+        ensure!(
+            has_device,
+            "--device is for engine and serve: the others measure the CPU's kernels"
+        );
+        ensure!(!args.save, "the book prints what was measured on the CPU: leave --save out");
+    }
+    eprintln!("Close other programs: their work is measured, too.");
+    match args.what.as_deref() {
+        None => DAYS.iter().try_for_each(|day| measure(args, day.1, day.2)),
+        Some("parts") => measure(args, parts::measure, |times| {
+            times.print();
+            Ok(())
+        }),
+        Some("engine") => engine::measure(args),
+        Some("roofline") => roofline::measure(args),
+        Some("day19" | "19") => day19::measure(args),
+        Some("quality") => quality::measure(args),
+        Some("serve") => serve::measure(args),
+        Some(what) => {
+            let number = what.strip_prefix("day").unwrap_or(what);
+            match DAYS.iter().find(|day| number == day.0.to_string()) {
+                Some(day) => measure(args, day.1, day.2),
+                None => bail!(
+                    "no benchmark of {what:?}: there are day10, day12, day13, day14, day15, day17, \
+                     day18, day19, parts, engine, roofline, quality and serve"
+                ),
+            }
+        }
+    }
+}
+
+/// Measures in rounds, then reports.
+fn measure(
+    args: &Args,
+    measure: fn(&mut Times) -> Result<()>,
+    report: fn(&Times) -> Result<()>,
+) -> Result<()> {
+    let mut times = Times::new(args.only.clone());
+    for round in 1..=args.rounds {
+        eprintln!("round {round} of {}", args.rounds);
+        measure(&mut times)?;
+    }
+    match &args.only {
+        Some(name) => println!("{:.0}", times.of(name)? * 1e9),
+        None => report(&times)?,
+    }
+    Ok(())
+}

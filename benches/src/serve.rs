@@ -1,0 +1,321 @@
+//! A bounded load on our server, and on llama.cpp's `llama-server`, in turn.
+//!
+//! There are two kinds of load. *Closed*: a number of clients, each of which asks again as soon as it
+//! has its answer; it shows what a server does when it is never idle. *Open*: requests that arrive by
+//! a Poisson process of some rate, whether the ones before are done or not; a server that is too slow
+//! falls behind, and the time to the first token shows it.
+//!
+//! Every request has a prompt of its own, of random ids, and wants exactly as many tokens as all
+//! others: both servers do the same work, and no cache of prompts helps.
+
+use crate::plot::{self, tens, Axis, Plot};
+use crate::shared::{commit, machine, root};
+use crate::Args;
+use anyhow::{anyhow, bail, ensure, Context as _, Result};
+use candecode::kit::rng::RequestRng;
+use serde_json::{json, Value};
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Clients of the closed loads, and how many requests each has.
+const CLIENTS: [usize; 2] = [8, 32];
+const REQUESTS: usize = 2;
+/// Requests a second of the open loads, and the seconds in which they arrive.
+const RATES: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
+const SECONDS: f64 = 10.0;
+/// Tokens of a prompt, the largest id in it, and the tokens that each request wants.
+const PROMPT: usize = 64;
+const IDS: f32 = 2000.0;
+const NEW: usize = 48;
+/// Rows that both servers have room for.
+const ROWS: usize = 32;
+
+/// A server that runs, and ends with this program.
+struct Server {
+    name: &'static str,
+    child: Child,
+    address: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What one request took.
+struct Took {
+    /// Seconds from when it should have been sent to its first token.
+    first: f64,
+    /// Seconds between its tokens, on average.
+    next: f64,
+}
+
+/// What a load came to: tokens a second of all requests together, and the median and the 99th
+/// percentile of the first token and of the next ones, in milliseconds.
+struct Figures {
+    server: &'static str,
+    load: Load,
+    requests: usize,
+    throughput: f64,
+    first: [f64; 2],
+    next: [f64; 2],
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Load {
+    Closed(usize),
+    Open(f64),
+}
+
+/// Puts every load on every server, and prints the table.
+pub fn measure(args: &Args) -> Result<()> {
+    let mut servers = vec![ours(args)?];
+    if let (Some(program), Some(gguf)) = (&args.llama_server, &args.gguf) {
+        servers.push(llama(program, gguf)?);
+    }
+    // Both have read their weights, made their threads, and touched all the memory that they need,
+    // before anything counts.
+    for server in &servers {
+        run(server, Load::Closed(ROWS), 1, 1)?;
+    }
+    let closed = CLIENTS.iter().map(|clients| Load::Closed(*clients));
+    let open = RATES.iter().map(|rate| Load::Open(*rate));
+    let mut text = format!(
+        "{}, commit {}. {}, prompts of {PROMPT} tokens, {NEW} new tokens each.\n\n\
+         | load | server | requests | tokens/s | first token, ms: p50 | p99 | a token, ms: p50 | p99 |\n\
+         |---|---|--:|--:|--:|--:|--:|--:|\n",
+        machine(),
+        commit(),
+        Path::new(args.model()).file_name().unwrap_or_default().display(),
+    );
+    let mut all = Vec::new();
+    for (number, load) in closed.chain(open).enumerate() {
+        // In turn, and the first in turn, too.
+        servers.reverse();
+        let mut pair = Vec::new();
+        for server in &servers {
+            eprintln!("{}, {}", server.name, load.words());
+            pair.push(run(server, load, REQUESTS, 2 + number as u64)?);
+        }
+        pair.sort_by_key(|figures| figures.server);
+        for Figures { server, requests, throughput, first, next, .. } in &pair {
+            let _ = writeln!(
+                text,
+                "| {} | {server} | {requests} | {throughput:.0} | {:.0} | {:.0} | {:.1} | {:.1} |",
+                load.words(),
+                first[0],
+                first[1],
+                next[0],
+                next[1]
+            );
+        }
+        all.extend(pair);
+    }
+    print!("{text}");
+    if args.save {
+        plot::save("serve.md", &text)?;
+        plots(&all)?;
+    }
+    Ok(())
+}
+
+impl Load {
+    fn words(self) -> String {
+        match self {
+            Self::Closed(clients) => format!("{clients} clients"),
+            Self::Open(rate) => format!("{rate} requests/s"),
+        }
+    }
+}
+
+/// Starts our server at a free port.
+fn ours(args: &Args) -> Result<Server> {
+    let program = std::env::current_exe()?.with_file_name("candecode-serve");
+    let mut command = Command::new(&program);
+    command.args(["--model", args.model(), "--served-model-name", "model", "--port", "0"]);
+    command.args(["--device", &args.device]);
+    command.args(["--max-batch", &ROWS.to_string(), "--max-queue", "10000"]);
+    let child = command.current_dir(root()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let child = child.with_context(|| program.display().to_string())?;
+    let mut server = Server { name: "candecode", child, address: String::new() };
+    let mut said = String::new();
+    BufReader::new(server.child.stdout.take().context("no output")?).read_line(&mut said)?;
+    let address = said.trim().strip_prefix("listening on ");
+    server.address = address.with_context(|| format!("our server says {said:?}"))?.to_string();
+    Ok(server)
+}
+
+/// Starts llama.cpp's server, with as many slots and as many threads as ours has.
+fn llama(program: &Path, gguf: &Path) -> Result<Server> {
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
+    let (slots, context) = (ROWS.to_string(), (ROWS * (PROMPT + NEW + 16)).to_string());
+    let threads = std::thread::available_parallelism()?.to_string();
+    let mut command = Command::new(program);
+    command.arg("--model").arg(gguf).args(["--port", &port, "-np", &slots]);
+    command.args(["--ctx-size", &context, "--cont-batching"]);
+    command.args(["--threads", &threads, "--threads-batch", &threads]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let child = child.with_context(|| program.display().to_string())?;
+    let address = format!("http://127.0.0.1:{port}");
+    let mut server = Server { name: "llama-server", child, address };
+    let began = Instant::now();
+    while ureq::get(format!("{}/health", server.address)).call().is_err() {
+        if let Some(status) = server.child.try_wait()? {
+            bail!("{} ended ({status}); start it by hand to see why", program.display());
+        }
+        ensure!(began.elapsed() < Duration::from_secs(120), "llama-server does not get ready");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(server)
+}
+
+/// Puts a load on a server; each client of a closed one has a number of requests.
+fn run(server: &Server, load: Load, requests: usize, seed: u64) -> Result<Figures> {
+    let mut random = RequestRng::new(seed, 0);
+    let (each, arrivals) = match load {
+        Load::Closed(clients) => (requests, vec![0.0; clients]),
+        Load::Open(rate) => {
+            // The times between arrivals are exponentially distributed.
+            let mut gap = || -(1.0 - f64::from(random.uniform())).ln() / rate;
+            let (mut arrivals, mut at) = (Vec::new(), gap());
+            while at < SECONDS {
+                arrivals.push(at);
+                at += gap();
+            }
+            (1, arrivals)
+        }
+    };
+    let config = ureq::Agent::config_builder().proxy(None).max_idle_connections(0);
+    let agent = config.timeout_global(Some(Duration::from_secs(600))).build().new_agent();
+    let began = Instant::now();
+    let mut clients = Vec::new();
+    for arrival in arrivals {
+        let mut ids = || (0..PROMPT).map(|_| 1 + (random.uniform() * IDS) as u32).collect();
+        let prompts: Vec<Vec<u32>> = (0..each).map(|_| ids()).collect();
+        let agent = agent.clone();
+        let url = format!("{}/v1/completions", server.address);
+        clients.push(std::thread::spawn(move || -> Result<Vec<Took>> {
+            let mut due = Duration::from_secs_f64(arrival);
+            let mut took = Vec::new();
+            for prompt in prompts {
+                std::thread::sleep(due.saturating_sub(began.elapsed()));
+                took.push(ask(&agent, &url, &prompt, began, due)?);
+                due = began.elapsed();
+            }
+            Ok(took)
+        }));
+    }
+    let mut took = Vec::new();
+    for client in clients {
+        let answers = client.join().map_err(|_| anyhow!("a client panicked"))?;
+        took.extend(answers.with_context(|| server.name)?);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(Figures {
+        server: server.name,
+        load,
+        requests: took.len(),
+        throughput: (took.len() * NEW) as f64 / seconds,
+        first: percentiles(took.iter().map(|one| 1e3 * one.first)),
+        next: percentiles(took.iter().map(|one| 1e3 * one.next)),
+    })
+}
+
+/// Asks, and reads the stream to its end. Time counts from when the request was due.
+fn ask(
+    agent: &ureq::Agent,
+    url: &str,
+    prompt: &[u32],
+    began: Instant,
+    due: Duration,
+) -> Result<Took> {
+    // Greedy, and as long as it was asked for.
+    let body = json!({
+        "model": "model", "prompt": prompt, "max_tokens": NEW, "temperature": 0, "stream": true,
+        "ignore_eos": true, "stream_options": {"include_usage": true},
+        "cache_prompt": false, // llama.cpp's; ours has no cache of prompts
+    });
+    let request = agent.post(url).header("content-type", "application/json");
+    let response = request.send(body.to_string())?;
+    let reader = response.into_body().into_with_config().limit(u64::MAX).reader();
+    let (mut first, mut last, mut tokens) = (None, due, 0);
+    for line in BufReader::new(reader).lines() {
+        let line = line?;
+        let Some(data) = line.strip_prefix("data: ").filter(|data| *data != "[DONE]") else {
+            continue;
+        };
+        let event: Value = serde_json::from_str(data)?;
+        ensure!(event["error"].is_null(), "{}", event["error"]);
+        if event["choices"].as_array().is_some_and(|choices| !choices.is_empty()) {
+            last = began.elapsed();
+            first.get_or_insert(last);
+        }
+        if let Some(count) = event["usage"]["completion_tokens"].as_u64() {
+            tokens = count as usize;
+        }
+    }
+    let first = first.context("a stream without a token")?;
+    ensure!(tokens == NEW, "{tokens} tokens came, and {NEW} were asked for: not the same work");
+    let next = (last - first).as_secs_f64() / (tokens - 1) as f64;
+    Ok(Took { first: first.saturating_sub(due).as_secs_f64(), next })
+}
+
+/// Returns the median and the 99th percentile (of few, the worst).
+fn percentiles(values: impl Iterator<Item = f64>) -> [f64; 2] {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let at = |share: f64| values[(share * values.len() as f64).ceil() as usize - 1];
+    [at(0.5), at(0.99)]
+}
+
+/// Draws throughput, and the time to the first token, over the rate of the open loads.
+fn plots(all: &[Figures]) -> Result<()> {
+    let line = |server: &str, of: &dyn Fn(&Figures) -> f64| -> Vec<(f64, f64)> {
+        let of_server = all.iter().filter(|figures| figures.server == server);
+        let open = of_server.filter_map(|figures| match figures.load {
+            Load::Open(rate) => Some((rate, of(figures))),
+            Load::Closed(_) => None,
+        });
+        open.collect()
+    };
+    let rates = Axis::log("requests a second (Poisson arrivals)", (1.0 / 1.2, 8.0 * 1.2), &RATES);
+    let most = |of: fn(&Figures) -> f64| all.iter().map(of).fold(1.0, f64::max);
+    let top = (most(|figures| figures.throughput) / 50.0).ceil() as usize;
+    let fifties: Vec<f64> = (0..=top).map(|n| 50.0 * n as f64).collect();
+    let throughput = Plot::new(
+        "Tokens a second over the requests a second: as many as are asked for, until the server has no more.",
+        rates.clone(),
+        Axis::linear("tokens/s", (0.0, 50.0 * top as f64), &fifties),
+    );
+    let least = all.iter().map(|figures| figures.first[1]).fold(f64::INFINITY, f64::min);
+    let tens = tens(least, most(|figures| figures.first[1]));
+    let bounds = (tens[0], tens[tens.len() - 1]);
+    let first = Plot::new(
+        "The 99th percentile of the time to the first token over the requests a second: flat while a server keeps up, and steep from where it falls behind.",
+        rates,
+        Axis::log("time to the first token, 99th percentile, ms", bounds, &tens),
+    );
+    let draw = |mut plot: Plot, name: &str, of: &dyn Fn(&Figures) -> f64| {
+        // The name of the line that ends higher stands above it, the other one below.
+        let ends = ["candecode", "llama-server"].map(|server| line(server, of).last().copied());
+        let is_higher = ends[0].map(|end| end.1) > ends[1].map(|end| end.1);
+        let (ours, theirs) = if is_higher { (-12.0, 16.0) } else { (16.0, -12.0) };
+        for (server, role, below) in
+            [("candecode", "kept", ours), ("llama-server", "known", theirs)]
+        {
+            let points = line(server, of);
+            if let Some(last) = points.last() {
+                plot.series(role, &points);
+                plot.words("right", *last, (-8.0, below), server);
+            }
+        }
+        plot.save(name)
+    };
+    draw(throughput, "serve_throughput.svg", &|figures| figures.throughput)?;
+    draw(first, "serve_first_token.svg", &|figures| figures.first[1])
+}
