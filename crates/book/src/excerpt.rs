@@ -4,27 +4,8 @@ use crate::source::{Line, Origin};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// The lines that `part` names: an anchor, `12`, `12:20`, `12:` or `:20`.
-pub fn select(all: &[&str], part: &str) -> Result<Range<usize>, String> {
-    let number = |text: &str, or: usize| match text {
-        "" => Ok(or),
-        _ => text.parse::<usize>().map_err(|_| format!("{text:?} is no line number")),
-    };
-    let range = match part.split_once(':') {
-        Some((from, to)) => number(from, 1)?.saturating_sub(1)..number(to, all.len())?,
-        None => match part.parse::<usize>() {
-            Ok(line) => line.saturating_sub(1)..line,
-            Err(_) => return anchored(all, part),
-        },
-    };
-    if range.is_empty() || range.end > all.len() {
-        return Err(format!("has {} lines, so lines {part} are not there", all.len()));
-    }
-    Ok(range)
-}
-
 /// The lines between `ANCHOR: name` and `ANCHOR_END: name`.
-fn anchored(all: &[&str], name: &str) -> Result<Range<usize>, String> {
+pub fn anchored(all: &[&str], name: &str) -> Result<Range<usize>, String> {
     let find = |mark: &str| {
         let is_here = |line: &&str| {
             let after = line.split_once(mark).map(|(_, rest)| rest.trim_start());
@@ -125,4 +106,29 @@ pub fn cut(all: &[&str], range: Range<usize>, shown: &str) -> Vec<Line> {
         at: Origin { file: file.clone(), line: i + 1 },
     };
     kept[first..end.max(first)].iter().map(line).collect()
+}
+
+const OPEN: &str = "// <solution>";
+const CLOSE: &str = "// </solution>";
+
+/// Whether a line opens or closes a solution.
+pub fn is_marker(line: &str) -> bool {
+    matches!(line.trim(), OPEN | CLOSE)
+}
+
+/// Says no to a range of lines that shows part of a solution.
+pub fn refuse_solutions(all: &[&str], range: &Range<usize>) -> Result<(), String> {
+    let opens = (0..all.len()).filter(|&i| all[i].trim() == OPEN);
+    for open in opens {
+        let close = (open..all.len()).find(|&i| all[i].trim() == CLOSE);
+        let end = close.map_or(all.len(), |close| close + 1);
+        if open < range.end && range.start < end {
+            return Err(format!(
+                "lines {} to {end} are a solution, which the book shows in a fold only, by {{{{#reference FILE:NAME}}}}; \
+                 to show what to write, use {{{{#signature FILE:NAME}}}}",
+                open + 1
+            ));
+        }
+    }
+    Ok(())
 }

@@ -6,9 +6,8 @@
 //! solution is shown in a fold or not at all, and what is cut out of the middle of a file loses its
 //! indentation.
 
-use crate::excerpt::{cut, item, select, signature};
+use crate::excerpt::{anchored, cut, is_marker, item, refuse_solutions, signature};
 use crate::live::Lessons;
-use crate::solutions;
 use crate::source::{Line, Origin, Page, Problems};
 use std::path::Path;
 
@@ -154,7 +153,7 @@ fn included(
     let docs = words.len() == 3;
     let range = match (kind, part) {
         ("include", None) => 0..all.len(),
-        ("include", Some(part)) => select(&all, part).map_err(|e| format!("{shown}: {e}"))?,
+        ("include", Some(part)) => anchored(&all, part).map_err(|e| format!("{shown}: {e}"))?,
         ("signature", Some(name)) => {
             signature(&all, name, docs).map_err(|e| format!("{shown}: {e}"))?
         }
@@ -171,10 +170,10 @@ fn included(
         }
     };
     if kind != "reference" {
-        solutions::refuse(&all, &range).map_err(|e| format!("{shown}: {e}"))?;
+        refuse_solutions(&all, &range).map_err(|e| format!("{shown}: {e}"))?;
     }
     let mut lines = cut(&all, range, &shown);
-    lines.retain(|line| !solutions::is_marker(&line.text));
+    lines.retain(|line| !is_marker(&line.text));
     if kind == "signature" {
         if let Some(last) = lines.last_mut() {
             last.text = last.text.trim_end_matches(" {").to_string();
@@ -303,12 +302,12 @@ struct Two(u8, u8);
 
     #[test]
     fn a_solution_is_refused() {
-        for target in ["code.rs", "code.rs:12:15", "code.rs:15", "code.rs:13:"] {
-            let (lines, problems) = page(&format!("{{{{#include {target}}}}}"));
-            assert_eq!(lines, [""; 0], "{target}");
-            assert!(problems[0].contains("solution"), "{problems:?}");
-        }
-        assert_eq!(page("{{#include code.rs:10:13}}").1, [""; 0]);
+        let (lines, problems) = page("{{#include code.rs}}");
+        assert_eq!(lines, [""; 0]);
+        assert!(problems[0].contains("lines 14 to 16 are a solution"), "{problems:?}");
+        let all = ["a", "  // <solution>", "b"];
+        assert!(refuse_solutions(&all, &(2..3)).is_err(), "an open one reaches to the end");
+        assert!(refuse_solutions(&all, &(0..1)).is_ok());
     }
 
     #[test]
@@ -316,7 +315,7 @@ struct Two(u8, u8);
         for (line, want) in [
             ("{{#include gone.rs}}", "a.md:2: gone.rs: "),
             ("{{#include code.rs:gone}}", "a.md:2: code.rs: no `ANCHOR: gone` here"),
-            ("{{#include code.rs:40:50}}", "a.md:2: code.rs: has 20 lines"),
+            ("{{#include code.rs:4:5}}", "a.md:2: code.rs: no `ANCHOR: 4:5` here"),
             ("{{#signature code.rs:gone}}", "a.md:2: code.rs: no fn called `gone`"),
             ("see {{#include code.rs}}", "a.md:2: a {{#…}} stands on a line of its own"),
             ("{{#title x}}", "a.md:2: "),

@@ -4,23 +4,18 @@
 //! WebAssembly (`crates/live`). Where this machine cannot compile for WebAssembly the book has its
 //! still pictures and a line that says what is missing.
 
-use crate::build_step::Step;
 use crate::source::{Line, Origin};
 use anyhow::{bail, Context, Result};
 use base64::Engine as _;
-use std::fmt::Write as _;
+use flate2::write::GzEncoder;
+use flate2::Compression;
 use std::fs;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::IsTerminal as _;
-use std::num::NonZeroU64;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where the scripts of live figures lie.
 const SCRIPTS: &str = "book/src/live/figures";
-
-/// How often zopfli looks for a shorter way to pack: after these few rounds it finds little.
-const ROUNDS: NonZeroU64 = NonZeroU64::MIN.saturating_add(3);
 
 /// The embedded model that the figures ask.
 const MODEL: &str = "models/story-230k";
@@ -128,15 +123,13 @@ impl Lessons {
         let Some(wasm) = &self.wasm else { return Ok(None) };
         fs::create_dir_all(to).with_context(|| to.display().to_string())?;
         let mut sizes = Sizes::default();
-        let _step = Step::new("packing the live figures");
-        let packed = |bytes: &[u8]| packed(bytes, &root.join("target/live/packed"));
         let code = packed(wasm)?;
         sizes.lessons = code.len();
         write_part(to, "engine", &quoted(&code))?;
         let mut names = String::new();
         for (name, wasm) in &self.mistakes {
             write_part(to, name, &quoted(&packed(wasm)?))?;
-            write!(names, "\"{name}\",")?;
+            names += &format!("\"{name}\",");
         }
         let yours = self.yours.as_ref().map_or("null".to_string(), |days| format!("{days:?}"));
         write_part(to, "about", &format!("{{mistakes:[{names}],yours:{yours}}}"))?;
@@ -150,7 +143,7 @@ impl Lessons {
             let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
             let bytes = packed(&bytes)?;
             sizes.model += bytes.len();
-            write!(model, "{name}:{},", quoted(&bytes))?;
+            model += &format!("{name}:{},", quoted(&bytes));
         }
         write_part(to, "model", &format!("{model}}}"))?;
         Ok(Some(sizes))
@@ -232,18 +225,19 @@ enum StandardLibrary {
 
 impl StandardLibrary {
     fn find() -> Option<Self> {
-        let sysroot = PathBuf::from(said("rustc", &["--print", "sysroot"])?);
-        let rustlib = sysroot.join("lib/rustlib");
-        if rustlib.join(TARGET).join("lib").is_dir() {
+        let installed = said("rustc", &["--print", "target-libdir", "--target", TARGET])?;
+        if Path::new(&installed).is_dir() {
             return Some(Self::Installed);
         }
+        let sysroot = PathBuf::from(said("rustc", &["--print", "sysroot"])?);
         let version = said("rustc", &["-vV"])?;
         let version = version.lines().find_map(|line| line.strip_prefix("release: "))?;
         let cache = match std::env::var_os("RUST_SRC_CACHE") {
             Some(cache) => PathBuf::from(cache),
             None => std::env::home_dir()?.join(".cache/rust-src"),
         };
-        let places = [rustlib.join("src/rust/library"), cache.join(version).join("library")];
+        let component = sysroot.join("lib/rustlib/src/rust/library");
+        let places = [component, cache.join(version).join("library")];
         places.into_iter().find(|place| place.join("Cargo.lock").is_file()).map(Self::Source)
     }
 }
@@ -286,20 +280,11 @@ fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> R
     fs::read(&wasm).with_context(|| wasm.display().to_string())
 }
 
-/// The bytes, gzipped, as small as it goes. That takes some seconds, so it's kept in `kept`.
-fn packed(bytes: &[u8], kept: &Path) -> Result<Vec<u8>> {
-    let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    let file = kept.join(format!("{:016x}.gz", hasher.finish()));
-    if let Ok(packed) = fs::read(&file) {
-        return Ok(packed);
-    }
-    let mut packed = Vec::new();
-    let options = zopfli::Options { iteration_count: ROUNDS, ..zopfli::Options::default() };
-    zopfli::compress(options, zopfli::Format::Gzip, bytes, &mut packed)?;
-    fs::create_dir_all(kept).with_context(|| kept.display().to_string())?;
-    fs::write(&file, &packed).with_context(|| file.display().to_string())?;
-    Ok(packed)
+/// Returns the bytes gzipped, as small as that gets.
+fn packed(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(bytes)?;
+    Ok(packed.finish()?)
 }
 
 /// Bytes as a string of JavaScript.

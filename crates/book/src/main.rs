@@ -5,18 +5,15 @@
 //! checks the finished pages. A problem is an error with a file and a line, never a warning.
 #![warn(missing_docs)]
 
-mod build_step;
 mod code_blocks;
 mod excerpt;
 mod figures;
 mod include;
 mod links;
 mod live;
-mod log;
 mod math;
 mod mathml;
 mod render;
-mod solutions;
 mod source;
 
 use anyhow::{ensure, Context, Result};
@@ -77,7 +74,6 @@ fn run(cli: Cli) -> Result<()> {
         ensure!(!input.is_terminal(), "mdBook starts this; `cargo xtask book` builds the book");
         return render::preprocess(input.lock(), std::io::stdout().lock(), Days::asked_for()?);
     };
-    log::install();
     let root = cli.root;
     let root =
         root.canonicalize().with_context(|| format!("{}: no such directory", root.display()))?;

@@ -1,19 +1,20 @@
 //! From Markdown to a folder of pages, or to a list of what is wrong.
 
-use crate::build_step::Step;
 use crate::figures::house_classes;
 use crate::links::{Anchors, Link};
 use crate::live::{Days, Lessons, Sizes};
 use crate::source::{Page, Problems};
-use crate::{code_blocks, figures, include, links, log, math, solutions};
+use crate::{code_blocks, figures, include, links, math};
 use anyhow::{ensure, Context, Result};
 use mdbook_driver::book::{Book, BookItem};
 use mdbook_driver::config::Config;
 use mdbook_driver::MDBook;
 use mdbook_preprocessor::parse_input;
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tracing_subscriber::filter::LevelFilter;
 
 /// The chapters, expanded and checked, and how much there is in them.
 #[derive(Default)]
@@ -44,20 +45,40 @@ impl fmt::Display for Prepared {
 /// # Errors
 /// A list of every problem, each with file and line, or what mdBook says.
 pub fn build(root: &Path, days: Days) -> Result<PathBuf> {
-    let _ = log::take();
+    let log = Arc::new(Log::default());
+    let warnings = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN).without_time();
+    warnings.with_ansi(false).with_target(false).with_writer(Arc::clone(&log)).init();
     let mut book = load(root)?;
     let src = book.source_dir();
     let out = book.root.join(&book.config.build.build_dir);
     let prepared = prepare(root, &src, &mut book.book, days)?;
-    let rendering = Step::new("rendering the pages");
     book.build().context("mdBook could not render the book")?;
-    drop(rendering);
     check_rendered(&src, &out, &prepared)?;
-    let warnings = log::take();
+    let warnings = String::from_utf8_lossy(&log.text()).trim_end().to_string();
     ensure!(warnings.is_empty(), "{warnings}");
     let index = out.join("index.html");
     println!("{prepared}: {}", index.display());
     Ok(index)
+}
+
+/// mdBook's log. It only warns about unbalanced tags and the like; here they fail the build.
+#[derive(Default)]
+struct Log(Mutex<Vec<u8>>);
+
+impl Log {
+    fn text(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Write for &Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn load(root: &Path) -> Result<MDBook> {
@@ -84,14 +105,11 @@ pub fn preprocess(input: impl Read, output: impl Write, days: Days) -> Result<()
 /// Expands and checks every chapter in place, and writes what the live figures load.
 fn prepare(root: &Path, src: &Path, book: &mut Book, days: Days) -> Result<Prepared> {
     let lessons = Lessons::compile(root, days)?;
-    let solutions = solutions::load(root)?;
     let css = root.join("book/theme/figures.css");
     let css = std::fs::read_to_string(&css).with_context(|| css.display().to_string())?;
     let house = house_classes(&css);
     let mut problems = Problems::default();
     let mut prepared = Prepared::default();
-    let is_page = |item: &&BookItem| matches!(item, BookItem::Chapter(page) if page.path.is_some());
-    let (mut step, all) = (Step::new("reading the pages"), book.iter().filter(is_page).count());
     book.for_each_mut(|item| {
         let BookItem::Chapter(chapter) = item else {
             return;
@@ -105,15 +123,12 @@ fn prepare(root: &Path, src: &Path, book: &mut Book, days: Days) -> Result<Prepa
         let page = include::expand(page, root, dir, &lessons, &mut problems);
         let blocks = page.code_blocks(&mut problems);
         code_blocks::check(&page, &blocks, &mut problems);
-        solutions::check(&page, &blocks, &solutions, &mut problems);
         let (page, formulas) = math::render(page, &mut problems);
         prepared.formulas += formulas;
         prepared.figures += figures::check(&page, root, &house, &mut problems);
         chapter.content = page.text();
         prepared.pages.push((path, page));
-        step.at(prepared.pages.len(), all);
     });
-    drop(step);
     for (path, page) in &prepared.pages {
         prepared.links.extend(links::collect(path, page, &mut problems)?);
     }
