@@ -2,11 +2,13 @@
 
 use crate::{LogitsProcessor, Model, ModelConfig};
 use candle_core::{bail, Result};
+use serde::Deserialize;
 use std::rc::Rc;
 
 /// How one prompt shall be continued: plain data, one for each request. Names are those of vLLM's
 /// `SamplingParams` and HF's `GenerationConfig`; what is left at its default changes nothing.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default)]
 pub struct SamplingParams {
     /// Tokens to generate at most, EOS included.
     pub max_new_tokens: usize,

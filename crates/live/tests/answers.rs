@@ -26,11 +26,8 @@ fn texts_are_those_of_the_command() {
     let goldens = fs::read(root.join("tests/oracle/live.json")).unwrap();
     let goldens: Value = serde_json::from_slice(&goldens).unwrap();
     for case in goldens["cases"].as_array().unwrap() {
-        let steps = &case["params"]["max_new_tokens"];
-        let question = json!({
-            "ask": "generate", "whose": "test", "text": case["prompt"], "params": case["params"],
-            "steps": steps,
-        });
+        let question =
+            json!({ "ask": "generate", "text": case["prompt"], "params": case["params"] });
         let answer = ask(question).unwrap();
         let ids: Vec<&Value> =
             answer["new"].as_array().unwrap().iter().map(|token| &token["id"]).collect();
@@ -94,10 +91,8 @@ fn drafts_change_no_token() {
         written.extend(new.clone());
     }
     assert!(answer["counts"]["accepted"].as_u64().unwrap() > 0, "{answer}");
-    let plain = json!({
-        "ask": "generate", "whose": "test", "text": text, "params": {"max_new_tokens": 64},
-        "steps": written.len(),
-    });
+    let params = json!({ "max_new_tokens": written.len() });
+    let plain = json!({ "ask": "generate", "text": text, "params": params });
     let plain = ask(plain).unwrap();
     let plain: Vec<Value> =
         plain["new"].as_array().unwrap().iter().map(|token| token["token"].clone()).collect();

@@ -299,8 +299,7 @@ def equality(browser, base, page_name):
     for case in cases:
         got = watch.page.evaluate(
             "(q) => candecode.ask(q)",
-            {"ask": "generate", "whose": "test", "text": case["prompt"], "params": case["params"],
-             "steps": case["params"]["max_new_tokens"]})
+            {"ask": "generate", "text": case["prompt"], "params": case["params"]})
         ids = [token["id"] for token in got["new"]]
         if ids != case["ids"]:
             watch.said.append(f"{case['prompt']!r} {case['params']}: {ids} in the page, {case['ids']} from the command")
