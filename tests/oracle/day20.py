@@ -41,7 +41,7 @@ def logprobs(chat, pieces, offset):
         return None
     if chat:
         one = lambda t: {"token": t[0], "bytes": t[1], "logprob": t[2]}
-        return {"content": [{**one(chosen), "top_logprobs": [one(t) for t in top]} for chosen, top in pairs]}
+        return {"content": [{**one(chosen), "top_logprobs": [one(t) for t in top]} for chosen, top in pairs], "refusal": None}
     offsets = [offset + sum(len(c[0]) for c, _ in pairs[:i]) for i in range(len(pairs))]
     return {
         "tokens": [c[0] for c, _ in pairs],
@@ -84,10 +84,14 @@ def answer(chat, pieces, n, prompts):
             event({"index": i, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None})
         if not p["text"] and not finish:
             continue
-        choice = {"index": i, "logprobs": logprobs(chat, waiting[i], told[i]), "finish_reason": finish}
+        choice = {"index": i, "logprobs": logprobs(chat, waiting[i], told[i]), "finish_reason": None}
         told[i] += sum(len(q["logprobs"][0][0]) for q in waiting[i] if q["logprobs"])
         waiting[i] = []
-        event({**choice, "delta": {"content": p["text"]} if p["text"] else {}} if chat else {**choice, "text": p["text"]})
+        if p["text"]:
+            event({**choice, "delta": {"content": p["text"]}} if chat else {**choice, "text": p["text"]})
+            choice["logprobs"] = None
+        if finish:  # an event of its own, as OpenAI's
+            event({**choice, "finish_reason": finish, **({"delta": {}} if chat else {"text": ""})})
     last = {**HEAD, "object": "chat.completion.chunk" if chat else "text_completion", "choices": [], "usage": usage}
     events.append(written(ChatCompletionChunk if chat else Completion, last))
 
@@ -95,7 +99,7 @@ def answer(chat, pieces, n, prompts):
     for i in range(choices):
         text, finish = "".join(p["text"] for p in of(i)), WORDS[of(i)[-1]["finish"]]
         choice = {"index": i, "logprobs": logprobs(chat, of(i), 0), "finish_reason": finish}
-        whole.append({**choice, "message": {"role": "assistant", "content": text}} if chat else {**choice, "text": text})
+        whole.append({**choice, "message": {"role": "assistant", "content": text, "refusal": None}} if chat else {**choice, "text": text})
     body = {**HEAD, "object": "chat.completion" if chat else "text_completion", "choices": whole, "usage": usage}
     return events, written(ChatCompletion if chat else Completion, body)
 

@@ -1,23 +1,18 @@
 //! From the loop's events to the body of a response. The loop sends and never waits; a client that reads slowly has its
 //! events here, and they are at most the tokens that it asked for.
 
-use crate::answer_shape::AnswerShape;
 use crate::http_routes::lock;
 use crate::metrics::Metrics;
-use crate::openai::{ApiError, Reply};
-use crate::rails::InUseByJob;
-use axum::body::Bytes;
+use crate::openai::{ApiError, ChoiceDelta, Reply};
+use axum::body::Body;
 use candecode::day20_serve::{Connection, Event, Piece};
-use http_body::Frame;
+use candecode::engine::requests::Automata;
+use candecode::engine::Engine;
+use futures_util::stream::unfold;
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
-
-/// Events that one piece of a body holds, at most.
-const TOGETHER: usize = 64;
 
 /// The loop's end of the way to a client.
 pub struct Wire {
@@ -27,19 +22,20 @@ pub struct Wire {
     /// When each choice got its newest token.
     newest: Mutex<Vec<Option<Instant>>>,
     /// The loop owns the wire for as long as it needs them.
-    _automata: Option<InUseByJob>,
+    _automata: Option<Arc<Automata>>,
 }
 
 impl Wire {
-    /// A way for the events of as many choices, and the client's end of it. The automata of the job
+    /// A way for the events of this many choices, and the client's end of it. The automata of the job
     /// stay in use until the wire is dropped.
     pub fn new(
         choices: usize,
         metrics: Arc<Metrics>,
-        automata: Option<InUseByJob>,
-    ) -> (Self, UnboundedReceiver<Event>) {
-        let (events, inbox) = unbounded_channel();
+        automata: Option<Arc<Automata>>,
+    ) -> (Self, Inbox) {
+        let (events, receiver) = unbounded_channel();
         let newest = Mutex::new(vec![None; choices]);
+        let inbox = Inbox { events: receiver, metrics: metrics.clone(), ended: false };
         (Self { events, metrics, came: Instant::now(), newest, _automata: automata }, inbox)
     }
 
@@ -50,9 +46,6 @@ impl Wire {
             None => self.metrics.first_token(now - self.came),
             Some(before) => self.metrics.next_token(now - before),
         }
-        if let Some(why) = piece.token.finish {
-            self.metrics.finished(why);
-        }
     }
 }
 
@@ -61,7 +54,7 @@ impl Connection for Wire {
         if let Event::Token(piece) = &event {
             self.measure(piece);
         }
-        let _ = self.events.send(event); // nobody is there any more: `is_closed` says so
+        let _ = self.events.send(event); // if the client has gone, `is_closed` says so
     }
 
     fn is_closed(&self) -> bool {
@@ -69,18 +62,32 @@ impl Connection for Wire {
     }
 }
 
-/// What the client is told if the loop has ended without a word: a day of the reader's has panicked.
-fn engine_gone() -> ApiError {
-    ApiError::failed("the engine has ended; the server's own output says why")
-}
-
-/// Counts a request as cancelled, if it is dropped before its end: the client has gone, and hyper with it.
-struct Unfinished<'a> {
-    metrics: &'a Metrics,
+/// The client's end. Dropped before the answer has ended, it counts the request as cancelled: the client has gone, and hyper
+/// with it.
+pub struct Inbox {
+    events: UnboundedReceiver<Event>,
+    metrics: Arc<Metrics>,
     ended: bool,
 }
 
-impl Drop for Unfinished<'_> {
+impl Inbox {
+    /// The next piece of the answer.
+    ///
+    /// # Errors
+    /// What the loop says; it is the last event.
+    pub async fn next(&mut self) -> Result<Piece, ApiError> {
+        let error = match self.events.recv().await {
+            Some(Event::Token(piece)) => return Ok(piece),
+            Some(Event::Failed(error)) => error.into(),
+            // The loop has ended without a word: a day of the reader's has panicked.
+            None => ApiError::failed("the engine has ended; the server's own output says why"),
+        };
+        self.ended = true;
+        Err(error)
+    }
+}
+
+impl Drop for Inbox {
     fn drop(&mut self) {
         if !self.ended {
             self.metrics.cancelled();
@@ -93,142 +100,40 @@ impl Drop for Unfinished<'_> {
 /// # Errors
 /// What the loop says, and the status of the response.
 pub async fn gathered(
-    inbox: &mut UnboundedReceiver<Event>,
+    mut inbox: Inbox,
     mut reply: Reply,
-    shape: &mut AnswerShape,
-    metrics: &Metrics,
+    engine: &Engine,
 ) -> Result<Reply, ApiError> {
-    let mut unfinished = Unfinished { metrics, ended: false };
-    loop {
-        let event = inbox.recv().await;
-        if !matches!(event, Some(Event::Token(_))) {
-            unfinished.ended = true;
-        }
-        match event {
-            Some(Event::Token(piece)) => reply.take(&shape.spell(piece)),
-            Some(Event::Failed(error)) => return Err(error.into()),
-            None => return Err(engine_gone()),
-        }
-        if reply.is_done() {
-            unfinished.ended = true;
-            return Ok(reply);
-        }
+    while !reply.is_done() {
+        let piece = inbox.next().await?;
+        reply.take(ChoiceDelta::new(piece, engine.tokenizer(), reply.logprobs));
     }
+    inbox.ended = true;
+    Ok(reply)
 }
 
-/// Whether writing this reply as JSON would keep the HTTP thread from other clients.
-pub fn is_large(reply: &Reply) -> bool {
-    let logprobs = reply.choices.iter().flat_map(|choice| &choice.logprobs);
-    let spelled: usize = logprobs.map(|token| token.top.len() + 1).sum();
-    let bytes: usize = reply.choices.iter().map(|choice| choice.text.len()).sum();
-    spelled > 1000 || bytes > 1 << 20
-}
-
-/// The first event of a stream, which decides the status of the response.
-///
-/// # Errors
-/// If it is a failure.
-pub async fn first(
-    inbox: &mut UnboundedReceiver<Event>,
-    metrics: &Metrics,
-) -> Result<Event, ApiError> {
-    let mut unfinished = Unfinished { metrics, ended: false };
-    let event = inbox.recv().await;
-    unfinished.ended = true;
-    match event {
-        Some(Event::Failed(error)) => Err(error.into()),
-        Some(event) => Ok(event),
-        None => Err(engine_gone()),
-    }
-}
-
-/// A body of server-sent events, made as it is read.
-pub struct EventBody {
-    first: Option<Event>,
-    inbox: UnboundedReceiver<Event>,
-    reply: Reply,
-    shape: AnswerShape,
-    ended: bool,
-    metrics: Arc<Metrics>,
-}
-
-impl EventBody {
-    /// The events of this reply, `first` and then what comes.
-    pub fn new(
-        first: Event,
-        inbox: UnboundedReceiver<Event>,
-        reply: Reply,
-        shape: AnswerShape,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        Self { first: Some(first), inbox, reply, shape, ended: false, metrics }
-    }
-
-    /// The text of an event, if it has one; None ends the stream early.
-    fn told(&mut self, event: Option<Event>) -> String {
-        let failed = match event {
-            Some(Event::Token(piece)) => {
-                let delta = self.shape.spell(piece);
-                let mut text = self.shape.events(&mut self.reply, &delta);
-                if self.reply.is_done() {
-                    text += &self.reply.end();
-                    self.ended = true;
-                }
-                return text;
-            }
-            Some(Event::Failed(error)) => error.into(),
-            None => engine_gone(),
-        };
-        self.ended = true;
-        self.metrics.refused(failed.status);
-        Reply::failed(&failed)
-    }
-}
-
-impl http_body::Body for EventBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let body = self.get_mut();
+/// A body of server-sent events, made as it is read: of this first piece, and then of what comes.
+pub fn streamed(first: Piece, inbox: Inbox, reply: Reply, engine: Arc<Engine>) -> Body {
+    let state = (Some(first), inbox, reply, engine);
+    Body::from_stream(unfold(state, |(mut first, mut inbox, mut reply, engine)| async move {
         let mut text = String::new();
-        let mut waits = false;
-        for _ in 0..TOGETHER {
-            if body.ended {
-                break;
-            }
-            let event = match body.first.take() {
-                Some(first) => Some(first),
-                None => match body.inbox.poll_recv(context) {
-                    Poll::Ready(event) => event,
-                    Poll::Pending => {
-                        waits = true; // the inbox wakes us
-                        break;
-                    }
-                },
+        while text.is_empty() && !inbox.ended {
+            let piece = match first.take() {
+                Some(first) => Ok(first),
+                None => inbox.next().await,
             };
-            text += &body.told(event);
-        }
-        match (text.is_empty(), body.ended) {
-            (false, _) => Poll::Ready(Some(Ok(Frame::data(text.into())))),
-            (true, true) => Poll::Ready(None),
-            (true, false) => {
-                if !waits {
-                    context.waker().wake_by_ref(); // so many events, and none of them had text
+            match piece {
+                Ok(piece) => {
+                    let delta = ChoiceDelta::new(piece, engine.tokenizer(), reply.logprobs);
+                    text = reply.events(delta);
+                    inbox.ended = reply.is_done();
                 }
-                Poll::Pending
+                Err(error) => {
+                    inbox.metrics.refused(error.status);
+                    text = Reply::failed(&error);
+                }
             }
         }
-    }
-}
-
-impl Drop for EventBody {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.metrics.cancelled();
-        }
-    }
+        (!text.is_empty()).then(|| (Ok::<_, Infallible>(text), (first, inbox, reply, engine)))
+    }))
 }

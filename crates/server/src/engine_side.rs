@@ -4,7 +4,7 @@ use crate::connections;
 use crate::helper_threads::{HelperThreads, THREADS};
 use crate::http_routes::{now, say, Front, LONG_BODIES};
 use crate::metrics::Metrics;
-use crate::other_origins::AllowedOrigins;
+use crate::prompts::PromptReader;
 use crate::rails::Rails;
 use crate::serve_flags::ServeFlags;
 use anyhow::{anyhow, Context as _, Result};
@@ -41,7 +41,6 @@ const MOST_KEPT: usize = 64 << 20;
 /// it was asked to.
 pub fn run(flags: &ServeFlags) -> Result<()> {
     flags.check()?;
-    let origins = Arc::new(AllowedOrigins::new(&flags.allowed_origins)?);
     let device = device::device(&flags.device).map_err(usage)?;
     let dtype = flags.dtype.as_deref().map(device::dtype).transpose().map_err(usage)?;
     let listener = TcpListener::bind(flags.address())
@@ -64,20 +63,22 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let engine = Arc::new(Engine::new(model, tokenizer));
 
     let (sender, jobs) = mpsc::channel();
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::<Metrics>::default();
     let front = Arc::new(Front {
         model: flags.name().to_string(),
-        config: config.clone(),
-        longest_token: engine.tokenizer().longest_token(),
-        engine: engine.clone(),
-        template,
+        prompts: PromptReader {
+            config: config.clone(),
+            longest_token: engine.tokenizer().longest_token(),
+            engine: engine.clone(),
+            template,
+        },
         key: flags.key(),
         local: flags.local(),
-        origins,
+        origins: flags.allowed_origins.clone(),
         helpers: HelperThreads::new(),
-        rails: Arc::new(Rails::new()),
+        rails: Arc::default(),
         long_bodies: Semaphore::new(LONG_BODIES),
-        patience: Duration::from_secs(flags.patience),
+        patience: Duration::from_secs(flags.patience as u64),
         jobs: Mutex::new(Some(sender)),
         metrics: metrics.clone(),
         started: now(),

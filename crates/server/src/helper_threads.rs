@@ -44,7 +44,11 @@ impl Lane {
         let place = match timeout(LONGEST, self.places.clone().acquire_owned()).await {
             Ok(Ok(place)) => place,
             Ok(Err(_)) => return Err(ApiError::closing()),
-            Err(_) => return Err(overloaded(what)),
+            Err(_) => {
+                return Err(ApiError::overloaded(format!(
+                    "{what} has to wait for too many others; try again in some seconds"
+                )))
+            }
         };
         let task = tokio::task::spawn_blocking(move || {
             let _place = place; // until the work is done, even if nobody waits for it any longer
@@ -99,12 +103,6 @@ impl HelperThreads {
             Endpoint::Chat => &self.chats,
         }
     }
-}
-
-/// 503: the work would have had to wait for too long.
-fn overloaded(what: &str) -> ApiError {
-    let message = format!("{what} has to wait for too many others; try again in some seconds");
-    ApiError { status: 503, retry_after: Some(5), ..ApiError::failed(message) }
 }
 
 #[cfg(test)]

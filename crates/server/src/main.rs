@@ -4,14 +4,14 @@
 #![warn(missing_docs)]
 
 mod answer;
-mod answer_shape;
 mod connections;
 mod engine_side;
+mod guards;
 mod helper_threads;
 mod http_routes;
 mod metrics;
 mod openai;
-mod other_origins;
+mod prompts;
 mod rails;
 mod serve_flags;
 

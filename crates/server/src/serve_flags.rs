@@ -1,6 +1,7 @@
 //! The flags of `cargo xtask serve`. Names are vLLM's where it has one.
 
 use anyhow::{bail, ensure, Result};
+use axum::http::Uri;
 use candecode::cli::memory_check;
 use candecode::engine::operations::Kernels;
 use candecode::formats::hub::DEFAULT_MODEL;
@@ -8,6 +9,7 @@ use candecode::kit::error::usage;
 use candecode::kit::units::bytes;
 use candecode::kit::ModelConfig;
 use candle_core::Device;
+use clap::builder::RangedU64ValueParser;
 use clap::Parser;
 use std::net::{IpAddr, SocketAddr};
 
@@ -33,24 +35,24 @@ pub struct ServeFlags {
     pub api_key: Option<String>,
     /// Pages that may ask from a browser, by their origin, such as http://localhost:3000; * is any [default: none but the
     /// server's own]
-    #[arg(long, value_name = "ORIGINS", value_delimiter = ',')]
+    #[arg(long, value_name = "ORIGINS", value_delimiter = ',', value_parser = origin)]
     pub allowed_origins: Vec<String>,
     /// Rows that run at once, at most; each text is to the last bit what it is alone
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = in_range(1, 4096))]
     pub max_batch: usize,
     /// Requests that may wait beside them; others are refused (429)
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = in_range(0, 1 << 16))]
     pub max_queue: usize,
     /// Tokens that the batch may come to hold [default: what a third of the free memory has room for]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = in_range(1, 1 << 40))]
     pub max_batch_tokens: Option<usize>,
     /// Connections at once, at most; others are refused (503)
-    #[arg(long, value_name = "N", default_value_t = 512)]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = in_range(1, 1 << 16))]
     pub max_connections: usize,
     /// Seconds that a client may take to send a request, or take nothing of its answer; a connection that
     /// is kept open without a request is closed after as long
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    pub patience: u64,
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = in_range(1, 86_400))]
+    pub patience: usize,
     /// A chat template in place of the model's own: a file, or "story"
     #[arg(long, value_name = "FILE")]
     pub template: Option<String>,
@@ -69,31 +71,35 @@ pub struct ServeFlags {
     pub offline: bool,
 }
 
+/// A number that is not below `least`, nor above `most`.
+fn in_range(least: u64, most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(least..=most)
+}
+
+/// A page's origin, or `*`.
+fn origin(text: &str) -> Result<String, String> {
+    let is_origin = text.parse::<Uri>().is_ok_and(|uri| {
+        uri.scheme().is_some() && uri.path() == "/" && uri.query().is_none() && !text.ends_with('/')
+    });
+    match is_origin || text == "*" {
+        true => Ok(text.to_string()),
+        false => Err("an origin is as http://localhost:3000, without a path; * is any".to_string()),
+    }
+}
+
 impl ServeFlags {
     /// Refuses what makes no sense, before a model is read.
     ///
     /// # Errors
     /// As wrong usage.
     pub fn check(&self) -> Result<()> {
-        for (flag, value, least, most) in [
-            ("--max-batch", self.max_batch, 1, 4096),
-            ("--max-queue", self.max_queue, 0, 1 << 16),
-            ("--max-connections", self.max_connections, 1, 1 << 16),
-            ("--max-batch-tokens", self.max_batch_tokens.unwrap_or(1), 1, 1 << 40),
-            ("--patience", self.patience.min(1 << 40) as usize, 1, 24 * 60 * 60),
-        ] {
-            ensure!(
-                (least..=most).contains(&value),
-                usage(format!("{flag} is {value}; it can be {least} to {most}"))
-            );
-        }
         if let Some(key) = self.key() {
-            ensure!(!key.is_empty(), usage("--api-key is empty; leave it out, or give one"));
+            let can_be_sent = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
             ensure!(
-                key.bytes().all(|byte| byte.is_ascii_graphic()),
+                can_be_sent,
                 usage(
-                    "--api-key (or CANDECODE_API_KEY) has a blank or a character that is not ASCII, \
-                     which clients can't send: use letters, digits and signs"
+                    "--api-key (or CANDECODE_API_KEY) is empty, or has a blank or a character that \
+                     is not ASCII, which clients can't send: use letters, digits and signs"
                 )
             );
         }

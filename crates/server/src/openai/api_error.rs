@@ -34,7 +34,8 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    fn new(status: u16, kind: &'static str, message: impl Into<String>) -> Self {
+    /// An error with this status and type.
+    pub fn new(status: u16, kind: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { status, message, kind, param: None, code: None, retry_after: None }
     }
@@ -50,11 +51,6 @@ impl ApiError {
         Self::new(400, "invalid_request_error", message)
     }
 
-    /// 400: a prompt is longer than the model's context.
-    pub fn too_long(param: &str, message: impl Into<String>) -> Self {
-        Self { code: Some("context_length_exceeded"), ..Self::invalid(param, message) }
-    }
-
     /// 400: a prompt of `tokens` tokens (a number, or "at least" and a number) doesn't fit in a context
     /// of `context`. The words are OpenAI's: clients that shorten a conversation look for them.
     pub fn context_exceeded(param: &str, tokens: impl std::fmt::Display, context: usize) -> Self {
@@ -64,7 +60,7 @@ impl ApiError {
         };
         let message =
             format!("This model's maximum context length is {context} tokens. However, {it}");
-        Self::too_long(param, message)
+        Self { code: Some("context_length_exceeded"), ..Self::invalid(param, message) }
     }
 
     /// 404: the request names a model other than the one being served.
@@ -80,6 +76,11 @@ impl ApiError {
         let message = "the queue is full; try again in a second";
         let error = Self::new(429, "rate_limit_error", message);
         Self { code: Some("rate_limit_exceeded"), retry_after: Some(1), ..error }
+    }
+
+    /// 503: there is too much to do for now.
+    pub fn overloaded(message: impl Into<String>) -> Self {
+        Self { retry_after: Some(5), ..Self::new(503, "server_error", message) }
     }
 
     /// 503: the server is shutting down.

@@ -1,11 +1,13 @@
 //! Requests as OpenAI's clients send them: from a body of JSON to prompts and sampling parameters.
 
 use super::api_error::ApiError;
-use super::json_fields::Fields;
-use super::request_body::{self, Extras};
-use candecode::kit::error::plain;
-use candecode::kit::{ModelConfig, SamplingParams, Tokenizer};
-use serde_json::Value;
+use super::known_fields::{asks_for_nothing, Fields};
+use candecode::kit::error::shown;
+use candecode::kit::SamplingParams;
+use regex_syntax::escape;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// OpenAI's two endpoints, each with its own form of request and answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +22,7 @@ pub enum Endpoint {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatMessage {
     /// `system`, `user` or `assistant`.
-    pub role: String,
+    pub role: &'static str,
     /// What was said.
     pub content: String,
 }
@@ -45,267 +47,94 @@ pub struct ApiRequest {
     pub prompts: Vec<PromptInput>,
     /// How each prompt is continued.
     pub params: SamplingParams,
+    /// The field that `params.allow_regex` comes from.
+    pub pattern_field: Option<&'static str>,
     /// The number of choices per prompt.
     pub n: usize,
     /// The number of likeliest tokens to report with each token; None reports no logprobs at all.
     pub logprobs: Option<usize>,
+    /// Whether a completion starts with its prompt.
+    pub echo: bool,
     /// Whether the answer is sent as server-sent events.
     pub stream: bool,
-    /// Whether a stream ends with an event that holds the usage (`stream_options.include_usage`).
+    /// Whether a stream ends with an event that holds the usage.
     pub include_usage: bool,
-    /// The options that only the server acts on.
-    pub extras: Extras,
-    /// The names of unknown fields. vLLM accepts them silently; the server logs each of them once.
+    /// Whether the rendered chat ends with the start of an answer.
+    pub add_generation_prompt: bool,
+    /// Whether the last message is continued instead of answered.
+    pub continue_final_message: bool,
+    /// Variables for the chat template.
+    pub template_kwargs: Map<String, Value>,
+    /// The names of fields that change nothing.
     pub ignored: Vec<String>,
 }
 
 /// The maximum number of choices in one request: prompts times `n`.
-pub const MAX_CHOICES: usize = 128;
+const MAX_CHOICES: usize = 128;
+/// The most likely tokens that are reported with each token, at most (vLLM `max_logprobs`).
+const MAX_LOGPROBS: usize = 20;
+/// Temperatures below this are greedy (vLLM's `_SAMPLING_EPS`).
+const LOWEST_TEMPERATURE: f64 = 1e-5;
 
-/// The maximum number of likeliest tokens reported with each token (vLLM `max_logprobs`).
-pub const MAX_LOGPROBS: i64 = 20;
-
-/// The maximum number of stop strings in one request: each is searched for at every token.
-pub const MAX_STOPS: usize = 64;
-
-/// The maximum length of all stop strings of a request together, in bytes.
-pub const MAX_STOP_BYTES: usize = 4096;
-
-/// Reads the field `stop`, the strings that end the text: missing, one string, or a list of strings.
-///
-/// # Errors
-/// 400 if it is anything else, if a string is empty (it would end every text at once), or if there
-/// are more than [`MAX_STOPS`] strings or [`MAX_STOP_BYTES`] bytes.
-pub fn stop_strings(fields: &Fields) -> Result<Vec<String>, ApiError> {
-    let stops = fields.strings("stop")?;
-    if stops.contains(&String::new()) {
-        return Err(ApiError::invalid("stop", "stop must not contain an empty string"));
-    }
-    let bytes: usize = stops.iter().map(String::len).sum();
-    if stops.len() > MAX_STOPS || bytes > MAX_STOP_BYTES {
-        let message = format!(
-            "stop may have at most {MAX_STOPS} strings of {MAX_STOP_BYTES} bytes in all, got {} of \
-             {bytes} bytes",
-            stops.len()
-        );
-        return Err(ApiError::invalid("stop", message));
-    }
-    Ok(stops)
+/// A string, or a list of strings.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Strings {
+    One(String),
+    Many(Vec<String>),
 }
 
-/// Reads the fields `structured_outputs` (vLLM's) and `response_format` (OpenAI's) as one regular
-/// expression that the whole text must match. Returns None if there is no such rule.
-///
-/// `structured_outputs` is an object with one of two fields. `regex` is the expression. `choice` is
-/// a list of strings, one of which the text must be; it becomes `(?:yes|no)`, with each string
-/// escaped. `response_format` may be `{"type": "text"}`, which changes nothing.
-///
-/// # Errors
-/// 400, with a message that names what is refused: another `type` of `response_format`
-/// (`json_object` and `json_schema` need a grammar, which day 14 doesn't have), another field of
-/// `structured_outputs`, both fields or neither, an empty list, or a value of another type.
-pub fn allowed_regex(fields: &Fields) -> Result<Option<String>, ApiError> {
-    if let Some(format) = fields.value("response_format") {
-        let kind = &format["type"];
-        if kind != "text" {
-            let message = format!(
-                "response_format {kind} is not supported; take structured_outputs: regex or choice"
-            );
-            return Err(ApiError::invalid("response_format", message));
-        }
-    }
-    let Some(value) = fields.value("structured_outputs") else { return Ok(None) };
-    let name = "structured_outputs";
-    let must_be = "an object with regex or choice, and nothing else";
-    let wrong = || fields.wrong(name, must_be, value);
-    let object = value.as_object().ok_or_else(wrong)?;
-    let inner = Fields::new(object);
-    let regex = inner.value("regex");
-    let choices = inner.value("choice");
-    if !inner.unread().is_empty() {
-        return Err(wrong());
-    }
-    match (regex, choices) {
-        (Some(Value::String(regex)), None) => Ok(Some(regex.clone())),
-        (None, Some(Value::Array(choices))) if !choices.is_empty() => {
-            let mut escaped = Vec::new();
-            for choice in choices {
-                escaped.push(regex_syntax::escape(choice.as_str().ok_or_else(wrong)?));
-            }
-            Ok(Some(format!("(?:{})", escaped.join("|"))))
-        }
-        _ => Err(wrong()),
-    }
+/// The four forms of a prompt.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Prompts {
+    Text(String),
+    Ids(Vec<u32>),
+    Texts(Vec<String>),
+    Lists(Vec<Vec<u32>>),
 }
 
-/// Reads the fields that say how a text is continued. `seed` is for a request without one.
-///
-/// | field | default | may be |
-/// |---|---|---|
-/// | `temperature` | 1 | 0 (greedy) and above |
-/// | `top_p` | 1 | above 0, to 1 |
-/// | `top_k` | all | 1 and above; 0 and -1 are all |
-/// | `min_p` | 0 | 0 to 1 |
-/// | `seed` | `seed` | any `i64`, as in vLLM (the same 64 bits, read without a sign) |
-/// | `presence_penalty`, `frequency_penalty` | 0 | -2 to 2 |
-/// | `repetition_penalty` | 1 | above 0 |
-/// | `max_tokens` | 16; in a chat `usize::MAX`, as many as fit | 1 and above |
-/// | `max_completion_tokens` (chats only) | `max_tokens` | 1 and above |
-///
-/// The defaults are OpenAI's; `top_k`, `min_p` and `repetition_penalty` are vLLM's. The parameters
-/// include what [`stop_strings`] and [`allowed_regex`] return.
-///
-/// # Errors
-/// 400 if a field has another type or is out of range.
-pub fn sampling_params(
-    fields: &Fields,
-    endpoint: Endpoint,
-    seed: u64,
-) -> Result<SamplingParams, ApiError> {
-    let penalty = |name: &str| {
-        let penalty = fields.number(name, "in -2 to 2", |x| (-2.0..=2.0).contains(&x))?;
-        Ok::<f32, ApiError>(penalty.unwrap_or(0.0) as f32)
-    };
-    let temperature = fields.number("temperature", "of 0 or above", |t| t >= 0.0)?;
-    let top_p = fields.number("top_p", "above 0 and at most 1", |p| p > 0.0 && p <= 1.0)?;
-    let top_k = fields.integer("top_k", "of -1 or above", |k| k >= -1)?;
-    let min_p = fields.number("min_p", "in 0 to 1", |p| (0.0..=1.0).contains(&p))?;
-    let repetition = fields.number("repetition_penalty", "above 0", |x| x > 0.0)?;
-    let own_seed = fields.integer("seed", "of 64 bits", |_| true)?;
-
-    let mut most = fields.integer("max_tokens", "of 1 or above", |n| n >= 1)?;
-    let mut default_most = 16;
-    if endpoint == Endpoint::Chat {
-        let newer = fields.integer("max_completion_tokens", "of 1 or above", |n| n >= 1)?;
-        most = newer.or(most);
-        default_most = usize::MAX;
-    }
-    Ok(SamplingParams {
-        max_new_tokens: most.map_or(default_most, |n| n as usize),
-        temperature: temperature.unwrap_or(1.0),
-        top_k: top_k.filter(|k| *k > 0).map(|k| k as usize),
-        top_p: top_p.unwrap_or(1.0),
-        min_p: min_p.unwrap_or(0.0),
-        seed: own_seed.map_or(seed, |seed| seed as u64),
-        repetition_penalty: repetition.unwrap_or(1.0) as f32,
-        presence_penalty: penalty("presence_penalty")?,
-        frequency_penalty: penalty("frequency_penalty")?,
-        stop: stop_strings(fields)?,
-        allow_regex: allowed_regex(fields)?,
-        ..SamplingParams::default()
-    })
+#[derive(Deserialize)]
+struct SentMessage {
+    role: Role,
+    content: Option<Content>,
+    tool_calls: Option<Value>,
+    function_call: Option<Value>,
+    audio: Option<Value>,
 }
 
-/// Reads the field `prompt` in any of its four forms: a text, a list of texts, the token ids of one
-/// prompt (a list of numbers), or a list of such lists.
-///
-/// # Errors
-/// 400 if it is missing, something else, or an empty list. (An empty text, or an empty list within
-/// the list, is left to [`prompt_ids`], which knows what the tokenizer makes of it.)
-pub fn prompts(fields: &Fields) -> Result<Vec<PromptInput>, ApiError> {
-    let must_be = "a string, a list of strings, a list of token ids or a list of such lists";
-    let value = fields.value("prompt").unwrap_or(&Value::Null);
-    let wrong = || fields.wrong("prompt", must_be, value);
-    let list = match value {
-        Value::String(text) => return Ok(vec![PromptInput::Text(text.clone())]),
-        Value::Array(list) if !list.is_empty() => list,
-        _ => return Err(wrong()),
-    };
-    if list[0].is_number() {
-        return Ok(vec![PromptInput::Ids(token_ids(list).ok_or_else(wrong)?)]);
-    }
-    let mut prompts = Vec::new();
-    for element in list {
-        prompts.push(match element {
-            Value::String(text) if list[0].is_string() => PromptInput::Text(text.clone()),
-            Value::Array(ids) if list[0].is_array() => {
-                PromptInput::Ids(token_ids(ids).ok_or_else(wrong)?)
-            }
-            _ => return Err(wrong()),
-        });
-    }
-    Ok(prompts)
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    #[serde(alias = "developer")] // OpenAI's newer name
+    System,
+    User,
+    Assistant,
 }
 
-/// Reads a list of token ids. Returns None if it contains anything but numbers that fit in a u32.
-fn token_ids(list: &[Value]) -> Option<Vec<u32>> {
-    list.iter().map(|id| u32::try_from(id.as_u64()?).ok()).collect()
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Part>),
 }
 
-/// Reads the field `messages`: a list of objects with a `role` and a `content`.
-///
-/// Roles are `system`, `user` and `assistant`; `developer`, OpenAI's newer name for `system`,
-/// becomes `system`. `content` is a string, or a list of parts `{"type": "text", "text": …}`, whose
-/// texts are joined with a line break, as vLLM does. An assistant's may be `null`, the empty text.
-/// Other fields of a message are ignored.
-///
-/// # Errors
-/// 400 if `messages` is missing, isn't a list, or is empty; if a role is missing or another one
-/// (such as `tool`); if a content is missing, has another type, or has a part that isn't text.
-pub fn chat_messages(fields: &Fields) -> Result<Vec<ChatMessage>, ApiError> {
-    let value = fields.value("messages").unwrap_or(&Value::Null);
-    let list = match value {
-        Value::Array(list) if !list.is_empty() => list,
-        _ => return Err(fields.wrong("messages", "a list of at least one message", value)),
-    };
-    let mut messages = Vec::new();
-    for message in list {
-        let role = match message["role"].as_str() {
-            Some("developer") => "system",
-            Some(role @ ("system" | "user" | "assistant")) => role,
-            _ => {
-                let must_be = "messages with the role system, user or assistant";
-                return Err(fields.wrong("messages", must_be, message));
-            }
-        };
-        let content = match &message["content"] {
-            Value::String(text) => Some(text.clone()),
-            Value::Array(parts) => joined(parts),
-            Value::Null if role == "assistant" => Some(String::new()),
-            _ => None,
-        };
-        let Some(content) = content else {
-            let must_be = "messages whose content is text, or a list of text parts";
-            return Err(fields.wrong("messages", must_be, message));
-        };
-        messages.push(ChatMessage { role: role.to_string(), content });
-    }
-    Ok(messages)
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Part {
+    Text { text: String },
 }
 
-/// Joins the texts of a message's parts, one per line. Returns None if a part isn't text.
-fn joined(parts: &[Value]) -> Option<String> {
-    let mut texts = Vec::new();
-    for part in parts {
-        if part["type"] != "text" {
-            return None;
-        }
-        texts.push(part["text"].as_str()?);
-    }
-    Some(texts.join("\n"))
+#[derive(Deserialize, Default)]
+struct StreamOptions {
+    include_usage: Option<bool>,
 }
 
-/// Reads how many of the likeliest tokens to report with each token; None reports no logprobs.
-///
-/// The two endpoints ask differently. In a completion `logprobs` is that number, 0 to
-/// [`MAX_LOGPROBS`]; 0 reports each token's own logprob and no others. In a chat `logprobs` is true
-/// or false, and `top_logprobs` is the number, 0 if it is missing.
-///
-/// # Errors
-/// 400 if a field has another type or is out of range. `top_logprobs` without `"logprobs": true` is
-/// an error of `top_logprobs`.
-pub fn logprobs_asked(fields: &Fields, endpoint: Endpoint) -> Result<Option<usize>, ApiError> {
-    let (range, fits) = ("in 0 to 20", |k: i64| (0..=MAX_LOGPROBS).contains(&k));
-    if endpoint == Endpoint::Completions {
-        return Ok(fields.integer("logprobs", range, fits)?.map(|k| k as usize));
-    }
-    let wanted = fields.flag("logprobs")?;
-    let top = fields.integer("top_logprobs", range, fits)?;
-    if !wanted && top.is_some() {
-        let message = "top_logprobs needs \"logprobs\": true";
-        return Err(ApiError::invalid("top_logprobs", message));
-    }
-    Ok(wanted.then_some(top.unwrap_or(0) as usize))
+/// vLLM's field for a text that must match a pattern.
+#[derive(Deserialize, Default)]
+struct StructuredOutputs {
+    regex: Option<String>,
+    choice: Option<Vec<String>>,
 }
 
 impl ApiRequest {
@@ -319,23 +148,20 @@ impl ApiRequest {
         model: &str,
         seed: u64,
     ) -> Result<Self, ApiError> {
-        let chat = endpoint == Endpoint::Chat;
-        let body = request_body::read(chat, body)?;
-        let fields = Fields::new(&body.object);
-        match fields.value("model") {
-            None => {} // there is only one
-            Some(Value::String(asked)) if asked == model => {}
-            Some(Value::String(asked)) => return Err(ApiError::no_such_model(asked, model)),
-            Some(other) => return Err(fields.wrong("model", "a string", other)),
+        let mut fields = Fields::read(body)?;
+        let ignored = std::mem::take(&mut fields.ignored);
+        other_endpoint(&fields, endpoint)?;
+        let asked: Option<String> = fields.get("model")?;
+        if let Some(asked) = asked.filter(|asked| !asked.is_empty() && asked != model) {
+            return Err(ApiError::no_such_model(&asked, model));
         }
         let prompts = match endpoint {
             Endpoint::Completions => prompts(&fields)?,
             Endpoint::Chat => vec![PromptInput::Messages(chat_messages(&fields)?)],
         };
-        let mut params = sampling_params(&fields, endpoint, seed)?;
-        let extras = request_body::extras(&fields, chat, &mut params)?;
-        let n = fields.integer("n", "in 1 to 128", |n| (1..=128).contains(&n))?.unwrap_or(1);
-        let n = n as usize;
+        let (pattern_field, allow_regex) = allowed_regex(&fields)?.unzip();
+        let params = SamplingParams { allow_regex, ..sampling_params(&fields, endpoint, seed)? };
+        let n: usize = fields.get("n")?.unwrap_or(1);
         if n > 1 && params.temperature == 0.0 {
             let message = "n must be 1 at temperature 0: it would be the same text again";
             return Err(ApiError::invalid("n", message));
@@ -345,71 +171,259 @@ impl ApiRequest {
             return Err(ApiError::invalid("n", message));
         }
         let logprobs = logprobs_asked(&fields, endpoint)?;
-        let stream = fields.flag("stream")?;
-        let include_usage = include_usage(&fields, stream)?;
-        let mut ignored = fields.unread();
-        ignored.extend(body.ignored);
-        Ok(Self { endpoint, prompts, params, n, logprobs, stream, include_usage, extras, ignored })
+        let echo = flag(&fields, "echo")?;
+        if echo && logprobs.is_some() {
+            let message =
+                "echo with logprobs is not supported here: those of the prompt aren't computed";
+            return Err(ApiError::invalid("echo", message));
+        }
+        let stream = flag(&fields, "stream")?;
+        fields.refuse_within("stream_options", &["include_usage"])?;
+        let options: StreamOptions = fields.get("stream_options")?.unwrap_or_default();
+        let include_usage = options.include_usage.unwrap_or(false);
+        if include_usage && !stream {
+            let message = "stream_options are for \"stream\": true";
+            return Err(ApiError::invalid("stream_options", message));
+        }
+        let continue_final_message = flag(&fields, "continue_final_message")?;
+        let begin: Option<bool> = fields.get("add_generation_prompt")?;
+        Ok(Self {
+            endpoint,
+            prompts,
+            params,
+            pattern_field,
+            n,
+            logprobs,
+            echo,
+            stream,
+            include_usage,
+            add_generation_prompt: begin.unwrap_or(!continue_final_message),
+            continue_final_message,
+            template_kwargs: fields.get("chat_template_kwargs")?.unwrap_or_default(),
+            ignored,
+        })
     }
 }
 
-/// Reads the field `stream_options.include_usage`.
-fn include_usage(fields: &Fields, stream: bool) -> Result<bool, ApiError> {
-    let Some(options) = fields.value("stream_options") else { return Ok(false) };
-    if !stream {
-        let message = "stream_options are for \"stream\": true";
-        return Err(ApiError::invalid("stream_options", message));
-    }
-    let Value::Object(options) = options else {
-        return Err(fields.wrong("stream_options", "an object", options));
-    };
-    Fields::new(options).flag("include_usage")
+/// `true` or `false`; false if the field is missing.
+fn flag(fields: &Fields, name: &str) -> Result<bool, ApiError> {
+    Ok(fields.get(name)?.unwrap_or(false))
 }
 
-/// Renders a chat as one text: the model's template. Its error is a message for the client.
-pub type Render<'a> = &'a dyn Fn(&[ChatMessage]) -> Result<String, String>;
-
-/// Encodes each prompt. A text is encoded with `tokenizer.encode`, which adds BOS and the like; a
-/// chat is rendered and encoded with `tokenizer.encode_rendered`, because its template has written
-/// them already. Ids are taken as they are.
-///
-/// # Errors
-/// 400, naming `messages` or `prompt`: if the template or the tokenizer refuses a text, an id isn't
-/// below `config.vocab_size`, or a prompt has no tokens or more than
-/// `config.max_position_embeddings` ([`ApiError::context_exceeded`]).
-pub fn prompt_ids(
-    request: &ApiRequest,
-    tokenizer: &Tokenizer,
-    config: &ModelConfig,
-    render: Render,
-) -> Result<Vec<Vec<u32>>, ApiError> {
-    let param = match request.endpoint {
-        Endpoint::Completions => "prompt",
-        Endpoint::Chat => "messages",
+/// Refuses fields of the other endpoint that would change the answer there.
+fn other_endpoint(fields: &Fields, endpoint: Endpoint) -> Result<(), ApiError> {
+    let (there, names) = match endpoint {
+        Endpoint::Chat => ("/v1/completions", &["prompt", "echo"][..]),
+        Endpoint::Completions => (
+            "/v1/chat/completions",
+            &["messages", "top_logprobs", "chat_template_kwargs", "continue_final_message"][..],
+        ),
     };
-    let refused = |e: candle_core::Error| ApiError::invalid(param, plain(&e));
-    let mut all = Vec::new();
-    for prompt in &request.prompts {
-        let ids = match prompt {
-            PromptInput::Text(text) => tokenizer.encode(text).map_err(refused)?,
-            PromptInput::Ids(ids) => ids.clone(),
-            PromptInput::Messages(messages) => {
-                let text = render(messages).map_err(|words| ApiError::invalid(param, words))?;
-                tokenizer.encode_rendered(&text).map_err(refused)?
+    for name in names {
+        if fields.value(name).is_some_and(|value| !asks_for_nothing(value) && value != 0) {
+            let message = format!("{name} is for {there}; leave it out here");
+            return Err(ApiError::invalid(name, message));
+        }
+    }
+    Ok(())
+}
+
+/// A list of strings; one string is a list of one.
+fn strings(fields: &Fields, name: &str) -> Result<Vec<String>, ApiError> {
+    Ok(match fields.get(name)? {
+        None => Vec::new(),
+        Some(Strings::One(text)) => vec![text],
+        Some(Strings::Many(texts)) => texts,
+    })
+}
+
+/// Reads the field `prompt`. (An empty text is left to the tokenizer, which may begin it with a
+/// BOS.)
+fn prompts(fields: &Fields) -> Result<Vec<PromptInput>, ApiError> {
+    let prompts: Vec<PromptInput> = match fields.get("prompt")? {
+        Some(Prompts::Text(text)) => vec![PromptInput::Text(text)],
+        Some(Prompts::Ids(ids)) => vec![PromptInput::Ids(ids)],
+        Some(Prompts::Texts(texts)) => texts.into_iter().map(PromptInput::Text).collect(),
+        Some(Prompts::Lists(lists)) => lists.into_iter().map(PromptInput::Ids).collect(),
+        None => Vec::new(),
+    };
+    if prompts.is_empty() {
+        return Err(fields.wrong("prompt"));
+    }
+    Ok(prompts)
+}
+
+/// Reads the field `messages`. The texts of a message's parts are joined with a line break, as vLLM does; an assistant's
+/// content may be missing.
+fn chat_messages(fields: &Fields) -> Result<Vec<ChatMessage>, ApiError> {
+    let sent: Vec<SentMessage> = fields.get("messages")?.unwrap_or_default();
+    let mut messages = Vec::new();
+    for message in sent {
+        for (name, value) in [
+            ("tool_calls", &message.tool_calls),
+            ("function_call", &message.function_call),
+            ("audio", &message.audio),
+        ] {
+            if value.as_ref().is_some_and(|value| !asks_for_nothing(value)) {
+                let text = format!("messages with {name} are not supported here; leave it out");
+                return Err(ApiError::invalid("messages", text));
             }
+        }
+        let content = match message.content {
+            Some(Content::Text(text)) => text,
+            Some(Content::Parts(parts)) => {
+                let texts: Vec<String> =
+                    parts.into_iter().map(|Part::Text { text }| text).collect();
+                texts.join("\n")
+            }
+            None if message.role == Role::Assistant => String::new(),
+            None => return Err(fields.wrong("messages")),
         };
-        let (vocab, context) = (config.vocab_size, config.max_position_embeddings);
-        if let Some(id) = ids.iter().find(|id| **id as usize >= vocab) {
-            let message = format!("token id {id} is not in the vocabulary of {vocab} tokens");
-            return Err(ApiError::invalid(param, message));
-        }
-        if ids.is_empty() {
-            return Err(ApiError::invalid(param, "the prompt is empty; give it a token at least"));
-        }
-        if ids.len() > context {
-            return Err(ApiError::context_exceeded(param, ids.len(), context));
-        }
-        all.push(ids);
+        let role = match message.role {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        };
+        messages.push(ChatMessage { role, content });
     }
-    Ok(all)
+    if messages.is_empty() {
+        return Err(fields.wrong("messages"));
+    }
+    Ok(messages)
+}
+
+/// Reads the fields that say how a text is continued. Defaults are OpenAI's; -1 is the seed of a
+/// client that has none (as in vLLM and llama.cpp).
+fn sampling_params(
+    fields: &Fields,
+    endpoint: Endpoint,
+    seed: u64,
+) -> Result<SamplingParams, ApiError> {
+    let default_most = match endpoint {
+        Endpoint::Completions => 16,
+        Endpoint::Chat => usize::MAX, // as many as fit
+    };
+    let most = fields.get("max_completion_tokens")?.or(fields.get("max_tokens")?);
+    let temperature: f64 = fields.get("temperature")?.unwrap_or(1.0);
+    let own_seed: Option<i64> = fields.get("seed")?;
+    let top_k: Option<i64> = fields.get("top_k")?;
+    let mut allowed: Option<Vec<u32>> = fields.get("allowed_token_ids")?;
+    if let Some(ids) = &mut allowed {
+        ids.sort_unstable();
+        ids.dedup();
+    }
+    let bias: BTreeMap<u32, f32> = fields.get("logit_bias")?.unwrap_or_default();
+    if bias.values().any(|bias| bias.abs() > 100.0) {
+        return Err(fields.wrong("logit_bias"));
+    }
+    let params = SamplingParams {
+        max_new_tokens: most.unwrap_or(default_most),
+        temperature: if temperature < LOWEST_TEMPERATURE { 0.0 } else { temperature },
+        top_k: top_k.filter(|k| *k > 0).map(|k| k as usize),
+        top_p: fields.get("top_p")?.unwrap_or(1.0),
+        min_p: fields.get("min_p")?.unwrap_or(0.0),
+        seed: own_seed.filter(|seed| *seed != -1).map_or(seed, |seed| seed as u64),
+        repetition_penalty: fields.get("repetition_penalty")?.unwrap_or(1.0),
+        presence_penalty: fields.get("presence_penalty")?.unwrap_or(0.0),
+        frequency_penalty: fields.get("frequency_penalty")?.unwrap_or(0.0),
+        stop: strings(fields, "stop")?,
+        stop_token_ids: fields.get("stop_token_ids")?.unwrap_or_default(),
+        logit_bias: bias.into_iter().collect(),
+        allowed_token_ids: allowed,
+        bad_words: strings(fields, "bad_words")?,
+        min_new_tokens: fields.get("min_tokens")?.unwrap_or(0),
+        ignore_eos: flag(fields, "ignore_eos")?,
+        ..SamplingParams::default()
+    };
+    if params.stop.iter().any(String::is_empty) {
+        return Err(ApiError::invalid("stop", "stop must not contain an empty string"));
+    }
+    check_amounts(&params)?;
+    Ok(params)
+}
+
+/// Refuses lists that would cost the model's thread too much: each token is compared with all of their entries.
+fn check_amounts(params: &SamplingParams) -> Result<(), ApiError> {
+    let bytes = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
+    for (name, what, got, most) in [
+        ("stop", "strings", params.stop.len(), 64),
+        ("stop", "bytes in all", bytes(&params.stop), 4096),
+        ("bad_words", "words", params.bad_words.len(), 256),
+        ("bad_words", "bytes in all", bytes(&params.bad_words), 4096),
+        ("stop_token_ids", "ids", params.stop_token_ids.len(), 256),
+        ("logit_bias", "tokens", params.logit_bias.len(), 1024),
+    ] {
+        if got > most {
+            let message = format!("{name} may have at most {most} {what}, got {got}");
+            return Err(ApiError::invalid(name, message));
+        }
+    }
+    Ok(())
+}
+
+/// Reads how many of the likeliest tokens to report with each token; None reports no logprobs.
+///
+/// The two endpoints ask differently. In a completion `logprobs` is that number; 0 reports each token's own logprob and no
+/// others. In a chat `logprobs` is true or false, and `top_logprobs` is the number, 0 if it is missing.
+fn logprobs_asked(fields: &Fields, endpoint: Endpoint) -> Result<Option<usize>, ApiError> {
+    if endpoint == Endpoint::Completions {
+        if fields.value("logprobs").is_some_and(|value| value == false) {
+            return Ok(None);
+        }
+        let asked: Option<usize> = fields.get("logprobs")?;
+        return match asked.is_some_and(|top| top > MAX_LOGPROBS) {
+            true => Err(fields.wrong("logprobs")),
+            false => Ok(asked),
+        };
+    }
+    let wanted = flag(fields, "logprobs")?;
+    let top = fields.get("top_logprobs")?.unwrap_or(0);
+    if !wanted && top > 0 {
+        let message = "top_logprobs needs \"logprobs\": true";
+        return Err(ApiError::invalid("top_logprobs", message));
+    }
+    Ok(wanted.then_some(top))
+}
+
+/// Reads the fields that ask for a pattern as one regular expression that the whole text must match, and says which field
+/// it was: vLLM's `structured_outputs`, with `regex` or `choice`, or its older `guided_regex` or `guided_choice`.
+/// The texts of a choice become `(?:yes|no)`, with each text escaped. Of OpenAI's `response_format` only
+/// `{"type": "text"}` can be had, which changes nothing: the others need a grammar, which day 14 doesn't have.
+fn allowed_regex(fields: &Fields) -> Result<Option<(&'static str, String)>, ApiError> {
+    if let Some(format) = fields.value("response_format") {
+        let kind = format["type"].as_str().ok_or_else(|| fields.wrong("response_format"))?;
+        if kind != "text" {
+            let message = format!(
+                "response_format {} is not supported; take structured_outputs: regex or choice",
+                shown(kind)
+            );
+            return Err(ApiError::invalid("response_format", message));
+        }
+        fields.refuse_within("response_format", &["type"])?;
+    }
+    fields.refuse_within("structured_outputs", &["regex", "choice"])?;
+    let structured: StructuredOutputs = fields.get("structured_outputs")?.unwrap_or_default();
+    let one_of = |name: &str, choices: Option<Vec<String>>| match choices {
+        Some(choices) if choices.is_empty() => Err(fields.wrong(name)),
+        None => Ok(None),
+        Some(choices) => {
+            let texts: Vec<String> = choices.iter().map(|text| escape(text)).collect();
+            Ok(Some(format!("(?:{})", texts.join("|"))))
+        }
+    };
+    let patterns = [
+        ("structured_outputs", structured.regex),
+        ("structured_outputs", one_of("structured_outputs", structured.choice)?),
+        ("guided_regex", fields.get("guided_regex")?),
+        ("guided_choice", one_of("guided_choice", fields.get("guided_choice")?)?),
+    ];
+    let mut given = patterns.into_iter().filter_map(|(name, regex)| Some((name, regex?)));
+    let first = given.next();
+    match given.next() {
+        None => Ok(first),
+        Some((name, _)) => Err(ApiError::invalid(
+            name,
+            format!("{name} comes on top of another pattern; a text can match one: leave one out"),
+        )),
+    }
 }

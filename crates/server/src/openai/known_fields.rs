@@ -1,262 +1,270 @@
 //! A rule for every request field that OpenAI, vLLM and llama.cpp document. A field that would change the answer is
-//! either honoured or refused, never ignored.
+//! either read or refused, never ignored.
 //!
 //! `tests/oracle/request_fields.json` holds their lists; a test compares it with this one.
 
-use serde_json::Value;
+use super::api_error::{cut, ApiError};
+use serde::de::DeserializeOwned;
+use serde_json::{json, Map, Value};
 
 /// How the server treats a field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FieldRule {
-    /// Read, and changes the answer.
-    Read,
+    /// A number in this range, which the words describe.
+    Number(f64, f64, &'static str),
+    /// A whole number in this range.
+    Integer(i64, i64, &'static str),
+    /// `true` or `false`.
+    Flag,
+    /// Another type, which the words describe.
+    Other(&'static str),
     /// Can't change the answer here, for this reason.
     NoEffect(&'static str),
-    /// Refused with 400, unless the value asks for nothing.
-    Refused(Neutral),
+    /// Refused with 400, unless the value asks for nothing: it is this JSON. `""` stands for everything empty.
+    Refused(&'static str),
 }
 
-/// The values of a refused field that ask for nothing. `null` always does.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Neutral {
-    /// `false`, an empty string, an empty list, or an object of such values.
-    Empty,
-    /// This number.
-    Number(f64),
-    /// Numbers up to this one.
-    AtMost(f64),
-    /// `true`.
-    True,
-    /// One of these strings.
-    Words(&'static [&'static str]),
-    /// Lists of nothing but this string.
-    ListOf(&'static str),
-    /// Only `null`.
-    Null,
+use FieldRule::{Flag, Integer, NoEffect, Number, Other, Refused};
+
+/// The engine computes with 32 bits.
+const MOST: f64 = f32::MAX as f64;
+const LIST_OF_IDS: &str = "a list of token ids";
+const STRINGS: &str = "a string or a list of strings";
+
+/// The fields that are read.
+pub const READ: &[(&str, FieldRule)] = &[
+    ("add_generation_prompt", Flag),
+    ("allowed_token_ids", Other(LIST_OF_IDS)),
+    ("bad_words", Other(STRINGS)),
+    ("chat_template_kwargs", Other("an object")),
+    ("continue_final_message", Flag),
+    ("echo", Flag),
+    ("frequency_penalty", Number(-2.0, 2.0, "in -2 to 2")),
+    ("guided_choice", Other("a list of at least one string")),
+    ("guided_regex", Other("a string")),
+    ("ignore_eos", Flag),
+    ("logit_bias", Other("an object of token ids, each with a number in -100 to 100")),
+    ("logprobs", Other("true or false in a chat, and in a completion a whole number in 0 to 20")),
+    ("max_completion_tokens", Integer(1, i64::MAX, "of 1 or above")),
+    ("max_tokens", Integer(1, i64::MAX, "of 1 or above")),
+    (
+        "messages",
+        Other(
+            "a list of at least one message, each with a role (system, user or assistant) and a \
+             content, which is a text or a list of text parts",
+        ),
+    ),
+    ("min_p", Number(0.0, 1.0, "in 0 to 1")),
+    ("min_tokens", Integer(0, i64::MAX, "of 0 or above")),
+    ("model", Other("a string")),
+    ("n", Integer(1, 128, "in 1 to 128")),
+    ("presence_penalty", Number(-2.0, 2.0, "in -2 to 2")),
+    ("prompt", Other("a string, a list of strings, a list of token ids or a list of such lists")),
+    // Dividing by a much smaller one overflows a logit.
+    ("repetition_penalty", Number(1e-4, MOST, "of 0.0001 or above that fits 32 bits")),
+    ("response_format", Other("an object with a type")),
+    ("seed", Integer(i64::MIN, i64::MAX, "that a signed integer of 64 bits holds")),
+    ("stop", Other(STRINGS)),
+    ("stop_token_ids", Other(LIST_OF_IDS)),
+    ("stream", Flag),
+    ("stream_options", Other("an object, and its include_usage true or false")),
+    ("structured_outputs", Other("an object with regex or choice, and nothing else")),
+    ("temperature", Number(0.0, MOST, "of 0 or above that fits 32 bits")),
+    ("top_k", Integer(-1, i64::MAX, "of -1 or above")),
+    ("top_logprobs", Integer(0, 20, "in 0 to 20")),
+    ("top_p", Number(f32::MIN_POSITIVE as f64, 1.0, "above 0 and at most 1")),
+];
+
+/// The fields that can't change the answer here, by reason.
+#[rustfmt::skip]
+pub const WITHOUT_EFFECT: &[(&str, &[&str])] = &[
+    ("a label for the client's own records", &[
+        "metadata", "safety_identifier", "session_id", "store", "user",
+    ]),
+    ("caches never change the text here", &[
+        "cache_prompt", "cache_salt", "message_delimiters", "n_cache_reuse", "prompt_cache_key",
+        "prompt_cache_options", "prompt_cache_retention",
+    ]),
+    ("it changes when tokens come, and not which", &[
+        "backend_sampling", "id_slot", "prediction", "service_tier", "sse_ping_interval",
+        "stream_interval",
+    ]),
+    ("it belongs to a feature that is refused", &[
+        "adaptive_decay", "dry_allowed_length", "dry_base", "dry_penalty_last_n",
+        "dry_sequence_breakers", "dynatemp_exponent", "grammar_lazy", "grammar_triggers",
+        "grammar_type", "guided_decoding_backend", "guided_whitespace_pattern", "mirostat_eta",
+        "mirostat_tau", "parallel_tool_calls", "parse_tool_calls", "preserved_tokens",
+        "reasoning_budget_end_tag", "reasoning_budget_end_tags", "reasoning_budget_message",
+        "reasoning_budget_start_tag", "truncation_side", "xtc_threshold",
+    ]),
+    ("messages are only text here", &["media_io_kwargs", "mm_processor_kwargs"]),
+    ("it is for vLLM's render endpoints", &[
+        "mm_payload", "return_mm_kwargs", "return_token_offsets",
+    ]),
+    ("llama-server sets it itself", &["chat_format", "chat_parser"]),
+    ("a text that outgrows the context ends here", &["n_discard", "n_keep"]),
+    ("reasoning is a part of the text here", &["include_reasoning"]),
+    ("special tokens are never shown here", &["spaces_between_special_tokens"]),
+];
+
+/// The fields that are refused, by the value that asks for nothing. Names that have left the documentation (such as
+/// vLLM's `guided_json`) are here because clients still send them.
+#[rustfmt::skip]
+pub const REFUSED: &[(&str, &[&str])] = &[
+    ("\"\"", &[
+        "audio", "chat_template", "documents", "ec_transfer_params", "function_call", "functions",
+        "generation_prompt", "grammar", "guided_grammar", "guided_json",
+        "include_stop_str_in_output", "json_schema", "kv_transfer_params", "logprob_token_ids",
+        "lora", "moderation", "post_sampling_probs", "prompt_embeds", "reasoning_control",
+        "reasoning_format", "repetition_detection", "request_id", "response_fields",
+        "return_progress", "return_prompt_text", "return_token_ids", "return_tokens",
+        "return_tokens_as_token_ids", "return_weight_versions", "samplers", "suffix",
+        "timings_per_token", "tool_choice", "tools", "use_beam_search", "verbose", "vllm_xargs",
+        "watermarking",
+    ]),
+    ("0", &[
+        "dry_multiplier", "dynatemp_range", "mirostat", "n_indent", "n_probs", "priority",
+        "routed_experts_prompt_start", "xtc_probability",
+    ]),
+    ("1", &["best_of", "length_penalty", "n_cmpl", "repeat_penalty", "tfs_z", "typical_p"]),
+    ("-1", &[
+        "adaptive_target", "penalty_last_n", "reasoning_budget_tokens", "repeat_last_n",
+        "t_max_predict_ms", "thinking_budget_tokens", "thinking_token_budget", "top_n_sigma",
+    ]),
+    ("true", &["skip_special_tokens"]),
+    ("[\"text\"]", &["modalities"]),
+    ("\"medium\"", &["verbosity"]),
+    ("null", &[
+        "add_special_tokens", "min_keep", "n_predict", "prompt_logprobs", "reasoning_effort",
+        "truncate_prompt_tokens", "web_search_options",
+    ]),
+];
+
+/// The rule for a field; None if nobody documents it.
+pub fn rule(name: &str) -> Option<FieldRule> {
+    let listed = |lists: &[(&'static str, &[&str])]| {
+        lists.iter().find(|(_, names)| names.contains(&name)).map(|(why, _)| *why)
+    };
+    let read = READ.iter().find(|(known, _)| *known == name).map(|(_, rule)| *rule);
+    read.or(listed(WITHOUT_EFFECT).map(NoEffect)).or(listed(REFUSED).map(Refused))
 }
 
-impl Neutral {
-    /// Whether a value asks for nothing.
-    pub fn accepts(self, value: &Value) -> bool {
-        match self {
-            _ if value.is_null() => true,
-            Self::Empty => asks_for_nothing(value),
-            Self::Number(number) => value.as_f64() == Some(number),
-            Self::AtMost(most) => value.as_f64().is_some_and(|number| number <= most),
-            Self::True => value == &Value::Bool(true),
-            Self::Words(words) => value.as_str().is_some_and(|word| words.contains(&word)),
-            Self::ListOf(word) => {
-                value.as_array().is_some_and(|list| list.iter().all(|element| element == word))
-            }
-            Self::Null => false,
-        }
-    }
-}
-
-/// Whether a value is `null`, `false`, empty, or an object of such values and zeros.
+/// Whether a value is `null`, `false`, empty, or an object of such values.
 pub fn asks_for_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(wanted) => !wanted,
         Value::String(text) => text.is_empty(),
         Value::Array(list) => list.is_empty(),
-        Value::Object(object) => {
-            object.values().all(|value| asks_for_nothing(value) || value.as_f64() == Some(0.0))
-        }
+        Value::Object(object) => object.values().all(asks_for_nothing),
         Value::Number(_) => false,
     }
 }
 
-use FieldRule::{NoEffect, Read, Refused};
-use Neutral::{AtMost, Empty, ListOf, Null, Number, True, Words};
+/// The fields of a request that are read, each of the right type and in its range.
+pub struct Fields {
+    object: Map<String, Value>,
+    /// The names of fields that change nothing. vLLM accepts unknown ones silently; the server logs each name once.
+    pub ignored: Vec<String>,
+}
 
-const LABEL: &str = "a label for the client's own records";
-const CACHING: &str = "only affects caches, which never change the text here";
-const ONLY_RENDERS: &str = "only for vLLM's render endpoints; its other endpoints ignore it";
-const NO_GRAMMAR: &str = "only affects grammars, which are refused";
-const NO_TOOLS: &str = "only affects tools, which are refused";
-const NO_THOUGHTS: &str = "only affects a thinking budget, which is refused";
-const NO_DRY: &str = "only with dry_multiplier, which is refused";
-const NO_MIROSTAT: &str = "only with mirostat, which is refused";
-const NO_MEDIA: &str = "only for images and audio, which messages can't have";
-const NO_SHIFT: &str = "only for text that outgrows the context; here it ends";
+impl Fields {
+    /// Reads the body of a request, by the rule of each field. A field with `null` counts as left out.
+    ///
+    /// # Errors
+    /// 400 if it isn't a JSON object, a field that is read has another type or is out of range, or one asks for
+    /// something that isn't supported. The error names the field.
+    pub fn read(body: &[u8]) -> Result<Self, ApiError> {
+        let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body); // a byte order mark
+        let value: Value = serde_json::from_slice(body)
+            .map_err(|e| ApiError::unreadable(format!("the body is not JSON: {e}")))?;
+        let Value::Object(mut all) = value else {
+            return Err(ApiError::unreadable("the body must be a JSON object"));
+        };
+        match all.get("tool_choice").and_then(Value::as_str) {
+            Some("none") => drop((all.remove("tool_choice"), all.remove("tools"))),
+            Some("auto") => drop(all.remove("tool_choice")),
+            _ => {}
+        }
+        let (mut object, mut ignored) = (Map::new(), Vec::new());
+        for (name, value) in all.into_iter().filter(|(_, value)| !value.is_null()) {
+            let value = whole(value);
+            let fits = |low: f64, high: f64| value.as_f64().is_some_and(|x| x >= low && x <= high);
+            let must_be = match rule(&name) {
+                None | Some(NoEffect(_)) => {
+                    ignored.push(name);
+                    continue;
+                }
+                Some(Refused("\"\"")) if asks_for_nothing(&value) => continue,
+                Some(Refused(nothing)) if value.to_string() == nothing => continue,
+                Some(Refused(_)) => return Err(unsupported(&name, &name)),
+                Some(Number(low, high, range)) if !fits(low, high) => format!("a number {range}"),
+                Some(Integer(low, high, range))
+                    if value.as_i64().is_none_or(|x| x < low || x > high) =>
+                {
+                    format!("a whole number {range}")
+                }
+                Some(Flag) if !value.is_boolean() => "true or false".to_string(),
+                _ => {
+                    object.insert(name, value);
+                    continue;
+                }
+            };
+            return Err(wrong(&name, &must_be, &value));
+        }
+        Ok(Self { object, ignored })
+    }
 
-/// The documented fields, sorted by name. Names that have left the documentation (vLLM's `guided_*`, llama.cpp's `tfs_z`)
-/// are here because clients still send them.
-#[rustfmt::skip]
-pub const FIELDS: &[(&str, FieldRule)] = &[
-    ("adaptive_decay", NoEffect("only with adaptive_target, which is refused")),
-    ("adaptive_target", Refused(AtMost(-f64::MIN_POSITIVE))),
-    ("add_generation_prompt", Read),
-    ("add_special_tokens", Read),
-    ("allowed_token_ids", Read),
-    ("audio", Refused(Empty)),
-    ("backend_sampling", NoEffect("selects where llama.cpp samples")),
-    ("bad_words", Read),
-    ("best_of", Read),
-    ("cache_prompt", NoEffect(CACHING)),
-    ("cache_salt", NoEffect(CACHING)),
-    ("chat_format", NoEffect("llama-server sets it itself")),
-    ("chat_parser", NoEffect("llama-server sets it itself")),
-    ("chat_template", Refused(Empty)),
-    ("chat_template_kwargs", Read),
-    ("continue_final_message", Read),
-    ("documents", Refused(Empty)),
-    ("dry_allowed_length", NoEffect(NO_DRY)),
-    ("dry_base", NoEffect(NO_DRY)),
-    ("dry_multiplier", Refused(Number(0.0))),
-    ("dry_penalty_last_n", NoEffect(NO_DRY)),
-    ("dry_sequence_breakers", NoEffect(NO_DRY)),
-    ("dynatemp_exponent", NoEffect("only with dynatemp_range, which is refused")),
-    ("dynatemp_range", Refused(Number(0.0))),
-    ("ec_transfer_params", Refused(Empty)),
-    ("echo", Read),
-    ("frequency_penalty", Read),
-    ("function_call", Read),
-    ("functions", Refused(Empty)),
-    ("generation_prompt", Refused(Empty)),
-    ("grammar", Refused(Empty)),
-    ("grammar_lazy", NoEffect(NO_GRAMMAR)),
-    ("grammar_triggers", NoEffect(NO_GRAMMAR)),
-    ("grammar_type", NoEffect(NO_GRAMMAR)),
-    ("guided_choice", Read),
-    ("guided_decoding_backend", NoEffect(NO_GRAMMAR)),
-    ("guided_grammar", Refused(Empty)),
-    ("guided_json", Refused(Empty)),
-    ("guided_regex", Read),
-    ("guided_whitespace_pattern", NoEffect(NO_GRAMMAR)),
-    ("id_slot", NoEffect("selects a slot of llama-server's")),
-    ("ignore_eos", Read),
-    ("include_reasoning", NoEffect("reasoning isn't split off from the text")),
-    ("include_stop_str_in_output", Read),
-    ("json_schema", Refused(Empty)),
-    ("kv_transfer_params", Refused(Empty)),
-    ("length_penalty", Refused(Number(1.0))),
-    ("logit_bias", Read),
-    ("logprob_token_ids", Refused(Empty)),
-    ("logprobs", Read),
-    ("lora", Refused(Empty)),
-    ("max_completion_tokens", Read),
-    ("max_tokens", Read),
-    ("media_io_kwargs", NoEffect(NO_MEDIA)),
-    ("message_delimiters", NoEffect(CACHING)),
-    ("messages", Read),
-    ("metadata", NoEffect(LABEL)),
-    ("min_keep", Refused(AtMost(1.0))),
-    ("min_p", Read),
-    ("min_tokens", Read),
-    ("mirostat", Refused(Number(0.0))),
-    ("mirostat_eta", NoEffect(NO_MIROSTAT)),
-    ("mirostat_tau", NoEffect(NO_MIROSTAT)),
-    ("mm_payload", NoEffect(ONLY_RENDERS)),
-    ("mm_processor_kwargs", NoEffect(NO_MEDIA)),
-    ("modalities", Refused(ListOf("text"))),
-    ("model", Read),
-    ("moderation", Refused(Empty)),
-    ("n", Read),
-    ("n_cache_reuse", NoEffect(CACHING)),
-    ("n_cmpl", Read),
-    ("n_discard", NoEffect(NO_SHIFT)),
-    ("n_indent", Refused(Number(0.0))),
-    ("n_keep", NoEffect(NO_SHIFT)),
-    ("n_predict", Read),
-    ("n_probs", Refused(Number(0.0))),
-    ("parallel_tool_calls", NoEffect(NO_TOOLS)),
-    ("parse_tool_calls", NoEffect(NO_TOOLS)),
-    ("penalty_last_n", Read),
-    ("post_sampling_probs", Refused(Empty)),
-    ("prediction", NoEffect("a guess that can only speed the answer up")),
-    ("presence_penalty", Read),
-    ("preserved_tokens", NoEffect(NO_GRAMMAR)),
-    ("priority", Refused(Number(0.0))),
-    ("prompt", Read),
-    ("prompt_cache_key", NoEffect(CACHING)),
-    ("prompt_cache_options", NoEffect(CACHING)),
-    ("prompt_cache_retention", NoEffect(CACHING)),
-    ("prompt_embeds", Refused(Empty)),
-    ("prompt_logprobs", Refused(Null)),
-    ("reasoning_budget_end_tag", NoEffect(NO_THOUGHTS)),
-    ("reasoning_budget_end_tags", NoEffect(NO_THOUGHTS)),
-    ("reasoning_budget_message", NoEffect(NO_THOUGHTS)),
-    ("reasoning_budget_start_tag", NoEffect(NO_THOUGHTS)),
-    ("reasoning_budget_tokens", Refused(Number(-1.0))),
-    ("reasoning_control", Refused(Empty)),
-    ("reasoning_effort", Refused(Null)),
-    ("reasoning_format", Refused(Words(&["", "none", "auto"]))),
-    ("repeat_last_n", Read),
-    ("repeat_penalty", Read),
-    ("repetition_detection", Refused(Empty)),
-    ("repetition_penalty", Read),
-    ("request_id", Read),
-    ("response_fields", Refused(Empty)),
-    ("response_format", Read),
-    ("return_mm_kwargs", NoEffect(ONLY_RENDERS)),
-    ("return_progress", Refused(Empty)),
-    ("return_prompt_text", Refused(Empty)),
-    ("return_token_ids", Refused(Empty)),
-    ("return_token_offsets", NoEffect(ONLY_RENDERS)),
-    ("return_tokens", Refused(Empty)),
-    ("return_tokens_as_token_ids", Refused(Empty)),
-    ("return_weight_versions", Refused(Empty)),
-    ("routed_experts_prompt_start", Refused(Number(0.0))),
-    ("safety_identifier", NoEffect(LABEL)),
-    ("samplers", Refused(Empty)),
-    ("seed", Read),
-    ("service_tier", NoEffect("only affects speed and price")),
-    ("session_id", NoEffect(LABEL)),
-    ("skip_special_tokens", Refused(True)),
-    ("spaces_between_special_tokens", NoEffect("special tokens are never shown")),
-    ("sse_ping_interval", NoEffect("only affects comments between a stream's events")),
-    ("stop", Read),
-    ("stop_token_ids", Read),
-    ("store", NoEffect(LABEL)),
-    ("stream", Read),
-    ("stream_interval", NoEffect("only affects how many tokens share an event")),
-    ("stream_options", Read),
-    ("structured_outputs", Read),
-    ("suffix", Refused(Empty)),
-    ("t_max_predict_ms", Refused(AtMost(0.0))),
-    ("temperature", Read),
-    ("tfs_z", Refused(Number(1.0))),
-    ("thinking_budget_tokens", Refused(Number(-1.0))),
-    ("thinking_token_budget", Refused(Number(-1.0))),
-    ("timings_per_token", Refused(Empty)),
-    ("tool_choice", Read),
-    ("tools", Refused(Empty)),
-    ("top_k", Read),
-    ("top_logprobs", Read),
-    ("top_n_sigma", Refused(AtMost(0.0))),
-    ("top_p", Read),
-    ("truncate_prompt_tokens", Refused(Null)),
-    ("truncation_side", NoEffect("only with truncate_prompt_tokens, which is refused")),
-    ("typical_p", Refused(Number(1.0))),
-    ("use_beam_search", Refused(Empty)),
-    ("user", NoEffect(LABEL)),
-    ("verbose", Refused(Empty)),
-    ("verbosity", Refused(Words(&["medium"]))),
-    ("vllm_xargs", Refused(Empty)),
-    ("watermarking", Refused(Empty)),
-    ("web_search_options", Refused(Null)),
-    ("xtc_probability", Refused(Number(0.0))),
-    ("xtc_threshold", NoEffect("only with xtc_probability, which is refused")),
-];
+    /// The value of a field as it was sent, if it was.
+    pub fn value(&self, name: &str) -> Option<&Value> {
+        self.object.get(name)
+    }
 
-/// The fields of `stream_options`.
-pub const STREAM_OPTIONS: &[(&str, FieldRule)] = &[
-    ("continuous_usage_stats", Read),
-    ("include_obfuscation", Refused(Empty)),
-    ("include_usage", Read),
-];
+    /// The value of a field.
+    ///
+    /// # Errors
+    /// 400 if it isn't a `T`, in the words of its rule.
+    pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, ApiError> {
+        let Some(value) = self.object.get(name) else { return Ok(None) };
+        T::deserialize(value).map(Some).map_err(|_| self.wrong(name))
+    }
 
-/// The fields of `structured_outputs`.
-pub const STRUCTURED_OUTPUTS: &[(&str, FieldRule)] = &[
-    ("choice", Read),
-    ("disable_additional_properties", NoEffect("only for JSON, which is refused")),
-    ("disable_any_whitespace", NoEffect("only for JSON, which is refused")),
-    ("grammar", Refused(Null)),
-    ("json", Refused(Null)),
-    ("json_object", Refused(Empty)),
-    ("regex", Read),
-    ("structural_tag", Refused(Null)),
-    ("whitespace_pattern", NoEffect("only for JSON, which is refused")),
-];
+    /// The error for a field that is not what its rule says.
+    pub fn wrong(&self, name: &str) -> ApiError {
+        let must_be = match rule(name) {
+            Some(Other(words)) => words,
+            _ => "something else",
+        };
+        wrong(name, must_be, self.object.get(name).unwrap_or(&Value::Null))
+    }
+
+    /// Refuses everything inside an object but the names that are read, unless it asks for nothing.
+    ///
+    /// # Errors
+    /// 400: the name within the field.
+    pub fn refuse_within(&self, name: &str, read: &[&str]) -> Result<(), ApiError> {
+        let inner = self.object.get(name).and_then(Value::as_object);
+        let mut other =
+            inner.into_iter().flatten().filter(|(key, _)| !read.contains(&key.as_str()));
+        match other.find(|(_, value)| !asks_for_nothing(value)) {
+            Some((key, _)) => Err(unsupported(name, &format!("{name}.{}", cut(key, 60)))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A float without a fraction, such as 8.0, as an integer: Python's clients send them, and vLLM takes them.
+fn whole(value: Value) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53: f64 holds all integers below
+    let number = value.as_f64().filter(|x| value.is_f64() && x.fract() == 0.0 && x.abs() < EXACT);
+    number.map_or(value, |number| json!(number as i64))
+}
+
+fn unsupported(param: &str, name: &str) -> ApiError {
+    ApiError::invalid(param, format!("{name} is not supported here; leave it out"))
+}
+
+fn wrong(name: &str, must_be: &str, got: &Value) -> ApiError {
+    let shown = cut(&got.to_string(), 60);
+    ApiError::invalid(name, format!("{name} must be {must_be}, got {shown}"))
+}

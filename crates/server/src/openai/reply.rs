@@ -17,6 +17,22 @@ pub struct Spelled {
     pub logprob: f32,
 }
 
+impl Spelled {
+    /// Spells a token. A special token has no bytes in a text, so it is spelled by its name.
+    pub fn new(tokenizer: &Tokenizer, id: u32, logprob: f32) -> Self {
+        let mut bytes = tokenizer.token_bytes(id);
+        if bytes.is_empty() {
+            bytes = tokenizer.piece(id).unwrap_or_default().into_bytes();
+        }
+        let token = String::from_utf8_lossy(&bytes).into_owned();
+        Self { token, bytes, logprob: logprob.max(-9999.0) } // JSON has no infinity; this is vLLM's
+    }
+
+    fn json(&self) -> Value {
+        json!({"token": self.token, "logprob": self.logprob, "bytes": self.bytes})
+    }
+}
+
 /// The logprobs of one generated token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenLogprobs {
@@ -46,121 +62,61 @@ impl ChoiceDelta {
     pub fn new(piece: Piece, tokenizer: &Tokenizer, logprobs: bool) -> Self {
         let Piece { index, tokens, token } = piece;
         let logprobs = logprobs.then(|| TokenLogprobs {
-            chosen: spelled(tokenizer, token.id, token.logprob),
-            top: token.top.iter().map(|(id, p)| spelled(tokenizer, *id, *p)).collect(),
+            chosen: Spelled::new(tokenizer, token.id, token.logprob),
+            top: token.top.iter().map(|(id, p)| Spelled::new(tokenizer, *id, *p)).collect(),
         });
         Self { index, text: token.text, tokens, logprobs, finish: token.finish }
     }
 }
 
-/// Spells a token. A special token has no bytes in a text, so it is spelled by its name.
-pub fn spelled(tokenizer: &Tokenizer, id: u32, logprob: f32) -> Spelled {
-    let mut bytes = tokenizer.token_bytes(id);
-    if bytes.is_empty() {
-        bytes = tokenizer.piece(id).unwrap_or_default().into_bytes();
-    }
-    let token = String::from_utf8_lossy(&bytes).into_owned();
-    Spelled { token, bytes, logprob: logprob.max(-9999.0) } // JSON has no infinity; this is vLLM's
-}
-
-/// Formats a server-sent event: `data: `, the JSON on one line, and an empty line.
-pub fn sse(data: &Value) -> String {
-    format!("data: {data}\n\n")
-}
-
-/// The last event of a stream, which isn't JSON.
-pub const DONE: &str = "data: [DONE]\n\n";
-
-/// Formats the logprobs of consecutive tokens as their endpoint does.
-///
-/// In a chat: `{"content": [{"token", "logprob", "bytes", "top_logprobs": [{"token", "logprob",
-/// "bytes"}, …]}, …]}`.
-///
-/// In a completion: `{"tokens": […], "token_logprobs": […], "top_logprobs": [{token: logprob, …},
-/// …], "text_offset": […]}`, four lists with one element per token. `top_logprobs` always includes
-/// the chosen token, even if it isn't one of the likeliest. `text_offset` is where the token begins,
-/// in characters: the first at `offset`, and each later one after the characters of the `token`
-/// before it. Where tokens with equal texts share a key of `top_logprobs`, the chosen one's logprob
-/// is kept.
-pub fn logprobs_json(endpoint: Endpoint, tokens: &[TokenLogprobs], mut offset: usize) -> Value {
-    if endpoint == Endpoint::Chat {
-        let mut content = Vec::new();
-        for token in tokens {
-            let mut entry = spelled_json(&token.chosen);
-            entry["top_logprobs"] = token.top.iter().map(spelled_json).collect();
-            content.push(entry);
-        }
-        return json!({"content": content});
-    }
-    let (mut texts, mut logprobs) = (Vec::new(), Vec::new());
-    let (mut tops, mut offsets) = (Vec::new(), Vec::new());
-    for TokenLogprobs { chosen, top } in tokens {
-        let mut map = json!({});
-        for token in top.iter().chain([chosen]) {
-            map[&token.token] = json!(token.logprob);
-        }
-        texts.push(&chosen.token);
-        logprobs.push(chosen.logprob);
-        tops.push(map);
-        offsets.push(offset);
-        offset += chosen.token.chars().count();
-    }
-    json!({
-        "tokens": texts, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": offsets,
-    })
-}
-
-fn spelled_json(token: &Spelled) -> Value {
-    json!({"token": token.token, "logprob": token.logprob, "bytes": token.bytes})
-}
-
 /// One choice of an answer, as far as it has come.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ReplyChoice {
-    /// Its text so far.
-    pub text: String,
+#[derive(Debug, Clone, Default)]
+struct ReplyChoice {
+    /// Its text that no event has reported yet. With `echo` it begins with the prompt.
+    text: String,
     /// The number of its tokens, as day 20's loop counts them.
-    pub tokens: usize,
+    tokens: usize,
     /// Logprobs that no event has reported yet.
-    pub logprobs: Vec<TokenLogprobs>,
+    logprobs: Vec<TokenLogprobs>,
     /// The number of characters in the tokens whose logprobs have been reported.
-    pub offset: usize,
+    offset: usize,
     /// Whether an event has reported its role (streamed chats only).
-    pub begun: bool,
+    begun: bool,
     /// Why it ended; None while it goes on.
-    pub finish: Option<FinishReason>,
+    finish: Option<FinishReason>,
 }
 
 /// An answer in the making: tokens in, OpenAI's JSON out, all at once or as a stream.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    /// The form of the answer.
-    pub endpoint: Endpoint,
+    endpoint: Endpoint,
     /// `cmpl-…` or `chatcmpl-…`, the same in every event.
-    pub id: String,
+    id: String,
     /// When the request came, in seconds since 1970, the same in every event.
-    pub created: u64,
-    /// The model's name.
-    pub model: String,
+    created: u64,
+    model: String,
     /// The tokens of all prompts. Each prompt counts once, however many choices it has.
-    pub prompt_tokens: usize,
+    prompt_tokens: usize,
     /// Whether the answer has logprobs.
     pub logprobs: bool,
-    /// Whether a stream ends with the usage.
-    pub include_usage: bool,
-    /// The choices.
-    pub choices: Vec<ReplyChoice>,
+    include_usage: bool,
+    choices: Vec<ReplyChoice>,
 }
 
 impl Reply {
-    /// Starts the answer to a request with these prompts.
+    /// Starts the answer to a request with these prompts. `echoes` are their texts, if the answer begins with them.
     pub fn new(
         request: &ApiRequest,
         prompts: &[Vec<u32>],
+        echoes: &[String],
         id: String,
         created: u64,
         model: String,
     ) -> Self {
+        let choice = |i: usize| {
+            let text = echoes.get(i / request.n).cloned().unwrap_or_default();
+            ReplyChoice { text, ..ReplyChoice::default() }
+        };
         Self {
             endpoint: request.endpoint,
             id,
@@ -169,7 +125,7 @@ impl Reply {
             prompt_tokens: prompts.iter().map(Vec::len).sum(),
             logprobs: request.logprobs.is_some(),
             include_usage: request.include_usage,
-            choices: vec![ReplyChoice::default(); prompts.len() * request.n],
+            choices: (0..prompts.len() * request.n).map(choice).collect(),
         }
     }
 
@@ -178,8 +134,7 @@ impl Reply {
         self.choices.iter().all(|choice| choice.finish.is_some())
     }
 
-    /// Returns the usage: `{"prompt_tokens", "completion_tokens", "total_tokens"}`.
-    pub fn usage(&self) -> Value {
+    fn usage(&self) -> Value {
         let completion: usize = self.choices.iter().map(|choice| choice.tokens).sum();
         json!({
             "prompt_tokens": self.prompt_tokens,
@@ -188,34 +143,78 @@ impl Reply {
         })
     }
 
-    /// Adds a token to its choice: text, count, logprobs and end.
-    pub fn take(&mut self, delta: &ChoiceDelta) {
+    /// Adds a token to its choice.
+    pub fn take(&mut self, delta: ChoiceDelta) {
         let choice = &mut self.choices[delta.index];
         choice.text.push_str(&delta.text);
         choice.tokens = delta.tokens;
-        choice.logprobs.extend(delta.logprobs.clone());
+        choice.logprobs.extend(delta.logprobs);
         choice.finish = delta.finish;
     }
 
-    /// Takes the logprobs that choice `index` hasn't reported yet, as JSON; `null` if the request
-    /// didn't ask for them.
-    pub fn take_logprobs(&mut self, index: usize) -> Value {
-        if !self.logprobs {
-            return Value::Null;
+    /// Adds a token, and returns the events that it makes: none, or up to three.
+    ///
+    /// A choice of a chat begins with an event that has its role. Then each token with text makes one. The end of a choice is
+    /// an event of its own, as OpenAI's is: some clients ignore text beside a `finish_reason`. Logprobs of a token without
+    /// text wait for the next event. After the last choice the stream ends, too.
+    pub fn events(&mut self, delta: ChoiceDelta) -> String {
+        let (index, finish) = (delta.index, delta.finish);
+        self.take(delta);
+        let mut events = String::new();
+        if self.endpoint == Endpoint::Chat && !self.choices[index].begun {
+            self.choices[index].begun = true;
+            let role = json!({"role": "assistant", "content": ""});
+            events += &self.event(index, role, Value::Null, None);
         }
-        let choice = &mut self.choices[index];
-        let tokens = std::mem::take(&mut choice.logprobs);
-        let taken = logprobs_json(self.endpoint, &tokens, choice.offset);
-        for token in &tokens {
-            choice.offset += token.chosen.token.chars().count();
+        let text = std::mem::take(&mut self.choices[index].text);
+        if !text.is_empty() {
+            let logprobs = self.take_logprobs(index);
+            let new = match self.endpoint {
+                Endpoint::Completions => json!(text),
+                Endpoint::Chat => json!({"content": text}),
+            };
+            events += &self.event(index, new, logprobs, None);
         }
-        taken
+        if finish.is_some() {
+            let logprobs = match text.is_empty() {
+                true => self.take_logprobs(index),
+                false => Value::Null,
+            };
+            let nothing = match self.endpoint {
+                Endpoint::Completions => json!(""),
+                Endpoint::Chat => json!({}),
+            };
+            events += &self.event(index, nothing, logprobs, finish);
+        }
+        if self.is_done() {
+            if self.include_usage {
+                let mut last = self.chunk(json!([]));
+                last["usage"] = self.usage();
+                events += &sse(&last);
+            }
+            events += DONE;
+        }
+        events
     }
 
-    /// Returns an event with these `choices`, and with what all events share: `id`, `object`,
-    /// `created` and `model`. If the stream ends with the usage, every earlier event has a `usage`
-    /// of `null`.
-    pub fn chunk(&self, choices: Value) -> Value {
+    /// An event of one choice. `new` is its text, or in a chat its delta.
+    fn event(
+        &self,
+        index: usize,
+        new: Value,
+        logprobs: Value,
+        finish: Option<FinishReason>,
+    ) -> String {
+        let mut choice = json!({
+            "index": index, "logprobs": logprobs, "finish_reason": finish.map(finish_reason),
+        });
+        let name = if self.endpoint == Endpoint::Chat { "delta" } else { "text" };
+        choice[name] = new;
+        sse(&self.chunk(json!([choice])))
+    }
+
+    /// What all events share. If the stream ends with the usage, every earlier event has a `usage` of `null`.
+    fn chunk(&self, choices: Value) -> Value {
         let object = match self.endpoint {
             Endpoint::Completions => "text_completion",
             Endpoint::Chat => "chat.completion.chunk",
@@ -230,69 +229,13 @@ impl Reply {
         chunk
     }
 
-    /// Adds a token, and returns the events that it makes: none, one or two.
-    ///
-    /// Each event is a [`Reply::chunk`] with one choice. A completion's choice is
-    /// `{"index", "text", "logprobs", "finish_reason"}`, a chat's `{"index", "delta", "logprobs",
-    /// "finish_reason"}`. `text`, or `content` in the `delta`, is the new text, not the text so far.
-    /// `finish_reason` is `null` until the choice ends.
-    ///
-    /// A choice of a chat begins with an event of its own, whose delta is `{"role": "assistant",
-    /// "content": ""}` and whose `logprobs` and `finish_reason` are `null`. No later event has a
-    /// role.
-    ///
-    /// A token without text makes no event, unless it ends the choice; its logprobs wait for the
-    /// next event. A delta without text is `{}`.
-    pub fn chunks(&mut self, delta: &ChoiceDelta) -> Vec<Value> {
-        self.take(delta);
-        let index = delta.index;
-        let mut chunks = Vec::new();
-        if self.endpoint == Endpoint::Chat && !self.choices[index].begun {
-            self.choices[index].begun = true;
-            let role = json!({"role": "assistant", "content": ""});
-            chunks.push(self.chunk(json!([{
-                "index": index, "delta": role, "logprobs": null, "finish_reason": null,
-            }])));
-        }
-        if delta.text.is_empty() && delta.finish.is_none() {
-            return chunks;
-        }
-        let mut choice = json!({
-            "index": index,
-            "logprobs": self.take_logprobs(index),
-            "finish_reason": delta.finish.map(finish_reason),
-        });
-        match self.endpoint {
-            Endpoint::Completions => choice["text"] = json!(delta.text),
-            Endpoint::Chat if delta.text.is_empty() => choice["delta"] = json!({}),
-            Endpoint::Chat => choice["delta"] = json!({"content": delta.text}),
-        }
-        chunks.push(self.chunk(json!([choice])));
-        chunks
-    }
-
-    /// Ends a stream: if the request asked for the usage, an event with it and no choices; then
-    /// [`DONE`].
-    pub fn end(&self) -> String {
-        let mut events = String::new();
-        if self.include_usage {
-            let mut last = self.chunk(json!([]));
-            last["usage"] = self.usage();
-            events.push_str(&sse(&last));
-        }
-        events + DONE
-    }
-
-    /// Ends a stream that failed after it had begun: the error as an event, then [`DONE`].
+    /// Ends a stream that failed after it had begun: the error as an event, then the end.
     pub fn failed(error: &ApiError) -> String {
         sse(&error.body()) + DONE
     }
 
-    /// Returns the whole answer, once it has every token: `{"id", "object", "created", "model",
-    /// "choices", "usage"}`, with `text_completion` or `chat.completion` as the `object`. The
-    /// choices are in order. A completion's is `{"index", "text", "logprobs", "finish_reason"}`; in
-    /// a chat, `{"role": "assistant", "content": text}` is its `message`, in place of the text.
-    pub fn whole(&mut self) -> Value {
+    /// Returns the whole answer, once it has every token.
+    pub fn whole(&mut self) -> String {
         let mut choices = Vec::new();
         for index in 0..self.choices.len() {
             let logprobs = self.take_logprobs(index);
@@ -303,7 +246,8 @@ impl Reply {
             match self.endpoint {
                 Endpoint::Completions => choice["text"] = json!(text),
                 Endpoint::Chat => {
-                    choice["message"] = json!({"role": "assistant", "content": text});
+                    choice["message"] =
+                        json!({"role": "assistant", "content": text, "refusal": null});
                 }
             }
             choices.push(choice);
@@ -312,9 +256,70 @@ impl Reply {
             Endpoint::Completions => "text_completion",
             Endpoint::Chat => "chat.completion",
         };
-        json!({
+        let whole = json!({
             "id": self.id, "object": object, "created": self.created, "model": self.model,
             "choices": choices, "usage": self.usage(),
-        })
+        });
+        escaped(&whole)
     }
+
+    /// Takes the logprobs that choice `index` hasn't reported yet; `null` if the request didn't ask for them.
+    fn take_logprobs(&mut self, index: usize) -> Value {
+        if !self.logprobs {
+            return Value::Null;
+        }
+        let choice = &mut self.choices[index];
+        let tokens = std::mem::take(&mut choice.logprobs);
+        match self.endpoint {
+            Endpoint::Chat => chat_logprobs(&tokens),
+            Endpoint::Completions => completion_logprobs(&tokens, &mut choice.offset),
+        }
+    }
+}
+
+/// `{"content": [{"token", "logprob", "bytes", "top_logprobs": [{"token", "logprob", "bytes"}, …]}, …], "refusal": null}`.
+fn chat_logprobs(tokens: &[TokenLogprobs]) -> Value {
+    let mut content = Vec::new();
+    for token in tokens {
+        let mut entry = token.chosen.json();
+        entry["top_logprobs"] = token.top.iter().map(Spelled::json).collect();
+        content.push(entry);
+    }
+    json!({"content": content, "refusal": null})
+}
+
+/// `{"tokens": […], "token_logprobs": […], "top_logprobs": [{token: logprob, …}, …], "text_offset": […]}`, four lists with
+/// one element per token. `top_logprobs` always includes the chosen token, and its logprob where others have the same
+/// text. `text_offset` is where the token begins, in characters: the first at `offset`, which moves to the end.
+fn completion_logprobs(tokens: &[TokenLogprobs], offset: &mut usize) -> Value {
+    let (mut texts, mut logprobs) = (Vec::new(), Vec::new());
+    let (mut tops, mut offsets) = (Vec::new(), Vec::new());
+    for TokenLogprobs { chosen, top } in tokens {
+        let mut map = json!({});
+        for token in top.iter().chain([chosen]) {
+            map[&token.token] = json!(token.logprob);
+        }
+        texts.push(&chosen.token);
+        logprobs.push(chosen.logprob);
+        tops.push(map);
+        offsets.push(*offset);
+        *offset += chosen.token.chars().count();
+    }
+    json!({
+        "tokens": texts, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": offsets,
+    })
+}
+
+/// A server-sent event.
+fn sse(data: &Value) -> String {
+    format!("data: {}\n\n", escaped(data))
+}
+
+/// The last event of a stream, which isn't JSON.
+const DONE: &str = "data: [DONE]\n\n";
+
+/// JSON without Unicode's line separators: some clients split a stream's lines at them.
+fn escaped(json: &Value) -> String {
+    let json = json.to_string().replace('\u{2028}', "\\u2028");
+    json.replace('\u{2029}', "\\u2029").replace('\u{85}', "\\u0085")
 }

@@ -1,0 +1,127 @@
+//! Who may ask: clients that have the key, programs of this machine, and browsers' pages from allowed origins.
+
+use crate::http_routes::{http_error, random, refusal, Front};
+use crate::openai::cut;
+use axum::extract::{Request, State};
+use axum::http::uri::{Authority, Uri};
+use axum::http::{header, HeaderMap, HeaderName, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+
+/// The header for request ids; OpenAI's clients read it as `_request_id`.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Lets pages of these origins ask from a browser (CORS). `*` is any.
+pub fn cors(origins: &[String]) -> CorsLayer {
+    let allowed = match origins.iter().any(|origin| origin == "*") {
+        true => AllowOrigin::mirror_request(),
+        false => AllowOrigin::list(origins.iter().filter_map(|origin| origin.parse().ok())),
+    };
+    CorsLayer::new()
+        .allow_origin(allowed)
+        .allow_methods([Method::GET, Method::POST])
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers([REQUEST_ID, header::RETRY_AFTER])
+        .max_age(Duration::from_secs(600))
+}
+
+/// Adds the request's own `x-request-id` to its response, or a new one.
+pub async fn request_id(request: Request, next: Next) -> Response {
+    let fits = |id: &&HeaderValue| {
+        !id.is_empty() && id.len() <= 128 && id.as_bytes().iter().all(u8::is_ascii_graphic)
+    };
+    let given = request.headers().get(REQUEST_ID).filter(fits).cloned();
+    let own = || HeaderValue::from_str(&format!("req_{:016x}", random())).ok();
+    let id = given.or_else(own);
+    let mut response = next.run(request).await;
+    if let Some(id) = id {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// Refuses what a page of another site may have sent, on a server without a key that only this
+/// machine reaches. Such a page can give its own name this machine's address (DNS rebinding), and
+/// then a browser takes the server for a part of that site. What it can't change is the name in
+/// `Host` and `Origin`.
+pub async fn local_only(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
+    let Some(address) = front.local else { return next.run(request).await };
+    let texts = |name: HeaderName, headers: &HeaderMap| {
+        let values = headers.get_all(name).into_iter();
+        values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
+    };
+    let mut hosts: Vec<String> = texts(header::HOST, request.headers());
+    hosts.extend(request.uri().authority().map(Authority::to_string));
+    let origins: Vec<String> = texts(header::ORIGIN, request.headers());
+    let allowed = |origin: &String| {
+        front.origins.iter().any(|one| one == "*" || one == origin)
+            || is_local_origin(origin, address)
+    };
+    let message = if let Some(host) = hosts.iter().find(|host| !is_local(host, address)) {
+        format!(
+            "this server answers only clients of its own machine, which call it localhost or \
+             127.0.0.1, and not {:?}; to let others in, start it with --api-key",
+            cut(host, 100)
+        )
+    } else if let Some(origin) = origins.iter().find(|origin| !allowed(origin)) {
+        format!(
+            "pages of {:?} are not answered here; to let them in, start the server with \
+             --allowed-origins",
+            cut(origin, 100)
+        )
+    } else {
+        return next.run(request).await;
+    };
+    front.metrics.refused(403);
+    refusal(&http_error(403, None, message))
+}
+
+/// Whether a `host:port` names this machine, or the address where the server listens.
+fn is_local(authority: &str, address: IpAddr) -> bool {
+    let Ok(authority) = authority.parse::<Authority>() else { return false };
+    let host = authority.host();
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback() || ip == address)
+}
+
+/// Whether an `Origin`, as `http://localhost:3000`, is a page of this machine.
+fn is_local_origin(origin: &str, address: IpAddr) -> bool {
+    let uri = origin.parse::<Uri>().ok().filter(|uri| uri.scheme().is_some());
+    uri.as_ref().and_then(Uri::authority).is_some_and(|one| is_local(one.as_str(), address))
+}
+
+/// Lets requests through that show the key, if one is asked for.
+pub async fn with_key(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
+    if let Some(key) = &front.key {
+        let shown = request.headers().get(header::AUTHORIZATION).map_or(&b""[..], |v| v.as_bytes());
+        let shown = bearer(shown).unwrap_or_default();
+        if !same(shown, key.as_bytes()) {
+            front.metrics.refused(401);
+            let message = match shown.is_empty() {
+                true => "this server asks for a key, as Authorization: Bearer KEY",
+                false => "this is not the key of this server",
+            };
+            return refusal(&http_error(401, Some("invalid_api_key"), message.into()));
+        }
+    }
+    next.run(request).await
+}
+
+/// The key in `Bearer KEY`. The word's case does not matter (RFC 9110, 11.1).
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, key) = value.split_at_checked(6)?;
+    let bare = key.trim_ascii();
+    (scheme.eq_ignore_ascii_case(b"bearer") && key.len() > bare.len()).then_some(bare)
+}
+
+/// Whether two keys are equal, in a time that does not tell where they part.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    let differences = a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b));
+    a.len() == b.len() && differences == 0
+}

@@ -1,0 +1,166 @@
+//! Answers in OpenAI's form, whole and streamed, as that company's own client has them.
+
+use crate::openai::reply::{Spelled, TokenLogprobs};
+use crate::openai::{ApiError, ApiRequest, ChoiceDelta, Endpoint, Reply};
+use candecode::day20_serve::{JobError, Piece};
+use candecode::kit::{FinishReason, Token};
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+
+/// What the oracle has: pieces, and what the official client's own types make of them.
+#[derive(serde::Deserialize)]
+struct Golden {
+    chat: bool,
+    n: usize,
+    prompt_tokens: Vec<usize>,
+    logprobs: bool,
+    pieces: Vec<GoldenPiece>,
+    events: Vec<Value>,
+    whole: Value,
+}
+
+#[derive(serde::Deserialize)]
+struct GoldenPiece {
+    index: usize,
+    text: String,
+    logprobs: Option<(GoldenToken, Vec<GoldenToken>)>,
+    finish: Option<String>,
+}
+
+/// Text, bytes and logprob.
+type GoldenToken = (String, Vec<u8>, f32);
+
+fn reply(chat: bool, n: usize, prompts: &[usize], logprobs: bool, echoes: &[String]) -> Reply {
+    let (endpoint, body) = match chat {
+        true => (Endpoint::Chat, r#"{"messages": [{"role": "user", "content": "Hi"}]}"#),
+        false => (Endpoint::Completions, r#"{"prompt": "Once"}"#),
+    };
+    let mut request = ApiRequest::parse(endpoint, body.as_bytes(), "story-3m", 0).unwrap();
+    request.n = n;
+    request.logprobs = logprobs.then_some(2);
+    request.include_usage = true;
+    let prompts: Vec<Vec<u32>> = prompts.iter().map(|n| vec![5; *n]).collect();
+    Reply::new(&request, &prompts, echoes, "cmpl-1".into(), 1_750_000_000, "story-3m".into())
+}
+
+/// The JSON of a stream's events. Its end is checked.
+fn read(stream: &str) -> Vec<Value> {
+    let events = stream.strip_suffix("data: [DONE]\n\n").unwrap_or_else(|| panic!("{stream}"));
+    let events = events.split_terminator("\n\n");
+    events
+        .map(|event| serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap())
+        .collect()
+}
+
+fn delta(index: usize, text: &str, finish: Option<FinishReason>) -> ChoiceDelta {
+    ChoiceDelta { index, text: text.to_string(), tokens: 1, logprobs: None, finish }
+}
+
+#[test]
+fn as_the_official_client_has_it() {
+    let text = std::fs::read_to_string("../tests/oracle/day20.json").unwrap();
+    let mut oracle: Value = serde_json::from_str(&text).unwrap();
+    let cases: Vec<Golden> = serde_json::from_value(oracle["answers"].take()).unwrap();
+    assert!(cases.len() > 3);
+    let spelled = |(token, bytes, logprob): GoldenToken| Spelled { token, bytes, logprob };
+    for case in cases {
+        let new = || reply(case.chat, case.n, &case.prompt_tokens, case.logprobs, &[]);
+        let (mut whole, mut streamed, mut stream) = (new(), new(), String::new());
+        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+        for piece in case.pieces {
+            let tokens = counts.entry(piece.index).or_default();
+            *tokens += 1;
+            let delta = ChoiceDelta {
+                index: piece.index,
+                text: piece.text,
+                tokens: *tokens,
+                logprobs: piece.logprobs.map(|(chosen, top)| TokenLogprobs {
+                    chosen: spelled(chosen),
+                    top: top.into_iter().map(spelled).collect(),
+                }),
+                finish: piece.finish.map(|word| match word.as_str() {
+                    "eos" => FinishReason::Eos,
+                    "stop" => FinishReason::Stop,
+                    _ => FinishReason::Length,
+                }),
+            };
+            assert!(!whole.is_done());
+            whole.take(delta.clone());
+            stream += &streamed.events(delta);
+        }
+        assert!(whole.is_done());
+        assert_eq!(read(&stream), case.events, "as openai's types have the events");
+        let got: Value = serde_json::from_str(&whole.whole()).unwrap();
+        assert_eq!(got, case.whole, "as openai's types have the whole answer");
+    }
+}
+
+#[test]
+fn an_echo_comes_before_the_first_text_of_each_choice() {
+    let echoes = ["Once".to_string(), "The".to_string()];
+    let mut both = reply(false, 1, &[1, 1], false, &echoes);
+    let mut stream = both.events(delta(1, " end", None));
+    stream += &both.events(delta(1, "", Some(FinishReason::Eos)));
+    stream += &both.events(delta(0, " more", Some(FinishReason::Length)));
+    let texts: Vec<Value> = read(&stream).iter().map(|e| e["choices"][0]["text"].clone()).collect();
+    assert_eq!(texts, [json!("The end"), json!(""), json!("Once more"), json!(""), Value::Null]);
+}
+
+#[test]
+fn json_has_no_line_separators() {
+    let mut one = reply(false, 1, &[1], false, &[]);
+    let said = "a\u{2028}b\u{2029}c\u{85}d\ne";
+    let stream = one.events(delta(0, said, Some(FinishReason::Length)));
+    assert!(stream.contains(r"a\u2028b\u2029c\u0085d\ne"), "{stream}");
+    assert_eq!(read(&stream)[0]["choices"][0]["text"], said);
+}
+
+#[test]
+fn a_stream_that_fails_ends() {
+    let error = json!({"error": {"message": "the device is lost", "type": "server_error",
+                                 "param": null, "code": null}});
+    let stream = Reply::failed(&ApiError::failed("the device is lost"));
+    assert_eq!(read(&stream), [error]);
+}
+
+#[test]
+fn a_token_is_spelled_with_its_bytes_and_a_logprob_that_json_has() {
+    let tokenizer = candecode::formats::read_tokenizer("../../models/story-3m".as_ref()).unwrap();
+    let piece = |id, logprob| {
+        let top = vec![(65, -0.25), (128, -9998.0)];
+        let token = Token { id, logprob, text: "é".to_string(), top, ..Token::default() };
+        Piece { index: 2, tokens: 5, token }
+    };
+    // Token 65 is "a", 128 the first half of é, and 0 the EOS.
+    let spelled = |token: &str, bytes: &[u8], logprob| Spelled {
+        token: token.to_string(),
+        bytes: bytes.to_vec(),
+        logprob,
+    };
+    let eos = "<|endoftext|>";
+    let logprobs = TokenLogprobs {
+        chosen: spelled(eos, eos.as_bytes(), -9999.0),
+        top: vec![spelled("a", b"a", -0.25), spelled("\u{fffd}", &[0xc3], -9998.0)],
+    };
+    let got = ChoiceDelta::new(piece(0, f32::NEG_INFINITY), &tokenizer, true);
+    assert_eq!((got.index, got.tokens, got.logprobs), (2, 5, Some(logprobs)));
+    // The text is the token's own, which waits for whole characters: the id alone is half an é.
+    let silent = ChoiceDelta::new(piece(128, -0.5), &tokenizer, false);
+    assert_eq!((silent.text.as_str(), silent.logprobs), ("é", None));
+}
+
+#[test]
+fn an_error_of_the_loop_has_a_status() {
+    for (error, status, words) in [
+        (JobError::Busy, 429, "the queue is full"),
+        (JobError::Closing, 503, "shutting down"),
+        (JobError::Invalid("the prompt is empty".into()), 400, "the prompt is empty"),
+        (JobError::Failed("the device is lost".into()), 500, "the device is lost"),
+        (JobError::Failed("x left no token to choose after 2".into()), 400, "left no token"),
+    ] {
+        let error = ApiError::from(error);
+        assert_eq!(error.status, status, "{error}");
+        assert!(error.message.contains(words), "{error}");
+    }
+    assert_eq!(ApiError::from(JobError::Busy).retry_after, Some(1));
+}

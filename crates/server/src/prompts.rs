@@ -1,0 +1,126 @@
+//! From a request's prompts to token ids.
+
+use crate::openai::{ApiError, ApiRequest, ChatMessage, Endpoint, PromptInput};
+use candecode::engine::chat_template::{Message, RenderOptions, Template};
+use candecode::engine::Engine;
+use candecode::kit::error::{describe, plain};
+use candecode::kit::ModelConfig;
+use std::sync::Arc;
+
+/// The most bytes that `echo` repeats in an answer, all choices together.
+const MOST_ECHOED: usize = 4 << 20;
+
+/// What it takes to encode prompts.
+pub struct PromptReader {
+    /// The engine, of which this side uses the tokenizer.
+    pub engine: Arc<Engine>,
+    /// The chat template, or why the model has none.
+    pub template: Result<Template, String>,
+    /// The model's configuration, with the context that is served.
+    pub config: ModelConfig,
+    /// The bytes of the longest token.
+    pub longest_token: usize,
+}
+
+impl PromptReader {
+    /// Encodes each prompt. A text gets BOS and the like from the tokenizer; a chat's template has written them already.
+    ///
+    /// # Errors
+    /// 400, naming `messages`, an option of the template, or `prompt`: if the template or the tokenizer refuses a text, an id
+    /// isn't in the vocabulary, or a prompt has no tokens or more than the context.
+    pub fn read(&self, request: &ApiRequest) -> Result<Vec<Vec<u32>>, ApiError> {
+        let tokenizer = self.engine.tokenizer();
+        let param = match request.endpoint {
+            Endpoint::Completions => "prompt",
+            Endpoint::Chat => "messages",
+        };
+        let refused = |e: candle_core::Error| ApiError::invalid(param, plain(&e));
+        let (vocab, context) = (self.config.vocab_size, self.config.max_position_embeddings);
+        let mut all = Vec::new();
+        for prompt in &request.prompts {
+            let ids = match prompt {
+                PromptInput::Ids(ids) => ids.clone(),
+                PromptInput::Text(text) => {
+                    self.check_length(param, text)?;
+                    tokenizer.encode(text).map_err(refused)?
+                }
+                PromptInput::Messages(messages) => {
+                    let text = self.render(request, messages)?;
+                    self.check_length(param, &text)?;
+                    tokenizer.encode_rendered(&text).map_err(refused)?
+                }
+            };
+            if let Some(id) = ids.iter().find(|id| **id as usize >= vocab) {
+                let message = format!("token id {id} is not in the vocabulary of {vocab} tokens");
+                return Err(ApiError::invalid(param, message));
+            }
+            if ids.is_empty() {
+                let message = "the prompt is empty; give it a token at least";
+                return Err(ApiError::invalid(param, message));
+            }
+            if ids.len() > context {
+                return Err(ApiError::context_exceeded(param, ids.len(), context));
+            }
+            all.push(ids);
+        }
+        Ok(all)
+    }
+
+    /// The text of a chat.
+    fn render(&self, request: &ApiRequest, messages: &[ChatMessage]) -> Result<String, ApiError> {
+        let messages: Vec<Message> =
+            messages.iter().map(|message| Message::new(message.role, &message.content)).collect();
+        let options = RenderOptions {
+            add_generation_prompt: request.add_generation_prompt,
+            continue_final_message: request.continue_final_message,
+            kwargs: request.template_kwargs.clone(),
+        };
+        let template = self.template.as_ref().map_err(|why| ApiError::invalid("messages", why))?;
+        template.apply(&messages, &options).map_err(|error| {
+            let words = describe(&error);
+            let option = ["chat_template_kwargs", "continue_final_message"]
+                .into_iter()
+                .find(|name| words.starts_with(name));
+            ApiError::invalid(option.unwrap_or("messages"), words)
+        })
+    }
+
+    /// Refuses a text that has more tokens than the context, if its length alone shows that.
+    fn check_length(&self, param: &str, text: &str) -> Result<(), ApiError> {
+        let context = self.config.max_position_embeddings;
+        if text.len() / 16 <= context {
+            return Ok(());
+        }
+        let least = text.len() / self.longest_token.max(1);
+        match least <= context {
+            true => Ok(()),
+            false => Err(ApiError::context_exceeded(param, format!("at least {least}"), context)),
+        }
+    }
+
+    /// The texts of the prompts for `echo`; empty without it.
+    ///
+    /// # Errors
+    /// 400 if ids aren't a text, or there is too much to repeat.
+    pub fn echoes(&self, request: &ApiRequest) -> Result<Vec<String>, ApiError> {
+        let mut texts = Vec::new();
+        for prompt in request.prompts.iter().filter(|_| request.echo) {
+            texts.push(match prompt {
+                PromptInput::Text(text) => text.clone(),
+                PromptInput::Ids(ids) => {
+                    let text = self.engine.tokenizer().decode(ids);
+                    text.map_err(|error| ApiError::invalid("prompt", plain(&error)))?
+                }
+                PromptInput::Messages(_) => String::new(),
+            });
+        }
+        let bytes = texts.iter().map(String::len).sum::<usize>() * request.n;
+        if bytes > MOST_ECHOED {
+            let message = format!(
+                "echo would repeat {bytes} bytes, more than {MOST_ECHOED}; lower n, or leave it out"
+            );
+            return Err(ApiError::invalid("echo", message));
+        }
+        Ok(texts)
+    }
+}
