@@ -2,8 +2,8 @@
 
 #![cfg(feature = "ref")]
 
+mod access;
 mod faults;
-mod more_fields;
-mod openai_protocol;
+mod protocol;
 mod running_server;
 mod same_text_at_any_load;

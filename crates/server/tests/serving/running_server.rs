@@ -60,8 +60,12 @@ impl Server {
 
     /// As [`Server::post`], with any body, and the answer as it came.
     pub fn post_text(&self, path: &str, body: &str) -> (u16, String) {
-        let request = agent().post(self.url(path)).header("content-type", "application/json");
-        answered(request.send(body))
+        self.post_as(path, "application/json", body)
+    }
+
+    /// As [`Server::post_text`], with a body of another kind.
+    pub fn post_as(&self, path: &str, kind: &str, body: &str) -> (u16, String) {
+        answered(agent().post(self.url(path)).header("content-type", kind).send(body))
     }
 
     /// The text of a completion; what is not in `more` is greedy and short.
@@ -105,17 +109,23 @@ impl Server {
         stream
     }
 
-    /// Sends a request for a stream, and leaves the answer unread.
-    pub fn begin(&self, path: &str, body: &Value) -> TcpStream {
+    /// A connection on which the head of a completion's request was sent.
+    pub fn post_head(&self, more: &str) -> TcpStream {
         let mut stream = self.connect();
-        let body = body.to_string();
-        let length = body.len();
         write!(
             stream,
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-             content-length: {length}\r\n\r\n{body}"
+            "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             {more}\r\n\r\n"
         )
         .unwrap();
+        stream
+    }
+
+    /// Sends a request for a completion, and leaves the answer unread.
+    pub fn begin(&self, body: &Value) -> TcpStream {
+        let body = body.to_string();
+        let mut stream = self.post_head(&format!("content-length: {}", body.len()));
+        stream.write_all(body.as_bytes()).unwrap();
         stream
     }
 
@@ -144,10 +154,12 @@ impl Drop for Server {
 
 /// A body for `/v1/completions`: greedy, 24 tokens, and what `more` says.
 pub fn body(prompt: &str, more: &Value) -> Value {
-    let mut body = json!({"prompt": prompt, "max_tokens": 24, "temperature": 0});
-    for (name, value) in more.as_object().unwrap() {
-        body[name] = value.clone();
-    }
+    with(json!({"prompt": prompt, "max_tokens": 24, "temperature": 0}), more)
+}
+
+/// A body, and what `more` says.
+pub fn with(mut body: Value, more: &Value) -> Value {
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     body
 }
 

@@ -4,7 +4,7 @@ use crate::running_server::{body, Server};
 use serde_json::{json, Value};
 use std::sync::Arc;
 
-/// So many requests at once: as many rows as the server runs, and then some that wait.
+/// Requests at once: as many rows as the server runs, and then some that wait.
 const TOGETHER: usize = 32;
 
 /// Prompts of many lengths, from one word to some hundred tokens.
@@ -53,7 +53,7 @@ fn those_who_stay_get_the_same_when_others_leave() {
             let server = server.clone();
             std::thread::spawn(move || {
                 let long = body(&prompt(i), &json!({"max_tokens": 300, "stream": true}));
-                let mut leaves = server.begin("/v1/completions", &long);
+                let mut leaves = server.begin(&long);
                 let seen = crate::running_server::read_some(&mut leaves, 400);
                 assert!(seen.starts_with("HTTP/1.1 200"), "{seen}");
                 drop(leaves);

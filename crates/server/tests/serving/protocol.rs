@@ -1,0 +1,274 @@
+//! What is asked, and what is answered.
+
+use crate::running_server::{body, with, Server, MODEL};
+use candecode::engine::Engine;
+use candecode::kit::SamplingParams;
+use serde_json::{json, Value};
+use std::collections::BTreeSet;
+
+const COMPLETIONS: &str = "/v1/completions";
+const CHAT: &str = "/v1/chat/completions";
+const ONCE: &str = "Once upon a time";
+
+fn chat(more: &Value) -> Value {
+    let messages = json!([{"role": "user", "content": "One day, a cat"}]);
+    with(json!({"messages": messages, "max_tokens": 12, "temperature": 0}), more)
+}
+
+fn asked(server: &Server, path: &str, body: &Value) -> Value {
+    let (status, answer) = server.post(path, body);
+    assert_eq!(status, 200, "{body}: {answer}");
+    answer
+}
+
+/// Text and finish reason of the first choice, whole and streamed, which must be the same.
+fn both_ways(server: &Server, more: &Value) -> (String, String) {
+    let whole = asked(server, COMPLETIONS, &body(ONCE, more));
+    let choice = &whole["choices"][0];
+    let events = server.events(COMPLETIONS, &with(body(ONCE, more), &json!({"stream": true})));
+    let text: String =
+        events.iter().filter_map(|event| event["choices"][0]["text"].as_str()).collect();
+    assert_eq!(text, choice["text"].as_str().unwrap(), "{more}");
+    (text, choice["finish_reason"].as_str().unwrap().to_string())
+}
+
+#[test]
+fn a_text_is_what_the_engine_writes_and_is_counted() {
+    let engine = Engine::open(MODEL).unwrap();
+    let params = SamplingParams { max_new_tokens: 24, ..SamplingParams::default() };
+    let all = engine.generate_batch(&["Lily and her dog"], &[params]).unwrap();
+    let server = Server::start(&[]);
+    assert_eq!(server.text("Lily and her dog", &json!({})), all[0].text);
+
+    assert_eq!(server.get("/health"), (200, r#"{"status":"ok"}"#.into()));
+    let tokens = all[0].new_ids.len() as f64;
+    for (name, count) in [
+        ("generation_tokens_total", tokens),
+        ("time_to_first_token_seconds_count", 1.0),
+        ("time_per_output_token_seconds_count", tokens - 1.0),
+        ("requests_cancelled_total", 0.0),
+    ] {
+        assert_eq!(server.metric(name), count, "{name}");
+    }
+    let (status, page) = server.get("/");
+    assert!(status == 200 && page.contains(MODEL) && !page.contains("{{"), "{page}");
+    assert!(!page.contains("http"), "the page needs nothing from any network: {page}");
+}
+
+#[test]
+fn a_stream_is_the_whole_in_pieces_and_ends_as_openais_does() {
+    let server = Server::start(&[]);
+    let usage = json!({"stream": true, "stream_options": {"include_usage": true}});
+    let events = server.events(COMPLETIONS, &body(ONCE, &usage));
+    let pieces = events.iter().filter_map(|event| event["choices"][0]["text"].as_str());
+    assert_eq!(pieces.collect::<String>(), server.text(ONCE, &json!({})));
+    let last = &events[events.len() - 1];
+    assert_eq!((&last["choices"], &last["usage"]["completion_tokens"]), (&json!([]), &json!(24)));
+
+    let ask = json!({"stream": true, "logprobs": true, "top_logprobs": 3, "max_tokens": 60});
+    let events = server.events(CHAT, &chat(&ask));
+    let (last, others) = events.split_last().unwrap();
+    let last = &last["choices"][0];
+    assert_eq!(last["delta"], json!({}));
+    assert!(last["finish_reason"].is_string());
+    assert!(others.iter().all(|event| event["choices"][0]["finish_reason"].is_null()));
+    let logprobs =
+        events.iter().filter_map(|event| event["choices"][0]["logprobs"]["content"].as_array());
+    let logprobs: Vec<&Value> = logprobs.flatten().collect();
+    assert!(logprobs.len() > 10);
+    for token in logprobs {
+        // Greedy: the chosen token is the likeliest.
+        assert_eq!(token["logprob"], token["top_logprobs"][0]["logprob"], "{token}");
+    }
+}
+
+#[test]
+fn choices_differ_and_come_again_with_their_seed() {
+    let server = Server::start(&[]);
+    let more = json!({"seed": 7, "temperature": 1, "n": 2, "max_tokens": 8});
+    let prompts = json!({"prompt": [ONCE, "Lily and her dog"]});
+    let all = asked(&server, COMPLETIONS, &with(body(ONCE, &more), &prompts));
+    assert_ne!(all["choices"][0]["text"], all["choices"][1]["text"]);
+    assert_eq!(all["choices"][3]["index"], 3);
+    for (prompt, at) in [(ONCE, 0), ("Lily and her dog", 2)] {
+        let alone = asked(&server, COMPLETIONS, &body(prompt, &more));
+        for i in 0..2 {
+            assert_eq!(all["choices"][at + i]["text"], alone["choices"][i]["text"], "{prompt}");
+        }
+    }
+    let random = json!({"seed": -1, "temperature": 1});
+    let texts: BTreeSet<String> = (0..4).map(|_| server.text(ONCE, &random)).collect();
+    assert!(texts.len() > 1, "-1 is no seed: {texts:?}");
+}
+
+#[test]
+fn rules_for_a_text_are_kept() {
+    let server = Server::start(&[]);
+    let text = server.text(ONCE, &json!({}));
+    let words: Vec<&str> = text.split(' ').collect();
+    let (cut, finish) = both_ways(&server, &json!({"stop": ["nowhere", words[4]]}));
+    assert_eq!(finish, "stop");
+    assert!(text.starts_with(&format!("{cut}{}", words[4])), "{text:?} {cut:?}");
+    let (echoed, _) = both_ways(&server, &json!({"echo": true}));
+    assert_eq!(echoed, format!("{ONCE}{text}"));
+
+    // Only token 300: the text is it, again and again.
+    let only = both_ways(&server, &json!({"allowed_token_ids": [300], "max_tokens": 3}));
+    let certain = json!({"logit_bias": {"300": 100}, "max_tokens": 3});
+    assert_eq!(both_ways(&server, &certain), only);
+    let word = text.split([' ', '.', ',']).max_by_key(|word| word.len()).unwrap();
+    let (other, _) = both_ways(&server, &json!({"bad_words": [word]}));
+    assert!(!other.contains(word), "{other:?} has {word:?}");
+
+    // Token 300 is certain, and ends the text, if it may.
+    let ends = with(certain, &json!({"stop_token_ids": [300], "max_tokens": 5}));
+    assert_eq!(both_ways(&server, &ends), (String::new(), "stop".to_string()));
+    for more in [json!({"min_tokens": 3}), json!({"min_tokens": 3, "ignore_eos": true})] {
+        let answer = asked(&server, COMPLETIONS, &with(body(ONCE, &ends), &more));
+        assert_eq!(answer["usage"]["completion_tokens"], 4, "{answer}");
+        assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    }
+}
+
+#[test]
+fn a_pattern_is_kept_and_its_end_ends_the_text() {
+    let server = Server::start(&[]);
+    let digits = server.text("He was", &json!({"structured_outputs": {"regex": " [0-9]{2}"}}));
+    assert!(digits.len() == 3 && digits.trim().parse::<u8>().is_ok(), "{digits:?}");
+    for more in [
+        json!({}),
+        json!({"ignore_eos": true}),
+        json!({"min_tokens": 20}),
+        json!({"ignore_eos": true, "stop_token_ids": [300]}),
+    ] {
+        let ask = json!({"structured_outputs": {"choice": [" yes", " no"]}, "max_tokens": 20});
+        let (text, finish) = both_ways(&server, &with(ask, &more));
+        assert!(text == " yes" || text == " no", "{more}: {text:?}");
+        assert_eq!(finish, "stop", "{more}");
+    }
+    // A template's line end doesn't cut what was chosen.
+    let ask = json!({"guided_choice": ["one\ntwo"], "max_tokens": 40});
+    let answer = asked(&server, CHAT, &chat(&ask));
+    assert_eq!(answer["choices"][0]["message"]["content"], "one\ntwo");
+
+    for regex in ["(", "**", r"\p{Nonsense}", r"\b", "[^\\x00-\u{10FFFF}]"] {
+        for (name, pattern) in
+            [("structured_outputs", json!({ "regex": regex })), ("guided_regex", json!(regex))]
+        {
+            let (status, answer) = server.post(COMPLETIONS, &body(ONCE, &json!({ name: pattern })));
+            assert_eq!((status, &answer["error"]["param"]), (400, &json!(name)), "{answer}");
+        }
+    }
+    // Rules that contradict each other are the client's fault.
+    let ask = json!({"structured_outputs": {"regex": "a{3}"}, "allowed_token_ids": [300]});
+    let (status, answer) = server.post(COMPLETIONS, &body(ONCE, &ask));
+    assert_eq!(status, 400, "{answer}");
+    let words = answer["error"]["message"].as_str().unwrap();
+    assert!(words.contains("the pattern a{3} left no token to choose"), "{words}");
+    assert!(!words.contains("--"), "{words}"); // the client sent no flag
+}
+
+#[test]
+fn a_chat_goes_through_the_template() {
+    let server = Server::start(&[]);
+    // The story template writes a line as it is: so the answer continues it.
+    let messages = json!([
+        {"role": "user", "content": "One day, a cat"},
+        {"role": "assistant", "content": " sat on"},
+    ]);
+    for (more, prompt) in [
+        (json!({}), "One day, a cat"),
+        (json!({"messages": messages, "continue_final_message": true}), "One day, a cat sat on"),
+    ] {
+        let answer = asked(&server, CHAT, &chat(&more));
+        let text = server.text(prompt, &json!({"max_tokens": 12, "stop": "\n"}));
+        let message = json!({"role": "assistant", "content": text, "refusal": null});
+        assert_eq!(answer["choices"][0]["message"], message, "{more}");
+    }
+    for (more, param) in [
+        (json!({"chat_template_kwargs": {"enable_thinking": false}}), "chat_template_kwargs"),
+        (
+            json!({"continue_final_message": true, "add_generation_prompt": true}),
+            "continue_final_message",
+        ),
+    ] {
+        let (status, answer) = server.post(CHAT, &chat(&more));
+        assert_eq!((status, &answer["error"]["param"]), (400, &json!(param)), "{answer}");
+    }
+}
+
+#[test]
+fn refusals_have_openais_form() {
+    let server = Server::start(&[]);
+    for (path, body, status, words) in [
+        (COMPLETIONS, "{", 400, "not JSON"),
+        (COMPLETIONS, "{}", 400, "prompt must be"),
+        (COMPLETIONS, r#"{"prompt": "x", "temperature": "hot"}"#, 400, "temperature must be"),
+        (COMPLETIONS, r#"{"prompt": "x", "model": "gpt-4"}"#, 404, "not served here"),
+        (COMPLETIONS, r#"{"prompt": ""}"#, 400, "the prompt is empty"),
+        (COMPLETIONS, r#"{"prompt": [99999]}"#, 400, "not in the vocabulary"),
+        (
+            COMPLETIONS,
+            r#"{"prompt": "x", "logit_bias": {"99999": 1}}"#,
+            400,
+            "not in the vocabulary",
+        ),
+        (
+            COMPLETIONS,
+            r#"{"prompt": "x", "min_tokens": 9, "max_tokens": 8}"#,
+            400,
+            "min_tokens 9 is",
+        ),
+        (CHAT, r#"{"messages": [{"role": "king", "content": "x"}]}"#, 400, "role"),
+        ("/v1/embeddings", "{}", 404, "there is no /v1/embeddings"),
+        ("/v1/models", "{}", 405, "POST cannot be used"),
+    ] {
+        let (got, text) = server.post_text(path, body);
+        let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+        assert_eq!(got, status, "{body}: {answer}");
+        let message = answer["error"]["message"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(message.contains(words), "{body}: {message}");
+        assert!(answer["error"]["type"].is_string() && !answer["error"]["code"].is_number());
+    }
+    let long = "once upon a time ".repeat(400);
+    let messages = json!({"messages": [{"role": "user", "content": long}]});
+    for (path, body, rest) in [
+        (COMPLETIONS, body(&long, &json!({})), "Please reduce the length of the prompt."),
+        (CHAT, chat(&messages), "Please reduce the length of the messages."),
+    ] {
+        let (status, answer) = server.post(path, &body);
+        assert_eq!((status, &answer["error"]["code"]), (400, &json!("context_length_exceeded")));
+        let message = answer["error"]["message"].as_str().unwrap();
+        let begin = "This model's maximum context length is 512 tokens. However, ";
+        assert!(message.starts_with(begin) && message.ends_with(rest), "{message}");
+    }
+}
+
+/// A page of another site can send a form or plain text without being asked; JSON it can't.
+#[test]
+fn only_json_is_taken() {
+    let server = Server::start(&[]);
+    for (kind, status) in [
+        ("Application/JSON", 200),
+        ("application/json; charset=utf-8", 200),
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+    ] {
+        assert_eq!(server.post_as(COMPLETIONS, kind, r#"{"prompt": "Once"}"#).0, status, "{kind}");
+    }
+    let with_mark = "\u{FEFF}{\"prompt\": \"Once\"}";
+    assert_eq!(server.post_text(COMPLETIONS, with_mark).0, 200);
+}
+
+#[test]
+fn the_context_that_is_served_is_one_number() {
+    let server = Server::start(&["--max-batch-tokens", "20"]);
+    let list: Value = serde_json::from_str(&server.get("/v1/models").1).unwrap();
+    assert_eq!(list["data"][0]["max_model_len"], 20);
+    for (prompt, tokens) in [(10, 11), (19, 2), (20, 1)] {
+        let ask = json!({"prompt": vec![5; prompt], "max_tokens": 50, "ignore_eos": true});
+        assert_eq!(asked(&server, COMPLETIONS, &ask)["usage"]["completion_tokens"], tokens);
+    }
+    let (status, answer) = server.post(COMPLETIONS, &json!({"prompt": vec![5; 21]}));
+    assert_eq!((status, &answer["error"]["code"]), (400, &json!("context_length_exceeded")));
+}
