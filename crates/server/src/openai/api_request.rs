@@ -166,6 +166,11 @@ impl ApiRequest {
             let message = "n must be 1 at temperature 0: it would be the same text again";
             return Err(ApiError::invalid("n", message));
         }
+        let best_of: usize = fields.get("best_of")?.unwrap_or(n);
+        if best_of != n && best_of != 1 {
+            let message = "best_of must be n: every text that is generated is returned";
+            return Err(ApiError::invalid("best_of", message));
+        }
         if n * prompts.len() > MAX_CHOICES {
             let message = format!("prompts times n must be at most {MAX_CHOICES}");
             return Err(ApiError::invalid("n", message));

@@ -36,6 +36,7 @@ pub const READ: &[(&str, FieldRule)] = &[
     ("add_generation_prompt", Flag),
     ("allowed_token_ids", Other(LIST_OF_IDS)),
     ("bad_words", Other(STRINGS)),
+    ("best_of", Integer(1, 128, "in 1 to 128")),
     ("chat_template_kwargs", Other("an object")),
     ("continue_final_message", Flag),
     ("echo", Flag),
@@ -126,7 +127,7 @@ pub const REFUSED: &[(&str, &[&str])] = &[
         "dry_multiplier", "dynatemp_range", "mirostat", "n_indent", "n_probs", "priority",
         "routed_experts_prompt_start", "xtc_probability",
     ]),
-    ("1", &["best_of", "length_penalty", "n_cmpl", "repeat_penalty", "tfs_z", "typical_p"]),
+    ("1", &["length_penalty", "n_cmpl", "repeat_penalty", "tfs_z", "typical_p"]),
     ("-1", &[
         "adaptive_target", "penalty_last_n", "reasoning_budget_tokens", "repeat_last_n",
         "t_max_predict_ms", "thinking_budget_tokens", "thinking_token_budget", "top_n_sigma",

@@ -160,9 +160,9 @@ def openai_rules_for_tokens():
     assert word not in text(extra_body={"bad_words": [word]})
     assert text(extra_body={"guided_choice": [" red", " blue"]}) in (" red", " blue")
     assert text(extra_body={"guided_regex": " [0-9]{2}"}).strip().isdigit()
-    cut = text(stop=[word])
-    assert text(stop=[word], extra_body={"include_stop_str_in_output": True}) == cut + word
-    assert text(extra_body={"repeat_penalty": 1.3}) == text(extra_body={"repetition_penalty": 1.3})
+    assert word not in text(stop=[word])
+    refused(openai.BadRequestError, lambda: text(stop=[word], extra_body={"include_stop_str_in_output": True}))
+    refused(openai.BadRequestError, lambda: text(extra_body={"repeat_penalty": 1.3}))
 
 
 def openai_echo():
@@ -174,7 +174,7 @@ def openai_echo():
 
 def openai_best_of():
     assert len(completion(n=2, best_of=2, temperature=1).choices) == 2
-    refused(openai.BadRequestError, lambda: completion(n=2, best_of=1, temperature=1))
+    refused(openai.BadRequestError, lambda: completion(n=2, best_of=3, temperature=1))
 
 
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
@@ -268,9 +268,9 @@ def curl_asks_as_a_browser_does():
     question = ["-X", "OPTIONS", "-i", "-H", "Access-Control-Request-Method: POST",
                 "-H", "Access-Control-Request-Headers: authorization,content-type"]
     head = curl(*question, "-H", f"Origin: {ORIGIN}", f"{ADDRESS}/v1/completions").lower()
-    assert " 204" in head and f"access-control-allow-origin: {ORIGIN}" in head
+    assert " 200" in head and f"access-control-allow-origin: {ORIGIN}" in head
     assert "access-control-allow-headers: authorization,content-type" in head
-    assert "access-control" not in curl(*question, "-H", "Origin: http://evil.example", f"{ADDRESS}/v1/completions").lower()
+    assert "access-control-allow-origin" not in curl(*question, "-H", "Origin: http://evil.example", f"{ADDRESS}/v1/completions").lower()
 
 
 def litellm():
