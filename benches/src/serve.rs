@@ -140,7 +140,7 @@ fn ours(args: &Args) -> Result<Server> {
     command.args(["--model", args.model(), "--served-model-name", "model", "--port", "0"]);
     command.args(["--device", &args.device]);
     command.args(["--max-batch", &ROWS.to_string(), "--max-queue", "10000"]);
-    let child = command.current_dir(root()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let child = command.current_dir(root()).stdout(Stdio::piped()).spawn();
     let child = child.with_context(|| program.display().to_string())?;
     let mut server = Server { name: "candecode", child, address: String::new() };
     let mut said = String::new();

@@ -33,7 +33,7 @@ pub fn model(name: &str) -> Result<Box<dyn Model>> {
 /// # Errors
 /// If it cannot be read.
 pub fn tokenizer() -> Result<Tokenizer> {
-    Ok(read_tokenizer(&hub::locate("story-3m", false)?)?)
+    read_tokenizer(&hub::locate("story-3m", false)?)
 }
 
 /// Returns an empty growing cache, for one text.

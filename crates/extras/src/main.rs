@@ -20,7 +20,7 @@ use xtask::{note, Usage};
 #[command(bin_name = "cargo xtask", version, arg_required_else_help = true)]
 enum Command {
     /// Run the same prompts through every loop, or with --methods every decoding method
-    Compare(compare_loops::Compare),
+    Compare(Box<compare_loops::Compare>),
     /// Measure the reference, and draw the plots of the book
     Bench(bench::Bench),
     /// A game: find the one mistake in an engine by what it writes
