@@ -4,36 +4,37 @@ use crate::error::quoted;
 use crate::token_bytes::TokenBytes;
 use crate::tokenizer_json::{self, Growth};
 use candle_core::{bail, Error, Result};
-use serde::Serialize;
-use serde_json::Value;
 use std::collections::HashMap;
-use std::ops::DerefMut;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use tokenizers::{AddedToken, Decoder, Normalizer, PostProcessor, PreTokenizer, TokenizerImpl};
+use tokenizers::AddedToken;
 
 /// A tokenizer, as a `tokenizer.json` describes it.
 pub struct Tokenizer {
-    inner: Box<dyn CrateTokenizer>,
-    /// The tokens that were added by name, by id. The crate gives a copy of the whole table each time that it is asked.
+    inner: tokenizers::Tokenizer,
+    /// The tokens that were added by name, by id. The crate copies the whole table at each call.
     added: HashMap<u32, AddedToken>,
-    /// What the decoder makes of a token by itself; or, in words, why that isn't known.
+    /// What the decoder turns a token into by itself; or, in words, why that isn't known.
     token_bytes: std::result::Result<TokenBytes, String>,
     /// How long its normalizer can make a text.
     growth: Growth,
-    /// What messages call it: its file.
+    /// Its name in messages: its file.
     name: String,
 }
 
-impl Tokenizer {
-    /// Wraps a tokenizer of the crate.
-    pub fn new(inner: impl CrateTokenizer + 'static) -> Self {
-        Self::boxed(Box::new(inner))
-    }
+/// An error of the tokenizers' crate as one of candle's.
+fn refused(error: impl std::fmt::Display) -> Error {
+    Error::Msg(error.to_string())
+}
 
-    fn boxed(mut inner: Box<dyn CrateTokenizer>) -> Self {
-        inner.take_text_whole();
-        let added = inner.added();
-        let token_bytes = TokenBytes::of(inner.decoder().as_ref());
+impl Tokenizer {
+    /// Wraps a tokenizer of the crate. Truncation and padding are switched off.
+    pub fn new(mut inner: tokenizers::Tokenizer) -> Self {
+        inner.with_padding(None);
+        let _ = inner.with_truncation(None); // only a truncation that is asked for can be refused
+        let added = inner.get_added_tokens_decoder().into_iter().collect();
+        let decoder = inner.get_decoder().map(|decoder| serde_json::to_value(decoder));
+        let decoder = decoder.and_then(std::result::Result::ok);
+        let token_bytes = TokenBytes::of(decoder.as_ref());
         let name = "the tokenizer".to_string();
         Self { inner, added, token_bytes, growth: Growth::default(), name }
     }
@@ -42,18 +43,17 @@ impl Tokenizer {
     /// trained: both are switched off, as transformers does for a call that doesn't ask for them.
     ///
     /// # Errors
-    /// If they are not those of a tokenizer, or are damaged.
+    /// If the bytes are not those of a tokenizer, or are damaged.
     pub fn from_bytes(json: &[u8]) -> Result<Self> {
         // Not the crate's `from_bytes`, which is generic: all the code that reads a tokenizer would be
         // compiled here once more, a quarter of this crate.
-        let refused = |reason: String| Error::Msg(format!("not a tokenizer, or damaged: {reason}"));
-        let text = std::str::from_utf8(json).map_err(|e| refused(e.to_string()))?;
-        let growth = tokenizer_json::check(text).map_err(refused)?;
+        let damaged = |reason: String| refused(format!("not a tokenizer, or damaged: {reason}"));
+        let text = std::str::from_utf8(json).map_err(|e| damaged(e.to_string()))?;
+        let growth = tokenizer_json::check(text).map_err(damaged)?;
         let Ok(read) = catch_unwind(|| text.parse::<tokenizers::Tokenizer>()) else {
-            return Err(refused("its parts don't fit together; fetch it again".into()));
+            return Err(damaged("its parts don't fit together; fetch it again".into()));
         };
-        let inner = read.map_err(|e| refused(e.to_string()))?;
-        Ok(Self { growth, ..Self::new(inner) })
+        Ok(Self { growth, ..Self::new(read.map_err(|e| damaged(e.to_string()))?) })
     }
 
     /// The same tokenizer, with the name that messages call it: its file.
@@ -71,38 +71,36 @@ impl Tokenizer {
         })
     }
 
-    /// A tokenizer of no tokens: every id has the empty text. It serves a model that is given ids and asked for ids.
+    /// A tokenizer of no tokens: every id has the empty text. It serves a model that is given ids and
+    /// asked for ids.
     pub fn empty() -> Self {
         Self::new(tokenizers::Tokenizer::new(tokenizers::models::bpe::BPE::default()))
     }
 
-    /// The same tokenizer, with a token `<id>` for every id below `end` that it has none for: a model that
-    /// has more rows than its tokenizer has tokens can then show what it chose.
+    /// Adds a token `<id>` for every id below `end` that has none: a model that has more rows than its
+    /// tokenizer has tokens can then show what it chose.
     ///
     /// # Errors
     /// If a token is in its vocabulary already, under that very name.
-    pub fn with_ids_below(mut self, end: usize) -> Result<Self> {
-        let first = self.inner.size(true);
-        let tokens: Vec<AddedToken> =
-            (first..end).map(|id| AddedToken::from(format!("<{id}>"), false)).collect();
-        self.inner.add(tokens)?;
-        if self.inner.size(true) != end.max(first) {
+    pub fn with_ids_below(self, end: usize) -> Result<Self> {
+        let ids = self.vocab_size()..end;
+        let end = end.max(ids.start);
+        let named = ids.map(|id| AddedToken::from(format!("<{id}>"), false)).collect();
+        let more = self.with_added(named)?;
+        if more.vocab_size() != end {
             bail!("the tokenizer has tokens that are named as ids: they cannot be added")
         }
-        Ok(Self { growth: self.growth, name: self.name, ..Self::boxed(self.inner) })
+        Ok(more)
     }
 
-    /// The same tokenizer, with these tokens added by name. One that the vocabulary has keeps its id, and the others get the next
-    /// free ids.
+    /// Adds tokens by name. One that the vocabulary has keeps its id, and the others get the next free
+    /// ids.
     ///
     /// # Errors
     /// If the crate refuses one of them.
     pub fn with_added(mut self, tokens: Vec<AddedToken>) -> Result<Self> {
-        if tokens.is_empty() {
-            return Ok(self);
-        }
-        self.inner.add(tokens)?;
-        Ok(Self { growth: self.growth, name: self.name, ..Self::boxed(self.inner) })
+        self.inner.add_tokens(tokens).map_err(refused)?;
+        Ok(Self { growth: self.growth, name: self.name, ..Self::new(self.inner) })
     }
 
     /// The tokens that were added by name, by id.
@@ -117,7 +115,7 @@ impl Tokenizer {
     /// # Errors
     /// If the vocabulary is larger than the model's.
     pub fn check_fits(&self, vocab_size: usize) -> Result<()> {
-        let tokens = self.inner.size(false);
+        let tokens = self.inner.get_vocab_size(false);
         if tokens > vocab_size {
             bail!(
                 "the tokenizer has {tokens} tokens, and the model knows {vocab_size}; is the tokenizer of another model?"
@@ -143,13 +141,16 @@ impl Tokenizer {
     }
 
     fn ids(&self, text: &str, special: bool) -> Result<Vec<u32>> {
-        self.growth.check(text).map_err(|e| Error::Msg(format!("{}: {e}", self.name)))?;
-        self.guarded("encode", || self.inner.ids(text, special))
+        self.growth.check(text).map_err(|e| refused(format!("{}: {e}", self.name)))?;
+        self.guarded("encode", || {
+            let encoding = self.inner.encode(text, special).map_err(refused)?;
+            Ok(encoding.get_ids().to_vec())
+        })
     }
 
     /// The bytes of the longest token of the vocabulary, as it spells it: no token covers more of a text.
     pub fn longest_token(&self) -> usize {
-        self.inner.vocab(true).keys().map(String::len).max().unwrap_or(0)
+        self.inner.get_vocab(true).keys().map(String::len).max().unwrap_or(0)
     }
 
     /// True for a token that was added to the vocabulary by name, as special ones are.
@@ -176,12 +177,12 @@ impl Tokenizer {
     /// # Errors
     /// If the decoder of the tokenizer fails.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.guarded("decode", || self.inner.text(ids))
+        self.guarded("decode", || self.inner.decode(ids, true).map_err(refused))
     }
 
     /// The piece of one id as the vocabulary spells it (`Ġ` for a leading space in byte-level BPE).
     pub fn piece(&self, id: u32) -> Option<String> {
-        self.inner.piece(id)
+        self.inner.id_to_token(id)
     }
 
     /// The bytes that a token adds to a text, anywhere but at the text's beginning; none for special tokens
@@ -194,7 +195,7 @@ impl Tokenizer {
         if self.added.get(&id).is_some_and(|added| added.special) {
             return Vec::new();
         }
-        match (self.inner.piece(id), &self.token_bytes) {
+        match (self.inner.id_to_token(id), &self.token_bytes) {
             (None, _) => Vec::new(),
             (Some(piece), Ok(rule)) => rule.bytes(&piece),
             (Some(_), Err(_)) => self.decode(&[id]).unwrap_or_default().into_bytes(),
@@ -217,7 +218,7 @@ impl Tokenizer {
 
     /// Why this tokenizer is not that one, in words; None if they give the same ids.
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let (mine, theirs) = (self.inner.vocab(true), other.inner.vocab(true));
+        let (mine, theirs) = (self.inner.get_vocab(true), other.inner.get_vocab(true));
         if mine.len() != theirs.len() {
             return Some(format!("one has {} tokens, the other {}", mine.len(), theirs.len()));
         }
@@ -231,7 +232,7 @@ impl Tokenizer {
     /// A number that two tokenizers share only if they share all tokens and ids (FNV-1a, 64 bits: it
     /// finds mistakes, not forgeries).
     pub fn fingerprint(&self) -> u64 {
-        let mut tokens: Vec<_> = self.inner.vocab(true).into_iter().collect();
+        let mut tokens: Vec<_> = self.inner.get_vocab(true).into_iter().collect();
         tokens.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
         let bytes = tokens.iter().flat_map(|(piece, id)| {
             id.to_le_bytes().into_iter().chain(piece.bytes()).chain([0xff]) // not a byte of UTF-8
@@ -243,107 +244,16 @@ impl Tokenizer {
 
     /// Number of ids, special ones included.
     pub fn vocab_size(&self) -> usize {
-        self.inner.size(true)
+        self.inner.get_vocab_size(true)
     }
 
     /// The library's own stream: a function that takes the next id and gives the text that is certain by now.
     /// Day 6 writes one; its checker compares the two.
     pub fn decode_stream(&self) -> impl FnMut(u32) -> Result<String> + '_ {
-        let mut stream = self.inner.stream();
-        move |id| self.guarded("decode", || stream(id))
-    }
-}
-
-/// What the course asks of a tokenizer of the crate, whichever parts it's made of.
-///
-/// The crate's own type can be of every kind there is, and with it come all kinds, and tables of
-/// Unicode. A page of the book names the parts of its one tokenizer, and loads no others: that saves
-/// it some 50 kB, gzipped.
-pub trait CrateTokenizer: Send + Sync {
-    /// The tokens that were added by name.
-    fn added(&self) -> HashMap<u32, AddedToken>;
-    /// Switches off what a file says of truncation and padding.
-    fn take_text_whole(&mut self);
-    /// The decoder, as a `tokenizer.json` says it.
-    fn decoder(&self) -> Option<Value>;
-    /// Adds tokens by name.
-    ///
-    /// # Errors
-    /// If the crate refuses them.
-    fn add(&mut self, tokens: Vec<AddedToken>) -> Result<()>;
-    /// Every token by name, those that were added too if `added`.
-    fn vocab(&self, added: bool) -> HashMap<String, u32>;
-    /// How many tokens that are.
-    fn size(&self, added: bool) -> usize;
-    /// The ids of a text.
-    ///
-    /// # Errors
-    /// If the tokenizer refuses it.
-    fn ids(&self, text: &str, special: bool) -> Result<Vec<u32>>;
-    /// The text of ids, without special tokens.
-    ///
-    /// # Errors
-    /// If the decoder fails.
-    fn text(&self, ids: &[u32]) -> Result<String>;
-    /// How the vocabulary spells a token.
-    fn piece(&self, id: u32) -> Option<String>;
-    /// The crate's own stream of text.
-    fn stream(&self) -> Box<dyn FnMut(u32) -> Result<String> + '_>;
-}
-
-impl<T, M, N, PT, PP, D> CrateTokenizer for T
-where
-    T: DerefMut<Target = TokenizerImpl<M, N, PT, PP, D>> + Send + Sync,
-    M: tokenizers::Model + 'static,
-    N: Normalizer + 'static,
-    PT: PreTokenizer + 'static,
-    PP: PostProcessor + 'static,
-    D: Decoder + Serialize + 'static,
-{
-    fn added(&self) -> HashMap<u32, AddedToken> {
-        self.get_added_tokens_decoder().into_iter().collect()
-    }
-
-    fn take_text_whole(&mut self) {
-        self.with_padding(None);
-        // Only a truncation that is asked for can be refused.
-        let _ = self.with_truncation(None);
-    }
-
-    fn decoder(&self) -> Option<Value> {
-        self.get_decoder().map(|decoder| serde_json::to_value(decoder).unwrap_or_default())
-    }
-
-    fn add(&mut self, tokens: Vec<AddedToken>) -> Result<()> {
-        self.add_tokens(tokens).map(|_| ()).map_err(|e| Error::Msg(e.to_string()))
-    }
-
-    fn vocab(&self, added: bool) -> HashMap<String, u32> {
-        self.get_vocab(added)
-    }
-
-    fn size(&self, added: bool) -> usize {
-        self.get_vocab_size(added)
-    }
-
-    fn ids(&self, text: &str, special: bool) -> Result<Vec<u32>> {
-        let encoding = self.encode(text, special).map_err(|e| Error::Msg(e.to_string()))?;
-        Ok(encoding.get_ids().to_vec())
-    }
-
-    fn text(&self, ids: &[u32]) -> Result<String> {
-        self.decode(ids, true).map_err(|e| Error::Msg(e.to_string()))
-    }
-
-    fn piece(&self, id: u32) -> Option<String> {
-        self.id_to_token(id)
-    }
-
-    fn stream(&self) -> Box<dyn FnMut(u32) -> Result<String> + '_> {
-        let mut stream = self.decode_stream(true);
-        Box::new(move |id| {
-            let text = stream.step(id).map_err(|e| Error::Msg(e.to_string()))?;
+        let mut stream = self.inner.decode_stream(true);
+        move |id| {
+            let text = self.guarded("decode", || stream.step(id).map_err(refused))?;
             Ok(text.unwrap_or_default())
-        })
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What a `tokenizer.json` must not do: the parts of it that could exhaust the machine are looked at before
 //! the tokenizers' crate reads them.
 
+use base64::{engine::general_purpose::STANDARD, Engine as _};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -153,32 +154,9 @@ fn shortest_match(regex: &str) -> usize {
 /// its leaves point to, each with a 0 at its end. A character becomes one of them.
 fn charsmap(base64: &str) -> Result<f64, String> {
     let damaged = || "has a damaged precompiled_charsmap".to_string();
-    let bytes = decode_base64(base64).ok_or_else(damaged)?;
+    let bytes = STANDARD.decode(base64).map_err(|_| damaged())?;
     let (size, rest) = bytes.split_first_chunk::<4>().ok_or_else(damaged)?;
     let texts = rest.get(u32::from_le_bytes(*size) as usize..).ok_or_else(damaged)?;
     let longest = texts.split(|byte| *byte == 0).map(<[u8]>::len).max();
     Ok(longest.unwrap_or(0).max(1) as f64)
-}
-
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let digit = |c: u8| {
-        Some(match c {
-            b'A'..=b'Z' => c - b'A',
-            b'a'..=b'z' => c - b'a' + 26,
-            b'0'..=b'9' => c - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        })
-    };
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    for four in text.trim_end_matches('=').as_bytes().chunks(4) {
-        let mut bits = 0;
-        for c in four {
-            bits = bits << 6 | u32::from(digit(*c)?);
-        }
-        let word = (bits << (6 * (4 - four.len()))).to_be_bytes();
-        bytes.extend(&word[1..][..four.len() * 6 / 8]);
-    }
-    Some(bytes)
 }

@@ -9,13 +9,6 @@ use candle_core::{DType, Device};
 use serde_json::{json, Value};
 use std::cell::Cell;
 use std::sync::Arc;
-use tokenizers::models::bpe::{Merges, Vocab, BPE};
-use tokenizers::normalizers::Prepend;
-use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::{AddedToken, TokenizerImpl};
-
-/// The kind of tokenizer that a page knows, by its parts; it has no normalizer.
-type ByteLevelBpe = TokenizerImpl<BPE, Prepend, ByteLevel, ByteLevel, ByteLevel>;
 
 thread_local! {
     static ENGINE: Cell<Option<&'static Engine>> = const { Cell::new(None) };
@@ -30,7 +23,7 @@ pub fn open(config: &[u8], tokenizer: &[u8], weights: Vec<u8>) -> Result<Value, 
     let say = |error: &dyn std::fmt::Display| error.to_string();
     let config = std::str::from_utf8(config).map_err(|e| say(&e))?;
     let config = ModelConfig::from_json(config).map_err(|e| format!("{e:#}"))?;
-    let tokenizer = self::tokenizer(tokenizer)?;
+    let tokenizer = Tokenizer::from_bytes(tokenizer).map_err(|e| say(&e))?;
     let source = SafetensorsSource::from_bytes("the weights", weights);
     let source: Arc<dyn TensorSource> = Arc::new(source.map_err(|e| format!("{e:#}"))?);
     let weights = Weights::new(source, DType::F32, &Device::Cpu);
@@ -44,52 +37,6 @@ pub fn open(config: &[u8], tokenizer: &[u8], weights: Vec<u8>) -> Result<Value, 
         "context": config.max_position_embeddings,
         "vocab": config.vocab_size,
     }))
-}
-
-/// A tokenizer of GPT-2's kind, byte-level BPE without anything else, from its `tokenizer.json`.
-///
-/// The crate could read it itself, and all other kinds. This reads one kind, and spares a page the
-/// code of the others.
-///
-/// # Errors
-/// If it is of another kind.
-fn tokenizer(json: &[u8]) -> Result<Tokenizer, String> {
-    let json: Value = serde_json::from_slice(json).map_err(|e| format!("not a tokenizer: {e}"))?;
-    let (model, before, after) = (&json["model"], &json["pre_tokenizer"], &json["decoder"]);
-    let plain = model["type"] == "BPE"
-        && before
-            == &json!({
-                "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
-                "use_regex": true,
-            })
-        && after["type"] == "ByteLevel"
-        && ["normalizer", "post_processor"].iter().all(|part| json[part].is_null())
-        && ["unk_token", "continuing_subword_prefix"].iter().all(|part| model[part].is_null());
-    if !plain {
-        return Err("this page reads tokenizers of byte-level BPE only".to_string());
-    }
-    let entries = model["vocab"].as_object().into_iter().flatten();
-    let vocab: Vocab =
-        entries.filter_map(|(piece, id)| Some((piece.clone(), id.as_u64()? as u32))).collect();
-    let pair = |pair: &Value| Some((pair[0].as_str()?.to_string(), pair[1].as_str()?.to_string()));
-    let merges: Merges =
-        model["merges"].as_array().into_iter().flatten().filter_map(pair).collect();
-    let bpe = BPE::builder().vocab_and_merges(vocab, merges).build().map_err(|e| e.to_string())?;
-    let mut tokenizer = ByteLevelBpe::new(bpe);
-    tokenizer.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
-    tokenizer.with_decoder(Some(ByteLevel::new(true, true, true)));
-    for added in json["added_tokens"].as_array().into_iter().flatten() {
-        let name = added["content"].as_str().unwrap_or_default();
-        let special = added["special"] == true;
-        let token = AddedToken::from(name, special).normalized(added["normalized"] == true);
-        let one = if special {
-            tokenizer.add_special_tokens([token])
-        } else {
-            tokenizer.add_tokens([token])
-        };
-        one.map_err(|e| e.to_string())?;
-    }
-    Ok(Tokenizer::new(Box::new(tokenizer)))
 }
 
 /// The model and its tokenizer.
