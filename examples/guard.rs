@@ -1,5 +1,5 @@
-//! Guard rails from the library: a secret's shape that must not appear, and a block list that changes
-//! while the text grows. `cargo run --features ref --example guard`.
+//! Guard rails from the library: a secret's shape that must not appear, and a block list that
+//! changes while the text grows. `cargo run --features ref --example guard`.
 
 use anyhow::Result;
 use candecode::day10_kv_cache::generate_cached;
@@ -12,8 +12,8 @@ use std::rc::Rc;
 fn main() -> Result<()> {
     let engine = Engine::open("story-3m")?;
 
-    // 1. A secret. No story has one, so a pattern forces the model to write one, of up to 16 digits. The
-    // rail doesn't know the pattern. It keeps out every key of 8 digits or more.
+    // 1. A secret. No story has one, so a pattern forces the model to write one, of up to 16
+    // digits. The rail doesn't know the pattern. It keeps out every key of 8 digits or more.
     let params = SamplingParams {
         allow_regex: Some(r" sk-[0-9]{4,16}z\.".into()),
         temperature: 1.5,

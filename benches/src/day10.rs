@@ -44,7 +44,9 @@ pub fn report(times: &Times) -> Result<()> {
     }
     let lengths = [16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
     let mut plot = Plot::new(
-        "The time that the next token takes, against the length of the text, both axes logarithmic: without a cache it grows with every token, with one it stays almost flat, close to the ideal line at 1.",
+        "The time that the next token takes, against the length of the text, both axes \
+         logarithmic: without a cache it grows with every token, with one it stays almost flat, \
+         close to the ideal line at 1.",
         Axis::log("tokens in the text", (16.0, 512.0), &lengths),
         Axis::log(
             "time of the next token; 1 is the step with a cache after 16 tokens",
@@ -85,19 +87,23 @@ fn cliff() -> Result<()> {
     let most = |points: &[(f64, f64)]| points.iter().map(|(_, y)| *y).fold(0.0, f64::max);
     let (first, rounding) = (after[0], most(before));
     println!(
-        "before the first slid token at most {rounding:.1e} apart, at it {:.2}, later at most {:.2}",
+        "before the first slid token at most {rounding:.1e} apart, at it {:.2}, later at most \
+         {:.2}",
         first.1,
         most(after)
     );
     let mut plot = Plot::new(
-        "The largest difference between the logits of a sliding cache and of the same window computed from scratch: about a millionth until 64 tokens, and near a half at the 65th and after it.",
+        "The largest difference between the logits of a sliding cache and of the same window \
+         computed from scratch: about a millionth until 64 tokens, and near a half at the 65th \
+         and after it.",
         Axis::linear(
             "tokens in the text; the window is 64",
             (0.0, 130.0),
             &[0.0, 32.0, 64.0, 96.0, 128.0],
         ),
         Axis::log(
-            "largest difference of a logit, sliding cache against the last 64 tokens computed from scratch",
+            "largest difference of a logit, sliding cache against the last 64 tokens computed \
+             from scratch",
             (1e-7, 10.0),
             &[1e-6, 1e-4, 1e-2, 1.0],
         )

@@ -66,7 +66,8 @@ pub fn report(times: &Times) -> Result<()> {
     }
     let ticks = SIZES.map(|rows| rows as f64);
     let mut plot = Plot::new(
-        "Tokens per second over all rows, against the number of rows, both axes logarithmic, beside the ideal line: more rows give more tokens, far below the ideal.",
+        "Tokens per second over all rows, against the number of rows, both axes logarithmic, \
+         beside the ideal line: more rows give more tokens, far below the ideal.",
         Axis::log("rows in the batch", (1.0, 32.0), &ticks),
         Axis::log("tokens per second over all rows; 1 is a single row", (1.0, 32.0), &ticks),
     );

@@ -77,7 +77,9 @@ pub fn measure(times: &mut Times) -> Result<()> {
 pub fn report(times: &Times) -> Result<()> {
     let plain = times.of("plain")?;
     let mut plot = Plot::new(
-        "How many times as fast as plain decoding speculation is, against the number of drafted tokens, for drafters whose tokens are accepted always, in 80 or 50 of 100 cases, or never; and the ideal, K plus 1.",
+        "How many times as fast as plain decoding speculation is, against the number of drafted \
+         tokens, for drafters whose tokens are accepted always, in 80 or 50 of 100 cases, or \
+         never; and the ideal, K plus 1.",
         Axis::linear(
             "K: tokens drafted before each pass",
             (1.0, 10.0), // room for the words next to the lines

@@ -34,7 +34,8 @@ pub fn measure(times: &mut Times) -> Result<()> {
             times.measure(&format!("build_{n}"), rails)?;
         }
         times.samples(&format!("decode_{n}"), || {
-            // Each text begins with rails that have no answers of another, made before the clock starts.
+            // Each text begins with rails that have no answers of another, made before the clock
+            // starts.
             let mut request = request(&*model, &prompt, 128);
             for rail in rails()? {
                 request.processors.push(Rc::new(rail) as Rc<dyn LogitsProcessor>);

@@ -101,7 +101,12 @@ pub fn report(times: &Times) -> Result<()> {
 
 /// Draws how many rows every pass had: in static batches above, in one running batch below.
 fn bars(fixed: &[usize], running: &[usize], ratio: f64) -> String {
-    let mut svg = plot::open(330, "Rows in every decoding pass: static batches run down to one row, one after another; the running batch stays full almost to the end, and needs fewer passes.");
+    let mut svg = plot::open(
+        330,
+        "Rows in every decoding pass: static batches run down to one \
+        row, one after another; the running batch stays full almost to the end, and needs fewer \
+        passes.",
+    );
     let width = 600.0 / fixed.len().max(running.len()) as f64;
     for (rows, top, role, name) in
         [(fixed, 50.0, "known", "static batches"), (running, 200.0, "kept", "one running batch")]
@@ -119,10 +124,19 @@ fn bars(fixed: &[usize], running: &[usize], ratio: f64) -> String {
         let _ = writeln!(svg, "<g class=\"{role}\">");
         for (i, count) in rows.iter().enumerate() {
             let (x, high) = (70.0 + width * i as f64, 12.0 * *count as f64);
-            let _ = writeln!(svg, "<rect class=\"bar\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{high:.1}\"/>", base - high);
+            let _ = writeln!(
+                svg,
+                "<rect class=\"bar\" x=\"{x:.1}\" y=\"{:.1}\" \
+                width=\"{width:.1}\" height=\"{high:.1}\"/>",
+                base - high
+            );
         }
         let _ = writeln!(svg, "</g>\n<path class=\"axis\" d=\"M70 {base}H670\"/>");
     }
-    let _ = writeln!(svg, "<text class=\"note\" x=\"370\" y=\"318\">decoding passes, in order; height: rows in the pass. Tokens per second, running / static: {ratio:.2}</text>\n</svg>");
+    let _ = writeln!(
+        svg,
+        "<text class=\"note\" x=\"370\" y=\"318\">decoding passes, in order; \
+        height: rows in the pass. Tokens per second, running / static: {ratio:.2}</text>\n</svg>"
+    );
     svg
 }

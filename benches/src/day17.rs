@@ -95,7 +95,9 @@ pub fn report(times: &Times) -> Result<()> {
     let (mine, kit) = (millis("threads", &VECTORS)?, millis("kit", &VECTORS)?);
     let (simple, sums) = (millis("loop", &[1])?[0], millis("sums", &[1])?[0]);
     let mut plot = Plot::new(
-        "Milliseconds of a product with the head of SmolLM2-135M in f32, against the number of vectors, both axes logarithmic: a simple loop is slowest, several running sums are much faster, and two threads faster still; up to four vectors take little longer than one.",
+        "Milliseconds of a product with the head of SmolLM2-135M in f32, against the number of \
+         vectors, both axes logarithmic: a simple loop is slowest, several running sums are much \
+         faster, and two threads faster still; up to four vectors take little longer than one.",
         Axis::log(
             "vectors that are multiplied at once",
             (1.0, 12.0), // room for the words next to the lines

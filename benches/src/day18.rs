@@ -63,7 +63,9 @@ pub fn report(times: &Times) -> Result<()> {
         println!("{new:6} tokens: {plain:8.1} {tiled:8.1} {kit:8.1}; {scores}, {tiles}");
     }
     let mut plot = Plot::new(
-        "The time that the attention of one layer takes, against the length of the prompt, both axes logarithmic: by plain tensor operations, in tiles, and by the kernel of the kit. All grow with the square of the prompt; at its end the plain ones are the slowest.",
+        "The time that the attention of one layer takes, against the length of the prompt, both \
+         axes logarithmic: by plain tensor operations, in tiles, and by the kernel of the kit. \
+         All grow with the square of the prompt; at its end the plain ones are the slowest.",
         Axis::log("tokens of the prompt", (64.0, 8192.0), &[64.0, 256.0, 1024.0, 4096.0]),
         Axis::log(
             "milliseconds for the attention of one layer",

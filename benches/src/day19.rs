@@ -1,8 +1,8 @@
 //! Day 19: the cost of quantising to a text, by the day's own measures, next to the same model in
 //! f32.
 //!
-//! The stories are read by teacher forcing: every model sees the same tokens, whatever it would have
-//! written. All columns but the last are the same on every machine, up to the order of sums.
+//! The stories are read by teacher forcing: every model sees the same tokens, whatever it would
+//! have written. All columns but the last are the same on every machine, up to the order of sums.
 
 use crate::shared::{held_out_stories, log_probs, request, text_of};
 use crate::times::median;
@@ -148,8 +148,8 @@ impl Run<'_> {
     }
 }
 
-/// Quantises every matrix of a model by day 19's own functions, for the kernels; a tied head to Q8_0
-/// at least.
+/// Quantises every matrix of a model by day 19's own functions, for the kernels; a tied head to
+/// Q8_0 at least.
 fn quantize(model: &mut Transformer, kind: QuantType) -> Result<()> {
     let tied = model.lm_head.is_none();
     let mut matrices = matrices(model)?;

@@ -58,14 +58,26 @@ impl Plot {
         let mut plot = Self { svg, x, y };
         for (value, label) in &plot.x.labels {
             let x = 70.0 + 620.0 * plot.x.share(*value);
-            let _ = writeln!(plot.svg, "<path class=\"axis\" d=\"M{x:.1} 270V275\"/><text class=\"note\" x=\"{x:.1}\" y=\"287\">{label}</text>");
+            let _ = writeln!(
+                plot.svg,
+                "<path class=\"axis\" d=\"M{x:.1} 270V275\"/><text \
+                class=\"note\" x=\"{x:.1}\" y=\"287\">{label}</text>"
+            );
         }
         for (value, label) in &plot.y.labels {
             let y = 270.0 - 230.0 * plot.y.share(*value);
-            let _ = writeln!(plot.svg, "<path class=\"axis dashed\" d=\"M70 {y:.1}H690\"/><text class=\"note right\" x=\"62\" y=\"{y:.1}\">{label}</text>");
+            let _ = writeln!(
+                plot.svg,
+                "<path class=\"axis dashed\" d=\"M70 {y:.1}H690\"/><text \
+                class=\"note right\" x=\"62\" y=\"{y:.1}\">{label}</text>"
+            );
         }
         let (x, y) = (plot.x.name, plot.y.name);
-        let _ = writeln!(plot.svg, "<text class=\"note\" x=\"380\" y=\"314\">{x}</text>\n<text class=\"note left\" x=\"8\" y=\"18\">{y}</text>");
+        let _ = writeln!(
+            plot.svg,
+            "<text class=\"note\" x=\"380\" y=\"314\">{x}</text>\n<text \
+            class=\"note left\" x=\"8\" y=\"18\">{y}</text>"
+        );
         plot
     }
 

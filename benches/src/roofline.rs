@@ -1,8 +1,8 @@
 //! The roofline of this machine, and what day 16 predicts for a model beside what is measured.
 //!
-//! `cargo xtask bench roofline [--model NAME]`. How fast memory reads and the processor multiplies is
-//! probed before and after each model; where the two probes are more than a tenth apart something
-//! else was running, and the model is measured again.
+//! `cargo xtask bench roofline [--model NAME]`. How fast memory reads and the processor multiplies
+//! is probed before and after each model; where the two probes are more than a tenth apart
+//! something else was running, and the model is measured again.
 
 use crate::plot::{tens, Axis, Plot};
 use crate::shared::{machine, model};
@@ -49,7 +49,8 @@ pub fn measure(args: &Args) -> Result<()> {
     let found = probe(usize::MAX);
     println!("{}, weights f32", machine());
     println!(
-        "memory gives {:.1} GB/s, the processor does {:.0} GFLOP/s: balance {:.1} operations a byte",
+        "memory gives {:.1} GB/s, the processor does {:.0} GFLOP/s: balance {:.1} operations a \
+         byte",
         found.bandwidth / 1e9,
         found.peak / 1e9,
         found.peak / found.bandwidth
@@ -174,14 +175,17 @@ fn show(name: &str, model: &dyn Model, machine: &Machine, measured: &[Measured])
     }
 }
 
-/// Operations a second against operations a byte, both logarithmic: the roof, and what was measured.
+/// Operations a second against operations a byte, both logarithmic: the roof, and what was
+/// measured.
 fn draw(model: &dyn Model, machine: &Machine, measured: &[Measured]) -> Result<()> {
     let config = model.config();
     let (left, right) = (0.25, 256.0);
     let tens = tens(1.0, machine.peak / 1e9);
     let twos: Vec<f64> = (-2..=8).map(|n| 2f64.powi(n)).collect();
     let mut plot = Plot::new(
-        "Operations a second against operations a byte. The roof rises with the intensity as far as the peak and is flat from there. Decoding one row lies near its left end under the slope; with more rows it moves right and up; the prefill lies under the flat part.",
+        "Operations a second against operations a byte. The roof rises with the intensity as far \
+         as the peak and is flat from there. Decoding one row lies near its left end under the \
+         slope; with more rows it moves right and up; the prefill lies under the flat part.",
         Axis::log("operations a byte", (left, right), &twos),
         Axis::log("GFLOP/s; random-135m in f32", (1.0, tens[tens.len() - 1]), &tens),
     );

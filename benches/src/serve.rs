@@ -1,9 +1,9 @@
 //! A bounded load on our server, and on llama.cpp's `llama-server`, in turn.
 //!
-//! There are two kinds of load. *Closed*: a number of clients, each of which asks again as soon as it
-//! has its answer; it shows what a server does when it is never idle. *Open*: requests that arrive by
-//! a Poisson process of some rate, whether the ones before are done or not; a server that is too slow
-//! falls behind, and the time to the first token shows it.
+//! There are two kinds of load. *Closed*: a number of clients, each of which asks again as soon as
+//! it has its answer; it shows what a server does when it is never idle. *Open*: requests that
+//! arrive by a Poisson process of some rate, whether the ones before are done or not; a server that
+//! is too slow falls behind, and the time to the first token shows it.
 //!
 //! Every request has a prompt of its own, of random ids, and wants exactly as many tokens as all
 //! others: both servers do the same work, and no cache of prompts helps.
@@ -87,7 +87,8 @@ pub fn measure(args: &Args) -> Result<()> {
     let open = RATES.iter().map(|rate| Load::Open(*rate));
     let mut text = format!(
         "{}, commit {}. {}, prompts of {PROMPT} tokens, {NEW} new tokens each.\n\n\
-         | load | server | requests | tokens/s | first token, ms: p50 | p99 | a token, ms: p50 | p99 |\n\
+         | load | server | requests | tokens/s | first token, ms: p50 | p99 | a token, ms: p50 | \
+         p99 |\n\
          |---|---|--:|--:|--:|--:|--:|--:|\n",
         machine(),
         commit(),
@@ -288,7 +289,8 @@ fn plots(all: &[Figures]) -> Result<()> {
     let top = (most(|figures| figures.throughput) / 50.0).ceil() as usize;
     let fifties: Vec<f64> = (0..=top).map(|n| 50.0 * n as f64).collect();
     let throughput = Plot::new(
-        "Tokens a second over the requests a second: as many as are asked for, until the server has no more.",
+        "Tokens a second over the requests a second: as many as are asked for, until the server \
+         has no more.",
         rates.clone(),
         Axis::linear("tokens/s", (0.0, 50.0 * top as f64), &fifties),
     );
@@ -296,7 +298,8 @@ fn plots(all: &[Figures]) -> Result<()> {
     let tens = tens(least, most(|figures| figures.first[1]));
     let bounds = (tens[0], tens[tens.len() - 1]);
     let first = Plot::new(
-        "The 99th percentile of the time to the first token over the requests a second: flat while a server keeps up, and steep from where it falls behind.",
+        "The 99th percentile of the time to the first token over the requests a second: flat \
+         while a server keeps up, and steep from where it falls behind.",
         rates,
         Axis::log("time to the first token, 99th percentile, ms", bounds, &tens),
     );

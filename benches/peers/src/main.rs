@@ -1,6 +1,8 @@
-//! candle-transformers' own Llama beside the reference: one round, as one line of JSON, for `cargo xtask bench engine --peers`.
+//! candle-transformers' own Llama beside the reference: one round, as one line of JSON, for `cargo
+//! xtask bench engine --peers`.
 //!
-//! `peers MODEL_DIR BATCH NEW_TOKENS IDS` (IDS as 5,9,77), in f32: prefill and decode of equal rows, greedy.
+//! `peers MODEL_DIR BATCH NEW_TOKENS IDS` (IDS as 5,9,77), in f32: prefill and decode of equal
+//! rows, greedy.
 
 use anyhow::{ensure, Context as _, Result};
 use candecode::day07_greedy::argmax;
@@ -21,7 +23,8 @@ fn best(logits: &Tensor) -> Result<Vec<u32>> {
 }
 
 fn main() -> Result<()> {
-    // As many threads as ours has; its own for single numbers' work it keeps: CANDLE_NUM_THREADS is not set.
+    // As many threads as ours has; its own for single numbers' work it keeps: CANDLE_NUM_THREADS is
+    // not set.
     if std::env::var_os("RAYON_NUM_THREADS").is_none() {
         std::env::set_var("RAYON_NUM_THREADS", num_cpus::get_physical().max(1).to_string());
     }
@@ -32,7 +35,8 @@ fn main() -> Result<()> {
     let text = std::fs::read_to_string(dir.join("config.json")).context("config.json")?;
     let mut json: Value = serde_json::from_str(&text)?;
     ensure!(json["model_type"] == "llama", "candle-transformers' llama reads Llama models only");
-    // transformers 5 writes it inside `rope_parameters`, where this reader does not look: it would silently take 10,000.
+    // transformers 5 writes it inside `rope_parameters`, where this reader does not look: it would
+    // silently take 10,000.
     if let Some(theta) = json["rope_parameters"].get("rope_theta").cloned() {
         json["rope_theta"] = theta;
     }

@@ -87,7 +87,8 @@ pub fn all(args: &Args, job: &Job) -> Result<Vec<Contender>> {
         let probe = Command::new(python).args(["-c", &format!("import {needs}")]).output();
         if !probe.is_ok_and(|out| out.status.success()) {
             eprintln!(
-                "SKIPPED: {name}. {python} cannot import {needs}: see benches/peers/requirements.txt"
+                "SKIPPED: {name}. {python} cannot import {needs}: see \
+                 benches/peers/requirements.txt"
             );
             continue;
         }

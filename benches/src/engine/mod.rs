@@ -40,7 +40,8 @@ pub fn measure(args: &Args) -> Result<()> {
     let (mut repeated, mut tried) = (0, 0);
     while probes.len() < args.rounds.into() {
         let number = probes.len() + 1;
-        // In turn, and the first in turn, too: what runs first may find the machine in another state.
+        // In turn, and the first in turn, too: what runs first may find the machine in another
+        // state.
         let first = tried * contenders.len() / 3 % contenders.len();
         tried += 1;
         let mut round = vec![];
@@ -50,7 +51,8 @@ pub fn measure(args: &Args) -> Result<()> {
             let run: Run = line(name, command)?;
             let (prefill, decode) = (run.prefill_s, run.decode_s);
             eprintln!(
-                "round {number}, {name}, batch {batch}: prefill {prefill:.2} s, decode {decode:.2} s"
+                "round {number}, {name}, batch {batch}: prefill {prefill:.2} s, decode \
+                 {decode:.2} s"
             );
             round.push(run);
         }

@@ -67,15 +67,24 @@ pub fn rows(
 pub fn head(args: &Args, job: &Job, probes: &[[f64; 2]]) -> String {
     let probes: Vec<String> = probes.iter().flatten().map(|b| format!("{:.0}", b / 1e9)).collect();
     format!(
-        "{}, commit {}. {}, a prompt of {}, {} new tokens, medians of {} rounds. Memory read {} GB/s before and after the rounds.\n\n",
-        machine(), commit(), last_part(args.model()), job.prompt.len(), job.new, args.rounds,
+        "{}, commit {}. {}, a prompt of {}, {} new tokens, medians of {} rounds. Memory read {} \
+         GB/s before and after the rounds.\n\n",
+        machine(),
+        commit(),
+        last_part(args.model()),
+        job.prompt.len(),
+        job.new,
+        args.rounds,
         probes.join(", "),
     )
 }
 
 /// Returns the three tables.
 pub fn text(rows: &[Row], verify: &[Vec<f64>], drafted: &[Drafted]) -> String {
-    let mut out = "| engine, weights | batch | prefill, tokens/s | decode, tokens/s | ours is faster: prefill | decode | MB per token | of the roofline | tokens |\n|---|--:|--:|--:|--:|--:|--:|--:|---|\n".to_string();
+    let mut out = "| engine, weights | batch | prefill, tokens/s | decode, tokens/s | ours is \
+        faster: prefill | decode | MB per token | of the roofline | tokens \
+        |\n|---|--:|--:|--:|--:|--:|--:|--:|---|\n"
+        .to_string();
     let equal = |same: bool| if same { "equal" } else { "other" };
     for row in rows {
         let or_dash = |number: Option<f64>, unit: &str| {
@@ -120,17 +129,26 @@ pub fn bars(rows: &[Row], args: &Args) -> String {
         let role = if name.starts_with("candecode") { "kept" } else { "known" };
         let _ = writeln!(
             svg,
-            "<text class=\"note right\" x=\"230\" y=\"{}\">{name}</text>\n<g class=\"{role}\"><rect class=\"bar\" x=\"240\" y=\"{y}\" width=\"{width:.1}\" height=\"18\"/></g>\n<text class=\"note left\" x=\"{:.1}\" y=\"{}\">{decode:.1}</text>",
-            y + 9, 248.0 + width, y + 9,
+            "<text class=\"note right\" x=\"230\" y=\"{}\">{name}</text>\n<g \
+             class=\"{role}\"><rect class=\"bar\" x=\"240\" y=\"{y}\" width=\"{width:.1}\" \
+             height=\"18\"/></g>\n<text class=\"note left\" x=\"{:.1}\" \
+             y=\"{}\">{decode:.1}</text>",
+            y + 9,
+            248.0 + width,
+            y + 9,
         );
     }
-    // What the kernels are made of stands above the table; a line of the figure is too short for it.
+    // What the kernels are made of stands above the table; a line of the figure is too short for
+    // it.
     let machine = machine();
     let machine = machine.split(", kernels").next().unwrap_or_default();
     let _ = writeln!(
         svg,
-        "<text class=\"note left\" x=\"8\" y=\"{}\">tokens a second, one text; {}, {machine}, commit {}</text>\n</svg>",
-        height - 18, last_part(args.model()), commit(),
+        "<text class=\"note left\" x=\"8\" y=\"{}\">tokens a second, one text; {}, {machine}, \
+         commit {}</text>\n</svg>",
+        height - 18,
+        last_part(args.model()),
+        commit(),
     );
     svg
 }

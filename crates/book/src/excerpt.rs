@@ -124,7 +124,8 @@ pub fn refuse_solutions(all: &[&str], range: &Range<usize>) -> Result<(), String
         let end = close.map_or(all.len(), |close| close + 1);
         if open < range.end && range.start < end {
             return Err(format!(
-                "lines {} to {end} are a solution, which the book shows in a fold only, by {{{{#reference FILE:NAME}}}}; \
+                "lines {} to {end} are a solution, which the book shows in a fold only, by \
+                 {{{{#reference FILE:NAME}}}}; \
                  to show what to write, use {{{{#signature FILE:NAME}}}}",
                 open + 1
             ));

@@ -1,6 +1,6 @@
 //! `{{#include FILE:ANCHOR}}`, `{{#item FILE:NAME}}`, `{{#signature FILE:NAME}}`,
-//! `{{#reference FILE:NAME}}`, `{{#variant dayNN:NAME}}`, `{{#map dayNN}}` and `{{#live NAME}}`: code and
-//! figures from files that exist.
+//! `{{#reference FILE:NAME}}`, `{{#variant dayNN:NAME}}`, `{{#map dayNN}}` and `{{#live NAME}}`:
+//! code and figures from files that exist.
 //!
 //! Ours and not mdBook's, for three reasons: a missing file or anchor is an error with a line, a
 //! solution is shown in a fold or not at all, and what is cut out of the middle of a file loses its
@@ -285,18 +285,18 @@ struct Two(u8, u8);
 
     #[test]
     fn a_method_is_found_by_its_type() {
-        let code: Vec<&str> =
-            "impl A {\n    fn x() {\n        1\n    }\n}\nimpl B for C<'_> {\n    fn x() {\n        2\n    }\n}"
-                .lines()
-                .collect();
+        let code: Vec<&str> = "impl A {\n    fn x() {\n        1\n    }\n}\n\
+             impl B for C<'_> {\n    fn x() {\n        2\n    }\n}"
+            .lines()
+            .collect();
         assert_eq!(item(&code, "A::x", false), Ok(1..4));
         assert_eq!(item(&code, "C::x", false), Ok(6..9));
         assert!(item(&code, "D::x", false).is_err());
         assert!(item(&code, "x", false).unwrap_err().contains("several times"));
-        let code: Vec<&str> =
-            "impl A {\n    pub fn x() {\n    }\n}\nimpl B for A {\n    fn x() {\n        2\n    }\n}"
-                .lines()
-                .collect();
+        let code: Vec<&str> = "impl A {\n    pub fn x() {\n    }\n}\n\
+             impl B for A {\n    fn x() {\n        2\n    }\n}"
+            .lines()
+            .collect();
         assert_eq!(item(&code, "x", false), Ok(1..3));
     }
 

@@ -72,7 +72,8 @@ impl Lessons {
     }
 
     /// Compiles the lessons, where this machine can: with the target of rustup, or with the
-    /// standard library's source (rustup's component, or what `crates/maintain/scripts/rust-src.sh` has fetched).
+    /// standard library's source (rustup's component, or what `crates/maintain/scripts/rust-src.sh`
+    /// has fetched).
     ///
     /// # Errors
     /// If they do not compile.
@@ -268,7 +269,8 @@ fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> R
     // On a terminal cargo shows how far it is.
     cargo.args((!std::io::stderr().is_terminal()).then_some("--quiet"));
     if let StandardLibrary::Source(library) = std {
-        // As crates/maintain/scripts/wasm-check.sh: a stable compiler builds its own standard library.
+        // As crates/maintain/scripts/wasm-check.sh: a stable compiler builds its own standard
+        // library.
         cargo.args(["-Zbuild-std=std,panic_abort"]).env("RUSTC_BOOTSTRAP", "1");
         cargo.env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
     }

@@ -1,5 +1,5 @@
-//! The whole tool on the pages of `pages/`, which have every element that the book uses: what is good
-//! is built, what is not is refused.
+//! The whole tool on the pages of `pages/`, which have every element that the book uses: what is
+//! good is built, what is not is refused.
 
 use serde_json::{json, Value};
 use std::fs;

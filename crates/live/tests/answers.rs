@@ -1,5 +1,5 @@
-//! The figures' answers, on this machine; `crates/maintain/scripts/live.py` asks the same of WebAssembly in a
-//! browser.
+//! The figures' answers, on this machine; `crates/maintain/scripts/live.py` asks the same of
+//! WebAssembly in a browser.
 
 use candecode_live::{figures, model};
 use serde_json::{json, Value};
