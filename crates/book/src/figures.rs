@@ -20,8 +20,8 @@ pub fn house_classes(css: &str) -> BTreeSet<String> {
     named.map(str::to_string).collect()
 }
 
-/// Checks the figures of a page, which are files that it includes; gives their number.
-pub fn check(page: &Page, root: &Path, house: &BTreeSet<String>, problems: &mut Problems) -> usize {
+/// Checks the figures of a page, which are files that it includes.
+pub fn check(page: &Page, root: &Path, house: &BTreeSet<String>, problems: &mut Problems) {
     let mut figures = BTreeSet::new();
     let mut before = "";
     for line in &page.lines {
@@ -41,7 +41,6 @@ pub fn check(page: &Page, root: &Path, house: &BTreeSet<String>, problems: &mut 
         }
         before = line.text.trim();
     }
-    figures.len()
 }
 
 /// Checks the text of a figure's file.

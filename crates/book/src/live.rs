@@ -113,20 +113,17 @@ impl Lessons {
     }
 
     /// Writes lessons and model into a folder of scripts, which has nothing else in it then, or
-    /// isn't there. Returns the sizes of the lessons and of the model, gzipped.
+    /// isn't there.
     ///
     /// # Errors
     /// If a file cannot be read or written.
-    pub fn install(&self, root: &Path, to: &Path) -> Result<Option<Sizes>> {
+    pub fn install(&self, root: &Path, to: &Path) -> Result<()> {
         if to.exists() {
             fs::remove_dir_all(to).with_context(|| to.display().to_string())?;
         }
-        let Some(wasm) = &self.wasm else { return Ok(None) };
+        let Some(wasm) = &self.wasm else { return Ok(()) };
         fs::create_dir_all(to).with_context(|| to.display().to_string())?;
-        let mut sizes = Sizes::default();
-        let code = packed(wasm)?;
-        sizes.lessons = code.len();
-        write_part(to, "engine", &quoted(&code))?;
+        write_part(to, "engine", &quoted(&packed(wasm)?))?;
         let mut names = String::new();
         for (name, wasm) in &self.mistakes {
             write_part(to, name, &quoted(&packed(wasm)?))?;
@@ -142,12 +139,9 @@ impl Lessons {
         ] {
             let path = root.join(MODEL).join(file);
             let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
-            let bytes = packed(&bytes)?;
-            sizes.model += bytes.len();
-            model += &format!("{name}:{},", quoted(&bytes));
+            model += &format!("{name}:{},", quoted(&packed(&bytes)?));
         }
-        write_part(to, "model", &format!("{model}}}"))?;
-        Ok(Some(sizes))
+        write_part(to, "model", &format!("{model}}}"))
     }
 }
 
@@ -205,15 +199,6 @@ fn mistakes(target: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     }
     found.sort();
     Ok(found)
-}
-
-/// What a page loads when a live figure is first touched, gzipped, in bytes.
-#[derive(Default)]
-pub struct Sizes {
-    /// The lessons.
-    pub lessons: usize,
-    /// The model: configuration, tokenizer and weights.
-    pub model: usize,
 }
 
 /// Where the standard library for WebAssembly comes from.
@@ -332,8 +317,9 @@ mod tests {
         fs::write(out.join("old.js"), "x").unwrap();
         let lessons =
             Lessons { wasm: Some(b"wasm".to_vec()), mistakes: Vec::new(), yours: Some(vec![0, 8]) };
-        let sizes = lessons.install(&root, &out).unwrap().unwrap();
-        assert!(sizes.lessons < 100 && sizes.model < 500_000, "the page's budget for the model");
+        lessons.install(&root, &out).unwrap();
+        let model = fs::metadata(out.join("model.js")).unwrap().len();
+        assert!(model < 650_000, "the page's budget for the model");
         assert!(lessons.placeholder("rope", &root).unwrap()[0].text.contains("data-live=\"rope\""));
         assert!(!out.join("old.js").exists());
         let about = ("about", "{mistakes:[],yours:[0, 8]}");
@@ -341,7 +327,7 @@ mod tests {
             let text = fs::read_to_string(out.join(format!("{part}.js"))).unwrap();
             assert!(text.starts_with(&format!("candecode.part(\"{part}\", {begin}")), "{part}");
         }
-        assert!(Lessons::none().install(&root, &out).unwrap().is_none());
+        Lessons::none().install(&root, &out).unwrap();
         assert!(!out.exists());
     }
 }

@@ -8,19 +8,17 @@ use crate::source::{Line, Page, Problems};
 use mdbook_markdown::pulldown_cmark::{Event, Options, Parser as Markdown, Tag, TagEnd};
 use std::ops::Range;
 
-/// Replaces every formula of a page; also gives their number.
-pub fn render(page: Page, problems: &mut Problems) -> (Page, usize) {
-    let (page, displayed) = display_blocks(page, problems);
-    let (page, inline) = inline(page, problems);
-    (page, displayed + inline)
+/// Replaces every formula of a page.
+pub fn render(page: Page, problems: &mut Problems) -> Page {
+    let page = display_blocks(page, problems);
+    inline(page, problems)
 }
 
 /// `$$…$$` that begins and ends on lines of its own; Markdown never sees what is inside.
-fn display_blocks(page: Page, problems: &mut Problems) -> (Page, usize) {
+fn display_blocks(page: Page, problems: &mut Problems) -> Page {
     let blocks = page.code_blocks(&mut Problems::default());
     let in_code = |i: usize| blocks.iter().any(|b| b.body.contains(&i));
     let mut out: Vec<Line> = Vec::new();
-    let mut count = 0;
     let mut i = 0;
     while i < page.lines.len() {
         let line = &page.lines[i];
@@ -54,14 +52,13 @@ fn display_blocks(page: Page, problems: &mut Problems) -> (Page, usize) {
                 String::new()
             }
         };
-        count += 1;
         for text in ["", &format!("<div class=\"formula\">{html}</div>"), ""] {
             let text = format!("{prefix}{text}").trim_end().to_string();
             out.push(Line { text, at: line.at.clone() });
         }
         i = next;
     }
-    (Page { lines: out }, count)
+    Page { lines: out }
 }
 
 /// The lines up to the one that ends with `$$`, and how many they are.
@@ -81,7 +78,7 @@ fn closing(lines: &[Line]) -> Option<(String, usize)> {
 }
 
 /// The formulas within paragraphs, tables and headings, and dollars that are none.
-fn inline(page: Page, problems: &mut Problems) -> (Page, usize) {
+fn inline(page: Page, problems: &mut Problems) -> Page {
     let text = page.text();
     let mut formulas: Vec<(Range<usize>, String)> = Vec::new();
     let mut in_code = false;
@@ -122,8 +119,7 @@ fn inline(page: Page, problems: &mut Problems) -> (Page, usize) {
             Err(message) => problems.add(&page.at(&text, range.start), message),
         }
     }
-    let count = formulas.len();
-    (replace(page, &text, formulas), count)
+    replace(page, &text, formulas)
 }
 
 /// As mdBook reads a page, with math.

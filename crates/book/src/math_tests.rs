@@ -4,7 +4,7 @@ use super::*;
 
 fn rendered(markdown: &str) -> (Vec<String>, Vec<String>) {
     let mut problems = Problems::default();
-    let (page, _) = render(Page::new("a.md", markdown), &mut problems);
+    let page = render(Page::new("a.md", markdown), &mut problems);
     (page.lines.into_iter().map(|line| line.text).collect(), problems.list())
 }
 

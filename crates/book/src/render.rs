@@ -2,7 +2,7 @@
 
 use crate::figures::house_classes;
 use crate::links::{Anchors, Link};
-use crate::live::{Days, Lessons, Sizes};
+use crate::live::{Days, Lessons};
 use crate::source::{Page, Problems};
 use crate::{code_blocks, figures, include, links, math};
 use anyhow::{ensure, Context, Result};
@@ -10,34 +10,17 @@ use mdbook_driver::book::{Book, BookItem};
 use mdbook_driver::config::Config;
 use mdbook_driver::MDBook;
 use mdbook_preprocessor::parse_input;
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing_subscriber::filter::LevelFilter;
 
-/// The chapters, expanded and checked, and how much there is in them.
+/// The chapters, expanded and checked.
 #[derive(Default)]
-pub struct Prepared {
+struct Prepared {
     /// Each page, ready to be rendered, with its path in the sources.
     pages: Vec<(PathBuf, Page)>,
     links: Vec<Link>,
-    figures: usize,
-    formulas: usize,
-    /// The sizes of the files that live figures load, if there are any.
-    live: Option<Sizes>,
-}
-
-impl fmt::Display for Prepared {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Prepared { pages, figures, formulas, live, .. } = self;
-        write!(f, "{} pages, {figures} figures, {formulas} formulas", pages.len())?;
-        if let Some(Sizes { lessons, model }) = live {
-            let kb = |bytes: &usize| bytes.div_ceil(1000);
-            write!(f, ", live ({} kB of code, {} kB of model)", kb(lessons), kb(model))?;
-        }
-        Ok(())
-    }
 }
 
 /// Builds the book of the repository at `root`, and checks the pages. Returns the first of them.
@@ -57,7 +40,7 @@ pub fn build(root: &Path, days: Days) -> Result<PathBuf> {
     let warnings = String::from_utf8_lossy(&log.text()).trim_end().to_string();
     ensure!(warnings.is_empty(), "{warnings}");
     let index = out.join("index.html");
-    println!("{prepared}: {}", index.display());
+    println!("{} pages: {}", prepared.pages.len(), index.display());
     Ok(index)
 }
 
@@ -123,9 +106,8 @@ fn prepare(root: &Path, src: &Path, book: &mut Book, days: Days) -> Result<Prepa
         let page = include::expand(page, root, dir, &lessons, &mut problems);
         let blocks = page.code_blocks(&mut problems);
         code_blocks::check(&page, &blocks, &mut problems);
-        let (page, formulas) = math::render(page, &mut problems);
-        prepared.formulas += formulas;
-        prepared.figures += figures::check(&page, root, &house, &mut problems);
+        let page = math::render(page, &mut problems);
+        figures::check(&page, root, &house, &mut problems);
         chapter.content = page.text();
         prepared.pages.push((path, page));
     });
@@ -133,7 +115,7 @@ fn prepare(root: &Path, src: &Path, book: &mut Book, days: Days) -> Result<Prepa
         prepared.links.extend(links::collect(path, page, &mut problems)?);
     }
     problems.into_result()?;
-    prepared.live = lessons.install(root, &src.join("live/parts"))?;
+    lessons.install(root, &src.join("live/parts"))?;
     Ok(prepared)
 }
 
