@@ -32,7 +32,7 @@ impl Tokenizer {
         inner.with_padding(None);
         let _ = inner.with_truncation(None); // only a truncation that is asked for can be refused
         let added = inner.get_added_tokens_decoder().into_iter().collect();
-        let decoder = inner.get_decoder().map(|decoder| serde_json::to_value(decoder));
+        let decoder = inner.get_decoder().map(serde_json::to_value);
         let decoder = decoder.and_then(std::result::Result::ok);
         let token_bytes = TokenBytes::of(decoder.as_ref());
         let name = "the tokenizer".to_string();
