@@ -1,14 +1,18 @@
 //! A model's chat template: the Jinja program, shipped with its tokenizer, that turns a conversation into text.
 //!
-//! It is rendered as transformers' `apply_chat_template` does, with the same settings, variables and functions; the crate
-//! `candecode_jinja` does it, within bounds, because templates come from strangers.
+//! It is rendered as transformers' `apply_chat_template` does, with the same settings, variables and
+//! functions, by [`jinja`](super::jinja).
 
+use super::jinja::{self, Jinja};
 use crate::formats::{self, hub, ChatTemplate};
 use crate::kit::error::{shown, usage};
 use crate::kit::Tokenizer;
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
-use candecode_jinja::{Data, Date};
+use jiff::civil::{Date, DateTime};
+use minijinja::value::Serde;
+use minijinja::Value as Data;
 use serde_json::{json, Map, Value};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The name of the template that is built in.
@@ -52,14 +56,10 @@ impl Message {
 
     /// As the template gets it.
     fn data(&self) -> Data {
-        let mut entries = vec![
-            ("role".into(), self.role.into()),
-            ("content".into(), self.content.as_str().into()),
-        ];
-        if let Some(finish) = self.finish {
-            entries.push(("finish".into(), Data::from(&json!(finish))));
-        }
-        Data::Dict(entries)
+        let mut entries =
+            vec![("role", Data::from(self.role)), ("content", Data::from(self.content.as_str()))];
+        entries.extend(self.finish.map(|finish| ("finish", data(&json!(finish)))));
+        Data::from_pairs(entries)
     }
 }
 
@@ -83,11 +83,11 @@ impl Default for RenderOptions {
 /// A compiled template, and the variables it gets besides the messages.
 #[derive(Debug)]
 pub struct Template {
-    jinja: candecode_jinja::Template,
-    variables: Vec<(String, Data)>,
+    jinja: Jinja,
+    variables: BTreeMap<String, Data>,
     source: String,
     /// The date that `strftime_now` shows. None: today's, in UTC.
-    pub date: Option<Date>,
+    pub date: Option<DateTime>,
     /// Strings that end an answer, beside the tokens that do.
     pub stops: Vec<String>,
 }
@@ -99,11 +99,11 @@ impl Template {
     /// # Errors
     /// If it is no Jinja template: the line is named.
     pub fn new(source: &str, text: &str, special: Map<String, Value>) -> Result<Self> {
-        let jinja = candecode_jinja::Template::new(text).map_err(|e| explained(source, &e))?;
-        let mut variables: Vec<(String, Data)> =
-            special.iter().map(|(name, token)| (name.clone(), token.into())).collect();
-        variables.push(("tools".into(), Data::Null));
-        variables.push(("documents".into(), Data::Null));
+        let jinja = Jinja::new(text).map_err(|e| explained(source, &e))?;
+        let special = special.into_iter().map(|(name, token)| (name, data(&token)));
+        let mut variables: BTreeMap<String, Data> = special.collect();
+        variables.insert("tools".into(), ().into());
+        variables.insert("documents".into(), ().into());
         Ok(Self { jinja, variables, source: source.to_string(), date: None, stops: Vec::new() })
     }
 
@@ -150,8 +150,7 @@ impl Template {
         let (name, value) = setting(text)?;
         let known = self.check(&name);
         known.map_err(|e| usage(format!("--template-set {text}: {e}")))?;
-        self.variables.retain(|(known, _)| *known != name);
-        self.variables.push((name, value));
+        self.variables.insert(name, value);
         Ok(())
     }
 
@@ -207,17 +206,14 @@ impl Template {
     }
 
     fn rendered(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
-        let mut own: Vec<(&str, Data)> = Vec::new();
+        let mut variables = self.variables.clone();
         for (name, value) in &options.kwargs {
             self.check(name).map_err(|e| anyhow!("chat_template_kwargs: {e}"))?;
-            own.push((name, value.into()));
+            variables.insert(name.clone(), data(value));
         }
-        own.push(("messages", Data::List(messages.iter().map(Message::data).collect())));
-        own.push(("add_generation_prompt", Data::Bool(options.add_generation_prompt)));
-        let common = self.variables.iter().map(|(name, value)| (name.as_str(), value));
-        let variables: Vec<(&str, &Data)> =
-            common.chain(own.iter().map(|(name, value)| (*name, value))).collect();
-        let rendered = self.jinja.render(&variables, self.date.unwrap_or_else(today));
+        variables.insert("messages".into(), messages.iter().map(Message::data).collect());
+        variables.insert("add_generation_prompt".into(), options.add_generation_prompt.into());
+        let rendered = self.jinja.render(variables, self.date.unwrap_or_else(now));
         rendered.map_err(|e| explained(&self.source, &e))
     }
 
@@ -234,6 +230,11 @@ impl Template {
     }
 }
 
+/// A value as a template gets it.
+fn data(value: &Value) -> Data {
+    Data::from(Serde(value))
+}
+
 /// Reads `NAME=VALUE`. The value is JSON, or Python's `True`, `False` or `None`; anything else is text.
 ///
 /// # Errors
@@ -246,9 +247,9 @@ pub fn setting(text: &str) -> Result<(String, Data)> {
         ))
     })?;
     let value = match value {
-        "True" => Data::Bool(true),
-        "False" => Data::Bool(false),
-        "None" => Data::Null,
+        "True" => true.into(),
+        "False" => false.into(),
+        "None" => ().into(),
         _ => serde_json::from_str(value).unwrap_or_else(|_| value.into()),
     };
     Ok((name.to_string(), value))
@@ -258,30 +259,26 @@ pub fn setting(text: &str) -> Result<(String, Data)> {
 ///
 /// # Errors
 /// If there is no such day.
-pub fn date(text: &str) -> Result<Date> {
-    let numbers: Vec<u32> = text.splitn(3, '-').filter_map(|part| part.parse().ok()).collect();
-    let date = match numbers.as_slice() {
-        [year, month, day] => {
-            i32::try_from(*year).ok().and_then(|year| Date::day(year, *month, *day))
-        }
-        _ => None,
-    };
-    date.ok_or_else(|| {
+pub fn date(text: &str) -> Result<DateTime> {
+    let date: Option<Date> = text.parse().ok();
+    date.map(|date| date.at(0, 0, 0, 0)).ok_or_else(|| {
         usage(format!("--template-date {}: expected a day, as 2026-01-31", shown(text)))
     })
 }
 
-/// Today's date, in UTC. A browser's WebAssembly has no clock: there it is the first day of 1970.
-fn today() -> Date {
+/// The time, in UTC. A browser's WebAssembly has no clock: there it is the first day of 1970.
+fn now() -> DateTime {
     #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
     let since: std::result::Result<_, ()> = Ok(std::time::Duration::ZERO);
-    Date::from_unix(since.map_or(0, |since| since.as_secs()))
+    let seconds = since.map_or(0, |since| since.as_secs());
+    let now = jiff::Timestamp::from_second(i64::try_from(seconds).unwrap_or_default());
+    jiff::tz::Offset::UTC.to_datetime(now.unwrap_or_default())
 }
 
 /// An error of a template in one line. It may quote the template, or a client.
-fn explained(source: &str, error: &candecode_jinja::Error) -> anyhow::Error {
-    let line = error.line.map(|line| format!(", line {line}")).unwrap_or_default();
-    anyhow!("the chat template ({source}{line}): {}", shown(&error.message))
+fn explained(source: &str, error: &minijinja::Error) -> anyhow::Error {
+    let line = error.line().map(|line| format!(", line {line}")).unwrap_or_default();
+    anyhow!("the chat template ({source}{line}): {}", shown(&jinja::message(error)))
 }

@@ -5,6 +5,7 @@ pub mod cache_kind;
 pub mod chat;
 pub mod chat_template;
 pub mod forecast;
+pub mod jinja;
 pub mod load;
 pub mod loops;
 pub mod nan_trace;

@@ -162,7 +162,7 @@ fn a_template_is_found_where_transformers_puts_it() {
     folder.write("chat_template.jinja", "one\n{% for x in %}");
     refused(
         of(None),
-        &["the chat template (chat_template.jinja, line 2)", "expected an expression"],
+        &["the chat template (chat_template.jinja, line 2)", "unexpected end of block"],
     );
     folder.write("tokenizer_config.json", "{");
     refused(of(None), &["tokenizer_config.json: not JSON"]);
@@ -236,8 +236,8 @@ fn what_a_template_says_is_cut_and_escaped() {
     let text = says("{{ raise_exception('\\x1b[31mred' ~ 'a' * 5000) }}");
     assert!(text.starts_with("the chat template (t, line 1): \\u{1b}[31mred"), "{text}");
     assert!(text.chars().count() < 300, "{text}");
-    assert!(says("{% \u{1b} %}").contains("\\u{1b}"));
-    // One without end, and one that fills the memory; `jinja/tests/templates.rs` has more.
+    assert!(!says("{% \u{1b} %}").contains('\u{1b}'));
+    // One without end, and one that fills the memory; `tests/templates.rs` has more.
     let endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
     let doubling = "{% set n = namespace(s='a') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}";
     for template in [endless, doubling] {

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// What the checks of every day depend on: checkers, goldens, known mistakes, the reference, the
 /// crates; of `src/` all but the days. (The runner makes the known mistakes' code.)
-const COMMON: [&str; 8] =
-    ["tests", "solutions", "src", "crates", "jinja", "xtask/src", "Cargo.toml", "Cargo.lock"];
+const COMMON: [&str; 7] =
+    ["tests", "solutions", "src", "crates", "xtask/src", "Cargo.toml", "Cargo.lock"];
 
 /// A fingerprint of the content of all that the checks of every day depend on.
 pub struct Inputs(u64);
