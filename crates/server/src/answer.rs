@@ -134,6 +134,6 @@ pub fn streamed(first: Piece, inbox: Inbox, reply: Reply, engine: Arc<Engine>) -
                 }
             }
         }
-        (!text.is_empty()).then(|| (Ok::<_, Infallible>(text), (first, inbox, reply, engine)))
+        (!text.is_empty()).then_some((Ok::<_, Infallible>(text), (first, inbox, reply, engine)))
     }))
 }

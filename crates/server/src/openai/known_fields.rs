@@ -197,7 +197,7 @@ impl Fields {
                     continue;
                 }
                 Some(Refused("\"\"")) if asks_for_nothing(&value) => continue,
-                Some(Refused(nothing)) if value.to_string() == nothing => continue,
+                Some(Refused(nothing)) if format!("{value}") == *nothing => continue,
                 Some(Refused(_)) => return Err(unsupported(&name, &name)),
                 Some(Number(low, high, range)) if !fits(low, high) => format!("a number {range}"),
                 Some(Integer(low, high, range))
