@@ -4,7 +4,7 @@ usage:  python3 -m venv .venv && .venv/bin/pip install -r tests/oracle/requireme
         .venv/bin/python tests/oracle/generate.py [day01 ... families kit] [--check]
 
 Each dayNN.py has `generate(oracle)`, which fills tests/oracle/dayNN.safetensors and dayNN.json; so do chat.py, kit.py, families.py, metadata.py
-and vocabularies.py, for tests/kit.rs and tests/families.rs, and jinja.py for jinja/tests/templates.rs. With --check nothing is written: it says
+and vocabularies.py, for tests/kit.rs and tests/families.rs, and jinja.py for tests/templates.rs. With --check nothing is written: it says
 whether what would be written equals what is there (floats to 1e-5: another CPU sums in another order).
 """
 import importlib, pathlib, sys
