@@ -280,5 +280,5 @@ fn now() -> DateTime {
 /// An error of a template in one line. It may quote the template, or a client.
 fn explained(source: &str, error: &minijinja::Error) -> anyhow::Error {
     let line = error.line().map(|line| format!(", line {line}")).unwrap_or_default();
-    anyhow!("the chat template ({source}{line}): {}", shown(&jinja::message(error)))
+    anyhow!("the chat template ({source}{line}): {}", shown(jinja::message(error)))
 }
