@@ -3,7 +3,6 @@
 use candecode::cli::{flags::Args, run};
 use candecode::kernels;
 use candecode::kit::{error, note, panics};
-use clap::Parser as _;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
@@ -19,7 +18,7 @@ fn main() -> ExitCode {
 
 /// All of the program but its number of threads.
 fn command() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match Args::read(std::env::args_os()) {
         Ok(args) => args,
         Err(refused) => return shown(&refused),
     };

@@ -22,7 +22,7 @@ const HELP: &str = "Every line is a turn, except these commands:
   Ctrl-C stops an answer; what was said of it stays.";
 
 /// What to do after a line.
-pub enum Next {
+enum Next {
     /// It was a command, and is done.
     GoOn,
     /// Say this.
@@ -31,8 +31,8 @@ pub enum Next {
     Quit,
 }
 
-/// What the commands of a chat change.
-pub trait Commanded {
+/// Who answers in a chat: a model here, or a server.
+pub trait Partner {
     /// Forgets all turns; the system prompt stays.
     fn reset(&mut self);
 
@@ -41,81 +41,172 @@ pub trait Commanded {
     /// # Errors
     /// If there can be none.
     fn set_system(&mut self, text: Option<&str>) -> Result<()>;
+
+    /// Answers a line; `on_text` gets each piece of text as it is made.
+    ///
+    /// # Errors
+    /// If the line is refused, or the answer fails: the chat is then as before it.
+    fn answer(
+        &mut self,
+        line: &str,
+        on_text: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<Answered>;
+
+    /// Returns true if an empty line asks for an answer.
+    fn answers_nothing(&self) -> bool {
+        false
+    }
 }
 
-impl Commanded for Chat<'_> {
-    fn reset(&mut self) {
-        Chat::reset(self);
-    }
-
-    fn set_system(&mut self, text: Option<&str>) -> Result<()> {
-        Chat::set_system(self, text)
-    }
+/// What there is to say of an answer.
+pub struct Answered {
+    /// How it ended, if not by itself.
+    pub note: Option<String>,
+    /// The line of `--stats`.
+    pub stats: String,
 }
 
-/// Talks until the input ends; answers go to standard output, all else to standard error. False: a line was refused.
-///
-/// # Errors
-/// If the model or the terminal fails.
-pub fn talk(chat: &mut Chat, args: &Args, request: &mut Request) -> Result<bool> {
-    let typed = std::io::stdin().is_terminal();
-    let story = chat.template().stops.iter().any(|stop| stop == "\n");
-    if story && args.template.is_none() {
-        note!(
-            "[{} was not trained to chat: it writes a story with you (--template {STORY})]",
-            args.model
-        );
-    }
-    if story {
-        note!("[you begin a paragraph, it ends it; an empty line lets it go on]");
-    }
-    if typed {
-        note!("[/help shows the commands; Ctrl-C stops an answer, Ctrl-D ends the chat]");
-    }
-    let (mut number, mut well) = (0, true);
-    while let Some(line) = interrupt::waiting(|| next_line(typed))? {
-        let said = match command(chat, &line) {
-            Next::Quit => break,
-            Next::GoOn => continue,
-            Next::Say(text) if text.is_empty() && !story => continue,
-            Next::Say(text) => text,
-        };
-        let prompt = match chat.prompt(&said, request.max_new_tokens) {
-            Ok(prompt) => prompt,
-            Err(error) => {
-                note!("error: {}", describe(&error));
-                well = false;
-                continue;
-            }
-        };
-        if prompt.forgotten_turns > 0 {
-            let noun = if prompt.forgotten_turns == 1 { "turn is" } else { "turns are" };
-            note!("[the context is full: the oldest {} {noun} forgotten]", prompt.forgotten_turns);
-        }
-        number += 1;
-        let (began, mut first) = (Instant::now(), None);
-        let turn = chat.answer(prompt, request, |token| {
-            first.get_or_insert_with(|| began.elapsed().as_secs_f64());
-            show_text(&token.text)?;
-            Ok(!interrupt::asked())
-        })?;
-        show("\n")?;
-        if let Some(note) = ending(&turn, args, story) {
-            note!("[{note}]");
-        }
-        if args.stats {
-            let first = first.unwrap_or_default();
-            note!("{}", stats(number, &turn, first, began.elapsed().as_secs_f64() - first));
-        }
-    }
-    Ok(well || typed)
-}
-
-/// The next line, without its end; None: there is none.
+/// Talks until the input ends, and returns the exit code. Answers go to standard output, all else to
+/// standard error.
 ///
 /// # Errors
 /// If the terminal fails.
-pub fn next_line(typed: bool) -> Result<Option<String>> {
+pub fn talk(partner: &mut dyn Partner, stats: bool) -> Result<u8> {
+    let typed = std::io::stdin().is_terminal();
+    if typed {
+        note!("[/help shows the commands; Ctrl-C stops an answer, Ctrl-D ends the chat]");
+    }
+    let mut failed = false;
+    while let Some(line) = interrupt::waiting(|| next_line(typed))? {
+        let said = match command(partner, &line) {
+            Next::Quit => break,
+            Next::GoOn => continue,
+            Next::Say(text) if text.is_empty() && !partner.answers_nothing() => continue,
+            Next::Say(text) => text,
+        };
+        let mut begun = false;
+        let answered = partner.answer(&said, &mut |text| {
+            begun = true;
+            show_text(text)
+        });
+        if begun || answered.is_ok() {
+            show("\n")?; // an error of its own if standard output is closed or full
+        }
+        match answered {
+            Ok(answered) => {
+                if let Some(note) = answered.note {
+                    note!("[{note}]");
+                }
+                if stats {
+                    note!("{}", answered.stats);
+                }
+            }
+            Err(_) if interrupt::asked() => note!("[stopped]"),
+            Err(error) => {
+                note!("error: {}", describe(&error));
+                failed = true;
+            }
+        }
+    }
+    Ok(u8::from(failed && !typed))
+}
+
+/// A chat with a model that runs here.
+pub struct LocalChat<'a> {
+    chat: Chat<'a>,
+    request: Request<'a>,
+    /// The template writes one text in turns.
+    story: bool,
+    turn: usize,
+}
+
+impl<'a> LocalChat<'a> {
+    /// A chat that begins: every answer has the rules and the sampler of `request`.
+    ///
+    /// # Errors
+    /// If the template takes no system prompt, and there is one.
+    pub fn new(mut chat: Chat<'a>, request: Request<'a>, args: &Args) -> Result<Self> {
+        chat.set_system(args.system.as_deref())?;
+        let story = chat.template().stops.iter().any(|stop| stop == "\n");
+        if story && args.template.is_none() {
+            note!(
+                "[{} was not trained to chat: it writes a story with you (--template {STORY})]",
+                args.model
+            );
+        }
+        if story {
+            note!("[you begin a paragraph, it ends it; an empty line lets it go on]");
+        }
+        Ok(Self { chat, request, story, turn: 0 })
+    }
+
+    /// What is to be said of how an answer ended, if it is not plain.
+    fn ending(&self, turn: &Turn) -> Option<String> {
+        Some(match turn.finish {
+            None => "stopped; what was said stays".to_string(),
+            Some(FinishReason::Length) if turn.full => {
+                "the context is full, so the answer ends here; /reset starts over".to_string()
+            }
+            Some(FinishReason::Length) => format!(
+                "cut after {} tokens; --max-new-tokens N allows more",
+                self.request.max_new_tokens
+            ),
+            Some(FinishReason::Eos) if self.story => {
+                "the end; your next line begins another".to_string()
+            }
+            Some(_) => return None,
+        })
+    }
+}
+
+impl Partner for LocalChat<'_> {
+    fn reset(&mut self) {
+        self.chat.reset();
+    }
+
+    fn set_system(&mut self, text: Option<&str>) -> Result<()> {
+        self.chat.set_system(text)
+    }
+
+    fn answers_nothing(&self) -> bool {
+        self.story
+    }
+
+    fn answer(
+        &mut self,
+        line: &str,
+        on_text: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<Answered> {
+        let prompt = self.chat.prompt(line, self.request.max_new_tokens)?;
+        let forgotten = prompt.forgotten_turns;
+        if forgotten > 0 {
+            let noun = if forgotten == 1 { "turn is" } else { "turns are" };
+            note!("[the context is full: the oldest {forgotten} {noun} forgotten]");
+        }
+        self.turn += 1;
+        let (began, mut first) = (Instant::now(), None);
+        let turn = self.chat.answer(prompt, &mut self.request, |token| {
+            first.get_or_insert_with(|| began.elapsed().as_secs_f64());
+            on_text(&token.text)?;
+            Ok(!interrupt::asked())
+        })?;
+        let first = first.unwrap_or_default();
+        let rest = began.elapsed().as_secs_f64() - first;
+        let Turn { prompt_tokens, reused, computed, .. } = turn;
+        let answer = turn.answer.len();
+        let rate = if rest > 0.0 { answer.saturating_sub(1) as f64 / rest } else { 0.0 };
+        let stats = format!(
+            "turn {}: {prompt_tokens} tokens, {reused} of them reused; answer {answer}; {computed} \
+             computed; first after {:.0} ms, then {rate:.0} tokens/s",
+            self.turn,
+            first * 1e3
+        );
+        Ok(Answered { note: self.ending(&turn), stats })
+    }
+}
+
+/// The next line, without its end; None: there is none.
+fn next_line(typed: bool) -> Result<Option<String>> {
     loop {
         if typed {
             let mut terminal = std::io::stderr();
@@ -134,8 +225,8 @@ pub fn next_line(typed: bool) -> Result<Option<String>> {
     }
 }
 
-/// Does what a command says; or gives what is to be said.
-pub fn command(chat: &mut dyn Commanded, line: &str) -> Next {
+/// Does what a command says, or returns what is to be said.
+fn command(chat: &mut dyn Partner, line: &str) -> Next {
     let Some(rest) = line.strip_prefix('/') else { return Next::Say(line.to_string()) };
     if rest.starts_with('/') {
         return Next::Say(rest.to_string());
@@ -158,28 +249,4 @@ pub fn command(chat: &mut dyn Commanded, line: &str) -> Next {
         ),
     }
     Next::GoOn
-}
-
-/// What is to be said of how an answer ended, if it is not plain.
-fn ending(turn: &Turn, args: &Args, story: bool) -> Option<String> {
-    match turn.finish {
-        None => Some("stopped; what was said stays".into()),
-        Some(FinishReason::Length) if turn.full => {
-            Some("the context is full, so the answer ends here; /reset starts over".into())
-        }
-        Some(FinishReason::Length) => Some(format!(
-            "cut after {} tokens; --max-new-tokens N allows more",
-            args.max_new_tokens
-        )),
-        Some(FinishReason::Eos) if story => Some("the end; your next line begins another".into()),
-        Some(_) => None,
-    }
-}
-
-/// The line of `--stats`.
-fn stats(number: usize, turn: &Turn, first: f64, rest: f64) -> String {
-    let Turn { prompt_tokens, reused, computed, .. } = *turn;
-    let answer = turn.answer.len();
-    let rate = if rest > 0.0 { answer.saturating_sub(1) as f64 / rest } else { 0.0 };
-    format!("turn {number}: {prompt_tokens} tokens, {reused} of them reused; answer {answer}; {computed} computed; first after {:.0} ms, then {rate:.0} tokens/s", first * 1e3)
 }

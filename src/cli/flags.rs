@@ -1,16 +1,37 @@
-//! The flags of the `candecode` command. Names are the field's.
+//! The flags of the `candecode` command, and the rules that clap checks. Names are the field's.
 
 use crate::engine::operations::Kernels;
 use crate::formats::hub::DEFAULT_MODEL;
-use crate::kit::QuantType;
-use clap::builder::ArgPredicate;
-use clap::{Parser, ValueEnum};
+use crate::kit::{device, QuantType};
+use candle_core::DType;
+use clap::builder::{ArgPredicate, NonEmptyStringValueParser, RangedI64ValueParser};
+use clap::{ArgGroup, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
+use std::ffi::OsString;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+
+/// The most tokens that a flag can ask for: longer than any model's context.
+const TOKENS: i64 = 1 << 24;
+/// The most beams, samples or draft tokens.
+const SEQUENCES: i64 = 1 << 16;
+/// The most tokens of a batch.
+const BATCH: i64 = 1 << 30;
 
 /// Text out of a prompt, by the days that are compiled in.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "candecode", version, about, max_term_width = 100)]
+#[command(group = ArgGroup::new("task").args([
+    "prompt", "prompt_file", "prompt_ids", "chat", "count_ngrams", "find", "models",
+]))]
+#[command(group = ArgGroup::new("sampling").multiple(true).args([
+    "temperature", "top_k", "top_p", "min_p",
+]))]
+#[command(group = ArgGroup::new("penalties").multiple(true).args([
+    "repetition_penalty", "presence_penalty", "frequency_penalty",
+]))]
+#[command(group = ArgGroup::new("draft").args(["draft_model", "draft_ngram", "draft_table"]))]
+#[command(group = ArgGroup::new("block_list").multiple(true).args(["block", "block_file"]))]
 pub struct Args {
     /// An embedded model (story-3m, story-230k, story-gpt2-1m, paper), a folder, a GGUF file, a short
     /// name, owner/repo on the hub, or random-135m (any number): random weights, made in memory
@@ -29,17 +50,10 @@ pub struct Args {
     #[arg(long)]
     pub raw: bool,
     /// A file with the text to continue; - is standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    #[arg(long, value_name = "FILE")]
     pub prompt_file: Option<PathBuf>,
     /// Token ids to continue, such as 5,9,77, with or without brackets around them
-    #[arg(
-        long,
-        value_name = "IDS",
-        value_delimiter = ',',
-        value_parser = token_id,
-        allow_negative_numbers = true,
-        conflicts_with_all = ["prompt", "prompt_file"]
-    )]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id)]
     pub prompt_ids: Option<Vec<u32>>,
     /// Tokens to generate at most [default: 128; in a chat 512 an answer]
     #[arg(
@@ -48,8 +62,7 @@ pub struct Args {
         default_value_t = 128,
         default_value_if("chat", "true", "512"),
         hide_default_value = true,
-        value_parser = max_new_tokens,
-        allow_negative_numbers = true
+        value_parser = within(1..=TOKENS)
     )]
     pub max_new_tokens: usize,
     /// cpu, metal or cuda
@@ -62,101 +75,58 @@ pub struct Args {
     pub kernels: Option<Kernels>,
     /// The type of the weights in memory: f32, bf16 or f16, which on the CPU is the slowest of the three
     /// [default: f32; on the CPU those of a GGUF file in Q8_0, Q4_0 or Q4_1 stay as they are]
-    #[arg(long, value_name = "DTYPE")]
-    pub dtype: Option<String>,
+    #[arg(long, value_name = "DTYPE", value_parser = device::dtype)]
+    pub dtype: Option<DType>,
     /// Quantise the weights as they are loaded; a head that is the embedding table, too, stays q8_0
     #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "dtype")]
     pub quantize: Option<QuantType>,
     /// Tokens to generate before the text may end by EOS or a stop token
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        hide_default_value = true,
-        value_parser = count::<TOKENS>,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = within(0..=TOKENS))]
     pub min_new_tokens: usize,
     /// A string, or a special token such as <|im_end|>, that ends the text; may be repeated
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub stop: Vec<String>,
     /// Token ids that end the text, such as 5,9
-    #[arg(
-        long,
-        value_name = "IDS",
-        value_delimiter = ',',
-        value_parser = token_id,
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = token_id)]
     pub stop_token_ids: Vec<u32>,
     /// The seed of sampling; -1 draws one
-    #[arg(long, value_name = "SEED", value_parser = seed, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SEED", value_parser = seed, requires = "sampling")]
     pub seed: Option<Seed>,
     /// Where sampling's randomness comes from: torch's own stream, or a portable one
-    #[arg(long, value_name = "RNG")]
+    #[arg(long, value_name = "RNG", requires = "sampling")]
     pub rng: Option<RngKind>,
     /// Divides the logits; above 0 it samples
-    #[arg(
-        long,
-        value_name = "T",
-        value_parser = single,
-        allow_negative_numbers = true,
-        help_heading = "Sampling"
-    )]
+    #[arg(long, value_name = "T", value_parser = single, help_heading = "Sampling")]
     pub temperature: Option<f64>,
     /// Samples among the K likeliest tokens
-    #[arg(long, value_name = "K", allow_negative_numbers = true, help_heading = "Sampling")]
-    pub top_k: Option<i64>,
+    #[arg(long, value_name = "K", value_parser = within(1..=TOKENS), help_heading = "Sampling")]
+    pub top_k: Option<usize>,
     /// Samples among the likeliest tokens that together reach probability P
-    #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = "Sampling")]
+    #[arg(long, value_name = "P", help_heading = "Sampling")]
     pub top_p: Option<f64>,
     /// Samples among the tokens at least P times as likely as the likeliest
-    #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = "Sampling")]
+    #[arg(long, value_name = "P", help_heading = "Sampling")]
     pub min_p: Option<f64>,
     /// Above 1 it discourages every token of prompt and text
-    #[arg(
-        long,
-        value_name = "X",
-        value_parser = single_f32,
-        allow_negative_numbers = true,
-        help_heading = "Penalties"
-    )]
+    #[arg(long, value_name = "X", value_parser = single_f32, help_heading = "Penalties")]
     pub repetition_penalty: Option<f32>,
     /// Taken once from every token that was generated
-    #[arg(
-        long,
-        value_name = "X",
-        value_parser = single_f32,
-        allow_negative_numbers = true,
-        help_heading = "Penalties"
-    )]
+    #[arg(long, value_name = "X", value_parser = single_f32, help_heading = "Penalties")]
     pub presence_penalty: Option<f32>,
     /// Taken from a token for each time that it was generated
-    #[arg(
-        long,
-        value_name = "X",
-        value_parser = single_f32,
-        allow_negative_numbers = true,
-        help_heading = "Penalties"
-    )]
+    #[arg(long, value_name = "X", value_parser = single_f32, help_heading = "Penalties")]
     pub frequency_penalty: Option<f32>,
     /// The penalties on repetition, presence and frequency look at the last N tokens [default: all]
     #[arg(
         long,
         value_name = "N",
-        value_parser = count::<TOKENS>,
-        allow_negative_numbers = true,
+        value_parser = within(1..=TOKENS),
+        requires = "penalties",
         help_heading = "Penalties"
     )]
     pub penalty_window: Option<usize>,
     /// No sequence of N tokens occurs twice
-    #[arg(
-        long,
-        value_name = "N",
-        value_parser = count::<TOKENS>,
-        allow_negative_numbers = true,
-        help_heading = "Penalties"
-    )]
+    #[arg(long, value_name = "N", value_parser = within(1..=TOKENS), help_heading = "Penalties")]
     pub no_repeat_ngram: Option<usize>,
     /// Adds BIAS to the logit of token ID, before the penalties; -inf forbids it. May be repeated
     #[arg(
@@ -172,8 +142,8 @@ pub struct Args {
         long,
         value_name = "N",
         default_value_t = 1,
-        value_parser = count::<SEQUENCES>,
-        allow_negative_numbers = true,
+        value_parser = within(1..=SEQUENCES),
+        conflicts_with_all = ["sampling", "draft"],
         help_heading = "Beams"
     )]
     pub num_beams: usize,
@@ -182,8 +152,8 @@ pub struct Args {
         long,
         value_name = "N",
         default_value_t = 1,
-        value_parser = count::<SEQUENCES>,
-        allow_negative_numbers = true,
+        value_parser = within(1..=SEQUENCES),
+        conflicts_with = "draft",
         help_heading = "Beams"
     )]
     pub num_return_sequences: usize,
@@ -192,15 +162,21 @@ pub struct Args {
         long,
         value_name = "X",
         default_value_t = 1.0,
-        allow_negative_numbers = true,
+        requires = "num_beams",
         help_heading = "Beams"
     )]
     pub length_penalty: f64,
     /// When beam search may stop: true, false or never
-    #[arg(long, value_name = "WHEN", default_value = "false", help_heading = "Beams")]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "false",
+        requires = "num_beams",
+        help_heading = "Beams"
+    )]
     pub early_stopping: Early,
     /// A small model that drafts: a name, folder or owner/repo, with the same tokenizer
-    #[arg(long, value_name = "NAME", help_heading = "Speculation", conflicts_with = "draft_ngram")]
+    #[arg(long, value_name = "NAME", help_heading = "Speculation")]
     pub draft_model: Option<String>,
     /// Draft what followed the last N tokens before
     #[arg(
@@ -208,36 +184,24 @@ pub struct Args {
         value_name = "N",
         num_args = 0..=1,
         default_missing_value = "2",
-        help_heading = "Speculation",
-        value_parser = count::<SEQUENCES>,
-        allow_negative_numbers = true
+        value_parser = within(1..=SEQUENCES),
+        help_heading = "Speculation"
     )]
     pub draft_ngram: Option<usize>,
     /// Draft from a table of n-grams that --count-ngrams has made
-    #[arg(
-        long,
-        value_name = "FILE",
-        help_heading = "Speculation",
-        conflicts_with_all = ["draft_model", "draft_ngram"]
-    )]
+    #[arg(long, value_name = "FILE", help_heading = "Speculation")]
     pub draft_table: Option<PathBuf>,
     /// Count the n-grams of a corpus, write the table to --draft-table, and do nothing else. Between
     /// two texts of the corpus stands <|endoftext|>; of a .jsonl file, the field text of each line is read
-    #[arg(
-        long,
-        value_name = "CORPUS",
-        help_heading = "Speculation",
-        requires = "draft_table",
-        conflicts_with_all = ["prompt", "prompt_file", "prompt_ids", "chat"]
-    )]
+    #[arg(long, value_name = "CORPUS", requires = "draft_table", help_heading = "Speculation")]
     pub count_ngrams: Option<PathBuf>,
     /// Tokens to draft at most before each pass of the model
     #[arg(
         long,
         value_name = "K",
         default_value_t = 4,
-        value_parser = count::<SEQUENCES>,
-        allow_negative_numbers = true,
+        value_parser = within(1..=SEQUENCES),
+        requires = "draft",
         help_heading = "Speculation"
     )]
     pub num_draft_tokens: usize,
@@ -248,7 +212,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Guard rails")]
     pub block_file: Option<PathBuf>,
     /// Block whole words only: they may appear inside other words
-    #[arg(long, help_heading = "Guard rails")]
+    #[arg(long, requires = "block_list", help_heading = "Guard rails")]
     pub block_whole_words: bool,
     /// A sequence of token ids that must not appear, such as 5,9. May be repeated
     #[arg(long, value_name = "IDS", value_parser = token_ids, help_heading = "Guard rails")]
@@ -256,18 +220,18 @@ pub struct Args {
     /// A regular expression that the generated text must match, unless a stop string cuts it off
     #[arg(long, value_name = "REGEX", help_heading = "Guard rails")]
     pub allow_regex: Option<String>,
-    /// The most tokens that the scheduler's batch may grow to
+    /// The most tokens that the scheduler's batch may grow to, for --loop day15
     #[arg(
         long,
         value_name = "N",
         default_value_t = 4096,
-        help_heading = "Cache",
-        value_parser = count::<BATCH>,
-        allow_negative_numbers = true
+        value_parser = within(1..=BATCH),
+        requires = "loop_day",
+        help_heading = "Cache"
     )]
     pub max_batch_tokens: usize,
     /// Recompute every position at every step
-    #[arg(long, help_heading = "Cache", conflicts_with = "cache")]
+    #[arg(long, conflicts_with = "cache", help_heading = "Cache")]
     pub no_cache: bool,
     /// How the cache makes room
     #[arg(long, value_name = "KIND", help_heading = "Cache")]
@@ -277,7 +241,14 @@ pub struct Args {
     #[arg(long, value_name = "WHAT", default_value = "stop", help_heading = "Cache")]
     pub past_context: PastContextName,
     /// Talk with the model: every line of standard input is a turn (cargo xtask chat)
-    #[arg(long, help_heading = "Chat", conflicts_with_all = ["prompt", "prompt_file", "prompt_ids"])]
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "num_beams", "num_return_sequences", "draft", "format", "loop_day", "past_context",
+            "top_logprobs",
+        ],
+        help_heading = "Chat"
+    )]
     pub chat: bool,
     /// The system prompt of a chat
     #[arg(long, value_name = "TEXT", help_heading = "Chat", requires = "chat")]
@@ -292,8 +263,19 @@ pub struct Args {
     #[arg(long, value_name = "DATE", help_heading = "Chat")]
     pub template_date: Option<String>,
     /// Ask a server that speaks OpenAI's protocol, at an address as http://127.0.0.1:8000; --model is
-    /// then a name of its own, and may be left out if it has one model
-    #[arg(long, value_name = "URL", help_heading = "Another engine")]
+    /// then a name of its own, and may be left out if it has one model. Flags that are about models on
+    /// this machine, or that the protocol has no field for, don't go with it
+    #[arg(
+        long,
+        value_name = "URL",
+        conflicts_with_all = [
+            "device", "dtype", "quantize", "kernels", "cache", "no_cache", "max_batch_tokens",
+            "loop_day", "draft", "template", "template_date", "rng", "top_logprobs", "num_beams",
+            "no_repeat_ngram", "penalty_window", "block_list", "block_ids", "past_context",
+            "offline", "find", "count_ngrams",
+        ],
+        help_heading = "Another engine"
+    )]
     pub endpoint: Option<String>,
     /// The key that the server asks for [default: what OPENAI_API_KEY says]
     #[arg(long, value_name = "KEY", help_heading = "Another engine", requires = "endpoint")]
@@ -302,7 +284,12 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
     /// Show the N likeliest tokens of each step, with the log-probabilities that the model gives them
-    #[arg(long, value_name = "N", value_parser = count::<TOKENS>, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = within(1..=TOKENS),
+        conflicts_with_all = ["num_beams", "draft"]
+    )]
     pub top_logprobs: Option<usize>,
     /// Print speeds to standard error
     #[arg(long)]
@@ -317,14 +304,41 @@ pub struct Args {
     #[arg(long)]
     pub models: bool,
     /// The day whose loop runs: day6, day7, day10 to day13, or day15
-    #[arg(long = "loop", value_name = "DAY")]
-    pub loop_day: Option<String>,
+    #[arg(long = "loop", value_name = "DAY", value_parser = loop_day)]
+    pub loop_day: Option<usize>,
 }
 
 impl Args {
+    /// Reads a command line. Negative numbers are values and no flags.
+    ///
+    /// # Errors
+    /// What clap says of it: what is wrong, or the help that was asked for.
+    pub fn read<T: Into<OsString> + Clone>(
+        line: impl IntoIterator<Item = T>,
+    ) -> Result<Self, clap::Error> {
+        let command = Self::command().mut_args(|arg| match arg.get_action().takes_values() {
+            true => arg.allow_negative_numbers(true),
+            false => arg,
+        });
+        Self::from_arg_matches(&command.try_get_matches_from(line)?)
+    }
+
     /// Whether anything drafts.
     pub fn drafts(&self) -> bool {
         self.draft_model.is_some() || self.draft_ngram.is_some() || self.draft_table.is_some()
+    }
+}
+
+/// Reads a whole number in a range.
+fn within(range: RangeInclusive<i64>) -> RangedI64ValueParser<usize> {
+    RangedI64ValueParser::new().range(range)
+}
+
+/// Reads a value of `--loop`.
+fn loop_day(text: &str) -> Result<usize, String> {
+    match text.strip_prefix("day").unwrap_or(text).parse() {
+        Ok(day @ (6 | 7 | 10..=13 | 15)) => Ok(day),
+        _ => Err("the loops are day6, day7, day10, day11, day12, day13 and day15".to_string()),
     }
 }
 
@@ -349,28 +363,6 @@ fn logit_bias(value: &str) -> Result<(u32, f32), String> {
     }
 }
 
-/// The most tokens that a flag can ask for: longer than any model's context.
-const TOKENS: usize = 1 << 24;
-/// The most beams, samples or draft tokens.
-const SEQUENCES: usize = 1 << 16;
-/// The most tokens of a batch.
-const BATCH: usize = 1 << 30;
-
-/// A count of something: not negative, and at most `MOST`.
-fn count<const MOST: usize>(text: &str) -> Result<usize, String> {
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let negative = text.strip_prefix('-').is_some_and(digits);
-    match text.parse() {
-        Ok(count) if count <= MOST => Ok(count),
-        _ if digits(text) => Err(format!("it must be at most {MOST}")),
-        Ok(_) => Err("it must be a whole number".into()),
-        Err(_) if negative => {
-            Err("it cannot be negative; leave the flag out for its default".into())
-        }
-        Err(_) => Err("it must be a whole number".into()),
-    }
-}
-
 /// A number that is computed with as an f32.
 fn single(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "it must be a number")?;
@@ -384,18 +376,6 @@ fn single(text: &str) -> Result<f64, String> {
 
 fn single_f32(text: &str) -> Result<f32, String> {
     single(text).map(|number| number as f32)
-}
-
-/// `--max-new-tokens`. Elsewhere -1 is a text without a bound.
-fn max_new_tokens(text: &str) -> Result<usize, String> {
-    match text {
-        "-1" | "-2" => {
-            Err("for a text that may fill the model's context, give a large number, such as \
-                            1000000; it ends where the context does"
-                .into())
-        }
-        _ => count::<TOKENS>(text),
-    }
 }
 
 /// One of several token ids. They may stand in brackets, as they do in this program's own JSON.

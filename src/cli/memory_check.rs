@@ -1,13 +1,14 @@
-//! Whether a run fits the memory: estimated before the weights are read, for a machine that swaps says nothing for minutes.
+//! Whether a run fits the memory: estimated before the weights are read, because a machine that swaps
+//! says nothing for minutes.
 
-use crate::cli::flags::{Args, CacheName, RngKind};
+use crate::cli::flags::{Args, CacheName};
 use crate::cli::plan::Plan;
 use crate::engine::operations;
 use crate::kit::device::activation_dtype;
 use crate::kit::error::usage;
 use crate::kit::units::bytes;
-use crate::kit::{ModelConfig, QuantType};
-use anyhow::{bail, Result};
+use crate::kit::ModelConfig;
+use anyhow::{ensure, Result};
 use candle_core::{DType, Device};
 
 /// What a run holds at once. The numbers that count: all weights, all keys and values, and, without the kernels, the scores of
@@ -30,8 +31,6 @@ pub struct Need<'a> {
     pub cache: Option<CacheName>,
     /// Attention holds the scores of all new positions; the kernels hold those of a few only.
     pub holds_scores: bool,
-    /// True if `--quantize` could be added: the weights are not quantised, and can be.
-    pub can_quantize: bool,
 }
 
 impl Need<'_> {
@@ -46,9 +45,10 @@ impl Need<'_> {
 
     /// The longest conversation that fits `room` bytes, computed in one pass as it may come to be.
     pub fn longest(&self, room: f64) -> usize {
-        let context = self.models.iter().map(|model| model.max_position_embeddings).min();
-        let change = |need: &mut Self, n| (need.prompt, need.new) = (n, 0);
-        self.largest(context.unwrap_or(0), room, change).unwrap_or(0)
+        let fits =
+            |tokens: &usize| Need { prompt: *tokens, new: 0, ..self.clone() }.total() <= room;
+        let contexts = self.models.iter().map(|model| model.max_position_embeddings);
+        (1..=contexts.min().unwrap_or(0)).rev().find(fits).unwrap_or(0)
     }
 
     /// Bytes of all weights.
@@ -88,39 +88,6 @@ impl Need<'_> {
         self.models.iter().map(of).fold(0.0, f64::max) * self.value_bytes as f64
     }
 
-    /// True if no model's weights are narrower than f32.
-    fn is_f32(&self) -> bool {
-        self.weight_bytes.iter().all(|bytes| *bytes == 4.0)
-    }
-
-    /// The same with weights in bf16.
-    fn in_bf16(&self) -> Self {
-        let weight_bytes = vec![2.0; self.models.len()];
-        Self { weight_bytes, can_quantize: false, ..self.clone() }
-    }
-
-    /// The same with weights of smaller types, and the flag that asks for each; the widest first.
-    fn narrower(&self) -> Vec<(String, Self)> {
-        let mut all = Vec::new();
-        if self.is_f32() {
-            all.push(("--dtype bf16".to_string(), self.in_bf16()));
-        }
-        if self.can_quantize {
-            for kind in [QuantType::Q8_0, QuantType::Q4_0] {
-                let flag = format!("--quantize {}", kind.to_string().to_lowercase());
-                all.push((flag, self.quantized(kind)));
-            }
-        }
-        all
-    }
-
-    /// The same with quantised weights.
-    fn quantized(&self, kind: QuantType) -> Self {
-        let mean = |model: &&ModelConfig| kind.model_bytes(model) / model.size() as f64;
-        let weight_bytes = self.models.iter().map(mean).collect();
-        Self { weight_bytes, can_quantize: false, ..self.clone() }
-    }
-
     /// All of it, in bytes.
     pub fn total(&self) -> f64 {
         self.weights() + self.keys_and_values() + self.scores()
@@ -155,51 +122,29 @@ impl Need<'_> {
         parts.join(", ")
     }
 
-    /// The largest `n` in 1 to `most` for which `change` of this fits `room` bytes.
-    fn largest(&self, most: usize, room: f64, change: impl Fn(&mut Self, usize)) -> Option<usize> {
-        let fits = |n: usize| {
-            let mut need = self.clone();
-            change(&mut need, n);
-            need.total() <= room
+    /// Refuses a run that does not fit `room` bytes, with the arithmetic, and with what makes its largest
+    /// part smaller.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    pub fn check(&self, room: f64) -> Result<()> {
+        let [weights, kept, scores] = [self.weights(), self.keys_and_values(), self.scores()];
+        let less = if weights >= kept.max(scores) {
+            "--dtype bf16, --quantize q8_0 or a smaller --model needs less"
+        } else if kept >= scores {
+            "fewer texts at once or a smaller --max-new-tokens need less"
+        } else {
+            "a shorter prompt, or on the CPU --kernels fast, needs less"
         };
-        let (mut low, mut high) = (0, most); // `low` fits or is 0, what is above `high` does not fit
-        while low < high {
-            let middle = low + (high - low).div_ceil(2);
-            if fits(middle) {
-                low = middle;
-            } else {
-                high = middle - 1;
-            }
-        }
-        (low > 0).then_some(low)
+        ensure!(
+            self.total() <= room,
+            "this needs {} of memory, and {} are available: {}; {less}",
+            bytes(self.total()),
+            bytes(room),
+            self.arithmetic()
+        );
+        Ok(())
     }
-}
-
-/// Refuses a run that does not fit `room` bytes, with the arithmetic, and with the flags that would make it fit.
-///
-/// # Errors
-/// If it does not fit.
-pub fn check(need: &Need, room: f64, args: &Args, plan: &Plan) -> Result<()> {
-    if need.total() <= room {
-        return Ok(());
-    }
-    let mut ways = ways_of(need, room, args, plan);
-    for (flag, narrow) in need.narrower() {
-        if ways.is_empty() {
-            let more = ways_of(&narrow, room, args, plan);
-            ways = more.iter().map(|way| format!("{flag} {way}")).collect();
-        }
-    }
-    let way = match ways.is_empty() {
-        true => "take a smaller --model".to_string(),
-        false => format!("it fits with {}", ways.join(", or with ")),
-    };
-    bail!(
-        "this needs {} of memory, and {} are available: {}; {way}",
-        bytes(need.total()),
-        bytes(room),
-        need.arithmetic()
-    )
 }
 
 /// What these flags ask for; each of the models comes with the mean bytes of its weights.
@@ -223,10 +168,6 @@ pub fn need<'a>(
             false => Some(args.cache.unwrap_or(CacheName::Dynamic)),
         },
         holds_scores: !device.is_cpu() || operations::choose(args.kernels, device).holds_scores(),
-        can_quantize: device.is_cpu()
-            && args.quantize.is_none()
-            && args.dtype.is_none()
-            && models.iter().all(|(model, bytes)| *bytes == 4.0 && QuantType::fits(model)),
     };
     need.rows = match plan.day {
         11 => args.num_beams,
@@ -235,48 +176,6 @@ pub fn need<'a>(
         _ => 1,
     };
     need
-}
-
-/// The flags with which it would fit, each by itself.
-fn ways_of(need: &Need, room: f64, args: &Args, plan: &Plan) -> Vec<String> {
-    let mut ways = Vec::new();
-    if let Some(rows) = need.largest(need.rows - 1, room, |need, n| need.rows = n) {
-        let prompts = (plan.rows / args.num_return_sequences).max(1); // day 12's
-        let (samples, tokens) = (rows / prompts, rows * need.positions(need.models[0]));
-        let schedulable = args.rng != Some(RngKind::Torch) && need.cache.is_some();
-        match plan.day {
-            11 if rows == 1 && plan.rows > 1 => {} // no beams: the prompts would run side by side
-            11 if args.num_return_sequences > rows => {
-                ways.push(format!("--num-beams {rows} --num-return-sequences {rows}"))
-            }
-            11 => ways.push(format!("--num-beams {rows}")),
-            12 if args.num_return_sequences > 1 && samples > 0 => {
-                ways.push(format!("--num-return-sequences {samples}"))
-            }
-            _ => {}
-        }
-        match plan.day {
-            12 if schedulable => ways.push(format!("--loop day15 --max-batch-tokens {tokens}")),
-            15 => ways.push(format!("--max-batch-tokens {tokens}")),
-            _ => {}
-        }
-    }
-    if need.cache == Some(CacheName::Static)
-        && (Need { cache: Some(CacheName::Dynamic), ..need.clone() }).total() <= room
-    {
-        ways.push("--cache dynamic".into());
-    }
-    if need.cache != Some(CacheName::Static) {
-        let fewer = need.largest(need.new - 1, room, |need, n| need.new = n);
-        ways.extend(fewer.map(|new| format!("--max-new-tokens {new}")));
-    }
-    let lean = Need { holds_scores: false, ..need.clone() };
-    if need.holds_scores && args.device == "cpu" && lean.total() <= room {
-        ways.push("--kernels fast".into());
-    }
-    let narrower = need.narrower().into_iter().find(|(_, narrow)| narrow.total() <= room);
-    ways.extend(narrower.map(|(flag, _)| flag));
-    ways
 }
 
 /// Bytes that a run may use; None: nothing is known, and nothing is refused.

@@ -3,52 +3,92 @@
 use crate::cli::flags::{Args, Format};
 use crate::cli::interrupt;
 use crate::cli::memory_check;
-use crate::cli::statistics::{Report, Timings, TopLogprob};
-use crate::engine::forecast::{self, Bound, Machine, Prediction, Transformer};
-use crate::engine::{self, loops::Sink, Engine};
+use crate::engine::forecast::{self, Transformer};
+use crate::engine::loops::Found;
+use crate::engine::nan_trace::TextSoFar;
+use crate::engine::{self, Engine};
 use crate::kernels;
 use crate::kit::draft::Counts;
 use crate::kit::error::OutputClosed;
 use crate::kit::note::note;
 use crate::kit::units::bytes;
-use crate::kit::{FinishReason, Hypothesis, SharedOps, Token, Tokenizer};
+use crate::kit::{FinishReason, Token};
 use anyhow::{Context as _, Result};
+use serde::Serialize;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
 
-/// One text as it comes.
-#[derive(Default)]
-struct Text {
-    prompt: Vec<u32>,
-    /// What was asked, if the prompt is a chat template around it.
-    question: Option<String>,
+/// One text as it comes, and as `--format json` prints it.
+#[derive(Clone, Default, Serialize)]
+pub struct Text {
+    /// Ids of the prompt.
+    prompt_ids: Vec<u32>,
+    /// Ids generated, EOS included.
     new_ids: Vec<u32>,
+    /// The text generated.
     text: String,
-    finish: Option<FinishReason>,
-    error: Option<String>,
+    /// Why it ended; None if it was interrupted.
+    finish_reason: Option<FinishReason>,
+    /// What went wrong, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// ln of each new token's probability.
     logprobs: Vec<f32>,
-    /// The likeliest tokens of each step, if they were asked for.
-    top: Vec<Vec<(u32, f32)>>,
+    /// The likeliest tokens of each step, the best first, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_logprobs: Option<Vec<Vec<TopLogprob>>>,
+    /// A beam's score: its log-probability over `length ^ length_penalty`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     score: Option<f32>,
+    /// What speculation did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drafts: Option<Counts>,
+    #[serde(flatten)]
+    timings: Timings,
+    /// What is shown before the text: the prompt, or the question that a chat template was put around.
+    #[serde(skip)]
+    shown_prompt: String,
+}
+
+/// One of the likeliest tokens of a step (OpenAI's `top_logprobs`).
+#[derive(Clone, Serialize)]
+struct TopLogprob {
+    id: u32,
+    token: String,
+    /// ln of its probability, by the model itself.
+    logprob: f32,
+}
+
+/// How long it took, in seconds.
+#[derive(Clone, Copy, Default, Serialize)]
+struct Timings {
+    /// Reading the model.
+    load_s: f64,
+    /// Until the first token.
+    prefill_s: f64,
+    /// From the first token to the last.
+    decode_s: f64,
+    /// New tokens after the first, a second of `decode_s`.
+    tokens_per_second: f64,
 }
 
 /// Collects tokens, and shows them.
 pub struct Output<'a> {
     args: &'a Args,
-    tokenizer: &'a Tokenizer,
-    ops: &'a SharedOps,
-    texts: Vec<Text>,
+    engine: &'a Engine,
+    /// The text of each row.
+    pub texts: Vec<Text>,
     began: Instant,
     /// When the first token came, in seconds, and what the kernels had read by then.
     first: Option<(f64, u64)>,
     load_s: f64,
-    counts: Option<Counts>,
     /// The model, if the run's passes are those that day 16 predicts.
     pub predicted: Option<&'a Transformer>,
 }
 
 impl<'a> Output<'a> {
-    /// For these prompts, of which the first is number `number` of all.
+    /// For these prompts, of which the first is number `number` of all. `questions` are the prompts as
+    /// they were typed, if a chat template was put around them.
     ///
     /// # Errors
     /// If the prompt cannot be shown.
@@ -60,27 +100,28 @@ impl<'a> Output<'a> {
         number: usize,
         questions: Option<&[String]>,
     ) -> Result<Self> {
-        let samples = questions.map_or(1, |all| (prompts.len() / all.len()).max(1));
-        let question = |row: usize| Some(questions?.get(number + row / samples)?.clone());
-        let text = |(row, prompt): (usize, &Vec<u32>)| Text {
-            prompt: prompt.clone(),
-            question: question(row),
-            ..Text::default()
-        };
-        let texts = prompts.iter().enumerate().map(text).collect();
-        let out = Self {
-            args,
-            tokenizer: engine.tokenizer(),
-            ops: engine.ops(),
-            texts,
-            began: Instant::now(),
-            first: None,
-            load_s,
-            counts: None,
-            predicted: None,
-        };
+        let mut texts = Vec::new();
+        for (row, prompt) in prompts.iter().enumerate() {
+            let shown_prompt = match questions {
+                Some(all) => {
+                    let samples = (prompts.len() / all.len()).max(1);
+                    format!("{}\n\n", all[number + row / samples])
+                }
+                None if args.format == Format::Json => String::new(), // there may be no tokenizer
+                None => engine.tokenizer().decode(prompt)?,
+            };
+            texts.push(Text {
+                prompt_ids: prompt.clone(),
+                top_logprobs: args.top_logprobs.map(|_| Vec::new()),
+                shown_prompt,
+                ..Text::default()
+            });
+        }
+        let began = Instant::now();
+        let out = Self { args, engine, texts, began, first: None, load_s, predicted: None };
         if out.streams() {
-            show_text(&format!("{}{}", if number > 0 { "\n" } else { "" }, out.prompt(0)?))?;
+            let gap = if number > 0 { "\n" } else { "" };
+            show_text(&format!("{gap}{}", out.texts[0].shown_prompt))?;
         }
         Ok(out)
     }
@@ -90,43 +131,26 @@ impl<'a> Output<'a> {
         self.args.format == Format::Text && self.texts.len() == 1 && self.args.num_beams == 1
     }
 
-    /// The prompt as it's shown before the text: decoded, or the question that was typed and an empty line.
-    fn prompt(&self, row: usize) -> Result<String> {
-        let text = &self.texts[row];
-        match &text.question {
-            Some(question) => Ok(format!("{question}\n\n")),
-            None => Ok(self.tokenizer.decode(&text.prompt)?),
-        }
-    }
-
-    /// The tokens of every row so far, prompt included.
-    pub fn sequences(&self) -> Vec<Vec<u32>> {
-        self.texts.iter().map(|text| [&text.prompt[..], &text.new_ids].concat()).collect()
-    }
-
-    /// The number of rows.
-    pub fn num_texts(&self) -> usize {
-        self.texts.len()
-    }
-
-    /// The rows that failed, and what went wrong.
-    pub fn failed(&self) -> Vec<(usize, &str)> {
-        let texts = self.texts.iter().enumerate();
-        texts.filter_map(|(row, text)| Some((row, text.error.as_deref()?))).collect()
-    }
-
-    /// How many tokens the prompt of a row has.
-    pub fn prompt_len(&self, row: usize) -> usize {
-        self.texts.get(row).map_or(0, |text| text.prompt.len())
-    }
-
-    /// How many sequences ended because the model's context did.
-    pub fn ended_at_context(&self, context: usize) -> usize {
-        let at_context = |text: &&Text| {
-            text.finish == Some(FinishReason::Length)
-                && text.prompt.len() + text.new_ids.len() > context
+    /// The texts so far, as an error speaks of them.
+    pub fn so_far(&self) -> Vec<TextSoFar> {
+        let count = self.texts.len();
+        let so_far = |(row, text): (usize, &Text)| TextSoFar {
+            which: match count {
+                1 => String::new(),
+                _ => format!("text {} of {count}: ", row + 1),
+            },
+            tokens: [&text.prompt_ids[..], &text.new_ids].concat(),
+            prompt_len: text.prompt_ids.len(),
         };
-        self.texts.iter().filter(at_context).count()
+        self.texts.iter().enumerate().map(so_far).collect()
+    }
+
+    /// True if a sequence ended because the model's context did.
+    pub fn ended_at_context(&self, context: usize) -> bool {
+        self.texts.iter().any(|text| {
+            text.finish_reason == Some(FinishReason::Length)
+                && text.prompt_ids.len() + text.new_ids.len() > context
+        })
     }
 
     /// Ends the line of a text that is shown as it is made, so that an error begins a line of its own.
@@ -136,143 +160,11 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Shows what is left to show.
+    /// Takes a token, and returns true to go on, until Ctrl-C.
     ///
     /// # Errors
     /// If it cannot be shown.
-    pub fn finish(self) -> Result<()> {
-        let all_read = kernels::bytes_read();
-        let (prefill_s, prefill_read) = self.first.unwrap_or((0.0, all_read));
-        let decode_s = self.began.elapsed().as_secs_f64() - prefill_s;
-        let new: usize = self.texts.iter().map(|text| text.new_ids.len()).sum();
-        let timings = Timings { load_s: self.load_s, prefill_s, decode_s, tokens_per_second: 0.0 };
-        let timings = timings.with_rate(new, self.texts.len());
-        if self.streams() {
-            show(&format!("\n{}", self.likeliest(0)?))?;
-        } else {
-            for row in 0..self.texts.len() {
-                let gap = if row > 0 { "\n" } else { "" };
-                match self.args.format {
-                    Format::Text => {
-                        let text = &self.texts[row].text;
-                        show_text(&format!("{gap}{}{text}\n", self.prompt(row)?))?;
-                        show(&self.likeliest(row)?)?;
-                    }
-                    Format::Json => show(&self.json(row, timings)?)?,
-                }
-            }
-        }
-        if self.args.stats {
-            let prompt: usize = self.texts.iter().map(|text| text.prompt.len()).sum();
-            note!("{}", timings.lines(prompt, new, self.texts.len()));
-            note!("device  {}", self.args.device);
-            note!("kernels {}", self.ops.describe(self.args.device == "cpu"));
-            if let Some(peak) = memory_check::peak() {
-                note!("process {} of memory at its peak", bytes(peak));
-            }
-            let later = new.saturating_sub(self.texts.len()) as u64;
-            // Plain tensor code and day 17's kernel count nothing.
-            let counted = self.ops.counts_bytes() && all_read > prefill_read;
-            let predicted = self.predicted.filter(|_| self.args.device == "cpu");
-            if later > 0 && (counted || predicted.is_some()) {
-                let machine = forecast::this_machine();
-                if counted {
-                    let read = (all_read - prefill_read) as f64;
-                    note!("{}", memory(read, later as f64, decode_s, machine.bandwidth));
-                }
-                if let Some(model) = predicted {
-                    note!("{}", self.forecast(model, &machine));
-                }
-            }
-            if let Some(Counts { passes, drafted, accepted, written }) = self.counts {
-                let rate = 100.0 * accepted as f64 / drafted.max(1) as f64;
-                let yields = written as f64 / passes.max(1) as f64;
-                note!("drafts  {accepted} of {drafted} accepted ({rate:.0} %), {yields:.2} tokens a pass of the model");
-            }
-        }
-        Ok(())
-    }
-
-    /// What the run should have taken at least, and why: day 16's prediction.
-    fn forecast(&self, model: &Transformer, machine: &Machine) -> String {
-        let longest = |of: fn(&Text) -> usize| self.texts.iter().map(of).max().unwrap_or(0);
-        let sizes = forecast::RunSizes {
-            rows: self.texts.len(),
-            prompt: longest(|text| text.prompt.len()),
-            new: longest(|text| text.new_ids.len()),
-        };
-        let said = |prediction: &Prediction| {
-            let bound = match prediction.bound {
-                Bound::Memory => "memory",
-                Bound::Compute => "operations",
-            };
-            format!("{:.1} ms, bound by {bound}", 1e3 * prediction.seconds)
-        };
-        match forecast::forecast(model, sizes, machine) {
-            Err(words) => format!("roofline not predicted: {words}"),
-            Ok(found) => {
-                let decode = found.decode.as_ref().map(said).map(|said| format!("; a step {said}"));
-                format!(
-                    "roofline at least: prefill {}{}",
-                    said(&found.prefill),
-                    decode.unwrap_or_default()
-                )
-            }
-        }
-    }
-
-    /// The likeliest tokens of each step of a row, with their text; None if they were not asked for.
-    fn top_logprobs(&self, row: usize) -> Result<Option<Vec<Vec<TopLogprob>>>> {
-        if self.args.top_logprobs.is_none() {
-            return Ok(None);
-        }
-        let mut steps = Vec::new();
-        for step in &self.texts[row].top {
-            let mut tokens = Vec::new();
-            for (id, logprob) in step {
-                let token = self.tokenizer.decode(&[*id])?;
-                tokens.push(TopLogprob { id: *id, token, logprob: *logprob });
-            }
-            steps.push(tokens);
-        }
-        Ok(Some(steps))
-    }
-
-    /// An empty line, then a line for each token of a row: what was chosen, and the likeliest ones.
-    /// Nothing if they were not asked for.
-    fn likeliest(&self, row: usize) -> Result<String> {
-        let Some(steps) = self.top_logprobs(row)? else { return Ok(String::new()) };
-        let mut lines = "\n".to_string();
-        for (id, step) in self.texts[row].new_ids.iter().zip(&steps) {
-            let chosen = format!("{:?}", self.tokenizer.decode(&[*id])?);
-            let words: Vec<String> =
-                step.iter().map(|top| format!("{:?} {:.2}", top.token, top.logprob)).collect();
-            lines += &format!("{chosen:<10} of {}\n", words.join(", "));
-        }
-        Ok(lines)
-    }
-
-    fn json(&self, row: usize, timings: Timings) -> Result<String> {
-        let text = &self.texts[row];
-        let report = Report {
-            prompt_ids: text.prompt.clone(),
-            new_ids: text.new_ids.clone(),
-            text: text.text.clone(),
-            finish_reason: text.finish,
-            error: text.error.clone(),
-            logprobs: text.logprobs.clone(),
-            top_logprobs: self.top_logprobs(row)?,
-            score: text.score,
-            drafts: self.counts,
-            timings,
-        };
-        Ok(serde_json::to_string(&report)? + "\n")
-    }
-}
-
-impl Sink for Output<'_> {
-    /// Takes a token, and goes on until Ctrl-C.
-    fn token(&mut self, token: Token) -> Result<bool> {
+    pub fn token(&mut self, token: Token) -> Result<bool> {
         self.first
             .get_or_insert_with(|| (self.began.elapsed().as_secs_f64(), kernels::bytes_read()));
         if self.streams() {
@@ -282,42 +174,136 @@ impl Sink for Output<'_> {
         if token.error.is_none() {
             text.new_ids.push(token.id);
             text.logprobs.push(token.logprob);
-            text.top.push(token.top);
+            if let Some(steps) = &mut text.top_logprobs {
+                let top = |(id, logprob)| {
+                    let token = self.engine.tokenizer().decode(&[id])?;
+                    Ok(TopLogprob { id, token, logprob })
+                };
+                steps.push(token.top.into_iter().map(top).collect::<Result<_>>()?);
+            }
         }
         text.error = token.error;
         text.text.push_str(&token.text);
-        text.finish = token.finish;
+        text.finish_reason = token.finish;
         Ok(!interrupt::asked())
     }
 
-    fn counts(&mut self, counts: Counts) {
-        self.counts = Some(counts);
+    /// Takes what a loop has found besides tokens: of a beam search, the texts for the one prompt.
+    pub fn found(&mut self, found: Found) {
+        if self.args.num_beams > 1 {
+            let asked = std::mem::take(&mut self.texts).into_iter().next().unwrap_or_default();
+            for beam in found.hypotheses {
+                let shown = match beam.finish {
+                    FinishReason::Eos => &beam.new_ids[..beam.new_ids.len() - 1],
+                    _ => &beam.new_ids[..],
+                };
+                let text = engine::text_after(self.engine.tokenizer(), &asked.prompt_ids, shown);
+                let mut text = text.unwrap_or_default();
+                let stop = self.args.stop.iter().filter_map(|stop| text.find(stop)).min();
+                text.truncate(stop.unwrap_or(text.len()));
+                self.texts.push(Text {
+                    new_ids: beam.new_ids,
+                    text,
+                    finish_reason: Some(beam.finish),
+                    score: Some(beam.score),
+                    ..asked.clone()
+                });
+            }
+        }
+        self.texts.iter_mut().for_each(|text| text.drafts = found.counts);
     }
 
-    /// Takes the result of a beam search for the one prompt.
-    fn hypotheses(&mut self, hypotheses: Vec<Hypothesis>) {
-        let first = std::mem::take(&mut self.texts).into_iter().next().unwrap_or_default();
-        let Text { prompt, question, .. } = first;
-        for found in hypotheses {
-            let shown = match found.finish {
-                FinishReason::Eos => &found.new_ids[..found.new_ids.len() - 1],
-                _ => &found.new_ids[..],
-            };
-            let text = engine::text_after(self.tokenizer, &prompt, shown);
-            let mut text = text.unwrap_or_default();
-            let stop = self.args.stop.iter().filter_map(|stop| text.find(stop)).min(); // none is empty
-            text.truncate(stop.unwrap_or(text.len()));
-            self.texts.push(Text {
-                prompt: prompt.clone(),
-                question: question.clone(),
-                new_ids: found.new_ids,
-                text,
-                finish: Some(found.finish),
-                score: Some(found.score),
-                ..Text::default()
-            });
+    /// Shows what is left to show.
+    ///
+    /// # Errors
+    /// If it cannot be shown.
+    pub fn finish(mut self) -> Result<()> {
+        let all_read = kernels::bytes_read();
+        let (prefill_s, prefill_read) = self.first.unwrap_or((0.0, all_read));
+        let decode_s = self.began.elapsed().as_secs_f64() - prefill_s;
+        let new: usize = self.texts.iter().map(|text| text.new_ids.len()).sum();
+        let later = new.saturating_sub(self.texts.len()); // the first of each row came by the prefill
+        let tokens_per_second = if decode_s > 0.0 { later as f64 / decode_s } else { 0.0 };
+        let timings = Timings { load_s: self.load_s, prefill_s, decode_s, tokens_per_second };
+        let streamed = self.streams();
+        for (row, text) in self.texts.iter_mut().enumerate() {
+            text.timings = timings;
+            let gap = if row > 0 { "\n" } else { "" };
+            match self.args.format {
+                Format::Json => show(&(serde_json::to_string(text)? + "\n"))?,
+                Format::Text if streamed => show("\n")?,
+                Format::Text => show_text(&format!("{gap}{}{}\n", text.shown_prompt, text.text))?,
+            }
+            if self.args.format == Format::Text {
+                show(&likeliest(text, self.engine)?)?;
+            }
+        }
+        if self.args.stats {
+            self.stats(timings, new, all_read - prefill_read);
+        }
+        Ok(())
+    }
+
+    /// Writes the lines of `--stats`; the kernels have read `read` bytes since the first token.
+    fn stats(&self, timings: Timings, new: usize, read: u64) {
+        let Timings { load_s, prefill_s, decode_s, tokens_per_second } = timings;
+        let prompt: usize = self.texts.iter().map(|text| text.prompt_ids.len()).sum();
+        let rate = if prefill_s > 0.0 { prompt as f64 / prefill_s } else { 0.0 };
+        let later = new.saturating_sub(self.texts.len());
+        let (ops, device) = (self.engine.ops(), &self.args.device);
+        note!("load    {:>8.1} ms", load_s * 1e3);
+        note!("prefill {:>8.1} ms  {prompt} tokens, {rate:.0} tokens/s", prefill_s * 1e3);
+        note!(
+            "decode  {:>8.1} ms  {later} tokens, {tokens_per_second:.0} tokens/s",
+            decode_s * 1e3
+        );
+        note!("device  {device}");
+        note!("kernels {}", ops.describe(device == "cpu"));
+        if let Some(peak) = memory_check::peak() {
+            note!("process {} of memory at its peak", bytes(peak));
+        }
+        // Plain tensor code and day 17's kernel count nothing.
+        let counted = ops.counts_bytes() && read > 0;
+        let predicted = self.predicted.filter(|_| device == "cpu");
+        if later > 0 && (counted || predicted.is_some()) {
+            let machine = forecast::this_machine();
+            if counted {
+                note!("{}", memory(read as f64, later as f64, decode_s, machine.bandwidth));
+            }
+            if let Some(model) = predicted {
+                let longest = |of: fn(&Text) -> usize| self.texts.iter().map(of).max().unwrap_or(0);
+                let sizes = forecast::RunSizes {
+                    rows: self.texts.len(),
+                    prompt: longest(|text| text.prompt_ids.len()),
+                    new: longest(|text| text.new_ids.len()),
+                };
+                note!("{}", forecast::words(model, sizes, &machine));
+            }
+        }
+        let counts = self.texts.first().and_then(|text| text.drafts);
+        if let Some(Counts { passes, drafted, accepted, written }) = counts {
+            let rate = 100.0 * accepted as f64 / drafted.max(1) as f64;
+            let yields = written as f64 / passes.max(1) as f64;
+            note!(
+                "drafts  {accepted} of {drafted} accepted ({rate:.0} %), {yields:.2} tokens a pass of \
+                 the model"
+            );
         }
     }
+}
+
+/// An empty line, then a line for each token of a text: what was chosen, and the likeliest ones.
+/// Nothing if they were not asked for.
+fn likeliest(text: &Text, engine: &Engine) -> Result<String> {
+    let Some(steps) = &text.top_logprobs else { return Ok(String::new()) };
+    let mut lines = "\n".to_string();
+    for (id, step) in text.new_ids.iter().zip(steps) {
+        let chosen = format!("{:?}", engine.tokenizer().decode(&[*id])?);
+        let words: Vec<String> =
+            step.iter().map(|top| format!("{:?} {:.2}", top.token, top.logprob)).collect();
+        lines += &format!("{chosen:<10} of {}\n", words.join(", "));
+    }
+    Ok(lines)
 }
 
 /// Bytes that each token cost, and how near their reading comes to what memory allows.

@@ -1,6 +1,7 @@
 //! From flags to what will run: which day's loop, which processors, which choice. Nothing is loaded yet.
+//! Rules that need no more than the names of flags are in [`flags`](crate::cli::flags), and clap checks them.
 
-use crate::cli::flags::{Args, CacheName, Early, Format, PastContextName, RngKind};
+use crate::cli::flags::{Args, CacheName, Early, PastContextName, RngKind};
 use crate::cli::text_input;
 use crate::engine::loops::LoopPlan;
 use crate::engine::operations::Kernels;
@@ -11,7 +12,7 @@ use crate::kit::error::{quoted, shown, usage};
 use crate::kit::note::note;
 use crate::kit::{BeamParams, EarlyStopping, Model as _, PastContext, SamplingParams};
 use anyhow::{ensure, Result};
-use std::path::Path;
+use candle_core::DType;
 
 /// What the flags ask for.
 pub struct Plan {
@@ -27,7 +28,7 @@ impl Plan {
     /// Reads the flags; `prompts` is how many prompts there are.
     ///
     /// # Errors
-    /// If a value is out of range, or flags make no sense together.
+    /// If a value is out of range, or values make no sense together.
     pub fn new(args: &Args, prompts: usize) -> Result<Self> {
         let params = sampling_params(args)?;
         let samples = if args.num_beams > 1 { 1 } else { args.num_return_sequences };
@@ -44,190 +45,72 @@ impl Plan {
     }
 
     fn check(&self, args: &Args) -> Result<()> {
-        ensure!(args.num_beams > 0, usage("--num-beams is 0; 1 is no beam search, 4 is common"));
-        ensure!(
-            args.num_return_sequences > 0,
-            usage("--num-return-sequences is 0; ask for at least 1")
-        );
+        let draws = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
+        let draws = draws || args.seed.is_some() || args.rng.is_some();
         let (beams, samples) = (args.num_beams, args.num_return_sequences);
-        if beams > 1 {
-            ensure!(
-                args.length_penalty.is_finite(),
-                usage(format!(
-                    "--length-penalty must be a finite number, got {}",
-                    args.length_penalty
-                ))
-            );
-            ensure!(
-                samples <= beams,
-                usage(format!("--num-return-sequences {samples} is more than --num-beams {beams}"))
-            );
-            ensure!(!self.samples(), usage("--num-beams searches; --temperature, --top-k, --top-p and --min-p sample: choose one"));
-        }
-        ensure!(
-            samples == 1 || beams > 1 || self.samples(),
-            usage("--num-return-sequences without sampling or beams would give the same text again; add --temperature or --num-beams")
-        );
         let (least, most) = (args.min_new_tokens, args.max_new_tokens);
-        ensure!(
-            least <= most,
-            usage(format!("--min-new-tokens {least} is more than --max-new-tokens {most}"))
-        );
-        let drafts = args.drafts();
-        if drafts {
-            ensure!(
-                beams == 1,
-                usage("--num-beams and drafts do not go together: a draft is one text")
-            );
-            ensure!(
-                samples == 1,
-                usage("drafts make one text a prompt; leave out --num-return-sequences")
-            );
-            ensure!(args.num_draft_tokens > 0, usage("--num-draft-tokens is 0; 4 is common"));
-            ensure!(
-                args.draft_ngram != Some(0),
-                usage("--draft-ngram 0 matches nothing; 2 or 3 are common")
-            );
-            ensure!(
-                args.cache != Some(CacheName::Sliding),
-                usage("--cache sliding cannot take back rejected drafts")
-            );
-        }
-        if args.chat {
-            let alone = beams == 1 && samples == 1 && !drafts;
-            ensure!(
-                alone,
-                usage("a chat is one text: leave out beams, drafts and --num-return-sequences")
-            );
-            ensure!(args.format == Format::Text, usage("--format json is for run, a chat is text"));
-            ensure!(
-                args.cache != Some(CacheName::Sliding),
-                usage("--cache sliding forgets positions, and a chat keeps them from turn to turn")
-            );
-            ensure!(
-                args.loop_day.as_ref().is_none_or(|_| self.day == 10),
-                usage("a chat runs day 10's loop; leave out --loop")
-            );
-        }
-        if args.past_context == PastContextName::Window {
-            ensure!(
-                self.day == 7 || self.day == 10,
-                usage("--past-context window is for one prompt, without beams, drafts or batches")
-            );
-            ensure!(
-                args.cache != Some(CacheName::Sliding),
-                usage("--past-context window and --cache sliding are two ways past the context; choose one")
-            );
-            ensure!(
-                !args.chat,
-                usage("--past-context is for run: a chat forgets its oldest turns")
-            );
-        }
-        if let Some(count) = args.top_logprobs {
-            ensure!(count > 0, usage("--top-logprobs is 0; 5 is common"));
-            ensure!(
-                [7, 10, 12, 15].contains(&self.day) && !args.chat,
-                usage(
-                    "--top-logprobs is for the loops of days 7, 10, 12 and 15: no beams, drafts or \
-                     chat"
-                )
-            );
-        }
-        if self.day == 13 || self.day == 15 {
-            ensure!(
-                args.rng != Some(RngKind::Torch),
-                usage("--rng torch draws one stream for a whole static batch; drafts and the scheduler need --rng chacha")
-            );
-        }
-        if self.day == 11 || self.day == 12 || self.day == 15 {
-            ensure!(
-                args.cache != Some(CacheName::Sliding),
-                usage("--cache sliding is for one prompt: in a batch its entries are not the same positions in every row")
-            );
-        }
-        if args.kernels == Some(Kernels::Mine) {
-            let metal = cfg!(feature = "metal") && args.device == "metal";
-            ensure!(
-                args.device == "cpu" || metal,
-                usage("--kernels mine is for the CPU; leave out --device")
-            );
-            let dtype = args.dtype.as_deref().unwrap_or("f32");
-            ensure!(
-                dtype == "f32" || (dtype == "bf16" && !metal),
-                usage(format!(
-                    "--kernels mine does not read {dtype} weights here; leave out --dtype"
-                ))
-            );
-        }
-        self.check_effect(args, drafts)
-    }
-
-    /// Refuses flags that could do nothing, because the flag that they belong to is not there.
-    fn check_effect(&self, args: &Args, drafts: bool) -> Result<()> {
-        for (flag, given) in [("--seed", args.seed.is_some()), ("--rng", args.rng.is_some())] {
-            ensure!(
-                !given || args.temperature != Some(0.0),
-                usage(format!(
-                    "--temperature 0 is greedy and draws nothing; leave out {flag}, or raise the temperature"
-                ))
-            );
-        }
-        let beams = args.num_beams > 1;
-        let blocks = !self.params.block.is_empty();
+        let window = args.past_context == PastContextName::Window;
+        let one_text = self.day == 7 || self.day == 10;
+        let on_metal = cfg!(feature = "metal") && args.device == "metal";
+        let mine = args.kernels == Some(Kernels::Mine);
+        let reads = matches!(args.dtype, None | Some(DType::F32))
+            || (args.dtype == Some(DType::BF16) && !on_metal);
         let asks = args.chat || (hub::is_instruct(&args.model) && !args.raw);
-        const ASKS: &str = "chat templates: cargo xtask chat, or an instruct model without --raw";
-        let penalised = self.params.repetition_penalty != 1.0
-            || self.params.presence_penalty != 0.0
-            || self.params.frequency_penalty != 0.0;
-        ensure!(
-            args.penalty_window != Some(0),
-            usage("--penalty-window 0 would look at no token; leave the penalties out")
-        );
-        for (flag, given, effective, needs) in [
+        for (fine, message) in [
             (
-                "--penalty-window",
-                args.penalty_window.is_some(),
-                penalised,
-                "penalties; add --repetition-penalty, --presence-penalty or --frequency-penalty",
-            ),
-            ("--rng", args.rng.is_some(), self.samples(), "sampling; add --temperature"),
-            ("--seed", args.seed.is_some(), self.samples(), "sampling; add --temperature"),
-            ("--length-penalty", args.length_penalty != 1.0, beams, "beam search; add --num-beams"),
-            (
-                "--early-stopping",
-                args.early_stopping != Early::False,
-                beams,
-                "beam search; add --num-beams",
+                args.temperature != Some(0.0) || !draws,
+                "--temperature 0 is greedy and draws nothing; leave out --top-k, --top-p, --min-p, \
+                 --seed and --rng",
             ),
             (
-                "--num-draft-tokens",
-                args.num_draft_tokens != 4,
-                drafts,
-                "drafts; add --draft-model, --draft-ngram or --draft-table",
+                beams == 1 || samples <= beams,
+                "--num-return-sequences is more than --num-beams",
             ),
             (
-                "--max-batch-tokens",
-                args.max_batch_tokens != 4096,
-                self.day == 15,
-                "the scheduler; add --loop day15",
+                args.length_penalty.is_finite(),
+                "--length-penalty must be a finite number",
             ),
             (
-                "--block-whole-words",
-                args.block_whole_words,
-                blocks,
-                "a block list; add --block or --block-file",
+                samples == 1 || beams > 1 || self.samples(),
+                "--num-return-sequences without sampling or beams would give the same text again; \
+                 add --temperature or --num-beams",
             ),
-            ("--system", args.system.is_some(), args.chat, "cargo xtask chat"),
-            ("--template", args.template.is_some(), args.chat, "cargo xtask chat"),
-            ("--template-set", !args.template_set.is_empty(), asks, ASKS),
-            ("--template-date", args.template_date.is_some(), asks, ASKS),
+            (least <= most, "--min-new-tokens is more than --max-new-tokens"),
+            (
+                args.cache != Some(CacheName::Sliding) || (self.day == 10 && !args.chat && !window),
+                "--cache sliding is for one prompt: beams, batches, drafts, a chat and \
+                 --past-context window need positions that stay",
+            ),
+            (
+                !window || one_text,
+                "--past-context window is for one prompt, without beams, drafts or batches",
+            ),
+            (
+                args.top_logprobs.is_none() || [7, 10, 12, 15].contains(&self.day),
+                "--top-logprobs is for the loops of days 7, 10, 12 and 15",
+            ),
+            (
+                args.rng != Some(RngKind::Torch) || (self.day != 13 && self.day != 15),
+                "--rng torch draws one stream for a whole static batch; drafts and the scheduler \
+                 need --rng chacha",
+            ),
+            (
+                args.max_batch_tokens == 4096 || self.day == 15,
+                "--max-batch-tokens is for the scheduler; add --loop day15",
+            ),
+            (
+                !mine || args.device == "cpu" || on_metal,
+                "--kernels mine is for the CPU; leave out --device",
+            ),
+            (!mine || reads, "--kernels mine does not read weights of this --dtype; leave it out"),
+            (
+                asks || (args.template_set.is_empty() && args.template_date.is_none()),
+                "--template-set and --template-date are for chat templates: cargo xtask chat, or an \
+                 instruct model without --raw",
+            ),
         ] {
-            ensure!(!given || effective, usage(format!("{flag} is for {needs}")));
+            ensure!(fine, usage(message));
         }
-        ensure!(
-            args.stop.iter().all(|stop| !stop.is_empty()),
-            usage("--stop: a string is empty; it would end every text before its first token")
-        );
         Ok(())
     }
 
@@ -245,26 +128,21 @@ impl Plan {
                 PastContextName::Stop => PastContext::Stop,
                 PastContextName::Window => PastContext::Window { stride },
             },
-            beams: self.beams(args),
+            beams: BeamParams {
+                num_beams: args.num_beams,
+                num_return_sequences: args.num_return_sequences,
+                length_penalty: args.length_penalty,
+                early_stopping: match args.early_stopping {
+                    Early::True => EarlyStopping::True,
+                    Early::False => EarlyStopping::False,
+                    Early::Never => EarlyStopping::Never,
+                },
+            },
             draft_ngram: args.draft_ngram.unwrap_or(2),
             draft_table: None,
             num_draft_tokens: args.num_draft_tokens,
             max_batch_tokens: args.max_batch_tokens,
             top_logprobs: args.top_logprobs,
-        }
-    }
-
-    /// How to search with beams.
-    pub fn beams(&self, args: &Args) -> BeamParams {
-        BeamParams {
-            num_beams: args.num_beams,
-            num_return_sequences: args.num_return_sequences,
-            length_penalty: args.length_penalty,
-            early_stopping: match args.early_stopping {
-                Early::True => EarlyStopping::True,
-                Early::False => EarlyStopping::False,
-                Early::Never => EarlyStopping::Never,
-            },
         }
     }
 }
@@ -273,21 +151,12 @@ impl Plan {
 /// nothing else is implied.
 fn sampling_params(args: &Args) -> Result<SamplingParams> {
     let filtered = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
-    if args.temperature == Some(0.0) && filtered {
-        return Err(usage("--temperature 0 is greedy; leave out --top-k, --top-p and --min-p"));
-    }
     let default_temperature = if filtered { 1.0 } else { 0.0 };
-    let top_k = match args.top_k {
-        Some(k) => Some(usize::try_from(k).ok().filter(|k| *k > 0).ok_or_else(|| {
-            usage(format!("--top-k must be at least 1, got {k}; leave it out to keep all tokens"))
-        })?),
-        None => None,
-    };
     let neutral = SamplingParams::default();
     Ok(SamplingParams {
         max_new_tokens: args.max_new_tokens,
         temperature: args.temperature.unwrap_or(default_temperature),
-        top_k,
+        top_k: args.top_k,
         top_p: args.top_p.unwrap_or(neutral.top_p),
         min_p: args.min_p.unwrap_or(neutral.min_p),
         seed: args.seed.map_or(neutral.seed, |seed| seed.value),
@@ -349,7 +218,8 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
 /// If a file cannot be read.
 pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
     match &args.prompt_file {
-        Some(file) => Ok(vec![prompt_file(file)?]),
+        Some(file) if file.as_os_str() == "-" => Ok(vec![text_input::standard_input()?]),
+        Some(file) => Ok(vec![text_input::text_file("--prompt-file", file)?]),
         None => {
             // nanoGPT's spelling of a file.
             let file = args.prompt.iter().find_map(|text| text.strip_prefix("FILE:"));
@@ -364,13 +234,6 @@ pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
     }
 }
 
-fn prompt_file(file: &Path) -> Result<String> {
-    if file.as_os_str() != "-" {
-        return text_input::text_file("--prompt-file", file);
-    }
-    text_input::standard_input()
-}
-
 /// The smallest day whose loop can do what is asked, or the one that `--loop` insists on.
 fn loop_day(args: &Args, rows: usize, sampling: bool) -> Result<usize> {
     let drafts = args.drafts();
@@ -381,14 +244,7 @@ fn loop_day(args: &Args, rows: usize, sampling: bool) -> Result<usize> {
         () if args.no_cache && !args.chat => 7, // a chat runs day 10's loop, without a cache to keep
         () => 10,
     };
-    let Some(name) = &args.loop_day else { return Ok(smallest) };
-    let day = match name.strip_prefix("day").unwrap_or(name).parse() {
-        Ok(day @ (6 | 7 | 10..=13 | 15)) => day,
-        _ => {
-            let loops = "day6, day7, day10, day11, day12, day13 and day15";
-            return Err(usage(format!("--loop {name}: no such loop; there are {loops}")));
-        }
-    };
+    let Some(day) = args.loop_day else { return Ok(smallest) };
     let alone =
         smallest == 7 || smallest == 10 || (smallest == 12 && args.num_return_sequences == 1);
     let able = match day {
@@ -403,7 +259,7 @@ fn loop_day(args: &Args, rows: usize, sampling: bool) -> Result<usize> {
     ensure!(
         able,
         usage(format!(
-            "--loop {name} cannot do what the other flags ask for; day {smallest}'s loop can"
+            "--loop day{day} cannot do what the other flags ask for; day {smallest}'s loop can"
         ))
     );
     Ok(day)

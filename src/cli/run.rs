@@ -4,14 +4,12 @@ use crate::cli::flags::{Args, CacheName, Format};
 use crate::cli::output::{show, Output};
 use crate::cli::plan::{prompt_texts, Plan};
 use crate::cli::weight_format::{self, weight_format, ModelLoad};
-use crate::cli::{
-    chat_terminal, endpoint, generation_config, interrupt, long_wait, memory_check, text_input,
-};
+use crate::cli::{chat_terminal, endpoint, generation_config, interrupt, memory_check, text_input};
 use crate::days;
 use crate::engine::chat::Chat;
 use crate::engine::chat_template::{date, Message, Template};
 use crate::engine::loops::{LoopPlan, Models};
-use crate::engine::nan_trace::{self, NanTrace};
+use crate::engine::nan_trace::{explained, Watched};
 use crate::engine::ngram_table::{self, NgramTable};
 use crate::engine::operations::{self, Kernels};
 use crate::engine::requests::{self, Processors};
@@ -20,11 +18,10 @@ use crate::formats::{hub, ModelFiles};
 use crate::kernels;
 use crate::kit::error::{describe, plain, shown, usage};
 use crate::kit::note::note;
-use crate::kit::{check_prompt, device};
-use crate::kit::{Cache, Model, ModelConfig, PastContext, Step, Tokenizer};
+use crate::kit::units::bytes;
+use crate::kit::{check_prompt, device, Model, PastContext, Tokenizer};
 use anyhow::{anyhow, ensure, Context as _, Result};
-use candle_core::{DType, Device, Tensor};
-use std::cell::RefCell;
+use candle_core::{DType, Device};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::time::Instant;
@@ -34,7 +31,6 @@ use std::time::Instant;
 /// # Errors
 /// If a flag is wrong ([`crate::kit::error::Usage`]), or the model or the text fails.
 pub fn run(args: &Args) -> Result<u8> {
-    ensure!(args.max_new_tokens > 0, usage("--max-new-tokens is 0; ask for at least 1"));
     if let Some(address) = &args.endpoint {
         return endpoint::run(args, address);
     }
@@ -49,9 +45,6 @@ pub fn run(args: &Args) -> Result<u8> {
 
 /// Step 1: does what needs no model, and returns the exit code. None: there is a text to write.
 fn answer_without_model(args: &Args) -> Result<Option<u8>> {
-    if let Some(name) = &args.dtype {
-        device::dtype(name).map_err(usage)?; // before anything is fetched
-    }
     kernels::check_instruction_set().map_err(usage)?;
     if args.models {
         show(&hub::list()?)?;
@@ -102,8 +95,7 @@ impl<'a> Asked<'a> {
         }
         let mut plan = Plan::new(args, args.prompt.len().max(1))?;
         if args.kernels == Some(Kernels::Mine) {
-            let dtype = args.dtype.as_deref().unwrap_or("f32");
-            operations::try_mine(device::dtype(dtype).map_err(usage)?)?;
+            operations::try_mine(args.dtype.unwrap_or(DType::F32))?;
         }
         let began = Instant::now();
         let files = ModelFiles::at(&hub::locate(&args.model, args.offline)?)?;
@@ -165,9 +157,8 @@ impl Loaded {
         let mut context = files.config().max_position_embeddings;
         if let Some(room) = memory_check::available(device)? {
             let sizes: Vec<_> = loads.iter().map(ModelLoad::size).collect();
-            let mut need = memory_check::need(args, plan, &sizes, prompts, format.dtype(), device);
-            need.can_quantize &= loads.iter().all(|load| load.files.quantized_types().is_empty());
-            memory_check::check(&need, room, args, plan)?;
+            let need = memory_check::need(args, plan, &sizes, prompts, format.dtype(), device);
+            need.check(room)?;
             context = need.longest(room).min(context);
         }
         let notes = loads.iter().filter_map(|load| weight_format::note(args, load));
@@ -194,38 +185,127 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
     if let Some(note) = files.generation_config().and_then(advice) {
         note!("{note}");
     }
-    let model = Watched::new(loaded.engine.model());
-    let draft_model = loaded.drafter.as_ref().map(|drafter| Watched::new(drafter.model()));
-    let drafter = loaded.drafter.as_ref().zip(draft_model.as_ref());
-    let models = Models {
-        engine: &loaded.engine,
-        model: &model,
-        drafter: drafter.map(|(engine, model)| (engine, model as &dyn Model)),
-    };
-    let mut loops = plan.loops(args, asked.processors, &loaded.engine);
+    let engine = &loaded.engine;
+    let mut loops = plan.loops(args, asked.processors, engine);
     loops.draft_table = asked.draft_table;
-    let run = Run {
-        args,
-        models,
-        watched: [Some(&model), draft_model.as_ref()],
-        loops,
-        rows: plan.rows,
-        load_s: loaded.load_s,
-        questions: asked.questions,
-    };
+    let model = Watched::new(engine.model(), args.model.clone(), interrupt::asked);
+    let draft_model = loaded.drafter.as_ref().map(|drafter| {
+        let name = format!("--draft-model {}", args.draft_model.as_deref().unwrap_or_default());
+        Watched::new(drafter.model(), name, interrupt::asked)
+    });
+    let run = Run { args, loaded, model, draft_model, loops, questions: asked.questions };
     if let Some(template) = asked.template {
-        return Ok(u8::from(!run.chat(template, loaded.context)?));
+        return run.chat(template);
     }
-    run.all(&asked.prompts)?;
+    if run.loops.day == 12 || run.loops.day == 15 {
+        let samples = plan.rows / asked.prompts.len();
+        let rows = asked.prompts.into_iter().flat_map(|prompt| vec![prompt; samples]);
+        run.some(&rows.collect::<Vec<_>>(), 0)?;
+    } else {
+        for (number, prompt) in asked.prompts.iter().enumerate() {
+            if !interrupt::asked() {
+                run.some(std::slice::from_ref(prompt), number)?;
+            }
+        }
+    }
     Ok(if interrupt::asked() { 130 } else { 0 })
+}
+
+/// A run of the command: the flags, the models, and the loop that the flags ask for.
+struct Run<'a> {
+    args: &'a Args,
+    loaded: &'a Loaded,
+    model: Watched<'a>,
+    draft_model: Option<Watched<'a>>,
+    loops: LoopPlan,
+    /// The prompts as they were typed, where a chat template was put around them.
+    questions: Option<Vec<String>>,
+}
+
+impl Run<'_> {
+    /// Turn after turn, until the input ends. Returns the exit code.
+    fn chat(&self, template: Template) -> Result<u8> {
+        let (engine, context) = (&self.loaded.engine, self.loaded.context);
+        let mut request = self.loops.request(&self.model, &[], 0);
+        request.eos_token_ids.extend(template.end_of_turn(engine.tokenizer()));
+        request.stop_strings.extend(template.stops.iter().cloned());
+        let most = self.model.config().max_position_embeddings;
+        if context < most {
+            note!("note: memory has room for {context} tokens, the model's context is {most}");
+        }
+        let cached = engine.new_cached(&self.model);
+        let chat = Chat::new(cached, engine.tokenizer(), template, context);
+        let mut chat = chat_terminal::LocalChat::new(chat, request, self.args)?;
+        chat_terminal::talk(&mut chat, self.args.stats)
+    }
+
+    /// Some prompts in one run of the loop; the first of them is prompt `first`.
+    fn some(&self, prompts: &[Vec<u32>], first: usize) -> Result<()> {
+        let Self { args, loaded, loops, .. } = self;
+        let questions = self.questions.as_deref();
+        let mut out = Output::new(args, &loaded.engine, prompts, loaded.load_s, first, questions)?;
+        // A prefill, then a step for each token of every row: beams, drafts and a queue do otherwise.
+        let stops = loops.past_context == PastContext::Stop;
+        let plain_steps = [10, 12].contains(&loops.day) && !args.no_cache;
+        out.predicted = (plain_steps && stops).then(|| loaded.engine.model());
+        let drafter = loaded.drafter.as_ref().zip(self.draft_model.as_ref());
+        let models = Models {
+            engine: &loaded.engine,
+            model: &self.model,
+            drafter: drafter.map(|(engine, model)| (engine, model as &dyn Model)),
+        };
+        let run = || loops.run(models, prompts, first, &mut |token| out.token(token));
+        let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+            out.break_line(); // a task that isn't written yet
+            resume_unwind(panic)
+        });
+        match done {
+            Ok(found) => out.found(found),
+            Err(_) if interrupt::asked() => {}
+            Err(error) => {
+                out.break_line();
+                let models: Vec<_> =
+                    std::iter::once(&self.model).chain(&self.draft_model).collect();
+                let nan = models.iter().any(|model| model.computed_nan());
+                let texts = if nan { out.so_far() } else { Vec::new() };
+                return Err(explained(error, &models, &texts, loops.day != 11));
+            }
+        }
+        let context = self.model.config().max_position_embeddings;
+        let cut = stops && args.cache != Some(CacheName::Sliding) && out.ended_at_context(context);
+        let failure = self.failure(&out);
+        out.finish()?;
+        if cut {
+            note!(
+                "note: the text ends where the model's context does, at {context} tokens; one prompt \
+                 goes on with --past-context window"
+            );
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// The error of the first row of a batch that failed. The texts of the other rows are whole.
+    fn failure(&self, out: &Output) -> Option<anyhow::Error> {
+        let mut failed =
+            out.texts.iter().zip(out.so_far()).filter(|(text, _)| text.error.is_some());
+        let (text, so_far) = failed.next()?;
+        let error = anyhow!("{}{}", so_far.which, text.error.as_deref().unwrap_or_default());
+        let error = explained(error, &[&self.model], &[so_far], true);
+        Some(match failed.count() {
+            0 => error,
+            more => anyhow!("{} ({} texts failed)", describe(&error), more + 1),
+        })
+    }
 }
 
 /// The engine of a folder, with the cache that the flags ask for.
 fn open(args: &Args, load: &ModelLoad, tokenizer: Tokenizer) -> Result<Engine> {
-    let what = format!("loading {}", shown(load.files.path().display()));
+    let weights = load.files.weight_bytes(load.format);
+    if weights > 1e9 {
+        note!("[loading {}: {}]", shown(load.files.path().display()), bytes(weights));
+    }
     let ops = operations::choose(args.kernels, load.device);
-    let model =
-        long_wait::named(&what, || load::load_files(load.files, load.format, load.device, &ops))?;
+    let model = load::load_files(load.files, load.format, load.device, &ops)?;
     let mut engine = Engine::new(model, tokenizer);
     let context = engine.model().config().max_position_embeddings;
     engine.cache = match args.cache {
@@ -375,212 +455,5 @@ fn which(i: usize, prompts: usize) -> String {
     match prompts {
         1 => String::new(),
         _ => format!("prompt {} of {prompts}: ", i + 1),
-    }
-}
-
-/// A run of the command: the flags, the models, and the loop that the flags ask for.
-struct Run<'a> {
-    args: &'a Args,
-    models: Models<'a>,
-    /// The two models again: the one that writes, and the one that drafts.
-    watched: [Option<&'a Watched<'a>>; 2],
-    loops: LoopPlan,
-    rows: usize,
-    load_s: f64,
-    /// The prompts as they were typed, where a chat template was put around them.
-    questions: Option<Vec<String>>,
-}
-
-impl Run<'_> {
-    /// All prompts: together where the loop can, else one after another.
-    fn all(&self, prompts: &[Vec<u32>]) -> Result<()> {
-        if self.loops.day == 12 || self.loops.day == 15 {
-            let samples = self.rows / prompts.len();
-            let rows: Vec<Vec<u32>> =
-                prompts.iter().flat_map(|prompt| vec![prompt.clone(); samples]).collect();
-            return self.some(&rows, 0);
-        }
-        for (number, prompt) in prompts.iter().enumerate() {
-            self.some(std::slice::from_ref(prompt), number)?;
-            if interrupt::asked() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Turn after turn, until the input ends. False: a line was refused.
-    fn chat(&self, template: Template, context: usize) -> Result<bool> {
-        let mut request = self.loops.request(self.models.model, &[], 0);
-        request.eos_token_ids.extend(template.end_of_turn(self.models.engine.tokenizer()));
-        request.stop_strings.extend(template.stops.iter().cloned());
-        let most = self.models.model.config().max_position_embeddings;
-        if context < most {
-            note!("note: memory has room for {context} tokens, the model's context is {most}");
-        }
-        let cached = self.models.engine.new_cached(self.models.model);
-        let mut chat = Chat::new(cached, self.models.engine.tokenizer(), template, context);
-        chat.set_system(self.args.system.as_deref())?;
-        chat_terminal::talk(&mut chat, self.args, &mut request)
-    }
-
-    /// Some prompts in one run of the loop; the first of them is prompt `first`.
-    fn some(&self, prompts: &[Vec<u32>], first: usize) -> Result<()> {
-        let questions = self.questions.as_deref();
-        let engine = self.models.engine;
-        let mut out = Output::new(self.args, engine, prompts, self.load_s, first, questions)?;
-        // A prefill, then a step for each token of every row: beams, drafts and a queue do otherwise.
-        let plain_steps = [10, 12].contains(&self.loops.day) && self.models.engine.cache.is_some();
-        let stops = self.loops.past_context == PastContext::Stop;
-        out.predicted = (plain_steps && stops).then(|| self.models.engine.model());
-        let run = || self.loops.run(self.models, prompts, first, &mut out);
-        let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-            out.break_line(); // a task that isn't written yet
-            resume_unwind(panic)
-        });
-        if let Err(error) = done {
-            if !interrupt::asked() {
-                out.break_line();
-                return Err(self.explained(error, &out));
-            }
-        }
-        let context = self.models.model.config().max_position_embeddings;
-        let at_context = out.ended_at_context(context);
-        let failure = self.failure(&out);
-        out.finish()?;
-        let slides =
-            self.models.engine.cache.is_some_and(|kind| matches!(kind, CacheKind::Sliding(_)));
-        if at_context > 0 && !slides && self.loops.past_context == PastContext::Stop {
-            note!(
-                "note: the text ends where the model's context does, at {context} tokens; one prompt \
-                 goes on with --past-context window"
-            );
-        }
-        failure.map_or(Ok(()), Err)
-    }
-
-    /// The error of the first row of a batch that failed; if the model computed NaN for it, where that
-    /// comes from instead. The texts of the other rows are whole.
-    fn failure(&self, out: &Output) -> Option<anyhow::Error> {
-        let failed = out.failed();
-        let (row, error) = *failed.first()?;
-        let others = match failed.len() - 1 {
-            0 => String::new(),
-            1 => " (another text failed, too)".to_string(),
-            more => format!(" ({more} other texts failed, too)"),
-        };
-        let tokens = &out.sequences()[row];
-        if let NanTrace::FirstIn(stage) = nan_trace::first_nan(self.models.engine.model(), tokens) {
-            let error = self.nan_error(&self.args.model, &stage, tokens.len(), row, out);
-            return Some(anyhow!("{error}{others}"));
-        }
-        let which = match out.num_texts() {
-            1 => String::new(),
-            texts => format!("text {} of {texts}: ", row + 1),
-        };
-        Some(anyhow!("{which}{error}{others}"))
-    }
-
-    /// The error of a loop; if the model computed NaN, where that comes from instead.
-    fn explained(&self, error: anyhow::Error, out: &Output) -> anyhow::Error {
-        if !self.watched.iter().flatten().any(|model| model.computed_nan()) {
-            return error;
-        }
-        let drafter = self.args.draft_model.as_deref().unwrap_or_default();
-        let draft_name = format!("--draft-model {drafter}");
-        let drafting = self.models.drafter.map(|(engine, _)| engine);
-        let models = [(Some(self.models.engine), &self.args.model), (drafting, &draft_name)];
-        let rows = out.sequences();
-        // No stage is found if all texts give numbers, or if one cannot be computed again.
-        let mut without_source = NanTrace::NoNan;
-        for (engine, name) in models {
-            let Some(engine) = engine else { continue };
-            for (row, tokens) in rows.iter().enumerate() {
-                let (tokens, trace) = if self.loops.day == 11 {
-                    let bound = self.loops.params.max_new_tokens;
-                    nan_trace::first_nan_behind(engine.model(), tokens, bound)
-                } else {
-                    (tokens.clone(), nan_trace::first_nan(engine.model(), tokens))
-                };
-                let source = match trace {
-                    NanTrace::FirstIn(stage) => stage,
-                    NanTrace::NoNan => continue,
-                    NanTrace::NotRepeatable => {
-                        without_source = NanTrace::NotRepeatable;
-                        continue;
-                    }
-                };
-                return self.nan_error(name, &source, tokens.len(), row, out);
-            }
-        }
-        anyhow!("{}; {without_source}", describe(&error))
-    }
-
-    /// Says where the model `name` computed NaN: after `len` tokens of a row.
-    fn nan_error(
-        &self,
-        name: &str,
-        stage: &str,
-        len: usize,
-        row: usize,
-        out: &Output,
-    ) -> anyhow::Error {
-        let way = match self.args.dtype.as_deref() {
-            Some("f16") => {
-                "f16 ends at 65504, try --dtype bf16 or f32; or is the file damaged? fetch it again"
-            }
-            _ => "is the file damaged? fetch it again",
-        };
-        let position = len - 1;
-        let step = len - out.prompt_len(row) + 1;
-        let row = match out.num_texts() {
-            1 => String::new(),
-            count => format!(", text {} of {count}", row + 1),
-        };
-        anyhow!("{name}: logits are NaN at step {step}, position {position}{row}: {stage}; {way}")
-    }
-}
-
-/// A model that fails at its next pass once Ctrl-C was pressed, so that every loop can be stopped, even
-/// one that returns no token for a long time, such as beam search. It keeps the logits of its last pass, for the case that
-/// a loop fails on them.
-struct Watched<'a> {
-    model: &'a dyn Model,
-    last: RefCell<Option<Tensor>>,
-}
-
-impl<'a> Watched<'a> {
-    fn new(model: &'a dyn Model) -> Self {
-        Self { model, last: RefCell::default() }
-    }
-
-    /// True if there is a NaN among the logits of the last pass.
-    fn computed_nan(&self) -> bool {
-        let numbers =
-            |logits: &Tensor| logits.flatten_all()?.to_dtype(DType::F32)?.to_vec1::<f32>();
-        let last = self.last.borrow();
-        last.as_ref()
-            .and_then(|logits| numbers(logits).ok())
-            .is_some_and(|all| all.iter().any(|x| x.is_nan()))
-    }
-}
-
-impl Model for Watched<'_> {
-    fn config(&self) -> &ModelConfig {
-        self.model.config()
-    }
-
-    fn device(&self) -> &Device {
-        self.model.device()
-    }
-
-    fn forward(&self, step: &Step, cache: &mut dyn Cache) -> candle_core::Result<Tensor> {
-        if interrupt::asked() {
-            candle_core::bail!("stopped")
-        }
-        self.last.take(); // not kept in memory beside the next pass
-        let logits = self.model.forward(step, cache)?;
-        self.last.replace(Some(logits.clone()));
-        Ok(logits)
     }
 }

@@ -4,7 +4,7 @@ use crate::cli::flags::Args;
 use crate::engine::load;
 use crate::formats::ModelFiles;
 use crate::kit::error::usage;
-use crate::kit::{device, ModelConfig, WeightFormat};
+use crate::kit::{ModelConfig, WeightFormat};
 use anyhow::{ensure, Result};
 use candle_core::Device;
 
@@ -30,7 +30,7 @@ impl<'a> ModelLoad<'a> {
 /// The format of a model's matrices.
 ///
 /// # Errors
-/// If `--dtype` names no type, or `--quantize` is for another device, or for a file that is quantised.
+/// If `--quantize` is for another device, or for a file that is quantised.
 pub fn weight_format(args: &Args, files: &ModelFiles, device: &Device) -> Result<WeightFormat> {
     if let Some(kind) = args.quantize {
         ensure!(
@@ -48,10 +48,7 @@ pub fn weight_format(args: &Args, files: &ModelFiles, device: &Device) -> Result
         );
         return Ok(load::quantized_format(kind));
     }
-    Ok(match &args.dtype {
-        Some(name) => WeightFormat::Tensors(device::dtype(name).map_err(usage)?),
-        None => load::own_format(files, device),
-    })
+    Ok(args.dtype.map_or_else(|| load::own_format(files, device), WeightFormat::Tensors))
 }
 
 /// What is said of a file that is quantised, if its weights stay so or nobody has asked for a type; None

@@ -22,29 +22,15 @@ pub struct RunSizes {
     pub new: usize,
 }
 
-/// How long the passes of a run take at least.
-#[derive(Debug, Clone, Copy)]
-pub struct Forecast {
-    /// The pass over the prompts.
-    pub prefill: Prediction,
-    /// A decoding step, in the middle of the text; None if there was none.
-    pub decode: Option<Prediction>,
-}
-
 /// This machine, measured: it takes a moment.
 pub fn this_machine() -> Machine {
     Machine { bandwidth: kernels::bandwidth(3), peak: kernels::peak_operations(5) }
 }
 
-/// The forecast for a run on the CPU, whose cache is f32 whatever the weights are.
-///
-/// # Errors
-/// If day 16 is the reader's, and not written so far, or panics: in words.
-pub fn forecast(
-    model: &Transformer,
-    sizes: RunSizes,
-    machine: &Machine,
-) -> Result<Forecast, String> {
+/// Says what a run on the CPU should have taken at least, and why: a pass over the prompts, and a
+/// decoding step in the middle of the text. The cache is f32 whatever the weights are. If day 16 is the
+/// reader's and panics, the words say that.
+pub fn words(model: &Transformer, sizes: RunSizes, machine: &Machine) -> String {
     let RunSizes { rows, prompt, new } = sizes;
     let cache_bytes = DType::F32.size_in_bytes() as f64;
     let mut machine = *machine;
@@ -54,13 +40,26 @@ pub fn forecast(
     let forecast = || {
         let weight_bytes = bytes_read(model) / weights_read(&model.config);
         let precision = Precision { weight_bytes, cache_bytes };
-        let predict = |pass: &Pass| machine.predict_pass(&model.config, pass, &precision);
-        Forecast {
-            prefill: predict(&Pass::prefill(rows, prompt)),
-            decode: (new > 1).then(|| predict(&Pass::decode(rows, prompt + (new - 1) / 2))),
+        let least = |pass: &Pass| {
+            let Prediction { seconds, bound, .. } =
+                machine.predict_pass(&model.config, pass, &precision);
+            let bound = match bound {
+                Bound::Memory => "memory",
+                Bound::Compute => "operations",
+            };
+            format!("{:.1} ms, bound by {bound}", 1e3 * seconds)
+        };
+        let prefill = least(&Pass::prefill(rows, prompt));
+        match new {
+            0 | 1 => format!("roofline at least: prefill {prefill}"),
+            _ => {
+                let step = least(&Pass::decode(rows, prompt + (new - 1) / 2));
+                format!("roofline at least: prefill {prefill}; a step {step}")
+            }
         }
     };
-    catch_unwind(AssertUnwindSafe(forecast)).map_err(|panic| describe_panic(&*panic))
+    catch_unwind(AssertUnwindSafe(forecast))
+        .unwrap_or_else(|panic| format!("roofline not predicted: {}", describe_panic(&*panic)))
 }
 
 /// True if the products of a layer are of small integers.

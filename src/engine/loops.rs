@@ -1,7 +1,8 @@
-//! The loops of the days, each behind the same call: prompts in, tokens out to a [`Sink`].
+//! The loops of the days with one call for all: prompts in, tokens out.
 
 use crate::day06_generate::{simple_generate, TextStream};
 use crate::day07_greedy::{argmax, generate};
+use crate::day08_sampling::torch_samplers;
 use crate::day10_kv_cache::{generate_cached, Cached};
 use crate::day11_beam_search::beam_search;
 use crate::day12_batching::{generate_batch, BatchCache};
@@ -16,19 +17,16 @@ use crate::kit::{BeamParams, FinishReason, Hypothesis, Model, PastContext, Reque
 use crate::kit::{Sampler, SamplingParams, SharedOps, Token};
 use anyhow::Result;
 
-/// Takes what a loop makes.
-pub trait Sink {
-    /// Takes a token of some row; false ends the loop.
-    ///
-    /// # Errors
-    /// If it cannot be shown.
-    fn token(&mut self, token: Token) -> Result<bool>;
+/// Takes a token of some row; false ends the loop. An error, too, if it cannot be shown.
+pub type OnToken<'a> = dyn FnMut(Token) -> Result<bool> + 'a;
 
-    /// Takes the result of a beam search.
-    fn hypotheses(&mut self, found: Vec<Hypothesis>);
-
-    /// Takes what speculation did.
-    fn counts(&mut self, counts: Counts);
+/// What a loop has found besides tokens.
+#[derive(Default)]
+pub struct Found {
+    /// The texts of a beam search.
+    pub hypotheses: Vec<Hypothesis>,
+    /// What speculation did.
+    pub counts: Option<Counts>,
 }
 
 /// Which loop runs, and what for.
@@ -75,21 +73,23 @@ impl LoopPlan {
     /// the random numbers of that request. Days 6, 7, 10, 11 and 13 take one prompt.
     ///
     /// # Errors
-    /// If the prompt does not fit, the model or a processor fails, or the sink does.
+    /// If the prompt does not fit, the model or a processor fails, or `on_token` does.
     pub fn run(
         &self,
         models: Models,
         prompts: &[Vec<u32>],
         first: usize,
-        sink: &mut dyn Sink,
-    ) -> Result<()> {
+        on_token: &mut OnToken,
+    ) -> Result<Found> {
+        let mut found = Found::default();
         match self.day {
-            6 => self.simple(models, &prompts[0], sink),
-            11 => self.search(models, &prompts[0], sink),
-            13 => self.speculate(models, &prompts[0], first, sink),
-            15 => self.serve(models, prompts, sink),
-            _ => self.stream(models, prompts, first, sink),
+            6 => self.simple(models, &prompts[0], on_token)?,
+            11 => found.hypotheses = self.search(models, &prompts[0])?,
+            13 => found.counts = Some(self.speculate(models, &prompts[0], first, on_token)?),
+            15 => self.serve(models, prompts, on_token)?,
+            _ => self.stream(models, prompts, first, on_token)?,
         }
+        Ok(found)
     }
 
     /// A request for this prompt, greedy or with the portable random stream number `stream`.
@@ -117,22 +117,20 @@ impl LoopPlan {
         models: Models,
         prompts: &[Vec<u32>],
         first: usize,
-        sink: &mut dyn Sink,
+        on_token: &mut OnToken,
     ) -> Result<()> {
         let Models { engine, model, .. } = models;
         let tokenizer = engine.tokenizer();
-        let mut batch = Vec::new();
-        if self.torch {
-            // One stream for all rows of a batch; a sequence of its own has its own.
-            let samplers = requests::samplers(&self.params, prompts.len(), true, &self.ops);
-            for (prompt, sampler) in prompts.iter().zip(samplers) {
-                batch.push(self.request_with(model, prompt, sampler));
-            }
+        // Torch has one stream for all rows of a batch.
+        let samplers = if self.torch {
+            torch_samplers(self.params.seed, prompts.len())
         } else {
-            for (row, prompt) in prompts.iter().enumerate() {
-                batch.push(self.request(model, prompt, first + row));
-            }
-        }
+            let rows = first..first + prompts.len();
+            rows.map(|row| requests::sampler(&self.params, row, &self.ops)).collect()
+        };
+        let rows = prompts.iter().zip(samplers);
+        let mut batch: Vec<_> =
+            rows.map(|(prompt, sampler)| self.request_with(model, prompt, sampler)).collect();
         let tokens = if self.day == 12 {
             generate_batch(model, tokenizer, batch, engine.new_batch()?)?
         } else {
@@ -144,7 +142,7 @@ impl LoopPlan {
             }
         };
         for token in tokens {
-            if !sink.token(token?)? {
+            if !on_token(token?)? {
                 break;
             }
         }
@@ -152,14 +150,12 @@ impl LoopPlan {
     }
 
     /// Day 11: beams.
-    fn search(&self, models: Models, prompt: &[u32], sink: &mut dyn Sink) -> Result<()> {
+    fn search(&self, models: Models, prompt: &[u32]) -> Result<Vec<Hypothesis>> {
         let Models { engine, model, .. } = models;
         let mut request = self.request(model, prompt, 0);
         let mut cache = engine.new_batch()?;
         let tokenizer = engine.tokenizer();
-        let found = beam_search(model, tokenizer, &mut request, &self.beams, &mut *cache)?;
-        sink.hypotheses(found);
-        Ok(())
+        Ok(beam_search(model, tokenizer, &mut request, &self.beams, &mut *cache)?)
     }
 
     /// Day 13: blocks of drafted and verified tokens.
@@ -168,8 +164,8 @@ impl LoopPlan {
         models: Models,
         prompt: &[u32],
         number: usize,
-        sink: &mut dyn Sink,
-    ) -> Result<()> {
+        on_token: &mut OnToken,
+    ) -> Result<Counts> {
         let Models { engine, model, .. } = models;
         let vocab_size = model.config().vocab_size;
         let drafter: Box<dyn Drafter + '_> = match (models.drafter, &self.draft_table) {
@@ -195,15 +191,14 @@ impl LoopPlan {
         let mut going = true;
         while going && decoder.sequence.finish.is_none() {
             for token in decode_block(&mut decoder)? {
-                going &= sink.token(token)?;
+                going &= on_token(token)?;
             }
         }
-        sink.counts(decoder.counts);
-        Ok(())
+        Ok(decoder.counts)
     }
 
     /// Day 15: the prompts are requests to the scheduler, in the order given.
-    fn serve(&self, models: Models, prompts: &[Vec<u32>], sink: &mut dyn Sink) -> Result<()> {
+    fn serve(&self, models: Models, prompts: &[Vec<u32>], on_token: &mut OnToken) -> Result<()> {
         let Models { engine, model, .. } = models;
         let capacity = engine.cache.unwrap_or(CacheKind::Dynamic).batch_capacity()?;
         let layers = model.config().num_hidden_layers;
@@ -218,14 +213,14 @@ impl LoopPlan {
         let mut going = true;
         while going && !scheduler.is_idle() {
             for token in scheduler.step()? {
-                going &= sink.token(token)?;
+                going &= on_token(token)?;
             }
         }
         Ok(())
     }
 
     /// Day 6's loop knows ids only: text and ends are added here; log-probabilities it does not compute.
-    fn simple(&self, models: Models, prompt: &[u32], sink: &mut dyn Sink) -> Result<()> {
+    fn simple(&self, models: Models, prompt: &[u32], on_token: &mut OnToken) -> Result<()> {
         let Models { engine, model, .. } = models;
         let mut request = self.request(model, prompt, 0);
         request.fit(model)?;
@@ -233,7 +228,7 @@ impl LoopPlan {
         let mut stream = TextStream::after(engine.tokenizer(), prompt);
         let mut remaining = request.max_new_tokens;
         let mut ended = Ok(true);
-        let on_token = |id| {
+        let on_id = |id| {
             remaining -= 1;
             let is_eos = eos.contains(&id);
             let finish = match (is_eos, remaining) {
@@ -246,14 +241,14 @@ impl LoopPlan {
                 text.push_str(&stream.finish()?);
             }
             let logprob = f32::NAN;
-            ended = sink.token(Token { id, logprob, text, finish, ..Token::default() });
+            ended = on_token(Token { id, logprob, text, finish, ..Token::default() });
             if !matches!(ended, Ok(true)) {
                 candle_core::bail!("the loop was told to stop")
             }
             Ok(())
         };
         let bound = request.max_new_tokens;
-        let result = simple_generate(model, prompt, bound, eos, argmax, on_token);
+        let result = simple_generate(model, prompt, bound, eos, argmax, on_id);
         if ended? {
             result?;
         }

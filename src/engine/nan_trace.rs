@@ -2,11 +2,99 @@
 //! stage. A run without a NaN pays nothing for it.
 
 use crate::day05_model::Transformer;
-use crate::day07_greedy::argmax;
-use crate::kit::{Family, Logits, Model, NoCache, Step};
-use candle_core::{DType, Result, Tensor};
+use crate::kit::error::describe;
+use crate::kit::{Cache, Family, Model, ModelConfig, NoCache, Step};
+use anyhow::anyhow;
+use candle_core::{bail, DType, Device, Result, Tensor};
+use std::cell::RefCell;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+
+/// A model that fails at its next pass once `stop` says so: every loop can be stopped, even one that
+/// returns no token for a long time, as beam search does. It keeps the logits of its last pass, in case
+/// a loop fails on them.
+pub struct Watched<'a> {
+    model: &'a Transformer,
+    /// What the model is called in messages.
+    pub name: String,
+    stop: fn() -> bool,
+    last: RefCell<Option<Tensor>>,
+}
+
+impl<'a> Watched<'a> {
+    /// Watches a model.
+    pub fn new(model: &'a Transformer, name: String, stop: fn() -> bool) -> Self {
+        Self { model, name, stop, last: RefCell::default() }
+    }
+
+    /// Returns true if there is a NaN among the logits of the last pass.
+    pub fn computed_nan(&self) -> bool {
+        let last = self.last.borrow();
+        last.as_ref().is_some_and(|logits| !matches!(first(logits, f32::is_nan), Ok(None)))
+    }
+}
+
+impl Model for Watched<'_> {
+    fn config(&self) -> &ModelConfig {
+        self.model.config()
+    }
+
+    fn device(&self) -> &Device {
+        self.model.device()
+    }
+
+    fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
+        if (self.stop)() {
+            bail!("stopped")
+        }
+        self.last.take(); // not kept in memory during the next pass
+        let logits = self.model.forward(step, cache)?;
+        self.last.replace(Some(logits.clone()));
+        Ok(logits)
+    }
+}
+
+/// A text that a loop has made so far.
+#[derive(Debug, Clone)]
+pub struct TextSoFar {
+    /// Which of how many it is, as messages have it: empty, or "text 2 of 3: ".
+    pub which: String,
+    /// Its tokens, the prompt's included.
+    pub tokens: Vec<u32>,
+    /// How many tokens its prompt has.
+    pub prompt_len: usize,
+}
+
+/// Returns the error of a loop that ran on these models; or, if one of them computes NaN for one of the
+/// texts, an error that says where it begins. `all`: the models computed nothing but these texts.
+pub fn explained(
+    error: anyhow::Error,
+    models: &[&Watched],
+    texts: &[TextSoFar],
+    all: bool,
+) -> anyhow::Error {
+    let mut without_source = if all { NanTrace::NoNan } else { NanTrace::NotRepeatable };
+    for model in models {
+        for TextSoFar { which, tokens, prompt_len } in texts {
+            match first_nan(model.model, tokens) {
+                NanTrace::NoNan => {}
+                NanTrace::NotRepeatable => without_source = NanTrace::NotRepeatable,
+                NanTrace::FirstIn(stage) => {
+                    let (step, position) = (tokens.len() - prompt_len + 1, tokens.len() - 1);
+                    return anyhow!(
+                        "{which}{}: logits are NaN at step {step}, position {position}: {stage}; is the \
+                         file damaged, or --dtype f16 too narrow for it?",
+                        model.name
+                    );
+                }
+            }
+        }
+    }
+    match models.iter().any(|model| model.computed_nan()) {
+        true => anyhow!("{}; {without_source}", describe(&error)),
+        false => error,
+    }
+}
 
 /// What a trace came to. It is shown as the end of an error that speaks of a NaN.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +111,8 @@ impl fmt::Display for NanTrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotRepeatable => {
-                "which stage it comes from is not known, because the model cannot compute this text \
-                 again without a cache"
+                "which stage it comes from is not known: this text could not be computed again without \
+                 a cache"
             }
             Self::NoNan => {
                 "computed again without a cache, this text gives no NaN, so look at the cache, the \
@@ -42,34 +130,6 @@ pub fn first_nan(model: &Transformer, tokens: &[u32]) -> NanTrace {
         Ok(Ok(None)) => NanTrace::NoNan,
         Ok(Err(_)) | Err(_) => NanTrace::NotRepeatable,
     }
-}
-
-/// As [`first_nan`], for a search whose texts are not known: follows the greedy continuation of `prompt` for
-/// up to `max_new_tokens`, until a pass is not all numbers. Gives the tokens of the last pass, too.
-pub fn first_nan_behind(
-    model: &Transformer,
-    prompt: &[u32],
-    max_new_tokens: usize,
-) -> (Vec<u32>, NanTrace) {
-    let mut tokens = prompt.to_vec();
-    for _ in 0..max_new_tokens {
-        let trace = first_nan(model, &tokens);
-        if trace != NanTrace::NoNan {
-            return (tokens, trace);
-        }
-        let Ok(next) = greedy_next(model, &tokens) else {
-            return (tokens, NanTrace::NotRepeatable);
-        };
-        tokens.push(next);
-    }
-    (tokens, NanTrace::NoNan)
-}
-
-/// The token that greedy decoding adds to `tokens`.
-fn greedy_next(model: &Transformer, tokens: &[u32]) -> Result<u32> {
-    let step = Step::new(model, tokens, 0)?.with_logits(Logits::Last(1));
-    let logits: Vec<f32> = model.forward(&step, &mut NoCache)?.flatten_all()?.to_vec1()?;
-    argmax(&logits)
 }
 
 /// The first stage that gives a NaN, in words; None: there is none.
@@ -118,9 +178,9 @@ fn trace(model: &Transformer, tokens: &[u32]) -> Result<Option<String>> {
     )))
 }
 
-/// The position of the first number of `x`, `(1, T, C)`, for which `pred` holds.
+/// The row of the last dimension with the first number of `x` for which `pred` holds.
 fn first(x: &Tensor, pred: fn(f32) -> bool) -> Result<Option<usize>> {
-    let (_, _, c) = x.dims3()?;
+    let width = x.dims().last().copied().unwrap_or(1);
     let numbers: Vec<f32> = x.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?;
-    Ok(numbers.iter().position(|number| pred(*number)).map(|at| at / c))
+    Ok(numbers.iter().position(|number| pred(*number)).map(|at| at / width))
 }

@@ -1,6 +1,6 @@
 //! From [`SamplingParams`] to a [`Request`]: the processors of days 8, 9 and 14 in HF's order, and a sampler.
 
-use crate::day08_sampling::{chacha_sampler, torch_samplers, warpers};
+use crate::day08_sampling::{chacha_sampler, warpers};
 use crate::day09_penalties::penalties;
 use crate::day14_guard_rails::{
     allow_automaton, block_automata, block_sequences, Automaton, GuardRail,
@@ -260,20 +260,6 @@ pub fn sampler(params: &SamplingParams, stream: usize, ops: &SharedOps) -> Sampl
         return operations::greedy(ops);
     }
     chacha_sampler(params.seed, stream)
-}
-
-/// The samplers of a batch of `rows` that all have these parameters: with `torch`, they share torch's
-/// stream, as the rows of a batch in transformers do.
-pub fn samplers(
-    params: &SamplingParams,
-    rows: usize,
-    torch: bool,
-    ops: &SharedOps,
-) -> Vec<Sampler<'static>> {
-    if torch && params.temperature != 0.0 {
-        return torch_samplers(params.seed, rows);
-    }
-    (0..rows).map(|row| sampler(params, row, ops)).collect()
 }
 
 /// A request with these parts, for a model with these operations.

@@ -1,7 +1,7 @@
 //! `run --endpoint`: prompts sent one after another, and what comes back, as it comes.
 
-use crate::cli::endpoint::remote_client::{error_message, Client, Stream};
-use crate::cli::endpoint::remote_request::{completion, RemotePrompt, Server};
+use crate::cli::endpoint::client::{error_message, Client, Server};
+use crate::cli::endpoint::request::{completion, RemotePrompt};
 use crate::cli::flags::{Args, Format};
 use crate::cli::interrupt;
 use crate::cli::output::{show, show_text};
@@ -21,28 +21,8 @@ const STREAM_PER_TOKEN: u64 = 64 << 10;
 /// A request for a few tokens may cost as much as one for this many.
 const AT_LEAST: usize = 256;
 
-/// What a response may be at most, from what was asked for.
-#[derive(Debug, Clone, Copy)]
-pub struct Bounds {
-    /// Bytes of the whole stream.
-    pub stream: u64,
-    /// Bytes of one text.
-    text: usize,
-}
-
-impl Bounds {
-    /// For `n` texts of so many tokens.
-    pub fn new(max_new_tokens: usize, n: usize) -> Self {
-        let tokens = max_new_tokens.saturating_add(AT_LEAST);
-        Self {
-            stream: (tokens as u64).saturating_mul(n as u64).saturating_mul(STREAM_PER_TOKEN),
-            text: tokens.saturating_mul(LONGEST_TOKEN),
-        }
-    }
-}
-
-/// What one choice of a response has become.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+/// What one choice of a response has become, as `--format json` prints it.
+#[derive(Clone, Default, Serialize)]
 pub struct RemoteText {
     /// Ids of the prompt, where the server tells them.
     pub prompt_ids: Vec<u64>,
@@ -56,30 +36,20 @@ pub struct RemoteText {
     pub finish_reason: Option<String>,
     /// ln of each token's probability, where the server tells it.
     pub logprobs: Vec<f64>,
+    /// Seconds to the first text of the response.
+    pub prefill_s: f64,
+    /// Seconds from there to its end.
+    pub decode_s: f64,
 }
 
-/// What a response came to, and when.
-#[derive(Debug, Default)]
+/// What a response came to.
 pub struct Received {
     /// Its choices, in order.
     pub texts: Vec<RemoteText>,
-    /// Seconds to the first text.
-    pub first_s: f64,
-    /// Seconds from there to the end.
-    pub rest_s: f64,
-    /// Tokens of the prompt and of all texts, as the server counts.
-    pub usage: Option<(u64, u64)>,
+    /// The line of `--stats`.
+    pub stats: String,
     /// Ctrl-C ended it.
     pub stopped: bool,
-}
-
-/// One line of `--format json`: a text, and the times of its request.
-#[derive(Serialize)]
-struct Line<'a> {
-    #[serde(flatten)]
-    text: &'a RemoteText,
-    prefill_s: f64,
-    decode_s: f64,
 }
 
 /// The prompts that the flags give.
@@ -98,7 +68,7 @@ pub fn prompts(args: &Args) -> Result<Vec<RemotePrompt>> {
     Ok(texts.into_iter().map(RemotePrompt::Text).collect())
 }
 
-/// Sends every prompt, and shows what comes back; gives the exit code.
+/// Sends every prompt, shows what comes back, and returns the exit code.
 ///
 /// # Errors
 /// If the server refuses, or a stream breaks off.
@@ -109,44 +79,41 @@ pub fn run(
     params: &SamplingParams,
     prompts: &[RemotePrompt],
 ) -> Result<u8> {
-    interrupt::watch();
     let n = args.num_return_sequences;
-    let streams = args.format == Format::Text && n == 1;
+    let json = args.format == Format::Json;
+    let streams = !json && n == 1;
     for (number, prompt) in prompts.iter().enumerate() {
-        let body = completion(params, server, prompt, n, args.format == Format::Json);
-        let began = Instant::now();
-        let bounds = Bounds::new(params.max_new_tokens, n);
-        let stream = client.stream("completions", &body, bounds.stream)?;
+        let body = completion(params, server, prompt, n, json);
         let echo = match prompt {
             RemotePrompt::Text(text) => text.as_str(),
             RemotePrompt::Ids(_) => "",
         };
-        let gap = if number > 0 { "\n" } else { "" };
-        if streams {
-            show(&format!("{gap}{echo}"))?;
-        }
-        let received = receive(stream, n, bounds, began, |text| match streams {
-            true => show_text(text),
-            false => Ok(()),
+        let gap = |i: usize| if number + i > 0 { "\n" } else { "" };
+        let mut begun = false;
+        let received = receive(client, "completions", &body, params, n, &mut |text| {
+            if streams && !begun {
+                show_text(&format!("{}{echo}", gap(0)))?;
+            }
+            begun = streams;
+            if streams {
+                show_text(text)
+            } else {
+                Ok(())
+            }
         });
-        if streams {
+        if begun {
             show("\n")?;
         }
         let received = received?;
         for (i, text) in received.texts.iter().enumerate() {
-            let gap = if number + i > 0 { "\n" } else { "" };
-            match args.format {
-                Format::Text if streams => {}
-                Format::Text => show_text(&format!("{gap}{echo}{}\n", text.text))?,
-                Format::Json => {
-                    let (prefill_s, decode_s) = (received.first_s, received.rest_s);
-                    let line = Line { text, prefill_s, decode_s };
-                    show(&(serde_json::to_string(&line)? + "\n"))?;
-                }
+            if json {
+                show(&(serde_json::to_string(text)? + "\n"))?;
+            } else if !begun {
+                show_text(&format!("{}{echo}{}\n", gap(i), text.text))?;
             }
         }
         if args.stats {
-            note!("{}", stats(&received));
+            note!("{}", received.stats);
         }
         if received.stopped {
             return Ok(130);
@@ -155,22 +122,25 @@ pub fn run(
     Ok(0)
 }
 
-/// Collects the choices of a response; `on_text` sees each piece of text as it comes.
+/// Sends a request for `n` texts, and collects what comes back; `on_text` sees each piece of text as
+/// it comes. However long the stream goes on, it is bounded by what was asked for.
 ///
 /// # Errors
-/// If the server reports an error, or the stream ends before its end was said.
+/// If the server refuses, reports an error, or ends the stream before its end was said.
 pub fn receive(
-    stream: Stream,
+    client: &Client,
+    path: &str,
+    body: &Value,
+    params: &SamplingParams,
     n: usize,
-    bounds: Bounds,
-    began: Instant,
-    mut on_text: impl FnMut(&str) -> Result<()>,
+    on_text: &mut dyn FnMut(&str) -> Result<()>,
 ) -> Result<Received> {
-    let mut received = Received { texts: vec![RemoteText::default(); n], ..Received::default() };
-    let mut first = None;
-    let mut done = false;
-    let mut pieces = 0;
-    for event in stream {
+    let tokens = params.max_new_tokens.saturating_add(AT_LEAST);
+    let most = (tokens as u64).saturating_mul(n as u64).saturating_mul(STREAM_PER_TOKEN);
+    let began = Instant::now();
+    let mut texts = vec![RemoteText::default(); n];
+    let (mut first, mut usage, mut done, mut pieces) = (None, None, false, 0);
+    for event in client.stream(path, body, most)? {
         let broken = || format!("the stream broke off after {pieces} events with text");
         let event = event.with_context(broken)?;
         if event == "[DONE]" {
@@ -183,21 +153,21 @@ pub fn receive(
         if let Some(message) = error_message(&json) {
             bail!("the server reports an error in the stream: {}", shown(message));
         }
-        if let Some(usage) = json["usage"].as_object() {
-            let count = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
-            received.usage = Some((count("prompt_tokens"), count("completion_tokens")));
+        if json["usage"].is_object() {
+            let count = |name: &str| json["usage"][name].as_u64().unwrap_or(0);
+            usage = Some((count("prompt_tokens"), count("completion_tokens")));
         }
         for choice in json["choices"].as_array().into_iter().flatten() {
             let index = choice["index"].as_u64().unwrap_or(0) as usize;
-            let Some(text) = received.texts.get_mut(index) else {
+            let Some(text) = texts.get_mut(index) else {
                 bail!("the server sent choice {index}, and {n} were asked for")
             };
             let piece = take(text, choice);
             ensure!(
-                text.text.len() <= bounds.text,
+                text.text.len() <= tokens.saturating_mul(LONGEST_TOKEN),
                 "the server goes on: {} bytes of text, and {} tokens were asked for",
                 text.text.len(),
-                bounds.text / LONGEST_TOKEN - AT_LEAST
+                params.max_new_tokens
             );
             if !piece.is_empty() {
                 first.get_or_insert_with(|| began.elapsed().as_secs_f64());
@@ -206,64 +176,58 @@ pub fn receive(
             }
         }
         if interrupt::asked() {
-            received.stopped = true; // the connection closes, and the server stops computing
-            break;
+            break; // the connection closes, and the server stops computing
         }
     }
+    let stopped = interrupt::asked() && !done;
     // Some servers end a stream without `[DONE]`: that every text has its reason is enough.
-    let ended = received.texts.iter().all(|text| text.finish_reason.is_some());
+    let ended = texts.iter().all(|text| text.finish_reason.is_some());
     ensure!(
-        done || ended || received.stopped,
+        done || ended || stopped,
         "the stream broke off after {pieces} events with text, before its end was said; is the \
          server still running?"
     );
-    received.first_s = first.unwrap_or_default();
-    received.rest_s = began.elapsed().as_secs_f64() - received.first_s;
-    Ok(received)
+    let prefill_s = first.unwrap_or_default();
+    let decode_s = began.elapsed().as_secs_f64() - prefill_s;
+    for text in &mut texts {
+        (text.prefill_s, text.decode_s) = (prefill_s, decode_s);
+    }
+    let first = format!("first text after {:.0} ms", 1e3 * prefill_s);
+    let stats = match usage {
+        Some((prompt, new)) => {
+            let later = new.saturating_sub(n as u64) as f64;
+            let rate = if decode_s > 0.0 { later / decode_s } else { 0.0 };
+            format!("prompt {prompt} tokens, new {new}; {first}, then {rate:.0} tokens/s")
+        }
+        None => format!("{first}, all after {:.2} s", prefill_s + decode_s),
+    };
+    Ok(Received { texts, stats, stopped })
 }
 
-/// Adds what an event says of a choice to its text; gives the new piece.
+/// Adds what an event says of a choice to its text, and returns the new piece.
 fn take(text: &mut RemoteText, choice: &Value) -> String {
     let piece = choice["text"].as_str().or(choice["delta"]["content"].as_str()).unwrap_or_default();
     text.text.push_str(piece);
     if let Some(reason) = choice["finish_reason"].as_str() {
         text.finish_reason = Some(reason.to_string());
     }
-    let numbers = |value: &Value| -> Vec<u64> {
-        value.as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
-    };
-    text.new_ids.extend(numbers(&choice["token_ids"]));
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let ids =
+        |value: &Value| -> Vec<u64> { list(value).iter().filter_map(Value::as_u64).collect() };
+    text.new_ids.extend(ids(&choice["token_ids"]));
     if text.prompt_ids.is_empty() {
-        text.prompt_ids = numbers(&choice["prompt_token_ids"]);
+        text.prompt_ids = ids(&choice["prompt_token_ids"]);
     }
-    let logprobs = &choice["logprobs"];
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     // A completion has lists side by side; a chat, and llama.cpp always, one entry a token.
-    for token in logprobs["tokens"].as_array().into_iter().flatten() {
-        text.tokens.push(token.as_str().unwrap_or_default().to_string());
-    }
-    for logprob in logprobs["token_logprobs"].as_array().into_iter().flatten() {
-        text.logprobs.push(logprob.as_f64().unwrap_or(f64::NAN));
-    }
-    for entry in logprobs["content"].as_array().into_iter().flatten() {
-        text.tokens.push(entry["token"].as_str().unwrap_or_default().to_string());
-        text.logprobs.push(entry["logprob"].as_f64().unwrap_or(f64::NAN));
+    let logprobs = &choice["logprobs"];
+    text.tokens.extend(list(&logprobs["tokens"]).iter().map(word));
+    text.logprobs.extend(list(&logprobs["token_logprobs"]).iter().map(number));
+    for entry in list(&logprobs["content"]) {
+        text.tokens.push(word(&entry["token"]));
+        text.logprobs.push(number(&entry["logprob"]));
         text.new_ids.extend(entry["id"].as_u64());
     }
     piece.to_string()
-}
-
-/// The line of `--stats`.
-pub fn stats(received: &Received) -> String {
-    let (first, rest) = (1e3 * received.first_s, received.rest_s);
-    match received.usage {
-        Some((prompt, new)) => {
-            let later = new.saturating_sub(received.texts.len() as u64) as f64;
-            let rate = if rest > 0.0 { later / rest } else { 0.0 };
-            format!(
-                "prompt {prompt} tokens, new {new}; first text after {first:.0} ms, then {rate:.0} \
-                 tokens/s"
-            )
-        }
-        None => format!("first text after {first:.0} ms, all after {:.2} s", rest + first / 1e3),
-    }
 }

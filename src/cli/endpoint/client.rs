@@ -1,0 +1,251 @@
+//! The HTTP of `--endpoint`: which models a server has, and a response as events.
+
+use crate::kit::error::{quoted, shown, usage};
+use anyhow::{anyhow, bail, ensure, Context as _, Result};
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::time::{Duration, Instant};
+use ureq::http::{Request, Response};
+use ureq::{Agent, Body, BodyReader};
+
+/// How long a server may be silent: a long prompt in a long queue takes its time.
+const SILENCE: Duration = Duration::from_secs(300);
+/// The longest answer that isn't a stream, and the longest event of one, in bytes.
+const LONGEST: u64 = 4 << 20;
+
+/// A server, and how it is asked.
+pub struct Client {
+    agent: Agent,
+    base: String, // ends in /v1
+    key: Option<String>,
+}
+
+/// A model of a server's list.
+pub struct Server {
+    /// The model's name there.
+    pub model: String,
+    /// The program that serves it, as it says there: `vllm`, `llamacpp`, …
+    pub owned_by: String,
+}
+
+impl Client {
+    /// The server at `address`, with or without `/v1`. The key is `--api-key` or `OPENAI_API_KEY`.
+    ///
+    /// # Errors
+    /// As wrong usage, if the address isn't one, or no header can hold the key.
+    pub fn new(address: &str, key: Option<&str>) -> Result<Self> {
+        let host = address.strip_prefix("http://").or(address.strip_prefix("https://"));
+        let host = host.filter(|host| !host.is_empty() && !host.starts_with('/'));
+        let host = host.ok_or_else(|| no_address(address))?;
+        let base = address.trim_end_matches('/').trim_end_matches("/v1");
+        let (source, key) = match key {
+            Some(key) => ("--api-key", Some(key.to_string())),
+            None => ("OPENAI_API_KEY", std::env::var("OPENAI_API_KEY").ok()),
+        };
+        let key = key.filter(|key| !key.is_empty());
+        ensure!(
+            key.as_ref().is_none_or(|key| key.bytes().all(|byte| byte.is_ascii_graphic())),
+            usage(format!(
+                "{source}: a key has no spaces, line breaks or letters beyond ASCII; was something \
+                 else copied with it?"
+            ))
+        );
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_resolve(Some(Duration::from_secs(15)))
+            .timeout_connect(Some(Duration::from_secs(15)))
+            .timeout_recv_response(Some(SILENCE))
+            .timeout_per_read(Some(SILENCE))
+            .user_agent(concat!("candecode/", env!("CARGO_PKG_VERSION")));
+        if ["127.", "localhost", "[::1]"].iter().any(|name| host.starts_with(name)) {
+            config = config.proxy(None); // a proxy's loopback is another machine
+        }
+        Ok(Self { agent: config.build().new_agent(), base: format!("{base}/v1"), key })
+    }
+
+    /// The address, with `/v1`.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// The models of the server; None if it has no list of them.
+    ///
+    /// # Errors
+    /// If no server answers, or it refuses.
+    pub fn models(&self) -> Result<Option<Vec<Server>>> {
+        let response = self.send("models", None)?;
+        if response.status() == 404 {
+            return Ok(None);
+        }
+        let text = text_of(self.accepted(response)?.into_body());
+        let json: Value = serde_json::from_str(&text).unwrap_or_default();
+        let Some(list) = json["data"].as_array() else {
+            bail!(
+                "--endpoint {}: it answers, but not as OpenAI's protocol does: {}",
+                self.base,
+                quoted(one_line(&text))
+            )
+        };
+        let word = |model: &Value, name: &str| model[name].as_str().unwrap_or_default().to_string();
+        let server = |model| Server { model: word(model, "id"), owned_by: word(model, "owned_by") };
+        Ok(Some(list.iter().map(server).collect()))
+    }
+
+    /// The model to ask: `wanted`, or the server's only one if that is empty.
+    ///
+    /// # Errors
+    /// If the server has no such model, or several and none is named.
+    pub fn choose_model(&self, wanted: &str) -> Result<Server> {
+        let base = &self.base;
+        let Some(mut models) = self.models()? else {
+            ensure!(
+                !wanted.is_empty(),
+                usage(format!("{base}: it has no list of models; name one with --model"))
+            );
+            return Ok(Server { model: wanted.to_string(), owned_by: String::new() });
+        };
+        let names: Vec<String> = models.iter().take(8).map(|model| shown(&model.model)).collect();
+        let more = if models.len() > names.len() { ", …" } else { "" };
+        let names = names.join(", ") + more;
+        if wanted.is_empty() {
+            ensure!(
+                models.len() < 2,
+                usage(format!(
+                    "--endpoint {base}: the server has {} models; choose one with --model: {names}",
+                    models.len()
+                ))
+            );
+            return models
+                .pop()
+                .with_context(|| format!("--endpoint {base}: the server has no model"));
+        }
+        models.into_iter().find(|model| model.model == wanted).ok_or_else(|| {
+            anyhow!("--endpoint {base}: the server has no model \"{wanted}\"; it has {names}")
+        })
+    }
+
+    /// Sends a request, and returns the events of its response, of which there may be `most` bytes.
+    ///
+    /// # Errors
+    /// If no server answers, or it refuses: with its words.
+    pub fn stream(&self, path: &str, body: &Value, most: u64) -> Result<Events> {
+        let body = self.accepted(self.send(path, Some(body))?)?.into_body();
+        let reader = body.into_with_config().limit(u64::MAX).reader();
+        Ok(Events { reader: BufReader::new(reader), left: most })
+    }
+
+    /// Asks for a path, or posts a body to it.
+    fn send(&self, path: &str, body: Option<&Value>) -> Result<Response<Body>> {
+        let base = &self.base;
+        let mut request = Request::builder().uri(format!("{base}/{path}"));
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        let response = match body {
+            None => self.agent.run(request.body(()).map_err(|_| no_address(base))?),
+            Some(body) => {
+                let request = request.method("POST").header("content-type", "application/json");
+                self.agent.run(request.body(body.to_string()).map_err(|_| no_address(base))?)
+            }
+        };
+        response.map_err(|error| {
+            let why = match error {
+                ureq::Error::Io(error) => error.to_string(),
+                other => other.to_string(),
+            };
+            anyhow!(
+                "--endpoint {base}: no answer ({why}); is the server running, and on this port?"
+            )
+        })
+    }
+
+    /// A response that is no refusal.
+    fn accepted(&self, response: Response<Body>) -> Result<Response<Body>> {
+        let status = response.status().as_u16();
+        if status == 200 {
+            return Ok(response);
+        }
+        let wait = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+        let wait =
+            wait.map_or(String::new(), |wait| format!("; it asks to wait {} s", shown(wait)));
+        let text = text_of(response.into_body());
+        let json: Value = serde_json::from_str(&text).unwrap_or_default();
+        let said = one_line(&error_message(&json).unwrap_or(text));
+        let said = if said.is_empty() { said } else { format!(": {}", shown(said)) };
+        let what = match status {
+            401 | 403 if self.key.is_none() => {
+                "the server asks for a key, by --api-key or OPENAI_API_KEY"
+            }
+            401 | 403 => "the server refuses the key",
+            404 => "is the address right, and does the server have completions?",
+            429 | 503 => "the server is busy",
+            500..=599 => "the server failed",
+            _ => "the server refuses the request",
+        };
+        bail!("--endpoint {}: {what} ({status}{said}){wait}", self.base)
+    }
+}
+
+fn no_address(address: &str) -> anyhow::Error {
+    usage(format!("--endpoint {address}: expected an address, as http://127.0.0.1:8000"))
+}
+
+/// A body as text, as far as it is shown.
+fn text_of(body: Body) -> String {
+    let text = body.into_with_config().limit(LONGEST).lossy_utf8(true).read_to_string();
+    text.unwrap_or_default()
+}
+
+/// The message of an error in JSON, if it is one: in OpenAI's form, or in FastAPI's.
+pub fn error_message(json: &Value) -> Option<String> {
+    let message = json["error"]["message"].as_str().or(json["error"].as_str());
+    let message = message.or(json["message"].as_str()).or(json["detail"].as_str());
+    message.map(str::to_string)
+}
+
+/// A text on one line.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The data of each event of a response (WHATWG HTML, section 9.2). Engines write the data of an
+/// event on one line; comments, empty lines and other fields are skipped.
+pub struct Events {
+    reader: BufReader<BodyReader<'static>>,
+    /// How many bytes the stream may still have.
+    left: u64,
+}
+
+impl Events {
+    /// The next line, without its end; None at the end of the stream.
+    fn line(&mut self) -> Result<Option<String>> {
+        let mut bytes = Vec::new();
+        let most = self.left.min(LONGEST) + 1;
+        let read = self.reader.by_ref().take(most).read_until(b'\n', &mut bytes)? as u64;
+        ensure!(read <= LONGEST, "an event is longer than 4 MiB");
+        ensure!(read <= self.left, "the stream is longer than any answer to this request");
+        self.left -= read;
+        let line = String::from_utf8(bytes).context("the stream is not UTF-8 text")?;
+        Ok((read > 0).then(|| line.trim_end().to_string()))
+    }
+}
+
+impl Iterator for Events {
+    type Item = Result<String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let began = Instant::now();
+        while began.elapsed() < SILENCE {
+            match self.line() {
+                Ok(None) => return None,
+                Ok(Some(line)) => match line.strip_prefix("data:") {
+                    Some(data) => return Some(Ok(data.trim_start().to_string())),
+                    None => continue,
+                },
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        let seconds = SILENCE.as_secs();
+        Some(Err(anyhow!("the connection is open, but for {seconds} s no event came")))
+    }
+}
