@@ -12,7 +12,7 @@ use candecode::engine::operations::{choose, Kernels};
 use candecode::engine::Engine;
 use candecode::kernels;
 use candecode::kit::{Batch, Cache, Logits, Model, NoCache, Ops, SamplingParams, SharedOps};
-use candecode::kit::{Step, View, Weight};
+use candecode::kit::{Step, View};
 use candle_core::{DType, Device, Result, Tensor};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -88,26 +88,11 @@ fn a_whole_model_says_the_same_with_all_kernels() {
 struct FastProducts(SharedOps, SharedOps);
 
 impl Ops for FastProducts {
-    fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>> {
-        self.0.linear(x, weights)
-    }
-    fn embed(&self, ids: &Tensor, table: &Weight) -> Result<Tensor> {
-        self.0.embed(ids, table)
+    fn rest(&self) -> &dyn Ops {
+        &*self.0
     }
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
         self.1.attend(q, kv, mask)
-    }
-    fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
-        self.0.rms_norm(x, weight, eps)
-    }
-    fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
-        self.0.layer_norm(x, weight, bias, eps)
-    }
-    fn rotate(&self, x: &Tensor, cos_sin: &(Tensor, Tensor)) -> Result<Tensor> {
-        self.0.rotate(x, cos_sin)
-    }
-    fn silu_and_mul(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
-        self.0.silu_and_mul(gate, up)
     }
     fn describe(&self, cpu: bool) -> String {
         self.1.describe(cpu)

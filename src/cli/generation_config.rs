@@ -1,87 +1,187 @@
-//! What a model's `generation_config.json`, or a GGUF file's metadata, asks for beyond its EOS ids. It is
-//! said, not done: the command implies nothing.
+//! What a model's `generation_config.json`, or a GGUF file's metadata, asks for beyond its EOS ids. It is said, not done: the command implies nothing.
 
 use crate::cli::flags::Args;
+use crate::kit::error::shown;
+use clap::Parser as _;
 use serde_json::Value;
 
-/// Says what `config`, which comes from `source`, asks for and `args` do not, and the flags that would do
-/// it. None: nothing that there is a flag for.
+/// What `config`, which comes from `source`, asks for and `args` do not, and the flags that would do it. None: nothing. Every
+/// key is said unless it changes no text.
+///
+/// transformers heeds temperature, top-k, top-p and min-p only with `do_sample`, and then, silently, a top-k of 50.
 pub fn advice(config: &Value, source: &str, args: &Args) -> Option<String> {
-    let new = if args.chat { 512 } else { 128 }; // as `cli/flags` has it
-    let given = |key: &str| match key {
-        "temperature" => args.temperature.is_some(),
-        "top_k" => args.top_k.is_some(),
-        "top_p" => args.top_p.is_some(),
-        "min_p" => args.min_p.is_some(),
-        "repetition_penalty" => args.repetition_penalty.is_some(),
-        "no_repeat_ngram_size" => args.no_repeat_ngram.is_some(),
-        "num_beams" => args.num_beams != 1,
-        "num_return_sequences" => args.num_return_sequences != 1,
-        "length_penalty" => args.length_penalty != 1.0,
-        _ => args.max_new_tokens != new,
+    let (asks, flags) = wishes(config, args)?;
+    let way = match flags.is_empty() {
+        true => String::new(),
+        false => format!("; for the same add {}", flags.join(" ")),
     };
-    let wishes: Vec<_> = wishes(config).into_iter().filter(|(key, ..)| !given(key)).collect();
-    let flags: Vec<String> = wishes.iter().map(|(_, flag, x)| format!("{flag} {x}")).collect();
-    let flags = flags.join(" ");
-    let asks = words(config, &wishes)?;
-    Some(format!(
-        "note: {source} asks for {asks}; the command does only what its flags say; for the same add \
-         {flags}"
-    ))
+    Some(format!("note: {source} asks for {asks}; the command does only what its flags say{way}"))
 }
 
 /// As [`advice`], for a server, where every request has its own settings.
 pub fn advice_for_requests(config: &Value, source: &str) -> Option<String> {
-    let asks = words(config, &wishes(config))?;
+    let (asks, _) = wishes(config, &Args::parse_from(["candecode"]))?;
     Some(format!("[{source} asks for {asks}; the server does only what a request says]"))
 }
 
-/// The wishes on one line; None if there is none.
-fn words(config: &Value, wishes: &[Wish]) -> Option<String> {
-    let sampled = samples(config).then(|| "do_sample=true".to_string());
-    let wishes = wishes.iter().map(|(key, _, value)| format!("{key}={value}"));
-    let words: Vec<String> = sampled.into_iter().chain(wishes).collect();
-    (words.len() > usize::from(samples(config))).then(|| words.join(", "))
-}
-
-/// A key of the configuration, our flag for it, and the value that is asked for.
-type Wish = (&'static str, &'static str, String);
-
-/// What a configuration asks for, if it changes a text.
-///
-/// transformers heeds temperature, top-k, top-p and min-p only with `do_sample`, and then, silently, a
-/// top-k of 50.
-fn wishes(config: &Value) -> Vec<Wish> {
-    let nothing = f64::NAN;
-    let sampling = [
-        ("temperature", "--temperature", 1.0, nothing),
-        ("top_k", "--top-k", 50.0, 0.0),
-        ("top_p", "--top-p", 1.0, 1.0),
-        ("min_p", "--min-p", 0.0, 0.0),
+/// The wishes that `args` do not fulfil, in words, and the flags that would.
+fn wishes(config: &Value, args: &Args) -> Option<(String, Vec<String>)> {
+    let sampled = config.get("do_sample").and_then(Value::as_bool).unwrap_or(false);
+    // Key, flag, what is given, and what asks for nothing.
+    let warpers = [
+        ("temperature", "--temperature", args.temperature, f64::NAN),
+        ("top_k", "--top-k", args.top_k.map(|k| k as f64), 0.0),
+        ("top_p", "--top-p", args.top_p, 1.0),
+        ("min_p", "--min-p", args.min_p, 0.0),
     ];
+    let default_new = if args.chat { 512.0 } else { 128.0 }; // as `cli/flags` has it
     let others = [
-        ("repetition_penalty", "--repetition-penalty", 1.0, 1.0),
-        ("no_repeat_ngram_size", "--no-repeat-ngram", 0.0, 0.0),
-        ("num_beams", "--num-beams", 1.0, 1.0),
-        ("num_return_sequences", "--num-return-sequences", 1.0, 1.0),
-        ("length_penalty", "--length-penalty", 1.0, 1.0),
-        ("max_new_tokens", "--max-new-tokens", nothing, nothing),
+        ("repetition_penalty", "--repetition-penalty", args.repetition_penalty.map(f64::from), 1.0),
+        ("no_repeat_ngram_size", "--no-repeat-ngram", args.no_repeat_ngram.map(|n| n as f64), 0.0),
+        ("num_beams", "--num-beams", given(args.num_beams as f64, 1.0), 1.0),
+        (
+            "num_return_sequences",
+            "--num-return-sequences",
+            given(args.num_return_sequences as f64, 1.0),
+            1.0,
+        ),
+        ("length_penalty", "--length-penalty", given(args.length_penalty, 1.0), 1.0),
+        (
+            "max_new_tokens",
+            "--max-new-tokens",
+            given(args.max_new_tokens as f64, default_new),
+            f64::NAN,
+        ),
     ];
-    let mut wishes = Vec::new();
-    for (key, flag, default, neutral) in
-        sampling.into_iter().filter(|_| samples(config)).chain(others)
-    {
-        let value = config[key].as_f64().unwrap_or(default);
+    let (mut asks, mut flags) = (Vec::new(), Vec::new());
+    if sampled {
+        asks.push("do_sample=true".to_string());
+    }
+    let heeded = warpers.iter().filter(|_| sampled).chain(&others);
+    for (key, flag, given, nothing) in heeded {
+        let value = match (config.get(*key).and_then(Value::as_f64), *key) {
+            (None, "temperature") if sampled => 1.0,
+            (None, "top_k") if sampled => 50.0,
+            (Some(value), _) if value != *nothing => value,
+            _ => continue,
+        };
         let short = (1e-6..1e15).contains(&value.abs()) || value == 0.0;
-        let shown = if short { value.to_string() } else { format!("{value:e}") };
-        if value != neutral && !value.is_nan() {
-            wishes.push((key, flag, shown));
+        let value = if short { value.to_string() } else { format!("{value:e}") };
+        if given.is_none() {
+            asks.push(format!("{key}={value}"));
+            flags.push(format!("{flag} {value}"));
         }
     }
-    wishes
+    let known = |key: &str| warpers.iter().chain(&others).any(|(known, ..)| *known == key);
+    for (key, value) in config.as_object()? {
+        let counted = known(key) && (value.is_number() || value.is_null());
+        if !counted && !asks_for_nothing(key, value) {
+            asks.push(format!("{}={}", shown(key), shown(value)));
+        }
+    }
+    if asks.is_empty() || (flags.is_empty() && asks == ["do_sample=true"]) {
+        return None;
+    }
+    if asks.len() > MOST {
+        let more = asks.len() - MOST;
+        asks.truncate(MOST);
+        asks.push(format!("{more} more"));
+    }
+    Some((asks.join(", "), flags))
 }
 
-/// Whether transformers would sample.
-fn samples(config: &Value) -> bool {
-    config["do_sample"] == true
+/// The most keys that the note names.
+const MOST: usize = 30;
+
+/// Keys that change no text: EOS ids, which are read, other ids, what a call returns, and how it computes. Assisted generation
+/// and prompt lookup are among them: they change the speed only.
+const NO_EFFECT: &[&str] = &[
+    "do_sample", // counted already
+    "eos_token_id",
+    "bos_token_id",
+    "pad_token_id",
+    "decoder_start_token_id", // of encoder-decoder models
+    "transformers_version",
+    "output_attentions",
+    "output_hidden_states",
+    "output_logits",
+    "output_scores",
+    "return_dict_in_generate",
+    "use_cache",
+    "cache_implementation",
+    "cache_config",
+    "max_cache_len",
+    "low_memory",
+    "prefill_chunk_size",
+    "disable_compile",
+    "compile_config",
+    "continuous_batching_config",
+    "renormalize_logits",
+    "remove_invalid_values",
+    "is_assistant",
+    "use_mtp",
+    "speculation_type",
+    "num_assistant_tokens",
+    "num_assistant_tokens_schedule",
+    "assistant_confidence_threshold",
+    "assistant_early_exit",
+    "assistant_ensemble_weight",
+    "assistant_lookbehind",
+    "target_lookbehind",
+    "prompt_lookup_num_tokens",
+    "max_matching_ngram_size",
+];
+
+/// Numbers that ask for nothing. For every other key it is 0.
+const NEUTRAL: &[(&str, f64)] = &[
+    ("num_beam_groups", 1.0),
+    ("encoder_repetition_penalty", 1.0),
+    ("guidance_scale", 1.0),
+    ("typical_p", 1.0),
+    ("max_length", 20.0), // transformers' default, which counts for nothing there
+];
+
+/// True if a key, with this value, changes no text.
+fn asks_for_nothing(key: &str, value: &Value) -> bool {
+    if key.starts_with('_') || key.ends_with("_version") || NO_EFFECT.contains(&key) {
+        return true;
+    }
+    let neutral = NEUTRAL.iter().find(|(name, _)| *name == key).map_or(0.0, |(_, value)| *value);
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(number) => number.as_f64() == Some(neutral),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(table) => table.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Bool(true) => false,
+    }
+}
+
+/// The value of a flag that has a default, if it is another.
+fn given(value: f64, default: f64) -> Option<f64> {
+    (value != default).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{json, Map};
+
+    #[test]
+    fn a_foreign_file_makes_a_short_note_without_control_characters() {
+        let note = |config| advice(&config, "a file", &Args::parse_from(["candecode"])).unwrap();
+        let keys = (0..100_000).map(|n| (format!("key_{n}"), json!(n)));
+        let mut many: Map<String, Value> = keys.collect();
+        many.insert("a\u{1b}[2J".into(), json!("\u{7}\n"));
+        many.insert("b".into(), json!("long".repeat(1_000_000)));
+        many.insert("c".repeat(1_000_000), json!({"deep": [1, 2]}));
+        many.insert("do_sample".into(), json!(true));
+        many.insert("temperature".into(), json!(1e308));
+        let long = note(Value::Object(many));
+        assert!(long.len() < 15_000, "{} bytes", long.len());
+        assert!(!long.contains(char::is_control), "{long:?}");
+        assert!(long.contains(" more; "), "{long}");
+        let few = note(json!({"a\u{1b}": "\u{7}"}));
+        assert!(!few.contains(char::is_control), "{few:?}");
+    }
 }

@@ -33,7 +33,7 @@ impl Plan {
         let params = sampling_params(args)?;
         let samples = if args.num_beams > 1 { 1 } else { args.num_return_sequences };
         let rows = prompts * samples;
-        let plan = Self { day: loop_day(args, rows, params.temperature != 0.0)?, rows, params };
+        let plan = Self { day: loop_day(args, rows, &params)?, rows, params };
         plan.check(args)?;
         requests::check(&plan.params)?; // a bad parameter is refused before a model is loaded
         Ok(plan)
@@ -235,7 +235,7 @@ pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
 }
 
 /// The smallest day whose loop can do what is asked, or the one that `--loop` insists on.
-fn loop_day(args: &Args, rows: usize, sampling: bool) -> Result<usize> {
+fn loop_day(args: &Args, rows: usize, params: &SamplingParams) -> Result<usize> {
     let drafts = args.drafts();
     let smallest = match () {
         () if drafts => 13,
@@ -248,10 +248,15 @@ fn loop_day(args: &Args, rows: usize, sampling: bool) -> Result<usize> {
     let alone =
         smallest == 7 || smallest == 10 || (smallest == 12 && args.num_return_sequences == 1);
     let able = match day {
-        6 => alone && args.stop.is_empty() && args.cache.is_none() && !sampling && !has_rules(args),
+        6 => {
+            // Its loop chooses greedily, and knows no rules.
+            let max_new_tokens = params.max_new_tokens;
+            let plain = SamplingParams { max_new_tokens, ..SamplingParams::default() };
+            alone && args.cache.is_none() && *params == plain
+        }
         7 => alone && args.cache.is_none(), // several prompts: one after another
         10 => alone && !args.no_cache,
-        11 => (alone || smallest == 11) && !sampling,
+        11 => (alone || smallest == 11) && params.temperature == 0.0,
         12 => alone || smallest == 12,
         13 => smallest == 13,
         _ => (alone || smallest == 12) && !args.no_cache,
@@ -263,18 +268,4 @@ fn loop_day(args: &Args, rows: usize, sampling: bool) -> Result<usize> {
         ))
     );
     Ok(day)
-}
-
-/// Whether flags change the logits: day 6's loop runs no processors.
-fn has_rules(args: &Args) -> bool {
-    args.repetition_penalty.is_some_and(|penalty| penalty != 1.0)
-        || args.presence_penalty.is_some_and(|penalty| penalty != 0.0)
-        || args.frequency_penalty.is_some_and(|penalty| penalty != 0.0)
-        || args.no_repeat_ngram.is_some()
-        || !args.block.is_empty()
-        || args.block_file.is_some()
-        || !args.block_ids.is_empty()
-        || args.allow_regex.is_some()
-        || !args.logit_bias.is_empty()
-        || args.min_new_tokens > 0
 }

@@ -43,7 +43,7 @@ pub fn weight_format(args: &Args, files: &ModelFiles, device: &Device) -> Result
             usage(format!(
                 "--quantize: {} is quantised already ({}); leave --quantize out",
                 files.path().display(),
-                names(types.iter().map(|(name, _)| name))
+                types.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
             ))
         );
         return Ok(load::quantized_format(kind));
@@ -51,38 +51,17 @@ pub fn weight_format(args: &Args, files: &ModelFiles, device: &Device) -> Result
     Ok(args.dtype.map_or_else(|| load::own_format(files, device), WeightFormat::Tensors))
 }
 
-/// What is said of a file that is quantised, if its weights stay so or nobody has asked for a type; None
-/// if there is nothing to say.
+/// Says what becomes of the weights of a file that is quantised, unless a type was asked for.
 pub fn note(args: &Args, load: &ModelLoad) -> Option<String> {
     let types = load.files.quantized_types();
     if types.is_empty() || args.dtype.is_some() {
         return None;
     }
-    let stay = |stay: bool| {
-        let found: Vec<_> = types.iter().filter(|(_, can)| *can == stay).collect();
-        (!found.is_empty()).then(|| names(found.into_iter().map(|(name, _)| name)))
-    };
-    let widened = |names: String, why: &str| format!("{names} is widened to f32{why}");
-    let said = match (load.format, stay(true), stay(false)) {
-        (WeightFormat::AsStored, Some(kept), None) => {
-            format!("weights stay {kept}, as in the file; --dtype f32 widens them")
-        }
-        (WeightFormat::AsStored, Some(kept), Some(other)) => {
-            let other = widened(other, ", for which there is no kernel");
-            format!("weights stay {kept}, as in the file; {other}")
-        }
-        _ if load.device.is_cpu() => widened(
-            names(types.iter().map(|(name, _)| name)),
-            ": there are kernels for Q8_0, Q4_0 and Q4_1",
-        ),
-        _ => widened(
-            names(types.iter().map(|(name, _)| name)),
-            &format!(": on {} nothing stays quantised", args.device),
-        ),
-    };
-    Some(format!("note: {said}"))
-}
-
-fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    names.map(String::as_str).collect::<Vec<_>>().join(", ")
+    let stay = matches!(load.format, WeightFormat::AsStored);
+    let said = types.iter().map(|(name, can_stay)| match stay && *can_stay {
+        true => format!("{name} stays as in the file"),
+        false => format!("{name} is widened to f32"),
+    });
+    let said = said.collect::<Vec<_>>().join(", ");
+    Some(format!("note: weights: {said}; the CPU multiplies with Q8_0, Q4_0 and Q4_1"))
 }

@@ -109,6 +109,10 @@ pub fn greedy(ops: &SharedOps) -> Sampler<'static> {
 struct Plain;
 
 impl Ops for Plain {
+    fn rest(&self) -> &dyn Ops {
+        self
+    }
+
     fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>> {
         let one = |w: &&Weight| {
             let shape = product_shape(x, w)?;
@@ -165,12 +169,8 @@ struct CandleNn {
 }
 
 impl Ops for CandleNn {
-    fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>> {
-        Plain.linear(x, weights) // candle's matmul has nothing to fuse
-    }
-
-    fn embed(&self, ids: &Tensor, table: &Weight) -> Result<Tensor> {
-        Plain.embed(ids, table)
+    fn rest(&self) -> &dyn Ops {
+        &Plain
     }
 
     /// Groups the heads as day 4 does: the queries that share a key head are stacked, as more rows
@@ -250,6 +250,10 @@ impl Fast {
 }
 
 impl Ops for Fast {
+    fn rest(&self) -> &dyn Ops {
+        &Plain
+    }
+
     fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>> {
         if !takes(x) {
             return Plain.linear(x, weights);
@@ -281,10 +285,6 @@ impl Ops for Fast {
         }
     }
 
-    fn embed(&self, ids: &Tensor, table: &Weight) -> Result<Tensor> {
-        Plain.embed(ids, table)
-    }
-
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
         if self.yours.attention || !takes(q) {
             return Plain.attend(q, kv, mask);
@@ -298,10 +298,6 @@ impl Ops for Fast {
             return Plain.rms_norm(x, weight, eps);
         }
         kernels::rms_norm(x, weight, eps)
-    }
-
-    fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
-        Plain.layer_norm(x, weight, bias, eps)
     }
 
     fn rotate(&self, x: &Tensor, cos_sin: &(Tensor, Tensor)) -> Result<Tensor> {
@@ -352,6 +348,10 @@ impl Ops for Fast {
 struct Mine;
 
 impl Ops for Mine {
+    fn rest(&self) -> &dyn Ops {
+        &Plain
+    }
+
     fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>> {
         let on_metal = x.device().is_metal() && x.dtype() == DType::F32; // task 17.9
         let one = |w: &&Weight| match w.quantized() {
@@ -364,31 +364,11 @@ impl Ops for Mine {
         weights.iter().map(one).collect()
     }
 
-    fn embed(&self, ids: &Tensor, table: &Weight) -> Result<Tensor> {
-        Plain.embed(ids, table)
-    }
-
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
         if !takes(q) {
             return Plain.attend(q, kv, mask);
         }
         day18_flash_attention::tiled_attention(q, &kv.k, &kv.v, mask)
-    }
-
-    fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
-        Plain.rms_norm(x, weight, eps)
-    }
-
-    fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
-        Plain.layer_norm(x, weight, bias, eps)
-    }
-
-    fn rotate(&self, x: &Tensor, cos_sin: &(Tensor, Tensor)) -> Result<Tensor> {
-        Plain.rotate(x, cos_sin)
-    }
-
-    fn silu_and_mul(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
-        Plain.silu_and_mul(gate, up)
     }
 
     fn holds_scores(&self) -> bool {

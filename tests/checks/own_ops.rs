@@ -3,7 +3,7 @@
 use candecode::day01_attention::causal_mask;
 use candecode::engine::operations::plain;
 use candecode::kit::ops::{Ops, SharedOps};
-use candecode::kit::{View, Weight};
+use candecode::kit::View;
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub type GroupedAttention = fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Re
 
 /// Plain operations, in which `silu` is the one under check.
 pub fn with_silu(silu: Silu) -> SharedOps {
-    Arc::new(OwnOps { silu: Some(silu), attention: None })
+    Arc::new(OwnOps { plain: plain(), silu: Some(silu), attention: None })
 }
 
 /// `ops`; if they are plain, `grouped_attention` in them is the one under check.
@@ -22,26 +22,23 @@ pub fn with_attention(ops: &SharedOps, attention: GroupedAttention) -> SharedOps
     if ops.describe(true) != plain().describe(true) {
         return ops.clone(); // a kernel was asked for
     }
-    Arc::new(OwnOps { silu: None, attention: Some(attention) })
+    Arc::new(OwnOps { plain: plain(), silu: None, attention: Some(attention) })
 }
 
 #[derive(Debug)]
 struct OwnOps {
+    plain: SharedOps,
     silu: Option<Silu>,
     attention: Option<GroupedAttention>,
 }
 
 impl Ops for OwnOps {
-    fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>> {
-        plain().linear(x, weights)
-    }
-
-    fn embed(&self, ids: &Tensor, table: &Weight) -> Result<Tensor> {
-        plain().embed(ids, table)
+    fn rest(&self) -> &dyn Ops {
+        &*self.plain
     }
 
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
-        let Some(attention) = self.attention else { return plain().attend(q, kv, mask) };
+        let Some(attention) = self.attention else { return self.rest().attend(q, kv, mask) };
         let (new, all) = (q.dim(2)?, kv.k.dim(2)?);
         let causal = match mask {
             None if new > 1 => Some(causal_mask(new, all - new, q.device())?),
@@ -50,22 +47,10 @@ impl Ops for OwnOps {
         attention(q, &kv.k, &kv.v, mask.or(causal.as_ref()))
     }
 
-    fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
-        plain().rms_norm(x, weight, eps)
-    }
-
-    fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
-        plain().layer_norm(x, weight, bias, eps)
-    }
-
-    fn rotate(&self, x: &Tensor, cos_sin: &(Tensor, Tensor)) -> Result<Tensor> {
-        plain().rotate(x, cos_sin)
-    }
-
     fn silu_and_mul(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
         match self.silu {
             Some(silu) => silu(gate)? * up,
-            None => plain().silu_and_mul(gate, up),
+            None => self.rest().silu_and_mul(gate, up),
         }
     }
 

@@ -295,7 +295,7 @@ fn an_endless_stream_is_ended() {
         r#"data: {"choices":[{"index":0,"text":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}]}"#;
     let streams = [
         (format!("{text}\n\n"), "the server goes on: "),
-        ("data: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\n".to_string(), "an event is longer than 4 MiB"),
+        ("data: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\n".to_string(), "an event that is not JSON"),
         ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa".to_string(), "an event is longer than 4 MiB"),
         (": keep-alive\n".to_string(), "the stream is longer than any answer to this request"),
         ("\n".to_string(), "the stream is longer than any answer to this request"),

@@ -436,20 +436,23 @@ fn what_a_model_wishes_is_said_with_the_flags_for_it() {
         assert!(said.contains("add --max-new-tokens 300"), "{said}");
     }
     assert_eq!(advice(&asked, &chat(&["--max-new-tokens", "200"])), None);
+    // What there is no flag for is named.
+    let said = say(json!({"epsilon_cutoff": 0.1, "num_beams": 1, "use_cache": true}), &[]).unwrap();
+    assert!(said.contains("epsilon_cutoff=0.1") && !said.contains("add"), "{said}");
     // A server has no flags for it.
     let said = generation_config::advice_for_requests(
-        &json!({"do_sample": true, "temperature": 0.6, "epsilon_cutoff": 0.1}),
+        &json!({"do_sample": true, "temperature": 0.6, "bad_words_ids": [[5]]}),
         "generation_config.json",
     );
     assert_eq!(
         said.unwrap(),
-        "[generation_config.json asks for do_sample=true, temperature=0.6, top_k=50; \
+        "[generation_config.json asks for do_sample=true, temperature=0.6, top_k=50, bad_words_ids=[[5]]; \
          the server does only what a request says]"
     );
     assert_eq!(generation_config::advice_for_requests(&json!({"eos_token_id": 0}), "x"), None);
-    // A long number is said in a few digits.
+    // A number that is none is said as it is written, and a long one in a few digits.
     let said = say(json!({"num_beams": "4", "repetition_penalty": 1e300}), &[]).unwrap();
-    assert!(said.contains("-penalty 1e300") && !said.contains("num_beams"), "{said}");
+    assert!(said.contains("num_beams=\"4\"") && said.contains("-penalty 1e300"), "{said}");
     for silent in [
         json!({}),
         json!([]),

@@ -11,6 +11,7 @@ use candecode::formats::ModelFiles;
 use candecode::kit::ModelConfig;
 use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::GgmlDType;
+use clap::Parser as _;
 use serde_json::{json, Value as Json};
 
 /// The meaning of a key, with a value that shows it.
@@ -396,7 +397,7 @@ fn in_generation(key: &str) -> Means<Json> {
 
 #[test]
 fn every_wish_of_a_generation_config_is_said() {
-    let args = Args::read(["candecode"]).unwrap();
+    let args = Args::parse_from(["candecode"]);
     let say = |config: &Json| advice(config, "generation_config.json", &args);
     for key in texts(&golden()["generation keys"]) {
         match in_generation(key) {

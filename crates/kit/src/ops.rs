@@ -13,13 +13,19 @@ pub type SharedOps = Arc<dyn Ops>;
 /// `engine/operations.rs`: the days' own code on candle's tensors, candle-nn's fused operations,
 /// the kernels of this repository, and the ones you write on days 17 and 18.
 pub trait Ops: Debug + Send + Sync {
+    /// Returns the implementation of the operations that this one leaves out. The days' own code
+    /// leaves none out.
+    fn rest(&self) -> &dyn Ops;
+
     /// Multiplies `x` with weights that share it as input: `x · wᵀ` for each, without a bias (torch
     /// `linear`). `x` is `(…, in)`, each weight `(out, in)`, and the results, in the same order,
     /// are `(…, out)`. A weight in a narrower type than `x` is widened for the product.
     ///
     /// # Errors
     /// If the last dimension of `x` is not `in`.
-    fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>>;
+    fn linear(&self, x: &Tensor, weights: &[&Weight]) -> Result<Vec<Tensor>> {
+        self.rest().linear(x, weights)
+    }
 
     /// Returns the rows of a table for ids (torch `embedding`): `ids` is `(B, T)`, `table` is
     /// `(V, C)`, and the result is `(B, T, C)`, in the type the table has in memory, or f32 if it is
@@ -27,7 +33,9 @@ pub trait Ops: Debug + Send + Sync {
     ///
     /// # Errors
     /// If an id is not below `V`.
-    fn embed(&self, ids: &Tensor, table: &Weight) -> Result<Tensor>;
+    fn embed(&self, ids: &Tensor, table: &Weight) -> Result<Tensor> {
+        self.rest().embed(ids, table)
+    }
 
     /// Lets new queries attend to everything in a layer of the cache: `q` is `(B, H, T, D)`, keys
     /// and values are `(B, Hkv, S, D)`, `mask` is `(B or 1, 1, T, S)`, u8, 1 = may attend, and the
@@ -36,34 +44,44 @@ pub trait Ops: Debug + Send + Sync {
     ///
     /// # Errors
     /// If the shapes do not fit.
-    fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor>;
+    fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
+        self.rest().attend(q, kv, mask)
+    }
 
     /// Computes day 3's `rms_norm`: `x` is `(…, C)`, `weight` is `(C)`; the result has the shape
     /// and type of `x`.
     ///
     /// # Errors
     /// If the widths differ.
-    fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor>;
+    fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
+        self.rest().rms_norm(x, weight, eps)
+    }
 
     /// Computes day 3's `layer_norm`: `x` is `(…, C)`, `weight` and `bias` are `(C)`; the result
     /// has the shape and type of `x`.
     ///
     /// # Errors
     /// If the widths differ.
-    fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor>;
+    fn layer_norm(&self, x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
+        self.rest().layer_norm(x, weight, bias, eps)
+    }
 
     /// Computes day 2's `rotate`: `x` and the result are `(B, H, T, D)`, cosines and sines are
     /// `(B, T, D / 2)`.
     ///
     /// # Errors
     /// If the shapes do not fit.
-    fn rotate(&self, x: &Tensor, cos_sin: &(Tensor, Tensor)) -> Result<Tensor>;
+    fn rotate(&self, x: &Tensor, cos_sin: &(Tensor, Tensor)) -> Result<Tensor> {
+        self.rest().rotate(x, cos_sin)
+    }
 
     /// Computes `silu(gate) · up` (vLLM `silu_and_mul`): both, and the result, are `(B, T, C)`.
     ///
     /// # Errors
     /// If the shapes differ.
-    fn silu_and_mul(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor>;
+    fn silu_and_mul(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+        self.rest().silu_and_mul(gate, up)
+    }
 
     /// Returns true if quantised matrices should be loaded in tiles, the layout the kernels read.
     fn reads_tiles(&self) -> bool {

@@ -71,13 +71,6 @@ impl QuantType {
         bytes(self, config.size() - head) + bytes(self.of_a_tied_head(), head)
     }
 
-    /// True if all rows of a model's matrices are whole blocks.
-    pub fn fits(config: &ModelConfig) -> bool {
-        let heads = config.num_attention_heads * config.head_dim;
-        let rows = [config.hidden_size, config.intermediate_size, heads];
-        rows.iter().all(|row| row.is_multiple_of(BLOCK_SIZE))
-    }
-
     /// The type of a head that is the embedding table, too, in a model of this type.
     pub fn of_a_tied_head(self) -> Self {
         match self {
