@@ -161,8 +161,8 @@ impl<'a> TextStream<'a> {
         if !text.ends_with('\u{fffd}') {
             return Ok((text, self.read));
         }
-        // A byte-fallback decoder shows no character of a run of bytes that has a stray one in it. But
-        // the newest ids, up to four bytes, may be a whole character after stray ones.
+        // A byte-fallback decoder shows no character of a run of bytes that has a stray one in it.
+        // But the newest ids, up to four bytes, may be a whole character after stray ones.
         let waiting = &self.ids[self.read..];
         for cut in waiting.len().saturating_sub(4)..waiting.len() {
             let whole = self.decode(&waiting[cut..])?;
@@ -181,7 +181,8 @@ impl<'a> TextStream<'a> {
         let all = self.tokenizer.decode(&[before, ids].concat())?;
         match all.strip_prefix(&known) {
             Some(new) => Ok(new.to_string()),
-            // A stray byte in `ids` has broken characters that `known` still had: keep it away from them.
+            // A stray byte in `ids` has broken characters that `known` still had: keep it away from
+            // them.
             None => self.tokenizer.decode(ids),
         }
     }

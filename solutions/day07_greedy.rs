@@ -43,8 +43,8 @@ pub fn argmax(logits: &[f32]) -> Result<u32> {
 pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
     // task 7.2: the logits minus their log-sum-exp
     // <solution>
-    // ln Σ exp(x) is max + ln Σ exp(x - max): no `exp` overflows, and one term is 1. It is added up in
-    // f64, because a vocabulary has many terms that f32 would round away.
+    // ln Σ exp(x) is max + ln Σ exp(x - max): no `exp` overflows, and one term is 1. It is added up
+    // in f64, because a vocabulary has many terms that f32 would round away.
     let max = logits[argmax(logits)? as usize];
     let sum: f64 = logits.iter().map(|logit| f64::from((logit - max).exp())).sum();
     let log_sum_exp = f64::from(max) + sum.ln();
@@ -84,8 +84,8 @@ impl StopStrings {
         let mut places = Vec::new();
         for at in old_places.into_iter().chain(new_places) {
             let rest = &self.pending[at..];
-            // In a sorted list, what `rest` begins with is just before its place, and what begins with
-            // `rest` just after. So the number of stop strings hardly matters.
+            // In a sorted list, what `rest` begins with is just before its place, and what begins
+            // with `rest` just after. So the number of stop strings hardly matters.
             let place = self.stops.partition_point(|stop| stop.as_str() <= rest);
             let (before, after) = self.stops.split_at(place);
             if before.last().is_some_and(|stop| rest.starts_with(stop.as_str())) {
@@ -185,7 +185,7 @@ impl<'a> Sequence<'a> {
         // </solution>
     }
 
-    /// [`log_softmax`] of the model's logits, or the same by the kernel that the request has brought.
+    /// [`log_softmax`] of the model's logits, or the same by the request's kernel.
     fn logprobs(&self, raw: &[f32]) -> Result<Vec<f32>> {
         match self.request.log_softmax.and_then(|kernel| kernel(raw)) {
             Some(logprobs) => Ok(logprobs),

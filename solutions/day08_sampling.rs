@@ -113,7 +113,8 @@ pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
     // <solution>
     check_top_p(p)?;
     let probabilities = softmax(logits)?; // refuses NaN
-    let possible = |id: &usize| logits[*id] > f32::NEG_INFINITY; // after top-k there is little to sort
+                                          // After top-k there is little to sort.
+    let possible = |id: &usize| logits[*id] > f32::NEG_INFINITY;
     let mut order: Vec<usize> = (0..logits.len()).filter(possible).collect();
     // A stable sort, and not total_cmp, for which -0 and 0 are no equals.
     order.sort_by(|a, b| logits[*a].partial_cmp(&logits[*b]).unwrap_or(Ordering::Equal));

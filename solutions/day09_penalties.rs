@@ -17,7 +17,8 @@ fn check_repetition_penalty(penalty: f32) -> Result<()> {
 
 /// Divides the positive logits of tokens that occurred by `penalty`, and multiplies the negative
 /// ones: both go down for `penalty` above 1. Once for each token, however often it occurred, prompt
-/// included; what would leave the range of f32 stays at its end (Keskar et al. 2019; HF `RepetitionPenaltyLogitsProcessor`; vLLM `repetition_penalty`).
+/// included; what would leave the range of f32 stays at its end (Keskar et al. 2019; HF
+/// `RepetitionPenaltyLogitsProcessor`; vLLM `repetition_penalty`).
 ///
 /// # Errors
 /// If `penalty` is not a finite number above 0. The message names the repetition penalty.
@@ -28,7 +29,8 @@ pub fn repetition_penalty(logits: &mut [f32], tokens: &[u32], penalty: f32) -> R
     for id in tokens.iter().collect::<BTreeSet<_>>() {
         if let Some(logit) = logits.get_mut(*id as usize).filter(|logit| logit.is_finite()) {
             *logit = if *logit < 0.0 { *logit * penalty } else { *logit / penalty };
-            *logit = logit.clamp(f32::MIN, f32::MAX); // an extreme penalty, and softmax has no infinity
+            // An extreme penalty, and softmax has no infinity.
+            *logit = logit.clamp(f32::MIN, f32::MAX);
         }
     }
     Ok(())

@@ -71,8 +71,8 @@ impl Partial {
     /// Takes in some more keys: `scores[i]` is the score with the key whose value is at position
     /// `first + i` of `values`. A score of -inf is that of a key which the query may not attend to.
     ///
-    /// If all scores are -inf, nothing changes. A score of NaN or +inf makes the sums NaN, as torch's
-    /// softmax does.
+    /// If all scores are -inf, nothing changes. A score of NaN or +inf makes the sums NaN, as
+    /// torch's softmax does.
     #[inline(always)]
     pub fn update(&mut self, scores: &[f32], values: &Head, first: usize) {
         // task 18.2: a new maximum rescales both sums; then every score adds to them
@@ -232,8 +232,8 @@ pub struct Query<'a> {
     pub token: usize,
 }
 
-/// The scores of all queries with the keys of a tile of columns, into `scores`, `(queries, columns)`
-/// row after row: `q · k / √D`, or -inf where the query's token may not attend.
+/// The scores of all queries with the keys of a tile of columns, into `scores`, `(queries,
+/// columns)` row after row: `q · k / √D`, or -inf where the query's token may not attend.
 ///
 /// Each key is fetched once, and multiplied with all of the queries.
 #[inline(always)]
@@ -325,8 +325,8 @@ fn attend_tiles_on_vectors(
 }
 
 /// [`attend_tiles`] with the columns cut into chunks of [`SPLIT`], from `columns.start` on, which
-/// threads take side by side; what they gather is merged in the order of the columns (Flash-Decoding,
-/// Dao et al. 2023).
+/// threads take side by side; what they gather is merged in the order of the columns
+/// (Flash-Decoding, Dao et al. 2023).
 ///
 /// Where a chunk begins depends on the columns alone, and on no number of threads: so the result is
 /// the same, bit for bit, on every machine and beside any other rows.
@@ -383,8 +383,8 @@ impl Sizes {
 }
 
 /// Attention of a batch: `q` is `(B, H, T, D)`, row after row, and so is the result. `keys` and
-/// `values` have B · Hkv heads: head `h` of row `b` is number `b · Hkv + h`. There is a mask for each
-/// row.
+/// `values` have B · Hkv heads: head `h` of row `b` is number `b · Hkv + h`. There is a mask for
+/// each row.
 ///
 /// Query head `h` uses key/value head `h / (H / Hkv)` (HF `repeat_kv`). The queries of a group of
 /// heads and a block of tokens go over the tiles together; blocks run side by side. In decoding (T
@@ -552,10 +552,10 @@ impl Partial {
     }
 }
 
-/// Merges two finished attentions of the same query over different keys: what each of them is, `(D)`,
-/// and the logarithm of the sum of its exponentials. The attention over all these keys, and its
-/// logarithm (vLLM `merge_attn_states`; it is how a prefix that many requests share is attended to
-/// once for all of them).
+/// Merges two finished attentions of the same query over different keys: what each of them is,
+/// `(D)`, and the logarithm of the sum of its exponentials. The attention over all these keys, and
+/// its logarithm (vLLM `merge_attn_states`; it is how a prefix that many requests share is attended
+/// to once for all of them).
 ///
 /// Whose logarithm is -inf has met no key. Its numbers are NaN, and count for nothing.
 pub fn merge_finished(a: (&[f32], f32), b: (&[f32], f32)) -> (Vec<f32>, f32) {

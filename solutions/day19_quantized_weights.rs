@@ -35,9 +35,9 @@ impl BlockQ8_0 {
     }
 }
 
-/// A block of Q4_0 (llama.cpp's `block_q4_0`), 18 bytes. Its integers n are 0 to 15, and a number is
-/// `scale · (n - 8)`. Byte `i` of `quants` holds those of numbers `i` (low half) and `i + 16` (high
-/// half).
+/// A block of Q4_0 (llama.cpp's `block_q4_0`), 18 bytes. Its integers n are 0 to 15, and a number
+/// is `scale · (n - 8)`. Byte `i` of `quants` holds those of numbers `i` (low half) and `i + 16`
+/// (high half).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BlockQ4_0 {
     /// The scale (llama.cpp's `d`), which may be negative.
@@ -61,8 +61,8 @@ impl BlockQ4_0 {
     }
 }
 
-/// A block of Q4_1 (llama.cpp's `block_q4_1`), 20 bytes. Its integers n are 0 to 15, packed as those
-/// of [`BlockQ4_0`], and a number is `scale · n + min`.
+/// A block of Q4_1 (llama.cpp's `block_q4_1`), 20 bytes. Its integers n are 0 to 15, packed as
+/// those of [`BlockQ4_0`], and a number is `scale · n + min`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BlockQ4_1 {
     /// The scale (llama.cpp's `d`).
@@ -156,9 +156,10 @@ pub fn largest_error_q8_0(largest: f32) -> f32 {
 /// Quantises a block to 4 bits (llama.cpp's `quantize_row_q4_0_ref`).
 ///
 /// Of the number with the largest magnitude, the first if there are several, the scale d is the
-/// signed value over -8, so that this number becomes the integer 0, and is exact but for the scale's
-/// rounding. Each number x becomes `x · (1/d) + 8.5` without its fraction, but at most 15. d is
-/// rounded to f16 at the end. Where all numbers are 0, 1/d counts as 0, and all integers are 8.
+/// signed value over -8, so that this number becomes the integer 0, and is exact but for the
+/// scale's rounding. Each number x becomes `x · (1/d) + 8.5` without its fraction, but at most 15.
+/// d is rounded to f16 at the end. Where all numbers are 0, 1/d counts as 0, and all integers are
+/// 8.
 ///
 /// # Errors
 /// As [`quantize_block_q8_0`].
@@ -208,8 +209,8 @@ fn unpack(quants: &[u8; BLOCK_SIZE / 2]) -> [u8; BLOCK_SIZE] {
 // </solution>
 
 /// How far a number can be from what Q4_0 makes of it, in a block whose largest magnitude is
-/// `largest`: a whole step |d|, because there are 8 steps on the side of the largest number and 7 on
-/// the other, and at most 8 times what d itself is off by when it is stored as f16.
+/// `largest`: a whole step |d|, because there are 8 steps on the side of the largest number and 7
+/// on the other, and at most 8 times what d itself is off by when it is stored as f16.
 pub fn largest_error_q4_0(largest: f32) -> f32 {
     // task 19.6: a whole step, and 8 times the error of the scale
     // <solution>
@@ -223,8 +224,8 @@ pub fn largest_error_q4_0(largest: f32) -> f32 {
 /// GGUF file has them.
 ///
 /// # Errors
-/// If the row is no multiple of [`BLOCK_SIZE`] long, a block cannot be quantised, or `kind` is Q4_1,
-/// which we only read.
+/// If the row is no multiple of [`BLOCK_SIZE`] long, a block cannot be quantised, or `kind` is
+/// Q4_1, which we only read.
 pub fn quantize_row(kind: QuantType, x: &[f32]) -> Result<Vec<u8>> {
     // task 19.7: block by block; refuse what is not whole blocks
     // <solution>
@@ -310,7 +311,8 @@ pub fn dot_q8_0(w: &BlockQ8_0, x: &BlockQ8_0) -> f32 {
     // </solution>
 }
 
-/// As [`dot_q8_0`], for weights of 4 bits: of every integer 8 is subtracted before it is multiplied.
+/// As [`dot_q8_0`], for weights of 4 bits: of every integer 8 is subtracted before it is
+/// multiplied.
 pub fn dot_q4_0(w: &BlockQ4_0, x: &BlockQ8_0) -> f32 {
     // task 19.10: unpack, subtract 8, and go on as before
     // <solution>
@@ -323,8 +325,8 @@ pub fn dot_q4_0(w: &BlockQ4_0, x: &BlockQ8_0) -> f32 {
     // </solution>
 }
 
-/// The dot product of a row of a matrix, as its bytes, and a row of activations: the sum of those of
-/// their blocks, in f32.
+/// The dot product of a row of a matrix, as its bytes, and a row of activations: the sum of those
+/// of their blocks, in f32.
 ///
 /// # Errors
 /// If one has more blocks than the other.
@@ -347,8 +349,8 @@ pub fn dot_row(kind: QuantType, row: &[u8], x: &[BlockQ8_0]) -> Result<f32> {
     // </solution>
 }
 
-/// `x · wᵀ` with quantised weights: `x` is `(…, in)` of f32, the result `(…, out)`. Every row of `x`
-/// is quantised once, and multiplied with every row of `w`.
+/// `x · wᵀ` with quantised weights: `x` is `(…, in)` of f32, the result `(…, out)`. Every row of
+/// `x` is quantised once, and multiplied with every row of `w`.
 ///
 /// # Errors
 /// If the last dimension of `x` is not `in`, or a number of `x` is NaN or infinite.
@@ -413,8 +415,8 @@ pub fn predicted_speedup(
     // </solution>
 }
 
-/// The numbers of a block of Q4_1 again: `scale · n + min`, in f32; the integers are packed as those
-/// of Q4_0.
+/// The numbers of a block of Q4_1 again: `scale · n + min`, in f32; the integers are packed as
+/// those of Q4_0.
 pub fn dequantize_block_q4_1(block: &BlockQ4_1) -> [f32; BLOCK_SIZE] {
     // task 19.15 (further): the integers times the scale, and the minimum
     // <solution>
@@ -425,8 +427,8 @@ pub fn dequantize_block_q4_1(block: &BlockQ4_1) -> [f32; BLOCK_SIZE] {
     // </solution>
 }
 
-/// As [`dot_q8_0`], for weights of Q4_1: `Σ (d·n + m) · (e·q) = e · (d · Σ n·q + m · Σ q)`, both sums
-/// of integers.
+/// As [`dot_q8_0`], for weights of Q4_1: `Σ (d·n + m) · (e·q) = e · (d · Σ n·q + m · Σ q)`, both
+/// sums of integers.
 pub fn dot_q4_1(w: &BlockQ4_1, x: &BlockQ8_0) -> f32 {
     // task 19.16 (further): two sums of integers, and three scales
     // <solution>
@@ -444,12 +446,12 @@ pub fn dot_q4_1(w: &BlockQ4_1, x: &BlockQ8_0) -> f32 {
 
 // part 3: what it does to a text
 
-/// How surprised a model is by a text: e to the mean of -ln p over the tokens after the first, where
-/// p is the probability that the model gave to the token when it had seen those before it.
+/// How surprised a model is by a text: e to the mean of -ln p over the tokens after the first,
+/// where p is the probability that the model gave to the token when it had seen those before it.
 ///
-/// `log_probs` has, for each position, ln of the probabilities of all tokens to come next: its entry
-/// `t` is about token `t + 1`. So the first token is predicted by none, and the last entry predicts
-/// none of `tokens`.
+/// `log_probs` has, for each position, ln of the probabilities of all tokens to come next: its
+/// entry `t` is about token `t + 1`. So the first token is predicted by none, and the last entry
+/// predicts none of `tokens`.
 ///
 /// # Errors
 /// If the two differ in length, there are fewer than two tokens, or a token is not in the

@@ -317,9 +317,9 @@ impl<'a> ServingLoop<'a> {
         }
     }
 
-    /// Makes one turn: drops jobs whose clients have gone, starts choices, lets the scheduler make a
-    /// step, and delivers its tokens. If the step fails, so does every job with a row (`fail_all`),
-    /// and the loop goes on.
+    /// Makes one turn: drops jobs whose clients have gone, starts choices, lets the scheduler make
+    /// a step, and delivers its tokens. If the step fails, so does every job with a row
+    /// (`fail_all`), and the loop goes on.
     pub fn turn(&mut self) {
         // task 20.9: four calls, and an error that must not end the loop
         // <solution>

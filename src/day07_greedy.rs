@@ -121,7 +121,7 @@ impl<'a> Sequence<'a> {
         todo!("day 7, task 5: the choice, and what the model itself thought of that token")
     }
 
-    /// [`log_softmax`] of the model's logits, or the same by the kernel that the request has brought.
+    /// [`log_softmax`] of the model's logits, or the same by the request's kernel.
     fn logprobs(&self, raw: &[f32]) -> Result<Vec<f32>> {
         match self.request.log_softmax.and_then(|kernel| kernel(raw)) {
             Some(logprobs) => Ok(logprobs),

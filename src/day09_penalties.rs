@@ -9,7 +9,8 @@ use std::rc::Rc;
 
 /// Divides the positive logits of tokens that occurred by `penalty`, and multiplies the negative
 /// ones: both go down for `penalty` above 1. Once for each token, however often it occurred, prompt
-/// included; what would leave the range of f32 stays at its end (Keskar et al. 2019; HF `RepetitionPenaltyLogitsProcessor`; vLLM `repetition_penalty`).
+/// included; what would leave the range of f32 stays at its end (Keskar et al. 2019; HF
+/// `RepetitionPenaltyLogitsProcessor`; vLLM `repetition_penalty`).
 ///
 /// # Errors
 /// If `penalty` is not a finite number above 0. The message names the repetition penalty.

@@ -25,8 +25,8 @@ pub fn concat(old: &Tensor, new: &Tensor) -> Result<Tensor> {
     todo!("day 10, task 2: the old positions, then the new ones")
 }
 
-/// Keys and values of every layer, and how many of their positions count: the storage shared by every
-/// cache in this course.
+/// Keys and values of every layer, and how many of their positions count: the storage shared by
+/// every cache in this course.
 ///
 /// Positions from `len` on are garbage, in every layer. It isn't `Clone`, because clones would
 /// share the buffers that [`KvLayers::write`] writes in place.

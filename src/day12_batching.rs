@@ -92,8 +92,8 @@ pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Batch) -> Result<()> {
 }
 
 /// One step of a running batch: every row gets one more token, and those that end with it retire.
-/// One token for each row that ran, in order. A row that fails ends with that error in its token, and
-/// retires like any other; its neighbours go on.
+/// One token for each row that ran, in order. A row that fails ends with that error in its token,
+/// and retires like any other; its neighbours go on.
 ///
 /// # Errors
 /// If the model fails.

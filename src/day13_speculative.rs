@@ -239,12 +239,12 @@ impl Drafter for ModelDrafter<'_> {
     }
 }
 
-/// Rejection sampling, the classical rule: draws from `p (V)` with proposals from `q (V)`. Returns the
-/// token, and how many proposals it took: `m` on average (von Neumann 1951).
+/// Rejection sampling, the classical rule: draws from `p (V)` with proposals from `q (V)`. Returns
+/// the token, and how many proposals it took: `m` on average (von Neumann 1951).
 ///
 /// A proposal takes two numbers of `uniform`, each in [0, 1): the first draws a token from `q`, the
-/// second accepts it with probability `p / (m · q)`. `m` must be at least `p / q` for each token, up
-/// to rounding of one in 100,000.
+/// second accepts it with probability `p / (m · q)`. `m` must be at least `p / q` for each token,
+/// up to rounding of one in 100,000.
 ///
 /// # Errors
 /// If the lengths differ, `m` is not finite or does not bound `p / q`, or 100 · `m` proposals were

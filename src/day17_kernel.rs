@@ -111,8 +111,8 @@ pub fn vectorised<W: Stored>(rows: &[W], x: &[f32], inner: usize, y: &mut [f32])
 /// Multiply-adds below which a second thread costs more than it saves.
 pub const SERIAL: usize = 1 << 16;
 
-/// Blocks for each thread. With more blocks than threads, one whose core is taken for a while leaves
-/// its blocks to the others.
+/// Blocks for each thread. With more blocks than threads, one whose core is taken for a while
+/// leaves its blocks to the others.
 pub const BLOCKS_PER_THREAD: usize = 4;
 
 /// How many rows of weights make a block, of `rows` with `inner` numbers each, for `vectors`
@@ -170,8 +170,8 @@ impl CustomOp1 for Product<'_> {
         todo!("day 17, task 8: refuse what does not fit, take the numbers, multiply, and say the shape")
     }
 
-    /// The same on an Apple graphics processor, with the kernel of [`metal_source`]: `x` and `w` are
-    /// f32 and contiguous.
+    /// The same on an Apple graphics processor, with the kernel of [`metal_source`]: `x` and `w`
+    /// are f32 and contiguous.
     #[cfg(feature = "metal")]
     fn metal_fwd(&self, storage: &MetalStorage, layout: &Layout) -> Result<(MetalStorage, Shape)> {
         let (rows, inner) = self.w.dims2()?;
@@ -214,7 +214,8 @@ impl CustomOp1 for Product<'_> {
 /// graphics processor.
 pub const METAL_LANES: usize = 32;
 
-/// The product as a program in the Metal shading language: `kernel void products`, with the arguments
+/// The product as a program in the Metal shading language: `kernel void products`, with the
+/// arguments
 ///
 /// - `device const float *w [[buffer(0)]]`, the weights, rows of `inner` numbers;
 /// - `device const float *x [[buffer(1)]]`, the vectors, of `inner` numbers each;
@@ -249,8 +250,8 @@ fn metal_pipeline(
     Ok(COMPILED.get_or_init(|| pipeline).clone())
 }
 
-/// `x · wᵀ` (torch `linear` without a bias) with the kernel of this day: `x` is `(…, inner)`, `w` is
-/// `(out, inner)`, the result is `(…, out)`.
+/// `x · wᵀ` (torch `linear` without a bias) with the kernel of this day: `x` is `(…, inner)`, `w`
+/// is `(out, inner)`, the result is `(…, out)`.
 ///
 /// # Errors
 /// As [`Product::cpu_fwd`].

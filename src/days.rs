@@ -11,8 +11,9 @@ pub struct Day {
     pub reference: bool,
 }
 
-/// Every day, in order. This is the only place that reads the features `ref-dayNN`: it says whose code a
-/// day is, to `engine/operations.rs`, which keeps kernels away from days that are yours, and to messages.
+/// Every day, in order. This is the only place that reads the features `ref-dayNN`: it says whose
+/// code a day is, to `engine/operations.rs`, which keeps kernels away from days that are yours, and
+/// to messages.
 pub const DAYS: &[Day] = &[
     Day { number: 0, name: "day00_warm_up", reference: cfg!(feature = "ref-day00") },
     Day { number: 1, name: "day01_attention", reference: cfg!(feature = "ref-day01") },

@@ -16,8 +16,8 @@ pub fn describe() -> String {
     format!("{lanes} numbers at a time, bytes with {set}, {threads} threads")
 }
 
-/// Sets the number of threads, unless the reader did (at most four a core). A program calls it first of
-/// all, while it has one thread, because it sets variables of the environment.
+/// Sets the number of threads, unless the reader did (at most four a core). A program calls it
+/// first of all, while it has one thread, because it sets variables of the environment.
 ///
 /// Without `RAYON_NUM_THREADS` candle reads `/proc/cpuinfo` at every product, and a step takes 1.4
 /// times as long.
@@ -31,9 +31,9 @@ pub fn set_threads() {
     std::env::set_var("CANDLE_NUM_THREADS", elementwise.to_string());
 }
 
-/// Runs `program` on a thread of the pool: a caller outside of it would sleep, and be woken, at every
-/// product. It is for a command, which computes on one thread. Other threads may call the kernels at the
-/// same time, as long as the pool has more threads than programs that run in it.
+/// Runs `program` on a thread of the pool: a caller outside of it would sleep, and be woken, at
+/// every product. It is for a command, which computes on one thread. Other threads may call the
+/// kernels at the same time, as long as the pool has more threads than programs that run in it.
 pub fn in_pool<T: Send>(program: impl FnOnce() -> T + Send) -> T {
     // As much stack as a main thread has. An error means that a pool exists already.
     let _ = rayon::ThreadPoolBuilder::new().stack_size(8 << 20).build_global();
@@ -82,8 +82,9 @@ pub fn can_read(w: &Tensor) -> bool {
     w.is_contiguous() && matches!(w.dtype(), DType::F32 | DType::BF16 | DType::F16)
 }
 
-/// Computes `x · wᵀ` for every `w` of the list: `x` is `(…, in)` of f32, and each `w` is `(out, in)`,
-/// contiguous, all of f32, bf16 or f16. The results are `(rows of x, out)`, parts of one allocation.
+/// Computes `x · wᵀ` for every `w` of the list: `x` is `(…, in)` of f32, and each `w` is `(out,
+/// in)`, contiguous, all of f32, bf16 or f16. The results are `(rows of x, out)`, parts of one
+/// allocation.
 ///
 /// # Errors
 /// If a weight is of another width or type.
@@ -112,8 +113,8 @@ fn slices<'a, W: WithDType>(weights: &'a [Held<'_>]) -> Result<Vec<&'a [W]>> {
 }
 
 /// Computes `x · wᵀ` for every matrix of the list: `x` is `(…, in)` of f32, and each matrix is
-/// `(out, in)`, in tiles. Activations are quantised to Q8_0. The results are `(rows of x, out)`, parts
-/// of one allocation.
+/// `(out, in)`, in tiles. Activations are quantised to Q8_0. The results are `(rows of x, out)`,
+/// parts of one allocation.
 ///
 /// # Errors
 /// If a matrix is of another width.
@@ -138,8 +139,8 @@ fn width(x: &Tensor) -> Result<usize> {
     }
 }
 
-/// The products of `x` with matrices of these numbers of rows, from one vector that has them one after
-/// the other.
+/// The products of `x` with matrices of these numbers of rows, from one vector that has them one
+/// after the other.
 fn products(
     x: &Tensor,
     outs: &[usize],
@@ -196,9 +197,9 @@ pub fn silu_and_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// Computes RoPE: rotates every head of `x`, `(B, H, T, D)`, f32, by the angles of its token; `cos` and
-/// `sin` are `(B, T, D / 2)`, f32. The `D` numbers of a head lie together, wherever they begin. The
-/// result is `(B, H, T, D)`.
+/// Computes RoPE: rotates every head of `x`, `(B, H, T, D)`, f32, by the angles of its token; `cos`
+/// and `sin` are `(B, T, D / 2)`, f32. The `D` numbers of a head lie together, wherever they begin.
+/// The result is `(B, H, T, D)`.
 ///
 /// # Errors
 /// If the shapes do not fit.
@@ -218,8 +219,9 @@ pub fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// Computes softmax attention in groups: `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S, D)`. The
-/// `D` numbers of a key or value lie together, wherever they begin. The result is `(B, H, T, D)`.
+/// Computes softmax attention in groups: `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S, D)`.
+/// The `D` numbers of a key or value lie together, wherever they begin. The result is `(B, H, T,
+/// D)`.
 ///
 /// `mask` is `(B or 1, 1, T, S)`, u8, 1 = may attend. Without one the `T` new tokens are the last
 /// of the `S`, and each sees all up to itself.

@@ -1,8 +1,9 @@
 //! *Can I decode?* A course that teaches LLM decoding by building it: the map, one line a day.
 //!
-//! `src/dayNN_*.rs` is yours to write, `solutions/dayNN_*.rs` is the reference. The feature `ref-dayNN` compiles the
-//! second in place of the first, `ref` does so for every day. The rest is given: `kit` is what the days stand on, `engine` is
-//! made of the days, `cli` is the command, and `formats` is where weights come from.
+//! `src/dayNN_*.rs` is yours to write, `solutions/dayNN_*.rs` is the reference. The feature
+//! `ref-dayNN` compiles the second in place of the first, `ref` does so for every day. The rest is
+//! given: `kit` is what the days stand on, `engine` is made of the days, `cli` is the command, and
+//! `formats` is where weights come from.
 
 #![warn(missing_docs)]
 

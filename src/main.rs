@@ -6,8 +6,9 @@ use candecode::kit::{error, note, panics};
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
-/// The system's allocator gives a large block back to the kernel when it is freed, and pays a page fault for every 4 KiB of the
-/// next one: a quarter of the time of a long prompt. This one keeps it.
+/// The system's allocator gives a large block back to the kernel when it is freed, and pays a page
+/// fault for every 4 KiB of the next one: a quarter of the time of a long prompt. This one keeps
+/// it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

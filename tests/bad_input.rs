@@ -89,7 +89,8 @@ fn what_a_model_wishes_is_noted_and_not_done() {
     let [text, err] = run(&[]);
     assert_eq!(text, greedy);
     let says = "note: generation_config.json asks for do_sample=true, temperature=3, top_k=2000; \
-                the command does only what its flags say; for the same add --temperature 3 --top-k 2000";
+                the command does only what its flags say; for the same add --temperature 3 --top-k \
+                2000";
     assert!(err.contains(says), "{err}");
     let [text, err] = run(&["--temperature", "3", "--top-k", "2000"]);
     assert!(text != greedy && !err.contains("note"), "{err}");
@@ -218,7 +219,8 @@ fn an_error_that_quotes_nan_is_not_the_models() {
     assert!(text.contains("NaN") && text.contains("left no token to choose"), "{text}");
 }
 
-/// Parameters that pass their check work, at the ends of their ranges, too: nothing becomes infinite or NaN on the way.
+/// Parameters that pass their check work, at the ends of their ranges, too: nothing becomes
+/// infinite or NaN on the way.
 #[test]
 fn extreme_parameters_act_as_their_limit_or_are_refused_first() {
     let run = |flags: &[&str]| {
@@ -379,7 +381,8 @@ fn a_stop_string_may_cut_a_format() {
     assert!(text.starts_with("Lily had ") && text.ends_with(" red \n"), "{text}");
 }
 
-/// An instruct model answers a prompt: its template stands around it, and the end of a turn ends the text.
+/// An instruct model answers a prompt: its template stands around it, and the end of a turn ends
+/// the text.
 #[test]
 fn the_prompt_of_an_instruct_model_goes_through_its_template() {
     let folder = Folder::new("instruct");
@@ -439,7 +442,8 @@ fn a_file_in_nanogpts_spelling_is_answered_with_the_flag() {
     assert!(said.contains("--prompt-file prompt.txt reads the file"), "{said}");
 }
 
-/// A list with commas is one long word, which no text contains: nothing would be blocked, in silence.
+/// A list with commas is one long word, which no text contains: nothing would be blocked, in
+/// silence.
 #[test]
 fn a_block_list_with_commas_is_noticed() {
     let run = |words: &[&str]| {

@@ -1,5 +1,5 @@
-//! What the command does when the world around it is not as usual: standard output or standard error
-//! that cannot be written, input without an end, numbers beyond all measure.
+//! What the command does when the world around it is not as usual: standard output or standard
+//! error that cannot be written, input without an end, numbers beyond all measure.
 
 #![cfg(all(feature = "ref", unix))]
 

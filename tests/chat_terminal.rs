@@ -1,4 +1,5 @@
-//! The chat itself, through pipes: lines go in, answers come out; Ctrl-C stops an answer, or ends the chat at its prompt.
+//! The chat itself, through pipes: lines go in, answers come out; Ctrl-C stops an answer, or ends
+//! the chat at its prompt.
 
 #![cfg(feature = "ref")]
 
@@ -64,7 +65,8 @@ fn lines_are_turns_and_the_cache_is_kept() {
 
 #[test]
 fn commands_do_what_help_says() {
-    let lines = "/help\n/foo\n/system Be brief.\nA cat sat.\n/reset\nA cat sat.\n/system\n//x\n/quit\nA dog.\n";
+    let lines = "/help\n/foo\n/system Be brief.\nA cat sat.\n/reset\nA cat \
+        sat.\n/system\n//x\n/quit\nA dog.\n";
     let (out, errors, code) = chat(&SMALL, lines);
     for words in [
         "/reset   ",
@@ -139,7 +141,8 @@ fn a_line_that_is_refused_is_said_and_the_chat_goes_on() {
 #[test]
 fn a_seed_is_a_chat() {
     let flags = |seed| [&SMALL[..], &["--temperature", "0.9", "--seed", seed]].concat();
-    let lines = "Once upon a time there was a cat.\nOne day, it rained.\n/reset\nOnce upon a time there was a cat.\n";
+    let lines = "Once upon a time there was a cat.\nOne day, it rained.\n/reset\nOnce upon a time \
+        there was a cat.\n";
     let (one, _, _) = chat(&flags("1"), lines);
     assert_eq!(chat(&flags("1"), lines).0, one);
     assert_ne!(chat(&flags("2"), lines).0, one);
@@ -229,7 +232,8 @@ fn control_c_at_the_prompt_ends_the_chat_politely() {
     while !said.contains("turn 1: ") {
         assert!(errors.read_line(&mut said).unwrap() > 0, "{said}");
     }
-    // One that comes before the prompt is there is forgotten, so they go on until the chat has ended.
+    // One that comes before the prompt is there is forgotten, so they go on until the chat has
+    // ended.
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;

@@ -223,7 +223,8 @@ fn stop_strings_cost_what_can_match() {
     let long = vec![pieces.concat() + "END"];
     for (what, stops) in [("100,000", &many), ("one of 19 KB", &long)] {
         let cost = best(stops);
-        // A search for each of them, or through all that is pending, costs a thousand times as much.
+        // A search for each of them, or through all that is pending, costs a thousand times as
+        // much.
         assert!(cost < one * 100, "{what}: {cost:?}, and {one:?} for one of three letters");
     }
 }

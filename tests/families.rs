@@ -1,6 +1,6 @@
-//! Every family in every format, with its weights in memory in every type, beside transformers: `tests/oracle/families.py`
-//! made the models and the goldens, `families_page.py` makes the book's page of what is measured here. That the page is still
-//! true is a test, too.
+//! Every family in every format, with its weights in memory in every type, beside transformers:
+//! `tests/oracle/families.py` made the models and the goldens, `families_page.py` makes the book's
+//! page of what is measured here. That the page is still true is a test, too.
 //!
 //! They run with the reference: `cargo test --features ref --test families`.
 
@@ -82,7 +82,8 @@ impl Golden {
     }
 }
 
-/// What is found of one model in one format, with its weights in memory as one type: the worse of both kernels.
+/// What is found of one model in one format, with its weights in memory as one type: the worse of
+/// both kernels.
 #[derive(serde::Deserialize, serde::Serialize)]
 struct Found {
     model: String,
@@ -102,7 +103,8 @@ impl Found {
         self.first.is_none() && self.error < 1e-4
     }
 
-    /// True if a cell of the book's table says this. The last digits of an error are the processor's: a sum in another order.
+    /// True if a cell of the book's table says this. The last digits of an error are the
+    /// processor's: a sum in another order.
     fn is_shown_as(&self, cell: &str) -> bool {
         let (error, token) = match cell.split_once(", token ") {
             Some((error, token)) => (error, token.parse().ok()),
@@ -157,8 +159,8 @@ fn measure(model: &str, disk: &str, dtype: &str, path: &Path, golden: &Golden) -
     let (error, largest) = (plain.1.max(fast.1), largest(&golden.logits));
     let (model, disk) = (model.to_string(), disk.to_string());
     let found = Found { model, disk, dtype: dtype.into(), first: plain.0, error, largest };
-    // bf16 keeps 8 bits of a number and f16 keeps 11, so a product is off by some thousandths of its size; a wrong tensor, or
-    // a lost type, is off by all of it.
+    // bf16 keeps 8 bits of a number and f16 keeps 11, so a product is off by some thousandths of
+    // its size; a wrong tensor, or a lost type, is off by all of it.
     match (found.disk.as_str(), dtype) {
         (_, "f32") | ("bf16", "bf16") | ("f16" | "gguf", "f16") => assert!(found.equal(), "{what}"),
         (_, "bf16") => assert!(error < 0.1 * largest, "{what}"),
@@ -226,7 +228,8 @@ fn the_book_has(rows: &[Vec<String>], found: &[Found]) {
         let Found { model, disk, dtype, first, error, .. } = found;
         assert!(
             found.is_shown_as(cell),
-            "book/src/families.md, {model}, {disk}, --dtype {dtype}: the page says {cell:?}, found is {error}, {first:?}; \
+            "book/src/families.md, {model}, {disk}, --dtype {dtype}: the page says {cell:?}, found \
+                is {error}, {first:?}; \
              run tests/oracle/families_page.py"
         );
     }
@@ -236,7 +239,8 @@ fn is_measured(cell: &str) -> bool {
     cell == "equal" || cell.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// A GGUF file whose matrices are f16, and a folder with the same numbers in f32: the same model, bit for bit.
+/// A GGUF file whose matrices are f16, and a folder with the same numbers in f32: the same model,
+/// bit for bit.
 #[test]
 fn a_gguf_file_has_the_tensors_of_its_folder() {
     for model in MODELS {
@@ -258,8 +262,8 @@ fn a_gguf_file_has_the_tensors_of_its_folder() {
     }
 }
 
-/// The metadata of a GGUF file that llama.cpp's package wrote says what `config.json` says: also Llama 3's scaling, of which it
-/// has only what comes of it.
+/// The metadata of a GGUF file that llama.cpp's package wrote says what `config.json` says: also
+/// Llama 3's scaling, of which it has only what comes of it.
 #[test]
 fn a_gguf_file_has_the_configuration_of_its_folder() {
     for model in MODELS {

@@ -1,5 +1,5 @@
-//! Which part of `src/` may use which: the days use the kit alone, the engine uses the days, and the
-//! command uses the engine. Between crates, cargo sees to it.
+//! Which part of `src/` may use which: the days use the kit alone, the engine uses the days, and
+//! the command uses the engine. Between crates, cargo sees to it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Downloads from the hub, over the loopback: a server in this test speaks the hub's protocol, serves an embedded model, and
-//! does what goes wrong with networks.
+//! Downloads from the hub, over the loopback: a server in this test speaks the hub's protocol,
+//! serves an embedded model, and does what goes wrong with networks.
 //!
 //! Runs the `candecode` command itself, with the reference: `cargo test --features ref --test hub`.
 
@@ -19,7 +19,8 @@ use std::process::{Command, Output, Stdio};
 
 const WEIGHTS: &str = "model.safetensors";
 
-/// The command with this model, a cache of its own, and nothing else of the hub's in its environment.
+/// The command with this model, a cache of its own, and nothing else of the hub's in its
+/// environment.
 fn command(model: &str, home: &Home, hub: &Hub, flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_candecode"));
     command.args(["--model", model]).args(flags);

@@ -1,5 +1,5 @@
-//! Models with different operations, beside each other and on several threads. The program is their own:
-//! the bytes that kernels read are counted for the whole process.
+//! Models with different operations, beside each other and on several threads. The program is their
+//! own: the bytes that kernels read are counted for the whole process.
 
 #![cfg(feature = "ref")]
 
@@ -82,8 +82,8 @@ fn a_whole_model_says_the_same_with_all_kernels() {
     }
 }
 
-/// What another implementation computes, but products as the fast kernels do: they add in one order for
-/// any number of rows.
+/// What another implementation computes, but products as the fast kernels do: they add in one order
+/// for any number of rows.
 #[derive(Debug)]
 struct FastProducts(SharedOps, SharedOps);
 
@@ -213,8 +213,8 @@ fn two_engines_with_different_kernels_run_at_once_and_each_writes_what_it_writes
     });
 }
 
-/// A program with a pool of one thread calls from three, after [`kernels::set_threads`]: none waits for
-/// ever.
+/// A program with a pool of one thread calls from three, after [`kernels::set_threads`]: none waits
+/// for ever.
 #[test]
 fn a_pool_of_one_thread_serves_callers_on_several() {
     const INSIDE: &str = "CANDECODE_TEST_ONE_THREAD";

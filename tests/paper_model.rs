@@ -1,6 +1,6 @@
-//! The paper model of the book: `models/paper`, small enough to compute by hand. What the book prints
-//! of it is computed here, with the days' own functions, and compared:
-//! `cargo test --features ref --test paper_model`; with `PAPER=write` the pages are written anew.
+//! The paper model of the book: `models/paper`, small enough to compute by hand. What the book
+//! prints of it is computed here, with the days' own functions, and compared: `cargo test
+//! --features ref --test paper_model`; with `PAPER=write` the pages are written anew.
 
 #![cfg(feature = "ref")]
 

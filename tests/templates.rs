@@ -1,5 +1,5 @@
-//! Chat templates next to Jinja2 as transformers sets it up (`tests/oracle/jinja.py`), and templates
-//! that mean harm.
+//! Chat templates next to Jinja2 as transformers sets it up (`tests/oracle/jinja.py`), and
+//! templates that mean harm.
 
 use candecode::engine::jinja::{message, Jinja};
 use minijinja::Value;
@@ -27,8 +27,9 @@ fn render(template: &str, input: &Data) -> Result<String, String> {
     Jinja::new(template).and_then(|it| it.render(input.clone(), now)).map_err(|e| message(&e))
 }
 
-/// What minijinja renders, and Jinja2 renders otherwise or refuses, is listed in `minijinja.json`: corners
-/// of Python, such as views of dicts, comparisons of unlike types and generators that are read twice.
+/// What minijinja renders, and Jinja2 renders otherwise or refuses, is listed in `minijinja.json`:
+/// corners of Python, such as views of dicts, comparisons of unlike types and generators that are
+/// read twice.
 #[test]
 fn a_template_renders_as_in_jinja2_or_is_refused() {
     let read = |name: &str| {
@@ -62,55 +63,86 @@ fn a_template_that_means_harm_is_an_error() {
     let chain = |part: &str, times: usize| format!("{{{{ 1{} }}}}", part.repeat(times));
     let templates = [
         // Without an end.
-        "{% for a in range(100000) %}{% for b in range(100000) %}{% for c in range(100000) %}{% endfor %}{% endfor %}{% endfor %}".to_string(),
+        "{% for a in range(100000) %}{% for b in range(100000) %}{% for c in range(100000) %}{% \
+            endfor %}{% endfor %}{% endfor %}".to_string(),
         "{% for a in range(100000) %}{% for b in range(100000) %}{{ 'x' }}{% endfor %}{% endfor %}".into(),
         "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}".into(),
         "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}".into(),
         "{% macro f(x) %}{% call f(x) %}{{ caller() }}{% endcall %}{% endmacro %}{{ f(1) }}".into(),
         "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}".into(),
         "{% for x in [1] recursive %}{{ loop([1, 1]) }}{{ loop([1, 1]) }}{% endfor %}".into(),
-        "{% set ns = namespace(x=1) %}{% for i in range(100000) %}{% for j in range(100000) %}{% set ns.x = ns.x + 1 %}{% endfor %}{% endfor %}".into(),
+        "{% set ns = namespace(x=1) %}{% for i in range(100000) %}{% for j in range(100000) %}{% \
+            set ns.x = ns.x + 1 %}{% endfor %}{% endfor %}".into(),
         "{% set l = range(100000) | list %}{% for i in range(100000) %}{{ -1 in l }}{% endfor %}".into(),
-        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{{ 'b' in s }}{{ s.find('b') }}{% endfor %}".into(),
+        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{{ 'b' in s }}{{ s.find('b') }}{% \
+            endfor %}".into(),
         "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{{ s[-1] }}{% endfor %}".into(),
         "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{{ s | length }}{% endfor %}".into(),
-        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{% if s == s ~ '' %}{% endif %}{% endfor %}".into(),
-        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{% for j in range(100) %}{{ s | truncate(5) }}{% endfor %}{% endfor %}".into(),
-        "{% set s = 'a' * 3000000 %}{% set d = {s: 1} %}{% for i in range(100000) %}{% if d[s] %}{% endif %}{% if s in d %}{% endif %}{{ d.get(s) }}{% endfor %}".into(),
+        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{% if s == s ~ '' %}{% endif %}{% \
+            endfor %}".into(),
+        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{% for j in range(100) %}{{ s | \
+            truncate(5) }}{% endfor %}{% endfor %}".into(),
+        "{% set s = 'a' * 3000000 %}{% set d = {s: 1} %}{% for i in range(100000) %}{% if d[s] \
+            %}{% endif %}{% if s in d %}{% endif %}{{ d.get(s) }}{% endfor %}".into(),
         "{% set s = 'a' * 3000000 %}{{ ([s] * 100000) | unique | list | length }}".into(),
         "{% set s = 'a' * 3000000 %}{{ ([s] * 100000) | sort | length }}".into(),
         "{% set s = 'a' * 3000000 %}{{ ([s] * 100000) | max | length }}".into(),
-        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{{ 'x'.strip(s) }}{{ ''.removeprefix(s) }}{% endfor %}".into(),
-        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{{ s is in s }}{{ s is eq s }}{% endfor %}".into(),
-        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{% if s < s ~ 'a' %}{% endif %}{% endfor %}".into(),
+        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{{ 'x'.strip(s) }}{{ \
+            ''.removeprefix(s) }}{% endfor %}".into(),
+        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{{ s is in s }}{{ s is eq s }}{% \
+            endfor %}".into(),
+        "{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{% if s < s ~ 'a' %}{% endif %}{% \
+            endfor %}".into(),
         "{{ ('ab-' * 1000000) | wordwrap(2) }}".into(),
         "{{ ('a' * 3000000) | wordwrap(1) }}".into(),
         format!("{{{{ f({}) }}}}", (0..100_000).map(|i| format!("a{i}=1,")).collect::<String>()),
         format!("{{% macro f({}) %}}{{% endmacro %}}", (0..100_000).map(|i| format!("a{i},")).collect::<String>()),
-        "{% for a in range(100000) %}{% for b in range(100000) %}{% macro f() %}{% endmacro %}{% endfor %}{% endfor %}".into(),
+        "{% for a in range(100000) %}{% for b in range(100000) %}{% macro f() %}{% endmacro %}{% \
+            endfor %}{% endfor %}".into(),
         "{{ ('{a}' * 10000000).format(a=1) | length }}{{ ('{0}' * 10000000).format('') | length }}".into(),
         // Large.
-        "{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}".into(),
-        "{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}".into(),
-        "{% set ns = namespace(s=['a']) %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}".into(),
-        "{% set ns = namespace(s=('a',)) %}{% for i in range(60) %}{% set ns.s = ns.s * 2 %}{% endfor %}".into(),
-        "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s = ns.s.replace('a', 'aa') %}{% endfor %}".into(),
-        "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s = ns.s | replace('', ns.s) %}{% endfor %}".into(),
-        "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] | join %}{% endfor %}".into(),
-        "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s = ns.s.join([ns.s, ns.s]) %}{% endfor %}".into(),
-        "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s = '%s%s' % (ns.s, ns.s) %}{% endfor %}".into(),
-        "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s = '{0}{0}'.format(ns.s) %}{% endfor %}".into(),
-        "{% set ns = namespace(s='\"') %}{% for i in range(60) %}{% set ns.s = ns.s | tojson %}{% endfor %}".into(),
-        "{% set ns = namespace(s='&') %}{% for i in range(60) %}{% set ns.s = (ns.s ~ ns.s) | forceescape %}{% endfor %}".into(),
-        "{% set ns = namespace(s='%') %}{% for i in range(60) %}{% set ns.s = (ns.s ~ ns.s) | urlencode %}{% endfor %}".into(),
-        "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s %}{{ ns.s }}{{ ns.s }}{% endset %}{% endfor %}".into(),
-        "{% set ns = namespace(s={'a': 1}) %}{% for i in range(60) %}{% set ns.s = {'a': ns.s, 'b': ns.s} %}{% endfor %}{{ ns.s }}".into(),
-        "{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s | tojson }}".into(),
-        "{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s ~ '' }}".into(),
-        "{% set a = namespace(s=[1]) %}{% set b = namespace(s=[1]) %}{% for i in range(60) %}{% set a.s = [a.s, a.s] %}{% set b.s = [b.s, b.s] %}{% endfor %}{{ a.s == b.s }}".into(),
-        "{% set ns = namespace(s=(1,)) %}{% for i in range(60) %}{% set ns.s = (ns.s, ns.s) %}{% endfor %}{{ {ns.s: 1} }}".into(),
-        "{% set ns = namespace(l=[]) %}{% for i in range(100000) %}{% set ns.l = ns.l + ['a' * 100000] %}{% endfor %}".into(),
-        "{% set ns = namespace(l=[]) %}{% for i in range(100000) %}{% for j in range(100000) %}{% set ns.l = ns.l + [namespace(a='a' * 1000)] %}{% endfor %}{% endfor %}".into(),
+        "{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s \
+            %}{% endfor %}".into(),
+        "{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s \
+            %}{% endfor %}".into(),
+        "{% set ns = namespace(s=['a']) %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% \
+            endfor %}".into(),
+        "{% set ns = namespace(s=('a',)) %}{% for i in range(60) %}{% set ns.s = ns.s * 2 %}{% \
+            endfor %}".into(),
+        "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s = ns.s.replace('a', \
+            'aa') %}{% endfor %}".into(),
+        "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s = ns.s | replace('', \
+            ns.s) %}{% endfor %}".into(),
+        "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] | join \
+            %}{% endfor %}".into(),
+        "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s = ns.s.join([ns.s, \
+            ns.s]) %}{% endfor %}".into(),
+        "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s = '%s%s' % (ns.s, \
+            ns.s) %}{% endfor %}".into(),
+        "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s = \
+            '{0}{0}'.format(ns.s) %}{% endfor %}".into(),
+        "{% set ns = namespace(s='\"') %}{% for i in range(60) %}{% set ns.s = ns.s | tojson %}{% \
+            endfor %}".into(),
+        "{% set ns = namespace(s='&') %}{% for i in range(60) %}{% set ns.s = (ns.s ~ ns.s) | \
+            forceescape %}{% endfor %}".into(),
+        "{% set ns = namespace(s='%') %}{% for i in range(60) %}{% set ns.s = (ns.s ~ ns.s) | \
+            urlencode %}{% endfor %}".into(),
+        "{% set ns = namespace(s='a') %}{% for i in range(60) %}{% set ns.s %}{{ ns.s }}{{ ns.s \
+            }}{% endset %}{% endfor %}".into(),
+        "{% set ns = namespace(s={'a': 1}) %}{% for i in range(60) %}{% set ns.s = {'a': ns.s, \
+            'b': ns.s} %}{% endfor %}{{ ns.s }}".into(),
+        "{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% \
+            endfor %}{{ ns.s | tojson }}".into(),
+        "{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% \
+            endfor %}{{ ns.s ~ '' }}".into(),
+        "{% set a = namespace(s=[1]) %}{% set b = namespace(s=[1]) %}{% for i in range(60) %}{% \
+            set a.s = [a.s, a.s] %}{% set b.s = [b.s, b.s] %}{% endfor %}{{ a.s == b.s }}".into(),
+        "{% set ns = namespace(s=(1,)) %}{% for i in range(60) %}{% set ns.s = (ns.s, ns.s) %}{% \
+            endfor %}{{ {ns.s: 1} }}".into(),
+        "{% set ns = namespace(l=[]) %}{% for i in range(100000) %}{% set ns.l = ns.l + ['a' * \
+            100000] %}{% endfor %}".into(),
+        "{% set ns = namespace(l=[]) %}{% for i in range(100000) %}{% for j in range(100000) %}{% \
+            set ns.l = ns.l + [namespace(a='a' * 1000)] %}{% endfor %}{% endfor %}".into(),
         "{% for i in range(100000) %}{{ 'a' * 100000 }}{% endfor %}".into(),
         "{{ 'a' * 10000000000 }}".into(),
         "{{ [1] * 10000000000 }}".into(),
@@ -137,20 +169,28 @@ fn a_template_that_means_harm_is_an_error() {
         "{{ strftime_now('%9999999999Y') }}".into(),
         "{{ strftime_now('%B' * 1000000) }}".into(),
         "{{ range(10000000000) | list }}".into(),
-        "{{ range(-170141183460469231731687303715884105728, 170141183460469231731687303715884105727) | list }}".into(),
+        "{{ range(-170141183460469231731687303715884105728, \
+            170141183460469231731687303715884105727) | list }}".into(),
         "{{ 10 ** 10 ** 10 }}".into(),
         "{{ 2 ** 127 * 2 }}".into(),
         // Deep.
-        "{% set ns = namespace(l=[]) %}{% for i in range(100000) %}{% set ns.l = [ns.l] %}{% endfor %}".into(),
-        "{% set ns = namespace(l=()) %}{% for i in range(100000) %}{% set ns.l = (ns.l, 1) %}{% endfor %}".into(),
-        "{% set ns = namespace(l={}) %}{% for i in range(100000) %}{% set ns.l = {'a': ns.l} %}{% endfor %}".into(),
-        "{% set ns = namespace(l={}) %}{% for i in range(100000) %}{% set ns.l = dict(a=ns.l) %}{% endfor %}".into(),
-        "{% set ns = namespace(l=[]) %}{% for i in range(100000) %}{% set ns.l = [ns.l] | map('default') %}{% endfor %}".into(),
-        "{% set ns = namespace() %}{% for i in range(100000) %}{% for x in [ns.l] %}{% set ns.l = loop %}{% endfor %}{% endfor %}".into(),
+        "{% set ns = namespace(l=[]) %}{% for i in range(100000) %}{% set ns.l = [ns.l] %}{% \
+            endfor %}".into(),
+        "{% set ns = namespace(l=()) %}{% for i in range(100000) %}{% set ns.l = (ns.l, 1) %}{% \
+            endfor %}".into(),
+        "{% set ns = namespace(l={}) %}{% for i in range(100000) %}{% set ns.l = {'a': ns.l} %}{% \
+            endfor %}".into(),
+        "{% set ns = namespace(l={}) %}{% for i in range(100000) %}{% set ns.l = dict(a=ns.l) %}{% \
+            endfor %}".into(),
+        "{% set ns = namespace(l=[]) %}{% for i in range(100000) %}{% set ns.l = [ns.l] | \
+            map('default') %}{% endfor %}".into(),
+        "{% set ns = namespace() %}{% for i in range(100000) %}{% for x in [ns.l] %}{% set ns.l = \
+            loop %}{% endfor %}{% endfor %}".into(),
         "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}".into(),
         "{% set ns = namespace() %}{% set ns.a = [ns] %}{{ ns.a }}".into(),
         "{% set ns = namespace() %}{% set ns.a = [ns] %}{{ '%s' % ns }}".into(),
-        "{% set ns = namespace(l=0) %}{% for i in range(100000) %}{% set ns.l = namespace(l=ns.l) %}{% endfor %}{{ ns.l }}".into(),
+        "{% set ns = namespace(l=0) %}{% for i in range(100000) %}{% set ns.l = namespace(l=ns.l) \
+            %}{% endfor %}{{ ns.l }}".into(),
         format!("{{{{ {}1 }}}}", "not ".repeat(200_000)),
         format!("{{{{ {} }}}}", nested("(", ")", 100_000)),
         format!("{{{{ {} }}}}", nested("[", "]", 100_000)),
@@ -199,14 +239,20 @@ fn long_conversations_are_rendered() {
     };
     let plain = "{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}{% endfor %}";
     // Copies what was written before with every message, and looks at all messages for each.
-    let wasteful = "{% set ns = namespace(s='', last=0) %}{% for m in messages[::-1] %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}{% for m in messages %}{% for n in messages[:loop.index] if n.role == 'system' %}{% endfor %}{% set ns.s = ns.s ~ '<|' ~ m.role ~ '|>' ~ m.content %}{% endfor %}{{ ns.s }}";
-    for (count, content) in
-        [(1_000, "x".repeat(100)), (2, "x".repeat(1_000_000)), (3_000, "x".repeat(300))]
-    {
+    let wasteful = "{% set ns = namespace(s='', last=0) %}{% for m in messages[::-1] %}{% if \
+        m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}{% for m in \
+        messages %}{% for n in messages[:loop.index] if n.role == 'system' %}{% endfor %}{% set \
+        ns.s = ns.s ~ '<|' ~ m.role ~ '|>' ~ m.content %}{% endfor %}{{ ns.s }}";
+    for (count, content) in [
+        (100, "x".repeat(100)),
+        (1_000, "x".repeat(100)),
+        (2, "x".repeat(1_000_000)),
+        (3_000, "x".repeat(300)),
+    ] {
         let input = messages(count, &content);
         let text = render(plain, &input).unwrap();
         assert!(text.len() > count * content.len());
-        if count <= 1_000 {
+        if count <= 100 {
             assert_eq!(render(wasteful, &input).unwrap(), text);
         }
     }

@@ -1,4 +1,5 @@
-//! A chat at a terminal, or through a pipe: a line is a turn, a line that begins with `/` is a command.
+//! A chat at a terminal, or through a pipe: a line is a turn, a line that begins with `/` is a
+//! command.
 
 use crate::cli::flags::Args;
 use crate::cli::interrupt;
@@ -66,8 +67,8 @@ pub struct Answered {
     pub stats: String,
 }
 
-/// Talks until the input ends, and returns the exit code. Answers go to standard output, all else to
-/// standard error.
+/// Talks until the input ends, and returns the exit code. Answers go to standard output, all else
+/// to standard error.
 ///
 /// # Errors
 /// If the terminal fails.

@@ -33,8 +33,9 @@ const BATCH: i64 = 1 << 30;
 #[command(group = ArgGroup::new("draft").args(["draft_model", "draft_ngram", "draft_table"]))]
 #[command(group = ArgGroup::new("block_list").multiple(true).args(["block", "block_file"]))]
 pub struct Args {
-    /// An embedded model (story-3m, story-230k, story-gpt2-1m, paper), a folder, a GGUF file, a short
-    /// name, owner/repo on the hub, or random-135m (any number): random weights, made in memory
+    /// An embedded model (story-3m, story-230k, story-gpt2-1m, paper), a folder, a GGUF file, a
+    /// short name, owner/repo on the hub, or random-135m (any number): random weights, made in
+    /// memory
     #[arg(
         long,
         default_value = DEFAULT_MODEL,
@@ -68,12 +69,13 @@ pub struct Args {
     /// cpu, metal or cuda
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: String,
-    /// What a layer computes with: the days' own code on candle's tensors, candle-nn's fused operations,
-    /// the fast kernels for the CPU, or yours of days 17 to 19 [default: fast on the CPU, candle on Metal
-    /// and CUDA; where a day is yours, your own code runs]
+    /// What a layer computes with: the days' own code on candle's tensors, candle-nn's fused
+    /// operations, the fast kernels for the CPU, or yours of days 17 to 19 [default: fast on the
+    /// CPU, candle on Metal and CUDA; where a day is yours, your own code runs]
     #[arg(long, value_enum, value_name = "KERNELS")]
     pub kernels: Option<Kernels>,
-    /// The type of the weights in memory: f32, bf16 or f16, which on the CPU is the slowest of the three
+    /// The type of the weights in memory: f32, bf16 or f16, which on the CPU is the slowest of the
+    /// three
     /// [default: f32; on the CPU those of a GGUF file in Q8_0, Q4_0 or Q4_1 stay as they are]
     #[arg(long, value_name = "DTYPE", value_parser = device::dtype)]
     pub dtype: Option<DType>,
@@ -191,8 +193,9 @@ pub struct Args {
     /// Draft from a table of n-grams that --count-ngrams has made
     #[arg(long, value_name = "FILE", help_heading = "Speculation")]
     pub draft_table: Option<PathBuf>,
-    /// Count the n-grams of a corpus, write the table to --draft-table, and do nothing else. Between
-    /// two texts of the corpus stands <|endoftext|>; of a .jsonl file, the field text of each line is read
+    /// Count the n-grams of a corpus, write the table to --draft-table, and do nothing else.
+    /// Between two texts of the corpus stands <|endoftext|>; of a .jsonl file, the field text of
+    /// each line is read
     #[arg(long, value_name = "CORPUS", requires = "draft_table", help_heading = "Speculation")]
     pub count_ngrams: Option<PathBuf>,
     /// Tokens to draft at most before each pass of the model
@@ -236,8 +239,8 @@ pub struct Args {
     /// How the cache makes room
     #[arg(long, value_name = "KIND", help_heading = "Cache")]
     pub cache: Option<CacheName>,
-    /// What happens at the end of the model's context: the text ends, or (one prompt) goes on from a
-    /// window of its last tokens
+    /// What happens at the end of the model's context: the text ends, or (one prompt) goes on from
+    /// a window of its last tokens
     #[arg(long, value_name = "WHAT", default_value = "stop", help_heading = "Cache")]
     pub past_context: PastContextName,
     /// Talk with the model: every line of standard input is a turn (cargo xtask chat)
@@ -262,9 +265,9 @@ pub struct Args {
     /// The date for chat templates that write it into the prompt, as 2026-01-31 [default: today]
     #[arg(long, value_name = "DATE", help_heading = "Chat")]
     pub template_date: Option<String>,
-    /// Ask a server that speaks OpenAI's protocol, at an address as http://127.0.0.1:8000; --model is
-    /// then a name of its own, and may be left out if it has one model. Flags that are about models on
-    /// this machine, or that the protocol has no field for, don't go with it
+    /// Ask a server that speaks OpenAI's protocol, at an address as http://127.0.0.1:8000; --model
+    /// is then a name of its own, and may be left out if it has one model. Flags that are about
+    /// models on this machine, or that the protocol has no field for, don't go with it
     #[arg(
         long,
         value_name = "URL",
@@ -283,7 +286,8 @@ pub struct Args {
     /// Text as it is made, or one JSON object a sequence
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
-    /// Show the N likeliest tokens of each step, with the log-probabilities that the model gives them
+    /// Show the N likeliest tokens of each step, with the log-probabilities that the model gives
+    /// them
     #[arg(
         long,
         value_name = "N",

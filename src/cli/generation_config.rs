@@ -1,14 +1,16 @@
-//! What a model's `generation_config.json`, or a GGUF file's metadata, asks for beyond its EOS ids. It is said, not done: the command implies nothing.
+//! What a model's `generation_config.json`, or a GGUF file's metadata, asks for beyond its EOS ids.
+//! It is said, not done: the command implies nothing.
 
 use crate::cli::flags::Args;
 use crate::kit::error::shown;
 use clap::Parser as _;
 use serde_json::Value;
 
-/// What `config`, which comes from `source`, asks for and `args` do not, and the flags that would do it. None: nothing. Every
-/// key is said unless it changes no text.
+/// What `config`, which comes from `source`, asks for and `args` do not, and the flags that would
+/// do it. None: nothing. Every key is said unless it changes no text.
 ///
-/// transformers heeds temperature, top-k, top-p and min-p only with `do_sample`, and then, silently, a top-k of 50.
+/// transformers heeds temperature, top-k, top-p and min-p only with `do_sample`, and then,
+/// silently, a top-k of 50.
 pub fn advice(config: &Value, source: &str, args: &Args) -> Option<String> {
     let (asks, flags) = wishes(config, args)?;
     let way = match flags.is_empty() {
@@ -93,8 +95,8 @@ fn wishes(config: &Value, args: &Args) -> Option<(String, Vec<String>)> {
 /// The most keys that the note names.
 const MOST: usize = 30;
 
-/// Keys that change no text: EOS ids, which are read, other ids, what a call returns, and how it computes. Assisted generation
-/// and prompt lookup are among them: they change the speed only.
+/// Keys that change no text: EOS ids, which are read, other ids, what a call returns, and how it
+/// computes. Assisted generation and prompt lookup are among them: they change the speed only.
 const NO_EFFECT: &[&str] = &[
     "do_sample", // counted already
     "eos_token_id",

@@ -1,5 +1,5 @@
-//! Whether a run fits the memory: estimated before the weights are read, because a machine that swaps
-//! says nothing for minutes.
+//! Whether a run fits the memory: estimated before the weights are read, because a machine that
+//! swaps says nothing for minutes.
 
 use crate::cli::flags::{Args, CacheName};
 use crate::cli::plan::Plan;
@@ -11,8 +11,9 @@ use crate::kit::ModelConfig;
 use anyhow::{ensure, Result};
 use candle_core::{DType, Device};
 
-/// What a run holds at once. The numbers that count: all weights, all keys and values, and, without the kernels, the scores of
-/// one layer's attention, which are there twice, as scores and as probabilities.
+/// What a run holds at once. The numbers that count: all weights, all keys and values, and, without
+/// the kernels, the scores of one layer's attention, which are there twice, as scores and as
+/// probabilities.
 #[derive(Debug, Clone)]
 pub struct Need<'a> {
     /// The model, and the one that drafts.
@@ -107,7 +108,8 @@ impl Need<'_> {
             parts.push(format!("weights{whose} {weights} ({} numbers × {w} bytes)", model.size()));
             if self.cache.is_some() {
                 parts.push(format!(
-                    "cache{whose} {kept} ({} rows × {} tokens × 2 × {} layers × {} heads × {} × {v} bytes)",
+                    "cache{whose} {kept} ({} rows × {} tokens × 2 × {} layers × {} heads × {} × \
+                        {v} bytes)",
                     self.rows,
                     self.positions(model),
                     model.num_hidden_layers,
@@ -122,8 +124,8 @@ impl Need<'_> {
         parts.join(", ")
     }
 
-    /// Refuses a run that does not fit `room` bytes, with the arithmetic, and with what makes its largest
-    /// part smaller.
+    /// Refuses a run that does not fit `room` bytes, with the arithmetic, and with what makes its
+    /// largest part smaller.
     ///
     /// # Errors
     /// If it does not fit.
@@ -180,8 +182,9 @@ pub fn need<'a>(
 
 /// Bytes that a run may use; None: nothing is known, and nothing is refused.
 ///
-/// `CANDECODE_MEMORY` says it (as 8G or 500M), else the system: on Linux what is available, or the limit of a container; on
-/// macOS all memory, which the graphics processor shares. A CUDA device's own memory is not asked for.
+/// `CANDECODE_MEMORY` says it (as 8G or 500M), else the system: on Linux what is available, or the
+/// limit of a container; on macOS all memory, which the graphics processor shares. A CUDA device's
+/// own memory is not asked for.
 ///
 /// # Errors
 /// If `CANDECODE_MEMORY` is no amount.
@@ -217,7 +220,8 @@ pub fn amount(text: &str) -> Result<f64> {
     })
 }
 
-/// `MemAvailable`, or what is left of a container's limit where that is less. Other systems have none of these files.
+/// `MemAvailable`, or what is left of a container's limit where that is less. Other systems have
+/// none of these files.
 fn linux() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -233,7 +237,8 @@ fn linux() -> Option<f64> {
     Some(lefts.fold(free, f64::min))
 }
 
-/// What a container may still take: its limit, less what it holds. Files that it has read and can forget do not count.
+/// What a container may still take: its limit, less what it holds. Files that it has read and can
+/// forget do not count.
 pub fn left(limit: &str, used: &str, stat: &str) -> Option<f64> {
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let file = |line: &str| match line.split_once(' ') {
@@ -245,7 +250,8 @@ pub fn left(limit: &str, used: &str, stat: &str) -> Option<f64> {
     Some((number(limit)? - held).max(0.0))
 }
 
-/// The most memory that this process has had at once, in bytes; None where the system does not say (Linux does).
+/// The most memory that this process has had at once, in bytes; None where the system does not say
+/// (Linux does).
 pub fn peak() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

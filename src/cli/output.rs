@@ -45,7 +45,8 @@ pub struct Text {
     drafts: Option<Counts>,
     #[serde(flatten)]
     timings: Timings,
-    /// What is shown before the text: the prompt, or the question that a chat template was put around.
+    /// What is shown before the text: the prompt, or the question that a chat template was put
+    /// around.
     #[serde(skip)]
     shown_prompt: String,
 }
@@ -87,8 +88,8 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// For these prompts, of which the first is number `number` of all. `questions` are the prompts as
-    /// they were typed, if a chat template was put around them.
+    /// For these prompts, of which the first is number `number` of all. `questions` are the prompts
+    /// as they were typed, if a chat template was put around them.
     ///
     /// # Errors
     /// If the prompt cannot be shown.
@@ -126,7 +127,8 @@ impl<'a> Output<'a> {
         Ok(out)
     }
 
-    /// One text is shown as it is made; several would be mixed up, and follow each other at the end.
+    /// One text is shown as it is made; several would be mixed up, and follow each other at the
+    /// end.
     fn streams(&self) -> bool {
         self.args.format == Format::Text && self.texts.len() == 1 && self.args.num_beams == 1
     }
@@ -153,7 +155,8 @@ impl<'a> Output<'a> {
         })
     }
 
-    /// Ends the line of a text that is shown as it is made, so that an error begins a line of its own.
+    /// Ends the line of a text that is shown as it is made, so that an error begins a line of its
+    /// own.
     pub fn break_line(&self) {
         if self.streams() {
             let _ = show("\n");
@@ -222,7 +225,8 @@ impl<'a> Output<'a> {
         let (prefill_s, prefill_read) = self.first.unwrap_or((0.0, all_read));
         let decode_s = self.began.elapsed().as_secs_f64() - prefill_s;
         let new: usize = self.texts.iter().map(|text| text.new_ids.len()).sum();
-        let later = new.saturating_sub(self.texts.len()); // the first of each row came by the prefill
+        // The first of each row came by the prefill.
+        let later = new.saturating_sub(self.texts.len());
         let tokens_per_second = if decode_s > 0.0 { later as f64 / decode_s } else { 0.0 };
         let timings = Timings { load_s: self.load_s, prefill_s, decode_s, tokens_per_second };
         let streamed = self.streams();
@@ -285,7 +289,8 @@ impl<'a> Output<'a> {
             let rate = 100.0 * accepted as f64 / drafted.max(1) as f64;
             let yields = written as f64 / passes.max(1) as f64;
             note!(
-                "drafts  {accepted} of {drafted} accepted ({rate:.0} %), {yields:.2} tokens a pass of \
+                "drafts  {accepted} of {drafted} accepted ({rate:.0} %), {yields:.2} tokens a pass \
+                    of \
                  the model"
             );
         }
@@ -321,8 +326,9 @@ fn memory(read: f64, tokens: f64, seconds: f64, bandwidth: f64) -> String {
     format!("memory  {a_token} read a token, {rate:.1} GB/s, {beside}")
 }
 
-/// [`show`], for the text of a prompt or a model: a terminal gets no control characters but line ends
-/// and tabs, which would move its cursor, or do more. A file or a pipe gets the text as it is.
+/// As [`show`], for the text of a prompt or a model: a terminal gets no control characters but line
+/// ends and tabs, because others move its cursor, or do more. A file or a pipe gets the text as it
+/// is.
 ///
 /// # Errors
 /// As [`show`].
@@ -366,7 +372,8 @@ mod tests {
         let small = memory(3e6 * 10.0, 10.0, 1e-3, 10e9);
         assert_eq!(
             small,
-            "memory  3.0 MB read a token, 30.0 GB/s, more than the 10.0 GB/s that memory gives: the \
+            "memory  3.0 MB read a token, 30.0 GB/s, more than the 10.0 GB/s that memory gives: \
+                the \
              processor's caches hold some of it"
         );
         let large = memory(500e6 * 10.0, 10.0, 0.4, 10e9);

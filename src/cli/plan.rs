@@ -1,5 +1,6 @@
-//! From flags to what will run: which day's loop, which processors, which choice. Nothing is loaded yet.
-//! Rules that need no more than the names of flags are in [`flags`](crate::cli::flags), and clap checks them.
+//! From flags to what will run: which day's loop, which processors, which choice. Nothing is loaded
+//! yet. Rules that need no more than the names of flags are in [`flags`](crate::cli::flags), and
+//! clap checks them.
 
 use crate::cli::flags::{Args, CacheName, Early, PastContextName, RngKind};
 use crate::cli::text_input;
@@ -105,7 +106,8 @@ impl Plan {
             (!mine || reads, "--kernels mine does not read weights of this --dtype; leave it out"),
             (
                 asks || (args.template_set.is_empty() && args.template_date.is_none()),
-                "--template-set and --template-date are for chat templates: cargo xtask chat, or an \
+                "--template-set and --template-date are for chat templates: cargo xtask chat, or \
+                    an \
                  instruct model without --raw",
             ),
         ] {
@@ -147,8 +149,8 @@ impl Plan {
     }
 }
 
-/// The parameters of every request. Sampling is on if the temperature is above 0 or a filter is given;
-/// nothing else is implied.
+/// The parameters of every request. Sampling is on if the temperature is above 0 or a filter is
+/// given; nothing else is implied.
 fn sampling_params(args: &Args) -> Result<SamplingParams> {
     let filtered = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
     let default_temperature = if filtered { 1.0 } else { 0.0 };
@@ -182,7 +184,8 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
     let mut words = args.block.clone();
     if let Some(list) = words.iter().find(|word| word.contains(',')) {
         note!(
-            "note: --block {} is one text, commas included; to block each word, write them apart: --block war fight",
+            "note: --block {} is one text, commas included; to block each word, write them apart: \
+                --block war fight",
             quoted(list)
         );
     }
@@ -226,7 +229,8 @@ pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
             if let Some(file) = file {
                 let file = shown(file);
                 return Err(usage(format!(
-                    "-p FILE:{file} would continue these very characters; --prompt-file {file} reads the file"
+                    "-p FILE:{file} would continue these very characters; --prompt-file {file} \
+                        reads the file"
                 )));
             }
             Ok(args.prompt.clone())
@@ -241,7 +245,8 @@ fn loop_day(args: &Args, rows: usize, params: &SamplingParams) -> Result<usize> 
         () if drafts => 13,
         () if args.num_beams > 1 => 11,
         () if rows > 1 => 12,
-        () if args.no_cache && !args.chat => 7, // a chat runs day 10's loop, without a cache to keep
+        // A chat runs day 10's loop, without a cache to keep.
+        () if args.no_cache && !args.chat => 7,
         () => 10,
     };
     let Some(day) = args.loop_day else { return Ok(smallest) };

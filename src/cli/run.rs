@@ -62,8 +62,8 @@ fn answer_without_model(args: &Args) -> Result<Option<u8>> {
     }
 }
 
-/// What is asked for: everything that flags, prompts and a model's small files say. What is wrong with
-/// them is known before weights are read.
+/// What is asked for: everything that flags, prompts and a model's small files say. What is wrong
+/// with them is known before weights are read.
 struct Asked<'a> {
     args: &'a Args,
     device: Device,
@@ -244,7 +244,8 @@ impl Run<'_> {
         let Self { args, loaded, loops, .. } = self;
         let questions = self.questions.as_deref();
         let mut out = Output::new(args, &loaded.engine, prompts, loaded.load_s, first, questions)?;
-        // A prefill, then a step for each token of every row: beams, drafts and a queue do otherwise.
+        // A prefill, then a step for each token of every row: beams, drafts and a queue do
+        // otherwise.
         let stops = loops.past_context == PastContext::Stop;
         let plain_steps = [10, 12].contains(&loops.day) && !args.no_cache;
         out.predicted = (plain_steps && stops).then(|| loaded.engine.model());
@@ -277,7 +278,8 @@ impl Run<'_> {
         out.finish()?;
         if cut {
             note!(
-                "note: the text ends where the model's context does, at {context} tokens; one prompt \
+                "note: the text ends where the model's context does, at {context} tokens; one \
+                    prompt \
                  goes on with --past-context window"
             );
         }
@@ -317,7 +319,8 @@ fn open(args: &Args, load: &ModelLoad, tokenizer: Tokenizer) -> Result<Engine> {
     Ok(engine)
 }
 
-/// The model's tokenizer. A run whose prompt and whose output are ids, and which looks at no text, does without.
+/// The model's tokenizer. A run whose prompt and whose output are ids, and which looks at no text,
+/// does without.
 fn tokenizer(args: &Args, files: &ModelFiles) -> Result<Tokenizer> {
     let looks_at_text = !args.stop.is_empty()
         || !args.block.is_empty()
@@ -339,8 +342,9 @@ fn template(args: &Args, files: &ModelFiles) -> Result<Template> {
     Ok(template)
 }
 
-/// The files of a draft model and its tokenizer, refused before any weights are read if its tokens are not the target's. One that is no
-/// smaller than the target is worth a warning only: the text is the same.
+/// The files of a draft model and its tokenizer, refused before any weights are read if its tokens
+/// are not the target's. One that is no smaller than the target is worth a warning only: the text
+/// is the same.
 fn draft_model(
     name: &str,
     args: &Args,
@@ -351,12 +355,16 @@ fn draft_model(
     let own = files.tokenizer()?;
     if let Some(difference) = own.difference(tokenizer) {
         return Err(usage(format!(
-            "--draft-model {name}: a draft must have its target's tokenizer, and this one differs: {difference}"
+            "--draft-model {name}: a draft must have its target's tokenizer, and this one differs: \
+                {difference}"
         )));
     }
     let (draft, target) = (files.config(), target.config());
     if draft.size() >= target.size() {
-        note!("warning: the draft model is as large as its target: speculation will be slower than none");
+        note!(
+            "warning: the draft model is as large as its target: speculation will be slower than \
+            none"
+        );
     }
     Ok((files, own))
 }
@@ -393,7 +401,8 @@ fn count_ngrams(args: &Args, corpus: &Path) -> Result<u8> {
     Ok(0)
 }
 
-/// The chat template that turns a prompt into a question, if the model was trained to answer questions.
+/// The chat template that turns a prompt into a question, if the model was trained to answer
+/// questions.
 fn asking(args: &Args, files: &ModelFiles) -> Result<Option<Template>> {
     let instruct = hub::is_instruct(&args.model);
     if args.raw && !instruct {
@@ -429,7 +438,8 @@ fn prompts(
             let least = text.len() / tokenizer.longest_token().max(1);
             ensure!(
                 least <= context,
-                "{which}the prompt is {} bytes long, so at least {least} tokens, and the context is \
+                "{which}the prompt is {} bytes long, so at least {least} tokens, and the context \
+                    is \
                  {context} tokens; shorten it",
                 text.len()
             );

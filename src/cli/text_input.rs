@@ -1,5 +1,5 @@
-//! Text that comes from outside: files that flags name, standard input, the lines of a chat. All of it
-//! is bounded, and none of it is waited for without an end.
+//! Text that comes from outside: files that flags name, standard input, the lines of a chat. All of
+//! it is bounded, and none of it is waited for without an end.
 
 use crate::kit::error::usage;
 use anyhow::{anyhow, ensure, Context as _, Result};
@@ -10,8 +10,8 @@ use std::path::Path;
 /// The longest text that is read, in bytes. What fits the longest context of any model is shorter.
 const LONGEST: u64 = 64 << 20;
 
-/// The text of a file that a flag names, without the byte order mark that some editors put in front.
-/// A pipe that the shell opened, as `<(sort words)`, is read, too.
+/// The text of a file that a flag names, without the byte order mark that some editors put in
+/// front. A pipe that the shell opened, as `<(sort words)`, is read, too.
 ///
 /// # Errors
 /// If it is a folder or a named pipe, longer than 64 MiB, not UTF-8, or cannot be read.

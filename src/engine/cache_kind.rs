@@ -43,7 +43,10 @@ impl CacheKind {
             Self::Dynamic => Ok(None),
             Self::Static(capacity) => Ok(Some(capacity)),
             Self::Sliding(_) => {
-                bail!("a sliding cache is for one text; for several, or for beams, use a dynamic or static one")
+                bail!(
+                    "a sliding cache is for one text; for several, or for beams, use a dynamic \
+                    or static one"
+                )
             }
         }
     }

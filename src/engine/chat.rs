@@ -1,9 +1,11 @@
-//! A chat: a prompt that grows by a turn at a time, and a cache that is kept from one turn to the next.
+//! A chat: a prompt that grows by a turn at a time, and a cache that is kept from one turn to the
+//! next.
 //!
-//! At every turn the template renders the whole conversation anew, and the tokenizer reads it anew. Nothing says that the new
-//! tokens begin with those that the cache holds: a template may strip a space or leave a thought out, a tokenizer may merge
-//! across the border, an answer may have been stopped. So the two are compared; what they have in common at the front is
-//! kept, the cache is truncated behind it (day 10), and the rest is computed (vLLM: prefix caching).
+//! At every turn the template renders the whole conversation anew, and the tokenizer reads it anew.
+//! Nothing says that the new tokens begin with those that the cache holds: a template may strip a
+//! space or leave a thought out, a tokenizer may merge across the border, an answer may have been
+//! stopped. So the two are compared; what they have in common at the front is kept, the cache is
+//! truncated behind it (day 10), and the rest is computed (vLLM: prefix caching).
 
 use crate::day07_greedy::Sequence;
 use crate::day10_kv_cache::{next_token, Cached};
@@ -48,7 +50,8 @@ pub struct Turn {
 }
 
 impl<'a> Chat<'a> {
-    /// A chat that begins; `context` is how many tokens it may come to hold, at most the model's context.
+    /// A chat that begins; `context` is how many tokens it may come to hold, at most the model's
+    /// context.
     pub fn new(
         cached: Cached<'a>,
         tokenizer: &'a Tokenizer,
@@ -86,9 +89,10 @@ impl<'a> Chat<'a> {
         Ok(())
     }
 
-    /// The conversation with one more line: it leaves room for an answer of `answer` tokens, or for a quarter of the context.
-    /// Where there is none the oldest turns are forgotten, until half of the context is free: seldom and many, for the rest
-    /// moves, and is computed anew. The chat itself stays as it was.
+    /// The conversation with one more line: it leaves room for an answer of `answer` tokens, or for
+    /// a quarter of the context. Where there is none the oldest turns are forgotten, until half of
+    /// the context is free: seldom and many, for the rest moves, and is computed anew. The chat
+    /// itself stays as it was.
     ///
     /// # Errors
     /// If the template refuses it, or the line alone is too long, or empty.
@@ -129,8 +133,8 @@ impl<'a> Chat<'a> {
         Ok(self.tokenizer.encode_rendered(&self.template.render(&all)?)?)
     }
 
-    /// Answers a prompt of [`Chat::prompt`], with the stop rules, processors and sampler of `request`.
-    /// `on_token` sees every token, and says whether to go on; the text so far stays.
+    /// Answers a prompt of [`Chat::prompt`], with the stop rules, processors and sampler of
+    /// `request`. `on_token` sees every token, and says whether to go on; the text so far stays.
     ///
     /// # Errors
     /// If the model, the sampling or `on_token` fails; the chat is then as before the line.
@@ -156,7 +160,8 @@ impl<'a> Chat<'a> {
         let prompt_tokens = ids.len();
         let room = self.context - prompt_tokens;
         let full = request.max_new_tokens > room;
-        let sampler = &mut request.sampler; // goes on from answer to answer: one seed gives one chat
+        // Goes on from answer to answer: one seed gives one chat.
+        let sampler = &mut request.sampler;
         let request = Request {
             id: 0,
             prompt: ids,

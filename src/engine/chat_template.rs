@@ -1,7 +1,8 @@
-//! A model's chat template: the Jinja program, shipped with its tokenizer, that turns a conversation into text.
+//! A model's chat template: the Jinja program, shipped with its tokenizer, that turns a
+//! conversation into text.
 //!
-//! It is rendered as transformers' `apply_chat_template` does, with the same settings, variables and
-//! functions, by [`jinja`](super::jinja).
+//! It is rendered as transformers' `apply_chat_template` does, with the same settings, variables
+//! and functions, by [`jinja`](super::jinja).
 
 use super::jinja::{self, Jinja};
 use crate::formats::{self, hub, ChatTemplate};
@@ -18,7 +19,8 @@ use std::path::Path;
 /// The name of the template that is built in.
 pub const STORY: &str = "story";
 
-/// One text that the reader and the model write in turns: a line begins a paragraph, the model ends it.
+/// One text that the reader and the model write in turns: a line begins a paragraph, the model ends
+/// it.
 const STORY_TEMPLATE: &str = r"
 {%- for message in messages -%}
     {%- if message.role == 'system' -%}
@@ -28,7 +30,8 @@ const STORY_TEMPLATE: &str = r"
     {%- if message.role == 'assistant' -%}
         {%- if message.finish == 'eos' -%}
             {{- eos_token -}}
-        {%- elif message.finish == 'stop' or (loop.nextitem is defined and loop.nextitem.content) -%}
+        {%- elif message.finish == 'stop'
+            or (loop.nextitem is defined and loop.nextitem.content) -%}
             {{- '\n' -}}
         {%- endif -%}
     {%- endif -%}
@@ -44,7 +47,8 @@ pub struct Message {
     pub role: &'static str,
     /// What was said.
     pub content: String,
-    /// Why an answer ended, as [`crate::kit::FinishReason`]'s words; none if it was interrupted. Only [`STORY`] asks for it.
+    /// Why an answer ended, as [`crate::kit::FinishReason`]'s words; none if it was interrupted.
+    /// Only [`STORY`] asks for it.
     pub finish: Option<crate::kit::FinishReason>,
 }
 
@@ -63,14 +67,17 @@ impl Message {
     }
 }
 
-/// How to render a conversation: the arguments of transformers' `apply_chat_template` besides the messages.
+/// How to render a conversation: the arguments of transformers' `apply_chat_template` besides the
+/// messages.
 #[derive(Debug, Clone)]
 pub struct RenderOptions {
     /// Begin the next answer. True by default.
     pub add_generation_prompt: bool,
-    /// Leave the last message open, so that the model continues it. Excludes `add_generation_prompt`.
+    /// Leave the last message open, so that the model continues it. Excludes
+    /// `add_generation_prompt`.
     pub continue_final_message: bool,
-    /// Variables for this rendering only, as vLLM's `chat_template_kwargs`. They go before those of [`Template::set`].
+    /// Variables for this rendering only, as vLLM's `chat_template_kwargs`. They go before those of
+    /// [`Template::set`].
     pub kwargs: Map<String, Value>,
 }
 
@@ -93,8 +100,8 @@ pub struct Template {
 }
 
 impl Template {
-    /// Compiles a template. `source` says in errors where it comes from; `special` are the tokens that it may name, as
-    /// `eos_token`.
+    /// Compiles a template. `source` says in errors where it comes from; `special` are the tokens
+    /// that it may name, as `eos_token`.
     ///
     /// # Errors
     /// If it is no Jinja template: the line is named.
@@ -107,8 +114,9 @@ impl Template {
         Ok(Self { jinja, variables, source: source.to_string(), date: None, stops: Vec::new() })
     }
 
-    /// The template that `asked` says (a file, or [`STORY`]), else the model's own: `chat_template.jinja`, what
-    /// `tokenizer_config.json` has, or a GGUF file's metadata. The embedded story models have [`STORY`].
+    /// The template that `asked` says (a file, or [`STORY`]), else the model's own:
+    /// `chat_template.jinja`, what `tokenizer_config.json` has, or a GGUF file's metadata. The
+    /// embedded story models have [`STORY`].
     ///
     /// # Errors
     /// If there is none, or it cannot be read or compiled.
@@ -130,13 +138,18 @@ impl Template {
         }
         if let Some(file) = asked {
             let text = std::fs::read_to_string(file).with_context(|| {
-                format!("--template {file}: could not be read as UTF-8 text; give a file with a Jinja template, or \"story\"")
+                format!(
+                    "--template {file}: could not be read as UTF-8 text; give a file with a \
+                    Jinja template, or \"story\""
+                )
             })?;
             return Self::new(&format!("--template {file}"), &text, special);
         }
         let Some((source, text)) = own.source else {
             bail!(
-                "{model} has no chat template: it continues texts, and knows no turns; `cargo xtask run --model {model} -p TEXT` continues one, --template {STORY} writes one in turns with you, --template FILE gives it a template"
+                "{model} has no chat template: it continues texts, and knows no turns; `cargo \
+                    xtask run --model {model} -p TEXT` continues one, --template {STORY} writes \
+                    one in turns with you, --template FILE gives it a template"
             )
         };
         Self::new(&source, &text, special)
@@ -154,7 +167,8 @@ impl Template {
         Ok(())
     }
 
-    /// Whether a variable of this name can be set: the template uses it, and it isn't one that every template gets.
+    /// Whether a variable of this name can be set: the template uses it, and it isn't one that
+    /// every template gets.
     fn check(&self, name: &str) -> Result<()> {
         let given = |name: &str| GIVEN.contains(&name) || name.ends_with("_token");
         let used: Vec<&str> =
@@ -178,15 +192,17 @@ impl Template {
     /// Renders a conversation as transformers' `apply_chat_template(…, tokenize=False)`.
     ///
     /// # Errors
-    /// As [`Template::render`]; also if the options exclude each other, if the template uses no variable of a name in `kwargs`,
-    /// or if the message to continue isn't in what the template writes.
+    /// As [`Template::render`]; also if the options exclude each other, if the template uses no
+    /// variable of a name in `kwargs`, or if the message to continue isn't in what the template
+    /// writes.
     pub fn apply(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
         if !options.continue_final_message {
             return self.rendered(messages, options);
         }
         ensure!(
             !options.add_generation_prompt,
-            "continue_final_message and add_generation_prompt exclude each other: the last message is continued, or a new one is begun"
+            "continue_final_message and add_generation_prompt exclude each other: the last message \
+                is continued, or a new one is begun"
         );
         let Some((last, before)) = messages.split_last() else {
             bail!("continue_final_message: there is no message to continue")
@@ -198,7 +214,11 @@ impl Template {
         let text = self.rendered(&marked, options)?;
         let end = text.rfind(TAG.trim()).filter(|_| text.contains(last.content.trim()));
         let Some(end) = end else {
-            bail!("continue_final_message: the chat template ({}) changes or leaves out the last message, so it cannot be continued", self.source)
+            bail!(
+                "continue_final_message: the chat template ({}) changes or leaves out the last \
+                message, so it cannot be continued",
+                self.source
+            )
         };
         let kept = &text[..end];
         // A template that trims the message has trimmed the tag's space, too.
@@ -217,8 +237,8 @@ impl Template {
         rendered.map_err(|e| explained(&self.source, &e))
     }
 
-    /// Returns the token that the template writes after an answer, if it writes one: it ends a turn, whatever the model's
-    /// configuration says.
+    /// Returns the token that the template writes after an answer, if it writes one: it ends a
+    /// turn, whatever the model's configuration says.
     pub fn end_of_turn(&self, tokenizer: &Tokenizer) -> Option<u32> {
         const ANSWER: &str = "An answer.";
         let turn = [Message::new("user", "A question."), Message::new("assistant", ANSWER)];
@@ -235,7 +255,8 @@ fn data(value: &Value) -> Data {
     Data::from(Serde(value))
 }
 
-/// Reads `NAME=VALUE`. The value is JSON, or Python's `True`, `False` or `None`; anything else is text.
+/// Reads `NAME=VALUE`. The value is JSON, or Python's `True`, `False` or `None`; anything else is
+/// text.
 ///
 /// # Errors
 /// If there is no `=`.

@@ -28,8 +28,8 @@ pub fn this_machine() -> Machine {
 }
 
 /// Says what a run on the CPU should have taken at least, and why: a pass over the prompts, and a
-/// decoding step in the middle of the text. The cache is f32 whatever the weights are. If day 16 is the
-/// reader's and panics, the words say that.
+/// decoding step in the middle of the text. The cache is f32 whatever the weights are. If day 16 is
+/// the reader's and panics, the words say that.
 pub fn words(model: &Transformer, sizes: RunSizes, machine: &Machine) -> String {
     let RunSizes { rows, prompt, new } = sizes;
     let cache_bytes = DType::F32.size_in_bytes() as f64;

@@ -1,10 +1,12 @@
 //! Jinja as transformers sets it up for chat templates, by the crate minijinja.
 //!
-//! Added to minijinja: the tag `{% generation %}`, transformers' functions and its `tojson`, methods of Python's strings, and
-//! bounds. Templates come from strangers. Fuel bounds the work, and with it the memory. What recurses through a value or a
-//! syntax tree runs on a large stack, and no value gets deeper than the stack allows.
+//! Added to minijinja: the tag `{% generation %}`, transformers' functions and its `tojson`,
+//! methods of Python's strings, and bounds. Templates come from strangers. Fuel bounds the work,
+//! and with it the memory. What recurses through a value or a syntax tree runs on a large stack,
+//! and no value gets deeper than the stack allows.
 //!
-//! What Jinja2 has and minijinja lacks is refused: `%` with a string, `block` and other templates, `varargs`, `cycler`.
+//! What Jinja2 has and minijinja lacks is refused: `%` with a string, `block` and other templates,
+//! `varargs`, `cycler`.
 
 use jiff::civil::DateTime;
 use jiff::fmt::strtime::{BrokenDownTime, Config, PosixCustom};
@@ -24,11 +26,14 @@ const MAX_RECURSION: usize = 250;
 const MAX_DEPTH: usize = 200;
 /// The stack for the deepest value: it nests once for each bracket and each macro that is open.
 const STACK: usize = 256 << 20;
-/// The fuel for every template: a unit is one instruction, or 64 bytes of data. A text that it makes
-/// itself has 6 MB at most, so that what reads all of one in one instruction ends within seconds.
+/// The fuel for every template: a unit is one instruction, or 64 bytes of data. A text that it
+/// makes itself has 6 MB at most, so that what reads all of one in one instruction ends within
+/// seconds.
 const FUEL: u64 = 100_000;
 /// The further fuel for each byte of its variables: long conversations take many steps.
-const FUEL_PER_BYTE: u64 = 100;
+const FUEL_PER_BYTE: u64 = 20;
+/// The most fuel, whatever the variables: half a gigabyte of data.
+const MOST_FUEL: u64 = 8_000_000;
 
 /// The name of the only template in its environment.
 const NAME: &str = "chat";
@@ -53,7 +58,8 @@ impl Jinja {
         let brackets = source.matches(['(', '[', '{', '|']).count();
         if source.len() > MAX_SOURCE || brackets > MAX_BRACKETS {
             return refuse(format!(
-                "it has {} bytes and {brackets} brackets, and the most are {MAX_SOURCE} and {MAX_BRACKETS}",
+                "it has {} bytes and {brackets} brackets, and the most are {MAX_SOURCE} and \
+                    {MAX_BRACKETS}",
                 source.len()
             ));
         }
@@ -86,7 +92,7 @@ impl Jinja {
     ) -> Result<String, Error> {
         let bytes: usize = variables.values().map(|value| value.to_string().len()).sum();
         let mut environment = self.environment.clone();
-        environment.set_fuel(Some(FUEL + FUEL_PER_BYTE * bytes as u64));
+        environment.set_fuel(Some((FUEL + FUEL_PER_BYTE * bytes as u64).min(MOST_FUEL)));
         environment.add_function("strftime_now", move |format: &str| strftime(now, format));
         on_stack(move || environment.get_template(NAME)?.render(variables))
     }
@@ -177,8 +183,8 @@ fn prepared(source: &str) -> String {
     out + rest
 }
 
-/// Rewrites a tag so that minijinja does as Jinja2 and transformers do: `generation` and the blocks of `set` and `filter` are
-/// scopes, and what a namespace stores or a loop takes passes a filter.
+/// Rewrites a tag so that minijinja does as Jinja2 and transformers do: `generation` and the blocks
+/// of `set` and `filter` are scopes, and what a namespace stores or a loop takes passes a filter.
 fn rewritten(tag: &str, source: &str) -> String {
     let (left, inner) = tag.split_at(usize::from(tag.starts_with(['-', '+'])));
     let (inner, right) = inner.split_at(inner.len() - usize::from(inner.ends_with(['-', '+'])));
@@ -204,7 +210,10 @@ fn rewritten(tag: &str, source: &str) -> String {
                 words(condition).any(|(_, name)| source.contains(&format!("set {name}.")));
             match items.trim() {
                 "" => tag.to_string(),
-                _ if changed => format!("{left}{head} raise_exception('a loop with a condition that the loop may change'){right}"),
+                _ if changed => format!(
+                    "{left}{head} raise_exception('a loop with a condition \
+                    that the loop may change'){right}"
+                ),
                 _ => format!("{left}{head} ({items})|{LOOPED} {condition}{right}"),
             }
         }
@@ -212,7 +221,8 @@ fn rewritten(tag: &str, source: &str) -> String {
     }
 }
 
-/// Copies a text up to where a tag closes, with every byte in quotes or brackets replaced by a zero.
+/// Copies a text up to where a tag closes, with every byte in quotes or brackets replaced by a
+/// zero.
 fn bare(text: &str, closes: &str) -> String {
     let mut bare = String::with_capacity(text.len());
     let (mut depth, mut quote, mut escaped) = (0usize, None, false);
@@ -245,7 +255,8 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .map(move |(at, _)| (at, text[at..].split(|c| !is_word(c)).next().unwrap_or_default()))
 }
 
-/// Returns a value that a namespace can store: a list for a generator. Refuses what is too deep, or could hold itself.
+/// Returns a value that a namespace can store: a list for a generator. Refuses what is too deep, or
+/// could hold itself.
 fn stored(state: &State, value: Value) -> Result<Value, Error> {
     let value = match value.kind() {
         ValueKind::Iterable => value.try_iter()?.collect(),
@@ -353,7 +364,8 @@ fn indent_of(width: &Value) -> Result<String, Error> {
     }
 }
 
-/// Calls a method of Python's: one of those that minijinja has, or one that it lacks or does differently.
+/// Calls a method of Python's: one of those that minijinja has, or one that it lacks or does
+/// differently.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     match (name, value.as_str()) {
         ("split" | "rsplit", Some(text)) => {

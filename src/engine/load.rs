@@ -17,11 +17,13 @@ use candle_core::{bail, DType, Device, Result};
 use rayon::prelude::*;
 use std::path::Path;
 
-/// Loads the model of a folder in Hugging Face format, or of a GGUF file, with plain operations: what
-/// computes is the days' own code. `format` says what its matrices are in memory, and may be a type.
+/// Loads the model of a folder in Hugging Face format, or of a GGUF file, with plain operations:
+/// what computes is the days' own code. `format` says what its matrices are in memory, and may be a
+/// type.
 ///
 /// # Errors
-/// If the configuration makes no sense, a file is damaged, or a tensor is missing or of another shape.
+/// If the configuration makes no sense, a file is damaged, or a tensor is missing or of another
+/// shape.
 pub fn load_model(
     path: &Path,
     format: impl Into<WeightFormat>,
@@ -59,8 +61,8 @@ pub fn load_files(
     })
 }
 
-/// What a model's matrices are in memory if nobody asks for anything else: quantised, as they are stored,
-/// or f32.
+/// What a model's matrices are in memory if nobody asks for anything else: quantised, as they are
+/// stored, or f32.
 pub fn own_format(files: &ModelFiles, device: &Device) -> WeightFormat {
     let can_stay = files.quantized_types().iter().any(|(_, can_stay)| *can_stay);
     if can_stay && device.is_cpu() {
@@ -125,8 +127,8 @@ pub fn llama(w: &Weights, config: ModelConfig, ops: &SharedOps) -> Result<Transf
 
 const HEAD: &str = "lm_head.weight";
 
-/// True if the weights have a head that differs from the embedding table. Then it is used, whatever `tie_word_embeddings` says
-/// (HF `tie_weights`).
+/// True if the weights have a head that differs from the embedding table. Then it is used, whatever
+/// `tie_word_embeddings` says (HF `tie_weights`).
 fn has_its_own_head(w: &Weights, config: &ModelConfig) -> Result<bool> {
     let table = match config.family {
         Family::Gpt2 => "transformer.wte.weight",
@@ -135,7 +137,8 @@ fn has_its_own_head(w: &Weights, config: &ModelConfig) -> Result<bool> {
     w.differ(table, HEAD, &[config.vocab_size, config.hidden_size])
 }
 
-/// The table of embeddings. Of a tied model it is the head, too, and a file may have it under the head's name only.
+/// The table of embeddings. Of a tied model it is the head, too, and a file may have it under the
+/// head's name only.
 fn embeddings(w: &Weights, config: &ModelConfig, name: &str) -> Result<Weight> {
     let under_the_head = config.tie_word_embeddings && !w.has(name) && w.has(HEAD);
     let name = if under_the_head { HEAD } else { name };

@@ -69,8 +69,8 @@ pub struct Models<'a> {
 }
 
 impl LoopPlan {
-    /// Runs the loop for `prompts`, the first of which is request number `first` of all: row 0 draws
-    /// the random numbers of that request. Days 6, 7, 10, 11 and 13 take one prompt.
+    /// Runs the loop for `prompts`, the first of which is request number `first` of all: row 0
+    /// draws the random numbers of that request. Days 6, 7, 10, 11 and 13 take one prompt.
     ///
     /// # Errors
     /// If the prompt does not fit, the model or a processor fails, or `on_token` does.
@@ -219,7 +219,8 @@ impl LoopPlan {
         Ok(())
     }
 
-    /// Day 6's loop knows ids only: text and ends are added here; log-probabilities it does not compute.
+    /// Day 6's loop knows ids only: text and ends are added here; log-probabilities it does not
+    /// compute.
     fn simple(&self, models: Models, prompt: &[u32], on_token: &mut OnToken) -> Result<()> {
         let Models { engine, model, .. } = models;
         let mut request = self.request(model, prompt, 0);

@@ -1,5 +1,5 @@
-//! What assembles the days: an engine that generates, a model from its weights, a chat turn by turn, and
-//! the place where a NaN began.
+//! What assembles the days: an engine that generates, a model from its weights, a chat turn by
+//! turn, and the place where a NaN began.
 
 pub mod cache_kind;
 pub mod chat;
@@ -32,11 +32,11 @@ use candle_core::Device;
 
 /// A model and its tokenizer, ready to generate: the entrance to the library.
 ///
-/// It computes with the kernels of the device ([`operations::choose`]); a day that is yours computes
-/// itself. Engines with different kernels may run in one process, and several threads may each have
-/// theirs. A program may call [`kernels::set_threads`](crate::kernels::set_threads) first of all, which makes a
-/// step shorter by a third, and run in the pool ([`kernels::in_pool`](crate::kernels::in_pool)), which saves
-/// the waits at every product.
+/// It computes with the kernels of the device ([`operations::choose`]); a day that is yours
+/// computes itself. Engines with different kernels may run in one process, and several threads may
+/// each have theirs. A program may call [`kernels::set_threads`](crate::kernels::set_threads) first
+/// of all, which makes a step shorter by a third, and run in the pool
+/// ([`kernels::in_pool`](crate::kernels::in_pool)), which saves the waits at every product.
 ///
 /// ```no_run
 /// use candecode::engine::Engine;
@@ -77,8 +77,8 @@ pub struct Completion {
 
 impl Engine {
     /// Opens a model on the CPU: an embedded name, a folder, a GGUF file, a short name or
-    /// `owner/repo` on the Hugging Face hub. Weights are f32, but those of a file that is quantised stay so,
-    /// where there are kernels for them (Q8_0, Q4_0, Q4_1).
+    /// `owner/repo` on the Hugging Face hub. Weights are f32, but those of a file that is quantised
+    /// stay so, where there are kernels for them (Q8_0, Q4_0, Q4_1).
     ///
     /// # Errors
     /// If there is no such model, it cannot be fetched, or its files are damaged.
@@ -88,7 +88,8 @@ impl Engine {
         Self::from_files(&files, load::own_format(&files, &Device::Cpu), &Device::Cpu, &ops)
     }
 
-    /// Loads a model from its files; `format` says what its matrices are in memory, and may be a type.
+    /// Loads a model from its files; `format` says what its matrices are in memory, and may be a
+    /// type.
     /// [`operations::choose`] has the operations.
     ///
     /// # Errors
@@ -167,12 +168,12 @@ impl Engine {
         Cached::new(model, self.new_cache())
     }
 
-    /// Continues a prompt: an iterator of its tokens, each with the text that became certain with it.
-    /// Every call has a cache of its own, so several may go on side by side.
+    /// Continues a prompt: an iterator of its tokens, each with the text that became certain with
+    /// it. Every call has a cache of its own, so several may go on side by side.
     ///
     /// # Errors
-    /// If a parameter is out of range, or the prompt is empty or longer than the context; later, each
-    /// token may be an error.
+    /// If a parameter is out of range, or the prompt is empty or longer than the context; later,
+    /// each token may be an error.
     pub fn generate(&self, prompt: &str, params: &SamplingParams) -> Result<TokenIter<'_>> {
         let config = self.model.config();
         let prompt = self.tokenizer.encode(prompt)?;
@@ -184,13 +185,14 @@ impl Engine {
         Ok(generate_cached(cached, &self.tokenizer, request)?)
     }
 
-    /// Continues several prompts in one batch; `params` has one entry for each, or one for all. Every
-    /// completion is what it would be alone. One that fails, because its rules leave no token or its
-    /// logits make no sense, ends with [`FinishReason::Failed`] and its error; the others go on.
+    /// Continues several prompts in one batch; `params` has one entry for each, or one for all.
+    /// Every completion is what it would be alone. One that fails, because its rules leave no token
+    /// or its logits make no sense, ends with [`FinishReason::Failed`] and its error; the others go
+    /// on.
     ///
     /// # Errors
-    /// If there is no prompt or one does not fit, the counts differ, a parameter is out of range, or the
-    /// model fails.
+    /// If there is no prompt or one does not fit, the counts differ, a parameter is out of range,
+    /// or the model fails.
     pub fn generate_batch(
         &self,
         prompts: &[&str],
@@ -228,8 +230,8 @@ impl Engine {
     }
 }
 
-/// The text of `ids` where they go on after `prompt`: a tokenizer may decode a token differently at the
-/// beginning of a text.
+/// The text of `ids` where they go on after `prompt`: a tokenizer may decode a token differently at
+/// the beginning of a text.
 ///
 /// # Errors
 /// If the tokenizer fails.

@@ -1,5 +1,5 @@
-//! Where a NaN comes from: after a text has failed, its tokens go through the model once more, stage by
-//! stage. A run without a NaN pays nothing for it.
+//! Where a NaN comes from: after a text has failed, its tokens go through the model once more,
+//! stage by stage. A run without a NaN pays nothing for it.
 
 use crate::day05_model::Transformer;
 use crate::kit::error::describe;
@@ -10,9 +10,9 @@ use std::cell::RefCell;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// A model that fails at its next pass once `stop` says so: every loop can be stopped, even one that
-/// returns no token for a long time, as beam search does. It keeps the logits of its last pass, in case
-/// a loop fails on them.
+/// A model that fails at its next pass once `stop` says so: every loop can be stopped, even one
+/// that returns no token for a long time, as beam search does. It keeps the logits of its last
+/// pass, in case a loop fails on them.
 pub struct Watched<'a> {
     model: &'a Transformer,
     /// What the model is called in messages.
@@ -65,8 +65,9 @@ pub struct TextSoFar {
     pub prompt_len: usize,
 }
 
-/// Returns the error of a loop that ran on these models; or, if one of them computes NaN for one of the
-/// texts, an error that says where it begins. `all`: the models computed nothing but these texts.
+/// Returns the error of a loop that ran on these models; or, if one of them computes NaN for one of
+/// the texts, an error that says where it begins. `all`: the models computed nothing but these
+/// texts.
 pub fn explained(
     error: anyhow::Error,
     models: &[&Watched],
@@ -82,7 +83,8 @@ pub fn explained(
                 NanTrace::FirstIn(stage) => {
                     let (step, position) = (tokens.len() - prompt_len + 1, tokens.len() - 1);
                     return anyhow!(
-                        "{which}{}: logits are NaN at step {step}, position {position}: {stage}; is the \
+                        "{which}{}: logits are NaN at step {step}, position {position}: {stage}; \
+                            is the \
                          file damaged, or --dtype f16 too narrow for it?",
                         model.name
                     );
@@ -111,7 +113,8 @@ impl fmt::Display for NanTrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotRepeatable => {
-                "which stage it comes from is not known: this text could not be computed again without \
+                "which stage it comes from is not known: this text could not be computed again \
+                    without \
                  a cache"
             }
             Self::NoNan => {

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 /// Tokens of the longest context.
 const LONGEST_CONTEXT: usize = 3;
 
-/// A context that the corpus has fewer times is left out: it says little, and most are of this kind.
+/// A context that the corpus has fewer times is left out: it says little, and most are of this
+/// kind.
 const LEAST_COUNT: u32 = 3;
 
 /// Rows that a table may have.
@@ -72,8 +73,8 @@ pub fn texts(corpus: &str, json_lines: bool) -> Result<Vec<String>> {
 }
 
 impl NgramTable {
-    /// Counts what follows each context of one to three tokens, and keeps the most frequent token; of
-    /// equals, the one with the smallest id. No n-gram reaches from one text into the next.
+    /// Counts what follows each context of one to three tokens, and keeps the most frequent token;
+    /// of equals, the one with the smallest id. No n-gram reaches from one text into the next.
     ///
     /// # Errors
     /// If a text can't be encoded, or no context occurs three times.
@@ -150,7 +151,8 @@ impl NgramTable {
         );
         ensure!(
             file.tokenizer == format!("{:016x}", tokenizer.fingerprint()),
-            "this table was counted with another tokenizer; make one for this model with --count-ngrams"
+            "this table was counted with another tokenizer; make one for this model with \
+                --count-ngrams"
         );
         ensure!(
             file.rows.len() <= MOST_ROWS,
@@ -165,7 +167,8 @@ impl NgramTable {
             let last = row.pop().filter(|_| fits);
             let last = last.with_context(|| {
                 format!(
-                    "row {} is damaged: it must have 2 to {} token ids below {vocab_size}; make the \
+                    "row {} is damaged: it must have 2 to {} token ids below {vocab_size}; make \
+                        the \
                      table again with --count-ngrams",
                     i + 1,
                     LONGEST_CONTEXT + 1

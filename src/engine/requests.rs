@@ -1,4 +1,5 @@
-//! From [`SamplingParams`] to a [`Request`]: the processors of days 8, 9 and 14 in HF's order, and a sampler.
+//! From [`SamplingParams`] to a [`Request`]: the processors of days 8, 9 and 14 in HF's order, and
+//! a sampler.
 
 use crate::day08_sampling::{chacha_sampler, warpers};
 use crate::day09_penalties::penalties;
@@ -33,8 +34,8 @@ pub fn check(params: &SamplingParams) -> Result<()> {
     Ok(())
 }
 
-/// Moves every stop string that is exactly a special token, such as `<|im_end|>`, to the stop token ids: a special token
-/// has no text, so only its id can end a text (as HF's `stop_strings` does).
+/// Moves every stop string that is exactly a special token, such as `<|im_end|>`, to the stop token
+/// ids: a special token has no text, so only its id can end a text (as HF's `stop_strings` does).
 pub fn special_stops(params: &mut SamplingParams, tokenizer: &Tokenizer) {
     let SamplingParams { stop, stop_token_ids, .. } = params;
     stop.retain(|stop| match tokenizer.special_token(stop) {
@@ -46,8 +47,8 @@ pub fn special_stops(params: &mut SamplingParams, tokenizer: &Tokenizer) {
     });
 }
 
-/// Refuses a stop string that has a special token among other text. No text has a special token in it, so a run would
-/// wait for it in vain.
+/// Refuses a stop string that has a special token among other text. No text has a special token in
+/// it, so a run would wait for it in vain.
 ///
 /// # Errors
 /// As wrong usage: the message names the string and the token.
@@ -57,15 +58,17 @@ pub fn check_stops(stop: &[String], tokenizer: &Tokenizer) -> Result<()> {
             continue;
         };
         return Err(usage(format!(
-            "stop string {stop:?}: {token} is a special token, and special tokens are not part of the \
+            "stop string {stop:?}: {token} is a special token, and special tokens are not part of \
+                the \
              text, so this would never be found; {token} alone ends a text"
         )));
     }
     Ok(())
 }
 
-/// The compiled automata of a request's guard rails. To compile them can take a second and 100 MB, and needs
-/// neither a tokenizer nor a model: any thread can do it, and hand the result over. A copy is cheap.
+/// The compiled automata of a request's guard rails. To compile them can take a second and 100 MB,
+/// and needs neither a tokenizer nor a model: any thread can do it, and hand the result over. A
+/// copy is cheap.
 #[derive(Clone, Default)]
 pub struct Automata {
     block: Vec<Arc<Automaton>>,
@@ -97,8 +100,9 @@ impl Automata {
     }
 }
 
-/// Automata that were compiled before, and patterns that were refused, by what they were made of: a pattern
-/// costs its second once. Threads can share it. The oldest entries are dropped where all take more than
+/// Automata that were compiled before, and patterns that were refused, by what they were made of: a
+/// pattern costs its second once. Threads can share it. The oldest entries are dropped where all
+/// take more than
 /// [`AutomataMemo::MOST_BYTES`].
 #[derive(Default)]
 pub struct AutomataMemo(Mutex<VecDeque<(MadeOf, Compiled)>>);
@@ -194,11 +198,12 @@ fn bytes((key, compiled): &(MadeOf, Compiled)) -> usize {
     size_of::<(MadeOf, Compiled)>() + key + compiled
 }
 
-/// The processors in vLLM's and HF's order: rules for single tokens, penalties, guard rails, when the text
-/// may end, warpers. Greedy decoding needs no warpers: none of them changes which token is the best.
+/// The processors in vLLM's and HF's order: rules for single tokens, penalties, guard rails, when
+/// the text may end, warpers. Greedy decoding needs no warpers: none of them changes which token is
+/// the best.
 ///
-/// They keep no state, so one set serves all requests with the same parameters; a long block list takes
-/// seconds to compile.
+/// They keep no state, so one set serves all requests with the same parameters; a long block list
+/// takes seconds to compile.
 ///
 /// # Errors
 /// As wrong usage, if a parameter is out of range or a pattern is refused.
@@ -213,7 +218,8 @@ pub fn processors(
 /// As [`processors`], with automata that are compiled already.
 ///
 /// # Errors
-/// As wrong usage, if a parameter is out of range, or the tokenizer has no bytes for a rail to read.
+/// As wrong usage, if a parameter is out of range, or the tokenizer has no bytes for a rail to
+/// read.
 pub fn processors_with(
     params: &SamplingParams,
     automata: &Automata,
@@ -253,8 +259,9 @@ pub fn processors_with(
     Ok(all)
 }
 
-/// A sampler: greedy, or one that draws from the portable random stream number `stream` of the seed. A
-/// request that is to draw the same numbers in every loop gets the same stream in every loop.
+/// A sampler: greedy, or one that draws from the portable random stream number `stream` of the
+/// seed. A request that is to draw the same numbers in every loop gets the same stream in every
+/// loop.
 pub fn sampler(params: &SamplingParams, stream: usize, ops: &SharedOps) -> Sampler<'static> {
     if params.temperature == 0.0 {
         return operations::greedy(ops);

@@ -1,9 +1,10 @@
-//! A cache for a batch whose rows come and go, as a server's do: what day 12's cache copies at every step, this one writes in
-//! place.
+//! A cache for a batch whose rows come and go, as a server's do: what day 12's cache copies at
+//! every step, this one writes in place.
 //!
-//! Day 12's grows by concatenation, so a step copies all that it holds. For one text that is little beside the weights; for
-//! 32 rows of some hundred tokens it is more than the weights themselves. Here a layer's memory has room for more rows and
-//! more positions than are in use, and what is in use is a window of it.
+//! Day 12's grows by concatenation, so a step copies all that it holds. For one text that is little
+//! beside the weights; for 32 rows of some hundred tokens it is more than the weights themselves.
+//! Here a layer's memory has room for more rows and more positions than are in use, and what is in
+//! use is a window of it.
 
 use crate::kit::{Batch, Cache, View};
 use candle_core::{bail, Result, Tensor};
@@ -11,7 +12,8 @@ use candle_core::{bail, Result, Tensor};
 /// Positions that are added to what is needed, when a layer's memory has to grow.
 const SPARE: usize = 64;
 
-/// Keys and values of all layers, each in memory for `(rows, Hkv, positions, D)`, of which a part is in use.
+/// Keys and values of all layers, each in memory for `(rows, Hkv, positions, D)`, of which a part
+/// is in use.
 pub struct RoomyCache {
     layers: Vec<Option<(Tensor, Tensor)>>,
     /// Rows in use: the first ones.
@@ -42,7 +44,8 @@ impl RoomyCache {
         Ok(())
     }
 
-    /// Sees to memory for so many rows, with at least `before` positions in front of those in use, and `behind` after them.
+    /// Sees to memory for so many rows, with at least `before` positions in front of those in use,
+    /// and `behind` after them.
     fn make_room(&mut self, rows: usize, before: usize, behind: usize) -> Result<()> {
         let Some((memory, _)) = self.layers.iter().flatten().next() else { return Ok(()) };
         let (has_rows, _, has_positions, _) = memory.dims4()?;

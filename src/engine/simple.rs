@@ -5,11 +5,11 @@ use crate::day07_greedy::argmax;
 use crate::kit::{Model, Tokenizer};
 use candle_core::{bail, Result};
 
-/// Continues `prompt` greedily and returns what was added to it (tiny-llm `simple_generate`). The text
-/// ends at EOS, which is not shown, or after `max_new_tokens`, or where the context is full.
+/// Continues `prompt` greedily and returns what was added to it (tiny-llm `simple_generate`). The
+/// text ends at EOS, which is not shown, or after `max_new_tokens`, or where the context is full.
 ///
-/// Every step computes all positions again. The prompt is taken as it is: an instruct model wants its
-/// chat template around it, which [`chat`](crate::engine::chat) renders.
+/// Every step computes all positions again. The prompt is taken as it is: an instruct model wants
+/// its chat template around it, which [`chat`](crate::engine::chat) renders.
 ///
 /// # Errors
 /// If the prompt is empty or longer than the context, or the model fails.

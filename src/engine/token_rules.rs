@@ -1,5 +1,5 @@
-//! Rules for single tokens: a logit bias, a list of allowed ids, bad words, and a minimum length. They run in the order
-//! of vLLM's sampler and HF's processors.
+//! Rules for single tokens: a logit bias, a list of allowed ids, bad words, and a minimum length.
+//! They run in the order of vLLM's sampler and HF's processors.
 
 use crate::kit::{named, LogitsProcessor, ModelConfig, ProcessorInput, SamplingParams, Tokenizer};
 use candle_core::Result;
@@ -92,8 +92,9 @@ pub fn end_rules(params: &SamplingParams) -> Processors {
     all
 }
 
-/// Ends a text whose pattern is complete, for a model without an EOS id. Any token without bytes can be the end:
-/// a guard rail allows no other one, and treats this one as EOS. Where the pattern could also go on, it does.
+/// Ends a text whose pattern is complete, for a model without an EOS id. Any token without bytes
+/// can be the end: a guard rail allows no other one, and treats this one as EOS. Where the pattern
+/// could also go on, it does.
 struct EndOfPattern(u32);
 
 impl LogitsProcessor for EndOfPattern {
@@ -114,8 +115,8 @@ impl LogitsProcessor for EndOfPattern {
     }
 }
 
-/// The rule that ends a text with a complete pattern, if the model has no id for it and the vocabulary has a token
-/// without bytes.
+/// The rule that ends a text with a complete pattern, if the model has no id for it and the
+/// vocabulary has a token without bytes.
 pub fn end_of_pattern(
     params: &SamplingParams,
     tokenizer: &Tokenizer,
@@ -156,8 +157,9 @@ fn add_bias(bias: &[(u32, f32)]) -> Rc<dyn LogitsProcessor> {
     })
 }
 
-/// The tokens of each word alone and after a space. (vLLM, in `SamplingParams.update_from_tokenizer`, drops the second
-/// where it has another number of tokens, and then the word can still come after a space.)
+/// The tokens of each word alone and after a space. (vLLM, in
+/// `SamplingParams.update_from_tokenizer`, drops the second where it has another number of tokens,
+/// and then the word can still come after a space.)
 fn spellings(words: &[String], tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>> {
     let mut all = Vec::new();
     for word in words {
@@ -185,8 +187,8 @@ fn forbid_words(words: Vec<Vec<u32>>) -> Rc<dyn LogitsProcessor> {
     })
 }
 
-/// Forbids the ids that end the text, except `allowed`, until it has `least` tokens. If a guard rail leaves nothing
-/// else, the text may end anyway: a complete pattern can't go on.
+/// Forbids the ids that end the text, except `allowed`, until it has `least` tokens. If a guard
+/// rail leaves nothing else, the text may end anyway: a complete pattern can't go on.
 fn no_end_before(least: usize, allowed: &[u32]) -> Rc<dyn LogitsProcessor> {
     let allowed = allowed.to_vec();
     named("min_tokens", move |input, logits| {
@@ -206,7 +208,8 @@ fn no_end_before(least: usize, allowed: &[u32]) -> Rc<dyn LogitsProcessor> {
     })
 }
 
-/// Whether EOS is a token like any other. With a pattern it isn't: text whose pattern is complete has to end.
+/// Whether EOS is a token like any other. With a pattern it isn't: text whose pattern is complete
+/// has to end.
 pub fn ends_ignored(params: &SamplingParams) -> bool {
     params.ignore_eos && params.allow_regex.is_none()
 }

@@ -21,7 +21,8 @@ fn place(mut at: usize, shape: &[usize]) -> Vec<usize> {
     index
 }
 
-/// A number as the reader sees it: seven digits, so that two mistakes with other numbers also read differently.
+/// A number as the reader sees it: seven digits, so that two mistakes with other numbers also read
+/// differently.
 fn digits(x: f32) -> String {
     format!("{x:.6e}").parse::<f64>().map_or(format!("{x}"), |x| format!("{x}"))
 }
@@ -37,8 +38,9 @@ fn how_far(got: &[f32], want: &[f32]) -> String {
     }
 }
 
-/// Two tensors agree in shape, and in every number to `tolerance` (absolute; every call says in a comment why that much).
-/// On Metal and CUDA, whose fast math rounds otherwise, ten times as much is allowed.
+/// Two tensors agree in shape, and in every number to `tolerance` (absolute; every call says in a
+/// comment why that much). On Metal and CUDA, whose fast math rounds otherwise, ten times as much
+/// is allowed.
 ///
 /// `got` may be an error of the reader's code.
 pub fn close(input: &str, got: Result<Tensor>, want: &Tensor, tolerance: f32) -> Outcome {
@@ -78,7 +80,8 @@ pub fn bits_equal(input: &str, got: Result<Tensor>, want: &Tensor) -> Outcome {
     close(input, got, want, 0.0)
 }
 
-/// Two numbers agree, to `tolerance` of the wanted one (every call says in a comment why that much).
+/// Two numbers agree, to `tolerance` of the wanted one (every call says in a comment why that
+/// much).
 pub fn near(input: &str, got: Result<f64>, want: f64, tolerance: f64) -> Outcome {
     let got = got?;
     // Written so that NaN is a difference, and equal infinities are none.
@@ -101,8 +104,9 @@ pub fn equal<T: Debug + PartialEq>(input: &str, got: Result<T>, want: &T) -> Out
     wrong(input, format!("{got:?}"), lines)
 }
 
-/// Two lists of tokens are equal. `margins`, if there are any, are the oracle's decision margins token by token: a
-/// difference where the two best tokens are closer than 1e-3 is a near-tie that another order of sums may flip.
+/// Two lists of tokens are equal. `margins`, if there are any, are the oracle's decision margins
+/// token by token: a difference where the two best tokens are closer than 1e-3 is a near-tie that
+/// another order of sums may flip.
 pub fn equal_tokens(input: &str, got: Result<Vec<u32>>, want: &[u32], margins: &[f32]) -> Outcome {
     let got = got?;
     if got == want {
@@ -130,8 +134,8 @@ pub fn equal_tokens(input: &str, got: Result<Vec<u32>>, want: &[u32], margins: &
     wrong(input, format!("{got:?}"), lines)
 }
 
-/// The call must fail, and its message must contain every word of `says`: only letters and digits are compared, so that
-/// `top_k`, `top-k` and `Top k` are one word.
+/// The call must fail, and its message must contain every word of `says`: only letters and digits
+/// are compared, so that `top_k`, `top-k` and `Top k` are one word.
 pub fn refused<T: Debug>(input: &str, got: Result<T>, says: &[&str]) -> Outcome {
     match got {
         Ok(value) => {
@@ -155,7 +159,8 @@ pub fn refused<T: Debug>(input: &str, got: Result<T>, says: &[&str]) -> Outcome 
     }
 }
 
-/// As [`refused`], where a forgotten test makes the code panic: that is a finding like any other, with its input.
+/// As [`refused`], where a forgotten test makes the code panic: that is a finding like any other,
+/// with its input.
 pub fn refused_calmly<T: Debug>(input: &str, call: impl FnOnce() -> Result<T>) -> Outcome {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
     match caught {

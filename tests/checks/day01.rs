@@ -111,8 +111,8 @@ pub fn the_mask_is_causal(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Heads as `split_heads` leaves them, and keys and values as a cache has them: views, whose numbers
-/// lie in another order than their shape says.
+/// Heads as `split_heads` leaves them, and keys and values as a cache has them: views, whose
+/// numbers lie in another order than their shape says.
 pub fn views_are_taken(day: &Day) -> Outcome {
     let [q, k, v] = ["q", "k", "v"].map(|name| golden("day01", name));
     let strided = |x: Result<Tensor>| x?.transpose(1, 2)?.contiguous()?.transpose(1, 2);

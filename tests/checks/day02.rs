@@ -340,7 +340,8 @@ pub fn rotate_equals_candle_nn(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// `rope_i` turns neighbours: what it returns, reordered, is what `rotate` makes of reordered numbers.
+/// `rope_i` turns neighbours: what it returns, reordered, is what `rotate` makes of reordered
+/// numbers.
 pub fn reordering_equals_candle_nn(day: &Day) -> Outcome {
     let mut random = Random::new(16);
     for _ in 0..24 {

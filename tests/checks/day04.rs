@@ -396,7 +396,8 @@ pub fn the_window_slides(day: &Day) -> Outcome {
     refused("a window of 0", (day.sliding_mask)(0, 2, 0, &device()?), &[])
 }
 
-/// Random widths and numbers of heads: every projection by candle-nn, split into heads, normed and turned.
+/// Random widths and numbers of heads: every projection by candle-nn, split into heads, normed and
+/// turned.
 pub fn projections_equal_candle_nn(day: &Day) -> Outcome {
     let mut random = Random::new(42);
     for round in 0..16 {

@@ -628,8 +628,8 @@ pub fn padding_changes_nothing(day: &Day) -> Outcome {
 }
 
 pub fn fused_attention_by_hand(day: &Day) -> Outcome {
-    // q is all zeros, so every token gives the same weight to all it sees; k is x plus [5, 7], and v is
-    // x plus [1, 2].
+    // q is all zeros, so every token gives the same weight to all it sees; k is x plus [5, 7], and
+    // v is x plus [1, 2].
     let weight =
         Tensor::new(&[[0f32, 0.], [0., 0.], [1., 0.], [0., 1.], [1., 0.], [0., 1.]], &device()?)?;
     let bias = Tensor::new(&[0f32, 0., 5., 7., 1., 2.], &device()?)?;

@@ -401,7 +401,8 @@ pub fn nothing_of_the_prompt_is_shown(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// A text with each run of U+FFFD as one of them: how many there are for broken bytes is the decoder's choice.
+/// A text with each run of U+FFFD as one of them: how many there are for broken bytes is the
+/// decoder's choice.
 fn one_mark_each(text: &str) -> String {
     let mut marked = String::new();
     for c in text.chars() {

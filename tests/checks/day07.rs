@@ -24,15 +24,18 @@ pub struct Day {
     pub argmax: fn(&[f32]) -> Result<u32>,
     pub log_softmax: fn(&[f32]) -> Result<Vec<f32>>,
     pub window: fn(usize, usize, usize) -> Result<usize>,
-    /// Stop strings and pieces of text: what is shown after each piece up to the stop, whether it stopped, the end.
+    /// Stop strings and pieces of text: what is shown after each piece up to the stop, whether it
+    /// stopped, the end.
     pub stops: fn(&[String], &[String]) -> (Vec<String>, bool, String),
     /// A request, and the tokens generated so far.
     pub processor_input: fn(&Tokenizer, Request, &[u32]) -> Input,
     /// A request, the tokens generated so far, and the logits to choose from.
     pub choose: fn(&Tokenizer, Request, &[u32], &[f32]) -> Result<(u32, f32)>,
-    /// A request and the logits of each step: for each, `top` after `choose`, and that of the token pushed.
+    /// A request and the logits of each step: for each, `top` after `choose`, and that of the token
+    /// pushed.
     pub top: TopOfSteps,
-    /// New ids, of log-probabilities -1, -2, …, pushed up to the end: the `Token`s, and all ids after it.
+    /// New ids, of log-probabilities -1, -2, …, pushed up to the end: the `Token`s, and all ids
+    /// after it.
     pub push: fn(&Tokenizer, Request, &[u32]) -> Result<(Vec<Token>, Vec<u32>)>,
     /// All tokens; an error of any of them.
     pub generate: fn(&dyn Model, &Tokenizer, Request) -> Result<Vec<Token>>,
@@ -215,8 +218,9 @@ pub fn log_softmax_equals_torch(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Runs a watch over pieces and holds it to the rules: nothing shown that belongs to a stop string, everything shown in
-/// the end, and no more pending than the longest stop string less one character.
+/// Runs a watch over pieces and holds it to the rules: nothing shown that belongs to a stop string,
+/// everything shown in the end, and no more pending than the longest stop string less one
+/// character.
 fn watch(day: &Day, stops: &[&str], pieces: &[String]) -> Outcome {
     let input = format!("stop strings {stops:?}, text in pieces {pieces:?}");
     let (shown, stopped, end) = (day.stops)(&strings(stops), pieces);
@@ -233,7 +237,8 @@ fn watch(day: &Day, stops: &[&str], pieces: &[String]) -> Outcome {
         let held = text.chars().count().saturating_sub(so_far.chars().count());
         let right = text.starts_with(so_far.as_str()) && held <= longest.saturating_sub(1);
         let said = format!(
-            "got    {so_far:?} shown after {text:?}\n  want   its beginning, and at most {} characters pending",
+            "got    {so_far:?} shown after {text:?}\n  want   its beginning, and at most {} \
+                characters pending",
             longest.saturating_sub(1)
         );
         ensure(&input, right, &said)?;
@@ -711,7 +716,8 @@ impl Case {
         equal(&format!("{input}: how it ends"), Ok(finish), &Some(want))
     }
 
-    /// The texts that the passes go over, one for each window: no longer than the context, one token short of the end.
+    /// The texts that the passes go over, one for each window: no longer than the context, one
+    /// token short of the end.
     fn windows(&self, context: usize) -> Vec<Vec<u32>> {
         let ids = [self.prompt_ids.clone(), self.new_ids.clone()].concat();
         let most = ids.len() - 1;
@@ -734,7 +740,8 @@ pub fn stop_strings_equal_transformers(day: &Day) -> Outcome {
     cases("stopped")?.iter().try_for_each(|case| case.equals_transformers(day))
 }
 
-/// Past the context the oracle is transformers' forward on the cropped ids. The texts go on after the end of a story.
+/// Past the context the oracle is transformers' forward on the cropped ids. The texts go on after
+/// the end of a story.
 fn windowed(day: &Day, number: usize) -> Outcome {
     let case = cases("windowed")?.swap_remove(number);
     let Case { model: name, prompt, stride, max_new_tokens: most, .. } = &case;

@@ -122,8 +122,8 @@ fn pipeline(day: &Day, params: &SamplingParams, logits: &mut [f32]) -> Result<()
     process_all(&(day.warpers)(params)?, &input, logits)
 }
 
-/// HF's warpers on rows of logits: those cases whose settings are exactly `names`; all with more than one, if `names` is
-/// empty.
+/// HF's warpers on rows of logits: those cases whose settings are exactly `names`; all with more
+/// than one, if `names` is empty.
 fn equals_hf(
     names: &[&str],
     tolerance: f32,
@@ -222,7 +222,8 @@ pub fn a_tiny_temperature_is_nearly_greedy(day: &Day) -> Outcome {
             (day.temperature)(&mut got, t)?;
             let input = format!("{logits:?} at temperature {t:e}, then softmax");
             near(&input, (day.softmax)(&got), &want, 0.0).likely(
-                "the quotients of a tiny temperature are beyond f32: subtract the largest logit first, \
+                "the quotients of a tiny temperature are beyond f32: subtract the largest logit \
+                    first, \
                  which changes no probability",
             )?;
         }
@@ -396,7 +397,8 @@ pub fn nothing_is_implied(day: &Day) -> Outcome {
 }
 
 pub fn temperature_comes_first(day: &Day) -> Outcome {
-    // Temperature 4 makes .9 to .46 of the mass: top-p 0.8 then needs three tokens, and would have needed one before.
+    // Temperature 4 makes .9 to .46 of the mass: top-p 0.8 then needs three tokens, and would have
+    // needed one before.
     let logits = ln(&[0.9, 0.05, 0.04, 0.01]);
     let params = SamplingParams { temperature: 4.0, top_p: 0.8, ..unfiltered() };
     let mut got = logits.clone();
@@ -410,7 +412,8 @@ pub fn temperature_comes_first(day: &Day) -> Outcome {
 }
 
 pub fn top_k_comes_before_top_p(day: &Day) -> Outcome {
-    // Top-5 leaves .91 of the mass, and the first two are .66 of that: top-p 0.62 keeps them. Of all seven, it needs three.
+    // Top-5 leaves .91 of the mass, and the first two are .66 of that: top-p 0.62 keeps them. Of
+    // all seven, it needs three.
     let mut got = ln(&[0.35, 0.25, 0.15, 0.1, 0.06, 0.05, 0.04]);
     let params = SamplingParams { top_k: Some(5), top_p: 0.62, ..unfiltered() };
     pipeline(day, &params, &mut got)?;
@@ -500,8 +503,9 @@ pub fn sample_refuses_nonsense(day: &Day) -> Outcome {
 const DRAWS: usize = 50_000;
 const PROBS: [f32; 5] = [0.0625, 0.5, 0.125, 0.0625, 0.25];
 
-/// The chi-square statistic of 4 degrees of freedom that chance exceeds once in a million: x = 33.4, where
-/// exp(-x/2) (1 + x/2) = 1e-6. The draws come from fixed seeds, so a check that has passed passes again.
+/// The chi-square statistic of 4 degrees of freedom that chance exceeds once in a million: x =
+/// 33.4, where exp(-x/2) (1 + x/2) = 1e-6. The draws come from fixed seeds, so a check that has
+/// passed passes again.
 const ONE_IN_A_MILLION: f64 = 33.4;
 
 fn tally(mut draw: impl FnMut() -> Result<u32>) -> Result<[f64; 5]> {
@@ -516,7 +520,10 @@ fn tally(mut draw: impl FnMut() -> Result<u32>) -> Result<[f64; 5]> {
 fn follows(input: &str, counts: [f64; 5]) -> Outcome {
     let expected = PROBS.map(|p| f64::from(p) * DRAWS as f64);
     let chi: f64 = counts.iter().zip(expected).map(|(n, e)| (n - e) * (n - e) / e).sum();
-    let words = format!("{DRAWS} draws: got {counts:?}, expected about {expected:?}; chi-square {chi:.1}, at most {ONE_IN_A_MILLION}");
+    let words = format!(
+        "{DRAWS} draws: got {counts:?}, expected about {expected:?}; chi-square \
+        {chi:.1}, at most {ONE_IN_A_MILLION}"
+    );
     ensure(input, chi <= ONE_IN_A_MILLION, &words)
 }
 
@@ -538,8 +545,8 @@ pub fn sample_follows_the_probabilities(day: &Day) -> Outcome {
 
 pub fn a_race_by_hand(day: &Day) -> Outcome {
     let probs = [0.5, 0.25, 0.25, 0.0];
-    // Of p / q: .5, .25, .25; then .25, 1, .083; then .5, .25, 2.5. The last token runs for ever. In the second case p · q
-    // would choose token 0, and p + q token 2.
+    // Of p / q: .5, .25, .25; then .25, 1, .083; then .5, .25, 2.5. The last token runs for ever.
+    // In the second case p · q would choose token 0, and p + q token 2.
     let cases =
         [([1.0, 1.0, 1.0, 1.0], 0), ([2.0, 0.25, 3.0, 0.001], 1), ([1.0, 1.0, 0.1, 0.01], 2)];
     for (q, want) in cases {
@@ -578,7 +585,8 @@ fn ids(value: &Value) -> Result<Vec<u32>> {
     serde_json::from_value(value.clone()).map_err(|e| Error::Msg(e.to_string()))
 }
 
-/// Every choice of one static batch, each made on the golden text so far; stops at the first wrong one.
+/// Every choice of one static batch, each made on the golden text so far; stops at the first wrong
+/// one.
 fn replay(
     day: &Day,
     model: &Recall,

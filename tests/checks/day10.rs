@@ -156,7 +156,8 @@ pub fn memory_by_hand(day: &Day) -> Outcome {
         ..config("story-3m")?
     };
     let bytes = (day.bytes)(&qwen3, 1, 1, DType::BF16);
-    let input = "Qwen3-0.6B (28 layers, 8 key/value heads, head_dim 128, hidden size 1024, 16 query heads), 1 row, 1 position, bf16: bytes";
+    let input = "Qwen3-0.6B (28 layers, 8 key/value heads, head_dim 128, hidden size 1024, 16 \
+        query heads), 1 row, 1 position, bf16: bytes";
     equal(input, Ok(bytes), &114_688)
 }
 
@@ -210,7 +211,8 @@ pub fn an_append_copies_the_old_positions_once(day: &Day) -> Outcome {
     let times = computed / all.elem_count();
     // Two or three full-size tensors are one way to do it; one for every new position is 48.
     let otherwise = format!(
-        "got    tensors of {computed} numbers in all, {times} times the result\n  want   the old positions copied once, however many are new"
+        "got    tensors of {computed} numbers in all, {times} times the result\n  want   the old \
+            positions copied once, however many are new"
     );
     ensure("64 positions in one append to 64 others", times <= 10, &otherwise)
 }
@@ -510,7 +512,8 @@ fn anew(model: &Witness, tokens: &[u32], n: usize) -> Result<Vec<Vec<f32>>> {
     model.forward(&step, &mut NoCache)?.squeeze(0)?.to_vec2()
 }
 
-/// What a pass was asked, `(ids, positions)`, and what its last token attended to, `(token, position)`.
+/// What a pass was asked, `(ids, positions)`, and what its last token attended to, `(token,
+/// position)`.
 type Asked = (Vec<u32>, Vec<u32>, Vec<(u32, u32)>);
 
 fn passes(model: &Witness) -> Vec<Asked> {
@@ -525,9 +528,9 @@ fn pass(tokens: &[u32], from: usize) -> Asked {
     (tokens[from..].to_vec(), positions, seen)
 }
 
-/// Calls `Cached::logits` again and again over a model that mixes all it sees. Compares the passes with
-/// `want`, one position for each call from which it should be fed, the logits with those computed
-/// without a cache, and `computed` with what the passes fed.
+/// Calls `Cached::logits` again and again over a model that mixes all it sees. Compares the passes
+/// with `want`, one position for each call from which it should be fed, the logits with those
+/// computed without a cache, and `computed` with what the passes fed.
 fn calls(day: &Day, what: &str, keep: bool, calls: &[Call], want: &[usize]) -> Outcome {
     let model = Witness::mixing(100, 64, 99);
     let cache: Box<dyn Cache> = if keep { Box::new(Keep::default()) } else { Box::new(NoCache) };
@@ -753,7 +756,8 @@ fn equals_uncached(day: &Day, static_cache: bool) -> Outcome {
         let got = (day.generate)(&model, &tokenizer, request(&model, &prompt, max), cache);
         let want = uncached(&Witness::mixing(vocab, context, max), &prompt, max)?;
         let input = format!(
-            "a model whose token depends on all it sees, {kind:?}, prompt {prompt:?}, at most {max} new, context {context}"
+            "a model whose token depends on all it sees, {kind:?}, prompt {prompt:?}, at most \
+                {max} new, context {context}"
         );
         equal_tokens(&input, ids(got), &want, &[])?;
     }
@@ -781,7 +785,8 @@ pub fn a_window_past_the_context(day: &Day) -> Outcome {
             true => (day.new)(CacheKind::Dynamic, model.layers()),
         };
         let input = format!(
-            "a context of 8, a window that moves by 3, a prompt of 5, 14 new tokens, with{} a cache",
+            "a context of 8, a window that moves by 3, a prompt of 5, 14 new tokens, with{} a \
+                cache",
             if cached { "" } else { "out" }
         );
         let got = match ids((day.generate)(&model, &tokenizer, request, cache)) {
@@ -904,7 +909,8 @@ pub fn tokens_in_place_equal_transformers(day: &Day) -> Outcome {
     tokens_equal(day, &golden, CacheKind::Static(context))
 }
 
-/// Feeds a golden text token by token after its prompt; for each new token, the logits it was chosen from.
+/// Feeds a golden text token by token after its prompt; for each new token, the logits it was
+/// chosen from.
 pub fn forced(model: &dyn Model, golden: &Golden, cache: &mut dyn Cache) -> Result<Vec<Vec<f32>>> {
     let mut all = vec![logits(model, &golden.prompt, cache)?.to_vec1()?];
     for id in &golden.new_ids[..golden.new_ids.len() - 1] {
@@ -929,8 +935,8 @@ pub fn logits_equal_transformers(day: &Day) -> Outcome {
 }
 
 pub fn a_window_that_moves_is_computed_anew(day: &Day) -> Outcome {
-    // Day 7's golden: transformers' forward on the cropped ids, context 256, stride 64. From its 250th
-    // token on; the window moves when the 257th comes.
+    // Day 7's golden: transformers' forward on the cropped ids, context 256, stride 64. From its
+    // 250th token on; the window moves when the 257th comes.
     let case = read(&golden_json("day07")?["windowed"][0], "");
     let text = [case.prompt.clone(), case.new_ids].concat();
     let model = load(&case.model, DType::F32)?;
@@ -968,7 +974,8 @@ impl Cache for Narrow {
     }
 }
 
-/// Two runs over the same text are no further apart than `bound`; else the first token that would differ is named.
+/// Two runs over the same text are no further apart than `bound`; else the first token that would
+/// differ is named.
 fn within(input: &str, got: &[Vec<f32>], want: &[Vec<f32>], bound: f32) -> Outcome {
     let apart = |(g, w): (&Vec<f32>, &Vec<f32>)| {
         g.iter().zip(w).map(|(g, w)| (g - w).abs()).fold(0.0, f32::max)
@@ -996,7 +1003,8 @@ pub fn half_precision_stays_near(day: &Day) -> Outcome {
             within(&format!("{}, a cache of {dtype:?}", case.model), &got, &f32s, bound)?;
             let held = cache.0.held(0)?.map(|held| held.k.dtype());
             equal("the type of the keys it holds", Ok(held), &Some(dtype))?;
-            // The weights: on the CPU activations stay f32, and the files are bf16 as they are; on an accelerator all is.
+            // The weights: on the CPU activations stay f32, and the files are bf16 as they are; on
+            // an accelerator all is.
             let model = load(&case.model, dtype)?;
             let bound = if device()?.is_cpu() { 1e-3 } else { 2.0 * bound };
             let got = forced(&*model, case, &mut *new(CacheKind::Dynamic))?;
@@ -1028,7 +1036,8 @@ pub fn sliding_by_hand(day: &Day) -> Outcome {
         record.push((k.dim(2)?, cache.len(), cache.num_evicted()));
     }
     let input =
-        "Sliding(3), positions 1 2, then 3, 4, 5: what append gave back, len and num_evicted after it";
+        "Sliding(3), positions 1 2, then 3, 4, 5: what append gave back, len and num_evicted after \
+            it";
     let want = vec![(2, 2, Some(0)), (3, 3, Some(1)), (3, 4, Some(2)), (3, 5, Some(3))];
     equal(input, Ok(record), &want)
         .likely("a token sees 3 positions, itself included: 2 are kept for the next one")?;
@@ -1079,7 +1088,10 @@ pub fn a_sliding_text_sees_its_last_tokens(day: &Day) -> Outcome {
         for (pass, end) in model.passes.borrow().iter().zip(len as usize..) {
             let want: Vec<(u32, u32)> =
                 (end.saturating_sub(window)..end).map(|i| (text[i], i as u32)).collect();
-            let input = format!("Sliding({window}), token {end} of a text: the (token, position) pairs that it is chosen from");
+            let input = format!(
+                "Sliding({window}), token {end} of a text: the (token, position) \
+                pairs that it is chosen from"
+            );
             equal(&input, Ok(pass.seen[0].clone()), &want)
                 .likely("positions go on counting: the keys in the cache have theirs already")?;
         }
@@ -1118,7 +1130,8 @@ fn sliding_golden() -> Result<Golden> {
     Ok(read(&golden_json("day10")?["sliding"], "logits_of_positions"))
 }
 
-/// The golden sliding text, fed token by token through a sliding cache of 64: logits of every position from the prompt's end.
+/// The golden sliding text, fed token by token through a sliding cache of 64: logits of every
+/// position from the prompt's end.
 fn slid(day: &Day, model: &dyn Model, golden: &Golden) -> Result<Vec<Vec<f32>>> {
     let mut cache = (day.new)(CacheKind::Sliding(64), model.config().num_hidden_layers);
     let text = [golden.prompt.clone(), golden.new_ids.clone()].concat();
@@ -1137,7 +1150,10 @@ pub fn sliding_equals_a_banded_mask(day: &Day) -> Outcome {
     let all = slid(day, &*model, &case)?;
     for (i, at) in case.at.iter().enumerate().filter(|(_, at)| **at + 1 >= case.prompt.len()) {
         let got = Tensor::new(all[at + 1 - case.prompt.len()].as_slice(), want.device());
-        let input = format!("story-230k, Sliding(64), logits of position {at}, against transformers' one pass with a banded mask");
+        let input = format!(
+            "story-230k, Sliding(64), logits of position {at}, against \
+            transformers' one pass with a banded mask"
+        );
         close(&input, got, &want.i(i)?, LOGITS)?;
     }
     Ok(())
@@ -1156,7 +1172,8 @@ pub fn sliding_tokens_equal_transformers(day: &Day) -> Outcome {
 }
 
 pub fn a_slid_cache_is_not_a_window(day: &Day) -> Outcome {
-    // The keys that are left were computed from tokens that are gone: in a window computed anew they are not.
+    // The keys that are left were computed from tokens that are gone: in a window computed anew
+    // they are not.
     let case = sliding_golden()?;
     let model = load(&case.model, DType::F32)?;
     let all = slid(day, &*model, &case)?;
@@ -1168,7 +1185,10 @@ pub fn a_slid_cache_is_not_a_window(day: &Day) -> Outcome {
             .to_vec1::<f32>()?;
         let got = &all[at + 1 - case.prompt.len()];
         let apart = got.iter().zip(&anew).map(|(g, w)| (g - w).abs()).fold(0.0, f32::max);
-        let input = format!("story-230k, position {at}: logits of Sliding(64) against those of the last 64 tokens computed anew");
+        let input = format!(
+            "story-230k, position {at}: logits of Sliding(64) against those of the \
+            last 64 tokens computed anew"
+        );
         let otherwise = format!("they are {apart} apart, and should be between {least} and {most}");
         ensure(&input, (least..=most).contains(&apart), &otherwise)?;
     }

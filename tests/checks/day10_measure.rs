@@ -37,7 +37,12 @@ pub fn halves(day: &Day) -> Result<()> {
                         first = Some(at);
                     }
                 }
-                println!("{}, {what} in {dtype:?}: at most {most:.6} apart; first differing token of {}: {first:?}", case.model, want.len());
+                println!(
+                    "{}, {what} in {dtype:?}: at most {most:.6} apart; first differing token \
+                    of {}: {first:?}",
+                    case.model,
+                    want.len()
+                );
             }
         }
     }

@@ -346,8 +346,10 @@ pub fn processors_come_after(day: &Day) -> Outcome {
     let want = [NEVER, ln(0.25), ln(0.125), ln(0.125), NEVER, NEVER, NEVER, NEVER];
     let input =
         "beams [3, 2, 1] and [3, 1, 2], processors: double; forbid token 0, and after token 2 all";
-    near(&format!("{input}: log-probabilities"), got.concat(), &want, TOLERANCE)
-        .likely("the processors change log-probabilities; nothing is normalised after them, and nothing left is no error")?;
+    near(&format!("{input}: log-probabilities"), got.concat(), &want, TOLERANCE).likely(
+        "the processors change log-probabilities; nothing is normalised after them, and \
+            nothing left is no error",
+    )?;
     let want = texts.clone().map(|text| (text, 1, 3, vec![0, 2])).to_vec();
     let input = "prompt [3], 2 generated, at most 5 new: tokens, prompt_len, remaining, eos";
     equal(input, Ok(seen.into_inner()), &want)?;
@@ -369,7 +371,8 @@ pub fn only_what_the_cache_lacks(day: &Day) -> Outcome {
     (day.next_log_probs)(&model, &texts, &request(&model, &[3], 5), &mut Counted { len: 3 })?;
     let passes: Vec<Pass> = model.passes.take();
     let input =
-        "beams [3, 2, 1, 1] and [3, 1, 2, 2], a cache of 3 positions: (ids, positions) of every pass";
+        "beams [3, 2, 1, 1] and [3, 1, 2, 2], a cache of 3 positions: (ids, positions) of every \
+            pass";
     equal(input, Ok(passes), &vec![(vec![vec![1], vec![2]], vec![vec![3]; 2])])
 }
 
@@ -460,7 +463,9 @@ fn crowded(end: usize, a: usize, b: usize, prompt_len: usize) -> Fake {
     })
 }
 
-const CROWDED: &str = "A .5, B .48, end .02; after A A .5, end .45; after B end .45, A .4; after B A end .9; 2 beams, at most 3 new, early stopping, no penalty";
+const CROWDED: &str =
+    "A .5, B .48, end .02; after A A .5, end .45; after B end .45, A .4; after B \
+    A end .9; 2 beams, at most 3 new, early stopping, no penalty";
 
 pub fn an_ending_makes_room_for_the_next(day: &Day) -> Outcome {
     let model = crowded(0, 1, 2, 1);
@@ -470,8 +475,10 @@ pub fn an_ending_makes_room_for_the_next(day: &Day) -> Outcome {
         text(&[1, 0], 0.225, 1.0, FinishReason::Eos),
         text(&[2, 1, 0], 0.48 * 0.4 * 0.9, 1.0, FinishReason::Eos),
     ];
-    texts(&format!("{CROWDED}; the end is EOS"), got, &want, TOLERANCE)
-        .likely("each beam may end among the best, so the candidates must be 2 for each beam, or B A is not seen")
+    texts(&format!("{CROWDED}; the end is EOS"), got, &want, TOLERANCE).likely(
+        "each beam may end among the best, so the candidates must be 2 for each beam, or B \
+            A is not seen",
+    )
 }
 
 pub fn two_eos_ids_make_room_too(day: &Day) -> Outcome {
@@ -489,7 +496,8 @@ pub fn two_eos_ids_make_room_too(day: &Day) -> Outcome {
     let mut request = request(&model, &[1], 3);
     request.eos_token_ids = vec![0, 3];
     let got = (day.beam_search)(&model, &tokenizer()?, &mut request, &core(2), &mut NoCache);
-    let input = "A .5, B .48; after A A .4, EOS .3, another EOS .29; after B EOS .29, the other .28, A .27; after B A EOS .9; 2 beams, at most 3 new, early stopping, no penalty";
+    let input = "A .5, B .48; after A A .4, EOS .3, another EOS .29; after B EOS .29, the other \
+        .28, A .27; after B A EOS .9; 2 beams, at most 3 new, early stopping, no penalty";
     let want = [
         text(&[1, 0], 0.15, 1.0, FinishReason::Eos),
         text(&[2, 1, 0], 0.48 * 0.27 * 0.9, 1.0, FinishReason::Eos),
@@ -526,11 +534,13 @@ pub fn a_stop_string_is_found_after_the_prompt(day: &Day) -> Outcome {
         let got = (day.beam_search)(&model, &tokenizer, &mut request, &core(2), &mut NoCache)?;
         let best = got.first().map(|text| (text.new_ids.len(), text.finish));
         let input = format!(
-            "a model that wants {text:?}, of which {prompt_len} are the prompt; 2 beams, at most 3 new, \
+            "a model that wants {text:?}, of which {prompt_len} are the prompt; 2 beams, at most 3 \
+                new, \
              stop string {stop:?}: how many new tokens the best text has, and why it ends"
         );
         equal(&input, Ok(best), &Some((want, FinishReason::Stop))).likely(
-            "the generated tokens have another text alone than after the prompt: give ending all of them",
+            "the generated tokens have another text alone than after the prompt: give ending all \
+                of them",
         )?;
     }
     Ok(())
@@ -631,7 +641,8 @@ fn exhaustive(day: &Day, prompt: u32, penalty: f32, when: EarlyStopping) -> Outc
     let mut request = request(&model, &[prompt], 4);
     let got = (day.beam_search)(&model, &tokenizer()?, &mut request, &params, &mut NoCache);
     let input = format!(
-        "3 tokens, at most 4 new, so 31 texts; 32 beams, prompt {prompt}, length_penalty {penalty}, early_stopping {when:?}: the best 6"
+        "3 tokens, at most 4 new, so 31 texts; 32 beams, prompt {prompt}, length_penalty \
+            {penalty}, early_stopping {when:?}: the best 6"
     );
     texts(&input, got, &all, TOLERANCE)
 }
@@ -873,7 +884,8 @@ pub fn a_dead_end_ends_only_its_beam(day: &Day) -> Outcome {
         text(&[2, 0], 0.36, 1.0, FinishReason::Eos),
         text(&[2, 2, 0], 0.018, 1.0, FinishReason::Eos),
     ];
-    let input = "EOS .1, A .5, B .4; after A nothing is allowed, after B .9 .05 .05; 2 beams, at most 3 new";
+    let input = "EOS .1, A .5, B .4; after A nothing is allowed, after B .9 .05 .05; 2 beams, at \
+        most 3 new";
     texts(input, search(false), &want, TOLERANCE)
         .likely("a row that is all -inf has no candidates: its beam ends, the other goes on")?;
     refused("nothing is ever allowed; 2 beams", search(true), &[])
@@ -980,7 +992,9 @@ pub fn when_to_stop_by_hand(day: &Day) -> Outcome {
     let answers: Vec<bool> = cases.iter().map(answer).collect();
     for (got, (best, len, penalty, when, want, why)) in answers.iter().zip(cases) {
         let input = format!(
-            "{input}; the best running text is at {best} after {len} tokens, length_penalty {penalty}, early_stopping {when:?}: go on (of all {} questions, your code says yes to {:?})",
+            "{input}; the best running text is at {best} after {len} tokens, length_penalty \
+                {penalty}, early_stopping {when:?}: go on (of all {} questions, your code says yes \
+                to {:?})",
             answers.len(),
             (0..answers.len()).filter(|i| answers[*i]).collect::<Vec<_>>(),
         );
@@ -1013,13 +1027,16 @@ pub fn with_two_eos_ids_enough_go_on(day: &Day) -> Outcome {
     let (mut request, params) = (request(&model, &[1], 3), params(2, 2.0, EarlyStopping::Never));
     request.eos_token_ids = vec![0, 3];
     let got = (day.beam_search)(&model, &tokenizer()?, &mut request, &params, &mut NoCache);
-    let input = "always EOS .5, another EOS .41, A .06, B .03; 2 beams, length_penalty 2, never, at most 3 new";
+    let input = "always EOS .5, another EOS .41, A .06, B .03; 2 beams, length_penalty 2, never, \
+        at most 3 new";
     let want = [
         text(&[0], 0.5, 1.0, FinishReason::Eos),
         text(&[1, 1, 0], 0.06 * 0.06 * 0.5, 9.0, FinishReason::Eos),
     ];
-    texts(input, got, &want, TOLERANCE)
-        .likely("every beam may have two endings among the best, so the candidates must be 3 for each beam, or no text goes on")
+    texts(input, got, &want, TOLERANCE).likely(
+        "every beam may have two endings among the best, so the candidates must be 3 for \
+            each beam, or no text goes on",
+    )
 }
 
 pub fn every_beam_may_end_at_once(day: &Day) -> Outcome {
@@ -1033,10 +1050,13 @@ pub fn every_beam_may_end_at_once(day: &Day) -> Outcome {
     });
     let (mut request, params) = (request(&model, &[1], 3), params(3, 4.0, EarlyStopping::Never));
     let got = (day.beam_search)(&model, &tokenizer()?, &mut request, &params, &mut NoCache);
-    let input = "EOS .13, A .3, B .29, C .28, then always EOS .9, A .05, B .03, C .02; 3 beams, length_penalty 4, never, at most 3 new";
+    let input = "EOS .13, A .3, B .29, C .28, then always EOS .9, A .05, B .03, C .02; 3 beams, \
+        length_penalty 4, never, at most 3 new";
     let after = |first: u32, p: f32| text(&[first, 1, 0], p * 0.05 * 0.9, 81.0, FinishReason::Eos);
-    texts(input, got, &[after(1, 0.3), after(2, 0.29), after(3, 0.28)], TOLERANCE)
-        .likely("three beams end among the best, and three still go on: the candidates must be 2 for each beam")
+    texts(input, got, &[after(1, 0.3), after(2, 0.29), after(3, 0.28)], TOLERANCE).likely(
+        "three beams end among the best, and three still go on: the candidates must be 2 \
+            for each beam",
+    )
 }
 
 pub fn a_stop_string_takes_a_place_too(day: &Day) -> Outcome {
@@ -1051,7 +1071,9 @@ pub fn a_stop_string_takes_a_place_too(day: &Day) -> Outcome {
     request.eos_token_ids.clear();
     request.stop_strings = vec![tokenizer.decode(&[stop as u32])?];
     let got = (day.beam_search)(&model, &tokenizer, &mut request, &params, &mut NoCache);
-    let input = "always ! .5, a .3, b .2; 2 beams, no EOS, the stop string !, length_penalty 3, at most 2 new";
+    let input =
+        "always ! .5, a .3, b .2; 2 beams, no EOS, the stop string !, length_penalty 3, at \
+        most 2 new";
     let after = |first, p| text(&[first as u32, stop as u32], p, 8.0, FinishReason::Stop);
     texts(input, got, &[after(a, 0.15), after(b, 0.1)], TOLERANCE)
         .likely("a text may end without an EOS id: the candidates are 2 for each beam at least")

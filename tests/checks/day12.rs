@@ -321,7 +321,8 @@ pub fn the_prefill_by_hand(day: &Day) -> Outcome {
 }
 
 pub fn padding_is_written_anew(day: &Day) -> Outcome {
-    // Rows of a batch that was ragged before, now equally long: padding of the last prefill must go.
+    // Rows of a batch that was ragged before, now equally long: padding of the last prefill must
+    // go.
     let tokenizer = tokenizer()?;
     let model = Witness::mixing(40, 9, 9);
     for given in [[text(&[7, 8], 3), text(&[5, 4], 1)], [text(&[7], 2), text(&[6, 5], 4)]] {
@@ -452,8 +453,10 @@ pub fn retiring_by_hand(day: &Day) -> Outcome {
         let changes = |what: &&String| what.as_str() != "trim(0)";
         let changes: Vec<String> = cache.done.iter().filter(changes).cloned().collect();
         let want: Vec<String> = done.iter().map(|what| what.to_string()).collect();
-        equal(&format!("{input}: what was done to the cache"), Ok(changes), &want)
-            .likely("columns that are padding in every remaining row are trimmed; if no row has left, nothing is done")?;
+        equal(&format!("{input}: what was done to the cache"), Ok(changes), &want).likely(
+            "columns that are padding in every remaining row are trimmed; if no row has \
+                left, nothing is done",
+        )?;
         let left: Vec<usize> = got.iter().map(|text| text.padding).collect();
         equal(&format!("{input}: the padding of the rows that are left"), Ok(left), &padding)
             .likely("what was trimmed is no longer a row's padding")?;
@@ -595,7 +598,11 @@ fn mixes(day: &Day, seed: u64, slack: usize, cached: bool) -> Outcome {
         let got = (day.generate)(&model, &tokenizer, all, cache);
         let fresh = Witness::mixing(vocab, context, usize::MAX);
         let want = all_decoded(&fresh, &requests(&prompts, most, &[0]), &mut greedy, 0.0)?;
-        let input = format!("a model whose token depends on all it sees, prompts {prompts:?}, {most} new at most, EOS 0, context {context}, with{} a cache", if cached { "" } else { "out" });
+        let input = format!(
+            "a model whose token depends on all it sees, prompts {prompts:?}, \
+            {most} new at most, EOS 0, context {context}, with{} a cache",
+            if cached { "" } else { "out" }
+        );
         rows_equal(&input, &by_row(got, b)?, &want)?;
     }
     Ok(())
@@ -632,7 +639,12 @@ pub fn the_cache_does_not_grow_for_the_gone(day: &Day) -> Outcome {
     )?;
     let rows: Vec<usize> = model.passes.borrow().iter().map(|pass| pass.ids.len()).collect();
     let want: Vec<usize> = [vec![3; 2], vec![2; 10]].concat();
-    equal("prompts of 19, 1 and 2 tokens, the first ends with its second, the others after 12: rows of each pass", Ok(rows), &want)
+    equal(
+        "prompts of 19, 1 and 2 tokens, the first ends with its second, the others after 12: \
+        rows of each pass",
+        Ok(rows),
+        &want,
+    )
 }
 
 pub fn the_loop_ends(day: &Day) -> Outcome {
@@ -831,7 +843,8 @@ pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
         };
         let with = if cached { "" } else { ", without a cache" };
         let input = format!(
-            "three rows, 4 new tokens each{with}; the sampler of row 1 fails when it's asked for token {when}"
+            "three rows, 4 new tokens each{with}; the sampler of row 1 fails when it's asked for \
+                token {when}"
         );
         let healthy = run(false)?;
         let mut rows = match run(true) {
@@ -881,8 +894,15 @@ pub fn right_padded_rows_equal_themselves_alone(day: &Day) -> Outcome {
     model.forward(&step, &mut NoCache)?;
     let want: Vec<_> = given.iter().map(|ids| whole(ids)).collect();
     let seen = model.passes.borrow()[0].seen.clone();
-    equal(&format!("{input}: the (token, position) pairs seen where logits are asked for"), Ok(seen), &want)
-        .likely("each row ends at an index of its own: its logits are at its last real token, not at the last one")?;
+    equal(
+        &format!("{input}: the (token, position) pairs seen where logits are asked for"),
+        Ok(seen),
+        &want,
+    )
+    .likely(
+        "each row ends at an index of its own: its logits are at its last real token, not \
+            at the last one",
+    )?;
     let mut random = Random::new(137);
     for name in ["story-gpt2-1m", "story-230k"] {
         let model = load(name)?;
@@ -899,8 +919,8 @@ pub fn right_padded_rows_equal_themselves_alone(day: &Day) -> Outcome {
     refused("right_step of 1 and of an empty row", none, &[])
 }
 
-/// Which id fills a row up doesn't matter, since no real token sees it. Others pad with EOS, which is
-/// 0 in the story models; any other id does as well.
+/// Which id fills a row up doesn't matter, since no real token sees it. Others pad with EOS, which
+/// is 0 in the story models; any other id does as well.
 fn any_id_may_be_padding(day: &Day, random: &mut Random) -> Outcome {
     let model = load("story-230k")?;
     let prompts = prompts(random, 4, 12, 2048);

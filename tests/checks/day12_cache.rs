@@ -183,7 +183,11 @@ pub fn what_has_joined_shares_nothing(day: &Day) -> Outcome {
             want.extend(rows(&[&[1, 2, 3]]));
             guest.truncate(1)?;
             feed(&mut *guest, &rows(&[&[50, 60]]))?;
-            let input = format!("{}, of {mine:?}, joined by 1 2 3 of a cache of 3 positions, which is then truncated and refilled", named(capacity));
+            let input = format!(
+                "{}, of {mine:?}, joined by 1 2 3 of a cache of 3 positions, which \
+                is then truncated and refilled",
+                named(capacity)
+            );
             holds(&input, &*cache, &want)?;
         }
     }

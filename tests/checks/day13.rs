@@ -277,7 +277,8 @@ pub fn numbers_that_do_not_fit_are_refused(day: &Day) -> Outcome {
     refused("token 3 of a vocabulary of 3", got, &[])
 }
 
-/// Draws whole blocks with drafts from `q`, and tallies the first token of each, and how many drafts were accepted.
+/// Draws whole blocks with drafts from `q`, and tallies the first token of each, and how many
+/// drafts were accepted.
 fn tally(day: &Day, p: &[f32], q: &[f32], draws: usize) -> Result<(Vec<usize>, usize)> {
     let (mut rng, mut seen, mut all) = (RequestRng::new(13, 0), vec![0; p.len()], 0);
     for _ in 0..draws {
@@ -319,8 +320,8 @@ pub fn the_distribution_is_the_targets(day: &Day) -> Outcome {
     for (p, q) in CASES {
         let (seen, _) = tally(day, &p, &q, 60_000)?;
         let x = chi_square(&seen, &p);
-        // Three degrees of freedom: above 30.7 a right distribution comes once in a million times. The numbers are seeded,
-        // so a right answer that passes once passes always.
+        // Three degrees of freedom: above 30.7 a right distribution comes once in a million times.
+        // The numbers are seeded, so a right answer that passes once passes always.
         let what = format!("60,000 draws with p = {p:?}, q = {q:?}: {seen:?}");
         ensure(&what, x < 30.7, &format!("chi-square is {x:.1}: these are not drawn from p"))
             .likely(
@@ -335,7 +336,8 @@ pub fn drafts_are_accepted_as_often_as_the_overlap_says(day: &Day) -> Outcome {
         let draws = 60_000;
         let (_, accepted) = tally(day, &p, &q, draws)?;
         let want: f64 = p.iter().zip(&q).map(|(p, q)| f64::from(p.min(*q))).sum();
-        // Five standard deviations of a binomial: a right rate misses them twice in three million times.
+        // Five standard deviations of a binomial: a right rate misses them twice in three million
+        // times.
         let five = 5.0 * (want * (1.0 - want) / draws as f64).sqrt() + 1e-9;
         let rate = accepted as f64 / draws as f64;
         let what = format!(
@@ -414,7 +416,9 @@ pub fn the_draft_comes_with_its_distributions(day: &Day) -> Outcome {
     let mut drafter = (day.small)(uncached(&fake), vec![], false, 4);
     let cx = ProcessorInput { tokens: &[0, 1], prompt_len: 1, remaining: 100, eos: &[] };
     let got = drafter.draft(&cx, 3, &[0.5, 0.95, 0.3])?;
-    let what = "after 1: (.1, .2, .3, .4), after 2: (.4, .3, .2, .1), after 3: (.1, .6, .2, .1); u = .5, .95, .3";
+    let what =
+        "after 1: (.1, .2, .3, .4), after 2: (.4, .3, .2, .1), after 3: (.1, .6, .2, .1); u \
+        = .5, .95, .3";
     equal(what, Ok(got.tokens), &vec![2, 3, 1]).likely("one number for each token, in order")?;
     close(&format!("{what}: q"), rows(&got.probs), &rows(&after(&[1, 2, 3]))?, TOLERANCE)
         .likely("q is the whole distribution that the token was drawn from")?;
@@ -463,7 +467,8 @@ pub fn the_drafters_processors_see_the_draft(day: &Day) -> Outcome {
     let (fake, seen) = (table(20), Seen::default());
     let mut drafter = (day.small)(uncached(&fake), recorder(&seen), false, 4);
     let cx = ProcessorInput { tokens: &[0, 1], prompt_len: 1, remaining: 9, eos: &[] };
-    // Squared, after 1: (.03, .13, .3, .53); after 2: (.53, .3, .13, .03); after 3: (.02, .86, .1, .02).
+    // Squared, after 1: (.03, .13, .3, .53); after 2: (.53, .3, .13, .03); after 3: (.02, .86, .1,
+    // .02).
     let got = drafter.draft(&cx, 3, &[0.2, 0.98, 0.3])?;
     equal("a processor that doubles the logits: the draft", Ok(got.tokens), &vec![2, 3, 1])
         .likely("tokens are drawn from what the processors leave")?;
@@ -520,7 +525,8 @@ pub fn at_its_contexts_end_the_drafter_stops(day: &Day) -> Outcome {
 }
 
 pub fn another_padding_of_the_vocabulary(day: &Day) -> Outcome {
-    // The same family, padded differently: the draft's table is shorter, or longer, than the target's 4.
+    // The same family, padded differently: the draft's table is shorter, or longer, than the
+    // target's 4.
     for size in [3, 6] {
         let small = Fake::new(size, 64, 20, move |_| (0..size).map(|id| id as f32).collect());
         let mut drafter = (day.small)(uncached(&small), vec![], false, 4);
@@ -548,7 +554,8 @@ pub fn after_a_token_that_it_lacks_nothing_is_drafted(day: &Day) -> Outcome {
         let got = drafter.draft(&input, 2, &[0.0; 2]).map(|draft| draft.tokens.len());
         let what = format!("a draft model of 3 tokens, a target of 5, the text {text:?}: drafted");
         equal(&what, got, &want).likely(
-            "the small model has no row for a token of the target's padding: an empty draft, no error",
+            "the small model has no row for a token of the target's padding: an empty draft, no \
+                error",
         )?;
     }
     Ok(())
@@ -667,7 +674,8 @@ pub fn one_pass_equals_passes_one_by_one(day: &Day) -> Outcome {
         let step = Step::new(&*model, &all[..end], 0)?.with_logits(Logits::Last(1));
         want.push(model.forward(&step, &mut NoCache)?.i((0, 0))?);
     }
-    // The same sums in other shapes: 1e-4 is HF's own cached-against-uncached distance on these models.
+    // The same sums in other shapes: 1e-4 is HF's own cached-against-uncached distance on these
+    // models.
     let what = "story-230k, \"Lily and her dog\" and \" went to the park\" drafted";
     close(what, rows(&got), &Tensor::stack(&want, 0)?, 1e-4)
 }
@@ -680,7 +688,9 @@ pub fn each_row_from_its_own_context(day: &Day) -> Outcome {
     decoder.sequence().request.processors = recorder(&seen);
     decoder.sequence().request.eos_token_ids = vec![];
     decoder.set_rng(Some(RequestRng::new(13, 0)));
-    let what = "raw (.1, .2, .3, .4), (.4, .3, .2, .1), (.1, .6, .2, .1); a processor that doubles the logits; tokens 2, 3 drafted";
+    let what =
+        "raw (.1, .2, .3, .4), (.4, .3, .2, .1), (.1, .6, .2, .1); a processor that doubles \
+        the logits; tokens 2, 3 drafted";
     let got = decoder.target_probs(&[2, 3], &raw)?;
     close(what, rows(&got), &rows(&squared(&[1, 2, 3]))?, TOLERANCE)?;
     let want = vec![(vec![0, 1], 5), (vec![0, 1, 2], 4), (vec![0, 1, 2, 3], 3)];
@@ -800,7 +810,8 @@ impl Drafter for Counting {
 }
 
 pub fn processors_see_the_drafted_tokens(day: &Day) -> Outcome {
-    // The model always likes 300 best, then 301, …, and no token may come twice: so it counts. The drafter knows.
+    // The model always likes 300 best, then 301, …, and no token may come twice: so it counts. The
+    // drafter knows.
     let like = |id: usize| if id < 300 { f32::NEG_INFINITY } else { -(id as f32) };
     let fake = Fake::new(2048, 400, 100, move |_| (0..2048).map(like).collect());
     let tokenizer = tokenizer()?;
@@ -840,7 +851,8 @@ pub fn the_context_ends_the_text_as_without_drafts(day: &Day) -> Outcome {
 
 pub fn the_text_ends_inside_a_block(day: &Day) -> Outcome {
     let (tokenizer, vocab) = (tokenizer()?, 2048);
-    // The model counts: 300, 301, …; the drafter knows. EOS is 305, in the middle of a block of 4 after 2 tokens.
+    // The model counts: 300, 301, …; the drafter knows. EOS is 305, in the middle of a block of 4
+    // after 2 tokens.
     let count = |ids: &[u32]| ids.last().copied().unwrap_or(300) + 1;
     let run = |max: usize, eos: Vec<u32>, stops: Vec<String>| {
         let fake = Fake::wants(vocab, 400, 100, count);
@@ -1032,7 +1044,8 @@ pub fn a_small_models_samples_follow_the_target(day: &Day) -> Outcome {
     sampled(day, "a small model")
 }
 
-/// A model of four tokens whose next distribution depends on the last token; `tilt` tells target and draft apart.
+/// A model of four tokens whose next distribution depends on the last token; `tilt` tells target
+/// and draft apart.
 fn dice(tilt: f32) -> Fake {
     Fake::new(4, 64, 1_000_000, move |ids| {
         let last = f32::from(ids.last().copied().unwrap_or(0) as u8);

@@ -34,7 +34,8 @@ pub enum Rule {
 /// What a guard is made of.
 pub type Rails = Vec<Rc<dyn LogitsProcessor>>;
 
-/// Day 14 as a bundle of functions; an automaton comes as its pattern and its rule, and reads pieces one after another.
+/// Day 14 as a bundle of functions; an automaton comes as its pattern and its rule, and reads
+/// pieces one after another.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub read: fn(&str, Rule, &[&[u8]]) -> Result<usize>,
@@ -47,7 +48,8 @@ pub struct Day {
     pub legal: fn(&str, Rule, &Tokenizer, &[(&[u8], bool)]) -> Result<Vec<Vec<bool>>>,
     /// Whether an answer about a text is the one given before: at once, and after all the others.
     pub kept: fn(&str, Rule, &Tokenizer, &[&[u8]]) -> Result<(Vec<bool>, Vec<bool>)>,
-    /// How many bytes of masks a rail of `1 << 20` tokens keeps after questions about all these texts.
+    /// How many bytes of masks a rail of `1 << 20` tokens keeps after questions about all these
+    /// texts.
     pub kept_bytes: fn(&str, Rule, &Tokenizer, &[&[u8]]) -> Result<usize>,
     pub block: fn(&[String], bool, &[String], &Tokenizer) -> Result<Rails>,
     pub sequences: fn(&mut [f32], &[u32], &[Vec<u32>], &[u32]),
@@ -165,7 +167,8 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
-/// Which tokens may follow, of logits that are all 1; a logit that is neither left alone nor -inf is a failure.
+/// Which tokens may follow, of logits that are all 1; a logit that is neither left alone nor -inf
+/// is a failure.
 fn legal(
     rails: &Rails,
     tokens: &[u32],
@@ -412,8 +415,17 @@ pub fn whole_words_have_borders(day: &Day) -> Outcome {
     let want = ["dog", "a dog.", "hot-dog", "cat"];
     finds(day, &["dog", "cat"], true, &texts, &want)
         .likely("a border before and behind, for every word: group the words")?;
-    finds(day, &["c++", "été"], true, &["c++", "in c++ now", "un été là", "étés"], &["c++", "in c++ now", "un été là"])
-        .likely("\\b wants a letter on one side and none on the other: beside + or é that never holds; a half border asks one side only")
+    finds(
+        day,
+        &["c++", "été"],
+        true,
+        &["c++", "in c++ now", "un été là", "étés"],
+        &["c++", "in c++ now", "un été là"],
+    )
+    .likely(
+        "\\b wants a letter on one side and none on the other: beside + or é that never \
+            holds; a half border asks one side only",
+    )
 }
 
 pub fn an_empty_word_is_refused(day: &Day) -> Outcome {
@@ -440,11 +452,15 @@ pub fn begins_in_the_prompt(day: &Day) -> Outcome {
     let tokens = ids(&tokenizer, &["The", " play", "g", "r"])?;
     let want = (day.read)("playground", Rule::BlockSubstring, &[b"playgr"])?;
     for prompt_len in 1..=4 {
-        let what = format!("playground blocked; tokens \"The\" \" play\" \"g\" \"r\", of them {prompt_len} of the prompt: the state");
+        let what = format!(
+            "playground blocked; tokens \"The\" \" play\" \"g\" \"r\", of them \
+            {prompt_len} of the prompt: the state"
+        );
         equal(&what, state(&tokens, prompt_len), &want)
             .likely("a block list reads the prompt, too")?;
     }
-    // EOS in the prompt is no text; an id that the model has and the tokenizer has not is none either.
+    // EOS in the prompt is no text; an id that the model has and the tokenizer has not is none
+    // either.
     let odd = [&tokens[..2], &[EOS, 70_000], &tokens[2..]].concat();
     equal("the same with EOS and an unknown id between \" play\" and \"g\"", state(&odd, 2), &want)
 }
@@ -505,9 +521,11 @@ pub fn every_state_has_its_own_answer(day: &Day) -> Outcome {
 pub fn an_answer_is_kept(day: &Day) -> Outcome {
     let texts: [&[u8]; 4] = [b"", b"p", b"play", b"playgr"];
     let got = (day.kept)("playground", Rule::BlockSubstring, &tokenizer()?, &texts);
-    let input = "playground blocked, after \"\", p, play, playgr: is the second answer the first, at once, and after all the others";
+    let input = "playground blocked, after \"\", p, play, playgr: is the second answer the first, \
+        at once, and after all the others";
     equal(input, got, &(vec![true; 4], vec![true; 4])).likely(
-        "the vocabulary is walked once for each state: keep the answer under its state, and give a clone of the Rc",
+        "the vocabulary is walked once for each state: keep the answer under its state, and give a \
+            clone of the Rc",
     )
 }
 
@@ -581,7 +599,8 @@ pub fn special_tokens_are_no_text(day: &Day) -> Outcome {
 
 // 14.8
 
-/// Every way to begin the word: texts of tokens whose bytes end in a part of it, the first token with what may stand before.
+/// Every way to begin the word: texts of tokens whose bytes end in a part of it, the first token
+/// with what may stand before.
 fn beginnings(pieces: &[Vec<u8>], word: &[u8]) -> Vec<Vec<u32>> {
     let mut open: Vec<(Vec<u32>, usize)> = Vec::new();
     for (id, piece) in pieces.iter().enumerate() {
@@ -623,7 +642,8 @@ pub fn every_spelling(day: &Day) -> Outcome {
             let shown: Vec<String> = before.iter().map(|id| show(&pieces[*id as usize])).collect();
             let what = format!("\"{word}\" blocked, after the tokens {}", shown.join(" "));
             same_tokens(&what, &tokenizer, &got, &want).likely(
-                "walk every piece, from the state after the whole text (the prompt is part of it: task 14.6), and look at every byte",
+                "walk every piece, from the state after the whole text (the prompt is part of it: \
+                    task 14.6), and look at every byte",
             )?;
         }
         // The number is known: so this check cannot pass because it found nothing to ask.
@@ -843,7 +863,8 @@ pub fn ids_without_a_piece_are_not_legal(day: &Day) -> Outcome {
         let input = ProcessorInput { remaining, ..told(&before, 2, &[EOS]) };
         rails.iter().try_for_each(|rail| rail.process(&input, &mut logits))?;
         let what = format!(
-            "\"dog\" blocked, {remaining} to come, 3 logits more than there are pieces: \"g\" and the last 4"
+            "\"dog\" blocked, {remaining} to come, 3 logits more than there are pieces: \"g\" and \
+                the last 4"
         );
         let g = logits[id(&tokenizer, "g")? as usize];
         let got = [vec![g], logits.split_off(VOCAB - 1)].concat();
@@ -861,8 +882,8 @@ pub fn legal_tokens_keep_their_logits(day: &Day) -> Outcome {
     logits_are_kept("\"dog\" blocked", &tokenizer, &rails, 14)
 }
 
-/// What a model says that wants to write the word, in whatever pieces: where the text ends in a part of it, every piece that
-/// goes on with it is wanted, the longer the more.
+/// What a model says that wants to write the word, in whatever pieces: where the text ends in a
+/// part of it, every piece that goes on with it is wanted, the longer the more.
 fn obsessed(pieces: &[Vec<u8>], word: &[u8], ids: &[u32]) -> Vec<f32> {
     let text: Vec<u8> =
         ids.iter().flat_map(|id| pieces.get(*id as usize).cloned().unwrap_or_default()).collect();
@@ -1037,7 +1058,8 @@ pub fn states_that_lead_to_a_match(day: &Day) -> Outcome {
     )
 }
 
-/// By trying: a state is live if and only if some continuation of up to four letters, or none, makes a match.
+/// By trying: a state is live if and only if some continuation of up to four letters, or none,
+/// makes a match.
 pub fn live_agrees_with_trying(day: &Day) -> Outcome {
     let patterns = ["ab", "a*b", "(ab)+", "a|bba", "a{2,3}", "(a|b)*bb", "b?a?", "(aa|b)*a", ""];
     let mut continuations = vec![String::new()];
@@ -1119,7 +1141,8 @@ pub fn the_prompt_need_not_match(day: &Day) -> Outcome {
         let text: &[u8] = [&b"gr"[..], b"r", b""][prompt_len - 2];
         let want = (day.read)("[a-z]+", Rule::MustMatch, &[text])?;
         let what = format!(
-            "[a-z]+ must match; tokens \"The\" \" play\" \"g\" \"r\", of them {prompt_len} of the prompt: the state"
+            "[a-z]+ must match; tokens \"The\" \" play\" \"g\" \"r\", of them {prompt_len} of the \
+                prompt: the state"
         );
         equal(&what, got, &want).likely("what must match is what is generated")?;
     }
@@ -1241,7 +1264,8 @@ pub fn impossible(day: &Day) -> Outcome {
     refused("[a&&b], which nothing matches", got, &["matches", "[a&&b]"])?;
     let got = (day.allow)("(a", &tokenizer).map(|rails| rails.len());
     refused("(a, which is no regular expression", got, &["(a"])?;
-    // Two rails that leave nothing between them: the loop's error names the one that emptied the row.
+    // Two rails that leave nothing between them: the loop's error names the one that emptied the
+    // row.
     let mut rails = (day.allow)("dog", &tokenizer)?;
     rails.extend((day.block)(&strings(&["dog"]), false, &[], &tokenizer)?);
     let fake = Fake::wants(VOCAB, 64, 20, |_| 5);

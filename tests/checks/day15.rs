@@ -293,7 +293,8 @@ impl<'a> Case<'a> {
             let most = ids.len() * ids.iter().map(longest).max().unwrap_or(0);
             ensure(
                 &format!(
-                    "{input}: requests {ids:?} run together, and the cache may come to hold {most} positions"
+                    "{input}: requests {ids:?} run together, and the cache may come to hold {most} \
+                        positions"
                 ),
                 most <= self.bound,
                 &format!("the bound is {}", self.bound),
@@ -416,7 +417,9 @@ pub fn room_by_hand(day: &Day) -> Outcome {
     let yes: Vec<usize> = (0..answers.len()).filter(|i| answers[*i]).collect();
     for (got, (most, bound, running, waiting, want, why)) in answers.iter().zip(&cases) {
         let input = format!(
-            "prompts of {running:?} tokens run, {waiting:?} wait, {most} new each, a context of 20, at most {bound} tokens: room (of all {} questions, your code says yes to {yes:?})",
+            "prompts of {running:?} tokens run, {waiting:?} wait, {most} new each, a context of \
+                20, at most {bound} tokens: room (of all {} questions, your code says yes to \
+                {yes:?})",
             cases.len()
         );
         equal(&input, Ok(*got), want).likely(why)?;
@@ -549,7 +552,8 @@ pub fn nobody_overtakes(day: &Day) -> Outcome {
         Ok((running, seen.waiting))
     };
     // 8 new each: request 0 may come to 12 tokens, 3 to 24, 4 and 5 to 11.
-    let input = "requests 0, 3, 4, 5 may grow to 12, 24, 11 and 11 tokens, the batch to 48 positions, to 35, to 31: who runs, who waits";
+    let input = "requests 0, 3, 4, 5 may grow to 12, 24, 11 and 11 tokens, the batch to 48 \
+        positions, to 35, to 31: who runs, who waits";
     let got: Result<Vec<_>> = [48, 35, 31].into_iter().map(who).collect();
     let one = (vec![0], vec![3, 4, 5]);
     equal(input, got, &vec![(vec![0, 3], vec![4, 5]), one.clone(), one]).likely(
@@ -609,7 +613,8 @@ pub fn no_token_is_lost(day: &Day) -> Outcome {
 }
 
 pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
-    // Of two tokens the model knows only token 1 from the third position on, and that one is forbidden.
+    // Of two tokens the model knows only token 1 from the third position on, and that one is
+    // forbidden.
     let model = Witness::new(2, 20, 200, |seen| match seen.len() {
         0..3 => vec![1.0, 0.0],
         _ => vec![f32::NEG_INFINITY, 1.0],
@@ -742,7 +747,8 @@ pub fn when_the_batch_ran_empty(day: &Day) -> Outcome {
     let model = model(&group.model)?;
     let case = Case { bound: 32, ..Case::new(&*model) };
     served(day, &case, &group, &[3, 4, 5], |place| 30 * place, &group.model).likely(
-        "if 15.3 and 15.4 pass: no row runs, but the cache may still hold the rows that ran last, and a new one must not join those",
+        "if 15.3 and 15.4 pass: no row runs, but the cache may still hold the rows that ran last, \
+            and a new one must not join those",
     )
 }
 
@@ -775,7 +781,8 @@ pub fn requests_have_their_own_parameters(day: &Day) -> Outcome {
     ];
     let arrivals: Vec<(usize, Ask)> = asks.into_iter().map(|ask| (ask.id / 2, ask)).collect();
     let input = format!(
-        "{}, one prompt five times: 3 new; a stop string {stop:?}; sampled; another EOS; a token forbidden",
+        "{}, one prompt five times: 3 new; a stop string {stop:?}; sampled; another EOS; a token \
+            forbidden",
         group.model
     );
     case.serve_as_alone(day, &input, &arrivals)

@@ -417,7 +417,8 @@ pub fn llama_on_three_machines(day: &Day) -> Outcome {
     let prefill: Sizes = (1, 1024, 0, 1);
     // Bytes of a decoding step, bf16: 15,009,316,864 + 1025 · 131,072 + 513,024 = 15,144,178,688;
     // Q4_0: 4,221,370,368 + the same 134,861,824. Operations of the prefill: 2 · 1024 · 32 ·
-    // 218,103,808 + 2 · 525,336,576 for the one position of logits + 4 · 32 · 4096 · 1024 · 1025 / 2.
+    // 218,103,808 + 2 · 525,336,576 for the one position of logits + 4 · 32 · 4096 · 1024 · 1025 /
+    // 2.
     for (name, machine, widths, sizes, ms, bound) in [
         ("an H100, bf16", H100, BF16, decode, 4.520_650_354_626_866, "memory"),
         ("an M2, bf16", M2, BF16, decode, 151.441_786_88, "memory"),
@@ -437,7 +438,8 @@ pub fn llama_on_three_machines(day: &Day) -> Outcome {
 }
 
 pub fn where_two_times_meet(day: &Day) -> Outcome {
-    // All of 2 bytes: 752 bytes of weights for all rows; 40 bytes of logits and 752 operations a row.
+    // All of 2 bytes: 752 bytes of weights for all rows; 40 bytes of logits and 752 operations a
+    // row.
     let config = tiny()?;
     for (machine, want) in [
         // 752 + 40 b bytes in b · 752 / 17.5 seconds: b = 752 / 2.971 = 253.1.
@@ -553,8 +555,8 @@ fn waits(input: &str, got: Result<Waits>, want: Waits) -> Outcome {
 
 pub fn a_request_by_hand(day: &Day) -> Outcome {
     let config = tiny()?;
-    // Prompt 3: 752 + 3 · 32 + 40 = 888 bytes. Then tokens are fed after 3, 4 and 5 positions: 752 +
-    // 40 and 4, 5 and 6 positions of 32 bytes, on average 952.
+    // Prompt 3: 752 + 3 · 32 + 40 = 888 bytes. Then tokens are fed after 3, 4 and 5 positions: 752
+    // + 40 and 4, 5 and 6 positions of 32 bytes, on average 952.
     let input = format!("prompt 3, 4 new tokens, 8 bytes a second, {TINY}");
     let got = (day.predict_latency)(&config, 3, 4, BF16, (8.0, 1e9));
     waits(&input, got, (111.0, Some(119.0)))?;
@@ -589,8 +591,8 @@ pub fn nothing_asked_is_refused(day: &Day) -> Outcome {
 
 pub fn verifying_by_hand(day: &Day) -> Outcome {
     let config = tiny()?;
-    // One token after 4: 752 + 5 · 32 + 40 = 952 bytes. Three drafts: 4 tokens, 752 + 8 · 32 + 160 =
-    // 1168 bytes.
+    // One token after 4: 752 + 5 · 32 + 40 = 952 bytes. Three drafts: 4 tokens, 752 + 8 · 32 + 160
+    // = 1168 bytes.
     let input = format!("3 drafts after 4 positions, bound by memory, {TINY}");
     let got = (day.verification_cost)(&config, 4, 3, BF16, (10.0, 1e9));
     near(&input, Ok(got), 1168.0 / 952.0, TOLERANCE)?;
@@ -725,8 +727,8 @@ pub fn percentiles_of_nonsense(day: &Day) -> Outcome {
 }
 
 pub fn three_requests_by_hand(day: &Day) -> Outcome {
-    // Times to first token: 1, 2 and 4 s. Times per output token: 0.5 and 1 s; the third request has
-    // one token only. Eight tokens between 0 s and 8 s.
+    // Times to first token: 1, 2 and 4 s. Times per output token: 0.5 and 1 s; the third request
+    // has one token only. Eight tokens between 0 s and 8 s.
     let traces =
         vec![(2.0, vec![4.0, 5.0, 6.0, 7.0]), (0.0, vec![1.0, 1.5, 2.0]), (4.0, vec![8.0])];
     let (ttft, tpot, rate) = (day.summarize)(traces)?;

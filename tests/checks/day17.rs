@@ -1,5 +1,5 @@
-//! What day 17's checkers assert. Nothing here measures time: that a row is read once, that there are
-//! several sums and several threads is seen by what is computed, in which order, and by whom.
+//! What day 17's checkers assert. Nothing here measures time: that a row is read once, that there
+//! are several sums and several threads is seen by what is computed, in which order, and by whom.
 
 use super::checks::{
     close, device, ensure, equal, refused, refused_calmly, Failure, Kind, Likely, Outcome, Random,
@@ -243,9 +243,9 @@ pub fn every_length(day: &Day) -> Outcome {
 }
 
 pub fn several_running_sums(day: &Day) -> Outcome {
-    // 2^24 and then ones. An f32 has 24 bits, so a sum that has reached 2^24 does not feel a one any
-    // more: with one running sum all ones are lost. With n running sums only the n-th part of them
-    // is, and the others add up to even numbers, which is exact in any order.
+    // 2^24 and then ones. An f32 has 24 bits, so a sum that has reached 2^24 does not feel a one
+    // any more: with one running sum all ones are lost. With n running sums only the n-th part of
+    // them is, and the others add up to even numbers, which is exact in any order.
     let mut x = vec![1.0f32; 3200];
     x[0] = 16_777_216.0;
     let ones = vec![1.0; 3200];
@@ -438,14 +438,16 @@ pub fn blocks_go_to_several_threads(day: &Day) -> Outcome {
     if let Ok(mut met) = MET.lock() {
         *met = (vec![], false);
     }
-    // Enough to share, however it is counted. Each thread waits for a second one at its first weight.
+    // Enough to share, however it is counted. Each thread waits for a second one at its first
+    // weight.
     let w = vec![Meeting; 70_000 * 16];
     let multiply = day.multiply_met;
     with_threads(3, || multiply(&w, &[1.0; 32], 16))?;
     let (came, in_vain) = MET.lock().map(|met| (met.0.len(), met.1)).unwrap_or((0, true));
     let input = "70000 rows of 16, two vectors, in a pool of 3 threads: did a second thread help?";
     equal(input, Ok(came >= 2), &true)?;
-    // Every thread that came waited, inside its first product, for a second one to be inside another.
+    // Every thread that came waited, inside its first product, for a second one to be inside
+    // another.
     let input = "70000 rows of 16, two vectors, in a pool of 3 threads: did two compute at once?";
     equal(input, Ok(!in_vain), &true)
         .likely("several threads came, one after the other: is there a lock around the products?")
@@ -465,9 +467,11 @@ pub fn any_number_of_threads(day: &Day) -> Outcome {
         let half_one = with_threads(1, || multiply_bf16(&half, &x, inner))?;
         for threads in [2, 3, 7] {
             let input = format!(
-                "{rows} rows of {inner}, {vectors} vectors, {threads} threads against one, bit for bit"
+                "{rows} rows of {inner}, {vectors} vectors, {threads} threads against one, bit for \
+                    bit"
             );
-            let likely = "a product is added up in one order, whatever the threads: they share rows, and never one row";
+            let likely = "a product is added up in one order, whatever the threads: they share \
+                rows, and never one row";
             let many = with_threads(threads, || multiply(&w, &x, inner))?;
             same(&input, &many, &one, rows).likely(likely)?;
             let many = with_threads(threads, || multiply_bf16(&half, &x, inner))?;

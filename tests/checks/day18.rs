@@ -648,7 +648,8 @@ pub fn any_number_of_threads(day: &Day) -> Outcome {
             for (got, want) in with(threads)?.iter().zip(&one) {
                 let input = format!("{all} columns, {threads} threads against one, bit for bit");
                 same(&input, got, want, 0.0).likely(
-                    "the order of the merges must not depend on the threads: collect the parts, then merge them one by one",
+                    "the order of the merges must not depend on the threads: collect the parts, \
+                        then merge them one by one",
                 )?;
             }
         }
@@ -657,7 +658,8 @@ pub fn any_number_of_threads(day: &Day) -> Outcome {
 }
 
 pub fn decoding_splits_the_columns(day: &Day) -> Outcome {
-    // Parts that are merged are rounded otherwise than one pass over all columns: that shows which it was.
+    // Parts that are merged are rounded otherwise than one pass over all columns: that shows which
+    // it was.
     let mut random = Random::new(14);
     let case = Case::new(&mut random, 0..1, 2, 1700);
     let parts = case.run(day.attend_split, (None, 1, 1700), 0..1700);
@@ -666,7 +668,8 @@ pub fn decoding_splits_the_columns(day: &Day) -> Outcome {
     let (keys, values) = ([case.keys.strided()], [case.values.strided()]);
     let counts = (1, 2, 1, 1, case.keys.width);
     let got = (day.flash)(counts, &q, &keys, &values, &[(None, 1, 1700)]);
-    let input = "2 heads on 1, one new token, 1700 columns: against attend_split's parts, finished, bit for bit";
+    let input = "2 heads on 1, one new token, 1700 columns: against attend_split's parts, \
+        finished, bit for bit";
     numbers(input, &got, &want, 0.0)
         .likely("with one new token the columns are split among the threads: attend_split")
 }
@@ -764,7 +767,8 @@ pub fn batches_of_every_shape(day: &Day) -> Outcome {
             }
         }
         let input = format!(
-            "{rows} rows, {heads} query heads on {kv_heads}, {new} new tokens of {all} columns, D = \
+            "{rows} rows, {heads} query heads on {kv_heads}, {new} new tokens of {all} columns, D \
+                = \
              {width}, padding {padding:?}"
         );
         numbers(&input, &got, &want, TOLERANCE)
@@ -888,7 +892,8 @@ pub fn a_padded_row_is_as_alone(day: &Day) -> Outcome {
     for (rows, new, all) in [(32, 1, 90), (5, 1, 700), (3, 40, 40), (4, 70, 70), (2, 9, 30)] {
         let q = random.tensor(&[rows, 4, new, 16])?;
         let (k, v) = (random.tensor(&[rows, 2, all, 16])?, random.tensor(&[rows, 2, all, 16])?);
-        // Padding as of a prompt, or as of prompts whose caches were joined: then all tokens are real.
+        // Padding as of a prompt, or as of prompts whose caches were joined: then all tokens are
+        // real.
         let most = if new == all { all } else { all - new + 1 };
         let padding: Vec<usize> = (0..rows).map(|_| random.below(most)).collect();
         let masks: Vec<u8> = padding.iter().flat_map(|p| padded(*p, new, all)).collect();
@@ -902,7 +907,8 @@ pub fn a_padded_row_is_as_alone(day: &Day) -> Outcome {
             let (k, v) = (part(&k, all - padding)?, part(&v, all - padding)?);
             let alone = (day.tiled)(&part(&q, own)?, &k, &v, None)?;
             let input = format!(
-                "row {row} of {rows}, {new} new tokens of {all} columns, {padding} of them padding: in \
+                "row {row} of {rows}, {new} new tokens of {all} columns, {padding} of them \
+                    padding: in \
                  the batch, beside the row alone"
             );
             bits_equal(&input, part(&together, own), &alone)?;

@@ -1,5 +1,5 @@
-//! What day 19's checkers assert: blocks worked out by hand, llama.cpp's own blocks to the last bit,
-//! and bounds that hold for any numbers.
+//! What day 19's checkers assert: blocks worked out by hand, llama.cpp's own blocks to the last
+//! bit, and bounds that hold for any numbers.
 
 use super::checks::{
     close, device, ensure, equal, golden, golden_json, models_dir, near, refused_calmly, Likely,
@@ -137,7 +137,8 @@ fn shown_q8_0(bytes: &[u8]) -> (f32, Vec<i8>) {
     (scale(bytes), bytes[2..].iter().map(|byte| *byte as i8).collect())
 }
 
-/// A block of Q4_0 as a message shows it: the scale, and the 32 integers, in the order of the numbers.
+/// A block of Q4_0 as a message shows it: the scale, and the 32 integers, in the order of the
+/// numbers.
 fn shown_q4_0(bytes: &[u8]) -> (f32, Vec<u8>) {
     let low = bytes[2..].iter().map(|byte| byte & 15);
     let high = bytes[2..].iter().map(|byte| byte >> 4);
@@ -295,8 +296,8 @@ fn most_digits(x: f32) -> String {
 // ---- 19.4 to 19.6: Q4_0
 
 pub fn q4_0_by_hand(day: &Day) -> Outcome {
-    // The largest magnitude is that of -8, so d = -8 / -8 = 1: each number plus 8.5, cut off. 8 is as
-    // large and comes later; 16.5 is cut off to 16, which 4 bits do not have.
+    // The largest magnitude is that of -8, so d = -8 / -8 = 1: each number plus 8.5, cut off. 8 is
+    // as large and comes later; 16.5 is cut off to 16, which 4 bits do not have.
     let x = block(&[0.0, -8.0, 8.0, 7.0, 0.5, 0.49, -0.5, -0.51, 1.2, -7.5, -7.6]);
     let mut integers = vec![8, 0, 15, 15, 9, 8, 8, 7, 9, 1, 0];
     integers.resize(BLOCK, 8);
@@ -369,7 +370,8 @@ pub fn error_of_q4_0_by_hand(day: &Day) -> Outcome {
     near("largest 8", Ok(f64::from((day.largest_error_q4_0)(8.0))), 1.0, SUMS)?;
     // 0.1 / 8 = 0.0125, and the nearest f16 is 0.012496948.
     let want = 0.0125 + 8.0 * (0.0125 - 0.012_496_948_242_187_5);
-    // The small difference of two nearly equal f32 has three digits; it is a five-hundredth of the sum.
+    // The small difference of two nearly equal f32 has three digits; it is a five-hundredth of the
+    // sum.
     near("largest 0.1", Ok(f64::from((day.largest_error_q4_0)(0.1))), want, SUMS)?;
     equal("largest 0", Ok((day.largest_error_q4_0)(0.0)), &0.0)
 }
@@ -611,7 +613,8 @@ pub fn a_linear_layer_by_hand(day: &Day) -> Outcome {
     let w = QuantizedMatrix::new(QuantType::Q8_0, 2, BLOCK, blocks)?;
     let x = [block(&[127.0, 2.0]), block(&[-254.0, 4.0])].concat();
     let x = Tensor::from_vec(x, (1, 2, BLOCK), &device()?)?;
-    // 0.5 · (2·127 + 2) = 128 and 0.25 · (-8·2) = -4; 0.5 · 2 · (-254 + 2) = -252, 0.25 · 2 · -16 = -8.
+    // 0.5 · (2·127 + 2) = 128 and 0.25 · (-8·2) = -4; 0.5 · 2 · (-254 + 2) = -252, 0.25 · 2 · -16 =
+    // -8.
     let want = Tensor::new(&[[[128f32, -4.0], [-252.0, -8.0]]], &device()?)?;
     let input =
         "x: 127, 2, zeros and -254, 4, zeros; w: 0.5 · (2, 1, zeros) and 0.25 · (0, -8, zeros)";
@@ -678,8 +681,8 @@ pub fn near_the_layer_of_f32(day: &Day) -> Outcome {
     let norm = |x: &Tensor| -> Result<f64> {
         Ok(f64::from(x.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt())
     };
-    // Errors of single numbers are at random, and so small a share of the whole: an 8-bit step is at
-    // most 1/127 of the largest number of its block, a 4-bit step 1/8 of it.
+    // Errors of single numbers are at random, and so small a share of the whole: an 8-bit step is
+    // at most 1/127 of the largest number of its block, a 4-bit step 1/8 of it.
     for (kind, share) in [(QuantType::Q8_0, 0.01), (QuantType::Q4_0, 0.12)] {
         let mut blocks = Vec::new();
         for row in weights.to_vec2::<f32>()? {
@@ -881,7 +884,8 @@ pub fn kl_by_hand(day: &Day) -> Outcome {
 
 pub fn kl_equals_torch(day: &Day) -> Outcome {
     let (p, q) = (golden_logs("p")?, golden_logs("q")?);
-    // Terms of both signs that mostly cancel: torch's f64 and ours differ in the inputs' last digits.
+    // Terms of both signs that mostly cancel: torch's f64 and ours differ in the inputs' last
+    // digits.
     near("24 positions of 40 tokens", (day.mean_kl)(&p, &q), golden_number("kl")?, SUMS)?;
     let got = (day.mean_kl)(&p, &p)?;
     equal("the same distributions twice", Ok(got), &0.0)

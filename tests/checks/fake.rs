@@ -7,8 +7,8 @@ use std::cell::RefCell;
 /// The next logits of a text: what a [`Fake`] computes at every position.
 pub type Script = Box<dyn Fn(&[u32]) -> Vec<f32>>;
 
-/// A model whose logits at position i are `script(ids up to i)`. It keeps a record of its passes, and refuses the pass
-/// after its bound: a loop that does not end becomes an error that says so.
+/// A model whose logits at position i are `script(ids up to i)`. It keeps a record of its passes,
+/// and refuses the pass after its bound: a loop that does not end becomes an error that says so.
 pub struct Fake {
     config: ModelConfig,
     script: Script,

@@ -1,4 +1,5 @@
-//! What the checks compare with: goldens from torch and transformers, the embedded models, and seeded random input.
+//! What the checks compare with: goldens from torch and transformers, the embedded models, and
+//! seeded random input.
 
 use candecode::engine::load::load_transformer;
 use candecode::engine::operations::{choose, Kernels};
@@ -40,7 +41,8 @@ pub fn models_dir() -> Result<PathBuf> {
     formats::hub::models_dir().map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
-/// What whole models compute with: what `CANDECODE_KERNELS` names (`check --kernels`), else the days' own code.
+/// What whole models compute with: what `CANDECODE_KERNELS` names (`check --kernels`), else the
+/// days' own code.
 pub fn ops() -> Result<SharedOps> {
     let named = match std::env::var("CANDECODE_KERNELS").as_deref() {
         Ok("candle") => Kernels::Candle,
@@ -70,7 +72,8 @@ pub fn tokenizer() -> Result<Tokenizer> {
         .map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
-/// Numbers that look random and are the same on every machine (a 64-bit linear congruential generator, Knuth's MMIX).
+/// Numbers that look random and are the same on every machine (a 64-bit linear congruential
+/// generator, Knuth's MMIX).
 pub struct Random(u64);
 
 impl Random {
@@ -98,8 +101,8 @@ impl Random {
     }
 }
 
-/// A copy of `x` that candle-nn takes: on the CPU, whatever device the checks run on, and contiguous, as its fused
-/// functions want it.
+/// A copy of `x` that candle-nn takes: on the CPU, whatever device the checks run on, and
+/// contiguous, as its fused functions want it.
 pub fn for_candle_nn(x: &Tensor) -> Result<Tensor> {
     x.to_device(&candle_core::Device::Cpu)?.contiguous()
 }

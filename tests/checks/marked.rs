@@ -17,8 +17,9 @@ pub fn rows(numbers: &[&[u32]]) -> Rows {
     numbers.iter().map(|row| row.iter().map(|n| Some(*n)).collect()).collect()
 }
 
-/// Keys and values of a layer, `(B, 2, T, 3)`: a key is its position's number and a fraction for layer, head and place (all
-/// exact in f32), a value is minus that, padding is 0. They are strided, as the heads of a model are.
+/// Keys and values of a layer, `(B, 2, T, 3)`: a key is its position's number and a fraction for
+/// layer, head and place (all exact in f32), a value is minus that, padding is 0. They are strided,
+/// as the heads of a model are.
 pub fn marked(rows: &Rows, layer: usize) -> Result<(Tensor, Tensor)> {
     let (b, t) = (rows.len(), rows[0].len());
     let mut numbers = Vec::new();
@@ -43,7 +44,8 @@ pub fn feed(cache: &mut dyn Cache, rows: &Rows) -> Result<View> {
     all.ok_or(Error::Msg("no layers".into()))
 }
 
-/// A cache of `len` positions, whose layers are `held`, holds exactly these positions, in every layer.
+/// A cache of `len` positions, whose layers are `held`, holds exactly these positions, in every
+/// layer.
 pub fn holds(
     input: &str,
     len: usize,

@@ -1,7 +1,9 @@
-//! What every day's checkers share: running a check on an implementation, and saying what went wrong.
+//! What every day's checkers share: running a check on an implementation, and saying what went
+//! wrong.
 //!
-//! A check is a function of an implementation, so that the same one runs on the reader's code, on every known mistake
-//! and on the stub. `checks::tests!` makes the `#[test]`s of a day, and the `teeth_*` tests that prove them.
+//! A check is a function of an implementation, so that the same one runs on the reader's code, on
+//! every known mistake and on the stub. `checks::tests!` makes the `#[test]`s of a day, and the
+//! `teeth_*` tests that prove them.
 
 #![allow(dead_code, unused_imports)] // each day uses its part
 
@@ -86,8 +88,8 @@ impl Failure {
         matches!(self.kind, Kind::Wrong { .. } | Kind::Error)
     }
 
-    /// Whether two failures of one check are the same, word by word; numbers may differ as far as another order of the
-    /// same operations makes them differ.
+    /// Whether two failures of one check are the same, word by word; numbers may differ as far as
+    /// another order of the same operations makes them differ.
     pub fn same(&self, other: &Self) -> bool {
         let number = |word: &str| word.parse::<f64>().ok();
         let alike = |(a, b): (&str, &str)| match (number(a), number(b)) {
@@ -119,8 +121,8 @@ impl From<candle_core::Error> for Failure {
 
 /// Adds to a failure what its cause is likely to be.
 pub trait Likely {
-    /// The cause of a wrong result, shown if no known mistake has the same output. An error or a panic
-    /// speaks for itself: a guess about wrong numbers would mislead there.
+    /// The cause of a wrong result, shown if no known mistake has the same output. An error or a
+    /// panic speaks for itself: a guess about wrong numbers would mislead there.
     fn likely(self, cause: &str) -> Self;
 
     /// The same, also where the code returned an error.
@@ -148,8 +150,9 @@ impl Likely for Outcome {
 /// Whether a check was given up: then the next ones most likely meet the same loop.
 static TIRED: AtomicBool = AtomicBool::new(false);
 
-/// How long a check may take. Long enough for a slow machine: only an endless loop takes it; `CANDECODE_CHECK_PATIENCE` has
-/// seconds. After the first that did not end, a third of it, but no less than 10 s.
+/// How long a check may take. Long enough for a slow machine: only an endless loop takes it;
+/// `CANDECODE_CHECK_PATIENCE` has seconds. After the first that did not end, a third of it, but no
+/// less than 10 s.
 fn patience() -> Duration {
     let own = std::env::var("CANDECODE_CHECK_PATIENCE").ok().and_then(|s| s.parse::<u64>().ok());
     let first = own.unwrap_or(180);
@@ -158,7 +161,8 @@ fn patience() -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Runs a check on a thread of its own, so that a panic and an endless loop are findings like any other.
+/// Runs a check on a thread of its own, so that a panic and an endless loop are findings like any
+/// other.
 pub fn run<D: Copy + Send + 'static>(check: Check<D>, day: &D) -> Outcome {
     candecode::kit::panics::quiet_panics();
     let (send, receive) = mpsc::channel();
@@ -184,16 +188,17 @@ pub fn run<D: Copy + Send + 'static>(check: Check<D>, day: &D) -> Outcome {
     })
 }
 
-/// What to say of a panic. The reader's file has the name that the reader knows: as a module of a check program it is
-/// `tests/../src/dayNN_*.rs`.
+/// What to say of a panic. The reader's file has the name that the reader knows: as a module of a
+/// check program it is `tests/../src/dayNN_*.rs`.
 pub fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
     let text = candecode::kit::panics::describe_panic(panic);
     text.replace("tests/../src/", "src/").replace(r"tests\../src/", "src/")
 }
 
-/// Makes a day's tests. `day::Day` is the bundle, `implementation!` fills it from a module: `src/dayNN_*.rs` with the
-/// feature `mine`, else the library's. The runner compiles the program with the cfg `mistakes` once more, for the file
-/// that it made of `tests/wrong/`: that has `stub()`, `mistakes()` and `variants()`.
+/// Makes a day's tests. `day::Day` is the bundle, `implementation!` fills it from a module:
+/// `src/dayNN_*.rs` with the feature `mine`, else the library's. The runner compiles the program
+/// with the cfg `mistakes` once more, for the file that it made of `tests/wrong/`: that has
+/// `stub()`, `mistakes()` and `variants()`.
 #[allow(unused_macros)] // tests/kit.rs is no day
 macro_rules! tests {
     ($number:literal, $module:ident: $($test:ident => $check:path,)+) => {

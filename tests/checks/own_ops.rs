@@ -1,4 +1,5 @@
-//! Operations for the checks of days 3 and 4, whose code reaches other functions of the same day through [`Ops`].
+//! Operations for the checks of days 3 and 4, whose code reaches other functions of the same day
+//! through [`Ops`].
 
 use candecode::day01_attention::causal_mask;
 use candecode::engine::operations::plain;

@@ -1,4 +1,5 @@
-//! An embedded model that remembers its passes, so that one check on twenty known mistakes costs about what it costs once.
+//! An embedded model that remembers its passes, so that one check on twenty known mistakes costs
+//! about what it costs once.
 
 use candecode::kit::{Cache, Model, ModelConfig, Step};
 use candle_core::{Device, Error, IndexOp, Result, Tensor};
@@ -12,8 +13,9 @@ type Pass = (Vec<u32>, Tensor);
 
 /// An embedded model for loops without a cache. It is loaded when a pass is new.
 ///
-/// A pass over one row from position 0 is remembered, and answers for every text that it begins with: the past does not
-/// change when the future is added (what day 6's `predictions` shows). Any other pass is computed anew.
+/// A pass over one row from position 0 is remembered, and answers for every text that it begins
+/// with: the past does not change when the future is added (what day 6's `predictions` shows). Any
+/// other pass is computed anew.
 pub struct Recall {
     name: String,
     config: ModelConfig,
@@ -25,7 +27,8 @@ pub struct Recall {
 }
 
 impl Recall {
-    /// The embedded model of that name; the pass after `bound` is refused, so that an endless loop ends.
+    /// The embedded model of that name; the pass after `bound` is refused, so that an endless loop
+    /// ends.
     pub fn new(name: &str, bound: usize) -> Result<Self> {
         let config = candecode::formats::read_config(&super::models_dir()?.join(name));
         let config = config.map_err(|e| Error::Msg(format!("{e:#}")))?;
@@ -33,13 +36,14 @@ impl Recall {
         Ok(Self { name: name.into(), config, device, model, bound, asked, only: None })
     }
 
-    /// The same, for a long golden: it answers for what these texts begin with, from one pass over each, and for
-    /// nothing else.
+    /// The same, for a long golden: it answers for what these texts begin with, from one pass over
+    /// each, and for nothing else.
     pub fn only(name: &str, bound: usize, texts: Vec<Vec<u32>>) -> Result<Self> {
         Ok(Self { only: Some(texts), ..Self::new(name, bound)? })
     }
 
-    /// Computes the passes over these texts ahead: of a long golden, a few passes in place of one for every token.
+    /// Computes the passes over these texts ahead: of a long golden, a few passes in place of one
+    /// for every token.
     pub fn prime(&self, texts: &[&[u32]]) -> Result<()> {
         texts.iter().try_for_each(|ids| self.row(ids).map(|_| ()))
     }

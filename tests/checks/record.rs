@@ -1,6 +1,6 @@
-//! What the known mistakes of a day do to its checks. That doesn't depend on the reader's code, so it is computed once: the
-//! runner keeps the rows that [`teeth::mistakes`](super::teeth::mistakes) reports, and names the file in
-//! `CANDECODE_RECORD`.
+//! What the known mistakes of a day do to its checks. That doesn't depend on the reader's code, so
+//! it is computed once: the runner keeps the rows that [`teeth::mistakes`](super::teeth::mistakes)
+//! reports, and names the file in `CANDECODE_RECORD`.
 
 use super::Failure;
 use std::collections::BTreeMap;
@@ -17,7 +17,8 @@ pub struct Row {
     pub failures: BTreeMap<String, Failure>,
 }
 
-/// The rows of the record, if there is one. A line that is no row, as the first with the record's key, is passed over.
+/// The rows of the record, if there is one. A line that is no row, as the first with the record's
+/// key, is passed over.
 pub fn rows() -> Option<Vec<Row>> {
     let text = std::fs::read_to_string(std::env::var_os("CANDECODE_RECORD")?).ok()?;
     Some(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())

@@ -20,7 +20,8 @@ impl std::fmt::Debug for Finding {
     }
 }
 
-/// Runs one check on the reader's code; a failure becomes a text, and a line of the report that the runner reads.
+/// Runs one check on the reader's code; a failure becomes a text, and a line of the report that the
+/// runner reads.
 pub fn examine<D: Copy + Send + 'static>(
     day: usize,
     test: &str,

@@ -1,5 +1,5 @@
-//! The proof that the checkers bite: every known mistake fails and is named, a stub is told apart from a mistake, and
-//! another right way passes.
+//! The proof that the checkers bite: every known mistake fails and is named, a stub is told apart
+//! from a mistake, and another right way passes.
 
 use super::record::{self, Row};
 use super::report::{self, task, tell, Finding};

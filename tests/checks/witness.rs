@@ -1,4 +1,5 @@
-//! A model that tells what it saw: which tokens, at which positions, its cache and mask let each row attend to.
+//! A model that tells what it saw: which tokens, at which positions, its cache and mask let each
+//! row attend to.
 
 use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, Step, View};
 use candle_core::{bail, DType, Device, Result, Tensor};
@@ -16,15 +17,17 @@ pub struct Pass {
     pub positions: Vec<Vec<u32>>,
     /// Whether the step had a mask of its own.
     pub masked: bool,
-    /// For each row: the `(token, position)` pairs that it attended to, where its logits were asked for.
+    /// For each row: the `(token, position)` pairs that it attended to, where its logits were asked
+    /// for.
     pub seen: Vec<Vec<(u32, u32)>>,
 }
 
 /// The logits of what was seen: `(token, position)` pairs.
 type Script = Box<dyn Fn(&[(u32, u32)]) -> Vec<f32>>;
 
-/// A model of two layers whose keys are `(token, position, layer and head)`. What the cache gives back is read again, so
-/// that the logits depend on what is really there. It refuses the pass after its bound.
+/// A model of two layers whose keys are `(token, position, layer and head)`. What the cache gives
+/// back is read again, so that the logits depend on what is really there. It refuses the pass after
+/// its bound.
 pub struct Witness {
     config: ModelConfig,
     script: Script,
@@ -34,7 +37,8 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// A model of `vocab_size` tokens and a context of `context`, that may be asked `bound` times. EOS is 0.
+    /// A model of `vocab_size` tokens and a context of `context`, that may be asked `bound` times.
+    /// EOS is 0.
     pub fn new(
         vocab_size: usize,
         context: usize,
@@ -63,7 +67,8 @@ impl Witness {
         Self { config, script: Box::new(script), bound, passes: RefCell::default() }
     }
 
-    /// A model whose next token looks random, and depends on every token seen, on its position, and on their order.
+    /// A model whose next token looks random, and depends on every token seen, on its position, and
+    /// on their order.
     pub fn mixing(vocab_size: usize, context: usize, bound: usize) -> Self {
         Self::new(vocab_size, context, bound, move |seen| {
             let mix = |hash: u32, (id, position): &(u32, u32)| {
@@ -87,7 +92,8 @@ impl Witness {
         self.passes.borrow().iter().flat_map(|pass| &pass.ids).map(Vec::len).sum()
     }
 
-    /// What the tokens of one layer leave in the cache: `(B, HEADS, T, 3)`; values are one more than keys.
+    /// What the tokens of one layer leave in the cache: `(B, HEADS, T, 3)`; values are one more
+    /// than keys.
     fn keys(step: &Step, layer: usize) -> Result<Tensor> {
         let (b, t) = step.ids.dims2()?;
         let column = |x: &Tensor| x.to_dtype(DType::F32)?.reshape((b, 1, t, 1));
@@ -100,7 +106,8 @@ impl Witness {
         Tensor::cat(&heads, 1)?.transpose(1, 2)?.contiguous()?.transpose(1, 2)
     }
 
-    /// The columns of one layer of a row: token and position, as long as keys, values and heads agree.
+    /// The columns of one layer of a row: token and position, as long as keys, values and heads
+    /// agree.
     fn columns(k: &[Vec<Vec<f32>>], v: &[Vec<Vec<f32>>], layer: usize) -> Vec<Column> {
         let column = |j: usize| {
             let agree = (0..HEADS).all(|head| {
@@ -139,7 +146,11 @@ impl Model for Witness {
             let all = all_k.dims().get(2).copied().unwrap_or(0);
             for (name, got) in [("keys", &all_k), ("values", &all_v)] {
                 if got.dims() != [b, HEADS, all, 3] || all < t {
-                    bail!("layer {layer}: append gave {name} of {:?} for {b} rows, {HEADS} heads, {t} new columns of width 3", got.dims())
+                    bail!(
+                        "layer {layer}: append gave {name} of {:?} for {b} rows, {HEADS} heads, \
+                        {t} new columns of width 3",
+                        got.dims()
+                    )
                 }
             }
             let mut rows = Vec::new();
@@ -175,11 +186,15 @@ impl Model for Witness {
                 let mut columns = Vec::new();
                 for j in (0..all).filter(|j| may(row, i, *j)) {
                     let here = layers[0][row][j];
-                    // What no real row attends to may be anything: only rows whose logits count are read strictly.
+                    // What no real row attends to may be anything: only rows whose logits count are
+                    // read strictly.
                     if i == asked
                         && layers.iter().any(|rows| rows[row][j] != here || here.is_none())
                     {
-                        bail!("row {row} attends to column {j}, where the keys and values of all layers and heads should be of one token, and are not")
+                        bail!(
+                            "row {row} attends to column {j}, where the keys and values of all \
+                            layers and heads should be of one token, and are not"
+                        )
                     }
                     columns.extend(here);
                 }

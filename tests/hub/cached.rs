@@ -62,8 +62,8 @@ fn a_half_written_cache_is_mended() {
     mended("cut-json", json, &empty, &["tokenizer.json"]);
     let blob = |home: &Home| std::fs::canonicalize(home.file(WEIGHTS)).unwrap();
     mended("no-blob", |home| std::fs::remove_file(blob(home)).unwrap(), &cut, &[WEIGHTS]);
-    // Only the link is lost, but hf-hub fetches the file again: `download_with_progress` (api/sync.rs, line 810) doesn't look
-    // for a blob of this name.
+    // Only the link is lost, but hf-hub fetches the file again: `download_with_progress`
+    // (api/sync.rs, line 810) doesn't look for a blob of this name.
     let unlink = |home: &Home| std::fs::remove_file(home.file(WEIGHTS)).unwrap();
     mended("no-link", unlink, &cut, &[WEIGHTS]);
     // Broken off before it was said that all is there.
@@ -111,7 +111,8 @@ fn a_model_in_shards_is_fetched_shard_by_shard() {
     failed(&offline, &["not whole in the cache: model-2.safetensors is missing"]);
 }
 
-/// What another program brought into the cache may lack files that change the text: they are asked for, if there is a network.
+/// What another program brought into the cache may lack files that change the text: they are asked
+/// for, if there is a network.
 #[test]
 fn what_another_program_left_out_is_asked_for() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("others"));

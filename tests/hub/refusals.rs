@@ -5,7 +5,8 @@ use crate::{command, failed, fetch, run, sharded, text, WEIGHTS};
 
 const WAY_ON: &str = "--model story-3m needs no network";
 
-/// Fetching must fail with these words if the first question is answered so. A token is shown only after a refusal.
+/// Fetching must fail with these words if the first question is answered so. A token is shown only
+/// after a refusal.
 #[track_caller]
 fn first(test: &str, fault: Fault, token: Option<&str>, says: &[&str]) {
     let times = if token.is_some() { 2 } else { 1 };
@@ -25,8 +26,8 @@ fn has_token(headers: &str) -> bool {
     headers.contains("authorization: bearer hf_secret")
 }
 
-/// The hub says which it is in `x-error-code`, but hf-hub drops the headers of a refusal (`metadata`, api/sync.rs, line 480):
-/// one message names all three.
+/// The hub says which it is in `x-error-code`, but hf-hub drops the headers of a refusal
+/// (`metadata`, api/sync.rs, line 480): one message names all three.
 #[test]
 fn a_refusal_says_how_to_get_a_token_and_where_to_put_it() {
     let says = [
@@ -72,7 +73,8 @@ fn a_token_of_the_login_is_used_once_the_hub_refuses() {
 #[test]
 fn what_the_hub_does_not_have_is_named() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("other"));
-    let says = ["other/name: could not fetch config.json: the hub has no such file there, or no such repository"];
+    let says = ["other/name: could not fetch config.json: the hub has no such file there, or no \
+        such repository"];
     failed(&run("other/name", &home, &hub), &[says[0], "is the name right?", WAY_ON]);
 }
 
@@ -107,8 +109,16 @@ fn short_names_stand_for_repositories() {
 fn a_repository_without_a_needed_file_is_refused() {
     for (left_out, says) in [
         ("config.json", "some/name: could not fetch config.json: the hub has no such file there"),
-        ("tokenizer.json", "some/name: could not fetch tokenizer.json: the hub has no such file there"),
-        (WEIGHTS, "no model.safetensors there, and no model.safetensors.index.json; candecode reads safetensors"),
+        (
+            "tokenizer.json",
+            "some/name: could not fetch tokenizer.json: the hub has no such file \
+            there",
+        ),
+        (
+            WEIGHTS,
+            "no model.safetensors there, and no model.safetensors.index.json; candecode \
+            reads safetensors",
+        ),
     ] {
         let (served, home) = (Home::new("without-served"), Home::new("without"));
         std::fs::create_dir_all(&served.0).unwrap();
@@ -152,7 +162,8 @@ fn what_is_no_hub_is_told_apart() {
     first("path", path, None, &["is no hub (Header x-repo-commit is invalid)"]);
     let (served, home) = (Hub::serve(story(), Large::Here), Home::new("endless"));
     let endless = Fault::Status(302, "location: /some/name/resolve/main/config.json");
-    // hf-hub follows relative redirects without end (`metadata`, api/sync.rs, line 524): it is given up like a silent hub.
+    // hf-hub follows relative redirects without end (`metadata`, api/sync.rs, line 524): it is
+    // given up like a silent hub.
     let hub = served.fault("PROBE", "config.json", usize::MAX, endless);
     let mut fetch = command(REPO, &home, &hub, &["--where"]);
     fetch.env("HF_HUB_DOWNLOAD_TIMEOUT", "1");

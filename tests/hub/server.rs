@@ -1,4 +1,5 @@
-//! A hub on the loopback: it serves a folder in the hub's protocol, with the faults that a test asks for.
+//! A hub on the loopback: it serves a folder in the hub's protocol, with the faults that a test
+//! asks for.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -141,7 +142,8 @@ fn answer(mut stream: TcpStream, shared: &Shared) {
             lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
         let headers = headers.join("\n").to_ascii_lowercase();
         let (method, rest) = first.split_once(' ').unwrap_or((&first, ""));
-        // hf-hub asks about a file by fetching its first byte, and for its bytes by fetching all from some place on.
+        // hf-hub asks about a file by fetching its first byte, and for its bytes by fetching all
+        // from some place on.
         let probe = headers.lines().any(|line| line == "range: bytes=0-0");
         let method = if probe { "PROBE" } else { method };
         let path = rest.split(' ').next().unwrap_or_default();
@@ -206,7 +208,9 @@ fn file(
     if sent_on {
         let there = shared.address.replace("127.0.0.1", "localhost");
         let about = format!(
-            "x-repo-commit: {COMMIT}\r\netag: \"no-hash\"\r\nx-linked-etag: \"{etag}\"\r\nx-linked-size: {size}\r\n"
+            "x-repo-commit: \
+                {COMMIT}\r\netag: \"no-hash\"\r\nx-linked-etag: \"{etag}\"\r\nx-linked-size: \
+                {size}\r\n"
         );
         let to = format!("location: {there}/elsewhere/{name}\r\n");
         return write!(stream, "HTTP/1.1 302 Found\r\n{about}{to}content-length: 0\r\n{END}");
@@ -296,7 +300,8 @@ impl Home {
     /// The files of `blobs/`, with their lengths.
     pub fn blobs(&self) -> Vec<(String, u64)> {
         let Ok(dir) = std::fs::read_dir(self.repo().join("blobs")) else { return Vec::new() };
-        // A file may get its name just now, by a program that is still running: then its old name is gone.
+        // A file may get its name just now, by a program that is still running: then its old name
+        // is gone.
         let mut blobs: Vec<(String, u64)> = dir
             .filter_map(|file| {
                 let file = file.unwrap();

@@ -73,8 +73,8 @@ fn the_bytes_of_a_large_file_that_lies_elsewhere_are_fetched_without_the_token()
     let bytes: Vec<_> = there.iter().filter(|asked| asked.line.starts_with("GET")).collect();
     assert_eq!(bytes.len(), 1, "{asked:?}");
     assert!(!token(&bytes[0].headers), "the token went to another host");
-    // hf-hub asks for the length of a large file where it lies, and shows the token there, too (`metadata`, api/sync.rs, line
-    // 569). The set-up page says so.
+    // hf-hub asks for the length of a large file where it lies, and shows the token there, too
+    // (`metadata`, api/sync.rs, line 569). The set-up page says so.
     let probes = there.iter().filter(|asked| asked.line.starts_with("PROBE"));
     assert!(probes.clone().count() > 0 && probes.into_iter().all(|asked| token(&asked.headers)));
 }
@@ -153,7 +153,8 @@ fn a_server_without_ranges_begins_anew() {
     assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
 }
 
-/// Only a break is answered with another request: a thread of hf-hub that waits for a silent server keeps the file's lock.
+/// Only a break is answered with another request: a thread of hf-hub that waits for a silent server
+/// keeps the file's lock.
 #[test]
 fn a_slow_server_is_waited_for_and_one_that_stalls_is_given_up() {
     let hub = Hub::serve(story(), Large::Here)
@@ -191,7 +192,8 @@ fn a_server_that_stays_busy_is_given_up() {
         ["could not fetch config.json", "the hub is busy or in trouble (429)", "try again later"];
     failed(&fetch(&home, &hub), &says);
     assert_eq!(hub.lines().len(), 5, "tries");
-    // `Retry-After` is not read: hf-hub drops the headers of a refusal (`metadata`, api/sync.rs, line 480).
+    // `Retry-After` is not read: hf-hub drops the headers of a refusal (`metadata`, api/sync.rs,
+    // line 480).
 }
 
 #[test]
@@ -225,7 +227,8 @@ fn a_file_that_comes_damaged_is_fetched_again_once() {
     }
 }
 
-/// hf-hub asks for a file's first byte, which an empty one doesn't have (`metadata`, api/sync.rs, line 480).
+/// hf-hub asks for a file's first byte, which an empty one doesn't have (`metadata`, api/sync.rs,
+/// line 480).
 #[test]
 fn an_empty_file_counts_as_none() {
     let (served, home) = (Home::new("empty-served"), Home::new("empty"));

@@ -1,4 +1,5 @@
-//! Chats: templates beside transformers' (`tests/oracle/chat.py`), and a cache that is kept from turn to turn.
+//! Chats: templates beside transformers' (`tests/oracle/chat.py`), and a cache that is kept from
+//! turn to turn.
 
 use crate::checks::{golden_json, Random};
 use crate::{refused, story, Folder};
@@ -239,7 +240,8 @@ fn what_a_template_says_is_cut_and_escaped() {
     assert!(!says("{% \u{1b} %}").contains('\u{1b}'));
     // One without end, and one that fills the memory; `tests/templates.rs` has more.
     let endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
-    let doubling = "{% set n = namespace(s='a') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}";
+    let doubling = "{% set n = namespace(s='a') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s \
+        %}{% endfor %}";
     for template in [endless, doubling] {
         let text = says(template);
         assert!(
@@ -331,7 +333,8 @@ fn template(text: &str) -> Template {
 }
 
 /// Roles in plain words; EOS ends an answer.
-const PLAIN: &str = "{% for m in messages %}{{ m.role }}:{{ m.content }}{{ eos_token if m.role == 'assistant' }}\n{% endfor %}assistant:";
+const PLAIN: &str = "{% for m in messages %}{{ m.role }}:{{ m.content }}{{ eos_token if m.role == \
+    'assistant' }}\n{% endfor %}assistant:";
 
 fn dynamic(model: &dyn Model) -> Cached<'_> {
     let layers = model.config().num_hidden_layers;
@@ -358,7 +361,8 @@ fn turn_two_does_not_pay_for_turn_one() {
         model.1.set(0);
         let turn = say(&mut chat, line, &mut options);
         assert_eq!(turn.computed, model.1.get(), "the chat counts what the model does");
-        // All that was held is still right: the prompt, and the answer but for its last token, which was not computed.
+        // All that was held is still right: the prompt, and the answer but for its last token,
+        // which was not computed.
         assert_eq!(turn.reused, held, "{line}");
         assert_eq!(turn.computed, turn.prompt_tokens - held + turn.answer.len() - 1);
         held = turn.prompt_tokens + turn.answer.len() - 1;
@@ -391,7 +395,8 @@ fn every_answer_is_that_of_a_fresh_cache() {
         // no border at all: tokens merge across it
         "{% for m in messages %}{{ m.content }}{% endfor %}",
         // leaves out of an old answer what came before a full stop, as thoughts are
-        "{% for m in messages %}{{ m.role }}: {{ m.content if loop.last or m.role == 'user' else m.content.split('.')[-1] }}\n{% endfor %}",
+        "{% for m in messages %}{{ m.role }}: {{ m.content if loop.last or m.role == 'user' else \
+            m.content.split('.')[-1] }}\n{% endfor %}",
         // puts the last line in front of all, so that nothing stays
         "{{ messages[-1].content }}\n{% for m in messages[:-1] %}{{ m.content }}\n{% endfor %}",
     ];
@@ -461,7 +466,8 @@ fn a_failed_answer_leaves_the_chat_as_it_was() {
     let fresh = generate_cached(dynamic(&model), &tokenizer, request);
     let fresh: Vec<u32> = fresh.unwrap().map(|token| token.unwrap().id).collect();
     let turn = chat.answer(prompt, &mut options, |_| Ok(true)).unwrap();
-    // The model did not fail, so the cache is as good as it was: all but the prompt's last token is there.
+    // The model did not fail, so the cache is as good as it was: all but the prompt's last token is
+    // there.
     assert_eq!((turn.answer, turn.reused), (fresh, turn.prompt_tokens - 1));
 }
 

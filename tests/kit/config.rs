@@ -1,4 +1,5 @@
-//! `config.json` of the four families: what is read, what is implied, and what is refused because it would be ignored.
+//! `config.json` of the four families: what is read, what is implied, and what is refused because
+//! it would be ignored.
 
 use crate::{refused, story, Folder};
 use candecode::kit::config::Llama3Scaling;
@@ -107,7 +108,8 @@ fn rope_theta_is_read_wherever_it_stands() {
         theta(json!({"rope_parameters": {"rope_theta": 700.0, "rope_type": "default"}})),
         700.0
     );
-    // Both, as the embedded models have it: the table's wins. Without one in the table, the other counts.
+    // Both, as the embedded models have it: the table's wins. Without one in the table, the other
+    // counts.
     assert_eq!(
         theta(json!({"rope_theta": 500.0, "rope_parameters": {"rope_theta": 700.0}})),
         700.0
@@ -166,7 +168,8 @@ fn llama3_scaling_by_hand() {
     let after = |wavelength: f64| full_turn / apply(wavelength);
     assert!((after(3.0) - 3.0).abs() < 1e-5); // f32 has seven digits
     assert!((after(20.0) - 160.0).abs() < 1e-3);
-    // In between: 16 / 8 = 2 lies a third of the way from 1 to 4, so frequency = 2/3 · f / 8 + 1/3 · f = 5/12 · f.
+    // In between: 16 / 8 = 2 lies a third of the way from 1 to 4, so frequency = 2/3 · f / 8 + 1/3
+    // · f = 5/12 · f.
     assert!((apply(8.0) / (full_turn / 8.0) - 5.0 / 12.0).abs() < 1e-6);
 }
 
@@ -234,7 +237,8 @@ fn what_changes_nothing_is_accepted() {
             "gpt2",
             json!({"scale_attn_weights": true, "scale_attn_by_inverse_layer_idx": false, "activation_function": "gelu_new"}),
         ),
-        ("gpt2", json!({"reorder_and_upcast_attn": true})), // the products of attention are in f32 as it is
+        // The products of attention are in f32 as it is.
+        ("gpt2", json!({"reorder_and_upcast_attn": true})),
         ("llama", json!({"hidden_act": "silu", "pretraining_tp": 2, "attention_bias": false})),
         (
             "qwen2",
@@ -246,7 +250,8 @@ fn what_changes_nothing_is_accepted() {
             json!({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 1.0}}),
         ),
         ("llama", json!({"quantization_config": null, "rope_parameters": null})),
-        // Every layer sees the whole context: no layer has the window, or it is as long as the context.
+        // Every layer sees the whole context: no layer has the window, or it is as long as the
+        // context.
         ("qwen2", json!({"use_sliding_window": true, "sliding_window": 8, "max_window_layers": 2})),
         ("qwen2", json!({"use_sliding_window": true, "sliding_window": 8})), // from layer 28 on
         ("qwen2", json!({"use_sliding_window": true, "sliding_window": null})),
@@ -279,7 +284,8 @@ fn what_changes_nothing_is_accepted() {
     }
 }
 
-/// GPT-2 has names of its own for the same keys (HF `GPT2Config.attribute_map`). Some programs write both.
+/// GPT-2 has names of its own for the same keys (HF `GPT2Config.attribute_map`). Some programs
+/// write both.
 #[test]
 fn two_names_of_one_key_must_agree() {
     for (name, own, value, other) in [
@@ -316,7 +322,8 @@ fn the_context_that_llama3_was_trained_for_is_found_as_transformers_finds_it() {
         let scaling = with("llama", more).unwrap().rope_scaling.unwrap();
         scaling.original_max_position_embeddings
     };
-    // From the key outside, else from the table, else it is the context (HF `standardize_rope_params`).
+    // From the key outside, else from the table, else it is the context (HF
+    // `standardize_rope_params`).
     let mut own = table.clone();
     own["original_max_position_embeddings"] = json!(16);
     let outside = json!({"rope_scaling": own, "original_max_position_embeddings": 8});
@@ -394,7 +401,8 @@ fn eos_ids_of_the_generation_config_come_first() {
 
 #[test]
 fn the_size_is_the_number_of_weights_in_the_matrices() {
-    // Attention: q and o 24 · 24 each, k and v 24 · 12 each. MLP: 3 · 24 · 40. Two layers, and table and head of 50 · 24.
+    // Attention: q and o 24 · 24 each, k and v 24 · 12 each. MLP: 3 · 24 · 40. Two layers, and
+    // table and head of 50 · 24.
     let config = with("llama", json!({"num_key_value_heads": 2})).unwrap();
     assert_eq!(config.size(), 2 * (2 * 24 * 24 + 2 * 24 * 12 + 3 * 24 * 40) + 2 * 50 * 24);
     // Of the embedded models: the matrices in the file, without GPT-2's table of positions.

@@ -102,9 +102,9 @@ fn what_is_no_pattern_is_refused_with_the_reason_and_the_place() {
     }
 }
 
-/// Patterns of a few characters whose automata would take gigabytes or minutes: what is written out is too
-/// large, or the states are too many, or the sets that they stand for. No time is measured: each of these
-/// would exhaust the machine if it were computed.
+/// Patterns of a few characters whose automata would take gigabytes or minutes: what is written out
+/// is too large, or the states are too many, or the sets that they stand for. No time is measured:
+/// each of these would exhaust the machine if it were computed.
 #[test]
 fn what_would_grow_without_end_is_refused() {
     let alternatives = [r"[\p{L}\p{N} ]{20000}"; 4].join("|");

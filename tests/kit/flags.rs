@@ -1,4 +1,5 @@
-//! From flags to what will run; and what the command says of a model's wishes and of whose code runs.
+//! From flags to what will run; and what the command says of a model's wishes and of whose code
+//! runs.
 
 use crate::checks::{model, tokenizer, Random};
 use crate::{refused, Folder};
@@ -446,7 +447,8 @@ fn what_a_model_wishes_is_said_with_the_flags_for_it() {
     );
     assert_eq!(
         said.unwrap(),
-        "[generation_config.json asks for do_sample=true, temperature=0.6, top_k=50, bad_words_ids=[[5]]; \
+        "[generation_config.json asks for do_sample=true, temperature=0.6, top_k=50, \
+            bad_words_ids=[[5]]; \
          the server does only what a request says]"
     );
     assert_eq!(generation_config::advice_for_requests(&json!({"eos_token_id": 0}), "x"), None);

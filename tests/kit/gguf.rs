@@ -1,5 +1,6 @@
-//! GGUF files, written here from the embedded models: the same model, tokenizer and text; and what is wrong with one.
-//! `tests/families.rs` reads files that llama.cpp's own Python package wrote, of every family.
+//! GGUF files, written here from the embedded models: the same model, tokenizer and text; and what
+//! is wrong with one. `tests/families.rs` reads files that llama.cpp's own Python package wrote, of
+//! every family.
 
 use crate::checks::Random;
 use crate::{logits, message, refused, story, Folder};
@@ -407,8 +408,8 @@ fn what_day_5s_stack_does_not_do_is_refused() {
     refused(candecode::engine::load_model(&file, DType::F32, &CPU), &says);
 }
 
-/// The byte of a file at which the header goes on after the name of blk.0.attn_q.weight: its number of dimensions (4 bytes),
-/// the dimensions (8 each), the type (4).
+/// The byte of a file at which the header goes on after the name of blk.0.attn_q.weight: its number
+/// of dimensions (4 bytes), the dimensions (8 each), the type (4).
 fn after_the_name(bytes: &[u8]) -> usize {
     bytes.windows(19).rposition(|w| w == b"blk.0.attn_q.weight").unwrap() + 19
 }
@@ -423,7 +424,10 @@ fn a_type_that_is_not_read_is_named_with_those_that_are() {
     for (number, found) in [(20, "type 20"), (99, "type 99"), (9, "Q8_1"), (15, "Q8K")] {
         bytes[at] = number;
         folder.write("model.gguf", &bytes);
-        let says = format!("stored in a type that candecode does not read ({found}); it reads F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K");
+        let says = format!(
+            "stored in a type that candecode does not read ({found}); it reads F32, \
+            F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K"
+        );
         let text = message(candecode::formats::read_config(&file));
         assert!(text.ends_with(&says), "{text}");
     }
@@ -547,8 +551,8 @@ fn the_chat_template_is_in_the_metadata() {
     assert_eq!(text, "Who?<|endoftext|>", "the file names an EOS, and no BOS");
 }
 
-/// As llama.cpp reads it (`llama-model.cpp`): a factor without a type is linear, the older key counts without the newer one, and
-/// no type turns all of it off.
+/// As llama.cpp reads it (`llama-model.cpp`): a factor without a type is linear, the older key
+/// counts without the newer one, and no type turns all of it off.
 #[test]
 fn a_linear_scale_is_refused_however_it_is_written() {
     let folder = Folder::new("gguf-linear");
@@ -649,7 +653,8 @@ fn every_end_that_llama_cpp_knows_ends_a_text() {
             assert_eq!(tokenizer.decode(&[1500]).unwrap(), "", "{name} isn't shown");
         }
     }
-    // The keys, one that names nothing, and the name of id 0, <|endoftext|>, which counts without its key.
+    // The keys, one that names nothing, and the name of id 0, <|endoftext|>, which counts without
+    // its key.
     let keys = [("eos_token_id", 5), ("eot_token_id", 6), ("eom_token_id", 7)];
     assert_eq!(ends(&[], &keys).0, [5, 6, 7, 0]);
     assert_eq!(ends(&[], &[("eot_token_id", 99_999), ("eos_token_id", u32::MAX)]).0, [0]);

@@ -1,5 +1,5 @@
-//! What a layer computes between its products, in parts and by a kernel, against days 2 and 3; what is
-//! computed over the vocabulary, against day 7.
+//! What a layer computes between its products, in parts and by a kernel, against days 2 and 3; what
+//! is computed over the vocabulary, against day 7.
 
 use crate::checks::Random;
 use candecode::day01_attention::split_heads;
@@ -61,7 +61,8 @@ fn the_kernels_equal_days_2_and_3() -> Result<()> {
         for tokens in [1, 5, 700] {
             let x = (random.tensor(&[2, tokens, width])? * 9.0)?;
             let (y, weight) = (random.tensor(&[2, tokens, width])?, random.tensor(&[width])?);
-            // Some units in the last place: sums in another order, an exponential of the kernel's own.
+            // Some units in the last place: sums in another order, an exponential of the kernel's
+            // own.
             let (day, kernel) =
                 (rms_norm(&x, &weight, 1e-5)?, kernels::rms_norm(&x, &weight, 1e-5)?);
             assert!(apart(&day, &kernel)? < 2e-6, "rms_norm, {tokens} of {width}");

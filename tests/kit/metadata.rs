@@ -1,6 +1,6 @@
-//! Every key that transformers, llama.cpp and its Python package know in a model's files, and what it means here: it is read,
-//! refused, said, or without effect, for a reason. The keys come from the packages themselves (`tests/oracle/metadata.py`), so
-//! that a new one without an entry fails.
+//! Every key that transformers, llama.cpp and its Python package know in a model's files, and what
+//! it means here: it is read, refused, said, or without effect, for a reason. The keys come from
+//! the packages themselves (`tests/oracle/metadata.py`), so that a new one without an entry fails.
 
 use crate::checks::golden_json;
 use crate::gguf::Parts;

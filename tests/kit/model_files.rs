@@ -1,4 +1,5 @@
-//! The files of a model as one handle: what is read once, and what is said of files that cannot be read.
+//! The files of a model as one handle: what is read once, and what is said of files that cannot be
+//! read.
 
 use crate::{logits, message, refused, story, Folder};
 use candecode::engine::load::{build, load_files};
@@ -105,7 +106,8 @@ fn a_tokenizer_of_another_model_is_refused_on_loading() {
     configure(&folder, "vocab_size", 2000.into());
     let says = ["the tokenizer has 2048 tokens, and the model knows 2000", "of another model?"];
     refused(ModelFiles::at(&folder.0).unwrap().tokenizer(), &says);
-    // Rows that no token has are padding; a token that was added by name may lie behind the last row.
+    // Rows that no token has are padding; a token that was added by name may lie behind the last
+    // row.
     configure(&folder, "vocab_size", 2112.into());
     assert!(ModelFiles::at(&folder.0).unwrap().tokenizer().is_ok());
     let tokenizer = std::fs::read(folder.0.join("tokenizer.json")).unwrap();
@@ -160,7 +162,8 @@ fn a_shared_matrix_may_have_one_name_only() {
         all.insert("lm_head.weight".into(), shared.clone());
         save(&folder, &all, &[]);
         assert_eq!(logits(&folder.0), want, "under the head's name");
-        // As safetensors.torch.save_model writes it: the first name in the order of the alphabet keeps the matrix.
+        // As safetensors.torch.save_model writes it: the first name in the order of the alphabet
+        // keeps the matrix.
         save(&folder, &all, &[("format", "pt"), (embeddings, "lm_head.weight")]);
         assert_eq!(logits(&folder.0), want, "with an alias");
         // An alias counts whatever it is called, and whether the configuration ties the two or not.
@@ -294,7 +297,8 @@ fn a_head_of_its_own_counts_although_the_configuration_ties_it() {
 /// What a clone without Git LFS, or a download from behind a login, leaves in the place of a file.
 #[test]
 fn a_file_that_stands_for_another_is_called_what_it_is() {
-    const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 587120\n";
+    const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid \
+        sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 587120\n";
     let bom = format!("\u{feff}{POINTER}");
     let pages = [
         "<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>",
@@ -340,7 +344,8 @@ fn a_folder_with_one_gguf_file_is_that_file() {
     assert_eq!(open().unwrap().config(), ModelFiles::at(&file).unwrap().config());
     assert!(open().unwrap().has_tokenizer());
     assert_eq!(logits(&folder.0), logits(&story("story-230k")));
-    // The configuration of the model that it was made from, and the part that reads pictures, change nothing.
+    // The configuration of the model that it was made from, and the part that reads pictures,
+    // change nothing.
     folder.write("config.json", r#"{"model_type": "gemma3"}"#);
     folder.write("mmproj-model.gguf", "GGUF");
     folder.write("README.md", "# A model");

@@ -84,7 +84,8 @@ fn a_file_is_read_back_and_any_other_is_refused() {
     refused(NgramTable::from_json(&huge, &own), &["1048576 at most"]);
 }
 
-/// The ids that follow `prompt`, drafted by a table, `k` tokens at a time; and how many were accepted.
+/// The ids that follow `prompt`, drafted by a table, `k` tokens at a time; and how many were
+/// accepted.
 fn speculated(
     model: &dyn Model,
     table: &NgramTable,
@@ -144,7 +145,8 @@ fn sampled_tokens_keep_the_targets_distribution() {
     let tokenizer = tokenizer().unwrap();
     // Token 1 is drafted after token 1, and then again; the target has its own view.
     let json = format!(
-        "{{\"format\":\"candecode n-grams, version 1\",\"tokenizer\":\"{:016x}\",\"rows\":[[1,1],[2,3]]}}",
+        "{{\"format\":\"candecode n-grams, version \
+            1\",\"tokenizer\":\"{:016x}\",\"rows\":[[1,1],[2,3]]}}",
         tokenizer.fingerprint()
     );
     let table = NgramTable::from_json(&json, &tokenizer).unwrap();

@@ -1,4 +1,5 @@
-//! Quantised matrices: their bytes, their tiles, what is refused; and a model that is quantised as it is loaded.
+//! Quantised matrices: their bytes, their tiles, what is refused; and a model that is quantised as
+//! it is loaded.
 
 use crate::{message, story};
 use candecode::day05_model::Transformer;
@@ -98,8 +99,9 @@ fn a_model_is_quantised_as_it_is_loaded() {
     assert!(said.contains("cannot be quantised") && said.contains("multiple"), "{said}");
 }
 
-/// The kernels and day 19 multiply the same numbers, if the activations are whole ones up to 127 in every block,
-/// which 8 bits hold exactly, and 16 bits as well. They differ in the order of f32 sums.
+/// The kernels and day 19 multiply the same numbers, if the activations are whole ones up to 127 in
+/// every block, which 8 bits hold exactly, and 16 bits as well. They differ in the order of f32
+/// sums.
 #[test]
 fn the_kernel_computes_what_day_19_does() {
     let blocks = [BlockType::Q8_0, BlockType::Q4_0, BlockType::Q4_1];

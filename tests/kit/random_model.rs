@@ -1,4 +1,5 @@
-//! Models of random weights: their sizes, that they are the same everywhere, and that they run as any other.
+//! Models of random weights: their sizes, that they are the same everywhere, and that they run as
+//! any other.
 
 use crate::refused;
 use candecode::engine::Engine;
@@ -74,7 +75,8 @@ fn what_it_says_is_shown() {
     let engine = Engine::open("random-10m").unwrap();
     let tokenizer = engine.tokenizer();
     assert_eq!(tokenizer.vocab_size(), 49_152);
-    // What the story models' tokenizer knows stays as it is; ids that it lacks have their own names.
+    // What the story models' tokenizer knows stays as it is; ids that it lacks have their own
+    // names.
     assert_eq!(tokenizer.encode("Once upon a time").unwrap(), [428, 437, 259, 395]);
     assert_eq!(tokenizer.decode(&[428, 2048, 437, 49_151]).unwrap(), "Once<2048> upon<49151>");
     assert_eq!(tokenizer.token_bytes(2048), b"<2048>");

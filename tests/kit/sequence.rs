@@ -1,4 +1,5 @@
-//! What a token carries besides its text: the likeliest tokens of its step, and the error of a row that fails.
+//! What a token carries besides its text: the likeliest tokens of its step, and the error of a row
+//! that fails.
 
 use crate::checks::{model, tokenizer};
 use candecode::day07_greedy::{argmax, generate, Sequence};
@@ -38,12 +39,14 @@ fn watched<'a>(model: &dyn Model, id: usize, prompt: &[u32]) -> (Request<'a>, Se
 /// The three likeliest tokens of raw logits, by sorting all of them.
 fn sorted(raw: &[f32]) -> Vec<u32> {
     let mut all: Vec<u32> = (0..raw.len() as u32).collect();
-    all.sort_by(|a, b| raw[*b as usize].total_cmp(&raw[*a as usize])); // stable: ties keep their order
+    // Stable: ties keep their order.
+    all.sort_by(|a, b| raw[*b as usize].total_cmp(&raw[*a as usize]));
     all.truncate(3);
     all
 }
 
-/// Every token's `top` is what a first processor could have found, and the chosen token has one logprob.
+/// Every token's `top` is what a first processor could have found, and the chosen token has one
+/// logprob.
 fn check(tokens: &[Token], seen: &Seen) {
     assert!(!tokens.is_empty() && tokens.len() == seen.borrow().len());
     let mut found = 0;

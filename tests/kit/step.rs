@@ -1,4 +1,5 @@
-//! A step is checked when it is made: an accelerator would read another row's numbers, and NaN has no address.
+//! A step is checked when it is made: an accelerator would read another row's numbers, and NaN has
+//! no address.
 
 use crate::checks::{Fake, Random};
 use crate::refused;

@@ -15,8 +15,8 @@ fn bytes(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<u8> {
     ids.iter().flat_map(|id| tokenizer.token_bytes(*id)).collect()
 }
 
-/// Random ids after `start` decode to its text and then to their bytes. Where the bytes are no text, decoders
-/// differ in what they show. How many of `tries` were text.
+/// Random ids after `start` decode to its text and then to their bytes. Where the bytes are no
+/// text, decoders differ in what they show. How many of `tries` were text.
 fn bytes_are_the_text(tokenizer: &Tokenizer, start: &[u32], tries: usize) -> usize {
     let (mut random, mut texts) = (Random::new(31), 0);
     let vocabulary = tokenizer.vocab_size();

@@ -45,7 +45,8 @@ fn a_bias_is_added_before_the_penalties() {
         repetition_penalty: 2.0,
         ..SamplingParams::default()
     };
-    // Token 1 was generated: 1 - 3 is negative, so the penalty doubles it. Dividing first would give -2.5.
+    // Token 1 was generated: 1 - 3 is negative, so the penalty doubles it. Dividing first would
+    // give -2.5.
     let got = processed(&params, &[1], [0.0, 1.0, 5.0, 4.0]).unwrap();
     assert_eq!(got, [0.0, -4.0, NONE, 2.0]);
 }

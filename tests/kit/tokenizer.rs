@@ -7,7 +7,8 @@ use candecode::engine::text_after;
 use candecode::kit::{PastContext, Request, Tokenizer};
 use std::path::Path;
 
-/// Characters of one to four bytes, some that combine or control; not U+FFFD, which stands for broken text.
+/// Characters of one to four bytes, some that combine or control; not U+FFFD, which stands for
+/// broken text.
 fn text(random: &mut Random) -> String {
     let ranges = [
         (0x20, 0x7e),
@@ -157,7 +158,8 @@ fn what_is_no_tokenizer_is_refused() {
     refused(candecode::formats::read_tokenizer(&folder.0), &["tokenizer.json", "not a tokenizer"]);
 }
 
-/// The crate gives a copy of all added tokens each time that it is asked: 100 million of them here, if it is asked for each id.
+/// The crate gives a copy of all added tokens each time that it is asked: 100 million of them here,
+/// if it is asked for each id.
 #[test]
 fn added_tokens_are_looked_up_without_copying_all_of_them() {
     let mut tokenizer: serde_json::Value = serde_json::from_str(SENTENCE_PIECE).unwrap();
@@ -184,8 +186,8 @@ fn a_tokenizer_of_no_tokens_gives_the_empty_text() {
     assert_eq!(stream(5).unwrap(), "");
 }
 
-/// A prompt's last tokens are decoded with the first new one: a SentencePiece decoder takes away the
-/// space that begins a text.
+/// A prompt's last tokens are decoded with the first new one: a SentencePiece decoder takes away
+/// the space that begins a text.
 #[test]
 fn a_sequence_keeps_the_space_after_its_prompt() {
     let json =

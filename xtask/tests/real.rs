@@ -36,8 +36,8 @@ impl Course {
             }
         }
 
-        // With the same name and version, cargo would take what the copy is compiled to for the course's own
-        // afterwards.
+        // With the same name and version, cargo would take what the copy is compiled to for the
+        // course's own afterwards.
         let manifest = fs::read_to_string(from.join("Cargo.toml")).unwrap();
         let (before, after) = manifest.split_once("[workspace.package]\nversion = \"").unwrap();
         let after = after.replacen('"', "-real\"", 1);

@@ -1,4 +1,5 @@
-//! A model's folder in Hugging Face format: `config.json`, `tokenizer.json`, `model.safetensors` and what may be beside them.
+//! A model's folder in Hugging Face format: `config.json`, `tokenizer.json`, `model.safetensors`
+//! and what may be beside them.
 
 use crate::regular_file;
 use crate::safetensors_source::SafetensorsSource;
@@ -32,7 +33,8 @@ pub fn refuse_checkpoint(path: &Path) -> Result<()> {
     ensure!(
         !pickled,
         "{}: a PyTorch checkpoint, which isn't read; convert it to a folder with {SINGLE} (python3 \
-         models/nanogpt.py does it for nanoGPT's ckpt.pt, save_pretrained for a model of transformers)",
+         models/nanogpt.py does it for nanoGPT's ckpt.pt, save_pretrained for a model of \
+         transformers)",
         path.display()
     );
     Ok(())
@@ -46,7 +48,8 @@ fn refuse_checkpoint_in(dir: &Path) -> Result<()> {
     files.iter().try_for_each(|file| refuse_checkpoint(file))
 }
 
-/// The configuration of the model, and its `generation_config.json` if there is one, from which the EOS ids are taken.
+/// The configuration of the model, and its `generation_config.json` if there is one, from which the
+/// EOS ids are taken.
 ///
 /// # Errors
 /// If a file cannot be read or makes no sense: the file and the key are named.
@@ -54,7 +57,8 @@ pub fn config(dir: &Path) -> Result<(ModelConfig, Option<Value>)> {
     // transformers would load another model, the adapter's base, and then the adapter.
     ensure!(
         !dir.join("adapter_config.json").exists(),
-        "{}: adapter_config.json: an adapter (LoRA) changes the weights; merge it into its model, and take that one",
+        "{}: adapter_config.json: an adapter (LoRA) changes the weights; merge it into its model, \
+            and take that one",
         dir.display()
     );
     let path = dir.join("config.json");
@@ -69,7 +73,8 @@ pub fn config(dir: &Path) -> Result<(ModelConfig, Option<Value>)> {
     Ok((config, Some(value)))
 }
 
-/// The GGUF file of a folder that has one and no weights of its own; None for a folder in Hugging Face format.
+/// The GGUF file of a folder that has one and no weights of its own; None for a folder in Hugging
+/// Face format.
 ///
 /// # Errors
 /// If it has several: they are named.
@@ -104,7 +109,8 @@ pub fn only_gguf(dir: &Path) -> Result<Option<PathBuf>> {
 /// The tokenizer of the model, with the tokens that only `TokenizerFiles` declare.
 ///
 /// # Errors
-/// If `tokenizer.json` is missing or isn't a tokenizer, or a file about its tokens doesn't make sense.
+/// If `tokenizer.json` is missing or isn't a tokenizer, or a file about its tokens doesn't make
+/// sense.
 pub fn tokenizer(dir: &Path) -> Result<Tokenizer> {
     let path = dir.join("tokenizer.json");
     let bytes = regular_file::read(&path)?;
@@ -168,7 +174,8 @@ pub fn shard_names(index: &str) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// The chat template of `chat_template.jinja`, else of `tokenizer_config.json`, and the special tokens that `TokenizerFiles` name.
+/// The chat template of `chat_template.jinja`, else of `tokenizer_config.json`, and the special
+/// tokens that `TokenizerFiles` name.
 ///
 /// # Errors
 /// If a file cannot be read or makes no sense.
@@ -186,8 +193,8 @@ pub fn chat_template(dir: &Path) -> Result<ChatTemplate> {
     Ok(ChatTemplate { source, special_tokens })
 }
 
-/// The template in `tokenizer_config.json`. Of named ones (a list of `name` and `template`, or an object), that is "default".
-/// An empty one is none.
+/// The template in `tokenizer_config.json`. Of named ones (a list of `name` and `template`, or an
+/// object), that is "default". An empty one is none.
 fn template_of(entry: &Value) -> Result<Option<String>> {
     let named: Vec<(&str, &Value)> = match entry {
         Value::Array(list) => {
@@ -203,12 +210,16 @@ fn template_of(entry: &Value) -> Result<Option<String>> {
     let Some((_, default)) = named.iter().find(|(name, _)| *name == "default") else {
         let names: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
         bail!(
-            "tokenizer_config.json has chat templates named {}, and none named default; choose with --template FILE",
+            "tokenizer_config.json has chat templates named {}, and none named default; choose \
+                with --template FILE",
             shown(names.join(", "))
         )
     };
     let Some(text) = default.as_str() else {
-        bail!("tokenizer_config.json: chat_template: expected a text, or named templates; choose with --template FILE")
+        bail!(
+            "tokenizer_config.json: chat_template: expected a text, or named templates; choose \
+            with --template FILE"
+        )
     };
     Ok(Some(text.to_string()).filter(|text| !text.trim().is_empty()))
 }

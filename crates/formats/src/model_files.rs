@@ -10,8 +10,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The files of a model: a folder in Hugging Face format, or a GGUF file. A model of random weights has
-/// none, and is made where its files would be read.
+/// The files of a model: a folder in Hugging Face format, or a GGUF file. A model of random weights
+/// has none, and is made where its files would be read.
 pub struct ModelFiles {
     path: PathBuf,
     config: ModelConfig,
@@ -85,8 +85,8 @@ impl Format {
 }
 
 impl ModelFiles {
-    /// The files of a model: an embedded name, a folder, a GGUF file, or a repository of the hub, which is fetched if it is
-    /// not there.
+    /// The files of a model: an embedded name, a folder, a GGUF file, or a repository of the hub,
+    /// which is fetched if it is not there.
     ///
     /// # Errors
     /// If there is no such model, it cannot be fetched, or its configuration makes no sense.
@@ -94,8 +94,8 @@ impl ModelFiles {
         Self::at(&hub::locate(name, false)?)
     }
 
-    /// The files of a folder, or a GGUF file, or the name of a model of random weights. The configuration
-    /// is read at once, the rest when it is asked for.
+    /// The files of a folder, or a GGUF file, or the name of a model of random weights. The
+    /// configuration is read at once, the rest when it is asked for.
     ///
     /// # Errors
     /// If there is nothing that can be read, or the configuration makes no sense.
@@ -115,7 +115,8 @@ impl ModelFiles {
         &self.config
     }
 
-    /// The content of `generation_config.json`, or the sampling keys of a GGUF file; None if there are none.
+    /// The content of `generation_config.json`, or the sampling keys of a GGUF file; None if there
+    /// are none.
     pub fn generation_config(&self) -> Option<&Value> {
         self.generation_config.as_ref()
     }
@@ -147,8 +148,8 @@ impl ModelFiles {
         Ok(tokenizer)
     }
 
-    /// The tensors of the model; `format` says what matrices will be, and may be a type. All else is of
-    /// the type of activations.
+    /// The tensors of the model; `format` says what matrices will be, and may be a type. All else
+    /// is of the type of activations.
     ///
     /// # Errors
     /// If a file of weights is missing, cut short or damaged.
@@ -156,8 +157,8 @@ impl ModelFiles {
         Ok(Weights::new(self.format.source(&self.path)?, format, device))
     }
 
-    /// The types of quantised tensors that are stored, each once, and whether its tensors can stay as they
-    /// are in memory. Only GGUF files have any.
+    /// The types of quantised tensors that are stored, each once, and whether its tensors can stay
+    /// as they are in memory. Only GGUF files have any.
     pub fn quantized_types(&self) -> Vec<(String, bool)> {
         match &self.format {
             Format::Gguf(gguf) => gguf.quantized_types(),

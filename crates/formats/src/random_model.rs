@@ -1,5 +1,6 @@
-//! A model of random weights, made in memory: its text is noise, and what it costs is real. So batches,
-//! kernels and quantised weights can be measured on any machine, at any size, without a download.
+//! A model of random weights, made in memory: its text is noise, and what it costs is real. So
+//! batches, kernels and quantised weights can be measured on any machine, at any size, without a
+//! download.
 
 use anyhow::{bail, Result};
 use candecode_kit::weights::TensorSource;
@@ -47,7 +48,8 @@ impl RandomModel {
         match digits.and_then(|digits| digits.parse().ok()).filter(|n| SIZES.contains(n)) {
             Some(millions) => Ok(Some(Self::of_size(millions))),
             None => bail!(
-                "{name}: a model of random weights is called {PREFIX}<N>m, for N million weights, from \
+                "{name}: a model of random weights is called {PREFIX}<N>m, for N million weights, \
+                    from \
                  {PREFIX}{}m to {PREFIX}{}m; {PREFIX}135m is one",
                 SIZES.start(),
                 SIZES.end()
@@ -55,8 +57,8 @@ impl RandomModel {
         }
     }
 
-    /// About so many million weights, in the proportions of SmolLM2: `random-135m` has the very shape of
-    /// SmolLM2-135M.
+    /// About so many million weights, in the proportions of SmolLM2: `random-135m` has the very
+    /// shape of SmolLM2-135M.
     fn of_size(millions: u64) -> Self {
         let wanted = millions as f64 * 1e6;
         let mut best: Option<(f64, ModelConfig)> = None;
@@ -145,8 +147,8 @@ impl TensorSource for RandomModel {
         };
         let mut numbers = vec![1f32; shape.iter().product()]; // of a norm
         if let [_, inner] = shape[..] {
-            // A product then has numbers as large as what goes in. With smaller weights the layers would
-            // change little, and the same token would be the best again and again.
+            // A product then has numbers as large as what goes in. With smaller weights the layers
+            // would change little, and the same token would be the best again and again.
             let deviation = match stored {
                 TABLE => TABLE_DEVIATION,
                 _ => 1.0 / (inner as f64).sqrt(),
@@ -171,8 +173,8 @@ fn seed_of(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// Numbers of mean 0 and this standard deviation, evenly distributed. Number `i` depends on the seed
-/// and on `i` alone, so threads may share the work.
+/// Numbers of mean 0 and this standard deviation, evenly distributed. Number `i` depends on the
+/// seed and on `i` alone, so threads may share the work.
 fn fill(numbers: &mut [f32], deviation: f64, seed: u64) {
     const CHUNK: usize = 1 << 16;
     let scale = (2.0 * deviation * 3f64.sqrt() / f64::from(1u32 << 24)) as f32;

@@ -1,4 +1,5 @@
-//! The files of a model: read if they are regular files, and told apart if they are missing, forbidden or something else.
+//! The files of a model: read if they are regular files, and told apart if they are missing,
+//! forbidden or something else.
 
 use anyhow::{bail, ensure, Context as _, Result};
 use serde_json::Value;
@@ -9,8 +10,8 @@ use std::path::Path;
 /// Opens a file; None if there is no file of that name.
 ///
 /// # Errors
-/// If it cannot be read, or is no regular file: a named pipe, say, whose reader would wait for ever. If something else was saved
-/// in its place: a Git LFS pointer, or a web page.
+/// If it cannot be read, or is no regular file: a named pipe, say, whose reader would wait for
+/// ever. If something else was saved in its place: a Git LFS pointer, or a web page.
 pub fn open(path: &Path) -> Result<Option<File>> {
     let shown = path.display();
     let described = |error: std::io::Error| match error.kind() {

@@ -20,8 +20,9 @@ pub struct SafetensorsSource {
     files: Vec<OneFile>,
     /// In which file each tensor is.
     places: HashMap<String, usize>,
-    /// Names that stand for another tensor of the file. `safetensors.torch.save_model` writes a matrix that is shared once,
-    /// and the other names that it has into the header's `__metadata__`.
+    /// Names that stand for another tensor of the file. `safetensors.torch.save_model` writes a
+    /// matrix that is shared once, and the other names that it has into the header's
+    /// `__metadata__`.
     aliases: HashMap<String, String>,
 }
 
@@ -87,14 +88,16 @@ impl TensorSource for SafetensorsSource {
         let dtype = DType::try_from(info.dtype);
         if !matches!(dtype, Ok(DType::F32 | DType::BF16 | DType::F16 | DType::F64)) {
             bail!(
-                "tensor {} is stored as {:?}; candecode reads f64, f32, bf16 and f16, nothing quantised",
+                "tensor {} is stored as {:?}; candecode reads f64, f32, bf16 and f16, nothing \
+                    quantised",
                 shown(stored),
                 info.dtype
             )
         }
         let (begin, end) = info.data_offsets;
         let bytes = (*file.bytes).as_ref().get(file.data + begin..file.data + end);
-        let bytes = bytes.unwrap_or_default(); // the header was checked against the length of the file
+        // The header was checked against the length of the file.
+        let bytes = bytes.unwrap_or_default();
         TensorView::new(info.dtype, info.shape.clone(), bytes)?.load(device)
     }
 
@@ -106,9 +109,9 @@ impl TensorSource for SafetensorsSource {
 /// The bytes of a file on disk.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn map(file: &File) -> std::io::Result<Bytes> {
-    // SAFETY: mapping a file is unsafe because another process could change it under us, and the numbers
-    // would change with it. The course never writes to a weights file, and the hub's cache replaces files by
-    // renaming, which leaves a mapped one as it was.
+    // SAFETY: mapping a file is unsafe because another process could change it under us, and the
+    // numbers would change with it. The course never writes to a weights file, and the hub's cache
+    // replaces files by renaming, which leaves a mapped one as it was.
     let map = unsafe { memmap2::Mmap::map(file)? };
     Ok(Box::new(map))
 }
@@ -120,7 +123,8 @@ pub(crate) fn map(mut file: &File) -> std::io::Result<Bytes> {
     Ok(Box::new(bytes))
 }
 
-/// What is wrong with a file, in words. The crate's own are of its types, as "overflow computing buffer size".
+/// What is wrong with a file, in words. The crate's own are of its types, as "overflow computing
+/// buffer size".
 fn damage(error: &SafeTensorError) -> String {
     use SafeTensorError as E;
     match error {

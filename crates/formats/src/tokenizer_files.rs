@@ -1,6 +1,6 @@
-//! The tokens that a folder declares outside `tokenizer.json`, in `tokenizer_config.json` and, in older folders, in
-//! `special_tokens_map.json` and `added_tokens.json`. Read as transformers does (`PreTrainedTokenizerBase._from_pretrained` and
-//! `TokenizersBackend.__init__`).
+//! The tokens that a folder declares outside `tokenizer.json`, in `tokenizer_config.json` and, in
+//! older folders, in `special_tokens_map.json` and `added_tokens.json`. Read as transformers does
+//! (`PreTrainedTokenizerBase._from_pretrained` and `TokenizersBackend.__init__`).
 
 use crate::regular_file::read_json;
 use anyhow::{bail, ensure, Context as _, Result};
@@ -18,7 +18,8 @@ pub struct TokenizerFiles {
     pub config: Map<String, Value>,
     /// The tokens that are declared by id.
     declared: BTreeMap<u64, AddedToken>,
-    /// True if the ids are those of `added_tokens.json`. A token of `tokenizer.json` replaces the one with its id.
+    /// True if the ids are those of `added_tokens.json`. A token of `tokenizer.json` replaces the
+    /// one with its id.
     older: bool,
 }
 
@@ -38,7 +39,8 @@ impl TokenizerFiles {
             let declared = declared.with_context(|| dir.join(CONFIG).display().to_string())?;
             return Ok(Self { config, declared, older: false });
         }
-        // Folders of older versions: these files count only where tokenizer_config.json has no such list.
+        // Folders of older versions: these files count only where tokenizer_config.json has no such
+        // list.
         config.extend(table(dir, "special_tokens_map.json")?);
         let mut files = Self { config, declared: BTreeMap::new(), older: true };
         let special: HashSet<String> =
@@ -59,11 +61,12 @@ impl TokenizerFiles {
         tokens.filter_map(|(key, value)| Some((key, content(value)?)))
     }
 
-    /// Every token that must be in the tokenizer, in the order in which transformers adds them: those declared by id, the named
-    /// ones, then the additional ones. `known` are the tokens that `tokenizer.json` adds; one with the same text and the same
-    /// properties is left out.
+    /// Every token that must be in the tokenizer, in the order in which transformers adds them:
+    /// those declared by id, the named ones, then the additional ones. `known` are the tokens that
+    /// `tokenizer.json` adds; one with the same text and the same properties is left out.
     ///
-    /// A declared id isn't heeded, as in transformers: a token that the vocabulary lacks gets the next free one.
+    /// A declared id isn't heeded, as in transformers: a token that the vocabulary lacks gets the
+    /// next free one.
     ///
     /// # Errors
     /// If a token isn't one.
@@ -134,7 +137,8 @@ impl TokenizerFiles {
         let file = dir.join(CONFIG);
         ensure!(
             !is("split_special_tokens"),
-            "{}: split_special_tokens is true; candecode reads the names of special tokens as these tokens",
+            "{}: split_special_tokens is true; candecode reads the names of special tokens as \
+                these tokens",
             file.display()
         );
         // transformers ignores the first flag for a BPE tokenizer, unless the second one is set.
@@ -175,8 +179,8 @@ fn declared_by_id(declared: &Value) -> Result<BTreeMap<u64, AddedToken>> {
     Ok(by_id)
 }
 
-/// A token as the files write it: its text alone, which makes it special, or a table with its properties. `special` is what
-/// holds without that property.
+/// A token as the files write it: its text alone, which makes it special, or a table with its
+/// properties. `special` is what holds without that property.
 fn added(value: &Value, special: bool) -> Result<AddedToken> {
     let content = content(value).with_context(|| {
         format!("expected a token's text or a table with its content, found {}", shown(value))

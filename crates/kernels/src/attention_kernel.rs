@@ -1,9 +1,9 @@
 //! Attention over keys and values as the cache holds them: nothing is copied, repeated or masked by
 //! a tensor of its own.
 //!
-//! A row that is padded on the left gets, bit for bit, what it gets alone. Its softmax begins at its
-//! own first column, for a sum of vectors depends on where the vectors begin; and whether its keys
-//! are packed is decided by its own number of tokens, for the two ways sum in another order.
+//! A row that is padded on the left gets, bit for bit, what it gets alone. Its softmax begins at
+//! its own first column, for a sum of vectors depends on where the vectors begin; and whether its
+//! keys are packed is decided by its own number of tokens, for the two ways sum in another order.
 
 use crate::bandwidth::count;
 use crate::dot_products::dot_products;
@@ -44,8 +44,9 @@ pub struct AttentionShape {
     pub width: usize,
 }
 
-/// Heads, of keys, values, or of what RoPE turns, `(B, H, S, D)`: the `D` numbers at position `s` of
-/// head `h` of batch row `b` begin at `b * batch_stride + h * head_stride + s * position_stride`.
+/// Heads, of keys, values, or of what RoPE turns, `(B, H, S, D)`: the `D` numbers at position `s`
+/// of head `h` of batch row `b` begin at `b * batch_stride + h * head_stride + s *
+/// position_stride`.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads<'a> {
     /// All numbers.

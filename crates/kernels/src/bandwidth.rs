@@ -4,7 +4,8 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Bytes that the kernels have read, in the whole process. A counter for `--stats`: nothing depends on it.
+/// Bytes that the kernels have read, in the whole process. A counter for `--stats`: nothing depends
+/// on it.
 static READ: AtomicU64 = AtomicU64::new(0);
 
 /// Adds to [`bytes_read`].
@@ -45,8 +46,8 @@ pub fn bandwidth_of(bytes: usize, tries: usize) -> f64 {
     })
 }
 
-/// Returns how much of its work `work` does in a second, in the best of `tries`. It returns how much it
-/// has done.
+/// Returns how much of its work `work` does in a second, in the best of `tries`. It returns how
+/// much it has done.
 pub(crate) fn best_rate(tries: usize, work: impl Fn() -> usize) -> f64 {
     let rate = |_| {
         let start = Instant::now();

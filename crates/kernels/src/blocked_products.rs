@@ -18,13 +18,13 @@ pub const GROUP: usize = 2 * DOT_W_ROWS;
 /// Numbers of a row that are multiplied before those behind them, at most: the first cache holds as
 /// many of a group, and of the rows of `x` that are multiplied at once.
 const DEPTH: usize = 640;
-/// Bytes of the rows of `x` that take turns. They stay in the second cache, and the more there are, the
-/// less often the same weights are widened.
+/// Bytes of the rows of `x` that take turns. They stay in the second cache, and the more there are,
+/// the less often the same weights are widened.
 const TOGETHER_BYTES: usize = 320 << 10;
 
 /// Writes the products of all rows of weights with all rows of `x`: to `out[row][column]`, with a
-/// column for each row of weights. Rows of both are `inner` numbers, one behind the other; `out` comes
-/// full of zeros. Where `W` splits pairs, `x` must be in the order of
+/// column for each row of weights. Rows of both are `inner` numbers, one behind the other; `out`
+/// comes full of zeros. Where `W` splits pairs, `x` must be in the order of
 /// [`Deinterleave`](crate::weight_types::Deinterleave).
 #[inline(always)]
 pub fn blocked_products<S: Simd, W: WeightType>(
@@ -136,8 +136,8 @@ struct Group<'a, S: Simd> {
     w: [&'a [[S::f32s; 2]]; GROUP],
     /// Rows of weights in it.
     w_rows: usize,
-    /// Sums between two parts: `waiting[r * x_rows + row]` is of row `r` of the group and row `row` of
-    /// `x`. Each is a vector, whose numbers are added up in the end.
+    /// Sums between two parts: `waiting[r * x_rows + row]` is of row `r` of the group and row `row`
+    /// of `x`. Each is a vector, whose numbers are added up in the end.
     waiting: &'a mut [S::f32s],
     /// Rows of `x` that there is room for.
     x_rows: usize,
@@ -149,8 +149,8 @@ struct Group<'a, S: Simd> {
 
 impl<S: Simd> Group<'_, S> {
     /// Adds the products with a tile of rows of `x`, from row `row` on: as many as a micro-kernel
-    /// takes, or as `out` has. The last part's sums go to `out[m][column..]`. Gives how many rows it
-    /// took.
+    /// takes, or as `out` has. The last part's sums go to `out[m][column..]`. Gives how many rows
+    /// it took.
     ///
     /// The conditions are constants, so that only the micro-kernels that can run are compiled.
     #[inline(always)]

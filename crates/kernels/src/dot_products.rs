@@ -47,8 +47,8 @@ pub fn dot_products<S: Simd, W: WeightType, const R: usize, const M: usize>(
     unrolled!(m in M => { x_chunks[m] = &x_chunks[m][..steps]; });
 
     let mut sums = [[simd.splat_f32s(0.0); M]; R];
-    // Memory is asked in the order in which the rows lie: asked for several rows side by side, it is
-    // slower. So rows that are read side by side were asked for by a group before.
+    // Memory is asked in the order in which the rows lie: asked for several rows side by side, it
+    // is slower. So rows that are read side by side were asked for by a group before.
     let group_step = R * size_of::<W::Chunk<S>>();
     let ahead = if R == 1 { AHEAD } else { GROUP_AHEAD.max(R * size_of_val(w[0])) };
     for i in 0..steps {

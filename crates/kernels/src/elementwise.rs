@@ -1,6 +1,6 @@
-//! What a layer computes between its products, each as one pass over the numbers: RMSNorm, SiLU times
-//! its gate's partner, RoPE. As tensor operations these are six, five and ten passes, and each is a
-//! tensor of its own.
+//! What a layer computes between its products, each as one pass over the numbers: RMSNorm, SiLU
+//! times its gate's partner, RoPE. As tensor operations these are six, five and ten passes, and
+//! each is a tensor of its own.
 //!
 //! Every row is computed from itself alone, always in the same order, whatever rows are beside it.
 
@@ -13,7 +13,8 @@ use rayon::prelude::*;
 /// Numbers that a thread takes at a time: fewer take less time than another thread takes to begin.
 const PART: usize = 1 << 14;
 
-/// RMSNorm: `x / √(mean(x²) + eps) · weight`. `x` is rows as long as `weight`, and so is the result.
+/// RMSNorm: `x / √(mean(x²) + eps) · weight`. `x` is rows as long as `weight`, and so is the
+/// result.
 pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
     let width = weight.len();
     by_rows(x.len(), width, |first, out| {
@@ -104,8 +105,8 @@ impl WithSimd for SiluAndMul<'_> {
 }
 
 /// RoPE: element `i` of a head is turned against element `i + D / 2`, by the cosines and sines of
-/// its token, each `(B, T, D / 2)`. `x` is `(B, H, T, D)`, and `dims` are these four; so is the result,
-/// one head behind the other.
+/// its token, each `(B, T, D / 2)`. `x` is `(B, H, T, D)`, and `dims` are these four; so is the
+/// result, one head behind the other.
 pub fn rotate(x: Heads<'_>, dims: [usize; 4], cos: &[f32], sin: &[f32]) -> Vec<f32> {
     let [batch, heads, tokens, width] = dims;
     let arch = arch();
@@ -143,8 +144,8 @@ impl WithSimd for Rotate<'_> {
     }
 }
 
-/// A result of so many numbers in rows of `width`. Threads share the rows: `compute` gets the index of
-/// its first number, and where its rows go.
+/// A result of so many numbers in rows of `width`. Threads share the rows: `compute` gets the index
+/// of its first number, and where its rows go.
 fn by_rows(len: usize, width: usize, compute: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     let mut out = vec![0f32; len];
     let part = (PART / width.max(1)).max(1) * width.max(1);

@@ -1,6 +1,8 @@
-//! Which instructions the kernels use: the best that this machine has, or what the reader asked for.
+//! Which instructions the kernels use: the best that this machine has, or what the reader asked
+//! for.
 //!
-//! Products of bytes, which pulp lacks, choose by [`instruction_set`], all other kernels by [`arch`].
+//! Products of bytes, which pulp lacks, choose by [`instruction_set`], all other kernels by
+//! [`arch`].
 
 use pulp::Arch;
 use std::sync::OnceLock;
@@ -8,8 +10,8 @@ use std::sync::OnceLock;
 /// The variable of the environment that forces an instruction set.
 pub const VARIABLE: &str = "CANDECODE_SIMD";
 
-/// What multiplies bytes. Whichever it is, the numbers that come out are the same, bit for bit. (Sums of
-/// f32 are not: with longer vectors they are added in another order.)
+/// What multiplies bytes. Whichever it is, the numbers that come out are the same, bit for bit.
+/// (Sums of f32 are not: with longer vectors they are added in another order.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstructionSet {
     /// No vectors: what the others are compared with.
@@ -91,8 +93,9 @@ impl InstructionSet {
     }
 }
 
-/// What the environment asks for in this process. If it asks in vain, which is left to the command to
-/// complain about, it counts as not asked. Read once: it is a fact about the process, as its threads are.
+/// What the environment asks for in this process. If it asks in vain, which is left to the command
+/// to complain about, it counts as not asked. Read once: it is a fact about the process, as its
+/// threads are.
 fn asked_for() -> Option<InstructionSet> {
     static ASKED: OnceLock<Option<InstructionSet>> = OnceLock::new();
     *ASKED.get_or_init(|| InstructionSet::asked_for().unwrap_or_default())

@@ -12,12 +12,12 @@
 //! it gets alone. Many rows, as a prompt has, go through the caches in blocks: see
 //! `blocked_products.rs`.
 //!
-//! Products with quantised weights are of integers, which pulp has no products for: they are written
-//! for AVX2, AVX-512 VNNI and NEON by `std::arch`, and in plain code that each of them equals bit for
-//! bit. See `quantized_kernel.rs`.
+//! Products with quantised weights are of integers, which pulp has no products for: they are
+//! written for AVX2, AVX-512 VNNI and NEON by `std::arch`, and in plain code that each of them
+//! equals bit for bit. See `quantized_kernel.rs`.
 //!
-//! `unsafe` are a prefetch, which reads nothing that the program sees, the calls of functions for an
-//! instruction set that was looked for before, and on Arm loads, stores and one instruction.
+//! `unsafe` are a prefetch, which reads nothing that the program sees, the calls of functions for
+//! an instruction set that was looked for before, and on Arm loads, stores and one instruction.
 
 #![warn(missing_docs)]
 // The inner loops go by index: an iterator's `zip` or an array's `map` may stay a call, and then

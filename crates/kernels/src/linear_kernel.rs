@@ -10,8 +10,8 @@ use half::{bf16, f16};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Rows of 16-bit weights at a time for one or two rows of `x`. Each addition to a sum waits for the one
-/// before, about four cycles, and the sums of a single such row are slower than memory.
+/// Rows of 16-bit weights at a time for one or two rows of `x`. Each addition to a sum waits for
+/// the one before, about four cycles, and the sums of a single such row are slower than memory.
 const PAIR: usize = 2;
 /// Rows of `x` for which they are taken in pairs. More rows have sums enough.
 const PAIR_X_ROWS: usize = 2;

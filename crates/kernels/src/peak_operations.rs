@@ -13,8 +13,8 @@ const SUMS: usize = 8;
 const STEPS: usize = 1 << 21;
 
 /// Floating-point operations of f32 that all threads together do in a second, the best of `tries`:
-/// multiply-adds of vectors that stay in registers, each lane of which counts as two. It is the roof
-/// over a prefill.
+/// multiply-adds of vectors that stay in registers, each lane of which counts as two. It is the
+/// roof over a prefill.
 pub fn peak_operations(tries: usize) -> f64 {
     best_rate(tries, || {
         let lanes = rayon::broadcast(|_| arch().dispatch(MultiplyAdds));

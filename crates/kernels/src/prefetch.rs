@@ -4,8 +4,8 @@
 /// How many bytes ahead of what is read now. Memory takes about as long to bring them as it takes
 /// to multiply them; four times as many cost a product of one row a tenth of its speed.
 pub const AHEAD: usize = 1 << 10;
-/// How many bytes ahead of a group of rows that are read side by side, at least. Asked for only as far
-/// ahead as a group of short rows is long, pairs of bf16 rows come at two thirds of this speed.
+/// How many bytes ahead of a group of rows that are read side by side, at least. Asked for only as
+/// far ahead as a group of short rows is long, pairs of bf16 rows come at two thirds of this speed.
 pub const GROUP_AHEAD: usize = 6 << 10;
 
 /// Asks for some bytes, `ahead` bytes behind the beginning of a row.

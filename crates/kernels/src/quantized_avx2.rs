@@ -1,10 +1,11 @@
 //! Products of a tile with AVX2. A vector holds four bytes of each of eight rows.
 //!
 //! The only product of bytes, `vpmaddubsw`, is of unsigned ones with signed ones, and adds two of
-//! them in 16 bits. The integers of Q4 are unsigned, and eight such sums of at most `2 * 15 * 127` fit
-//! into 16 bits. Those of Q8_0 are widened to 16 bits by shifts, the even bytes and the odd ones, and
-//! `vpmaddwd` multiplies them with activations of 16 bits and adds two products in 32. That is no more
-//! instructions than bytes would need, whose signs have to move to the activations first.
+//! them in 16 bits. The integers of Q4 are unsigned, and eight such sums of at most `2 * 15 * 127`
+//! fit into 16 bits. Those of Q8_0 are widened to 16 bits by shifts, the even bytes and the odd
+//! ones, and `vpmaddwd` multiplies them with activations of 16 bits and adds two products in 32.
+//! That is no more instructions than bytes would need, whose signs have to move to the activations
+//! first.
 
 use crate::prefetch::{prefetch, AHEAD};
 use crate::quantized_kernel::{BlockType, TILE_ROWS};
@@ -93,8 +94,8 @@ fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[_
         let (scales, integers) = block.split_at(BYTES - 16 * TILE_ROWS);
         let mut pairs = [[_mm256_setzero_si256(); 2]; M];
         let chunks = integers.as_chunks::<64>().0;
-        // There are four. If the compiler knew, it would write the loop out, begin with all products
-        // at once, and keep their sums in memory.
+        // There are four. If the compiler knew, it would write the loop out, begin with all
+        // products at once, and keep their sums in memory.
         for k in 0..black_box(chunks.len()).min(chunks.len()) {
             let w: [__m256i; 2] = cast(chunks[k]);
             let shifted = [_mm256_srli_epi16::<4>(w[0]), _mm256_srli_epi16::<4>(w[1])];

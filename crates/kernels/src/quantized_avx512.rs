@@ -1,8 +1,8 @@
 //! Products of a tile with AVX-512 VNNI. A vector holds four bytes of each of sixteen rows.
 //!
-//! `vpdpbusd` multiplies unsigned bytes, as those of Q4, with signed ones, and adds four products of
-//! each row to a sum of 32 bits. The bytes of Q8_0 are widened to 16 bits by shifts, the even ones and
-//! the odd ones, and `vpdpwssd` does the same with two products of 16 bits.
+//! `vpdpbusd` multiplies unsigned bytes, as those of Q4, with signed ones, and adds four products
+//! of each row to a sum of 32 bits. The bytes of Q8_0 are widened to 16 bits by shifts, the even
+//! ones and the odd ones, and `vpdpwssd` does the same with two products of 16 bits.
 
 use crate::prefetch::{prefetch, AHEAD};
 use crate::quantized_kernel::{BlockType, TILE_ROWS};

@@ -1,10 +1,10 @@
 //! Products with quantised weights: activations become small integers as well, and integers are
 //! multiplied with integers. (`quantized_rows.rs` says how small.)
 //!
-//! Sixteen rows of weights stand side by side in a *tile*, so that a vector holds some bytes of each,
-//! and no sum is across a vector. Every sum has one order, whatever the instruction set and the number
-//! of rows of `x`: block after block, each one exact as an integer, then scaled and added as f32.
-//! So a row in a batch, of any size, gets bit for bit what it gets alone.
+//! Sixteen rows of weights stand side by side in a *tile*, so that a vector holds some bytes of
+//! each, and no sum is across a vector. Every sum has one order, whatever the instruction set and
+//! the number of rows of `x`: block after block, each one exact as an integer, then scaled and
+//! added as f32. So a row in a batch, of any size, gets bit for bit what it gets alone.
 
 use crate::bandwidth::{best_rate, count};
 use crate::instruction_set::{instruction_set, InstructionSet};
@@ -51,8 +51,9 @@ impl BlockType {
 /// A matrix `(out, in)` in tiles of [`TILE_ROWS`] rows, the last one filled up with zeros.
 ///
 /// A tile is `in / 32` blocks, one behind the other. A block has the f16 scales of the tile's rows
-/// (for Q4_1 then their smallest numbers, f16 too), and the integers: four bytes of the first row, four of the
-/// second and so on, then the next four of the first. In a row they are in GGUF's order.
+/// (for Q4_1 then their smallest numbers, f16 too), and the integers: four bytes of the first row,
+/// four of the second and so on, then the next four of the first. In a row they are in GGUF's
+/// order.
 #[derive(Clone, Copy, Debug)]
 pub struct TiledWeights<'a> {
     /// How its numbers are stored.
@@ -104,10 +105,11 @@ pub fn quantized_linear_by(
     })
 }
 
-/// Operations on small integers that all threads together do in a second, the best of `tries`: products
-/// of Q4_0, the fastest of all, with a tile and rows that stay in the first cache. A product and the
-/// addition of its result are two, as in [`peak_operations`](crate::peak_operations), and this is the
-/// roof over a prefill with quantised weights.
+/// Operations on small integers that all threads together do in a second, the best of `tries`:
+/// products of Q4_0, the fastest of all, with a tile and rows that stay in the first cache. A
+/// product and the addition of its result are two, as in
+/// [`peak_operations`](crate::peak_operations), and this is the roof over a prefill with quantised
+/// weights.
 pub fn peak_integer_operations(tries: usize) -> f64 {
     let (set, kind) = (instruction_set(), BlockType::Q4_0);
     let (blocks, rows) = (16, max_rows(set, kind));
@@ -171,7 +173,8 @@ impl Block<'_> {
 /// The most rows of `x` that any instruction set takes at a time.
 pub(crate) const MAX_ROWS: usize = 8;
 
-/// The most rows of `x` that a tile is multiplied with at a time: as many as there are registers for.
+/// The most rows of `x` that a tile is multiplied with at a time: as many as there are registers
+/// for.
 const fn max_rows(set: InstructionSet, kind: BlockType) -> usize {
     match (set, kind) {
         (InstructionSet::Avx512Vnni, _) => MAX_ROWS,
@@ -198,14 +201,14 @@ fn tile_products(
         }
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx512Vnni => {
-            // SAFETY: `quantized_linear_by` has seen that this machine has AVX-512 F, BW and VNNI, and
-            // that is all that the function asks for.
+            // SAFETY: `quantized_linear_by` has seen that this machine has AVX-512 F, BW and VNNI,
+            // and that is all that the function asks for.
             unsafe { crate::quantized_avx512::tile_products(kind, tile, x, sums) }
         }
         #[cfg(target_arch = "aarch64")]
         InstructionSet::Neon => {
-            // SAFETY: `quantized_linear_by` has seen that this machine has the dot products that the
-            // function asks for; all 64-bit Arm processors have NEON.
+            // SAFETY: `quantized_linear_by` has seen that this machine has the dot products that
+            // the function asks for; all 64-bit Arm processors have NEON.
             unsafe { crate::quantized_neon::tile_products(kind, tile, x, sums) }
         }
         _ => quantized_scalar::tile_products(kind, tile, x, sums),

@@ -1,6 +1,6 @@
-//! Products of a tile with NEON and `sdot`, which adds four products of signed bytes to each of four
-//! sums of 32 bits. A vector holds four bytes of each of four rows. Beside weights of eight bits,
-//! activations have sixteen, and their two bytes are multiplied one after the other.
+//! Products of a tile with NEON and `sdot`, which adds four products of signed bytes to each of
+//! four sums of 32 bits. A vector holds four bytes of each of four rows. Beside weights of eight
+//! bits, activations have sixteen, and their two bytes are multiplied one after the other.
 
 use crate::quantized_kernel::{BlockType, BLOCK, TILE_ROWS};
 use crate::quantized_rows::{place, rows, WideXBlock, XBlock, XRows};
@@ -134,8 +134,8 @@ fn q4<const M: usize>(
     all
 }
 
-/// Adds to each of four sums four products. Rust has the instruction, `vdotq_s32`, not in its stable
-/// releases so far.
+/// Adds to each of four sums four products. Rust has the instruction, `vdotq_s32`, not in its
+/// stable releases so far.
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
 fn sdot(mut sums: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {

@@ -1,6 +1,6 @@
-//! Activations as small integers: 32 numbers share a scale. Beside weights of four bits they have eight, as
-//! in GGUF's Q8_0. Beside weights of eight bits they have sixteen: with eight, their own rounding would
-//! cost a text about as much as that of the weights.
+//! Activations as small integers: 32 numbers share a scale. Beside weights of four bits they have
+//! eight, as in GGUF's Q8_0. Beside weights of eight bits they have sixteen: with eight, their own
+//! rounding would cost a text about as much as that of the weights.
 
 use crate::instruction_set::InstructionSet;
 use crate::quantized_kernel::{BlockType, BLOCK};
@@ -18,8 +18,8 @@ const SERIAL: usize = 1 << 16;
 pub struct XBlock {
     /// The integers, from -127 to 127.
     pub q: [i8; BLOCK],
-    /// The scale, rounded to f16 as in a file. Infinite or not a number if one of the numbers is: so
-    /// will be the products.
+    /// The scale, rounded to f16 as in a file. Infinite or not a number if one of the numbers is:
+    /// so will be the products.
     pub scale: f32,
     /// The sum of the integers. WeightSlices whose integers are stored with an offset need it.
     pub sum: i32,
@@ -47,8 +47,8 @@ impl Quantized for XBlock {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub struct WideXBlock {
-    /// The integers, from -[`WIDE`] to [`WIDE`]. Of each four the two in the middle have changed places:
-    /// a vector of weights is taken apart into its even and its odd bytes.
+    /// The integers, from -[`WIDE`] to [`WIDE`]. Of each four the two in the middle have changed
+    /// places: a vector of weights is taken apart into its even and its odd bytes.
     pub q: [i16; BLOCK],
     /// The scale, as in an [`XBlock`], but not rounded.
     pub scale: f32,
@@ -167,7 +167,8 @@ fn quantize_rows<B: Quantized>(set: InstructionSet, x: &[f32], inner: usize) -> 
 fn quantize_by<B: Quantized>(set: InstructionSet, x: &[f32], blocks: &mut [B]) {
     #[cfg(target_arch = "x86_64")]
     if set != InstructionSet::Scalar {
-        // SAFETY: of the other sets only those of this machine come here, and of x86's all have AVX2.
+        // SAFETY: of the other sets only those of this machine come here, and of x86's all have
+        // AVX2.
         unsafe { quantize_with_avx2(x, blocks) };
         return;
     }

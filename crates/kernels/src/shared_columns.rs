@@ -11,11 +11,11 @@ const SERIAL: usize = 1 << 18;
 /// leaves its blocks to the others.
 const BLOCKS_PER_THREAD: usize = 4;
 
-/// The products of `rows` rows with matrices of `outs` rows, all of `inner` numbers: `(rows, out)`, row
-/// after row, one matrix after the other.
+/// The products of `rows` rows with matrices of `outs` rows, all of `inner` numbers: `(rows, out)`,
+/// row after row, one matrix after the other.
 ///
-/// `compute` gets the index of a matrix, its first row, which is a multiple of `group`, and for each row of
-/// the result the columns to write.
+/// `compute` gets the index of a matrix, its first row, which is a multiple of `group`, and for
+/// each row of the result the columns to write.
 pub fn shared_columns(
     rows: usize,
     outs: &[usize],

@@ -36,8 +36,8 @@ pub fn softmax<S: Simd>(simd: S, scores: &mut [f32]) {
     }
 }
 
-/// The largest number. None if one is NaN, or if the largest is infinite: there is a +inf, or nothing
-/// but -inf.
+/// The largest number. None if one is NaN, or if the largest is infinite: there is a +inf, or
+/// nothing but -inf.
 #[inline(always)]
 fn finite_maximum<S: Simd>(simd: S, numbers: &[f32]) -> Option<f32> {
     let one = simd.splat_f32s(1.0);
@@ -57,8 +57,8 @@ fn finite_maximum<S: Simd>(simd: S, numbers: &[f32]) -> Option<f32> {
     (!any_nan && max.is_finite()).then_some(max)
 }
 
-/// The index of the largest of `(V)` logits, the first of equals (torch `argmax` on the CPU). None if
-/// a logit is NaN or +inf, or none is finite.
+/// The index of the largest of `(V)` logits, the first of equals (torch `argmax` on the CPU). None
+/// if a logit is NaN or +inf, or none is finite.
 pub fn argmax(logits: &[f32]) -> Option<usize> {
     let max = arch().dispatch(FiniteMaximum(logits))?;
     // Whole parts are compared, because a loop that may end at every number is no loop of vectors.
@@ -82,7 +82,8 @@ impl WithSimd for FiniteMaximum<'_> {
     }
 }
 
-/// The logarithm of the softmax, `x - ln Σ exp(x)`, of `(V)` logits (torch `log_softmax`). None as for
+/// The logarithm of the softmax, `x - ln Σ exp(x)`, of `(V)` logits (torch `log_softmax`). None as
+/// for
 /// [`argmax`].
 pub fn log_softmax(logits: &[f32]) -> Option<Vec<f32>> {
     let log_sum_exp = arch().dispatch(LogSumExp(logits))?;

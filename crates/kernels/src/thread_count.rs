@@ -24,7 +24,8 @@ pub fn threads_asked_for(variable: &str) -> Option<usize> {
     let digits = std::env::var(variable).ok()?.trim().trim_start_matches('+').to_string();
     let a_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let most = most_threads();
-    let count = digits.parse().unwrap_or(most).min(most); // what a usize cannot hold is too many, too
+    // What a usize cannot hold is too many, too.
+    let count = digits.parse().unwrap_or(most).min(most);
     (a_number && count > 0).then_some(count)
 }
 

@@ -3,8 +3,8 @@
 use half::{bf16, f16};
 use pulp::{bytemuck, Simd, WithSimd};
 
-/// A number as weights are stored: f32, bf16 or f16. WeightSlices are read as they are and widened in
-/// registers.
+/// A number as weights are stored: f32, bf16 or f16. WeightSlices are read as they are and widened
+/// in registers.
 pub trait WeightType: Copy + Into<f32> + Send + Sync + 'static {
     /// What one step of the micro-kernel reads: two vectors' worth of numbers.
     type Chunk<S: Simd>: Copy;
@@ -105,8 +105,9 @@ fn pairs<S: Simd, H: bytemuck::NoUninit>(row: &[H]) -> &[S::u32s] {
     }
 }
 
-/// Writes a row of `x` to `out` in the order in which [`WeightType::widen`] yields pairs: of every two
-/// vectors' worth of numbers the even ones, then the odd ones. What is left over stays as it is.
+/// Writes a row of `x` to `out` in the order in which [`WeightType::widen`] yields pairs: of every
+/// two vectors' worth of numbers the even ones, then the odd ones. What is left over stays as it
+/// is.
 pub struct Deinterleave<'a> {
     /// The row.
     pub row: &'a [f32],

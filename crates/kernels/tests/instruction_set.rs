@@ -1,5 +1,5 @@
-//! What `CANDECODE_SIMD` asks for holds for all kernels. A file, and so a process, of its own: kernels read the
-//! variable once.
+//! What `CANDECODE_SIMD` asks for holds for all kernels. A file, and so a process, of its own:
+//! kernels read the variable once.
 
 use candecode_kernels::{instruction_set, lanes, linear, InstructionSet, WeightSlices};
 

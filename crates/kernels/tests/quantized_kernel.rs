@@ -60,8 +60,8 @@ fn tile(scales: &[f32], integers: &[u8]) -> Vec<u8> {
     tile
 }
 
-/// The activations are 127, 1, 0, 0, … and 2 at place 16. As bytes they have the scale 1, as words of
-/// 16 bits the scale 1 / 257, so that the largest is 32,639: as integers they are exact.
+/// The activations are 127, 1, 0, 0, … and 2 at place 16. As bytes they have the scale 1, as words
+/// of 16 bits the scale 1 / 257, so that the largest is 32,639: as integers they are exact.
 #[test]
 fn products_of_one_block_by_hand() {
     let mut x = vec![0f32; 32];

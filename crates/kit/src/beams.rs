@@ -8,9 +8,11 @@ use candle_core::{bail, Result};
 pub enum EarlyStopping {
     /// As soon as there are `num_beams` finished texts.
     True,
-    /// When the best running text, at its present length, cannot beat the worst finished one. HF's default, a heuristic.
+    /// When the best running text, at its present length, cannot beat the worst finished one. HF's
+    /// default, a heuristic.
     False,
-    /// When it could not even at the best length that is still possible: for a penalty above 0, the longest.
+    /// When it could not even at the best length that is still possible: for a penalty above 0, the
+    /// longest.
     Never,
 }
 
@@ -21,7 +23,8 @@ pub struct BeamParams {
     pub num_beams: usize,
     /// Texts to return.
     pub num_return_sequences: usize,
-    /// A finished text's score is its log-probability over `length ^ length_penalty`: above 0 it favours long texts.
+    /// A finished text's score is its log-probability over `length ^ length_penalty`: above 0 it
+    /// favours long texts.
     pub length_penalty: f64,
     /// When to stop.
     pub early_stopping: EarlyStopping,
@@ -31,14 +34,18 @@ impl BeamParams {
     /// Refuses what makes no search.
     ///
     /// # Errors
-    /// If there is no beam, more is to be returned than there are beams, or the penalty is no number.
+    /// If there is no beam, more is to be returned than there are beams, or the penalty is no
+    /// number.
     pub fn check(&self) -> Result<()> {
         let Self { num_beams, num_return_sequences, length_penalty, .. } = self;
         if *num_beams == 0 {
             bail!("num_beams must be at least 1, got 0")
         }
         if !(1..=*num_beams).contains(num_return_sequences) {
-            bail!("num_return_sequences must be in 1 to num_beams ({num_beams}), got {num_return_sequences}")
+            bail!(
+                "num_return_sequences must be in 1 to num_beams ({num_beams}), got \
+                {num_return_sequences}"
+            )
         }
         if !length_penalty.is_finite() {
             bail!("length_penalty must be a finite number, got {length_penalty}")

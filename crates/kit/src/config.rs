@@ -91,7 +91,8 @@ impl ModelConfig {
     /// Reads the text of a `config.json`.
     ///
     /// # Errors
-    /// If it is not JSON, makes no sense, or asks for what day 5's stack does not do: the key and value are named.
+    /// If it is not JSON, makes no sense, or asks for what day 5's stack does not do: the key and
+    /// value are named.
     pub fn from_json(text: &str) -> Result<Self> {
         let json: Value = serde_json::from_str(text).context("not a model configuration")?;
         let keys = json.as_object().context("not a model configuration: expected a JSON object")?;
@@ -100,8 +101,9 @@ impl ModelConfig {
         Ok(config)
     }
 
-    /// Takes the ids that end a text from a `generation_config.json`, which goes before `config.json`, as in transformers. If it
-    /// names none, those of `config.json` stay, as in vLLM: transformers would end the text nowhere.
+    /// Takes the ids that end a text from a `generation_config.json`, which goes before
+    /// `config.json`, as in transformers. If it names none, those of `config.json` stay, as in
+    /// vLLM: transformers would end the text nowhere.
     ///
     /// # Errors
     /// If its `eos_token_id` is neither an id, nor a list of ids, nor null.
@@ -161,8 +163,8 @@ impl ModelConfig {
     }
 }
 
-/// The keys of a `config.json`. A key that is null is absent, and several names may mean one key: GPT-2's own and the common
-/// one (`attribute_map` in HF's `GPT2Config`).
+/// The keys of a `config.json`. A key that is null is absent, and several names may mean one key:
+/// GPT-2's own and the common one (`attribute_map` in HF's `GPT2Config`).
 struct Keys<'a>(&'a Map<String, Value>);
 
 const HIDDEN_SIZE: &[&str] = &["hidden_size", "n_embd"];
@@ -195,11 +197,13 @@ impl Keys<'_> {
         ensure!(heads > 0, "num_attention_heads is 0; it must be at least 1");
         let head_dim = match head_dim {
             Some(head_dim) => head_dim,
-            None if family == Family::Qwen3 => 128, // Qwen3Config's default, not hidden_size / heads
+            // Qwen3Config's default, not hidden_size / heads.
+            None if family == Family::Qwen3 => 128,
             None => {
                 ensure!(
                     hidden_size % heads == 0,
-                    "hidden_size is {hidden_size}, which num_attention_heads {heads} does not divide"
+                    "hidden_size is {hidden_size}, which num_attention_heads {heads} does not \
+                        divide"
                 );
                 hidden_size / heads
             }
@@ -254,10 +258,11 @@ impl Keys<'_> {
         Ok(family)
     }
 
-    /// Refuses options that change the output in transformers and that day 5's model doesn't implement. Ignoring them would
-    /// produce other text.
+    /// Refuses options that change the output in transformers and that day 5's model doesn't
+    /// implement. Ignoring them would produce other text.
     ///
-    /// GPT-2's `reorder_and_upcast_attn` isn't one of them: it asks for attention's products in f32, which they are.
+    /// GPT-2's `reorder_and_upcast_attn` isn't one of them: it asks for attention's products in
+    /// f32, which they are.
     fn refuse_other_mathematics(&self, family: Family, context: usize) -> Result<()> {
         self.refuse_windows(family, context)?;
         for (key, done, instead) in [
@@ -284,7 +289,8 @@ impl Keys<'_> {
         );
         ensure!(
             !self.has("quantization_config"),
-            "quantization_config: the weights are quantised; candecode reads f32, bf16 and f16, take the model they were made from"
+            "quantization_config: the weights are quantised; candecode reads f32, bf16 and f16, \
+                take the model they were made from"
         );
         let layers = self.0.get("per_layer_config").filter(|layers| !is_empty(layers));
         ensure!(
@@ -331,13 +337,14 @@ impl Keys<'_> {
         let layers = self.count(LAYERS)?.unwrap_or(0);
         ensure!(
             first >= layers,
-            "use_sliding_window is true, with sliding_window {window} from layer {first} on; candecode has full attention only"
+            "use_sliding_window is true, with sliding_window {window} from layer {first} on; \
+                candecode has full attention only"
         );
         Ok(())
     }
 
-    /// transformers 5 writes `rope_parameters`, 4 wrote `rope_theta` and `rope_scaling`: both are read, the older first, as
-    /// in transformers (`convert_rope_params_to_dict`).
+    /// transformers 5 writes `rope_parameters`, 4 wrote `rope_theta` and `rope_scaling`: both are
+    /// read, the older first, as in transformers (`convert_rope_params_to_dict`).
     fn rope(&self, context: usize) -> Result<(f64, Option<Llama3Scaling>)> {
         let [old, new] = ["rope_scaling", "rope_parameters"]
             .map(|key| self.0.get(key).filter(|table| !is_empty(table)));
@@ -371,9 +378,11 @@ impl Keys<'_> {
                 ];
                 ensure!(
                     low < high,
-                    "rope_parameters.high_freq_factor is {high}; it must be above low_freq_factor {low}"
+                    "rope_parameters.high_freq_factor is {high}; it must be above low_freq_factor \
+                        {low}"
                 );
-                // As `standardize_rope_params`: the key outside counts first, and the context if there is neither.
+                // As `standardize_rope_params`: the key outside counts first, and the context if
+                // there is neither.
                 const TRAINED: &str = "original_max_position_embeddings";
                 let trained = match self.number(&[TRAINED])? {
                     Some(trained) => trained,
@@ -412,7 +421,8 @@ impl Keys<'_> {
             };
             ensure!(
                 same,
-                "{name} is {} and {other} is {}; they are two names of one key, so leave out the wrong one",
+                "{name} is {} and {other} is {}; they are two names of one key, so leave out the \
+                    wrong one",
                 shown(value),
                 shown(another)
             );

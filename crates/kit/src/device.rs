@@ -20,7 +20,10 @@ pub fn device(name: &str) -> Result<Device> {
         _ => bail!("unknown device \"{name}\"; choose cpu, metal or cuda"),
     };
     if !built {
-        bail!("this build has no {name}; `cargo xtask run --device {name}` builds it in, or use --device cpu")
+        bail!(
+            "this build has no {name}; `cargo xtask run --device {name}` builds it in, or use \
+            --device cpu"
+        )
     }
     let opened = if name == "metal" { Device::new_metal(0) } else { Device::new_cuda(0) };
     opened.with_context(|| format!("could not open the {name} device; use --device cpu"))
@@ -50,7 +53,8 @@ pub fn dtype(name: &str) -> Result<DType> {
 
 /// The type of activations and cache for weights of type `weights`.
 ///
-/// On the CPU always f32: its half-precision sums lose too much. On Metal and CUDA the weights' own, as in transformers.
+/// On the CPU always f32: its half-precision sums lose too much. On Metal and CUDA the weights'
+/// own, as in transformers.
 pub fn activation_dtype(weights: DType, device: &Device) -> DType {
     if device.is_cpu() {
         DType::F32

@@ -12,18 +12,18 @@ pub use regex_automata::util::primitives::StateID;
 /// The most characters of a pattern that the whole text must match. The parser's own limit is 250
 /// brackets inside each other.
 ///
-/// A server compiles the patterns of strangers, and nine characters, `\w{99999}`, can ask for gigabytes
-/// and minutes. These limits are sizes, not times, so that a pattern is accepted or refused on every
-/// machine alike. What they accept compiles within a second and 100 MB. A list of blocked words can't
-/// grow without end, only long, and its limits are far higher.
+/// A server compiles the patterns of strangers, and nine characters, `\w{99999}`, can ask for
+/// gigabytes and minutes. These limits are sizes, not times, so that a pattern is accepted or
+/// refused on every machine alike. What they accept compiles within a second and 100 MB. A list of
+/// blocked words can't grow without end, only long, and its limits are far higher.
 const MOST_CHARS: usize = 1 << 15;
 
 /// The most states, each of which `live_states` of day 14 visits.
 const MOST_STATES: usize = 1 << 18;
 
-/// The most bytes for the sets of nondeterministic states that each state of the automaton stands for.
-/// Each set is walked once for each of `classes` of bytes, so this bounds the time. Without a choice in
-/// the pattern every set is one state, and there is no limit.
+/// The most bytes for the sets of nondeterministic states that each state of the automaton stands
+/// for. Each set is walked once for each of `classes` of bytes, so this bounds the time. Without a
+/// choice in the pattern every set is one state, and there is no limit.
 fn most_set_bytes(nfa: &NFA, classes: usize) -> Option<usize> {
     let choice = |state: &State| matches!(state, State::Union { .. } | State::BinaryUnion { .. });
     // The crate always puts the search for a beginning in front, as one union.
@@ -73,7 +73,8 @@ impl Dfa {
         }
         let too_large = || {
             refused(
-                r"its automaton is too large; use smaller counts, as in {1000}, and smaller classes: \w alone is 140,000 characters, [a-z] 26"
+                "its automaton is too large; use smaller counts, as in {1000}, and smaller \
+                 classes: \\w alone is 140,000 characters, [a-z] 26"
                     .into(),
             )
         };
@@ -201,8 +202,8 @@ fn small(word: &str) -> Vec<char> {
 }
 
 /// Sorted words as a pattern, without the `at` characters that they all begin with. What some of
-/// them have in common next is written once. A list is then built from few alternatives at a time, which
-/// is what its automaton costs.
+/// them have in common next is written once. A list is then built from few alternatives at a time,
+/// which is what its automaton costs.
 fn alternatives(words: &[Vec<char>], at: usize, depth: usize) -> String {
     let literal = |chars: &[char]| regex_syntax::escape(&chars.iter().collect::<String>());
     let [first, .., last] = words else {

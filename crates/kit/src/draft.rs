@@ -15,8 +15,8 @@ pub struct Draft {
 
 /// Proposes tokens.
 pub trait Drafter {
-    /// Up to `n` tokens to follow `input.tokens`; one number in [0, 1) for each. An empty draft is one,
-    /// too.
+    /// Up to `n` tokens to follow `input.tokens`; one number in [0, 1) for each. An empty draft is
+    /// one, too.
     ///
     /// # Errors
     /// If its model fails.

@@ -29,8 +29,9 @@ pub fn usage(message: impl std::fmt::Display) -> anyhow::Error {
     Usage(message.to_string()).into()
 }
 
-/// The chain of an error on one line, without candle's backtraces. Control characters are escaped, except for line breaks and
-/// tabs: a message may quote a file or a server, and must not reach the terminal as a command.
+/// The chain of an error on one line, without candle's backtraces. Control characters are escaped,
+/// except for line breaks and tabs: a message may quote a file or a server, and must not reach the
+/// terminal as a command.
 pub fn describe(error: &anyhow::Error) -> String {
     let link = |link: &(dyn std::error::Error + 'static)| match link.downcast_ref() {
         Some(error) => plain(error),
@@ -46,14 +47,17 @@ pub fn describe(error: &anyhow::Error) -> String {
 /// The most characters of a file's or a client's text that a message quotes.
 const MOST_SHOWN: usize = 200;
 
-/// Text from a file or a client, as a message quotes it: in quotation marks, otherwise as [`shown`].
+/// Text from a file or a client, as a message quotes it: in quotation marks, otherwise as
+/// [`shown`].
 pub fn quoted(text: impl std::fmt::Display) -> String {
     format!("\"{}\"", shown(text))
 }
 
-/// Text from a file or a client, as a message can show it: control and invisible characters escaped, and cut after 200 characters.
+/// Text from a file or a client, as a message can show it: control and invisible characters
+/// escaped, and cut after 200 characters.
 ///
-/// It also takes numbers, JSON and `format_args!("{shape:?}")`, which can be too long for a message, too.
+/// It also takes numbers, JSON and `format_args!("{shape:?}")`, which can be too long for a
+/// message, too.
 pub fn shown(text: impl std::fmt::Display) -> String {
     let text = text.to_string();
     let mut rest = text.chars();

@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
-/// Writes a line to standard error. That it is closed or full is no reason to stop: the text goes to
-/// standard output.
+/// Writes a line to standard error. That it is closed or full is no reason to stop: the text goes
+/// to standard output.
 pub fn write(text: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -27,8 +27,8 @@ pub trait Ops: Debug + Send + Sync {
         self.rest().linear(x, weights)
     }
 
-    /// Returns the rows of a table for ids (torch `embedding`): `ids` is `(B, T)`, `table` is
-    /// `(V, C)`, and the result is `(B, T, C)`, in the type the table has in memory, or f32 if it is
+    /// Returns the rows of a table for ids (torch `embedding`): `ids` is `(B, T)`, `table` is `(V,
+    /// C)`, and the result is `(B, T, C)`, in the type the table has in memory, or f32 if it is
     /// quantised.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Panics of a day's code: what is said of one, and whether it was a task that isn't written yet.
 
-/// The words of a `todo!` that was reached, if the panic was one: "day 6, task 1: keep the last position of every row".
+/// The words of a `todo!` that was reached, if the panic was one: "day 6, task 1: keep the last
+/// position of every row".
 pub fn unwritten(panic: &(dyn std::any::Any + Send)) -> Option<String> {
     let message = panic_message(panic);
     let task = message.strip_prefix("not yet implemented: ")?;
@@ -19,7 +20,8 @@ pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 static PLACE: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
 
 thread_local! {
-    /// Where the last panic of this thread happened: checks run side by side, and one may panic while another is told of.
+    /// Where the last panic of this thread happened: checks run side by side, and one may panic
+    /// while another is told of.
     static HERE: std::cell::Cell<String> = const { std::cell::Cell::new(String::new()) };
 }
 
@@ -33,7 +35,8 @@ pub fn quiet_panics() {
     }));
 }
 
-/// What to tell the reader of a caught panic: a task that is not written yet, or a panic, with its place.
+/// What to tell the reader of a caught panic: a task that is not written yet, or a panic, with its
+/// place.
 pub fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
     if let Some(task) = unwritten(panic) {
         return format!("{task}: this is not written yet");

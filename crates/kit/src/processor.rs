@@ -16,8 +16,8 @@ pub struct ProcessorInput<'a> {
     pub eos: &'a [u32],
 }
 
-/// Changes the logits of one row, in place. It keeps no state: the whole context comes in, so beams, rollback
-/// and batches cannot desynchronise.
+/// Changes the logits of one row, in place. It keeps no state: the whole context comes in, so
+/// beams, rollback and batches cannot desynchronise.
 pub trait LogitsProcessor {
     /// What errors call it, with its parameters: `top_k(50)`.
     fn name(&self) -> String;
@@ -28,7 +28,8 @@ pub trait LogitsProcessor {
     /// If the processor cannot do what it promises.
     fn process(&self, input: &ProcessorInput, logits: &mut [f32]) -> Result<()>;
 
-    /// A token that ends the text where this processor leaves nothing else, for models without an EOS id.
+    /// A token that ends the text where this processor leaves nothing else, for models without an
+    /// EOS id.
     fn end_token(&self) -> Option<u32> {
         None
     }
@@ -54,7 +55,8 @@ pub fn named<'a>(
     Rc::new(Named(name.into(), process))
 }
 
-/// What an error says if rules contradict each other: whoever set them is to blame, and not the program.
+/// What an error says if rules contradict each other: whoever set them is to blame, and not the
+/// program.
 pub const LEFT_NO_TOKEN: &str = "left no token to choose";
 
 /// Runs the processors in order.

@@ -23,8 +23,8 @@ pub enum QuantType {
     /// A scale `d` and 32 signed bytes `q`: a number is `d * q`.
     #[cfg_attr(feature = "clap", value(name = "q8_0"))]
     Q8_0,
-    /// A scale `d` and 16 bytes of two numbers `q` from 0 to 15 each: a number is `d * (q - 8)`. Byte
-    /// `i` has number `i` in its lower four bits and number `i + 16` in its upper four.
+    /// A scale `d` and 16 bytes of two numbers `q` from 0 to 15 each: a number is `d * (q - 8)`.
+    /// Byte `i` has number `i` in its lower four bits and number `i + 16` in its upper four.
     #[cfg_attr(feature = "clap", value(name = "q4_0"))]
     Q4_0,
     /// A scale `d`, a smallest number `m`, and 16 bytes as those of Q4_0: a number is `d * q + m`.
@@ -118,8 +118,8 @@ enum Blocks {
 }
 
 impl QuantizedMatrix {
-    /// The matrix whose rows lie one behind the other in `blocks`, each `inner / 32` blocks long, as
-    /// in a GGUF file.
+    /// The matrix whose rows lie one behind the other in `blocks`, each `inner / 32` blocks long,
+    /// as in a GGUF file.
     ///
     /// # Errors
     /// If a row is not a whole number of blocks, there are more or fewer bytes than the shape asks
@@ -154,10 +154,10 @@ impl QuantizedMatrix {
     }
 
     /// The matrix as the kernels read it, of the same size: sixteen rows stand side by side in a
-    /// *tile*, the last one filled up with zeros. A tile has the first blocks of its rows, then their
-    /// second ones, and so on: first their scales, row after row, then four bytes of integers of each
-    /// row, the next four of each, and so on. So a vector of the processor holds bytes of several
-    /// rows, and no sum is across a vector.
+    /// *tile*, the last one filled up with zeros. A tile has the first blocks of its rows, then
+    /// their second ones, and so on: first their scales, row after row, then four bytes of integers
+    /// of each row, the next four of each, and so on. So a vector of the processor holds bytes of
+    /// several rows, and no sum is across a vector.
     pub fn tiled(self) -> Self {
         let Blocks::Rows(rows) = &self.blocks else { return self };
         let (tile, row) = (TILE_ROWS * self.row_bytes(), self.row_bytes());
@@ -205,7 +205,8 @@ impl QuantizedMatrix {
         self.inner / BLOCK_SIZE * self.kind.bytes_per_block()
     }
 
-    /// The blocks of row `i`, as in a GGUF file; of a [tiled](Self::tiled) matrix they are gathered.
+    /// The blocks of row `i`, as in a GGUF file; of a [tiled](Self::tiled) matrix they are
+    /// gathered.
     ///
     /// # Panics
     /// If there is no row `i`.

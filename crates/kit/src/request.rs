@@ -43,18 +43,21 @@ pub struct SamplingParams {
     pub block_ids: Vec<Vec<u32>>,
     /// A regular expression that the whole completion must match.
     pub allow_regex: Option<String>,
-    /// Added to the logits of these tokens, before the penalties; `-inf` forbids one (OpenAI `logit_bias`).
+    /// Added to the logits of these tokens, before the penalties; `-inf` forbids one (OpenAI
+    /// `logit_bias`).
     pub logit_bias: Vec<(u32, f32)>,
-    /// The only tokens that may be generated, EOS included; None allows all (vLLM `allowed_token_ids`).
+    /// The only tokens that may be generated, EOS included; None allows all (vLLM
+    /// `allowed_token_ids`).
     pub allowed_token_ids: Option<Vec<u32>>,
     /// Words whose last token is forbidden wherever it would complete them (vLLM `bad_words`).
     pub bad_words: Vec<String>,
-    /// No EOS and no stop token comes before this many tokens (HF `min_new_tokens`, vLLM `min_tokens`).
-    /// Stop strings still end the text.
+    /// No EOS and no stop token comes before this many tokens (HF `min_new_tokens`, vLLM
+    /// `min_tokens`). Stop strings still end the text.
     pub min_new_tokens: usize,
     /// Ids that end the completion as EOS does.
     pub stop_token_ids: Vec<u32>,
-    /// EOS doesn't end the completion. Under `allow_regex` it still does, once nothing else is allowed.
+    /// EOS doesn't end the completion. Under `allow_regex` it still does, once nothing else is
+    /// allowed.
     pub ignore_eos: bool,
 }
 
@@ -97,8 +100,8 @@ pub enum PastContext {
     /// It ends there, with `FinishReason::Length` (vLLM, llama.cpp).
     #[default]
     Stop,
-    /// It goes on from its last tokens, which get the positions 0, 1, … again; `stride` tokens leave
-    /// the window at once.
+    /// It goes on from its last tokens, which get the positions 0, 1, … again; `stride` tokens
+    /// leave the window at once.
     Window {
         /// In 1 to the context.
         stride: usize,
@@ -121,11 +124,13 @@ pub struct Request<'a> {
     pub stop_strings: Vec<String>,
     /// What happens at the end of the context.
     pub past_context: PastContext,
-    /// Applied to the logits of every step, in this order. They keep no state, so requests share them.
+    /// Applied to the logits of every step, in this order. They keep no state, so requests share
+    /// them.
     pub processors: Vec<Rc<dyn LogitsProcessor + 'a>>,
     /// Chooses the token.
     pub sampler: Sampler<'a>,
-    /// A kernel that stands in for day 7's `log_softmax`; what it returns None for is left to that day.
+    /// A kernel that stands in for day 7's `log_softmax`; what it returns None for is left to that
+    /// day.
     #[allow(clippy::type_complexity)] // a function's own signature says the most
     pub log_softmax: Option<fn(&[f32]) -> Option<Vec<f32>>>,
     /// The number of likeliest tokens that each token carries in its `top`; None: none.

@@ -1,4 +1,5 @@
-//! Randomness: torch's own stream, so that sampled tokens can equal transformers', and a portable one.
+//! Randomness: torch's own stream, so that sampled tokens can equal transformers', and a portable
+//! one.
 
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use rand_chacha::ChaCha12Rng;
@@ -15,7 +16,8 @@ pub struct TorchRng {
 }
 
 impl TorchRng {
-    /// The generator after `torch.manual_seed(seed)`; torch, too, keeps the low 32 bits of the seed.
+    /// The generator after `torch.manual_seed(seed)`; torch, too, keeps the low 32 bits of the
+    /// seed.
     pub fn new(seed: u64) -> Self {
         let mut state = [0u32; N];
         state[0] = seed as u32;
@@ -48,8 +50,8 @@ impl TorchRng {
         self.next = 0;
     }
 
-    /// A draw from Exp(1) as torch's CPU `exponential_` makes it: two words, the first one high, 53 bits of them as
-    /// `u` in [0, 1), then `-ln(1 - u)` in f64, rounded to f32.
+    /// A draw from Exp(1) as torch's CPU `exponential_` makes it: two words, the first one high, 53
+    /// bits of them as `u` in [0, 1), then `-ln(1 - u)` in f64, rounded to f32.
     pub fn exponential(&mut self) -> f32 {
         let high = u64::from(self.next_u32());
         let low = u64::from(self.next_u32());
@@ -71,15 +73,15 @@ impl TorchRng {
     }
 }
 
-/// A portable stream of uniform numbers in [0, 1): ChaCha with 12 rounds, one stream for each (seed,
-/// request).
+/// A portable stream of uniform numbers in [0, 1): ChaCha with 12 rounds, one stream for each
+/// (seed, request).
 ///
 /// `rand`'s `StdRng` is documented as *not* portable: its numbers may change with a release.
 pub struct RequestRng(ChaCha12Rng);
 
 impl RequestRng {
-    /// The stream of one request: rows of a batch and requests of a scheduler each have their own, so a row in company
-    /// draws what it would draw alone.
+    /// The stream of one request: rows of a batch and requests of a scheduler each have their own,
+    /// so a row in company draws what it would draw alone.
     pub fn new(seed: u64, request: u64) -> Self {
         let mut rng = ChaCha12Rng::seed_from_u64(seed);
         rng.set_stream(request);

@@ -23,7 +23,8 @@ pub trait Model {
 pub enum Logits {
     /// Every new position: `(B, T, V)`.
     All,
-    /// The last `n` positions: `(B, n, V)`. A head over 49,152 tokens is a fifth of a small model's work.
+    /// The last `n` positions: `(B, n, V)`. A head over 49,152 tokens is a fifth of a small model's
+    /// work.
     Last(usize),
     /// One position of each row: `(B, 1, V)`.
     At(Vec<u32>),
@@ -36,8 +37,9 @@ pub struct Step {
     pub ids: Tensor,
     /// Where each token stands, `(B, T)`, u32, all below the context.
     pub positions: Tensor,
-    /// `(B, 1, T, S + T)`, u8, 1 = may attend. None: causal, offset by S. The diagonal is always 1: a token
-    /// that may attend to nothing would be NaN, and NaN reaches the other tokens of its row one layer later.
+    /// `(B, 1, T, S + T)`, u8, 1 = may attend. None: causal, offset by S. The diagonal is always 1:
+    /// a token that may attend to nothing would be NaN, and NaN reaches the other tokens of its row
+    /// one layer later.
     pub mask: Option<Tensor>,
     /// Which positions get logits.
     pub logits: Logits,
@@ -53,8 +55,8 @@ impl Step {
         Self::batch(model, &[ids.to_vec()], &[positions], None)
     }
 
-    /// As [`Step::new`], at positions that may be past the context, for a cache that slides. RoPE models only, because
-    /// GPT-2's learned positions end with the context.
+    /// As [`Step::new`], at positions that may be past the context, for a cache that slides. RoPE
+    /// models only, because GPT-2's learned positions end with the context.
     ///
     /// # Errors
     /// If the model is GPT-2, there is no token, or an id is not in the vocabulary.
@@ -69,11 +71,12 @@ impl Step {
 
     /// Several rows of equal length, with their positions and mask; logits for every position.
     ///
-    /// Ids and positions are checked here, because an accelerator would not: it would read another row's numbers.
+    /// Ids and positions are checked here, because an accelerator would not: it would read another
+    /// row's numbers.
     ///
     /// # Errors
-    /// If there is no token, rows differ in length, an id is not in the vocabulary, a position is past the context, or the
-    /// mask is not what [`Step::mask`] says.
+    /// If there is no token, rows differ in length, an id is not in the vocabulary, a position is
+    /// past the context, or the mask is not what [`Step::mask`] says.
     pub fn batch(
         model: &dyn Model,
         ids: &[Vec<u32>],
@@ -111,7 +114,8 @@ impl Step {
         self
     }
 
-    /// Keeps the hidden states `(B, T, C)` of the positions that get logits: call it before the head.
+    /// Keeps the hidden states `(B, T, C)` of the positions that get logits: call it before the
+    /// head.
     ///
     /// # Errors
     /// If a position is not among the T.
@@ -134,14 +138,17 @@ impl Step {
     }
 }
 
-/// Refuses a mask of another shape, type or polarity than [`Step::mask`], and one whose diagonal is not 1.
+/// Refuses a mask of another shape, type or polarity than [`Step::mask`], and one whose diagonal is
+/// not 1.
 ///
-/// Its numbers are read on the CPU only: from an accelerator they would have to be fetched at every step.
+/// Its numbers are read on the CPU only: from an accelerator they would have to be fetched at every
+/// step.
 fn check_mask(mask: &Tensor, rows: usize, width: usize) -> Result<()> {
     let all = match mask.dims() {
         [b, 1, t, all] if (*b == rows || *b == 1) && *t == width && *all >= width => *all,
         dims => bail!(
-            "the mask is {dims:?}; for {rows} rows of {width} new tokens it must be ({rows}, 1, {width}, past + {width})"
+            "the mask is {dims:?}; for {rows} rows of {width} new tokens it must be ({rows}, 1, \
+                {width}, past + {width})"
         ),
     };
     if mask.dtype() != DType::U8 {
@@ -157,7 +164,8 @@ fn check_mask(mask: &Tensor, rows: usize, width: usize) -> Result<()> {
         let (row_of_batch, token) = (i / width, i % width);
         if row[all - width + token] == 0 {
             bail!(
-                "the mask keeps new token {token} of row {row_of_batch} from itself, and what sees nothing is NaN; 1 = may attend: is it inverted?"
+                "the mask keeps new token {token} of row {row_of_batch} from itself, and what sees \
+                    nothing is NaN; 1 = may attend: is it inverted?"
             )
         }
     }

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-/// Why a text ended. `length` is the word of OpenAI's and vLLM's `finish_reason`. Their `stop` means the end
-/// by an EOS id as well as by a stop string; here the two are told apart.
+/// Why a text ended. `length` is the word of OpenAI's and vLLM's `finish_reason`. Their `stop`
+/// means the end by an EOS id as well as by a stop string; here the two are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FinishReason {
@@ -13,8 +13,8 @@ pub enum FinishReason {
     Stop,
     /// The bound on new tokens was reached.
     Length,
-    /// No next token could be chosen: a processor or the sampler failed, or the logits made no sense.
-    /// The last [`Token`] carries the error. Other texts of the batch go on.
+    /// No next token could be chosen: a processor or the sampler failed, or the logits made no
+    /// sense. The last [`Token`] carries the error. Other texts of the batch go on.
     Failed,
 }
 
@@ -28,7 +28,8 @@ pub struct Token {
     /// ln of the probability that the model gave it, before any processor (vLLM's `raw_logprobs`).
     /// If the row failed, this is 0.
     pub logprob: f32,
-    /// The text that became certain with it; empty while a character or a possible stop string is incomplete.
+    /// The text that became certain with it; empty while a character or a possible stop string is
+    /// incomplete.
     pub text: String,
     /// Set on the last token of a row.
     pub finish: Option<FinishReason>,
@@ -39,8 +40,8 @@ pub struct Token {
     pub error: Option<String>,
 }
 
-/// Returns the `k` largest of `logprobs` `(V)` with their ids, largest first; ties go to the smaller
-/// id. Doesn't sort the rest.
+/// Returns the `k` largest of `logprobs` `(V)` with their ids, largest first; ties go to the
+/// smaller id. Doesn't sort the rest.
 pub fn top_logprobs(logprobs: &[f32], k: usize) -> Vec<(u32, f32)> {
     if k == 0 {
         return Vec::new();

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-/// What a decoder does to each token by itself, wherever the token stands, but for the text's beginning.
+/// What a decoder does to each token by itself, wherever the token stands, but for the text's
+/// beginning.
 pub struct TokenBytes(Vec<Step>);
 
 enum Step {
@@ -10,9 +11,11 @@ enum Step {
     Replace { from: String, to: String },
     /// `<0x0A>` is the byte 10.
     ByteFallback,
-    /// Every character is a byte (GPT-2's `bytes_to_unicode`); a token with any other character is text.
+    /// Every character is a byte (GPT-2's `bytes_to_unicode`); a token with any other character is
+    /// text.
     ByteLevel,
-    /// Up to `start` of these characters are cut off at the token's beginning, and up to `stop` at its end.
+    /// Up to `start` of these characters are cut off at the token's beginning, and up to `stop` at
+    /// its end.
     Strip { of: char, start: usize, stop: usize },
     /// A token begins with a space, unless it begins with `prefix`, which is cut off.
     WordPiece { prefix: String, cleanup: bool },
@@ -28,8 +31,8 @@ impl TokenBytes {
     /// Reads a decoder as a `tokenizer.json` has it; None is a tokenizer without one.
     ///
     /// # Errors
-    /// In words, if what a token becomes depends on its neighbours, or the decoder is of a kind that is not
-    /// known.
+    /// In words, if what a token becomes depends on its neighbours, or the decoder is of a kind
+    /// that is not known.
     pub fn of(decoder: Option<&Value>) -> Result<Self, String> {
         let Some(decoder) = decoder else {
             return Err("it has no decoder, and joins tokens with spaces".into());
@@ -37,8 +40,8 @@ impl TokenBytes {
         let mut flat = Vec::new();
         flatten(decoder, &mut flat);
         let mut steps = Vec::new();
-        // After `Fuse` and `ByteLevel` all tokens are one text; after `ByteFallback` bytes that follow
-        // each other are.
+        // After `Fuse` and `ByteLevel` all tokens are one text; after `ByteFallback` bytes that
+        // follow each other are.
         let (mut fused, mut bytes_joined) = (false, false);
         for part in flat {
             let text = |key: &str| part[key].as_str().unwrap_or_default();
@@ -50,8 +53,8 @@ impl TokenBytes {
                 "Fuse" => fused = true,
                 "Replace" => {
                     let Some(from) = part["pattern"]["String"].as_str() else { return depends() };
-                    // What tokens spell together, only a single character cannot be; and of bytes, only
-                    // one of ASCII.
+                    // What tokens spell together, only a single character cannot be; and of bytes,
+                    // only one of ASCII.
                     let single = from.chars().count() == 1;
                     let alone = match (fused, bytes_joined) {
                         (_, true) => single && from.is_ascii(),
@@ -152,8 +155,8 @@ fn fallback_byte(token: &str) -> Option<u8> {
     (hex.len() == 2).then(|| u8::from_str_radix(hex, 16).ok())?
 }
 
-/// The byte that a character of byte-level BPE stands for: printable ones for themselves, the 68 others,
-/// in order, for U+0100 and on.
+/// The byte that a character of byte-level BPE stands for: printable ones for themselves, the 68
+/// others, in order, for U+0100 and on.
 fn byte_level(c: char) -> Option<u8> {
     let printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     match u8::try_from(c as u32) {

@@ -4,7 +4,8 @@ use crate::Token;
 use candle_core::Result;
 use std::collections::VecDeque;
 
-/// An iterator of tokens around one step of a loop. A step may give several: of several rows, or of one row at once.
+/// An iterator of tokens around one step of a loop. A step may give several: of several rows, or of
+/// one row at once.
 ///
 /// It ends when every row has had its last token, the one with a `finish`, or after an error.
 pub struct TokenIter<'a> {
@@ -26,7 +27,8 @@ impl Iterator for TokenIter<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         if self.ready.is_empty() && self.running > 0 {
             match (self.step)() {
-                Ok(tokens) if tokens.is_empty() => self.running = 0, // a step without a token is no progress
+                // A step without a token is no progress.
+                Ok(tokens) if tokens.is_empty() => self.running = 0,
                 Ok(tokens) => self.ready.extend(tokens),
                 Err(error) => {
                     self.running = 0;

@@ -39,14 +39,15 @@ impl Tokenizer {
         Self { inner, added, token_bytes, growth: Growth::default(), name }
     }
 
-    /// Reads the bytes of a `tokenizer.json`. What it says of truncation and padding was true where it was
-    /// trained: both are switched off, as transformers does for a call that doesn't ask for them.
+    /// Reads the bytes of a `tokenizer.json`. What it says of truncation and padding was true where
+    /// it was trained: both are switched off, as transformers does for a call that doesn't ask for
+    /// them.
     ///
     /// # Errors
     /// If the bytes are not those of a tokenizer, or are damaged.
     pub fn from_bytes(json: &[u8]) -> Result<Self> {
-        // Not the crate's `from_bytes`, which is generic: all the code that reads a tokenizer would be
-        // compiled here once more, a quarter of this crate.
+        // Not the crate's `from_bytes`, which is generic: all the code that reads a tokenizer would
+        // be compiled here once more, a quarter of this crate.
         let damaged = |reason: String| refused(format!("not a tokenizer, or damaged: {reason}"));
         let text = std::str::from_utf8(json).map_err(|e| damaged(e.to_string()))?;
         let growth = tokenizer_json::check(text).map_err(damaged)?;
@@ -61,7 +62,8 @@ impl Tokenizer {
         Self { name: name.to_string(), ..self }
     }
 
-    /// Runs code of the tokenizers' crate, which panics where parts of a tokenizer don't fit together.
+    /// Runs code of the tokenizers' crate, which panics where parts of a tokenizer don't fit
+    /// together.
     fn guarded<T>(&self, what: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
             let name = &self.name;
@@ -71,14 +73,14 @@ impl Tokenizer {
         })
     }
 
-    /// A tokenizer of no tokens: every id has the empty text. It serves a model that is given ids and
-    /// asked for ids.
+    /// A tokenizer of no tokens: every id has the empty text. It serves a model that is given ids
+    /// and asked for ids.
     pub fn empty() -> Self {
         Self::new(tokenizers::Tokenizer::new(tokenizers::models::bpe::BPE::default()))
     }
 
-    /// Adds a token `<id>` for every id below `end` that has none: a model that has more rows than its
-    /// tokenizer has tokens can then show what it chose.
+    /// Adds a token `<id>` for every id below `end` that has none: a model that has more rows than
+    /// its tokenizer has tokens can then show what it chose.
     ///
     /// # Errors
     /// If a token is in its vocabulary already, under that very name.
@@ -93,8 +95,8 @@ impl Tokenizer {
         Ok(more)
     }
 
-    /// Adds tokens by name. One that the vocabulary has keeps its id, and the others get the next free
-    /// ids.
+    /// Adds tokens by name. One that the vocabulary has keeps its id, and the others get the next
+    /// free ids.
     ///
     /// # Errors
     /// If the crate refuses one of them.
@@ -108,9 +110,9 @@ impl Tokenizer {
         &self.added
     }
 
-    /// Sees that a model can have all tokens of the vocabulary. A model may have more rows than the tokenizer has tokens
-    /// (many are padded to a multiple of 64), and tokens that were added by name may lie behind the last row: nobody was
-    /// trained with them.
+    /// Sees that a model can have all tokens of the vocabulary. A model may have more rows than the
+    /// tokenizer has tokens (many are padded to a multiple of 64), and tokens that were added by
+    /// name may lie behind the last row: nobody was trained with them.
     ///
     /// # Errors
     /// If the vocabulary is larger than the model's.
@@ -118,13 +120,15 @@ impl Tokenizer {
         let tokens = self.inner.get_vocab_size(false);
         if tokens > vocab_size {
             bail!(
-                "the tokenizer has {tokens} tokens, and the model knows {vocab_size}; is the tokenizer of another model?"
+                "the tokenizer has {tokens} tokens, and the model knows {vocab_size}; is the \
+                    tokenizer of another model?"
             )
         }
         Ok(())
     }
 
-    /// The ids of a text, with the special tokens that the tokenizer itself adds (BOS, for some models).
+    /// The ids of a text, with the special tokens that the tokenizer itself adds (BOS, for some
+    /// models).
     ///
     /// # Errors
     /// If the tokenizer refuses the text.
@@ -132,7 +136,8 @@ impl Tokenizer {
         self.ids(text, true)
     }
 
-    /// The ids of a text that a chat template made: it has written all special tokens itself, so none are added.
+    /// The ids of a text that a chat template made: it has written all special tokens itself, so
+    /// none are added.
     ///
     /// # Errors
     /// If the tokenizer refuses the text.
@@ -148,7 +153,8 @@ impl Tokenizer {
         })
     }
 
-    /// The bytes of the longest token of the vocabulary, as it spells it: no token covers more of a text.
+    /// The bytes of the longest token of the vocabulary, as it spells it: no token covers more of a
+    /// text.
     pub fn longest_token(&self) -> usize {
         self.inner.get_vocab(true).keys().map(String::len).max().unwrap_or(0)
     }
@@ -158,7 +164,8 @@ impl Tokenizer {
         self.added.contains_key(&id)
     }
 
-    /// The id of the special token with this very text. Special tokens are never part of a decoded text.
+    /// The id of the special token with this very text. Special tokens are never part of a decoded
+    /// text.
     pub fn special_token(&self, text: &str) -> Option<u32> {
         let mut special = self.added.iter().filter(|(_, token)| token.special);
         special.find(|(_, token)| token.content == text).map(|(id, _)| *id)
@@ -185,12 +192,13 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
-    /// The bytes that a token adds to a text, anywhere but at the text's beginning; none for special tokens
-    /// and for ids that do not exist.
+    /// The bytes that a token adds to a text, anywhere but at the text's beginning; none for
+    /// special tokens and for ids that do not exist.
     ///
     /// They are read off the decoder: byte-level BPE writes each byte as one printable character;
-    /// SentencePiece writes a space as `▁` and a lone byte as `<0x0A>`. Where a token's text depends on the
-    /// tokens around it ([`Tokenizer::check_token_bytes`]), these are the bytes of a text of this token alone.
+    /// SentencePiece writes a space as `▁` and a lone byte as `<0x0A>`. Where a token's text
+    /// depends on the tokens around it ([`Tokenizer::check_token_bytes`]), these are the bytes of a
+    /// text of this token alone.
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {
         if self.added.get(&id).is_some_and(|added| added.special) {
             return Vec::new();
@@ -202,15 +210,16 @@ impl Tokenizer {
         }
     }
 
-    /// Sees that the bytes of a token are known without its neighbours: what a guard rail reads must be
-    /// what the text has.
+    /// Sees that the bytes of a token are known without its neighbours: what a guard rail reads
+    /// must be what the text has.
     ///
     /// # Errors
     /// If they are not: the message says why.
     pub fn check_token_bytes(&self) -> Result<()> {
         if let Err(reason) = &self.token_bytes {
             bail!(
-                "--block and --allow-regex read a text token by token, and that is not possible with this model's tokenizer: {reason}"
+                "--block and --allow-regex read a text token by token, and that is not possible \
+                    with this model's tokenizer: {reason}"
             )
         }
         Ok(())
@@ -229,8 +238,8 @@ impl Tokenizer {
         differs.map(|(piece, id)| format!("token {id} is {} in one only", quoted(piece)))
     }
 
-    /// A number that two tokenizers share only if they share all tokens and ids (FNV-1a, 64 bits: it
-    /// finds mistakes, not forgeries).
+    /// A number that two tokenizers share only if they share all tokens and ids (FNV-1a, 64 bits:
+    /// it finds mistakes, not forgeries).
     pub fn fingerprint(&self) -> u64 {
         let mut tokens: Vec<_> = self.inner.get_vocab(true).into_iter().collect();
         tokens.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
@@ -247,8 +256,8 @@ impl Tokenizer {
         self.inner.get_vocab_size(true)
     }
 
-    /// The library's own stream: a function that takes the next id and gives the text that is certain by now.
-    /// Day 6 writes one; its checker compares the two.
+    /// The library's own stream: a function that takes the next id and gives the text that is
+    /// certain by now. Day 6 writes one; its checker compares the two.
     pub fn decode_stream(&self) -> impl FnMut(u32) -> Result<String> + '_ {
         let mut stream = self.inner.decode_stream(true);
         move |id| {

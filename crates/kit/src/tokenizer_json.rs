@@ -1,12 +1,12 @@
-//! What a `tokenizer.json` must not do: the parts of it that could exhaust the machine are looked at before
-//! the tokenizers' crate reads them.
+//! What a `tokenizer.json` must not do: the parts of it that could exhaust the machine are looked
+//! at before the tokenizers' crate reads them.
 
 use base64::{engine::general_purpose::STANDARD, Engine as _};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// How much longer than itself a text may become. Real tokenizers reach some hundred: a ligature of Arabic
-/// is 18 letters, and a space three bytes.
+/// How much longer than itself a text may become. Real tokenizers reach some hundred: a ligature of
+/// Arabic is 18 letters, and a space three bytes.
 const MOST_GROWTH: f64 = 1024.0;
 
 /// Steps of a normalizer, a pre-tokenizer, a post-processor or a decoder.
@@ -15,7 +15,8 @@ const MOST_STEPS: usize = 256;
 /// Bytes that a prompt may become, if that is more than 16 times its own.
 const MOST_BYTES: f64 = (16 << 20) as f64;
 
-/// Of a `tokenizer.json` the parts that change text. The vocabulary, nearly all of the file, is skipped.
+/// Of a `tokenizer.json` the parts that change text. The vocabulary, nearly all of the file, is
+/// skipped.
 #[derive(Deserialize)]
 struct Parts {
     #[serde(default)]
@@ -52,7 +53,8 @@ impl Growth {
         let becomes = own * self.factor + self.added;
         if becomes > MOST_BYTES.max(16.0 * own) {
             return Err(format!(
-                "its normalizer may make {becomes:.0} bytes out of this text's {own}; use a shorter text"
+                "its normalizer may make {becomes:.0} bytes out of this text's {own}; use a \
+                    shorter text"
             ));
         }
         Ok(())
@@ -150,8 +152,8 @@ fn shortest_match(regex: &str) -> usize {
     hir.ok().and_then(|hir| hir.properties().minimum_len()).unwrap_or(0)
 }
 
-/// Looks at SentencePiece's table of normal forms: a length, a trie of that many bytes, and the texts that
-/// its leaves point to, each with a 0 at its end. A character becomes one of them.
+/// Looks at SentencePiece's table of normal forms: a length, a trie of that many bytes, and the
+/// texts that its leaves point to, each with a 0 at its end. A character becomes one of them.
 fn charsmap(base64: &str) -> Result<f64, String> {
     let damaged = || "has a damaged precompiled_charsmap".to_string();
     let bytes = STANDARD.decode(base64).map_err(|_| damaged())?;

@@ -1,6 +1,7 @@
 //! The tensors of a model, checked against the shapes that its configuration asks for.
 //!
-//! Where they come from is a [`TensorSource`]: the files of `formats`, or tensors that are in memory already.
+//! Where they come from is a [`TensorSource`]: the files of `formats`, or tensors that are in
+//! memory already.
 
 use crate::device::activation_dtype;
 use crate::error::{plain, shown};
@@ -41,8 +42,8 @@ impl Weight {
         }
     }
 
-    /// The matrix as a tensor: as it is in memory (nothing is copied), or, if it is quantised, widened
-    /// to f32, anew at every call.
+    /// The matrix as a tensor: as it is in memory (nothing is copied), or, if it is quantised,
+    /// widened to f32, anew at every call.
     ///
     /// # Errors
     /// If memory runs out.
@@ -78,10 +79,11 @@ impl From<QuantizedMatrix> for Weight {
 
 /// Where tensors come from: safetensors files, a GGUF file, memory.
 ///
-/// A tensor is asked for by the name that Hugging Face's models give it, as `model.norm.weight`. A source may store it under
-/// another one.
+/// A tensor is asked for by the name that Hugging Face's models give it, as `model.norm.weight`. A
+/// source may store it under another one.
 pub trait TensorSource: Send + Sync {
-    /// The name under which the source has the tensor that Hugging Face calls `name`; None if it has none.
+    /// The name under which the source has the tensor that Hugging Face calls `name`; None if it
+    /// has none.
     fn find(&self, name: &str) -> Option<String>;
 
     /// The tensor that is stored under a name, in the type that it is stored in.
@@ -90,8 +92,8 @@ pub trait TensorSource: Send + Sync {
     /// If it cannot be read, or is quantised in a way that the source does not widen.
     fn load(&self, stored: &str, device: &Device) -> Result<Tensor>;
 
-    /// The matrix `(out, in)` that is stored under a name, in its blocks; None if it is not quantised, or
-    /// in blocks that no kernel reads.
+    /// The matrix `(out, in)` that is stored under a name, in its blocks; None if it is not
+    /// quantised, or in blocks that no kernel reads.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -107,14 +109,15 @@ pub trait TensorSource: Send + Sync {
         is_of_a_layer(stored)
     }
 
-    /// What says which shapes there must be, for messages: `config.json`, if it is that of a folder.
+    /// What says which shapes there must be, for messages: `config.json`, if it is that of a
+    /// folder.
     fn config_name(&self) -> &'static str {
         "config.json"
     }
 }
 
-/// The name in a source for `name`. Files that were saved from a bare model lack the first part: `wte.weight` for
-/// `transformer.wte.weight`.
+/// The name in a source for `name`. Files that were saved from a bare model lack the first part:
+/// `wte.weight` for `transformer.wte.weight`.
 pub fn full_or_bare(name: &str, has: impl Fn(&str) -> bool) -> Option<String> {
     let bare = name.split_once('.').map_or(name, |(_, bare)| bare);
     [name, bare].into_iter().find(|name| has(name)).map(str::to_string)
@@ -209,7 +212,8 @@ impl Weights {
         self.source.find(name).is_some()
     }
 
-    /// A vector or table that is not multiplied with (norm weights, biases), in the type of activations.
+    /// A vector or table that is not multiplied with (norm weights, biases), in the type of
+    /// activations.
     ///
     /// # Errors
     /// If it is missing or of another shape: both shapes are named.
@@ -220,8 +224,8 @@ impl Weights {
     /// A matrix `(out, in)`, in the format of weights.
     ///
     /// # Errors
-    /// As [`Weights::tensor`]; if it is to be quantised, and its rows are no multiple of a block, or one
-    /// of its numbers is infinite or not a number.
+    /// As [`Weights::tensor`]; if it is to be quantised, and its rows are no multiple of a block,
+    /// or one of its numbers is infinite or not a number.
     pub fn matrix(&self, name: &str, out: usize, inner: usize) -> Result<Weight> {
         match self.load_quantized(name, out, inner)? {
             Some(matrix) => Ok(self.arranged(matrix)),
@@ -310,9 +314,10 @@ impl Weights {
         Ok(Some(matrix))
     }
 
-    /// Checks that the loaded model uses every tensor that [matters](TensorSource::matters). If it doesn't, the configuration
-    /// has fewer layers than the file, or lacks a bias. In a folder other tensors may stay unused, as in transformers: heads
-    /// of other tasks, and tables that old versions of transformers wrote. llama.cpp allows none.
+    /// Checks that the loaded model uses every tensor that [matters](TensorSource::matters). If it
+    /// doesn't, the configuration has fewer layers than the file, or lacks a bias. In a folder
+    /// other tensors may stay unused, as in transformers: heads of other tasks, and tables that old
+    /// versions of transformers wrote. llama.cpp allows none.
     ///
     /// # Errors
     /// If tensors were left: they are named.
@@ -324,7 +329,8 @@ impl Weights {
         let Some(first) = left.first() else { return Ok(()) };
         let config = self.source.config_name();
         bail!(
-            "{} tensors would not be used, {} the first of them; is {config} of another model, or has it fewer layers?",
+            "{} tensors would not be used, {} the first of them; is {config} of another model, or \
+                has it fewer layers?",
             left.len(),
             shown(first)
         )
@@ -351,8 +357,9 @@ impl Weights {
     }
 }
 
-/// True for the weights and biases of a decoder's layer, as `model.layers.3.mlp.up_proj.weight`; false for the constants that
-/// some files have beside them: GPT-2's causal mask (`attn.bias`), and RoPE's frequencies.
+/// True for the weights and biases of a decoder's layer, as `model.layers.3.mlp.up_proj.weight`;
+/// false for the constants that some files have beside them: GPT-2's causal mask (`attn.bias`), and
+/// RoPE's frequencies.
 fn is_of_a_layer(stored: &str) -> bool {
     let bare = stored.strip_prefix("model.").or(stored.strip_prefix("transformer."));
     let in_layer = ["layers.", "h.", "blk."].iter().any(|l| bare.unwrap_or(stored).starts_with(l));

@@ -116,11 +116,20 @@ peak() { engine "$@" | awk '$1 == "process" { print $2 * ($3 == "GB" ? 1000 : 1)
 megabytes() { engine "$@" | awk '$1 == "memory" { print $2 }'; }
 per_pass() { engine "$@" | sed -n 's/^drafts .*, \([0-9.]*\) tokens a pass.*/\1/p'; }
 bench() { cargo xtask bench "$1" --only "$2" --rounds 2 2>/dev/null; }
-once() { local file="$KEPT/${*//[^a-z0-9]/_}"; [ -s "$file" ] || cargo xtask bench "$@" > "$file"; cat "$file"; }
-roofline() { once roofline | awk -v m="$1" '/^[a-z]/ { on = index($0, m ":") } on' | grep -F "  $2 " |
-  awk -v w="$3" '{ n = split($0, f, " +"); print w == "share" ? f[n-1] : w == "measured" ? f[n-3] : f[n-5] }'; }
-cell() { awk -v k="| $2 |" 'index($0, k) == 1' "book/src/$1" | head -n 1 | cut -d '|' -f "$(($3 + 1))" |
-  tr -d %; }
+once() {
+  local file="$KEPT/${*//[^a-z0-9]/_}"
+  [ -s "$file" ] || cargo xtask bench "$@" > "$file"
+  cat "$file"
+}
+roofline() {
+  once roofline | awk -v m="$1" '/^[a-z]/ { on = index($0, m ":") } on' | grep -F "  $2 " |
+    awk -v w="$3" '{ n = split($0, f, " +")
+      print w == "share" ? f[n-1] : w == "measured" ? f[n-3] : f[n-5] }'
+}
+cell() {
+  awk -v k="| $2 |" 'index($0, k) == 1' "book/src/$1" | head -n 1 |
+    cut -d '|' -f "$(($3 + 1))" | tr -d %
+}
 "#;
 
 /// Runs the lines, each one once.

@@ -1,5 +1,5 @@
-//! From the loop's events to the body of a response. The loop sends and never waits; a client that reads slowly has its
-//! events here, and they are at most the tokens that it asked for.
+//! From the loop's events to the body of a response. The loop sends and never waits; a client that
+//! reads slowly has its events here, and they are at most the tokens that it asked for.
 
 use crate::http_routes::lock;
 use crate::metrics::Metrics;
@@ -26,8 +26,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// A way for the events of this many choices, and the client's end of it. The automata of the job
-    /// stay in use until the wire is dropped.
+    /// A way for the events of this many choices, and the client's end of it. The automata of the
+    /// job stay in use until the wire is dropped.
     pub fn new(
         choices: usize,
         metrics: Arc<Metrics>,
@@ -62,8 +62,8 @@ impl Connection for Wire {
     }
 }
 
-/// The client's end. Dropped before the answer has ended, it counts the request as cancelled: the client has gone, and hyper
-/// with it.
+/// The client's end. Dropped before the answer has ended, it counts the request as cancelled: the
+/// client has gone, and hyper with it.
 pub struct Inbox {
     events: UnboundedReceiver<Event>,
     metrics: Arc<Metrics>,

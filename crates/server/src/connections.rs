@@ -1,5 +1,5 @@
-//! Accepts connections: how many at once, how long each one may keep others waiting, and which one makes room when all
-//! places are taken.
+//! Accepts connections: how many at once, how long each one may keep others waiting, and which one
+//! makes room when all places are taken.
 
 use crate::http_routes::{lock, router, say, Front};
 use crate::metrics::Metrics;
@@ -27,7 +27,8 @@ use tokio_io_timeout::TimeoutStream;
 const LONGEST_HEADERS: usize = 64 << 10;
 /// How long connections may take to end, after the last row has.
 const END_TIME: Duration = Duration::from_secs(5);
-/// With all places taken, a connection that has waited for this long for a request is closed for a new one.
+/// With all places taken, a connection that has waited for this long for a request is closed for a
+/// new one.
 const IDLE: Duration = Duration::from_millis(250);
 /// The same for one whose request has begun, and whose body is on its way.
 const SLOW: Duration = Duration::from_secs(3);
@@ -64,7 +65,8 @@ pub async fn serve(
             _ = ended.wait_for(|ended| *ended) => break,
         };
         let Ok((stream, _)) = accepted else {
-            sleep(Duration::from_millis(50)).await; // out of file descriptors; some will be free soon
+            // Out of file descriptors; some will be free soon.
+            sleep(Duration::from_millis(50)).await;
             continue;
         };
         let place = match places.clone().try_acquire_owned() {
@@ -89,7 +91,8 @@ pub async fn serve(
             request.extensions_mut().insert(tracked.clone());
             let response = service.call(request);
             async move {
-                // The connection is at work until the body of its response has been sent, or dropped.
+                // The connection is at work until the body of its response has been sent, or
+                // dropped.
                 let whole = |body: Body| {
                     body.map_frame(move |frame| {
                         let _ = &answering;
@@ -150,7 +153,8 @@ impl Drop for Held {
 
 /// What a connection waits for. Handlers find it among a request's extensions.
 pub struct Activity {
-    /// Since when it has waited for its client, and how long it may; None while a request is answered.
+    /// Since when it has waited for its client, and how long it may; None while a request is
+    /// answered.
     waits: Mutex<Option<(Instant, Duration)>>,
     /// Woken when this connection must make room for another.
     evicted: Notify,
@@ -204,7 +208,8 @@ async fn turn_away(mut stream: TcpStream) {
     let told = async {
         stream.write_all(TOO_MANY.as_bytes()).await?;
         stream.shutdown().await?;
-        // Read what it sends and drop it: closing a connection with unread data resets it, and the answer is lost.
+        // Read what it sends and drop it: closing a connection with unread data resets it, and the
+        // answer is lost.
         let mut dropped = [0; 4096];
         while stream.read(&mut dropped).await? > 0 {}
         Ok::<(), Error>(())

@@ -1,4 +1,5 @@
-//! The side of the model: it is opened here, and day 20's loop runs here until the last row has ended.
+//! The side of the model: it is opened here, and day 20's loop runs here until the last row has
+//! ended.
 
 use crate::connections;
 use crate::helper_threads::{HelperThreads, THREADS};
@@ -34,11 +35,12 @@ const KEPT: usize = 8;
 /// The memory of the automata in them, in bytes, if one alone does not take more.
 const MOST_KEPT: usize = 64 << 20;
 
-/// Opens the model, listens, and runs the loop; comes back after Ctrl-C, when the last row has ended.
+/// Opens the model, listens, and runs the loop; comes back after Ctrl-C, when the last row has
+/// ended.
 ///
 /// # Errors
-/// If a flag is wrong ([`candecode::kit::error::Usage`]), the model cannot be had, the port is taken, or the loop ends before
-/// it was asked to.
+/// If a flag is wrong ([`candecode::kit::error::Usage`]), the model cannot be had, the port is
+/// taken, or the loop ends before it was asked to.
 pub fn run(flags: &ServeFlags) -> Result<()> {
     flags.check()?;
     let device = device::device(&flags.device).map_err(usage)?;
@@ -208,8 +210,9 @@ impl RequestMaker<'_> {
         Ok(request)
     }
 
-    /// The processors of these parameters. Those with an automaton or bad words are kept: all choices of a request share them,
-    /// with the masks that they have computed, and so do requests that come again. The automaton itself is compiled already.
+    /// The processors of these parameters. Those with an automaton or bad words are kept: all
+    /// choices of a request share them, with the masks that they have computed, and so do requests
+    /// that come again. The automaton itself is compiled already.
     fn processors(&self, params: &SamplingParams) -> Result<Processors> {
         let automata = self.rails.of(params).context("the patterns of the request are lost")?;
         let bytes = automata.memory_usage();

@@ -1,4 +1,5 @@
-//! Who may ask: clients that have the key, programs of this machine, and browsers' pages from allowed origins.
+//! Who may ask: clients that have the key, programs of this machine, and browsers' pages from
+//! allowed origins.
 
 use crate::http_routes::{http_error, random, refusal, Front};
 use crate::openai::cut;

@@ -30,8 +30,8 @@ impl Lane {
         Self { places: Arc::new(Semaphore::new(places)), work }
     }
 
-    /// Runs `work` on a helper thread. If the caller is dropped while it waits for its turn, because
-    /// the client has gone, the work never starts.
+    /// Runs `work` on a helper thread. If the caller is dropped while it waits for its turn,
+    /// because the client has gone, the work never starts.
     ///
     /// # Errors
     /// What the work returns; 503 if its turn does not come in time; 504 if it takes too long; 500

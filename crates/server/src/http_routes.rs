@@ -1,4 +1,5 @@
-//! What each path answers. A request is read and refused here; what is left of it goes to the loop as a [`Job`].
+//! What each path answers. A request is read and refused here; what is left of it goes to the loop
+//! as a [`Job`].
 
 use crate::answer::{self, Wire};
 use crate::connections::Activity;
@@ -197,7 +198,8 @@ async fn no_such_method(request: Request) -> Response {
     refusal(&http_error(405, None, message))
 }
 
-/// The page on which one talks with the model. All of it is in this file: nothing is fetched from elsewhere.
+/// The page on which one talks with the model. All of it is in this file: nothing is fetched from
+/// elsewhere.
 async fn page(State(front): State<Arc<Front>>) -> Response {
     let form = if front.prompts.template.is_ok() { "chat" } else { "text" };
     let name = front.model.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
@@ -330,8 +332,8 @@ async fn answer(
     Ok(([(header::CONTENT_TYPE, "application/json")], whole).into_response())
 }
 
-/// Refuses what is not called JSON. A page of another origin can send a form or plain text to this machine without being
-/// asked; JSON it cannot.
+/// Refuses what is not called JSON. A page of another origin can send a form or plain text to this
+/// machine without being asked; JSON it cannot.
 fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let given = headers.get(header::CONTENT_TYPE).map_or(&b"none"[..], |value| value.as_bytes());
     let given = String::from_utf8_lossy(given);

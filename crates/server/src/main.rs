@@ -1,5 +1,5 @@
-//! `cargo xtask serve`: day 20 behind HTTP. The loop and the model have the main thread, for they never wait;
-//! HTTP has a thread of its own, where everybody does.
+//! `cargo xtask serve`: day 20 behind HTTP. The loop and the model have the main thread, for they
+//! never wait; HTTP has a thread of its own, where everybody does.
 
 #![warn(missing_docs)]
 
@@ -21,7 +21,8 @@ use clap::Parser as _;
 use serve_flags::ServeFlags;
 use std::process::ExitCode;
 
-/// As in the course's command: it keeps freed memory, and a step asks for the same blocks again and again.
+/// As in the course's command: it keeps freed memory, and a step asks for the same blocks again and
+/// again.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

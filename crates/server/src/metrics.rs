@@ -1,5 +1,5 @@
-//! What `/metrics` tells, in Prometheus' text format: how much there is to do, and how long it takes. The names are vLLM's,
-//! with our own prefix.
+//! What `/metrics` tells, in Prometheus' text format: how much there is to do, and how long it
+//! takes. The names are vLLM's, with our own prefix.
 
 use candecode::kit::SchedulerLoad;
 use std::fmt::Write as _;

@@ -23,11 +23,13 @@ pub struct PromptReader {
 }
 
 impl PromptReader {
-    /// Encodes each prompt. A text gets BOS and the like from the tokenizer; a chat's template has written them already.
+    /// Encodes each prompt. A text gets BOS and the like from the tokenizer; a chat's template has
+    /// written them already.
     ///
     /// # Errors
-    /// 400, naming `messages`, an option of the template, or `prompt`: if the template or the tokenizer refuses a text, an id
-    /// isn't in the vocabulary, or a prompt has no tokens or more than the context.
+    /// 400, naming `messages`, an option of the template, or `prompt`: if the template or the
+    /// tokenizer refuses a text, an id isn't in the vocabulary, or a prompt has no tokens or more
+    /// than the context.
     pub fn read(&self, request: &ApiRequest) -> Result<Vec<Vec<u32>>, ApiError> {
         let tokenizer = self.engine.tokenizer();
         let param = match request.endpoint {

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, Weak};
 
 /// The memory for automata of up to [`SMALL`] that are in use, in bytes.
 const MOST_SMALL: usize = 64 << 20;
-/// The memory for larger ones. They don't share, so that a few large ones leave room for all others.
+/// The memory for larger ones. They don't share, so that a few large ones leave room for all
+/// others.
 const MOST_LARGE: usize = 192 << 20;
 /// The size in bytes of an automaton that is small.
 const SMALL: usize = 1 << 20;
@@ -25,11 +26,12 @@ pub struct Rails {
 }
 
 impl Rails {
-    /// Compiles the automata of a request in this lane, unless they are known. They are in use until what is returned is
-    /// dropped. None if the request has no pattern.
+    /// Compiles the automata of a request in this lane, unless they are known. They are in use
+    /// until what is returned is dropped. None if the request has no pattern.
     ///
     /// # Errors
-    /// 400, naming `param`, if the pattern is refused; 503 if too many large ones are in use; and as [`Lane::run`].
+    /// 400, naming `param`, if the pattern is refused; 503 if too many large ones are in use; and
+    /// as [`Lane::run`].
     pub async fn compile(
         &self,
         params: &SamplingParams,

@@ -29,12 +29,12 @@ pub struct ServeFlags {
     /// The port; 0 takes a free one, and says which
     #[arg(long, default_value_t = 8000)]
     pub port: u16,
-    /// What clients must show as their key [default: what CANDECODE_API_KEY says; it does not show in
-    /// the list of processes]
+    /// What clients must show as their key [default: what CANDECODE_API_KEY says; it does not show
+    /// in the list of processes]
     #[arg(long, value_name = "KEY")]
     pub api_key: Option<String>,
-    /// Pages that may ask from a browser, by their origin, such as http://localhost:3000; * is any [default: none but the
-    /// server's own]
+    /// Pages that may ask from a browser, by their origin, such as http://localhost:3000; * is any
+    /// [default: none but the server's own]
     #[arg(long, value_name = "ORIGINS", value_delimiter = ',', value_parser = origin)]
     pub allowed_origins: Vec<String>,
     /// Rows that run at once, at most; each text is to the last bit what it is alone
@@ -43,14 +43,15 @@ pub struct ServeFlags {
     /// Requests that may wait beside them; others are refused (429)
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = in_range(0, 1 << 16))]
     pub max_queue: usize,
-    /// Tokens that the batch may come to hold [default: what a third of the free memory has room for]
+    /// Tokens that the batch may come to hold [default: what a third of the free memory has room
+    /// for]
     #[arg(long, value_name = "N", value_parser = in_range(1, 1 << 40))]
     pub max_batch_tokens: Option<usize>,
     /// Connections at once, at most; others are refused (503)
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = in_range(1, 1 << 16))]
     pub max_connections: usize,
-    /// Seconds that a client may take to send a request, or take nothing of its answer; a connection that
-    /// is kept open without a request is closed after as long
+    /// Seconds that a client may take to send a request, or take nothing of its answer; a
+    /// connection that is kept open without a request is closed after as long
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = in_range(1, 86_400))]
     pub patience: usize,
     /// A chat template in place of the model's own: a file, or "story"
@@ -59,8 +60,8 @@ pub struct ServeFlags {
     /// cpu, metal or cuda
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: String,
-    /// The type of the weights in memory: f32, bf16 or f16; without it f32, or on a CPU, of a quantised GGUF
-    /// file, as they are stored
+    /// The type of the weights in memory: f32, bf16 or f16; without it f32, or on a CPU, of a
+    /// quantised GGUF file, as they are stored
     #[arg(long, value_name = "DTYPE")]
     pub dtype: Option<String>,
     /// As in `cargo xtask run`
@@ -134,9 +135,10 @@ impl ServeFlags {
         self.served_model_name.as_deref().unwrap_or(&self.model)
     }
 
-    /// Positions that the scheduler's batch may come to hold: what the flag says, else as many as all
-    /// rows of the longest kind need, as far as a third of the free memory goes beside the weights. The
-    /// rest is for a step, and for the moment at which the cache moves into larger memory. `weights` is their bytes.
+    /// Positions that the scheduler's batch may come to hold: what the flag says, else as many as
+    /// all rows of the longest kind need, as far as a third of the free memory goes beside the
+    /// weights. The rest is for a step, and for the moment at which the cache moves into larger
+    /// memory. `weights` is their bytes.
     ///
     /// # Errors
     /// If not one row has room, or the weights have none.

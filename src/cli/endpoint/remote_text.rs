@@ -122,8 +122,8 @@ pub fn run(
     Ok(0)
 }
 
-/// Sends a request for `n` texts, and collects what comes back; `on_text` sees each piece of text as
-/// it comes. However long the stream goes on, it is bounded by what was asked for.
+/// Sends a request for `n` texts, and collects what comes back; `on_text` sees each piece of text
+/// as it comes. However long the stream goes on, it is bounded by what was asked for.
 ///
 /// # Errors
 /// If the server refuses, reports an error, or ends the stream before its end was said.

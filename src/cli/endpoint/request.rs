@@ -16,8 +16,8 @@ pub enum RemotePrompt {
     Ids(Vec<u32>),
 }
 
-/// Refuses flags that llama.cpp's server lacks, by name. If the server doesn't say what it is, a note
-/// says which fields it may ignore.
+/// Refuses flags that llama.cpp's server lacks, by name. If the server doesn't say what it is, a
+/// note says which fields it may ignore.
 ///
 /// # Errors
 /// As wrong usage.

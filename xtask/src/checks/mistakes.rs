@@ -1,9 +1,10 @@
-//! The known mistakes of a day, `tests/wrong/dayNN.toml`: a program of their own, and a record of what each does to
-//! every check.
+//! The known mistakes of a day, `tests/wrong/dayNN.toml`: a program of their own, and a record of
+//! what each does to every check.
 //!
-//! What they do doesn't depend on the reader's code, so it is computed when a check first fails, and kept in `target/`.
-//! The program is compiled by `rustc` itself, from the libraries that cargo has just built: cargo would lock its folder,
-//! and a save or a `hint` in another terminal would wait.
+//! What they do doesn't depend on the reader's code, so it is computed when a check first fails,
+//! and kept in `target/`. The program is compiled by `rustc` itself, from the libraries that cargo
+//! has just built: cargo would lock its folder, and a save or a `hint` in another terminal would
+//! wait.
 
 use crate::backup;
 use crate::cargo::{self, Programs};
@@ -28,7 +29,8 @@ pub fn file(day: &Day) -> String {
     format!("tests/wrong/day{:02}.toml", day.number)
 }
 
-/// What the known mistakes of a day do to its checks, if it was computed and nothing that it depends on has changed.
+/// What the known mistakes of a day do to its checks, if it was computed and nothing that it
+/// depends on has changed.
 pub fn record(
     repo: &Repo,
     day: &Day,
@@ -55,7 +57,8 @@ pub fn make_record(
     device: Option<&str>,
     stop: Stop,
 ) -> Result<Option<PathBuf>> {
-    let key = key(repo, day, programs, device); // of before: what changes meanwhile makes it old, and never wrong
+    // Of before: what changes meanwhile makes it old, and never wrong.
+    let key = key(repo, day, programs, device);
     let dir = WorkDir::new(repo, day)?;
     let Some(program) = compile(repo, day, programs, &dir.0, stop)? else { return Ok(None) };
     let report = dir.0.join("report");
@@ -68,8 +71,8 @@ pub fn make_record(
     Ok(Some(path(repo, day)))
 }
 
-/// Runs the proof that a day's checks work, on the known mistakes, the right variants and the stub. A record is compared
-/// with what the mistakes do now; if there is none, this becomes one.
+/// Runs the proof that a day's checks work, on the known mistakes, the right variants and the stub.
+/// A record is compared with what the mistakes do now; if there is none, this becomes one.
 ///
 /// # Errors
 /// As [`make_record`].
@@ -115,7 +118,8 @@ fn path(repo: &Repo, day: &Day) -> PathBuf {
     cargo::target_dir(repo).join(format!("candecode/records/{}.jsonl", day.name))
 }
 
-/// All that a record depends on. The library's name in `target/` stands for the compiler and the features.
+/// All that a record depends on. The library's name in `target/` stands for the compiler and the
+/// features.
 fn key(repo: &Repo, day: &Day, programs: &Programs, device: Option<&str>) -> String {
     let library = programs.library("candecode").map(|path| path.display().to_string());
     let variable = |name| std::env::var(name).unwrap_or_default();
@@ -160,9 +164,11 @@ fn compile(
     command.current_dir(&repo.root);
     command.arg(repo.root.join(day.tests())).args(["--crate-name", &day.name, "--test"]);
     command.args(["--edition=2021", "--cfg=mistakes", "--cap-lints=allow"]);
-    // As cargo compiles the check program, but for what only a debugger or a second build would use.
+    // As cargo compiles the check program, but for what only a debugger or a second build would
+    // use.
     command.args(["-Copt-level=0", "-Coverflow-checks=on", "-Cdebug-assertions=off"]);
-    command.arg(format!("--remap-path-prefix={}=mistakes", dir.display())); // a panic tells its place
+    // A panic tells its place.
+    command.arg(format!("--remap-path-prefix={}=mistakes", dir.display()));
     command.args(programs.folders().iter().map(|folder| format!("-L{folder}")));
     let manifest: Table = repo.read("tests/Cargo.toml")?.parse().context("tests/Cargo.toml")?;
     let used = manifest.get("dependencies").and_then(Value::as_table);
@@ -198,8 +204,8 @@ fn run(command: &mut Command, stop: Stop) -> Result<Option<bool>> {
     }
 }
 
-/// Writes each mistake and variant of a day as a module, the stub beside them, and a file that lists them: that is what
-/// the day's check program includes.
+/// Writes each mistake and variant of a day as a module, the stub beside them, and a file that
+/// lists them: that is what the day's check program includes.
 fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
     let wrong = file(day);
     let table: Table = repo.read(&wrong)?.parse().map_err(|e| anyhow!("{wrong}: {e}"))?;
@@ -230,13 +236,15 @@ fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
             let diagnosis = if kind == "mistake" { text(known, "diagnosis")? } else { "" };
             writeln!(
                 lists,
-                "    checks::Known {{ name: {name:?}, diagnosis: {diagnosis:?}, day: implementation!(wrong::{name}) }},"
+                "    checks::Known {{ name: {name:?}, diagnosis: {diagnosis:?}, day: \
+                    implementation!(wrong::{name}) }},"
             )?;
         }
         lists += "] }\n";
     }
     let code = format!(
-        "mod wrong {{\n{modules}}}\n{lists}fn stub() -> day::Day {{ implementation!(wrong::stub) }}\n"
+        "mod wrong {{\n{modules}}}\n{lists}fn stub() -> day::Day {{ implementation!(wrong::stub) \
+            }}\n"
     );
     let path = dir.join("list.rs");
     fs::write(&path, code).with_context(|| path.display().to_string())?;
@@ -273,9 +281,9 @@ pub fn edited(reference: &str, entry: &Value) -> Result<String> {
     Ok(code)
 }
 
-/// Code without the parts (`// part 2: title`) in front of its first edit: their items are those of the module
-/// `reference`, where they are compiled once. Later parts stay, for they may call what was edited. So no part may use
-/// what is private in an earlier one.
+/// Code without the parts (`// part 2: title`) in front of its first edit: their items are those of
+/// the module `reference`, where they are compiled once. Later parts stay, for they may call what
+/// was edited. So no part may use what is private in an earlier one.
 fn without_equal_parts(reference: &str, code: &str) -> String {
     let parts: Vec<usize> = code.match_indices("\n// part ").map(|(at, _)| at).collect();
     let equal = |at: &usize| reference.get(..*at) == code.get(..*at);

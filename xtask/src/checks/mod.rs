@@ -19,8 +19,8 @@ use runner::{DayRun, Options};
 use saved::Inputs;
 use std::rc::Rc;
 
-/// Checks days one after another; `show` sees each as it is done. What they say of the reader's code
-/// is kept for `list`.
+/// Checks days one after another; `show` sees each as it is done. What they say of the reader's
+/// code is kept for `list`.
 ///
 /// A day without a line of the reader's is not built: all of it is not written.
 ///
@@ -40,7 +40,8 @@ pub fn check(
     }
     // An error in one day of the reader's must not hide another.
     let at_once = if mix == Mix::Mine { 1 } else { begun.len().max(1) };
-    let inputs = Inputs::read(repo); // of before: a file that changes meanwhile makes the outcome old
+    // Of before: a file that changes meanwhile makes the outcome old.
+    let inputs = Inputs::read(repo);
     let mut runs = Vec::new();
     for days in begun.chunks(at_once) {
         let keys: Vec<String> = days.iter().map(|day| inputs.key(repo, day)).collect();
@@ -108,8 +109,9 @@ fn unnamed(repo: &Repo, run: &DayRun, options: &Options) -> Vec<String> {
     failed.map(|unit| unit.test.clone()).collect()
 }
 
-/// What is known of a day's failing checks that was not when it ran: computes what the known mistakes
-/// do, once, and runs these checks again. `None` if there is nothing to find out, or it was stopped.
+/// What is known of a day's failing checks that was not when it ran: computes what the known
+/// mistakes do, once, and runs these checks again. `None` if there is nothing to find out, or it
+/// was stopped.
 ///
 /// # Errors
 /// If the known mistakes cannot be compiled or run.

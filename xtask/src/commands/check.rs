@@ -110,8 +110,8 @@ fn show(repo: &Repo, run: &DayRun, mix: Mix, tasks: &[String], show_output: bool
     Ok(())
 }
 
-/// Names the known mistakes that do what the reader's code does, after all else is said: Ctrl-C ends
-/// that, and the exit code is what it was.
+/// Names the known mistakes that do what the reader's code does, after all else is said: Ctrl-C
+/// ends that, and the exit code is what it was.
 fn name_mistakes(repo: &Repo, runs: &[DayRun], options: &Options, failed: bool) -> Result<()> {
     for run in runs {
         let ended = move || std::process::exit(i32::from(failed));
@@ -210,8 +210,8 @@ fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     Ok(true)
 }
 
-/// Builds what `run` will run, and says whether the day fits into it: its checks meet the types of the
-/// reference around it, and not what the engine makes of the reader's.
+/// Builds what `run` will run, and says whether the day fits into it: its checks meet the types of
+/// the reference around it, and not what the engine makes of the reader's.
 pub fn fits(repo: &Repo, day: &Day) -> Result<bool> {
     let number = day.number;
     match run_engine::build_mix(repo)? {

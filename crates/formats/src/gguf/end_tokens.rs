@@ -1,5 +1,6 @@
-//! The tokens that end a text. llama.cpp ends it at every token that the metadata calls an end of text, of turn or of message,
-//! and at every token with one of some well-known names, whatever the metadata says (`special_eog_ids` in `llama-vocab.cpp`).
+//! The tokens that end a text. llama.cpp ends it at every token that the metadata calls an end of
+//! text, of turn or of message, and at every token with one of some well-known names, whatever the
+//! metadata says (`special_eog_ids` in `llama-vocab.cpp`).
 
 use crate::gguf::{gguf_keys, Gguf};
 
@@ -29,8 +30,8 @@ pub const NAMES: &[&str] = &[
     "[e~[",
 ];
 
-/// So do these three of code models: padding, the next repository, and the next file. Each is the token of its key, and without
-/// the key the first one that has a name of the list.
+/// So do these three of code models: padding, the next repository, and the next file. Each is the
+/// token of its key, and without the key the first one that has a name of the list.
 const OF_CODE: &[(&str, &[&str])] = &[
     (
         "tokenizer.ggml.fim_pad_token_id",
@@ -70,8 +71,8 @@ pub fn ids(gguf: &Gguf) -> Vec<u64> {
     }
     let mut seen = std::collections::BTreeSet::new();
     ids.retain(|id| seen.insert(*id));
-    // Two exceptions of llama.cpp's: "<|end|>" ends a part of a message in gpt-oss and Solar Open, and "</s>" is a word of
-    // Gemma 4 and PLaMo.
+    // Two exceptions of llama.cpp's: "<|end|>" ends a part of a message in gpt-oss and Solar Open,
+    // and "</s>" is a word of Gemma 4 and PLaMo.
     let has = |name: &str| ids.iter().any(|id| piece(*id as usize) == Some(name));
     let calls = has("<|call|>") || has("<|calls|>");
     let parts = (has("<|return|>") || has("<|flush|>")) && calls;
@@ -86,7 +87,8 @@ pub fn ids(gguf: &Gguf) -> Vec<u64> {
     ids
 }
 
-/// True for the names above: llama.cpp makes control tokens of them, whatever type the file gives them.
+/// True for the names above: llama.cpp makes control tokens of them, whatever type the file gives
+/// them.
 pub fn is_control(piece: &str) -> bool {
     NAMES.contains(&piece) || OF_CODE.iter().any(|(_, names)| names.contains(&piece))
 }

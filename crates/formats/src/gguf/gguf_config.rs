@@ -12,7 +12,8 @@ use std::f64::consts::PI;
 /// The configuration of the file's model, checked as that of a folder.
 ///
 /// # Errors
-/// If it makes no sense, or asks for what day 5's stack does not do: the file and the key are named.
+/// If it makes no sense, or asks for what day 5's stack does not do: the file and the key are
+/// named.
 pub fn config(gguf: &Gguf) -> Result<ModelConfig> {
     let text = as_json(gguf).map(|json| json.to_string());
     text.and_then(|text| ModelConfig::from_json(&text))
@@ -55,7 +56,8 @@ fn as_json(gguf: &Gguf) -> Result<Value> {
     Ok(config)
 }
 
-/// A number of the architecture, null if there is none. A list is one number for each layer, which must be equal.
+/// A number of the architecture, null if there is none. A list is one number for each layer, which
+/// must be equal.
 fn number(gguf: &Gguf, name: &str) -> Result<Value> {
     let key = format!("{}.{name}", gguf.architecture());
     let Some(value) = gguf.content.metadata.get(&key) else { return Ok(Value::Null) };
@@ -94,7 +96,8 @@ fn refuse_other_mathematics(gguf: &Gguf, config: &Value) -> Result<()> {
         let (found, of_rope) = (found(key)?, key.starts_with("rope"));
         ensure!(
             found.is_none_or(|found| found == width as f64) || (architecture == "gpt2" && of_rope),
-            "{architecture}.{key} is {}, and a head is {width} wide; candecode turns and mixes whole heads",
+            "{architecture}.{key} is {}, and a head is {width} wide; candecode turns and mixes \
+                whole heads",
             found.unwrap_or(0.0),
         );
     }
@@ -107,7 +110,8 @@ fn refuse_other_mathematics(gguf: &Gguf, config: &Value) -> Result<()> {
     let window = found("attention.sliding_window")?.unwrap_or(0.0);
     ensure!(
         window == 0.0 || window >= context,
-        "{architecture}.attention.sliding_window is {window}; candecode has full attention and one MLP only"
+        "{architecture}.attention.sliding_window is {window}; candecode has full attention and one \
+            MLP only"
     );
     let (scale, usual) = (found("attention.scale")?.unwrap_or(0.0), 1.0 / (width as f64).sqrt());
     ensure!(
@@ -117,8 +121,8 @@ fn refuse_other_mathematics(gguf: &Gguf, config: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Refuses scaled positions, apart from Llama 3's, which are a tensor. As llama.cpp reads it, scaling without a type is linear,
-/// and an older key has its factor, too.
+/// Refuses scaled positions, apart from Llama 3's, which are a tensor. As llama.cpp reads it,
+/// scaling without a type is linear, and an older key has its factor, too.
 fn refuse_other_scaling(gguf: &Gguf) -> Result<()> {
     let architecture = gguf.architecture();
     let typed = format!("{architecture}.rope.scaling.type");
@@ -138,7 +142,8 @@ fn refuse_other_scaling(gguf: &Gguf) -> Result<()> {
         "none" => {}
         "linear" => ensure!(
             factor == 0.0 || factor == 1.0, // 0: llama.cpp's for none
-            "{architecture}.{key} is {factor}: positions are divided by it (linear scaling), which candecode doesn't do"
+            "{architecture}.{key} is {factor}: positions are divided by it (linear scaling), which \
+                candecode doesn't do"
         ),
         "llama3" if gguf.shape(FREQUENCIES).is_some() => {}
         _ => bail!(
@@ -152,8 +157,8 @@ fn refuse_other_scaling(gguf: &Gguf) -> Result<()> {
 /// What each of RoPE's frequencies is divided by.
 const FREQUENCIES: &str = "rope_freqs.weight";
 
-/// Base and scaling of RoPE. llama.cpp keeps Llama 3's scaling as the tensor of what each frequency is divided by: here are
-/// the parameters that it was made of.
+/// Base and scaling of RoPE. llama.cpp keeps Llama 3's scaling as the tensor of what each frequency
+/// is divided by: here are the parameters that it was made of.
 fn rope(gguf: &Gguf, config: &Value) -> Result<Value> {
     refuse_other_scaling(gguf)?;
     let base = number(gguf, "rope.freq_base")?.as_f64().unwrap_or(10_000.0);
@@ -167,7 +172,8 @@ fn rope(gguf: &Gguf, config: &Value) -> Result<Value> {
             factors.len()
         );
         let scaling = scaling(&factors, base).context(
-            "rope_freqs.weight is not a scaling of Llama 3's kind with the factors 1 and 4; candecode has no other",
+            "rope_freqs.weight is not a scaling of Llama 3's kind with the factors 1 and 4; \
+                candecode has no other",
         )?;
         rope.extend([
             ("rope_type".to_string(), json!("llama3")),
@@ -183,8 +189,9 @@ fn rope(gguf: &Gguf, config: &Value) -> Result<Value> {
     Ok(rope.into())
 }
 
-/// The scaling that gives these factors. Every published Llama has 1 and 4 as its low and high frequency factors; the largest
-/// factor is the one of the lowest frequencies; and what lies between tells the context that was trained for.
+/// The scaling that gives these factors. Every published Llama has 1 and 4 as its low and high
+/// frequency factors; the largest factor is the one of the lowest frequencies; and what lies
+/// between tells the context that was trained for.
 fn scaling(factors: &[f32], base: f64) -> Option<Llama3Scaling> {
     let frequencies: Vec<f32> = (0..factors.len())
         .map(|i| 1.0 / (base as f32).powf(i as f32 / factors.len() as f32))

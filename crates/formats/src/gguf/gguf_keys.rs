@@ -1,8 +1,9 @@
-//! What each key of a GGUF file's metadata means to this program: read, without effect here, or allowed only with a value that
-//! changes nothing.
+//! What each key of a GGUF file's metadata means to this program: read, without effect here, or
+//! allowed only with a value that changes nothing.
 //!
-//! Keys of the architecture (`llama.…`) describe the computation. One that is none of these is refused, known or not: other
-//! text would come out. The list follows llama.cpp's `llama-arch.cpp` and what its graphs of these four architectures compute.
+//! Keys of the architecture (`llama.…`) describe the computation. One that is none of these is
+//! refused, known or not: other text would come out. The list follows llama.cpp's `llama-arch.cpp`
+//! and what its graphs of these four architectures compute.
 
 use crate::gguf::Gguf;
 use anyhow::{ensure, Result};
@@ -119,7 +120,8 @@ pub fn check(gguf: &Gguf) -> Result<()> {
     Ok(())
 }
 
-/// True for keys that only other kinds of models have: adapters, readers of pictures, diffusion, and Apertus' activation.
+/// True for keys that only other kinds of models have: adapters, readers of pictures, diffusion,
+/// and Apertus' activation.
 fn of_another_model(key: &str) -> bool {
     ["adapter.", "clip.", "diffusion.", "xielu."].iter().any(|start| key.starts_with(start))
 }

@@ -1,7 +1,8 @@
 //! The tokenizer in a GGUF file's metadata, as the `tokenizer.json` that it was made from.
 //!
-//! The metadata names how a text is cut before any merging (`tokenizer.ggml.pre`); what each name means is written down only in
-//! llama.cpp's source (`llama-vocab.cpp`), and, as JSON, in the models' own tokenizers.
+//! The metadata names how a text is cut before any merging (`tokenizer.ggml.pre`); what each name
+//! means is written down only in llama.cpp's source (`llama-vocab.cpp`), and, as JSON, in the
+//! models' own tokenizers.
 
 use crate::gguf::{end_tokens, gguf_keys, Gguf};
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
@@ -23,8 +24,9 @@ const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const UNUSED: u64 = 5;
 
-/// SentencePiece's own limit for a piece is 16 characters, and a vocabulary of 256,000 pieces needs 10 MB of merges. These limits
-/// are far above, and keep a made-up vocabulary from filling the memory.
+/// SentencePiece's own limit for a piece is 16 characters, and a vocabulary of 256,000 pieces needs
+/// 10 MB of merges. These limits are far above, and keep a made-up vocabulary from filling the
+/// memory.
 const LONGEST_PIECE: usize = 1 << 10;
 const MOST_MERGE_BYTES: usize = 1 << 26;
 const MOST_WORK: usize = 1 << 31;
@@ -92,7 +94,10 @@ fn built(gguf: &Gguf) -> Result<Tokenizer> {
 fn byte_level(gguf: &Gguf, vocabulary: Vocab) -> Result<Tokenizer> {
     let pre =
         gguf.text("tokenizer.ggml.pre").or((gguf.architecture() == "gpt2").then_some("gpt-2"));
-    let bytes = |regex: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": regex});
+    let bytes = |regex: bool| {
+        json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+            "use_regex": regex})
+    };
     let split = |regex: &str| {
         json!({"type": "Sequence", "pretokenizers": [
             {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false},
@@ -108,7 +113,8 @@ fn byte_level(gguf: &Gguf, vocabulary: Vocab) -> Result<Tokenizer> {
         Some("qwen2" | "deepseek-r1-qwen") => split(QWEN2),
         Some("llama-bpe" | "llama3" | "llama-v3") => split(LLAMA3),
         other => bail!(
-            "tokenizer.ggml.pre is {}; candecode has \"gpt-2\", \"smollm\", \"qwen2\" and \"llama-bpe\"",
+            "tokenizer.ggml.pre is {}; candecode has \"gpt-2\", \"smollm\", \"qwen2\" \
+                and \"llama-bpe\"",
             other.map_or("not there".into(), quoted)
         ),
     };
@@ -129,7 +135,8 @@ fn byte_level(gguf: &Gguf, vocabulary: Vocab) -> Result<Tokenizer> {
     Ok(tokenizer)
 }
 
-/// SentencePiece's BPE: Llama 1 and 2, TinyLlama. A space is `▁`, and what no piece spells is spelled in bytes.
+/// SentencePiece's BPE: Llama 1 and 2, TinyLlama. A space is `▁`, and what no piece spells is
+/// spelled in bytes.
 fn sentence_piece(gguf: &Gguf, vocabulary: Vocab, pieces: &[&str]) -> Result<Tokenizer> {
     let scores = numbers(gguf, "tokenizer.ggml.scores", pieces.len())?;
     let scores = scores.context("no tokenizer.ggml.scores")?;
@@ -142,7 +149,10 @@ fn sentence_piece(gguf: &Gguf, vocabulary: Vocab, pieces: &[&str]) -> Result<Tok
         .fuse_unk(true)
         .byte_fallback(true);
     let bpe = bpe.build().map_err(|e| anyhow!("{}", shown(e)))?;
-    let space = |pattern: &str, content: &str| json!({"type": "Replace", "pattern": {"String": pattern}, "content": content});
+    let space = |pattern: &str, content: &str| {
+        let pattern = json!({"String": pattern});
+        json!({"type": "Replace", "pattern": pattern, "content": content})
+    };
     let prefix = gguf.flag("tokenizer.ggml.add_space_prefix").unwrap_or(true);
     let mut normalizers = vec![space(" ", "▁")];
     let mut decoders =
@@ -160,8 +170,8 @@ fn sentence_piece(gguf: &Gguf, vocabulary: Vocab, pieces: &[&str]) -> Result<Tok
     Ok(tokenizer)
 }
 
-/// SentencePiece knows scores, BPE an order of merges: every way to cut a piece in two known ones, best score first
-/// (transformers' `generate_merges`).
+/// SentencePiece knows scores, BPE an order of merges: every way to cut a piece in two known ones,
+/// best score first (transformers' `generate_merges`).
 ///
 /// # Errors
 /// If a piece, or all merges together, are longer than those of any vocabulary that was trained.
@@ -171,7 +181,8 @@ fn merges(vocabulary: &Vocab, pieces: &[&str], scores: &[f64]) -> Result<Merges>
     for (id, (piece, score)) in pieces.iter().zip(scores).enumerate() {
         ensure!(
             piece.len() <= LONGEST_PIECE,
-            "token {id} of tokenizer.ggml.tokens has {} bytes, and no SentencePiece vocabulary more than {LONGEST_PIECE}; is the file damaged?",
+            "token {id} of tokenizer.ggml.tokens has {} bytes, and no SentencePiece vocabulary \
+                more than {LONGEST_PIECE}; is the file damaged?",
             piece.len()
         );
         let cuts = piece.char_indices().skip(1).map(|(at, _)| piece.split_at(at));
@@ -181,7 +192,8 @@ fn merges(vocabulary: &Vocab, pieces: &[&str], scores: &[f64]) -> Result<Merges>
         work += piece.len() * piece.len(); // every cut is looked up
         ensure!(
             bytes <= MOST_MERGE_BYTES && work <= MOST_WORK,
-            "tokenizer.ggml.tokens has more ways to put its pieces together than any vocabulary; is the file damaged?"
+            "tokenizer.ggml.tokens has more ways to put its pieces together than any vocabulary; \
+                is the file damaged?"
         );
         cuts.sort();
         found.extend(
@@ -193,7 +205,8 @@ fn merges(vocabulary: &Vocab, pieces: &[&str], scores: &[f64]) -> Result<Merges>
     Ok(found.into_iter().map(|(.., (a, b))| (a.to_string(), b.to_string())).collect())
 }
 
-/// Puts the token that begins a text before every text, and the one that ends it after it, if the metadata says so.
+/// Puts the token that begins a text before every text, and the one that ends it after it, if the
+/// metadata says so.
 fn frame(gguf: &Gguf, tokenizer: &mut Tokenizer, begins: bool) -> Result<()> {
     let token = |name: &str, added: bool| -> Result<Option<(u64, String)>> {
         if !added {
@@ -233,8 +246,8 @@ fn frame(gguf: &Gguf, tokenizer: &mut Tokenizer, begins: bool) -> Result<()> {
 
 /// A tokenizer without a vocabulary, with these parts, as a `tokenizer.json` says them.
 ///
-/// `Tokenizer::from_str` reads them all at once. To read each part by itself would have serde's code
-/// for all of them compiled once more here, a tenth of this crate.
+/// `Tokenizer::from_str` reads them all at once. To read each part by itself would have serde's
+/// code for all of them compiled once more here, a tenth of this crate.
 fn with_parts(parts: &Value) -> Result<Tokenizer> {
     let part = |name: &str| parts.get(name).unwrap_or(&Value::Null);
     let whole = json!({

@@ -1,8 +1,9 @@
-//! GGUF, llama.cpp's format: one file with the weights, the configuration and the tokenizer of a model.
+//! GGUF, llama.cpp's format: one file with the weights, the configuration and the tokenizer of a
+//! model.
 //!
-//! What is here makes of it what a folder in Hugging Face format is: the same configuration, tokenizer, and tensors under the
-//! same names. Quantised tensors are widened as they are read, or, where kernels read their blocks,
-//! stay as they are.
+//! What is here makes of it what a folder in Hugging Face format is: the same configuration,
+//! tokenizer, and tensors under the same names. Quantised tensors are widened as they are read, or,
+//! where kernels read their blocks, stay as they are.
 
 mod end_tokens;
 mod gguf_config;
@@ -50,7 +51,8 @@ impl Gguf {
         file.by_ref().take(4).read_to_end(&mut magic).with_context(|| shown.to_string())?;
         ensure!(
             magic == b"GGUF",
-            "{shown}: not a GGUF file; --model takes one, or the folder of a model in Hugging Face format"
+            "{shown}: not a GGUF file; --model takes one, or the folder of a model in Hugging Face \
+                format"
         );
         file.rewind().with_context(|| shown.to_string())?;
         // A header of damaged numbers makes candle's reader panic in places.
@@ -67,7 +69,8 @@ impl Gguf {
         let parts = gguf.number("split.count").unwrap_or(1);
         ensure!(
             parts <= 1,
-            "{shown}: one of {parts} parts of a model; make one file of them (llama-gguf-split --merge)"
+            "{shown}: one of {parts} parts of a model; make one file of them (llama-gguf-split \
+                --merge)"
         );
         let found = gguf.text("general.architecture");
         let known = found.filter(|found| ARCHITECTURES.contains(found)).map(String::from);
@@ -130,8 +133,8 @@ impl Gguf {
         self.find(name).is_some()
     }
 
-    /// The types of quantised tensors in the file, each once, and whether its tensors can stay as they
-    /// are in memory.
+    /// The types of quantised tensors in the file, each once, and whether its tensors can stay as
+    /// they are in memory.
     pub fn quantized_types(&self) -> Vec<(String, bool)> {
         let mut found = vec![];
         for tensor in self.content.tensor_infos.values() {
@@ -217,7 +220,8 @@ impl TensorSource for Gguf {
         self.content.tensor_infos.keys().cloned().collect()
     }
 
-    /// All of them: llama.cpp refuses files with tensors that it doesn't know. RoPE's frequencies are read with the metadata.
+    /// All of them: llama.cpp refuses files with tensors that it doesn't know. RoPE's frequencies
+    /// are read with the metadata.
     fn matters(&self, stored: &str) -> bool {
         stored != "rope_freqs.weight" || self.architecture == "gpt2"
     }
@@ -258,7 +262,8 @@ fn as_json(value: &Value) -> serde_json::Value {
     }
 }
 
-/// The types of tensors that candle widens to f32 on the CPU. Its own messages on others contradict each other.
+/// The types of tensors that candle widens to f32 on the CPU. Its own messages on others contradict
+/// each other.
 const READABLE: [GgmlDType; 13] = [
     GgmlDType::F32,
     GgmlDType::F16,

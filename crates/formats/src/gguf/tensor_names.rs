@@ -1,4 +1,5 @@
-//! From the names of a folder's tensors to those of a GGUF file, and back from llama.cpp's order of rows.
+//! From the names of a folder's tensors to those of a GGUF file, and back from llama.cpp's order of
+//! rows.
 
 use candle_core::{bail, Result, Tensor};
 
@@ -43,8 +44,8 @@ pub fn part(stored: &str) -> &str {
 
 /// Rows of a Llama's q or k, `(H * D, …)`, in the order of Hugging Face.
 ///
-/// RoPE turns pairs of rows. llama.cpp has the two of a pair side by side, as in the paper; Hugging Face has the first of all
-/// pairs in the first half of a head and the second in the second half.
+/// RoPE turns pairs of rows. llama.cpp has the two of a pair side by side, as in the paper; Hugging
+/// Face has the first of all pairs in the first half of a head and the second in the second half.
 ///
 /// # Errors
 /// If the rows are not those of `heads` heads of even width.

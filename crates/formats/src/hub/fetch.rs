@@ -1,8 +1,8 @@
 //! Downloads what a model needs with the crate `hf-hub`, and checks it.
 //!
-//! `hf-hub` brings the bytes, resumes a broken download and keeps the cache. Added here: all files come from one commit,
-//! lengths and hashes are checked, a token is sent only where an anonymous request was refused, a hub that has gone silent
-//! is given up, and every failure says what to do.
+//! `hf-hub` brings the bytes, resumes a broken download and keeps the cache. Added here: all files
+//! come from one commit, lengths and hashes are checked, a token is sent only where an anonymous
+//! request was refused, a hub that has gone silent is given up, and every failure says what to do.
 
 use crate::folder::{INDEX, SINGLE};
 use crate::hub::hub_cache::{is_plain_name, Repository, OPTIONAL, REQUIRED};
@@ -25,7 +25,8 @@ use std::time::Duration;
 /// How often a request is made if the hub is busy or the connection breaks.
 const TRIES: u32 = 5;
 
-/// Downloads the missing files of a repository's model and returns the model's folder. Errors say what to do.
+/// Downloads the missing files of a repository's model and returns the model's folder. Errors say
+/// what to do.
 pub fn fetch(cached: &Repository) -> Result<PathBuf> {
     let mut hub = Hub::new(cached)?;
     let _lock = lock(cached).map_err(|e| hub.explain("it", e.into()))?;
@@ -167,9 +168,9 @@ impl<'a> Hub<'a> {
         }
     }
 
-    /// Calls `hf-hub`, and again if the hub is busy, the connection breaks, or the token is asked for. `hf-hub`'s own
-    /// retries fail if the last one succeeds, and may append the whole file to a part that was begun earlier
-    /// (`download_tempfile`, api/sync.rs, line 622).
+    /// Calls `hf-hub`, and again if the hub is busy, the connection breaks, or the token is asked
+    /// for. `hf-hub`'s own retries fail if the last one succeeds, and may append the whole file to
+    /// a part that was begun earlier (`download_tempfile`, api/sync.rs, line 622).
     fn ask<T: Send + 'static>(
         &mut self,
         revision: &str,
@@ -201,17 +202,23 @@ impl<'a> Hub<'a> {
         let no_hub = "is HF_ENDPOINT right, and is there no login page in between?";
         let why = match (status(&error), error) {
             (404, _) if file == INDEX => format!(
-                "the hub has no {SINGLE} there, and no {INDEX}; candecode reads safetensors, or a GGUF file on disk"
+                "the hub has no {SINGLE} there, and no {INDEX}; candecode reads safetensors, or a \
+                    GGUF file on disk"
             ),
             (404, _) => {
                 "the hub has no such file there, or no such repository; is the name right?".into()
             }
             (code @ (401 | 403), _) => format!(
-                "{} ({code}); is the name right? If it is, the repository is private or gated: accept its terms on {hub}/{repo}, make a token on {hub}/settings/tokens, and set it: HF_TOKEN=hf_...",
+                "{} ({code}); is the name right? If it is, the repository is private or gated: \
+                    accept its terms on {hub}/{repo}, make a token on {hub}/settings/tokens, and \
+                    set it: HF_TOKEN=hf_...",
                 if self.token_sent { "the hub refuses your token" } else { "access refused" }
             ),
             (code @ 1.., _) if passing => format!("the hub is busy or in trouble ({code}); {kept}"),
-            (code @ 1.., _) => format!("what answers at {hub} is no hub (it answers {code}); {no_hub}"),
+            (code @ 1.., _) => format!(
+                "what answers at {hub} is no hub (it answers {code}); \
+                {no_hub}"
+            ),
             (_, error) if passing => format!("the connection broke ({error}); {kept}"),
             (_, ApiError::RequestError(e)) => {
                 format!("{hub} is out of reach ({e}); is there a network?")
@@ -225,10 +232,12 @@ impl<'a> Hub<'a> {
                     "it came damaged twice ({e}) and was deleted; try again, or another network"
                 ),
                 ErrorKind::StorageFull => {
-                    "the disk is full; free some space, or set HF_HOME to a folder on another disk".into()
+                    "the disk is full; free some space, or set HF_HOME to a folder on another disk"
+                        .into()
                 }
                 _ => format!(
-                    "the cache {} could not be written to ({e}); is there permission? HF_HOME moves it",
+                    "the cache {} could not be written to ({e}); is there permission? HF_HOME \
+                        moves it",
                     self.cached.cache.path().display()
                 ),
             },
@@ -246,8 +255,9 @@ fn api(cached: &Repository, token: Option<String>) -> Result<Api, ApiError> {
     builder.with_endpoint(endpoint()).with_token(token).build()
 }
 
-/// Runs a call of `hf-hub`, which knows no time limits, on a thread of its own. After a minute without a byte
-/// (`HF_HUB_DOWNLOAD_TIMEOUT` seconds, if it is set) the thread is abandoned. A later run resumes what it wrote.
+/// Runs a call of `hf-hub`, which knows no time limits, on a thread of its own. After a minute
+/// without a byte (`HF_HUB_DOWNLOAD_TIMEOUT` seconds, if it is set) the thread is abandoned. A
+/// later run resumes what it wrote.
 fn patiently<T: Send + 'static>(
     call: impl FnOnce(ProgressBar) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -272,7 +282,8 @@ fn patiently<T: Send + 'static>(
     }
 }
 
-/// Compares a file with what the hub says of it: its length and, if its name in the cache is a sha256, its hash.
+/// Compares a file with what the hub says of it: its length and, if its name in the cache is a
+/// sha256, its hash.
 fn check(blob: &Path, about: &Metadata) -> io::Result<()> {
     let bytes = map(&File::open(blob)?)?;
     let (bytes, want) = ((*bytes).as_ref(), about.etag().to_ascii_lowercase());

@@ -1,10 +1,10 @@
 //! The hub's cache on this machine: the crate `hf-hub`'s, which Python's `huggingface_hub` shares.
 //!
 //! ```text
-//! models--OWNER--NAME/refs/main               the newest commit here: written last, so it names whole models
-//!                     snapshots/COMMIT/FILE   links
-//!                     blobs/ETAG              the files themselves; ETAG.part is one that is still arriving
-//!                     .no_exist/COMMIT/FILE   empty: the repository has no such file, so don't ask again
+//! models--OWNER--NAME/refs/main      the newest whole commit here, written last
+//!            snapshots/COMMIT/FILE   links
+//!            blobs/ETAG              the files themselves; ETAG.part is still arriving
+//!            .no_exist/COMMIT/FILE   empty: the repository has no such file
 //! ```
 
 use crate::folder::{shard_names, INDEX, SINGLE};
@@ -29,7 +29,8 @@ pub const OPTIONAL: [&str; 5] = [
     "chat_template.jinja",
 ];
 
-/// The folder of the cache: `HF_HUB_CACHE`, else `hub` in `HF_HOME`, else in `~/.cache/huggingface`.
+/// The folder of the cache: `HF_HUB_CACHE`, else `hub` in `HF_HOME`, else in
+/// `~/.cache/huggingface`.
 pub fn folder() -> Result<PathBuf> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let named = |name: &str| named(name).map(PathBuf::from);
@@ -56,14 +57,16 @@ impl Repository {
         Ok(Self { name: name.to_string(), files: cache.repo(repo), cache, dir })
     }
 
-    /// The folder of the model, if all of it is here, and it is known which optional files there are.
+    /// The folder of the model, if all of it is here, and it is known which optional files there
+    /// are.
     pub fn whole(&self) -> Option<PathBuf> {
         let commit = self.commit()?;
         let whole = self.missing(&commit).is_empty() && self.unknown(&commit).is_empty();
         whole.then(|| self.files.pointer_path(&commit))
     }
 
-    /// The folder of the model, if nothing that it needs is missing: enough where nothing can be fetched.
+    /// The folder of the model, if nothing that it needs is missing: enough where nothing can be
+    /// fetched.
     pub fn without_network(&self) -> Result<PathBuf> {
         let name = &self.name;
         let lacks = match self.commit() {
@@ -90,7 +93,8 @@ impl Repository {
         Some(commit.trim().to_string()).filter(|commit| is_plain_name(commit))
     }
 
-    /// True if the file is here and whole, as far as can be seen: JSON parses, and weights are as long as their header says.
+    /// True if the file is here and whole, as far as can be seen: JSON parses, and weights are as
+    /// long as their header says.
     fn has(&self, commit: &str, name: &str) -> bool {
         let path = self.files.pointer_path(commit).join(name);
         let Ok(file) = File::open(&path) else { return false };
@@ -128,7 +132,8 @@ impl Repository {
         fs::write(absent.join(file), "")
     }
 
-    /// Makes this commit the one that is here. `hf-hub` has noted it under its own name with every file; that note goes.
+    /// Makes this commit the one that is here. `hf-hub` has noted it under its own name with every
+    /// file; that note goes.
     #[cfg(feature = "hub")]
     pub fn set_commit(&self, commit: &str) -> std::io::Result<()> {
         let _ = fs::remove_file(self.dir.join("refs").join(commit));

@@ -6,7 +6,8 @@ use anyhow::Result;
 use candecode_kit::units::bytes;
 use std::path::{Path, PathBuf};
 
-/// The embedded models and those of the hub's cache, one a line: name, size, and what is missing, if anything is.
+/// The embedded models and those of the hub's cache, one a line: name, size, and what is missing,
+/// if anything is.
 ///
 /// # Errors
 /// If there is no folder of embedded models, or no home folder.

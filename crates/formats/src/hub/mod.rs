@@ -1,6 +1,7 @@
 //! Where a model's folder is: embedded, on disk, or on the Hugging Face hub.
 //!
-//! What is in the hub's cache is found without any network; the feature `hub` is the client that fetches the rest.
+//! What is in the hub's cache is found without any network; the feature `hub` is the client that
+//! fetches the rest.
 
 #[cfg(feature = "hub")]
 mod fetch;
@@ -50,8 +51,9 @@ fn known(name: &str) -> Option<&'static str> {
     KNOWN.iter().find(|(short, _)| *short == name).map(|(_, repo)| *repo)
 }
 
-/// True if this name says that the model was trained to answer: an instruct model's short name, or a repository, folder or
-/// file that ends in `-Instruct`, `-Chat` or `-it`, a version or a quantization after it left out.
+/// True if this name says that the model was trained to answer: an instruct model's short name, or
+/// a repository, folder or file that ends in `-Instruct`, `-Chat` or `-it`, a version or a
+/// quantization after it left out.
 pub fn is_instruct(name: &str) -> bool {
     let name = known(name).unwrap_or(name).trim_end_matches(['/', '\\']).to_ascii_lowercase();
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -72,9 +74,9 @@ pub fn models_dir() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// The folder of a model: an embedded name, a folder or GGUF file, a short name of [`KNOWN`], or `owner/repo` on the hub.
-/// A model of random weights (`random-135m`) has none: its name is returned. With `offline`, or with `HF_HUB_OFFLINE` in the
-/// environment, no network is used.
+/// The folder of a model: an embedded name, a folder or GGUF file, a short name of [`KNOWN`], or
+/// `owner/repo` on the hub. A model of random weights (`random-135m`) has none: its name is
+/// returned. With `offline`, or with `HF_HUB_OFFLINE` in the environment, no network is used.
 ///
 /// # Errors
 /// If there is no such model, or it is not on this machine and cannot be fetched.
@@ -110,7 +112,8 @@ fn in_cache(name: &str, repo: &str, offline: bool) -> Result<PathBuf> {
         }
         let short: Vec<&str> = KNOWN.iter().map(|(short, _)| *short).collect();
         bail!(
-            "unknown model \"{name}\": no such folder, and not a name; embedded: {}; on the hub: {}, or owner/repo",
+            "unknown model \"{name}\": no such folder, and not a name; embedded: {}; on the hub: \
+                {}, or owner/repo",
             EMBEDDED_MODELS.join(", "),
             short.join(", ")
         )

@@ -51,12 +51,19 @@ impl ApiError {
         Self::new(400, "invalid_request_error", message)
     }
 
-    /// 400: a prompt of `tokens` tokens (a number, or "at least" and a number) doesn't fit in a context
-    /// of `context`. The words are OpenAI's: clients that shorten a conversation look for them.
+    /// 400: a prompt of `tokens` tokens (a number, or "at least" and a number) doesn't fit in a
+    /// context of `context`. The words are OpenAI's: clients that shorten a conversation look for
+    /// them.
     pub fn context_exceeded(param: &str, tokens: impl std::fmt::Display, context: usize) -> Self {
         let it = match param {
-            "messages" => format!("your messages resulted in {tokens} tokens. Please reduce the length of the messages."),
-            _ => format!("you requested {tokens} tokens in your prompt. Please reduce the length of the prompt."),
+            "messages" => format!(
+                "your messages resulted in {tokens} tokens. Please reduce the \
+                length of the messages."
+            ),
+            _ => format!(
+                "you requested {tokens} tokens in your prompt. Please reduce the length \
+                of the prompt."
+            ),
         };
         let message =
             format!("This model's maximum context length is {context} tokens. However, {it}");
@@ -96,7 +103,8 @@ impl ApiError {
     /// The body of the response: `{"error": {"message", "type", "param", "code"}}`.
     pub fn body(&self) -> Value {
         json!({"error": {
-            "message": cut(&self.message, LONGEST_MESSAGE), "type": self.kind, "param": self.param, "code": self.code,
+            "message": cut(&self.message, LONGEST_MESSAGE),
+            "type": self.kind, "param": self.param, "code": self.code,
         }})
     }
 }

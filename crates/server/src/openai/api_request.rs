@@ -258,8 +258,8 @@ fn prompts(fields: &Fields) -> Result<Vec<PromptInput>, ApiError> {
     Ok(prompts)
 }
 
-/// Reads the field `messages`. The texts of a message's parts are joined with a line break, as vLLM does; an assistant's
-/// content may be missing.
+/// Reads the field `messages`. The texts of a message's parts are joined with a line break, as vLLM
+/// does; an assistant's content may be missing.
 fn chat_messages(fields: &Fields) -> Result<Vec<ChatMessage>, ApiError> {
     let sent: Vec<SentMessage> = fields.get("messages")?.unwrap_or_default();
     let mut messages = Vec::new();
@@ -347,7 +347,8 @@ fn sampling_params(
     Ok(params)
 }
 
-/// Refuses lists that would cost the model's thread too much: each token is compared with all of their entries.
+/// Refuses lists that would cost the model's thread too much: each token is compared with all of
+/// their entries.
 fn check_amounts(params: &SamplingParams) -> Result<(), ApiError> {
     let bytes = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
     for (name, what, got, most) in [
@@ -368,8 +369,9 @@ fn check_amounts(params: &SamplingParams) -> Result<(), ApiError> {
 
 /// Reads how many of the likeliest tokens to report with each token; None reports no logprobs.
 ///
-/// The two endpoints ask differently. In a completion `logprobs` is that number; 0 reports each token's own logprob and no
-/// others. In a chat `logprobs` is true or false, and `top_logprobs` is the number, 0 if it is missing.
+/// The two endpoints ask differently. In a completion `logprobs` is that number; 0 reports each
+/// token's own logprob and no others. In a chat `logprobs` is true or false, and `top_logprobs` is
+/// the number, 0 if it is missing.
 fn logprobs_asked(fields: &Fields, endpoint: Endpoint) -> Result<Option<usize>, ApiError> {
     if endpoint == Endpoint::Completions {
         if fields.value("logprobs").is_some_and(|value| value == false) {
@@ -390,10 +392,11 @@ fn logprobs_asked(fields: &Fields, endpoint: Endpoint) -> Result<Option<usize>, 
     Ok(wanted.then_some(top))
 }
 
-/// Reads the fields that ask for a pattern as one regular expression that the whole text must match, and says which field
-/// it was: vLLM's `structured_outputs`, with `regex` or `choice`, or its older `guided_regex` or `guided_choice`.
-/// The texts of a choice become `(?:yes|no)`, with each text escaped. Of OpenAI's `response_format` only
-/// `{"type": "text"}` can be had, which changes nothing: the others need a grammar, which day 14 doesn't have.
+/// Reads the fields that ask for a pattern as one regular expression that the whole text must
+/// match, and says which field it was: vLLM's `structured_outputs`, with `regex` or `choice`, or
+/// its older `guided_regex` or `guided_choice`. The texts of a choice become `(?:yes|no)`, with
+/// each text escaped. Of OpenAI's `response_format` only `{"type": "text"}` can be had, which
+/// changes nothing: the others need a grammar, which day 14 doesn't have.
 fn allowed_regex(fields: &Fields) -> Result<Option<(&'static str, String)>, ApiError> {
     if let Some(format) = fields.value("response_format") {
         let kind = format["type"].as_str().ok_or_else(|| fields.wrong("response_format"))?;

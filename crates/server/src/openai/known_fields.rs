@@ -1,5 +1,5 @@
-//! A rule for every request field that OpenAI, vLLM and llama.cpp document. A field that would change the answer is
-//! either read or refused, never ignored.
+//! A rule for every request field that OpenAI, vLLM and llama.cpp document. A field that would
+//! change the answer is either read or refused, never ignored.
 //!
 //! `tests/oracle/request_fields.json` holds their lists; a test compares it with this one.
 
@@ -20,7 +20,8 @@ pub enum FieldRule {
     Other(&'static str),
     /// Can't change the answer here, for this reason.
     NoEffect(&'static str),
-    /// Refused with 400, unless the value asks for nothing: it is this JSON. `""` stands for everything empty.
+    /// Refused with 400, unless the value asks for nothing: it is this JSON. `""` stands for
+    /// everything empty.
     Refused(&'static str),
 }
 
@@ -108,8 +109,8 @@ pub const WITHOUT_EFFECT: &[(&str, &[&str])] = &[
     ("special tokens are never shown here", &["spaces_between_special_tokens"]),
 ];
 
-/// The fields that are refused, by the value that asks for nothing. Names that have left the documentation (such as
-/// vLLM's `guided_json`) are here because clients still send them.
+/// The fields that are refused, by the value that asks for nothing. Names that have left the
+/// documentation (such as vLLM's `guided_json`) are here because clients still send them.
 #[rustfmt::skip]
 pub const REFUSED: &[(&str, &[&str])] = &[
     ("\"\"", &[
@@ -165,16 +166,18 @@ pub fn asks_for_nothing(value: &Value) -> bool {
 /// The fields of a request that are read, each of the right type and in its range.
 pub struct Fields {
     object: Map<String, Value>,
-    /// The names of fields that change nothing. vLLM accepts unknown ones silently; the server logs each name once.
+    /// The names of fields that change nothing. vLLM accepts unknown ones silently; the server logs
+    /// each name once.
     pub ignored: Vec<String>,
 }
 
 impl Fields {
-    /// Reads the body of a request, by the rule of each field. A field with `null` counts as left out.
+    /// Reads the body of a request, by the rule of each field. A field with `null` counts as left
+    /// out.
     ///
     /// # Errors
-    /// 400 if it isn't a JSON object, a field that is read has another type or is out of range, or one asks for
-    /// something that isn't supported. The error names the field.
+    /// 400 if it isn't a JSON object, a field that is read has another type or is out of range, or
+    /// one asks for something that isn't supported. The error names the field.
     pub fn read(body: &[u8]) -> Result<Self, ApiError> {
         let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body); // a byte order mark
         let value: Value = serde_json::from_slice(body)
@@ -254,7 +257,8 @@ impl Fields {
     }
 }
 
-/// A float without a fraction, such as 8.0, as an integer: Python's clients send them, and vLLM takes them.
+/// A float without a fraction, such as 8.0, as an integer: Python's clients send them, and vLLM
+/// takes them.
 fn whole(value: Value) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53: f64 holds all integers below
     let number = value.as_f64().filter(|x| value.is_f64() && x.fract() == 0.0 && x.abs() < EXACT);

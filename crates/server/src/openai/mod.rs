@@ -1,4 +1,5 @@
-//! OpenAI's protocol: requests in, replies out. vLLM's extensions that the course has days for are read, too.
+//! OpenAI's protocol: requests in, replies out. vLLM's extensions that the course has days for are
+//! read, too.
 
 mod api_error;
 mod api_request;

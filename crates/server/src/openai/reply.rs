@@ -104,7 +104,8 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Starts the answer to a request with these prompts. `echoes` are their texts, if the answer begins with them.
+    /// Starts the answer to a request with these prompts. `echoes` are their texts, if the answer
+    /// begins with them.
     pub fn new(
         request: &ApiRequest,
         prompts: &[Vec<u32>],
@@ -154,9 +155,10 @@ impl Reply {
 
     /// Adds a token, and returns the events that it makes: none, or up to three.
     ///
-    /// A choice of a chat begins with an event that has its role. Then each token with text makes one. The end of a choice is
-    /// an event of its own, as OpenAI's is: some clients ignore text beside a `finish_reason`. Logprobs of a token without
-    /// text wait for the next event. After the last choice the stream ends, too.
+    /// A choice of a chat begins with an event that has its role. Then each token with text makes
+    /// one. The end of a choice is an event of its own, as OpenAI's is: some clients ignore text
+    /// beside a `finish_reason`. Logprobs of a token without text wait for the next event. After
+    /// the last choice the stream ends, too.
     pub fn events(&mut self, delta: ChoiceDelta) -> String {
         let (index, finish) = (delta.index, delta.finish);
         self.take(delta);
@@ -213,7 +215,8 @@ impl Reply {
         sse(&self.chunk(json!([choice])))
     }
 
-    /// What all events share. If the stream ends with the usage, every earlier event has a `usage` of `null`.
+    /// What all events share. If the stream ends with the usage, every earlier event has a `usage`
+    /// of `null`.
     fn chunk(&self, choices: Value) -> Value {
         let object = match self.endpoint {
             Endpoint::Completions => "text_completion",
@@ -263,7 +266,8 @@ impl Reply {
         escaped(&whole)
     }
 
-    /// Takes the logprobs that choice `index` hasn't reported yet; `null` if the request didn't ask for them.
+    /// Takes the logprobs that choice `index` hasn't reported yet; `null` if the request didn't ask
+    /// for them.
     fn take_logprobs(&mut self, index: usize) -> Value {
         if !self.logprobs {
             return Value::Null;
@@ -277,7 +281,8 @@ impl Reply {
     }
 }
 
-/// `{"content": [{"token", "logprob", "bytes", "top_logprobs": [{"token", "logprob", "bytes"}, …]}, …], "refusal": null}`.
+/// `{"content": [{"token", "logprob", "bytes", "top_logprobs": [{"token", "logprob", "bytes"}, …]},
+/// …], "refusal": null}`.
 fn chat_logprobs(tokens: &[TokenLogprobs]) -> Value {
     let mut content = Vec::new();
     for token in tokens {
@@ -288,9 +293,10 @@ fn chat_logprobs(tokens: &[TokenLogprobs]) -> Value {
     json!({"content": content, "refusal": null})
 }
 
-/// `{"tokens": […], "token_logprobs": […], "top_logprobs": [{token: logprob, …}, …], "text_offset": […]}`, four lists with
-/// one element per token. `top_logprobs` always includes the chosen token, and its logprob where others have the same
-/// text. `text_offset` is where the token begins, in characters: the first at `offset`, which moves to the end.
+/// `{"tokens": […], "token_logprobs": […], "top_logprobs": [{token: logprob, …}, …], "text_offset":
+/// […]}`, four lists with one element per token. `top_logprobs` always includes the chosen token,
+/// and its logprob where others have the same text. `text_offset` is where the token begins, in
+/// characters: the first at `offset`, which moves to the end.
 fn completion_logprobs(tokens: &[TokenLogprobs], offset: &mut usize) -> Value {
     let (mut texts, mut logprobs) = (Vec::new(), Vec::new());
     let (mut tops, mut offsets) = (Vec::new(), Vec::new());

@@ -217,7 +217,9 @@ fn what_asks_for_too_much_is_refused_before_any_work() {
     assert_eq!((status, &answer["error"]["param"]), (400, &json!("logprobs")), "{answer}");
     let echo = json!({"echo": true, "prompt": vec!["Once ".repeat(400); 128], "n": 1});
     assert_eq!(server.post(COMPLETIONS, &body("", &echo)).0, 400); // each is too long
-                                                                   // Two hundred thousand stop strings, and texts that cannot fit, many at once.
+                                                                   // Two hundred thousand stop
+                                                                   // strings, and texts that cannot
+                                                                   // fit, many at once.
     let bodies = [
         body("Once", &json!({"stop": (0..200_000).map(|_| "ab").collect::<Vec<_>>()})),
         body(&"a b".repeat(300_000), &json!({})),
@@ -366,7 +368,8 @@ fn large_patterns_in_use_have_a_bound() {
     well(&server);
 }
 
-/// Chats whose template has no end cost their own lane: completions are answered, and the server ends when it is told to.
+/// Chats whose template has no end cost their own lane: completions are answered, and the server
+/// ends when it is told to.
 #[test]
 #[cfg(unix)]
 fn templates_that_fail_or_have_no_end_do_not_stop_the_server() {

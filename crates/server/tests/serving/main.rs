@@ -1,4 +1,5 @@
-//! The server as a whole, on the loopback: what clients send, what they get, and what they do to it.
+//! The server as a whole, on the loopback: what clients send, what they get, and what they do to
+//! it.
 
 #![cfg(feature = "ref")]
 

@@ -123,7 +123,8 @@ fn lines_of_stdin() -> Receiver<String> {
 impl Session<'_> {
     /// Checks, shows, and waits for something to do.
     fn round(&mut self) -> Result<Step> {
-        self.watcher.get_mut().reset(); // before the check: what is saved meanwhile is checked afterwards
+        // Before the check: what is saved meanwhile is checked afterwards.
+        self.watcher.get_mut().reset();
         let inputs = Inputs::read(self.repo);
         let key = inputs.key(self.repo, &self.day);
         say!("\n{}", paint(Colour::Bold, &format!("── {} ──", self.day.title())));
@@ -222,7 +223,8 @@ impl Session<'_> {
         let mut named = false;
         loop {
             let keys = format!(
-                "h hint · n next · d diff · l list · q quit, then Enter\n(waiting for a save of {})",
+                "h hint · n next · d diff · l list · q quit, then Enter\n(waiting for a save of \
+                    {})",
                 self.day.src()
             );
             say!("\n{}", paint(Colour::Dim, &keys));
@@ -267,8 +269,8 @@ impl Session<'_> {
         }
     }
 
-    /// Names the known mistakes that do what the reader's code does in the check that is shown. False
-    /// if the reader did something meanwhile: that goes first.
+    /// Names the known mistakes that do what the reader's code does in the check that is shown.
+    /// False if the reader did something meanwhile: that goes first.
     fn name_mistakes(&self, day: &DayProgress, run: &DayRun) -> Result<bool> {
         let options = Options { device: self.device.map(str::to_string), ..Options::default() };
         let units = checks::diagnose(self.repo, run, &options, &|| self.has_event())?;

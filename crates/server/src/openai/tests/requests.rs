@@ -1,5 +1,6 @@
-//! Requests of OpenAI's clients: what each field does, its range, and what is refused. The lists of names are
-//! made by `tests/oracle/request_fields.py`, from packages of OpenAI's, vLLM's and llama.cpp's.
+//! Requests of OpenAI's clients: what each field does, its range, and what is refused. The lists of
+//! names are made by `tests/oracle/request_fields.py`, from packages of OpenAI's, vLLM's and
+//! llama.cpp's.
 
 use crate::openai::known_fields::{rule, FieldRule, READ, REFUSED, WITHOUT_EFFECT};
 use crate::openai::Endpoint::{self, Chat, Completions};
@@ -170,7 +171,8 @@ fn sampling_parameters_have_openais_names_defaults_and_vllms_extensions() {
             SamplingParams { allow_regex: Some(r"(?:a\.b|c)".into()), ..own.clone() },
         ),
         (
-            json!({"structured_outputs": {"regex": "a", "json": null}, "response_format": {"type": "text"}}),
+            json!({"structured_outputs": {"regex": "a", "json": null},
+                "response_format": {"type": "text"}}),
             SamplingParams { allow_regex: Some("a".into()), ..own.clone() },
         ),
         (
