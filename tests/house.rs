@@ -32,3 +32,35 @@ fn arrows_inside_src_point_down() {
         }
     }
 }
+
+/// ARCHITECTURE.md has a line `crate -> crate, crate` for each crate of the workspace that uses
+/// another: what cargo knows, in no other words.
+#[test]
+fn the_drawing_of_crates_is_what_cargo_knows() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root);
+    let known: serde_json::Value = serde_json::from_slice(&cargo.output().unwrap().stdout).unwrap();
+    let packages = known["packages"].as_array().unwrap();
+    let name = |value: &serde_json::Value| value["name"].as_str().unwrap().to_string();
+    let members: Vec<String> = packages.iter().map(name).collect();
+    let mut want = Vec::new();
+    for package in packages {
+        let named = package["dependencies"].as_array().unwrap().iter().map(name);
+        let mut used: Vec<String> = named.filter(|other| members.contains(other)).collect();
+        used.sort();
+        used.dedup();
+        if !used.is_empty() {
+            want.push(format!("{} -> {}", name(package), used.join(", ")));
+        }
+    }
+    let page = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let is_arrow = |line: &&str| {
+        let from = line.split_once(" -> ").map(|(from, _)| from.to_string());
+        from.is_some_and(|from| members.contains(&from))
+    };
+    let mut drawn: Vec<&str> = page.lines().filter(is_arrow).collect();
+    drawn.sort_unstable();
+    want.sort();
+    assert_eq!(drawn, want);
+}
