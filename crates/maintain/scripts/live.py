@@ -35,7 +35,7 @@ from look import BROWSERS, MEASURE, Quiet
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GOLDENS = ROOT / "tests/oracle/live.json"
-# Bytes, gzipped. Half of the lessons is the tokenizers' crate, with every kind of tokenizer it knows.
+# Bytes, gzipped. The lessons hold the tokenizers' crate with every kind of tokenizer it knows.
 BUDGETS = {"lessons": 1_050_000, "model": 500_000}
 STILLS = {"sampler": "day08_bench", "scheduler": "day15_bench"}
 
