@@ -229,8 +229,7 @@ fn the_book_has(rows: &[Vec<String>], found: &[Found]) {
         assert!(
             found.is_shown_as(cell),
             "book/src/families.md, {model}, {disk}, --dtype {dtype}: the page says {cell:?}, found \
-                is {error}, {first:?}; \
-             run tests/oracle/families_page.py"
+             is {error}, {first:?}; run tests/oracle/families_page.py"
         );
     }
 }

@@ -290,8 +290,7 @@ impl<'a> Output<'a> {
             let yields = written as f64 / passes.max(1) as f64;
             note!(
                 "drafts  {accepted} of {drafted} accepted ({rate:.0} %), {yields:.2} tokens a pass \
-                    of \
-                 the model"
+                 of the model"
             );
         }
     }
@@ -373,8 +372,7 @@ mod tests {
         assert_eq!(
             small,
             "memory  3.0 MB read a token, 30.0 GB/s, more than the 10.0 GB/s that memory gives: \
-                the \
-             processor's caches hold some of it"
+             the processor's caches hold some of it"
         );
         let large = memory(500e6 * 10.0, 10.0, 0.4, 10e9);
         assert!(large.ends_with("in a short test, which other programs may slow down"), "{large}");

@@ -107,8 +107,7 @@ impl Plan {
             (
                 asks || (args.template_set.is_empty() && args.template_date.is_none()),
                 "--template-set and --template-date are for chat templates: cargo xtask chat, or \
-                    an \
-                 instruct model without --raw",
+                 an instruct model without --raw",
             ),
         ] {
             ensure!(fine, usage(message));

@@ -279,8 +279,7 @@ impl Run<'_> {
         if cut {
             note!(
                 "note: the text ends where the model's context does, at {context} tokens; one \
-                    prompt \
-                 goes on with --past-context window"
+                 prompt goes on with --past-context window"
             );
         }
         failure.map_or(Ok(()), Err)
@@ -439,8 +438,7 @@ fn prompts(
             ensure!(
                 least <= context,
                 "{which}the prompt is {} bytes long, so at least {least} tokens, and the context \
-                    is \
-                 {context} tokens; shorten it",
+                 is {context} tokens; shorten it",
                 text.len()
             );
         }

@@ -84,8 +84,8 @@ pub fn explained(
                     let (step, position) = (tokens.len() - prompt_len + 1, tokens.len() - 1);
                     return anyhow!(
                         "{which}{}: logits are NaN at step {step}, position {position}: {stage}; \
-                            is the \
-                         file damaged, or --dtype f16 too narrow for it?",
+                         fetch the file again, and with --dtype f16 try bf16 or f32, whose numbers \
+                         go further",
                         model.name
                     );
                 }
@@ -114,8 +114,7 @@ impl fmt::Display for NanTrace {
         f.write_str(match self {
             Self::NotRepeatable => {
                 "which stage it comes from is not known: this text could not be computed again \
-                    without \
-                 a cache"
+                 without a cache"
             }
             Self::NoNan => {
                 "computed again without a cache, this text gives no NaN, so look at the cache, the \

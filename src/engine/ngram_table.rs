@@ -168,8 +168,7 @@ impl NgramTable {
             let last = last.with_context(|| {
                 format!(
                     "row {} is damaged: it must have 2 to {} token ids below {vocab_size}; make \
-                        the \
-                     table again with --count-ngrams",
+                     the table again with --count-ngrams",
                     i + 1,
                     LONGEST_CONTEXT + 1
                 )

@@ -59,8 +59,7 @@ pub fn check_stops(stop: &[String], tokenizer: &Tokenizer) -> Result<()> {
         };
         return Err(usage(format!(
             "stop string {stop:?}: {token} is a special token, and special tokens are not part of \
-                the \
-             text, so this would never be found; {token} alone ends a text"
+             the text, so this would never be found; {token} alone ends a text"
         )));
     }
     Ok(())

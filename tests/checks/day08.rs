@@ -223,8 +223,7 @@ pub fn a_tiny_temperature_is_nearly_greedy(day: &Day) -> Outcome {
             let input = format!("{logits:?} at temperature {t:e}, then softmax");
             near(&input, (day.softmax)(&got), &want, 0.0).likely(
                 "the quotients of a tiny temperature are beyond f32: subtract the largest logit \
-                    first, \
-                 which changes no probability",
+                 first, which changes no probability",
             )?;
         }
     }

@@ -535,8 +535,7 @@ pub fn a_stop_string_is_found_after_the_prompt(day: &Day) -> Outcome {
         let best = got.first().map(|text| (text.new_ids.len(), text.finish));
         let input = format!(
             "a model that wants {text:?}, of which {prompt_len} are the prompt; 2 beams, at most 3 \
-                new, \
-             stop string {stop:?}: how many new tokens the best text has, and why it ends"
+             new, stop string {stop:?}: how many new tokens the best text has, and why it ends"
         );
         equal(&input, Ok(best), &Some((want, FinishReason::Stop))).likely(
             "the generated tokens have another text alone than after the prompt: give ending all \

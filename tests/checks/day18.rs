@@ -768,8 +768,7 @@ pub fn batches_of_every_shape(day: &Day) -> Outcome {
         }
         let input = format!(
             "{rows} rows, {heads} query heads on {kv_heads}, {new} new tokens of {all} columns, D \
-                = \
-             {width}, padding {padding:?}"
+             = {width}, padding {padding:?}"
         );
         numbers(&input, &got, &want, TOLERANCE)
             .likely("if a check of an earlier task fails, mend that first")?;
@@ -908,8 +907,7 @@ pub fn a_padded_row_is_as_alone(day: &Day) -> Outcome {
             let alone = (day.tiled)(&part(&q, own)?, &k, &v, None)?;
             let input = format!(
                 "row {row} of {rows}, {new} new tokens of {all} columns, {padding} of them \
-                    padding: in \
-                 the batch, beside the row alone"
+                 padding: in the batch, beside the row alone"
             );
             bits_equal(&input, part(&together, own), &alone)?;
         }

@@ -448,8 +448,7 @@ fn what_a_model_wishes_is_said_with_the_flags_for_it() {
     assert_eq!(
         said.unwrap(),
         "[generation_config.json asks for do_sample=true, temperature=0.6, top_k=50, \
-            bad_words_ids=[[5]]; \
-         the server does only what a request says]"
+         bad_words_ids=[[5]]; the server does only what a request says]"
     );
     assert_eq!(generation_config::advice_for_requests(&json!({"eos_token_id": 0}), "x"), None);
     // A number that is none is said as it is written, and a long one in a few digits.

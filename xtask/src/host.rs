@@ -36,8 +36,7 @@ pub fn device_feature(device: &str) -> Result<Option<&'static str>> {
         "cuda" if output("nvcc", &["--version"]).is_some() => Ok(Some("cuda")),
         "cuda" => Err(usage(
             "--device cuda needs NVIDIA's compiler, and there is no `nvcc` here: install the CUDA \
-            toolkit and put its \
-             bin directory on PATH, or use --device cpu",
+             toolkit and put its bin directory on PATH, or use --device cpu",
         )),
         _ => Err(usage(format!("unknown device \"{device}\"; choose cpu, metal or cuda"))),
     }

@@ -49,8 +49,7 @@ impl RandomModel {
             Some(millions) => Ok(Some(Self::of_size(millions))),
             None => bail!(
                 "{name}: a model of random weights is called {PREFIX}<N>m, for N million weights, \
-                    from \
-                 {PREFIX}{}m to {PREFIX}{}m; {PREFIX}135m is one",
+                 from {PREFIX}{}m to {PREFIX}{}m; {PREFIX}135m is one",
                 SIZES.start(),
                 SIZES.end()
             ),

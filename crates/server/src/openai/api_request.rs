@@ -167,7 +167,7 @@ impl ApiRequest {
             return Err(ApiError::invalid("n", message));
         }
         let best_of: usize = fields.get("best_of")?.unwrap_or(n);
-        if best_of != n && best_of != 1 {
+        if best_of != n {
             let message = "best_of must be n: every text that is generated is returned";
             return Err(ApiError::invalid("best_of", message));
         }

@@ -211,6 +211,7 @@ fn what_is_out_of_range_or_too_much_is_refused() {
         (json!({"n": 0}), "n"),
         (json!({"n": 129}), "n"),
         (json!({"n": 2, "best_of": 3}), "best_of"),
+        (json!({"n": 2, "best_of": 1}), "best_of"),
         (json!({"n": 2, "temperature": 0}), "n"), // both would be the same text
         (json!({"stop": ["END", ""]}), "stop"),
         (json!({"stop": {"x": long}}), "stop"),
