@@ -12,7 +12,7 @@ use crate::cargo::{self, Built};
 use crate::note;
 use crate::progress::{self, Progress};
 use crate::repo::{Day, Repo};
-use anyhow::Result;
+use anyhow::{bail, Result};
 use builds::Mix;
 use outcome::{Status, Unit};
 use runner::{DayRun, Options};
@@ -35,8 +35,15 @@ pub fn check(
 ) -> Result<Vec<DayRun>> {
     let (mut stubs, mut begun) = (vec![], vec![]);
     for day in days {
-        let stub = mix != Mix::Reference && progress::of(repo, day)? == Progress::Stub;
-        if stub { &mut stubs } else { &mut begun }.push(day.clone());
+        let file = if mix == Mix::Reference { None } else { Some(progress::of(repo, day)?) };
+        match file {
+            Some(Progress::Stub) => stubs.push(day.clone()),
+            Some(Progress::Missing) => {
+                let (src, number) = (day.src(), day.number);
+                bail!("{src} is missing: `cargo xtask reset day{number}` puts the stub back")
+            }
+            _ => begun.push(day.clone()),
+        }
     }
     // An error in one day of the reader's must not hide another.
     let at_once = if mix == Mix::Mine { 1 } else { begun.len().max(1) };
@@ -126,7 +133,7 @@ pub fn diagnose(
         return Ok(None);
     };
     note!(
-        "Looking for known mistakes of day {} that do the same; the first time this takes up to a \
+        "Comparing with the known mistakes of day {}; the first time, this takes up to a \
          minute. Ctrl-C ends it.",
         run.day.number
     );

@@ -127,7 +127,8 @@ pub fn diagnoses(units: &[Unit]) {
     let known = |unit: &&Unit| cause(unit).iter().any(|line| line.starts_with(DIAGNOSIS[0]));
     let mut rest: Vec<&Unit> = units.iter().filter(known).collect();
     if rest.is_empty() {
-        say!("\nNo known mistake does the same.");
+        let task = units.first().and_then(Unit::task).unwrap_or_default();
+        say!("\nNone of the known mistakes gives this result. cargo xtask hint --task {task}");
     }
     while let Some(first) = rest.first().copied() {
         let (alike, others) = rest.into_iter().partition(|unit| cause(unit) == cause(first));

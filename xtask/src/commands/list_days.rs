@@ -63,12 +63,14 @@ pub fn overview(day: &DayProgress) {
 /// Prints a day with its tasks.
 fn tasks(day: &DayProgress) {
     let words = match (&day.file, day.given) {
-        (Progress::Missing, _) => "(src/ lacks this file: cargo xtask reset brings the stub)",
-        (Progress::Stub, _) => "(the stub; the engine runs the reference)",
-        (_, true) => "(given: the reference's code is in src/)",
-        (_, false) => "(yours)",
+        (Progress::Missing, _) => {
+            format!("(the file is missing: cargo xtask reset day{})", day.day.number)
+        }
+        (Progress::Stub, _) => "(the stub; the engine runs the reference)".into(),
+        (_, true) => "(given: the reference's code is in src/)".into(),
+        (_, false) => "(yours)".into(),
     };
-    say!("{}  {}", paint(Colour::Bold, &day.day.title()), paint(Colour::Dim, words));
+    say!("{}  {}", paint(Colour::Bold, &day.day.title()), paint(Colour::Dim, &words));
     for (task, status) in &day.tasks {
         table::print_row(*status, &task.id, &table::title(task), "");
     }
