@@ -2,7 +2,7 @@
 //! conversation into text.
 //!
 //! It is rendered as transformers' `apply_chat_template` does, with the same settings, variables
-//! and functions, by [`jinja`](super::jinja).
+//! and functions, by [`jinja`].
 
 use super::jinja::{self, Jinja};
 use crate::formats::{self, hub, ChatTemplate};
