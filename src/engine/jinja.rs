@@ -25,6 +25,7 @@ const MAX_RECURSION: usize = 250;
 /// The deepest value that a namespace stores.
 const MAX_DEPTH: usize = 200;
 /// The stack for the deepest value: it nests once for each bracket and each macro that is open.
+#[cfg(not(target_arch = "wasm32"))]
 const STACK: usize = 256 << 20;
 /// The fuel for every template: a unit is one instruction, or 64 bytes of data. A text that it
 /// makes itself has 6 MB at most, so that what reads all of one in one instruction ends within
