@@ -1,5 +1,5 @@
-//! From the loop's events to the body of a response. The loop sends and never waits; a client that
-//! reads slowly has its events here, and they are at most the tokens that it asked for.
+//! Turns the serving loop's events into response bodies. The loop sends without ever blocking, so a
+//! slow client's events queue up here, bounded by the number of tokens it asked for.
 
 use crate::http_routes::lock;
 use crate::metrics::Metrics;
@@ -14,20 +14,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 
-/// The loop's end of the way to a client.
+/// The serving loop's end of a client's channel.
 pub struct Wire {
     events: UnboundedSender<Event>,
     metrics: Arc<Metrics>,
     came: Instant,
-    /// When each choice got its newest token.
+    /// Arrival time of each choice's latest token.
     newest: Mutex<Vec<Option<Instant>>>,
-    /// The loop owns the wire for as long as it needs them.
+    /// Keeps the automata in use for as long as the loop holds this connection.
     _automata: Option<Arc<Automata>>,
 }
 
 impl Wire {
-    /// A way for the events of this many choices, and the client's end of it. The automata of the
-    /// job stay in use until the wire is dropped.
+    /// Opens a channel for the events of this many choices, and returns it with the client's end.
+    /// The job's automata stay in use until the `Wire` is dropped.
     pub fn new(
         choices: usize,
         metrics: Arc<Metrics>,
@@ -54,7 +54,7 @@ impl Connection for Wire {
         if let Event::Token(piece) = &event {
             self.measure(piece);
         }
-        let _ = self.events.send(event); // if the client has gone, `is_closed` says so
+        let _ = self.events.send(event); // if the client has gone, `is_closed` reports it
     }
 
     fn is_closed(&self) -> bool {
@@ -62,8 +62,8 @@ impl Connection for Wire {
     }
 }
 
-/// The client's end. Dropped before the answer has ended, it counts the request as cancelled: the
-/// client has gone, and hyper with it.
+/// The client's end of the channel. If it is dropped before the answer is complete, the client has
+/// disconnected (hyper drops the response), and the request counts as cancelled.
 pub struct Inbox {
     events: UnboundedReceiver<Event>,
     metrics: Arc<Metrics>,
@@ -71,15 +71,15 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// The next piece of the answer.
+    /// Waits for the next piece of the answer.
     ///
     /// # Errors
-    /// What the loop says; it is the last event.
+    /// The error that the loop reported. No events follow it.
     pub async fn next(&mut self) -> Result<Piece, ApiError> {
         let error = match self.events.recv().await {
             Some(Event::Token(piece)) => return Ok(piece),
             Some(Event::Failed(error)) => error.into(),
-            // The loop has ended without a word: a day of the reader's has panicked.
+            // The loop ended without sending an error: code from one of the reader's days panicked.
             None => ApiError::failed("the engine has ended; the server's own output says why"),
         };
         self.ended = true;
@@ -95,10 +95,10 @@ impl Drop for Inbox {
     }
 }
 
-/// The reply, once every choice has ended.
+/// Collects the complete reply, waiting until every choice has finished.
 ///
 /// # Errors
-/// What the loop says, and the status of the response.
+/// The error that the loop reported, with the HTTP status to respond with.
 pub async fn gathered(
     mut inbox: Inbox,
     mut reply: Reply,
@@ -112,7 +112,8 @@ pub async fn gathered(
     Ok(reply)
 }
 
-/// A body of server-sent events, made as it is read: of this first piece, and then of what comes.
+/// Returns a body of server-sent events, built lazily as it is read: `first`, then everything that
+/// arrives in `inbox`.
 pub fn streamed(first: Piece, inbox: Inbox, reply: Reply, engine: Arc<Engine>) -> Body {
     let state = (Some(first), inbox, reply, engine);
     Body::from_stream(unfold(state, |(mut first, mut inbox, mut reply, engine)| async move {

@@ -1,5 +1,5 @@
-//! Accepts connections: how many at once, how long each one may keep others waiting, and which one
-//! makes room when all places are taken.
+//! Accepts connections, limits how many are open and how long each may stall, and picks one to
+//! close when all places are taken.
 
 use crate::http_routes::{lock, router, say, Front};
 use crate::metrics::Metrics;
@@ -23,26 +23,26 @@ use tokio::sync::{watch, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 
-/// The longest headers, in bytes.
+/// Maximum size of the request headers, in bytes.
 const LONGEST_HEADERS: usize = 64 << 10;
-/// How long connections may take to end, after the last row has.
+/// How long open connections get to finish after the last row has ended.
 const END_TIME: Duration = Duration::from_secs(5);
-/// With all places taken, a connection that has waited for this long for a request is closed for a
-/// new one.
+/// When all places are taken, a connection that has waited this long for its next request can be
+/// closed to admit a new one.
 const IDLE: Duration = Duration::from_millis(250);
-/// The same for one whose request has begun, and whose body is on its way.
+/// The same limit for a connection whose request body is still arriving.
 const SLOW: Duration = Duration::from_secs(3);
-/// The answer to a connection that comes when there are too many.
+/// Response to a connection over the limit.
 const TOO_MANY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
     retry-after: 1\r\nconnection: close\r\n\r\n{\"error\": {\"message\": \"there are too many \
     connections; try again in a second\", \"type\": \"server_error\", \"param\": null, \
     \"code\": null}}";
 
-/// The connections that are open.
+/// All open connections.
 type Open = Arc<Mutex<Vec<Arc<Activity>>>>;
 
-/// Answers connections until `ended` says that the loop has ended. The first Ctrl-C closes the
-/// front, the second ends the program.
+/// Serves connections until `ended` reports that the serving loop has ended. The first Ctrl-C stops
+/// new requests; the second exits immediately.
 ///
 /// # Errors
 /// If the listener cannot be used.
@@ -65,7 +65,7 @@ pub async fn serve(
             _ = ended.wait_for(|ended| *ended) => break,
         };
         let Ok((stream, _)) = accepted else {
-            // Out of file descriptors; some will be free soon.
+            // Out of file descriptors. Some will be free again soon.
             sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -73,7 +73,7 @@ pub async fn serve(
             Ok(place) => place,
             Err(_) if evict(&open) => match places.clone().acquire_owned().await {
                 Ok(place) => place,
-                Err(_) => break, // never closed
+                Err(_) => break, // unreachable: the semaphore is never closed
             },
             Err(_) => {
                 front.metrics.refused(503);
@@ -81,7 +81,7 @@ pub async fn serve(
                 continue;
             }
         };
-        let _ = stream.set_nodelay(true); // a token is small, and should not wait for the next
+        let _ = stream.set_nodelay(true); // tokens are tiny: send each one right away
         let activity = Arc::new(Activity::new());
         let held = Held::new(activity.clone(), open.clone(), front.metrics.clone(), place);
         let service = TowerToHyperService::new(service.clone());
@@ -91,8 +91,7 @@ pub async fn serve(
             request.extensions_mut().insert(tracked.clone());
             let response = service.call(request);
             async move {
-                // The connection is at work until the body of its response has been sent, or
-                // dropped.
+                // The connection counts as busy until the response body has been sent or dropped.
                 let whole = |body: Body| {
                     body.map_frame(move |frame| {
                         let _ = &answering;
@@ -102,7 +101,8 @@ pub async fn serve(
                 response.await.map(|response| response.map(whole))
             }
         });
-        // A client that takes nothing for too long is let go: its connection breaks.
+        // A client that stops reading for too long fails its write timeout, which closes the
+        // connection.
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(front.patience));
         let connection = http1::Builder::new()
@@ -114,7 +114,7 @@ pub async fn serve(
         tokio::spawn(async move {
             let _held = held;
             tokio::select! {
-                _ = connection => {} // one that breaks is the client's affair
+                _ = connection => {} // a broken connection is not the server's problem
                 () = activity.evicted.notified() => {}
             }
         });
@@ -123,7 +123,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// A connection's place among those that are open, until it is dropped.
+/// Registers a connection as open and holds its place until dropped.
 struct Held {
     activity: Arc<Activity>,
     open: Open,
@@ -151,12 +151,13 @@ impl Drop for Held {
     }
 }
 
-/// What a connection waits for. Handlers find it among a request's extensions.
+/// The state of a connection that decides whether it can be evicted. Handlers find it in the
+/// request's extensions.
 pub struct Activity {
-    /// Since when it has waited for its client, and how long it may; None while a request is
-    /// answered.
+    /// When it started waiting for its client, and how long it is allowed to. None while a request
+    /// is being answered.
     waits: Mutex<Option<(Instant, Duration)>>,
-    /// Woken when this connection must make room for another.
+    /// Notified when this connection has to close to make room for another.
     evicted: Notify,
 }
 
@@ -165,29 +166,30 @@ impl Activity {
         Self { waits: Mutex::new(Some((Instant::now(), IDLE))), evicted: Notify::new() }
     }
 
-    /// Notes that the body of the request is being read, or that it is complete.
+    /// Records whether the request body is still being read.
     pub fn reads(&self, reading: bool) {
         *lock(&self.waits) = reading.then(|| (Instant::now(), SLOW));
     }
 
-    /// Since when this connection could be closed for another one; None if it can't be.
+    /// Returns the time this connection has been waiting since if it can be evicted, otherwise
+    /// None.
     fn evictable(&self) -> Option<Instant> {
         let (since, enough) = (*lock(&self.waits))?;
         (since.elapsed() >= enough).then_some(since)
     }
 }
 
-/// Closes the connection that has been idle for longest, if there is one.
+/// Evicts the connection that has been idle the longest. Returns false if none is idle.
 fn evict(open: &Open) -> bool {
     let open = lock(open);
     let idle = open.iter().filter_map(|one| Some((one.evictable()?, one)));
     let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) else { return false };
-    oldest.reads(false); // so that it is not chosen again
+    oldest.reads(false); // so that it isn't picked again
     oldest.evicted.notify_one();
     true
 }
 
-/// Keeps a connection from being evicted while a request of its is answered.
+/// Protects a connection from eviction while one of its requests is being answered.
 struct Answering(Arc<Activity>);
 
 impl Answering {
@@ -203,13 +205,13 @@ impl Drop for Answering {
     }
 }
 
-/// Tells one connection too many to come again.
+/// Responds to a connection over the limit with 503.
 async fn turn_away(mut stream: TcpStream) {
     let told = async {
         stream.write_all(TOO_MANY.as_bytes()).await?;
         stream.shutdown().await?;
-        // Read what it sends and drop it: closing a connection with unread data resets it, and the
-        // answer is lost.
+        // Read and discard the request: closing a socket with unread data resets the connection,
+        // and the client never sees the response.
         let mut dropped = [0; 4096];
         while stream.read(&mut dropped).await? > 0 {}
         Ok::<(), Error>(())
@@ -217,7 +219,7 @@ async fn turn_away(mut stream: TcpStream) {
     let _ = timeout(Duration::from_secs(1), told).await;
 }
 
-/// Waits for Ctrl-C, or for SIGTERM.
+/// On the first Ctrl-C or SIGTERM, stops accepting requests; on the second, exits.
 async fn close_on_signal(front: Arc<Front>) {
     signalled().await;
     match front.metrics.busy() {

@@ -1,5 +1,5 @@
-//! The side of the model: it is opened here, and day 20's loop runs here until the last row has
-//! ended.
+//! The model's side of the server: opens the model and runs day 20's serving loop until the last
+//! row has ended.
 
 use crate::connections;
 use crate::helper_threads::{HelperThreads, THREADS};
@@ -30,17 +30,18 @@ use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{watch, Semaphore};
 
-/// Sets of processors that are kept, for requests that come again with the same regular expression.
+/// Maximum number of cached processor sets, for requests that repeat a regular expression.
 const KEPT: usize = 8;
-/// The memory of the automata in them, in bytes, if one alone does not take more.
+/// Maximum size of the automata in the cached sets, in bytes. The newest set is kept even if it is
+/// larger.
 const MOST_KEPT: usize = 64 << 20;
 
-/// Opens the model, listens, and runs the loop; comes back after Ctrl-C, when the last row has
-/// ended.
+/// Opens the model, binds the port and runs the serving loop. Returns after Ctrl-C, once the last
+/// row has ended.
 ///
 /// # Errors
-/// If a flag is wrong ([`candecode::kit::error::Usage`]), the model cannot be had, the port is
-/// taken, or the loop ends before it was asked to.
+/// If a flag is invalid ([`candecode::kit::error::Usage`]), the model can't be loaded, the port is
+/// taken, or the loop ends unexpectedly.
 pub fn run(flags: &ServeFlags) -> Result<()> {
     flags.check()?;
     let device = device::device(&flags.device).map_err(usage)?;
@@ -56,7 +57,8 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     let format = dtype.map_or_else(|| load::own_format(&files, &device), WeightFormat::Tensors);
     let weights = files.weight_bytes(format);
     let batch_tokens = flags.batch_tokens(files.config(), weights, &device)?;
-    // The context that is served, everywhere the same number: the model's, or what the batch holds.
+    // The context length to serve, used everywhere: the model's own, or the batch's if that is
+    // smaller.
     let own_context = files.config().max_position_embeddings;
     let context = own_context.min(batch_tokens);
     let config = ModelConfig { max_position_embeddings: context, ..files.config().clone() };
@@ -100,9 +102,10 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         .name("http".into())
         .spawn(move || {
             let served = catch_unwind(AssertUnwindSafe(|| runtime.block_on(serving)));
-            // If it has panicked, there is no way to the clients any more: the loop must end, too.
+            // After a panic on this thread no client can be reached any more, so the loop has to
+            // end too.
             waits.close();
-            runtime.shutdown_background(); // helper threads may be at work; nobody waits for it
+            runtime.shutdown_background(); // does not wait for helper threads that are still busy
             served.unwrap_or_else(|panic| Err(anyhow!("{}", panics::describe_panic(&*panic))))
         })
         .context("the HTTP side cannot start")?;
@@ -140,7 +143,7 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         ServingLoop::new(Box::new(scheduler), make_request, flags.max_batch, flags.max_queue);
     let tell = |serving: &ServingLoop| metrics.load(serving.queue.len(), serving.scheduler.load());
     let ran = catch_unwind(AssertUnwindSafe(|| serving.run(&jobs, tell)));
-    drop(serving); // with the rows that a panic has left: their clients are told
+    drop(serving); // drops any rows left over from a panic, which notifies their clients
     drop(jobs);
     front.close();
     let _ = ended.send(true);
@@ -151,10 +154,10 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     ran.map_err(|panic| anyhow!("{}", panics::describe_panic(&*panic)))
 }
 
-/// The chat template; or, as words for clients, why there is none.
+/// Returns the chat template, or an explanation for clients of why there isn't one.
 ///
 /// # Errors
-/// If one was asked for with `--template` and cannot be had.
+/// If `--template` was passed and can't be used.
 fn template(flags: &ServeFlags, files: &ModelFiles) -> Result<Result<Template, String>> {
     let asked = flags.template.as_deref();
     let chosen = files.chat_template().and_then(|own| Template::choose(&flags.model, own, asked));
@@ -167,19 +170,19 @@ fn template(flags: &ServeFlags, files: &ModelFiles) -> Result<Result<Template, S
     }
 }
 
-/// Makes the scheduler's requests of jobs.
+/// Turns jobs into requests for the scheduler.
 struct RequestMaker<'a> {
     config: &'a ModelConfig,
     engine: &'a Engine,
     rails: Arc<Rails>,
-    /// What ends an answer of a chat, by its template.
+    /// Strings that end a chat answer, according to its template.
     stops: Vec<String>,
     end_of_turn: Option<u32>,
-    /// The newest processors that took time to make, and what they were made of.
+    /// Recently built processors that were expensive to build, newest first.
     kept: RefCell<VecDeque<Kept>>,
 }
 
-/// Processors, what they were made of, and the memory of their automata in bytes.
+/// Cached processors, the parameters they were built from, and the size of their automata in bytes.
 struct Kept {
     made_of: SamplingParams,
     processors: Processors,
@@ -187,19 +190,19 @@ struct Kept {
 }
 
 impl RequestMaker<'_> {
-    /// The request of a choice.
+    /// Builds the scheduler's request for one choice of a job.
     fn request(&self, job: &Job, index: usize) -> Result<Request<'static>> {
         let prompt = job.prompt(index);
         let mut params = job.params.clone();
         if job.is_chat && params.allow_regex.is_none() {
-            // What matches a pattern is the whole answer, whatever the template would end at.
+            // With a pattern, the whole answer has to match it, even where the template would stop.
             params.stop.extend(self.stops.iter().cloned());
         }
         requests::special_stops(&mut params, self.engine.tokenizer());
         let room = (self.config.max_position_embeddings + 1).saturating_sub(prompt.len());
         params.max_new_tokens = params.max_new_tokens.min(room);
         let processors = self.processors(&params)?;
-        // The same seed for each prompt of a list: its texts are those that it gets alone.
+        // Every prompt of a list uses the same seed, so each gets the text it would get on its own.
         let ops = self.engine.ops();
         let sampler = requests::sampler(&params, index % job.n, ops);
         let mut request =
@@ -210,9 +213,9 @@ impl RequestMaker<'_> {
         Ok(request)
     }
 
-    /// The processors of these parameters. Those with an automaton or bad words are kept: all
-    /// choices of a request share them, with the masks that they have computed, and so do requests
-    /// that come again. The automaton itself is compiled already.
+    /// Returns the processors for these parameters. Sets with an automaton or bad words are cached:
+    /// all choices of a request share them, along with the masks computed so far, and so do
+    /// repeated requests. The automaton itself has already been compiled.
     fn processors(&self, params: &SamplingParams) -> Result<Processors> {
         let automata = self.rails.of(params).context("the patterns of the request are lost")?;
         let bytes = automata.memory_usage();

@@ -1,4 +1,4 @@
-//! Who may ask: clients that have the key, programs of this machine, and browsers' pages from
+//! Access control: clients with the API key, programs on this machine, and browser pages from
 //! allowed origins.
 
 use crate::http_routes::{http_error, random, refusal, Front};
@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
-/// The header for request ids; OpenAI's clients read it as `_request_id`.
+/// The request id header. OpenAI's clients expose it as `_request_id`.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Lets pages of these origins ask from a browser (CORS). `*` is any.
+/// Returns a CORS layer that lets browser pages from these origins send requests. `*` allows any
+/// origin.
 pub fn cors(origins: &[String]) -> CorsLayer {
     let allowed = match origins.iter().any(|origin| origin == "*") {
         true => AllowOrigin::mirror_request(),
@@ -30,7 +31,7 @@ pub fn cors(origins: &[String]) -> CorsLayer {
         .max_age(Duration::from_secs(600))
 }
 
-/// Adds the request's own `x-request-id` to its response, or a new one.
+/// Copies the request's `x-request-id` to the response, or generates one.
 pub async fn request_id(request: Request, next: Next) -> Response {
     let fits = |id: &&HeaderValue| {
         !id.is_empty() && id.len() <= 128 && id.as_bytes().iter().all(u8::is_ascii_graphic)
@@ -45,10 +46,10 @@ pub async fn request_id(request: Request, next: Next) -> Response {
     response
 }
 
-/// Refuses what a page of another site may have sent, on a server without a key that only this
-/// machine reaches. Such a page can give its own name this machine's address (DNS rebinding), and
-/// then a browser takes the server for a part of that site. What it can't change is the name in
-/// `Host` and `Origin`.
+/// On a server that has no key and only listens locally, rejects requests that another site's page
+/// could have sent. Such a page can point its own domain at this machine (DNS rebinding), and the
+/// browser then treats the server as part of that site. It can't forge the names in `Host` and
+/// `Origin`, though.
 pub async fn local_only(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
     let Some(address) = front.local else { return next.run(request).await };
     let texts = |name: HeaderName, headers: &HeaderMap| {
@@ -81,7 +82,7 @@ pub async fn local_only(State(front): State<Arc<Front>>, request: Request, next:
     refusal(&http_error(403, None, message))
 }
 
-/// Whether a `host:port` names this machine, or the address where the server listens.
+/// Whether a `host:port` refers to this machine or to the address the server listens on.
 fn is_local(authority: &str, address: IpAddr) -> bool {
     let Ok(authority) = authority.parse::<Authority>() else { return false };
     let host = authority.host();
@@ -91,13 +92,13 @@ fn is_local(authority: &str, address: IpAddr) -> bool {
         || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback() || ip == address)
 }
 
-/// Whether an `Origin`, as `http://localhost:3000`, is a page of this machine.
+/// Whether an `Origin`, such as `http://localhost:3000`, belongs to this machine.
 fn is_local_origin(origin: &str, address: IpAddr) -> bool {
     let uri = origin.parse::<Uri>().ok().filter(|uri| uri.scheme().is_some());
     uri.as_ref().and_then(Uri::authority).is_some_and(|one| is_local(one.as_str(), address))
 }
 
-/// Lets requests through that show the key, if one is asked for.
+/// Requires the API key on every request, if the server has one.
 pub async fn with_key(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
     if let Some(key) = &front.key {
         let shown = request.headers().get(header::AUTHORIZATION).map_or(&b""[..], |v| v.as_bytes());
@@ -114,14 +115,14 @@ pub async fn with_key(State(front): State<Arc<Front>>, request: Request, next: N
     next.run(request).await
 }
 
-/// The key in `Bearer KEY`. The word's case does not matter (RFC 9110, 11.1).
+/// Extracts the key from `Bearer KEY`. The scheme is case-insensitive (RFC 9110, 11.1).
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, key) = value.split_at_checked(6)?;
     let bare = key.trim_ascii();
     (scheme.eq_ignore_ascii_case(b"bearer") && key.len() > bare.len()).then_some(bare)
 }
 
-/// Whether two keys are equal, in a time that does not tell where they part.
+/// Compares two keys without stopping early, so that timing doesn't reveal where they differ.
 fn same(a: &[u8], b: &[u8]) -> bool {
     let differences = a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b));
     a.len() == b.len() && differences == 0

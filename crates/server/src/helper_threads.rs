@@ -1,5 +1,5 @@
-//! Runs work that takes a while away from the HTTP thread and from the model's, a bounded amount
-//! at a time.
+//! Runs slow work off the HTTP thread and the model's thread, with a limit on how much runs at
+//! once.
 
 use crate::http_routes::say;
 use crate::openai::{ApiError, Endpoint};
@@ -9,19 +9,19 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// How long a request may wait for its turn, and then how long its work may take.
+/// Maximum time a request waits for its turn, and then the maximum time its work may take.
 const LONGEST: Duration = Duration::from_secs(30);
-/// A request with a longer body waits for other long ones, and not ahead of short ones.
+/// Bodies longer than this, in bytes, wait in their own lane, so that they don't delay short ones.
 const LONG_BODY: usize = 16 << 10;
-/// Threads that all lanes need together.
+/// Number of threads that all lanes need together.
 pub const THREADS: usize = 7;
 
-/// A kind of work, of which only a few run at once. The others wait in order of arrival. Work that
-/// never ends costs its own lane, and no other.
+/// A kind of work with a limit on how many tasks run at once. The rest wait in order of arrival. A
+/// task that never ends blocks only its own lane.
 #[derive(Clone)]
 pub struct Lane {
     places: Arc<Semaphore>,
-    /// What the work is, for messages: "reading the request".
+    /// The kind of work, for error messages: "reading the request".
     work: &'static str,
 }
 
@@ -30,12 +30,12 @@ impl Lane {
         Self { places: Arc::new(Semaphore::new(places)), work }
     }
 
-    /// Runs `work` on a helper thread. If the caller is dropped while it waits for its turn,
-    /// because the client has gone, the work never starts.
+    /// Runs `work` on a helper thread. If the caller is dropped while it is still waiting for its
+    /// turn, because the client has disconnected, the work never starts.
     ///
     /// # Errors
-    /// What the work returns; 503 if its turn does not come in time; 504 if it takes too long; 500
-    /// if it panics, which is reported on standard error.
+    /// The work's own error; 503 if its turn doesn't come in time; 504 if it takes too long; 500 if
+    /// it panics (the panic is reported on standard error).
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
@@ -51,7 +51,7 @@ impl Lane {
             }
         };
         let task = tokio::task::spawn_blocking(move || {
-            let _place = place; // until the work is done, even if nobody waits for it any longer
+            let _place = place; // held until the work is done, even if the client has disconnected
             work()
         });
         match timeout(LONGEST, task).await {
@@ -71,7 +71,7 @@ impl Lane {
     }
 }
 
-/// The lanes of a server.
+/// The server's lanes.
 pub struct HelperThreads {
     completions: Lane,
     chats: Lane,
@@ -83,7 +83,7 @@ pub struct HelperThreads {
 }
 
 impl HelperThreads {
-    /// All lanes, idle.
+    /// Creates all lanes, idle.
     pub fn new() -> Self {
         let reading = "reading the request";
         Self {
@@ -95,7 +95,7 @@ impl HelperThreads {
         }
     }
 
-    /// The lane that reads a request with a body of this many bytes.
+    /// Returns the lane for parsing a request whose body has this many bytes.
     pub fn reading(&self, endpoint: Endpoint, bytes: usize) -> &Lane {
         match endpoint {
             _ if bytes > LONG_BODY => &self.long,

@@ -1,5 +1,5 @@
-//! What each path answers. A request is read and refused here; what is left of it goes to the loop
-//! as a [`Job`].
+//! The HTTP routes and their handlers. Requests are parsed and validated here, and go to the
+//! serving loop as a [`Job`].
 
 use crate::answer::{self, Wire};
 use crate::connections::Activity;
@@ -30,54 +30,57 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// The longest body, in bytes: more than any prompt that fits a model of this course.
+/// Maximum length of a request body, in bytes: more than any prompt that fits in this course's
+/// models.
 const LONGEST_BODY: usize = 1 << 20;
-/// How long a body that is too long is read and dropped, so that its sender reads why.
+/// How long to keep reading and discarding a body that is too long, so that the client gets to read
+/// the error.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
-/// A body up to this length, in bytes, is read at any time.
+/// Bodies up to this length, in bytes, are always read immediately.
 const SHORT_BODY: usize = 64 << 10;
-/// How many longer ones are held at once, while they are read and parsed.
+/// Maximum number of longer bodies in memory at once, while they are read and parsed.
 pub const LONG_BODIES: usize = 32;
-/// The most tokens whose logprobs one answer may hold, alternatives included: each costs up to a
-/// kilobyte while the answer is written.
+/// Maximum number of logprobs in one answer, alternatives included. Each takes up to a kilobyte
+/// while the answer is serialized.
 const MOST_LOGPROBS: usize = 1 << 18;
-/// The most unknown fields that are written down; a client that invents more is not heard.
+/// Maximum number of unknown field names to log. A client that keeps inventing names is ignored
+/// beyond that.
 const NOTED_FIELDS: usize = 64;
 
-/// What every handler needs.
+/// State shared by all handlers.
 pub struct Front {
-    /// What clients call the model.
+    /// The model's name in the API.
     pub model: String,
-    /// What encodes prompts.
+    /// Encodes prompts.
     pub prompts: PromptReader,
-    /// What clients must show.
+    /// The API key that clients must send. None: no key needed.
     pub key: Option<String>,
-    /// The address where only this machine's own clients are answered; None: all are.
+    /// The listening address if only clients on this machine are allowed. None: all clients are.
     pub local: Option<IpAddr>,
-    /// The origins whose pages may ask.
+    /// Origins whose pages are allowed to send requests.
     pub origins: Vec<String>,
-    /// The threads for what takes a while.
+    /// Threads for slow work.
     pub helpers: HelperThreads,
     /// Compiled automata.
     pub rails: Arc<Rails>,
-    /// Places for long bodies.
+    /// Permits for long bodies.
     pub long_bodies: Semaphore,
-    /// The way to the loop; None once the server is about to end.
+    /// The channel to the serving loop. None once the server is shutting down.
     pub jobs: Mutex<Option<Sender<Job>>>,
-    /// How long a client may take to send a request, or take nothing of its answer.
+    /// How long a client may take to send a request, or go without reading its answer.
     pub patience: Duration,
-    /// What is counted.
+    /// The server's counters.
     pub metrics: Arc<Metrics>,
-    /// When the server started, in seconds since 1970.
+    /// Start time of the server, in seconds since 1970.
     pub started: u64,
-    /// Responses so far: a part of each one's id.
+    /// Number of responses so far, which is part of each response's id.
     pub count: AtomicU64,
-    /// Fields that clients have sent, and that change nothing.
+    /// Names of ignored fields that have already been logged.
     pub noted: Mutex<BTreeSet<String>>,
 }
 
 impl Front {
-    /// Takes no more jobs; the loop ends when the last one has.
+    /// Stops accepting jobs. The loop ends once the last running job has finished.
     pub fn close(&self) {
         lock(&self.jobs).take();
     }
@@ -86,7 +89,7 @@ impl Front {
         lock(&self.jobs).clone().ok_or_else(ApiError::closing)
     }
 
-    /// Refuses an answer whose logprobs would take too much memory.
+    /// Rejects a request whose logprobs would take too much memory.
     fn check_logprobs(&self, request: &ApiRequest, prompts: &[Vec<u32>]) -> Result<(), ApiError> {
         let Some(top) = request.logprobs else { return Ok(()) };
         let context = self.prompts.config.max_position_embeddings;
@@ -110,7 +113,7 @@ impl Front {
         Err(ApiError::invalid(param, message))
     }
 
-    /// Writes down fields that were ignored, each name once.
+    /// Logs the names of ignored fields, each only once.
     fn note(&self, ignored: &[String]) {
         let mut noted = lock(&self.noted);
         for name in ignored {
@@ -122,27 +125,28 @@ impl Front {
     }
 }
 
-/// Locks; a panic of another thread does not matter.
+/// Locks a mutex, ignoring poisoning: another thread's panic doesn't matter here.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A line on standard error, if anyone reads it: a server outlives its terminal, and a full disk.
+/// Prints a line to standard error and ignores failures: the server may outlive its terminal, and
+/// the disk may be full.
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// A number that can't be guessed, and that no two requests share.
+/// Returns an unpredictable number, or the time if the system has no randomness to offer.
 pub fn random() -> u64 {
     getrandom::u64().unwrap_or_else(|_| now())
 }
 
-/// All paths.
+/// Builds the router with all routes.
 pub fn router(front: Arc<Front>) -> Router {
     let guarded = Router::new()
         .route("/v1/models", get(models))
@@ -163,12 +167,12 @@ pub fn router(front: Arc<Front>) -> Router {
         .with_state(front)
 }
 
-/// A refusal that day 20 has no word for: it is HTTP's.
+/// Returns an error for a plain HTTP failure, which day 20's errors don't cover.
 pub fn http_error(status: u16, code: Option<&'static str>, message: String) -> ApiError {
     ApiError { code, ..ApiError::new(status, "invalid_request_error", message) }
 }
 
-/// An error as a response, in OpenAI's form.
+/// Turns an error into a response in OpenAI's format.
 pub fn refusal(error: &ApiError) -> Response {
     let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json_response(status, &error.body());
@@ -198,8 +202,7 @@ async fn no_such_method(request: Request) -> Response {
     refusal(&http_error(405, None, message))
 }
 
-/// The page on which one talks with the model. All of it is in this file: nothing is fetched from
-/// elsewhere.
+/// Serves the built-in chat page. It is a single file and loads nothing from elsewhere.
 async fn page(State(front): State<Arc<Front>>) -> Response {
     let form = if front.prompts.template.is_ok() { "chat" } else { "text" };
     let name = front.model.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
@@ -213,7 +216,7 @@ async fn page(State(front): State<Arc<Front>>) -> Response {
     (headers, page.replace("{{model}}", &name)).into_response()
 }
 
-/// 200 while jobs are taken, 503 afterwards.
+/// Responds with 200 while the server accepts jobs, and with 503 afterwards.
 async fn health(State(front): State<Arc<Front>>) -> Response {
     match front.sender() {
         Ok(_) => json_response(StatusCode::OK, &json!({"status": "ok"})),
@@ -226,7 +229,7 @@ async fn metrics(State(front): State<Arc<Front>>) -> Response {
     (headers, front.metrics.text()).into_response()
 }
 
-/// The one model, as clients list it.
+/// Describes the one model being served, as the models endpoint lists it.
 fn model_json(front: &Front) -> Value {
     json!({
         "id": front.model, "object": "model", "created": front.started, "owned_by": "candecode",
@@ -261,13 +264,13 @@ async fn answered(front: Arc<Front>, endpoint: Endpoint, request: Request) -> Re
     })
 }
 
-/// One request, from its body to its response.
+/// Handles one request, from its body to the response.
 async fn answer(
     front: Arc<Front>,
     endpoint: Endpoint,
     request: Request,
 ) -> Result<Response, ApiError> {
-    front.sender()?; // before a body is read for nothing
+    front.sender()?; // fail before reading the body for nothing
     let (parts, body) = request.into_parts();
     check_type(&parts.headers)?;
     let activity = parts.extensions.get::<Arc<Activity>>();
@@ -275,7 +278,8 @@ async fn answer(
     let (body, place) = read(&front, &parts.headers, body).await?;
     activity.inspect(|activity| activity.reads(false));
 
-    // Reading a long prompt takes a moment, in which other clients want to be answered.
+    // Encoding a long prompt takes a while. Do it off the HTTP thread, so that other clients aren't
+    // blocked.
     let reader = front.clone();
     let seed = random();
     let lane = front.helpers.reading(endpoint, body.len());
@@ -316,7 +320,7 @@ async fn answer(
     front.sender()?.send(job).map_err(|_| ApiError::closing())?;
     let engine = front.prompts.engine.clone();
     if request.stream {
-        let first = inbox.next().await?; // it decides the status of the response
+        let first = inbox.next().await?; // the first event decides the response's status
         let headers = [
             (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
             (header::CACHE_CONTROL, "no-cache"),
@@ -325,15 +329,15 @@ async fn answer(
     }
     reply = answer::gathered(inbox, reply, &engine).await?;
     let whole = match reply.logprobs {
-        // Writing many of them would keep the HTTP thread from other clients.
+        // Serializing many logprobs would block the HTTP thread for other clients.
         true => front.helpers.answers.run(move || Ok(reply.whole())).await?,
         false => reply.whole(),
     };
     Ok(([(header::CONTENT_TYPE, "application/json")], whole).into_response())
 }
 
-/// Refuses what is not called JSON. A page of another origin can send a form or plain text to this
-/// machine without being asked; JSON it cannot.
+/// Rejects bodies whose content type isn't JSON. A page from another origin can send forms and
+/// plain text to this machine without a CORS preflight, but not JSON.
 fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let given = headers.get(header::CONTENT_TYPE).map_or(&b"none"[..], |value| value.as_bytes());
     let given = String::from_utf8_lossy(given);
@@ -345,8 +349,8 @@ fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The whole body, if it is not too long and does not take too long; and the place that a long one
-/// takes until it has been parsed.
+/// Reads the whole body, unless it is too long or takes too long. A long body also gets a permit,
+/// to be held until the body has been parsed.
 async fn read<'a>(
     front: &'a Front,
     headers: &HeaderMap,
@@ -383,7 +387,7 @@ async fn read<'a>(
         return Ok((bytes, place));
     }
     drop((bytes, place));
-    // A client that asks before it sends the body (Expect: 100-continue) has sent nothing yet.
+    // A client that asks first (Expect: 100-continue) hasn't sent any of the body yet.
     if said <= LONGEST_BODY || !headers.contains_key(header::EXPECT) {
         let forget = async { while let Some(Ok(_)) = body.frame().await {} };
         let _ = timeout(DRAIN_TIME, forget).await;

@@ -1,5 +1,5 @@
-//! `cargo xtask serve`: day 20 behind HTTP. The loop and the model have the main thread, for they
-//! never wait; HTTP has a thread of its own, where everybody does.
+//! `cargo xtask serve`: day 20 behind HTTP. The serving loop and the model run on the main thread
+//! and never wait for a client; HTTP runs on a thread of its own, where all the waiting happens.
 
 #![warn(missing_docs)]
 
@@ -21,8 +21,8 @@ use clap::Parser as _;
 use serve_flags::ServeFlags;
 use std::process::ExitCode;
 
-/// As in the course's command: it keeps freed memory, and a step asks for the same blocks again and
-/// again.
+/// The same allocator as the course's command. It holds on to freed memory, which pays off because
+/// every step asks for the same blocks again.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     kernels::in_pool(command)
 }
 
-/// All of the program but its number of threads.
+/// Runs the server inside the thread pool and returns the exit code.
 fn command() -> ExitCode {
     let flags = ServeFlags::parse();
     panics::quiet_panics();

@@ -1,12 +1,12 @@
-//! What `/metrics` tells, in Prometheus' text format: how much there is to do, and how long it
-//! takes. The names are vLLM's, with our own prefix.
+//! The counters behind `/metrics`, in Prometheus' text format: load and latencies. The names are
+//! vLLM's, with our own prefix.
 
 use candecode::kit::SchedulerLoad;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How many durations there were, and how long they were together.
+/// Number of durations and their sum.
 #[derive(Default)]
 struct Durations {
     count: AtomicU64,
@@ -20,13 +20,13 @@ impl Durations {
     }
 }
 
-/// All that is counted.
+/// All of the server's counters.
 #[derive(Default)]
 pub struct Metrics {
     queued: AtomicUsize,
     waiting: AtomicUsize,
     running: AtomicUsize,
-    /// Connections that are open.
+    /// Number of open connections.
     pub connections: AtomicUsize,
     prompt_tokens: AtomicU64,
     cancelled: AtomicU64,
@@ -37,45 +37,45 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// How much there is to do, after a turn of the loop.
+    /// Records the load after a step of the serving loop.
     pub fn load(&self, queued: usize, load: SchedulerLoad) {
         self.queued.store(queued, Relaxed);
         self.waiting.store(load.waiting, Relaxed);
         self.running.store(load.running, Relaxed);
     }
 
-    /// A request was taken, with prompts of this many tokens.
+    /// Counts an accepted request whose prompts have this many tokens in total.
     pub fn taken(&self, prompt_tokens: usize) {
         self.prompt_tokens.fetch_add(prompt_tokens as u64, Relaxed);
     }
 
-    /// A choice got its first token, this long after its request came.
+    /// Records the time from a request's arrival to a choice's first token.
     pub fn first_token(&self, after: Duration) {
         self.first.add(after);
     }
 
-    /// A choice got another token, this long after the one before.
+    /// Records the time between two tokens of a choice.
     pub fn next_token(&self, after: Duration) {
         self.next.add(after);
     }
 
-    /// A client went away before its answer was whole.
+    /// Counts a client that disconnected before its answer was complete.
     pub fn cancelled(&self) {
         self.cancelled.fetch_add(1, Relaxed);
     }
 
-    /// A request was refused, or failed here, with this status.
+    /// Counts a request that was rejected, or failed with 500.
     pub fn refused(&self, status: u16) {
         let counter = if status == 500 { &self.failed } else { &self.refused };
         counter.fetch_add(1, Relaxed);
     }
 
-    /// The rows that run and wait, for the line at the end.
+    /// Returns the number of running and waiting rows, for the shutdown message.
     pub fn busy(&self) -> usize {
         self.running.load(Relaxed) + self.waiting.load(Relaxed)
     }
 
-    /// All of it as text.
+    /// Renders all counters as text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let of = |number: &AtomicUsize| number.load(Relaxed) as u64;

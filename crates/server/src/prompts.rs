@@ -1,4 +1,4 @@
-//! From a request's prompts to token ids.
+//! Encodes a request's prompts as token ids.
 
 use crate::openai::{ApiError, ApiRequest, ChatMessage, Endpoint, PromptInput};
 use candecode::engine::chat_template::{Message, RenderOptions, Template};
@@ -7,29 +7,29 @@ use candecode::kit::error::{describe, plain};
 use candecode::kit::ModelConfig;
 use std::sync::Arc;
 
-/// The most bytes that `echo` repeats in an answer, all choices together.
+/// Maximum number of bytes that `echo` repeats in one answer, across all choices.
 const MOST_ECHOED: usize = 4 << 20;
 
-/// What it takes to encode prompts.
+/// Encodes prompts for the handlers.
 pub struct PromptReader {
-    /// The engine, of which this side uses the tokenizer.
+    /// The engine. Only its tokenizer is used on this side.
     pub engine: Arc<Engine>,
-    /// The chat template, or why the model has none.
+    /// The chat template, or the reason the model has none.
     pub template: Result<Template, String>,
-    /// The model's configuration, with the context that is served.
+    /// The model's configuration, with the context length that is served.
     pub config: ModelConfig,
-    /// The bytes of the longest token.
+    /// Length of the longest token, in bytes.
     pub longest_token: usize,
 }
 
 impl PromptReader {
-    /// Encodes each prompt. A text gets BOS and the like from the tokenizer; a chat's template has
-    /// written them already.
+    /// Encodes each prompt. For a plain text, the tokenizer adds BOS and the like; for a chat, the
+    /// template has already written them.
     ///
     /// # Errors
     /// 400, naming `messages`, an option of the template, or `prompt`: if the template or the
-    /// tokenizer refuses a text, an id isn't in the vocabulary, or a prompt has no tokens or more
-    /// than the context.
+    /// tokenizer rejects a text, an id isn't in the vocabulary, or a prompt is empty or longer than
+    /// the context.
     pub fn read(&self, request: &ApiRequest) -> Result<Vec<Vec<u32>>, ApiError> {
         let tokenizer = self.engine.tokenizer();
         let param = match request.endpoint {
@@ -68,7 +68,7 @@ impl PromptReader {
         Ok(all)
     }
 
-    /// The text of a chat.
+    /// Renders a chat to text.
     fn render(&self, request: &ApiRequest, messages: &[ChatMessage]) -> Result<String, ApiError> {
         let messages: Vec<Message> =
             messages.iter().map(|message| Message::new(message.role, &message.content)).collect();
@@ -87,7 +87,7 @@ impl PromptReader {
         })
     }
 
-    /// Refuses a text that has more tokens than the context, if its length alone shows that.
+    /// Rejects a text whose length alone shows that it has more tokens than the context.
     fn check_length(&self, param: &str, text: &str) -> Result<(), ApiError> {
         let context = self.config.max_position_embeddings;
         if text.len() / 16 <= context {
@@ -100,10 +100,10 @@ impl PromptReader {
         }
     }
 
-    /// The texts of the prompts for `echo`; empty without it.
+    /// Returns the texts of the prompts for `echo`, or an empty list without it.
     ///
     /// # Errors
-    /// 400 if ids aren't a text, or there is too much to repeat.
+    /// 400 if some ids don't decode to text, or there is too much to repeat.
     pub fn echoes(&self, request: &ApiRequest) -> Result<Vec<String>, ApiError> {
         let mut texts = Vec::new();
         for prompt in request.prompts.iter().filter(|_| request.echo) {

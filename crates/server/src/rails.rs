@@ -1,5 +1,5 @@
-//! The automata of requests whose text must match a pattern: compiled on a helper thread before the
-//! request goes to the loop, and kept for as long as its rows need them.
+//! The automata of requests whose text must match a pattern. They are compiled on a helper thread
+//! before the request goes to the serving loop, and kept for as long as its rows need them.
 
 use crate::helper_threads::Lane;
 use crate::http_routes::lock;
@@ -10,15 +10,15 @@ use candecode::kit::SamplingParams;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
-/// The memory for automata of up to [`SMALL`] that are in use, in bytes.
+/// Maximum memory of small automata (up to [`SMALL`]) in use at once, in bytes.
 const MOST_SMALL: usize = 64 << 20;
-/// The memory for larger ones. They don't share, so that a few large ones leave room for all
-/// others.
+/// Maximum memory of larger automata in use at once, in bytes. Counted separately, so that a few
+/// large ones can't crowd out the small ones.
 const MOST_LARGE: usize = 192 << 20;
-/// The size in bytes of an automaton that is small.
+/// Maximum size of a small automaton, in bytes.
 const SMALL: usize = 1 << 20;
 
-/// All compiled automata: those in use, by their pattern, and some that may be asked for again.
+/// The compiled automata: the ones in use, keyed by pattern, and a memo of recent ones.
 #[derive(Default)]
 pub struct Rails {
     memo: Arc<AutomataMemo>,
@@ -26,12 +26,12 @@ pub struct Rails {
 }
 
 impl Rails {
-    /// Compiles the automata of a request in this lane, unless they are known. They are in use
-    /// until what is returned is dropped. None if the request has no pattern.
+    /// Compiles a request's automata in this lane, unless they are already known. They count as in
+    /// use until the returned `Arc` is dropped. None if the request has no pattern.
     ///
     /// # Errors
-    /// 400, naming `param`, if the pattern is refused; 503 if too many large ones are in use; and
-    /// as [`Lane::run`].
+    /// 400, naming `param`, if the pattern is rejected; 503 if too much memory is in use by
+    /// automata of the same class; otherwise as [`Lane::run`].
     pub async fn compile(
         &self,
         params: &SamplingParams,
@@ -66,7 +66,7 @@ impl Rails {
         Ok(Some(automata))
     }
 
-    /// The automata of a job with these parameters, which are in use.
+    /// Returns the automata for a job with these parameters. None if they are no longer in use.
     pub fn of(&self, params: &SamplingParams) -> Option<Automata> {
         let Some(pattern) = &params.allow_regex else { return Some(Automata::default()) };
         Some((*lock(&self.in_use).get(pattern)?.upgrade()?).clone())

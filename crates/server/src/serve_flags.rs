@@ -1,4 +1,4 @@
-//! The flags of `cargo xtask serve`. Names are vLLM's where it has one.
+//! The flags of `cargo xtask serve`, with vLLM's names where vLLM has one.
 
 use anyhow::{bail, ensure, Result};
 use axum::http::Uri;
@@ -72,12 +72,12 @@ pub struct ServeFlags {
     pub offline: bool,
 }
 
-/// A number that is not below `least`, nor above `most`.
+/// Returns a parser for integers from `least` to `most`.
 fn in_range(least: u64, most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(least..=most)
 }
 
-/// A page's origin, or `*`.
+/// Parses a page's origin, or `*`.
 fn origin(text: &str) -> Result<String, String> {
     let is_origin = text.parse::<Uri>().is_ok_and(|uri| {
         uri.scheme().is_some() && uri.path() == "/" && uri.query().is_none() && !text.ends_with('/')
@@ -89,10 +89,10 @@ fn origin(text: &str) -> Result<String, String> {
 }
 
 impl ServeFlags {
-    /// Refuses what makes no sense, before a model is read.
+    /// Rejects invalid flags before a model is loaded.
     ///
     /// # Errors
-    /// As wrong usage.
+    /// A usage error.
     pub fn check(&self) -> Result<()> {
         if let Some(key) = self.key() {
             let can_be_sent = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
@@ -114,34 +114,34 @@ impl ServeFlags {
         Ok(())
     }
 
-    /// What clients must show as their key; None: nothing.
+    /// Returns the key that clients must send. None: no key needed.
     pub fn key(&self) -> Option<String> {
         self.api_key.clone().or_else(|| std::env::var("CANDECODE_API_KEY").ok())
     }
 
-    /// The address, if only clients of this machine are to be answered: it is loopback, and there
-    /// is no key.
+    /// Returns the address if only clients on this machine are allowed, that is, if it is loopback
+    /// and there is no key.
     pub fn local(&self) -> Option<IpAddr> {
         (self.host.is_loopback() && self.key().is_none()).then_some(self.host)
     }
 
-    /// Where to listen.
+    /// Returns the address to bind.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::new(self.host, self.port)
     }
 
-    /// What clients call the model.
+    /// Returns the model's name in the API.
     pub fn name(&self) -> &str {
         self.served_model_name.as_deref().unwrap_or(&self.model)
     }
 
-    /// Positions that the scheduler's batch may come to hold: what the flag says, else as many as
-    /// all rows of the longest kind need, as far as a third of the free memory goes beside the
-    /// weights. The rest is for a step, and for the moment at which the cache moves into larger
-    /// memory. `weights` is their bytes.
+    /// Returns the number of positions the scheduler's batch can hold: the flag's value, or enough
+    /// for every row to reach the full context, capped by a third of the memory left after the
+    /// weights. The rest is for the step itself, and for the moment when the cache moves to a
+    /// larger allocation. `weights` is the size of the weights in bytes.
     ///
     /// # Errors
-    /// If not one row has room, or the weights have none.
+    /// If there isn't enough memory for the weights and a small batch.
     pub fn batch_tokens(
         &self,
         config: &ModelConfig,

@@ -4,11 +4,11 @@ use candecode::day20_serve::JobError;
 use candecode::kit::processor::LEFT_NO_TOKEN;
 use serde_json::{json, Value};
 
-/// The longest message of an error, in characters.
+/// Maximum length of an error message, in characters.
 const LONGEST_MESSAGE: usize = 1000;
 
-/// Cuts a text after `most` characters, and appends an ellipsis if more follow: messages stay short
-/// however much a client sends.
+/// Truncates a text to `most` characters and appends an ellipsis if anything was cut, so that
+/// messages stay short no matter what a client sends.
 pub fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -16,31 +16,31 @@ pub fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// An error in OpenAI's form: an HTTP status, and a body that its clients raise as an exception.
+/// An error in OpenAI's format: an HTTP status, and a body that its clients raise as an exception.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     /// The HTTP status.
     pub status: u16,
-    /// What is wrong, and what to do.
+    /// What went wrong and how to fix it.
     pub message: String,
     /// OpenAI's `type`: `invalid_request_error`, `rate_limit_error` or `server_error`.
     pub kind: &'static str,
-    /// The field of the request that caused it.
+    /// The request field that caused the error.
     pub param: Option<String>,
-    /// A word for programs, such as `context_length_exceeded`.
+    /// A machine-readable code, such as `context_length_exceeded`.
     pub code: Option<&'static str>,
-    /// The header `Retry-After`, in seconds.
+    /// The value of the `Retry-After` header, in seconds.
     pub retry_after: Option<u64>,
 }
 
 impl ApiError {
-    /// An error with this status and type.
+    /// Creates an error with this status and type.
     pub fn new(status: u16, kind: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { status, message, kind, param: None, code: None, retry_after: None }
     }
 
-    /// 400: a field has an invalid value. The message should begin with its name.
+    /// 400: a field has an invalid value. The message should begin with the field's name.
     pub fn invalid(param: &str, message: impl Into<String>) -> Self {
         let param = Some(param.to_string());
         Self { param, ..Self::new(400, "invalid_request_error", message) }
@@ -52,8 +52,8 @@ impl ApiError {
     }
 
     /// 400: a prompt of `tokens` tokens (a number, or "at least" and a number) doesn't fit in a
-    /// context of `context`. The words are OpenAI's: clients that shorten a conversation look for
-    /// them.
+    /// context of `context`. The wording is OpenAI's, because clients that shorten conversations
+    /// search for it.
     pub fn context_exceeded(param: &str, tokens: impl std::fmt::Display, context: usize) -> Self {
         let it = match param {
             "messages" => format!(
@@ -78,14 +78,14 @@ impl ApiError {
         Self { status: 404, code: Some("model_not_found"), ..error }
     }
 
-    /// 429: the queue is full. Clients try again after `Retry-After` seconds.
+    /// 429: the queue is full. Clients retry after `Retry-After` seconds.
     pub fn busy() -> Self {
         let message = "the queue is full; try again in a second";
         let error = Self::new(429, "rate_limit_error", message);
         Self { code: Some("rate_limit_exceeded"), retry_after: Some(1), ..error }
     }
 
-    /// 503: there is too much to do for now.
+    /// 503: the server is overloaded for the moment.
     pub fn overloaded(message: impl Into<String>) -> Self {
         Self { retry_after: Some(5), ..Self::new(503, "server_error", message) }
     }
@@ -95,7 +95,7 @@ impl ApiError {
         Self::new(503, "server_error", "the server is shutting down, and takes no new requests")
     }
 
-    /// 500: the server failed, and not because of the request.
+    /// 500: the server failed, through no fault of the request.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(500, "server_error", message)
     }
@@ -123,7 +123,7 @@ impl From<JobError> for ApiError {
             JobError::Busy => Self::busy(),
             JobError::Closing => Self::closing(),
             JobError::Invalid(message) => Self::unreadable(message),
-            // The request's own rules contradict each other: sending it again would change nothing.
+            // The request's own rules contradict each other, so sending it again wouldn't help.
             JobError::Failed(message) if message.contains(LEFT_NO_TOKEN) => {
                 Self::unreadable(message)
             }

@@ -1,4 +1,4 @@
-//! Requests as OpenAI's clients send them: from a body of JSON to prompts and sampling parameters.
+//! Requests as OpenAI's clients send them, parsed from JSON into prompts and sampling parameters.
 
 use super::api_error::ApiError;
 use super::known_fields::{asks_for_nothing, Fields};
@@ -9,12 +9,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// OpenAI's two endpoints, each with its own form of request and answer.
+/// OpenAI's two endpoints, each with its own request and response format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endpoint {
-    /// `/v1/completions`: a text to continue.
+    /// `/v1/completions`: continues a text.
     Completions,
-    /// `/v1/chat/completions`: messages to answer.
+    /// `/v1/chat/completions`: answers a list of messages.
     Chat,
 }
 
@@ -23,7 +23,7 @@ pub enum Endpoint {
 pub struct ChatMessage {
     /// `system`, `user` or `assistant`.
     pub role: &'static str,
-    /// What was said.
+    /// The message text.
     pub content: String,
 }
 
@@ -32,48 +32,48 @@ pub struct ChatMessage {
 pub enum PromptInput {
     /// A text to continue.
     Text(String),
-    /// Token ids: the client has encoded the text itself.
+    /// Token ids, if the client tokenized the text itself.
     Ids(Vec<u32>),
-    /// A chat, which the model's template turns into a text.
+    /// Chat messages, which the model's template renders to text.
     Messages(Vec<ChatMessage>),
 }
 
 /// A parsed request. Its prompts aren't encoded yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiRequest {
-    /// The form of request and answer.
+    /// The endpoint, which determines the request and response format.
     pub endpoint: Endpoint,
-    /// The prompts; a chat has one.
+    /// The prompts. A chat has exactly one.
     pub prompts: Vec<PromptInput>,
-    /// How each prompt is continued.
+    /// The sampling parameters for every prompt.
     pub params: SamplingParams,
-    /// The field that `params.allow_regex` comes from.
+    /// The request field that `params.allow_regex` was read from.
     pub pattern_field: Option<&'static str>,
-    /// The number of choices per prompt.
+    /// Completions per prompt.
     pub n: usize,
-    /// The number of likeliest tokens to report with each token; None reports no logprobs at all.
+    /// Number of top alternatives to report with each token. None: no logprobs.
     pub logprobs: Option<usize>,
-    /// Whether a completion starts with its prompt.
+    /// Whether completions start with their prompt.
     pub echo: bool,
-    /// Whether the answer is sent as server-sent events.
+    /// Whether the answer is streamed as server-sent events.
     pub stream: bool,
-    /// Whether a stream ends with an event that holds the usage.
+    /// Whether a stream ends with a usage event.
     pub include_usage: bool,
-    /// Whether the rendered chat ends with the start of an answer.
+    /// Whether the rendered chat ends with the opening of an assistant turn.
     pub add_generation_prompt: bool,
-    /// Whether the last message is continued instead of answered.
+    /// Whether to continue the last message instead of answering it.
     pub continue_final_message: bool,
-    /// Variables for the chat template.
+    /// Extra variables for the chat template.
     pub template_kwargs: Map<String, Value>,
-    /// The names of fields that change nothing.
+    /// Names of fields that were ignored.
     pub ignored: Vec<String>,
 }
 
-/// The maximum number of choices in one request: prompts times `n`.
+/// Maximum number of choices in one request: prompts times `n`.
 const MAX_CHOICES: usize = 128;
-/// The most likely tokens that are reported with each token, at most (vLLM `max_logprobs`).
+/// Maximum number of alternatives per token (vLLM's `max_logprobs`).
 const MAX_LOGPROBS: usize = 20;
-/// Temperatures below this are greedy (vLLM's `_SAMPLING_EPS`).
+/// Temperatures below this are treated as greedy (vLLM's `_SAMPLING_EPS`).
 const LOWEST_TEMPERATURE: f64 = 1e-5;
 
 /// A string, or a list of strings.
@@ -130,7 +130,7 @@ struct StreamOptions {
     include_usage: Option<bool>,
 }
 
-/// vLLM's field for a text that must match a pattern.
+/// vLLM's field for constraining the text to a pattern.
 #[derive(Deserialize, Default)]
 struct StructuredOutputs {
     regex: Option<String>,
@@ -138,7 +138,7 @@ struct StructuredOutputs {
 }
 
 impl ApiRequest {
-    /// Parses the body of a request to a server of `model`. `seed` is for a request without one.
+    /// Parses a request body for a server of `model`. `seed` is used if the request has none.
     ///
     /// # Errors
     /// 400 if the body isn't a JSON object or a field is invalid; 404 if it names another model.
@@ -210,12 +210,12 @@ impl ApiRequest {
     }
 }
 
-/// `true` or `false`; false if the field is missing.
+/// Reads a boolean field, or returns false if it is missing.
 fn flag(fields: &Fields, name: &str) -> Result<bool, ApiError> {
     Ok(fields.get(name)?.unwrap_or(false))
 }
 
-/// Refuses fields of the other endpoint that would change the answer there.
+/// Rejects fields that belong to the other endpoint and would have an effect there.
 fn other_endpoint(fields: &Fields, endpoint: Endpoint) -> Result<(), ApiError> {
     let (there, names) = match endpoint {
         Endpoint::Chat => ("/v1/completions", &["prompt", "echo"][..]),
@@ -233,7 +233,7 @@ fn other_endpoint(fields: &Fields, endpoint: Endpoint) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// A list of strings; one string is a list of one.
+/// Reads a list of strings, or a single string as a list of one.
 fn strings(fields: &Fields, name: &str) -> Result<Vec<String>, ApiError> {
     Ok(match fields.get(name)? {
         None => Vec::new(),
@@ -242,8 +242,7 @@ fn strings(fields: &Fields, name: &str) -> Result<Vec<String>, ApiError> {
     })
 }
 
-/// Reads the field `prompt`. (An empty text is left to the tokenizer, which may begin it with a
-/// BOS.)
+/// Reads the field `prompt`. An empty text is left to the tokenizer, which may start it with a BOS.
 fn prompts(fields: &Fields) -> Result<Vec<PromptInput>, ApiError> {
     let prompts: Vec<PromptInput> = match fields.get("prompt")? {
         Some(Prompts::Text(text)) => vec![PromptInput::Text(text)],
@@ -258,8 +257,8 @@ fn prompts(fields: &Fields) -> Result<Vec<PromptInput>, ApiError> {
     Ok(prompts)
 }
 
-/// Reads the field `messages`. The texts of a message's parts are joined with a line break, as vLLM
-/// does; an assistant's content may be missing.
+/// Reads the field `messages`. The text parts of a message are joined with newlines, as in vLLM. An
+/// assistant message may omit its content.
 fn chat_messages(fields: &Fields) -> Result<Vec<ChatMessage>, ApiError> {
     let sent: Vec<SentMessage> = fields.get("messages")?.unwrap_or_default();
     let mut messages = Vec::new();
@@ -297,8 +296,8 @@ fn chat_messages(fields: &Fields) -> Result<Vec<ChatMessage>, ApiError> {
     Ok(messages)
 }
 
-/// Reads the fields that say how a text is continued. Defaults are OpenAI's; -1 is the seed of a
-/// client that has none (as in vLLM and llama.cpp).
+/// Reads the sampling fields. Defaults are OpenAI's. A seed of -1 means no seed, as in vLLM and
+/// llama.cpp.
 fn sampling_params(
     fields: &Fields,
     endpoint: Endpoint,
@@ -306,7 +305,7 @@ fn sampling_params(
 ) -> Result<SamplingParams, ApiError> {
     let default_most = match endpoint {
         Endpoint::Completions => 16,
-        Endpoint::Chat => usize::MAX, // as many as fit
+        Endpoint::Chat => usize::MAX, // whatever fits
     };
     let most = fields.get("max_completion_tokens")?.or(fields.get("max_tokens")?);
     let temperature: f64 = fields.get("temperature")?.unwrap_or(1.0);
@@ -347,8 +346,8 @@ fn sampling_params(
     Ok(params)
 }
 
-/// Refuses lists that would cost the model's thread too much: each token is compared with all of
-/// their entries.
+/// Rejects lists that would slow down the model's thread: every token is compared with all of their
+/// entries.
 fn check_amounts(params: &SamplingParams) -> Result<(), ApiError> {
     let bytes = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
     for (name, what, got, most) in [
@@ -367,11 +366,11 @@ fn check_amounts(params: &SamplingParams) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Reads how many of the likeliest tokens to report with each token; None reports no logprobs.
+/// Reads the number of top alternatives to report with each token. None: no logprobs.
 ///
-/// The two endpoints ask differently. In a completion `logprobs` is that number; 0 reports each
-/// token's own logprob and no others. In a chat `logprobs` is true or false, and `top_logprobs` is
-/// the number, 0 if it is missing.
+/// The endpoints use different fields. For completions, `logprobs` is the number, and 0 reports
+/// only the chosen token's own logprob. For chats, `logprobs` is true or false, and `top_logprobs`
+/// is the number, with a default of 0.
 fn logprobs_asked(fields: &Fields, endpoint: Endpoint) -> Result<Option<usize>, ApiError> {
     if endpoint == Endpoint::Completions {
         if fields.value("logprobs").is_some_and(|value| value == false) {
@@ -392,11 +391,11 @@ fn logprobs_asked(fields: &Fields, endpoint: Endpoint) -> Result<Option<usize>, 
     Ok(wanted.then_some(top))
 }
 
-/// Reads the fields that ask for a pattern as one regular expression that the whole text must
-/// match, and says which field it was: vLLM's `structured_outputs`, with `regex` or `choice`, or
-/// its older `guided_regex` or `guided_choice`. The texts of a choice become `(?:yes|no)`, with
-/// each text escaped. Of OpenAI's `response_format` only `{"type": "text"}` can be had, which
-/// changes nothing: the others need a grammar, which day 14 doesn't have.
+/// Reads the fields that ask for a pattern: vLLM's `structured_outputs` with `regex` or `choice`,
+/// or its older `guided_regex` or `guided_choice`. Returns the field's name and one regular
+/// expression for the whole text. A choice becomes `(?:yes
+/// no)`, with each option escaped. The only supported `response_format` is `{"type": "text"}`,
+/// which changes nothing: the others need a grammar, which day 14 doesn't have.
 fn allowed_regex(fields: &Fields) -> Result<Option<(&'static str, String)>, ApiError> {
     if let Some(format) = fields.value("response_format") {
         let kind = format["type"].as_str().ok_or_else(|| fields.wrong("response_format"))?;

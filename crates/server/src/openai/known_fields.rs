@@ -1,33 +1,34 @@
-//! A rule for every request field that OpenAI, vLLM and llama.cpp document. A field that would
-//! change the answer is either read or refused, never ignored.
+//! A rule for every request field that OpenAI, vLLM or llama.cpp documents. A field that would
+//! change the answer is either read or rejected, never ignored.
 //!
-//! `tests/oracle/request_fields.json` holds their lists; a test compares it with this one.
+//! `tests/oracle/request_fields.json` holds the documented fields, and a test compares it with this
+//! list.
 
 use super::api_error::{cut, ApiError};
 use serde::de::DeserializeOwned;
 use serde_json::{json, Map, Value};
 
-/// How the server treats a field.
+/// How the server handles a field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FieldRule {
-    /// A number in this range, which the words describe.
+    /// A number in this range, with the range in words.
     Number(f64, f64, &'static str),
-    /// A whole number in this range.
+    /// An integer in this range, with the range in words.
     Integer(i64, i64, &'static str),
     /// `true` or `false`.
     Flag,
-    /// Another type, which the words describe.
+    /// Another type, described in words.
     Other(&'static str),
-    /// Can't change the answer here, for this reason.
+    /// A field that can't change the answer here, with the reason.
     NoEffect(&'static str),
-    /// Refused with 400, unless the value asks for nothing: it is this JSON. `""` stands for
-    /// everything empty.
+    /// Rejected with 400, unless the value is the neutral one given here as JSON. `""` stands for
+    /// any empty value.
     Refused(&'static str),
 }
 
 use FieldRule::{Flag, Integer, NoEffect, Number, Other, Refused};
 
-/// The engine computes with 32 bits.
+/// The engine computes in 32-bit floats.
 const MOST: f64 = f32::MAX as f64;
 const LIST_OF_IDS: &str = "a list of token ids";
 const STRINGS: &str = "a string or a list of strings";
@@ -62,7 +63,7 @@ pub const READ: &[(&str, FieldRule)] = &[
     ("n", Integer(1, 128, "in 1 to 128")),
     ("presence_penalty", Number(-2.0, 2.0, "in -2 to 2")),
     ("prompt", Other("a string, a list of strings, a list of token ids or a list of such lists")),
-    // Dividing by a much smaller one overflows a logit.
+    // Dividing by anything much smaller overflows a logit.
     ("repetition_penalty", Number(1e-4, MOST, "of 0.0001 or above that fits 32 bits")),
     ("response_format", Other("an object with a type")),
     ("seed", Integer(i64::MIN, i64::MAX, "that a signed integer of 64 bits holds")),
@@ -77,7 +78,7 @@ pub const READ: &[(&str, FieldRule)] = &[
     ("top_p", Number(f32::MIN_POSITIVE as f64, 1.0, "above 0 and at most 1")),
 ];
 
-/// The fields that can't change the answer here, by reason.
+/// Fields that can't change the answer here, grouped by reason.
 #[rustfmt::skip]
 pub const WITHOUT_EFFECT: &[(&str, &[&str])] = &[
     ("a label for the client's own records", &[
@@ -109,8 +110,8 @@ pub const WITHOUT_EFFECT: &[(&str, &[&str])] = &[
     ("special tokens are never shown here", &["spaces_between_special_tokens"]),
 ];
 
-/// The fields that are refused, by the value that asks for nothing. Names that have left the
-/// documentation (such as vLLM's `guided_json`) are here because clients still send them.
+/// Fields that are rejected, grouped by their neutral value. Names that have been dropped from the
+/// documentation (such as vLLM's `guided_json`) are listed because clients still send them.
 #[rustfmt::skip]
 pub const REFUSED: &[(&str, &[&str])] = &[
     ("\"\"", &[
@@ -142,7 +143,7 @@ pub const REFUSED: &[(&str, &[&str])] = &[
     ]),
 ];
 
-/// The rule for a field; None if nobody documents it.
+/// Returns the rule for a field, or None if the field is undocumented.
 pub fn rule(name: &str) -> Option<FieldRule> {
     let listed = |lists: &[(&'static str, &[&str])]| {
         lists.iter().find(|(_, names)| names.contains(&name)).map(|(why, _)| *why)
@@ -151,7 +152,7 @@ pub fn rule(name: &str) -> Option<FieldRule> {
     read.or(listed(WITHOUT_EFFECT).map(NoEffect)).or(listed(REFUSED).map(Refused))
 }
 
-/// Whether a value is `null`, `false`, empty, or an object of such values.
+/// Whether a value is `null`, `false`, empty, or an object containing only such values.
 pub fn asks_for_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -163,21 +164,21 @@ pub fn asks_for_nothing(value: &Value) -> bool {
     }
 }
 
-/// The fields of a request that are read, each of the right type and in its range.
+/// A request's supported fields, each checked for type and range.
 pub struct Fields {
     object: Map<String, Value>,
-    /// The names of fields that change nothing. vLLM accepts unknown ones silently; the server logs
+    /// Names of fields that change nothing. vLLM accepts unknown fields silently; this server logs
     /// each name once.
     pub ignored: Vec<String>,
 }
 
 impl Fields {
-    /// Reads the body of a request, by the rule of each field. A field with `null` counts as left
-    /// out.
+    /// Reads a request body and applies each field's rule. A field that is `null` counts as
+    /// missing.
     ///
     /// # Errors
-    /// 400 if it isn't a JSON object, a field that is read has another type or is out of range, or
-    /// one asks for something that isn't supported. The error names the field.
+    /// 400 if the body isn't a JSON object, a field has the wrong type or is out of range, or a
+    /// field asks for something unsupported. The error names the field.
     pub fn read(body: &[u8]) -> Result<Self, ApiError> {
         let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body); // a byte order mark
         let value: Value = serde_json::from_slice(body)
@@ -219,21 +220,21 @@ impl Fields {
         Ok(Self { object, ignored })
     }
 
-    /// The value of a field as it was sent, if it was.
+    /// Returns a field's raw JSON value, if it was sent.
     pub fn value(&self, name: &str) -> Option<&Value> {
         self.object.get(name)
     }
 
-    /// The value of a field.
+    /// Deserializes a field. Returns None if it is missing.
     ///
     /// # Errors
-    /// 400 if it isn't a `T`, in the words of its rule.
+    /// 400 if the value isn't a `T`, with the message from the field's rule.
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, ApiError> {
         let Some(value) = self.object.get(name) else { return Ok(None) };
         T::deserialize(value).map(Some).map_err(|_| self.wrong(name))
     }
 
-    /// The error for a field that is not what its rule says.
+    /// Returns the error for a field that breaks its rule.
     pub fn wrong(&self, name: &str) -> ApiError {
         let must_be = match rule(name) {
             Some(Other(words)) => words,
@@ -242,10 +243,10 @@ impl Fields {
         wrong(name, must_be, self.object.get(name).unwrap_or(&Value::Null))
     }
 
-    /// Refuses everything inside an object but the names that are read, unless it asks for nothing.
+    /// Rejects any key of an object field that isn't in `read`, unless its value asks for nothing.
     ///
     /// # Errors
-    /// 400: the name within the field.
+    /// 400, naming the key inside the field.
     pub fn refuse_within(&self, name: &str, read: &[&str]) -> Result<(), ApiError> {
         let inner = self.object.get(name).and_then(Value::as_object);
         let mut other =
@@ -257,10 +258,10 @@ impl Fields {
     }
 }
 
-/// A float without a fraction, such as 8.0, as an integer: Python's clients send them, and vLLM
-/// takes them.
+/// Converts a float without a fraction, such as 8.0, to an integer: Python clients send them, and
+/// vLLM accepts them.
 fn whole(value: Value) -> Value {
-    const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53: f64 holds all integers below
+    const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53: below, every integer is exact in f64
     let number = value.as_f64().filter(|x| value.is_f64() && x.fract() == 0.0 && x.abs() < EXACT);
     number.map_or(value, |number| json!(number as i64))
 }

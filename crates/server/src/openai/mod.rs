@@ -1,5 +1,4 @@
-//! OpenAI's protocol: requests in, replies out. vLLM's extensions that the course has days for are
-//! read, too.
+//! OpenAI's protocol: requests in, replies out, plus the vLLM extensions that the course covers.
 
 mod api_error;
 mod api_request;

@@ -1,4 +1,4 @@
-//! Answers as OpenAI's clients read them: JSON in one piece, or a stream of events.
+//! Answers as OpenAI's clients expect them: one JSON document, or a stream of events.
 
 use super::api_error::ApiError;
 use super::api_request::{ApiRequest, Endpoint};
@@ -6,26 +6,26 @@ use candecode::day20_serve::{finish_reason, Piece};
 use candecode::kit::{FinishReason, Tokenizer};
 use serde_json::{json, Value};
 
-/// A token as an answer spells it.
+/// A token as it appears in an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spelled {
-    /// Its text; half a character becomes `U+FFFD`.
+    /// The token's text, with incomplete characters replaced by `U+FFFD`.
     pub token: String,
-    /// Its bytes: halves of a character can be joined.
+    /// The token's bytes, from which clients can reassemble split characters.
     pub bytes: Vec<u8>,
-    /// The log of its probability before any processor.
+    /// The token's log probability before any processors.
     pub logprob: f32,
 }
 
 impl Spelled {
-    /// Spells a token. A special token has no bytes in a text, so it is spelled by its name.
+    /// Spells out a token. Special tokens have no text, so their name is used.
     pub fn new(tokenizer: &Tokenizer, id: u32, logprob: f32) -> Self {
         let mut bytes = tokenizer.token_bytes(id);
         if bytes.is_empty() {
             bytes = tokenizer.piece(id).unwrap_or_default().into_bytes();
         }
         let token = String::from_utf8_lossy(&bytes).into_owned();
-        Self { token, bytes, logprob: logprob.max(-9999.0) } // JSON has no infinity; this is vLLM's
+        Self { token, bytes, logprob: logprob.max(-9999.0) } // no infinity in JSON; as in vLLM
     }
 
     fn json(&self) -> Value {
@@ -36,29 +36,29 @@ impl Spelled {
 /// The logprobs of one generated token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenLogprobs {
-    /// The token that was chosen.
+    /// The sampled token.
     pub chosen: Spelled,
-    /// The likeliest tokens, as many as the request asked for, likeliest first.
+    /// The most likely tokens, most likely first, as many as the request asked for.
     pub top: Vec<Spelled>,
 }
 
 /// What one token adds to a choice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChoiceDelta {
-    /// The choice: choice `i` continues prompt `i / n`.
+    /// The index of the choice: choice `i` continues prompt `i / n`.
     pub index: usize,
-    /// The new text; often empty.
+    /// The new text, often empty.
     pub text: String,
-    /// The number of tokens of the choice so far, this one included.
+    /// Number of tokens in the choice so far, including this one.
     pub tokens: usize,
-    /// Set if the request asked for logprobs.
+    /// Present if the request asked for logprobs.
     pub logprobs: Option<TokenLogprobs>,
-    /// Set on the last token of a choice.
+    /// Present on a choice's last token.
     pub finish: Option<FinishReason>,
 }
 
 impl ChoiceDelta {
-    /// Takes over a piece from day 20's loop, and spells its tokens if `logprobs` are asked for.
+    /// Converts a piece from day 20's serving loop, spelling out its tokens if `logprobs` is set.
     pub fn new(piece: Piece, tokenizer: &Tokenizer, logprobs: bool) -> Self {
         let Piece { index, tokens, token } = piece;
         let logprobs = logprobs.then(|| TokenLogprobs {
@@ -69,43 +69,44 @@ impl ChoiceDelta {
     }
 }
 
-/// One choice of an answer, as far as it has come.
+/// One choice of an answer, built up token by token.
 #[derive(Debug, Clone, Default)]
 struct ReplyChoice {
-    /// Its text that no event has reported yet. With `echo` it begins with the prompt.
+    /// Text not yet sent in an event. With `echo` it starts with the prompt.
     text: String,
-    /// The number of its tokens, as day 20's loop counts them.
+    /// Number of tokens, as counted by day 20's serving loop.
     tokens: usize,
-    /// Logprobs that no event has reported yet.
+    /// Logprobs not yet sent in an event.
     logprobs: Vec<TokenLogprobs>,
-    /// The number of characters in the tokens whose logprobs have been reported.
+    /// Number of characters in the tokens whose logprobs have been sent.
     offset: usize,
-    /// Whether an event has reported its role (streamed chats only).
+    /// Whether the event with the role has been sent (streamed chats only).
     begun: bool,
-    /// Why it ended; None while it goes on.
+    /// The reason it finished. None while it is still running.
     finish: Option<FinishReason>,
 }
 
-/// An answer in the making: tokens in, OpenAI's JSON out, all at once or as a stream.
+/// An answer under construction: takes tokens, and produces OpenAI's JSON in one piece or as a
+/// stream.
 #[derive(Debug, Clone)]
 pub struct Reply {
     endpoint: Endpoint,
     /// `cmpl-…` or `chatcmpl-…`, the same in every event.
     id: String,
-    /// When the request came, in seconds since 1970, the same in every event.
+    /// Arrival time of the request in seconds since 1970, the same in every event.
     created: u64,
     model: String,
-    /// The tokens of all prompts. Each prompt counts once, however many choices it has.
+    /// Total tokens in all prompts. Each prompt counts once, regardless of `n`.
     prompt_tokens: usize,
-    /// Whether the answer has logprobs.
+    /// Whether the answer includes logprobs.
     pub logprobs: bool,
     include_usage: bool,
     choices: Vec<ReplyChoice>,
 }
 
 impl Reply {
-    /// Starts the answer to a request with these prompts. `echoes` are their texts, if the answer
-    /// begins with them.
+    /// Starts the answer to a request with these prompts. `echoes` holds their texts if the answer
+    /// repeats them, and is empty otherwise.
     pub fn new(
         request: &ApiRequest,
         prompts: &[Vec<u32>],
@@ -130,7 +131,7 @@ impl Reply {
         }
     }
 
-    /// True when every choice has ended.
+    /// Whether every choice has finished.
     pub fn is_done(&self) -> bool {
         self.choices.iter().all(|choice| choice.finish.is_some())
     }
@@ -144,7 +145,7 @@ impl Reply {
         })
     }
 
-    /// Adds a token to its choice.
+    /// Appends a token to its choice.
     pub fn take(&mut self, delta: ChoiceDelta) {
         let choice = &mut self.choices[delta.index];
         choice.text.push_str(&delta.text);
@@ -153,12 +154,12 @@ impl Reply {
         choice.finish = delta.finish;
     }
 
-    /// Adds a token, and returns the events that it makes: none, or up to three.
+    /// Appends a token and returns the server-sent events for it: possibly none.
     ///
-    /// A choice of a chat begins with an event that has its role. Then each token with text makes
-    /// one. The end of a choice is an event of its own, as OpenAI's is: some clients ignore text
-    /// beside a `finish_reason`. Logprobs of a token without text wait for the next event. After
-    /// the last choice the stream ends, too.
+    /// A chat choice starts with an event that carries the role. Each token with text then produces
+    /// one event. The finish reason has an event of its own, as OpenAI's does, because some clients
+    /// ignore text in an event with a `finish_reason`. Logprobs of tokens without text wait for the
+    /// next event. The last choice's finish also ends the stream.
     pub fn events(&mut self, delta: ChoiceDelta) -> String {
         let (index, finish) = (delta.index, delta.finish);
         self.take(delta);
@@ -199,7 +200,7 @@ impl Reply {
         events
     }
 
-    /// An event of one choice. `new` is its text, or in a chat its delta.
+    /// Formats one choice's event. `new` is its text, or its delta in a chat.
     fn event(
         &self,
         index: usize,
@@ -215,8 +216,8 @@ impl Reply {
         sse(&self.chunk(json!([choice])))
     }
 
-    /// What all events share. If the stream ends with the usage, every earlier event has a `usage`
-    /// of `null`.
+    /// Builds the part that all events share. If the stream ends with a usage event, every earlier
+    /// event has a `usage` of `null`.
     fn chunk(&self, choices: Value) -> Value {
         let object = match self.endpoint {
             Endpoint::Completions => "text_completion",
@@ -232,12 +233,12 @@ impl Reply {
         chunk
     }
 
-    /// Ends a stream that failed after it had begun: the error as an event, then the end.
+    /// Returns the end of a stream that failed midway: the error as an event, then the end marker.
     pub fn failed(error: &ApiError) -> String {
         sse(&error.body()) + DONE
     }
 
-    /// Returns the whole answer, once it has every token.
+    /// Returns the complete answer, once all tokens have arrived.
     pub fn whole(&mut self) -> String {
         let mut choices = Vec::new();
         for index in 0..self.choices.len() {
@@ -266,8 +267,8 @@ impl Reply {
         escaped(&whole)
     }
 
-    /// Takes the logprobs that choice `index` hasn't reported yet; `null` if the request didn't ask
-    /// for them.
+    /// Takes the logprobs that choice `index` hasn't sent yet. Returns `null` if the request didn't
+    /// ask for them.
     fn take_logprobs(&mut self, index: usize) -> Value {
         if !self.logprobs {
             return Value::Null;
@@ -281,8 +282,8 @@ impl Reply {
     }
 }
 
-/// `{"content": [{"token", "logprob", "bytes", "top_logprobs": [{"token", "logprob", "bytes"}, …]},
-/// …], "refusal": null}`.
+/// Formats logprobs for a chat: `{"content": [{"token", "logprob", "bytes", "top_logprobs":
+/// [{"token", "logprob", "bytes"}, …]}, …], "refusal": null}`.
 fn chat_logprobs(tokens: &[TokenLogprobs]) -> Value {
     let mut content = Vec::new();
     for token in tokens {
@@ -293,10 +294,11 @@ fn chat_logprobs(tokens: &[TokenLogprobs]) -> Value {
     json!({"content": content, "refusal": null})
 }
 
-/// `{"tokens": […], "token_logprobs": […], "top_logprobs": [{token: logprob, …}, …], "text_offset":
-/// […]}`, four lists with one element per token. `top_logprobs` always includes the chosen token,
-/// and its logprob where others have the same text. `text_offset` is where the token begins, in
-/// characters: the first at `offset`, which moves to the end.
+/// Formats logprobs for a completion: `{"tokens": […], "token_logprobs": […], "top_logprobs":
+/// [{token: logprob, …}, …], "text_offset": […]}`, four lists with one element per token.
+/// `top_logprobs` always includes the sampled token, whose logprob wins if other tokens have the
+/// same text. `text_offset` is where each token starts, in characters: the first at `offset`, which
+/// is advanced past the last.
 fn completion_logprobs(tokens: &[TokenLogprobs], offset: &mut usize) -> Value {
     let (mut texts, mut logprobs) = (Vec::new(), Vec::new());
     let (mut tops, mut offsets) = (Vec::new(), Vec::new());
@@ -316,15 +318,15 @@ fn completion_logprobs(tokens: &[TokenLogprobs], offset: &mut usize) -> Value {
     })
 }
 
-/// A server-sent event.
+/// Formats a server-sent event.
 fn sse(data: &Value) -> String {
     format!("data: {}\n\n", escaped(data))
 }
 
-/// The last event of a stream, which isn't JSON.
+/// The event that ends a stream. It isn't JSON.
 const DONE: &str = "data: [DONE]\n\n";
 
-/// JSON without Unicode's line separators: some clients split a stream's lines at them.
+/// Serializes JSON without Unicode line separators, because some clients split lines at them.
 fn escaped(json: &Value) -> String {
     let json = json.to_string().replace('\u{2028}', "\\u2028");
     json.replace('\u{2029}', "\\u2029").replace('\u{85}', "\\u0085")

@@ -1,4 +1,4 @@
-//! Answers in OpenAI's form, whole and streamed, as that company's own client has them.
+//! Answers in OpenAI's format, whole and streamed, as its official client parses them.
 
 use crate::openai::reply::{Spelled, TokenLogprobs};
 use crate::openai::{ApiError, ApiRequest, ChoiceDelta, Endpoint, Reply};
@@ -7,7 +7,7 @@ use candecode::kit::{FinishReason, Token};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
-/// What the oracle has: pieces, and what the official client's own types make of them.
+/// The oracle's data: pieces, and the answers that the official client's own types build from them.
 #[derive(serde::Deserialize)]
 struct Golden {
     chat: bool,
@@ -43,7 +43,7 @@ fn reply(chat: bool, n: usize, prompts: &[usize], logprobs: bool, echoes: &[Stri
     Reply::new(&request, &prompts, echoes, "cmpl-1".into(), 1_750_000_000, "story-3m".into())
 }
 
-/// The JSON of a stream's events. Its end is checked.
+/// Returns the JSON of a stream's events, after checking that the stream ends correctly.
 fn read(stream: &str) -> Vec<Value> {
     let events = stream.strip_suffix("data: [DONE]\n\n").unwrap_or_else(|| panic!("{stream}"));
     let events = events.split_terminator("\n\n");
@@ -131,7 +131,7 @@ fn a_token_is_spelled_with_its_bytes_and_a_logprob_that_json_has() {
         let token = Token { id, logprob, text: "é".to_string(), top, ..Token::default() };
         Piece { index: 2, tokens: 5, token }
     };
-    // Token 65 is "a", 128 the first half of é, and 0 the EOS.
+    // Token 65 is "a", 128 is the first half of é, and 0 is EOS.
     let spelled = |token: &str, bytes: &[u8], logprob| Spelled {
         token: token.to_string(),
         bytes: bytes.to_vec(),
@@ -144,7 +144,8 @@ fn a_token_is_spelled_with_its_bytes_and_a_logprob_that_json_has() {
     };
     let got = ChoiceDelta::new(piece(0, f32::NEG_INFINITY), &tokenizer, true);
     assert_eq!((got.index, got.tokens, got.logprobs), (2, 5, Some(logprobs)));
-    // The text is the token's own, which waits for whole characters: the id alone is half an é.
+    // The text is the token's own, held back until characters are complete: the id alone is half an
+    // é.
     let silent = ChoiceDelta::new(piece(128, -0.5), &tokenizer, false);
     assert_eq!((silent.text.as_str(), silent.logprobs), ("é", None));
 }

@@ -1,4 +1,4 @@
-//! Tests of the protocol.
+//! Tests of the OpenAI protocol.
 
 mod answers;
 mod requests;
