@@ -1,12 +1,12 @@
-//! The book's live figures, on the side of Rust: the days, compiled to WebAssembly.
+//! The Rust side of the book's live figures: the days' code, compiled to WebAssembly.
 //!
-//! A page calls three functions. [`reserve`] gives it memory to write bytes into, [`open_model`]
-//! takes the three files of a model, and [`call`] takes a question; both leave an answer, as JSON,
-//! where [`answer`] and [`answer_len`] say. What computes it is the days' code, and a file in
-//! `figures/` for each figure, which asks them.
+//! A page calls three functions. [`reserve`] allocates memory for the page to write to,
+//! [`open_model`] takes a model's three files, and [`call`] takes a question. The last two leave a
+//! JSON answer, found through [`answer`] and [`answer_len`]. The answers are computed by the days'
+//! code, called from one file per figure in `figures/`.
 //!
-//! There is no unwinding here: a panic, such as an unwritten day's `todo!`, ends this instance. Its
-//! words are left as the answer, which the page can still read.
+//! There is no unwinding in WebAssembly: a panic, such as an unwritten day's `todo!`, ends this
+//! instance. Its message is left as the answer, which the page can still read.
 
 #![warn(missing_docs)]
 
@@ -17,13 +17,13 @@ mod words;
 use std::cell::RefCell;
 
 thread_local! {
-    /// The bytes that the page has reserved, and what it reads: an answer in JSON, or a panic's
-    /// words.
+    /// The buffers reserved by the page, and the answer it reads: JSON, or a panic's message.
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
     static ANSWER: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Reserves `len` bytes, which the page fills, and which the next call takes. Gives their address.
+/// Reserves `len` bytes for the page to fill, and returns their address. The next call consumes
+/// them.
 #[no_mangle]
 pub extern "C" fn reserve(len: usize) -> *mut u8 {
     let mut buffer = vec![0; len];
@@ -32,8 +32,8 @@ pub extern "C" fn reserve(len: usize) -> *mut u8 {
     address
 }
 
-/// Opens the model whose `config.json`, `tokenizer.json` and `model.safetensors` were written into
-/// the last three reserved buffers.
+/// Opens the model whose `config.json`, `tokenizer.json` and `model.safetensors` are in the last
+/// three reserved buffers.
 #[no_mangle]
 pub extern "C" fn open_model() {
     ANSWER.take();
@@ -54,13 +54,13 @@ pub extern "C" fn call() {
     ANSWER.set(words::answer(figures::answer(&question)));
 }
 
-/// Where the last answer begins.
+/// Returns the address of the last answer.
 #[no_mangle]
 pub extern "C" fn answer() -> *const u8 {
     ANSWER.with_borrow(|answer| answer.as_ptr())
 }
 
-/// The length of the last answer, in bytes.
+/// Returns the length of the last answer, in bytes.
 #[no_mangle]
 pub extern "C" fn answer_len() -> usize {
     ANSWER.with_borrow(String::len)

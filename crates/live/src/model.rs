@@ -1,4 +1,4 @@
-//! The model that the figures ask: one, opened once.
+//! The single model that all figures use, opened once.
 
 use candecode::day05_model::Transformer;
 use candecode::engine::Engine;
@@ -14,11 +14,11 @@ thread_local! {
     static ENGINE: Cell<Option<&'static Engine>> = const { Cell::new(None) };
 }
 
-/// Opens a model from the bytes of its three files; the weights are widened to f32, as the command
-/// does.
+/// Opens a model from the bytes of its three files. The weights are widened to f32, as in the
+/// command.
 ///
 /// # Errors
-/// If a file makes no sense.
+/// If a file can't be parsed.
 pub fn open(config: &[u8], tokenizer: &[u8], weights: Vec<u8>) -> Result<Value, String> {
     let say = |error: &dyn std::fmt::Display| error.to_string();
     let config = std::str::from_utf8(config).map_err(|e| say(&e))?;
@@ -28,7 +28,7 @@ pub fn open(config: &[u8], tokenizer: &[u8], weights: Vec<u8>) -> Result<Value, 
     let source: Arc<dyn TensorSource> = Arc::new(source.map_err(|e| format!("{e:#}"))?);
     let weights = Weights::new(source, DType::F32, &Device::Cpu);
     let engine = Engine::from_parts(config, tokenizer, &weights).map_err(|e| say(&e))?;
-    // A page has one model, as long as it lives: texts that are being generated borrow it.
+    // A page keeps its model for as long as it lives, because ongoing generations borrow it.
     ENGINE.set(Some(Box::leak(Box::new(engine))));
     let config = self::engine()?.model().config();
     Ok(json!({
@@ -39,26 +39,26 @@ pub fn open(config: &[u8], tokenizer: &[u8], weights: Vec<u8>) -> Result<Value, 
     }))
 }
 
-/// The model and its tokenizer.
+/// Returns the engine: the model and its tokenizer.
 ///
 /// # Errors
-/// If none is open.
+/// If no model is open.
 pub fn engine() -> Result<&'static Engine, String> {
     ENGINE.get().ok_or_else(|| "no model is open".to_string())
 }
 
-/// The model alone.
+/// Returns the model without its tokenizer.
 ///
 /// # Errors
-/// If none is open.
+/// If no model is open.
 pub fn transformer() -> Result<&'static Transformer, String> {
     Ok(engine()?.model())
 }
 
-/// The tokens of a text, refused here if there are none or too many: every figure says it alike.
+/// Returns the tokens of a text. Checking it here makes every figure report the same errors.
 ///
 /// # Errors
-/// If the text is empty, or longer than the context.
+/// If no model is open, or the text is empty or longer than the context.
 pub fn tokens(text: &str) -> Result<Vec<u32>, String> {
     let engine = engine()?;
     let ids = engine.tokenizer().encode(text).map_err(|e| e.to_string())?;
@@ -66,8 +66,8 @@ pub fn tokens(text: &str) -> Result<Vec<u32>, String> {
     Ok(ids)
 }
 
-/// A token as a figure shows it: its text, a space as `·`, a line's end as `↵`, a part of a
-/// character as its bytes.
+/// Formats a token for a figure: its text with spaces as `·`, newlines as `↵` and tabs as `⇥`, or
+/// its bytes if they aren't whole characters.
 pub fn shown(id: u32) -> String {
     let Ok(engine) = engine() else { return String::new() };
     let bytes = engine.tokenizer().token_bytes(id);
@@ -82,7 +82,7 @@ pub fn shown(id: u32) -> String {
     }
 }
 
-/// Several tokens as a figure shows them.
+/// Formats several tokens for a figure.
 pub fn all_shown(ids: &[u32]) -> Vec<String> {
     ids.iter().map(|id| shown(*id)).collect()
 }

@@ -1,8 +1,8 @@
-//! How answers and errors are written.
+//! Formatting of answers and errors.
 
 use serde_json::{json, Value};
 
-/// An answer, or an error, as the page reads it: `{"error": "…"}`.
+/// Formats an answer as JSON, or an error as `{"error": "…"}`.
 pub fn answer(result: Result<Value, String>) -> String {
     match result {
         Ok(answer) => answer.to_string(),
@@ -10,7 +10,7 @@ pub fn answer(result: Result<Value, String>) -> String {
     }
 }
 
-/// What a panic says: for a `todo!` of a day, the task that is not written yet.
+/// Formats a panic's message. For a day's `todo!`, names the task that isn't written yet.
 #[cfg(target_arch = "wasm32")]
 pub fn of_panic(info: &std::panic::PanicHookInfo) -> String {
     if let Some(task) = candecode::kit::panics::unwritten(info.payload()) {

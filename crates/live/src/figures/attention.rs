@@ -1,4 +1,4 @@
-//! Day 1, who looks at whom: the weights of every head of every layer.
+//! Day 1, who looks at whom: the attention weights of every head in every layer.
 
 use super::Answer;
 use crate::model;
@@ -10,15 +10,16 @@ use candle_core::{DType, Device, Tensor};
 use serde::Deserialize;
 use serde_json::json;
 
-/// What the page asks.
+/// The page's question.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,
-    /// False lets every token see the whole text.
+    /// Whether each token sees only itself and earlier tokens.
     causal: bool,
 }
 
-/// For each layer and head a matrix of weights, `(T, T)`: row `i` is how token `i` looks at all.
+/// Returns a `(T, T)` matrix of weights for each layer and head. Row `i` is how token `i` attends
+/// to all tokens.
 pub fn answer(q: Question) -> Answer {
     let mut tokens = model::tokens(&q.text)?;
     let all = tokens.len();
@@ -36,8 +37,8 @@ pub fn answer(q: Question) -> Answer {
         Some(rotary) => Some(rotary.cos_sin(&step.positions)?),
         None => None,
     };
-    // Attention gives every token a mixture of values. If the values are the rows of the identity,
-    // the mixture is the weights themselves.
+    // Attention returns a weighted mixture of the values. If the values are the rows of the
+    // identity, the mixture is the weights themselves.
     let identity = Tensor::eye(width, DType::F32, &Device::Cpu)?.reshape((1, 1, width, width))?;
     let mut x = model.embed(&step)?;
     let mut layers = Vec::new();
@@ -57,7 +58,7 @@ pub fn answer(q: Question) -> Answer {
     }))
 }
 
-/// The most tokens that the figure has room for.
+/// Maximum number of tokens that fit in the figure.
 const MOST: usize = 24;
 
 fn weights(
@@ -66,9 +67,9 @@ fn weights(
     values: &Tensor,
     mask: &Tensor,
 ) -> candle_core::Result<Vec<Vec<Vec<f32>>>> {
-    // Queries and keys are D wide and values T: day 4 reads only q's width, for the scale, and puts
-    // a (B, H, T, D) together at the end. So both are padded to one width, and the scale that
-    // changes is undone.
+    // Queries and keys have width D, values width T. Day 4 takes the scale from q's width and
+    // assembles a (B, H, T, D) at the end, so all three are padded to the same width, and the
+    // queries are scaled to make up for it.
     let (_, _, width, d) = queries.dims4()?;
     let wide = d.max(width);
     let scale = (wide as f64 / d as f64).sqrt();

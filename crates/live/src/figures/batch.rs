@@ -1,5 +1,5 @@
-//! Day 12, padding and masks: three prompts of the reader's, padded on either side, and what is
-//! chosen.
+//! Day 12, padding and masks: the reader's prompts, padded on either side, and the next token of
+//! each.
 
 use super::Answer;
 use crate::model;
@@ -11,18 +11,18 @@ use candle_core::Device;
 use serde::Deserialize;
 use serde_json::json;
 
-/// What the page asks.
+/// The page's question.
 #[derive(Deserialize)]
 pub struct Question {
     prompts: Vec<String>,
     /// `left` or `right`.
     side: String,
-    /// False runs the batch without the mask that hides the padding.
+    /// False runs the batch without the mask over the padding.
     masked: bool,
 }
 
-/// Ids, positions and mask of every row, and each row's next token beside the one that its prompt
-/// gets alone.
+/// Returns each row's ids, positions and mask, and its next token compared with the one the prompt
+/// produces on its own.
 pub fn answer(q: Question) -> Answer {
     let model = model::transformer()?;
     let mut rows = Vec::new();

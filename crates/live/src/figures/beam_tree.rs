@@ -1,5 +1,4 @@
-//! Day 11, the beam tree: day 11's step functions, with all candidates of each step kept for the
-//! eye.
+//! Day 11, the beam tree: day 11's step functions, keeping every step's candidates for display.
 
 use super::Answer;
 use crate::model;
@@ -9,7 +8,7 @@ use candecode::kit::{FinishReason, Model, Request};
 use serde::Deserialize;
 use serde_json::json;
 
-/// What the page asks.
+/// The page's question.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,
@@ -17,7 +16,8 @@ pub struct Question {
     steps: usize,
 }
 
-/// Every step's candidates: the beam they extend, their token and score, and whether they go on.
+/// Returns each step's candidates: the beam they extend, their token and score, and whether they
+/// keep running.
 pub fn answer(q: Question) -> Answer {
     let model = model::transformer()?;
     let prompt = model::tokens(&q.text)?;

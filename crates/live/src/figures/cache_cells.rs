@@ -1,4 +1,4 @@
-//! Day 10, the cache, stepped: what each step computes, what is kept, and what it weighs.
+//! Day 10, the cache step by step: positions computed, positions kept, and memory used.
 
 use super::Answer;
 use crate::model;
@@ -9,23 +9,24 @@ use candle_core::DType;
 use serde::Deserialize;
 use serde_json::json;
 
-/// What the page asks.
+/// The page's question.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,
     new: usize,
     /// `none`, `dynamic` or `static`.
     kind: String,
-    /// Positions of a static cache.
+    /// Capacity of a static cache, in positions.
     capacity: usize,
-    /// For the bytes: how long a text, how many at once.
+    /// For the memory estimate: positions per row, and number of rows.
     positions: usize,
     rows: usize,
-    /// Layers, heads of keys and values, and numbers in a head, of the reader's model.
+    /// Layers, KV heads and head size of the reader's own model.
     yours: [usize; 3],
 }
 
-/// Every step of the loop: positions computed, kept, and reserved but empty.
+/// Returns each step of the loop, with the positions it computed and the positions in the cache,
+/// and memory estimates for a few models.
 pub fn answer(q: Question) -> Answer {
     let model = model::transformer()?;
     let config = model.config();
@@ -66,7 +67,7 @@ pub fn answer(q: Question) -> Answer {
         ("Qwen3 0.6B", qwen3()),
         ("Llama 3 8B", llama3()),
     ];
-    // The bytes of one position fit into a page's 32 bits; those of a batch may not.
+    // One position's bytes fit in WebAssembly's 32-bit integers; a batch's might not.
     let positions = q.rows as f64 * q.positions as f64;
     let weigh = |(name, config): &(&str, ModelConfig)| {
         let a_position = cache_bytes(config, 1, 1, DType::BF16);
@@ -79,8 +80,8 @@ pub fn answer(q: Question) -> Answer {
     }))
 }
 
-/// A configuration with these layers, heads of keys and values, and numbers in a head: all that a
-/// cache's bytes depend on.
+/// Returns a configuration with these layers, KV heads and head size, which is all that the size of
+/// a cache depends on.
 fn shaped(like: &ModelConfig, shape: [usize; 3]) -> Result<ModelConfig, String> {
     if shape.iter().zip(MOST).any(|(n, most)| !(1..=most).contains(n)) {
         let [layers, heads, size] = MOST;
@@ -93,7 +94,7 @@ fn shaped(like: &ModelConfig, shape: [usize; 3]) -> Result<ModelConfig, String> 
     Ok(config)
 }
 
-/// The largest shape that the reader may give.
+/// The largest shape the reader can enter.
 const MOST: [usize; 3] = [1000, 256, 1024];
 
 /// `Qwen/Qwen3-0.6B`, from its `config.json`.

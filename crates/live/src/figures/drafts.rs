@@ -1,4 +1,4 @@
-//! Day 13, drafts that are looked up: blocks of the embedded model, with n-grams as its drafter.
+//! Day 13, drafting by lookup: speculative decoding of the embedded model with an n-gram drafter.
 
 use super::Answer;
 use crate::model;
@@ -14,23 +14,23 @@ use serde_json::json;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What the page asks.
+/// The page's question.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,
     blocks: usize,
-    /// K: tokens to draft at most.
+    /// Maximum number of tokens to draft per block (K).
     num_draft_tokens: usize,
-    /// Tokens that must have occurred before.
+    /// Length of the n-gram that must have occurred before.
     ngram: usize,
-    /// Tokens are drawn with this seed; without one the likeliest is taken.
+    /// The seed for sampling. None: greedy decoding.
     seed: Option<u64>,
 }
 
-/// A text of the figure ends here.
+/// Maximum number of new tokens.
 const MOST: usize = 64;
 
-/// A drafter that remembers what it has proposed last.
+/// A drafter that remembers its latest proposal.
 struct Remembered {
     drafter: NgramDrafter,
     last: Rc<RefCell<Vec<u32>>>,
@@ -44,7 +44,7 @@ impl Drafter for Remembered {
     }
 }
 
-/// For each block what was drafted, how much of it was accepted, and what was written.
+/// Returns, for each block, the draft, the number of accepted tokens, and the tokens written.
 pub fn answer(q: Question) -> Answer {
     let engine = model::engine()?;
     let model = engine.model();

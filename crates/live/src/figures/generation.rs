@@ -1,5 +1,5 @@
-//! A whole text by day 10's loop: what the command prints for the same prompt, parameters and seed.
-//! No figure asks for it; `live.py` compares the page with the command by it.
+//! A whole text from day 10's loop, the same as the command prints for this prompt, parameters and
+//! seed. No figure uses it; `live.py` compares the page with the command through it.
 
 use super::Answer;
 use crate::model;
@@ -7,14 +7,14 @@ use candecode::kit::SamplingParams;
 use serde::Deserialize;
 use serde_json::json;
 
-/// What the page asks.
+/// The page's question.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,
     params: SamplingParams,
 }
 
-/// Returns the tokens of the text.
+/// Returns the tokens of the generated text.
 pub fn answer(q: Question) -> Answer {
     let mut new = Vec::new();
     for token in model::engine()?.generate(&q.text, &q.params)? {

@@ -1,4 +1,4 @@
-//! One file for each figure: a question of the page's, put to the days.
+//! One file per figure, each answering the page's question with the code of the days.
 
 mod attention;
 mod batch;
@@ -20,7 +20,8 @@ use serde_json::Value;
 /// Answers a question, `{"ask": "sampler", …}`.
 ///
 /// # Errors
-/// In words that a figure shows: no such question, a text that does not fit, what a day refuses.
+/// A message to show in the figure: unknown question, text that doesn't fit, or an error from a
+/// day.
 pub fn answer(question: &[u8]) -> Result<Value, String> {
     let question: Value = serde_json::from_slice(question).map_err(|e| e.to_string())?;
     let ask = question["ask"].as_str().unwrap_or_default().to_string();
@@ -44,10 +45,10 @@ pub fn answer(question: &[u8]) -> Result<Value, String> {
     figure(question)
 }
 
-/// What a figure's function says, of days' results as well as of the page's mistakes.
+/// The result of a figure's function. Errors come from the days' code or from a bad question.
 type Answer = Result<Value, Failure>;
 
-/// Why a figure has no answer, in words.
+/// The reason a figure has no answer, in words.
 struct Failure(String);
 
 impl<E: std::fmt::Display> From<E> for Failure {
@@ -56,7 +57,7 @@ impl<E: std::fmt::Display> From<E> for Failure {
     }
 }
 
-/// A figure's function as one of plain JSON.
+/// Wraps a figure's function to take and return plain JSON.
 fn asked<Q: DeserializeOwned + 'static>(
     answer: fn(Q) -> Answer,
 ) -> Box<dyn Fn(Value) -> Result<Value, String>> {

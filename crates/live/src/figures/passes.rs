@@ -1,4 +1,4 @@
-//! Day 6: the growing loop step by step, all choices of one pass, and halves of characters.
+//! Day 6: the growing loop step by step, the predictions of a single pass, and split characters.
 
 use super::Answer;
 use crate::model;
@@ -8,22 +8,22 @@ use candecode::kit::Model;
 use serde::Deserialize;
 use serde_json::json;
 
-/// What the page asks.
+/// The page's question.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,
     new: usize,
 }
 
-/// The tokens of the loop with the positions that each pass computed, and what one pass over the
-/// finished text chooses at every position.
+/// Returns the loop's tokens with the number of positions each pass computed, and the predictions
+/// that one pass over the finished text makes at every position.
 pub fn answer(q: Question) -> Answer {
     let model = model::transformer()?;
     let prompt = model::tokens(&q.text)?;
     let eos = model.config().eos_token_ids.clone();
     let mut text = prompt.clone();
     let mut steps = Vec::new();
-    // One step at a time, so that the positions of each pass can be told.
+    // One step at a time, to get the number of positions for each pass.
     for _ in 0..q.new {
         let trace = simple_generate(model, &text, 1, &eos, argmax, |_| Ok(()))?;
         let Some(id) = trace.new_ids.first().copied() else { break };
@@ -40,13 +40,13 @@ pub fn answer(q: Question) -> Answer {
     }))
 }
 
-/// What the page asks of a text that is read token by token.
+/// The page's question about streaming a text token by token.
 #[derive(Deserialize)]
 pub struct Pieces {
     text: String,
 }
 
-/// The tokens of a text, and what day 6's stream shows after each of them.
+/// Returns a text's tokens, and the text that day 6's stream prints after each one.
 pub fn pieces(q: Pieces) -> Answer {
     let engine = model::engine()?;
     let tokens = model::tokens(&q.text)?;

@@ -9,14 +9,14 @@ use candecode::kit::Model;
 use serde::Deserialize;
 use serde_json::json;
 
-/// What the page asks.
+/// The page's question.
 #[derive(Deserialize)]
 pub struct Question {
     /// `story-230k`, `Qwen3 0.6B` or `Llama 3 8B`.
     model: String,
-    /// Bytes a second.
+    /// Bytes per second.
     bandwidth: f64,
-    /// Operations a second.
+    /// Operations per second.
     peak: f64,
     weight_bytes: f64,
     cache_bytes: f64,
@@ -25,8 +25,8 @@ pub struct Question {
     past: usize,
 }
 
-/// One pass: its bytes and operations, the time that it takes at least, and decoding at other batch
-/// sizes.
+/// Returns the bytes and operations of one pass, a lower bound on its time, and the decode rate at
+/// other batch sizes.
 pub fn answer(q: Question) -> Answer {
     let config = match q.model.as_str() {
         "Llama 3 8B" => llama3(),

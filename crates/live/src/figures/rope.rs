@@ -1,4 +1,4 @@
-//! Day 2, the RoPE dial: a query and a key at positions of their own, and their score.
+//! Day 2, the RoPE dial: a query and a key, each at its own position, and their score.
 
 use super::Answer;
 use crate::model;
@@ -9,19 +9,18 @@ use candle_core::{DType, Device, Tensor};
 use serde::Deserialize;
 use serde_json::json;
 
-/// What the page asks: two words and their positions.
+/// The page's question: two words and their positions.
 #[derive(Deserialize)]
 pub struct Question {
     query: String,
     key: String,
-    /// Where the two stand, and may stand: the scores of all key positions `0..places` are given,
-    /// too.
+    /// The two positions. The answer also has the score for every key position in `0..places`.
     query_at: usize,
     key_at: usize,
     places: usize,
 }
 
-/// The hands of every pair, before and after their turn, and the score `q · k / √D`.
+/// Returns the rotated vectors, the frequencies of their pairs, and the score `q · k / √D`.
 pub fn answer(q: Question) -> Answer {
     let model = model::transformer()?;
     let Some(rotary) = &model.rotary_emb else { return Err("this model has no RoPE".into()) };
@@ -32,7 +31,7 @@ pub fn answer(q: Question) -> Answer {
         return Err("this model has no RoPE".into());
     };
     let normed = layer.attention_norm.forward(&model.embed(&step)?)?;
-    let (queries, keys, _) = attention.project(&normed, None)?; // not turned
+    let (queries, keys, _) = attention.project(&normed, None)?; // not rotated
     let queries = queries.narrow(1, 0, 1)?.narrow(2, 0, 1)?.contiguous()?; // (1, 1, 1, D)
     let keys = keys.narrow(1, 0, 1)?.narrow(2, 1, 1)?.contiguous()?;
 
@@ -60,7 +59,7 @@ pub fn answer(q: Question) -> Answer {
     }))
 }
 
-/// The last token of a word.
+/// Returns the last token of a word.
 fn last(word: &str) -> Result<u32, String> {
     let tokens = model::tokens(word)?;
     tokens.last().copied().ok_or_else(|| "no token".to_string())

@@ -1,4 +1,4 @@
-//! Days 7 to 9, the sampler bench: what the processors leave of a distribution, and what is drawn.
+//! Days 7 to 9, the sampler bench: the distribution after each processor, and draws from it.
 
 use super::Answer;
 use crate::model;
@@ -9,15 +9,15 @@ use candecode::kit::rng::RequestRng;
 use serde::Deserialize;
 use serde_json::json;
 
-/// What the page asks. Processors at their neutral values are not called: an unwritten day says so
-/// only where its slider is moved.
+/// The page's question. Processors at their neutral values aren't called, so a day that isn't
+/// written yet only complains once its slider is moved.
 #[derive(Deserialize)]
 pub struct Question {
     text: String,
-    /// Tokens that count as generated, behind those of `text`.
+    /// Generated tokens, which follow those of `text`.
     #[serde(default)]
     generated: Vec<u32>,
-    /// Names of processors, in the order in which they run.
+    /// Names of the processors, in the order they run.
     order: Vec<String>,
     temperature: f64,
     top_k: usize,
@@ -26,14 +26,14 @@ pub struct Question {
     repetition: f32,
     presence: f32,
     frequency: f32,
-    /// How many bars are shown.
+    /// Number of bars to show.
     bars: usize,
     seed: u64,
-    /// How many tokens are drawn.
+    /// Number of tokens to draw.
     draws: usize,
 }
 
-/// The best tokens before and after the processors, and the tokens that are drawn.
+/// Returns the most likely tokens before and after the processors, and the tokens drawn.
 pub fn answer(q: Question) -> Answer {
     let prompt = model::tokens(&q.text)?;
     let tokens = [&prompt[..], &q.generated].concat();
@@ -81,7 +81,7 @@ pub fn answer(q: Question) -> Answer {
         draws
             .push(json!({ "u": u, "id": id, "token": model::shown(id), "low": low, "high": high }));
     }
-    // The line of probabilities that a draw walks along, in the order of ids.
+    // The number line that a draw lands on: cumulative probabilities, in id order.
     let mut line = Vec::new();
     let mut sum = 0.0;
     for (id, p) in after.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Day 15, the scheduler: requests of the reader's as bars over turns.
+//! Day 15, the scheduler: the reader's requests as bars on a timeline of steps.
 
 use super::Answer;
 use crate::model;
@@ -9,26 +9,26 @@ use candecode::kit::{Model, Request};
 use serde::Deserialize;
 use serde_json::json;
 
-/// A request of the reader's.
+/// One of the reader's requests.
 #[derive(Deserialize)]
 pub struct Asked {
     text: String,
     new: usize,
-    /// The turn in which it comes.
+    /// The step at which it arrives.
     at: usize,
 }
 
-/// What the page asks.
+/// The page's question.
 #[derive(Deserialize)]
 pub struct Question {
     requests: Vec<Asked>,
     max_batch_tokens: usize,
 }
 
-/// The most turns that the figure has room for.
+/// Maximum number of steps that fit in the figure.
 const TURNS: usize = 60;
 
-/// For each turn: what every request did, and how much of the batch is padding.
+/// Returns, for each step, the state of every request and the padding of every running row.
 pub fn answer(q: Question) -> Answer {
     let engine = model::engine()?;
     let model = engine.model();

@@ -1,4 +1,4 @@
-//! Day 13, accept or reject: one draft, the residual, and a long run.
+//! Day 13, accept or reject: one draft, the residual, and a long run of drafts.
 
 use super::Answer;
 use candecode::day08_sampling::sample;
@@ -8,17 +8,17 @@ use candecode::kit::rng::RequestRng;
 use serde::Deserialize;
 use serde_json::json;
 
-/// What the page asks: the target's distribution and the draft's, over a few tokens.
+/// The page's question: the target's distribution and the draft's, over a few tokens.
 #[derive(Deserialize)]
 pub struct Question {
     p: Vec<f32>,
     q: Vec<f32>,
     seed: u64,
-    /// Tokens to draft and verify, one at a time.
+    /// Number of tokens to draft and verify, one at a time.
     runs: usize,
 }
 
-/// The residual, the chance to be accepted, and how often each token came out.
+/// Returns the residual, the acceptance probability, and the number of times each token came out.
 pub fn answer(question: Question) -> Answer {
     let Question { p, q, seed, runs } = question;
     let p = normalised(&p)?;
@@ -32,7 +32,7 @@ pub fn answer(question: Question) -> Answer {
         let token = sample(&q, rng.uniform())?;
         let uniforms = [rng.uniform(), rng.uniform()];
         let draft = Draft { tokens: vec![token], probs: vec![q.clone()] };
-        // Behind an accepted token comes a bonus; the figure looks at the first token only.
+        // An accepted token is followed by a bonus token, but the figure only uses the first one.
         let verdict = verify(&draft, &[p.clone(), p.clone()], &uniforms)?;
         let out = if verdict.accepted == 1 { token } else { verdict.next };
         drafted[token as usize] += 1;

@@ -1,5 +1,4 @@
-//! Day 14, every spelling: the tokens that a word can be cut into, and the automaton that reads
-//! them.
+//! Day 14, every spelling: all ways to split a word into tokens, and the automaton that reads them.
 
 use super::Answer;
 use crate::model;
@@ -11,22 +10,22 @@ use serde::Deserialize;
 use serde_json::{json, Value};
 use std::collections::HashMap;
 
-/// What the page asks.
+/// The page's question.
 #[derive(Deserialize)]
 pub struct Question {
     word: String,
-    /// Text that the automaton of the block list reads.
+    /// The text for the block list's automaton to read.
     text: String,
     whole: bool,
-    /// What the model goes on with, and for how many tokens.
+    /// The prompt for the model to continue, and the number of new tokens.
     prompt: String,
     new: usize,
 }
 
-/// The most bytes of a word that the figure has room for.
+/// Maximum length of a word that fits in the figure, in bytes.
 const MOST: usize = 24;
 
-/// The lattice of a word, how many paths it has, and the automaton's walk over a text.
+/// Returns a word's lattice, its number of paths, and the automaton's walk over a text.
 pub fn answer(q: Question) -> Answer {
     let engine = model::engine()?;
     let tokenizer = engine.tokenizer();
@@ -44,9 +43,9 @@ pub fn answer(q: Question) -> Answer {
     }
     let bytes = word.as_bytes();
     let mut edges = Vec::new();
-    let mut paths = vec![0u64; bytes.len() + 1]; // from the word's begin to each place
+    let mut paths = vec![0u64; bytes.len() + 1]; // number of paths from the word's start to each place
     paths[0] = 1;
-    let mut with_text = 0; // special tokens have none, and no rail lets them through
+    let mut with_text = 0; // special tokens have no text, and rails always forbid them
     let mut by_bytes: HashMap<Vec<u8>, Vec<u32>> = HashMap::new();
     for id in 0..tokenizer.vocab_size() as u32 {
         let piece = tokenizer.token_bytes(id);
@@ -81,8 +80,8 @@ pub fn answer(q: Question) -> Answer {
         walk.push(json!({ "byte": byte, "state": number(state), "broken": broken }));
     }
 
-    // A text of the model's, once as it likes and once with the rail, whose states are counted as
-    // those of the walk: equal patterns have equal automata.
+    // Generate with the model, once freely and once with the rail. The rail's states are numbered
+    // like the walk's, because equal patterns compile to equal automata.
     let model = engine.model();
     let rail = GuardRail::new("block", automaton, tokenizer, model.config().vocab_size);
     let prompt = model::tokens(&q.prompt)?;
@@ -105,8 +104,8 @@ pub fn answer(q: Question) -> Answer {
     }))
 }
 
-/// The likeliest text, token by token, of logits that `process` may change; with what it says of
-/// each step.
+/// Generates greedily, token by token, from logits that `process` may change. Returns each token
+/// with the value `process` returned for it.
 fn written(
     prompt: &[u32],
     new: usize,
@@ -118,7 +117,7 @@ fn written(
     let mut steps = Vec::new();
     for step in 0..new {
         let mut logits = next_logits(model, &tokens)?;
-        let remaining = new - step + 1; // the figure's end is not the text's
+        let remaining = new - step + 1; // the figure's limit doesn't end the text
         let input = ProcessorInput { tokens: &tokens, prompt_len: prompt.len(), remaining, eos };
         let said = process(&input, &mut logits)?;
         let id = argmax(&logits)?;
