@@ -1,14 +1,15 @@
-//! Code blocks: Rust that a compiler has seen, in languages that the pages can colour.
+//! Checks code blocks: Rust must come from compiled files, and the language must be one that the
+//! pages can highlight.
 
 use crate::source::{CodeBlock, Page, Problems};
 
-/// What the pages' highlighter knows, of what a chapter may want.
+/// Languages that the pages' highlighter knows, among those a chapter might use.
 const LANGUAGES: [&str; 16] = [
     "bash", "c", "console", "cpp", "diff", "html", "ini", "json", "lua", "markdown", "python",
     "rust", "sh", "text", "toml", "yaml",
 ];
 
-/// Finds Rust that was typed into a page, and languages that would not be coloured.
+/// Reports Rust that was typed directly into a page, and languages that can't be highlighted.
 pub fn check(page: &Page, blocks: &[CodeBlock], problems: &mut Problems) {
     for block in blocks {
         let at = &page.lines[block.fence].at;

@@ -1,10 +1,10 @@
-//! Parts of a file: the lines that an include names, cut out and set flush left.
+//! Finds the lines of a file that an include names, cuts them out and removes their indentation.
 
 use crate::source::{Line, Origin};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// The lines between `ANCHOR: name` and `ANCHOR_END: name`.
+/// Returns the lines between `ANCHOR: name` and `ANCHOR_END: name`.
 pub fn anchored(all: &[&str], name: &str) -> Result<Range<usize>, String> {
     let find = |mark: &str| {
         let is_here = |line: &&str| {
@@ -20,7 +20,7 @@ pub fn anchored(all: &[&str], name: &str) -> Result<Range<usize>, String> {
     }
 }
 
-/// The lines of a function's signature, up to the one that opens its body.
+/// Returns the lines of a function's signature, including the one that opens its body.
 pub fn signature(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String> {
     let start = find(all, &["fn"], name)?;
     let ends = |i: &usize| all[*i].ends_with('{') || all[*i].ends_with(';');
@@ -28,7 +28,8 @@ pub fn signature(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, S
     Ok(above(all, start, docs)..end + 1)
 }
 
-/// The lines of a whole type, trait, function or constant, up to its closing brace or semicolon.
+/// Returns all lines of a type, trait, function or constant, through its closing brace or
+/// semicolon.
 pub fn item(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String> {
     let kinds = ["struct", "enum", "trait", "fn", "const", "static", "type"];
     let start = find(all, &kinds, name)?;
@@ -43,9 +44,9 @@ pub fn item(all: &[&str], name: &str, docs: bool) -> Result<Range<usize>, String
     Ok(above(all, start, docs)..end + 1)
 }
 
-/// Finds the one line that begins an item of that name. A method may be named after its type, as in
-/// `Cached::logits`. If there are several, the only public one is meant: a type's own method, and
-/// not a trait's.
+/// Finds the line that starts the item with that name. A method can be qualified with its type, as
+/// in `Cached::logits`. If several items match, the only public one is used: that picks a type's
+/// own method over a trait's.
 fn find(all: &[&str], kinds: &[&str], name: &str) -> Result<usize, String> {
     let (within, name) = match name.split_once("::") {
         Some((owner, method)) => (blocks_of(all, owner), method),
@@ -69,7 +70,7 @@ fn find(all: &[&str], kinds: &[&str], name: &str) -> Result<usize, String> {
     }
 }
 
-/// The lines of all `impl` blocks (or the trait) of a type that has this name.
+/// Returns the lines of all `impl` blocks (or the trait) for the type with this name.
 fn blocks_of(all: &[&str], owner: &str) -> Vec<usize> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let opens = |line: &str| {
@@ -81,7 +82,7 @@ fn blocks_of(all: &[&str], owner: &str) -> Vec<usize> {
     (0..all.len()).filter(|&i| opens(all[i])).flat_map(|start| start..end(start)).collect()
 }
 
-/// Where an item begins: with attributes always, with its documentation if wanted.
+/// Returns the line where an item starts, including its attributes, and its docs if `docs` is set.
 fn above(all: &[&str], start: usize, docs: bool) -> usize {
     let belongs = |line: &str| match docs {
         true => line.starts_with("///") || line.starts_with("#["),
@@ -91,7 +92,8 @@ fn above(all: &[&str], start: usize, docs: bool) -> usize {
     first.map_or(0, |i| i + 1)
 }
 
-/// The lines of a range without anchors, outer blank lines and common indentation.
+/// Returns the lines of a range without anchors, common indentation, or leading and trailing blank
+/// lines.
 pub fn cut(all: &[&str], range: Range<usize>, shown: &str) -> Vec<Line> {
     let file: Rc<str> = shown.into();
     let is_anchor = |line: &str| line.contains("ANCHOR:") || line.contains("ANCHOR_END:");
@@ -111,12 +113,12 @@ pub fn cut(all: &[&str], range: Range<usize>, shown: &str) -> Vec<Line> {
 const OPEN: &str = "// <solution>";
 const CLOSE: &str = "// </solution>";
 
-/// Whether a line opens or closes a solution.
+/// Whether a line opens or closes a solution block.
 pub fn is_marker(line: &str) -> bool {
     matches!(line.trim(), OPEN | CLOSE)
 }
 
-/// Says no to a range of lines that shows part of a solution.
+/// Returns an error if a range of lines shows part of a solution.
 pub fn refuse_solutions(all: &[&str], range: &Range<usize>) -> Result<(), String> {
     let opens = (0..all.len()).filter(|&i| all[i].trim() == OPEN);
     for open in opens {

@@ -1,4 +1,5 @@
-//! Every figure is an inline SVG that a screen reader can name and every theme can colour.
+//! Checks that every figure is an inline SVG that a screen reader can describe and every theme can
+//! colour.
 
 use crate::source::{Origin, Page, Problems};
 use roxmltree::{Document, Node};
@@ -8,10 +9,10 @@ use std::path::Path;
 /// Attributes that hold a colour.
 const COLOURS: [&str; 6] =
     ["fill", "stroke", "color", "stop-color", "flood-color", "lighting-color"];
-/// Elements that bring their own colours, their own files, or their own programs.
+/// Elements that bring their own colours, files or scripts.
 const REFUSED: [&str; 5] = ["style", "script", "image", "foreignObject", "animate"];
 
-/// The class names that a style sheet knows.
+/// Returns the class names defined in a style sheet.
 pub fn house_classes(css: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let starts = css.match_indices('.').map(|(i, _)| &css[i + 1..]);
@@ -20,7 +21,7 @@ pub fn house_classes(css: &str) -> BTreeSet<String> {
     named.map(str::to_string).collect()
 }
 
-/// Checks the figures of a page, which are files that it includes.
+/// Checks a page's figures, which are included files.
 pub fn check(page: &Page, root: &Path, house: &BTreeSet<String>, problems: &mut Problems) {
     let mut figures = BTreeSet::new();
     let mut before = "";
@@ -43,7 +44,7 @@ pub fn check(page: &Page, root: &Path, house: &BTreeSet<String>, problems: &mut 
     }
 }
 
-/// Checks the text of a figure's file.
+/// Checks the contents of a figure's file.
 fn check_figure(at: &Origin, text: &str, house: &BTreeSet<String>, problems: &mut Problems) {
     let document = match Document::parse(text) {
         Ok(document) => document,

@@ -1,9 +1,9 @@
-//! `{{#include FILE:ANCHOR}}`, `{{#item FILE:NAME}}`, `{{#signature FILE:NAME}}`,
-//! `{{#reference FILE:NAME}}`, `{{#variant dayNN:NAME}}`, `{{#map dayNN}}` and `{{#live NAME}}`:
-//! code and figures from files that exist.
+//! Expands `{{#include FILE:ANCHOR}}`, `{{#item FILE:NAME}}`, `{{#signature FILE:NAME}}`,
+//! `{{#reference FILE:NAME}}`, `{{#variant dayNN:NAME}}`, `{{#map dayNN}}` and `{{#live NAME}}` to
+//! code and figures from files in the repository.
 //!
-//! Ours and not mdBook's, for three reasons: a missing file or anchor is an error with a line, a
-//! solution is shown in a fold or not at all, and what is cut out of the middle of a file loses its
+//! This replaces mdBook's own include for three reasons: a missing file or anchor is an error with
+//! a line number, a solution is shown in a fold or not at all, and an excerpt loses its
 //! indentation.
 
 use crate::excerpt::{anchored, cut, is_marker, item, refuse_solutions, signature};
@@ -11,10 +11,10 @@ use crate::live::Lessons;
 use crate::source::{Line, Origin, Page, Problems};
 use std::path::Path;
 
-/// The map of the course, as a file of the book's `src`.
+/// The map of the course, relative to the book's `src`.
 const MAP: &str = "figures/map.svg";
 
-/// Replaces every directive of a page; `dir` is where the page's file lies.
+/// Expands every directive on a page. `dir` is the directory of the page's file.
 pub fn expand(
     page: Page,
     root: &Path,
@@ -45,7 +45,7 @@ pub fn expand(
     Page { lines }
 }
 
-/// What one directive line stands for, in a fold or in the open page.
+/// Expands a line that contains a directive. `folded` is true inside a fold.
 fn directive(
     line: &str,
     folded: bool,
@@ -68,13 +68,13 @@ fn directive(
     }
 }
 
-/// The argument of a directive of this kind that has one.
+/// Returns the argument of a directive, if it is of this kind and has one.
 fn argument<'a>(line: &'a str, kind: &str) -> Option<&'a str> {
     let rest = line.trim().strip_prefix("{{#")?.strip_prefix(kind)?.strip_prefix(' ')?;
     rest.strip_suffix("}}").map(str::trim)
 }
 
-/// The figure of the map with the box of one day lit: `day10`.
+/// Returns the map figure with the box of one day, such as `day10`, highlighted.
 fn map(day: &str, dir: &Path) -> Result<Vec<Line>, String> {
     let number = day.strip_prefix("day").unwrap_or(day);
     let text = std::fs::read_to_string(dir.join(MAP)).map_err(|e| format!("{MAP}: {e}"))?;
@@ -95,8 +95,8 @@ fn map(day: &str, dir: &Path) -> Result<Vec<Line>, String> {
     Ok(lines.enumerate().map(|(i, text)| Line { text: text.into(), at: at(i) }).collect())
 }
 
-/// Another right way to write something, `dayNN:name`: the edits of `tests/wrong/dayNN.toml` that
-/// make it of the reference, as lines of a diff.
+/// Returns an alternative solution, `dayNN:name`, as the lines of a diff against the reference. The
+/// edits come from `tests/wrong/dayNN.toml`.
 fn variant(target: &str, root: &Path) -> Result<Vec<Line>, String> {
     let (day, name) = target.split_once(':').ok_or("{{#variant dayNN:NAME}} was expected")?;
     let shown = format!("tests/wrong/{day}.toml");
@@ -123,7 +123,7 @@ fn variant(target: &str, root: &Path) -> Result<Vec<Line>, String> {
     Ok(lines)
 }
 
-/// What a directive stands for that shows a file, or part of it.
+/// Expands a directive that shows a file or part of one.
 fn included(
     line: &str,
     root: &Path,
@@ -180,7 +180,7 @@ fn included(
         }
     }
     if file.ends_with(".svg") {
-        // A blank line would end the block of HTML, and Markdown would read the rest.
+        // A blank line would end the HTML block, and the rest would be parsed as Markdown.
         lines.retain(|l| !l.text.trim().is_empty() && !l.text.starts_with("<?xml"));
     }
     if let Some(line) = lines.iter().find(|l| l.text.contains("{{#")) {
@@ -192,7 +192,7 @@ fn included(
     Ok(lines)
 }
 
-/// A path as messages write it: relative to the repository, without `..`.
+/// Returns a path as messages show it: relative to the repository, without `..`.
 pub fn shown_name(path: &Path, root: &Path) -> String {
     let full = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     full.strip_prefix(root).unwrap_or(&full).display().to_string().replace('\\', "/")

@@ -1,4 +1,5 @@
-//! Every link within the book leads somewhere, and nothing is fetched from elsewhere.
+//! Checks that every link within the book leads somewhere, and that nothing is loaded from the
+//! network.
 
 use crate::source::{Origin, Page, Problems};
 use mdbook_markdown::pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Parser, Tag};
@@ -6,16 +7,16 @@ use regex::Regex;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
-/// A link as written, with the page (relative to the sources) on which it stands.
+/// A link as written, and the page it is on (relative to the book's sources).
 pub struct Link {
     pub page: PathBuf,
     pub at: Origin,
     pub target: String,
-    /// The browser fetches it by itself: an image.
+    /// Whether the browser loads the target by itself, as it does an image.
     pub fetched: bool,
 }
 
-/// All links and images of a page, in Markdown and in HTML.
+/// Returns all links and images of a page, from both Markdown and HTML.
 pub fn collect(path: &Path, page: &Page, problems: &mut Problems) -> anyhow::Result<Vec<Link>> {
     let text = page.text();
     let in_html = Regex::new(r#"<(\w+)[^<>]*\s(?:href|src)=["']([^"']*)["']"#)?;
@@ -55,10 +56,10 @@ pub fn collect(path: &Path, page: &Page, problems: &mut Problems) -> anyhow::Res
     Ok(found)
 }
 
-/// The rendered pages: by their source path, the ids in each.
+/// The ids in each rendered page, by the page's source path.
 pub type Anchors = BTreeMap<PathBuf, HashSet<String>>;
 
-/// The ids of a rendered page; one that is there twice is a problem.
+/// Returns the ids in a rendered page, and reports duplicates.
 pub fn anchors(
     html: &str,
     page: &Page,
@@ -77,7 +78,7 @@ pub fn anchors(
     Ok(ids)
 }
 
-/// Checks links against the rendered pages and the files beside their sources.
+/// Checks links against the rendered pages and the files in the source directory.
 pub fn check(links: &[Link], anchors: &Anchors, src: &Path, problems: &mut Problems) {
     for link in links {
         if let Err(message) = follow(link, anchors, src) {
@@ -112,7 +113,7 @@ fn follow(link: &Link, anchors: &Anchors, src: &Path) -> Result<(), String> {
     }
 }
 
-/// `dir` and `file` as one path without `..`, if it stays inside.
+/// Joins `dir` and `file` and resolves `..`. None if the path leaves the book.
 fn join(dir: &Path, file: &str) -> Option<PathBuf> {
     let mut path = dir.to_path_buf();
     for part in Path::new(file).components() {

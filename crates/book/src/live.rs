@@ -1,8 +1,8 @@
-//! `{{#live NAME}}`: a figure that answers, under the still picture that it starts as.
+//! `{{#live NAME}}`: an interactive figure, placed under the static picture that it starts from.
 //!
-//! A live figure is a script, `book/src/live/figures/NAME.js`, that asks the lessons, compiled to
-//! WebAssembly (`crates/live`). Where this machine cannot compile for WebAssembly the book has its
-//! still pictures and a line that says what is missing.
+//! A live figure is a script, `book/src/live/figures/NAME.js`, that calls the lessons, compiled to
+//! WebAssembly (`crates/live`). If this machine can't compile for WebAssembly, the book keeps its
+//! static pictures and names the missing target.
 
 use crate::source::{Line, Origin};
 use anyhow::{bail, Context, Result};
@@ -14,38 +14,38 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the scripts of live figures lie.
+/// Directory of the live figures' scripts.
 const SCRIPTS: &str = "book/src/live/figures";
 
-/// The embedded model that the figures ask.
+/// The embedded model that the figures use.
 const MODEL: &str = "models/story-230k";
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// What a page without JavaScript says in the place of a live figure.
+/// Text in place of a live figure when JavaScript is off.
 const SLEEPING: &str = "With JavaScript this figure answers when you touch it.";
 
-/// What it says where the lessons were not compiled.
+/// Text in place of a live figure when the lessons weren't compiled.
 const STILL: &str =
     "This figure can answer: <code>rustup target add wasm32-unknown-unknown</code>, \
                      then build the book again.";
 
-/// Whose days the figures run.
+/// The source of the days' code in the figures.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Days {
-    /// None: still pictures only.
+    /// None: static pictures only.
     None,
-    /// The reference's.
+    /// The reference.
     Reference,
-    /// The reader's.
+    /// The reader's own code, with the reference for days not yet begun.
     Mine,
 }
 
 impl Days {
-    /// What the environment variable `CANDECODE_BOOK` says: `still`, `mine`, or nothing.
+    /// Reads the environment variable `CANDECODE_BOOK`: `still`, `mine`, or unset.
     ///
     /// # Errors
-    /// If it says something else.
+    /// If it has any other value.
     pub fn asked_for() -> Result<Self> {
         match std::env::var("CANDECODE_BOOK").unwrap_or_default().as_str() {
             "" => Ok(Self::Reference),
@@ -56,27 +56,27 @@ impl Days {
     }
 }
 
-/// The lessons for a page: WebAssembly, or none.
+/// The lessons compiled for a page, if any.
 pub struct Lessons {
     wasm: Option<Vec<u8>>,
-    /// The known mistakes that figures can switch on, by their part's name.
+    /// The known mistakes that figures can switch on, as compiled lessons, by name.
     mistakes: Vec<(String, Vec<u8>)>,
-    /// The days that are the reader's, if they are asked for.
+    /// The days taken from the reader's code, if that was requested.
     yours: Option<Vec<u32>>,
 }
 
 impl Lessons {
-    /// A book with still pictures.
+    /// Creates the lessons of a book with static pictures.
     pub fn none() -> Self {
         Self { wasm: None, mistakes: Vec::new(), yours: None }
     }
 
-    /// Compiles the lessons, where this machine can: with the target of rustup, or with the
-    /// standard library's source (rustup's component, or what `crates/maintain/scripts/rust-src.sh`
-    /// has fetched).
+    /// Compiles the lessons, if this machine can: with rustup's WebAssembly target, or with the
+    /// standard library's source (rustup's component, or the copy fetched by
+    /// `crates/maintain/scripts/rust-src.sh`).
     ///
     /// # Errors
-    /// If they do not compile.
+    /// If they don't compile.
     pub fn compile(root: &Path, days: Days) -> Result<Self> {
         if days == Days::None {
             return Ok(Self::none());
@@ -98,7 +98,7 @@ impl Lessons {
         Ok(Self { wasm: Some(wasm), mistakes: mistakes(&target)?, yours: None })
     }
 
-    /// What stands in a chapter for a live figure of this name.
+    /// Returns the lines that stand in a chapter for the live figure with this name.
     pub fn placeholder(&self, name: &str, root: &Path) -> Result<Vec<Line>, String> {
         let script = format!("{SCRIPTS}/{name}.js");
         if !root.join(&script).is_file() {
@@ -112,11 +112,11 @@ impl Lessons {
         Ok(vec![Line { text, at: Origin { file: script.into(), line: 1 } }])
     }
 
-    /// Writes lessons and model into a folder of scripts, which has nothing else in it then, or
-    /// isn't there.
+    /// Replaces a directory with the scripts that hold the lessons and the model. Without compiled
+    /// lessons, the directory is only removed.
     ///
     /// # Errors
-    /// If a file cannot be read or written.
+    /// If a file can't be read or written.
     pub fn install(&self, root: &Path, to: &Path) -> Result<()> {
         if to.exists() {
             fs::remove_dir_all(to).with_context(|| to.display().to_string())?;
@@ -145,18 +145,18 @@ impl Lessons {
     }
 }
 
-/// Compiles the lessons of a course into a file.
+/// Compiles the lessons and writes the WebAssembly to a file.
 ///
 /// # Errors
-/// If this machine cannot compile for WebAssembly, or they do not compile.
+/// If this machine can't compile for WebAssembly, or the lessons don't compile.
 pub fn compile_to(root: &Path, target: &Path, features: &str, to: &Path) -> Result<()> {
     let std = StandardLibrary::find().with_context(|| format!("rustup target add {TARGET}"))?;
     let wasm = cargo(root, &std, target, features)?;
     fs::write(to, wasm).with_context(|| to.display().to_string())
 }
 
-/// The days that the reader has begun, and cargo's features for a course in which all others are
-/// the reference's.
+/// Returns the days that the reader has begun, and the cargo features that take all other days from
+/// the reference.
 fn mixture(root: &Path) -> Result<(Vec<u32>, String)> {
     let dir = root.join("solutions");
     let (mut yours, mut features) = (Vec::new(), Vec::new());
@@ -174,12 +174,12 @@ fn mixture(root: &Path) -> Result<(Vec<u32>, String)> {
         }
     }
     yours.sort_unstable();
-    // With nothing begun it's the reference's build.
+    // If no day has been begun, this is the same build as the reference's.
     let features = if yours.is_empty() { "ref".to_string() } else { features.join(",") };
     Ok((yours, features))
 }
 
-/// Whether a task of a day is written: in its stub every task is a `todo!`.
+/// Whether any of a day's tasks has been written. In the stub, every task is a `todo!`.
 fn begun(mine: &str, reference: &str) -> bool {
     let code = mine.lines().filter(|line| !line.trim_start().starts_with("//"));
     let left = code.filter(|line| line.contains("todo!(")).count();
@@ -187,7 +187,7 @@ fn begun(mine: &str, reference: &str) -> bool {
     !mine.is_empty() && left < tasks
 }
 
-/// What `cargo maintain live-mistakes` has compiled: names and WebAssembly.
+/// Returns the lessons compiled by `cargo maintain live-mistakes`: names and WebAssembly.
 fn mistakes(target: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let Ok(entries) = fs::read_dir(target.join("mistakes")) else { return Ok(Vec::new()) };
     let mut found = Vec::new();
@@ -201,11 +201,11 @@ fn mistakes(target: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(found)
 }
 
-/// Where the standard library for WebAssembly comes from.
+/// The source of the standard library for WebAssembly.
 enum StandardLibrary {
-    /// Rustup's target is installed.
+    /// Rustup's target, already compiled.
     Installed,
-    /// Its source is here, and cargo compiles it.
+    /// The library's source, at this path, for cargo to compile.
     Source(PathBuf),
 }
 
@@ -228,17 +228,18 @@ impl StandardLibrary {
     }
 }
 
-/// What a program prints, if it is there and succeeds.
+/// Returns a program's output, if it exists and succeeds.
 fn said(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// Compiles `crates/live` for WebAssembly; its bytes. (binaryen's `wasm-opt -Oz` takes minutes, and
-/// what it saves is gone when both are gzipped.)
+/// Compiles `crates/live` to WebAssembly and returns its bytes. (binaryen's `wasm-opt -Oz` takes
+/// minutes, and the savings disappear once both files are gzipped.)
 fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> Result<Vec<u8>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // The library for tests is left out: beside it there would be no link-time optimisation.
+    // Leave out the library that the tests use: building it too would rule out link-time
+    // optimisation.
     cargo.current_dir(root).args([
         "rustc",
         "--package",
@@ -251,11 +252,11 @@ fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> R
         .args(["--target", TARGET, "--target-dir"])
         .arg(target)
         .args(["--features", features]);
-    // On a terminal cargo shows how far it is.
+    // On a terminal, cargo shows its progress.
     cargo.args((!std::io::stderr().is_terminal()).then_some("--quiet"));
     if let StandardLibrary::Source(library) = std {
-        // As crates/maintain/scripts/wasm-check.sh: a stable compiler builds its own standard
-        // library.
+        // As in crates/maintain/scripts/wasm-check.sh: lets a stable compiler build its own
+        // standard library.
         cargo.args(["-Zbuild-std=std,panic_abort"]).env("RUSTC_BOOTSTRAP", "1");
         cargo.env("__CARGO_TESTS_ONLY_SRC_ROOT", library);
     }
@@ -267,19 +268,19 @@ fn cargo(root: &Path, std: &StandardLibrary, target: &Path, features: &str) -> R
     fs::read(&wasm).with_context(|| wasm.display().to_string())
 }
 
-/// Returns the bytes gzipped, as small as that gets.
+/// Compresses bytes with gzip at the best level.
 fn packed(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     packed.write_all(bytes)?;
     Ok(packed.finish()?)
 }
 
-/// Bytes as a string of JavaScript.
+/// Returns bytes as a base64 JavaScript string.
 fn quoted(bytes: &[u8]) -> String {
     format!("\"{}\"", base64::engine::general_purpose::STANDARD.encode(bytes))
 }
 
-/// A classic script that hands data to `live.js`.
+/// Writes a classic (non-module) script that passes data to `live.js`.
 fn write_part(to: &Path, name: &str, data: &str) -> Result<()> {
     let path = to.join(format!("{name}.js"));
     fs::write(&path, format!("candecode.part(\"{name}\", {data});\n"))

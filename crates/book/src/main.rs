@@ -1,8 +1,9 @@
-//! The book's preprocessor for mdBook, which also builds and checks the book by itself.
+//! The book's preprocessor for mdBook, which can also build and check the book on its own.
 //!
-//! `mdbook build book` starts it, as `book/book.toml` says, with the book on its standard input.
-//! `cargo xtask book` needs no mdBook: it runs the same steps with mdBook's library, and then
-//! checks the finished pages. A problem is an error with a file and a line, never a warning.
+//! `mdbook build book` runs it, as configured in `book/book.toml`, with the book on standard input.
+//! `cargo xtask book` doesn't need mdBook installed: it runs the same steps through mdBook's
+//! library and then checks the finished pages. Every problem is an error with a file and a line,
+//! never a warning.
 #![warn(missing_docs)]
 
 mod code_blocks;
@@ -91,7 +92,7 @@ fn run(cli: Cli) -> Result<()> {
     }
 }
 
-/// Asks the system to show a file.
+/// Opens a file in the system's browser.
 fn open_browser(file: &str) {
     let opener = match std::env::consts::OS {
         "macos" => "open",

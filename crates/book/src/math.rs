@@ -1,20 +1,21 @@
-//! LaTeX between dollars becomes MathML: no JavaScript, no network.
+//! Converts LaTeX between dollar signs to MathML, so that pages need no JavaScript and no network.
 //!
-//! Inline: `$…$`. Display: `$$…$$`, best on lines of its own. Code is left alone, and `\$` is a
-//! dollar. What Markdown could misread inside a formula goes out as numeric entities.
+//! Inline formulas are `$…$`. Display formulas are `$$…$$`, preferably on lines of their own. Code
+//! is left alone, and `\$` is a literal dollar. Characters that Markdown could misread inside a
+//! formula are written as numeric entities.
 
 use crate::mathml::{mathml, DisplayMode};
 use crate::source::{Line, Page, Problems};
 use mdbook_markdown::pulldown_cmark::{Event, Options, Parser as Markdown, Tag, TagEnd};
 use std::ops::Range;
 
-/// Replaces every formula of a page.
+/// Replaces every formula on a page.
 pub fn render(page: Page, problems: &mut Problems) -> Page {
     let page = display_blocks(page, problems);
     inline(page, problems)
 }
 
-/// `$$…$$` that begins and ends on lines of its own; Markdown never sees what is inside.
+/// Replaces each `$$…$$` that has its lines to itself. Markdown never sees its contents.
 fn display_blocks(page: Page, problems: &mut Problems) -> Page {
     let blocks = page.code_blocks(&mut Problems::default());
     let in_code = |i: usize| blocks.iter().any(|b| b.body.contains(&i));
@@ -61,7 +62,7 @@ fn display_blocks(page: Page, problems: &mut Problems) -> Page {
     Page { lines: out }
 }
 
-/// The lines up to the one that ends with `$$`, and how many they are.
+/// Returns the lines up to the one that ends with `$$`, and their number.
 fn closing(lines: &[Line]) -> Option<(String, usize)> {
     let mut latex = String::new();
     for (i, line) in lines.iter().enumerate() {
@@ -77,7 +78,7 @@ fn closing(lines: &[Line]) -> Option<(String, usize)> {
     None
 }
 
-/// The formulas within paragraphs, tables and headings, and dollars that are none.
+/// Replaces formulas in paragraphs, tables and headings, and reports unpaired dollars.
 fn inline(page: Page, problems: &mut Problems) -> Page {
     let text = page.text();
     let mut formulas: Vec<(Range<usize>, String)> = Vec::new();
@@ -122,7 +123,7 @@ fn inline(page: Page, problems: &mut Problems) -> Page {
     replace(page, &text, formulas)
 }
 
-/// As mdBook reads a page, with math.
+/// Returns mdBook's own parser options, plus math.
 pub fn options() -> Options {
     Options::ENABLE_MATH
         | Options::ENABLE_TABLES
@@ -139,7 +140,7 @@ fn lone_dollar(text: &str, range: Range<usize>) -> Option<usize> {
     dollars.into_iter().find(|&i| !text[..i].ends_with('\\'))
 }
 
-/// The formulas of one line of raw HTML, such as a caption, in which Markdown reads nothing.
+/// Returns the formulas in a line of raw HTML, such as a caption, where Markdown isn't parsed.
 fn in_html(line: &str, in_figure: &mut bool) -> Result<Vec<(Range<usize>, String)>, String> {
     let figure = *in_figure || line.contains("<svg");
     *in_figure = figure && !line.contains("</svg");
@@ -157,7 +158,7 @@ fn in_html(line: &str, in_figure: &mut bool) -> Result<Vec<(Range<usize>, String
     dollars.chunks(2).map(formula).collect()
 }
 
-/// Puts each formula, one line long, in place of its source.
+/// Replaces each formula's source with its HTML, which is a single line.
 fn replace(page: Page, text: &str, formulas: Vec<(Range<usize>, String)>) -> Page {
     let mut lines = Vec::new();
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! What becomes of dollars.
+//! Tests for formulas and dollar signs.
 
 use super::*;
 

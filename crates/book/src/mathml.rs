@@ -1,9 +1,9 @@
-//! One formula: LaTeX in, MathML out, safe to stand in Markdown.
+//! Converts one formula from LaTeX to MathML that is safe inside Markdown.
 
 pub use pulldown_latex::config::DisplayMode;
 use pulldown_latex::{push_mathml, Parser, RenderConfig, Storage};
 
-/// One formula as MathML, or what is wrong with it.
+/// Returns a formula as MathML, or a message about what is wrong with it.
 pub fn mathml(latex: &str, mode: DisplayMode) -> Result<String, String> {
     let latex = latex.trim();
     let wrong = |why: &str| format!("cannot read the formula `{latex}`: {why}");
@@ -22,18 +22,18 @@ pub fn mathml(latex: &str, mode: DisplayMode) -> Result<String, String> {
     let config = RenderConfig { display_mode: mode, ..RenderConfig::default() };
     push_mathml(&mut html, Parser::new(latex, &storage), config)
         .map_err(|e| wrong(&e.to_string()))?;
-    // The renderer leaves out a space before this attribute of a `\\Bigl(`.
+    // The renderer leaves out a space before this attribute for `\\Bigl(`.
     let html = html.replace("\"minsize=", "\" minsize=");
-    // TeX sets no space around a slash.
+    // TeX puts no space around a slash.
     Ok(guard(&html.replace("<mo>/</mo>", "<mo lspace=\"0\" rspace=\"0\">/</mo>")))
 }
 
-/// MathML on one line, in which nothing between the tags means anything to Markdown.
+/// Puts MathML on one line and escapes everything between the tags that Markdown could interpret.
 fn guard(html: &str) -> String {
     let mut out = String::with_capacity(html.len() * 2);
     let mut rest = html;
     while let Some(c) = rest.chars().next() {
-        // The renderer writes a less-than sign as it is.
+        // The renderer doesn't escape less-than signs.
         let after = &rest[c.len_utf8()..];
         let opens = after.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/');
         let length = match c {
@@ -56,7 +56,7 @@ fn guard(html: &str) -> String {
     out
 }
 
-/// The length of the entity at the start of `text`, or 0.
+/// Returns the length of the entity at the start of `text`, or 0.
 fn entity(text: &str) -> usize {
     match text[1..].find(|c: char| !c.is_ascii_alphanumeric() && c != '#') {
         Some(i) if i > 0 && text[1 + i..].starts_with(';') => i + 2,

@@ -1,4 +1,4 @@
-//! From Markdown to a folder of pages, or to a list of what is wrong.
+//! Renders Markdown to a folder of pages, or to a list of problems.
 
 use crate::figures::house_classes;
 use crate::links::{Anchors, Link};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing_subscriber::filter::LevelFilter;
 
-/// The chapters, expanded and checked.
+/// All chapters, expanded and checked.
 #[derive(Default)]
 struct Prepared {
     /// Each page, ready to be rendered, with its path in the sources.
@@ -23,10 +23,11 @@ struct Prepared {
     links: Vec<Link>,
 }
 
-/// Builds the book of the repository at `root`, and checks the pages. Returns the first of them.
+/// Builds the book in the repository at `root` and checks the pages. Returns the path of the first
+/// page.
 ///
 /// # Errors
-/// A list of every problem, each with file and line, or what mdBook says.
+/// A list of all problems, each with file and line, or mdBook's own error.
 pub fn build(root: &Path, days: Days) -> Result<PathBuf> {
     let log = Arc::new(Log::default());
     let warnings = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN).without_time();
@@ -44,7 +45,8 @@ pub fn build(root: &Path, days: Days) -> Result<PathBuf> {
     Ok(index)
 }
 
-/// mdBook's log. It only warns about unbalanced tags and the like; here they fail the build.
+/// Collects mdBook's log. mdBook only warns about unbalanced tags and the like; here they fail the
+/// build.
 #[derive(Default)]
 struct Log(Mutex<Vec<u8>>);
 
@@ -67,15 +69,15 @@ impl Write for &Log {
 fn load(root: &Path) -> Result<MDBook> {
     let dir = root.join("book");
     let mut config = Config::from_disk(dir.join("book.toml"))?;
-    // The one preprocessor is this program.
+    // This program is the only preprocessor.
     config.set("preprocessor", toml::Table::new())?;
     MDBook::load_with_config(dir, config)
 }
 
-/// A preprocessor of mdBook: reads a context and a book as JSON, and writes the book.
+/// Runs as mdBook's preprocessor: reads a context and a book as JSON, and writes the book.
 ///
 /// # Errors
-/// A list of every problem, each with file and line.
+/// A list of all problems, each with file and line.
 pub fn preprocess(input: impl Read, output: impl Write, days: Days) -> Result<()> {
     let (context, mut book) = parse_input(input)
         .with_context(|| format!("not a book of mdBook {}", mdbook_preprocessor::MDBOOK_VERSION))?;
@@ -85,7 +87,7 @@ pub fn preprocess(input: impl Read, output: impl Write, days: Days) -> Result<()
     Ok(serde_json::to_writer(output, &book)?)
 }
 
-/// Expands and checks every chapter in place, and writes what the live figures load.
+/// Expands and checks every chapter in place, and writes the files that the live figures load.
 fn prepare(root: &Path, src: &Path, book: &mut Book, days: Days) -> Result<Prepared> {
     let lessons = Lessons::compile(root, days)?;
     let css = root.join("book/theme/figures.css");
@@ -119,7 +121,7 @@ fn prepare(root: &Path, src: &Path, book: &mut Book, days: Days) -> Result<Prepa
     Ok(prepared)
 }
 
-/// Checks the ids of the finished pages, and the links to them.
+/// Checks the ids in the finished pages, and the links to them.
 fn check_rendered(src: &Path, out: &Path, prepared: &Prepared) -> Result<()> {
     let mut problems = Problems::default();
     let mut anchors = Anchors::new();

@@ -1,10 +1,10 @@
-//! Text that remembers where each line came from, and the problems found in it.
+//! Lines of text that remember where they came from, and the problems found in them.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 
-/// A file, as written in messages (relative to the repository), and a line, counted from 1.
+/// A file, relative to the repository as in messages, and a line number, starting at 1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin {
     pub file: Rc<str>,
@@ -43,12 +43,12 @@ impl Page {
         Page { lines: text.lines().enumerate().map(line).collect() }
     }
 
-    /// The whole text, every line ended by a newline.
+    /// Returns the whole text, with a newline after every line.
     pub fn text(&self) -> String {
         self.lines.iter().flat_map(|line| [line.text.as_str(), "\n"]).collect()
     }
 
-    /// Where byte `offset` of [`Page::text`] came from.
+    /// Returns the origin of byte `offset` in [`Page::text`].
     pub fn at(&self, text: &str, offset: usize) -> Origin {
         let index = text[..offset].matches('\n').count();
         let last = self.lines.len().saturating_sub(1);
@@ -58,7 +58,7 @@ impl Page {
         }
     }
 
-    /// The fenced code blocks, in order; a fence that never closes is a problem.
+    /// Returns the fenced code blocks in order, and reports fences that never close.
     pub fn code_blocks(&self, problems: &mut Problems) -> Vec<CodeBlock> {
         let mut blocks = Vec::new();
         let mut open: Option<(usize, String, String)> = None;
@@ -84,7 +84,7 @@ impl Page {
     }
 }
 
-/// The fence characters and the info string, if the line is a code fence.
+/// Splits a code fence into its fence characters and info string. None for other lines.
 fn split_fence(text: &str) -> Option<(&str, &str)> {
     let mark = text.chars().next().filter(|c| matches!(c, '`' | '~'))?;
     let length = text.len() - text.trim_start_matches(mark).len();
@@ -92,7 +92,7 @@ fn split_fence(text: &str) -> Option<(&str, &str)> {
     (length >= 3 && !info.contains('`')).then_some((&text[..length], info))
 }
 
-/// What is wrong with the book, sorted by file and line, each thing once.
+/// The problems found in the book, sorted by file and line, without duplicates.
 #[derive(Default)]
 pub struct Problems(BTreeSet<(Origin, String)>);
 
@@ -102,7 +102,7 @@ impl Problems {
         self.0.insert((at.clone(), message.into()));
     }
 
-    /// An error that lists everything, if there is anything.
+    /// Returns an error that lists all problems, if there are any.
     pub fn into_result(self) -> anyhow::Result<()> {
         anyhow::ensure!(self.0.is_empty(), "{self}");
         Ok(())

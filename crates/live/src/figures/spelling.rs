@@ -43,7 +43,7 @@ pub fn answer(q: Question) -> Answer {
     }
     let bytes = word.as_bytes();
     let mut edges = Vec::new();
-    let mut paths = vec![0u64; bytes.len() + 1]; // number of paths from the word's start to each place
+    let mut paths = vec![0u64; bytes.len() + 1]; // paths from the start of the word to each place
     paths[0] = 1;
     let mut with_text = 0; // special tokens have no text, and rails always forbid them
     let mut by_bytes: HashMap<Vec<u8>, Vec<u32>> = HashMap::new();

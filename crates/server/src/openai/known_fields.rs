@@ -225,7 +225,7 @@ impl Fields {
         self.object.get(name)
     }
 
-    /// Deserializes a field. Returns None if it is missing.
+    /// Deserialises a field. Returns None if it is missing.
     ///
     /// # Errors
     /// 400 if the value isn't a `T`, with the message from the field's rule.
