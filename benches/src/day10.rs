@@ -1,5 +1,5 @@
-//! Day 10: the cost of the next token, without a cache and with one; and how far a sliding cache is
-//! from its window.
+//! Day 10: the cost of the next token with and without a cache, and how far a sliding cache
+//! deviates from its window.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::{logits, model, text, tokenizer};
@@ -11,7 +11,7 @@ use candecode::formats::hub;
 use candecode::kit::{Cache, Logits, NoCache, Step};
 use candle_core::{DType, Device};
 
-/// Tokens in the text, the new one included.
+/// Text lengths in tokens, including the new one.
 const LENGTHS: [usize; 7] = [16, 64, 128, 192, 256, 384, 480];
 
 pub fn measure(times: &mut Times) -> Result<()> {
@@ -65,11 +65,11 @@ pub fn report(times: &Times) -> Result<()> {
     cliff()
 }
 
-/// Compares a sliding cache with the same window computed from scratch, token by token. No clock is
-/// involved.
+/// Compares a sliding cache with the same window recomputed from scratch, token by token. Nothing
+/// is timed.
 fn cliff() -> Result<()> {
     const WINDOW: usize = 64;
-    // The kernels sum in one order: without a slide they differ by nothing at all.
+    // The kernels sum in one order, so until the cache slides, the results are bit-identical.
     let model = load_model(&hub::locate("story-3m", false)?, DType::F32, &Device::Cpu)?;
     let prompt = tokenizer()?.encode("Lily and her dog")?.len();
     let ids = text(&*model, "Lily and her dog", 128)?;

@@ -1,5 +1,5 @@
-//! Day 12: 32 new tokens for every row, against the number of rows; rows of one length, and of
-//! many.
+//! Day 12: 32 new tokens for every row, against the number of rows. The rows have equal lengths, or
+//! very different ones.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::{batch_cache, model, random, request, tokenizer};
@@ -10,12 +10,12 @@ use candecode::engine::operations::{self, Kernels};
 use candecode::kit::Weight;
 use candle_core::Device;
 
-/// Rows of a batch.
+/// Numbers of rows in a batch.
 const SIZES: [usize; 6] = [1, 2, 4, 8, 16, 32];
-/// Rows of one product.
+/// Numbers of rows in a single product.
 const ROWS: [usize; 5] = [1, 2, 4, 8, 32];
 
-/// Returns prompts of 9 tokens, or of 1 to 17, 9 on average.
+/// Returns prompts of 9 tokens each, or of 1 to 17 (9 on average).
 fn prompts(rows: usize, ragged: bool) -> Vec<Vec<u32>> {
     let len = |row: usize| if ragged { 1 + 16 * row / (rows - 1).max(1) } else { 9 };
     (0..rows).map(|row| (300..300 + len(row) as u32).collect()).collect()
@@ -34,7 +34,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
             })?;
         }
     }
-    // One product, from 576 to 1536 as in SmolLM2-135M's MLP: by candle's operations and by the
+    // One product, from 576 to 1536 as in SmolLM2-135M's MLP, with candle's operations and with the
     // kit's kernel.
     let weight = Weight::new(random(&[1536, 576])?)?;
     for rows in ROWS {

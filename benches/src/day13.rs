@@ -1,5 +1,5 @@
-//! Day 13: 64 new tokens without drafts, with free drafts of a known rate of acceptance, and with
-//! real drafters.
+//! Day 13: 64 new tokens without drafts, with free drafts at a fixed acceptance rate, and with real
+//! drafters.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::{cache, model, request, text, text_of, tokenizer};
@@ -15,10 +15,10 @@ use candecode::kit::ProcessorInput;
 const PROMPT: &str = "Lily and her dog";
 const NEW: usize = 64;
 
-/// How many of 100 free drafts are right.
+/// Percentages of free draft tokens that are right.
 const RATES: [usize; 4] = [100, 80, 50, 0];
 
-/// Knows the text, and spoils enough of every 100 tokens that only `right` of them are right.
+/// Drafts from the known text, with enough tokens spoiled that only `right` in every 100 are right.
 struct Knows {
     text: Vec<u32>,
     right: usize,
@@ -29,7 +29,7 @@ impl Drafter for Knows {
     fn draft(&mut self, input: &ProcessorInput, n: usize, _: &[f32]) -> candle_core::Result<Draft> {
         let token = |at: usize| {
             let known = self.text.get(at).copied().unwrap_or(1);
-            // 61 and 100 have no common divisor, so every remainder comes.
+            // 61 and 100 are coprime, so every remainder occurs.
             let right = at * 61 % 100 < self.right;
             if right {
                 known
@@ -82,7 +82,7 @@ pub fn report(times: &Times) -> Result<()> {
          never; and the ideal, K plus 1.",
         Axis::linear(
             "K: tokens drafted before each pass",
-            (1.0, 10.0), // room for the words next to the lines
+            (1.0, 10.0), // leaves room for the labels next to the lines
             &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
         ),
         Axis::linear(
@@ -100,7 +100,7 @@ pub fn report(times: &Times) -> Result<()> {
         let shown: Vec<String> = points.iter().map(|(_, y)| format!("{y:.2}")).collect();
         println!("{rate:3} % accepted, K = 1 to 8: {}", shown.join(" "));
         plot.series(if points[3].1 >= 1.0 { "kept" } else { "dropped" }, &points);
-        let down = if rate == 50 { -2.0 } else { 6.0 }; // the two lowest lines are close
+        let down = if rate == 50 { -2.0 } else { 6.0 }; // the two lowest lines are close together
         let words = format!("{rate} % accepted: {:.1}", points[7].1);
         plot.words("left", points[7], (10.0, down), &words);
     }

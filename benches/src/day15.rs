@@ -1,4 +1,4 @@
-//! Day 15: 24 requests of very different lengths, in static batches and in one running batch.
+//! Day 15: 24 requests of very different lengths, in static batches and in one continuous batch.
 
 use crate::plot;
 use crate::shared::{batch_cache, model, request, tokenizer};
@@ -11,17 +11,17 @@ use candle_core::{Device, Tensor};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 
-/// The most rows in a batch.
+/// Maximum number of rows in a batch.
 const SIZE: usize = 8;
 
-/// Returns prompts, and how many tokens each wants: 24 requests, every fourth of them long (48 to
-/// 64), the others short (4 to 16).
+/// Returns 24 prompts, each with its number of new tokens. Every fourth request is long (48 to 64),
+/// the rest are short (4 to 16).
 fn mix() -> Vec<(Vec<u32>, usize)> {
     let wants = |i: usize| if i.is_multiple_of(4) { 48 + 7 * i % 17 } else { 4 + 5 * i % 13 };
     (0..24).map(|i| ((300..304 + i as u32 % 6).collect(), wants(i))).collect()
 }
 
-/// Serves the mix in static batches, each run until all of it have ended.
+/// Serves the mix in static batches, each run until all of its requests have finished.
 fn fixed(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) -> Result<()> {
     for chunk in mix.chunks(SIZE) {
         let requests = chunk.iter().map(|(prompt, wanted)| request(model, prompt, *wanted));
@@ -32,7 +32,7 @@ fn fixed(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) ->
     Ok(())
 }
 
-/// Serves the mix in one running batch: the scheduler is fed as soon as a row is free.
+/// Serves the mix in one continuous batch: the next request is submitted as soon as a row is free.
 fn running(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) -> Result<()> {
     let layers = model.config().num_hidden_layers;
     let new_cache = Box::new(move || Box::new(BatchCache::new(layers, None)) as Box<dyn Batch>);
@@ -52,7 +52,7 @@ fn running(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) 
     }
 }
 
-/// A model that notes how many rows every decoding pass had.
+/// A model that records the number of rows in every decoding pass.
 struct Counted {
     model: Box<dyn Model>,
     rows: RefCell<Vec<usize>>,
@@ -99,7 +99,7 @@ pub fn report(times: &Times) -> Result<()> {
     plot::save("day15_throughput.svg", &bars(&fixed, &running, ratio))
 }
 
-/// Draws how many rows every pass had: in static batches above, in one running batch below.
+/// Draws the number of rows in each pass: static batches above, the continuous batch below.
 fn bars(fixed: &[usize], running: &[usize], ratio: f64) -> String {
     let mut svg = plot::open(
         330,

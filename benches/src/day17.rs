@@ -1,5 +1,5 @@
-//! Day 17: products at the sizes of SmolLM2-135M's matrices, by a simple loop, with several running
-//! sums, over threads, by the kit's own kernel, and by candle.
+//! Day 17: products at the sizes of SmolLM2-135M's matrices, with a simple loop, several running
+//! sums, threads, the kit's own kernel, and candle.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::random;
@@ -11,15 +11,15 @@ use candle_core::{DType, WithDType};
 use half::bf16;
 use std::hint::black_box;
 
-/// The query projection, one of the two that widen in the MLP, the one that narrows, and the head,
-/// which fits no cache: each with the numbers in a row of weights, and its rows.
+/// The query projection, the MLP's up and down projections, and the head, which doesn't fit in any
+/// cache: name, row length, and number of rows.
 const MATRICES: [(&str, usize, usize); 4] =
     [("query", 576, 576), ("up", 576, 1536), ("down", 1536, 576), ("head", 576, 49152)];
 
-/// Numbers of vectors that are multiplied at once.
+/// Numbers of vectors to multiply at once.
 const VECTORS: [usize; 4] = [1, 2, 4, 8];
 
-/// Computes a dot product the obvious way: with one running sum.
+/// Computes a dot product the obvious way, with one running sum.
 fn simple_dot<W: Stored>(row: &[W], x: &[f32]) -> f32 {
     let mut sum = 0.0;
     for (w, x) in row.iter().zip(x) {
@@ -100,7 +100,7 @@ pub fn report(times: &Times) -> Result<()> {
          faster, and two threads faster still; up to four vectors take little longer than one.",
         Axis::log(
             "vectors that are multiplied at once",
-            (1.0, 12.0), // room for the words next to the lines
+            (1.0, 12.0), // leaves room for the labels next to the lines
             &VECTORS.map(|n| n as f64),
         ),
         Axis::log(

@@ -1,6 +1,6 @@
-//! Day 18: attention of one layer of SmolLM2-135M's shape, 9 heads on 3, 64 wide, against the
-//! context: a new token that looks back, and a whole prompt. By plain tensor operations (day 4), in
-//! tiles (day 18), and by the kit's kernel.
+//! Day 18: one layer of attention in SmolLM2-135M's shape (9 heads on 3, 64 wide) against the
+//! context length, for a single new token and for a whole prompt. Compares plain tensor operations
+//! (day 4), tiles (day 18), and the kit's kernel.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::random;
@@ -17,9 +17,9 @@ const HEADS: usize = 9;
 const KV_HEADS: usize = 3;
 const WIDTH: usize = 64;
 
-/// Columns that a new token looks back at.
+/// Context lengths for a single new token.
 const CONTEXTS: [usize; 5] = [64, 256, 1024, 4096, 8192];
-/// Tokens of a prompt.
+/// Prompt lengths.
 const PROMPTS: [usize; 4] = [64, 256, 1024, 2048];
 
 pub fn measure(times: &mut Times) -> Result<()> {
@@ -54,10 +54,10 @@ pub fn report(times: &Times) -> Result<()> {
     let (plain, tiled, kit) = (millis("plain")?, millis("tiled")?, millis("kit")?);
     println!("a prompt, in ms: plain, in tiles, the kit's kernel; its scores: plain, in tiles");
     let threads = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok());
-    // A tile for each thread.
+    // One tile per thread.
     let tiles = threads.unwrap_or(1) * HEADS / KV_HEADS * BLOCK * TILE * size_of::<f32>();
     for (i, new) in PROMPTS.iter().enumerate() {
-        let scores = 2 * HEADS * new * new * size_of::<f32>(); // as scores and as probabilities
+        let scores = 2 * HEADS * new * new * size_of::<f32>(); // scores and probabilities
         let (scores, tiles) = (bytes(scores as f64), bytes(tiles as f64));
         let [plain, tiled, kit] = [&plain, &tiled, &kit].map(|line| line[i].1);
         println!("{new:6} tokens: {plain:8.1} {tiled:8.1} {kit:8.1}; {scores}, {tiles}");

@@ -1,8 +1,9 @@
-//! Day 19: the cost of quantising to a text, by the day's own measures, next to the same model in
-//! f32.
+//! Day 19: the effect of quantising on a text, measured with the day's own functions against the
+//! same model in f32.
 //!
-//! The stories are read by teacher forcing: every model sees the same tokens, whatever it would
-//! have written. All columns but the last are the same on every machine, up to the order of sums.
+//! The stories are evaluated with teacher forcing: every model sees the same tokens, regardless of
+//! its own predictions. All columns but the last are the same on every machine, up to the order of
+//! sums.
 
 use crate::shared::{held_out_stories, log_probs, request, text_of};
 use crate::times::median;
@@ -24,18 +25,18 @@ use candle_core::{DType, Device};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// Greedy tokens after [`PROMPT`] that are compared, and timed.
+/// Number of greedy tokens after [`PROMPT`] to compare and time.
 const GREEDY: usize = 200;
 const PROMPT: &str = "Once upon a time";
 
-/// The texts that every run reads, and the prompt that it continues.
+/// The texts that every run evaluates, and the prompt that it continues.
 struct Texts {
     tokenizer: Tokenizer,
     stories: Vec<Vec<u32>>,
     prompt: Vec<u32>,
 }
 
-/// A model, and the caches that go with it.
+/// A model and the kind of cache to run it with.
 struct Run<'a> {
     name: String,
     model: &'a Transformer,
@@ -43,17 +44,17 @@ struct Run<'a> {
     new_cache: &'a dyn Fn() -> Box<dyn Cache>,
 }
 
-/// The stories and a text of its own, as a run sees them.
+/// The results of a run: its predictions for the stories, and a text of its own.
 struct Read {
-    /// For each position of each story, the log-probabilities of all tokens.
+    /// Log probabilities of all tokens, for each position of each story.
     log_probs: Vec<Vec<Vec<f32>>>,
-    /// The greedy text; the caches aren't compared by it.
+    /// The greedy text. Not used to compare caches.
     greedy: Vec<u32>,
-    /// Milliseconds of a decoding step, the median.
+    /// Median time of a decoding step, in milliseconds.
     step: f64,
 }
 
-/// Prints the block and the scales of the chapter, then the table.
+/// Prints the chapter's block and scales, then the table.
 pub fn measure(args: &Args) -> Result<()> {
     let ops = operations::choose(None, &Device::Cpu);
     let path = hub::locate(args.model(), false)?;
@@ -95,7 +96,7 @@ pub fn measure(args: &Args) -> Result<()> {
 }
 
 impl Run<'_> {
-    /// Reads the stories, each in one pass, and writes a text.
+    /// Evaluates the stories, each in one pass, and generates a text.
     fn read(&self, texts: &Texts) -> Result<Read> {
         let Texts { tokenizer, stories, prompt } = texts;
         let read = |ids: &Vec<u32>| log_probs(self.model, ids, &mut *(self.new_cache)());
@@ -116,13 +117,13 @@ impl Run<'_> {
             times.push(1e3 * start.elapsed().as_secs_f64());
             ids = vec![prompt[0]];
         }
-        times.remove(0); // the prompt
+        times.remove(0); // drop the prefill
         Ok(median(times))
     }
 
-    /// Prints a row of the table.
+    /// Prints one row of the table.
     fn show(&self, texts: &Texts, exact: &Read, found: &Read) -> Result<()> {
-        // All stories together: each counts by its tokens.
+        // Average over all stories, weighted by their tokens.
         let (mut surprise, mut predicted) = (0.0, 0.0);
         for (log_probs, ids) in found.log_probs.iter().zip(&texts.stories) {
             let tokens = (ids.len() - 1) as f64;
@@ -148,8 +149,8 @@ impl Run<'_> {
     }
 }
 
-/// Quantises every matrix of a model by day 19's own functions, for the kernels; a tied head to
-/// Q8_0 at least.
+/// Quantises every matrix of a model with day 19's own functions, in the layout of the kernels. A
+/// tied head gets Q8_0 at least.
 fn quantize(model: &mut Transformer, kind: QuantType) -> Result<()> {
     let tied = model.lm_head.is_none();
     let mut matrices = matrices(model)?;
@@ -161,8 +162,8 @@ fn quantize(model: &mut Transformer, kind: QuantType) -> Result<()> {
     Ok(())
 }
 
-/// Prints how far weights are off with integers of -7 to 7 and one scale for a matrix, a row, or a
-/// block.
+/// Prints the error of weights stored as integers from -7 to 7, with one scale per matrix, per row,
+/// or per block.
 fn show_scales(model: &mut Transformer) -> Result<()> {
     let mut errors = [0f64; 3];
     let mut squares = 0f64;
@@ -196,8 +197,8 @@ fn show_scales(model: &mut Transformer) -> Result<()> {
     Ok(())
 }
 
-/// Prints a block as Q8_0 has it: the first of the gate projection of the third layer, or of the
-/// last.
+/// Prints one block in Q8_0: the first one in the gate projection of the third layer (or of the
+/// last, if there are fewer).
 fn show_block(model: &Transformer) -> Result<()> {
     let layer = 2.min(model.layers.len() - 1);
     let Mlp::Swiglu { gate_proj, .. } = &model.layers[layer].mlp else { return Ok(()) };
@@ -209,7 +210,7 @@ fn show_block(model: &Transformer) -> Result<()> {
     Ok(())
 }
 
-/// Returns all matrices of a Llama or Qwen, the head last.
+/// Returns all matrices of a Llama or Qwen model, with the head last.
 fn matrices(model: &mut Transformer) -> Result<Vec<&mut Weight>> {
     let mut found = vec![];
     for layer in &mut model.layers {

@@ -1,5 +1,5 @@
 //! Measures the reference: the days, the whole engine, its quality, this machine, and the server
-//! under load. `cargo xtask bench` starts it, and says the same in its help.
+//! under load. Started by `cargo xtask bench`, whose help says the same.
 
 mod day10;
 mod day12;
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use times::Times;
 
-/// As in the `candecode` command.
+/// The same allocator as in the `candecode` command.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -85,7 +85,8 @@ impl Args {
     }
 }
 
-/// A benchmark of a day: its number, what it measures, and what it prints and draws of that.
+/// A day's benchmark: its number, the function that measures, and the one that prints and draws the
+/// results.
 type Day = (u32, fn(&mut Times) -> Result<()>, fn(&Times) -> Result<()>);
 
 const DAYS: [Day; 7] = [
@@ -147,7 +148,7 @@ fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Measures in rounds, then reports.
+/// Measures in rounds, then reports the results.
 fn measure(
     args: &Args,
     measure: fn(&mut Times) -> Result<()>,

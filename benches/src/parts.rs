@@ -1,4 +1,4 @@
-//! The parts: the functions of days 0 to 6 one by one, with plain tensor operations.
+//! The parts: each function of days 0 to 6 on its own, with plain tensor operations.
 
 use crate::shared::{random, root};
 use crate::times::Times;
@@ -27,8 +27,8 @@ pub fn measure(times: &mut Times) -> Result<()> {
     story(times)
 }
 
-/// Measures day 1's attention of story-3m's width, 192, and six heads: the four projections, and
-/// all between.
+/// Measures day 1's attention at story-3m's width, 192, with six heads: the four projections, and
+/// everything between them.
 fn day1(times: &mut Times) -> Result<()> {
     let [q, k, v, o] = [(); 4].map(|()| random(&[192, 192]));
     let w = MultiHeadWeights { q: q?, k: k?, v: v?, o: o? };
@@ -58,8 +58,8 @@ fn day1(times: &mut Times) -> Result<()> {
     Ok(())
 }
 
-/// Measures day 3's functions for 256 tokens of story-3m's width, 192, and with 512 numbers inside
-/// the MLP.
+/// Measures day 3's functions for 256 tokens at story-3m's width, 192, with a hidden size of 512
+/// inside the MLP.
 fn day3(times: &mut Times) -> Result<()> {
     let (x, inside) = (random(&[1, 256, 192])?, random(&[1, 256, 512])?);
     let (weight, bias) = (random(&[192])?, random(&[192])?);
@@ -76,8 +76,7 @@ fn day3(times: &mut Times) -> Result<()> {
     times.measure("parts_day3/swiglu", || swiglu(&x, &gate, &up, &down))
 }
 
-/// Measures day 4's grouped attention, and the same with each key/value head copied for its group
-/// first.
+/// Measures day 4's grouped attention, and the same with each KV head first copied for its group.
 fn day4(times: &mut Times) -> Result<()> {
     for (heads, kv_heads, width, new, seen) in
         [(6, 2, 32, 1, 256), (32, 8, 128, 1, 1024), (32, 8, 128, 1, 4096), (32, 8, 128, 64, 1024)]
@@ -97,8 +96,8 @@ fn day4(times: &mut Times) -> Result<()> {
     Ok(())
 }
 
-/// Measures the parts of story-3m in f32: days 0, 2 and 5 over one token, and day 6's passes
-/// without a cache.
+/// Measures the parts of story-3m in f32: days 0, 2 and 5 on one token, and day 6's passes without
+/// a cache.
 fn story(times: &mut Times) -> Result<()> {
     let folder = root().join("models/story-3m");
     let model = load_transformer(&folder, DType::F32, &Device::Cpu, &operations::plain())?;
@@ -121,7 +120,7 @@ fn story(times: &mut Times) -> Result<()> {
     Ok(())
 }
 
-/// Measures one token through each part of the model, and through the whole.
+/// Measures each part of the model on one token, and then the whole model.
 fn one_token(times: &mut Times, model: &Transformer) -> Result<()> {
     let step = Step::new(model, &[428], 0)?;
     let rotary = model.rotary_emb.as_ref().context("story-3m has RoPE")?;
@@ -138,8 +137,8 @@ fn one_token(times: &mut Times, model: &Transformer) -> Result<()> {
     })
 }
 
-/// Runs one pass. Returns the seconds of its norms, its attentions, its MLPs and its head, which
-/// includes the norm before it.
+/// Runs one pass. Returns the seconds spent in the norms, the attentions, the MLPs, and the head
+/// (including the final norm).
 fn stages(model: &Transformer, step: &Step) -> Result<[f64; 4]> {
     let mut spent = [0.0; 4];
     let mut timed = |stage: usize, run: &dyn Fn() -> candle_core::Result<Tensor>| {

@@ -1,10 +1,10 @@
-//! Plots of what was measured, for the book: SVG in its house style, coloured by classes.
+//! Plots of the measurements for the book: SVG in the house style, coloured by classes.
 
 use crate::shared::root;
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
-/// An axis: its name, its bounds, and its labels.
+/// An axis, with its name, bounds and labels.
 #[derive(Clone)]
 pub struct Axis {
     name: &'static str,
@@ -15,18 +15,18 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Returns a linear axis with numbers at `ticks`.
+    /// Returns a linear axis, numbered at `ticks`.
     pub fn linear(name: &'static str, (low, high): (f64, f64), ticks: &[f64]) -> Self {
         let labels = ticks.iter().map(|at| (*at, at.to_string())).collect();
         Self { name, low, high, log: false, labels }
     }
 
-    /// Returns a logarithmic axis with numbers at `ticks`.
+    /// Returns a logarithmic axis, numbered at `ticks`.
     pub fn log(name: &'static str, bounds: (f64, f64), ticks: &[f64]) -> Self {
         Self { log: true, ..Self::linear(name, bounds, ticks) }
     }
 
-    /// Puts words at the ticks instead of numbers.
+    /// Replaces the numbers at the ticks with words.
     pub fn with_labels(mut self, labels: &[&str]) -> Self {
         for (label, words) in self.labels.iter_mut().zip(labels) {
             label.1 = words.to_string();
@@ -34,7 +34,7 @@ impl Axis {
         self
     }
 
-    /// Returns where a value is, from 0 to 1.
+    /// Returns a value's place on the axis, from 0 to 1.
     fn share(&self, value: f64) -> f64 {
         let scale = |v: f64| if self.log { v.log10() } else { v };
         let value = value.clamp(self.low, self.high);
@@ -42,8 +42,8 @@ impl Axis {
     }
 }
 
-/// A plot of 720 by 330 units; data to 70 … 690 by 40 … 270. A role, such as `kept`, is a class of
-/// the book's `figures.css`.
+/// A plot of 720 by 330 units, with data in 70 … 690 by 40 … 270. A role, such as `kept`, is a
+/// class in the book's `figures.css`.
 pub struct Plot {
     svg: String,
     x: Axis,
@@ -51,7 +51,7 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// Draws the axes; `label` says to a screen reader what the plot shows.
+    /// Draws the axes. `label` describes the plot for screen readers.
     pub fn new(label: &str, x: Axis, y: Axis) -> Self {
         let mut svg = open(330, label);
         svg += "<path class=\"axis\" d=\"M70 40V270H690\"/>\n";
@@ -118,7 +118,7 @@ impl Plot {
         let _ = writeln!(self.svg, "<path class=\"wire dashed\" d=\"M{x:.1} 40V270\"/>");
     }
 
-    /// Writes words next to a point, moved by `(dx, dy)` units; `side` is a class.
+    /// Writes words next to a point, offset by `(dx, dy)` units. `side` is a class.
     pub fn words(&mut self, side: &str, point: (f64, f64), (dx, dy): (f64, f64), words: &str) {
         let (x, y) = self.at(point);
         let (x, y) = (x + dx, y + dy);
@@ -130,7 +130,7 @@ impl Plot {
     /// Writes the plot to `book/src/bench`.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the file can't be written.
     pub fn save(self, name: &str) -> Result<()> {
         save(name, &(self.svg + "</svg>\n"))
     }
@@ -142,14 +142,14 @@ pub fn tens(least: f64, most: f64) -> Vec<f64> {
     (low..=high).map(|n| 10f64.powi(n)).collect()
 }
 
-/// Opens a figure that is 720 units wide.
+/// Opens a figure 720 units wide.
 pub fn open(height: usize, label: &str) -> String {
     format!("<svg viewBox=\"0 0 720 {height}\" role=\"img\" aria-label=\"{label}\">\n")
 }
 
 /// Writes a file to `book/src/bench`.
 ///
-/// # Errors
+/// If the file can't be written.
 /// If it cannot be written.
 pub fn save(name: &str, text: &str) -> Result<()> {
     let file = root().join("book/src/bench").join(name);

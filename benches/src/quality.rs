@@ -1,8 +1,9 @@
-//! What quantised weights cost in the engine that readers run: the best token and the distribution
-//! at every position of some texts, next to f32; and llama.cpp on the same files.
+//! The cost of quantised weights in the engine that readers run: the most likely token and the
+//! distribution at every position of some texts, compared with f32, and llama.cpp on the same
+//! files.
 //!
-//! The texts are read by teacher forcing. With a Python that has what
-//! `benches/peers/requirements.txt` names, the files are llama.cpp's own; without, the weights are
+//! The texts are evaluated with teacher forcing. With a Python that has the packages in
+//! `benches/peers/requirements.txt`, the files are llama.cpp's own; without, the weights are
 //! quantised here and llama.cpp is left out.
 
 use crate::engine::quantized_file;
@@ -21,18 +22,18 @@ use std::io::{BufReader, Read as _};
 use std::path::Path;
 use std::process::Command;
 
-/// Tokens of a piece of a page: every model has room for them.
+/// Tokens per piece of a page, short enough for every model.
 const PIECE: usize = 400;
 
-/// Some texts, and the log-probabilities in f32 at every position.
+/// Some texts, and the f32 log probabilities at every position.
 struct Texts {
     ids: Vec<Vec<u32>>,
     exact: Vec<Vec<Vec<f32>>>,
 }
 
 impl Texts {
-    /// Prints how far predictions are from those of f32, on average over positions; `read` returns
-    /// them for the next text.
+    /// Prints the deviation of predictions from f32, averaged over positions. `read` returns the
+    /// predictions for the next text.
     fn show(
         &self,
         name: &str,
@@ -49,12 +50,12 @@ impl Texts {
         Ok(())
     }
 
-    /// Prints how far a model is from f32.
+    /// Prints a model's deviation from f32.
     fn show_model(&self, name: &str, model: &dyn Model) -> Result<()> {
         self.show(name, |ids| log_probs(model, ids, &mut cache(model)))
     }
 
-    /// Prints how far llama.cpp is from f32, with a file.
+    /// Prints llama.cpp's deviation from f32 for a file.
     fn show_llama_cpp(&self, name: &str, script: &[String], file: &str) -> Result<()> {
         let path = |ending: &str| {
             let name = format!("candecode-quality-{}.{ending}", std::process::id());
@@ -123,7 +124,7 @@ pub fn measure(args: &Args) -> Result<()> {
         let model = load_transformer(path, WeightFormat::AsStored, &Device::Cpu, &ops)?;
         texts.show_model(&format!("{kind}, candecode"), &model)?;
         drop(model);
-        // What is left if the activations are not quantised.
+        // The remaining error when activations aren't quantised.
         let widened = load_transformer(path, DType::F32, &Device::Cpu, &ops)?;
         texts.show_model(&format!("{kind}, f32 activations"), &widened)?;
         drop(widened);
@@ -133,7 +134,8 @@ pub fn measure(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Returns the stories, then pages of the book, with this many tokens in all, the last text cut.
+/// Returns the stories followed by pages of the book, this many tokens in total, with the last text
+/// cut short.
 fn texts(tokenizer: &Tokenizer, tokens: usize) -> Result<Vec<Vec<u32>>> {
     let page = std::fs::read_to_string(root().join("book/src/day01_attention.md"))?;
     let mut texts = held_out_stories(tokenizer)?;

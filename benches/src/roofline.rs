@@ -1,8 +1,8 @@
-//! The roofline of this machine, and what day 16 predicts for a model beside what is measured.
+//! The roofline of this machine, and day 16's predictions for a model next to measurements.
 //!
-//! `cargo xtask bench roofline [--model NAME]`. How fast memory reads and the processor multiplies
-//! is probed before and after each model; where the two probes are more than a tenth apart
-//! something else was running, and the model is measured again.
+//! `cargo xtask bench roofline [--model NAME]`. Memory bandwidth and peak operations are probed
+//! before and after each model. If the two probes differ by more than a tenth, something else was
+//! running, and the model is measured again.
 
 use crate::plot::{tens, Axis, Plot};
 use crate::shared::{machine, model};
@@ -22,17 +22,17 @@ use std::time::{Duration, Instant};
 /// The model whose roofline is drawn.
 const DRAWN: &str = "random-135m";
 
-/// How often a model is measured while the probes around it differ.
+/// Maximum number of times to measure a model while the probes disagree.
 const ATTEMPTS: usize = 4;
 
-/// Cached positions before a decoding step, and tokens of a prompt.
+/// Number of cached positions before a decoding step, and of tokens in a prompt.
 const PAST: usize = 128;
 const PROMPT: usize = 256;
 
-/// Drafts that a pass verifies.
+/// Number of draft tokens in a verification pass.
 const DRAFTS: usize = 4;
 
-/// A pass, and how long it took.
+/// A pass and its duration.
 struct Measured {
     name: String,
     pass: Pass,
@@ -66,7 +66,7 @@ pub fn measure(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Measures the bandwidth of reading this many bytes again and again, and the peak.
+/// Measures the peak, and the bandwidth of repeatedly reading this many bytes.
 fn probe(bytes: usize) -> Machine {
     Machine { bandwidth: kernels::bandwidth_of(bytes, 5), peak: kernels::peak_operations(8) }
 }
@@ -75,7 +75,7 @@ fn precision() -> Precision {
     Precision::new(DType::F32, DType::F32)
 }
 
-/// Returns the mean of the probes before and after all passes of a model, and the passes.
+/// Returns the average of the probes before and after a model's passes, and the passes.
 fn steady(model: &dyn Model) -> Result<(Machine, Vec<Measured>)> {
     let one = Pass::decode(1, PAST);
     let bytes = bytes_moved(model.config(), &one, &precision()).total() as usize;
@@ -100,7 +100,7 @@ fn steady(model: &dyn Model) -> Result<(Machine, Vec<Measured>)> {
     }
 }
 
-/// Measures decoding with several numbers of rows, a verification and two prefills.
+/// Measures decoding at several batch sizes, a verification, and two prefills.
 fn passes(model: &dyn Model) -> Result<Vec<Measured>> {
     let mut all = vec![];
     let mut add = |name: String, pass: Pass| -> Result<()> {
@@ -119,7 +119,7 @@ fn passes(model: &dyn Model) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-/// Returns the median of some passes.
+/// Returns the median time of a pass, in seconds.
 fn seconds(model: &dyn Model, pass: &Pass) -> Result<f64> {
     let layers = model.config().num_hidden_layers;
     let mut cache = BatchCache::new(layers, Some(pass.past + pass.new));
@@ -175,8 +175,8 @@ fn show(name: &str, model: &dyn Model, machine: &Machine, measured: &[Measured])
     }
 }
 
-/// Operations a second against operations a byte, both logarithmic: the roof, and what was
-/// measured.
+/// Draws operations per second against operations per byte, both logarithmic: the roof and the
+/// measurements.
 fn draw(model: &dyn Model, machine: &Machine, measured: &[Measured]) -> Result<()> {
     let config = model.config();
     let (left, right) = (0.25, 256.0);

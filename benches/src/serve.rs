@@ -1,12 +1,12 @@
-//! A bounded load on our server, and on llama.cpp's `llama-server`, in turn.
+//! A bounded load on our server and on llama.cpp's `llama-server`, in turn.
 //!
-//! There are two kinds of load. *Closed*: a number of clients, each of which asks again as soon as
-//! it has its answer; it shows what a server does when it is never idle. *Open*: requests that
-//! arrive by a Poisson process of some rate, whether the ones before are done or not; a server that
-//! is too slow falls behind, and the time to the first token shows it.
+//! There are two kinds of load. *Closed*: a fixed number of clients, each of which sends its next
+//! request as soon as it has its answer; this shows a server that is never idle. *Open*: requests
+//! arrive as a Poisson process at a fixed rate, whether or not earlier ones have finished; a server
+//! that is too slow falls behind, which shows in the time to the first token.
 //!
-//! Every request has a prompt of its own, of random ids, and wants exactly as many tokens as all
-//! others: both servers do the same work, and no cache of prompts helps.
+//! Every request has its own prompt of random ids and asks for the same number of tokens, so both
+//! servers do the same work, and prompt caching doesn't help.
 
 use crate::plot::{self, tens, Axis, Plot};
 use crate::shared::{commit, machine, root};
@@ -20,20 +20,20 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Clients of the closed loads, and how many requests each has.
+/// Numbers of clients in the closed loads, and requests per client.
 const CLIENTS: [usize; 2] = [8, 32];
 const REQUESTS: usize = 2;
-/// Requests a second of the open loads, and the seconds in which they arrive.
+/// Requests per second in the open loads, and the seconds during which they arrive.
 const RATES: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 const SECONDS: f64 = 10.0;
-/// Tokens of a prompt, the largest id in it, and the tokens that each request wants.
+/// Tokens in a prompt, the largest id in it, and tokens to generate per request.
 const PROMPT: usize = 64;
 const IDS: f32 = 2000.0;
 const NEW: usize = 48;
-/// Rows that both servers have room for.
+/// Number of rows that both servers have room for.
 const ROWS: usize = 32;
 
-/// A server that runs, and ends with this program.
+/// A running server, which is stopped when this program ends.
 struct Server {
     name: &'static str,
     child: Child,
@@ -47,16 +47,16 @@ impl Drop for Server {
     }
 }
 
-/// What one request took.
+/// The timing of one request.
 struct Took {
-    /// Seconds from when it should have been sent to its first token.
+    /// Seconds from when it was due to its first token.
     first: f64,
-    /// Seconds between its tokens, on average.
+    /// Average seconds between its tokens.
     next: f64,
 }
 
-/// What a load came to: tokens a second of all requests together, and the median and the 99th
-/// percentile of the first token and of the next ones, in milliseconds.
+/// The results of a load: tokens per second over all requests, and the median and 99th percentile
+/// of the time to the first token and between tokens, in milliseconds.
 struct Figures {
     server: &'static str,
     load: Load,
@@ -72,14 +72,14 @@ enum Load {
     Open(f64),
 }
 
-/// Puts every load on every server, and prints the table.
+/// Puts every load on every server and prints the table.
 pub fn measure(args: &Args) -> Result<()> {
     let mut servers = vec![ours(args)?];
     if let (Some(program), Some(gguf)) = (&args.llama_server, &args.gguf) {
         servers.push(llama(program, gguf)?);
     }
-    // Both have read their weights, made their threads, and touched all the memory that they need,
-    // before anything counts.
+    // Warm up: by the time anything counts, both servers have read their weights, started their
+    // threads, and touched all the memory they need.
     for server in &servers {
         run(server, Load::Closed(ROWS), 1, 1)?;
     }
@@ -96,7 +96,7 @@ pub fn measure(args: &Args) -> Result<()> {
     );
     let mut all = Vec::new();
     for (number, load) in closed.chain(open).enumerate() {
-        // In turn, and the first in turn, too.
+        // The servers alternate, and so does the one that starts.
         servers.reverse();
         let mut pair = Vec::new();
         for server in &servers {
@@ -134,7 +134,7 @@ impl Load {
     }
 }
 
-/// Starts our server at a free port.
+/// Starts our server on a free port.
 fn ours(args: &Args) -> Result<Server> {
     let program = std::env::current_exe()?.with_file_name("candecode-serve");
     let mut command = Command::new(&program);
@@ -151,7 +151,7 @@ fn ours(args: &Args) -> Result<Server> {
     Ok(server)
 }
 
-/// Starts llama.cpp's server, with as many slots and as many threads as ours has.
+/// Starts llama.cpp's server with the same number of slots and threads as ours.
 fn llama(program: &Path, gguf: &Path) -> Result<Server> {
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
     let (slots, context) = (ROWS.to_string(), (ROWS * (PROMPT + NEW + 16)).to_string());
@@ -175,7 +175,7 @@ fn llama(program: &Path, gguf: &Path) -> Result<Server> {
     Ok(server)
 }
 
-/// Puts a load on a server; each client of a closed one has a number of requests.
+/// Puts a load on a server. In a closed load, each client sends this many requests.
 fn run(server: &Server, load: Load, requests: usize, seed: u64) -> Result<Figures> {
     let mut random = RequestRng::new(seed, 0);
     let (each, arrivals) = match load {
@@ -227,7 +227,7 @@ fn run(server: &Server, load: Load, requests: usize, seed: u64) -> Result<Figure
     })
 }
 
-/// Asks, and reads the stream to its end. Time counts from when the request was due.
+/// Sends a request and reads the stream to its end. Time counts from when the request was due.
 fn ask(
     agent: &ureq::Agent,
     url: &str,
@@ -235,11 +235,11 @@ fn ask(
     began: Instant,
     due: Duration,
 ) -> Result<Took> {
-    // Greedy, and as long as it was asked for.
+    // Greedy, with a fixed length.
     let body = json!({
         "model": "model", "prompt": prompt, "max_tokens": NEW, "temperature": 0, "stream": true,
         "ignore_eos": true, "stream_options": {"include_usage": true},
-        "cache_prompt": false, // llama.cpp's; ours has no cache of prompts
+        "cache_prompt": false, // for llama.cpp; ours doesn't cache prompts
     });
     let request = agent.post(url).header("content-type", "application/json");
     let response = request.send(body.to_string())?;
@@ -266,7 +266,7 @@ fn ask(
     Ok(Took { first: first.saturating_sub(due).as_secs_f64(), next })
 }
 
-/// Returns the median and the 99th percentile (of few, the worst).
+/// Returns the median and the 99th percentile (the maximum, if there are few values).
 fn percentiles(values: impl Iterator<Item = f64>) -> [f64; 2] {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -274,7 +274,7 @@ fn percentiles(values: impl Iterator<Item = f64>) -> [f64; 2] {
     [at(0.5), at(0.99)]
 }
 
-/// Draws throughput, and the time to the first token, over the rate of the open loads.
+/// Draws throughput and time to the first token against the rate of the open loads.
 fn plots(all: &[Figures]) -> Result<()> {
     let line = |server: &str, of: &dyn Fn(&Figures) -> f64| -> Vec<(f64, f64)> {
         let of_server = all.iter().filter(|figures| figures.server == server);
@@ -304,7 +304,7 @@ fn plots(all: &[Figures]) -> Result<()> {
         Axis::log("time to the first token, 99th percentile, ms", bounds, &tens),
     );
     let draw = |mut plot: Plot, name: &str, of: &dyn Fn(&Figures) -> f64| {
-        // The name of the line that ends higher stands above it, the other one below.
+        // The label of the line that ends higher goes above it, the other label below.
         let ends = ["candecode", "llama-server"].map(|server| line(server, of).last().copied());
         let is_higher = ends[0].map(|end| end.1) > ends[1].map(|end| end.1);
         let (ours, theirs) = if is_higher { (-12.0, 16.0) } else { (16.0, -12.0) };

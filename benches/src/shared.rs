@@ -1,4 +1,4 @@
-//! What the benchmarks share: the story models, the loops of the reference to be timed, and a
+//! Helpers shared by the benchmarks: the story models, the reference's generation loops, and a
 //! description of the machine.
 
 use anyhow::{ensure, Result};
@@ -18,30 +18,30 @@ pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Opens a model in f32 on the CPU, with the kernels that the command would choose.
+/// Loads a model in f32 on the CPU, with the kernels that the command would choose.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If it can't be read.
 pub fn model(name: &str) -> Result<Box<dyn Model>> {
     let ops = operations::choose(None, &Device::Cpu);
     let folder = hub::locate(name, false)?;
     Ok(Box::new(load_transformer(&folder, DType::F32, &Device::Cpu, &ops)?))
 }
 
-/// Opens the tokenizer of the story models.
+/// Loads the story models' tokenizer.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If it can't be read.
 pub fn tokenizer() -> Result<Tokenizer> {
     read_tokenizer(&hub::locate("story-3m", false)?)
 }
 
-/// Returns an empty growing cache, for one text.
+/// Returns an empty growing cache for one sequence.
 pub fn cache(model: &dyn Model) -> DynamicCache {
     DynamicCache::new(model.config().num_hidden_layers)
 }
 
-/// Returns an empty growing cache, for a batch.
+/// Returns an empty growing cache for a batch.
 pub fn batch_cache(model: &dyn Model) -> BatchCache {
     BatchCache::new(model.config().num_hidden_layers, None)
 }
@@ -54,7 +54,7 @@ pub fn random(shape: &[usize]) -> candle_core::Result<Tensor> {
     Tensor::randn(0f32, 1.0, shape, &Device::Cpu)
 }
 
-/// Returns a greedy request for exactly `new` tokens: nothing ends it early, so every run does the
+/// Returns a greedy request for exactly `new` tokens. Nothing ends it early, so every run does the
 /// same work.
 pub fn request<'a>(model: &dyn Model, prompt: &[u32], new: usize) -> Request<'a> {
     let mut request = Request::new(model.config(), prompt, new, argmax);
@@ -62,10 +62,10 @@ pub fn request<'a>(model: &dyn Model, prompt: &[u32], new: usize) -> Request<'a>
     request
 }
 
-/// Returns the ids of a prompt and of the greedy text after it, `len` in all.
+/// Returns the ids of a prompt and its greedy continuation, `len` in total.
 ///
 /// # Errors
-/// If the prompt is longer than that, or the model fails.
+/// If the prompt is longer than `len`, or the model fails.
 pub fn text(model: &dyn Model, prompt: &str, len: usize) -> Result<Vec<u32>> {
     let tokenizer = tokenizer()?;
     let mut ids = tokenizer.encode(prompt)?;
@@ -75,7 +75,7 @@ pub fn text(model: &dyn Model, prompt: &str, len: usize) -> Result<Vec<u32>> {
     Ok(ids)
 }
 
-/// Returns the tokens that a request gets.
+/// Returns the tokens generated for a request.
 ///
 /// # Errors
 /// If the model fails.
@@ -85,7 +85,7 @@ pub fn text_of(model: &dyn Model, tokenizer: &Tokenizer, request: Request) -> Re
     tokens.map(|token| Ok(token?.id)).collect()
 }
 
-/// Returns the logits after the last of `ids`, `(V)`; the cache holds what comes before `ids`.
+/// Returns the logits after the last of `ids`, `(V)`. The cache holds everything before `ids`.
 ///
 /// # Errors
 /// If the model fails.
@@ -94,16 +94,16 @@ pub fn logits(model: &dyn Model, ids: &[u32], cache: &mut dyn Cache) -> Result<V
     Ok(model.forward(&step, cache)?.flatten_all()?.to_vec1()?)
 }
 
-/// Returns the best token of every row of `(B, V)`.
+/// Returns the most likely token of every row of `(B, V)`.
 ///
 /// # Errors
-/// If a row is NaN.
+/// If a row contains NaN.
 pub fn best(logits: &Tensor) -> Result<Vec<u32>> {
     let rows: Vec<Vec<f32>> = logits.to_vec2()?;
     Ok(rows.iter().map(|row| argmax(row)).collect::<candle_core::Result<_>>()?)
 }
 
-/// Returns the log-probabilities of all tokens at every position of a text, read in one pass.
+/// Returns the log probabilities of all tokens at every position of a text, evaluated in one pass.
 ///
 /// # Errors
 /// If the model fails.
@@ -113,16 +113,16 @@ pub fn log_probs(model: &dyn Model, ids: &[u32], cache: &mut dyn Cache) -> Resul
     Ok(logits.iter().map(|row| log_softmax(row)).collect::<candle_core::Result<_>>()?)
 }
 
-/// Returns the stories that no model has seen, as tokens.
+/// Returns the tokens of the held-out stories, which no model was trained on.
 ///
 /// # Errors
-/// If the file is gone.
+/// If the file can't be read.
 pub fn held_out_stories(tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>> {
     let text = std::fs::read_to_string(root().join("benches/held_out_stories.txt"))?;
     text.trim().split("\n\n").map(|story| Ok(tokenizer.encode(story)?)).collect()
 }
 
-/// Describes the processor and the kernels on it.
+/// Describes the processor and the kernels used on it.
 pub fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = info.lines().find_map(|line| line.strip_prefix("model name"));
@@ -132,14 +132,14 @@ pub fn machine() -> String {
     format!("{name}, kernels {}", operations::choose(None, &Device::Cpu).describe(true))
 }
 
-/// Returns the commit of this clone, with a `+` if files differ from it.
+/// Returns the current commit, with a `+` if any tracked file has been modified.
 pub fn commit() -> String {
     let hash = said("git", &["rev-parse", "--short", "HEAD"]);
     let changed = said("git", &["status", "--porcelain", "--untracked-files=no"]);
     hash.unwrap_or_else(|| "unknown".into()) + if changed.is_some() { "+" } else { "" }
 }
 
-/// Returns what a program prints, if it succeeds and prints anything.
+/// Returns a program's output, if it succeeds and prints anything.
 fn said(program: &str, args: &[&str]) -> Option<String> {
     let out = Command::new(program).args(args).current_dir(root()).output().ok()?;
     let text = String::from_utf8_lossy(&out.stdout).trim().to_string();

@@ -1,30 +1,30 @@
-//! A stopwatch for work that is repeated: the fastest sample counts.
+//! A stopwatch for repeated work. The fastest sample counts.
 
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// How long one measurement of a round takes, if five samples don't take longer.
+/// Target time for one measurement in a round. Five samples are taken even if that takes longer.
 const BUDGET: Duration = Duration::from_millis(500);
 
 /// The fastest time of each measurement, over all rounds.
 ///
-/// The fastest, not the median: the work is the same in every sample, and whatever else a machine
-/// does adds time to some and removes it from none. A ratio of two medians moves with the
-/// neighbours, a ratio of two fastest samples hardly.
+/// The fastest rather than the median: the work is the same in every sample, and anything else on
+/// the machine only ever adds time. A ratio of two medians shifts with the machine's other load; a
+/// ratio of two fastest samples hardly does.
 pub struct Times {
     fastest: BTreeMap<String, f64>,
     only: Option<String>,
 }
 
 impl Times {
-    /// Returns a stopwatch with nothing measured yet, which skips all measurements but `only`.
+    /// Returns an empty stopwatch. If `only` is set, it skips all other measurements.
     pub fn new(only: Option<String>) -> Self {
         Self { fastest: BTreeMap::new(), only }
     }
 
-    /// Measures a piece of work.
+    /// Measures some work.
     ///
     /// # Errors
     /// If the work fails.
@@ -41,7 +41,7 @@ impl Times {
             }
             let seconds = begun.elapsed().as_secs_f64();
             let one = seconds / f64::from(repeats);
-            // Reading the clock takes time, too: a sample should last for 100 µs or more.
+            // Reading the clock takes time too, so a sample should last at least 100 µs.
             if seconds < 1e-4 {
                 repeats *= 2;
             }
@@ -49,7 +49,7 @@ impl Times {
         })
     }
 
-    /// Measures work that keeps its own time: each sample returns its seconds.
+    /// Measures work that times itself: each sample returns its seconds.
     ///
     /// # Errors
     /// If a sample fails.
@@ -71,15 +71,15 @@ impl Times {
     /// Returns the fastest time of a measurement, in seconds.
     ///
     /// # Errors
-    /// If nothing of that name was measured.
+    /// If nothing with that name was measured.
     pub fn of(&self, name: &str) -> Result<f64> {
         self.fastest.get(name).copied().with_context(|| format!("{name} was not measured"))
     }
 
-    /// Returns the points of a line: the times of `KIND_SIZE` over the sizes.
+    /// Returns the points of a line: the times of `KIND_SIZE` for each size.
     ///
     /// # Errors
-    /// If one was not measured.
+    /// If one of them wasn't measured.
     pub fn line(&self, kind: &str, sizes: &[usize]) -> Result<Vec<(f64, f64)>> {
         sizes.iter().map(|n| Ok((*n as f64, self.of(&format!("{kind}_{n}"))?))).collect()
     }
@@ -92,7 +92,7 @@ impl Times {
     }
 }
 
-/// Returns a time in a unit that suits it.
+/// Formats a time in a suitable unit.
 fn shown(seconds: f64) -> String {
     match seconds {
         s if s < 1e-3 => format!("{:.2} µs", s * 1e6),

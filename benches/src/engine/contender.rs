@@ -1,4 +1,4 @@
-//! Who runs, and how: every contender is a command that prints one line of JSON.
+//! The contenders: each is a command that prints one line of JSON.
 
 use super::Job;
 use crate::Args;
@@ -7,24 +7,24 @@ use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A row of the table: one engine, its weights, and how many texts it writes at once.
+/// A row of the table: one engine, its weights, and its batch size.
 pub struct Contender {
-    /// As in the table.
+    /// The name in the table.
     pub name: String,
-    /// Rows, all of the same prompt.
+    /// Number of rows, all with the same prompt.
     pub batch: usize,
     /// The program and its arguments.
     pub command: Vec<String>,
 }
 
 impl Contender {
-    /// Returns the type of its weights: the second word of its name.
+    /// Returns the type of the weights, which is the second word of the name.
     pub fn weights(&self) -> Option<&str> {
         Some(self.name.split(' ').nth(1)?.trim_end_matches(','))
     }
 }
 
-/// Runs a command, and reads the last line of its output.
+/// Runs a command and parses the last line of its output.
 pub fn line<T: DeserializeOwned>(name: &str, command: &[String]) -> Result<T> {
     let out = Command::new(&command[0])
         .args(&command[1..])
@@ -35,7 +35,7 @@ pub fn line<T: DeserializeOwned>(name: &str, command: &[String]) -> Result<T> {
     json.with_context(|| format!("{name} failed: {}", String::from_utf8_lossy(&out.stderr)))
 }
 
-/// Returns all contenders that this machine has. The first is what the others are compared with.
+/// Returns all contenders available on this machine. The first is the baseline for the others.
 pub fn all(args: &Args, job: &Job) -> Result<Vec<Contender>> {
     let peers = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("peers");
     let python = args.python.as_deref().unwrap_or("python3");
@@ -103,7 +103,7 @@ pub fn all(args: &Args, job: &Job) -> Result<Vec<Contender>> {
     Ok(all)
 }
 
-/// Returns the files that llama.cpp makes of the model by its own function, for it and for us.
+/// Returns the model's files quantised by llama.cpp itself, for both engines to load.
 fn quantized_files(script: &[String], job: &Job) -> Vec<(&'static str, String)> {
     let mut files = vec![];
     for kind in ["q8_0", "q4_0"] {
@@ -115,7 +115,7 @@ fn quantized_files(script: &[String], job: &Job) -> Vec<(&'static str, String)> 
     files
 }
 
-/// Lets llama.cpp quantise a model. Returns the file.
+/// Quantises a model with llama.cpp. Returns the path of the file.
 pub fn quantized_file(script: &[String], model: &Path, kind: &str) -> Result<String> {
     let mut command = Command::new(&script[0]);
     let out = command.args(&script[1..]).arg(model).arg(kind).output();

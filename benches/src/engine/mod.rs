@@ -1,9 +1,9 @@
-//! The whole engine: prefill and decode by batch and weights, the cost of verifying, caches,
-//! speculation; with `--peers` also candle-transformers, transformers and llama.cpp, with the same
-//! weights, prompt and greedy tokens, in turn.
+//! The whole engine: prefill and decode by batch size and weights, the cost of verification,
+//! caches, and speculation. With `--peers` it alternates with candle-transformers, transformers and
+//! llama.cpp, all with the same weights, prompt and greedy sampling.
 //!
-//! Each run is a process of its own; how fast memory reads is probed before and after each round,
-//! and a round whose two probes are more than a tenth apart is repeated: something else was
+//! Each run is a process of its own. Memory bandwidth is probed before and after each round, and a
+//! round whose two probes differ by more than a tenth is repeated, because something else was
 //! running.
 
 mod contender;
@@ -20,14 +20,14 @@ use contender::{line, Contender};
 pub use ours::play;
 use ours::{Drafted, Job, Run, What};
 
-/// How far apart the probes before and after a round may be.
+/// Maximum relative difference between the probes before and after a round.
 const UNSTEADY: f64 = 0.1;
 
-/// Measures every contender in rounds, and prints the table.
+/// Measures every contender in rounds and prints the table.
 pub fn measure(args: &Args) -> Result<()> {
     let dir = hub::locate(args.model(), false)?;
     let config = read_config(&dir)?;
-    // The story models have room for 512 tokens.
+    // Scaled to the context, because the story models have only 512 positions.
     let prompt = (config.max_position_embeddings / 4).min(256) as u32;
     let new = (config.max_position_embeddings / 4).min(128);
     let ids = (0..prompt).map(|i| 300 + i * 7 % (config.vocab_size as u32 - 300));
@@ -40,8 +40,8 @@ pub fn measure(args: &Args) -> Result<()> {
     let (mut repeated, mut tried) = (0, 0);
     while probes.len() < args.rounds.into() {
         let number = probes.len() + 1;
-        // In turn, and the first in turn, too: what runs first may find the machine in another
-        // state.
+        // The contenders alternate, and so does the one that starts: the first may find the machine
+        // in a different state.
         let first = tried * contenders.len() / 3 % contenders.len();
         tried += 1;
         let mut round = vec![];

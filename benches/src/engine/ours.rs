@@ -1,4 +1,4 @@
-//! Our own runs, each in a process of its own.
+//! Our own runs, each in its own process.
 
 use super::best;
 use crate::shared::{cache, request, text_of};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// What a process measures.
+/// The kind of measurement.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub enum What {
     Engine,
@@ -24,24 +24,24 @@ pub enum What {
     Speculate,
 }
 
-/// One run: what, of which model, and how.
+/// One run: the measurement, the model, and the settings.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Job {
     pub what: What,
     pub model: PathBuf,
     pub device: String,
-    /// Any tokens will do, as long as all engines have the same.
+    /// The prompt. Any tokens will do, as long as all engines use the same ones.
     pub prompt: Vec<u32>,
     pub new: usize,
     pub batch: usize,
-    /// A type, a format of day 19, or `stored`.
+    /// A dtype, a format from day 19, or `stored`.
     pub weights: String,
     pub plain_kernels: bool,
     pub growing_cache: bool,
 }
 
 impl Job {
-    /// Returns a run of the engine in f32, for one text, with the fast kernels and a static cache.
+    /// Returns a run of the engine in f32, for one row, with the fast kernels and a static cache.
     pub fn new(model: PathBuf, device: String, prompt: Vec<u32>, new: usize) -> Self {
         let weights = "f32".to_string();
         let (plain_kernels, growing_cache) = (false, false);
@@ -49,27 +49,27 @@ impl Job {
         Self { what, model, device, prompt, new, batch: 1, weights, plain_kernels, growing_cache }
     }
 
-    /// Returns the command that runs it.
+    /// Returns the command that performs this run.
     pub fn command(&self) -> Result<Vec<String>> {
         let program = std::env::current_exe()?.display().to_string();
         Ok(vec![program, "--job".to_string(), serde_json::to_string(self)?])
     }
 }
 
-/// The times of one run, and what it wrote.
+/// The times of one run, and its output.
 #[derive(Serialize, Deserialize)]
 pub struct Run {
-    /// Until the first token of each row, in seconds.
+    /// Seconds until the first token of every row.
     pub prefill_s: f64,
-    /// The tokens after it, in seconds.
+    /// Seconds for all tokens after the first.
     pub decode_s: f64,
     /// Greedy tokens of the first row.
     pub tokens: Vec<u32>,
-    /// Bytes that each pass of decoding read: ours only.
+    /// Bytes that each decoding pass reads (our engine only).
     pub bytes: Option<f64>,
 }
 
-/// A text without drafts, and with n-grams as drafts of up to `k` tokens.
+/// A text generated without drafts, and with n-gram drafts of up to `k` tokens.
 #[derive(Serialize, Deserialize)]
 pub struct Drafted {
     pub plain_s: f64,
@@ -82,14 +82,14 @@ pub struct Drafts {
     pub seconds: f64,
     /// Tokens written per pass.
     pub a_pass: f64,
-    /// Whether the text is the one without drafts.
+    /// Whether the text is the same as without drafts.
     pub same: bool,
 }
 
-/// Runs a job, and prints its result as a line of JSON.
+/// Runs a job and prints its result as a line of JSON.
 ///
 /// # Errors
-/// If the model cannot be read, or fails.
+/// If the model can't be loaded, or fails.
 pub fn play(job: &str) -> Result<()> {
     let job: Job = serde_json::from_str(job).context("not a job")?;
     let format = match job.weights.as_str() {
@@ -117,7 +117,7 @@ pub fn play(job: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs one pass over the next tokens of all rows. Returns the best token after each.
+/// Runs one pass over the next tokens of all rows. Returns the most likely token after each row.
 fn pass(model: &dyn Model, rows: &[Vec<u32>], cache: &mut dyn Cache) -> Result<Vec<u32>> {
     let at = cache.len();
     let positions: Vec<u32> = (at..at + rows[0].len()).map(|p| p as u32).collect();
@@ -125,7 +125,7 @@ fn pass(model: &dyn Model, rows: &[Vec<u32>], cache: &mut dyn Cache) -> Result<V
     best(&model.forward(&step.with_logits(Logits::Last(1)), cache)?.squeeze(1)?)
 }
 
-/// Measures prefill and greedy decoding of equal rows.
+/// Measures prefill and greedy decoding of identical rows.
 fn engine(model: &dyn Model, job: &Job, new: usize) -> Result<Run> {
     let kind = match job.growing_cache {
         true => CacheKind::Dynamic,
@@ -147,11 +147,11 @@ fn engine(model: &dyn Model, job: &Job, new: usize) -> Result<Run> {
     Ok(Run { prefill_s, decode_s, tokens, bytes: Some(bytes).filter(|bytes| *bytes > 0.0) })
 }
 
-/// Tokens of a pass that verifies.
+/// Numbers of tokens in a verification pass.
 pub const VERIFIED: [usize; 8] = [1, 2, 3, 4, 5, 6, 8, 16];
 
-/// Returns the seconds of a pass over m new tokens with all their logits after a prompt, the
-/// fastest of many, in turn.
+/// Returns the seconds of a pass over m new tokens, with all their logits, after a prompt. Each is
+/// the fastest of many runs, with the sizes alternating.
 fn verify(model: &dyn Model, ids: &[u32]) -> Result<Vec<f64>> {
     let mut cache = StaticCache::new(model.config().num_hidden_layers, ids.len() + 16);
     pass(model, &[ids.to_vec()], &mut cache)?;
@@ -168,7 +168,7 @@ fn verify(model: &dyn Model, ids: &[u32]) -> Result<Vec<f64>> {
     Ok(seconds)
 }
 
-/// Measures a text that repeats: plain, and with n-grams as drafts of 2 to 8 tokens.
+/// Measures a repetitive text without drafts, and with n-gram drafts of 2 to 8 tokens.
 fn speculate(model: &dyn Model, tokenizer: &Tokenizer, new: usize) -> Result<Drafted> {
     let prompt = tokenizer.encode(&"Tom sees a cat. The cat sees Tom. ".repeat(8))?;
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! The table of engines, as Markdown, and the plot of it.
+//! The table of engines in Markdown, and its plot.
 
 use super::ours::{Drafted, Run, VERIFIED};
 use super::{Contender, Job};
@@ -8,23 +8,23 @@ use crate::{plot, Args};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What one contender did, in medians of rounds.
+/// The results of one contender, as medians over rounds.
 pub struct Row {
     name: String,
     batch: usize,
-    /// Tokens a second.
+    /// Tokens per second.
     prefill: f64,
     decode: f64,
-    /// How many times as fast ours is.
+    /// Our engine's speed, as a multiple of this one's.
     ours_prefill: f64,
     ours_decode: f64,
-    /// Bytes per token, and the share of what the memory's bandwidth allows.
+    /// Bytes per token, and the fraction of the speed that memory bandwidth allows.
     bytes: Option<f64>,
     roofline: Option<f64>,
     same_tokens: bool,
 }
 
-/// Sums up the rounds. The bandwidth of a round is the median of what was read before and after it.
+/// Summarises the rounds. A round's bandwidth is the median of the probes before and after it.
 pub fn rows(
     contenders: &[Contender],
     rounds: &[Vec<Run>],
@@ -34,7 +34,7 @@ pub fn rows(
     let roofs: Vec<f64> = probes.iter().map(|probe| median(probe.to_vec())).collect();
     let row = |(contender, runs): (&Contender, &Vec<Run>)| {
         let Contender { name, batch, .. } = contender;
-        // The first of ours with the same batch and weights.
+        // Our first contender with the same batch size and weights.
         let alike = |c: &Contender| c.batch == *batch && c.weights() == contender.weights();
         let ours = &rounds[contenders.iter().position(alike).unwrap_or(0)];
         let per_run = |value: &dyn Fn(&Run) -> f64| median(runs.iter().map(value).collect());
@@ -118,7 +118,7 @@ pub fn text(rows: &[Row], verify: &[Vec<f64>], drafted: &[Drafted]) -> String {
     out
 }
 
-/// Draws tokens a second of every engine that decodes one text, as bars.
+/// Draws a bar chart of tokens per second for every engine, decoding a single row.
 pub fn bars(rows: &[Row], args: &Args) -> String {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.batch == 1).collect();
     let most = rows.iter().map(|row| row.decode).fold(1.0, f64::max);
@@ -138,8 +138,7 @@ pub fn bars(rows: &[Row], args: &Args) -> String {
             y + 9,
         );
     }
-    // What the kernels are made of stands above the table; a line of the figure is too short for
-    // it.
+    // The paragraph above the table names the kernels; the figure's caption has no room for them.
     let machine = machine();
     let machine = machine.split(", kernels").next().unwrap_or_default();
     let _ = writeln!(
@@ -153,7 +152,7 @@ pub fn bars(rows: &[Row], args: &Args) -> String {
     svg
 }
 
-/// Returns the last part of a model's path.
+/// Returns the last component of a model's path.
 pub fn last_part(model: &str) -> String {
     let last = Path::new(model).file_name().map(|name| name.to_string_lossy().into_owned());
     last.unwrap_or_else(|| model.to_string())
