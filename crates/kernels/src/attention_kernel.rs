@@ -1,9 +1,9 @@
-//! Attention over keys and values as the cache holds them: nothing is copied, repeated or masked by
-//! a tensor of its own.
+//! Attention over keys and values in the cache's own layout, without copying, repeating, or
+//! building a mask tensor.
 //!
-//! A row that is padded on the left gets, bit for bit, what it gets alone. Its softmax begins at
-//! its own first column, for a sum of vectors depends on where the vectors begin; and whether its
-//! keys are packed is decided by its own number of tokens, for the two ways sum in another order.
+//! A left-padded row gets bit for bit the result it gets on its own. Its softmax starts at its own
+//! first column, because a vector sum depends on where the vectors start. Packing its keys depends
+//! on its own number of tokens, because the two paths sum in different orders.
 
 use crate::bandwidth::count;
 use crate::dot_products::dot_products;
@@ -17,59 +17,58 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Multiplications below which a second thread costs more than it saves.
+/// Number of multiplications below which a second thread costs more than it saves.
 const SERIAL: usize = 1 << 16;
-/// Queries of one key/value head that one thread takes at a time.
+/// Queries of one KV head that a thread takes at a time.
 const QUERIES: usize = 16;
-/// How many of them are computed together.
+/// Number of those queries that are computed together.
 const TOGETHER: usize = 4;
-/// Keys that they are multiplied with at a time: `2 x 4` sums and what they are made of fill 16
+/// Number of keys they are multiplied with at a time: `2 x 4` sums and their operands fill 16
 /// registers.
 const KEYS: usize = 2;
 
-/// The sizes of an attention.
+/// The sizes of an attention operation.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionShape {
-    /// Rows of the batch, `B`.
+    /// Batch rows, `B`.
     pub batch: usize,
-    /// Heads of the queries, `H`: a multiple of `kv_heads`.
+    /// Query heads, `H`: a multiple of `kv_heads`.
     pub heads: usize,
-    /// Heads of the keys and values, `Hkv`.
+    /// KV heads, `Hkv`.
     pub kv_heads: usize,
-    /// Queries of each head, `T`: the new tokens are the last of all.
+    /// Queries per head, `T`. The new tokens come last.
     pub new: usize,
-    /// Keys of each head, `S`: at least `new`.
+    /// Keys per head, `S`: at least `new`.
     pub all: usize,
-    /// Numbers of a query, a key and a value, `D`: at least 1.
+    /// Length of a query, a key and a value, `D`: at least 1.
     pub width: usize,
 }
 
-/// Heads, of keys, values, or of what RoPE turns, `(B, H, S, D)`: the `D` numbers at position `s`
-/// of head `h` of batch row `b` begin at `b * batch_stride + h * head_stride + s *
-/// position_stride`.
+/// Heads of keys, values, or inputs to RoPE, `(B, H, S, D)`. The `D` numbers at position `s` of
+/// head `h` in batch row `b` start at `b * batch_stride + h * head_stride + s * position_stride`.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads<'a> {
-    /// All numbers.
+    /// The underlying numbers.
     pub data: &'a [f32],
-    /// From one row of the batch to the next.
+    /// Distance from one batch row to the next.
     pub batch_stride: usize,
-    /// From one head to the next.
+    /// Distance from one head to the next.
     pub head_stride: usize,
-    /// From one position to the next.
+    /// Distance from one position to the next.
     pub position_stride: usize,
 }
 
-/// Who may attend to what: `(B, T, S)`, 1 = may attend.
+/// The attention mask, `(B, T, S)`. 1 means that a token may attend to a position.
 #[derive(Clone, Copy, Debug)]
 pub struct Mask<'a> {
-    /// All numbers, row after row.
+    /// The mask values, in row-major order.
     pub data: &'a [u8],
-    /// From one row of the batch to the next; 0 if one mask is for all of them.
+    /// Distance from one batch row to the next, or 0 if all rows share one mask.
     pub batch_stride: usize,
 }
 
 impl<'a> Heads<'a> {
-    /// Head `i`, counted through the whole batch.
+    /// Returns head `i`, counted across the whole batch.
     fn head(&self, i: usize, kv_heads: usize) -> Head<'a> {
         let (row, head) = (i / kv_heads, i % kv_heads);
         let data = &self.data[row * self.batch_stride + head * self.head_stride..];
@@ -77,29 +76,29 @@ impl<'a> Heads<'a> {
     }
 }
 
-/// The keys or values of one head, as they lie.
+/// The keys or values of one head, in place.
 #[derive(Clone, Copy)]
 struct Head<'a> {
     data: &'a [f32],
-    /// From one position to the next.
+    /// Distance from one position to the next.
     stride: usize,
 }
 
 impl<'a> Head<'a> {
-    /// The key or value at a position.
+    /// Returns the key or value at a position.
     fn at(&self, position: usize, width: usize) -> &'a [f32] {
         &self.data[position * self.stride..][..width]
     }
 }
 
 impl<'a> Mask<'a> {
-    /// What the new tokens of one row of the batch may see: `all` numbers for each.
+    /// Returns the mask of one batch row's new tokens: `all` values for each.
     fn row(&self, row: usize) -> &'a [u8] {
         &self.data[row * self.batch_stride..]
     }
 
-    /// How many new tokens of a row are its own. The padding before them is what the next token
-    /// does not see.
+    /// Returns the number of a row's new tokens that aren't padding. Padding tokens come first, and
+    /// the token after each one can't see it.
     fn own_tokens(&self, row: usize, new: usize, all: usize) -> usize {
         let mask = self.row(row);
         let last = new.saturating_sub(1);
@@ -108,12 +107,13 @@ impl<'a> Mask<'a> {
     }
 }
 
-/// Softmax attention in groups: `q` is `(B, H, T, D)`, row after row, and so is the result.
+/// Computes softmax attention with grouped heads. `q` is `(B, H, T, D)` in row-major order, and so
+/// is the result.
 ///
-/// Without a mask each of the `T` new tokens sees all tokens up to itself.
+/// Without a mask, each of the `T` new tokens sees all tokens up to itself.
 ///
 /// # Panics
-/// If a slice is shorter than the shape says.
+/// If a slice is shorter than the shape requires.
 pub fn attention(
     shape: AttentionShape,
     q: &[f32],
@@ -132,8 +132,7 @@ pub fn attention(
 
     let mut out = vec![0f32; batch * heads * new * width];
     let mut parts: Vec<Part<'_>> = vec![];
-    // The heads that share keys and values lie one behind the other: their queries are rows of one
-    // matrix.
+    // Heads that share keys and values are contiguous, so their queries are rows of one matrix.
     let rows = heads / kv_heads * new;
     for (i, out) in out.chunks_mut((rows * width).max(1)).enumerate() {
         for (part, out) in out.chunks_mut(QUERIES * width).enumerate() {
@@ -167,22 +166,21 @@ pub fn attention(
     out
 }
 
-/// The keys of a head: as they lie, or packed where many queries want them.
+/// The keys of a head: in place, or packed if many queries need them.
 #[derive(Clone, Copy)]
 enum Keys<'a> {
     Rows(Head<'a>),
     Panels(&'a Panels),
 }
 
-/// Some queries of the heads that share keys and values: what they are, what they see, and where
-/// their result goes.
+/// Some queries of the heads that share keys and values, with their inputs and output.
 struct Part<'a> {
     q: &'a [f32],
     keys: Keys<'a>,
     values: Head<'a>,
-    /// What each of the new tokens may see, if there is a mask: `all` numbers for each.
+    /// The mask, if there is one: `all` values for each new token.
     mask: Option<&'a [u8]>,
-    /// The first query's place among all of these heads: it is of new token `first % new`.
+    /// Index of the first query among all of these heads. It belongs to new token `first % new`.
     first: usize,
     new: usize,
     all: usize,
@@ -214,7 +212,7 @@ impl WithSimd for Part<'_> {
 }
 
 impl Part<'_> {
-    /// The result of `R` queries.
+    /// Computes the results of `R` queries.
     #[inline(always)]
     fn queries<S: Simd, const R: usize>(
         &mut self,
@@ -226,7 +224,7 @@ impl Part<'_> {
         let (width, all) = (self.width, self.all);
         let scale = 1.0 / (width as f32).sqrt();
         let (mut q, mut token): ([&[f32]; R], _) = ([&[]; R], [0; R]);
-        // The columns that each query sees go from its first to before its end.
+        // The range of columns that each query sees.
         let (mut first, mut end) = ([0; R], [all; R]);
         for r in 0..R {
             q[r] = &self.q[(at + r) * width..][..width];
@@ -235,7 +233,7 @@ impl Part<'_> {
                 None => end[r] = all - self.new + token[r] + 1,
                 Some(mask) => {
                     let mask = &mask[token[r] * all..][..all];
-                    // A query that sees nothing has a softmax over nothing but -inf: NaN.
+                    // A query that sees nothing has a softmax over -inf only: NaN.
                     first[r] = mask.iter().position(|may| *may != 0).unwrap_or(0);
                     end[r] = mask.iter().rposition(|may| *may != 0).map_or(all, |last| last + 1);
                 }
@@ -293,8 +291,8 @@ impl Part<'_> {
     }
 }
 
-/// The products of `R` queries with the keys of these columns, those of query `r` with key `at` in
-/// `scores[r * all + at]`. Memory is asked for the values meanwhile: they are read next.
+/// Computes the products of `R` queries with the keys in these columns. The product of query `r`
+/// with key `at` goes to `scores[r * all + at]`. Prefetches the values, which are read next.
 #[inline(always)]
 fn scores_of_rows<S: Simd, const R: usize>(
     simd: S,

@@ -1,8 +1,8 @@
 //! Products with many rows of `x`, in blocks that stay in the caches.
 //!
-//! They are the same dot products as with few rows: each lane adds the same numbers in the same
-//! order. So a row gets the same bits in any company. A long dot product is cut into parts; between
-//! two parts its vector of sums waits in memory.
+//! The dot products are the same as with few rows: each lane adds the same numbers in the same
+//! order, so a row gets the same bits in any batch. A long dot product is split into parts, and its
+//! vector of sums is kept in memory between them.
 
 use crate::dot_products::{max_x_rows, DOT_W_ROWS};
 use crate::prefetch::prefetch;
@@ -11,20 +11,21 @@ use crate::weight_types::WeightType;
 use pulp::Simd;
 use std::ops::Range;
 
-/// Rows of `x` from which blocks pay. Fewer wait for memory, whatever the order.
+/// Number of rows of `x` from which blocks pay off. Fewer rows are limited by memory, whatever the
+/// order.
 pub const BLOCKED_MIN_ROWS: usize = 28;
-/// Rows of weights that all rows of `x` pass by.
+/// Rows of weights that all rows of `x` are multiplied with in turn.
 pub const GROUP: usize = 2 * DOT_W_ROWS;
-/// Numbers of a row that are multiplied before those behind them, at most: the first cache holds as
-/// many of a group, and of the rows of `x` that are multiplied at once.
+/// Maximum length of a part of a row. The L1 cache has room for that part of a group, and of the
+/// rows of `x` that are multiplied at once.
 const DEPTH: usize = 640;
-/// Bytes of the rows of `x` that take turns. They stay in the second cache, and the more there are,
-/// the less often the same weights are widened.
+/// Bytes of the rows of `x` that take turns. They stay in the L2 cache, and the more there are, the
+/// less often the same weights are widened.
 const TOGETHER_BYTES: usize = 320 << 10;
 
-/// Writes the products of all rows of weights with all rows of `x`: to `out[row][column]`, with a
-/// column for each row of weights. Rows of both are `inner` numbers, one behind the other; `out`
-/// comes full of zeros. Where `W` splits pairs, `x` must be in the order of
+/// Writes the products of all rows of weights with all rows of `x` to `out[row][column]`, with one
+/// column per row of weights. Rows of both are contiguous and `inner` numbers long. `out` must be
+/// zero on entry. If `W` splits pairs, `x` must be in the order of
 /// [`Deinterleave`](crate::weight_types::Deinterleave).
 #[inline(always)]
 pub fn blocked_products<S: Simd, W: WeightType>(
@@ -35,7 +36,7 @@ pub fn blocked_products<S: Simd, W: WeightType>(
     out: &mut [&mut [f32]],
 ) {
     let (at_once, step) = (const { max_x_rows(S::F32_LANES, DOT_W_ROWS) }, 2 * S::F32_LANES);
-    let whole = inner / step * step; // what is left over is added last, number by number
+    let whole = inner / step * step; // the remainder is added last, number by number
     let depth = evenly(whole, DEPTH).next_multiple_of(step).max(step);
     let together = (TOGETHER_BYTES / (size_of::<f32>() * inner)).max(at_once);
     let together = evenly(out.len(), together).next_multiple_of(at_once);
@@ -46,7 +47,7 @@ pub fn blocked_products<S: Simd, W: WeightType>(
         let tiles = out.len().div_ceil(at_once) * whole.div_ceil(depth);
         for (at, w) in w.chunks(GROUP * inner).enumerate() {
             let w_rows = w.len() / inner;
-            // Meanwhile the next group is asked for, a share by each tile.
+            // Meanwhile, prefetch the next group, one share per tile.
             let share = size_of_val(w).div_ceil(tiles.max(1));
             let mut ahead = size_of_val(w);
             for from in (0..whole).step_by(depth) {
@@ -74,7 +75,7 @@ pub fn blocked_products<S: Simd, W: WeightType>(
     }
 }
 
-/// Adds the products of the numbers from `whole` on of each row: to `out[row][column..]`.
+/// Adds the products of each row's remainder, from `whole` on, to `out[row][column..]`.
 #[inline(always)]
 fn add_left_over<W: WeightType>(
     w: &[W],
@@ -94,12 +95,12 @@ fn add_left_over<W: WeightType>(
     }
 }
 
-/// The length of equal parts of `all`, none of which is longer than `most`.
+/// Returns the length of equal parts of `all`, none of them longer than `most`.
 fn evenly(all: usize, most: usize) -> usize {
     all.div_ceil(all.div_ceil(most).max(1))
 }
 
-/// The numbers in `range` of each row of a group, as pairs of vectors of f32: where they lie, or in
+/// Returns the numbers in `range` of each row of a group, as pairs of f32 vectors: in place, or in
 /// `widened`.
 #[inline(always)]
 fn wide_rows<'a, S: Simd, W: WeightType>(
@@ -130,29 +131,29 @@ fn wide_rows<'a, S: Simd, W: WeightType>(
     rows
 }
 
-/// A part of some rows of weights, and the sums of all rows of `x` with them.
+/// A part of some rows of weights, and their sums with all rows of `x`.
 struct Group<'a, S: Simd> {
-    /// The numbers as f32.
+    /// The weights as f32.
     w: [&'a [[S::f32s; 2]]; GROUP],
-    /// Rows of weights in it.
+    /// Number of rows of weights.
     w_rows: usize,
-    /// Sums between two parts: `waiting[r * x_rows + row]` is of row `r` of the group and row `row`
-    /// of `x`. Each is a vector, whose numbers are added up in the end.
+    /// Sums between two parts. `waiting[r * x_rows + row]` belongs to row `r` of the group and row
+    /// `row` of `x`. Each is a vector, whose lanes are added up at the end.
     waiting: &'a mut [S::f32s],
-    /// Rows of `x` that there is room for.
+    /// Number of rows of `x` that there is room for.
     x_rows: usize,
-    /// True for the first part of the rows, before which no sum waits.
+    /// True for the first part of the rows, which starts from zero.
     begins: bool,
-    /// True for the last one.
+    /// True for the last part.
     ends: bool,
 }
 
 impl<S: Simd> Group<'_, S> {
-    /// Adds the products with a tile of rows of `x`, from row `row` on: as many as a micro-kernel
-    /// takes, or as `out` has. The last part's sums go to `out[m][column..]`. Gives how many rows
-    /// it took.
+    /// Adds the products with a tile of rows of `x`, starting at row `row`. The tile has as many
+    /// rows as a micro-kernel takes, or as `out` has. After the last part the sums go to
+    /// `out[m][column..]`. Returns the number of rows in the tile.
     ///
-    /// The conditions are constants, so that only the micro-kernels that can run are compiled.
+    /// The conditions are constants, so only the micro-kernels that can run are compiled.
     #[inline(always)]
     fn tile<'x>(
         &mut self,
@@ -182,7 +183,7 @@ impl<S: Simd> Group<'_, S> {
         }
     }
 
-    /// All rows of the group with `M` rows of `x`.
+    /// Multiplies all rows of the group with `M` rows of `x`.
     #[inline(always)]
     fn tile_of<'x, const M: usize>(
         &mut self,
@@ -205,7 +206,7 @@ impl<S: Simd> Group<'_, S> {
         M
     }
 
-    /// `R` rows of the group, from row `r` on, with `M` rows of `x`.
+    /// Multiplies `R` rows of the group, starting at row `r`, with `M` rows of `x`.
     #[inline(always)]
     fn micro_kernel<const R: usize, const M: usize>(
         &mut self,

@@ -1,4 +1,5 @@
-//! The micro-kernel of products with few rows of `x`: dot products of some rows with some rows.
+//! The micro-kernel of products with few rows of `x`: dot products of rows of weights with rows of
+//! `x`.
 
 use crate::many_registers;
 use crate::prefetch::{prefetch, AHEAD, GROUP_AHEAD};
@@ -6,14 +7,15 @@ use crate::unrolled::unrolled;
 use crate::weight_types::WeightType;
 use pulp::Simd;
 
-/// Rows of `x` for which rows of weights are read one after another, as they lie: memory sets the
-/// pace.
+/// Maximum number of rows of `x` for which rows of weights are read one after another, in memory
+/// order. Memory is the bottleneck there.
 pub const GEMV_ROWS: usize = 4;
-/// Rows of weights at a time for more rows of `x`: `3 x 8` sums and what they are made of fill 32
-/// registers, and `3 x 4` fill 16.
+/// Rows of weights at a time when there are more rows of `x`: `3 x 8` sums and their operands fill
+/// 32 registers, and `3 x 4` fill 16.
 pub const DOT_W_ROWS: usize = 3;
 
-/// The most rows of `x` that a micro-kernel multiplies with `w_rows` rows of weights.
+/// Returns the maximum number of rows of `x` that a micro-kernel multiplies with `w_rows` rows of
+/// weights.
 pub const fn max_x_rows(lanes: usize, w_rows: usize) -> usize {
     if w_rows == DOT_W_ROWS && many_registers(lanes) {
         8
@@ -22,10 +24,10 @@ pub const fn max_x_rows(lanes: usize, w_rows: usize) -> usize {
     }
 }
 
-/// Dot products of `R` rows of weights with `M` rows of `x`. Where `W` splits pairs, `x` must be in
-/// the order of [`Deinterleave`](crate::weight_types::Deinterleave).
+/// Returns the dot products of `R` rows of weights with `M` rows of `x`. If `W` splits pairs, `x`
+/// must be in the order of [`Deinterleave`](crate::weight_types::Deinterleave).
 ///
-/// The rows of weights lie one behind the other. What lies behind them is asked for meanwhile.
+/// The rows of weights are contiguous. The weights after them are prefetched meanwhile.
 #[inline(always)]
 pub fn dot_products<S: Simd, W: WeightType, const R: usize, const M: usize>(
     simd: S,
@@ -47,8 +49,8 @@ pub fn dot_products<S: Simd, W: WeightType, const R: usize, const M: usize>(
     unrolled!(m in M => { x_chunks[m] = &x_chunks[m][..steps]; });
 
     let mut sums = [[simd.splat_f32s(0.0); M]; R];
-    // Memory is asked in the order in which the rows lie: asked for several rows side by side, it
-    // is slower. So rows that are read side by side were asked for by a group before.
+    // Prefetch in memory order: requests that alternate between rows are slower. Rows that are read
+    // in parallel have therefore been prefetched one group earlier.
     let group_step = R * size_of::<W::Chunk<S>>();
     let ahead = if R == 1 { AHEAD } else { GROUP_AHEAD.max(R * size_of_val(w[0])) };
     for i in 0..steps {

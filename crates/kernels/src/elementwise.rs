@@ -1,8 +1,8 @@
-//! What a layer computes between its products, each as one pass over the numbers: RMSNorm, SiLU
-//! times its gate's partner, RoPE. As tensor operations these are six, five and ten passes, and
-//! each is a tensor of its own.
+//! The operations between a layer's products, each in a single pass over the numbers: RMSNorm, SiLU
+//! with its gate, and RoPE. As tensor operations these take six, five and ten passes, each
+//! producing a tensor.
 //!
-//! Every row is computed from itself alone, always in the same order, whatever rows are beside it.
+//! Every row is computed independently and in a fixed order, so the other rows never affect it.
 
 use crate::attention_kernel::Heads;
 use crate::instruction_set::arch;
@@ -10,10 +10,10 @@ use crate::softmax::exp;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Numbers that a thread takes at a time: fewer take less time than another thread takes to begin.
+/// Numbers per piece of work. Anything smaller is done before another thread has even started.
 const PART: usize = 1 << 14;
 
-/// RMSNorm: `x / √(mean(x²) + eps) · weight`. `x` is rows as long as `weight`, and so is the
+/// RMSNorm: `x / √(mean(x²) + eps) · weight`. `x` holds rows as long as `weight`, and so does the
 /// result.
 pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
     let width = weight.len();
@@ -58,11 +58,11 @@ impl WithSimd for RmsNorm<'_> {
     }
 }
 
-/// `silu(gate) · up`, number by number, where `silu(x) = x / (1 + e⁻ˣ)`. Both are rows of `width`
-/// numbers.
+/// Computes `silu(gate) · up` elementwise, where `silu(x) = x / (1 + e⁻ˣ)`. Both are rows of
+/// `width` numbers.
 ///
 /// # Panics
-/// If they are not equally long.
+/// If the lengths differ.
 pub fn silu_and_mul(gate: &[f32], up: &[f32], width: usize) -> Vec<f32> {
     assert_eq!(gate.len(), up.len(), "silu_and_mul");
     by_rows(gate.len(), width, |first, out| {
@@ -90,7 +90,7 @@ impl WithSimd for SiluAndMul<'_> {
             let (up, up_tail) = S::as_simd_f32s(up);
             let (out, out_tail) = S::as_mut_simd_f32s(out);
             for i in 0..gate.len() {
-                // e^-|x| never overflows: 1 / (1 + e⁻ˣ) is e^-|x| / (1 + e^-|x|) below 0.
+                // e^-|x| never overflows. Below 0, 1 / (1 + e⁻ˣ) equals e^-|x| / (1 + e^-|x|).
                 let small = exp(simd, simd.min_f32s(gate[i], simd.sub_f32s(zero, gate[i])));
                 let negative = simd.less_than_f32s(gate[i], zero);
                 let above = simd.select_f32s(negative, small, one);
@@ -104,9 +104,9 @@ impl WithSimd for SiluAndMul<'_> {
     }
 }
 
-/// RoPE: element `i` of a head is turned against element `i + D / 2`, by the cosines and sines of
-/// its token, each `(B, T, D / 2)`. `x` is `(B, H, T, D)`, and `dims` are these four; so is the
-/// result, one head behind the other.
+/// RoPE: rotates element `i` of a head together with element `i + D / 2`, by the cosines and sines
+/// of its token, each `(B, T, D / 2)`. `x` is `(B, H, T, D)`, and `dims` are these four sizes. The
+/// result has the same shape and is contiguous.
 pub fn rotate(x: Heads<'_>, dims: [usize; 4], cos: &[f32], sin: &[f32]) -> Vec<f32> {
     let [batch, heads, tokens, width] = dims;
     let arch = arch();
@@ -136,7 +136,8 @@ impl WithSimd for Rotate<'_> {
         let half = self.cos.len();
         let (a, b) = self.x.split_at(half);
         let (first, second) = self.out.split_at_mut(half);
-        // Products and sums as they stand here, so that it is day 2's `rotate` to the last bit.
+        // The order of products and sums matches day 2's `rotate`, so the results are
+        // bit-identical.
         for i in 0..half {
             first[i] = a[i] * self.cos[i] - b[i] * self.sin[i];
             second[i] = b[i] * self.cos[i] + a[i] * self.sin[i];
@@ -144,8 +145,8 @@ impl WithSimd for Rotate<'_> {
     }
 }
 
-/// A result of so many numbers in rows of `width`. Threads share the rows: `compute` gets the index
-/// of its first number, and where its rows go.
+/// Returns a vector of `len` numbers in rows of `width`. Threads share the rows: `compute` receives
+/// the index of its first number, and the slice to write its rows to.
 fn by_rows(len: usize, width: usize, compute: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     let mut out = vec![0f32; len];
     let part = (PART / width.max(1)).max(1) * width.max(1);

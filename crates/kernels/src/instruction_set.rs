@@ -1,34 +1,33 @@
-//! Which instructions the kernels use: the best that this machine has, or what the reader asked
-//! for.
+//! The instruction set for the kernels: the best that this machine has, or the one requested
+//! through the environment.
 //!
-//! Products of bytes, which pulp lacks, choose by [`instruction_set`], all other kernels by
-//! [`arch`].
+//! Integer products, which pulp lacks, use [`instruction_set`]. All other kernels use [`arch`].
 
 use pulp::Arch;
 use std::sync::OnceLock;
 
-/// The variable of the environment that forces an instruction set.
+/// The environment variable that forces an instruction set.
 pub const VARIABLE: &str = "CANDECODE_SIMD";
 
-/// What multiplies bytes. Whichever it is, the numbers that come out are the same, bit for bit.
-/// (Sums of f32 are not: with longer vectors they are added in another order.)
+/// Instruction sets for integer products. All of them compute the same results, bit for bit. (Sums
+/// of f32 do differ: longer vectors add in a different order.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstructionSet {
-    /// No vectors: what the others are compared with.
+    /// No vectors. The reference for the others.
     Scalar,
-    /// x86 from 2013 on: `vpmaddubsw`, 32 products at a time, and `vpmaddwd`, 16 at a time.
+    /// x86 since 2013: `vpmaddubsw`, 32 products at a time, and `vpmaddwd`, 16 at a time.
     Avx2,
     /// x86 with VNNI: `vpdpbusd`, 64 products at a time, and `vpdpwssd`, 32 at a time.
     Avx512Vnni,
-    /// Arm from version 8.2 on: `sdot`, 16 products at a time.
+    /// Arm since version 8.2: `sdot`, 16 products at a time.
     Neon,
 }
 
 impl InstructionSet {
-    /// All of them, the slowest first.
+    /// All instruction sets, slowest first.
     pub const ALL: [Self; 4] = [Self::Scalar, Self::Avx2, Self::Avx512Vnni, Self::Neon];
 
-    /// Its name in the environment.
+    /// Returns the name used in the environment variable.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
@@ -38,7 +37,7 @@ impl InstructionSet {
         }
     }
 
-    /// True if this machine has it.
+    /// Whether this machine has the instruction set.
     pub fn is_here(self) -> bool {
         match self {
             Self::Scalar => true,
@@ -56,21 +55,22 @@ impl InstructionSet {
             }
             #[cfg(target_arch = "aarch64")]
             Self::Neon => std::arch::is_aarch64_feature_detected!("dotprod"),
-            #[allow(unreachable_patterns)] // which are left over depends on the processor
+            #[allow(unreachable_patterns)] // the remaining variants depend on the processor
             _ => false,
         }
     }
 
-    /// The fastest one that this machine has.
+    /// Returns the fastest instruction set that this machine has.
     fn best() -> Self {
         let here = Self::ALL.into_iter().rev().find(|set| set.is_here());
         here.unwrap_or(Self::Scalar)
     }
 
-    /// The one that a text asks for: of `CANDECODE_SIMD`.
+    /// Parses the value of `CANDECODE_SIMD`.
     ///
     /// # Errors
-    /// If there is none of that name, or this machine lacks it: what there is, in words.
+    /// If there is no instruction set with that name, or this machine lacks it. The message lists
+    /// the ones available.
     pub fn named(name: &str) -> Result<Self, String> {
         let here = Self::ALL.into_iter().filter(|set| set.is_here());
         let here = here.map(Self::name).collect::<Vec<_>>().join(", ");
@@ -81,7 +81,7 @@ impl InstructionSet {
         }
     }
 
-    /// The one that the environment asks for, if it does.
+    /// Returns the instruction set requested through the environment, if any.
     ///
     /// # Errors
     /// As [`InstructionSet::named`].
@@ -93,22 +93,22 @@ impl InstructionSet {
     }
 }
 
-/// What the environment asks for in this process. If it asks in vain, which is left to the command
-/// to complain about, it counts as not asked. Read once: it is a fact about the process, as its
-/// threads are.
+/// Returns the instruction set requested for this process. An invalid request counts as none,
+/// because the command reports it. Read once: it is a fact about the process, as its threads are.
 fn asked_for() -> Option<InstructionSet> {
     static ASKED: OnceLock<Option<InstructionSet>> = OnceLock::new();
     *ASKED.get_or_init(|| InstructionSet::asked_for().unwrap_or_default())
 }
 
-/// What multiplies bytes in this process. Looked up once, as a fact about the processor: no result
-/// depends on it, because every instruction set computes the same bits.
+/// Returns the instruction set for integer products in this process. Determined once, as a fact
+/// about the processor: no result depends on it, because every instruction set computes the same
+/// bits.
 pub fn instruction_set() -> InstructionSet {
     static CHOSEN: OnceLock<InstructionSet> = OnceLock::new();
     *CHOSEN.get_or_init(|| asked_for().unwrap_or_else(InstructionSet::best))
 }
 
-/// The vectors that all other kernels use in this process.
+/// Returns pulp's vector type for all other kernels in this process.
 pub(crate) fn arch() -> Arch {
     match asked_for() {
         Some(InstructionSet::Scalar) => Arch::Scalar,

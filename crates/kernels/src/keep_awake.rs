@@ -1,19 +1,19 @@
-//! Threads that do not fall asleep between two products. rayon's sleep after some 20 µs without
-//! work, which is as long as a norm takes. A step has 150 products, and to be woken for each of
-//! them costs a twentieth of it.
+//! Keeps threads from falling asleep between two products. rayon's threads go to sleep after about
+//! 20 µs without work, which is as long as a norm takes. A step has 150 products, and waking the
+//! threads for each of them would cost a twentieth of the step.
 
 use rayon::Yield;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How often a thread looks for work in vain before it sleeps. It lets others have its core each
-/// time, and all of this takes less than a millisecond.
+/// Number of failed attempts to find work before a thread sleeps. It yields its core after each,
+/// and all of them together take less than a millisecond.
 const ROUNDS: usize = 1000;
 
-/// How many threads are kept awake now: the pool is the process's, and so is its sleep.
+/// Number of threads being kept awake. It is global because the pool is, too.
 static AWAKE: AtomicUsize = AtomicUsize::new(0);
 
-/// Keeps the other threads of the pool awake for a moment, unless some already are. They take
-/// whatever work there is meanwhile.
+/// Keeps the other threads of the pool awake for a moment, unless some already are. They pick up
+/// any work that appears meanwhile.
 pub fn keep_awake() {
     let caller = rayon::current_thread_index();
     let others = rayon::current_num_threads() - usize::from(caller.is_some());

@@ -1,27 +1,29 @@
-//! Kernels for the CPU: products with a model's weights ([`linear`], [`quantized_linear`]),
-//! attention over a KV cache ([`attention`]), what a layer computes between them ([`rms_norm`],
-//! [`silu_and_mul`], [`rotate`]), and what is computed over the vocabulary ([`log_softmax`],
-//! [`argmax`]). Slices go in and slices come out. Nothing here knows candle's tensors, so that this
-//! crate compiles beside candle, fully optimised, while the rest of the course need not be.
+//! CPU kernels: products with a model's weights ([`linear`], [`quantized_linear`]), attention over
+//! a KV cache ([`attention`]), the steps between a layer's products ([`rms_norm`],
+//! [`silu_and_mul`], [`rotate`]), and operations over the vocabulary ([`log_softmax`], [`argmax`]).
+//! They take slices and return vectors. Nothing here depends on candle's tensors, so this crate
+//! compiles in parallel with candle, and can be fully optimised even when the rest of the course
+//! isn't.
 //!
-//! The vectors are pulp's: one source for AVX2, AVX-512 and NEON, chosen at run time. The threads
-//! are rayon's: they leave a core that another program has taken. (Threads that wait for each other
-//! at a barrier do not, and decoding falls from 79 tokens a second to 5.)
+//! Vectors come from pulp: one source for AVX2, AVX-512 and NEON, selected at run time. Threads
+//! come from rayon, whose work stealing copes with a core that another program has taken. (With
+//! threads that wait for each other at a barrier, decoding drops from 79 tokens per second to 5.)
 //!
-//! Every sum of a product has one order, whatever the number of rows: a row gets, bit for bit, what
-//! it gets alone. Many rows, as a prompt has, go through the caches in blocks: see
-//! `blocked_products.rs`.
+//! Every sum in a product has a fixed order, regardless of the number of rows: a row gets bit for
+//! bit the result it gets on its own. Many rows, as in a prompt, go through the caches in blocks:
+//! see `blocked_products.rs`.
 //!
-//! Products with quantised weights are of integers, which pulp has no products for: they are
-//! written for AVX2, AVX-512 VNNI and NEON by `std::arch`, and in plain code that each of them
-//! equals bit for bit. See `quantized_kernel.rs`.
+//! Products with quantised weights are integer products, which pulp doesn't have. They are written
+//! with `std::arch` for AVX2, AVX-512 VNNI and NEON, and in plain code that each of those matches
+//! bit for bit. See `quantized_kernel.rs`.
 //!
-//! `unsafe` are a prefetch, which reads nothing that the program sees, the calls of functions for
-//! an instruction set that was looked for before, and on Arm loads, stores and one instruction.
+//! `unsafe` is limited to a prefetch, which reads nothing that the program sees, to calls of
+//! functions for an instruction set that has been detected first, and, on Arm, to loads, stores and
+//! one instruction.
 
 #![warn(missing_docs)]
-// The inner loops go by index: an iterator's `zip` or an array's `map` may stay a call, and then
-// the sums of a micro-kernel live in memory and not in registers.
+// The inner loops use indices: an iterator's `zip` or an array's `map` may end up as a call, and
+// then a micro-kernel's sums live in memory instead of registers.
 #![allow(clippy::needless_range_loop)]
 
 mod attention_kernel;
@@ -66,12 +68,13 @@ pub use thread_count::{default_threads, threads_asked_for};
 use instruction_set::arch;
 use pulp::{Simd, WithSimd};
 
-/// Threads that products are shared among.
+/// Returns the number of threads that share a product.
 pub fn threads() -> usize {
     rayon::current_num_threads().max(1)
 }
 
-/// How many f32 a vector of this machine holds: 4 for NEON, 8 for AVX2, 16 for AVX-512.
+/// Returns the number of f32 lanes in this machine's vectors: 4 for NEON, 8 for AVX2, 16 for
+/// AVX-512.
 pub fn lanes() -> usize {
     arch().dispatch(Lanes)
 }
@@ -87,8 +90,8 @@ impl WithSimd for Lanes {
     }
 }
 
-/// True for instruction sets with 32 vector registers. AVX2 has 16, and so has plain code without
-/// vectors; their micro-kernels are half as large.
+/// True for instruction sets with 32 vector registers. AVX2 has 16. It gets micro-kernels of half
+/// the size, and so does plain code without vectors.
 const fn many_registers(lanes: usize) -> bool {
     lanes != 8 && lanes != 1
 }

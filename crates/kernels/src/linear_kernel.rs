@@ -10,13 +10,13 @@ use half::{bf16, f16};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Rows of 16-bit weights at a time for one or two rows of `x`. Each addition to a sum waits for
-/// the one before, about four cycles, and the sums of a single such row are slower than memory.
+/// Rows of 16-bit weights at a time for one or two rows of `x`. Each addition to a sum waits about
+/// four cycles for the one before, so the sums of a single row would be slower than memory.
 const PAIR: usize = 2;
-/// Rows of `x` for which they are taken in pairs. More rows have sums enough.
+/// Maximum number of rows of `x` for which weights are taken in pairs. More rows have enough sums.
 const PAIR_X_ROWS: usize = 2;
 
-/// Weight matrices of one type that share an input. Each is `(out, in)`, row after row.
+/// Weight matrices of one type that share an input. Each is `(out, in)`, in row-major order.
 pub enum WeightSlices<'a> {
     /// f32.
     F32(Vec<&'a [f32]>),
@@ -26,8 +26,8 @@ pub enum WeightSlices<'a> {
     F16(Vec<&'a [f16]>),
 }
 
-/// `x · wᵀ` for every matrix: `x` is rows of `inner` numbers, and so is each matrix. The results
-/// are `(rows of x, out)`, row after row and one matrix behind the other.
+/// Computes `x · wᵀ` for every matrix. `x` and each matrix are rows of `inner` numbers. Returns
+/// `(rows of x, out)` in row-major order, one matrix after another.
 ///
 /// # Panics
 /// If `inner` is 0.
@@ -39,8 +39,8 @@ pub fn linear(x: &[f32], inner: usize, weights: &WeightSlices<'_>) -> Vec<f32> {
     }
 }
 
-/// A block of rows of weights, and where its products go: for each row of `x`, the columns of the
-/// result that are the block's.
+/// A block of rows of weights, and the place for its products: for each row of `x`, this block's
+/// columns of the result.
 struct Block<'a, W> {
     w: &'a [W],
     x: &'a [f32],
@@ -52,7 +52,7 @@ struct Block<'a, W> {
 fn products<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32> {
     count(weights.iter().map(|w| size_of_val(*w)).sum());
     if W::SPLIT && !weights.iter().all(|w| inner.is_multiple_of(2) && W::pairs_are_aligned(w)) {
-        // No model has such rows, so they need not be fast: they are widened first.
+        // No model has rows like these, so speed doesn't matter: widen them first.
         let widened = |w: &&[W]| w.iter().map(|w| (*w).into()).collect::<Vec<f32>>();
         let widened: Vec<Vec<f32>> = weights.iter().map(widened).collect();
         return multiply(&widened.iter().map(Vec::as_slice).collect::<Vec<_>>(), x, inner);
@@ -66,7 +66,7 @@ fn multiply<W: WeightType>(weights: &[&[W]], x: &[f32], inner: usize) -> Vec<f32
     let x = if W::SPLIT {
         deinterleaved.resize(x.len(), 0.0);
         let part = |(out, row): (&mut [f32], &[f32])| arch.dispatch(Deinterleave { row, out });
-        // A few rows take less time than other threads take to begin.
+        // A few rows take less time than starting other threads.
         if rows < BLOCKED_MIN_ROWS {
             deinterleaved.chunks_mut(inner).zip(x.chunks(inner)).for_each(part);
         } else {
@@ -98,7 +98,7 @@ impl<W: WeightType> WithSimd for Block<'_, W> {
 }
 
 impl<W: WeightType> Block<'_, W> {
-    /// All rows of `x`, which are few.
+    /// Computes the products with all rows of `x`, of which there are few.
     #[inline(always)]
     fn gemv<S: Simd>(&mut self, simd: S) {
         let (rows, columns) = (self.out.len(), self.w.len() / self.inner);
@@ -120,9 +120,9 @@ impl<W: WeightType> Block<'_, W> {
         }
     }
 
-    /// `R` columns of the result, for all rows of `x`.
+    /// Computes `R` columns of the result for all rows of `x`.
     ///
-    /// The conditions are constants, so that only the micro-kernels that can run are compiled.
+    /// The conditions are constants, so only the micro-kernels that can run are compiled.
     #[inline(always)]
     fn tile<S: Simd, const R: usize>(&mut self, simd: S, column: usize) -> usize {
         let most = const { max_x_rows(S::F32_LANES, R) };
@@ -150,7 +150,7 @@ impl<W: WeightType> Block<'_, W> {
         R
     }
 
-    /// `R` columns of `M` rows of the result.
+    /// Computes `R` columns of `M` rows of the result.
     #[inline(always)]
     fn micro_kernel<S: Simd, const R: usize, const M: usize>(
         &mut self,

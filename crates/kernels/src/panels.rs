@@ -1,19 +1,19 @@
-//! Rows packed into panels, as the keys that many queries want: a vector then holds one number of
-//! each of its rows, and no sum is across a vector. (A dot product ends with a sum across a vector.
-//! With keys of 64 numbers that costs as much as their multiplications.)
+//! Rows packed into panels, used for keys that many queries need. A vector then holds one number
+//! from each of its rows, so nothing is summed across a vector. (A dot product ends with such a
+//! sum. With keys of 64 numbers it costs as much as the multiplications.)
 
 use crate::unrolled::unrolled;
 use crate::{lanes, many_registers};
 use pulp::Simd;
 use rayon::prelude::*;
 
-/// Queries from which packing their keys pays.
+/// Number of queries from which packing their keys pays off.
 pub const PACKED_MIN_ROWS: usize = 33;
-/// Rows whose numbers are moved together: a cache line of each is read, and a cache line of all is
-/// written.
+/// Rows whose numbers are moved together: this reads a cache line from each row, and writes a cache
+/// line with all of them.
 const PACKED_TOGETHER: usize = 16;
 
-/// Vectors side by side in a group.
+/// Number of vectors side by side in a group.
 #[inline]
 const fn max_panels(lanes: usize) -> usize {
     if many_registers(lanes) {
@@ -24,7 +24,7 @@ const fn max_panels(lanes: usize) -> usize {
 }
 
 /// Rows in groups. A group holds the first number of each of its rows, then the second of each, and
-/// so on. Its rows are as many as fill whole vectors; the last ones are zeros if need be.
+/// so on. Its number of rows is rounded up to whole vectors and padded with zeros.
 pub struct Panels {
     data: Vec<f32>,
     rows: usize,
@@ -36,11 +36,11 @@ pub struct Panels {
 pub struct Group<'a> {
     /// Number `k` of row `row` is `data[k * panels * lanes + row]`.
     pub data: &'a [f32],
-    /// The first row.
+    /// Index of the first row.
     pub first: usize,
-    /// Rows in it, without the zeros.
+    /// Number of rows, without padding.
     pub rows: usize,
-    /// Vectors side by side.
+    /// Number of vectors side by side.
     pub panels: usize,
 }
 
@@ -80,18 +80,18 @@ impl Panels {
         Self { data, rows, inner, lanes }
     }
 
-    /// Rows of a whole group.
+    /// Returns the number of rows in a full group.
     #[inline]
     pub fn group_rows(&self) -> usize {
         max_panels(self.lanes) * self.lanes
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub fn groups(&self) -> usize {
         self.rows.div_ceil(self.group_rows())
     }
 
-    /// Group `at`.
+    /// Returns group `at`.
     #[inline]
     pub fn group(&self, at: usize) -> Group<'_> {
         let first = at * self.group_rows();
@@ -103,7 +103,8 @@ impl Panels {
 }
 
 impl Group<'_> {
-    /// The products of `R` rows with all rows of the group: `out[r * panels * lanes + row]`.
+    /// Computes the products of `R` rows with all rows of the group, as
+    /// `out[r * panels * lanes + row]`.
     #[inline(always)]
     pub fn products<S: Simd, const R: usize>(&self, simd: S, rows: [&[f32]; R], out: &mut [f32]) {
         let out = S::as_mut_simd_f32s(out).0;
@@ -133,8 +134,8 @@ impl Group<'_> {
     }
 }
 
-/// `out[r] = Σ weights[r][j] · rows[j]`. The rows of `out` lie one behind the other. Row `j` is
-/// `rows[j * stride..]`, as long as a row of `out`.
+/// Computes `out[r] = Σ weights[r][j] · rows[j]`. The rows of `out` are contiguous. Row `j` starts
+/// at `rows[j * stride..]` and is as long as a row of `out`.
 #[inline(always)]
 pub fn weighted_sums<S: Simd, const R: usize>(
     simd: S,
@@ -144,7 +145,7 @@ pub fn weighted_sums<S: Simd, const R: usize>(
     out: &mut [f32],
 ) {
     let (width, lanes) = (out.len() / R, S::F32_LANES);
-    // All that is read, so that the bound is checked once.
+    // Exactly the range that is read, so that bounds are checked once.
     let rows = &rows[..weights[0].len().saturating_sub(1) * stride + width];
     let mut column = 0;
     while column < width {
@@ -171,7 +172,7 @@ pub fn weighted_sums<S: Simd, const R: usize>(
     }
 }
 
-/// `P` vectors' worth of columns of [`weighted_sums`]. Gives how many columns that is.
+/// Computes `P` vectors' worth of columns of [`weighted_sums`]. Returns the number of columns.
 #[inline(always)]
 fn columns<S: Simd, const R: usize, const P: usize>(
     simd: S,
@@ -185,7 +186,7 @@ fn columns<S: Simd, const R: usize, const P: usize>(
         pulp::as_arrays::<P, _>(S::as_simd_f32s(row).0).0.first().copied()
     };
     let sums = outer_products::<S, R, P>(simd, weights, part);
-    // One by one: sums that are copied as a whole would be in memory all the time.
+    // One by one: copying the sums as a whole would keep them in memory all along.
     unrolled!(r in R => {
         let out = &mut S::as_mut_simd_f32s(&mut out[r * width + column..][..some]).0[..P];
         unrolled!(p in P => { out[p] = sums[r][p]; });
@@ -193,12 +194,12 @@ fn columns<S: Simd, const R: usize, const P: usize>(
     some
 }
 
-/// The micro-kernel of many rows: `Σ_k a[r][k] · b(k)` for every row `a[r]`. `b` is there for every
-/// `k`.
+/// The micro-kernel of many rows: returns `Σ_k a[r][k] · b(k)` for every row `a[r]`. `b` must
+/// return a value for every `k`.
 ///
-/// Nothing in the loop may panic, even where it never would: the sums would be kept in memory for
-/// the sake of the panic, and not in registers. So `b` is an `Option`, and a missing one ends the
-/// loop.
+/// The loop must not contain a panic, not even one that can't happen: the sums would be kept in
+/// memory for the panic's sake instead of in registers. That is why `b` returns an `Option`, and
+/// None ends the loop.
 #[inline(always)]
 fn outer_products<S: Simd, const R: usize, const P: usize>(
     simd: S,

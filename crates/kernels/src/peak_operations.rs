@@ -1,20 +1,20 @@
-//! How many operations this machine does in a second, if nothing has to be fetched.
+//! The number of operations per second that this machine does when nothing has to be fetched.
 
 use crate::bandwidth::best_rate;
 use crate::instruction_set::arch;
 use crate::unrolled::unrolled;
 use pulp::{Simd, WithSimd};
 
-/// Vectors that are added to side by side. A multiply-add takes about four cycles and two may begin
-/// in each: with fewer, the processor waits for its own results.
+/// Vectors of sums updated in parallel. A multiply-add takes about four cycles, and two can start
+/// in each: with fewer sums, the processor waits for its own results.
 const SUMS: usize = 8;
 
-/// Multiply-adds to each of them in one try: some milliseconds.
+/// Multiply-adds to each sum in one try, which takes some milliseconds.
 const STEPS: usize = 1 << 21;
 
-/// Floating-point operations of f32 that all threads together do in a second, the best of `tries`:
-/// multiply-adds of vectors that stay in registers, each lane of which counts as two. It is the
-/// roof over a prefill.
+/// Returns the f32 operations per second that all threads do together, the best of `tries`:
+/// multiply-adds of vectors that stay in registers, each lane counting as two operations. It is the
+/// limit on prefill.
 pub fn peak_operations(tries: usize) -> f64 {
     best_rate(tries, || {
         let lanes = rayon::broadcast(|_| arch().dispatch(MultiplyAdds));
@@ -22,7 +22,7 @@ pub fn peak_operations(tries: usize) -> f64 {
     })
 }
 
-/// The work of one thread; returns the lanes of its vectors.
+/// The work of one thread. Returns the number of lanes in its vectors.
 struct MultiplyAdds;
 
 impl WithSimd for MultiplyAdds {
@@ -30,7 +30,8 @@ impl WithSimd for MultiplyAdds {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> usize {
-        // Hidden from the compiler, which would compute the sums itself. They stay finite.
+        // Hidden from the compiler, which would otherwise compute the sums itself. They stay
+        // finite.
         let x = simd.splat_f32s(std::hint::black_box(0.5));
         let y = simd.splat_f32s(std::hint::black_box(1e-3));
         let mut sums = [simd.splat_f32s(0.0); SUMS];

@@ -1,18 +1,17 @@
-//! Asking memory early for what will be read soon. It is a hint: nothing is read into the program,
-//! and nothing that the program computes can change.
+//! Hints to the memory about data that will be read soon. A prefetch loads nothing into the program
+//! and can't change any of its results.
 
-/// How many bytes ahead of what is read now. Memory takes about as long to bring them as it takes
-/// to multiply them; four times as many cost a product of one row a tenth of its speed.
+/// Prefetch distance in bytes. Fetching this much takes about as long as multiplying it. A distance
+/// four times as long costs a product of one row a tenth of its speed.
 pub const AHEAD: usize = 1 << 10;
-/// How many bytes ahead of a group of rows that are read side by side, at least. Asked for only as
-/// far ahead as a group of short rows is long, pairs of bf16 rows come at two thirds of this speed.
+/// Minimum prefetch distance in bytes for a group of rows that are read in parallel. With only the
+/// length of a group of short rows, pairs of bf16 rows reach two thirds of this speed.
 pub const GROUP_AHEAD: usize = 6 << 10;
 
-/// Asks for some bytes, `ahead` bytes behind the beginning of a row.
+/// Prefetches some bytes, starting `ahead` bytes after the beginning of a row.
 ///
-/// They come into the second cache. The first one keeps only some two dozen requests waiting at a
-/// time, so that asking into it gains nothing. Does nothing where stable Rust has no such
-/// instruction.
+/// They go to the L2 cache. L1 can keep only some two dozen requests in flight, so prefetching into
+/// it gains nothing. Does nothing on targets where stable Rust has no such instruction.
 #[inline(always)]
 pub fn prefetch<T>(row: &[T], ahead: usize, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -20,7 +19,7 @@ pub fn prefetch<T>(row: &[T], ahead: usize, bytes: usize) {
         use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T1};
         let line = row.as_ptr().cast::<i8>().wrapping_add(ahead + line);
         // SAFETY: a prefetch never faults, whatever the address, and reads nothing that the program
-        // sees. So it does not matter that the last of these addresses lie behind the slice.
+        // sees. It is fine that the last of these addresses are past the end of the slice.
         unsafe {
             _mm_prefetch::<_MM_HINT_T1>(line);
         }

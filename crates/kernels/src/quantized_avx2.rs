@@ -1,11 +1,11 @@
-//! Products of a tile with AVX2. A vector holds four bytes of each of eight rows.
+//! Products of a tile with AVX2. A vector holds four bytes from each of eight rows.
 //!
-//! The only product of bytes, `vpmaddubsw`, is of unsigned ones with signed ones, and adds two of
-//! them in 16 bits. The integers of Q4 are unsigned, and eight such sums of at most `2 * 15 * 127`
-//! fit into 16 bits. Those of Q8_0 are widened to 16 bits by shifts, the even bytes and the odd
-//! ones, and `vpmaddwd` multiplies them with activations of 16 bits and adds two products in 32.
-//! That is no more instructions than bytes would need, whose signs have to move to the activations
-//! first.
+//! The only byte product, `vpmaddubsw`, multiplies unsigned with signed bytes and adds pairs of
+//! products in 16 bits. Q4's integers are unsigned, and eight such sums of at most `2 * 15 * 127`
+//! fit in 16 bits. Q8_0's are widened to 16 bits by shifts, even bytes and odd bytes separately;
+//! `vpmaddwd` then multiplies them with 16-bit activations and adds pairs of products in 32 bits.
+//! Byte products would take just as many instructions, because the signs would first have to move
+//! to the activations.
 
 use crate::prefetch::{prefetch, AHEAD};
 use crate::quantized_kernel::{BlockType, TILE_ROWS};
@@ -15,7 +15,7 @@ use pulp::bytemuck::cast;
 use std::arch::x86_64::*;
 use std::hint::black_box;
 
-/// `sums[row of x][row of the tile]`, for at most 4 rows of `x` that lie one behind the other.
+/// Computes `sums[row of x][row of the tile]` for at most 4 contiguous rows of `x`.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub fn tile_products(kind: BlockType, tile: &[u8], x: XRows<'_>, sums: &mut [[f32; TILE_ROWS]]) {
     match sums.len() {
@@ -81,7 +81,7 @@ fn q8_0<const M: usize>(tile: &[u8], x: [&[WideXBlock]; M]) -> [[__m256; 2]; M] 
     sums
 }
 
-/// Q4_0 or, if a block of 16 rows has `BYTES = 320` bytes, Q4_1.
+/// Q4_0, or Q4_1 if a block of 16 rows has `BYTES = 320` bytes.
 #[target_feature(enable = "avx2,fma,f16c")]
 fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[__m256; 2]; M] {
     let mut sums = [[_mm256_setzero_ps(); 2]; M];
@@ -94,7 +94,7 @@ fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[_
         let (scales, integers) = block.split_at(BYTES - 16 * TILE_ROWS);
         let mut pairs = [[_mm256_setzero_si256(); 2]; M];
         let chunks = integers.as_chunks::<64>().0;
-        // There are four. If the compiler knew, it would write the loop out, begin with all
+        // There are four. If the compiler knew that, it would unroll the loop, start with all
         // products at once, and keep their sums in memory.
         for k in 0..black_box(chunks.len()).min(chunks.len()) {
             let w: [__m256i; 2] = cast(chunks[k]);
@@ -143,7 +143,7 @@ fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[_
     sums
 }
 
-/// Integers `4 * k` to `4 * k + 3` of a block, eight times.
+/// Returns integers `4 * k` to `4 * k + 3` of a block, repeated eight times.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn four(x: &XBlock, k: usize) -> __m256i {
@@ -151,7 +151,7 @@ fn four(x: &XBlock, k: usize) -> __m256i {
     _mm256_set1_epi32(i32::from_le_bytes([a as u8, b as u8, c as u8, d as u8]))
 }
 
-/// Integers `2 * k` and `2 * k + 1` of a block as they lie there, eight times.
+/// Returns integers `2 * k` and `2 * k + 1` of a block in stored order, repeated eight times.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn two(x: &WideXBlock, k: usize) -> __m256i {
@@ -159,7 +159,7 @@ fn two(x: &WideXBlock, k: usize) -> __m256i {
     _mm256_set1_epi32(i32::from(a) & 0xffff | i32::from(b) << 16)
 }
 
-/// Sixteen f16.
+/// Widens sixteen f16 numbers.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
 fn widened(numbers: &[u8]) -> [__m256; 2] {

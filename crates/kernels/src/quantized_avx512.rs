@@ -1,8 +1,8 @@
-//! Products of a tile with AVX-512 VNNI. A vector holds four bytes of each of sixteen rows.
+//! Products of a tile with AVX-512 VNNI. A vector holds four bytes from each of sixteen rows.
 //!
-//! `vpdpbusd` multiplies unsigned bytes, as those of Q4, with signed ones, and adds four products
-//! of each row to a sum of 32 bits. The bytes of Q8_0 are widened to 16 bits by shifts, the even
-//! ones and the odd ones, and `vpdpwssd` does the same with two products of 16 bits.
+//! `vpdpbusd` multiplies unsigned bytes, such as Q4's, with signed ones, and adds four products
+//! from each row to a 32-bit sum. Q8_0's bytes are widened to 16 bits by shifts, even and odd bytes
+//! separately, and `vpdpwssd` does the same with two 16-bit products.
 
 use crate::prefetch::{prefetch, AHEAD};
 use crate::quantized_kernel::{BlockType, TILE_ROWS};
@@ -11,7 +11,7 @@ use crate::unrolled::unrolled;
 use pulp::bytemuck::cast;
 use std::arch::x86_64::*;
 
-/// `sums[row of x][row of the tile]`, for at most 8 rows of `x` that lie one behind the other.
+/// Computes `sums[row of x][row of the tile]` for at most 8 contiguous rows of `x`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 pub fn tile_products(kind: BlockType, tile: &[u8], x: XRows<'_>, sums: &mut [[f32; TILE_ROWS]]) {
     match sums.len() {
@@ -70,7 +70,7 @@ fn q8_0<const M: usize>(tile: &[u8], x: [&[WideXBlock]; M]) -> [[f32; TILE_ROWS]
     all
 }
 
-/// Q4_0 or, if a block of 16 rows has `BYTES = 320` bytes, Q4_1.
+/// Q4_0, or Q4_1 if a block of 16 rows has `BYTES = 320` bytes.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[f32; TILE_ROWS]; M] {
     let mut sums = [_mm512_setzero_ps(); M];
@@ -114,7 +114,7 @@ fn q4<const M: usize, const BYTES: usize>(tile: &[u8], x: [&[XBlock]; M]) -> [[f
     all
 }
 
-/// Integers `4 * k` to `4 * k + 3` of a block, sixteen times.
+/// Returns integers `4 * k` to `4 * k + 3` of a block, repeated sixteen times.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn four(x: &XBlock, k: usize) -> __m512i {
@@ -122,7 +122,7 @@ fn four(x: &XBlock, k: usize) -> __m512i {
     _mm512_set1_epi32(i32::from_le_bytes([a as u8, b as u8, c as u8, d as u8]))
 }
 
-/// Integers `2 * k` and `2 * k + 1` of a block as they lie there, sixteen times.
+/// Returns integers `2 * k` and `2 * k + 1` of a block in stored order, repeated sixteen times.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn two(x: &WideXBlock, k: usize) -> __m512i {
@@ -130,7 +130,7 @@ fn two(x: &WideXBlock, k: usize) -> __m512i {
     _mm512_set1_epi32(i32::from(a) & 0xffff | i32::from(b) << 16)
 }
 
-/// Sixteen f16.
+/// Widens sixteen f16 numbers.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn widened(numbers: &[u8]) -> __m512 {

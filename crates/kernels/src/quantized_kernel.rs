@@ -1,10 +1,11 @@
-//! Products with quantised weights: activations become small integers as well, and integers are
-//! multiplied with integers. (`quantized_rows.rs` says how small.)
+//! Products with quantised weights: activations are quantised to small integers too, and integers
+//! are multiplied with integers. (`quantized_rows.rs` explains the bit widths.)
 //!
-//! Sixteen rows of weights stand side by side in a *tile*, so that a vector holds some bytes of
-//! each, and no sum is across a vector. Every sum has one order, whatever the instruction set and
-//! the number of rows of `x`: block after block, each one exact as an integer, then scaled and
-//! added as f32. So a row in a batch, of any size, gets bit for bit what it gets alone.
+//! Sixteen rows of weights are interleaved in a *tile*, so that a vector holds some bytes of each
+//! row and nothing is summed across a vector. Every sum has a fixed order, regardless of the
+//! instruction set and the number of rows of `x`: block by block, each one exact as an integer,
+//! then scaled and added as f32. So a row in a batch of any size gets bit for bit the result it
+//! gets on its own.
 
 use crate::bandwidth::{best_rate, count};
 use crate::instruction_set::{instruction_set, InstructionSet};
@@ -17,28 +18,27 @@ use std::hint::black_box;
 pub const TILE_ROWS: usize = 16;
 /// Numbers in a block.
 pub const BLOCK: usize = 32;
-/// Rows of `x` that are multiplied with a tile before the next one is fetched: they stay in the
-/// second cache.
+/// Rows of `x` to multiply with a tile before the next tile is fetched. They stay in the L2 cache.
 const X_ROWS: usize = 24;
 
-/// How the numbers of a block are stored, as in GGUF.
+/// The storage format of a block's numbers, as in GGUF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockType {
-    /// `d * q`, `q` a signed byte.
+    /// `d * q`, where `q` is a signed byte.
     Q8_0,
-    /// `d * (q - 8)`, `q` of four bits.
+    /// `d * (q - 8)`, where `q` has four bits.
     Q4_0,
-    /// `d * q + m`, `q` of four bits.
+    /// `d * q + m`, where `q` has four bits.
     Q4_1,
 }
 
 impl BlockType {
-    /// Numbers in a block.
+    /// Returns the number of weights in a block.
     pub const fn block_size(self) -> usize {
         BLOCK
     }
 
-    /// Bytes of a block of one row.
+    /// Returns the size of one row's block, in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Q8_0 => 34,
@@ -48,33 +48,33 @@ impl BlockType {
     }
 }
 
-/// A matrix `(out, in)` in tiles of [`TILE_ROWS`] rows, the last one filled up with zeros.
+/// A matrix `(out, in)` in tiles of [`TILE_ROWS`] rows, with the last one padded with zeros.
 ///
-/// A tile is `in / 32` blocks, one behind the other. A block has the f16 scales of the tile's rows
-/// (for Q4_1 then their smallest numbers, f16 too), and the integers: four bytes of the first row,
-/// four of the second and so on, then the next four of the first. In a row they are in GGUF's
-/// order.
+/// A tile is `in / 32` contiguous blocks. A block starts with the f16 scales of the tile's rows
+/// (for Q4_1, followed by their minimums, also f16). Then come the integers: four bytes of the
+/// first row, four of the second and so on, then the next four of the first. Within a row they are
+/// in GGUF's order.
 #[derive(Clone, Copy, Debug)]
 pub struct TiledWeights<'a> {
-    /// How its numbers are stored.
+    /// The storage format.
     pub kind: BlockType,
-    /// Rows, without the zeros.
+    /// Number of rows, without padding.
     pub out: usize,
     /// All tiles.
     pub tiles: &'a [u8],
 }
 
-/// `x · wᵀ` for every matrix: `x` is rows of `inner` numbers, a multiple of 32, and so is each
-/// matrix. The results are `(rows of x, out)`, row after row and one matrix behind the other.
+/// Computes `x · wᵀ` for every matrix. `x` and each matrix are rows of `inner` numbers, a multiple
+/// of 32. Returns `(rows of x, out)` in row-major order, one matrix after another.
 ///
 /// # Panics
-/// If `inner` is 0 or no multiple of 32, or a matrix is not as long as it says.
+/// If `inner` is 0 or not a multiple of 32, or a matrix has the wrong number of bytes.
 pub fn quantized_linear(x: &[f32], inner: usize, weights: &[TiledWeights<'_>]) -> Vec<f32> {
     quantized_linear_by(instruction_set(), x, inner, weights)
 }
 
-/// [`quantized_linear`] with an instruction set of the caller's choice; one that this machine lacks
-/// counts as [`InstructionSet::Scalar`].
+/// Like [`quantized_linear`], with an explicit instruction set. One that this machine lacks counts
+/// as [`InstructionSet::Scalar`].
 ///
 /// # Panics
 /// As [`quantized_linear`].
@@ -105,11 +105,10 @@ pub fn quantized_linear_by(
     })
 }
 
-/// Operations on small integers that all threads together do in a second, the best of `tries`:
-/// products of Q4_0, the fastest of all, with a tile and rows that stay in the first cache. A
-/// product and the addition of its result are two, as in
-/// [`peak_operations`](crate::peak_operations), and this is the roof over a prefill with quantised
-/// weights.
+/// Returns the integer operations per second that all threads do together, the best of `tries`:
+/// products of Q4_0, the fastest format, with a tile and rows that stay in the L1 cache. A product
+/// and the addition of its result count as two operations, as in
+/// [`peak_operations`](crate::peak_operations). It is the limit on prefill with quantised weights.
 pub fn peak_integer_operations(tries: usize) -> f64 {
     let (set, kind) = (instruction_set(), BlockType::Q4_0);
     let (blocks, rows) = (16, max_rows(set, kind));
@@ -128,18 +127,18 @@ pub fn peak_integer_operations(tries: usize) -> f64 {
     })
 }
 
-/// Products of a tile in one try of [`peak_integer_operations`]: about a millisecond.
+/// Tile products in one try of [`peak_integer_operations`], which takes about a millisecond.
 const PEAK_STEPS: usize = 4096;
 
-/// Some tiles, and where their products go: for each row of `x`, the columns of the result that are
-/// the tiles'.
+/// Some tiles, and the place for their products: for each row of `x`, these tiles' columns of the
+/// result.
 struct Block<'a> {
     kind: BlockType,
     tiles: &'a [u8],
-    /// Bytes of a tile.
+    /// Size of a tile, in bytes.
     tile: usize,
     x: XRows<'a>,
-    /// Blocks of a row of `x`.
+    /// Number of blocks in a row of `x`.
     row_blocks: usize,
     out: Vec<&'a mut [f32]>,
 }
@@ -170,11 +169,11 @@ impl Block<'_> {
     }
 }
 
-/// The most rows of `x` that any instruction set takes at a time.
+/// Maximum number of rows of `x` at a time, over all instruction sets.
 pub(crate) const MAX_ROWS: usize = 8;
 
-/// The most rows of `x` that a tile is multiplied with at a time: as many as there are registers
-/// for.
+/// Returns the maximum number of rows of `x` that a tile is multiplied with at a time, which the
+/// number of registers determines.
 const fn max_rows(set: InstructionSet, kind: BlockType) -> usize {
     match (set, kind) {
         (InstructionSet::Avx512Vnni, _) => MAX_ROWS,
@@ -183,7 +182,7 @@ const fn max_rows(set: InstructionSet, kind: BlockType) -> usize {
     }
 }
 
-/// The products of a tile's rows with some rows of `x`, which lie one behind the other:
+/// Computes the products of a tile's rows with some contiguous rows of `x`, as
 /// `sums[row of x][row of the tile]`.
 fn tile_products(
     set: InstructionSet,
@@ -195,20 +194,20 @@ fn tile_products(
     match set {
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2 => {
-            // SAFETY: `quantized_linear_by` has seen that this machine has AVX2, FMA and F16C, and
-            // that is all that the function asks for.
+            // SAFETY: `set` has passed `is_here`, so this machine has AVX2, FMA and F16C, which is
+            // all that the function requires.
             unsafe { crate::quantized_avx2::tile_products(kind, tile, x, sums) }
         }
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx512Vnni => {
-            // SAFETY: `quantized_linear_by` has seen that this machine has AVX-512 F, BW and VNNI,
-            // and that is all that the function asks for.
+            // SAFETY: `set` has passed `is_here`, so this machine has AVX-512 F, BW and VNNI, which
+            // is all that the function requires.
             unsafe { crate::quantized_avx512::tile_products(kind, tile, x, sums) }
         }
         #[cfg(target_arch = "aarch64")]
         InstructionSet::Neon => {
-            // SAFETY: `quantized_linear_by` has seen that this machine has the dot products that
-            // the function asks for; all 64-bit Arm processors have NEON.
+            // SAFETY: `set` has passed `is_here`, so this machine has the dot products that the
+            // function requires. All 64-bit Arm processors have NEON.
             unsafe { crate::quantized_neon::tile_products(kind, tile, x, sums) }
         }
         _ => quantized_scalar::tile_products(kind, tile, x, sums),

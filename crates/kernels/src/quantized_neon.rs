@@ -1,6 +1,6 @@
 //! Products of a tile with NEON and `sdot`, which adds four products of signed bytes to each of
-//! four sums of 32 bits. A vector holds four bytes of each of four rows. Beside weights of eight
-//! bits, activations have sixteen, and their two bytes are multiplied one after the other.
+//! four 32-bit sums. A vector holds four bytes from each of four rows. For eight-bit weights,
+//! activations have sixteen bits, and their two bytes are multiplied separately.
 
 use crate::quantized_kernel::{BlockType, BLOCK, TILE_ROWS};
 use crate::quantized_rows::{place, rows, WideXBlock, XBlock, XRows};
@@ -8,10 +8,10 @@ use crate::unrolled::unrolled;
 use half::f16;
 use std::arch::aarch64::*;
 
-/// Vectors that the rows of a tile take.
+/// Number of vectors for the rows of a tile.
 const VECTORS: usize = TILE_ROWS / 4;
 
-/// `sums[row of x][row of the tile]`, for at most 4 rows of `x` that lie one behind the other.
+/// Computes `sums[row of x][row of the tile]` for at most 4 contiguous rows of `x`.
 #[target_feature(enable = "neon,dotprod")]
 pub fn tile_products(kind: BlockType, tile: &[u8], x: XRows<'_>, sums: &mut [[f32; TILE_ROWS]]) {
     match sums.len() {
@@ -37,7 +37,7 @@ fn products<const M: usize>(
     unrolled!(m in M => {
         for v in 0..VECTORS {
             let place = &mut sums[m].as_chunks_mut::<4>().0[v];
-            // SAFETY: four numbers are written, and the place has four.
+            // SAFETY: four numbers are written, and `place` has room for four.
             unsafe { vst1q_f32(place.as_mut_ptr(), all[m][v]) };
         }
     });
@@ -71,7 +71,7 @@ fn q8_0<const M: usize>(tile: &[u8], x: [&[WideXBlock]; M]) -> [[float32x4_t; VE
     all
 }
 
-/// The upper bytes of 32 integers and the lower ones, with signs: `256 * upper + lower`.
+/// Splits 32 integers into upper and lower bytes, both signed: `256 * upper + lower`.
 #[inline]
 fn bytes_of(x: &WideXBlock) -> [[i8; BLOCK]; 2] {
     let mut halves = [[0; BLOCK]; 2];
@@ -134,13 +134,13 @@ fn q4<const M: usize>(
     all
 }
 
-/// Adds to each of four sums four products. Rust has the instruction, `vdotq_s32`, not in its
-/// stable releases so far.
+/// Adds four products to each of four sums. The instruction's intrinsic, `vdotq_s32`, isn't in
+/// stable Rust yet.
 #[inline]
 #[target_feature(enable = "neon,dotprod")]
 fn sdot(mut sums: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
-    // SAFETY: the instruction reads three registers and writes the first of them, nothing else, and
-    // every caller has the feature that it belongs to.
+    // SAFETY: the instruction reads three registers and writes only the first of them, and every
+    // caller has the feature that it requires.
     unsafe {
         std::arch::asm!(
             "sdot {sums:v}.4s, {a:v}.16b, {b:v}.16b",
@@ -153,7 +153,7 @@ fn sdot(mut sums: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
     sums
 }
 
-/// Integers `4 * k` to `4 * k + 3` of a block, four times.
+/// Returns integers `4 * k` to `4 * k + 3` of a block, repeated four times.
 #[inline]
 #[target_feature(enable = "neon")]
 fn four(x: &[i8; BLOCK], k: usize) -> int8x16_t {
@@ -165,11 +165,11 @@ fn four(x: &[i8; BLOCK], k: usize) -> int8x16_t {
 #[inline]
 #[target_feature(enable = "neon")]
 fn bytes(bytes: &[u8; 16]) -> uint8x16_t {
-    // SAFETY: 16 bytes are read, which are those of `bytes`; the instruction asks for no alignment.
+    // SAFETY: exactly the 16 bytes of `bytes` are read, and the instruction requires no alignment.
     unsafe { vld1q_u8(bytes.as_ptr()) }
 }
 
-/// Sixteen f16.
+/// Widens sixteen f16 numbers.
 #[inline]
 #[target_feature(enable = "neon")]
 fn widened(numbers: &[u8]) -> [float32x4_t; VECTORS] {

@@ -1,6 +1,6 @@
-//! Activations as small integers: 32 numbers share a scale. Beside weights of four bits they have
-//! eight, as in GGUF's Q8_0. Beside weights of eight bits they have sixteen: with eight, their own
-//! rounding would cost a text about as much as that of the weights.
+//! Activations as small integers, with one scale per 32 numbers. For four-bit weights they have
+//! eight bits, as in GGUF's Q8_0. For eight-bit weights they have sixteen: with eight, rounding the
+//! activations would cost a text about as much as rounding the weights does.
 
 use crate::instruction_set::InstructionSet;
 use crate::quantized_kernel::{BlockType, BLOCK};
@@ -9,26 +9,26 @@ use crate::unrolled::unrolled;
 use half::f16;
 use rayon::prelude::*;
 
-/// Numbers from which on several threads quantise them.
+/// Number of values from which several threads share the quantising.
 const SERIAL: usize = 1 << 16;
 
-/// 32 numbers of a row: `scale * q`.
+/// A block of 32 numbers in a row: `scale * q`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub struct XBlock {
     /// The integers, from -127 to 127.
     pub q: [i8; BLOCK],
-    /// The scale, rounded to f16 as in a file. Infinite or not a number if one of the numbers is:
-    /// so will be the products.
+    /// The scale, rounded to f16 as in a file. Infinite or NaN if one of the numbers is, which
+    /// makes the products infinite or NaN too.
     pub scale: f32,
-    /// The sum of the integers. WeightSlices whose integers are stored with an offset need it.
+    /// The sum of the integers, needed by weights whose integers are stored with an offset.
     pub sum: i32,
 }
 
 impl Quantized for XBlock {
     const ZERO: Self = Self { q: [0; BLOCK], scale: 0.0, sum: 0 };
 
-    /// ggml `quantize_row_q8_0`.
+    /// As in ggml's `quantize_row_q8_0`.
     #[inline(always)]
     fn set(&mut self, x: &[f32; BLOCK]) {
         let (scale, inverse) = scale(x, 127.0);
@@ -43,18 +43,18 @@ impl Quantized for XBlock {
     }
 }
 
-/// 32 numbers of a row, with integers of 16 bits: `scale * q`.
+/// A block of 32 numbers in a row, with 16-bit integers: `scale * q`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub struct WideXBlock {
-    /// The integers, from -[`WIDE`] to [`WIDE`]. Of each four the two in the middle have changed
-    /// places: a vector of weights is taken apart into its even and its odd bytes.
+    /// The integers, from -[`WIDE`] to [`WIDE`]. In every four, the middle two are swapped, because
+    /// a vector of weights is split into its even and its odd bytes.
     pub q: [i16; BLOCK],
-    /// The scale, as in an [`XBlock`], but not rounded.
+    /// The scale, as in an [`XBlock`] but not rounded.
     pub scale: f32,
 }
 
-/// `M` rows of `x` that lie one behind the other, `(M, blocks)`, each by itself.
+/// Splits contiguous rows of `x`, `(M, blocks)`, into `M` slices.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 pub fn rows<B, const M: usize>(x: &[B]) -> [&[B]; M] {
@@ -64,10 +64,10 @@ pub fn rows<B, const M: usize>(x: &[B]) -> [&[B]; M] {
     rows
 }
 
-/// The largest integer of 16 bits whose two bytes are both numbers from -127 to 127.
+/// The largest 16-bit integer that is made of two bytes from -127 to 127.
 pub const WIDE: i16 = 127 * 256 + 127;
 
-/// Where number `i` of 32 is in a [`WideXBlock`].
+/// Returns the index of number `i` of 32 in a [`WideXBlock`].
 #[inline(always)]
 pub const fn place(i: usize) -> usize {
     match i % 4 {
@@ -91,33 +91,33 @@ impl Quantized for WideXBlock {
     }
 }
 
-/// A block that is made of 32 numbers.
+/// A block of 32 quantised numbers.
 trait Quantized: Copy + Send {
     const ZERO: Self;
     fn set(&mut self, x: &[f32; BLOCK]);
 }
 
-/// The step if the largest of some numbers is so many steps, and its inverse.
+/// Returns the step size that divides the largest magnitude into `steps` steps, and its inverse.
 #[inline(always)]
 fn scale(x: &[f32; BLOCK], steps: f32) -> (f32, f32) {
-    // The bits of an f32 without its sign grow with it, and those of infinity and of what is not
-    // a number are the largest: so the largest of all says if there is such a number.
+    // Without the sign, the bits of an f32 grow with its magnitude, and infinity and NaN are the
+    // largest of all. So the maximum also shows whether there is one of those.
     let largest = x.iter().fold(0, |largest, x| (x.to_bits() & 0x7fff_ffff).max(largest));
     let scale = f32::from_bits(largest) / steps;
     (scale, if scale == 0.0 { 0.0 } else { 1.0 / scale })
 }
 
-/// Rows of activations, row after row, in the integers that some weights need.
+/// Rows of activations, in row-major order, in the integer formats that some weights need.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct XRows<'a> {
-    /// For weights of four bits.
+    /// For four-bit weights.
     pub bytes: &'a [XBlock],
-    /// For weights of eight bits.
+    /// For eight-bit weights.
     pub words: &'a [WideXBlock],
 }
 
 impl<'a> XRows<'a> {
-    /// So many blocks from the block `first` on.
+    /// Returns `count` blocks, starting at block `first`.
     pub fn blocks(self, first: usize, count: usize) -> Self {
         let end = first + count;
         Self {
@@ -127,7 +127,7 @@ impl<'a> XRows<'a> {
     }
 }
 
-/// Rows of `inner` numbers as blocks, row after row.
+/// Rows of `inner` numbers as blocks, in row-major order.
 #[derive(Default)]
 pub struct QuantizedRows {
     bytes: Vec<XBlock>,
@@ -135,7 +135,7 @@ pub struct QuantizedRows {
 }
 
 impl QuantizedRows {
-    /// Quantises them for weights of these types.
+    /// Quantises the rows for weights of these types.
     pub fn new(set: InstructionSet, x: &[f32], inner: usize, kinds: &[BlockType]) -> Self {
         let mut rows = Self::default();
         if kinds.iter().any(|kind| *kind != BlockType::Q8_0) {
@@ -147,7 +147,7 @@ impl QuantizedRows {
         rows
     }
 
-    /// All of them.
+    /// Returns all blocks.
     pub fn all(&self) -> XRows<'_> {
         XRows { bytes: &self.bytes, words: &self.words }
     }
@@ -167,8 +167,8 @@ fn quantize_rows<B: Quantized>(set: InstructionSet, x: &[f32], inner: usize) -> 
 fn quantize_by<B: Quantized>(set: InstructionSet, x: &[f32], blocks: &mut [B]) {
     #[cfg(target_arch = "x86_64")]
     if set != InstructionSet::Scalar {
-        // SAFETY: of the other sets only those of this machine come here, and of x86's all have
-        // AVX2.
+        // SAFETY: only instruction sets that this machine has get here, and every x86 one other
+        // than Scalar implies AVX2.
         unsafe { quantize_with_avx2(x, blocks) };
         return;
     }
@@ -190,6 +190,6 @@ fn quantize<B: Quantized>(x: &[f32], blocks: &mut [B]) {
     }
 }
 
-/// 1.5 * 2^23. Adding it leaves no bits behind the point: it rounds to the nearest integer, of two
-/// equally near ones to the even one, whose lowest bits are now those of the sum.
+/// 1.5 * 2^23. Adding it leaves no fraction bits, so the sum is rounded to the nearest integer,
+/// with ties to even. The sum's lowest bits are then those of the result.
 const ROUND: f32 = 12_582_912.0;

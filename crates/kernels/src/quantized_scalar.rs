@@ -1,11 +1,11 @@
-//! Products of a tile without vectors: what the other instruction sets are compared with, and what
-//! runs where there are none.
+//! Products of a tile without vectors: the reference for the other instruction sets, and the
+//! fallback where there are none.
 
 use crate::quantized_kernel::{BlockType, BLOCK, TILE_ROWS};
 use crate::quantized_rows::{place, XRows};
 use half::f16;
 
-/// `sums[row of x][row of the tile]`, for rows of `x` that lie one behind the other.
+/// Computes `sums[row of x][row of the tile]` for contiguous rows of `x`.
 pub fn tile_products(kind: BlockType, tile: &[u8], x: XRows<'_>, sums: &mut [[f32; TILE_ROWS]]) {
     let blocks = tile.chunks_exact(TILE_ROWS * kind.bytes());
     let row_blocks = blocks.len();

@@ -1,21 +1,21 @@
-//! How the threads share a product: each takes some columns of the result, and so some rows of the
-//! weights.
+//! Splits a product among the threads: each computes some columns of the result, and therefore
+//! reads some rows of the weights.
 
 use crate::keep_awake::keep_awake;
 use crate::threads;
 use rayon::prelude::*;
 
-/// Multiplications below which a second thread costs more than it saves.
+/// Number of multiplications below which a second thread costs more than it saves.
 const SERIAL: usize = 1 << 18;
-/// Blocks of work for each thread. They are more than one, so that a thread whose core is taken
-/// leaves its blocks to the others.
+/// Blocks of work per thread. More than one, so that a thread that loses its core can leave its
+/// remaining blocks to the others.
 const BLOCKS_PER_THREAD: usize = 4;
 
-/// The products of `rows` rows with matrices of `outs` rows, all of `inner` numbers: `(rows, out)`,
-/// row after row, one matrix after the other.
+/// Computes the products of `rows` rows with matrices of `outs` rows, all of length `inner`.
+/// Returns `(rows, out)` in row-major order, one matrix after another.
 ///
-/// `compute` gets the index of a matrix, its first row, which is a multiple of `group`, and for
-/// each row of the result the columns to write.
+/// `compute` receives the index of a matrix, its first row (a multiple of `group`), and, for each
+/// row of the result, the columns to write.
 pub fn shared_columns(
     rows: usize,
     outs: &[usize],

@@ -1,12 +1,12 @@
-//! The softmax of attention scores, in place; the log-softmax of logits, and the largest of them.
+//! Softmax of attention scores, in place, and log-softmax and argmax of logits.
 
 use crate::instruction_set::arch;
 use pulp::{Simd, WithSimd};
 
 /// Turns scores into probabilities, in place: `e^(s - max) / Σ`.
 ///
-/// A score of -inf becomes 0. A score of NaN or +inf, and a row of nothing but -inf, make all of
-/// them NaN, as they do in torch: the trace of NaN must see them.
+/// A score of -inf becomes 0. If any score is NaN or +inf, or all are -inf, every probability
+/// becomes NaN, as in torch, so that the NaN trace can see it.
 #[inline(always)]
 pub fn softmax<S: Simd>(simd: S, scores: &mut [f32]) {
     let Some(max) = finite_maximum(simd, scores) else {
@@ -36,8 +36,8 @@ pub fn softmax<S: Simd>(simd: S, scores: &mut [f32]) {
     }
 }
 
-/// The largest number. None if one is NaN, or if the largest is infinite: there is a +inf, or
-/// nothing but -inf.
+/// Returns the largest number. None if any number is NaN, or if the largest is infinite: there is a
+/// +inf, or all numbers are -inf.
 #[inline(always)]
 fn finite_maximum<S: Simd>(simd: S, numbers: &[f32]) -> Option<f32> {
     let one = simd.splat_f32s(1.0);
@@ -57,18 +57,18 @@ fn finite_maximum<S: Simd>(simd: S, numbers: &[f32]) -> Option<f32> {
     (!any_nan && max.is_finite()).then_some(max)
 }
 
-/// The index of the largest of `(V)` logits, the first of equals (torch `argmax` on the CPU). None
-/// if a logit is NaN or +inf, or none is finite.
+/// Returns the index of the largest of `(V)` logits. Ties go to the first, as in torch's `argmax`
+/// on the CPU. None if a logit is NaN or +inf, or none is finite.
 pub fn argmax(logits: &[f32]) -> Option<usize> {
     let max = arch().dispatch(FiniteMaximum(logits))?;
-    // Whole parts are compared, because a loop that may end at every number is no loop of vectors.
+    // Compare whole parts: a loop that can exit at every number isn't vectorised.
     let has_max = |part: &[f32]| part.iter().fold(false, |has, logit| has | (*logit == max));
     let part = logits.chunks(PART).position(has_max)?;
     let within = logits[part * PART..].iter().position(|logit| *logit == max)?;
     Some(part * PART + within)
 }
 
-/// Logits that are compared with the largest one at a time.
+/// Number of logits compared with the maximum at a time.
 const PART: usize = 256;
 
 struct FiniteMaximum<'a>(&'a [f32]);
@@ -82,16 +82,15 @@ impl WithSimd for FiniteMaximum<'_> {
     }
 }
 
-/// The logarithm of the softmax, `x - ln Σ exp(x)`, of `(V)` logits (torch `log_softmax`). None as
-/// for
-/// [`argmax`].
+/// Returns the log of the softmax, `x - ln Σ exp(x)`, of `(V)` logits (torch `log_softmax`). None
+/// in the same cases as [`argmax`].
 pub fn log_softmax(logits: &[f32]) -> Option<Vec<f32>> {
     let log_sum_exp = arch().dispatch(LogSumExp(logits))?;
     Some(logits.iter().map(|logit| (f64::from(*logit) - log_sum_exp) as f32).collect())
 }
 
-/// Vectors of terms that are added up in f32, before f64 takes their sum: a vocabulary has many
-/// terms, and f32 would round most of them away.
+/// Number of vectors to sum in f32 before adding the result to an f64 total. A vocabulary has many
+/// terms, and f32 alone would round most of them away.
 const TERMS: usize = 8;
 
 struct LogSumExp<'a>(&'a [f32]);
@@ -119,13 +118,14 @@ impl WithSimd for LogSumExp<'_> {
     }
 }
 
-/// `e^x` for `x <= 0`, to 2 units in the last place; 0 below -87. `x = n ln 2 + f`: a polynomial
-/// gives `e^f` (Cephes' `expf`, Moshier), and `n` is added to the exponent's bits.
+/// Computes `e^x` for `x <= 0`, to 2 units in the last place, and 0 below -87. With
+/// `x = n ln 2 + f`, a polynomial yields `e^f` (Cephes' `expf`, Moshier), and `n` is added to the
+/// exponent bits.
 #[inline(always)]
 pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |c: f32| simd.splat_f32s(c);
     let clamped = simd.max_f32s(x, splat(-87.0));
-    // 1.5 * 2^23: to add it rounds to a whole number, which is then in the lowest bits.
+    // 1.5 * 2^23: adding it rounds to an integer, which is then in the lowest bits.
     let magic = splat(12_582_912.0);
     let shifted = simd.mul_add_f32s(clamped, splat(std::f32::consts::LOG2_E), magic);
     let n = simd.sub_f32s(shifted, magic);

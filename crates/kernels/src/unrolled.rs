@@ -1,10 +1,10 @@
-//! A loop that is written out before the compiler sees it.
+//! A loop that is unrolled before the compiler sees it.
 
-/// A loop up to a constant, at most 8. What is indexed by its variable stays in registers. The
-/// compiler unrolls larger loops itself, but so late that their sums are in memory by then.
+/// A loop up to a constant, at most 8. Arrays indexed by its variable stay in registers. The
+/// compiler also unrolls larger loops by itself, but so late that their sums are already in memory.
 ///
-/// Each condition is a constant of its own, so that rustc drops the steps behind the end before it
-/// makes code of them: a micro-kernel of 3 by 8 sums would be compiled from 64 steps otherwise.
+/// Each condition is a separate constant, so rustc drops the steps past the end before generating
+/// code. Otherwise a micro-kernel of 3 by 8 sums would be compiled from 64 steps.
 macro_rules! unrolled {
     ($i:ident in $n:expr => $body:block) => {
         unrolled!(@ $i $n, $body, 0 1 2 3 4 5 6 7)

@@ -1,27 +1,26 @@
-//! The types that weights are stored in, and how a vector of them is widened.
+//! The types that weights are stored in, and the code that widens them to f32 vectors.
 
 use half::{bf16, f16};
 use pulp::{bytemuck, Simd, WithSimd};
 
-/// A number as weights are stored: f32, bf16 or f16. WeightSlices are read as they are and widened
-/// in registers.
+/// A stored weight: f32, bf16 or f16. Weights are read as stored and widened in registers.
 pub trait WeightType: Copy + Into<f32> + Send + Sync + 'static {
-    /// What one step of the micro-kernel reads: two vectors' worth of numbers.
+    /// The input of one step of the micro-kernel: two vectors' worth of numbers.
     type Chunk<S: Simd>: Copy;
-    /// True if [`WeightType::widen`] yields the even numbers first, then the odd ones.
+    /// True if [`WeightType::widen`] returns the even numbers first, then the odd ones.
     const SPLIT: bool;
 
-    /// A row as chunks, without what is left over.
+    /// Splits a row into chunks, without the remainder.
     fn chunks<S: Simd>(row: &[Self]) -> &[Self::Chunk<S>];
-    /// A chunk as two vectors.
+    /// Widens a chunk to two vectors.
     fn widen<S: Simd>(simd: S, chunk: Self::Chunk<S>) -> [S::f32s; 2];
 
-    /// The numbers themselves, where there is nothing to widen.
+    /// Returns the row itself if there is nothing to widen.
     fn as_f32s(_row: &[Self]) -> Option<&[f32]> {
         None
     }
 
-    /// True if pairs of 16-bit numbers lie at multiples of four bytes.
+    /// Whether pairs of 16-bit numbers are aligned to four bytes.
     fn pairs_are_aligned(row: &[Self]) -> bool {
         (row.as_ptr() as usize).is_multiple_of(4)
     }
@@ -56,8 +55,8 @@ impl WeightType for bf16 {
         pairs::<S, Self>(row)
     }
 
-    /// bf16 is the upper half of an f32. The lower number of a pair is shifted up, and the upper
-    /// one is freed of the lower.
+    /// bf16 is the upper half of an f32. The lower number of a pair is shifted up; in the upper
+    /// one, the lower half is cleared.
     #[inline(always)]
     fn widen<S: Simd>(simd: S, pair: S::u32s) -> [S::f32s; 2] {
         let low = simd.wrapping_dyn_shl_u32s(pair, simd.splat_u32s(16));
@@ -75,8 +74,9 @@ impl WeightType for f16 {
         pairs::<S, Self>(row)
     }
 
-    /// f16 has 5 bits of exponent where f32 has 8. Moved into their place, they mean 2^-112 of what
-    /// they meant. If all 5 are set, which means infinity or NaN, all 8 must be.
+    /// f16 has 5 exponent bits where f32 has 8. Moved into position, they stand for 2^-112 of the
+    /// value, so the result is scaled back up. If all 5 are set (infinity or NaN), all 8 have to
+    /// be.
     #[inline(always)]
     fn widen<S: Simd>(simd: S, pair: S::u32s) -> [S::f32s; 2] {
         let scale = simd.splat_f32s(f32::from_bits((127 + 112) << 23));
@@ -96,7 +96,7 @@ impl WeightType for f16 {
     }
 }
 
-/// Pairs of 16-bit numbers, in vectors; none unless [`WeightType::pairs_are_aligned`].
+/// Returns a row as vectors of 16-bit pairs. Empty unless [`WeightType::pairs_are_aligned`].
 #[inline(always)]
 fn pairs<S: Simd, H: bytemuck::NoUninit>(row: &[H]) -> &[S::u32s] {
     match bytemuck::try_cast_slice::<H, u32>(&row[..row.len() / 2 * 2]) {
@@ -105,13 +105,13 @@ fn pairs<S: Simd, H: bytemuck::NoUninit>(row: &[H]) -> &[S::u32s] {
     }
 }
 
-/// Writes a row of `x` to `out` in the order in which [`WeightType::widen`] yields pairs: of every
-/// two vectors' worth of numbers the even ones, then the odd ones. What is left over stays as it
-/// is.
+/// Writes a row of `x` to `out` in the order in which [`WeightType::widen`] returns pairs: within
+/// every two vectors' worth of numbers, the even ones first, then the odd ones. The remainder is
+/// copied unchanged.
 pub struct Deinterleave<'a> {
     /// The row.
     pub row: &'a [f32],
-    /// As long as the row.
+    /// The output, as long as the row.
     pub out: &'a mut [f32],
 }
 

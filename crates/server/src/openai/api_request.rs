@@ -393,9 +393,9 @@ fn logprobs_asked(fields: &Fields, endpoint: Endpoint) -> Result<Option<usize>, 
 
 /// Reads the fields that ask for a pattern: vLLM's `structured_outputs` with `regex` or `choice`,
 /// or its older `guided_regex` or `guided_choice`. Returns the field's name and one regular
-/// expression for the whole text. A choice becomes `(?:yes
-/// no)`, with each option escaped. The only supported `response_format` is `{"type": "text"}`,
-/// which changes nothing: the others need a grammar, which day 14 doesn't have.
+/// expression for the whole text. A choice becomes `(?:yes|no)`, with each option escaped. The only
+/// supported `response_format` is `{"type": "text"}`, which changes nothing: the others need a
+/// grammar, which day 14 doesn't have.
 fn allowed_regex(fields: &Fields) -> Result<Option<(&'static str, String)>, ApiError> {
     if let Some(format) = fields.value("response_format") {
         let kind = format["type"].as_str().ok_or_else(|| fields.wrong("response_format"))?;
