@@ -35,7 +35,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
         }
         times.samples(&format!("decode_{n}"), || {
             // Each text starts with fresh rails, built before the clock starts, so that none
-            // profits from another text's cached masks.
+            // profits from another text's cached results.
             let mut request = request(&*model, &prompt, 128);
             for rail in rails()? {
                 request.processors.push(Rc::new(rail) as Rc<dyn LogitsProcessor>);

@@ -149,8 +149,8 @@ pub fn open(height: usize, label: &str) -> String {
 
 /// Writes a file to `book/src/bench`.
 ///
+/// # Errors
 /// If the file can't be written.
-/// If it cannot be written.
 pub fn save(name: &str, text: &str) -> Result<()> {
     let file = root().join("book/src/bench").join(name);
     std::fs::write(&file, text).with_context(|| file.display().to_string())

@@ -74,7 +74,7 @@ impl Inbox {
     /// Waits for the next piece of the answer.
     ///
     /// # Errors
-    /// The error that the loop reported. No events follow it.
+    /// The error that the loop reported, or 500 if the loop has ended. No events follow it.
     pub async fn next(&mut self) -> Result<Piece, ApiError> {
         let error = match self.events.recv().await {
             Some(Event::Token(piece)) => return Ok(piece),
@@ -98,7 +98,7 @@ impl Drop for Inbox {
 /// Collects the complete reply, waiting until every choice has finished.
 ///
 /// # Errors
-/// The error that the loop reported, with the HTTP status to respond with.
+/// As [`Inbox::next`], with the HTTP status to respond with.
 pub async fn gathered(
     mut inbox: Inbox,
     mut reply: Reply,

@@ -171,8 +171,7 @@ impl Activity {
         *lock(&self.waits) = reading.then(|| (Instant::now(), SLOW));
     }
 
-    /// Returns the time this connection has been waiting since if it can be evicted, otherwise
-    /// None.
+    /// Returns the start of this connection's wait if it can be evicted, and None if it can't.
     fn evictable(&self) -> Option<Instant> {
         let (since, enough) = (*lock(&self.waits))?;
         (since.elapsed() >= enough).then_some(since)

@@ -16,8 +16,8 @@ const LONG_BODY: usize = 16 << 10;
 /// Number of threads that all lanes need together.
 pub const THREADS: usize = 7;
 
-/// A kind of work with a limit on how many tasks run at once. The rest wait in order of arrival. A
-/// task that never ends blocks only its own lane.
+/// A kind of work with a limit on how many pieces run at once. The rest wait in order of arrival.
+/// Work that never ends blocks only its own lane.
 #[derive(Clone)]
 pub struct Lane {
     places: Arc<Semaphore>,

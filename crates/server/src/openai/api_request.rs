@@ -305,7 +305,7 @@ fn sampling_params(
 ) -> Result<SamplingParams, ApiError> {
     let default_most = match endpoint {
         Endpoint::Completions => 16,
-        Endpoint::Chat => usize::MAX, // whatever fits
+        Endpoint::Chat => usize::MAX, // limited by the context
     };
     let most = fields.get("max_completion_tokens")?.or(fields.get("max_tokens")?);
     let temperature: f64 = fields.get("temperature")?.unwrap_or(1.0);

@@ -144,8 +144,7 @@ fn a_token_is_spelled_with_its_bytes_and_a_logprob_that_json_has() {
     };
     let got = ChoiceDelta::new(piece(0, f32::NEG_INFINITY), &tokenizer, true);
     assert_eq!((got.index, got.tokens, got.logprobs), (2, 5, Some(logprobs)));
-    // The text is the token's own, held back until characters are complete: the id alone is half an
-    // é.
+    // `text` comes from the token, which waits for whole characters. The id alone is half an é.
     let silent = ChoiceDelta::new(piece(128, -0.5), &tokenizer, false);
     assert_eq!((silent.text.as_str(), silent.logprobs), ("é", None));
 }
