@@ -33,7 +33,7 @@ const STILL: &str =
 /// The source of the days' code in the figures.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Days {
-    /// None: static pictures only.
+    /// Static pictures only.
     None,
     /// The reference.
     Reference,

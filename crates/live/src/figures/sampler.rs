@@ -1,4 +1,5 @@
-//! Days 7 to 9, the sampler bench: the distribution after each processor, and draws from it.
+//! Days 7 to 9, the sampler bench: a distribution before and after the processors, and draws from
+//! it.
 
 use super::Answer;
 use crate::model;
