@@ -19,7 +19,7 @@ use candecode::kit::{Batch, Cache, Logits, Model, Step};
 use candle_core::DType;
 use std::time::{Duration, Instant};
 
-/// The model whose roofline is drawn.
+/// The model used for the roofline plot.
 const DRAWN: &str = "random-135m";
 
 /// Maximum number of times to measure a model while the probes disagree.

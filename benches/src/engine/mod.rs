@@ -2,9 +2,8 @@
 //! caches, and speculation. With `--peers` it alternates with candle-transformers, transformers and
 //! llama.cpp, all with the same weights, prompt and greedy sampling.
 //!
-//! Each run is a process of its own. Memory bandwidth is probed before and after each round, and a
-//! round whose two probes differ by more than a tenth is repeated, because something else was
-//! running.
+//! Each run is a process of its own. Memory bandwidth is probed before and after each round. If the
+//! two probes differ by more than a tenth, something else was running, and the round is repeated.
 
 mod contender;
 mod ours;

@@ -50,7 +50,7 @@ pub fn dot_products<S: Simd, W: WeightType, const R: usize, const M: usize>(
 
     let mut sums = [[simd.splat_f32s(0.0); M]; R];
     // Prefetch in memory order: requests that alternate between rows are slower. Rows that are read
-    // in parallel have therefore been prefetched one group earlier.
+    // in parallel have already been prefetched, one group earlier.
     let group_step = R * size_of::<W::Chunk<S>>();
     let ahead = if R == 1 { AHEAD } else { GROUP_AHEAD.max(R * size_of_val(w[0])) };
     for i in 0..steps {

@@ -9,8 +9,8 @@ use rayon::prelude::*;
 
 /// Number of queries from which packing their keys pays off.
 pub const PACKED_MIN_ROWS: usize = 33;
-/// Rows whose numbers are moved together: this reads a cache line from each row, and writes a cache
-/// line with all of them.
+/// Number of rows to pack together: this reads a cache line from each row, and writes a cache line
+/// with numbers from all of them.
 const PACKED_TOGETHER: usize = 16;
 
 /// Number of vectors side by side in a group.

@@ -1,5 +1,5 @@
-//! Splits a product among the threads: each computes some columns of the result, and therefore
-//! reads some rows of the weights.
+//! Splits a product among the threads: each computes some columns of the result, and so reads only
+//! some rows of the weights.
 
 use crate::keep_awake::keep_awake;
 use crate::threads;

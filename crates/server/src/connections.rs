@@ -30,7 +30,7 @@ const END_TIME: Duration = Duration::from_secs(5);
 /// When all places are taken, a connection that has waited this long for its next request can be
 /// closed to admit a new one.
 const IDLE: Duration = Duration::from_millis(250);
-/// The same limit for a connection whose request body is still arriving.
+/// The same limit for a connection that is still sending its request body.
 const SLOW: Duration = Duration::from_secs(3);
 /// Response to a connection over the limit.
 const TOO_MANY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\

@@ -95,7 +95,7 @@ impl HelperThreads {
         }
     }
 
-    /// Returns the lane for parsing a request whose body has this many bytes.
+    /// Returns the lane for parsing a request with a body of this many bytes.
     pub fn reading(&self, endpoint: Endpoint, bytes: usize) -> &Lane {
         match endpoint {
             _ if bytes > LONG_BODY => &self.long,

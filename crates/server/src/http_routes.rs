@@ -57,7 +57,7 @@ pub struct Front {
     pub key: Option<String>,
     /// The listening address if only clients on this machine are allowed. None: all clients are.
     pub local: Option<IpAddr>,
-    /// Origins whose pages are allowed to send requests.
+    /// Page origins that are allowed to send requests.
     pub origins: Vec<String>,
     /// Threads for slow work.
     pub helpers: HelperThreads,
@@ -89,7 +89,7 @@ impl Front {
         lock(&self.jobs).clone().ok_or_else(ApiError::closing)
     }
 
-    /// Rejects a request whose logprobs would take too much memory.
+    /// Rejects a request for more logprobs than memory allows.
     fn check_logprobs(&self, request: &ApiRequest, prompts: &[Vec<u32>]) -> Result<(), ApiError> {
         let Some(top) = request.logprobs else { return Ok(()) };
         let context = self.prompts.config.max_position_embeddings;

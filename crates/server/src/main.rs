@@ -1,5 +1,5 @@
-//! `cargo xtask serve`: day 20 behind HTTP. The serving loop and the model run on the main thread
-//! and never wait for a client; HTTP runs on a thread of its own, where all the waiting happens.
+//! `cargo xtask serve`: day 20 over HTTP. The serving loop and the model run on the main thread and
+//! never wait for a client; HTTP runs on a thread of its own, where all the waiting happens.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! The counters behind `/metrics`, in Prometheus' text format: load and latencies. The names are
+//! The counters served at `/metrics`, in Prometheus' text format: load and latencies. The names are
 //! vLLM's, with our own prefix.
 
 use candecode::kit::SchedulerLoad;
@@ -44,7 +44,7 @@ impl Metrics {
         self.running.store(load.running, Relaxed);
     }
 
-    /// Counts an accepted request whose prompts have this many tokens in total.
+    /// Counts an accepted request with this many prompt tokens in total.
     pub fn taken(&self, prompt_tokens: usize) {
         self.prompt_tokens.fetch_add(prompt_tokens as u64, Relaxed);
     }

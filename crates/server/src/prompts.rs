@@ -87,7 +87,7 @@ impl PromptReader {
         })
     }
 
-    /// Rejects a text whose length alone shows that it has more tokens than the context.
+    /// Rejects a text that, by its length alone, must have more tokens than the context.
     fn check_length(&self, param: &str, text: &str) -> Result<(), ApiError> {
         let context = self.config.max_position_embeddings;
         if text.len() / 16 <= context {

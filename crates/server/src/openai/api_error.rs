@@ -21,7 +21,7 @@ pub fn cut(text: &str, most: usize) -> String {
 pub struct ApiError {
     /// The HTTP status.
     pub status: u16,
-    /// What went wrong and how to fix it.
+    /// A description of the problem and how to fix it.
     pub message: String,
     /// OpenAI's `type`: `invalid_request_error`, `rate_limit_error` or `server_error`.
     pub kind: &'static str,

@@ -38,11 +38,11 @@ impl Spelled {
 pub struct TokenLogprobs {
     /// The sampled token.
     pub chosen: Spelled,
-    /// The most likely tokens, most likely first, as many as the request asked for.
+    /// The most likely tokens, best first, up to the number that the request asked for.
     pub top: Vec<Spelled>,
 }
 
-/// What one token adds to a choice.
+/// One token's contribution to a choice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChoiceDelta {
     /// The index of the choice: choice `i` continues prompt `i / n`.
@@ -78,7 +78,7 @@ struct ReplyChoice {
     tokens: usize,
     /// Logprobs not yet sent in an event.
     logprobs: Vec<TokenLogprobs>,
-    /// Number of characters in the tokens whose logprobs have been sent.
+    /// Number of characters in the tokens for which logprobs have been sent.
     offset: usize,
     /// Whether the event with the role has been sent (streamed chats only).
     begun: bool,
