@@ -1,4 +1,4 @@
-//! What day 10's checkers assert.
+//! Day 10's checks.
 
 use super::checks::{
     bits_equal, close, device, ensure, equal, equal_tokens, feed, golden, golden_json, marked,
@@ -13,7 +13,7 @@ use candecode::kit::{
 use candle_core::{bail, DType, Device, Error, IndexOp, Result, Storage, Tensor, Var};
 use std::cell::Cell;
 
-/// The loop.
+/// Signature of the generation loop.
 pub type Generate = for<'a> fn(
     &'a dyn Model,
     &'a Tokenizer,
@@ -21,25 +21,25 @@ pub type Generate = for<'a> fn(
     Box<dyn Cache + 'a>,
 ) -> Result<Vec<Token>>;
 
-/// A call of `Cached::logits`: tokens, and after how many of them logits are wanted.
+/// One call of `Cached::logits`: the tokens, and how many trailing positions to return logits for.
 pub type Call = (Vec<u32>, usize);
 
-/// What came of it: the logits, and how many positions were computed so far.
+/// The answer to one call: the logits, and the total number of positions computed so far.
 pub struct Answer {
     pub logits: Result<Vec<Vec<f32>>>,
     pub computed: usize,
 }
 
-/// One `Cached`, and calls of its `logits` one after another.
+/// Runs a series of `logits` calls on one `Cached`.
 pub type Ask = for<'a> fn(&'a dyn Model, Box<dyn Cache + 'a>, &[Call]) -> Vec<Answer>;
 
-/// A cache of day 10, and what is in it.
+/// A cache whose contents the checks can inspect.
 pub trait Held: Cache {
-    /// The positions of a layer that count; None if there are none.
+    /// Returns a layer's live positions. None if there are none.
     fn held(&self, layer: usize) -> Result<Option<View>>;
 }
 
-/// A cache, and how to look into it.
+/// A cache together with the function that inspects it.
 pub struct Seen<C> {
     pub cache: C,
     pub held: fn(&C, usize) -> Result<Option<View>>,
@@ -120,7 +120,7 @@ macro_rules! implementation {
     }};
 }
 
-/// The cache holds exactly these positions, in every layer.
+/// Checks that every layer of the cache holds exactly these positions.
 fn holds(input: &str, cache: &dyn Held, rows: &Rows) -> Outcome {
     let held = |layer| {
         cache.held(layer)?.ok_or(Error::Msg(format!("layer {layer} holds nothing that counts")))
@@ -128,7 +128,7 @@ fn holds(input: &str, cache: &dyn Held, rows: &Rows) -> Outcome {
     super::checks::holds(input, cache.len(), held, rows)
 }
 
-/// The two that never drop a position by themselves.
+/// The two kinds that never evict a position.
 const KINDS: [CacheKind; 2] = [CacheKind::Dynamic, CacheKind::Static(40)];
 
 fn config(name: &str) -> Result<ModelConfig> {
@@ -202,14 +202,14 @@ pub fn growing_anything(day: &Day) -> Outcome {
 }
 
 pub fn an_append_copies_the_old_positions_once(day: &Day) -> Outcome {
-    // Counted, not timed: a variable's history lists every tensor that was computed from it.
+    // Counted rather than timed: a variable's history lists every tensor computed from it.
     let (held, new) = (64, 64);
     let old = Var::from_tensor(&Tensor::zeros((1, 2, held, 4), DType::F32, &Device::Cpu)?)?;
     let more = Tensor::ones((1, 2, new, 4), DType::F32, &Device::Cpu)?;
     let all = (day.concat)(old.as_tensor(), &more)?;
     let computed: usize = all.sorted_nodes().iter().map(|tensor| tensor.elem_count()).sum();
     let times = computed / all.elem_count();
-    // Two or three full-size tensors are one way to do it; one for every new position is 48.
+    // Other correct solutions use two or three full-size tensors. One per new position would be 48.
     let otherwise = format!(
         "got    tensors of {computed} numbers in all, {times} times the result\n  want   the old \
             positions copied once, however many are new"
@@ -303,7 +303,7 @@ pub fn appending_in_place(day: &Day) -> Outcome {
     appending(day, KINDS[1])
 }
 
-/// Where the first number of a tensor on the CPU lies.
+/// Returns the address of a CPU tensor's first element.
 fn address(x: &Tensor) -> Result<usize> {
     let (storage, layout) = x.storage_and_layout();
     match &*storage {
@@ -435,7 +435,7 @@ pub fn an_emptied_cache_begins_anew(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Logits of the last position of `ids`, fed after the `held` positions of a cache.
+/// Returns the logits of the last position of `ids`, fed after the positions already in the cache.
 pub fn logits(model: &dyn Model, ids: &[u32], cache: &mut dyn Cache) -> Result<Tensor> {
     let step = Step::new(model, ids, cache.len())?.with_logits(Logits::Last(1));
     model.forward(&step, cache)?.flatten_all()
@@ -457,7 +457,7 @@ pub fn what_was_taken_back_leaves_no_trace(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// What one random operation does to both; a line of the input's description.
+/// Applies one random operation to both, and returns a line describing it.
 fn operate(random: &mut Random, cache: &mut dyn Held, plain: &mut Rows) -> Result<String> {
     let (b, len) = (plain.len(), plain[0].len());
     if random.below(3) == 0 && len > 0 {
@@ -489,13 +489,13 @@ pub fn any_order_of_operations(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// The best token, the first of equals. Day 7 has the reader's own.
+/// Returns the most likely token. Ties go to the first. The reader's own version is in day 7.
 fn largest(logits: &[f32]) -> Result<u32> {
     let best = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
     best.map(|best| best as u32).ok_or(Error::Msg("there are no logits".into()))
 }
 
-/// A greedy request without an end but the bound.
+/// Builds a greedy request that ends only at its token limit.
 pub fn request<'a>(model: &dyn Model, prompt: &[u32], max: usize) -> Request<'a> {
     let mut request = Request::new(model.config(), prompt, max, largest);
     request.eos_token_ids.clear();
@@ -506,14 +506,14 @@ fn ids(tokens: Result<Vec<Token>>) -> Result<Vec<u32>> {
     Ok(tokens?.iter().map(|token| token.id).collect())
 }
 
-/// The logits after the last `n` of `tokens`, computed without a cache.
+/// Computes the logits after each of the last `n` tokens without a cache.
 fn anew(model: &Witness, tokens: &[u32], n: usize) -> Result<Vec<Vec<f32>>> {
     let step = Step::new(model, tokens, 0)?.with_logits(Logits::Last(n));
     model.forward(&step, &mut NoCache)?.squeeze(0)?.to_vec2()
 }
 
-/// What a pass was asked, `(ids, positions)`, and what its last token attended to, `(token,
-/// position)`.
+/// One recorded pass: the `(ids, positions)` it was fed, and the `(token, position)` pairs its last
+/// token attended to.
 type Asked = (Vec<u32>, Vec<u32>, Vec<(u32, u32)>);
 
 fn passes(model: &Witness) -> Vec<Asked> {
@@ -521,16 +521,17 @@ fn passes(model: &Witness) -> Vec<Asked> {
     passes.into_iter().map(|p| (p.ids.concat(), p.positions.concat(), p.seen.concat())).collect()
 }
 
-/// A pass that feeds `tokens` from position `from` on, and whose last token sees all of them.
+/// Describes a pass that feeds `tokens` from position `from` on, with the last token attending to
+/// all of them.
 fn pass(tokens: &[u32], from: usize) -> Asked {
     let positions = (from as u32..tokens.len() as u32).collect();
     let seen = tokens.iter().copied().zip(0..).collect();
     (tokens[from..].to_vec(), positions, seen)
 }
 
-/// Calls `Cached::logits` again and again over a model that mixes all it sees. Compares the passes
-/// with `want`, one position for each call from which it should be fed, the logits with those
-/// computed without a cache, and `computed` with what the passes fed.
+/// Calls `Cached::logits` repeatedly over a model that mixes everything it sees. Checks that each
+/// call feeds from the position in `want`, that its logits match those computed without a cache,
+/// and that `computed` counts the positions that were fed.
 fn calls(day: &Day, what: &str, keep: bool, calls: &[Call], want: &[usize]) -> Outcome {
     let model = Witness::mixing(100, 64, 99);
     let cache: Box<dyn Cache> = if keep { Box::new(Keep::default()) } else { Box::new(NoCache) };
@@ -574,10 +575,10 @@ pub fn what_differs_is_forgotten(day: &Day) -> Outcome {
         (vec![11, 12, 13], 1),
         (vec![11, 12, 13, 14], 1),
         (vec![11, 12, 13, 14, 15], 1),
-        (vec![11, 12, 13, 24], 1),         // two are taken back
-        (vec![11, 12, 13, 24, 25, 26], 1), // and it goes on
-        (vec![31, 12, 13, 24, 25, 26], 1), // another first token: nothing is common
-        (vec![12, 13, 24, 25, 26], 1),     // the same tokens, but one position further in front
+        (vec![11, 12, 13, 24], 1),         // two are dropped
+        (vec![11, 12, 13, 24, 25, 26], 1), // and then extended
+        (vec![31, 12, 13, 24, 25, 26], 1), // a different first token: no common prefix
+        (vec![12, 13, 24, 25, 26], 1),     // the same tokens, each one position earlier
     ];
     calls(day, "tokens that change", true, &list, &[0, 3, 4, 3, 4, 0, 0])
         .likely("what may stay is the longest common prefix of the old and the new tokens")
@@ -586,7 +587,7 @@ pub fn what_differs_is_forgotten(day: &Day) -> Outcome {
 pub fn the_last_token_is_fed_again(day: &Day) -> Outcome {
     let list = [
         (vec![11, 12, 13, 14], 1),
-        (vec![11, 12, 13, 14], 1), // the very same
+        (vec![11, 12, 13, 14], 1), // identical
         (vec![11, 12], 1),         // shorter
         (vec![11, 12, 13], 1),
     ];
@@ -597,9 +598,9 @@ pub fn the_last_token_is_fed_again(day: &Day) -> Outcome {
 pub fn logits_after_the_last_n(day: &Day) -> Outcome {
     let list = [
         (vec![11, 12, 13, 14], 4),
-        (vec![11, 12, 13, 14, 15, 16, 17], 3), // as verification asks: three drafted tokens
+        (vec![11, 12, 13, 14, 15, 16, 17], 3), // as in verification: three drafted tokens
         (vec![11, 12, 13, 14, 15, 26], 1),     // two of them rejected
-        (vec![11, 12, 13, 14, 15, 26], 5),     // all are in the cache, five must be fed
+        (vec![11, 12, 13, 14, 15, 26], 5),     // all are cached, but five must be fed again
         (vec![11, 12, 13, 14, 15, 26, 27, 28, 29], 2),
     ];
     calls(day, "several rows of logits", true, &list, &[0, 4, 5, 1, 6])
@@ -620,7 +621,7 @@ pub fn any_calls_in_any_order(day: &Day) -> Outcome {
         for _ in 0..10 {
             tokens.truncate(tokens.len() - random.below(4).min(tokens.len()));
             let new = usize::from(tokens.is_empty()) + random.below(4);
-            // Few different tokens, so that what is taken back sometimes comes again.
+            // Few distinct tokens, so that dropped ones sometimes return.
             tokens.extend((0..new).map(|_| random.below(3) as u32));
             if tokens.is_empty() {
                 continue;
@@ -649,7 +650,7 @@ pub fn no_logits_of_nothing(day: &Day) -> Outcome {
     refused("token 100 of a vocabulary of 100", ask(&[100], 1), &[])
 }
 
-/// A model whose second pass fails: before its last layer has appended, or after it.
+/// A model whose second pass fails, either before its last layer has appended or after it.
 struct Faulty {
     model: Witness,
     between_layers: bool,
@@ -662,7 +663,7 @@ impl Faulty {
     }
 }
 
-/// Takes what the first layer appends, and no more.
+/// Forwards only the first layer's appends.
 struct OneLayer<'a>(&'a mut dyn Cache);
 
 impl Cache for OneLayer<'_> {
@@ -734,7 +735,7 @@ pub fn after_an_error_it_begins_anew(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Day 7's loop: every step computes every position anew, up to the end of the context.
+/// Day 7's loop: every step recomputes every position, up to the end of the context.
 fn uncached(model: &dyn Model, prompt: &[u32], max: usize) -> Result<Vec<u32>> {
     let mut text = prompt.to_vec();
     while text.len() < prompt.len() + max && text.len() <= model.config().max_position_embeddings {
@@ -853,14 +854,14 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     refused("a prompt of 9, a context of 8", run(3, &[1; 9]), &["context"])
 }
 
-// Six layers of f32 sums in another order; the logits are near 10 (as day 5).
+// f32 sums through six layers in a different order. The logits are around 10 (as on day 5).
 const LOGITS: f32 = 1e-4;
 
 pub fn load(name: &str, dtype: DType) -> Result<Box<dyn Model>> {
     model_of(name, dtype)
 }
 
-/// A text of `tests/oracle/day10.json`.
+/// A text from `tests/oracle/day10.json`.
 pub struct Golden {
     pub model: String,
     pub prompt: Vec<u32>,
@@ -909,7 +910,7 @@ pub fn tokens_in_place_equal_transformers(day: &Day) -> Outcome {
     tokens_equal(day, &golden, CacheKind::Static(context))
 }
 
-/// Feeds a golden text token by token after its prompt; for each new token, the logits it was
+/// Feeds a golden text token by token after its prompt, and returns the logits each new token was
 /// chosen from.
 pub fn forced(model: &dyn Model, golden: &Golden, cache: &mut dyn Cache) -> Result<Vec<Vec<f32>>> {
     let mut all = vec![logits(model, &golden.prompt, cache)?.to_vec1()?];
@@ -935,8 +936,8 @@ pub fn logits_equal_transformers(day: &Day) -> Outcome {
 }
 
 pub fn a_window_that_moves_is_computed_anew(day: &Day) -> Outcome {
-    // Day 7's golden: transformers' forward on the cropped ids, context 256, stride 64. From its
-    // 250th token on; the window moves when the 257th comes.
+    // Day 7's golden: transformers' forward on the cropped ids, context 256, stride 64. Starts at
+    // the 250th token. The window moves at the 257th.
     let case = read(&golden_json("day07")?["windowed"][0], "");
     let text = [case.prompt.clone(), case.new_ids].concat();
     let model = load(&case.model, DType::F32)?;
@@ -956,7 +957,7 @@ pub fn a_window_that_moves_is_computed_anew(day: &Day) -> Outcome {
         .likely("the tokens of a moved window have other positions: nothing of them is common")
 }
 
-/// A cache that holds its numbers in another type: what half precision does to it.
+/// A cache that stores its numbers in another type, to show the effect of half precision.
 pub struct Narrow(pub Box<dyn Held>, pub DType);
 
 impl Cache for Narrow {
@@ -974,8 +975,8 @@ impl Cache for Narrow {
     }
 }
 
-/// Two runs over the same text are no further apart than `bound`; else the first token that would
-/// differ is named.
+/// Checks that two runs over the same text differ by at most `bound`. The error names the first
+/// token that would differ.
 fn within(input: &str, got: &[Vec<f32>], want: &[Vec<f32>], bound: f32) -> Outcome {
     let apart = |(g, w): (&Vec<f32>, &Vec<f32>)| {
         g.iter().zip(w).map(|(g, w)| (g - w).abs()).fold(0.0, f32::max)
@@ -997,14 +998,14 @@ pub fn half_precision_stays_near(day: &Day) -> Outcome {
         let new = |kind| (day.new)(kind, layers);
         let f32s = forced(&*plain, case, &mut Keep::default())?;
         for (dtype, bound) in [(DType::BF16, 0.25), (DType::F16, 0.03)] {
-            // The cache alone in half precision: 8 or 11 bits of each key and value.
+            // Only the cache in half precision: 8 or 11 significant bits for each key and value.
             let mut cache = Narrow(new(CacheKind::Static(100)), dtype);
             let got = forced(&*plain, case, &mut cache)?;
             within(&format!("{}, a cache of {dtype:?}", case.model), &got, &f32s, bound)?;
             let held = cache.0.held(0)?.map(|held| held.k.dtype());
             equal("the type of the keys it holds", Ok(held), &Some(dtype))?;
-            // The weights: on the CPU activations stay f32, and the files are bf16 as they are; on
-            // an accelerator all is.
+            // The weights. On the CPU the activations stay f32 and the files are already bf16. On
+            // an accelerator everything is in half precision.
             let model = load(&case.model, dtype)?;
             let bound = if device()?.is_cpu() { 1e-3 } else { 2.0 * bound };
             let got = forced(&*model, case, &mut *new(CacheKind::Dynamic))?;
@@ -1014,7 +1015,7 @@ pub fn half_precision_stays_near(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// A sliding cache has taken `len` positions, and still holds these.
+/// Checks what a sliding cache still holds after `len` positions.
 fn still_holds(input: &str, cache: &dyn Held, len: usize, rows: &Rows) -> Outcome {
     equal(&format!("{input}: len"), Ok(cache.len()), &len)?;
     for layer in 0..LAYERS {
@@ -1130,8 +1131,8 @@ fn sliding_golden() -> Result<Golden> {
     Ok(read(&golden_json("day10")?["sliding"], "logits_of_positions"))
 }
 
-/// The golden sliding text, fed token by token through a sliding cache of 64: logits of every
-/// position from the prompt's end.
+/// Feeds the golden sliding text token by token through a sliding cache of 64. Returns the logits
+/// of every position from the end of the prompt on.
 fn slid(day: &Day, model: &dyn Model, golden: &Golden) -> Result<Vec<Vec<f32>>> {
     let mut cache = (day.new)(CacheKind::Sliding(64), model.config().num_hidden_layers);
     let text = [golden.prompt.clone(), golden.new_ids.clone()].concat();
@@ -1172,8 +1173,8 @@ pub fn sliding_tokens_equal_transformers(day: &Day) -> Outcome {
 }
 
 pub fn a_slid_cache_is_not_a_window(day: &Day) -> Outcome {
-    // The keys that are left were computed from tokens that are gone: in a window computed anew
-    // they are not.
+    // The keys that remain were computed from tokens that have since been evicted. Recomputing the
+    // window would produce different keys.
     let case = sliding_golden()?;
     let model = load(&case.model, DType::F32)?;
     let all = slid(day, &*model, &case)?;
@@ -1200,7 +1201,7 @@ pub fn gpt2_does_not_slide(day: &Day) -> Outcome {
     let cache = (day.new)(CacheKind::Sliding(256), model.config().num_hidden_layers);
     let got = (day.generate)(&*model, &tokenizer, request(&*model, &[5, 6], 3), cache);
     refused("story-gpt2-1m with a sliding cache", ids(got), &["RoPE"])?;
-    // What does slide, slides from the first token on.
+    // A RoPE model can slide, from the first token on.
     let model = load("story-230k", DType::F32)?;
     let cache = (day.new)(CacheKind::Sliding(8), model.config().num_hidden_layers);
     let got = (day.generate)(&*model, &tokenizer, request(&*model, &[5, 6, 7], 12), cache);

@@ -1,4 +1,4 @@
-//! What half precision does: the table of day 10's chapter. Not a check: it has no verdict.
+//! Prints the table on half precision in day 10's chapter. It measures and checks nothing.
 
 use super::checks::{tokenizer, Keep};
 use super::day::{forced, goldens, load, request, Day, Golden, Narrow};
@@ -6,7 +6,7 @@ use candecode::engine::CacheKind;
 use candecode::kit::Model;
 use candle_core::{DType, Result};
 
-/// A greedy text of so many tokens, past the ends of its stories.
+/// Generates `len` tokens greedily, continuing past the end of each story.
 fn text(day: &Day, model: &dyn Model, prompt: &[u32], len: usize) -> Result<Vec<u32>> {
     let cache = (day.new)(CacheKind::Dynamic, model.config().num_hidden_layers);
     let most = len - prompt.len();
@@ -14,7 +14,7 @@ fn text(day: &Day, model: &dyn Model, prompt: &[u32], len: usize) -> Result<Vec<
     Ok(prompt.iter().copied().chain(tokens.iter().map(|token| token.id)).collect())
 }
 
-/// What half precision does, over 200 tokens: prints a table.
+/// Prints how half precision changes the logits over 200 tokens.
 pub fn halves(day: &Day) -> Result<()> {
     for case in goldens()? {
         let plain = load(&case.model, DType::F32)?;

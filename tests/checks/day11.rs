@@ -1,4 +1,4 @@
-//! What day 11's checkers assert.
+//! Day 11's checks.
 
 use super::checks::{close, ensure, equal, golden_json, model, oracle, refused, tokenizer};
 use super::checks::{Fake, Likely, Outcome, Random, Recall};
@@ -12,13 +12,13 @@ use candecode::kit::{
 use candle_core::{bail, Device, Error, Result, Tensor};
 use std::cell::RefCell;
 
-/// `Beam`, whosever it is: its tokens and its score.
+/// A beam in any implementation: its tokens and its score.
 pub type Beam = (Vec<u32>, f32);
-/// `Candidate`: parent, token, score.
+/// A candidate: parent, token, score.
 pub type Candidate = (usize, u32, f32);
-/// `Split`: ended, running, parents.
+/// The result of a split: ended beams, running beams, parents.
 pub type Split = (Vec<(Vec<u32>, f32, FinishReason)>, Vec<Beam>, Vec<u32>);
-/// Says of prompt and new tokens whether the text ends.
+/// Decides from the prompt and the new tokens whether the text ends.
 pub type Ending<'a> = &'a dyn Fn(&[u32]) -> Result<Option<FinishReason>>;
 
 /// Day 11 as a bundle of functions.
@@ -76,7 +76,7 @@ macro_rules! implementation {
 
 const NEVER: f32 = f32::NEG_INFINITY;
 
-/// A few sums and quotients of numbers below 30 in f32.
+/// Allows for a few f32 sums and quotients of numbers below 30.
 const TOLERANCE: f32 = 1e-5;
 
 fn numbers(got: Vec<f32>) -> Result<Tensor> {
@@ -84,14 +84,14 @@ fn numbers(got: Vec<f32>) -> Result<Tensor> {
     Tensor::from_vec(got, len, &Device::Cpu)
 }
 
-/// Lists of numbers agree.
+/// Checks that two lists of numbers agree.
 fn near(input: &str, got: Vec<f32>, want: &[f32], tolerance: f32) -> Outcome {
     close(input, numbers(got), &numbers(want.to_vec())?, tolerance)
 }
 
 // 11.1
 
-/// Which (parent, token) pairs, and their scores.
+/// Checks the (parent, token) pairs and their scores.
 fn found(input: &str, got: Vec<Candidate>, want: &[Candidate]) -> Outcome {
     let pairs = |list: &[Candidate]| -> Vec<(usize, u32)> {
         list.iter().map(|(parent, token, _)| (*parent, *token)).collect()
@@ -138,7 +138,7 @@ pub fn candidates_of_anything(day: &Day) -> Outcome {
     let mut random = Random::new(111);
     for _ in 0..100 {
         let (beams, vocab, keep) = (1 + random.below(4), 1 + random.below(9), 1 + random.below(9));
-        // Multiples of 1/4, so that equals are frequent and sums exact.
+        // Multiples of 1/4, so that ties are common and sums are exact.
         let mut number = || -(random.below(20) as f32) / 4.0;
         let rows: Vec<Vec<f32>> =
             (0..beams).map(|_| (0..vocab).map(|_| number()).collect()).collect();
@@ -183,7 +183,7 @@ pub fn the_best_are_kept_in_order(day: &Day) -> Outcome {
 
 const EOS: Result<Option<FinishReason>> = Ok(Some(FinishReason::Eos));
 
-/// Token 0 ends a text.
+/// An ending rule: token 0 ends a text.
 fn at_zero(tokens: &[u32]) -> Result<Option<FinishReason>> {
     match tokens.last() {
         Some(0) => EOS,
@@ -246,7 +246,7 @@ pub fn split_of_anything(day: &Day) -> Outcome {
 
 // 11.4
 
-/// A cache that only counts: what it holds is up to the check.
+/// A cache that stores nothing but a length, which the check sets.
 struct Counted {
     len: usize,
 }
@@ -284,8 +284,9 @@ impl Batch for Counted {
     }
 }
 
-/// 4 tokens, a context of 6; after token 1 they have 1/2, 1/4, 1/8, 1/8, after any other 1/8, 1/8,
-/// 1/4, 1/2. Logits are logarithms, and 3 more: so nothing is normalised before `log_softmax`.
+/// Builds a model with 4 tokens and a context of 6. The next-token probabilities are 1/2, 1/4, 1/8,
+/// 1/8 after token 1, and 1/8, 1/8, 1/4, 1/2 after any other. Its logits are the logarithms plus 3,
+/// so they aren't normalised until `log_softmax`.
 fn halves(bound: usize) -> Fake {
     Fake::new(4, 6, bound, |ids| {
         let mut p = [0.5f32, 0.25, 0.125, 0.125];
@@ -296,7 +297,8 @@ fn halves(bound: usize) -> Fake {
     })
 }
 
-/// A request for up to `most` new tokens after `prompt`; 0 is EOS. Beam search draws nothing.
+/// Builds a request for up to `most` new tokens after `prompt`, with 0 as EOS. Beam search never
+/// samples.
 fn request<'a>(model: &dyn Model, prompt: &[u32], most: usize) -> Request<'a> {
     let mut request = Request::new(model.config(), prompt, most, |_| bail!("nothing is sampled"));
     request.eos_token_ids = vec![0];
@@ -376,18 +378,18 @@ pub fn only_what_the_cache_lacks(day: &Day) -> Outcome {
     equal(input, Ok(passes), &vec![(vec![vec![1], vec![2]], vec![vec![3]; 2])])
 }
 
-// 11.5: with early stopping and no length penalty; other parameters are what goes further
+// 11.5, with early stopping and no length penalty. Other parameters are tested in 11.6 and later.
 
 fn params(num_beams: usize, length_penalty: f64, early_stopping: EarlyStopping) -> BeamParams {
     BeamParams { num_beams, num_return_sequences: num_beams, length_penalty, early_stopping }
 }
 
-/// The parameters of the core.
+/// Returns the parameters for the core algorithm.
 fn core(num_beams: usize) -> BeamParams {
     params(num_beams, 0.0, EarlyStopping::True)
 }
 
-/// New ids, ends and scores are these.
+/// Checks the new ids, finish reasons and scores.
 fn texts(
     input: &str,
     got: Result<Vec<Hypothesis>>,
@@ -403,7 +405,8 @@ fn texts(
     near(&format!("{input}: scores"), scores(&got), &scores(want), tolerance)
 }
 
-/// EOS, A and B have 0.1, 0.5 and 0.4; after A 0.35, 0.33 and 0.32, after B 0.9, 0.05 and 0.05.
+/// Builds a model where EOS, A and B have probabilities 0.1, 0.5 and 0.4. After A they are 0.35,
+/// 0.33 and 0.32. After B they are 0.9, 0.05 and 0.05.
 fn fork(bound: usize) -> Fake {
     Fake::new(3, 20, bound, |ids| {
         let p: [f32; 3] = match ids[1..] {
@@ -444,9 +447,9 @@ pub fn two_beams_by_hand(day: &Day) -> Outcome {
         .likely("at the bound every sequence ends, and the best num_beams of them count")
 }
 
-/// After the prompt A .5, B .48, the end .02; after A A .5, end .45; after B end .45, A .4; after A
-/// A A .5, B .4, end .1; after B A end .9. So at the second step two of the three best candidates
-/// end.
+/// Builds a model with these probabilities. After the prompt: A .5, B .48, end .02. After A: A .5,
+/// end .45. After B: end .45, A .4. After A A: A .5, B .4, end .1. After B A: end .9. At the second
+/// step, two of the three best candidates end.
 fn crowded(end: usize, a: usize, b: usize, prompt_len: usize) -> Fake {
     Fake::new(1 + end.max(a).max(b), 20, 20, move |ids| {
         let new: Vec<usize> = ids[prompt_len..].iter().map(|id| *id as usize).collect();
@@ -482,7 +485,7 @@ pub fn an_ending_makes_room_for_the_next(day: &Day) -> Outcome {
 }
 
 pub fn two_eos_ids_make_room_too(day: &Day) -> Outcome {
-    // EOS, A, B, another EOS.
+    // EOS, A, B, and a second EOS.
     let model = Fake::new(4, 20, 20, |ids| {
         let p: [f32; 4] = match ids[1..] {
             [] => [0.01, 0.5, 0.48, 0.01],
@@ -562,7 +565,7 @@ pub fn stop_strings_make_room_without_eos(day: &Day) -> Outcome {
         .likely("a sequence may end without an EOS id: the candidates are 2 for each beam at least")
 }
 
-/// The last token of a text.
+/// Returns the last token of a text.
 fn id(tokenizer: &Tokenizer, text: &str) -> Result<usize> {
     match tokenizer.encode(text)?[..] {
         [.., id] => Ok(id as usize),
@@ -570,7 +573,7 @@ fn id(tokenizer: &Tokenizer, text: &str) -> Result<usize> {
     }
 }
 
-/// One beam against day 7's loop; the score is a sum, or a mean.
+/// Compares one beam with day 7's loop. The score is a sum, or a mean.
 fn greedy(day: &Day, prompt: &str, most: usize, mean: bool) -> Outcome {
     let model = Recall::new("story-230k", most + 2)?;
     let (tokenizer, ids) = (tokenizer()?, tokenizer()?.encode(prompt)?);
@@ -590,7 +593,7 @@ fn greedy(day: &Day, prompt: &str, most: usize, mean: bool) -> Outcome {
         "story-230k, \"{prompt}\", at most {most} new, 1 beam, early stopping, length_penalty {}",
         params.length_penalty
     );
-    // Logits agree to 1e-4 (day 5), whatever the order of the sums.
+    // Logits agree to 1e-4 in any order of summation (day 5).
     texts(&input, got, &[want], 1e-4)
 }
 
@@ -599,7 +602,7 @@ pub fn one_beam_is_greedy(day: &Day) -> Outcome {
     greedy(day, "They all lived happily ever", 12, false)
 }
 
-/// Every text of tokens 0 (EOS), 1, 2 and at most 4 tokens, with its logarithmic probability.
+/// Lists every text of at most 4 tokens from 0 (EOS), 1 and 2, with its log-probability.
 fn every_text(model: &Fake, prompt: u32, next: fn(&[u32]) -> Vec<f32>) -> Result<Vec<Hypothesis>> {
     let (mut open, mut all) = (vec![(vec![prompt], 0.0f32)], Vec::new());
     while let Some((ids, score)) = open.pop() {
@@ -620,21 +623,21 @@ fn every_text(model: &Fake, prompt: u32, next: fn(&[u32]) -> Vec<f32>) -> Result
     Ok(all)
 }
 
-/// Logits that look random, and depend on the whole text.
+/// Returns random-looking logits that depend on the whole text.
 fn scrambled(ids: &[u32]) -> Vec<f32> {
     let seed = ids.iter().fold(17u64, |seed, id| seed * 31 + u64::from(*id) + 1);
     let mut random = Random::new(seed);
     (0..3).map(|_| 2.0 * random.float()).collect()
 }
 
-/// With beams enough to drop nothing, the best 6 of all texts.
+/// Checks that, with enough beams to keep everything, the search returns the 6 best of all texts.
 fn exhaustive(day: &Day, prompt: u32, penalty: f32, when: EarlyStopping) -> Outcome {
     let model = Fake::new(3, 20, 20, scrambled);
     let mut all = every_text(&model, prompt, scrambled)?;
     all.iter_mut().for_each(|text| text.score /= (text.new_ids.len() as f32).powf(penalty));
     all.sort_by(|a, b| b.score.total_cmp(&a.score));
     all.truncate(6);
-    // There are 31 texts: with 32 beams nothing is ever dropped, and nothing stops early.
+    // There are 31 texts, so 32 beams never drop one and never stop early.
     let mut params = params(32, f64::from(penalty), when);
     params.num_return_sequences = 6;
     let mut request = request(&model, &[prompt], 4);
@@ -651,7 +654,7 @@ pub fn enough_beams_find_the_best_of_all(day: &Day) -> Outcome {
     exhaustive(day, 2, 0.0, EarlyStopping::True)
 }
 
-/// A case of `tests/oracle/day11.json`.
+/// A case from `tests/oracle/day11.json`.
 #[derive(serde::Deserialize)]
 struct Case {
     model: String,
@@ -748,20 +751,21 @@ impl Case {
         self.texts.iter().map(text).collect()
     }
 
-    /// A sum of log-probabilities agrees to 1e-4; a penalty below 0 multiplies it by the length.
+    /// Returns the tolerance for a score: 1e-4 for a sum of log-probabilities, scaled by the length
+    /// if the penalty is negative.
     fn tolerance(&self) -> f32 {
         let most = self.texts.iter().map(|text| text.new_ids.len()).max().unwrap_or(1) as f32;
         1e-4 * most.powf((-self.length_penalty).max(0.0) as f32)
     }
 }
 
-/// Day 12's cache, which grows, or has a capacity.
+/// Builds day 12's cache, either growing or with a fixed capacity.
 fn kv(capacity: Option<usize>, model: &dyn Model) -> BatchCache {
     BatchCache::new(model.config().num_hidden_layers, capacity)
 }
 
-/// Goldens of a group, with a cache, which costs less: that without one it is the same is a check
-/// of its own.
+/// Checks a group of goldens with a cache, which is faster. A separate check covers that the result
+/// is the same without one.
 fn equal_hf(day: &Day, cases: impl IntoIterator<Item = Case>) -> Outcome {
     let mut loaded: Option<(String, Box<dyn Model>)> = None;
     for case in cases {
@@ -777,8 +781,9 @@ fn equal_hf(day: &Day, cases: impl IntoIterator<Item = Case>) -> Outcome {
 }
 
 pub fn early_stopped_equal_hf(day: &Day) -> Outcome {
-    // With early stopping the search goes the same way under every penalty, which only divides and
-    // sorts what has finished. Without one, transformers' sequences have their sums for scores.
+    // With early stopping the search takes the same path under every penalty: the penalty only
+    // rescales and sorts the finished sequences. With no penalty, transformers' scores are plain
+    // sums.
     let early = cases("endings")?.into_iter().filter(|case| case.early_stopping == "true");
     equal_hf(
         day,
@@ -793,7 +798,7 @@ pub fn early_stopped_equal_hf(day: &Day) -> Outcome {
     )
 }
 
-/// The same search without a cache, with one that grows, and with one of a fixed capacity.
+/// Runs the same search without a cache, with a growing one, and with one of a fixed capacity.
 fn cached(day: &Day, case: &Case, want: Option<Vec<Hypothesis>>) -> Outcome {
     let model = model(&case.model)?;
     let context = model.config().max_position_embeddings;
@@ -827,7 +832,7 @@ pub fn to_the_end_of_the_context(day: &Day) -> Outcome {
     let mut case = cases("defaults")?.swap_remove(2);
     let model = model(&case.model)?;
     let context = model.config().max_position_embeddings;
-    // The same beginning, over and over, up to 4 tokens before the context; the last is never fed.
+    // Repeat the same opening until 4 tokens short of the context. The last token is never fed.
     case.prompt_ids = case.prompt_ids.iter().cycle().take(context - 4).copied().collect();
     (case.max_new_tokens, case.eos) = (7, vec![]);
     (case.length_penalty, case.early_stopping) = (0.0, "true".into());
@@ -845,7 +850,7 @@ pub fn to_the_end_of_the_context(day: &Day) -> Outcome {
     texts(&format!("{input}, with a cache and without"), got, &want, case.tolerance())
 }
 
-/// A processor that leaves nothing after token 1, or nothing at all.
+/// Builds a processor that leaves no token after token 1, or none at all.
 fn dead_end<'a>(all: bool) -> std::rc::Rc<dyn candecode::kit::LogitsProcessor + 'a> {
     named("dead end", move |input: &ProcessorInput, row: &mut [f32]| {
         if all || (input.tokens.len() > 1 && input.tokens.last() == Some(&1)) {
@@ -878,7 +883,7 @@ pub fn a_dead_end_ends_only_its_beam(day: &Day) -> Outcome {
         request.processors.push(dead_end(all));
         (day.beam_search)(&model, &tokenizer()?, &mut request, &core(2), &mut NoCache)
     };
-    // After B come EOS .9, A .05 and B .05.
+    // After B: EOS .9, A .05, B .05.
     let want = [
         text(&[2, 0], 0.36, 1.0, FinishReason::Eos),
         text(&[2, 2, 0], 0.018, 1.0, FinishReason::Eos),
@@ -1021,7 +1026,7 @@ pub fn penalties_and_stops_by_hand(day: &Day) -> Outcome {
 }
 
 pub fn with_two_eos_ids_enough_go_on(day: &Day) -> Outcome {
-    // Always EOS .5, A .06, B .03, another EOS .41.
+    // Always EOS .5, A .06, B .03, second EOS .41.
     let model = Fake::new(4, 20, 20, |_| [0.5f32, 0.06, 0.03, 0.41].map(f32::ln).to_vec());
     let (mut request, params) = (request(&model, &[1], 3), params(2, 2.0, EarlyStopping::Never));
     request.eos_token_ids = vec![0, 3];
@@ -1039,7 +1044,7 @@ pub fn with_two_eos_ids_enough_go_on(day: &Day) -> Outcome {
 }
 
 pub fn every_beam_may_end_at_once(day: &Day) -> Outcome {
-    // EOS .13, A .3, B .29, C .28; then always EOS .9, A .05, B .03, C .02.
+    // EOS .13, A .3, B .29, C .28, then always EOS .9, A .05, B .03, C .02.
     let model = Fake::new(4, 20, 20, |ids| {
         let p: [f32; 4] = match ids {
             [_] => [0.13, 0.3, 0.29, 0.28],

@@ -1,4 +1,4 @@
-//! What day 12's checkers assert.
+//! Day 12's checks.
 
 use super::checks::{
     bits_equal, close, device, ensure, equal, equal_tokens, golden, golden_json, model_of, refused,
@@ -12,7 +12,7 @@ use candecode::kit::{
 use candle_core::{DType, Device, Error, IndexOp, Result, Tensor};
 use std::cell::{Cell, RefCell};
 
-/// Ids, positions and padding of rows made equally long.
+/// Ids, positions and padding of rows padded to the same length.
 pub type Padded = (Vec<Vec<u32>>, Vec<Vec<u32>>, Vec<usize>);
 
 /// A row of a batch.
@@ -23,7 +23,7 @@ pub struct Text {
     pub finish: Option<FinishReason>,
 }
 
-/// The loop.
+/// Signature of the generation loop.
 pub type Generate = for<'a> fn(
     &'a dyn Model,
     &'a Tokenizer,
@@ -31,8 +31,8 @@ pub type Generate = for<'a> fn(
     Box<dyn Batch + 'a>,
 ) -> Result<Vec<Token>>;
 
-/// One step of a running batch, of rows with this bound and these EOS ids: the tokens, and the rows
-/// that go on.
+/// Runs one step of a batch whose rows share this token limit and these EOS ids. Returns the tokens
+/// and the rows that continue.
 pub type Turn = fn(
     &dyn Model,
     &Tokenizer,
@@ -42,7 +42,7 @@ pub type Turn = fn(
     &mut dyn Batch,
 ) -> Result<(Vec<Token>, Vec<Text>)>;
 
-/// Day 12 as a bundle of functions. Rows go in and come out as [`Text`]s.
+/// Day 12 as a bundle of functions. Rows are passed and returned as [`Text`]s.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub ragged_mask: fn(&[usize], usize, usize, &Device) -> Result<Tensor>,
@@ -54,12 +54,12 @@ pub struct Day {
     pub turn: Turn,
     pub generate: Generate,
     pub right_step: fn(&dyn Model, &[&[u32]]) -> Result<Step>,
-    /// An empty cache of so many layers, and of a capacity.
+    /// Builds an empty cache with this many layers and this capacity.
     pub cache: fn(usize, Option<usize>) -> Box<dyn Batch>,
     pub stack_rows: fn(&Tensor, &Tensor) -> Result<Tensor>,
 }
 
-/// A greedy request.
+/// Builds a greedy request.
 pub fn request<'a>(id: usize, prompt: &[u32], most: usize, eos: &[u32]) -> Request<'a> {
     Request {
         id,
@@ -75,7 +75,7 @@ pub fn request<'a>(id: usize, prompt: &[u32], most: usize, eos: &[u32]) -> Reque
     }
 }
 
-/// Greedy requests for these prompts.
+/// Builds greedy requests for these prompts.
 fn requests<'a>(prompts: &[Vec<u32>], most: usize, eos: &[u32]) -> Vec<Request<'a>> {
     prompts.iter().enumerate().map(|(id, prompt)| request(id, prompt, most, eos)).collect()
 }
@@ -96,7 +96,7 @@ macro_rules! implementation {
                 let mut sequence = Sequence::new(request, tokenizer);
                 sequence.finish = text.finish;
                 let mut row = code::Row::new(sequence);
-                // A row of the beginning is as `Row::new` makes it.
+                // Every row starts out as `Row::new` creates it.
                 if text.padding != 0 {
                     row.padding = text.padding;
                 }
@@ -154,13 +154,13 @@ fn text(tokens: &[u32], padding: usize) -> Text {
     Text { tokens: tokens.to_vec(), padding, finish: None }
 }
 
-/// The best token, the first of equals. Day 7 has the reader's own.
+/// Returns the most likely token. Ties go to the first. The reader's own version is in day 7.
 fn largest(logits: &[f32]) -> Result<u32> {
     let best = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
     best.map(|best| best as u32).ok_or(Error::Msg("there are no logits".into()))
 }
 
-/// How far the best logit is from the next.
+/// Returns the gap between the two largest logits.
 fn margin(logits: &[f32]) -> f32 {
     let mut sorted = logits.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
@@ -171,7 +171,7 @@ pub fn the_ragged_mask_by_hand(day: &Day) -> Outcome {
     let want = Tensor::new(
         &[
             [[[1u8, 0, 0], [1, 1, 0], [1, 1, 1]]],
-            // Column 0 is padding: row 0 may see itself only, rows 1 and 2 do not see it.
+            // Column 0 is padding. Row 0 can see only itself, and rows 1 and 2 don't see it.
             [[[1, 0, 0], [0, 1, 0], [0, 1, 1]]],
         ],
         &device()?,
@@ -197,8 +197,8 @@ pub fn the_ragged_mask_equals_hf(day: &Day) -> Outcome {
     for (past, new) in [(0, 5), (3, 2)] {
         let want = golden("day04", &format!("ragged.{past}.{new}"))?;
         let got = (day.ragged_mask)(&[0, 2], new, past, &device()?)?;
-        // A padding token's own row is not compared: there transformers allows nothing, and ours
-        // the token itself.
+        // Rows of padding tokens aren't compared: transformers masks everything there, and ours
+        // allows the token itself.
         for (row, padding) in [(0, 0), (1, 2usize)] {
             let first = padding.saturating_sub(past);
             let real = |mask: &Tensor| mask.narrow(0, row, 1)?.narrow(2, first, new - first);
@@ -231,15 +231,16 @@ pub fn no_row_of_the_mask_is_empty(day: &Day) -> Outcome {
     refused("padding [0, 3], 3 new, 0 past: row 1 is all padding", all, &[])
 }
 
-/// A row padded on the left gets the logits that it gets alone, from a model of two layers and
-/// more: what a padding token makes of itself in the first layer is keys and values in the second.
+/// Checks that a left-padded row gets the same logits as it does alone. The model needs at least
+/// two layers: a padding token's output from the first layer becomes keys and values in the second.
 pub fn padding_changes_nothing(day: &Day) -> Outcome {
     for name in ["story-230k", "story-gpt2-1m"] {
         let model = load(name)?;
         let rows = [vec![300u32, 301, 302, 303, 304], vec![0, 0, 310, 311, 312]];
         let positions = [vec![0u32, 1, 2, 3, 4], vec![0, 0, 0, 1, 2]];
         let mask = (day.ragged_mask)(&[0, 2], 5, 0, &device()?)?;
-        // Not `Step::batch`, which refuses a mask without its diagonal before the model shows why.
+        // `Step::batch` won't do: it rejects a mask without its diagonal before the model can show
+        // why.
         let step = Step::batch(&*model, &rows, &positions, None)?;
         let got = model.forward(&Step { mask: Some(mask), ..step }, &mut NoCache)?;
         let finite = got.flatten_all()?.to_vec1::<f32>()?.iter().all(|x| x.is_finite());
@@ -295,7 +296,7 @@ pub fn left_padding_of_anything(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// The `(token, position)` pairs of a sequence.
+/// Returns the `(token, position)` pairs of a sequence.
 fn whole(tokens: &[u32]) -> Vec<(u32, u32)> {
     tokens.iter().copied().zip(0..).collect()
 }
@@ -321,8 +322,8 @@ pub fn the_prefill_by_hand(day: &Day) -> Outcome {
 }
 
 pub fn padding_is_written_anew(day: &Day) -> Outcome {
-    // Rows of a batch that was ragged before, now equally long: padding of the last prefill must
-    // go.
+    // The rows used to be ragged and now have the same length, so the padding from the last prefill
+    // must be removed.
     let tokenizer = tokenizer()?;
     let model = Witness::mixing(40, 9, 9);
     for given in [[text(&[7, 8], 3), text(&[5, 4], 1)], [text(&[7], 2), text(&[6, 5], 4)]] {
@@ -347,7 +348,8 @@ pub fn an_empty_row_is_refused(day: &Day) -> Outcome {
 }
 
 pub fn no_row_becomes_nan(day: &Day) -> Outcome {
-    // A padding token that may see nothing is NaN, and reaches the real rows one layer later.
+    // A padding token that can't see anything turns into NaN, which reaches the real rows one layer
+    // later.
     let (model, tokenizer) = (load("story-230k")?, tokenizer()?);
     let given = [text(&[300, 301, 302, 303, 304, 305], 0), text(&[310], 0)];
     let (step, _) = (day.prefill)(&*model, &tokenizer, &given)?;
@@ -365,7 +367,7 @@ pub fn the_decode_step_by_hand(day: &Day) -> Outcome {
     let model = Witness::mixing(40, 9, 3);
     let mut cache = Keep::default();
     let mut given = [text(&[7, 8, 9], 0), text(&[5], 2), text(&[6, 4], 1)];
-    // The cache as the prefill leaves it, from a step made by hand.
+    // The cache as a prefill leaves it, built from a hand-written step.
     let ids = [vec![7, 8, 9], vec![0, 0, 5], vec![0, 6, 4]];
     let positions = [vec![0, 1, 2], vec![0, 0, 0], vec![0, 0, 1]];
     let mask: Vec<u8> = [0usize, 2, 1]
@@ -399,7 +401,8 @@ pub fn the_decode_step_by_hand(day: &Day) -> Outcome {
 pub fn a_row_that_does_not_fit_the_cache_is_refused(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let model = Witness::mixing(40, 9, 3);
-    // Row 1 has 3 tokens. After its padding the cache has 0, 1, 3 and 4 of them, and not 2.
+    // Row 1 has 3 tokens. Not counting its padding, the cache holds 0, 1, 3 or 4 of them. It should
+    // hold 2.
     for (padding, past) in [(3, 3), (2, 3), (1, 4), (0, 4)] {
         let given = [text(&vec![7; past + 1], 0), text(&[5, 6, 4], padding)];
         let got = (day.decode)(&model, &tokenizer, &given, past);
@@ -413,7 +416,7 @@ pub fn a_row_that_does_not_fit_the_cache_is_refused(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// A cache of one row and so many positions.
+/// Builds a cache of one row that holds this many positions.
 fn held(model: &Witness, positions: usize) -> Result<Keep> {
     let mut cache = Keep::default();
     let ids: Vec<u32> = (1..=positions as u32).collect();
@@ -478,7 +481,7 @@ pub fn retiring_by_hand(day: &Day) -> Outcome {
 
 pub fn one_turn_by_hand(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
-    // It wants the last token plus one, and 5 is EOS.
+    // The model prefers the last token plus one, and 5 is EOS.
     let model = Witness::new(10, 9, 2, |seen| {
         (0..10).map(|id| if id == (seen[seen.len() - 1].0 + 1) % 10 { 5.0 } else { 0.0 }).collect()
     });
@@ -506,7 +509,7 @@ pub fn one_turn_by_hand(day: &Day) -> Outcome {
     equal(&format!("{input}: positions of the cache after the second"), Ok(cache.len()), &3)
 }
 
-/// Tokens row by row.
+/// Groups tokens by row.
 fn by_row(tokens: Result<Vec<Token>>, rows: usize) -> Result<Vec<Vec<u32>>> {
     let mut all = vec![Vec::new(); rows];
     for token in tokens? {
@@ -517,21 +520,22 @@ fn by_row(tokens: Result<Vec<Token>>, rows: usize) -> Result<Vec<Vec<u32>>> {
     Ok(all)
 }
 
-/// Chooses for a row from logits; says how far it was from another choice.
+/// Chooses a row's token from its logits, and returns how close the choice was.
 type Pick<'a> = &'a mut dyn FnMut(usize, &[f32]) -> Result<(u32, f32)>;
 
 fn greedy(_row: usize, logits: &[f32]) -> Result<(u32, f32)> {
     Ok((largest(logits)?, margin(logits)))
 }
 
-/// What a prompt is alone: its tokens, and whether they are all of it. Where they are not, the next
-/// choice was closer than `near`, and another order of sums may turn it.
+/// The result of decoding a prompt alone: its tokens, and whether the text is complete. An
+/// incomplete text stops where the next choice was closer than `near`, so a different order of
+/// summation could flip it.
 struct Alone {
     tokens: Vec<u32>,
     complete: bool,
 }
 
-/// One request decoded alone, up to EOS, its bound or the end of the context.
+/// Decodes one request alone, up to EOS, its token limit or the end of the context.
 fn decoded(model: &dyn Model, request: &Request, pick: Pick, near: f32) -> Result<Alone> {
     let prompt = &request.prompt;
     let (mut tokens, mut cache) = (prompt.clone(), Keep::default());
@@ -554,7 +558,7 @@ fn decoded(model: &dyn Model, request: &Request, pick: Pick, near: f32) -> Resul
     Ok(Alone { tokens: tokens.split_off(prompt.len()), complete })
 }
 
-/// All of them decoded alone.
+/// Decodes each of them alone.
 fn all_decoded(
     model: &dyn Model,
     requests: &[Request],
@@ -564,7 +568,8 @@ fn all_decoded(
     requests.iter().map(|request| decoded(model, request, pick, near)).collect()
 }
 
-/// Every row of the batch begins with what it is alone, and ends there, if that is all of it.
+/// Checks that every row of the batch starts with its own solo result, and ends there if that is
+/// complete.
 fn rows_equal(input: &str, got: &[Vec<u32>], want: &[Alone]) -> Outcome {
     for (row, (got, want)) in got.iter().zip(want).enumerate() {
         let len = if want.complete { got.len() } else { want.tokens.len().min(got.len()) };
@@ -574,13 +579,14 @@ fn rows_equal(input: &str, got: &[Vec<u32>], want: &[Alone]) -> Outcome {
     Ok(())
 }
 
-/// A random batch: prompts no longer than `longest`.
+/// Builds a random batch of prompts up to `longest` tokens long.
 fn prompts(random: &mut Random, rows: usize, longest: usize, vocab: usize) -> Vec<Vec<u32>> {
     let token = |random: &mut Random| 1 + random.below(vocab - 1) as u32;
     (0..rows).map(|_| (0..1 + random.below(longest)).map(|_| token(random)).collect()).collect()
 }
 
-/// Random mixes through a model that shows every mistake; `slack` new tokens beyond the context.
+/// Runs random mixes through a model that exposes every mistake. `slack` is the number of new
+/// tokens past the context.
 fn mixes(day: &Day, seed: u64, slack: usize, cached: bool) -> Outcome {
     let (tokenizer, mut random) = (tokenizer()?, Random::new(seed));
     for _ in 0..14 {
@@ -593,7 +599,7 @@ fn mixes(day: &Day, seed: u64, slack: usize, cached: bool) -> Outcome {
         let model = Witness::mixing(vocab, context, most + 1);
         let cache: Box<dyn Batch> =
             if cached { Box::new(Keep::default()) } else { Box::new(NoCache) };
-        // The batch is to number the requests: all of them come as number 0.
+        // The batch has to assign the ids, so every request arrives as number 0.
         let all = prompts.iter().map(|prompt| request(0, prompt, most, &[0])).collect();
         let got = (day.generate)(&model, &tokenizer, all, cache);
         let fresh = Witness::mixing(vocab, context, usize::MAX);
@@ -622,7 +628,7 @@ pub fn rows_end_at_the_context(day: &Day) -> Outcome {
 }
 
 pub fn the_cache_does_not_grow_for_the_gone(day: &Day) -> Outcome {
-    // A long row ends at once; what is left needs no more positions than its own longest row.
+    // A long row ends immediately. The others then need no more positions than the longest of them.
     let tokenizer = tokenizer()?;
     let model = Witness::new(60, 64, 30, |seen| {
         let next = if seen.len() == 20 { 0 } else { (seen[seen.len() - 1].0 + 1) % 50 + 1 };
@@ -665,16 +671,17 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     refused("a prompt of 7, a context of 6", run(3, &[vec![1; 7], vec![1]], keep()), &["context"])
 }
 
-// Six layers of f32 sums in another order; the logits are near 10 (as day 5).
+// f32 sums through six layers in a different order. The logits are around 10 (as on day 5).
 const LOGITS: f32 = 1e-4;
-// A choice closer than this may be turned by another order of sums: the margin of every golden.
+// A different order of summation could flip a choice closer than this. Every golden keeps this
+// margin.
 const NEAR: f32 = 1e-3;
 
 pub fn load(name: &str) -> Result<Box<dyn Model>> {
     model_of(name, DType::F32)
 }
 
-/// Logits `(V)` after a text.
+/// Returns the logits `(V)` after a text.
 fn alone(model: &dyn Model, ids: &[u32]) -> Result<Tensor> {
     let step = Step::new(model, ids, 0)?.with_logits(Logits::Last(1));
     model.forward(&step, &mut NoCache)?.flatten_all()
@@ -698,7 +705,7 @@ pub fn story_models_equal_their_rows_alone(day: &Day) -> Outcome {
 }
 
 pub fn gpt2_to_the_end_of_its_context(day: &Day) -> Outcome {
-    // A context of 256: the rows end there, with their 257th token, and not in the same step.
+    // The context is 256, so each row ends at its 257th token, in different steps.
     let (model, tokenizer, mut random) = (load("story-gpt2-1m")?, tokenizer()?, Random::new(132));
     let lengths = [253, 4, 250];
     let row = |len: &usize| (0..*len).map(|_| 300 + random.below(1700) as u32).collect();
@@ -719,7 +726,7 @@ pub fn gpt2_to_the_end_of_its_context(day: &Day) -> Outcome {
 pub fn rows_have_their_own_parameters(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let prompts = [vec![7, 8, 9], vec![5], vec![6, 4]];
-    // The bound, the EOS ids and the sampler of row 1 are not those of its neighbours.
+    // Row 1 has a different token limit, different EOS ids and a different sampler.
     let all = || {
         let mut all = requests(&prompts, 9, &[]);
         (all[1].max_new_tokens, all[1].eos_token_ids) = (5, vec![3, 11]);
@@ -740,7 +747,8 @@ pub fn rows_have_their_own_parameters(day: &Day) -> Outcome {
 }
 
 pub fn rows_draw_from_their_own_streams(day: &Day) -> Outcome {
-    // A stream for each row, as `--rng chacha`: a row in company draws what it would draw alone.
+    // Each row has its own random stream, as with `--rng chacha`, so a row in a batch draws the
+    // same tokens as it does alone.
     let (model, tokenizer) = (load("story-230k")?, tokenizer()?);
     let streams: RefCell<Vec<RequestRng>> = RefCell::default();
     let draw = |row: usize, logits: &[f32]| -> Result<(u32, f32)> {
@@ -767,7 +775,7 @@ pub fn rows_draw_from_their_own_streams(day: &Day) -> Outcome {
     let mut random = Random::new(133);
     let prompts = prompts(&mut random, 4, 9, 2048);
     let mut pick = |row: usize, logits: &[f32]| draw(row, logits);
-    // 1e-5 of probability: what f32 logits can move a border by.
+    // f32 logits can shift a boundary by 1e-5 in probability.
     let want = all_decoded(&*model, &requests(&prompts, 20, &[0]), &mut pick, 1e-5)?;
     streams.borrow_mut().clear();
     let mut requests = requests(&prompts, 20, &[0]);
@@ -791,7 +799,7 @@ pub fn tokens_equal_transformers(day: &Day) -> Outcome {
             list.filter_map(serde_json::Value::as_f64).collect::<Vec<_>>()
         };
         let name = batch["model"].as_str().unwrap_or_default();
-        // All rows of the small models, two of the large one: what they take is time.
+        // All rows of the small models, but only two of the large one, to save time.
         let rows = if name == "story-3m" { [1, 4].to_vec() } else { (0..5).collect() };
         let ids = |key: &str| -> Vec<Vec<u32>> {
             rows.iter()
@@ -868,7 +876,7 @@ pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
         equal(&format!("{input}: (finish, error) of row 1's tokens"), Ok(ends(&failed)), &want)
             .likely("the last token of a row that fails says so")?;
     }
-    // But a pass that fails is everybody's error.
+    // A pass that fails is an error for the whole batch.
     let model = Witness::mixing(40, 20, 2);
     let all = requests(&prompts, 4, &[]);
     let got = (day.generate)(&model, &tokenizer, all, Box::new(Keep::default()));
@@ -919,8 +927,8 @@ pub fn right_padded_rows_equal_themselves_alone(day: &Day) -> Outcome {
     refused("right_step of 1 and of an empty row", none, &[])
 }
 
-/// Which id fills a row up doesn't matter, since no real token sees it. Others pad with EOS, which
-/// is 0 in the story models; any other id does as well.
+/// Checks that any id can serve as padding, since no real token sees it. Other implementations pad
+/// with EOS, which is 0 in the story models.
 fn any_id_may_be_padding(day: &Day, random: &mut Random) -> Outcome {
     let model = load("story-230k")?;
     let prompts = prompts(random, 4, 12, 2048);
@@ -947,7 +955,7 @@ fn any_id_may_be_padding(day: &Day, random: &mut Random) -> Outcome {
 }
 
 pub fn no_padding_needs_no_mask(day: &Day) -> Outcome {
-    // Rows of one length: there is nothing to hide, and the causal step is right to the last bit.
+    // Rows of equal length need no mask, and the causal step must match bit for bit.
     let (model, tokenizer) = (load("story-230k")?, tokenizer()?);
     let rows = [vec![300, 301, 302, 303], vec![310, 311, 312, 313]];
     let given = [text(&rows[0], 0), text(&rows[1], 0)];

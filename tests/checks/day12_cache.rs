@@ -1,4 +1,4 @@
-//! What day 12's checkers assert of its cache, whose rows come and go.
+//! Day 12's checks of its cache, whose rows come and go.
 
 use super::checks::{bits_equal, equal, feed, refused, rows, Likely, Outcome, Random, Rows};
 use super::checks::{Witness, LAYERS};
@@ -6,15 +6,15 @@ use super::day::Day;
 use candecode::kit::{Batch, Cache, Model, Step};
 use candle_core::{Device, Result, Tensor};
 
-/// Capacities: none, and room for all that these checks append.
+/// The capacities to test: none, and one with room for everything these checks append.
 const CAPACITIES: [Option<usize>; 2] = [None, Some(40)];
 
-/// The cache holds exactly these positions, in every layer.
+/// Checks that every layer of the cache holds exactly these positions.
 fn holds(input: &str, cache: &dyn Batch, rows: &Rows) -> Outcome {
     super::checks::holds(input, cache.len(), |layer| cache.layer(layer), rows)
 }
 
-/// What a cache of this capacity is called in a check's input.
+/// Describes a cache of this capacity in a check's input.
 fn named(capacity: Option<usize>) -> String {
     match capacity {
         None => "a cache that grows".into(),
@@ -75,7 +75,7 @@ pub fn a_beam_and_its_sibling_part(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// What one random operation does to both; a line of the input's description.
+/// Applies one random operation to both, and returns a line describing it.
 fn operate(
     random: &mut Random,
     cache: &mut dyn Batch,
@@ -123,7 +123,7 @@ pub fn any_order_of_operations(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// A cache of this capacity, with these rows.
+/// Builds a cache with this capacity and these rows.
 fn filled(day: &Day, capacity: Option<usize>, rows: &Rows) -> Result<Box<dyn Batch>> {
     let mut cache = (day.cache)(LAYERS, capacity);
     feed(&mut *cache, rows)?;
@@ -169,7 +169,8 @@ pub fn an_empty_cache_is_joined(day: &Day) -> Outcome {
 }
 
 pub fn what_has_joined_shares_nothing(day: &Day) -> Outcome {
-    // As wide as it can be: then nothing is padded, and a view would do, but for what happens next.
+    // At full width nothing is padded, and returning a view would be fine if nothing happened
+    // afterwards.
     for capacity in [None, Some(3), Some(9)] {
         for mine in [None, Some(rows(&[&[7, 8, 9]]))] {
             let mut cache = (day.cache)(LAYERS, capacity);

@@ -1,4 +1,4 @@
-//! What day 13's checkers assert.
+//! Day 13's checks.
 
 use super::checks::{close, ensure, equal, equal_tokens, model, refused, tokenizer, Fake, Keep};
 use super::checks::{Likely, Outcome, Random, Witness};
@@ -16,14 +16,15 @@ use candle_core::{bail, Device, IndexOp, Result, Tensor};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A drafting model with its cache and processors, greedy or not, for a target of so many tokens.
+/// Builds a draft model with its cache and processors, greedy or sampling, for a target with this
+/// many tokens.
 pub type Small =
     for<'a> fn(Cached<'a>, Vec<Rc<dyn LogitsProcessor + 'a>>, bool, usize) -> Box<dyn Drafter + 'a>;
 
-/// `rejection_sample`: p, q, M and the random numbers.
+/// Signature of `rejection_sample`: p, q, M and the source of random numbers.
 pub type Rejection = fn(&[f32], &[f32], f32, &mut dyn FnMut() -> f32) -> Result<(u32, usize)>;
 
-/// What a decoder is made of.
+/// The parts of a decoder.
 pub struct Setup<'a> {
     pub target: Cached<'a>,
     pub tokenizer: &'a Tokenizer,
@@ -32,7 +33,7 @@ pub struct Setup<'a> {
     pub k: usize,
 }
 
-/// A `SpeculativeDecoder`, whosever it is, and the tasks that take one.
+/// A `SpeculativeDecoder` in any implementation, with the tasks that take one.
 pub trait Decoder<'a> {
     fn target(&mut self) -> &mut Cached<'a>;
     fn sequence(&mut self) -> &mut Sequence<'a>;
@@ -121,7 +122,7 @@ macro_rules! implementation {
     }};
 }
 
-/// Block after block, until the sequence has ended.
+/// Decodes block by block until the sequence ends.
 fn speculate<'a>(decoder: &mut (dyn Decoder<'a> + 'a)) -> Result<Vec<Token>> {
     let mut tokens: Vec<Token> = Vec::new();
     while tokens.last().is_none_or(|token| token.finish.is_none()) {
@@ -134,7 +135,7 @@ fn speculate<'a>(decoder: &mut (dyn Decoder<'a> + 'a)) -> Result<Vec<Token>> {
     Ok(tokens)
 }
 
-/// Drafts nothing.
+/// A drafter that drafts nothing.
 struct Mute;
 
 impl Drafter for Mute {
@@ -150,7 +151,7 @@ fn row(numbers: &[f32]) -> Result<Tensor> {
     Tensor::new(numbers, &Device::Cpu)
 }
 
-// Sums of a few f32 near 1: a few units of 6e-8.
+// Sums of a few f32 values near 1: an error of a few times 6e-8.
 const TOLERANCE: f32 = 1e-6;
 
 pub fn the_residual_by_hand(day: &Day) -> Outcome {
@@ -217,10 +218,11 @@ pub fn classical_rejection_draws_from_p(day: &Day) -> Outcome {
         }
         let x = chi_square(&seen, &p);
         let what = format!("60,000 draws with p = {p:?}, q = {q:?}, M = {m}: {seen:?}");
-        // As in `the_distribution_is_the_targets`: once in a million times, and seeded.
+        // A false alarm has a chance of one in a million, as in `the_distribution_is_the_targets`,
+        // and the draws are seeded.
         ensure(&what, x < 30.7, &format!("chi-square is {x:.1}: these are not drawn from p"))?;
-        // The proposals of a draw are geometric, of mean M and variance M (M - 1). Five standard
-        // deviations: a right average misses them twice in three million times.
+        // The number of proposals per draw is geometric, with mean M and variance M (M - 1). A
+        // correct average misses five standard deviations twice in three million runs.
         let (mean, want) = (all as f64 / f64::from(draws), f64::from(m));
         let five = 5.0 * (want * (want - 1.0) / f64::from(draws)).sqrt();
         let what = format!("{what}; {mean:.3} proposals a draw");
@@ -233,21 +235,21 @@ fn draft(tokens: &[u32], probs: &[[f32; 3]]) -> Draft {
     Draft { tokens: tokens.to_vec(), probs: probs.iter().map(|q| q.to_vec()).collect() }
 }
 
-/// What `verify` found, as (accepted, next).
+/// Checks the result of `verify`, as (accepted, next).
 fn verdict(what: &str, got: Result<(usize, u32)>, want: &(usize, u32)) -> Outcome {
     equal(&format!("{what}: (accepted, next)"), got, want)
 }
 
 pub fn a_draft_is_accepted_with_p_over_q(day: &Day) -> Outcome {
     let target = [P.to_vec(), vec![0.0, 0.0, 1.0]];
-    // Token 0 is likelier to the target than to the draft: it is always accepted.
+    // Token 0 is more likely under the target than under the draft, so it is always accepted.
     let zero = draft(&[0], &[Q]);
     verdict("token 0 drafted, u = .999", (day.verify)(&zero, &target, &[0.999, 0.0]), &(1, 2))?;
-    // A token that the target never says is always rejected.
+    // A token with zero probability under the target is always rejected.
     let never = [vec![0.5, 0.5, 0.0], vec![0.0, 0.0, 1.0]];
     let two = draft(&[2], &[[0.5, 0.25, 0.25]]);
     verdict("token 2, of p = 0, drafted", (day.verify)(&two, &never, &[0.0, 0.0]), &(0, 1))?;
-    // Token 1 is accepted with probability .3 / .6: at u = .49, and at .51 no more.
+    // Token 1 is accepted with probability .3 / .6: at u = .49 it is, at .51 it isn't.
     let one = draft(&[1], &[Q]);
     verdict("token 1 drafted, u = .49", (day.verify)(&one, &target, &[0.49, 0.0]), &(1, 2))?;
     verdict("token 1 drafted, u = .51", (day.verify)(&one, &target, &[0.51, 0.0]), &(0, 0)).likely(
@@ -277,8 +279,8 @@ pub fn numbers_that_do_not_fit_are_refused(day: &Day) -> Outcome {
     refused("token 3 of a vocabulary of 3", got, &[])
 }
 
-/// Draws whole blocks with drafts from `q`, and tallies the first token of each, and how many
-/// drafts were accepted.
+/// Draws whole blocks with drafts from `q`. Tallies the first token of each block, and counts the
+/// accepted drafts.
 fn tally(day: &Day, p: &[f32], q: &[f32], draws: usize) -> Result<(Vec<usize>, usize)> {
     let (mut rng, mut seen, mut all) = (RequestRng::new(13, 0), vec![0; p.len()], 0);
     for _ in 0..draws {
@@ -320,8 +322,8 @@ pub fn the_distribution_is_the_targets(day: &Day) -> Outcome {
     for (p, q) in CASES {
         let (seen, _) = tally(day, &p, &q, 60_000)?;
         let x = chi_square(&seen, &p);
-        // Three degrees of freedom: above 30.7 a right distribution comes once in a million times.
-        // The numbers are seeded, so a right answer that passes once passes always.
+        // With three degrees of freedom, a correct distribution exceeds 30.7 once in a million
+        // runs. The numbers are seeded, so a correct answer that passes once always passes.
         let what = format!("60,000 draws with p = {p:?}, q = {q:?}: {seen:?}");
         ensure(&what, x < 30.7, &format!("chi-square is {x:.1}: these are not drawn from p"))
             .likely(
@@ -336,8 +338,8 @@ pub fn drafts_are_accepted_as_often_as_the_overlap_says(day: &Day) -> Outcome {
         let draws = 60_000;
         let (_, accepted) = tally(day, &p, &q, draws)?;
         let want: f64 = p.iter().zip(&q).map(|(p, q)| f64::from(p.min(*q))).sum();
-        // Five standard deviations of a binomial: a right rate misses them twice in three million
-        // times.
+        // Five standard deviations of a binomial: a correct rate misses them twice in three million
+        // runs.
         let five = 5.0 * (want * (1.0 - want) / draws as f64).sqrt() + 1e-9;
         let rate = accepted as f64 / draws as f64;
         let what = format!(
@@ -382,16 +384,16 @@ fn uncached(model: &dyn Model) -> Cached<'_> {
     Cached::new(model, Box::new(NoCache))
 }
 
-/// With the simplest cache that there is: the checks' own.
+/// Wraps a model in the checks' own, simplest possible cache.
 fn keeping(model: &dyn Model) -> Cached<'_> {
     Cached::new(model, Box::new(Keep::default()))
 }
 
-/// The probabilities that follow each of four tokens; token 0 follows what nothing is known of.
+/// The next-token probabilities after each of four tokens. Row 0 is also used for an empty context.
 const AFTER: [[f32; 4]; 4] =
     [[0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.1, 0.6, 0.2, 0.1]];
 
-/// A model that says just that.
+/// Builds a model with exactly these probabilities.
 fn table(bound: usize) -> Fake {
     Fake::new(4, 64, bound, |ids| {
         let last = ids.last().map_or(0, |id| *id as usize);
@@ -441,10 +443,10 @@ pub fn a_drafted_eos_ends_the_draft(day: &Day) -> Outcome {
     equal("the same: how many q", Ok(got.probs.len()), &2)
 }
 
-/// What a processor saw: the text, and how many tokens remained.
+/// Calls to a processor: the text, and the number of tokens remaining.
 type Seen = RefCell<Vec<(Vec<u32>, usize)>>;
 
-/// Writes down what it sees, and doubles the logits, as temperature 1/2 does.
+/// Records its input, and doubles the logits, as a temperature of 1/2 would.
 fn recorder(seen: &Seen) -> Vec<Rc<dyn LogitsProcessor + '_>> {
     let process = move |cx: &ProcessorInput, logits: &mut [f32]| {
         seen.borrow_mut().push((cx.tokens.to_vec(), cx.remaining));
@@ -454,7 +456,7 @@ fn recorder(seen: &Seen) -> Vec<Rc<dyn LogitsProcessor + '_>> {
     vec![named("recorder", process)]
 }
 
-/// `p²` over its sum: what doubled logits come to.
+/// Returns the normalised `p²`, which is the effect of doubling the logits.
 fn squared(last: &[usize]) -> Vec<Vec<f32>> {
     let square = |p: &[f32; 4]| {
         let sum: f32 = p.iter().map(|p| p * p).sum();
@@ -478,7 +480,7 @@ pub fn the_drafters_processors_see_the_draft(day: &Day) -> Outcome {
     equal("what the processors saw: text, and tokens that remain", Ok(seen.take()), &want)
 }
 
-/// As [`Witness::mixing`]: depends on every token seen, on its position, and on their order.
+/// Like [`Witness::mixing`], depends on every token seen, on their positions and on their order.
 fn mix(seen: &[(u32, u32)]) -> Vec<f32> {
     let step = |hash: u32, (id, at): &(u32, u32)| (hash * 31 + id + 53 * at + 1) % 65_521;
     let hash = seen.iter().fold(7, step);
@@ -502,7 +504,7 @@ pub fn at_its_contexts_end_the_drafter_stops(day: &Day) -> Outcome {
     let mut random = Random::new(13);
     for (context, len, n, want) in [
         (16, 10, 4, 4),
-        (16, 13, 6, 4), // the token after the 16th is drafted, and then none: it cannot be fed
+        (16, 13, 6, 4), // the token after the 16th is drafted, and no more: it can't be fed
         (16, 16, 3, 1),
         (16, 17, 3, 0),
         (16, 40, 3, 0),
@@ -525,7 +527,7 @@ pub fn at_its_contexts_end_the_drafter_stops(day: &Day) -> Outcome {
 }
 
 pub fn another_padding_of_the_vocabulary(day: &Day) -> Outcome {
-    // The same family, padded differently: the draft's table is shorter, or longer, than the
+    // The same family with different padding: the draft's table is smaller or larger than the
     // target's 4.
     for size in [3, 6] {
         let small = Fake::new(size, 64, 20, move |_| (0..size).map(|id| id as f32).collect());
@@ -577,7 +579,7 @@ pub fn greedy_drafts_are_the_small_models_own_text(day: &Day) -> Outcome {
     equal_tokens(what, Ok(text[ids.len()..].to_vec()), &want, &[])
 }
 
-/// A decoder of a check's own making: its drafts do not matter.
+/// Builds a decoder for checks where the drafts don't matter.
 fn mute<'a>(
     day: &Day,
     target: Cached<'a>,
@@ -638,7 +640,7 @@ pub fn one_pass_gives_every_row(day: &Day) -> Outcome {
     let mut decoder = mute(day, keeping(&model), &tokenizer, &[5, 6, 7], 50)?;
     for (draft, fed) in [
         (vec![8, 9], vec![5, 6, 7, 8, 9]),
-        (vec![8, 3, 2], vec![7, 8, 3, 2]), // the rows after 7, 8, 3 and 2: these are fed
+        (vec![8, 3, 2], vec![7, 8, 3, 2]), // the rows after 7, 8, 3 and 2, all of which are fed
         (vec![], vec![7]),
         (vec![4], vec![7, 4]),
     ] {
@@ -648,7 +650,7 @@ pub fn one_pass_gives_every_row(day: &Day) -> Outcome {
             .likely("one row after the text, and one after each drafted token")?;
         let all = [&[5, 6, 7], &draft[..]].concat();
         let want: Vec<Vec<f32>> = (3..=all.len()).map(|end| mix(&placed(&all[..end]))).collect();
-        close(&what, rows(&got), &rows(&want)?, 0.0)?; // a fake: the numbers are copied
+        close(&what, rows(&got), &rows(&want)?, 0.0)?; // a fake model, so the numbers are copies
         let passes = model.passes.take();
         equal(
             &format!("{what}: passes, by the tokens fed"),
@@ -674,8 +676,8 @@ pub fn one_pass_equals_passes_one_by_one(day: &Day) -> Outcome {
         let step = Step::new(&*model, &all[..end], 0)?.with_logits(Logits::Last(1));
         want.push(model.forward(&step, &mut NoCache)?.i((0, 0))?);
     }
-    // The same sums in other shapes: 1e-4 is HF's own cached-against-uncached distance on these
-    // models.
+    // The same sums in other shapes. 1e-4 is how far apart HF's own cached and uncached runs are on
+    // these models.
     let what = "story-230k, \"Lily and her dog\" and \" went to the park\" drafted";
     close(what, rows(&got), &Tensor::stack(&want, 0)?, 1e-4)
 }
@@ -707,7 +709,7 @@ pub fn behind_a_certain_end_nothing_is_processed(day: &Day) -> Outcome {
     let (fake, tokenizer, calls) = (table(0), tokenizer()?, RefCell::new(0));
     let raw: Vec<Vec<f32>> =
         after(&[1, 2, 3]).iter().map(|row| row.iter().map(|p| p.ln()).collect()).collect();
-    // Token 2 is never left to choose; behind it, and behind EOS, nothing is.
+    // Token 2 is always forbidden. After it or after EOS, so is every other token.
     let rail = |name: &str| -> Vec<Rc<dyn LogitsProcessor + '_>> {
         let process = |cx: &ProcessorInput, logits: &mut [f32]| {
             *calls.borrow_mut() += 1;
@@ -742,7 +744,7 @@ pub fn behind_a_certain_end_nothing_is_processed(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Drafts the same nonsense whatever was said.
+/// A drafter that drafts the same nonsense for any text.
 struct Sabotage;
 
 impl Drafter for Sabotage {
@@ -797,7 +799,7 @@ pub fn greedy_text_is_the_targets_own(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Counts on from the last token, and is sure of it.
+/// A drafter that counts up from the last token with full confidence.
 struct Counting;
 
 impl Drafter for Counting {
@@ -810,8 +812,8 @@ impl Drafter for Counting {
 }
 
 pub fn processors_see_the_drafted_tokens(day: &Day) -> Outcome {
-    // The model always likes 300 best, then 301, …, and no token may come twice: so it counts. The
-    // drafter knows.
+    // The model always prefers 300, then 301, and so on. No token may repeat, so it counts up. The
+    // drafter knows this.
     let like = |id: usize| if id < 300 { f32::NEG_INFINITY } else { -(id as f32) };
     let fake = Fake::new(2048, 400, 100, move |_| (0..2048).map(like).collect());
     let tokenizer = tokenizer()?;
@@ -851,8 +853,8 @@ pub fn the_context_ends_the_text_as_without_drafts(day: &Day) -> Outcome {
 
 pub fn the_text_ends_inside_a_block(day: &Day) -> Outcome {
     let (tokenizer, vocab) = (tokenizer()?, 2048);
-    // The model counts: 300, 301, …; the drafter knows. EOS is 305, in the middle of a block of 4
-    // after 2 tokens.
+    // The model counts 300, 301, …, and the drafter knows this. EOS is 305, so after 2 tokens it
+    // falls in the middle of a block of 4.
     let count = |ids: &[u32]| ids.last().copied().unwrap_or(300) + 1;
     let run = |max: usize, eos: Vec<u32>, stops: Vec<String>| {
         let fake = Fake::wants(vocab, 400, 100, count);
@@ -889,7 +891,7 @@ pub fn nothing_more_is_nothing_more(day: &Day) -> Outcome {
     equal("K and bound beyond all numbers, nothing drafted: tokens of a block", got, &1)
 }
 
-/// Whatever is drafted.
+/// A drafter that always returns this draft.
 struct Fixed(Draft);
 
 impl Drafter for Fixed {
@@ -957,7 +959,8 @@ pub fn any_drafter_gives_the_same_text(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Knows what the model of [`mix`] will say, and says another token at every so many positions.
+/// A drafter that knows what the [`mix`] model will choose, and drafts another token at every
+/// `wrong_every`-th position.
 struct Guess {
     wrong_every: u32,
 }
@@ -977,7 +980,7 @@ impl Drafter for Guess {
     }
 }
 
-/// Drafts a text that is known: the tokens behind those that the sequence has.
+/// A drafter with a known text: it drafts the tokens that follow the sequence so far.
 struct Known(Vec<u32>);
 
 impl Drafter for Known {
@@ -989,7 +992,7 @@ impl Drafter for Known {
     }
 }
 
-/// A greedy text of story-3m by a drafter: its tokens and counts.
+/// Generates greedily with story-3m and a drafter. Returns the tokens and the counts.
 fn counted<'a>(
     day: &Day,
     target: &'a dyn Model,
@@ -1012,7 +1015,7 @@ pub fn blocks_are_counted(day: &Day) -> Outcome {
     let what = "a drafter that is always wrong: one token for each pass, none accepted";
     equal(what, Ok([counts.passes, counts.accepted, counts.written]), &[n, 0, n])
         .likely("decoder.counts.add counts a block: the draft, the verdict, the tokens written")?;
-    // The drafter knows the text: everything is accepted, so K + 1 tokens for each pass.
+    // The drafter knows the text, so everything is accepted: K + 1 tokens per pass.
     let known = [&ids[..], &tokens.iter().map(|token| token.id).collect::<Vec<_>>()].concat();
     let (tokens, counts) = counted(day, &*target, &tokenizer, &ids, Box::new(Known(known)), 3)?;
     let what = "a drafter that knows the text, K = 3: four tokens for each pass";
@@ -1044,8 +1047,8 @@ pub fn a_small_models_samples_follow_the_target(day: &Day) -> Outcome {
     sampled(day, "a small model")
 }
 
-/// A model of four tokens whose next distribution depends on the last token; `tilt` tells target
-/// and draft apart.
+/// Builds a model of four tokens whose next distribution depends on the last token. `tilt` makes
+/// the target and the draft differ.
 fn dice(tilt: f32) -> Fake {
     Fake::new(4, 64, 1_000_000, move |ids| {
         let last = f32::from(ids.last().copied().unwrap_or(0) as u8);
@@ -1053,7 +1056,7 @@ fn dice(tilt: f32) -> Fake {
     })
 }
 
-/// Draws every token from the same distribution.
+/// A drafter that draws every token from the same distribution.
 struct Blunt;
 
 impl Drafter for Blunt {
@@ -1070,7 +1073,7 @@ pub fn sampled_texts_follow_the_target(day: &Day) -> Outcome {
     sampled(day, "one distribution for all")
 }
 
-/// 4,000 short texts with drafts of this kind are distributed as the target's.
+/// Checks that 4,000 short texts with this kind of draft follow the target's distribution.
 fn sampled(day: &Day, name: &str) -> Outcome {
     let (target, small, tokenizer) = (dice(0.0), dice(0.7), tokenizer()?);
     let cool = SamplingParams { temperature: 0.6, ..Default::default() };
@@ -1111,7 +1114,8 @@ fn sampled(day: &Day, name: &str) -> Outcome {
         p.push(probs(1)?[a] * probs(a + 1)?[b] * probs(b + 1)?[c]);
     }
     let x = chi_square(&seen, &p);
-    // 26 degrees of freedom: above 76.6 once in a million times. Seeded: it cannot flicker.
+    // With 26 degrees of freedom, 76.6 is exceeded once in a million runs. The draws are seeded, so
+    // the result is stable.
     let what = format!("4,000 texts of three tokens, drafted by {name}: {seen:?}");
     ensure(&what, x < 76.6, &format!("chi-square is {x:.1}")).likely(
         "every position's distribution must be the one after the drafted tokens before it",

@@ -1,4 +1,4 @@
-//! What day 14's checkers assert.
+//! Day 14's checks.
 
 use super::checks::{
     ensure, equal, golden_json, refused, tokenizer, Failure, Fake, Likely, Outcome, Random,
@@ -23,7 +23,7 @@ const NEVER: f32 = f32::NEG_INFINITY;
 const VOCAB: usize = 2048;
 const EOS: u32 = 0;
 
-/// `Rule`, whosever it is.
+/// A rule in any implementation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rule {
     BlockSubstring,
@@ -31,11 +31,11 @@ pub enum Rule {
     MustMatch,
 }
 
-/// What a guard is made of.
+/// The processors that make up a guard rail.
 pub type Rails = Vec<Rc<dyn LogitsProcessor>>;
 
-/// Day 14 as a bundle of functions; an automaton comes as its pattern and its rule, and reads
-/// pieces one after another.
+/// Day 14 as a bundle of functions. An automaton is passed as its pattern and its rule, and reads
+/// one piece after another.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub read: fn(&str, Rule, &[&[u8]]) -> Result<usize>,
@@ -44,16 +44,17 @@ pub struct Day {
     pub walk: fn(&str, Rule, &[u8], &[u8]) -> Result<Option<usize>>,
     pub pattern: fn(&[String], bool) -> Result<String>,
     pub state: fn(&str, Rule, &Tokenizer, &ProcessorInput) -> Result<usize>,
-    /// For each text, and whether it is the whole prompt: which tokens may follow.
+    /// The legal next tokens after each text. The flag says whether the text is the whole prompt.
     pub legal: fn(&str, Rule, &Tokenizer, &[(&[u8], bool)]) -> Result<Vec<Vec<bool>>>,
-    /// Whether an answer about a text is the one given before: at once, and after all the others.
+    /// For each text, whether a repeated question returns the stored answer: asked again
+    /// immediately, and after all the other texts.
     pub kept: fn(&str, Rule, &Tokenizer, &[&[u8]]) -> Result<(Vec<bool>, Vec<bool>)>,
-    /// How many bytes of masks a rail of `1 << 20` tokens keeps after questions about all these
-    /// texts.
+    /// The number of mask bytes that a rail of `1 << 20` tokens keeps after questions about all
+    /// these texts.
     pub kept_bytes: fn(&str, Rule, &Tokenizer, &[&[u8]]) -> Result<usize>,
     pub block: fn(&[String], bool, &[String], &Tokenizer) -> Result<Rails>,
     pub sequences: fn(&mut [f32], &[u32], &[Vec<u32>], &[u32]),
-    /// For each text: whether the state behind it is live.
+    /// For each text, whether the state it leads to is live.
     pub live: fn(&str, &[&[u8]]) -> Result<Vec<bool>>,
     pub allow: fn(&str, &Tokenizer) -> Result<Rails>,
 }
@@ -147,18 +148,18 @@ fn show(bytes: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(bytes))
 }
 
-/// The bytes of every token; none for EOS.
+/// Returns the bytes of every token. EOS has none.
 fn pieces(tokenizer: &Tokenizer) -> Vec<Vec<u8>> {
     (0..VOCAB as u32).map(|id| tokenizer.token_bytes(id)).collect()
 }
 
-/// The token of that text.
+/// Returns the id of the token with this text.
 fn id(tokenizer: &Tokenizer, text: &str) -> Result<u32> {
     let found = pieces(tokenizer).iter().position(|piece| piece == text.as_bytes());
     found.map(|id| id as u32).ok_or_else(|| Error::Msg(format!("no token {text:?}")))
 }
 
-/// The tokens of these texts, one each.
+/// Returns the ids of these texts, one token each.
 fn ids(tokenizer: &Tokenizer, texts: &[&str]) -> Result<Vec<u32>> {
     texts.iter().map(|text| id(tokenizer, text)).collect()
 }
@@ -167,8 +168,8 @@ fn contains(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
-/// Which tokens may follow, of logits that are all 1; a logit that is neither left alone nor -inf
-/// is a failure.
+/// Returns the tokens that may follow, from logits that are all 1. Fails if a logit is neither 1
+/// nor -inf afterwards.
 fn legal(
     rails: &Rails,
     tokens: &[u32],
@@ -186,7 +187,7 @@ fn legal(
     Ok(logits.iter().map(|logit| *logit != NEVER).collect())
 }
 
-/// Asks about some tokens, by their text; "" is EOS. `want` are those that may follow.
+/// Tests some tokens, given by their text, with "" for EOS. `want` lists the legal ones.
 fn asks(
     what: &str,
     tokenizer: &Tokenizer,
@@ -209,7 +210,7 @@ fn asks(
 
 // 14.1
 
-/// The state after a text is the one after its parts, wherever it is cut.
+/// Checks that cutting a text anywhere leads to the same state.
 fn parts_lead_where_the_text_leads(day: &Day, pattern: &str, rule: Rule) -> Outcome {
     let texts: [&[u8]; 3] = [b"the playground", b"a play", b"\xc3\xa9 play"];
     for text in texts {
@@ -235,7 +236,7 @@ pub fn pieces_lead_where_the_text_leads(day: &Day) -> Outcome {
 
 // 14.2
 
-/// What `f` says of texts.
+/// Checks the result of `f` on each text.
 fn says<T: std::fmt::Debug + PartialEq + Copy>(
     what: &str,
     f: impl Fn(&[u8]) -> Result<T>,
@@ -252,7 +253,7 @@ pub fn violated_with_its_last_byte(day: &Day) -> Outcome {
     let cases = [("", false), ("do", false), ("dog", true), ("a dig", true), ("!", true)];
     says("dog|dig|! blocked; does the text break the rule", violates, &cases)
         .likely("the automaton says \"match\" one byte late: ask what it would say at the end")?;
-    // The prompt may have had the word already: the text goes on.
+    // A violation in the prompt doesn't matter once the text continues.
     says(
         "dog|dig|! blocked; later",
         violates,
@@ -280,7 +281,7 @@ pub fn a_blocked_word_is_no_end(day: &Day) -> Outcome {
         ("a dog", false),
         ("dogs", true),
         ("hotdog", true),
-        ("The dog.", true), // the word is the prompt's; what counts is how the text ends
+        ("The dog.", true), // the prompt contains the word, but only the end of the text counts
     ];
     says("dog blocked as a whole word; may the text end", end, &cases)
         .likely("the end of the text is a border, too")?;
@@ -291,7 +292,7 @@ pub fn a_blocked_word_is_no_end(day: &Day) -> Outcome {
 
 // 14.4
 
-/// Whether a piece may follow a text.
+/// Returns whether a piece may follow a text.
 fn pass<'a>(
     day: &'a Day,
     pattern: &'static str,
@@ -339,7 +340,7 @@ pub fn the_text_goes_on_behind_a_word(day: &Day) -> Outcome {
 
 // 14.5
 
-/// Which of these texts the pattern of these words finds anything in.
+/// Returns the texts in which the pattern for these words finds a match.
 fn found(day: &Day, words: &[&str], whole: bool, texts: &[&str]) -> Result<Vec<String>> {
     let dfa = Dfa::search(&(day.pattern)(&strings(words), whole)?)?;
     let mut found = Vec::new();
@@ -394,7 +395,7 @@ pub fn letter_case_is_ignored(day: &Day) -> Outcome {
     )?;
     let forms = ["éléphant", "ÉLÉPHANT", "Éléphant", "elephant"];
     finds(day, &["Éléphant"], false, &forms, &forms[..3])?;
-    // Letters that have two small forms, or three forms, or one of two letters.
+    // Letters with two lowercase forms, with three forms, or with a form of two letters.
     finds(day, &["ΟΔΟΣ"], false, &["οδος", "οδοσ", "Οδος", "οδο"], &["οδος", "οδοσ", "Οδος"])?;
     finds(day, &["ǆ", "k"], false, &["ǅ", "Ǆ", "\u{212a}", "dž"], &["ǅ", "Ǆ", "\u{212a}"])?;
     let forms = ["straße", "STRAẞE", "STRASSE", "strase"];
@@ -438,7 +439,7 @@ pub fn an_empty_word_is_refused(day: &Day) -> Outcome {
 
 // 14.6
 
-/// What a processor is told of a text.
+/// Builds a processor's input for a text.
 fn told<'a>(tokens: &'a [u32], prompt_len: usize, eos: &'a [u32]) -> ProcessorInput<'a> {
     ProcessorInput { tokens, prompt_len, remaining: 9, eos }
 }
@@ -459,8 +460,8 @@ pub fn begins_in_the_prompt(day: &Day) -> Outcome {
         equal(&what, state(&tokens, prompt_len), &want)
             .likely("a block list reads the prompt, too")?;
     }
-    // EOS in the prompt is no text; an id that the model has and the tokenizer has not is none
-    // either.
+    // EOS in the prompt isn't text, and neither is an id that the model has but the tokenizer
+    // doesn't.
     let odd = [&tokens[..2], &[EOS, 70_000], &tokens[2..]].concat();
     equal("the same with EOS and an unknown id between \" play\" and \"g\"", state(&odd, 2), &want)
 }
@@ -494,7 +495,7 @@ pub fn every_state_has_its_own_answer(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let pieces = pieces(&tokenizer);
     let word = b"playground";
-    // Long and short in turn, each twice.
+    // Alternating long and short, each length twice.
     let lengths = [9, 0, 8, 1, 7, 2, 6, 3, 5, 4, 9, 0, 4, 5, 3, 6, 2, 7, 1, 8];
     let mut texts: Vec<Vec<u8>> = lengths.iter().map(|n| word[..*n].to_vec()).collect();
     texts.push(b"my playgr".to_vec());
@@ -529,7 +530,7 @@ pub fn an_answer_is_kept(day: &Day) -> Outcome {
     )
 }
 
-/// Two answers about the whole vocabulary are the same.
+/// Checks that two answers about the whole vocabulary agree.
 fn same_tokens(what: &str, tokenizer: &Tokenizer, got: &[bool], want: &[bool]) -> Outcome {
     let names = |these: &mut dyn Iterator<Item = usize>| {
         let all: Vec<String> = these.map(|id| show(&tokenizer.token_bytes(id as u32))).collect();
@@ -599,8 +600,8 @@ pub fn special_tokens_are_no_text(day: &Day) -> Outcome {
 
 // 14.8
 
-/// Every way to begin the word: texts of tokens whose bytes end in a part of it, the first token
-/// with what may stand before.
+/// Lists every way to begin the word: token sequences whose bytes end in a prefix of it. The first
+/// token may have other text before that prefix.
 fn beginnings(pieces: &[Vec<u8>], word: &[u8]) -> Vec<Vec<u32>> {
     let mut open: Vec<(Vec<u32>, usize)> = Vec::new();
     for (id, piece) in pieces.iter().enumerate() {
@@ -636,7 +637,7 @@ pub fn every_spelling(day: &Day) -> Outcome {
             let mut want: Vec<bool> =
                 pieces.iter().map(|piece| !piece.is_empty() && !spelled(piece)).collect();
             want[EOS as usize] = true;
-            // The prompt is empty, or has the first piece of the word.
+            // The prompt is either empty or the first piece of the word.
             let got = legal(&rails, &before, before.len().min(1), 9)?;
             refused += want.iter().filter(|legal| !**legal).count();
             let shown: Vec<String> = before.iter().map(|id| show(&pieces[*id as usize])).collect();
@@ -646,7 +647,7 @@ pub fn every_spelling(day: &Day) -> Outcome {
                     task 14.6), and look at every byte",
             )?;
         }
-        // The number is known: so this check cannot pass because it found nothing to ask.
+        // The number is known, so the check can't pass by testing nothing.
         let enough = refused >= spellings;
         ensure(
             &format!("spellings of \"{word}\""),
@@ -657,7 +658,7 @@ pub fn every_spelling(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Every way to spell exactly this text.
+/// Lists every way to spell exactly this text.
 fn spellings(pieces: &[Vec<u8>], text: &[u8]) -> Vec<Vec<u32>> {
     if text.is_empty() {
         return vec![vec![]];
@@ -834,7 +835,7 @@ pub fn the_last_token_is_legal_too(day: &Day) -> Outcome {
         .likely("the last token must be legal, byte by byte, and end the text well")
 }
 
-/// Random logits, before and behind the rails: what is left is what it was.
+/// Checks on random logits that the rails leave every legal token's logit unchanged.
 fn logits_are_kept(name: &str, tokenizer: &Tokenizer, rails: &Rails, seed: u64) -> Outcome {
     let mut random = Random::new(seed);
     let before = ids(tokenizer, &["The", " do"])?;
@@ -853,7 +854,8 @@ fn logits_are_kept(name: &str, tokenizer: &Tokenizer, rails: &Rails, seed: u64) 
     ensure(name, got.contains(&NEVER), "no token is -inf")
 }
 
-/// A model's table may have more rows than its tokenizer has tokens, and logits for all of them.
+/// A model may have more embedding rows than its tokenizer has tokens, and it returns logits for
+/// all of them.
 pub fn ids_without_a_piece_are_not_legal(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let rails = (day.block)(&strings(&["dog"]), false, &[], &tokenizer)?;
@@ -882,8 +884,8 @@ pub fn legal_tokens_keep_their_logits(day: &Day) -> Outcome {
     logits_are_kept("\"dog\" blocked", &tokenizer, &rails, 14)
 }
 
-/// What a model says that wants to write the word, in whatever pieces: where the text ends in a
-/// part of it, every piece that goes on with it is wanted, the longer the more.
+/// Returns the logits of a model that wants to write the word in any spelling. If the text ends in
+/// a prefix of the word, it prefers every piece that continues it, and longer pieces more.
 fn obsessed(pieces: &[Vec<u8>], word: &[u8], ids: &[u32]) -> Vec<f32> {
     let text: Vec<u8> =
         ids.iter().flat_map(|id| pieces.get(*id as usize).cloned().unwrap_or_default()).collect();
@@ -902,7 +904,7 @@ fn obsessed(pieces: &[Vec<u8>], word: &[u8], ids: &[u32]) -> Vec<f32> {
     pieces.iter().enumerate().map(score).collect()
 }
 
-/// Drafts what the model without rails would write.
+/// A drafter that drafts what the model would write without rails.
 struct Eager(Vec<Vec<u8>>);
 
 impl Drafter for Eager {
@@ -1005,7 +1007,7 @@ pub fn sequences_of_ids(day: &Day) -> Outcome {
     equal("an id outside of the vocabulary", forbidden(&[1], &[&[1, 99]]), &vec![])
 }
 
-/// Which of 8 ids are forbidden after these tokens.
+/// Returns which of 8 ids are forbidden after these tokens.
 fn forbidden_ids(
     day: &Day,
     tokens: &[u32],
@@ -1058,8 +1060,8 @@ pub fn states_that_lead_to_a_match(day: &Day) -> Outcome {
     )
 }
 
-/// By trying: a state is live if and only if some continuation of up to four letters, or none,
-/// makes a match.
+/// Checks by brute force: a state is live if and only if some continuation of zero to four letters
+/// leads to a match.
 pub fn live_agrees_with_trying(day: &Day) -> Outcome {
     let patterns = ["ab", "a*b", "(ab)+", "a|bba", "a{2,3}", "(a|b)*bb", "b?a?", "(aa|b)*a", ""];
     let mut continuations = vec![String::new()];
@@ -1233,7 +1235,8 @@ pub fn random_models_match(day: &Day) -> Outcome {
                     )?;
                     break;
                 };
-                // EOS is taken when it may be: [A-Z][a-z]+ alone would never end.
+                // Take EOS as soon as it is legal: with [A-Z][a-z]+ the text would never end
+                // otherwise.
                 let next = if legal[EOS as usize] { EOS as usize } else { *next };
                 ended = next == EOS as usize;
                 if ended {
@@ -1264,8 +1267,7 @@ pub fn impossible(day: &Day) -> Outcome {
     refused("[a&&b], which nothing matches", got, &["matches", "[a&&b]"])?;
     let got = (day.allow)("(a", &tokenizer).map(|rails| rails.len());
     refused("(a, which is no regular expression", got, &["(a"])?;
-    // Two rails that leave nothing between them: the loop's error names the one that emptied the
-    // row.
+    // Two rails that together leave no token. The loop's error names the one that removed the last.
     let mut rails = (day.allow)("dog", &tokenizer)?;
     rails.extend((day.block)(&strings(&["dog"]), false, &[], &tokenizer)?);
     let fake = Fake::wants(VOCAB, 64, 20, |_| 5);

@@ -1,4 +1,4 @@
-//! What day 15's checkers assert.
+//! Day 15's checks.
 
 use super::checks::{ensure, equal, golden_json, model, refused, tokenizer};
 use super::checks::{Fake, Likely, Outcome, Random, Witness};
@@ -12,16 +12,16 @@ use candle_core::{bail, Device, Error, Result, Tensor};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// Which caches a scheduler makes.
+/// The kind of cache a scheduler creates.
 #[derive(Clone, Copy)]
 pub enum Caches {
     None,
-    /// Layers, and a capacity.
+    /// The number of layers, and the capacity.
     Kv(usize, Option<usize>),
 }
 
 impl Caches {
-    /// What makes an empty one.
+    /// Returns a function that creates an empty cache.
     pub fn maker(self) -> Box<dyn Fn() -> Box<dyn Batch>> {
         Box::new(move || match self {
             Self::None => Box::new(NoCache),
@@ -30,7 +30,8 @@ impl Caches {
     }
 }
 
-/// What a request asks for: plain data, for a check makes the same request more than once.
+/// The parameters of a request, as plain data, because a check builds the same request more than
+/// once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ask {
     pub id: usize,
@@ -38,9 +39,9 @@ pub struct Ask {
     pub most: usize,
     pub eos: Vec<u32>,
     pub stops: Vec<String>,
-    /// Sampled with `--rng chacha` and this seed; None is greedy.
+    /// Samples with `--rng chacha` and this seed. None is greedy.
     pub seed: Option<u64>,
-    /// A token that it must not generate.
+    /// A token it must not generate.
     pub without: Option<u32>,
 }
 
@@ -50,7 +51,7 @@ impl Ask {
         Self { id, prompt, most, eos, stops: Vec::new(), seed: None, without: None }
     }
 
-    /// The request.
+    /// Builds the request.
     pub fn request(&self, config: &ModelConfig) -> Request<'static> {
         let sampler: Sampler = match self.seed {
             Some(seed) => chacha_sampler(seed, self.id),
@@ -73,7 +74,7 @@ impl Ask {
     }
 }
 
-/// What a scheduler is made of.
+/// The parts of a scheduler.
 pub struct Setup<'a> {
     pub model: &'a dyn Model,
     pub tokenizer: &'a Tokenizer,
@@ -81,7 +82,7 @@ pub struct Setup<'a> {
     pub bound: usize,
 }
 
-/// What a check does to a scheduler.
+/// One operation on a scheduler.
 pub enum Do {
     Submit(Ask),
     HasRoom,
@@ -91,20 +92,20 @@ pub enum Do {
     Step,
 }
 
-/// What is seen after it.
+/// The scheduler's state after an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
-    /// What `has_room` said, if it was asked.
+    /// The result of `has_room`, if it was called.
     pub room: Option<bool>,
-    /// The tokens that came out.
+    /// The tokens it returned.
     pub tokens: Vec<Token>,
-    /// Positions of the cache that `prefill` gave.
+    /// The number of positions in the cache that `prefill` returned.
     pub positions: Option<usize>,
-    /// Number, padding and tokens of every running row.
+    /// The id, padding and tokens of every running row.
     pub running: Vec<(usize, usize, Vec<u32>)>,
-    /// Numbers of those that wait.
+    /// The ids of the waiting requests.
     pub waiting: Vec<usize>,
-    /// Whether the scheduler says that nothing is left to do.
+    /// Whether the scheduler reports that it has nothing left to do.
     pub idle: bool,
 }
 
@@ -162,8 +163,8 @@ macro_rules! implementation {
     }};
 }
 
-/// A model that keeps a record of its passes: the ids and positions of every row, and how many
-/// positions of all rows its cache holds after it.
+/// A model that records its passes: every row's ids and positions, and the number of positions its
+/// cache holds afterwards, over all rows.
 struct Watched {
     model: Box<dyn Model>,
     passes: RefCell<Vec<(Vec<Vec<u32>>, Vec<Vec<u32>>)>>,
@@ -197,7 +198,7 @@ impl Model for Watched {
     }
 }
 
-/// The requests of `tests/oracle/day15.json`, and what transformers makes of each alone.
+/// The requests of `tests/oracle/day15.json`, with transformers' completion of each one alone.
 #[derive(serde::Deserialize)]
 struct Group {
     model: String,
@@ -207,7 +208,7 @@ struct Group {
 }
 
 impl Group {
-    /// Request `i`, as transformers was asked.
+    /// Returns request `i`, with the settings transformers was given.
     fn ask(&self, i: usize) -> Ask {
         Ask::new(i, &self.texts[i].prompt_ids, self.max_new_tokens, &self.eos)
     }
@@ -224,7 +225,7 @@ fn group(name: &str) -> Result<Group> {
     serde_json::from_value(group).map_err(|e| Error::Msg(format!("day15.json: {e}")))
 }
 
-/// A scheduler on a model: what a check needs to say.
+/// A model and the limits for a scheduler to run it with.
 struct Case<'a> {
     model: &'a dyn Model,
     capacity: Option<usize>,
@@ -243,7 +244,7 @@ impl<'a> Case<'a> {
         (day.run)(&setup, script)
     }
 
-    /// What one request is alone: day 10's loop.
+    /// Decodes one request alone, with day 10's loop.
     fn alone(&self, ask: &Ask) -> Result<Vec<Token>> {
         let tokenizer = tokenizer()?;
         let cache = DynamicCache::new(self.model.config().num_hidden_layers);
@@ -253,8 +254,8 @@ impl<'a> Case<'a> {
         tokens
     }
 
-    /// Runs requests that arrive before the step of that number, and holds all that is seen to the
-    /// rules. The tokens of each.
+    /// Runs requests, each arriving before its given step, and checks the scheduling rules after
+    /// every step. Returns each request's tokens.
     fn serve(
         &self,
         day: &Day,
@@ -263,7 +264,7 @@ impl<'a> Case<'a> {
     ) -> std::result::Result<BTreeMap<usize, Vec<Token>>, super::checks::Failure> {
         let mut script = Vec::new();
         let last = arrivals.iter().map(|(at, _)| *at).max().unwrap_or(0);
-        // Enough steps for all of them one after another.
+        // Enough steps to run them all one after another.
         let steps: usize = arrivals.iter().map(|(_, ask)| ask.most + 1).sum();
         for step in 0..=last + steps {
             let now = arrivals.iter().filter(|(at, _)| *at == step);
@@ -309,7 +310,8 @@ impl<'a> Case<'a> {
         Ok(all)
     }
 
-    /// The same, and each request's tokens, text and end are what they are alone.
+    /// Does the same, and also checks that each request's tokens, text and finish reason match
+    /// decoding it alone.
     fn serve_as_alone(&self, day: &Day, input: &str, arrivals: &[(usize, Ask)]) -> Outcome {
         let got = self.serve(day, input, arrivals)?;
         let plain = |tokens: &[Token]| {
@@ -326,7 +328,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Every request's ids are those of the list.
+/// Checks that every request has the listed ids.
 fn each(input: &str, got: &BTreeMap<usize, Vec<Token>>, want: &[(usize, Vec<u32>)]) -> Outcome {
     for (id, ids) in want {
         let tokens = got.get(id).map(Vec::as_slice).unwrap_or_default();
@@ -350,7 +352,7 @@ pub fn paddings_by_hand(day: &Day) -> Outcome {
 
 // 15.2
 
-/// What `has_room` says with these prompts running and waiting, under a bound.
+/// Returns the result of `has_room` with these prompts running and waiting, under a bound.
 fn room(
     day: &Day,
     most: usize,
@@ -472,7 +474,7 @@ pub fn both_sides_learn_of_their_padding(day: &Day) -> Outcome {
     let group = group("stories")?;
     let model = Watched::new(model(&group.model)?);
     let case = Case::new(&model);
-    // 4, 16, 3 and 4 tokens.
+    // Prompts of 4, 16, 3 and 4 tokens.
     let order = [0, 3, 4, 1];
     let seen = case.run(day, order.map(|i| Do::PrefillAndJoin(group.ask(i))).into())?;
     let padding = |seen: &Seen| -> Vec<(usize, usize)> {
@@ -502,7 +504,8 @@ pub fn a_batch_that_ran_empty_is_replaced(day: &Day) -> Outcome {
     let group = group("stories")?;
     let model = Watched::new(model(&group.model)?);
     let case = Case::new(&model);
-    // The first ends with its second token: no row runs then, and the cache still has its columns.
+    // The first request ends with its second token. No row is running then, but the cache still has
+    // its columns.
     let ends = Ask { most: 2, ..group.ask(3) };
     let tasks =
         vec![Do::PrefillAndJoin(ends), Do::Step, Do::PrefillAndJoin(group.ask(0)), Do::Step];
@@ -551,7 +554,7 @@ pub fn nobody_overtakes(day: &Day) -> Outcome {
         let running: Vec<usize> = seen.running.iter().map(|(id, ..)| *id).collect();
         Ok((running, seen.waiting))
     };
-    // 8 new each: request 0 may come to 12 tokens, 3 to 24, 4 and 5 to 11.
+    // With 8 new tokens each, request 0 can grow to 12 tokens, 3 to 24, and 4 and 5 to 11.
     let input = "requests 0, 3, 4, 5 may grow to 12, 24, 11 and 11 tokens, the batch to 48 \
         positions, to 35, to 31: who runs, who waits";
     let got: Result<Vec<_>> = [48, 35, 31].into_iter().map(who).collect();
@@ -562,7 +565,7 @@ pub fn nobody_overtakes(day: &Day) -> Outcome {
 }
 
 pub fn the_cache_stays_within_the_bound(day: &Day) -> Outcome {
-    // Their tokens add up to 63 + 7 × 5 = 98; padded to the longest, eight rows would hold 496.
+    // Their tokens add up to 63 + 7 × 5 = 98. Padded to the longest, eight rows would take up 496.
     let model = Watched::new(Box::new(Witness::mixing(40, 70, 200)));
     let case = Case { bound: 100, ..Case::new(&model) };
     let lens = [60, 2, 2, 2, 2, 2, 2, 2];
@@ -613,8 +616,8 @@ pub fn no_token_is_lost(day: &Day) -> Outcome {
 }
 
 pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
-    // Of two tokens the model knows only token 1 from the third position on, and that one is
-    // forbidden.
+    // Once three tokens have been seen, the model allows only token 1, and the request forbids that
+    // one.
     let model = Witness::new(2, 20, 200, |seen| match seen.len() {
         0..3 => vec![1.0, 0.0],
         _ => vec![f32::NEG_INFINITY, 1.0],
@@ -680,7 +683,7 @@ pub fn what_cannot_run_is_refused(day: &Day) -> Outcome {
     refused("a prompt of 21, a context of 20", run(1, 50, none, 21, false), &["context"])
 }
 
-/// All requests of a group, at the step that `at` says, in this order.
+/// Runs all requests of a group in this order, each arriving at the step that `at` returns.
 fn served(
     day: &Day,
     case: &Case,
@@ -735,7 +738,7 @@ pub fn in_any_order_of_arrival(day: &Day) -> Outcome {
                 step
             })
             .collect();
-        // 32 tokens is what the longest may grow to.
+        // The longest request can grow to 32 tokens.
         let case = Case { bound: 32 + 40 * (round % 3), ..Case::new(&*model) };
         served(day, &case, &group, &order, |place| steps[place], &group.model)?;
     }
@@ -769,7 +772,8 @@ pub fn requests_have_their_own_parameters(day: &Day) -> Outcome {
     let group = group("stories")?;
     let model = model(&group.model)?;
     let case = Case::new(&*model);
-    // What request 0 writes: a stop string of one of its copies, and a token forbidden to another.
+    // Pieces of request 0's completion become a stop string for one of its copies and a forbidden
+    // token for another.
     let new = &group.texts[0].new_ids;
     let stop = tokenizer()?.decode(&new[2..4])?;
     let asks = [
@@ -791,7 +795,7 @@ pub fn requests_have_their_own_parameters(day: &Day) -> Outcome {
         .iter()
         .map(|(_, ask)| Ok(case.alone(ask)?.last().and_then(|token| token.finish)))
         .collect::<Result<_>>()?;
-    // That the five are not the same question.
+    // Make sure that the five requests really differ.
     ensure(&input, ends[0] != ends[1] && ends[1] != ends[3], "they should end for three reasons")
 }
 

@@ -1,29 +1,31 @@
-//! What day 16's checkers assert: arithmetic, so every number here can be had with a pencil.
+//! Day 16's checks. It is all arithmetic, so every number here can be worked out with pencil and
+//! paper.
 
 use super::checks::{equal, models_dir, near, refused, refused_calmly, Likely, Outcome, Random};
 use candecode::kit::ModelConfig;
 use candle_core::{Device, Error, Result};
 
-// Sums and products of some exact numbers in f64, in another order: a few units of 1e-16 each.
+// Sums and products of a few exact f64 numbers in a different order: an error of a few times 1e-16.
 const TOLERANCE: f64 = 1e-9;
 
-/// Rows, new tokens of each, cached positions of each, positions of each with logits.
+/// The number of rows, new tokens per row, cached positions per row, and positions per row with
+/// logits.
 pub type Sizes = (usize, usize, usize, usize);
 
-/// Bytes of a weight, and of a number in the cache.
+/// Bytes per weight, and bytes per number in the cache.
 pub type Widths = (f64, f64);
 
-/// Bandwidth in bytes a second, peak in operations a second.
+/// Bandwidth in bytes per second, and peak in operations per second.
 pub type Rates = (f64, f64);
 
-/// When a request was sent, and when its tokens came.
+/// The time at which a request was sent, and the times at which its tokens arrived.
 pub type Times = (f64, Vec<f64>);
 
-/// Time to first token, time per output token.
+/// Time to first token, and time per output token.
 pub type Waits = (f64, Option<f64>);
 
-/// Percentiles 50, 90 and 99 of the times to first token, those of the times per output token, and
-/// tokens a second.
+/// The percentiles 50, 90 and 99 of the times to first token and of the times per output token, and
+/// the tokens per second.
 pub type Sums = ([f64; 3], Option<[f64; 3]>, f64);
 
 /// Day 16 as a bundle of functions.
@@ -129,8 +131,8 @@ fn parsed(json: &str) -> Result<ModelConfig> {
     ModelConfig::from_json(json).map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
-/// Ten tokens, width 4, two layers, four query heads that share two key/value heads of width 2, an
-/// MLP of width 6, and a head of its own.
+/// Returns a configuration with ten tokens, width 4, two layers, four query heads sharing two
+/// key/value heads of width 2, an MLP of width 6, and an untied head.
 fn tiny() -> Result<ModelConfig> {
     parsed(
         r#"{"model_type": "llama", "vocab_size": 10, "hidden_size": 4, "intermediate_size": 6,
@@ -139,10 +141,10 @@ fn tiny() -> Result<ModelConfig> {
     )
 }
 
-/// What `tiny` is, for messages.
+/// Describes `tiny` in messages.
 const TINY: &str = "V 10, C 4, 2 layers, 4 query and 2 key/value heads of 2, MLP 6";
 
-/// Meta's Llama 3.1 8B, as its `config.json` says.
+/// Returns the configuration of Meta's Llama 3.1 8B, from its `config.json`.
 fn llama_8b() -> Result<ModelConfig> {
     parsed(
         r#"{"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096,
@@ -152,18 +154,19 @@ fn llama_8b() -> Result<ModelConfig> {
     )
 }
 
-/// NVIDIA H100 SXM: 3.35 TB/s; 989 TFLOPS of dense bf16 (the data sheet's 1,979 are with sparsity).
+/// NVIDIA H100 SXM: 3.35 TB/s, and 989 TFLOPS of dense bf16 (the data sheet's 1,979 are with
+/// sparsity).
 const H100: Rates = (3.35e12, 989e12);
-/// Apple M2 with ten GPU cores: 100 GB/s and 3.6 TFLOPS of f32, as Apple presented it in June 2022.
+/// Apple M2 with ten GPU cores: 100 GB/s and 3.6 TFLOPS of f32, as presented by Apple in June 2022.
 const M2: Rates = (100e9, 3.6e12);
-/// Apple A17 Pro: LPDDR5-6400 on 64 bits, 51.2 GB/s; 35 trillion operations a second of its Neural
-/// Engine, Apple's own number, which is of 8-bit integers.
+/// Apple A17 Pro: LPDDR5-6400 on 64 bits is 51.2 GB/s. Its Neural Engine does 35 trillion
+/// operations a second, Apple's own figure, for 8-bit integers.
 const A17: Rates = (51.2e9, 35e12);
 const BF16: Widths = (2.0, 2.0);
-/// llama.cpp's Q4_0: 32 weights in 18 bytes. The cache is f16.
+/// llama.cpp's Q4_0: 32 weights in 18 bytes, with an f16 cache.
 const Q4_0: Widths = (18.0 / 32.0, 2.0);
 
-/// Each of several numbers, under its name.
+/// Checks several numbers, each under its own name.
 fn all_near<const N: usize>(
     input: &str,
     names: [&str; N],
@@ -183,13 +186,13 @@ fn shown((rows, new, past, logits): Sizes) -> String {
     format!("{rows} rows of {new} new tokens after {past}, logits for {logits} of them")
 }
 
-/// A small configuration with sizes at random.
+/// Returns a small configuration with random sizes.
 fn random_config(random: &mut Random) -> Result<ModelConfig> {
     let family = ["llama", "qwen2", "qwen3", "gpt2"][random.below(4)];
     let (kv_heads, group) = (1 + random.below(3), 1 + random.below(3));
     let heads = if family == "gpt2" { kv_heads } else { kv_heads * group };
     let head_dim = 2 * (1 + random.below(3));
-    // Qwen3's heads together may be wider or narrower than the stream; GPT-2's may not.
+    // In Qwen3 the heads' total width can differ from the hidden size. In GPT-2 it can't.
     let hidden = if family == "qwen3" { 2 + random.below(9) } else { heads * head_dim };
     let head_dim_key =
         if family == "gpt2" { String::new() } else { format!(r#""head_dim": {head_dim},"#) };
@@ -206,9 +209,10 @@ fn random_config(random: &mut Random) -> Result<ModelConfig> {
 }
 
 pub fn a_layer_by_hand(day: &Day) -> Outcome {
-    // q 4·8, k and v 4·4 each, output 8·4, and three matrices of 4·6: C is 4, all heads are 8 wide.
+    // q is 4·8, k and v are 4·4 each, the output is 8·4, and there are three matrices of 4·6. C is
+    // 4, and all heads together are 8 wide.
     near(&format!("layer_weights, {TINY}"), Ok((day.layer_weights)(&tiny()?)), 168.0, TOLERANCE)?;
-    // q and output 4096² each, k and v 4096·1024 each, 3 · 4096·14336.
+    // q and output are 4096² each, k and v 4096·1024 each, plus 3 · 4096·14336.
     let got = (day.layer_weights)(&llama_8b()?);
     near("layer_weights of Llama 3.1 8B", Ok(got), 218_103_808.0, TOLERANCE)
 }
@@ -218,7 +222,7 @@ pub fn gpt2_by_hand(day: &Day) -> Outcome {
         r#"{"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12,
             "n_positions": 1024}"#,
     )?;
-    // q, k, v and output 768² each, and two matrices of 768 · 3072.
+    // q, k, v and output are 768² each, plus two matrices of 768 · 3072.
     let got = (day.layer_weights)(&config);
     near("layer_weights of GPT-2", Ok(got), 7_077_888.0, TOLERANCE)
 }
@@ -227,7 +231,7 @@ pub fn the_head_counts(day: &Day) -> Outcome {
     let untied = tiny()?;
     let tied = ModelConfig { tie_word_embeddings: true, ..untied.clone() };
     for (config, which) in [(untied, "a head of its own"), (tied, "a tied head")] {
-        // 2 · 168 in the layers, 10 · 4 in the head.
+        // 2 · 168 in the layers, and 10 · 4 in the head.
         let input = format!("weights_read, {which}, {TINY}");
         near(&input, Ok((day.weights_read)(&config)), 376.0, TOLERANCE)
             .likely("if a check of task 16.1 fails, mend that first")?;
@@ -250,7 +254,8 @@ pub fn as_many_as_the_files_have(day: &Day) -> Outcome {
             candecode::formats::read_config(&folder).map_err(|e| Error::Msg(format!("{e:#}")))?;
         let file = folder.join("model.safetensors");
         let tensors = candle_core::safetensors::load(file, &Device::Cpu)?;
-        // A tied table is the head, and is multiplied with; of another table rows are looked up.
+        // A tied table is also the head, so it takes part in a product. In an untied one rows are
+        // only looked up.
         let counts = |name: &str| {
             let table = name.contains(looked_up) && !looked_up.is_empty();
             let tied = looked_up == "embed_tokens" && config.tie_word_embeddings;
@@ -268,13 +273,13 @@ pub fn as_many_as_the_files_have(day: &Day) -> Outcome {
 pub fn bytes_by_hand(day: &Day) -> Outcome {
     let config = tiny()?;
     // 376 weights of 2 bytes. A position is 2 · 2 layers · 2 heads · 2 = 16 numbers of 4 bytes, and
-    // there are 3 · (4 + 1) of them. Logits: 3 · 10 of 4 bytes.
+    // there are 3 · (4 + 1) positions. Logits: 3 · 10 of 4 bytes.
     let decode: Sizes = (3, 1, 4, 1);
     let input = format!("{}, weights of 2 bytes, cache of 4", shown(decode));
     let got = (day.bytes_moved)(&config, decode, (2.0, 4.0));
     all_near(&input, BYTES, got, [752.0, 960.0, 120.0])
         .likely("if a check of task 16.2 fails, mend that first")?;
-    // A prompt of 5, nothing cached: its own keys and values, and one position of logits.
+    // A prompt of 5 with nothing cached: its own keys and values, and one position of logits.
     let prefill: Sizes = (2, 5, 0, 1);
     let input = format!("{}, weights of 4 bytes, cache of 2", shown(prefill));
     let got = (day.bytes_moved)(&config, prefill, (4.0, 2.0));
@@ -304,24 +309,25 @@ pub fn rows_share_the_weights(day: &Day) -> Outcome {
 pub fn a_fraction_of_a_byte(day: &Day) -> Outcome {
     let decode: Sizes = (1, 1, 0, 1);
     let got = (day.bytes_moved)(&llama_8b()?, decode, Q4_0);
-    // 7,504,658,432 · 18 / 32; a position is 131,072 bytes; 128,256 logits of 4.
+    // 7,504,658,432 · 18 / 32 bytes of weights, 131,072 bytes per position, and 128,256 logits of 4
+    // bytes.
     let want = [4_221_370_368.0, 131_072.0, 513_024.0];
     all_near("one token of Llama 3.1 8B in Q4_0 (0.5625 bytes), cache f16", BYTES, got, want)
 }
 
 pub fn operations_by_hand(day: &Day) -> Outcome {
     let config = tiny()?;
-    // Layers: 2 · 336 weights · 3 tokens; head: 2 · 40 · 3. Attention: 4 · 2 layers · 3 rows · 5
-    // keys · 8 (all query heads together are 8 wide).
+    // Layers: 2 · 336 weights · 3 tokens. Head: 2 · 40 · 3. Attention: 4 · 2 layers · 3 rows · 5
+    // keys · 8 (the width of all query heads together).
     let decode: Sizes = (3, 1, 4, 1);
     all_near(&shown(decode), COUNTS, (day.operations)(&config, decode), [2256.0, 960.0])
         .likely("if a check of task 16.1 fails, mend that first")?;
-    // 2 rows of 4 tokens after 3: they see 4, 5, 6 and 7 keys, 22 together.
+    // 2 rows of 4 tokens after 3 positions: they see 4, 5, 6 and 7 keys, 22 in total.
     let prefill: Sizes = (2, 4, 3, 1);
     all_near(&shown(prefill), COUNTS, (day.operations)(&config, prefill), [5536.0, 2816.0])?;
     let verify: Sizes = (1, 3, 5, 3);
     all_near(&shown(verify), COUNTS, (day.operations)(&config, verify), [2256.0, 1344.0])?;
-    // 2 · (32 · 218,103,808 + 128,256 · 4096), and 4 · 32 · 4096 for the one key.
+    // 2 · (32 · 218,103,808 + 128,256 · 4096), plus 4 · 32 · 4096 for the one key.
     let got = (day.operations)(&llama_8b()?, (1, 1, 0, 1));
     all_near("the first token of Llama 3.1 8B", COUNTS, got, [15_009_316_864.0, 524_288.0])
 }
@@ -382,7 +388,7 @@ pub fn a_slope_and_a_flat_roof(day: &Day) -> Outcome {
 
 pub fn the_longer_of_two_times(day: &Day) -> Outcome {
     let machine: Rates = (10.0, 80.0);
-    // Bytes take 6 s and operations 5 s; then 2 s and 5 s; then both 3 s.
+    // Bytes take 6 s and operations 5 s, then 2 s and 5 s, then 3 s each.
     for (bytes, operations, seconds, bound) in
         [(60.0, 400.0, 6.0, "memory"), (20.0, 400.0, 5.0, "compute"), (30.0, 240.0, 3.0, "compute")]
     {
@@ -415,7 +421,7 @@ pub fn llama_on_three_machines(day: &Day) -> Outcome {
     let config = llama_8b()?;
     let decode: Sizes = (1, 1, 1024, 1);
     let prefill: Sizes = (1, 1024, 0, 1);
-    // Bytes of a decoding step, bf16: 15,009,316,864 + 1025 · 131,072 + 513,024 = 15,144,178,688;
+    // Bytes of a decode step, bf16: 15,009,316,864 + 1025 · 131,072 + 513,024 = 15,144,178,688.
     // Q4_0: 4,221,370,368 + the same 134,861,824. Operations of the prefill: 2 · 1024 · 32 ·
     // 218,103,808 + 2 · 525,336,576 for the one position of logits + 4 · 32 · 4096 · 1024 · 1025 /
     // 2.
@@ -438,19 +444,19 @@ pub fn llama_on_three_machines(day: &Day) -> Outcome {
 }
 
 pub fn where_two_times_meet(day: &Day) -> Outcome {
-    // All of 2 bytes: 752 bytes of weights for all rows; 40 bytes of logits and 752 operations a
-    // row.
+    // At 2 bytes per number: 752 bytes of weights for all rows together, and 40 bytes of logits and
+    // 752 operations per row.
     let config = tiny()?;
     for (machine, want) in [
-        // 752 + 40 b bytes in b · 752 / 17.5 seconds: b = 752 / 2.971 = 253.1.
+        // 752 + 40 b bytes take b · 752 / 17.5 seconds: b = 752 / 2.971 = 253.1.
         ((1.0, 17.5), Some(254)),
         // 752 + 40 b = 752 b / 2: b = 752 / 336 = 2.2.
         ((1.0, 2.0), Some(3)),
         // 752 + 40 b = 752 b / 4: b = 752 / 148 = 5.08.
         ((1.0, 4.0), Some(6)),
-        // 752 / 2 + 40 b / 2 = 752 b: one row does.
+        // 752 / 2 + 40 b / 2 = 752 b: one row is enough.
         ((2.0, 1.0), Some(1)),
-        // A row's operations take 37.6 s and its logits 40 s: more rows never help.
+        // A row's operations take 37.6 s and its logits 40 s, so adding rows never helps.
         ((1.0, 20.0), None),
     ] {
         let input = format!(
@@ -473,8 +479,8 @@ pub fn llama_in_batches(day: &Day) -> Outcome {
 }
 
 pub fn rows_next_to_the_weights(day: &Day) -> Outcome {
-    // 8,029,995,008 weights of 2 bytes with the table, and 131,072 bytes a position: 63.94 GB of 80
-    // are left.
+    // 8,029,995,008 weights of 2 bytes including the table, and 131,072 bytes per position: 63.94
+    // of the 80 GB are left.
     let config = llama_8b()?;
     for (length, memory, want) in [(1024, 80e9, 476), (8192, 80e9, 59), (1024, 16e9, 0)] {
         let input = format!("Llama 3.1 8B in bf16, {length} positions, {memory:e} bytes");
@@ -486,7 +492,7 @@ pub fn rows_next_to_the_weights(day: &Day) -> Outcome {
 
 pub fn parts_one_after_the_other(day: &Day) -> Outcome {
     // 400 rows of Llama after 1,024 positions on an H100: the products are bound by operations and
-    // attention by memory, so the times are added.
+    // attention by memory, so the times add up.
     let config = llama_8b()?;
     let sizes: Sizes = (400, 1, 1024, 1);
     let want = 400.0 * 15_009_316_864.0 / 989e12 + 400.0 * 1025.0 * 131_072.0 / 3.35e12;
@@ -534,7 +540,7 @@ pub fn one_row_fewer(day: &Day) -> Outcome {
 
 pub fn tokens_of_all_rows(day: &Day) -> Outcome {
     let config = tiny()?;
-    // 752 + 3 · 200 bytes at 100 a second are 13.52 s, for three tokens.
+    // 752 + 3 · 200 bytes at 100 bytes per second take 13.52 s for three tokens.
     let got = (day.decode_rate)(&config, 3, 4, BF16, (100.0, 1e9));
     near(&format!("3 rows, 4 cached positions, {TINY}"), Ok(got), 3.0 / 13.52, TOLERANCE)?;
     let llama = llama_8b()?;
@@ -556,12 +562,12 @@ fn waits(input: &str, got: Result<Waits>, want: Waits) -> Outcome {
 pub fn a_request_by_hand(day: &Day) -> Outcome {
     let config = tiny()?;
     // Prompt 3: 752 + 3 · 32 + 40 = 888 bytes. Then tokens are fed after 3, 4 and 5 positions: 752
-    // + 40 and 4, 5 and 6 positions of 32 bytes, on average 952.
+    // + 40, and 4, 5 and 6 positions of 32 bytes, for an average of 952.
     let input = format!("prompt 3, 4 new tokens, 8 bytes a second, {TINY}");
     let got = (day.predict_latency)(&config, 3, 4, BF16, (8.0, 1e9));
     waits(&input, got, (111.0, Some(119.0)))?;
-    // The prefill bound by operations: 2 · (336 · 8 + 40) + 4 · 2 · 36 · 8 = 7760; a step of
-    // 752 + 40 + 9 · 32 = 1080 bytes at 40 a second.
+    // The prefill is bound by operations: 2 · (336 · 8 + 40) + 4 · 2 · 36 · 8 = 7760. A step moves
+    // 752 + 40 + 9 · 32 = 1080 bytes at 40 bytes per second.
     let input = format!("prompt 8, 2 new tokens, 40 bytes and 100 operations a second, {TINY}");
     let got = (day.predict_latency)(&config, 8, 2, BF16, (40.0, 100.0));
     waits(&input, got, (77.6, Some(27.0)))
@@ -569,7 +575,8 @@ pub fn a_request_by_hand(day: &Day) -> Outcome {
 
 pub fn one_position_of_logits(day: &Day) -> Outcome {
     let config = tiny()?;
-    // 888 bytes at 8 a second, and 7760 operations at 97 a second: both as in the check by hand.
+    // 888 bytes at 8 bytes per second, and 7760 operations at 97 per second, both from the check by
+    // hand.
     let by_memory = (day.predict_latency)(&config, 3, 1, BF16, (8.0, 1e9))?;
     let by_operations = (day.predict_latency)(&config, 8, 1, BF16, (1e9, 97.0))?;
     let got = (by_memory.0.round() as i64, by_operations.0.round() as i64);
@@ -591,12 +598,12 @@ pub fn nothing_asked_is_refused(day: &Day) -> Outcome {
 
 pub fn verifying_by_hand(day: &Day) -> Outcome {
     let config = tiny()?;
-    // One token after 4: 752 + 5 · 32 + 40 = 952 bytes. Three drafts: 4 tokens, 752 + 8 · 32 + 160
-    // = 1168 bytes.
+    // One token after 4 positions: 752 + 5 · 32 + 40 = 952 bytes. With three drafts there are 4
+    // tokens: 752 + 8 · 32 + 160 = 1168 bytes.
     let input = format!("3 drafts after 4 positions, bound by memory, {TINY}");
     let got = (day.verification_cost)(&config, 4, 3, BF16, (10.0, 1e9));
     near(&input, Ok(got), 1168.0 / 952.0, TOLERANCE)?;
-    // Operations: 752 + 320 = 1072 for one; 4 · 752 + 4 · 2 · 26 · 8 = 4672 for four.
+    // Operations: 752 + 320 = 1072 for one token, 4 · 752 + 4 · 2 · 26 · 8 = 4672 for four.
     let input = format!("3 drafts after 4 positions, bound by operations, {TINY}");
     let got = (day.verification_cost)(&config, 4, 3, BF16, (1e9, 10.0));
     near(&input, Ok(got), 4672.0 / 1072.0, TOLERANCE)
@@ -616,8 +623,9 @@ pub fn the_best_number_of_drafts(day: &Day) -> Outcome {
         (day.best_draft_length)(&config, 4, acceptance, most, BF16, machine)
     };
     let memory: Rates = (10.0, 1e9);
-    // Bound by memory, a pass of K drafts moves 952 + 72 K bytes: 0.5 gives 1.5, 1.75, 1.875 and
-    // 1.9375 tokens in 1.076, 1.151, 1.227 and 1.303 steps, so 1.39, 1.52, 1.53 and 1.49.
+    // Bound by memory, a pass with K drafts moves 952 + 72 K bytes. At 0.5 it returns 1.5, 1.75,
+    // 1.875 and 1.9375 tokens in the time of 1.076, 1.151, 1.227 and 1.303 steps: 1.39, 1.52, 1.53
+    // and 1.49.
     let input = format!("half of the drafts accepted, at most 8, {TINY}");
     equal(&input, best(0.5, 8, memory), &3)?;
     equal(&format!("half accepted, at most 2, {TINY}"), best(0.5, 2, memory), &2)?;
@@ -625,16 +633,17 @@ pub fn the_best_number_of_drafts(day: &Day) -> Outcome {
     equal(&format!("none accepted, at most 6, {TINY}"), best(0.0, 6, memory), &0)?;
     let input = format!("all accepted, at most 6, bound by operations, {TINY}");
     equal(&input, best(1.0, 6, (1e9, 10.0)), &0)?;
-    // Weights of 1 byte: 576 bytes and 648, so 1.125 steps for as many tokens. Equal: the smaller.
+    // With 1-byte weights there are 576 and 648 bytes: 1.125 steps for 1.125 tokens. On a tie the
+    // smaller K wins.
     let got = (day.best_draft_length)(&config, 4, 0.125, 1, (1.0, 2.0), (8.0, 1e9));
     equal(&format!("an eighth accepted, at most 1, weights of 1 byte, {TINY}"), got, &0)
 }
 
 pub fn drafts_where_two_bounds_meet(day: &Day) -> Outcome {
-    // At 10 bytes and 40 operations a second the products are bound by memory up to 4 drafts, and
-    // attention up to 1. The passes take 95.2, 102.4, 116, 132.8, 151.2 and 184.8 s. With 0.3
-    // accepted: 1.209 times as fast with one draft, 1.141 with two, and less with more. With 0.7:
-    // 1.580, 1.797, 1.816 and 1.746.
+    // At 10 bytes and 40 operations per second, the products are bound by memory up to 4 drafts,
+    // and attention up to 1. The passes take 95.2, 102.4, 116, 132.8, 151.2 and 184.8 s. With 0.3
+    // accepted, the speedup is 1.209 with one draft, 1.141 with two, and lower with more. With 0.7
+    // it is 1.580, 1.797, 1.816 and 1.746.
     let config = tiny()?;
     let best = |acceptance| (day.best_draft_length)(&config, 4, acceptance, 5, BF16, (10.0, 40.0));
     let got: Result<Vec<usize>> = [0.05, 0.1, 0.3, 0.7].into_iter().map(best).collect();
@@ -665,7 +674,7 @@ pub fn a_trace_without_tokens(day: &Day) -> Outcome {
 }
 
 pub fn percentiles_equal_numpy(day: &Day) -> Outcome {
-    // numpy.percentile([35, 15, 50, 20, 40], …), the example of its method "linear".
+    // numpy.percentile([35, 15, 50, 20, 40], …), with its default method "linear".
     let five = [35.0, 15.0, 50.0, 20.0, 40.0];
     for (percent, want) in [
         (0.0, 15.0),
@@ -705,7 +714,8 @@ pub fn percentiles_are_in_order(day: &Day) -> Outcome {
                 inside,
                 1e-12,
             )?;
-            // At least so many percent are not larger, and that many less one are not smaller.
+            // At least `percent` percent of the gaps between the sorted values lie at or below the
+            // result.
             let not_larger = values.iter().filter(|value| **value <= got + 1e-9).count();
             let share = f64::from(percent) / 100.0 * (values.len() - 1) as f64;
             equal(
@@ -727,8 +737,8 @@ pub fn percentiles_of_nonsense(day: &Day) -> Outcome {
 }
 
 pub fn three_requests_by_hand(day: &Day) -> Outcome {
-    // Times to first token: 1, 2 and 4 s. Times per output token: 0.5 and 1 s; the third request
-    // has one token only. Eight tokens between 0 s and 8 s.
+    // Times to first token: 1, 2 and 4 s. Times per output token: 0.5 and 1 s. The third request
+    // has only one token. Eight tokens between 0 s and 8 s.
     let traces =
         vec![(2.0, vec![4.0, 5.0, 6.0, 7.0]), (0.0, vec![1.0, 1.5, 2.0]), (4.0, vec![8.0])];
     let (ttft, tpot, rate) = (day.summarize)(traces)?;

@@ -1,5 +1,6 @@
-//! What day 17's checkers assert. Nothing here measures time: that a row is read once, that there
-//! are several sums and several threads is seen by what is computed, in which order, and by whom.
+//! Day 17's checks. None of them measures time. They detect that a row is read once and that there
+//! are several running sums and several threads from the results, the order of the work, and the
+//! thread that did it.
 
 use super::checks::{
     close, device, ensure, equal, refused, refused_calmly, Failure, Kind, Likely, Outcome, Random,
@@ -14,7 +15,7 @@ use std::sync::{Condvar, Mutex};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-/// What was done with weights that watch: the numbers in the order in which they were widened.
+/// The weights that a kernel widened, in order.
 pub type Watched = Vec<u32>;
 
 /// Day 17 as a bundle of functions.
@@ -39,12 +40,12 @@ pub struct Day {
     pub metal_source: fn() -> &'static str,
 }
 
-/// A weight that notes when it is widened.
+/// A weight that records when it is widened.
 #[derive(Clone, Copy)]
 pub struct Watching(pub u32);
 
 static WATCHED: Mutex<Watched> = Mutex::new(Vec::new());
-/// Held by a check whose weights watch.
+/// Held by a check that uses `Watching` weights.
 static WATCH: Mutex<()> = Mutex::new(());
 
 impl Watching {
@@ -56,7 +57,7 @@ impl Watching {
     }
 }
 
-/// What `call` widens, in order.
+/// Returns the weights that `call` widens, in order.
 fn watched(call: impl FnOnce()) -> Watched {
     let _held = WATCH.lock();
     let take = || WATCHED.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default();
@@ -65,17 +66,17 @@ fn watched(call: impl FnOnce()) -> Watched {
     take()
 }
 
-/// A weight that waits, when it is widened, until a second thread has come, but not for ever.
+/// A weight that waits, when widened, until a second thread has arrived or the patience runs out.
 #[derive(Clone, Copy)]
 pub struct Meeting;
 
-/// The threads that came, and whether they were waited for in vain.
+/// The threads that arrived, and whether one of them waited in vain.
 static MET: Mutex<(Vec<ThreadId>, bool)> = Mutex::new((Vec::new(), false));
 static COME: Condvar = Condvar::new();
-/// Held by a check whose threads meet.
+/// Held by a check that uses `Meeting` weights.
 static MEET: Mutex<()> = Mutex::new(());
-/// How long a thread waits for another. A busy machine may take a while to start one; code with one
-/// thread waits so long once.
+/// How long a thread waits for another. A busy machine may take a while to start one, and
+/// single-threaded code waits this long once.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Meeting {
@@ -156,7 +157,7 @@ macro_rules! implementation {
     }};
 }
 
-/// Calls `call` with the storage of a tensor on the CPU, and its layout.
+/// Calls `call` with the storage and layout of a CPU tensor.
 pub fn with_storage<T>(
     x: &Tensor,
     call: impl FnOnce(&candle_core::CpuStorage, &candle_core::Layout) -> Result<T>,
@@ -168,7 +169,7 @@ pub fn with_storage<T>(
     }
 }
 
-/// Small whole numbers, whose products and sums are exact in f32, in any order.
+/// Returns small integers, whose products and sums are exact in f32 in any order.
 fn whole(random: &mut Random, len: usize) -> Vec<f32> {
     (0..len).map(|_| random.below(17) as f32 - 8.0).collect()
 }
@@ -177,12 +178,12 @@ fn narrow(numbers: &[f32]) -> Vec<bf16> {
     numbers.iter().map(|x| bf16::from_f32(*x)).collect()
 }
 
-/// The dot product as a loop computes it.
+/// Computes the dot product with a plain loop.
 fn loop_dot(row: &[f32], x: &[f32]) -> f32 {
     row.iter().zip(x).map(|(w, x)| w * x).sum()
 }
 
-/// `(vectors, rows)` as loops compute it.
+/// Computes the product `(vectors, rows)` with plain loops.
 fn loop_product(w: &[f32], x: &[f32], inner: usize) -> Vec<f32> {
     let rows = || w.chunks_exact(inner);
     x.chunks_exact(inner).flat_map(|x| rows().map(|row| loop_dot(row, x))).collect()
@@ -203,7 +204,7 @@ pub fn bf16_by_hand(day: &Day) -> Outcome {
 }
 
 pub fn every_bf16(day: &Day) -> Outcome {
-    // half's own conversion; bits are compared, so that -0 is not 0, and NaN is itself.
+    // The reference is half's own conversion. Bits are compared, so that -0 differs from 0.
     for bits in 0..=u16::MAX {
         let x = bf16::from_bits(bits);
         if x.is_nan() {
@@ -221,7 +222,7 @@ pub fn every_bf16(day: &Day) -> Outcome {
 pub fn a_dot_product_by_hand(day: &Day) -> Outcome {
     equal("[1, 2, 3] · [4, 5, 6]", Ok((day.dot)(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0])), &32.0)?;
     equal("[] · []", Ok((day.dot)(&[], &[])), &0.0)?;
-    // 1 + 2 + … + 100, in three chunks of 32 and four more.
+    // 1 + 2 + … + 100, in three chunks of 32 and four left over.
     let count: Vec<f32> = (1..=100).map(|i| i as f32).collect();
     let ones = vec![1.0; 100];
     equal("[1, 2, …, 100] · [1, 1, …, 1]", Ok((day.dot)(&count, &ones)), &5050.0)?;
@@ -243,9 +244,9 @@ pub fn every_length(day: &Day) -> Outcome {
 }
 
 pub fn several_running_sums(day: &Day) -> Outcome {
-    // 2^24 and then ones. An f32 has 24 bits, so a sum that has reached 2^24 does not feel a one
-    // any more: with one running sum all ones are lost. With n running sums only the n-th part of
-    // them is, and the others add up to even numbers, which is exact in any order.
+    // 2^24, then ones. An f32 has 24 bits, so adding 1 to a sum of 2^24 changes nothing: a single
+    // running sum would lose all of the ones. With n running sums only one in n is lost, and the
+    // rest add up to even numbers, which are exact in any order.
     let mut x = vec![1.0f32; 3200];
     x[0] = 16_777_216.0;
     let ones = vec![1.0; 3200];
@@ -258,7 +259,7 @@ pub fn several_running_sums(day: &Day) -> Outcome {
 pub fn a_pair_by_hand(day: &Day) -> Outcome {
     let got = (day.dot_pair)(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0], &[1.0, 0.0, -1.0]);
     equal("[1, 2, 3] · [4, 5, 6] and · [1, 0, -1]", Ok(got), &[32.0, -2.0])?;
-    // Twice a chunk of 16 and three more: 1 + … + 35, and 35 - 34 + 33 - … + 1.
+    // Two chunks of 16 and three left over: 1 + … + 35, and 35 - 34 + 33 - … + 1.
     let count: Vec<f32> = (1..=35).map(|i| i as f32).collect();
     let signs: Vec<f32> = (1..=35).map(|i| if i % 2 == 1 { 1.0 } else { -1.0 }).collect();
     let got = (day.dot_pair)(&count, &[1.0; 35], &signs);
@@ -276,7 +277,7 @@ pub fn a_pair_is_two_dot_products(day: &Day) -> Outcome {
         let input = format!("{len} such numbers in bf16, and two vectors");
         equal(&input, Ok((day.dot_pair_bf16)(&narrow(&w), &a, &b)), &want)?;
     }
-    // Running sums, as in the check of `dot`: 16 for each vector.
+    // Running sums, as in the check of `dot`, with 16 per vector.
     let mut x = vec![1.0f32; 3200];
     x[0] = 16_777_216.0;
     let ones = vec![1.0; 3200];
@@ -301,7 +302,7 @@ pub fn each_weight_is_widened_once(day: &Day) -> Outcome {
 }
 
 pub fn a_block_by_hand(day: &Day) -> Outcome {
-    // Two rows, three vectors of two numbers.
+    // Two rows, and three vectors of two numbers.
     let rows = [1.0, 2.0, 3.0, 4.0];
     let x = [1.0, 0.0, 0.0, 1.0, 10.0, 1.0];
     let mut y = [f32::NAN; 6];
@@ -330,7 +331,7 @@ pub fn odd_numbers_of_vectors(day: &Day) -> Outcome {
 }
 
 pub fn a_row_is_done_before_the_next(day: &Day) -> Outcome {
-    // Weight i stands at place i: 3 rows of 4.
+    // Weight i is at index i, in 3 rows of 4.
     let rows: Vec<Watching> = (0..12).map(Watching).collect();
     let mut y = vec![0.0; 3 * 5];
     let seen = watched(|| (day.block_products_watched)(&rows, &[1.0; 20], 4, &mut y));
@@ -339,7 +340,7 @@ pub fn a_row_is_done_before_the_next(day: &Day) -> Outcome {
     let input = "5 vectors: the rows in the order in which they are read";
     equal(input, Ok(order), &vec![0, 1, 2])?;
     let often = seen.iter().filter(|place| **place == 0).count();
-    // More than two at a time is right, too.
+    // Handling more than two at a time is also correct.
     equal("5 vectors, two at a time: is a weight widened at most 3 times?", Ok(often <= 3), &true)
 }
 
@@ -411,7 +412,7 @@ pub fn any_rows_and_vectors(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Two products agree in every number: the first that does not is shown, and not a thousand.
+/// Compares two products, and reports only the first number that differs.
 fn same(input: &str, got: &[f32], want: &[f32], rows: usize) -> Outcome {
     equal(&format!("{input}: how many products"), Ok(got.len()), &want.len())?;
     let differs = |at: &usize| got[*at] != want[*at];
@@ -426,7 +427,7 @@ fn same(input: &str, got: &[f32], want: &[f32], rows: usize) -> Outcome {
     }
 }
 
-/// Runs `call` in a pool of so many threads.
+/// Runs `call` in a pool with this many threads.
 fn with_threads<T: Send>(threads: usize, call: impl FnOnce() -> T + Send) -> Result<T> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|e| Error::Msg(format!("no threads: {e}")))?;
@@ -438,16 +439,15 @@ pub fn blocks_go_to_several_threads(day: &Day) -> Outcome {
     if let Ok(mut met) = MET.lock() {
         *met = (vec![], false);
     }
-    // Enough to share, however it is counted. Each thread waits for a second one at its first
-    // weight.
+    // Large enough to be shared under any rule. Each thread waits at its first weight for a second
+    // thread.
     let w = vec![Meeting; 70_000 * 16];
     let multiply = day.multiply_met;
     with_threads(3, || multiply(&w, &[1.0; 32], 16))?;
     let (came, in_vain) = MET.lock().map(|met| (met.0.len(), met.1)).unwrap_or((0, true));
     let input = "70000 rows of 16, two vectors, in a pool of 3 threads: did a second thread help?";
     equal(input, Ok(came >= 2), &true)?;
-    // Every thread that came waited, inside its first product, for a second one to be inside
-    // another.
+    // Each thread waited inside its first product for another thread to be inside one, too.
     let input = "70000 rows of 16, two vectors, in a pool of 3 threads: did two compute at once?";
     equal(input, Ok(!in_vain), &true)
         .likely("several threads came, one after the other: is there a lock around the products?")
@@ -455,7 +455,8 @@ pub fn blocks_go_to_several_threads(day: &Day) -> Outcome {
 
 pub fn any_number_of_threads(day: &Day) -> Outcome {
     let mut random = Random::new(22);
-    // Some vectors; one, as in decoding; fewer rows than threads; one long row; a small product.
+    // Several vectors, one vector as in decoding, fewer rows than threads, one long row, and a
+    // small product.
     for (rows, inner, vectors) in
         [(333, 130, 3), (1100, 70, 1), (2, 40_001, 1), (1, 70_000, 2), (9, 33, 5)]
     {
@@ -481,7 +482,7 @@ pub fn any_number_of_threads(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// 0, 1, 2, … in that shape.
+/// Returns a tensor of this shape with 0, 1, 2, …
 fn counting(shape: &[usize]) -> Result<Tensor> {
     let len: usize = shape.iter().product();
     Tensor::arange(0f32, len as f32, &Device::Cpu)?.reshape(shape)
@@ -567,7 +568,7 @@ pub fn any_shape_stride_and_type(day: &Day) -> Outcome {
                 let mut shape = x.dims().to_vec();
                 shape.pop();
                 shape.push(w.dim(0)?);
-                // Whole numbers, so exact.
+                // Integers, so the result is exact.
                 let input = format!("x {x_name}, w {w_name} of {dtype:?}");
                 let got = (day.linear)(x, &as_type(w, dtype)?);
                 close(&input, got, &want.reshape(shape)?, 0.0)
@@ -578,12 +579,12 @@ pub fn any_shape_stride_and_type(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// The same numbers, starts and strides in another type.
+/// Converts to another type, keeping the numbers, start offset and strides.
 fn as_type(w: &Tensor, dtype: DType) -> Result<Tensor> {
     if dtype == DType::F32 {
         return Ok(w.clone());
     }
-    // A conversion makes a tensor contiguous: put it back behind a start, and turn it as it was.
+    // Conversion makes a tensor contiguous, so restore its offset and its transposition.
     if w.is_contiguous() {
         let (rows, inner) = w.dims2()?;
         let before = Tensor::ones((1, inner), dtype, &Device::Cpu)?;
@@ -613,13 +614,13 @@ pub fn what_does_not_fit_is_refused(day: &Day) -> Outcome {
 
 pub fn as_candle_multiplies(day: &Day) -> Outcome {
     let mut random = Random::new(24);
-    let _ = device(); // this kernel is for the CPU, whatever the other checks run on
+    let _ = device(); // this kernel runs on the CPU, on any device the other checks use
     for (rows, inner, vectors) in [(576, 576, 1), (300, 1536, 3), (960, 64, 17)] {
         let x = random.tensor(&[vectors, inner])?.to_device(&Device::Cpu)?;
         let w = random.tensor(&[rows, inner])?.to_device(&Device::Cpu)?;
         let input = format!("random x ({vectors}, {inner}) and w ({rows}, {inner})");
-        // Sums of up to 1536 products of numbers below 1, in another order: the same bound as the
-        // kit's own kernels keep.
+        // Sums of up to 1536 products of numbers below 1, in a different order. The given kernels
+        // are held to the same bound.
         close(&input, (day.linear)(&x, &w), &x.matmul(&w.t()?)?, 1e-4)?;
         let narrow = w.to_dtype(DType::BF16)?;
         let want = x.matmul(&narrow.to_dtype(DType::F32)?.t()?)?;
@@ -628,14 +629,14 @@ pub fn as_candle_multiplies(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// A program made of a shader, or what the compiler said.
+/// A program compiled from a shader, or the compiler's error message.
 type Compiled = std::result::Result<PathBuf, String>;
 
-/// The shaders that were compiled. Known mistakes of other tasks share the reference's.
+/// The compiled shaders. Mistakes in other tasks share the reference's shader.
 static PROGRAMS: Mutex<Option<HashMap<String, Compiled>>> = Mutex::new(None);
 
-/// A shader as a program of this machine: its language is C++, and a header has the words that C++
-/// lacks. None where there is no C++ compiler.
+/// Compiles a shader for this machine: Metal's language is C++, and a header supplies the keywords
+/// C++ lacks. Returns None if there is no C++ compiler.
 fn program(shader: &str) -> Option<Compiled> {
     let mut programs = PROGRAMS.lock().ok()?;
     let programs = programs.get_or_insert_with(HashMap::new);
@@ -661,7 +662,7 @@ fn program(shader: &str) -> Option<Compiled> {
     Some(made)
 }
 
-/// What a shader's program prints for these sizes and numbers.
+/// Returns the output of a shader's program for these sizes and numbers.
 fn run_shader(program: &Path, w: &[f32], x: &[f32], inner: usize) -> Result<String> {
     let mut input = format!("{inner} {} {}\n", w.len() / inner, x.len() / inner);
     for number in w.iter().chain(x) {

@@ -1,4 +1,4 @@
-//! What day 18's checkers assert.
+//! Day 18's checks.
 
 use super::checks::{
     bits_equal, close, describe_panic, device, ensure, equal, golden, refused, Likely, Outcome,
@@ -8,23 +8,23 @@ use candle_core::{Layout, Result, Tensor};
 use std::ops::Range;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-// Weights and sums of up to some hundred numbers below 1 to 10, in f32 and in another order than
-// torch's or an f64's: errors of a few 1e-6.
+// Weighted sums of up to a few hundred numbers up to 10, in f32 and in a different order than torch
+// or an f64 loop uses: errors of a few times 1e-6.
 const TOLERANCE: f32 = 1e-5;
 
-/// Keys or values of a head: numbers, how far one position is from the next, and D.
+/// A head's keys or values: the numbers, the distance from one position to the next, and D.
 pub type Strided<'a> = (&'a [f32], usize, usize);
 
-/// Largest score, sum, accumulator.
+/// The largest score, the sum and the accumulator.
 pub type Gathered = (f32, f32, Vec<f32>);
 
 /// A mask, T and S.
 pub type Sight<'a> = (Option<&'a [u8]>, usize, usize);
 
-/// A query's numbers, and its token.
+/// A query's numbers, and its token index.
 pub type Asked = (Vec<f32>, usize);
 
-/// Rows, query heads, key/value heads, new tokens, D.
+/// The number of rows, query heads, key/value heads and new tokens, and D.
 pub type Counts = (usize, usize, usize, usize, usize);
 
 type Attend = fn(&[Asked], Strided, Strided, Sight, Range<usize>) -> Vec<Gathered>;
@@ -123,7 +123,7 @@ macro_rules! implementation {
     }};
 }
 
-/// Numbers agree, to `tolerance`.
+/// Checks that numbers agree to within `tolerance`.
 fn numbers(input: &str, got: &[f32], want: &[f32], tolerance: f32) -> Outcome {
     let tensor = |numbers: &[f32]| Tensor::new(numbers, &device()?);
     if want.is_empty() {
@@ -132,24 +132,24 @@ fn numbers(input: &str, got: &[f32], want: &[f32], tolerance: f32) -> Outcome {
     close(input, tensor(got), &tensor(want)?, tolerance)
 }
 
-/// What was gathered agrees: its largest score, its sum, its accumulator.
+/// Checks that two partial results agree in largest score, sum and accumulator.
 fn same(input: &str, got: &Gathered, want: &Gathered, tolerance: f32) -> Outcome {
     let flat = |(max, sum, acc): &Gathered| [&[*max, *sum], &acc[..]].concat();
     let input = format!("{input}: maximum, sum, accumulator");
     numbers(&input, &flat(got), &flat(want), tolerance)
 }
 
-/// What a query has gathered that has met no key.
+/// Returns the state of a query that hasn't seen any key.
 fn nothing(width: usize) -> Gathered {
     (f32::NEG_INFINITY, 0.0, vec![0.0; width])
 }
 
-/// Numbers in [-1, 1), and larger if `scale` is.
+/// Returns random numbers in [-1, 1), multiplied by `scale`.
 fn random_numbers(random: &mut Random, count: usize, scale: f32) -> Vec<f32> {
     (0..count).map(|_| scale * random.float()).collect()
 }
 
-/// A head with gaps between its positions: what lies in them must not be read.
+/// A head with gaps between its positions. The gaps must not be read.
 struct Buffer {
     data: Vec<f32>,
     stride: usize,
@@ -172,7 +172,7 @@ impl Buffer {
     }
 }
 
-/// The scores of a query with some keys, in f64.
+/// Computes a query's scores for some keys in f64.
 fn scores_of(query: &[f32], keys: &Buffer, columns: &[usize]) -> Vec<f64> {
     let scale = 1.0 / (query.len() as f64).sqrt();
     let score = |column: &usize| -> f64 {
@@ -182,7 +182,7 @@ fn scores_of(query: &[f32], keys: &Buffer, columns: &[usize]) -> Vec<f64> {
     columns.iter().map(score).collect()
 }
 
-/// Softmax attention of a query over some columns, all at once, in f64.
+/// Computes a query's softmax attention over some columns in one pass, in f64.
 fn attention(query: &[f32], keys: &Buffer, values: &Buffer, columns: &[usize]) -> Vec<f32> {
     let scores = scores_of(query, keys, columns);
     let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -195,12 +195,12 @@ fn attention(query: &[f32], keys: &Buffer, values: &Buffer, columns: &[usize]) -
     (0..values.width).map(number).collect()
 }
 
-/// What was gathered, divided: so a check of one task needs no other task.
+/// Divides a partial result by its sum, so that checking one task doesn't need another.
 fn divided((_, sum, acc): &Gathered) -> Vec<f32> {
     acc.iter().map(|number| number / sum).collect()
 }
 
-/// Day 12's mask of a row that begins with padding: `(T, S)`.
+/// Builds day 12's mask, `(T, S)`, for a row that starts with padding.
 fn padded(padding: usize, new: usize, all: usize) -> Vec<u8> {
     let see = |i: usize, j: usize| j == i || (padding <= j && j <= i);
     (all - new..all).flat_map(|i| (0..all).map(move |j| u8::from(see(i, j)))).collect()
@@ -215,7 +215,7 @@ pub fn positions_lie_a_stride_apart(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// The values of the cases by hand: (8, 0), (0, 4), (3, 3), (9, 0).
+/// The values for the hand-worked cases: (8, 0), (0, 4), (3, 3), (9, 0).
 const VALUES: [f32; 8] = [8.0, 0.0, 0.0, 4.0, 3.0, 3.0, 9.0, 0.0];
 
 pub fn two_tiles_by_hand(day: &Day) -> Outcome {
@@ -226,7 +226,7 @@ pub fn two_tiles_by_hand(day: &Day) -> Outcome {
     let input = "scores ln 1, ln 3; values (8, 0), (0, 4)";
     let got = (day.update)(nothing(2), &[0.0, three], values, 0);
     same(input, &got, &first, TOLERANCE)?;
-    // All so far is worth a third now; the new weight is 1.
+    // Everything so far is scaled by a third, and the new weight is 1.
     let second = (nine, 4.0 / 9.0 + 1.0, vec![8.0 / 9.0 + 3.0, 4.0 / 3.0 + 3.0]);
     let input = "after ln 1, ln 3 the score ln 9; value (3, 3)";
     same(input, &(day.update)(first, &[nine], values, 2), &second, TOLERANCE)?;
@@ -237,7 +237,7 @@ pub fn two_tiles_by_hand(day: &Day) -> Outcome {
 }
 
 pub fn values_begin_where_the_tile_does(day: &Day) -> Outcome {
-    // Stride 3: the 7s lie between the positions.
+    // Stride 3, with the 7s in the gaps between positions.
     let data = [8.0, 0.0, 7.0, 0.0, 4.0, 7.0, 3.0, 5.0, 7.0, 9.0, 1.0, 7.0];
     let got = (day.update)(nothing(2), &[0.0, 0.0], (&data, 3, 2), 2);
     let want = (0.0, 2.0, vec![12.0, 6.0]);
@@ -307,7 +307,8 @@ pub fn nothing_changes_nothing(day: &Day) -> Outcome {
     same("nothing takes in nothing", &both, &nothing(2), 0.0)
 }
 
-/// Scores far apart, so that every tile moves the maximum or is far below it.
+/// Returns a partial result with scores far apart, so that each tile either moves the maximum or is
+/// far below it.
 fn random_part(random: &mut Random) -> Gathered {
     let max = 8.0 * random.float();
     (max, 1.0 + random.below(100) as f32 / 16.0, random_numbers(random, 4, 5.0))
@@ -374,14 +375,14 @@ pub fn any_tiles_give_the_softmax(day: &Day) -> Outcome {
 }
 
 pub fn the_columns_of_a_token(day: &Day) -> Outcome {
-    // Without a mask: T new tokens are the last of S columns.
+    // Without a mask, the T new tokens are the last of the S columns.
     for ((new, all, token), want) in
         [((4, 4, 0), 0..1), ((4, 4, 3), 0..4), ((2, 7, 0), 0..6), ((1, 9, 0), 0..9)]
     {
         let input = format!("no mask, {new} new tokens of {all} columns, token {token}");
         equal(&input, Ok((day.columns)((None, new, all), token)), &want)?;
     }
-    // Two columns of padding: its tokens see themselves alone.
+    // Two columns of padding, each of which sees only itself.
     let mask = padded(2, 5, 5);
     for (token, want) in [(0, 0..1), (1, 1..2), (2, 2..3), (4, 2..5)] {
         let input = format!("5 new tokens, the first 2 padding, token {token}");
@@ -395,14 +396,15 @@ pub fn the_columns_of_a_token(day: &Day) -> Outcome {
 }
 
 pub fn scores_by_hand(day: &Day) -> Outcome {
-    // D is 4, so a product is halved. Keys (2, 0, 0, 0), (0, 4, 0, 0), (6, 6, 6, 6), stride 5.
+    // D is 4, so each dot product is halved. Keys (2, 0, 0, 0), (0, 4, 0, 0), (6, 6, 6, 6), stride
+    // 5.
     let mut data = vec![9.0; 15];
     data[..4].copy_from_slice(&[2.0, 0.0, 0.0, 0.0]);
     data[5..9].copy_from_slice(&[0.0, 4.0, 0.0, 0.0]);
     data[10..14].copy_from_slice(&[6.0; 4]);
     let keys: Strided = (&data, 5, 4);
     let no = f32::NEG_INFINITY;
-    // Two heads of one token, which is the last of three columns.
+    // Two heads of one token, in the last of three columns.
     let heads = [(vec![1.0, 0.0, 0.0, 0.0], 0), (vec![3.0, 1.0, 0.0, 0.0], 0)];
     let got = (day.tile_scores)(&heads, keys, (None, 1, 3), 0..3);
     let input = "queries (1, 0, 0, 0), (3, 1, 0, 0) of the last token; three keys, D = 4";
@@ -438,7 +440,7 @@ pub fn scores_of_any_width(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Several heads of several tokens against keys and values with gaps.
+/// Several heads of several tokens, with keys and values that have gaps.
 struct Case {
     asked: Vec<Asked>,
     keys: Buffer,
@@ -461,7 +463,7 @@ impl Case {
         attend(&self.asked, self.keys.strided(), self.values.strided(), sight, columns)
     }
 
-    /// Every query's attention is what one softmax over the columns that it sees gives.
+    /// Checks every query's attention against a single softmax over the columns it sees.
     fn check(&self, input: &str, attend: Attend, sight: Sight, columns: Range<usize>) -> Outcome {
         let got = self.run(attend, sight, columns.clone());
         equal(&format!("how many queries, {input}"), Ok(got.len()), &self.asked.len())?;
@@ -515,7 +517,8 @@ pub fn only_these_columns_count(day: &Day) -> Outcome {
         let input = format!("two heads of a new token, columns {columns:?} of 200");
         case.check(&input, day.attend_tiles, (None, 1, 200), columns)?;
     }
-    // Tiles begin where the columns do, so the same numbers further back give the very same.
+    // Tiles start at the first column of the range, so the same numbers at another offset must
+    // match bit for bit.
     let long = Case::new(&mut random, 0..1, 2, 200);
     let got = long.run(day.attend_tiles, (None, 1, 200), 37..200);
     let back = |buffer: &Buffer| Buffer {
@@ -535,7 +538,7 @@ pub fn only_these_columns_count(day: &Day) -> Outcome {
 
 pub fn a_partly_masked_tile_counts(day: &Day) -> Outcome {
     let mut random = Random::new(6);
-    // The first column of the second tile is the last that the token sees.
+    // The first column of the second tile is the last one the token sees.
     let case = Case::new(&mut random, 0..1, 2, 200);
     case.check(
         "a token that sees columns 0 to 64 of 200",
@@ -546,7 +549,8 @@ pub fn a_partly_masked_tile_counts(day: &Day) -> Outcome {
     let case = Case::new(&mut random, 0..3, 2, 70);
     let input = "tokens that see columns 0 to 64, to 65 and to 66 of 70";
     case.check(input, day.attend_tiles, (None, 6, 70), 0..70)?;
-    // Of a block, only the last token sees the second tile, and only the first the first one.
+    // In this block only the last token sees the second tile, and the last token doesn't see the
+    // first tile.
     let mut mask = vec![0; 3 * 128];
     mask[..63].fill(1);
     mask[128 + 60..128 + 64].fill(1);
@@ -554,7 +558,7 @@ pub fn a_partly_masked_tile_counts(day: &Day) -> Outcome {
     let case = Case::new(&mut random, 0..3, 1, 128);
     let input = "tokens that see columns 0 to 62, 60 to 63, and 127 alone";
     case.check(input, day.attend_tiles, (Some(&mask), 3, 128), 0..128)?;
-    // A hole of more than a tile.
+    // A gap larger than a tile.
     let mut mask = vec![0; 300];
     mask[10] = 1;
     mask[200..].fill(1);
@@ -579,7 +583,7 @@ pub fn an_unseen_tile_is_not_read(day: &Day) -> Outcome {
             describe_panic(&*panic).rsplit("panicked: ").next().map(String::from)
         })
     };
-    // Token 3 of 200 sees four columns; the keys and values of the other tiles do not exist.
+    // Token 3 of 200 sees four columns. The other tiles have no keys or values at all.
     let case = Case::new(&mut random, 3..4, 2, 64);
     let read = attend(day, &case, (None, 200, 200), 0..200);
     let input = "tokens that see columns 0 to 3 of 200, of which only 64 have keys and values";
@@ -601,7 +605,7 @@ pub fn split_keys_equal_one_softmax(day: &Day) -> Outcome {
         let input = format!("three heads of a new token, columns {columns:?} of {all}");
         case.check(&input, day.attend_split, (None, 1, all), columns)?;
     }
-    // A whole chunk that the token may not attend to.
+    // The token sees nothing in one whole chunk.
     let mut mask = vec![0; 1200];
     mask[..5].fill(1);
     mask[1100..].fill(1);
@@ -633,7 +637,7 @@ pub fn chunks_begin_with_the_columns(day: &Day) -> Outcome {
 
 pub fn any_number_of_threads(day: &Day) -> Outcome {
     let mut random = Random::new(13);
-    // Three chunks, and ten: with more of them there are more orders in which to merge.
+    // Three chunks, then ten: the more chunks, the more possible merge orders.
     for all in [1400, 4900] {
         let case = Case::new(&mut random, 0..1, 2, all);
         let with = |threads: usize| {
@@ -658,8 +662,8 @@ pub fn any_number_of_threads(day: &Day) -> Outcome {
 }
 
 pub fn decoding_splits_the_columns(day: &Day) -> Outcome {
-    // Parts that are merged are rounded otherwise than one pass over all columns: that shows which
-    // it was.
+    // Merged parts round differently from a single pass over all columns, which shows which of the
+    // two ran.
     let mut random = Random::new(14);
     let case = Case::new(&mut random, 0..1, 2, 1700);
     let parts = case.run(day.attend_split, (None, 1, 1700), 0..1700);
@@ -700,8 +704,8 @@ pub fn blocks_of_tokens(day: &Day) -> Outcome {
 }
 
 pub fn four_heads_by_hand(day: &Day) -> Outcome {
-    // One column to see, so every head brings home its value: heads 0 and 1 that of key/value head
-    // 0, heads 2 and 3 that of head 1; in row 1 others.
+    // With one visible column, every head returns that column's value. Heads 0 and 1 use key/value
+    // head 0, heads 2 and 3 use head 1, and row 1 has other values.
     let values = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]];
     let values: Vec<Strided> = values.iter().map(|value| (&value[..], 2, 2)).collect();
     let q: Vec<f32> = (0..16).map(|n| n as f32 / 8.0).collect();
@@ -711,7 +715,8 @@ pub fn four_heads_by_hand(day: &Day) -> Outcome {
     let input = "2 rows, 4 query heads on 2, one token, one column; values (1, 2), (3, 4) and (5, \
                  6), (7, 8)";
     numbers(input, &got, &want, TOLERANCE)?;
-    // Two tokens of one head: the first sees itself alone, the second both, equally.
+    // Two tokens of one head. The first sees only itself, and the second sees both with equal
+    // weight.
     let (keys, values) = ([0.0, 0.0], [4.0, 8.0]);
     let got = (day.flash)(
         (1, 2, 1, 2, 1),
@@ -776,7 +781,7 @@ pub fn batches_of_every_shape(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// The numbers of every head and position of a tensor `(B, Hkv, S, D)`.
+/// Returns the numbers of every head and position of a tensor `(B, Hkv, S, D)`.
 fn by_heads(x: &Tensor) -> Result<Vec<Vec<Vec<f32>>>> {
     let (rows, heads, len, width) = x.dims4()?;
     x.reshape((rows * heads, len, width))?.to_vec3()
@@ -802,7 +807,7 @@ pub fn heads_where_the_cache_has_them(day: &Day) -> Outcome {
             numbers(&input, &got.concat(), &want.concat(), 0.0)?;
         }
     }
-    // A single number lies together with itself, whatever its stride is.
+    // With D = 1 the numbers of a position are contiguous at any stride.
     let narrow = Tensor::arange(0f32, 6.0, &device()?)?.reshape((1, 2, 1, 3))?.transpose(2, 3)?;
     let flat = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
     let got = (day.heads_of)(&flat, narrow.layout(), 3)?;
@@ -826,7 +831,7 @@ pub fn scattered_numbers_are_refused(day: &Day) -> Outcome {
 
 pub fn shapes_that_do_not_fit_are_refused(day: &Day) -> Outcome {
     let mut random = Random::new(14);
-    // What fits, and at the same time what is not written yet.
+    // Valid shapes must work. This also catches a task that isn't written yet.
     let (q, k) = (random.tensor(&[2, 4, 3, 8])?, random.tensor(&[2, 2, 5, 8])?);
     (day.tiled)(&q, &k, &k, None)?;
     for (why, q, k, v) in [
@@ -854,14 +859,14 @@ pub fn shapes_that_do_not_fit_are_refused(day: &Day) -> Outcome {
     let flat = Tensor::ones((3, 5), candle_core::DType::U8, &device()?)?;
     let got = (day.tiled)(&q, &k, &k, Some(&flat)).map(|out| out.dims().to_vec());
     refused("a mask (3, 5) for q (2, 4, 3, 8), k (2, 2, 5, 8)", got, &[])?;
-    // One mask may be for all rows.
+    // One mask may be shared by all rows.
     let mask = Tensor::from_vec(padded(1, 3, 5), (1, 1, 3, 5), &device()?)?;
     let want = (day.tiled)(&q, &k, &k, Some(&mask.broadcast_as((2, 1, 3, 5))?.contiguous()?))?;
     let got = (day.tiled)(&q, &k, &k, Some(&mask));
     bits_equal("a mask (1, 1, 3, 5) for two rows, beside the same mask twice", got, &want)
 }
 
-/// The positions of a tensor in a buffer with room for more, as a static cache holds them.
+/// Returns the positions of a tensor in a buffer with spare room, as a static cache stores them.
 fn cached(x: &Tensor, room: usize) -> Result<Tensor> {
     let len = x.dim(2)?;
     x.pad_with_zeros(2, 2, room)?.narrow(2, 2, len)
@@ -891,8 +896,8 @@ pub fn a_padded_row_is_as_alone(day: &Day) -> Outcome {
     for (rows, new, all) in [(32, 1, 90), (5, 1, 700), (3, 40, 40), (4, 70, 70), (2, 9, 30)] {
         let q = random.tensor(&[rows, 4, new, 16])?;
         let (k, v) = (random.tensor(&[rows, 2, all, 16])?, random.tensor(&[rows, 2, all, 16])?);
-        // Padding as of a prompt, or as of prompts whose caches were joined: then all tokens are
-        // real.
+        // Padding as in a prompt, or as in prompts whose caches were joined. In the second case all
+        // new tokens are real.
         let most = if new == all { all } else { all - new + 1 };
         let padding: Vec<usize> = (0..rows).map(|_| random.below(most)).collect();
         let masks: Vec<u8> = padding.iter().flat_map(|p| padded(*p, new, all)).collect();
@@ -916,14 +921,14 @@ pub fn a_padded_row_is_as_alone(day: &Day) -> Outcome {
 }
 
 pub fn finished_parts_are_merged(day: &Day) -> Outcome {
-    // Exponentials of 1 + 2 = 3 with the mean (3, 0), and of 6 with the mean (0, 6).
+    // Exponentials that sum to 1 + 2 = 3 with mean (3, 0), and to 6 with mean (0, 6).
     let (out, lse) = (day.merge_finished)((&[3.0, 0.0], 3f32.ln()), (&[0.0, 6.0], 6f32.ln()));
     let input = "(3, 0) of exponentials that sum to 3, and (0, 6) of 6";
     numbers(input, &out, &[1.0, 4.0], TOLERANCE)?;
     numbers(&format!("the logarithm, {input}"), &[lse], &[9f32.ln()], TOLERANCE)?;
     let (out, lse) = (day.merge_finished)((&[2.0], 1000.0), (&[4.0], 1000.0));
     let input = "2 and 4, both logarithms 1000";
-    numbers(input, &out, &[3.0], 1e-3)?; // a logarithm near 1000 has steps of 6e-5
+    numbers(input, &out, &[3.0], 1e-3)?; // near 1000, f32 logarithms are 6e-5 apart
     numbers(&format!("the logarithm, {input}"), &[lse], &[1000.0 + 2f32.ln()], 1e-3)?;
     for (input, a, b) in
         [("2 and 4, logarithms 1000 and 0", 1000.0, 0.0), ("4 and 2, 0 and 1000", 0.0, 1000.0)]
@@ -946,7 +951,7 @@ pub fn a_finished_part_of_nothing(day: &Day) -> Outcome {
     }
     let (_, lse) = (day.merge_finished)(none, none);
     numbers("the logarithm of nothing and nothing", &[lse], &[f32::NEG_INFINITY], 0.0)?;
-    // Where such a logarithm comes from: exp(2) · 3.
+    // How that logarithm is computed: exp(2) · 3.
     let lse = (day.log_sum_exp)((2.0, 3.0, vec![1.0]));
     numbers("log_sum_exp: maximum 2, sum 3", &[lse], &[2.0 + 3f32.ln()], TOLERANCE)?;
     let lse = (day.log_sum_exp)(nothing(1));

@@ -1,5 +1,5 @@
-//! What day 19's checkers assert: blocks worked out by hand, llama.cpp's own blocks to the last
-//! bit, and bounds that hold for any numbers.
+//! Day 19's checks: blocks worked out by hand, llama.cpp's own blocks bit for bit, and bounds that
+//! hold for any numbers.
 
 use super::checks::{
     close, device, ensure, equal, golden, golden_json, models_dir, near, refused_calmly, Likely,
@@ -9,22 +9,22 @@ use candecode::kit::{Cache, ModelConfig, QuantType, QuantizedMatrix, View};
 use candle_core::{Device, Error, Result, Tensor};
 use half::f16;
 
-/// Numbers of a block.
+/// The number of weights in a block.
 const BLOCK: usize = 32;
 
-/// Sums of a few exact numbers in f64, in another order: a few units of 1e-16 each.
+/// Sums of a few exact f64 numbers in a different order: an error of a few times 1e-16.
 const TOLERANCE: f64 = 1e-9;
 
-/// Products and sums of f32, some hundred of them, in another order: each rounds by 6e-8.
+/// Products and sums of a few hundred f32 numbers in a different order. Each rounds by up to 6e-8.
 const SUMS: f64 = 1e-5;
 
-/// Bandwidth in bytes a second, peak in operations a second.
+/// Bandwidth in bytes per second, and peak in operations per second.
 pub type Rates = (f64, f64);
 
-/// Blocks of Q8_0 as their bytes.
+/// Q8_0 blocks as bytes.
 pub type Blocks = Vec<Vec<u8>>;
 
-/// Day 19 as a bundle of functions. Blocks go in and out as the bytes of a file.
+/// Day 19 as a bundle of functions. Blocks are passed and returned as the bytes stored in a file.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub quantize_q8_0: fn(&[f32; 32]) -> Result<Vec<u8>>,
@@ -113,44 +113,44 @@ macro_rules! implementation {
     }};
 }
 
-/// A block that begins with these numbers, the others 0.
+/// Returns a block that starts with these numbers, followed by zeros.
 fn block(first: &[f32]) -> [f32; BLOCK] {
     std::array::from_fn(|i| first.get(i).copied().unwrap_or(0.0))
 }
 
-/// The bytes of a block of Q8_0 that begins with these integers, the others 0.
+/// Returns the bytes of a Q8_0 block that starts with these integers, followed by zeros.
 fn bytes_q8_0(scale: f32, first: &[i8]) -> Vec<u8> {
     let mut bytes = f16::from_f32(scale).to_le_bytes().to_vec();
     bytes.extend((0..BLOCK).map(|i| first.get(i).copied().unwrap_or(0) as u8));
     bytes
 }
 
-/// The bytes of a block of Q4_0 with these 16 bytes of integers.
+/// Returns the bytes of a Q4_0 block with these 16 bytes of integers.
 fn bytes_q4_0(scale: f32, quants: [u8; 16]) -> Vec<u8> {
     let mut bytes = f16::from_f32(scale).to_le_bytes().to_vec();
     bytes.extend(quants);
     bytes
 }
 
-/// A block of Q8_0 as a message shows it: the scale, and the integers.
+/// Returns a Q8_0 block for a message: the scale and the integers.
 fn shown_q8_0(bytes: &[u8]) -> (f32, Vec<i8>) {
     (scale(bytes), bytes[2..].iter().map(|byte| *byte as i8).collect())
 }
 
-/// A block of Q4_0 as a message shows it: the scale, and the 32 integers, in the order of the
-/// numbers.
+/// Returns a Q4_0 block for a message: the scale and the 32 integers, in the order of the numbers.
 fn shown_q4_0(bytes: &[u8]) -> (f32, Vec<u8>) {
     let low = bytes[2..].iter().map(|byte| byte & 15);
     let high = bytes[2..].iter().map(|byte| byte >> 4);
     (scale(bytes), low.chain(high).collect())
 }
 
-/// The first two bytes of a block. The -0 that Q4_0 gives a block of zeros is shown as 0.
+/// Returns the scale in a block's first two bytes. Q4_0 stores -0 for a block of zeros, shown here
+/// as 0.
 fn scale(bytes: &[u8]) -> f32 {
     f16::from_le_bytes([bytes[0], bytes[1]]).to_f32() + 0.0
 }
 
-/// Numbers of a block at random, spread over some orders of magnitude.
+/// Returns a random block. The blocks spread over several orders of magnitude.
 fn random_block(random: &mut Random) -> [f32; BLOCK] {
     let size = 10f32.powi(random.below(7) as i32 - 4);
     std::array::from_fn(|_| size * random.float())
@@ -160,7 +160,7 @@ fn largest(x: &[f32]) -> f32 {
     x.iter().fold(0.0, |largest, value| largest.max(value.abs()))
 }
 
-/// Two blocks of numbers agree to the last bit.
+/// Checks that two blocks of numbers agree bit for bit.
 fn same_numbers(input: &str, got: [f32; BLOCK], want: &[f32]) -> Outcome {
     let got = Tensor::new(&got, &Device::Cpu);
     close(input, got, &Tensor::new(want, &Device::Cpu)?, 0.0)
@@ -169,7 +169,7 @@ fn same_numbers(input: &str, got: [f32; BLOCK], want: &[f32]) -> Outcome {
 // ---- 19.1 to 19.3: Q8_0
 
 pub fn q8_0_by_hand(day: &Day) -> Outcome {
-    // The largest is 127, so the scale is 1, and each number is rounded, halves away from zero.
+    // The largest is 127, so the scale is 1 and each number is rounded, with halves away from zero.
     let x = block(&[0.4, -3.6, 127.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.4]);
     let got = (day.quantize_q8_0)(&x).map(|bytes| shown_q8_0(&bytes));
     let mut integers = vec![0, -4, 127, 1, -1, 2, 3, -3, 3];
@@ -178,7 +178,8 @@ pub fn q8_0_by_hand(day: &Day) -> Outcome {
 }
 
 pub fn q8_0_of_a_negative_largest(day: &Day) -> Outcome {
-    // The largest magnitude is 254, so the scale is 2: 100 is 50 steps, -7 is -3.5, so -4.
+    // The largest magnitude is 254, so the scale is 2. 100 is 50 steps, and -7 is -3.5 steps, which
+    // rounds to -4.
     let x = block(&[100.0, -254.0, -7.0, 8.0]);
     let got = (day.quantize_q8_0)(&x).map(|bytes| shown_q8_0(&bytes));
     let mut integers = vec![50, -127, -4, 4];
@@ -191,7 +192,7 @@ pub fn q8_0_of_zeros(day: &Day) -> Outcome {
     equal("32 zeros", got, &(0.0, vec![0; BLOCK]))
 }
 
-/// Rows of the golden: numbers, and the bytes that llama.cpp makes of them.
+/// Returns the golden's rows: the numbers, and the bytes llama.cpp quantises them to.
 fn llamacpp_blocks(kind: &str) -> Result<Vec<([f32; BLOCK], Vec<u8>)>> {
     let x = golden("day19", "x")?.to_vec2::<f32>()?;
     let bytes = golden("day19", kind)?.to_vec2::<u8>()?;
@@ -239,13 +240,13 @@ pub fn back_from_q8_0_equals_llamacpp(day: &Day) -> Outcome {
 pub fn error_of_q8_0_by_hand(day: &Day) -> Outcome {
     // A scale of 1 is exact in f16.
     near("largest 127", Ok(f64::from((day.largest_error_q8_0)(127.0))), 0.5, SUMS)?;
-    // 1/127 lies between two f16 that are 2⁻¹⁷ apart, and 0.0078735352 is the nearer one.
+    // 1/127 lies between two f16 numbers 2⁻¹⁷ apart, and 0.0078735352 is the nearer one.
     let d = 1.0f64 / 127.0;
     let stored = 0.007_873_535_156_25;
     let want = 0.5 * d + 127.0 * (d - stored);
-    // d - stored is a difference of nearly equal f32: three of their digits are left.
+    // d - stored subtracts nearly equal f32 numbers, so only three digits are left.
     near("largest 1", Ok(f64::from((day.largest_error_q8_0)(1.0))), want, 1e-3)?;
-    // A scale of 1 + 2⁻¹¹ lies in the middle between two f16. It is stored as 1, and off by 2⁻¹¹.
+    // A scale of 1 + 2⁻¹¹ is halfway between two f16 numbers. It is stored as 1, which is 2⁻¹¹ off.
     let (largest, off) = (127.0 * (1.0 + 0.5f32.powi(11)), 0.5f64.powi(11));
     let want = 0.5 * (1.0 + off) + 127.0 * off;
     near("largest 127.062", Ok(f64::from((day.largest_error_q8_0)(largest))), want, SUMS)?;
@@ -256,7 +257,7 @@ pub fn no_number_is_further_off_q8_0(day: &Day) -> Outcome {
     bound(day.quantize_q8_0, day.dequantize_q8_0, day.largest_error_q8_0)
 }
 
-/// No number of any block is further off than the bound, and some come near it.
+/// Checks that no number's error exceeds the bound, and that some come close to it.
 fn bound(
     quantize: fn(&[f32; 32]) -> Result<Vec<u8>>,
     dequantize: fn(&[u8]) -> [f32; 32],
@@ -271,7 +272,8 @@ fn bound(
         for (x, back) in x.iter().zip(back) {
             let error = (x - back).abs();
             nearest = nearest.max(error / most);
-            // The bound and the error are sums of rounded f32 themselves: 1e-6 of the number each.
+            // The bound and the error are themselves rounded f32 sums: allow 1e-6 of the number for
+            // each.
             let holds = error <= most + 1e-6 * x.abs();
             let input = format!("a block whose largest magnitude is {}", most_digits(most));
             ensure(
@@ -296,8 +298,9 @@ fn most_digits(x: f32) -> String {
 // ---- 19.4 to 19.6: Q4_0
 
 pub fn q4_0_by_hand(day: &Day) -> Outcome {
-    // The largest magnitude is that of -8, so d = -8 / -8 = 1: each number plus 8.5, cut off. 8 is
-    // as large and comes later; 16.5 is cut off to 16, which 4 bits do not have.
+    // The number with the largest magnitude is -8, so d = -8 / -8 = 1. Each number is offset by 8.5
+    // and truncated. 8 is as large but comes later: 16.5 truncates to 16, which doesn't fit in 4
+    // bits.
     let x = block(&[0.0, -8.0, 8.0, 7.0, 0.5, 0.49, -0.5, -0.51, 1.2, -7.5, -7.6]);
     let mut integers = vec![8, 0, 15, 15, 9, 8, 8, 7, 9, 1, 0];
     integers.resize(BLOCK, 8);
@@ -308,18 +311,20 @@ pub fn q4_0_by_hand(day: &Day) -> Outcome {
 pub fn q4_0_of_a_positive_largest(day: &Day) -> Outcome {
     let mut integers = vec![6, 15, 0, 10];
     integers.resize(BLOCK, 8);
-    // d = -4 / -8 = 0.5: -4 is -8 steps, so 0; 3.5 is 7 steps, so 15; -1 is -2 steps, so 6.
+    // d = -4 / -8 = 0.5. -4 is -8 steps, stored as 0. 3.5 is 7 steps, stored as 15. -1 is -2 steps,
+    // stored as 6.
     let got = (day.quantize_q4_0)(&block(&[-1.0, 3.5, -4.0, 1.0]));
     let got = got.map(|bytes| shown_q4_0(&bytes));
     equal("-1, 3.5, -4, 1, and zeros", got, &(0.5, integers.clone()))?;
-    // The same numbers with the other sign: so has the scale, and the integers are the same.
+    // With the opposite signs, the scale changes sign and the integers stay the same.
     let got = (day.quantize_q4_0)(&block(&[1.0, -3.5, 4.0, -1.0]));
     let got = got.map(|bytes| shown_q4_0(&bytes));
     equal("1, -3.5, 4, -1, and zeros", got, &(-0.5, integers))
 }
 
 pub fn two_integers_a_byte(day: &Day) -> Outcome {
-    // Number i is i - 8 for the first 16 and 8 - i % 16 for the last, with -8 the first extreme.
+    // Number i is i - 8 in the first half and 7 - i % 16 in the second, with -8 as the first
+    // extreme.
     let x: [f32; BLOCK] =
         std::array::from_fn(|i| if i < 16 { i as f32 - 8.0 } else { 7.0 - (i - 16) as f32 });
     let want: Vec<u8> = (0..16).map(|i| i | ((15 - i) << 4)).collect();
@@ -346,7 +351,7 @@ pub fn q4_0_refuses_what_is_no_number(day: &Day) -> Outcome {
 }
 
 pub fn back_from_q4_0_by_hand(day: &Day) -> Outcome {
-    // The low half of byte 0 is 0, its high half 1; of byte 1 they are 15 and 8.
+    // Byte 0 has 0 in its low half and 1 in its high half. Byte 1 has 15 and 8.
     let mut quants = [0x88; 16];
     quants[0] = 0x10;
     quants[1] = 0x8f;
@@ -366,12 +371,12 @@ pub fn back_from_q4_0_equals_llamacpp(day: &Day) -> Outcome {
 }
 
 pub fn error_of_q4_0_by_hand(day: &Day) -> Outcome {
-    // -8 and 8: the step is 1, and 8 comes back as 7.
+    // -8 and 8: the step is 1, and 8 is restored as 7.
     near("largest 8", Ok(f64::from((day.largest_error_q4_0)(8.0))), 1.0, SUMS)?;
-    // 0.1 / 8 = 0.0125, and the nearest f16 is 0.012496948.
+    // 0.1 / 8 = 0.0125, and the nearest f16 number is 0.012496948.
     let want = 0.0125 + 8.0 * (0.0125 - 0.012_496_948_242_187_5);
-    // The small difference of two nearly equal f32 has three digits; it is a five-hundredth of the
-    // sum.
+    // The difference of two nearly equal f32 numbers has three correct digits, but it is only 1/500
+    // of the sum.
     near("largest 0.1", Ok(f64::from((day.largest_error_q4_0)(0.1))), want, SUMS)?;
     equal("largest 0", Ok((day.largest_error_q4_0)(0.0)), &0.0)
 }
@@ -383,7 +388,8 @@ pub fn no_number_is_further_off_q4_0(day: &Day) -> Outcome {
 // ---- 19.7: rows
 
 pub fn every_block_has_its_scale(day: &Day) -> Outcome {
-    // The second block is a hundredth of the first: with one scale for both it would be zeros.
+    // The second block's numbers are a hundredth of the first's, so a shared scale would turn them
+    // into zeros.
     let mut row = vec![0.0; 2 * BLOCK];
     row[..3].copy_from_slice(&[254.0, -100.0, 6.0]);
     row[BLOCK..BLOCK + 3].copy_from_slice(&[-1.27, 0.5, 0.01]);
@@ -400,7 +406,7 @@ pub fn every_block_has_its_scale(day: &Day) -> Outcome {
     equal(&format!("block 1, {input}, Q8_0"), Ok(shown_q8_0(&got[34..])), &(scale, second))?;
     let got = (day.quantize_row)(QuantType::Q4_0, &row)?;
     equal(&format!("bytes, {input}, Q4_0"), Ok(got.len()), &36)?;
-    // d = 254 / -8 = -31.75: -100 is 3.15 steps. d = -1.27 / -8: 0.5 is 3.15 steps, too.
+    // d = 254 / -8 = -31.75, and -100 is 3.15 steps. d = -1.27 / -8, and 0.5 is also 3.15 steps.
     let mut first = vec![0, 11, 8];
     first.resize(BLOCK, 8);
     equal(&format!("block 0, {input}, Q4_0"), Ok(shown_q4_0(&got[..18])), &(-31.75, first))?;
@@ -460,7 +466,7 @@ pub fn dot_of_8_bits_by_hand(day: &Day) -> Outcome {
 }
 
 pub fn sums_that_are_large(day: &Day) -> Outcome {
-    // 32 · 127² = 516,128, which is more than 16 bits hold; one product, 16,129, is more than 8 do.
+    // 32 · 127² = 516,128, which overflows 16 bits. A single product, 16,129, overflows 8.
     let full = bytes_q8_0(1.0, &[127; BLOCK]);
     let got = (day.dot_q8_0)(&full, &full);
     near("two blocks of 32 times 127, scales 1", Ok(f64::from(got)), 516_128.0, SUMS)?;
@@ -471,7 +477,8 @@ pub fn sums_that_are_large(day: &Day) -> Outcome {
 }
 
 pub fn dot_of_4_bits_by_hand(day: &Day) -> Outcome {
-    // Low half 3 (-5) of byte 0 is number 0, high half 12 (4) is number 16: -5 · 10 + 4 · 2 = -42.
+    // The low half of byte 0 is 3 (-5), number 0. The high half is 12 (4), number 16. -5 · 10 + 4 ·
+    // 2 = -42.
     let mut quants = [0x88; 16];
     quants[0] = 0xc3;
     let w = bytes_q4_0(-0.5, quants);
@@ -483,21 +490,21 @@ pub fn dot_of_4_bits_by_hand(day: &Day) -> Outcome {
     near(input, Ok(f64::from((day.dot_q4_0)(&w, &x))), 5.25, SUMS)
 }
 
-/// A block's bytes at random.
+/// Returns a random block's bytes.
 fn random_bytes(random: &mut Random, len: usize) -> Vec<u8> {
     let mut bytes = f16::from_f32(random.float()).to_le_bytes().to_vec();
     if len == 20 {
         bytes.extend(f16::from_f32(random.float()).to_le_bytes());
     }
     while bytes.len() < len {
-        // -128 is an integer that no quantiser writes.
+        // No quantiser writes -128.
         let byte = random.below(256) as u8;
         bytes.push(if len == 34 && byte == 128 { 0 } else { byte });
     }
     bytes
 }
 
-/// A block's numbers in f64, by the definition of its format: no code of the day's.
+/// Decodes a block's numbers in f64 from the format's definition, without any of the day's code.
 fn numbers(kind: QuantType, bytes: &[u8]) -> Vec<f64> {
     let half = |at: usize| f64::from(f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32());
     match kind {
@@ -513,13 +520,13 @@ fn numbers(kind: QuantType, bytes: &[u8]) -> Vec<f64> {
     }
 }
 
-/// A dot product in f64, and the sum of the magnitudes of its terms.
+/// Returns a dot product in f64, and the sum of the magnitudes of its terms.
 fn exact(w: &[f64], x: &[f64]) -> (f64, f64) {
     let sum = w.iter().zip(x).map(|(w, x)| w * x).sum();
     (sum, w.iter().zip(x).map(|(w, x)| (w * x).abs()).sum())
 }
 
-/// A sum of f32 lies within so much of the exact one: each of the terms may round by 6e-8.
+/// Checks that an f32 sum is within rounding error of the exact one. Each term may round by 6e-8.
 fn within(input: &str, got: f32, (want, magnitude): (f64, f64)) -> Outcome {
     let off = (f64::from(got) - want).abs();
     if off <= 1e-6 * magnitude {
@@ -581,7 +588,7 @@ pub fn rows_of_other_lengths(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// A matrix of blocks at random.
+/// Returns a random matrix of blocks.
 fn random_matrix(
     random: &mut Random,
     kind: QuantType,
@@ -595,7 +602,8 @@ fn random_matrix(
     QuantizedMatrix::new(kind, out, inner, blocks)
 }
 
-/// The Q8_0 blocks of a row, by the rule and in f64, as numbers: no code of the day's.
+/// Quantises a row to Q8_0 by the definition, and returns its numbers in f64, without any of the
+/// day's code.
 fn activations(x: &[f32]) -> Vec<f64> {
     let mut numbers = Vec::new();
     for block in x.chunks_exact(BLOCK) {
@@ -608,13 +616,13 @@ fn activations(x: &[f32]) -> Vec<f64> {
 }
 
 pub fn a_linear_layer_by_hand(day: &Day) -> Outcome {
-    // Two rows of weights, and x: one token with 127 (scale 1), one with -254 (scale 2).
+    // Two rows of weights, and x with two tokens: one with 127 (scale 1), one with -254 (scale 2).
     let blocks = [bytes_q8_0(0.5, &[2, 1]), bytes_q8_0(0.25, &[0, -8])].concat();
     let w = QuantizedMatrix::new(QuantType::Q8_0, 2, BLOCK, blocks)?;
     let x = [block(&[127.0, 2.0]), block(&[-254.0, 4.0])].concat();
     let x = Tensor::from_vec(x, (1, 2, BLOCK), &device()?)?;
-    // 0.5 · (2·127 + 2) = 128 and 0.25 · (-8·2) = -4; 0.5 · 2 · (-254 + 2) = -252, 0.25 · 2 · -16 =
-    // -8.
+    // 0.5 · (2·127 + 2) = 128 and 0.25 · (-8·2) = -4, then 0.5 · 2 · (-254 + 2) = -252 and 0.25 · 2
+    // · -16 = -8.
     let want = Tensor::new(&[[[128f32, -4.0], [-252.0, -8.0]]], &device()?)?;
     let input =
         "x: 127, 2, zeros and -254, 4, zeros; w: 0.5 · (2, 1, zeros) and 0.25 · (0, -8, zeros)";
@@ -681,8 +689,8 @@ pub fn near_the_layer_of_f32(day: &Day) -> Outcome {
     let norm = |x: &Tensor| -> Result<f64> {
         Ok(f64::from(x.sqr()?.sum_all()?.to_scalar::<f32>()?).sqrt())
     };
-    // Errors of single numbers are at random, and so small a share of the whole: an 8-bit step is
-    // at most 1/127 of the largest number of its block, a 4-bit step 1/8 of it.
+    // Errors of the individual numbers are random, so they add up to a small share of the result.
+    // An 8-bit step is at most 1/127 of the largest number in its block, a 4-bit step at most 1/8.
     for (kind, share) in [(QuantType::Q8_0, 0.01), (QuantType::Q4_0, 0.12)] {
         let mut blocks = Vec::new();
         for row in weights.to_vec2::<f32>()? {
@@ -719,7 +727,8 @@ fn parsed(json: &str) -> Result<ModelConfig> {
     ModelConfig::from_json(json).map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
-/// Day 16's tiny model: ten tokens, width 4, two layers of 168 weights, a head of 40 of its own.
+/// Returns day 16's tiny model: ten tokens, width 4, two layers of 168 weights, and an untied head
+/// of 40.
 fn tiny() -> Result<ModelConfig> {
     parsed(
         r#"{"model_type": "llama", "vocab_size": 10, "hidden_size": 4, "intermediate_size": 6,
@@ -728,7 +737,7 @@ fn tiny() -> Result<ModelConfig> {
     )
 }
 
-/// What `tiny` is, for messages.
+/// Describes `tiny` in messages.
 const TINY: &str = "336 weights in the layers, 40 in the head";
 
 pub fn bytes_of_a_weight(day: &Day) -> Outcome {
@@ -754,8 +763,8 @@ pub fn bytes_of_a_weight(day: &Day) -> Outcome {
 
 pub fn how_much_faster_by_hand(day: &Day) -> Outcome {
     let config = tiny()?;
-    // f32, after 4 positions: 376 · 4 + 5 · 16 · 4 + 40 = 1864 bytes. Q8_0: 376 · 1.0625 = 399.5
-    // bytes of weights, and 360. Q4_0: 211.5 and 360.
+    // f32, after 4 positions: 376 · 4 + 5 · 16 · 4 + 40 = 1864 bytes. Q8_0 has 376 · 1.0625 = 399.5
+    // bytes of weights, plus 360. Q4_0 has 211.5, plus 360.
     let memory: Rates = (10.0, 1e9);
     let got = (day.predicted_speedup)(&config, 4, QuantType::Q8_0, memory);
     let input = format!("Q8_0 after 4 positions, bound by memory, {TINY}");
@@ -764,7 +773,7 @@ pub fn how_much_faster_by_hand(day: &Day) -> Outcome {
     let got = (day.predicted_speedup)(&config, 4, QuantType::Q4_0, memory);
     let input = format!("Q4_0 after 4 positions, bound by memory, {TINY}");
     near(&input, Ok(got), 1864.0 / 571.5, TOLERANCE)?;
-    // Bound by operations nothing is gained.
+    // There is no speedup when bound by operations.
     let got = (day.predicted_speedup)(&config, 4, QuantType::Q4_0, (1e9, 10.0));
     let input = format!("Q4_0 after 4 positions, bound by operations, {TINY}");
     near(&input, Ok(got), 1.0, TOLERANCE)
@@ -777,7 +786,7 @@ pub fn back_from_q4_1_by_hand(day: &Day) -> Outcome {
     bytes.extend(f16::from_f32(-3.0).to_le_bytes());
     bytes.extend([0x66; 16]);
     bytes[4] = 0x1f;
-    // 6 · 0.5 - 3 = 0; low half 15: 4.5; high half 1: -2.5.
+    // 6 · 0.5 - 3 = 0. Low half 15: 4.5. High half 1: -2.5.
     let mut want = block(&[4.5]);
     want[16] = -2.5;
     let input = "scale 0.5, minimum -3; bytes 0x1f, and 15 times 0x66";
@@ -790,7 +799,7 @@ pub fn back_from_q4_1_equals_llamacpp(day: &Day) -> Outcome {
     for (at, (bytes, want)) in blocks.iter().zip(want).enumerate() {
         let got = Tensor::new(&(day.dequantize_q4_1)(bytes), &Device::Cpu);
         let input = format!("block {at} of the stored ones");
-        // A multiplication and an addition: where the two are one instruction they round once.
+        // A multiplication and an addition. A fused instruction rounds only once.
         close(&input, got, &Tensor::new(want, &Device::Cpu)?, 1e-3)?;
     }
     Ok(())
@@ -810,7 +819,7 @@ pub fn dot_of_q4_1(day: &Day) -> Outcome {
         let x = random_bytes(&mut random, 34);
         let w = random_bytes(&mut random, 20);
         let want = exact(&numbers(QuantType::Q4_1, &w), &numbers(QuantType::Q8_0, &x));
-        // Two sums that may nearly cancel: what counts is the size of each.
+        // Two sums that may nearly cancel, so the tolerance follows from the size of each.
         let integers = shown_q4_0(&w[2..]).1;
         let split: f64 = integers.iter().map(|n| f64::from(*n)).sum::<f64>() * 127.0 + 32.0 * 127.0;
         let off = (f64::from((day.dot_q4_1)(&w, &x)) - want.0).abs();
@@ -823,13 +832,14 @@ pub fn dot_of_q4_1(day: &Day) -> Outcome {
 
 // ---- 19.17 to 19.20: a text
 
-/// Logarithms of these probabilities.
+/// Returns the logarithms of these probabilities.
 fn logs(rows: &[&[f32]]) -> Vec<Vec<f32>> {
     rows.iter().map(|row| row.iter().map(|p| p.ln()).collect()).collect()
 }
 
 pub fn perplexity_by_hand(day: &Day) -> Outcome {
-    // Token 1 had 0.5, token 2 had 0.125: the geometric mean is 0.25. The last entry predicts none.
+    // Token 1 had 0.5 and token 2 had 0.125, so the geometric mean is 0.25. The last row has no
+    // token to predict.
     let log_probs = logs(&[&[0.2, 0.5, 0.3], &[0.5, 0.375, 0.125], &[0.9, 0.05, 0.05]]);
     let input = "probabilities 0.2 0.5 0.3; 0.5 0.375 0.125; 0.9 0.05 0.05, tokens 0, 1, 2";
     near(input, (day.perplexity)(&log_probs, &[0, 1, 2]), 4.0, SUMS)?;
@@ -838,19 +848,19 @@ pub fn perplexity_by_hand(day: &Day) -> Outcome {
 }
 
 pub fn perplexity_of_a_fair_die(day: &Day) -> Outcome {
-    // Whatever comes: six equal chances.
+    // Six equal chances, for any token.
     let row = [1.0 / 6.0; 6];
     let log_probs = logs(&[&row[..]; 20]);
     let tokens: Vec<u32> = (0..20).map(|i| i * 7 % 6).collect();
     near("20 tokens, 6 equal chances", (day.perplexity)(&log_probs, &tokens), 6.0, SUMS)
 }
 
-/// A golden `(positions, V)` of logarithms.
+/// Reads a golden `(positions, V)` of logarithms.
 fn golden_logs(name: &str) -> Result<Vec<Vec<f32>>> {
     golden("day19", name)?.to_vec2::<f32>()
 }
 
-/// A number of the golden.
+/// Reads a number from the golden.
 fn golden_number(name: &str) -> Result<f64> {
     let json = golden_json("day19")?;
     json[name].as_f64().ok_or_else(|| Error::Msg(format!("tests/oracle/day19.json: no {name}")))
@@ -875,7 +885,7 @@ pub fn texts_that_are_refused(day: &Day) -> Outcome {
 }
 
 pub fn kl_by_hand(day: &Day) -> Outcome {
-    // 0.5 ln 2 + 0.5 ln (2/3) = 0.1438; the other way round it would be 0.1308.
+    // 0.5 ln 2 + 0.5 ln (2/3) = 0.1438. In the other direction it would be 0.1308.
     let p = logs(&[&[0.5, 0.5], &[0.25, 0.75]]);
     let q = logs(&[&[0.25, 0.75], &[0.25, 0.75]]);
     let want = (0.5 * 2f64.ln() + 0.5 * (2f64 / 3.0).ln()) / 2.0;
@@ -884,7 +894,7 @@ pub fn kl_by_hand(day: &Day) -> Outcome {
 
 pub fn kl_equals_torch(day: &Day) -> Outcome {
     let (p, q) = (golden_logs("p")?, golden_logs("q")?);
-    // Terms of both signs that mostly cancel: torch's f64 and ours differ in the inputs' last
+    // Terms of both signs that mostly cancel. torch's f64 inputs and ours differ in their last
     // digits.
     near("24 positions of 40 tokens", (day.mean_kl)(&p, &q), golden_number("kl")?, SUMS)?;
     let got = (day.mean_kl)(&p, &p)?;
@@ -892,7 +902,7 @@ pub fn kl_equals_torch(day: &Day) -> Outcome {
 }
 
 pub fn kl_of_the_impossible(day: &Day) -> Outcome {
-    // What p excludes (a blocked word) counts as 0, whatever q says of it.
+    // Tokens that p excludes (a blocked word) count as 0, for any probability under q.
     let p = logs(&[&[0.5, 0.5, 0.0]]);
     let q = logs(&[&[0.5, 0.25, 0.25]]);
     let got = (day.mean_kl)(&p, &q);
@@ -912,7 +922,8 @@ pub fn pairs_that_are_refused(day: &Day) -> Outcome {
 
 pub fn best_tokens_by_hand(day: &Day) -> Outcome {
     let p = logs(&[&[0.6, 0.3, 0.1], &[0.1, 0.2, 0.7], &[0.3, 0.3, 0.4], &[0.4, 0.4, 0.2]]);
-    // The third has another best token; in the fourth the first of two equal ones is best in both.
+    // The third has a different best token. In the fourth, p has a tie whose first token is also
+    // q's best.
     let q = logs(&[&[0.5, 0.3, 0.2], &[0.2, 0.2, 0.6], &[0.4, 0.3, 0.3], &[0.45, 0.35, 0.2]]);
     let input = "best tokens 0, 2, 2, 0 (of two) and 0, 2, 0, 0";
     near(input, (day.same_best)(&p, &q), 0.75, TOLERANCE)
@@ -943,7 +954,7 @@ pub fn where_texts_part(day: &Day) -> Outcome {
 // ---- 19.21, 19.22: a cache of 8 bits
 
 pub fn lists_of_blocks_by_hand(day: &Day) -> Outcome {
-    // Row 0, heads 0 and 1; one position, then two: number 0 says which it is.
+    // Row 0, heads 0 and 1, with one position and then two. Number 0 identifies the position.
     let position = |first: f32| block(&[first, 127.0]).to_vec();
     let tensor = |firsts: &[f32], positions: usize| {
         let numbers: Vec<f32> = firsts.iter().flat_map(|first| position(*first)).collect();
@@ -967,14 +978,15 @@ pub fn what_the_cache_gives_back(day: &Day) -> Outcome {
     let (k, v) = (random.tensor(&[2, 3, 4, 32])?, random.tensor(&[2, 3, 4, 32])?);
     cache.append(0, &k.narrow(2, 0, 3)?, &v.narrow(2, 0, 3)?)?;
     let View { k: all_k, v: all_v } = cache.append(0, &k.narrow(2, 3, 1)?, &v.narrow(2, 3, 1)?)?;
-    // Numbers below 1: half a step of 1/127, and what the scale is off by.
+    // Numbers below 1: an error of half a step of 1/127, plus the rounding of the scale.
     close("keys of 3 and 1 positions, (2, 3, 4, 32)", Ok(all_k), &k, 0.0045)?;
     close("values of 3 and 1 positions, (2, 3, 4, 32)", Ok(all_v), &v, 0.0045)?;
     equal("positions held", Ok(cache.len()), &4)?;
     the_cache_is_one_of_day_10(day)
 }
 
-/// What was given: positions are taken back in all layers, and what cannot be done is refused.
+/// Checks the supplied part of the cache: truncation affects every layer, and invalid operations
+/// are rejected.
 fn the_cache_is_one_of_day_10(day: &Day) -> Outcome {
     let mut random = Random::new(32);
     let mut cache = (day.cache)(2);
@@ -1015,7 +1027,8 @@ pub fn keys_that_are_refused(day: &Day) -> Outcome {
 }
 
 pub fn error_of_a_score_by_hand(day: &Day) -> Outcome {
-    // 64 numbers: the first block of k has steps of 1, the second of 2. (3 · 0.5 + 5 · 1) / 8.
+    // 64 numbers. The first block of k has steps of 1, the second has steps of 2. (3 · 0.5 + 5 · 1)
+    // / 8.
     let mut q = vec![0.0; 64];
     q[0] = -2.0;
     q[1] = 1.0;
@@ -1029,7 +1042,8 @@ pub fn error_of_a_score_by_hand(day: &Day) -> Outcome {
     for k in &mut k {
         *k /= 1270.0;
     }
-    // Steps of 1/1270 and 2/1270 now. In f16 they are off by 2⁻¹² of themselves at most, 127 times.
+    // The steps are now 1/1270 and 2/1270. In f16 each is off by at most 2⁻¹² of itself, and that
+    // counts 127 times.
     let got = (day.largest_score_error)(&q, &k).map(f64::from);
     near("the same q, k over 1270", got, 0.8125 / 1270.0, 0.065)?;
     refused_calmly("q of 64 numbers, k of 32", || (day.largest_score_error)(&q, &k[..32]))?;

@@ -1,5 +1,4 @@
-//! What day 20's checkers assert: the loop on a scheduler that says what it is told to, and, at the
-//! end, on day 15's.
+//! Day 20's checks, which run the loop on a scripted scheduler and finally on day 15's.
 
 use super::checks::{ensure, equal, tokenizer, Likely, Outcome, Random, Witness};
 use candecode::day07_greedy::argmax;
@@ -20,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
-/// One token of one choice, as a client gets it.
+/// One token of one choice, as the client receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bit {
     pub index: usize,
@@ -28,7 +27,7 @@ pub struct Bit {
     pub token: Token,
 }
 
-/// A request for the loop.
+/// A request to the loop.
 #[derive(Debug, Clone, Default)]
 pub struct Ask {
     pub prompts: Vec<Vec<u32>>,
@@ -37,7 +36,7 @@ pub struct Ask {
     pub logprobs: Option<usize>,
 }
 
-/// Why a job failed.
+/// The reason a job failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     Busy,
@@ -46,15 +45,15 @@ pub enum Fault {
     Failed,
 }
 
-/// What a client hears.
+/// An event that a client receives.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Heard {
     Token(Bit),
-    /// The fault, and the words.
+    /// The fault and its message.
     Failed(Fault, String),
 }
 
-/// A client: hears, and may go.
+/// A client, which records its events and may disconnect.
 #[derive(Default)]
 pub struct Client {
     pub heard: Mutex<Vec<Heard>>,
@@ -68,12 +67,12 @@ impl Client {
         }
     }
 
-    /// All that was heard.
+    /// Returns all recorded events.
     fn all(&self) -> Vec<Heard> {
         self.heard.lock().map(|all| all.clone()).unwrap_or_default()
     }
 
-    /// The tokens that were heard.
+    /// Returns the tokens it received.
     fn bits(&self) -> Vec<Bit> {
         let bit = |heard| match heard {
             Heard::Token(bit) => Some(bit),
@@ -82,7 +81,7 @@ impl Client {
         self.all().into_iter().filter_map(bit).collect()
     }
 
-    /// For each choice that was heard of: number, text, tokens, and how often and why it ended.
+    /// Returns each choice it received: index, text, token count, and every finish reason.
     fn choices(&self) -> Vec<Told> {
         let mut told: Vec<Told> = Vec::new();
         for bit in self.bits() {
@@ -101,7 +100,7 @@ impl Client {
         told
     }
 
-    /// The failures that it was told of.
+    /// Returns the failures it received.
     fn faults(&self) -> Vec<Fault> {
         let fault = |heard: &Heard| match heard {
             Heard::Failed(fault, _) => Some(*fault),
@@ -111,10 +110,10 @@ impl Client {
     }
 }
 
-/// A choice: number, text, tokens, ends.
+/// A choice: index, text, token count, finish reasons.
 type Told = (usize, String, usize, Vec<FinishReason>);
 
-/// What a loop is made of.
+/// The parts of a loop.
 pub struct Setup<'a> {
     pub scheduler: Box<dyn SchedulerInterface<'a> + 'a>,
     pub config: &'a ModelConfig,
@@ -122,46 +121,46 @@ pub struct Setup<'a> {
     pub max_queue: usize,
 }
 
-/// What a check does to a loop; numbers are those of the jobs, or of rows.
+/// One operation on a loop. The numbers are indexes of jobs, or ids of rows.
 #[derive(Debug, Clone)]
 pub enum Do {
     Accept(usize),
     Feed,
-    /// Starts a choice of a job.
+    /// Starts one choice of a job.
     Start(usize, usize),
-    /// The client of a job goes.
+    /// Disconnects a job's client.
     Leave(usize),
     DropClosed,
     /// Cancels a row.
     Cancel(usize),
-    /// Cancels the job of a row.
+    /// Cancels the job a row belongs to.
     CancelJob(usize),
     Deliver(Vec<Token>),
-    /// A step of the scheduler, whose tokens are delivered.
+    /// Runs one step of the scheduler and delivers its tokens.
     Step,
     Turn,
 }
 
-/// What is seen after it.
+/// The loop's state after an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
-    /// Jobs in the queue; rows that wait and that run.
+    /// The number of jobs in the queue, of waiting rows, and of running rows.
     pub load: (usize, usize, usize),
-    /// The number of every row, and which choice it is.
+    /// The id of every row, and the index of its choice.
     pub rows: Vec<(usize, usize)>,
-    /// Whether `start` refused.
+    /// Whether `start` returned an error.
     pub refused: bool,
 }
 
-/// When jobs come to `run`, and when the last sender goes.
+/// The times at which jobs reach `run` and the last sender is dropped.
 pub struct Visits {
-    /// They are there before it begins, or come after the turn of that number.
+    /// Each job arrives after the turn with its number. With 0 it is there before `run` starts.
     pub jobs: Vec<(usize, Ask, Arc<Client>)>,
-    /// The last sender goes after that turn, or later, when the queue is empty; with 0 before the
-    /// first.
+    /// The last sender is dropped after this turn, or later once the queue is empty. With 0 it is
+    /// dropped before the first turn.
     pub close_after: usize,
-    /// Instead: a thread that holds the sender, gives this job when the clients of all others have
-    /// heard an end, and then lets go.
+    /// A job sent by a separate thread once every other client has received an end. The thread
+    /// keeps the sender alive until then, and `close_after` is ignored.
     pub late: Option<(Ask, Arc<Client>)>,
 }
 
@@ -173,7 +172,7 @@ pub struct Day {
     pub run: for<'a> fn(Setup<'a>, Visits) -> Result<Vec<(usize, usize, usize)>>,
 }
 
-/// Turns after which `run` is given up.
+/// The number of turns after which `run` counts as stuck.
 pub const MOST_TURNS: usize = 500;
 
 /// Fills the bundle from a module: the reader's, a known mistake, or the stub.
@@ -281,7 +280,7 @@ macro_rules! implementation {
                         held.send(job(&late));
                         day::wait_for_ends(&[late.1]);
                     }
-                    held.let_go(); // so that a loop that waits in vain for one more job ends, too
+                    held.let_go(); // also stops a loop that waits in vain for another job
                 });
                 if !is_late && close_after == 0 {
                     sender.let_go();
@@ -297,7 +296,7 @@ macro_rules! implementation {
                         sender.let_go();
                     }
                     if load == (0, 0, 0) {
-                        day::rest(1); // a loop that turns with nothing to do is not a hot one
+                        day::rest(1); // don't let an idle loop spin
                     }
                 });
                 Ok(loads)
@@ -306,7 +305,7 @@ macro_rules! implementation {
     }};
 }
 
-/// A sender that more than one may let go of, for all.
+/// A shared sender. Any of its holders can drop it for all of them.
 pub struct Held<T>(Arc<Mutex<Option<Sender<T>>>>);
 
 impl<T> Clone for Held<T> {
@@ -320,7 +319,7 @@ impl<T> Held<T> {
         Self(Arc::new(Mutex::new(Some(sender))))
     }
 
-    /// Sends, unless it has been let go of.
+    /// Sends, unless the sender has been dropped.
     pub fn send(&self, what: T) {
         if let Some(sender) = self.0.lock().ok().as_deref().and_then(Option::as_ref) {
             let _ = sender.send(what);
@@ -334,12 +333,12 @@ impl<T> Held<T> {
     }
 }
 
-/// Waits for so many milliseconds.
+/// Sleeps for this many milliseconds.
 pub fn rest(milliseconds: u64) {
     std::thread::sleep(std::time::Duration::from_millis(milliseconds));
 }
 
-/// Waits until each client has heard the end of a choice, or a failure; for ten seconds at most.
+/// Waits until each client has received the end of a choice or a failure, for ten seconds at most.
 pub fn wait_for_ends(clients: &[Arc<Client>]) {
     let ended = |client: &Arc<Client>| {
         client.all().iter().any(|heard| match heard {
@@ -355,9 +354,9 @@ pub fn wait_for_ends(clients: &[Arc<Client>]) {
     }
 }
 
-/// The request of choice `index`, as the engine makes it. What `block` says is a fault to make:
-/// `unmade` (no request can be made), `no token at N` (a processor forbids every token once N were
-/// generated), `sampler at N` (the sampler fails there).
+/// Builds the request of choice `index` as the engine would. The first string in `block` selects a
+/// fault: `unmade` (building the request fails), `no token at N` (a processor forbids every token
+/// once N have been generated), or `sampler at N` (the sampler fails at that point).
 pub fn request_of(
     config: &ModelConfig,
     params: &SamplingParams,
@@ -400,7 +399,7 @@ pub fn request_of(
     Ok(request)
 }
 
-/// What a request is alone: day 10's loop.
+/// Decodes one request alone, with day 10's loop.
 fn alone(
     model: &Witness,
     params: &SamplingParams,
@@ -414,16 +413,16 @@ fn alone(
     tokens
 }
 
-/// " cat ran home." and EOS.
+/// " cat ran home.", then EOS.
 const CAT: u32 = 405;
-/// " Tom café!" and EOS, in eight tokens: the fifth is the first half of é.
+/// " Tom café!", then EOS, in eight tokens. The fifth is the first half of é.
 const CAFE: u32 = 428;
 /// "a", forty times.
 const LONG: u32 = 431;
-/// "a", three times; then no token can be chosen.
+/// "a", three times, after which no token can be chosen.
 const FAILS: u32 = 432;
 
-/// Ids of a text and what becomes certain with each, after a prompt of this one token.
+/// Returns a text's ids after a prompt of this one token, each with the text it completes.
 fn text_of(which: u32) -> Vec<(u32, &'static str)> {
     match which {
         CAT => vec![(462, " cat"), (592, " ran"), (586, " home"), (14, ".")],
@@ -434,12 +433,12 @@ fn text_of(which: u32) -> Vec<(u32, &'static str)> {
     }
 }
 
-/// What a scripted scheduler did.
+/// The record of a scripted scheduler.
 #[derive(Debug, Default)]
 struct Log {
-    /// The ids of the rows of each step.
+    /// The ids of the rows in each step.
     steps: Vec<Vec<usize>>,
-    /// For each step, how many events every client had heard before it.
+    /// For each step, the number of events each client had received before it.
     heard: Vec<Vec<usize>>,
 }
 
@@ -450,8 +449,8 @@ struct ScriptedRow<'a> {
     cancelled: bool,
 }
 
-/// A scheduler without a model. Each of its rows says one of three texts, then EOS. A step is the
-/// first token of one row that waits, or the next token of all that run.
+/// A scheduler without a model. Each row produces one of a few fixed texts, then EOS. One step
+/// produces the first token of one waiting row, or the next token of every running row.
 struct Scripted<'a> {
     waiting: VecDeque<ScriptedRow<'a>>,
     running: Vec<ScriptedRow<'a>>,
@@ -462,7 +461,7 @@ struct Scripted<'a> {
 }
 
 impl ScriptedRow<'_> {
-    /// The next token. A cancelled row finds itself full with it.
+    /// Returns the next token. A cancelled row finishes with it, as if its cache were full.
     fn next(&mut self) -> Token {
         let which = self.request.prompt.first().copied().unwrap_or_default();
         let (id, text) = text_of(which).get(self.generated).copied().unwrap_or((0, ""));
@@ -528,7 +527,7 @@ impl<'a> SchedulerInterface<'a> for Scripted<'a> {
     }
 }
 
-/// A scripted scheduler for these clients, and what it logs.
+/// Returns a scripted scheduler for these clients, and its log.
 fn scripted<'a>(
     jobs: &[(Ask, Arc<Client>)],
     fails_at: Option<usize>,
@@ -544,30 +543,31 @@ fn scripted<'a>(
     (Box::new(scheduler), log)
 }
 
-/// Day 15's scheduler, with room for `bound` positions.
+/// Returns day 15's scheduler, with room for `bound` positions.
 fn real<'a>(model: &'a dyn Model, tokenizer: &'a Tokenizer, bound: usize) -> Box<Scheduler<'a>> {
     let caches: Box<dyn Fn() -> Box<dyn Batch>> = Box::new(|| Box::new(BatchCache::new(2, None)));
     Box::new(Scheduler::new(model, tokenizer, caches, bound))
 }
 
-/// A greedy request for one of the texts, with at most `most` tokens.
+/// Builds a greedy request for one of the texts, with at most `most` tokens.
 fn ask(which: u32, most: usize) -> Ask {
     let params = SamplingParams { max_new_tokens: most, ..SamplingParams::default() };
     Ask { prompts: vec![vec![which]], n: 1, params, ..Ask::default() }
 }
 
-/// A request that can't be made.
+/// Builds a request that can't be turned into a scheduler request.
 fn unmade() -> Ask {
     let params = SamplingParams { block: vec!["unmade".into()], ..SamplingParams::default() };
     Ask { params, ..ask(CAT, 9) }
 }
 
-/// The requests, and a client for each.
+/// Pairs each request with a new client.
 fn clients(asks: &[Ask]) -> Vec<(Ask, Arc<Client>)> {
     asks.iter().map(|ask| (ask.clone(), Arc::new(Client::default()))).collect()
 }
 
-/// Does `script` to a loop on a scripted scheduler. What was seen after each, and the log.
+/// Runs `script` on a loop with a scripted scheduler. Returns the state after each operation, and
+/// the log.
 fn drive(
     day: &Day,
     (max_batch, max_queue): (usize, usize),
@@ -577,7 +577,7 @@ fn drive(
     drive_until(day, (max_batch, max_queue), jobs, script, None)
 }
 
-/// The same, with a step that fails.
+/// Does the same, with a step that fails.
 fn drive_until(
     day: &Day,
     (max_batch, max_queue): (usize, usize),
@@ -586,39 +586,39 @@ fn drive_until(
     fails_at: Option<usize>,
 ) -> Result<(Vec<Seen>, Log)> {
     let (scheduler, log) = scripted(jobs, fails_at);
-    let model = Witness::mixing(2048, 64, 0); // for its configuration
+    let model = Witness::mixing(2048, 64, 0); // only for its configuration
     let setup = Setup { scheduler, config: model.config(), max_batch, max_queue };
     let seen = (day.drive)(setup, jobs, script)?;
     let log = log.take();
     Ok((seen, log))
 }
 
-/// As many turns.
+/// Returns `n` turns.
 fn turns(n: usize) -> impl Iterator<Item = Do> {
     (0..n).map(|_| Do::Turn)
 }
 
-/// What a client hears of the second text.
+/// The choice that a client receives for the second text.
 fn cafe(index: usize) -> Told {
     (index, " Tom café!".to_string(), 8, vec![FinishReason::Eos])
 }
 
-/// What a client hears of the first text.
+/// The choice that a client receives for the first text.
 fn cat(index: usize) -> Told {
     (index, " cat ran home.".to_string(), 5, vec![FinishReason::Eos])
 }
 
-/// For each job, the failures that its client is told of.
+/// Returns the failures that each job's client received.
 fn faults(jobs: &[(Ask, Arc<Client>)]) -> Vec<Vec<Fault>> {
     jobs.iter().map(|(_, client)| client.faults()).collect()
 }
 
-/// For each job, the choices that its client hears of.
+/// Returns the choices that each job's client received.
 fn choices(jobs: &[(Ask, Arc<Client>)]) -> Vec<Vec<Told>> {
     jobs.iter().map(|(_, client)| client.choices()).collect()
 }
 
-/// A token as a scheduler returns it.
+/// Builds a token as a scheduler returns it.
 fn token(row: usize, id: u32, text: &str, finish: Option<FinishReason>) -> Token {
     Token { row, id, logprob: -0.5, text: text.to_string(), finish, ..Token::default() }
 }
@@ -638,7 +638,7 @@ pub fn four_reasons_three_words(day: &Day) -> Outcome {
 
 pub fn every_start_has_a_number_of_its_own(day: &Day) -> Outcome {
     let jobs = clients(&[ask(CAT, 9), Ask { n: 2, ..ask(CAFE, 20) }, unmade(), ask(CAT, 1)]);
-    // Row 0 ends; then two more start beside row 1.
+    // Row 0 ends. Then two more start, while row 1 is running.
     let mut script = vec![Do::Start(0, 0), Do::Start(1, 1)];
     script.push(Do::Deliver(vec![token(0, 0, "", Some(FinishReason::Eos))]));
     script.extend([Do::Start(1, 0), Do::Start(2, 0), Do::Start(3, 0)]);
@@ -746,7 +746,7 @@ pub fn logprobs_belong_to_their_token(day: &Day) -> Outcome {
 
 pub fn a_row_that_fails_fails_its_job(day: &Day) -> Outcome {
     let jobs = clients(&[Ask { n: 3, ..ask(FAILS, 20) }, ask(CAFE, 20), ask(CAT, 9)]);
-    // The first two choices start between the rows of jobs 1 and 2; the third waits.
+    // The first two choices start among the rows of jobs 1 and 2. The third waits.
     let mut script = vec![Do::Start(1, 0), Do::Accept(0), Do::Feed, Do::Start(2, 0)];
     script.extend(turns(20));
     let (seen, log) = drive(day, (3, 8), &jobs, script)?;
@@ -882,7 +882,7 @@ pub fn a_cancelled_row_computes_no_more(day: &Day) -> Outcome {
 
     let jobs = clients(&[ask(CAFE, 20), ask(LONG, 20)]);
     let mut script = vec![Do::Start(0, 0), Do::Start(1, 0)];
-    script.extend((0..4).map(|_| Do::Step)); // two prefills, two steps of both
+    script.extend((0..4).map(|_| Do::Step)); // two prefills, then two steps of both rows
     script.push(Do::Cancel(1));
     script.extend((0..6).map(|_| Do::Step));
     let (seen, log) = drive(day, (8, 8), &jobs, script)?;
@@ -933,7 +933,7 @@ pub fn whose_client_has_gone(day: &Day) -> Outcome {
         ask(CAT, 9),
         ask(LONG, 30),
     ]);
-    // Places for three: jobs 0 and 1 and a choice of job 2. The other one, and jobs 3 and 4, wait.
+    // Three places: jobs 0 and 1 and one choice of job 2. Its other choice and jobs 3 and 4 wait.
     let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Accept(2), Do::Feed];
     script.extend([Do::Accept(3), Do::Accept(4), Do::Step, Do::Step, Do::Step]);
     script.extend([Do::Leave(1), Do::Leave(2), Do::Leave(4), Do::DropClosed]);
@@ -946,7 +946,7 @@ pub fn whose_client_has_gone(day: &Day) -> Outcome {
     equal(&format!("{input}: (in the queue, rows)"), Ok(after), &(1, vec![(0, 0)]))
         .likely("a job is in the queue, in the scheduler, or in both: ask for all of them")?;
     let of_them = log.steps.iter().flatten().filter(|id| [1, 2].contains(id)).count();
-    // Two prefills, and one step more until they retire.
+    // Two prefills, and one more step before they retire.
     equal(&format!("{input}: rows computed of theirs, four at most"), Ok(of_them <= 4), &true)?;
     let told: Vec<Vec<Told>> = [0, 3].map(|i: usize| jobs[i].1.choices()).into();
     equal(
@@ -975,7 +975,7 @@ pub fn a_turn_notices_who_has_gone(day: &Day) -> Outcome {
     script.extend(turns(12));
     let (_, log) = drive(day, (1, 8), &jobs, script)?;
     let of_it = log.steps.iter().filter(|rows| rows.contains(&0)).count();
-    // A prefill and a step, and the step with which it retires.
+    // A prefill, a step, and the step at which it retires.
     let input = "one place; a choice of job 0 runs, another waits, its client goes after two turns";
     let sent = jobs[0].1.all().len();
     equal(
@@ -991,7 +991,7 @@ pub fn a_failed_step_ends_whom_it_was_for(day: &Day) -> Outcome {
     let jobs = clients(&[ask(CAFE, 20), ask(LONG, 20), ask(CAT, 20)]);
     let mut script: Vec<Do> = (0..3).map(Do::Accept).collect();
     script.extend(turns(10));
-    // Two prefills and a step of both; the fourth step fails.
+    // Two prefills and a step of both. The fourth step fails.
     let (seen, _) = drive_until(day, (2, 8), &jobs, script, Some(4))?;
     let input = "jobs 0 and 1 run, job 2 waits in the queue, and the fourth turn's step fails";
     equal(
@@ -1010,18 +1010,18 @@ pub fn a_failed_step_ends_whom_it_was_for(day: &Day) -> Outcome {
     equal(&format!("{input}: load and rows in the end"), Ok(left), &Some(((0, 0, 0), 0)))
 }
 
-/// Lets `visits` come to a loop on a scripted scheduler. The load after each turn.
+/// Runs a loop on a scripted scheduler with these visits. Returns the load after each turn.
 fn run(
     day: &Day,
     (max_batch, max_queue): (usize, usize),
     visits: Visits,
 ) -> Result<Vec<(usize, usize, usize)>> {
     let (scheduler, _) = scripted(&[], None);
-    let model = Witness::mixing(2048, 64, 0); // for its configuration
+    let model = Witness::mixing(2048, 64, 0); // only for its configuration
     (day.run)(Setup { scheduler, config: model.config(), max_batch, max_queue }, visits)
 }
 
-/// All of these before the first turn, and the sender goes after that turn.
+/// Sends all jobs before the first turn. The last sender is dropped after turn `close_after`.
 fn at_once(jobs: &[(Ask, Arc<Client>)], close_after: usize) -> Visits {
     let jobs = jobs.iter().map(|(ask, client)| (0, ask.clone(), Arc::clone(client))).collect();
     Visits { jobs, close_after, late: None }
@@ -1107,7 +1107,7 @@ pub fn the_same_at_any_load(day: &Day) -> Outcome {
             let ask = Ask { prompts, n, params, ..Ask::default() };
             jobs.push((random.below(6), ask, Arc::new(Client::default())));
         }
-        // The first is a long one, so that the loop is not idle while others are still to come.
+        // The first is a long one, so that the loop stays busy while others still arrive.
         jobs[0].0 = 0;
         jobs[0].1.params.max_new_tokens = 30;
         let model = Witness::mixing(2048, 64, 2000);
