@@ -1,6 +1,6 @@
-//! What the command does besides failing with a message: notes, warnings, the ways out that a
-//! message names, Ctrl-C, a closed pipe. The messages themselves are on a page of the book, which
-//! is a test (`crates/maintain/tests/messages.rs`).
+//! Tests everything the command does besides failing with a message: notes, warnings, the
+//! workarounds that messages suggest, Ctrl-C, and a closed pipe. The messages themselves are on a
+//! page of the book, which is tested in `crates/maintain/tests/messages.rs`.
 //!
 //! Runs the `candecode` command itself, with the reference: `cargo test --features ref --test
 //! bad_input`.
@@ -15,7 +15,7 @@ fn story() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("models/story-230k")
 }
 
-/// A copy of a small model in a folder of its own, for a test to damage.
+/// A copy of a small model in its own folder, for a test to damage.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -47,7 +47,7 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-/// A run on ids that shows ids needs no tokenizer; one that looks at text does.
+/// A run on ids that prints ids needs no tokenizer, but one that needs the text does.
 #[test]
 fn a_folder_without_a_tokenizer_runs_on_ids() {
     let folder = Folder::new("ids");
@@ -119,7 +119,7 @@ fn ctrl_c_ends_the_text_cleanly() {
         command(&["-p", "Once", "--max-new-tokens", "100000", "--model", "story-gpt2-1m"]);
     let mut child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut out = child.stdout.take().unwrap();
-    let mut first = [0; 8]; // the prompt is out, so the loop is at work
+    let mut first = [0; 8]; // the prompt has been printed, so the loop is running
     out.read_exact(&mut first).unwrap();
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
@@ -139,7 +139,7 @@ fn a_reader_that_goes_away_ends_it_quietly() {
     assert!(output.status.success() && !text.contains("error"), "{text}");
 }
 
-/// The loop of beam search gives no token until it is done: it is stopped all the same.
+/// Beam search returns no tokens until it is done, but it can still be stopped.
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_a_beam_search() {
@@ -149,7 +149,7 @@ fn ctrl_c_ends_a_beam_search() {
     let mut child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut err = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    err.read_line(&mut line).unwrap(); // whose days run is said right before the loop begins
+    err.read_line(&mut line).unwrap(); // this line is printed right before the loop starts
     assert!(line.starts_with("[loop: day 11, on the CPU; "), "{line}");
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
@@ -173,7 +173,7 @@ fn a_byte_order_mark_is_no_part_of_a_prompt() {
     assert_eq!(said("with", "\u{feff}Once"), said("without", "Once"));
 }
 
-/// 40 MB are refused by their size alone: to read them as tokens takes half a minute.
+/// 40 MB are rejected by size alone: reading them as tokens takes half a minute.
 #[test]
 fn a_prompt_of_many_megabytes_is_refused_by_its_size() {
     let folder = Folder::new("long-prompt");
@@ -192,7 +192,7 @@ fn an_error_after_the_prompt_was_shown_has_a_line_of_its_own() {
     let mut bytes = fs::read(&file).unwrap();
     let end = bytes.len();
     for weight in bytes[end - 4096..].chunks_exact_mut(2) {
-        weight.copy_from_slice(&[0xc0, 0x7f]); // NaN, as bf16
+        weight.copy_from_slice(&[0xc0, 0x7f]); // NaN in bf16
     }
     fs::write(&file, bytes).unwrap();
     let out = command(&["-p", "Once", "--model", folder.path()]).output().unwrap();
@@ -202,7 +202,7 @@ fn an_error_after_the_prompt_was_shown_has_a_line_of_its_own() {
     assert_eq!(String::from_utf8(out.stdout).unwrap(), "Once\n");
 }
 
-/// A processor's name may have a NaN in it, and the model is sound.
+/// A processor's name may contain NaN although the model is sound.
 #[test]
 fn an_error_that_quotes_nan_is_not_the_models() {
     let flags =
@@ -219,8 +219,8 @@ fn an_error_that_quotes_nan_is_not_the_models() {
     assert!(text.contains("NaN") && text.contains("left no token to choose"), "{text}");
 }
 
-/// Parameters that pass their check work, at the ends of their ranges, too: nothing becomes
-/// infinite or NaN on the way.
+/// Parameters that pass validation also work at the ends of their ranges, without turning anything
+/// into infinity or NaN on the way.
 #[test]
 fn extreme_parameters_act_as_their_limit_or_are_refused_first() {
     let run = |flags: &[&str]| {
@@ -255,7 +255,7 @@ fn extreme_parameters_act_as_their_limit_or_are_refused_first() {
     }
 }
 
-/// As in transformers, a text may begin with BOS alone.
+/// As in transformers, a text may start with only BOS.
 #[test]
 fn an_empty_prompt_is_bos_where_the_tokenizer_adds_it() {
     let folder = Folder::new("bos");
@@ -290,7 +290,7 @@ fn an_empty_prompt_is_bos_where_the_tokenizer_adds_it() {
     assert!(String::from_utf8(out.stderr).unwrap().contains("the prompt is empty"));
 }
 
-/// A request's log-probability of a token and the one in its list of the likeliest are one number.
+/// A token's logprob is the same number in the answer and in the list of top tokens.
 #[test]
 fn a_token_has_one_logprob_in_an_answer() {
     let flags = ["-p", "Once upon a time", "--max-new-tokens", "40"];
@@ -299,15 +299,15 @@ fn a_token_has_one_logprob_in_an_answer() {
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     let logprobs = json["logprobs"].as_array().unwrap();
     assert_eq!(logprobs.len(), 40);
-    // The first token came with the prefill.
+    // The first token came from the prefill.
     let [rate, seconds] = ["tokens_per_second", "decode_s"].map(|key| json[key].as_f64().unwrap());
     assert!((rate * seconds - 39.0).abs() < 1e-6, "{rate} {seconds}");
     for (logprob, top) in logprobs.iter().zip(json["top_logprobs"].as_array().unwrap()) {
-        assert_eq!(*logprob, top[0]["logprob"], "{top}"); // greedy: the likeliest is the one
+        assert_eq!(*logprob, top[0]["logprob"], "{top}"); // greedy, so the top token is the chosen one
     }
 }
 
-/// The pattern lets each text begin in its own way, and one of these ways is blocked.
+/// The pattern allows a different opening for each text, and one of them is blocked.
 #[test]
 fn a_text_of_a_batch_that_fails_leaves_the_others_whole() {
     let pattern = " and [A-Z][a-z]+|, there was";
@@ -356,7 +356,7 @@ fn a_text_of_a_batch_that_fails_leaves_the_others_whole() {
     assert!(error.contains("error: text 1 of 2: ") && error.contains("(2 texts failed)"));
 }
 
-/// Each text of a batch has its own likeliest tokens: those that it has alone.
+/// Each text in a batch has its own top tokens, the same as when it runs alone.
 #[test]
 fn the_likeliest_tokens_of_a_batch_are_those_of_its_texts_alone() {
     let fixed = ["--model", "story-230k", "--max-new-tokens", "6", "--top-logprobs", "3"];
@@ -372,7 +372,7 @@ fn the_likeliest_tokens_of_a_batch_are_those_of_its_texts_alone() {
     }
 }
 
-/// A stop string ends a text wherever it comes, also before a format is complete, as in vLLM.
+/// A stop string ends a text anywhere, even before a format is complete, as in vLLM.
 #[test]
 fn a_stop_string_may_cut_a_format() {
     let flags = ["-p", "Lily had", "--allow-regex", " [0-9] red dogs", "--stop", "dog"];
@@ -381,8 +381,8 @@ fn a_stop_string_may_cut_a_format() {
     assert!(text.starts_with("Lily had ") && text.ends_with(" red \n"), "{text}");
 }
 
-/// An instruct model answers a prompt: its template stands around it, and the end of a turn ends
-/// the text.
+/// An instruct model answers a prompt: its template wraps the prompt, and the end-of-turn token
+/// ends the text.
 #[test]
 fn the_prompt_of_an_instruct_model_goes_through_its_template() {
     let folder = Folder::new("instruct");
@@ -442,8 +442,8 @@ fn a_file_in_nanogpts_spelling_is_answered_with_the_flag() {
     assert!(said.contains("--prompt-file prompt.txt reads the file"), "{said}");
 }
 
-/// A list with commas is one long word, which no text contains: nothing would be blocked, in
-/// silence.
+/// A list with commas is one long word that no text contains, so without a warning it would
+/// silently block nothing.
 #[test]
 fn a_block_list_with_commas_is_noticed() {
     let run = |words: &[&str]| {

@@ -1,5 +1,5 @@
-//! What the command does when the world around it is not as usual: standard output or standard
-//! error that cannot be written, input without an end, numbers beyond all measure.
+//! Tests the command under unusual conditions: standard output or standard error that can't be
+//! written to, endless input, and absurdly large numbers.
 
 #![cfg(all(feature = "ref", unix))]
 
@@ -18,12 +18,12 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-/// A device without room.
+/// Opens a device that is always full.
 fn full() -> Stdio {
     OpenOptions::new().write(true).open("/dev/full").unwrap().into()
 }
 
-/// A pipe whose reader has gone.
+/// Opens a pipe with its reading end closed.
 fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -34,7 +34,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs a command that must end within a minute.
+/// Runs a command that must finish within a minute.
 fn within_a_minute(mut command: Command) -> Output {
     let child = command.spawn().unwrap();
     let id = child.id();
@@ -109,7 +109,7 @@ fn a_standard_output_that_cannot_be_written_is_said_and_a_closed_one_ends_quietl
     }
 }
 
-/// A folder that is removed with the test.
+/// A directory that is removed when the test ends.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -189,7 +189,7 @@ fn a_line_of_a_chat_that_cannot_fit_is_refused_without_being_read() {
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
-/// Every flag that takes a whole number says what it expects.
+/// Every flag that takes an integer states the range it expects.
 #[test]
 fn whole_numbers_have_a_range() {
     let most = (1u64 << 32).to_string();
@@ -218,7 +218,7 @@ fn whole_numbers_have_a_range() {
             &most,
         ] {
             if flag == "--seed" && [&most, "-1"].contains(&value) {
-                continue; // -1 draws a seed
+                continue; // -1 picks a random seed
             }
             let output = within_a_minute(command(&[&TEXT[..4], &[flag, value]].concat()));
             let said = text(&output.stderr);

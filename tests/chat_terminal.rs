@@ -1,5 +1,5 @@
-//! The chat itself, through pipes: lines go in, answers come out; Ctrl-C stops an answer, or ends
-//! the chat at its prompt.
+//! Tests the chat command through pipes: lines go in and answers come out. Ctrl-C stops an answer,
+//! or ends the chat at its prompt.
 
 #![cfg(feature = "ref")]
 
@@ -13,10 +13,10 @@ fn command(flags: &[&str]) -> Command {
     command
 }
 
-/// What a chat of these lines writes: standard output, standard error, exit code.
+/// Runs a chat with these lines, and returns its standard output, standard error and exit code.
 fn chat(flags: &[&str], lines: impl AsRef<[u8]>) -> (String, String, i32) {
     let mut child = command(flags).spawn().unwrap();
-    // A chat that is refused ends before it reads.
+    // A chat that is rejected exits before it reads anything.
     let written = child.stdin.take().unwrap().write_all(lines.as_ref());
     assert!(written.is_ok() || written.is_err_and(|e| e.kind() == ErrorKind::BrokenPipe));
     let out = child.wait_with_output().unwrap();
@@ -24,7 +24,7 @@ fn chat(flags: &[&str], lines: impl AsRef<[u8]>) -> (String, String, i32) {
     (text(out.stdout), text(out.stderr), out.status.code().unwrap_or(-1))
 }
 
-/// The numbers of the lines of `--stats`: tokens, reused, answer, computed.
+/// Returns the numbers in each `--stats` line: tokens, reused, answer, computed.
 fn stats(errors: &str) -> Vec<[usize; 4]> {
     let lines = errors.lines().filter(|line| line.starts_with("turn "));
     let numbers = |line: &str| -> [usize; 4] {
@@ -88,7 +88,7 @@ fn commands_do_what_help_says() {
     assert_eq!(answers[0], answers[1], "{out}");
 }
 
-/// The embedded model with a template of its own.
+/// Writes a test's own chat template to a file, and returns its path.
 fn with_template(test: &str, template: &str) -> std::path::PathBuf {
     let folder = std::env::temp_dir().join(format!("candecode-chat-{test}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -173,7 +173,7 @@ fn what_cannot_be_chatted_with_is_refused() {
     }
 }
 
-/// Ctrl-C, as a terminal sends it.
+/// Sends Ctrl-C as a terminal would.
 #[cfg(unix)]
 fn control_c(child: &Child) {
     let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
@@ -184,7 +184,8 @@ fn control_c(child: &Child) {
 #[cfg(unix)]
 fn control_c_stops_an_answer_and_keeps_the_chat() {
     let file = with_template("stop", "{% for m in messages %}{{ m.content }} {% endfor %}");
-    // Slow on purpose: no cache, so that the answer is at work when the signal comes.
+    // Slow on purpose: without a cache, the answer is still being generated when the signal
+    // arrives.
     let path = file.to_str().unwrap();
     let flags = [
         "--stats",
@@ -207,7 +208,7 @@ fn control_c_stops_an_answer_and_keeps_the_chat() {
         }
     };
     lines.write_all(b"Once upon a time there was a cat.\n").unwrap();
-    out.read_exact(&mut [0; 8]).unwrap(); // the answer has begun
+    out.read_exact(&mut [0; 8]).unwrap(); // the answer has started
     control_c(&child);
     until("[stopped; what was said stays]");
     let first = stats(&until("turn 1: "))[0];
@@ -232,8 +233,7 @@ fn control_c_at_the_prompt_ends_the_chat_politely() {
     while !said.contains("turn 1: ") {
         assert!(errors.read_line(&mut said).unwrap() > 0, "{said}");
     }
-    // One that comes before the prompt is there is forgotten, so they go on until the chat has
-    // ended.
+    // A Ctrl-C before the prompt appears has no effect, so keep sending it until the chat ends.
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;

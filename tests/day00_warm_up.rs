@@ -1,4 +1,4 @@
-//! Day 0's checkers: the warm-up.
+//! Day 0's checks: the warm-up.
 
 mod checks;
 #[macro_use]

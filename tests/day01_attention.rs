@@ -1,4 +1,4 @@
-//! Day 1's checkers: attention.
+//! Day 1's checks: attention.
 
 mod checks;
 #[macro_use]

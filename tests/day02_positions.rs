@@ -1,4 +1,4 @@
-//! Day 2's checkers: positions.
+//! Day 2's checks: positions.
 
 mod checks;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! Day 3's checkers: norms and MLPs.
+//! Day 3's checks: norms and MLPs.
 
 mod checks;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! Day 4's checkers: the attention block.
+//! Day 4's checks: the attention block.
 
 mod checks;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! Day 5's checkers: the model.
+//! Day 5's checks: the model.
 
 mod checks;
 #[macro_use]

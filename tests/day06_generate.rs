@@ -1,4 +1,4 @@
-//! Day 6's checkers: prefill and decode.
+//! Day 6's checks: prefill and decode.
 
 mod checks;
 #[macro_use]

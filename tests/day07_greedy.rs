@@ -1,4 +1,4 @@
-//! Day 7's checkers: greedy, done right.
+//! Day 7's checks: greedy, done right.
 
 mod checks;
 #[macro_use]

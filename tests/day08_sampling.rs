@@ -1,4 +1,4 @@
-//! Day 8's checkers: sampling.
+//! Day 8's checks: sampling.
 
 mod checks;
 #[macro_use]
@@ -64,7 +64,7 @@ checks::tests! {
 
 use candecode::kit::rng::{RequestRng, TorchRng};
 
-/// The kit's generator is given, not written: so this is no task.
+/// Not a task, since readers don't write this generator.
 #[test]
 fn teeth_the_torch_stream_is_torchs() -> candle_core::Result<()> {
     let goldens = checks::golden_json("day08")?;
@@ -86,7 +86,8 @@ fn teeth_the_torch_stream_is_torchs() -> candle_core::Result<()> {
             assert_eq!(words[at as usize], want, "word {at} of seed {}", golden["seed"]);
         }
     }
-    // Element for element, to the last bit but one: ln_1p may round otherwise in another libm.
+    // Element by element, allowing one unit in the last place: another libm may round ln_1p
+    // differently.
     let same = |got: Vec<f32>, name: &str| -> candle_core::Result<()> {
         for (i, (got, want)) in
             got.iter().zip(checks::golden("day08", name)?.to_vec1::<f32>()?).enumerate()
@@ -100,7 +101,7 @@ fn teeth_the_torch_stream_is_torchs() -> candle_core::Result<()> {
     same(TorchRng::new(1).exponentials(1500).split_off(1480), "exponentials.rows")
 }
 
-/// What `--rng chacha --seed N` draws must be the same in every release.
+/// `--rng chacha --seed N` must draw the same numbers in every release.
 #[test]
 fn teeth_the_portable_stream_stays_what_it_is() {
     let uniforms = |seed, request| {

@@ -1,4 +1,4 @@
-//! Day 9's checkers: penalties.
+//! Day 9's checks: penalties.
 
 mod checks;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! Day 10's checkers: the KV cache.
+//! Day 10's checks: the KV cache.
 
 mod checks;
 #[macro_use]
@@ -67,7 +67,7 @@ checks::tests! {
     task_10_10_what_has_evicted_is_only_extended => day::what_has_evicted_is_only_extended,
 }
 
-/// Not a check: what half precision does, for the book.
+/// Prints the numbers on half precision for the book. Not a check.
 #[test]
 #[ignore = "prints the numbers of day 10's chapter"]
 fn measure_halves() -> candle_core::Result<()> {

@@ -1,4 +1,4 @@
-//! Day 11's checkers: beam search.
+//! Day 11's checks: beam search.
 
 mod checks;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! Day 12's checkers: batching.
+//! Day 12's checks: batching.
 
 mod checks;
 #[macro_use]

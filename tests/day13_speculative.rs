@@ -1,4 +1,4 @@
-//! Day 13's checkers: speculative decoding.
+//! Day 13's checks: speculative decoding.
 
 mod checks;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! Day 14's checkers: guard rails.
+//! Day 14's checks: guard rails.
 
 mod checks;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! Day 15's checkers: the scheduler.
+//! Day 15's checks: the scheduler.
 
 mod checks;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! Day 16's checkers: the cost of a token.
+//! Day 16's checks: the cost of a token.
 
 mod checks;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! Day 17's checkers: a kernel.
+//! Day 17's checks: a kernel.
 
 mod checks;
 #[macro_use]

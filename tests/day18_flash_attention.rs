@@ -1,4 +1,4 @@
-//! Day 18's checkers: flash attention.
+//! Day 18's checks: flash attention.
 
 mod checks;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! Day 19's checkers: quantised weights.
+//! Day 19's checks: quantised weights.
 
 mod checks;
 #[macro_use]

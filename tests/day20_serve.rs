@@ -1,4 +1,4 @@
-//! Day 20's checkers: the loop that serves.
+//! Day 20's checks: the serving loop.
 
 mod checks;
 #[macro_use]

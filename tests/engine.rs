@@ -1,4 +1,4 @@
-//! The entrance of the library: `cargo test --features ref --test engine`.
+//! Tests the library's entry point: `cargo test --features ref --test engine`.
 
 #![cfg(feature = "ref")]
 
@@ -61,7 +61,7 @@ fn batched_equals_alone_with_parameters_of_each_its_own() {
     ];
     let together = engine.generate_batch(&PROMPTS, &params).unwrap();
     for (i, completion) in together.iter().enumerate() {
-        // A sampled row draws the numbers of its own request, whose number in the batch is i.
+        // Row 1 samples. Its random stream depends on its index in the batch, so it differs alone.
         if i == 1 {
             continue;
         }
@@ -79,7 +79,7 @@ fn batched_equals_alone_with_parameters_of_each_its_own() {
 #[test]
 fn a_completion_that_fails_ends_alone() {
     let engine = engine();
-    // After " there" only "was" may come, and it is blocked.
+    // Only "was" is allowed after " there", and it is blocked.
     let failing = SamplingParams {
         allow_regex: Some(" there was".into()),
         block: vec!["was".into()],
@@ -99,7 +99,7 @@ fn a_completion_that_fails_ends_alone() {
     let without = engine.generate_batch(&others, &[greedy(12), greedy(20)]).unwrap();
     assert_eq!([&together[0], &together[2]], [&without[0], &without[1]]);
     assert!(without.iter().all(|completion| completion.error.is_none()));
-    // Alone it is an error of its own.
+    // When it runs alone, the failure is returned as an error.
     let alone: Vec<_> = engine.generate(PROMPTS[1], &params[1]).unwrap().collect();
     assert_eq!(alone.len(), generated + 1);
     assert!(alone[..generated].iter().all(Result::is_ok) && alone[generated].is_err());
@@ -158,7 +158,7 @@ fn the_context_ends_a_text() {
         engine.generate(&prompt, &eos_off).unwrap().map(Result::unwrap).collect();
     let last = tokens.last().unwrap();
     if last.finish == Some(FinishReason::Length) {
-        // The last token needs no position: it is never fed.
+        // The last token needs no position, because it is never fed.
         assert_eq!(tokens.len(), context + 1 - prompt_len);
     } else {
         assert_eq!(last.finish, Some(FinishReason::Eos));
@@ -205,7 +205,8 @@ fn a_trace_tells_no_nan_from_a_pass_that_cannot_be_repeated() {
     assert_eq!(stage, "every layer's output is a number, the last norm's or the head's is not");
 }
 
-/// Many stop strings, or a long one that the text begins, cost about what one short one does.
+/// Many stop strings, or a long one that the text starts to match, cost about as much as one short
+/// string.
 #[test]
 fn stop_strings_cost_what_can_match() {
     let pieces: Vec<String> = (0..4000).map(|i| format!(" {i}")).collect();
@@ -223,8 +224,8 @@ fn stop_strings_cost_what_can_match() {
     let long = vec![pieces.concat() + "END"];
     for (what, stops) in [("100,000", &many), ("one of 19 KB", &long)] {
         let cost = best(stops);
-        // A search for each of them, or through all that is pending, costs a thousand times as
-        // much.
+        // Searching for each of them, or through all of the pending text, would cost a thousand
+        // times as much.
         assert!(cost < one * 100, "{what}: {cost:?}, and {one:?} for one of three letters");
     }
 }
@@ -252,7 +253,8 @@ fn a_sliding_cache_is_for_one_text() {
     assert_eq!(engine.generate_batch(&PROMPTS, &[greedy(8)]).unwrap(), fixed);
 }
 
-/// Rows come, go and grow at random, in day 12's cache and in the server's: the two hold the same.
+/// Adds, removes and grows rows at random in day 12's cache and in the server's, and checks that
+/// their contents match.
 #[test]
 fn a_roomy_cache_holds_what_day_12s_does() {
     const LAYERS: usize = 2;

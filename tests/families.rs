@@ -1,6 +1,7 @@
-//! Every family in every format, with its weights in memory in every type, beside transformers:
-//! `tests/oracle/families.py` made the models and the goldens, `families_page.py` makes the book's
-//! page of what is measured here. That the page is still true is a test, too.
+//! Compares every family with transformers, in every format and with the weights in memory in every
+//! type. `tests/oracle/families.py` created the models and the goldens, and `families_page.py`
+//! writes the book's page from the measurements here. These tests also check that the page is up to
+//! date.
 //!
 //! They run with the reference: `cargo test --features ref --test families`.
 
@@ -23,11 +24,12 @@ fn oracle(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle").join(file)
 }
 
-/// A folder of its own, gone at the end.
+/// A temporary folder, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
-    /// With a model's configuration, and its tensors as `type_on_disk`, in so many files.
+    /// Creates a folder with a model's configuration, and its tensors as `type_on_disk`, split over
+    /// `files` files.
     fn of(model: &str, name: &str, type_on_disk: DType, files: usize) -> Self {
         let dir = format!("candecode-families-{model}-{name}-{}", std::process::id());
         let dir = std::env::temp_dir().join(dir);
@@ -66,7 +68,7 @@ impl Drop for Folder {
 struct Golden {
     ids: Vec<u32>,
     prompt: usize,
-    /// Of the last positions, `(n, V)`.
+    /// Logits of the last positions, `(n, V)`.
     logits: Tensor,
 }
 
@@ -82,29 +84,30 @@ impl Golden {
     }
 }
 
-/// What is found of one model in one format, with its weights in memory as one type: the worse of
-/// both kernels.
+/// The result for one model in one format, with its weights in memory as one type. The error is the
+/// larger of the plain and the fast kernels'.
 #[derive(serde::Deserialize, serde::Serialize)]
 struct Found {
     model: String,
     disk: String,
     dtype: String,
-    /// The first new token that is not transformers'.
+    /// The index of the first new token that differs from transformers.
     first: Option<usize>,
-    /// The largest error of a logit, fed transformers' own text.
+    /// The largest logit error when fed transformers' own text.
     error: f32,
-    /// The largest logit.
+    /// The largest logit magnitude.
     largest: f32,
 }
 
 impl Found {
-    /// Sums in another order differ by some 1e-5.
+    /// Returns true if the result matches transformers. A different summation order alone changes
+    /// about 1e-5.
     fn equal(&self) -> bool {
         self.first.is_none() && self.error < 1e-4
     }
 
-    /// True if a cell of the book's table says this. The last digits of an error are the
-    /// processor's: a sum in another order.
+    /// Returns true if a cell of the book's table shows this result. The last digits of an error
+    /// depend on the processor, which may sum in a different order.
     fn is_shown_as(&self, cell: &str) -> bool {
         let (error, token) = match cell.split_once(", token ") {
             Some((error, token)) => (error, token.parse().ok()),
@@ -129,7 +132,8 @@ fn largest(t: &Tensor) -> f32 {
     numbers.into_iter().fold(0.0, f32::max)
 }
 
-/// The first new token that is not transformers', and the largest error of a logit.
+/// Returns the index of the first new token that differs from transformers, and the largest logit
+/// error.
 fn compare(model: &dyn Model, golden: &Golden) -> (Option<usize>, f32) {
     let mut ids = golden.ids[..golden.prompt].to_vec();
     while ids.len() < golden.ids.len() {
@@ -143,7 +147,7 @@ fn compare(model: &dyn Model, golden: &Golden) -> (Option<usize>, f32) {
     (first.map(|at| at - golden.prompt), largest(&(all - &golden.logits).unwrap()))
 }
 
-/// All kernels, beside transformers and each other.
+/// Measures one model, and compares all kernels with each other and with transformers.
 fn measure(model: &str, disk: &str, dtype: &str, path: &Path, golden: &Golden) -> Found {
     let (_, of) = DTYPES.iter().find(|(name, _)| *name == dtype).unwrap();
     let [plain, candle, fast] = [Kernels::Plain, Kernels::Candle, Kernels::Fast].map(|kind| {
@@ -159,8 +163,8 @@ fn measure(model: &str, disk: &str, dtype: &str, path: &Path, golden: &Golden) -
     let (error, largest) = (plain.1.max(fast.1), largest(&golden.logits));
     let (model, disk) = (model.to_string(), disk.to_string());
     let found = Found { model, disk, dtype: dtype.into(), first: plain.0, error, largest };
-    // bf16 keeps 8 bits of a number and f16 keeps 11, so a product is off by some thousandths of
-    // its size; a wrong tensor, or a lost type, is off by all of it.
+    // bf16 keeps 8 bits of a number and f16 keeps 11, so a product is off by a few thousandths of
+    // its size. With a wrong tensor or a wrong type it would be off by its whole size.
     match (found.disk.as_str(), dtype) {
         (_, "f32") | ("bf16", "bf16") | ("f16" | "gguf", "f16") => assert!(found.equal(), "{what}"),
         (_, "bf16") => assert!(error < 0.1 * largest, "{what}"),
@@ -191,14 +195,15 @@ fn every_family_in_every_format_is_transformers_and_the_book_says_so() {
             found.extend(DTYPES.iter().map(of));
         }
     }
-    // The script that writes the page wants the numbers; else the page must have them.
+    // The script that writes the page asks for the numbers. Otherwise the page must already show
+    // them.
     match std::env::var("CANDECODE_FAMILIES") {
         Ok(path) => std::fs::write(path, serde_json::to_string(&found).unwrap()).unwrap(),
         Err(_) => the_book_has(&rows(6), &found),
     }
 }
 
-/// What was measured on a real model is in a file of its own, for nobody downloads one in a test.
+/// The results for a real model are in a separate file, since no test downloads one.
 #[test]
 fn the_book_says_what_was_found_of_the_real_model() {
     let json = std::fs::read_to_string(oracle("families_real.json")).unwrap();
@@ -208,7 +213,7 @@ fn the_book_says_what_was_found_of_the_real_model() {
     the_book_has(&rows(4), &found);
 }
 
-/// The rows of the page's table of so many columns.
+/// Returns the rows of the page's table with this many columns.
 fn rows(columns: usize) -> Vec<Vec<String>> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("book/src/families.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -219,7 +224,7 @@ fn rows(columns: usize) -> Vec<Vec<String>> {
     page.lines().filter_map(cells).filter(|row| row.len() == columns).collect()
 }
 
-/// A row for each model and format, in the order of `found`, and in it a cell for each type.
+/// Checks the page: one row per model and format, in the order of `found`, with one cell per type.
 fn the_book_has(rows: &[Vec<String>], found: &[Found]) {
     let cells = rows.iter().map(|row| row.iter().filter(|cell| is_measured(cell)));
     let cells: Vec<&String> = cells.flatten().collect();
@@ -238,8 +243,8 @@ fn is_measured(cell: &str) -> bool {
     cell == "equal" || cell.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// A GGUF file whose matrices are f16, and a folder with the same numbers in f32: the same model,
-/// bit for bit.
+/// A GGUF file with f16 matrices and a folder with the same numbers in f32 are the same model, bit
+/// for bit.
 #[test]
 fn a_gguf_file_has_the_tensors_of_its_folder() {
     for model in MODELS {
@@ -261,13 +266,13 @@ fn a_gguf_file_has_the_tensors_of_its_folder() {
     }
 }
 
-/// The metadata of a GGUF file that llama.cpp's package wrote says what `config.json` says: also
-/// Llama 3's scaling, of which it has only what comes of it.
+/// The metadata of a GGUF file written by llama.cpp's package matches `config.json`. This includes
+/// Llama 3's RoPE scaling, which the file stores only as the resulting factors.
 #[test]
 fn a_gguf_file_has_the_configuration_of_its_folder() {
     for model in MODELS {
         let mut want = candecode::formats::read_config(&oracle(model)).unwrap();
-        want.eos_token_ids.clear(); // these files have no tokenizer, which would say it
+        want.eos_token_ids.clear(); // these files have no tokenizer to take them from
         let got = candecode::formats::read_config(&oracle(&format!("{model}.gguf"))).unwrap();
         assert_eq!(got, want, "{model}");
     }

@@ -1,9 +1,9 @@
-//! Which part of `src/` may use which: the days use the kit alone, the engine uses the days, and
-//! the command uses the engine. Between crates, cargo sees to it.
+//! Checks which part of `src/` uses which: the days use only the kit, the engine uses the days, and
+//! the command uses the engine. Between crates, cargo enforces this.
 
 use std::path::{Path, PathBuf};
 
-/// Rust files directly in a folder or below it.
+/// Lists the Rust files in a folder and its subfolders.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let inside = |path: PathBuf| if path.is_dir() { files(&path) } else { vec![path] };
@@ -33,8 +33,8 @@ fn arrows_inside_src_point_down() {
     }
 }
 
-/// ARCHITECTURE.md has a line `crate -> crate, crate` for each crate of the workspace that uses
-/// another: what cargo knows, in no other words.
+/// ARCHITECTURE.md has one line `crate -> crate, crate` for each workspace crate that uses others,
+/// and these lines must match cargo's metadata.
 #[test]
 fn the_drawing_of_crates_is_what_cargo_knows() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,5 +1,5 @@
-//! Downloads from the hub, over the loopback: a server in this test speaks the hub's protocol,
-//! serves an embedded model, and does what goes wrong with networks.
+//! Tests downloads from the hub over the loopback: a server in this test speaks the hub's protocol,
+//! serves an embedded model, and simulates network failures.
 //!
 //! Runs the `candecode` command itself, with the reference: `cargo test --features ref --test hub`.
 
@@ -19,7 +19,7 @@ use std::process::{Command, Output, Stdio};
 
 const WEIGHTS: &str = "model.safetensors";
 
-/// The command with this model, a cache of its own, and nothing else of the hub's in its
+/// Builds the command with this model and its own cache, and no other hub settings in its
 /// environment.
 fn command(model: &str, home: &Home, hub: &Hub, flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_candecode"));
@@ -40,7 +40,7 @@ fn command(model: &str, home: &Home, hub: &Hub, flags: &[&str]) -> Command {
     command
 }
 
-/// A short text of this model.
+/// Generates a short text with this model.
 fn run(model: &str, home: &Home, hub: &Hub) -> Output {
     write(command(model, home, hub, &[]))
 }
@@ -49,7 +49,7 @@ fn write(mut command: Command) -> Output {
     command.args(["-p", "Once upon a time", "--max-new-tokens", "20"]).output().unwrap()
 }
 
-/// Fetches the model, and writes nothing.
+/// Fetches the model without generating any text.
 fn fetch(home: &Home, hub: &Hub) -> Output {
     command(REPO, home, hub, &["--where"]).output().unwrap()
 }
@@ -61,7 +61,7 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// It must have failed with these words, and no model may be there.
+/// Checks that the command failed with these words, and returns its messages.
 #[track_caller]
 fn failed(output: &Output, says: &[&str]) -> String {
     let err = String::from_utf8(output.stderr.clone()).unwrap();
@@ -73,7 +73,7 @@ fn failed(output: &Output, says: &[&str]) -> String {
     err
 }
 
-/// The same prompt with the model from its folder.
+/// Generates the same text with the model from its folder.
 fn local(home: &Home, hub: &Hub) -> String {
     let text = text(&run(story().to_str().unwrap(), home, hub));
     assert!(text.starts_with("Once upon a time") && text.len() > 40, "{text}");
@@ -88,7 +88,7 @@ fn get(file: &str) -> String {
     format!("GET /{REPO}/resolve/{COMMIT}/{file}")
 }
 
-/// How often a file's bytes were asked for, and from where on.
+/// Returns the start offset of every request for a file's bytes.
 fn ranges(hub: &Hub, file: &str) -> Vec<usize> {
     let asked = hub.asked().into_iter().filter(|asked| asked.line == get(file));
     let range = |headers: &str| {
@@ -98,7 +98,7 @@ fn ranges(hub: &Hub, file: &str) -> Vec<usize> {
     asked.map(|asked| range(&asked.headers)).collect()
 }
 
-/// A folder with story-230k, its tensors dealt out over shards.
+/// Writes a folder with story-230k, its tensors split over shards.
 fn sharded(folder: &Home, shards: usize) {
     std::fs::create_dir_all(&folder.0).unwrap();
     for file in ["config.json", "tokenizer.json", "generation_config.json"] {

@@ -1,4 +1,4 @@
-//! Tests of the kit: what is given, and belongs to no day. Goldens: `tests/oracle/kit.py`.
+//! Tests of the `kit` module: supporting code that no day teaches. Goldens: `tests/oracle/kit.py`.
 //!
 //! They run with the reference: `cargo test --features ref --test kit`.
 
@@ -60,7 +60,7 @@ use candecode::kit::{NoCache, Step};
 use candle_core::{DType, Device};
 use std::path::{Path, PathBuf};
 
-/// A folder of its own for a test, gone at its end.
+/// A test's temporary folder, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -84,19 +84,19 @@ impl Drop for Folder {
     }
 }
 
-/// An embedded model's folder.
+/// Returns an embedded model's folder.
 fn story(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(name)
 }
 
-/// The logits after three tokens, by the model of a folder or file.
+/// Returns the logits after three tokens, from the model in a folder or file.
 fn logits(path: &Path) -> Vec<f32> {
     let model = load_model(path, DType::F32, &Device::Cpu).unwrap();
     let step = Step::new(&*model, &[5, 6, 7], 0).unwrap();
     model.forward(&step, &mut NoCache).unwrap().flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// The message of an error, all of its chain.
+/// Returns an error's message, including its whole chain.
 #[track_caller]
 fn message<T>(result: anyhow::Result<T>) -> String {
     match result {
@@ -105,7 +105,7 @@ fn message<T>(result: anyhow::Result<T>) -> String {
     }
 }
 
-/// It must be refused with these words.
+/// Checks that the error contains these words.
 #[track_caller]
 fn refused<T>(result: anyhow::Result<T>, says: &[&str]) {
     let text = message(result);

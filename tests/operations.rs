@@ -1,5 +1,6 @@
-//! Models with different operations, beside each other and on several threads. The program is their
-//! own: the bytes that kernels read are counted for the whole process.
+//! Runs models with different implementations of the operations, next to each other and on several
+//! threads. This is a separate program, because the bytes that kernels read are counted for the
+//! whole process.
 
 #![cfg(feature = "ref")]
 
@@ -17,10 +18,10 @@ use candle_core::{DType, Device, Result, Tensor};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// Held by a test that computes, for one of them looks at what the kernels have counted.
+/// Held by every test that computes, because one of them reads the kernels' counter.
 static KERNELS: Mutex<()> = Mutex::new(());
 
-/// An embedded model with these operations.
+/// Loads an embedded model with these operations.
 fn model(name: &str, dtype: DType, ops: &SharedOps) -> Transformer {
     let at = if name.starts_with("tiny") { "tests/oracle" } else { "models" };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(at).join(name);
@@ -38,7 +39,7 @@ fn day_16_says_what_the_kernels_read() {
         for dtype in [DType::F32, DType::BF16] {
             let model = model(name, dtype, &named(Kernels::Fast));
             let mut cache = BatchCache::new(model.config().num_hidden_layers, None);
-            // A prompt, three rows of it that decode, and five tokens of a row that are verified.
+            // A prompt, three rows that decode after it, and five tokens of one row to verify.
             let prefill = Pass::prefill(1, 40);
             let decode = Pass::decode(3, 40);
             let verify = Pass { rows: 1, new: 5, past: 41, logits: 5 };
@@ -76,13 +77,13 @@ fn a_whole_model_says_the_same_with_all_kernels() {
         for kernels in [Kernels::Candle, Kernels::Fast, Kernels::Mine] {
             let difference = (logits(kernels) - &plain).unwrap();
             let largest: f32 = difference.abs().unwrap().max(0).unwrap().to_scalar().unwrap();
-            // Through five layers and a head of logits of size 20.
+            // After five layers and a head, with logits of size 20.
             assert!(largest < 2e-3, "{name}, {kernels}: {largest}");
         }
     }
 }
 
-/// What another implementation computes, but products as the fast kernels do: they add in one order
+/// Another implementation's attention with the fast kernels' products, which add in the same order
 /// for any number of rows.
 #[derive(Debug)]
 struct FastProducts(SharedOps, SharedOps);
@@ -99,14 +100,14 @@ impl Ops for FastProducts {
     }
 }
 
-/// Attention of each kind, with the products of the fast kernels.
+/// Returns each kind of attention together with the fast kernels' products.
 fn attentions() -> [(Kernels, SharedOps); 2] {
     [Kernels::Fast, Kernels::Mine].map(|kernels| {
         (kernels, Arc::new(FastProducts(named(Kernels::Fast), named(kernels))) as SharedOps)
     })
 }
 
-/// Token ids of some length, other ones for every row.
+/// Returns `len` token ids that differ from row to row.
 fn ids(row: usize, len: usize) -> Vec<u32> {
     (0..len).map(|i| (5 + (i * 37 + row * 101) % 900) as u32).collect()
 }
@@ -122,7 +123,8 @@ fn a_row_of_a_running_batch_gets_the_very_logits_that_it_gets_alone() {
     let cases = [2, 3, 8, 17, 32, 45].into_iter();
     for (rows, (attention, model)) in cases.flat_map(|rows| models.iter().map(move |m| (rows, m))) {
         let new_cache = || BatchCache::new(model.config().num_hidden_layers, None);
-        // As a scheduler does: every prompt alone, then its cache joins, and all decode together.
+        // As in a scheduler: each prompt is prefilled alone, its cache joins the batch, and all
+        // rows decode together.
         let lengths: Vec<usize> = (0..rows).map(|row| 1 + row * 53 % 97).collect();
         let longest = lengths.iter().copied().max().unwrap();
         let padding: Vec<usize> = lengths.iter().map(|len| longest - len).collect();
@@ -204,7 +206,7 @@ fn two_engines_with_different_kernels_run_at_once_and_each_writes_what_it_writes
         let ids = |tokens: &[(u32, f32)]| tokens.iter().map(|(id, _)| *id).collect::<Vec<_>>();
         assert_eq!(ids(tokens), ids(&alone[0]), "{kernels}");
     }
-    // Side by side, the bits are the same, too.
+    // Running side by side also leaves every bit the same.
     std::thread::scope(|scope| {
         let threads = all.map(|kernels| scope.spawn(move || text(kernels)));
         for ((thread, kernels), alone) in threads.into_iter().zip(all).zip(&alone) {
@@ -213,8 +215,8 @@ fn two_engines_with_different_kernels_run_at_once_and_each_writes_what_it_writes
     });
 }
 
-/// A program with a pool of one thread calls from three, after [`kernels::set_threads`]: none waits
-/// for ever.
+/// A program with a thread pool of size one calls from three threads after
+/// [`kernels::set_threads`], and must not deadlock.
 #[test]
 fn a_pool_of_one_thread_serves_callers_on_several() {
     const INSIDE: &str = "CANDECODE_TEST_ONE_THREAD";
@@ -257,7 +259,7 @@ fn a_pool_of_one_thread_serves_callers_on_several() {
     assert!(child.wait().unwrap().success());
 }
 
-/// A container of one core on a larger machine: `taskset` allows one core alone.
+/// Simulates a one-core container on a larger machine: `taskset` allows a single core.
 #[cfg(target_os = "linux")]
 #[test]
 fn there_are_no_more_threads_than_allowed_cores() {

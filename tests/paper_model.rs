@@ -1,6 +1,6 @@
-//! The paper model of the book: `models/paper`, small enough to compute by hand. What the book
-//! prints of it is computed here, with the days' own functions, and compared: `cargo test
-//! --features ref --test paper_model`; with `PAPER=write` the pages are written anew.
+//! The book's paper model, `models/paper`, which is small enough to compute by hand. Everything the
+//! book prints about it is computed here with the days' own functions and compared: `cargo test
+//! --features ref --test paper_model`. With `PAPER=write` the pages are rewritten.
 
 #![cfg(feature = "ref")]
 
@@ -49,7 +49,7 @@ impl Paper {
         self.weights.tensor("model.embed_tokens.weight", &[5, 4]).unwrap()
     }
 
-    /// A matrix of a layer, by the end of its name.
+    /// Returns a layer's matrix by the last part of its name.
     fn matrix(&self, layer: usize, name: &str) -> Tensor {
         let (out, inner) = match name {
             "self_attn.q_proj" | "self_attn.o_proj" => (4, 4),
@@ -61,12 +61,12 @@ impl Paper {
         self.weights.tensor(&name, &[out, inner]).unwrap()
     }
 
-    /// A matrix of the first layer times each row.
+    /// Multiplies each row by a matrix of the first layer.
     fn product(&self, x: &Tensor, name: &str) -> Result<Tensor> {
         x.broadcast_matmul(&self.matrix(0, name).t()?)
     }
 
-    /// The logits after the last of these tokens.
+    /// Returns the logits after the last of these tokens.
     fn logits(&self, ids: &[u32]) -> Vec<f32> {
         next_logits(self.engine.model(), ids).unwrap()
     }
@@ -80,7 +80,7 @@ fn norm(x: &Tensor) -> Result<Tensor> {
     rms_norm(x, &Tensor::ones(4, DType::F32, &Device::Cpu)?, 1e-5)
 }
 
-/// A number as a person writes it: two digits, none where it is whole.
+/// Formats a number with two decimals, or none if it is an integer.
 fn number(x: f32) -> String {
     if x.is_infinite() {
         return if x > 0.0 { "inf".into() } else { "-inf".into() };
@@ -99,7 +99,7 @@ fn row(values: &[f32]) -> String {
     cells.concat()
 }
 
-/// The rows of a tensor, its last dimension from left to right, each with a label.
+/// Formats the rows of a tensor along its last dimension, each with a label.
 fn rows(labels: &[&str], x: &Tensor) -> String {
     let width = x.dims().last().copied().unwrap_or(1);
     let flat: Vec<f32> = x.flatten_all().unwrap().to_vec1().unwrap();
@@ -110,7 +110,7 @@ fn rows(labels: &[&str], x: &Tensor) -> String {
     out
 }
 
-/// A row of scores or shares for each of the five words.
+/// Formats one row with a score or a share for each of the five words.
 fn for_words(label: &str, values: &[f32]) -> String {
     format!("{label:<14}{}\n", row(values))
 }
@@ -120,7 +120,7 @@ fn head(label: &str, words: &[&str]) -> String {
     format!("{label:<14}{}\n", cells.concat())
 }
 
-/// Everything that the book prints of the model, by name.
+/// Returns everything the book prints about the model, by name.
 fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     let mut all = BTreeMap::new();
     let model = paper.engine.model();
@@ -144,14 +144,15 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
         all.insert(name, text);
     }
 
-    // Day 0: the table looks up, and scores.
+    // Day 0: the table as a lookup, and as a scorer.
     let the_cat = ids(&[0, 1]);
     let x = embed(&table, &the_cat)?;
     all.insert("day00_embed", rows(&["the", "cat"], &x));
     let bare = score(&table, &x)?;
     all.insert("day00_score", head("", &WORDS) + &rows(&["after the", "after cat"], &bare));
 
-    // Day 1: queries, keys, values of head 0, not yet rotated; scores, shares, the mixture.
+    // Day 1: head 0's queries, keys and values before rotation, then scores, shares and the
+    // weighted sum.
     let h = norm(&x)?;
     all.insert("day01_input", rows(&["the", "cat"], &h));
     let q = split_heads(&paper.product(&h, "self_attn.q_proj")?, 2)?; // (1, 2, 2, 2)
@@ -174,7 +175,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     text += &rows(&["mix of the", "mix of cat"], &mix);
     all.insert("day01_mix", text);
 
-    // Day 2: the same keys and queries, turned by their positions.
+    // Day 2: the same keys and queries, rotated by their positions.
     let rope = RotaryEmbedding::new(2, 10_000.0, None, &Device::Cpu)?;
     let turned = |x: &Tensor, positions: &[u32]| -> Result<Tensor> {
         let (cos, sin) = rope.cos_sin(&ids(positions))?;
@@ -192,7 +193,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     }
     all.insert("day02_turned", text);
 
-    // Day 3: the norm of one vector, and the MLP of the first layer on it.
+    // Day 3: the norm of one vector, and the first layer's MLP applied to it.
     let the = embed(&table, &ids(&[0]))?;
     let normed = norm(&the)?;
     let gate = paper.product(&normed, "mlp.gate_proj")?;
@@ -211,7 +212,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     }
     all.insert("day03_mlp", text);
 
-    // Day 4: attention of the first layer on "the cat and the", the last token's.
+    // Day 4: the first layer's attention at the last token of "the cat and the".
     let prompt = [0, 1, 2, 0];
     let x = embed(&table, &ids(&prompt))?;
     let h = norm(&x)?;
@@ -246,7 +247,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     text += &rows(&["x + o_proj"], &(x.narrow(1, 3, 1)? + projected)?);
     all.insert("day04_heads", text);
 
-    // Day 5: the stream through both layers, for the last token of "the cat and the".
+    // Day 5: the residual stream through both layers, at the last token of "the cat and the".
     let step = Step::new(model, &prompt, 0)?;
     let mut stream = model.embed(&step)?;
     let cos_sin = match &model.rotary_emb {
@@ -266,7 +267,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     text += &for_words("shares", &sampling::softmax(&logits)?);
     all.insert("day05_stream", text);
 
-    // Day 6 and 7: the loop, what each pass computes, and how sure it is.
+    // Days 6 and 7: the loop, the positions each pass computes, and how confident the model is.
     let mut text = format!("{:<24}{:>10}   {:<8}{}\n", "tokens", "positions", "best", "ln p");
     for len in 1..TEXT.len() {
         let logits = paper.logits(&TEXT[..len]);
@@ -315,7 +316,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     }
     all.insert("day08_filters", text);
 
-    // Day 9: the repetition penalty on the same logits; "cat" has not been said yet.
+    // Day 9: the repetition penalty on the same logits. "cat" hasn't appeared yet.
     let mut after = paper.logits(&[0, 3, 2, 0]);
     let mut text = head("", &WORDS) + &for_words("logits", &after);
     repetition_penalty(&mut after, &[0, 3, 2, 0], 1.5)?;
@@ -325,7 +326,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     text += &for_words("dog dog dog", &paper.logits(&[3, 3, 3]));
     all.insert("day09_loop", text);
 
-    // Day 10: what a cache holds after "the cat and", and the step for the next "the".
+    // Day 10: the contents of a cache after "the cat and", and the step for the next "the".
     let mut cached = Cached::new(model, Box::new(DynamicCache::new(2)));
     cached.logits(&prompt[..3], 1)?;
     let mut text = String::new();
@@ -375,7 +376,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     assert!(beams[1][0].score > greedy[1][0].score);
     all.insert("day11_beams", text);
 
-    // Day 12: two prompts side by side.
+    // Day 12: two prompts in one batch.
     let padded = left_pad(&[&[0, 1, 2], &[0]]);
     let mut text = String::new();
     for (ids, positions) in padded.ids.iter().zip(&padded.positions) {
@@ -389,7 +390,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     }
     all.insert("day12_padded", text);
 
-    // Day 13: the drafter is the same model without its second layer.
+    // Day 13: the draft model is the same model without its second layer.
     let golden: serde_json::Value = golden();
     let early = golden["after_one_layer"].as_array().unwrap();
     let early: Vec<f32> =
@@ -406,7 +407,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     Ok(all)
 }
 
-/// The beams after each of `steps` steps of a beam search that ends nothing.
+/// Returns the beams after each of `steps` steps of a beam search in which no beam ends.
 fn beam_steps(
     paper: &Paper,
     prompt: &[u32],
@@ -437,7 +438,7 @@ fn golden() -> serde_json::Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The oracle is NumPy, without any of our code: `tests/oracle/paper_model.py`.
+/// The oracle is written in NumPy and uses none of our code: `tests/oracle/paper_model.py`.
 #[test]
 fn its_logits_are_those_of_numpy() {
     let paper = Paper::new();
@@ -445,7 +446,7 @@ fn its_logits_are_those_of_numpy() {
         let got = paper.logits(&TEXT[..=i]);
         for (got, want) in got.iter().zip(want.as_array().unwrap()) {
             let want = want.as_f64().unwrap() as f32;
-            // f32 against f64, numbers up to 5.
+            // f32 against f64, with numbers up to 5.
             assert!((got - want).abs() < 1e-5, "after {} tokens: {got}, not {want}", i + 1);
         }
     }

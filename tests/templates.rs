@@ -1,5 +1,5 @@
-//! Chat templates next to Jinja2 as transformers sets it up (`tests/oracle/jinja.py`), and
-//! templates that mean harm.
+//! Compares chat templates with Jinja2 as transformers configures it (`tests/oracle/jinja.py`), and
+//! tests malicious templates.
 
 use candecode::engine::jinja::{message, Jinja};
 use minijinja::Value;
@@ -27,9 +27,9 @@ fn render(template: &str, input: &Data) -> Result<String, String> {
     Jinja::new(template).and_then(|it| it.render(input.clone(), now)).map_err(|e| message(&e))
 }
 
-/// What minijinja renders, and Jinja2 renders otherwise or refuses, is listed in `minijinja.json`:
-/// corners of Python, such as views of dicts, comparisons of unlike types and generators that are
-/// read twice.
+/// Templates that minijinja renders but Jinja2 renders differently or rejects are listed in
+/// `minijinja.json`. They touch corners of Python such as dict views, comparisons of unlike types,
+/// and generators that are read twice.
 #[test]
 fn a_template_renders_as_in_jinja2_or_is_refused() {
     let read = |name: &str| {
@@ -62,7 +62,7 @@ fn a_template_that_means_harm_is_an_error() {
         |open: &str, close: &str, times: usize| open.repeat(times) + "1" + &close.repeat(times);
     let chain = |part: &str, times: usize| format!("{{{{ 1{} }}}}", part.repeat(times));
     let templates = [
-        // Without an end.
+        // Endless loops.
         "{% for a in range(100000) %}{% for b in range(100000) %}{% for c in range(100000) %}{% \
             endfor %}{% endfor %}{% endfor %}".to_string(),
         "{% for a in range(100000) %}{% for b in range(100000) %}{{ 'x' }}{% endfor %}{% endfor %}".into(),
@@ -100,7 +100,7 @@ fn a_template_that_means_harm_is_an_error() {
         "{% for a in range(100000) %}{% for b in range(100000) %}{% macro f() %}{% endmacro %}{% \
             endfor %}{% endfor %}".into(),
         "{{ ('{a}' * 10000000).format(a=1) | length }}{{ ('{0}' * 10000000).format('') | length }}".into(),
-        // Large.
+        // Huge values.
         "{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s \
             %}{% endfor %}".into(),
         "{% set ns = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s \
@@ -173,7 +173,7 @@ fn a_template_that_means_harm_is_an_error() {
             170141183460469231731687303715884105727) | list }}".into(),
         "{{ 10 ** 10 ** 10 }}".into(),
         "{{ 2 ** 127 * 2 }}".into(),
-        // Deep.
+        // Deep nesting.
         "{% set ns = namespace(l=[]) %}{% for i in range(100000) %}{% set ns.l = [ns.l] %}{% \
             endfor %}".into(),
         "{% set ns = namespace(l=()) %}{% for i in range(100000) %}{% set ns.l = (ns.l, 1) %}{% \
@@ -238,7 +238,7 @@ fn long_conversations_are_rendered() {
         Data::from([("messages".to_string(), (0..count).map(one).collect())])
     };
     let plain = "{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}{% endfor %}";
-    // Copies what was written before with every message, and looks at all messages for each.
+    // Copies everything written so far with every message, and visits all messages for each.
     let wasteful = "{% set ns = namespace(s='', last=0) %}{% for m in messages[::-1] %}{% if \
         m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}{% for m in \
         messages %}{% for n in messages[:loop.index] if n.role == 'system' %}{% endfor %}{% set \

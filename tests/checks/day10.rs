@@ -33,7 +33,7 @@ pub struct Answer {
 /// Runs a series of `logits` calls on one `Cached`.
 pub type Ask = for<'a> fn(&'a dyn Model, Box<dyn Cache + 'a>, &[Call]) -> Vec<Answer>;
 
-/// A cache whose contents the checks can inspect.
+/// A cache that lets the checks inspect its contents.
 pub trait Held: Cache {
     /// Returns a layer's live positions. None if there are none.
     fn held(&self, layer: usize) -> Result<Option<View>>;

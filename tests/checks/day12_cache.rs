@@ -1,4 +1,4 @@
-//! Day 12's checks of its cache, whose rows come and go.
+//! Day 12's checks of its cache, as rows come and go.
 
 use super::checks::{bits_equal, equal, feed, refused, rows, Likely, Outcome, Random, Rows};
 use super::checks::{Witness, LAYERS};

@@ -561,8 +561,8 @@ fn waits(input: &str, got: Result<Waits>, want: Waits) -> Outcome {
 
 pub fn a_request_by_hand(day: &Day) -> Outcome {
     let config = tiny()?;
-    // Prompt 3: 752 + 3 · 32 + 40 = 888 bytes. Then tokens are fed after 3, 4 and 5 positions: 752
-    // + 40, and 4, 5 and 6 positions of 32 bytes, for an average of 952.
+    // Prompt 3: 752 + 3 · 32 + 40 = 888 bytes. Then tokens are fed after 3, 4 and 5 positions:
+    // 752 + 40, plus 4, 5 and 6 positions of 32 bytes, which averages 952.
     let input = format!("prompt 3, 4 new tokens, 8 bytes a second, {TINY}");
     let got = (day.predict_latency)(&config, 3, 4, BF16, (8.0, 1e9));
     waits(&input, got, (111.0, Some(119.0)))?;
@@ -714,8 +714,7 @@ pub fn percentiles_are_in_order(day: &Day) -> Outcome {
                 inside,
                 1e-12,
             )?;
-            // At least `percent` percent of the gaps between the sorted values lie at or below the
-            // result.
+            // At least `percent` percent of n - 1 values are no larger than the result.
             let not_larger = values.iter().filter(|value| **value <= got + 1e-9).count();
             let share = f64::from(percent) / 100.0 * (values.len() - 1) as f64;
             equal(

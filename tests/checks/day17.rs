@@ -66,7 +66,7 @@ fn watched(call: impl FnOnce()) -> Watched {
     take()
 }
 
-/// A weight that waits, when widened, until a second thread has arrived or the patience runs out.
+/// A weight that waits, when widened, until a second thread arrives or `PATIENCE` has passed.
 #[derive(Clone, Copy)]
 pub struct Meeting;
 

@@ -896,8 +896,8 @@ pub fn a_padded_row_is_as_alone(day: &Day) -> Outcome {
     for (rows, new, all) in [(32, 1, 90), (5, 1, 700), (3, 40, 40), (4, 70, 70), (2, 9, 30)] {
         let q = random.tensor(&[rows, 4, new, 16])?;
         let (k, v) = (random.tensor(&[rows, 2, all, 16])?, random.tensor(&[rows, 2, all, 16])?);
-        // Padding as in a prompt, or as in prompts whose caches were joined. In the second case all
-        // new tokens are real.
+        // Padding as in a prompt, or as after joining several prompts' caches. In the second case
+        // all new tokens are real.
         let most = if new == all { all } else { all - new + 1 };
         let padding: Vec<usize> = (0..rows).map(|_| random.below(most)).collect();
         let masks: Vec<u8> = padding.iter().flat_map(|p| padded(*p, new, all)).collect();

@@ -721,7 +721,7 @@ pub fn layers_that_are_refused(day: &Day) -> Outcome {
     refused_calmly("x (1, 64) with a NaN, w (3, 64)", || (day.quantized_linear)(&x, &w))
 }
 
-// ---- 19.13, 19.14: what day 16 says
+// ---- 19.13, 19.14: day 16's predictions
 
 fn parsed(json: &str) -> Result<ModelConfig> {
     ModelConfig::from_json(json).map_err(|e| Error::Msg(format!("{e:#}")))
@@ -951,7 +951,7 @@ pub fn where_texts_part(day: &Day) -> Outcome {
     Ok(())
 }
 
-// ---- 19.21, 19.22: a cache of 8 bits
+// ---- 19.21, 19.22: an 8-bit cache
 
 pub fn lists_of_blocks_by_hand(day: &Day) -> Outcome {
     // Row 0, heads 0 and 1, with one position and then two. Number 0 identifies the position.

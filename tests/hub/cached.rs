@@ -1,4 +1,4 @@
-//! What is in the cache: whole, half-written, shared with another process, listed.
+//! Tests of the cache's contents: complete, half-written, shared with another process, and listed.
 
 use crate::server::{story, Fault, Home, Hub, Large, COMMIT, REPO};
 use crate::{
@@ -32,7 +32,8 @@ fn a_second_process_waits_and_fetches_nothing_again() {
     assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
 }
 
-/// The model is in the cache, and then this happens to it.
+/// Damages a cached model with `harm`, and checks that it is repaired by fetching exactly
+/// `fetched`.
 #[track_caller]
 fn mended(test: &str, harm: impl FnOnce(&Home), offline: &[&str], fetched: &[&str]) {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new(test));
@@ -63,10 +64,10 @@ fn a_half_written_cache_is_mended() {
     let blob = |home: &Home| std::fs::canonicalize(home.file(WEIGHTS)).unwrap();
     mended("no-blob", |home| std::fs::remove_file(blob(home)).unwrap(), &cut, &[WEIGHTS]);
     // Only the link is lost, but hf-hub fetches the file again: `download_with_progress`
-    // (api/sync.rs, line 810) doesn't look for a blob of this name.
+    // (api/sync.rs, line 810) doesn't look for a blob with this name.
     let unlink = |home: &Home| std::fs::remove_file(home.file(WEIGHTS)).unwrap();
     mended("no-link", unlink, &cut, &[WEIGHTS]);
-    // Broken off before it was said that all is there.
+    // Interrupted before the download was marked as complete.
     let unsaid = |home: &Home| std::fs::remove_file(home.repo().join("refs/main")).unwrap();
     mended("no-ref", unsaid, &["some/name is not in the cache"], &[]);
     let empty = |home: &Home| std::fs::write(home.repo().join("refs/main"), "").unwrap();
@@ -111,8 +112,8 @@ fn a_model_in_shards_is_fetched_shard_by_shard() {
     failed(&offline, &["not whole in the cache: model-2.safetensors is missing"]);
 }
 
-/// What another program brought into the cache may lack files that change the text: they are asked
-/// for, if there is a network.
+/// A cache filled by another program may lack files that affect the text. They are fetched if there
+/// is a network.
 #[test]
 fn what_another_program_left_out_is_asked_for() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("others"));

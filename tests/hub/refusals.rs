@@ -1,12 +1,12 @@
-//! What cannot be fetched, and what is said of it.
+//! Tests of downloads that fail, and of their messages.
 
 use crate::server::{story, Fault, Home, Hub, Large, COMMIT, REPO};
 use crate::{command, failed, fetch, run, sharded, text, WEIGHTS};
 
 const WAY_ON: &str = "--model story-3m needs no network";
 
-/// Fetching must fail with these words if the first question is answered so. A token is shown only
-/// after a refusal.
+/// Checks that fetching fails with these words if the first request is answered with this fault. A
+/// token is sent only after access has been refused.
 #[track_caller]
 fn first(test: &str, fault: Fault, token: Option<&str>, says: &[&str]) {
     let times = if token.is_some() { 2 } else { 1 };
@@ -26,8 +26,8 @@ fn has_token(headers: &str) -> bool {
     headers.contains("authorization: bearer hf_secret")
 }
 
-/// The hub says which it is in `x-error-code`, but hf-hub drops the headers of a refusal
-/// (`metadata`, api/sync.rs, line 480): one message names all three.
+/// The hub reports the exact reason in `x-error-code`, but hf-hub drops the headers of an error
+/// response (`metadata`, api/sync.rs, line 480), so one message names all three.
 #[test]
 fn a_refusal_says_how_to_get_a_token_and_where_to_put_it() {
     let says = [
@@ -162,8 +162,8 @@ fn what_is_no_hub_is_told_apart() {
     first("path", path, None, &["is no hub (Header x-repo-commit is invalid)"]);
     let (served, home) = (Hub::serve(story(), Large::Here), Home::new("endless"));
     let endless = Fault::Status(302, "location: /some/name/resolve/main/config.json");
-    // hf-hub follows relative redirects without end (`metadata`, api/sync.rs, line 524): it is
-    // given up like a silent hub.
+    // hf-hub follows relative redirects forever (`metadata`, api/sync.rs, line 524), so the request
+    // times out as with a silent hub.
     let hub = served.fault("PROBE", "config.json", usize::MAX, endless);
     let mut fetch = command(REPO, &home, &hub, &["--where"]);
     fetch.env("HF_HUB_DOWNLOAD_TIMEOUT", "1");
@@ -188,7 +188,7 @@ fn a_full_disk_is_said() {
     let (hub, home) = (Hub::serve(story(), Large::Here), Home::new("full"));
     let part = home.repo().join("blobs").join("git-tokenizer.part");
     std::fs::create_dir_all(part.parent().unwrap()).unwrap();
-    std::os::unix::fs::symlink("/dev/full", &part).unwrap(); // a device that has no room
+    std::os::unix::fs::symlink("/dev/full", &part).unwrap(); // a device that is always full
     let says = [
         "could not fetch tokenizer.json: the disk is full",
         "set HF_HOME to a folder on another disk",

@@ -1,4 +1,4 @@
-//! A hub on the loopback: it serves a folder in the hub's protocol, with the faults that a test
+//! A hub on the loopback, which serves a folder in the hub's protocol and injects the faults a test
 //! asks for.
 
 use std::io::{BufRead, BufReader, Write};
@@ -8,43 +8,44 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The repository that is served.
+/// The repository being served.
 pub const REPO: &str = "some/name";
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// What can go wrong with an answer.
+/// A fault in a response.
 #[derive(Clone, Copy)]
 pub enum Fault {
-    /// The connection breaks after so many bytes.
+    /// Breaks the connection after this many bytes.
     Cut(usize),
-    /// After so many bytes nothing comes any more, for this long.
+    /// Pauses for this long after this many bytes.
     Stall(usize, Duration),
-    /// After so many bytes nothing comes, until the test says so.
+    /// Pauses after this many bytes until the test releases it.
     Hold(usize),
-    /// Little by little, with pauses.
+    /// Sends the bytes in small pieces, with pauses.
     Drip,
-    /// Another file than the hub says, of the same length.
+    /// Sends a different file of the announced length.
     OtherBytes,
-    /// A file that is longer than the hub says.
+    /// Sends a file that is longer than announced.
     OtherLength,
-    /// All of the file, whatever was asked for.
+    /// Sends the whole file, ignoring the requested range.
     NoRanges,
-    /// This status, with these headers.
+    /// Responds with this status and these headers.
     Status(u16, &'static str),
-    /// A page, as of a network that wants a login first.
+    /// Sends a page, like a network that requires a login first.
     Login,
 }
 
-/// Where large files lie.
+/// The location of large files.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Large {
-    /// Beside the others.
+    /// On the same host as the others.
     Here,
-    /// Under another name of this machine, as on the hub: the answer says so, and what the file is.
+    /// Under another name of this machine, as on the hub: the response contains the location, the
+    /// hash and the size.
     Elsewhere,
 }
 
-/// One question: `GET /path`, and the headers in small letters.
+/// One request: `GET /path`, and its headers in lower case.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub line: String,
@@ -60,7 +61,7 @@ struct Shared {
     released: AtomicBool,
 }
 
-/// A hub with one repository. It serves until the test ends, unless it is closed.
+/// A hub with one repository. It serves until the test ends, unless closed earlier.
 pub struct Hub {
     pub address: String,
     shared: Arc<Shared>,
@@ -92,7 +93,7 @@ impl Hub {
         Self { address, shared }
     }
 
-    /// The next `times` questions with this method for this file go wrong.
+    /// Makes the next `times` requests with this method for this file fail.
     pub fn fault(
         self,
         method: &'static str,
@@ -104,17 +105,17 @@ impl Hub {
         self
     }
 
-    /// As [`Hub::fault`].
+    /// Does the same as [`Hub::fault`] on a running hub.
     pub fn break_next(&self, method: &'static str, file: &'static str, times: usize, fault: Fault) {
         self.shared.faults.lock().unwrap().push((method, file, times, fault));
     }
 
-    /// What is held goes on.
+    /// Lets held responses continue.
     pub fn release(&self) {
         self.shared.released.store(true, Ordering::SeqCst);
     }
 
-    /// From here on nobody listens there.
+    /// Stops listening on the address.
     pub fn close(&self) {
         let host = self.address.trim_start_matches("http://");
         let mut stream = TcpStream::connect(host).unwrap();
@@ -122,18 +123,18 @@ impl Hub {
         while TcpStream::connect(host).is_ok() {}
     }
 
-    /// What was asked since the last time.
+    /// Returns the requests received since the last call.
     pub fn asked(&self) -> Vec<Asked> {
         std::mem::take(&mut self.shared.asked.lock().unwrap())
     }
 
-    /// The same as lines.
+    /// Does the same, but returns only the request lines.
     pub fn lines(&self) -> Vec<String> {
         self.asked().into_iter().map(|asked| asked.line).collect()
     }
 }
 
-/// The answers to what one connection asks: one, or two by way of a proxy, which this is, too.
+/// Answers the requests on one connection: one, or two through a proxy, since this is also one.
 fn answer(mut stream: TcpStream, shared: &Shared) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     loop {
@@ -142,8 +143,8 @@ fn answer(mut stream: TcpStream, shared: &Shared) {
             lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
         let headers = headers.join("\n").to_ascii_lowercase();
         let (method, rest) = first.split_once(' ').unwrap_or((&first, ""));
-        // hf-hub asks about a file by fetching its first byte, and for its bytes by fetching all
-        // from some place on.
+        // hf-hub queries a file by fetching its first byte, and downloads it by fetching everything
+        // from some offset on.
         let probe = headers.lines().any(|line| line == "range: bytes=0-0");
         let method = if probe { "PROBE" } else { method };
         let path = rest.split(' ').next().unwrap_or_default();
@@ -160,7 +161,7 @@ fn answer(mut stream: TcpStream, shared: &Shared) {
 
 const END: &str = "connection: close\r\n\r\n";
 
-/// The answer to one question.
+/// Answers one request.
 fn file(
     stream: &mut TcpStream,
     shared: &Shared,
@@ -171,7 +172,7 @@ fn file(
     let elsewhere = path.strip_prefix("/elsewhere/");
     let of = |revision: &str| path.strip_prefix(&format!("/{REPO}/resolve/{revision}/"));
     if let Some(file) = path.strip_prefix("/old/name/resolve/") {
-        // A repository that was renamed.
+        // A renamed repository.
         let to = format!("location: /{REPO}/resolve/{file}");
         return write!(stream, "HTTP/1.1 307 Moved\r\n{to}\r\ncontent-length: 0\r\n{END}");
     }
@@ -179,7 +180,7 @@ fn file(
     let sent_on = shared.large == Large::Elsewhere
         && elsewhere.is_none()
         && name.is_some_and(|name| name.ends_with(".safetensors"));
-    // A fault of bytes waits until there are bytes.
+    // Faults that affect the body apply to the response that has one.
     let fault = name.filter(|_| !sent_on || method == "PROBE");
     let fault = fault.and_then(|name| next_fault(shared, method, name));
     let bytes = name.and_then(|name| std::fs::read(shared.dir.join(name)).ok());
@@ -270,13 +271,13 @@ fn next_fault(shared: &Shared, method: &str, name: &str) -> Option<Fault> {
     Some(found.3)
 }
 
-/// Of bytes, as the hub writes it.
+/// Returns the SHA-256 of some bytes in the hub's format.
 pub fn sha256(bytes: &[u8]) -> String {
     let hash = ring::digest::digest(&ring::digest::SHA256, bytes);
     hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A cache of its own, gone at the end.
+/// A test's own cache, removed at the end.
 pub struct Home(pub PathBuf);
 
 impl Home {
@@ -287,21 +288,21 @@ impl Home {
         Self(dir)
     }
 
-    /// The repository's part of the cache.
+    /// Returns the repository's folder in the cache.
     pub fn repo(&self) -> PathBuf {
         self.0.join("hub").join("models--some--name")
     }
 
-    /// A file of the model in the cache.
+    /// Returns the path of a model file in the cache.
     pub fn file(&self, name: &str) -> PathBuf {
         self.repo().join("snapshots").join(COMMIT).join(name)
     }
 
-    /// The files of `blobs/`, with their lengths.
+    /// Lists the files in `blobs/` with their lengths.
     pub fn blobs(&self) -> Vec<(String, u64)> {
         let Ok(dir) = std::fs::read_dir(self.repo().join("blobs")) else { return Vec::new() };
-        // A file may get its name just now, by a program that is still running: then its old name
-        // is gone.
+        // A program that is still running may rename a file at any moment, in which case the old
+        // name is gone.
         let mut blobs: Vec<(String, u64)> = dir
             .filter_map(|file| {
                 let file = file.unwrap();
@@ -320,7 +321,7 @@ impl Drop for Home {
     }
 }
 
-/// The folder that is served: an embedded model.
+/// Returns the folder to serve: an embedded model.
 pub fn story() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("models/story-230k")
 }

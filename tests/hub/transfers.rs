@@ -1,4 +1,4 @@
-//! Bytes on their way: what breaks, is slow, comes damaged or from elsewhere.
+//! Tests of transfers that break, are slow, arrive damaged, or come from another host.
 
 use crate::server::{sha256, story, Fault, Home, Hub, Large, REPO};
 use crate::{command, failed, fetch, get, local, ranges, run, text, weights, write, WEIGHTS};
@@ -30,7 +30,7 @@ fn a_model_is_fetched_and_then_needs_no_network() {
 
 #[test]
 fn only_what_a_model_needs_is_fetched() {
-    // story-3m's folder with what a repository may have beside it.
+    // The model's folder, plus files that a repository may also contain.
     let (dir, home) = (Home::new("more-served"), Home::new("more"));
     std::fs::create_dir_all(&dir.0).unwrap();
     for file in std::fs::read_dir(story()).unwrap() {
@@ -73,8 +73,8 @@ fn the_bytes_of_a_large_file_that_lies_elsewhere_are_fetched_without_the_token()
     let bytes: Vec<_> = there.iter().filter(|asked| asked.line.starts_with("GET")).collect();
     assert_eq!(bytes.len(), 1, "{asked:?}");
     assert!(!token(&bytes[0].headers), "the token went to another host");
-    // hf-hub asks for the length of a large file where it lies, and shows the token there, too
-    // (`metadata`, api/sync.rs, line 569). The set-up page says so.
+    // hf-hub asks a large file's own host for its length, and sends the token there too
+    // (`metadata`, api/sync.rs, line 569). The set-up page mentions this.
     let probes = there.iter().filter(|asked| asked.line.starts_with("PROBE"));
     assert!(probes.clone().count() > 0 && probes.into_iter().all(|asked| token(&asked.headers)));
 }
@@ -153,8 +153,8 @@ fn a_server_without_ranges_begins_anew() {
     assert_eq!(text(&run(REPO, &home, &hub)), local(&home, &hub));
 }
 
-/// Only a break is answered with another request: a thread of hf-hub that waits for a silent server
-/// keeps the file's lock.
+/// Only a broken connection leads to another request: a thread of hf-hub that waits for a silent
+/// server keeps the file's lock.
 #[test]
 fn a_slow_server_is_waited_for_and_one_that_stalls_is_given_up() {
     let hub = Hub::serve(story(), Large::Here)
@@ -192,8 +192,8 @@ fn a_server_that_stays_busy_is_given_up() {
         ["could not fetch config.json", "the hub is busy or in trouble (429)", "try again later"];
     failed(&fetch(&home, &hub), &says);
     assert_eq!(hub.lines().len(), 5, "tries");
-    // `Retry-After` is not read: hf-hub drops the headers of a refusal (`metadata`, api/sync.rs,
-    // line 480).
+    // `Retry-After` isn't read, because hf-hub drops the headers of an error response (`metadata`,
+    // api/sync.rs, line 480).
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_file_that_comes_damaged_is_fetched_again_once() {
     }
 }
 
-/// hf-hub asks for a file's first byte, which an empty one doesn't have (`metadata`, api/sync.rs,
+/// hf-hub asks for a file's first byte, which an empty file doesn't have (`metadata`, api/sync.rs,
 /// line 480).
 #[test]
 fn an_empty_file_counts_as_none() {

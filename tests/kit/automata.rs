@@ -1,4 +1,4 @@
-//! Automata of guard rails, compiled on any thread and remembered.
+//! Tests of the guard rails' automata, which can be compiled on any thread and are cached.
 
 use crate::checks::tokenizer;
 use crate::{refused, story};
@@ -43,7 +43,7 @@ fn what_was_accepted_and_what_was_refused_are_both_remembered() {
     assert!(memo.known(&regex("[ab]+")).unwrap().unwrap().memory_usage() > 0);
     refused(memo.known(&regex("(a")).unwrap(), &["unclosed group"]);
     assert_eq!(memo.len(), 3);
-    // Stop strings matter to a block list of whole words only; a seed to none.
+    // Stop strings only affect a block list of whole words. A seed never matters.
     let mut words = SamplingParams { block: vec!["dog".into()], ..Default::default() };
     for (whole, stop, entries) in [(false, "x", 4), (false, "y", 4), (true, "x", 5), (true, "y", 6)]
     {

@@ -1,5 +1,5 @@
-//! Chats: templates beside transformers' (`tests/oracle/chat.py`), and a cache that is kept from
-//! turn to turn.
+//! Tests of chats: templates against transformers' (`tests/oracle/chat.py`), and a cache that
+//! persists across turns.
 
 use crate::checks::{golden_json, Random};
 use crate::{refused, story, Folder};
@@ -24,7 +24,7 @@ fn oracle_template(name: &str) -> Template {
     Template::new(name, &std::fs::read_to_string(path).unwrap(), special).unwrap()
 }
 
-/// The story models' tokenizer with the tokens that the oracle added to it.
+/// Returns the story models' tokenizer with the tokens that the oracle added.
 fn oracle_tokenizer(test: &str, golden: &Value) -> Tokenizer {
     let text = std::fs::read_to_string(story("story-3m").join("tokenizer.json")).unwrap();
     let mut json: Value = serde_json::from_str(&text).unwrap();
@@ -105,7 +105,7 @@ fn the_token_behind_an_answer_ends_it() {
         ("markers", Some("</s>")),
         ("brackets", Some("</s>")),
         ("thinking", Some("<|im_end|>")),
-        ("grammar", None), // text follows, which may occur in any answer
+        ("grammar", None), // text follows, and it may occur in any answer
     ] {
         let id = oracle_template(name).end_of_turn(&tokenizer);
         assert_eq!(id.and_then(|id| tokenizer.piece(id)).as_deref(), ends, "{name}");
@@ -238,7 +238,7 @@ fn what_a_template_says_is_cut_and_escaped() {
     assert!(text.starts_with("the chat template (t, line 1): \\u{1b}[31mred"), "{text}");
     assert!(text.chars().count() < 300, "{text}");
     assert!(!says("{% \u{1b} %}").contains('\u{1b}'));
-    // One without end, and one that fills the memory; `tests/templates.rs` has more.
+    // One endless template, and one that fills the memory. `tests/templates.rs` has more.
     let endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
     let doubling = "{% set n = namespace(s='a') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s \
         %}{% endfor %}";
@@ -265,7 +265,7 @@ fn a_final_message_is_continued() {
     let text = template.apply(&begun, &open).unwrap();
     assert!(text.ends_with("assistant\nA cat, a "), "{text:?}");
     assert!(closed.unwrap().starts_with(&text));
-    // A template that trims what was said has cut the space.
+    // A template that trims messages has removed the space.
     let trims = Template::new(
         "t",
         "{% for m in messages %}[{{ m.content | trim }}]{% endfor %}",
@@ -277,7 +277,7 @@ fn a_final_message_is_continued() {
     refused(template.apply(&[], &open), &["no message to continue"]);
     let both = RenderOptions { continue_final_message: true, ..Default::default() };
     refused(template.apply(&begun, &both), &["exclude each other"]);
-    // The built-in one, too, and with a new answer begun.
+    // The built-in template too, and with a new answer started.
     let story = Template::of("story-230k", &story("story-230k"), None).unwrap();
     assert_eq!(story.apply(&begun, &open).unwrap(), "Who?A cat, a ");
     assert_eq!(story.render(&begun).unwrap(), "Who?A cat, a ");
@@ -299,7 +299,7 @@ fn one_rendering_has_variables_of_its_own() {
     }
 }
 
-/// A model that counts what it computes, apart from the chat's own count.
+/// A model that counts the positions it computes, independently of the chat's own count.
 struct Counting(Box<dyn Model>, Cell<usize>);
 
 impl Counting {
@@ -332,7 +332,7 @@ fn template(text: &str) -> Template {
     Template::new("test", text, special).unwrap()
 }
 
-/// Roles in plain words; EOS ends an answer.
+/// A template with plain-text roles. EOS ends an answer.
 const PLAIN: &str = "{% for m in messages %}{{ m.role }}:{{ m.content }}{{ eos_token if m.role == \
     'assistant' }}\n{% endfor %}assistant:";
 
@@ -341,7 +341,7 @@ fn dynamic(model: &dyn Model) -> Cached<'_> {
     Cached::new(model, Box::new(DynamicCache::new(layers)))
 }
 
-/// What every answer is asked for; its prompt is the chat's.
+/// Returns the request for every answer. The chat fills in the prompt.
 fn options<'a>(model: &dyn Model, new: usize) -> Request<'a> {
     Request::new(model.config(), &[], new, argmax)
 }
@@ -361,8 +361,8 @@ fn turn_two_does_not_pay_for_turn_one() {
         model.1.set(0);
         let turn = say(&mut chat, line, &mut options);
         assert_eq!(turn.computed, model.1.get(), "the chat counts what the model does");
-        // All that was held is still right: the prompt, and the answer but for its last token,
-        // which was not computed.
+        // Everything in the cache is still valid: the prompt, and the answer except for its last
+        // token, which was never fed.
         assert_eq!(turn.reused, held, "{line}");
         assert_eq!(turn.computed, turn.prompt_tokens - held + turn.answer.len() - 1);
         held = turn.prompt_tokens + turn.answer.len() - 1;
@@ -390,21 +390,21 @@ fn every_answer_is_that_of_a_fresh_cache() {
     let layers = model.config().num_hidden_layers;
     let templates = [
         PLAIN,
-        // strips what the model said
+        // strips the model's answers
         "{% for m in messages %}{{ m.role }}: {{ m.content.strip() }}\n{% endfor %}",
-        // no border at all: tokens merge across it
+        // no separator at all, so tokens merge across messages
         "{% for m in messages %}{{ m.content }}{% endfor %}",
-        // leaves out of an old answer what came before a full stop, as thoughts are
+        // removes everything before the last full stop from old answers, as reasoning is removed
         "{% for m in messages %}{{ m.role }}: {{ m.content if loop.last or m.role == 'user' else \
             m.content.split('.')[-1] }}\n{% endfor %}",
-        // puts the last line in front of all, so that nothing stays
+        // puts the last line first, so that no prefix stays the same
         "{{ messages[-1].content }}\n{% for m in messages[:-1] %}{{ m.content }}\n{% endfor %}",
     ];
     let lines = ["One day a cat came. ", " It was", "red", "", "naïve é 猫 ", "The end.\n\nNo"];
     let mut random = Random::new(5);
     let mut kept = 0;
     for (number, text) in templates.iter().enumerate() {
-        // Without a cache it is slow, and says the same of every template.
+        // Running without a cache is slow, and the same for every template, so one is enough.
         let none = if number == 0 { &[None][..] } else { &[] };
         for kind in [Some(CacheKind::Dynamic), Some(CacheKind::Static(512))].iter().chain(none) {
             let kind = *kind;
@@ -431,7 +431,7 @@ fn every_answer_is_that_of_a_fresh_cache() {
                 let cached = Cached::new(&model, new_cache());
                 let fresh = generate_cached(cached, &tokenizer, request);
                 let fresh: Vec<u32> = fresh.unwrap().map(|token| token.unwrap().id).collect();
-                // Every third answer is stopped somewhere, as by Ctrl-C.
+                // Every third answer is stopped partway, as if by Ctrl-C.
                 let stop = if turn % 3 == 1 { 1 + random.below(fresh.len()) } else { fresh.len() };
                 let mut seen = 0;
                 let on_token = |_: &_| {
@@ -466,8 +466,8 @@ fn a_failed_answer_leaves_the_chat_as_it_was() {
     let fresh = generate_cached(dynamic(&model), &tokenizer, request);
     let fresh: Vec<u32> = fresh.unwrap().map(|token| token.unwrap().id).collect();
     let turn = chat.answer(prompt, &mut options, |_| Ok(true)).unwrap();
-    // The model did not fail, so the cache is as good as it was: all but the prompt's last token is
-    // there.
+    // The model didn't fail, so the cache is still valid: it holds everything except the prompt's
+    // last token.
     assert_eq!((turn.answer, turn.reused), (fresh, turn.prompt_tokens - 1));
 }
 
@@ -495,7 +495,7 @@ fn a_full_context_forgets_the_oldest_turns() {
         &["this line makes a conversation of", "room for 96", "shorten it"],
     );
     assert_eq!(chat.messages(), before, "a line that is refused changes nothing");
-    // One that leaves less than the answer wants is answered as far as there is room.
+    // A line that leaves less room than the answer wants is answered until the room runs out.
     chat.reset();
     options.max_new_tokens = 400;
     let turn = say(&mut chat, &"cat ".repeat(60), &mut options);

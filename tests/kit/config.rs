@@ -1,12 +1,12 @@
-//! `config.json` of the four families: what is read, what is implied, and what is refused because
-//! it would be ignored.
+//! Tests of `config.json` for the four families: the keys that are read, the defaults, and the keys
+//! that are rejected because ignoring them would change the output.
 
 use crate::{refused, story, Folder};
 use candecode::kit::config::Llama3Scaling;
 use candecode::kit::{Family, ModelConfig};
 use serde_json::{json, Value};
 
-/// The least that a configuration must say.
+/// Returns the smallest valid configuration.
 pub fn least(family: &str) -> Value {
     match family {
         "gpt2" => {
@@ -23,7 +23,7 @@ fn read(config: &Value) -> anyhow::Result<ModelConfig> {
     ModelConfig::from_json(&config.to_string())
 }
 
-/// The least, and these keys.
+/// Reads the smallest configuration plus these keys.
 fn with(family: &str, more: Value) -> anyhow::Result<ModelConfig> {
     let mut config = least(family);
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -61,7 +61,7 @@ fn defaults_are_transformers() {
         family: Family::Gpt2,
         hidden_size: 12,
         intermediate_size: 48,
-        head_dim: 3, // odd, which only RoPE minds
+        head_dim: 3, // odd, which is a problem only with RoPE
         norm_eps: 1e-5,
         tie_word_embeddings: true,
         qkv_bias: true,
@@ -82,7 +82,8 @@ fn what_is_said_is_read() {
     assert_eq!(config.eos_token_ids, [3, 5]);
     let config = with("qwen3", said.clone()).unwrap();
     assert_eq!((config.head_dim, config.qkv_bias, config.output_bias), (10, true, true));
-    // Qwen2's attention has its own biases, whatever `attention_bias` says (HF `Qwen2Attention`).
+    // Qwen2's attention has its own biases, for any value of `attention_bias` (HF
+    // `Qwen2Attention`).
     let config = with("qwen2", said).unwrap();
     assert!(config.qkv_bias && !config.output_bias);
     let config = with(
@@ -94,7 +95,7 @@ fn what_is_said_is_read() {
         (config.intermediate_size, config.norm_eps, config.tie_word_embeddings),
         (20, 1e-3, false)
     );
-    // Keys of other families mean nothing to GPT-2, as in transformers.
+    // Keys from other families have no meaning for GPT-2, as in transformers.
     let others = json!({"num_key_value_heads": 2, "head_dim": 8, "rope_scaling": {"type": "yarn"}});
     assert_eq!(with("gpt2", others).unwrap(), read(&least("gpt2")).unwrap());
 }
@@ -108,8 +109,8 @@ fn rope_theta_is_read_wherever_it_stands() {
         theta(json!({"rope_parameters": {"rope_theta": 700.0, "rope_type": "default"}})),
         700.0
     );
-    // Both, as the embedded models have it: the table's wins. Without one in the table, the other
-    // counts.
+    // With both, as in the embedded models, the table's value wins. If the table has none, the
+    // other is used.
     assert_eq!(
         theta(json!({"rope_theta": 500.0, "rope_parameters": {"rope_theta": 700.0}})),
         700.0
@@ -135,7 +136,7 @@ fn llama3_scaling_is_read_from_both_names() {
     for key in ["rope_scaling", "rope_parameters"] {
         assert_eq!(with("llama", json!({key: table})).unwrap().rope_scaling, Some(want), "{key}");
     }
-    // transformers takes the older name first.
+    // transformers prefers the older name.
     let both = json!({"rope_scaling": table, "rope_parameters": {"rope_type": "default"}});
     assert_eq!(with("llama", both).unwrap().rope_scaling, Some(want));
     for key in ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"]
@@ -163,17 +164,17 @@ fn llama3_scaling_by_hand() {
         original_max_position_embeddings: 16.0,
     };
     let full_turn = 2.0 * std::f64::consts::PI;
-    // Wavelengths below 16 / 4 stay, those above 16 / 1 become 8 times as long.
+    // Wavelengths below 16 / 4 are unchanged, and those above 16 / 1 become 8 times as long.
     let apply = |wavelength: f64| f64::from(scaling.apply((full_turn / wavelength) as f32));
     let after = |wavelength: f64| full_turn / apply(wavelength);
     assert!((after(3.0) - 3.0).abs() < 1e-5); // f32 has seven digits
     assert!((after(20.0) - 160.0).abs() < 1e-3);
-    // In between: 16 / 8 = 2 lies a third of the way from 1 to 4, so frequency = 2/3 · f / 8 + 1/3
-    // · f = 5/12 · f.
+    // In between: 16 / 8 = 2 is a third of the way from 1 to 4, so frequency = 2/3 · f / 8 + 1/3 ·
+    // f = 5/12 · f.
     assert!((apply(8.0) / (full_turn / 8.0) - 5.0 / 12.0).abs() < 1e-6);
 }
 
-/// Each of these changes what transformers computes, so none may be read over.
+/// Each of these changes the output in transformers, so none may be silently ignored.
 #[test]
 fn what_would_be_ignored_is_refused() {
     for (family, more, says) in [
@@ -229,7 +230,7 @@ fn what_would_be_ignored_is_refused() {
     }
 }
 
-/// And each of these says what is done anyway.
+/// Each of these asks for the behaviour we already have.
 #[test]
 fn what_changes_nothing_is_accepted() {
     for (family, more) in [
@@ -237,7 +238,7 @@ fn what_changes_nothing_is_accepted() {
             "gpt2",
             json!({"scale_attn_weights": true, "scale_attn_by_inverse_layer_idx": false, "activation_function": "gelu_new"}),
         ),
-        // The products of attention are in f32 as it is.
+        // The products in attention are already f32.
         ("gpt2", json!({"reorder_and_upcast_attn": true})),
         ("llama", json!({"hidden_act": "silu", "pretraining_tp": 2, "attention_bias": false})),
         (
@@ -250,10 +251,10 @@ fn what_changes_nothing_is_accepted() {
             json!({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 1.0}}),
         ),
         ("llama", json!({"quantization_config": null, "rope_parameters": null})),
-        // Every layer sees the whole context: no layer has the window, or it is as long as the
-        // context.
+        // Every layer sees the whole context, because no layer uses the window or the window is as
+        // long as the context.
         ("qwen2", json!({"use_sliding_window": true, "sliding_window": 8, "max_window_layers": 2})),
-        ("qwen2", json!({"use_sliding_window": true, "sliding_window": 8})), // from layer 28 on
+        ("qwen2", json!({"use_sliding_window": true, "sliding_window": 8})), // starts at layer 28
         ("qwen2", json!({"use_sliding_window": true, "sliding_window": null})),
         (
             "qwen3",
@@ -284,8 +285,8 @@ fn what_changes_nothing_is_accepted() {
     }
 }
 
-/// GPT-2 has names of its own for the same keys (HF `GPT2Config.attribute_map`). Some programs
-/// write both.
+/// GPT-2 has its own names for the same keys (HF `GPT2Config.attribute_map`). Some programs write
+/// both names.
 #[test]
 fn two_names_of_one_key_must_agree() {
     for (name, own, value, other) in [
@@ -322,7 +323,7 @@ fn the_context_that_llama3_was_trained_for_is_found_as_transformers_finds_it() {
         let scaling = with("llama", more).unwrap().rope_scaling.unwrap();
         scaling.original_max_position_embeddings
     };
-    // From the key outside, else from the table, else it is the context (HF
+    // The outer key comes first, then the table's, then the context length (HF
     // `standardize_rope_params`).
     let mut own = table.clone();
     own["original_max_position_embeddings"] = json!(16);
@@ -401,11 +402,11 @@ fn eos_ids_of_the_generation_config_come_first() {
 
 #[test]
 fn the_size_is_the_number_of_weights_in_the_matrices() {
-    // Attention: q and o 24 · 24 each, k and v 24 · 12 each. MLP: 3 · 24 · 40. Two layers, and
-    // table and head of 50 · 24.
+    // Attention: q and o are 24 · 24 each, k and v 24 · 12 each. MLP: 3 · 24 · 40. Two layers, plus
+    // a table and a head of 50 · 24.
     let config = with("llama", json!({"num_key_value_heads": 2})).unwrap();
     assert_eq!(config.size(), 2 * (2 * 24 * 24 + 2 * 24 * 12 + 3 * 24 * 40) + 2 * 50 * 24);
-    // Of the embedded models: the matrices in the file, without GPT-2's table of positions.
+    // For the embedded models: the matrices in the file, excluding GPT-2's position table.
     for name in ["story-230k", "story-gpt2-1m", "story-3m"] {
         let file = story(name).join("model.safetensors");
         let tensors = candle_core::safetensors::load(file, &candle_core::Device::Cpu).unwrap();

@@ -1,4 +1,4 @@
-//! Regular expressions as automata: what day 14 builds on.
+//! Tests of regular expressions as automata, which day 14 builds on.
 
 use crate::checks::Random;
 use crate::refused;
@@ -12,13 +12,13 @@ fn walk(dfa: &Dfa, bytes: &[u8]) -> StateID {
     bytes.iter().fold(dfa.start(), |state, byte| dfa.next_state(state, *byte))
 }
 
-/// Whether the whole text matches.
+/// Returns whether the whole text matches.
 fn matches(pattern: &str, text: &str) -> bool {
     let dfa = anchored(pattern);
     dfa.ends_in_match(walk(&dfa, text.as_bytes()))
 }
 
-/// Whether a match ends where the text does, wherever it begins.
+/// Returns whether a match ends at the end of the text, wherever it starts.
 fn ends(pattern: &str, text: &str) -> bool {
     let dfa = Dfa::search(pattern).unwrap();
     dfa.ends_in_match(walk(&dfa, text.as_bytes()))
@@ -36,7 +36,7 @@ fn text(random: &mut Random, letters: &[char]) -> String {
 fn anchored_begins_at_the_first_byte_and_search_anywhere() {
     assert!(matches("ab*", "abb") && !matches("ab*", "xabb") && !matches("ab*", "abbx"));
     assert!(ends("ab", "xxab") && ends("ab", "ab") && !ends("ab", "abx"));
-    // Alternatives need no group.
+    // Alternatives don't need a group.
     assert!(matches("a|b", "b") && !matches("a|b", "ab") && ends("ab|c", "xc"));
 }
 
@@ -102,9 +102,9 @@ fn what_is_no_pattern_is_refused_with_the_reason_and_the_place() {
     }
 }
 
-/// Patterns of a few characters whose automata would take gigabytes or minutes: what is written out
-/// is too large, or the states are too many, or the sets that they stand for. No time is measured:
-/// each of these would exhaust the machine if it were computed.
+/// Short patterns that would take gigabytes or minutes to compile: the expanded pattern is too
+/// large, there are too many states, or the sets that the states represent are too large. The test
+/// measures no time, because actually compiling any of these would exhaust the machine.
 #[test]
 fn what_would_grow_without_end_is_refused() {
     let alternatives = [r"[\p{L}\p{N} ]{20000}"; 4].join("|");
@@ -141,7 +141,7 @@ fn what_would_grow_without_end_is_refused() {
     }
 }
 
-/// Ten thousand characters are no reason to refuse a pattern.
+/// A pattern isn't rejected for its length alone, even at ten thousand characters.
 #[test]
 fn long_patterns_that_cost_little_are_compiled() {
     let mut random = Random::new(46);
@@ -173,7 +173,7 @@ const LETTERS: [char; 24] = [
     '>', '~', '/', 'é', '日',
 ];
 
-/// The same word, letter case and normal form left aside.
+/// Returns whether two words are equal up to letter case and normal form.
 fn same_word(one: &str, other: &str) -> bool {
     one.to_lowercase() == other.to_lowercase()
 }
@@ -257,7 +257,7 @@ fn random_words_are_found_in_every_letter_case() {
     }
 }
 
-/// What words have in common is written once; that changes nothing of what is found.
+/// Parts that words share are written only once, which must not change the matches.
 #[test]
 fn a_list_finds_its_words_and_nothing_else() {
     let mut random = Random::new(44);
@@ -273,14 +273,14 @@ fn a_list_finds_its_words_and_nothing_else() {
             assert_eq!(found, words.contains(&other), "{other} in {words:?}: {pattern}");
         }
     }
-    // Each word is the beginning of the next: that many groups the parser would refuse.
+    // Each word is a prefix of the next. The parser would reject that many nested groups.
     let nested: Vec<String> = (1..150).map(|n| "ab".repeat(n)).collect();
     let dfa = Dfa::anchored(&any_word(&nested)).unwrap();
     assert!(nested.iter().all(|word| dfa.ends_in_match(walk(&dfa, word.as_bytes()))));
     assert!(!dfa.ends_in_match(walk(&dfa, b"aba")));
 }
 
-/// A long list is compiled at once (unoptimised, too).
+/// A long list compiles quickly, even in an unoptimised build.
 #[test]
 fn a_list_of_twenty_thousand_words_is_compiled() {
     let mut random = Random::new(45);

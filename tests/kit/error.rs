@@ -1,4 +1,4 @@
-//! What messages do with text from files and clients.
+//! Tests of how messages show text from files and clients.
 
 use candecode::kit::error::{describe, quoted, shown};
 
@@ -9,7 +9,7 @@ fn a_message_shows_what_a_terminal_would_obey() {
         ("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}"),
         ("two\nlines\r\t\0", "two\\nlines\\r\\t\\0"),
         ("\u{9b}2J \u{7f}", "\\u{9b}2J \\u{7f}"), // C1 and DEL
-        ("\u{202e}gnp.exe\u{2028}", "\\u{202e}gnp.exe\\u{2028}"), // the direction of the text
+        ("\u{202e}gnp.exe\u{2028}", "\\u{202e}gnp.exe\\u{2028}"), // text direction
         ("it's \"C:\\x\" e\u{301} 日 हि 🦙", "it's \"C:\\x\" e\u{301} 日 हि 🦙"),
     ] {
         assert_eq!(shown(text), want);
@@ -23,7 +23,7 @@ fn a_message_is_short_whatever_it_shows() {
     assert_eq!(shown("é".repeat(1_000_000)), "é".repeat(200) + "…");
     let shape = shown(format_args!("{:?}", vec![1; 100_000]));
     assert!(shape.starts_with("[1, 1, ") && shape.chars().count() == 201);
-    // Escapes are longer than what they stand for, and bounded, too.
+    // Escapes are longer than the characters they replace, so the limit must apply to them as well.
     assert!(shown("\u{202e}".repeat(1_000_000)).len() < 2000);
 }
 

@@ -1,5 +1,5 @@
-//! From flags to what will run; and what the command says of a model's wishes and of whose code
-//! runs.
+//! Tests of the path from flags to a run, and of the command's notes: which implementation runs,
+//! and which settings a model recommends.
 
 use crate::checks::{model, tokenizer, Random};
 use crate::{refused, Folder};
@@ -13,7 +13,7 @@ use candecode::kit::processor::process_all;
 use candecode::kit::{named, ProcessorInput, SamplingParams};
 use serde_json::json;
 
-/// The flags of a command line, after `-p Once`.
+/// Parses a command line's flags, after `-p Once`.
 pub fn args(flags: &[&str]) -> Args {
     parsed(flags).unwrap()
 }
@@ -49,7 +49,7 @@ fn any_sampling_flag_alone_turns_sampling_on() {
         (["--min-p", "0.1"], 1.0, None, 1.0, 0.1),
     ] {
         let plan = plan(&flags);
-        // Nothing else is implied: HF's hidden top_k = 50 is not.
+        // No other setting is implied, not even HF's hidden top_k = 50.
         let want = SamplingParams { temperature, top_k, top_p, min_p, ..Default::default() };
         assert_eq!((plan.samples(), plan.params), (true, want), "{flags:?}");
     }
@@ -264,7 +264,7 @@ fn a_request_takes_the_models_end_and_its_context() {
     assert_eq!((request.max_new_tokens, &request.stop_strings), (128, &params.stop));
     assert!(request.processors.is_empty());
     request.fit(&*model).unwrap();
-    // A context of 512: 12 more tokens can be fed, and the one behind them is not.
+    // With a context of 512, 12 more tokens can be fed, and the token after them is never fed.
     assert_eq!(request.max_new_tokens, 13);
 }
 
@@ -306,7 +306,7 @@ fn values_that_make_no_sense_together_are_refused() {
     }
 }
 
-/// What other engines' users type: -1 for "no bound" or "any", ids in brackets.
+/// Spellings that users of other engines type: -1 for "no limit" or "any", and ids in brackets.
 #[test]
 fn habits_from_other_engines_work_or_say_what_to_use() {
     let parse = |flags: &[&str]| {
@@ -346,7 +346,7 @@ fn habits_from_other_engines_work_or_say_what_to_use() {
     }
 }
 
-/// A special token has no text, so a stop string that is one ends a text by its id.
+/// A special token has no text, so a stop string with its name ends the text by its id.
 #[test]
 fn a_stop_string_that_is_a_special_token_is_an_id() {
     let tokenizer = tokenizer().unwrap();
@@ -412,24 +412,24 @@ fn what_a_model_wishes_is_said_with_the_flags_for_it() {
     assert!(said.contains("do_sample=true, temperature=0.6, top_k=20, top_p=0.95"), "{said}");
     assert!(said.contains("add --temperature 0.6 --top-k 20 --top-p 0.95"), "{said}");
     assert!(!said.contains("token_id") && !said.contains("version"), "{said}");
-    // What a flag says already is not said again.
+    // Settings that a flag already covers aren't repeated.
     let said = say(qwen.clone(), &["--temperature", "1.5"]).unwrap();
     assert!(
         said.contains("add --top-k 20 --top-p 0.95") && !said.contains("temperature="),
         "{said}"
     );
     assert_eq!(say(qwen, &["--temperature", "0.6", "--top-k", "20", "--top-p", "0.95"]), None);
-    // transformers' own silent top-k.
+    // The silent top-k that transformers adds.
     let said = say(json!({"do_sample": true}), &[]).unwrap();
     assert!(said.contains("add --temperature 1 --top-k 50"), "{said}");
-    // Without do_sample the warpers do nothing there either; penalties do.
+    // Without do_sample, transformers ignores the warpers too, but not the penalties.
     assert_eq!(say(json!({"temperature": 0.6, "top_p": 0.9, "do_sample": false}), &[]), None);
     let said = say(json!({"repetition_penalty": 1.1, "temperature": 0.7}), &[]).unwrap();
     assert!(
         said.contains("asks for repetition_penalty=1.1;")
             && said.contains("add --repetition-penalty 1.1")
     );
-    // The default that a flag would change is another in a chat.
+    // The default for this flag is different in a chat.
     let asked = json!({"max_new_tokens": 300});
     let chat = |flags: &[&str]| Args::read([&["candecode", "--chat"], flags].concat()).unwrap();
     for args in [args(&[]), chat(&[])] {
@@ -437,10 +437,10 @@ fn what_a_model_wishes_is_said_with_the_flags_for_it() {
         assert!(said.contains("add --max-new-tokens 300"), "{said}");
     }
     assert_eq!(advice(&asked, &chat(&["--max-new-tokens", "200"])), None);
-    // What there is no flag for is named.
+    // Settings that have no flag are listed.
     let said = say(json!({"epsilon_cutoff": 0.1, "num_beams": 1, "use_cache": true}), &[]).unwrap();
     assert!(said.contains("epsilon_cutoff=0.1") && !said.contains("add"), "{said}");
-    // A server has no flags for it.
+    // A server has no flags for these.
     let said = generation_config::advice_for_requests(
         &json!({"do_sample": true, "temperature": 0.6, "bad_words_ids": [[5]]}),
         "generation_config.json",
@@ -451,7 +451,7 @@ fn what_a_model_wishes_is_said_with_the_flags_for_it() {
          bad_words_ids=[[5]]; the server does only what a request says]"
     );
     assert_eq!(generation_config::advice_for_requests(&json!({"eos_token_id": 0}), "x"), None);
-    // A number that is none is said as it is written, and a long one in a few digits.
+    // A value that isn't a number is shown as written, and a long number in a few digits.
     let said = say(json!({"num_beams": "4", "repetition_penalty": 1e300}), &[]).unwrap();
     assert!(said.contains("num_beams=\"4\"") && said.contains("-penalty 1e300"), "{said}");
     for silent in [

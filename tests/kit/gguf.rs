@@ -1,6 +1,6 @@
-//! GGUF files, written here from the embedded models: the same model, tokenizer and text; and what
-//! is wrong with one. `tests/families.rs` reads files that llama.cpp's own Python package wrote, of
-//! every family.
+//! Tests of GGUF files. Most are written here from the embedded models and must yield the same
+//! model, tokenizer and text. Others are damaged. `tests/families.rs` reads files of every family
+//! that were written by llama.cpp's own Python package.
 
 use crate::checks::Random;
 use crate::{logits, message, refused, story, Folder};
@@ -18,7 +18,7 @@ use std::process::Command;
 
 const CPU: Device = Device::Cpu;
 
-/// A model that becomes a GGUF file, for a test to change before.
+/// A model to be written as a GGUF file, which a test can modify first.
 #[derive(Clone)]
 pub struct Parts {
     metadata: Vec<(String, Value)>,
@@ -26,7 +26,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// An embedded model's.
+    /// Returns the parts of an embedded model.
     pub fn of(model: &str) -> Self {
         let read = |file: &str| -> serde_json::Value {
             serde_json::from_slice(&std::fs::read(story(model).join(file)).unwrap()).unwrap()
@@ -87,20 +87,20 @@ impl Parts {
         self
     }
 
-    /// These tensors only.
+    /// Keeps only these tensors.
     pub fn with_tensors(mut self, names: &[&str]) -> Self {
         self.tensors.retain(|(name, _)| names.contains(&name.as_str()));
         self
     }
 
-    /// Another name for a token.
+    /// Renames a token.
     fn token(mut self, id: usize, name: &str) -> Self {
         for (key, value) in &mut self.metadata {
             if let ("tokenizer.ggml.tokens", Value::Array(tokens)) = (key.as_str(), value) {
                 tokens[id] = Value::String(name.into());
             }
         }
-        // A merge of a token that is gone would make no sense.
+        // Merges that need the old token must go too.
         let gone = |merge: &str| {
             let tokens = self.metadata.iter().find(|(key, _)| key == "tokenizer.ggml.tokens");
             let Some((_, Value::Array(tokens))) = tokens else { return true };
@@ -116,7 +116,7 @@ impl Parts {
         self.set("tokenizer.ggml.merges", Some(kept))
     }
 
-    /// Matrices become `dtype`, all else f32.
+    /// Writes the file, with matrices as `dtype` and everything else as f32.
     pub fn write(&self, folder: &Folder, dtype: GgmlDType) -> PathBuf {
         let path = folder.0.join("model.gguf");
         let of = |t: &Tensor| if t.rank() == 2 { dtype } else { GgmlDType::F32 };
@@ -132,7 +132,7 @@ impl Parts {
     }
 }
 
-/// A tensor under llama.cpp's name for it, GPT-2's matrices as (out, in).
+/// Returns a tensor under llama.cpp's name, with GPT-2's matrices as (out, in).
 fn renamed(name: &str, tensor: Tensor) -> (String, Tensor) {
     let (place, kind) = name.rsplit_once('.').unwrap();
     let mut words = place.split('.').rev();
@@ -165,7 +165,7 @@ fn renamed(name: &str, tensor: Tensor) -> (String, Tensor) {
 
 #[test]
 fn a_file_is_the_model_of_its_folder() {
-    // Stored as bf16, so that bf16 and f32 lose nothing.
+    // The weights are stored as bf16, so writing bf16 or f32 is lossless.
     for model in ["story-230k", "story-gpt2-1m"] {
         let (parts, want) =
             (Parts::of(model), candecode::formats::read_config(&story(model)).unwrap());
@@ -180,7 +180,8 @@ fn a_file_is_the_model_of_its_folder() {
 
 #[test]
 fn quantised_numbers_are_widened_as_they_are_read() {
-    // Q8_0: 32 numbers share a scale of f16; each is a whole number of -127 to 127 times it.
+    // Q8_0: 32 numbers share an f16 scale, and each is an integer from -127 to 127 times that
+    // scale.
     let (folder, parts) = (Folder::new("gguf-q8"), Parts::of("story-230k"));
     let file = parts.write(&folder, GgmlDType::Q8_0);
     let weights = candecode::formats::open_weights(&file, DType::F32, &CPU).unwrap();
@@ -192,7 +193,7 @@ fn quantised_numbers_are_widened_as_they_are_read() {
     let exact = exact.tensor().unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
     for (got, exact) in got.chunks(32).zip(exact.chunks(32)) {
         let largest = exact.iter().fold(0f32, |max, x| max.max(x.abs()));
-        let scale = largest / 127.0; // rounded to f16: 127 of them are off by 0.06 at most
+        let scale = largest / 127.0; // rounded to f16: 127 of them are off by at most 0.06
         for (got, exact) in got.iter().zip(exact) {
             assert!((got - exact).abs() <= 0.57 * scale, "{got} for {exact}, scale {scale}");
             let steps = got / scale;
@@ -237,7 +238,7 @@ fn a_type_without_kernels_is_widened() {
     assert!(matrices(&stored).iter().all(|w| w.quantized().is_none()));
 }
 
-/// Matrices of a model: the first layer's first and last one, and the head.
+/// Returns three matrices of a model: the first and the last one of the first layer, and the head.
 fn matrices(model: &Transformer) -> Vec<Weight> {
     let layer = &model.layers[0];
     let (first, last) = match (&layer.attention, &layer.mlp) {
@@ -330,7 +331,7 @@ fn a_file_of_other_bytes_never_panics() {
     let mut random = Random::new(63);
     for i in 0..150 {
         let mut damaged = bytes.clone();
-        // In the numbers before the vocabulary, in all of the header, or in the list of tensors.
+        // In the numbers before the vocabulary, anywhere in the header, or in the list of tensors.
         let at = match i % 3 {
             0 => random.below(tokens),
             1 => random.below(names),
@@ -346,7 +347,7 @@ fn a_file_of_other_bytes_never_panics() {
             assert!(!message(error).contains("panicked"));
         }
     }
-    // No alignment at all, which divides by zero.
+    // An alignment of 0 would cause a division by zero.
     let parts = Parts::of("story-230k").set("general.alignment", Some(Value::U32(0)));
     refused(
         candecode::formats::read_config(&parts.write(&folder, GgmlDType::F32)),
@@ -408,8 +409,8 @@ fn what_day_5s_stack_does_not_do_is_refused() {
     refused(candecode::engine::load_model(&file, DType::F32, &CPU), &says);
 }
 
-/// The byte of a file at which the header goes on after the name of blk.0.attn_q.weight: its number
-/// of dimensions (4 bytes), the dimensions (8 each), the type (4).
+/// Returns the offset in the header just after the name of blk.0.attn_q.weight. The number of
+/// dimensions (4 bytes), the dimensions (8 each) and the type (4) follow.
 fn after_the_name(bytes: &[u8]) -> usize {
     bytes.windows(19).rposition(|w| w == b"blk.0.attn_q.weight").unwrap() + 19
 }
@@ -420,7 +421,7 @@ fn a_type_that_is_not_read_is_named_with_those_that_are() {
     let file = Parts::of("story-230k").write(&folder, GgmlDType::F32);
     let mut bytes = std::fs::read(&file).unwrap();
     let at = after_the_name(&bytes) + 4 + 16;
-    // 20 is IQ4_NL, which candle does not know; 9 and 15 it knows, and does not widen.
+    // 20 is IQ4_NL, which candle doesn't know. It knows 9 and 15, but can't widen them.
     for (number, found) in [(20, "type 20"), (99, "type 99"), (9, "Q8_1"), (15, "Q8K")] {
         bytes[at] = number;
         folder.write("model.gguf", &bytes);
@@ -495,23 +496,23 @@ fn digits_spaces_and_the_first_token_are_as_the_name_says() {
     for pre in ["qwen2", "smollm", "gpt-2"] {
         assert_eq!(pieces(&parts(pre), "Once"), ["Once"], "{pre}");
     }
-    // e and an accent are one character after NFC, which is qwen2's.
+    // e and an accent become one character under NFC, which qwen2 uses.
     let accent = |pre: &str| pieces(&parts(pre), "e\u{301}");
     assert_eq!(accent("qwen2"), pieces(&parts("gpt-2"), "é"));
     assert_ne!(accent("gpt-2"), accent("qwen2"));
-    // Llama 3 begins every text with its first token.
+    // Llama 3 starts every text with its BOS token.
     let llama = parts("llama-bpe").set("tokenizer.ggml.bos_token_id", Some(Value::U32(0)));
     assert_eq!(pieces(&llama, "Once"), ["<|endoftext|>", "Once"]);
     let without = llama.set("tokenizer.ggml.add_bos_token", Some(Value::Bool(false)));
     assert_eq!(pieces(&without, "Once"), ["Once"]);
 }
 
-/// SentencePiece's kind of vocabulary: pieces with scores, and no merges.
+/// A SentencePiece vocabulary has pieces with scores, but no merges.
 #[test]
 fn scores_become_merges() {
     let folder = Folder::new("gguf-scores");
     let pieces = ["<unk>", "<s>", "<0xC3>", "<0xA9>", "▁", "a", "b", "ab", "▁a", "▁ab", "[PAD10]"];
-    // ab is worth more than ▁a: a text of "ab" is merged to ab first, then to ▁ab.
+    // ab scores higher than ▁a, so the text "ab" merges ab first, then ▁ab.
     let scores = [0.0, 0.0, 0.0, 0.0, -9.0, -9.0, -9.0, -1.0, -2.0, -3.0, 0.0];
     let kinds = [2, 3, 6, 6, 1, 1, 1, 1, 1, 1, 5];
     let list = |values: Vec<Value>| Some(Value::Array(values));
@@ -551,8 +552,8 @@ fn the_chat_template_is_in_the_metadata() {
     assert_eq!(text, "Who?<|endoftext|>", "the file names an EOS, and no BOS");
 }
 
-/// As llama.cpp reads it (`llama-model.cpp`): a factor without a type is linear, the older key
-/// counts without the newer one, and no type turns all of it off.
+/// Follows llama.cpp (`llama-model.cpp`): a factor without a type means linear, the older key is
+/// used if the newer one is missing, and the type "none" turns scaling off.
 #[test]
 fn a_linear_scale_is_refused_however_it_is_written() {
     let folder = Folder::new("gguf-linear");
@@ -623,7 +624,7 @@ fn numbers_may_be_lists_with_one_for_each_layer() {
     refused(heads(&[1; 3000]), &["head_count_kv is [1, 1, 1, 1, 1, 1, 1, 1, …]"]);
 }
 
-/// The names of llama.cpp's own source (`tests/oracle/metadata.py`).
+/// The names are taken from llama.cpp's own source (`tests/oracle/metadata.py`).
 #[test]
 fn every_end_that_llama_cpp_knows_ends_a_text() {
     let folder = Folder::new("gguf-ends");
@@ -653,19 +654,20 @@ fn every_end_that_llama_cpp_knows_ends_a_text() {
             assert_eq!(tokenizer.decode(&[1500]).unwrap(), "", "{name} isn't shown");
         }
     }
-    // The keys, one that names nothing, and the name of id 0, <|endoftext|>, which counts without
-    // its key.
+    // The three keys, then ids outside the vocabulary. Id 0, <|endoftext|>, is recognised by its
+    // name without any key.
     let keys = [("eos_token_id", 5), ("eot_token_id", 6), ("eom_token_id", 7)];
     assert_eq!(ends(&[], &keys).0, [5, 6, 7, 0]);
     assert_eq!(ends(&[], &[("eot_token_id", 99_999), ("eos_token_id", u32::MAX)]).0, [0]);
     assert_eq!(ends(&[], &[("fim_pad_token_id", 8), ("fim_sep_token_id", 9)]).0, [0, 8, 9]);
-    // A key goes before a name.
+    // A key takes precedence over a name.
     assert_eq!(ends(&[(1500, "<|fim_pad|>")], &[("fim_pad_token_id", 8)]).0, [0, 8]);
     let list = Value::Array([12, 0, 99_999].map(Value::U32).to_vec());
     let parts = Parts::of("story-230k").set("tokenizer.ggml.eos_token_ids", Some(list));
     let file = parts.write(&folder, GgmlDType::BF16);
     assert_eq!(candecode::formats::read_config(&file).unwrap().eos_token_ids, [0, 12]);
-    // gpt-oss and Solar Open end their messages otherwise, and Gemma 4 has </s> as a word.
+    // gpt-oss and Solar Open end their messages differently, and in Gemma 4 </s> is an ordinary
+    // word.
     let oss = [(1500, "<|return|>"), (1501, "<|call|>"), (1502, "<|end|>")];
     assert_eq!(ends(&oss, &[]).0, [0, 1500, 1501]);
     let solar = [(1500, "<|flush|>"), (1501, "<|calls|>"), (1502, "<|end|>")];
@@ -704,7 +706,7 @@ fn lists_of_tokens_that_do_not_fit_are_refused() {
     );
 }
 
-/// Pieces that begin one another have as many merges as characters, each as long as a piece.
+/// Pieces that are prefixes of each other have one merge per character, each as long as the piece.
 #[test]
 fn pieces_without_end_are_refused_at_once() {
     let folder = Folder::new("gguf-pieces");
@@ -753,7 +755,7 @@ fn the_last_token_is_added_where_the_metadata_says_so() {
     refused(candecode::formats::read_tokenizer(&file), &["no tokenizer.ggml.eos_token_id"]);
 }
 
-/// llama.cpp refuses tensors that it doesn't know, too: a bias or a scale would be left out.
+/// llama.cpp also rejects unknown tensors: a bias or a scale would otherwise be ignored.
 #[test]
 fn a_tensor_without_a_use_is_refused() {
     for name in ["output.bias", "rope_factors_long.weight", "token_embd_norm.weight", "cls.weight"]

@@ -1,5 +1,5 @@
-//! The kernels against the plain path: random shapes, odd sizes, strides, masks, all types; and
-//! rows that must not feel company.
+//! Compares the kernels with the plain operations over random shapes, odd sizes, strides, masks and
+//! all types. Rows must not depend on the rest of their batch.
 
 use crate::checks::{device, Random};
 use candecode::day01_attention::causal_mask;
@@ -8,8 +8,8 @@ use candecode::day12_batching::ragged_mask;
 use candecode::kernels;
 use candle_core::{DType, Tensor};
 
-/// Sums of up to 300 products of numbers below 1, in another order: 1e-4 is ten times what was
-/// seen.
+/// Sums of up to 300 products of numbers below 1, in a different order. 1e-4 is ten times the
+/// largest difference observed.
 const BOUND: f32 = 1e-4;
 
 fn apart(a: &Tensor, b: &Tensor) -> f32 {
@@ -17,13 +17,13 @@ fn apart(a: &Tensor, b: &Tensor) -> f32 {
     (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
 }
 
-/// A tensor that begins inside its storage, at an odd place.
+/// Returns a tensor that starts inside its storage, at an odd offset.
 fn inside(random: &mut Random, rows: usize, width: usize, dtype: DType) -> Tensor {
     let more = random.tensor(&[rows * width + 3]).unwrap().to_dtype(dtype).unwrap();
     more.narrow(0, 3, rows * width).unwrap().reshape((rows, width)).unwrap()
 }
 
-/// One weight's product.
+/// Multiplies by a single weight.
 fn alone(x: &Tensor, w: &Tensor) -> Tensor {
     kernels::linear(x, &[w]).unwrap().remove(0)
 }
@@ -62,17 +62,17 @@ fn a_product_of_many_rows_is_cut_into_tiles_and_blocks() {
 
 #[test]
 fn small_and_negative_numbers_of_f16_are_widened_rightly() {
-    // All bits of f16 but infinity and NaN, subnormals too: each is multiplied by 1 and must come
-    // out as it is.
+    // All finite f16 values, including subnormals. Each is multiplied by 1 and must come out
+    // unchanged.
     let all: Vec<half::f16> =
         (0..=u16::MAX).map(half::f16::from_bits).filter(|h| h.is_finite()).collect();
-    let width = 64; // whole chunks: the vectors' way, not that of left-over numbers
+    let width = 64; // whole chunks, so that the vector code runs and not the remainder loop
     for (i, chunk) in all.chunks_exact(width).enumerate() {
         let w = Tensor::from_slice(chunk, (1, width), &device().unwrap()).unwrap();
         let ones = Tensor::eye(width, DType::F32, &device().unwrap()).unwrap();
         let expected: Vec<f32> = chunk.iter().map(|h| h.to_f32()).collect();
         for rows in [width, 16, 1] {
-            // many rows are laid side by side, few are not
+            // many rows are packed together, a few are not
             let got: Vec<f32> = (0..width)
                 .step_by(rows)
                 .flat_map(|at| {
@@ -94,8 +94,8 @@ fn small_and_negative_numbers_of_f16_are_widened_rightly() {
 #[test]
 fn a_row_in_a_batch_gets_bit_for_bit_what_it_gets_alone() {
     let mut random = Random::new(3);
-    // Of one part and of several, and with numbers that fill no vector; few rows and many, which go
-    // through the caches in blocks.
+    // With one part and several, with sizes that don't fill a vector, and with few rows and many.
+    // Many rows are processed in blocks that fit the caches.
     for (rows, inner, out) in [(32, 192, 512), (47, 201, 131), (260, 1536, 40), (70, 2050, 17)] {
         let x = random.tensor(&[rows, inner]).unwrap();
         for dtype in [DType::F32, DType::BF16, DType::F16] {
@@ -110,7 +110,7 @@ fn a_row_in_a_batch_gets_bit_for_bit_what_it_gets_alone() {
     }
 }
 
-/// Keys or values as a static cache holds them: `len` columns of a buffer with room for more.
+/// Returns keys or values as a static cache stores them: `len` columns of a larger buffer.
 fn cached(random: &mut Random, rows: usize, heads: usize, len: usize, width: usize) -> Tensor {
     let room = 1 + random.below(9);
     let buffer = random.tensor(&[rows, heads, len + room, width]).unwrap();

@@ -1,5 +1,5 @@
-//! What a layer computes between its products, in parts and by a kernel, against days 2 and 3; what
-//! is computed over the vocabulary, against day 7.
+//! Compares a layer's computations between the products with days 2 and 3, both in parts and in a
+//! kernel, and the computations over the vocabulary with day 7.
 
 use crate::checks::Random;
 use candecode::day01_attention::split_heads;
@@ -10,21 +10,22 @@ use candecode::engine::operations::{choose, greedy, plain, Kernels};
 use candecode::kernels;
 use candle_core::{Device, Result, Tensor};
 
-/// Widths with and without something left over behind the last whole vector.
+/// Widths that are a multiple of the vector length, and widths that leave a remainder.
 const WIDTHS: [usize; 6] = [1, 7, 16, 30, 65, 576];
 
 fn flat(x: &Tensor) -> Result<Vec<f32>> {
     x.flatten_all()?.to_vec1()
 }
 
-/// The largest distance between two tensors, beside the size of the first's numbers, or 1.
+/// Returns the largest difference between two tensors, relative to the first's number, or to 1 if
+/// that is larger.
 fn apart(a: &Tensor, b: &Tensor) -> Result<f32> {
     assert_eq!(a.dims(), b.dims());
     let distance = |(a, b): (f32, f32)| (a - b).abs() / a.abs().max(1.0);
     Ok(flat(a)?.into_iter().zip(flat(b)?).map(distance).fold(0.0, f32::max))
 }
 
-/// Heads of a batch as a model has them, `(B, H, T, D)`, where the product left them, and their
+/// Returns a batch's heads, `(B, H, T, D)`, in the layout the product left them in, with their
 /// cosines and sines.
 fn heads(
     random: &mut Random,
@@ -61,8 +62,8 @@ fn the_kernels_equal_days_2_and_3() -> Result<()> {
         for tokens in [1, 5, 700] {
             let x = (random.tensor(&[2, tokens, width])? * 9.0)?;
             let (y, weight) = (random.tensor(&[2, tokens, width])?, random.tensor(&[width])?);
-            // Some units in the last place: sums in another order, an exponential of the kernel's
-            // own.
+            // A few units in the last place: the sums run in a different order, and the kernel has
+            // its own exponential.
             let (day, kernel) =
                 (rms_norm(&x, &weight, 1e-5)?, kernels::rms_norm(&x, &weight, 1e-5)?);
             assert!(apart(&day, &kernel)? < 2e-6, "rms_norm, {tokens} of {width}");
@@ -129,13 +130,13 @@ fn the_kernels_equal_day_7() -> Result<()> {
         for scale in [0.1, 3.0, 40.0] {
             let mut logits = flat(&(random.tensor(&[vocab])? * scale)?)?;
             if vocab > 7 {
-                logits[vocab / 2] = f32::NEG_INFINITY; // a token that is forbidden
+                logits[vocab / 2] = f32::NEG_INFINITY; // a forbidden token
             }
             let input = format!("{vocab} logits of {scale}");
             assert_eq!(kernels::argmax(&logits), Some(day07::argmax(&logits)? as usize), "{input}");
             let kernel = kernels::log_softmax(&logits).expect(&input);
             for (kernel, day) in kernel.into_iter().zip(day07::log_softmax(&logits)?) {
-                // Some units in the last place, as above.
+                // A few units in the last place, as above.
                 let near = (kernel - day).abs() <= 1e-6 * day.abs().max(1.0);
                 assert!(near || kernel == day, "{input}: {kernel}, not {day}");
             }

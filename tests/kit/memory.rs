@@ -1,4 +1,4 @@
-//! What a run needs, and what to do where it does not fit.
+//! Tests of the memory estimate for a run, and of the advice when the run doesn't fit.
 
 use crate::flags::args;
 use crate::refused;
@@ -12,7 +12,7 @@ fn config(text: &str) -> ModelConfig {
     ModelConfig::from_json(text).unwrap()
 }
 
-/// 48 + 96 weights a layer, two layers, and a table of 40: 328 numbers.
+/// Returns a model with 48 + 96 weights per layer, two layers, and a table of 40: 328 numbers.
 fn tiny() -> ModelConfig {
     config(
         r#"{"model_type": "llama", "vocab_size": 10, "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 2,
@@ -20,7 +20,7 @@ fn tiny() -> ModelConfig {
     )
 }
 
-/// SmolLM2-135M's sizes.
+/// Returns SmolLM2-135M's sizes.
 fn smol() -> ModelConfig {
     config(
         r#"{"model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536,
@@ -43,7 +43,7 @@ fn the_arithmetic_by_hand() {
         holds_scores: true,
     };
     assert_eq!(base.weights(), 328.0 * 2.0);
-    // 3 rows of 12 tokens; keys and values of 2 layers, 1 head, 2 wide, 4 bytes.
+    // 3 rows of 12 tokens. Keys and values of 2 layers, 1 head, 2 wide, 4 bytes.
     assert_eq!(base.keys_and_values(), 3.0 * 12.0 * 2.0 * 2.0 * 2.0 * 4.0);
     // Scores and probabilities of 3 rows, 2 heads, 5 by 5.
     assert_eq!(base.scores(), 2.0 * 3.0 * 2.0 * 25.0 * 4.0);
@@ -51,7 +51,7 @@ fn the_arithmetic_by_hand() {
     let lean = Need { holds_scores: false, ..base.clone() };
     assert_eq!(lean.total(), 656.0 + 1152.0);
     let fixed = Need { cache: Some(CacheName::Static), ..base.clone() };
-    assert_eq!(fixed.keys_and_values(), 1152.0 / 12.0 * 16.0); // all of the context at once
+    assert_eq!(fixed.keys_and_values(), 1152.0 / 12.0 * 16.0); // the whole context at once
     let none = Need { cache: None, ..base.clone() };
     assert_eq!((none.keys_and_values(), none.scores()), (0.0, 2.0 * 3.0 * 2.0 * 144.0 * 4.0));
     let long = Need { new: usize::MAX, ..base.clone() };
@@ -74,11 +74,11 @@ fn a_chat_grows_to_what_fits() {
         cache: Some(CacheName::Dynamic),
         holds_scores: false,
     };
-    // 656 bytes of weights, and 32 a token.
+    // 656 bytes of weights, and 32 bytes per token.
     for (room, longest) in [(656.0, 0), (687.0, 0), (688.0, 1), (656.0 + 320.0, 10), (1e9, 16)] {
         assert_eq!(need.longest(room), longest, "{room}");
     }
-    // Of scores 4 tokens have 2 times 2 heads, 4 by 4, in tensors.
+    // With tensors, 4 tokens have scores and probabilities of 2 heads, 4 by 4.
     let plain = Need { holds_scores: true, ..need };
     assert_eq!(plain.longest(656.0 + 128.0 + 256.0), 4);
 }
@@ -107,9 +107,9 @@ fn loops_need_the_rows_that_they_run_at_once() {
     assert_eq!(rows(&[], 1), 1);
     assert_eq!(rows(&[], 5), 5);
     assert_eq!(rows(&["--top-k", "3", "--num-return-sequences", "4"], 2), 8);
-    assert_eq!(rows(&["--num-beams", "6"], 3), 6); // prompt after prompt
+    assert_eq!(rows(&["--num-beams", "6"], 3), 6); // one prompt after another
     assert_eq!(rows(&["--draft-ngram"], 3), 1);
-    // A request may hold 4 + 6 tokens: 35 have room for three.
+    // A request may hold 4 + 6 tokens, so 35 have room for three.
     let scheduled = ["--loop", "day15", "--max-new-tokens", "6", "--max-batch-tokens", "35"];
     assert_eq!(rows(&scheduled, 9), 3);
     assert_eq!(rows(&scheduled, 2), 2);
@@ -130,10 +130,10 @@ fn what_does_not_fit_is_refused_with_its_arithmetic() {
     refused(ask(&[], &model, &[4], 4e8), &["--dtype bf16, --quantize q8_0 or a smaller --model"]);
     assert!(ask(&["--dtype", "bf16"], &model, &[4], 4e8).is_ok());
     assert!(ask(&["--quantize", "q8_0"], &model, &[4], 2e8).is_ok());
-    // 9 heads of 8000 by 8000, twice: tensors hold them, the kernels do not.
+    // 9 heads of 8000 by 8000, twice. Tensors store them, the kernels don't.
     refused(ask(&["--kernels", "plain"], &model, &[8000], 2e9), &["on the CPU --kernels fast"]);
     assert!(ask(&["--kernels", "fast"], &model, &[8000], 2e9).is_ok());
-    // A static cache is as long as the context from the start.
+    // A static cache has the full context's length from the start.
     refused(ask(&["--cache", "static"], &model, &[4], 7e8), &["8192 tokens"]);
     assert!(ask(&[], &model, &[4], 7e8).is_ok());
 }
@@ -158,7 +158,7 @@ fn amounts_are_read() {
 #[test]
 fn a_container_has_what_its_limit_leaves() {
     let stat = "anon 100\nfile 700\ninactive_file 400\nactive_file 200\nshmem 100\n";
-    assert_eq!(left("4000\n", "1500\n", stat), Some(3100.0)); // 900 are held, 600 can go
+    assert_eq!(left("4000\n", "1500\n", stat), Some(3100.0)); // 900 are in use, 600 can be reclaimed
     assert_eq!(left("4000", "", ""), Some(4000.0));
     assert_eq!(left("800", "1500", stat), Some(0.0));
     assert_eq!(left("max\n", "1500\n", stat), None);

@@ -1,6 +1,7 @@
-//! Every key that transformers, llama.cpp and its Python package know in a model's files, and what
-//! it means here: it is read, refused, said, or without effect, for a reason. The keys come from
-//! the packages themselves (`tests/oracle/metadata.py`), so that a new one without an entry fails.
+//! Tests every key that transformers, llama.cpp and its Python package know in a model's files, and
+//! its meaning here: it is read, rejected, reported, or has no effect for a stated reason. The keys
+//! come from the packages themselves (`tests/oracle/metadata.py`), so a new key without an entry
+//! fails the test.
 
 use crate::checks::golden_json;
 use crate::gguf::Parts;
@@ -14,13 +15,13 @@ use candle_core::quantized::GgmlDType;
 use clap::Parser as _;
 use serde_json::{json, Value as Json};
 
-/// The meaning of a key, with a value that shows it.
+/// The meaning of a key, with a value that demonstrates it.
 enum Means<T> {
-    /// It is read: with this value the model is another one, or is refused.
+    /// The key is read: this value changes the model, or is rejected.
     Read(T),
-    /// Any value that could change something is refused.
+    /// Any value that could change something is rejected.
     Refused,
-    /// No value changes anything, because of this.
+    /// No value changes anything, for this reason.
     Without(&'static str),
 }
 
@@ -34,7 +35,7 @@ fn texts(list: &Json) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect()
 }
 
-/// A key of a GGUF file's metadata; those of the architecture without its name.
+/// Classifies a key in a GGUF file's metadata. Keys of an architecture come without its name.
 fn in_gguf(key: &str) -> Means<Value> {
     let text = |text: &str| Read(Value::String(text.into()));
     let list = |values: Vec<Value>| Read(Value::Array(values));
@@ -142,11 +143,11 @@ fn in_gguf(key: &str) -> Means<Value> {
         "tokenizer.huggingface.json" | "tokenizer.rwkv.world" => {
             Without("llama.cpp doesn't read them for these models")
         }
-        _ => Refused, // every other key of the architecture
+        _ => Refused, // any other key of the architecture
     }
 }
 
-/// All that is read of a model's files, or what is said of them.
+/// Returns everything read from a model's files, or the error message.
 fn model(path: &std::path::Path) -> String {
     let read = || -> anyhow::Result<String> {
         let files = ModelFiles::at(path)?;
@@ -161,7 +162,7 @@ fn model(path: &std::path::Path) -> String {
 #[test]
 fn every_key_of_a_gguf_file_is_read_refused_or_without_effect() {
     let folder = Folder::new("metadata-gguf");
-    // The table of embeddings is the only tensor that is needed: no weights are read.
+    // Only the embedding table is needed, because no weights are read.
     let plain_parts = Parts::of("story-230k").with_tensors(&["token_embd.weight"]);
     let write =
         |key: &str, value| plain_parts.clone().set(key, value).write(&folder, GgmlDType::BF16);
@@ -196,7 +197,7 @@ fn every_key_of_a_gguf_file_is_read_refused_or_without_effect() {
     }
 }
 
-/// A key of `config.json`, with a change that shows that it is read.
+/// Classifies a key in `config.json`, with a change that shows it is read.
 fn in_config(family: &str, key: &str) -> Means<Json> {
     let gpt2 = family == "gpt2";
     let qwen = family.starts_with("qwen");
@@ -285,7 +286,7 @@ fn every_key_of_a_configuration_is_read_or_without_effect() {
     }
 }
 
-/// Keys of the RoPE table are read, or belong to kinds of scaling that are refused.
+/// Keys of the RoPE table are either read, or belong to kinds of scaling that are rejected.
 #[test]
 fn every_key_of_rope_is_read_or_of_a_kind_that_is_refused() {
     let llama3 = json!({"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
@@ -321,7 +322,7 @@ fn every_key_of_rope_is_read_or_of_a_kind_that_is_refused() {
     }
 }
 
-/// A key of `generation_config.json`, with a value that asks for something.
+/// Classifies a key in `generation_config.json`, with a value that requests something.
 fn in_generation(key: &str) -> Means<Json> {
     match key {
         "temperature" | "top_p" | "min_p" => Read(json!({key: 0.5, "do_sample": true})),
@@ -409,7 +410,7 @@ fn every_wish_of_a_generation_config_is_said() {
             Without(why) => assert_eq!(say(&json!({key: 7})), None, "{key}: {why}"),
         }
     }
-    // Unknown keys are said, too, in one line of bounded length.
+    // Unknown keys are also reported, in one line of limited length.
     let said = say(&json!({"new_\u{1b}[2J": "x".repeat(10_000)})).unwrap();
     assert!(said.contains("new_\\u{1b}[2J=") && said.len() < 500, "{said}");
     let many: serde_json::Map<_, _> = (0..100_000).map(|i| (format!("k{i}"), json!(1))).collect();
@@ -417,7 +418,7 @@ fn every_wish_of_a_generation_config_is_said() {
     assert!(said.contains("99970 more;") && said.len() < 1000, "{said}");
 }
 
-/// A key of `tokenizer_config.json`.
+/// Classifies a key in `tokenizer_config.json`.
 fn in_tokenizer_config(key: &str) -> Means<Json> {
     match key {
         "bos_token" | "eos_token" | "unk_token" | "sep_token" | "pad_token" | "cls_token"
@@ -518,7 +519,7 @@ fn tokens_of_the_files_beside_the_tokenizer_are_added_as_transformers_adds_them(
         let names = case["names"].as_object().unwrap();
         for (key, token) in names {
             let found = template.special_tokens.get(key);
-            // A name in a table of extra tokens is one of transformers' own.
+            // Names in a table of extra tokens exist only in transformers.
             assert!(found == Some(token) || key == "image_token", "{name}: {key} is {found:?}");
         }
         let extra = template.special_tokens.keys().find(|key| !names.contains_key(*key));

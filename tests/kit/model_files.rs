@@ -1,5 +1,5 @@
-//! The files of a model as one handle: what is read once, and what is said of files that cannot be
-//! read.
+//! Tests of a model's files as one handle: each file is read once, and errors say why a file can't
+//! be read.
 
 use crate::{logits, message, refused, story, Folder};
 use candecode::engine::load::{build, load_files};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 const CPU: Device = Device::Cpu;
 
-/// A copy of an embedded model.
+/// Returns a copy of an embedded model.
 fn copy(model: &str, test: &str) -> Folder {
     let folder = Folder::new(test);
     for file in std::fs::read_dir(story(model)).unwrap() {
@@ -25,7 +25,7 @@ fn copy(model: &str, test: &str) -> Folder {
     folder
 }
 
-/// Changes `config.json`.
+/// Changes one key in `config.json`.
 fn configure(folder: &Folder, key: &str, value: Value) {
     let text = std::fs::read(folder.0.join("config.json")).unwrap();
     let mut config: Value = serde_json::from_slice(&text).unwrap();
@@ -37,7 +37,7 @@ fn tensors(model: &str) -> HashMap<String, Tensor> {
     candle_core::safetensors::load(story(model).join("model.safetensors"), &CPU).unwrap()
 }
 
-/// Writes `model.safetensors`, with this `__metadata__`.
+/// Writes `model.safetensors` with this `__metadata__`.
 fn save(folder: &Folder, tensors: &HashMap<String, Tensor>, metadata: &[(&str, &str)]) {
     let pair = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
     let metadata: HashMap<String, String> = metadata.iter().map(pair).collect();
@@ -106,7 +106,7 @@ fn a_tokenizer_of_another_model_is_refused_on_loading() {
     configure(&folder, "vocab_size", 2000.into());
     let says = ["the tokenizer has 2048 tokens, and the model knows 2000", "of another model?"];
     refused(ModelFiles::at(&folder.0).unwrap().tokenizer(), &says);
-    // Rows that no token has are padding; a token that was added by name may lie behind the last
+    // Rows that belong to no token are padding. A token added by name may have an id past the last
     // row.
     configure(&folder, "vocab_size", 2112.into());
     assert!(ModelFiles::at(&folder.0).unwrap().tokenizer().is_ok());
@@ -135,7 +135,8 @@ fn layers_that_the_configuration_does_not_have_are_named() {
     refused(load_model(&folder.0, DType::F32, &CPU), &["transformer.h.1.attn.c_attn.bias"]);
 }
 
-/// Old files hold constants that are no weights, and a tied model's may hold its head as well.
+/// Old files contain constants that aren't weights, and a tied model's file may contain its head as
+/// well.
 #[test]
 fn what_transformers_does_not_load_either_is_no_error() {
     let folder = copy("story-gpt2-1m", "files-constants");
@@ -162,11 +163,11 @@ fn a_shared_matrix_may_have_one_name_only() {
         all.insert("lm_head.weight".into(), shared.clone());
         save(&folder, &all, &[]);
         assert_eq!(logits(&folder.0), want, "under the head's name");
-        // As safetensors.torch.save_model writes it: the first name in the order of the alphabet
-        // keeps the matrix.
+        // As safetensors.torch.save_model writes it: the alphabetically first name keeps the
+        // matrix.
         save(&folder, &all, &[("format", "pt"), (embeddings, "lm_head.weight")]);
         assert_eq!(logits(&folder.0), want, "with an alias");
-        // An alias counts whatever it is called, and whether the configuration ties the two or not.
+        // An alias is honoured under any name, even if the configuration doesn't tie the two.
         all.remove("lm_head.weight").unwrap();
         all.insert("shared".into(), shared);
         let aliases = [(embeddings, "shared"), ("lm_head.weight", "shared")];
@@ -178,7 +179,7 @@ fn a_shared_matrix_may_have_one_name_only() {
     }
 }
 
-/// What reads each file of a folder.
+/// Returns the functions that read each file of a folder.
 fn readers() -> [(&'static str, fn(&Path) -> anyhow::Result<()>); 5] {
     [
         ("config.json", |dir| candecode::formats::read_config(dir).map(drop)),
@@ -218,7 +219,7 @@ fn a_named_pipe_is_not_waited_for() {
     refused(ModelFiles::at(&folder.0.join("model.gguf")), &["model.gguf: not a regular file"]);
 }
 
-/// That a file cannot be read says something else than that it is missing or damaged.
+/// An unreadable file has a different message than a missing or damaged one.
 #[cfg(unix)]
 #[test]
 fn a_file_that_cannot_be_read_is_neither_missing_nor_damaged() {
@@ -274,7 +275,7 @@ fn a_damaged_header_is_told_in_words() {
     assert!(header(&tensor(json!([2]), 8), 8).is_ok());
 }
 
-/// transformers ties the two only if they are equal, or one is missing (`tie_weights`).
+/// transformers ties the two only if they are equal, or if one is missing (`tie_weights`).
 #[test]
 fn a_head_of_its_own_counts_although_the_configuration_ties_it() {
     for (model, untied) in [("story-230k", "qwen2"), ("story-gpt2-1m", "gpt2")] {
@@ -294,7 +295,8 @@ fn a_head_of_its_own_counts_although_the_configuration_ties_it() {
     }
 }
 
-/// What a clone without Git LFS, or a download from behind a login, leaves in the place of a file.
+/// The placeholders that a clone without Git LFS, or a download that needs a login, leaves instead
+/// of a file.
 #[test]
 fn a_file_that_stands_for_another_is_called_what_it_is() {
     const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid \
@@ -344,15 +346,15 @@ fn a_folder_with_one_gguf_file_is_that_file() {
     assert_eq!(open().unwrap().config(), ModelFiles::at(&file).unwrap().config());
     assert!(open().unwrap().has_tokenizer());
     assert_eq!(logits(&folder.0), logits(&story("story-230k")));
-    // The configuration of the model that it was made from, and the part that reads pictures,
-    // change nothing.
+    // The configuration of the model it was converted from, and the part that reads images, make no
+    // difference.
     folder.write("config.json", r#"{"model_type": "gemma3"}"#);
     folder.write("mmproj-model.gguf", "GGUF");
     folder.write("README.md", "# A model");
     assert!(open().is_ok());
     std::fs::copy(&file, folder.0.join("Model-Q8.GGUF")).unwrap();
     refused(open(), &["a folder with 2 GGUF files; name one of them: Model-Q8.GGUF, model.gguf"]);
-    // With weights of its own a folder is one in Hugging Face format.
+    // A folder with its own weights is treated as Hugging Face format.
     for file in ["config.json", "tokenizer.json", "model.safetensors"] {
         std::fs::copy(story("story-230k").join(file), folder.0.join(file)).unwrap();
     }
@@ -403,7 +405,7 @@ fn names_of_tensors_are_shown_escaped_and_short() {
     save(&folder, &all, &[]);
     let text = message(load_model(&folder.0, DType::F32, &CPU));
     assert!(text.len() < 700 && text.contains("layers.9.\\u{1b}[2Jxxx"), "{text}");
-    // A shape of 100,000 dimensions.
+    // A shape with 100,000 dimensions.
     let mut all = tensors("story-230k");
     let name = "model.norm.weight";
     all.insert(name.into(), Tensor::ones(vec![1; 100_000], DType::F32, &CPU).unwrap());
@@ -447,7 +449,7 @@ fn a_pytorch_checkpoint_is_named_and_the_way_out_too() {
         std::fs::write(folder.0.join(file), "PK").unwrap();
         refused(ModelFiles::at(&folder.0.join(file)), &says);
         refused(ModelFiles::at(&folder.0), &says);
-        // With a configuration, as in older repositories, it is the weights that are missing.
+        // With a configuration, as in older repositories, the message reports missing weights.
         std::fs::copy(story("story-230k").join("config.json"), folder.0.join("config.json"))
             .unwrap();
         let files = ModelFiles::at(&folder.0).unwrap();

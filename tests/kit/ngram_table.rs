@@ -1,4 +1,4 @@
-//! Tables of n-grams: counting, the file, and the texts that they draft.
+//! Tests of n-gram tables: the counts, the file, and drafting.
 
 use crate::checks::{model, models_dir, tokenizer, Fake};
 use crate::refused;
@@ -23,13 +23,14 @@ fn the_most_frequent_continuation_of_the_longest_known_context_counts() {
     let line = ids("Tom ran. Tom ran. Tom");
     for end in 3..line.len() {
         assert_eq!(found.next(&line[..end]), Some(line[end]), "{:?}", &line[..end]);
-        // A context that the corpus lacks falls back to the shorter one at its end.
+        // A context missing from the corpus falls back to its shorter suffix.
         let other = [&[1999], &line[end - 1..end]].concat();
         assert_eq!(found.next(&other), found.next(&line[end - 1..end]));
     }
     assert_eq!(found.next(&[]), None);
     assert_eq!(found.next(&[1999]), None);
-    // "sat" is there twice: too rare. What is there three times across two texts is no n-gram.
+    // "sat" occurs twice, which is too rare. Three occurrences spread over several texts don't form
+    // an n-gram.
     let apart = texts("Tom<|endoftext|> Tom<|endoftext|> Tom<|endoftext|>", false).unwrap();
     assert_eq!(apart.len(), 3);
     refused(NgramTable::count(&apart, &tokenizer), &["no token occurs 3 times"]);
@@ -84,8 +85,8 @@ fn a_file_is_read_back_and_any_other_is_refused() {
     refused(NgramTable::from_json(&huge, &own), &["1048576 at most"]);
 }
 
-/// The ids that follow `prompt`, drafted by a table, `k` tokens at a time; and how many were
-/// accepted.
+/// Generates after `prompt` with a table that drafts `k` tokens at a time. Returns the new ids, and
+/// the number of accepted drafts.
 fn speculated(
     model: &dyn Model,
     table: &NgramTable,
@@ -143,7 +144,7 @@ fn greedy_text_is_the_targets_own() {
 #[test]
 fn sampled_tokens_keep_the_targets_distribution() {
     let tokenizer = tokenizer().unwrap();
-    // Token 1 is drafted after token 1, and then again; the target has its own view.
+    // Token 1 is drafted after token 1, and then again. The target has its own distribution.
     let json = format!(
         "{{\"format\":\"candecode n-grams, version \
             1\",\"tokenizer\":\"{:016x}\",\"rows\":[[1,1],[2,3]]}}",
@@ -175,7 +176,8 @@ fn sampled_tokens_keep_the_targets_distribution() {
             (seen[i] - want).powi(2) / want
         })
         .sum();
-    // 8 degrees of freedom: above 42.7 once in a million times. Seeded: it can't flicker.
+    // With 8 degrees of freedom, 42.7 is exceeded once in a million runs. The draws are seeded, so
+    // the result is stable.
     assert!(chi_square < 42.7, "{chi_square}: {seen:?}");
 }
 

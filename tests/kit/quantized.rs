@@ -1,5 +1,5 @@
-//! Quantised matrices: their bytes, their tiles, what is refused; and a model that is quantised as
-//! it is loaded.
+//! Tests of quantised matrices: their bytes, tiles and errors, and a model that is quantised while
+//! it loads.
 
 use crate::{message, story};
 use candecode::day05_model::Transformer;
@@ -11,7 +11,7 @@ use candle_core::{Device, Tensor};
 
 const KINDS: [QuantType; 3] = [QuantType::Q8_0, QuantType::Q4_0, QuantType::Q4_1];
 
-/// Bytes that differ, with scales that are numbers.
+/// Returns a matrix with varied bytes and finite scales.
 fn matrix(kind: QuantType, out: usize, inner: usize) -> QuantizedMatrix {
     let mut blocks = vec![];
     for block in 0..out * inner / 32 {
@@ -22,7 +22,7 @@ fn matrix(kind: QuantType, out: usize, inner: usize) -> QuantizedMatrix {
     QuantizedMatrix::new(kind, out, inner, blocks).unwrap()
 }
 
-/// The message of an error of candle's.
+/// Returns the message of a candle error.
 fn words<T>(result: candle_core::Result<T>) -> String {
     message(result.map_err(anyhow::Error::from))
 }
@@ -43,7 +43,7 @@ fn tiles_hold_the_same_rows() {
     }
 }
 
-/// Two rows of one block of Q8_0: first the scales of sixteen rows, then four bytes of each.
+/// Two rows of one Q8_0 block: first the scales of sixteen rows, then four bytes from each row.
 #[test]
 fn a_tile_by_hand() {
     let mut blocks = vec![];
@@ -99,9 +99,8 @@ fn a_model_is_quantised_as_it_is_loaded() {
     assert!(said.contains("cannot be quantised") && said.contains("multiple"), "{said}");
 }
 
-/// The kernels and day 19 multiply the same numbers, if the activations are whole ones up to 127 in
-/// every block, which 8 bits hold exactly, and 16 bits as well. They differ in the order of f32
-/// sums.
+/// The kernels and day 19 multiply the same numbers if the activations are integers up to 127 in
+/// every block, which both 8 and 16 bits hold exactly. Only the order of the f32 sums differs.
 #[test]
 fn the_kernel_computes_what_day_19_does() {
     let blocks = [BlockType::Q8_0, BlockType::Q4_0, BlockType::Q4_1];
@@ -120,7 +119,7 @@ fn the_kernel_computes_what_day_19_does() {
         let (want, got) = (want.to_vec2::<f32>().unwrap(), got.to_vec2::<f32>().unwrap());
         let largest = want.iter().flatten().fold(0f32, |largest, x| largest.max(x.abs()));
         for (want, got) in want.concat().iter().zip(got.concat()) {
-            // Sums of three blocks, some of them far larger than what is left of them.
+            // Some sums over three blocks nearly cancel, so the largest one sets the tolerance.
             assert!((got - want).abs() <= 1e-5 * largest, "{kind}: {got} and {want}");
         }
     }

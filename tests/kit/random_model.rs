@@ -1,5 +1,5 @@
-//! Models of random weights: their sizes, that they are the same everywhere, and that they run as
-//! any other.
+//! Tests of models with random weights: their sizes, that they are identical on every machine, and
+//! that they run like any other.
 
 use crate::refused;
 use candecode::engine::Engine;
@@ -33,7 +33,7 @@ fn the_size_is_what_the_name_says() {
     for millions in [10, 20, 35, 50, 100, 135, 360, 1_000, 1_700, 8_000, 70_000, 100_000] {
         let files = ModelFiles::open(&format!("random-{millions}m")).unwrap();
         let size = files.config().size() as f64 / 1e6;
-        // Half a layer more or less, of a few.
+        // Half a layer more or less, out of a few.
         let apart = (size / f64::from(millions) - 1.0).abs();
         assert!(apart < 0.05, "random-{millions}m has {size:.1} million weights");
     }
@@ -55,7 +55,8 @@ fn weights_are_the_same_everywhere() {
     let q = numbers("random-10m", "model.layers.0.self_attn.q_proj.weight", 192, 192);
     assert_eq!(q, numbers("random-10m", "model.layers.0.self_attn.q_proj.weight", 192, 192));
     assert_ne!(q, numbers("random-10m", "model.layers.0.self_attn.o_proj.weight", 192, 192));
-    // What a few lines of Python say: FNV-1a of the name, SplitMix64, and one product in f32.
+    // Values computed by a few lines of Python: FNV-1a of the name, SplitMix64, and one f32
+    // product.
     assert_eq!(q[..3], [-0.020_174_667, -0.108_264_76, 0.089_146_87]);
     // Longer than the part that one thread fills.
     let table = numbers("random-10m", "model.embed_tokens.weight", 49_152, 192);
@@ -63,7 +64,7 @@ fn weights_are_the_same_everywhere() {
         let n = numbers.len() as f64;
         let mean = numbers.iter().map(|x| f64::from(*x)).sum::<f64>() / n;
         let deviation = (numbers.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / n).sqrt();
-        // Five standard errors of 36,864 numbers, and more of their square.
+        // Five standard errors for 36,864 numbers. The deviation gets a wider margin.
         assert!(mean.abs() < 5.0 * wanted / n.sqrt(), "mean {mean}");
         assert!((deviation / wanted - 1.0).abs() < 0.02, "standard deviation {deviation}");
     }
@@ -75,8 +76,8 @@ fn what_it_says_is_shown() {
     let engine = Engine::open("random-10m").unwrap();
     let tokenizer = engine.tokenizer();
     assert_eq!(tokenizer.vocab_size(), 49_152);
-    // What the story models' tokenizer knows stays as it is; ids that it lacks have their own
-    // names.
+    // Tokens that the story models' tokenizer has are unchanged. Ids it lacks get names of their
+    // own.
     assert_eq!(tokenizer.encode("Once upon a time").unwrap(), [428, 437, 259, 395]);
     assert_eq!(tokenizer.decode(&[428, 2048, 437, 49_151]).unwrap(), "Once<2048> upon<49151>");
     assert_eq!(tokenizer.token_bytes(2048), b"<2048>");

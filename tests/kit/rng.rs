@@ -1,4 +1,4 @@
-//! Randomness: torch's stream, number by number, and the portable one.
+//! Tests of randomness: torch's stream, number by number, and the portable one.
 
 use crate::checks::{golden_json, Random};
 use candecode::kit::rng::{RequestRng, TorchRng};
@@ -14,7 +14,7 @@ fn words(rng: &mut TorchRng, n: usize) -> Vec<u64> {
 
 #[test]
 fn the_words_are_those_of_the_first_mersenne_twister() {
-    // Matsumoto and Nishimura's own test value: word 10,000 of seed 5489.
+    // Matsumoto and Nishimura's own test value: word 10,000 with seed 5489.
     let mut rng = TorchRng::new(5489);
     assert_eq!(words(&mut rng, 10_000)[9_999], 4_123_659_995);
 }
@@ -53,8 +53,8 @@ fn exponentials_equal_torchs_to_the_last_bit() {
         assert_eq!(bits[size - 2..], numbers(&draw["last"]), "{what}");
         let largest = got.iter().copied().fold(0.0, f32::max);
         assert_eq!(u64::from(largest.to_bits()), draw["largest"].as_u64().unwrap(), "{what}");
-        // The sum is of integers, so exact; a platform whose ln_1p differs in the last bit of f64
-        // changes an f32 once in some 2^29 draws.
+        // The sum is over integers, so it is exact. If a platform's ln_1p differs in the last bit
+        // of an f64, an f32 changes about once in 2^29 draws.
         assert_eq!(bits.iter().sum::<u64>(), draw["sum of bits"].as_u64().unwrap(), "{what}");
         let after = u64::from(rng.exponential().to_bits());
         assert_eq!(
@@ -77,8 +77,8 @@ fn rows_are_drawn_one_after_another() {
 
 #[test]
 fn exponentials_are_exponential() {
-    // 100,000 draws: the mean has a standard deviation of 0.0032, the share above 1 one of 0.0015;
-    // five of them are allowed, and the seed is fixed.
+    // 100,000 draws: the mean has a standard deviation of 0.0032, the share above 1 has one of
+    // 0.0015. Five of them are allowed, and the seed is fixed.
     let got = TorchRng::new(3).exponentials(100_000);
     assert!(got.iter().all(|q| q.is_finite() && *q >= 0.0));
     let mean = got.iter().map(|q| f64::from(*q)).sum::<f64>() / 1e5;
@@ -105,8 +105,9 @@ fn the_same_seed_and_request_give_the_same_numbers() {
 
 #[test]
 fn every_request_has_a_stream_of_its_own() {
-    // Not one stream shifted: no run of four numbers of one request occurs in another's. By chance
-    // it would, in 15 pairs of 10^6 places, with odds of 10^7 to 2^96.
+    // The streams aren't shifted copies of each other: no run of four numbers from one request
+    // occurs in another's. By chance it would, in 15 pairs of 10^6 places, with odds of 10^7 to
+    // 2^96.
     let streams: Vec<Vec<f32>> = (0..6).map(|request| uniforms(9, request, 1000)).collect();
     for (i, stream) in streams.iter().enumerate() {
         for other in &streams[i + 1..] {
@@ -117,14 +118,15 @@ fn every_request_has_a_stream_of_its_own() {
 
 #[test]
 fn numbers_are_what_they_were_and_below_one() {
-    // Written down from ChaCha12 of `rand_chacha` 0.9: a release that changes them would change
-    // every sampled text.
+    // Recorded from ChaCha12 in `rand_chacha` 0.9. A release that changes them would change every
+    // sampled text.
     let written = [[0.80145925, 0.7311134, 0.55528885], [0.27358055, 0.658953, 0.82743967]];
     let got: Vec<Vec<f32>> = vec![uniforms(0, 0, 3), uniforms(0, 1, 3)];
     assert_eq!(got, written);
     let many = uniforms(5, 0, 100_000);
     assert!(many.iter().all(|u| (0.0..1.0).contains(u)));
-    // The standard deviation of the mean is 0.0009; five of them, and the seed is fixed.
+    // The standard deviation of the mean is 0.0009. Five of them are allowed, and the seed is
+    // fixed.
     let mean = many.iter().map(|u| f64::from(*u)).sum::<f64>() / 1e5;
     assert!((mean - 0.5).abs() < 0.0046, "mean {mean}");
 }

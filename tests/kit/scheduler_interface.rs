@@ -1,4 +1,4 @@
-//! Day 15's scheduler as day 20's loop drives it.
+//! Tests day 15's scheduler the way day 20's loop drives it.
 
 use crate::checks::{tokenizer, Witness};
 use candecode::day07_greedy::argmax;
@@ -12,7 +12,7 @@ use std::cell::RefCell;
 const ONE: u32 = 431;
 const OTHER: u32 = 428;
 
-/// A model that says "a" for ever, for at most `bound` passes. One of them may fail.
+/// A model that repeats "a" forever, for at most `bound` passes. One of the passes may fail.
 struct Repeating {
     inner: Witness,
     fails_at: usize,
@@ -29,7 +29,7 @@ impl Repeating {
         Self { inner, fails_at, passes: RefCell::new(0) }
     }
 
-    /// The first tokens of the rows of each pass.
+    /// Returns the first token of each row, for each pass.
     fn passes(&self) -> Vec<Vec<u32>> {
         let first = |row: &Vec<(u32, u32)>| row[0].0;
         let passes = self.inner.passes.borrow();
@@ -70,7 +70,7 @@ fn request(model: &Repeating, id: usize, first: u32, most: usize) -> Request<'st
     request
 }
 
-/// The rows of some tokens.
+/// Returns the rows these tokens belong to.
 fn rows(tokens: Result<Vec<Token>>) -> Vec<usize> {
     tokens.unwrap().iter().map(|token| token.row).collect()
 }
@@ -106,7 +106,7 @@ fn a_step_is_one_prefill_or_one_pass_over_the_batch() {
 fn a_row_waits_for_room() {
     let tokenizer = tokenizer().unwrap();
     let model = Repeating::new(20, 0);
-    // A row may grow to four tokens, and two of them to eight positions.
+    // One row may grow to four tokens, and two rows to eight positions.
     let mut scheduler = scheduler(&model, &tokenizer, 7);
     scheduler.submit(request(&model, 0, ONE, 3)).unwrap();
     scheduler.submit(request(&model, 1, ONE, 3)).unwrap();
@@ -141,8 +141,8 @@ fn a_cancelled_row_takes_part_in_one_more_pass_at_most() {
     let mut scheduler = scheduler(&model, &tokenizer, 5000);
     scheduler.submit(request(&model, 0, ONE, 9)).unwrap();
     scheduler.submit(request(&model, 1, OTHER, 9)).unwrap();
-    scheduler.cancel(1); // it waits
-    scheduler.cancel(77); // there is none
+    scheduler.cancel(1); // it is waiting
+    scheduler.cancel(77); // unknown row
     assert_eq!(scheduler.load(), load(1, 0));
     scheduler.step().unwrap();
     assert!(!model.passes().concat().contains(&OTHER));
@@ -150,7 +150,7 @@ fn a_cancelled_row_takes_part_in_one_more_pass_at_most() {
     scheduler.submit(request(&model, 2, OTHER, 9)).unwrap();
     scheduler.step().unwrap();
     scheduler.step().unwrap();
-    scheduler.cancel(2); // it runs
+    scheduler.cancel(2); // it is running
     let before = model.passes().len();
     for _ in 0..6 {
         let tokens = scheduler.step().unwrap();
@@ -164,7 +164,7 @@ fn a_cancelled_row_takes_part_in_one_more_pass_at_most() {
 #[test]
 fn a_pass_that_fails_leaves_an_empty_scheduler_that_can_be_used() {
     let tokenizer = tokenizer().unwrap();
-    // The second pass is a prefill, the third a pass over the batch.
+    // The second pass is a prefill, and the third is a pass over the batch.
     for (fails_at, steps) in [(2, 1), (3, 2)] {
         let model = Repeating::new(20, fails_at);
         let mut scheduler = scheduler(&model, &tokenizer, 5000);

@@ -1,5 +1,5 @@
-//! What a token carries besides its text: the likeliest tokens of its step, and the error of a row
-//! that fails.
+//! Tests of the information a token carries besides its text: the step's top tokens, and the error
+//! of a row that fails.
 
 use crate::checks::{model, tokenizer};
 use candecode::day07_greedy::{argmax, generate, Sequence};
@@ -12,12 +12,13 @@ use candecode::kit::{named, Batch, FinishReason, Model, NoCache, Request, Sample
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The raw logits of each step, as a processor before all others sees them.
+/// The raw logits of each step, as the first processor sees them.
 type Seen = Rc<RefCell<Vec<Vec<f32>>>>;
 
 const PROMPT: &str = "Once upon a time";
 
-/// A request of row `id` that asks for three likeliest tokens, and what its first processor sees.
+/// Builds a request for row `id` with three top tokens, and returns it with a record of its raw
+/// logits.
 fn watched<'a>(model: &dyn Model, id: usize, prompt: &[u32]) -> (Request<'a>, Seen) {
     let sampler: Sampler = if id == 0 { Box::new(argmax) } else { chacha_sampler(5, id) };
     let mut request = Request::new(model.config(), prompt, 12, sampler);
@@ -36,16 +37,16 @@ fn watched<'a>(model: &dyn Model, id: usize, prompt: &[u32]) -> (Request<'a>, Se
     (request, seen)
 }
 
-/// The three likeliest tokens of raw logits, by sorting all of them.
+/// Returns the three most likely tokens from raw logits, by sorting all of them.
 fn sorted(raw: &[f32]) -> Vec<u32> {
     let mut all: Vec<u32> = (0..raw.len() as u32).collect();
-    // Stable: ties keep their order.
+    // A stable sort: ties keep their order.
     all.sort_by(|a, b| raw[*b as usize].total_cmp(&raw[*a as usize]));
     all.truncate(3);
     all
 }
 
-/// Every token's `top` is what a first processor could have found, and the chosen token has one
+/// Checks that every token's `top` matches the raw logits, and that the chosen token has a single
 /// logprob.
 fn check(tokens: &[Token], seen: &Seen) {
     assert!(!tokens.is_empty() && tokens.len() == seen.borrow().len());
@@ -118,7 +119,7 @@ fn no_likeliest_tokens_unless_they_are_asked_for() {
     }
 }
 
-/// Whatever makes a step fail, the sequence ends, the error is told, and pending text is shown.
+/// Any error in a step ends the sequence, reports the error, and releases the pending text.
 #[test]
 fn a_step_that_fails_ends_the_sequence() {
     let tokenizer = tokenizer().unwrap();
@@ -173,7 +174,7 @@ fn a_step_that_fails_ends_the_sequence() {
     }
 }
 
-/// Where all rows fail, the loop ends.
+/// The loop ends once every row has failed.
 #[test]
 fn a_batch_of_rows_that_all_fail_ends() {
     let (tokenizer, model) = (tokenizer().unwrap(), model("story-230k").unwrap());

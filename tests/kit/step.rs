@@ -1,5 +1,5 @@
-//! A step is checked when it is made: an accelerator would read another row's numbers, and NaN has
-//! no address.
+//! A step is validated when it is created: an accelerator would silently read another row's
+//! numbers, and a NaN doesn't show where it came from.
 
 use crate::checks::{Fake, Random};
 use crate::refused;
@@ -16,7 +16,7 @@ fn mask(numbers: &[u8], shape: &[usize]) -> Tensor {
     Tensor::from_vec(numbers.to_vec(), shape, &Device::Cpu).unwrap()
 }
 
-/// A step of rows at positions 0, 1, …
+/// Builds a step of rows at positions 0, 1, …
 fn batch(ids: &[Vec<u32>], mask: Option<Tensor>) -> anyhow::Result<Step> {
     let positions: Vec<Vec<u32>> = ids.iter().map(|row| (0..row.len() as u32).collect()).collect();
     Ok(Step::batch(&model(), ids, &positions, mask)?)
@@ -54,7 +54,7 @@ fn a_mask_of_another_shape_or_type_is_refused() {
     }
     let additive = Tensor::zeros((2, 1, 2, 2), DType::F32, &Device::Cpu).unwrap();
     refused(batch(&ids, Some(additive)), &["F32", "1 = may attend"]);
-    // A mask for all rows alike, and one with columns of the past.
+    // One mask shared by all rows, and one that includes past columns.
     assert!(batch(&ids, Some(mask(&[1, 0, 1, 1], &[1, 1, 2, 2]))).is_ok());
     assert!(batch(&ids, Some(Tensor::ones((2, 1, 2, 7), DType::U8, &Device::Cpu).unwrap())).is_ok());
 }
@@ -75,7 +75,7 @@ fn a_mask_of_the_other_polarity_is_refused() {
 
 #[test]
 fn a_row_that_sees_nothing_is_refused_wherever_it_is() {
-    // Any one hole in the diagonal, in any batch, with or without a past.
+    // A single gap in the diagonal, in any batch, with or without past tokens.
     let mut random = Random::new(21);
     for _ in 0..100 {
         let (rows, new, past) = (1 + random.below(3), 1 + random.below(4), random.below(4));

@@ -1,4 +1,4 @@
-//! The bytes of a token are what decoding adds to a text.
+//! Checks that a token's bytes are exactly what decoding adds to a text.
 
 use crate::checks::{golden_json, Random};
 use crate::{refused, story};
@@ -15,8 +15,9 @@ fn bytes(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<u8> {
     ids.iter().flat_map(|id| tokenizer.token_bytes(*id)).collect()
 }
 
-/// Random ids after `start` decode to its text and then to their bytes. Where the bytes are no
-/// text, decoders differ in what they show. How many of `tries` were text.
+/// Checks that random ids after `start` decode to its text followed by their own bytes. Bytes that
+/// aren't valid text are skipped, since decoders show them differently. Returns the number of
+/// `tries` that were text.
 fn bytes_are_the_text(tokenizer: &Tokenizer, start: &[u32], tries: usize) -> usize {
     let (mut random, mut texts) = (Random::new(31), 0);
     let vocabulary = tokenizer.vocab_size();
@@ -46,7 +47,7 @@ fn of_every_model_here() {
     }
 }
 
-/// Llama's vocabulary has `Ġ` as a letter, and its own way to spell spaces and bytes.
+/// Llama's vocabulary has `Ġ` as a letter, and its own spelling for spaces and bytes.
 #[test]
 fn of_real_vocabularies() {
     let golden = golden_json("vocabularies").unwrap();
@@ -71,7 +72,8 @@ fn of_real_vocabularies() {
     assert_eq!(gpt2.token_bytes(id), b" ");
 }
 
-/// A tokenizer of some twenty tokens with this decoder; tokens 18 and 19 were added by name.
+/// Returns a tokenizer with about twenty tokens and this decoder. Tokens 18 and 19 were added by
+/// name.
 fn with_decoder(decoder: &Value) -> Tokenizer {
     let pieces = [
         "a", "▁the", "Ġdog", "##s", "é", "Ġ", "▁", "x</w>", ".", "n't", "<0x0A>", "<0xC3>",
@@ -121,7 +123,7 @@ fn of_every_decoder_that_treats_tokens_one_by_one() {
     }
 }
 
-/// What a token becomes depends on its neighbours, or nothing is known of the decoder.
+/// The decoder is unknown, or decodes a token differently depending on its neighbours.
 #[test]
 fn that_are_not_known_refuse_rails() {
     let replace = |pattern: Value| json!({"type": "Replace", "pattern": pattern, "content": " "});
@@ -153,7 +155,7 @@ fn that_are_not_known_refuse_rails() {
             refused(processors, &["--block and --allow-regex", reason]);
         }
         requests::processors(&SamplingParams::default(), &tokenizer, &config).unwrap();
-        // The token's own text is still known, for log-probabilities.
+        // The token's own text is still known, for use with logprobs.
         assert_eq!(tokenizer.token_bytes(0), b"a");
     }
 }

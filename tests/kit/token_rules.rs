@@ -1,4 +1,4 @@
-//! A bias, allowed ids, bad words, and how early a text may end.
+//! Tests of logit bias, allowed ids, bad words, and minimum lengths.
 
 use crate::checks::{model, tokenizer};
 use crate::refused;
@@ -18,7 +18,7 @@ use candle_core::Result;
 
 const NONE: f32 = f32::NEG_INFINITY;
 
-/// What the processors of `params` make of four logits, after a prompt of one token and these.
+/// Applies the processors for `params` to four logits, after a one-token prompt and these tokens.
 fn processed(params: &SamplingParams, generated: &[u32], logits: [f32; 4]) -> Result<[f32; 4]> {
     let mut config = model("story-230k")?.config().clone();
     config.vocab_size = 4;
@@ -46,7 +46,7 @@ fn a_bias_is_added_before_the_penalties() {
         ..SamplingParams::default()
     };
     // Token 1 was generated: 1 - 3 is negative, so the penalty doubles it. Dividing first would
-    // give -2.5.
+    // result in -2.5.
     let got = processed(&params, &[1], [0.0, 1.0, 5.0, 4.0]).unwrap();
     assert_eq!(got, [0.0, -4.0, NONE, 2.0]);
 }
@@ -67,7 +67,7 @@ fn no_end_comes_too_early() {
     assert_eq!(processed(&params, &[], logits).unwrap(), [NONE, 1.0, 2.0, NONE]);
     assert_eq!(processed(&params, &[1], logits).unwrap(), [NONE, 1.0, 2.0, NONE]);
     assert_eq!(processed(&params, &[1, 2], logits).unwrap(), logits);
-    // Nothing else is left, as after a complete pattern: the text may end.
+    // No other token is left, as after a complete pattern, so the text may end.
     assert_eq!(processed(&params, &[], [0.0, NONE, NONE, NONE]).unwrap()[0], 0.0);
 }
 
@@ -87,7 +87,7 @@ fn ends_that_are_ignored_still_end_a_complete_pattern() {
     assert_eq!(names, ["min_tokens"]);
 }
 
-/// vLLM and xgrammar end the text there, too.
+/// vLLM and xgrammar also end the text at this point.
 #[test]
 fn a_complete_pattern_ends_the_text_of_a_model_without_eos() {
     let (tokenizer, model) = (tokenizer().unwrap(), model("story-3m").unwrap());
@@ -98,7 +98,7 @@ fn a_complete_pattern_ends_the_text_of_a_model_without_eos() {
         ("[bc]{2}", &["bb", "bc", "cb", "cc"][..], FinishReason::Eos),
         (" Tom| Sue", &[" Tom", " Sue"], FinishReason::Eos),
         ("", &[""], FinishReason::Eos),
-        // It could end at every comma. A model that has no word for the end goes on.
+        // The pattern could end at every comma, but a model without an EOS token goes on.
         (",*", &[",,,,,,,,,"], FinishReason::Length),
     ] {
         let params = SamplingParams {
@@ -125,13 +125,13 @@ fn a_complete_pattern_ends_the_text_of_a_model_without_eos() {
                 assert_eq!(own().next_back().unwrap().finish, Some(reason), "{pattern}");
             }
         }
-        // A model with an EOS id has no need of it.
+        // A model with an EOS id doesn't need this.
         let own = requests::processors(&params, &tokenizer, model.config()).unwrap();
         assert!(own.iter().all(|rule| rule.end_token().is_none()));
     }
 }
 
-/// What a prompt has is not generated.
+/// Tokens in the prompt don't count as generated.
 #[test]
 fn an_error_counts_generated_tokens_only() {
     let forbid = named("nothing", |_: &ProcessorInput, logits: &mut [f32]| {
@@ -150,7 +150,8 @@ fn an_error_counts_generated_tokens_only() {
     }
 }
 
-/// The flag's sequences, as transformers' `bad_words_ids`; EOS alone is not one.
+/// The sequences from the flag work like transformers' `bad_words_ids`. A sequence of only EOS is
+/// ignored.
 #[test]
 fn sequences_of_ids_are_blocked() {
     let params =
@@ -191,7 +192,7 @@ fn a_bad_word_is_never_completed() {
         let (last, before) = spelling.split_last().unwrap();
         assert!(forbidden(before).contains(last), "{spelling:?}");
         if !before.is_empty() {
-            // What comes before is fine without the last token, and the prompt doesn't count.
+            // The last token is allowed without the tokens before it, and the prompt doesn't count.
             assert!(!forbidden(&[]).contains(last), "{spelling:?}");
         }
         longest = longest.max(spelling.len());

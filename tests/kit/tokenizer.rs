@@ -1,4 +1,4 @@
-//! Text to ids and back, and text out of ids as they come.
+//! Tests of encoding text to ids, and of decoding ids as they arrive.
 
 use crate::checks::{tokenizer, Random};
 use crate::{refused, Folder};
@@ -7,8 +7,8 @@ use candecode::engine::text_after;
 use candecode::kit::{PastContext, Request, Tokenizer};
 use std::path::Path;
 
-/// Characters of one to four bytes, some that combine or control; not U+FFFD, which stands for
-/// broken text.
+/// Returns characters of one to four bytes, including combining and control characters. U+FFFD is
+/// excluded, because it stands for broken text.
 fn text(random: &mut Random) -> String {
     let ranges = [
         (0x20, 0x7e),
@@ -106,7 +106,7 @@ fn every_byte_is_a_token_of_byte_level_bpe() {
     assert_eq!(single.concat(), (0..=255).collect::<Vec<u8>>());
 }
 
-/// A vocabulary as SentencePiece makes it: `▁` for a space, and bytes for what it does not know.
+/// A vocabulary in SentencePiece's style: `▁` for a space, and bytes for unknown characters.
 const SENTENCE_PIECE: &str = r#"{
   "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "pre_tokenizer": null, "post_processor": null,
   "added_tokens": [
@@ -158,8 +158,8 @@ fn what_is_no_tokenizer_is_refused() {
     refused(candecode::formats::read_tokenizer(&folder.0), &["tokenizer.json", "not a tokenizer"]);
 }
 
-/// The crate gives a copy of all added tokens each time that it is asked: 100 million of them here,
-/// if it is asked for each id.
+/// The crate returns a copy of all added tokens on every call. Calling it once per id would copy
+/// 100 million of them here.
 #[test]
 fn added_tokens_are_looked_up_without_copying_all_of_them() {
     let mut tokenizer: serde_json::Value = serde_json::from_str(SENTENCE_PIECE).unwrap();
@@ -186,8 +186,8 @@ fn a_tokenizer_of_no_tokens_gives_the_empty_text() {
     assert_eq!(stream(5).unwrap(), "");
 }
 
-/// A prompt's last tokens are decoded with the first new one: a SentencePiece decoder takes away
-/// the space that begins a text.
+/// The last tokens of a prompt are decoded together with the first new one, because a SentencePiece
+/// decoder strips the space at the start of a text.
 #[test]
 fn a_sequence_keeps_the_space_after_its_prompt() {
     let json =
@@ -217,7 +217,7 @@ fn a_sequence_keeps_the_space_after_its_prompt() {
         text += &sequence.push(id, 0.0).unwrap().text;
     }
     assert_eq!(text, " she was happy");
-    // And so does the text of a beam, whose tokens are known at once.
+    // The text of a beam keeps it too, although all of its tokens are known at once.
     let new = ids(&["▁she", "▁was", "▁happy"]);
     assert_eq!(text_after(&tokenizer, &sequence.request.prompt, &new).unwrap(), text);
 }

@@ -1,17 +1,18 @@
-//! A `tokenizer.json` that is damaged, or would exhaust the machine, is refused in one line.
+//! Checks that a `tokenizer.json` is rejected in one line if it is damaged or would exhaust the
+//! machine.
 
 use crate::{message, refused, story, Folder};
 use serde_json::{json, Value};
 
 const PROMPT: &str = "Once upon a time";
 
-/// The tokenizer of a model here, as JSON.
+/// Returns one of the embedded tokenizers as JSON.
 fn parts() -> Value {
     let json = std::fs::read(story("story-230k").join("tokenizer.json")).unwrap();
     serde_json::from_slice(&json).unwrap()
 }
 
-/// That tokenizer with some parts changed.
+/// Returns that tokenizer with some parts changed.
 fn changed(changes: &[(&str, Value)]) -> String {
     let mut parts = parts();
     for (pointer, value) in changes {
@@ -21,7 +22,8 @@ fn changed(changes: &[(&str, Value)]) -> String {
     parts.to_string()
 }
 
-/// What a folder with this tokenizer says, as it's opened or used: ids of a prompt, and their text.
+/// Opens a folder with this tokenizer and uses it. Returns the ids of a prompt and their text, or
+/// the first error.
 fn used(folder: &Folder, json: &str) -> anyhow::Result<(Vec<u32>, String)> {
     folder.write("tokenizer.json", json);
     let tokenizer = candecode::formats::read_tokenizer(&folder.0)?;
@@ -30,7 +32,7 @@ fn used(folder: &Folder, json: &str) -> anyhow::Result<(Vec<u32>, String)> {
     Ok((ids, text))
 }
 
-/// What was asked for in training, and what a call of transformers switches off.
+/// Settings left over from training, which a call in transformers also turns off.
 #[test]
 fn truncation_and_padding_are_switched_off() {
     let folder = Folder::new("truncation");
@@ -65,7 +67,7 @@ fn damaged_files_are_refused_in_one_line_that_names_them() {
     let a = json!({"Sequence": {"id": "A", "type_id": 0}});
     let copies = template(json!([a, a]), json!({}));
     let charsmap = |base64: &str| json!({"type": "Precompiled", "precompiled_charsmap": base64});
-    // A trie of 4 bytes, and one text of 1,500 letters for whatever it finds.
+    // A trie of 4 bytes, with one replacement of 1,500 letters for any match.
     let long_form = format!("BAAAAAAAAAA{}", "YWFh".repeat(500));
     let split = json!({"type": "Split", "pattern": {"String": ""}, "behavior": "Isolated", "invert": false});
     let strip = json!({"type": "Strip", "content": " ", "start": 0, "stop": 1});
@@ -117,7 +119,7 @@ fn damaged_files_are_refused_in_one_line_that_names_them() {
         );
         assert!(!text.contains("panicked") && !text.contains('\n') && text.len() < 400, "{text}");
     }
-    // What is odd and does no harm is left to the crate.
+    // Odd but harmless values are left to the crate.
     let odd = used(&folder, &changed(&[("/pre_tokenizer", split)])).map_err(|e| format!("{e:#}"));
     assert!(
         odd.as_ref().err().is_none_or(|text| text.contains("tokenizer.json: damaged")),
@@ -154,7 +156,7 @@ fn cut_files_are_refused_wherever_they_end() {
     );
 }
 
-/// A normalizer that really makes texts longer works for texts of a reasonable length.
+/// A normalizer that lengthens texts works for texts of reasonable length.
 #[test]
 fn a_text_that_would_become_too_long_is_refused() {
     let folder = Folder::new("long-text");

@@ -1,4 +1,4 @@
-//! The tensors of a folder: whole, in shards, cut short, of other types, missing.
+//! Tests of a folder's tensors: whole, sharded, truncated, of other types, and missing.
 
 use crate::checks::Random;
 use crate::{logits, message, refused, story, Folder};
@@ -21,7 +21,7 @@ fn tensor(numbers: &[f32], shape: &[usize]) -> Tensor {
     Tensor::from_vec(numbers.to_vec(), shape, &CPU).unwrap()
 }
 
-/// A copy of story-230k whose tensors are dealt out over shards.
+/// Writes a copy of story-230k with its tensors split over shards.
 fn sharded(folder: &Folder, shards: usize) {
     let from = story("story-230k");
     for file in ["config.json", "tokenizer.json", "generation_config.json"] {
@@ -104,7 +104,8 @@ fn a_file_cut_anywhere_is_refused() {
 
 #[test]
 fn a_file_of_other_bytes_never_panics() {
-    // One byte of the header or of the data is another: a message, or a model with other numbers.
+    // One byte of the header is changed. The result is an error message, or a model with different
+    // numbers.
     let folder = Folder::new("bytes");
     let bytes = std::fs::read(story("story-230k").join("model.safetensors")).unwrap();
     std::fs::copy(story("story-230k").join("config.json"), folder.0.join("config.json")).unwrap();
@@ -156,7 +157,7 @@ fn on_the_cpu_only_matrices_are_narrow() {
         assert_eq!((matrix.tensor().unwrap().dtype(), matrix.shape()), (dtype, (2, 2)));
         let norm = weights.tensor("a.norm", &[2]).unwrap();
         assert_eq!(norm.to_vec1::<f32>().unwrap(), [1.0, 0.1]);
-        // The door widens: x stays f32, and the product is that of the rounded weights.
+        // `linear` widens the weights: x stays f32, and the result uses the rounded weights.
         let y = plain().linear(&tensor(&[0.0, 1.0], &[1, 2]), &[&matrix]).unwrap().remove(0);
         assert_eq!(y.to_vec2::<f32>().unwrap(), [[tenth, 2.0]]);
     }
@@ -182,7 +183,7 @@ fn a_tensor_missing_or_of_another_shape_is_named() {
     let says = "tensor transformer.a has shape [2, 3], config.json asks for [3, 2]";
     refused(weights.matrix("transformer.a", 3, 2).map_err(Into::into), &[says]);
     refused(weights.tensor("transformer.a", &[6]).map_err(Into::into), &["asks for [6]"]);
-    // GPT-2 stores (in, out), and files of the bare model leave out the first part of the name.
+    // GPT-2 stores (in, out), and files of the bare model omit the first part of the name.
     let turned = weights.transposed("transformer.b.weight", 3, 2).unwrap();
     assert_eq!(
         turned.tensor().unwrap().to_vec2::<f32>().unwrap(),
