@@ -1,4 +1,4 @@
-//! The third noun: where keys and values of past tokens are kept.
+//! The third noun: storage for the keys and values of past tokens.
 
 use candle_core::{bail, Result, Tensor};
 
@@ -11,74 +11,76 @@ pub struct View {
     pub v: Tensor,
 }
 
-/// Keys and values of every token so far: one cache for the whole stack of layers, outside the
-/// model. This is all that generating one text needs; [`Batch`] adds what a batch needs.
+/// Keys and values of every token so far. One cache serves the whole stack of layers and lives
+/// outside the model. These methods are enough to generate one sequence; [`Batch`] adds the ones a
+/// batch needs.
 ///
 /// Keys and values are `(B, Hkv, len, D)`: rows, key/value heads, positions held, head dimension.
-/// All rows hold equally many; a row shorter than the others is padded on the left. Day 10 writes
-/// the caches that keep something; until then there is [`NoCache`].
+/// All rows hold the same number of positions, so shorter rows are padded on the left. You write
+/// the caches that actually store something on day 10; until then there is [`NoCache`].
 pub trait Cache {
-    /// Adds the new tokens' keys and values, `(B, Hkv, T, D)`, and returns all of them,
-    /// `(B, Hkv, S + T, D)`.
+    /// Appends the new tokens' keys and values, `(B, Hkv, T, D)`, to a layer and returns everything
+    /// stored in it, `(B, Hkv, S + T, D)`.
     ///
     /// # Errors
-    /// If the shapes do not continue what the layer holds, or there is no room.
+    /// If the shapes don't match the ones already stored in the layer, or the cache is full.
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View>;
 
-    /// The number of positions appended and not taken back: where the next token stands. It moves
-    /// when the last layer has appended. A cache that evicts counts what it has evicted, too.
+    /// Returns the number of positions appended and not truncated, which is the next token's
+    /// position. It advances once the last layer has appended. Evicted positions count, too.
     fn len(&self) -> usize;
 
-    /// True before the first token.
+    /// Returns true before the first token.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets all positions from `len` on, as when speculative decoding takes back rejected
-    /// tokens.
+    /// Drops all positions from `len` on, for example the rejected tokens in speculative decoding.
     ///
     /// # Errors
-    /// If fewer are held, or the cache has evicted some, which cannot come back.
+    /// If the cache holds fewer positions, or has evicted some: those can't be brought back.
     fn truncate(&mut self, len: usize) -> Result<()>;
 
-    /// How many positions a sliding cache has evicted from the front; None for a cache that never
-    /// evicts.
+    /// Returns the number of positions that a sliding cache has evicted from the front. None for a
+    /// cache that never evicts.
     fn num_evicted(&self) -> Option<usize> {
         None
     }
 }
 
-/// A cache whose rows come and go: beams that are reordered, and the batches of days 12 and 15.
+/// A cache whose rows can change: for reordered beams, and for the batches of days 12 and 15.
 ///
-/// A sliding cache isn't one, because a position wouldn't be in the same column of every row.
+/// A sliding cache doesn't qualify, because the same position could be in a different column in
+/// each row.
 pub trait Batch: Cache {
-    /// Keys and values that a layer holds, each `(B, Hkv, len, D)`.
+    /// Returns the keys and values stored in a layer, each `(B, Hkv, len, D)`.
     ///
     /// # Errors
-    /// If the layer holds nothing.
+    /// If the layer is empty.
     fn layer(&self, layer: usize) -> Result<View>;
 
-    /// Makes row `i` a copy of old row `rows[i]`. Beams are reordered this way, and finished rows
-    /// are dropped this way.
+    /// Replaces row `i` with the old row `rows[i]`. Used to reorder beams and to drop finished
+    /// rows.
     ///
     /// # Errors
-    /// If a row does not exist.
+    /// If a row doesn't exist.
     fn select(&mut self, rows: &[u32]) -> Result<()>;
 
-    /// Adds the rows of `other` below the rows held; the shorter of the two is padded on the left.
+    /// Appends the rows of `other` below the existing rows. The shorter of the two is padded on the
+    /// left.
     ///
     /// # Errors
-    /// If the two have different layers, heads or head dimensions.
+    /// If the two differ in layers, heads or head dimensions.
     fn join(&mut self, other: &dyn Batch) -> Result<()>;
 
     /// Drops the first `front` positions, which must be padding in every row.
     ///
     /// # Errors
-    /// If fewer are held.
+    /// If the cache holds fewer positions.
     fn trim(&mut self, front: usize) -> Result<()>;
 }
 
-/// Keeps nothing: every pass computes every position again.
+/// A cache that stores nothing, so that every pass recomputes every position.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct NoCache;
 
@@ -120,7 +122,7 @@ impl Batch for NoCache {
     }
 }
 
-/// Forwards [`Cache`] through a box and a mutable reference.
+/// Forwards [`Cache`] through boxes and mutable references.
 macro_rules! holders {
     ($($holder:ty),+) => {
         $(impl<C: Cache + ?Sized> Cache for $holder {

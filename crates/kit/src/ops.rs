@@ -1,5 +1,6 @@
-//! The operations a layer computes with, as a value: the engine chooses it once, the loader puts it
-//! into the layers, and nothing below the engine looks for it anywhere else.
+//! The operations that layers are built from, passed around as a value: the engine picks an
+//! implementation once, the loader stores it in the layers, and no code below the engine consults
+//! anything else.
 
 use crate::{View, Weight};
 use candle_core::{Result, Tensor};
@@ -9,17 +10,18 @@ use std::sync::Arc;
 /// One implementation of [`Ops`], shared by all layers of a model.
 pub type SharedOps = Arc<dyn Ops>;
 
-/// The operations of a layer that have more than one implementation. All of them are in
-/// `engine/operations.rs`: the days' own code on candle's tensors, candle-nn's fused operations,
-/// the kernels of this repository, and the ones you write on days 17 and 18.
+/// The layer operations that have more than one implementation. `engine/operations.rs` lists them
+/// all: the days' own code on candle's tensors, candle-nn's fused operations, this repository's
+/// kernels, and the ones you write on days 17 and 18.
 pub trait Ops: Debug + Send + Sync {
-    /// Returns the implementation of the operations that this one leaves out. The days' own code
-    /// leaves none out.
+    /// Returns the fallback for operations that this implementation doesn't override. The days' own
+    /// code overrides all of them.
     fn rest(&self) -> &dyn Ops;
 
-    /// Multiplies `x` with weights that share it as input: `x · wᵀ` for each, without a bias (torch
-    /// `linear`). `x` is `(…, in)`, each weight `(out, in)`, and the results, in the same order,
-    /// are `(…, out)`. A weight in a narrower type than `x` is widened for the product.
+    /// Multiplies `x` by several weights that take the same input: `x · wᵀ` for each, without a
+    /// bias (torch `linear`). `x` is `(…, in)` and each weight `(out, in)`; the results are `(…,
+    /// out)`, in the order of the weights. A weight stored in a narrower type than `x` is widened
+    /// for the product.
     ///
     /// # Errors
     /// If the last dimension of `x` is not `in`.
@@ -27,23 +29,24 @@ pub trait Ops: Debug + Send + Sync {
         self.rest().linear(x, weights)
     }
 
-    /// Returns the rows of a table for ids (torch `embedding`): `ids` is `(B, T)`, `table` is `(V,
-    /// C)`, and the result is `(B, T, C)`, in the type the table has in memory, or f32 if it is
+    /// Looks up the rows of a table by id (torch `embedding`): `ids` is `(B, T)`, `table` is `(V,
+    /// C)`, and the result is `(B, T, C)`, in the table's in-memory type, or f32 if the table is
     /// quantised.
     ///
     /// # Errors
-    /// If an id is not below `V`.
+    /// If an id is `V` or higher.
     fn embed(&self, ids: &Tensor, table: &Weight) -> Result<Tensor> {
         self.rest().embed(ids, table)
     }
 
-    /// Lets new queries attend to everything in a layer of the cache: `q` is `(B, H, T, D)`, keys
-    /// and values are `(B, Hkv, S, D)`, `mask` is `(B or 1, 1, T, S)`, u8, 1 = may attend, and the
-    /// result is `(B, H, T, D)`. Without a mask attention is causal: the queries are the newest `T`
-    /// of the `S` positions, and each of them sees itself and everything before it.
+    /// Computes attention of new queries over everything that the cache holds for a layer: `q` is
+    /// `(B, H, T, D)`, keys and values are `(B, Hkv, S, D)`, `mask` is `(B or 1, 1, T, S)`, u8, 1 =
+    /// may attend, and the result is `(B, H, T, D)`. Without a mask, attention is causal: the
+    /// queries are the last `T` of the `S` positions, and each sees itself and everything before
+    /// it.
     ///
     /// # Errors
-    /// If the shapes do not fit.
+    /// If the shapes don't match.
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
         self.rest().attend(q, kv, mask)
     }
@@ -66,16 +69,16 @@ pub trait Ops: Debug + Send + Sync {
         self.rest().layer_norm(x, weight, bias, eps)
     }
 
-    /// Computes day 2's `rotate`: `x` and the result are `(B, H, T, D)`, cosines and sines are
-    /// `(B, T, D / 2)`.
+    /// Computes day 2's `rotate`: `x` and the result are `(B, H, T, D)`, the cosines and sines `(B,
+    /// T, D / 2)`.
     ///
     /// # Errors
-    /// If the shapes do not fit.
+    /// If the shapes don't match.
     fn rotate(&self, x: &Tensor, cos_sin: &(Tensor, Tensor)) -> Result<Tensor> {
         self.rest().rotate(x, cos_sin)
     }
 
-    /// Computes `silu(gate) · up` (vLLM `silu_and_mul`): both, and the result, are `(B, T, C)`.
+    /// Computes `silu(gate) · up` (vLLM `silu_and_mul`). Inputs and result are `(B, T, C)`.
     ///
     /// # Errors
     /// If the shapes differ.
@@ -83,7 +86,8 @@ pub trait Ops: Debug + Send + Sync {
         self.rest().silu_and_mul(gate, up)
     }
 
-    /// Returns true if quantised matrices should be loaded in tiles, the layout the kernels read.
+    /// Returns true if quantised matrices should be loaded in tiles, the layout that the kernels
+    /// read.
     fn reads_tiles(&self) -> bool {
         false
     }
@@ -94,7 +98,7 @@ pub trait Ops: Debug + Send + Sync {
     }
 
     /// Returns true if attention holds the scores of all new positions at once, as plain code does.
-    /// The memory check counts them.
+    /// The memory check accounts for them.
     fn holds_scores(&self) -> bool {
         true
     }
@@ -104,7 +108,6 @@ pub trait Ops: Debug + Send + Sync {
         false
     }
 
-    /// Describes the implementation in words, for `--stats`; `cpu` is true if the tensors are on
-    /// the CPU.
+    /// Returns a description for `--stats`. `cpu` is true if the tensors are on the CPU.
     fn describe(&self, cpu: bool) -> String;
 }

@@ -1,35 +1,35 @@
-//! The fourth noun: what changes the logits before a token is chosen.
+//! The fourth noun: logits processors, which change the logits before a token is chosen.
 
 use candle_core::Result;
 use std::rc::Rc;
 
-/// What a processor may know: the whole text so far, and how it will end.
+/// Read-only context for a processor: the sequence so far and how it can end.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessorInput<'a> {
-    /// Prompt and generated tokens.
+    /// The prompt and the generated tokens.
     pub tokens: &'a [u32],
-    /// How many of `tokens` are the prompt.
+    /// Number of prompt tokens at the start of `tokens`.
     pub prompt_len: usize,
-    /// Tokens that may still be generated, this one included.
+    /// Number of tokens that may still be generated, this one included.
     pub remaining: usize,
-    /// Ids that end the text.
+    /// Ids that end the sequence.
     pub eos: &'a [u32],
 }
 
-/// Changes the logits of one row, in place. It keeps no state: the whole context comes in, so
-/// beams, rollback and batches cannot desynchronise.
+/// Changes the logits of one row in place. A processor is stateless: it gets the whole context on
+/// every call, so beams, rollback and batches can't get out of sync.
 pub trait LogitsProcessor {
-    /// What errors call it, with its parameters: `top_k(50)`.
+    /// Returns the name and parameters for error messages, such as `top_k(50)`.
     fn name(&self) -> String;
 
-    /// Changes `logits`, `(V)`; a token that must not be chosen becomes `-inf`.
+    /// Changes `logits`, `(V)`. A token that must not be chosen is set to `-inf`.
     ///
     /// # Errors
-    /// If the processor cannot do what it promises.
+    /// If the processor can't enforce its rule.
     fn process(&self, input: &ProcessorInput, logits: &mut [f32]) -> Result<()>;
 
-    /// A token that ends the text where this processor leaves nothing else, for models without an
-    /// EOS id.
+    /// Returns a token that ends the sequence when this processor leaves nothing else, for models
+    /// without an EOS id.
     fn end_token(&self) -> Option<u32> {
         None
     }
@@ -47,7 +47,7 @@ impl<F: Fn(&ProcessorInput, &mut [f32]) -> Result<()>> LogitsProcessor for Named
     }
 }
 
-/// A closure as a processor, under the name that errors call it.
+/// Wraps a closure as a processor. Error messages use `name`.
 pub fn named<'a>(
     name: impl Into<String>,
     process: impl Fn(&ProcessorInput, &mut [f32]) -> Result<()> + 'a,
@@ -55,14 +55,14 @@ pub fn named<'a>(
     Rc::new(Named(name.into(), process))
 }
 
-/// What an error says if rules contradict each other: whoever set them is to blame, and not the
-/// program.
+/// The error text for constraints that contradict each other, which is a mistake in the request and
+/// not a bug in the program.
 pub const LEFT_NO_TOKEN: &str = "left no token to choose";
 
 /// Runs the processors in order.
 ///
 /// # Errors
-/// If one fails, or leaves no token: it is named.
+/// If a processor fails, or leaves no token. The message names the processor.
 pub fn process_all(
     processors: &[Rc<dyn LogitsProcessor + '_>],
     input: &ProcessorInput,

@@ -1,62 +1,66 @@
-//! What is asked for: [`SamplingParams`] as a user writes it, [`Request`] as the loops take it.
+//! One generation request: [`SamplingParams`] as a user writes it, [`Request`] as the loops take
+//! it.
 
 use crate::{LogitsProcessor, Model, ModelConfig};
 use candle_core::{bail, Result};
 use serde::Deserialize;
 use std::rc::Rc;
 
-/// How one prompt shall be continued: plain data, one for each request. Names are those of vLLM's
-/// `SamplingParams` and HF's `GenerationConfig`; what is left at its default changes nothing.
+/// How to continue one prompt, as plain data: one value per request. Names follow vLLM's
+/// `SamplingParams` and HF's `GenerationConfig`. Fields left at their defaults have no effect.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct SamplingParams {
-    /// Tokens to generate at most, EOS included.
+    /// Maximum number of tokens to generate, EOS included.
     pub max_new_tokens: usize,
-    /// Divides the logits before sampling; 0 is greedy decoding, and draws nothing.
+    /// Divisor for the logits before sampling. 0 means greedy decoding, which uses no random
+    /// numbers.
     pub temperature: f64,
-    /// Sample among so many of the likeliest tokens; None is all of them (HF silently has 50).
+    /// Sample from this many of the most likely tokens. None: all of them (HF silently defaults to
+    /// 50).
     pub top_k: Option<usize>,
-    /// Sample among the likeliest tokens that together reach this probability; 1 is all of them.
+    /// Sample from the most likely tokens that together reach this probability. 1: all of them.
     pub top_p: f64,
-    /// Sample among the tokens at least so many times as likely as the likeliest; 0 is all of them.
+    /// Sample from the tokens at least this many times as likely as the most likely one. 0: all of
+    /// them.
     pub min_p: f64,
-    /// The seed of sampling.
+    /// Random seed for sampling.
     pub seed: u64,
-    /// Above 1 it discourages every token of prompt and completion; 1 is off.
+    /// Penalty on every token in the prompt or the completion: above 1 discourages them, 1 is off.
     pub repetition_penalty: f32,
-    /// Subtracted once from the logit of every generated token; 0 is off.
+    /// Amount subtracted once from the logit of every token generated so far. 0 is off.
     pub presence_penalty: f32,
-    /// Subtracted from the logit of a token for each time that it was generated; 0 is off.
+    /// Amount subtracted from a token's logit for each time it has been generated. 0 is off.
     pub frequency_penalty: f32,
-    /// No sequence of so many tokens occurs twice (HF `no_repeat_ngram_size`).
+    /// Length of the n-grams that must not repeat (HF `no_repeat_ngram_size`).
     pub no_repeat_ngram: Option<usize>,
-    /// How many of the last tokens the penalties (not the n-grams) look at; None is all of them
+    /// Number of recent tokens that the penalties (but not the n-grams) consider. None: all of them
     /// (llama.cpp `repeat_last_n`).
     pub penalty_window: Option<usize>,
-    /// Strings that end the completion; they are not part of it.
+    /// Strings that end the completion. The output doesn't include them.
     pub stop: Vec<String>,
-    /// Words that must not appear, in any letter case.
+    /// Words that must not appear, whatever their case.
     pub block: Vec<String>,
-    /// Blocked words may appear inside other words.
+    /// Block whole words only: blocked words may still appear inside other words.
     pub block_whole_words: bool,
     /// Sequences of token ids that must not appear (HF `bad_words_ids`).
     pub block_ids: Vec<Vec<u32>>,
     /// A regular expression that the whole completion must match.
     pub allow_regex: Option<String>,
-    /// Added to the logits of these tokens, before the penalties; `-inf` forbids one (OpenAI
-    /// `logit_bias`).
+    /// Amounts added to the logits of these tokens, before the penalties. `-inf` forbids a token
+    /// (OpenAI `logit_bias`).
     pub logit_bias: Vec<(u32, f32)>,
-    /// The only tokens that may be generated, EOS included; None allows all (vLLM
-    /// `allowed_token_ids`).
+    /// The only tokens allowed, EOS included. None: all of them (vLLM `allowed_token_ids`).
     pub allowed_token_ids: Option<Vec<u32>>,
-    /// Words whose last token is forbidden wherever it would complete them (vLLM `bad_words`).
+    /// Words to block by forbidding their last token wherever it would complete them (vLLM
+    /// `bad_words`).
     pub bad_words: Vec<String>,
-    /// No EOS and no stop token comes before this many tokens (HF `min_new_tokens`, vLLM
-    /// `min_tokens`). Stop strings still end the text.
+    /// Minimum number of tokens before EOS or a stop token (HF `min_new_tokens`, vLLM
+    /// `min_tokens`). Stop strings can still end the completion.
     pub min_new_tokens: usize,
-    /// Ids that end the completion as EOS does.
+    /// Ids that end the completion, as EOS does.
     pub stop_token_ids: Vec<u32>,
-    /// EOS doesn't end the completion. Under `allow_regex` it still does, once nothing else is
+    /// Continue past EOS. Under `allow_regex`, EOS still ends the completion once no other token is
     /// allowed.
     pub ignore_eos: bool,
 }
@@ -90,55 +94,56 @@ impl Default for SamplingParams {
     }
 }
 
-/// Chooses a token from processed logits `(V)`. A sampler belongs to one request: it may hold that
-/// request's random stream. Day 7's `argmax` is the greedy one.
+/// Chooses a token from processed logits, `(V)`. Each request has its own sampler, because a
+/// sampler may hold that request's random stream. Day 7's `argmax` is the greedy one.
 pub type Sampler<'a> = Box<dyn FnMut(&[f32]) -> Result<u32> + 'a>;
 
-/// What happens when a sequence reaches the end of the model's context.
+/// What to do when a sequence reaches the end of the model's context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PastContext {
-    /// It ends there, with `FinishReason::Length` (vLLM, llama.cpp).
+    /// End the sequence with `FinishReason::Length` (vLLM, llama.cpp).
     #[default]
     Stop,
-    /// It goes on from its last tokens, which get the positions 0, 1, … again; `stride` tokens
-    /// leave the window at once.
+    /// Continue from the most recent tokens, renumbered from position 0. The window drops `stride`
+    /// tokens at a time.
     Window {
-        /// In 1 to the context.
+        /// Tokens to drop at a time, from 1 to the context length.
         stride: usize,
     },
-    /// It goes on at ever higher positions, over a cache that evicts: day 10's `SlidingCache`.
+    /// Continue at ever higher positions, with a cache that evicts: day 10's `SlidingCache`.
     Slide,
 }
 
-/// One prompt and how it is continued, in the form that the loops of days 7 to 15 take.
+/// One prompt and how to continue it, in the form that the loops of days 7 to 15 take.
 pub struct Request<'a> {
-    /// Its number: the `row` of its tokens.
+    /// The request's id, which its tokens carry as `row`.
     pub id: usize,
     /// The tokens to continue.
     pub prompt: Vec<u32>,
-    /// Tokens to generate at most, EOS included.
+    /// Maximum number of tokens to generate, EOS included.
     pub max_new_tokens: usize,
     /// Ids that end the completion.
     pub eos_token_ids: Vec<u32>,
-    /// Strings that end the completion; they are not part of it.
+    /// Strings that end the completion. The output doesn't include them.
     pub stop_strings: Vec<String>,
-    /// What happens at the end of the context.
+    /// What to do at the end of the context.
     pub past_context: PastContext,
-    /// Applied to the logits of every step, in this order. They keep no state, so requests share
-    /// them.
+    /// Processors applied to the logits at every step, in this order. They are stateless, so
+    /// requests can share them.
     pub processors: Vec<Rc<dyn LogitsProcessor + 'a>>,
-    /// Chooses the token.
+    /// The sampler that chooses each token.
     pub sampler: Sampler<'a>,
-    /// A kernel that stands in for day 7's `log_softmax`; what it returns None for is left to that
-    /// day.
-    #[allow(clippy::type_complexity)] // a function's own signature says the most
+    /// A kernel to use in place of day 7's `log_softmax`. Where it returns None, day 7's version
+    /// runs.
+    #[allow(clippy::type_complexity)] // the signature is clearer spelled out
     pub log_softmax: Option<fn(&[f32]) -> Option<Vec<f32>>>,
-    /// The number of likeliest tokens that each token carries in its `top`; None: none.
+    /// Number of top alternatives to report with each token in [`Token::top`](crate::Token::top).
+    /// None: no alternatives.
     pub top_logprobs: Option<usize>,
 }
 
 impl<'a> Request<'a> {
-    /// Request 0, with the model's own EOS ids, no stop strings and no processors.
+    /// Returns request 0, with the model's own EOS ids and without stop strings or processors.
     pub fn new(
         config: &ModelConfig,
         prompt: &[u32],
@@ -159,9 +164,9 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Fits the request to a model, before its first pass: refuses a prompt that does not fit, and
-    /// lowers `max_new_tokens` to what the context has room for. The last token may stand just past
-    /// the context, for it is never fed to the model.
+    /// Adapts the request to a model, before the first pass: rejects a prompt that doesn't fit, and
+    /// lowers `max_new_tokens` to the room left in the context. The last token may land just past
+    /// the context, because it is never fed to the model.
     ///
     /// # Errors
     /// If the prompt is empty or longer than the context.
@@ -176,10 +181,10 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What every loop asks of a prompt: at least one token, and no more than the context.
+/// Checks that a prompt has at least one token and fits the context. Every loop calls this.
 ///
 /// # Errors
-/// If it is empty or too long.
+/// If the prompt is empty or too long.
 pub fn check_prompt(model: &dyn Model, prompt: &[u32]) -> Result<()> {
     let context = model.config().max_position_embeddings;
     if prompt.is_empty() {

@@ -5,28 +5,29 @@ use candle_core::{bail, DType, Device, Result, Tensor};
 
 /// A language model: token ids in, logits out.
 pub trait Model {
-    /// Sizes, context and special ids.
+    /// Returns the model's sizes, context length and special ids.
     fn config(&self) -> &ModelConfig;
 
-    /// Where its tensors live; steps are built there.
+    /// Returns the device that the model's tensors are on. Steps are built there, too.
     fn device(&self) -> &Device;
 
-    /// Runs one step: `(B, T or the positions chosen, V)`, f32. The cache grows by T positions.
+    /// Runs one step and returns its logits, `(B, T or the number of chosen positions, V)`, f32.
+    /// The cache grows by T positions.
     ///
     /// # Errors
-    /// If the step does not fit the model or the cache.
+    /// If the step doesn't fit the model or the cache.
     fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor>;
 }
 
-/// Which positions the model shall give logits for.
+/// The positions to return logits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Logits {
     /// Every new position: `(B, T, V)`.
     All,
-    /// The last `n` positions: `(B, n, V)`. A head over 49,152 tokens is a fifth of a small model's
-    /// work.
+    /// The last `n` positions: `(B, n, V)`. In a small model, a head over 49,152 tokens is a fifth
+    /// of the work.
     Last(usize),
-    /// One position of each row: `(B, 1, V)`.
+    /// One position per row: `(B, 1, V)`.
     At(Vec<u32>),
 }
 
@@ -35,18 +36,19 @@ pub enum Logits {
 pub struct Step {
     /// Token ids, `(B, T)`, u32, all below the vocabulary size.
     pub ids: Tensor,
-    /// Where each token stands, `(B, T)`, u32, all below the context.
+    /// Each token's position, `(B, T)`, u32, all below the context length.
     pub positions: Tensor,
-    /// `(B, 1, T, S + T)`, u8, 1 = may attend. None: causal, offset by S. The diagonal is always 1:
-    /// a token that may attend to nothing would be NaN, and NaN reaches the other tokens of its row
-    /// one layer later.
+    /// `(B, 1, T, S + T)`, u8, 1 = may attend. None: causal, offset by S. The diagonal must be all
+    /// ones: a token with nothing to attend to would be NaN, and one layer later that NaN would
+    /// reach the other tokens in its row.
     pub mask: Option<Tensor>,
-    /// Which positions get logits.
+    /// The positions to return logits for.
     pub logits: Logits,
 }
 
 impl Step {
-    /// One row: `ids` at positions `start`, `start + 1`, …; logits for every position.
+    /// Returns a step of one row: `ids` at positions `start`, `start + 1`, …, with logits for every
+    /// position.
     ///
     /// # Errors
     /// As [`Step::batch`].
@@ -55,11 +57,11 @@ impl Step {
         Self::batch(model, &[ids.to_vec()], &[positions], None)
     }
 
-    /// As [`Step::new`], at positions that may be past the context, for a cache that slides. RoPE
-    /// models only, because GPT-2's learned positions end with the context.
+    /// Like [`Step::new`], but positions may go past the context, for use with a sliding cache.
+    /// RoPE models only: GPT-2's learned positions stop at the end of the context.
     ///
     /// # Errors
-    /// If the model is GPT-2, there is no token, or an id is not in the vocabulary.
+    /// If the model is GPT-2, `ids` is empty, or an id is not in the vocabulary.
     pub fn sliding(model: &dyn Model, ids: &[u32], start: usize) -> Result<Self> {
         if model.config().family == Family::Gpt2 {
             bail!("a sliding cache needs RoPE: GPT-2's positions are baked into its keys")
@@ -69,14 +71,15 @@ impl Step {
         Ok(Self { positions, ..Self::new(model, ids, 0)? })
     }
 
-    /// Several rows of equal length, with their positions and mask; logits for every position.
+    /// Returns a step of several rows of equal length with the given positions and mask, and with
+    /// logits for every position.
     ///
-    /// Ids and positions are checked here, because an accelerator would not: it would read another
-    /// row's numbers.
+    /// Ids and positions are checked here, because an accelerator wouldn't check them: it would
+    /// silently read another row.
     ///
     /// # Errors
-    /// If there is no token, rows differ in length, an id is not in the vocabulary, a position is
-    /// past the context, or the mask is not what [`Step::mask`] says.
+    /// If there are no tokens, rows differ in length, an id is not in the vocabulary, a position is
+    /// past the context, or the mask doesn't meet the requirements of [`Step::mask`].
     pub fn batch(
         model: &dyn Model,
         ids: &[Vec<u32>],
@@ -108,17 +111,17 @@ impl Step {
         Ok(Self { ids: tensor(ids)?, positions: tensor(positions)?, mask, logits: Logits::All })
     }
 
-    /// The same step, with logits for other positions.
+    /// Returns the same step with logits for other positions.
     pub fn with_logits(mut self, logits: Logits) -> Self {
         self.logits = logits;
         self
     }
 
-    /// Keeps the hidden states `(B, T, C)` of the positions that get logits: call it before the
-    /// head.
+    /// Returns the hidden states, out of `(B, T, C)`, of the positions that need logits. Call it
+    /// before the head.
     ///
     /// # Errors
-    /// If a position is not among the T.
+    /// If a position is `T` or higher.
     pub fn chosen(&self, hidden: &Tensor) -> Result<Tensor> {
         let (rows, width, _) = hidden.dims3()?;
         match &self.logits {
@@ -138,11 +141,11 @@ impl Step {
     }
 }
 
-/// Refuses a mask of another shape, type or polarity than [`Step::mask`], and one whose diagonal is
-/// not 1.
+/// Rejects a mask that doesn't have the shape, type and polarity that [`Step::mask`] requires, or
+/// whose diagonal is not all ones.
 ///
-/// Its numbers are read on the CPU only: from an accelerator they would have to be fetched at every
-/// step.
+/// Values are checked on the CPU only: on an accelerator, every step would have to copy the mask
+/// back.
 fn check_mask(mask: &Tensor, rows: usize, width: usize) -> Result<()> {
     let all = match mask.dims() {
         [b, 1, t, all] if (*b == rows || *b == 1) && *t == width && *all >= width => *all,

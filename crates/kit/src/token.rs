@@ -1,46 +1,46 @@
-//! The fifth noun: what comes out.
+//! The fifth noun: the output.
 
 use serde::Serialize;
 
-/// Why a text ended. `length` is the word of OpenAI's and vLLM's `finish_reason`. Their `stop`
-/// means the end by an EOS id as well as by a stop string; here the two are told apart.
+/// The reason a sequence ended. `length` is spelled as in OpenAI's and vLLM's `finish_reason`.
+/// Their `stop` covers both EOS ids and stop strings; here the two are separate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FinishReason {
-    /// An EOS id was chosen.
+    /// An EOS id was sampled.
     Eos,
-    /// A stop string appeared; an EOS id is [`FinishReason::Eos`].
+    /// A stop string appeared. EOS ids count as [`FinishReason::Eos`].
     Stop,
-    /// The bound on new tokens was reached.
+    /// The limit on new tokens was reached.
     Length,
-    /// No next token could be chosen: a processor or the sampler failed, or the logits made no
-    /// sense. The last [`Token`] carries the error. Other texts of the batch go on.
+    /// No next token could be chosen: a processor or the sampler failed, or the logits were
+    /// invalid. The last [`Token`] carries the error. Other sequences in the batch continue.
     Failed,
 }
 
 /// One generated token, or the end of a row that failed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Token {
-    /// The id of the request it belongs to; in a static batch that is the row.
+    /// The id of its request. In a static batch, this is the row.
     pub row: usize,
-    /// Its id. If the row failed there is no token, and this is 0.
+    /// The token id, or 0 if the row failed.
     pub id: u32,
-    /// ln of the probability that the model gave it, before any processor (vLLM's `raw_logprobs`).
-    /// If the row failed, this is 0.
+    /// Log-probability (natural log) under the model itself, before any processor (vLLM's
+    /// `raw_logprobs`), or 0 if the row failed.
     pub logprob: f32,
-    /// The text that became certain with it; empty while a character or a possible stop string is
+    /// The text that this token completes. Empty while a character or a possible stop string is
     /// incomplete.
     pub text: String,
     /// Set on the last token of a row.
     pub finish: Option<FinishReason>,
-    /// The likeliest tokens of this step with their logprobs, likeliest first, by the model itself:
-    /// as many as the request's `top_logprobs` asks for (OpenAI's field of the same name).
+    /// The most likely tokens at this step with their logprobs, most likely first, under the model
+    /// itself. The request's `top_logprobs` sets how many (OpenAI's field of the same name).
     pub top: Vec<(u32, f32)>,
-    /// What went wrong, if `finish` is [`FinishReason::Failed`].
+    /// The error message, if `finish` is [`FinishReason::Failed`].
     pub error: Option<String>,
 }
 
-/// Returns the `k` largest of `logprobs` `(V)` with their ids, largest first; ties go to the
+/// Returns the `k` largest of `logprobs`, `(V)`, with their ids, largest first. Ties go to the
 /// smaller id. Doesn't sort the rest.
 pub fn top_logprobs(logprobs: &[f32], k: usize) -> Vec<(u32, f32)> {
     if k == 0 {
