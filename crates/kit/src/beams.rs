@@ -1,41 +1,41 @@
-//! What a beam search is asked for, and what it gives.
+//! Input and output of a beam search.
 
 use crate::FinishReason;
 use candle_core::{bail, Result};
 
-/// When to stop looking (HF `early_stopping`).
+/// When to stop searching (HF `early_stopping`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EarlyStopping {
-    /// As soon as there are `num_beams` finished texts.
+    /// As soon as `num_beams` sequences have finished.
     True,
-    /// When the best running text, at its present length, cannot beat the worst finished one. HF's
-    /// default, a heuristic.
+    /// When the best running sequence, at its current length, can't beat the worst finished one. A
+    /// heuristic, and HF's default.
     False,
-    /// When it could not even at the best length that is still possible: for a penalty above 0, the
-    /// longest.
+    /// When it couldn't even at the best length still possible, which is the longest if the penalty
+    /// is above 0.
     Never,
 }
 
-/// How to search. Names are those of HF's `GenerationConfig`.
+/// Settings for a beam search. Names are those of HF's `GenerationConfig`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BeamParams {
-    /// Texts that grow side by side.
+    /// Sequences to keep at each step.
     pub num_beams: usize,
-    /// Texts to return.
+    /// Sequences to return.
     pub num_return_sequences: usize,
-    /// A finished text's score is its log-probability over `length ^ length_penalty`: above 0 it
-    /// favours long texts.
+    /// Exponent of the length in a finished sequence's score, which is its log-probability over
+    /// `length ^ length_penalty`. Values above 0 favour long sequences.
     pub length_penalty: f64,
     /// When to stop.
     pub early_stopping: EarlyStopping,
 }
 
 impl BeamParams {
-    /// Refuses what makes no search.
+    /// Checks that the settings describe a search.
     ///
     /// # Errors
-    /// If there is no beam, more is to be returned than there are beams, or the penalty is no
-    /// number.
+    /// If there are no beams, if the number of sequences to return is 0 or exceeds the number of
+    /// beams, or if the penalty is not finite.
     pub fn check(&self) -> Result<()> {
         let Self { num_beams, num_return_sequences, length_penalty, .. } = self;
         if *num_beams == 0 {
@@ -54,13 +54,13 @@ impl BeamParams {
     }
 }
 
-/// A finished text.
+/// A finished sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hypothesis {
     /// The generated tokens, EOS included.
     pub new_ids: Vec<u32>,
     /// HF's `sequences_scores`: log-probability over `length ^ length_penalty`.
     pub score: f32,
-    /// Why it ended.
+    /// The reason it ended.
     pub finish: FinishReason,
 }

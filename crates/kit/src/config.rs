@@ -1,10 +1,10 @@
-//! `config.json` of the four families, checked before anything is loaded.
+//! `config.json` for the four families, checked before anything is loaded.
 
 use crate::error::{quoted, shown};
 use anyhow::{bail, ensure, Context as _, Result};
 use serde_json::{Map, Value};
 
-/// The families that day 5's stack runs.
+/// The model families that day 5's model supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// LayerNorm, learned positions, GELU, fused QKV.
@@ -17,21 +17,21 @@ pub enum Family {
     Qwen3,
 }
 
-/// How Llama 3.1 and later stretch the low RoPE frequencies (HF `_compute_llama3_parameters`).
+/// The way Llama 3.1 and later stretch RoPE's low frequencies (HF `_compute_llama3_parameters`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Llama3Scaling {
-    /// Low frequencies are divided by this.
+    /// Divisor for the low frequencies.
     pub factor: f64,
     /// Wavelengths above `original / low_freq_factor` are fully scaled.
     pub low_freq_factor: f64,
     /// Wavelengths below `original / high_freq_factor` are left alone.
     pub high_freq_factor: f64,
-    /// The context that the model was first trained for, in tokens.
+    /// The context length that the model was first trained with, in tokens.
     pub original_max_position_embeddings: f64,
 }
 
 impl Llama3Scaling {
-    /// Scales one inverse frequency, in radians a token.
+    /// Returns one inverse frequency after scaling, in radians per token.
     pub fn apply(&self, inv_freq: f32) -> f32 {
         let frequency = f64::from(inv_freq);
         let wavelength = 2.0 * std::f64::consts::PI / frequency;
@@ -48,10 +48,11 @@ impl Llama3Scaling {
     }
 }
 
-/// What a model needs to know of itself. Names are those of `config.json` (GPT-2's are translated).
+/// A model's sizes and options. Fields are named as in `config.json` (GPT-2's names are
+/// translated).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
-    /// Which family: it decides norm, positions, MLP and QKV in day 5's stack.
+    /// The family, which determines the norm, positions, MLP and QKV in day 5's model.
     pub family: Family,
     /// Number of token ids: V in shapes.
     pub vocab_size: usize,
@@ -67,32 +68,32 @@ pub struct ModelConfig {
     pub num_key_value_heads: usize,
     /// Width of one head: D in shapes.
     pub head_dim: usize,
-    /// The context: positions that the model can tell apart.
+    /// The context length: the number of distinct positions.
     pub max_position_embeddings: usize,
-    /// Added to the variance inside a norm.
+    /// Epsilon added to the variance inside a norm.
     pub norm_eps: f64,
     /// RoPE's base; unused by GPT-2.
     pub rope_theta: f64,
-    /// Llama 3's stretching of RoPE, if the model asks for it.
+    /// Llama 3's RoPE scaling, if the model uses it.
     pub rope_scaling: Option<Llama3Scaling>,
-    /// The output head is the embedding table.
+    /// True if the output head is the embedding table.
     pub tie_word_embeddings: bool,
-    /// Q, K and V have biases (Qwen2; some Llamas).
+    /// True if Q, K and V have biases (Qwen2; some Llamas).
     pub qkv_bias: bool,
-    /// The attention's output projection has a bias (some Llamas).
+    /// True if attention's output projection has a bias (some Llamas).
     pub output_bias: bool,
-    /// The MLP's projections have biases (some Llamas).
+    /// True if the MLP's projections have biases (some Llamas).
     pub mlp_bias: bool,
-    /// Ids that end a text.
+    /// Ids that end the sequence.
     pub eos_token_ids: Vec<u32>,
 }
 
 impl ModelConfig {
-    /// Reads the text of a `config.json`.
+    /// Parses the text of a `config.json`.
     ///
     /// # Errors
-    /// If it is not JSON, makes no sense, or asks for what day 5's stack does not do: the key and
-    /// value are named.
+    /// If it is not JSON, is inconsistent, or asks for something day 5's model doesn't implement.
+    /// The message names the key and the value.
     pub fn from_json(text: &str) -> Result<Self> {
         let json: Value = serde_json::from_str(text).context("not a model configuration")?;
         let keys = json.as_object().context("not a model configuration: expected a JSON object")?;
@@ -101,9 +102,9 @@ impl ModelConfig {
         Ok(config)
     }
 
-    /// Takes the ids that end a text from a `generation_config.json`, which goes before
-    /// `config.json`, as in transformers. If it names none, those of `config.json` stay, as in
-    /// vLLM: transformers would end the text nowhere.
+    /// Takes the EOS ids from a `generation_config.json`, which overrides `config.json`, as in
+    /// transformers. If it has none, those from `config.json` stay, as in vLLM; in transformers,
+    /// the text would never end.
     ///
     /// # Errors
     /// If its `eos_token_id` is neither an id, nor a list of ids, nor null.
@@ -115,7 +116,8 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Weights of the matrices, roughly: enough to tell a small model from a large one.
+    /// Returns the approximate number of weights in the matrices, enough to distinguish a small
+    /// model from a large one.
     pub fn size(&self) -> usize {
         let (c, q) = (self.hidden_size, self.num_attention_heads * self.head_dim);
         let attention = 2 * c * q + 2 * c * self.num_key_value_heads * self.head_dim;
@@ -124,7 +126,7 @@ impl ModelConfig {
         self.num_hidden_layers * (attention + mlp) + tables * self.vocab_size * c
     }
 
-    /// Refuses what no model can be. The bounds are far above every published model.
+    /// Rejects impossible sizes. The bounds are far above any published model.
     fn check(&self) -> Result<()> {
         for (key, value, limit) in [
             ("vocab_size", self.vocab_size, 1 << 22),
@@ -163,7 +165,7 @@ impl ModelConfig {
     }
 }
 
-/// The keys of a `config.json`. A key that is null is absent, and several names may mean one key:
+/// The keys of a `config.json`. A null key counts as absent, and one key can have several names:
 /// GPT-2's own and the common one (`attribute_map` in HF's `GPT2Config`).
 struct Keys<'a>(&'a Map<String, Value>);
 
@@ -175,7 +177,7 @@ const CONTEXT: &[&str] = &["max_position_embeddings", "n_positions"];
 const EPSILON: &[&str] = &["rms_norm_eps", "layer_norm_epsilon"];
 const ACTIVATION: &[&str] = &["hidden_act", "activation_function"];
 
-/// SiLU's names, and those of GELU's approximation with tanh (HF `ACT2FN`).
+/// The names of SiLU and of GELU's tanh approximation (HF `ACT2FN`).
 const SILU: &[&str] = &["silu", "swish"];
 const GELU_TANH: &[&str] =
     &["gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"];
@@ -186,7 +188,7 @@ impl Keys<'_> {
         let gpt2 = family == Family::Gpt2;
         let context = need(CONTEXT, self.count(CONTEXT)?)?;
         self.refuse_other_mathematics(family, context)?;
-        // GPT-2 has none of these keys, and transformers does not read them.
+        // GPT-2 has none of these keys, and transformers doesn't read them for it.
         let (rope_theta, rope_scaling) = if gpt2 { (10_000.0, None) } else { self.rope(context)? };
         let [kv_heads, head_dim] = match gpt2 {
             true => [None; 2],
@@ -258,11 +260,11 @@ impl Keys<'_> {
         Ok(family)
     }
 
-    /// Refuses options that change the output in transformers and that day 5's model doesn't
-    /// implement. Ignoring them would produce other text.
+    /// Rejects options that change the output in transformers but that day 5's model doesn't
+    /// implement. Ignoring them would produce different text.
     ///
-    /// GPT-2's `reorder_and_upcast_attn` isn't one of them: it asks for attention's products in
-    /// f32, which they are.
+    /// GPT-2's `reorder_and_upcast_attn` is fine: it asks for attention's products in f32, and ours
+    /// already are.
     fn refuse_other_mathematics(&self, family: Family, context: usize) -> Result<()> {
         self.refuse_windows(family, context)?;
         for (key, done, instead) in [
@@ -300,9 +302,9 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// Refuses attention windows, unless every layer sees the whole context all the same.
+    /// Rejects attention windows, unless every layer still sees the whole context.
     fn refuse_windows(&self, family: Family, context: usize) -> Result<()> {
-        // Qwen's window counts only with this switch (HF `Qwen2Config.__post_init__`).
+        // Qwen's window has no effect without this switch (HF `Qwen2Config.__post_init__`).
         let qwen = matches!(family, Family::Qwen2 | Family::Qwen3);
         let switch = qwen && self.flag("use_sliding_window")?.unwrap_or(false);
         let window = match (qwen, switch, self.count(&["sliding_window"])?) {
@@ -343,8 +345,9 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// transformers 5 writes `rope_parameters`, 4 wrote `rope_theta` and `rope_scaling`: both are
-    /// read, the older first, as in transformers (`convert_rope_params_to_dict`).
+    /// Reads RoPE's base and scaling. transformers 5 writes `rope_parameters`; version 4 wrote
+    /// `rope_theta` and `rope_scaling`. Both are read, the older first, as in transformers
+    /// (`convert_rope_params_to_dict`).
     fn rope(&self, context: usize) -> Result<(f64, Option<Llama3Scaling>)> {
         let [old, new] = ["rope_scaling", "rope_parameters"]
             .map(|key| self.0.get(key).filter(|table| !is_empty(table)));
@@ -367,7 +370,8 @@ impl Keys<'_> {
         let kind = table.get("rope_type").or(table.get("type"));
         let scaling = match kind.map(|kind| kind.as_str()) {
             None | Some(Some("default")) => None,
-            // Every position is divided by the factor.
+            // Linear scaling divides every position by the factor, so a factor of 1 changes
+            // nothing.
             Some(Some("linear")) if table.get("factor").and_then(Value::as_f64) == Some(1.0) => {
                 None
             }
@@ -381,8 +385,8 @@ impl Keys<'_> {
                     "rope_parameters.high_freq_factor is {high}; it must be above low_freq_factor \
                         {low}"
                 );
-                // As `standardize_rope_params`: the key outside counts first, and the context if
-                // there is neither.
+                // As in `standardize_rope_params`, the outer key takes precedence, and the context
+                // is the default.
                 const TRAINED: &str = "original_max_position_embeddings";
                 let trained = match self.number(&[TRAINED])? {
                     Some(trained) => trained,
@@ -408,7 +412,7 @@ impl Keys<'_> {
         self.0.get(key).is_some_and(|value| !value.is_null())
     }
 
-    /// The value of a key, and the name that it stands under.
+    /// Returns a key's value and the name it was found under.
     fn get<'k>(&self, names: &[&'k str]) -> Result<Option<(&'k str, &Value)>> {
         let mut found = names.iter().filter_map(|name| {
             self.0.get(*name).filter(|value| !value.is_null()).map(|value| (*name, value))
@@ -441,7 +445,7 @@ impl Keys<'_> {
         read.map(Some).with_context(|| format!("{name} is {}; expected {kind}", shown(value)))
     }
 
-    /// A whole number, which may be written 64.0.
+    /// Reads a whole number, which may be written as 64.0.
     fn count(&self, names: &[&str]) -> Result<Option<usize>> {
         self.read(names, "a whole number", |value| {
             let whole = |n: f64| (0.0..=9e15).contains(&n) && n.fract() == 0.0;
@@ -467,7 +471,7 @@ impl Keys<'_> {
     }
 }
 
-/// True for null and for a table without entries.
+/// Returns true for null and for an empty table.
 fn is_empty(value: &Value) -> bool {
     value.is_null() || value.as_object().is_some_and(Map::is_empty)
 }
@@ -489,7 +493,7 @@ fn need(names: &[&str], value: Option<usize>) -> Result<usize> {
     })
 }
 
-/// `eos_token_id` is a number, a list, or null.
+/// Parses `eos_token_id`: a number, a list, or null.
 fn token_ids(value: &Value) -> Result<Vec<u32>> {
     let id = |value: &Value| {
         let id = value.as_u64().and_then(|id| u32::try_from(id).ok());

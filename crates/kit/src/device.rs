@@ -1,4 +1,4 @@
-//! `--device` and `--dtype`, with a clear word where this build lacks one.
+//! `--device` and `--dtype`, with clear errors for devices that this build doesn't support.
 
 use anyhow::{bail, Context as _, Result};
 use candle_core::{DType, Device, Tensor};
@@ -8,7 +8,7 @@ pub const METAL: bool = cfg!(feature = "metal");
 /// True if this build can use CUDA.
 pub const CUDA: bool = cfg!(feature = "cuda");
 
-/// The device of that name: `cpu`, `metal` or `cuda`.
+/// Opens the device with that name: `cpu`, `metal` or `cuda`.
 ///
 /// # Errors
 /// If the name is unknown, this build lacks the feature, or the device cannot be opened.
@@ -29,7 +29,7 @@ pub fn device(name: &str) -> Result<Device> {
     opened.with_context(|| format!("could not open the {name} device; use --device cpu"))
 }
 
-/// The name of a device, as messages show it.
+/// Returns a device's name for messages.
 pub fn name(device: &Device) -> &'static str {
     match device {
         Device::Cpu => "the CPU",
@@ -38,10 +38,10 @@ pub fn name(device: &Device) -> &'static str {
     }
 }
 
-/// The type of that name: `f32`, `bf16` or `f16`.
+/// Returns the type with that name: `f32`, `bf16` or `f16`.
 ///
 /// # Errors
-/// If the name is none of the three.
+/// If the name is not one of these.
 pub fn dtype(name: &str) -> Result<DType> {
     match name {
         "f32" => Ok(DType::F32),
@@ -51,10 +51,10 @@ pub fn dtype(name: &str) -> Result<DType> {
     }
 }
 
-/// The type of activations and cache for weights of type `weights`.
+/// Returns the type of activations and KV cache for weights of type `weights`.
 ///
-/// On the CPU always f32: its half-precision sums lose too much. On Metal and CUDA the weights'
-/// own, as in transformers.
+/// On the CPU, always f32, because half-precision sums lose too much there. On Metal and CUDA, the
+/// same as the weights, as in transformers.
 pub fn activation_dtype(weights: DType, device: &Device) -> DType {
     if device.is_cpu() {
         DType::F32
@@ -63,12 +63,12 @@ pub fn activation_dtype(weights: DType, device: &Device) -> DType {
     }
 }
 
-/// Applies an operation that has code for the CPU only, as candle's `CustomOp1` to `CustomOp3` have
-/// unless they are also written for Metal and CUDA: on those candle refuses with "no metal
-/// implementation". Tensors of another device are copied to the CPU, and the result is copied back,
-/// which costs a wait for the device each time.
+/// Applies an operation that is implemented for the CPU only, such as a `CustomOp1` to `CustomOp3`
+/// without Metal or CUDA code, for which candle would fail with "no metal implementation". Tensors
+/// on another device are copied to the CPU and the result is copied back, which waits for the
+/// device each time.
 ///
-/// `operation` gets the tensors in the same order, all on the CPU.
+/// `operation` receives the tensors in the same order, all on the CPU.
 ///
 /// # Errors
 /// If the tensors are not all on one device, or the operation fails.

@@ -1,4 +1,4 @@
-//! Regular expressions over bytes, as deterministic automata: what day 14 walks.
+//! Regular expressions over bytes, compiled to the deterministic automata that day 14 walks.
 
 use candle_core::{Error, Result};
 use regex_automata::dfa::{dense, Automaton as _, StartKind};
@@ -9,37 +9,37 @@ use tokenizers::NormalizedString;
 
 pub use regex_automata::util::primitives::StateID;
 
-/// The most characters of a pattern that the whole text must match. The parser's own limit is 250
-/// brackets inside each other.
+/// Maximum length, in characters, of a pattern that the whole text must match. The parser has its
+/// own limit of 250 nested brackets.
 ///
-/// A server compiles the patterns of strangers, and nine characters, `\w{99999}`, can ask for
-/// gigabytes and minutes. These limits are sizes, not times, so that a pattern is accepted or
-/// refused on every machine alike. What they accept compiles within a second and 100 MB. A list of
-/// blocked words can't grow without end, only long, and its limits are far higher.
+/// A server compiles patterns from strangers, and nine characters, `\w{99999}`, can demand
+/// gigabytes and minutes. These limits are sizes, not times, so every machine accepts and rejects
+/// the same patterns. Accepted patterns compile within a second and 100 MB. A list of blocked words
+/// can be long but can't blow up, so its limits are far higher.
 const MOST_CHARS: usize = 1 << 15;
 
-/// The most states, each of which `live_states` of day 14 visits.
+/// Maximum number of states. Day 14's `live_states` visits every one.
 const MOST_STATES: usize = 1 << 18;
 
-/// The most bytes for the sets of nondeterministic states that each state of the automaton stands
-/// for. Each set is walked once for each of `classes` of bytes, so this bounds the time. Without a
-/// choice in the pattern every set is one state, and there is no limit.
+/// Returns the maximum bytes for the sets of NFA states that the automaton's states stand for.
+/// Building the automaton walks each set once per byte class (there are `classes`), so this bounds
+/// the time. A pattern without choices has one NFA state per set and needs no limit.
 fn most_set_bytes(nfa: &NFA, classes: usize) -> Option<usize> {
     let choice = |state: &State| matches!(state, State::Union { .. } | State::BinaryUnion { .. });
-    // The crate always puts the search for a beginning in front, as one union.
+    // The crate always adds one union at the start, for the unanchored search.
     let search = usize::from(nfa.start_unanchored() != nfa.start_anchored());
     let choices = nfa.states().iter().filter(|state| choice(state)).count();
     (choices > search).then_some((120_000_000 / classes).max(1 << 20))
 }
 
-/// A deterministic automaton: for every state and byte the next state.
+/// A deterministic automaton: it maps every state and byte to the next state.
 pub struct Dfa {
     table: dense::DFA<Vec<u32>>,
     start: StateID,
 }
 
 impl Dfa {
-    /// An automaton whose matches may begin anywhere in the text.
+    /// Compiles an automaton whose matches can start anywhere in the text.
     ///
     /// # Errors
     /// If `pattern` is not a regular expression, or its automaton is too large.
@@ -47,7 +47,7 @@ impl Dfa {
         Self::compile(pattern, StartKind::Unanchored, Anchored::No)
     }
 
-    /// An automaton whose matches begin with the first byte of the text.
+    /// Compiles an automaton whose matches start at the first byte of the text.
     ///
     /// # Errors
     /// As [`Dfa::search`].
@@ -92,7 +92,7 @@ impl Dfa {
         let (table_bytes, set_bytes) = if block_list {
             (1 << 27, Some(1 << 29))
         } else {
-            // A row has a number of 4 bytes for each class, and is padded to the next power of two.
+            // A row has a 4-byte entry per class and is padded to the next power of two.
             let row = 4 * classes.next_power_of_two();
             ((MOST_STATES * row).min(1 << 25), most_set_bytes(&nfa, classes))
         };
@@ -111,35 +111,36 @@ impl Dfa {
         Ok(Self { table, start })
     }
 
-    /// Bytes of memory that the automaton takes.
+    /// Returns the automaton's memory, in bytes.
     pub fn memory_usage(&self) -> usize {
         self.table.memory_usage()
     }
 
-    /// The state before the first byte.
+    /// Returns the state before the first byte.
     pub fn start(&self) -> StateID {
         self.start
     }
 
-    /// One transition: the state after one more byte.
+    /// Returns the state after one more byte.
     pub fn next_state(&self, state: StateID, byte: u8) -> StateID {
         self.table.next_state(state, byte)
     }
 
-    /// True if a match ended *one byte ago*, before the byte that led to `state`. This is how the
-    /// automata of the regex crates say "match": a border such as `\b` shows one byte late.
+    /// Returns true if a match ended *one byte ago*, before the byte that led to `state`. The regex
+    /// crates' automata report matches with this delay because a boundary such as `\b` depends on
+    /// the next byte.
     pub fn is_match_state(&self, state: StateID) -> bool {
         self.table.is_match_state(state)
     }
 
-    /// True if the text so far, were it the whole text, ends in a match.
+    /// Returns true if the text would end in a match if it stopped here.
     pub fn ends_in_match(&self, state: StateID) -> bool {
         self.table.is_match_state(self.table.next_eoi_state(state))
     }
 
-    /// The states that one byte leads to from `state`, each once.
+    /// Returns the states reachable from `state` in one byte, without duplicates.
     pub fn successors(&self, state: StateID) -> Vec<StateID> {
-        // Bytes that no part of the pattern tells apart are one class: one byte stands for all.
+        // Bytes that the pattern never distinguishes form a class, so one byte per class is enough.
         let classes = self.table.byte_classes().representatives(0..=255);
         let bytes = classes.filter_map(|unit| unit.as_u8());
         let mut next: Vec<StateID> = bytes.map(|byte| self.next_state(state, byte)).collect();
@@ -149,7 +150,7 @@ impl Dfa {
     }
 }
 
-/// What is wrong with a pattern, and where.
+/// Describes a syntax error in a pattern and its location.
 fn syntax_error(pattern: &str, error: &regex_syntax::Error) -> String {
     let (reason, span) = match error {
         regex_syntax::Error::Parse(e) => (e.kind().to_string(), e.span()),
@@ -160,13 +161,13 @@ fn syntax_error(pattern: &str, error: &regex_syntax::Error) -> String {
     format!("{reason} at character {}", before.chars().count() + 1)
 }
 
-/// An error and its causes on one line.
+/// Formats an error and its causes on one line.
 fn causes(error: impl Into<anyhow::Error>) -> String {
     format!("{:#}", error.into())
 }
 
-/// Words as one pattern, a group: it matches any of them, in any letter case, composed ("é" is one
-/// character) or decomposed ("e" and an accent), and nothing else.
+/// Returns a pattern, as a group, that matches exactly these words, in any letter case, composed
+/// ("é" is one character) or decomposed ("e" and an accent).
 pub fn any_word(words: &[String]) -> String {
     let mut forms = BTreeSet::new();
     for word in words {
@@ -174,7 +175,8 @@ pub fn any_word(words: &[String]) -> String {
             forms.insert(small(word));
             continue;
         }
-        // `(?i:…)` joins letters one by one. "ß" and "SS" it does not, but std's letter case does.
+        // `(?i:…)` folds case letter by letter. It doesn't match "ß" with "SS", but std's case
+        // conversion does.
         for cased in [word.to_string(), word.to_lowercase(), word.to_uppercase()] {
             let mut composed = NormalizedString::from(cased.as_str());
             let mut decomposed = composed.clone();
@@ -188,7 +190,7 @@ pub fn any_word(words: &[String]) -> String {
     format!("(?i:{})", alternatives(&forms, 0, 0))
 }
 
-/// The characters of a word, small where that is one character.
+/// Returns a word's characters, lowercased where the result is a single character.
 fn small(word: &str) -> Vec<char> {
     let one = |c: char| {
         let mut small = c.to_lowercase();
@@ -201,9 +203,9 @@ fn small(word: &str) -> Vec<char> {
     word.chars().map(one).collect()
 }
 
-/// Sorted words as a pattern, without the `at` characters that they all begin with. What some of
-/// them have in common next is written once. A list is then built from few alternatives at a time,
-/// which is what its automaton costs.
+/// Returns a pattern for sorted words, without the first `at` characters, which they all share.
+/// Further common prefixes are written once. This keeps the number of alternatives at each point
+/// small, and that number determines the cost of the automaton.
 fn alternatives(words: &[Vec<char>], at: usize, depth: usize) -> String {
     let literal = |chars: &[char]| regex_syntax::escape(&chars.iter().collect::<String>());
     let [first, .., last] = words else {
@@ -216,7 +218,7 @@ fn alternatives(words: &[Vec<char>], at: usize, depth: usize) -> String {
             branches.push(alternatives(branch, at + shared, depth + 1));
         }
     } else {
-        // The parser refuses what is nested more than 250 times.
+        // The parser rejects nesting deeper than 250.
         shared = 0;
         branches.extend(words.iter().map(|word| literal(&word[at..])));
     }

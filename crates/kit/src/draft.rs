@@ -1,53 +1,53 @@
-//! The words of speculative decoding: a draft, the thing that makes one, and what became of it.
+//! The types of speculative decoding: drafts, drafters, and verdicts.
 
 use crate::ProcessorInput;
 use candle_core::Result;
 
-/// Tokens proposed to follow a sequence, and the distribution that each was drawn from.
+/// Tokens proposed to follow a sequence, with the distribution that each was drawn from.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Draft {
     /// The proposed tokens.
     pub tokens: Vec<u32>,
-    /// For each of them the probabilities `(V)` it was drawn from; a proposal without chance is a
-    /// single 1.
+    /// For each token, the probabilities `(V)` it was drawn from. For a deterministic proposal, all
+    /// mass is on that token.
     pub probs: Vec<Vec<f32>>,
 }
 
-/// Proposes tokens.
+/// Proposes tokens for the target model to verify.
 pub trait Drafter {
-    /// Up to `n` tokens to follow `input.tokens`; one number in [0, 1) for each. An empty draft is
-    /// one, too.
+    /// Returns up to `n` tokens to follow `input.tokens`, using one number in [0, 1) for each. An
+    /// empty draft is allowed.
     ///
     /// # Errors
-    /// If its model fails.
+    /// If the drafter's model fails.
     fn draft(&mut self, input: &ProcessorInput, n: usize, uniforms: &[f32]) -> Result<Draft>;
 }
 
-/// What verification found.
+/// The result of verifying a draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// How many drafted tokens were accepted.
+    /// Number of drafted tokens accepted.
     pub accepted: usize,
-    /// The token after them: drawn from the residual where a draft was rejected, or the bonus token
-    /// where none was.
+    /// The token after the accepted ones: drawn from the residual after a rejection, or the bonus
+    /// token if all were accepted.
     pub next: u32,
 }
 
-/// What speculation did.
+/// Statistics of speculative decoding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
-    /// Passes of the target.
+    /// Forward passes of the target model.
     pub passes: usize,
     /// Tokens drafted.
     pub drafted: usize,
-    /// Of them, tokens accepted.
+    /// Drafted tokens accepted.
     pub accepted: usize,
-    /// Tokens written.
+    /// Tokens added to the sequence.
     pub written: usize,
 }
 
 impl Counts {
-    /// Adds one block, of which `written` tokens came into the sequence.
+    /// Adds one draft and its verdict, after which `written` tokens joined the sequence.
     pub fn add(&mut self, draft: &Draft, verdict: &Verdict, written: usize) {
         self.passes += 1;
         self.drafted += draft.tokens.len();

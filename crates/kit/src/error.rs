@@ -1,6 +1,6 @@
-//! Errors as the reader meets them: what is wrong usage, and one line for each chain of causes.
+//! Errors as the user sees them: usage errors, and one line for each chain of causes.
 
-/// A mistake in the flags: exit code 2.
+/// A mistake in the command-line flags. Exit code 2.
 #[derive(Debug)]
 pub struct Usage(String);
 
@@ -12,7 +12,7 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Nobody reads standard output any more, as after `| head`. `main` ends without a word.
+/// Standard output was closed, for example by `| head`. `main` exits silently.
 #[derive(Debug)]
 pub struct OutputClosed;
 
@@ -24,14 +24,14 @@ impl std::fmt::Display for OutputClosed {
 
 impl std::error::Error for OutputClosed {}
 
-/// A [`Usage`] error with this message.
+/// Returns a [`Usage`] error with this message.
 pub fn usage(message: impl std::fmt::Display) -> anyhow::Error {
     Usage(message.to_string()).into()
 }
 
-/// The chain of an error on one line, without candle's backtraces. Control characters are escaped,
-/// except for line breaks and tabs: a message may quote a file or a server, and must not reach the
-/// terminal as a command.
+/// Formats an error's chain on one line, without candle's backtraces. Control characters other than
+/// line breaks and tabs are escaped: a message may quote a file or a server, and must not send
+/// commands to the terminal.
 pub fn describe(error: &anyhow::Error) -> String {
     let link = |link: &(dyn std::error::Error + 'static)| match link.downcast_ref() {
         Some(error) => plain(error),
@@ -44,20 +44,19 @@ pub fn describe(error: &anyhow::Error) -> String {
     })
 }
 
-/// The most characters of a file's or a client's text that a message quotes.
+/// Maximum number of characters that a message quotes from a file or client.
 const MOST_SHOWN: usize = 200;
 
-/// Text from a file or a client, as a message quotes it: in quotation marks, otherwise as
-/// [`shown`].
+/// Quotes text from a file or client in a message: [`shown`], in quotation marks.
 pub fn quoted(text: impl std::fmt::Display) -> String {
     format!("\"{}\"", shown(text))
 }
 
-/// Text from a file or a client, as a message can show it: control and invisible characters
-/// escaped, and cut after 200 characters.
+/// Formats text from a file or client for a message: control and invisible characters are escaped,
+/// and the text is cut off after 200 characters.
 ///
-/// It also takes numbers, JSON and `format_args!("{shape:?}")`, which can be too long for a
-/// message, too.
+/// Also useful for numbers, JSON and `format_args!("{shape:?}")`, which can be too long for a
+/// message as well.
 pub fn shown(text: impl std::fmt::Display) -> String {
     let text = text.to_string();
     let mut rest = text.chars();
@@ -68,17 +67,17 @@ pub fn shown(text: impl std::fmt::Display) -> String {
     shown
 }
 
-/// Appends a character, escaped as Rust writes it (`\u{1b}`, `\n`) if it is not a visible one.
+/// Appends a character, escaped as in Rust (`\u{1b}`, `\n`) unless it is visible.
 fn push_visible(mut text: String, c: char) -> String {
     match c {
         '"' | '\'' | '\\' => text.push(c),
-        // With a letter in front: on its own, a combining accent is escaped, too.
+        // The leading letter keeps combining accents unescaped: a lone one would be escaped, too.
         _ => text.extend(String::from_iter(['a', c]).escape_debug().skip(1)),
     }
     text
 }
 
-/// A candle error without its backtrace: candle prints one when `RUST_BACKTRACE` is set.
+/// Formats a candle error without the backtrace that candle adds when `RUST_BACKTRACE` is set.
 pub fn plain(error: &candle_core::Error) -> String {
     match error {
         candle_core::Error::WithBacktrace { inner, .. } => plain(inner),

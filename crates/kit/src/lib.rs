@@ -1,4 +1,4 @@
-//! What the days stand on: the types that go between them, and given code that no day teaches.
+//! Shared types and supporting code that the daily exercises build on.
 
 #![warn(missing_docs)]
 

@@ -1,6 +1,6 @@
-//! Panics of a day's code: what is said of one, and whether it was a task that isn't written yet.
+//! Reporting panics in a day's code, and recognising a task that isn't written yet.
 
-/// The words of a `todo!` that was reached, if the panic was one: "day 6, task 1: keep the last
+/// Returns the message of a `todo!`, if that caused the panic: "day 6, task 1: keep the last
 /// position of every row".
 pub fn unwritten(panic: &(dyn std::any::Any + Send)) -> Option<String> {
     let message = panic_message(panic);
@@ -8,7 +8,7 @@ pub fn unwritten(panic: &(dyn std::any::Any + Send)) -> Option<String> {
     task.starts_with("day ").then(|| task.to_string())
 }
 
-/// The message of a caught panic.
+/// Returns the message of a caught panic.
 pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or(panic.downcast_ref::<&str>().copied())
@@ -16,16 +16,16 @@ pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
         .to_string()
 }
 
-/// Where the last panic happened, for [`describe_panic`]: a panic hook has no other way to say it.
+/// Location of the last panic in any thread, for [`describe_panic`]. A panic hook can't return it.
 static PLACE: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
 
 thread_local! {
-    /// Where the last panic of this thread happened: checks run side by side, and one may panic
-    /// while another is told of.
+    /// Location of this thread's last panic. Thread-local, because checks run in parallel, and
+    /// another may panic before this one is reported.
     static HERE: std::cell::Cell<String> = const { std::cell::Cell::new(String::new()) };
 }
 
-/// From here on a panic prints nothing by itself; its place is kept for [`describe_panic`].
+/// Stops panics from printing anything, and records their location for [`describe_panic`].
 pub fn quiet_panics() {
     std::panic::set_hook(Box::new(|info| {
         if let (Some(place), Ok(mut last)) = (info.location(), PLACE.lock()) {
@@ -35,13 +35,12 @@ pub fn quiet_panics() {
     }));
 }
 
-/// What to tell the reader of a caught panic: a task that is not written yet, or a panic, with its
-/// place.
+/// Describes a caught panic: either a task that isn't written yet, or an error with its location.
 pub fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
     if let Some(task) = unwritten(panic) {
         return format!("{task}: this is not written yet");
     }
-    // A thread of a pool may have panicked in place of this one.
+    // The panic may have happened in a pool's thread instead of this one.
     let place = match HERE.take() {
         none if none.is_empty() => PLACE.lock().map(|place| place.clone()).unwrap_or_default(),
         here => here,

@@ -1,5 +1,5 @@
-//! Matrices of quantised weights, in the blocks of GGUF: 32 numbers of a row become small integers
-//! and a scale that they share (ggml's `block_q8_0`, `block_q4_0` and `block_q4_1`).
+//! Quantised weight matrices in GGUF's block formats: 32 consecutive values of a row become small
+//! integers with a shared scale (ggml's `block_q8_0`, `block_q4_0` and `block_q4_1`).
 
 use crate::ModelConfig;
 use candle_core::quantized::{ggml_file::qtensor_from_ggml, GgmlDType};
@@ -8,12 +8,12 @@ use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Numbers in a block. They lie in one row, side by side.
+/// Values per block, all from one row.
 pub const BLOCK_SIZE: usize = 32;
 
-/// Rows in a tile, as the kernels read them.
+/// Rows per tile, as the kernels read them.
 const TILE_ROWS: usize = 16;
-/// Bytes of a row that stand together in a tile.
+/// Consecutive bytes of a row in a tile.
 const TOGETHER: usize = 4;
 
 /// How the numbers of a block are stored. Scales are f16, little endian, and come first.
@@ -33,17 +33,17 @@ pub enum QuantType {
 }
 
 impl QuantType {
-    /// Numbers in a block: [`BLOCK_SIZE`], for all of them.
+    /// Returns the values per block: [`BLOCK_SIZE`] for every type.
     pub fn block_size(self) -> usize {
         BLOCK_SIZE
     }
 
-    /// Bytes of a block: 34 for Q8_0, 18 for Q4_0, 20 for Q4_1.
+    /// Returns the bytes per block: 34 for Q8_0, 18 for Q4_0, 20 for Q4_1.
     pub fn bytes_per_block(self) -> usize {
         self.scale_bytes() + self.integer_bytes()
     }
 
-    /// Bytes of a block before its integers.
+    /// Returns the bytes in a block before its integers.
     fn scale_bytes(self) -> usize {
         match self {
             Self::Q8_0 | Self::Q4_0 => 2,
@@ -51,7 +51,7 @@ impl QuantType {
         }
     }
 
-    /// Bytes of a block's integers.
+    /// Returns the bytes of a block's integers.
     fn integer_bytes(self) -> usize {
         match self {
             Self::Q8_0 => 32,
@@ -59,9 +59,9 @@ impl QuantType {
         }
     }
 
-    /// Bytes of the weights of a whole model whose matrices are of this type. A head that is the
-    /// embedding table, too, is Q8_0 at least: it is read for every token, and what it gets wrong
-    /// nothing behind it puts right.
+    /// Returns the weight bytes of a whole model with matrices of this type. An output head that is
+    /// also the embedding table is at least Q8_0: it is read for every token, and no later layer
+    /// can correct its errors.
     pub fn model_bytes(self, config: &ModelConfig) -> f64 {
         let bytes = |kind: Self, numbers: usize| {
             numbers as f64 * kind.bytes_per_block() as f64 / BLOCK_SIZE as f64
@@ -71,7 +71,8 @@ impl QuantType {
         bytes(self, config.size() - head) + bytes(self.of_a_tied_head(), head)
     }
 
-    /// The type of a head that is the embedding table, too, in a model of this type.
+    /// Returns the type for an output head that is also the embedding table, in a model of this
+    /// type.
     pub fn of_a_tied_head(self) -> Self {
         match self {
             Self::Q4_0 => Self::Q8_0,
@@ -79,7 +80,7 @@ impl QuantType {
         }
     }
 
-    /// What candle calls it.
+    /// Returns candle's name for this type.
     pub fn ggml(self) -> GgmlDType {
         match self {
             Self::Q8_0 => GgmlDType::Q8_0,
@@ -99,7 +100,7 @@ impl std::fmt::Display for QuantType {
     }
 }
 
-/// A matrix `(out, in)` of quantised weights.
+/// A quantised weight matrix `(out, in)`.
 #[derive(Clone)]
 pub struct QuantizedMatrix {
     kind: QuantType,
@@ -113,17 +114,17 @@ pub struct QuantizedMatrix {
 enum Blocks {
     /// Row after row, as in a file.
     Rows(Vec<u8>),
-    /// In tiles, as the kernels read them: see [`QuantizedMatrix::tiled`].
+    /// In tiles, as the kernels read them. See [`QuantizedMatrix::tiled`].
     Tiles(Vec<u8>),
 }
 
 impl QuantizedMatrix {
-    /// The matrix whose rows lie one behind the other in `blocks`, each `inner / 32` blocks long,
-    /// as in a GGUF file.
+    /// Wraps a matrix whose rows are stored consecutively in `blocks`, `inner / 32` blocks each, as
+    /// in a GGUF file.
     ///
     /// # Errors
-    /// If a row is not a whole number of blocks, there are more or fewer bytes than the shape asks
-    /// for, or a scale is infinite or not a number.
+    /// If a row is not a whole number of blocks, if the number of bytes doesn't match the shape, or
+    /// if a scale is infinite or NaN.
     pub fn new(kind: QuantType, out: usize, inner: usize, blocks: Vec<u8>) -> Result<Self> {
         if inner == 0 || !inner.is_multiple_of(BLOCK_SIZE) {
             bail!("a row of {inner} numbers cannot be {kind}: its blocks hold {BLOCK_SIZE} each")
@@ -134,7 +135,7 @@ impl QuantizedMatrix {
         }
         for (at, block) in blocks.chunks(kind.bytes_per_block()).enumerate() {
             let scales = block[..kind.scale_bytes()].chunks_exact(2);
-            // Of an infinite or undefined f16, all five bits of the exponent are set.
+            // An f16 is infinite or NaN if all five exponent bits are set.
             if scales.map(|s| s[1] & 0x7c).any(|exponent| exponent == 0x7c) {
                 let row = at / (inner / BLOCK_SIZE);
                 bail!("a scale in row {row} is infinite or not a number: the weights are damaged")
@@ -143,21 +144,22 @@ impl QuantizedMatrix {
         Ok(Self { kind, out, inner, blocks: Blocks::Rows(blocks) })
     }
 
-    /// How its numbers are stored.
+    /// Returns the storage format of the values.
     pub fn kind(&self) -> QuantType {
         self.kind
     }
 
-    /// `(out, in)`.
+    /// Returns `(out, in)`.
     pub fn shape(&self) -> (usize, usize) {
         (self.out, self.inner)
     }
 
-    /// The matrix as the kernels read it, of the same size: sixteen rows stand side by side in a
-    /// *tile*, the last one filled up with zeros. A tile has the first blocks of its rows, then
-    /// their second ones, and so on: first their scales, row after row, then four bytes of integers
-    /// of each row, the next four of each, and so on. So a vector of the processor holds bytes of
-    /// several rows, and no sum is across a vector.
+    /// Returns the matrix rearranged into the layout that the kernels read. Sixteen rows form a
+    /// *tile*, and the last tile is padded with zeros. A tile holds the first block of each of its
+    /// rows, then the second block of each, and so on. Each group of blocks starts with the scales,
+    /// row after row, followed by four bytes of integers from each row, then the next four from
+    /// each, and so on. A vector register therefore holds bytes from several rows, and no sum has
+    /// to run across a register.
     pub fn tiled(self) -> Self {
         let Blocks::Rows(rows) = &self.blocks else { return self };
         let (tile, row) = (TILE_ROWS * self.row_bytes(), self.row_bytes());
@@ -173,7 +175,7 @@ impl QuantizedMatrix {
         Self { blocks: Blocks::Tiles(tiles), ..self }
     }
 
-    /// The tiles, if it is [tiled](Self::tiled).
+    /// Returns the tiles, if the matrix is [tiled](Self::tiled).
     pub fn tiles(&self) -> Option<&[u8]> {
         match &self.blocks {
             Blocks::Rows(_) => None,
@@ -181,7 +183,7 @@ impl QuantizedMatrix {
         }
     }
 
-    /// Which bytes of a row stand where in its tile, if it is row `at` of the tile.
+    /// Returns pairs of byte ranges, in a row and in its tile, for row `at` of the tile.
     fn places(&self, at: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
         let kind = self.kind;
         (0..self.inner / BLOCK_SIZE).flat_map(move |block| {
@@ -200,16 +202,16 @@ impl QuantizedMatrix {
         })
     }
 
-    /// Bytes of a row.
+    /// Returns the bytes in a row.
     fn row_bytes(&self) -> usize {
         self.inner / BLOCK_SIZE * self.kind.bytes_per_block()
     }
 
-    /// The blocks of row `i`, as in a GGUF file; of a [tiled](Self::tiled) matrix they are
-    /// gathered.
+    /// Returns the blocks of row `i`, as in a GGUF file. For a [tiled](Self::tiled) matrix, they
+    /// are gathered into a new vector.
     ///
     /// # Panics
-    /// If there is no row `i`.
+    /// If row `i` doesn't exist.
     pub fn row(&self, i: usize) -> Cow<'_, [u8]> {
         assert!(i < self.out, "row {i} of a matrix of {}", self.out);
         let length = self.row_bytes();
@@ -226,14 +228,14 @@ impl QuantizedMatrix {
         }
     }
 
-    /// Bytes that it takes in memory.
+    /// Returns the matrix's size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         match &self.blocks {
             Blocks::Rows(bytes) | Blocks::Tiles(bytes) => bytes.len(),
         }
     }
 
-    /// The numbers that the blocks stand for: f32, `(out, in)`, on the CPU.
+    /// Returns the dequantised values: f32, `(out, in)`, on the CPU.
     ///
     /// # Errors
     /// If memory runs out.
@@ -241,10 +243,10 @@ impl QuantizedMatrix {
         self.widened_rows(0..self.out)
     }
 
-    /// Some rows of [`widened`](Self::widened), in the order given: `(rows, in)`.
+    /// Returns some rows of [`widened`](Self::widened), in the order given: `(rows, in)`.
     ///
     /// # Errors
-    /// If there is no such row.
+    /// If a row doesn't exist.
     pub fn widened_rows(&self, rows: impl IntoIterator<Item = usize>) -> Result<Tensor> {
         let (mut blocks, mut count) = (Vec::new(), 0);
         for row in rows {

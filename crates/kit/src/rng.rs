@@ -1,5 +1,4 @@
-//! Randomness: torch's own stream, so that sampled tokens can equal transformers', and a portable
-//! one.
+//! Random numbers: torch's own stream, so that samples can match transformers, and a portable one.
 
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use rand_chacha::ChaCha12Rng;
@@ -7,8 +6,8 @@ use rand_chacha::ChaCha12Rng;
 const N: usize = 624;
 const M: usize = 397;
 
-/// `torch.manual_seed(seed)` and what its CPU generator draws after it: Mersenne Twister 19937
-/// (Matsumoto and Nishimura 1998; torch `at::mt19937`).
+/// torch's CPU generator after `torch.manual_seed(seed)`: Mersenne Twister 19937 (Matsumoto and
+/// Nishimura 1998; torch `at::mt19937`).
 #[derive(Clone)]
 pub struct TorchRng {
     state: [u32; N],
@@ -16,8 +15,8 @@ pub struct TorchRng {
 }
 
 impl TorchRng {
-    /// The generator after `torch.manual_seed(seed)`; torch, too, keeps the low 32 bits of the
-    /// seed.
+    /// Returns the generator in its state after `torch.manual_seed(seed)`. Like torch, it uses only
+    /// the low 32 bits of the seed.
     pub fn new(seed: u64) -> Self {
         let mut state = [0u32; N];
         state[0] = seed as u32;
@@ -28,7 +27,7 @@ impl TorchRng {
         Self { state, next: N }
     }
 
-    /// 32 random bits.
+    /// Returns 32 random bits.
     pub fn next_u32(&mut self) -> u32 {
         if self.next == N {
             self.twist();
@@ -50,8 +49,8 @@ impl TorchRng {
         self.next = 0;
     }
 
-    /// A draw from Exp(1) as torch's CPU `exponential_` makes it: two words, the first one high, 53
-    /// bits of them as `u` in [0, 1), then `-ln(1 - u)` in f64, rounded to f32.
+    /// Draws from Exp(1) like torch's CPU `exponential_`: combines two words, high word first,
+    /// takes 53 of their bits as `u` in [0, 1), and computes `-ln(1 - u)` in f64, rounded to f32.
     pub fn exponential(&mut self) -> f32 {
         let high = u64::from(self.next_u32());
         let low = u64::from(self.next_u32());
@@ -60,35 +59,35 @@ impl TorchRng {
         (-(-u).ln_1p()) as f32
     }
 
-    /// Passes over `n` draws from Exp(1).
+    /// Skips `n` draws from Exp(1).
     pub fn skip(&mut self, n: usize) {
         for _ in 0..n {
             self.exponential();
         }
     }
 
-    /// `n` draws from Exp(1), in order.
+    /// Returns `n` draws from Exp(1), in order.
     pub fn exponentials(&mut self, n: usize) -> Vec<f32> {
         (0..n).map(|_| self.exponential()).collect()
     }
 }
 
-/// A portable stream of uniform numbers in [0, 1): ChaCha with 12 rounds, one stream for each
-/// (seed, request).
+/// A portable stream of uniform numbers in [0, 1): ChaCha with 12 rounds, and one stream per (seed,
+/// request).
 ///
-/// `rand`'s `StdRng` is documented as *not* portable: its numbers may change with a release.
+/// `rand`'s `StdRng` is documented as *not* portable: its numbers can change between releases.
 pub struct RequestRng(ChaCha12Rng);
 
 impl RequestRng {
-    /// The stream of one request: rows of a batch and requests of a scheduler each have their own,
-    /// so a row in company draws what it would draw alone.
+    /// Returns a request's own stream. Every row of a batch and every request in a scheduler has
+    /// its own, so a row draws the same numbers in a batch as it would alone.
     pub fn new(seed: u64, request: u64) -> Self {
         let mut rng = ChaCha12Rng::seed_from_u64(seed);
         rng.set_stream(request);
         Self(rng)
     }
 
-    /// The next uniform number: 24 random bits, the most that an f32 below 1 holds evenly.
+    /// Returns the next uniform number: 24 random bits, the most an f32 below 1 can hold evenly.
     pub fn uniform(&mut self) -> f32 {
         (self.0.next_u32() >> 8) as f32 / (1u32 << 24) as f32
     }

@@ -6,14 +6,14 @@ use candle_core::Result;
 /// The number of rows in a scheduler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SchedulerLoad {
-    /// Rows that wait for their prefill.
+    /// Rows waiting for their prefill.
     pub waiting: usize,
-    /// Rows that run.
+    /// Rows currently running.
     pub running: usize,
 }
 
 impl SchedulerLoad {
-    /// Returns the number of rows, waiting and running ones together.
+    /// Returns the total number of rows, waiting and running.
     pub fn rows(self) -> usize {
         self.waiting + self.running
     }
@@ -28,18 +28,18 @@ pub trait SchedulerInterface<'a> {
     /// If the request can never run: its prompt doesn't fit the model, for example.
     fn submit(&mut self, request: Request<'a>) -> Result<()>;
 
-    /// Does one piece of work that should not be divided, such as one prefill, or one pass over all
-    /// running rows. Returns the tokens it produced. Without rows, it does nothing.
+    /// Does one indivisible piece of work, such as one prefill, or one pass over all running rows.
+    /// Returns the tokens it produced. Does nothing if there are no rows.
     ///
-    /// A row that fails alone ends with a token that says so. Its neighbours go on.
+    /// If a single row fails, it ends with a token that carries the error. Other rows continue.
     ///
     /// # Errors
-    /// If the model fails. All rows are lost then: the scheduler is empty, and can be used again.
+    /// If the model fails. All rows are lost, but the scheduler is empty and can be used again.
     fn step(&mut self) -> Result<Vec<Token>>;
 
     /// Ends a row early. It may still produce a token in the next step. An unknown `id` is ignored.
     fn cancel(&mut self, id: usize);
 
-    /// Returns how many rows there are.
+    /// Returns the number of waiting and running rows.
     fn load(&self) -> SchedulerLoad;
 }

@@ -1,9 +1,9 @@
-//! The bytes that a token adds to a text, read off the tokenizer's decoder.
+//! The bytes that a token adds to a text, derived from the tokenizer's decoder.
 
 use serde_json::Value;
 
-/// What a decoder does to each token by itself, wherever the token stands, but for the text's
-/// beginning.
+/// The decoder's effect on a single token, independent of its position. The start of the text,
+/// which some decoders treat differently, is not covered.
 pub struct TokenBytes(Vec<Step>);
 
 enum Step {
@@ -11,28 +11,28 @@ enum Step {
     Replace { from: String, to: String },
     /// `<0x0A>` is the byte 10.
     ByteFallback,
-    /// Every character is a byte (GPT-2's `bytes_to_unicode`); a token with any other character is
-    /// text.
+    /// Every character is a byte (GPT-2's `bytes_to_unicode`). A token that contains any other
+    /// character is plain text.
     ByteLevel,
-    /// Up to `start` of these characters are cut off at the token's beginning, and up to `stop` at
-    /// its end.
+    /// Up to `start` of these characters are removed from the start of the token, and up to `stop`
+    /// from its end.
     Strip { of: char, start: usize, stop: usize },
-    /// A token begins with a space, unless it begins with `prefix`, which is cut off.
+    /// A token starts with a space, unless it starts with `prefix`, which is removed.
     WordPiece { prefix: String, cleanup: bool },
 }
 
-/// A token on its way through the steps.
+/// A token partway through the steps.
 enum Part {
     Text(String),
     Bytes(Vec<u8>),
 }
 
 impl TokenBytes {
-    /// Reads a decoder as a `tokenizer.json` has it; None is a tokenizer without one.
+    /// Parses the decoder from a `tokenizer.json`. None means that the tokenizer has no decoder.
     ///
     /// # Errors
-    /// In words, if what a token becomes depends on its neighbours, or the decoder is of a kind
-    /// that is not known.
+    /// Returns a description if a token's text depends on its neighbours, or if the decoder is of
+    /// an unknown kind.
     pub fn of(decoder: Option<&Value>) -> Result<Self, String> {
         let Some(decoder) = decoder else {
             return Err("it has no decoder, and joins tokens with spaces".into());
@@ -40,8 +40,8 @@ impl TokenBytes {
         let mut flat = Vec::new();
         flatten(decoder, &mut flat);
         let mut steps = Vec::new();
-        // After `Fuse` and `ByteLevel` all tokens are one text; after `ByteFallback` bytes that
-        // follow each other are.
+        // After `Fuse` and `ByteLevel`, all tokens form one text. After `ByteFallback`, runs of
+        // consecutive byte tokens do.
         let (mut fused, mut bytes_joined) = (false, false);
         for part in flat {
             let text = |key: &str| part[key].as_str().unwrap_or_default();
@@ -53,8 +53,9 @@ impl TokenBytes {
                 "Fuse" => fused = true,
                 "Replace" => {
                     let Some(from) = part["pattern"]["String"].as_str() else { return depends() };
-                    // What tokens spell together, only a single character cannot be; and of bytes,
-                    // only one of ASCII.
+                    // A longer string could span several tokens, but a single character can't.
+                    // Once bytes are joined, several tokens can spell even one character, unless it
+                    // is ASCII.
                     let single = from.chars().count() == 1;
                     let alone = match (fused, bytes_joined) {
                         (_, true) => single && from.is_ascii(),
@@ -66,7 +67,7 @@ impl TokenBytes {
                     }
                     steps.push(Step::Replace { from: from.into(), to: text("content").into() });
                 }
-                // At the beginning of the text, where the prompt is.
+                // This affects only the start of the text, which is part of the prompt.
                 "Strip" if fused && number("stop") == 0 => {}
                 "Strip" if !fused && !bytes_joined => {
                     let Some(of) = text("content").chars().next() else { return depends() };
@@ -96,7 +97,7 @@ impl TokenBytes {
         Ok(Self(steps))
     }
 
-    /// The bytes of a token, as the vocabulary spells it, anywhere but at the text's beginning.
+    /// Returns the bytes of a token as spelled in the vocabulary, except at the start of the text.
     pub fn bytes(&self, token: &str) -> Vec<u8> {
         let mut part = Part::Text(token.into());
         for step in &self.0 {
@@ -139,7 +140,7 @@ impl TokenBytes {
     }
 }
 
-/// The decoders of a sequence, and of the sequences in it.
+/// Collects the decoders of a sequence, including those of nested sequences.
 fn flatten<'a>(decoder: &'a Value, flat: &mut Vec<&'a Value>) {
     match decoder["decoders"].as_array() {
         Some(parts) if decoder["type"] == "Sequence" => {
@@ -149,14 +150,14 @@ fn flatten<'a>(decoder: &'a Value, flat: &mut Vec<&'a Value>) {
     }
 }
 
-/// The byte of a token `<0x0A>`.
+/// Parses a byte token such as `<0x0A>`.
 fn fallback_byte(token: &str) -> Option<u8> {
     let hex = token.strip_prefix("<0x")?.strip_suffix('>')?;
     (hex.len() == 2).then(|| u8::from_str_radix(hex, 16).ok())?
 }
 
-/// The byte that a character of byte-level BPE stands for: printable ones for themselves, the 68
-/// others, in order, for U+0100 and on.
+/// Returns the byte that a character of byte-level BPE stands for. Printable bytes stand for
+/// themselves; the other 68 are mapped, in order, to U+0100 and up.
 fn byte_level(c: char) -> Option<u8> {
     let printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     match u8::try_from(c as u32) {
@@ -172,7 +173,7 @@ fn strip(text: &str, of: char, start: usize, stop: usize) -> String {
     rest[..rest.len() - at_end].iter().collect()
 }
 
-/// What the WordPiece decoder tidies up in every token.
+/// Applies the WordPiece decoder's clean-up to one token.
 fn cleanup(text: &str) -> String {
     [
         (" .", "."),

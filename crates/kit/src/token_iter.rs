@@ -1,13 +1,13 @@
-//! Texts being generated: what the loops of days 7, 10 and 12 return.
+//! Streams of generated tokens: the return type of the loops of days 7, 10 and 12.
 
 use crate::Token;
 use candle_core::Result;
 use std::collections::VecDeque;
 
-/// An iterator of tokens around one step of a loop. A step may give several: of several rows, or of
-/// one row at once.
+/// An iterator that runs a generation loop one step at a time. A step can return several tokens:
+/// from several rows, or from one row at once.
 ///
-/// It ends when every row has had its last token, the one with a `finish`, or after an error.
+/// It ends after every row's last token, the one with a `finish`, or after an error.
 pub struct TokenIter<'a> {
     step: Box<dyn FnMut() -> Result<Vec<Token>> + 'a>,
     running: usize, // rows that go on
@@ -15,7 +15,7 @@ pub struct TokenIter<'a> {
 }
 
 impl<'a> TokenIter<'a> {
-    /// The tokens of `rows` texts that `step` makes; it is called until all of them have ended.
+    /// Wraps `step`, which is called until all `rows` sequences have ended.
     pub fn new(rows: usize, step: impl FnMut() -> Result<Vec<Token>> + 'a) -> Self {
         Self { step: Box::new(step), running: rows, ready: VecDeque::new() }
     }
@@ -27,7 +27,7 @@ impl Iterator for TokenIter<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         if self.ready.is_empty() && self.running > 0 {
             match (self.step)() {
-                // A step without a token is no progress.
+                // A step without tokens makes no progress, so stop.
                 Ok(tokens) if tokens.is_empty() => self.running = 0,
                 Ok(tokens) => self.ready.extend(tokens),
                 Err(error) => {

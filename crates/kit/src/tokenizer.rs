@@ -1,4 +1,4 @@
-//! Text to ids and back: the `tokenizers` crate, with the errors of this course.
+//! Text to ids and back: a wrapper around the `tokenizers` crate, with this course's errors.
 
 use crate::error::quoted;
 use crate::token_bytes::TokenBytes;
@@ -8,29 +8,29 @@ use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use tokenizers::AddedToken;
 
-/// A tokenizer, as a `tokenizer.json` describes it.
+/// A tokenizer read from a `tokenizer.json`.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    /// The tokens that were added by name, by id. The crate copies the whole table at each call.
+    /// Tokens added by name, by id. Cached, because the crate copies the whole table on every call.
     added: HashMap<u32, AddedToken>,
-    /// What the decoder turns a token into by itself; or, in words, why that isn't known.
+    /// The decoder's effect on a single token or, if that can't be determined, the reason.
     token_bytes: std::result::Result<TokenBytes, String>,
-    /// How long its normalizer can make a text.
+    /// The bound on how much the normalizer can lengthen a text.
     growth: Growth,
-    /// Its name in messages: its file.
+    /// Name for messages: the tokenizer's file.
     name: String,
 }
 
-/// An error of the tokenizers' crate as one of candle's.
+/// Converts an error from the tokenizers crate into a candle error.
 fn refused(error: impl std::fmt::Display) -> Error {
     Error::Msg(error.to_string())
 }
 
 impl Tokenizer {
-    /// Wraps a tokenizer of the crate. Truncation and padding are switched off.
+    /// Wraps a tokenizer from the crate, with truncation and padding turned off.
     pub fn new(mut inner: tokenizers::Tokenizer) -> Self {
         inner.with_padding(None);
-        let _ = inner.with_truncation(None); // only a truncation that is asked for can be refused
+        let _ = inner.with_truncation(None); // turning truncation off cannot fail
         let added = inner.get_added_tokens_decoder().into_iter().collect();
         let decoder = inner.get_decoder().map(serde_json::to_value);
         let decoder = decoder.and_then(std::result::Result::ok);
@@ -39,15 +39,14 @@ impl Tokenizer {
         Self { inner, added, token_bytes, growth: Growth::default(), name }
     }
 
-    /// Reads the bytes of a `tokenizer.json`. What it says of truncation and padding was true where
-    /// it was trained: both are switched off, as transformers does for a call that doesn't ask for
-    /// them.
+    /// Parses a `tokenizer.json`. Its truncation and padding are training settings, so both are
+    /// turned off, as in a transformers call that doesn't ask for them.
     ///
     /// # Errors
-    /// If the bytes are not those of a tokenizer, or are damaged.
+    /// If the bytes are not a tokenizer, or are damaged.
     pub fn from_bytes(json: &[u8]) -> Result<Self> {
-        // Not the crate's `from_bytes`, which is generic: all the code that reads a tokenizer would
-        // be compiled here once more, a quarter of this crate.
+        // The crate's own `from_bytes` is generic, so calling it would compile all of its parsing
+        // code a second time, here: a quarter of this crate.
         let damaged = |reason: String| refused(format!("not a tokenizer, or damaged: {reason}"));
         let text = std::str::from_utf8(json).map_err(|e| damaged(e.to_string()))?;
         let growth = tokenizer_json::check(text).map_err(damaged)?;
@@ -57,12 +56,12 @@ impl Tokenizer {
         Ok(Self { growth, ..Self::new(read.map_err(|e| damaged(e.to_string()))?) })
     }
 
-    /// The same tokenizer, with the name that messages call it: its file.
+    /// Returns the same tokenizer with a name for messages: its file.
     pub fn called(self, name: impl std::fmt::Display) -> Self {
         Self { name: name.to_string(), ..self }
     }
 
-    /// Runs code of the tokenizers' crate, which panics where parts of a tokenizer don't fit
+    /// Runs code from the tokenizers crate, which panics if the parts of a tokenizer don't fit
     /// together.
     fn guarded<T>(&self, what: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
@@ -73,17 +72,17 @@ impl Tokenizer {
         })
     }
 
-    /// A tokenizer of no tokens: every id has the empty text. It serves a model that is given ids
-    /// and asked for ids.
+    /// Returns a tokenizer without tokens, where every id decodes to the empty text. For a model
+    /// that takes ids and returns ids.
     pub fn empty() -> Self {
         Self::new(tokenizers::Tokenizer::new(tokenizers::models::bpe::BPE::default()))
     }
 
-    /// Adds a token `<id>` for every id below `end` that has none: a model that has more rows than
-    /// its tokenizer has tokens can then show what it chose.
+    /// Adds a token `<id>` for every unused id below `end`. A model with more rows than its
+    /// tokenizer has tokens can then show what it chose.
     ///
     /// # Errors
-    /// If a token is in its vocabulary already, under that very name.
+    /// If the vocabulary already contains a token with one of these names.
     pub fn with_ids_below(self, end: usize) -> Result<Self> {
         let ids = self.vocab_size()..end;
         let end = end.max(ids.start);
@@ -95,24 +94,24 @@ impl Tokenizer {
         Ok(more)
     }
 
-    /// Adds tokens by name. One that the vocabulary has keeps its id, and the others get the next
-    /// free ids.
+    /// Adds tokens by name. Tokens already in the vocabulary keep their ids; the others get the
+    /// next free ones.
     ///
     /// # Errors
-    /// If the crate refuses one of them.
+    /// If the crate rejects one of them.
     pub fn with_added(mut self, tokens: Vec<AddedToken>) -> Result<Self> {
         self.inner.add_tokens(tokens).map_err(refused)?;
         Ok(Self { growth: self.growth, name: self.name, ..Self::new(self.inner) })
     }
 
-    /// The tokens that were added by name, by id.
+    /// Returns the tokens that were added by name, by id.
     pub fn added(&self) -> &HashMap<u32, AddedToken> {
         &self.added
     }
 
-    /// Sees that a model can have all tokens of the vocabulary. A model may have more rows than the
-    /// tokenizer has tokens (many are padded to a multiple of 64), and tokens that were added by
-    /// name may lie behind the last row: nobody was trained with them.
+    /// Checks that the model has a row for every token in the vocabulary. A model may have more
+    /// rows than the tokenizer has tokens (many are padded to a multiple of 64). Tokens added by
+    /// name may lie past the last row, because the model was never trained with them.
     ///
     /// # Errors
     /// If the vocabulary is larger than the model's.
@@ -127,20 +126,20 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// The ids of a text, with the special tokens that the tokenizer itself adds (BOS, for some
+    /// Encodes a text, including the special tokens that the tokenizer itself adds (BOS, for some
     /// models).
     ///
     /// # Errors
-    /// If the tokenizer refuses the text.
+    /// If the tokenizer rejects the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         self.ids(text, true)
     }
 
-    /// The ids of a text that a chat template made: it has written all special tokens itself, so
-    /// none are added.
+    /// Encodes the output of a chat template. The template has already written all special tokens,
+    /// so none are added.
     ///
     /// # Errors
-    /// If the tokenizer refuses the text.
+    /// If the tokenizer rejects the text.
     pub fn encode_rendered(&self, text: &str) -> Result<Vec<u32>> {
         self.ids(text, false)
     }
@@ -153,25 +152,25 @@ impl Tokenizer {
         })
     }
 
-    /// The bytes of the longest token of the vocabulary, as it spells it: no token covers more of a
-    /// text.
+    /// Returns the length in bytes of the vocabulary's longest token, as it is spelled there. No
+    /// token covers more text than that.
     pub fn longest_token(&self) -> usize {
         self.inner.get_vocab(true).keys().map(String::len).max().unwrap_or(0)
     }
 
-    /// True for a token that was added to the vocabulary by name, as special ones are.
+    /// Returns true for tokens added to the vocabulary by name, such as special tokens.
     pub fn is_added(&self, id: u32) -> bool {
         self.added.contains_key(&id)
     }
 
-    /// The id of the special token with this very text. Special tokens are never part of a decoded
-    /// text.
+    /// Returns the id of the special token with exactly this text. Decoded text never contains
+    /// special tokens.
     pub fn special_token(&self, text: &str) -> Option<u32> {
         let mut special = self.added.iter().filter(|(_, token)| token.special);
         special.find(|(_, token)| token.content == text).map(|(id, _)| *id)
     }
 
-    /// The longest special token whose text is part of `text`.
+    /// Returns the longest special token that appears in `text`.
     pub fn special_token_in<'a>(&'a self, text: &str) -> Option<&'a str> {
         let special =
             self.added.values().filter(|token| token.special && !token.content.is_empty());
@@ -179,26 +178,26 @@ impl Tokenizer {
         inside.map(|token| token.content.as_str()).max_by_key(|content| (content.len(), *content))
     }
 
-    /// The text of ids. Special tokens are left out; bytes that are not UTF-8 become `U+FFFD`.
+    /// Decodes ids to text. Special tokens are left out, and invalid UTF-8 becomes `U+FFFD`.
     ///
     /// # Errors
-    /// If the decoder of the tokenizer fails.
+    /// If the tokenizer's decoder fails.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         self.guarded("decode", || self.inner.decode(ids, true).map_err(refused))
     }
 
-    /// The piece of one id as the vocabulary spells it (`Ġ` for a leading space in byte-level BPE).
+    /// Returns a token as the vocabulary spells it (`Ġ` for a leading space in byte-level BPE).
     pub fn piece(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
 
-    /// The bytes that a token adds to a text, anywhere but at the text's beginning; none for
-    /// special tokens and for ids that do not exist.
+    /// Returns the bytes that a token adds to a text, except at the start of the text. Empty for
+    /// special tokens and for ids that don't exist.
     ///
-    /// They are read off the decoder: byte-level BPE writes each byte as one printable character;
-    /// SentencePiece writes a space as `▁` and a lone byte as `<0x0A>`. Where a token's text
-    /// depends on the tokens around it ([`Tokenizer::check_token_bytes`]), these are the bytes of a
-    /// text of this token alone.
+    /// They are derived from the decoder: byte-level BPE writes each byte as one printable
+    /// character; SentencePiece writes a space as `▁` and a lone byte as `<0x0A>`. If a token's
+    /// text depends on its neighbours ([`Tokenizer::check_token_bytes`]), this returns the bytes of
+    /// the token decoded alone.
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {
         if self.added.get(&id).is_some_and(|added| added.special) {
             return Vec::new();
@@ -210,11 +209,11 @@ impl Tokenizer {
         }
     }
 
-    /// Sees that the bytes of a token are known without its neighbours: what a guard rail reads
-    /// must be what the text has.
+    /// Checks that each token's bytes are independent of its neighbours. Otherwise a guard rail
+    /// would read different text from what is printed.
     ///
     /// # Errors
-    /// If they are not: the message says why.
+    /// If they are not. The message says why.
     pub fn check_token_bytes(&self) -> Result<()> {
         if let Err(reason) = &self.token_bytes {
             bail!(
@@ -225,7 +224,7 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// Why this tokenizer is not that one, in words; None if they give the same ids.
+    /// Describes the first difference from another tokenizer. None if they produce the same ids.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let (mine, theirs) = (self.inner.get_vocab(true), other.inner.get_vocab(true));
         if mine.len() != theirs.len() {
@@ -238,8 +237,8 @@ impl Tokenizer {
         differs.map(|(piece, id)| format!("token {id} is {} in one only", quoted(piece)))
     }
 
-    /// A number that two tokenizers share only if they share all tokens and ids (FNV-1a, 64 bits:
-    /// it finds mistakes, not forgeries).
+    /// Returns a hash that two tokenizers share only if they have the same tokens and ids (FNV-1a,
+    /// 64 bits, which catches mistakes but not forgeries).
     pub fn fingerprint(&self) -> u64 {
         let mut tokens: Vec<_> = self.inner.get_vocab(true).into_iter().collect();
         tokens.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
@@ -251,13 +250,13 @@ impl Tokenizer {
         })
     }
 
-    /// Number of ids, special ones included.
+    /// Returns the number of ids, special ones included.
     pub fn vocab_size(&self) -> usize {
         self.inner.get_vocab_size(true)
     }
 
-    /// The library's own stream: a function that takes the next id and gives the text that is
-    /// certain by now. Day 6 writes one; its checker compares the two.
+    /// Returns the library's own streaming decoder: a function that takes the next id and returns
+    /// the text that is now certain. You write one on day 6, and its checker compares the two.
     pub fn decode_stream(&self) -> impl FnMut(u32) -> Result<String> + '_ {
         let mut stream = self.inner.decode_stream(true);
         move |id| {

@@ -1,21 +1,21 @@
-//! What a `tokenizer.json` must not do: the parts of it that could exhaust the machine are looked
-//! at before the tokenizers' crate reads them.
+//! Safety checks for `tokenizer.json`: parts that could exhaust the machine are examined before the
+//! tokenizers crate reads them.
 
 use base64::{engine::general_purpose::STANDARD, Engine as _};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// How much longer than itself a text may become. Real tokenizers reach some hundred: a ligature of
-/// Arabic is 18 letters, and a space three bytes.
+/// Maximum growth factor of a text. Real tokenizers reach a few hundred: one Arabic ligature
+/// expands to 18 letters, and a space to three bytes.
 const MOST_GROWTH: f64 = 1024.0;
 
-/// Steps of a normalizer, a pre-tokenizer, a post-processor or a decoder.
+/// Maximum number of steps in a normalizer, pre-tokenizer, post-processor or decoder.
 const MOST_STEPS: usize = 256;
 
-/// Bytes that a prompt may become, if that is more than 16 times its own.
+/// Maximum size of a prompt after growth, in bytes, if it grows more than 16-fold.
 const MOST_BYTES: f64 = (16 << 20) as f64;
 
-/// Of a `tokenizer.json` the parts that change text. The vocabulary, nearly all of the file, is
+/// The parts of a `tokenizer.json` that change text. The vocabulary, nearly all of the file, is
 /// skipped.
 #[derive(Deserialize)]
 struct Parts {
@@ -29,11 +29,11 @@ struct Parts {
     decoder: Value,
 }
 
-/// How long a text can become before it is cut into tokens.
+/// A bound on the length of a text before it is split into tokens.
 pub struct Growth {
-    /// Bytes, for each byte of the text.
+    /// Bytes per byte of the text.
     factor: f64,
-    /// Bytes that are added to it.
+    /// Bytes added to that.
     added: f64,
 }
 
@@ -44,10 +44,10 @@ impl Default for Growth {
 }
 
 impl Growth {
-    /// Refuses a text that would become too long.
+    /// Rejects a text that would grow too long.
     ///
     /// # Errors
-    /// In words.
+    /// Returns the reason as text.
     pub fn check(&self, text: &str) -> Result<(), String> {
         let own = text.len() as f64;
         let becomes = own * self.factor + self.added;
@@ -61,10 +61,10 @@ impl Growth {
     }
 }
 
-/// Reads the parts of a `tokenizer.json` that change text.
+/// Checks the parts of a `tokenizer.json` that change text, and returns a bound on its growth.
 ///
 /// # Errors
-/// In words, if it is not JSON, or what a part does makes no sense, or has no bound.
+/// Returns the reason as text if it is not JSON, or if a part's effect is invalid or unbounded.
 pub fn check(json: &str) -> Result<Growth, String> {
     let parts: Parts = serde_json::from_str(json).map_err(|e| e.to_string())?;
     let mut growth = Growth::default();
@@ -102,7 +102,7 @@ fn bounded(factor: f64, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The steps of a part: its own, or those of a sequence and of the sequences in it.
+/// Collects the steps of a part, including those of nested sequences.
 fn steps<'a>(part: &'a Value, list: &str, name: &str) -> Result<Vec<&'a Value>, String> {
     let (mut open, mut found) = (vec![part], Vec::new());
     while let Some(part) = open.pop() {
@@ -117,7 +117,7 @@ fn steps<'a>(part: &'a Value, list: &str, name: &str) -> Result<Vec<&'a Value>, 
     Ok(found)
 }
 
-/// How many times as long as itself a step can make a text, at most.
+/// Returns the maximum factor by which a step can lengthen a text.
 fn factor(step: &Value) -> Result<f64, String> {
     Ok(match step["type"].as_str().unwrap_or_default() {
         "Replace" => {
@@ -146,14 +146,14 @@ fn factor(step: &Value) -> Result<f64, String> {
     })
 }
 
-/// The length in bytes of the shortest text that an expression matches; 0 if it isn't known.
+/// Returns the length in bytes of the shortest match of a regular expression, or 0 if unknown.
 fn shortest_match(regex: &str) -> usize {
     let hir = regex_syntax::parse(regex);
     hir.ok().and_then(|hir| hir.properties().minimum_len()).unwrap_or(0)
 }
 
-/// Looks at SentencePiece's table of normal forms: a length, a trie of that many bytes, and the
-/// texts that its leaves point to, each with a 0 at its end. A character becomes one of them.
+/// Checks SentencePiece's table of normal forms: a length, a trie of that many bytes, and the
+/// null-terminated texts that its leaves point to. A character is replaced by one of these texts.
 fn charsmap(base64: &str) -> Result<f64, String> {
     let damaged = || "has a damaged precompiled_charsmap".to_string();
     let bytes = STANDARD.decode(base64).map_err(|_| damaged())?;

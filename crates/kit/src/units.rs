@@ -1,6 +1,6 @@
-//! Sizes as a reader reads them.
+//! Human-readable sizes.
 
-/// An amount of memory in words.
+/// Formats an amount of memory.
 pub fn bytes(n: f64) -> String {
     match n {
         n if n >= 1e9 => format!("{:.1} GB", n / 1e9),

@@ -1,7 +1,6 @@
-//! The tensors of a model, checked against the shapes that its configuration asks for.
+//! A model's tensors, checked against the shapes that its configuration requires.
 //!
-//! Where they come from is a [`TensorSource`]: the files of `formats`, or tensors that are in
-//! memory already.
+//! They come from a [`TensorSource`]: the files in `formats`, or tensors already in memory.
 
 use crate::device::activation_dtype;
 use crate::error::{plain, shown};
@@ -10,8 +9,8 @@ use candle_core::{bail, DType, Device, Result, Tensor};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
-/// A weight matrix `(out, in)` as [`Ops::linear`](crate::Ops::linear) takes it: a tensor, or
-/// quantised.
+/// A weight matrix `(out, in)` in the form that [`Ops::linear`](crate::Ops::linear) takes: a
+/// tensor, or quantised.
 #[derive(Debug, Clone)]
 pub struct Weight(Matrix);
 
@@ -31,7 +30,7 @@ impl Weight {
         Ok(Self(Matrix::Tensor(matrix)))
     }
 
-    /// `(out, in)`.
+    /// Returns `(out, in)`.
     pub fn shape(&self) -> (usize, usize) {
         match &self.0 {
             Matrix::Quantized(matrix) => matrix.shape(),
@@ -42,8 +41,8 @@ impl Weight {
         }
     }
 
-    /// The matrix as a tensor: as it is in memory (nothing is copied), or, if it is quantised,
-    /// widened to f32, anew at every call.
+    /// Returns the matrix as a tensor. A plain matrix is returned as it is, without a copy; a
+    /// quantised one is widened to f32 on every call.
     ///
     /// # Errors
     /// If memory runs out.
@@ -54,7 +53,7 @@ impl Weight {
         }
     }
 
-    /// Bytes that it takes in memory.
+    /// Returns the matrix's size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         match &self.0 {
             Matrix::Tensor(matrix) => matrix.elem_count() * matrix.dtype().size_in_bytes(),
@@ -62,7 +61,7 @@ impl Weight {
         }
     }
 
-    /// The matrix in its blocks, if it is quantised.
+    /// Returns the quantised blocks, or None for a plain tensor.
     pub fn quantized(&self) -> Option<&QuantizedMatrix> {
         match &self.0 {
             Matrix::Tensor(_) => None,
@@ -77,53 +76,54 @@ impl From<QuantizedMatrix> for Weight {
     }
 }
 
-/// Where tensors come from: safetensors files, a GGUF file, memory.
+/// A source of tensors: safetensors files, a GGUF file, or memory.
 ///
-/// A tensor is asked for by the name that Hugging Face's models give it, as `model.norm.weight`. A
-/// source may store it under another one.
+/// Callers ask for a tensor by its Hugging Face name, such as `model.norm.weight`. A source may
+/// store it under another name.
 pub trait TensorSource: Send + Sync {
-    /// The name under which the source has the tensor that Hugging Face calls `name`; None if it
-    /// has none.
+    /// Returns the name under which the source stores the tensor that Hugging Face calls `name`, or
+    /// None if it doesn't have that tensor.
     fn find(&self, name: &str) -> Option<String>;
 
-    /// The tensor that is stored under a name, in the type that it is stored in.
+    /// Returns the tensor stored under a name, in its stored type.
     ///
     /// # Errors
-    /// If it cannot be read, or is quantised in a way that the source does not widen.
+    /// If the tensor can't be read, or its quantisation is one that the source can't widen.
     fn load(&self, stored: &str, device: &Device) -> Result<Tensor>;
 
-    /// The matrix `(out, in)` that is stored under a name, in its blocks; None if it is not
-    /// quantised, or in blocks that no kernel reads.
+    /// Returns the blocks of the matrix `(out, in)` stored under a name. None if it is not
+    /// quantised, or is in a block format that no kernel reads.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the matrix can't be read.
     fn load_quantized(&self, _stored: &str) -> Result<Option<QuantizedMatrix>> {
         Ok(None)
     }
 
-    /// The names of all tensors, as they are stored.
+    /// Returns the stored names of all tensors.
     fn names(&self) -> Vec<String>;
 
-    /// True if a model that doesn't use this tensor computes something else than what was trained.
+    /// Returns true if a model that leaves this tensor unused would compute something other than
+    /// what was trained.
     fn matters(&self, stored: &str) -> bool {
         is_of_a_layer(stored)
     }
 
-    /// What says which shapes there must be, for messages: `config.json`, if it is that of a
-    /// folder.
+    /// Returns the name to use in messages for the source of the expected shapes: `config.json` for
+    /// a folder.
     fn config_name(&self) -> &'static str {
         "config.json"
     }
 }
 
-/// The name in a source for `name`. Files that were saved from a bare model lack the first part:
-/// `wte.weight` for `transformer.wte.weight`.
+/// Returns the name that a source uses for `name`. Files saved from a bare model lack the first
+/// part: `wte.weight` for `transformer.wte.weight`.
 pub fn full_or_bare(name: &str, has: impl Fn(&str) -> bool) -> Option<String> {
     let bare = name.split_once('.').map_or(name, |(_, bare)| bare);
     [name, bare].into_iter().find(|name| has(name)).map(str::to_string)
 }
 
-/// Tensors that are in memory: of a test, or random ones.
+/// Tensors already in memory: from a test, or random ones.
 impl TensorSource for HashMap<String, Tensor> {
     fn find(&self, name: &str) -> Option<String> {
         full_or_bare(name, |name| self.contains_key(name))
@@ -145,22 +145,22 @@ impl TensorSource for HashMap<String, Tensor> {
     }
 }
 
-/// Quantises a matrix of f32: day 19's `quantize_matrix`.
+/// Quantises an f32 matrix: day 19's `quantize_matrix`.
 pub type Quantizer = fn(QuantType, &Tensor) -> Result<QuantizedMatrix>;
 
-/// What a model's matrices are in memory. All other tensors are of the type of activations.
+/// The in-memory format of a model's matrices. All other tensors have the activation type.
 #[derive(Debug, Clone, Copy)]
 pub enum WeightFormat {
-    /// Tensors of one type. What is quantised in a file is widened.
+    /// Tensors of one type. Matrices that are quantised in the file are widened.
     Tensors(DType),
-    /// Quantised where the source has them so (Q8_0, Q4_0, Q4_1), else tensors of f32. For the CPU.
+    /// Quantised wherever the source is (Q8_0, Q4_0, Q4_1), f32 tensors otherwise. CPU only.
     AsStored,
-    /// Quantised as they are loaded. For the CPU.
+    /// Quantised while loading. CPU only.
     Quantized(QuantType, Quantizer),
 }
 
 impl WeightFormat {
-    /// The type of what is not quantised.
+    /// Returns the type of the tensors that are not quantised.
     pub fn dtype(self) -> DType {
         match self {
             Self::Tensors(dtype) => dtype,
@@ -175,19 +175,19 @@ impl From<DType> for WeightFormat {
     }
 }
 
-/// The weights of a model: its tensors by name, each with the shape and in the type that is wanted.
+/// A model's weights: tensors by name, with checked shapes and converted types.
 pub struct Weights {
     source: Arc<dyn TensorSource>,
     format: WeightFormat,
-    /// True if quantised matrices are put into tiles, for the kernels.
+    /// True to store quantised matrices in tiles, for the kernels.
     tiles: bool,
     device: Device,
-    /// The stored names of the tensors that were loaded.
+    /// Stored names of the tensors loaded so far.
     loaded: Mutex<BTreeSet<String>>,
 }
 
 impl Weights {
-    /// The tensors of a source; `format` says what matrices will be, and may be a type.
+    /// Wraps a source. `format` is the in-memory format for matrices; a plain type works, too.
     pub fn new(
         source: Arc<dyn TensorSource>,
         format: impl Into<WeightFormat>,
@@ -197,35 +197,35 @@ impl Weights {
         Self { source, format, tiles: false, device, loaded: Mutex::default() }
     }
 
-    /// With quantised matrices [tiled](QuantizedMatrix::tiled), for the kernels.
+    /// Sets whether quantised matrices are [tiled](QuantizedMatrix::tiled) for the kernels.
     pub fn in_tiles(self, tiles: bool) -> Self {
         Self { tiles, ..self }
     }
 
-    /// Where the tensors are loaded to.
+    /// Returns the device that tensors are loaded onto.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// True if there is a tensor of that name.
+    /// Returns true if there is a tensor with that name.
     pub fn has(&self, name: &str) -> bool {
         self.source.find(name).is_some()
     }
 
-    /// A vector or table that is not multiplied with (norm weights, biases), in the type of
-    /// activations.
+    /// Loads a vector or table that isn't used in a matrix product (norm weights, biases), in the
+    /// activation type.
     ///
     /// # Errors
-    /// If it is missing or of another shape: both shapes are named.
+    /// If it is missing, or has another shape. The message names both shapes.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
         self.load(name, shape)?.to_dtype(activation_dtype(self.format.dtype(), &self.device))
     }
 
-    /// A matrix `(out, in)`, in the format of weights.
+    /// Loads a matrix `(out, in)` in the weight format.
     ///
     /// # Errors
-    /// As [`Weights::tensor`]; if it is to be quantised, and its rows are no multiple of a block,
-    /// or one of its numbers is infinite or not a number.
+    /// As [`Weights::tensor`]. When quantising, also if the row length is not a multiple of the
+    /// block size, or a value is infinite or NaN.
     pub fn matrix(&self, name: &str, out: usize, inner: usize) -> Result<Weight> {
         match self.load_quantized(name, out, inner)? {
             Some(matrix) => Ok(self.arranged(matrix)),
@@ -233,7 +233,7 @@ impl Weights {
         }
     }
 
-    /// As [`Weights::matrix`], of a head that is the table of embeddings, too.
+    /// Like [`Weights::matrix`], for an output head that is also the embedding table.
     ///
     /// # Errors
     /// As [`Weights::matrix`].
@@ -245,7 +245,8 @@ impl Weights {
         self.formatted(name, self.load(name, &[out, inner])?, format)
     }
 
-    /// A matrix stored as `(in, out)`, as GPT-2's `Conv1D` does, turned into `(out, in)`.
+    /// Loads a matrix stored as `(in, out)`, like GPT-2's `Conv1D`, and transposes it to `(out,
+    /// in)`.
     ///
     /// # Errors
     /// As [`Weights::matrix`].
@@ -257,10 +258,10 @@ impl Weights {
         self.formatted(name, stored.t()?.contiguous()?, self.format)
     }
 
-    /// True if there are tensors under both names, and their numbers differ.
+    /// Returns true if both names have a tensor and their values differ.
     ///
     /// # Errors
-    /// If there are both, and one cannot be read or has another shape: both shapes are named.
+    /// If both exist, and one can't be read or has another shape. The message names both shapes.
     pub fn differ(&self, name: &str, other: &str, shape: &[usize]) -> Result<bool> {
         let (Some(stored), Some(another)) = (self.source.find(name), self.source.find(other))
         else {
@@ -274,7 +275,7 @@ impl Weights {
         Ok(differs.to_scalar::<u8>()? != 0)
     }
 
-    /// A matrix `(out, in)` in a format.
+    /// Converts a matrix `(out, in)` to a format.
     fn formatted(&self, name: &str, matrix: Tensor, format: WeightFormat) -> Result<Weight> {
         let WeightFormat::Quantized(kind, quantizer) = format else {
             return Weight::new(matrix.to_dtype(format.dtype())?);
@@ -290,7 +291,7 @@ impl Weights {
         matrix.into()
     }
 
-    /// A matrix in its blocks, if they are to stay as they are stored, and are stored so.
+    /// Loads a matrix's blocks unchanged, if the format asks for that and the source stores blocks.
     fn load_quantized(
         &self,
         name: &str,
@@ -315,12 +316,13 @@ impl Weights {
     }
 
     /// Checks that the loaded model uses every tensor that [matters](TensorSource::matters). If it
-    /// doesn't, the configuration has fewer layers than the file, or lacks a bias. In a folder
-    /// other tensors may stay unused, as in transformers: heads of other tasks, and tables that old
+    /// doesn't, the configuration has fewer layers than the file, or lacks a bias. In a folder,
+    /// other tensors may stay unused, as in transformers: heads for other tasks, and tables written
+    /// by old versions of transformers. llama.cpp allows no unused tensors.
     /// versions of transformers wrote. llama.cpp allows none.
     ///
     /// # Errors
-    /// If tensors were left: they are named.
+    /// If there are unused tensors. The message names them.
     pub fn check_all_were_loaded(&self) -> Result<()> {
         let Ok(loaded) = self.loaded.lock() else { return Ok(()) };
         let mut left = self.source.names();
@@ -357,9 +359,9 @@ impl Weights {
     }
 }
 
-/// True for the weights and biases of a decoder's layer, as `model.layers.3.mlp.up_proj.weight`;
-/// false for the constants that some files have beside them: GPT-2's causal mask (`attn.bias`), and
-/// RoPE's frequencies.
+/// Returns true for the weights and biases of a decoder layer, such as
+/// `model.layers.3.mlp.up_proj.weight`. Returns false for the constants that some files also
+/// contain: GPT-2's causal mask (`attn.bias`) and RoPE's frequencies.
 fn is_of_a_layer(stored: &str) -> bool {
     let bare = stored.strip_prefix("model.").or(stored.strip_prefix("transformer."));
     let in_layer = ["layers.", "h.", "blk."].iter().any(|l| bare.unwrap_or(stored).starts_with(l));
