@@ -1,5 +1,5 @@
-//! A model's folder in Hugging Face format: `config.json`, `tokenizer.json`, `model.safetensors`
-//! and what may be beside them.
+//! A model's folder in Hugging Face format: `config.json`, `tokenizer.json`, `model.safetensors`,
+//! and optional files.
 
 use crate::regular_file;
 use crate::safetensors_source::SafetensorsSource;
@@ -12,21 +12,21 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// All weights in one file.
+/// The weights file of a model that isn't split.
 pub const SINGLE: &str = "model.safetensors";
 
-/// Which of several files each tensor is in.
+/// The index of a split model: it maps each tensor to its file.
 pub const INDEX: &str = "model.safetensors.index.json";
 
-/// What a folder must have, for the error of one that has not.
+/// The files a folder must have, for the error when some are missing.
 const EXPECTED: &str =
     "expected config.json, tokenizer.json and model.safetensors, as in a Hugging Face repository";
 
-/// Refuses a file that PyTorch has pickled, by its name: `ckpt.pt` of nanoGPT, `pytorch_model.bin`.
-/// Reading a pickle runs the code in it, so such files aren't read.
+/// Rejects PyTorch pickle files by name: nanoGPT's `ckpt.pt`, `pytorch_model.bin`. Reading a pickle
+/// runs the code in it, so such files are never read.
 ///
 /// # Errors
-/// If it is one: the message says what to do.
+/// If it is a pickle. The message says how to proceed.
 pub fn refuse_checkpoint(path: &Path) -> Result<()> {
     let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
     let pickled = ["pt", "pth", "ckpt", "bin"].iter().any(|pickle| ending == *pickle);
@@ -40,7 +40,7 @@ pub fn refuse_checkpoint(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a folder whose weights are in a PyTorch checkpoint.
+/// Rejects a folder that has its weights in a PyTorch checkpoint.
 fn refuse_checkpoint_in(dir: &Path) -> Result<()> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -48,13 +48,13 @@ fn refuse_checkpoint_in(dir: &Path) -> Result<()> {
     files.iter().try_for_each(|file| refuse_checkpoint(file))
 }
 
-/// The configuration of the model, and its `generation_config.json` if there is one, from which the
-/// EOS ids are taken.
+/// Returns the model's configuration and its `generation_config.json`, if there is one. EOS ids in
+/// the latter take precedence.
 ///
 /// # Errors
-/// If a file cannot be read or makes no sense: the file and the key are named.
+/// If a file can't be read or is invalid. The message names the file and the key.
 pub fn config(dir: &Path) -> Result<(ModelConfig, Option<Value>)> {
-    // transformers would load another model, the adapter's base, and then the adapter.
+    // transformers would load a different model, the adapter's base, and then apply the adapter.
     ensure!(
         !dir.join("adapter_config.json").exists(),
         "{}: adapter_config.json: an adapter (LoRA) changes the weights; merge it into its model, \
@@ -73,21 +73,21 @@ pub fn config(dir: &Path) -> Result<(ModelConfig, Option<Value>)> {
     Ok((config, Some(value)))
 }
 
-/// The GGUF file of a folder that has one and no weights of its own; None for a folder in Hugging
-/// Face format.
+/// Returns the only GGUF file in a folder without other weights, or None if the folder is in
+/// Hugging Face format.
 ///
 /// # Errors
-/// If it has several: they are named.
+/// If there are several. The message names them.
 pub fn only_gguf(dir: &Path) -> Result<Option<PathBuf>> {
     if dir.join(SINGLE).exists() || dir.join(INDEX).exists() {
         return Ok(None);
     }
     let mut found = Vec::new();
-    // What is wrong with a folder that can't be listed, its own files will say.
+    // If the folder can't be listed, opening its files will report the reason.
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        // An mmproj file is the part of a model that reads pictures.
+        // An mmproj file is a model's image encoder.
         if name.ends_with(".gguf") && !name.starts_with("mmproj") && path.is_file() {
             found.push(path);
         }
@@ -106,11 +106,11 @@ pub fn only_gguf(dir: &Path) -> Result<Option<PathBuf>> {
     Ok(found.pop())
 }
 
-/// The tokenizer of the model, with the tokens that only `TokenizerFiles` declare.
+/// Returns the model's tokenizer, including tokens that only `TokenizerFiles` declares.
 ///
 /// # Errors
-/// If `tokenizer.json` is missing or isn't a tokenizer, or a file about its tokens doesn't make
-/// sense.
+/// If `tokenizer.json` is missing or isn't a tokenizer, or another file with token settings is
+/// invalid.
 pub fn tokenizer(dir: &Path) -> Result<Tokenizer> {
     let path = dir.join("tokenizer.json");
     let bytes = regular_file::read(&path)?;
@@ -124,10 +124,11 @@ pub fn tokenizer(dir: &Path) -> Result<Tokenizer> {
     Ok(tokenizer.with_added(more)?.called(path.display()))
 }
 
-/// The tensors of `model.safetensors`, or of the files that `model.safetensors.index.json` lists.
+/// Opens the tensors in `model.safetensors`, or in the files that `model.safetensors.index.json`
+/// lists.
 ///
 /// # Errors
-/// If a file is missing, cut short or damaged.
+/// If a file is missing, truncated or damaged.
 pub fn weights(dir: &Path) -> Result<SafetensorsSource> {
     let mut source = SafetensorsSource::default();
     let single = dir.join(SINGLE);
@@ -151,10 +152,10 @@ pub fn weights(dir: &Path) -> Result<SafetensorsSource> {
     Ok(source)
 }
 
-/// The files that a `model.safetensors.index.json` lists.
+/// Returns the files that a `model.safetensors.index.json` lists.
 ///
 /// # Errors
-/// If it is not an index, or a name would leave the folder.
+/// If it is not an index, or a name points outside the folder.
 pub fn shard_names(index: &str) -> Result<BTreeSet<String>> {
     let index: Value = serde_json::from_str(index).context("not an index of shards")?;
     let map = index.get("weight_map").and_then(Value::as_object);
@@ -174,11 +175,11 @@ pub fn shard_names(index: &str) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// The chat template of `chat_template.jinja`, else of `tokenizer_config.json`, and the special
-/// tokens that `TokenizerFiles` name.
+/// Returns the chat template from `chat_template.jinja`, or else from `tokenizer_config.json`, and
+/// the special tokens that `TokenizerFiles` names.
 ///
 /// # Errors
-/// If a file cannot be read or makes no sense.
+/// If a file can't be read or is invalid.
 pub fn chat_template(dir: &Path) -> Result<ChatTemplate> {
     const CONFIG: &str = "tokenizer_config.json";
     const FILE: &str = "chat_template.jinja";
@@ -193,8 +194,8 @@ pub fn chat_template(dir: &Path) -> Result<ChatTemplate> {
     Ok(ChatTemplate { source, special_tokens })
 }
 
-/// The template in `tokenizer_config.json`. Of named ones (a list of `name` and `template`, or an
-/// object), that is "default". An empty one is none.
+/// Returns the template in `tokenizer_config.json`. If there are several named ones (a list of
+/// `name` and `template`, or an object), this is "default". An empty template counts as none.
 fn template_of(entry: &Value) -> Result<Option<String>> {
     let named: Vec<(&str, &Value)> = match entry {
         Value::Array(list) => {

@@ -1,5 +1,5 @@
-//! Where models come from: the embedded ones, a folder in Hugging Face format, the hub, a GGUF
-//! file, random weights in memory.
+//! Model sources: the embedded models, folders in Hugging Face format, the hub, GGUF files, and
+//! random weights in memory.
 
 #![warn(missing_docs)]
 

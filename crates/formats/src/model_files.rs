@@ -1,4 +1,4 @@
-//! One handle for all that a model is on disk, whatever format it has: each file is read once.
+//! A single handle for everything in a model's files, in any format. Each file is read once.
 
 use crate::gguf::{self, Gguf};
 use crate::{folder, hub, ChatTemplate, RandomModel};
@@ -10,8 +10,8 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The files of a model: a folder in Hugging Face format, or a GGUF file. A model of random weights
-/// has none, and is made where its files would be read.
+/// A model's files: a folder in Hugging Face format, or a GGUF file. A random model has no files
+/// and is generated instead.
 pub struct ModelFiles {
     path: PathBuf,
     config: ModelConfig,
@@ -19,13 +19,13 @@ pub struct ModelFiles {
     format: Format,
 }
 
-/// What is at a path.
+/// The format found at a path.
 #[derive(Clone)]
 enum Format {
     Folder,
-    /// A GGUF file, whose header has been read.
+    /// A GGUF file. Its header has been read.
     Gguf(Arc<Gguf>),
-    /// Nothing: the path is the name of a model that is made in memory.
+    /// No files: the path is the name of a model generated in memory.
     Random(Arc<RandomModel>),
 }
 
@@ -85,43 +85,43 @@ impl Format {
 }
 
 impl ModelFiles {
-    /// The files of a model: an embedded name, a folder, a GGUF file, or a repository of the hub,
-    /// which is fetched if it is not there.
+    /// Opens a model: an embedded name, a folder, a GGUF file, or a repository on the hub, which is
+    /// downloaded if it isn't there yet.
     ///
     /// # Errors
-    /// If there is no such model, it cannot be fetched, or its configuration makes no sense.
+    /// If the model doesn't exist, can't be downloaded, or has an invalid configuration.
     pub fn open(name: &str) -> Result<Self> {
         Self::at(&hub::locate(name, false)?)
     }
 
-    /// The files of a folder, or a GGUF file, or the name of a model of random weights. The
-    /// configuration is read at once, the rest when it is asked for.
+    /// Opens a folder, a GGUF file, or a random model by name. Reads the configuration immediately
+    /// and everything else on demand.
     ///
     /// # Errors
-    /// If there is nothing that can be read, or the configuration makes no sense.
+    /// If there is nothing to read at the path, or the configuration is invalid.
     pub fn at(path: &Path) -> Result<Self> {
         let format = Format::of(path)?;
         let (config, generation_config) = format.config(path)?;
         Ok(Self { path: path.to_path_buf(), config, generation_config, format })
     }
 
-    /// The folder, or the file; of random weights the name.
+    /// Returns the path of the folder or file. For random weights, this is the model's name.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The configuration of the model.
+    /// Returns the model's configuration.
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
-    /// The content of `generation_config.json`, or the sampling keys of a GGUF file; None if there
-    /// are none.
+    /// Returns the content of `generation_config.json` or a GGUF file's sampling keys. None if
+    /// there are none.
     pub fn generation_config(&self) -> Option<&Value> {
         self.generation_config.as_ref()
     }
 
-    /// Where [`ModelFiles::generation_config`] comes from, for messages.
+    /// Returns the source of [`ModelFiles::generation_config`], for messages.
     pub fn generation_config_name(&self) -> &'static str {
         match self.format {
             Format::Gguf(_) => "the metadata",
@@ -129,7 +129,7 @@ impl ModelFiles {
         }
     }
 
-    /// False if the model is a folder without a `tokenizer.json`.
+    /// Returns false if the model is a folder without a `tokenizer.json`.
     pub fn has_tokenizer(&self) -> bool {
         match self.format {
             Format::Folder => self.path.join("tokenizer.json").exists(),
@@ -137,10 +137,10 @@ impl ModelFiles {
         }
     }
 
-    /// The tokenizer of the model.
+    /// Returns the model's tokenizer.
     ///
     /// # Errors
-    /// If there is none, it makes no sense, or it has more tokens than the model.
+    /// If the tokenizer is missing or invalid, or has more tokens than the model.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         let tokenizer = self.format.tokenizer(&self.path)?;
         let fits = tokenizer.check_fits(self.config.vocab_size);
@@ -148,17 +148,17 @@ impl ModelFiles {
         Ok(tokenizer)
     }
 
-    /// The tensors of the model; `format` says what matrices will be, and may be a type. All else
-    /// is of the type of activations.
+    /// Returns the model's tensors. `format` is the in-memory format for matrices; a plain type
+    /// works, too. All other tensors have the activation type.
     ///
     /// # Errors
-    /// If a file of weights is missing, cut short or damaged.
+    /// If a weights file is missing, truncated or damaged.
     pub fn weights(&self, format: impl Into<WeightFormat>, device: &Device) -> Result<Weights> {
         Ok(Weights::new(self.format.source(&self.path)?, format, device))
     }
 
-    /// The types of quantised tensors that are stored, each once, and whether its tensors can stay
-    /// as they are in memory. Only GGUF files have any.
+    /// Returns the distinct types of the stored quantised tensors, each with true if tensors of
+    /// that type can stay quantised in memory. Empty except for GGUF files.
     pub fn quantized_types(&self) -> Vec<(String, bool)> {
         match &self.format {
             Format::Gguf(gguf) => gguf.quantized_types(),
@@ -166,7 +166,7 @@ impl ModelFiles {
         }
     }
 
-    /// Bytes of all weights in memory.
+    /// Returns the size of all weights in memory, in bytes.
     pub fn weight_bytes(&self, format: WeightFormat) -> f64 {
         match (&self.format, format) {
             (Format::Gguf(gguf), WeightFormat::AsStored) => gguf.bytes_as_stored(),
@@ -175,18 +175,18 @@ impl ModelFiles {
         }
     }
 
-    /// The model's own chat template.
+    /// Returns the model's own chat template.
     ///
     /// # Errors
-    /// If a file cannot be read or makes no sense.
+    /// If a file can't be read or is invalid.
     pub fn chat_template(&self) -> Result<ChatTemplate> {
         self.format.chat_template(&self.path)
     }
 }
 
-// Parts of a model by themselves, for tests, benchmarks and tools.
+// Individual parts of a model, for tests, benchmarks and tools.
 
-/// Reads the configuration of a model's folder or GGUF file.
+/// Reads the configuration from a model's folder or GGUF file.
 ///
 /// # Errors
 /// As [`ModelFiles::at`].
@@ -194,15 +194,15 @@ pub fn read_config(path: &Path) -> Result<ModelConfig> {
     Ok(ModelFiles::at(path)?.config)
 }
 
-/// Reads the tokenizer of a model's folder, which needs no other file, or of a GGUF file.
+/// Reads the tokenizer from a model's folder, which needs no other files, or from a GGUF file.
 ///
 /// # Errors
-/// If there is none, or it makes no sense.
+/// If the tokenizer is missing or invalid.
 pub fn read_tokenizer(path: &Path) -> Result<Tokenizer> {
     Format::of(path)?.tokenizer(path)
 }
 
-/// Opens the tensors of a model's folder, which needs no other file, or of a GGUF file.
+/// Opens the tensors in a model's folder, which needs no other files, or in a GGUF file.
 ///
 /// # Errors
 /// As [`ModelFiles::weights`].
@@ -214,7 +214,8 @@ pub fn open_weights(
     Ok(Weights::new(Format::of(path)?.source(path)?, format, device))
 }
 
-/// The chat template of a model's folder, which need hold nothing else, or GGUF file.
+/// Returns the chat template from a model's folder, which needs no other files, or from a GGUF
+/// file.
 ///
 /// # Errors
 /// As [`ModelFiles::chat_template`].

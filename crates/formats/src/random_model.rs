@@ -1,4 +1,4 @@
-//! A model of random weights, made in memory: its text is noise, and what it costs is real. So
+//! A model with random weights, generated in memory. Its text is noise, but its cost is real, so
 //! batches, kernels and quantised weights can be measured on any machine, at any size, without a
 //! download.
 
@@ -9,39 +9,41 @@ use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 use std::collections::HashMap;
 
-/// How the names begin: `random-135m` is a model of 135 million weights.
+/// The prefix of the names: `random-135m` is a model with 135 million weights.
 const PREFIX: &str = "random-";
 
-/// Millions of weights that a name may ask for. The head alone has 9.4 in the narrowest model.
+/// Sizes that a name may ask for, in millions of weights. In the narrowest model, the head alone
+/// has 9.4.
 const SIZES: std::ops::RangeInclusive<u64> = 10..=100_000;
 
-/// Tokens: as many as SmolLM2 has. With the 2,048 of the story models the head would cost nothing.
+/// Vocabulary size, as in SmolLM2. With the story models' 2,048 tokens, the head would cost almost
+/// nothing.
 const VOCAB: usize = 49_152;
 const CONTEXT: usize = 8_192;
 const HEAD_DIM: usize = 64;
 
-/// Query heads that share a key/value head.
+/// Query heads per key/value head.
 const GROUP: usize = 3;
 
-/// The standard deviation of the embedding table, transformers' `initializer_range`.
+/// Standard deviation of the embedding table: transformers' `initializer_range`.
 const TABLE_DEVIATION: f64 = 0.02;
 
-/// The table of embeddings, which is the head, too.
+/// The embedding table, which is also the output head.
 const TABLE: &str = "model.embed_tokens.weight";
 
-/// The shape of a Llama whose tensors are random, the same on every machine.
+/// A Llama-shaped model with random tensors that are the same on every machine.
 #[derive(Debug, Clone)]
 pub struct RandomModel {
     config: ModelConfig,
-    /// The shape of every tensor, by name.
+    /// Shape of every tensor, by name.
     shapes: HashMap<String, Vec<usize>>,
 }
 
 impl RandomModel {
-    /// The model that a name asks for; None if it is no name of this kind.
+    /// Returns the model that a name asks for. None if the name doesn't have the prefix.
     ///
     /// # Errors
-    /// If the name begins as one, and says no size that there is.
+    /// If the name has the prefix but no valid size.
     pub fn named(name: &str) -> Result<Option<Self>> {
         let Some(rest) = name.strip_prefix(PREFIX) else { return Ok(None) };
         let digits = rest.strip_suffix('m').filter(|n| n.bytes().all(|byte| byte.is_ascii_digit()));
@@ -56,8 +58,8 @@ impl RandomModel {
         }
     }
 
-    /// About so many million weights, in the proportions of SmolLM2: `random-135m` has the very
-    /// shape of SmolLM2-135M.
+    /// Returns a model of about this many million weights, in the proportions of SmolLM2.
+    /// `random-135m` has exactly the shape of SmolLM2-135M.
     fn of_size(millions: u64) -> Self {
         let wanted = millions as f64 * 1e6;
         let mut best: Option<(f64, ModelConfig)> = None;
@@ -68,7 +70,7 @@ impl RandomModel {
             if layers < 1.0 {
                 break;
             }
-            // SmolLM2-135M has ten layers for each key/value head.
+            // SmolLM2-135M has ten layers per key/value head.
             let proportion = (layers / (10.0 * kv_heads as f64)).ln().abs();
             if best.as_ref().is_none_or(|(least, _)| proportion < *least) {
                 best = Some((proportion, config_of(kv_heads, layers as usize)));
@@ -79,7 +81,7 @@ impl RandomModel {
         Self { config, shapes }
     }
 
-    /// Its configuration.
+    /// Returns the model's configuration.
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
@@ -105,11 +107,11 @@ fn config_of(kv_heads: usize, layers: usize) -> ModelConfig {
         qkv_bias: false,
         output_bias: false,
         mlp_bias: false,
-        eos_token_ids: Vec::new(), // no text ends early
+        eos_token_ids: Vec::new(), // no early end
     }
 }
 
-/// The tensors of a Llama with a tied head, as Hugging Face names them.
+/// Returns the tensors of a Llama with a tied head, under their Hugging Face names.
 fn shapes_of(config: &ModelConfig) -> HashMap<String, Vec<usize>> {
     let (c, inner) = (config.hidden_size, config.intermediate_size);
     let q = config.num_attention_heads * config.head_dim;
@@ -144,10 +146,11 @@ impl TensorSource for RandomModel {
         let Some(shape) = self.shapes.get(stored) else {
             candle_core::bail!("there is no tensor {stored}")
         };
-        let mut numbers = vec![1f32; shape.iter().product()]; // of a norm
+        let mut numbers = vec![1f32; shape.iter().product()]; // norm weights
         if let [_, inner] = shape[..] {
-            // A product then has numbers as large as what goes in. With smaller weights the layers
-            // would change little, and the same token would be the best again and again.
+            // This scale makes a product's outputs about as large as its inputs. With smaller
+            // weights, the layers would change little, and the same token would win again and
+            // again.
             let deviation = match stored {
                 TABLE => TABLE_DEVIATION,
                 _ => 1.0 / (inner as f64).sqrt(),
@@ -166,26 +169,26 @@ impl TensorSource for RandomModel {
     }
 }
 
-/// A seed for each tensor: its name, hashed (FNV-1a).
+/// Returns a tensor's seed: its hashed name (FNV-1a).
 fn seed_of(name: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// Numbers of mean 0 and this standard deviation, evenly distributed. Number `i` depends on the
-/// seed and on `i` alone, so threads may share the work.
+/// Fills a slice with uniformly distributed values of mean 0 and the given standard deviation.
+/// Value `i` depends only on the seed and `i`, so threads can share the work.
 fn fill(numbers: &mut [f32], deviation: f64, seed: u64) {
     const CHUNK: usize = 1 << 16;
     let scale = (2.0 * deviation * 3f64.sqrt() / f64::from(1u32 << 24)) as f32;
     numbers.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, part)| {
         for (i, number) in part.iter_mut().enumerate() {
-            let bits = (split_mix((chunk * CHUNK + i) as u64, seed) >> 40) as i32; // 24 of them
+            let bits = (split_mix((chunk * CHUNK + i) as u64, seed) >> 40) as i32; // 24 bits
             *number = (bits - (1 << 23)) as f32 * scale;
         }
     });
 }
 
-/// The `i`-th number of SplitMix64 (Steele, Lea and Flood 2014) from a seed on.
+/// Returns the `i`-th value of SplitMix64 (Steele, Lea and Flood 2014) for a seed.
 fn split_mix(i: u64, seed: u64) -> u64 {
     let mut z = seed.wrapping_add((i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

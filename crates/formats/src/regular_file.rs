@@ -1,5 +1,5 @@
-//! The files of a model: read if they are regular files, and told apart if they are missing,
-//! forbidden or something else.
+//! Reads a model's files, with separate errors for files that are missing, unreadable, or not
+//! regular files.
 
 use anyhow::{bail, ensure, Context as _, Result};
 use serde_json::Value;
@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _, Seek as _};
 use std::path::Path;
 
-/// Opens a file; None if there is no file of that name.
+/// Opens a file. Returns None if it doesn't exist.
 ///
 /// # Errors
-/// If it cannot be read, or is no regular file: a named pipe, say, whose reader would wait for
-/// ever. If something else was saved in its place: a Git LFS pointer, or a web page.
+/// If the file can't be read or is not a regular file (reading a named pipe could block forever),
+/// or if something else was saved in its place: a Git LFS pointer, or a web page.
 pub fn open(path: &Path) -> Result<Option<File>> {
     let shown = path.display();
     let described = |error: std::io::Error| match error.kind() {
@@ -39,7 +39,7 @@ pub fn open(path: &Path) -> Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Recognises, by its first bytes, something that a download left in the place of a file.
+/// Recognises, by its first bytes, something that a download saved instead of the file.
 fn something_else(start: &[u8]) -> Option<&'static str> {
     let text = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start).trim_ascii_start();
     let begins = |with: &str| {
@@ -51,13 +51,13 @@ fn something_else(start: &[u8]) -> Option<&'static str> {
             "this is a Git LFS pointer, which stands for the file; run git lfs pull in its folder",
         );
     }
-    // Storage servers answer with an error in XML.
+    // Storage servers send errors as XML.
     let page =
         ["<!doctype html", "<html", "<head", "<?xml", "<error"].iter().any(|tag| begins(tag));
     page.then_some("this is a web page, which was saved in place of the file; fetch the file again")
 }
 
-/// The bytes of a file; None if there is no file of that name.
+/// Returns a file's bytes, or None if it doesn't exist.
 ///
 /// # Errors
 /// As [`open`].
@@ -69,7 +69,7 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// The text of a file; None if there is no file of that name.
+/// Returns a file's text, or None if it doesn't exist.
 ///
 /// # Errors
 /// As [`open`], and if it is not UTF-8.
@@ -81,7 +81,7 @@ pub fn read_text(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// A file of JSON; None if there is no file of that name.
+/// Returns a file's JSON, or None if it doesn't exist.
 ///
 /// # Errors
 /// As [`read_text`], and if it isn't JSON.

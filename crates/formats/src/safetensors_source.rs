@@ -1,4 +1,4 @@
-//! Tensors in the safetensors format: of mapped files, or of bytes in memory.
+//! Tensors in the safetensors format, from mapped files or from bytes in memory.
 
 use anyhow::{anyhow, Context as _, Result};
 use candecode_kit::error::shown;
@@ -11,43 +11,42 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 
-/// What holds the bytes of a file: a mapping of it, or a vector.
+/// The bytes of a file: a mapping or a vector.
 pub(crate) type Bytes = Box<dyn AsRef<[u8]> + Send + Sync>;
 
-/// The tensors of one or several safetensors files.
+/// The tensors in one or more safetensors files.
 #[derive(Default)]
 pub struct SafetensorsSource {
     files: Vec<OneFile>,
-    /// In which file each tensor is.
+    /// Index of the file that holds each tensor.
     places: HashMap<String, usize>,
-    /// Names that stand for another tensor of the file. `safetensors.torch.save_model` writes a
-    /// matrix that is shared once, and the other names that it has into the header's
-    /// `__metadata__`.
+    /// Alternative names for tensors. `safetensors.torch.save_model` writes a shared matrix once
+    /// and lists its other names in the header's `__metadata__`.
     aliases: HashMap<String, String>,
 }
 
 struct OneFile {
     bytes: Bytes,
     header: Metadata,
-    /// Where the first tensor begins.
+    /// Offset of the first tensor.
     data: usize,
 }
 
 impl SafetensorsSource {
-    /// The tensors of one file that is in memory. `name` is what it is called in errors.
+    /// Reads the tensors of one file in memory. `name` identifies the file in errors.
     ///
     /// # Errors
-    /// If it is cut short or damaged.
+    /// If the file is truncated or damaged.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Self> {
         let mut source = Self::default();
         source.add(name, Box::new(bytes))?;
         Ok(source)
     }
 
-    /// Adds the tensors of a file on disk, which is mapped where the system can.
+    /// Adds the tensors of a file on disk. The file is mapped if the platform supports it.
     ///
     /// # Errors
-    /// If it cannot be read, or is cut short or damaged.
+    /// If the file can't be read, or is truncated or damaged.
     pub fn add_file(&mut self, path: &Path, file: &File) -> Result<()> {
         let bytes = map(file).with_context(|| format!("{}: could not be read", path.display()))?;
         self.add(&path.display().to_string(), bytes)
@@ -66,7 +65,7 @@ impl SafetensorsSource {
         for (alias, tensor) in header.metadata().iter().flatten() {
             self.aliases.insert(alias.clone(), tensor.clone());
         }
-        // Eight bytes say how long the header is.
+        // The first eight bytes are the header's length.
         self.files.push(OneFile { bytes, header, data: 8 + header_len });
         Ok(())
     }
@@ -84,7 +83,7 @@ impl TensorSource for SafetensorsSource {
         let file = self.places.get(stored).and_then(|at| self.files.get(*at));
         let found = file.and_then(|file| Some((file, file.header.info(stored)?)));
         let Some((file, info)) = found else { bail!("there is no tensor {}", shown(stored)) };
-        // Quantised numbers mean nothing without their scales, which are other tensors.
+        // Quantised values mean nothing without their scales, which are separate tensors.
         let dtype = DType::try_from(info.dtype);
         if !matches!(dtype, Ok(DType::F32 | DType::BF16 | DType::F16 | DType::F64)) {
             bail!(
@@ -96,7 +95,7 @@ impl TensorSource for SafetensorsSource {
         }
         let (begin, end) = info.data_offsets;
         let bytes = (*file.bytes).as_ref().get(file.data + begin..file.data + end);
-        // The header was checked against the length of the file.
+        // The header has already been checked against the file's length.
         let bytes = bytes.unwrap_or_default();
         TensorView::new(info.dtype, info.shape.clone(), bytes)?.load(device)
     }
@@ -106,12 +105,12 @@ impl TensorSource for SafetensorsSource {
     }
 }
 
-/// The bytes of a file on disk.
+/// Returns the bytes of a file on disk.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn map(file: &File) -> std::io::Result<Bytes> {
-    // SAFETY: mapping a file is unsafe because another process could change it under us, and the
-    // numbers would change with it. The course never writes to a weights file, and the hub's cache
-    // replaces files by renaming, which leaves a mapped one as it was.
+    // SAFETY: mapping a file is unsafe because another process could change the file, and the
+    // weights would change with it. The course never writes to a weights file, and the hub's cache
+    // replaces files by renaming, which leaves existing mappings intact.
     let map = unsafe { memmap2::Mmap::map(file)? };
     Ok(Box::new(map))
 }
@@ -123,8 +122,8 @@ pub(crate) fn map(mut file: &File) -> std::io::Result<Bytes> {
     Ok(Box::new(bytes))
 }
 
-/// What is wrong with a file, in words. The crate's own are of its types, as "overflow computing
-/// buffer size".
+/// Describes what is wrong with a file. The crate's own messages describe its internals, such as
+/// "overflow computing buffer size".
 fn damage(error: &SafeTensorError) -> String {
     use SafeTensorError as E;
     match error {

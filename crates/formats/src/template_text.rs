@@ -1,13 +1,13 @@
-//! What a model's files say of its chat template; the engine renders it.
+//! The chat template in a model's files. The engine renders it.
 
 use serde_json::{Map, Value};
 
-/// A chat template as a model ships it.
+/// A chat template, as shipped with a model.
 #[derive(Debug, Default)]
 pub struct ChatTemplate {
-    /// Where it comes from, for errors, and the text of the Jinja program; None if the model has
-    /// none.
+    /// The template's source, for errors, and the text of the Jinja program. None if the model has
+    /// no template.
     pub source: Option<(String, String)>,
-    /// The special tokens that it may name, as `eos_token`.
+    /// Special tokens that the template can refer to, such as `eos_token`.
     pub special_tokens: Map<String, Value>,
 }

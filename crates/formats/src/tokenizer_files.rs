@@ -1,6 +1,6 @@
-//! The tokens that a folder declares outside `tokenizer.json`, in `tokenizer_config.json` and, in
-//! older folders, in `special_tokens_map.json` and `added_tokens.json`. Read as transformers does
-//! (`PreTrainedTokenizerBase._from_pretrained` and `TokenizersBackend.__init__`).
+//! The tokens that a folder declares outside `tokenizer.json`: in `tokenizer_config.json` and, in
+//! older folders, in `special_tokens_map.json` and `added_tokens.json`. They are read as in
+//! transformers (`PreTrainedTokenizerBase._from_pretrained` and `TokenizersBackend.__init__`).
 
 use crate::regular_file::read_json;
 use anyhow::{bail, ensure, Context as _, Result};
@@ -12,14 +12,15 @@ use tokenizers::AddedToken;
 
 const CONFIG: &str = "tokenizer_config.json";
 
-/// The special tokens that the files of a folder declare.
+/// The special tokens declared in a folder's files.
 pub struct TokenizerFiles {
-    /// `tokenizer_config.json`, with the keys of `special_tokens_map.json` where that file counts.
+    /// `tokenizer_config.json`, merged with `special_tokens_map.json` in folders where that file
+    /// applies.
     pub config: Map<String, Value>,
-    /// The tokens that are declared by id.
+    /// Tokens declared by id.
     declared: BTreeMap<u64, AddedToken>,
-    /// True if the ids are those of `added_tokens.json`. A token of `tokenizer.json` replaces the
-    /// one with its id.
+    /// True if the ids come from `added_tokens.json`. Tokens in `tokenizer.json` then override
+    /// those with the same id.
     older: bool,
 }
 
@@ -28,10 +29,10 @@ const NAMES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 impl TokenizerFiles {
-    /// Reads the files of a folder. All of them may be missing.
+    /// Reads a folder's files. Any of them may be missing.
     ///
     /// # Errors
-    /// If one can't be read or doesn't make sense: the file and the key are named.
+    /// If a file can't be read or is invalid. The message names the file and the key.
     pub fn read(dir: &Path) -> Result<Self> {
         let mut config = table(dir, CONFIG)?;
         if let Some(declared) = config.get("added_tokens_decoder").filter(|d| !d.is_null()) {
@@ -39,8 +40,8 @@ impl TokenizerFiles {
             let declared = declared.with_context(|| dir.join(CONFIG).display().to_string())?;
             return Ok(Self { config, declared, older: false });
         }
-        // Folders of older versions: these files count only where tokenizer_config.json has no such
-        // list.
+        // In folders from older versions, these files apply only if `tokenizer_config.json` has no
+        // such list.
         config.extend(table(dir, "special_tokens_map.json")?);
         let mut files = Self { config, declared: BTreeMap::new(), older: true };
         let special: HashSet<String> =
@@ -55,21 +56,22 @@ impl TokenizerFiles {
         Ok(files)
     }
 
-    /// The tokens by name (`bos_token`), as a chat template may use them.
+    /// Returns the tokens by name (`bos_token`), for use in a chat template.
     pub fn named(&self) -> impl Iterator<Item = (&String, &str)> {
         let tokens = self.config.iter().filter(|(key, _)| key.ends_with("_token"));
         tokens.filter_map(|(key, value)| Some((key, content(value)?)))
     }
 
-    /// Every token that must be in the tokenizer, in the order in which transformers adds them:
-    /// those declared by id, the named ones, then the additional ones. `known` are the tokens that
-    /// `tokenizer.json` adds; one with the same text and the same properties is left out.
+    /// Returns every token that the tokenizer must contain, in the order in which transformers adds
+    /// them: those declared by id, the named ones, then the additional ones. `known` are the tokens
+    /// that `tokenizer.json` adds; tokens with the same text and properties as one of these are
+    /// left out.
     ///
-    /// A declared id isn't heeded, as in transformers: a token that the vocabulary lacks gets the
-    /// next free one.
+    /// Declared ids are ignored, as in transformers: a token missing from the vocabulary gets the
+    /// next free id.
     ///
     /// # Errors
-    /// If a token isn't one.
+    /// If a declared token is invalid.
     pub fn tokens(&self, known: &HashMap<u32, AddedToken>) -> Result<Vec<AddedToken>> {
         let properties =
             |t: &AddedToken| (t.single_word, t.lstrip, t.rstrip, t.normalized, t.special);
@@ -98,7 +100,7 @@ impl TokenizerFiles {
         Ok(tokens)
     }
 
-    /// The named special tokens, then the additional ones.
+    /// Returns the named special tokens, then the additional ones.
     fn special(&self) -> Result<Vec<AddedToken>> {
         let first = NAMES.iter().filter_map(|name| self.config.get_key_value(*name));
         let others = self
@@ -107,7 +109,7 @@ impl TokenizerFiles {
             .filter(|(key, _)| key.ends_with("_token") && !NAMES.contains(&key.as_str()));
         let mut found = Vec::new();
         for (key, value) in first.chain(others) {
-            // Flags (add_bos_token) have the ending, too.
+            // Flags such as add_bos_token have the same suffix.
             if value.is_string() || value.is_object() {
                 let token = added(value, true).with_context(|| format!("{CONFIG}: {}", shown(key)));
                 found.push(token?);
@@ -128,10 +130,10 @@ impl TokenizerFiles {
         Ok(found)
     }
 
-    /// Refuses settings with which transformers reads or writes other text.
+    /// Rejects settings that make transformers read or write different text.
     ///
     /// # Errors
-    /// If there is one: it is named.
+    /// If there is one. The message names it.
     pub fn check(&self, dir: &Path) -> Result<()> {
         let is = |key: &str| self.config.get(key).and_then(Value::as_bool) == Some(true);
         let file = dir.join(CONFIG);
@@ -141,7 +143,7 @@ impl TokenizerFiles {
                 these tokens",
             file.display()
         );
-        // transformers ignores the first flag for a BPE tokenizer, unless the second one is set.
+        // transformers ignores the first flag for BPE tokenizers unless the second one is also set.
         const CLEAN: &str = "clean_up_tokenization_spaces";
         const FORCED: &str =
             "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output";
@@ -158,7 +160,7 @@ impl TokenizerFiles {
     }
 }
 
-/// A JSON file that holds a table; empty if there is no such file.
+/// Reads a JSON file that holds a table. Returns an empty table if the file doesn't exist.
 fn table(dir: &Path, file: &str) -> Result<Map<String, Value>> {
     let path = dir.join(file);
     match read_json(&path)? {
@@ -179,8 +181,8 @@ fn declared_by_id(declared: &Value) -> Result<BTreeMap<u64, AddedToken>> {
     Ok(by_id)
 }
 
-/// A token as the files write it: its text alone, which makes it special, or a table with its
-/// properties. `special` is what holds without that property.
+/// Parses a token: either plain text, which makes it special, or a table with its properties.
+/// `special` is the default for that property.
 fn added(value: &Value, special: bool) -> Result<AddedToken> {
     let content = content(value).with_context(|| {
         format!("expected a token's text or a table with its content, found {}", shown(value))
@@ -197,7 +199,7 @@ fn added(value: &Value, special: bool) -> Result<AddedToken> {
         .normalized(flag("normalized", !special)))
 }
 
-/// The text of a token: of a string, or of a table's `content`.
+/// Returns a token's text: the string itself, or a table's `content`.
 fn content(value: &Value) -> Option<&str> {
     value.as_str().or_else(|| value.get("content")?.as_str())
 }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// It ends after every row's last token, the one with a `finish`, or after an error.
 pub struct TokenIter<'a> {
     step: Box<dyn FnMut() -> Result<Vec<Token>> + 'a>,
-    running: usize, // rows that go on
+    running: usize, // unfinished rows
     ready: VecDeque<Token>,
 }
 

@@ -243,7 +243,7 @@ impl Tokenizer {
         let mut tokens: Vec<_> = self.inner.get_vocab(true).into_iter().collect();
         tokens.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
         let bytes = tokens.iter().flat_map(|(piece, id)| {
-            id.to_le_bytes().into_iter().chain(piece.bytes()).chain([0xff]) // not a byte of UTF-8
+            id.to_le_bytes().into_iter().chain(piece.bytes()).chain([0xff]) // never in UTF-8
         });
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -36,7 +36,7 @@ impl Weight {
             Matrix::Quantized(matrix) => matrix.shape(),
             Matrix::Tensor(matrix) => match matrix.dims() {
                 [out, inner] => (*out, *inner),
-                _ => (0, 0), // `new` takes matrices only
+                _ => (0, 0), // `new` accepts only matrices
             },
         }
     }

@@ -1,10 +1,10 @@
-//! The tokens that end a text. llama.cpp ends it at every token that the metadata calls an end of
-//! text, of turn or of message, and at every token with one of some well-known names, whatever the
-//! metadata says (`special_eog_ids` in `llama-vocab.cpp`).
+//! The tokens that end a text. llama.cpp stops at every token that the metadata marks as an end of
+//! text, of turn or of message, and also at any token with one of several well-known names,
+//! regardless of the metadata (`special_eog_ids` in `llama-vocab.cpp`).
 
 use crate::gguf::{gguf_keys, Gguf};
 
-/// Tokens with these names end a text.
+/// The names of tokens that end a text.
 pub const NAMES: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",
@@ -30,8 +30,9 @@ pub const NAMES: &[&str] = &[
     "[e~[",
 ];
 
-/// So do these three of code models: padding, the next repository, and the next file. Each is the
-/// token of its key, and without the key the first one that has a name of the list.
+/// Three more tokens, from code models, end a text: padding, the next repository, and the next
+/// file. Each is found by its key or, if the key is missing, by the first matching name
+/// in the vocabulary.
 const OF_CODE: &[(&str, &[&str])] = &[
     (
         "tokenizer.ggml.fim_pad_token_id",
@@ -44,7 +45,7 @@ const OF_CODE: &[(&str, &[&str])] = &[
     ("tokenizer.ggml.fim_sep_token_id", &["<|file_sep|>"]),
 ];
 
-/// The ids that end a text: those of the metadata first, then those with a name.
+/// Returns the ids that end a text: first those in the metadata, then those found by name.
 pub fn ids(gguf: &Gguf) -> Vec<u64> {
     const KEYS: [&str; 3] = [
         "tokenizer.ggml.eos_token_id",
@@ -53,7 +54,7 @@ pub fn ids(gguf: &Gguf) -> Vec<u64> {
     ];
     let tokens = gguf.list("tokenizer.ggml.tokens").unwrap_or_default();
     let piece = |id: usize| tokens.get(id)?.to_string().ok().map(String::as_str);
-    // An id beyond the vocabulary counts for nothing.
+    // Ignore ids outside the vocabulary.
     let known = |id: &u64| tokens.is_empty() || *id < tokens.len() as u64;
     let of_key = |key: &str| gguf.number(key).filter(known);
     let named = |names: &[&str]| -> Vec<u64> {
@@ -61,7 +62,7 @@ pub fn ids(gguf: &Gguf) -> Vec<u64> {
         (0..tokens.len()).filter(has).map(|id| id as u64).collect()
     };
     let mut ids: Vec<u64> = KEYS.iter().filter_map(|key| of_key(key)).collect();
-    // A list that Ollama's converter writes, and llama.cpp doesn't read.
+    // A list that Ollama's converter writes, but llama.cpp doesn't read.
     let more = gguf.list("tokenizer.ggml.eos_token_ids").unwrap_or_default();
     let more = more.iter().filter_map(gguf_keys::number).filter(|id| *id >= 0.0);
     ids.extend(more.map(|id| id as u64).filter(known));
@@ -71,8 +72,8 @@ pub fn ids(gguf: &Gguf) -> Vec<u64> {
     }
     let mut seen = std::collections::BTreeSet::new();
     ids.retain(|id| seen.insert(*id));
-    // Two exceptions of llama.cpp's: "<|end|>" ends a part of a message in gpt-oss and Solar Open,
-    // and "</s>" is a word of Gemma 4 and PLaMo.
+    // llama.cpp makes two exceptions: "<|end|>" ends only part of a message in gpt-oss and Solar
+    // Open, and "</s>" is an ordinary word in Gemma 4 and PLaMo.
     let has = |name: &str| ids.iter().any(|id| piece(*id as usize) == Some(name));
     let calls = has("<|call|>") || has("<|calls|>");
     let parts = (has("<|return|>") || has("<|flush|>")) && calls;
@@ -87,8 +88,8 @@ pub fn ids(gguf: &Gguf) -> Vec<u64> {
     ids
 }
 
-/// True for the names above: llama.cpp makes control tokens of them, whatever type the file gives
-/// them.
+/// Returns true for the names above. llama.cpp turns them into control tokens, regardless of their
+/// type in the file.
 pub fn is_control(piece: &str) -> bool {
     NAMES.contains(&piece) || OF_CODE.iter().any(|(_, names)| names.contains(&piece))
 }

@@ -1,4 +1,4 @@
-//! The configuration in a GGUF file's metadata, as the `config.json` that it was made from.
+//! Converts a GGUF file's metadata back to the `config.json` it was made from.
 
 use crate::gguf::{end_tokens, gguf_keys, Gguf};
 use anyhow::{bail, ensure, Context as _, Result};
@@ -9,11 +9,11 @@ use candle_core::quantized::gguf_file::Value as Metadata;
 use serde_json::{json, Map, Value};
 use std::f64::consts::PI;
 
-/// The configuration of the file's model, checked as that of a folder.
+/// Returns the configuration of the file's model, with the same checks as for a folder.
 ///
 /// # Errors
-/// If it makes no sense, or asks for what day 5's stack does not do: the file and the key are
-/// named.
+/// If it is inconsistent, or asks for something day 5's model doesn't implement. The message names
+/// the file and the key.
 pub fn config(gguf: &Gguf) -> Result<ModelConfig> {
     let text = as_json(gguf).map(|json| json.to_string());
     text.and_then(|text| ModelConfig::from_json(&text))
@@ -56,8 +56,8 @@ fn as_json(gguf: &Gguf) -> Result<Value> {
     Ok(config)
 }
 
-/// A number of the architecture, null if there is none. A list is one number for each layer, which
-/// must be equal.
+/// Returns a numeric key of the architecture, or null if it is missing. A list has one number per
+/// layer, which must all be equal.
 fn number(gguf: &Gguf, name: &str) -> Result<Value> {
     let key = format!("{}.{name}", gguf.architecture());
     let Some(value) = gguf.content.metadata.get(&key) else { return Ok(Value::Null) };
@@ -76,13 +76,14 @@ fn number(gguf: &Gguf, name: &str) -> Result<Value> {
         }
         one => one,
     };
-    // Whole numbers stay exact: an f64 has 53 bits.
+    // Keep whole numbers exact: an f64 has only 53 bits.
     let whole = value.to_u64().ok().map(Value::from);
     let number = whole.or(gguf_keys::number(value).map(Value::from));
     number.with_context(|| format!("{key} is not a number"))
 }
 
-/// A head's width: what is said, or what is left for each head.
+/// Returns the head dimension: the one in the file, or else the hidden size over the number of
+/// heads.
 fn head_dim(config: &Value) -> Option<u64> {
     let heads = config["num_attention_heads"].as_u64().filter(|heads| *heads > 0)?;
     config["head_dim"].as_u64().or(Some(config["hidden_size"].as_u64()? / heads))
@@ -121,8 +122,8 @@ fn refuse_other_mathematics(gguf: &Gguf, config: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Refuses scaled positions, apart from Llama 3's, which are a tensor. As llama.cpp reads it,
-/// scaling without a type is linear, and an older key has its factor, too.
+/// Rejects scaled positions, except Llama 3's, which are stored as a tensor. As in llama.cpp,
+/// scaling without a type is linear, and an older key can hold its factor.
 fn refuse_other_scaling(gguf: &Gguf) -> Result<()> {
     let architecture = gguf.architecture();
     let typed = format!("{architecture}.rope.scaling.type");
@@ -141,7 +142,7 @@ fn refuse_other_scaling(gguf: &Gguf) -> Result<()> {
     match kind {
         "none" => {}
         "linear" => ensure!(
-            factor == 0.0 || factor == 1.0, // 0: llama.cpp's for none
+            factor == 0.0 || factor == 1.0, // 0: llama.cpp's value for no scaling
             "{architecture}.{key} is {factor}: positions are divided by it (linear scaling), which \
                 candecode doesn't do"
         ),
@@ -154,11 +155,11 @@ fn refuse_other_scaling(gguf: &Gguf) -> Result<()> {
     Ok(())
 }
 
-/// What each of RoPE's frequencies is divided by.
+/// The tensor with the divisor of each RoPE frequency.
 const FREQUENCIES: &str = "rope_freqs.weight";
 
-/// Base and scaling of RoPE. llama.cpp keeps Llama 3's scaling as the tensor of what each frequency
-/// is divided by: here are the parameters that it was made of.
+/// Returns RoPE's base and scaling. llama.cpp stores Llama 3's scaling as a tensor with each
+/// frequency's divisor; this recovers the original parameters.
 fn rope(gguf: &Gguf, config: &Value) -> Result<Value> {
     refuse_other_scaling(gguf)?;
     let base = number(gguf, "rope.freq_base")?.as_f64().unwrap_or(10_000.0);
@@ -189,9 +190,9 @@ fn rope(gguf: &Gguf, config: &Value) -> Result<Value> {
     Ok(rope.into())
 }
 
-/// The scaling that gives these factors. Every published Llama has 1 and 4 as its low and high
-/// frequency factors; the largest factor is the one of the lowest frequencies; and what lies
-/// between tells the context that was trained for.
+/// Finds the scaling that produces these factors. Every published Llama has low and high frequency
+/// factors of 1 and 4. The largest factor belongs to the lowest frequencies, and the factors in
+/// between determine the original context length.
 fn scaling(factors: &[f32], base: f64) -> Option<Llama3Scaling> {
     let frequencies: Vec<f32> = (0..factors.len())
         .map(|i| 1.0 / (base as f32).powf(i as f32 / factors.len() as f32))
@@ -204,7 +205,7 @@ fn scaling(factors: &[f32], base: f64) -> Option<Llama3Scaling> {
             let smooth = (1.0 / f64::from(factors[i]) - 1.0 / factor) / (1.0 - 1.0 / factor);
             (wavelength(i) * (1.0 + 3.0 * smooth)).round()
         }
-        // None between: any context whose bounds part the two.
+        // No factors in between: any context length that separates the two groups will do.
         None => {
             let first = factors.iter().position(|f| *f > 1.0)?;
             wavelength(first) * 0.999

@@ -1,16 +1,16 @@
-//! What each key of a GGUF file's metadata means to this program: read, without effect here, or
-//! allowed only with a value that changes nothing.
+//! Classifies the keys in a GGUF file's metadata: read, without effect here, or allowed only with a
+//! neutral value.
 //!
-//! Keys of the architecture (`llama.…`) describe the computation. One that is none of these is
-//! refused, known or not: other text would come out. The list follows llama.cpp's `llama-arch.cpp`
-//! and what its graphs of these four architectures compute.
+//! Keys of the architecture (`llama.…`) describe the computation. Any other key, known or not, is
+//! rejected unless its value is 0, false or empty, because it could change the output. The list
+//! follows llama.cpp's `llama-arch.cpp` and its graphs for these four architectures.
 
 use crate::gguf::Gguf;
 use anyhow::{ensure, Result};
 use candecode_kit::error::{quoted, shown};
 use candle_core::quantized::gguf_file::Value;
 
-/// Keys that the configuration is made of, or that it is checked against.
+/// Keys that the configuration is built from or checked against.
 const READ: &[&str] = &[
     "context_length",
     "embedding_length",
@@ -32,14 +32,14 @@ const READ: &[&str] = &[
     "rope.scale_linear",
 ];
 
-/// Keys that change nothing here, whatever they say.
+/// Keys that have no effect here, at any value.
 const WITHOUT_EFFECT: &[&str] = &[
-    "vocab_size",         // the embedding table has it
-    "tensor_data_layout", // what the converter did with the rows, which is the same in every file
-    "pooling_type",       // of embeddings
+    "vocab_size",         // already in the embedding table
+    "tensor_data_layout", // the converter's row order, which is the same in every file
+    "pooling_type",       // for embeddings
     "classifier.output_labels",
     "classifier.pooling_type",
-    // Of mixtures of experts: there are none where expert_count is 0.
+    // For mixtures of experts, which a model with an expert_count of 0 is not.
     "leading_dense_block_count",
     "expert_feed_forward_length",
     "expert_shared_feed_forward_length",
@@ -56,13 +56,13 @@ const WITHOUT_EFFECT: &[&str] = &[
     "moe_every_n_layers",
     "interleave_moe_layer_step",
     "router_logit_softcapping",
-    // Of layers with a sliding window: there are none.
+    // For layers with a sliding window, which these models don't have.
     "attention.sliding_window_pattern",
     "attention.key_length_swa",
     "attention.value_length_swa",
     "rope.dimension_count_swa",
     "rope.freq_base_swa",
-    // Of YaRN, which rope.scaling.type asks for, or for information only.
+    // For YaRN, which needs rope.scaling.type to turn it on, or for information only.
     "rope.scaling.original_context_length",
     "rope.scaling.finetuned",
     "rope.scaling.yarn_log_multiplier",
@@ -70,7 +70,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "rope.scaling.yarn_beta_slow",
 ];
 
-/// Keys with values that change nothing. For every other key these are 0, false and nothing at all.
+/// Keys with neutral values. For every other key, the neutral values are 0, false and empty.
 const NEUTRAL: &[(&str, &[f64])] = &[
     ("attention.causal", &[1.0]),
     ("attention.output_scale", &[0.0, 1.0]),
@@ -84,10 +84,10 @@ const NEUTRAL: &[(&str, &[f64])] = &[
     ("rope.scaling.yarn_ext_factor", &[-1.0, 0.0]),
 ];
 
-/// Checks that the metadata asks for nothing that day 5's model doesn't compute.
+/// Checks that the metadata doesn't ask for anything that day 5's model doesn't compute.
 ///
 /// # Errors
-/// If it does: the key and its value are named.
+/// If it does. The message names the key and its value.
 pub fn check(gguf: &Gguf) -> Result<()> {
     let kind = gguf.text("general.type").unwrap_or("model");
     ensure!(kind == "model", "general.type is {}; candecode runs whole models", quoted(kind));
@@ -120,8 +120,8 @@ pub fn check(gguf: &Gguf) -> Result<()> {
     Ok(())
 }
 
-/// True for keys that only other kinds of models have: adapters, readers of pictures, diffusion,
-/// and Apertus' activation.
+/// Returns true for keys that only other kinds of models have: adapters, image encoders, diffusion
+/// models, and Apertus' activation.
 fn of_another_model(key: &str) -> bool {
     ["adapter.", "clip.", "diffusion.", "xielu."].iter().any(|start| key.starts_with(start))
 }
@@ -135,7 +135,8 @@ fn is_neutral(value: &Value, neutral: &[f64]) -> bool {
     }
 }
 
-/// A number of any type. An f32 means the decimal that rounds to it: 1e-5, not 0.00000999999975.
+/// Returns a number of any type. An f32 is read as the shortest decimal that rounds to it: 1e-5,
+/// not 0.00000999999975.
 pub fn number(value: &Value) -> Option<f64> {
     Some(match value {
         Value::I8(n) => f64::from(*n),
@@ -152,7 +153,7 @@ pub fn number(value: &Value) -> Option<f64> {
     })
 }
 
-/// A value, as a message shows it.
+/// Formats a value for a message.
 pub fn text(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),

@@ -1,8 +1,8 @@
-//! The tokenizer in a GGUF file's metadata, as the `tokenizer.json` that it was made from.
+//! Converts a GGUF file's metadata back to the `tokenizer.json` it was made from.
 //!
-//! The metadata names how a text is cut before any merging (`tokenizer.ggml.pre`); what each name
-//! means is written down only in llama.cpp's source (`llama-vocab.cpp`), and, as JSON, in the
-//! models' own tokenizers.
+//! The metadata only names the pre-tokenizer, which splits a text before any merging
+//! (`tokenizer.ggml.pre`). The meaning of each name is written down only in llama.cpp's source
+//! (`llama-vocab.cpp`) and, as JSON, in the models' own tokenizers.
 
 use crate::gguf::{end_tokens, gguf_keys, Gguf};
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
@@ -12,36 +12,36 @@ use std::collections::HashMap;
 use tokenizers::models::bpe::{Merges, Vocab, BPE};
 use tokenizers::{AddedToken, Tokenizer};
 
-/// As [`QWEN2`], but digits are taken three by three.
+/// Like [`QWEN2`], but with digits in groups of up to three.
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// Words with what stands before them, digits one by one, the rest by kind.
+/// Words with the character before them, single digits, and runs of other characters by kind.
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-// Kinds of tokens (`llama_token_type`).
+// Token types (`llama_token_type`).
 const UNKNOWN: u64 = 2;
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const UNUSED: u64 = 5;
 
-/// SentencePiece's own limit for a piece is 16 characters, and a vocabulary of 256,000 pieces needs
-/// 10 MB of merges. These limits are far above, and keep a made-up vocabulary from filling the
+/// SentencePiece itself limits pieces to 16 characters, and a vocabulary of 256,000 pieces needs 10
+/// MB of merges. These limits are far higher, and keep a malicious vocabulary from filling the
 /// memory.
 const LONGEST_PIECE: usize = 1 << 10;
 const MOST_MERGE_BYTES: usize = 1 << 26;
 const MOST_WORK: usize = 1 << 31;
 
-/// The tokenizer of the file's model.
+/// Returns the tokenizer of the file's model.
 ///
 /// # Errors
-/// If it is of an unknown kind, or makes no sense: the file and the key are named.
+/// If it is of an unknown kind, or is invalid. The message names the file and the key.
 pub fn tokenizer(gguf: &Gguf) -> Result<Tokenizer> {
     built(gguf).with_context(|| format!("{}: the tokenizer", gguf.path.display()))
 }
 
 fn built(gguf: &Gguf) -> Result<Tokenizer> {
     let pieces = texts(gguf, "tokenizer.ggml.tokens")?;
-    // llama.cpp's name for a token without one.
+    // llama.cpp's name for a token with an empty text.
     let named = |(id, piece): (usize, &&str)| match *piece {
         "" => format!("[EMPTY_{id}]"),
         piece => piece.to_string(),
@@ -65,7 +65,7 @@ fn built(gguf: &Gguf) -> Result<Tokenizer> {
             *kind = CONTROL;
         }
     }
-    // Padding up to the rows of the embedding: the model's own tokenizer does not know it.
+    // Padding up to the embedding's row count, which the model's own tokenizer doesn't contain.
     let used = |id: &usize| {
         let kind = kinds.get(*id).copied().unwrap_or(1);
         !matches!(kind, UNUSED | USER_DEFINED) || pieces[*id] != format!("[PAD{id}]")
@@ -90,7 +90,7 @@ fn built(gguf: &Gguf) -> Result<Tokenizer> {
     Ok(tokenizer)
 }
 
-/// Byte-level BPE: GPT-2, Qwen, Llama 3, SmolLM.
+/// Builds a byte-level BPE tokenizer: GPT-2, Qwen, Llama 3, SmolLM.
 fn byte_level(gguf: &Gguf, vocabulary: Vocab) -> Result<Tokenizer> {
     let pre =
         gguf.text("tokenizer.ggml.pre").or((gguf.architecture() == "gpt2").then_some("gpt-2"));
@@ -135,8 +135,8 @@ fn byte_level(gguf: &Gguf, vocabulary: Vocab) -> Result<Tokenizer> {
     Ok(tokenizer)
 }
 
-/// SentencePiece's BPE: Llama 1 and 2, TinyLlama. A space is `▁`, and what no piece spells is
-/// spelled in bytes.
+/// Builds a SentencePiece BPE tokenizer: Llama 1 and 2, TinyLlama. A space is `▁`, and text that no
+/// piece covers is spelled in bytes.
 fn sentence_piece(gguf: &Gguf, vocabulary: Vocab, pieces: &[&str]) -> Result<Tokenizer> {
     let scores = numbers(gguf, "tokenizer.ggml.scores", pieces.len())?;
     let scores = scores.context("no tokenizer.ggml.scores")?;
@@ -170,11 +170,11 @@ fn sentence_piece(gguf: &Gguf, vocabulary: Vocab, pieces: &[&str]) -> Result<Tok
     Ok(tokenizer)
 }
 
-/// SentencePiece knows scores, BPE an order of merges: every way to cut a piece in two known ones,
-/// best score first (transformers' `generate_merges`).
+/// Derives BPE's merge order from SentencePiece's scores: every split of a piece into two known
+/// pieces, best score first (transformers' `generate_merges`).
 ///
 /// # Errors
-/// If a piece, or all merges together, are longer than those of any vocabulary that was trained.
+/// If a piece, or the list of merges, is longer than in any real vocabulary.
 fn merges(vocabulary: &Vocab, pieces: &[&str], scores: &[f64]) -> Result<Merges> {
     let mut found: Vec<(f64, usize, usize, (&str, &str))> = Vec::new();
     let (mut bytes, mut work) = (0, 0);
@@ -189,7 +189,7 @@ fn merges(vocabulary: &Vocab, pieces: &[&str], scores: &[f64]) -> Result<Merges>
         let known = |(a, b): &(&str, &str)| Some((*vocabulary.get(*a)?, *vocabulary.get(*b)?));
         let mut cuts: Vec<_> = cuts.filter_map(|cut| Some((known(&cut)?, cut))).collect();
         bytes += cuts.len() * piece.len();
-        work += piece.len() * piece.len(); // every cut is looked up
+        work += piece.len() * piece.len(); // every split is looked up
         ensure!(
             bytes <= MOST_MERGE_BYTES && work <= MOST_WORK,
             "tokenizer.ggml.tokens has more ways to put its pieces together than any vocabulary; \
@@ -205,8 +205,7 @@ fn merges(vocabulary: &Vocab, pieces: &[&str], scores: &[f64]) -> Result<Merges>
     Ok(found.into_iter().map(|(.., (a, b))| (a.to_string(), b.to_string())).collect())
 }
 
-/// Puts the token that begins a text before every text, and the one that ends it after it, if the
-/// metadata says so.
+/// Adds the BOS token before every text and the EOS token after it, if the metadata asks for them.
 fn frame(gguf: &Gguf, tokenizer: &mut Tokenizer, begins: bool) -> Result<()> {
     let token = |name: &str, added: bool| -> Result<Option<(u64, String)>> {
         if !added {
@@ -244,10 +243,10 @@ fn frame(gguf: &Gguf, tokenizer: &mut Tokenizer, begins: bool) -> Result<()> {
     Ok(())
 }
 
-/// A tokenizer without a vocabulary, with these parts, as a `tokenizer.json` says them.
+/// Builds a tokenizer without a vocabulary from these parts, in `tokenizer.json` form.
 ///
-/// `Tokenizer::from_str` reads them all at once. To read each part by itself would have serde's
-/// code for all of them compiled once more here, a tenth of this crate.
+/// `Tokenizer::from_str` parses them all at once. Parsing each part separately would compile
+/// serde's code for all of them a second time, here: a tenth of this crate.
 fn with_parts(parts: &Value) -> Result<Tokenizer> {
     let part = |name: &str| parts.get(name).unwrap_or(&Value::Null);
     let whole = json!({
@@ -262,7 +261,7 @@ fn with_parts(parts: &Value) -> Result<Tokenizer> {
     whole.to_string().parse::<Tokenizer>().map_err(|e| anyhow!("a part of the tokenizer: {e}"))
 }
 
-/// A list of a number for each token, if there is one.
+/// Returns a list with one number per token, or None if the key is missing.
 fn numbers(gguf: &Gguf, key: &str, tokens: usize) -> Result<Option<Vec<f64>>> {
     let Some(list) = gguf.list(key) else {
         ensure!(!gguf.content.metadata.contains_key(key), "{key} is not a list of numbers");

@@ -1,9 +1,8 @@
-//! GGUF, llama.cpp's format: one file with the weights, the configuration and the tokenizer of a
-//! model.
+//! GGUF, llama.cpp's format: one file with a model's weights, configuration and tokenizer.
 //!
-//! What is here makes of it what a folder in Hugging Face format is: the same configuration,
-//! tokenizer, and tensors under the same names. Quantised tensors are widened as they are read, or,
-//! where kernels read their blocks, stay as they are.
+//! This module presents a GGUF file as if it were a folder in Hugging Face format, with the same
+//! configuration, the same tokenizer, and the same tensor names. Quantised tensors are widened on
+//! loading, or kept as they are if the kernels can read their blocks.
 
 mod end_tokens;
 mod gguf_config;
@@ -27,10 +26,10 @@ use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// The architectures that day 5's stack runs, as GGUF calls them.
+/// The architectures that day 5's model supports, under their GGUF names.
 const ARCHITECTURES: [&str; 4] = ["gpt2", "llama", "qwen2", "qwen3"];
 
-/// A GGUF file of a known architecture, its header read.
+/// A GGUF file of a known architecture. Its header has been read.
 pub struct Gguf {
     path: PathBuf,
     content: Content,
@@ -38,10 +37,10 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Reads the header, and sees that the file is as long as the header says.
+    /// Reads the header and checks that the file is as long as the header says.
     ///
     /// # Errors
-    /// If the file is none, is cut short, or holds a model of another architecture.
+    /// If it is not a GGUF file, is truncated, or holds a model of another architecture.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let file = regular_file::open(path)?;
@@ -55,7 +54,7 @@ impl Gguf {
                 format"
         );
         file.rewind().with_context(|| shown.to_string())?;
-        // A header of damaged numbers makes candle's reader panic in places.
+        // A damaged header can make candle's reader panic.
         let read = std::panic::AssertUnwindSafe(|| Content::read(&mut file));
         let content = match std::panic::catch_unwind(read) {
             Ok(content) => content.map_err(|error| unreadable(path, &error))?,
@@ -84,12 +83,12 @@ impl Gguf {
         Ok(gguf)
     }
 
-    /// `gpt2`, `llama`, `qwen2` or `qwen3`.
+    /// Returns `gpt2`, `llama`, `qwen2` or `qwen3`.
     pub fn architecture(&self) -> &str {
         &self.architecture
     }
 
-    /// A text of the metadata, as `tokenizer.chat_template`.
+    /// Returns a string from the metadata, such as `tokenizer.chat_template`.
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.content.metadata.get(key)? {
             Value::String(text) => Some(text),
@@ -97,13 +96,14 @@ impl Gguf {
         }
     }
 
-    /// The text of the token whose id the metadata has, as `tokenizer.ggml.eos_token_id`.
+    /// Returns the text of a token that the metadata refers to by id, such as
+    /// `tokenizer.ggml.eos_token_id`.
     pub fn piece(&self, key: &str) -> Option<&str> {
         let id = usize::try_from(self.number(key)?).ok()?;
         self.list("tokenizer.ggml.tokens")?.get(id)?.to_string().ok().map(String::as_str)
     }
 
-    /// A whole number of the metadata.
+    /// Returns a whole number from the metadata.
     fn number(&self, key: &str) -> Option<u64> {
         match self.content.metadata.get(key)? {
             Value::I8(n) => u64::try_from(*n).ok(),
@@ -123,18 +123,18 @@ impl Gguf {
         Some(self.content.metadata.get(key)?.to_vec().ok()?)
     }
 
-    /// The shape of a tensor, by its name in the file.
+    /// Returns the shape of a tensor, by its name in the file.
     fn shape(&self, stored: &str) -> Option<&[usize]> {
         Some(self.content.tensor_infos.get(stored)?.shape.dims())
     }
 
-    /// True if there is a tensor of that Hugging Face name.
+    /// Returns true if there is a tensor with this Hugging Face name.
     fn has(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
 
-    /// The types of quantised tensors in the file, each once, and whether its tensors can stay as
-    /// they are in memory.
+    /// Returns the distinct types of quantised tensors in the file, each with true if tensors of
+    /// that type can stay quantised in memory.
     pub fn quantized_types(&self) -> Vec<(String, bool)> {
         let mut found = vec![];
         for tensor in self.content.tensor_infos.values() {
@@ -149,7 +149,8 @@ impl Gguf {
         found
     }
 
-    /// Bytes of all tensors in memory, if what can stays quantised and all else is f32.
+    /// Returns the in-memory size of all tensors, in bytes: quantised where possible, f32
+    /// otherwise.
     pub fn bytes_as_stored(&self) -> f64 {
         let of = |tensor: &TensorInfo| {
             let numbers = tensor.shape.elem_count() as f64;
@@ -162,7 +163,7 @@ impl Gguf {
         self.content.tensor_infos.values().map(of).sum()
     }
 
-    /// From llama.cpp's order of a tensor's rows to that of Hugging Face.
+    /// Converts a tensor's rows from llama.cpp's order to Hugging Face's.
     fn reordered(&self, stored: &str, tensor: Tensor) -> Result<Tensor> {
         let heads = |key: &str| self.number(&format!("{}.attention.{key}", self.architecture));
         match (self.architecture.as_str(), tensor_names::part(stored)) {
@@ -174,7 +175,7 @@ impl Gguf {
         }
     }
 
-    /// A tensor by its name in the file, widened to f32.
+    /// Reads a tensor by its name in the file and widens it to f32.
     fn read(&self, stored: &str) -> Result<Tensor> {
         let mut file = File::open(&self.path)?;
         let tensor = self.content.tensor(&mut file, stored, &Device::Cpu)?;
@@ -182,7 +183,7 @@ impl Gguf {
     }
 }
 
-/// The tensors come in f32, and as a folder would have them.
+/// Tensors are returned in f32, in the layout of a Hugging Face folder.
 impl TensorSource for Gguf {
     fn find(&self, name: &str) -> Option<String> {
         tensor_names::stored(name).filter(|stored| self.shape(stored).is_some())
@@ -192,7 +193,7 @@ impl TensorSource for Gguf {
         let tensor = self.read(stored)?;
         let tensor = match (self.architecture.as_str(), tensor_names::part(stored)) {
             ("gpt2", "attn_qkv" | "attn_output" | "ffn_up" | "ffn_down") if tensor.rank() == 2 => {
-                tensor.t()? // a folder has GPT-2's matrices as (in, out)
+                tensor.t()? // GPT-2's folder stores matrices as (in, out)
             }
             _ => self.reordered(stored, tensor)?,
         };
@@ -220,8 +221,8 @@ impl TensorSource for Gguf {
         self.content.tensor_infos.keys().cloned().collect()
     }
 
-    /// All of them: llama.cpp refuses files with tensors that it doesn't know. RoPE's frequencies
-    /// are read with the metadata.
+    /// All tensors matter: llama.cpp rejects files with tensors that it doesn't know. RoPE's
+    /// frequencies are the exception, because they are read as part of the configuration.
     fn matters(&self, stored: &str) -> bool {
         stored != "rope_freqs.weight" || self.architecture == "gpt2"
     }
@@ -231,7 +232,7 @@ impl TensorSource for Gguf {
     }
 }
 
-/// The chat template in the metadata, and the special tokens that it may name.
+/// Returns the chat template in the metadata and the special tokens that it can refer to.
 pub fn chat_template(gguf: &Gguf) -> ChatTemplate {
     const KEY: &str = "tokenizer.chat_template";
     let text = gguf.text(KEY).filter(|text| !text.trim().is_empty());
@@ -244,7 +245,7 @@ pub fn chat_template(gguf: &Gguf) -> ChatTemplate {
     ChatTemplate { source: text.map(|text| (KEY.into(), text.into())), special_tokens }
 }
 
-/// What the metadata asks of a sampler, with its values as in JSON; None if it asks for nothing.
+/// Returns the sampling settings in the metadata, with values as in JSON. None if there are none.
 pub fn sampling(gguf: &Gguf) -> Option<serde_json::Value> {
     let asks =
         |key: &str| key.starts_with("general.sampling.") || key == "tokenizer.ggml.suppress_tokens";
@@ -262,8 +263,8 @@ fn as_json(value: &Value) -> serde_json::Value {
     }
 }
 
-/// The types of tensors that candle widens to f32 on the CPU. Its own messages on others contradict
-/// each other.
+/// The tensor types that candle can widen to f32 on the CPU. For other types, candle's own messages
+/// contradict each other.
 const READABLE: [GgmlDType; 13] = [
     GgmlDType::F32,
     GgmlDType::F16,
@@ -280,12 +281,12 @@ const READABLE: [GgmlDType; 13] = [
     GgmlDType::Q6K,
 ];
 
-/// The type of blocks that stay as they are in memory, if these do.
+/// Returns the block type of tensors that can stay quantised in memory, or None for other types.
 fn quant_type(dtype: GgmlDType) -> Option<QuantType> {
     [QuantType::Q8_0, QuantType::Q4_0, QuantType::Q4_1].into_iter().find(|t| t.ggml() == dtype)
 }
 
-/// A type as llama.cpp spells it: Q4_K, where candle has Q4K.
+/// Returns a type's name as llama.cpp spells it: Q4_K, where candle has Q4K.
 fn spelt(dtype: GgmlDType) -> String {
     let name = format!("{dtype:?}");
     match name.strip_suffix('K') {
@@ -306,7 +307,7 @@ fn damaged(path: &Path, what: &str) -> anyhow::Error {
     anyhow!("{}: cut short or damaged ({what}); fetch the file again", path.display())
 }
 
-/// What candle's reader says of a header, in a reader's words.
+/// Rewords candle's error about a header for the user.
 fn unreadable(path: &Path, error: &candle_core::Error) -> anyhow::Error {
     let text = plain(error);
     if let Some((_, number)) = text.split_once("unknown dtype for tensor ") {
@@ -323,7 +324,8 @@ fn unreadable(path: &Path, error: &candle_core::Error) -> anyhow::Error {
     damaged(path, "its header makes no sense")
 }
 
-/// Sees that a tensor is of a type that is read, and lies in a file of `length` bytes.
+/// Checks that a tensor's type is supported and that the tensor lies within a file of `length`
+/// bytes.
 fn check(name: &str, tensor: &TensorInfo, data: u64, length: u64) -> anyhow::Result<()> {
     let (shape, dtype) = (tensor.shape.dims(), tensor.ggml_dtype);
     let name = shown(name);

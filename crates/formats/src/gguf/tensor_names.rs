@@ -1,9 +1,8 @@
-//! From the names of a folder's tensors to those of a GGUF file, and back from llama.cpp's order of
-//! rows.
+//! Maps Hugging Face tensor names to GGUF's, and reorders llama.cpp's rows to match Hugging Face.
 
 use candle_core::{bail, Result, Tensor};
 
-/// The name in a GGUF file of a tensor that a folder calls `name`.
+/// Returns the GGUF name of the tensor that a folder calls `name`.
 pub fn stored(name: &str) -> Option<String> {
     let (place, kind) = name.rsplit_once('.')?;
     let bare = place.strip_prefix("model.").or(place.strip_prefix("transformer."));
@@ -37,18 +36,19 @@ pub fn stored(name: &str) -> Option<String> {
     Some(format!("{stored}.{kind}"))
 }
 
-/// Which part of a block a tensor of a GGUF file is: `attn_q` of `blk.3.attn_q.weight`.
+/// Returns the part of a layer that a GGUF tensor belongs to: `attn_q` for `blk.3.attn_q.weight`.
 pub fn part(stored: &str) -> &str {
     stored.split('.').nth(2).unwrap_or_default()
 }
 
-/// Rows of a Llama's q or k, `(H * D, …)`, in the order of Hugging Face.
+/// Reorders the rows of a Llama's q or k, `(H * D, …)`, to Hugging Face's order.
 ///
-/// RoPE turns pairs of rows. llama.cpp has the two of a pair side by side, as in the paper; Hugging
-/// Face has the first of all pairs in the first half of a head and the second in the second half.
+/// RoPE rotates pairs of rows. llama.cpp stores them interleaved, the two of a pair next to each
+/// other, as in the paper. Hugging Face stores the first of every pair in the first half of a head
+/// and the second in the second half (NeoX style).
 ///
 /// # Errors
-/// If the rows are not those of `heads` heads of even width.
+/// If the rows don't divide into `heads` heads of even width.
 pub fn unpermuted(tensor: &Tensor, heads: Option<u64>) -> Result<Tensor> {
     let (shape, heads) = (tensor.dims(), heads.unwrap_or(0) as usize);
     let rows = shape.first().copied().unwrap_or(0);

@@ -1,8 +1,9 @@
-//! Downloads what a model needs with the crate `hf-hub`, and checks it.
+//! Downloads a model's files with the `hf-hub` crate and checks them.
 //!
-//! `hf-hub` brings the bytes, resumes a broken download and keeps the cache. Added here: all files
-//! come from one commit, lengths and hashes are checked, a token is sent only where an anonymous
-//! request was refused, a hub that has gone silent is given up, and every failure says what to do.
+//! `hf-hub` transfers the bytes, resumes interrupted downloads and maintains the cache. This module
+//! adds the rest: all files come from one commit, lengths and hashes are checked, a token is sent
+//! only after an anonymous request was refused, a hub that stops responding times out, and every
+//! error says how to proceed.
 
 use crate::folder::{INDEX, SINGLE};
 use crate::hub::hub_cache::{is_plain_name, Repository, OPTIONAL, REQUIRED};
@@ -22,11 +23,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;
 
-/// How often a request is made if the hub is busy or the connection breaks.
+/// Maximum number of attempts per request while the hub is busy or the connection breaks.
 const TRIES: u32 = 5;
 
-/// Downloads the missing files of a repository's model and returns the model's folder. Errors say
-/// what to do.
+/// Downloads a repository's missing model files and returns the model's folder. Errors say how to
+/// proceed.
 pub fn fetch(cached: &Repository) -> Result<PathBuf> {
     let mut hub = Hub::new(cached)?;
     let _lock = lock(cached).map_err(|e| hub.explain("it", e.into()))?;
@@ -51,12 +52,13 @@ pub fn fetch(cached: &Repository) -> Result<PathBuf> {
             }
             Ok(()) => {}
             Err(e) if status(&e) == 404 && file == SINGLE => wanted.push_back(INDEX.into()),
-            // There is none, or it is empty, and hf-hub cannot fetch an empty file.
+            // The file doesn't exist, or is empty, which hf-hub can't download.
             Err(e) if optional && matches!(status(&e), 404 | 416) => {
                 let noted = cached.note_absent(&commit, &file);
                 noted.map_err(|e| hub.explain(&file, e.into()))?;
             }
-            // Another program fetched the rest, and there is no network now: go on, but say so.
+            // Another program downloaded the rest, and there is no network now. Continue, but print
+            // a note.
             Err(ApiError::RequestError(_)) if optional && known.is_some() => {
                 note!("note: {}: could not ask whether there is a {file}", cached.name);
             }
@@ -67,12 +69,13 @@ pub fn fetch(cached: &Repository) -> Result<PathBuf> {
     Ok(cached.files.pointer_path(&commit))
 }
 
-/// Waits until no other process is fetching this repository. Dropping the file releases the lock.
+/// Waits until no other process is downloading this repository. Dropping the file releases the
+/// lock.
 fn lock(cached: &Repository) -> io::Result<File> {
     let dir = cached.cache.path().join(".locks");
     fs::create_dir_all(&dir)?;
     let file = File::create(dir.join(cached.name.replace('/', "--") + ".lock"))?;
-    // Some network drives have no locks, so only another process's counts.
+    // Some network drives don't support locks, so only a lock held by another process matters.
     if let Err(TryLockError::WouldBlock) = file.try_lock() {
         note!("waiting: another process is fetching {}", cached.name);
         file.lock()?;
@@ -80,14 +83,14 @@ fn lock(cached: &Repository) -> io::Result<File> {
     Ok(file)
 }
 
-/// The hub's address: `HF_ENDPOINT`, or Hugging Face's.
+/// Returns the hub's address: `HF_ENDPOINT`, or Hugging Face's own.
 fn endpoint() -> String {
     let named = std::env::var("HF_ENDPOINT").ok().filter(|value| !value.is_empty());
     let endpoint = named.unwrap_or_else(|| "https://huggingface.co".into());
     endpoint.trim_end_matches('/').to_string()
 }
 
-/// The status that the hub refused a request with; 0 if it didn't.
+/// Returns the HTTP status of a refused request, or 0 for other errors.
 fn status(error: &ApiError) -> u16 {
     let ApiError::RequestError(e) = error else { return 0 };
     if let ureq::Error::StatusCode(code) = **e {
@@ -97,12 +100,12 @@ fn status(error: &ApiError) -> u16 {
     }
 }
 
-/// True if another try may help: the hub is busy, or the connection broke.
+/// Returns true if a retry might help: the hub is busy, or the connection broke.
 fn is_passing(error: &ApiError) -> bool {
     use ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Other, UnexpectedEof};
     let broke = [ConnectionAborted, ConnectionReset, Other, UnexpectedEof];
     match error {
-        // hf-hub copies from the connection to the file, and both fail with this type.
+        // hf-hub copies from the connection to the file, and either side fails with this type.
         ApiError::IoError(e) => broke.contains(&e.kind()),
         ApiError::RequestError(e) => match &**e {
             ureq::Error::StatusCode(code) => matches!(code, 408 | 429 | 500..=599),
@@ -113,11 +116,11 @@ fn is_passing(error: &ApiError) -> bool {
     }
 }
 
-/// A repository on the hub, and its part of the cache.
+/// A repository on the hub and its part of the cache.
 struct Hub<'a> {
     cached: &'a Repository,
     api: Api,
-    /// Kept back until an anonymous request is refused.
+    /// Not sent until an anonymous request is refused.
     token: Option<String>,
     token_sent: bool,
 }
@@ -129,12 +132,12 @@ impl<'a> Hub<'a> {
         Ok(Self { cached, api: api(cached, None)?, token, token_sent: false })
     }
 
-    /// Downloads one file and checks it. A damaged one is deleted and fetched once more.
+    /// Downloads one file and checks it. A damaged file is deleted and downloaded again.
     fn download(&mut self, commit: &str, file: &str) -> Result<(), ApiError> {
         let about = self.about(commit, file)?;
         let blob = self.cached.files.blob_path(about.etag());
         if !io::stderr().is_terminal() {
-            note!("fetching {file} ({})", bytes(about.size() as f64)); // in place of the bar
+            note!("fetching {file} ({})", bytes(about.size() as f64)); // instead of a progress bar
         }
         let mut again = false;
         loop {
@@ -142,7 +145,7 @@ impl<'a> Hub<'a> {
                 self.ask(commit, file, |_, repo, file, bar| repo.download_with_progress(file, bar));
             let what = match fetched.and_then(|_| Ok(check(&blob, &about)?)) {
                 Err(ApiError::IoError(e)) if e.kind() == ErrorKind::InvalidData => e.to_string(),
-                // The part on disk is as long as the file already.
+                // The partial file on disk is already as long as the whole file.
                 Err(e) if status(&e) == 416 => "nothing is left to fetch".to_string(),
                 Err(ApiError::InvalidResume) => "more is on disk than it is long".to_string(),
                 done => return done,
@@ -157,10 +160,11 @@ impl<'a> Hub<'a> {
         }
     }
 
-    /// What the hub says of a file: its commit, its name in the cache and its length in bytes.
+    /// Returns the hub's metadata for a file: its commit, its name in the cache and its length in
+    /// bytes.
     fn about(&mut self, revision: &str, file: &str) -> Result<Metadata, ApiError> {
         let about = self.ask(revision, file, |api, repo, file, _| api.metadata(&repo.url(file)))?;
-        // Both become names of files.
+        // Both are used as file names.
         match (is_plain_name(about.commit_hash()), is_plain_name(about.etag())) {
             (true, true) => Ok(about),
             (false, _) => Err(ApiError::InvalidHeader("x-repo-commit")),
@@ -168,9 +172,9 @@ impl<'a> Hub<'a> {
         }
     }
 
-    /// Calls `hf-hub`, and again if the hub is busy, the connection breaks, or the token is asked
-    /// for. `hf-hub`'s own retries fail if the last one succeeds, and may append the whole file to
-    /// a part that was begun earlier (`download_tempfile`, api/sync.rs, line 622).
+    /// Calls `hf-hub`, and retries if the hub is busy, the connection breaks, or a token is
+    /// required. `hf-hub`'s own retries fail if the last one succeeds, and can append the whole
+    /// file to an earlier partial download (`download_tempfile`, api/sync.rs, line 622).
     fn ask<T: Send + 'static>(
         &mut self,
         revision: &str,
@@ -195,7 +199,7 @@ impl<'a> Hub<'a> {
         }
     }
 
-    /// Says what went wrong and what to do.
+    /// Describes an error and how to proceed.
     fn explain(&self, file: &str, error: ApiError) -> anyhow::Error {
         let (repo, hub, passing) = (&self.cached.name, endpoint(), is_passing(&error));
         let kept = "what came so far is kept, try again later";
@@ -255,9 +259,9 @@ fn api(cached: &Repository, token: Option<String>) -> Result<Api, ApiError> {
     builder.with_endpoint(endpoint()).with_token(token).build()
 }
 
-/// Runs a call of `hf-hub`, which knows no time limits, on a thread of its own. After a minute
-/// without a byte (`HF_HUB_DOWNLOAD_TIMEOUT` seconds, if it is set) the thread is abandoned. A
-/// later run resumes what it wrote.
+/// Runs an `hf-hub` call, which has no timeouts, on its own thread. After a minute without a byte
+/// (or `HF_HUB_DOWNLOAD_TIMEOUT` seconds, if set), the thread is abandoned. A later run resumes
+/// from the bytes already written.
 fn patiently<T: Send + 'static>(
     call: impl FnOnce(ProgressBar) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -270,7 +274,7 @@ fn patiently<T: Send + 'static>(
         let before = bar.position();
         match receiver.recv_timeout(Duration::from_secs(seconds)) {
             Ok(done) => return done,
-            // hf-hub panics on some answers, such as a redirect that doesn't say where to.
+            // hf-hub panics on some responses, such as a redirect without a location.
             Err(RecvTimeoutError::Disconnected) => return Err(ApiError::InvalidHeader("location")),
             Err(RecvTimeoutError::Timeout) if bar.position() == before => {
                 bar.abandon();
@@ -282,8 +286,8 @@ fn patiently<T: Send + 'static>(
     }
 }
 
-/// Compares a file with what the hub says of it: its length and, if its name in the cache is a
-/// sha256, its hash.
+/// Checks a file against the hub's metadata: its length and, if its name in the cache is a SHA-256,
+/// its hash.
 fn check(blob: &Path, about: &Metadata) -> io::Result<()> {
     let bytes = map(&File::open(blob)?)?;
     let (bytes, want) = ((*bytes).as_ref(), about.etag().to_ascii_lowercase());

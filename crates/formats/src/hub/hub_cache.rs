@@ -1,4 +1,4 @@
-//! The hub's cache on this machine: the crate `hf-hub`'s, which Python's `huggingface_hub` shares.
+//! The hub's cache on this machine: the `hf-hub` crate's, which Python's `huggingface_hub` shares.
 //!
 //! ```text
 //! models--OWNER--NAME/refs/main      the newest whole commit here, written last
@@ -17,10 +17,10 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::PathBuf;
 
-/// What every model needs beside its weights.
+/// The files that every model needs in addition to its weights.
 pub const REQUIRED: [&str; 2] = ["config.json", "tokenizer.json"];
 
-/// What a model may have. A repository without them is complete.
+/// Optional files. A repository without them is complete.
 pub const OPTIONAL: [&str; 5] = [
     "generation_config.json",
     "tokenizer_config.json",
@@ -29,7 +29,7 @@ pub const OPTIONAL: [&str; 5] = [
     "chat_template.jinja",
 ];
 
-/// The folder of the cache: `HF_HUB_CACHE`, else `hub` in `HF_HOME`, else in
+/// Returns the cache folder: `HF_HUB_CACHE`, or else `hub` in `HF_HOME`, or else `hub` in
 /// `~/.cache/huggingface`.
 pub fn folder() -> Result<PathBuf> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -40,7 +40,7 @@ pub fn folder() -> Result<PathBuf> {
     hub.context("there is no home folder for the hub's cache; set HF_HOME")
 }
 
-/// One repository's part of the cache.
+/// A repository's part of the cache.
 pub struct Repository {
     /// `OWNER/NAME`.
     pub name: String,
@@ -50,23 +50,23 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// The part of `name` in the cache; it need not be there yet.
+    /// Returns the cache entry for `name`, which doesn't have to exist yet.
     pub fn new(name: &str) -> Result<Self> {
         let (cache, repo) = (Cache::new(folder()?), Repo::model(name.to_string()));
         let dir = cache.path().join(repo.folder_name());
         Ok(Self { name: name.to_string(), files: cache.repo(repo), cache, dir })
     }
 
-    /// The folder of the model, if all of it is here, and it is known which optional files there
-    /// are.
+    /// Returns the model's folder if it is complete, which includes knowing which optional files
+    /// the repository has.
     pub fn whole(&self) -> Option<PathBuf> {
         let commit = self.commit()?;
         let whole = self.missing(&commit).is_empty() && self.unknown(&commit).is_empty();
         whole.then(|| self.files.pointer_path(&commit))
     }
 
-    /// The folder of the model, if nothing that it needs is missing: enough where nothing can be
-    /// fetched.
+    /// Returns the model's folder if no required file is missing, which is enough when nothing can
+    /// be downloaded.
     pub fn without_network(&self) -> Result<PathBuf> {
         let name = &self.name;
         let lacks = match self.commit() {
@@ -87,14 +87,14 @@ impl Repository {
         bail!("{name} {lacks}, and {why}; --model {DEFAULT_MODEL} needs no network")
     }
 
-    /// The commit that is here, whole or not.
+    /// Returns the cached commit, complete or not.
     pub fn commit(&self) -> Option<String> {
         let commit = fs::read_to_string(self.dir.join("refs/main")).ok()?;
         Some(commit.trim().to_string()).filter(|commit| is_plain_name(commit))
     }
 
-    /// True if the file is here and whole, as far as can be seen: JSON parses, and weights are as
-    /// long as their header says.
+    /// Returns true if the file is present and looks complete: JSON parses, and weights are as long
+    /// as their header says.
     fn has(&self, commit: &str, name: &str) -> bool {
         let path = self.files.pointer_path(commit).join(name);
         let Ok(file) = File::open(&path) else { return false };
@@ -105,7 +105,8 @@ impl Repository {
         }
     }
 
-    /// The needed files that are not here. Of weights: the single file, unless an index is here.
+    /// Returns the required files that are not in the cache. The weights are either the single file
+    /// or, if there is an index and no single file, its shards.
     pub fn missing(&self, commit: &str) -> Vec<String> {
         let mut needed: Vec<String> = REQUIRED.map(String::from).to_vec();
         let index = fs::read_to_string(self.files.pointer_path(commit).join(INDEX)).ok();
@@ -117,14 +118,14 @@ impl Repository {
         needed
     }
 
-    /// The optional files that may or may not be in the repository: no one has asked.
+    /// Returns the optional files that haven't been looked up in the repository yet.
     pub fn unknown(&self, commit: &str) -> Vec<&'static str> {
         let absent = self.dir.join(".no_exist").join(commit);
         let known = |file: &str| self.has(commit, file) || absent.join(file).is_file();
         OPTIONAL.into_iter().filter(|file| !known(file)).collect()
     }
 
-    /// Notes that the repository has no such file.
+    /// Records that the repository doesn't have a file.
     #[cfg(feature = "hub")]
     pub fn note_absent(&self, commit: &str, file: &str) -> std::io::Result<()> {
         let absent = self.dir.join(".no_exist").join(commit);
@@ -132,8 +133,8 @@ impl Repository {
         fs::write(absent.join(file), "")
     }
 
-    /// Makes this commit the one that is here. `hf-hub` has noted it under its own name with every
-    /// file; that note goes.
+    /// Sets the cached commit. Also removes the ref that `hf-hub` writes under the commit's own
+    /// name with every file.
     #[cfg(feature = "hub")]
     pub fn set_commit(&self, commit: &str) -> std::io::Result<()> {
         let _ = fs::remove_file(self.dir.join("refs").join(commit));
@@ -141,7 +142,7 @@ impl Repository {
     }
 }
 
-/// True for what may be a name in the cache: hexadecimal digits, in practice.
+/// Returns true for names that are safe in the cache. In practice, they are hexadecimal digits.
 pub fn is_plain_name(name: &str) -> bool {
     let word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.is_empty() && !name.starts_with('.') && name.len() < 200 && name.chars().all(word)

@@ -1,4 +1,4 @@
-//! `--models`: what is on this machine, and how large.
+//! `--models`: the models on this machine and their sizes.
 
 use crate::hub::hub_cache::{folder, Repository};
 use crate::hub::{models_dir, EMBEDDED_MODELS, KNOWN};
@@ -6,11 +6,11 @@ use anyhow::Result;
 use candecode_kit::units::bytes;
 use std::path::{Path, PathBuf};
 
-/// The embedded models and those of the hub's cache, one a line: name, size, and what is missing,
-/// if anything is.
+/// Lists the embedded models and those in the hub's cache, one per line: the name, the size, and
+/// any missing files.
 ///
 /// # Errors
-/// If there is no folder of embedded models, or no home folder.
+/// If the folder of embedded models or the home folder is missing.
 pub fn list() -> Result<String> {
     let (models, hub) = (models_dir()?, folder()?);
     let mut text = format!("embedded, in {}\n", models.display());
@@ -28,7 +28,7 @@ pub fn list() -> Result<String> {
     Ok(if text.len() == empty { text + "  nothing yet\n" } else { text })
 }
 
-/// The line of one repository in the cache.
+/// Returns the line for one repository in the cache.
 fn cached(repository: &Repository) -> String {
     let name = &repository.name;
     let short = KNOWN.iter().find(|(_, repo)| repo == name);
@@ -57,7 +57,7 @@ fn size(files: &[PathBuf]) -> String {
     bytes(lengths.sum::<u64>() as f64)
 }
 
-/// What is in a folder, in the order of its names.
+/// Returns the files in a folder, sorted by name.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

@@ -1,7 +1,7 @@
-//! Where a model's folder is: embedded, on disk, or on the Hugging Face hub.
+//! Finds a model's folder: embedded, on disk, or on the Hugging Face hub.
 //!
-//! What is in the hub's cache is found without any network; the feature `hub` is the client that
-//! fetches the rest.
+//! Models in the hub's cache are found without a network. The feature `hub` adds the client that
+//! downloads the others.
 
 #[cfg(feature = "hub")]
 mod fetch;
@@ -20,13 +20,13 @@ use std::path::{Path, PathBuf};
 /// True if this build can download models.
 pub const DOWNLOADS: bool = cfg!(feature = "hub");
 
-/// The model that runs when none is named.
+/// The model to run if none is named.
 pub const DEFAULT_MODEL: &str = "story-3m";
 
-/// The embedded models: no network, no account.
+/// The embedded models, which need no network and no account.
 pub const EMBEDDED_MODELS: [&str; 4] = ["story-3m", "story-230k", "story-gpt2-1m", "paper"];
 
-/// Short names, and the repositories they stand for.
+/// Short names and their repositories.
 pub const KNOWN: [(&str, &str); 16] = [
     ("gpt2", "openai-community/gpt2"),
     ("gpt2-medium", "openai-community/gpt2-medium"),
@@ -46,14 +46,14 @@ pub const KNOWN: [(&str, &str); 16] = [
     ("tinyllama-1.1b", "TinyLlama/TinyLlama-1.1B-Chat-v1.0"),
 ];
 
-/// The repository that a short name stands for.
+/// Returns the repository for a short name.
 fn known(name: &str) -> Option<&'static str> {
     KNOWN.iter().find(|(short, _)| *short == name).map(|(_, repo)| *repo)
 }
 
-/// True if this name says that the model was trained to answer: an instruct model's short name, or
-/// a repository, folder or file that ends in `-Instruct`, `-Chat` or `-it`, a version or a
-/// quantization after it left out.
+/// Returns true if this looks like the name of an instruction-tuned model: the short name of one,
+/// or a repository, folder or file whose name ends in `-Instruct`, `-Chat` or `-it`, ignoring a
+/// version or quantization suffix.
 pub fn is_instruct(name: &str) -> bool {
     let name = known(name).unwrap_or(name).trim_end_matches(['/', '\\']).to_ascii_lowercase();
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -61,10 +61,10 @@ pub fn is_instruct(name: &str) -> bool {
     last == "qwen3-0.6b" || words[1..].iter().any(|word| ["instruct", "chat", "it"].contains(word))
 }
 
-/// The folder of the embedded models: `CANDECODE_MODELS`, else `models/` of the repository.
+/// Returns the folder of embedded models: `CANDECODE_MODELS`, or else `models/` in the repository.
 ///
 /// # Errors
-/// If there is no such folder.
+/// If the folder doesn't exist.
 pub fn models_dir() -> Result<PathBuf> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     let built = || crates.and_then(Path::parent).unwrap_or(Path::new(".")).join("models");
@@ -74,12 +74,13 @@ pub fn models_dir() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// The folder of a model: an embedded name, a folder or GGUF file, a short name of [`KNOWN`], or
-/// `owner/repo` on the hub. A model of random weights (`random-135m`) has none: its name is
-/// returned. With `offline`, or with `HF_HUB_OFFLINE` in the environment, no network is used.
+/// Returns the path of a model: an embedded name, a folder or GGUF file, a short name from
+/// [`KNOWN`], or `owner/repo` on the hub. Random models (`random-135m`) have no folder, so their
+/// name is returned. With `offline`, or with `HF_HUB_OFFLINE` in the environment, no network is
+/// used.
 ///
 /// # Errors
-/// If there is no such model, or it is not on this machine and cannot be fetched.
+/// If the model doesn't exist, or isn't on this machine and can't be downloaded.
 pub fn locate(name: &str, offline: bool) -> Result<PathBuf> {
     if EMBEDDED_MODELS.contains(&name) {
         return Ok(models_dir()?.join(name));
@@ -88,7 +89,7 @@ pub fn locate(name: &str, offline: bool) -> Result<PathBuf> {
         return Ok(PathBuf::from(name)); // a folder, or a GGUF file
     }
     if RandomModel::named(name)?.is_some() {
-        return Ok(PathBuf::from(name)); // what `ModelFiles` makes a model of
+        return Ok(PathBuf::from(name)); // `ModelFiles` builds the model from its name
     }
     if name.ends_with(".gguf") {
         bail!("{name}: there is no such file; give the path of a GGUF file on this machine")
@@ -96,13 +97,13 @@ pub fn locate(name: &str, offline: bool) -> Result<PathBuf> {
     in_cache(name, known(name).unwrap_or(name), offline)
 }
 
-/// A page in a browser has no cache and no hub.
+/// A browser page has neither a cache nor a hub.
 #[cfg(target_arch = "wasm32")]
 fn in_cache(name: &str, _: &str, _: bool) -> Result<PathBuf> {
     bail!("unknown model \"{name}\"")
 }
 
-/// The folder of `repo` in the hub's cache, where it is fetched to if it may be.
+/// Returns the folder of `repo` in the hub's cache, downloading the model first if that is allowed.
 #[cfg(not(target_arch = "wasm32"))]
 fn in_cache(name: &str, repo: &str, offline: bool) -> Result<PathBuf> {
     let parts: Vec<&str> = repo.split('/').collect();
@@ -120,7 +121,7 @@ fn in_cache(name: &str, repo: &str, offline: bool) -> Result<PathBuf> {
     }
     let cached = hub_cache::Repository::new(repo)?;
     if let Some(dir) = cached.whole() {
-        return Ok(dir); // nothing is asked of a model that is here whole
+        return Ok(dir); // a complete model needs no requests
     }
     #[cfg(feature = "hub")]
     if !offline && !offline_by_environment() {
@@ -131,7 +132,7 @@ fn in_cache(name: &str, repo: &str, offline: bool) -> Result<PathBuf> {
 }
 
 #[cfg(feature = "hub")]
-/// True if `HF_HUB_OFFLINE` says that no network shall be used.
+/// Returns true if `HF_HUB_OFFLINE` forbids using the network.
 fn offline_by_environment() -> bool {
     std::env::var("HF_HUB_OFFLINE").is_ok_and(|value| {
         !matches!(value.to_ascii_lowercase().as_str(), "" | "0" | "false" | "no" | "off")
