@@ -38,8 +38,8 @@ pub struct Step {
     pub ids: Tensor,
     /// Each token's position, `(B, T)`, u32, all below the context length.
     pub positions: Tensor,
-    /// `(B or 1, 1, T, S + T)`, u8, 1 = may attend. None: causal, offset by S. The diagonal must be all
-    /// ones: a token with nothing to attend to would be NaN, and one layer later that NaN would
+    /// `(B or 1, 1, T, S + T)`, u8, 1 = may attend. None: causal, offset by S. The diagonal must be
+    /// all ones: a token with nothing to attend to would be NaN, and one layer later that NaN would
     /// reach the other tokens in its row.
     pub mask: Option<Tensor>,
     /// The positions to return logits for.

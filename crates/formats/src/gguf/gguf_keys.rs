@@ -34,7 +34,7 @@ const READ: &[&str] = &[
 
 /// Keys that have no effect here, at any value.
 const WITHOUT_EFFECT: &[&str] = &[
-    "vocab_size",         // already in the embedding table
+    "vocab_size",         // known from the embedding table
     "tensor_data_layout", // the converter's row order, which is the same in every file
     "pooling_type",       // for embeddings
     "classifier.output_labels",

@@ -40,7 +40,7 @@ fn cached(repository: &Repository) -> String {
         Some(missing) => format!("not whole: no {missing}"),
     };
     let blobs = files(&repository.dir.join("blobs"));
-    let mut coming = blobs.clone(); // the endings are `hf-hub`'s and `huggingface_hub`'s
+    let mut coming = blobs.clone(); // the extensions of `hf-hub` and `huggingface_hub`
     coming.retain(|blob| blob.extension().is_some_and(|end| end == "part" || end == "incomplete"));
     if !coming.is_empty() {
         state += &format!("; {} of it on the way", size(&coming));
