@@ -16,13 +16,11 @@ pub struct SamplingParams {
     /// Divisor for the logits before sampling. 0 means greedy decoding, which uses no random
     /// numbers.
     pub temperature: f64,
-    /// Sample from this many of the most likely tokens. None: all of them (HF silently defaults to
-    /// 50).
+    /// Number of most likely tokens to sample from. None: all of them (HF silently defaults to 50).
     pub top_k: Option<usize>,
-    /// Sample from the most likely tokens that together reach this probability. 1: all of them.
+    /// Total probability of the most likely tokens to sample from. 1: all of them.
     pub top_p: f64,
-    /// Sample from the tokens at least this many times as likely as the most likely one. 0: all of
-    /// them.
+    /// Minimum probability of a token to sample, relative to the most likely one. 0: all of them.
     pub min_p: f64,
     /// Random seed for sampling.
     pub seed: u64,
@@ -39,9 +37,9 @@ pub struct SamplingParams {
     pub penalty_window: Option<usize>,
     /// Strings that end the completion. The output doesn't include them.
     pub stop: Vec<String>,
-    /// Words that must not appear, whatever their case.
+    /// Words that must not appear, in any letter case.
     pub block: Vec<String>,
-    /// Block whole words only: blocked words may still appear inside other words.
+    /// True to block whole words only: blocked words may still appear inside other words.
     pub block_whole_words: bool,
     /// Sequences of token ids that must not appear (HF `bad_words_ids`).
     pub block_ids: Vec<Vec<u32>>,
@@ -60,8 +58,8 @@ pub struct SamplingParams {
     pub min_new_tokens: usize,
     /// Ids that end the completion, as EOS does.
     pub stop_token_ids: Vec<u32>,
-    /// Continue past EOS. Under `allow_regex`, EOS still ends the completion once no other token is
-    /// allowed.
+    /// True to continue past EOS. Under `allow_regex`, EOS still ends the completion once no other
+    /// token is allowed.
     pub ignore_eos: bool,
 }
 

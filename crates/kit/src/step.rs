@@ -117,11 +117,11 @@ impl Step {
         self
     }
 
-    /// Returns the hidden states, out of `(B, T, C)`, of the positions that need logits. Call it
-    /// before the head.
+    /// Selects the positions that need logits from the hidden states, `(B, T, C)`. Call it before
+    /// the head.
     ///
     /// # Errors
-    /// If a position is `T` or higher.
+    /// If a position is not among the T, or [`Logits::At`] doesn't have one position per row.
     pub fn chosen(&self, hidden: &Tensor) -> Result<Tensor> {
         let (rows, width, _) = hidden.dims3()?;
         match &self.logits {

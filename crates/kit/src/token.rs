@@ -7,7 +7,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FinishReason {
-    /// An EOS id was sampled.
+    /// An EOS id was chosen.
     Eos,
     /// A stop string appeared. EOS ids count as [`FinishReason::Eos`].
     Stop,
