@@ -26,7 +26,7 @@ const MOST_STATES: usize = 1 << 18;
 /// the time. A pattern without choices has one NFA state per set and needs no limit.
 fn most_set_bytes(nfa: &NFA, classes: usize) -> Option<usize> {
     let choice = |state: &State| matches!(state, State::Union { .. } | State::BinaryUnion { .. });
-    // The crate always adds one union at the start, for the unanchored search.
+    // The crate always adds one union at the start, to search from any position.
     let search = usize::from(nfa.start_unanchored() != nfa.start_anchored());
     let choices = nfa.states().iter().filter(|state| choice(state)).count();
     (choices > search).then_some((120_000_000 / classes).max(1 << 20))
@@ -39,7 +39,7 @@ pub struct Dfa {
 }
 
 impl Dfa {
-    /// Compiles an automaton whose matches can start anywhere in the text.
+    /// Compiles an automaton that finds matches starting anywhere in the text.
     ///
     /// # Errors
     /// If `pattern` is not a regular expression, or its automaton is too large.
@@ -47,7 +47,7 @@ impl Dfa {
         Self::compile(pattern, StartKind::Unanchored, Anchored::No)
     }
 
-    /// Compiles an automaton whose matches start at the first byte of the text.
+    /// Compiles an automaton that finds matches starting at the first byte of the text.
     ///
     /// # Errors
     /// As [`Dfa::search`].

@@ -31,8 +31,8 @@ pub const NAMES: &[&str] = &[
 ];
 
 /// Three more tokens, from code models, end a text: padding, the next repository, and the next
-/// file. Each is found by its key or, if the key is missing, by the first matching name
-/// in the vocabulary.
+/// file. Each is found by its key or, if the key is missing, by the first matching name in the
+/// vocabulary.
 const OF_CODE: &[(&str, &[&str])] = &[
     (
         "tokenizer.ggml.fim_pad_token_id",

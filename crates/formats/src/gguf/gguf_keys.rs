@@ -1,9 +1,9 @@
 //! Classifies the keys in a GGUF file's metadata: read, without effect here, or allowed only with a
 //! neutral value.
 //!
-//! Keys of the architecture (`llama.…`) describe the computation. Any other key, known or not, is
-//! rejected unless its value is 0, false or empty, because it could change the output. The list
-//! follows llama.cpp's `llama-arch.cpp` and its graphs for these four architectures.
+//! Keys of the architecture (`llama.…`) describe the computation. One that isn't listed here, known
+//! or not, is rejected unless its value is 0, false or empty, because it could change the output.
+//! The list follows llama.cpp's `llama-arch.cpp` and its graphs for these four architectures.
 
 use crate::gguf::Gguf;
 use anyhow::{ensure, Result};
