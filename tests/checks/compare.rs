@@ -1,4 +1,4 @@
-//! Got against want: the first difference, in words.
+//! Compares the actual result with the expected one and describes the first difference.
 
 use super::{Failure, Kind, Outcome};
 use candle_core::{DType, Result, Tensor};
@@ -11,7 +11,7 @@ fn wrong(input: &str, got: String, mut lines: Vec<String>) -> Outcome {
     Err(Failure::new(Kind::Wrong { got }, lines))
 }
 
-/// Where element `at` of a tensor of that shape is: `[0, 1, 3]`.
+/// Returns the index of element `at` in a tensor of this shape, such as `[0, 1, 3]`.
 fn place(mut at: usize, shape: &[usize]) -> Vec<usize> {
     let mut index = vec![0; shape.len()];
     for (i, size) in index.iter_mut().zip(shape).rev() {
@@ -21,13 +21,13 @@ fn place(mut at: usize, shape: &[usize]) -> Vec<usize> {
     index
 }
 
-/// A number as the reader sees it: seven digits, so that two mistakes with other numbers also read
-/// differently.
+/// Formats a number for the reader: seven digits, so that two mistakes with different numbers also
+/// print differently.
 fn digits(x: f32) -> String {
     format!("{x:.6e}").parse::<f64>().map_or(format!("{x}"), |x| format!("{x}"))
 }
 
-/// How far apart two lists of numbers are. NaN is no distance, so it is counted.
+/// Describes how far apart two lists of numbers are. NaN has no distance, so NaNs are counted.
 fn how_far(got: &[f32], want: &[f32]) -> String {
     let pairs = || got.iter().zip(want);
     let most = pairs().map(|(g, w)| if g == w { 0.0 } else { (g - w).abs() }).fold(0.0, f32::max);
@@ -38,11 +38,11 @@ fn how_far(got: &[f32], want: &[f32]) -> String {
     }
 }
 
-/// Two tensors agree in shape, and in every number to `tolerance` (absolute; every call says in a
-/// comment why that much). On Metal and CUDA, whose fast math rounds otherwise, ten times as much
-/// is allowed.
+/// Checks that two tensors have the same shape, and that all numbers agree to within an absolute
+/// `tolerance` (each call explains its choice in a comment). Metal and CUDA get ten times the
+/// tolerance, because their fast math rounds differently.
 ///
-/// `got` may be an error of the reader's code.
+/// `got` can be an error from the reader's code.
 pub fn close(input: &str, got: Result<Tensor>, want: &Tensor, tolerance: f32) -> Outcome {
     let got = got?;
     if got.dims() != want.dims() {
@@ -55,7 +55,7 @@ pub fn close(input: &str, got: Result<Tensor>, want: &Tensor, tolerance: f32) ->
     let tolerance = if got.device().is_cpu() { tolerance } else { 10.0 * tolerance };
     let flat = |t: &Tensor| t.flatten_all()?.to_dtype(DType::F32)?.to_vec1::<f32>();
     let (g, w) = (flat(&got)?, flat(want)?);
-    // Written so that NaN is a difference, and equal infinities are none.
+    // Written so that NaN counts as a difference and equal infinities don't.
     let same = |(g, w): (&f32, &f32)| g == w || (g - w).abs() <= tolerance;
     let Some(at) = g.iter().zip(&w).position(|pair| !same(pair)) else { return Ok(()) };
     let exact = tolerance == 0.0;
@@ -75,16 +75,16 @@ pub fn close(input: &str, got: Result<Tensor>, want: &Tensor, tolerance: f32) ->
     wrong(input, got.join(" "), lines)
 }
 
-/// Two tensors agree to the last bit.
+/// Checks that two tensors agree bit for bit.
 pub fn bits_equal(input: &str, got: Result<Tensor>, want: &Tensor) -> Outcome {
     close(input, got, want, 0.0)
 }
 
-/// Two numbers agree, to `tolerance` of the wanted one (every call says in a comment why that
-/// much).
+/// Checks that two numbers agree, to within `tolerance` relative to `want` (each call explains its
+/// choice in a comment).
 pub fn near(input: &str, got: Result<f64>, want: f64, tolerance: f64) -> Outcome {
     let got = got?;
-    // Written so that NaN is a difference, and equal infinities are none.
+    // Written so that NaN counts as a difference and equal infinities don't.
     if got == want || (got - want).abs() <= tolerance * want.abs() {
         return Ok(());
     }
@@ -94,7 +94,7 @@ pub fn near(input: &str, got: Result<f64>, want: f64, tolerance: f64) -> Outcome
     wrong(input, shown(got), lines)
 }
 
-/// Two values are equal.
+/// Checks that two values are equal.
 pub fn equal<T: Debug + PartialEq>(input: &str, got: Result<T>, want: &T) -> Outcome {
     let got = got?;
     if got == *want {
@@ -104,9 +104,9 @@ pub fn equal<T: Debug + PartialEq>(input: &str, got: Result<T>, want: &T) -> Out
     wrong(input, format!("{got:?}"), lines)
 }
 
-/// Two lists of tokens are equal. `margins`, if there are any, are the oracle's decision margins
-/// token by token: a difference where the two best tokens are closer than 1e-3 is a near-tie that
-/// another order of sums may flip.
+/// Checks that two lists of tokens are equal. `margins`, if not empty, holds the oracle's decision
+/// margin for each token. A difference where the top two tokens are closer than 1e-3 is a near-tie,
+/// which a different summation order can flip.
 pub fn equal_tokens(input: &str, got: Result<Vec<u32>>, want: &[u32], margins: &[f32]) -> Outcome {
     let got = got?;
     if got == want {
@@ -134,8 +134,8 @@ pub fn equal_tokens(input: &str, got: Result<Vec<u32>>, want: &[u32], margins: &
     wrong(input, format!("{got:?}"), lines)
 }
 
-/// The call must fail, and its message must contain every word of `says`: only letters and digits
-/// are compared, so that `top_k`, `top-k` and `Top k` are one word.
+/// Checks that the call failed, with a message that contains every word of `says`. Only letters and
+/// digits are compared, so `top_k`, `top-k` and `Top k` are the same.
 pub fn refused<T: Debug>(input: &str, got: Result<T>, says: &[&str]) -> Outcome {
     match got {
         Ok(value) => {
@@ -159,8 +159,8 @@ pub fn refused<T: Debug>(input: &str, got: Result<T>, says: &[&str]) -> Outcome 
     }
 }
 
-/// As [`refused`], where a forgotten test makes the code panic: that is a finding like any other,
-/// with its input.
+/// Like [`refused`], but for calls that panic if a test is missing: the panic is reported like any
+/// other failure, with its input.
 pub fn refused_calmly<T: Debug>(input: &str, call: impl FnOnce() -> Result<T>) -> Outcome {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
     match caught {
@@ -180,7 +180,7 @@ fn letters(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// Something holds.
+/// Checks that `holds` is true; if not, the failure reads `otherwise`.
 pub fn ensure(input: &str, holds: bool, otherwise: &str) -> Outcome {
     if holds {
         return Ok(());

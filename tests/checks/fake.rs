@@ -1,24 +1,26 @@
-//! A model that says what a check wants it to say, and that no endless loop outlives.
+//! A scripted model that stops endless loops.
 
 use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, Step};
 use candle_core::{bail, Device, Result, Tensor};
 use std::cell::RefCell;
 
-/// The next logits of a text: what a [`Fake`] computes at every position.
+/// Computes the next logits of a sequence; a [`Fake`] calls it at every position.
 pub type Script = Box<dyn Fn(&[u32]) -> Vec<f32>>;
 
-/// A model whose logits at position i are `script(ids up to i)`. It keeps a record of its passes,
-/// and refuses the pass after its bound: a loop that does not end becomes an error that says so.
+/// A model that returns `script(ids up to i)` as the logits at position i. It records its passes
+/// and returns an error once `bound` is exceeded, which turns an endless loop into a readable
+/// failure.
 pub struct Fake {
     config: ModelConfig,
     script: Script,
     bound: usize,
-    /// For every pass: the ids of each row, and their positions.
+    /// The ids of each row and their positions, for every pass.
     pub passes: RefCell<Vec<(Vec<Vec<u32>>, Vec<Vec<u32>>)>>,
 }
 
 impl Fake {
-    /// A model of `vocab_size` tokens and a context of `context`, that may be asked `bound` times.
+    /// Creates a model with `vocab_size` tokens and a context of `context` that allows `bound`
+    /// passes.
     pub fn new(
         vocab_size: usize,
         context: usize,
@@ -47,7 +49,7 @@ impl Fake {
         Self { config, script: Box::new(script), bound, passes: RefCell::default() }
     }
 
-    /// A model that wants `next(last token)` after every text, by a wide margin.
+    /// Creates a model that prefers `next(last token)` after every sequence, by a wide margin.
     pub fn wants(
         vocab_size: usize,
         context: usize,
@@ -71,7 +73,7 @@ impl Model for Fake {
         &Device::Cpu
     }
 
-    /// Without a cache only: a row's ids are its whole text.
+    /// Ignores the cache: the ids of a row are its whole sequence.
     fn forward(&self, step: &Step, _cache: &mut dyn Cache) -> Result<Tensor> {
         let (ids, positions) = (step.ids.to_vec2::<u32>()?, step.positions.to_vec2::<u32>()?);
         self.passes.borrow_mut().push((ids.clone(), positions));

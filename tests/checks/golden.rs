@@ -1,4 +1,4 @@
-//! What the checks compare with: goldens from torch and transformers, the embedded models, and
+//! Reference data for the checks: goldens from torch and transformers, the embedded models, and
 //! seeded random input.
 
 use candecode::engine::load::load_transformer;
@@ -8,27 +8,28 @@ use candecode::kit::{self, Model, SharedOps, Tokenizer};
 use candle_core::{DType, Device, Error, Result, Tensor};
 use std::path::{Path, PathBuf};
 
-/// The device that the checks run on: `CANDECODE_DEVICE`, else the CPU.
+/// Returns the device the checks run on: `CANDECODE_DEVICE`, or the CPU if it isn't set.
 pub fn device() -> Result<Device> {
     let name = std::env::var("CANDECODE_DEVICE").unwrap_or_else(|_| "cpu".into());
     kit::device::device(&name).map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
-/// A file of `tests/oracle/`. The package is `tests/`; that of `tests/kit.rs` is the folder above.
+/// Returns the path of a file in `tests/oracle/`. The package root is `tests/`; for `tests/kit.rs`
+/// it is the folder above.
 pub fn oracle(file: &str) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tests = if package.ends_with("tests") { package.into() } else { package.join("tests") };
     tests.join("oracle").join(file)
 }
 
-/// A tensor of `tests/oracle/dayNN.safetensors`.
+/// Loads a tensor from `tests/oracle/dayNN.safetensors`.
 pub fn golden(day: &str, name: &str) -> Result<Tensor> {
     let path = oracle(&format!("{day}.safetensors"));
     let bytes = std::fs::read(&path).map_err(|e| Error::Msg(format!("{}: {e}", path.display())))?;
     candle_core::safetensors::BufferedSafetensors::new(bytes)?.load(name, &device()?)
 }
 
-/// `tests/oracle/dayNN.json`.
+/// Loads `tests/oracle/dayNN.json`.
 pub fn golden_json(day: &str) -> Result<serde_json::Value> {
     let path = oracle(&format!("{day}.json"));
     let text = std::fs::read_to_string(&path)
@@ -36,13 +37,13 @@ pub fn golden_json(day: &str) -> Result<serde_json::Value> {
     serde_json::from_str(&text).map_err(|e| Error::Msg(format!("{}: {e}", path.display())))
 }
 
-/// The folder of the embedded models. No check may skip because it is absent.
+/// Returns the folder of the embedded models. A check must not skip because it is missing.
 pub fn models_dir() -> Result<PathBuf> {
     formats::hub::models_dir().map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
-/// What whole models compute with: what `CANDECODE_KERNELS` names (`check --kernels`), else the
-/// days' own code.
+/// Returns the operations for whole models: those that `CANDECODE_KERNELS` names (`check
+/// --kernels`), otherwise the days' own code.
 pub fn ops() -> Result<SharedOps> {
     let named = match std::env::var("CANDECODE_KERNELS").as_deref() {
         Ok("candle") => Kernels::Candle,
@@ -53,12 +54,12 @@ pub fn ops() -> Result<SharedOps> {
     Ok(choose(Some(named), &device()?))
 }
 
-/// An embedded model, in f32.
+/// Loads an embedded model in f32.
 pub fn model(name: &str) -> Result<Box<dyn Model>> {
     model_of(name, DType::F32)
 }
 
-/// An embedded model, with weights of this type.
+/// Loads an embedded model with weights of this dtype.
 pub fn model_of(name: &str, dtype: DType) -> Result<Box<dyn Model>> {
     match load_transformer(&models_dir()?.join(name), dtype, &device()?, &ops()?) {
         Ok(model) => Ok(Box::new(model)),
@@ -66,43 +67,43 @@ pub fn model_of(name: &str, dtype: DType) -> Result<Box<dyn Model>> {
     }
 }
 
-/// The embedded models' tokenizer: all three have the same.
+/// Loads the embedded models' tokenizer, which all three share.
 pub fn tokenizer() -> Result<Tokenizer> {
     candecode::formats::read_tokenizer(&models_dir()?.join("story-3m"))
         .map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
-/// Numbers that look random and are the same on every machine (a 64-bit linear congruential
-/// generator, Knuth's MMIX).
+/// Pseudo-random numbers, the same on every machine (a 64-bit linear congruential generator,
+/// Knuth's MMIX).
 pub struct Random(u64);
 
 impl Random {
-    /// A stream for this seed.
+    /// Creates the stream for this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1))
     }
 
-    /// Below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as usize) % n.max(1)
     }
 
-    /// In [-1, 1).
+    /// Returns a number in [-1, 1).
     pub fn float(&mut self) -> f32 {
         self.below(1 << 24) as f32 / (1u32 << 23) as f32 - 1.0
     }
 
-    /// A tensor of that shape, its numbers in [-1, 1).
+    /// Returns a tensor of this shape with numbers in [-1, 1).
     pub fn tensor(&mut self, shape: &[usize]) -> Result<Tensor> {
         let numbers: Vec<f32> = (0..shape.iter().product()).map(|_| self.float()).collect();
         Tensor::from_vec(numbers, shape, &device()?)
     }
 }
 
-/// A copy of `x` that candle-nn takes: on the CPU, whatever device the checks run on, and
-/// contiguous, as its fused functions want it.
+/// Returns a copy of `x` that candle-nn accepts: on the CPU, whatever device the checks run on, and
+/// contiguous, as its fused functions require.
 pub fn for_candle_nn(x: &Tensor) -> Result<Tensor> {
     x.to_device(&candle_core::Device::Cpu)?.contiguous()
 }

@@ -1,16 +1,16 @@
-//! A cache that keeps, for the checks of other days than day 10: plain, and as its trait says.
+//! A plain cache that follows its traits to the letter. Used by checks outside day 10.
 
 use candecode::kit::{Batch, Cache, View};
 use candle_core::{bail, Result, Tensor};
 use std::collections::BTreeMap;
 
-/// Keys and values of every layer, joined column by column; and what was done to it.
+/// Keys and values of every layer, joined along the columns, and a log of the operations.
 #[derive(Default)]
 pub struct Keep {
     layers: BTreeMap<usize, (Tensor, Tensor)>,
-    /// The layer of every `append`.
+    /// The layer of each `append`, in order.
     pub appended: Vec<usize>,
-    /// Every other operation that changes it, in order: `truncate(0)`, `select([0, 2])`.
+    /// Every other operation that changed the cache, in order: `truncate(0)`, `select([0, 2])`.
     pub done: Vec<String>,
 }
 
@@ -35,7 +35,8 @@ impl Cache for Keep {
         Ok(View { k, v })
     }
 
-    /// Of the layer that holds least: it moves when the last has appended.
+    /// Returns the length of the shortest layer stored, so in later passes it changes only after
+    /// the last layer's `append`.
     fn len(&self) -> usize {
         self.layers.values().filter_map(|(k, _)| k.dim(2).ok()).min().unwrap_or(0)
     }
@@ -46,7 +47,7 @@ impl Cache for Keep {
         }
         self.change(format!("truncate({len})"), |held| held.narrow(2, 0, len))?;
         if len == 0 {
-            self.layers.clear(); // it may begin anew with other rows
+            self.layers.clear(); // the next pass can have a different number of rows
         }
         Ok(())
     }

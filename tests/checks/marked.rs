@@ -1,25 +1,25 @@
-//! Caches filled by hand, for the checks of days 10 and 12: positions that say where they are from.
+//! Hand-filled caches for the checks of days 10 and 12. The numbers at each position identify it.
 
 use super::{bits_equal, equal, Outcome};
 use candecode::kit::{Cache, View};
 use candle_core::{Device, Error, Result, Tensor};
 
-/// Layers of a cache filled by hand; its heads, and how wide they are.
+/// Number of layers in a hand-filled cache. The heads and their width follow.
 pub const LAYERS: usize = 2;
 const HEADS: usize = 2;
 const WIDTH: usize = 3;
 
-/// Positions of rows, as numbers; None is padding.
+/// The positions of each row, as numbers. None is padding.
 pub type Rows = Vec<Vec<Option<u32>>>;
 
-/// Rows without padding.
+/// Returns rows without padding.
 pub fn rows(numbers: &[&[u32]]) -> Rows {
     numbers.iter().map(|row| row.iter().map(|n| Some(*n)).collect()).collect()
 }
 
-/// Keys and values of a layer, `(B, 2, T, 3)`: a key is its position's number and a fraction for
-/// layer, head and place (all exact in f32), a value is minus that, padding is 0. They are strided,
-/// as the heads of a model are.
+/// Returns a layer's keys and values, `(B, 2, T, 3)`. A key is the number of its position plus a
+/// fraction for layer, head and index (all exact in f32); a value is the negated key; padding is 0.
+/// They are strided, like a model's heads.
 pub fn marked(rows: &Rows, layer: usize) -> Result<(Tensor, Tensor)> {
     let (b, t) = (rows.len(), rows[0].len());
     let mut numbers = Vec::new();
@@ -34,7 +34,7 @@ pub fn marked(rows: &Rows, layer: usize) -> Result<(Tensor, Tensor)> {
     Ok((keys, values))
 }
 
-/// Appends positions to every layer; returns what the last one returned.
+/// Appends positions to every layer and returns the last layer's view.
 pub fn feed(cache: &mut dyn Cache, rows: &Rows) -> Result<View> {
     let mut all = None;
     for layer in 0..LAYERS {
@@ -44,8 +44,8 @@ pub fn feed(cache: &mut dyn Cache, rows: &Rows) -> Result<View> {
     all.ok_or(Error::Msg("no layers".into()))
 }
 
-/// A cache of `len` positions, whose layers are `held`, holds exactly these positions, in every
-/// layer.
+/// Checks that a cache of length `len`, with the layers `held`, holds exactly these positions in
+/// every layer.
 pub fn holds(
     input: &str,
     len: usize,

@@ -1,11 +1,11 @@
-//! What every day's checkers share: running a check on an implementation, and saying what went
+//! Shared code for every day's checks: running a check on an implementation and reporting what went
 //! wrong.
 //!
-//! A check is a function of an implementation, so that the same one runs on the reader's code, on
-//! every known mistake and on the stub. `checks::tests!` makes the `#[test]`s of a day, and the
-//! `teeth_*` tests that prove them.
+//! A check is a function that takes an implementation, so the same check runs on the reader's code,
+//! on every known mistake and on the stub. `checks::tests!` generates a day's `#[test]`s, along
+//! with the `teeth_*` tests that prove them.
 
-#![allow(dead_code, unused_imports)] // each day uses its part
+#![allow(dead_code, unused_imports)] // each day uses only some of this
 
 mod compare;
 mod fake;
@@ -35,17 +35,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// What a check says: nothing, or what it found.
+/// The result of a check: nothing, or the failure it found.
 pub type Outcome = Result<(), Failure>;
 
-/// A day's code as a bundle of functions, and its checks.
+/// A check on a day's code, which is passed as a bundle of functions.
 pub type Check<D> = fn(&D) -> Outcome;
 
 /// A known mistake (it must fail, with its own diagnosis) or a correct variant (it must pass).
 pub struct Known<D> {
-    /// What it is called in `tests/wrong/`.
+    /// Its name in `tests/wrong/`.
     pub name: &'static str,
-    /// What the reader is told whose output equals this mistake's.
+    /// The message shown when the reader's output equals this mistake's.
     pub diagnosis: &'static str,
     /// The code.
     pub day: D,
@@ -54,42 +54,42 @@ pub struct Known<D> {
 /// Why a check failed.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]
 pub enum Kind {
-    /// Another result than the one wanted; `got` tells known mistakes apart.
+    /// A result other than the expected one; `got` distinguishes known mistakes.
     Wrong { got: String },
-    /// The code returned an error where it should not.
+    /// The code returned an error where it shouldn't have.
     Error,
     /// A `todo!` was reached: "day 6, task 1: keep the last position of every row".
     Unwritten(String),
     /// The code panicked.
     Panicked,
-    /// The code did not end.
+    /// The code didn't finish in time.
     TimedOut,
 }
 
-/// A failed check: what is shown of it, and what it is compared by.
+/// A failed check: the text to show, and the data used to compare it with other failures.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Failure {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: Kind,
-    /// The lines for the reader.
+    /// The lines to show the reader.
     pub lines: Vec<String>,
-    /// The likely cause, if no known mistake fits.
+    /// The likely cause, shown if no known mistake matches.
     pub likely: Option<String>,
 }
 
 impl Failure {
-    /// A failure of that kind with these lines.
+    /// Creates a failure of this kind with these lines.
     pub fn new(kind: Kind, lines: Vec<String>) -> Self {
         Self { kind, lines, likely: None }
     }
 
-    /// Whether a known mistake can fail so: with another result, or with an error.
+    /// Returns whether a known mistake can fail this way: with a wrong result or an error.
     pub fn may_be_known(&self) -> bool {
         matches!(self.kind, Kind::Wrong { .. } | Kind::Error)
     }
 
-    /// Whether two failures of one check are the same, word by word; numbers may differ as far as
-    /// another order of the same operations makes them differ.
+    /// Returns whether two failures of one check match word for word. Numbers may differ by as much
+    /// as reordering the same operations changes them.
     pub fn same(&self, other: &Self) -> bool {
         let number = |word: &str| word.parse::<f64>().ok();
         let alike = |(a, b): (&str, &str)| match (number(a), number(b)) {
@@ -102,7 +102,7 @@ impl Failure {
             && self.words().zip(other.words()).all(alike)
     }
 
-    /// What a failure shows, and all that was computed.
+    /// Returns the words of the displayed lines, then those of everything computed.
     fn words(&self) -> impl Iterator<Item = &str> {
         let got = match &self.kind {
             Kind::Wrong { got } => got.as_str(),
@@ -119,13 +119,14 @@ impl From<candle_core::Error> for Failure {
     }
 }
 
-/// Adds to a failure what its cause is likely to be.
+/// Adds a likely cause to a failure.
 pub trait Likely {
-    /// The cause of a wrong result, shown if no known mistake has the same output. An error or a
-    /// panic speaks for itself: a guess about wrong numbers would mislead there.
+    /// Adds the likely cause of a wrong result, shown if no known mistake has the same output.
+    /// Errors and panics are left alone: they already say what happened, and a guess about wrong
+    /// numbers would mislead.
     fn likely(self, cause: &str) -> Self;
 
-    /// The same, also where the code returned an error.
+    /// Adds the cause to any failure, including errors and panics.
     fn likely_even_of_an_error(self, cause: &str) -> Self;
 }
 
@@ -147,12 +148,12 @@ impl Likely for Outcome {
     }
 }
 
-/// Whether a check was given up: then the next ones most likely meet the same loop.
+/// Set once a check has timed out: the checks that follow will most likely hit the same loop.
 static TIRED: AtomicBool = AtomicBool::new(false);
 
-/// How long a check may take. Long enough for a slow machine: only an endless loop takes it;
-/// `CANDECODE_CHECK_PATIENCE` has seconds. After the first that did not end, a third of it, but no
-/// less than 10 s.
+/// Returns the time limit for a check. It is long enough for a slow machine, so only an endless
+/// loop reaches it. `CANDECODE_CHECK_PATIENCE` overrides it, in seconds. After the first timeout,
+/// the limit drops to a third, but not below 10 s.
 fn patience() -> Duration {
     let own = std::env::var("CANDECODE_CHECK_PATIENCE").ok().and_then(|s| s.parse::<u64>().ok());
     let first = own.unwrap_or(180);
@@ -161,8 +162,8 @@ fn patience() -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Runs a check on a thread of its own, so that a panic and an endless loop are findings like any
-/// other.
+/// Runs a check on its own thread, so that panics and endless loops are reported like any other
+/// failure.
 pub fn run<D: Copy + Send + 'static>(check: Check<D>, day: &D) -> Outcome {
     candecode::kit::panics::quiet_panics();
     let (send, receive) = mpsc::channel();
@@ -188,18 +189,18 @@ pub fn run<D: Copy + Send + 'static>(check: Check<D>, day: &D) -> Outcome {
     })
 }
 
-/// What to say of a panic. The reader's file has the name that the reader knows: as a module of a
-/// check program it is `tests/../src/dayNN_*.rs`.
+/// Returns the message for a panic. In a check program the reader's file is a module at
+/// `tests/../src/dayNN_*.rs`; this shortens it to the path the reader knows.
 pub fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
     let text = candecode::kit::panics::describe_panic(panic);
     text.replace("tests/../src/", "src/").replace(r"tests\../src/", "src/")
 }
 
-/// Makes a day's tests. `day::Day` is the bundle, `implementation!` fills it from a module:
-/// `src/dayNN_*.rs` with the feature `mine`, else the library's. The runner compiles the program
-/// with the cfg `mistakes` once more, for the file that it made of `tests/wrong/`: that has
-/// `stub()`, `mistakes()` and `variants()`.
-#[allow(unused_macros)] // tests/kit.rs is no day
+/// Generates a day's tests. `day::Day` is the bundle, and `implementation!` fills it from a module:
+/// `src/dayNN_*.rs` with the feature `mine`, otherwise the library's. The runner compiles the
+/// program again with the cfg `mistakes`, for the file generated from `tests/wrong/`, which
+/// provides `stub()`, `mistakes()` and `variants()`.
+#[allow(unused_macros)] // tests/kit.rs isn't a day
 macro_rules! tests {
     ($number:literal, $module:ident: $($test:ident => $check:path,)+) => {
         fn yours() -> day::Day {

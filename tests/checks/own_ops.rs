@@ -1,5 +1,5 @@
-//! Operations for the checks of days 3 and 4, whose code reaches other functions of the same day
-//! through [`Ops`].
+//! Operations for the checks of days 3 and 4, where the code under check calls other functions of
+//! the same day through [`Ops`].
 
 use candecode::day01_attention::causal_mask;
 use candecode::engine::operations::plain;
@@ -13,15 +13,16 @@ pub type Silu = fn(&Tensor) -> Result<Tensor>;
 /// Day 4's `grouped_attention`.
 pub type GroupedAttention = fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>;
 
-/// Plain operations, in which `silu` is the one under check.
+/// Returns the plain operations, with `silu` replaced by the one under check.
 pub fn with_silu(silu: Silu) -> SharedOps {
     Arc::new(OwnOps { plain: plain(), silu: Some(silu), attention: None })
 }
 
-/// `ops`; if they are plain, `grouped_attention` in them is the one under check.
+/// Returns `ops`. If they are the plain ones, `grouped_attention` is replaced by the one under
+/// check.
 pub fn with_attention(ops: &SharedOps, attention: GroupedAttention) -> SharedOps {
     if ops.describe(true) != plain().describe(true) {
-        return ops.clone(); // a kernel was asked for
+        return ops.clone(); // the run asked for a kernel
     }
     Arc::new(OwnOps { plain: plain(), silu: None, attention: Some(attention) })
 }

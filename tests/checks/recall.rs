@@ -1,5 +1,5 @@
-//! An embedded model that remembers its passes, so that one check on twenty known mistakes costs
-//! about what it costs once.
+//! An embedded model that remembers its passes, so that running a check on twenty known mistakes
+//! costs little more than running it once.
 
 use candecode::kit::{Cache, Model, ModelConfig, Step};
 use candle_core::{Device, Error, IndexOp, Result, Tensor};
@@ -7,15 +7,16 @@ use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The passes of every model of this process: ids, and their logits `(T, V)`.
+/// The passes of all models in this process: ids, and their logits `(T, V)`.
 static PASSES: Mutex<Option<HashMap<String, Vec<Pass>>>> = Mutex::new(None);
 type Pass = (Vec<u32>, Tensor);
 
-/// An embedded model for loops without a cache. It is loaded when a pass is new.
+/// An embedded model for loops without a cache. It is loaded on the first pass that isn't
+/// remembered.
 ///
-/// A pass over one row from position 0 is remembered, and answers for every text that it begins
-/// with: the past does not change when the future is added (what day 6's `predictions` shows). Any
-/// other pass is computed anew.
+/// A pass over one row from position 0 is remembered and reused for every prefix of its ids: later
+/// tokens don't change earlier logits (see day 6's `predictions`). All other passes are computed
+/// every time.
 pub struct Recall {
     name: String,
     config: ModelConfig,
@@ -27,8 +28,8 @@ pub struct Recall {
 }
 
 impl Recall {
-    /// The embedded model of that name; the pass after `bound` is refused, so that an endless loop
-    /// ends.
+    /// Creates a model from the embedded one of this name. It returns an error after `bound`
+    /// passes, so that an endless loop ends.
     pub fn new(name: &str, bound: usize) -> Result<Self> {
         let config = candecode::formats::read_config(&super::models_dir()?.join(name));
         let config = config.map_err(|e| Error::Msg(format!("{e:#}")))?;
@@ -36,14 +37,14 @@ impl Recall {
         Ok(Self { name: name.into(), config, device, model, bound, asked, only: None })
     }
 
-    /// The same, for a long golden: it answers for what these texts begin with, from one pass over
-    /// each, and for nothing else.
+    /// Does the same for a long golden: the model answers prefixes of these texts, from one pass
+    /// over each, and rejects all other input.
     pub fn only(name: &str, bound: usize, texts: Vec<Vec<u32>>) -> Result<Self> {
         Ok(Self { only: Some(texts), ..Self::new(name, bound)? })
     }
 
-    /// Computes the passes over these texts ahead: of a long golden, a few passes in place of one
-    /// for every token.
+    /// Computes the passes over these texts in advance: for a long golden, a few passes instead of
+    /// one per token.
     pub fn prime(&self, texts: &[&[u32]]) -> Result<()> {
         texts.iter().try_for_each(|ids| self.row(ids).map(|_| ()))
     }
@@ -55,7 +56,7 @@ impl Recall {
         self.model.get().map(|model| &**model).ok_or(Error::Msg("no model".into()))
     }
 
-    /// The logits of every position of `ids`: `(T, V)`.
+    /// Returns the logits of every position of `ids`, `(T, V)`.
     fn row(&self, ids: &[u32]) -> Result<Tensor> {
         let Some(only) = &self.only else { return self.pass(ids) };
         match only.iter().find(|text| text.starts_with(ids)) {

@@ -1,14 +1,14 @@
-//! From a failure to the words for the reader.
+//! Turns failures into text for the reader.
 
 use super::record::Row;
 use super::{run, Check, Failure, Kind};
 use std::io::Write as _;
 
-/// A finished text about a failed check; the test runner prints it.
+/// The finished text about a failed check, printed by the test runner.
 pub struct Finding(String);
 
 impl Finding {
-    /// A finding with this text.
+    /// Creates a finding with this text.
     pub fn new(text: String) -> Self {
         Self(text)
     }
@@ -20,8 +20,8 @@ impl std::fmt::Debug for Finding {
     }
 }
 
-/// Runs one check on the reader's code; a failure becomes a text, and a line of the report that the
-/// runner reads.
+/// Runs one check on the reader's code. A failure is returned as text, and the result is appended
+/// to the report for the runner.
 pub fn examine<D: Copy + Send + 'static>(
     day: usize,
     test: &str,
@@ -51,7 +51,7 @@ fn describe(day: usize, test: &str, failure: &Failure) -> String {
     }
     let mut known = diagnoses(test, failure);
     if known.len() > 2 {
-        known.clear(); // what many mistakes have in common is none of them
+        known.clear(); // many mistakes produce this output, so it identifies none of them
     }
     match &known[..] {
         [one, other] => {
@@ -66,7 +66,7 @@ fn describe(day: usize, test: &str, failure: &Failure) -> String {
     text + &format!("  next: cargo xtask check day{day} --task {task}")
 }
 
-/// What the record says of the known mistakes whose output in this check is the same.
+/// Returns the diagnoses of the recorded mistakes that fail this check in the same way.
 fn diagnoses(test: &str, failure: &Failure) -> Vec<String> {
     if !failure.may_be_known() {
         return Vec::new();
@@ -76,7 +76,7 @@ fn diagnoses(test: &str, failure: &Failure) -> Vec<String> {
     rows.into_iter().filter(same).map(|row| row.diagnosis).collect()
 }
 
-/// `task_6_1_the_last_position` → `6.1`; `teeth_…` → nothing.
+/// Returns the task's number: `task_6_1_the_last_position` → `6.1`; `teeth_…` → nothing.
 pub fn task(test: &str) -> String {
     let mut words = test.split('_');
     match (words.next(), words.next(), words.next()) {
@@ -90,18 +90,18 @@ fn claim(test: &str) -> String {
     test.split('_').skip(skip).collect::<Vec<_>>().join(" ")
 }
 
-/// Appends what came of a check to the report.
+/// Appends the result of a check to the report.
 pub fn record(day: usize, test: &str, status: &str, message: &str) {
     tell(&serde_json::json!({
         "day": day, "task": task(test), "test": test, "status": status, "message": message,
     }));
 }
 
-/// Appends a line to the file that `CANDECODE_REPORT` names: how the runner learns what happened.
+/// Appends a line to the file named by `CANDECODE_REPORT`, which the runner reads.
 pub fn tell(line: &serde_json::Value) {
     let Some(path) = std::env::var_os("CANDECODE_REPORT") else { return };
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    // One write for the whole line: tests run on several threads.
+    // Write the whole line at once, because tests run on several threads.
     if let Ok(mut file) = file {
         let _ = file.write_all(format!("{line}\n").as_bytes());
     }

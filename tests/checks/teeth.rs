@@ -1,5 +1,5 @@
-//! The proof that the checkers bite: every known mistake fails and is named, a stub is told apart
-//! from a mistake, and another right way passes.
+//! The proof that the checks work: every known mistake is caught and named, a stub is reported as
+//! unwritten, and correct variants pass.
 
 use super::record::{self, Row};
 use super::report::{self, task, tell, Finding};
@@ -16,7 +16,8 @@ fn finish(day: usize, test: &str, complaints: Vec<String>) -> Result<(), Finding
     Err(Finding::new(text))
 }
 
-/// Every known mistake fails at least one check, and there it is the only one that is named.
+/// Checks that every known mistake fails, and that at least one check tells it apart from all other
+/// mistakes.
 pub fn mistakes<D: Copy + Send + 'static>(
     day: usize,
     checks: &[(&str, Check<D>)],
@@ -26,7 +27,7 @@ pub fn mistakes<D: Copy + Send + 'static>(
     if mistakes.len() < 6 {
         complaints.push(format!("day {day} knows {} mistakes; six at least", mistakes.len()));
     }
-    // Every mistake meets every check once; then the failures are compared.
+    // Run every mistake through every check once, then compare the failures.
     let meets = |mistake: &Known<D>| Row {
         name: mistake.name.to_string(),
         diagnosis: mistake.diagnosis.to_string(),
@@ -60,7 +61,7 @@ pub fn mistakes<D: Copy + Send + 'static>(
     finish(day, "teeth_every_known_mistake_is_caught_and_named", complaints)
 }
 
-/// Where the record that the runner kept is not what the mistakes do now.
+/// Returns the differences between the runner's record and what the mistakes do now.
 fn differences(kept: &[Row], found: &[Row]) -> Vec<String> {
     let mut complaints = Vec::new();
     for row in found {
@@ -85,7 +86,7 @@ fn differences(kept: &[Row], found: &[Row]) -> Vec<String> {
     complaints
 }
 
-/// Every check on the stub says "not written yet", and names its own day and task.
+/// Checks that every check on the stub reports "not written yet" and names its own day and task.
 pub fn stub<D: Copy + Send + 'static>(
     day: usize,
     checks: &[(&str, Check<D>)],
@@ -115,7 +116,7 @@ pub fn stub<D: Copy + Send + 'static>(
     finish(day, "teeth_a_stub_is_not_written_yet", complaints)
 }
 
-/// A different but right way passes every check: checks must not over-constrain.
+/// Checks that every correct variant passes: checks must not over-constrain.
 pub fn variants<D: Copy + Send + 'static>(
     day: usize,
     checks: &[(&str, Check<D>)],

@@ -1,5 +1,5 @@
-//! A model that tells what it saw: which tokens, at which positions, its cache and mask let each
-//! row attend to.
+//! A model that records which tokens, at which positions, its cache and mask let each row attend
+//! to.
 
 use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, Step, View};
 use candle_core::{bail, DType, Device, Result, Tensor};
@@ -8,37 +8,37 @@ use std::cell::RefCell;
 const LAYERS: usize = 2;
 const HEADS: usize = 2;
 
-/// One pass: what was asked, and what was seen.
+/// One forward pass: its inputs, and what each row attended to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pass {
-    /// New ids of each row.
+    /// The new ids of each row.
     pub ids: Vec<Vec<u32>>,
     /// Their positions.
     pub positions: Vec<Vec<u32>>,
-    /// Whether the step had a mask of its own.
+    /// Whether the step supplied a mask.
     pub masked: bool,
-    /// For each row: the `(token, position)` pairs that it attended to, where its logits were asked
-    /// for.
+    /// For each row, the `(token, position)` pairs attended to by the position whose logits were
+    /// requested.
     pub seen: Vec<Vec<(u32, u32)>>,
 }
 
-/// The logits of what was seen: `(token, position)` pairs.
+/// Computes logits from the `(token, position)` pairs attended to.
 type Script = Box<dyn Fn(&[(u32, u32)]) -> Vec<f32>>;
 
-/// A model of two layers whose keys are `(token, position, layer and head)`. What the cache gives
-/// back is read again, so that the logits depend on what is really there. It refuses the pass after
-/// its bound.
+/// A two-layer model with `(token, position, layer and head)` as its keys. It reads back what the
+/// cache returns, so the logits depend on the actual contents. After `bound` passes it returns an
+/// error.
 pub struct Witness {
     config: ModelConfig,
     script: Script,
     bound: usize,
-    /// Every pass.
+    /// Every pass so far.
     pub passes: RefCell<Vec<Pass>>,
 }
 
 impl Witness {
-    /// A model of `vocab_size` tokens and a context of `context`, that may be asked `bound` times.
-    /// EOS is 0.
+    /// Creates a model with `vocab_size` tokens and a context of `context` that allows `bound`
+    /// passes. EOS is 0.
     pub fn new(
         vocab_size: usize,
         context: usize,
@@ -67,8 +67,8 @@ impl Witness {
         Self { config, script: Box::new(script), bound, passes: RefCell::default() }
     }
 
-    /// A model whose next token looks random, and depends on every token seen, on its position, and
-    /// on their order.
+    /// Creates a model that picks its next token pseudo-randomly, depending on every token seen,
+    /// its position, and the order of the tokens.
     pub fn mixing(vocab_size: usize, context: usize, bound: usize) -> Self {
         Self::new(vocab_size, context, bound, move |seen| {
             let mix = |hash: u32, (id, position): &(u32, u32)| {
@@ -82,18 +82,18 @@ impl Witness {
         })
     }
 
-    /// How many layers it has.
+    /// Returns the number of layers.
     pub fn layers(&self) -> usize {
         LAYERS
     }
 
-    /// Positions computed so far, over all rows and passes.
+    /// Returns the number of positions computed so far, over all rows and passes.
     pub fn positions_computed(&self) -> usize {
         self.passes.borrow().iter().flat_map(|pass| &pass.ids).map(Vec::len).sum()
     }
 
-    /// What the tokens of one layer leave in the cache: `(B, HEADS, T, 3)`; values are one more
-    /// than keys.
+    /// Returns the keys of the step's tokens in one layer, `(B, HEADS, T, 3)`. The values are the
+    /// keys plus one.
     fn keys(step: &Step, layer: usize) -> Result<Tensor> {
         let (b, t) = step.ids.dims2()?;
         let column = |x: &Tensor| x.to_dtype(DType::F32)?.reshape((b, 1, t, 1));
@@ -102,12 +102,12 @@ impl Witness {
             Tensor::cat(&[column(&step.ids)?, column(&step.positions)?, mark], 3)
         };
         let heads = (0..HEADS).map(head).collect::<Result<Vec<_>>>()?;
-        // Strided, as the heads of a real model are.
+        // Strided, like a real model's heads.
         Tensor::cat(&heads, 1)?.transpose(1, 2)?.contiguous()?.transpose(1, 2)
     }
 
-    /// The columns of one layer of a row: token and position, as long as keys, values and heads
-    /// agree.
+    /// Returns a row's columns in one layer as token and position. A column where keys, values and
+    /// heads disagree is None.
     fn columns(k: &[Vec<Vec<f32>>], v: &[Vec<Vec<f32>>], layer: usize) -> Vec<Column> {
         let column = |j: usize| {
             let agree = (0..HEADS).all(|head| {
@@ -122,7 +122,7 @@ impl Witness {
     }
 }
 
-/// Token and position; None: keys and values there are of no token.
+/// Token and position. None: the keys and values there don't belong to one token.
 type Column = Option<(u32, u32)>;
 
 impl Model for Witness {
@@ -186,8 +186,8 @@ impl Model for Witness {
                 let mut columns = Vec::new();
                 for j in (0..all).filter(|j| may(row, i, *j)) {
                     let here = layers[0][row][j];
-                    // What no real row attends to may be anything: only rows whose logits count are
-                    // read strictly.
+                    // Columns that no real row attends to can hold anything, so check only the rows
+                    // that need logits.
                     if i == asked
                         && layers.iter().any(|rows| rows[row][j] != here || here.is_none())
                     {
