@@ -1,5 +1,5 @@
-//! What day 0's checkers assert. Most tasks are one line; what is wrong in the first attempt at it
-//! is often candle's error and not a number, so a check says what that error means.
+//! The checks of day 0. Most tasks are one line, and a first attempt often fails with a candle
+//! error rather than a wrong number, so the checks explain what that error means.
 
 use super::checks::{
     close, device, ensure, equal, for_candle_nn, golden_json, models_dir, refused, refused_calmly,
@@ -8,8 +8,8 @@ use super::checks::{
 use candecode::kit::{error::plain, Tokenizer};
 use candle_core::{DType, Device, Error, IndexOp, Module, Result, Tensor, D};
 
-// f32 sums of up to 192 products near 0.03: candle's and torch's orders differ by a few units of
-// 6e-8.
+// f32 sums of up to 192 products near 0.03: candle and torch add in different orders, which changes
+// them by a few units of 6e-8.
 const TOLERANCE: f32 = 1e-5;
 
 /// Day 0 as a bundle of functions.
@@ -46,12 +46,12 @@ macro_rules! implementation {
     }};
 }
 
-/// 0, 1, 2, … in that shape.
+/// Returns 0, 1, 2, … in this shape.
 fn counting(shape: &[usize]) -> Result<Tensor> {
     Tensor::arange(0f32, shape.iter().product::<usize>() as f32, &device()?)?.reshape(shape)
 }
 
-/// The embedding table of story-3m, (2048, 192).
+/// Returns the embedding table of story-3m, (2048, 192).
 fn table() -> Result<Tensor> {
     let dir = models_dir()?.join("story-3m");
     let weights = candecode::formats::open_weights(&dir, DType::F32, &device()?);
@@ -59,8 +59,8 @@ fn table() -> Result<Tensor> {
     weights.matrix("model.embed_tokens.weight", 2048, 192)?.tensor()
 }
 
-/// A text of the oracle: the text, its ids, its tokens' own scores, and what a model without layers
-/// makes of it.
+/// A text from the oracle, with its ids, each token's score against itself, and the output of a
+/// model without layers.
 struct Text {
     text: String,
     ids: Vec<u32>,
@@ -129,7 +129,7 @@ pub fn any_ids_pick_their_rows(day: &Day) -> Outcome {
 }
 
 pub fn an_id_outside_is_refused(day: &Day) -> Outcome {
-    // On the CPU: an accelerator would not look.
+    // On the CPU, because an accelerator wouldn't check the bounds.
     let table = Tensor::zeros((3, 2), DType::F32, &Device::Cpu)?;
     let ids = Tensor::new(&[[3u32]], &Device::Cpu)?;
     refused("a table of 3 rows, id 3", (day.embed)(&table, &ids), &["index"])
@@ -148,7 +148,7 @@ pub fn scores_are_dot_products(day: &Day) -> Outcome {
 pub fn a_token_scores_its_length_squared(day: &Day) -> Outcome {
     let table = table()?;
     for Text { text, ids, own, .. } in texts()? {
-        // By hand, so that a wrong `embed` is not blamed on the score.
+        // Looked up directly, so that a wrong `embed` isn't blamed on the score.
         let at = Tensor::new(ids.as_slice(), table.device())?;
         let hidden = table.index_select(&at, 0)?.unsqueeze(0)?;
         let logits = (day.score)(&table, &hidden)?;
@@ -180,7 +180,7 @@ pub fn the_best_ids_become_text(day: &Day) -> Outcome {
     let mut logits = vec![0f32; 2 * 4 * 2048];
     for (t, id) in [428, 437, 259, 395].into_iter().enumerate() {
         logits[t * 2048 + id] = 1.0;
-        logits[(4 + t) * 2048 + 14] = 1.0; // row 1 says "...."
+        logits[(4 + t) * 2048 + 14] = 1.0; // row 1 predicts "...."
     }
     let logits = Tensor::from_vec(logits, (2, 4, 2048), &device()?)?;
     let got = (day.best_text)(&tokenizer()?, &logits);
@@ -270,7 +270,7 @@ pub fn no_position_is_refused(day: &Day) -> Outcome {
 
 pub fn a_product_is_in_f32(day: &Day) -> Outcome {
     let device = device()?;
-    // 1 + 1/256 needs more digits than bf16 has; 2 and 0.5 do not.
+    // 1 + 1/256 needs more digits than bf16 has; 2 and 0.5 don't.
     let a = Tensor::new(&[[1f32 + 1.0 / 256.0, 1.0]], &device)?;
     let b = Tensor::new(&[[2f32, 0.5], [1.0, 2.0]], &device)?;
     let want = Tensor::new(&[[3f32 + 2.0 / 256.0, 2.5 + 0.5 / 256.0]], &device)?;
@@ -303,7 +303,7 @@ pub fn square_shapes_hide_nothing(day: &Day) -> Outcome {
     close("q (3, 3), k (3, 3): every shape fits", (day.dot_products)(&q, &k), &want, TOLERANCE)
 }
 
-/// Every row of the chapter's table, torch to candle: it compiles, and does what the row says.
+/// Checks that every row of the chapter's table, torch to candle, compiles and does what it says.
 pub fn the_chapters_table() -> Result<()> {
     let device = Device::Cpu;
     let x = Tensor::new(&[[1f32, 2., 3.], [4., 5., 6.]], &device)?;

@@ -1,12 +1,12 @@
-//! What day 1's checkers assert.
+//! The checks of day 1.
 
 use super::checks::{
     close, device, equal, for_candle_nn, golden, refused, refused_calmly, Likely, Outcome, Random,
 };
 use candle_core::{DType, Device, Result, Tensor};
 
-// f32 products of up to 12 terms near 1: torch and candle sum in another order, a few units of 6e-8
-// each.
+// f32 sums of up to 12 products near 1: torch and candle add in different orders, which changes
+// them by a few units of 6e-8.
 const TOLERANCE: f32 = 1e-5;
 
 /// Day 1 as a bundle of functions.
@@ -77,7 +77,7 @@ pub fn softmax_does_not_overflow(day: &Day) -> Outcome {
         .likely("each slice along dim has its own maximum")
 }
 
-/// candle's sum of bf16 rounds after every term, and 256 + 1 is 256 there.
+/// In bf16, candle's sum rounds after every term, and 256 + 1 rounds to 256.
 pub fn softmax_sums_in_f32(day: &Day) -> Outcome {
     let x = Tensor::zeros((2, 1024), DType::BF16, &device()?)?;
     let input = "softmax of (2, 1024) zeros in bf16, dim 1";
@@ -89,7 +89,7 @@ pub fn softmax_sums_in_f32(day: &Day) -> Outcome {
         .likely("a sum of ones in bf16 stops at 256: go to f32 before you sum, and back at the end")
 }
 
-/// Who may attend, written out: row i, column j.
+/// Returns the causal mask, written out: row i, column j.
 fn allowed(new: usize, past: usize) -> Vec<u8> {
     let row = |i: usize| (0..past + new).map(move |j| u8::from(j <= i + past));
     (0..new).flat_map(row).collect()
@@ -111,8 +111,8 @@ pub fn the_mask_is_causal(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Heads as `split_heads` leaves them, and keys and values as a cache has them: views, whose
-/// numbers lie in another order than their shape says.
+/// Heads as `split_heads` returns them, and keys and values as a cache returns them: views with a
+/// memory order that differs from their shape.
 pub fn views_are_taken(day: &Day) -> Outcome {
     let [q, k, v] = ["q", "k", "v"].map(|name| golden("day01", name));
     let strided = |x: Result<Tensor>| x?.transpose(1, 2)?.contiguous()?.transpose(1, 2);
@@ -123,8 +123,9 @@ pub fn views_are_taken(day: &Day) -> Outcome {
 }
 
 pub fn attention_by_hand(day: &Day) -> Outcome {
-    // The scores are 0 and 2 ln 3, divided by √4 0 and ln 3, so the weights 1/4 and 3/4. Two heads
-    // alike: of one, its root would be 1, and √H in place of √D no scale at all.
+    // The scores are 0 and 2 ln 3. Divided by √4 they are 0 and ln 3, so the weights are 1/4 and
+    // 3/4. There are two identical heads, because with one head √H would be 1, and using √H instead
+    // of √D would look like a missing scale.
     let q = [[2f32 * 3f32.ln(), 0., 0., 0.]];
     let k = [[0f32, 1., 0., 0.], [1., 0., 0., 0.]];
     let v = [[4f32, 0., 0., 8.], [0., 4., 8., 0.]];
@@ -149,22 +150,22 @@ pub fn attention_equals_torch(day: &Day) -> Outcome {
 
 pub fn masked_attention_equals_torch(day: &Day) -> Outcome {
     let [q, k, v] = ["q", "k", "v"].map(|name| golden("day01", name));
-    // Written out, so that a wrong causal_mask is not blamed on the attention.
+    // Written out, so that a wrong causal_mask isn't blamed on the attention.
     let mask = Tensor::from_vec(allowed(4, 2), (1, 1, 4, 6), &device()?)?;
     let got = (day.attention)(&q?, &k?, &v?, Some(&mask));
     let want = golden("day01", "sdpa.causal")?;
     let found = close("4 new tokens after 2, causal mask", got, &want, TOLERANCE);
     if found.is_err() && attention_equals_torch(day).is_err() {
-        return found; // it is not the mask
+        return found; // the mask isn't the cause
     }
     found.likely(
         "1 in the mask means: may attend; where it is 0 the score becomes -inf before the softmax",
     )
 }
 
-/// Queries, keys and values of one head of story-3m at work (the chapter's first figure).
+/// Queries, keys and values from one head of story-3m on a real text (the chapter's first figure).
 pub fn a_trained_head_equals_transformers(day: &Day) -> Outcome {
-    // Twice, so that H is not 1.
+    // Two copies of the head, so that H isn't 1.
     let twice = |name: &str| golden("day01", name).and_then(|head| head.repeat((1, 2, 1, 1)));
     let [q, k, v] = ["head.q", "head.k", "head.v"].map(twice);
     let mask = Tensor::from_vec(allowed(12, 0), (1, 1, 12, 12), &device()?)?;
@@ -174,7 +175,7 @@ pub fn a_trained_head_equals_transformers(day: &Day) -> Outcome {
     close(input, got, &twice("head.out")?, TOLERANCE)
 }
 
-/// A batch of prompts of different lengths has a mask for each row.
+/// In a batch, prompts of different lengths need different masks.
 pub fn each_row_has_its_own_mask(day: &Day) -> Outcome {
     let mut random = Random::new(13);
     let [q, k, v] = [(); 3].map(|()| random.tensor(&[3, 2, 4, 8]));
@@ -194,8 +195,9 @@ pub fn each_row_has_its_own_mask(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// On Metal and CUDA activations may be bf16. Scores up to 5, rounded to 1/512 of themselves, move
-/// a weight by 1 %, and values up to 3 by a few of these: 0.05. A forgotten step moves them by 1.
+/// On Metal and CUDA, activations can be bf16. Rounding scores of up to 5 to 1/512 of their size
+/// changes a weight by 1 %, and values of up to 3 by a few times that, hence 0.05. A forgotten step
+/// changes them by 1.
 pub fn attention_works_in_bf16(day: &Day) -> Outcome {
     let [q, k, v] = ["q", "k", "v"].map(|name| golden("day01", name)?.to_dtype(DType::BF16));
     let mask = Tensor::from_vec(allowed(4, 2), (1, 1, 4, 6), &device()?)?;
@@ -205,8 +207,8 @@ pub fn attention_works_in_bf16(day: &Day) -> Outcome {
     close(input, Ok(got), &golden("day01", "sdpa.causal")?, 0.05)
 }
 
-/// One visible key with a very low score beside a hidden one with a very high score: the weights
-/// are 1 and 0.
+/// With a visible key that scores very low and a hidden key that scores very high, the weights are
+/// 1 and 0.
 pub fn what_is_hidden_has_no_weight(day: &Day) -> Outcome {
     let q = Tensor::new(&[[[[20_000f32, 0., 0., 0.]]]], &device()?)?;
     let k = Tensor::new(&[[[[-1f32, 0., 0., 0.], [1., 0., 0., 0.]]]], &device()?)?;
@@ -219,8 +221,8 @@ pub fn what_is_hidden_has_no_weight(day: &Day) -> Outcome {
 }
 
 pub fn heads_are_split(day: &Day) -> Outcome {
-    // Token t holds 10 t + 0…3; head 0 has the first two numbers of each token, head 1 the last
-    // two.
+    // Token t holds 10 t + 0…3. Head 0 has the first two numbers of each token, and head 1 has the
+    // last two.
     let x = Tensor::new(
         &[[[0f32, 1., 2., 3.], [10., 11., 12., 13.], [20., 21., 22., 23.]]],
         &device()?,
@@ -248,8 +250,8 @@ pub fn heads_are_merged(day: &Day) -> Outcome {
     close("2 heads of 3 tokens, width 2", (day.merge_heads)(&x), &want, 0.0)
 }
 
-/// Numbers that say where they are, in shapes drawn at random: number (b, h, t, d) of one is (b, t,
-/// h · D + d) of the other.
+/// Runs the check on random shapes, with numbers that identify their position: number (b, h, t, d)
+/// of one tensor is (b, t, h · D + d) of the other.
 fn heads_and_tokens(check: impl Fn(&str, &Tensor, &Tensor) -> Outcome) -> Outcome {
     let mut random = Random::new(15);
     for _ in 0..20 {
@@ -278,7 +280,7 @@ pub fn any_heads_are_merged(day: &Day) -> Outcome {
     heads_and_tokens(|input, wide, heads| close(input, (day.merge_heads)(heads), wide, 0.0))
 }
 
-/// What to look at if 1.6 fails in a way of its own.
+/// The first thing to check if 1.6 fails in an unfamiliar way.
 const WHOLE: &str =
     "if one of 1.3 to 1.5 fails, mend that first; else the projections, x · wᵀ, w.o's the last";
 
@@ -313,12 +315,12 @@ pub fn the_future_changes_nothing(day: &Day) -> Outcome {
     )
 }
 
-/// Every dimension of shapes from (A) to (A, B, C, D), views among them.
+/// Tests every dimension of shapes from (A) to (A, B, C, D), including views.
 pub fn softmax_equals_candle_nn(day: &Day) -> Outcome {
     let mut random = Random::new(14);
     for round in 0..24 {
         let shape: Vec<usize> = (0..1 + round % 4).map(|_| 1 + random.below(6)).collect();
-        // Up to 8 in size, so that a slice has weights far apart.
+        // Up to 8 in size, so that the weights of a slice are far apart.
         let x = (random.tensor(&shape)? * 8.0)?;
         let x = if shape.len() > 2 { x.transpose(0, 1)? } else { x };
         let last = shape.len() - 1;

@@ -1,4 +1,4 @@
-//! What day 2's checkers assert.
+//! The checks of day 2.
 
 use super::checks::{
     close, device, ensure, equal, for_candle_nn, golden, refused, Likely, Outcome, Random,
@@ -6,18 +6,19 @@ use super::checks::{
 use candecode::kit::config::Llama3Scaling;
 use candle_core::{DType, Device, Result, Tensor};
 
-// Products and sums of numbers near 1, and cosines and sines of angles below 10: a few units of
-// 6e-8 each.
+// Products and sums of numbers near 1, and cosines and sines of angles below 10, with errors of a
+// few units of 6e-8.
 const TOLERANCE: f32 = 1e-5;
-// At position 511 an angle is up to 511 radians, where the next f32 is 3e-5 away: frequencies that
-// differ in their last bit (computed in f64, say) move a cosine by as much, and a turned number of
-// size 4 by four times that.
+// At position 511, an angle can be 511 radians, where the next f32 is 3e-5 away. If frequencies
+// differ in their last bit (because they were computed in f64, say), a cosine changes by that much,
+// and a rotated number of size 4 by four times as much.
 const FAR: f32 = 3e-4;
 
-/// `RotaryEmbedding::new` and `cos_sin` in one.
+/// `RotaryEmbedding::new` followed by `cos_sin`.
 type CosSin = fn(usize, f64, Option<Llama3Scaling>, &Tensor) -> Result<(Tensor, Tensor)>;
 
-/// Day 2 as a bundle of functions; a rotary embedding is given by head width, theta and scaling.
+/// Day 2 as a bundle of functions. A rotary embedding is described by its head width, theta and
+/// scaling.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub learned: fn(&Tensor, &Tensor) -> Result<Tensor>,
@@ -55,8 +56,8 @@ fn positions(rows: &[&[u32]]) -> Result<Tensor> {
 
 pub fn a_position_picks_a_row(day: &Day) -> Outcome {
     let device = device()?;
-    // More rows than positions: who counts otherwise picks another row, and does not only meet the
-    // end of the table.
+    // The table has more rows than the test uses, so that a wrong index picks another row instead
+    // of always running off the end.
     let table = Tensor::from_vec(
         (0..6).flat_map(|i| [10. * i as f32, 10. * i as f32 + 1.]).collect::<Vec<f32>>(),
         (6, 2),
@@ -81,20 +82,20 @@ pub fn learned_positions_equal_gpt2(day: &Day) -> Outcome {
 }
 
 pub fn a_position_past_the_context_is_refused(day: &Day) -> Outcome {
-    // On the CPU: an accelerator would not look.
+    // On the CPU, because an accelerator wouldn't check the bounds.
     let table = Tensor::new(&[[0f32], [10.], [20.], [30.]], &Device::Cpu)?;
     let at = Tensor::new(&[[3u32, 4]], &Device::Cpu)?;
     let got = (day.learned)(&table, &at).and_then(|rows| rows.to_vec3::<f32>());
     refused("a table of 4 rows, positions [[3, 4]]", got, &["index"])
 }
 
-/// Compares frequencies relatively: they span many powers of ten.
+/// Compares frequencies by ratio, because they span many powers of ten.
 fn same_frequencies(input: &str, got: Result<Vec<f32>>, want: &[f32]) -> Outcome {
     let got = got?;
     equal(&format!("how many frequencies: {input}"), Ok(got.len()), &want.len())?;
     let parts: Vec<f32> = got.iter().zip(want).map(|(got, want)| got / want).collect();
     let ones = Tensor::ones(parts.len(), DType::F32, &Device::Cpu)?;
-    // One unit of f32 in the power, one in the reciprocal.
+    // One f32 unit from the power, and one from the reciprocal.
     let input = format!("each frequency over the one wanted: {input}");
     close(&input, Tensor::new(parts, &Device::Cpu), &ones, 1e-6)
 }
@@ -122,13 +123,13 @@ pub fn an_odd_head_is_refused(day: &Day) -> Outcome {
     refused("head_dim 0", (day.frequencies)(0, 1e4), &[])
 }
 
-/// What to look at first, where nothing else is known.
+/// The first thing to check if no other cause is known.
 const ANGLES: &str = "the RotaryEmbedding is made with task 2.2: if that fails, mend it first. \
     An angle is position times frequency";
 const TURNS: &str = "the angles are those of 2.2 and 2.3: if one of them fails, mend it first";
 
 pub fn angles_by_hand(day: &Day) -> Outcome {
-    // head_dim 4, theta 100: the pairs turn by 1 and by 0.1 radian a token.
+    // With head_dim 4 and theta 100, the pairs rotate by 1 and 0.1 radians per token.
     let at = positions(&[&[10, 3], &[0, 1]])?;
     let angles = [10f32, 1., 3., 0.3, 0., 0., 1., 0.1];
     let tensor =
@@ -161,20 +162,20 @@ pub fn stretched_angles_equal_transformers(day: &Day) -> Outcome {
             close(&format!("sines: {input}"), Ok(sin), &golden("day02", "llama3.sin")?, FAR)
         });
     if found.is_err() && angles_equal_transformers(day).is_err() {
-        return found.likely(ANGLES); // it is not the scaling
+        return found.likely(ANGLES); // the scaling isn't the cause
     }
     found.likely(other)
 }
 
 pub fn one_turn_by_hand(day: &Day) -> Outcome {
-    // A head of one pair, whose frequency is 1: only the turn itself can be wrong.
+    // A head with a single pair of frequency 1, so that only the rotation itself can be wrong.
     let (c, s) = (1f32.cos(), 1f32.sin());
     let x = Tensor::new(&[[[[1f32, 0.]], [[1., 2.]]]], &device()?)?;
     let want = Tensor::new(&[[[[c, s]], [[c - 2. * s, 2. * c + s]]]], &device()?)?;
     let got = (day.turn)(100.0, &x, &positions(&[&[1]])?);
     close("heads (1, 0) and (1, 2), one pair each, position 1", got, &want, TOLERANCE)?;
-    // theta 100: pair 0, numbers 0 and 2, turns by 1 radian a token; pair 1, numbers 1 and 3, by
-    // 0.1.
+    // With theta 100, pair 0 (numbers 0 and 2) rotates by 1 radian per token, and pair 1 (numbers 1
+    // and 3) by 0.1.
     let (c1, s1, c2, s2) = (1f32.cos(), 1f32.sin(), 0.1f32.cos(), 0.1f32.sin());
     let device = device()?;
     let x =
@@ -209,8 +210,8 @@ pub fn the_type_stays(day: &Day) -> Outcome {
     let k = golden("day02", "k")?.to_dtype(DType::BF16)?;
     let got = (day.turn)(1e4, &k, &golden("day02", "positions")?)?;
     equal("the type of a turned bf16 k", Ok(got.dtype()), &DType::BF16)?;
-    // bf16 has 8 digits: products and sums of numbers up to 4 round by 1/64, and a way through f32
-    // rounds less often.
+    // bf16 has 8 significant bits: products and sums of numbers up to 4 round by 1/64. Going
+    // through f32 rounds less often.
     close("k in bf16", Ok(got), &golden("day02", "k.turned.bf16")?, 0.04)
 }
 
@@ -256,7 +257,7 @@ pub fn scores_depend_on_distance_only(day: &Day) -> Outcome {
 
 pub fn each_row_has_its_positions(day: &Day) -> Outcome {
     let mut random = Random::new(5);
-    // As many heads as tokens, so that a cosine lent along the wrong dimension fits.
+    // The head and token counts are equal, so broadcasting a cosine along the wrong dimension fits.
     let x = random.tensor(&[3, 4, 4, 8])?;
     let rows: [&[u32]; 3] = [&[0, 1, 2, 3], &[9, 10, 11, 12], &[0, 0, 0, 1]];
     let all = (day.turn)(1e4, &x, &positions(&rows)?)?;
@@ -287,7 +288,7 @@ pub fn reordering_equals_transformers(day: &Day) -> Outcome {
     close("w (16, 3), 2 heads", got, &golden("day02", "w.halves")?, 0.0)
 }
 
-/// Turns neighbours, numbers 2i and 2i + 1: the paper's layout, written out.
+/// Rotates the interleaved pairs, numbers 2i and 2i + 1: the paper's layout, written out.
 fn turn_neighbours(x: &[f32], position: f32, theta: f32) -> Vec<f32> {
     let mut turned = x.to_vec();
     for (i, pair) in turned.chunks_exact_mut(2).enumerate() {
@@ -321,7 +322,8 @@ pub fn reordered_weights_give_the_same_scores(day: &Day) -> Outcome {
     )
 }
 
-/// Positions of a row each, and heads as a projection leaves them: tokens before heads in memory.
+/// Separate positions for each row, and heads laid out as a projection leaves them: tokens before
+/// heads in memory.
 pub fn rotate_equals_candle_nn(day: &Day) -> Outcome {
     let mut random = Random::new(15);
     for _ in 0..24 {
@@ -340,8 +342,8 @@ pub fn rotate_equals_candle_nn(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// `rope_i` turns neighbours: what it returns, reordered, is what `rotate` makes of reordered
-/// numbers.
+/// `rope_i` rotates interleaved pairs. Its reordered output must equal `rotate` on the reordered
+/// input.
 pub fn reordering_equals_candle_nn(day: &Day) -> Outcome {
     let mut random = Random::new(16);
     for _ in 0..24 {

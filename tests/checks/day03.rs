@@ -1,4 +1,4 @@
-//! What day 3's checkers assert.
+//! The checks of day 3.
 
 use super::checks::{
     close, device, equal, for_candle_nn, golden, refused, Failure, Kind, Likely, Outcome, Random,
@@ -6,8 +6,9 @@ use super::checks::{
 use candecode::kit::Weight;
 use candle_core::{DType, Module, Result, Tensor};
 
-// f32: torch and candle sum up to 32 terms in another order, and their tanh, erf and exp differ in
-// the last bit: some units of 6e-8 times the largest number here, which is about 6.
+// In f32, torch and candle add up to 32 terms in different orders, and their tanh, erf and exp
+// differ in the last bit. That amounts to a few units of 6e-8 times the largest number here, about
+// 6.
 const TOLERANCE: f32 = 1e-5;
 
 /// A weight matrix and a bias.
@@ -55,7 +56,7 @@ fn vector(numbers: &[f32]) -> Result<Tensor> {
     Tensor::new(numbers, &device()?)
 }
 
-/// A vector through a norm, by hand: the numbers in and out.
+/// Applies a norm to a vector and compares the result with numbers computed by hand.
 fn by_hand(
     input: &str,
     norm: impl Fn(&Tensor) -> Result<Tensor>,
@@ -75,14 +76,14 @@ pub fn layer_norm_by_hand(day: &Day) -> Outcome {
     by_hand("layer_norm([1, 7]), eps 0", plain(0.0), &[1., 7.], &[-1., 1.], TOLERANCE)?;
     let input = "layer_norm([1, 7]), weight [2, 1], bias [0, 0.5], eps 0";
     by_hand(input, norm([2., 1.], [0., 0.5], 0.0), &[1., 7.], &[-2., 1.5], TOLERANCE)?;
-    // variance 1e-6; 1e-6 + 3e-6 = 4e-6, whose root is 0.002. 0.5 ± 0.001 is exact to 6e-8 only:
-    // 3e-5 of the answer.
+    // variance 1e-6; 1e-6 + 3e-6 = 4e-6, with root 0.002. 0.5 ± 0.001 is only exact to 6e-8, which
+    // is 3e-5 of the answer.
     let input = "layer_norm([0.499, 0.501]), eps 3e-6";
     by_hand(input, plain(3e-6), &[0.499, 0.501], &[-0.5, 0.5], 1e-4)?;
     by_hand("layer_norm([7, 7]), eps 1e-5", plain(1e-5), &[7., 7.], &[0., 0.], TOLERANCE).likely(
         "a vector of equal numbers has variance 0: eps keeps the division from being 0 / 0",
     )?;
-    // 4095² and 4097² have a mean of 2^24 + 1, which f32 cannot hold.
+    // 4095² and 4097² have a mean of 2^24 + 1, which f32 can't represent.
     let input = "layer_norm([4095, 4097]), eps 1e-5";
     by_hand(input, plain(1e-5), &[4095., 4097.], &[-1., 1.], 1e-4).likely(
         "subtract the mean first, then square: large squares leave no digits for their difference",
@@ -100,11 +101,11 @@ pub fn layer_norm_equals_torch(day: &Day) -> Outcome {
 pub fn rms_norm_by_hand(day: &Day) -> Outcome {
     let norm =
         |weight: [f32; 2], eps: f64| move |x: &Tensor| (day.rms_norm)(x, &vector(&weight)?, eps);
-    // (1² + 7²) / 2 = 25, whose root is 5
+    // (1² + 7²) / 2 = 25, with root 5
     by_hand("rms_norm([1, 7]), eps 0", norm([1., 1.], 0.0), &[1., 7.], &[0.2, 1.4], TOLERANCE)?;
     let input = "rms_norm([1, 7]), weight [10, 5], eps 0";
     by_hand(input, norm([10., 5.], 0.0), &[1., 7.], &[2., 7.], TOLERANCE)?;
-    // mean square 1e-6; 1e-6 + 3e-6 = 4e-6, whose root is 0.002
+    // mean square 1e-6; 1e-6 + 3e-6 = 4e-6, with root 0.002
     let input = "rms_norm([0.001, -0.001]), eps 3e-6";
     by_hand(input, norm([1., 1.], 3e-6), &[0.001, -0.001], &[0.5, -0.5], TOLERANCE)?;
     by_hand("rms_norm([0, 0]), eps 1e-6", norm([1., 1.], 1e-6), &[0., 0.], &[0., 0.], TOLERANCE)
@@ -118,7 +119,7 @@ pub fn rms_norm_equals_llama(day: &Day) -> Outcome {
     refused("a width of 32, a weight of 31", (day.rms_norm)(&x, &w.narrow(0, 0, 31)?, 1e-5), &[])
 }
 
-/// In the type of x the first comes out as 0, the second twice too large.
+/// Computed in the dtype of x, the first result would be 0 and the second twice too large.
 pub fn rms_norm_in_f32(day: &Day) -> Outcome {
     for (dtype, number, why) in [
         (DType::F16, 300.0, "300² is beyond 65504, the largest f16"),
@@ -137,7 +138,7 @@ pub fn rms_norm_in_f32(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// The numbers of bf16, counted: neighbours differ by 1, and -0 is 0.
+/// Returns the rank of a bf16 number: adjacent numbers differ by 1, and -0 counts as 0.
 fn place(x: f32) -> i64 {
     let bits = i64::from(x.to_bits() >> 16);
     if x.is_sign_negative() {
@@ -147,12 +148,12 @@ fn place(x: f32) -> i64 {
     }
 }
 
-/// The result is bf16 and has the bits of `want`.
+/// Checks that the result is bf16 and matches the bits of `want`.
 ///
-/// Two right programs agree so far although their f32 sums, exp and erf do not: each rounds once to
-/// bf16, and the oracle took no input whose exact value is so near to a border between two bf16
-/// numbers that f32 noise could carry it across. On Metal and CUDA, with fast math and other
-/// products, the neighbour is allowed.
+/// Two correct programs agree this closely even though their f32 sums, exp and erf differ: each
+/// rounds to bf16 once, and the oracle skipped inputs where the exact result is so close to the
+/// midpoint of two bf16 numbers that f32 noise could cross it. On Metal and CUDA, with fast math
+/// and different products, an adjacent number is accepted.
 fn bits(input: &str, got: Result<Tensor>, want: &Tensor) -> Outcome {
     let got = got?;
     equal(&format!("{input}: the type of the result"), Ok(got.dtype()), &DType::BF16)?;
@@ -183,8 +184,8 @@ pub fn layer_norm_bf16_equals_torch(day: &Day) -> Outcome {
 }
 
 pub fn rms_norm_bf16_equals_llama(day: &Day) -> Outcome {
-    // Root mean square 5. 3/5 is 0.6015625 in bf16, and 1.5 of that 0.90234375; but 1.5 · 3/5 = 0.9
-    // is 0.8984375.
+    // The root mean square is 5. 3/5 is 0.6015625 in bf16, and 1.5 times that is 0.90234375. But
+    // 1.5 · 3/5 = 0.9 rounds to 0.8984375.
     let x = vector(&[3., 3., 1., 9.])?.to_dtype(DType::BF16)?;
     let w = vector(&[1.5; 4])?.to_dtype(DType::BF16)?;
     let want = vector(&[0.90234375, 0.90234375, 0.30078125, 2.6875])?;
@@ -197,7 +198,7 @@ pub fn rms_norm_bf16_equals_llama(day: &Day) -> Outcome {
         .likely("divide in f32, round to the type of x, and only then multiply with the weight")
 }
 
-/// The rules as loops in f64 over rows of width C.
+/// Applies a rule, written as a loop in f64, to each row of width C.
 fn rows(x: &Tensor, rule: impl Fn(&[f64]) -> Vec<f64>) -> Result<Tensor> {
     let width = x.dim(candle_core::D::Minus1)?;
     let numbers: Vec<f64> = x.to_dtype(DType::F64)?.flatten_all()?.to_vec1()?;
@@ -206,8 +207,8 @@ fn rows(x: &Tensor, rule: impl Fn(&[f64]) -> Vec<f64>) -> Result<Tensor> {
     Tensor::from_vec(done, x.dims(), x.device())
 }
 
-/// Shapes (C) to (B, H, T, D); the last are heads before tokens, as day 4's QK-norm has them: not
-/// contiguous.
+/// Runs the check on shapes from (C) to (B, H, T, D). The last have heads before tokens, as in day
+/// 4's QK-norm, and aren't contiguous.
 fn any_shape(check: impl Fn(&str, &Tensor, &Tensor, &Tensor) -> Outcome) -> Outcome {
     let mut random = Random::new(3);
     for round in 0..24 {
@@ -254,8 +255,8 @@ pub fn rms_norm_on_any_shape(day: &Day) -> Outcome {
 
 type Activation = fn(&Tensor) -> Result<Tensor>;
 
-/// f(x) against torch on [-6, 6], far outside, and with the rule f(x) - f(-x) = x, which all three
-/// obey.
+/// Compares f with torch on [-6, 6] and far outside it, and checks that f(x) - f(-x) = x, which
+/// holds for all three activations.
 fn activation(f: Activation, name: &str, golden_name: &str) -> Outcome {
     let (x, want) = (golden("day03", "a")?, golden("day03", golden_name)?);
     close(&format!("{name} of 97 numbers from -6 to 6"), f(&x), &want, TOLERANCE)?;
@@ -287,9 +288,9 @@ pub fn silu_equals_torch(day: &Day) -> Outcome {
     activation(day.silu, "silu", "silu")
 }
 
-/// HF's `NewGELUActivation` is written in torch operations, each of which rounds: it is up to 1.7
-/// units of x / 256 away from the rounded value (the oracle measured it). So rounding once and
-/// rounding at each step both pass here.
+/// HF's `NewGELUActivation` is composed of torch operations, each of which rounds, so it is up to
+/// 1.7 units of x / 256 away from the rounded exact value (measured by the oracle). Rounding once
+/// and rounding at every step both pass this check.
 pub fn gelu_tanh_bf16_near_gpt2(day: &Day) -> Outcome {
     let (x, want) = (golden("day03", "bf16.a")?, golden("day03", "bf16.gelu_new")?);
     let got = (day.gelu_tanh)(&x)?;
@@ -327,7 +328,7 @@ pub fn swiglu_by_hand(day: &Day) -> Outcome {
     close("x [1, 2], gate(x) = [ln 3, 0], up(x) = [4, 3]", got, &want, TOLERANCE)
 }
 
-/// A weight of the oracle with its bias, in that type.
+/// Loads a weight from the oracle, with or without its bias, in this dtype.
 fn linear(name: &str, dtype: DType, bias: bool) -> Result<Linear> {
     let bias = if bias { Some(golden("day03", &format!("{name}.bias"))?) } else { None };
     let bias = bias.map(|bias| bias.to_dtype(dtype)).transpose()?;
@@ -378,7 +379,7 @@ pub fn rms_norm_equals_candle_nn(day: &Day) -> Outcome {
     })
 }
 
-/// An activation against candle's own, over shapes from (C) to (B, H, T, D).
+/// Compares an activation with candle's own, over shapes from (C) to (B, H, T, D).
 fn activation_equals(name: &str, f: Activation, theirs: Activation) -> Outcome {
     any_shape(|_, x, _, _| {
         let x = (x * 6.0)?;
@@ -399,7 +400,7 @@ pub fn silu_equals_candle_nn(day: &Day) -> Outcome {
     activation_equals("candle_nn::ops::silu", day.silu, candle_nn::ops::silu)
 }
 
-/// Linear layers of random widths, with and without biases.
+/// Runs the check on linear layers of random widths, with and without biases.
 fn any_mlp<const N: usize>(
     seed: u64,
     check: impl Fn(&Tensor, &[Linear; N], &[candle_nn::Linear; N]) -> Outcome,

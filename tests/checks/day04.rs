@@ -1,4 +1,4 @@
-//! What day 4's checkers assert.
+//! The checks of day 4.
 
 use super::checks::{
     close, device, ensure, equal, for_candle_nn, golden, golden_json, ops, refused, Keep, Likely,
@@ -10,18 +10,18 @@ use candecode::day04_attention_block::Attention;
 use candecode::kit::{Cache, Logits, NoCache, Step, Weight};
 use candle_core::{DType, Device, Error, Module, Result, Tensor};
 
-// Sums of up to 48 products of numbers near 1 to 10, in f32, in another order than torch's: errors
-// of a few 1e-6.
+// f32 sums of up to 48 products of numbers from 1 to 10, added in a different order than torch's:
+// errors of a few 1e-6.
 const TOLERANCE: f32 = 5e-5;
 
-/// transformers' modules, small and with random weights.
+/// Small transformers modules with random weights.
 const MODULES: [&str; 6] = ["llama", "llama_bias", "mha", "mqa", "qwen2", "qwen3"];
 
 /// Queries, keys and values.
 type Qkv = (Tensor, Tensor, Tensor);
 
-/// Day 4 as a bundle of functions. A block is given as the crate's struct, whose fields are not a
-/// task.
+/// Day 4 as a bundle of functions. A block is passed as the crate's struct, because its fields
+/// aren't part of a task.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub grouped: fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>,
@@ -57,13 +57,15 @@ macro_rules! implementation {
     }};
 }
 
-/// The causal mask, written out, so that another day's mistake is not found here.
+/// Returns the causal mask, written out so that this day's checks don't depend on another day's
+/// code.
 pub fn causal(new: usize, past: usize) -> Result<Tensor> {
     let mask = (past..past + new).flat_map(|i| (0..past + new).map(move |j| u8::from(j <= i)));
     Tensor::from_vec(mask.collect::<Vec<_>>(), (1, 1, new, past + new), &device()?)
 }
 
-/// transformers' module of that name as a block, its place in the stack being `layer_idx`.
+/// Loads the transformers module of this name as a block, with `layer_idx` as its place in the
+/// stack.
 fn block(name: &str, layer_idx: usize) -> Result<Attention> {
     let json = golden_json("day04")?;
     let text = |e: &str| Error::Msg(format!("day04.json, {name}: no {e}"));
@@ -91,12 +93,12 @@ fn block(name: &str, layer_idx: usize) -> Result<Attention> {
     })
 }
 
-/// The positions of the goldens: row 1 begins with two columns of padding.
+/// Returns the positions of the goldens. Row 1 starts with two columns of padding.
 fn golden_positions() -> Result<Tensor> {
     Tensor::new(&[[0u32, 1, 2, 3, 4], [0, 0, 0, 1, 2]], &device()?)
 }
 
-/// Cosines and sines of positions, for heads of 8 numbers, as the goldens have them.
+/// Returns the cosines and sines of positions, for the goldens' heads of 8 numbers.
 fn angles(positions: &Tensor) -> Result<CosSin> {
     RotaryEmbedding::new(8, 10_000.0, None, positions.device())?.cos_sin(positions)
 }
@@ -105,7 +107,7 @@ fn step(positions: Tensor, mask: Option<Tensor>) -> Result<Step> {
     Ok(Step { ids: positions.zeros_like()?, positions, mask, logits: Logits::All })
 }
 
-/// Attention number by number, in f64: what any way to compute it must give.
+/// Computes attention one number at a time, in f64, as the reference for every implementation.
 fn plain(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
     let (b, heads, t, d) = q.dims4()?;
     let (_, kv_heads, s, _) = k.dims4()?;
@@ -137,8 +139,8 @@ fn plain(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Te
 }
 
 pub fn two_queries_share_a_head(day: &Day) -> Outcome {
-    // One position to see, so each head brings home the value itself: heads 0 and 1 that of KV head
-    // 0, 2 and 3 that of 1.
+    // Only one position is visible, so each head returns its value unchanged: heads 0 and 1 that of
+    // KV head 0, heads 2 and 3 that of KV head 1.
     let q = Tensor::zeros((1, 4, 1, 2), DType::F32, &device()?)?;
     let k = Tensor::zeros((1, 2, 1, 2), DType::F32, &device()?)?;
     let v = Tensor::new(&[[[[10f32, 11.]], [[20., 21.]]]], &device()?)?;
@@ -150,8 +152,8 @@ pub fn two_queries_share_a_head(day: &Day) -> Outcome {
 }
 
 pub fn the_mask_serves_every_head_of_a_group(day: &Day) -> Outcome {
-    // Scores are all 0, so a token's result is the mean of the values it sees: 1, then (1 + 3) / 2,
-    // then (1 + 3 + 5) / 3. More tokens than heads, so that the two orders of the rows differ.
+    // All scores are 0, so each token's result is the mean of the values it sees: 1, then (1 + 3) /
+    // 2, then (1 + 3 + 5) / 3. There are more tokens than heads, so that the two row orders differ.
     let q = Tensor::zeros((1, 2, 3, 2), DType::F32, &device()?)?;
     let k = Tensor::zeros((1, 1, 3, 2), DType::F32, &device()?)?;
     let v = Tensor::new(&[[[[1f32, 1.], [3., 3.], [5., 5.]]]], &device()?)?;
@@ -204,7 +206,8 @@ pub fn uneven_groups_are_refused(day: &Day) -> Outcome {
     refused("3 query heads, no key/value head", (day.grouped)(&q, &none, &none, None), &[])
 }
 
-/// Width 2, one head of width 2: q, k and v are x itself, but v has a bias of [1, 1].
+/// Returns a block of width 2 with one head of width 2. q, k and v are x itself, but v has a bias
+/// of [1, 1].
 fn plain_block() -> Result<Attention> {
     let identity = || -> Result<Projection> {
         let weight = Tensor::new(&[[1f32, 0.], [0., 1.]], &device()?)?;
@@ -227,7 +230,7 @@ fn plain_block() -> Result<Attention> {
 }
 
 pub fn projections_by_hand(day: &Day) -> Outcome {
-    // One token, (3, 4), at position 0, where RoPE turns nothing.
+    // One token, (3, 4), at position 0, which RoPE doesn't rotate.
     let x = Tensor::new(&[[[3f32, 4.]]], &device()?)?;
     let start = Tensor::new(&[[0u32]], &device()?)?;
     let start = RotaryEmbedding::new(2, 10_000.0, None, &device()?)?.cos_sin(&start)?;
@@ -237,7 +240,7 @@ pub fn projections_by_hand(day: &Day) -> Outcome {
     close("x = [3, 4], q_proj the identity: q", Ok(q), &vector(3.0, 4.0)?, 1e-5)?;
     close("x = [3, 4], k_proj the identity: k", Ok(k), &vector(3.0, 4.0)?, 1e-5)?;
     close("x = [3, 4], v_proj the identity, its bias [1, 1]: v", Ok(v), &vector(4.0, 5.0)?, 1e-5)?;
-    // The root of the mean square of (3, 4) is √12.5 = 3.5355: the norm gives (0.8485, 1.1314).
+    // The root mean square of (3, 4) is √12.5 = 3.5355, so the normed token is (0.8485, 1.1314).
     let weight = |a: f32, b: f32| Tensor::new(&[a, b], &device()?);
     block.qk_norm = Some((weight(1.0, 1.0)?, weight(2.0, 10.0)?));
     let (q, k, v) = (day.project)(&block, &x, Some(&start))?;
@@ -262,7 +265,7 @@ pub fn projections_equal_hf(day: &Day) -> Outcome {
 }
 
 pub fn without_angles_nothing_is_turned(day: &Day) -> Outcome {
-    // At position 0 RoPE turns nothing, so no angles must give what the angles of position 0 give.
+    // RoPE doesn't rotate at position 0, so passing no angles must match the angles of position 0.
     let zero = Tensor::zeros((2, 5), DType::U32, &device()?)?;
     for name in ["llama", "qwen3"] {
         let (block, x) = (block(name, 0)?, golden("day04", &format!("{name}.x"))?);
@@ -294,8 +297,8 @@ pub fn the_block_equals_hf(day: &Day) -> Outcome {
 }
 
 pub fn the_block_and_its_attention_equal_hf(day: &Day) -> Outcome {
-    // The block in pieces: the output of `project`, through `grouped_attention`, must be the heads
-    // that `forward` merges and projects.
+    // The block in pieces: passing the output of `project` through `grouped_attention` must produce
+    // the heads that `forward` merges and projects.
     let mask = golden("day04", "mask")?;
     for name in MODULES {
         let part = |part: &str| golden("day04", &format!("{name}.{part}"));
@@ -340,8 +343,8 @@ pub fn the_block_keeps_its_place_in_the_cache(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Two rows of 5 tokens, the second with padding 2, written out: each token attends to itself and
-/// to the real tokens before it.
+/// Returns a mask for two rows of 5 tokens, the second with padding 2, written out. Each token
+/// attends to itself and to the real tokens before it.
 fn padded_mask() -> Result<Tensor> {
     let sees = |row: usize, i: usize, j: usize| j == i || (j < i && (row == 0 || j >= 2));
     let mask: Vec<u8> = (0..50).map(|n| u8::from(sees(n / 25, n / 5 % 5, n % 5))).collect();
@@ -349,8 +352,8 @@ fn padded_mask() -> Result<Tensor> {
 }
 
 pub fn padding_changes_nothing(day: &Day) -> Outcome {
-    // The block twice, as in a stack: what a padding token makes of itself in the first is keys and
-    // values in the second.
+    // Apply the block twice, as in a stack: the output of padding tokens in the first pass becomes
+    // keys and values in the second.
     for name in ["llama", "mqa", "qwen3"] {
         let block = block(name, 0)?;
         let x = golden("day04", &format!("{name}.x"))?;
@@ -370,7 +373,8 @@ pub fn padding_changes_nothing(day: &Day) -> Outcome {
                 step(golden_positions()?.narrow(0, 0, 1)?.narrow(1, 0, 5 - padding)?, None)?;
             let want = twice(&real(&x)?, &alone)?;
             let input = format!("{input}: row {row}, against the same tokens alone");
-            // Twice through random weights: numbers reach a few hundred, f32 has seven digits.
+            // Numbers reach a few hundred after two passes through random weights, and f32 has
+            // seven digits.
             close(&input, real(&got), &want, 1e-3)?;
         }
     }
@@ -396,8 +400,8 @@ pub fn the_window_slides(day: &Day) -> Outcome {
     refused("a window of 0", (day.sliding_mask)(0, 2, 0, &device()?), &[])
 }
 
-/// Random widths and numbers of heads: every projection by candle-nn, split into heads, normed and
-/// turned.
+/// Uses random widths and head counts. Every projection is computed by candle-nn, split into heads,
+/// normed and rotated.
 pub fn projections_equal_candle_nn(day: &Day) -> Outcome {
     let mut random = Random::new(42);
     for round in 0..16 {
