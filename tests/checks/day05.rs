@@ -1,4 +1,4 @@
-//! What day 5's checkers assert.
+//! The checks of day 5.
 
 use super::checks::{
     close, device, equal, equal_tokens, for_candle_nn, golden, golden_json, models_dir, ops,
@@ -14,36 +14,37 @@ use candecode::engine::operations::plain;
 use candecode::kit::{Cache, Family, Logits, Model, ModelConfig, NoCache, Step, Weight};
 use candle_core::{DType, Error, Module, Result, Tensor};
 
-// The course's claim. Logits are sums of 192 products of numbers up to 20: torch's order and
-// candle's were seen 1.5e-5 apart.
+// The tolerance the course promises. Logits are sums of 192 products of numbers up to 20; torch and
+// candle add in different orders, and were seen to differ by 1.5e-5.
 const LOGITS: f32 = 1e-4;
-// One stage alone: sums of up to 512 products of numbers below 10, seen 2e-6 apart.
+// The tolerance for one stage alone: sums of up to 512 products of numbers below 10, seen to differ
+// by 2e-6.
 const STAGE: f32 = 5e-5;
 
-/// The models that need no task 5.8: trained ones, and small random ones with what those
-/// lack: a head of their own, Llama 3's RoPE and biases everywhere; as many key/value heads as
-/// heads; QK-norm and heads wider than the stream.
+/// The models that don't need task 5.8: the trained ones, and small random ones that cover the
+/// rest: an untied head, Llama 3's RoPE and biases everywhere; equal numbers of query and key/value
+/// heads; QK-norm and heads wider than the residual stream.
 const ROPE_MODELS: [&str; 5] =
     ["story-3m", "story-230k", "tiny-llama", "tiny-llama-tied", "tiny-qwen3"];
 const GPT2: &str = "story-gpt2-1m";
 
-/// A model's public seams: each stage of it can be fed alone.
+/// A model's public stages, each of which can be run alone.
 pub trait Seams {
     fn model(&self) -> &dyn Model;
     fn embed(&self, step: &Step) -> Result<Tensor>;
-    /// A layer's norm and attention, without the residual.
+    /// Runs a layer's norm and attention, without the residual.
     fn attention(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor>;
-    /// A layer's norm and MLP, without the residual.
+    /// Runs a layer's norm and MLP, without the residual.
     fn mlp(&self, layer: usize, x: &Tensor) -> Result<Tensor>;
-    /// A whole layer whose MLP gives zeros: what is left is its first half.
+    /// Runs a whole layer with an all-zero MLP, which leaves its first half.
     fn attend(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor>;
-    /// A whole layer whose attention gives zeros: what is left is its second half.
+    /// Runs a whole layer with an all-zero attention, which leaves its second half.
     fn feed_forward(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor>;
     fn head(&self, x: &Tensor) -> Result<Tensor>;
 }
 
-/// Day 5 as a bundle of functions. Models are given as the crate's structs, whose fields are not a
-/// task.
+/// Day 5 as a bundle of functions. Models are passed as the crate's structs, because their fields
+/// aren't part of a task.
 #[derive(Clone, Copy)]
 pub struct Day {
     pub build: fn(Transformer) -> Result<Box<dyn Seams>>,
@@ -157,13 +158,13 @@ macro_rules! implementation {
     }};
 }
 
-/// A projection of that size that gives zeros.
+/// Returns a projection of the same size that returns zeros.
 fn zeros(projection: &Projection) -> Result<Projection> {
     let weight = Weight::new(projection.weight.tensor()?.zeros_like()?)?;
     Ok(Projection { weight, bias: None, ops: projection.ops.clone() })
 }
 
-/// A layer whose MLP gives zeros.
+/// Returns the layer with an MLP that returns zeros.
 pub fn without_mlp(layer: &DecoderLayer) -> Result<DecoderLayer> {
     let mut layer = layer.clone();
     match &mut layer.mlp {
@@ -173,7 +174,7 @@ pub fn without_mlp(layer: &DecoderLayer) -> Result<DecoderLayer> {
     Ok(layer)
 }
 
-/// A layer whose attention gives zeros.
+/// Returns the layer with an attention that returns zeros.
 pub fn without_attention(layer: &DecoderLayer) -> Result<DecoderLayer> {
     let mut layer = layer.clone();
     match &mut layer.attention {
@@ -183,7 +184,7 @@ pub fn without_attention(layer: &DecoderLayer) -> Result<DecoderLayer> {
     Ok(layer)
 }
 
-/// A story model, or a small random one of `tests/oracle/`.
+/// Loads a story model, or a small random one from `tests/oracle/`.
 fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
     let dir = if name.starts_with("tiny") { oracle(name) } else { models_dir()?.join(name) };
     let message = |e: anyhow::Error| Error::Msg(format!("{e:#}"));
@@ -196,12 +197,12 @@ fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
     (day.build)(transformer)
 }
 
-/// The number of a model's layers.
+/// Returns the model's number of layers.
 fn depth(model: &dyn Seams) -> usize {
     model.model().config().num_hidden_layers
 }
 
-/// The ids that the goldens of a model are made with, and their step.
+/// Returns the ids used for a model's goldens, and their step.
 fn golden_step(model: &dyn Seams, name: &str) -> Result<(Vec<u32>, Step)> {
     let ids = golden("day05", &format!("{name}.ids"))?.flatten_all()?.to_vec1::<u32>()?;
     let step = Step::new(model.model(), &ids, 0)?;
@@ -238,7 +239,7 @@ fn check_head(model: &dyn Seams, name: &str, note: &str) -> Outcome {
     close(&format!("{name}, head{note}"), model.head(&x), &of(name, "logits")?, LOGITS)
 }
 
-/// Feeds every stage its golden input, in order: the first that is wrong is the failure.
+/// Runs every stage on its golden input, in order. The first wrong one is reported.
 fn stages(model: &dyn Seams, name: &str) -> Outcome {
     let note = ": the first wrong stage";
     check_embed(model, name, note)?;
@@ -249,7 +250,7 @@ fn stages(model: &dyn Seams, name: &str) -> Outcome {
     check_head(model, name, note)
 }
 
-/// The logits of a whole pass. Where they differ, the first wrong stage is named, not the logits.
+/// Checks the logits of a whole pass. If they differ, the failure is the first wrong stage.
 fn check_logits(day: &Day, name: &str) -> Outcome {
     let model = load(day, name, DType::F32)?;
     let (ids, step) = golden_step(&*model, name)?;
@@ -268,7 +269,8 @@ fn check_logits(day: &Day, name: &str) -> Outcome {
     )
 }
 
-/// 128 tokens: the best token at every position, and numbers that would show any other difference.
+/// Checks a text of 128 tokens: the best token at every position, and numbers that would expose any
+/// other difference.
 fn check_long_text(day: &Day, name: &str) -> Outcome {
     let found = long_text(day, name);
     if found.is_err() && check_logits(day, name).is_err() {
@@ -331,9 +333,9 @@ pub fn norms_by_hand(day: &Day) -> Outcome {
     close(&format!("{says}, eps 3"), got, &row(9.5, 21.0)?, 1e-5)
 }
 
-/// A stack of one layer on a stream of width 2, one head: every matrix is the identity, but what
-/// goes back to the stream is multiplied by `back`. Two tokens more than the width, a head of its
-/// own if `untied`.
+/// Returns a stack of one layer with one head, on a stream of width 2. Every matrix is the
+/// identity, except that writes to the stream are multiplied by `back`. The vocabulary is larger
+/// than the width by two, and the head is separate if `untied`.
 fn small(back: f32, positions: bool, untied: bool) -> Result<Transformer> {
     let device = device()?;
     let matrix =
@@ -390,7 +392,7 @@ fn small(back: f32, positions: bool, untied: bool) -> Result<Transformer> {
     })
 }
 
-/// A step over the rows of `small`, at these positions.
+/// Returns a step over the rows of `small`, at these positions.
 fn small_step(model: &dyn Seams, ids: &[u32], positions: &[u32]) -> Result<Step> {
     Step::batch(model.model(), &[ids.to_vec()], &[positions.to_vec()], None)
 }
@@ -405,8 +407,8 @@ pub fn a_silent_attention_adds_nothing(day: &Day) -> Outcome {
 }
 
 pub fn attend_by_hand(day: &Day) -> Outcome {
-    // One token sees itself, so the attention gives the normed token: (3, 4) / √12.5 = (0.8485,
-    // 1.1314).
+    // One token sees only itself, so the attention returns the normed token: (3, 4) / √12.5 =
+    // (0.8485, 1.1314).
     let model = (day.build)(small(1.0, false, false)?)?;
     let x = Tensor::new(&[[[3f32, 4.]]], &device()?)?;
     let want = Tensor::new(&[[[3.848528f32, 5.131371]]], &device()?)?;
@@ -426,11 +428,11 @@ pub fn each_half_has_its_norm_by_hand(day: &Day) -> Outcome {
     let x = Tensor::new(&[[[3f32, 4.]]], &device()?)?;
     let step = small_step(&*model, &[1], &[0])?;
     let input = "a layer on [3, 4], identities, attention_norm's weights 2, mlp_norm's 0.5";
-    // [3, 4] normed is [0.8485, 1.1314], and the attention gives twice that.
+    // [3, 4] normed is [0.8485, 1.1314], and the attention returns twice that.
     let want = Tensor::new(&[[[4.697056f32, 6.262742]]], &device()?)?;
     close(&format!("{input}, down_proj zeros"), model.attend(0, &x, &step), &want, 1e-5)
         .likely("the norm before the attention is attention_norm")?;
-    // Halved it is a = [0.4243, 0.5657], and the MLP gives SiLU(a) · a.
+    // Halved, it is a = [0.4243, 0.5657], and the MLP returns SiLU(a) · a.
     let want = Tensor::new(&[[[3.10881f32, 4.204086]]], &device()?)?;
     close(&format!("{input}, o_proj zeros"), model.feed_forward(0, &x, &step), &want, 1e-5)
         .likely("the norm before the MLP is mlp_norm")
@@ -578,7 +580,7 @@ pub fn only_the_logits_asked_for(day: &Day) -> Outcome {
         .likely(says)
 }
 
-/// In pieces with a cache, and in one pass: the same.
+/// Checks that a run in pieces, with a cache, equals a single pass.
 fn check_pieces(day: &Day, name: &str) -> Outcome {
     let model = load(day, name, DType::F32)?;
     let mut random = Random::new(5);
@@ -601,7 +603,7 @@ pub fn pieces_equal_the_whole(day: &Day) -> Outcome {
     ["tiny-llama", "tiny-qwen3"].into_iter().try_for_each(|name| check_pieces(day, name))
 }
 
-/// A row padded on the left, in a batch, and the same tokens alone: the same.
+/// Checks that a left-padded row in a batch equals the same tokens alone.
 fn check_padding(day: &Day, name: &str) -> Outcome {
     let model = load(day, name, DType::F32)?;
     let rows = [vec![11u32, 12, 13, 14, 15], vec![0, 0, 21, 22, 23]];
@@ -628,8 +630,8 @@ pub fn padding_changes_nothing(day: &Day) -> Outcome {
 }
 
 pub fn fused_attention_by_hand(day: &Day) -> Outcome {
-    // q is all zeros, so every token gives the same weight to all it sees; k is x plus [5, 7], and
-    // v is x plus [1, 2].
+    // q is all zeros, so every token attends equally to all the tokens it sees. k is x plus [5, 7],
+    // and v is x plus [1, 2].
     let weight =
         Tensor::new(&[[0f32, 0.], [0., 0.], [1., 0.], [0., 1.], [1., 0.], [0., 1.]], &device()?)?;
     let bias = Tensor::new(&[0f32, 0., 5., 7., 1., 2.], &device()?)?;
@@ -701,7 +703,7 @@ pub fn norms_equal_candle_nn(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// The head of the small model, on streams of any number of rows and tokens.
+/// Tests the head of the small model on streams with any number of rows and tokens.
 pub fn head_equals_candle_nn(day: &Day) -> Outcome {
     let mut random = Random::new(52);
     let model = (day.build)(small(1.0, false, true)?)?;

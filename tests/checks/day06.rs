@@ -1,4 +1,4 @@
-//! What day 6's checkers assert.
+//! The checks of day 6.
 
 use super::checks::{
     close, ensure, equal, equal_tokens, golden, golden_json, oracle, refused, tokenizer, Fake,
@@ -10,11 +10,11 @@ use candle_core::{bail, Device, Error, IndexOp, Result, Tensor};
 /// Chooses a token from logits.
 pub type Pick<'a> = &'a dyn Fn(&[f32]) -> Result<u32>;
 
-/// Sees the tokens as they are made.
+/// Called with each token as it is generated.
 pub type OnToken<'a> = &'a mut dyn FnMut(u32) -> Result<()>;
 
-/// The loop: model, prompt, bound, EOS ids, choice, listener; gives the new ids and the positions
-/// computed.
+/// The generation loop. Takes a model, prompt, token limit, EOS ids, choice function and callback;
+/// returns the new ids and the number of positions computed.
 pub type Generate =
     fn(&dyn Model, &[u32], usize, &[u32], Pick, OnToken) -> Result<(Vec<u32>, usize)>;
 
@@ -24,11 +24,11 @@ pub struct Day {
     pub last_logits: fn(&Tensor) -> Result<Tensor>,
     pub next_logits: fn(&dyn Model, &[u32]) -> Result<Vec<f32>>,
     pub generate: Generate,
-    /// The pieces of a stream, one for each id.
+    /// Returns the pieces of a stream, one per id.
     pub pieces: fn(&Tokenizer, &[u32]) -> Result<Vec<String>>,
-    /// The same, then what `finish` gives when it is called twice.
+    /// Does the same, then calls `finish` twice and returns both results.
     pub finished: fn(&Tokenizer, &[u32]) -> Result<(Vec<String>, [String; 2])>,
-    /// The pieces of a stream that goes on after a prompt, and what `finish` gives then.
+    /// Returns the pieces of a stream that continues a prompt, and the result of `finish`.
     pub after: fn(&Tokenizer, &[u32], &[u32]) -> Result<(Vec<String>, String)>,
     pub one_pass: fn(&dyn Model, &[u32], usize, Pick) -> Result<Vec<u32>>,
     pub accepted: fn(&dyn Model, &[u32], &[u32], Pick) -> Result<usize>,
@@ -67,13 +67,14 @@ macro_rules! implementation {
     }};
 }
 
-/// The best token, the first of equals. Day 7 has the reader's own.
+/// Returns the best token; ties go to the first. Day 7 has the reader's own.
 fn largest(logits: &[f32]) -> Result<u32> {
     let best = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
     best.map(|best| best as u32).ok_or(Error::Msg("there are no logits".into()))
 }
 
-/// Eight tokens; after any text it wants the last token plus one. Asked `bound` times at most.
+/// Returns a model with eight tokens that always predicts the last token plus one and allows
+/// `bound` passes.
 fn counting(bound: usize) -> Fake {
     Fake::wants(8, 16, bound, |ids| ids[ids.len() - 1] + 1)
 }
@@ -133,7 +134,7 @@ pub fn next_logits_equal_transformers(day: &Day) -> Outcome {
         let got = (day.next_logits)(&Recall::new(name, 1)?, &ids);
         let want = golden("day06", &format!("logits.{name}"))?;
         let got = got.and_then(|got| Tensor::new(got, want.device()));
-        // As day 5: six layers of f32 sums in another order; logits are near 10.
+        // As on day 5: six layers of f32 sums in a different order, with logits near 10.
         close(
             &format!("{name} after \"Once upon a time, there was a little girl\""),
             got,
@@ -232,7 +233,7 @@ pub fn an_error_ends_the_loop(day: &Day) -> Outcome {
     refused("prompt of 2, 9 new, a context of 4", got, &["context"])
 }
 
-/// A case of `tests/oracle/day06.json`.
+/// A case from `tests/oracle/day06.json`.
 #[derive(serde::Deserialize)]
 struct Case {
     model: String,
@@ -248,7 +249,7 @@ fn case(number: usize) -> Result<Case> {
     serde_json::from_value(case).map_err(|e| Error::Msg(format!("day06.json: {e}")))
 }
 
-/// The end of a story, for all embedded models.
+/// The end-of-story token of all embedded models.
 const EOS: u32 = 0;
 
 pub fn ten_and_twenty_compute_390(day: &Day) -> Outcome {
@@ -274,14 +275,14 @@ fn words(pieces: &[&str]) -> Vec<String> {
     pieces.iter().map(|piece| piece.to_string()).collect()
 }
 
-/// A small tokenizer with the decoder of Llama 2's: `▁` is a space, a byte may be a token, and the
-/// space that begins a text is taken away.
+/// Returns a small tokenizer with Llama 2's decoder: `▁` is a space, a byte can be a token, and a
+/// leading space is stripped.
 fn sentencepiece() -> Result<Tokenizer> {
     let dir = oracle("sentencepiece");
     candecode::formats::read_tokenizer(&dir).map_err(|e| Error::Msg(format!("{e:#}")))
 }
 
-/// The ids of that tokenizer's tokens.
+/// Returns the ids of these tokens in that tokenizer.
 fn sentencepiece_ids(tokens: &[&str]) -> Result<Vec<u32>> {
     let tokenizer = sentencepiece()?;
     let id = |token: &&str| {
@@ -317,7 +318,8 @@ pub fn without_a_prompt_a_text_begins(day: &Day) -> Outcome {
     equal("the tokens ▁she ▁was after no prompt", got, &(words(&["she", " was"]), String::new()))
 }
 
-/// A byte-fallback tokenizer as Llama 2's, small: three special tokens, all bytes, and some pieces.
+/// Returns a small byte-fallback tokenizer like Llama 2's: three special tokens, all bytes, and
+/// some pieces.
 fn byte_fallback() -> Result<Tokenizer> {
     let dir = oracle("sentencepiece");
     let read = std::fs::read(dir.join("tokenizer.json"))?;
@@ -333,7 +335,7 @@ fn byte_fallback() -> Result<Tokenizer> {
 
 const PIECES: [&str; 9] = ["▁", "▁the", "▁cat", "▁dog", "b", "c", ".", "é", "▁caf"];
 
-/// The ids of such a text: pieces, bytes as two digits of hexadecimal, and `</s>`.
+/// Returns the ids of a text made of pieces, bytes as two hexadecimal digits, and `</s>`.
 fn fallback_ids(text: &str) -> Vec<u32> {
     let id = |token: &str| match u32::from_str_radix(token, 16) {
         Ok(byte) if token.len() == 2 => 3 + byte,
@@ -401,8 +403,8 @@ pub fn nothing_of_the_prompt_is_shown(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// A text with each run of U+FFFD as one of them: how many there are for broken bytes is the
-/// decoder's choice.
+/// Collapses each run of U+FFFD to a single one, because the decoder chooses how many to use for
+/// broken bytes.
 fn one_mark_each(text: &str) -> String {
     let mut marked = String::new();
     for c in text.chars() {
@@ -414,7 +416,7 @@ fn one_mark_each(text: &str) -> String {
 }
 
 pub fn letters_before_a_half_are_the_prompts(day: &Day) -> Outcome {
-    // Byte-level, as GPT-2: "Ġâ" is a space and E2, "Ĥ¬" are 82 and AC, the rest of €.
+    // Byte-level, like GPT-2: "Ġâ" is a space and E2; "Ĥ¬" is 82 and AC, the rest of €.
     let tokenizer = Tokenizer::from_bytes(
         r#"{
             "model": {"type": "BPE", "vocab": {"a": 0, "Ġâ": 1, "Ĥ¬": 2}, "merges": []},
@@ -476,7 +478,8 @@ pub fn any_bytes_after_any_prompt(day: &Day) -> Outcome {
     for _ in 0..400 {
         let (prompt, new) = (format!("▁cat {}", some(&mut random, 6)), some(&mut random, 10));
         let (before, after) = (fallback_ids(&prompt), fallback_ids(&new));
-        // The bytes of both, from the last character of the prompt that isn't whole.
+        // The bytes of both, starting at the incomplete character that ends the prompt, if there is
+        // one.
         let before_bytes = bytes(&before);
         let half = match before_bytes.utf8_chunks().last() {
             Some(last)
@@ -487,7 +490,8 @@ pub fn any_bytes_after_any_prompt(day: &Day) -> Outcome {
             _ => 0,
         };
         let whole = [&before_bytes[before_bytes.len() - half..], &bytes(&after)].concat();
-        // What is left of the prompt's half is not shown; whether it is broken, the next bytes say.
+        // The prompt's incomplete character isn't shown again, and only the next bytes show whether
+        // it is broken.
         let shown = |text: &str| one_mark_each(text).trim_start_matches('\u{fffd}').to_string();
         let want = shown(&String::from_utf8_lossy(&whole));
         let got = (day.after)(&tokenizer, &before, &after);
@@ -546,7 +550,7 @@ pub fn a_whole_token_is_text_at_once(day: &Day) -> Outcome {
 
 pub fn half_a_character_is_held_back(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
-    // Of this vocabulary: é is two tokens, 😀 four, one for each byte.
+    // In this vocabulary é is two tokens and 😀 is four, one per byte.
     for (text, want) in [
         ("é", vec!["", "é"]),
         ("😀", vec!["", "", "", "😀"]),
@@ -562,7 +566,7 @@ pub fn half_a_character_is_held_back(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// A text of random parts, many of them outside ASCII.
+/// Returns a text of random parts, many of them outside ASCII.
 fn random_text(random: &mut Random) -> String {
     const PARTS: &[&str] =
         &["a", " ", "é", "ß", " 你", "好", "😀", "—", "\n", "'s", "Lily", " dog", "e\u{301}", "“"];
@@ -606,7 +610,7 @@ pub fn nothing_is_lost_of_any_ids(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let mut random = Random::new(65);
     for _ in 0..100 {
-        // Bytes in any order, ends of stories, and words: mostly no valid text at all.
+        // Bytes in any order, end-of-story tokens, and words: mostly invalid text.
         let pick = |random: &mut Random| match random.below(4) {
             0 => 300 + random.below(1700),
             1 => random.below(2),
@@ -627,7 +631,7 @@ pub fn one_pass_by_hand(day: &Day) -> Outcome {
     equal_tokens("ids 2, 3, 4, 5 of which 2 are the prompt, one pass", got, &[4, 5], &[]).likely(
         "position i predicts token i + 1: the first choice comes from the prompt's last position",
     )?;
-    // The choices, not the text: 7 is none of them.
+    // Expects the model's choices, not the text: 7 doesn't occur in the ids.
     let got = (day.one_pass)(&counting(1), &[2, 3, 6, 6], 2, &largest);
     equal_tokens("ids 2, 3, 6, 6 of which 2 are the prompt, one pass", got, &[4, 7], &[])?;
     let got = (day.one_pass)(&counting(1), &[2, 3], 2, &largest);

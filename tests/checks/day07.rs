@@ -1,4 +1,4 @@
-//! What day 7's checkers assert.
+//! The checks of day 7.
 
 use super::checks::{
     close, ensure, equal, equal_tokens, golden, golden_json, refused, tokenizer, Fake, Likely,
@@ -12,10 +12,10 @@ use candle_core::{bail, Error, IndexOp, Result, Tensor};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What a processor is told: tokens, `prompt_len`, `remaining`, EOS ids.
+/// The input to a processor: tokens, `prompt_len`, `remaining`, EOS ids.
 pub type Input = (Vec<u32>, usize, usize, Vec<u32>);
 
-/// The likeliest tokens of each step, twice: after `choose`, and as pushed.
+/// Returns the likeliest tokens of each step twice: after `choose`, and as pushed.
 pub type TopOfSteps = fn(&Tokenizer, Request, &[&[f32]]) -> Result<Vec<[Vec<(u32, f32)>; 2]>>;
 
 /// Day 7 as a bundle of functions.
@@ -24,20 +24,20 @@ pub struct Day {
     pub argmax: fn(&[f32]) -> Result<u32>,
     pub log_softmax: fn(&[f32]) -> Result<Vec<f32>>,
     pub window: fn(usize, usize, usize) -> Result<usize>,
-    /// Stop strings and pieces of text: what is shown after each piece up to the stop, whether it
-    /// stopped, the end.
+    /// Takes stop strings and pieces of text. Returns the text shown after each piece up to the
+    /// stop, whether it stopped, and the result of `finish`.
     pub stops: fn(&[String], &[String]) -> (Vec<String>, bool, String),
-    /// A request, and the tokens generated so far.
+    /// Takes a request and the tokens generated so far.
     pub processor_input: fn(&Tokenizer, Request, &[u32]) -> Input,
-    /// A request, the tokens generated so far, and the logits to choose from.
+    /// Takes a request, the tokens generated so far, and the logits to choose from.
     pub choose: fn(&Tokenizer, Request, &[u32], &[f32]) -> Result<(u32, f32)>,
-    /// A request and the logits of each step: for each, `top` after `choose`, and that of the token
-    /// pushed.
+    /// Takes a request and the logits of each step. Returns, for each step, `top` after `choose`,
+    /// and `top` of the token pushed.
     pub top: TopOfSteps,
-    /// New ids, of log-probabilities -1, -2, …, pushed up to the end: the `Token`s, and all ids
-    /// after it.
+    /// Pushes new ids, with log-probabilities -1, -2, …, until the request ends. Returns the
+    /// `Token`s and all ids.
     pub push: fn(&Tokenizer, Request, &[u32]) -> Result<(Vec<Token>, Vec<u32>)>,
-    /// All tokens; an error of any of them.
+    /// Returns all tokens, or the first error.
     pub generate: fn(&dyn Model, &Tokenizer, Request) -> Result<Vec<Token>>,
 }
 
@@ -101,20 +101,20 @@ macro_rules! implementation {
     }};
 }
 
-/// The best token, the first of equals: where the reader's own is not what is checked.
+/// Returns the best token; ties go to the first. Used where the reader's own isn't under check.
 fn largest(logits: &[f32]) -> Result<u32> {
     let best = (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
     best.map(|best| best as u32).ok_or(Error::Msg("there are no logits".into()))
 }
 
-/// A greedy request to a small model: at most `max` new tokens, no EOS.
+/// Returns a greedy request to a small model: at most `max` new tokens, no EOS.
 fn request<'a>(prompt: &[u32], max: usize) -> Request<'a> {
     let mut request = Request::new(counting(0).config(), prompt, max, largest);
     request.eos_token_ids.clear();
     request
 }
 
-/// 100 tokens, a context of 6; after any text it wants the last token plus one.
+/// Returns a model with 100 tokens and a context of 6 that always predicts the last token plus one.
 fn counting(bound: usize) -> Fake {
     Fake::wants(100, 6, bound, |ids| ids[ids.len() - 1] + 1)
 }
@@ -163,7 +163,7 @@ pub fn nonsense_is_refused(day: &Day) -> Outcome {
 pub fn argmax_of_anything(day: &Day) -> Outcome {
     let mut random = Random::new(71);
     for _ in 0..200 {
-        // Few different values, so that equals are frequent.
+        // Use few distinct values, so that ties are frequent.
         let logits: Vec<f32> =
             (0..1 + random.below(30)).map(|_| random.below(9) as f32 - 12.0).collect();
         let want = largest(&logits)?;
@@ -172,7 +172,7 @@ pub fn argmax_of_anything(day: &Day) -> Outcome {
     Ok(())
 }
 
-// Two units in the last place of numbers near 145, the smallest of the golden: 2 × 1.5e-5.
+// Two units in the last place of numbers near 145, the smallest in the golden: 2 × 1.5e-5.
 const TOLERANCE: f32 = 3e-5;
 
 pub fn log_softmax_by_hand(day: &Day) -> Outcome {
@@ -218,9 +218,9 @@ pub fn log_softmax_equals_torch(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Runs a watch over pieces and holds it to the rules: nothing shown that belongs to a stop string,
-/// everything shown in the end, and no more pending than the longest stop string less one
-/// character.
+/// Feeds pieces to a stop watch and checks its rules: it shows the text before the first stop
+/// string, or everything if there is none, and pending text is always shorter than the longest stop
+/// string.
 fn watch(day: &Day, stops: &[&str], pieces: &[String]) -> Outcome {
     let input = format!("stop strings {stops:?}, text in pieces {pieces:?}");
     let (shown, stopped, end) = (day.stops)(&strings(stops), pieces);
@@ -290,7 +290,7 @@ fn ask(day: &Day, raw: &[f32], request: Request) -> Result<(u32, f32)> {
     (day.choose)(&tokenizer()?, request, &[], raw)
 }
 
-/// Forbids a token.
+/// Returns a processor that forbids a token.
 fn without<'a>(id: usize) -> Rc<dyn LogitsProcessor + 'a> {
     named(format!("without({id})"), move |_, logits| {
         logits[id] = f32::NEG_INFINITY;
@@ -298,7 +298,7 @@ fn without<'a>(id: usize) -> Rc<dyn LogitsProcessor + 'a> {
     })
 }
 
-/// A request after 3 of `max` new tokens, with two EOS ids.
+/// Returns a request with two EOS ids, and 3 tokens out of `max` already generated.
 fn midway<'a>(max: usize) -> (Request<'a>, [u32; 3]) {
     let mut request = request(&[7, 8], max);
     request.eos_token_ids = vec![9, 5];
@@ -308,7 +308,7 @@ fn midway<'a>(max: usize) -> (Request<'a>, [u32; 3]) {
 const MIDWAY: &str =
     "prompt 7, 8, generated 1, 2, 3, at most 5 new: tokens, prompt_len, remaining, eos";
 
-/// What is known after `MIDWAY`.
+/// Returns the processor input for `MIDWAY`.
 fn known_midway() -> Input {
     (vec![7, 8, 1, 2, 3], 2, 2, vec![9, 5])
 }
@@ -421,7 +421,7 @@ pub fn the_likeliest_tokens_go_with_the_token(day: &Day) -> Outcome {
     equal("the same, top_logprobs is None: top of both", run(None), &none)
 }
 
-/// Pushes the ids of `text`, and what came of it: text, end, ids.
+/// Pushes the ids of `text`, and returns the text, how it ended, all ids, and the ids of `text`.
 fn pushed(
     day: &Day,
     text: &str,
@@ -436,7 +436,7 @@ fn pushed(
     Ok((text, tokens.last().and_then(|token| token.finish), all, ids))
 }
 
-/// Text and end of a push are these, after `count` of the ids.
+/// Checks the text and finish reason of a push, and that it kept `count` of the ids.
 fn ends(
     input: &str,
     got: Result<(String, Option<FinishReason>, Vec<u32>, Vec<u32>)>,
@@ -471,7 +471,7 @@ pub fn a_token_becomes_text(day: &Day) -> Outcome {
 }
 
 pub fn eos_never_enters_the_text(day: &Day) -> Outcome {
-    // An EOS that is an ordinary token: its text would show.
+    // Use an ordinary token as EOS, because its text would show.
     let time = |tokenizer: &Tokenizer, request: &mut Request| {
         request.eos_token_ids = tokenizer.encode(" time")?;
         Ok(())
@@ -579,13 +579,13 @@ pub fn window_of_anything(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Ids and positions of every pass of a model.
+/// Returns the ids and positions of a model's passes.
 fn passes(model: &Fake) -> Vec<(Vec<u32>, Vec<u32>)> {
     let passes = model.passes.take();
     passes.into_iter().map(|(ids, positions)| (ids.concat(), positions.concat())).collect()
 }
 
-/// One pass over each of these ranges of tokens, from position 0 on.
+/// Returns one pass, starting at position 0, for each of these ranges of tokens.
 fn from_zero(ranges: &[std::ops::Range<u32>]) -> Vec<(Vec<u32>, Vec<u32>)> {
     let pass =
         |ids: &std::ops::Range<u32>| (ids.clone().collect(), (0..ids.len() as u32).collect());
@@ -593,7 +593,7 @@ fn from_zero(ranges: &[std::ops::Range<u32>]) -> Vec<(Vec<u32>, Vec<u32>)> {
 }
 
 pub fn the_window_moves_and_renumbers(day: &Day) -> Outcome {
-    window_by_hand(day)?; // a wrong window is no fault of the loop
+    window_by_hand(day)?; // so that a wrong window isn't blamed on the loop
     let model = counting(20);
     let mut request = request(&[1, 2, 3], 7);
     request.past_context = PastContext::Window { stride: 2 };
@@ -655,7 +655,7 @@ pub fn the_loop_ends(day: &Day) -> Outcome {
     refused("a prompt of 7 tokens, a context of 6", run(2, &[], &[1; 7]), &["context"])
 }
 
-/// A case of `tests/oracle/day07.json`.
+/// A case from `tests/oracle/day07.json`.
 #[derive(serde::Deserialize)]
 struct Case {
     model: String,
@@ -688,13 +688,13 @@ impl Case {
         request
     }
 
-    /// Tokens and log-probabilities are those of the golden.
+    /// Checks that tokens and log-probabilities match the golden.
     fn compare(&self, input: &str, tokens: &[Token]) -> Outcome {
         let ids = tokens.iter().map(|token| token.id).collect();
         equal_tokens(&format!("{input}: tokens"), Ok(ids), &self.new_ids, &self.margins)?;
         let logprobs = tokens.iter().map(|token| token.logprob).collect();
         let want = numbers(Ok(self.logprobs.clone()))?;
-        // Logits agree to 1e-4 (day 5); the log-sum-exp beside them, too.
+        // Logits agree to 1e-4 (day 5), and so does their log-sum-exp.
         close(&format!("{input}: log-probabilities"), numbers(Ok(logprobs)), &want, 2e-4)
     }
 
@@ -716,8 +716,8 @@ impl Case {
         equal(&format!("{input}: how it ends"), Ok(finish), &Some(want))
     }
 
-    /// The texts that the passes go over, one for each window: no longer than the context, one
-    /// token short of the end.
+    /// Returns the ids of the passes, one for each window: no longer than the context, and ending
+    /// one token before the last.
     fn windows(&self, context: usize) -> Vec<Vec<u32>> {
         let ids = [self.prompt_ids.clone(), self.new_ids.clone()].concat();
         let most = ids.len() - 1;
@@ -740,8 +740,8 @@ pub fn stop_strings_equal_transformers(day: &Day) -> Outcome {
     cases("stopped")?.iter().try_for_each(|case| case.equals_transformers(day))
 }
 
-/// Past the context the oracle is transformers' forward on the cropped ids. The texts go on after
-/// the end of a story.
+/// Runs a case beyond the context length, where the oracle is transformers' forward on the cropped
+/// ids. The texts continue past the end of a story.
 fn windowed(day: &Day, number: usize) -> Outcome {
     let case = cases("windowed")?.swap_remove(number);
     let Case { model: name, prompt, stride, max_new_tokens: most, .. } = &case;
@@ -770,7 +770,7 @@ pub fn rope_is_renumbered_too(day: &Day) -> Outcome {
 pub fn log_softmax_equals_candle_nn(day: &Day) -> Outcome {
     let mut random = Random::new(72);
     for _ in 0..40 {
-        // From -8 to 8, where an f32 is 5e-7 from the next.
+        // From -8 to 8, where adjacent f32 numbers are 5e-7 apart.
         let logits: Vec<f32> = (0..1 + random.below(40)).map(|_| 8.0 * random.float()).collect();
         let want = Tensor::new(logits.as_slice(), &candle_core::Device::Cpu)?;
         let want = candle_nn::ops::log_softmax(&want, 0)?;

@@ -1,4 +1,4 @@
-//! What day 8's checkers assert.
+//! The checks of day 8.
 
 use super::checks::{close, ensure, equal, equal_tokens, golden, golden_json, refused};
 use super::checks::{Likely, Outcome, Random, Recall};
@@ -12,11 +12,11 @@ use candle_core::{Device, Error, IndexOp, Result, Tensor};
 use serde_json::Value;
 use std::rc::Rc;
 
-// Probabilities are at most 1, and f32 sums of at most 2,048 of them differ in a few units of 6e-8.
+// Probabilities are at most 1, and f32 sums of up to 2,048 of them differ by a few units of 6e-8.
 const TOLERANCE: f32 = 1e-6;
 const NEVER: f32 = f32::NEG_INFINITY;
 
-/// What a pipeline is made of.
+/// The processors of a pipeline.
 pub type Processors = Vec<Rc<dyn LogitsProcessor>>;
 
 /// Day 8 as a bundle of functions.
@@ -57,7 +57,7 @@ fn tensor(numbers: &[f32]) -> Result<Tensor> {
     Tensor::new(numbers, &Device::Cpu)
 }
 
-/// Two lists of numbers agree.
+/// Checks that two lists of numbers agree.
 fn near(input: &str, got: Result<Vec<f32>>, want: &[f32], tolerance: f32) -> Outcome {
     close(input, got.and_then(|got| tensor(&got)), &tensor(want)?, tolerance)
 }
@@ -70,7 +70,7 @@ fn survivors(logits: &[f32]) -> Vec<usize> {
     (0..logits.len()).filter(|id| logits[*id] > NEVER).collect()
 }
 
-/// A filter keeps these tokens, and does not touch their logits.
+/// Checks that a filter keeps exactly these tokens and leaves their logits unchanged.
 fn keeps(
     input: &str,
     logits: &[f32],
@@ -90,7 +90,7 @@ fn number(setting: &Value, name: &str) -> Option<f64> {
     setting.get(name).and_then(Value::as_f64)
 }
 
-/// Sampling without any filter.
+/// Returns parameters that sample without any filter.
 fn unfiltered() -> SamplingParams {
     SamplingParams { temperature: 1.0, ..SamplingParams::default() }
 }
@@ -116,14 +116,14 @@ fn describe(setting: &Value) -> String {
     }
 }
 
-/// The pipeline of a setting, on one row.
+/// Applies the pipeline for these parameters to one row.
 fn pipeline(day: &Day, params: &SamplingParams, logits: &mut [f32]) -> Result<()> {
     let input = ProcessorInput { tokens: &[], prompt_len: 0, remaining: 1, eos: &[] };
     process_all(&(day.warpers)(params)?, &input, logits)
 }
 
-/// HF's warpers on rows of logits: those cases whose settings are exactly `names`; all with more
-/// than one, if `names` is empty.
+/// Compares with HF's warpers on rows of logits. Uses the cases that set exactly `names` or, if
+/// `names` is empty, all cases that set more than one.
 fn equals_hf(
     names: &[&str],
     tolerance: f32,
@@ -200,14 +200,15 @@ pub fn the_worked_example(day: &Day) -> Outcome {
         let mut logits = [6.0, 2.0, 7.0, 0.1, -8.0, 9.0];
         (day.temperature)(&mut logits, t)?;
         let input = format!("[6, 2, 7, 0.1, -8, 9] at temperature {t}, then softmax");
-        // A quotient may be one unit of 6e-8 off; logits of up to 90 carry that into the exponent.
+        // A quotient can be off by one unit of 6e-8, and logits of up to 90 carry that into the
+        // exponent.
         near(&input, (day.softmax)(&logits), &want, 1e-5)?;
     }
     Ok(())
 }
 
 pub fn temperature_equals_hf(day: &Day) -> Outcome {
-    // Up to 90, one unit of 6e-8 off, where a reciprocal is multiplied with.
+    // Logits of up to 90, off by one unit of 6e-8 if the code multiplies by a reciprocal.
     equals_hf(&["temperature"], 2e-5, |p, l| (day.temperature)(l, p.temperature))
 }
 
@@ -309,7 +310,7 @@ pub fn at_least_one_stays(day: &Day) -> Outcome {
 }
 
 pub fn top_p_counts_what_is_left(day: &Day) -> Outcome {
-    // After top-k the mass is less than 1: (.5, .3) of .8 are (.625, .375).
+    // After top-k the mass is less than 1: (.5, .3) out of .8 is (.625, .375).
     let mut logits = ln(&[0.5, 0.3, 0.15, 0.05]);
     logits[2..].fill(NEVER);
     let input = "top-p 0.6 of [.5, .3] and two that top-k has dropped";
@@ -335,8 +336,8 @@ pub fn top_p_is_a_property(day: &Day) -> Outcome {
         let mass: f64 = kept.iter().map(|id| exp(logits[*id])).sum::<f64>() / all;
         let least = kept.iter().map(|id| exp(logits[*id])).fold(f64::INFINITY, f64::min) / all;
         let input = format!("round {round}: top-p {p:.4} of {} random logits", logits.len());
-        // 1e-5 for a sum that is as good as p.
-        // The ids are shown, so that no two mistakes look alike.
+        // Allow 1e-5 for a sum that all but reaches p. The ids are shown, so that no two mistakes
+        // look alike.
         let shown = format!(
             "got    ids {kept:?}, of mass {mass:.6} in all; the least likely has {least:.6}"
         );
@@ -390,29 +391,29 @@ pub fn nothing_is_implied(day: &Day) -> Outcome {
     let params = SamplingParams { top_k: Some(50), ..unfiltered() };
     let got = names(&params)?;
     ensure("top_k 50: the warpers", got.len() == 1, &format!("got {got:?}, want one warper"))?;
-    // An error of the pipeline shows the name: it must tell which knob to turn.
+    // The pipeline uses this name in errors, so it must show which setting to change.
     let said = got[0].contains("top_k") && got[0].contains("50");
     ensure("top_k 50: the name", said, &format!("got {:?}; it should say top_k and 50", got[0]))
 }
 
 pub fn temperature_comes_first(day: &Day) -> Outcome {
-    // Temperature 4 makes .9 to .46 of the mass: top-p 0.8 then needs three tokens, and would have
-    // needed one before.
+    // Temperature 4 reduces .9 to .44 of the mass. Top-p 0.8 then needs three tokens; before, it
+    // would have needed one.
     let logits = ln(&[0.9, 0.05, 0.04, 0.01]);
     let params = SamplingParams { temperature: 4.0, top_p: 0.8, ..unfiltered() };
     let mut got = logits.clone();
     pipeline(day, &params, &mut got)?;
     let input = "temperature 4, top-p 0.8 of [.9, .05, .04, .01]";
     let cold: Vec<f32> = logits.iter().map(|logit| logit / 4.0).collect();
-    // One unit of 6e-8 of a logit up to 1.2, where a reciprocal is multiplied with.
+    // One unit of 6e-8 in a logit of up to 1.2, if the code multiplies by a reciprocal.
     let want = [cold[0], cold[1], cold[2], NEVER];
     near(&format!("{input}: the logits after it"), Ok(got.clone()), &want, 1e-6)?;
     equal(&format!("{input}: the ids that are kept"), Ok(survivors(&got)), &vec![0, 1, 2])
 }
 
 pub fn top_k_comes_before_top_p(day: &Day) -> Outcome {
-    // Top-5 leaves .91 of the mass, and the first two are .66 of that: top-p 0.62 keeps them. Of
-    // all seven, it needs three.
+    // Top-5 leaves .91 of the mass, and the first two tokens have .66 of that, so top-p 0.62 keeps
+    // two. Out of all seven tokens, it would keep three.
     let mut got = ln(&[0.35, 0.25, 0.15, 0.1, 0.06, 0.05, 0.04]);
     let params = SamplingParams { top_k: Some(5), top_p: 0.62, ..unfiltered() };
     pipeline(day, &params, &mut got)?;
@@ -485,7 +486,7 @@ pub fn sample_by_hand(day: &Day) -> Outcome {
 
 pub fn the_impossible_is_never_drawn(day: &Day) -> Outcome {
     equal("[0, 1], u 0", (day.sample)(&[0.0, 1.0], 0.0), &1)?;
-    // Rounding can leave the sum a little below 1, and u between the two.
+    // Rounding can leave the sum slightly below 1, with u in the gap.
     let probs = [0.5, 0.499_999, 0.0];
     equal("[.5, .499999, 0], u .9999995", (day.sample)(&probs, 0.999_999_5), &1)
         .likely("when the sum ends below u, the last token that is possible is drawn")
@@ -502,9 +503,9 @@ pub fn sample_refuses_nonsense(day: &Day) -> Outcome {
 const DRAWS: usize = 50_000;
 const PROBS: [f32; 5] = [0.0625, 0.5, 0.125, 0.0625, 0.25];
 
-/// The chi-square statistic of 4 degrees of freedom that chance exceeds once in a million: x =
-/// 33.4, where exp(-x/2) (1 + x/2) = 1e-6. The draws come from fixed seeds, so a check that has
-/// passed passes again.
+/// The chi-square value with 4 degrees of freedom that chance exceeds once in a million: x = 33.4,
+/// where exp(-x/2) (1 + x/2) = 1e-6. The draws use fixed seeds, so a check that passed once passes
+/// again.
 const ONE_IN_A_MILLION: f64 = 33.4;
 
 fn tally(mut draw: impl FnMut() -> Result<u32>) -> Result<[f64; 5]> {
@@ -544,8 +545,8 @@ pub fn sample_follows_the_probabilities(day: &Day) -> Outcome {
 
 pub fn a_race_by_hand(day: &Day) -> Outcome {
     let probs = [0.5, 0.25, 0.25, 0.0];
-    // Of p / q: .5, .25, .25; then .25, 1, .083; then .5, .25, 2.5. The last token runs for ever.
-    // In the second case p · q would choose token 0, and p + q token 2.
+    // The ratios p / q are .5, .25, .25; then .25, 1, .083; then .5, .25, 2.5. The last token, with
+    // p = 0, never wins. In the second case, p · q would choose token 0, and p + q token 2.
     let cases =
         [([1.0, 1.0, 1.0, 1.0], 0), ([2.0, 0.25, 3.0, 0.001], 1), ([1.0, 1.0, 0.1, 0.01], 2)];
     for (q, want) in cases {
@@ -584,8 +585,8 @@ fn ids(value: &Value) -> Result<Vec<u32>> {
     serde_json::from_value(value.clone()).map_err(|e| Error::Msg(e.to_string()))
 }
 
-/// Every choice of one static batch, each made on the golden text so far; stops at the first wrong
-/// one.
+/// Returns every choice of one static batch, each made on the golden text so far. Stops at the
+/// first wrong choice.
 fn replay(
     day: &Day,
     model: &Recall,
@@ -705,7 +706,8 @@ pub fn a_row_in_company_draws_what_it_draws_alone(day: &Day) -> Outcome {
             draw(&mut two)?;
         }
     }
-    // A stream is found by its number, not kept in a list up to it.
+    // A stream is computed from its number, so a large number needs no list of the streams before
+    // it.
     let far = draw(&mut (day.chacha_sampler)(3, 1_000_000_000))?;
     ensure("request 1,000,000,000", (far as usize) < PROBS.len(), "a token beyond the vocabulary")?;
     ensure(

@@ -1,4 +1,4 @@
-//! What day 9's checkers assert.
+//! The checks of day 9.
 
 use super::checks::{close, ensure, equal, equal_tokens, golden, golden_json, refused};
 use super::checks::{Likely, Outcome, Random, Recall};
@@ -11,11 +11,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-// One or two operations on numbers below 30: a unit of 6e-8 each, of the number.
+// One or two operations on numbers below 30, each with a relative error of 6e-8.
 const TOLERANCE: f32 = 1e-5;
 const NEVER: f32 = f32::NEG_INFINITY;
 
-/// What a pipeline is made of.
+/// The processors of a pipeline.
 pub type Processors = Vec<Rc<dyn LogitsProcessor>>;
 
 /// Day 9 as a bundle of functions.
@@ -44,7 +44,7 @@ macro_rules! implementation {
     }};
 }
 
-/// `change`, done to `logits`, gives `want`.
+/// Checks that `change` turns `logits` into `want`.
 fn becomes(
     input: &str,
     logits: &[f32],
@@ -56,7 +56,7 @@ fn becomes(
     close(input, got, &Tensor::new(want, &Device::Cpu)?, TOLERANCE)
 }
 
-/// `change`, done to logits that are all 0, forbids exactly `want`.
+/// Checks that `change`, applied to all-zero logits, forbids exactly `want`.
 fn forbids(
     input: &str,
     vocabulary: usize,
@@ -75,7 +75,7 @@ fn names(all: &[Rc<dyn LogitsProcessor>]) -> Vec<String> {
     all.iter().map(|processor| processor.name()).collect()
 }
 
-/// All penalties of `params`, on the logits that come after `tokens`.
+/// Applies all penalties in `params` to the logits that follow `tokens`.
 fn penalised(
     day: &Day,
     params: &SamplingParams,
@@ -91,7 +91,7 @@ fn number(setting: &Value, name: &str) -> Option<f64> {
     setting.get(name).and_then(Value::as_f64)
 }
 
-/// The penalties of a setting of HF's `generate`.
+/// Returns the penalties of a setting for HF's `generate`.
 fn hf_penalties(setting: &Value) -> SamplingParams {
     SamplingParams {
         repetition_penalty: number(setting, "repetition_penalty").map_or(1.0, |x| x as f32),
@@ -100,7 +100,7 @@ fn hf_penalties(setting: &Value) -> SamplingParams {
     }
 }
 
-/// The penalties among the parameters.
+/// Describes the penalties among the parameters.
 fn describe(params: &SamplingParams) -> String {
     format!(
         "repetition {}, presence {}, frequency {}, n-grams {:?}, window {:?}",
@@ -117,10 +117,10 @@ fn numbers(name: &str) -> Result<Vec<f64>> {
     serde_json::from_value(list).map_err(|e| Error::Msg(e.to_string()))
 }
 
-/// Logits, the ids before them, and what shall become of the logits.
+/// Logits, the ids before them, and the expected logits.
 type Row = (Vec<f32>, Vec<u32>, Vec<f32>);
 
-/// The rows of random logits, of ids, and of a golden.
+/// Returns the rows of random logits, with their ids and the rows of a golden.
 fn rows(want: &str) -> Result<Vec<Row>> {
     let logits = golden("day09", "logits")?.to_vec2::<f32>()?;
     let ids = golden("day09", "ids")?.to_vec2::<u32>()?;
@@ -153,7 +153,8 @@ pub fn once_however_often(day: &Day) -> Outcome {
 pub fn what_is_not_there_stays(day: &Day) -> Outcome {
     let input = "repetition penalty 2, no tokens";
     becomes(input, &[1.0, -1.0], |l| (day.repetition)(l, &[], 2.0), &[1.0, -1.0])?;
-    // A model may have fewer logits than its tokenizer has ids; and what is forbidden stays so.
+    // A model can have fewer logits than its tokenizer has ids, and forbidden tokens stay
+    // forbidden.
     let input = "repetition penalty 2 of the tokens 0 and 9 of a vocabulary of 2; logits [-inf, 1]";
     becomes(input, &[NEVER, 1.0], |l| (day.repetition)(l, &[0, 9], 2.0), &[NEVER, 1.0])
 }
@@ -179,7 +180,7 @@ pub fn an_extreme_penalty_stays_finite(day: &Day) -> Outcome {
         let input = format!("repetition penalty {penalty:e}, tokens 0 and 1, logits {logits:?}");
         let mut got = logits;
         (day.repetition)(&mut got, &[0, 1], penalty)?;
-        // 5 / 3e38 and 5 * 1e-40 are as good as 0.
+        // 5 / 3e38 and 5 * 1e-40 count as 0.
         let got: Vec<f32> = got.iter().map(|x| if x.abs() < 1e-30 { 0.0 } else { *x }).collect();
         equal(&input, Ok(got), &want.to_vec()).likely(
             "an infinite logit makes the softmax NaN: keep it within f32::MIN and f32::MAX",
@@ -208,9 +209,9 @@ pub fn tokens_are_counted(day: &Day) -> Outcome {
 
 pub fn presence_and_frequency_by_hand(day: &Day) -> Outcome {
     let logits = [1.0, 1.0, -1.0, 1.0];
-    // Token 0 came three times, token 2 once.
+    // Token 0 occurs three times, token 2 once.
     let cases = [
-        ((0.5, 0.25), [-0.25, 1.0, -1.75, 1.0]), // both first: it tells most mistakes apart
+        ((0.5, 0.25), [-0.25, 1.0, -1.75, 1.0]), // both at once first: this separates most mistakes
         ((0.5, 0.0), [0.5, 1.0, -1.5, 1.0]),
         ((0.0, 0.25), [0.25, 1.0, -1.25, 1.0]),
         ((-0.5, -0.25), [2.25, 1.0, -0.25, 1.0]),
@@ -234,7 +235,7 @@ pub fn presence_and_frequency_equal_vllm(day: &Day) -> Outcome {
     for (i, case) in goldens["vllm"].as_array().into_iter().flatten().enumerate() {
         let get = |name| number(case, name).unwrap_or_default() as f32;
         if get("repetition") != 1.0 {
-            continue; // task 9.6
+            continue; // covered by task 9.6
         }
         let (presence, frequency) = (get("presence"), get("frequency"));
         for (row, (logits, ids, want)) in rows(&format!("vllm.{i}"))?.iter().enumerate() {
@@ -269,8 +270,8 @@ pub fn ngrams_by_hand(day: &Day) -> Outcome {
         (&[1, 2, 3, 1, 2], 3, &[3]),             // 1 2 was followed by 3
         (&[1, 2, 3, 1, 2, 4, 1, 2], 3, &[3, 4]), // and by 4
         (&[1, 2, 3, 1, 2], 2, &[3]),             // 2 was followed by 3
-        (&[1, 2, 3, 1, 2], 1, &[1, 2, 3]),       // every token that came
-        (&[1, 2, 3, 1, 2], 4, &[]),              // 3 1 2 came only now
+        (&[1, 2, 3, 1, 2], 1, &[1, 2, 3]),       // every token seen so far
+        (&[1, 2, 3, 1, 2], 4, &[]),              // 3 1 2 has only just occurred
         (&[1, 1], 2, &[1]),                      // 1 was followed by 1
         (&[1, 2, 1], 2, &[2]),
         (&[1, 2], 3, &[]),
@@ -297,7 +298,8 @@ pub fn ngrams_equal_hf(day: &Day) -> Outcome {
 pub fn no_ngram_ever_repeats(day: &Day) -> Outcome {
     let mut random = Random::new(9);
     for n in 1..5 {
-        // 12 tokens are enough for 12 of one kind, and for 200 of n.
+        // With 12 tokens, 12 steps can avoid a repeated 1-gram, and 100 steps a repeated n-gram for
+        // n ≥ 2.
         let (length, mut tokens) = (if n == 1 { 12 } else { 100 }, Vec::new());
         for step in 0..length {
             let mut logits: Vec<f32> = (0..12).map(|_| random.float()).collect();
@@ -383,7 +385,7 @@ pub fn the_scope_of_each(day: &Day) -> Outcome {
 
 pub fn ngrams_of_the_prompt_count(day: &Day) -> Outcome {
     let params = SamplingParams { no_repeat_ngram: Some(2), ..SamplingParams::default() };
-    // 1 2 stands in the prompt, 1 4 in what was generated.
+    // 1 2 occurs in the prompt, 1 4 in the generated tokens.
     forbids(
         "prompt 1, 2, 3, generated 1, 4, 1, no repeated 2-gram",
         5,
@@ -415,7 +417,7 @@ pub fn the_window_is_for_penalties(day: &Day) -> Outcome {
         |l| penalised(day, &both, &tokens, 2, l),
         &[2.0, 0.75, 2.0, 0.75, 2.0],
     )?;
-    // 1 2 stands before the window: a repeated n-gram is one however long ago.
+    // 1 2 occurs before the window, but a repeated n-gram counts no matter how far back it is.
     let ngram =
         SamplingParams { no_repeat_ngram: Some(2), penalty_window: Some(4), ..window.clone() };
     forbids(
