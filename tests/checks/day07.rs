@@ -218,7 +218,7 @@ pub fn log_softmax_equals_torch(day: &Day) -> Outcome {
     Ok(())
 }
 
-/// Feeds pieces to a stop watch and checks its rules: it shows the text before the first stop
+/// Feeds pieces to `StopStrings` and checks its rules: it shows the text before the first stop
 /// string, or everything if there is none, and pending text is always shorter than the longest stop
 /// string.
 fn watch(day: &Day, stops: &[&str], pieces: &[String]) -> Outcome {

@@ -211,7 +211,7 @@ pub fn presence_and_frequency_by_hand(day: &Day) -> Outcome {
     let logits = [1.0, 1.0, -1.0, 1.0];
     // Token 0 occurs three times, token 2 once.
     let cases = [
-        ((0.5, 0.25), [-0.25, 1.0, -1.75, 1.0]), // both at once first: this separates most mistakes
+        ((0.5, 0.25), [-0.25, 1.0, -1.75, 1.0]), // goes first because it separates most mistakes
         ((0.5, 0.0), [0.5, 1.0, -1.5, 1.0]),
         ((0.0, 0.25), [0.25, 1.0, -1.25, 1.0]),
         ((-0.5, -0.25), [2.25, 1.0, -0.25, 1.0]),
