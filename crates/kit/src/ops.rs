@@ -103,7 +103,7 @@ pub trait Ops: Debug + Send + Sync {
         true
     }
 
-    /// Returns true if every byte read is counted ([`bytes_read`](crate::ops::Ops)).
+    /// Returns true if every byte read is counted (`bytes_read` of the kernels).
     fn counts_bytes(&self) -> bool {
         false
     }
