@@ -1,4 +1,4 @@
-//! The reader's files are replaced only after a copy is kept, and are never half-written.
+//! Replaces the reader's files, always keeping a copy first and never leaving one half-written.
 
 use crate::repo::{Day, Repo};
 use anyhow::{Context, Result};
@@ -7,16 +7,16 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Where copies are kept, relative to the root; git ignores it.
+/// Directory for the copies, relative to the root. Ignored by git.
 pub const DIR: &str = ".candecode/backup";
 
-/// Writes `bytes` into a file (named relative to the root) and keeps a copy of what was there.
+/// Writes `bytes` to a file (named relative to the root) after copying its previous content.
 ///
-/// Returns the copy's date, or `None` if there was nothing to keep. If anything fails, the file is
-/// as it was.
+/// Returns the copy's date, or `None` if there was nothing to copy. On failure, the file is
+/// unchanged.
 ///
 /// # Errors
-/// If there is no space or no permission, or something other than a file has that name.
+/// If the disk is full, if permission is denied, or if something other than a file has that name.
 pub fn replace(repo: &Repo, path: &str, bytes: &[u8]) -> Result<Option<String>> {
     let place = repo.root.join(path);
     let kept = match place.exists() {
@@ -28,7 +28,7 @@ pub fn replace(repo: &Repo, path: &str, bytes: &[u8]) -> Result<Option<String>> 
     Ok(kept)
 }
 
-/// Copies files (named relative to the root) into a new directory, and returns its name, a date.
+/// Copies files (named relative to the root) into a new directory and returns its name, a date.
 ///
 /// # Errors
 /// As [`replace`].
@@ -36,7 +36,7 @@ pub fn keep(repo: &Repo, paths: &[&str]) -> Result<String> {
     let dir = repo.root.join(DIR);
     fs::create_dir_all(&dir).with_context(|| format!("cannot write {DIR}"))?;
     let date = loop {
-        // Windows allows no colons. To create the directory is to reserve its name.
+        // Windows forbids colons in names. Creating the directory reserves the name.
         let now = humantime::format_rfc3339_millis(SystemTime::now()).to_string().replace(':', "-");
         match fs::create_dir(dir.join(&now)) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {
@@ -51,12 +51,12 @@ pub fn keep(repo: &Repo, paths: &[&str]) -> Result<String> {
     Ok(date)
 }
 
-/// Writes a file as a whole: first next to its place, then moved into it.
+/// Writes a file atomically: to a temporary file next to it first, then by renaming.
 ///
-/// A link stays a link, and what it points to is written; the permissions stay as they are.
+/// A symbolic link is kept and its target written. Permissions are preserved.
 ///
 /// # Errors
-/// If there is no space or no permission; what was there stays.
+/// If the disk is full or permission is denied. The old content survives.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let new = target.with_extension(format!("new-{}", std::process::id()));
@@ -75,9 +75,9 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// All copies, the newest last: their dates, and the days, as `src/day06_generate.rs`.
+/// Returns all copies, oldest first, as dates and day files such as `src/day06_generate.rs`.
 ///
-/// What an operating system or an editor left there is no day, and is passed over.
+/// Skips anything else in the directory, such as files left by the operating system or an editor.
 pub fn list(repo: &Repo) -> Vec<(String, String)> {
     let names = |dir: &Path| {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -93,7 +93,7 @@ pub fn list(repo: &Repo) -> Vec<(String, String)> {
     found
 }
 
-/// Whether a path is that of a day in `src/`, of this course or of an older one.
+/// Returns whether a path is a day in `src/`, in this version of the course or an older one.
 pub fn is_day(path: &str) -> bool {
     Day::from_src(path).is_some()
 }

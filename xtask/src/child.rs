@@ -1,4 +1,4 @@
-//! A child process that cannot hang the runner: its output is read, and its time is bounded.
+//! Runs a child process that can't hang the runner: its output is drained and its time limited.
 //!
 //! The child stays in the runner's process group, so that Ctrl-C reaches both.
 
@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 /// How a child ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
-    /// By itself, with this code.
+    /// Normally, with this exit code.
     Exit(i32),
-    /// By a signal or a fault; the text says which.
+    /// By a signal or a fault, named in the text.
     Died(String),
-    /// Killed by the runner at the bound.
+    /// Killed by the runner at the time limit.
     TimedOut,
 }
 
-/// What a child wrote, and how it ended.
+/// A child's output, and how it ended.
 #[derive(Debug)]
 pub struct Outcome {
     /// Standard output.
@@ -30,7 +30,8 @@ pub struct Outcome {
     pub end: End,
 }
 
-/// Runs a command to its end or to `limit`; `on_line` gets each line of output as it comes.
+/// Runs a command until it ends or reaches `limit`. `on_line` is called with each line of output as
+/// it arrives.
 ///
 /// # Errors
 /// If it cannot be started.
@@ -74,7 +75,7 @@ pub fn run(
             break End::TimedOut;
         }
     };
-    // What is still in the pipes. A grandchild may hold them open: it is not waited for.
+    // Drain the pipes, but don't wait for long: a grandchild may hold them open.
     let ended = Instant::now();
     while ended.elapsed() < Duration::from_secs(5) {
         let Ok(line) = lines.recv_timeout(Duration::from_millis(500)) else { break };
@@ -83,7 +84,7 @@ pub fn run(
     Ok(Outcome { stdout, stderr, end })
 }
 
-/// Sends each line of a pipe on, from a thread of its own.
+/// Forwards each line of a pipe, on its own thread.
 fn forward(pipe: impl Read + Send + 'static, is_error: bool, to: Sender<(bool, String)>) {
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
@@ -95,7 +96,7 @@ fn forward(pipe: impl Read + Send + 'static, is_error: bool, to: Sender<(bool, S
     });
 }
 
-/// The end that an exit status tells.
+/// Converts an exit status.
 fn end_of(status: ExitStatus) -> End {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {

@@ -1,4 +1,4 @@
-//! A build for one mix of days: what it made, or where the error is.
+//! Builds the course for one mix of days, and reports the programs or the errors.
 
 use crate::cargo;
 use crate::note;
@@ -13,41 +13,42 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;
 
-/// Where there is no terminal, a build is silent for this long.
+/// Without a terminal, how long a build may run before it is announced.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// What a build gave.
+/// The outcome of a build.
 pub enum Built {
-    /// The programs it made, by target name.
+    /// The programs, by target name.
     Done(Programs),
-    /// It failed, with errors in these places; cargo's own words are on standard error already.
+    /// The build failed with errors in these places. Cargo's own output is already on standard
+    /// error.
     Broken(BTreeSet<Place>),
 }
 
-/// Where the compiler found an error.
+/// The location of a compiler error.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Relative to the course.
+    /// Path relative to the course.
     pub file: String,
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: u64,
 }
 
-/// What a build made.
+/// The artifacts of a build.
 #[derive(Default)]
 pub struct Programs {
     paths: BTreeMap<String, PathBuf>,
     libraries: BTreeMap<String, PathBuf>,
     folders: BTreeSet<String>,
-    /// How many warnings the compiler had.
+    /// Number of compiler warnings.
     pub warnings: usize,
 }
 
 impl Programs {
-    /// The program of a target.
+    /// Returns the program of a target.
     ///
     /// # Errors
-    /// If the build made none of that name.
+    /// If the build produced no program of that name.
     pub fn get(&self, target: &str) -> Result<&Path> {
         self.paths
             .get(target)
@@ -55,7 +56,7 @@ impl Programs {
             .with_context(|| format!("cargo made no program `{target}`"))
     }
 
-    /// Takes what cargo says that it has made, or that is there already.
+    /// Records an artifact that cargo reports, whether it's new or up to date.
     fn take(&mut self, artifact: &Value) {
         let name = artifact["target"]["name"].as_str().unwrap_or_default().to_string();
         let files = artifact["filenames"].as_array().into_iter().flatten();
@@ -69,18 +70,18 @@ impl Programs {
         }
     }
 
-    /// The compiled library of a crate that the programs are made of.
+    /// Returns the compiled library of a crate that the programs link to.
     pub fn library(&self, name: &str) -> Option<&Path> {
         self.libraries.get(name).map(PathBuf::as_path)
     }
 
-    /// Where libraries lie, as rustc's `-L` takes it.
+    /// Returns the library search paths, as rustc's `-L` takes them.
     pub fn folders(&self) -> &BTreeSet<String> {
         &self.folders
     }
 }
 
-/// What cargo said in the course of a build.
+/// The messages cargo printed during a build.
 #[derive(Default)]
 struct Messages {
     programs: Programs,
@@ -88,12 +89,13 @@ struct Messages {
     stale: bool,
 }
 
-/// Runs `cargo SUBCOMMAND ARGS` and says what it made. Its own messages are shown as they are, and
-/// on a terminal its progress; `next` is a sentence that says what is built, and what comes then.
+/// Runs `cargo SUBCOMMAND ARGS` and returns what it built. Cargo's messages are passed through,
+/// with its progress on a terminal. `next` is a sentence that says what is being built and what
+/// happens next.
 ///
-/// Ctrl-C in the middle of a build can leave rustc's incremental cache in a state that no later
-/// build links with (rust-lang/rust#81280, open since 2021). So a build that fails in this one way
-/// is done again from a clean cache.
+/// Ctrl-C during a build can leave rustc's incremental cache in a state that breaks linking in
+/// every later build (rust-lang/rust#81280, open since 2021). A build that fails in this particular
+/// way is repeated from a clean cache.
 ///
 /// # Errors
 /// If cargo cannot be started.
@@ -110,7 +112,7 @@ pub fn build(repo: &Repo, subcommand: &str, args: &[String], next: &str) -> Resu
     Ok(if succeeded { Built::Done(messages.programs) } else { Built::Broken(messages.broken) })
 }
 
-/// One run of cargo; `last` if what looks like a stale cache is to be shown like any other error.
+/// Runs cargo once. With `last`, an error that suggests a stale cache is shown like any other.
 fn attempt(
     repo: &Repo,
     subcommand: &str,
@@ -140,8 +142,8 @@ fn attempt(
     let mut child = command.spawn().map_err(|e| anyhow!("cannot start cargo: {e}"))?;
     let (done, waiting) = channel::<()>();
     if !terminal && !cold {
-        // Nobody sees a progress bar: a build that takes its time is announced, and one that is
-        // done at once is not.
+        // Without a progress bar, announce a build that takes a while. One that is up to date stays
+        // silent.
         let next = next.to_string();
         std::thread::spawn(move || {
             if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
@@ -154,7 +156,7 @@ fn attempt(
     Ok((messages, child.wait()?.success()))
 }
 
-/// Reads cargo's messages to its end.
+/// Reads cargo's messages until the stream ends.
 fn collect(child: &mut Child, last: bool) -> Result<Messages> {
     let mut messages = Messages::default();
     let pipe = child.stdout.take().context("cargo has no output")?;
@@ -174,7 +176,7 @@ fn collect(child: &mut Child, last: bool) -> Result<Messages> {
 }
 
 impl Messages {
-    /// Prints a compiler message, and remembers the file if it is an error.
+    /// Prints a compiler message, and records its location if it is an error.
     fn take(&mut self, message: &Value, last: bool) {
         let rendered = in_src(message["rendered"].as_str().unwrap_or_default());
         if is_stale(message["message"].as_str().unwrap_or_default(), &rendered) {
@@ -183,7 +185,7 @@ impl Messages {
                 return;
             }
         }
-        // on a terminal cargo may have a progress bar on this line
+        // On a terminal, cargo may have drawn a progress bar on this line
         let clear = if term::stderr_colours() { "\r\x1b[K" } else { "" };
         let _ = write!(std::io::stderr(), "{clear}{rendered}");
         let level = message["level"].as_str().unwrap_or_default();
@@ -194,7 +196,7 @@ impl Messages {
     }
 }
 
-/// Where a span begins; one inside a macro, where that was called.
+/// Returns where a span starts. For a span inside a macro, that is the call site.
 fn place(span: &Value) -> Option<Place> {
     match &span["expansion"]["span"] {
         call if call.is_object() => place(call),
@@ -205,22 +207,22 @@ fn place(span: &Value) -> Option<Place> {
     }
 }
 
-/// A text in which the reader's file has the name that the reader knows: as a module of a check
-/// program it is `tests/../src/dayNN_*.rs`.
+/// Replaces paths to the reader's files with the ones the reader knows. As a module of a check
+/// program, a day is `tests/../src/dayNN_*.rs`.
 pub fn in_src(text: &str) -> String {
     text.replace("tests/../src/", "src/").replace(r"tests\../src/", "src/")
 }
 
-/// Whether a linker misses a symbol of the compiler's own making, which only a bad cache asks for.
+/// Returns whether the linker misses a compiler-generated symbol, which only a bad cache can cause.
 fn is_stale(text: &str, rendered: &str) -> bool {
     let rendered = rendered.to_lowercase();
     let missing = rendered.contains("undefined") || rendered.contains("unresolved");
     text.starts_with("linking with") && missing && rendered.contains(".llvm.")
 }
 
-/// What to know about a failed build: where the error is, and what still works.
+/// Explains a failed build: where the errors are, and what still works.
 pub fn explain(broken: &BTreeSet<Place>) -> String {
-    // What does not fit a broken day breaks with it: the kit, the checks.
+    // Errors in the kit or the checks are only consequences of a broken day.
     let days: BTreeSet<Place> =
         broken.iter().filter(|place| place.file.starts_with("src/day")).cloned().collect();
     let broken = if days.is_empty() { broken } else { &days };
@@ -246,7 +248,7 @@ pub fn explain(broken: &BTreeSet<Place>) -> String {
     }
 }
 
-/// `src/day01_attention.rs, line 79`; of many errors, where the first ones are.
+/// Lists locations as in `src/day01_attention.rs, line 79`, limited to the first few.
 pub fn places(broken: &BTreeSet<Place>) -> String {
     const SHOWN: usize = 5;
     let (mut words, mut file) = (Vec::new(), "");

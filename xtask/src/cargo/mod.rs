@@ -1,4 +1,4 @@
-//! Cargo as a child: its environment, where it builds, and what a build made.
+//! Cargo as a child process: its environment, its target directory, and the results of a build.
 
 mod compile;
 
@@ -12,10 +12,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// `cargo` in the root of the repository, the one that runs us if there is one.
+/// Returns a `cargo` command in the repository's root, using the cargo that runs this program if
+/// there is one.
 ///
-/// What cargo tells a program about its own package must not reach another cargo: build scripts
-/// that read it would run again each time.
+/// Removes the variables cargo sets for the running package. If another cargo inherited them, build
+/// scripts that read them would rerun every time.
 pub fn command(repo: &Repo) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
@@ -30,8 +31,8 @@ pub fn command(repo: &Repo) -> Command {
     command
 }
 
-/// Runs a member of the workspace that is built when it is first asked for, and gives its exit
-/// code; `options` are cargo's.
+/// Runs a member of the workspace, building it on first use, and returns its exit code. `options`
+/// are cargo's.
 ///
 /// # Errors
 /// If cargo cannot be started.
@@ -47,7 +48,7 @@ pub fn run_member(
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// Where cargo builds: `CARGO_TARGET_DIR`, `target/`, or what cargo itself says.
+/// Returns cargo's target directory: `CARGO_TARGET_DIR`, `target/`, or the one cargo reports.
 pub fn target_dir(repo: &Repo) -> PathBuf {
     let usual = repo.root.join("target");
     if let Some(dir) = std::env::var_os("CARGO_TARGET_DIR") {
@@ -64,7 +65,7 @@ pub fn target_dir(repo: &Repo) -> PathBuf {
     dir.map_or(usual, PathBuf::from)
 }
 
-/// Whether the profile that all commands share has candle.
+/// Returns whether candle is already built in the profile that all commands share.
 pub fn candle_is_built(target: &Path) -> bool {
     let entries = std::fs::read_dir(target.join("debug/deps"));
     let mut names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());

@@ -1,4 +1,4 @@
-//! The check programs of some days: whose code they check, and how they are built.
+//! The check programs: which code they check, and how they are built.
 
 use crate::cargo::{self, Built, Programs};
 use crate::host;
@@ -7,7 +7,7 @@ use crate::usage;
 use anyhow::Result;
 use clap::ValueEnum;
 
-/// Whose file a day is compiled from.
+/// The source of a day's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CodeOf {
     /// `src/`: yours.
@@ -18,22 +18,23 @@ pub enum CodeOf {
     Reference,
 }
 
-/// Whose code is checked, and among whose.
+/// The combination of the reader's days and reference days to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
-    /// A day of the reader's, among reference days.
+    /// One of the reader's days, with reference code for the other days.
     Mine,
-    /// Days of the reader's, among days of the reader's.
+    /// The reader's days throughout.
     AllMine,
-    /// The reference.
+    /// The reference throughout.
     Reference,
 }
 
 impl Mix {
-    /// What `--solution` and `--rest` ask for.
+    /// Returns the mix that `--solution` and `--rest` ask for.
     ///
     /// # Errors
-    /// Bad usage: the reference takes every day, so no day is left for the rest to be the reader's.
+    /// Bad usage: with the reference as the solution, every day is the reference's, so the rest
+    /// can't be the reader's.
     pub fn of(solution: CodeOf, rest: CodeOf) -> Result<Mix> {
         match (solution, rest) {
             (CodeOf::Reader, CodeOf::Reference) => Ok(Mix::Mine),
@@ -45,7 +46,7 @@ impl Mix {
         }
     }
 
-    /// Whose code this is.
+    /// Describes the mix in words.
     pub fn words(self) -> &'static str {
         match self {
             Mix::Mine => "yours, among reference days",
@@ -54,7 +55,7 @@ impl Mix {
         }
     }
 
-    /// The features of the package of checks.
+    /// Returns the features to enable in the package of checks.
     fn features(self) -> &'static [&'static str] {
         match self {
             Mix::Mine => &["mine", "ref"], // a module of the check program
@@ -64,7 +65,7 @@ impl Mix {
     }
 }
 
-/// Builds the check programs of some days, each named as its day. A day without checkers has none.
+/// Builds the check programs of some days, each named after its day. Skips days without checkers.
 ///
 /// # Errors
 /// If this machine cannot build for the device, or cargo cannot be started.
@@ -89,7 +90,7 @@ pub fn build(repo: &Repo, mix: Mix, days: &[Day], device: Option<&str>) -> Resul
     cargo::build(repo, "test", &args, &next)
 }
 
-/// Whether there are checkers of a day.
+/// Returns whether a day has checkers.
 pub fn has_checkers(repo: &Repo, day: &Day) -> bool {
     repo.root.join(day.tests()).is_file()
 }

@@ -1,8 +1,9 @@
-//! What Rust's test harness prints: results without a report, and the reader's own output.
+//! Parses the output of Rust's test harness: results that have no report, and the reader's own
+//! output.
 
 use std::collections::BTreeMap;
 
-/// The harness's word for one test.
+/// The harness's verdict on one test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It returned.
@@ -13,17 +14,17 @@ pub enum Verdict {
     Ignored,
 }
 
-/// The tests that `--list --format terse` names.
+/// Returns the names of the tests in the output of `--list --format terse`.
 pub fn list(stdout: &str) -> Vec<String> {
     stdout.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_string).collect()
 }
 
-/// `test NAME ... ok` and its like.
+/// Parses all lines such as `test NAME ... ok`.
 pub fn results(stdout: &str) -> BTreeMap<String, Verdict> {
     stdout.lines().filter_map(result).collect()
 }
 
-/// One line, if it tells a result.
+/// Parses one line, if it is a result.
 pub fn result(line: &str) -> Option<(String, Verdict)> {
     let (name, verdict) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let name = name.strip_suffix(" - should panic").unwrap_or(name);
@@ -36,7 +37,7 @@ pub fn result(line: &str) -> Option<(String, Verdict)> {
     Some((name.to_string(), verdict))
 }
 
-/// What each test printed, from the sections `---- NAME stdout ----`.
+/// Returns each test's output, from the sections `---- NAME stdout ----`.
 pub fn outputs(stdout: &str) -> BTreeMap<String, String> {
     let mut sections: BTreeMap<String, String> = BTreeMap::new();
     let mut current: Option<String> = None;
@@ -56,7 +57,8 @@ pub fn outputs(stdout: &str) -> BTreeMap<String, String> {
     sections
 }
 
-/// What the code under test printed: `output` without what the harness adds to this message.
+/// Returns what the code under test printed: `output` without the lines the harness adds for this
+/// message.
 pub fn own_output(output: &str, message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     let harness = |line: &&str| {

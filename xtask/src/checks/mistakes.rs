@@ -1,10 +1,10 @@
-//! The known mistakes of a day, `tests/wrong/dayNN.toml`: a program of their own, and a record of
-//! what each does to every check.
+//! The known mistakes of a day, `tests/wrong/dayNN.toml`: compiles them into a program of their own
+//! and records what each does to every check.
 //!
-//! What they do doesn't depend on the reader's code, so it is computed when a check first fails,
-//! and kept in `target/`. The program is compiled by `rustc` itself, from the libraries that cargo
-//! has just built: cargo would lock its folder, and a save or a `hint` in another terminal would
-//! wait.
+//! The record doesn't depend on the reader's code, so it is computed when a check first fails and
+//! then kept in `target/`. The program is compiled with `rustc` directly, from the libraries that
+//! cargo has just built. Cargo would lock its target directory and block a save or a `hint` in
+//! another terminal.
 
 use crate::backup;
 use crate::cargo::{self, Programs};
@@ -21,16 +21,16 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use toml::{Table, Value};
 
-/// Asked now and then while something runs: true to end it.
+/// Polled during long operations. Returns true to stop.
 pub type Stop<'a> = &'a dyn Fn() -> bool;
 
-/// The file of a day's known mistakes.
+/// Returns the path of a day's known mistakes.
 pub fn file(day: &Day) -> String {
     format!("tests/wrong/day{:02}.toml", day.number)
 }
 
-/// What the known mistakes of a day do to its checks, if it was computed and nothing that it
-/// depends on has changed.
+/// Returns the record of a day's known mistakes if there is one and nothing it depends on has
+/// changed.
 pub fn record(
     repo: &Repo,
     day: &Day,
@@ -46,10 +46,10 @@ pub fn record(
     whole.then_some(path)
 }
 
-/// Computes the record of a day and keeps it; `None` if it was stopped.
+/// Computes and saves the record of a day. Returns `None` if it was stopped.
 ///
 /// # Errors
-/// If the known mistakes don't compile, or their program ends before it has told of all of them.
+/// If the known mistakes don't compile, or their program ends before it has reported them all.
 pub fn make_record(
     repo: &Repo,
     day: &Day,
@@ -57,7 +57,7 @@ pub fn make_record(
     device: Option<&str>,
     stop: Stop,
 ) -> Result<Option<PathBuf>> {
-    // Of before: what changes meanwhile makes it old, and never wrong.
+    // Computed first: a change in the meantime makes the record stale, but never wrong.
     let key = key(repo, day, programs, device);
     let dir = WorkDir::new(repo, day)?;
     let Some(program) = compile(repo, day, programs, &dir.0, stop)? else { return Ok(None) };
@@ -71,8 +71,9 @@ pub fn make_record(
     Ok(Some(path(repo, day)))
 }
 
-/// Runs the proof that a day's checks work, on the known mistakes, the right variants and the stub.
-/// A record is compared with what the mistakes do now; if there is none, this becomes one.
+/// Runs the tests that prove a day's checkers on the known mistakes, the correct variants and the
+/// stub. Compares an existing record with what the mistakes do now. If there is none, saves this
+/// run as the record.
 ///
 /// # Errors
 /// As [`make_record`].
@@ -89,7 +90,7 @@ pub fn teeth(repo: &Repo, day: &Day, programs: &Programs) -> Result<DayRun> {
     Ok(run)
 }
 
-/// A folder for what this process compiles, removed when dropped.
+/// A directory for the files this process compiles, removed on drop.
 struct WorkDir(PathBuf);
 
 impl WorkDir {
@@ -106,20 +107,20 @@ impl Drop for WorkDir {
     }
 }
 
-/// Keeps the rows of a report that tell of mistakes.
+/// Saves the rows of a report that are about mistakes.
 fn keep(repo: &Repo, day: &Day, key: &str, report: &str) -> Result<()> {
     let mistakes = report.lines().filter(|line| line.contains("\"teeth\":\"mistake\""));
     let text: String = [key].into_iter().chain(mistakes).map(|line| format!("{line}\n")).collect();
     backup::write(&path(repo, day), text.as_bytes())
 }
 
-/// Where a day's record is.
+/// Returns the path of a day's record.
 fn path(repo: &Repo, day: &Day) -> PathBuf {
     cargo::target_dir(repo).join(format!("candecode/records/{}.jsonl", day.name))
 }
 
-/// All that a record depends on. The library's name in `target/` stands for the compiler and the
-/// features.
+/// Returns everything a record depends on. The library's file name in `target/` stands for the
+/// compiler and the features.
 fn key(repo: &Repo, day: &Day, programs: &Programs, device: Option<&str>) -> String {
     let library = programs.library("candecode").map(|path| path.display().to_string());
     let variable = |name| std::env::var(name).unwrap_or_default();
@@ -134,7 +135,7 @@ fn key(repo: &Repo, day: &Day, programs: &Programs, device: Option<&str>) -> Str
     Inputs::read(repo).record_key(day, &machine)
 }
 
-/// What the kernels choose their instructions by.
+/// Describes the CPU features that the kernels select their instructions by.
 fn instruction_set() -> String {
     #[cfg(target_arch = "x86_64")]
     return format!(
@@ -150,7 +151,7 @@ fn instruction_set() -> String {
     return std::env::consts::ARCH.to_string();
 }
 
-/// Compiles the program of a day's mistakes in a folder of its own; `None` if it was stopped.
+/// Compiles the program of a day's mistakes in its own directory. Returns `None` if it was stopped.
 fn compile(
     repo: &Repo,
     day: &Day,
@@ -164,10 +165,10 @@ fn compile(
     command.current_dir(&repo.root);
     command.arg(repo.root.join(day.tests())).args(["--crate-name", &day.name, "--test"]);
     command.args(["--edition=2021", "--cfg=mistakes", "--cap-lints=allow"]);
-    // As cargo compiles the check program, but for what only a debugger or a second build would
-    // use.
+    // The same flags as cargo's build of the check program, minus those that only help a debugger
+    // or an incremental rebuild.
     command.args(["-Copt-level=0", "-Coverflow-checks=on", "-Cdebug-assertions=off"]);
-    // A panic tells its place.
+    // Panics print their location.
     command.arg(format!("--remap-path-prefix={}=mistakes", dir.display()));
     command.args(programs.folders().iter().map(|folder| format!("-L{folder}")));
     let manifest: Table = repo.read("tests/Cargo.toml")?.parse().context("tests/Cargo.toml")?;
@@ -187,7 +188,7 @@ fn compile(
     }
 }
 
-/// Runs a program to its end, and says whether it succeeded; `None` if it was stopped.
+/// Runs a program to completion and returns whether it succeeded, or `None` if it was stopped.
 fn run(command: &mut Command, stop: Stop) -> Result<Option<bool>> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
@@ -204,8 +205,8 @@ fn run(command: &mut Command, stop: Stop) -> Result<Option<bool>> {
     }
 }
 
-/// Writes each mistake and variant of a day as a module, the stub beside them, and a file that
-/// lists them: that is what the day's check program includes.
+/// Writes each mistake and variant of a day as a module, along with the stub and a file that lists
+/// them all, which the day's check program includes.
 fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
     let wrong = file(day);
     let table: Table = repo.read(&wrong)?.parse().map_err(|e| anyhow!("{wrong}: {e}"))?;
@@ -218,7 +219,7 @@ fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
         Ok(writeln!(modules, "    #[path = {path:?}]\n    pub mod {name};")?)
     };
     module("stub", &stubs::stub(&reference).map_err(|e| anyhow!("{}: {e}", day.solution()))?)?;
-    // A long day's modules share the parts that come before their edit.
+    // In a long day, modules share the parts before their edit.
     let shared = table.get("share_earlier_parts").and_then(Value::as_bool) == Some(true);
     if shared {
         module("reference", &reference)?;
@@ -251,23 +252,23 @@ fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The entries of a day's file: of `mistake` or of `variant`.
+/// Returns a day's entries of one kind, `mistake` or `variant`.
 pub fn entries<'a>(table: &'a Table, kind: &str) -> impl Iterator<Item = &'a Value> {
     table.get(kind).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// A field of an entry.
+/// Returns a field of an entry.
 ///
 /// # Errors
-/// If the entry lacks it.
+/// If the field is missing.
 pub fn text<'a>(entry: &'a Value, key: &str) -> Result<&'a str> {
     entry.get(key).and_then(Value::as_str).with_context(|| format!("an entry lacks {key}"))
 }
 
-/// The reference with every edit of an entry made; each `find` must be there exactly once.
+/// Applies every edit of an entry to the reference. Each `find` must match exactly once.
 ///
 /// # Errors
-/// If it is not.
+/// If one doesn't.
 pub fn edited(reference: &str, entry: &Value) -> Result<String> {
     let alone = vec![entry.clone()];
     let edits = entry.get("edits").and_then(Value::as_array).unwrap_or(&alone);
@@ -281,9 +282,9 @@ pub fn edited(reference: &str, entry: &Value) -> Result<String> {
     Ok(code)
 }
 
-/// Code without the parts (`// part 2: title`) in front of its first edit: their items are those of
-/// the module `reference`, where they are compiled once. Later parts stay, for they may call what
-/// was edited. So no part may use what is private in an earlier one.
+/// Removes the parts (`// part 2: title`) that come before the first edit: their items are compiled
+/// once, in the module `reference`. Later parts stay, because they may call edited code. For this
+/// to work, no part can use private items of an earlier one.
 fn without_equal_parts(reference: &str, code: &str) -> String {
     let parts: Vec<usize> = code.match_indices("\n// part ").map(|(at, _)| at).collect();
     let equal = |at: &usize| reference.get(..*at) == code.get(..*at);

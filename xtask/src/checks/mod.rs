@@ -1,4 +1,4 @@
-//! Running days' checkers and telling what came of it.
+//! Runs the days' checkers and reports the results.
 
 pub mod builds;
 pub mod libtest;
@@ -19,13 +19,13 @@ use runner::{DayRun, Options};
 use saved::Inputs;
 use std::rc::Rc;
 
-/// Checks days one after another; `show` sees each as it is done. What they say of the reader's
-/// code is kept for `list`.
+/// Checks days one after another, calling `show` as each finishes. Results for the reader's code
+/// are saved for `list`.
 ///
-/// A day without a line of the reader's is not built: all of it is not written.
+/// A day the reader hasn't touched isn't built: all its tasks count as not written.
 ///
 /// # Errors
-/// If a file of the repository cannot be read, or a program not be started.
+/// If a file of the repository can't be read, or a program can't be started.
 pub fn check(
     repo: &Repo,
     mix: Mix,
@@ -45,9 +45,10 @@ pub fn check(
             _ => begun.push(day.clone()),
         }
     }
-    // An error in one day of the reader's must not hide another.
+    // Build the reader's days one at a time, so a compile error in one can't hide errors in
+    // another.
     let at_once = if mix == Mix::Mine { 1 } else { begun.len().max(1) };
-    // Of before: a file that changes meanwhile makes the outcome old.
+    // Read before the build: a file that changes in the meantime invalidates the saved result.
     let inputs = Inputs::read(repo);
     let mut runs = Vec::new();
     for days in begun.chunks(at_once) {
@@ -79,7 +80,7 @@ pub fn check(
     Ok(runs)
 }
 
-/// Runs a day's checks on what was built.
+/// Runs a day's checks on the programs that were built.
 fn run_day(repo: &Repo, mix: Mix, day: &Day, built: &Built, options: &Options) -> Result<DayRun> {
     match built {
         Built::Broken(_) => table::not_run(repo, day, Status::Broken),
@@ -93,7 +94,7 @@ fn run_day(repo: &Repo, mix: Mix, day: &Day, built: &Built, options: &Options) -
     }
 }
 
-/// Checks a day of the reader's among reference days, and prints nothing but what cargo says.
+/// Checks one of the reader's days among reference days. Prints nothing but cargo's messages.
 ///
 /// # Errors
 /// As [`check`].
@@ -104,8 +105,8 @@ pub fn of_reader(repo: &Repo, day: &Day, device: Option<&str>) -> Result<DayRun>
     Ok(runs.remove(0))
 }
 
-/// Checks of the reader's day that a known mistake may fail likewise, and that no record was there
-/// for.
+/// Returns the failing checks of the reader's day that a known mistake might explain, if they ran
+/// without a record of the mistakes.
 fn unnamed(repo: &Repo, run: &DayRun, options: &Options) -> Vec<String> {
     let Some(Built::Done(programs)) = run.built.as_deref() else { return vec![] };
     let recorded = mistakes::record(repo, &run.day, programs, options.device.as_deref()).is_some();
@@ -116,9 +117,9 @@ fn unnamed(repo: &Repo, run: &DayRun, options: &Options) -> Vec<String> {
     failed.map(|unit| unit.test.clone()).collect()
 }
 
-/// What is known of a day's failing checks that was not when it ran: computes what the known
-/// mistakes do, once, and runs these checks again. `None` if there is nothing to find out, or it
-/// was stopped.
+/// Computes what the known mistakes do, unless that was known when the day ran, and repeats the
+/// failing checks with it to get a diagnosis. Returns `None` if there is nothing to find out, or if
+/// it was stopped.
 ///
 /// # Errors
 /// If the known mistakes cannot be compiled or run.

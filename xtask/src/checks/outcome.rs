@@ -1,11 +1,11 @@
-//! The report that checkers write (`CANDECODE_REPORT`): one JSON line a test.
+//! The report that checkers write (`CANDECODE_REPORT`): one line of JSON per test.
 
 use crate::checks::libtest;
 use crate::term::readable;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What came of one check.
+/// The outcome of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
     /// Right.
@@ -16,16 +16,16 @@ pub enum Status {
     Failed,
     /// The code under test panicked.
     Panicked,
-    /// It did not end within its bound.
+    /// It ran past its time limit.
     Timeout,
-    /// The whole test program ended before this check did.
+    /// The whole test program ended before this check finished.
     Died,
     /// The day's file does not compile.
     Broken,
 }
 
-/// Each status: its word in the report (the last two are the runner's own, for outcomes that it
-/// keeps), and the symbol and word of the screen, never one without the other.
+/// Each status with its word in the report and its symbol and word on the screen, which always
+/// appear together. The runner itself writes the last two to the results it saves.
 const STATUSES: [(Status, &str, &str, &str); 7] = [
     (Status::Passed, "passed", "✓", "passed"),
     (Status::Unwritten, "unwritten", "○", "not written"),
@@ -37,17 +37,17 @@ const STATUSES: [(Status, &str, &str, &str); 7] = [
 ];
 
 impl Status {
-    /// Reads a status of the report.
+    /// Parses a status from the report.
     fn parse(word: &str) -> Option<Status> {
         STATUSES.iter().find(|(_, name, ..)| *name == word).map(|(status, ..)| *status)
     }
 
-    /// The word of the report.
+    /// Returns the word used in the report.
     pub fn name(self) -> &'static str {
         STATUSES[self as usize].1
     }
 
-    /// Symbol and word of the screen.
+    /// Returns the symbol and word shown on the screen.
     pub fn words(self) -> (&'static str, &'static str) {
         let (_, _, symbol, word) = STATUSES[self as usize];
         (symbol, word)
@@ -59,14 +59,15 @@ impl Status {
 pub struct Unit {
     /// The test function.
     pub test: String,
-    /// What came of it.
+    /// The outcome.
     pub status: Status,
-    /// For the reader; empty when passed.
+    /// The message for the reader. Empty if the check passed.
     pub message: String,
 }
 
 impl Unit {
-    /// The task in a test's name: `6.1` of `task_6_1_…`; `None` of what proves the checkers.
+    /// Returns the task in a test's name: `6.1` for `task_6_1_…`. Returns `None` for tests that
+    /// prove the checkers.
     pub fn task(&self) -> Option<String> {
         let mut parts = self.test.strip_prefix("task_")?.splitn(3, '_');
         let (day, number) = (parts.next()?, parts.next()?);
@@ -75,8 +76,8 @@ impl Unit {
     }
 }
 
-/// The units of a report. A line that was cut off by a dying process is passed over; of several
-/// lines of one test the worst counts.
+/// Parses the units of a report. Skips a line cut off by a crash. If a test has several lines, the
+/// worst counts.
 pub fn parse(text: &str) -> BTreeMap<String, Unit> {
     let mut units: BTreeMap<String, Unit> = BTreeMap::new();
     for line in text.lines() {
@@ -98,22 +99,23 @@ pub fn parse(text: &str) -> BTreeMap<String, Unit> {
     units
 }
 
-/// A row of `cargo xtask teeth`: a mistake, a right variant or the stub, and how it met the checks.
+/// A row of `cargo xtask teeth`: a mistake, a correct variant or the stub, with the checks that
+/// caught it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TeethRow {
     /// `mistake`, `variant` or `stub`.
     pub kind: String,
-    /// What it is called in `tests/wrong/`.
+    /// Its name in `tests/wrong/`.
     pub name: String,
-    /// The checks that it fails; of the stub, those that say "not written yet".
+    /// The checks it fails. For the stub, those that report "not written yet".
     pub caught: Vec<String>,
-    /// Those in which no other mistake fails likewise.
+    /// The checks that no other mistake fails in the same way.
     pub alone: Vec<String>,
-    /// The diagnosis of a mistake.
+    /// For a mistake, its diagnosis.
     pub words: String,
 }
 
-/// The rows that the tests that prove the checkers left in a report.
+/// Returns the rows in a report that come from the tests that prove the checkers.
 pub fn teeth_rows(text: &str) -> Vec<TeethRow> {
     let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let row = |value: Value| {
@@ -129,9 +131,9 @@ pub fn teeth_rows(text: &str) -> Vec<TeethRow> {
     values.filter_map(row).collect()
 }
 
-/// One unit for each expected test: from the report, from libtest's output, or as unfinished.
+/// Returns one unit per expected test: from the report, from libtest's output, or as unfinished.
 ///
-/// A test that libtest saw fail is never passed, whatever its report says.
+/// A test that failed according to libtest never counts as passed, even if the report says so.
 pub fn merge(
     expected: &[String],
     report: &BTreeMap<String, Unit>,

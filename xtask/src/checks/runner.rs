@@ -15,43 +15,43 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How a day's checkers are run.
+/// Options for running a day's checkers.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Passed on as `CANDECODE_DEVICE`.
+    /// The device, passed on as `CANDECODE_DEVICE`.
     pub device: Option<String>,
-    /// Only the checks of these tasks; empty: of all.
+    /// The tasks to check. Empty: all.
     pub tasks: Vec<String>,
-    /// The tests that prove the checkers, in place of the checks.
+    /// Whether to run the tests that prove the checkers instead of the checks.
     pub teeth: bool,
-    /// What the known mistakes do, for the diagnosis of what fails.
+    /// The record of the known mistakes, used to diagnose failures.
     pub record: Option<PathBuf>,
-    /// Someone waits: a check that does not end is given up after a minute.
+    /// Whether someone is waiting. If so, a check that runs longer than a minute is abandoned.
     pub waiting: bool,
 }
 
-/// What came of a day's checkers.
+/// The results of a day's checkers.
 pub struct DayRun {
     /// The day.
     pub day: Day,
-    /// One unit a check.
+    /// One unit per check.
     pub units: Vec<Unit>,
-    /// What the code under test printed, by test.
+    /// Output of the code under test, by test.
     pub outputs: BTreeMap<String, String>,
-    /// All that the program reported.
+    /// The program's full report.
     pub report: String,
-    /// What it was built from; `None` of a day without a line of the reader's.
+    /// The build it ran. `None` for a day the reader hasn't touched.
     pub built: Option<Rc<Built>>,
 }
 
 impl DayRun {
-    /// A day with these units and nothing else.
+    /// Returns a run with these units and nothing else.
     pub fn of(day: &Day, units: Vec<Unit>) -> DayRun {
         let (outputs, report) = (BTreeMap::new(), String::new());
         DayRun { day: day.clone(), units, outputs, report, built: None }
     }
 
-    /// Forgets the checks of all other tasks; without a task, none.
+    /// Drops the checks of all other tasks. An empty list keeps everything.
     pub fn keep_tasks(&mut self, tasks: &[String]) {
         let kept = |unit: &Unit| unit.task().is_some_and(|id| tasks.contains(&id));
         self.units.retain(|unit| tasks.is_empty() || kept(unit));
@@ -60,7 +60,8 @@ impl DayRun {
 
 /// Runs the check program of one day.
 ///
-/// If it dies, each check that it left open runs once more, alone: so only the culprit is blamed.
+/// If the program dies, every check it left unfinished is run again on its own, so only the culprit
+/// is blamed.
 ///
 /// # Errors
 /// If it cannot be started.
@@ -70,13 +71,13 @@ pub fn run_day(repo: &Repo, day: &Day, program: &Path, options: &Options) -> Res
     if options.teeth {
         filter.push("teeth_".to_string());
     } else {
-        // nor tests that the reader wrote into the day's file
+        // Skip tests that the reader wrote in the day's file, too
         filter.extend(["--skip", "teeth_", "--skip", &format!("{}::", day.name)].map(String::from));
     }
     let call = Call { repo, day, program, options };
     let listing = ["--list", "--format", "terse"].map(String::from);
     let mut expected = libtest::list(&call.run(&[&filter[..], &listing].concat(), 0)?.0.stdout);
-    // As the checkers have them, and not by letter: task after task, the simplest first.
+    // In the checkers' order rather than alphabetically: task by task, simplest first.
     let source = fs::read_to_string(repo.root.join(day.tests())).unwrap_or_default();
     expected.sort_by_key(|test| {
         let task = test.strip_prefix("task_").and_then(|rest| rest.split('_').nth(1)?.parse().ok());
@@ -102,7 +103,7 @@ pub fn run_day(repo: &Repo, day: &Day, program: &Path, options: &Options) -> Res
     Ok(DayRun { outputs, report, ..DayRun::of(day, units) })
 }
 
-/// Runs these checks of a day and no others.
+/// Runs only these checks of a day.
 ///
 /// # Errors
 /// If the program cannot be started.
@@ -116,7 +117,7 @@ pub fn run_checks(
     Call { repo, day, program, options }.exactly(names)
 }
 
-/// A check program's command, as `cargo test` would start it.
+/// Returns a check program's command, set up as `cargo test` would.
 pub fn command(repo: &Repo, program: &Path, report: &Path, device: Option<&str>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(&repo.root).env("CARGO_MANIFEST_DIR", repo.root.join("tests"));
@@ -128,7 +129,7 @@ pub fn command(repo: &Repo, program: &Path, report: &Path, device: Option<&str>)
     command
 }
 
-/// One check program and its surroundings.
+/// A check program and its context.
 struct Call<'a> {
     repo: &'a Repo,
     day: &'a Day,
@@ -137,12 +138,12 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Runs these checks alone.
+    /// Runs only these checks.
     fn exactly(&self, names: &[String]) -> Result<Vec<Unit>> {
         Ok(self.units(&[names, &["--exact".to_string()]].concat(), names)?.2)
     }
 
-    /// Runs the program and gives each expected test its unit; also what the report says.
+    /// Runs the program. Returns how it ended, its report, and one unit per expected test.
     fn units(&self, args: &[String], expected: &[String]) -> Result<(Outcome, String, Vec<Unit>)> {
         let (outcome, report) = self.run(args, expected.len())?;
         let (unfinished, words) = last_words(&outcome);
@@ -156,7 +157,8 @@ impl Call<'_> {
         Ok((outcome, report, units))
     }
 
-    /// Runs the program with a report file of its own; `total` checks are counted on a terminal.
+    /// Runs the program with its own report file. On a terminal, shows a count out of `total`
+    /// checks.
     fn run(&self, args: &[String], total: usize) -> Result<(Outcome, String)> {
         let file = work_dir(self.repo)?;
         let file = file.join(format!("{}-{}.jsonl", self.day.name, std::process::id()));
@@ -184,7 +186,7 @@ impl Call<'_> {
     }
 }
 
-/// Why checks are unfinished, and what the program said last.
+/// Returns why checks are unfinished, and the program's last lines.
 fn last_words(outcome: &Outcome) -> (Status, String) {
     let lines: Vec<&str> = outcome.stderr.lines().collect();
     let tail = lines[lines.len().saturating_sub(8)..].join("\n");
@@ -204,17 +206,17 @@ fn last_words(outcome: &Outcome) -> (Status, String) {
     (Status::Died, format!("the test program ended before this check did ({why})\n{tail}"))
 }
 
-/// The bound of one test program, generous for a machine under load.
+/// Returns the time limit of one test program, generous for a machine under load.
 fn limit() -> Duration {
     let own = std::env::var("CANDECODE_CHECK_LIMIT").ok().and_then(|s| s.parse().ok());
     Duration::from_secs(own.unwrap_or(20 * 60))
 }
 
-/// Where runs put what they need for a moment, inside the target directory; what Ctrl-C left there
-/// yesterday is removed.
+/// Returns the directory for temporary files, inside the target directory. Removes files that an
+/// interrupted run left there a day or more ago.
 ///
 /// # Errors
-/// If it cannot be made.
+/// If it can't be created.
 pub fn work_dir(repo: &Repo) -> Result<PathBuf> {
     let dir = cargo::target_dir(repo).join("candecode/work");
     fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;

@@ -1,4 +1,4 @@
-//! What a check prints: a message for every failing check, a table of tasks, a sum.
+//! Prints the results of a check: a message per failure, a table of tasks, and the totals.
 
 use crate::cargo::{self, Place};
 use crate::checks::outcome::{Status, Unit};
@@ -10,17 +10,17 @@ use crate::term::{paint, readable, Colour};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks that passed, and that did not (what is not written included).
+/// Counts of checks that passed and that didn't, including those not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// Right.
+    /// Passed.
     pub passed: usize,
-    /// Wrong, not written, not finished.
+    /// Wrong, not written or not finished.
     pub failed: usize,
 }
 
 impl Sum {
-    /// Counts units. None at all is a failure: what is not checked is not right.
+    /// Counts units. An empty list is a failure: unchecked code isn't correct code.
     pub fn of(units: &[Unit]) -> Sum {
         if units.is_empty() {
             return Sum { passed: 0, failed: 1 };
@@ -35,18 +35,19 @@ impl Sum {
         self.failed += other.failed;
     }
 
-    /// The last line of every check.
+    /// Formats the last line of every check.
     pub fn line(self) -> String {
         format!("{} passed, {} failed", self.passed, self.failed)
     }
 }
 
-/// Prints the message of every check that is wrong; what is only not written stands in the table.
-/// With `show_output` also what the code under test printed, where the check passes, too; without
-/// it, that there is something.
+/// Prints a message for every check that is wrong. Tasks that are merely unwritten only appear in
+/// the table. With `show_output`, also prints what the code under test printed, even for checks
+/// that pass. Without it, only mentions that there is output.
 ///
-/// What is wrong with several checks in the same way is said once, with the names of the others.
-/// `tasks` are those that the command named: for them the way on is a hint, not the same command.
+/// If several checks fail in the same way, the message is printed once, with the names of the
+/// others. `tasks` are those named on the command line: for them, the suggested next step is a hint
+/// instead of the same command again.
 pub fn messages(run: &DayRun, show_output: bool, tasks: &[String]) {
     let quiet = [Status::Passed, Status::Unwritten, Status::Broken];
     let failing: Vec<&Unit> =
@@ -83,17 +84,17 @@ pub fn messages(run: &DayRun, show_output: bool, tasks: &[String]) {
     }
 }
 
-/// What a checker's message says comes next: the runner knows better what was asked for.
+/// The next step in a checker's message. The runner replaces it, because it knows the command line.
 const NEXT: &str = "  next: ";
-/// How the lines of a message begin that say what the mistake is.
+/// Prefixes of the message lines that name the mistake.
 const DIAGNOSIS: [&str; 2] = ["  this is what you get", "  or: "];
-/// At most this many checks are named that have the same cause.
+/// The maximum number of checks to list for one cause.
 const NAMED: usize = 12;
 
-/// The head of a check's message and its body, without the line that says what comes next.
+/// Splits a check's message into its head and its body, without the line for the next step.
 fn parts(unit: &Unit) -> (&str, Vec<&str>) {
     let message = unit.message.trim_end();
-    // a checker's own message opens with its task and claim; others need the test's name
+    // A checker's own message opens with its task and claim. Others need the test's name
     let (head, body) = match message.split_once('\n') {
         Some((head, body)) if head.starts_with("task ") => (head, body),
         _ => (unit.test.as_str(), message),
@@ -101,8 +102,8 @@ fn parts(unit: &Unit) -> (&str, Vec<&str>) {
     (head, body.lines().filter(|line| !line.starts_with(NEXT)).collect())
 }
 
-/// What is wrong with a check: its diagnosis, or without one all that it says. Two checks of one
-/// cause say the same.
+/// Returns what is wrong with a check: its diagnosis, or its whole message if there is none. Checks
+/// that fail for the same cause return the same lines.
 fn cause(unit: &Unit) -> Vec<&str> {
     let (head, body) = parts(unit);
     let diagnosis = |line: &&&str| DIAGNOSIS.iter().any(|start| line.starts_with(start));
@@ -122,7 +123,7 @@ pub fn message(unit: &Unit) {
     body.iter().for_each(|line| say!("{line}"));
 }
 
-/// Prints the diagnoses among the messages of checks, each with the checks that it is of.
+/// Prints the diagnoses found in the checks' messages, each with the checks it applies to.
 pub fn diagnoses(units: &[Unit]) {
     let known = |unit: &&Unit| cause(unit).iter().any(|line| line.starts_with(DIAGNOSIS[0]));
     let mut rest: Vec<&Unit> = units.iter().filter(known).collect();
@@ -156,7 +157,8 @@ fn also(heads: &[&str]) {
     }
 }
 
-/// Says how to go on from a failing check: with its task alone, or if that was asked for, a hint.
+/// Suggests a next step after a failure: check the task on its own, or if that was just done, a
+/// hint.
 fn way_on(unit: &Unit, asked: &[String]) {
     let Some(next) = unit.message.lines().find(|line| line.starts_with(NEXT)) else { return };
     match unit.task().filter(|task| asked == std::slice::from_ref(task)) {
@@ -165,7 +167,7 @@ fn way_on(unit: &Unit, asked: &[String]) {
     }
 }
 
-/// Prints the table of a day's tasks; with `only`, of these.
+/// Prints the table of a day's tasks, limited to `only` unless that is empty.
 ///
 /// # Errors
 /// If the reference's task lines cannot be read.
@@ -190,7 +192,8 @@ pub fn tasks(repo: &Repo, run: &DayRun, words: &str, only: &[String]) -> Result<
     Ok(())
 }
 
-/// Prints in place of a table that a day could not be built: no task is right or wrong.
+/// Prints a notice in place of the table if a day doesn't build, since its tasks are neither right
+/// nor wrong.
 pub fn broken(run: &DayRun, words: &str, places: &BTreeSet<Place>) {
     title_line(run, words);
     let (symbol, word) = Status::Broken.words();
@@ -210,7 +213,7 @@ fn title_line(run: &DayRun, words: &str) {
     );
 }
 
-/// What a check without a task is for.
+/// Describes a check that belongs to no task.
 fn kind(unit: &Unit) -> &'static str {
     if unit.test.starts_with("teeth_") {
         "the checkers themselves: known mistakes are caught"
@@ -219,12 +222,12 @@ fn kind(unit: &Unit) -> &'static str {
     }
 }
 
-/// A task's title, and whether it is beyond the core.
+/// Returns a task's title, marked if it's beyond the core.
 pub fn title(task: &Task) -> String {
     format!("{}{}", task.title, if task.further { " (further)" } else { "" })
 }
 
-/// One row: symbol, word, number, title, and how many checks passed if only some did.
+/// Prints one row: symbol, word, number, title, and the count of passed checks if only some passed.
 fn row(id: &str, title: &str, units: &[&Unit]) {
     let worst = units.iter().map(|unit| unit.status).max();
     let passed = units.iter().filter(|unit| unit.status == Status::Passed).count();
@@ -237,7 +240,7 @@ fn row(id: &str, title: &str, units: &[&Unit]) {
     coloured_row(worst, symbol, word, id, title, &some);
 }
 
-/// Prints a row of a table of tasks; without a status, it was not checked since a change.
+/// Prints a row of a table of tasks. No status means the task hasn't been checked since a change.
 pub fn print_row(status: Option<Status>, id: &str, title: &str, rest: &str) {
     let (symbol, word) = status.map_or(("?", "not checked"), Status::words);
     coloured_row(status, symbol, word, id, title, rest);
@@ -260,7 +263,7 @@ fn coloured_row(
     say!("  {mark}  {id:<5} {title}{}", paint(Colour::Dim, rest));
 }
 
-/// A day that is not run: every check of it in one status, counted from the source of its checkers.
+/// Returns a day that wasn't run: all checks in one status, counted from the checkers' source.
 ///
 /// # Errors
 /// If the reference's task lines cannot be read.
@@ -278,7 +281,8 @@ pub fn not_run(repo: &Repo, day: &Day, status: Status) -> Result<DayRun> {
     Ok(DayRun::of(day, units))
 }
 
-/// The check that a line defines: `fn task_6_1_…() {`, or `task_6_1_… => check,` in a table.
+/// Returns the name of the check that a line defines: `fn task_6_1_…() {`, or `task_6_1_… =>
+/// check,` in a table.
 fn check_name(line: &str) -> Option<String> {
     let line = line.trim();
     let name = line.strip_prefix("fn ").unwrap_or(line);

@@ -1,4 +1,4 @@
-//! `cargo xtask book`: builds the book with a tool that is compiled when it is first asked for.
+//! `cargo xtask book`: builds the book, with a tool that is compiled on first use.
 
 use crate::cargo;
 use crate::note;
@@ -22,7 +22,7 @@ pub struct Book {
     mine: bool,
 }
 
-/// Runs the book tool to its end.
+/// Runs the book tool to completion.
 ///
 /// # Errors
 /// If cargo cannot be started.
@@ -32,7 +32,7 @@ pub fn run(repo: &Repo, args: &Book) -> Result<ExitCode> {
     }
     let mut command = cargo::command(repo);
     command.args(["run", "--profile", "tools", "--package", "book-tool"]);
-    // On a terminal cargo shows how far it is.
+    // On a terminal, cargo shows its progress.
     command.args((!std::io::stderr().is_terminal()).then_some("--quiet"));
     command.args(["--", "build"]).args(args.open.then_some("--open"));
     command.envs(args.still.then_some(("CANDECODE_BOOK", "still")));
