@@ -1,16 +1,16 @@
-//! Git as a child.
+//! Runs git as a child process.
 
 use crate::repo::Repo;
 use anyhow::{bail, Context, Result};
 use std::process::Command;
 
-/// What git prints, without the end of the last line.
+/// Runs git and returns its output without the final newline.
 ///
-/// The merge driver of the days is defined here, for this one call. A reader who never told git
-/// their name can commit all the same.
+/// Defines the merge driver for the days on the command line, for this call only. Also allows
+/// commits by a reader who hasn't configured a name.
 ///
 /// # Errors
-/// If it cannot be started or fails; the text has its own words.
+/// If git can't be started or fails. The text includes git's own message.
 pub fn git(repo: &Repo, args: &[&str]) -> Result<String> {
     let command = || {
         let mut git = Command::new("git");
@@ -31,7 +31,7 @@ pub fn git(repo: &Repo, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&out.stdout).trim_end().to_string())
 }
 
-/// The paths that a git command prints, each ended by a NUL (`-z`).
+/// Returns the NUL-terminated paths that a git command prints (`-z`).
 ///
 /// # Errors
 /// As [`git`].

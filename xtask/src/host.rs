@@ -1,30 +1,30 @@
-//! What this machine has: cores, accelerators, free space.
+//! The machine's resources: cores, accelerators and free space.
 
 use crate::usage;
 use anyhow::Result;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The number of threads for products: the engine's own rule, from the same file.
+/// The thread count for matrix products, from the same file as the engine's.
 #[path = "../../crates/kernels/src/thread_count.rs"]
 mod thread_count;
 pub use thread_count::default_threads as threads;
 
-/// Gives a child `RAYON_NUM_THREADS`, as the reader set it if that is sensible; as for rayon, 0 is
-/// unset. Without it candle reads `/proc/cpuinfo` again on every product.
+/// Sets `RAYON_NUM_THREADS` for a child. Keeps the reader's value if it is valid (0 means unset, as
+/// in rayon). Without the variable, candle reads `/proc/cpuinfo` again for every product.
 pub fn set_threads(command: &mut Command) {
     command.env("RAYON_NUM_THREADS", threads_of_children().to_string());
 }
 
-/// The number that [`set_threads`] sets.
+/// Returns the value that [`set_threads`] sets.
 pub fn threads_of_children() -> usize {
     thread_count::threads_asked_for("RAYON_NUM_THREADS").unwrap_or_else(threads)
 }
 
-/// The feature that a device needs, if any.
+/// Returns the Cargo feature that a device needs, if any.
 ///
 /// # Errors
-/// Bad usage, if there is no such device, or this machine cannot build for it.
+/// Bad usage: an unknown device, or one this machine can't build for.
 pub fn device_feature(device: &str) -> Result<Option<&'static str>> {
     match device {
         "cpu" => Ok(None),
@@ -42,7 +42,7 @@ pub fn device_feature(device: &str) -> Result<Option<&'static str>> {
     }
 }
 
-/// Free bytes on the disk that holds `path`, where the system's own tools can tell.
+/// Returns the free bytes on the disk that holds `path`, if the system's tools can report them.
 pub fn free_space(path: &Path) -> Option<u64> {
     if cfg!(windows) {
         let drive = path.components().next()?.as_os_str().to_string_lossy().into_owned();
@@ -54,7 +54,7 @@ pub fn free_space(path: &Path) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// The output of a command that succeeds; `None` if it is not there or fails.
+/// Returns a command's output, or `None` if the command is missing or fails.
 pub fn output(program: &str, args: &[&str]) -> Option<String> {
     let out = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())

@@ -1,4 +1,4 @@
-//! The runner of the course as a library, for `cargo xtask` and the crates that it starts.
+//! The course's runner as a library, for `cargo xtask` and the crates it starts.
 
 #![warn(missing_docs)]
 
@@ -16,8 +16,8 @@ pub mod term;
 
 use std::fmt;
 
-/// Bad usage: the command line asks for something that does not exist or makes no sense. The exit
-/// code is 2; of every other error it is 1.
+/// Bad usage: the command line asks for something that doesn't exist or makes no sense. The exit
+/// code is 2, instead of 1 for all other errors.
 #[derive(Debug)]
 pub struct Usage(String);
 
@@ -29,7 +29,7 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// An error that ends the runner with exit code 2; the text says what to do.
+/// Returns an error that ends the runner with exit code 2. The text says what to do.
 pub fn usage(text: impl Into<String>) -> anyhow::Error {
     Usage(text.into()).into()
 }

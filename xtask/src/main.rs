@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// All commands on one screen: what a reader needs every day, and below a heading the others.
+/// Lists all commands on one screen: the everyday ones, and the others under a second heading.
 fn help() -> String {
     let mut text = "cargo xtask COMMAND (with --help: its flags)\n\n".to_string();
     for command in Cli::command().get_subcommands() {
@@ -48,8 +48,8 @@ fn help() -> String {
     text
 }
 
-/// The command line, with older names as the commands are called today. What follows some commands
-/// is for another program, also a `--`: so clap is told to leave it alone.
+/// Returns the command line with old command names updated. Some commands pass all their arguments
+/// to another program, even `--`, so clap has to leave them alone.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let name = arguments.get(1).map(|name| name.to_string_lossy().into_owned());

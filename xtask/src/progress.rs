@@ -1,4 +1,4 @@
-//! How far the reader is, from the days' files and the last check of exactly these files.
+//! The reader's progress, from the days' files and the last check of exactly these files.
 
 use crate::checks::outcome::{Status, Unit};
 use crate::checks::runner::DayRun;
@@ -8,21 +8,21 @@ use crate::stubs::{self, Task};
 use anyhow::Result;
 use std::collections::BTreeSet;
 
-/// How far a day's file in `src/` is.
+/// The state of a day's file in `src/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// There is no such file.
+    /// The file doesn't exist.
     Missing,
-    /// Exactly the stub: no line of it is the reader's.
+    /// The unchanged stub.
     Stub,
-    /// Changed, with these tasks still `todo!`; none left: the day is written.
+    /// Changed, with these tasks still `todo!`. If none are left, the day is written.
     Begun(BTreeSet<String>),
 }
 
-/// How far the reader is with a day.
+/// Returns the state of a day's file.
 ///
 /// # Errors
-/// If the reference or the file cannot be read.
+/// If the reference or the file can't be read.
 pub fn of(repo: &Repo, day: &Day) -> Result<Progress> {
     if !repo.root.join(day.src()).exists() {
         return Ok(Progress::Missing);
@@ -34,7 +34,7 @@ pub fn of(repo: &Repo, day: &Day) -> Result<Progress> {
     Ok(Progress::Begun(unwritten(&source, day.number)))
 }
 
-/// The tasks whose `todo!` is still in `source`, outside comments.
+/// Returns the tasks that still have their `todo!` in `source`, ignoring comments.
 pub fn unwritten(source: &str, day: u32) -> BTreeSet<String> {
     let (mut code, mut in_comment) = (String::new(), false);
     for line in source.lines().map(str::trim) {
@@ -52,53 +52,53 @@ pub fn unwritten(source: &str, day: u32) -> BTreeSet<String> {
         .collect()
 }
 
-/// A day, and what is known of each of its tasks.
+/// A day, with the status of each task.
 #[derive(Clone, Debug)]
 pub struct DayProgress {
     /// The day.
     pub day: Day,
-    /// How far its file is.
+    /// The state of its file.
     pub file: Progress,
-    /// Whether the file is the reference's code, as `reset --ref` puts it there.
+    /// Whether the file is the reference's code, as written by `reset --ref`.
     pub given: bool,
-    /// Each task; `None`: written, and not checked since something changed.
+    /// Each task and its status. `None`: written, but not checked since something changed.
     pub tasks: Vec<(Task, Option<Status>)>,
 }
 
 impl DayProgress {
-    /// Whether a line of the day was written, or given.
+    /// Returns whether any line of the day was written or given.
     pub fn begun(&self) -> bool {
         matches!(self.file, Progress::Begun(_))
     }
 
-    /// Whether every core task passed.
+    /// Returns whether every core task passed.
     pub fn done(&self) -> bool {
         self.open().is_none()
     }
 
-    /// Takes the outcome of a check that has just run.
+    /// Updates the statuses from a check that has just run.
     pub fn take(&mut self, run: &DayRun) {
         for (task, status) in &mut self.tasks {
             *status = worst(run.units.iter(), task).or(*status);
         }
     }
 
-    /// The first core task that has not passed.
+    /// Returns the first core task that hasn't passed.
     pub fn open(&self) -> Option<&(Task, Option<Status>)> {
         self.tasks.iter().find(|(task, status)| !task.further && *status != Some(Status::Passed))
     }
 
-    /// The first task that has not passed: of the core, else of what is further.
+    /// Returns the first task that hasn't passed. Core tasks come first.
     pub fn first_unfinished(&self) -> Option<&(Task, Option<Status>)> {
         let any = || self.tasks.iter().find(|(_, status)| *status != Some(Status::Passed));
         self.open().or_else(any)
     }
 }
 
-/// How far the reader is with a day, task by task.
+/// Returns the reader's progress with a day, task by task.
 ///
 /// # Errors
-/// If a file of the repository cannot be read.
+/// If a file of the repository can't be read.
 pub fn with_results(repo: &Repo, inputs: &Inputs, day: &Day) -> Result<DayProgress> {
     let file = of(repo, day)?;
     let (mut given, mut known) = (false, None);
@@ -119,16 +119,17 @@ pub fn with_results(repo: &Repo, inputs: &Inputs, day: &Day) -> Result<DayProgre
     Ok(DayProgress { day: day.clone(), file, given, tasks })
 }
 
-/// How far the reader is with every day.
+/// Returns the reader's progress with every day.
 ///
 /// # Errors
-/// As [`with_results`].
+/// Same as [`with_results`].
 pub fn all_days(repo: &Repo, inputs: &Inputs) -> Result<Vec<DayProgress>> {
     repo.days.iter().map(|day| with_results(repo, inputs, day)).collect()
 }
 
-/// The day to go on with, if any is open. No day is a gate: it is the first that was begun and is
-/// not done, else the first after those that are done, else the first at all.
+/// Returns the day to continue with, if any is open. Days can be skipped, so this is the first day
+/// that was begun but isn't done, otherwise the first one after the last finished day, otherwise
+/// the first open one.
 pub fn next(days: &[DayProgress]) -> Option<&DayProgress> {
     let last_done = days.iter().rposition(|day| day.begun() && day.done());
     let after = days.get(last_done.map_or(0, |at| at + 1)..).unwrap_or_default();
@@ -136,7 +137,7 @@ pub fn next(days: &[DayProgress]) -> Option<&DayProgress> {
     begun.or_else(|| after.iter().chain(days).find(|day| !day.done()))
 }
 
-/// What the last check said of a task: its worst check.
+/// Returns a task's status in the last check, which is that of its worst check.
 fn worst<'a>(units: impl Iterator<Item = &'a Unit>, task: &Task) -> Option<Status> {
     units.filter(|unit| unit.task().as_ref() == Some(&task.id)).map(|unit| unit.status).max()
 }

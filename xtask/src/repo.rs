@@ -1,4 +1,4 @@
-//! The repository: where it is, its days, and the files of each.
+//! The repository: its location, its days, and the files of each day.
 
 use crate::stubs::{self, Task};
 use crate::usage;
@@ -14,38 +14,39 @@ pub struct Repo {
     pub days: Vec<Day>,
 }
 
-/// A day of the course; its files have the same name in `src/`, `solutions/`, `tests/` and
+/// A day of the course. Its files have the same name in `src/`, `solutions/`, `tests/` and
 /// `book/src/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Day {
-    /// From 0.
+    /// The day's number, from 0.
     pub number: u32,
-    /// `day06_generate`: the name of its files.
+    /// The base name of its files, such as `day06_generate`.
     pub name: String,
 }
 
 impl Day {
-    /// The reader's file, relative to the root.
+    /// Returns the path of the reader's file, relative to the root.
     pub fn src(&self) -> String {
         format!("src/{}.rs", self.name)
     }
 
-    /// The reference, relative to the root.
+    /// Returns the path of the reference, relative to the root.
     pub fn solution(&self) -> String {
         format!("solutions/{}.rs", self.name)
     }
 
-    /// The checkers, relative to the root.
+    /// Returns the path of the checkers, relative to the root.
     pub fn tests(&self) -> String {
         format!("tests/{}.rs", self.name)
     }
 
-    /// The chapter, relative to the root.
+    /// Returns the path of the chapter, relative to the root.
     pub fn chapter(&self) -> String {
         format!("book/src/{}.md", self.name)
     }
 
-    /// The command with which the chapter lets you hear the day: the first under "Hear it".
+    /// Returns the command that demonstrates the day: the first one in the chapter's "Hear it"
+    /// section.
     pub fn hear(&self, repo: &Repo) -> Option<String> {
         let text = fs::read_to_string(repo.root.join(self.chapter())).ok()?;
         let mut lines = text.lines().skip_while(|line| line.trim() != "## Hear it");
@@ -56,27 +57,27 @@ impl Day {
         Some(command)
     }
 
-    /// The feature that compiles the reference in place of the reader's file.
+    /// Returns the feature that compiles the reference instead of the reader's file.
     pub fn feature(&self) -> String {
         format!("ref-day{:02}", self.number)
     }
 
-    /// `day 6: generate`, as a heading.
+    /// Returns `day 6: generate`, for headings.
     pub fn title(&self) -> String {
         format!("day {}: {}", self.number, self.words())
     }
 
-    /// What the day is about: `warm up`.
+    /// Returns the day's topic, such as `warm up`.
     pub fn words(&self) -> String {
         self.name.split_once('_').map_or("", |(_, words)| words).replace('_', " ")
     }
 
-    /// The day that a path in `src/` is, as `src/day06_generate.rs`; `None` if it is none.
+    /// Parses a path such as `src/day06_generate.rs`. Returns `None` if it isn't a day's path.
     pub fn from_src(path: &str) -> Option<Day> {
         Day::from_name(path.strip_prefix("src/")?.strip_suffix(".rs")?)
     }
 
-    /// Reads `day06_generate` apart; `None` if it is no day's name.
+    /// Parses a name such as `day06_generate`. Returns `None` if it isn't a day's name.
     pub fn from_name(name: &str) -> Option<Day> {
         let (number, words) = name.strip_prefix("day")?.split_once('_')?;
         let number = (number.len() == 2).then(|| number.parse().ok())??;
@@ -85,7 +86,8 @@ impl Day {
 }
 
 impl Repo {
-    /// Finds the repository around the current directory, or the one this runner was built in.
+    /// Finds the repository that contains the current directory, or else the one this runner was
+    /// built in.
     ///
     /// # Errors
     /// If there is neither.
@@ -101,10 +103,10 @@ impl Repo {
         Err(usage("no solutions/ here or above: run `cargo xtask` inside a clone of the course"))
     }
 
-    /// The repository in `root`.
+    /// Opens the repository in `root`.
     ///
     /// # Errors
-    /// If `solutions/` cannot be read.
+    /// If `solutions/` can't be read.
     pub fn open(root: &Path) -> Result<Repo> {
         let dir = root.join("solutions");
         let mut days = Vec::new();
@@ -116,10 +118,10 @@ impl Repo {
         Ok(Repo { root: root.to_path_buf(), days })
     }
 
-    /// The day that `text` means: `6`, `day6`, `day06_generate` or the path of one of its files.
+    /// Returns the day for `text`: `6`, `day6`, `day06_generate` or the path of one of its files.
     ///
     /// # Errors
-    /// Bad usage, naming the days that exist.
+    /// Bad usage, with a list of the days that exist.
     pub fn day(&self, text: &str) -> Result<&Day> {
         let stem = Path::new(text).file_stem().unwrap_or_default().to_string_lossy();
         let number = stem.strip_prefix("day").unwrap_or(&stem).parse().ok();
@@ -133,18 +135,18 @@ impl Repo {
         })
     }
 
-    /// Reads a file of the repository, named relative to the root.
+    /// Reads a file of the repository as text, given its path relative to the root.
     ///
     /// # Errors
-    /// If it cannot be read, or is not UTF-8 text; the text names it.
+    /// If it can't be read or isn't UTF-8. The message names the file.
     pub fn read(&self, path: &str) -> Result<String> {
         String::from_utf8(self.read_bytes(path)?).map_err(|_| anyhow!("{path}: not UTF-8 text"))
     }
 
-    /// Reads a file of the repository, named relative to the root, as bytes.
+    /// Reads a file of the repository as bytes, given its path relative to the root.
     ///
     /// # Errors
-    /// If it cannot be read, or is no file; the text names it.
+    /// If it can't be read or isn't a file. The message names the path.
     pub fn read_bytes(&self, path: &str) -> Result<Vec<u8>> {
         let read = |place: PathBuf| -> Result<Vec<u8>> {
             let is_file = fs::metadata(&place)?.is_file();
@@ -154,10 +156,10 @@ impl Repo {
         read(self.root.join(path)).with_context(|| path.to_string())
     }
 
-    /// The tasks of a day, from its reference, by their numbers.
+    /// Returns the tasks of a day, from its reference, ordered by number.
     ///
     /// # Errors
-    /// If the reference breaks the rules of task lines; the text names file and line.
+    /// If the reference breaks the rules for task lines. The message names the file and line.
     pub fn tasks(&self, day: &Day) -> Result<Vec<Task>> {
         let path = day.solution();
         let mut tasks = stubs::tasks(&self.read(&path)?).map_err(|e| anyhow!("{path}: {e}"))?;
@@ -176,11 +178,11 @@ impl Repo {
         }
     }
 
-    /// The task of an id, as `6.1`, and its day. After a day that was named, the number within it
-    /// is enough: `3` is `6.3` for day 6.
+    /// Returns the task for an id such as `6.1`, and its day. If the command line names a day, the
+    /// number within that day is enough: `3` is `6.3` for day 6.
     ///
     /// # Errors
-    /// Bad usage, naming the tasks that the day has.
+    /// Bad usage, with a list of the day's tasks.
     pub fn task_of(&self, named: Option<&Day>, id: &str) -> Result<(Day, Task)> {
         let id = match named {
             Some(day) if id.parse::<u32>().is_ok() => format!("{}.{id}", day.number),
@@ -208,18 +210,19 @@ impl Repo {
         )
     }
 
-    /// The stub of a day, generated from its reference as it is now.
+    /// Generates the stub of a day from the current reference.
     ///
     /// # Errors
-    /// As [`Repo::tasks`].
+    /// Same as [`Repo::tasks`].
     pub fn stub(&self, day: &Day) -> Result<String> {
         self.tasks(day)?;
         stubs::stub(&self.read(&day.solution())?).map_err(|e| anyhow!("{}: {e}", day.solution()))
     }
 
-    /// Cargo's features for a mix in which the days that `reference` accepts are the reference's.
+    /// Returns the Cargo features for a mix where the days that `reference` accepts use the
+    /// reference.
     ///
-    /// All of them is `ref`, so that every way to ask for it shares one build.
+    /// For all days this is just `ref`, so that every command that asks for them shares one build.
     pub fn features(&self, reference: impl Fn(&Day) -> bool) -> Vec<String> {
         let chosen: Vec<_> = self.days.iter().filter(|day| reference(day)).collect();
         if chosen.len() == self.days.len() {

@@ -1,57 +1,59 @@
-//! Stubs from the reference: what `src/dayNN_*.rs` is before the reader writes it.
+//! Generates the stubs, `src/dayNN_*.rs` as the reader first finds them, from the reference.
 //!
-//! `solutions/` is the single source. A body to be written stands between `// <solution>` and `//
-//! </solution>`, with its task line above; the stub has `todo!("day 6, task 1: …")` in its place. A
-//! marked region without a task line is a helper of the reference, and the stub does not have it.
+//! `solutions/` is the single source. A body for the reader to write stands between `// <solution>`
+//! and `// </solution>`, below its task line. In the stub, `todo!("day 6, task 1: …")` replaces it.
+//! A marked region without a task line is a helper that only the reference needs, and the stub
+//! omits it.
 //!
-//! A day in parts has a line `// part 1: title` above the first function of each part, counted from
-//! 1. It stays in the stub, and every task below it, down to the next such line, is of that part.
+//! A day with parts has a line `// part 1: title` above the first function of each part, numbered
+//! from 1. The line stays in the stub, and the tasks between it and the next such line belong to
+//! that part.
 //!
-//! Only `std`, and no path to the rest of this crate: the root's `build.rs` includes this file as a
-//! module.
+//! This file uses only `std`, and nothing else from this crate, because the root's `build.rs`
+//! includes it as a module.
 
-/// The first line of every stub. Without it a file of `todo!`s warns about every argument and every
-/// import.
+/// The first line of every stub. Without it, a file full of `todo!`s would produce a warning for
+/// every argument and import.
 const ALLOW: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead_code)] \
                      // remove when the day is done";
 const OPEN: &str = "// <solution>";
 const CLOSE: &str = "// </solution>";
 
-/// One task of a day, from its line `// task 6.1: title` or `// task 6.5 (further): title`.
+/// A task of a day, from its line `// task 6.1: title` or `// task 6.5 (further): title`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// Day and number: `"6.1"`.
     pub id: String,
-    /// Whether it is beyond the day's core.
+    /// Whether the task is beyond the day's core.
     pub further: bool,
-    /// The part of the day that it is of, if the day has parts.
+    /// The part the task belongs to, if the day has parts.
     pub part: Option<u32>,
-    /// What is to be done, in a few words.
+    /// A short description of the task.
     pub title: String,
-    /// The line of the source it stands on, from 1.
+    /// The task's line in the source, from 1.
     pub line: usize,
 }
 
-/// A marked region: lines `open..=close` of the source, markers included, counted from 0.
+/// A marked region: lines `open..=close` of the source, counted from 0, including the markers.
 struct Region {
     task: Option<Task>,
     open: usize,
     close: usize,
 }
 
-/// The tasks of a reference file, in the order of the file.
+/// Returns the tasks of a reference file, in order.
 ///
 /// # Errors
-/// If markers and task lines do not fit together; the text names the line.
+/// If markers and task lines don't match up. The text names the line.
 pub fn tasks(source: &str) -> Result<Vec<Task>, String> {
     let lines: Vec<&str> = source.lines().collect();
     Ok(regions(&lines)?.into_iter().filter_map(|region| region.task).collect())
 }
 
-/// The stub of a reference file, formatted as rustfmt would, with `\n` line ends.
+/// Returns the stub of a reference file, formatted like rustfmt's output, with `\n` line endings.
 ///
 /// # Errors
-/// As [`tasks`].
+/// Same as [`tasks`].
 pub fn stub(source: &str) -> Result<String, String> {
     let lines: Vec<&str> = source.lines().collect();
     let mut out = vec![ALLOW.to_string()];
@@ -71,13 +73,13 @@ pub fn stub(source: &str) -> Result<String, String> {
     Ok(out.join("\n"))
 }
 
-/// A reference file as a reader would have written it: without the markers.
+/// Removes the markers from a reference file, leaving it as a reader would have written it.
 pub fn unmarked(source: &str) -> String {
     let marker = |line: &&str| [OPEN, CLOSE].contains(&line.trim());
     source.lines().filter(|line| !marker(line)).map(|line| format!("{line}\n")).collect()
 }
 
-/// Appends the lines between two regions, without the blank lines of a vanished helper.
+/// Appends the lines between two regions, without the blank lines around a removed helper.
 fn copy(lines: &[&str], out: &mut Vec<String>) {
     let blank = |line: &&str| line.trim().is_empty();
     let first = lines.iter().take_while(|line| blank(line)).count();
@@ -91,10 +93,10 @@ fn copy(lines: &[&str], out: &mut Vec<String>) {
     out.extend(lines[first..].iter().map(|l| l.trim_end().to_string()));
 }
 
-/// `todo!("day 6, task 1: title")` at the given indent.
+/// Returns `todo!("day 6, task 1: title")` at the given indent.
 ///
-/// rustfmt moves a string that is only just too long for its line to one of its own, and leaves
-/// longer ones alone.
+/// rustfmt moves a string that is just too long for its line to a line of its own, and leaves
+/// longer strings alone.
 fn todo_line(task: &Task, indent: usize) -> String {
     let (day, number) = task.id.split_once('.').unwrap_or((&task.id, ""));
     let title =
@@ -109,13 +111,13 @@ fn todo_line(task: &Task, indent: usize) -> String {
     }
 }
 
-/// Whether a line is the task line of this task, as `// task 6.1: title`.
+/// Returns whether a line is this task's line, such as `// task 6.1: title`.
 pub fn is_task_line(line: &str, id: &str) -> bool {
     let rest = line.trim().strip_prefix("// task ").and_then(|rest| rest.strip_prefix(id));
     rest.is_some_and(|rest| rest.starts_with([':', ' ']))
 }
 
-/// All marked regions, with every rule of the format checked.
+/// Returns all marked regions, after checking every rule of the format.
 fn regions(lines: &[&str]) -> Result<Vec<Region>, String> {
     let mut found: Vec<Region> = Vec::new();
     let (mut pending, mut open): (Option<Task>, Option<usize>) = (None, None);
@@ -168,7 +170,7 @@ fn regions(lines: &[&str]) -> Result<Vec<Region>, String> {
     }
 }
 
-/// An error if a task line still waits for its region.
+/// Returns an error if a task line is still waiting for its region.
 fn alone(pending: &Option<Task>) -> Result<(), String> {
     match pending {
         None => Ok(()),
@@ -179,7 +181,8 @@ fn alone(pending: &Option<Task>) -> Result<(), String> {
     }
 }
 
-/// An error if the task's number is taken, or of another day than the tasks before it.
+/// Returns an error if the task's number is taken, or belongs to a different day from the tasks
+/// before it.
 fn known(task: &Task, found: &[Region]) -> Result<(), String> {
     let day = |id: &str| id.split('.').next().map(str::to_string);
     for other in found.iter().filter_map(|region| region.task.as_ref()) {
@@ -199,7 +202,7 @@ fn known(task: &Task, found: &[Region]) -> Result<(), String> {
     Ok(())
 }
 
-/// An error if a region is not a whole body (with a task), or not whole items (without).
+/// Returns an error unless the region is a whole body (with a task) or whole items (without one).
 fn fits(region: &Region, lines: &[&str]) -> Result<(), String> {
     let line = region.open + 1;
     let code = |l: &&&str| !l.trim().is_empty();
@@ -224,7 +227,7 @@ fn fits(region: &Region, lines: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Reads `// task 6.1: title`; without a digit behind `// task` it is no task line.
+/// Parses `// task 6.1: title`. A `// task` line without a number isn't a task line.
 fn task_line(text: &str, line: usize) -> Result<Option<Task>, String> {
     let Some(rest) =
         text.strip_prefix("// task ").filter(|r| r.starts_with(|c: char| c.is_ascii_digit()))
@@ -251,13 +254,13 @@ fn task_line(text: &str, line: usize) -> Result<Option<Task>, String> {
     }
 }
 
-/// The number in a line `// part 2: title`.
+/// Parses the number in a line `// part 2: title`.
 fn part_line(text: &str) -> Option<u32> {
     let (number, title) = text.strip_prefix("// part ")?.split_once(": ")?;
     number.parse().ok().filter(|_| !title.trim().is_empty())
 }
 
-/// The number of spaces a line starts with.
+/// Returns the number of leading spaces in a line.
 fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }

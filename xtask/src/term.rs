@@ -1,5 +1,5 @@
-//! What the runner prints: colour only on a terminal, never colour or a symbol without the word,
-//! and nothing of another program's that a terminal would obey.
+//! The runner's output. Colour appears only on a terminal, colours and symbols always come with a
+//! word, and other programs' output can't send control sequences to the terminal.
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// A colour of the terminal's own palette, so that it fits light and dark.
+/// A colour from the terminal's own palette, so that it suits both light and dark themes.
 #[derive(Clone, Copy)]
 pub enum Colour {
     /// Passed.
@@ -19,11 +19,11 @@ pub enum Colour {
     Yellow,
     /// Titles.
     Bold,
-    /// What matters less.
+    /// Less important text.
     Dim,
 }
 
-/// `text` in a colour; [`line`] and [`note`] leave it out where there may be none.
+/// Colours `text`. [`line`] and [`note`] strip the colour where it isn't supported.
 pub fn paint(colour: Colour, text: &str) -> String {
     let style = match colour {
         Colour::Green => AnsiColor::Green.on_default(),
@@ -35,12 +35,14 @@ pub fn paint(colour: Colour, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Whether messages on standard error may have colours: not in a file, nor against `NO_COLOR`.
+/// Returns whether messages on standard error may have colours, which excludes files and
+/// `NO_COLOR`.
 pub fn stderr_colours() -> bool {
     AutoStream::choice(&std::io::stderr()) != ColorChoice::Never
 }
 
-/// What a program said, fit for a terminal: no control characters, long lines and texts cut.
+/// Makes another program's output safe for a terminal: strips control characters, and truncates
+/// long lines and texts.
 pub fn readable(text: &str) -> String {
     const WIDTH: usize = 1000;
     const HEAD: usize = 60;
@@ -61,17 +63,17 @@ pub fn readable(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Prose in lines of at most `width` characters; empty lines part paragraphs.
+/// Wraps prose to lines of at most `width` characters. Empty lines separate paragraphs.
 pub fn wrap(text: &str, width: usize) -> String {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let paragraphs = text.split("\n\n").map(|text| textwrap::fill(&words(text), width));
     paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Why a line could not be written to standard output, if one could not.
+/// The first error from writing to standard output, if there was one.
 static UNWRITTEN: OnceLock<String> = OnceLock::new();
 
-/// Writes a line to standard output; that a reader's `head` closes it early is no error.
+/// Writes a line to standard output. A pipe closed early, for example by `head`, isn't an error.
 pub fn line(text: &str) {
     let mut out = anstream::stdout();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
@@ -82,12 +84,12 @@ pub fn line(text: &str) {
     }
 }
 
-/// Why something that this program said could not be written; `None` if all of it was.
+/// Returns the error that kept some output from being written, or `None` if everything was.
 pub fn unwritten() -> Option<&'static str> {
     UNWRITTEN.get().map(String::as_str)
 }
 
-/// Writes a line to standard error, likewise.
+/// Writes a line to standard error. Errors are ignored.
 pub fn note(text: &str) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
@@ -104,12 +106,12 @@ macro_rules! note {
     ($($text:tt)*) => { $crate::term::note(&format!($($text)*)) };
 }
 
-/// A line on a terminal's standard error that says what is going on, and for how long. It goes when
-/// this is dropped. Where there is no terminal, nothing is shown.
+/// A status line on a terminal's standard error, with the elapsed time. Removed on drop. Shows
+/// nothing without a terminal.
 pub struct Ticker(ProgressBar);
 
 impl Ticker {
-    /// Shows `text` until there is another.
+    /// Creates a ticker that shows `text`.
     pub fn new(text: &str) -> Ticker {
         let bar = ProgressBar::new_spinner().with_message(text.to_string());
         if let Ok(style) = ProgressStyle::with_template("{msg} ({elapsed})") {
@@ -119,7 +121,7 @@ impl Ticker {
         Ticker(bar)
     }
 
-    /// Shows another text.
+    /// Replaces the text.
     pub fn say(&self, text: String) {
         self.0.set_message(text);
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: starts the program that measures, `benches/`, which has the flags.
+//! `cargo xtask bench`: runs the benchmark program in `benches/`, which parses the flags.
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -16,10 +16,10 @@ pub struct Bench {
     words: Vec<String>,
 }
 
-/// Builds what the benchmark needs, and runs it.
+/// Builds the programs that the benchmark needs, and runs it.
 ///
 /// # Errors
-/// If the device is unknown, or cargo cannot be started.
+/// If the device is unknown, or cargo can't be started.
 pub fn run(repo: &Repo, args: &Bench) -> Result<ExitCode> {
     let words = &args.words;
     let device = words.iter().skip_while(|word| *word != "--device").nth(1);

@@ -1,5 +1,5 @@
 //! `cargo xtask compare`: runs the same prompts through every loop of the reference, and prints a
-//! table of times, speed-ups, and whether the texts are equal. With `--methods`, see
+//! table of times, speed-ups, and whether the texts match. For `--methods`, see
 //! [`compare_methods`].
 
 use crate::compare_methods;
@@ -76,7 +76,7 @@ pub struct Compare {
 }
 
 impl Compare {
-    /// The draft model, if there is one.
+    /// Returns the draft model, if there is one.
     pub(crate) fn draft(&self) -> Option<&str> {
         self.draft_model.as_deref().or((self.model == "story-3m").then_some("story-230k"))
     }
@@ -85,7 +85,7 @@ impl Compare {
         self.temperature.is_some_and(|temperature| temperature > 0.0)
     }
 
-    /// The flags of `run` that all rows share, without the model and the device.
+    /// Returns the flags of `run` that all rows share, except the model and the device.
     fn sampling(&self) -> Vec<String> {
         let mut flags = vec!["--max-new-tokens".to_string(), self.max_new_tokens.to_string()];
         let seed = self.samples().then_some(self.seed);
@@ -112,11 +112,11 @@ enum Peer {
 struct Row {
     name: String,
     source: Source,
-    /// When sampling, it draws other random numbers than the first row.
+    /// Whether sampling draws different random numbers from the first row's.
     own_draws: bool,
 }
 
-/// Where the texts of a row come from.
+/// The source of a row's texts.
 enum Source {
     Transformers,
     Server(String),
@@ -124,7 +124,7 @@ enum Source {
     Engine(Vec<String>),
 }
 
-/// A text, as the engine, a server and the peer print it: one line of JSON.
+/// A text, as printed by the engine, a server or the peer: one line of JSON.
 #[derive(Deserialize)]
 pub(crate) struct Text {
     pub(crate) new_ids: Vec<u64>,
@@ -138,13 +138,13 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// How long it took, without loading the model.
+    /// Returns the time it took, without loading the model.
     pub(crate) fn seconds(&self) -> f64 {
         self.prefill_s + self.decode_s
     }
 }
 
-/// What became of a text's drafts.
+/// Counts of a text's draft tokens and the passes that verified them.
 #[derive(Deserialize)]
 struct Drafts {
     accepted: usize,
@@ -180,7 +180,8 @@ pub fn run(repo: &Repo, args: &Compare) -> Result<ExitCode> {
     Ok(table(&rows, &rounds, &prompts, args))
 }
 
-/// The engine with the reference's days. Returns `None` if it doesn't compile, which was explained.
+/// Builds the engine with the reference's days. If it doesn't compile, explains why and returns
+/// `None`.
 fn program(repo: &Repo, args: &Compare) -> Result<Option<PathBuf>> {
     let feature = host::device_feature(&args.device)?;
     if args.program.is_some() {
@@ -198,10 +199,10 @@ fn program(repo: &Repo, args: &Compare) -> Result<Option<PathBuf>> {
     }
 }
 
-/// The rows, in the order of the table.
+/// Returns the rows, in the order of the table.
 fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
-    // Compared with transformers, a sequence of ours that runs alone draws as it does. A torch
-    // stream serves all sequences of a batch, so a batch's draws are others.
+    // In a comparison with transformers, a sequence of ours that runs alone draws the same random
+    // numbers. In torch, one stream serves the whole batch, so a batch's draws differ.
     let torch = args.peer.is_some();
     let alone = if torch { "torch" } else { "chacha" };
     let engine = |name: &str, flags: &[&str], rng: &str, own_draws: bool| {
@@ -238,7 +239,7 @@ fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
     rows
 }
 
-/// The command that writes the texts of a row, without the prompts.
+/// Returns the command that generates a row's texts, without the prompts.
 fn command(repo: &Repo, program: &Path, args: &Compare, source: &Source) -> Result<Command> {
     let mut command = Command::new(program);
     match source {
@@ -266,7 +267,7 @@ fn command(repo: &Repo, program: &Path, args: &Compare, source: &Source) -> Resu
 /// Runs a command that prints a line of JSON for each prompt.
 ///
 /// # Errors
-/// With the command's own message, and as bad usage if its exit code says so.
+/// With the command's own message, and as bad usage if the exit code says so.
 pub(crate) fn texts(mut command: Command, prompts: &[String]) -> Result<Vec<Text>> {
     command.args(prompts.iter().flat_map(|prompt| ["-p", prompt]));
     let program = command.get_program().to_string_lossy().into_owned();
@@ -326,7 +327,8 @@ fn table(rows: &[Row], rounds: &[Vec<Vec<Text>>], prompts: &[String], args: &Com
     ExitCode::from(u8::from(!all_equal))
 }
 
-/// The median of a row's times. The texts of a batch share their time, others add theirs.
+/// Returns the median of a row's times. Texts in a batch run at the same time, so the longest
+/// counts. Otherwise, the times are added.
 fn median(row: &Row, rounds: &[Vec<Text>]) -> f64 {
     let shared = matches!(&row.source, Source::Engine(flags)
         if flags.iter().any(|flag| flag == "day12" || flag == "day15"));
@@ -343,7 +345,7 @@ fn median(row: &Row, rounds: &[Vec<Text>]) -> f64 {
     seconds[seconds.len() / 2]
 }
 
-/// How many drafts were accepted, in words; nothing without drafts.
+/// Describes how many draft tokens were accepted. Empty without drafts.
 fn accepted(texts: &[Text], tokens: usize) -> String {
     let drafts: Vec<&Drafts> = texts.iter().filter_map(|text| text.drafts.as_ref()).collect();
     if drafts.is_empty() {
@@ -355,8 +357,8 @@ fn accepted(texts: &[Text], tokens: usize) -> String {
     format!("; {share:.0} % of drafts accepted, {per_pass:.2} tokens per pass")
 }
 
-/// The first place where texts differ, in words. A server's are compared by ids if it returns them
-/// and by text otherwise, and it may keep the EOS token at the end to itself.
+/// Describes the first place where the texts differ. A server's texts are compared by ids if it
+/// returns them, and by text otherwise. It may omit the final EOS token.
 fn difference(want: &[Text], got: &[Text], is_server: bool) -> Option<String> {
     if want.len() != got.len() {
         return Some(format!("{} texts, not {}", got.len(), want.len()));
@@ -382,7 +384,7 @@ fn difference(want: &[Text], got: &[Text], is_server: bool) -> Option<String> {
     None
 }
 
-/// A text in indented lines that a page of the book shows without scrolling.
+/// Indents a text and wraps it to the width that a page of the book shows without scrolling.
 pub(crate) fn indented(text: &str) -> String {
     let shown: String = text.chars().filter(|c| c.is_whitespace() || !c.is_control()).collect();
     format!("  …{}", wrap(shown.trim_start(), 82).replace('\n', "\n  "))

@@ -1,5 +1,5 @@
-//! `cargo xtask compare --methods`: every decoding method on the same prompts and model, with the
-//! text that each one writes and the time it takes.
+//! `cargo xtask compare --methods`: runs every decoding method on the same prompts and model, and
+//! prints each one's texts and its time.
 
 use crate::compare_loops::{indented, texts, Compare, Text};
 use anyhow::{Context, Result};
@@ -11,7 +11,8 @@ use xtask::{host, say};
 /// The default prompt.
 const PROMPT: &str = "One day, Tom found a big";
 
-/// The methods without arguments of the command line, as flags of `run`. Greedy decoding is first.
+/// The methods that don't depend on the command line, as flags of `run`. Greedy decoding comes
+/// first.
 const METHODS: [(&str, &str); 9] = [
     ("greedy", ""),
     ("temperature", "--temperature 0.8"),
@@ -38,7 +39,7 @@ pub fn run(program: &Path, args: &Compare) -> Result<ExitCode> {
         let texts = write(program, args, &prompts, &flags).context(name)?;
         written.push((name, flags, texts));
     }
-    // The guarded method blocks a word that greedy decoding wrote.
+    // The guarded method blocks a word from the greedy text.
     if let Some(word) = args.block.clone().or_else(|| noun(&written[0].2)) {
         let flags = vec!["--block".to_string(), word];
         let texts = write(program, args, &prompts, &flags).context("guarded")?;
@@ -65,7 +66,7 @@ pub fn run(program: &Path, args: &Compare) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All methods but the guarded one: names, and flags of `run`.
+/// Returns all methods except the guarded one, with their flags of `run`.
 fn methods(args: &Compare) -> Vec<(&'static str, Vec<String>)> {
     let words = |flags: &str| flags.split_whitespace().map(str::to_string).collect::<Vec<_>>();
     let mut all: Vec<_> = METHODS.iter().map(|(name, flags)| (*name, words(flags))).collect();
@@ -80,14 +81,15 @@ fn methods(args: &Compare) -> Vec<(&'static str, Vec<String>)> {
     all
 }
 
-/// The first word of the texts that is long enough to be a noun, and not a part of most others.
+/// Returns the first word of at least four letters, likely a noun and unlikely to occur inside
+/// other words.
 fn noun(texts: &[Text]) -> Option<String> {
     let mut words = texts.iter().flat_map(|text| text.text.split(|c: char| !c.is_alphabetic()));
     words.find(|word| word.chars().count() >= 4).map(str::to_string)
 }
 
-/// Writes a text for each prompt, one after another; of several rounds the one with the median
-/// time.
+/// Generates a text for each prompt, one at a time. With several rounds, returns the one with the
+/// median time.
 fn write(
     program: &Path,
     args: &Compare,

@@ -1,5 +1,5 @@
-//! `cargo xtask hunt`: a game for those who are done. The engine has one known mistake; find it by
-//! what it writes.
+//! `cargo xtask hunt`: a game for readers who have finished the course. The engine contains one
+//! known mistake, to be found by its output.
 
 use anyhow::{bail, Result};
 use candecode_extras::mistaken_engine::{mistaken, mistakes, reference, Mistake};
@@ -29,14 +29,14 @@ pub struct Hunt {
     device: String,
 }
 
-/// How many mistakes are tried until one is seen from outside.
+/// The maximum number of mistakes to try until a probe exposes one.
 const TRIES: usize = 8;
-/// How many diagnoses there are to choose from.
+/// The number of diagnoses to choose from.
 const CHOICES: usize = 5;
-/// A probe takes no longer than this: some mistakes never end.
+/// The time limit of a probe, because some mistakes never terminate.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What tells mistakes from outside: each goes another way through the engine.
+/// Probes that expose mistakes from outside. Each takes a different path through the engine.
 const PROBES: [&str; 12] = [
     "Once upon a time",
     "--temperature 0.9 --top-k 20 --top-p 0.9 --min-p 0.02 --seed 3 -p One day",
@@ -61,12 +61,12 @@ One known mistake is in the engine. Probe it until you know it:
   guess                           name the mistake
   quit                            give up, and see it";
 
-/// Runs `hunt`. The exit code is 0 if the mistake was named.
+/// Runs `hunt`. The exit code is 0 if the reader named the mistake.
 ///
 /// # Errors
-/// Bad usage; or an engine that can't be built.
+/// Bad usage, or an engine that can't be built.
 pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
-    let feature = host::device_feature(&args.device)?; // refused before anything is built
+    let feature = host::device_feature(&args.device)?; // rejected before anything is built
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_secs() % 100_000);
     let seed = args.seed.unwrap_or(now);
     let pick = |n: usize| seed as usize % n.max(1);
@@ -84,7 +84,7 @@ pub fn run(repo: &Repo, args: &Hunt) -> Result<ExitCode> {
     choices.retain(|other| *other != hunted.mistake.diagnosis);
     choices.truncate(CHOICES - 1);
     choices.push(&hunted.mistake.diagnosis);
-    choices.sort_unstable(); // by letter: no place is likelier than another
+    choices.sort_unstable(); // alphabetical, so the order reveals nothing
     let (probes, named) = hunted.play(&choices)?;
     let verdict = if named { "Right" } else { "Not found" };
     say!("\n{}", paint(Colour::Bold, &format!("{verdict}, after {probes} probes.")));
@@ -107,7 +107,7 @@ struct Hunted<'a> {
 }
 
 impl<'a> Hunted<'a> {
-    /// The first mistake of the bank that some probe shows.
+    /// Returns the first mistake in the bank that a probe exposes.
     fn find(
         repo: &'a Repo,
         args: &'a Hunt,
@@ -132,7 +132,7 @@ impl<'a> Hunted<'a> {
         )
     }
 
-    /// Answers probes until the reader guesses or gives up. Returns how many there were, and
+    /// Answers probes until the reader guesses or gives up. Returns the number of probes, and
     /// whether the guess was right.
     fn play(&self, choices: &[&str]) -> Result<(usize, bool)> {
         let mut probes = 0;
@@ -166,7 +166,7 @@ impl<'a> Hunted<'a> {
     }
 }
 
-/// Runs a probe, flags or a text: what the engine wrote, and how it ended, unless well.
+/// Runs a probe (flags or a text). Returns the engine's output, followed by the error if it failed.
 fn probe(repo: &Repo, program: &Path, device: &str, line: &str) -> Result<String> {
     let mut command = Command::new(program);
     if device != "cpu" {
@@ -196,7 +196,7 @@ fn probe(repo: &Repo, program: &Path, device: &str, line: &str) -> Result<String
     Ok(format!("{}\n{end}", out.stdout.trim_end()).trim_end().to_string())
 }
 
-/// A line of the reader's; `None` at the end of the input.
+/// Reads a line from the reader. Returns `None` at the end of the input.
 fn ask(prompt: &str) -> Option<String> {
     print!("{prompt}");
     let _ = std::io::stdout().flush();

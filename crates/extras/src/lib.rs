@@ -1,4 +1,4 @@
-//! What other crates use of the extras: the engine with a known mistake in it.
+//! The part of the extras that other crates use: the engine with a known mistake.
 
 #![warn(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! Commands that readers run now and then, as `cargo xtask compare`, `bench`, `hunt` and `teeth`.
-//! The runner has this crate compiled when one of them is first asked for.
+//! Occasional commands for readers: `cargo xtask compare`, `bench`, `hunt` and `teeth`. The runner
+//! compiles this crate when one of them is first used.
 
 #![warn(missing_docs)]
 

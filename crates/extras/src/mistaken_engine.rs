@@ -1,8 +1,8 @@
-//! The engine of the reference, and the engine with a known mistake (`tests/wrong/dayNN.toml`).
+//! Builds the reference's engine, or the engine with a known mistake (`tests/wrong/dayNN.toml`).
 //!
-//! The mistake is in a copy of the course, in the target directory: its `src/` holds one day of the
-//! reference with the mistake in it, and all other days are compiled from the reference. The
-//! reader's `src/` is not touched.
+//! The mistake is in a copy of the course, in the target directory. The copy's `src/` holds one day
+//! of the reference with the mistake applied, and all other days are compiled from the reference.
+//! The reader's `src/` isn't touched.
 
 use anyhow::{bail, Context, Result};
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use xtask::repo::{Day, Repo};
 pub struct Mistake {
     /// Its name.
     pub name: String,
-    /// What a failing check says of it.
+    /// The diagnosis that a failing check prints.
     pub diagnosis: String,
     #[serde(flatten)]
     edit: Option<Edit>,
@@ -25,21 +25,21 @@ pub struct Mistake {
     edits: Vec<Edit>,
 }
 
-/// A place in the reference, and what the mistake has there.
+/// A place in the reference, and the code that replaces it.
 #[derive(Clone, Deserialize)]
 struct Edit {
     find: String,
     replace: String,
 }
 
-/// The file of a day's mistakes.
+/// The contents of a day's file of mistakes.
 #[derive(Deserialize)]
 struct Mistakes {
     mistake: Vec<Mistake>,
 }
 
 impl Mistake {
-    /// Returns the reference of the mistake's day, `source`, with the mistake in it.
+    /// Returns `source`, the reference of the mistake's day, with the mistake applied.
     pub fn applied_to(&self, source: &str) -> String {
         self.edit.iter().chain(&self.edits).fold(source.to_string(), |text, edit| {
             text.replacen(edit.find.trim_matches('\n'), edit.replace.trim_matches('\n'), 1)
@@ -57,7 +57,7 @@ pub fn mistakes(repo: &Repo, day: &Day) -> Result<Vec<Mistake>> {
     Ok(all.mistake)
 }
 
-/// Builds the engine of the reference.
+/// Builds the reference's engine.
 ///
 /// # Errors
 /// If it can't be built.
@@ -79,7 +79,7 @@ pub fn mistaken(
     build(repo, &course, features, feature, &mistake.name)
 }
 
-/// Makes a copy of the course with a known mistake in its `src/`. Returns its path, and the
+/// Creates a copy of the course with a known mistake in its `src/`. Returns its path, and the
 /// features that compile all other days from the reference.
 ///
 /// # Errors
@@ -91,17 +91,17 @@ pub fn mistaken_course(
 ) -> Result<(PathBuf, Vec<String>)> {
     let course = dir(repo).join("course");
     copy_changed(&repo.root, &course)?;
-    // The compiler's warnings about a mistake would give it away.
+    // Silence the compiler: warnings about the mistake would reveal it.
     let text = mistake.applied_to(&repo.read(&day.solution())?);
     let text = format!("#![allow(warnings)]\n{text}");
     backup::write(&course.join(day.src()), text.as_bytes())?;
     Ok((course, repo.features(|other| other != day)))
 }
 
-/// Returns the known mistake of this day and name.
+/// Returns the known mistake with this day and name.
 ///
 /// # Errors
-/// If there is none.
+/// If it doesn't exist.
 pub fn named(repo: &Repo, day: &str, name: &str) -> Result<(Day, Mistake)> {
     let day = repo.day(day)?;
     let found = mistakes(repo, day)?.into_iter().find(|mistake| mistake.name == name);
@@ -113,7 +113,7 @@ fn dir(repo: &Repo) -> PathBuf {
     cargo::target_dir(repo).join("xtask/hunt")
 }
 
-/// Builds an engine, and keeps the program: the next build replaces it.
+/// Builds an engine and copies the program, because the next build overwrites it.
 fn build(
     repo: &Repo,
     course: &Path,
@@ -138,11 +138,11 @@ fn build(
     Ok(kept)
 }
 
-/// Folders that no engine needs.
+/// Directories that no engine needs.
 const LEFT_OUT: [&str; 6] = [".git", ".candecode", "target", "book", "models", "oracle"];
 
-/// Makes the copy equal to the course, but for the folders that no engine needs. Files that are
-/// equal aren't written, because cargo goes by their times.
+/// Updates the copy to match the course, except for the directories that no engine needs. Skips
+/// files with equal contents, because cargo rebuilds based on modification times.
 fn copy_changed(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
         let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
@@ -165,9 +165,9 @@ fn copy_changed(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a manifest with another version of the workspace. In one target directory cargo tells
-/// packages apart by name and version, so with equal versions it would take the copy's library for
-/// the reader's.
+/// Returns a manifest with a different version of the workspace. Within one target directory, cargo
+/// tells packages apart by name and version, so with equal versions it would mistake the copy's
+/// library for the reader's.
 fn another_version(manifest: &str) -> String {
     let version = "[workspace.package]\nversion = \"";
     match manifest.split_once(version) {

@@ -1,5 +1,5 @@
-//! `cargo xtask teeth`: every known mistake, every right variant and the stub against a day's
-//! checks, as a table.
+//! `cargo xtask teeth`: runs a day's checks on every known mistake, every correct variant and the
+//! stub, and prints a table.
 
 use anyhow::Result;
 use clap::Args;
@@ -27,7 +27,7 @@ pub struct Teeth {
 /// passes.
 ///
 /// # Errors
-/// Bad usage; or programs of the repository that cannot be built or started.
+/// Bad usage, or programs of the repository that can't be built or started.
 pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
     let days: Vec<Day> = match &args.day {
         Some(day) => vec![repo.day(day)?.clone()],
@@ -48,13 +48,13 @@ pub fn run(repo: &Repo, args: &Teeth) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(sum.failed > 0)))
 }
 
-/// Prints the table of a day, and what is wrong with its checkers. Each row counts, and so does
-/// each complaint.
+/// Prints the table of a day, and any problems with its checkers. Returns the totals, in which each
+/// row and each problem counts.
 fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
     say!("{}", paint(Colour::Bold, &run.day.title()));
     let rows = outcome::teeth_rows(&run.report);
     let mut rows: Vec<(&TeethRow, bool, &str)> = rows.iter().map(judge).collect();
-    // Tests report in the order in which they end.
+    // Tests report in the order they finish.
     rows.sort_by_key(|(row, ..)| {
         ["mistake", "variant", "stub"].iter().position(|k| *k == row.kind)
     });
@@ -75,7 +75,7 @@ fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
     }
     let mut failed = run.units.iter().filter(|unit| unit.status != Status::Passed).count();
     table::messages(run, false, &[]);
-    // The row of the stub names every check.
+    // The stub's row names every check.
     let checked =
         rows.iter().filter(|(row, ..)| row.kind == "stub").flat_map(|(row, ..)| &row.caught);
     let checked: Vec<String> = checked.filter_map(|check| task(check)).collect();
@@ -88,7 +88,7 @@ fn show(repo: &Repo, run: &DayRun) -> Result<Sum> {
     Ok(Sum { passed: good, failed: failed.max(rows.len() - good) })
 }
 
-/// Whether a row is as it should be, and the word for it.
+/// Returns the row, whether it is as expected, and a word for the result.
 fn judge(row: &TeethRow) -> (&TeethRow, bool, &'static str) {
     let (good, word) = match (row.kind.as_str(), row.caught.is_empty(), row.alone.is_empty()) {
         ("stub", false, _) if row.words == format!("{} checks", row.caught.len()) => {
@@ -104,13 +104,14 @@ fn judge(row: &TeethRow) -> (&TeethRow, bool, &'static str) {
     (row, good, word)
 }
 
-/// The task that a check belongs to: `6.1` of `task_6_1_the_last_position_is_kept`.
+/// Returns the task that a check belongs to: `6.1` for `task_6_1_the_last_position_is_kept`.
 fn task(check: &str) -> Option<String> {
     let mut parts = check.split('_').skip(1);
     Some(format!("{}.{}", parts.next()?, parts.next()?))
 }
 
-/// The tasks that some checks belong to, each with how many: `6.1, 6.3 (4)`.
+/// Returns the tasks that some checks belong to, with the number of checks if there are several:
+/// `6.1, 6.3 (4)`.
 fn tasks(checks: &[String]) -> String {
     let mut counts: Vec<(String, usize)> = Vec::new();
     for task in checks.iter().filter_map(|check| task(check)) {

@@ -1,9 +1,10 @@
-//! `cargo maintain printed --claims`: which of two numbers is the larger is what the book says.
+//! `cargo maintain printed --claims`: checks the book's claims that one number is larger than
+//! another.
 //!
-//! `book/claims.toml` lists what the book says about speed and about counts. Each claim has its
-//! sentence, two lines of bash that print a number each, and how far apart the two must be. That
-//! each sentence still stands in its page is checked by every `cargo maintain printed`. The numbers
-//! are for `--claims` alone, since a slow day of the machine mustn't fail a change.
+//! `book/claims.toml` lists the book's claims about speeds and counts. Each has its sentence, two
+//! lines of bash that print a number each, and bounds for the ratio. Every `cargo maintain printed`
+//! checks that the sentences are still on their pages. The numbers are only measured with
+//! `--claims`, so that a slow day of the machine can't fail a change.
 
 use anyhow::{ensure, Context, Result};
 use serde::Deserialize;
@@ -19,35 +20,35 @@ use xtask::host;
 use xtask::repo::Repo;
 use xtask::say;
 
-/// A line of a claim takes no longer than this, the build of its benchmark included.
+/// The time limit for a line of a claim, including the build of its benchmark.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// A comparison that the book makes.
+/// A comparison in the book.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Claim {
-    /// The page, without its ending.
+    /// The page's file name, without its extension.
     page: String,
-    /// What the page says, word for word; line breaks don't count.
+    /// The page's exact words, ignoring line breaks.
     says: String,
-    /// Prints the larger number as its last word.
+    /// A command that prints the larger number as its last word.
     larger: String,
-    /// Prints the smaller number.
+    /// A command that prints the smaller number.
     smaller: String,
-    /// `larger / smaller` is at least this.
+    /// The minimum of `larger / smaller`.
     at_least: f64,
-    /// `larger / smaller` is at most this; without it, only the sign is checked.
+    /// The maximum of `larger / smaller`, if it has one.
     at_most: Option<f64>,
 }
 
 impl Claim {
-    /// Whether the ratio is what the page says.
+    /// Returns whether the ratio is within the page's bounds.
     fn holds(&self, ratio: f64) -> bool {
         ratio >= self.at_least && self.at_most.is_none_or(|most| ratio <= most)
     }
 }
 
-/// The file of the claims.
+/// The contents of the claims file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Claims {
@@ -65,10 +66,10 @@ fn claims(repo: &Repo, page: Option<&str>) -> Result<Vec<Claim>> {
         .collect())
 }
 
-/// Checks that the book still says what the claims check.
+/// Checks that every claim's sentence is still in the book.
 ///
 /// # Errors
-/// If `book/claims.toml` or a page cannot be read.
+/// If `book/claims.toml` or a page can't be read.
 pub fn sentences(repo: &Repo, page: Option<&str>) -> Result<Sum> {
     let mut sum = Sum::default();
     for claim in claims(repo, page)? {
@@ -86,7 +87,7 @@ pub fn sentences(repo: &Repo, page: Option<&str>) -> Result<Sum> {
 /// Measures both sides of each claim.
 ///
 /// # Errors
-/// If a side prints no number.
+/// If a side doesn't print a number.
 pub fn measure(repo: &Repo, engine: &Path, page: Option<&str>) -> Result<Sum> {
     let mut sum = Sum::default();
     let sides = Sides { repo, engine, known: RefCell::default() };
@@ -104,8 +105,8 @@ pub fn measure(repo: &Repo, engine: &Path, page: Option<&str>) -> Result<Sum> {
     Ok(sum)
 }
 
-/// What the lines of claims can call. `run`'s numbers are the fastest of three runs, a benchmark's
-/// is the fastest sample of two rounds.
+/// Shell functions for the lines of claims. Times from `run` are the fastest of three runs. A
+/// benchmark's are the fastest sample of two rounds.
 const WORDS: &str = r#"
 engine() { "$CANDECODE" --stats "$@" 2>&1 >/dev/null; }
 fastest() { for _ in 1 2 3; do "$@"; done | sort -g | head -n 1; }
@@ -132,7 +133,7 @@ cell() {
 }
 "#;
 
-/// Runs the lines, each one once.
+/// Runs the lines, each only once.
 struct Sides<'a> {
     repo: &'a Repo,
     engine: &'a Path,
@@ -140,7 +141,7 @@ struct Sides<'a> {
 }
 
 impl Sides<'_> {
-    /// The number that a line prints, or that it is.
+    /// Returns the number that a line prints, or the line itself if it is a number.
     fn number(&self, line: &str) -> Result<f64> {
         if let Ok(number) = line.parse() {
             return Ok(number);
@@ -165,14 +166,14 @@ impl Sides<'_> {
     }
 }
 
-/// Where a benchmark's output is kept for the other claims of this run.
+/// Returns the directory that keeps a benchmark's output for the other claims of this run.
 fn kept(repo: &Repo) -> Result<PathBuf> {
     let dir = cargo::target_dir(repo).join(format!("claims-{}", std::process::id()));
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
     Ok(dir)
 }
 
-/// A text without its line breaks.
+/// Collapses line breaks and other white space.
 fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,8 +1,8 @@
-//! `cargo maintain live-mistakes`: the known mistakes that the book's live figures can switch on,
-//! each compiled for the page as the lessons are.
+//! `cargo maintain live-mistakes`: compiles the known mistakes that the book's live figures can
+//! switch on, in the same way as the lessons.
 //!
-//! Which ones is said by the figures themselves, `book/src/live/figures/*.js`: `mistake: 'day08
-//! NAME'`. The book tool takes what lies in `target/live/mistakes` into the book it builds next.
+//! The figures in `book/src/live/figures/*.js` name their mistakes: `mistake: 'day08 NAME'`. The
+//! next build of the book includes everything in `target/live/mistakes`.
 
 use anyhow::{ensure, Context, Result};
 use candecode_extras::mistaken_engine::{mistaken_course, named};
@@ -17,7 +17,7 @@ use xtask::say;
 /// Compiles every mistake that a figure names.
 ///
 /// # Errors
-/// If a mistake is not in `tests/wrong`, or does not compile.
+/// If a mistake isn't in `tests/wrong`, or doesn't compile.
 pub fn run(repo: &Repo) -> Result<ExitCode> {
     let target = cargo::target_dir(repo).join("live");
     let kept = target.join("mistakes");
@@ -48,7 +48,7 @@ pub fn run(repo: &Repo) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Day and name of every mistake that a figure can switch on.
+/// Returns the day and name of every mistake that a figure can switch on.
 fn switches(repo: &Repo) -> Result<BTreeSet<(String, String)>> {
     let pattern = Regex::new(r"mistake: '(day\d\d) (\w+)'")?;
     let dir = repo.root.join("book/src/live/figures");

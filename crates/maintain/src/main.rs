@@ -1,4 +1,4 @@
-//! `cargo maintain`: what maintainers of the course run.
+//! `cargo maintain`: commands for the course's maintainers.
 
 #![warn(missing_docs)]
 

@@ -1,11 +1,12 @@
-//! `cargo maintain messages`: the book's page of messages, with what the commands say today.
+//! `cargo maintain messages`: updates the book's page of messages with the commands' current
+//! output.
 
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 use xtask::cargo;
 use xtask::repo::Repo;
 
-/// Runs every command of the page (`tests/messages.rs`), and writes its output into the page.
+/// Runs every command on the page (`tests/messages.rs`) and writes its output to the page.
 ///
 /// # Errors
 /// If cargo can't be started.

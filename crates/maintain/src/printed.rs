@@ -1,10 +1,10 @@
-//! `cargo maintain printed`: compares the outputs that the book prints with what the commands say.
+//! `cargo maintain printed`: compares the outputs printed in the book with those of the commands.
 //!
 //! A page marks a printed output with a comment above its fence: `<!-- output: cargo xtask run …
 //! -->`, or, for the engine with a known mistake, `<!-- broken: day10 whole_buffer_returned: run …
-//! -->`. Lines may be wrapped as the page likes, and `…` stands for anything. A table whose last
-//! column shows how the outputs of broken engines begin is followed by one `<!-- in the table:
-//! day05 post_norm: run … -->` for each row, in their order. The commands are typed into bash.
+//! -->`. Line breaks can differ, and `…` matches anything. A table whose last column shows how the
+//! outputs of broken engines begin is followed by one `<!-- in the table: day05 post_norm: run …
+//! -->` per row, in order. The commands are run by bash.
 
 use crate::claims;
 use anyhow::{ensure, Context, Result};
@@ -37,13 +37,13 @@ pub struct Printed {
     claims: bool,
 }
 
-/// A command of the book takes no longer than this.
+/// The time limit for a command of the book.
 const LIMIT: Duration = Duration::from_secs(300);
-/// A page shows lines of this length without scrolling.
+/// The maximum length of a line that a page shows without scrolling.
 const WIDTH: usize = 84;
 
-/// Runs `printed`. The exit code is 1 if the book prints something else than a command says, or a
-/// claim's sentence is gone.
+/// Runs `printed`. The exit code is 1 if the book's output differs from a command's, or if the
+/// sentence of a claim is gone.
 ///
 /// # Errors
 /// If a marker can't be read, or an engine can't be built.
@@ -58,22 +58,22 @@ pub fn run(repo: &Repo, args: &Printed) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(sum.failed > 0)))
 }
 
-/// A marked output of a page.
+/// A marked output on a page.
 #[derive(Debug)]
 struct Marked {
-    /// The line of the marker, counted from 0.
+    /// The line of the marker, from 0.
     line: usize,
-    /// Day and name of the known mistake, if the engine has one.
+    /// The day and name of the engine's known mistake, if it has one.
     mistake: Option<(String, String)>,
-    /// The commands, as they are typed.
+    /// The commands, as typed.
     commands: Vec<String>,
-    /// The lines of the block, or the one row of a table.
+    /// The lines of the block, or the single row of a table.
     body: Range<usize>,
     in_table: bool,
 }
 
 impl Marked {
-    /// The output that the page prints, without the commands.
+    /// Returns the output printed on the page, without the commands.
     fn printed(&self, lines: &[String]) -> String {
         let body = &lines[self.body.clone()];
         if self.in_table {
@@ -85,7 +85,7 @@ impl Marked {
     }
 }
 
-/// Compares the marked outputs with what the commands say today, or writes that into the pages.
+/// Compares the marked outputs with the commands' current output, or updates the pages.
 fn outputs(repo: &Repo, args: &Printed) -> Result<Sum> {
     let mut sum = Sum::default();
     let mut engines: BTreeMap<Option<(String, String)>, PathBuf> = BTreeMap::new();
@@ -94,7 +94,7 @@ fn outputs(repo: &Repo, args: &Printed) -> Result<Sum> {
         let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
         let mut found = marked(&lines).with_context(|| page.display().to_string())?;
         found.retain(|one| args.broken || one.mistake.is_none());
-        // From the last to the first, because new lines move everything after them.
+        // From last to first, because an edit shifts all lines after it.
         for one in found.iter().rev() {
             if !engines.contains_key(&one.mistake) {
                 engines.insert(one.mistake.clone(), engine(repo, one.mistake.as_ref())?);
@@ -123,7 +123,7 @@ fn outputs(repo: &Repo, args: &Printed) -> Result<Sum> {
     Ok(sum)
 }
 
-/// Builds the reference's engine, or the one with a known mistake.
+/// Builds the engine of the reference, or the one with a known mistake.
 fn engine(repo: &Repo, mistake: Option<&(String, String)>) -> Result<PathBuf> {
     match mistake {
         None => reference(repo, None),
@@ -134,7 +134,7 @@ fn engine(repo: &Repo, mistake: Option<&(String, String)>) -> Result<PathBuf> {
     }
 }
 
-/// The pages of the book, in order.
+/// Returns the pages of the book, in order.
 fn pages(repo: &Repo, wanted: Option<&str>) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(repo.root.join("book/src"))?;
     let mut pages: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -144,7 +144,8 @@ fn pages(repo: &Repo, wanted: Option<&str>) -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// All marked outputs of a page. Several markers above one fence are the commands of one session.
+/// Returns all marked outputs of a page. Several markers above one fence are the commands of one
+/// session.
 fn marked(lines: &[String]) -> Result<Vec<Marked>> {
     let mut found: Vec<Marked> = Vec::new();
     let (mut commands, mut mistake) = (Vec::new(), None);
@@ -174,7 +175,7 @@ fn marked(lines: &[String]) -> Result<Vec<Marked>> {
     Ok(found)
 }
 
-/// A line, in several if it's too long for a page.
+/// Wraps a line that is too long for a page.
 fn wrapped(line: &str) -> String {
     if line.chars().count() > WIDTH {
         wrap(line, WIDTH)
@@ -190,8 +191,8 @@ fn of_a_mistake(rest: &str) -> Result<((String, String), String)> {
     Ok(((day.to_string(), name.trim().to_string()), command.trim().to_string()))
 }
 
-/// The row that the marker at `line` belongs to: n markers belong to the last n rows of the table
-/// above.
+/// Returns the row that the marker at `line` belongs to. With n markers, they belong to the last n
+/// rows of the table above them.
 fn row_of(lines: &[String], line: usize) -> Result<usize> {
     let is_marker = |at: usize| lines[at].trim().starts_with("<!-- in the table:");
     let first = (0..=line).rev().take_while(|at| is_marker(*at)).last().unwrap_or(line);
@@ -202,7 +203,8 @@ fn row_of(lines: &[String], line: usize) -> Result<usize> {
     Ok(row)
 }
 
-/// The lines of a block without those that are typed: `$ …`, and the next line after a backslash.
+/// Returns the lines of a block without the typed ones: `$ …`, and any line after a typed line that
+/// ends in a backslash.
 fn untyped(lines: &[String]) -> Vec<&str> {
     let mut typed = false;
     let mut kept = Vec::new();
@@ -216,8 +218,8 @@ fn untyped(lines: &[String]) -> Vec<&str> {
     kept
 }
 
-/// Replaces cargo in the commands of the book: `run` and `chat` start the engine, in which all days
-/// are the reference's whatever the command says, and `compare` runs it.
+/// Replaces cargo in the book's commands. `run` and `chat` start the engine with the reference for
+/// all days, regardless of the command's flags, and `compare` uses that engine.
 const CARGO: &str = r#"
 cargo() {
   local words=()
@@ -242,7 +244,7 @@ cargo() {
 run() { cargo xtask run "$@"; }
 "#;
 
-/// Runs a command of the book with an engine. Returns its output and its errors.
+/// Runs a command of the book with an engine. Returns its standard output and its errors.
 fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
     let mut command = Command::new("bash");
     command.args(["-c", &format!("{CARGO}{typed}")]).current_dir(&repo.root);
@@ -256,8 +258,8 @@ fn said(repo: &Repo, program: &Path, typed: &str) -> Result<String> {
     })
 }
 
-/// Whether a printed text equals what was said. White space doesn't count, and `…` stands for
-/// anything.
+/// Returns whether a printed text matches the actual output. Any run of white space equals a single
+/// space, and `…` matches anything.
 fn matches(printed: &str, said: &str) -> bool {
     let plain = |text: &str| {
         let seen: String = text.chars().filter(|c| c.is_whitespace() || !c.is_control()).collect();

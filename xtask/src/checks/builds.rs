@@ -59,7 +59,7 @@ impl Mix {
     fn features(self) -> &'static [&'static str] {
         match self {
             Mix::Mine => &["mine", "ref"], // a module of the check program
-            Mix::AllMine => &[],           // the library's, as every other day
+            Mix::AllMine => &[],           // the library's, like every other day
             Mix::Reference => &["ref"],
         }
     }

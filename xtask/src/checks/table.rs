@@ -111,7 +111,7 @@ fn cause(unit: &Unit) -> Vec<&str> {
     match (found.is_empty(), body.is_empty()) {
         (false, _) => found,
         (true, false) => body,
-        (true, true) => vec![head], // a check that says nothing is like no other
+        (true, true) => vec![head], // a check without a message is unique
     }
 }
 

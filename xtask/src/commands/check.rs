@@ -1,8 +1,8 @@
-//! `cargo xtask check`: runs the checkers of a day, on the reader's code or on the reference.
+//! `cargo xtask check`: runs a day's checkers on the reader's code or on the reference.
 //!
-//! `--part 2` runs the checks of one part of a day. Which tasks are of it is written in the day's
-//! file: a line `// part 2: title` above the first function of the part, in the reference and so in
-//! the stub (see [`crate::stubs`]).
+//! `--part 2` runs the checks of one part of a day. The day's file defines its parts: a line `//
+//! part 2: title` stands above a part's first function, in the reference and therefore in the stub
+//! (see [`crate::stubs`]).
 
 use crate::cargo::{self, Built};
 use crate::checks;
@@ -55,7 +55,7 @@ pub struct Check {
 /// Runs `check`. The exit code is 0 only if every check passed.
 ///
 /// # Errors
-/// Bad usage; or files or programs of the repository that cannot be used.
+/// Bad usage, or files or programs of the repository that can't be used.
 pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     if args.watch {
         let day = (args.day != "all").then_some(args.day.as_str());
@@ -63,7 +63,7 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     }
     let (day, tasks) = chosen(repo, args)?;
     if let Some(device) = &args.device {
-        host::device_feature(device)?; // refused before anything is built
+        host::device_feature(device)?; // rejected before anything is built
     }
     if let Some(kernels) = &args.kernels {
         std::env::set_var("CANDECODE_KERNELS", kernels); // the checks inherit it
@@ -96,7 +96,7 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// Prints what came of a day.
+/// Prints the results of a day.
 fn show(repo: &Repo, run: &DayRun, mix: Mix, tasks: &[String], show_output: bool) -> Result<()> {
     match run.built.as_deref() {
         None => table::tasks(repo, run, "the stub, nothing written yet", tasks)?,
@@ -110,12 +110,12 @@ fn show(repo: &Repo, run: &DayRun, mix: Mix, tasks: &[String], show_output: bool
     Ok(())
 }
 
-/// Names the known mistakes that do what the reader's code does, after all else is said: Ctrl-C
-/// ends that, and the exit code is what it was.
+/// Names the known mistakes that produce the same results as the reader's code. This comes after
+/// all other output, so Ctrl-C can skip it without changing the exit code.
 fn name_mistakes(repo: &Repo, runs: &[DayRun], options: &Options, failed: bool) -> Result<()> {
     for run in runs {
         let ended = move || std::process::exit(i32::from(failed));
-        let _ = ctrlc::set_handler(ended); // an error: it is set already
+        let _ = ctrlc::set_handler(ended); // fails if it's set already
         if let Some(units) = checks::diagnose(repo, run, options, &|| false)? {
             table::diagnoses(&units);
         }
@@ -123,8 +123,8 @@ fn name_mistakes(repo: &Repo, runs: &[DayRun], options: &Options, failed: bool) 
     Ok(())
 }
 
-/// The last line: how many checks passed and failed, and how many could not, because their task is
-/// not written or their day does not compile. Before anything is written, checks mean nothing yet.
+/// Formats the last line: the checks that passed, failed, and couldn't run because their task isn't
+/// written or their day doesn't compile. Until something is written, checks mean nothing.
 fn last_line(sum: Sum, runs: &[DayRun]) -> String {
     let units = || runs.iter().flat_map(|run| &run.units);
     let count = |status| units().filter(|unit| unit.status == status).count();
@@ -145,7 +145,7 @@ fn last_line(sum: Sum, runs: &[DayRun]) -> String {
     line
 }
 
-/// The day asked for, `None` for all, and the tasks, none of them for all. A task tells its day.
+/// Returns the chosen day (`None` for all) and tasks (empty for all). A task implies its day.
 fn chosen(repo: &Repo, args: &Check) -> Result<(Option<Day>, Vec<String>)> {
     let named = if args.day == "all" { None } else { Some(repo.day(&args.day)?.clone()) };
     if let Some(id) = &args.task {
@@ -170,8 +170,8 @@ fn chosen(repo: &Repo, args: &Check) -> Result<(Option<Day>, Vec<String>)> {
     Ok((Some(day), of_part.map(|task| task.id).collect()))
 }
 
-/// Says what comes next, if the reader's day (or its core, or the part of it) is done; false if the
-/// day does not fit the engine.
+/// Prints the next step if the reader's day (or its core, or the chosen part) is done. Returns
+/// false if the day doesn't fit the engine.
 fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     let tasks = repo.tasks(&run.day)?;
     let further = |unit: &Unit| {
@@ -196,7 +196,7 @@ fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
         return Ok(true);
     }
     say!("Day {number} {done}.");
-    // A day with an open task is the reference's in `run`.
+    // `run` uses the reference for a day with open tasks.
     if open.is_empty() && !fits(repo, &run.day)? {
         return Ok(false);
     }
@@ -210,8 +210,9 @@ fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     Ok(true)
 }
 
-/// Builds what `run` will run, and says whether the day fits into it: its checks meet the types of
-/// the reference around it, and not what the engine makes of the reader's.
+/// Builds the engine as `run` would, and returns whether the day fits. The day's checks only
+/// compile it against the reference's types, so they can't show whether the engine compiles with
+/// it.
 pub fn fits(repo: &Repo, day: &Day) -> Result<bool> {
     let number = day.number;
     match run_engine::build_mix(repo)? {

@@ -1,4 +1,4 @@
-//! `cargo xtask diff`: what the reader wrote next to the reference, task by task.
+//! `cargo xtask diff`: shows the reader's code next to the reference, task by task.
 
 use crate::progress;
 use crate::repo::{Day, Repo};
@@ -21,10 +21,10 @@ pub struct Diff {
     task: Option<String>,
 }
 
-/// Runs `diff`. A task that is not written is not shown: its reference would give it away.
+/// Runs `diff`. Skips tasks that aren't written yet, because the reference would spoil them.
 ///
 /// # Errors
-/// Bad usage; or a file that cannot be read.
+/// Bad usage, or a file that can't be read.
 pub fn run(repo: &Repo, args: &Diff) -> Result<ExitCode> {
     let day = repo.day(&args.day)?;
     let task = args.task.as_ref().map(|id| repo.task_of(Some(day), id)).transpose()?;
@@ -35,9 +35,9 @@ pub fn run(repo: &Repo, args: &Diff) -> Result<ExitCode> {
 /// Prints a day's tasks, or one of them.
 ///
 /// # Errors
-/// If a file cannot be read.
+/// If a file can't be read.
 pub fn show_day(repo: &Repo, day: &Day, only: Option<&str>) -> Result<()> {
-    // A reader who pasted the reference has its markers, too.
+    // A reader who pasted the reference also pasted its markers.
     let text = |path: String| repo.read(&path).map(|source| stubs::unmarked(&source));
     let (mine, reference) = (text(day.src())?, text(day.solution())?);
     let unwritten = progress::unwritten(&mine, day.number);
@@ -61,7 +61,7 @@ pub fn show_day(repo: &Repo, day: &Day, only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// The lines that differ between two texts, if `counts` accepts them, each with its sign.
+/// Returns the lines that differ between two texts and satisfy `counts`, each with its sign.
 pub fn changed_lines(old: &str, new: &str, counts: impl Fn(&str) -> bool) -> Vec<String> {
     let diff = TextDiff::from_lines(old, new);
     let changes = diff.iter_all_changes();
@@ -69,7 +69,7 @@ pub fn changed_lines(old: &str, new: &str, counts: impl Fn(&str) -> bool) -> Vec
     changed.map(coloured).collect()
 }
 
-/// A line after its sign; what goes is red, what comes is green.
+/// Formats a line with its sign. Removed lines are red, added lines green.
 fn coloured(line: Change<&str>) -> String {
     let text = format!("{} {}", line.tag(), line.value().trim_end());
     match line.tag() {
@@ -79,7 +79,8 @@ fn coloured(line: Change<&str>) -> String {
     }
 }
 
-/// The name of the function that a task's line stands in, and which of that name it is.
+/// Returns the name of the function that contains a task's line, and its index among functions of
+/// that name.
 fn function_of<'a>(source: &'a str, id: &str) -> Option<(&'a str, usize)> {
     let before: Vec<&str> = source.lines().take_while(|line| !is_task_line(line, id)).collect();
     let names: Vec<&str> = before.iter().filter_map(|line| function_name(line)).collect();
@@ -87,7 +88,7 @@ fn function_of<'a>(source: &'a str, id: &str) -> Option<(&'a str, usize)> {
     Some((name, names.iter().filter(|other| *other == name).count() - 1))
 }
 
-/// The lines between the braces of the `nth` function of a name; the indent tells the last.
+/// Returns the body of the `nth` function of a name. The last line is found by its indent.
 fn body(source: &str, name: &str, nth: usize) -> Option<String> {
     let lines: Vec<&str> = source.lines().collect();
     let mut heads = (0..lines.len()).filter(|&at| function_name(lines[at]) == Some(name));
@@ -99,7 +100,7 @@ fn body(source: &str, name: &str, nth: usize) -> Option<String> {
     Some(lines[open + 1..end].iter().map(|line| format!("{line}\n")).collect())
 }
 
-/// The name in a line that opens a function.
+/// Returns the name of the function that a line opens.
 fn function_name(line: &str) -> Option<&str> {
     let code = line.trim();
     let (before, rest) = code.split_once("fn ")?;

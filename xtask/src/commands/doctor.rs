@@ -1,4 +1,4 @@
-//! `cargo xtask doctor`: what machine this is, what it lacks, and how to mend it.
+//! `cargo xtask doctor`: describes the machine, what is missing, and how to fix it.
 
 use crate::cargo;
 use crate::git::git;
@@ -10,13 +10,13 @@ use std::process::ExitCode;
 
 const GIB: u64 = 1 << 30;
 
-/// A finding: what it is, and what mends it if it is bad.
+/// A finding, with a fix if it is bad.
 type Finding = (String, Option<&'static str>);
 
-/// Prints what an issue should say of the machine, and a line for each thing that can be bad. The
-/// exit code is 1 if something must be mended. No line has a name of the reader's or the machine's.
+/// Prints the machine's description for an issue, and a line for each thing that can be wrong. The
+/// exit code is 1 if something needs fixing. No line contains a name of the reader or the machine.
 ///
-/// Whether there is a compiler needs no look: it compiled this program.
+/// A compiler must be installed, since it compiled this program, so there's no check for one.
 pub fn run(repo: &Repo) -> ExitCode {
     let known =
         |text: Option<String>| text.map_or("unknown".into(), |text| text.trim().to_string());
@@ -36,7 +36,7 @@ pub fn run(repo: &Repo) -> ExitCode {
     ExitCode::from(u8::from(findings.iter().any(|(_, mend)| mend.is_some())))
 }
 
-/// The processor's name; on a Mac it is also that of the GPU.
+/// Returns the processor's name. On a Mac, it also names the GPU.
 fn processor() -> Option<String> {
     if cfg!(target_os = "macos") {
         output("sysctl", &["-n", "machdep.cpu.brand_string"])
@@ -47,7 +47,8 @@ fn processor() -> Option<String> {
     }
 }
 
-/// The system and its version. Not `uname`'s, whose release may hold any words.
+/// Returns the system and its version. Doesn't use `uname`, because its release can contain
+/// arbitrary text.
 fn system() -> Option<String> {
     if cfg!(target_os = "macos") {
         return Some(format!("macOS {}", output("sw_vers", &["-productVersion"])?.trim()));
@@ -56,14 +57,14 @@ fn system() -> Option<String> {
     Some(name.unwrap_or(std::env::consts::OS.into()).trim_matches('"').to_string())
 }
 
-/// The value of a key in a file of such lines.
+/// Returns the value of a key in a file of key-value lines separated by `sign`.
 fn value(file: &str, key: &str, sign: char) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(key))?;
     Some(line.split_once(sign)?.1.to_string())
 }
 
-/// Free space where cargo builds.
+/// Reports the free space on the disk that cargo builds on.
 fn space(repo: &Repo) -> Option<Finding> {
     let target = cargo::target_dir(repo);
     let there = target.ancestors().find(|dir| dir.exists())?;
@@ -79,7 +80,7 @@ fn space(repo: &Repo) -> Option<Finding> {
     })
 }
 
-/// How far the clone is behind what was fetched last.
+/// Reports how many of the commits fetched last are missing from the clone's branch.
 fn clone(repo: &Repo) -> Option<Finding> {
     let behind = |remote: &str| {
         let range = format!("HEAD..refs/remotes/{remote}/HEAD");

@@ -1,4 +1,4 @@
-//! `cargo xtask explain`: what a message means and what to do, from the book's page of messages.
+//! `cargo xtask explain`: looks up a message's meaning and fix in the book's page of messages.
 
 use crate::repo::Repo;
 use crate::term::{paint, wrap, Colour};
@@ -8,11 +8,11 @@ use clap::Args;
 use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
 
-/// The page, relative to the root.
+/// The page's path, relative to the root.
 const PAGE: &str = "book/src/when_something_goes_wrong.md";
-/// Lines of prose are no longer than this.
+/// The maximum width of a line of prose.
 const WIDTH: usize = 88;
-/// The most sections, and messages of a section, that are shown.
+/// The maximum number of sections to show, and of messages in each.
 const SHOWN: usize = 3;
 
 /// The flags of `explain`.
@@ -23,13 +23,13 @@ pub struct Explain {
     words: Vec<String>,
 }
 
-/// A section of the page: its title, and paragraphs and messages in their order.
+/// A section of the page: its title, and its paragraphs and messages in order.
 struct Section {
     title: String,
     parts: Vec<String>,
 }
 
-/// Prints the sections that are about a message. The exit code is 1 if there are none.
+/// Prints the sections about a message. The exit code is 1 if there are none.
 ///
 /// # Errors
 /// If the page can't be read.
@@ -53,7 +53,7 @@ pub fn run(repo: &Repo, args: &Explain) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(found.is_empty())))
 }
 
-/// The sections of the page. A command and what it says are one part, and so is a paragraph.
+/// Parses the page into sections. Each paragraph is one part, and so is a command with its output.
 fn sections(page: &str) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let (mut in_code, mut begins) = (false, true);
@@ -86,9 +86,9 @@ fn words(text: &str) -> HashSet<String> {
     words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
 }
 
-/// The sections that share the most words with the query, each with its messages that do. A word
-/// counts the more, the fewer sections have it, and nothing if most have it; at least half of the
-/// query must be found.
+/// Returns the sections that share the most words with the query, each with its matching messages.
+/// Rare words count more, and words that most sections contain don't count. At least half of the
+/// query has to match.
 fn find<'a>(sections: &'a [Section], query: &str) -> Vec<(&'a Section, Vec<&'a String>)> {
     let text = |section: &Section| words(&format!("{} {}", section.title, section.parts.join(" ")));
     let texts: Vec<HashSet<String>> = sections.iter().map(text).collect();
@@ -115,7 +115,7 @@ fn find<'a>(sections: &'a [Section], query: &str) -> Vec<(&'a Section, Vec<&'a S
     found.map(|(section, _)| (section, messages(section))).collect()
 }
 
-/// The first of the items that have the highest score.
+/// Returns the first few items with a score close to the highest.
 fn best<T>(items: impl Iterator<Item = T>, score: impl Fn(&T) -> f64) -> Vec<T> {
     let items: Vec<(f64, T)> = items.map(|item| (score(&item), item)).collect();
     let highest = items.iter().map(|(score, _)| *score).fold(0.0, f64::max);

@@ -1,7 +1,7 @@
-//! `cargo xtask hint`: help in three steps, and no more of it than asked for.
+//! `cargo xtask hint`: help in three tiers, one at a time.
 //!
-//! The hints are in `xtask/hints.toml`, one table a task; how many of them the reader has seen is
-//! kept in `.candecode/hints.json`.
+//! The hints are in `xtask/hints.toml`, one table per task. The number of hints the reader has seen
+//! is stored in `.candecode/hints.json`.
 
 use crate::backup;
 use crate::checks::saved::Inputs;
@@ -15,13 +15,13 @@ use clap::Args;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// Where the hints are, relative to the root.
+/// Path of the hints, relative to the root.
 const FILE: &str = "xtask/hints.toml";
-/// How many tiers of each task were shown, relative to the root.
+/// Path of the number of tiers shown per task, relative to the root.
 const SEEN: &str = ".candecode/hints.json";
-/// Lines of prose are no longer than this.
+/// The maximum width of a line of prose.
 const WIDTH: usize = 88;
-/// The tiers, from the least help to the most, and what each is called on the screen.
+/// The tiers, from least to most help, with their names on the screen.
 const TIERS: [(&str, &str); 3] = [
     ("question", "a question"),
     ("idea", "a sharper question"),
@@ -45,20 +45,21 @@ pub struct Hint {
 /// Runs `hint`.
 ///
 /// # Errors
-/// Bad usage; or hints that are absent.
+/// Bad usage, or missing hints.
 pub fn run(repo: &Repo, args: &Hint) -> Result<ExitCode> {
     let (day, task) = choose(repo, args)?;
     show(repo, &day, &task, args.more)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what was seen of a task's hints, or with `more` the next, and what to do then.
+/// Prints the hints of a task seen so far, or with `more` the next one, and a suggestion for going
+/// on.
 ///
 /// # Errors
-/// If the file lacks the hint.
+/// If the file has no such hint.
 pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
     let hints = read(repo)?;
-    // What cannot be read counts as nothing seen.
+    // An unreadable file counts as no hints seen.
     let seen = repo.read(SEEN).ok().and_then(|text| serde_json::from_str(&text).ok());
     let mut seen: BTreeMap<String, usize> = seen.unwrap_or_default();
     let before = seen.get(&task.id).copied().unwrap_or(0).min(TIERS.len());
@@ -95,15 +96,15 @@ pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
     Ok(())
 }
 
-/// All hints: by task, the texts of the tiers.
+/// Reads all hints: the text of each tier, by task.
 fn read(repo: &Repo) -> Result<BTreeMap<String, BTreeMap<String, String>>> {
     toml::from_str(&repo.read(FILE)?).map_err(|e| anyhow!("{FILE}: {e}"))
 }
 
-/// The task asked for, else the first unfinished of the day, or of the day the reader is at.
+/// Returns the requested task, or the first unfinished one of the requested or current day.
 fn choose(repo: &Repo, args: &Hint) -> Result<(Day, Task)> {
     if let (Some(id), None) = (args.day.as_deref().filter(|day| day.contains('.')), &args.task) {
-        return repo.task_of(None, id); // `hint 6.1`: a task where a day could stand
+        return repo.task_of(None, id); // `hint 6.1`: a task in place of a day
     }
     let named = args.day.as_ref().map(|day| repo.day(day)).transpose()?;
     if let Some(id) = &args.task {

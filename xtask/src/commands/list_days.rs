@@ -1,4 +1,4 @@
-//! `cargo xtask list`: a line for every day, or one day's tasks, and what to type next.
+//! `cargo xtask list`: prints a line per day, or the tasks of one day, and the next command.
 
 use crate::checks::outcome::Status;
 use crate::checks::saved::Inputs;
@@ -19,10 +19,11 @@ pub struct List {
     day: Option<String>,
 }
 
-/// Runs `list`. It runs no checks: what changed since the last one is "not checked".
+/// Runs `list`. It doesn't run any checks: tasks that changed since their last one are "not
+/// checked".
 ///
 /// # Errors
-/// Bad usage; or a file of the repository that cannot be read.
+/// Bad usage, or a file of the repository that can't be read.
 pub fn run(repo: &Repo, args: &List) -> Result<ExitCode> {
     let only = args.day.as_ref().map(|day| repo.day(day)).transpose()?;
     let days = progress::all_days(repo, &Inputs::read(repo))?;
@@ -43,7 +44,8 @@ pub fn run(repo: &Repo, args: &List) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a day in one line: its state, its name, how many of its tasks passed, and whose it is.
+/// Prints a day on one line: its state, its name, how many tasks passed, and whether the code is
+/// the reader's.
 pub fn overview(day: &DayProgress) {
     let core = || day.tasks.iter().filter(|(task, _)| !task.further);
     let unchecked = core().any(|(_, status)| status.is_none());
@@ -76,7 +78,7 @@ fn tasks(day: &DayProgress) {
     }
 }
 
-/// How much of the course is done.
+/// Summarizes progress through the whole course.
 pub fn sum(days: &[DayProgress]) -> String {
     let tasks = || days.iter().flat_map(|day| &day.tasks);
     let passed = tasks().filter(|(_, status)| *status == Some(Status::Passed)).count();
@@ -84,7 +86,7 @@ pub fn sum(days: &[DayProgress]) -> String {
     format!("{passed} of {} tasks, {done} of {} days done", tasks().count(), days.len())
 }
 
-/// What to do and to type next.
+/// Returns the next step, with its command.
 fn next(day: Option<&DayProgress>) -> String {
     let Some((day, (task, status))) = day.and_then(|day| Some((&day.day, day.open()?))) else {
         return "Every core task is done.".to_string();

@@ -1,4 +1,4 @@
-//! The commands, one file each: flags, and a function that runs them.
+//! The commands, one file each: their flags and the function that runs them.
 
 pub mod book;
 pub mod check;
@@ -20,7 +20,7 @@ use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// From this command on, the list of commands has them below a heading of their own.
+/// The first command under the second heading in the list of commands.
 pub const FIRST_OF_MORE: &str = "chat";
 
 /// A command is a variant here, in the order of the list, a line in [`run`], and a file of its own.
@@ -82,10 +82,10 @@ pub struct PassedOn {
     args: Vec<OsString>,
 }
 
-/// Runs a command; the exit code is the runner's.
+/// Runs a command and returns the exit code.
 ///
 /// # Errors
-/// Whatever the command cannot do; bad usage is told apart by [`crate::Usage`].
+/// Any error of the command. Bad usage is a [`crate::Usage`].
 pub fn run(command: Command) -> Result<ExitCode> {
     let repo = Repo::find()?;
     match command {
@@ -111,7 +111,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Runs a command of `crates/extras`, which is compiled when it is first asked for.
+/// Runs a command of `crates/extras`, which is compiled on first use.
 fn tool(repo: &Repo, command: &str, mut args: Vec<OsString>) -> Result<ExitCode> {
     args.insert(0, command.into());
     cargo::run_member(repo, "candecode-extras", &[], &args)

@@ -1,5 +1,5 @@
-//! `cargo xtask reset` and `start`: other content for the reader's files, with a copy of what was
-//! there.
+//! `cargo xtask reset` and `start`: replace the reader's files, keeping a copy of their old
+//! content.
 
 use crate::backup;
 use crate::progress::{self, Progress};
@@ -31,17 +31,17 @@ pub struct Start {
     day: String,
 }
 
-/// `reset`: puts the stub, the reference's code or an older copy into `src/`.
+/// `reset`: writes the stub, the reference's code or an older copy to `src/`.
 ///
 /// # Errors
-/// If there is no such day or copy, or a file cannot be read or written.
+/// If the day or copy doesn't exist, or a file can't be read or written.
 pub fn run(repo: &Repo, args: &Reset) -> Result<ExitCode> {
     match &args.day {
         None => list(repo),
         Some(what) if args.undo => undo(repo, what)?,
         Some(day) => {
             let day = repo.day(day)?;
-            let stub = repo.stub(day)?; // also tells a reference with a mistake in its marks
+            let stub = repo.stub(day)?; // also reports bad markers in the reference
             let (text, words) = match args.reference {
                 true => (given(repo, day)?, "the reference's code now"),
                 false => (stub, "the stub again"),
@@ -55,10 +55,10 @@ pub fn run(repo: &Repo, args: &Reset) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `start`: puts the reference's code into every earlier day that the reader hasn't begun.
+/// `start`: fills in the reference's code for every earlier day that the reader hasn't begun.
 ///
 /// # Errors
-/// As [`run`]. Days before the one that fails are given.
+/// Same as [`run`]. Days before the failing one have been filled in.
 pub fn start(repo: &Repo, args: &Start) -> Result<ExitCode> {
     let day = repo.day(&args.day)?;
     for earlier in repo.days.iter().filter(|other| other.number < day.number) {
@@ -82,7 +82,7 @@ pub fn start(repo: &Repo, args: &Start) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The reference's code as a reader would have written it.
+/// Returns the reference's code without its markers, as a reader would have written it.
 fn given(repo: &Repo, day: &Day) -> Result<String> {
     Ok(stubs::unmarked(&repo.read(&day.solution())?))
 }
@@ -99,8 +99,8 @@ fn list(repo: &Repo) {
     }
 }
 
-/// Brings back the files of one date, or the newest copy of a day that differs from what is there.
-/// A day that the course has renamed is known by its number.
+/// Restores the files of one date, or the newest copy of a day that differs from the current file.
+/// A day that the course has renamed is recognized by its number.
 fn undo(repo: &Repo, what: &str) -> Result<()> {
     let mut copies = backup::list(repo);
     let read = |(date, file): &(String, String)| {
@@ -135,7 +135,7 @@ fn undo(repo: &Repo, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Says what is there now, and where the copy of what was there is.
+/// Prints what the file contains now, and where its old content was copied.
 fn tell(path: &str, kept: Option<String>, words: &str) {
     say!("{words}.");
     if let Some(date) = kept {

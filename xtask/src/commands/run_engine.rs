@@ -1,5 +1,5 @@
-//! `cargo xtask run`, `chat` and `serve`: build and run the engine or the server, with the reader's
-//! days in it.
+//! `cargo xtask run`, `chat` and `serve`: build the engine or the server with the reader's days,
+//! and run it.
 
 use crate::cargo::{self, Built};
 use crate::progress::{self, Progress};
@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// The runner's own flags; the program's follow below them.
+/// Help for the runner's own flags. The program's flags follow.
 const FLAGS: &str = "\
 Builds and runs a program with the days that you have written in it
 
@@ -24,24 +24,24 @@ default)
 All other flags go to the program:
 ";
 
-/// A program that has the days in it.
+/// A program built from the days.
 pub struct Program {
-    /// The name of its package and of its binary.
+    /// The name of both its package and its binary.
     name: &'static str,
-    /// The program's own flag that the command stands for.
+    /// The program's flag that this command stands for.
     flag: Option<&'static str>,
 }
 
 /// `run`: the engine.
 pub const RUN: Program = Program { name: "candecode", flag: None };
-/// `chat`: the engine, and every line is a turn.
+/// `chat`: the engine, with every line as a turn.
 pub const CHAT: Program = Program { name: "candecode", flag: Some("--chat") };
 /// `serve`: the server.
 pub const SERVE: Program = Program { name: "candecode-serve", flag: None };
-/// `models`: the engine lists them.
+/// `models`: the engine, listing its models.
 pub const MODELS: Program = Program { name: "candecode", flag: Some("--models") };
 
-/// What the runner's own flags say, and what is left for the program.
+/// The runner's own flags, and the remaining arguments for the program.
 #[derive(Default)]
 struct Flags {
     solution: Option<String>,
@@ -50,14 +50,14 @@ struct Flags {
     rest: Vec<OsString>,
 }
 
-/// Which days are the reader's, and the open tasks for which begun days are not.
+/// The days that are the reader's, and the open tasks that keep the days in progress out.
 struct Mix {
     mine: Vec<Day>,
     open: Vec<String>,
 }
 
 impl Flags {
-    /// Takes the runner's flags out of a command line, and leaves all others as they are.
+    /// Splits the runner's flags from a command line. Leaves the others as they are.
     fn parse(args: &[OsString]) -> Result<Flags> {
         let mut flags = Flags::default();
         let mut args = args.iter();
@@ -82,7 +82,7 @@ impl Flags {
         Ok(flags)
     }
 
-    /// The value of a flag of the program's, the last if it is given twice.
+    /// Returns the value of one of the program's flags. The last occurrence wins.
     fn value(&self, flag: &str) -> Option<String> {
         let texts: Vec<_> = self.rest.iter().map(|arg| arg.to_string_lossy()).collect();
         let is_flag = |text: &str| {
@@ -95,9 +95,9 @@ impl Flags {
         }
     }
 
-    /// True if a model is asked for that may have to be downloaded: neither one of the course's,
-    /// nor a folder or file, nor one of random weights; or a server. The crates for HTTP are
-    /// compiled only then.
+    /// Returns whether the command may need the network: for a server, or for a model to download,
+    /// meaning one that isn't in the course, a local folder or file, or randomly initialized. The
+    /// HTTP crates are only compiled in that case.
     fn needs_network(&self, repo: &Repo) -> bool {
         if self.value("--endpoint").is_some() {
             return true;
@@ -109,7 +109,7 @@ impl Flags {
         })
     }
 
-    /// Which days are the reader's.
+    /// Returns the mix that the flags ask for.
     fn mix(&self, repo: &Repo) -> Result<Mix> {
         let mine = match (self.solution.as_deref(), self.mine.as_deref()) {
             (Some(_), Some(_)) => {
@@ -130,7 +130,7 @@ impl Flags {
     }
 }
 
-/// The days that are written are the reader's.
+/// Returns the default mix: the reader's code for every day that is fully written.
 fn written(repo: &Repo) -> Result<Mix> {
     let (mut mine, mut open) = (vec![], vec![]);
     for day in &repo.days {
@@ -148,10 +148,10 @@ fn written(repo: &Repo) -> Result<Mix> {
     Ok(Mix { mine, open })
 }
 
-/// Builds the engine that `cargo xtask run` would run, without flags.
+/// Builds the engine as `cargo xtask run` would without flags.
 ///
 /// # Errors
-/// As [`run`].
+/// Same as [`run`].
 pub fn build_mix(repo: &Repo) -> Result<Built> {
     let said = "Building the engine with your days, as `cargo xtask run` does.";
     build(repo, &Flags::default(), &written(repo)?, RUN.name, said)
@@ -175,10 +175,10 @@ fn build(repo: &Repo, flags: &Flags, mix: &Mix, name: &str, said: &str) -> Resul
     cargo::build(repo, "build", &args, said)
 }
 
-/// Builds a program with the mix of days, and becomes it.
+/// Builds a program with the mix of days, and replaces this process with it.
 ///
 /// # Errors
-/// Bad usage, or a build that cannot be started.
+/// Bad usage, or a build that can't be started.
 pub fn run(repo: &Repo, program: &Program, args: &[OsString]) -> Result<ExitCode> {
     let flags = Flags::parse(args)?;
     let mix = flags.mix(repo)?;
@@ -210,14 +210,16 @@ pub fn run(repo: &Repo, program: &Program, args: &[OsString]) -> Result<ExitCode
     become_program(&mut command)
 }
 
-/// Replaces the runner by the program: so Ctrl-C, signals and the exit code are the program's own.
+/// Replaces this process with the program, so that Ctrl-C, signals and the exit code are the
+/// program's own.
 #[cfg(unix)]
 fn become_program(command: &mut Command) -> Result<ExitCode> {
     let problem = std::os::unix::process::CommandExt::exec(command);
     Err(anyhow::anyhow!("cannot start {}: {problem}", command.get_program().to_string_lossy()))
 }
 
-/// Runs the program to its end. Ctrl-C reaches it too, and it decides: the runner waits.
+/// Runs the program to completion. Ctrl-C reaches the program too and is its decision, so the
+/// runner just waits.
 #[cfg(not(unix))]
 fn become_program(command: &mut Command) -> Result<ExitCode> {
     ctrlc::set_handler(|| {})?;

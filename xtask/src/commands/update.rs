@@ -1,9 +1,10 @@
-//! `cargo xtask update`: merges the newest course, and leaves the reader's days alone.
+//! `cargo xtask update`: merges the latest version of the course without touching the reader's
+//! days.
 //!
-//! `.gitattributes` gives `src/day*.rs` the merge driver `ours`: where the reader and the course
-//! both changed a day, the reader's file stays, and a day that the reader has not begun becomes the
+//! `.gitattributes` assigns the merge driver `ours` to `src/day*.rs`. If both the reader and the
+//! course changed a day, the reader's file wins. If the reader hasn't begun a day, it becomes the
 //! new stub. [`git`] defines the driver. Without it, or with `git pull --rebase` or `--autostash`,
-//! git drops the reader's day.
+//! git would drop the reader's changes.
 
 use crate::backup::{self, is_day};
 use crate::commands::diff::changed_lines;
@@ -18,8 +19,8 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Where the fetched course is kept: any other fetch replaces `FETCH_HEAD`, such as an editor's in
-/// the background.
+/// The ref for the fetched course. `FETCH_HEAD` isn't safe, because any other fetch overwrites it,
+/// such as an editor's in the background.
 const COURSE: &str = "refs/candecode/course";
 
 /// The flags of `update`.
@@ -33,10 +34,11 @@ pub struct Update {
     branch: String,
 }
 
-/// Copies and commits the reader's days, merges, and puts back any day that changed.
+/// Copies and commits the reader's days, merges the course, and restores any day the merge changed.
 ///
 /// # Errors
-/// If files of the course are changed, or git cannot fetch or merge; the text says more.
+/// If files of the course have local changes, or git can't fetch or merge. The text has the
+/// details.
 pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     ensure_ready(repo)?;
     let begun = begun(repo)?;
@@ -77,8 +79,8 @@ pub fn run(repo: &Repo, args: &Update) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An error if there is no clone, git is in the middle of something else, or files of the course
-/// are changed.
+/// Returns an error if this isn't a clone, git is in the middle of an operation, or files of the
+/// course have local changes.
 fn ensure_ready(repo: &Repo) -> Result<()> {
     ensure!(
         git(repo, &["rev-parse", "--show-prefix"]).is_ok_and(|prefix| prefix.is_empty()),
@@ -102,8 +104,8 @@ fn ensure_ready(repo: &Repo) -> Result<()> {
     Ok(())
 }
 
-/// An error if the course has a new file where the reader has one that git does not keep: in a
-/// merge, git overwrites ignored files.
+/// Returns an error if the course adds a file where the reader has an ignored one: a merge would
+/// overwrite it.
 fn ensure_nothing_in_the_way(repo: &Repo, base: &str) -> Result<()> {
     let new = ["diff", "--name-only", "--no-renames", "--diff-filter=A", "-z", base, COURSE];
     for path in paths(repo, &new)? {
@@ -122,7 +124,7 @@ fn ensure_nothing_in_the_way(repo: &Repo, base: &str) -> Result<()> {
     Ok(())
 }
 
-/// All days with a line of the reader's, and what is in them.
+/// Returns all days the reader has begun, with their contents.
 fn begun(repo: &Repo) -> Result<Vec<(Day, Vec<u8>)>> {
     let mut begun = Vec::new();
     for day in &repo.days {
@@ -140,7 +142,7 @@ fn begun(repo: &Repo) -> Result<Vec<(Day, Vec<u8>)>> {
     Ok(begun)
 }
 
-/// The tracked files that are not as in HEAD, staged or not.
+/// Returns the tracked files that differ from HEAD, staged or not.
 fn changed_files(repo: &Repo) -> Result<Vec<String>> {
     paths(repo, &["diff", "--name-only", "--no-renames", "-z", "HEAD"])
 }
@@ -157,7 +159,7 @@ fn commit_days(repo: &Repo, message: &str) -> Result<()> {
     git(repo, &commit).map(drop)
 }
 
-/// Merges the course. Where only days are in conflict, as after one was renamed, the reader's stay.
+/// Merges the course. If only days conflict, for example after a rename, the reader's versions win.
 fn merge(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
     let flags = ["--quiet", "--no-edit", "--no-verify", "--ff", "--commit", "--no-squash"];
     let merged = git(repo, &[&["merge"], &flags[..], &["--strategy=recursive", COURSE]].concat());
@@ -189,8 +191,8 @@ fn merge(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
     there.map(drop).context("git merged nothing; your days are as they were")
 }
 
-/// Writes each begun day again that the merge changed: with the driver `ours` it changes none. A
-/// day that the course has renamed moves to its new name.
+/// Restores each begun day that the merge changed, which can't happen while the driver `ours` is
+/// active. A day that the course has renamed moves to its new name.
 fn put_back(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
     let course = Repo::open(&repo.root)?;
     for (day, bytes) in begun {
@@ -207,7 +209,7 @@ fn put_back(repo: &Repo, begun: &[(Day, Vec<u8>)]) -> Result<()> {
     Ok(())
 }
 
-/// Says which lines of the stubs changed in the days that the reader has begun: the reader's files
+/// Lists the lines that changed in the stubs of days the reader has begun. The reader's files still
 /// have the old ones.
 fn tell_changes(repo: &Repo, begun: &[(Day, Vec<u8>)], base: &str) -> Result<()> {
     let course = Repo::open(&repo.root)?;

@@ -1,4 +1,4 @@
-//! `cargo xtask stubs`: writes `src/dayNN_*.rs`, and never over what the reader wrote.
+//! `cargo xtask stubs`: writes `src/dayNN_*.rs`, but never overwrites the reader's work.
 
 use crate::backup;
 use crate::git::git;
@@ -26,7 +26,7 @@ pub struct Stubs {
 /// Runs `stubs`.
 ///
 /// # Errors
-/// If a reference breaks the rules of its markers, or a file cannot be read or written.
+/// If a reference breaks the rules for markers, or a file can't be read or written.
 pub fn run(repo: &Repo, args: &Stubs) -> Result<ExitCode> {
     let days: Vec<&Day> = match args.days.as_slice() {
         [] => repo.days.iter().collect(),
@@ -61,7 +61,7 @@ pub fn run(repo: &Repo, args: &Stubs) -> Result<ExitCode> {
 /// Compares every stub with its reference.
 ///
 /// # Errors
-/// If one differs, or as [`run`].
+/// If one differs. Otherwise the same as [`run`].
 pub fn check(repo: &Repo, days: &[&Day]) -> Result<ExitCode> {
     let mut different = 0;
     for day in days {
@@ -80,8 +80,8 @@ pub fn check(repo: &Repo, days: &[&Day]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a day's file in `src/` is provably the generator's: the stub of the reference in git's
-/// HEAD, or the stub that this command wrote last.
+/// Returns whether a day's file in `src/` is provably generated: either the stub of the reference
+/// in git's HEAD, or the stub this command wrote last.
 fn ours(repo: &Repo, day: &Day, text: &str) -> bool {
     let last = repo.read(&last_written(day)).ok();
     let head = git(repo, &["show", &format!("HEAD:./{}", day.solution())]).ok();
@@ -89,18 +89,18 @@ fn ours(repo: &Repo, day: &Day, text: &str) -> bool {
     [last, head].iter().flatten().any(|known| same(known, text))
 }
 
-/// The day's file in `src/`, if there is one.
+/// Reads the day's file in `src/`, if there is one.
 fn current(repo: &Repo, day: &Day) -> Result<Option<String>> {
     let path = day.src();
     repo.root.join(&path).exists().then(|| repo.read(&path)).transpose()
 }
 
-/// Equal but for the line ends that git may choose on Windows.
+/// Compares texts, ignoring the line endings that git may convert on Windows.
 fn same(a: &str, b: &str) -> bool {
     a.lines().eq(b.lines())
 }
 
-/// Where this command remembers the stub it wrote last.
+/// Returns the path for a copy of the stub this command wrote last.
 fn last_written(day: &Day) -> String {
     format!(".candecode/stubs/{}.rs", day.name)
 }

@@ -1,14 +1,14 @@
-//! Whether a file was saved: looked at several times a second.
+//! Detects saved files by polling several times a second.
 //!
-//! A few dozen file times cost nothing, and looking works where the system's own events do not: on
-//! network drives, in containers, across the border between Windows and Linux. An editor that saves
-//! in several steps is waited for.
+//! Reading a few dozen timestamps costs nothing, and polling works where the system's own events
+//! don't: on network drives, in containers, and between Windows and WSL. A change is reported only
+//! once it settles, because some editors save in several steps.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// Files and directories, what they were when last looked at, and a change yet to settle.
+/// The watched paths, their last known state, and a change that has yet to settle.
 pub struct FileWatcher {
     paths: Vec<PathBuf>,
     known: u64,
@@ -16,19 +16,19 @@ pub struct FileWatcher {
 }
 
 impl FileWatcher {
-    /// Takes what is there now as known.
+    /// Starts watching from the current state.
     pub fn new(paths: Vec<PathBuf>) -> FileWatcher {
         let known = fingerprint(&paths);
         FileWatcher { paths, known, pending: None }
     }
 
-    /// Takes what is there now as known, in place of what was.
+    /// Accepts the current state as the known one.
     pub fn reset(&mut self) {
         self.known = fingerprint(&self.paths);
         self.pending = None;
     }
 
-    /// Whether something changed since, and has been the same for two looks.
+    /// Returns whether something has changed and then stayed the same for two polls.
     pub fn poll(&mut self) -> bool {
         let now = fingerprint(&self.paths);
         let settled = now != self.known && self.pending == Some(now);
@@ -41,14 +41,15 @@ impl FileWatcher {
     }
 }
 
-/// Names, lengths and times of all files.
+/// Hashes the names, lengths and times of all files.
 fn fingerprint(paths: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     paths.iter().for_each(|path| add(path, &mut hasher));
     hasher.finish()
 }
 
-/// Adds a file, or what is in a directory. A file that is just being replaced counts as absent.
+/// Hashes a file, or the contents of a directory. A file in the middle of being replaced counts as
+/// absent.
 fn add(path: &Path, hasher: &mut DefaultHasher) {
     path.hash(hasher);
     let Ok(meta) = fs::metadata(path) else { return };

@@ -1,7 +1,7 @@
-//! `cargo xtask check --watch`: checks a day at every save, and shows the first task that fails.
+//! `cargo xtask check --watch`: checks a day at every save and shows the first task that fails.
 //!
-//! What the reader asks for is a letter and Enter, read as a line on a thread of its own: so the
-//! terminal stays as it is, and Ctrl-C ends the watch whatever it is doing.
+//! Commands are a letter and Enter, read as lines on a separate thread. The terminal keeps its
+//! normal mode, and Ctrl-C always ends the watch.
 
 mod file_watcher;
 
@@ -24,12 +24,12 @@ use std::process::ExitCode;
 use std::sync::mpsc::{channel, Receiver};
 use std::time::Duration;
 
-/// What is looked at, relative to the root.
+/// The watched paths, relative to the root.
 const WATCHED: [&str; 6] = ["src", "solutions", "tests", "Cargo.toml", "Cargo.lock", "build.rs"];
-/// How often it is looked at.
+/// The polling interval.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What the reader did.
+/// An action of the reader's.
 enum Event {
     /// Typed a line.
     Line(String),
@@ -37,38 +37,38 @@ enum Event {
     Save,
 }
 
-/// What a wait ended with.
+/// The next step after waiting.
 enum Step {
-    /// The same day again.
+    /// Check the same day again.
     Again,
-    /// Another day.
+    /// Switch to another day.
     Go(Day),
-    /// The end.
+    /// Stop watching.
     Quit,
 }
 
-/// The day under watch.
+/// A watch of one day.
 struct Session<'a> {
     repo: &'a Repo,
     device: Option<&'a str>,
     lines: Receiver<String>,
     watcher: RefCell<FileWatcher>,
-    /// What the reader did while known mistakes were looked for.
+    /// An event that arrived during the search for known mistakes.
     event: RefCell<Option<Event>>,
     day: Day,
-    /// Whether the reader asked for this day and it was done already: then it is kept.
+    /// Whether to stay on this day because the reader asked for it when it was already done.
     stays: bool,
-    /// Tasks that `n` passed over.
+    /// Tasks skipped with `n`.
     skipped: BTreeSet<String>,
 }
 
-/// Checks the day, or the one the reader is at, until the reader ends it or every day is done.
+/// Watches a day (by default the current one) until the reader quits or every day is done.
 ///
 /// # Errors
-/// Bad usage; or a file of the repository that cannot be read.
+/// Bad usage, or a file of the repository that can't be read.
 pub fn run(repo: &Repo, day: Option<&str>, device: Option<&str>) -> Result<ExitCode> {
     if let Some(device) = device {
-        host::device_feature(device)?; // refused before anything is built
+        host::device_feature(device)?; // rejected before anything is built
     }
     let stays = day.is_some();
     let day = match day {
@@ -107,7 +107,7 @@ pub fn run(repo: &Repo, day: Option<&str>, device: Option<&str>) -> Result<ExitC
     }
 }
 
-/// The lines of standard input, as they come.
+/// Returns a channel of the lines of standard input, as they arrive.
 fn lines_of_stdin() -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {
@@ -121,9 +121,9 @@ fn lines_of_stdin() -> Receiver<String> {
 }
 
 impl Session<'_> {
-    /// Checks, shows, and waits for something to do.
+    /// Checks the day, shows the result, and waits for the next event.
     fn round(&mut self) -> Result<Step> {
-        // Before the check: what is saved meanwhile is checked afterwards.
+        // Before the check, so that a save during the check triggers another one.
         self.watcher.get_mut().reset();
         let inputs = Inputs::read(self.repo);
         let key = inputs.key(self.repo, &self.day);
@@ -149,7 +149,7 @@ impl Session<'_> {
         self.wait(&key, Some((&day, &run)))
     }
 
-    /// The day is done: says so, and takes the next.
+    /// Reports that the day is done and moves to the next one.
     fn go_on(&self, inputs: &Inputs) -> Result<Step> {
         let number = self.day.number;
         say!("{}", paint(Colour::Green, &format!("✓ day {number} is done")));
@@ -166,7 +166,7 @@ impl Session<'_> {
         Ok(Step::Go(next.day.clone()))
     }
 
-    /// Prints how far the day is, and its first task that fails.
+    /// Prints the day's progress and its first failing task.
     fn show(&self, day: &DayProgress, run: &DayRun) {
         let count =
             |wanted: Status| day.tasks.iter().filter(|(_, status)| *status == Some(wanted)).count();
@@ -183,7 +183,7 @@ impl Session<'_> {
         }
     }
 
-    /// Prints one task: where it is, and what its first failing check says.
+    /// Prints one task: its location, and the message of its first failing check.
     fn show_task(&self, task: &Task, status: Status, run: &DayRun) {
         let source = self.repo.read(&self.day.src()).unwrap_or_default();
         let line = source.lines().position(|line| stubs::is_task_line(line, &task.id));
@@ -206,7 +206,7 @@ impl Session<'_> {
         }
     }
 
-    /// The first task that fails and was not passed over: of the core, else of what is further.
+    /// Returns the first failing task that wasn't skipped. Core tasks come first.
     fn first<'d>(&self, day: &'d DayProgress) -> Option<(&'d Task, Status)> {
         let open = |further: bool| {
             day.tasks.iter().find_map(|(task, status)| {
@@ -218,7 +218,7 @@ impl Session<'_> {
         open(false).or_else(|| open(true))
     }
 
-    /// Waits for a line or a save, and does what is asked.
+    /// Waits for a command or a save, and carries it out.
     fn wait(&mut self, key: &str, shown: Option<(&DayProgress, &DayRun)>) -> Result<Step> {
         let mut named = false;
         loop {
@@ -233,7 +233,7 @@ impl Session<'_> {
             }
             let line = match self.next_event() {
                 Event::Line(line) => line,
-                // Nothing is to be done if all that the day depends on is what it was.
+                // Skip the check if none of the day's inputs changed.
                 Event::Save if Inputs::read(self.repo).key(self.repo, &self.day) != key => {
                     return Ok(Step::Again)
                 }
@@ -269,8 +269,8 @@ impl Session<'_> {
         }
     }
 
-    /// Names the known mistakes that do what the reader's code does in the check that is shown.
-    /// False if the reader did something meanwhile: that goes first.
+    /// Names the known mistakes that produce the same results as the reader's code in the check on
+    /// screen. Returns false if an event interrupted the search.
     fn name_mistakes(&self, day: &DayProgress, run: &DayRun) -> Result<bool> {
         let options = Options { device: self.device.map(str::to_string), ..Options::default() };
         let units = checks::diagnose(self.repo, run, &options, &|| self.has_event())?;
@@ -283,7 +283,7 @@ impl Session<'_> {
         Ok(self.event.borrow().is_none())
     }
 
-    /// Waits for a line of the reader's or a save.
+    /// Waits for a command or a save.
     fn next_event(&self) -> Event {
         loop {
             if self.has_event() {
@@ -295,7 +295,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether the reader has done something that is yet to be answered.
+    /// Returns whether an event is pending.
     fn has_event(&self) -> bool {
         let mut event = self.event.borrow_mut();
         if event.is_none() {
@@ -307,7 +307,7 @@ impl Session<'_> {
         event.is_some()
     }
 
-    /// The next day in order that is not done.
+    /// Returns the next unfinished day in order.
     fn next_day(&self) -> Result<Step> {
         let days = progress::all_days(self.repo, &Inputs::read(self.repo))?;
         let (after, before): (Vec<_>, Vec<_>) =
@@ -317,7 +317,7 @@ impl Session<'_> {
     }
 }
 
-/// Does what the reader asks for; what goes wrong is said, and the watch goes on.
+/// Runs an action. Prints any error, and the watch goes on.
 fn try_to(action: impl FnOnce() -> Result<()>) {
     if let Err(problem) = action() {
         note!("error: {problem:#}");
