@@ -31,7 +31,7 @@ pub fn replace(repo: &Repo, path: &str, bytes: &[u8]) -> Result<Option<String>> 
 /// Copies files (named relative to the root) into a new directory and returns its name, a date.
 ///
 /// # Errors
-/// As [`replace`].
+/// Same as [`replace`].
 pub fn keep(repo: &Repo, paths: &[&str]) -> Result<String> {
     let dir = repo.root.join(DIR);
     fs::create_dir_all(&dir).with_context(|| format!("cannot write {DIR}"))?;

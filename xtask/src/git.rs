@@ -34,7 +34,7 @@ pub fn git(repo: &Repo, args: &[&str]) -> Result<String> {
 /// Returns the NUL-terminated paths that a git command prints (`-z`).
 ///
 /// # Errors
-/// As [`git`].
+/// Same as [`git`].
 pub fn paths(repo: &Repo, args: &[&str]) -> Result<Vec<String>> {
     let said = git(repo, args)?;
     Ok(said.split('\0').filter(|path| !path.is_empty()).map(str::to_string).collect())

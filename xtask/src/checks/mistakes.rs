@@ -76,7 +76,7 @@ pub fn make_record(
 /// run as the record.
 ///
 /// # Errors
-/// As [`make_record`].
+/// Same as [`make_record`].
 pub fn teeth(repo: &Repo, day: &Day, programs: &Programs) -> Result<DayRun> {
     let key = key(repo, day, programs, None);
     let dir = WorkDir::new(repo, day)?;

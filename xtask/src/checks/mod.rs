@@ -97,7 +97,7 @@ fn run_day(repo: &Repo, mix: Mix, day: &Day, built: &Built, options: &Options) -
 /// Checks one of the reader's days among reference days. Prints nothing but cargo's messages.
 ///
 /// # Errors
-/// As [`check`].
+/// Same as [`check`].
 pub fn of_reader(repo: &Repo, day: &Day, device: Option<&str>) -> Result<DayRun> {
     let device = device.map(str::to_string);
     let options = Options { device, waiting: true, ..Options::default() };

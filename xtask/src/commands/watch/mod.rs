@@ -47,7 +47,7 @@ enum Step {
     Quit,
 }
 
-/// A watch of one day.
+/// A watch, with the day it is on.
 struct Session<'a> {
     repo: &'a Repo,
     device: Option<&'a str>,
