@@ -35,8 +35,7 @@ pub fn paint(colour: Colour, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Returns whether messages on standard error may have colours, which excludes files and
-/// `NO_COLOR`.
+/// Returns whether to colour messages on standard error: not in a file, and not with `NO_COLOR`.
 pub fn stderr_colours() -> bool {
     AutoStream::choice(&std::io::stderr()) != ColorChoice::Never
 }

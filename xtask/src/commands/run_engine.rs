@@ -95,9 +95,9 @@ impl Flags {
         }
     }
 
-    /// Returns whether the command may need the network: for a server, or for a model to download,
-    /// meaning one that isn't in the course, a local folder or file, or randomly initialized. The
-    /// HTTP crates are only compiled in that case.
+    /// Returns whether the command may need the network: for a server, or to download a model that
+    /// is neither the course's, nor a local folder or file, nor randomly initialized. The HTTP
+    /// crates are only compiled in that case.
     fn needs_network(&self, repo: &Repo) -> bool {
         if self.value("--endpoint").is_some() {
             return true;
