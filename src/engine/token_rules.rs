@@ -208,8 +208,8 @@ fn no_end_before(least: usize, allowed: &[u32]) -> Rc<dyn LogitsProcessor> {
     })
 }
 
-/// Returns true if EOS is treated like any other token. With a pattern it isn't: a text whose
-/// pattern is complete has to end.
+/// Returns true if EOS is treated like any other token. With a pattern it isn't, because text that
+/// completes the pattern has to end.
 pub fn ends_ignored(params: &SamplingParams) -> bool {
     params.ignore_eos && params.allow_regex.is_none()
 }
