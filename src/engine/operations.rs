@@ -76,7 +76,7 @@ pub fn choose(named: Option<Kernels>, device: &Device) -> SharedOps {
         return plain(); // the web build has no kernels: its models are small enough without them
     }
     let mut yours = Yours::now();
-    yours.attention &= named.is_none(); // a reader who names kernels wants to see their attention run
+    yours.attention &= named.is_none(); // naming kernels asks for their attention, too
     let default = if device.is_cpu() { Kernels::Fast } else { Kernels::Candle };
     match named.unwrap_or(default) {
         Kernels::Plain => plain(),

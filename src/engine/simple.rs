@@ -25,7 +25,7 @@ pub fn simple_generate(
     if ids.is_empty() || ids.len() > context {
         bail!("the prompt has {} tokens; the model takes 1 to {context}", ids.len())
     }
-    let room = max_new_tokens.min(context - ids.len() + 1); // the last token is never fed to the model
+    let room = max_new_tokens.min(context - ids.len() + 1); // the last token is never fed in
     let mut stream = TextStream::after(tokenizer, &ids);
     let mut text = String::new();
     day06::simple_generate(model, &ids, room, &config.eos_token_ids, argmax, |id| {
