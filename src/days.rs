@@ -1,19 +1,18 @@
-//! Which days there are, and whose code of each is compiled in.
+//! The list of days, and which version of each is compiled in: the reader's or the reference.
 
 /// One day of the course.
 #[derive(Debug, Clone, Copy)]
 pub struct Day {
     /// 0 to 20.
     pub number: usize,
-    /// The name of its four files, without the ending.
+    /// Base name of the day's files, without the extension.
     pub name: &'static str,
     /// True if `solutions/` is compiled in place of `src/`.
     pub reference: bool,
 }
 
-/// Every day, in order. This is the only place that reads the features `ref-dayNN`: it says whose
-/// code a day is, to `engine/operations.rs`, which keeps kernels away from days that are yours, and
-/// to messages.
+/// All days, in order. Only this table reads the `ref-dayNN` features. Messages use it to report
+/// which days are yours, and `engine/operations.rs` uses it to keep kernels away from those days.
 pub const DAYS: &[Day] = &[
     Day { number: 0, name: "day00_warm_up", reference: cfg!(feature = "ref-day00") },
     Day { number: 1, name: "day01_attention", reference: cfg!(feature = "ref-day01") },
@@ -38,12 +37,13 @@ pub const DAYS: &[Day] = &[
     Day { number: 20, name: "day20_serve", reference: cfg!(feature = "ref-day20") },
 ];
 
-/// One line that says which day's loop runs, on which device, and whose code it is.
+/// Returns one line with the loop's day, the device, and the days that are yours or the
+/// reference's.
 pub fn credits(loop_day: usize, device: &str) -> String {
     format!("[loop: day {loop_day}, on {device}; {}]", whose(DAYS))
 }
 
-/// Whose code `days` are: "yours: day 6; from the reference: days 0–5, 7–17".
+/// Describes which of `days` are yours, as in "yours: day 6; from the reference: days 0–5, 7–17".
 pub fn whose(days: &[Day]) -> String {
     let numbers = |reference: bool| {
         let days = days.iter().filter(|day| day.reference == reference);
@@ -62,7 +62,7 @@ pub fn whose(days: &[Day]) -> String {
     }
 }
 
-/// Ascending numbers, neighbours joined: "0–5, 7, 9–15".
+/// Formats ascending numbers, joining consecutive ones: "0–5, 7, 9–15".
 fn ranges(numbers: &[usize]) -> String {
     let runs = numbers.chunk_by(|a, b| a + 1 == *b);
     let run = |run: &[usize]| match (run.first(), run.last()) {

@@ -16,34 +16,34 @@ pub fn describe() -> String {
     format!("{lanes} numbers at a time, bytes with {set}, {threads} threads")
 }
 
-/// Sets the number of threads, unless the reader did (at most four a core). A program calls it
-/// first of all, while it has one thread, because it sets variables of the environment.
+/// Sets the number of threads, unless the environment already does (at most four per core). Call it
+/// first, while the program has a single thread, because it sets environment variables.
 ///
-/// Without `RAYON_NUM_THREADS` candle reads `/proc/cpuinfo` at every product, and a step takes 1.4
+/// Without `RAYON_NUM_THREADS`, candle reads `/proc/cpuinfo` at every product, and a step takes 1.4
 /// times as long.
 pub fn set_threads() {
     use candecode_kernels::{default_threads, threads_asked_for};
     let products = threads_asked_for("RAYON_NUM_THREADS").unwrap_or_else(default_threads);
     std::env::set_var("RAYON_NUM_THREADS", products.to_string());
-    // candle's threads for element-wise work wait in a loop, and hold up everything when a core is
-    // taken: they cost a prompt half of its speed then, and save it a tenth on an idle machine.
+    // candle's element-wise threads spin while they wait, and hold up everything when a core is
+    // busy elsewhere. That halves prefill speed, against a gain of a tenth on an idle machine.
     let elementwise = threads_asked_for("CANDLE_NUM_THREADS").unwrap_or(1);
     std::env::set_var("CANDLE_NUM_THREADS", elementwise.to_string());
 }
 
-/// Runs `program` on a thread of the pool: a caller outside of it would sleep, and be woken, at
-/// every product. It is for a command, which computes on one thread. Other threads may call the
-/// kernels at the same time, as long as the pool has more threads than programs that run in it.
+/// Runs `program` on a thread of the pool, because a caller outside the pool would sleep and be
+/// woken at every product. Meant for a command that computes on one thread. Other threads can call
+/// the kernels at the same time, as long as the pool has more threads than programs running in it.
 pub fn in_pool<T: Send>(program: impl FnOnce() -> T + Send) -> T {
-    // As much stack as a main thread has. An error means that a pool exists already.
+    // As much stack as a main thread has. An error means that a pool already exists.
     let _ = rayon::ThreadPoolBuilder::new().stack_size(8 << 20).build_global();
     rayon::scope(|_| program())
 }
 
-/// Checks that `CANDECODE_SIMD`, if it is set, names an instruction set of this machine.
+/// Checks that `CANDECODE_SIMD`, if set, names an instruction set that this machine has.
 ///
 /// # Errors
-/// If it does not: in words.
+/// If it doesn't, with a message.
 pub fn check_instruction_set() -> std::result::Result<(), String> {
     candecode_kernels::InstructionSet::asked_for().map(|_| ())
 }
@@ -57,7 +57,7 @@ impl<'a> Held<'a> {
         Self(storage, layout)
     }
 
-    /// The numbers of its storage, from the tensor's first one on.
+    /// Returns the values in its storage, starting at the tensor's first one.
     fn slice_from_start<T: WithDType>(&self) -> Result<&[T]> {
         let Storage::Cpu(storage) = &*self.0 else { bail!("a kernel's tensor must be on the CPU") };
         Ok(&storage.as_slice::<T>()?[self.1.start_offset()..])
@@ -82,12 +82,11 @@ pub fn can_read(w: &Tensor) -> bool {
     w.is_contiguous() && matches!(w.dtype(), DType::F32 | DType::BF16 | DType::F16)
 }
 
-/// Computes `x · wᵀ` for every `w` of the list: `x` is `(…, in)` of f32, and each `w` is `(out,
-/// in)`, contiguous, all of f32, bf16 or f16. The results are `(rows of x, out)`, parts of one
-/// allocation.
+/// Computes `x · wᵀ` for every `w` in the list: `x` is `(…, in)`, f32, and each `w` is `(out, in)`,
+/// contiguous, all f32, bf16 or f16. The results are `(rows of x, out)`, parts of one allocation.
 ///
 /// # Errors
-/// If a weight is of another width or type.
+/// If a weight has the wrong width or type.
 pub fn linear(x: &Tensor, weights: &[&Tensor]) -> Result<Vec<Tensor>> {
     let inner = width(x)?;
     let dtype = weights.first().map(|w| w.dtype());
@@ -112,12 +111,12 @@ fn slices<'a, W: WithDType>(weights: &'a [Held<'_>]) -> Result<Vec<&'a [W]>> {
     weights.iter().map(Held::all).collect()
 }
 
-/// Computes `x · wᵀ` for every matrix of the list: `x` is `(…, in)` of f32, and each matrix is
-/// `(out, in)`, in tiles. Activations are quantised to Q8_0. The results are `(rows of x, out)`,
-/// parts of one allocation.
+/// Computes `x · wᵀ` for every matrix in the list: `x` is `(…, in)`, f32, and each matrix is `(out,
+/// in)`, in tiles. Activations are quantised to Q8_0. The results are `(rows of x, out)`, parts of
+/// one allocation.
 ///
 /// # Errors
-/// If a matrix is of another width.
+/// If a matrix has the wrong width.
 pub fn quantized_linear(x: &Tensor, weights: &[TiledWeights<'_>]) -> Result<Vec<Tensor>> {
     let inner = width(x)?;
     for w in weights {
@@ -160,8 +159,8 @@ fn products(
     Ok(parts)
 }
 
-/// Computes RMSNorm: `x / √(mean(x²) + eps) · weight`. `x` is `(…, C)`, f32, `weight` is `(C)`; the
-/// result has the shape of `x`.
+/// Computes RMSNorm: `x / √(mean(x²) + eps) · weight`. `x` is `(…, C)`, f32, and `weight` is `(C)`.
+/// The result has the shape of `x`.
 ///
 /// # Errors
 /// If the widths differ.
@@ -179,7 +178,7 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
     })
 }
 
-/// Computes `silu(gate) · up`, number by number: both, and the result, are `(…, C)`, f32.
+/// Computes `silu(gate) · up` elementwise. Both inputs and the result are `(…, C)`, f32.
 ///
 /// # Errors
 /// If the shapes differ.
@@ -197,12 +196,12 @@ pub fn silu_and_mul(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// Computes RoPE: rotates every head of `x`, `(B, H, T, D)`, f32, by the angles of its token; `cos`
-/// and `sin` are `(B, T, D / 2)`, f32. The `D` numbers of a head lie together, wherever they begin.
+/// Computes RoPE: rotates every head of `x`, `(B, H, T, D)`, f32, by its token's angles. `cos` and
+/// `sin` are `(B, T, D / 2)`, f32. The `D` values of a head are contiguous, wherever they begin.
 /// The result is `(B, H, T, D)`.
 ///
 /// # Errors
-/// If the shapes do not fit.
+/// If the shapes don't match.
 pub fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
     let (batch, heads, tokens, width) = x.dims4()?;
     let angles = [batch, tokens, width / 2];
@@ -219,15 +218,14 @@ pub fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// Computes softmax attention in groups: `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S, D)`.
-/// The `D` numbers of a key or value lie together, wherever they begin. The result is `(B, H, T,
-/// D)`.
+/// Computes grouped softmax attention: `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S, D)`. The
+/// `D` values of a key or value are contiguous, wherever they begin. The result is `(B, H, T, D)`.
 ///
-/// `mask` is `(B or 1, 1, T, S)`, u8, 1 = may attend. Without one the `T` new tokens are the last
-/// of the `S`, and each sees all up to itself.
+/// `mask` is `(B or 1, 1, T, S)`, u8, 1 = may attend. Without one, the `T` new tokens are the last
+/// of the `S`, and each attends to all up to and including itself.
 ///
 /// # Errors
-/// If the shapes do not fit.
+/// If the shapes don't match.
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
     let (batch, heads, new, width) = q.dims4()?;
     let (_, kv_heads, all, _) = k.dims4()?;

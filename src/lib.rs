@@ -1,9 +1,10 @@
-//! *Can I decode?* A course that teaches LLM decoding by building it: the map, one line a day.
+//! *Can I decode?* A course that teaches LLM decoding by building it. This is the map, one line per
+//! day.
 //!
-//! `src/dayNN_*.rs` is yours to write, `solutions/dayNN_*.rs` is the reference. The feature
-//! `ref-dayNN` compiles the second in place of the first, `ref` does so for every day. The rest is
-//! given: `kit` is what the days stand on, `engine` is made of the days, `cli` is the command, and
-//! `formats` is where weights come from.
+//! `src/dayNN_*.rs` is yours to write; `solutions/dayNN_*.rs` is the reference. The feature
+//! `ref-dayNN` compiles the reference for that day instead of yours, and `ref` does so for every
+//! day. The rest is provided: `kit` has the shared types that the days build on, `engine` assembles
+//! the days, `cli` is the command, and `formats` reads models' weights.
 
 #![warn(missing_docs)]
 
@@ -12,7 +13,8 @@ extern crate self as candecode; // so that a day's file reads the same wherever 
 pub use candecode_formats as formats;
 pub use candecode_kit as kit;
 
-// A feature that these crates read is silently false in them unless Cargo.toml forwards it.
+// Without forwarding in Cargo.toml, a feature that these crates read would silently be false in
+// them.
 const _: () = assert!(kit::device::METAL || !cfg!(feature = "metal"));
 const _: () = assert!(kit::device::CUDA || !cfg!(feature = "cuda"));
 const _: () = assert!(formats::hub::DOWNLOADS || !cfg!(feature = "hub"));

@@ -6,9 +6,9 @@ use candecode::kit::{error, note, panics};
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
-/// The system's allocator gives a large block back to the kernel when it is freed, and pays a page
-/// fault for every 4 KiB of the next one: a quarter of the time of a long prompt. This one keeps
-/// it.
+/// The system allocator returns a freed large block to the kernel, and the next one costs a page
+/// fault for every 4 KiB: a quarter of the time of a long prompt. This allocator keeps freed
+/// blocks.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     kernels::in_pool(command)
 }
 
-/// All of the program but its number of threads.
+/// Runs the program. `main` sets the number of threads first.
 fn command() -> ExitCode {
     let args = match Args::read(std::env::args_os()) {
         Ok(args) => args,
@@ -38,8 +38,7 @@ fn command() -> ExitCode {
     }
 }
 
-/// Shows what clap says instead of arguments: help or the version on standard output, an error on
-/// standard error.
+/// Prints clap's message: help or the version on standard output, an error on standard error.
 fn shown(said: &clap::Error) -> ExitCode {
     let printed = said.print().and_then(|()| std::io::stdout().flush());
     match printed {

@@ -1,5 +1,4 @@
-//! A chat at a terminal, or through a pipe: a line is a turn, a line that begins with `/` is a
-//! command.
+//! A chat at a terminal or through a pipe. Each line is a turn, or a command if it begins with `/`.
 
 use crate::cli::flags::Args;
 use crate::cli::interrupt;
@@ -22,53 +21,53 @@ const HELP: &str = "Every line is a turn, except these commands:
   //TEXT         say a line that begins with a /
   Ctrl-C stops an answer; what was said of it stays.";
 
-/// What to do after a line.
+/// The next action after reading a line.
 enum Next {
-    /// It was a command, and is done.
+    /// Read the next line: a command was handled.
     GoOn,
-    /// Say this.
+    /// Send this message.
     Say(String),
     /// End the chat.
     Quit,
 }
 
-/// Who answers in a chat: a model here, or a server.
+/// The other side of a chat: a local model or a server.
 pub trait Partner {
-    /// Forgets all turns; the system prompt stays.
+    /// Forgets all turns but keeps the system prompt.
     fn reset(&mut self);
 
-    /// Replaces the system prompt; the turns stay. None: there is none.
+    /// Replaces the system prompt and keeps the turns. None removes it.
     ///
     /// # Errors
-    /// If there can be none.
+    /// If system prompts aren't supported.
     fn set_system(&mut self, text: Option<&str>) -> Result<()>;
 
-    /// Answers a line; `on_text` gets each piece of text as it is made.
+    /// Answers a line. `on_text` receives each piece of text as it is generated.
     ///
     /// # Errors
-    /// If the line is refused, or the answer fails: the chat is then as before it.
+    /// If the line is rejected or the answer fails. The chat is then unchanged.
     fn answer(
         &mut self,
         line: &str,
         on_text: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Answered>;
 
-    /// Returns true if an empty line asks for an answer.
+    /// Returns true if an empty line should be answered.
     fn answers_nothing(&self) -> bool {
         false
     }
 }
 
-/// What there is to say of an answer.
+/// Information to show after an answer.
 pub struct Answered {
-    /// How it ended, if not by itself.
+    /// How it ended, unless it ended normally.
     pub note: Option<String>,
     /// The line of `--stats`.
     pub stats: String,
 }
 
-/// Talks until the input ends, and returns the exit code. Answers go to standard output, all else
-/// to standard error.
+/// Chats until the input ends, and returns the exit code. Answers go to standard output, everything
+/// else to standard error.
 ///
 /// # Errors
 /// If the terminal fails.
@@ -91,7 +90,7 @@ pub fn talk(partner: &mut dyn Partner, stats: bool) -> Result<u8> {
             show_text(text)
         });
         if begun || answered.is_ok() {
-            show("\n")?; // an error of its own if standard output is closed or full
+            show("\n")?; // report standard output being closed or full as its own error
         }
         match answered {
             Ok(answered) => {
@@ -112,20 +111,20 @@ pub fn talk(partner: &mut dyn Partner, stats: bool) -> Result<u8> {
     Ok(u8::from(failed && !typed))
 }
 
-/// A chat with a model that runs here.
+/// A chat with a local model.
 pub struct LocalChat<'a> {
     chat: Chat<'a>,
     request: Request<'a>,
-    /// The template writes one text in turns.
+    /// Whether the template writes one story in turns.
     story: bool,
     turn: usize,
 }
 
 impl<'a> LocalChat<'a> {
-    /// A chat that begins: every answer has the rules and the sampler of `request`.
+    /// Starts a chat. Every answer uses the processors and the sampler of `request`.
     ///
     /// # Errors
-    /// If the template takes no system prompt, and there is one.
+    /// If there is a system prompt and the template rejects it.
     pub fn new(mut chat: Chat<'a>, request: Request<'a>, args: &Args) -> Result<Self> {
         chat.set_system(args.system.as_deref())?;
         let story = chat.template().stops.iter().any(|stop| stop == "\n");
@@ -141,7 +140,7 @@ impl<'a> LocalChat<'a> {
         Ok(Self { chat, request, story, turn: 0 })
     }
 
-    /// What is to be said of how an answer ended, if it is not plain.
+    /// Describes how an answer ended, unless it ended normally.
     fn ending(&self, turn: &Turn) -> Option<String> {
         Some(match turn.finish {
             None => "stopped; what was said stays".to_string(),
@@ -206,7 +205,7 @@ impl Partner for LocalChat<'_> {
     }
 }
 
-/// The next line, without its end; None: there is none.
+/// Reads the next line, without its line ending. None at the end of the input.
 fn next_line(typed: bool) -> Result<Option<String>> {
     loop {
         if typed {
@@ -226,7 +225,7 @@ fn next_line(typed: bool) -> Result<Option<String>> {
     }
 }
 
-/// Does what a command says, or returns what is to be said.
+/// Runs a command, or returns the message to send.
 fn command(chat: &mut dyn Partner, line: &str) -> Next {
     let Some(rest) = line.strip_prefix('/') else { return Next::Say(line.to_string()) };
     if rest.starts_with('/') {

@@ -1,4 +1,5 @@
-//! The flags of the `candecode` command, and the rules that clap checks. Names are the field's.
+//! The flags of the `candecode` command, and the rules that clap checks. Names follow the field's
+//! conventions.
 
 use crate::engine::operations::Kernels;
 use crate::formats::hub::DEFAULT_MODEL;
@@ -11,11 +12,11 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// The most tokens that a flag can ask for: longer than any model's context.
+/// The maximum number of tokens a flag accepts, more than any model's context.
 const TOKENS: i64 = 1 << 24;
-/// The most beams, samples or draft tokens.
+/// The maximum number of beams, samples or draft tokens.
 const SEQUENCES: i64 = 1 << 16;
-/// The most tokens of a batch.
+/// The maximum number of tokens in a batch.
 const BATCH: i64 = 1 << 30;
 
 /// Text out of a prompt, by the days that are compiled in.
@@ -313,10 +314,10 @@ pub struct Args {
 }
 
 impl Args {
-    /// Reads a command line. Negative numbers are values and no flags.
+    /// Parses a command line. Negative numbers are parsed as values, not flags.
     ///
     /// # Errors
-    /// What clap says of it: what is wrong, or the help that was asked for.
+    /// Returns clap's error, or the requested help or version text.
     pub fn read<T: Into<OsString> + Clone>(
         line: impl IntoIterator<Item = T>,
     ) -> Result<Self, clap::Error> {
@@ -327,18 +328,18 @@ impl Args {
         Self::from_arg_matches(&command.try_get_matches_from(line)?)
     }
 
-    /// Whether anything drafts.
+    /// Returns true if any flag turns on drafting.
     pub fn drafts(&self) -> bool {
         self.draft_model.is_some() || self.draft_ngram.is_some() || self.draft_table.is_some()
     }
 }
 
-/// Reads a whole number in a range.
+/// Parses an integer in a range.
 fn within(range: RangeInclusive<i64>) -> RangedI64ValueParser<usize> {
     RangedI64ValueParser::new().range(range)
 }
 
-/// Reads a value of `--loop`.
+/// Parses a value of `--loop`.
 fn loop_day(text: &str) -> Result<usize, String> {
     match text.strip_prefix("day").unwrap_or(text).parse() {
         Ok(day @ (6 | 7 | 10..=13 | 15)) => Ok(day),
@@ -350,14 +351,14 @@ fn loop_day(text: &str) -> Result<usize, String> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenIds(pub Vec<u32>);
 
-/// Reads a value of `--block-ids`.
+/// Parses a value of `--block-ids`.
 fn token_ids(value: &str) -> Result<TokenIds, String> {
     let ids: Option<Vec<u32>> = value.split(',').map(|id| id.trim().parse().ok()).collect();
     ids.map(TokenIds)
         .ok_or_else(|| "expected token ids with commas between them, such as 5,9".into())
 }
 
-/// Reads a value of `--logit-bias`.
+/// Parses a value of `--logit-bias`.
 fn logit_bias(value: &str) -> Result<(u32, f32), String> {
     let parts = value.split_once('=');
     let read = parts.and_then(|(id, bias)| Some((id.parse().ok()?, bias.parse().ok()?)));
@@ -367,7 +368,7 @@ fn logit_bias(value: &str) -> Result<(u32, f32), String> {
     }
 }
 
-/// A number that is computed with as an f32.
+/// Parses a number that will be used as an f32, and rejects values outside f32's range.
 fn single(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "it must be a number")?;
     let single = number as f32;
@@ -382,25 +383,25 @@ fn single_f32(text: &str) -> Result<f32, String> {
     single(text).map(|number| number as f32)
 }
 
-/// One of several token ids. They may stand in brackets, as they do in this program's own JSON.
+/// Parses one token id of a list. The list may be in brackets, as in this program's own JSON.
 fn token_id(text: &str) -> Result<u32, String> {
     let id = text.trim().trim_start_matches('[').trim_end_matches(']').trim();
     id.parse().map_err(|_| "it is not a token id; they look like 5,9,77".into())
 }
 
-/// `--seed`: the seed, and whether it was drawn.
+/// The value of `--seed`, and whether it was drawn at random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seed {
     /// The seed.
     pub value: u64,
-    /// True if it was not given, but drawn, for `--seed -1`.
+    /// True if it was drawn at random, for `--seed -1`.
     pub drawn: bool,
 }
 
-/// A seed; -1 draws one, as in vLLM and llama.cpp.
+/// Parses a seed. -1 draws one at random, as in vLLM and llama.cpp.
 fn seed(text: &str) -> Result<Seed, String> {
     if text == "-1" {
-        // The standard library's maps are seeded by the system, differently in every process.
+        // The standard library seeds its maps from the system, differently in every process.
         let value = RandomState::new().build_hasher().finish() >> 32;
         return Ok(Seed { value, drawn: true });
     }

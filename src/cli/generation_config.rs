@@ -1,15 +1,15 @@
-//! What a model's `generation_config.json`, or a GGUF file's metadata, asks for beyond its EOS ids.
-//! It is said, not done: the command implies nothing.
+//! Settings other than EOS ids from a model's `generation_config.json` or a GGUF file's metadata.
+//! They are reported, not applied: the command never changes its settings implicitly.
 
 use crate::cli::flags::Args;
 use crate::kit::error::shown;
 use clap::Parser as _;
 use serde_json::Value;
 
-/// What `config`, which comes from `source`, asks for and `args` do not, and the flags that would
-/// do it. None: nothing. Every key is said unless it changes no text.
+/// Lists what `config`, read from `source`, asks for and `args` don't, with the flags that would
+/// apply it. Reports every key that can change the text. None: nothing to report.
 ///
-/// transformers heeds temperature, top-k, top-p and min-p only with `do_sample`, and then,
+/// transformers applies temperature, top-k, top-p and min-p only with `do_sample`, and then,
 /// silently, a top-k of 50.
 pub fn advice(config: &Value, source: &str, args: &Args) -> Option<String> {
     let (asks, flags) = wishes(config, args)?;
@@ -20,23 +20,23 @@ pub fn advice(config: &Value, source: &str, args: &Args) -> Option<String> {
     Some(format!("note: {source} asks for {asks}; the command does only what its flags say{way}"))
 }
 
-/// As [`advice`], for a server, where every request has its own settings.
+/// Like [`advice`], but for a server. There, every request has its own settings.
 pub fn advice_for_requests(config: &Value, source: &str) -> Option<String> {
     let (asks, _) = wishes(config, &Args::parse_from(["candecode"]))?;
     Some(format!("[{source} asks for {asks}; the server does only what a request says]"))
 }
 
-/// The wishes that `args` do not fulfil, in words, and the flags that would.
+/// Describes the settings that `args` don't match, and returns the flags that would.
 fn wishes(config: &Value, args: &Args) -> Option<(String, Vec<String>)> {
     let sampled = config.get("do_sample").and_then(Value::as_bool).unwrap_or(false);
-    // Key, flag, what is given, and what asks for nothing.
+    // Key, flag, current value, and neutral value.
     let warpers = [
         ("temperature", "--temperature", args.temperature, f64::NAN),
         ("top_k", "--top-k", args.top_k.map(|k| k as f64), 0.0),
         ("top_p", "--top-p", args.top_p, 1.0),
         ("min_p", "--min-p", args.min_p, 0.0),
     ];
-    let default_new = if args.chat { 512.0 } else { 128.0 }; // as `cli/flags` has it
+    let default_new = if args.chat { 512.0 } else { 128.0 }; // as in `cli/flags`
     let others = [
         ("repetition_penalty", "--repetition-penalty", args.repetition_penalty.map(f64::from), 1.0),
         ("no_repeat_ngram_size", "--no-repeat-ngram", args.no_repeat_ngram.map(|n| n as f64), 0.0),
@@ -92,17 +92,18 @@ fn wishes(config: &Value, args: &Args) -> Option<(String, Vec<String>)> {
     Some((asks.join(", "), flags))
 }
 
-/// The most keys that the note names.
+/// Maximum number of keys the note lists.
 const MOST: usize = 30;
 
-/// Keys that change no text: EOS ids, which are read, other ids, what a call returns, and how it
-/// computes. Assisted generation and prompt lookup are among them: they change the speed only.
+/// Keys that don't change the text: EOS ids, which are read, other ids, and options for a call's
+/// return value or how it computes. These include assisted generation and prompt lookup, which only
+/// change the speed.
 const NO_EFFECT: &[&str] = &[
-    "do_sample", // counted already
+    "do_sample", // already taken into account
     "eos_token_id",
     "bos_token_id",
     "pad_token_id",
-    "decoder_start_token_id", // of encoder-decoder models
+    "decoder_start_token_id", // for encoder-decoder models
     "transformers_version",
     "output_attentions",
     "output_hidden_states",
@@ -134,16 +135,16 @@ const NO_EFFECT: &[&str] = &[
     "max_matching_ngram_size",
 ];
 
-/// Numbers that ask for nothing. For every other key it is 0.
+/// Neutral values. Every other key's is 0.
 const NEUTRAL: &[(&str, f64)] = &[
     ("num_beam_groups", 1.0),
     ("encoder_repetition_penalty", 1.0),
     ("guidance_scale", 1.0),
     ("typical_p", 1.0),
-    ("max_length", 20.0), // transformers' default, which counts for nothing there
+    ("max_length", 20.0), // transformers' default, which it ignores
 ];
 
-/// True if a key, with this value, changes no text.
+/// Returns true if this key, with this value, doesn't change the text.
 fn asks_for_nothing(key: &str, value: &Value) -> bool {
     if key.starts_with('_') || key.ends_with("_version") || NO_EFFECT.contains(&key) {
         return true;
@@ -159,7 +160,7 @@ fn asks_for_nothing(key: &str, value: &Value) -> bool {
     }
 }
 
-/// The value of a flag that has a default, if it is another.
+/// Returns the value of a flag if it differs from the default.
 fn given(value: f64, default: f64) -> Option<f64> {
     (value != default).then_some(value)
 }

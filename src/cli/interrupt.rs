@@ -1,17 +1,18 @@
-//! Ctrl-C: the first one ends a text cleanly, the second ends the program; one at the prompt of a
-//! chat ends the chat.
+//! Ctrl-C: the first ends the current text cleanly, and the second ends the program. At a chat's
+//! prompt, Ctrl-C ends the chat.
 
 use crate::kit::note::note;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Ctrl-C was pressed. A signal belongs to the process, and its handler can only reach what is
-/// static.
+/// Whether Ctrl-C was pressed. Static, because a signal belongs to the process and its handler
+/// can't reach anything else.
 static ASKED: AtomicBool = AtomicBool::new(false);
-/// The chat waits for a line.
+/// Whether the chat is waiting for a line.
 static WAITING: AtomicBool = AtomicBool::new(false);
 
-/// From here on Ctrl-C is ours. Before, while a model is fetched, the first one ends the program.
-/// Only a signal may end it here and not in `main`, which may be waiting for a line or a product.
+/// Takes over Ctrl-C. Until then, while a model is being downloaded, the first one ends the
+/// program. The handler has to exit the process itself, because `main` may be blocked on input or a
+/// matrix product.
 pub fn watch() {
     let _ = ctrlc::set_handler(|| {
         if WAITING.load(Ordering::SeqCst) {
@@ -24,13 +25,13 @@ pub fn watch() {
     });
 }
 
-/// True if the text at work shall end after its token.
+/// Returns true if the current text should stop after this token.
 pub fn asked() -> bool {
     ASKED.load(Ordering::SeqCst)
 }
 
-/// Does `wait`, in which Ctrl-C ends the program politely: nothing is at work. A request from
-/// before it is forgotten.
+/// Runs `wait`, during which Ctrl-C exits normally because nothing is being generated. Clears any
+/// earlier request to stop.
 pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
     ASKED.store(false, Ordering::SeqCst);
     WAITING.store(true, Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! Whether a run fits the memory: estimated before the weights are read, because a machine that
-//! swaps says nothing for minutes.
+//! Checks whether a run fits in memory. Estimated before the weights are read, because a machine
+//! that starts swapping can be unresponsive for minutes.
 
 use crate::cli::flags::{Args, CacheName};
 use crate::cli::plan::Plan;
@@ -11,31 +11,32 @@ use crate::kit::ModelConfig;
 use anyhow::{ensure, Result};
 use candle_core::{DType, Device};
 
-/// What a run holds at once. The numbers that count: all weights, all keys and values, and, without
-/// the kernels, the scores of one layer's attention, which are there twice, as scores and as
-/// probabilities.
+/// The memory that a run holds at once. Only the large parts count: all weights, all keys and
+/// values, and, without the kernels, one layer's attention scores, which are stored twice, as
+/// scores and as probabilities.
 #[derive(Debug, Clone)]
 pub struct Need<'a> {
-    /// The model, and the one that drafts.
+    /// The model, and the draft model if there is one.
     pub models: Vec<&'a ModelConfig>,
-    /// Bytes of a weight of each model: of a quantised one a mean.
+    /// Bytes per weight of each model, on average if quantised.
     pub weight_bytes: Vec<f64>,
-    /// Bytes of a number in activations and cache.
+    /// Bytes per value in activations and cache.
     pub value_bytes: usize,
-    /// Texts, or beams, that run side by side.
+    /// Sequences, or beams, in the batch.
     pub rows: usize,
-    /// Tokens of the longest prompt.
+    /// Number of tokens in the longest prompt.
     pub prompt: usize,
-    /// Tokens to generate at most.
+    /// Maximum number of tokens to generate.
     pub new: usize,
-    /// How the cache makes room; None: there is none.
+    /// The kind of KV cache. None: no cache.
     pub cache: Option<CacheName>,
-    /// Attention holds the scores of all new positions; the kernels hold those of a few only.
+    /// Whether attention holds the scores of all new positions. The kernels hold only a few at a
+    /// time.
     pub holds_scores: bool,
 }
 
 impl Need<'_> {
-    /// Tokens that a row comes to hold in this model: never more than its context.
+    /// Returns the most positions a row reaches in this model, capped at its context.
     fn positions(&self, model: &ModelConfig) -> usize {
         let context = model.max_position_embeddings;
         match self.cache {
@@ -44,7 +45,8 @@ impl Need<'_> {
         }
     }
 
-    /// The longest conversation that fits `room` bytes, computed in one pass as it may come to be.
+    /// Returns the length of the longest conversation that fits in `room` bytes, assuming the worst
+    /// case of a single pass over all of it.
     pub fn longest(&self, room: f64) -> usize {
         let fits =
             |tokens: &usize| Need { prompt: *tokens, new: 0, ..self.clone() }.total() <= room;
@@ -52,13 +54,13 @@ impl Need<'_> {
         (1..=contexts.min().unwrap_or(0)).rev().find(fits).unwrap_or(0)
     }
 
-    /// Bytes of all weights.
+    /// Returns the bytes of all weights.
     pub fn weights(&self) -> f64 {
         let models = self.models.iter().zip(&self.weight_bytes);
         models.map(|(model, bytes)| model.size() as f64 * bytes).sum()
     }
 
-    /// Bytes of all keys and values.
+    /// Returns the bytes of all keys and values.
     pub fn keys_and_values(&self) -> f64 {
         let numbers = |model: &&ModelConfig| {
             let layers = 2 * model.num_hidden_layers * model.num_key_value_heads * model.head_dim;
@@ -70,14 +72,15 @@ impl Need<'_> {
         }
     }
 
-    /// Tokens that the longest pass computes: the prompt, or, without a cache, all.
+    /// Returns the number of tokens in the longest pass: the prompt or, without a cache,
+    /// everything.
     fn pass(&self, model: &ModelConfig) -> usize {
         let all = self.prompt.saturating_add(self.new);
         let pass = if self.cache.is_some() { self.prompt } else { all };
         pass.min(model.max_position_embeddings)
     }
 
-    /// Bytes of the scores of one layer in the longest pass.
+    /// Returns the bytes of one layer's scores in the longest pass.
     pub fn scores(&self) -> f64 {
         if !self.holds_scores {
             return 0.0;
@@ -89,12 +92,12 @@ impl Need<'_> {
         self.models.iter().map(of).fold(0.0, f64::max) * self.value_bytes as f64
     }
 
-    /// All of it, in bytes.
+    /// Returns the total, in bytes.
     pub fn total(&self) -> f64 {
         self.weights() + self.keys_and_values() + self.scores()
     }
 
-    /// The arithmetic: what is needed, and why that much.
+    /// Explains how much memory is needed and why.
     pub fn arithmetic(&self) -> String {
         let v = self.value_bytes;
         let mut parts = Vec::new();
@@ -124,11 +127,11 @@ impl Need<'_> {
         parts.join(", ")
     }
 
-    /// Refuses a run that does not fit `room` bytes, with the arithmetic, and with what makes its
-    /// largest part smaller.
+    /// Rejects a run that doesn't fit in `room` bytes. The error shows the arithmetic and how to
+    /// make the largest part smaller.
     ///
     /// # Errors
-    /// If it does not fit.
+    /// If it doesn't fit.
     pub fn check(&self, room: f64) -> Result<()> {
         let [weights, kept, scores] = [self.weights(), self.keys_and_values(), self.scores()];
         let less = if weights >= kept.max(scores) {
@@ -149,7 +152,8 @@ impl Need<'_> {
     }
 }
 
-/// What these flags ask for; each of the models comes with the mean bytes of its weights.
+/// Returns the memory that these flags need. Each model comes with its average number of bytes per
+/// weight.
 pub fn need<'a>(
     args: &Args,
     plan: &Plan,
@@ -180,14 +184,14 @@ pub fn need<'a>(
     need
 }
 
-/// Bytes that a run may use; None: nothing is known, and nothing is refused.
+/// Returns the bytes that a run may use. None: unknown, so no run is rejected.
 ///
-/// `CANDECODE_MEMORY` says it (as 8G or 500M), else the system: on Linux what is available, or the
-/// limit of a container; on macOS all memory, which the graphics processor shares. A CUDA device's
-/// own memory is not asked for.
+/// `CANDECODE_MEMORY` takes precedence (as 8G or 500M). Otherwise it's the system's answer: on
+/// Linux the available memory or a container's limit, on macOS all memory, which the GPU shares. A
+/// CUDA device's own memory isn't checked.
 ///
 /// # Errors
-/// If `CANDECODE_MEMORY` is no amount.
+/// If `CANDECODE_MEMORY` isn't a valid amount.
 pub fn available(device: &Device) -> Result<Option<f64>> {
     if let Ok(text) = std::env::var("CANDECODE_MEMORY") {
         return amount(&text).map(Some);
@@ -198,10 +202,10 @@ pub fn available(device: &Device) -> Result<Option<f64>> {
     Ok(if cfg!(target_os = "macos") { macos() } else { linux() })
 }
 
-/// An amount as 8G, 500M or 1000000.
+/// Parses an amount such as 8G, 500M or 1000000.
 ///
 /// # Errors
-/// If it is none.
+/// If it isn't a valid amount.
 pub fn amount(text: &str) -> Result<f64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match text[digits.len()..].to_ascii_uppercase().trim_end_matches('B') {
@@ -220,8 +224,8 @@ pub fn amount(text: &str) -> Result<f64> {
     })
 }
 
-/// `MemAvailable`, or what is left of a container's limit where that is less. Other systems have
-/// none of these files.
+/// Returns `MemAvailable`, or the remainder of a container's limit if that is less. Other systems
+/// have none of these files.
 fn linux() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -237,8 +241,8 @@ fn linux() -> Option<f64> {
     Some(lefts.fold(free, f64::min))
 }
 
-/// What a container may still take: its limit, less what it holds. Files that it has read and can
-/// forget do not count.
+/// Returns the memory a container may still use: its limit minus its current use, not counting
+/// cached files that can be dropped.
 pub fn left(limit: &str, used: &str, stat: &str) -> Option<f64> {
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let file = |line: &str| match line.split_once(' ') {
@@ -250,8 +254,7 @@ pub fn left(limit: &str, used: &str, stat: &str) -> Option<f64> {
     Some((number(limit)? - held).max(0.0))
 }
 
-/// The most memory that this process has had at once, in bytes; None where the system does not say
-/// (Linux does).
+/// Returns this process's peak memory, in bytes. None if the system doesn't report it (Linux does).
 pub fn peak() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

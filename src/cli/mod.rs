@@ -1,4 +1,4 @@
-//! The `candecode` command: its flags, what they ask for, the run, and what is shown of it.
+//! The `candecode` command: its flags, the plan made from them, the run, and its output.
 
 pub mod chat_terminal;
 pub mod endpoint;

@@ -1,4 +1,4 @@
-//! What the command shows: text as it is made, or one line of JSON a sequence; and `--stats`.
+//! The command's output: text as it is generated, or one line of JSON per sequence, and `--stats`.
 
 use crate::cli::flags::{Args, Format};
 use crate::cli::interrupt;
@@ -18,81 +18,81 @@ use serde::Serialize;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
 
-/// One text as it comes, and as `--format json` prints it.
+/// A sequence being generated, in the form that `--format json` prints.
 #[derive(Clone, Default, Serialize)]
 pub struct Text {
-    /// Ids of the prompt.
+    /// Token ids of the prompt.
     prompt_ids: Vec<u32>,
-    /// Ids generated, EOS included.
+    /// Generated token ids, including EOS.
     new_ids: Vec<u32>,
-    /// The text generated.
+    /// The generated text.
     text: String,
-    /// Why it ended; None if it was interrupted.
+    /// Why it ended. None if it was interrupted.
     finish_reason: Option<FinishReason>,
-    /// What went wrong, if it failed.
+    /// The error, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// ln of each new token's probability.
+    /// Natural log of each new token's probability.
     logprobs: Vec<f32>,
-    /// The likeliest tokens of each step, the best first, if they were asked for.
+    /// Top alternatives of each step, best first, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     top_logprobs: Option<Vec<Vec<TopLogprob>>>,
-    /// A beam's score: its log-probability over `length ^ length_penalty`.
+    /// Beam score: log-probability divided by `length ^ length_penalty`.
     #[serde(skip_serializing_if = "Option::is_none")]
     score: Option<f32>,
-    /// What speculation did.
+    /// Speculative decoding's counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     drafts: Option<Counts>,
     #[serde(flatten)]
     timings: Timings,
-    /// What is shown before the text: the prompt, or the question that a chat template was put
-    /// around.
+    /// Text to show before the completion: the prompt, or the question before the chat template was
+    /// applied.
     #[serde(skip)]
     shown_prompt: String,
 }
 
-/// One of the likeliest tokens of a step (OpenAI's `top_logprobs`).
+/// One of a step's top tokens (OpenAI's `top_logprobs`).
 #[derive(Clone, Serialize)]
 struct TopLogprob {
     id: u32,
     token: String,
-    /// ln of its probability, by the model itself.
+    /// Natural log of its probability, according to the model itself.
     logprob: f32,
 }
 
-/// How long it took, in seconds.
+/// Timings, in seconds.
 #[derive(Clone, Copy, Default, Serialize)]
 struct Timings {
-    /// Reading the model.
+    /// Time to load the model.
     load_s: f64,
-    /// Until the first token.
+    /// Time to the first token.
     prefill_s: f64,
-    /// From the first token to the last.
+    /// Time from the first token to the last.
     decode_s: f64,
-    /// New tokens after the first, a second of `decode_s`.
+    /// New tokens after the first, per second of `decode_s`.
     tokens_per_second: f64,
 }
 
-/// Collects tokens, and shows them.
+/// Collects tokens and shows them.
 pub struct Output<'a> {
     args: &'a Args,
     engine: &'a Engine,
     /// The text of each row.
     pub texts: Vec<Text>,
     began: Instant,
-    /// When the first token came, in seconds, and what the kernels had read by then.
+    /// Time of the first token, in seconds, and the bytes the kernels had read by then.
     first: Option<(f64, u64)>,
     load_s: f64,
-    /// The model, if the run's passes are those that day 16 predicts.
+    /// The model, if this run has the passes that day 16 predicts.
     pub predicted: Option<&'a Transformer>,
 }
 
 impl<'a> Output<'a> {
-    /// For these prompts, of which the first is number `number` of all. `questions` are the prompts
-    /// as they were typed, if a chat template was put around them.
+    /// Creates the output for these prompts. The first of them is number `number` of all.
+    /// `questions` are the prompts as typed, if a chat template was applied to them.
     ///
     /// # Errors
-    /// If the prompt cannot be shown.
+    /// If the prompt can't be shown.
     pub fn new(
         args: &'a Args,
         engine: &'a Engine,
@@ -108,7 +108,7 @@ impl<'a> Output<'a> {
                     let samples = (prompts.len() / all.len()).max(1);
                     format!("{}\n\n", all[number + row / samples])
                 }
-                None if args.format == Format::Json => String::new(), // there may be no tokenizer
+                None if args.format == Format::Json => String::new(), // needs no tokenizer
                 None => engine.tokenizer().decode(prompt)?,
             };
             texts.push(Text {
@@ -127,13 +127,13 @@ impl<'a> Output<'a> {
         Ok(out)
     }
 
-    /// One text is shown as it is made; several would be mixed up, and follow each other at the
-    /// end.
+    /// Returns true if text is shown as it is generated. Several texts would be interleaved, so
+    /// they are shown one after another at the end.
     fn streams(&self) -> bool {
         self.args.format == Format::Text && self.texts.len() == 1 && self.args.num_beams == 1
     }
 
-    /// The texts so far, as an error speaks of them.
+    /// Returns the texts generated so far, labelled for error messages.
     pub fn so_far(&self) -> Vec<TextSoFar> {
         let count = self.texts.len();
         let so_far = |(row, text): (usize, &Text)| TextSoFar {
@@ -147,7 +147,7 @@ impl<'a> Output<'a> {
         self.texts.iter().enumerate().map(so_far).collect()
     }
 
-    /// True if a sequence ended because the model's context did.
+    /// Returns true if a sequence ended because the context was full.
     pub fn ended_at_context(&self, context: usize) -> bool {
         self.texts.iter().any(|text| {
             text.finish_reason == Some(FinishReason::Length)
@@ -155,18 +155,17 @@ impl<'a> Output<'a> {
         })
     }
 
-    /// Ends the line of a text that is shown as it is made, so that an error begins a line of its
-    /// own.
+    /// Ends the current line if text is being streamed, so that an error starts on a new line.
     pub fn break_line(&self) {
         if self.streams() {
             let _ = show("\n");
         }
     }
 
-    /// Takes a token, and returns true to go on, until Ctrl-C.
+    /// Records a token. Returns true to continue, or false after Ctrl-C.
     ///
     /// # Errors
-    /// If it cannot be shown.
+    /// If it can't be shown.
     pub fn token(&mut self, token: Token) -> Result<bool> {
         self.first
             .get_or_insert_with(|| (self.began.elapsed().as_secs_f64(), kernels::bytes_read()));
@@ -191,7 +190,7 @@ impl<'a> Output<'a> {
         Ok(!interrupt::asked())
     }
 
-    /// Takes what a loop has found besides tokens: of a beam search, the texts for the one prompt.
+    /// Records a loop's other results: for a beam search, the hypotheses for the one prompt.
     pub fn found(&mut self, found: Found) {
         if self.args.num_beams > 1 {
             let asked = std::mem::take(&mut self.texts).into_iter().next().unwrap_or_default();
@@ -216,16 +215,16 @@ impl<'a> Output<'a> {
         self.texts.iter_mut().for_each(|text| text.drafts = found.counts);
     }
 
-    /// Shows what is left to show.
+    /// Shows all remaining output.
     ///
     /// # Errors
-    /// If it cannot be shown.
+    /// If it can't be shown.
     pub fn finish(mut self) -> Result<()> {
         let all_read = kernels::bytes_read();
         let (prefill_s, prefill_read) = self.first.unwrap_or((0.0, all_read));
         let decode_s = self.began.elapsed().as_secs_f64() - prefill_s;
         let new: usize = self.texts.iter().map(|text| text.new_ids.len()).sum();
-        // The first of each row came by the prefill.
+        // Prefill produced the first token of each row.
         let later = new.saturating_sub(self.texts.len());
         let tokens_per_second = if decode_s > 0.0 { later as f64 / decode_s } else { 0.0 };
         let timings = Timings { load_s: self.load_s, prefill_s, decode_s, tokens_per_second };
@@ -248,7 +247,8 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Writes the lines of `--stats`; the kernels have read `read` bytes since the first token.
+    /// Writes the lines of `--stats`. `read` is the number of bytes the kernels have read since the
+    /// first token.
     fn stats(&self, timings: Timings, new: usize, read: u64) {
         let Timings { load_s, prefill_s, decode_s, tokens_per_second } = timings;
         let prompt: usize = self.texts.iter().map(|text| text.prompt_ids.len()).sum();
@@ -266,7 +266,7 @@ impl<'a> Output<'a> {
         if let Some(peak) = memory_check::peak() {
             note!("process {} of memory at its peak", bytes(peak));
         }
-        // Plain tensor code and day 17's kernel count nothing.
+        // Plain tensor code and day 17's kernel don't count bytes.
         let counted = ops.counts_bytes() && read > 0;
         let predicted = self.predicted.filter(|_| device == "cpu");
         if later > 0 && (counted || predicted.is_some()) {
@@ -296,8 +296,8 @@ impl<'a> Output<'a> {
     }
 }
 
-/// An empty line, then a line for each token of a text: what was chosen, and the likeliest ones.
-/// Nothing if they were not asked for.
+/// Returns an empty line, then a line per token with the chosen token and its top alternatives.
+/// Empty if they weren't requested.
 fn likeliest(text: &Text, engine: &Engine) -> Result<String> {
     let Some(steps) = &text.top_logprobs else { return Ok(String::new()) };
     let mut lines = "\n".to_string();
@@ -310,11 +310,11 @@ fn likeliest(text: &Text, engine: &Engine) -> Result<String> {
     Ok(lines)
 }
 
-/// Bytes that each token cost, and how near their reading comes to what memory allows.
+/// Reports the bytes read per token, and how close that comes to the memory bandwidth.
 fn memory(read: f64, tokens: f64, seconds: f64, bandwidth: f64) -> String {
     let share = read / seconds / bandwidth;
     let memory = format!("the {:.1} GB/s that memory gives", bandwidth / 1e9);
-    // A last-level cache is rarely larger.
+    // Last-level caches are rarely larger.
     let cached = read / tokens <= 32e6;
     let beside = match share > 1.0 {
         true if cached => format!("more than {memory}: the processor's caches hold some of it"),
@@ -325,12 +325,12 @@ fn memory(read: f64, tokens: f64, seconds: f64, bandwidth: f64) -> String {
     format!("memory  {a_token} read a token, {rate:.1} GB/s, {beside}")
 }
 
-/// As [`show`], for the text of a prompt or a model: a terminal gets no control characters but line
-/// ends and tabs, because others move its cursor, or do more. A file or a pipe gets the text as it
-/// is.
+/// Like [`show`], but for text from a prompt or a model. On a terminal, escapes control characters
+/// other than newlines and tabs, because they can move the cursor or worse. Files and pipes receive
+/// the text unchanged.
 ///
 /// # Errors
-/// As [`show`].
+/// Same as [`show`].
 pub fn show_text(text: &str) -> Result<()> {
     match std::io::stdout().is_terminal() {
         true => show(&without_controls(text)),
@@ -338,7 +338,7 @@ pub fn show_text(text: &str) -> Result<()> {
     }
 }
 
-/// A text whose control characters are escaped, as `\u{1b}`.
+/// Returns the text with its control characters escaped, as in `\u{1b}`.
 fn without_controls(text: &str) -> String {
     let mut visible = String::new();
     for c in text.chars() {
@@ -350,10 +350,10 @@ fn without_controls(text: &str) -> String {
     visible
 }
 
-/// Writes and flushes.
+/// Writes to standard output and flushes.
 ///
 /// # Errors
-/// If it cannot be written; as [`OutputClosed`] if the reader has gone away (`| head`).
+/// If it can't be written; [`OutputClosed`] if the reader has gone away (`| head`).
 pub fn show(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,6 +1,5 @@
-//! From flags to what will run: which day's loop, which processors, which choice. Nothing is loaded
-//! yet. Rules that need no more than the names of flags are in [`flags`](crate::cli::flags), and
-//! clap checks them.
+//! Turns flags into a plan: which loop, processors and sampler to use. Nothing is loaded yet. Rules
+//! about combinations of flags alone are in [`flags`](crate::cli::flags), where clap checks them.
 
 use crate::cli::flags::{Args, CacheName, Early, PastContextName, RngKind};
 use crate::cli::text_input;
@@ -15,32 +14,32 @@ use crate::kit::{BeamParams, EarlyStopping, Model as _, PastContext, SamplingPar
 use anyhow::{ensure, Result};
 use candle_core::DType;
 
-/// What the flags ask for.
+/// The plan for a run, derived from the flags.
 pub struct Plan {
-    /// The day whose loop runs.
+    /// The day of the loop to run.
     pub day: usize,
-    /// Sequences to make: prompts times samples.
+    /// Total number of sequences: prompts times samples.
     pub rows: usize,
-    /// What every request asks for.
+    /// Sampling parameters of every request.
     pub params: SamplingParams,
 }
 
 impl Plan {
-    /// Reads the flags; `prompts` is how many prompts there are.
+    /// Creates the plan from the flags and the number of prompts.
     ///
     /// # Errors
-    /// If a value is out of range, or values make no sense together.
+    /// If a value is out of range, or values don't work together.
     pub fn new(args: &Args, prompts: usize) -> Result<Self> {
         let params = sampling_params(args)?;
         let samples = if args.num_beams > 1 { 1 } else { args.num_return_sequences };
         let rows = prompts * samples;
         let plan = Self { day: loop_day(args, rows, &params)?, rows, params };
         plan.check(args)?;
-        requests::check(&plan.params)?; // a bad parameter is refused before a model is loaded
+        requests::check(&plan.params)?; // reject bad parameters before a model is loaded
         Ok(plan)
     }
 
-    /// True if tokens are drawn, not chosen greedily.
+    /// Returns true if tokens are sampled rather than chosen greedily.
     pub fn samples(&self) -> bool {
         self.params.temperature != 0.0
     }
@@ -115,7 +114,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The loop that runs, with the processors of its parameters.
+    /// Returns the loop to run, with the processors for its parameters.
     pub fn loops(&self, args: &Args, processors: Processors, engine: &Engine) -> LoopPlan {
         let context = engine.model().config().max_position_embeddings;
         let stride = (context / 4).max(1);
@@ -148,8 +147,8 @@ impl Plan {
     }
 }
 
-/// The parameters of every request. Sampling is on if the temperature is above 0 or a filter is
-/// given; nothing else is implied.
+/// Returns the parameters of every request. Sampling is on if the temperature is above 0 or a
+/// filter is set; nothing else is implied.
 fn sampling_params(args: &Args) -> Result<SamplingParams> {
     let filtered = args.top_k.is_some() || args.top_p.is_some() || args.min_p.is_some();
     let default_temperature = if filtered { 1.0 } else { 0.0 };
@@ -178,7 +177,7 @@ fn sampling_params(args: &Args) -> Result<SamplingParams> {
     })
 }
 
-/// The words of `--block` and `--block-file`.
+/// Returns the words of `--block` and `--block-file`.
 fn blocked(args: &Args) -> Result<Vec<String>> {
     let mut words = args.block.clone();
     if let Some(list) = words.iter().find(|word| word.contains(',')) {
@@ -190,7 +189,7 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
     }
     if let Some(file) = &args.block_file {
         let text = text_input::text_file("--block-file", file)?;
-        let text = text.replace("\r\n", "\n").replace('\r', "\n"); // a bare CR ends a line, too
+        let text = text.replace("\r\n", "\n").replace('\r', "\n"); // a bare CR also ends a line
         let shown = file.display();
         ensure!(
             !text.trim().is_empty(),
@@ -214,16 +213,16 @@ fn blocked(args: &Args) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// The prompts that are texts.
+/// Returns the prompts that are texts.
 ///
 /// # Errors
-/// If a file cannot be read.
+/// If a file can't be read.
 pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
     match &args.prompt_file {
         Some(file) if file.as_os_str() == "-" => Ok(vec![text_input::standard_input()?]),
         Some(file) => Ok(vec![text_input::text_file("--prompt-file", file)?]),
         None => {
-            // nanoGPT's spelling of a file.
+            // nanoGPT's syntax for a file.
             let file = args.prompt.iter().find_map(|text| text.strip_prefix("FILE:"));
             if let Some(file) = file {
                 let file = shown(file);
@@ -237,14 +236,14 @@ pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
     }
 }
 
-/// The smallest day whose loop can do what is asked, or the one that `--loop` insists on.
+/// Returns the first day with a loop that can do this, or the one requested by `--loop`.
 fn loop_day(args: &Args, rows: usize, params: &SamplingParams) -> Result<usize> {
     let drafts = args.drafts();
     let smallest = match () {
         () if drafts => 13,
         () if args.num_beams > 1 => 11,
         () if rows > 1 => 12,
-        // A chat runs day 10's loop, without a cache to keep.
+        // A chat always runs day 10's loop; with `--no-cache` it doesn't keep a cache.
         () if args.no_cache && !args.chat => 7,
         () => 10,
     };
@@ -253,12 +252,12 @@ fn loop_day(args: &Args, rows: usize, params: &SamplingParams) -> Result<usize> 
         smallest == 7 || smallest == 10 || (smallest == 12 && args.num_return_sequences == 1);
     let able = match day {
         6 => {
-            // Its loop chooses greedily, and knows no rules.
+            // Its loop is greedy and has no processors.
             let max_new_tokens = params.max_new_tokens;
             let plain = SamplingParams { max_new_tokens, ..SamplingParams::default() };
             alone && args.cache.is_none() && *params == plain
         }
-        7 => alone && args.cache.is_none(), // several prompts: one after another
+        7 => alone && args.cache.is_none(), // several prompts run one after another
         10 => alone && !args.no_cache,
         11 => (alone || smallest == 11) && params.temperature == 0.0,
         12 => alone || smallest == 12,

@@ -1,4 +1,4 @@
-//! What the `candecode` command does with its flags.
+//! The `candecode` command: runs what its flags ask for.
 
 use crate::cli::flags::{Args, CacheName, Format};
 use crate::cli::output::{show, Output};
@@ -26,10 +26,10 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::time::Instant;
 
-/// Runs the command in four steps, and returns its exit code.
+/// Runs the command in four steps and returns its exit code.
 ///
 /// # Errors
-/// If a flag is wrong ([`crate::kit::error::Usage`]), or the model or the text fails.
+/// If a flag is wrong ([`crate::kit::error::Usage`]), or loading or generation fails.
 pub fn run(args: &Args) -> Result<u8> {
     if let Some(address) = &args.endpoint {
         return endpoint::run(args, address);
@@ -43,7 +43,8 @@ pub fn run(args: &Args) -> Result<u8> {
     write(asked, &loaded)
 }
 
-/// Step 1: does what needs no model, and returns the exit code. None: there is a text to write.
+/// Step 1: handles requests that need no model and returns the exit code. None: continue with step
+/// 2.
 fn answer_without_model(args: &Args) -> Result<Option<u8>> {
     kernels::check_instruction_set().map_err(usage)?;
     if args.models {
@@ -62,32 +63,32 @@ fn answer_without_model(args: &Args) -> Result<Option<u8>> {
     }
 }
 
-/// What is asked for: everything that flags, prompts and a model's small files say. What is wrong
-/// with them is known before weights are read.
+/// The request: everything in the flags, the prompts and a model's small files. Mistakes in these
+/// are found before any weights are read.
 struct Asked<'a> {
     args: &'a Args,
     device: Device,
     plan: Plan,
     files: ModelFiles,
     processors: Processors,
-    /// The template of a chat.
+    /// The chat template, if this is a chat.
     template: Option<Template>,
     /// The tokens of each prompt.
     prompts: Vec<Vec<u32>>,
-    /// The prompts as they were typed, where a chat template was put around them.
+    /// The prompts as typed, if a chat template was applied to them.
     questions: Option<Vec<String>>,
     /// The files of a draft model.
     draft_files: Option<ModelFiles>,
-    /// N-grams that draft.
+    /// The n-gram table to draft from.
     draft_table: Option<NgramTable>,
     began: Instant,
 }
 
-/// The tokenizers of the model, and of a draft model.
+/// The tokenizers of the model and the draft model.
 type Tokenizers = (Tokenizer, Option<Tokenizer>);
 
 impl<'a> Asked<'a> {
-    /// Step 2.
+    /// Step 2: reads the request.
     fn read(args: &'a Args, device: Device) -> Result<(Self, Tokenizers)> {
         let prompted = args.prompt_file.is_some() || args.prompt_ids.is_some();
         if args.prompt.is_empty() && !prompted && !args.chat {
@@ -138,14 +139,14 @@ impl<'a> Asked<'a> {
 struct Loaded {
     engine: Engine,
     drafter: Option<Engine>,
-    /// What a chat may grow to, in tokens.
+    /// Maximum number of tokens in a chat.
     context: usize,
-    /// How long it took, in seconds.
+    /// Load time, in seconds.
     load_s: f64,
 }
 
 impl Loaded {
-    /// Step 3: refuses what memory has no room for, and loads.
+    /// Step 3: checks that the run fits in memory, then loads the models.
     fn new(asked: &Asked, (tokenizer, draft_tokenizer): Tokenizers) -> Result<Self> {
         let Asked { args, device, plan, files, prompts, .. } = asked;
         interrupt::watch();
@@ -174,7 +175,7 @@ impl Loaded {
     }
 }
 
-/// Step 4: says whose loop runs where, and runs it. Returns the exit code.
+/// Step 4: reports which loop runs where and whose code it is, then runs it. Returns the exit code.
 fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
     let Asked { args, plan, files, .. } = asked;
     note!("{}", days::credits(plan.day, device::name(&asked.device)));
@@ -211,19 +212,19 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
     Ok(if interrupt::asked() { 130 } else { 0 })
 }
 
-/// A run of the command: the flags, the models, and the loop that the flags ask for.
+/// A run of the command: the flags, the models, and the loop to run.
 struct Run<'a> {
     args: &'a Args,
     loaded: &'a Loaded,
     model: Watched<'a>,
     draft_model: Option<Watched<'a>>,
     loops: LoopPlan,
-    /// The prompts as they were typed, where a chat template was put around them.
+    /// The prompts as typed, if a chat template was applied to them.
     questions: Option<Vec<String>>,
 }
 
 impl Run<'_> {
-    /// Turn after turn, until the input ends. Returns the exit code.
+    /// Chats until the input ends. Returns the exit code.
     fn chat(&self, template: Template) -> Result<u8> {
         let (engine, context) = (&self.loaded.engine, self.loaded.context);
         let mut request = self.loops.request(&self.model, &[], 0);
@@ -239,13 +240,13 @@ impl Run<'_> {
         chat_terminal::talk(&mut chat, self.args.stats)
     }
 
-    /// Some prompts in one run of the loop; the first of them is prompt `first`.
+    /// Runs the loop once for these prompts. The first of them is prompt number `first`.
     fn some(&self, prompts: &[Vec<u32>], first: usize) -> Result<()> {
         let Self { args, loaded, loops, .. } = self;
         let questions = self.questions.as_deref();
         let mut out = Output::new(args, &loaded.engine, prompts, loaded.load_s, first, questions)?;
-        // A prefill, then a step for each token of every row: beams, drafts and a queue do
-        // otherwise.
+        // One prefill, then one step per token of every row. Beams, drafts and a queue work
+        // differently.
         let stops = loops.past_context == PastContext::Stop;
         let plain_steps = [10, 12].contains(&loops.day) && !args.no_cache;
         out.predicted = (plain_steps && stops).then(|| loaded.engine.model());
@@ -257,7 +258,7 @@ impl Run<'_> {
         };
         let run = || loops.run(models, prompts, first, &mut |token| out.token(token));
         let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-            out.break_line(); // a task that isn't written yet
+            out.break_line(); // the panic may be an unfinished task
             resume_unwind(panic)
         });
         match done {
@@ -285,7 +286,7 @@ impl Run<'_> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// The error of the first row of a batch that failed. The texts of the other rows are whole.
+    /// Returns the error of the first failed row in a batch. The other rows' texts are complete.
     fn failure(&self, out: &Output) -> Option<anyhow::Error> {
         let mut failed =
             out.texts.iter().zip(out.so_far()).filter(|(text, _)| text.error.is_some());
@@ -299,7 +300,7 @@ impl Run<'_> {
     }
 }
 
-/// The engine of a folder, with the cache that the flags ask for.
+/// Creates an engine from a model's files, with the cache that the flags ask for.
 fn open(args: &Args, load: &ModelLoad, tokenizer: Tokenizer) -> Result<Engine> {
     let weights = load.files.weight_bytes(load.format);
     if weights > 1e9 {
@@ -318,8 +319,8 @@ fn open(args: &Args, load: &ModelLoad, tokenizer: Tokenizer) -> Result<Engine> {
     Ok(engine)
 }
 
-/// The model's tokenizer. A run whose prompt and whose output are ids, and which looks at no text,
-/// does without.
+/// Returns the model's tokenizer. A run with ids for input and output, and no flags about text, can
+/// do without one.
 fn tokenizer(args: &Args, files: &ModelFiles) -> Result<Tokenizer> {
     let looks_at_text = !args.stop.is_empty()
         || !args.block.is_empty()
@@ -332,7 +333,7 @@ fn tokenizer(args: &Args, files: &ModelFiles) -> Result<Tokenizer> {
     files.tokenizer()
 }
 
-/// The chat template, with the variables that the flags give it.
+/// Returns the chat template, with the variables set by flags.
 fn template(args: &Args, files: &ModelFiles) -> Result<Template> {
     let mut template =
         Template::choose(&args.model, files.chat_template()?, args.template.as_deref())?;
@@ -341,9 +342,9 @@ fn template(args: &Args, files: &ModelFiles) -> Result<Template> {
     Ok(template)
 }
 
-/// The files of a draft model and its tokenizer, refused before any weights are read if its tokens
-/// are not the target's. One that is no smaller than the target is worth a warning only: the text
-/// is the same.
+/// Returns the files of a draft model and its tokenizer. Rejects it before any weights are read if
+/// its tokens differ from the target's. If it isn't smaller than the target, a warning is enough,
+/// because the text is the same.
 fn draft_model(
     name: &str,
     args: &Args,
@@ -368,14 +369,15 @@ fn draft_model(
     Ok((files, own))
 }
 
-/// The table that drafts, refused before any weights are read if it was counted in other tokens.
+/// Returns the draft table. Rejects it before any weights are read if it was counted with another
+/// tokenizer.
 fn draft_table(file: &Path, tokenizer: &Tokenizer) -> Result<NgramTable> {
     let text = text_input::text_file("--draft-table", file)?;
     NgramTable::from_json(&text, tokenizer)
         .map_err(|e| usage(format!("--draft-table {}: {}", file.display(), describe(&e))))
 }
 
-/// Counts a corpus in the model's tokens, and writes the table.
+/// Counts n-grams of a corpus in the model's tokens and writes the table.
 fn count_ngrams(args: &Args, corpus: &Path) -> Result<u8> {
     let Some(file) = &args.draft_table else {
         return Err(usage("--count-ngrams needs --draft-table, the file to write"));
@@ -400,8 +402,7 @@ fn count_ngrams(args: &Args, corpus: &Path) -> Result<u8> {
     Ok(0)
 }
 
-/// The chat template that turns a prompt into a question, if the model was trained to answer
-/// questions.
+/// Returns the chat template to wrap around a prompt, if the model was trained to answer questions.
 fn asking(args: &Args, files: &ModelFiles) -> Result<Option<Template>> {
     let instruct = hub::is_instruct(&args.model);
     if args.raw && !instruct {
@@ -414,12 +415,12 @@ fn asking(args: &Args, files: &ModelFiles) -> Result<Option<Template>> {
         return Ok(None);
     }
     let template = template(args, files)?;
-    template.render(&[Message::new("user", "A question.")])?; // before the weights are read
+    template.render(&[Message::new("user", "A question.")])?; // fail before the weights are read
     note!("note: the prompt goes through the model's chat template; --raw leaves it as it is");
     Ok(Some(template))
 }
 
-/// The token ids of every prompt.
+/// Returns the token ids of every prompt.
 fn prompts(
     args: &Args,
     texts: &[String],
@@ -433,7 +434,7 @@ fn prompts(
     let encode = |(i, text): (usize, &String)| -> Result<Vec<u32>> {
         let which = which(i, texts.len());
         if text.len() / 16 > context {
-            // It may be too long in any case: that is known without reading it for minutes.
+            // The length in bytes may already rule it out, without minutes of tokenizing.
             let least = text.len() / tokenizer.longest_token().max(1);
             ensure!(
                 least <= context,
@@ -443,7 +444,7 @@ fn prompts(
             );
         }
         let ids = match asking {
-            None => tokenizer.encode(text)?, // of an empty text, BOS, where the tokenizer adds it
+            None => tokenizer.encode(text)?, // an empty text becomes BOS, if the tokenizer adds it
             Some(template) => {
                 let turn = template.render(&[Message::new("user", text)])?;
                 tokenizer.encode_rendered(&turn)?
@@ -458,7 +459,7 @@ fn prompts(
     texts.iter().enumerate().map(encode).collect()
 }
 
-/// "prompt 2 of 3: ", where there are several.
+/// Returns "prompt 2 of 3: " if there are several prompts, else an empty string.
 fn which(i: usize, prompts: usize) -> String {
     match prompts {
         1 => String::new(),

@@ -1,5 +1,5 @@
-//! Text that comes from outside: files that flags name, standard input, the lines of a chat. All of
-//! it is bounded, and none of it is waited for without an end.
+//! Text from outside: files named by flags, standard input, and chat input. All of it is limited in
+//! size, and reading never blocks forever.
 
 use crate::kit::error::usage;
 use anyhow::{anyhow, ensure, Context as _, Result};
@@ -7,14 +7,14 @@ use std::fs::File;
 use std::io::{BufRead, Read};
 use std::path::Path;
 
-/// The longest text that is read, in bytes. What fits the longest context of any model is shorter.
+/// The longest text to read, in bytes. Any text that fits a model's context is shorter.
 const LONGEST: u64 = 64 << 20;
 
-/// The text of a file that a flag names, without the byte order mark that some editors put in
-/// front. A pipe that the shell opened, as `<(sort words)`, is read, too.
+/// Reads the text of a file named by a flag, without the byte order mark that some editors add.
+/// Also reads pipes opened by the shell, such as `<(sort words)`.
 ///
 /// # Errors
-/// If it is a folder or a named pipe, longer than 64 MiB, not UTF-8, or cannot be read.
+/// If it is a folder or a named pipe, is longer than 64 MiB or not UTF-8, or can't be read.
 pub fn text_file(flag: &str, file: &Path) -> Result<String> {
     let shown = format!("{flag} {}", file.display());
     let read = || format!("{shown}: could not be read as UTF-8 text");
@@ -29,16 +29,16 @@ pub fn text_file(flag: &str, file: &Path) -> Result<String> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_string())
 }
 
-/// The text on standard input.
+/// Reads the text on standard input.
 ///
 /// # Errors
-/// If it is longer than 64 MiB, not UTF-8, or cannot be read.
+/// If it is longer than 64 MiB, not UTF-8, or can't be read.
 pub fn standard_input() -> Result<String> {
     let text = whole(std::io::stdin().lock()).context("could not read standard input")?;
     text.context("standard input: longer than 64 MiB; give a shorter text")
 }
 
-/// All that a reader has; None if that is too much.
+/// Reads everything. None if there is too much.
 fn whole(reader: impl Read) -> std::io::Result<Option<String>> {
     let mut bytes = Vec::new();
     reader.take(LONGEST + 1).read_to_end(&mut bytes)?;
@@ -49,10 +49,10 @@ fn whole(reader: impl Read) -> std::io::Result<Option<String>> {
     text.map(Some).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
 }
 
-/// The bytes of the next line, without its end; None at the end of the input.
+/// Reads the next line, without its line ending. None at the end of the input.
 ///
 /// # Errors
-/// If it is longer than 64 MiB, or cannot be read.
+/// If it is longer than 64 MiB or can't be read.
 pub fn line(mut reader: impl BufRead) -> Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let read = reader.by_ref().take(LONGEST + 1).read_until(b'\n', &mut bytes);
@@ -66,8 +66,8 @@ pub fn line(mut reader: impl BufRead) -> Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Whether a file is a pipe that nobody may ever write into: one with a name. Those that a shell
-/// opened have writers, and names as `/dev/fd/63`.
+/// Returns true for a named pipe, which may never get a writer. Pipes opened by a shell have
+/// writers, and names such as `/dev/fd/63`.
 #[cfg(unix)]
 fn is_named_pipe(file: &Path, metadata: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::FileTypeExt as _;

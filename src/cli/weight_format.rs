@@ -1,4 +1,4 @@
-//! What the weights are in memory: what `--dtype` and `--quantize` ask for, and what a file has.
+//! The format of the weights in memory, from `--dtype`, `--quantize` and the model's file.
 
 use crate::cli::flags::Args;
 use crate::engine::load;
@@ -8,29 +8,29 @@ use crate::kit::{ModelConfig, WeightFormat};
 use anyhow::{ensure, Result};
 use candle_core::Device;
 
-/// A model to load: its files, what its matrices will be, and where.
+/// A model to load: its files, the format of its matrices, and the device.
 #[derive(Clone, Copy)]
 pub struct ModelLoad<'a> {
     /// The files.
     pub files: &'a ModelFiles,
-    /// What its matrices will be.
+    /// The format of its matrices in memory.
     pub format: WeightFormat,
-    /// Where they will be.
+    /// The device to load it on.
     pub device: &'a Device,
 }
 
 impl<'a> ModelLoad<'a> {
-    /// Its configuration, and the mean bytes of a weight.
+    /// Returns the configuration, and the average number of bytes per weight.
     pub fn size(&self) -> (&'a ModelConfig, f64) {
         let config = self.files.config();
         (config, self.files.weight_bytes(self.format) / config.size() as f64)
     }
 }
 
-/// The format of a model's matrices.
+/// Returns the format of a model's matrices.
 ///
 /// # Errors
-/// If `--quantize` is for another device, or for a file that is quantised.
+/// If `--quantize` is used with an unsupported device or with a file that is already quantised.
 pub fn weight_format(args: &Args, files: &ModelFiles, device: &Device) -> Result<WeightFormat> {
     if let Some(kind) = args.quantize {
         ensure!(
@@ -51,7 +51,7 @@ pub fn weight_format(args: &Args, files: &ModelFiles, device: &Device) -> Result
     Ok(args.dtype.map_or_else(|| load::own_format(files, device), WeightFormat::Tensors))
 }
 
-/// Says what becomes of the weights of a file that is quantised, unless a type was asked for.
+/// Describes how a quantised file's weights are handled, unless a type was requested.
 pub fn note(args: &Args, load: &ModelLoad) -> Option<String> {
     let types = load.files.quantized_types();
     if types.is_empty() || args.dtype.is_some() {

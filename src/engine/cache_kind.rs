@@ -1,23 +1,23 @@
-//! Which cache: what a flag names, and what it makes.
+//! The kinds of KV cache, and how to create each one.
 
 use crate::day10_kv_cache::{DynamicCache, SlidingCache, StaticCache};
 use crate::day12_batching::BatchCache;
 use crate::kit::{Batch, Cache};
 use candle_core::{bail, Result};
 
-/// How a cache makes room. The names are those of HF's caches.
+/// How a cache makes room. Names follow HF's cache classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheKind {
     /// Grows by concatenation.
     Dynamic,
     /// Allocated once, for this many positions, and written in place.
     Static(usize),
-    /// Grows, and evicts positions from the front: a token sees this many, itself included.
+    /// Grows, and drops the oldest positions: each token sees the last N, including itself.
     Sliding(usize),
 }
 
 impl CacheKind {
-    /// An empty cache for one text, for a model of `layers` layers: day 10's.
+    /// Creates an empty day 10 cache for one sequence and a model with `layers` layers.
     pub fn new_cache(self, layers: usize) -> Box<dyn Cache> {
         match self {
             Self::Dynamic => Box::new(DynamicCache::new(layers)),
@@ -26,18 +26,18 @@ impl CacheKind {
         }
     }
 
-    /// An empty cache for rows that come and go: day 12's.
+    /// Creates an empty day 12 cache for a batch: rows can join and leave.
     ///
     /// # Errors
-    /// As [`CacheKind::batch_capacity`].
+    /// Same as [`CacheKind::batch_capacity`].
     pub fn new_batch(self, layers: usize) -> Result<Box<dyn Batch>> {
         Ok(Box::new(BatchCache::new(layers, self.batch_capacity()?)))
     }
 
-    /// The capacity of [`BatchCache`] for this kind.
+    /// Returns the capacity to pass to [`BatchCache`] for this kind.
     ///
     /// # Errors
-    /// If the kind slides: a position would not be the same column in every row.
+    /// If this is a sliding cache: a position's column would differ from row to row.
     pub fn batch_capacity(self) -> Result<Option<usize>> {
         match self {
             Self::Dynamic => Ok(None),

@@ -1,11 +1,10 @@
-//! A chat: a prompt that grows by a turn at a time, and a cache that is kept from one turn to the
-//! next.
+//! A chat: a prompt that grows by one turn at a time, with a KV cache that is reused between turns.
 //!
-//! At every turn the template renders the whole conversation anew, and the tokenizer reads it anew.
-//! Nothing says that the new tokens begin with those that the cache holds: a template may strip a
-//! space or leave a thought out, a tokenizer may merge across the border, an answer may have been
-//! stopped. So the two are compared; what they have in common at the front is kept, the cache is
-//! truncated behind it (day 10), and the rest is computed (vLLM: prefix caching).
+//! On every turn, the template renders the whole conversation again and the tokenizer encodes it
+//! again. The new tokens don't necessarily start with the ones in the cache: a template may strip a
+//! space or drop a thought, a tokenizer may merge across the boundary, and an answer may have been
+//! interrupted. The two are therefore compared, the cache is truncated to their common prefix (day
+//! 10), and only the rest is computed (prefix caching in vLLM).
 
 use crate::day07_greedy::Sequence;
 use crate::day10_kv_cache::{next_token, Cached};
@@ -20,38 +19,37 @@ pub struct Chat<'a> {
     template: Template,
     context: usize,
     system: Option<Message>,
-    messages: Vec<Message>, // user, assistant, user, assistant, …: without the system prompt
+    messages: Vec<Message>, // user, assistant, user, assistant, …, without the system prompt
 }
 
-/// A line that fits, rendered and read, before its answer.
+/// A user message that fits the context, rendered and tokenized, ready to be answered.
 pub struct ChatPrompt {
     /// The tokens of the whole conversation.
     pub ids: Vec<u32>,
-    /// Turns, of two messages each, that had to be forgotten for it.
+    /// Number of turns, of two messages each, dropped to make room.
     pub forgotten_turns: usize,
     messages: Vec<Message>,
 }
 
-/// What a turn came to.
+/// Statistics and result of one turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
-    /// Tokens of the conversation before the answer.
+    /// Number of tokens in the conversation before the answer.
     pub prompt_tokens: usize,
-    /// How many of them the cache still held.
+    /// Number of those tokens that were still in the cache.
     pub reused: usize,
-    /// Positions that the model computed, for prompt and answer.
+    /// Number of positions the model computed, for prompt and answer.
     pub computed: usize,
-    /// The tokens of the answer, the one that ends it included.
+    /// Tokens of the answer, including the one that ends it.
     pub answer: Vec<u32>,
-    /// Why it ended; none if it was stopped.
+    /// Why the answer ended. None if it was interrupted.
     pub finish: Option<FinishReason>,
-    /// The context ended before the answer did.
+    /// True if the context filled up before the answer was complete.
     pub full: bool,
 }
 
 impl<'a> Chat<'a> {
-    /// A chat that begins; `context` is how many tokens it may come to hold, at most the model's
-    /// context.
+    /// Starts a chat of at most `context` tokens, which must not exceed the model's context.
     pub fn new(
         cached: Cached<'a>,
         tokenizer: &'a Tokenizer,
@@ -61,25 +59,25 @@ impl<'a> Chat<'a> {
         Self { cached, tokenizer, template, context, system: None, messages: Vec::new() }
     }
 
-    /// The template.
+    /// Returns the chat template.
     pub fn template(&self) -> &Template {
         &self.template
     }
 
-    /// What was said so far, system prompt left out.
+    /// Returns the messages so far, without the system prompt.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// Forgets all turns; the system prompt stays.
+    /// Forgets all turns but keeps the system prompt.
     pub fn reset(&mut self) {
         self.messages.clear();
     }
 
-    /// Replaces the system prompt; the turns stay. None: there is none.
+    /// Replaces the system prompt and keeps the turns. None removes it.
     ///
     /// # Errors
-    /// If the template refuses one.
+    /// If the template rejects system prompts.
     pub fn set_system(&mut self, text: Option<&str>) -> Result<()> {
         let system = text.map(|text| Message::new("system", text));
         let mut begun: Vec<Message> = system.iter().cloned().collect();
@@ -89,13 +87,14 @@ impl<'a> Chat<'a> {
         Ok(())
     }
 
-    /// The conversation with one more line: it leaves room for an answer of `answer` tokens, or for
-    /// a quarter of the context. Where there is none the oldest turns are forgotten, until half of
-    /// the context is free: seldom and many, for the rest moves, and is computed anew. The chat
-    /// itself stays as it was.
+    /// Returns the conversation with one more user message, leaving room for `answer` tokens or a
+    /// quarter of the context, whichever is smaller. If there isn't enough room, drops the oldest
+    /// turns until half of the context is free. Dropping many turns at once makes it rare, and that
+    /// matters because everything after them changes position and has to be recomputed. The chat
+    /// itself doesn't change.
     ///
     /// # Errors
-    /// If the template refuses it, or the line alone is too long, or empty.
+    /// If the template rejects the conversation, or the message alone is too long or empty.
     pub fn prompt(&self, line: &str, answer: usize) -> Result<ChatPrompt> {
         let least = line.len() / self.tokenizer.longest_token().max(1);
         ensure!(
@@ -127,17 +126,18 @@ impl<'a> Chat<'a> {
         Ok(ChatPrompt { ids, forgotten_turns, messages })
     }
 
-    /// The tokens of a conversation; the template writes the special ones itself.
+    /// Renders and tokenizes a conversation. The template writes the special tokens itself.
     fn read(&self, messages: &[Message]) -> Result<Vec<u32>> {
         let all: Vec<Message> = self.system.iter().chain(messages).cloned().collect();
         Ok(self.tokenizer.encode_rendered(&self.template.render(&all)?)?)
     }
 
-    /// Answers a prompt of [`Chat::prompt`], with the stop rules, processors and sampler of
-    /// `request`. `on_token` sees every token, and says whether to go on; the text so far stays.
+    /// Answers a prompt returned by [`Chat::prompt`], with the stop rules, processors and sampler
+    /// of `request`. `on_token` receives every token and returns whether to continue. The text
+    /// generated before it stops the answer is kept.
     ///
     /// # Errors
-    /// If the model, the sampling or `on_token` fails; the chat is then as before the line.
+    /// If the model, the sampling or `on_token` fails. The chat is then unchanged.
     pub fn answer(
         &mut self,
         prompt: ChatPrompt,
@@ -160,7 +160,7 @@ impl<'a> Chat<'a> {
         let prompt_tokens = ids.len();
         let room = self.context - prompt_tokens;
         let full = request.max_new_tokens > room;
-        // Goes on from answer to answer: one seed gives one chat.
+        // The sampler's state carries over between answers, so one seed determines the whole chat.
         let sampler = &mut request.sampler;
         let request = Request {
             id: 0,

@@ -1,8 +1,8 @@
 //! A model's chat template: the Jinja program, shipped with its tokenizer, that turns a
 //! conversation into text.
 //!
-//! It is rendered as transformers' `apply_chat_template` does, with the same settings, variables
-//! and functions, by [`jinja`].
+//! Rendering follows transformers' `apply_chat_template`, with the same settings, variables and
+//! functions. [`jinja`] does the work.
 
 use super::jinja::{self, Jinja};
 use crate::formats::{self, hub, ChatTemplate};
@@ -16,11 +16,11 @@ use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The name of the template that is built in.
+/// The name of the built-in template.
 pub const STORY: &str = "story";
 
-/// One text that the reader and the model write in turns: a line begins a paragraph, the model ends
-/// it.
+/// A story that the reader and the model write in turns: the user's line begins a paragraph and the
+/// model finishes it.
 const STORY_TEMPLATE: &str = r"
 {%- for message in messages -%}
     {%- if message.role == 'system' -%}
@@ -37,7 +37,7 @@ const STORY_TEMPLATE: &str = r"
     {%- endif -%}
 {%- endfor -%}";
 
-/// The variables that every template gets, so that no flag can set them.
+/// The variables that every template receives, so flags can't set them.
 const GIVEN: [&str; 4] = ["messages", "add_generation_prompt", "tools", "documents"];
 
 /// One message of a conversation.
@@ -45,20 +45,19 @@ const GIVEN: [&str; 4] = ["messages", "add_generation_prompt", "tools", "documen
 pub struct Message {
     /// `system`, `user` or `assistant`.
     pub role: &'static str,
-    /// What was said.
+    /// The message text.
     pub content: String,
-    /// Why an answer ended, as [`crate::kit::FinishReason`]'s words; none if it was interrupted.
-    /// Only [`STORY`] asks for it.
+    /// Why an answer ended. None if it was interrupted. Only the [`STORY`] template uses it.
     pub finish: Option<crate::kit::FinishReason>,
 }
 
 impl Message {
-    /// A message that is no answer.
+    /// Creates a message that isn't an answer.
     pub fn new(role: &'static str, content: &str) -> Self {
         Self { role, content: content.to_string(), finish: None }
     }
 
-    /// As the template gets it.
+    /// Converts the message to a template value.
     fn data(&self) -> Data {
         let mut entries =
             vec![("role", Data::from(self.role)), ("content", Data::from(self.content.as_str()))];
@@ -67,17 +66,17 @@ impl Message {
     }
 }
 
-/// How to render a conversation: the arguments of transformers' `apply_chat_template` besides the
-/// messages.
+/// How to render a conversation: the arguments of transformers' `apply_chat_template`, apart from
+/// the messages.
 #[derive(Debug, Clone)]
 pub struct RenderOptions {
-    /// Begin the next answer. True by default.
+    /// Whether to begin the next answer. True by default.
     pub add_generation_prompt: bool,
-    /// Leave the last message open, so that the model continues it. Excludes
-    /// `add_generation_prompt`.
+    /// Whether to leave the last message open so that the model continues it. Can't be combined
+    /// with `add_generation_prompt`.
     pub continue_final_message: bool,
-    /// Variables for this rendering only, as vLLM's `chat_template_kwargs`. They go before those of
-    /// [`Template::set`].
+    /// Variables for this rendering only, like vLLM's `chat_template_kwargs`. They override those
+    /// of [`Template::set`].
     pub kwargs: Map<String, Value>,
 }
 
@@ -87,24 +86,24 @@ impl Default for RenderOptions {
     }
 }
 
-/// A compiled template, and the variables it gets besides the messages.
+/// A compiled template and its variables, apart from the messages.
 #[derive(Debug)]
 pub struct Template {
     jinja: Jinja,
     variables: BTreeMap<String, Data>,
     source: String,
-    /// The date that `strftime_now` shows. None: today's, in UTC.
+    /// The date that `strftime_now` shows. None: the current date, in UTC.
     pub date: Option<DateTime>,
-    /// Strings that end an answer, beside the tokens that do.
+    /// Strings that end an answer, in addition to the stop tokens.
     pub stops: Vec<String>,
 }
 
 impl Template {
-    /// Compiles a template. `source` says in errors where it comes from; `special` are the tokens
-    /// that it may name, as `eos_token`.
+    /// Compiles a template. `source` names its origin in errors; `special` holds the special tokens
+    /// it can refer to, such as `eos_token`.
     ///
     /// # Errors
-    /// If it is no Jinja template: the line is named.
+    /// If it isn't a valid Jinja template. The error names the line.
     pub fn new(source: &str, text: &str, special: Map<String, Value>) -> Result<Self> {
         let jinja = Jinja::new(text).map_err(|e| explained(source, &e))?;
         let special = special.into_iter().map(|(name, token)| (name, data(&token)));
@@ -114,20 +113,20 @@ impl Template {
         Ok(Self { jinja, variables, source: source.to_string(), date: None, stops: Vec::new() })
     }
 
-    /// The template that `asked` says (a file, or [`STORY`]), else the model's own:
-    /// `chat_template.jinja`, what `tokenizer_config.json` has, or a GGUF file's metadata. The
-    /// embedded story models have [`STORY`].
+    /// Loads the template named by `asked` (a file, or [`STORY`]), or else the model's own:
+    /// `chat_template.jinja`, the one in `tokenizer_config.json`, or a GGUF file's metadata. The
+    /// embedded story models use [`STORY`].
     ///
     /// # Errors
-    /// If there is none, or it cannot be read or compiled.
+    /// If there is none, or it can't be read or compiled.
     pub fn of(model: &str, dir: &Path, asked: Option<&str>) -> Result<Self> {
         Self::choose(model, formats::chat_template(dir)?, asked)
     }
 
-    /// As [`Template::of`], of a model whose own template has been read.
+    /// Same as [`Template::of`], with the model's own template already read.
     ///
     /// # Errors
-    /// As [`Template::of`].
+    /// Same as [`Template::of`].
     pub fn choose(model: &str, own: ChatTemplate, asked: Option<&str>) -> Result<Self> {
         let story = asked.is_none() && hub::EMBEDDED_MODELS.contains(&model);
         let special = own.special_tokens;
@@ -155,10 +154,10 @@ impl Template {
         Self::new(&source, &text, special)
     }
 
-    /// Sets a variable, as `enable_thinking=false`, read by [`setting`].
+    /// Sets a variable, such as `enable_thinking=false`, parsed by [`setting`].
     ///
     /// # Errors
-    /// If the template uses no such variable: those that it uses are named.
+    /// If the template doesn't use the variable. The error lists those it does use.
     pub fn set(&mut self, text: &str) -> Result<()> {
         let (name, value) = setting(text)?;
         let known = self.check(&name);
@@ -167,8 +166,8 @@ impl Template {
         Ok(())
     }
 
-    /// Whether a variable of this name can be set: the template uses it, and it isn't one that
-    /// every template gets.
+    /// Checks that a variable can be set: the template uses it, and it isn't one that every
+    /// template receives.
     fn check(&self, name: &str) -> Result<()> {
         let given = |name: &str| GIVEN.contains(&name) || name.ends_with("_token");
         let used: Vec<&str> =
@@ -181,20 +180,21 @@ impl Template {
         Ok(())
     }
 
-    /// Renders a conversation, up to where the next answer begins.
+    /// Renders a conversation up to where the next answer begins.
     ///
     /// # Errors
-    /// If the template refuses it (`raise_exception`) or fails: the line is named.
+    /// If the template rejects the conversation (`raise_exception`) or fails. The error names the
+    /// line.
     pub fn render(&self, messages: &[Message]) -> Result<String> {
         self.apply(messages, &RenderOptions::default())
     }
 
-    /// Renders a conversation as transformers' `apply_chat_template(…, tokenize=False)`.
+    /// Renders a conversation like transformers' `apply_chat_template(…, tokenize=False)`.
     ///
     /// # Errors
-    /// As [`Template::render`]; also if the options exclude each other, if the template uses no
-    /// variable of a name in `kwargs`, or if the message to continue isn't in what the template
-    /// writes.
+    /// Same as [`Template::render`]; also if the options exclude each other, if the template
+    /// doesn't use a variable in `kwargs`, or if the message to continue doesn't appear in the
+    /// template's output.
     pub fn apply(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
         if !options.continue_final_message {
             return self.rendered(messages, options);
@@ -237,8 +237,8 @@ impl Template {
         rendered.map_err(|e| explained(&self.source, &e))
     }
 
-    /// Returns the token that the template writes after an answer, if it writes one: it ends a
-    /// turn, whatever the model's configuration says.
+    /// Returns the token that the template writes after an answer, if any. It ends a turn, whatever
+    /// the model's configuration says.
     pub fn end_of_turn(&self, tokenizer: &Tokenizer) -> Option<u32> {
         const ANSWER: &str = "An answer.";
         let turn = [Message::new("user", "A question."), Message::new("assistant", ANSWER)];
@@ -250,13 +250,13 @@ impl Template {
     }
 }
 
-/// A value as a template gets it.
+/// Converts a JSON value to a template value.
 fn data(value: &Value) -> Data {
     Data::from(Serde(value))
 }
 
-/// Reads `NAME=VALUE`. The value is JSON, or Python's `True`, `False` or `None`; anything else is
-/// text.
+/// Parses `NAME=VALUE`. The value is JSON, or Python's `True`, `False` or `None`. Anything else is
+/// taken as text.
 ///
 /// # Errors
 /// If there is no `=`.
@@ -276,10 +276,10 @@ pub fn setting(text: &str) -> Result<(String, Data)> {
     Ok((name.to_string(), value))
 }
 
-/// Reads a date, as `2026-01-31`.
+/// Parses a date such as `2026-01-31`.
 ///
 /// # Errors
-/// If there is no such day.
+/// If the text isn't a valid date.
 pub fn date(text: &str) -> Result<DateTime> {
     let date: Option<Date> = text.parse().ok();
     date.map(|date| date.at(0, 0, 0, 0)).ok_or_else(|| {
@@ -287,7 +287,8 @@ pub fn date(text: &str) -> Result<DateTime> {
     })
 }
 
-/// The time, in UTC. A browser's WebAssembly has no clock: there it is the first day of 1970.
+/// Returns the current time in UTC. WebAssembly in a browser has no clock, so there it returns
+/// January 1, 1970.
 fn now() -> DateTime {
     #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -298,7 +299,7 @@ fn now() -> DateTime {
     jiff::tz::Offset::UTC.to_datetime(now.unwrap_or_default())
 }
 
-/// An error of a template in one line. It may quote the template, or a client.
+/// Describes a template error in one line. Escaped, because it may quote the template or a client.
 fn explained(source: &str, error: &minijinja::Error) -> anyhow::Error {
     let line = error.line().map(|line| format!(", line {line}")).unwrap_or_default();
     anyhow!("the chat template ({source}{line}): {}", shown(jinja::message(error)))

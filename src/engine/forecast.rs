@@ -1,4 +1,4 @@
-//! What day 16 predicts of a run, for `--stats`.
+//! Day 16's predictions for a run, shown by `--stats`.
 
 pub use crate::day05_model::Transformer;
 pub use crate::day16_cost_of_a_token::{Bound, Machine, Prediction};
@@ -11,25 +11,25 @@ use crate::kit::panics::describe_panic;
 use candle_core::DType;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// A run by its sizes.
+/// The sizes of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct RunSizes {
-    /// Texts side by side.
+    /// Number of sequences in the batch.
     pub rows: usize,
-    /// Tokens of the longest prompt.
+    /// Number of tokens in the longest prompt.
     pub prompt: usize,
-    /// New tokens of a row.
+    /// Number of new tokens per row.
     pub new: usize,
 }
 
-/// This machine, measured: it takes a moment.
+/// Measures this machine, which takes a moment.
 pub fn this_machine() -> Machine {
     Machine { bandwidth: kernels::bandwidth(3), peak: kernels::peak_operations(5) }
 }
 
-/// Says what a run on the CPU should have taken at least, and why: a pass over the prompts, and a
-/// decoding step in the middle of the text. The cache is f32 whatever the weights are. If day 16 is
-/// the reader's and panics, the words say that.
+/// Describes the minimum time a run on the CPU should take, and what limits it: one prefill pass,
+/// and one decode step halfway through the completion. The cache is always f32. If day 16 panics,
+/// as it does while the reader's tasks are unfinished, the text says so.
 pub fn words(model: &Transformer, sizes: RunSizes, machine: &Machine) -> String {
     let RunSizes { rows, prompt, new } = sizes;
     let cache_bytes = DType::F32.size_in_bytes() as f64;
@@ -62,7 +62,7 @@ pub fn words(model: &Transformer, sizes: RunSizes, machine: &Machine) -> String 
         .unwrap_or_else(|panic| format!("roofline not predicted: {}", describe_panic(&*panic)))
 }
 
-/// True if the products of a layer are of small integers.
+/// Returns true if the layer's matrix products use quantised weights.
 fn is_quantized(layer: &DecoderLayer) -> bool {
     let projection = match &layer.attention {
         SelfAttention::Grouped(attention) => &attention.o_proj,
@@ -71,7 +71,7 @@ fn is_quantized(layer: &DecoderLayer) -> bool {
     projection.weight.quantized().is_some()
 }
 
-/// Bytes of the weights that a pass reads: of all matrices of the layers, and of the head.
+/// Returns the weight bytes that a pass reads: all matrices of the layers, and the head.
 pub fn bytes_read(model: &Transformer) -> f64 {
     let mut matrices = vec![model.lm_head.as_ref().unwrap_or(&model.embed_tokens)];
     for layer in &model.layers {

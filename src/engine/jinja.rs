@@ -1,12 +1,12 @@
-//! Jinja as transformers sets it up for chat templates, by the crate minijinja.
+//! Jinja as transformers sets it up for chat templates, built on the minijinja crate.
 //!
-//! Added to minijinja: the tag `{% generation %}`, transformers' functions and its `tojson`,
-//! methods of Python's strings, and bounds. Templates come from strangers. Fuel bounds the work,
-//! and with it the memory. What recurses through a value or a syntax tree runs on a large stack,
-//! and no value gets deeper than the stack allows.
+//! On top of minijinja there are the tag `{% generation %}`, transformers' functions and its
+//! `tojson`, Python's string methods, and limits. Templates come from strangers, so fuel limits the
+//! work and with it the memory. Code that recurses through a value or a syntax tree runs on a large
+//! stack, and no value can nest deeper than that stack allows.
 //!
-//! What Jinja2 has and minijinja lacks is refused: `%` with a string, `block` and other templates,
-//! `varargs`, `cycler`.
+//! Jinja2 features that minijinja lacks are rejected: `%` with a string, `block` and other
+//! templates, `varargs`, `cycler`.
 
 use jiff::civil::DateTime;
 use jiff::fmt::strtime::{BrokenDownTime, Config, PosixCustom};
@@ -16,31 +16,33 @@ use minijinja::{escape_formatter, filters, Environment, Error, ErrorKind, State,
 use minijinja_contrib::pycompat::unknown_method_callback;
 use std::collections::BTreeMap;
 
-/// The longest template, in bytes. Those that models ship have fewer than 100,000.
+/// The longest template, in bytes. Published models' templates stay under 100,000.
 const MAX_SOURCE: usize = 1 << 18;
-/// The most brackets and bars in a template. Those that models ship have fewer than 700.
+/// The maximum number of brackets and bars in a template. Published models' templates have fewer
+/// than 700.
 const MAX_BRACKETS: usize = 4_000;
 /// The deepest recursion, as minijinja counts it: a macro is 4, a loop 1.
 const MAX_RECURSION: usize = 250;
 /// The deepest value that a namespace stores.
 const MAX_DEPTH: usize = 200;
-/// The stack for the deepest value: it nests once for each bracket and each macro that is open.
+/// Stack size for the deepest value, which nests once for each open bracket and macro.
 #[cfg(not(target_arch = "wasm32"))]
 const STACK: usize = 256 << 20;
-/// The fuel for every template: a unit is one instruction, or 64 bytes of data. A text that it
-/// makes itself has 6 MB at most, so that what reads all of one in one instruction ends within
+/// Fuel for every template: one unit is one instruction or 64 bytes of data. This limits strings
+/// built by the template to 6 MB, so that an instruction that reads a whole one finishes within
 /// seconds.
 const FUEL: u64 = 100_000;
-/// The further fuel for each byte of its variables: long conversations take many steps.
+/// Additional fuel for each byte of a template's variables, because long conversations take many
+/// steps.
 const FUEL_PER_BYTE: u64 = 20;
-/// The most fuel, whatever the variables: half a gigabyte of data.
+/// The maximum fuel, whatever the variables: half a gigabyte of data.
 const MOST_FUEL: u64 = 8_000_000;
 
-/// The name of the only template in its environment.
+/// The name of the only template in the environment.
 const NAME: &str = "chat";
-/// The filter that values pass before a namespace stores them.
+/// The filter applied to values before a namespace stores them.
 const STORED: &str = "stored_in_namespace";
-/// The filter that values pass before they are looped over.
+/// The filter applied to values before a loop iterates over them.
 const LOOPED: &str = "looped_over";
 
 /// A compiled template.
@@ -77,15 +79,16 @@ impl Jinja {
         })
     }
 
-    /// Returns the names that it reads without setting them first.
+    /// Returns the names that the template reads without setting them first.
     pub fn variables(&self) -> &[String] {
         &self.variables
     }
 
-    /// Renders it. `strftime_now` shows `now`.
+    /// Renders the template. `strftime_now` shows `now`.
     ///
     /// # Errors
-    /// If it calls `raise_exception`, fails, or exceeds the bounds on work, memory or depth.
+    /// If the template calls `raise_exception`, fails, or exceeds the limits on work, memory or
+    /// depth.
     pub fn render(
         &self,
         variables: BTreeMap<String, Value>,
@@ -99,7 +102,7 @@ impl Jinja {
     }
 }
 
-/// Says in one line what went wrong in a template.
+/// Describes a template error in one line.
 pub fn message(error: &Error) -> String {
     match (error.kind(), error.detail()) {
         (ErrorKind::OutOfFuel, _) => "it takes too many steps or too much memory".to_string(),
@@ -123,7 +126,7 @@ fn environment() -> Result<Environment<'static>, Error> {
         _ => escape_formatter(out, state, value),
     });
     environment.remove_global("debug");
-    // They differ from Jinja2's.
+    // These behave differently in Jinja2.
     ["attr", "e", "escape", "pprint"].iter().for_each(|name| environment.remove_filter(name));
     environment.add_function("raise_exception", |words: &Value| refuse::<()>(words.to_string()));
     environment.add_filter("tojson", tojson);
@@ -154,7 +157,7 @@ fn environment() -> Result<Environment<'static>, Error> {
     Ok(environment)
 }
 
-/// Returns a template with its tags [`rewritten`], and the ends of its lines as Jinja2 sees them.
+/// Returns a template with its tags [`rewritten`] and its line endings normalised as in Jinja2.
 fn prepared(source: &str) -> String {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::with_capacity(source.len() * 2);
@@ -184,8 +187,9 @@ fn prepared(source: &str) -> String {
     out + rest
 }
 
-/// Rewrites a tag so that minijinja does as Jinja2 and transformers do: `generation` and the blocks
-/// of `set` and `filter` are scopes, and what a namespace stores or a loop takes passes a filter.
+/// Rewrites a tag so that minijinja behaves like Jinja2 and transformers: `generation` and the
+/// block forms of `set` and `filter` get scopes, and values pass through a filter before a
+/// namespace stores them or a loop iterates over them.
 fn rewritten(tag: &str, source: &str) -> String {
     let (left, inner) = tag.split_at(usize::from(tag.starts_with(['-', '+'])));
     let (inner, right) = inner.split_at(inner.len() - usize::from(inner.ends_with(['-', '+'])));
@@ -206,7 +210,7 @@ fn rewritten(tag: &str, source: &str) -> String {
             let (head, rest) = inner.split_at(from);
             let (items, condition) =
                 rest.split_at(words(&bare).find(ends).map_or(inner.len(), |(at, _)| at) - from);
-            // minijinja tests all items before the loop, Jinja2 each before its turn.
+            // minijinja tests all items before the loop; Jinja2 tests each before its iteration.
             let changed =
                 words(condition).any(|(_, name)| source.contains(&format!("set {name}.")));
             match items.trim() {
@@ -222,7 +226,7 @@ fn rewritten(tag: &str, source: &str) -> String {
     }
 }
 
-/// Copies a text up to where a tag closes, with every byte in quotes or brackets replaced by a
+/// Copies the text up to the end of the tag, with every byte in quotes or brackets replaced by a
 /// zero.
 fn bare(text: &str, closes: &str) -> String {
     let mut bare = String::with_capacity(text.len());
@@ -247,7 +251,7 @@ fn bare(text: &str, closes: &str) -> String {
     bare
 }
 
-/// Returns the words of a text, and where they begin.
+/// Returns the words of a text and their offsets.
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let begins = move |(at, c): &(usize, char)| is_word(*c) && !text[..*at].ends_with(is_word);
@@ -256,8 +260,8 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .map(move |(at, _)| (at, text[at..].split(|c| !is_word(c)).next().unwrap_or_default()))
 }
 
-/// Returns a value that a namespace can store: a list for a generator. Refuses what is too deep, or
-/// could hold itself.
+/// Returns a value that a namespace can store, turning generators into lists. Rejects values that
+/// are too deep or could contain themselves.
 fn stored(state: &State, value: Value) -> Result<Value, Error> {
     let value = match value.kind() {
         ValueKind::Iterable => value.try_iter()?.collect(),
@@ -289,7 +293,7 @@ fn is_namespace(value: &Value) -> bool {
     value.as_object().is_some_and(|object| object.type_name().ends_with("::Namespace"))
 }
 
-/// Pays for comparing the items of a list with each other: as much as their bytes.
+/// Charges fuel for comparing the items of a list with each other, in proportion to their bytes.
 fn compared(state: &State, items: &Value) -> Result<(), Error> {
     for item in items.try_iter()? {
         let bytes = item.as_str().map_or(0, str::len);
@@ -298,7 +302,7 @@ fn compared(state: &State, items: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// Spells a number as Python does.
+/// Formats a number as Python does.
 fn number(value: &Value) -> String {
     let Some(float) = f64::try_from(value.clone()).ok().filter(|_| !value.is_integer()) else {
         return value.to_string();
@@ -313,14 +317,14 @@ fn number(value: &Value) -> String {
     }
 }
 
-/// Python's `strftime` of a moment without a time zone.
+/// Python's `strftime` for a time without a time zone.
 fn strftime(now: DateTime, format: &str) -> Result<String, Error> {
     let config = Config::new().custom(PosixCustom::new());
     let text = BrokenDownTime::from(now).to_string_with_config(&config, format);
     text.or_else(|e| refuse(format!("strftime_now: {e}")))
 }
 
-/// Jinja2's filter `default`: minijinja's, with arguments that can be named.
+/// Jinja2's filter `default`: minijinja's, with named arguments.
 fn default(state: &State, value: &Value, args: Rest<Value>) -> Result<Value, Error> {
     let mut args = args.0;
     if args.last().is_some_and(Value::is_kwargs) {
@@ -334,7 +338,7 @@ fn default(state: &State, value: &Value, args: Rest<Value>) -> Result<Value, Err
     minijinja::filters::default(state, value, Rest(args))
 }
 
-/// Jinja2's filter `indent`: minijinja's drops a line's end at the end.
+/// Jinja2's filter `indent`. minijinja's drops a trailing newline.
 fn indent(
     state: &State,
     text: &str,
@@ -356,7 +360,7 @@ fn indent(
     Ok(out)
 }
 
-/// Returns an indent that is given as a text or a width.
+/// Returns the indent, given as a string or a width.
 fn indent_of(width: &Value) -> Result<String, Error> {
     match (width.as_str(), width.as_usize()) {
         (Some(text), _) => Ok(text.to_string()),
@@ -365,8 +369,7 @@ fn indent_of(width: &Value) -> Result<String, Error> {
     }
 }
 
-/// Calls a method of Python's: one of those that minijinja has, or one that it lacks or does
-/// differently.
+/// Calls a Python method: one that minijinja has, or one that it lacks or implements differently.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     match (name, value.as_str()) {
         ("split" | "rsplit", Some(text)) => {
@@ -410,7 +413,7 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
     }
 }
 
-/// transformers' filter: Python's `json.dumps`, but characters beyond ASCII stay as they are.
+/// transformers' filter: Python's `json.dumps`, except that non-ASCII characters aren't escaped.
 fn tojson(state: &State, value: &Value, options: Kwargs) -> Result<String, Error> {
     let indent =
         options.get::<Option<Value>>("indent")?.map(|width| indent_of(&width)).transpose()?;
@@ -427,7 +430,7 @@ fn tojson(state: &State, value: &Value, options: Kwargs) -> Result<String, Error
     Ok(json.text)
 }
 
-/// JSON that is being written.
+/// A JSON writer.
 struct Json<'a, 't, 'e> {
     state: &'a State<'t, 'e>,
     text: String,
@@ -480,7 +483,7 @@ impl Json<'_, '_, '_> {
         Ok(())
     }
 
-    /// Goes on to the next item of a container.
+    /// Moves on to the next item of a container.
     fn item(&mut self, first: bool, depth: usize) -> Result<(), Error> {
         if !first {
             self.text += &self.comma;
@@ -520,7 +523,7 @@ impl Json<'_, '_, '_> {
     }
 }
 
-/// Runs a part on a stack that is large enough for the deepest value.
+/// Runs a closure on a stack large enough for the deepest value.
 #[cfg(not(target_arch = "wasm32"))]
 fn on_stack<T: Send>(part: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! From the names in a safetensors file to the structs of days 4 and 5. With this, a model's folder
-//! becomes a [`Model`].
+//! Maps the tensor names in a safetensors file to the structs of days 4 and 5, turning a model's
+//! folder into a [`Model`].
 
 use crate::day02_positions::RotaryEmbedding;
 use crate::day03_norms_and_mlps::Projection;
@@ -17,12 +17,12 @@ use candle_core::{bail, DType, Device, Result};
 use rayon::prelude::*;
 use std::path::Path;
 
-/// Loads the model of a folder in Hugging Face format, or of a GGUF file, with plain operations:
-/// what computes is the days' own code. `format` says what its matrices are in memory, and may be a
-/// type.
+/// Loads a model from a folder in Hugging Face format or a GGUF file, with plain operations, so the
+/// days' own code does all the computing. `format` is how to store the matrices in memory; a dtype
+/// converts into one.
 ///
 /// # Errors
-/// If the configuration makes no sense, a file is damaged, or a tensor is missing or of another
+/// If the configuration is invalid, a file is damaged, or a tensor is missing or has the wrong
 /// shape.
 pub fn load_model(
     path: &Path,
@@ -32,10 +32,10 @@ pub fn load_model(
     Ok(Box::new(load_transformer(path, format, device, &operations::plain())?))
 }
 
-/// As [`load_model`], with these operations, and as the type that it is.
+/// Same as [`load_model`], with these operations, and returns the concrete type.
 ///
 /// # Errors
-/// As [`load_model`].
+/// Same as [`load_model`].
 pub fn load_transformer(
     path: &Path,
     format: impl Into<WeightFormat>,
@@ -45,10 +45,10 @@ pub fn load_transformer(
     load_files(&ModelFiles::at(path)?, format, device, ops)
 }
 
-/// As [`load_transformer`], of files that are open.
+/// Same as [`load_transformer`], for files that are already open.
 ///
 /// # Errors
-/// As [`load_model`].
+/// Same as [`load_model`].
 pub fn load_files(
     files: &ModelFiles,
     format: impl Into<WeightFormat>,
@@ -61,8 +61,8 @@ pub fn load_files(
     })
 }
 
-/// What a model's matrices are in memory if nobody asks for anything else: quantised, as they are
-/// stored, or f32.
+/// Returns the default format of a model's matrices in memory: quantised if that is how they are
+/// stored, otherwise f32.
 pub fn own_format(files: &ModelFiles, device: &Device) -> WeightFormat {
     let can_stay = files.quantized_types().iter().any(|(_, can_stay)| *can_stay);
     if can_stay && device.is_cpu() {
@@ -72,7 +72,8 @@ pub fn own_format(files: &ModelFiles, device: &Device) -> WeightFormat {
     }
 }
 
-/// Quantised by day 19 as they are loaded. Rows are independent, so threads share them.
+/// Quantises weights with day 19's code as they are loaded. Rows are independent, so threads share
+/// the work.
 pub fn quantized_format(kind: QuantType) -> WeightFormat {
     WeightFormat::Quantized(kind, |kind, matrix| {
         let (out, inner) = matrix.dims2()?;
@@ -90,10 +91,10 @@ pub fn quantized_format(kind: QuantType) -> WeightFormat {
     })
 }
 
-/// Makes a model of its parts, wherever they come from.
+/// Builds a model from its parts, wherever they come from.
 ///
 /// # Errors
-/// If a tensor is missing or of another shape, or tensors of layers would not be used.
+/// If a tensor is missing or has the wrong shape, or layers in the file would go unused.
 pub fn build(mut config: ModelConfig, weights: &Weights, ops: &SharedOps) -> Result<Transformer> {
     config.tie_word_embeddings = config.tie_word_embeddings && !has_its_own_head(weights, &config)?;
     let model = match config.family {
@@ -104,10 +105,10 @@ pub fn build(mut config: ModelConfig, weights: &Weights, ops: &SharedOps) -> Res
     Ok(model)
 }
 
-/// The stack of Llama, Qwen2 and Qwen3.
+/// Builds the layer stack of Llama, Qwen2 and Qwen3.
 ///
 /// # Errors
-/// If a tensor is missing or of another shape.
+/// If a tensor is missing or has the wrong shape.
 pub fn llama(w: &Weights, config: ModelConfig, ops: &SharedOps) -> Result<Transformer> {
     let layers = (0..config.num_hidden_layers).map(|layer| llama_layer(w, &config, layer, ops));
     let rotary_emb =
@@ -127,8 +128,8 @@ pub fn llama(w: &Weights, config: ModelConfig, ops: &SharedOps) -> Result<Transf
 
 const HEAD: &str = "lm_head.weight";
 
-/// True if the weights have a head that differs from the embedding table. Then it is used, whatever
-/// `tie_word_embeddings` says (HF `tie_weights`).
+/// Returns true if the weights have a head that differs from the embedding table. It is then used,
+/// whatever `tie_word_embeddings` says (HF `tie_weights`).
 fn has_its_own_head(w: &Weights, config: &ModelConfig) -> Result<bool> {
     let table = match config.family {
         Family::Gpt2 => "transformer.wte.weight",
@@ -137,8 +138,8 @@ fn has_its_own_head(w: &Weights, config: &ModelConfig) -> Result<bool> {
     w.differ(table, HEAD, &[config.vocab_size, config.hidden_size])
 }
 
-/// The table of embeddings. Of a tied model it is the head, too, and a file may have it under the
-/// head's name only.
+/// Returns the embedding table. In a tied model it is also the head, and a file may store it only
+/// under the head's name.
 fn embeddings(w: &Weights, config: &ModelConfig, name: &str) -> Result<Weight> {
     let under_the_head = config.tie_word_embeddings && !w.has(name) && w.has(HEAD);
     let name = if under_the_head { HEAD } else { name };
@@ -148,7 +149,7 @@ fn embeddings(w: &Weights, config: &ModelConfig, name: &str) -> Result<Weight> {
     w.matrix(name, config.vocab_size, config.hidden_size)
 }
 
-/// A head of its own; None: tied, the embedding table is the head.
+/// Returns a separate head. None: tied, so the embedding table is the head.
 fn lm_head(w: &Weights, config: &ModelConfig) -> Result<Option<Weight>> {
     if config.tie_word_embeddings {
         return Ok(None);
@@ -179,10 +180,10 @@ fn llama_layer(
 }
 // ANCHOR_END: layer
 
-/// The attention of one layer; Qwen3 has norms on q and k, Qwen2 has biases.
+/// Builds one layer's attention. Qwen3 has norms on q and k; Qwen2 has biases.
 ///
 /// # Errors
-/// If a tensor is missing or of another shape.
+/// If a tensor is missing or has the wrong shape.
 pub fn llama_attention(
     w: &Weights,
     config: &ModelConfig,
@@ -225,10 +226,10 @@ fn projection(
     Ok(Projection { weight, bias, ops: ops.clone() })
 }
 
-/// GPT-2. Its `Conv1D` stores `(in, out)`: every matrix is transposed here.
+/// Builds GPT-2. Its `Conv1D` stores `(in, out)`, so every matrix is transposed here.
 ///
 /// # Errors
-/// If a tensor is missing or of another shape.
+/// If a tensor is missing or has the wrong shape.
 pub fn gpt2(w: &Weights, config: ModelConfig, ops: &SharedOps) -> Result<Transformer> {
     let c = config.hidden_size;
     let layers = (0..config.num_hidden_layers).map(|layer| gpt2_layer(w, &config, layer, ops));

@@ -1,4 +1,4 @@
-//! The loops of the days with one call for all: prompts in, tokens out.
+//! One interface to the days' generation loops: prompts in, tokens out.
 
 use crate::day06_generate::{simple_generate, TextStream};
 use crate::day07_greedy::{argmax, generate};
@@ -17,63 +17,64 @@ use crate::kit::{BeamParams, FinishReason, Hypothesis, Model, PastContext, Reque
 use crate::kit::{Sampler, SamplingParams, SharedOps, Token};
 use anyhow::Result;
 
-/// Takes a token of some row; false ends the loop. An error, too, if it cannot be shown.
+/// Callback for each token of any row. Returns false to end the loop, or an error if the token
+/// can't be shown.
 pub type OnToken<'a> = dyn FnMut(Token) -> Result<bool> + 'a;
 
-/// What a loop has found besides tokens.
+/// Results of a loop other than tokens.
 #[derive(Default)]
 pub struct Found {
-    /// The texts of a beam search.
+    /// The hypotheses of a beam search.
     pub hypotheses: Vec<Hypothesis>,
-    /// What speculation did.
+    /// Speculative decoding's counts.
     pub counts: Option<Counts>,
 }
 
-/// Which loop runs, and what for.
+/// The loop to run, and its settings.
 pub struct LoopPlan {
-    /// The day whose loop runs: 6, 7, 10 to 13 or 15.
+    /// The day of the loop to run: 6, 7, 10 to 13 or 15.
     pub day: usize,
-    /// What every request asks for.
+    /// Sampling parameters of every request.
     pub params: SamplingParams,
-    /// The processors of these parameters.
+    /// Logits processors built from these parameters.
     pub processors: Processors,
     /// The model's operations.
     pub ops: SharedOps,
-    /// Draw from torch's stream, which all rows of a batch share.
+    /// Whether to draw from torch's random stream, which all rows of a batch share.
     pub torch: bool,
-    /// What happens at the end of the context.
+    /// Behaviour when the context is full.
     pub past_context: PastContext,
-    /// How day 11 searches.
+    /// Day 11's beam search parameters.
     pub beams: BeamParams,
-    /// Tokens that an n-gram drafter of day 13 looks up.
+    /// Number of tokens that day 13's n-gram drafter looks up.
     pub draft_ngram: usize,
-    /// N-grams of a corpus, to draft from; None looks them up in the text itself.
+    /// N-grams of a corpus to draft from. None: look them up in the sequence itself.
     pub draft_table: Option<NgramTable>,
-    /// Tokens to draft at most.
+    /// Maximum number of tokens to draft.
     pub num_draft_tokens: usize,
-    /// Positions that day 15's batch may come to hold.
+    /// Maximum number of positions in day 15's batch.
     pub max_batch_tokens: usize,
-    /// How many of the likeliest tokens each token carries; days 6, 11 and 13 find none.
+    /// Number of top alternatives to report with each token. Days 6, 11 and 13 don't report any.
     pub top_logprobs: Option<usize>,
 }
 
-/// The models that loops run on: the engine's own, or one in front of it that can be stopped.
+/// The models that loops run on: the engine's own, or a wrapper around it that can be stopped.
 #[derive(Clone, Copy)]
 pub struct Models<'a> {
-    /// The engine whose tokenizer and caches are used.
+    /// The engine that provides the tokenizer and caches.
     pub engine: &'a Engine,
-    /// Its model.
+    /// The model to run: the engine's own, or its wrapper.
     pub model: &'a dyn Model,
-    /// A drafting engine and its model; None drafts by n-grams.
+    /// A draft engine and its model. None: draft by n-grams.
     pub drafter: Option<(&'a Engine, &'a dyn Model)>,
 }
 
 impl LoopPlan {
-    /// Runs the loop for `prompts`, the first of which is request number `first` of all: row 0
-    /// draws the random numbers of that request. Days 6, 7, 10, 11 and 13 take one prompt.
+    /// Runs the loop for `prompts`. The first one is request number `first` of the whole run, and
+    /// row 0 draws that request's random numbers. Days 6, 7, 10, 11 and 13 take one prompt.
     ///
     /// # Errors
-    /// If the prompt does not fit, the model or a processor fails, or `on_token` does.
+    /// If the prompt doesn't fit, or if the model, a processor or `on_token` fails.
     pub fn run(
         &self,
         models: Models,
@@ -92,7 +93,7 @@ impl LoopPlan {
         Ok(found)
     }
 
-    /// A request for this prompt, greedy or with the portable random stream number `stream`.
+    /// Creates a request for this prompt, greedy or with portable random stream number `stream`.
     pub fn request(&self, model: &dyn Model, prompt: &[u32], stream: usize) -> Request<'static> {
         self.request_with(model, prompt, requests::sampler(&self.params, stream, &self.ops))
     }
@@ -111,7 +112,7 @@ impl LoopPlan {
         request
     }
 
-    /// The loops that are iterators of tokens: days 7, 10 and 12.
+    /// Runs the loops that are iterators of tokens: days 7, 10 and 12.
     fn stream(
         &self,
         models: Models,
@@ -121,7 +122,7 @@ impl LoopPlan {
     ) -> Result<()> {
         let Models { engine, model, .. } = models;
         let tokenizer = engine.tokenizer();
-        // Torch has one stream for all rows of a batch.
+        // In torch, all rows of a batch share one stream.
         let samplers = if self.torch {
             torch_samplers(self.params.seed, prompts.len())
         } else {
@@ -149,7 +150,7 @@ impl LoopPlan {
         Ok(())
     }
 
-    /// Day 11: beams.
+    /// Runs day 11: beam search.
     fn search(&self, models: Models, prompt: &[u32]) -> Result<Vec<Hypothesis>> {
         let Models { engine, model, .. } = models;
         let mut request = self.request(model, prompt, 0);
@@ -158,7 +159,7 @@ impl LoopPlan {
         Ok(beam_search(model, tokenizer, &mut request, &self.beams, &mut *cache)?)
     }
 
-    /// Day 13: blocks of drafted and verified tokens.
+    /// Runs day 13: blocks of drafted and verified tokens.
     fn speculate(
         &self,
         models: Models,
@@ -197,7 +198,7 @@ impl LoopPlan {
         Ok(decoder.counts)
     }
 
-    /// Day 15: the prompts are requests to the scheduler, in the order given.
+    /// Runs day 15: submits the prompts to the scheduler as requests, in order.
     fn serve(&self, models: Models, prompts: &[Vec<u32>], on_token: &mut OnToken) -> Result<()> {
         let Models { engine, model, .. } = models;
         let capacity = engine.cache.unwrap_or(CacheKind::Dynamic).batch_capacity()?;
@@ -219,8 +220,8 @@ impl LoopPlan {
         Ok(())
     }
 
-    /// Day 6's loop knows ids only: text and ends are added here; log-probabilities it does not
-    /// compute.
+    /// Runs day 6. Its loop works with ids only, so text and finish reasons are added here. It
+    /// doesn't compute log-probabilities.
     fn simple(&self, models: Models, prompt: &[u32], on_token: &mut OnToken) -> Result<()> {
         let Models { engine, model, .. } = models;
         let mut request = self.request(model, prompt, 0);

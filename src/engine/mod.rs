@@ -1,5 +1,5 @@
-//! What assembles the days: an engine that generates, a model from its weights, a chat turn by
-//! turn, and the place where a NaN began.
+//! Code that assembles the days: the engine that generates, model loading, chat, and tracing a NaN
+//! to its source.
 
 pub mod cache_kind;
 pub mod chat;
@@ -30,13 +30,13 @@ use crate::kit::{SamplingParams, SharedOps, TokenIter, Tokenizer, WeightFormat, 
 use anyhow::{ensure, Result};
 use candle_core::Device;
 
-/// A model and its tokenizer, ready to generate: the entrance to the library.
+/// A model and its tokenizer, ready to generate. This is the library's entry point.
 ///
-/// It computes with the kernels of the device ([`operations::choose`]); a day that is yours
-/// computes itself. Engines with different kernels may run in one process, and several threads may
-/// each have theirs. A program may call [`kernels::set_threads`](crate::kernels::set_threads) first
-/// of all, which makes a step shorter by a third, and run in the pool
-/// ([`kernels::in_pool`](crate::kernels::in_pool)), which saves the waits at every product.
+/// Runs on the device's kernels ([`operations::choose`]), except that any day you have written runs
+/// your code. Engines with different kernels can share a process, and each thread can have its own.
+/// Call [`kernels::set_threads`](crate::kernels::set_threads) first, which makes a step a third
+/// shorter, and run in the pool ([`kernels::in_pool`](crate::kernels::in_pool)), which saves
+/// waiting at every product.
 ///
 /// ```no_run
 /// use candecode::engine::Engine;
@@ -56,44 +56,43 @@ use candle_core::Device;
 pub struct Engine {
     model: Transformer,
     tokenizer: Tokenizer,
-    /// How the caches of this engine make room; None computes every position again at every step.
+    /// The kind of KV cache to use. None: recompute every position at every step.
     pub cache: Option<CacheKind>,
 }
 
-/// A finished completion, of [`Engine::generate_batch`].
+/// A finished completion, returned by [`Engine::generate_batch`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Completion {
-    /// The generated tokens, EOS included.
+    /// The generated tokens, including EOS.
     pub new_ids: Vec<u32>,
-    /// The generated text, up to a stop string.
+    /// The generated text, up to the stop string.
     pub text: String,
-    /// ln of the probability that the model gave to each token, before any processor.
+    /// The natural log of the probability the model assigned to each token, before any processor.
     pub logprobs: Vec<f32>,
-    /// Why it ended; None if no token was asked for.
+    /// Why it ended. None if no tokens were requested.
     pub finish: Option<FinishReason>,
-    /// What went wrong, if `finish` is [`FinishReason::Failed`]: its tokens and text end before it.
+    /// The error, if `finish` is [`FinishReason::Failed`]. The tokens and text stop just before it.
     pub error: Option<String>,
 }
 
 impl Engine {
     /// Opens a model on the CPU: an embedded name, a folder, a GGUF file, a short name or
-    /// `owner/repo` on the Hugging Face hub. Weights are f32, but those of a file that is quantised
-    /// stay so, where there are kernels for them (Q8_0, Q4_0, Q4_1).
+    /// `owner/repo` on the Hugging Face hub. Weights are f32, but quantised files stay quantised if
+    /// there are kernels for them (Q8_0, Q4_0, Q4_1).
     ///
     /// # Errors
-    /// If there is no such model, it cannot be fetched, or its files are damaged.
+    /// If there is no such model, it can't be downloaded, or its files are damaged.
     pub fn open(name: &str) -> Result<Self> {
         let files = ModelFiles::open(name)?;
         let ops = operations::choose(None, &Device::Cpu);
         Self::from_files(&files, load::own_format(&files, &Device::Cpu), &Device::Cpu, &ops)
     }
 
-    /// Loads a model from its files; `format` says what its matrices are in memory, and may be a
-    /// type.
-    /// [`operations::choose`] has the operations.
+    /// Loads a model from its files, with the operations from [`operations::choose`]. `format` is
+    /// how to store the matrices in memory; a dtype converts into one.
     ///
     /// # Errors
-    /// If its files are damaged, or the configuration makes no sense.
+    /// If its files are damaged or the configuration is invalid.
     pub fn from_files(
         files: &ModelFiles,
         format: impl Into<WeightFormat>,
@@ -103,10 +102,10 @@ impl Engine {
         Ok(Self::new(load::load_files(files, format, device, ops)?, files.tokenizer()?))
     }
 
-    /// Makes an engine of parts that are in memory.
+    /// Creates an engine from parts in memory.
     ///
     /// # Errors
-    /// If a tensor is missing or of another shape than the configuration says.
+    /// If a tensor is missing, or its shape doesn't match the configuration.
     pub fn from_parts(
         config: ModelConfig,
         tokenizer: Tokenizer,
@@ -116,27 +115,27 @@ impl Engine {
         Ok(Self::new(load::build(config, weights, &ops)?, tokenizer))
     }
 
-    /// An engine of a model that is loaded already.
+    /// Creates an engine from a model that is already loaded.
     pub fn new(model: Transformer, tokenizer: Tokenizer) -> Self {
         Self { model, tokenizer, cache: Some(CacheKind::Dynamic) }
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &Transformer {
         &self.model
     }
 
-    /// The operations that the model computes with.
+    /// Returns the operations that the model computes with.
     pub fn ops(&self) -> &SharedOps {
         &self.model.ops
     }
 
-    /// The tokenizer.
+    /// Returns the tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// These parameters, with stop strings that are special tokens of this tokenizer as ids.
+    /// Returns these parameters with any stop string that is a special token replaced by its id.
     fn own_params(&self, params: &SamplingParams) -> Result<SamplingParams> {
         requests::check_stops(&params.stop, &self.tokenizer)?;
         let mut params = params.clone();
@@ -144,7 +143,7 @@ impl Engine {
         Ok(params)
     }
 
-    /// An empty cache of this engine's kind.
+    /// Creates an empty cache of this engine's kind.
     pub fn new_cache(&self) -> Box<dyn Cache> {
         match self.cache {
             None => Box::new(NoCache),
@@ -152,10 +151,11 @@ impl Engine {
         }
     }
 
-    /// An empty cache of this engine's kind for rows that come and go: beams, and batches.
+    /// Creates an empty cache of this engine's kind for rows that come and go, as in beam search
+    /// and batching.
     ///
     /// # Errors
-    /// If the kind slides.
+    /// If this is a sliding cache.
     pub fn new_batch(&self) -> candle_core::Result<Box<dyn Batch>> {
         match self.cache {
             None => Ok(Box::new(NoCache)),
@@ -163,17 +163,18 @@ impl Engine {
         }
     }
 
-    /// An empty cache of this engine's kind, for `model`: the engine's own, or one in front of it.
+    /// Creates an empty cache of this engine's kind for `model`: the engine's own, or a wrapper
+    /// around it.
     pub fn new_cached<'a>(&self, model: &'a dyn Model) -> Cached<'a> {
         Cached::new(model, self.new_cache())
     }
 
-    /// Continues a prompt: an iterator of its tokens, each with the text that became certain with
-    /// it. Every call has a cache of its own, so several may go on side by side.
+    /// Continues a prompt and returns an iterator over its tokens, each with the text that is final
+    /// once the token is known. Every call has its own cache, so several can run concurrently.
     ///
     /// # Errors
-    /// If a parameter is out of range, or the prompt is empty or longer than the context; later,
-    /// each token may be an error.
+    /// If a parameter is out of range, or the prompt is empty or longer than the context. After
+    /// that, any item of the iterator can be an error.
     pub fn generate(&self, prompt: &str, params: &SamplingParams) -> Result<TokenIter<'_>> {
         let config = self.model.config();
         let prompt = self.tokenizer.encode(prompt)?;
@@ -185,13 +186,13 @@ impl Engine {
         Ok(generate_cached(cached, &self.tokenizer, request)?)
     }
 
-    /// Continues several prompts in one batch; `params` has one entry for each, or one for all.
-    /// Every completion is what it would be alone. One that fails, because its rules leave no token
-    /// or its logits make no sense, ends with [`FinishReason::Failed`] and its error; the others go
-    /// on.
+    /// Continues several prompts in one batch. `params` has one entry per prompt, or a single entry
+    /// for all. Every completion is the same as if it ran alone. A row that fails, because its
+    /// constraints leave no legal token or its logits are invalid, ends with
+    /// [`FinishReason::Failed`] and its error. The others continue.
     ///
     /// # Errors
-    /// If there is no prompt or one does not fit, the counts differ, a parameter is out of range,
+    /// If there are no prompts or one doesn't fit, the counts differ, a parameter is out of range,
     /// or the model fails.
     pub fn generate_batch(
         &self,
@@ -230,8 +231,8 @@ impl Engine {
     }
 }
 
-/// The text of `ids` where they go on after `prompt`: a tokenizer may decode a token differently at
-/// the beginning of a text.
+/// Decodes `ids` as a continuation of `prompt`: a tokenizer may decode a token differently at the
+/// start of a text.
 ///
 /// # Errors
 /// If the tokenizer fails.

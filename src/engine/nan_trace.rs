@@ -1,5 +1,5 @@
-//! Where a NaN comes from: after a text has failed, its tokens go through the model once more,
-//! stage by stage. A run without a NaN pays nothing for it.
+//! Finds the source of a NaN. After a sequence has failed, its tokens go through the model again,
+//! stage by stage. A run without a NaN pays nothing for this.
 
 use crate::day05_model::Transformer;
 use crate::days::DAYS;
@@ -11,24 +11,24 @@ use std::cell::RefCell;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// A model that fails at its next pass once `stop` says so: every loop can be stopped, even one
-/// that returns no token for a long time, as beam search does. It keeps the logits of its last
-/// pass, in case a loop fails on them.
+/// A model that fails at its next pass once `stop` returns true. It can stop any loop, even one
+/// like beam search that returns no token for a long time. Keeps the logits of its last pass, in
+/// case a loop fails on them.
 pub struct Watched<'a> {
     model: &'a Transformer,
-    /// What the model is called in messages.
+    /// The model's name in messages.
     pub name: String,
     stop: fn() -> bool,
     last: RefCell<Option<Tensor>>,
 }
 
 impl<'a> Watched<'a> {
-    /// Watches a model.
+    /// Wraps a model.
     pub fn new(model: &'a Transformer, name: String, stop: fn() -> bool) -> Self {
         Self { model, name, stop, last: RefCell::default() }
     }
 
-    /// Returns true if there is a NaN among the logits of the last pass.
+    /// Returns true if the last pass's logits contain a NaN.
     pub fn computed_nan(&self) -> bool {
         let last = self.last.borrow();
         last.as_ref().is_some_and(|logits| !matches!(first(logits, f32::is_nan), Ok(None)))
@@ -48,27 +48,27 @@ impl Model for Watched<'_> {
         if (self.stop)() {
             bail!("stopped")
         }
-        self.last.take(); // not kept in memory during the next pass
+        self.last.take(); // free the old logits before the next pass
         let logits = self.model.forward(step, cache)?;
         self.last.replace(Some(logits.clone()));
         Ok(logits)
     }
 }
 
-/// A text that a loop has made so far.
+/// The sequence a loop has generated so far.
 #[derive(Debug, Clone)]
 pub struct TextSoFar {
-    /// Which of how many it is, as messages have it: empty, or "text 2 of 3: ".
+    /// Label for messages: empty, or "text 2 of 3: ".
     pub which: String,
-    /// Its tokens, the prompt's included.
+    /// Its tokens, including the prompt.
     pub tokens: Vec<u32>,
-    /// How many tokens its prompt has.
+    /// Number of tokens in its prompt.
     pub prompt_len: usize,
 }
 
-/// Returns the error of a loop that ran on these models; or, if one of them computes NaN for one of
-/// the texts, an error that says where it begins. `all`: the models computed nothing but these
-/// texts.
+/// Returns the error of a loop that ran on these models or, if one of them computes NaN for one of
+/// the texts, an error that names the first stage with a NaN. `all` is true if the models computed
+/// nothing but these texts.
 pub fn explained(
     error: anyhow::Error,
     models: &[&Watched],
@@ -105,14 +105,14 @@ pub fn explained(
     }
 }
 
-/// What a trace came to. It is shown as the end of an error that speaks of a NaN.
+/// Result of a trace, displayed at the end of an error about a NaN.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NanTrace {
-    /// The model alone cannot compute the text: it does not fit the context, or a day's code fails.
+    /// The model alone can't compute the text: it doesn't fit the context, or a day's code fails.
     NotRepeatable,
-    /// The model alone computes the text, and every logit is a number.
+    /// The model alone computes the text without any NaN.
     NoNan,
-    /// This stage is the first that gives a NaN.
+    /// The first stage that produces a NaN.
     FirstIn(String),
 }
 
@@ -132,7 +132,7 @@ impl fmt::Display for NanTrace {
     }
 }
 
-/// Computes `tokens` again, without a cache, and looks for the first stage that gives a NaN.
+/// Recomputes `tokens` without a cache and finds the first stage that produces a NaN.
 pub fn first_nan(model: &Transformer, tokens: &[u32]) -> NanTrace {
     match catch_unwind(AssertUnwindSafe(|| trace(model, tokens))) {
         Ok(Ok(Some(stage))) => NanTrace::FirstIn(stage),
@@ -141,7 +141,7 @@ pub fn first_nan(model: &Transformer, tokens: &[u32]) -> NanTrace {
     }
 }
 
-/// The first stage that gives a NaN, in words; None: there is none.
+/// Describes the first stage that produces a NaN. None if there isn't one.
 fn trace(model: &Transformer, tokens: &[u32]) -> Result<Option<String>> {
     let step = Step::new(model, tokens, 0)?;
     let logits = model.forward(&step, &mut NoCache)?;
@@ -187,7 +187,7 @@ fn trace(model: &Transformer, tokens: &[u32]) -> Result<Option<String>> {
     )))
 }
 
-/// The row of the last dimension with the first number of `x` for which `pred` holds.
+/// Returns the last-dimension row that contains the first number in `x` satisfying `pred`.
 fn first(x: &Tensor, pred: fn(f32) -> bool) -> Result<Option<usize>> {
     let width = x.dims().last().copied().unwrap_or(1);
     let numbers: Vec<f32> = x.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?;

@@ -1,5 +1,5 @@
-//! N-grams counted from a corpus: which token usually follows the last one, two or three. A drafter
-//! for a model that has no smaller sibling.
+//! N-grams counted from a corpus: the token that usually follows the last one, two or three. A
+//! drafter for models without a smaller version to draft with.
 
 use crate::day13_speculative::one_hot;
 use crate::kit::draft::{Draft, Drafter};
@@ -8,43 +8,42 @@ use anyhow::{ensure, Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// Tokens of the longest context.
+/// Number of tokens in the longest context.
 const LONGEST_CONTEXT: usize = 3;
 
-/// A context that the corpus has fewer times is left out: it says little, and most are of this
-/// kind.
+/// Minimum count: rarer contexts, which are most of them, are dropped because they predict little.
 const LEAST_COUNT: u32 = 3;
 
-/// Rows that a table may have.
+/// Maximum number of rows in a table.
 const MOST_ROWS: usize = 1 << 20;
 
-/// The largest corpus, in bytes: its counts fit in memory.
+/// The largest corpus, in bytes. Its counts still fit in memory.
 const LARGEST_CORPUS: usize = 16 << 20;
 
-/// What the files of this kind begin with.
+/// The format marker at the start of the file.
 const FORMAT: &str = "candecode n-grams, version 1";
 
-/// For contexts of one to three tokens, the token that followed them most often.
+/// Maps contexts of one to three tokens to the token that followed them most often.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NgramTable {
     next: HashMap<Vec<u32>, u32>,
 }
 
-/// The file, as JSON.
+/// The file format, as JSON.
 #[derive(Serialize, Deserialize)]
 struct File {
     format: String,
-    /// [`Tokenizer::fingerprint`], in hexadecimal digits.
+    /// [`Tokenizer::fingerprint`], in hexadecimal.
     tokenizer: String,
-    /// The tokens of a context, and the token after it.
+    /// The tokens of a context, followed by the next token.
     rows: Vec<Vec<u32>>,
 }
 
-/// The texts of a corpus: of lines of JSON, the field `text` of each; otherwise what stands between
-/// the marks `<|endoftext|>`.
+/// Returns the texts of a corpus: the `text` field of each line if it is JSON Lines, otherwise the
+/// pieces between `<|endoftext|>` markers.
 ///
 /// # Errors
-/// If the corpus is too large or has no text, or a line is not such JSON.
+/// If the corpus is too large or has no text, or a line isn't valid JSON with that field.
 pub fn texts(corpus: &str, json_lines: bool) -> Result<Vec<String>> {
     #[derive(Deserialize)]
     struct Line {
@@ -73,8 +72,8 @@ pub fn texts(corpus: &str, json_lines: bool) -> Result<Vec<String>> {
 }
 
 impl NgramTable {
-    /// Counts what follows each context of one to three tokens, and keeps the most frequent token;
-    /// of equals, the one with the smallest id. No n-gram reaches from one text into the next.
+    /// Counts the tokens that follow each context of one to three tokens, and keeps the most
+    /// frequent. Ties go to the smallest id. N-grams don't cross from one text into the next.
     ///
     /// # Errors
     /// If a text can't be encoded, or no context occurs three times.
@@ -91,7 +90,7 @@ impl NgramTable {
         }
         counts.retain(|_, after| after.values().sum::<u32>() >= LEAST_COUNT);
         let likeliest = |(context, after): (Vec<u32>, BTreeMap<u32, u32>)| {
-            // The last maximum in descending order of ids.
+            // Descending ids, because `max_by_key` returns the last maximum.
             let (id, _) = after.into_iter().rev().max_by_key(|(_, count)| *count)?;
             Some((context, id))
         };
@@ -107,25 +106,25 @@ impl NgramTable {
         Ok(Self { next })
     }
 
-    /// Number of contexts.
+    /// Returns the number of contexts.
     pub fn len(&self) -> usize {
         self.next.len()
     }
 
-    /// True if there is no context.
+    /// Returns true if there are no contexts.
     pub fn is_empty(&self) -> bool {
         self.next.is_empty()
     }
 
-    /// The token that usually follows these: after the last three if the corpus had them, otherwise
-    /// after the last two or one.
+    /// Returns the token that usually follows these, looking up the last three tokens and falling
+    /// back to the last two or one.
     pub fn next(&self, tokens: &[u32]) -> Option<u32> {
         let longest = LONGEST_CONTEXT.min(tokens.len());
         let mut contexts = (1..=longest).rev().map(|len| &tokens[tokens.len() - len..]);
         contexts.find_map(|context| self.next.get(context)).copied()
     }
 
-    /// The table as a file holds it, sorted.
+    /// Returns the table in the file's format, sorted.
     ///
     /// # Errors
     /// If it can't be written as JSON.
@@ -137,10 +136,10 @@ impl NgramTable {
         Ok(serde_json::to_string(&File { format: FORMAT.into(), tokenizer, rows })? + "\n")
     }
 
-    /// Reads [`NgramTable::to_json`].
+    /// Parses the output of [`NgramTable::to_json`].
     ///
     /// # Errors
-    /// If it is something else, damaged or too large, or was counted with another tokenizer.
+    /// If it has another format, is damaged or too large, or was counted with another tokenizer.
     pub fn from_json(json: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let file: File = serde_json::from_str(json).ok().context(
             "this is no table of n-grams, or a damaged one; --count-ngrams makes one from a corpus",
@@ -179,10 +178,10 @@ impl NgramTable {
     }
 }
 
-/// Drafts the usual continuation, token after token. A context that the corpus never had ends the
-/// draft.
+/// Drafts the usual continuation, token by token. The draft ends at a context that isn't in the
+/// corpus.
 pub struct TableDrafter<'a> {
-    /// What follows what.
+    /// The n-gram table.
     pub table: &'a NgramTable,
     /// Size of the target's vocabulary.
     pub vocab_size: usize,

@@ -1,9 +1,8 @@
-//! Every implementation of [`Ops`], and the choice among them: the one file that knows both the
-//! days and the kernels.
+//! Every implementation of [`Ops`], and the choice among them. This is the only file that knows
+//! both the days and the kernels.
 //!
-//! [`choose`] is called once, when a model is opened. `Yours::now` is the only place that asks
-//! whose code each day is. By default no kernel replaces a day that is yours, so what you wrote is
-//! what runs.
+//! [`choose`] is called once, when a model is opened. Only `Yours::now` checks which days the
+//! reader has written. By default no kernel replaces those days, so the reader's code is what runs.
 
 use crate::day01_attention::causal_mask;
 use crate::day03_norms_and_mlps as day03;
@@ -48,7 +47,7 @@ impl std::fmt::Display for Kernels {
     }
 }
 
-/// The days whose code a kernel could replace: true for those that are the reader's own.
+/// The days whose code a kernel could replace: true where the reader has written that day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Yours {
     /// Day 2 or 3: RoPE, norms, SiLU.
@@ -60,7 +59,7 @@ struct Yours {
 }
 
 impl Yours {
-    /// Reads how this crate was compiled.
+    /// Reads this from how the crate was compiled.
     fn now() -> Self {
         let yours = |days: &[usize]| days.iter().any(|day| !DAYS[*day].reference);
         Self { layers: yours(&[2, 3]), attention: yours(&[1, 4]), choice: yours(&[7]) }
@@ -69,15 +68,15 @@ impl Yours {
 
 /// Returns the operations for a model on `device`: the ones named, or else the device's default.
 ///
-/// By default a kernel replaces only the reference's code; where a day is yours, your code runs.
-/// Naming kernels puts them in charge of products and attention even if days 1 and 4 are yours.
-/// Norms, SiLU, RoPE and the choice of a token stay yours whenever days 2, 3 and 7 are.
+/// By default a kernel replaces only the reference's code; any day you wrote runs your code. Naming
+/// kernels explicitly makes them do products and attention even if you wrote days 1 and 4. Norms,
+/// SiLU, RoPE and token selection stay yours whenever days 2, 3 and 7 are.
 pub fn choose(named: Option<Kernels>, device: &Device) -> SharedOps {
     if cfg!(target_arch = "wasm32") {
-        return plain(); // a web page carries no kernels: its models are small enough without them
+        return plain(); // the web build has no kernels: its models are small enough without them
     }
     let mut yours = Yours::now();
-    yours.attention &= named.is_none(); // a reader who names kernels wants to see them attend
+    yours.attention &= named.is_none(); // naming kernels asks for their attention, too
     let default = if device.is_cpu() { Kernels::Fast } else { Kernels::Candle };
     match named.unwrap_or(default) {
         Kernels::Plain => plain(),
@@ -87,7 +86,7 @@ pub fn choose(named: Option<Kernels>, device: &Device) -> SharedOps {
     }
 }
 
-/// Returns the days' own code and nothing else: what the checks compare.
+/// Returns the days' own code and nothing else. The checks compare against it.
 pub fn plain() -> SharedOps {
     Arc::new(Plain)
 }
@@ -161,8 +160,8 @@ impl Ops for Plain {
     }
 }
 
-/// candle-nn's fused operations. On a GPU a norm, RoPE or a softmax is one command; plain code
-/// needs half a dozen or more.
+/// candle-nn's fused operations. On a GPU, a fused norm, RoPE or softmax is one command, where
+/// plain code needs half a dozen or more.
 #[derive(Debug, Clone, Copy)]
 struct CandleNn {
     yours: Yours,
@@ -173,9 +172,9 @@ impl Ops for CandleNn {
         &Plain
     }
 
-    /// Groups the heads as day 4 does: the queries that share a key head are stacked, as more rows
-    /// of one product. candle-nn's own `sdpa` is not used: it exists for Metal only, it ignores the
-    /// mask of a single query, and no Mac has run it here.
+    /// Groups the heads as day 4 does: queries that share a key head are stacked as extra rows of
+    /// one product. candle-nn's own `sdpa` isn't used, because it exists for Metal only, ignores
+    /// the mask of a single query, and hasn't been tested here on a Mac.
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
         if self.yours.attention {
             return Plain.attend(q, kv, mask);
@@ -236,14 +235,15 @@ impl Ops for CandleNn {
     }
 }
 
-/// The kernels of this repository. They take f32 activations on the CPU; everything else is plain.
+/// The kernels of this repository. They take f32 activations on the CPU; plain code handles the
+/// rest.
 #[derive(Debug, Clone, Copy)]
 struct Fast {
     yours: Yours,
 }
 
 impl Fast {
-    /// Returns true if kernels compute norms, SiLU and RoPE of `x`.
+    /// Returns true if the kernels compute norms, SiLU and RoPE of `x`.
     fn layers(&self, x: &Tensor) -> bool {
         !self.yours.layers && takes(x)
     }
@@ -276,7 +276,7 @@ impl Ops for Fast {
         };
         match products {
             Some(all) => all.iter().zip(shapes).map(|(y, shape)| y.reshape(shape)).collect(),
-            // Weights of several types: one product at a time
+            // different weight types: one product at a time
             None if weights.len() > 1 => {
                 let each = weights.iter().map(|w| Ok(self.linear(x, &[*w])?.remove(0)));
                 each.collect()
@@ -292,7 +292,8 @@ impl Ops for Fast {
         kernels::attention(q, &kv.k, &kv.v, mask)
     }
 
-    /// A norm over single heads (Qwen3) is plain: a head is too short for a kernel to be faster.
+    /// Norms over single heads (Qwen3) use plain code, because a head is too short to gain from a
+    /// kernel.
     fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
         if !self.layers(x) || x.rank() > 3 {
             return Plain.rms_norm(x, weight, eps);
@@ -343,7 +344,7 @@ impl Ops for Fast {
     }
 }
 
-/// Day 17's products and day 18's attention; everything those days don't cover is plain.
+/// Day 17's products and day 18's attention. Plain code handles everything else.
 #[derive(Debug, Clone, Copy)]
 struct Mine;
 
@@ -377,22 +378,21 @@ impl Ops for Mine {
 
     fn describe(&self, cpu: bool) -> String {
         if !cpu {
-            // Metal: other devices refuse these kernels.
+            // Metal. On other devices these kernels fail.
             return "products day 17's, attention plain".to_string();
         }
         format!("those of days 17 and 18 ({} threads)", kernels::threads())
     }
 }
 
-/// Multiplies a few numbers with day 17's kernel and attends to a few with day 18's, so that a task
-/// that isn't written yet is reported before anything is loaded or printed. Weights are of type
-/// `dtype`.
+/// Runs a tiny product with day 17's kernel and a tiny attention with day 18's, so that an
+/// unfinished task is reported before anything is loaded or printed. Weights have type `dtype`.
 ///
 /// # Errors
-/// If the kernel returns one.
+/// If the kernel returns an error.
 ///
 /// # Panics
-/// If a task is not written.
+/// If a task isn't written yet.
 pub fn try_mine(dtype: DType) -> Result<()> {
     let x = Tensor::ones((3, 70), DType::F32, &Device::Cpu)?;
     let w = Tensor::ones((5, 70), dtype, &Device::Cpu)?;
@@ -405,7 +405,7 @@ pub fn try_mine(dtype: DType) -> Result<()> {
     Ok(())
 }
 
-/// Returns true for activations that the CPU kernels take: f32, on the CPU.
+/// Returns true for activations that the CPU kernels accept: f32, on the CPU.
 fn takes(activations: &Tensor) -> bool {
     activations.device().is_cpu() && activations.dtype() == DType::F32
 }
@@ -427,7 +427,7 @@ fn matmul(x: &Tensor, w: &Tensor) -> Result<Tensor> {
 }
 
 /// Computes `x · wᵀ` for a quantised matrix with day 19's code: `(rows of x, out)`. On other
-/// devices, and for activations of other types, the matrix is widened first.
+/// devices, and for other activation types, the matrix is dequantised first.
 fn quantized_linear(x: &Tensor, matrix: &QuantizedMatrix) -> Result<Tensor> {
     if takes(x) {
         return day19::quantized_linear(&x.reshape(((), matrix.shape().1))?, matrix);
@@ -446,8 +446,8 @@ fn tiles_of(matrix: &QuantizedMatrix) -> Option<TiledWeights<'_>> {
     Some(TiledWeights { kind, out: matrix.shape().0, tiles: matrix.tiles()? })
 }
 
-/// Returns the mask that plain attention needs: the one given, or day 1's causal mask. A single
-/// query needs none, because the newest token may see everything.
+/// Returns the mask for plain attention: the given one, or day 1's causal mask. A single query
+/// needs none, because the newest token may attend to everything.
 fn mask_of(q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Option<Tensor>> {
     let (new, all) = (q.dim(2)?, kv.k.dim(2)?);
     match mask {
@@ -457,13 +457,14 @@ fn mask_of(q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Option<Tensor
     }
 }
 
-/// Numbers in a part: few enough that the part and its intermediate results fit into the L2 cache.
+/// Number of values in a part, small enough that the part and its intermediate results fit in the
+/// L2 cache.
 const PART: usize = 1 << 14;
 
-/// Computes `f(x)` for an `f` that treats each index of dimension 1 (a token or a head) by itself.
-/// On the CPU `f` gets a few indexes at a time, so that threads share the work, and what one
-/// operation writes is still in the processor's cache when the next one reads it. The result is the
-/// same, bit for bit.
+/// Computes `f(x)` for an `f` that treats each index of dimension 1 (a token or a head)
+/// independently. On the CPU, `f` receives a few indices at a time, so that threads share the work
+/// and one operation's output is still in the processor's cache when the next one reads it. The
+/// result is bit-identical.
 fn in_parts<const N: usize>(
     x: [&Tensor; N],
     f: impl Fn([&Tensor; N]) -> Result<Tensor> + Sync,

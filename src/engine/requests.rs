@@ -1,5 +1,5 @@
-//! From [`SamplingParams`] to a [`Request`]: the processors of days 8, 9 and 14 in HF's order, and
-//! a sampler.
+//! Turns [`SamplingParams`] into a [`Request`]: the processors of days 8, 9 and 14 in HF's order,
+//! and a sampler.
 
 use crate::day08_sampling::{chacha_sampler, warpers};
 use crate::day09_penalties::penalties;
@@ -17,13 +17,13 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Processors of one or more requests.
+/// Logits processors of one or more requests.
 pub type Processors = Vec<Rc<dyn LogitsProcessor>>;
 
-/// Refuses parameters that are out of range, before a model is loaded.
+/// Rejects out-of-range parameters before a model is loaded.
 ///
 /// # Errors
-/// As wrong usage: the message names the parameter.
+/// A usage error that names the parameter.
 pub fn check(params: &SamplingParams) -> Result<()> {
     let refused = |e| usage(plain(&e));
     token_rules::check(params).map_err(|(_, message)| usage(message))?;
@@ -35,7 +35,8 @@ pub fn check(params: &SamplingParams) -> Result<()> {
 }
 
 /// Moves every stop string that is exactly a special token, such as `<|im_end|>`, to the stop token
-/// ids: a special token has no text, so only its id can end a text (as HF's `stop_strings` does).
+/// ids. A special token has no text, so only its id can end a completion (as HF's `stop_strings`
+/// does).
 pub fn special_stops(params: &mut SamplingParams, tokenizer: &Tokenizer) {
     let SamplingParams { stop, stop_token_ids, .. } = params;
     stop.retain(|stop| match tokenizer.special_token(stop) {
@@ -47,11 +48,11 @@ pub fn special_stops(params: &mut SamplingParams, tokenizer: &Tokenizer) {
     });
 }
 
-/// Refuses a stop string that has a special token among other text. No text has a special token in
-/// it, so a run would wait for it in vain.
+/// Rejects stop strings that mix a special token with other text. Generated text never contains a
+/// special token, so the stop string could never match.
 ///
 /// # Errors
-/// As wrong usage: the message names the string and the token.
+/// A usage error that names the string and the token.
 pub fn check_stops(stop: &[String], tokenizer: &Tokenizer) -> Result<()> {
     for stop in stop {
         let Some(token) = tokenizer.special_token_in(stop).filter(|token| token != stop) else {
@@ -65,9 +66,9 @@ pub fn check_stops(stop: &[String], tokenizer: &Tokenizer) -> Result<()> {
     Ok(())
 }
 
-/// The compiled automata of a request's guard rails. To compile them can take a second and 100 MB,
-/// and needs neither a tokenizer nor a model: any thread can do it, and hand the result over. A
-/// copy is cheap.
+/// The compiled automata of a request's guard rails. Compiling can take a second and 100 MB but
+/// needs neither a tokenizer nor a model, so any thread can do it and hand over the result. Clones
+/// are cheap.
 #[derive(Clone, Default)]
 pub struct Automata {
     block: Vec<Arc<Automaton>>,
@@ -75,10 +76,10 @@ pub struct Automata {
 }
 
 impl Automata {
-    /// Compiles what these parameters ask for.
+    /// Compiles the automata for these parameters.
     ///
     /// # Errors
-    /// As wrong usage: a word is empty, or a pattern is refused.
+    /// A usage error, if a word is empty or a pattern is rejected.
     pub fn compile(params: &SamplingParams) -> Result<Self> {
         let refused = |e| usage(plain(&e));
         let mut automata = Self::default();
@@ -93,16 +94,15 @@ impl Automata {
         Ok(automata)
     }
 
-    /// Bytes of memory that they take.
+    /// Returns the memory used, in bytes.
     pub fn memory_usage(&self) -> usize {
         self.block.iter().chain(&self.allow).map(|automaton| automaton.memory_usage()).sum()
     }
 }
 
-/// Automata that were compiled before, and patterns that were refused, by what they were made of: a
-/// pattern costs its second once. Threads can share it. The oldest entries are dropped where all
-/// take more than
-/// [`AutomataMemo::MOST_BYTES`].
+/// Caches compiled automata and rejected patterns by the parameters they came from, so that each
+/// pattern is compiled only once. Threads can share the memo. The oldest entries are dropped when
+/// the total exceeds [`AutomataMemo::MOST_BYTES`].
 #[derive(Default)]
 pub struct AutomataMemo(Mutex<VecDeque<(MadeOf, Compiled)>>);
 
@@ -117,7 +117,7 @@ struct MadeOf {
 
 impl MadeOf {
     fn new(params: &SamplingParams) -> Self {
-        // Only a rail of whole words looks at stop strings.
+        // Only a whole-word rail depends on the stop strings.
         let stops = params.block_whole_words && !params.block.is_empty();
         Self {
             block: params.block.clone(),
@@ -128,17 +128,17 @@ impl MadeOf {
     }
 }
 
-/// Automata, or why they were refused.
+/// Automata, or the reason they were rejected.
 type Compiled = std::result::Result<Automata, String>;
 
 impl AutomataMemo {
-    /// The most memory that it takes, if no single entry takes more.
+    /// Maximum memory, in bytes, unless a single entry is larger.
     pub const MOST_BYTES: usize = 128 << 20;
 
-    /// The automata that these parameters ask for, compiled now if they are not known.
+    /// Returns the automata for these parameters, compiling them if necessary.
     ///
     /// # Errors
-    /// As [`Automata::compile`], in the same words each time.
+    /// Same as [`Automata::compile`], with the same message each time.
     pub fn get(&self, params: &SamplingParams) -> Result<Automata> {
         if let Some(known) = self.known(params) {
             return known;
@@ -148,7 +148,7 @@ impl AutomataMemo {
         compiled.map_err(usage)
     }
 
-    /// What [`AutomataMemo::get`] returns, if it need not compile anything for it; else None.
+    /// Returns the result of [`AutomataMemo::get`] if it's already available, else None.
     pub fn known(&self, params: &SamplingParams) -> Option<Result<Automata>> {
         let key = MadeOf::new(params);
         if key.block.is_empty() && key.allow.is_none() {
@@ -159,17 +159,17 @@ impl AutomataMemo {
         found.map(|(_, compiled)| compiled.clone().map_err(usage))
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// True if nothing is remembered.
+    /// Returns true if the memo is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of memory that all entries take.
+    /// Returns the memory used by all entries, in bytes.
     pub fn memory_usage(&self) -> usize {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().map(bytes).sum()
@@ -186,7 +186,7 @@ impl AutomataMemo {
     }
 }
 
-/// Bytes that an entry of an [`AutomataMemo`] takes.
+/// Returns the memory used by an entry of an [`AutomataMemo`], in bytes.
 fn bytes((key, compiled): &(MadeOf, Compiled)) -> usize {
     let texts = key.block.iter().chain(&key.stop).chain(&key.allow);
     let key: usize = texts.map(|text| size_of::<String>() + text.len()).sum();
@@ -197,15 +197,15 @@ fn bytes((key, compiled): &(MadeOf, Compiled)) -> usize {
     size_of::<(MadeOf, Compiled)>() + key + compiled
 }
 
-/// The processors in vLLM's and HF's order: rules for single tokens, penalties, guard rails, when
-/// the text may end, warpers. Greedy decoding needs no warpers: none of them changes which token is
-/// the best.
+/// Returns the processors in vLLM's and HF's order: rules for single tokens, penalties, guard
+/// rails, rules for the end of the text, warpers. Greedy decoding needs no warpers, because none of
+/// them changes which token is best.
 ///
-/// They keep no state, so one set serves all requests with the same parameters; a long block list
+/// Processors keep no state, so requests with the same parameters share one set. A long block list
 /// takes seconds to compile.
 ///
 /// # Errors
-/// As wrong usage, if a parameter is out of range or a pattern is refused.
+/// A usage error, if a parameter is out of range or a pattern is rejected.
 pub fn processors(
     params: &SamplingParams,
     tokenizer: &Tokenizer,
@@ -214,11 +214,10 @@ pub fn processors(
     processors_with(params, &Automata::compile(params)?, tokenizer, config)
 }
 
-/// As [`processors`], with automata that are compiled already.
+/// Same as [`processors`], with automata that are already compiled.
 ///
 /// # Errors
-/// As wrong usage, if a parameter is out of range, or the tokenizer has no bytes for a rail to
-/// read.
+/// A usage error, if a parameter is out of range or the tokenizer has no bytes for a rail to read.
 pub fn processors_with(
     params: &SamplingParams,
     automata: &Automata,
@@ -258,9 +257,8 @@ pub fn processors_with(
     Ok(all)
 }
 
-/// A sampler: greedy, or one that draws from the portable random stream number `stream` of the
-/// seed. A request that is to draw the same numbers in every loop gets the same stream in every
-/// loop.
+/// Returns a sampler: greedy, or one that draws from portable random stream number `stream` of the
+/// seed. To draw the same numbers in every loop, a request uses the same stream in every loop.
 pub fn sampler(params: &SamplingParams, stream: usize, ops: &SharedOps) -> Sampler<'static> {
     if params.temperature == 0.0 {
         return operations::greedy(ops);
@@ -268,7 +266,7 @@ pub fn sampler(params: &SamplingParams, stream: usize, ops: &SharedOps) -> Sampl
     chacha_sampler(params.seed, stream)
 }
 
-/// A request with these parts, for a model with these operations.
+/// Creates a request from these parts, for a model with these operations.
 pub fn request<'a>(
     config: &ModelConfig,
     prompt: &[u32],

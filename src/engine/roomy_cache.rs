@@ -1,41 +1,41 @@
-//! A cache for a batch whose rows come and go, as a server's do: what day 12's cache copies at
-//! every step, this one writes in place.
+//! A cache for a batch with rows that come and go, as on a server. It writes in place where day
+//! 12's cache copies at every step.
 //!
-//! Day 12's grows by concatenation, so a step copies all that it holds. For one text that is little
-//! beside the weights; for 32 rows of some hundred tokens it is more than the weights themselves.
-//! Here a layer's memory has room for more rows and more positions than are in use, and what is in
-//! use is a window of it.
+//! Day 12's cache grows by concatenation, so every step copies everything stored. For one sequence
+//! that is little compared with the weights; for 32 rows of a few hundred tokens it is more than
+//! the weights themselves. Here, a layer's memory has room for more rows and positions than are in
+//! use, and the part in use is a window into it.
 
 use crate::kit::{Batch, Cache, View};
 use candle_core::{bail, Result, Tensor};
 
-/// Positions that are added to what is needed, when a layer's memory has to grow.
+/// Number of spare positions to add when a layer's memory has to grow.
 const SPARE: usize = 64;
 
-/// Keys and values of all layers, each in memory for `(rows, Hkv, positions, D)`, of which a part
-/// is in use.
+/// Keys and values of all layers, each stored in memory of shape `(rows, Hkv, positions, D)` that
+/// is only partly in use.
 pub struct RoomyCache {
     layers: Vec<Option<(Tensor, Tensor)>>,
-    /// Rows in use: the first ones.
+    /// Number of rows in use, starting at row 0.
     rows: usize,
     /// The first position in use.
     start: usize,
-    /// Positions in use.
+    /// Number of positions in use.
     len: usize,
 }
 
 impl RoomyCache {
-    /// An empty cache for so many layers.
+    /// Creates an empty cache for `layers` layers.
     pub fn new(layers: usize) -> Self {
         Self { layers: vec![None; layers], rows: 0, start: 0, len: 0 }
     }
 
-    /// What is in use of a layer's memory.
+    /// Returns the part of a layer's memory that is in use.
     fn window(&self, memory: &Tensor) -> Result<Tensor> {
         memory.narrow(0, 0, self.rows)?.narrow(2, self.start, self.len)
     }
 
-    /// Does the same to the keys and the values of every layer.
+    /// Applies `change` to the keys and values of every layer.
     fn each(&mut self, change: impl Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
         for (k, v) in self.layers.iter_mut().flatten() {
             *k = change(k)?;
@@ -44,7 +44,7 @@ impl RoomyCache {
         Ok(())
     }
 
-    /// Sees to memory for so many rows, with at least `before` positions in front of those in use,
+    /// Ensures memory for `rows` rows, with at least `before` free positions ahead of those in use
     /// and `behind` after them.
     fn make_room(&mut self, rows: usize, before: usize, behind: usize) -> Result<()> {
         let Some((memory, _)) = self.layers.iter().flatten().next() else { return Ok(()) };
@@ -86,7 +86,7 @@ impl Cache for RoomyCache {
         let (rows, _, new, _) = k.dims4()?;
         let last_layer = layer + 1 == self.layers.len();
         if self.len == 0 {
-            // A prompt's keys and values are kept as they are: room is made when a token follows.
+            // Store a prompt's keys and values unchanged. Room is made once a token follows.
             self.layers[layer] = Some((k.force_contiguous()?, v.force_contiguous()?));
             if last_layer {
                 (self.rows, self.start, self.len) = (rows, 0, new);
@@ -145,7 +145,7 @@ impl Batch for RoomyCache {
             self.rows = rows.len();
             return Ok(());
         }
-        // Rows that stay move up, one after another: none is overwritten before it has moved.
+        // Move the remaining rows up one by one. None is overwritten before it has moved.
         let (start, len) = (self.start, self.len);
         for (to, from) in rows.iter().enumerate() {
             let from = *from as usize;
@@ -183,7 +183,7 @@ impl Batch for RoomyCache {
                 bail!("layer {layer} of the cache is empty")
             };
             for (memory, theirs) in [(k, theirs.k), (v, theirs.v)] {
-                // Padding is zeros: what a row before has left there may not even be numbers.
+                // Pad with zeros: leftovers from a previous row may include NaN.
                 if front > 0 {
                     let of_mine = memory.narrow(0, 0, self.rows)?;
                     let zeros = of_mine.narrow(2, 0, front)?.zeros_like()?;

@@ -1,18 +1,18 @@
-//! The smallest way to use the course's code: a text in, a text out, with day 6's loop.
+//! The smallest way to use the course's code: text in, text out, with day 6's loop.
 
 use crate::day06_generate::{self as day06, TextStream};
 use crate::day07_greedy::argmax;
 use crate::kit::{Model, Tokenizer};
 use candle_core::{bail, Result};
 
-/// Continues `prompt` greedily and returns what was added to it (tiny-llm `simple_generate`). The
-/// text ends at EOS, which is not shown, or after `max_new_tokens`, or where the context is full.
+/// Continues `prompt` greedily and returns the added text (tiny-llm `simple_generate`). Generation
+/// ends at EOS, which isn't shown, after `max_new_tokens`, or when the context is full.
 ///
-/// Every step computes all positions again. The prompt is taken as it is: an instruct model wants
-/// its chat template around it, which [`chat`](crate::engine::chat) renders.
+/// Every step recomputes all positions. The prompt is used as is: an instruct model needs its chat
+/// template around it, which [`chat`](crate::engine::chat) renders.
 ///
 /// # Errors
-/// If the prompt is empty or longer than the context, or the model fails.
+/// If the prompt is empty or longer than the context, or if the model fails.
 pub fn simple_generate(
     model: &dyn Model,
     tokenizer: &Tokenizer,
@@ -25,7 +25,7 @@ pub fn simple_generate(
     if ids.is_empty() || ids.len() > context {
         bail!("the prompt has {} tokens; the model takes 1 to {context}", ids.len())
     }
-    let room = max_new_tokens.min(context - ids.len() + 1); // the last token is never fed
+    let room = max_new_tokens.min(context - ids.len() + 1); // the last token is never fed in
     let mut stream = TextStream::after(tokenizer, &ids);
     let mut text = String::new();
     day06::simple_generate(model, &ids, room, &config.eos_token_ids, argmax, |id| {

@@ -1,20 +1,20 @@
 //! Rules for single tokens: a logit bias, a list of allowed ids, bad words, and a minimum length.
-//! They run in the order of vLLM's sampler and HF's processors.
+//! They run in the same order as vLLM's sampler and HF's processors.
 
 use crate::kit::{named, LogitsProcessor, ModelConfig, ProcessorInput, SamplingParams, Tokenizer};
 use candle_core::Result;
 use std::rc::Rc;
 
-/// Processors of one or more requests.
+/// Logits processors of one or more requests.
 type Processors = Vec<Rc<dyn LogitsProcessor>>;
 
-/// A refusal: the parameter at fault, and a message that starts with its name.
+/// A rejected parameter's name, and a message that starts with it.
 pub type Fault = (&'static str, String);
 
 /// Rejects parameters that are out of range for every model.
 ///
 /// # Errors
-/// Names the parameter.
+/// Returns a [`Fault`] for the first invalid parameter.
 pub fn check(params: &SamplingParams) -> std::result::Result<(), Fault> {
     for (id, bias) in &params.logit_bias {
         if !(bias.is_finite() || *bias == f32::NEG_INFINITY) {
@@ -44,7 +44,7 @@ pub fn check(params: &SamplingParams) -> std::result::Result<(), Fault> {
 /// Rejects token ids that a vocabulary of `vocab_size` tokens doesn't have.
 ///
 /// # Errors
-/// Names the parameter and the id.
+/// Returns a [`Fault`] that names the parameter and the id.
 pub fn check_ids(params: &SamplingParams, vocab_size: usize) -> std::result::Result<(), Fault> {
     let biased: Vec<u32> = params.logit_bias.iter().map(|(id, _)| *id).collect();
     for (name, ids) in [
@@ -62,7 +62,7 @@ pub fn check_ids(params: &SamplingParams, vocab_size: usize) -> std::result::Res
     Ok(())
 }
 
-/// The rules that come before the penalties: allowed ids, bad words, bias.
+/// Returns the rules that run before the penalties: allowed ids, bad words, bias.
 ///
 /// # Errors
 /// If the tokenizer can't encode a word.
@@ -80,7 +80,7 @@ pub fn before_penalties(params: &SamplingParams, tokenizer: &Tokenizer) -> Resul
     Ok(all)
 }
 
-/// The rules about the end of a text, which come after the guard rails.
+/// Returns the rules about the end of a text, which run after the guard rails.
 pub fn end_rules(params: &SamplingParams) -> Processors {
     let mut all = Processors::new();
     if params.min_new_tokens > 0 {
@@ -92,9 +92,9 @@ pub fn end_rules(params: &SamplingParams) -> Processors {
     all
 }
 
-/// Ends a text whose pattern is complete, for a model without an EOS id. Any token without bytes
-/// can be the end: a guard rail allows no other one, and treats this one as EOS. Where the pattern
-/// could also go on, it does.
+/// Ends a text when its pattern is complete, for a model without an EOS id. Any token without bytes
+/// can act as EOS: a guard rail allows no other such token and treats this one as EOS. If the
+/// pattern could also continue, it does.
 struct EndOfPattern(u32);
 
 impl LogitsProcessor for EndOfPattern {
@@ -115,7 +115,7 @@ impl LogitsProcessor for EndOfPattern {
     }
 }
 
-/// The rule that ends a text with a complete pattern, if the model has no id for it and the
+/// Returns the rule that ends a text with a complete pattern, if the model has no EOS id and the
 /// vocabulary has a token without bytes.
 pub fn end_of_pattern(
     params: &SamplingParams,
@@ -130,7 +130,7 @@ pub fn end_of_pattern(
     Some(Rc::new(EndOfPattern(end)))
 }
 
-/// Forbids every token but these.
+/// Forbids every token except these.
 fn only(ids: &[u32]) -> Rc<dyn LogitsProcessor> {
     let mut ids = ids.to_vec();
     ids.sort_unstable();
@@ -157,9 +157,9 @@ fn add_bias(bias: &[(u32, f32)]) -> Rc<dyn LogitsProcessor> {
     })
 }
 
-/// The tokens of each word alone and after a space. (vLLM, in
-/// `SamplingParams.update_from_tokenizer`, drops the second where it has another number of tokens,
-/// and then the word can still come after a space.)
+/// Returns the tokens of each word, alone and after a space. (vLLM's
+/// `SamplingParams.update_from_tokenizer` drops the second if its number of tokens differs, so the
+/// word can still appear after a space.)
 fn spellings(words: &[String], tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>> {
     let mut all = Vec::new();
     for word in words {
@@ -171,7 +171,7 @@ fn spellings(words: &[String], tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>> {
     Ok(all)
 }
 
-/// Forbids the last token of each sequence where the generated text ends with the tokens before it.
+/// Forbids the last token of each sequence when the generated text ends with the tokens before it.
 fn forbid_words(words: Vec<Vec<u32>>) -> Rc<dyn LogitsProcessor> {
     named("bad_words", move |input, logits| {
         let generated = &input.tokens[input.prompt_len..];
@@ -188,7 +188,7 @@ fn forbid_words(words: Vec<Vec<u32>>) -> Rc<dyn LogitsProcessor> {
 }
 
 /// Forbids the ids that end the text, except `allowed`, until it has `least` tokens. If a guard
-/// rail leaves nothing else, the text may end anyway: a complete pattern can't go on.
+/// rail leaves no other token, the text may still end, because a complete pattern can't continue.
 fn no_end_before(least: usize, allowed: &[u32]) -> Rc<dyn LogitsProcessor> {
     let allowed = allowed.to_vec();
     named("min_tokens", move |input, logits| {
@@ -208,8 +208,8 @@ fn no_end_before(least: usize, allowed: &[u32]) -> Rc<dyn LogitsProcessor> {
     })
 }
 
-/// Whether EOS is a token like any other. With a pattern it isn't: text whose pattern is complete
-/// has to end.
+/// Returns true if EOS is treated like any other token. With a pattern it isn't, because text that
+/// completes the pattern has to end.
 pub fn ends_ignored(params: &SamplingParams) -> bool {
     params.ignore_eos && params.allow_regex.is_none()
 }

@@ -1,4 +1,4 @@
-//! The HTTP of `--endpoint`: which models a server has, and a response as events.
+//! The HTTP client for `--endpoint`: lists a server's models and reads responses as events.
 
 use crate::kit::error::{quoted, shown, usage};
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
@@ -8,31 +8,32 @@ use std::time::{Duration, Instant};
 use ureq::http::{Request, Response};
 use ureq::{Agent, Body, BodyReader};
 
-/// How long a server may be silent: a long prompt in a long queue takes its time.
+/// Timeout for a silent server. Generous, because a long prompt in a long queue takes time.
 const SILENCE: Duration = Duration::from_secs(300);
-/// The longest answer that isn't a stream, and the longest event of one, in bytes.
+/// Maximum size of a non-streamed response, and of one event in a stream, in bytes.
 const LONGEST: u64 = 4 << 20;
 
-/// A server, and how it is asked.
+/// A server's address and how to connect to it.
 pub struct Client {
     agent: Agent,
     base: String, // ends in /v1
     key: Option<String>,
 }
 
-/// A model of a server's list.
+/// A model in a server's list.
 pub struct Server {
-    /// The model's name there.
+    /// The model's name on the server.
     pub model: String,
-    /// The program that serves it, as it says there: `vllm`, `llamacpp`, …
+    /// The program that serves it, as reported there: `vllm`, `llamacpp`, …
     pub owned_by: String,
 }
 
 impl Client {
-    /// The server at `address`, with or without `/v1`. The key is `--api-key` or `OPENAI_API_KEY`.
+    /// Creates a client for `address`, with or without `/v1`. The key is `--api-key` or
+    /// `OPENAI_API_KEY`.
     ///
     /// # Errors
-    /// As wrong usage, if the address isn't one, or no header can hold the key.
+    /// A usage error, if the address is invalid or the key can't be sent in a header.
     pub fn new(address: &str, key: Option<&str>) -> Result<Self> {
         let host = address.strip_prefix("http://").or(address.strip_prefix("https://"));
         let host = host.filter(|host| !host.is_empty() && !host.starts_with('/'));
@@ -58,20 +59,20 @@ impl Client {
             .timeout_per_read(Some(SILENCE))
             .user_agent(concat!("candecode/", env!("CARGO_PKG_VERSION")));
         if ["127.", "localhost", "[::1]"].iter().any(|name| host.starts_with(name)) {
-            config = config.proxy(None); // a proxy's loopback is another machine
+            config = config.proxy(None); // a proxy's loopback is a different machine
         }
         Ok(Self { agent: config.build().new_agent(), base: format!("{base}/v1"), key })
     }
 
-    /// The address, with `/v1`.
+    /// Returns the address, with `/v1`.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// The models of the server; None if it has no list of them.
+    /// Returns the server's models, or None if it has no list of them.
     ///
     /// # Errors
-    /// If no server answers, or it refuses.
+    /// If no server answers, or it rejects the request.
     pub fn models(&self) -> Result<Option<Vec<Server>>> {
         let response = self.send("models", None)?;
         if response.status() == 404 {
@@ -91,10 +92,10 @@ impl Client {
         Ok(Some(list.iter().map(server).collect()))
     }
 
-    /// The model to ask: `wanted`, or the server's only one if that is empty.
+    /// Returns the model to use: `wanted`, or the server's only one if `wanted` is empty.
     ///
     /// # Errors
-    /// If the server has no such model, or several and none is named.
+    /// If the server doesn't have that model, or has several and none is named.
     pub fn choose_model(&self, wanted: &str) -> Result<Server> {
         let base = &self.base;
         let Some(mut models) = self.models()? else {
@@ -124,17 +125,17 @@ impl Client {
         })
     }
 
-    /// Sends a request, and returns the events of its response, of which there may be `most` bytes.
+    /// Sends a request and returns the events of its response, limited to `most` bytes.
     ///
     /// # Errors
-    /// If no server answers, or it refuses: with its words.
+    /// If no server answers, or it rejects the request. The error includes the server's message.
     pub fn stream(&self, path: &str, body: &Value, most: u64) -> Result<Events> {
         let body = self.accepted(self.send(path, Some(body))?)?.into_body();
         let reader = body.into_with_config().limit(u64::MAX).reader();
         Ok(Events { reader: BufReader::new(reader), left: most })
     }
 
-    /// Asks for a path, or posts a body to it.
+    /// Gets a path, or posts a body to it.
     fn send(&self, path: &str, body: Option<&Value>) -> Result<Response<Body>> {
         let base = &self.base;
         let mut request = Request::builder().uri(format!("{base}/{path}"));
@@ -159,7 +160,7 @@ impl Client {
         })
     }
 
-    /// A response that is no refusal.
+    /// Returns the response if its status is 200.
     fn accepted(&self, response: Response<Body>) -> Result<Response<Body>> {
         let status = response.status().as_u16();
         if status == 200 {
@@ -190,34 +191,34 @@ fn no_address(address: &str) -> anyhow::Error {
     usage(format!("--endpoint {address}: expected an address, as http://127.0.0.1:8000"))
 }
 
-/// A body as text, as far as it is shown.
+/// Returns a body as text. Empty if it is too long or can't be read.
 fn text_of(body: Body) -> String {
     let text = body.into_with_config().limit(LONGEST).lossy_utf8(true).read_to_string();
     text.unwrap_or_default()
 }
 
-/// The message of an error in JSON, if it is one: in OpenAI's form, or in FastAPI's.
+/// Returns the message of a JSON error, in OpenAI's or FastAPI's form, if there is one.
 pub fn error_message(json: &Value) -> Option<String> {
     let message = json["error"]["message"].as_str().or(json["error"].as_str());
     let message = message.or(json["message"].as_str()).or(json["detail"].as_str());
     message.map(str::to_string)
 }
 
-/// A text on one line.
+/// Returns the text on one line.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The data of each event of a response (WHATWG HTML, section 9.2). Engines write the data of an
-/// event on one line; comments, empty lines and other fields are skipped.
+/// The data of each event of a response (WHATWG HTML, section 9.2). Inference servers write an
+/// event's data on one line; comments, empty lines and other fields are skipped.
 pub struct Events {
     reader: BufReader<BodyReader<'static>>,
-    /// How many bytes the stream may still have.
+    /// Maximum number of bytes left to read.
     left: u64,
 }
 
 impl Events {
-    /// The next line, without its end; None at the end of the stream.
+    /// Returns the next line, without its line ending. None at the end of the stream.
     fn line(&mut self) -> Result<Option<String>> {
         let mut bytes = Vec::new();
         let most = self.left.min(LONGEST) + 1;

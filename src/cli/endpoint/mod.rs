@@ -1,6 +1,6 @@
 //! `--endpoint`: the same prompts and flags, sent to any server that speaks OpenAI's protocol.
 //!
-//! No model runs here: one that doesn't fit this machine is asked where it does.
+//! No model runs here, so you can use one that doesn't fit on this machine.
 
 #[cfg(feature = "hub")]
 mod client;
@@ -14,10 +14,11 @@ mod request;
 use crate::cli::flags::Args;
 use anyhow::Result;
 
-/// Runs `run` or `chat` on the server of `--endpoint`, and returns the exit code.
+/// Runs `run` or `chat` on the server given by `--endpoint`, and returns the exit code.
 ///
 /// # Errors
-/// If a flag can't be sent ([`crate::kit::error::Usage`]), no server answers, or it refuses.
+/// If a flag can't be sent ([`crate::kit::error::Usage`]), no server answers, or it rejects the
+/// request.
 #[cfg(feature = "hub")]
 pub fn run(args: &Args, address: &str) -> Result<u8> {
     use crate::cli::output::show;
@@ -49,7 +50,7 @@ pub fn run(args: &Args, address: &str) -> Result<u8> {
     remote_text::run(&client, &server, args, &params, &prompts)
 }
 
-/// A build without the client can't ask a server.
+/// Stands in for the client in builds without it.
 ///
 /// # Errors
 /// Always.

@@ -1,4 +1,4 @@
-//! `chat --endpoint`: the conversation is kept here, and sent whole with every line.
+//! `chat --endpoint`: the conversation is stored here and sent in full with every line.
 
 use crate::cli::chat_terminal::{Answered, Partner};
 use crate::cli::endpoint::client::{Client, Server};
@@ -15,17 +15,17 @@ pub struct RemoteChat<'a> {
     client: &'a Client,
     server: &'a Server,
     params: &'a SamplingParams,
-    /// The flags `--template-set`.
+    /// The `--template-set` flags.
     settings: Map<String, Value>,
     system: Option<String>,
     turns: Vec<Value>,
 }
 
 impl<'a> RemoteChat<'a> {
-    /// A chat that begins.
+    /// Starts a chat.
     ///
     /// # Errors
-    /// If a setting of the template isn't one.
+    /// If a template setting is malformed.
     pub fn new(
         client: &'a Client,
         server: &'a Server,

@@ -1,4 +1,4 @@
-//! `run --endpoint`: prompts sent one after another, and what comes back, as it comes.
+//! `run --endpoint`: sends prompts one after another and shows the responses as they arrive.
 
 use crate::cli::endpoint::client::{error_message, Client, Server};
 use crate::cli::endpoint::request::{completion, RemotePrompt};
@@ -14,48 +14,48 @@ use serde::Serialize;
 use serde_json::Value;
 use std::time::Instant;
 
-/// The longest text of a token, in bytes: those of real vocabularies have some hundred.
+/// Maximum length of a token's text, in bytes. Real vocabularies stay within a few hundred.
 const LONGEST_TOKEN: usize = 512;
-/// The most bytes that a stream may spend on a token: its JSON, with log-probabilities and all.
+/// Maximum bytes of stream per token, including JSON and log-probabilities.
 const STREAM_PER_TOKEN: u64 = 64 << 10;
-/// A request for a few tokens may cost as much as one for this many.
+/// Minimum number of tokens to allow for, however few are requested.
 const AT_LEAST: usize = 256;
 
-/// What one choice of a response has become, as `--format json` prints it.
+/// One choice of a response, in the form that `--format json` prints.
 #[derive(Clone, Default, Serialize)]
 pub struct RemoteText {
-    /// Ids of the prompt, where the server tells them.
+    /// Token ids of the prompt, if the server reports them.
     pub prompt_ids: Vec<u64>,
-    /// Ids generated, where the server tells them.
+    /// Generated token ids, if the server reports them.
     pub new_ids: Vec<u64>,
-    /// The text of each token, where the server tells it.
+    /// The text of each token, if the server reports it.
     pub tokens: Vec<String>,
-    /// The text generated.
+    /// The generated text.
     pub text: String,
-    /// Why it ended, in the protocol's words: `stop`, `length`, …
+    /// Finish reason, in the protocol's words: `stop`, `length`, …
     pub finish_reason: Option<String>,
-    /// ln of each token's probability, where the server tells it.
+    /// Natural log of each token's probability, if the server reports it.
     pub logprobs: Vec<f64>,
     /// Seconds to the first text of the response.
     pub prefill_s: f64,
-    /// Seconds from there to its end.
+    /// Seconds from the first text to the end.
     pub decode_s: f64,
 }
 
-/// What a response came to.
+/// The result of a request.
 pub struct Received {
     /// Its choices, in order.
     pub texts: Vec<RemoteText>,
     /// The line of `--stats`.
     pub stats: String,
-    /// Ctrl-C ended it.
+    /// Whether Ctrl-C ended it.
     pub stopped: bool,
 }
 
-/// The prompts that the flags give.
+/// Returns the prompts set by flags.
 ///
 /// # Errors
-/// If a file cannot be read, or a prompt is empty.
+/// If a file can't be read, or a prompt is empty.
 pub fn prompts(args: &Args) -> Result<Vec<RemotePrompt>> {
     if let Some(ids) = &args.prompt_ids {
         return Ok(vec![RemotePrompt::Ids(ids.clone())]);
@@ -68,10 +68,10 @@ pub fn prompts(args: &Args) -> Result<Vec<RemotePrompt>> {
     Ok(texts.into_iter().map(RemotePrompt::Text).collect())
 }
 
-/// Sends every prompt, shows what comes back, and returns the exit code.
+/// Sends every prompt, shows the responses, and returns the exit code.
 ///
 /// # Errors
-/// If the server refuses, or a stream breaks off.
+/// If the server rejects a request, or a stream breaks off.
 pub fn run(
     client: &Client,
     server: &Server,
@@ -122,11 +122,12 @@ pub fn run(
     Ok(0)
 }
 
-/// Sends a request for `n` texts, and collects what comes back; `on_text` sees each piece of text
-/// as it comes. However long the stream goes on, it is bounded by what was asked for.
+/// Requests `n` completions and collects the response. `on_text` receives each piece of text as it
+/// arrives. The size of the response is limited in proportion to what was requested, however long
+/// the stream continues.
 ///
 /// # Errors
-/// If the server refuses, reports an error, or ends the stream before its end was said.
+/// If the server rejects the request, reports an error, or ends the stream early.
 pub fn receive(
     client: &Client,
     path: &str,
@@ -176,11 +177,11 @@ pub fn receive(
             }
         }
         if interrupt::asked() {
-            break; // the connection closes, and the server stops computing
+            break; // closing the connection makes the server stop computing
         }
     }
     let stopped = interrupt::asked() && !done;
-    // Some servers end a stream without `[DONE]`: that every text has its reason is enough.
+    // Some servers omit `[DONE]`. A finish reason for every text is enough.
     let ended = texts.iter().all(|text| text.finish_reason.is_some());
     ensure!(
         done || ended || stopped,
@@ -204,7 +205,7 @@ pub fn receive(
     Ok(Received { texts, stats, stopped })
 }
 
-/// Adds what an event says of a choice to its text, and returns the new piece.
+/// Appends an event's data to its choice, and returns the new text.
 fn take(text: &mut RemoteText, choice: &Value) -> String {
     let piece = choice["text"].as_str().or(choice["delta"]["content"].as_str()).unwrap_or_default();
     text.text.push_str(piece);
@@ -220,7 +221,7 @@ fn take(text: &mut RemoteText, choice: &Value) -> String {
     }
     let word = |value: &Value| value.as_str().unwrap_or_default().to_string();
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
-    // A completion has lists side by side; a chat, and llama.cpp always, one entry a token.
+    // Completions use parallel lists; chats, and llama.cpp always, use one entry per token.
     let logprobs = &choice["logprobs"];
     text.tokens.extend(list(&logprobs["tokens"]).iter().map(word));
     text.logprobs.extend(list(&logprobs["token_logprobs"]).iter().map(number));

@@ -1,4 +1,4 @@
-//! From flags to the JSON of a request; and what this server lacks.
+//! Turns flags into the JSON of a request, and rejects what the server doesn't support.
 
 use crate::cli::endpoint::client::Server;
 use crate::cli::flags::Args;
@@ -8,19 +8,19 @@ use crate::kit::SamplingParams;
 use anyhow::{ensure, Result};
 use serde_json::{json, Map, Value};
 
-/// What is to be continued.
+/// A prompt to continue.
 pub enum RemotePrompt {
-    /// A text, which the server's tokenizer reads.
+    /// Text, to be tokenized by the server.
     Text(String),
     /// Token ids.
     Ids(Vec<u32>),
 }
 
-/// Refuses flags that llama.cpp's server lacks, by name. If the server doesn't say what it is, a
-/// note says which fields it may ignore.
+/// Rejects infinite logit biases, which JSON can't express, and flags that llama.cpp's server
+/// doesn't support. If the server is unknown, a note lists the fields it may ignore.
 ///
 /// # Errors
-/// As wrong usage.
+/// A usage error.
 pub fn check(args: &Args, params: &SamplingParams, server: &Server) -> Result<()> {
     ensure!(
         params.logit_bias.iter().all(|(_, bias)| bias.is_finite()),
@@ -56,8 +56,8 @@ pub fn check(args: &Args, params: &SamplingParams, server: &Server) -> Result<()
     Ok(())
 }
 
-/// The body for `/v1/completions`: `n` texts; `with_ids` asks for tokens and their
-/// log-probabilities, too.
+/// Returns the body for `/v1/completions` with `n` completions. `with_ids` also requests tokens and
+/// their log-probabilities.
 pub fn completion(
     params: &SamplingParams,
     server: &Server,
@@ -83,7 +83,7 @@ pub fn completion(
     Value::Object(body)
 }
 
-/// The body for `/v1/chat/completions`; `settings` are the flags `--template-set`.
+/// Returns the body for `/v1/chat/completions`. `settings` are the `--template-set` flags.
 pub fn chat(
     params: &SamplingParams,
     server: &Server,
@@ -98,11 +98,11 @@ pub fn chat(
     Value::Object(body)
 }
 
-/// The fields that a completion and a chat share.
+/// Returns the fields that completions and chats share.
 fn shared(params: &SamplingParams, server: &Server) -> Map<String, Value> {
     let samples = params.temperature != 0.0;
-    // What is left out is not "off" everywhere: llama.cpp has a top_k of 40 and a min_p of 0.05,
-    // and vLLM and SGLang take what the model's generation_config.json asks for.
+    // A missing field isn't "off" everywhere: llama.cpp defaults to a top_k of 40 and a min_p of
+    // 0.05, and vLLM and SGLang follow the model's generation_config.json.
     let by_vllm = matches!(server.owned_by.as_str(), "vllm" | "sglang");
     let fills_in = by_vllm || server.owned_by == "llamacpp";
     let top_k = params.top_k.map_or(json!(-1), |k| json!(k));
@@ -136,7 +136,7 @@ fn shared(params: &SamplingParams, server: &Server) -> Map<String, Value> {
     sent.map(|(name, value, _)| (name.to_string(), value)).collect()
 }
 
-/// An f32 with the digits that were typed: 0.1, not 0.10000000149.
+/// Returns an f32 with the digits as typed: 0.1, not 0.10000000149.
 fn number(value: f32) -> Value {
     value.to_string().parse::<f64>().map_or(Value::Null, |value| json!(value))
 }
