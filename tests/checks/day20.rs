@@ -280,7 +280,10 @@ macro_rules! implementation {
                         held.send(job(&late));
                         day::wait_for_ends(&[late.1]);
                     }
-                    held.let_go(); // also stops a loop that waits in vain for another job
+                    // So that a loop that waits in vain for one more job ends, too. Not at once, or
+                    // what a mistake does would depend on which thread is first.
+                    day::rest(200);
+                    held.let_go();
                 });
                 if !is_late && close_after == 0 {
                     sender.let_go();

@@ -6,6 +6,7 @@ use super::report::{self, task, tell, Finding};
 use super::{run, Check, Failure, Kind, Known};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn finish(day: usize, test: &str, complaints: Vec<String>) -> Result<(), Finding> {
     let text = complaints.join("\n");
@@ -18,7 +19,7 @@ fn finish(day: usize, test: &str, complaints: Vec<String>) -> Result<(), Finding
 
 /// Checks that every known mistake fails, and that at least one check tells it apart from all other
 /// mistakes.
-pub fn mistakes<D: Copy + Send + 'static>(
+pub fn mistakes<D: Copy + Send + Sync + 'static>(
     day: usize,
     checks: &[(&str, Check<D>)],
     mistakes: &[Known<D>],
@@ -27,7 +28,7 @@ pub fn mistakes<D: Copy + Send + 'static>(
     if mistakes.len() < 6 {
         complaints.push(format!("day {day} knows {} mistakes; six at least", mistakes.len()));
     }
-    // Run every mistake through every check once, then compare the failures.
+    // Run every mistake through every check once, on all cores, then compare the failures.
     let meets = |mistake: &Known<D>| Row {
         name: mistake.name.to_string(),
         diagnosis: mistake.diagnosis.to_string(),
@@ -36,7 +37,7 @@ pub fn mistakes<D: Copy + Send + 'static>(
             .filter_map(|(name, check)| Some((name.to_string(), run(*check, &mistake.day).err()?)))
             .collect(),
     };
-    let found: Vec<Row> = mistakes.iter().map(meets).collect();
+    let found = on_all_cores(mistakes, meets);
     for row in &found {
         let told_apart = |(check, failure): &(&String, &Failure)| {
             let theirs = found.iter().filter_map(|other| other.failures.get(*check));
@@ -59,6 +60,24 @@ pub fn mistakes<D: Copy + Send + 'static>(
     }
     complaints.extend(record::rows().map(|kept| differences(&kept, &found)).unwrap_or_default());
     finish(day, "teeth_every_known_mistake_is_caught_and_named", complaints)
+}
+
+/// Applies `f` to every item. This isn't rayon's job: a check waits for its thread, and that thread
+/// may need rayon's.
+fn on_all_cores<T: Sync, R: Send>(items: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let at = next.fetch_add(1, Ordering::Relaxed);
+        Some((at, f(items.get(at)?)))
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut done: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let work = || std::iter::from_fn(take).collect::<Vec<_>>();
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Returns the differences between the runner's record and what the mistakes do now.

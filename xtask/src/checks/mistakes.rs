@@ -29,6 +29,12 @@ pub fn file(day: &Day) -> String {
     format!("tests/wrong/day{:02}.toml", day.number)
 }
 
+/// Returns a day's known mistakes and right variants.
+fn table(repo: &Repo, day: &Day) -> Result<Table> {
+    let path = file(day);
+    repo.read(&path)?.parse().map_err(|e| anyhow!("{path}: {e}"))
+}
+
 /// Returns the record of a day's known mistakes if there is one and nothing it depends on has
 /// changed.
 pub fn record(
@@ -109,8 +115,15 @@ impl Drop for WorkDir {
 
 /// Saves the rows of a report that are about mistakes.
 fn keep(repo: &Repo, day: &Day, key: &str, report: &str) -> Result<()> {
-    let mistakes = report.lines().filter(|line| line.contains("\"teeth\":\"mistake\""));
-    let text: String = [key].into_iter().chain(mistakes).map(|line| format!("{line}\n")).collect();
+    let table = table(repo, day)?;
+    let rows: Vec<&str> =
+        report.lines().filter(|line| line.contains("\"teeth\":\"mistake\"")).collect();
+    ensure!(
+        rows.len() == entries(&table, "mistake").count(),
+        "the program of day {}'s known mistakes ended before it had tried all of them",
+        day.number
+    );
+    let text: String = [key].into_iter().chain(rows).map(|line| format!("{line}\n")).collect();
     backup::write(&path(repo, day), text.as_bytes())
 }
 
@@ -208,8 +221,7 @@ fn run(command: &mut Command, stop: Stop) -> Result<Option<bool>> {
 /// Writes each mistake and variant of a day as a module, along with the stub and a file that lists
 /// them all, which the day's check program includes.
 fn write_modules(repo: &Repo, day: &Day, dir: &Path) -> Result<PathBuf> {
-    let wrong = file(day);
-    let table: Table = repo.read(&wrong)?.parse().map_err(|e| anyhow!("{wrong}: {e}"))?;
+    let (wrong, table) = (file(day), table(repo, day)?);
     let reference = repo.read(&day.solution())?;
     let mut modules = String::new();
     let mut module = |name: &str, code: &str| -> Result<()> {

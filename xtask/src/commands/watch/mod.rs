@@ -25,7 +25,7 @@ use std::sync::mpsc::{channel, Receiver};
 use std::time::Duration;
 
 /// The watched paths, relative to the root.
-const WATCHED: [&str; 6] = ["src", "solutions", "tests", "Cargo.toml", "Cargo.lock", "build.rs"];
+const WATCHED: [&str; 6] = ["src", "solutions", "tests", "crates", "Cargo.toml", "Cargo.lock"];
 /// The polling interval.
 const TICK: Duration = Duration::from_millis(100);
 
