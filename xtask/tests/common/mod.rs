@@ -147,7 +147,8 @@ fn check(test: &str, body: impl Fn() -> bool + std::panic::UnwindSafe) {
 fn tell(line: &str) {
     use std::io::Write;
     let Ok(path) = std::env::var("CANDECODE_REPORT") else { return };
-    writeln!(std::fs::OpenOptions::new().append(true).open(path).unwrap(), "{line}").unwrap();
+    let mut options = std::fs::OpenOptions::new();
+    writeln!(options.create(true).append(true).open(path).unwrap(), "{line}").unwrap();
 }
 "#;
 

@@ -1,0 +1,141 @@
+//! Known mistakes on a small course: when what they do is recorded, and what is said from it.
+
+mod common;
+
+use common::Fake;
+
+/// Day 0's checks: a failing one reads its diagnosis from the record, if there is one. The program of
+/// known mistakes does what a file beside the course says.
+const TESTS: &str = r##"
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day00_one.rs"]
+mod day00_one;
+
+#[test]
+fn task_0_1_is_one() {
+    if crate::day00_one::one() == 1 {
+        return check("task_0_1_is_one", || true);
+    }
+    let record = std::env::var("CANDECODE_RECORD").ok();
+    let record = record.map(|path| std::fs::read_to_string(path).unwrap());
+    let known = record.is_some_and(|text| text.contains("it is 2"));
+    let diagnosis = if known { "  this is what you get: it is 2\\n" } else { "" };
+    let message = format!("task 0.1 · is one\\n  got    2\\n{diagnosis}");
+    let line = format!(r#"{{"test":"task_0_1_is_one","status":"failed","message":"{message}"}}"#);
+    tell(&line);
+    panic!();
+}
+
+#[cfg(mistakes)]
+#[test]
+fn teeth_every_known_mistake_is_caught_and_named() {
+    let how = std::fs::read_to_string("how").unwrap_or_default();
+    std::fs::write("how", format!("{how}ran ")).unwrap();
+    match how.trim() {
+        "die" => std::process::abort(),
+        "wait" => std::thread::sleep(std::time::Duration::from_secs(5)),
+        _ => {}
+    }
+    tell(r#"{"teeth":"mistake","name":"two","caught":[],"alone":[],"words":"it is 2"}"#);
+}
+"##;
+
+const RECORD: &str = "target/candecode/records/day00_one.jsonl";
+
+/// A course whose reader has made the mistake that is known.
+fn mistaken() -> Fake {
+    let fake = Fake::new();
+    let report = fake.read("tests/day00_one.rs");
+    let report = &report[..report.find("#[allow(unused_imports)]").unwrap()];
+    fake.write("tests/day00_one.rs", &format!("{report}{TESTS}"));
+    let mistake = "[[mistake]]\nname = \"two\"\nfind = \"    1\"\nreplace = \"    2\"\n";
+    fake.write("tests/wrong/day00.toml", &format!("{mistake}diagnosis = \"it is 2\"\n"));
+    fake.solve("day00_one.rs", |source| source.replace("    1\n", "    2\n"));
+    fake
+}
+
+#[test]
+fn the_answer_comes_first_and_the_diagnosis_is_kept() {
+    let fake = mistaken();
+    let (out, err, code) = fake.say(&["check", "day0"]);
+    let (answer, diagnosis) = out.split_once("0 passed, 1 failed\n").expect(&format!("{out}{err}"));
+    assert!(answer.contains("✗ failed: task 0.1 · is one\n  got    2\n"), "{out}");
+    assert!(!answer.contains("this is what you get"), "{out}");
+    assert_eq!(diagnosis, "\n✗ task 0.1 · is one\n  this is what you get: it is 2\n");
+    assert!(err.contains("Comparing with the known mistakes of day 0") && code == 1, "{err}");
+
+    let (out, err, code) = fake.say(&["check", "day0"]);
+    assert!(out.contains("  got    2\n  this is what you get: it is 2\n"), "{out}{err}");
+    assert!(out.ends_with("0 passed, 1 failed\n") && !err.contains("Comparing"), "{out}{err}");
+    assert_eq!((code, fake.read("how").as_str()), (1, "ran "));
+
+    let (out, _, _) = fake.say(&["check", "day0", "--rest", "mine"]);
+    assert!(!out.contains("this is what you get"), "not about these days: {out}");
+}
+
+#[test]
+fn a_record_that_is_damaged_or_old_is_made_again() {
+    let fake = mistaken();
+    fake.say(&["check", "day0"]);
+    let whole = fake.read(RECORD);
+    let (key, rows) = whole.split_once('\n').unwrap();
+    let damaged = [
+        String::new(),
+        format!("{key}\n"),
+        format!("{key}\n{}", &rows[..rows.len() / 2]),
+        format!("0\n{rows}"),
+    ];
+    for text in damaged {
+        fake.write("how", "");
+        fake.write(RECORD, &text);
+        let (out, err, _) = fake.say(&["check", "day0"]);
+        assert!(out.ends_with("\n  this is what you get: it is 2\n"), "{text:?}: {out}{err}");
+        assert_eq!((fake.read("how").as_str(), fake.read(RECORD)), ("ran ", whole.clone()));
+    }
+    fake.write("how", "");
+    fake.write("solutions/day01_two.rs", &(fake.read("solutions/day01_two.rs") + "// new\n"));
+    fake.say(&["check", "day0"]);
+    assert_eq!(fake.read("how"), "ran ", "the reference has changed");
+}
+
+#[test]
+fn a_program_that_dies_leaves_no_record_and_claims_nothing() {
+    let fake = mistaken();
+    fake.write("how", "die ");
+    let (out, err, code) = fake.say(&["check", "day0"]);
+    assert!(out.ends_with("0 passed, 1 failed\n"), "{out}");
+    let words =
+        "error: the program of day 0's known mistakes ended before it had tried all of them";
+    assert!(err.contains(words), "{err}");
+    assert!(code == 1 && !fake.path(RECORD).exists());
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_ends_the_search_and_the_answer_stands() {
+    let fake = mistaken();
+    fake.write("how", "wait ");
+    let mut session = common::Session::open(&fake, "check day0");
+    session.sees("0 passed, 1 failed");
+    session.sees("Comparing with the known mistakes");
+    while !fake.read("how").contains("ran") {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    session.interrupt();
+    assert_eq!(session.ends(), 1);
+    assert!(!fake.path(RECORD).exists());
+}
+
+/// The check takes any number; the reference's day 1 takes a `u32`.
+#[test]
+fn a_day_that_passes_and_does_not_fit_is_told() {
+    let fake = Fake::new();
+    fake.write("src/day00_one.rs", "/// One.\npub fn one() -> u64 {\n    1\n}\n");
+    let (out, err, code) = fake.say(&["check", "day0"]);
+    assert!(out.contains("Day 0 is done.\nBut `cargo xtask run` does not compile"), "{out}{err}");
+    assert!(err.contains("error[E0308]") && out.ends_with("1 passed, 0 failed\n"), "{out}{err}");
+    assert_eq!(code, 1);
+}
