@@ -61,7 +61,7 @@ fn mistaken() -> Fake {
 fn the_answer_comes_first_and_the_diagnosis_is_kept() {
     let fake = mistaken();
     let (out, err, code) = fake.say(&["check", "day0"]);
-    let (answer, diagnosis) = out.split_once("0 passed, 1 failed\n").expect(&format!("{out}{err}"));
+    let (answer, diagnosis) = out.split_once("0 passed, 1 failed\n").unwrap_or((&out, ""));
     assert!(answer.contains("✗ failed: task 0.1 · is one\n  got    2\n"), "{out}");
     assert!(!answer.contains("this is what you get"), "{out}");
     assert_eq!(diagnosis, "\n✗ task 0.1 · is one\n  this is what you get: it is 2\n");
