@@ -43,7 +43,7 @@ pub type Check<D> = fn(&D) -> Outcome;
 
 /// A known mistake (it must fail, with its own diagnosis) or a correct variant (it must pass).
 pub struct Known<D> {
-    /// Its name in `tests/wrong/`.
+    /// Its name in `tests/mistakes/`.
     pub name: &'static str,
     /// The message shown when the reader's output equals this mistake's.
     pub diagnosis: &'static str,
@@ -198,7 +198,7 @@ pub fn describe_panic(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// Generates a day's tests. `day::Day` is the bundle, and `implementation!` fills it from a module:
 /// `src/dayNN_*.rs` with the feature `mine`, otherwise the library's. The runner compiles the
-/// program again with the cfg `mistakes`, for the file generated from `tests/wrong/`, which
+/// program again with the cfg `mistakes`, for the file generated from `tests/mistakes/`, which
 /// provides `stub()`, `mistakes()` and `variants()`.
 #[allow(unused_macros)] // tests/kit.rs isn't a day
 macro_rules! tests {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// A known mistake, and its failures.
 #[derive(Debug, serde::Deserialize, serde::Serialize)]
 pub struct Row {
-    /// Its name in `tests/wrong/`.
+    /// Its name in `tests/mistakes/`.
     pub name: String,
     /// The message shown when the reader's output equals this mistake's.
     #[serde(rename = "words")]

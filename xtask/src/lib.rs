@@ -4,7 +4,7 @@
 
 pub mod backup;
 pub mod cargo;
-pub mod checks;
+pub mod checking;
 pub mod child;
 pub mod commands;
 pub mod git;

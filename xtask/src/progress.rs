@@ -1,8 +1,8 @@
 //! The reader's progress, from the days' files and the last check of exactly these files.
 
-use crate::checks::outcome::{Status, Unit};
-use crate::checks::runner::DayRun;
-use crate::checks::saved::{self, Inputs};
+use crate::checking::outcome::{Status, Unit};
+use crate::checking::runner::DayRun;
+use crate::checking::saved::{self, Inputs};
 use crate::repo::{Day, Repo};
 use crate::stubs::{self, Task};
 use anyhow::Result;

@@ -52,7 +52,7 @@ fn mistaken() -> Fake {
     let report = &report[..report.find("#[allow(unused_imports)]").unwrap()];
     fake.write("tests/day00_one.rs", &format!("{report}{TESTS}"));
     let mistake = "[[mistake]]\nname = \"two\"\nfind = \"    1\"\nreplace = \"    2\"\n";
-    fake.write("tests/wrong/day00.toml", &format!("{mistake}diagnosis = \"it is 2\"\n"));
+    fake.write("tests/mistakes/day00.toml", &format!("{mistake}diagnosis = \"it is 2\"\n"));
     fake.solve("day00_one.rs", |source| source.replace("    1\n", "    2\n"));
     fake
 }

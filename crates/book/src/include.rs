@@ -96,10 +96,10 @@ fn map(day: &str, dir: &Path) -> Result<Vec<Line>, String> {
 }
 
 /// Returns an alternative solution, `dayNN:name`, as the lines of a diff against the reference. The
-/// edits come from `tests/wrong/dayNN.toml`.
+/// edits come from `tests/mistakes/dayNN.toml`.
 fn variant(target: &str, root: &Path) -> Result<Vec<Line>, String> {
     let (day, name) = target.split_once(':').ok_or("{{#variant dayNN:NAME}} was expected")?;
-    let shown = format!("tests/wrong/{day}.toml");
+    let shown = format!("tests/mistakes/{day}.toml");
     let text = std::fs::read_to_string(root.join(&shown)).map_err(|e| format!("{shown}: {e}"))?;
     let table: toml::Table = text.parse().map_err(|e| format!("{shown}: {e}"))?;
     let all = table.get("variant").and_then(toml::Value::as_array);

@@ -1,4 +1,4 @@
-//! Builds the reference's engine, or the engine with a known mistake (`tests/wrong/dayNN.toml`).
+//! Builds the reference's engine, or the engine with a known mistake (`tests/mistakes/dayNN.toml`).
 //!
 //! The mistake is in a copy of the course, in the target directory. The copy's `src/` holds one day
 //! of the reference with the mistake applied, and all other days are compiled from the reference.
@@ -52,7 +52,7 @@ impl Mistake {
 /// # Errors
 /// If the file can't be read.
 pub fn mistakes(repo: &Repo, day: &Day) -> Result<Vec<Mistake>> {
-    let path = format!("tests/wrong/day{:02}.toml", day.number);
+    let path = format!("tests/mistakes/day{:02}.toml", day.number);
     let all: Mistakes = toml::from_str(&repo.read(&path)?).context(path)?;
     Ok(all.mistake)
 }

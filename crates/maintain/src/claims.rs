@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use xtask::cargo;
-use xtask::checks::table::Sum;
+use xtask::checking::table::Sum;
 use xtask::child;
 use xtask::host;
 use xtask::repo::Repo;

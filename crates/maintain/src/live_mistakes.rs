@@ -17,7 +17,7 @@ use xtask::say;
 /// Compiles every mistake that a figure names.
 ///
 /// # Errors
-/// If a mistake isn't in `tests/wrong`, or doesn't compile.
+/// If a mistake isn't in `tests/mistakes`, or doesn't compile.
 pub fn run(repo: &Repo) -> Result<ExitCode> {
     let target = cargo::target_dir(repo).join("live");
     let kept = target.join("mistakes");

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
-use xtask::checks::table::Sum;
+use xtask::checking::table::Sum;
 use xtask::repo::Repo;
 use xtask::term::wrap;
 use xtask::{backup, child, host, say};

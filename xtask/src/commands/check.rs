@@ -5,11 +5,11 @@
 //! (see [`crate::stubs`]).
 
 use crate::cargo::{self, Built};
-use crate::checks;
-use crate::checks::builds::{CodeOf, Mix};
-use crate::checks::outcome::{Status, Unit};
-use crate::checks::runner::{DayRun, Options};
-use crate::checks::table::{self, Sum};
+use crate::checking;
+use crate::checking::builds::{CodeOf, Mix};
+use crate::checking::outcome::{Status, Unit};
+use crate::checking::runner::{DayRun, Options};
+use crate::checking::table::{self, Sum};
 use crate::commands::{run_engine, watch};
 use crate::host;
 use crate::repo::{Day, Repo};
@@ -73,7 +73,7 @@ pub fn run(repo: &Repo, args: &Check) -> Result<ExitCode> {
     let waiting = mix != Mix::Reference;
     let options = Options { device, tasks, waiting, ..Options::default() };
     let days = day.map_or_else(|| repo.days.clone(), |day| vec![day]);
-    let runs = checks::check(repo, mix, &days, &options, |run| {
+    let runs = checking::check(repo, mix, &days, &options, |run| {
         show(repo, run, mix, &options.tasks, args.show_output)
     })?;
     let mut sum = Sum::default();
@@ -116,7 +116,7 @@ fn name_mistakes(repo: &Repo, runs: &[DayRun], options: &Options, failed: bool) 
     for run in runs {
         let ended = move || std::process::exit(i32::from(failed));
         let _ = ctrlc::set_handler(ended); // fails if it's set already
-        if let Some(units) = checks::diagnose(repo, run, options, &|| false)? {
+        if let Some(units) = checking::diagnose(repo, run, options, &|| false)? {
             table::diagnoses(&units);
         }
     }

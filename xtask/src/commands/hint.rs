@@ -4,7 +4,7 @@
 //! is stored in `.candecode/hints.json`.
 
 use crate::backup;
-use crate::checks::saved::Inputs;
+use crate::checking::saved::Inputs;
 use crate::progress;
 use crate::repo::{Day, Repo};
 use crate::stubs::Task;

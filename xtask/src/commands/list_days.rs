@@ -1,8 +1,8 @@
 //! `cargo xtask list`: prints a line per day, or the tasks of one day, and the next command.
 
-use crate::checks::outcome::Status;
-use crate::checks::saved::Inputs;
-use crate::checks::table;
+use crate::checking::outcome::Status;
+use crate::checking::saved::Inputs;
+use crate::checking::table;
 use crate::progress::{self, DayProgress, Progress};
 use crate::repo::Repo;
 use crate::say;

@@ -5,10 +5,10 @@
 
 mod file_watcher;
 
-use crate::checks::outcome::{Status, Unit};
-use crate::checks::runner::{DayRun, Options};
-use crate::checks::saved::Inputs;
-use crate::checks::{self, table};
+use crate::checking::outcome::{Status, Unit};
+use crate::checking::runner::{DayRun, Options};
+use crate::checking::saved::Inputs;
+use crate::checking::{self, table};
 use crate::commands::{check, diff, hint, list_days};
 use crate::host;
 use crate::progress::{self, DayProgress, Progress};
@@ -128,7 +128,7 @@ impl Session<'_> {
         let inputs = Inputs::read(self.repo);
         let key = inputs.key(self.repo, &self.day);
         say!("\n{}", paint(Colour::Bold, &format!("── {} ──", self.day.title())));
-        let run = match checks::of_reader(self.repo, &self.day, self.device) {
+        let run = match checking::of_reader(self.repo, &self.day, self.device) {
             Ok(run) => run,
             Err(problem) => {
                 note!("error: {problem:#}");
@@ -273,7 +273,7 @@ impl Session<'_> {
     /// screen. Returns false if an event interrupted the search.
     fn name_mistakes(&self, day: &DayProgress, run: &DayRun) -> Result<bool> {
         let options = Options { device: self.device.map(str::to_string), ..Options::default() };
-        let units = checks::diagnose(self.repo, run, &options, &|| self.has_event())?;
+        let units = checking::diagnose(self.repo, run, &options, &|| self.has_event())?;
         if let (Some(mut units), Some((task, _))) = (units, self.first(day)) {
             let is_shown = |unit: &Unit| unit.task().as_ref() == Some(&task.id);
             units.retain(is_shown);

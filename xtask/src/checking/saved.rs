@@ -1,8 +1,8 @@
 //! The result of a day's last check, kept until anything it depends on changes.
 
 use crate::backup;
-use crate::checks::outcome::{self, Unit};
-use crate::checks::runner::DayRun;
+use crate::checking::outcome::{self, Unit};
+use crate::checking::runner::DayRun;
 use crate::repo::{Day, Repo};
 use anyhow::Result;
 use serde_json::json;

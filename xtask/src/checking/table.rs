@@ -1,8 +1,8 @@
 //! Prints the results of a check: a message per failure, a table of tasks, and the totals.
 
 use crate::cargo::{self, Place};
-use crate::checks::outcome::{Status, Unit};
-use crate::checks::runner::DayRun;
+use crate::checking::outcome::{Status, Unit};
+use crate::checking::runner::DayRun;
 use crate::repo::{Day, Repo};
 use crate::say;
 use crate::stubs::Task;

@@ -1,8 +1,8 @@
 //! Runs one day's check program.
 
 use crate::cargo::{self, Built};
-use crate::checks::libtest;
-use crate::checks::outcome::{self, Status, Unit};
+use crate::checking::libtest;
+use crate::checking::outcome::{self, Status, Unit};
 use crate::child::{self, End, Outcome};
 use crate::host;
 use crate::repo::{Day, Repo};

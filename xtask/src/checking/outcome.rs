@@ -1,6 +1,6 @@
 //! The report that checkers write (`CANDECODE_REPORT`): one line of JSON per test.
 
-use crate::checks::libtest;
+use crate::checking::libtest;
 use crate::term::readable;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ pub fn parse(text: &str) -> BTreeMap<String, Unit> {
 pub struct TeethRow {
     /// `mistake`, `variant` or `stub`.
     pub kind: String,
-    /// Its name in `tests/wrong/`.
+    /// Its name in `tests/mistakes/`.
     pub name: String,
     /// The checks it fails. For the stub, those that report "not written yet".
     pub caught: Vec<String>,

@@ -1,4 +1,4 @@
-//! The known mistakes of a day, `tests/wrong/dayNN.toml`: compiles them into a program of their own
+//! The known mistakes of a day, `tests/mistakes/dayNN.toml`: compiles them into a program of their own
 //! and records what each does to every check.
 //!
 //! The record doesn't depend on the reader's code, so it is computed when a check first fails and
@@ -8,8 +8,8 @@
 
 use crate::backup;
 use crate::cargo::{self, Programs};
-use crate::checks::runner::{self, DayRun, Options};
-use crate::checks::saved::Inputs;
+use crate::checking::runner::{self, DayRun, Options};
+use crate::checking::saved::Inputs;
 use crate::host;
 use crate::repo::{Day, Repo};
 use crate::stubs;
@@ -26,7 +26,7 @@ pub type Stop<'a> = &'a dyn Fn() -> bool;
 
 /// Returns the path of a day's known mistakes.
 pub fn file(day: &Day) -> String {
-    format!("tests/wrong/day{:02}.toml", day.number)
+    format!("tests/mistakes/day{:02}.toml", day.number)
 }
 
 /// Returns a day's known mistakes and right variants.
