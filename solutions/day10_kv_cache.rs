@@ -57,8 +57,8 @@ impl KvLayers {
         let Some(stored) = self.stored.get(layer) else {
             bail!("layer {layer} of a cache for {} layers", self.stored.len())
         };
-        let Some(View { k, v }) = stored.as_ref().filter(|_| self.len > 0) else { return Ok(None) };
-        Ok(Some(View { k: k.narrow(2, 0, self.len)?, v: v.narrow(2, 0, self.len)? }))
+        let Some(all) = stored.as_ref().filter(|_| self.len > 0) else { return Ok(None) };
+        Ok(Some(View::new(all.k.narrow(2, 0, self.len)?, all.v.narrow(2, 0, self.len)?)))
     }
 
     /// Appends to a layer by [`concat()`]: the `len` positions that count, then the new ones,
@@ -74,8 +74,8 @@ impl KvLayers {
         // task 10.3: append to what counts and store the result; len moves with the last layer
         // <solution>
         let all = match held {
-            None => View { k: k.contiguous()?, v: v.contiguous()? },
-            Some(old) => View { k: concat(&old.k, k)?, v: concat(&old.v, v)? },
+            None => View::new(k.contiguous()?, v.contiguous()?),
+            Some(old) => View::new(concat(&old.k, k)?, concat(&old.v, v)?),
         };
         self.stored[layer] = Some(all.clone());
         let last_layer = layer + 1 == self.stored.len();
@@ -243,7 +243,7 @@ impl KvLayers {
             let (rows, heads, _, width) = new.dims4()?;
             let shape = (rows, heads, capacity, width);
             let zeros = || Tensor::zeros(shape, new.dtype(), new.device());
-            self.stored[layer] = Some(View { k: zeros()?, v: zeros()? });
+            self.stored[layer] = Some(View::new(zeros()?, zeros()?));
         }
         match &self.stored[layer] {
             Some(buffers) => Ok(buffers.clone()),
@@ -267,7 +267,7 @@ impl KvLayers {
         if last_layer {
             self.len += new;
         }
-        Ok(View { k, v })
+        Ok(View::new(k, v))
         // </solution>
     }
 

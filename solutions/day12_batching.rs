@@ -314,13 +314,13 @@ impl Batch for BatchCache {
         // <solution>
         let mut stored = Vec::new();
         for layer in 0..self.layers.stored.len() {
-            let View { mut k, mut v } = other.layer(layer)?;
+            let View { mut k, mut v, .. } = other.layer(layer)?;
             if let Some(old) = self.layers.held(layer)? {
                 k = stack_rows(&old.k, &k)?;
                 v = stack_rows(&old.v, &v)?;
             }
             let (k, v) = (allocate(&k, self.capacity)?, allocate(&v, self.capacity)?);
-            stored.push(Some(View { k, v }));
+            stored.push(Some(View::new(k, v)));
         }
         self.layers.stored = stored;
         self.layers.len = self.layers.len.max(other.len());

@@ -655,10 +655,8 @@ impl Cache for QuantizedCache {
         if layer + 1 == self.layers.len() {
             self.len += new;
         }
-        Ok(View {
-            k: self.widened(&self.layers[layer].0)?,
-            v: self.widened(&self.layers[layer].1)?,
-        })
+        let (keys, values) = &self.layers[layer];
+        Ok(View::new(self.widened(keys)?, self.widened(values)?))
     }
 
     fn len(&self) -> usize {

@@ -272,7 +272,7 @@ fn a_roomy_cache_holds_what_day_12s_does() {
             let pairs = [0; LAYERS].map(|_| (numbers(rows, new), numbers(rows, new)));
             let given = |cache: &mut dyn Cache| -> Vec<[Vec<f32>; 2]> {
                 let appended = pairs.iter().enumerate().map(|(layer, (k, v))| {
-                    let View { k, v } = cache.append(layer, k, v).unwrap();
+                    let View { k, v, .. } = cache.append(layer, k, v).unwrap();
                     [k, v].map(|x| x.flatten_all().unwrap().to_vec1().unwrap())
                 });
                 appended.collect()
@@ -309,7 +309,7 @@ fn a_roomy_cache_holds_what_day_12s_does() {
             }
             assert_eq!(plain.len(), roomy.len());
             for layer in 0..LAYERS {
-                let all = |View { k, v }: View| {
+                let all = |View { k, v, .. }: View| {
                     [k, v].map(|x| {
                         (x.dims().to_vec(), x.flatten_all().unwrap().to_vec1::<f32>().unwrap())
                     })

@@ -333,7 +333,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     let mut cache = DynamicCache::new(2);
     model.forward(&Step::new(model, &prompt[..3], 0)?, &mut cache)?;
     for layer in 0..2 {
-        let Some(View { k: keys, v: values }) = cache.layers.held(layer)? else {
+        let Some(View { k: keys, v: values, .. }) = cache.layers.held(layer)? else {
             unreachable!("the cache was just filled")
         };
         let _ = writeln!(text, "layer {layer}              key           value");

@@ -91,7 +91,7 @@ impl Cache for RoomyCache {
             if last_layer {
                 (self.rows, self.start, self.len) = (rows, 0, new);
             }
-            return Ok(View { k: k.clone(), v: v.clone() });
+            return Ok(View::new(k.clone(), v.clone()));
         }
         if rows != self.rows {
             bail!("{rows} rows cannot follow a cache's {}", self.rows)
@@ -107,7 +107,7 @@ impl Cache for RoomyCache {
             memory.narrow(0, 0, rows)?.slice_set(&new_ones.contiguous()?, 2, end)?;
             memory.narrow(0, 0, rows)?.narrow(2, self.start, self.len + new)
         };
-        let all = View { k: written(all_k, k)?, v: written(all_v, v)? };
+        let all = View::new(written(all_k, k)?, written(all_v, v)?);
         if last_layer {
             self.len += new;
         }
@@ -130,7 +130,7 @@ impl Cache for RoomyCache {
 impl Batch for RoomyCache {
     fn layer(&self, layer: usize) -> Result<View> {
         match self.layers.get(layer) {
-            Some(Some((k, v))) => Ok(View { k: self.window(k)?, v: self.window(v)? }),
+            Some(Some((k, v))) => Ok(View::new(self.window(k)?, self.window(v)?)),
             _ => bail!("layer {layer} of the cache is empty"),
         }
     }
@@ -167,7 +167,7 @@ impl Batch for RoomyCache {
         let more = other.layer(0)?.k.dim(0)?;
         if self.len == 0 {
             for layer in 0..self.layers.len() {
-                let View { k, v } = other.layer(layer)?;
+                let View { k, v, .. } = other.layer(layer)?;
                 self.layers[layer] = Some((k.force_contiguous()?, v.force_contiguous()?));
             }
             (self.rows, self.start, self.len) = (more, 0, theirs);

@@ -104,7 +104,7 @@ fn angles(positions: &Tensor) -> Result<CosSin> {
 }
 
 fn step(positions: Tensor, mask: Option<Tensor>) -> Result<Step> {
-    Ok(Step { ids: positions.zeros_like()?, positions, mask, logits: Logits::All })
+    Ok(Step { ids: positions.zeros_like()?, positions, mask, logits: Logits::All, chunks: None })
 }
 
 /// Computes attention one number at a time, in f64, as the reference for every implementation.

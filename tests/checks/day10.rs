@@ -166,7 +166,7 @@ pub fn the_formula_is_what_a_model_leaves(day: &Day) -> Outcome {
         let (model, mut cache) = (load(name, DType::F32)?, Keep::default());
         model.forward(&Step::new(&*model, &[5, 6, 7, 8, 9], 0)?, &mut cache)?;
         let size = |layer| -> Result<usize> {
-            let View { k, v } = cache.layer(layer)?;
+            let View { k, v, .. } = cache.layer(layer)?;
             Ok(4 * (k.elem_count() + v.elem_count()))
         };
         let want: Result<usize> = (0..model.config().num_hidden_layers).map(size).sum();
@@ -963,7 +963,7 @@ pub struct Narrow(pub Box<dyn Held>, pub DType);
 impl Cache for Narrow {
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         let all = self.0.append(layer, &k.to_dtype(self.1)?, &v.to_dtype(self.1)?)?;
-        Ok(View { k: all.k.to_dtype(k.dtype())?, v: all.v.to_dtype(v.dtype())? })
+        Ok(View::new(all.k.to_dtype(k.dtype())?, all.v.to_dtype(v.dtype())?))
     }
 
     fn len(&self) -> usize {

@@ -253,7 +253,7 @@ struct Counted {
 
 impl Cache for Counted {
     fn append(&mut self, _: usize, k: &Tensor, v: &Tensor) -> Result<View> {
-        Ok(View { k: k.clone(), v: v.clone() })
+        Ok(View::new(k.clone(), v.clone()))
     }
 
     fn len(&self) -> usize {

@@ -977,7 +977,8 @@ pub fn what_the_cache_gives_back(day: &Day) -> Outcome {
     let mut cache = (day.cache)(1);
     let (k, v) = (random.tensor(&[2, 3, 4, 32])?, random.tensor(&[2, 3, 4, 32])?);
     cache.append(0, &k.narrow(2, 0, 3)?, &v.narrow(2, 0, 3)?)?;
-    let View { k: all_k, v: all_v } = cache.append(0, &k.narrow(2, 3, 1)?, &v.narrow(2, 3, 1)?)?;
+    let View { k: all_k, v: all_v, .. } =
+        cache.append(0, &k.narrow(2, 3, 1)?, &v.narrow(2, 3, 1)?)?;
     // Numbers below 1: an error of half a step of 1/127, plus the rounding of the scale.
     close("keys of 3 and 1 positions, (2, 3, 4, 32)", Ok(all_k), &k, 0.0045)?;
     close("values of 3 and 1 positions, (2, 3, 4, 32)", Ok(all_v), &v, 0.0045)?;

@@ -32,7 +32,7 @@ impl Cache for Keep {
             None => (k.clone(), v.clone()),
         };
         self.layers.insert(layer, (k.clone(), v.clone()));
-        Ok(View { k, v })
+        Ok(View::new(k, v))
     }
 
     /// Returns the length of the shortest layer stored, so in later passes it changes only after
@@ -56,7 +56,7 @@ impl Cache for Keep {
 impl Batch for Keep {
     fn layer(&self, layer: usize) -> Result<View> {
         match self.layers.get(&layer) {
-            Some((k, v)) => Ok(View { k: k.clone(), v: v.clone() }),
+            Some((k, v)) => Ok(View::new(k.clone(), v.clone())),
             None => bail!("layer {layer} holds nothing"),
         }
     }

@@ -142,7 +142,7 @@ impl Model for Witness {
         let mut layers: Vec<Vec<Vec<Column>>> = Vec::new(); // layer, row, column
         for layer in 0..LAYERS {
             let k = Self::keys(step, layer)?;
-            let View { k: all_k, v: all_v } = cache.append(layer, &k, &(&k + 1.0)?)?;
+            let View { k: all_k, v: all_v, .. } = cache.append(layer, &k, &(&k + 1.0)?)?;
             let all = all_k.dims().get(2).copied().unwrap_or(0);
             for (name, got) in [("keys", &all_k), ("values", &all_v)] {
                 if got.dims() != [b, HEADS, all, 3] || all < t {
@@ -179,6 +179,7 @@ impl Model for Witness {
         let (mut logits, mut seen) = (Vec::new(), Vec::new());
         for row in 0..b {
             let asked = match &step.logits {
+                Logits::Columns(_) => bail!("the witness has no flat steps"),
                 Logits::At(at) => at.get(row).map_or(0, |at| *at as usize),
                 _ => t - 1,
             };

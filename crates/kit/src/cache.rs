@@ -1,14 +1,57 @@
 //! The third noun: storage for the keys and values of past tokens.
 
+use crate::Step;
 use candle_core::{bail, Result, Tensor};
+use std::sync::Arc;
 
 /// Everything a layer may attend to: the keys and values that [`Cache::append`] returns.
 #[derive(Debug, Clone)]
 pub struct View {
-    /// Keys, `(B, Hkv, S + T, D)`: the S positions held before, then the T new ones.
+    /// Keys, `(B, Hkv, S + T, D)`: the S positions held before, then the T new ones. With `pages`,
+    /// all blocks of the layer, `(blocks, Hkv, block size, D)`.
     pub k: Tensor,
     /// Values, in the same shape.
     pub v: Tensor,
+    /// In a cache made of blocks (day 21), where each sequence's positions are. None: `k` and `v`
+    /// are the positions themselves, in order.
+    pub pages: Option<Arc<Pages>>,
+}
+
+impl View {
+    /// Returns a view of keys and values in order, `(B, Hkv, S + T, D)`.
+    pub fn new(k: Tensor, v: Tensor) -> Self {
+        Self { k, v, pages: None }
+    }
+}
+
+/// Where the keys and values of some sequences are, in a cache made of blocks (vLLM's attention
+/// metadata). The new tokens of all sequences stand in one line, sequence after sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pages {
+    /// The number of positions in a block.
+    pub block_size: usize,
+    /// The sequences, in the order of their new tokens.
+    pub sequences: Vec<PagedSequence>,
+}
+
+impl Pages {
+    /// Returns the number of new tokens of all sequences.
+    pub fn num_new(&self) -> usize {
+        self.sequences.iter().map(|sequence| sequence.new).sum()
+    }
+}
+
+/// One sequence in a cache made of blocks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PagedSequence {
+    /// The blocks that hold it, in order: position `p` is in block `block_table[p / block_size]`,
+    /// in slot `p % block_size` of that block.
+    pub block_table: Vec<u32>,
+    /// The number of positions held, the new ones included.
+    pub len: usize,
+    /// The number of new tokens. They are the last of the `len` positions, and each attends to
+    /// itself and everything before it.
+    pub new: usize,
 }
 
 /// Keys and values of every token so far. One cache serves the whole stack of layers and lives
@@ -19,6 +62,23 @@ pub struct View {
 /// All rows hold the same number of positions, so shorter rows are padded on the left. You write
 /// the caches that actually store something on day 10; until then there is [`NoCache`].
 pub trait Cache {
+    /// Prepares for the step whose keys and values are about to be appended. A model calls it once,
+    /// before its first layer. Only a cache made of blocks has something to do here; every other
+    /// one refuses a step that puts several sequences in one line ([`Step::chunks`]), because it
+    /// would take them for a single one.
+    ///
+    /// # Errors
+    /// If the cache can't hold such a step, or has no room for it.
+    fn begin(&mut self, step: &Step) -> Result<()> {
+        match step.chunks {
+            None => Ok(()),
+            Some(_) => bail!(
+                "this cache holds one rectangle of rows; a step with several sequences in one line \
+                 needs day 21's PagedCache"
+            ),
+        }
+    }
+
     /// Appends the new tokens' keys and values, `(B, Hkv, T, D)`, to a layer and returns everything
     /// stored in it, `(B, Hkv, S + T, D)`.
     ///
@@ -86,7 +146,7 @@ pub struct NoCache;
 
 impl Cache for NoCache {
     fn append(&mut self, _layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
-        Ok(View { k: k.clone(), v: v.clone() })
+        Ok(View::new(k.clone(), v.clone()))
     }
 
     fn len(&self) -> usize {
@@ -126,6 +186,10 @@ impl Batch for NoCache {
 macro_rules! holders {
     ($($holder:ty),+) => {
         $(impl<C: Cache + ?Sized> Cache for $holder {
+            fn begin(&mut self, step: &Step) -> Result<()> {
+                (**self).begin(step)
+            }
+
             fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
                 (**self).append(layer, k, v)
             }

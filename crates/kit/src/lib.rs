@@ -27,14 +27,14 @@ pub mod units;
 pub mod weights;
 
 pub use beams::{BeamParams, EarlyStopping, Hypothesis};
-pub use cache::{Batch, Cache, NoCache, View};
+pub use cache::{Batch, Cache, NoCache, PagedSequence, Pages, View};
 pub use config::{Family, ModelConfig};
 pub use ops::{Ops, SharedOps};
 pub use processor::{named, LogitsProcessor, ProcessorInput};
 pub use quantized::{QuantType, QuantizedMatrix};
 pub use request::{check_prompt, PastContext, Request, Sampler, SamplingParams};
 pub use scheduler_interface::{SchedulerInterface, SchedulerLoad};
-pub use step::{Logits, Model, Step};
+pub use step::{Chunk, Logits, Model, Step};
 pub use token::{top_logprobs, FinishReason, Token};
 pub use token_iter::TokenIter;
 pub use tokenizer::Tokenizer;

@@ -29,6 +29,19 @@ pub enum Logits {
     Last(usize),
     /// One position per row: `(B, 1, V)`.
     At(Vec<u32>),
+    /// These of the T positions, the same in every row: `(B, n, V)`. In a step with
+    /// [`Step::chunks`], for example, the last token of each sequence.
+    Columns(Vec<u32>),
+}
+
+/// The new tokens of one sequence in a step that has several sequences in one line (vLLM: its entry
+/// in `num_scheduled_tokens`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk {
+    /// The id of the sequence, as the cache knows it.
+    pub sequence: usize,
+    /// The number of its new tokens.
+    pub new: usize,
 }
 
 /// One forward pass over B rows of T new tokens, after S cached ones.
@@ -44,6 +57,9 @@ pub struct Step {
     pub mask: Option<Tensor>,
     /// The positions to return logits for.
     pub logits: Logits,
+    /// A flat step (day 21): the one row, B = 1, is a line of new tokens of several sequences, one
+    /// after the other, without padding. None: every row is one sequence.
+    pub chunks: Option<Vec<Chunk>>,
 }
 
 impl Step {
@@ -108,13 +124,38 @@ impl Step {
         let tensor = |rows: &[Vec<u32>]| {
             Tensor::from_vec(rows.concat(), (rows.len(), width), model.device())
         };
-        Ok(Self { ids: tensor(ids)?, positions: tensor(positions)?, mask, logits: Logits::All })
+        let (ids, positions) = (tensor(ids)?, tensor(positions)?);
+        Ok(Self { ids, positions, mask, logits: Logits::All, chunks: None })
     }
 
     /// Returns the same step with logits for other positions.
     pub fn with_logits(mut self, logits: Logits) -> Self {
         self.logits = logits;
         self
+    }
+
+    /// Returns the same step as a flat one: its one row is a line of these sequences' new tokens.
+    ///
+    /// # Errors
+    /// If the step has a mask or more than one row, a chunk is empty, a sequence occurs twice, or
+    /// the chunks don't add up to the T tokens.
+    pub fn with_chunks(mut self, chunks: Vec<Chunk>) -> Result<Self> {
+        let (rows, width) = self.ids.dims2()?;
+        let new: usize = chunks.iter().map(|chunk| chunk.new).sum();
+        if rows != 1 || new != width || chunks.iter().any(|chunk| chunk.new == 0) {
+            let counts: Vec<usize> = chunks.iter().map(|chunk| chunk.new).collect();
+            bail!("chunks of {counts:?} tokens do not fill {rows} rows of {width}")
+        }
+        if self.mask.is_some() {
+            bail!("a flat step has no mask: each token attends to its own sequence, up to itself")
+        }
+        let mut ids: Vec<usize> = chunks.iter().map(|chunk| chunk.sequence).collect();
+        ids.sort_unstable();
+        if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            bail!("sequence {} is in one step twice", twice[0])
+        }
+        self.chunks = Some(chunks);
+        Ok(self)
     }
 
     /// Selects the positions that need logits from the hidden states, `(B, T, C)`. Call it before
@@ -136,6 +177,12 @@ impl Step {
                 let picked =
                     picked.map(|(row, p)| hidden.narrow(0, row, 1)?.narrow(1, *p as usize, 1));
                 Tensor::cat(&picked.collect::<Result<Vec<_>>>()?, 0)
+            }
+            Logits::Columns(columns) => {
+                if columns.is_empty() || columns.iter().any(|p| *p as usize >= width) {
+                    bail!("Logits::Columns({columns:?}) of {width} positions")
+                }
+                hidden.index_select(&Tensor::new(&columns[..], hidden.device())?, 1)
             }
         }
     }
