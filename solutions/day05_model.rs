@@ -228,9 +228,9 @@ impl Model for Transformer {
     }
 
     fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
-        cache.begin(step)?; // only day 21's cache has something to do before a step
-                            // task 5.7: cosines and sines once, the layers, the head where the step asks
-                            // <solution>
+        cache.begin(step)?;
+        // task 5.7: cosines and sines once, the layers, the head where the step asks
+        // <solution>
         let cos_sin = match &self.rotary_emb {
             Some(rotary) => Some(rotary.cos_sin(&step.positions)?),
             None => None,

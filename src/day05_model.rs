@@ -195,8 +195,8 @@ impl Model for Transformer {
     }
 
     fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
-        cache.begin(step)?; // only day 21's cache has something to do before a step
-                            // task 5.7: cosines and sines once, the layers, the head where the step asks
+        cache.begin(step)?;
+        // task 5.7: cosines and sines once, the layers, the head where the step asks
         todo!("day 5, task 7: cosines and sines once, the layers, the head where the step asks")
     }
 }
