@@ -162,6 +162,7 @@ mod tests {
         let task = |number: u32, further| Task {
             id: format!("0.{number}"),
             further,
+            challenge: false,
             part: None,
             title: "x".into(),
             line: 1,

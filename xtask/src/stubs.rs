@@ -19,13 +19,16 @@ const ALLOW: &str = "#![allow(unused_variables, unused_mut, unused_imports, dead
 const OPEN: &str = "// <solution>";
 const CLOSE: &str = "// </solution>";
 
-/// A task of a day, from its line `// task 6.1: title` or `// task 6.5 (further): title`.
+/// A task of a day, from its line `// task 6.1: title`, `// task 6.5 (further): title` or `// task
+/// 6.9 (challenge): title`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// Day and number: `"6.1"`.
     pub id: String,
-    /// Whether the task is beyond the day's core.
+    /// Whether the task is beyond the day's core. A challenge is, too.
     pub further: bool,
+    /// Whether it is the day's challenge: a contract and a check, without an outline.
+    pub challenge: bool,
     /// The part the task belongs to, if the day has parts.
     pub part: Option<u32>,
     /// A short description of the task.
@@ -235,21 +238,24 @@ fn task_line(text: &str, line: usize) -> Result<Option<Task>, String> {
         return Ok(None);
     };
     let parsed = rest.split_once(": ").and_then(|(head, title)| {
-        let (id, further) = match head.strip_suffix(" (further)") {
-            Some(id) => (id, true),
-            None => (head, false),
-        };
+        let (id, kind) = head.split_once(' ').unwrap_or((head, ""));
+        let challenge = kind == "(challenge)";
+        let further = challenge || kind == "(further)";
+        if !further && !kind.is_empty() {
+            return None;
+        }
         let (day, number) = id.split_once('.')?;
         let (day, number): (u32, u32) = (day.parse().ok()?, number.parse().ok()?);
         let title = title.trim().to_string();
-        let task = Task { id: format!("{day}.{number}"), further, part: None, title, line };
+        let task =
+            Task { id: format!("{day}.{number}"), further, challenge, part: None, title, line };
         (number > 0 && !task.title.is_empty()).then_some(task)
     });
     match parsed {
         Some(task) => Ok(Some(task)),
         None => Err(format!(
-            "line {line}: `{text}`: a task line reads `// task 6.1: title` or `// task 6.1 \
-             (further): title`"
+            "line {line}: `{text}`: a task line reads `// task 6.1: title`, with `(further)` or \
+             `(challenge)` after the number if need be"
         )),
     }
 }

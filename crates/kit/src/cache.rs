@@ -1,6 +1,6 @@
 //! The third noun: storage for the keys and values of past tokens.
 
-use crate::Step;
+use crate::{Pages, Step};
 use candle_core::{bail, Result, Tensor};
 use std::sync::Arc;
 
@@ -22,36 +22,6 @@ impl View {
     pub fn new(k: Tensor, v: Tensor) -> Self {
         Self { k, v, pages: None }
     }
-}
-
-/// Where the keys and values of some sequences are, in a cache made of blocks (vLLM's attention
-/// metadata). The new tokens of all sequences stand in one line, sequence after sequence.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pages {
-    /// The number of positions in a block.
-    pub block_size: usize,
-    /// The sequences, in the order of their new tokens.
-    pub sequences: Vec<PagedSequence>,
-}
-
-impl Pages {
-    /// Returns the number of new tokens of all sequences.
-    pub fn num_new(&self) -> usize {
-        self.sequences.iter().map(|sequence| sequence.new).sum()
-    }
-}
-
-/// One sequence in a cache made of blocks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PagedSequence {
-    /// The blocks that hold it, in order: position `p` is in block `block_table[p / block_size]`,
-    /// in slot `p % block_size` of that block.
-    pub block_table: Vec<u32>,
-    /// The number of positions held, the new ones included.
-    pub len: usize,
-    /// The number of new tokens. They are the last of the `len` positions, and each attends to
-    /// itself and everything before it.
-    pub new: usize,
 }
 
 /// Keys and values of every token so far. One cache serves the whole stack of layers and lives

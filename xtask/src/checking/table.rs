@@ -224,7 +224,12 @@ fn kind(unit: &Unit) -> &'static str {
 
 /// Returns a task's title, marked if it's beyond the core.
 pub fn title(task: &Task) -> String {
-    format!("{}{}", task.title, if task.further { " (further)" } else { "" })
+    let kind = match (task.challenge, task.further) {
+        (true, _) => " (challenge)",
+        (false, true) => " (further)",
+        (false, false) => "",
+    };
+    format!("{}{kind}", task.title)
 }
 
 /// Prints one row: symbol, word, number, title, and the count of passed checks if only some passed.

@@ -4,6 +4,7 @@
 //! is stored in `.candecode/hints.json`.
 
 use crate::backup;
+use crate::checking::outcome::Status;
 use crate::checking::saved::Inputs;
 use crate::progress;
 use crate::repo::{Day, Repo};
@@ -27,6 +28,15 @@ const TIERS: [(&str, &str); 3] = [
     ("idea", "a sharper question"),
     ("shape", "the shape of the code"),
 ];
+
+/// Returns the tiers of a task. A challenge has only a question.
+fn tiers(task: &Task) -> &'static [(&'static str, &'static str)] {
+    if task.challenge {
+        &TIERS[..1]
+    } else {
+        &TIERS
+    }
+}
 
 /// The flags of `hint`.
 #[derive(Args)]
@@ -53,7 +63,7 @@ pub fn run(repo: &Repo, args: &Hint) -> Result<ExitCode> {
 }
 
 /// Prints the hints of a task seen so far, or with `more` the next one, and a suggestion for going
-/// on.
+/// on. Once the task has passed, all its hints are printed.
 ///
 /// # Errors
 /// If the file has no such hint.
@@ -62,14 +72,19 @@ pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
     // An unreadable file counts as no hints seen.
     let seen = repo.read(SEEN).ok().and_then(|text| serde_json::from_str(&text).ok());
     let mut seen: BTreeMap<String, usize> = seen.unwrap_or_default();
-    let before = seen.get(&task.id).copied().unwrap_or(0).min(TIERS.len());
-    let after = if more { (before + 1).min(TIERS.len()) } else { before.max(1) };
-    let from = if more && before < TIERS.len() { after - 1 } else { 0 };
+    let tiers = tiers(task);
+    let before = seen.get(&task.id).copied().unwrap_or(0).min(tiers.len());
+    let after = match (has_passed(repo, day, task)?, more) {
+        (true, _) => tiers.len(),
+        (false, true) => (before + 1).min(tiers.len()),
+        (false, false) => before.max(1),
+    };
+    let from = if more && before < tiers.len() { after - 1 } else { 0 };
     say!("{}", paint(Colour::Bold, &format!("task {}: {}", task.id, task.title)));
-    for (number, (key, name)) in TIERS.iter().enumerate().take(after).skip(from) {
+    for (number, (key, name)) in tiers.iter().enumerate().take(after).skip(from) {
         let text = hints.get(&task.id).and_then(|hints| hints.get(*key));
         let text = text.with_context(|| format!("{FILE}: task {} has no `{key}`", task.id))?;
-        let head = format!("hint {} of {}: {name}", number + 1, TIERS.len());
+        let head = format!("hint {} of {}: {name}", number + 1, tiers.len());
         say!("\n{}", paint(Colour::Yellow, &head));
         if *key == "shape" {
             text.trim_matches('\n').lines().for_each(|line| say!("    {line}"));
@@ -78,7 +93,7 @@ pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
         }
     }
     let (id, number) = (&task.id, day.number);
-    match TIERS.get(after) {
+    match tiers.get(after) {
         Some((_, name)) => say!("\nThe next, {name}: cargo xtask hint --task {id} --more"),
         None => say!(
             "\nThat was the last hint. The chapter: {}. The check: cargo xtask check day{number} \
@@ -94,6 +109,15 @@ pub fn show(repo: &Repo, day: &Day, task: &Task, more: bool) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns whether a task has passed its checks, as they last ran on these files.
+fn has_passed(repo: &Repo, day: &Day, task: &Task) -> Result<bool> {
+    let progress = progress::with_results(repo, &Inputs::read(repo), day)?;
+    let passed = |(other, status): &(Task, Option<Status>)| {
+        other.id == task.id && *status == Some(Status::Passed)
+    };
+    Ok(progress.tasks.iter().any(passed))
 }
 
 /// Reads all hints: the text of each tier, by task.
@@ -133,14 +157,15 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn every_task_has_three_hints_and_there_are_no_others() {
+    fn every_task_has_its_hints_and_there_are_no_others() {
         let repo = Repo::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
         let mut hints = read(&repo).unwrap();
         for task in repo.days.iter().flat_map(|day| repo.tasks(day).unwrap()) {
             let of_task = hints.remove(&task.id).unwrap_or_default();
             let there = |key: &str| of_task.get(key).is_some_and(|text| !text.trim().is_empty());
-            let all = of_task.len() == TIERS.len() && TIERS.iter().all(|(key, _)| there(key));
-            assert!(all, "{FILE}: task {} needs its three hints", task.id);
+            let tiers = tiers(&task);
+            let all = of_task.len() == tiers.len() && tiers.iter().all(|(key, _)| there(key));
+            assert!(all, "{FILE}: task {} needs {} hints", task.id, tiers.len());
         }
         assert!(hints.is_empty(), "{FILE}: no such tasks: {:?}", hints.keys());
     }
