@@ -1,5 +1,6 @@
-//! Day 7: greedy, done right. The best token, its log-probability, when to stop, and the loop that
-//! puts them together; further, a text that goes on past the model's context.
+//! Day 7: greedy decoding, done right. The best token and its log-probability, the end of a text,
+//! and the loop that uses both. Optional: the score of a given text, and texts that outgrow the
+//! model's context.
 
 use candecode::day06_generate::TextStream;
 use candecode::kit::error::plain;
@@ -8,15 +9,15 @@ use candecode::kit::{top_logprobs, Step, Token, TokenIter, Tokenizer};
 use candecode::kit::{FinishReason, Logits, Model, NoCache, PastContext, ProcessorInput, Request};
 use candle_core::{bail, Result};
 
-// part 1: choose and stop
+// part 1: choose a token
 
-/// The index of the largest logit, the first of equals (torch `argmax` on the CPU). No logit is
-/// `+inf`: no model computes it, and no processor here writes it.
+/// Returns the index of the largest logit. Ties go to the first, as in torch's `argmax` on the CPU.
+/// Logits are never `+inf`: no model computes it, and no processor here writes it.
 ///
 /// # Errors
-/// If there is none: no logits, a NaN among them, or all `-inf`.
+/// If there are no logits, if any of them is NaN, or if all are `-inf`.
 pub fn argmax(logits: &[f32]) -> Result<u32> {
-    // task 7.1: where the largest is, or an error
+    // task 7.1: Return the index of the largest logit; reject a row that has none
     // <solution>
     let mut best = 0;
     for (id, logit) in logits.iter().enumerate() {
@@ -29,22 +30,22 @@ pub fn argmax(logits: &[f32]) -> Result<u32> {
     }
     match logits.get(best) {
         Some(logit) if *logit > f32::NEG_INFINITY => Ok(best as u32),
-        Some(_) => bail!("every logit is -inf: no token is left to choose"),
+        Some(_) => bail!("every logit is -inf: there is no token left to choose"),
         None => bail!("there are no logits to choose from"),
     }
     // </solution>
 }
 
-/// The logarithm of the softmax, `x - ln Σ exp(x)`, computed so that neither `exp` overflows nor
-/// `ln` sees 0 (torch `log_softmax`).
+/// Returns the logarithm of the softmax, `x - ln Σ exp(x)`, computed so that `exp` never overflows
+/// and `ln` never sees 0 (torch `log_softmax`).
 ///
 /// # Errors
 /// As [`argmax`].
 pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
-    // task 7.2: the logits minus their log-sum-exp
+    // task 7.2: Subtract the row's log-sum-exp from every logit
     // <solution>
-    // ln Σ exp(x) is max + ln Σ exp(x - max): no `exp` overflows, and one term is 1. It is added up
-    // in f64, because a vocabulary has many terms that f32 would round away.
+    // ln Σ exp(x) is max + ln Σ exp(x - max): no `exp` overflows, and one term is 1. Summed in f64,
+    // because f32 would round away the many small terms of a large vocabulary.
     let max = logits[argmax(logits)? as usize];
     let sum: f64 = logits.iter().map(|logit| f64::from((logit - max).exp())).sum();
     let log_sum_exp = f64::from(max) + sum.ln();
@@ -52,17 +53,101 @@ pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
     // </solution>
 }
 
-/// Watches a text for strings that end it, also across the borders of tokens (HF `stop_strings`,
+/// A request while it is being answered: its tokens, the text that can be shown, and the reason it
+/// ended.
+pub struct Sequence<'a> {
+    /// The request. [`Request::fit`] has already lowered its `max_new_tokens` to the context.
+    pub request: Request<'a>,
+    /// Prompt and generated tokens.
+    pub tokens: Vec<u32>,
+    /// Number of prompt tokens at the start of `tokens`.
+    pub prompt_len: usize,
+    /// The reason the sequence ended. None while it continues.
+    pub finish: Option<FinishReason>,
+    /// The most likely tokens of this step. `choose` fills it, `push` moves it into the token.
+    pub top: Vec<(u32, f32)>,
+    stream: TextStream<'a>,
+    stops: StopStrings,
+}
+
+impl<'a> Sequence<'a> {
+    /// Starts a sequence with the request's prompt.
+    pub fn new(request: Request<'a>, tokenizer: &'a Tokenizer) -> Self {
+        Self {
+            tokens: request.prompt.clone(),
+            prompt_len: request.prompt.len(),
+            finish: None,
+            top: Vec::new(),
+            stream: TextStream::after(tokenizer, &request.prompt),
+            stops: StopStrings::new(&request.stop_strings),
+            request,
+        }
+    }
+
+    /// Returns the read-only context for processors and drafters, before the next token is chosen.
+    pub fn processor_input(&self) -> ProcessorInput<'_> {
+        let generated = self.tokens.len() - self.prompt_len;
+        ProcessorInput {
+            tokens: &self.tokens,
+            prompt_len: self.prompt_len,
+            remaining: self.request.max_new_tokens.saturating_sub(generated),
+            eos: &self.request.eos_token_ids,
+        }
+    }
+
+    /// Returns the number of tokens that may still be generated.
+    pub fn remaining(&self) -> usize {
+        self.processor_input().remaining
+    }
+
+    /// Chooses the next token from the model's logits, `(V)`: first the processors, then the
+    /// sampler. Returns its id and its log-probability under the model itself, before any processor
+    /// (vLLM's `raw_logprobs`). Only called while at least one token remains.
+    ///
+    /// Stores the model's own most likely tokens in `top`, as many as the request's `top_logprobs`
+    /// asks for.
+    ///
+    /// # Errors
+    /// If a processor leaves no token, if the sampler fails, or if it returns an id beyond the
+    /// vocabulary.
+    pub fn choose(&mut self, raw: &[f32]) -> Result<(u32, f32)> {
+        // task 7.3: Choose from the processed logits; return the log-probability under the raw ones
+        // <solution>
+        let logprobs = self.logprobs(raw)?;
+        let mut logits = raw.to_vec();
+        process_all(&self.request.processors, &self.processor_input(), &mut logits)?;
+        let id = (self.request.sampler)(&logits)?;
+        self.top = top_logprobs(&logprobs, self.request.top_logprobs.unwrap_or_default());
+        match logprobs.get(id as usize) {
+            Some(logprob) => Ok((id, *logprob)),
+            None => bail!("the sampler chose token {id}; the vocabulary has {} tokens", raw.len()),
+        }
+        // </solution>
+    }
+
+    /// Returns [`log_softmax`] of the model's logits, computed by the request's kernel if it has
+    /// one.
+    fn logprobs(&self, raw: &[f32]) -> Result<Vec<f32>> {
+        match self.request.log_softmax.and_then(|kernel| kernel(raw)) {
+            Some(logprobs) => Ok(logprobs),
+            None => log_softmax(raw), // also has the error message for an invalid row
+        }
+    }
+}
+
+// part 2: end a text
+
+/// Searches streamed text for strings that end it, even across token boundaries (HF `stop_strings`,
 /// OpenAI `stop`).
 pub struct StopStrings {
-    stops: Vec<String>, // sorted; none of them begins with another one
-    pending: String,    // the end of the text, while it may be the beginning of a stop string
-    places: Vec<usize>, // where in `pending` a stop string may begin, in order
+    stops: Vec<String>, // sorted; none of them starts with another one
+    pending: String,    // the end of the text, held back while it could become a stop string
+    places: Vec<usize>, // where in `pending` a stop string could start, in order
 }
 
 impl StopStrings {
-    /// Watches for `stops`. Empty ones are ignored, and so is one that begins with another: the
-    /// shorter one is complete first.
+    /// Creates a search for `stops`. Ignores empty ones, and any that start with another one: the
+    /// shorter one would be complete first.
     pub fn new(stops: &[String]) -> Self {
         let mut stops = stops.to_vec();
         stops.retain(|stop| !stop.is_empty());
@@ -71,11 +156,11 @@ impl StopStrings {
         Self { stops, pending: String::new(), places: Vec::new() }
     }
 
-    /// Appends text; returns the text that may be shown, and whether a stop string has ended it.
-    /// Text that could still become a stop string stays pending; the stop string itself is never
-    /// shown. Of several stop strings the one that begins first in the text counts.
+    /// Appends text. Returns the text that can be shown now, and true if a stop string has ended
+    /// the text. Text that could still become a stop string stays pending; the stop string itself
+    /// is never shown. If several stop strings occur, the one that starts first in the text counts.
     pub fn push(&mut self, text: &str) -> (String, bool) {
-        // task 7.3: cut at a stop string, or keep back what may become one
+        // task 7.4: Show the text before a stop string, or hold back what could become one
         // <solution>
         let new = self.pending.len();
         self.pending.push_str(text);
@@ -84,8 +169,8 @@ impl StopStrings {
         let mut places = Vec::new();
         for at in old_places.into_iter().chain(new_places) {
             let rest = &self.pending[at..];
-            // In a sorted list, what `rest` begins with is just before its place, and what begins
-            // with `rest` just after. So the number of stop strings hardly matters.
+            // In a sorted list, a stop string that starts `rest` is just before its place, and one
+            // that starts with `rest` just after. So the number of stop strings hardly matters.
             let place = self.stops.partition_point(|stop| stop.as_str() <= rest);
             let (before, after) = self.stops.split_at(place);
             if before.last().is_some_and(|stop| rest.starts_with(stop.as_str())) {
@@ -104,105 +189,25 @@ impl StopStrings {
         // </solution>
     }
 
-    /// The pending text, when the text ends and no stop string came of it.
+    /// Returns and clears the pending text, when the text has ended without a stop string.
     pub fn finish(&mut self) -> String {
         self.places.clear();
         std::mem::take(&mut self.pending)
     }
 }
 
-/// One request while it is being answered: its tokens, the part of its text that may be shown, and
-/// why it ended.
-pub struct Sequence<'a> {
-    /// What was asked for; `max_new_tokens` is the bound that [`Request::fit`] has left.
-    pub request: Request<'a>,
-    /// Prompt and generated tokens.
-    pub tokens: Vec<u32>,
-    /// How many of `tokens` are the prompt.
-    pub prompt_len: usize,
-    /// Why it ended; None while it goes on.
-    pub finish: Option<FinishReason>,
-    /// The model's likeliest tokens of this step, from `choose` until `push` hands them on.
-    pub top: Vec<(u32, f32)>,
-    stream: TextStream<'a>,
-    stops: StopStrings,
-}
-
-impl<'a> Sequence<'a> {
-    /// A sequence that begins with the request's prompt.
-    pub fn new(request: Request<'a>, tokenizer: &'a Tokenizer) -> Self {
-        Self {
-            tokens: request.prompt.clone(),
-            prompt_len: request.prompt.len(),
-            finish: None,
-            top: Vec::new(),
-            stream: TextStream::after(tokenizer, &request.prompt),
-            stops: StopStrings::new(&request.stop_strings),
-            request,
-        }
-    }
-
-    /// What a processor, or a drafter, may know of the sequence before its next token is chosen.
-    pub fn processor_input(&self) -> ProcessorInput<'_> {
-        // task 7.4: all tokens, how many are the prompt, how many may still come, what ends them
-        // <solution>
-        let generated = self.tokens.len() - self.prompt_len;
-        ProcessorInput {
-            tokens: &self.tokens,
-            prompt_len: self.prompt_len,
-            remaining: self.request.max_new_tokens.saturating_sub(generated),
-            eos: &self.request.eos_token_ids,
-        }
-        // </solution>
-    }
-
-    /// Tokens that may still be generated.
-    pub fn remaining(&self) -> usize {
-        self.processor_input().remaining
-    }
-
-    /// Chooses the next token from the model's logits, `(V)`: processors, then the sampler. Gives
-    /// the id and its log-probability under the model itself, before any processor (vLLM's
-    /// `raw_logprobs`). A sequence at its bound is asked for no token, so at least one remains.
+impl Sequence<'_> {
+    /// Appends a chosen token and returns it with the text that can be shown now. If the sequence
+    /// ends here, both the token and `self.finish` get the reason.
     ///
-    /// Keeps in `top` as many of the model's own likeliest tokens as the request's `top_logprobs`
-    /// asks for.
-    ///
-    /// # Errors
-    /// If a processor leaves no token, or the sampler fails or gives an id beyond the vocabulary.
-    pub fn choose(&mut self, raw: &[f32]) -> Result<(u32, f32)> {
-        // task 7.5: the choice, and what the model itself thought of that token
-        // <solution>
-        let logprobs = self.logprobs(raw)?;
-        let mut logits = raw.to_vec();
-        process_all(&self.request.processors, &self.processor_input(), &mut logits)?;
-        let id = (self.request.sampler)(&logits)?;
-        self.top = top_logprobs(&logprobs, self.request.top_logprobs.unwrap_or_default());
-        match logprobs.get(id as usize) {
-            Some(logprob) => Ok((id, *logprob)),
-            None => bail!("token id {id} was chosen, of a vocabulary of {}", raw.len()),
-        }
-        // </solution>
-    }
-
-    /// [`log_softmax`] of the model's logits, or the same by the request's kernel.
-    fn logprobs(&self, raw: &[f32]) -> Result<Vec<f32>> {
-        match self.request.log_softmax.and_then(|kernel| kernel(raw)) {
-            Some(logprobs) => Ok(logprobs),
-            None => log_softmax(raw), // which says what is wrong with them, too
-        }
-    }
-
-    /// Takes the chosen token in: adds it, says which text may be shown now, and whether the
-    /// sequence ends here; `finish` keeps the reason. EOS never enters the text; a stop string wins
-    /// over the bound; at the end no text stays pending. The text that EOS brings out of the stream
-    /// may complete a stop string: the text is cut there, and the reason is EOS all the same. The
-    /// token takes `top` with it, and has no error.
+    /// EOS adds no text. A stop string wins over the limit, and EOS over both. At the end no text
+    /// stays pending. If the text still in the stream at EOS completes a stop string, the text is
+    /// cut there, and the reason is still EOS. The token takes `top`, and its `error` is None.
     ///
     /// # Errors
     /// If the tokenizer fails.
     pub fn push(&mut self, id: u32, logprob: f32) -> Result<Token> {
-        // task 7.6: take the token in; say what may be shown, and why the sequence ends
+        // task 7.5: Append the token; return the text to show and the reason if the sequence ends
         // <solution>
         self.tokens.push(id);
         let eos = self.request.eos_token_ids.contains(&id);
@@ -229,9 +234,9 @@ impl<'a> Sequence<'a> {
         // </solution>
     }
 
-    /// Chooses the next token from the model's logits, `(V)`, and takes it in. If either fails, the
-    /// sequence ends with [`FinishReason::Failed`]: its last token carries the error, and the text
-    /// that was still pending. So one row that fails doesn't end a batch.
+    /// Chooses the next token from the model's logits, `(V)`, and pushes it. If either fails, the
+    /// sequence ends with [`FinishReason::Failed`]; its last token carries the error and the text
+    /// that was still pending. So a row that fails doesn't end its batch.
     pub fn advance(&mut self, raw: &[f32]) -> Token {
         let token = self.choose(raw).and_then(|(id, logprob)| self.push(id, logprob));
         token.unwrap_or_else(|error| {
@@ -245,8 +250,8 @@ impl<'a> Sequence<'a> {
         })
     }
 
-    /// The tokens that the next pass sees: all of them, or, where the request asks for a window
-    /// past the context, the last ones.
+    /// Returns the tokens to run in the next pass: all of them, or only the last ones if the
+    /// request asks for a window past the context.
     ///
     /// # Errors
     /// If the window's stride is out of range.
@@ -258,13 +263,13 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// The next token of a sequence, without a cache: one pass over all visible tokens, the choice, and
-/// what comes of it.
+/// Generates the next token of a sequence without a cache: runs all visible tokens, then chooses
+/// and pushes.
 ///
 /// # Errors
 /// If the model, a processor or the sampler fails.
 pub fn next_token(model: &dyn Model, sequence: &mut Sequence) -> Result<Token> {
-    // task 7.7: a pass over the visible tokens from position 0 on, then choose and push
+    // task 7.6: Run the visible tokens from position 0, then choose and push
     // <solution>
     let tokens = sequence.visible(model)?;
     let step = Step::new(model, tokens, 0)?.with_logits(Logits::Last(1));
@@ -279,7 +284,7 @@ pub fn next_token(model: &dyn Model, sequence: &mut Sequence) -> Result<Token> {
 /// with `use_cache=False`).
 ///
 /// # Errors
-/// If the prompt is empty or longer than the context; later, each token may be an error.
+/// If the prompt is empty or longer than the context. Later, any token can be an error.
 pub fn generate<'a>(
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
@@ -291,16 +296,45 @@ pub fn generate<'a>(
     Ok(TokenIter::new(rows, move || Ok(vec![next_token(model, &mut sequence)?])))
 }
 
-// part 2: past the context
+/// Returns the log-probability of each token of `text`, given `prompt` and the tokens of `text`
+/// before it (vLLM `prompt_logprobs`). Computed in one pass, which doesn't include the last token
+/// of `text`. An empty `text` takes no pass and returns an empty list.
+///
+/// # Errors
+/// If the prompt is empty, if an id is beyond the vocabulary, or if the pass is longer than the
+/// context.
+pub fn score(model: &dyn Model, prompt: &[u32], text: &[u32]) -> Result<Vec<f32>> {
+    // task 7.7 (further): Challenge: score a given text in one pass
+    // <solution>
+    let Some((_, fed)) = text.split_last() else { return Ok(Vec::new()) };
+    if prompt.is_empty() {
+        bail!("the prompt is empty, so nothing predicts the first token")
+    }
+    let ids = [prompt, fed].concat();
+    let step = Step::new(model, &ids, 0)?.with_logits(Logits::Last(text.len()));
+    let logits = model.forward(&step, &mut NoCache)?; // (1, n, V)
+    let rows: Vec<Vec<f32>> = logits.squeeze(0)?.to_vec2()?;
+    let mut scores = Vec::with_capacity(text.len());
+    for (row, id) in rows.iter().zip(text) {
+        match log_softmax(row)?.get(*id as usize) {
+            Some(logprob) => scores.push(*logprob),
+            None => bail!("token id {id} is not in the vocabulary of {} tokens", row.len()),
+        }
+    }
+    Ok(scores)
+    // </solution>
+}
 
-/// The first token that is kept when `len` tokens meet a context of `context`: 0 while they fit,
-/// and then a multiple of `stride`. So the window moves seldom and far, not at every token, and a
-/// cache is refilled seldom.
+// part 3: past the context
+
+/// Returns the index of the first token to keep when there are `len` tokens: 0 while they fit into
+/// `context`, and then the smallest multiple of `stride` that leaves at most `context` tokens. With
+/// a stride above 1 the window moves less often, so that a cache is refilled less often.
 ///
 /// # Errors
 /// If `stride` is not in 1 to `context`.
 pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
-    // task 7.8 (further): where the window begins
+    // task 7.8 (further): Find the first token to keep
     // <solution>
     if stride == 0 || stride > context {
         bail!("stride must be in 1 to the context of {context}, got {stride}")
@@ -311,13 +345,13 @@ pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
 }
 
 impl Sequence<'_> {
-    /// The tokens of the window: those from [`window`]'s first on. They get the positions 0, 1, …
-    /// again, for the model has no others.
+    /// Returns the tokens from the start of the [`window`] on. The model sees them at positions 0,
+    /// 1, … again, because it has no others.
     ///
     /// # Errors
     /// If the stride is out of range.
     fn windowed(&self, model: &dyn Model, stride: usize) -> Result<&[u32]> {
-        // task 7.9 (further): the tokens from the window's first on
+        // task 7.9 (further): Return the tokens from the window's start on
         // <solution>
         let context = model.config().max_position_embeddings;
         let first = window(self.tokens.len(), context, stride)?;

@@ -1,6 +1,7 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 7: greedy, done right. The best token, its log-probability, when to stop, and the loop that
-//! puts them together; further, a text that goes on past the model's context.
+//! Day 7: greedy decoding, done right. The best token and its log-probability, the end of a text,
+//! and the loop that uses both. Optional: the score of a given text, and texts that outgrow the
+//! model's context.
 
 use candecode::day06_generate::TextStream;
 use candecode::kit::error::plain;
@@ -9,81 +10,47 @@ use candecode::kit::{top_logprobs, Step, Token, TokenIter, Tokenizer};
 use candecode::kit::{FinishReason, Logits, Model, NoCache, PastContext, ProcessorInput, Request};
 use candle_core::{bail, Result};
 
-// part 1: choose and stop
+// part 1: choose a token
 
-/// The index of the largest logit, the first of equals (torch `argmax` on the CPU). No logit is
-/// `+inf`: no model computes it, and no processor here writes it.
+/// Returns the index of the largest logit. Ties go to the first, as in torch's `argmax` on the CPU.
+/// Logits are never `+inf`: no model computes it, and no processor here writes it.
 ///
 /// # Errors
-/// If there is none: no logits, a NaN among them, or all `-inf`.
+/// If there are no logits, if any of them is NaN, or if all are `-inf`.
 pub fn argmax(logits: &[f32]) -> Result<u32> {
-    // task 7.1: where the largest is, or an error
-    todo!("day 7, task 1: where the largest is, or an error")
+    // task 7.1: Return the index of the largest logit; reject a row that has none
+    todo!("day 7, task 1: Return the index of the largest logit; reject a row that has none")
 }
 
-/// The logarithm of the softmax, `x - ln Σ exp(x)`, computed so that neither `exp` overflows nor
-/// `ln` sees 0 (torch `log_softmax`).
+/// Returns the logarithm of the softmax, `x - ln Σ exp(x)`, computed so that `exp` never overflows
+/// and `ln` never sees 0 (torch `log_softmax`).
 ///
 /// # Errors
 /// As [`argmax`].
 pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
-    // task 7.2: the logits minus their log-sum-exp
-    todo!("day 7, task 2: the logits minus their log-sum-exp")
+    // task 7.2: Subtract the row's log-sum-exp from every logit
+    todo!("day 7, task 2: Subtract the row's log-sum-exp from every logit")
 }
 
-/// Watches a text for strings that end it, also across the borders of tokens (HF `stop_strings`,
-/// OpenAI `stop`).
-pub struct StopStrings {
-    stops: Vec<String>, // sorted; none of them begins with another one
-    pending: String,    // the end of the text, while it may be the beginning of a stop string
-    places: Vec<usize>, // where in `pending` a stop string may begin, in order
-}
-
-impl StopStrings {
-    /// Watches for `stops`. Empty ones are ignored, and so is one that begins with another: the
-    /// shorter one is complete first.
-    pub fn new(stops: &[String]) -> Self {
-        let mut stops = stops.to_vec();
-        stops.retain(|stop| !stop.is_empty());
-        stops.sort_unstable();
-        stops.dedup_by(|longer, shorter| longer.starts_with(shorter.as_str()));
-        Self { stops, pending: String::new(), places: Vec::new() }
-    }
-
-    /// Appends text; returns the text that may be shown, and whether a stop string has ended it.
-    /// Text that could still become a stop string stays pending; the stop string itself is never
-    /// shown. Of several stop strings the one that begins first in the text counts.
-    pub fn push(&mut self, text: &str) -> (String, bool) {
-        // task 7.3: cut at a stop string, or keep back what may become one
-        todo!("day 7, task 3: cut at a stop string, or keep back what may become one")
-    }
-
-    /// The pending text, when the text ends and no stop string came of it.
-    pub fn finish(&mut self) -> String {
-        self.places.clear();
-        std::mem::take(&mut self.pending)
-    }
-}
-
-/// One request while it is being answered: its tokens, the part of its text that may be shown, and
-/// why it ended.
+/// A request while it is being answered: its tokens, the text that can be shown, and the reason it
+/// ended.
 pub struct Sequence<'a> {
-    /// What was asked for; `max_new_tokens` is the bound that [`Request::fit`] has left.
+    /// The request. [`Request::fit`] has already lowered its `max_new_tokens` to the context.
     pub request: Request<'a>,
     /// Prompt and generated tokens.
     pub tokens: Vec<u32>,
-    /// How many of `tokens` are the prompt.
+    /// Number of prompt tokens at the start of `tokens`.
     pub prompt_len: usize,
-    /// Why it ended; None while it goes on.
+    /// The reason the sequence ended. None while it continues.
     pub finish: Option<FinishReason>,
-    /// The model's likeliest tokens of this step, from `choose` until `push` hands them on.
+    /// The most likely tokens of this step. `choose` fills it, `push` moves it into the token.
     pub top: Vec<(u32, f32)>,
     stream: TextStream<'a>,
     stops: StopStrings,
 }
 
 impl<'a> Sequence<'a> {
-    /// A sequence that begins with the request's prompt.
+    /// Starts a sequence with the request's prompt.
     pub fn new(request: Request<'a>, tokenizer: &'a Tokenizer) -> Self {
         Self {
             tokens: request.prompt.clone(),
@@ -96,55 +63,103 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// What a processor, or a drafter, may know of the sequence before its next token is chosen.
+    /// Returns the read-only context for processors and drafters, before the next token is chosen.
     pub fn processor_input(&self) -> ProcessorInput<'_> {
-        // task 7.4: all tokens, how many are the prompt, how many may still come, what ends them
-        todo!("day 7, task 4: all tokens, how many are the prompt, how many may still come, what ends them")
+        let generated = self.tokens.len() - self.prompt_len;
+        ProcessorInput {
+            tokens: &self.tokens,
+            prompt_len: self.prompt_len,
+            remaining: self.request.max_new_tokens.saturating_sub(generated),
+            eos: &self.request.eos_token_ids,
+        }
     }
 
-    /// Tokens that may still be generated.
+    /// Returns the number of tokens that may still be generated.
     pub fn remaining(&self) -> usize {
         self.processor_input().remaining
     }
 
-    /// Chooses the next token from the model's logits, `(V)`: processors, then the sampler. Gives
-    /// the id and its log-probability under the model itself, before any processor (vLLM's
-    /// `raw_logprobs`). A sequence at its bound is asked for no token, so at least one remains.
+    /// Chooses the next token from the model's logits, `(V)`: first the processors, then the
+    /// sampler. Returns its id and its log-probability under the model itself, before any processor
+    /// (vLLM's `raw_logprobs`). Only called while at least one token remains.
     ///
-    /// Keeps in `top` as many of the model's own likeliest tokens as the request's `top_logprobs`
+    /// Stores the model's own most likely tokens in `top`, as many as the request's `top_logprobs`
     /// asks for.
     ///
     /// # Errors
-    /// If a processor leaves no token, or the sampler fails or gives an id beyond the vocabulary.
+    /// If a processor leaves no token, if the sampler fails, or if it returns an id beyond the
+    /// vocabulary.
     pub fn choose(&mut self, raw: &[f32]) -> Result<(u32, f32)> {
-        // task 7.5: the choice, and what the model itself thought of that token
-        todo!("day 7, task 5: the choice, and what the model itself thought of that token")
+        // task 7.3: Choose from the processed logits; return the log-probability under the raw ones
+        todo!("day 7, task 3: Choose from the processed logits; return the log-probability under the raw ones")
     }
 
-    /// [`log_softmax`] of the model's logits, or the same by the request's kernel.
+    /// Returns [`log_softmax`] of the model's logits, computed by the request's kernel if it has
+    /// one.
     fn logprobs(&self, raw: &[f32]) -> Result<Vec<f32>> {
         match self.request.log_softmax.and_then(|kernel| kernel(raw)) {
             Some(logprobs) => Ok(logprobs),
-            None => log_softmax(raw), // which says what is wrong with them, too
+            None => log_softmax(raw), // also has the error message for an invalid row
         }
     }
+}
 
-    /// Takes the chosen token in: adds it, says which text may be shown now, and whether the
-    /// sequence ends here; `finish` keeps the reason. EOS never enters the text; a stop string wins
-    /// over the bound; at the end no text stays pending. The text that EOS brings out of the stream
-    /// may complete a stop string: the text is cut there, and the reason is EOS all the same. The
-    /// token takes `top` with it, and has no error.
+// part 2: end a text
+
+/// Searches streamed text for strings that end it, even across token boundaries (HF `stop_strings`,
+/// OpenAI `stop`).
+pub struct StopStrings {
+    stops: Vec<String>, // sorted; none of them starts with another one
+    pending: String,    // the end of the text, held back while it could become a stop string
+    places: Vec<usize>, // where in `pending` a stop string could start, in order
+}
+
+impl StopStrings {
+    /// Creates a search for `stops`. Ignores empty ones, and any that start with another one: the
+    /// shorter one would be complete first.
+    pub fn new(stops: &[String]) -> Self {
+        let mut stops = stops.to_vec();
+        stops.retain(|stop| !stop.is_empty());
+        stops.sort_unstable();
+        stops.dedup_by(|longer, shorter| longer.starts_with(shorter.as_str()));
+        Self { stops, pending: String::new(), places: Vec::new() }
+    }
+
+    /// Appends text. Returns the text that can be shown now, and true if a stop string has ended
+    /// the text. Text that could still become a stop string stays pending; the stop string itself
+    /// is never shown. If several stop strings occur, the one that starts first in the text counts.
+    pub fn push(&mut self, text: &str) -> (String, bool) {
+        // task 7.4: Show the text before a stop string, or hold back what could become one
+        todo!(
+            "day 7, task 4: Show the text before a stop string, or hold back what could become one"
+        )
+    }
+
+    /// Returns and clears the pending text, when the text has ended without a stop string.
+    pub fn finish(&mut self) -> String {
+        self.places.clear();
+        std::mem::take(&mut self.pending)
+    }
+}
+
+impl Sequence<'_> {
+    /// Appends a chosen token and returns it with the text that can be shown now. If the sequence
+    /// ends here, both the token and `self.finish` get the reason.
+    ///
+    /// EOS adds no text. A stop string wins over the limit, and EOS over both. At the end no text
+    /// stays pending. If the text still in the stream at EOS completes a stop string, the text is
+    /// cut there, and the reason is still EOS. The token takes `top`, and its `error` is None.
     ///
     /// # Errors
     /// If the tokenizer fails.
     pub fn push(&mut self, id: u32, logprob: f32) -> Result<Token> {
-        // task 7.6: take the token in; say what may be shown, and why the sequence ends
-        todo!("day 7, task 6: take the token in; say what may be shown, and why the sequence ends")
+        // task 7.5: Append the token; return the text to show and the reason if the sequence ends
+        todo!("day 7, task 5: Append the token; return the text to show and the reason if the sequence ends")
     }
 
-    /// Chooses the next token from the model's logits, `(V)`, and takes it in. If either fails, the
-    /// sequence ends with [`FinishReason::Failed`]: its last token carries the error, and the text
-    /// that was still pending. So one row that fails doesn't end a batch.
+    /// Chooses the next token from the model's logits, `(V)`, and pushes it. If either fails, the
+    /// sequence ends with [`FinishReason::Failed`]; its last token carries the error and the text
+    /// that was still pending. So a row that fails doesn't end its batch.
     pub fn advance(&mut self, raw: &[f32]) -> Token {
         let token = self.choose(raw).and_then(|(id, logprob)| self.push(id, logprob));
         token.unwrap_or_else(|error| {
@@ -158,8 +173,8 @@ impl<'a> Sequence<'a> {
         })
     }
 
-    /// The tokens that the next pass sees: all of them, or, where the request asks for a window
-    /// past the context, the last ones.
+    /// Returns the tokens to run in the next pass: all of them, or only the last ones if the
+    /// request asks for a window past the context.
     ///
     /// # Errors
     /// If the window's stride is out of range.
@@ -171,21 +186,21 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// The next token of a sequence, without a cache: one pass over all visible tokens, the choice, and
-/// what comes of it.
+/// Generates the next token of a sequence without a cache: runs all visible tokens, then chooses
+/// and pushes.
 ///
 /// # Errors
 /// If the model, a processor or the sampler fails.
 pub fn next_token(model: &dyn Model, sequence: &mut Sequence) -> Result<Token> {
-    // task 7.7: a pass over the visible tokens from position 0 on, then choose and push
-    todo!("day 7, task 7: a pass over the visible tokens from position 0 on, then choose and push")
+    // task 7.6: Run the visible tokens from position 0, then choose and push
+    todo!("day 7, task 6: Run the visible tokens from position 0, then choose and push")
 }
 
 /// Generates from a prompt without a cache: every step computes every position again (HF `generate`
 /// with `use_cache=False`).
 ///
 /// # Errors
-/// If the prompt is empty or longer than the context; later, each token may be an error.
+/// If the prompt is empty or longer than the context. Later, any token can be an error.
 pub fn generate<'a>(
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
@@ -197,27 +212,39 @@ pub fn generate<'a>(
     Ok(TokenIter::new(rows, move || Ok(vec![next_token(model, &mut sequence)?])))
 }
 
-// part 2: past the context
+/// Returns the log-probability of each token of `text`, given `prompt` and the tokens of `text`
+/// before it (vLLM `prompt_logprobs`). Computed in one pass, which doesn't include the last token
+/// of `text`. An empty `text` takes no pass and returns an empty list.
+///
+/// # Errors
+/// If the prompt is empty, if an id is beyond the vocabulary, or if the pass is longer than the
+/// context.
+pub fn score(model: &dyn Model, prompt: &[u32], text: &[u32]) -> Result<Vec<f32>> {
+    // task 7.7 (further): Challenge: score a given text in one pass
+    todo!("day 7, task 7: Challenge: score a given text in one pass")
+}
 
-/// The first token that is kept when `len` tokens meet a context of `context`: 0 while they fit,
-/// and then a multiple of `stride`. So the window moves seldom and far, not at every token, and a
-/// cache is refilled seldom.
+// part 3: past the context
+
+/// Returns the index of the first token to keep when there are `len` tokens: 0 while they fit into
+/// `context`, and then the smallest multiple of `stride` that leaves at most `context` tokens. With
+/// a stride above 1 the window moves less often, so that a cache is refilled less often.
 ///
 /// # Errors
 /// If `stride` is not in 1 to `context`.
 pub fn window(len: usize, context: usize, stride: usize) -> Result<usize> {
-    // task 7.8 (further): where the window begins
-    todo!("day 7, task 8: where the window begins")
+    // task 7.8 (further): Find the first token to keep
+    todo!("day 7, task 8: Find the first token to keep")
 }
 
 impl Sequence<'_> {
-    /// The tokens of the window: those from [`window`]'s first on. They get the positions 0, 1, …
-    /// again, for the model has no others.
+    /// Returns the tokens from the start of the [`window`] on. The model sees them at positions 0,
+    /// 1, … again, because it has no others.
     ///
     /// # Errors
     /// If the stride is out of range.
     fn windowed(&self, model: &dyn Model, stride: usize) -> Result<&[u32]> {
-        // task 7.9 (further): the tokens from the window's first on
-        todo!("day 7, task 9: the tokens from the window's first on")
+        // task 7.9 (further): Return the tokens from the window's start on
+        todo!("day 7, task 9: Return the tokens from the window's start on")
     }
 }

@@ -39,6 +39,8 @@ pub struct Day {
     pub push: fn(&Tokenizer, Request, &[u32]) -> Result<(Vec<Token>, Vec<u32>)>,
     /// Returns all tokens, or the first error.
     pub generate: fn(&dyn Model, &Tokenizer, Request) -> Result<Vec<Token>>,
+    /// Takes a model, a prompt, and the text to score after it.
+    pub score: fn(&dyn Model, &[u32], &[u32]) -> Result<Vec<f32>>,
 }
 
 /// Fills the bundle from a module: the reader's, a known mistake, or the stub.
@@ -97,6 +99,7 @@ macro_rules! implementation {
             generate: |model, tokenizer, request| {
                 code::generate(model, tokenizer, request)?.take(1000).collect()
             },
+            score: code::score,
         }
     }};
 }
@@ -143,12 +146,12 @@ pub fn the_largest_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn the_first_of_equals(day: &Day) -> Outcome {
+pub fn ties_go_to_the_first(day: &Day) -> Outcome {
     equal("argmax of [1, 3, 3]", (day.argmax)(&[1.0, 3.0, 3.0]), &1)?;
     equal("argmax of [2, 2, 2, 1]", (day.argmax)(&[2.0, 2.0, 2.0, 1.0]), &0)
 }
 
-pub fn nonsense_is_refused(day: &Day) -> Outcome {
+pub fn nan_and_rows_without_a_choice_are_refused(day: &Day) -> Outcome {
     const NAN: f32 = f32::NAN;
     for logits in [vec![1.0, NAN, 2.0], vec![NAN, 1.0], vec![2.0, NAN]] {
         refused(&format!("argmax of {logits:?}"), (day.argmax)(&logits), &[])
@@ -160,7 +163,7 @@ pub fn nonsense_is_refused(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn argmax_of_anything(day: &Day) -> Outcome {
+pub fn argmax_of_random_logits(day: &Day) -> Outcome {
     let mut random = Random::new(71);
     for _ in 0..200 {
         // Use few distinct values, so that ties are frequent.
@@ -182,7 +185,7 @@ pub fn log_softmax_by_hand(day: &Day) -> Outcome {
     close("log_softmax of [0, ln 3]", got, &want, TOLERANCE)
 }
 
-pub fn log_softmax_of_large_and_far(day: &Day) -> Outcome {
+pub fn large_and_distant_logits_neither_overflow_nor_underflow(day: &Day) -> Outcome {
     let half = 0.5f32.ln();
     for (logits, want, likely) in [
         (
@@ -249,20 +252,21 @@ fn watch(day: &Day, stops: &[&str], pieces: &[String]) -> Outcome {
 pub fn a_stop_string_ends_the_text(day: &Day) -> Outcome {
     watch(day, &["END"], &strings(&["the END of it"]))?;
     watch(day, &["END"], &strings(&["END"]))?;
-    watch(day, &["two", "three", "o", "!"], &strings(&["no two three!"]))
-        .likely("the earliest in the text ends it, whatever the order of the list")?;
+    watch(day, &["two", "three", "o", "!"], &strings(&["no two three!"])).likely(
+        "the stop string that starts first in the text ends it, in whatever order they are listed",
+    )?;
     watch(day, &["b", "ab"], &strings(&["xab"]))
 }
 
 pub fn a_stop_string_across_pieces(day: &Day) -> Outcome {
     watch(day, &["the END"], &strings(&["at t", "he E", "N", "D."]))
-        .likely("keep the end of the text that may be the beginning of a stop string")?;
+        .likely("hold back the end of the text that could be the start of a stop string")?;
     watch(day, &["aab"], &strings(&["a", "a", "a", "b"]))
-        .likely("the text aaa may begin aab at its second a: keep aa, not only a")?;
+        .likely("after aaa, aab could start at the second a: hold back aa, not only a")?;
     watch(day, &["é!"], &strings(&["café", "!?"]))
 }
 
-pub fn what_was_held_back_is_shown(day: &Day) -> Outcome {
+pub fn held_back_text_is_shown_if_no_stop_string_follows(day: &Day) -> Outcome {
     watch(day, &["END"], &strings(&["the E", "Nd is n", "ear"]))?;
     watch(day, &["END"], &strings(&["the EN"]))?;
     watch(day, &["é!"], &strings(&["café", " é"]))?;
@@ -270,7 +274,7 @@ pub fn what_was_held_back_is_shown(day: &Day) -> Outcome {
     watch(day, &[""], &strings(&["an empty ", "stop"]))
 }
 
-pub fn any_stops_in_any_pieces(day: &Day) -> Outcome {
+pub fn random_stop_strings_in_random_pieces(day: &Day) -> Outcome {
     let mut random = Random::new(73);
     let text = |random: &mut Random, least: usize, most: usize| -> String {
         let letters = ["a", "b", "é"];
@@ -308,27 +312,7 @@ fn midway<'a>(max: usize) -> (Request<'a>, [u32; 3]) {
 const MIDWAY: &str =
     "prompt 7, 8, generated 1, 2, 3, at most 5 new: tokens, prompt_len, remaining, eos";
 
-/// Returns the processor input for `MIDWAY`.
-fn known_midway() -> Input {
-    (vec![7, 8, 1, 2, 3], 2, 2, vec![9, 5])
-}
-
-pub fn what_a_processor_may_know(day: &Day) -> Outcome {
-    let look = |max: usize| -> Result<Input> {
-        let (request, generated) = midway(max);
-        Ok((day.processor_input)(&tokenizer()?, request, &generated))
-    };
-    equal(MIDWAY, look(5), &known_midway())?;
-    let input = "the same, at most usize::MAX new: remaining";
-    equal(input, look(usize::MAX).map(|seen| seen.2), &(usize::MAX - 3))?;
-    let input = "the same, at most 3 new: remaining";
-    equal(input, look(3).map(|seen| seen.2), &0)?;
-    let input = "prompt 7, 8, nothing generated, at most 5 new: tokens, prompt_len, remaining, eos";
-    let got = (day.processor_input)(&tokenizer()?, request(&[7, 8], 5), &[]);
-    equal(input, Ok(got), &(vec![7, 8], 2, 5, vec![]))
-}
-
-pub fn the_choice_and_its_worth(day: &Day) -> Outcome {
+pub fn the_chosen_token_has_its_logprob(day: &Day) -> Outcome {
     let (id, logprob) = ask(day, &[0.0, 3f32.ln()], request(&[7, 8], 5))?;
     equal("logits 0, ln 3, greedy: the id", Ok(id), &1)?;
     let want = Tensor::new(&[0.75f32.ln()], &candle_core::Device::Cpu)?;
@@ -371,7 +355,7 @@ pub fn processors_run_in_order(day: &Day) -> Outcome {
     equal(&format!("{input}: what the sampler saw"), Ok(seen.into_inner()), &want)
 }
 
-pub fn processors_see_the_context(day: &Day) -> Outcome {
+pub fn processors_see_the_whole_sequence(day: &Day) -> Outcome {
     let seen = RefCell::new(None);
     let (mut request, generated) = midway(5);
     request.processors.push(named("look", |input: &ProcessorInput, _| {
@@ -381,20 +365,30 @@ pub fn processors_see_the_context(day: &Day) -> Outcome {
     }));
     (day.choose)(&tokenizer()?, request, &generated, &[0.0, 1.0])?;
     let seen = seen.into_inner().ok_or(Error::Msg("the processor was not called".into()));
-    equal(MIDWAY, seen, &known_midway())
+    equal(MIDWAY, seen, &(vec![7, 8, 1, 2, 3], 2, 2, vec![9, 5]))?;
+    let remaining = |max: usize| -> Result<usize> {
+        let (request, generated) = midway(max);
+        Ok((day.processor_input)(&tokenizer()?, request, &generated).2)
+    };
+    let input = "the same, at most usize::MAX new: remaining";
+    equal(input, remaining(usize::MAX), &(usize::MAX - 3))?;
+    equal("the same, at most 3 new: remaining", remaining(3), &0)?;
+    let input = "prompt 7, 8, nothing generated, at most 5 new: tokens, prompt_len, remaining, eos";
+    let got = (day.processor_input)(&tokenizer()?, self::request(&[7, 8], 5), &[]);
+    equal(input, Ok(got), &(vec![7, 8], 2, 5, vec![]))
 }
 
-pub fn no_choice_is_an_error(day: &Day) -> Outcome {
+pub fn no_valid_choice_is_an_error(day: &Day) -> Outcome {
     let mut empty = request(&[7, 8], 5);
     empty.processors = vec![without(0), without(1)];
     refused("two tokens, both forbidden", ask(day, &[1.0, 2.0], empty), &["without(1)"])
-        .likely("process_all of the kit names the processor that left nothing")?;
+        .likely("process_all names the processor that left no token")?;
     let mut beyond = request(&[7, 8], 5);
     beyond.sampler = Box::new(|_| Ok(2));
     refused("two logits, and a choice of token 2", ask(day, &[1.0, 2.0], beyond), &[])
 }
 
-pub fn the_likeliest_tokens_go_with_the_token(day: &Day) -> Outcome {
+pub fn the_most_likely_tokens_travel_with_the_token(day: &Day) -> Outcome {
     let run = |top: Option<usize>| {
         let mut request = request(&[7, 8], 5);
         request.processors.push(without(2));
@@ -410,7 +404,7 @@ pub fn the_likeliest_tokens_go_with_the_token(day: &Day) -> Outcome {
             let input = format!("{input}: {what}, step {step}");
             let ids = got.iter().map(|(id, _)| *id).collect::<Vec<_>>();
             equal(&format!("{input}: the ids"), Ok(ids), &want.map(|(id, _)| id).to_vec()).likely(
-                "the model's own likeliest, the best first: a processor changes nothing here",
+                "the model's own most likely tokens, best first: processors make no difference here",
             )?;
             let logprobs = numbers(Ok(got.iter().map(|(_, logprob)| *logprob).collect()))?;
             let want = Tensor::new(&want.map(|(_, p)| p.ln()), &candle_core::Device::Cpu)?;
@@ -486,13 +480,14 @@ pub fn eos_never_enters_the_text(day: &Day) -> Outcome {
     ends(&format!("{input}, at max 4 new"), got, "Once upon a", FinishReason::Eos, 4)
 }
 
-pub fn the_bound_ends_the_text(day: &Day) -> Outcome {
+pub fn the_limit_ends_the_text(day: &Day) -> Outcome {
     let got = pushed(day, "Once upon a time", |_, request| {
         request.max_new_tokens = 3;
         Ok(())
     });
-    ends("Once upon a time, at max 3 new", got, "Once upon a", FinishReason::Length, 3)
-        .likely("max_new_tokens counts what was generated; the prompt of 2 tokens is no part of it")
+    ends("Once upon a time, at max 3 new", got, "Once upon a", FinishReason::Length, 3).likely(
+        "max_new_tokens counts generated tokens; the 2 tokens of the prompt are not among them",
+    )
 }
 
 pub fn a_stop_string_crosses_tokens(day: &Day) -> Outcome {
@@ -508,12 +503,12 @@ pub fn a_stop_string_crosses_tokens(day: &Day) -> Outcome {
     ends(input, got, "Once u", FinishReason::Stop, 4)?;
     let got = pushed(day, "Once upon a time, there", stop("pon a t", 4));
     ends(&format!("{input}, at max 4 new"), got, "Once u", FinishReason::Stop, 4)
-        .likely("a stop string that is complete wins over the bound")?;
+        .likely("a complete stop string wins over the limit")?;
     let got = pushed(day, "a café! ", stop("é!", 20));
     ends("a café!; stop string \"é!\"", got, "a caf", FinishReason::Stop, 6)
 }
 
-pub fn nothing_stays_held_back(day: &Day) -> Outcome {
+pub fn nothing_is_held_back_at_the_end(day: &Day) -> Outcome {
     let held = |max: usize, eos: &'static str| {
         move |tokenizer: &Tokenizer, request: &mut Request| {
             request.stop_strings = strings(&["a timeless"]);
@@ -555,7 +550,7 @@ pub fn window_by_hand(day: &Day) -> Outcome {
     ] {
         let input = format!("window({len}, {context}, {stride})");
         equal(&input, (day.window)(len, context, stride), &want)
-            .likely("the smallest multiple of stride that leaves no more than context")?;
+            .likely("the smallest multiple of stride that leaves at most context tokens")?;
     }
     for stride in [0, 11] {
         refused(&format!("window(20, 10, {stride})"), (day.window)(20, 10, stride), &[])
@@ -564,7 +559,7 @@ pub fn window_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn window_of_anything(day: &Day) -> Outcome {
+pub fn window_of_random_lengths(day: &Day) -> Outcome {
     let mut random = Random::new(76);
     for _ in 0..500 {
         let context = 1 + random.below(40);
@@ -626,7 +621,7 @@ pub fn the_context_ends_the_text(day: &Day) -> Outcome {
         .likely("`remaining` counts from the request's max_new_tokens, which `fit` has lowered")
 }
 
-pub fn the_loop_ends(day: &Day) -> Outcome {
+pub fn the_loop_ends_at_eos_or_the_limit(day: &Day) -> Outcome {
     let run = |max: usize, eos: &[u32], prompt: &[u32]| {
         let mut request = request(prompt, max);
         request.eos_token_ids = eos.to_vec();
@@ -765,6 +760,49 @@ pub fn a_stride_of_1_equals_transformers(day: &Day) -> Outcome {
 
 pub fn rope_is_renumbered_too(day: &Day) -> Outcome {
     windowed(day, 2)
+}
+
+/// Returns a model of three tokens with a context of 4. After token 0, its probabilities are 1/8,
+/// 3/8 and 4/8; after token 1, they are 5/8, 2/8 and 1/8; after token 2, they are the same three as
+/// after 0, in reverse.
+fn three_tokens() -> Fake {
+    Fake::new(3, 4, 1, |ids| match ids[ids.len() - 1] {
+        0 => vec![0.0, 3f32.ln(), 4f32.ln()],
+        1 => vec![5f32.ln(), 2f32.ln(), 0.0],
+        _ => vec![4f32.ln(), 3f32.ln(), 0.0],
+    })
+}
+
+pub fn a_given_text_is_scored_by_hand(day: &Day) -> Outcome {
+    let model = three_tokens();
+    let got = numbers((day.score)(&model, &[2, 0], &[1, 1, 0]));
+    let want = [3.0f32 / 8.0, 2.0 / 8.0, 5.0 / 8.0].map(f32::ln);
+    let want = Tensor::new(&want, &candle_core::Device::Cpu)?;
+    let input = "prompt 2, 0, text 1, 1, 0";
+    close(&format!("{input}: log-probabilities"), got, &want, TOLERANCE)?;
+    let want = vec![(vec![2, 0, 1, 1], vec![0, 1, 2, 3])];
+    equal(&format!("{input}: (ids, positions) of every pass"), Ok(passes(&model)), &want)
+        .likely("one pass is enough, and no row of the last token is needed")
+}
+
+pub fn what_cannot_be_scored_is_refused(day: &Day) -> Outcome {
+    let score = |prompt: &[u32], text: &[u32]| (day.score)(&three_tokens(), prompt, text);
+    refused("no prompt, text 1, 2", score(&[], &[1, 2]), &[])
+        .likely("no row predicts the first token of a text")?;
+    refused("prompt 0, text 1, 3, a vocabulary of 3", score(&[0], &[1, 3]), &[])?;
+    refused("prompt 0, 1, text 0, 1, 0, 1, a context of 4", score(&[0, 1], &[0, 1, 0, 1]), &[])?;
+    equal("prompt 0, 1, no text", score(&[0, 1], &[]), &vec![])
+}
+
+pub fn a_story_gets_the_score_it_was_written_with(day: &Day) -> Outcome {
+    for case in cases("greedy")? {
+        let model = Recall::new(&case.model, 1)?;
+        let got = numbers((day.score)(&model, &case.prompt_ids, &case.new_ids));
+        let want = numbers(Ok(case.logprobs.clone()))?;
+        let input = format!("{}, \"{}\", its own greedy text", case.model, case.prompt);
+        close(&format!("{input}: log-probabilities"), got, &want, 2e-4)?;
+    }
+    Ok(())
 }
 
 pub fn log_softmax_equals_candle_nn(day: &Day) -> Outcome {
