@@ -220,8 +220,8 @@ pub fn generate<'a>(
 /// If the prompt is empty, if an id is beyond the vocabulary, or if the pass is longer than the
 /// context.
 pub fn score(model: &dyn Model, prompt: &[u32], text: &[u32]) -> Result<Vec<f32>> {
-    // task 7.7 (further): Challenge: score a given text in one pass
-    todo!("day 7, task 7: Challenge: score a given text in one pass")
+    // task 7.7 (challenge): Score a given text in one pass
+    todo!("day 7, task 7: Score a given text in one pass")
 }
 
 // part 3: past the context
