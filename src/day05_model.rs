@@ -1,8 +1,8 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 5: the model. Layers in a row, from token ids to logits: Llama, Qwen2, Qwen3, and GPT-2 as a
-//! difference from them.
+//! Day 5: the model. A stack of layers from token ids to logits: Llama, Qwen2 and Qwen3. Optional:
+//! GPT-2, whose attention is different.
 //!
-//! `engine::load` fills these structs from the names in a safetensors file.
+//! `engine::load` fills these structs from a safetensors file.
 
 use candecode::day01_attention::{merge_heads, split_heads};
 use candecode::day02_positions::{learned_positions, CosSin, RotaryEmbedding};
@@ -15,54 +15,56 @@ use candle_core::{DType, Device, Result, Tensor};
 /// A norm with its weights.
 #[derive(Debug, Clone)]
 pub enum Norm {
-    /// RMSNorm, of Llama, Qwen2 and Qwen3: the weight is `(C)`.
+    /// RMSNorm, used by Llama, Qwen2 and Qwen3.
     Rms {
-        /// Scales.
+        /// Scales, `(C)`.
         weight: Tensor,
         /// Added to the mean square.
         eps: f64,
-        /// The operations it computes with: day 3's `rms_norm`, or a kernel.
+        /// Computes it: day 3's `rms_norm`, or a kernel.
         ops: SharedOps,
     },
-    /// LayerNorm, of GPT-2: weight and bias are `(C)`.
+    /// LayerNorm, used by GPT-2.
     Layer {
-        /// Scales.
+        /// Scales, `(C)`.
         weight: Tensor,
-        /// Shifts.
+        /// Shifts, `(C)`.
         bias: Tensor,
         /// Added to the variance.
         eps: f64,
-        /// The operations it computes with: day 3's `layer_norm`, or a kernel.
+        /// Computes it: day 3's `layer_norm`, or a kernel.
         ops: SharedOps,
     },
 }
 
 impl Norm {
-    /// `x`, `(B, T, C)`, normed; the shape stays.
+    /// Norms every position of `x`, `(B, T, C)`.
     ///
     /// # Errors
     /// If the widths differ.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        // task 5.1: day 3's norm of each kind
-        todo!("day 5, task 1: day 3's norm of each kind")
+        match self {
+            Self::Rms { weight, eps, ops } => ops.rms_norm(x, weight, *eps),
+            Self::Layer { weight, bias, eps, ops } => ops.layer_norm(x, weight, bias, *eps),
+        }
     }
 }
 
-/// The attention inside a layer.
+/// The attention in a layer.
 #[derive(Debug, Clone)]
 pub enum SelfAttention {
-    /// Day 4's: Llama, Qwen2, Qwen3.
+    /// Day 4's, used by Llama, Qwen2 and Qwen3.
     Grouped(Attention),
-    /// GPT-2's.
+    /// GPT-2's: task 5.6, optional.
     Fused(FusedAttention),
 }
 
 impl SelfAttention {
-    /// `x` and the result are `(B, T, C)`. Only [`Attention`] takes the angles, `cos_sin`: GPT-2's
-    /// positions are in `x` already.
+    /// Runs the attention on normed `x`, `(B, T, C)`, and returns the same shape. Only
+    /// [`Attention`] uses the angles `cos_sin`; GPT-2's `x` contains the positions already.
     ///
     /// # Errors
-    /// If the shapes do not fit.
+    /// If the shapes don't match.
     pub fn forward(
         &self,
         x: &Tensor,
@@ -70,45 +72,51 @@ impl SelfAttention {
         cos_sin: Option<&CosSin>,
         cache: &mut dyn Cache,
     ) -> Result<Tensor> {
-        // task 5.2: the attention of each kind
-        todo!("day 5, task 2: the attention of each kind")
+        match self {
+            Self::Grouped(attention) => attention.forward(x, step, cos_sin, cache),
+            Self::Fused(attention) => attention.forward(x, step, cache),
+        }
     }
 }
 
-/// The MLP inside a layer.
+/// The MLP in a layer.
 #[derive(Debug, Clone)]
 pub enum Mlp {
-    /// Llama's, Qwen2's and Qwen3's: day 3's `swiglu`.
+    /// Day 3's `swiglu`, used by Llama, Qwen2 and Qwen3.
     Swiglu {
-        /// Goes through SiLU, `(intermediate, C)`.
+        /// The matrix whose output goes through SiLU, `(intermediate, C)`.
         gate_proj: Projection,
-        /// Does not, `(intermediate, C)`.
+        /// The other matrix on the way in, `(intermediate, C)`.
         up_proj: Projection,
-        /// Back to the width of the stream, `(C, intermediate)`.
+        /// The matrix back to the width of the stream, `(C, intermediate)`.
         down_proj: Projection,
     },
-    /// GPT-2's: day 3's `gelu_mlp`.
+    /// Day 3's `gelu_mlp`, used by GPT-2.
     Gelu {
-        /// Before the GELU, `(intermediate, C)`.
+        /// The matrix before the GELU, `(intermediate, C)`.
         c_fc: Projection,
-        /// After it, `(C, intermediate)`.
+        /// The matrix after it, `(C, intermediate)`.
         c_proj: Projection,
     },
 }
 
 impl Mlp {
-    /// `x` and the result are `(B, T, C)`.
+    /// Runs the MLP on normed `x`, `(B, T, C)`, and returns the same shape.
     ///
     /// # Errors
-    /// If the shapes do not fit.
+    /// If the shapes don't match.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        // task 5.3: day 3's MLP of each kind
-        todo!("day 5, task 3: day 3's MLP of each kind")
+        match self {
+            Self::Swiglu { gate_proj, up_proj, down_proj } => {
+                swiglu(x, gate_proj, up_proj, down_proj)
+            }
+            Self::Gelu { c_fc, c_proj } => gelu_mlp(x, c_fc, c_proj),
+        }
     }
 }
 
-/// One layer: attention, then the MLP, each behind a norm, and each added to what came in (HF
-/// `LlamaDecoderLayer`, `GPT2Block`).
+/// One layer: attention, then the MLP. Each reads a normed copy of the stream, and its output is
+/// added to the stream (HF `LlamaDecoderLayer`, `GPT2Block`).
 #[derive(Debug, Clone)]
 pub struct DecoderLayer {
     /// The norm before the attention (`input_layernorm`, GPT-2's `ln_1`).
@@ -122,10 +130,11 @@ pub struct DecoderLayer {
 }
 
 impl DecoderLayer {
-    /// `x` and the result are `(B, T, C)`.
+    /// Runs the layer on the stream `x`, `(B, T, C)`, and returns the new stream, `(B, T, C)`. Hands
+    /// `step`, `cos_sin` and `cache` to the attention.
     ///
     /// # Errors
-    /// If the shapes do not fit.
+    /// If the shapes don't match.
     pub fn forward(
         &self,
         x: &Tensor,
@@ -133,8 +142,8 @@ impl DecoderLayer {
         cos_sin: Option<&CosSin>,
         cache: &mut dyn Cache,
     ) -> Result<Tensor> {
-        // task 5.4: norm, attention, residual; then norm, MLP, residual
-        todo!("day 5, task 4: norm, attention, residual; then norm, MLP, residual")
+        // task 5.1: Add to the stream: first the attention's output, then the MLP's
+        todo!("day 5, task 1: Add to the stream: first the attention's output, then the MLP's")
     }
 }
 
@@ -143,45 +152,58 @@ impl DecoderLayer {
 pub struct Transformer {
     /// Sizes, context and special ids.
     pub config: ModelConfig,
-    /// Where the weights are.
+    /// The device that holds the weights.
     pub device: Device,
     /// The embedding table, `(V, C)` (GPT-2's `wte`).
     pub embed_tokens: Weight,
-    /// GPT-2's table of positions, `(context, C)`; None: RoPE, inside the attention.
+    /// GPT-2's table of positions, `(context, C)`. None: positions are RoPE's.
     pub wpe: Option<Tensor>,
-    /// RoPE, one for all layers; None: GPT-2.
+    /// RoPE, shared by all layers. None: positions are in `wpe`.
     pub rotary_emb: Option<RotaryEmbedding>,
     /// The layers, first to last (GPT-2's `h`).
     pub layers: Vec<DecoderLayer>,
     /// The norm after the last layer (GPT-2's `ln_f`).
     pub norm: Norm,
-    /// The head, `(V, C)`; None: tied, the embedding table is the head.
+    /// The LM head, `(V, C)`. None: tied, so the embedding table is the head.
     pub lm_head: Option<Weight>,
-    /// The operations that look up ids and multiply with the head. Every layer has the same ones.
+    /// The operations for the embedding and the head. The layers have the same ones.
     pub ops: SharedOps,
 }
 
 impl Transformer {
-    /// The rows of the step's ids, and of its positions where there is a table of them: `(B, T)` to
-    /// `(B, T, C)`.
+    /// Looks up the embedding of each of the step's ids, `(B, T)`, and returns the stream, `(B, T,
+    /// C)`. If the model has a table of positions, adds its rows for the step's positions.
     ///
-    /// `ops.embed` looks the rows up. The table may be bf16 or f16 in memory; [`activation_dtype`]
-    /// says the type of the result.
+    /// The embedding table may be bf16 or f16 in memory; the stream has the type that
+    /// [`activation_dtype`] returns, and so has the table of positions.
     ///
     /// # Errors
     /// If an id or a position is out of range.
     pub fn embed(&self, step: &Step) -> Result<Tensor> {
-        // task 5.5: look the ids up, and add the positions if there is a table
-        todo!("day 5, task 5: look the ids up, and add the positions if there is a table")
+        // task 5.2: Look up the ids; add the positions if there is a table of them
+        todo!("day 5, task 2: Look up the ids; add the positions if there is a table of them")
     }
 
-    /// The last norm, then one score for every token: `(B, n, C)` to logits `(B, n, V)`, f32.
+    /// Applies the last norm and the LM head: `(B, n, C)` to logits, `(B, n, V)`, in f32.
     ///
     /// # Errors
-    /// If the shapes do not fit.
+    /// If the shapes don't match.
     pub fn head(&self, x: &Tensor) -> Result<Tensor> {
-        // task 5.6: norm, head, f32; mind the tied head
-        todo!("day 5, task 6: norm, head, f32; mind the tied head")
+        // task 5.3: Norm the stream and multiply it with the LM head, which may be tied
+        todo!("day 5, task 3: Norm the stream and multiply it with the LM head, which may be tied")
+    }
+
+    /// Returns the logits that the model would have if it ended after the embedding, after the
+    /// first layer, after the second, and so on: one tensor `(B, n, V)` for each, for the positions
+    /// that the step asks for (known as the *logit lens*). The last one is what [`Model::forward`]
+    /// returns. Runs every layer once.
+    ///
+    /// # Errors
+    /// If the step doesn't fit the model or the cache.
+    pub fn lens(&self, step: &Step, cache: &mut dyn Cache) -> Result<Vec<Tensor>> {
+        cache.begin(step)?;
+        // task 5.5 (challenge): Return the logits after the embedding and after each layer
+        todo!("day 5, task 5: Return the logits after the embedding and after each layer")
     }
 }
 
@@ -196,36 +218,35 @@ impl Model for Transformer {
 
     fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
         cache.begin(step)?;
-        // task 5.7: cosines and sines once, the layers, the head where the step asks
-        todo!("day 5, task 7: cosines and sines once, the layers, the head where the step asks")
+        // task 5.4: Embed, run the layers in order, and apply the head where the step asks for it
+        todo!("day 5, task 4: Embed, run the layers in order, and apply the head where the step asks for it")
     }
 }
 
-/// GPT-2's attention: as many key/value heads as heads, biases everywhere, no RoPE, and one matrix
-/// for q, k and v (HF `GPT2Attention`).
+/// GPT-2's attention: no groups, no RoPE, biases everywhere, and one matrix for q, k and v (HF
+/// `GPT2Attention`).
 #[derive(Debug, Clone)]
 pub struct FusedAttention {
-    /// Which layer of the stack this is: the cache's index.
+    /// Index of this layer, in the stack and in the cache.
     pub layer_idx: usize,
     /// Number of heads.
     pub num_heads: usize,
-    /// Makes q, k and v in one product, `(3 * C, C)`: first all of q, then all of k, then all of v.
+    /// Computes q, k and v in one product, `(3 * C, C)`: all of q, then all of k, then all of v.
     pub c_attn: Projection,
     /// Mixes the heads, `(C, C)`.
     pub c_proj: Projection,
-    /// The operations it computes with: attention of days 1 and 4, or a kernel.
+    /// Computes the attention: days 1 and 4, or a kernel.
     pub ops: SharedOps,
 }
 
 impl FusedAttention {
-    /// As day 4's [`Attention::forward`]: `x` and the result are `(B, T, C)`.
+    /// Runs the attention on normed `x`, `(B, T, C)`, and returns the same shape, like day 4's
+    /// [`Attention::forward`].
     ///
     /// # Errors
-    /// If the shapes do not fit.
+    /// If the shapes don't match.
     pub fn forward(&self, x: &Tensor, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
-        // task 5.8: one product, cut in three, split; append, attend, merge, project back
-        todo!(
-            "day 5, task 8: one product, cut in three, split; append, attend, merge, project back"
-        )
+        // task 5.6 (further): Cut one product into q, k and v, then attend as on day 4
+        todo!("day 5, task 6: Cut one product into q, k and v, then attend as on day 4")
     }
 }

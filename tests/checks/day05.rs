@@ -21,7 +21,7 @@ const LOGITS: f32 = 1e-4;
 // by 2e-6.
 const STAGE: f32 = 5e-5;
 
-/// The models that don't need task 5.8: the trained ones, and small random ones that cover the
+/// The models that don't need task 5.6: the trained ones, and small random ones that cover the
 /// rest: an untied head, Llama 3's RoPE and biases everywhere; equal numbers of query and key/value
 /// heads; QK-norm and heads wider than the residual stream.
 const ROPE_MODELS: [&str; 5] =
@@ -32,15 +32,12 @@ const GPT2: &str = "story-gpt2-1m";
 pub trait Seams {
     fn model(&self) -> &dyn Model;
     fn embed(&self, step: &Step) -> Result<Tensor>;
-    /// Runs a layer's norm and attention, without the residual.
-    fn attention(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor>;
-    /// Runs a layer's norm and MLP, without the residual.
-    fn mlp(&self, layer: usize, x: &Tensor) -> Result<Tensor>;
     /// Runs a whole layer with an all-zero MLP, which leaves its first half.
     fn attend(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor>;
     /// Runs a whole layer with an all-zero attention, which leaves its second half.
     fn feed_forward(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor>;
     fn head(&self, x: &Tensor) -> Result<Tensor>;
+    fn lens(&self, step: &Step, cache: &mut dyn Cache) -> Result<Vec<Tensor>>;
 }
 
 /// Day 5 as a bundle of functions. Models are passed as the crate's structs, because their fields
@@ -56,7 +53,7 @@ pub struct Day {
 macro_rules! implementation {
     ($($path:ident)::+) => {{
         use candecode::day05_model as given;
-        use candecode::kit::{Model, NoCache, Step};
+        use candecode::kit::{Cache, Model, NoCache, Step};
         use candle_core::{Result, Tensor};
         use $($path)::+ as code;
         fn norm(norm: given::Norm) -> code::Norm {
@@ -110,15 +107,6 @@ macro_rules! implementation {
             fn embed(&self, step: &Step) -> Result<Tensor> {
                 self.model.embed(step)
             }
-            fn attention(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor> {
-                let (layer, cos_sin) = (&self.model.layers[layer], self.cos_sin(step)?);
-                let normed = layer.attention_norm.forward(x)?;
-                layer.attention.forward(&normed, step, cos_sin.as_ref(), &mut NoCache)
-            }
-            fn mlp(&self, layer: usize, x: &Tensor) -> Result<Tensor> {
-                let layer = &self.model.layers[layer];
-                layer.mlp.forward(&layer.mlp_norm.forward(x)?)
-            }
             fn attend(&self, layer: usize, x: &Tensor, step: &Step) -> Result<Tensor> {
                 let cos_sin = self.cos_sin(step)?;
                 self.without_mlp[layer].forward(x, step, cos_sin.as_ref(), &mut NoCache)
@@ -129,6 +117,9 @@ macro_rules! implementation {
             }
             fn head(&self, x: &Tensor) -> Result<Tensor> {
                 self.model.head(x)
+            }
+            fn lens(&self, step: &Step, cache: &mut dyn Cache) -> Result<Vec<Tensor>> {
+                self.model.lens(step, cache)
             }
         }
         fn build(t: given::Transformer) -> Result<Box<dyn day::Seams>> {
@@ -186,15 +177,19 @@ pub fn without_attention(layer: &DecoderLayer) -> Result<DecoderLayer> {
 
 /// Loads a story model, or a small random one from `tests/oracle/`.
 fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
+    (day.build)(transformer(name, dtype)?)
+}
+
+/// Returns such a model's weights, in the crate's structs.
+fn transformer(name: &str, dtype: DType) -> Result<Transformer> {
     let dir = if name.starts_with("tiny") { oracle(name) } else { models_dir()?.join(name) };
     let message = |e: anyhow::Error| Error::Msg(format!("{e:#}"));
     let config = candecode::formats::read_config(&dir).map_err(message)?;
     let weights = candecode::formats::open_weights(&dir, dtype, &device()?).map_err(message)?;
-    let transformer = match config.family {
-        Family::Gpt2 => load::gpt2(&weights, config, &ops()?)?,
-        _ => load::llama(&weights, config, &ops()?)?,
-    };
-    (day.build)(transformer)
+    match config.family {
+        Family::Gpt2 => load::gpt2(&weights, config, &ops()?),
+        _ => load::llama(&weights, config, &ops()?),
+    }
 }
 
 /// Returns the model's number of layers.
@@ -265,7 +260,7 @@ fn check_logits(day: &Day, name: &str) -> Outcome {
         stages(&*model, name)?;
     }
     found.likely(
-        "every stage alone is right: the fault is in forward, in their order or in what they get",
+        "every stage is right on its own: the mistake is in forward, in their order or in their inputs",
     )
 }
 
@@ -274,10 +269,10 @@ fn check_logits(day: &Day, name: &str) -> Outcome {
 fn check_long_text(day: &Day, name: &str) -> Outcome {
     let found = long_text(day, name);
     if found.is_err() && check_logits(day, name).is_err() {
-        return found.likely("the short text is wrong, too: begin with its logits");
+        return found.likely("the short text is wrong, too: start with its logits");
     }
     found.likely(
-        "the short text is right, so what is wrong grows with the length: positions, or the mask",
+        "the short text is right, so the mistake grows with the length: positions, or the mask",
     )
 }
 
@@ -311,7 +306,8 @@ fn long_text(day: &Day, name: &str) -> Outcome {
     )
 }
 
-pub fn norms_by_hand(day: &Day) -> Outcome {
+/// Checks the given `Norm::forward`.
+fn norms_by_hand(day: &Day) -> Outcome {
     let vector = |a: f32, b: f32| Tensor::new(&[a, b], &device()?);
     let row = |a: f32, b: f32| Tensor::new(&[[[a, b]]], &device()?);
     let rms = |eps| Ok::<_, Error>(Norm::Rms { weight: vector(1.0, 2.0)?, eps, ops: plain() });
@@ -403,7 +399,7 @@ pub fn a_silent_attention_adds_nothing(day: &Day) -> Outcome {
     let step = small_step(&*model, &[1, 2], &[0, 1])?;
     let got = model.attend(0, &x, &step);
     close("a layer on [3, 4] and [5, -6], o_proj and down_proj all zeros", got, &x, 0.0)
-        .likely("what comes in, not normed, is added to what the attention gives")
+        .likely("the attention's output is added to x itself, not to the normed copy")
 }
 
 pub fn attend_by_hand(day: &Day) -> Outcome {
@@ -435,16 +431,15 @@ pub fn each_half_has_its_norm_by_hand(day: &Day) -> Outcome {
     // Halved, it is a = [0.4243, 0.5657], and the MLP returns SiLU(a) · a.
     let want = Tensor::new(&[[[3.10881f32, 4.204086]]], &device()?)?;
     close(&format!("{input}, o_proj zeros"), model.feed_forward(0, &x, &step), &want, 1e-5)
-        .likely("the norm before the MLP is mlp_norm")
+        .likely("the norm before the MLP is mlp_norm")?;
+    norms_by_hand(day)
 }
 
 pub fn attend_equals_hf(day: &Day) -> Outcome {
     for name in ROPE_MODELS {
         let model = load(day, name, DType::F32)?;
         for layer in 0..depth(&*model) {
-            check_attend(&*model, name, layer, &format!(", {SEAM}")).likely(
-                "the norm in it is 5.1's, the attention 5.2's: if one fails, mend that first",
-            )?;
+            check_attend(&*model, name, layer, &format!(", {SEAM}"))?;
         }
     }
     Ok(())
@@ -456,37 +451,7 @@ pub fn a_silent_mlp_adds_nothing(day: &Day) -> Outcome {
     let step = small_step(&*model, &[1, 2], &[0, 1])?;
     let got = model.feed_forward(0, &x, &step);
     close("a layer on [3, 4] and [5, -6], down_proj and o_proj all zeros", got, &x, 0.0)
-        .likely("what comes in, not normed, is added to what the MLP gives")
-}
-
-pub fn attention_equals_hf(day: &Day) -> Outcome {
-    for name in ROPE_MODELS {
-        let model = load(day, name, DType::F32)?;
-        let (_, step) = golden_step(&*model, name)?;
-        for layer in 0..depth(&*model) {
-            let x = of(name, &format!("x.{layer}"))?;
-            let want = (of(name, &format!("attend.{layer}"))? - &x)?;
-            let got = model.attention(layer, &x, &step);
-            let input = format!("{name}, layer {layer}, norm and attention, {SEAM}");
-            close(&input, got, &want, STAGE)
-                .likely("the norm in it is 5.1's: if that fails, mend it first")?;
-        }
-    }
-    Ok(())
-}
-
-pub fn mlp_equals_hf(day: &Day) -> Outcome {
-    for name in ROPE_MODELS.into_iter().chain([GPT2]) {
-        let model = load(day, name, DType::F32)?;
-        for layer in 0..depth(&*model) {
-            let x = of(name, &format!("attend.{layer}"))?;
-            let want = (of(name, &format!("x.{}", layer + 1))? - &x)?;
-            let input = format!("{name}, layer {layer}, norm and MLP, {SEAM}");
-            close(&input, model.mlp(layer, &x), &want, STAGE)
-                .likely("the norm in it is 5.1's: if that fails, mend it first")?;
-        }
-    }
-    Ok(())
+        .likely("the MLP's output is added to the stream itself, not to the normed copy")
 }
 
 pub fn feed_forward_equals_hf(day: &Day) -> Outcome {
@@ -508,8 +473,9 @@ pub fn embed_by_hand(day: &Day) -> Outcome {
     let model = (day.build)(small(1.0, true, false)?)?;
     let want = Tensor::new(&[[[20.1f32, 21.2], [0.3, 1.4]]], &device()?)?;
     let got = model.embed(&small_step(&*model, &[2, 0], &[1, 2])?);
-    let input =
-        format!("ids 2 0 at positions 1 2; {table}; those of positions 1 and 2 [.1, .2], [.3, .4]");
+    let input = format!(
+        "ids 2 0 at positions 1 2; {table}; wpe has [.1, .2], [.3, .4] for positions 1 and 2"
+    );
     close(&input, got, &want, 1e-5)
 }
 
@@ -525,7 +491,7 @@ pub fn embed_widens_a_half_table(day: &Day) -> Outcome {
         let model = load(day, name, DType::BF16)?;
         let (_, step) = golden_step(&*model, name)?;
         let want = candecode::kit::device::activation_dtype(DType::BF16, &device()?);
-        let input = format!("{name} with bf16 weights: the type of what embed gives");
+        let input = format!("{name} with bf16 weights: the type of the stream");
         equal(&input, model.embed(&step).map(|x| x.dtype()), &want)?;
     }
     Ok(())
@@ -569,7 +535,7 @@ pub fn only_the_logits_asked_for(day: &Day) -> Outcome {
     let logits = |ask: Logits| model.model().forward(&step.clone().with_logits(ask), &mut NoCache);
     let all = logits(Logits::All)?;
     let input = "tiny-llama, 2 rows of 4 tokens, ";
-    let says = "hand the head step.chosen(hidden), not every position";
+    let says = "give the head step.chosen(&x), not every position";
     close(&format!("{input}Logits::Last(1)"), logits(Logits::Last(1)), &all.narrow(1, 3, 1)?, 1e-5)
         .likely(says)?;
     close(&format!("{input}Logits::Last(2)"), logits(Logits::Last(2)), &all.narrow(1, 2, 2)?, 1e-5)
@@ -595,8 +561,9 @@ fn check_pieces(day: &Day, name: &str) -> Outcome {
     let layers: Vec<usize> = (0..depth(&*model)).collect();
     let input = format!("{name}, 4 tokens, then 1, then 2, with a cache");
     equal(&format!("{input}: layers appended to"), Ok(cache.appended), &layers.repeat(3))?;
-    close(&format!("{input}, against 7 at once"), Tensor::cat(&parts, 1), &want, LOGITS)
-        .likely("hand step and cache on to every block; positions are the step's, not 0 to T")
+    close(&format!("{input}, against 7 at once"), Tensor::cat(&parts, 1), &want, LOGITS).likely(
+        "pass step and cache to every layer; positions come from the step, they are not 0 to T",
+    )
 }
 
 pub fn pieces_equal_the_whole(day: &Day) -> Outcome {
@@ -620,7 +587,7 @@ fn check_padding(day: &Day, name: &str) -> Outcome {
         let input =
             format!("{name}, two rows, the second with padding 2: row {row}, against it alone");
         close(&input, got, &want, LOGITS)
-            .likely("mask and positions are the step's: hand the step on, make none of your own")?;
+            .likely("mask and positions come from the step: pass it on, don't make your own")?;
     }
     Ok(())
 }
@@ -649,7 +616,7 @@ pub fn fused_attention_by_hand(day: &Day) -> Outcome {
     let step = small_step(&*model, &[0, 1], &[0, 1])?;
     let got = (day.fused)(attention, &x, &step, &mut NoCache);
     close("x is [2, 4] and [6, 8]; q all zeros, k = x + [5, 7], v = x + [1, 2]", got, &want, 1e-5)
-        .likely("c_attn gives all of q, then all of k, then all of v")
+        .likely("c_attn returns all of q, then all of k, then all of v")
 }
 
 pub fn gpt2_layers_equal_hf(day: &Day) -> Outcome {
@@ -659,8 +626,7 @@ pub fn gpt2_layers_equal_hf(day: &Day) -> Outcome {
         check_attend(&*model, GPT2, layer, &note)
             .and_then(|()| check_feed_forward(&*model, GPT2, layer, &note))
             .likely(
-                "this runs 5.1 to 5.4, too: if one of them fails, or fused attention by hand \
-                 passes, begin there",
+                "this runs 5.1 as well: if it fails, or if fused attention by hand passes, start there",
             )?;
     }
     Ok(())
@@ -679,7 +645,8 @@ pub fn gpt2_pieces_and_padding(day: &Day) -> Outcome {
     check_padding(day, GPT2)
 }
 
-pub fn norms_equal_candle_nn(day: &Day) -> Outcome {
+/// Checks the given `Norm::forward`.
+fn norms_equal_candle_nn(day: &Day) -> Outcome {
     let mut random = Random::new(51);
     for _ in 0..16 {
         let (b, t, c) = (1 + random.below(3), 1 + random.below(5), 2 + random.below(7));
@@ -718,6 +685,33 @@ pub fn head_equals_candle_nn(day: &Day) -> Outcome {
         let input =
             format!("head on random x {:?}, against candle_nn::RmsNorm and Linear", x.dims());
         close(&input, model.head(&x), &want, 1e-5)?;
+    }
+    norms_equal_candle_nn(day)
+}
+
+/// Compares every depth with the reader's own forward on a model that ends there.
+pub fn the_lens_reads_every_depth(day: &Day) -> Outcome {
+    for name in ["tiny-llama", "story-230k"] {
+        let model = load(day, name, DType::F32)?;
+        let layers = depth(&*model);
+        let step = Step::new(model.model(), &[11, 12, 13, 14], 0)?;
+        for (ask, what) in [(Logits::All, "Logits::All"), (Logits::Last(1), "Logits::Last(1)")] {
+            let step = step.clone().with_logits(ask);
+            let input = format!("{name}, {layers} layers, 4 tokens, {what}");
+            let mut cache = Keep::default();
+            let depths = model.lens(&step, &mut cache)?;
+            equal(&format!("{input}: number of tensors"), Ok(depths.len()), &(layers + 1))
+                .likely("one for the embedding alone, and one after each layer")?;
+            let once: Vec<usize> = (0..layers).collect();
+            equal(&format!("{input}: layers run"), Ok(cache.appended), &once)?;
+            for (depth, got) in depths.into_iter().enumerate() {
+                let mut ends_here = transformer(name, DType::F32)?;
+                ends_here.layers.truncate(depth);
+                let ends_here = (day.build)(ends_here)?;
+                let want = ends_here.model().forward(&step, &mut NoCache)?;
+                close(&format!("{input}: after {depth} layers"), Ok(got), &want, LOGITS)?;
+            }
+        }
     }
     Ok(())
 }
