@@ -1,6 +1,6 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
 //! Day 5: the model. A stack of layers from token ids to logits: Llama, Qwen2 and Qwen3. Optional:
-//! GPT-2, whose attention is different.
+//! GPT-2, which has a different attention.
 //!
 //! `engine::load` fills these structs from a safetensors file.
 
@@ -84,7 +84,7 @@ impl SelfAttention {
 pub enum Mlp {
     /// Day 3's `swiglu`, used by Llama, Qwen2 and Qwen3.
     Swiglu {
-        /// The matrix whose output goes through SiLU, `(intermediate, C)`.
+        /// The matrix on the way in that is followed by SiLU, `(intermediate, C)`.
         gate_proj: Projection,
         /// The other matrix on the way in, `(intermediate, C)`.
         up_proj: Projection,

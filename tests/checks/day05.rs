@@ -180,7 +180,7 @@ fn load(day: &Day, name: &str, dtype: DType) -> Result<Box<dyn Seams>> {
     (day.build)(transformer(name, dtype)?)
 }
 
-/// Returns such a model's weights, in the crate's structs.
+/// Loads the weights of a model for [`load`] into the crate's structs.
 fn transformer(name: &str, dtype: DType) -> Result<Transformer> {
     let dir = if name.starts_with("tiny") { oracle(name) } else { models_dir()?.join(name) };
     let message = |e: anyhow::Error| Error::Msg(format!("{e:#}"));
