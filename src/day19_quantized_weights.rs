@@ -126,9 +126,8 @@ pub fn dequantize_block_q4_0(block: &BlockQ4_0) -> [f32; BLOCK_SIZE] {
     todo!("day 19, task 3: Restore the 32 numbers from the scale and the 16 bytes")
 }
 
-/// Returns how far a number can be from its restored value, in any block of this format whose
-/// largest magnitude is `largest`. No number of such a block is further off, and some number of
-/// such a block comes within 2 % of it.
+/// Returns an upper bound for the error of a number, `|x - restored x|`, in any block of this format
+/// with the largest magnitude `largest`. The bound is tight: an error within 2 % of it can occur.
 ///
 /// Infinity for Q4_1, which this day only reads.
 pub fn largest_error(kind: QuantType, largest: f32) -> f32 {
@@ -195,7 +194,7 @@ pub fn dequantize_matrix(matrix: &QuantizedMatrix) -> Result<Tensor> {
 
 // part 2: products of small integers
 
-/// Quantises a row of activations. They become Q8_0 whatever the weights are, as in llama.cpp.
+/// Quantises a row of activations. The result is Q8_0 for every format of the weights, as in llama.cpp.
 ///
 /// # Errors
 /// If the row's length isn't a multiple of [`BLOCK_SIZE`], or a block can't be quantised.
@@ -375,8 +374,8 @@ pub fn squared_error(x: &[f32; BLOCK_SIZE], block: &BlockQ4_0) -> f32 {
 /// # Errors
 /// Same as [`quantize_block_q8_0`].
 pub fn closer_block_q4_0(x: &[f32; BLOCK_SIZE]) -> Result<BlockQ4_0> {
-    // task 19.12 (further): Challenge: Fill the same 18 bytes with a smaller error
-    todo!("day 19, task 12: Challenge: Fill the same 18 bytes with a smaller error")
+    // task 19.12 (challenge): Fill the same 18 bytes with a smaller error
+    todo!("day 19, task 12: Fill the same 18 bytes with a smaller error")
 }
 
 // part 4: after the end
