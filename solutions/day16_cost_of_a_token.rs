@@ -1,49 +1,50 @@
-//! Day 16: the cost of a token. Which bytes a pass moves and which operations it does, how long
-//! that takes at least, and what somebody who waits for the text feels of it.
+//! Day 16: the cost of a token. The bytes a pass moves, the operations it performs, how long that
+//! takes at least on a given machine, and how many sequences fit in its memory.
 //!
-//! Everything here is arithmetic on a configuration: no tensor, no weights, no clock. Counts are
+//! Everything here is arithmetic on a configuration: no tensors, no weights, no clock. Counts are
 //! f64, which is exact up to 2⁵³ and never overflows.
 
 use candecode::kit::{Family, ModelConfig};
 use candle_core::{bail, DType, Result};
 
-/// One forward pass by its sizes: what a `Step` looks like from a distance.
+/// The sizes of a forward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pass {
-    /// Sequences side by side: B in shapes.
+    /// Sequences in the batch: B in shapes.
     pub rows: usize,
-    /// New tokens of each row: T. All of the prompt in prefill, 1 in decoding.
+    /// New tokens per row: T. The whole prompt in prefill, 1 in decoding.
     pub new: usize,
-    /// Positions of each row that the KV cache holds already: S.
+    /// Positions per row that are already in the KV cache: S.
     pub past: usize,
-    /// How many of the new positions of each row get logits.
+    /// New positions per row that get logits.
     pub logits: usize,
 }
 
 impl Pass {
-    /// The pass over a prompt: `prompt` new tokens a row, logits for the last of them.
+    /// A prefill: `prompt` new tokens per row, with logits for the last one.
     pub fn prefill(rows: usize, prompt: usize) -> Self {
         Self { rows, new: prompt, past: 0, logits: 1 }
     }
 
-    /// The pass that decodes one more token of every row, after `past` cached positions.
+    /// A decode step: one new token per row after `past` cached positions.
     pub fn decode(rows: usize, past: usize) -> Self {
         Self { rows, new: 1, past, logits: 1 }
     }
 }
 
-/// Bytes that one number takes in memory. A quantised weight may take a fraction: 4.5 bits in
-/// llama.cpp's Q4_0, which is 0.5625 bytes.
+/// Bytes per number. Quantised weights can take a fraction of a byte: llama.cpp's Q4_0 stores a
+/// weight in 4.5 bits, which is 0.5625 bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Precision {
-    /// Bytes of a weight.
+    /// Bytes per weight.
     pub weight_bytes: f64,
-    /// Bytes of a number in the KV cache.
+    /// Bytes per number in the KV cache.
     pub cache_bytes: f64,
 }
 
 impl Precision {
-    /// Weights of one type and a cache of another, as a model with `--dtype bf16` on the CPU has.
+    /// Sets the widths from two types. They can differ: with `--dtype bf16` on the CPU the weights
+    /// are bf16 and the cache is f32.
     pub fn new(weights: DType, cache: DType) -> Self {
         Self {
             weight_bytes: weights.size_in_bytes() as f64,
@@ -52,13 +53,13 @@ impl Precision {
     }
 }
 
-/// Bytes of a logit: logits are f32, whatever the weights are.
+/// Bytes per logit. Logits are f32 whatever the type of the weights.
 pub const LOGIT_BYTES: f64 = 4.0;
 
-/// Bytes that a pass moves between memory and processor, by what they are.
+/// Bytes a pass moves between memory and processor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BytesMoved {
-    /// Weights of the matrices.
+    /// The matrices' weights.
     pub weights: f64,
     /// Keys and values.
     pub cache: f64,
@@ -67,24 +68,23 @@ pub struct BytesMoved {
 }
 
 impl BytesMoved {
-    /// All of them.
+    /// Returns the sum.
     pub fn total(&self) -> f64 {
         self.weights + self.cache + self.logits
     }
 }
 
-/// Floating-point operations of a pass, by what they are for. A multiplication and the addition of
-/// its result are two.
+/// Floating-point operations of a pass. A multiply-add counts as two.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Operations {
-    /// Products with the weights, the LM head's among them.
+    /// Products with the weights, including the LM head's.
     pub weights: f64,
     /// Queries with keys, and probabilities with values.
     pub attention: f64,
 }
 
 impl Operations {
-    /// All of them.
+    /// Returns the sum.
     pub fn total(&self) -> f64 {
         self.weights + self.attention
     }
@@ -92,10 +92,11 @@ impl Operations {
 
 // part 1: what a pass costs
 
-/// How many weights the matrices of one layer have: q, k, v and output projection, and the MLP's
-/// three (Llama, Qwen) or two (GPT-2). Norms and biases are left out: they are vectors.
+/// Returns the number of weights in the matrices of one layer: the query, key, value and output
+/// projections, and the MLP's three matrices (Llama, Qwen) or two (GPT-2). Norms and biases aren't
+/// counted, because they are only vectors.
 pub fn layer_weights(config: &ModelConfig) -> f64 {
-    // task 16.1: the weights of all matrices of one layer
+    // task 16.1: Count the weights in the matrices of one layer
     // <solution>
     let hidden = config.hidden_size as f64;
     let queries = (config.num_attention_heads * config.head_dim) as f64;
@@ -109,47 +110,46 @@ pub fn layer_weights(config: &ModelConfig) -> f64 {
     // </solution>
 }
 
-/// How many weights a pass reads: those of all layers, and those of the LM head, `(V, C)`.
+/// Returns the number of weights a pass reads from memory.
 ///
-/// Of the embedding table a pass looks up a few rows, which do not count. But where the table is
-/// tied it is the LM head, too.
+/// These are the matrices of all layers, and every table that is multiplied as a whole. A few rows
+/// that are looked up in a table don't count.
 pub fn weights_read(config: &ModelConfig) -> f64 {
-    // task 16.2: all layers and the head; mind the embedding table
+    // task 16.2: Count the weights that a pass reads
     // <solution>
     let head = config.vocab_size as f64 * config.hidden_size as f64;
     config.num_hidden_layers as f64 * layer_weights(config) + head
     // </solution>
 }
 
-/// The bytes that a pass moves: every weight once, whatever the number of rows and tokens; every
-/// key and value that is attended to once a row, those of the new tokens among them; and the
-/// logits once.
+/// Returns the bytes a pass moves: the weights it reads, the keys and values of every position that
+/// a row's new tokens attend to (read once per row), and the logits.
 ///
-/// What else a pass touches (activations, norms, the rows of the embedding table) stays in the
-/// processor's caches, and is left out.
+/// Activations, norms and rows of the embedding table aren't counted. They are few, and mostly stay
+/// in the processor's caches.
 pub fn bytes_moved(config: &ModelConfig, pass: &Pass, precision: &Precision) -> BytesMoved {
-    // task 16.3: the bytes of weights, keys and values, and logits
+    // task 16.3: Compute the bytes of the weights, of the keys and values, and of the logits
     // <solution>
-    let numbers_a_position =
+    let numbers_per_position =
         2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim;
     let positions = pass.rows as f64 * (pass.past + pass.new) as f64;
     let logits = pass.rows as f64 * pass.logits as f64 * config.vocab_size as f64;
     BytesMoved {
         weights: weights_read(config) * precision.weight_bytes,
-        cache: positions * numbers_a_position as f64 * precision.cache_bytes,
+        cache: positions * numbers_per_position as f64 * precision.cache_bytes,
         logits: logits * LOGIT_BYTES,
     }
     // </solution>
 }
 
-/// The operations that a pass does. Every new token is multiplied with every weight of the layers,
-/// and every position that gets logits with those of the LM head. In each layer and query head,
-/// every new token's query meets all keys up to its own, and as many values are added up: D
-/// multiplications and D additions for each of the two.
+/// Returns the operations of a pass. Every new token is multiplied by every weight of the layers,
+/// and every position that gets logits by the LM head's weights. In attention, every query head
+/// computes a score of D multiply-adds for each key that a new token sees, and adds that key's
+/// value with D more.
 ///
-/// Norms, softmax, RoPE and the like are left out: they grow with C, and products with C².
+/// Norms, softmax and RoPE aren't counted: they grow with C, and the products with C².
 pub fn operations(config: &ModelConfig, pass: &Pass) -> Operations {
-    // task 16.4: two operations for a weight and a token, and those of attention
+    // task 16.4: Count the operations of the products with the weights, and of attention
     // <solution>
     let rows = pass.rows as f64;
     let new = pass.new as f64;
@@ -171,59 +171,49 @@ pub fn operations(config: &ModelConfig, pass: &Pass) -> Operations {
     // </solution>
 }
 
-/// Arithmetic intensity: operations for each byte that is moved (Williams, Waterman and Patterson
+/// Returns the arithmetic intensity: operations per byte moved (Williams, Waterman and Patterson
 /// 2009, *Roofline*).
 pub fn intensity(bytes: f64, operations: f64) -> f64 {
-    // task 16.5: operations a byte
-    // <solution>
     operations / bytes
-    // </solution>
 }
 
-/// A machine as the roofline sees it: two numbers.
+/// A machine, described by two numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
-    /// Bytes that memory gives in a second.
+    /// Bytes per second that memory delivers.
     pub bandwidth: f64,
-    /// Floating-point operations that the processor does in a second, at most.
+    /// Floating-point operations per second that the processor can do at most.
     pub peak: f64,
 }
 
-/// What a pass waits for.
+/// What limits an operation or a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
-    /// Bytes.
+    /// Moving the bytes takes longer.
     Memory,
-    /// Operations.
+    /// Computing takes at least as long.
     Compute,
 }
 
-/// How long a pass takes at least, and what it waits for.
+/// A lower bound on the time, and what sets it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
     /// Seconds.
     pub seconds: f64,
-    /// What takes so long.
+    /// The resource that takes this long.
     pub bound: Bound,
 }
 
 impl Machine {
-    /// The roofline: operations that the machine does in a second, at most, for a program of this
-    /// intensity. It rises with the intensity as far as the peak.
+    /// Returns the roofline's height: the most operations per second that a program of this
+    /// intensity can reach. It rises with the intensity until it meets the peak.
     pub fn attainable(&self, intensity: f64) -> f64 {
-        // task 16.6: what memory feeds, but never more than the peak
-        // <solution>
-        let fed = self.bandwidth * intensity;
-        fed.min(self.peak)
-        // </solution>
+        (self.bandwidth * intensity).min(self.peak)
     }
 
-    /// The time of a pass: that of its bytes or that of its operations, whichever is longer, for
-    /// the two go on side by side. It is bound by memory if the bytes take longer than the
-    /// operations.
+    /// Predicts the time of one operation that moves `bytes` and computes `operations`. Moving and
+    /// computing overlap, so the longer of the two counts.
     pub fn predict(&self, bytes: f64, operations: f64) -> Prediction {
-        // task 16.7: the longer of two times, and which it is
-        // <solution>
         let moving = bytes / self.bandwidth;
         let computing = operations / self.peak;
         if moving > computing {
@@ -231,52 +221,74 @@ impl Machine {
         } else {
             Prediction { seconds: computing, bound: Bound::Compute }
         }
-        // </solution>
     }
 
-    /// The time of a pass of a model: that of the products with the weights plus that of attention.
-    /// The two run one after the other, and each waits for memory or for the processor by itself.
-    /// The bound is that of the longer one.
+    /// Predicts the time of a model's pass. It has two kinds of operations: the products with the
+    /// weights, which also write the logits, and attention, which reads the cache. They run one
+    /// after the other, and within each kind moving and computing overlap. The bound is that of the
+    /// kind that takes longer, or of the products if both take equally long.
     pub fn predict_pass(
         &self,
         config: &ModelConfig,
         pass: &Pass,
         precision: &Precision,
     ) -> Prediction {
+        // task 16.5: Predict the time of a pass from the times of its two kinds of operations
+        // <solution>
         let bytes = bytes_moved(config, pass, precision);
         let operations = operations(config, pass);
         let products = self.predict(bytes.weights + bytes.logits, operations.weights);
         let attention = self.predict(bytes.cache, operations.attention);
         let longer = if products.seconds < attention.seconds { attention } else { products };
         Prediction { seconds: products.seconds + attention.seconds, bound: longer.bound }
+        // </solution>
     }
 }
 
-/// How many rows of `length` positions have room for their keys and values in `memory` bytes, next
-/// to the weights: those of all matrices, the embedding table among them even if it isn't tied.
-pub fn rows_that_fit(
+// part 2: what a draft and a batch cost
+
+/// Returns the cost of verifying `drafts` drafted tokens (day 13), in decode steps: the time of the
+/// verifying pass divided by the time of a pass that decodes one token. Both run one row after
+/// `past` cached positions.
+pub fn verification_cost(
     config: &ModelConfig,
-    length: usize,
+    past: usize,
+    drafts: usize,
     precision: &Precision,
-    memory: f64,
-) -> usize {
-    let table = config.vocab_size as f64 * config.hidden_size as f64;
-    let untied = if config.tie_word_embeddings { 0.0 } else { table };
-    let weights = (weights_read(config) + untied) * precision.weight_bytes;
-    let row = bytes_moved(config, &Pass::decode(1, length.saturating_sub(1)), precision).cache;
-    ((memory - weights) / row).max(0.0) as usize
+    machine: &Machine,
+) -> f64 {
+    // task 16.6: Compare the time of a verifying pass with the time of a decode step
+    // <solution>
+    let fed = drafts + 1; // the last token of the text has not been fed yet
+    let verify = Pass { rows: 1, new: fed, past, logits: fed };
+    let decode = Pass::decode(1, past);
+    let seconds = |pass| machine.predict_pass(config, pass, precision).seconds;
+    seconds(&verify) / seconds(&decode)
+    // </solution>
 }
 
-/// The smallest batch at which the products with the weights are bound by operations and no longer
-/// by memory, in a decoding step. How long the rows are doesn't matter: the products don't read the
-/// cache. None if memory stays the bound however many rows there are, because a row's logits take
-/// longer to move than its products to compute.
+/// Returns the tokens per second, summed over all rows, of one decode step after `past` cached
+/// positions.
+pub fn decode_rate(
+    config: &ModelConfig,
+    rows: usize,
+    past: usize,
+    precision: &Precision,
+    machine: &Machine,
+) -> f64 {
+    rows as f64 / machine.predict_pass(config, &Pass::decode(rows, past), precision).seconds
+}
+
+/// Returns the critical batch: the smallest number of rows at which a decode step's products with
+/// the weights are compute-bound. Attention has no part in it.
+///
+/// Returns None if the products are memory-bound at any number of rows.
 pub fn critical_batch(
     config: &ModelConfig,
     precision: &Precision,
     machine: &Machine,
 ) -> Option<usize> {
-    // task 16.8: where the two times meet, as a function of the number of rows
+    // task 16.7: Find the smallest batch whose products with the weights are compute-bound
     // <solution>
     let one_row = Pass::decode(1, 0);
     let bytes = bytes_moved(config, &one_row, precision);
@@ -292,24 +304,64 @@ pub fn critical_batch(
     // </solution>
 }
 
-// part 2: what somebody waits for
-
-/// Tokens a second, of all rows together, in one decoding step after `past` cached positions.
-pub fn decode_rate(
+/// Returns the number of rows whose keys and values fit in `memory` bytes, next to the weights of
+/// all matrices. Every row has `length` positions.
+///
+/// The embedding table has to be in memory as well, even though a pass doesn't read all of it.
+/// Returns 0 if the weights leave no room for a row.
+pub fn rows_that_fit(
     config: &ModelConfig,
-    rows: usize,
-    past: usize,
+    length: usize,
     precision: &Precision,
-    machine: &Machine,
-) -> f64 {
-    // task 16.9: one token a row, in the time of the pass
+    memory: f64,
+) -> usize {
+    // task 16.8: Count the rows that fit in memory next to the weights
     // <solution>
-    let prediction = machine.predict_pass(config, &Pass::decode(rows, past), precision);
-    rows as f64 / prediction.seconds
+    let table = config.vocab_size as f64 * config.hidden_size as f64;
+    let lookup_only = if config.tie_word_embeddings { 0.0 } else { table };
+    let weights = (weights_read(config) + lookup_only) * precision.weight_bytes;
+    let row = bytes_moved(config, &Pass::prefill(1, length), precision).cache;
+    let rows = (memory - weights) / row;
+    rows.max(0.0) as usize
     // </solution>
 }
 
-/// What somebody who waits for a text feels, in seconds.
+/// Returns the largest number of rows that a service can run at once: the rows fit in `memory`
+/// bytes next to the weights, and their decode step takes at most `seconds`. Every row has `length`
+/// positions, at least 1, including the token that the step feeds.
+///
+/// Returns 0 if not even one row fits, or a step of one row takes too long.
+pub fn largest_batch(
+    config: &ModelConfig,
+    length: usize,
+    precision: &Precision,
+    machine: &Machine,
+    memory: f64,
+    seconds: f64,
+) -> usize {
+    // task 16.9 (further): Challenge: find the largest batch that fits in memory and is fast enough
+    // <solution>
+    let is_fast_enough = |rows: usize| {
+        let pass = Pass::decode(rows, length - 1);
+        machine.predict_pass(config, &pass, precision).seconds <= seconds
+    };
+    let mut enough = 0; // largest batch known to be fast enough
+    let mut too_many = rows_that_fit(config, length, precision, memory) + 1;
+    while too_many - enough > 1 {
+        let middle = enough + (too_many - enough) / 2;
+        if is_fast_enough(middle) {
+            enough = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    enough
+    // </solution>
+}
+
+// part 3: what a reader feels, after the end
+
+/// The latency of a request, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latency {
     /// Time to first token: from the request to its first token.
@@ -319,12 +371,11 @@ pub struct Latency {
     pub tpot: Option<f64>,
 }
 
-/// What a request will take that has the machine for itself: `prompt` tokens in, `new` tokens out,
-/// with a KV cache. The first token comes out of the prefill. Every other one takes a decoding
-/// step, which feeds the token before it.
+/// Predicts the latency of a request that has the machine to itself: `prompt` tokens in, `new`
+/// tokens out, with a KV cache.
 ///
 /// # Errors
-/// If there is no prompt, or no token is asked for.
+/// If the prompt is empty or no token is requested.
 pub fn predict_latency(
     config: &ModelConfig,
     prompt: usize,
@@ -332,7 +383,7 @@ pub fn predict_latency(
     precision: &Precision,
     machine: &Machine,
 ) -> Result<Latency> {
-    // task 16.10: the prefill, and the mean of the decoding steps
+    // task 16.10 (further): Predict the time to first token and the time per output token
     // <solution>
     if prompt == 0 || new == 0 {
         bail!("a prompt of {prompt} tokens and {new} new ones: both must be at least 1")
@@ -351,33 +402,13 @@ pub fn predict_latency(
     // </solution>
 }
 
-/// What it costs to verify `drafts` drafted tokens (day 13), in decoding steps: the time of the
-/// pass that verifies over that of the pass that decodes one token, both of one row after `past`
-/// cached positions.
-pub fn verification_cost(
-    config: &ModelConfig,
-    past: usize,
-    drafts: usize,
-    precision: &Precision,
-    machine: &Machine,
-) -> f64 {
-    // task 16.11: how many tokens are fed, how many get logits?
-    // <solution>
-    let fed = drafts + 1; // the last token of the text has not been fed yet
-    let verify = Pass { rows: 1, new: fed, past, logits: fed };
-    let decode = Pass::decode(1, past);
-    let seconds = |pass| machine.predict_pass(config, pass, precision).seconds;
-    seconds(&verify) / seconds(&decode)
-    // </solution>
-}
-
-/// The number of drafted tokens, 0 to `most`, that gives the most tokens a second, if each draft is
-/// accepted with probability `acceptance` whatever the others are, and drafting itself takes no
-/// time. A pass that verifies K drafts then gives 1 + a + a² + … + aᴷ tokens on average (Leviathan
-/// et al. 2023, equation 1). Of equal ones the smallest counts.
+/// Returns the number of drafted tokens, 0 to `most`, with the highest decoding speed, assuming
+/// that each draft is accepted with probability `acceptance` independently of the others and that
+/// drafting takes no time. A pass that verifies K drafts then yields 1 + a + a² + … + aᴷ tokens on
+/// average (Leviathan et al. 2023, equation 1). Ties go to the smallest number.
 ///
 /// # Errors
-/// If `acceptance` is no probability.
+/// If `acceptance` isn't between 0 and 1.
 pub fn best_draft_length(
     config: &ModelConfig,
     past: usize,
@@ -386,10 +417,10 @@ pub fn best_draft_length(
     precision: &Precision,
     machine: &Machine,
 ) -> Result<usize> {
-    // task 16.12 (further): tokens a pass over cost of a pass, the best of all K
+    // task 16.11 (further): Find the draft length that yields the most tokens per second
     // <solution>
     if !(0.0..=1.0).contains(&acceptance) {
-        bail!("an acceptance of {acceptance} is no probability: it must be between 0 and 1")
+        bail!("an acceptance of {acceptance}: it must be between 0 and 1")
     }
     let mut best = 0;
     let mut best_gain = 1.0;
@@ -408,49 +439,43 @@ pub fn best_draft_length(
     // </solution>
 }
 
-/// A request as a clock saw it: all times in seconds, of one clock.
+/// The measured times of a request, in seconds on one clock.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestTrace {
     /// When the request was sent.
     pub sent: f64,
-    /// When each of its tokens came, in order.
+    /// When each token arrived, in order.
     pub tokens: Vec<f64>,
 }
 
 impl RequestTrace {
-    /// Time to first token and time per output token, as vLLM's benchmark counts them: the second
-    /// is the time from the first token to the last, over the tokens after the first.
+    /// Returns the latency as vLLM's benchmark defines it: the time per output token is the time
+    /// from the first token to the last, divided by the number of tokens after the first.
     ///
     /// # Errors
-    /// If no token came.
+    /// If no token arrived.
     pub fn latency(&self) -> Result<Latency> {
-        // task 16.13: differences of times; how many gaps have n tokens?
-        // <solution>
         let (Some(first), Some(last)) = (self.tokens.first(), self.tokens.last()) else {
-            bail!("the request that was sent at {} s got no token", self.sent)
+            bail!("the request sent at {} s got no tokens", self.sent)
         };
         let gaps = self.tokens.len() - 1;
         let tpot = if gaps > 0 { Some((last - first) / gaps as f64) } else { None };
         Ok(Latency { ttft: first - self.sent, tpot })
-        // </solution>
     }
 }
 
-/// The `percent`-th percentile of `values`, which are in any order: so many percent of them are not
-/// larger. Between two values it is interpolated linearly (numpy's `percentile` with its default
-/// method).
+/// Returns the `percent`-th percentile of `values`, in any order: the value that `percent` percent
+/// of them don't exceed. Between two values it interpolates linearly, like numpy's `percentile`
+/// with its default method.
 ///
 /// # Errors
-/// If there are no values, one of them is not a finite number, or `percent` is not between 0 and
-/// 100.
+/// If there are no values, one of them isn't finite, or `percent` isn't between 0 and 100.
 pub fn percentile(values: &[f64], percent: f64) -> Result<f64> {
-    // task 16.14: sort; find the place, which may lie between two values
-    // <solution>
     if !(0.0..=100.0).contains(&percent) {
         bail!("a percentile of {percent}: it must be between 0 and 100")
     }
     if values.is_empty() || !values.iter().all(|value| value.is_finite()) {
-        bail!("a percentile needs values, all of them finite numbers, and got {values:?}")
+        bail!("a percentile needs at least one value, and only finite ones, but got {values:?}")
     }
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -459,7 +484,6 @@ pub fn percentile(values: &[f64], percent: f64) -> Result<f64> {
     let above = place.ceil() as usize;
     let share = place - place.floor();
     Ok(sorted[below] + share * (sorted[above] - sorted[below]))
-    // </solution>
 }
 
 /// Three percentiles of one quantity.
@@ -467,30 +491,42 @@ pub fn percentile(values: &[f64], percent: f64) -> Result<f64> {
 pub struct Percentiles {
     /// The median.
     pub p50: f64,
-    /// Nine of ten are not larger.
+    /// Not exceeded by nine in ten.
     pub p90: f64,
-    /// 99 of 100 are not larger.
+    /// Not exceeded by 99 in 100.
     pub p99: f64,
 }
 
-/// What a service says of itself.
+/// Returns the 50th, 90th and 99th percentile.
+///
+/// # Errors
+/// Same as [`percentile`].
+pub fn three_percentiles(values: &[f64]) -> Result<Percentiles> {
+    Ok(Percentiles {
+        p50: percentile(values, 50.0)?,
+        p90: percentile(values, 90.0)?,
+        p99: percentile(values, 99.0)?,
+    })
+}
+
+/// A service's performance over many requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// Of the times to first token, in seconds.
+    /// Times to first token, in seconds.
     pub ttft: Percentiles,
-    /// Of the times per output token, in seconds; None if no request had two tokens.
+    /// Times per output token, in seconds. None if every request got only one token.
     pub tpot: Option<Percentiles>,
-    /// All tokens of all requests, over the time from the first request to the last token.
+    /// Tokens of all requests, divided by the time from the first request to the last token.
     pub tokens_per_second: f64,
 }
 
-/// What many requests felt. A request of one token has no time per output token, and is left out of
-/// those percentiles; it still counts for the others.
+/// Summarizes the requests, listed in any order. A request with a single token has no time per
+/// output token, so those percentiles leave it out. It counts towards everything else.
 ///
 /// # Errors
-/// If there are no requests, or one of them got no token.
+/// If there are no requests, or one of them got no tokens.
 pub fn summarize(traces: &[RequestTrace]) -> Result<Summary> {
-    // task 16.15: percentiles of both times, and tokens a second of all together
+    // task 16.12 (further): Compute the percentiles of both times, and the service's throughput
     // <solution>
     let mut ttfts = Vec::new();
     let mut tpots = Vec::new();
@@ -512,16 +548,4 @@ pub fn summarize(traces: &[RequestTrace]) -> Result<Summary> {
         tokens_per_second: tokens as f64 / (end - begin),
     })
     // </solution>
-}
-
-/// The three percentiles that a [`Summary`] has.
-///
-/// # Errors
-/// As [`percentile`].
-pub fn three_percentiles(values: &[f64]) -> Result<Percentiles> {
-    Ok(Percentiles {
-        p50: percentile(values, 50.0)?,
-        p90: percentile(values, 90.0)?,
-        p99: percentile(values, 99.0)?,
-    })
 }
