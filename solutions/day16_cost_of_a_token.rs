@@ -339,7 +339,7 @@ pub fn largest_batch(
     memory: f64,
     seconds: f64,
 ) -> usize {
-    // task 16.9 (further): Challenge: find the largest batch that fits in memory and is fast enough
+    // task 16.9 (challenge): Find the largest batch that fits in memory and is fast enough
     // <solution>
     let is_fast_enough = |rows: usize| {
         let pass = Pass::decode(rows, length - 1);

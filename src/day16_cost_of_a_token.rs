@@ -269,10 +269,8 @@ pub fn largest_batch(
     memory: f64,
     seconds: f64,
 ) -> usize {
-    // task 16.9 (further): Challenge: find the largest batch that fits in memory and is fast enough
-    todo!(
-        "day 16, task 9: Challenge: find the largest batch that fits in memory and is fast enough"
-    )
+    // task 16.9 (challenge): Find the largest batch that fits in memory and is fast enough
+    todo!("day 16, task 9: Find the largest batch that fits in memory and is fast enough")
 }
 
 // part 3: what a reader feels, after the end
