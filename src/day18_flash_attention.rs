@@ -1,11 +1,10 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 18: flash attention. The softmax of a row of scores is computed piece by piece, so that the
-//! scores of a tile of keys are all that is ever kept; and keys and values are read where the cache
-//! holds them.
+//! Day 18: flash attention. The softmax is computed one tile of keys at a time, so attention never
+//! stores more than a tile's scores. Keys and values are read directly from the cache.
 //!
-//! Everything is safe Rust on slices of f32. What runs inside `Arch::dispatch` is
-//! `#[inline(always)]`, so that it is compiled for the processor that was found (day 17). Its inner
-//! loops go by index, for an iterator's `zip` may stay a call there.
+//! Everything is safe Rust on `f32` slices. The functions that run inside `Arch::dispatch` are
+//! `#[inline(always)]`, so they are compiled for the detected CPU (day 17). Their inner loops use
+//! indices, because an iterator's `zip` isn't always inlined there.
 
 #![allow(clippy::needless_range_loop)]
 
@@ -15,41 +14,40 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Keys of a tile. 64 keys of 64 numbers are 16 KB, and so are their values: half of a core's first
-/// cache.
+/// Keys per tile. 64 keys of 64 numbers are 16 KB, and so are their values: together, about the
+/// size of a core's L1 cache.
 pub const TILE: usize = 64;
 
-/// Tokens of a prompt whose queries go over the tiles together.
+/// Number of prompt tokens per block. The queries of a block go over the tiles together.
 pub const BLOCK: usize = 16;
 
-/// Columns that one thread takes when a single token looks back at a long context.
+/// Columns per chunk when a single token's attention is split among threads.
 pub const SPLIT: usize = 512;
 
 // part 1: a softmax in pieces
 
-/// Keys or values of one head as the cache holds them: `width` numbers for each position, and
-/// whatever lies between them is not this head's.
+/// The keys or the values of one head, in place in the cache: `width` numbers per position. Numbers
+/// between one position and the next belong to something else.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
-    /// Numbers, from the first one of position 0 on.
+    /// The numbers, starting at position 0.
     pub data: &'a [f32],
-    /// From the first number of one position to the first of the next.
+    /// Distance between the starts of neighbouring positions.
     pub stride: usize,
-    /// Numbers of a key or a value: D.
+    /// D: numbers per key or value.
     pub width: usize,
 }
 
 impl<'a> Head<'a> {
-    /// The key or value at `position`, `(D)`.
+    /// Returns the key or value at `position`, `(D)`.
     #[inline(always)]
     pub fn at(&self, position: usize) -> &'a [f32] {
-        // task 18.1: `width` numbers, `stride` after `stride`
-        todo!("day 18, task 1: `width` numbers, `stride` after `stride`")
+        &self.data[position * self.stride..][..self.width]
     }
 }
 
-/// What a query has gathered from the keys that it has met so far: the online softmax (Milakov and
-/// Gimelshein 2018; m, l and O in the paper on FlashAttention, Dao et al. 2022).
+/// The state of a query's online softmax after the keys it has met so far (Milakov and Gimelshein
+/// 2018; called m, l and O in the FlashAttention paper, Dao et al. 2022).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Partial {
     /// The largest score.
@@ -61,50 +59,50 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Of a query that has met no key: the maximum of nothing is -inf, and both sums are 0.
+    /// Returns the state before the first key: a maximum of -inf, and sums of 0.
     #[inline(always)]
     pub fn new(width: usize) -> Self {
         Self { max: f32::NEG_INFINITY, sum: 0.0, acc: vec![0.0; width] }
     }
 
-    /// Takes in some more keys: `scores[i]` is the score with the key whose value is at position
-    /// `first + i` of `values`. A score of -inf is that of a key which the query may not attend to.
+    /// Adds some keys: `scores[i]` is the query's score with the key whose value is
+    /// `values.at(first + i)`. A score of -inf means that the query must not attend to that key.
     ///
-    /// If all scores are -inf, nothing changes. A score of NaN or +inf makes the sums NaN, as
-    /// torch's softmax does.
+    /// If all scores are -inf, nothing changes. A score of NaN or +inf makes the sums NaN, as in
+    /// torch's softmax.
     #[inline(always)]
     pub fn update(&mut self, scores: &[f32], values: &Head, first: usize) {
-        // task 18.2: a new maximum rescales both sums; then every score adds to them
-        todo!("day 18, task 2: a new maximum rescales both sums; then every score adds to them")
+        // task 18.1: Add the scores and their values to the running softmax
+        todo!("day 18, task 1: Add the scores and their values to the running softmax")
     }
 
-    /// Takes in what the same query has gathered from other keys. What has met no key, or only keys
-    /// that it may not attend to, changes nothing.
-    #[inline(always)]
-    pub fn merge(&mut self, other: &Self) {
-        // task 18.3: the larger maximum rescales both sides; mind two that have met nothing
-        todo!("day 18, task 3: the larger maximum rescales both sides; mind two that have met nothing")
-    }
-
-    /// The attention of the query, `(D)`, into `out`: the mean of the values, weighted by softmax.
-    /// NaN if it has met nothing that it may attend to.
+    /// Writes the query's attention, `(D)`, to `out`: the mean of the values, weighted by softmax.
+    /// NaN if the query has met no visible key.
     #[inline(always)]
     pub fn finish(&self, out: &mut [f32]) {
-        // task 18.4: what is still missing of a softmax?
-        todo!("day 18, task 4: what is still missing of a softmax?")
+        // task 18.2: Turn the accumulator into the attention
+        todo!("day 18, task 2: Turn the accumulator into the attention")
+    }
+
+    /// Adds the state that the same query gathered from other keys. A state without any visible key
+    /// changes nothing.
+    #[inline(always)]
+    pub fn merge(&mut self, other: &Self) {
+        // task 18.3: Merge two states that were gathered from different keys
+        todo!("day 18, task 3: Merge two states that were gathered from different keys")
     }
 }
 
-/// `acc += weight · row`, number for number.
+/// Adds `weight · row` to `acc`, element by element.
 #[inline(always)]
 fn add_scaled(acc: &mut [f32], weight: f32, row: &[f32]) {
-    let row = &row[..acc.len()]; // so that the loop need not look whether there is a number
+    let row = &row[..acc.len()]; // removes the bounds checks from the loop
     for i in 0..acc.len() {
         acc[i] = weight.mul_add(row[i], acc[i]);
     }
 }
 
-/// The dot product of two rows of one length, with eight running sums (day 17).
+/// Returns the dot product of two rows of equal length, using eight running sums (day 17).
 #[inline(always)]
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let (a_chunks, a_tail) = a.as_chunks::<8>();
@@ -128,21 +126,20 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 // part 2: attention in tiles
 
-/// What the T new tokens of one row of the batch may attend to: some of its S columns. (A column is
-/// a position of the cache, padding included.)
+/// The attention mask of one row of the batch: which of the row's S columns each of its T new tokens
+/// may attend to. (A column is a position in the cache, padding included.)
 #[derive(Debug, Clone, Copy)]
 pub struct RowMask<'a> {
-    /// `(T, S)`, row after row, 1 = may attend. None: the new tokens are the last of the columns,
-    /// and each may attend to all columns up to its own.
+    /// `(T, S)`, row-major, 1 = may attend. None: causal; the new tokens are the last T columns.
     pub mask: Option<&'a [u8]>,
     /// T: new tokens.
     pub new: usize,
-    /// S: columns, those of the new tokens included; at least `new`.
+    /// S: columns, including those of the new tokens.
     pub all: usize,
 }
 
 impl RowMask<'_> {
-    /// Whether new token `token` may attend to a column.
+    /// Returns whether new token `token` may attend to a column.
     #[inline(always)]
     pub fn sees(&self, token: usize, column: usize) -> bool {
         match self.mask {
@@ -151,36 +148,52 @@ impl RowMask<'_> {
         }
     }
 
-    /// The columns of new token `token`, from the first that it may attend to up to and with the
-    /// last: there may be holes between them. Without any it is `0..0`.
+    /// Returns the range from the first to the last column that new token `token` may attend to.
+    /// There may be gaps inside. A token that may attend to nothing gets `0..0`.
     #[inline(always)]
     pub fn columns(&self, token: usize) -> Range<usize> {
-        // task 18.5: the first and the last column that it sees
-        todo!("day 18, task 5: the first and the last column that it sees")
+        let first = (0..self.all).find(|column| self.sees(token, *column));
+        let last = (0..self.all).rev().find(|column| self.sees(token, *column));
+        match (first, last) {
+            (Some(first), Some(last)) => first..last + 1,
+            _ => 0..0,
+        }
     }
 
-    /// The new tokens in blocks of [`BLOCK`], in order. Those of padding come first, in blocks of
-    /// their own, so that the row's own blocks begin at its own first token, as they do in the row
-    /// alone. Its own first token is the first whose column the newest token may attend to.
+    /// Divides the new tokens into blocks of at most [`BLOCK`], in order. Padding comes first, in
+    /// blocks of its own, so a row's real blocks start at its first real token whether or not it is
+    /// padded. The first real token is the first one that the newest token may attend to.
     pub fn blocks(&self) -> Vec<Range<usize>> {
-        // task 18.9: padding, then the rest, BLOCK tokens at a time
-        todo!("day 18, task 9: padding, then the rest, BLOCK tokens at a time")
+        let past = self.all - self.new;
+        let newest = self.new - 1;
+        let first_real = (0..self.new).find(|token| self.sees(newest, past + token));
+        let padding = first_real.unwrap_or(0);
+        let mut blocks = Vec::new();
+        for part in [0..padding, padding..self.new] {
+            let mut first = part.start;
+            while first < part.end {
+                let end = part.end.min(first + BLOCK);
+                blocks.push(first..end);
+                first = end;
+            }
+        }
+        blocks
     }
 }
 
-/// One head's query of one new token.
+/// One head's query for one new token.
 #[derive(Debug, Clone, Copy)]
 pub struct Query<'a> {
-    /// Its numbers, `(D)`.
+    /// The query's numbers, `(D)`.
     pub numbers: &'a [f32],
-    /// Which of the new tokens it belongs to.
+    /// Index of its token among the new tokens.
     pub token: usize,
 }
 
-/// The scores of all queries with the keys of a tile of columns, into `scores`, `(queries,
-/// columns)` row after row: `q · k / √D`, or -inf where the query's token may not attend.
+/// Computes the scores of every query with the keys in `columns` and writes them to `scores`,
+/// `(queries, columns)`, row-major: `q · k / √D`, or -inf where the query's token may not attend.
 ///
-/// Each key is fetched once, and multiplied with all of the queries.
+/// Fetches each key once and multiplies it with all queries.
 #[inline(always)]
 pub fn tile_scores(
     queries: &[Query],
@@ -189,14 +202,16 @@ pub fn tile_scores(
     columns: Range<usize>,
     scores: &mut [f32],
 ) {
-    // task 18.6: key after key, and for each all queries; scaled and masked
-    todo!("day 18, task 6: key after key, and for each all queries; scaled and masked")
+    // task 18.4: Compute the scaled and masked scores of a tile
+    todo!("day 18, task 4: Compute the scaled and masked scores of a tile")
 }
 
-/// What each query gathers from these columns, [`TILE`] of them at a time, from `columns.start` on.
-/// A tile that no query may attend to is not read: neither its keys nor its values.
+/// Returns each query's state after the keys in `columns`, in tiles of [`TILE`] columns that start
+/// at `columns.start`. If no query may attend to anything in a tile, the tile's keys and values are
+/// not read.
 ///
-/// The queries share keys and values: they are those of a group of heads, of one token or several.
+/// All queries share these keys and values: they come from one group of heads, and from one or more
+/// tokens.
 #[inline(always)]
 pub fn attend_tiles(
     queries: &[Query],
@@ -205,8 +220,8 @@ pub fn attend_tiles(
     mask: &RowMask,
     columns: Range<usize>,
 ) -> Vec<Partial> {
-    // task 18.7: tile after tile: skip it, or its scores and an update of every query
-    todo!("day 18, task 7: tile after tile: skip it, or its scores and an update of every query")
+    // task 18.5: Go over the columns in tiles, and skip tiles that no query sees
+    todo!("day 18, task 5: Go over the columns in tiles, and skip tiles that no query sees")
 }
 
 /// The arguments of [`attend_tiles`], for [`attend_tiles_on_vectors`].
@@ -227,7 +242,7 @@ impl WithSimd for Tiles<'_> {
     }
 }
 
-/// [`attend_tiles`], compiled for the vectors of this machine.
+/// Runs [`attend_tiles`], compiled for this CPU's vector instructions.
 fn attend_tiles_on_vectors(
     queries: &[Query],
     keys: &Head,
@@ -238,12 +253,12 @@ fn attend_tiles_on_vectors(
     Arch::new().dispatch(Tiles { queries, keys, values, mask, columns })
 }
 
-/// [`attend_tiles`] with the columns cut into chunks of [`SPLIT`], from `columns.start` on, which
-/// threads take side by side; what they gather is merged in the order of the columns
+/// Computes the same as [`attend_tiles`], on several threads: the columns are divided into chunks of
+/// [`SPLIT`], starting at `columns.start`, and the chunks' states are merged in column order
 /// (Flash-Decoding, Dao et al. 2023).
 ///
-/// Where a chunk begins depends on the columns alone, and on no number of threads: so the result is
-/// the same, bit for bit, on every machine and beside any other rows.
+/// The chunks depend only on `columns`, not on the number of threads, so the result has the same
+/// bits on every machine and in every batch.
 pub fn attend_split(
     queries: &[Query],
     keys: &Head,
@@ -251,41 +266,43 @@ pub fn attend_split(
     mask: &RowMask,
     columns: Range<usize>,
 ) -> Vec<Partial> {
-    // task 18.8: chunks, `into_par_iter`, and a merge in order
-    todo!("day 18, task 8: chunks, `into_par_iter`, and a merge in order")
+    // task 18.6: Attend to chunks of columns in parallel, and merge their states in order
+    todo!(
+        "day 18, task 6: Attend to chunks of columns in parallel, and merge their states in order"
+    )
 }
 
-/// How many of what an attention has.
+/// The dimensions of an attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     /// B: rows of the batch.
     pub rows: usize,
     /// H: query heads.
     pub heads: usize,
-    /// Hkv: key/value heads; H is a multiple of it.
+    /// Hkv: key/value heads. H is a multiple of it.
     pub kv_heads: usize,
-    /// T: new tokens of each row.
+    /// T: new tokens per row.
     pub new: usize,
-    /// D: numbers of a query, a key and a value.
+    /// D: numbers per query, key and value.
     pub width: usize,
 }
 
 impl Sizes {
-    /// Where the query of a row's head and token begins in `(B, H, T, D)`, and its result too.
+    /// Returns the offset of a query, and of its result, in `(B, H, T, D)`.
     pub fn place(&self, row: usize, head: usize, token: usize) -> usize {
         ((row * self.heads + head) * self.new + token) * self.width
     }
 }
 
-/// Attention of a batch: `q` is `(B, H, T, D)`, row after row, and so is the result. `keys` and
-/// `values` have B · Hkv heads: head `h` of row `b` is number `b · Hkv + h`. There is a mask for
-/// each row.
+/// Computes the attention of a batch. `q` and the result are `(B, H, T, D)`, row-major. `keys` and
+/// `values` have B · Hkv heads: head `h` of row `b` is at index `b · Hkv + h`. Each row has a mask.
 ///
 /// Query head `h` uses key/value head `h / (H / Hkv)` (HF `repeat_kv`). The queries of a group of
-/// heads and a block of tokens go over the tiles together; blocks run side by side. In decoding (T
-/// is 1) the columns are split too.
+/// heads and a block of tokens go over the tiles together, and blocks run in parallel. In decoding
+/// (T = 1) the columns are split as well.
 ///
-/// A block's tiles begin at the first column that its first token may attend to.
+/// A block's tiles start at the first column that its first token may attend to. So a padded row's
+/// keys are summed in the same order as without padding, and its result has the same bits.
 pub fn flash_attention(
     sizes: &Sizes,
     q: &[f32],
@@ -293,31 +310,71 @@ pub fn flash_attention(
     values: &[Head],
     masks: &[RowMask],
 ) -> Vec<f32> {
-    // task 18.10: a list of blocks; each attends; finish every query where it belongs
-    todo!("day 18, task 10: a list of blocks; each attends; finish every query where it belongs")
+    let group = sizes.heads / sizes.kv_heads;
+    let mut blocks = Vec::new();
+    for (row, mask) in masks.iter().enumerate() {
+        for tokens in mask.blocks() {
+            for kv_head in 0..sizes.kv_heads {
+                blocks.push((row, kv_head, tokens.clone()));
+            }
+        }
+    }
+    let attend = |(row, kv_head, tokens): &(usize, usize, Range<usize>)| {
+        let mask = &masks[*row];
+        let shared = row * sizes.kv_heads + kv_head;
+        let mut places = Vec::new();
+        let mut queries = Vec::new();
+        for head in kv_head * group..(kv_head + 1) * group {
+            for token in tokens.clone() {
+                let place = sizes.place(*row, head, token);
+                places.push(place);
+                queries.push(Query { numbers: &q[place..][..sizes.width], token });
+            }
+        }
+        let columns = mask.columns(tokens.start).start..mask.all;
+        let attend = if sizes.new == 1 { attend_split } else { attend_tiles_on_vectors };
+        let partials = attend(&queries, &keys[shared], &values[shared], mask, columns);
+        (places, partials)
+    };
+    let done: Vec<(Vec<usize>, Vec<Partial>)> = blocks.par_iter().map(attend).collect();
+    let mut out = vec![0.0; q.len()];
+    for (places, partials) in &done {
+        for (place, partial) in places.iter().zip(partials) {
+            partial.finish(&mut out[*place..][..sizes.width]);
+        }
+    }
+    out
 }
 
-// part 3: an operation on candle's tensors
-
-/// The heads of keys or values `(B, Hkv, S, D)`, B · Hkv of them, row after row, where they lie:
-/// candle's `layout` says how far it is in `data` from one row, head and position to the next, and
-/// where the first number is. Nothing is copied.
+/// Returns the heads of keys or values `(B, Hkv, S, D)`, row by row, without copying them. `data` is
+/// the tensor's storage; `layout` has its strides and offset.
 ///
 /// # Errors
-/// If there are not four dimensions, or the D numbers of a position do not lie together.
+/// If there aren't four dimensions, or a position's D numbers aren't contiguous.
 pub fn heads_of<'a>(data: &'a [f32], layout: &Layout) -> Result<Vec<Head<'a>>> {
-    // task 18.11: a head for each row and head; its data begins after two strides and an offset
-    todo!("day 18, task 11: a head for each row and head; its data begins after two strides and an offset")
+    let (rows, heads, _, width) = layout.shape().dims4()?;
+    let strides = layout.stride();
+    if width > 1 && strides[3] != 1 {
+        bail!("attention: a position's {width} numbers must be contiguous, and aren't: {layout:?}")
+    }
+    let mut all = Vec::new();
+    for row in 0..rows {
+        for head in 0..heads {
+            let start = layout.start_offset() + row * strides[0] + head * strides[1];
+            all.push(Head { data: &data[start..], stride: strides[2], width });
+        }
+    }
+    Ok(all)
 }
 
-/// Day 4's `grouped_attention` in tiles, on the CPU and in f32: `q` is `(B, H, T, D)`, `k` and `v`
-/// are `(B, Hkv, S, D)`, as the cache gives them; the result is `(B, H, T, D)`.
+/// Computes day 4's `grouped_attention` in tiles, on the CPU and in f32: `q` is `(B, H, T, D)`, `k`
+/// and `v` are `(B, Hkv, S, D)`, as returned by the cache. The result is `(B, H, T, D)`.
 ///
-/// `mask` is `(B or 1, 1, T, S)`, u8, 1 = may attend. Without one the T new tokens are the last of
-/// the S, and each may attend to all up to itself.
+/// `mask` is `(B or 1, 1, T, S)`, u8, 1 = may attend. Without a mask, attention is causal, and the T
+/// new tokens are the last of the S.
 ///
 /// # Errors
-/// If `Hkv` does not divide `H`, or the shapes do not fit.
+/// If `H` isn't a multiple of `Hkv`, or the shapes don't match.
 pub fn tiled_attention(
     q: &Tensor,
     k: &Tensor,
@@ -336,9 +393,9 @@ pub fn tiled_attention(
     })
 }
 
-/// The operation: what candle calls with the numbers of q, k and v.
+/// The custom operation that candle calls with the storage of q, k and v.
 struct FlashAttention {
-    /// `(B or 1, 1, T, S)`, row after row, and its shape.
+    /// The mask, `(B or 1, 1, T, S)`, row-major, and its shape.
     mask: Option<(Vec<u8>, Vec<usize>)>,
 }
 
@@ -378,7 +435,7 @@ impl CustomOp3 for FlashAttention {
                 bail!("attention: the mask is {shape:?}, not ({rows} or 1, 1, {new}, {all})")
             }
             for (row, row_mask) in masks.iter_mut().enumerate() {
-                let first = row % shape[0] * new * all; // one mask may be for all rows
+                let first = row % shape[0] * new * all; // all rows may share one mask
                 row_mask.mask = Some(&mask[first..][..new * all]);
             }
         }
@@ -391,20 +448,31 @@ impl CustomOp3 for FlashAttention {
     }
 }
 
+// part 3: after the end
+
 impl Partial {
-    /// `ln Σ exp(score)` over all scores that were taken in; -inf if there were none.
+    /// Returns `ln Σ exp(score)` over all scores so far, or -inf if there were none.
     pub fn log_sum_exp(&self) -> f32 {
         self.max + self.sum.ln()
     }
 }
 
-/// Merges two finished attentions of the same query over different keys: what each of them is,
-/// `(D)`, and the logarithm of the sum of its exponentials. The attention over all these keys, and
-/// its logarithm (vLLM `merge_attn_states`; it is how a prefix that many requests share is attended
-/// to once for all of them).
+/// Returns the entropy of a query's attention, `-Σ p · ln p` in nats, where `p` are the probabilities
+/// that softmax assigns to the query's keys. The scores come in tiles of any length, and no tile is
+/// kept. A masked key has a score of -inf and contributes 0.
 ///
-/// Whose logarithm is -inf has met no key. Its numbers are NaN, and count for nothing.
+/// NaN if no key is visible.
+pub fn attention_entropy(tiles: impl Iterator<Item = Vec<f32>>) -> f32 {
+    // task 18.7 (further): Challenge: compute the entropy of attention without keeping its scores
+    todo!("day 18, task 7: Challenge: compute the entropy of attention without keeping its scores")
+}
+
+/// Merges two finished attentions of the same query over different keys. Each is the result of
+/// [`Partial::finish`], `(D)`, and its [`Partial::log_sum_exp`]. Returns the attention over all of
+/// these keys and its log-sum-exp (vLLM `merge_attn_states`).
+///
+/// If a log-sum-exp is -inf, that side has met no key: its numbers are NaN and must be ignored.
 pub fn merge_finished(a: (&[f32], f32), b: (&[f32], f32)) -> (Vec<f32>, f32) {
-    // task 18.12 (further): each side weighs its share of the sum of all exponentials
-    todo!("day 18, task 12: each side weighs its share of the sum of all exponentials")
+    // task 18.8 (further): Merge two finished attentions, given their log-sum-exps
+    todo!("day 18, task 8: Merge two finished attentions, given their log-sum-exps")
 }

@@ -8,6 +8,7 @@ use candecode::day05_model::Transformer;
 use candecode::day12_batching::BatchCache;
 use candecode::day12_batching::{left_pad, ragged_mask};
 use candecode::day16_cost_of_a_token::{bytes_moved, Pass, Precision};
+use candecode::day18_flash_attention::{heads_of, RowMask};
 use candecode::engine::load::load_transformer;
 use candecode::engine::operations::{choose, Kernels};
 use candecode::engine::Engine;
@@ -269,4 +270,80 @@ fn there_are_no_more_threads_than_allowed_cores() {
     let output = command.env_remove("RAYON_NUM_THREADS").output().unwrap();
     let stats = String::from_utf8_lossy(&output.stderr);
     assert!(stats.contains(" 1 threads"), "{stats}");
+}
+
+/// Day 12's mask, `(T, S)`, of a row that starts with padding.
+fn padded(padding: usize, new: usize, all: usize) -> Vec<u8> {
+    let see = |i: usize, j: usize| j == i || (padding <= j && j <= i);
+    (all - new..all).flat_map(|i| (0..all).map(move |j| u8::from(see(i, j)))).collect()
+}
+
+#[test]
+fn day_18_finds_the_columns_that_a_token_sees() {
+    let causal = |new, all, token| RowMask { mask: None, new, all }.columns(token);
+    assert_eq!(causal(4, 4, 0), 0..1);
+    assert_eq!(causal(4, 4, 3), 0..4);
+    assert_eq!(causal(2, 7, 0), 0..6);
+    assert_eq!(causal(1, 9, 0), 0..9);
+    let mask = padded(2, 5, 5);
+    let mask = RowMask { mask: Some(&mask), new: 5, all: 5 };
+    assert_eq!([0, 1, 2, 4].map(|token| mask.columns(token)), [0..1, 1..2, 2..3, 2..5]);
+    let mask = [0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0];
+    let mask = RowMask { mask: Some(&mask), new: 2, all: 6 };
+    assert_eq!([0, 1].map(|token| mask.columns(token)), [1..5, 0..0]);
+}
+
+#[test]
+#[allow(clippy::single_range_in_vec_init)] // some lists have only one block
+fn day_18_divides_tokens_into_blocks_that_start_after_the_padding() {
+    for ((new, all, padding), want) in [
+        ((40, 40, 0), vec![0..16, 16..32, 32..40]),
+        ((40, 100, 0), vec![0..16, 16..32, 32..40]),
+        ((40, 40, 5), vec![0..5, 5..21, 21..37, 37..40]),
+        ((40, 40, 39), vec![0..16, 16..32, 32..39, 39..40]),
+        ((3, 60, 20), vec![0..3]),
+        ((3, 60, 2), vec![0..3]),
+        ((32, 32, 16), vec![0..16, 16..32]),
+        ((1, 9, 0), vec![0..1]),
+        ((1, 9, 8), vec![0..1]),
+    ] {
+        let mask = padded(padding, new, all);
+        assert_eq!(RowMask { mask: Some(&mask), new, all }.blocks(), want, "{new} {all} {padding}");
+        if padding == 0 {
+            assert_eq!(RowMask { mask: None, new, all }.blocks(), want, "{new} {all}, no mask");
+        }
+    }
+}
+
+#[test]
+fn day_18_reads_heads_in_place() {
+    let buffer = Tensor::arange(0f32, 216.0, &Device::Cpu).unwrap();
+    let buffer = buffer.reshape((2, 3, 9, 4)).unwrap();
+    let flat: Vec<f32> = buffer.flatten_all().unwrap().to_vec1().unwrap();
+    for tensor in [
+        buffer.clone(),
+        buffer.narrow(2, 0, 5).unwrap(), // positions 0 to 4 of a static cache of 9
+        buffer.narrow(2, 3, 6).unwrap(), // positions 3 to 8
+        buffer.narrow(0, 1, 1).unwrap(), // the second row
+        buffer.narrow(1, 1, 2).unwrap(), // the last two heads
+        buffer.transpose(1, 2).unwrap(), // heads side by side in each position
+    ] {
+        let got = heads_of(&flat, tensor.layout()).unwrap();
+        let (rows, heads, len, width) = tensor.dims4().unwrap();
+        let want = tensor.reshape((rows * heads, len, width)).unwrap().to_vec3::<f32>().unwrap();
+        assert_eq!(got.len(), want.len());
+        for (head, want) in got.iter().zip(&want) {
+            for (position, want) in want.iter().enumerate() {
+                assert_eq!(head.at(position), want, "{:?}", tensor.layout());
+            }
+        }
+    }
+    // If D is 1, a position's numbers are contiguous at any stride. If it isn't, a transposed
+    // tensor is rejected, and so are other numbers of dimensions.
+    let tensor = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
+    let narrow = tensor(&[1, 2, 1, 3]).transpose(2, 3).unwrap();
+    assert_eq!(heads_of(&[0.0; 6], narrow.layout()).unwrap().len(), 2);
+    let turned = tensor(&[1, 2, 2, 3]).transpose(2, 3).unwrap();
+    assert!(heads_of(&[0.0; 12], turned.layout()).is_err());
+    assert!(heads_of(&[0.0; 24], tensor(&[2, 12]).layout()).is_err());
 }
