@@ -542,7 +542,7 @@ impl Partial {
 ///
 /// NaN if no key is visible.
 pub fn attention_entropy(tiles: impl Iterator<Item = Vec<f32>>) -> f32 {
-    // task 18.7 (further): Challenge: compute the entropy of attention without keeping its scores
+    // task 18.7 (challenge): Compute the entropy of attention without keeping its scores
     // <solution>
     // ln p = score - log_sum_exp, so the entropy is log_sum_exp minus the mean score. And a mean
     // weighted by softmax is an attention whose values are the scores.

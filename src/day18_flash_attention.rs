@@ -463,8 +463,8 @@ impl Partial {
 ///
 /// NaN if no key is visible.
 pub fn attention_entropy(tiles: impl Iterator<Item = Vec<f32>>) -> f32 {
-    // task 18.7 (further): Challenge: compute the entropy of attention without keeping its scores
-    todo!("day 18, task 7: Challenge: compute the entropy of attention without keeping its scores")
+    // task 18.7 (challenge): Compute the entropy of attention without keeping its scores
+    todo!("day 18, task 7: Compute the entropy of attention without keeping its scores")
 }
 
 /// Merges two finished attentions of the same query over different keys. Each is the result of

@@ -868,7 +868,7 @@ pub fn entropy_of_any_tiling_is_right(day: &Day) -> Outcome {
             .collect();
         let lengths: Vec<usize> = tiles.iter().map(Vec::len).collect();
         let input = format!("random scores up to {scale} in tiles of {lengths:?}");
-        // Scores of up to 20 are 2e-6 apart, and sums of many of them further.
+        // Near 20, f32 numbers are 2e-6 apart, and errors add up over the keys.
         numbers(&input, &[(day.entropy)(&tiles)], &[entropy_of(&tiles)], 5e-5)?;
     }
     // Scores near 1000 are 6e-5 apart in f32.
