@@ -56,7 +56,7 @@ pub fn log_softmax(logits: &[f32]) -> Result<Vec<f32>> {
 /// A request while it is being answered: its tokens, the text that can be shown, and the reason it
 /// ended.
 pub struct Sequence<'a> {
-    /// The request. [`Request::fit`] has already lowered its `max_new_tokens` to the context.
+    /// The request, after [`Request::fit`] has lowered `max_new_tokens`.
     pub request: Request<'a>,
     /// Prompt and generated tokens.
     pub tokens: Vec<u32>,
@@ -64,7 +64,7 @@ pub struct Sequence<'a> {
     pub prompt_len: usize,
     /// The reason the sequence ended. None while it continues.
     pub finish: Option<FinishReason>,
-    /// The most likely tokens of this step. `choose` fills it, `push` moves it into the token.
+    /// The most likely tokens of this step, from `choose` until `push` takes them.
     pub top: Vec<(u32, f32)>,
     stream: TextStream<'a>,
     stops: StopStrings,
@@ -141,7 +141,7 @@ impl<'a> Sequence<'a> {
 /// OpenAI `stop`).
 pub struct StopStrings {
     stops: Vec<String>, // sorted; none of them starts with another one
-    pending: String,    // the end of the text, held back while it could become a stop string
+    pending: String,    // the end of the text, held back for now
     places: Vec<usize>, // where in `pending` a stop string could start, in order
 }
 
