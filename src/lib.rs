@@ -67,3 +67,5 @@ pub mod day18_flash_attention;
 pub mod day19_quantized_weights;
 #[cfg_attr(feature = "ref-day20", path = "../solutions/day20_serve.rs")]
 pub mod day20_serve;
+#[cfg_attr(feature = "ref-day24", path = "../solutions/day24_draft_trees.rs")]
+pub mod day24_draft_trees;

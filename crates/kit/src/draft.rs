@@ -1,7 +1,7 @@
-//! The types of speculative decoding: drafts, drafters, and verdicts.
+//! The types of speculative decoding: drafts and trees of drafts, drafters, and verdicts.
 
 use crate::ProcessorInput;
-use candle_core::Result;
+use candle_core::{Result, Tensor};
 
 /// Tokens proposed to follow a sequence, with the distribution that each was drawn from.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -54,4 +54,86 @@ impl Counts {
         self.accepted += verdict.accepted.min(written);
         self.written += written;
     }
+}
+
+/// Candidate continuations of a sequence that share their beginnings.
+///
+/// Node 0 is the root: the last token of the sequence itself, which the target hasn't read yet.
+/// Every other node proposes a token to follow its parent, and comes after it in these lists.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DraftTree {
+    /// Each node's token.
+    pub tokens: Vec<u32>,
+    /// Each node's parent; None for the root.
+    pub parents: Vec<Option<usize>>,
+    /// Each node's distance from the root.
+    pub depths: Vec<usize>,
+    /// For each node, the probabilities `(V)` its token was drawn from, given the siblings before
+    /// it. For a deterministic proposal, all mass is on that token. Empty for the root.
+    pub probs: Vec<Vec<f32>>,
+}
+
+impl DraftTree {
+    /// Returns a tree of nothing but its root.
+    pub fn new(root: u32) -> Self {
+        let (parents, depths, probs) = (vec![None], vec![0], vec![Vec::new()]);
+        Self { tokens: vec![root], parents, depths, probs }
+    }
+
+    /// Returns the number of nodes, the root included.
+    pub fn num_nodes(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Adds a child to a node, after the children it has, and returns the new node.
+    pub fn add(&mut self, parent: usize, token: u32, probs: Vec<f32>) -> usize {
+        self.tokens.push(token);
+        self.parents.push(Some(parent));
+        self.depths.push(self.depths[parent] + 1);
+        self.probs.push(probs);
+        self.tokens.len() - 1
+    }
+
+    /// Returns a node's children, in the order in which they were added.
+    pub fn children(&self, node: usize) -> Vec<usize> {
+        let all = self.parents.iter().enumerate();
+        all.filter(|(_, parent)| **parent == Some(node)).map(|(child, _)| child).collect()
+    }
+
+    /// Returns the nodes from the root to `node`, both included.
+    pub fn path(&self, node: usize) -> Vec<usize> {
+        let mut path: Vec<usize> =
+            std::iter::successors(Some(node), |node| self.parents[*node]).collect();
+        path.reverse();
+        path
+    }
+}
+
+/// Proposes a tree of tokens for the target model to verify.
+pub trait TreeDrafter {
+    /// Returns a tree that grows from the last of `input.tokens`. A node at depth `d` has at most
+    /// `shape[d]` children, so the tree is at most `shape.len()` deep. A tree of nothing but its
+    /// root is allowed.
+    ///
+    /// `hidden`, `(1, C)`, is the state from which the target chose the last token, if the target
+    /// returns its states. `uniform` returns random numbers in [0, 1).
+    ///
+    /// # Errors
+    /// If the drafter's model fails.
+    fn draft(
+        &mut self,
+        input: &ProcessorInput,
+        shape: &[usize],
+        hidden: Option<&Tensor>,
+        uniform: &mut dyn FnMut() -> f32,
+    ) -> Result<DraftTree>;
+}
+
+/// The result of verifying a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Walk {
+    /// The accepted nodes, from the root on; the root is always one of them.
+    pub path: Vec<usize>,
+    /// The token after the last of them.
+    pub next: u32,
 }

@@ -17,6 +17,19 @@ pub trait Model {
     /// # Errors
     /// If the step doesn't fit the model or the cache.
     fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor>;
+
+    /// Like [`Model::forward`], and also returns the states that the head read: `(B, n, C)`, after
+    /// the last norm, at the same positions as the logits. None if this model doesn't show them.
+    ///
+    /// # Errors
+    /// As [`Model::forward`].
+    fn forward_with_hidden(
+        &self,
+        step: &Step,
+        cache: &mut dyn Cache,
+    ) -> Result<(Tensor, Option<Tensor>)> {
+        Ok((self.forward(step, cache)?, None))
+    }
 }
 
 /// The positions to return logits for.

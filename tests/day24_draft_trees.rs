@@ -1,0 +1,42 @@
+//! Day 24's checks: draft trees and Medusa.
+
+mod checks;
+#[macro_use]
+#[path = "checks/day24.rs"]
+mod day;
+#[cfg(mistakes)]
+include!(env!("CANDECODE_MISTAKES"));
+
+#[allow(unused_imports)]
+use candecode::*;
+#[cfg(feature = "mine")]
+#[allow(dead_code)]
+#[path = "../src/day24_draft_trees.rs"]
+mod day24_draft_trees;
+
+checks::tests! {
+    24, day24_draft_trees:
+    task_24_1_a_node_sees_its_ancestors => day::a_node_sees_its_ancestors,
+    task_24_2_a_step_by_hand => day::a_step_by_hand,
+    task_24_2_each_node_as_if_its_path_were_the_text => day::each_node_as_if_its_path_were_the_text,
+    task_24_2_a_tree_equals_its_paths_one_by_one => day::a_tree_equals_its_paths_one_by_one,
+    task_24_3_the_path_stays_and_nothing_else => day::the_path_stays_and_nothing_else,
+    task_24_4_a_greedy_walk_by_hand => day::a_greedy_walk_by_hand,
+    task_24_5_any_tree_gives_the_same_text => day::any_tree_gives_the_same_text,
+    task_24_5_the_state_of_the_last_accepted_token => day::the_state_of_the_last_accepted_token,
+    task_24_5_the_text_ends_inside_a_block => day::the_text_ends_inside_a_block,
+    task_24_5_blocks_are_counted => day::blocks_are_counted,
+    task_24_6_every_earlier_place_is_a_branch => day::every_earlier_place_is_a_branch,
+    task_24_6_a_story_by_n_grams => day::a_story_by_n_grams,
+    task_24_7_a_sampled_walk_by_hand => day::a_sampled_walk_by_hand,
+    task_24_7_two_tokens_follow_the_target => day::two_tokens_follow_the_target,
+    task_24_7_a_bad_tree_is_refused => day::a_bad_tree_is_refused,
+    task_24_8_heads_by_hand => day::heads_by_hand,
+    task_24_8_heads_equal_torch => day::heads_equal_torch,
+    task_24_9_a_tree_from_heads => day::a_tree_from_heads,
+    task_24_10_typical_acceptance_by_hand => day::typical_acceptance_by_hand,
+    task_24_11_several_by_hand => day::several_by_hand,
+    task_24_12_a_small_model_grows_a_tree => day::a_small_model_grows_a_tree,
+    task_24_12_at_its_contexts_end_the_tree_is_cut => day::at_its_contexts_end_the_tree_is_cut,
+    task_24_12_sampled_trees_follow_the_target => day::sampled_trees_follow_the_target,
+}
