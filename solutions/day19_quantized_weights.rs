@@ -1,5 +1,5 @@
-//! Day 19: quantised weights. A block of 32 numbers becomes a scale and 32 small integers, a product
-//! with it becomes a sum of integer products, and then we measure what that costs a text.
+//! Day 19: quantised weights. A block of 32 numbers becomes a scale and 32 small integers, and a
+//! product with it becomes a sum of integer products. Then we measure what that costs a text.
 //!
 //! The blocks are llama.cpp's, bit for bit: Q8_0 and Q4_0, and Q4_1 for reading only.
 
@@ -124,7 +124,7 @@ pub fn dequantize_block_q8_0(block: &BlockQ8_0) -> [f32; BLOCK_SIZE] {
 /// # Errors
 /// Same as [`quantize_block_q8_0`].
 pub fn quantize_block_q4_0(x: &[f32; BLOCK_SIZE]) -> Result<BlockQ4_0> {
-    // task 19.2: Turn 32 numbers into a signed scale and 32 integers of 4 bits, two per byte
+    // task 19.2: Turn 32 numbers into a signed scale and 32 integers of 4 bits
     // <solution>
     check_finite(x)?;
     let mut extreme = 0f32; // with its sign
@@ -170,8 +170,9 @@ fn unpack(quants: &[u8; BLOCK_SIZE / 2]) -> [u8; BLOCK_SIZE] {
 }
 // </solution>
 
-/// Returns an upper bound for the error of a number, `|x - restored x|`, in any block of this format
-/// with the largest magnitude `largest`. The bound is tight: an error within 2 % of it can occur.
+/// Returns an upper bound for the error of a number, `|x - restored x|`, in any block of this
+/// format with the largest magnitude `largest`. The bound is tight: an error within 2 % of it can
+/// occur.
 ///
 /// Infinity for Q4_1, which this day only reads.
 pub fn largest_error(kind: QuantType, largest: f32) -> f32 {
@@ -247,7 +248,8 @@ pub fn dequantize_matrix(matrix: &QuantizedMatrix) -> Result<Tensor> {
 
 // part 2: products of small integers
 
-/// Quantises a row of activations. The result is Q8_0 for every format of the weights, as in llama.cpp.
+/// Quantises a row of activations. The result is Q8_0 for every format of the weights, as in
+/// llama.cpp.
 ///
 /// # Errors
 /// If the row's length isn't a multiple of [`BLOCK_SIZE`], or a block can't be quantised.
@@ -342,8 +344,9 @@ pub fn quantized_linear(x: &Tensor, w: &QuantizedMatrix) -> Result<Tensor> {
 
 // part 3: what it gains, and what it costs a text
 
-/// Returns day 16's [`Precision`] for a model with quantised weights: the bytes per weight, averaged
-/// over the weights that a pass reads, and 4 bytes per number in the cache, which stays f32.
+/// Returns day 16's [`Precision`] for a model with quantised weights: the bytes per weight,
+/// averaged over the weights that a pass reads, and 4 bytes per number in the cache, which stays
+/// f32.
 ///
 /// All matrices of the layers are of this kind. So is the head, unless it's tied to the embedding
 /// table: a tied head is always Q8_0.
@@ -409,8 +412,8 @@ fn check_alike(reference: &[Vec<f32>], other: &[Vec<f32>]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the perplexity of a text: e to the mean of -ln p over the tokens after the first, where p
-/// is the probability of the token given all tokens before it.
+/// Returns the perplexity of a text: e to the mean of -ln p over the tokens after the first, where
+/// p is the probability of the token given all tokens before it.
 ///
 /// `log_probs` has an entry per token of the text. Entry `t` holds the log probabilities of all
 /// tokens of the vocabulary after the model has read tokens 0 to `t`.

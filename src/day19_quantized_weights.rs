@@ -1,6 +1,6 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 19: quantised weights. A block of 32 numbers becomes a scale and 32 small integers, a product
-//! with it becomes a sum of integer products, and then we measure what that costs a text.
+//! Day 19: quantised weights. A block of 32 numbers becomes a scale and 32 small integers, and a
+//! product with it becomes a sum of integer products. Then we measure what that costs a text.
 //!
 //! The blocks are llama.cpp's, bit for bit: Q8_0 and Q4_0, and Q4_1 for reading only.
 
@@ -115,8 +115,8 @@ pub fn dequantize_block_q8_0(block: &BlockQ8_0) -> [f32; BLOCK_SIZE] {
 /// # Errors
 /// Same as [`quantize_block_q8_0`].
 pub fn quantize_block_q4_0(x: &[f32; BLOCK_SIZE]) -> Result<BlockQ4_0> {
-    // task 19.2: Turn 32 numbers into a signed scale and 32 integers of 4 bits, two per byte
-    todo!("day 19, task 2: Turn 32 numbers into a signed scale and 32 integers of 4 bits, two per byte")
+    // task 19.2: Turn 32 numbers into a signed scale and 32 integers of 4 bits
+    todo!("day 19, task 2: Turn 32 numbers into a signed scale and 32 integers of 4 bits")
 }
 
 /// Restores the numbers of a block: `scale · (n - 8)`, in f32. The low halves of the 16 bytes are
@@ -126,8 +126,9 @@ pub fn dequantize_block_q4_0(block: &BlockQ4_0) -> [f32; BLOCK_SIZE] {
     todo!("day 19, task 3: Restore the 32 numbers from the scale and the 16 bytes")
 }
 
-/// Returns an upper bound for the error of a number, `|x - restored x|`, in any block of this format
-/// with the largest magnitude `largest`. The bound is tight: an error within 2 % of it can occur.
+/// Returns an upper bound for the error of a number, `|x - restored x|`, in any block of this
+/// format with the largest magnitude `largest`. The bound is tight: an error within 2 % of it can
+/// occur.
 ///
 /// Infinity for Q4_1, which this day only reads.
 pub fn largest_error(kind: QuantType, largest: f32) -> f32 {
@@ -194,7 +195,8 @@ pub fn dequantize_matrix(matrix: &QuantizedMatrix) -> Result<Tensor> {
 
 // part 2: products of small integers
 
-/// Quantises a row of activations. The result is Q8_0 for every format of the weights, as in llama.cpp.
+/// Quantises a row of activations. The result is Q8_0 for every format of the weights, as in
+/// llama.cpp.
 ///
 /// # Errors
 /// If the row's length isn't a multiple of [`BLOCK_SIZE`], or a block can't be quantised.
@@ -250,8 +252,9 @@ pub fn quantized_linear(x: &Tensor, w: &QuantizedMatrix) -> Result<Tensor> {
 
 // part 3: what it gains, and what it costs a text
 
-/// Returns day 16's [`Precision`] for a model with quantised weights: the bytes per weight, averaged
-/// over the weights that a pass reads, and 4 bytes per number in the cache, which stays f32.
+/// Returns day 16's [`Precision`] for a model with quantised weights: the bytes per weight,
+/// averaged over the weights that a pass reads, and 4 bytes per number in the cache, which stays
+/// f32.
 ///
 /// All matrices of the layers are of this kind. So is the head, unless it's tied to the embedding
 /// table: a tied head is always Q8_0.
@@ -309,8 +312,8 @@ fn check_alike(reference: &[Vec<f32>], other: &[Vec<f32>]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the perplexity of a text: e to the mean of -ln p over the tokens after the first, where p
-/// is the probability of the token given all tokens before it.
+/// Returns the perplexity of a text: e to the mean of -ln p over the tokens after the first, where
+/// p is the probability of the token given all tokens before it.
 ///
 /// `log_probs` has an entry per token of the text. Entry `t` holds the log probabilities of all
 /// tokens of the vocabulary after the model has read tokens 0 to `t`.

@@ -14,14 +14,14 @@ use candecode::day05_model::{Mlp, SelfAttention, Transformer};
 use candecode::day10_kv_cache::DynamicCache;
 use candecode::day16_cost_of_a_token::{weights_read, Precision};
 use candecode::day19_quantized_weights::{
-    first_difference, mean_kl, perplexity, quantize_block_q8_0, quantize_matrix,
+    closer_block_q4_0, first_difference, mean_kl, perplexity, quantize_block_q8_0, quantize_matrix,
     quantized_precision, same_best, QuantizedCache,
 };
 use candecode::engine::load::load_transformer;
 use candecode::engine::operations;
 use candecode::formats::{hub, read_tokenizer};
-use candecode::kit::{Cache, Logits, Model, QuantType, Step, Tokenizer, Weight};
-use candle_core::{DType, Device};
+use candecode::kit::{Cache, Logits, Model, QuantType, QuantizedMatrix, Step, Tokenizer, Weight};
+use candle_core::{DType, Device, Tensor};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -85,10 +85,16 @@ pub fn measure(args: &Args) -> Result<()> {
     let cached = Run { name, new_cache: &quantized_cache, ..full };
     cached.show(&texts, &exact, &Read { greedy: vec![], ..cached.read(&texts)? })?;
     drop(model);
-    for kind in [QuantType::Q8_0, QuantType::Q4_0] {
+    type Quantise = fn(&Tensor) -> Result<QuantizedMatrix>;
+    let formats: [(&str, QuantType, Quantise); 3] = [
+        ("Q8_0", QuantType::Q8_0, |matrix| Ok(quantize_matrix(QuantType::Q8_0, matrix)?)),
+        ("Q4_0", QuantType::Q4_0, |matrix| Ok(quantize_matrix(QuantType::Q4_0, matrix)?)),
+        ("closer Q4_0", QuantType::Q4_0, closer_matrix),
+    ];
+    for (name, kind, quantise) in formats {
         let mut model = open()?;
-        quantize(&mut model, kind)?;
-        let (name, precision) = (kind.to_string(), quantized_precision(&config, kind));
+        quantize(&mut model, quantise)?;
+        let (name, precision) = (name.to_string(), quantized_precision(&config, kind));
         let run = Run { name, model: &model, precision, new_cache: &growing_cache };
         run.show(&texts, &exact, &run.read(&texts)?)?;
     }
@@ -150,16 +156,35 @@ impl Run<'_> {
 }
 
 /// Quantises every matrix of a model with day 19's own functions, in the layout of the kernels. A
-/// tied head gets Q8_0 at least.
-fn quantize(model: &mut Transformer, kind: QuantType) -> Result<()> {
+/// tied head becomes Q8_0.
+fn quantize(
+    model: &mut Transformer,
+    quantise: fn(&Tensor) -> Result<QuantizedMatrix>,
+) -> Result<()> {
     let tied = model.lm_head.is_none();
     let mut matrices = matrices(model)?;
     let head = matrices.len() - 1;
     for (at, weight) in matrices.iter_mut().enumerate() {
-        let kind = if tied && at == head { QuantType::Q8_0 } else { kind };
-        **weight = quantize_matrix(kind, &weight.tensor()?)?.tiled().into();
+        let matrix = weight.tensor()?;
+        let quantised = match tied && at == head {
+            true => quantize_matrix(QuantType::Q8_0, &matrix)?,
+            false => quantise(&matrix)?,
+        };
+        **weight = quantised.tiled().into();
     }
     Ok(())
+}
+
+/// Quantises a matrix to Q4_0 with the function of the day's challenge.
+fn closer_matrix(matrix: &Tensor) -> Result<QuantizedMatrix> {
+    let (out, inner) = matrix.dims2()?;
+    let mut bytes = vec![];
+    for row in matrix.to_vec2::<f32>()? {
+        for block in row.as_chunks().0 {
+            bytes.extend(closer_block_q4_0(block)?.to_bytes());
+        }
+    }
+    Ok(QuantizedMatrix::new(QuantType::Q4_0, out, inner, bytes)?)
 }
 
 /// Prints the error of weights stored as integers from -7 to 7, with one scale per matrix, per row,
