@@ -1,7 +1,7 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
 //! Day 14: guard rails. An automaton reads the text byte by byte, and a token is legal if none of
-//! its bytes breaks the rule. So a blocked word stays out however the tokenizer could spell it, and
-//! a format is kept however it is cut into tokens.
+//! its bytes breaks the rule. This keeps an answer in its format and a blocked word out of the text,
+//! whatever tokens they are made of.
 
 use candecode::kit::dfa::{any_word, Dfa, StateID};
 use candecode::kit::{LogitsProcessor, ProcessorInput, Tokenizer};
@@ -11,34 +11,65 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
+// part 1: formats
+
+/// Returns whether a token with the bytes `piece` may come next, if the answer must be one of
+/// `choices` and `written` has been generated so far. A token without bytes, such as EOS, never may.
+pub fn may_choose(choices: &[String], written: &[u8], piece: &[u8]) -> bool {
+    // task 14.1: Check that the token leaves at least one choice possible
+    todo!("day 14, task 1: Check that the token leaves at least one choice possible")
+}
+
 /// What a match of the pattern means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// The text must not contain a match. A match breaks the rule with its last byte.
-    BlockSubstring,
-    /// The text must not contain a match, and the pattern ends in a word border. Whether there is
-    /// one shows a byte later, or where the text ends: "dog" may still become "dogs".
-    BlockWord,
     /// The whole generated text must match.
     MustMatch,
+    /// The text must not contain a match. A match breaks the rule with its last byte.
+    BlockSubstring,
+    /// The text must not contain a match, and the pattern ends in a word boundary. One more byte,
+    /// or the end of the text, decides whether there is one: "dog" may still become "dogs".
+    BlockWord,
 }
 
-/// A deterministic automaton over bytes, and what its matches mean. Any thread can compile it.
+/// An automaton over bytes, and the rule that its matches stand for.
 pub struct Automaton {
     dfa: Dfa,
     rule: Rule,
-    /// Under [`Rule::MustMatch`]: the states from which a match can be reached.
+    /// The states from which a match can be reached. Only [`Rule::MustMatch`] needs them.
     live: HashSet<StateID>,
 }
 
-// part 1: words
+/// Returns, for every state that the automaton can reach, the states that lead to it in one byte.
+/// The start state is among the keys even if no state leads to it.
+pub fn predecessors(dfa: &Dfa) -> HashMap<StateID, Vec<StateID>> {
+    let mut predecessors = HashMap::from([(dfa.start(), Vec::new())]);
+    let mut open = vec![dfa.start()];
+    while let Some(state) = open.pop() {
+        for next in dfa.successors(state) {
+            if !predecessors.contains_key(&next) {
+                open.push(next);
+            }
+            predecessors.entry(next).or_default().push(state);
+        }
+    }
+    predecessors
+}
+
+/// Returns the live states: those from which a match can be reached. A state in which the text ends
+/// in a match is one of them. In all other states the text can never match again.
+pub fn live_states(dfa: &Dfa) -> HashSet<StateID> {
+    let predecessors = predecessors(dfa);
+    // task 14.2: Collect the states from which a match can be reached
+    todo!("day 14, task 2: Collect the states from which a match can be reached")
+}
 
 impl Automaton {
-    /// Compiles a regular expression. What must match has to match from the first byte on; what is
-    /// blocked may begin anywhere.
+    /// Compiles a regular expression. Under [`Rule::MustMatch`] a match begins with the first byte;
+    /// under the other rules it can begin anywhere.
     ///
     /// # Errors
-    /// If it is not a regular expression, or its automaton is too large.
+    /// If the pattern isn't a regular expression, or its automaton is too large.
     pub fn new(pattern: &str, rule: Rule) -> Result<Self> {
         if rule == Rule::MustMatch {
             let dfa = Dfa::anchored(pattern)?;
@@ -48,83 +79,62 @@ impl Automaton {
         Ok(Self { dfa: Dfa::search(pattern)?, rule, live: HashSet::new() })
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the automaton's memory, in bytes.
     pub fn memory_usage(&self) -> usize {
         self.dfa.memory_usage() + self.live.capacity() * (size_of::<StateID>() + 1)
     }
 
-    /// The state before the first byte.
+    /// Returns the state before the first byte.
     pub fn start(&self) -> StateID {
         self.dfa.start()
     }
 
-    /// The state after these bytes; without bytes it stays as it is.
-    /// `self.dfa.next_state(state, byte)` is one transition.
+    /// Returns the state after these bytes, whether or not they break the rule.
     pub fn read(&self, mut state: StateID, bytes: &[u8]) -> StateID {
-        // task 14.1: one transition for each byte
-        todo!("day 14, task 1: one transition for each byte")
+        for byte in bytes {
+            state = self.dfa.next_state(state, *byte);
+        }
+        state
     }
 
-    /// True if the text so far already breaks the rule: under [`Rule::BlockSubstring`] if it ends
-    /// in a match, under [`Rule::BlockWord`] if it did so before its last byte.
-    ///
-    /// `self.dfa.ends_in_match(state)` speaks of the text as it stands, as if it were the whole
-    /// text; `self.dfa.is_match_state(state)` of the text without its last byte.
+    /// Returns whether the last byte of the text broke the rule. Under [`Rule::MustMatch`] that
+    /// means that no continuation can match.
     pub fn violates(&self, state: StateID) -> bool {
-        if self.rule == Rule::MustMatch {
-            return self.cannot_match(state);
+        match self.rule {
+            Rule::MustMatch => !self.live.contains(&state),
+            Rule::BlockSubstring | Rule::BlockWord => self.violates_block(state),
         }
-        // task 14.2: BlockSubstring: the text ends in a match; BlockWord: it did one byte ago
-        todo!("day 14, task 2: BlockSubstring: the text ends in a match; BlockWord: it did one byte ago")
     }
 
-    /// True if the text may end here. The end of the text is a word border.
+    /// Returns whether the text may end here: under [`Rule::MustMatch`] if it matches, under the
+    /// other rules unless it ends in a match.
     pub fn may_end(&self, state: StateID) -> bool {
+        let matches = self.dfa.ends_in_match(state);
         if self.rule == Rule::MustMatch {
-            return self.matches(state);
+            matches
+        } else {
+            !matches
         }
-        // task 14.3: what is blocked must not stand at the end of the text
-        todo!("day 14, task 3: what is blocked must not stand at the end of the text")
-    }
-
-    /// Reads `bytes` one by one, and gives None as soon as one of them leads to a state that
-    /// violates the rule: a token may complete a word in its middle. `state` itself is not judged:
-    /// if the prompt has a blocked word at its end, the text goes on all the same.
-    pub fn walk(&self, mut state: StateID, bytes: &[u8]) -> Option<StateID> {
-        // task 14.4: byte by byte; look at the state behind each of them
-        todo!("day 14, task 4: byte by byte; look at the state behind each of them")
     }
 }
 
-/// The pattern of a block list. `any_word` makes it, a group: it finds every word in any letter
-/// case, composed or decomposed; the text is read as it is. White space around a word is cut:
-/// `" dog"` also finds `"(dog"`. `whole` puts half a border on each side of the group,
-/// `(?-u:\b{start-half})` and `(?-u:\b{end-half})`, so that only words that stand alone are found:
-/// no ASCII letter, digit or underscore beside them.
-///
-/// # Errors
-/// If there is no word, or one that is empty or only white space.
-pub fn block_pattern(words: &[String], whole: bool) -> Result<String> {
-    // task 14.5: cut white space, refuse what is empty; any_word; whole: half a border on each side
-    todo!("day 14, task 5: cut white space, refuse what is empty; any_word; whole: half a border on each side")
-}
-
-/// As many bytes of masks a rail keeps at most.
+/// The maximum number of mask bytes that a rail keeps.
 pub const MASK_BYTES: usize = 16 << 20;
 
-/// An automaton, walked over a whole vocabulary: a processor. It knows nothing of one text, so one
-/// rail serves all sequences of a run.
+/// A logits processor: an automaton and the vocabulary that it judges. It holds nothing that
+/// belongs to one text, so all sequences of a run can share it.
 pub struct GuardRail {
     name: String,
     automaton: Arc<Automaton>,
-    /// The bytes of every token; special tokens have none.
+    /// The bytes of every token. Special tokens have none.
     pieces: Vec<Vec<u8>>,
-    /// What [`GuardRail::legal`] has answered so far: one byte for each token.
+    /// The masks that [`GuardRail::legal`] has computed, one byte per token.
     masks: RefCell<HashMap<(StateID, bool), Rc<[bool]>>>,
 }
 
 impl GuardRail {
-    /// A rail for texts of this tokenizer. `vocab_size` is the model's, which may have more ids.
+    /// Creates a rail for texts of this tokenizer. `vocab_size` is the model's, which can be larger
+    /// than the tokenizer's.
     pub fn new(
         name: impl Into<String>,
         automaton: impl Into<Arc<Automaton>>,
@@ -136,33 +146,72 @@ impl GuardRail {
         Self { name: name.into(), automaton, pieces, masks: RefCell::default() }
     }
 
-    /// The state after the text so far. A block list reads every token, those of the prompt and EOS
-    /// too: a word may begin in the prompt, and behind a blocked word reading goes on, for another
-    /// may begin in it. Special tokens have no bytes, nor has an id that is not in `pieces`.
+    /// Returns the automaton's state after the text so far. Under [`Rule::MustMatch`] only the
+    /// generated tokens count. A block list reads the prompt too, and every token in it. Ids beyond
+    /// `pieces` have no bytes.
     pub fn state(&self, input: &ProcessorInput) -> StateID {
-        if self.automaton.rule == Rule::MustMatch {
-            return self.generated_state(input);
-        }
-        // task 14.6: read the bytes of all tokens, from the automaton's start
-        todo!("day 14, task 6: read the bytes of all tokens, from the automaton's start")
+        // task 14.3: Read the answer for a format, or the whole text for a block list
+        todo!("day 14, task 3: Read the answer for a format, or the whole text for a block list")
     }
 
-    /// Where a token with these bytes leads from `state`; None if it breaks the rule on its way.
-    /// `first` says that it follows the prompt. Under [`Rule::BlockWord`] its first byte is then
-    /// free: that byte can only show that a word *of the prompt* stands alone.
+    /// Returns the state that a token with these bytes leads to, or None if the token is illegal.
+    /// `first` says that nothing has been generated yet.
     fn follow(&self, state: StateID, piece: &[u8], first: bool) -> Option<StateID> {
-        let free = first && self.automaton.rule == Rule::BlockWord && !piece.is_empty();
-        let (unjudged, judged) = piece.split_at(usize::from(free));
-        self.automaton.walk(self.automaton.read(state, unjudged), judged)
+        match self.automaton.rule {
+            // A dead state stays dead, so it's enough to look at the last one.
+            Rule::MustMatch => {
+                let next = self.automaton.read(state, piece);
+                Some(next).filter(|next| !self.automaton.violates(*next))
+            }
+            Rule::BlockSubstring | Rule::BlockWord if first => self.follow_prompt(state, piece),
+            Rule::BlockSubstring | Rule::BlockWord => self.automaton.walk(state, piece),
+        }
     }
 
-    /// For each token of the vocabulary: true if it may follow in `state`. A token without bytes is
-    /// no text, and never legal. `first` goes to `follow`. States come back again and again, so
-    /// answers are kept by state and `first`; of masks that take more than [`MASK_BYTES`] in all,
-    /// the old ones are dropped.
+    /// Judges every token of the vocabulary: true if it is legal in `state`. A token without bytes
+    /// isn't text and never is. `first` is passed on to `follow`.
+    fn mask(&self, state: StateID, first: bool) -> Vec<bool> {
+        // task 14.4: Judge every token of the vocabulary
+        todo!("day 14, task 4: Judge every token of the vocabulary")
+    }
+
+    /// Returns `mask(state, first)`, computed once: a text returns to the same states again and
+    /// again. When all masks together exceed [`MASK_BYTES`], the old ones are dropped.
     pub fn legal(&self, state: StateID, first: bool) -> Rc<[bool]> {
-        // task 14.7: follow every piece, once for each state; keep the answer
-        todo!("day 14, task 7: follow every piece, once for each state; keep the answer")
+        if let Some(mask) = self.masks.borrow().get(&(state, first)) {
+            return Rc::clone(mask);
+        }
+        let mask: Rc<[bool]> = self.mask(state, first).into();
+        let mut masks = self.masks.borrow_mut();
+        if (masks.len() + 1) * mask.len() > MASK_BYTES {
+            masks.clear();
+        }
+        masks.insert((state, first), Rc::clone(&mask));
+        mask
+    }
+
+    /// Returns whether the text may end here. Right after the prompt a block list always allows it,
+    /// because the user wrote those words.
+    fn may_end(&self, state: StateID, first: bool) -> bool {
+        let written_by_user = first && self.automaton.rule != Rule::MustMatch;
+        written_by_user || self.automaton.may_end(state)
+    }
+
+    /// Returns those of the allowed tokens with which the text may end: EOS, and tokens that lead
+    /// to a state where it may end.
+    fn ending(&self, state: StateID, first: bool, eos: &[u32], allowed: &[bool]) -> Vec<bool> {
+        let mut ending = vec![false; allowed.len()];
+        for (id, ends) in ending.iter_mut().enumerate() {
+            if !allowed[id] {
+                continue;
+            }
+            if eos.contains(&(id as u32)) {
+                *ends = true;
+            } else if let Some(next) = self.follow(state, &self.pieces[id], first) {
+                *ends = self.automaton.may_end(next);
+            }
+        }
+        ending
     }
 }
 
@@ -171,28 +220,96 @@ impl LogitsProcessor for GuardRail {
         self.name.clone()
     }
 
-    /// Sets the logits of all that is not legal to `-inf` and leaves the others as they are.
+    /// Sets the logits of all illegal tokens to `-inf` and leaves the others as they are. Ids
+    /// beyond the mask are illegal.
     ///
-    /// EOS, whatever its bytes, is legal where the text may end. Right behind the prompt a block
-    /// list always lets it end: what stands there the model has not written. With one token
-    /// remaining, that token must be EOS or lead to where the text may end; if no legal token does,
-    /// all that are legal stay.
+    /// EOS ids are legal exactly where the text may end, whatever their bytes. If this is the last
+    /// token (`remaining` is 1), only tokens with which the text may end are legal. If there are
+    /// none, the rule for the last token is ignored.
     fn process(&self, input: &ProcessorInput, logits: &mut [f32]) -> Result<()> {
-        // task 14.8: legal tokens; EOS where the text may end; the last token ends the text, too
-        todo!("day 14, task 8: legal tokens; EOS where the text may end; the last token ends the text, too")
+        // task 14.5: Set the logits of illegal tokens to -inf; mind EOS and the last token
+        todo!(
+            "day 14, task 5: Set the logits of illegal tokens to -inf; mind EOS and the last token"
+        )
     }
 }
 
-/// Forbids sequences of token ids, as HF's `bad_words_ids`: the last id of each becomes `-inf`
-/// where the others stand before it. A sequence that is one EOS id and nothing else is ignored, as
-/// it is by HF's `NoBadWordsLogitsProcessor`: a text must be able to end.
-pub fn block_sequences(logits: &mut [f32], tokens: &[u32], sequences: &[Vec<u32>], eos: &[u32]) {
-    // task 14.9 (further): if the text ends in all but the last id, that one is -inf
-    todo!("day 14, task 9: if the text ends in all but the last id, that one is -inf")
+/// Compiles a regular expression that the whole generated text must match. Nothing is added to it,
+/// and letter case counts. (A stop string is cut off at the end; what is left need not match.)
+///
+/// # Errors
+/// If it isn't a regular expression, its automaton is too large, or nothing matches it.
+pub fn allow_automaton(regex: &str) -> Result<Automaton> {
+    let automaton = Automaton::new(regex, Rule::MustMatch)?;
+    if automaton.violates(automaton.start()) {
+        bail!("nothing matches the regular expression {regex}")
+    }
+    Ok(automaton)
 }
 
-/// The automata of a block list. With `whole`, a word may also come to stand alone because a stop
-/// string cuts off what follows it: that takes an automaton of its own.
+/// Creates the rail of that automaton.
+///
+/// # Errors
+/// As [`allow_automaton`], or if the tokenizer's tokens have no bytes of their own.
+pub fn allow_rail(regex: &str, tokenizer: &Tokenizer, vocab_size: usize) -> Result<GuardRail> {
+    tokenizer.check_token_bytes()?;
+    let automaton = allow_automaton(regex)?;
+    Ok(GuardRail::new(format!("--allow-regex {regex}"), automaton, tokenizer, vocab_size))
+}
+
+// part 2: block lists
+
+/// Returns the pattern of a block list: it finds each of the words, in any letter case, composed or
+/// decomposed. White space around a word is trimmed, so `" dog"` also finds `"(dog"`. With `whole`
+/// it finds only words that stand alone, with no ASCII letter, digit or underscore on either side.
+///
+/// # Errors
+/// If there are no words, or one is empty or only white space.
+pub fn block_pattern(words: &[String], whole: bool) -> Result<String> {
+    if words.is_empty() {
+        bail!("the block list is empty")
+    }
+    let words: Vec<String> = words.iter().map(|word| word.trim().to_string()).collect();
+    if words.contains(&String::new()) {
+        bail!("a blocked word is empty: it would block everything")
+    }
+    let any = any_word(&words);
+    if whole {
+        // `\b` needs a letter on one side, so it never holds at the end of "c++". A half boundary
+        // looks at one side only.
+        return Ok(format!(r"(?-u:\b{{start-half}}){any}(?-u:\b{{end-half}})"));
+    }
+    Ok(any)
+}
+
+impl Automaton {
+    /// Returns whether the text breaks a block list: under [`Rule::BlockSubstring`] if it ends in a
+    /// match, under [`Rule::BlockWord`] if it did so before its last byte.
+    pub fn violates_block(&self, state: StateID) -> bool {
+        // task 14.6: Decide for each of the two rules whether the last byte broke it
+        todo!("day 14, task 6: Decide for each of the two rules whether the last byte broke it")
+    }
+
+    /// Reads `bytes` and returns the state after them, or None if one of them breaks the rule.
+    /// `state` itself is not judged, only the states that the bytes lead to.
+    pub fn walk(&self, mut state: StateID, bytes: &[u8]) -> Option<StateID> {
+        // task 14.7: Read byte by byte, and stop at the first byte that breaks the rule
+        todo!("day 14, task 7: Read byte by byte, and stop at the first byte that breaks the rule")
+    }
+}
+
+impl GuardRail {
+    /// [`GuardRail::follow`] for a block list and the first token after the prompt. A match that
+    /// ends in the prompt is the user's and doesn't count against the token; a match that the
+    /// token's own bytes complete does.
+    fn follow_prompt(&self, state: StateID, piece: &[u8]) -> Option<StateID> {
+        // task 14.8: Judge the first token after the prompt, but not for the prompt's words
+        todo!("day 14, task 8: Judge the first token after the prompt, but not for the prompt's words")
+    }
+}
+
+/// Compiles the automata of a block list. With `whole`, a stop string can make a word stand alone,
+/// because it is cut off together with what follows the word. That takes a second automaton.
 ///
 /// # Errors
 /// If a word is empty, or the list is too large.
@@ -202,7 +319,7 @@ pub fn block_automata(words: &[String], whole: bool, stops: &[String]) -> Result
         return Ok(vec![Automaton::new(&pattern, Rule::BlockSubstring)?]);
     }
     let mut automata = vec![Automaton::new(&block_pattern(words, true)?, Rule::BlockWord)?];
-    // An empty stop string ends no text. The others are found in their own letter case.
+    // An empty stop string ends no text. The others are case-sensitive.
     let stops = stops.iter().filter(|stop| !stop.is_empty());
     let stops: Vec<String> = stops.map(|stop| regex_syntax::escape(stop)).collect();
     if !stops.is_empty() {
@@ -212,7 +329,7 @@ pub fn block_automata(words: &[String], whole: bool, stops: &[String]) -> Result
     Ok(automata)
 }
 
-/// The rails of a block list: one for each of its automata.
+/// Creates the rails of a block list, one for each of its automata.
 ///
 /// # Errors
 /// As [`block_automata`], or if the tokenizer's tokens have no bytes of their own.
@@ -231,57 +348,22 @@ pub fn block_rails(
     block_automata(words, whole, stops)?.into_iter().map(rail).collect()
 }
 
-// part 2: formats
-
-/// The states from which a match can be reached, that is: from which some bytes, or none, lead to a
-/// state where the text so far ends in a match. All others are dead: whatever follows, there is no
-/// match. `dfa.successors(state)` are the states that one byte leads to.
-pub fn live_states(dfa: &Dfa) -> HashSet<StateID> {
-    // task 14.10: find all states and their predecessors; then go backwards from those that match
-    todo!("day 14, task 10: find all states and their predecessors; then go backwards from those that match")
-}
+// part 3: the challenge, and lists of ids
 
 impl Automaton {
-    /// What [`Automaton::violates`] says under [`Rule::MustMatch`]: true if no match can be reached
-    /// any more, whatever follows.
-    pub fn cannot_match(&self, state: StateID) -> bool {
-        // task 14.11: ask the live states
-        todo!("day 14, task 11: ask the live states")
-    }
-
-    /// What [`Automaton::may_end`] says under [`Rule::MustMatch`]: true if the text so far matches.
-    pub fn matches(&self, state: StateID) -> bool {
-        // task 14.12: the text ends in a match
-        todo!("day 14, task 12: the text ends in a match")
+    /// Returns the bytes that must come next under [`Rule::MustMatch`], up to the first point where
+    /// there is a choice. The end of the text is a choice too. Empty if nothing is forced.
+    pub fn forced(&self, mut state: StateID) -> Vec<u8> {
+        // task 14.9 (further): Challenge: return the bytes that must come next
+        todo!("day 14, task 9: Challenge: return the bytes that must come next")
     }
 }
 
-impl GuardRail {
-    /// What [`GuardRail::state`] says under [`Rule::MustMatch`]: the prompt need not match, so only
-    /// the generated tokens are read.
-    pub fn generated_state(&self, input: &ProcessorInput) -> StateID {
-        // task 14.13: as task 14.6, from the first generated token on
-        todo!("day 14, task 13: as task 14.6, from the first generated token on")
-    }
-}
-
-/// The automaton of a regular expression that the whole generated text must match, in its letter
-/// case. The expression is compiled as it is written, with nothing put around it. (A stop string is
-/// cut off at the end; what is left need not match.)
-///
-/// # Errors
-/// If it is not a regular expression, its automaton is too large, or nothing matches it.
-pub fn allow_automaton(regex: &str) -> Result<Automaton> {
-    // task 14.14: an automaton under MustMatch; an error if no match can be reached from its start
-    todo!("day 14, task 14: an automaton under MustMatch; an error if no match can be reached from its start")
-}
-
-/// The rail of that automaton.
-///
-/// # Errors
-/// As [`allow_automaton`], or if the tokenizer's tokens have no bytes of their own.
-pub fn allow_rail(regex: &str, tokenizer: &Tokenizer, vocab_size: usize) -> Result<GuardRail> {
-    tokenizer.check_token_bytes()?;
-    let automaton = allow_automaton(regex)?;
-    Ok(GuardRail::new(format!("--allow-regex {regex}"), automaton, tokenizer, vocab_size))
+/// Forbids sequences of token ids, as HF's `bad_words_ids` does: if the text ends in all but the
+/// last id of a sequence, the logit of that last id becomes `-inf`. A sequence that consists of a
+/// single EOS id is ignored, as in HF's `NoBadWordsLogitsProcessor`, because a text must be able to
+/// end. Ids beyond `logits` are skipped.
+pub fn block_sequences(logits: &mut [f32], tokens: &[u32], sequences: &[Vec<u32>], eos: &[u32]) {
+    // task 14.10 (further): Forbid the last id of each sequence that the text would complete
+    todo!("day 14, task 10: Forbid the last id of each sequence that the text would complete")
 }
