@@ -354,8 +354,8 @@ impl Automaton {
     /// Returns the bytes that must come next under [`Rule::MustMatch`], up to the first point where
     /// there is a choice. The end of the text is a choice too. Empty if nothing is forced.
     pub fn forced(&self, mut state: StateID) -> Vec<u8> {
-        // task 14.9 (further): Challenge: return the bytes that must come next
-        todo!("day 14, task 9: Challenge: return the bytes that must come next")
+        // task 14.9 (challenge): Return the bytes that must come next
+        todo!("day 14, task 9: Return the bytes that must come next")
     }
 }
 

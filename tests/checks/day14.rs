@@ -936,22 +936,21 @@ pub fn the_first_token_after_the_prompt(day: &Day) -> Outcome {
 
 pub fn the_first_token_has_words_of_its_own(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
-    let first = |pattern, rule, text: &'static [u8]| -> Result<Vec<bool>> {
-        Ok((day.legal)(pattern, rule, &tokenizer, &[(text, true)])?.concat())
-    };
-    let got = first("dog", Rule::BlockSubstring, b"a d")?;
-    let what = "dog blocked, and the prompt ends in \"a d\"";
-    asks(what, &tokenizer, &got, &["o", "og", "a"], &["o", "a"])
-        .likely("a word may begin in the prompt and end in the first token")?;
-    let got = first("dog", Rule::BlockSubstring, b"a do")?;
-    let what = "dog blocked, and the prompt ends in \"a do\"";
-    asks(what, &tokenizer, &got, &["g", "ge", "n"], &["n"])
-        .likely("under BlockSubstring every byte of the token can complete a word")?;
-    let got = first(r"(?-u:\b{start-half})\.(?-u:\b{end-half})", Rule::BlockWord, b"a dog ")?;
-    let what = "a full stop blocked as a whole word, and the prompt ends in \"a dog \"";
-    let asked = [".", ".\"", "!\"", "a"];
-    asks(what, &tokenizer, &got, &asked, &[".", "!\"", "a"])
-        .likely("only the token's first byte can be about a word of the prompt")
+    let stop = r"(?-u:\b{start-half})\.(?-u:\b{end-half})";
+    let cases: [(&str, Rule, &str, bool, &[&str], &[&str]); 5] = [
+        ("dog", Rule::BlockSubstring, "a d", false, &["o", "og", "a"], &["o", "a"]),
+        (stop, Rule::BlockWord, "a dog ", false, &[".", ".\"", "!\""], &[".", "!\""]),
+        ("dog", Rule::BlockSubstring, "a d", true, &["o", "og", "a"], &["o", "a"]),
+        ("dog", Rule::BlockSubstring, "a do", true, &["g", "ge", "n"], &["n"]),
+        (stop, Rule::BlockWord, "a dog ", true, &[".", ".\"", "!\""], &[".", "!\""]),
+    ];
+    for (pattern, rule, text, first, asked, want) in cases {
+        let legal = (day.legal)(pattern, rule, &tokenizer, &[(text.as_bytes(), first)])?.concat();
+        let what = format!("{pattern} under {rule:?}, after {text:?}, `first` is {first}");
+        asks(&what, &tokenizer, &legal, asked, want)
+            .likely("only the token's first byte can be about a word of the prompt")?;
+    }
+    Ok(())
 }
 
 /// Lists every way to begin the word: token sequences whose bytes end in a prefix of it. The first
