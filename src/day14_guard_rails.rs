@@ -13,8 +13,9 @@ use std::sync::Arc;
 
 // part 1: formats
 
-/// Returns whether a token with the bytes `piece` may come next, if the answer must be one of
-/// `choices` and `written` has been generated so far. A token without bytes, such as EOS, never may.
+/// Returns whether a token with the bytes `piece` may come next, if the answer must
+/// be one of `choices` and `written` has been generated so far. A token without
+/// bytes, such as EOS, never may.
 pub fn may_choose(choices: &[String], written: &[u8], piece: &[u8]) -> bool {
     // task 14.1: Check that the token leaves at least one choice possible
     todo!("day 14, task 1: Check that the token leaves at least one choice possible")
@@ -27,8 +28,9 @@ pub enum Rule {
     MustMatch,
     /// The text must not contain a match. A match breaks the rule with its last byte.
     BlockSubstring,
-    /// The text must not contain a match, and the pattern ends in a word boundary. One more byte,
-    /// or the end of the text, decides whether there is one: "dog" may still become "dogs".
+    /// The text must not contain a match, and the pattern ends in a word boundary. One
+    /// more byte, or the end of the text, decides whether there is one: "dog" may still
+    /// become "dogs".
     BlockWord,
 }
 
@@ -36,12 +38,12 @@ pub enum Rule {
 pub struct Automaton {
     dfa: Dfa,
     rule: Rule,
-    /// The states from which a match can be reached. Only [`Rule::MustMatch`] needs them.
+    /// Under [`Rule::MustMatch`], the states from which a match can be reached.
     live: HashSet<StateID>,
 }
 
-/// Returns, for every state that the automaton can reach, the states that lead to it in one byte.
-/// The start state is among the keys even if no state leads to it.
+/// Returns, for every state that the automaton can reach, the states that lead to it
+/// in one byte. The start state is among the keys even if no state leads to it.
 pub fn predecessors(dfa: &Dfa) -> HashMap<StateID, Vec<StateID>> {
     let mut predecessors = HashMap::from([(dfa.start(), Vec::new())]);
     let mut open = vec![dfa.start()];
@@ -56,8 +58,9 @@ pub fn predecessors(dfa: &Dfa) -> HashMap<StateID, Vec<StateID>> {
     predecessors
 }
 
-/// Returns the live states: those from which a match can be reached. A state in which the text ends
-/// in a match is one of them. In all other states the text can never match again.
+/// Returns the live states: those from which a match can be reached. A state in
+/// which the text ends in a match is one of them. In all other states the text can
+/// never match again.
 pub fn live_states(dfa: &Dfa) -> HashSet<StateID> {
     let predecessors = predecessors(dfa);
     // task 14.2: Collect the states from which a match can be reached
@@ -65,8 +68,8 @@ pub fn live_states(dfa: &Dfa) -> HashSet<StateID> {
 }
 
 impl Automaton {
-    /// Compiles a regular expression. Under [`Rule::MustMatch`] a match begins with the first byte;
-    /// under the other rules it can begin anywhere.
+    /// Compiles a regular expression. Under [`Rule::MustMatch`] a match begins with the
+    /// first byte; under the other rules it can begin anywhere.
     ///
     /// # Errors
     /// If the pattern isn't a regular expression, or its automaton is too large.
@@ -97,8 +100,8 @@ impl Automaton {
         state
     }
 
-    /// Returns whether the last byte of the text broke the rule. Under [`Rule::MustMatch`] that
-    /// means that no continuation can match.
+    /// Returns whether the last byte of the text broke the rule. Under
+    /// [`Rule::MustMatch`] that means that no continuation can match.
     pub fn violates(&self, state: StateID) -> bool {
         match self.rule {
             Rule::MustMatch => !self.live.contains(&state),
@@ -106,8 +109,8 @@ impl Automaton {
         }
     }
 
-    /// Returns whether the text may end here: under [`Rule::MustMatch`] if it matches, under the
-    /// other rules unless it ends in a match.
+    /// Returns whether the text may end here: under [`Rule::MustMatch`] if it matches,
+    /// under the other rules unless it ends in a match.
     pub fn may_end(&self, state: StateID) -> bool {
         let matches = self.dfa.ends_in_match(state);
         if self.rule == Rule::MustMatch {
@@ -121,8 +124,8 @@ impl Automaton {
 /// The maximum number of mask bytes that a rail keeps.
 pub const MASK_BYTES: usize = 16 << 20;
 
-/// A logits processor: an automaton and the vocabulary that it judges. It holds nothing that
-/// belongs to one text, so all sequences of a run can share it.
+/// A logits processor: an automaton and the vocabulary that it judges. It holds
+/// nothing that belongs to one text, so all sequences of a run can share it.
 pub struct GuardRail {
     name: String,
     automaton: Arc<Automaton>,
@@ -133,8 +136,8 @@ pub struct GuardRail {
 }
 
 impl GuardRail {
-    /// Creates a rail for texts of this tokenizer. `vocab_size` is the model's, which can be larger
-    /// than the tokenizer's.
+    /// Creates a rail for texts of this tokenizer. `vocab_size` is the model's, which
+    /// can be larger than the tokenizer's.
     pub fn new(
         name: impl Into<String>,
         automaton: impl Into<Arc<Automaton>>,
@@ -146,16 +149,16 @@ impl GuardRail {
         Self { name: name.into(), automaton, pieces, masks: RefCell::default() }
     }
 
-    /// Returns the automaton's state after the text so far. Under [`Rule::MustMatch`] only the
-    /// generated tokens count. A block list reads the prompt too, and every token in it. Ids beyond
-    /// `pieces` have no bytes.
+    /// Returns the automaton's state after the text so far. Under [`Rule::MustMatch`]
+    /// only the generated tokens count. A block list reads the prompt too, and every
+    /// token in it. Ids beyond `pieces` have no bytes.
     pub fn state(&self, input: &ProcessorInput) -> StateID {
         // task 14.3: Read the answer for a format, or the whole text for a block list
         todo!("day 14, task 3: Read the answer for a format, or the whole text for a block list")
     }
 
-    /// Returns the state that a token with these bytes leads to, or None if the token is illegal.
-    /// `first` says that nothing has been generated yet.
+    /// Returns the state that a token with these bytes leads to, or None if the token is
+    /// illegal. `first` says that nothing has been generated yet.
     fn follow(&self, state: StateID, piece: &[u8], first: bool) -> Option<StateID> {
         match self.automaton.rule {
             // A dead state stays dead, so it's enough to look at the last one.
@@ -168,15 +171,16 @@ impl GuardRail {
         }
     }
 
-    /// Judges every token of the vocabulary: true if it is legal in `state`. A token without bytes
-    /// isn't text and never is. `first` is passed on to `follow`.
+    /// Judges every token of the vocabulary: true if it is legal in `state`. A token
+    /// without bytes isn't text and never is. `first` is passed on to `follow`.
     fn mask(&self, state: StateID, first: bool) -> Vec<bool> {
         // task 14.4: Judge every token of the vocabulary
         todo!("day 14, task 4: Judge every token of the vocabulary")
     }
 
-    /// Returns `mask(state, first)`, computed once: a text returns to the same states again and
-    /// again. When all masks together exceed [`MASK_BYTES`], the old ones are dropped.
+    /// Returns `mask(state, first)`, computed once: a text returns to the same states
+    /// again and again. When all masks together exceed [`MASK_BYTES`], the old ones are
+    /// dropped.
     pub fn legal(&self, state: StateID, first: bool) -> Rc<[bool]> {
         if let Some(mask) = self.masks.borrow().get(&(state, first)) {
             return Rc::clone(mask);
@@ -190,15 +194,15 @@ impl GuardRail {
         mask
     }
 
-    /// Returns whether the text may end here. Right after the prompt a block list always allows it,
-    /// because the user wrote those words.
+    /// Returns whether the text may end here. Right after the prompt a block list always
+    /// allows it, because the user wrote those words.
     fn may_end(&self, state: StateID, first: bool) -> bool {
         let written_by_user = first && self.automaton.rule != Rule::MustMatch;
         written_by_user || self.automaton.may_end(state)
     }
 
-    /// Returns those of the allowed tokens with which the text may end: EOS, and tokens that lead
-    /// to a state where it may end.
+    /// Returns those of the allowed tokens with which the text may end: EOS, and tokens
+    /// that lead to a state where it may end.
     fn ending(&self, state: StateID, first: bool, eos: &[u32], allowed: &[bool]) -> Vec<bool> {
         let mut ending = vec![false; allowed.len()];
         for (id, ends) in ending.iter_mut().enumerate() {
@@ -220,12 +224,12 @@ impl LogitsProcessor for GuardRail {
         self.name.clone()
     }
 
-    /// Sets the logits of all illegal tokens to `-inf` and leaves the others as they are. Ids
-    /// beyond the mask are illegal.
+    /// Sets the logits of all illegal tokens to `-inf` and leaves the others as they
+    /// are. Ids beyond the mask are illegal.
     ///
-    /// EOS ids are legal exactly where the text may end, whatever their bytes. If this is the last
-    /// token (`remaining` is 1), only tokens with which the text may end are legal. If there are
-    /// none, the rule for the last token is ignored.
+    /// EOS ids are legal exactly where the text may end, whatever their bytes. If this
+    /// is the last token (`remaining` is 1), only tokens with which the text may end are
+    /// legal. If there are none, the rule for the last token is ignored.
     fn process(&self, input: &ProcessorInput, logits: &mut [f32]) -> Result<()> {
         // task 14.5: Set the logits of illegal tokens to -inf; mind EOS and the last token
         todo!(
@@ -234,11 +238,13 @@ impl LogitsProcessor for GuardRail {
     }
 }
 
-/// Compiles a regular expression that the whole generated text must match. Nothing is added to it,
-/// and letter case counts. (A stop string is cut off at the end; what is left need not match.)
+/// Compiles a regular expression that the whole generated text must match. Nothing
+/// is added to it, and letter case counts. (A stop string is cut off at the end;
+/// what is left need not match.)
 ///
 /// # Errors
-/// If it isn't a regular expression, its automaton is too large, or nothing matches it.
+/// If it isn't a regular expression, its automaton is too large, or nothing matches
+/// it.
 pub fn allow_automaton(regex: &str) -> Result<Automaton> {
     let automaton = Automaton::new(regex, Rule::MustMatch)?;
     if automaton.violates(automaton.start()) {
@@ -259,9 +265,10 @@ pub fn allow_rail(regex: &str, tokenizer: &Tokenizer, vocab_size: usize) -> Resu
 
 // part 2: block lists
 
-/// Returns the pattern of a block list: it finds each of the words, in any letter case, composed or
-/// decomposed. White space around a word is trimmed, so `" dog"` also finds `"(dog"`. With `whole`
-/// it finds only words that stand alone, with no ASCII letter, digit or underscore on either side.
+/// Returns the pattern of a block list: it finds each of the words, in any letter
+/// case, composed or decomposed. White space around a word is trimmed, so `" dog"`
+/// also finds `"(dog"`. With `whole` it finds only words that stand alone, with no
+/// ASCII letter, digit or underscore on either side.
 ///
 /// # Errors
 /// If there are no words, or one is empty or only white space.
@@ -283,15 +290,15 @@ pub fn block_pattern(words: &[String], whole: bool) -> Result<String> {
 }
 
 impl Automaton {
-    /// Returns whether the text breaks a block list: under [`Rule::BlockSubstring`] if it ends in a
-    /// match, under [`Rule::BlockWord`] if it did so before its last byte.
+    /// Returns whether the text breaks a block list: under [`Rule::BlockSubstring`] if
+    /// it ends in a match, under [`Rule::BlockWord`] if it did so before its last byte.
     pub fn violates_block(&self, state: StateID) -> bool {
         // task 14.6: Decide for each of the two rules whether the last byte broke it
         todo!("day 14, task 6: Decide for each of the two rules whether the last byte broke it")
     }
 
-    /// Reads `bytes` and returns the state after them, or None if one of them breaks the rule.
-    /// `state` itself is not judged, only the states that the bytes lead to.
+    /// Reads `bytes` and returns the state after them, or None if one of them breaks the
+    /// rule. `state` itself is not judged, only the states that the bytes lead to.
     pub fn walk(&self, mut state: StateID, bytes: &[u8]) -> Option<StateID> {
         // task 14.7: Read byte by byte, and stop at the first byte that breaks the rule
         todo!("day 14, task 7: Read byte by byte, and stop at the first byte that breaks the rule")
@@ -299,17 +306,18 @@ impl Automaton {
 }
 
 impl GuardRail {
-    /// [`GuardRail::follow`] for a block list and the first token after the prompt. A match that
-    /// ends in the prompt is the user's and doesn't count against the token; a match that the
-    /// token's own bytes complete does.
+    /// [`GuardRail::follow`] for a block list and the first token after the prompt. A
+    /// match that ends in the prompt is the user's and doesn't count against the token;
+    /// a match that the token's own bytes complete does.
     fn follow_prompt(&self, state: StateID, piece: &[u8]) -> Option<StateID> {
         // task 14.8: Judge the first token after the prompt, but not for the prompt's words
         todo!("day 14, task 8: Judge the first token after the prompt, but not for the prompt's words")
     }
 }
 
-/// Compiles the automata of a block list. With `whole`, a stop string can make a word stand alone,
-/// because it is cut off together with what follows the word. That takes a second automaton.
+/// Compiles the automata of a block list. With `whole`, a stop string can make a
+/// word stand alone, because it is cut off together with what follows the word. That
+/// takes a second automaton.
 ///
 /// # Errors
 /// If a word is empty, or the list is too large.
@@ -351,18 +359,20 @@ pub fn block_rails(
 // part 3: the challenge, and lists of ids
 
 impl Automaton {
-    /// Returns the bytes that must come next under [`Rule::MustMatch`], up to the first point where
-    /// there is a choice. The end of the text is a choice too. Empty if nothing is forced.
+    /// Returns the bytes that must come next under [`Rule::MustMatch`], up to the first
+    /// point where there is a choice. The end of the text is a choice too. Empty if
+    /// nothing is forced.
     pub fn forced(&self, mut state: StateID) -> Vec<u8> {
         // task 14.9 (challenge): Return the bytes that must come next
         todo!("day 14, task 9: Return the bytes that must come next")
     }
 }
 
-/// Forbids sequences of token ids, as HF's `bad_words_ids` does: if the text ends in all but the
-/// last id of a sequence, the logit of that last id becomes `-inf`. A sequence that consists of a
-/// single EOS id is ignored, as in HF's `NoBadWordsLogitsProcessor`, because a text must be able to
-/// end. Ids beyond `logits` are skipped.
+/// Forbids sequences of token ids, as HF's `bad_words_ids` does: if the text ends in
+/// all but the last id of a sequence, the logit of that last id becomes `-inf`. A
+/// sequence that consists of a single EOS id is ignored, as in HF's
+/// `NoBadWordsLogitsProcessor`, because a text must be able to end. Ids beyond
+/// `logits` are skipped.
 pub fn block_sequences(logits: &mut [f32], tokens: &[u32], sequences: &[Vec<u32>], eos: &[u32]) {
     // task 14.10 (further): Forbid the last id of each sequence that the text would complete
     todo!("day 14, task 10: Forbid the last id of each sequence that the text would complete")
