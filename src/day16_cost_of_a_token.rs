@@ -33,8 +33,8 @@ impl Pass {
     }
 }
 
-/// Bytes per number. Quantised weights can take a fraction of a byte: llama.cpp's Q4_0 stores a
-/// weight in 4.5 bits, which is 0.5625 bytes.
+/// Bytes per number. Quantised weights can take a fraction of a byte:
+/// llama.cpp's Q4_0 stores a weight in 4.5 bits, which is 0.5625 bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Precision {
     /// Bytes per weight.
@@ -44,8 +44,8 @@ pub struct Precision {
 }
 
 impl Precision {
-    /// Sets the widths from two types. They can differ: with `--dtype bf16` on the CPU the weights
-    /// are bf16 and the cache is f32.
+    /// Sets the widths from two types. They can differ: with `--dtype bf16` on the
+    /// CPU the weights are bf16 and the cache is f32.
     pub fn new(weights: DType, cache: DType) -> Self {
         Self {
             weight_bytes: weights.size_in_bytes() as f64,
@@ -54,7 +54,7 @@ impl Precision {
     }
 }
 
-/// Bytes per logit. Logits are f32 whatever the type of the weights.
+/// Bytes per logit. Logits are f32 regardless of the weights' type.
 pub const LOGIT_BYTES: f64 = 4.0;
 
 /// Bytes a pass moves between memory and processor.
@@ -93,9 +93,9 @@ impl Operations {
 
 // part 1: what a pass costs
 
-/// Returns the number of weights in the matrices of one layer: the query, key, value and output
-/// projections, and the MLP's three matrices (Llama, Qwen) or two (GPT-2). Norms and biases aren't
-/// counted, because they are only vectors.
+/// Returns the number of weights in the matrices of one layer: the query, key,
+/// value and output projections, and the MLP's three matrices (Llama, Qwen) or
+/// two (GPT-2). Norms and biases aren't counted, because they are only vectors.
 pub fn layer_weights(config: &ModelConfig) -> f64 {
     // task 16.1: Count the weights in the matrices of one layer
     todo!("day 16, task 1: Count the weights in the matrices of one layer")
@@ -103,36 +103,38 @@ pub fn layer_weights(config: &ModelConfig) -> f64 {
 
 /// Returns the number of weights a pass reads from memory.
 ///
-/// These are the matrices of all layers, and every table that is multiplied as a whole. A few rows
-/// that are looked up in a table don't count.
+/// These are the matrices of all layers, and every table that is multiplied as
+/// a whole. A few rows that are looked up in a table don't count.
 pub fn weights_read(config: &ModelConfig) -> f64 {
     // task 16.2: Count the weights that a pass reads
     todo!("day 16, task 2: Count the weights that a pass reads")
 }
 
-/// Returns the bytes a pass moves: the weights it reads, the keys and values of every position that
-/// a row's new tokens attend to (read once per row), and the logits.
+/// Returns the bytes a pass moves: the weights it reads, the keys and values of
+/// every position that a row's new tokens attend to (read once per row), and
+/// the logits.
 ///
-/// Activations, norms and rows of the embedding table aren't counted. They are few, and mostly stay
-/// in the processor's caches.
+/// Activations, norms and rows of the embedding table aren't counted. They are
+/// few, and mostly stay in the processor's caches.
 pub fn bytes_moved(config: &ModelConfig, pass: &Pass, precision: &Precision) -> BytesMoved {
     // task 16.3: Compute the bytes of the weights, of the keys and values, and of the logits
     todo!("day 16, task 3: Compute the bytes of the weights, of the keys and values, and of the logits")
 }
 
-/// Returns the operations of a pass. Every new token is multiplied by every weight of the layers,
-/// and every position that gets logits by the LM head's weights. In attention, every query head
-/// computes a score of D multiply-adds for each key that a new token sees, and adds that key's
-/// value with D more.
+/// Returns the operations of a pass. Every new token is multiplied by every
+/// weight of the layers, and every position that gets logits by the LM head's
+/// weights. In attention, every query head computes a score of D multiply-adds
+/// for each key that a new token sees, and adds that key's value with D more.
 ///
-/// Norms, softmax and RoPE aren't counted: they grow with C, and the products with C².
+/// Norms, softmax and RoPE aren't counted: they grow with C, and the products
+/// with C².
 pub fn operations(config: &ModelConfig, pass: &Pass) -> Operations {
     // task 16.4: Count the operations of the products with the weights, and of attention
     todo!("day 16, task 4: Count the operations of the products with the weights, and of attention")
 }
 
-/// Returns the arithmetic intensity: operations per byte moved (Williams, Waterman and Patterson
-/// 2009, *Roofline*).
+/// Returns the arithmetic intensity: operations per byte moved (Williams,
+/// Waterman and Patterson 2009, *Roofline*).
 pub fn intensity(bytes: f64, operations: f64) -> f64 {
     operations / bytes
 }
@@ -146,7 +148,7 @@ pub struct Machine {
     pub peak: f64,
 }
 
-/// What limits an operation or a pass.
+/// The resource that limits an operation or a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// Moving the bytes takes longer.
@@ -160,19 +162,20 @@ pub enum Bound {
 pub struct Prediction {
     /// Seconds.
     pub seconds: f64,
-    /// The resource that takes this long.
+    /// The resource that sets it.
     pub bound: Bound,
 }
 
 impl Machine {
-    /// Returns the roofline's height: the most operations per second that a program of this
-    /// intensity can reach. It rises with the intensity until it meets the peak.
+    /// Returns the roofline's height: the most operations per second that a program
+    /// of this intensity can reach. It rises with the intensity until it meets the
+    /// peak.
     pub fn attainable(&self, intensity: f64) -> f64 {
         (self.bandwidth * intensity).min(self.peak)
     }
 
-    /// Predicts the time of one operation that moves `bytes` and computes `operations`. Moving and
-    /// computing overlap, so the longer of the two counts.
+    /// Predicts the time of one operation that moves `bytes` and computes
+    /// `operations`. Moving and computing overlap, so the longer of the two counts.
     pub fn predict(&self, bytes: f64, operations: f64) -> Prediction {
         let moving = bytes / self.bandwidth;
         let computing = operations / self.peak;
@@ -183,10 +186,11 @@ impl Machine {
         }
     }
 
-    /// Predicts the time of a model's pass. It has two kinds of operations: the products with the
-    /// weights, which also write the logits, and attention, which reads the cache. They run one
-    /// after the other, and within each kind moving and computing overlap. The bound is that of the
-    /// kind that takes longer, or of the products if both take equally long.
+    /// Predicts the time of a model's pass. It has two kinds of operations: the
+    /// products with the weights, which also write the logits, and attention, which
+    /// reads the cache. They run one after the other, and within each kind moving
+    /// and computing overlap. The bound is that of the kind that takes longer, or
+    /// of the products if both take equally long.
     pub fn predict_pass(
         &self,
         config: &ModelConfig,
@@ -200,9 +204,9 @@ impl Machine {
 
 // part 2: what a draft and a batch cost
 
-/// Returns the cost of verifying `drafts` drafted tokens (day 13), in decode steps: the time of the
-/// verifying pass divided by the time of a pass that decodes one token. Both run one row after
-/// `past` cached positions.
+/// Returns the cost of verifying `drafts` drafted tokens (day 13), in decode
+/// steps: the time of the verifying pass divided by the time of a pass that
+/// decodes one token. Both run one row after `past` cached positions.
 pub fn verification_cost(
     config: &ModelConfig,
     past: usize,
@@ -214,8 +218,8 @@ pub fn verification_cost(
     todo!("day 16, task 6: Compare the time of a verifying pass with the time of a decode step")
 }
 
-/// Returns the tokens per second, summed over all rows, of one decode step after `past` cached
-/// positions.
+/// Returns the tokens per second, summed over all rows, of one decode step
+/// after `past` cached positions.
 pub fn decode_rate(
     config: &ModelConfig,
     rows: usize,
@@ -226,8 +230,9 @@ pub fn decode_rate(
     rows as f64 / machine.predict_pass(config, &Pass::decode(rows, past), precision).seconds
 }
 
-/// Returns the critical batch: the smallest number of rows at which a decode step's products with
-/// the weights are compute-bound. Attention has no part in it.
+/// Returns the critical batch: the smallest number of rows at which a decode
+/// step's products with the weights are compute-bound. Attention has no part in
+/// it.
 ///
 /// Returns None if the products are memory-bound at any number of rows.
 pub fn critical_batch(
@@ -235,17 +240,16 @@ pub fn critical_batch(
     precision: &Precision,
     machine: &Machine,
 ) -> Option<usize> {
-    // task 16.7: Find the smallest batch whose products with the weights are compute-bound
-    todo!(
-        "day 16, task 7: Find the smallest batch whose products with the weights are compute-bound"
-    )
+    // task 16.7: Find the smallest batch that makes the products compute-bound
+    todo!("day 16, task 7: Find the smallest batch that makes the products compute-bound")
 }
 
-/// Returns the number of rows whose keys and values fit in `memory` bytes, next to the weights of
-/// all matrices. Every row has `length` positions.
+/// Returns the number of rows that fit in `memory` bytes with their keys and
+/// values, next to the weights of all matrices. Every row has `length`
+/// positions.
 ///
-/// The embedding table has to be in memory as well, even though a pass doesn't read all of it.
-/// Returns 0 if the weights leave no room for a row.
+/// The embedding table has to be in memory as well, even though a pass doesn't
+/// read all of it. Returns 0 if the weights leave no room for a row.
 pub fn rows_that_fit(
     config: &ModelConfig,
     length: usize,
@@ -256,9 +260,10 @@ pub fn rows_that_fit(
     todo!("day 16, task 8: Count the rows that fit in memory next to the weights")
 }
 
-/// Returns the largest number of rows that a service can run at once: the rows fit in `memory`
-/// bytes next to the weights, and their decode step takes at most `seconds`. Every row has `length`
-/// positions, at least 1, including the token that the step feeds.
+/// Returns the largest number of rows that a service can run at once: the rows
+/// fit in `memory` bytes next to the weights, and their decode step takes at
+/// most `seconds`. Every row has `length` positions, at least 1, including the
+/// token that the step feeds.
 ///
 /// Returns 0 if not even one row fits, or a step of one row takes too long.
 pub fn largest_batch(
@@ -280,13 +285,13 @@ pub fn largest_batch(
 pub struct Latency {
     /// Time to first token: from the request to its first token.
     pub ttft: f64,
-    /// Time per output token: the mean time between two tokens after that. None if there is only
-    /// one token.
+    /// Time per output token: the mean time between two tokens after that. None if
+    /// there is only one token.
     pub tpot: Option<f64>,
 }
 
-/// Predicts the latency of a request that has the machine to itself: `prompt` tokens in, `new`
-/// tokens out, with a KV cache.
+/// Predicts the latency of a request that has the machine to itself: `prompt`
+/// tokens in, `new` tokens out, with a KV cache.
 ///
 /// # Errors
 /// If the prompt is empty or no token is requested.
@@ -301,10 +306,11 @@ pub fn predict_latency(
     todo!("day 16, task 10: Predict the time to first token and the time per output token")
 }
 
-/// Returns the number of drafted tokens, 0 to `most`, with the highest decoding speed, assuming
-/// that each draft is accepted with probability `acceptance` independently of the others and that
-/// drafting takes no time. A pass that verifies K drafts then yields 1 + a + a² + … + aᴷ tokens on
-/// average (Leviathan et al. 2023, equation 1). Ties go to the smallest number.
+/// Returns the number of drafted tokens, 0 to `most`, with the highest decoding
+/// speed, assuming that each draft is accepted with probability `acceptance`
+/// independently of the others and that drafting takes no time. A pass that
+/// verifies K drafts then yields 1 + a + a² + … + aᴷ tokens on average
+/// (Leviathan et al. 2023, equation 1). Ties go to the smallest number.
 ///
 /// # Errors
 /// If `acceptance` isn't between 0 and 1.
@@ -330,8 +336,9 @@ pub struct RequestTrace {
 }
 
 impl RequestTrace {
-    /// Returns the latency as vLLM's benchmark defines it: the time per output token is the time
-    /// from the first token to the last, divided by the number of tokens after the first.
+    /// Returns the latency as vLLM's benchmark defines it: the time per output
+    /// token is the time from the first token to the last, divided by the number of
+    /// tokens after the first.
     ///
     /// # Errors
     /// If no token arrived.
@@ -345,12 +352,13 @@ impl RequestTrace {
     }
 }
 
-/// Returns the `percent`-th percentile of `values`, in any order: the value that `percent` percent
-/// of them don't exceed. Between two values it interpolates linearly, like numpy's `percentile`
-/// with its default method.
+/// Returns the `percent`-th percentile of `values`, in any order: the value
+/// that `percent` percent of them don't exceed. Between two values it
+/// interpolates linearly, like numpy's `percentile` with its default method.
 ///
 /// # Errors
-/// If there are no values, one of them isn't finite, or `percent` isn't between 0 and 100.
+/// If there are no values, one of them isn't finite, or `percent` isn't between
+/// 0 and 100.
 pub fn percentile(values: &[f64], percent: f64) -> Result<f64> {
     if !(0.0..=100.0).contains(&percent) {
         bail!("a percentile of {percent}: it must be between 0 and 100")
@@ -395,14 +403,17 @@ pub fn three_percentiles(values: &[f64]) -> Result<Percentiles> {
 pub struct Summary {
     /// Times to first token, in seconds.
     pub ttft: Percentiles,
-    /// Times per output token, in seconds. None if every request got only one token.
+    /// Times per output token, in seconds. None if every request got only one
+    /// token.
     pub tpot: Option<Percentiles>,
-    /// Tokens of all requests, divided by the time from the first request to the last token.
+    /// Tokens of all requests, divided by the time from the first request to the
+    /// last token.
     pub tokens_per_second: f64,
 }
 
-/// Summarizes the requests, listed in any order. A request with a single token has no time per
-/// output token, so those percentiles leave it out. It counts towards everything else.
+/// Summarizes the requests, listed in any order. A request with a single token
+/// has no time per output token, so those percentiles leave it out. It counts
+/// towards everything else.
 ///
 /// # Errors
 /// If there are no requests, or one of them got no tokens.
