@@ -2,11 +2,15 @@
 //! CPU; `engine/operations.rs` decides when they are called.
 
 use crate::kit::device::on_cpu;
-use candecode_kernels::{AttentionShape, Heads, Mask, WeightSlices, TILE_ROWS};
+use crate::kit::Pages;
+use candecode_kernels::{AttentionShape, Heads, Mask, PagedRow, PagedShape};
+use candecode_kernels::{WeightSlices, TILE_ROWS};
 use candle_core::{bail, DType, Device, Layout, Result, Storage, StorageRef, Tensor, WithDType, D};
 
+pub use crate::kit::write_slots;
 pub use candecode_kernels::{argmax, log_softmax};
 pub use candecode_kernels::{bandwidth, bandwidth_of, bytes_read, peak_operations};
+pub use candecode_kernels::{bytes_gathered, count_gathered};
 pub use candecode_kernels::{peak_integer_operations, threads, BlockType, TiledWeights};
 
 /// Describes the kernels on this machine, for `--stats`.
@@ -246,6 +250,80 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> R
         let out = candecode_kernels::attention(shape, q.all()?, k.heads()?, v.heads()?, mask);
         Tensor::from_vec(out, (batch, heads, new, width), &Device::Cpu)
     })
+}
+
+/// Computes grouped softmax attention over a cache made of blocks, which are read where they are.
+/// `q` is `(1, H, N, D)`: the N new tokens of all sequences, one sequence after another. `k` and
+/// `v` are `(blocks, Hkv, block size, D)`, the whole pools. Each token attends to its own sequence,
+/// up to and including itself. The result is `(1, H, N, D)`.
+///
+/// A token gets bit for bit what [`attention`] computes from a cache that isn't made of blocks.
+///
+/// # Errors
+/// As [`check_pages`], or if the two pools have different strides.
+pub fn paged_attention(q: &Tensor, k: &Tensor, v: &Tensor, pages: &Pages) -> Result<Tensor> {
+    check_pages(q, k, v, pages)?;
+    let (_, heads, tokens, width) = q.dims4()?;
+    let shape = PagedShape { heads, kv_heads: k.dim(1)?, width, block_size: pages.block_size };
+    let rows = pages.sequences.iter();
+    let rows = rows.map(|of| PagedRow { block_table: &of.block_table, all: of.len, new: of.new });
+    let rows: Vec<PagedRow<'_>> = rows.collect();
+    if tokens == 0 {
+        return q.contiguous();
+    }
+    on_cpu(&[q, k, v], |of| {
+        if of[1].stride() != of[2].stride() {
+            bail!("paged attention: keys lie as {:?}, values as {:?}", k.stride(), v.stride())
+        }
+        let q = of[0].contiguous()?;
+        let (q, k, v) = (Held::new(&q), Held::new(of[1]), Held::new(of[2]));
+        let out =
+            candecode_kernels::paged_attention(shape, q.all()?, k.heads()?, v.heads()?, &rows);
+        Tensor::from_vec(out, (1, heads, tokens, width), &Device::Cpu)
+    })
+}
+
+/// Checks that queries `(1, H, N, D)` can attend to pools of blocks `(blocks, Hkv, block size, D)`.
+///
+/// # Errors
+/// If the shapes don't match, a sequence has more new tokens than positions, its block table is too
+/// short, or a block is not in the pool.
+pub fn check_pages(q: &Tensor, k: &Tensor, v: &Tensor, pages: &Pages) -> Result<()> {
+    let (_, heads, _, width) = q.dims4()?;
+    let (blocks, kv_heads, block_size, _) = k.dims4()?;
+    let wanted = [blocks, kv_heads, pages.block_size, width];
+    if k.dims() != wanted || v.dims() != wanted {
+        let (q, k, v, size) = (q.dims(), k.dims(), v.dims(), pages.block_size);
+        bail!("paged attention: q is {q:?}, k is {k:?}, v is {v:?}, in blocks of {size}")
+    }
+    if block_size == 0 || width == 0 {
+        bail!("paged attention: blocks of {block_size} positions of {width} numbers hold nothing")
+    }
+    if kv_heads == 0 || heads % kv_heads != 0 {
+        bail!("{heads} query heads cannot share {kv_heads} key/value heads evenly")
+    }
+    for (i, of) in pages.sequences.iter().enumerate() {
+        if of.new > of.len {
+            bail!("paged attention: sequence {i} has {} new tokens of {}", of.new, of.len)
+        }
+        let needed = of.len.div_ceil(block_size);
+        let Some(table) = of.block_table.get(..needed) else {
+            bail!(
+                "paged attention: sequence {i} holds {} positions, which need {needed} blocks of \
+                 {block_size}; its block table has {}",
+                of.len,
+                of.block_table.len()
+            )
+        };
+        if let Some(block) = table.iter().find(|block| **block as usize >= blocks) {
+            bail!("paged attention: block {block} of sequence {i} is past the pool of {blocks}")
+        }
+    }
+    let tokens = pages.num_new();
+    if q.dims() != [1, heads, tokens, width] {
+        bail!("paged attention: q is {:?}, for {tokens} new tokens", q.dims())
+    }
+    Ok(())
 }
 
 fn read_mask<'a>(mask: &'a Held<'_>, shape: &AttentionShape) -> Result<Mask<'a>> {

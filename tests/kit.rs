@@ -32,6 +32,8 @@ mod metadata;
 mod model_files;
 #[path = "kit/ngram_table.rs"]
 mod ngram_table;
+#[path = "kit/paged_attention.rs"]
+mod paged_attention;
 #[path = "kit/quantized.rs"]
 mod quantized;
 #[path = "kit/random_model.rs"]

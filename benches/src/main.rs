@@ -10,6 +10,7 @@ mod day17;
 mod day18;
 mod day19;
 mod engine;
+mod paged;
 mod parts;
 mod plot;
 mod quality;
@@ -34,8 +35,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 struct Args {
     /// A day, such as day10 (default: every day that has a benchmark), or one of these. parts: the
-    /// functions of days 0 to 6 alone; engine: whole runs; roofline: this machine, and day 16's
-    /// predictions for it; day19: what quantised weights cost a text; quality: the same for the
+    /// functions of days 0 to 6 alone; paged: attention over blocks of a cache; engine: whole runs;
+    /// roofline: this machine, and day 16's predictions for it; day19: what quantised weights cost a
+    /// text; quality: the same for the
     /// kernels, with --python next to llama.cpp; serve: a load on the server
     what: Option<String>,
     /// Rounds to measure; the fastest one counts
@@ -130,6 +132,7 @@ fn run(args: &Args) -> Result<()> {
             times.print();
             Ok(())
         }),
+        Some("paged") => measure(args, paged::measure, paged::report),
         Some("engine") => engine::measure(args),
         Some("roofline") => roofline::measure(args),
         Some("day19" | "19") => day19::measure(args),
@@ -141,7 +144,7 @@ fn run(args: &Args) -> Result<()> {
                 Some(day) => measure(args, day.1, day.2),
                 None => bail!(
                     "no benchmark of {what:?}: there are day10, day12, day13, day14, day15, day17, \
-                     day18, day19, parts, engine, roofline, quality and serve"
+                     day18, day19, parts, paged, engine, roofline, quality and serve"
                 ),
             }
         }

@@ -11,7 +11,7 @@ use crate::day07_greedy as day07;
 use crate::days::DAYS;
 use crate::kernels::{self, BlockType, TiledWeights};
 use crate::kit::ops::{Ops, SharedOps};
-use crate::kit::{QuantType, QuantizedMatrix, Sampler, View, Weight};
+use crate::kit::{Pages, QuantType, QuantizedMatrix, Sampler, View, Weight};
 use crate::{day00_warm_up, day02_positions};
 use crate::{day17_kernel, day18_flash_attention, day19_quantized_weights as day19};
 use candle_core::{bail, DType, Device, Result, Tensor};
@@ -135,6 +135,9 @@ impl Ops for Plain {
     }
 
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
+        if let Some(pages) = &kv.pages {
+            return attend_gathered(self, q, kv, pages, mask);
+        }
         let mask = mask_of(q, kv, mask)?;
         grouped_attention(q, &kv.k, &kv.v, mask.as_ref())
     }
@@ -178,6 +181,9 @@ impl Ops for CandleNn {
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
         if self.yours.attention {
             return Plain.attend(q, kv, mask);
+        }
+        if let Some(pages) = &kv.pages {
+            return attend_gathered(self, q, kv, pages, mask);
         }
         let (b, heads, new, width) = q.dims4()?;
         let (_, kv_heads, all, _) = kv.k.dims4()?;
@@ -289,6 +295,9 @@ impl Ops for Fast {
         if self.yours.attention || !takes(q) {
             return Plain.attend(q, kv, mask);
         }
+        if let Some(pages) = &kv.pages {
+            return in_one_line(q, mask, |q| kernels::paged_attention(q, &kv.k, &kv.v, pages));
+        }
         kernels::attention(q, &kv.k, &kv.v, mask)
     }
 
@@ -368,6 +377,9 @@ impl Ops for Mine {
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
         if !takes(q) {
             return Plain.attend(q, kv, mask);
+        }
+        if let Some(pages) = &kv.pages {
+            return attend_gathered(self, q, kv, pages, mask);
         }
         day18_flash_attention::tiled_attention(q, &kv.k, &kv.v, mask)
     }
@@ -455,6 +467,64 @@ fn mask_of(q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Option<Tensor
         None if new == 1 => Ok(None),
         None => causal_mask(new, all - new, q.device()).map(Some),
     }
+}
+
+/// Computes attention over a cache made of blocks with queries `(B, H, T, D)`: `attend` receives
+/// them as `(1, H, B * T, D)`, with the rows one after another in a line. The result is `(B, H, T,
+/// D)`.
+///
+/// # Errors
+/// If there is a mask, which blocks don't have, or `attend` fails.
+fn in_one_line(
+    q: &Tensor,
+    mask: Option<&Tensor>,
+    attend: impl FnOnce(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    if mask.is_some() {
+        bail!("a cache made of blocks takes no mask: each token attends to its own sequence")
+    }
+    let (rows, heads, new, width) = q.dims4()?;
+    if rows == 1 {
+        return attend(q);
+    }
+    let line = q.transpose(0, 1)?.contiguous()?.reshape((1, heads, rows * new, width))?;
+    attend(&line)?.reshape((heads, rows, new, width))?.transpose(0, 1)?.contiguous()
+}
+
+/// Computes attention over a cache made of blocks without a kernel for it: copies each sequence's
+/// keys and values out of the blocks, and attends to them with `ops`.
+///
+/// # Errors
+/// As [`kernels::check_pages`], or if there is a mask.
+fn attend_gathered(
+    ops: &dyn Ops,
+    q: &Tensor,
+    kv: &View,
+    pages: &Pages,
+    mask: Option<&Tensor>,
+) -> Result<Tensor> {
+    in_one_line(q, mask, |q| {
+        kernels::check_pages(q, &kv.k, &kv.v, pages)?;
+        let (mut parts, mut first) = (vec![], 0);
+        for of in pages.sequences.iter().filter(|of| of.new > 0) {
+            let table = &of.block_table[..of.len.div_ceil(pages.block_size)];
+            let table = Tensor::new(table, q.device())?;
+            let gather = |pool: &Tensor| {
+                let blocks = pool.index_select(&table, 0)?.transpose(0, 1)?.contiguous()?;
+                kernels::count_gathered(blocks.elem_count() * blocks.dtype().size_in_bytes());
+                let (heads, _, _, width) = blocks.dims4()?;
+                blocks.reshape((1, heads, (), width))?.narrow(2, 0, of.len)
+            };
+            let own = View::new(gather(&kv.k)?, gather(&kv.v)?);
+            let part = q.narrow(2, first, of.new)?.contiguous()?;
+            parts.push(ops.attend(&part, &own, None)?);
+            first += of.new;
+        }
+        match parts.len() {
+            0 => Ok(q.clone()), // no tokens at all
+            _ => Tensor::cat(&parts, 2),
+        }
+    })
 }
 
 /// Number of values in a part, small enough that the part and its intermediate results fit in the

@@ -1,21 +1,23 @@
 //! Attention over keys and values in the cache's own layout, without copying, repeating, or
-//! building a mask tensor.
+//! building a mask tensor. The cache is one buffer per row of the batch ([`attention`]), or blocks
+//! anywhere in a pool ([`paged_attention`]).
 //!
-//! A left-padded row gets bit for bit the result it gets on its own. Its softmax starts at its own
-//! first column, because a vector sum depends on where the vectors start. Packing its keys depends
-//! on its own number of tokens, because the two paths sum in different orders.
+//! A token gets bit for bit the same result in every pass that computes it: alone, in a batch, with
+//! more or fewer tokens of its own sequence, from a buffer or from blocks. A score adds its
+//! products one by one, first to last (`panels.rs`). A softmax starts at the first column that its
+//! token sees, because a vector sum depends on where the vectors start. Values are added one by
+//! one, in the order of their positions.
 
 use crate::bandwidth::count;
-use crate::dot_products::dot_products;
 use crate::instruction_set::arch;
 use crate::keep_awake::keep_awake;
-use crate::panels::{weighted_sums, Panels, PACKED_MIN_ROWS};
+use crate::panels::{group_rows, pack_group, weighted_sums, Group, Panels};
 use crate::prefetch::prefetch;
+use crate::rows::{Rows, ScatteredRows, StridedRows};
 use crate::softmax::softmax;
 use crate::threads;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
-use std::ops::Range;
 
 /// Number of multiplications below which a second thread costs more than it saves.
 const SERIAL: usize = 1 << 16;
@@ -23,9 +25,8 @@ const SERIAL: usize = 1 << 16;
 const QUERIES: usize = 16;
 /// Number of those queries that are computed together.
 const TOGETHER: usize = 4;
-/// Number of keys they are multiplied with at a time: `2 x 4` sums and their operands fill 16
-/// registers.
-const KEYS: usize = 2;
+/// Number of queries of one KV head from which its keys are packed once, for all of them.
+const PACKED_MIN_QUERIES: usize = 9;
 
 /// The sizes of an attention operation.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +47,8 @@ pub struct AttentionShape {
 
 /// Heads of keys, values, or inputs to RoPE, `(B, H, S, D)`. The `D` numbers at position `s` of
 /// head `h` in batch row `b` start at `b * batch_stride + h * head_stride + s * position_stride`.
+///
+/// A cache made of blocks has a block in place of a batch row: `(blocks, Hkv, block size, D)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads<'a> {
     /// The underlying numbers.
@@ -68,26 +71,9 @@ pub struct Mask<'a> {
 }
 
 impl<'a> Heads<'a> {
-    /// Returns head `i`, counted across the whole batch.
-    fn head(&self, i: usize, kv_heads: usize) -> Head<'a> {
-        let (row, head) = (i / kv_heads, i % kv_heads);
-        let data = &self.data[row * self.batch_stride + head * self.head_stride..];
-        Head { data, stride: self.position_stride }
-    }
-}
-
-/// The keys or values of one head, in place.
-#[derive(Clone, Copy)]
-struct Head<'a> {
-    data: &'a [f32],
-    /// Distance from one position to the next.
-    stride: usize,
-}
-
-impl<'a> Head<'a> {
-    /// Returns the key or value at a position.
-    fn at(&self, position: usize, width: usize) -> &'a [f32] {
-        &self.data[position * self.stride..][..width]
+    /// Returns the numbers from the first one of a head on.
+    fn head(&self, row: usize, head: usize) -> &'a [f32] {
+        &self.data[row * self.batch_stride + head * self.head_stride..]
     }
 }
 
@@ -96,15 +82,30 @@ impl<'a> Mask<'a> {
     fn row(&self, row: usize) -> &'a [u8] {
         &self.data[row * self.batch_stride..]
     }
+}
 
-    /// Returns the number of a row's new tokens that aren't padding. Padding tokens come first, and
-    /// the token after each one can't see it.
-    fn own_tokens(&self, row: usize, new: usize, all: usize) -> usize {
-        let mask = self.row(row);
-        let last = new.saturating_sub(1);
-        let next_sees = |token: usize| mask[(token + 1) * all + all - new + token] != 0;
-        new - (0..last).position(next_sees).unwrap_or(last)
-    }
+/// The sizes of attention over blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct PagedShape {
+    /// Query heads, `H`: a multiple of `kv_heads`.
+    pub heads: usize,
+    /// KV heads, `Hkv`.
+    pub kv_heads: usize,
+    /// Length of a query, a key and a value, `D`: at least 1.
+    pub width: usize,
+    /// Positions in a block: at least 1.
+    pub block_size: usize,
+}
+
+/// One sequence in a cache made of blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct PagedRow<'a> {
+    /// The blocks that hold it: position `p` is in block `block_table[p / block_size]`.
+    pub block_table: &'a [u32],
+    /// Positions held, the new ones included.
+    pub all: usize,
+    /// New tokens: the last of the positions.
+    pub new: usize,
 }
 
 /// Computes softmax attention with grouped heads. `q` is `(B, H, T, D)` in row-major order, and so
@@ -122,40 +123,135 @@ pub fn attention(
     mask: Option<Mask<'_>>,
 ) -> Vec<f32> {
     let AttentionShape { batch, heads, kv_heads, new, all, width } = shape;
-    count(2 * batch * kv_heads * all * width * size_of::<f32>());
-    let pack = |i: usize| {
-        let own = mask.map_or(new, |mask| mask.own_tokens(i / kv_heads, new, all));
-        let keys = k.head(i, kv_heads);
-        (own >= PACKED_MIN_ROWS).then(|| Panels::new(all, width, move |s| keys.at(s, width)))
+    let keys = |row, h| StridedRows { data: k.head(row, h), stride: k.position_stride, width };
+    let values = |row, h| StridedRows { data: v.head(row, h), stride: v.position_stride, width };
+    let sequence = |row: usize| Sequence {
+        q: &q[row * heads * new * width..],
+        head_stride: new * width,
+        heads: (0..kv_heads).map(|h| (keys(row, h), values(row, h))).collect(),
+        mask: mask.map(|mask| mask.row(row)),
+        new,
+        all,
     };
-    let packed: Vec<Option<Panels>> = (0..batch * kv_heads).map(pack).collect();
+    let sequences: Vec<_> = (0..batch).map(sequence).collect();
+    attend(&sequences, heads, width)
+}
 
-    let mut out = vec![0f32; batch * heads * new * width];
-    let mut parts: Vec<Part<'_>> = vec![];
+/// Computes softmax attention over a cache made of blocks, which are read where they are. `q` is
+/// `(H, N, D)` in row-major order, and so is the result: the `N` new tokens of all sequences, one
+/// sequence after another. Each token sees its own sequence, up to itself. `k` and `v` have the
+/// same strides.
+///
+/// # Panics
+/// If a slice is shorter than the sizes require, a table is too short, or a block doesn't exist.
+pub fn paged_attention(
+    shape: PagedShape,
+    q: &[f32],
+    k: Heads<'_>,
+    v: Heads<'_>,
+    rows: &[PagedRow<'_>],
+) -> Vec<f32> {
+    let PagedShape { heads, kv_heads, width, block_size } = shape;
+    let tokens: usize = rows.iter().map(|row| row.new).sum();
+    let starts = |row: &PagedRow<'_>| {
+        let mut starts = Vec::with_capacity(row.all.next_multiple_of(block_size));
+        for block in &row.block_table[..row.all.div_ceil(block_size)] {
+            let block = *block as usize * k.batch_stride;
+            starts.extend((0..block_size).map(|slot| block + slot * k.position_stride));
+        }
+        starts.truncate(row.all);
+        starts
+    };
+    let starts: Vec<Vec<usize>> = rows.iter().map(starts).collect();
+    let mut sequences = Vec::with_capacity(rows.len());
+    let mut first = 0;
+    for (row, starts) in rows.iter().zip(&starts) {
+        let part = |data| ScatteredRows { data, starts, width };
+        sequences.push(Sequence {
+            q: &q[first * width..],
+            head_stride: tokens * width,
+            heads: (0..kv_heads).map(|h| (part(k.head(0, h)), part(v.head(0, h)))).collect(),
+            mask: None,
+            new: row.new,
+            all: row.all,
+        });
+        first += row.new;
+    }
+    let by_sequence = attend(&sequences, heads, width);
+    if rows.len() == 1 {
+        return by_sequence;
+    }
+    // (sequences, H, new tokens, D) -> (H, N, D)
+    let mut out = vec![0f32; by_sequence.len()];
+    let (mut rest, mut first) = (&by_sequence[..], 0);
+    for row in rows {
+        for head in 0..heads {
+            let (numbers, after) = rest.split_at(row.new * width);
+            out[(head * tokens + first) * width..][..numbers.len()].copy_from_slice(numbers);
+            rest = after;
+        }
+        first += row.new;
+    }
+    out
+}
+
+/// The queries, keys and values of one sequence.
+struct Sequence<'a, R> {
+    /// The queries, from the first token of the first head on. Those of one head are contiguous.
+    q: &'a [f32],
+    /// Distance from one query head to the next.
+    head_stride: usize,
+    /// The keys and values of each KV head.
+    heads: Vec<(R, R)>,
+    /// The mask, if there is one: `all` values for each new token.
+    mask: Option<&'a [u8]>,
+    new: usize,
+    all: usize,
+}
+
+/// Computes the attention of every sequence with `heads` query heads. Returns `(H, T, D)` for each,
+/// one after another.
+fn attend<'a, R: Rows<'a>>(sequences: &[Sequence<'_, R>], heads: usize, width: usize) -> Vec<f32> {
+    let of_all = |size: fn(&Sequence<'_, R>) -> usize| sequences.iter().map(size).sum::<usize>();
+    count(2 * size_of::<f32>() * width * of_all(|of| of.heads.len() * of.all));
     // Heads that share keys and values are contiguous, so their queries are rows of one matrix.
-    let rows = heads / kv_heads * new;
-    for (i, out) in out.chunks_mut((rows * width).max(1)).enumerate() {
-        for (part, out) in out.chunks_mut(QUERIES * width).enumerate() {
-            let first = part * QUERIES;
-            parts.push(Part {
-                q: &q[(i * rows + first) * width..][..out.len()],
-                keys: match &packed[i] {
-                    Some(panels) => Keys::Panels(panels),
-                    None => Keys::Rows(k.head(i, kv_heads)),
-                },
-                values: v.head(i, kv_heads),
-                mask: mask.map(|mask| mask.row(i / kv_heads)),
-                first,
-                new,
-                all,
-                width,
-                out,
-            });
+    let pack = |of: &Sequence<'_, R>| {
+        let pack = heads / of.heads.len() * of.new >= PACKED_MIN_QUERIES;
+        let head = |head: &(R, R)| pack.then(|| Panels::new(head.0, of.all, width));
+        of.heads.iter().map(head).collect()
+    };
+    let packed: Vec<Vec<Option<Panels>>> = sequences.iter().map(pack).collect();
+
+    let mut out = vec![0f32; heads * width * of_all(|of| of.new)];
+    let mut parts: Vec<Part<'_, R>> = vec![];
+    let mut rest = &mut out[..];
+    for (of, packed) in sequences.iter().zip(&packed) {
+        let group = heads / of.heads.len();
+        for (i, (head, packed)) in of.heads.iter().zip(packed).enumerate() {
+            let (out, after) = rest.split_at_mut(group * of.new * width);
+            rest = after;
+            for (part, out) in out.chunks_mut(QUERIES * width).enumerate() {
+                parts.push(Part {
+                    q: &of.q[i * group * of.head_stride..],
+                    head_stride: of.head_stride,
+                    keys: match packed {
+                        Some(panels) => Keys::Packed(panels),
+                        None => Keys::Rows(head.0),
+                    },
+                    values: head.1,
+                    mask: of.mask,
+                    first: part * QUERIES,
+                    new: of.new,
+                    all: of.all,
+                    width,
+                    out,
+                });
+            }
         }
     }
 
     let arch = arch();
-    if threads() == 1 || batch * heads * new * all * width < SERIAL {
+    if threads() == 1 || heads * width * of_all(|of| of.new * of.all) < SERIAL {
         for part in parts {
             arch.dispatch(part);
         }
@@ -166,18 +262,21 @@ pub fn attention(
     out
 }
 
-/// The keys of a head: in place, or packed if many queries need them.
+/// The keys of a head: where the cache holds them, or packed if many queries need them.
 #[derive(Clone, Copy)]
-enum Keys<'a> {
-    Rows(Head<'a>),
-    Panels(&'a Panels),
+enum Keys<'a, R> {
+    Rows(R),
+    Packed(&'a Panels),
 }
 
 /// Some queries of the heads that share keys and values, with their inputs and output.
-struct Part<'a> {
+struct Part<'a, R> {
+    /// The queries of all of these heads.
     q: &'a [f32],
-    keys: Keys<'a>,
-    values: Head<'a>,
+    /// Distance from one query head to the next.
+    head_stride: usize,
+    keys: Keys<'a, R>,
+    values: R,
     /// The mask, if there is one: `all` values for each new token.
     mask: Option<&'a [u8]>,
     /// Index of the first query among all of these heads. It belongs to new token `first % new`.
@@ -188,47 +287,58 @@ struct Part<'a> {
     out: &'a mut [f32],
 }
 
-impl WithSimd for Part<'_> {
+impl<'a, R: Rows<'a>> WithSimd for Part<'_, R> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let queries = self.q.len() / self.width;
-        let mut scores = vec![0f32; TOGETHER.min(queries) * self.all];
-        let mut sums = match self.keys {
-            Keys::Panels(keys) => vec![0f32; TOGETHER * keys.group_rows()],
-            Keys::Rows(..) => vec![],
+        let queries = self.out.len() / self.width;
+        let mut room = Room {
+            scores: vec![0f32; TOGETHER.min(queries) * self.all],
+            sums: vec![0f32; TOGETHER * group_rows(S::F32_LANES)],
+            keys: match self.keys {
+                Keys::Packed(_) => vec![],
+                Keys::Rows(_) => {
+                    let rows = self.all.next_multiple_of(S::F32_LANES);
+                    vec![0f32; rows.min(group_rows(S::F32_LANES)) * self.width]
+                }
+            },
         };
         let mut at = 0;
         while at < queries {
             at += match queries - at {
-                1 => self.queries::<S, 1>(simd, at, &mut scores, &mut sums),
-                2 => self.queries::<S, 2>(simd, at, &mut scores, &mut sums),
-                3 => self.queries::<S, 3>(simd, at, &mut scores, &mut sums),
-                _ => self.queries::<S, { TOGETHER }>(simd, at, &mut scores, &mut sums),
+                1 => self.queries::<S, 1>(simd, at, &mut room),
+                2 => self.queries::<S, 2>(simd, at, &mut room),
+                3 => self.queries::<S, 3>(simd, at, &mut room),
+                _ => self.queries::<S, { TOGETHER }>(simd, at, &mut room),
             };
         }
     }
 }
 
-impl Part<'_> {
-    /// Computes the results of `R` queries.
+/// Memory for intermediate results.
+struct Room {
+    /// Scores of some queries with all keys.
+    scores: Vec<f32>,
+    /// Scores of some queries with a group of keys.
+    sums: Vec<f32>,
+    /// A packed group of keys.
+    keys: Vec<f32>,
+}
+
+impl<'a, R: Rows<'a>> Part<'_, R> {
+    /// Computes the results of `N` queries. Returns `N`.
     #[inline(always)]
-    fn queries<S: Simd, const R: usize>(
-        &mut self,
-        simd: S,
-        at: usize,
-        scores: &mut [f32],
-        sums: &mut [f32],
-    ) -> usize {
+    fn queries<S: Simd, const N: usize>(&mut self, simd: S, at: usize, room: &mut Room) -> usize {
         let (width, all) = (self.width, self.all);
         let scale = 1.0 / (width as f32).sqrt();
-        let (mut q, mut token): ([&[f32]; R], _) = ([&[]; R], [0; R]);
+        let (mut q, mut token): ([&[f32]; N], _) = ([&[]; N], [0; N]);
         // The range of columns that each query sees.
-        let (mut first, mut end) = ([0; R], [all; R]);
-        for r in 0..R {
-            q[r] = &self.q[(at + r) * width..][..width];
-            token[r] = (self.first + at + r) % self.new;
+        let (mut first, mut end) = ([0; N], [all; N]);
+        for r in 0..N {
+            let query = self.first + at + r;
+            token[r] = query % self.new;
+            q[r] = &self.q[query / self.new * self.head_stride + token[r] * width..][..width];
             match self.mask {
                 None => end[r] = all - self.new + token[r] + 1,
                 Some(mask) => {
@@ -241,30 +351,31 @@ impl Part<'_> {
         }
         let least = first.into_iter().min().unwrap_or(0);
         let most = end.into_iter().max().unwrap_or(all);
+        let Room { scores, sums, keys: packed } = room;
         match self.keys {
             Keys::Rows(keys) => {
-                let scores = &mut scores[..R * all];
-                scores_of_rows(simd, q, keys, self.values, all, scores, least..most)
+                for group in (least..most).step_by(group_rows(S::F32_LANES)) {
+                    let range = group..most.min(group + group_rows(S::F32_LANES));
+                    for position in range.clone() {
+                        // Values are read next.
+                        prefetch(self.values.get(position).unwrap_or(&[]), 0, size_of_val(q[0]));
+                    }
+                    let group = pack_group(simd, keys, range, packed);
+                    write_scores(simd, q, &group, sums, all, scores);
+                }
             }
-            Keys::Panels(keys) => {
+            Keys::Packed(keys) => {
                 for group in (0..keys.groups()).map(|i| keys.group(i)) {
                     if group.first >= most {
                         break;
                     }
-                    if group.first + group.rows <= least {
-                        continue;
-                    }
-                    let step = group.panels * S::F32_LANES;
-                    let sums = &mut sums[..R * step];
-                    group.products(simd, q, sums);
-                    for r in 0..R {
-                        scores[r * all + group.first..][..group.rows]
-                            .copy_from_slice(&sums[r * step..][..group.rows]);
+                    if group.first + group.rows > least {
+                        write_scores(simd, q, &group, sums, all, scores);
                     }
                 }
             }
         }
-        for r in 0..R {
+        for r in 0..N {
             let scores = &mut scores[r * all..][..most];
             scores[least..first[r]].fill(0.0);
             scores[end[r]..].fill(0.0);
@@ -280,50 +391,32 @@ impl Part<'_> {
             }
             softmax(simd, seen);
         }
-        let mut weights: [&[f32]; R] = [&[]; R];
-        for r in 0..R {
+        let mut weights: [&[f32]; N] = [&[]; N];
+        for r in 0..N {
             weights[r] = &scores[r * all..][least..most];
         }
-        let Head { data: values, stride } = self.values;
-        let out = &mut self.out[at * width..][..R * width];
-        weighted_sums(simd, weights, &values[least * stride..], stride, out);
-        R
+        let out = &mut self.out[at * width..][..N * width];
+        weighted_sums(simd, weights, self.values.part(least..most), out);
+        N
     }
 }
 
-/// Computes the products of `R` queries with the keys in these columns. The product of query `r`
-/// with key `at` goes to `scores[r * all + at]`. Prefetches the values, which are read next.
+/// Computes the products of `N` queries with a group of keys. The product of query `r` with the key
+/// at `position` goes to `scores[r * all + position]`.
 #[inline(always)]
-fn scores_of_rows<S: Simd, const R: usize>(
+fn write_scores<S: Simd, const N: usize>(
     simd: S,
-    q: [&[f32]; R],
-    keys: Head<'_>,
-    values: Head<'_>,
+    q: [&[f32]; N],
+    group: &Group<'_>,
+    sums: &mut [f32],
     all: usize,
     scores: &mut [f32],
-    columns: Range<usize>,
 ) {
-    let width = q[0].len();
-    let mut at = columns.start;
-    while at + KEYS <= columns.end {
-        let mut some: [&[f32]; KEYS] = [&[]; KEYS];
-        for i in 0..KEYS {
-            some[i] = keys.at(at + i, width);
-            prefetch(values.at(at + i, width), 0, size_of_val(q[0]));
-        }
-        let sums = dot_products::<S, f32, KEYS, R>(simd, some, q);
-        for r in 0..R {
-            for i in 0..KEYS {
-                scores[r * all + at + i] = sums[i][r];
-            }
-        }
-        at += KEYS;
-    }
-    while at < columns.end {
-        let sums = dot_products::<S, f32, 1, R>(simd, [keys.at(at, width)], q);
-        for r in 0..R {
-            scores[r * all + at] = sums[0][r];
-        }
-        at += 1;
+    let step = group.panels * S::F32_LANES;
+    let sums = &mut sums[..N * step];
+    group.products(simd, q, sums);
+    for r in 0..N {
+        scores[r * all + group.first..][..group.rows]
+            .copy_from_slice(&sums[r * step..][..group.rows]);
     }
 }

@@ -1,5 +1,5 @@
 //! CPU kernels: products with a model's weights ([`linear`], [`quantized_linear`]), attention over
-//! a KV cache ([`attention`]), the steps between a layer's products ([`rms_norm`],
+//! a KV cache ([`attention`], [`paged_attention`]), the steps between a layer's products ([`rms_norm`],
 //! [`silu_and_mul`], [`rotate`]), and operations over the vocabulary ([`log_softmax`], [`argmax`]).
 //! They take slices and return vectors. Nothing here depends on candle's tensors, so this crate
 //! compiles in parallel with candle, and can be fully optimised even when the rest of the course
@@ -46,14 +46,18 @@ mod quantized_kernel;
 mod quantized_neon;
 mod quantized_rows;
 mod quantized_scalar;
+mod rows;
 mod shared_columns;
 mod softmax;
 mod thread_count;
+mod transpose;
 mod unrolled;
 mod weight_types;
 
-pub use attention_kernel::{attention, AttentionShape, Heads, Mask};
-pub use bandwidth::{bandwidth, bandwidth_of, bytes_read};
+pub use attention_kernel::{
+    attention, paged_attention, AttentionShape, Heads, Mask, PagedRow, PagedShape,
+};
+pub use bandwidth::{bandwidth, bandwidth_of, bytes_gathered, bytes_read, count_gathered};
 pub use elementwise::{rms_norm, rotate, silu_and_mul};
 pub use instruction_set::{instruction_set, InstructionSet};
 pub use linear_kernel::{linear, WeightSlices};

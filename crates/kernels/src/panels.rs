@@ -1,17 +1,18 @@
-//! Rows packed into panels, used for keys that many queries need. A vector then holds one number
-//! from each of its rows, so nothing is summed across a vector. (A dot product ends with such a
-//! sum. With keys of 64 numbers it costs as much as the multiplications.)
+//! Rows packed into panels. A vector then holds one number from each of its rows, so nothing is
+//! summed across a vector. (A dot product ends with such a sum. With keys of 64 numbers it costs as
+//! much as the multiplications.)
+//!
+//! A product with a packed row adds its numbers one by one, first to last. It gets the same bits in
+//! every panel, whether the panels of all rows are kept or each is packed just before it is used.
 
+use crate::instruction_set::arch;
+use crate::rows::Rows;
+use crate::transpose::{pack_rows, MAX_LANES};
 use crate::unrolled::unrolled;
 use crate::{lanes, many_registers};
-use pulp::Simd;
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
-
-/// Number of queries from which packing their keys pays off.
-pub const PACKED_MIN_ROWS: usize = 33;
-/// Number of rows to pack together: this reads a cache line from each row, and writes a cache line
-/// with numbers from all of them.
-const PACKED_TOGETHER: usize = 16;
+use std::ops::Range;
 
 /// Number of vectors side by side in a group.
 #[inline]
@@ -23,8 +24,14 @@ const fn max_panels(lanes: usize) -> usize {
     }
 }
 
+/// Returns the number of rows in a full group, for vectors with this number of lanes.
+#[inline]
+pub const fn group_rows(lanes: usize) -> usize {
+    max_panels(lanes) * lanes
+}
+
 /// Rows in groups. A group holds the first number of each of its rows, then the second of each, and
-/// so on. Its number of rows is rounded up to whole vectors and padded with zeros.
+/// so on. Its number of rows is rounded up to whole vectors.
 pub struct Panels {
     data: Vec<f32>,
     rows: usize,
@@ -32,7 +39,7 @@ pub struct Panels {
     lanes: usize,
 }
 
-/// Some rows of [`Panels`].
+/// Some packed rows.
 pub struct Group<'a> {
     /// Number `k` of row `row` is `data[k * panels * lanes + row]`.
     pub data: &'a [f32],
@@ -45,61 +52,75 @@ pub struct Group<'a> {
 }
 
 impl Panels {
-    /// Packs `rows` rows of `inner` numbers.
-    pub fn new<'a>(rows: usize, inner: usize, row: impl Fn(usize) -> &'a [f32] + Sync) -> Self {
-        let lanes = lanes();
-        let group = max_panels(lanes) * lanes;
-        let mut data = vec![0f32; rows.next_multiple_of(lanes) * inner];
-        data.par_chunks_mut(group * inner).enumerate().for_each(|(i, data)| {
-            let step = data.len() / inner;
-            let rows = step.min(rows - i * group);
-            for begin in (0..inner).step_by(2 * lanes) {
-                let end = inner.min(begin + 2 * lanes);
-                for first in (0..rows).step_by(PACKED_TOGETHER) {
-                    let together = PACKED_TOGETHER.min(rows - first);
-                    let mut block = [&[][..]; PACKED_TOGETHER];
-                    for at in 0..together {
-                        block[at] = &row(i * group + first + at)[begin..end];
-                    }
-                    for k in 0..end - begin {
-                        let out = &mut data[(begin + k) * step + first..][..together];
-                        // The usual number is a constant, so that the loop is unrolled.
-                        if together == PACKED_TOGETHER {
-                            for at in 0..PACKED_TOGETHER {
-                                out[at] = block[at][k];
-                            }
-                        } else {
-                            for at in 0..together {
-                                out[at] = block[at][k];
-                            }
-                        }
-                    }
-                }
-            }
+    /// Packs the first `count` rows, of `inner` numbers each.
+    pub fn new<'a>(rows: impl Rows<'a>, count: usize, inner: usize) -> Self {
+        let (arch, lanes) = (arch(), lanes());
+        let group = group_rows(lanes);
+        let mut data = vec![0f32; count.next_multiple_of(lanes) * inner];
+        data.par_chunks_mut(group * inner).enumerate().for_each(|(i, out)| {
+            let range = i * group..count.min((i + 1) * group);
+            arch.dispatch(PackGroup { rows, range, out });
         });
-        Self { data, rows, inner, lanes }
-    }
-
-    /// Returns the number of rows in a full group.
-    #[inline]
-    pub fn group_rows(&self) -> usize {
-        max_panels(self.lanes) * self.lanes
+        Self { data, rows: count, inner, lanes }
     }
 
     /// Returns the number of groups.
     pub fn groups(&self) -> usize {
-        self.rows.div_ceil(self.group_rows())
+        self.rows.div_ceil(group_rows(self.lanes))
     }
 
     /// Returns group `at`.
     #[inline]
     pub fn group(&self, at: usize) -> Group<'_> {
-        let first = at * self.group_rows();
-        let rows = self.group_rows().min(self.rows - first);
+        let first = at * group_rows(self.lanes);
+        let rows = group_rows(self.lanes).min(self.rows - first);
         let panels = rows.div_ceil(self.lanes);
         let data = &self.data[first * self.inner..][..panels * self.lanes * self.inner];
         Group { data, first, rows, panels }
     }
+}
+
+/// The arguments of [`pack_group`].
+struct PackGroup<'a, R> {
+    rows: R,
+    range: Range<usize>,
+    out: &'a mut [f32],
+}
+
+impl<'a, R: Rows<'a>> WithSimd for PackGroup<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        pack_group(simd, self.rows, self.range, self.out);
+    }
+}
+
+/// Packs a range of rows, at most as many as a group has, at the beginning of `out`.
+///
+/// # Panics
+/// If a row is missing, or `out` is too short.
+#[inline(always)]
+pub fn pack_group<'a, 'o, S: Simd>(
+    simd: S,
+    rows: impl Rows<'a>,
+    range: Range<usize>,
+    out: &'o mut [f32],
+) -> Group<'o> {
+    let step = range.len().next_multiple_of(S::F32_LANES);
+    let mut inner = 0;
+    for panel in (0..step).step_by(S::F32_LANES) {
+        let mut block: [&[f32]; MAX_LANES] = [&[]; MAX_LANES];
+        for i in 0..S::F32_LANES {
+            // The last panel is filled up with its last row.
+            let position = (range.start + panel + i).min(range.end - 1);
+            block[i] = rows.get(position).expect("a row for every position");
+        }
+        inner = block[0].len();
+        pack_rows(simd, &block, &mut out[panel..], step);
+    }
+    let data = &out[..inner * step];
+    Group { data, first: range.start, rows: range.len(), panels: step / S::F32_LANES }
 }
 
 impl Group<'_> {
@@ -134,27 +155,23 @@ impl Group<'_> {
     }
 }
 
-/// Computes `out[r] = Σ weights[r][j] · rows[j]`. The rows of `out` are contiguous. Row `j` starts
-/// at `rows[j * stride..]` and is as long as a row of `out`.
+/// Computes `out[r] = Σ weights[r][j] · rows[j]`, one row after another. The rows of `out` are
+/// contiguous, and as long as `rows`' rows.
 #[inline(always)]
-pub fn weighted_sums<S: Simd, const R: usize>(
+pub fn weighted_sums<'a, S: Simd, const R: usize>(
     simd: S,
     weights: [&[f32]; R],
-    rows: &[f32],
-    stride: usize,
+    rows: impl Rows<'a>,
     out: &mut [f32],
 ) {
     let (width, lanes) = (out.len() / R, S::F32_LANES);
-    // Exactly the range that is read, so that bounds are checked once.
-    let rows = &rows[..weights[0].len().saturating_sub(1) * stride + width];
     let mut column = 0;
     while column < width {
-        let place = (rows, stride, column);
         column += match (width - column) / lanes {
             0 => {
                 let rest = width - column;
                 let part = |k: usize| {
-                    let row = rows.get(k * stride + column..)?.get(..rest)?;
+                    let row = rows.get(k)?.get(column..)?.get(..rest)?;
                     Some([simd.partial_load_f32s(row)])
                 };
                 let sums = outer_products::<S, R, 1>(simd, weights, part);
@@ -163,26 +180,27 @@ pub fn weighted_sums<S: Simd, const R: usize>(
                 }
                 rest
             }
-            1 => columns::<S, R, 1>(simd, weights, place, out),
+            1 => columns::<S, R, 1>(simd, weights, rows, column, out),
             4.. if const { max_panels(S::F32_LANES) == 4 } => {
-                columns::<S, R, 4>(simd, weights, place, out)
+                columns::<S, R, 4>(simd, weights, rows, column, out)
             }
-            _ => columns::<S, R, 2>(simd, weights, place, out),
+            _ => columns::<S, R, 2>(simd, weights, rows, column, out),
         };
     }
 }
 
 /// Computes `P` vectors' worth of columns of [`weighted_sums`]. Returns the number of columns.
 #[inline(always)]
-fn columns<S: Simd, const R: usize, const P: usize>(
+fn columns<'a, S: Simd, const R: usize, const P: usize>(
     simd: S,
     weights: [&[f32]; R],
-    (rows, stride, column): (&[f32], usize, usize),
+    rows: impl Rows<'a>,
+    column: usize,
     out: &mut [f32],
 ) -> usize {
     let (width, some) = (out.len() / R, P * S::F32_LANES);
     let part = |k: usize| {
-        let row = rows.get(k * stride + column..)?.get(..some)?;
+        let row = rows.get(k)?.get(column..)?.get(..some)?;
         pulp::as_arrays::<P, _>(S::as_simd_f32s(row).0).0.first().copied()
     };
     let sums = outer_products::<S, R, P>(simd, weights, part);

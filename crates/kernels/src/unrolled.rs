@@ -9,6 +9,10 @@ macro_rules! unrolled {
     ($i:ident in $n:expr => $body:block) => {
         unrolled!(@ $i $n, $body, 0 1 2 3 4 5 6 7)
     };
+    // At most 16: for arrays whose length is generic, or 16.
+    ($i:ident in $n:expr, at most 16 => $body:block) => {
+        unrolled!(@ $i $n, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
     (@ $i:ident $n:expr, $body:block, $($at:literal)*) => {
         $(if const { $at < $n } {
             let $i = $at;
