@@ -241,8 +241,8 @@ fn tokens_are_written_to_their_slots() {
             assert_eq!(at(&pool, 0, head, 1), [0.0; 5]);
         }
         for (slots, says) in [
-            (&[0, 1, 2, 12][..], "slot 12 is past 3 blocks of 4 positions"),
-            (&[0, 1, 2], "3 slots"),
+            (&[0, 1, 2, 12][..], "slot 12 is past the pool of 3 blocks of 4"),
+            (&[0, 1, 2], "for 3 slots"),
         ] {
             let before = pool.to_dtype(DType::F32).unwrap();
             let error = write_slots(&pool, &new, slots).unwrap_err().to_string();
