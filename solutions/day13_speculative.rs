@@ -1,6 +1,6 @@
-//! Day 13: speculative decoding. A cheap drafter guesses K tokens, one pass of the target checks
-//! them all, and what comes out is exactly what the target alone would have written, or would have
-//! drawn.
+//! Day 13: speculative decoding. A cheap drafter guesses up to K tokens, and one pass of the target
+//! model checks them all. The output is exactly what the target alone would write or, with
+//! sampling, has exactly its distribution.
 
 use candecode::day07_greedy::{argmax, log_softmax, Sequence};
 use candecode::day08_sampling::{sample, softmax};
@@ -12,7 +12,7 @@ use candecode::kit::{LogitsProcessor, ProcessorInput, Request, Token, Tokenizer}
 use candle_core::{bail, Result};
 use std::rc::Rc;
 
-/// All probability on one token of `vocab_size`.
+/// Returns a distribution over `vocab_size` tokens with all its probability on `id`.
 pub fn one_hot(id: u32, vocab_size: usize) -> Vec<f32> {
     let mut probs = vec![0.0; vocab_size];
     if let Some(p) = probs.get_mut(id as usize) {
@@ -21,8 +21,8 @@ pub fn one_hot(id: u32, vocab_size: usize) -> Vec<f32> {
     probs
 }
 
-/// The distribution that a token is chosen from: the softmax, or for greedy decoding all of it on
-/// the best token.
+/// Returns the distribution that a token is chosen from: the softmax, or for greedy decoding a
+/// one-hot on the best token.
 ///
 /// # Errors
 /// If there is no token to choose.
@@ -34,27 +34,27 @@ pub fn distribution(logits: &[f32], greedy: bool) -> Result<Vec<f32>> {
     }
 }
 
-/// A sequence that grows by drafts that a model, the *target*, verifies.
+/// A sequence that grows by drafts, which the *target* model verifies.
 pub struct SpeculativeDecoder<'a> {
-    /// The target and its cache: its tokens, or its distribution, are what comes out.
+    /// The target model and its cache. The output is the target's text, or has its distribution.
     pub target: Cached<'a>,
-    /// The sequence so far, with its processors; its sampler is not used, see `rng`.
+    /// The sequence so far, with its processors. Its sampler isn't used; see `rng`.
     pub sequence: Sequence<'a>,
-    /// Makes the drafts.
+    /// Proposes the drafts.
     pub drafter: Box<dyn Drafter + 'a>,
-    /// K: tokens to draft at most.
+    /// K, the maximum number of tokens in a draft.
     pub num_draft_tokens: usize,
-    /// Randomness; None is greedy.
+    /// The source of random numbers. None: greedy decoding.
     pub rng: Option<RequestRng>,
-    /// What was done so far.
+    /// Statistics so far.
     pub counts: Counts,
 }
 
 impl<'a> SpeculativeDecoder<'a> {
-    /// Begins a sequence; greedy, until `rng` is set.
+    /// Starts a sequence. Decoding is greedy until `rng` is set.
     ///
     /// # Errors
-    /// If the prompt does not fit, or the target's cache slides.
+    /// If the prompt doesn't fit, or if the target's cache is a sliding one.
     pub fn new(
         target: Cached<'a>,
         tokenizer: &'a Tokenizer,
@@ -71,7 +71,7 @@ impl<'a> SpeculativeDecoder<'a> {
         Ok(Self { target, sequence, drafter, num_draft_tokens, rng: None, counts })
     }
 
-    /// `n` random numbers in [0, 1); greedy decoding needs none, so all are 0.
+    /// Returns `n` random numbers in [0, 1). Greedy decoding needs none and gets zeros.
     pub fn uniforms(&mut self, n: usize) -> Vec<f32> {
         match &mut self.rng {
             Some(rng) => (0..n).map(|_| rng.uniform()).collect(),
@@ -79,10 +79,10 @@ impl<'a> SpeculativeDecoder<'a> {
         }
     }
 
-    /// Asks the drafter for up to `n` tokens; it gets random numbers of their own.
+    /// Asks the drafter for up to `n` tokens, and passes it `n` random numbers.
     ///
     /// # Errors
-    /// If it fails, or gives more than it was asked for.
+    /// If the drafter fails, or returns more tokens than it was asked for.
     pub fn draft(&mut self, n: usize) -> Result<Draft> {
         let uniforms = self.uniforms(n);
         let draft = self.drafter.draft(&self.sequence.processor_input(), n, &uniforms)?;
@@ -94,23 +94,111 @@ impl<'a> SpeculativeDecoder<'a> {
         }
         Ok(draft)
     }
+
+    /// Verifies a draft with [`verify_greedy`], or with [`verify`] if tokens are sampled. `raw` is the
+    /// target's logits `(V)` after the sequence and after each drafted token.
+    ///
+    /// # Errors
+    /// If a processor fails, or if a drafted token or its distribution doesn't fit the target's
+    /// vocabulary.
+    pub fn judge(&mut self, draft: &Draft, raw: &[Vec<f32>]) -> Result<Verdict> {
+        if raw.len() != draft.tokens.len() + 1 {
+            bail!("{} tokens drafted, {} rows of logits", draft.tokens.len(), raw.len())
+        }
+        let vocab_size = raw[0].len();
+        if let Some(id) = draft.tokens.iter().find(|id| **id as usize >= vocab_size) {
+            bail!("token id {id} was drafted; the target has {vocab_size} tokens")
+        }
+        if let Some(q) = draft.probs.iter().find(|q| q.len() != vocab_size) {
+            bail!("the drafter's distribution has {} tokens, the target {vocab_size}", q.len())
+        }
+        let target = self.target_probs(&draft.tokens, raw)?;
+        if self.rng.is_none() {
+            return verify_greedy(&draft.tokens, &target);
+        }
+        let uniforms = self.uniforms(target.len());
+        verify(draft, &target, &uniforms)
+    }
+
+    /// Turns the target's logits into distributions `(V)`, one per row of `raw`. The processors see
+    /// each row's own context: the sequence and the drafted tokens before that row, with that many
+    /// fewer tokens remaining.
+    ///
+    /// Rows after a drafted EOS, or after a drafted token with p(token) = 0 (which is always
+    /// rejected), are never read. No processor runs on them, because it might find no token left;
+    /// they repeat the last row. A stop string ends nothing here: the text after it is processed
+    /// like any other.
+    fn target_probs(&self, draft: &[u32], raw: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
+        let input = self.sequence.processor_input();
+        let mut tokens = input.tokens.to_vec();
+        let mut rows: Vec<Vec<f32>> = Vec::new();
+        for (i, raw) in raw.iter().enumerate() {
+            let mut logits = raw.clone();
+            let now = ProcessorInput { tokens: &tokens, remaining: input.remaining - i, ..input };
+            process_all(&self.sequence.request.processors, &now, &mut logits)?;
+            rows.push(distribution(&logits, self.rng.is_none())?);
+            let Some(id) = draft.get(i) else { break };
+            if rows[i][*id as usize] == 0.0 || input.eos.contains(id) {
+                break;
+            }
+            tokens.push(*id);
+        }
+        let last = rows.last().cloned().unwrap_or_default();
+        rows.resize(raw.len(), last);
+        Ok(rows)
+    }
 }
 
-// part 1: greedy, with n-grams
+// part 1: greedy
 
-/// Drafts by looking back: where the last `n` tokens occurred before, the tokens that followed them
-/// there are proposed (Saxena 2023; vLLM `ngram`, HF `prompt_lookup_num_tokens`). It costs nothing.
-/// The earlier place may overlap the last tokens themselves; near the end fewer tokens follow it.
+/// Verifies a greedy draft: a token is accepted while it is the target's own choice.
+///
+/// `target` holds the target's distributions `(V)`, one more than the draft has tokens: row `i` is
+/// for the place of drafted token `i`, and the last row for the token after the draft. The token
+/// after the accepted ones is the target's own choice.
+///
+/// # Errors
+/// If a row has no best token.
+pub fn verify_greedy(draft: &[u32], target: &[Vec<f32>]) -> Result<Verdict> {
+    // task 13.1: Count the accepted tokens of a greedy draft, and choose the token after them
+    // <solution>
+    let mut accepted = 0;
+    while accepted < draft.len() && draft[accepted] == argmax(&target[accepted])? {
+        accepted += 1;
+    }
+    Ok(Verdict { accepted, next: argmax(&target[accepted])? })
+    // </solution>
+}
+
+/// Returns the target's logits `(V)` after the sequence and after each drafted token, from a single
+/// pass: K drafted tokens give K + 1 rows.
+///
+/// # Errors
+/// If a drafted token isn't in the vocabulary, or the model fails.
+pub fn target_logits(decoder: &mut SpeculativeDecoder, draft: &[u32]) -> Result<Vec<Vec<f32>>> {
+    // task 13.2: Run the target once, and return the K + 1 rows that judge the draft
+    // <solution>
+    let tokens = [&decoder.sequence.tokens[..], draft].concat();
+    decoder.target.logits(&tokens, draft.len() + 1)
+    // </solution>
+}
+
+/// Drafts by looking back: finds the latest earlier place where the last tokens occurred, and
+/// proposes what followed them there (Saxena 2023; `ngram` in vLLM, `prompt_lookup_num_tokens` in
+/// transformers).
 pub struct NgramDrafter {
-    /// Tokens that must match, 1 at least; not the `n` of `draft`, which is how many to propose.
+    /// Number of tokens that must match, at least 1. (The `n` of `draft` is how many to propose.)
     pub n: usize,
     /// Size of the target's vocabulary.
     pub vocab_size: usize,
 }
 
 impl Drafter for NgramDrafter {
+    /// Proposes up to `n` tokens: those that followed the latest earlier occurrence of the last
+    /// `self.n` tokens. The two occurrences may overlap. The draft is shorter where fewer tokens
+    /// follow, and empty without a match. Each distribution is one-hot.
     fn draft(&mut self, input: &ProcessorInput, n: usize, _uniforms: &[f32]) -> Result<Draft> {
-        // task 13.1: the latest earlier place of the last self.n tokens, and up to n tokens after it
+        // task 13.3: Find the latest earlier match of the last tokens, and propose what followed it
         // <solution>
         let tokens = input.tokens;
         let Some(start) = tokens.len().checked_sub(self.n) else { return Ok(Draft::default()) };
@@ -125,121 +213,33 @@ impl Drafter for NgramDrafter {
     }
 }
 
-/// How many tokens may be drafted now: at most K, and one fewer than the sequence may still get,
-/// for the pass itself gives one.
-pub fn num_draft_tokens_now(decoder: &SpeculativeDecoder) -> usize {
-    // task 13.2: the smaller of K and the room that the pass's own token leaves
-    // <solution>
-    let remaining = decoder.sequence.remaining();
-    decoder.num_draft_tokens.min(remaining.saturating_sub(1))
-    // </solution>
-}
-
-/// The target's logits `(V)` after the sequence and after each drafted token, in one pass: K tokens
-/// give K + 1 rows. The rollback after a rejection needs no code: [`Cached::logits`] finds the
-/// common prefix.
+/// Decodes one block: drafts, runs the target once, verifies, and appends the accepted tokens and
+/// the token after them. Returns the tokens that joined the sequence, at least one; if the sequence
+/// has no room left, none.
 ///
-/// # Errors
-/// If a drafted token is not in the vocabulary, or the model fails.
-pub fn target_logits(decoder: &mut SpeculativeDecoder, draft: &[u32]) -> Result<Vec<Vec<f32>>> {
-    // task 13.3: the logits of the last K + 1 tokens of the sequence with the draft
-    // <solution>
-    let tokens = [&decoder.sequence.tokens[..], draft].concat();
-    decoder.target.logits(&tokens, draft.len() + 1)
-    // </solution>
-}
-
-/// The target's distribution `(V)` after the sequence and after each drafted token, from `raw`, its
-/// logits there. The processors see each position's own input: the tokens with the draft up to
-/// there, and as many fewer that remain.
-///
-/// The rows behind EOS, and behind a drafted token with p(token) = 0, which is sure to be rejected,
-/// are never used: any distribution may fill them. No processor may see such a text, for it may
-/// find no token left there. Stop strings are not looked for: the text behind one is processed.
-///
-/// # Errors
-/// If a processor fails.
-pub fn target_probs(
-    decoder: &SpeculativeDecoder,
-    draft: &[u32],
-    raw: &[Vec<f32>],
-) -> Result<Vec<Vec<f32>>> {
-    // task 13.4: processors and distribution, row by row; behind a certain end, repeat the last row
-    // <solution>
-    let input = decoder.sequence.processor_input();
-    let mut tokens = input.tokens.to_vec();
-    let mut rows: Vec<Vec<f32>> = Vec::new();
-    for (i, raw) in raw.iter().enumerate() {
-        let mut logits = raw.clone();
-        let now = ProcessorInput { tokens: &tokens, remaining: input.remaining - i, ..input };
-        process_all(&decoder.sequence.request.processors, &now, &mut logits)?;
-        rows.push(distribution(&logits, decoder.rng.is_none())?);
-        let Some(id) = draft.get(i) else { break };
-        let impossible = rows[i].get(*id as usize).is_none_or(|p| *p == 0.0);
-        if impossible || input.eos.contains(id) {
-            break;
-        }
-        tokens.push(*id);
-    }
-    let last = rows.last().cloned().unwrap_or_default();
-    rows.resize(raw.len(), last);
-    Ok(rows)
-    // </solution>
-}
-
-/// Accepts or rejects a greedy draft: a token is accepted while it is the target's own choice.
-/// `target` has one distribution `(V)` more than the draft has tokens; with all probability on one
-/// token each, as greedy decoding makes them. The next token is the target's choice behind the
-/// accepted ones.
-///
-/// # Errors
-/// If there are not as many distributions.
-pub fn verify_greedy(draft: &[u32], target: &[Vec<f32>]) -> Result<Verdict> {
-    // task 13.5: count the drafted tokens that the target would have chosen, and add its own next one
-    // <solution>
-    if target.len() != draft.len() + 1 {
-        bail!("{} drafted tokens, {} distributions: one more is needed", draft.len(), target.len())
-    }
-    let mut accepted = 0;
-    while accepted < draft.len() && draft[accepted] == argmax(&target[accepted])? {
-        accepted += 1;
-    }
-    Ok(Verdict { accepted, next: argmax(&target[accepted])? })
-    // </solution>
-}
-
-/// One block: draft, verify, and take the accepted tokens in. Its tokens, one at least; the last of
-/// the sequence has a `finish`. An empty `Vec` if the sequence may get no more.
-///
-/// A token's `logprob` is the raw one, as on day 7. Greedy decoding (`rng` is None) takes
-/// [`verify_greedy`]; sampling takes [`verify`], with one of `decoder.uniforms` for each row of the
-/// target (`decoder.draft` has drawn those of the draft itself). `decoder.counts.add` counts the
-/// block.
+/// The draft is as long as `num_draft_tokens` and the sequence's room allow, and the pass's own
+/// token needs room, too. If the sequence ends inside the block, nothing joins it after that. A
+/// token's log-probability is the target's own, before any processor, as on day 7.
 ///
 /// # Errors
 /// If a model or a processor fails.
 pub fn decode_block(decoder: &mut SpeculativeDecoder) -> Result<Vec<Token>> {
-    // task 13.6: draft, target_logits, target_probs, verify; push until the sequence ends; count
+    // task 13.4: Decode one block, and count it
     // <solution>
     let mut written: Vec<Token> = Vec::new();
-    if decoder.sequence.remaining() == 0 {
+    let remaining = decoder.sequence.remaining();
+    if remaining == 0 {
         return Ok(written);
     }
-    let draft = decoder.draft(num_draft_tokens_now(decoder))?;
+    let draft = decoder.draft(decoder.num_draft_tokens.min(remaining - 1))?;
     let raw = target_logits(decoder, &draft.tokens)?;
-    let probs = target_probs(decoder, &draft.tokens, &raw)?;
-    let verdict = if decoder.rng.is_none() {
-        verify_greedy(&draft.tokens, &probs)?
-    } else {
-        let uniforms = decoder.uniforms(probs.len());
-        verify(&draft, &probs, &uniforms)?
-    };
+    let verdict = decoder.judge(&draft, &raw)?;
     let accepted = &draft.tokens[..verdict.accepted];
     for (id, raw) in accepted.iter().chain([&verdict.next]).zip(&raw) {
         let logprob = log_softmax(raw)?[*id as usize];
         written.push(decoder.sequence.push(*id, logprob)?);
         if decoder.sequence.finish.is_some() {
-            break; // the sequence ends inside the block: the accepted tokens behind it are dropped
+            break; // the rest of the block was accepted for a text that has ended
         }
     }
     decoder.counts.add(&draft, &verdict, written.len());
@@ -249,102 +249,97 @@ pub fn decode_block(decoder: &mut SpeculativeDecoder) -> Result<Vec<Token>> {
 
 // part 2: sampled
 
-/// The residual distribution, from which a rejected token is replaced: `max(p - q, 0)`, made to sum
-/// to 1. Where `p` equals `q` it is all zero, and a rejection can only be rounding: then it is `p`
-/// itself.
+/// Returns the residual distribution, from which the replacement of a rejected token is drawn:
+/// `max(p - q, 0)`, scaled to sum to 1. If `p` equals `q` nothing is left over, and only rounding
+/// can have rejected a token; then it is `p` itself.
 ///
-/// # Errors
-/// If the two are of different lengths.
-pub fn residual(p: &[f32], q: &[f32]) -> Result<Vec<f32>> {
-    // task 13.7: the positive part of p - q, divided by its sum
+/// `p` and `q` are distributions over the same vocabulary.
+pub fn residual(p: &[f32], q: &[f32]) -> Vec<f32> {
+    // task 13.5: Compute the residual distribution
     // <solution>
-    if p.len() != q.len() {
-        bail!("the target has {} probabilities, the draft {}: not one vocabulary", p.len(), q.len())
-    }
     let left: Vec<f32> = p.iter().zip(q).map(|(p, q)| (p - q).max(0.0)).collect();
     let sum = left.iter().map(|x| f64::from(*x)).sum::<f64>() as f32;
     if sum == 0.0 {
-        return Ok(p.to_vec());
+        return p.to_vec();
     }
-    Ok(left.iter().map(|x| x / sum).collect())
+    left.iter().map(|x| x / sum).collect()
     // </solution>
 }
 
-/// Accepts or rejects a draft so that every token is distributed as the target's (Leviathan et al.
+/// Verifies a sampled draft so that every token has the target's distribution (Leviathan et al.
 /// 2023; Chen et al. 2023).
 ///
-/// `target` has one distribution `(V)` more than the draft has tokens; `uniforms`, numbers in [0,
-/// 1), too. Token `i` is accepted if `uniforms[i] · q(token) < p(token)`, which is with probability
-/// `min(1, p / q)`. The first rejected token is replaced by a draw from the residual, and the draft
-/// behind it is dropped; if all are accepted, the last distribution gives a bonus token. The last
-/// number is for the residual or the bonus.
+/// `target` holds one distribution `(V)` more than the draft has tokens, and `uniforms` one number
+/// in [0, 1) more. Drafted token `i` is accepted with probability `min(1, p / q)`, decided by
+/// `uniforms[i]`. The first rejected token is replaced by a draw from the residual, which ends the
+/// block. If all are accepted, the last distribution yields a bonus token. The last number draws
+/// the replacement or the bonus.
 ///
 /// # Errors
-/// If the counts of distributions and numbers do not fit, or a token is not in the vocabulary.
+/// If no token can be drawn.
 pub fn verify(draft: &Draft, target: &[Vec<f32>], uniforms: &[f32]) -> Result<Verdict> {
-    // task 13.8: accept by p / q; replace the first rejected token from the residual, or add a bonus
+    // task 13.6: Accept tokens with min(1, p / q), and choose the token after them
     // <solution>
     let n = draft.tokens.len();
-    if draft.probs.len() != n || target.len() != n + 1 || uniforms.len() != n + 1 {
-        bail!("a draft of {n} tokens needs {n} distributions; the target's, and numbers: one more")
-    }
     for (i, token) in draft.tokens.iter().enumerate() {
-        let p = &target[i];
-        let q = &draft.probs[i];
-        let id = *token as usize;
-        if id >= p.len() || id >= q.len() {
-            bail!("token id {id} was drafted; the target has {} tokens, q {}", p.len(), q.len())
-        }
+        let (p, q, id) = (&target[i], &draft.probs[i], *token as usize);
         if uniforms[i] * q[id] >= p[id] {
-            return Ok(Verdict { accepted: i, next: sample(&residual(p, q)?, uniforms[n])? });
+            return Ok(Verdict { accepted: i, next: sample(&residual(p, q), uniforms[n])? });
         }
     }
     Ok(Verdict { accepted: n, next: sample(&target[n], uniforms[n])? })
     // </solution>
 }
 
-/// Expected share of drafted tokens that are accepted: `Σ min(p, q)`.
+/// Returns the expected share of drafts that are accepted: `Σ min(p, q)`.
 pub fn overlap(p: &[f32], q: &[f32]) -> f32 {
-    // task 13.9 (further): sum the smaller of the two
-    // <solution>
     p.iter().zip(q).map(|(p, q)| p.min(*q)).sum()
-    // </solution>
 }
 
-// part 3: a model drafts
-
-/// Drafts with a smaller model of the same tokenizer, and a cache of its own. At the end of its own
-/// context it drafts nothing, nor after a token that only the target's table has.
+/// Drafts with a smaller model that shares the target's tokenizer, and keeps a cache of its own.
 pub struct ModelDrafter<'a> {
-    /// The small model and its cache; not one that slides.
+    /// The small model and its cache, which mustn't be a sliding one.
     pub cached: Cached<'a>,
-    /// What is done to its logits: the same as to the target's, or q would be far from p. Their
-    /// error is the draft's.
+    /// Processors for the small model's logits. They should be the target's own: otherwise q is far
+    /// from p, and drafts are rejected more often.
     pub processors: Vec<Rc<dyn LogitsProcessor + 'a>>,
-    /// Greedy, or drawn.
+    /// Whether drafts are greedy (true) or sampled.
     pub greedy: bool,
-    /// Size of the target's vocabulary. Models of one family pad their tables differently: tokens
-    /// that only one of the two has are never drafted.
+    /// Size of the target's vocabulary. Models of one family pad theirs differently; tokens that
+    /// only one of the two has are never drafted.
     pub vocab_size: usize,
 }
 
-impl Drafter for ModelDrafter<'_> {
-    fn draft(&mut self, input: &ProcessorInput, n: usize, uniforms: &[f32]) -> Result<Draft> {
-        // task 13.10: n times, or until EOS or the context's end: logits, processors, distribution, sample
-        // <solution>
+impl ModelDrafter<'_> {
+    /// Returns the small model's logits `(V)` after `tokens`, over the target's vocabulary. None if
+    /// the model can't read them: because they don't fit its context, or because one of them lies
+    /// beyond its own vocabulary.
+    ///
+    /// # Errors
+    /// If the model fails.
+    pub fn logits(&mut self, tokens: &[u32]) -> Result<Option<Vec<f32>>> {
         let config = self.cached.model.config();
-        let context = config.max_position_embeddings;
+        let unknown = tokens.iter().any(|id| *id as usize >= config.vocab_size);
+        if unknown || tokens.len() > config.max_position_embeddings {
+            return Ok(None);
+        }
+        let mut logits = self.cached.logits(tokens, 1)?.remove(0);
+        logits.resize(self.vocab_size, f32::NEG_INFINITY);
+        Ok(Some(logits))
+    }
+}
+
+impl Drafter for ModelDrafter<'_> {
+    /// Drafts up to `n` tokens, each drawn with its own number of `uniforms` from the small model's
+    /// distribution after `self.processors`. The draft ends after an EOS token, and where the small
+    /// model can't read on.
+    fn draft(&mut self, input: &ProcessorInput, n: usize, uniforms: &[f32]) -> Result<Draft> {
+        // task 13.7: Draft token by token with the small model, and record each distribution
+        // <solution>
         let mut tokens = input.tokens.to_vec();
         let mut draft = Draft::default();
-        if tokens.iter().any(|id| *id as usize >= config.vocab_size) {
-            return Ok(draft); // the target's table is longer, and the small model can't read this
-        }
         for (i, u) in (0..n).zip(uniforms) {
-            if tokens.len() > context {
-                break;
-            }
-            let mut logits = self.cached.logits(&tokens, 1)?.remove(0);
-            logits.resize(self.vocab_size, f32::NEG_INFINITY);
+            let Some(mut logits) = self.logits(&tokens)? else { break };
             let remaining = input.remaining.saturating_sub(i);
             let now = ProcessorInput { tokens: &tokens, remaining, ..*input };
             process_all(&self.processors, &now, &mut logits)?;
@@ -354,7 +349,7 @@ impl Drafter for ModelDrafter<'_> {
             draft.probs.push(q);
             tokens.push(id);
             if input.eos.contains(&id) {
-                break; // EOS itself is drafted; a sequence has no token behind it
+                break; // EOS itself is drafted, but no text continues after it
             }
         }
         Ok(draft)
@@ -362,23 +357,47 @@ impl Drafter for ModelDrafter<'_> {
     }
 }
 
-/// Rejection sampling, the classical rule: draws from `p (V)` with proposals from `q (V)`. Returns
-/// the token, and how many proposals it took: `m` on average (von Neumann 1951).
+// part 3: after the day's end
+
+/// Verifies a draft so that the text is token for token the one that sampling without drafts would
+/// have produced from the same random numbers.
 ///
-/// A proposal takes two numbers of `uniform`, each in [0, 1): the first draws a token from `q`, the
-/// second accepts it with probability `p / (m · q)`. `m` must be at least `p / q` for each token,
-/// up to rounding of one in 100,000.
+/// Sampling without drafts would draw the token at the place of row `i` of `target` with
+/// `uniforms[i]`. As many drafted tokens are accepted as that allows.
 ///
 /// # Errors
-/// If the lengths differ, `m` is not finite or does not bound `p / q`, or 100 · `m` proposals were
-/// all rejected.
+/// If no token can be drawn.
+pub fn verify_same_seed(draft: &[u32], target: &[Vec<f32>], uniforms: &[f32]) -> Result<Verdict> {
+    // task 13.8 (further): Challenge: same seed, same text
+    // <solution>
+    for (i, token) in draft.iter().enumerate() {
+        let next = sample(&target[i], uniforms[i])?;
+        if *token != next {
+            return Ok(Verdict { accepted: i, next });
+        }
+    }
+    let n = draft.len();
+    Ok(Verdict { accepted: n, next: sample(&target[n], uniforms[n])? })
+    // </solution>
+}
+
+/// Draws a token from `p (V)` with proposals from `q (V)` by classical rejection sampling (von
+/// Neumann 1951). Returns the token and the number of proposals, which is `m` on average.
+///
+/// Each proposal takes two numbers in [0, 1) from `uniform`: the first draws a token from `q`, the
+/// second accepts it with probability `p / (m · q)`. `m` must be at least `p / q` for every token,
+/// with a tolerance of one in 100,000 for rounding.
+///
+/// # Errors
+/// If the lengths differ, if `m` isn't finite or doesn't bound `p / q`, or if 100 · `m` proposals
+/// in a row are rejected.
 pub fn rejection_sample(
     p: &[f32],
     q: &[f32],
     m: f32,
     uniform: &mut dyn FnMut() -> f32,
 ) -> Result<(u32, usize)> {
-    // task 13.11 (further): propose from q until a proposal is accepted, and count the proposals
+    // task 13.9 (further): Draw proposals from q until one is accepted, and count them
     // <solution>
     if p.len() != q.len() {
         bail!("p has {} probabilities, q {}: not one vocabulary", p.len(), q.len())
