@@ -96,8 +96,8 @@ impl<'a> SpeculativeDecoder<'a> {
         Ok(draft)
     }
 
-    /// Verifies a draft with [`verify_greedy`], or with [`verify`] if tokens are sampled. `raw` is the
-    /// target's logits `(V)` after the sequence and after each drafted token.
+    /// Verifies a draft with [`verify_greedy`], or with [`verify`] if tokens are sampled. `raw` has
+    /// the target's logits `(V)` after the sequence and after each drafted token.
     ///
     /// # Errors
     /// If a processor fails, or if a drafted token or its distribution doesn't fit the target's
@@ -286,7 +286,7 @@ impl Drafter for ModelDrafter<'_> {
     }
 }
 
-// part 3: after the day's end
+// part 3: the challenge, and rejection sampling
 
 /// Verifies a draft so that the text is token for token the one that sampling without drafts would
 /// have produced from the same random numbers.
@@ -297,8 +297,8 @@ impl Drafter for ModelDrafter<'_> {
 /// # Errors
 /// If no token can be drawn.
 pub fn verify_same_seed(draft: &[u32], target: &[Vec<f32>], uniforms: &[f32]) -> Result<Verdict> {
-    // task 13.8 (further): Challenge: same seed, same text
-    todo!("day 13, task 8: Challenge: same seed, same text")
+    // task 13.8 (challenge): Verify a draft so that the same seed gives the same text
+    todo!("day 13, task 8: Verify a draft so that the same seed gives the same text")
 }
 
 /// Draws a token from `p (V)` with proposals from `q (V)` by classical rejection sampling (von
