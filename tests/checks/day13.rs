@@ -157,13 +157,15 @@ pub fn the_residual_by_hand(day: &Day) -> Outcome {
     let got = residual(&[0.6, 0.4, 0.0], &[0.2, 0.2, 0.6]);
     let want = row(&[2.0 / 3.0, 1.0 / 3.0, 0.0])?;
     close("p = (.6, .4, 0), q = (.2, .2, .6)", got, &want, TOLERANCE)
-        .likely("what is left of p must be scaled to sum to 1")?;
+        .likely("the positive parts must be scaled to sum to 1")?;
     close("p = q = (.5, .3, .2)", residual(&P, &P), &row(&P)?, TOLERANCE)
         .likely("if nothing is left, the answer is p itself; 0 / 0 is NaN")?;
     // The rest is tiny, but it is still the right residual.
     let got = residual(&[0.5, 0.499_999_9, 1e-7], &[0.5, 0.5, 0.0]);
     close("p = (.5, .4999999, 1e-7), q = (.5, .5, 0)", got, &row(&[0.0, 0.0, 1.0])?, TOLERANCE)
-        .likely("only a sum of exactly 0 leaves nothing; a small one belongs to a residual")
+        .likely(
+            "only a sum of exactly 0 means that nothing is left; a small one is still a residual",
+        )
 }
 
 pub fn the_same_numbers_draw_the_same_text(day: &Day) -> Outcome {
@@ -214,7 +216,7 @@ pub fn classical_rejection_by_hand(day: &Day) -> Outcome {
             (day.rejection)(&P, &Q, 2.5, &mut uniform),
             &want,
         )
-        .likely("one number draws from q, the next accepts if u · M · q < p; else propose again")?;
+        .likely("one number draws from q, and the next accepts if u · M · q < p")?;
         equal(&format!("{what}: numbers left"), Ok(left.len()), &0)?;
     }
     Ok(())
@@ -293,7 +295,7 @@ pub fn a_rejected_token_ends_the_draft(day: &Day) -> Outcome {
         .likely("the bonus token is drawn from the target's last distribution")?;
     let none = draft(&[], &[]);
     verdict("nothing drafted, u = .6", (day.verify)(&none, &[P.to_vec()], &[0.6]), &(0, 1))
-        .likely("without a draft, one token of the target is still drawn")
+        .likely("without a draft, one token is still drawn from the target")
 }
 
 /// Draws whole blocks with drafts from `q`. Tallies the first token of each block, and counts the
@@ -377,7 +379,7 @@ pub fn the_latest_earlier_match_is_proposed(day: &Day) -> Outcome {
     let tokens = [7, 8, 1, 7, 8, 2, 3, 7, 8];
     let got = look(&tokens, 2).map(|draft| draft.tokens);
     equal("7 8 1 7 8 2 3 7 8, the last two looked up, K = 2", got, &vec![2, 3])
-        .likely("the latest earlier place counts, and what followed it there")?;
+        .likely("propose what followed the latest earlier match")?;
     let got = look(&tokens, 9).map(|draft| draft.tokens);
     equal("the same, K = 9", got, &vec![2, 3, 7, 8])?;
     equal("4 5 6 never occurred", look(&[4, 5, 6], 4).map(|draft| draft.tokens), &vec![])?;
@@ -438,7 +440,8 @@ pub fn the_draft_comes_with_its_distributions(day: &Day) -> Outcome {
     let what =
         "after 1: (.1, .2, .3, .4), after 2: (.4, .3, .2, .1), after 3: (.1, .6, .2, .1); u \
         = .5, .95, .3";
-    equal(what, Ok(got.tokens), &vec![2, 3, 1]).likely("one number for each token, in order")?;
+    equal(what, Ok(got.tokens), &vec![2, 3, 1])
+        .likely("each token is drawn with its own number, in order")?;
     close(&format!("{what}: q"), rows(&got.probs), &rows(&after(&[1, 2, 3]))?, TOLERANCE)
         .likely("q is the whole distribution that the token was drawn from")?;
     equal("K = 2", drafter.draft(&cx, 2, &[0.5, 0.95]).map(|d| d.tokens), &vec![2, 3])?;
@@ -456,7 +459,7 @@ pub fn a_drafted_eos_ends_the_draft(day: &Day) -> Outcome {
     let cx = ProcessorInput { tokens: &[0, 1], prompt_len: 1, remaining: 100, eos: &[0, 3] };
     let got = drafter.draft(&cx, 3, &[0.5, 0.95, 0.3])?;
     equal("tokens 2, 3, 1 would be drafted, 3 is EOS", Ok(got.tokens), &vec![2, 3])
-        .likely("EOS is drafted, and nothing behind it")?;
+        .likely("EOS is drafted, and nothing after it")?;
     equal("the same: how many q", Ok(got.probs.len()), &2)
 }
 
@@ -490,9 +493,9 @@ pub fn the_drafters_processors_see_the_draft(day: &Day) -> Outcome {
     // .02).
     let got = drafter.draft(&cx, 3, &[0.2, 0.98, 0.3])?;
     equal("a processor that doubles the logits: the draft", Ok(got.tokens), &vec![2, 3, 1])
-        .likely("tokens are drawn from what the processors leave")?;
+        .likely("tokens are drawn from the processed distribution")?;
     close("the same: q", rows(&got.probs), &rows(&squared(&[1, 2, 3]))?, TOLERANCE)
-        .likely("q is taken after the processors: it is what the token was drawn from")?;
+        .likely("q is the distribution after the processors, from which the token was drawn")?;
     let want = vec![(vec![0, 1], 9), (vec![0, 1, 2], 8), (vec![0, 1, 2, 3], 7)];
     equal("what the processors saw: text, and tokens that remain", Ok(seen.take()), &want)
 }
@@ -537,15 +540,14 @@ pub fn the_draft_ends_with_the_drafters_context(day: &Day) -> Outcome {
         );
         let got = drafter.draft(&input, n, &vec![0.0; n]).map(|draft| draft.tokens.len());
         equal(&what, got, &want).likely(
-            "a token at the context's end can be drafted, but not fed; then the draft ends",
+            "the small model can propose a token after a full context, but it can't read it",
         )?;
     }
     Ok(())
 }
 
 pub fn q_covers_the_targets_vocabulary(day: &Day) -> Outcome {
-    // The same family with different padding: the draft's table is smaller or larger than the
-    // target's 4.
+    // Same family, different padding: the small model has fewer or more tokens than the target's 4.
     for size in [3, 6] {
         let small = Fake::new(size, 64, 20, move |_| (0..size).map(|id| id as f32).collect());
         let mut drafter = (day.small)(uncached(&small), vec![], false, 4);
@@ -554,13 +556,14 @@ pub fn q_covers_the_targets_vocabulary(day: &Day) -> Outcome {
         let what = format!("a draft model of {size} tokens, a target of 4");
         let best = size.min(4) as u32 - 1;
         equal(&format!("{what}: tokens"), Ok(got.tokens), &vec![best; 2])
-            .likely("a token that the target lacks must not be drafted")?;
+            .likely("a token that isn't in the target's vocabulary must not be drafted")?;
         let exp: Vec<f32> =
             (0..4).map(|id| if id < size { (id as f32).exp() } else { 0.0 }).collect();
         let sum: f32 = exp.iter().sum();
         let want: Vec<f32> = exp.iter().map(|x| x / sum).collect();
-        close(&format!("{what}: q"), rows(&got.probs), &rows(&vec![want; 2])?, TOLERANCE)
-            .likely("q has one number for each token of the target, 0 where the draft has none")?;
+        close(&format!("{what}: q"), rows(&got.probs), &rows(&vec![want; 2])?, TOLERANCE).likely(
+            "q has one number per token of the target, and 0 for those that the small model lacks",
+        )?;
     }
     Ok(())
 }
@@ -573,8 +576,8 @@ pub fn after_an_unreadable_token_nothing_is_drafted(day: &Day) -> Outcome {
         let got = drafter.draft(&input, 2, &[0.0; 2]).map(|draft| draft.tokens.len());
         let what = format!("a draft model of 3 tokens, a target of 5, the text {text:?}: drafted");
         equal(&what, got, &want).likely(
-            "the small model has no row for a token of the target's padding: an empty draft, no \
-                error",
+            "the small model can't read a token beyond its own vocabulary: that's an empty draft, \
+             and no error",
         )?;
     }
     Ok(())
@@ -611,12 +614,12 @@ fn mute<'a>(
 pub fn the_draft_leaves_room_for_the_pass_itself(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     for (k, len, max, want, why) in [
-        (4, 5, 100, 4, "K"),
+        (4, 5, 100, 4, "a draft has K tokens at most"),
         (4, 5, 4, 3, "the text may have 4 more, and the pass itself adds one"),
         (4, 5, 1, 0, "the text may have 1 more, and the pass itself adds it"),
         (4, 13, 100, 3, "the context of 16 leaves room for 4 more, and the pass itself adds one"),
         (4, 16, 100, 0, "the context is full, and the pass adds the last token"),
-        (0, 10, 100, 0, "K"),
+        (0, 10, 100, 0, "a draft has K tokens at most"),
     ] {
         let fake = Fake::wants(2048, 16, 1, |_| 7);
         let (asked, prompt) = (RefCell::new(vec![]), vec![5; len]);
@@ -655,16 +658,21 @@ pub fn a_greedy_draft_is_accepted_up_to_its_first_wrong_token(day: &Day) -> Outc
             vec![1, 2, 3],
             vec![1, 2, 3, 0],
             (3, 0),
-            "all are accepted, and the last row gives one more",
+            "all are accepted, and the last row yields one more",
         ),
         (
             vec![1, 2, 3],
             vec![1, 0, 3, 0],
             (1, 0),
-            "the second is rejected: the target's own comes there",
+            "the second is rejected, and the target's own choice takes its place",
         ),
-        (vec![2, 2], vec![1, 2, 2], (0, 1), "the first is rejected, and so are those behind it"),
-        (vec![], vec![3], (0, 3), "without a draft, the target still gives one token"),
+        (
+            vec![2, 2],
+            vec![1, 2, 2],
+            (0, 1),
+            "the first is rejected, and the rest is dropped with it",
+        ),
+        (vec![], vec![3], (0, 3), "without a draft, the target still chooses one token"),
     ] {
         let what = format!("tokens {draft:?} drafted, the target chooses {target:?}");
         verdict(&what, (day.verify_greedy)(&draft, &sure(&target)), &want).likely(why)?;
@@ -684,7 +692,7 @@ pub fn one_pass_returns_every_row(day: &Day) -> Outcome {
         let what = format!("text [5, 6, 7], drafted {draft:?}");
         let got = decoder.target_logits(&draft)?;
         equal(&format!("{what}: rows"), Ok(got.len()), &(draft.len() + 1))
-            .likely("one row after the text, and one after each drafted token")?;
+            .likely("there is one row after the text, and one after each drafted token")?;
         let all = [&[5, 6, 7], &draft[..]].concat();
         let want: Vec<Vec<f32>> = (3..=all.len()).map(|end| mix(&placed(&all[..end]))).collect();
         close(&what, rows(&got), &rows(&want)?, 0.0)?; // a fake model, so the numbers are copies
@@ -694,7 +702,7 @@ pub fn one_pass_returns_every_row(day: &Day) -> Outcome {
             Ok(passes.iter().map(|p| p.ids.concat()).collect()),
             &vec![fed],
         )
-        .likely("the newest token of the text and the draft, in one pass")?;
+        .likely("feed the newest token of the text and the draft, in one pass")?;
         let held = decoder.target().cache.len();
         equal(&format!("{what}: positions in the cache"), Ok(held), &all.len())?;
     }
@@ -713,8 +721,8 @@ pub fn one_pass_equals_separate_passes(day: &Day) -> Outcome {
         let step = Step::new(&*model, &all[..end], 0)?.with_logits(Logits::Last(1));
         want.push(model.forward(&step, &mut NoCache)?.i((0, 0))?);
     }
-    // The same sums in other shapes. 1e-4 is how far apart HF's own cached and uncached runs are on
-    // these models.
+    // The same sums in a different order. In transformers, cached and uncached runs of these models
+    // differ by up to 1e-4.
     let what = "story-230k, \"Lily and her dog\" and \" went to the park\" drafted";
     close(what, rows(&got), &Tensor::stack(&want, 0)?, 1e-4)
 }
@@ -751,7 +759,7 @@ pub fn no_processor_runs_after_a_certain_end_when_sampling(day: &Day) -> Outcome
     certain_end(day, true)
 }
 
-/// Decodes a block whose draft has a token after one that is sure to be rejected, or after EOS.
+/// Decodes a block whose draft has a token after one that is certain to be rejected, or after EOS.
 fn certain_end(day: &Day, sampled: bool) -> Outcome {
     let (fake, tokenizer, calls) = (table(9), tokenizer()?, RefCell::new(0));
     // Token 2 is always forbidden. After it or after EOS, every other token is forbidden, too.
@@ -780,8 +788,9 @@ fn certain_end(day: &Day, sampled: bool) -> Outcome {
         let setup = Setup { target, tokenizer: &tokenizer, request, drafter, k: 2 };
         let mut decoder = (day.decoder)(setup)?;
         decoder.set_rng(sampled.then(|| RequestRng::new(13, 0)));
-        let what =
-            format!("a rail that forbids everything after token {id}, {name}; drafted [{id}, 1]");
+        let what = format!(
+            "a rail that forbids everything after token {id}, {name}; [{id}, 1] is drafted"
+        );
         equal(&format!("{what}: tokens"), decoder.block().map(|new| new.len()), &want)?;
         equal(&format!("{what}: rows that were processed"), Ok(calls.take()), &1)?;
     }
@@ -874,8 +883,8 @@ pub fn processors_see_the_drafted_tokens(day: &Day) -> Outcome {
         &[301, 302, 303, 304, 305, 306, 307, 308, 309],
         &[],
     )
-    .likely("the processors at position i must see the text with the first i drafted tokens")?;
-    equal("and every draft was accepted: passes", Ok(decoder.counts().passes), &2)
+    .likely("the processors of row i must see the text with the first i drafted tokens")?;
+    equal("every draft is accepted: passes", Ok(decoder.counts().passes), &2)
 }
 
 pub fn the_context_ends_the_text_as_without_drafts(day: &Day) -> Outcome {
@@ -892,7 +901,7 @@ pub fn the_context_ends_the_text_as_without_drafts(day: &Day) -> Outcome {
         &got,
         &want,
     )
-    .likely("drafts must not reach past the context: the text has room for 17 more")
+    .likely("drafts must not reach past the context, which has room for 17 more tokens")
 }
 
 pub fn the_text_ends_inside_a_block(day: &Day) -> Outcome {
@@ -911,9 +920,8 @@ pub fn the_text_ends_inside_a_block(day: &Day) -> Outcome {
     };
     let ids = |tokens: Vec<Token>| tokens.iter().map(|t| t.id).collect::<Vec<_>>();
     let got = run(50, vec![305], vec![]).map(ids);
-    equal_tokens("EOS is the third of a block of 7", got, &[303, 304, 305], &[]).likely(
-        "EOS inside an accepted block ends the text there: what was accepted behind it is dropped",
-    )?;
+    equal_tokens("EOS is the third of a block of 7", got, &[303, 304, 305], &[])
+        .likely("an accepted EOS ends the text, and the accepted tokens after it are dropped")?;
     equal_tokens("3 new tokens at most", run(3, vec![0], vec![]).map(ids), &[303, 304, 305], &[])?;
     let stop = tokenizer.decode(&[304])?;
     let got = run(50, vec![0], vec![stop.clone()])?;
@@ -992,12 +1000,13 @@ pub fn any_drafter_gives_the_same_text(day: &Day) -> Outcome {
         let want = generate_cached(keeping(&target), &tokenizer, request())?;
         let want: Vec<u32> =
             want.map(|token| token.map(|token| token.id)).collect::<Result<_>>()?;
-        equal_tokens(&what, Ok(got), &want, &[])
-            .likely("the cache must hold the text and nothing else, at its own positions")?;
+        equal_tokens(&what, Ok(got), &want, &[]).likely(
+            "the cache must hold the text, each token at its own position, and nothing else",
+        )?;
         let most = passes.iter().skip(1).map(|pass| pass.ids[0].len()).max().unwrap_or(0);
         let otherwise = format!("a later pass went over {most} tokens, K + 1 are enough");
         ensure(&what, most <= k + 1, &otherwise)
-            .likely("only the newest token and the draft are fed: the rest is in the cache")?;
+            .likely("only the newest token and the draft are fed; the rest is in the cache")?;
     }
     Ok(())
 }
@@ -1056,15 +1065,16 @@ pub fn blocks_are_counted(day: &Day) -> Outcome {
     let (tokens, counts) = counted(day, &*target, &tokenizer, &ids, Box::new(Sabotage), 4)?;
     let n = tokens.len();
     let what = "a drafter that is always wrong: one token for each pass, none accepted";
-    equal(what, Ok([counts.passes, counts.accepted, counts.written]), &[n, 0, n])
-        .likely("decoder.counts.add counts a block: the draft, the verdict, the tokens written")?;
+    equal(what, Ok([counts.passes, counts.accepted, counts.written]), &[n, 0, n]).likely(
+        "decoder.counts.add counts each block once, with the number of tokens that joined the text",
+    )?;
     // The drafter knows the text, so everything is accepted: K + 1 tokens per pass.
     let known = [&ids[..], &tokens.iter().map(|token| token.id).collect::<Vec<_>>()].concat();
     let (tokens, counts) = counted(day, &*target, &tokenizer, &ids, Box::new(Known(known)), 3)?;
     let what = "a drafter that knows the text, K = 3: four tokens for each pass";
     let want = (counts.accepted, tokens.len().div_ceil(4));
     equal(what, Ok((counts.drafted, counts.passes)), &want)
-        .likely("if all are accepted, the bonus token makes K + 1")
+        .likely("if all K are accepted, the bonus token is written, too")
 }
 
 pub fn a_small_model_drafts(day: &Day) -> Outcome {
@@ -1076,13 +1086,14 @@ pub fn a_small_model_drafts(day: &Day) -> Outcome {
     same_text("\"Lily and her dog\", drafts by story-230k, K = 4", &tokens, &want)?;
     let rate = tokens.len() as f64 / counts.passes as f64;
     let what = format!("story-230k drafts for story-3m, K = 4: {rate:.2} tokens for each pass");
-    ensure(&what, rate >= 1.5, "too few: does the drafter see the whole text?")?;
+    ensure(&what, rate >= 1.5, "that is too few; does the drafter see the whole text?")?;
     let itself = (day.small)(cached(&*target), vec![], true, 2048);
     let (tokens, counts) = counted(day, &*target, &tokenizer, &ids, itself, 3)?;
     let what = "the target drafts for itself, K = 3: four tokens for each pass";
     let want = (counts.accepted, tokens.len().div_ceil(4));
-    equal(what, Ok((counts.drafted, counts.passes)), &want)
-        .likely("the drafter's cache must not fall behind: every drafted token is accepted here")
+    equal(what, Ok((counts.drafted, counts.passes)), &want).likely(
+        "a model agrees with its own drafts, so the drafter hasn't read the text it should have",
+    )
 }
 
 pub fn a_small_models_samples_follow_the_target(day: &Day) -> Outcome {
