@@ -166,7 +166,7 @@ pub fn verify_greedy(draft: &[u32], target: &[Vec<f32>]) -> Result<Verdict> {
 }
 
 /// Returns the target's logits `(V)` after the sequence and after each drafted token, from a single
-/// pass: K drafted tokens give K + 1 rows.
+/// pass: K + 1 rows for K drafted tokens.
 ///
 /// # Errors
 /// If a drafted token isn't in the vocabulary, or the model fails.
@@ -297,8 +297,8 @@ impl Drafter for ModelDrafter<'_> {
 /// # Errors
 /// If no token can be drawn.
 pub fn verify_same_seed(draft: &[u32], target: &[Vec<f32>], uniforms: &[f32]) -> Result<Verdict> {
-    // task 13.8 (challenge): Verify a draft so that the same seed gives the same text
-    todo!("day 13, task 8: Verify a draft so that the same seed gives the same text")
+    // task 13.8 (challenge): Verify a draft so that the same seed writes the same text
+    todo!("day 13, task 8: Verify a draft so that the same seed writes the same text")
 }
 
 /// Draws a token from `p (V)` with proposals from `q (V)` by classical rejection sampling (von
