@@ -759,7 +759,7 @@ pub fn no_processor_runs_after_a_certain_end_when_sampling(day: &Day) -> Outcome
     certain_end(day, true)
 }
 
-/// Decodes a block whose draft has a token after one that is certain to be rejected, or after EOS.
+/// Decodes a block with a drafted token after one that is certain to be rejected, or after EOS.
 fn certain_end(day: &Day, sampled: bool) -> Outcome {
     let (fake, tokenizer, calls) = (table(9), tokenizer()?, RefCell::new(0));
     // Token 2 is always forbidden. After it or after EOS, every other token is forbidden, too.
@@ -1101,7 +1101,7 @@ pub fn a_small_models_samples_follow_the_target(day: &Day) -> Outcome {
     sampled(day, "a small model")
 }
 
-/// Builds a model of four tokens whose next distribution depends on the last token. `tilt` makes
+/// Builds a model of four tokens. The next distribution depends on the last token. `tilt` makes
 /// the target and the draft differ.
 fn dice(tilt: f32) -> Fake {
     Fake::new(4, 64, 1_000_000, move |ids| {
