@@ -253,16 +253,20 @@ pub fn decode_block(decoder: &mut SpeculativeDecoder) -> Result<Vec<Token>> {
 /// `max(p - q, 0)`, scaled to sum to 1. If `p` equals `q` nothing is left over, and only rounding
 /// can have rejected a token; then it is `p` itself.
 ///
-/// `p` and `q` are distributions over the same vocabulary.
-pub fn residual(p: &[f32], q: &[f32]) -> Vec<f32> {
+/// # Errors
+/// If `p` and `q` have different lengths.
+pub fn residual(p: &[f32], q: &[f32]) -> Result<Vec<f32>> {
     // task 13.5: Compute the residual distribution
     // <solution>
+    if p.len() != q.len() {
+        bail!("p has {} probabilities, q {}: not one vocabulary", p.len(), q.len())
+    }
     let left: Vec<f32> = p.iter().zip(q).map(|(p, q)| (p - q).max(0.0)).collect();
     let sum = left.iter().map(|x| f64::from(*x)).sum::<f64>() as f32;
     if sum == 0.0 {
-        return p.to_vec();
+        return Ok(p.to_vec());
     }
-    left.iter().map(|x| x / sum).collect()
+    Ok(left.iter().map(|x| x / sum).collect())
     // </solution>
 }
 
@@ -284,7 +288,7 @@ pub fn verify(draft: &Draft, target: &[Vec<f32>], uniforms: &[f32]) -> Result<Ve
     for (i, token) in draft.tokens.iter().enumerate() {
         let (p, q, id) = (&target[i], &draft.probs[i], *token as usize);
         if uniforms[i] * q[id] >= p[id] {
-            return Ok(Verdict { accepted: i, next: sample(&residual(p, q), uniforms[n])? });
+            return Ok(Verdict { accepted: i, next: sample(&residual(p, q)?, uniforms[n])? });
         }
     }
     Ok(Verdict { accepted: n, next: sample(&target[n], uniforms[n])? })

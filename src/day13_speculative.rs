@@ -216,8 +216,9 @@ pub fn decode_block(decoder: &mut SpeculativeDecoder) -> Result<Vec<Token>> {
 /// `max(p - q, 0)`, scaled to sum to 1. If `p` equals `q` nothing is left over, and only rounding
 /// can have rejected a token; then it is `p` itself.
 ///
-/// `p` and `q` are distributions over the same vocabulary.
-pub fn residual(p: &[f32], q: &[f32]) -> Vec<f32> {
+/// # Errors
+/// If `p` and `q` have different lengths.
+pub fn residual(p: &[f32], q: &[f32]) -> Result<Vec<f32>> {
     // task 13.5: Compute the residual distribution
     todo!("day 13, task 5: Compute the residual distribution")
 }

@@ -401,7 +401,7 @@ fn printed(paper: &Paper) -> Result<BTreeMap<&'static str, String>> {
     let ratios: Vec<f32> = p.iter().zip(&q).map(|(p, q)| (p / q).min(1.0)).collect();
     text += &for_words("p / q, at most", &ratios);
     text += &for_words("min(p, q)", &both);
-    text += &for_words("residual", &residual(&p, &q));
+    text += &for_words("residual", &residual(&p, &q)?);
     let _ = writeln!(text, "accepted with probability {}", number(overlap(&p, &q)));
     all.insert("day13_pq", text);
     Ok(all)

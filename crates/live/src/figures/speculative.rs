@@ -44,7 +44,7 @@ pub fn answer(question: Question) -> Answer {
         }
     }
     Ok(json!({
-        "p": p, "q": q, "residual": residual(&p, &q), "overlap": overlap(&p, &q),
+        "p": p, "q": q, "residual": residual(&p, &q)?, "overlap": overlap(&p, &q),
         "drafted": drafted, "accepted": accepted, "written": written, "first": first,
     }))
 }
