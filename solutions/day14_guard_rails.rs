@@ -1,6 +1,6 @@
 //! Day 14: guard rails. An automaton reads the text byte by byte, and a token is legal if none of
-//! its bytes breaks the rule. This keeps an answer in its format and a blocked word out of the text,
-//! whatever tokens they are made of.
+//! its bytes breaks the rule. This keeps an answer in its format, and a blocked word out of the
+//! text, however they are split into tokens.
 
 use candecode::kit::dfa::{any_word, Dfa, StateID};
 use candecode::kit::{LogitsProcessor, ProcessorInput, Tokenizer};
@@ -23,7 +23,7 @@ pub fn may_choose(choices: &[String], written: &[u8], piece: &[u8]) -> bool {
     // </solution>
 }
 
-/// What a match of the pattern means.
+/// The meaning of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// The whole generated text must match.
@@ -36,7 +36,7 @@ pub enum Rule {
     BlockWord,
 }
 
-/// An automaton over bytes, and the rule that its matches stand for.
+/// A byte automaton, and the rule that its matches stand for.
 pub struct Automaton {
     dfa: Dfa,
     rule: Rule,
@@ -235,8 +235,8 @@ impl GuardRail {
         written_by_user || self.automaton.may_end(state)
     }
 
-    /// Returns those of the allowed tokens with which the text may end: EOS, and tokens
-    /// that lead to a state where it may end.
+    /// Returns a mask of those allowed tokens with which the text may end: EOS, and
+    /// tokens that lead to a state where it may end.
     fn ending(&self, state: StateID, first: bool, eos: &[u32], allowed: &[bool]) -> Vec<bool> {
         let mut ending = vec![false; allowed.len()];
         for (id, ends) in ending.iter_mut().enumerate() {
@@ -261,9 +261,9 @@ impl LogitsProcessor for GuardRail {
     /// Sets the logits of all illegal tokens to `-inf` and leaves the others as they
     /// are. Ids beyond the mask are illegal.
     ///
-    /// EOS ids are legal exactly where the text may end, whatever their bytes. If this
-    /// is the last token (`remaining` is 1), only tokens with which the text may end are
-    /// legal. If there are none, the rule for the last token is ignored.
+    /// EOS ids are legal exactly where the text may end; their bytes don't matter. If
+    /// this is the last token (`remaining` is 1), only tokens with which the text may
+    /// end are legal. If there are none, the rule for the last token is ignored.
     fn process(&self, input: &ProcessorInput, logits: &mut [f32]) -> Result<()> {
         // task 14.5: Set the logits of illegal tokens to -inf; mind EOS and the last token
         // <solution>
@@ -344,8 +344,9 @@ pub fn block_pattern(words: &[String], whole: bool) -> Result<String> {
 }
 
 impl Automaton {
-    /// Returns whether the text breaks a block list: under [`Rule::BlockSubstring`] if
-    /// it ends in a match, under [`Rule::BlockWord`] if it did so before its last byte.
+    /// Returns whether the last byte of the text broke the rule of a block list: under
+    /// [`Rule::BlockSubstring`] by completing a match, under [`Rule::BlockWord`] by
+    /// showing that the word before it stands alone.
     pub fn violates_block(&self, state: StateID) -> bool {
         // task 14.6: Decide for each of the two rules whether the last byte broke it
         // <solution>
@@ -388,8 +389,8 @@ impl GuardRail {
 }
 
 /// Compiles the automata of a block list. With `whole`, a stop string can make a
-/// word stand alone, because it is cut off together with what follows the word. That
-/// takes a second automaton.
+/// word stand alone, because it is cut off: with the stop string `s`, `dogs` becomes
+/// `dog`. That takes a second automaton.
 ///
 /// # Errors
 /// If a word is empty, or the list is too large.
