@@ -419,7 +419,7 @@ fn check_alike(reference: &[Vec<f32>], other: &[Vec<f32>]) -> Result<()> {
 /// tokens of the vocabulary after the model has read tokens 0 to `t`.
 ///
 /// # Errors
-/// Those of [`check_text`].
+/// Those of `check_text`.
 pub fn perplexity(log_probs: &[Vec<f32>], tokens: &[u32]) -> Result<f64> {
     // task 19.10: Compute the perplexity of a text
     // <solution>
@@ -438,7 +438,7 @@ pub fn perplexity(log_probs: &[Vec<f32>], tokens: &[u32]) -> Result<f64> {
 /// the other's, both given as logarithms. Tokens with p = 0 (their logarithm is -∞) contribute 0.
 ///
 /// # Errors
-/// Those of [`check_alike`].
+/// Those of `check_alike`.
 pub fn mean_kl(reference: &[Vec<f32>], other: &[Vec<f32>]) -> Result<f64> {
     // task 19.11: Compute the mean KL divergence of two models
     // <solution>
@@ -460,7 +460,7 @@ pub fn mean_kl(reference: &[Vec<f32>], other: &[Vec<f32>]) -> Result<f64> {
 /// the first token, as in day 7's `argmax`.
 ///
 /// # Errors
-/// Those of [`check_alike`].
+/// Those of `check_alike`.
 pub fn same_best(reference: &[Vec<f32>], other: &[Vec<f32>]) -> Result<f64> {
     check_alike(reference, other)?;
     let mut same = 0;
