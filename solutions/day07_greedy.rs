@@ -17,7 +17,7 @@ use candle_core::{bail, Result};
 /// # Errors
 /// If there are no logits, if any of them is NaN, or if all are `-inf`.
 pub fn argmax(logits: &[f32]) -> Result<u32> {
-    // task 7.1: Return the index of the largest logit; reject a row that has none
+    // task 7.1: Return the index of the largest logit, or an error for an invalid row
     // <solution>
     let mut best = 0;
     for (id, logit) in logits.iter().enumerate() {

@@ -171,8 +171,8 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// Looks up the embedding of each of the step's ids, `(B, T)`, and returns the stream, `(B, T,
-    /// C)`. If the model has a table of positions, adds its rows for the step's positions.
+    /// Looks up the embeddings of the step's ids: `(B, T)` to the stream, `(B, T, C)`. If the model
+    /// has a table of positions, adds its rows for the step's positions.
     ///
     /// The embedding table may be bf16 or f16 in memory; the stream has the type that
     /// [`activation_dtype`] returns, and so has the table of positions.

@@ -18,8 +18,8 @@ use candle_core::{bail, Result};
 /// # Errors
 /// If there are no logits, if any of them is NaN, or if all are `-inf`.
 pub fn argmax(logits: &[f32]) -> Result<u32> {
-    // task 7.1: Return the index of the largest logit; reject a row that has none
-    todo!("day 7, task 1: Return the index of the largest logit; reject a row that has none")
+    // task 7.1: Return the index of the largest logit, or an error for an invalid row
+    todo!("day 7, task 1: Return the index of the largest logit, or an error for an invalid row")
 }
 
 /// Returns the logarithm of the softmax, `x - ln Σ exp(x)`, computed so that `exp` never overflows
