@@ -1,14 +1,14 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 17: a kernel. A product with a model's weights, by hand: several running sums, several
-//! vectors for each row of weights that is read, 16-bit weights widened in registers, blocks of
-//! rows over threads, and all of it as an operation on candle's tensors.
+//! Day 17: a kernel. A product with a model's weights, written by hand: several running sums, several
+//! vectors per row of weights, 16-bit weights widened in registers, and blocks of rows on several
+//! threads, as an operation on candle's tensors.
 //!
-//! Everything is safe Rust that the compiler turns into vector instructions. What is called inside
-//! `Arch::dispatch` is `#[inline(always)]`, so that it is compiled for the processor that is found,
-//! and not for the oldest one that the program may meet.
+//! Everything is safe Rust that the compiler turns into vector instructions. The functions called
+//! inside `Arch::dispatch` are `#[inline(always)]`, so they are compiled for the CPU that runs the
+//! program instead of the oldest one it supports.
 
-// The inner loops go by index. What an iterator does is a call, and a call that stays one is not
-// compiled for the vectors of this processor.
+// The inner loops use indices. An iterator's `next` that isn't inlined would be a call, and would
+// not be compiled for this CPU's vector instructions.
 #![allow(clippy::needless_range_loop)]
 
 use candecode::kit::device::on_cpu;
@@ -20,9 +20,9 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// A number as weights are stored: in memory as it is, in registers as f32.
+/// A type of stored weights. They stay as they are in memory and become f32 in registers.
 pub trait Stored: Copy + Send + Sync {
-    /// The same number as f32, exactly.
+    /// Returns the same number as f32, exactly.
     fn widen(self) -> f32;
 }
 
@@ -33,60 +33,59 @@ impl Stored for f32 {
     }
 }
 
+/// Number of running sums in [`dot`]: four AVX2 vectors of 8 numbers.
+pub const SUMS: usize = 32;
+
+/// Returns the dot product of a row of weights and a vector of the same length. Adds product `i` to
+/// running sum `i mod` [`SUMS`]. The last `len mod SUMS` products, which don't fill a chunk, are
+/// added at the end.
+///
+/// With a single running sum, each addition would wait for the previous one, and the compiler must
+/// not reorder a sum of floats.
+#[inline(always)]
+pub fn dot<W: Stored>(row: &[W], x: &[f32]) -> f32 {
+    // task 17.1: Compute a dot product with several running sums
+    todo!("day 17, task 1: Compute a dot product with several running sums")
+}
+
 impl Stored for bf16 {
-    /// bf16 is the upper half of an f32: its sign, its 8 bits of exponent, and the first 7 of its
-    /// 23 bits of fraction. `to_bits` gives these 16 bits as a `u16`, and `f32::from_bits` makes a
-    /// number of 32.
+    /// A bf16 is the upper half of an f32: its sign, its 8 exponent bits, and the first 7 of its 23
+    /// fraction bits.
     #[inline(always)]
     fn widen(self) -> f32 {
-        // task 17.1: the 16 bits, where an f32 has them
-        todo!("day 17, task 1: the 16 bits, where an f32 has them")
+        // task 17.2: Turn the 16 bits of a bf16 into the f32 with the same value
+        todo!("day 17, task 2: Turn the 16 bits of a bf16 into the f32 with the same value")
     }
 }
 
-/// Running sums of [`dot`]: four vectors of AVX2, which hold 8 numbers each.
-pub const SUMS: usize = 32;
-
-/// The dot product of a row of weights and a vector of the same length. Product `i` is added to
-/// running sum `i mod` [`SUMS`]. The last `len mod SUMS` numbers, which fill no whole chunk, are
-/// added at the end.
-///
-/// With one running sum every addition waits for the one before it, and a sum of f32 may not be
-/// reordered by the compiler. With several it may do many at a time.
-#[inline(always)]
-pub fn dot<W: Stored>(row: &[W], x: &[f32]) -> f32 {
-    // task 17.2: a running sum for each place in a chunk; then the sums, and the tail
-    todo!("day 17, task 2: a running sum for each place in a chunk; then the sums, and the tail")
-}
-
-/// Running sums of each vector in [`dot_pair`].
+/// Number of running sums per vector in [`dot_pair`].
 pub const PAIR_SUMS: usize = 16;
 
-/// The dot products of a row of weights with two vectors of its length. Each weight is read and
-/// widened once, and multiplied twice.
+/// Returns the dot products of a row of weights with two vectors of the same length. Reads and
+/// widens each weight once, and multiplies it twice.
 ///
-/// As in [`dot`] there are several running sums, [`PAIR_SUMS`] for each vector.
+/// Uses [`PAIR_SUMS`] running sums per vector, as [`dot`] uses [`SUMS`].
 #[inline(always)]
 pub fn dot_pair<W: Stored>(row: &[W], first: &[f32], second: &[f32]) -> [f32; 2] {
-    // task 17.3: as in `dot`, with running sums for each of the two vectors
-    todo!("day 17, task 3: as in `dot`, with running sums for each of the two vectors")
+    // task 17.3: Multiply a row with two vectors, and widen each weight once
+    todo!("day 17, task 3: Multiply a row with two vectors, and widen each weight once")
 }
 
-/// The products of some rows of weights with all vectors. `rows` is rows of `inner` numbers, one
-/// behind the other, and so is `x` with its vectors. The product of row `r` and vector `v` becomes
-/// `y[r * vectors + v]`, and `y` has room for exactly these.
+/// Multiplies some rows of weights with all vectors. `rows` holds rows of `inner` numbers, one after
+/// another, and `x` holds vectors of `inner` numbers. Writes the product of row `r` and vector `v` to
+/// `y[r * vectors + v]`; `y` has exactly that many elements.
 ///
-/// Rows are taken one after the other, each for all vectors before the next: after it has been
-/// read for the first of them it is in the processor's cache. Vectors are taken two at a time, and
-/// the last alone where their number is odd.
+/// Finishes each row before it reads the next, because a row that was read for one vector is in the
+/// CPU's cache for the others. Takes two vectors at a time, and the last one alone if their number
+/// is odd.
 #[inline(always)]
 pub fn block_products<W: Stored>(rows: &[W], x: &[f32], inner: usize, y: &mut [f32]) {
-    // task 17.4: for each row, its products with pairs of vectors, and with one that is left
-    todo!("day 17, task 4: for each row, its products with pairs of vectors, and with one that is left")
+    // task 17.4: Multiply each row with all vectors, two at a time
+    todo!("day 17, task 4: Multiply each row with all vectors, two at a time")
 }
 
-/// What [`block_products`] does, compiled for every kind of vectors that pulp knows: pulp asks the
-/// processor which it has, and calls that one.
+/// The arguments of [`block_products`], which pulp compiles for every set of vector instructions it
+/// supports. It runs the best one that the CPU has.
 struct BlockProducts<'a, W> {
     rows: &'a [W],
     x: &'a [f32],
@@ -103,49 +102,63 @@ impl<W: Stored> WithSimd for BlockProducts<'_, W> {
     }
 }
 
-/// [`block_products`] with the vectors of this processor.
+/// Runs [`block_products`], compiled for this CPU's vector instructions.
 pub fn vectorised<W: Stored>(rows: &[W], x: &[f32], inner: usize, y: &mut [f32]) {
     Arch::new().dispatch(BlockProducts { rows, x, inner, y });
 }
 
-/// Multiply-adds below which a second thread costs more than it saves.
+/// Products with fewer multiply-adds than this run on one thread: a second one would cost more than
+/// it saves.
 pub const SERIAL: usize = 1 << 16;
 
-/// Blocks for each thread. With more blocks than threads, one whose core is taken for a while
-/// leaves its blocks to the others.
+/// Maximum number of blocks per thread. With several blocks each, a thread whose core is busy with
+/// something else leaves its blocks to the others.
 pub const BLOCKS_PER_THREAD: usize = 4;
 
-/// How many rows of weights make a block, of `rows` with `inner` numbers each, for `vectors`
-/// vectors: all of them, where there is one thread or where the whole product has fewer than
-/// [`SERIAL`] multiply-adds; else so many that there are at most [`BLOCKS_PER_THREAD`] blocks for
-/// each thread. Never 0.
+/// Returns the number of rows of weights per block, for a product of `rows` rows of `inner` numbers
+/// with some vectors. It's all rows if there is one thread, or if the product has fewer than
+/// [`SERIAL`] multiply-adds. Otherwise it's the smallest number that makes at most
+/// [`BLOCKS_PER_THREAD`] blocks per thread. Never 0.
 pub fn block_rows(rows: usize, inner: usize, vectors: usize, threads: usize) -> usize {
-    // task 17.5: one block, or at most four for each thread
-    todo!("day 17, task 5: one block, or at most four for each thread")
+    // task 17.5: Choose the number of rows per block
+    todo!("day 17, task 5: Choose the number of rows per block")
 }
 
-/// `x · wᵀ`: `w` is rows of `inner` numbers, `x` is vectors of `inner` numbers. The result is one
-/// row for each vector, with a number for each row of `w`: `(vectors, rows)`.
+/// Computes `x · wᵀ`, where `w` holds rows of `inner` numbers and `x` holds vectors of `inner`
+/// numbers. The result is `(vectors, rows)`: for each vector, its product with every row.
 ///
-/// Blocks of [`block_rows`] rows are shared among rayon's threads. A block's products with all
-/// vectors lie together in `(rows, vectors)`, so that every thread has a part of the memory for
-/// itself. At the end they are put into the order of the result.
+/// Rayon's threads share blocks of [`block_rows`] rows. The result has the same bits for any number
+/// of threads.
 ///
 /// # Panics
 /// If `inner` is 0.
 pub fn multiply<W: Stored>(w: &[W], x: &[f32], inner: usize) -> Vec<f32> {
-    // task 17.6: blocks over threads, `vectorised` for each; then rows and vectors change places
-    todo!("day 17, task 6: blocks over threads, `vectorised` for each; then rows and vectors change places")
+    // task 17.6: Multiply blocks of rows on several threads, and return them vector by vector
+    todo!("day 17, task 6: Multiply blocks of rows on several threads, and return them vector by vector")
 }
 
-/// The numbers of a tensor in the order of its shape. Where they lie so in the storage already they
-/// are borrowed, and else they are gathered.
+/// Returns the numbers of a tensor in the order of its shape. Borrows them if they are contiguous in
+/// the storage, and gathers them otherwise.
 ///
 /// # Errors
 /// If the storage has numbers of another type.
 pub fn numbers<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) -> Result<Cow<'a, [T]>> {
-    // task 17.7: a part of the storage, or number after number where the layout says they are
-    todo!("day 17, task 7: a part of the storage, or number after number where the layout says they are")
+    let all = storage.as_slice::<T>()?;
+    if let Some((start, end)) = layout.contiguous_offsets() {
+        return Ok(Cow::Borrowed(&all[start..end]));
+    }
+    let count = layout.shape().elem_count();
+    let mut gathered = Vec::with_capacity(count);
+    for number in 0..count {
+        let mut place = layout.start_offset();
+        let mut rest = number; // the index in this dimension and the ones before it
+        for (size, stride) in layout.dims().iter().zip(layout.stride()).rev() {
+            place += rest % size * stride;
+            rest /= size;
+        }
+        gathered.push(all[place]);
+    }
+    Ok(Cow::Owned(gathered))
 }
 
 /// `x · wᵀ` as an operation on `x`, for [`Tensor::apply_op1_no_bwd`].
@@ -159,19 +172,32 @@ impl CustomOp1 for Product<'_> {
         "day17-product"
     }
 
-    /// The storage and layout are those of `x`: f32, `(…, inner)`, with any strides. The result is
-    /// contiguous, and its shape is `(…, out)`.
+    /// Multiplies `x`, given as storage and layout: f32, `(…, inner)`, with any strides. The result is
+    /// contiguous, `(…, out)`.
     ///
     /// # Errors
-    /// If `w` is no matrix, is not on the CPU or is neither f32 nor bf16; if `inner` is 0; if `x`
-    /// has no dimensions, a last one that is not `inner`, or numbers that are not f32.
+    /// If `w` isn't a matrix, isn't on the CPU, or is neither f32 nor bf16; if `inner` is 0; if `x`
+    /// isn't f32, or its last dimension isn't `inner`.
     fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        // task 17.8: refuse what does not fit, take the numbers, multiply, and say the shape
-        todo!("day 17, task 8: refuse what does not fit, take the numbers, multiply, and say the shape")
+        let (out, inner) = self.w.dims2()?;
+        let mut shape = layout.dims().to_vec();
+        match shape.last_mut() {
+            Some(last) if *last == inner && inner > 0 => *last = out,
+            _ => bail!("x is {:?}, and the weights are ({out}, {inner})", layout.dims()),
+        }
+        let x = numbers::<f32>(storage, layout)?;
+        let (w_storage, w_layout) = self.w.storage_and_layout();
+        let Storage::Cpu(w_storage) = &*w_storage else { bail!("the weights are not on the CPU") };
+        let y = match w_storage {
+            CpuStorage::F32(_) => multiply(&numbers::<f32>(w_storage, w_layout)?, &x, inner),
+            CpuStorage::BF16(_) => multiply(&numbers::<bf16>(w_storage, w_layout)?, &x, inner),
+            _ => bail!("the weights are {:?}: this kernel reads f32 and bf16", self.w.dtype()),
+        };
+        Ok((CpuStorage::F32(y), Shape::from(shape)))
     }
 
-    /// The same on an Apple graphics processor, with the kernel of [`metal_source`]: `x` and `w`
-    /// are f32 and contiguous.
+    /// Does the same on an Apple GPU, with the kernel of [`metal_source`]. `x` and `w` must be f32 and
+    /// contiguous.
     #[cfg(feature = "metal")]
     fn metal_fwd(&self, storage: &MetalStorage, layout: &Layout) -> Result<(MetalStorage, Shape)> {
         let (rows, inner) = self.w.dims2()?;
@@ -210,16 +236,39 @@ impl CustomOp1 for Product<'_> {
     }
 }
 
-/// Threads of a threadgroup of the Metal kernel: one simdgroup, which is 32 threads on every Apple
-/// graphics processor.
+/// Computes `x · wᵀ` (torch `linear` without a bias) with this day's kernel: `x` is `(…, inner)`, `w`
+/// is `(out, inner)`, and the result is `(…, out)`.
+///
+/// # Errors
+/// Same as [`Product::cpu_fwd`].
+pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    let product = |of: &[&Tensor]| of[0].apply_op1_no_bwd(&Product { w: of[1] });
+    if x.device().is_metal() {
+        return product(&[x, w]); // `metal_fwd`
+    }
+    on_cpu(&[x, w], product)
+}
+
+/// Returns the index of the row of `w` whose product with the vector `x` is largest. Ties go to the
+/// first of the rows. `w` holds at least one row of `inner` numbers, and all products are finite.
+///
+/// Rayon's threads share blocks of [`block_rows`] rows, and no more than a block's products are kept.
+/// The result is the same for any number of threads.
+pub fn largest_product<W: Stored>(w: &[W], x: &[f32], inner: usize) -> usize {
+    // task 17.7 (challenge): Find the row with the largest product without keeping all products
+    todo!("day 17, task 7: Find the row with the largest product without keeping all products")
+}
+
+/// Threads per threadgroup of the Metal kernel: one simdgroup, which has 32 threads on every Apple
+/// GPU.
 pub const METAL_LANES: usize = 32;
 
-/// The product as a program in the Metal shading language: `kernel void products`, with the
+/// Returns the product as a program in the Metal shading language: `kernel void products`, with the
 /// arguments
 ///
 /// - `device const float *w [[buffer(0)]]`, the weights, rows of `inner` numbers;
 /// - `device const float *x [[buffer(1)]]`, the vectors, of `inner` numbers each;
-/// - `device float *y [[buffer(2)]]`, where vector `v`'s product with row `r` goes to
+/// - `device float *y [[buffer(2)]]`, which receives vector `v`'s product with row `r` at index
 ///   `v * rows + r`;
 /// - `constant uint &inner [[buffer(3)]]` and `constant uint &rows [[buffer(4)]]`;
 /// - `uint2 group [[threadgroup_position_in_grid]]`: the row is `group.x`, the vector `group.y`;
@@ -227,11 +276,11 @@ pub const METAL_LANES: usize = 32;
 ///
 /// A threadgroup of [`METAL_LANES`] threads computes one product.
 pub fn metal_source() -> &'static str {
-    // task 17.9 (further): every 32nd number for each thread, then one sum of all threads' sums
-    todo!("day 17, task 9: every 32nd number for each thread, then one sum of all threads' sums")
+    // task 17.8 (further): Write the product as a Metal kernel in which 32 threads share a row
+    todo!("day 17, task 8: Write the product as a Metal kernel in which 32 threads share a row")
 }
 
-/// [`metal_source`], compiled once: a process has one GPU, and compiling takes longer than a pass.
+/// Compiles [`metal_source`] once: a process has one GPU, and compiling takes longer than a pass.
 #[cfg(feature = "metal")]
 fn metal_pipeline(
     device: &candle_metal_kernels::metal::Device,
@@ -248,17 +297,4 @@ fn metal_pipeline(
     let function = library.get_function("products", None)?;
     let pipeline = device.new_compute_pipeline_state_with_function(&function)?;
     Ok(COMPILED.get_or_init(|| pipeline).clone())
-}
-
-/// `x · wᵀ` (torch `linear` without a bias) with the kernel of this day: `x` is `(…, inner)`, `w`
-/// is `(out, inner)`, the result is `(…, out)`.
-///
-/// # Errors
-/// As [`Product::cpu_fwd`].
-pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
-    let product = |of: &[&Tensor]| of[0].apply_op1_no_bwd(&Product { w: of[1] });
-    if x.device().is_metal() {
-        return product(&[x, w]); // a kernel of its own: `metal_fwd`
-    }
-    on_cpu(&[x, w], product)
 }

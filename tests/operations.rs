@@ -8,6 +8,7 @@ use candecode::day05_model::Transformer;
 use candecode::day12_batching::BatchCache;
 use candecode::day12_batching::{left_pad, ragged_mask};
 use candecode::day16_cost_of_a_token::{bytes_moved, Pass, Precision};
+use candecode::day17_kernel::numbers;
 use candecode::day18_flash_attention::{heads_of, RowMask};
 use candecode::engine::load::load_transformer;
 use candecode::engine::operations::{choose, Kernels};
@@ -15,7 +16,9 @@ use candecode::engine::Engine;
 use candecode::kernels;
 use candecode::kit::{Batch, Cache, Logits, Model, NoCache, Ops, SamplingParams, SharedOps};
 use candecode::kit::{Step, View};
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Device, Layout, Result, Storage, Tensor};
+use std::borrow::Cow;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -346,4 +349,33 @@ fn day_18_reads_heads_in_place() {
     let turned = tensor(&[1, 2, 2, 3]).transpose(2, 3).unwrap();
     assert!(heads_of(&[0.0; 12], turned.layout()).is_err());
     assert!(heads_of(&[0.0; 24], tensor(&[2, 12]).layout()).is_err());
+}
+
+#[test]
+fn day_17_borrows_contiguous_numbers_and_gathers_others() {
+    let counting = |shape: &[usize]| {
+        let len = shape.iter().product::<usize>() as f32;
+        Tensor::arange(0f32, len, &Device::Cpu).unwrap().reshape(shape).unwrap()
+    };
+    let read = |x: &Tensor| {
+        let (storage, layout) = x.storage_and_layout();
+        let Storage::Cpu(storage) = &*storage else { unreachable!("made on the CPU") };
+        let numbers = numbers::<f32>(storage, layout).unwrap();
+        (numbers.to_vec(), matches!(numbers, Cow::Borrowed(_)))
+    };
+    let x = counting(&[3, 4]);
+    let borrowed = |numbers: Range<usize>| (numbers.map(|n| n as f32).collect(), true);
+    assert_eq!(read(&x), borrowed(0..12));
+    assert_eq!(read(&x.narrow(0, 1, 2).unwrap()), borrowed(4..12));
+    assert_eq!(read(&x.narrow(0, 0, 1).unwrap()), borrowed(0..4));
+    let columns = x.narrow(1, 1, 2).unwrap();
+    assert_eq!(read(&columns), (vec![1.0, 2.0, 5.0, 6.0, 9.0, 10.0], false));
+    let turned = counting(&[2, 3]).t().unwrap();
+    assert_eq!(read(&turned), (vec![0.0, 3.0, 1.0, 4.0, 2.0, 5.0], false));
+    let spread = counting(&[3]).narrow(0, 1, 1).unwrap().broadcast_as(4).unwrap();
+    assert_eq!(read(&spread), (vec![1.0; 4], false));
+    let part = counting(&[4, 2, 3]).narrow(0, 2, 1).unwrap().transpose(1, 2).unwrap();
+    assert_eq!(read(&part), (vec![12.0, 15.0, 13.0, 16.0, 14.0, 17.0], false));
+    let (storage, layout) = (candle_core::CpuStorage::F64(vec![1.0]), Layout::contiguous(1));
+    assert!(numbers::<f32>(&storage, &layout).is_err());
 }
