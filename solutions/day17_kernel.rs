@@ -19,7 +19,8 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// A type of stored weights. They stay as they are in memory and become f32 in registers.
+/// A type of stored weights. They stay as they are in memory and become f32 in
+/// registers.
 pub trait Stored: Copy + Send + Sync {
     /// Returns the same number as f32, exactly.
     fn widen(self) -> f32;
@@ -35,12 +36,12 @@ impl Stored for f32 {
 /// Number of running sums in [`dot`]: four AVX2 vectors of 8 numbers.
 pub const SUMS: usize = 32;
 
-/// Returns the dot product of a row of weights and a vector of the same length. Adds product `i` to
-/// running sum `i mod` [`SUMS`]. The last `len mod SUMS` products, which don't fill a chunk, are
-/// added at the end.
+/// Returns the dot product of a row of weights and a vector of the same length.
+/// Adds product `i` to running sum `i mod` [`SUMS`]. The last `len mod SUMS`
+/// products, which don't fill a chunk, are added at the end.
 ///
-/// With a single running sum, each addition would wait for the previous one, and the compiler must
-/// not reorder a sum of floats.
+/// With a single running sum, each addition would wait for the previous one, and
+/// the compiler must not reorder a sum of floats.
 #[inline(always)]
 pub fn dot<W: Stored>(row: &[W], x: &[f32]) -> f32 {
     // task 17.1: Compute a dot product with several running sums
@@ -67,8 +68,8 @@ pub fn dot<W: Stored>(row: &[W], x: &[f32]) -> f32 {
 }
 
 impl Stored for bf16 {
-    /// A bf16 is the upper half of an f32: its sign, its 8 exponent bits, and the first 7 of its 23
-    /// fraction bits.
+    /// A bf16 is the upper half of an f32: its sign, its 8 exponent bits, and the first
+    /// 7 of its 23 fraction bits.
     #[inline(always)]
     fn widen(self) -> f32 {
         // task 17.2: Turn the 16 bits of a bf16 into the f32 with the same value
@@ -81,8 +82,8 @@ impl Stored for bf16 {
 /// Number of running sums per vector in [`dot_pair`].
 pub const PAIR_SUMS: usize = 16;
 
-/// Returns the dot products of a row of weights with two vectors of the same length. Reads and
-/// widens each weight once, and multiplies it twice.
+/// Returns the dot products of a row of weights with two vectors of the same
+/// length. Reads and widens each weight once, and multiplies it twice.
 ///
 /// Uses [`PAIR_SUMS`] running sums per vector, as [`dot`] uses [`SUMS`].
 #[inline(always)]
@@ -118,13 +119,14 @@ pub fn dot_pair<W: Stored>(row: &[W], first: &[f32], second: &[f32]) -> [f32; 2]
     // </solution>
 }
 
-/// Multiplies some rows of weights with all vectors. `rows` holds rows of `inner` numbers, one after
-/// another, and `x` holds vectors of `inner` numbers. Writes the product of row `r` and vector `v` to
-/// `y[r * vectors + v]`; `y` has exactly that many elements.
+/// Multiplies some rows of weights with all vectors. `rows` holds rows of `inner`
+/// numbers, one after another, and `x` holds vectors of `inner` numbers. Writes the
+/// product of row `r` and vector `v` to `y[r * vectors + v]`; `y` has exactly that
+/// many elements.
 ///
-/// Finishes each row before it reads the next, because a row that was read for one vector is in the
-/// CPU's cache for the others. Takes two vectors at a time, and the last one alone if their number
-/// is odd.
+/// Finishes each row before it reads the next, because a row that was read for one
+/// vector is in the CPU's cache for the others. Takes two vectors at a time, and
+/// the last one alone if their number is odd.
 #[inline(always)]
 pub fn block_products<W: Stored>(rows: &[W], x: &[f32], inner: usize, y: &mut [f32]) {
     // task 17.4: Multiply each row with all vectors, two at a time
@@ -146,8 +148,8 @@ pub fn block_products<W: Stored>(rows: &[W], x: &[f32], inner: usize, y: &mut [f
     // </solution>
 }
 
-/// The arguments of [`block_products`], which pulp compiles for every set of vector instructions it
-/// supports. It runs the best one that the CPU has.
+/// The arguments of [`block_products`], which pulp compiles for every set of vector
+/// instructions it supports. It runs the best one that the CPU has.
 struct BlockProducts<'a, W> {
     rows: &'a [W],
     x: &'a [f32],
@@ -169,18 +171,18 @@ pub fn vectorised<W: Stored>(rows: &[W], x: &[f32], inner: usize, y: &mut [f32])
     Arch::new().dispatch(BlockProducts { rows, x, inner, y });
 }
 
-/// Products with fewer multiply-adds than this run on one thread: a second one would cost more than
-/// it saves.
+/// Products with fewer multiply-adds than this run on one thread: a second one
+/// would cost more than it saves.
 pub const SERIAL: usize = 1 << 16;
 
-/// Maximum number of blocks per thread. With several blocks each, a thread whose core is busy with
-/// something else leaves its blocks to the others.
+/// Maximum number of blocks per thread. With several blocks each, the other threads
+/// can take over if another program keeps one core busy.
 pub const BLOCKS_PER_THREAD: usize = 4;
 
-/// Returns the number of rows of weights per block, for a product of `rows` rows of `inner` numbers
-/// with some vectors. It's all rows if there is one thread, or if the product has fewer than
-/// [`SERIAL`] multiply-adds. Otherwise it's the smallest number that makes at most
-/// [`BLOCKS_PER_THREAD`] blocks per thread. Never 0.
+/// Returns the number of rows of weights per block, for a product of `rows` rows of
+/// `inner` numbers with some vectors. It's all rows if there is one thread, or if
+/// the product has fewer than [`SERIAL`] multiply-adds. Otherwise it's the smallest
+/// number that makes at most [`BLOCKS_PER_THREAD`] blocks per thread. Never 0.
 pub fn block_rows(rows: usize, inner: usize, vectors: usize, threads: usize) -> usize {
     // task 17.5: Choose the number of rows per block
     // <solution>
@@ -190,11 +192,12 @@ pub fn block_rows(rows: usize, inner: usize, vectors: usize, threads: usize) -> 
     // </solution>
 }
 
-/// Computes `x · wᵀ`, where `w` holds rows of `inner` numbers and `x` holds vectors of `inner`
-/// numbers. The result is `(vectors, rows)`: for each vector, its product with every row.
+/// Computes `x · wᵀ`, where `w` holds rows of `inner` numbers and `x` holds vectors
+/// of `inner` numbers. The result is `(vectors, rows)`: for each vector, its
+/// product with every row.
 ///
-/// Rayon's threads share blocks of [`block_rows`] rows. The result has the same bits for any number
-/// of threads.
+/// Rayon's threads share blocks of [`block_rows`] rows. The result has the same
+/// bits for any number of threads.
 ///
 /// # Panics
 /// If `inner` is 0.
@@ -225,8 +228,8 @@ pub fn multiply<W: Stored>(w: &[W], x: &[f32], inner: usize) -> Vec<f32> {
     // </solution>
 }
 
-/// Returns the numbers of a tensor in the order of its shape. Borrows them if they are contiguous in
-/// the storage, and gathers them otherwise.
+/// Returns the numbers of a tensor in the order of its shape. Borrows them if they
+/// are contiguous in the storage, and gathers them otherwise.
 ///
 /// # Errors
 /// If the storage has numbers of another type.
@@ -260,12 +263,12 @@ impl CustomOp1 for Product<'_> {
         "day17-product"
     }
 
-    /// Multiplies `x`, given as storage and layout: f32, `(…, inner)`, with any strides. The result is
-    /// contiguous, `(…, out)`.
+    /// Multiplies `x`, given as storage and layout: f32, `(…, inner)`, with any
+    /// strides. The result is contiguous, `(…, out)`.
     ///
     /// # Errors
-    /// If `w` isn't a matrix, isn't on the CPU, or is neither f32 nor bf16; if `inner` is 0; if `x`
-    /// isn't f32, or its last dimension isn't `inner`.
+    /// If `w` isn't a matrix, isn't on the CPU, or is neither f32 nor bf16; if `inner`
+    /// is 0; if `x` isn't f32, or its last dimension isn't `inner`.
     fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
         let (out, inner) = self.w.dims2()?;
         let mut shape = layout.dims().to_vec();
@@ -284,8 +287,8 @@ impl CustomOp1 for Product<'_> {
         Ok((CpuStorage::F32(y), Shape::from(shape)))
     }
 
-    /// Does the same on an Apple GPU, with the kernel of [`metal_source`]. `x` and `w` must be f32 and
-    /// contiguous.
+    /// Does the same on an Apple GPU, with the kernel of [`metal_source`]. `x` and `w`
+    /// must be f32 and contiguous.
     #[cfg(feature = "metal")]
     fn metal_fwd(&self, storage: &MetalStorage, layout: &Layout) -> Result<(MetalStorage, Shape)> {
         let (rows, inner) = self.w.dims2()?;
@@ -324,8 +327,8 @@ impl CustomOp1 for Product<'_> {
     }
 }
 
-/// Computes `x · wᵀ` (torch `linear` without a bias) with this day's kernel: `x` is `(…, inner)`, `w`
-/// is `(out, inner)`, and the result is `(…, out)`.
+/// Computes `x · wᵀ` (torch `linear` without a bias) with this day's kernel: `x` is
+/// `(…, inner)`, `w` is `(out, inner)`, and the result is `(…, out)`.
 ///
 /// # Errors
 /// Same as [`Product::cpu_fwd`].
@@ -337,11 +340,12 @@ pub fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     on_cpu(&[x, w], product)
 }
 
-/// Returns the index of the row of `w` whose product with the vector `x` is largest. Ties go to the
-/// first of the rows. `w` holds at least one row of `inner` numbers, and all products are finite.
+/// Returns the index of the row of `w` that has the largest product with the vector
+/// `x`. Ties go to the first row. `w` holds at least one row of `inner` numbers,
+/// and all products are finite.
 ///
-/// Rayon's threads share blocks of [`block_rows`] rows, and no more than a block's products are kept.
-/// The result is the same for any number of threads.
+/// Rayon's threads share blocks of [`block_rows`] rows, and no more than a block's
+/// products are kept. The result is the same for any number of threads.
 pub fn largest_product<W: Stored>(w: &[W], x: &[f32], inner: usize) -> usize {
     // task 17.7 (challenge): Find the row with the largest product without keeping all products
     // <solution>
@@ -369,19 +373,20 @@ pub fn largest_product<W: Stored>(w: &[W], x: &[f32], inner: usize) -> usize {
     // </solution>
 }
 
-/// Threads per threadgroup of the Metal kernel: one simdgroup, which has 32 threads on every Apple
-/// GPU.
+/// Threads per threadgroup of the Metal kernel: one simdgroup, which has 32 threads
+/// on every Apple GPU.
 pub const METAL_LANES: usize = 32;
 
-/// Returns the product as a program in the Metal shading language: `kernel void products`, with the
-/// arguments
+/// Returns the source of a program in the Metal shading language that computes the
+/// product: a function `kernel void products` with the arguments
 ///
 /// - `device const float *w [[buffer(0)]]`, the weights, rows of `inner` numbers;
 /// - `device const float *x [[buffer(1)]]`, the vectors, of `inner` numbers each;
-/// - `device float *y [[buffer(2)]]`, which receives vector `v`'s product with row `r` at index
-///   `v * rows + r`;
+/// - `device float *y [[buffer(2)]]`, which receives vector `v`'s product with row
+///   `r` at index `v * rows + r`;
 /// - `constant uint &inner [[buffer(3)]]` and `constant uint &rows [[buffer(4)]]`;
-/// - `uint2 group [[threadgroup_position_in_grid]]`: the row is `group.x`, the vector `group.y`;
+/// - `uint2 group [[threadgroup_position_in_grid]]`: the row is `group.x`, the
+///   vector `group.y`;
 /// - `uint lane [[thread_index_in_threadgroup]]`, 0 to 31.
 ///
 /// A threadgroup of [`METAL_LANES`] threads computes one product.
@@ -416,7 +421,8 @@ kernel void products(
     // </solution>
 }
 
-/// Compiles [`metal_source`] once: a process has one GPU, and compiling takes longer than a pass.
+/// Compiles [`metal_source`] once: a process has one GPU, and compiling takes
+/// longer than a pass.
 #[cfg(feature = "metal")]
 fn metal_pipeline(
     device: &candle_metal_kernels::metal::Device,

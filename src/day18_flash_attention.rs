@@ -14,11 +14,12 @@ use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Keys per tile. 64 keys of 64 numbers are 16 KB, and so are their values: together, about the
-/// size of a core's L1 cache.
+/// Keys per tile. 64 keys of 64 numbers are 16 KB, and so are their values:
+/// together, about the size of a core's L1 cache.
 pub const TILE: usize = 64;
 
-/// Number of prompt tokens per block. The queries of a block go over the tiles together.
+/// Number of prompt tokens per block. The queries of a block go over the tiles
+/// together.
 pub const BLOCK: usize = 16;
 
 /// Columns per chunk when a single token's attention is split among threads.
@@ -26,8 +27,8 @@ pub const SPLIT: usize = 512;
 
 // part 1: a softmax in pieces
 
-/// The keys or the values of one head, in place in the cache: `width` numbers per position. Numbers
-/// between one position and the next belong to something else.
+/// The keys or the values of one head, in place in the cache: `width` numbers per
+/// position. Numbers between one position and the next belong to something else.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
     /// The numbers, starting at position 0.
@@ -46,8 +47,9 @@ impl<'a> Head<'a> {
     }
 }
 
-/// The state of a query's online softmax after the keys it has met so far (Milakov and Gimelshein
-/// 2018; called m, l and O in the FlashAttention paper, Dao et al. 2022).
+/// The state of a query's online softmax after the keys it has met so far (Milakov
+/// and Gimelshein 2018; called m, l and O in the FlashAttention paper, Dao et al.
+/// 2022).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Partial {
     /// The largest score.
@@ -66,26 +68,27 @@ impl Partial {
     }
 
     /// Adds some keys: `scores[i]` is the query's score with the key whose value is
-    /// `values.at(first + i)`. A score of -inf means that the query must not attend to that key.
+    /// `values.at(first + i)`. A score of -inf means that the query must not attend to
+    /// that key.
     ///
-    /// If all scores are -inf, nothing changes. A score of NaN or +inf makes the sums NaN, as in
-    /// torch's softmax.
+    /// If all scores are -inf, nothing changes. A score of NaN or +inf makes the sums
+    /// NaN, as in torch's softmax.
     #[inline(always)]
     pub fn update(&mut self, scores: &[f32], values: &Head, first: usize) {
         // task 18.1: Add the scores and their values to the running softmax
         todo!("day 18, task 1: Add the scores and their values to the running softmax")
     }
 
-    /// Writes the query's attention, `(D)`, to `out`: the mean of the values, weighted by softmax.
-    /// NaN if the query has met no visible key.
+    /// Writes the query's attention, `(D)`, to `out`: the mean of the values, weighted
+    /// by softmax. NaN if the query has met no visible key.
     #[inline(always)]
     pub fn finish(&self, out: &mut [f32]) {
         // task 18.2: Turn the accumulator into the attention
         todo!("day 18, task 2: Turn the accumulator into the attention")
     }
 
-    /// Adds the state that the same query gathered from other keys. A state without any visible key
-    /// changes nothing.
+    /// Adds the state that the same query gathered from other keys. A state without any
+    /// visible key changes nothing.
     #[inline(always)]
     pub fn merge(&mut self, other: &Self) {
         // task 18.3: Merge two states that were gathered from different keys
@@ -102,7 +105,8 @@ fn add_scaled(acc: &mut [f32], weight: f32, row: &[f32]) {
     }
 }
 
-/// Returns the dot product of two rows of equal length, using eight running sums (day 17).
+/// Returns the dot product of two rows of equal length, using eight running sums
+/// (day 17).
 #[inline(always)]
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let (a_chunks, a_tail) = a.as_chunks::<8>();
@@ -126,11 +130,13 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 // part 2: attention in tiles
 
-/// The attention mask of one row of the batch: which of the row's S columns each of its T new tokens
-/// may attend to. (A column is a position in the cache, padding included.)
+/// The attention mask of one row of the batch: which of the row's S columns each of
+/// its T new tokens may attend to. (A column is a position in the cache, padding
+/// included.)
 #[derive(Debug, Clone, Copy)]
 pub struct RowMask<'a> {
-    /// `(T, S)`, row-major, 1 = may attend. None: causal; the new tokens are the last T columns.
+    /// `(T, S)`, row-major, 1 = may attend. None: causal; the new tokens are the last T
+    /// columns.
     pub mask: Option<&'a [u8]>,
     /// T: new tokens.
     pub new: usize,
@@ -148,8 +154,9 @@ impl RowMask<'_> {
         }
     }
 
-    /// Returns the range from the first to the last column that new token `token` may attend to.
-    /// There may be gaps inside. A token that may attend to nothing gets `0..0`.
+    /// Returns the range from the first to the last column that new token `token` may
+    /// attend to. There may be gaps inside. A token that may attend to nothing gets
+    /// `0..0`.
     #[inline(always)]
     pub fn columns(&self, token: usize) -> Range<usize> {
         let first = (0..self.all).find(|column| self.sees(token, *column));
@@ -160,9 +167,10 @@ impl RowMask<'_> {
         }
     }
 
-    /// Divides the new tokens into blocks of at most [`BLOCK`], in order. Padding comes first, in
-    /// blocks of its own, so a row's real blocks start at its first real token whether or not it is
-    /// padded. The first real token is the first one that the newest token may attend to.
+    /// Divides the new tokens into blocks of at most [`BLOCK`], in order. Padding comes
+    /// first, in blocks of its own, so a row's real blocks start at its first real
+    /// token whether or not it is padded. The first real token is the first one that
+    /// the newest token may attend to.
     pub fn blocks(&self) -> Vec<Range<usize>> {
         let past = self.all - self.new;
         let newest = self.new - 1;
@@ -190,8 +198,9 @@ pub struct Query<'a> {
     pub token: usize,
 }
 
-/// Computes the scores of every query with the keys in `columns` and writes them to `scores`,
-/// `(queries, columns)`, row-major: `q · k / √D`, or -inf where the query's token may not attend.
+/// Computes the scores of every query with the keys in `columns` and writes them to
+/// `scores`, `(queries, columns)`, row-major: `q · k / √D`, or -inf where the
+/// query's token may not attend.
 ///
 /// Fetches each key once and multiplies it with all queries.
 #[inline(always)]
@@ -206,12 +215,12 @@ pub fn tile_scores(
     todo!("day 18, task 4: Compute the scaled and masked scores of a tile")
 }
 
-/// Returns each query's state after the keys in `columns`, in tiles of [`TILE`] columns that start
-/// at `columns.start`. If no query may attend to anything in a tile, the tile's keys and values are
-/// not read.
+/// Returns each query's state after the keys in `columns`, in tiles of [`TILE`]
+/// columns that start at `columns.start`. If no query may attend to anything in a
+/// tile, the tile's keys and values are not read.
 ///
-/// All queries share these keys and values: they come from one group of heads, and from one or more
-/// tokens.
+/// All queries share these keys and values: they come from one group of heads, and
+/// from one or more tokens.
 #[inline(always)]
 pub fn attend_tiles(
     queries: &[Query],
@@ -253,12 +262,12 @@ fn attend_tiles_on_vectors(
     Arch::new().dispatch(Tiles { queries, keys, values, mask, columns })
 }
 
-/// Computes the same as [`attend_tiles`], on several threads: the columns are divided into chunks of
-/// [`SPLIT`], starting at `columns.start`, and the chunks' states are merged in column order
-/// (Flash-Decoding, Dao et al. 2023).
+/// Computes the same as [`attend_tiles`], on several threads: the columns are
+/// divided into chunks of [`SPLIT`], starting at `columns.start`, and the chunks'
+/// states are merged in column order (Flash-Decoding, Dao et al. 2023).
 ///
-/// The chunks depend only on `columns`, not on the number of threads, so the result has the same
-/// bits on every machine and in every batch.
+/// The chunks depend only on `columns`, not on the number of threads, so the result
+/// has the same bits on every machine and in every batch.
 pub fn attend_split(
     queries: &[Query],
     keys: &Head,
@@ -294,15 +303,17 @@ impl Sizes {
     }
 }
 
-/// Computes the attention of a batch. `q` and the result are `(B, H, T, D)`, row-major. `keys` and
-/// `values` have B · Hkv heads: head `h` of row `b` is at index `b · Hkv + h`. Each row has a mask.
+/// Computes the attention of a batch. `q` and the result are `(B, H, T, D)`,
+/// row-major. `keys` and `values` have B · Hkv heads: head `h` of row `b` is at
+/// index `b · Hkv + h`. Each row has a mask.
 ///
-/// Query head `h` uses key/value head `h / (H / Hkv)` (HF `repeat_kv`). The queries of a group of
-/// heads and a block of tokens go over the tiles together, and blocks run in parallel. In decoding
-/// (T = 1) the columns are split as well.
+/// Query head `h` uses key/value head `h / (H / Hkv)` (HF `repeat_kv`). The queries
+/// of a group of heads and a block of tokens go over the tiles together, and blocks
+/// run in parallel. In decoding (T = 1) the columns are split as well.
 ///
-/// A block's tiles start at the first column that its first token may attend to. So a padded row's
-/// keys are summed in the same order as without padding, and its result has the same bits.
+/// A block's tiles start at the first column that its first token may attend to. So
+/// a padded row's keys are summed in the same order as without padding, and its
+/// result has the same bits.
 pub fn flash_attention(
     sizes: &Sizes,
     q: &[f32],
@@ -346,8 +357,9 @@ pub fn flash_attention(
     out
 }
 
-/// Returns the heads of keys or values `(B, Hkv, S, D)`, row by row, without copying them. `data` is
-/// the tensor's storage; `layout` has its strides and offset.
+/// Returns the heads of keys or values `(B, Hkv, S, D)`, row by row, without
+/// copying them. `data` is the tensor's storage; `layout` has its strides and
+/// offset.
 ///
 /// # Errors
 /// If there aren't four dimensions, or a position's D numbers aren't contiguous.
@@ -367,11 +379,12 @@ pub fn heads_of<'a>(data: &'a [f32], layout: &Layout) -> Result<Vec<Head<'a>>> {
     Ok(all)
 }
 
-/// Computes day 4's `grouped_attention` in tiles, on the CPU and in f32: `q` is `(B, H, T, D)`, `k`
-/// and `v` are `(B, Hkv, S, D)`, as returned by the cache. The result is `(B, H, T, D)`.
+/// Computes day 4's `grouped_attention` in tiles, on the CPU and in f32: `q` is
+/// `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S, D)`, as returned by the cache. The
+/// result is `(B, H, T, D)`.
 ///
-/// `mask` is `(B or 1, 1, T, S)`, u8, 1 = may attend. Without a mask, attention is causal, and the T
-/// new tokens are the last of the S.
+/// `mask` is `(B or 1, 1, T, S)`, u8, 1 = may attend. Without a mask, attention is
+/// causal, and the T new tokens are the last of the S.
 ///
 /// # Errors
 /// If `H` isn't a multiple of `Hkv`, or the shapes don't match.
@@ -457,9 +470,10 @@ impl Partial {
     }
 }
 
-/// Returns the entropy of a query's attention, `-Σ p · ln p` in nats, where `p` are the probabilities
-/// that softmax assigns to the query's keys. The scores come in tiles of any length, and no tile is
-/// kept. A masked key has a score of -inf and contributes 0.
+/// Returns the entropy of a query's attention, `-Σ p · ln p` in nats, where `p` are
+/// the probabilities that softmax assigns to the query's keys. The scores come in
+/// tiles of any length, and no tile is kept. A masked key has a score of -inf and
+/// contributes 0.
 ///
 /// NaN if no key is visible.
 pub fn attention_entropy(tiles: impl Iterator<Item = Vec<f32>>) -> f32 {
@@ -467,11 +481,13 @@ pub fn attention_entropy(tiles: impl Iterator<Item = Vec<f32>>) -> f32 {
     todo!("day 18, task 7: Compute the entropy of attention without keeping its scores")
 }
 
-/// Merges two finished attentions of the same query over different keys. Each is the result of
-/// [`Partial::finish`], `(D)`, and its [`Partial::log_sum_exp`]. Returns the attention over all of
-/// these keys and its log-sum-exp (vLLM `merge_attn_states`).
+/// Merges two finished attentions of the same query over different keys. Each is
+/// the result of [`Partial::finish`], `(D)`, and its [`Partial::log_sum_exp`].
+/// Returns the attention over all of these keys and its log-sum-exp (vLLM
+/// `merge_attn_states`).
 ///
-/// If a log-sum-exp is -inf, that side has met no key: its numbers are NaN and must be ignored.
+/// If a log-sum-exp is -inf, that side has met no key: its numbers are NaN and must
+/// be ignored.
 pub fn merge_finished(a: (&[f32], f32), b: (&[f32], f32)) -> (Vec<f32>, f32) {
     // task 18.8 (further): Merge two finished attentions, given their log-sum-exps
     todo!("day 18, task 8: Merge two finished attentions, given their log-sum-exps")
