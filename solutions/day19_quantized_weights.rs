@@ -10,7 +10,8 @@ use candecode::kit::{Cache, ModelConfig, QuantType, QuantizedMatrix, View};
 use candle_core::{bail, Device, Result, Tensor};
 use half::f16;
 
-/// A block of Q8_0 (llama.cpp's `block_q8_0`), 34 bytes: number `i` is `scale · quants[i]`.
+/// A block of Q8_0 (llama.cpp's `block_q8_0`), 34 bytes: number `i` is
+/// `scale · quants[i]`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BlockQ8_0 {
     /// The scale (llama.cpp's `d`).
@@ -34,9 +35,9 @@ impl BlockQ8_0 {
     }
 }
 
-/// A block of Q4_0 (llama.cpp's `block_q4_0`), 18 bytes. Each number has an integer n from 0 to 15,
-/// and is `scale · (n - 8)`. Byte `i` of `quants` holds the integers of numbers `i` (low half) and
-/// `i + 16` (high half).
+/// A block of Q4_0 (llama.cpp's `block_q4_0`), 18 bytes. Each number has an integer
+/// n from 0 to 15, and is `scale · (n - 8)`. Byte `i` of `quants` holds the integers
+/// of numbers `i` (low half) and `i + 16` (high half).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BlockQ4_0 {
     /// The scale (llama.cpp's `d`), which may be negative.
@@ -87,9 +88,9 @@ fn stored_scale(d: f32) -> Result<f16> {
 
 /// Quantises a block to 8 bits (llama.cpp's `quantize_row_q8_0_ref`).
 ///
-/// The scale d is the largest magnitude over 127, computed in f32. Each number is multiplied by 1/d
-/// and rounded to the nearest integer, halves away from zero. The block stores d as f16. A block of
-/// zeros has the scale 0 and integers of 0.
+/// The scale d is the largest magnitude over 127, computed in f32. Each number is
+/// multiplied by 1/d and rounded to the nearest integer, halves away from zero. The
+/// block stores d as f16. A block of zeros has the scale 0 and integers of 0.
 ///
 /// # Errors
 /// If a number is NaN or infinite, or the scale is too large for f16.
@@ -108,7 +109,8 @@ pub fn quantize_block_q8_0(x: &[f32; BLOCK_SIZE]) -> Result<BlockQ8_0> {
     // </solution>
 }
 
-/// Restores the numbers of a block, as closely as it stores them: `scale · quants[i]`, in f32.
+/// Restores the numbers of a block, as closely as it stores them:
+/// `scale · quants[i]`, in f32.
 pub fn dequantize_block_q8_0(block: &BlockQ8_0) -> [f32; BLOCK_SIZE] {
     let scale = block.scale.to_f32();
     std::array::from_fn(|i| scale * f32::from(block.quants[i]))
@@ -116,10 +118,10 @@ pub fn dequantize_block_q8_0(block: &BlockQ8_0) -> [f32; BLOCK_SIZE] {
 
 /// Quantises a block to 4 bits (llama.cpp's `quantize_row_q4_0_ref`).
 ///
-/// The scale d is the block's extreme over -8, in f32, where the extreme is the number with the
-/// largest magnitude, sign included, and the first of several. A number x becomes the integer
-/// `x · (1/d) + 8.5`, truncated, and 15 at most. The block stores d as f16. In a block of zeros,
-/// every integer is 8.
+/// The scale d is the block's extreme over -8, in f32, where the extreme is the
+/// number with the largest magnitude, sign included, and the first of several. A
+/// number x becomes the integer `x · (1/d) + 8.5`, truncated, and 15 at most. The
+/// block stores d as f16. In a block of zeros, every integer is 8.
 ///
 /// # Errors
 /// Same as [`quantize_block_q8_0`].
@@ -141,14 +143,15 @@ pub fn quantize_block_q4_0(x: &[f32; BLOCK_SIZE]) -> Result<BlockQ4_0> {
 }
 
 // <solution>
-/// Packs 32 integers from 0 to 15 into 16 bytes: the first half of the block in the low halves.
+/// Packs 32 integers from 0 to 15 into 16 bytes: the first half of the block in the
+/// low halves.
 fn pack(integers: &[u8; BLOCK_SIZE]) -> [u8; BLOCK_SIZE / 2] {
     std::array::from_fn(|i| integers[i] | (integers[i + BLOCK_SIZE / 2] << 4))
 }
 // </solution>
 
-/// Restores the numbers of a block: `scale · (n - 8)`, in f32. The low halves of the 16 bytes are
-/// numbers 0 to 15, the high halves are numbers 16 to 31.
+/// Restores the numbers of a block: `scale · (n - 8)`, in f32. The low halves of the
+/// 16 bytes are numbers 0 to 15, the high halves are numbers 16 to 31.
 pub fn dequantize_block_q4_0(block: &BlockQ4_0) -> [f32; BLOCK_SIZE] {
     // task 19.3: Restore the 32 numbers from the scale and the 16 bytes
     // <solution>
@@ -159,7 +162,8 @@ pub fn dequantize_block_q4_0(block: &BlockQ4_0) -> [f32; BLOCK_SIZE] {
 }
 
 // <solution>
-/// Unpacks 16 bytes into 32 integers from 0 to 15: the low halves, then the high halves.
+/// Unpacks 16 bytes into 32 integers from 0 to 15: the low halves, then the high
+/// halves.
 fn unpack(quants: &[u8; BLOCK_SIZE / 2]) -> [u8; BLOCK_SIZE] {
     let mut integers = [0; BLOCK_SIZE];
     for (i, byte) in quants.iter().enumerate() {
@@ -170,9 +174,9 @@ fn unpack(quants: &[u8; BLOCK_SIZE / 2]) -> [u8; BLOCK_SIZE] {
 }
 // </solution>
 
-/// Returns an upper bound for the error of a number, `|x - restored x|`, in any block of this
-/// format with the largest magnitude `largest`. The bound is tight: an error within 2 % of it can
-/// occur.
+/// Returns an upper bound for the error of a number, `|x - restored x|`, in any
+/// block of this format with the largest magnitude `largest`. The bound is tight: an
+/// error within 2 % of it can occur.
 ///
 /// Infinity for Q4_1, which this day only reads.
 pub fn largest_error(kind: QuantType, largest: f32) -> f32 {
@@ -189,12 +193,12 @@ pub fn largest_error(kind: QuantType, largest: f32) -> f32 {
     // </solution>
 }
 
-/// Quantises a row of a matrix to Q8_0 or Q4_0. Returns the bytes of its blocks, one after the
-/// other, as in a GGUF file.
+/// Quantises a row of a matrix to Q8_0 or Q4_0. Returns the bytes of its blocks, one
+/// after the other, as in a GGUF file.
 ///
 /// # Errors
-/// If the row's length isn't a multiple of [`BLOCK_SIZE`], a block can't be quantised, or `kind` is
-/// Q4_1, which this day only reads.
+/// If the row's length isn't a multiple of [`BLOCK_SIZE`], a block can't be
+/// quantised, or `kind` is Q4_1, which this day only reads.
 pub fn quantize_row(kind: QuantType, x: &[f32]) -> Result<Vec<u8>> {
     let (blocks, rest) = x.as_chunks::<BLOCK_SIZE>();
     if !rest.is_empty() {
@@ -248,11 +252,12 @@ pub fn dequantize_matrix(matrix: &QuantizedMatrix) -> Result<Tensor> {
 
 // part 2: products of small integers
 
-/// Quantises a row of activations. The result is Q8_0 for every format of the weights, as in
-/// llama.cpp.
+/// Quantises a row of activations. The result is Q8_0 for every format of the
+/// weights, as in llama.cpp.
 ///
 /// # Errors
-/// If the row's length isn't a multiple of [`BLOCK_SIZE`], or a block can't be quantised.
+/// If the row's length isn't a multiple of [`BLOCK_SIZE`], or a block can't be
+/// quantised.
 pub fn quantize_activations(x: &[f32]) -> Result<Vec<BlockQ8_0>> {
     let (blocks, rest) = x.as_chunks::<BLOCK_SIZE>();
     if !rest.is_empty() {
@@ -261,8 +266,8 @@ pub fn quantize_activations(x: &[f32]) -> Result<Vec<BlockQ8_0>> {
     blocks.iter().map(quantize_block_q8_0).collect()
 }
 
-/// Returns the dot product of a block of weights and a block of activations. The 32 products are
-/// added up as integers, and the sum is multiplied by both scales.
+/// Returns the dot product of a block of weights and a block of activations. The 32
+/// products are added up as integers, and the sum is multiplied by both scales.
 pub fn dot_q8_0(w: &BlockQ8_0, x: &BlockQ8_0) -> f32 {
     // task 19.5: Multiply two blocks of 8-bit integers
     // <solution>
@@ -287,7 +292,8 @@ pub fn dot_q4_0(w: &BlockQ4_0, x: &BlockQ8_0) -> f32 {
     // </solution>
 }
 
-/// Returns the dot product of a block of weights, given as its bytes, and a block of activations.
+/// Returns the dot product of a block of weights, given as its bytes, and a block of
+/// activations.
 fn dot_block(kind: QuantType, bytes: &[u8], x: &BlockQ8_0) -> f32 {
     match kind {
         QuantType::Q8_0 => dot_q8_0(&BlockQ8_0::from_bytes(bytes), x),
@@ -296,8 +302,8 @@ fn dot_block(kind: QuantType, bytes: &[u8], x: &BlockQ8_0) -> f32 {
     }
 }
 
-/// Returns the dot product, in f32, of a row of a matrix, given as its bytes, and a row of
-/// activations.
+/// Returns the dot product, in f32, of a row of a matrix, given as its bytes, and a
+/// row of activations.
 ///
 /// # Errors
 /// If one has more blocks than the other.
@@ -312,8 +318,8 @@ pub fn dot_row(kind: QuantType, row: &[u8], x: &[BlockQ8_0]) -> Result<f32> {
     // </solution>
 }
 
-/// Returns `x · wᵀ` with quantised weights: `x` is `(…, in)` of f32, the result `(…, out)` on the
-/// same device. Each row of `x` is quantised once.
+/// Returns `x · wᵀ` with quantised weights: `x` is `(…, in)` of f32, the result
+/// `(…, out)` on the same device. Each row of `x` is quantised once.
 ///
 /// # Errors
 /// If the last dimension of `x` isn't `in`, or a number of `x` is NaN or infinite.
@@ -344,12 +350,12 @@ pub fn quantized_linear(x: &Tensor, w: &QuantizedMatrix) -> Result<Tensor> {
 
 // part 3: what it gains, and what it costs a text
 
-/// Returns day 16's [`Precision`] for a model with quantised weights: the bytes per weight,
-/// averaged over the weights that a pass reads, and 4 bytes per number in the cache, which stays
-/// f32.
+/// Returns day 16's [`Precision`] for a model with quantised weights: the bytes per
+/// weight, averaged over the weights that a pass reads, and 4 bytes per number in
+/// the cache, which stays f32.
 ///
-/// All matrices of the layers are of this kind. So is the head, unless it's tied to the embedding
-/// table: a tied head is always Q8_0.
+/// All matrices of the layers are of this kind. So is the head, unless it's tied to
+/// the embedding table: a tied head is always Q8_0.
 pub fn quantized_precision(config: &ModelConfig, kind: QuantType) -> Precision {
     // task 19.9: Compute the bytes per weight of a whole model
     // <solution>
@@ -363,8 +369,8 @@ pub fn quantized_precision(config: &ModelConfig, kind: QuantType) -> Precision {
     // </solution>
 }
 
-/// Returns how many times as fast a decoding step can become by quantising weights of f32,
-/// according to day 16's roofline: one row, after `past` cached positions.
+/// Returns how many times as fast a decoding step can become by quantising weights
+/// of f32, according to day 16's roofline: one row, after `past` cached positions.
 pub fn predicted_speedup(
     config: &ModelConfig,
     past: usize,
@@ -378,7 +384,8 @@ pub fn predicted_speedup(
     before.seconds / after.seconds
 }
 
-/// Checks that a text of at least two tokens has one entry of log probabilities per token.
+/// Checks that a text of at least two tokens has one entry of log probabilities per
+/// token.
 ///
 /// # Errors
 /// If it doesn't, or a token after the first is not in the vocabulary.
@@ -412,11 +419,12 @@ fn check_alike(reference: &[Vec<f32>], other: &[Vec<f32>]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the perplexity of a text: e to the mean of -ln p over the tokens after the first, where
-/// p is the probability of the token given all tokens before it.
+/// Returns the perplexity of a text: e to the mean of -ln p over the tokens after
+/// the first, where p is the probability of the token given all tokens before it.
 ///
-/// `log_probs` has an entry per token of the text. Entry `t` holds the log probabilities of all
-/// tokens of the vocabulary after the model has read tokens 0 to `t`.
+/// `log_probs` has an entry per token of the text. Entry `t` holds the log
+/// probabilities of all tokens of the vocabulary after the model has read tokens 0
+/// to `t`.
 ///
 /// # Errors
 /// Those of `check_text`.
@@ -433,9 +441,10 @@ pub fn perplexity(log_probs: &[Vec<f32>], tokens: &[u32]) -> Result<f64> {
     // </solution>
 }
 
-/// Returns the Kullback-Leibler divergence KL(p ‖ q) = Σ p · (ln p - ln q), averaged over all
-/// positions, as llama.cpp's `--kl-divergence` does. p is the reference model's distribution and q
-/// the other's, both given as logarithms. Tokens with p = 0 (their logarithm is -∞) contribute 0.
+/// Returns the Kullback-Leibler divergence KL(p ‖ q) = Σ p · (ln p - ln q), averaged
+/// over all positions, as llama.cpp's `--kl-divergence` does. p is the reference
+/// model's distribution and q the other's, both given as logarithms. Tokens with
+/// p = 0 (their logarithm is -∞) contribute 0.
 ///
 /// # Errors
 /// Those of `check_alike`.
@@ -456,8 +465,8 @@ pub fn mean_kl(reference: &[Vec<f32>], other: &[Vec<f32>]) -> Result<f64> {
     // </solution>
 }
 
-/// Returns the share of positions, 0 to 1, at which both models prefer the same token. Ties go to
-/// the first token, as in day 7's `argmax`.
+/// Returns the share of positions, 0 to 1, at which both models prefer the same
+/// token. Ties go to the first token, as in day 7's `argmax`.
 ///
 /// # Errors
 /// Those of `check_alike`.
@@ -472,8 +481,9 @@ pub fn same_best(reference: &[Vec<f32>], other: &[Vec<f32>]) -> Result<f64> {
     Ok(f64::from(same) / reference.len() as f64)
 }
 
-/// Returns the index of the first token at which two texts differ. If one text is the beginning of
-/// the other, that's the length of the shorter one. None: the texts are equal.
+/// Returns the index of the first token at which two texts differ. If one text is
+/// the beginning of the other, that's the length of the shorter one. None: the texts
+/// are equal.
 pub fn first_difference(a: &[u32], b: &[u32]) -> Option<usize> {
     let differs = a.iter().zip(b).position(|(a, b)| a != b);
     if differs.is_none() && a.len() != b.len() {
@@ -482,17 +492,18 @@ pub fn first_difference(a: &[u32], b: &[u32]) -> Option<usize> {
     differs
 }
 
-/// Returns the squared error of a block: the sum of the squared differences between the numbers and
-/// their restored values.
+/// Returns the squared error of a block: the sum of the squared differences between
+/// the numbers and their restored values.
 pub fn squared_error(x: &[f32; BLOCK_SIZE], block: &BlockQ4_0) -> f32 {
     x.iter().zip(dequantize_block_q4_0(block)).map(|(x, restored)| (x - restored).powi(2)).sum()
 }
 
-/// Quantises a block to Q4_0 with a smaller [`squared_error`] than [`quantize_block_q4_0`]. The 18
-/// bytes are read by the same rule, but the scale and the integers are yours to choose.
+/// Quantises a block to Q4_0 with a smaller [`squared_error`] than
+/// [`quantize_block_q4_0`]. The 18 bytes are read by the same rule, but the scale
+/// and the integers are yours to choose.
 ///
-/// On no block is the error larger than with `quantize_block_q4_0`. Over many blocks of normally
-/// distributed numbers, it is at least 10 % smaller in total.
+/// On no block is the error larger than with `quantize_block_q4_0`. Over many blocks
+/// of normally distributed numbers, it is at least 10 % smaller in total.
 ///
 /// # Errors
 /// Same as [`quantize_block_q8_0`].
@@ -517,8 +528,8 @@ pub fn closer_block_q4_0(x: &[f32; BLOCK_SIZE]) -> Result<BlockQ4_0> {
 
 // part 4: after the end
 
-/// A block of Q4_1 (llama.cpp's `block_q4_1`), 20 bytes. Each number has an integer n from 0 to 15,
-/// packed as in [`BlockQ4_0`], and is `scale · n + min`.
+/// A block of Q4_1 (llama.cpp's `block_q4_1`), 20 bytes. Each number has an integer
+/// n from 0 to 15, packed as in [`BlockQ4_0`], and is `scale · n + min`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BlockQ4_1 {
     /// The scale (llama.cpp's `d`).
@@ -551,8 +562,8 @@ pub fn dequantize_block_q4_1(block: &BlockQ4_1) -> [f32; BLOCK_SIZE] {
     // </solution>
 }
 
-/// Same as [`dot_q8_0`], for weights of Q4_1: only integers are added up in the loop over the 32
-/// numbers.
+/// Same as [`dot_q8_0`], for weights of Q4_1: only integers are added up in the loop
+/// over the 32 numbers.
 pub fn dot_q4_1(w: &BlockQ4_1, x: &BlockQ8_0) -> f32 {
     // task 19.14 (further): Multiply a block that has a minimum by a block of activations
     // <solution>
@@ -568,12 +579,12 @@ pub fn dot_q4_1(w: &BlockQ4_1, x: &BlockQ8_0) -> f32 {
     // </solution>
 }
 
-/// Keys or values of one layer in Q8_0: one list of blocks per row and head, row by row. The blocks
-/// of a list are in the order of the positions.
+/// Keys or values of one layer in Q8_0: one list of blocks per row and head, row by
+/// row. The blocks of a list are in the order of the positions.
 type QuantizedHeads = Vec<Vec<BlockQ8_0>>;
 
-/// A KV cache that stores keys and values in Q8_0: 34 bytes per 32 numbers, where f32 takes 128. It
-/// returns them as f32.
+/// A KV cache that stores keys and values in Q8_0: 34 bytes per 32 numbers, where
+/// f32 takes 128. It returns them as f32.
 #[derive(Debug, Clone)]
 pub struct QuantizedCache {
     layers: Vec<(QuantizedHeads, QuantizedHeads)>, // keys and values
@@ -605,12 +616,14 @@ impl QuantizedCache {
     }
 }
 
-/// Quantises new keys or values, `(B, Hkv, T, D)`, and appends them to those in `kept`. The T
-/// positions of row `b` and head `h` go to the end of list `b · Hkv + h`, as D / 32 blocks each. If
-/// `kept` is empty, the lists are created first.
+/// Quantises new keys or values, `(B, Hkv, T, D)`, and appends them to those in
+/// `kept`. The T positions of row `b` and head `h` go to the end of list
+/// `b · Hkv + h`, as D / 32 blocks each. If `kept` is empty, the lists are created
+/// first.
 ///
 /// # Errors
-/// If D isn't a multiple of [`BLOCK_SIZE`], or `kept` has lists, but not B · Hkv of them.
+/// If D isn't a multiple of [`BLOCK_SIZE`], or `kept` has lists, but not B · Hkv of
+/// them.
 pub fn append_quantized(kept: &mut Vec<Vec<BlockQ8_0>>, new: &Tensor) -> Result<()> {
     // task 19.15 (further): Append new keys or values to an 8-bit cache
     // <solution>
@@ -631,8 +644,8 @@ pub fn append_quantized(kept: &mut Vec<Vec<BlockQ8_0>>, new: &Tensor) -> Result<
     // </solution>
 }
 
-/// Returns how far a score `q · k / √D` can be off if the key is stored in Q8_0. Each number of a
-/// block of `k` is off by at most its [`largest_error`].
+/// Returns how far a score `q · k / √D` can be off if the key is stored in Q8_0.
+/// Each number of a block of `k` is off by at most its [`largest_error`].
 ///
 /// # Errors
 /// If the lengths differ, or aren't a multiple of [`BLOCK_SIZE`].
