@@ -1,5 +1,5 @@
 //! Day 17: products at the sizes of SmolLM2-135M's matrices, with a simple loop, several running
-//! sums, threads, the kit's own kernel, and candle.
+//! sums, threads, the fast kernel, and candle's.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::random;
@@ -68,7 +68,7 @@ fn one_dtype<W: Stored + WithDType>(
 }
 
 pub fn report(times: &Times) -> Result<()> {
-    println!("microseconds, and the share of the kit's own speed");
+    println!("microseconds, and the share of the fast kernel's speed");
     for (name, inner, out) in MATRICES {
         for dtype in [DType::F32, DType::BF16].map(|dtype| dtype.as_str()) {
             let time =
@@ -117,6 +117,6 @@ pub fn report(times: &Times) -> Result<()> {
     plot.series("known", &kit);
     let (mine, kit) = (mine[VECTORS.len() - 1], kit[VECTORS.len() - 1]);
     plot.words("left", mine, (10.0, -4.0), &format!("day 17: {:.1} ms", mine.1));
-    plot.words("left", kit, (10.0, 12.0), &format!("the kit's: {:.1} ms", kit.1));
+    plot.words("left", kit, (10.0, 12.0), &format!("fast: {:.1} ms", kit.1));
     plot.save("day17_kernel.svg")
 }

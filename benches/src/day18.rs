@@ -1,6 +1,6 @@
 //! Day 18: one layer of attention in SmolLM2-135M's shape (9 heads on 3, 64 wide) against the
 //! context length, for a single new token and for a whole prompt. Compares plain tensor operations
-//! (day 4), tiles (day 18), and the kit's kernel.
+//! (day 4), tiles (day 18), and the fast kernel.
 
 use crate::plot::{Axis, Plot};
 use crate::shared::random;
@@ -41,7 +41,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
 }
 
 pub fn report(times: &Times) -> Result<()> {
-    println!("a new token, in µs: plain, in tiles, the kit's kernel");
+    println!("a new token, in µs: plain, in tiles, the fast kernel");
     for all in CONTEXTS {
         let micros = |kind| anyhow::Ok(1e6 * times.of(&format!("decode_{kind}_{all}"))?);
         let [plain, tiled, kit] = ["plain", "tiled", "kit"].map(micros);
@@ -52,7 +52,7 @@ pub fn report(times: &Times) -> Result<()> {
         Ok(line.into_iter().map(|(new, seconds)| (new, 1e3 * seconds)).collect())
     };
     let (plain, tiled, kit) = (millis("plain")?, millis("tiled")?, millis("kit")?);
-    println!("a prompt, in ms: plain, in tiles, the kit's kernel; its scores: plain, in tiles");
+    println!("a prompt, in ms: plain, in tiles, the fast kernel; its scores: plain, in tiles");
     let threads = std::env::var("RAYON_NUM_THREADS").ok().and_then(|n| n.parse().ok());
     // One tile per thread.
     let tiles = threads.unwrap_or(1) * HEADS / KV_HEADS * BLOCK * TILE * size_of::<f32>();
@@ -64,7 +64,7 @@ pub fn report(times: &Times) -> Result<()> {
     }
     let mut plot = Plot::new(
         "The time that the attention of one layer takes, against the length of the prompt, both \
-         axes logarithmic: by plain tensor operations, in tiles, and by the kernel of the kit. \
+         axes logarithmic: by plain tensor operations, in tiles, and by the fast kernel. \
          All grow with the square of the prompt; at its end the plain ones are the slowest.",
         Axis::log("tokens of the prompt", (64.0, 8192.0), &[64.0, 256.0, 1024.0, 4096.0]),
         Axis::log(
@@ -75,7 +75,7 @@ pub fn report(times: &Times) -> Result<()> {
         .with_labels(&["0.01", "1", "100", "10,000"]),
     );
     for (role, line, name) in
-        [("dropped", &plain, "plain"), ("kept", &tiled, "tiles"), ("known", &kit, "the kit's")]
+        [("dropped", &plain, "plain"), ("kept", &tiled, "tiles"), ("known", &kit, "fast")]
     {
         plot.series(role, line);
         let last = line[line.len() - 1];
