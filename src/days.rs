@@ -3,7 +3,7 @@
 /// One day of the course.
 #[derive(Debug, Clone, Copy)]
 pub struct Day {
-    /// 0 to 24.
+    /// Its number, from 0.
     pub number: usize,
     /// Base name of the day's files, without the extension.
     pub name: &'static str,
@@ -35,6 +35,9 @@ pub const DAYS: &[Day] = &[
     Day { number: 18, name: "day18_flash_attention", reference: cfg!(feature = "ref-day18") },
     Day { number: 19, name: "day19_quantized_weights", reference: cfg!(feature = "ref-day19") },
     Day { number: 20, name: "day20_serve", reference: cfg!(feature = "ref-day20") },
+    Day { number: 21, name: "day21_pages", reference: cfg!(feature = "ref-day21") },
+    Day { number: 22, name: "day22_shared_prefixes", reference: cfg!(feature = "ref-day22") },
+    Day { number: 23, name: "day23_token_budget", reference: cfg!(feature = "ref-day23") },
     Day { number: 24, name: "day24_draft_trees", reference: cfg!(feature = "ref-day24") },
 ];
 

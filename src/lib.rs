@@ -67,5 +67,11 @@ pub mod day18_flash_attention;
 pub mod day19_quantized_weights;
 #[cfg_attr(feature = "ref-day20", path = "../solutions/day20_serve.rs")]
 pub mod day20_serve;
+#[cfg_attr(feature = "ref-day21", path = "../solutions/day21_pages.rs")]
+pub mod day21_pages;
+#[cfg_attr(feature = "ref-day22", path = "../solutions/day22_shared_prefixes.rs")]
+pub mod day22_shared_prefixes;
+#[cfg_attr(feature = "ref-day23", path = "../solutions/day23_token_budget.rs")]
+pub mod day23_token_budget;
 #[cfg_attr(feature = "ref-day24", path = "../solutions/day24_draft_trees.rs")]
 pub mod day24_draft_trees;

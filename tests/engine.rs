@@ -4,17 +4,12 @@
 
 use candecode::day05_model::Norm;
 use candecode::day07_greedy::StopStrings;
-use candecode::day12_batching::BatchCache;
 use candecode::engine::nan_trace::{first_nan, NanTrace};
-use candecode::engine::roomy_cache::RoomyCache;
 use candecode::engine::CacheKind;
 use candecode::engine::{load, operations, simple_generate, Completion, Engine};
 use candecode::formats::ModelFiles;
-use candecode::kit::rng::RequestRng;
-use candecode::kit::{
-    Batch, Cache, FinishReason, Model as _, SamplingParams, Token, TokenIter, View,
-};
-use candle_core::{DType, Device, Tensor};
+use candecode::kit::{FinishReason, Model as _, SamplingParams, Token, TokenIter};
+use candle_core::{DType, Device};
 use std::time::Instant;
 
 const PROMPTS: [&str; 3] = ["Once upon a time", "Lily", "Tom and Sue went to the park. They"];
@@ -251,71 +246,6 @@ fn a_sliding_cache_is_for_one_text() {
     let fixed = engine.generate_batch(&PROMPTS, &[greedy(8)]).unwrap();
     engine.cache = Some(CacheKind::Dynamic);
     assert_eq!(engine.generate_batch(&PROMPTS, &[greedy(8)]).unwrap(), fixed);
-}
-
-/// Adds, removes and grows rows at random in day 12's cache and in the server's, and checks that
-/// their contents match.
-#[test]
-fn a_roomy_cache_holds_what_day_12s_does() {
-    const LAYERS: usize = 2;
-    let mut random = RequestRng::new(5, 0);
-    let mut below = |n: usize| (f64::from(random.uniform()) * n as f64) as usize;
-    for _ in 0..20 {
-        let mut number = 0.0;
-        let mut numbers = |rows: usize, new: usize| {
-            number += 1.0;
-            let count = rows * 2 * new * 3;
-            let all = Tensor::arange(0.0, count as f32, &Device::Cpu).unwrap();
-            ((all + number * 1000.0).unwrap()).reshape((rows, 2, new, 3)).unwrap()
-        };
-        let mut append = |cache: &mut dyn Cache, other: &mut dyn Cache, rows: usize, new: usize| {
-            let pairs = [0; LAYERS].map(|_| (numbers(rows, new), numbers(rows, new)));
-            let given = |cache: &mut dyn Cache| -> Vec<[Vec<f32>; 2]> {
-                let appended = pairs.iter().enumerate().map(|(layer, (k, v))| {
-                    let View { k, v, .. } = cache.append(layer, k, v).unwrap();
-                    [k, v].map(|x| x.flatten_all().unwrap().to_vec1().unwrap())
-                });
-                appended.collect()
-            };
-            assert_eq!(given(cache), given(other));
-        };
-        let mut plain = BatchCache::new(LAYERS, None);
-        let mut roomy = RoomyCache::new(LAYERS);
-        let mut rows = 1 + below(3);
-        append(&mut plain, &mut roomy, rows, 1 + below(4));
-        for _ in 0..60 {
-            match below(6) {
-                0 | 1 => {
-                    let mut new = [BatchCache::new(LAYERS, None), BatchCache::new(LAYERS, None)];
-                    let [one, two] = &mut new;
-                    append(one, two, 1, 1 + below(9));
-                    plain.join(&new[0]).unwrap();
-                    roomy.join(&new[1]).unwrap();
-                    rows += 1;
-                }
-                2 if rows > 1 => {
-                    let gone = below(rows) as u32;
-                    let kept: Vec<u32> = (0..rows as u32).filter(|row| *row != gone).collect();
-                    plain.select(&kept).unwrap();
-                    roomy.select(&kept).unwrap();
-                    rows -= 1;
-                }
-                3 => {
-                    let front = below(plain.len());
-                    plain.trim(front).unwrap();
-                    roomy.trim(front).unwrap();
-                }
-                _ => append(&mut plain, &mut roomy, rows, 1 + below(2)),
-            }
-            assert_eq!(plain.len(), roomy.len());
-            for layer in 0..LAYERS {
-                let all = |View { k, v, .. }: View| {
-                    [k, v].map(|x| {
-                        (x.dims().to_vec(), x.flatten_all().unwrap().to_vec1::<f32>().unwrap())
-                    })
-                };
-                assert_eq!(all(plain.layer(layer).unwrap()), all(roomy.layer(layer).unwrap()));
-            }
-        }
-    }
+    engine.cache = Some(CacheKind::Paged { block_size: 4, num_blocks: 200 });
+    assert_eq!(engine.generate_batch(&PROMPTS, &[greedy(8)]).unwrap(), fixed);
 }

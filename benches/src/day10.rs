@@ -20,7 +20,7 @@ pub fn measure(times: &mut Times) -> Result<()> {
     for len in LENGTHS {
         times.measure(&format!("none_{len}"), || logits(&*model, &ids[..len], &mut NoCache))?;
         for (name, kind) in [("dynamic", CacheKind::Dynamic), ("static", CacheKind::Static(512))] {
-            let mut cache = kind.new_cache(model.config().num_hidden_layers);
+            let mut cache = kind.new_cache(model.config().num_hidden_layers)?;
             logits(&*model, &ids[..len], &mut *cache)?;
             times.measure(&format!("{name}_{len}"), || {
                 cache.truncate(len - 1)?;

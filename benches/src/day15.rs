@@ -16,7 +16,7 @@ const SIZE: usize = 8;
 
 /// Returns 24 prompts, each with its number of new tokens. Every fourth request is long (48 to 64),
 /// the rest are short (4 to 16).
-fn mix() -> Vec<(Vec<u32>, usize)> {
+pub fn mix() -> Vec<(Vec<u32>, usize)> {
     let wants = |i: usize| if i.is_multiple_of(4) { 48 + 7 * i % 17 } else { 4 + 5 * i % 13 };
     (0..24).map(|i| ((300..304 + i as u32 % 6).collect(), wants(i))).collect()
 }

@@ -9,6 +9,7 @@ mod day15;
 mod day17;
 mod day18;
 mod day19;
+mod day21;
 mod engine;
 mod paged;
 mod parts;
@@ -91,7 +92,7 @@ impl Args {
 /// results.
 type Day = (u32, fn(&mut Times) -> Result<()>, fn(&Times) -> Result<()>);
 
-const DAYS: [Day; 7] = [
+const DAYS: [Day; 8] = [
     (10, day10::measure, day10::report),
     (12, day12::measure, day12::report),
     (13, day13::measure, day13::report),
@@ -99,6 +100,7 @@ const DAYS: [Day; 7] = [
     (15, day15::measure, day15::report),
     (17, day17::measure, day17::report),
     (18, day18::measure, day18::report),
+    (21, day21::measure, day21::report),
 ];
 
 fn main() -> ExitCode {

@@ -240,6 +240,18 @@ pub struct Args {
     /// How the cache makes room
     #[arg(long, value_name = "KIND", help_heading = "Cache")]
     pub cache: Option<CacheName>,
+    /// The number of positions in a block of a paged cache: a divisor of 64
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = block_size, help_heading = "Cache")]
+    pub block_size: usize,
+    /// The number of blocks of a paged cache [default: what the run can need]
+    #[arg(
+        long = "num-gpu-blocks-override",
+        alias = "num-blocks",
+        value_name = "N",
+        value_parser = within(1..=BATCH),
+        help_heading = "Cache"
+    )]
+    pub num_blocks: Option<usize>,
     /// What happens at the end of the model's context: the text ends, or (one prompt) goes on from
     /// a window of its last tokens
     #[arg(long, value_name = "WHAT", default_value = "stop", help_heading = "Cache")]
@@ -273,7 +285,8 @@ pub struct Args {
         long,
         value_name = "URL",
         conflicts_with_all = [
-            "device", "dtype", "quantize", "kernels", "cache", "no_cache", "max_batch_tokens",
+            "device", "dtype", "quantize", "kernels", "cache", "no_cache", "num_blocks",
+            "max_batch_tokens",
             "loop_day", "draft", "template", "template_date", "rng", "top_logprobs", "num_beams",
             "no_repeat_ngram", "penalty_window", "block_list", "block_ids", "past_context",
             "offline", "find", "count_ngrams",
@@ -308,7 +321,7 @@ pub struct Args {
     /// Print which models are on this machine, and their sizes, and do nothing else
     #[arg(long)]
     pub models: bool,
-    /// The day whose loop runs: day6, day7, day10 to day13, or day15
+    /// The day whose loop runs: day6, day7, day10 to day13, day15 or day21
     #[arg(long = "loop", value_name = "DAY", value_parser = loop_day)]
     pub loop_day: Option<usize>,
 }
@@ -342,8 +355,16 @@ fn within(range: RangeInclusive<i64>) -> RangedI64ValueParser<usize> {
 /// Parses a value of `--loop`.
 fn loop_day(text: &str) -> Result<usize, String> {
     match text.strip_prefix("day").unwrap_or(text).parse() {
-        Ok(day @ (6 | 7 | 10..=13 | 15)) => Ok(day),
-        _ => Err("the loops are day6, day7, day10, day11, day12, day13 and day15".to_string()),
+        Ok(day @ (6 | 7 | 10..=13 | 15 | 21)) => Ok(day),
+        _ => Err("the loops are day6, day7, day10 to day13, day15 and day21".to_string()),
+    }
+}
+
+/// Parses a value of `--block-size`.
+fn block_size(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(size) if size > 0 && 64 % size == 0 => Ok(size),
+        _ => Err("a block holds 1, 2, 4, 8, 16, 32 or 64 positions".to_string()),
     }
 }
 
@@ -448,6 +469,8 @@ pub enum CacheName {
     Static,
     /// Keeps the last context of tokens; another algorithm past the context, and RoPE only.
     Sliding,
+    /// Blocks from one pool; several texts run in one line of tokens (day 21).
+    Paged,
 }
 
 /// `--past-context`.

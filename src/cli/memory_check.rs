@@ -30,6 +30,8 @@ pub struct Need<'a> {
     pub new: usize,
     /// The kind of KV cache. None: no cache.
     pub cache: Option<CacheName>,
+    /// The positions in all blocks of a paged cache, if the flags give their number.
+    pub pool: Option<usize>,
     /// Whether attention holds the scores of all new positions. The kernels hold only a few at a
     /// time.
     pub holds_scores: bool,
@@ -64,7 +66,8 @@ impl Need<'_> {
     pub fn keys_and_values(&self) -> f64 {
         let numbers = |model: &&ModelConfig| {
             let layers = 2 * model.num_hidden_layers * model.num_key_value_heads * model.head_dim;
-            layers as f64 * self.rows as f64 * self.positions(model) as f64
+            let rows = self.rows as f64 * self.positions(model) as f64;
+            layers as f64 * self.pool.map_or(rows, |positions| positions as f64)
         };
         match self.cache {
             None => 0.0,
@@ -136,6 +139,8 @@ impl Need<'_> {
         let [weights, kept, scores] = [self.weights(), self.keys_and_values(), self.scores()];
         let less = if weights >= kept.max(scores) {
             "--dtype bf16, --quantize q8_0 or a smaller --model needs less"
+        } else if kept >= scores && self.pool.is_some() {
+            "fewer blocks need less"
         } else if kept >= scores {
             "fewer texts at once or a smaller --max-new-tokens need less"
         } else {
@@ -173,11 +178,12 @@ pub fn need<'a>(
             true => None,
             false => Some(args.cache.unwrap_or(CacheName::Dynamic)),
         },
+        pool: args.num_blocks.map(|blocks| blocks.saturating_mul(args.block_size)),
         holds_scores: !device.is_cpu() || operations::choose(args.kernels, device).holds_scores(),
     };
     need.rows = match plan.day {
         11 => args.num_beams,
-        12 => plan.rows,
+        12 | 21 => plan.rows,
         15 => plan.rows.min(args.max_batch_tokens / need.positions(need.models[0]).max(1)).max(1),
         _ => 1,
     };

@@ -50,6 +50,7 @@ impl Plan {
         let (beams, samples) = (args.num_beams, args.num_return_sequences);
         let (least, most) = (args.min_new_tokens, args.max_new_tokens);
         let window = args.past_context == PastContextName::Window;
+        let paged = args.cache == Some(CacheName::Paged);
         let one_text = self.day == 7 || self.day == 10;
         let on_metal = cfg!(feature = "metal") && args.device == "metal";
         let mine = args.kernels == Some(Kernels::Mine);
@@ -82,12 +83,20 @@ impl Plan {
                  --past-context window need positions that stay",
             ),
             (
+                !paged || [10, 11, 13, 21].contains(&self.day),
+                "--cache paged is for the loops of days 10, 11, 13 and 21",
+            ),
+            (
+                paged || self.day == 21 || (args.num_blocks.is_none() && args.block_size == 16),
+                "--block-size and --num-gpu-blocks-override are for pages; add --cache paged",
+            ),
+            (
                 !window || one_text,
                 "--past-context window is for one prompt, without beams, drafts or batches",
             ),
             (
-                args.top_logprobs.is_none() || [7, 10, 12, 15].contains(&self.day),
-                "--top-logprobs is for the loops of days 7, 10, 12 and 15",
+                args.top_logprobs.is_none() || [7, 10, 12, 15, 21].contains(&self.day),
+                "--top-logprobs is for the loops of days 7, 10, 12, 15 and 21",
             ),
             (
                 args.rng != Some(RngKind::Torch) || (self.day != 13 && self.day != 15),
@@ -242,14 +251,15 @@ fn loop_day(args: &Args, rows: usize, params: &SamplingParams) -> Result<usize> 
     let smallest = match () {
         () if drafts => 13,
         () if args.num_beams > 1 => 11,
+        () if rows > 1 && args.cache == Some(CacheName::Paged) => 21,
         () if rows > 1 => 12,
         // A chat always runs day 10's loop; with `--no-cache` it doesn't keep a cache.
         () if args.no_cache && !args.chat => 7,
         () => 10,
     };
     let Some(day) = args.loop_day else { return Ok(smallest) };
-    let alone =
-        smallest == 7 || smallest == 10 || (smallest == 12 && args.num_return_sequences == 1);
+    let batch = smallest == 12 || smallest == 21;
+    let alone = smallest == 7 || smallest == 10 || (batch && args.num_return_sequences == 1);
     let able = match day {
         6 => {
             // Its loop is greedy and has no processors.
@@ -260,9 +270,10 @@ fn loop_day(args: &Args, rows: usize, params: &SamplingParams) -> Result<usize> 
         7 => alone && args.cache.is_none(), // several prompts run one after another
         10 => alone && !args.no_cache,
         11 => (alone || smallest == 11) && params.temperature == 0.0,
-        12 => alone || smallest == 12,
+        12 => alone || batch,
         13 => smallest == 13,
-        _ => (alone || smallest == 12) && !args.no_cache,
+        21 => (alone || batch) && matches!(args.cache, None | Some(CacheName::Paged)),
+        _ => (alone || batch) && !args.no_cache,
     };
     ensure!(
         able,

@@ -164,12 +164,24 @@ impl Loaded {
         }
         let notes = loads.iter().filter_map(|load| weight_format::note(args, load));
         notes.for_each(|note| note!("{note}"));
-        let engine = open(args, &loads[0], tokenizer)?;
+        let kind = |load: &ModelLoad| cache_kind(args, plan, prompts, load);
+        let engine = open(args, &loads[0], tokenizer, kind(&loads[0]))?;
         let drafter = loads.get(1).zip(draft_tokenizer);
-        let drafter = drafter.map(|(load, tokenizer)| open(args, load, tokenizer)).transpose()?;
+        let drafter = drafter.map(|(load, tokenizer)| open(args, load, tokenizer, kind(load)));
+        let drafter = drafter.transpose()?;
         for (i, prompt) in prompts.iter().enumerate() {
             check_prompt(engine.model(), prompt)
                 .map_err(|e| anyhow!("{}{}", which(i, prompts.len()), plain(&e)))?;
+            if let Some(CacheKind::Paged { block_size, num_blocks }) = engine.cache {
+                ensure!(
+                    prompt.len() <= num_blocks.saturating_mul(block_size),
+                    "{}the prompt has {} tokens, and {num_blocks} blocks of {block_size} hold {}; \
+                     a larger --num-gpu-blocks-override has room",
+                    which(i, prompts.len()),
+                    prompt.len(),
+                    num_blocks * block_size
+                );
+            }
         }
         Ok(Self { engine, drafter, context, load_s: asked.began.elapsed().as_secs_f64() })
     }
@@ -234,7 +246,7 @@ impl Run<'_> {
         if context < most {
             note!("note: memory has room for {context} tokens, the model's context is {most}");
         }
-        let cached = engine.new_cached(&self.model);
+        let cached = engine.new_cached(&self.model)?;
         let chat = Chat::new(cached, engine.tokenizer(), template, context);
         let mut chat = chat_terminal::LocalChat::new(chat, request, self.args)?;
         chat_terminal::talk(&mut chat, self.args.stats)
@@ -300,8 +312,45 @@ impl Run<'_> {
     }
 }
 
-/// Creates an engine from a model's files, with the cache that the flags ask for.
-fn open(args: &Args, load: &ModelLoad, tokenizer: Tokenizer) -> Result<Engine> {
+/// Returns the cache that the flags ask for. A pool of blocks holds every text at its full length,
+/// unless the flags say otherwise: twice over for beams, because a step forks all of them before it
+/// releases any, with one more block for each text to copy into.
+fn cache_kind(
+    args: &Args,
+    plan: &Plan,
+    prompts: &[Vec<u32>],
+    load: &ModelLoad,
+) -> Option<CacheKind> {
+    let context = load.files.config().max_position_embeddings;
+    match args.cache {
+        _ if args.no_cache => None,
+        Some(CacheName::Static) => Some(CacheKind::Static(context)),
+        Some(CacheName::Sliding) => Some(CacheKind::Sliding(context)),
+        Some(CacheName::Paged) => Some(paged_kind(args, plan, prompts, context)),
+        None if plan.day == 21 => Some(paged_kind(args, plan, prompts, context)),
+        _ => Some(CacheKind::Dynamic),
+    }
+}
+
+fn paged_kind(args: &Args, plan: &Plan, prompts: &[Vec<u32>], context: usize) -> CacheKind {
+    let block_size = args.block_size;
+    let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
+    let positions = match args.chat {
+        true => context,
+        false => longest.saturating_add(args.max_new_tokens).min(context),
+    };
+    let rows = if args.num_beams > 1 { 2 * args.num_beams } else { plan.rows };
+    let num_blocks = rows * (positions.div_ceil(block_size) + 1);
+    CacheKind::Paged { block_size, num_blocks: args.num_blocks.unwrap_or(num_blocks) }
+}
+
+/// Creates an engine from a model's files.
+fn open(
+    args: &Args,
+    load: &ModelLoad,
+    tokenizer: Tokenizer,
+    cache: Option<CacheKind>,
+) -> Result<Engine> {
     let weights = load.files.weight_bytes(load.format);
     if weights > 1e9 {
         note!("[loading {}: {}]", shown(load.files.path().display()), bytes(weights));
@@ -309,13 +358,7 @@ fn open(args: &Args, load: &ModelLoad, tokenizer: Tokenizer) -> Result<Engine> {
     let ops = operations::choose(args.kernels, load.device);
     let model = load::load_files(load.files, load.format, load.device, &ops)?;
     let mut engine = Engine::new(model, tokenizer);
-    let context = engine.model().config().max_position_embeddings;
-    engine.cache = match args.cache {
-        _ if args.no_cache => None,
-        Some(CacheName::Static) => Some(CacheKind::Static(context)),
-        Some(CacheName::Sliding) => Some(CacheKind::Sliding(context)),
-        _ => Some(CacheKind::Dynamic),
-    };
+    engine.cache = cache;
     Ok(engine)
 }
 

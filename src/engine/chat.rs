@@ -173,6 +173,7 @@ impl<'a> Chat<'a> {
             sampler: Box::new(|logits| sampler(logits)),
             log_softmax: request.log_softmax,
             top_logprobs: request.top_logprobs,
+            cache_salt: request.cache_salt.clone(),
         };
         let before = self.cached.computed;
         let mut sequence = Sequence::new(request, self.tokenizer);

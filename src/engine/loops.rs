@@ -3,11 +3,12 @@
 use crate::day06_generate::{simple_generate, TextStream};
 use crate::day07_greedy::{argmax, generate};
 use crate::day08_sampling::torch_samplers;
-use crate::day10_kv_cache::{generate_cached, Cached};
+use crate::day10_kv_cache::generate_cached;
 use crate::day11_beam_search::beam_search;
 use crate::day12_batching::{generate_batch, BatchCache};
 use crate::day13_speculative::{decode_block, ModelDrafter, NgramDrafter, SpeculativeDecoder};
 use crate::day15_scheduler::{NewCache, Scheduler};
+use crate::day21_pages::{generate_paged, PagedCache};
 use crate::engine::ngram_table::{NgramTable, TableDrafter};
 use crate::engine::requests::{self, Processors};
 use crate::engine::{CacheKind, Engine};
@@ -32,7 +33,7 @@ pub struct Found {
 
 /// The loop to run, and its settings.
 pub struct LoopPlan {
-    /// The day of the loop to run: 6, 7, 10 to 13 or 15.
+    /// The day of the loop to run: 6, 7, 10 to 13, 15 or 21.
     pub day: usize,
     /// Sampling parameters of every request.
     pub params: SamplingParams,
@@ -112,7 +113,7 @@ impl LoopPlan {
         request
     }
 
-    /// Runs the loops that are iterators of tokens: days 7, 10 and 12.
+    /// Runs the loops that are iterators of tokens: days 7, 10, 12 and 21.
     fn stream(
         &self,
         models: Models,
@@ -132,14 +133,20 @@ impl LoopPlan {
         let rows = prompts.iter().zip(samplers);
         let mut batch: Vec<_> =
             rows.map(|(prompt, sampler)| self.request_with(model, prompt, sampler)).collect();
-        let tokens = if self.day == 12 {
+        let tokens = if let (21, Some(CacheKind::Paged { block_size, num_blocks })) =
+            (self.day, engine.cache)
+        {
+            let layers = model.config().num_hidden_layers;
+            let cache = PagedCache::new(layers, num_blocks, block_size)?;
+            generate_paged(model, tokenizer, batch, cache)?
+        } else if self.day == 12 {
             generate_batch(model, tokenizer, batch, engine.new_batch()?)?
         } else {
             let request = batch.remove(0);
             if self.day == 7 {
                 generate(model, tokenizer, request)?
             } else {
-                generate_cached(Cached::new(model, engine.new_cache()), tokenizer, request)?
+                generate_cached(engine.new_cached(model)?, tokenizer, request)?
             }
         };
         for token in tokens {
@@ -171,7 +178,7 @@ impl LoopPlan {
         let vocab_size = model.config().vocab_size;
         let drafter: Box<dyn Drafter + '_> = match (models.drafter, &self.draft_table) {
             (Some((drafting, small)), _) => Box::new(ModelDrafter {
-                cached: Cached::new(small, drafting.new_cache()),
+                cached: drafting.new_cached(small)?,
                 processors: self.processors.clone(),
                 greedy: self.params.temperature == 0.0,
                 vocab_size,
@@ -180,7 +187,7 @@ impl LoopPlan {
             (None, None) => Box::new(NgramDrafter { n: self.draft_ngram, vocab_size }),
         };
         let mut decoder = SpeculativeDecoder::new(
-            Cached::new(model, engine.new_cache()),
+            engine.new_cached(model)?,
             engine.tokenizer(),
             self.request(model, prompt, 0),
             drafter,

@@ -12,7 +12,6 @@ pub mod nan_trace;
 pub mod ngram_table;
 pub mod operations;
 pub mod requests;
-pub mod roomy_cache;
 pub mod simple;
 pub mod token_rules;
 
@@ -24,6 +23,7 @@ use crate::day05_model::Transformer;
 use crate::day06_generate::TextStream;
 use crate::day10_kv_cache::{generate_cached, Cached};
 use crate::day12_batching::generate_batch;
+use crate::day21_pages::{generate_paged, PagedCache};
 use crate::formats::ModelFiles;
 use crate::kit::{Batch, Cache, FinishReason, Model, ModelConfig, NoCache};
 use crate::kit::{SamplingParams, SharedOps, TokenIter, Tokenizer, WeightFormat, Weights};
@@ -144,9 +144,12 @@ impl Engine {
     }
 
     /// Creates an empty cache of this engine's kind.
-    pub fn new_cache(&self) -> Box<dyn Cache> {
+    ///
+    /// # Errors
+    /// Same as [`CacheKind::new_cache`].
+    pub fn new_cache(&self) -> candle_core::Result<Box<dyn Cache>> {
         match self.cache {
-            None => Box::new(NoCache),
+            None => Ok(Box::new(NoCache)),
             Some(kind) => kind.new_cache(self.model.config().num_hidden_layers),
         }
     }
@@ -165,8 +168,11 @@ impl Engine {
 
     /// Creates an empty cache of this engine's kind for `model`: the engine's own, or a wrapper
     /// around it.
-    pub fn new_cached<'a>(&self, model: &'a dyn Model) -> Cached<'a> {
-        Cached::new(model, self.new_cache())
+    ///
+    /// # Errors
+    /// Same as [`CacheKind::new_cache`].
+    pub fn new_cached<'a>(&self, model: &'a dyn Model) -> candle_core::Result<Cached<'a>> {
+        Ok(Cached::new(model, self.new_cache()?))
     }
 
     /// Continues a prompt and returns an iterator over its tokens, each with the text that is final
@@ -182,7 +188,7 @@ impl Engine {
         let processors = requests::processors(&params, &self.tokenizer, config)?;
         let sampler = requests::sampler(&params, 0, self.ops());
         let request = requests::request(config, &prompt, &params, &processors, sampler, self.ops());
-        let cached = self.new_cached(&self.model);
+        let cached = self.new_cached(&self.model)?;
         Ok(generate_cached(cached, &self.tokenizer, request)?)
     }
 
@@ -216,7 +222,16 @@ impl Engine {
             batch.push(requests::request(config, &prompt, &params, &processors, sampler, ops));
         }
         let mut completions = vec![Completion::default(); prompts.len()];
-        for token in generate_batch(&self.model, &self.tokenizer, batch, self.new_batch()?)? {
+        let (model, tokenizer) = (&self.model, &self.tokenizer);
+        let tokens = match self.cache {
+            Some(CacheKind::Paged { block_size, num_blocks }) => {
+                let layers = model.config().num_hidden_layers;
+                let cache = PagedCache::new(layers, num_blocks, block_size)?;
+                generate_paged(model, tokenizer, batch, cache)?
+            }
+            _ => generate_batch(model, tokenizer, batch, self.new_batch()?)?,
+        };
+        for token in tokens {
             let token = token?;
             let completion = &mut completions[token.row];
             if token.error.is_none() {

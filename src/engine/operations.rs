@@ -13,7 +13,7 @@ use crate::kernels::{self, BlockType, TiledWeights};
 use crate::kit::ops::{Ops, SharedOps};
 use crate::kit::{Pages, QuantType, QuantizedMatrix, Sampler, View, Weight};
 use crate::{day00_warm_up, day02_positions};
-use crate::{day17_kernel, day18_flash_attention, day19_quantized_weights as day19};
+use crate::{day17_kernel, day18_flash_attention, day19_quantized_weights as day19, day21_pages};
 use candle_core::{bail, DType, Device, Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -56,13 +56,20 @@ struct Yours {
     attention: bool,
     /// Day 7: `log_softmax` and `argmax`.
     choice: bool,
+    /// Day 21: attention over pages.
+    pages: bool,
 }
 
 impl Yours {
     /// Reads this from how the crate was compiled.
     fn now() -> Self {
         let yours = |days: &[usize]| days.iter().any(|day| !DAYS[*day].reference);
-        Self { layers: yours(&[2, 3]), attention: yours(&[1, 4]), choice: yours(&[7]) }
+        Self {
+            layers: yours(&[2, 3]),
+            attention: yours(&[1, 4]),
+            choice: yours(&[7]),
+            pages: yours(&[21]),
+        }
     }
 }
 
@@ -77,6 +84,7 @@ pub fn choose(named: Option<Kernels>, device: &Device) -> SharedOps {
     }
     let mut yours = Yours::now();
     yours.attention &= named.is_none(); // naming kernels asks for their attention, too
+    yours.pages &= named.is_none();
     let default = if device.is_cpu() { Kernels::Fast } else { Kernels::Candle };
     match named.unwrap_or(default) {
         Kernels::Plain => plain(),
@@ -136,7 +144,10 @@ impl Ops for Plain {
 
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
         if let Some(pages) = &kv.pages {
-            return attend_gathered(self, q, kv, pages, mask);
+            return match takes(q) && mask.is_none() {
+                true => day21_pages::attend_pages(q, kv, pages),
+                false => attend_gathered(self, q, kv, pages, mask),
+            };
         }
         let mask = mask_of(q, kv, mask)?;
         grouped_attention(q, &kv.k, &kv.v, mask.as_ref())
@@ -292,7 +303,11 @@ impl Ops for Fast {
     }
 
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
-        if self.yours.attention || !takes(q) {
+        let yours = match kv.pages {
+            Some(_) => self.yours.pages,
+            None => self.yours.attention,
+        };
+        if yours || !takes(q) {
             return Plain.attend(q, kv, mask);
         }
         if let Some(pages) = &kv.pages {
@@ -375,11 +390,8 @@ impl Ops for Mine {
     }
 
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
-        if !takes(q) {
+        if !takes(q) || kv.pages.is_some() {
             return Plain.attend(q, kv, mask);
-        }
-        if let Some(pages) = &kv.pages {
-            return attend_gathered(self, q, kv, pages, mask);
         }
         day18_flash_attention::tiled_attention(q, &kv.k, &kv.v, mask)
     }

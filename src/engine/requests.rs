@@ -283,6 +283,7 @@ pub fn request<'a>(
     request.eos_token_ids.extend(&params.stop_token_ids);
     request.eos_token_ids.extend(processors.iter().filter_map(|rule| rule.end_token()));
     request.stop_strings.clone_from(&params.stop);
+    request.cache_salt.clone_from(&params.cache_salt);
     request.processors = processors.to_vec();
     request
 }

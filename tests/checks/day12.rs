@@ -72,6 +72,7 @@ pub fn request<'a>(id: usize, prompt: &[u32], most: usize, eos: &[u32]) -> Reque
         sampler: Box::new(largest),
         log_softmax: None,
         top_logprobs: None,
+        cache_salt: String::new(),
     }
 }
 

@@ -1,10 +1,10 @@
-//! Operations for the checks of days 3 and 4, where the code under check calls other functions of
+//! Operations for the checks of days 3, 4 and 21, where the code under check calls other functions of
 //! the same day through [`Ops`].
 
 use candecode::day01_attention::causal_mask;
 use candecode::engine::operations::plain;
 use candecode::kit::ops::{Ops, SharedOps};
-use candecode::kit::View;
+use candecode::kit::{Pages, View};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
@@ -13,9 +13,12 @@ pub type Silu = fn(&Tensor) -> Result<Tensor>;
 /// Day 4's `grouped_attention`.
 pub type GroupedAttention = fn(&Tensor, &Tensor, &Tensor, Option<&Tensor>) -> Result<Tensor>;
 
+/// Day 21's `attend_pages`.
+pub type AttendPages = fn(&Tensor, &View, &Pages) -> Result<Tensor>;
+
 /// Returns the plain operations, with `silu` replaced by the one under check.
 pub fn with_silu(silu: Silu) -> SharedOps {
-    Arc::new(OwnOps { plain: plain(), silu: Some(silu), attention: None })
+    Arc::new(OwnOps { silu: Some(silu), ..OwnOps::plain() })
 }
 
 /// Returns `ops`. If they are the plain ones, `grouped_attention` is replaced by the one under
@@ -24,7 +27,12 @@ pub fn with_attention(ops: &SharedOps, attention: GroupedAttention) -> SharedOps
     if ops.describe(true) != plain().describe(true) {
         return ops.clone(); // the run asked for a kernel
     }
-    Arc::new(OwnOps { plain: plain(), silu: None, attention: Some(attention) })
+    Arc::new(OwnOps { attention: Some(attention), ..OwnOps::plain() })
+}
+
+/// Returns the plain operations, with `attend_pages` replaced by the one under check.
+pub fn with_pages(pages: AttendPages) -> SharedOps {
+    Arc::new(OwnOps { pages: Some(pages), ..OwnOps::plain() })
 }
 
 #[derive(Debug)]
@@ -32,6 +40,13 @@ struct OwnOps {
     plain: SharedOps,
     silu: Option<Silu>,
     attention: Option<GroupedAttention>,
+    pages: Option<AttendPages>,
+}
+
+impl OwnOps {
+    fn plain() -> Self {
+        Self { plain: plain(), silu: None, attention: None, pages: None }
+    }
 }
 
 impl Ops for OwnOps {
@@ -40,6 +55,9 @@ impl Ops for OwnOps {
     }
 
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
+        if let (Some(attend), Some(pages)) = (self.pages, &kv.pages) {
+            return attend(q, kv, pages);
+        }
         let Some(attention) = self.attention else { return self.rest().attend(q, kv, mask) };
         let (new, all) = (q.dim(2)?, kv.k.dim(2)?);
         let causal = match mask {

@@ -410,7 +410,7 @@ fn every_answer_is_that_of_a_fresh_cache() {
             let kind = *kind;
             let new_cache = || -> Box<dyn Cache> {
                 match kind {
-                    Some(kind) => kind.new_cache(layers),
+                    Some(kind) => kind.new_cache(layers).unwrap(),
                     None => Box::new(NoCache),
                 }
             };

@@ -40,6 +40,7 @@ fn the_arithmetic_by_hand() {
         prompt: 5,
         new: 7,
         cache: Some(CacheName::Dynamic),
+        pool: None,
         holds_scores: true,
     };
     assert_eq!(base.weights(), 328.0 * 2.0);
@@ -72,6 +73,7 @@ fn a_chat_grows_to_what_fits() {
         prompt: 0,
         new: 7,
         cache: Some(CacheName::Dynamic),
+        pool: None,
         holds_scores: false,
     };
     // 656 bytes of weights, and 32 bytes per token.

@@ -210,6 +210,7 @@ fn a_sequence_keeps_the_space_after_its_prompt() {
         sampler: Box::new(argmax),
         log_softmax: None,
         top_logprobs: None,
+        cache_salt: String::new(),
     };
     let mut sequence = Sequence::new(request, &tokenizer);
     let mut text = String::new();

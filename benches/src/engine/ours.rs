@@ -131,7 +131,7 @@ fn engine(model: &dyn Model, job: &Job, new: usize) -> Result<Run> {
         true => CacheKind::Dynamic,
         false => CacheKind::Static(job.prompt.len() + new),
     };
-    let mut cache = kind.new_cache(model.config().num_hidden_layers);
+    let mut cache = kind.new_cache(model.config().num_hidden_layers)?;
     let begun = Instant::now();
     let mut last = pass(model, &vec![job.prompt.clone(); job.batch], &mut *cache)?;
     let prefill_s = begun.elapsed().as_secs_f64();

@@ -53,6 +53,8 @@ pub struct SamplingParams {
     /// Words to block by forbidding their last token wherever it would complete them (vLLM
     /// `bad_words`).
     pub bad_words: Vec<String>,
+    /// Only requests with the same salt share cached prefixes (vLLM `cache_salt`).
+    pub cache_salt: String,
     /// Minimum number of tokens before EOS or a stop token (HF `min_new_tokens`, vLLM
     /// `min_tokens`). Stop strings can still end the completion.
     pub min_new_tokens: usize,
@@ -88,6 +90,7 @@ impl Default for SamplingParams {
             min_new_tokens: 0,
             stop_token_ids: Vec::new(),
             ignore_eos: false,
+            cache_salt: String::new(),
         }
     }
 }
@@ -138,6 +141,9 @@ pub struct Request<'a> {
     /// Number of top alternatives to report with each token in [`Token::top`](crate::Token::top).
     /// None: no alternatives.
     pub top_logprobs: Option<usize>,
+    /// Only requests with the same salt share cached prefixes (day 22; vLLM `cache_salt`). A server
+    /// salts with the client's API key, so that no client can find out what another one has sent.
+    pub cache_salt: String,
 }
 
 impl<'a> Request<'a> {
@@ -159,6 +165,7 @@ impl<'a> Request<'a> {
             sampler: Box::new(sampler),
             log_softmax: None,
             top_logprobs: None,
+            cache_salt: String::new(),
         }
     }
 

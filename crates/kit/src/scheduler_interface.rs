@@ -19,6 +19,21 @@ impl SchedulerLoad {
     }
 }
 
+/// The state of a scheduler's paged cache, for metrics. All zeros for a scheduler without pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheLoad {
+    /// All blocks.
+    pub blocks: usize,
+    /// Blocks that running sequences hold.
+    pub blocks_used: usize,
+    /// How many times a sequence has been preempted.
+    pub preemptions: usize,
+    /// Prompt tokens looked up in the prefix cache so far.
+    pub prefix_queries: usize,
+    /// Prompt tokens found there.
+    pub prefix_hits: usize,
+}
+
 /// A scheduler, as day 20's loop drives it (vLLM's `SchedulerInterface`). Rows are known by the
 /// `id` of their request, which is also the `row` of their tokens.
 pub trait SchedulerInterface<'a> {
@@ -42,4 +57,9 @@ pub trait SchedulerInterface<'a> {
 
     /// Returns the number of waiting and running rows.
     fn load(&self) -> SchedulerLoad;
+
+    /// Returns the state of its paged cache.
+    fn cache_load(&self) -> CacheLoad {
+        CacheLoad::default()
+    }
 }

@@ -53,6 +53,8 @@ pub enum Logits {
 pub struct Chunk {
     /// The id of the sequence, as the cache knows it.
     pub sequence: usize,
+    /// The position of the first of its new tokens.
+    pub start: usize,
     /// The number of its new tokens.
     pub new: usize,
 }

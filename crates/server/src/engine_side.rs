@@ -10,12 +10,13 @@ use crate::rails::Rails;
 use crate::serve_flags::ServeFlags;
 use anyhow::{anyhow, Context as _, Result};
 use candecode::cli::generation_config;
-use candecode::day15_scheduler::{NewCache, Scheduler};
 use candecode::day20_serve::{Job, MakeRequest, ServingLoop};
+use candecode::day21_pages::PagedCache;
+use candecode::day22_shared_prefixes::PrefixCache;
+use candecode::day23_token_budget::{Limits, TokenScheduler};
 use candecode::days;
 use candecode::engine::chat_template::Template;
 use candecode::engine::requests::{self, Processors};
-use candecode::engine::roomy_cache::RoomyCache;
 use candecode::engine::token_rules;
 use candecode::engine::{load, operations, Engine};
 use candecode::formats::{hub, ModelFiles};
@@ -61,6 +62,8 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
     // smaller.
     let own_context = files.config().max_position_embeddings;
     let context = own_context.min(batch_tokens);
+    let block_size = flags.block_size;
+    let num_blocks = batch_tokens.div_ceil(block_size);
     let config = ModelConfig { max_position_embeddings: context, ..files.config().clone() };
     let ops = operations::choose(flags.kernels, &device);
     let model = load::load_files(&files, format, &device, &ops)?;
@@ -117,17 +120,22 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         say(&note);
     }
     say(&format!(
-        "[{}: at most {} rows of {batch_tokens} tokens in all, {} requests in the queue]",
+        "[{}: at most {} sequences in {num_blocks} blocks of {block_size}, {} requests in the \
+         queue]",
         flags.name(),
-        flags.max_batch,
+        flags.max_num_seqs,
         flags.max_queue
     ));
     let _ = writeln!(std::io::stdout(), "listening on http://{address}");
     let layers = files.config().num_hidden_layers;
-    let new_cache: NewCache = Box::new(move || Box::new(RoomyCache::new(layers)));
-    // The last token of a text is never fed to the model, so it takes no position in the batch.
-    let bound = if context < own_context { batch_tokens + 1 } else { batch_tokens };
-    let scheduler = Scheduler::new(engine.model(), engine.tokenizer(), new_cache, bound);
+    let cache = PagedCache::new(layers, num_blocks, block_size)?;
+    let prefixes = (!flags.no_enable_prefix_caching).then(PrefixCache::new);
+    let limits = Limits {
+        max_num_batched_tokens: flags.max_num_batched_tokens,
+        max_num_seqs: flags.max_num_seqs,
+    };
+    let (model, tokenizer) = (engine.model(), engine.tokenizer());
+    let scheduler = TokenScheduler::new(model, tokenizer, cache, prefixes, limits)?;
     let maker = RequestMaker {
         config: &config,
         engine: &engine,
@@ -140,8 +148,11 @@ pub fn run(flags: &ServeFlags) -> Result<()> {
         maker.request(job, index).map_err(|e| candle_core::Error::Msg(describe(&e)))
     });
     let mut serving =
-        ServingLoop::new(Box::new(scheduler), make_request, flags.max_batch, flags.max_queue);
-    let tell = |serving: &ServingLoop| metrics.load(serving.queue.len(), serving.scheduler.load());
+        ServingLoop::new(Box::new(scheduler), make_request, flags.max_num_seqs, flags.max_queue);
+    let tell = |serving: &ServingLoop| {
+        let scheduler = &serving.scheduler;
+        metrics.load(serving.queue.len(), scheduler.load(), scheduler.cache_load());
+    };
     let ran = catch_unwind(AssertUnwindSafe(|| serving.run(&jobs, tell)));
     drop(serving); // drops any rows left over from a panic, which notifies their clients
     drop(jobs);

@@ -1,7 +1,7 @@
 //! The counters served at `/metrics`, in Prometheus' text format: load and latencies. The names are
 //! vLLM's, with our own prefix.
 
-use candecode::kit::SchedulerLoad;
+use candecode::kit::{CacheLoad, SchedulerLoad};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -26,6 +26,11 @@ pub struct Metrics {
     queued: AtomicUsize,
     waiting: AtomicUsize,
     running: AtomicUsize,
+    blocks: AtomicUsize,
+    blocks_used: AtomicUsize,
+    preemptions: AtomicUsize,
+    prefix_queries: AtomicUsize,
+    prefix_hits: AtomicUsize,
     /// Number of open connections.
     pub connections: AtomicUsize,
     prompt_tokens: AtomicU64,
@@ -38,10 +43,15 @@ pub struct Metrics {
 
 impl Metrics {
     /// Records the load after a step of the serving loop.
-    pub fn load(&self, queued: usize, load: SchedulerLoad) {
+    pub fn load(&self, queued: usize, load: SchedulerLoad, cache: CacheLoad) {
         self.queued.store(queued, Relaxed);
         self.waiting.store(load.waiting, Relaxed);
         self.running.store(load.running, Relaxed);
+        self.blocks.store(cache.blocks, Relaxed);
+        self.blocks_used.store(cache.blocks_used, Relaxed);
+        self.preemptions.store(cache.preemptions, Relaxed);
+        self.prefix_queries.store(cache.prefix_queries, Relaxed);
+        self.prefix_hits.store(cache.prefix_hits, Relaxed);
     }
 
     /// Counts an accepted request with this many prompt tokens in total.
@@ -84,9 +94,24 @@ impl Metrics {
             ("gauge", "num_requests_queued", "Requests not yet in the batch", of(&self.queued)),
             ("gauge", "num_rows_waiting", "Rows that wait for their prefill", of(&self.waiting)),
             ("gauge", "num_rows_running", "Rows of the batch", of(&self.running)),
+            ("gauge", "num_blocks", "Blocks of the cache", of(&self.blocks)),
+            ("gauge", "num_blocks_used", "Blocks that running rows hold", of(&self.blocks_used)),
             ("gauge", "num_connections", "Open connections", of(&self.connections)),
             ("counter", "prompt_tokens_total", "Prompt tokens", self.prompt_tokens.load(Relaxed)),
             ("counter", "generation_tokens_total", "Tokens generated", tokens),
+            ("counter", "num_preemptions_total", "Rows preempted", of(&self.preemptions)),
+            (
+                "counter",
+                "prefix_cache_queries_total",
+                "Prompt tokens looked up in the prefix cache",
+                of(&self.prefix_queries),
+            ),
+            (
+                "counter",
+                "prefix_cache_hits_total",
+                "Prompt tokens found in the prefix cache",
+                of(&self.prefix_hits),
+            ),
             (
                 "counter",
                 "requests_cancelled_total",

@@ -37,16 +37,39 @@ pub struct ServeFlags {
     /// [default: none but the server's own]
     #[arg(long, value_name = "ORIGINS", value_delimiter = ',', value_parser = origin)]
     pub allowed_origins: Vec<String>,
-    /// Rows that run at once, at most; each text is to the last bit what it is alone
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = in_range(1, 4096))]
-    pub max_batch: usize,
+    /// Sequences that run at once, at most; each text is to the last bit what it is alone
+    #[arg(
+        long,
+        alias = "max-batch",
+        value_name = "N",
+        default_value_t = 32,
+        value_parser = in_range(1, 4096)
+    )]
+    pub max_num_seqs: usize,
+    /// Tokens that one step computes, at most: long prompts are computed in pieces
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = in_range(1, 1 << 20))]
+    pub max_num_batched_tokens: usize,
     /// Requests that may wait beside them; others are refused (429)
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = in_range(0, 1 << 16))]
     pub max_queue: usize,
-    /// Tokens that the batch may come to hold [default: what a third of the free memory has room
-    /// for]
+    /// Positions that the cache holds [default: what a third of the free memory has room for]
     #[arg(long, value_name = "N", value_parser = in_range(1, 1 << 40))]
     pub max_batch_tokens: Option<usize>,
+    /// The number of positions in a block of the cache: a divisor of 64
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = block_size)]
+    pub block_size: usize,
+    /// The number of blocks, in place of --max-batch-tokens
+    #[arg(
+        long,
+        alias = "num-blocks",
+        value_name = "N",
+        conflicts_with = "max_batch_tokens",
+        value_parser = in_range(1, 1 << 32)
+    )]
+    pub num_gpu_blocks_override: Option<usize>,
+    /// Compute every prompt from its start, even if another one began in the same way
+    #[arg(long)]
+    pub no_enable_prefix_caching: bool,
     /// Connections at once, at most; others are refused (503)
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = in_range(1, 1 << 16))]
     pub max_connections: usize,
@@ -75,6 +98,14 @@ pub struct ServeFlags {
 /// Returns a parser for integers from `least` to `most`.
 fn in_range(least: u64, most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(least..=most)
+}
+
+/// Parses a block size.
+fn block_size(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(size) if size > 0 && 64 % size == 0 => Ok(size),
+        _ => Err("a block holds 1, 2, 4, 8, 16, 32 or 64 positions".to_string()),
+    }
 }
 
 /// Parses a page's origin, or `*`.
@@ -135,13 +166,12 @@ impl ServeFlags {
         self.served_model_name.as_deref().unwrap_or(&self.model)
     }
 
-    /// Returns the number of positions the scheduler's batch can hold: the flag's value, or enough
-    /// for every row to reach the full context, capped by a third of the memory left after the
-    /// weights. The rest is for the step itself, and for the moment when the cache moves to a
-    /// larger allocation. `weights` is the size of the weights in bytes.
+    /// Returns the number of positions that the cache holds: what the flags ask for, or enough for
+    /// every sequence to reach the full context, capped by a third of the memory left after the
+    /// weights. The rest is for the steps themselves. `weights` is the size of the weights in bytes.
     ///
     /// # Errors
-    /// If there isn't enough memory for the weights and a small batch.
+    /// If there isn't enough memory.
     pub fn batch_tokens(
         &self,
         config: &ModelConfig,
@@ -149,14 +179,26 @@ impl ServeFlags {
         device: &Device,
     ) -> Result<usize> {
         let context = config.max_position_embeddings;
-        let all = self.max_batch.saturating_mul(context);
-        if let Some(tokens) = self.max_batch_tokens {
+        let heads = config.num_hidden_layers * config.num_key_value_heads;
+        let of_a_token = (2 * heads * config.head_dim * 4) as f64;
+        let all = self.max_num_seqs.saturating_mul(context);
+        let blocks = self.num_gpu_blocks_override;
+        let asked = blocks.map(|blocks| blocks.saturating_mul(self.block_size));
+        if let Some(tokens) = asked.or(self.max_batch_tokens) {
+            if let Some(free) = memory_check::available(device)? {
+                let needed = tokens as f64 * of_a_token;
+                ensure!(
+                    weights + needed <= free,
+                    "{tokens} positions of keys and values need {}, the weights {}, and {} of \
+                     memory are available; fewer positions or blocks need less",
+                    bytes(needed),
+                    bytes(weights),
+                    bytes(free)
+                );
+            }
             return Ok(tokens);
         }
         let Some(free) = memory_check::available(device)? else { return Ok(all) };
-        let of_a_token =
-            (2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * 4)
-                as f64;
         let room = ((free - weights) / 3.0 / of_a_token).max(0.0) as usize;
         if room < 16 {
             bail!(

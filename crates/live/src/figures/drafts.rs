@@ -3,7 +3,6 @@
 use super::Answer;
 use crate::model;
 use candecode::day07_greedy::argmax;
-use candecode::day10_kv_cache::Cached;
 use candecode::day13_speculative::{decode_block, NgramDrafter, SpeculativeDecoder};
 use candecode::kit::draft::{Draft, Drafter};
 use candecode::kit::rng::RequestRng;
@@ -53,7 +52,7 @@ pub fn answer(q: Question) -> Answer {
     let last = Rc::new(RefCell::new(Vec::new()));
     let drafter = NgramDrafter { n: q.ngram, vocab_size: model.config().vocab_size };
     let mut decoder = SpeculativeDecoder::new(
-        Cached::new(model, engine.new_cache()),
+        engine.new_cached(model)?,
         engine.tokenizer(),
         request,
         Box::new(Remembered { drafter, last: Rc::clone(&last) }),

@@ -320,6 +320,10 @@ fn sampling_params(
     if bias.values().any(|bias| bias.abs() > 100.0) {
         return Err(fields.wrong("logit_bias"));
     }
+    let salt: Option<String> = fields.get("cache_salt")?;
+    if salt.as_ref().is_some_and(|salt| salt.is_empty() || salt.len() > 256) {
+        return Err(fields.wrong("cache_salt"));
+    }
     let params = SamplingParams {
         max_new_tokens: most.unwrap_or(default_most),
         temperature: if temperature < LOWEST_TEMPERATURE { 0.0 } else { temperature },
@@ -337,6 +341,7 @@ fn sampling_params(
         bad_words: strings(fields, "bad_words")?,
         min_new_tokens: fields.get("min_tokens")?.unwrap_or(0),
         ignore_eos: flag(fields, "ignore_eos")?,
+        cache_salt: salt.unwrap_or_default(),
         ..SamplingParams::default()
     };
     if params.stop.iter().any(String::is_empty) {

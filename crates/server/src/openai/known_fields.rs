@@ -39,6 +39,7 @@ pub const READ: &[(&str, FieldRule)] = &[
     ("allowed_token_ids", Other(LIST_OF_IDS)),
     ("bad_words", Other(STRINGS)),
     ("best_of", Integer(1, 128, "in 1 to 128")),
+    ("cache_salt", Other("a string of 1 to 256 bytes")),
     ("chat_template_kwargs", Other("an object")),
     ("continue_final_message", Flag),
     ("echo", Flag),
@@ -85,7 +86,7 @@ pub const WITHOUT_EFFECT: &[(&str, &[&str])] = &[
         "metadata", "safety_identifier", "session_id", "store", "user",
     ]),
     ("caches never change the text here", &[
-        "cache_prompt", "cache_salt", "message_delimiters", "n_cache_reuse", "prompt_cache_key",
+        "cache_prompt", "message_delimiters", "n_cache_reuse", "prompt_cache_key",
         "prompt_cache_options", "prompt_cache_retention",
     ]),
     ("it changes when tokens come, and not which", &[

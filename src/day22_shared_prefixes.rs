@@ -1,0 +1,168 @@
+#![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
+//! Day 22: shared prefixes. A block of keys and values that another text has already computed is
+//! found by its tokens, and used again.
+
+use candecode::day07_greedy::Sequence;
+use candecode::day21_pages::{flat_step, BlockPool, BlockTable, NewTokens, PagedCache};
+use candecode::kit::{Model, Token};
+use candle_core::Result;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+// part 1: find
+
+/// The name of a full block: a hash of its tokens and of everything before them.
+pub type BlockHash = u64;
+
+/// Hashes a block: its tokens, the hash of the block before it (None for the first), and a salt.
+/// Texts of different salts never share a block (vLLM `hash_block_tokens`, `cache_salt`).
+pub fn hash_block(parent: Option<BlockHash>, tokens: &[u32], salt: &str) -> BlockHash {
+    let mut hasher = DefaultHasher::new();
+    (parent, tokens, salt).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns the hash of every full block of a text, in order. The last tokens may not fill a block;
+/// they have none.
+pub fn block_hashes(tokens: &[u32], block_size: usize, salt: &str) -> Vec<BlockHash> {
+    // task 22.1: Hash every full block, each with the hash of the one before it
+    todo!("day 22, task 1: Hash every full block, each with the hash of the one before it")
+}
+
+/// What the prefix cache knows about a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownBlock {
+    /// The block.
+    pub block: u32,
+    /// Its tokens. Two texts can have the same hash; the tokens tell them apart.
+    pub tokens: Vec<u32>,
+    /// The hash of the block before it.
+    pub parent: Option<BlockHash>,
+    /// The salt of the text that it belongs to.
+    pub salt: String,
+}
+
+/// The blocks of a paged cache whose contents are known, by their hashes (vLLM: automatic prefix
+/// caching). A block stays known when its last holder has released it, until it is used for
+/// something else.
+#[derive(Debug, Default)]
+pub struct PrefixCache {
+    /// The known blocks.
+    pub known: HashMap<BlockHash, KnownBlock>,
+    /// The hash of each known block.
+    pub hash_of: HashMap<u32, BlockHash>,
+    /// The number of prompt tokens asked for in all lookups.
+    pub queries: usize,
+    /// How many of them were found.
+    pub hits: usize,
+}
+
+impl PrefixCache {
+    /// Creates an empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the known blocks that a text begins with, in order: the longest run from its start.
+    /// At least one of its tokens is left to compute, because the next token needs the logits of
+    /// the last one.
+    ///
+    /// A block counts only if its tokens, its parent and its salt are those of the text: equal
+    /// hashes alone prove nothing.
+    pub fn lookup(&self, tokens: &[u32], block_size: usize, salt: &str) -> Vec<u32> {
+        let hashes = block_hashes(tokens, block_size, salt);
+        // task 22.2: Follow the chain while blocks are known and the same; leave a token
+        todo!("day 22, task 2: Follow the chain while blocks are known and the same; leave a token")
+    }
+
+    // part 2: keep and evict
+
+    /// Makes the full blocks of a sequence known, as far as the cache holds them. `tokens` is the
+    /// whole text. A hash that is already known keeps its block.
+    pub fn remember(&mut self, cache: &PagedCache, sequence: usize, tokens: &[u32], salt: &str) {
+        let Some(table) = cache.tables.get(&sequence) else { return };
+        let held = &tokens[..table.len.min(tokens.len())];
+        let hashes = block_hashes(held, cache.block_size, salt);
+        // task 22.4: Record each full block that isn't known yet
+        todo!("day 22, task 4: Record each full block that isn't known yet")
+    }
+
+    /// Forgets the next `n` blocks that the pool will hand out: they are about to be overwritten.
+    /// Those at the front of the free list have been free for longest, so the prefix that nobody
+    /// has used for longest goes first (LRU). Call it before blocks are taken.
+    pub fn evict(&mut self, pool: &BlockPool, n: usize) {
+        // task 22.5: Forget what the first free blocks hold
+        todo!("day 22, task 5: Forget what the first free blocks hold")
+    }
+
+    /// Counts a text of `tokens` tokens that began with `found` known positions.
+    pub fn count(&mut self, tokens: usize, found: usize) {
+        self.queries += tokens;
+        self.hits += found;
+    }
+}
+
+/// Starts a sequence that holds these full blocks. A block that others hold gets one holder more; a
+/// free one leaves the free list, wherever it is in it, and has one holder. Does nothing without
+/// blocks.
+pub fn adopt(cache: &mut PagedCache, sequence: usize, blocks: Vec<u32>) {
+    if blocks.is_empty() {
+        return;
+    }
+    // task 22.3: Hold each block, take free ones out of the free list, and write the table
+    todo!(
+        "day 22, task 3: Hold each block, take free ones out of the free list, and write the table"
+    )
+}
+
+/// Sequences that run together and share the prefixes of all that ran before.
+pub struct PrefixBatch<'a> {
+    model: &'a dyn Model,
+    /// The sequences that run. Their request's `id` is their id in the cache.
+    pub running: Vec<Sequence<'a>>,
+    /// The cache.
+    pub cache: PagedCache,
+    /// What its blocks hold.
+    pub prefixes: PrefixCache,
+    /// The number of positions computed so far.
+    pub computed: usize,
+}
+
+impl<'a> PrefixBatch<'a> {
+    /// Creates an idle batch.
+    pub fn new(model: &'a dyn Model, cache: PagedCache) -> Self {
+        let prefixes = PrefixCache::new();
+        Self { model, running: Vec::new(), cache, prefixes, computed: 0 }
+    }
+
+    /// Takes in a sequence: it starts with the longest known prefix of its prompt.
+    pub fn add(&mut self, sequence: Sequence<'a>) {
+        let Sequence { tokens, request, .. } = &sequence;
+        let blocks = self.prefixes.lookup(tokens, self.cache.block_size, &request.cache_salt);
+        adopt(&mut self.cache, request.id, blocks);
+        self.prefixes.count(tokens.len(), self.cache.len_of(request.id));
+        self.running.push(sequence);
+    }
+
+    /// One pass over all running sequences, whose blocks are known afterwards. Every sequence gets
+    /// one more token, and those that end release their blocks.
+    ///
+    /// # Errors
+    /// If the model fails, or the blocks run out.
+    pub fn step(&mut self) -> Result<Vec<Token>> {
+        // task 22.6: Evict, run one line, remember, release
+        todo!("day 22, task 6: Evict, run one line, remember, release")
+    }
+}
+
+/// Returns the order in which waiting prompts should run: the one with the longest known prefix
+/// first, so that its blocks are used before they are evicted. Equal ones run in order of arrival
+/// (SGLang: longest prefix match). `waiting` has each prompt with its salt; the result has indices.
+pub fn longest_prefix_first(
+    prefixes: &PrefixCache,
+    waiting: &[(&[u32], &str)],
+    block_size: usize,
+) -> Vec<usize> {
+    // task 22.7 (challenge): Order the prompts by what is already there
+    todo!("day 22, task 7: Order the prompts by what is already there")
+}
