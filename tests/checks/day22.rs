@@ -496,22 +496,23 @@ fn as_alone(
 pub fn a_shared_prompt_is_computed_once(day: &Day) -> Outcome {
     let (model, tokenizer) = (model("story-230k")?, tokenizer()?);
     let system = text(300, 40);
-    let ask = |end: u32| -> Ask { ([&system[..], &[end, end + 1]].concat(), 6, "") };
-    let asks = [(0, ask(430)), (1, ask(500)), (3, ask(612)), (8, ask(430))];
+    let ask = |end: u32, salt| -> Ask { ([&system[..], &[end, end + 1]].concat(), 6, salt) };
+    let asks = [(0, ask(430, "")), (1, ask(500, "")), (3, ask(612, "x")), (8, ask(430, "x"))];
     let served =
         Served { model: &model, tokenizer: &tokenizer, asks: &asks, blocks: 40, block_size: 4 };
-    let input = "4 prompts of 42 tokens, the first 40 the same, 6 new tokens each, blocks of 4";
+    let input =
+        "4 prompts of 42 tokens, two with another salt, the first 40 the same, 6 new tokens each, \
+                 blocks of 4";
     let got = as_alone(day, input, &served)?;
-    // The first computes 42, the others 2 each (the last one, too: its block 11 wasn't full). Each
-    // feeds all its new tokens but the last.
+    // The first of each salt computes 42, the other 2. Each feeds all its new tokens but the last.
     let fed: usize = asks
         .iter()
         .map(|(_, ask)| alone(&model, &tokenizer, ask).map_or(0, |ids| ids.len() - 1))
         .sum();
-    // Ten blocks of the system prompt, and one or two more of each text but the last.
+    // Ten blocks of the system prompt for each salt, and what each text adds.
     let known = got.1;
     let input = format!("{input}: (positions computed, blocks known at the end)");
-    equal(&input, Ok(got), &(42 + 3 * 2 + fed, known.max(10)))
+    equal(&input, Ok(got), &(2 * (42 + 2) + fed, known.max(20)))
         .likely("remember the blocks after the step that fills them, and start with what is known")
 }
 
