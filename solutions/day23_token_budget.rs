@@ -358,3 +358,33 @@ impl<'a> SchedulerInterface<'a> for TokenScheduler<'a> {
         }
     }
 }
+
+/// Divides a budget of tokens among prompts that lack `lacks[i]` tokens each, so that no prompt
+/// holds up the others: none gets more than it lacks, as much as possible is given out, and nobody
+/// could get one token more except from somebody who has no more than that already. What can't be
+/// divided evenly goes to the earlier ones (max-min fairness).
+pub fn fair_shares(lacks: &[usize], budget: usize) -> Vec<usize> {
+    // task 23.8 (challenge): Divide the budget so that the smallest share is as large as can be
+    // <solution>
+    let mut shares = vec![0; lacks.len()];
+    let mut left = budget;
+    loop {
+        let open: Vec<usize> = (0..lacks.len()).filter(|i| shares[*i] < lacks[*i]).collect();
+        if open.is_empty() || left == 0 {
+            return shares;
+        }
+        let each = left / open.len();
+        if each == 0 {
+            for i in &open[..left] {
+                shares[*i] += 1;
+            }
+            return shares;
+        }
+        for i in open {
+            let more = each.min(lacks[i] - shares[i]);
+            shares[i] += more;
+            left -= more;
+        }
+    }
+    // </solution>
+}
