@@ -135,7 +135,7 @@ impl<'a> TokenScheduler<'a> {
     /// # Errors
     /// If the cache fails.
     pub fn plan_running(&mut self, budget: usize) -> Result<Vec<Scheduled>> {
-        // task 23.3: Oldest first; preempt from the end until there are blocks
+        // task 23.3: Plan the oldest first, and preempt the youngest while blocks are missing
         // <solution>
         let mut plan = Vec::new();
         let mut left = budget;
@@ -222,7 +222,7 @@ impl<'a> TokenScheduler<'a> {
     /// # Errors
     /// If the cache fails.
     pub fn schedule(&mut self) -> Result<Vec<Scheduled>> {
-        // task 23.5: Spend the budget; whoever was preempted must not start again in this step
+        // task 23.5: Spend the budget on running sequences, then on waiting ones
         // <solution>
         let budget = self.limits.max_num_batched_tokens;
         let preempted = self.num_preemptions;
@@ -258,7 +258,7 @@ impl<'a> TokenScheduler<'a> {
     /// next one; a piece of a prompt leads to none. Blocks that are full are remembered. Sequences
     /// that end release their blocks and leave.
     pub fn postprocess(&mut self, plan: &[Scheduled], logits: &[Vec<f32>]) -> Vec<Token> {
-        // task 23.6: Remember, advance the sequences that are complete, release those that end
+        // task 23.6: Advance the sequences that are complete, and release those that end
         // <solution>
         let mut tokens = Vec::new();
         for (scheduled, logits) in plan.iter().zip(logits) {
@@ -314,7 +314,7 @@ impl<'a> TokenScheduler<'a> {
 
     /// Ends a sequence early, wherever it is. Its blocks are free at once. An unknown id is ignored.
     pub fn cancel(&mut self, id: usize) {
-        // task 23.7: Take it out of the queue or the running ones, and release its blocks
+        // task 23.7: Take the sequence out, wherever it is, and release its blocks
         // <solution>
         self.waiting.retain(|sequence| sequence.request.id != id);
         self.running.retain(|sequence| sequence.request.id != id);

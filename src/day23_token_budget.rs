@@ -121,8 +121,8 @@ impl<'a> TokenScheduler<'a> {
     /// # Errors
     /// If the cache fails.
     pub fn plan_running(&mut self, budget: usize) -> Result<Vec<Scheduled>> {
-        // task 23.3: Oldest first; preempt from the end until there are blocks
-        todo!("day 23, task 3: Oldest first; preempt from the end until there are blocks")
+        // task 23.3: Plan the oldest first, and preempt the youngest while blocks are missing
+        todo!("day 23, task 3: Plan the oldest first, and preempt the youngest while blocks are missing")
     }
 
     /// Plans the first pieces of waiting sequences, within `budget` tokens, while fewer than
@@ -169,8 +169,8 @@ impl<'a> TokenScheduler<'a> {
     /// # Errors
     /// If the cache fails.
     pub fn schedule(&mut self) -> Result<Vec<Scheduled>> {
-        // task 23.5: Spend the budget; whoever was preempted must not start again in this step
-        todo!("day 23, task 5: Spend the budget; whoever was preempted must not start again in this step")
+        // task 23.5: Spend the budget on running sequences, then on waiting ones
+        todo!("day 23, task 5: Spend the budget on running sequences, then on waiting ones")
     }
 
     // part 2: tokens
@@ -196,8 +196,8 @@ impl<'a> TokenScheduler<'a> {
     /// next one; a piece of a prompt leads to none. Blocks that are full are remembered. Sequences
     /// that end release their blocks and leave.
     pub fn postprocess(&mut self, plan: &[Scheduled], logits: &[Vec<f32>]) -> Vec<Token> {
-        // task 23.6: Remember, advance the sequences that are complete, release those that end
-        todo!("day 23, task 6: Remember, advance the sequences that are complete, release those that end")
+        // task 23.6: Advance the sequences that are complete, and release those that end
+        todo!("day 23, task 6: Advance the sequences that are complete, and release those that end")
     }
 
     /// One step: schedule, run, postprocess. Returns the new tokens, which may be none while a long
@@ -232,10 +232,8 @@ impl<'a> TokenScheduler<'a> {
 
     /// Ends a sequence early, wherever it is. Its blocks are free at once. An unknown id is ignored.
     pub fn cancel(&mut self, id: usize) {
-        // task 23.7: Take it out of the queue or the running ones, and release its blocks
-        todo!(
-            "day 23, task 7: Take it out of the queue or the running ones, and release its blocks"
-        )
+        // task 23.7: Take the sequence out, wherever it is, and release its blocks
+        todo!("day 23, task 7: Take the sequence out, wherever it is, and release its blocks")
     }
 
     /// Returns true if there is nothing left to do.
@@ -273,4 +271,13 @@ impl<'a> SchedulerInterface<'a> for TokenScheduler<'a> {
             prefix_hits: prefixes.map_or(0, |prefixes| prefixes.hits),
         }
     }
+}
+
+/// Divides a budget of tokens among prompts that lack `lacks[i]` tokens each, so that no prompt
+/// holds up the others: none gets more than it lacks, as much as possible is given out, and nobody
+/// could get one token more except from somebody who has no more than that already. What can't be
+/// divided evenly goes to the earlier ones (max-min fairness).
+pub fn fair_shares(lacks: &[usize], budget: usize) -> Vec<usize> {
+    // task 23.8 (challenge): Divide the budget so that the smallest share is as large as can be
+    todo!("day 23, task 8: Divide the budget so that the smallest share is as large as can be")
 }

@@ -344,16 +344,18 @@ pub fn prompts_start_within_the_budget(day: &Day) -> Outcome {
 }
 
 pub fn prompts_start_while_blocks_are_left(day: &Day) -> Outcome {
-    for (blocks, want, free) in [
-        (8, vec![(0, 0, 6), (1, 0, 9), (2, 0, 2)], 2),
-        (5, vec![(0, 0, 6), (1, 0, 9)], 0),
-        (4, vec![(0, 0, 6)], 2),
+    for (blocks, want, rest) in [
+        (8, vec![(0, 0, 6), (1, 0, 9), (2, 0, 2)], (2, vec![])),
+        (5, vec![(0, 0, 6), (1, 0, 9)], (0, vec![2])),
+        (4, vec![(0, 0, 6)], (2, vec![1, 2])),
     ] {
         let script = vec![submit(0, 6, 1), submit(1, 9, 1), submit(2, 2, 1), Do::PlanWaiting(99)];
         let seen = planned(day, blocks, (1000, 9), script)?;
-        let got = (plan(&seen), seen.last().map_or(0, |seen| seen.free));
-        let input = format!("{blocks} blocks of 4; prompts of 6, 9 and 2 wait: plan, free blocks");
-        equal(&input, Ok(got), &(want, free)).likely(
+        let got = (plan(&seen), seen.last().map(|seen| (seen.free, seen.waiting.clone())));
+        let input = format!(
+            "{blocks} blocks of 4; prompts of 6, 9 and 2 wait: plan, (free blocks, waiting)"
+        );
+        equal(&input, Ok(got), &(want, Some(rest))).likely(
             "first come, first served: what doesn't fit is waited for, and holds nothing",
         )?;
     }
@@ -399,14 +401,14 @@ pub fn running_sequences_spend_first(day: &Day) -> Outcome {
 
 pub fn a_preempted_sequence_waits_a_step(day: &Day) -> Outcome {
     let script = [
-        vec![submit(0, 4, 4), submit(1, 4, 4), submit(2, 3, 4)],
+        vec![submit(0, 4, 4), submit(1, 4, 4), submit(2, 5, 4)],
         vec![Do::PlanWaiting(1000), Do::Tokens(77), Do::Schedule],
     ]
     .concat();
-    let seen = planned(day, 4, (1000, 9), script)?;
+    let seen = planned(day, 5, (6, 9), script)?;
     let got = (plan(&seen), seen.last().map(ids).unwrap_or_default());
     let input =
-        "4 blocks of 4; prompts of 4, 4 and 3 run, and each goes on: plan, (running, waiting)";
+        "5 blocks of 4; prompts of 4, 4 and 5 run, and each goes on, 6 tokens per step: plan, (running, waiting)";
     equal(input, Ok(got), &(vec![(0, 4, 1), (1, 4, 1)], (vec![0, 1], vec![2]))).likely(
         "if it started again at once, it would take the blocks that others are about to need",
     )
