@@ -220,7 +220,12 @@ pub fn classical_rejection_by_hand(day: &Day) -> Outcome {
         .likely("one number draws from q, and the next accepts if u · M · q < p")?;
         equal(&format!("{what}: numbers left"), Ok(left.len()), &0)?;
     }
-    Ok(())
+    // Token 2 has p = 0: .9 draws it from q, and even 0 must not accept it.
+    let mut left = [0.9, 0.0, 0.1, 0.0].iter();
+    let mut uniform = || left.next().copied().unwrap_or(0.0);
+    let got = (day.rejection)(&[0.5, 0.5, 0.0], &[0.25, 0.25, 0.5], 2.0, &mut uniform);
+    equal("p = (.5, .5, 0), q = (.25, .25, .5), M = 2, numbers .9, 0, .1, 0", got, &(0, 2))
+        .likely("a token of p = 0 is never accepted, not even with the number 0")
 }
 
 pub fn a_bound_that_bounds_nothing_is_refused(day: &Day) -> Outcome {
