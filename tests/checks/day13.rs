@@ -282,7 +282,10 @@ pub fn a_draft_is_accepted_with_p_over_q(day: &Day) -> Outcome {
     // A token with zero probability under the target is always rejected.
     let never = [vec![0.5, 0.5, 0.0], vec![0.0, 0.0, 1.0]];
     let two = draft(&[2], &[[0.5, 0.25, 0.25]]);
-    verdict("token 2, of p = 0, drafted", (day.verify)(&two, &never, &[0.0, 0.0]), &(0, 1))?;
+    let got = (day.verify)(&two, &never, &[0.5, 0.0]);
+    verdict("token 2, of p = 0, drafted, u = .5", got, &(0, 1))?;
+    let got = (day.verify)(&two, &never, &[0.0, 0.0]);
+    verdict("token 2, of p = 0, drafted, u = 0", got, &(0, 1))?;
     // Token 1 is accepted with probability .3 / .6: at u = .49 it is, at .51 it isn't.
     let one = draft(&[1], &[Q]);
     verdict("token 1 drafted, u = .49", (day.verify)(&one, &target, &[0.49, 0.0]), &(1, 2))?;
