@@ -18,8 +18,8 @@ use std::rc::Rc;
 
 // part 1: one pass over a tree
 
-/// Which columns each node of the tree may attend to, for the nodes from `first` on: a row per
-/// node, of `past + num_nodes` numbers, 1 = may attend. The first `past` columns are the text
+/// Returns the mask of the nodes from `first` on: a row per node with `past + num_nodes` numbers,
+/// where 1 means that the node may attend to that column. The first `past` columns are the text
 /// before the root, and column `past + i` is node `i`.
 pub fn ancestor_mask(tree: &DraftTree, past: usize, first: usize) -> Vec<Vec<u8>> {
     // task 24.1: let each node see the text, its ancestors and itself
@@ -42,7 +42,7 @@ pub fn ancestor_mask(tree: &DraftTree, past: usize, first: usize) -> Vec<Vec<u8>
 /// # Errors
 /// If a token or a position doesn't fit the model.
 pub fn tree_step(model: &dyn Model, tree: &DraftTree, past: usize, first: usize) -> Result<Step> {
-    // task 24.2: give each node the position it would have if its path were the text
+    // task 24.2: feed each node at the position it would have if its path were the text
     // <solution>
     let tokens = tree.tokens[first..].to_vec();
     let positions: Vec<u32> = tree.depths[first..].iter().map(|d| (past + d) as u32).collect();
@@ -157,7 +157,7 @@ pub struct TreeDecoder<'a> {
     /// The state, `(1, C)`, from which the target chose the last token, if it shows its states and
     /// has read anything.
     pub hidden: Option<Tensor>,
-    /// What was done so far. The pass over the prompt isn't counted.
+    /// Counts over all blocks. The pass over the prompt isn't counted.
     pub counts: Counts,
 }
 
@@ -391,15 +391,17 @@ impl MedusaHeads {
     /// # Errors
     /// If the shapes don't fit.
     pub fn logits(&self, hidden: &Tensor, n: usize) -> Result<Vec<Vec<f32>>> {
-        // task 24.8: the block with its residual, then the shared head, in f32
+        // task 24.8: the blocks with their residual, then the shared head once, in f32
         // <solution>
-        let mut all = Vec::new();
+        let mut states = Vec::new();
         for block in self.blocks.iter().take(n) {
-            let x = (silu(&block.forward(hidden)?)? + hidden)?;
-            let logits = self.lm_head.forward(&x)?.to_dtype(DType::F32)?; // (1, V)
-            all.push(logits.flatten_all()?.to_vec1()?);
+            states.push((silu(&block.forward(hidden)?)? + hidden)?);
         }
-        Ok(all)
+        if states.is_empty() {
+            return Ok(Vec::new());
+        }
+        let logits = self.lm_head.forward(&Tensor::cat(&states, 0)?)?; // (n, V), in one product
+        logits.to_dtype(DType::F32)?.to_vec2()
         // </solution>
     }
 }
@@ -444,8 +446,8 @@ impl TreeDrafter for MedusaTree<'_> {
 
 /// Typical acceptance (Cai et al. 2024, section 3.3; after Hewitt et al. 2022): a drafted token is
 /// accepted if the target finds it likely enough, `p(token) > min(epsilon, delta · exp(-H(p)))`,
-/// where `H(p)` is the entropy of `p` in nats. Of several such children the likeliest is taken, and
-/// the next token is the target's likeliest. This is *lossy*: neither the greedy text nor the
+/// where `H(p)` is the entropy of `p` in nats. If there are several, the likeliest child is taken.
+/// The next token is the target's likeliest. This is *lossy*: neither the greedy text nor the
 /// distribution is the target's.
 ///
 /// # Errors
@@ -477,7 +479,7 @@ pub fn walk_typical(
 // part 4: a model drafts
 
 /// Several different tokens from `q`, `(V)`, each with the probabilities it was drawn from, given
-/// those before it: the `n` likeliest ones, or as many draws without replacement. Fewer, if fewer
+/// those before it: the `n` likeliest ones, or `n` draws without replacement. Returns fewer if fewer
 /// are possible.
 ///
 /// # Errors
@@ -519,7 +521,7 @@ pub struct ModelTree<'a> {
     pub cache: TreeCache,
     /// The text that was read.
     pub tokens: Vec<u32>,
-    /// What is done to its logits: the same as to the target's.
+    /// The processors of its logits, which should be the target's.
     pub processors: Vec<Rc<dyn LogitsProcessor + 'a>>,
     /// The best tokens, or draws.
     pub greedy: bool,

@@ -159,7 +159,8 @@ def main():
     for k in range(args.heads):
         tensors[f"heads.{k}.weight"] = heads.w[k].detach().half().contiguous()
         tensors[f"heads.{k}.bias"] = heads.b[k].detach().half().contiguous()
-    save_file(tensors, out / "medusa.safetensors", {"vocab_size": str(model.config.vocab_size)})
+    tensors["vocab_size"] = torch.tensor([model.config.vocab_size])
+    save_file(tensors, out / "medusa.safetensors")
     held_out_file.write_text("".join(json.dumps({"ids": ids}) + "\n" for ids in held_out))
     (out / "train_openings.txt").write_text("".join(line + "\n" for line in sorted({fnv(ids) for ids in stories})))
 

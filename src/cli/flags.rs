@@ -194,6 +194,36 @@ pub struct Args {
     /// Draft from a table of n-grams that --count-ngrams has made
     #[arg(long, value_name = "FILE", help_heading = "Speculation")]
     pub draft_table: Option<PathBuf>,
+    /// Draft a tree of this shape before each pass of the model: 3x2x1 is three tokens, two after
+    /// each of them, and one after each of those. From n-grams, or with --draft-model or --medusa
+    #[arg(
+        long,
+        value_name = "SHAPE",
+        value_parser = tree_shape,
+        conflicts_with_all = [
+            "draft_table", "num_draft_tokens", "num_beams", "num_return_sequences", "chat",
+            "endpoint", "top_logprobs", "cache", "no_cache", "past_context",
+        ],
+        help_heading = "Speculation"
+    )]
+    pub draft_tree: Option<TreeShape>,
+    /// Draft with Medusa heads, of this file or the model's own [default: medusa.safetensors in the
+    /// model's folder; trees of shape 3x2x1x1]
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        conflicts_with_all = [
+            "draft", "num_draft_tokens", "num_beams", "num_return_sequences", "chat", "endpoint",
+            "top_logprobs", "cache", "no_cache", "past_context",
+        ],
+        help_heading = "Speculation"
+    )]
+    pub medusa: Option<Option<PathBuf>>,
+    /// Accept drafted tokens that are typical of the model, as Medusa may. Lossy: the text is no
+    /// longer the model's own
+    #[arg(long, requires = "medusa", help_heading = "Speculation")]
+    pub typical_acceptance: bool,
     /// Count the n-grams of a corpus, write the table to --draft-table, and do nothing else.
     /// Between two texts of the corpus stands <|endoftext|>; of a .jsonl file, the field text of
     /// each line is read
@@ -321,7 +351,7 @@ pub struct Args {
     /// Print which models are on this machine, and their sizes, and do nothing else
     #[arg(long)]
     pub models: bool,
-    /// The day whose loop runs: day6, day7, day10 to day13, day15 or day21
+    /// The day whose loop runs: day6, day7, day10 to day13, day15, day21 or day24
     #[arg(long = "loop", value_name = "DAY", value_parser = loop_day)]
     pub loop_day: Option<usize>,
 }
@@ -343,7 +373,24 @@ impl Args {
 
     /// Returns true if any flag turns on drafting.
     pub fn drafts(&self) -> bool {
-        self.draft_model.is_some() || self.draft_ngram.is_some() || self.draft_table.is_some()
+        self.draft_model.is_some()
+            || self.draft_ngram.is_some()
+            || self.draft_table.is_some()
+            || self.draft_trees()
+    }
+
+    /// Returns true if trees are drafted.
+    pub fn draft_trees(&self) -> bool {
+        self.draft_tree.is_some() || self.medusa.is_some()
+    }
+
+    /// Returns the shape of the drafted trees, empty if none are drafted.
+    pub fn tree_shape(&self) -> Vec<usize> {
+        match &self.draft_tree {
+            Some(shape) => shape.0.clone(),
+            None if self.medusa.is_some() => MEDUSA_SHAPE.to_vec(),
+            None => Vec::new(),
+        }
     }
 }
 
@@ -355,8 +402,8 @@ fn within(range: RangeInclusive<i64>) -> RangedI64ValueParser<usize> {
 /// Parses a value of `--loop`.
 fn loop_day(text: &str) -> Result<usize, String> {
     match text.strip_prefix("day").unwrap_or(text).parse() {
-        Ok(day @ (6 | 7 | 10..=13 | 15 | 21)) => Ok(day),
-        _ => Err("the loops are day6, day7, day10 to day13, day15 and day21".to_string()),
+        Ok(day @ (6 | 7 | 10..=13 | 15 | 21 | 24)) => Ok(day),
+        _ => Err("the loops are day6, day7, day10 to day13, day15, day21 and day24".to_string()),
     }
 }
 
@@ -366,6 +413,22 @@ fn block_size(text: &str) -> Result<usize, String> {
         Ok(size) if size > 0 && 64 % size == 0 => Ok(size),
         _ => Err("a block holds 1, 2, 4, 8, 16, 32 or 64 positions".to_string()),
     }
+}
+
+/// A value of `--draft-tree`: the number of children at each depth.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeShape(pub Vec<usize>);
+
+/// The shape of Medusa's trees, if no other is asked for.
+const MEDUSA_SHAPE: [usize; 4] = [3, 2, 1, 1];
+
+/// Parses a value of `--draft-tree`.
+fn tree_shape(value: &str) -> Result<TreeShape, String> {
+    let widths: Option<Vec<usize>> =
+        value.split(['x', '×']).map(|width| width.parse().ok().filter(|n| *n > 0)).collect();
+    widths.map(TreeShape).ok_or_else(|| {
+        "a shape is the number of children at each depth, each 1 or more, such as 3x2x1".into()
+    })
 }
 
 /// A sequence of token ids, one value of `--block-ids`.

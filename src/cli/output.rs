@@ -288,9 +288,14 @@ impl<'a> Output<'a> {
         if let Some(Counts { passes, drafted, accepted, written }) = counts {
             let rate = 100.0 * accepted as f64 / drafted.max(1) as f64;
             let yields = written as f64 / passes.max(1) as f64;
+            let shape: Vec<String> = self.args.tree_shape().iter().map(usize::to_string).collect();
+            let trees = match shape.is_empty() {
+                true => String::new(),
+                false => format!(" in trees of {}", shape.join("x")),
+            };
             note!(
-                "drafts  {accepted} of {drafted} accepted ({rate:.0} %), {yields:.2} tokens a pass \
-                 of the model"
+                "drafts  {accepted} of {drafted} accepted ({rate:.0} %){trees}, {yields:.2} tokens \
+                 a pass of the model"
             );
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::cli::flags::{Args, CacheName, Early, PastContextName, RngKind};
 use crate::cli::text_input;
-use crate::engine::loops::LoopPlan;
+use crate::engine::loops::{LoopPlan, TreePlan};
 use crate::engine::operations::Kernels;
 use crate::engine::requests::{self, Processors};
 use crate::engine::Engine;
@@ -99,7 +99,7 @@ impl Plan {
                 "--top-logprobs is for the loops of days 7, 10, 12, 15 and 21",
             ),
             (
-                args.rng != Some(RngKind::Torch) || (self.day != 13 && self.day != 15),
+                args.rng != Some(RngKind::Torch) || ![13, 15, 24].contains(&self.day),
                 "--rng torch draws one stream for a whole static batch; drafts and the scheduler \
                  need --rng chacha",
             ),
@@ -150,6 +150,11 @@ impl Plan {
             draft_ngram: args.draft_ngram.unwrap_or(2),
             draft_table: None,
             num_draft_tokens: args.num_draft_tokens,
+            tree: TreePlan {
+                shape: args.tree_shape(),
+                typical: args.typical_acceptance,
+                heads: None,
+            },
             max_batch_tokens: args.max_batch_tokens,
             top_logprobs: args.top_logprobs,
         }
@@ -249,6 +254,7 @@ pub fn prompt_texts(args: &Args) -> Result<Vec<String>> {
 fn loop_day(args: &Args, rows: usize, params: &SamplingParams) -> Result<usize> {
     let drafts = args.drafts();
     let smallest = match () {
+        () if args.draft_trees() => 24,
         () if drafts => 13,
         () if args.num_beams > 1 => 11,
         () if rows > 1 && args.cache == Some(CacheName::Paged) => 21,
@@ -271,7 +277,7 @@ fn loop_day(args: &Args, rows: usize, params: &SamplingParams) -> Result<usize> 
         10 => alone && !args.no_cache,
         11 => (alone || smallest == 11) && params.temperature == 0.0,
         12 => alone || batch,
-        13 => smallest == 13,
+        13 | 24 => smallest == day,
         21 => (alone || batch) && matches!(args.cache, None | Some(CacheName::Paged)),
         _ => (alone || batch) && !args.no_cache,
     };

@@ -5,10 +5,13 @@ use crate::cli::output::{show, Output};
 use crate::cli::plan::{prompt_texts, Plan};
 use crate::cli::weight_format::{self, weight_format, ModelLoad};
 use crate::cli::{chat_terminal, endpoint, generation_config, interrupt, memory_check, text_input};
+use crate::day05_model::Transformer;
+use crate::day24_draft_trees::MedusaHeads;
 use crate::days;
 use crate::engine::chat::Chat;
 use crate::engine::chat_template::{date, Message, Template};
 use crate::engine::loops::{LoopPlan, Models};
+use crate::engine::medusa;
 use crate::engine::nan_trace::{explained, Watched};
 use crate::engine::ngram_table::{self, NgramTable};
 use crate::engine::operations::{self, Kernels};
@@ -170,14 +173,15 @@ impl Loaded {
         let drafter = drafter.map(|(load, tokenizer)| open(args, load, tokenizer, kind(load)));
         let drafter = drafter.transpose()?;
         for (i, prompt) in prompts.iter().enumerate() {
-            check_prompt(engine.model(), prompt)
-                .map_err(|e| anyhow!("{}{}", which(i, prompts.len()), plain(&e)))?;
+            let which = which(i, prompts.len());
+            check_prompt(engine.model(), prompt).map_err(|e| anyhow!("{which}{}", plain(&e)))?;
+            check_tree(&args.tree_shape(), prompt.len(), context)
+                .map_err(|e| anyhow!("{which}{e}"))?;
             if let Some(CacheKind::Paged { block_size, num_blocks }) = engine.cache {
                 ensure!(
                     prompt.len() <= num_blocks.saturating_mul(block_size),
-                    "{}the prompt has {} tokens, and {num_blocks} blocks of {block_size} hold {}; \
-                     a larger --num-gpu-blocks-override has room",
-                    which(i, prompts.len()),
+                    "{which}the prompt has {} tokens, and {num_blocks} blocks of {block_size} hold \
+                     {}; a larger --num-gpu-blocks-override has room",
                     prompt.len(),
                     num_blocks * block_size
                 );
@@ -201,6 +205,7 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
     let engine = &loaded.engine;
     let mut loops = plan.loops(args, asked.processors, engine);
     loops.draft_table = asked.draft_table;
+    loops.tree.heads = heads(args, &files, engine.model())?;
     let model = Watched::new(engine.model(), args.model.clone(), interrupt::asked);
     let draft_model = loaded.drafter.as_ref().map(|drafter| {
         let name = format!("--draft-model {}", args.draft_model.as_deref().unwrap_or_default());
@@ -418,6 +423,30 @@ fn draft_table(file: &Path, tokenizer: &Tokenizer) -> Result<NgramTable> {
     let text = text_input::text_file("--draft-table", file)?;
     NgramTable::from_json(&text, tokenizer)
         .map_err(|e| usage(format!("--draft-table {}: {}", file.display(), describe(&e))))
+}
+
+/// Returns the Medusa heads that the flags ask for: of the named file, or of the model's folder.
+fn heads(args: &Args, files: &ModelFiles, model: &Transformer) -> Result<Option<MedusaHeads>> {
+    let Some(file) = &args.medusa else { return Ok(None) };
+    let file = file.clone().unwrap_or_else(|| files.path().join(medusa::FILE));
+    let heads = medusa::load(&file, model)?;
+    let (levels, count) = (args.tree_shape().len(), heads.blocks.len());
+    ensure!(
+        levels <= count,
+        usage(format!("--draft-tree has {levels} levels, but there are {count} Medusa heads"))
+    );
+    Ok(Some(heads))
+}
+
+/// Rejects a tree that is wider or deeper than the context leaves room for after a prompt.
+fn check_tree(shape: &[usize], prompt: usize, context: usize) -> Result<()> {
+    let (size, room) = (medusa::tree_size(shape), context.saturating_sub(prompt));
+    ensure!(
+        size <= room,
+        "--draft-tree drafts {size} tokens, and after the prompt the context has room for {room}; \
+         take a smaller shape"
+    );
+    Ok(())
 }
 
 /// Counts n-grams of a corpus in the model's tokens and writes the table.

@@ -9,10 +9,12 @@ use crate::day12_batching::{generate_batch, BatchCache};
 use crate::day13_speculative::{decode_block, ModelDrafter, NgramDrafter, SpeculativeDecoder};
 use crate::day15_scheduler::{NewCache, Scheduler};
 use crate::day21_pages::{generate_paged, PagedCache};
+use crate::day24_draft_trees::{decode_tree, Accept, MedusaHeads, MedusaTree, ModelTree};
+use crate::day24_draft_trees::{NgramTree, TreeCache, TreeDecoder};
 use crate::engine::ngram_table::{NgramTable, TableDrafter};
 use crate::engine::requests::{self, Processors};
 use crate::engine::{CacheKind, Engine};
-use crate::kit::draft::{Counts, Drafter};
+use crate::kit::draft::{Counts, Drafter, TreeDrafter};
 use crate::kit::rng::RequestRng;
 use crate::kit::{BeamParams, FinishReason, Hypothesis, Model, PastContext, Request};
 use crate::kit::{Sampler, SamplingParams, SharedOps, Token};
@@ -33,7 +35,7 @@ pub struct Found {
 
 /// The loop to run, and its settings.
 pub struct LoopPlan {
-    /// The day of the loop to run: 6, 7, 10 to 13, 15 or 21.
+    /// The day of the loop to run: 6, 7, 10 to 13, 15, 21 or 24.
     pub day: usize,
     /// Sampling parameters of every request.
     pub params: SamplingParams,
@@ -53,10 +55,23 @@ pub struct LoopPlan {
     pub draft_table: Option<NgramTable>,
     /// Maximum number of tokens to draft.
     pub num_draft_tokens: usize,
+    /// Day 24's trees.
+    pub tree: TreePlan,
     /// Maximum number of positions in day 15's batch.
     pub max_batch_tokens: usize,
     /// Number of top alternatives to report with each token. Days 6, 11 and 13 don't report any.
     pub top_logprobs: Option<usize>,
+}
+
+/// Day 24's settings.
+#[derive(Default)]
+pub struct TreePlan {
+    /// Maximum number of children at each depth.
+    pub shape: Vec<usize>,
+    /// Whether drafted tokens are accepted by typical acceptance, which changes the text.
+    pub typical: bool,
+    /// The heads to draft with. None: draft with a model, or by n-grams.
+    pub heads: Option<MedusaHeads>,
 }
 
 /// The models that loops run on: the engine's own, or a wrapper around it that can be stopped.
@@ -72,7 +87,7 @@ pub struct Models<'a> {
 
 impl LoopPlan {
     /// Runs the loop for `prompts`. The first one is request number `first` of the whole run, and
-    /// row 0 draws that request's random numbers. Days 6, 7, 10, 11 and 13 take one prompt.
+    /// row 0 draws that request's random numbers. Days 6, 7, 10, 11, 13 and 24 take one prompt.
     ///
     /// # Errors
     /// If the prompt doesn't fit, or if the model, a processor or `on_token` fails.
@@ -89,6 +104,7 @@ impl LoopPlan {
             11 => found.hypotheses = self.search(models, &prompts[0])?,
             13 => found.counts = Some(self.speculate(models, &prompts[0], first, on_token)?),
             15 => self.serve(models, prompts, on_token)?,
+            24 => found.counts = Some(self.grow_trees(models, &prompts[0], first, on_token)?),
             _ => self.stream(models, prompts, first, on_token)?,
         }
         Ok(found)
@@ -199,6 +215,48 @@ impl LoopPlan {
         let mut going = true;
         while going && decoder.sequence.finish.is_none() {
             for token in decode_block(&mut decoder)? {
+                going &= on_token(token)?;
+            }
+        }
+        Ok(decoder.counts)
+    }
+
+    /// Runs day 24: blocks of drafted and verified trees.
+    fn grow_trees(
+        &self,
+        models: Models,
+        prompt: &[u32],
+        number: usize,
+        on_token: &mut OnToken,
+    ) -> Result<Counts> {
+        let Models { engine, model, .. } = models;
+        let vocab_size = model.config().vocab_size;
+        let greedy = self.params.temperature == 0.0;
+        let drafter: Box<dyn TreeDrafter + '_> = match (&self.tree.heads, models.drafter) {
+            (Some(heads), _) => Box::new(MedusaTree { heads }),
+            (None, Some((_, small))) => Box::new(ModelTree {
+                model: small,
+                cache: TreeCache::new(small.config().num_hidden_layers),
+                tokens: Vec::new(),
+                processors: self.processors.clone(),
+                greedy,
+                vocab_size,
+            }),
+            (None, None) => Box::new(NgramTree { n: self.draft_ngram, vocab_size }),
+        };
+        let request = self.request(model, prompt, 0);
+        let shape = self.tree.shape.clone();
+        let tokenizer = engine.tokenizer();
+        let mut decoder = TreeDecoder::new(model, tokenizer, request, drafter, shape)?;
+        if !greedy {
+            decoder.rng = Some(RequestRng::new(self.params.seed, number as u64));
+        }
+        if self.tree.typical {
+            decoder.accept = Accept::Typical;
+        }
+        let mut going = true;
+        while going && decoder.sequence.finish.is_none() {
+            for token in decode_tree(&mut decoder)? {
                 going &= on_token(token)?;
             }
         }

@@ -8,6 +8,7 @@ pub mod forecast;
 pub mod jinja;
 pub mod load;
 pub mod loops;
+pub mod medusa;
 pub mod nan_trace;
 pub mod ngram_table;
 pub mod operations;

@@ -3,6 +3,7 @@
 
 use crate::day05_model::Transformer;
 use crate::days::DAYS;
+use crate::engine::medusa;
 use crate::kit::error::describe;
 use crate::kit::{Cache, Family, Model, ModelConfig, NoCache, Step};
 use anyhow::anyhow;
@@ -52,6 +53,20 @@ impl Model for Watched<'_> {
         let logits = self.model.forward(step, cache)?;
         self.last.replace(Some(logits.clone()));
         Ok(logits)
+    }
+
+    fn forward_with_hidden(
+        &self,
+        step: &Step,
+        cache: &mut dyn Cache,
+    ) -> Result<(Tensor, Option<Tensor>)> {
+        if (self.stop)() {
+            bail!("stopped")
+        }
+        self.last.take();
+        let (logits, hidden) = medusa::forward_with_hidden(self.model, step, cache)?;
+        self.last.replace(Some(logits.clone()));
+        Ok((logits, hidden))
     }
 }
 

@@ -228,9 +228,20 @@ fn rows(args: &Compare, prompts: usize) -> Vec<Row> {
         let name = format!("drafts by {}", draft.rsplit('/').next().unwrap_or(draft));
         let flags = ["--draft-model", draft, "--num-draft-tokens", &k];
         rows.push(engine(&name, &flags, "chacha", true));
+        let flags = ["--draft-model", draft, "--draft-tree", "3x2x1x1"];
+        rows.push(engine("the same in trees", &flags, "chacha", true));
     }
     let flags = ["--draft-ngram", "2", "--num-draft-tokens", &k];
     rows.push(engine("drafts by n-grams", &flags, "chacha", true));
+    if args.model == "story-3m" {
+        rows.push(engine(
+            "Medusa, a chain",
+            &["--medusa", "--draft-tree", "1x1x1x1"],
+            "chacha",
+            true,
+        ));
+        rows.push(engine("Medusa, in trees", &["--medusa"], "chacha", true));
+    }
     let word = args.block.as_deref().unwrap_or(UNHEARD);
     let name = format!("guarded: no {word}");
     rows.push(engine(&name, &["--loop", "day10", "--block", word], alone, false));
