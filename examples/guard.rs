@@ -79,7 +79,7 @@ fn continue_text(
     let sampler = requests::sampler(params, 0, engine.ops());
     let request = requests::request(config, &ids, params, &processors, sampler, engine.ops());
     let mut text = String::new();
-    for token in generate_cached(engine.new_cached(engine.model()), engine.tokenizer(), request)? {
+    for token in generate_cached(engine.new_cached(engine.model())?, engine.tokenizer(), request)? {
         text += &token?.text;
     }
     Ok(text)
