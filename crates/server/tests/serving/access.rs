@@ -145,14 +145,25 @@ fn flags_that_make_no_sense_are_refused() {
         assert_eq!(output.status.code(), Some(code), "{flags:?}: {told}");
         assert!(told.starts_with("error: ") && told.contains(words), "{flags:?}: {told}");
     };
-    for flag in
-        ["--max-batch", "--max-queue", "--max-connections", "--max-batch-tokens", "--patience"]
-    {
+    for flag in [
+        "--max-num-seqs",
+        "--max-num-batched-tokens",
+        "--max-queue",
+        "--max-connections",
+        "--max-batch-tokens",
+        "--num-gpu-blocks-override",
+        "--patience",
+    ] {
         refused(&[flag, "2305843009213693952"], 2, flag);
         if flag != "--max-queue" {
             refused(&[flag, "0"], 2, flag);
         }
     }
+    for size in ["0", "3", "48", "128"] {
+        refused(&["--block-size", size], 2, "a block holds 1, 2, 4, 8, 16, 32 or 64 positions");
+    }
+    let most = "4294967296";
+    refused(&["--num-gpu-blocks-override", most], 1, "positions of keys and values need");
     for key in ["", "pässword", "two words", "line\nend"] {
         refused(&["--api-key", key], 2, "--api-key");
     }

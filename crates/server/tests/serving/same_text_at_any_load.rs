@@ -28,7 +28,14 @@ fn choice(server: &Server, i: usize) -> Value {
 
 #[test]
 fn requests_at_once_get_what_each_gets_alone() {
-    for flags in [&["--max-batch", "32"][..], &["--max-batch", "5"]] {
+    for flags in [
+        &["--max-num-seqs", "32"][..],
+        &["--max-batch", "5"],
+        &["--max-num-batched-tokens", "8"],
+        &["--num-gpu-blocks-override", "24"],
+        &["--num-gpu-blocks-override", "24", "--no-enable-prefix-caching"],
+        &["--num-blocks", "100", "--block-size", "4", "--max-num-batched-tokens", "50"],
+    ] {
         let server = Arc::new(Server::start(flags));
         let alone: Vec<Value> = (0..TOGETHER).map(|i| choice(&server, i)).collect();
         let threads: Vec<_> = (0..TOGETHER)
@@ -40,6 +47,10 @@ fn requests_at_once_get_what_each_gets_alone() {
         for (i, thread) in threads.into_iter().enumerate() {
             assert_eq!(thread.join().unwrap(), alone[i], "request {i}, {flags:?}");
         }
+        server.wait_for("num_blocks_used", 0.0);
+        let few_blocks = flags.contains(&"24");
+        let preempted = server.metric("num_preemptions_total") > 0.0;
+        assert!(!few_blocks || preempted, "{flags:?}: 24 blocks were enough for everybody");
     }
 }
 
