@@ -12,12 +12,12 @@ use crate::bandwidth::count;
 use crate::instruction_set::arch;
 use crate::keep_awake::keep_awake;
 use crate::panels::{group_rows, pack_group, weighted_sums, Group, Panels};
-use crate::prefetch::prefetch;
-use crate::rows::{Rows, ScatteredRows, StridedRows};
+use crate::rows::{Rows, Starts};
 use crate::softmax::softmax;
 use crate::threads;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
+use std::cell::Cell;
 
 /// Number of multiplications below which a second thread costs more than it saves.
 const SERIAL: usize = 1 << 16;
@@ -123,8 +123,9 @@ pub fn attention(
     mask: Option<Mask<'_>>,
 ) -> Vec<f32> {
     let AttentionShape { batch, heads, kv_heads, new, all, width } = shape;
-    let keys = |row, h| StridedRows { data: k.head(row, h), stride: k.position_stride, width };
-    let values = |row, h| StridedRows { data: v.head(row, h), stride: v.position_stride, width };
+    let (k_starts, v_starts) = (Starts::Every(k.position_stride), Starts::Every(v.position_stride));
+    let keys = |row, head| Rows { data: k.head(row, head), starts: k_starts, width };
+    let values = |row, head| Rows { data: v.head(row, head), starts: v_starts, width };
     let sequence = |row: usize| Sequence {
         q: &q[row * heads * new * width..],
         head_stride: new * width,
@@ -166,7 +167,7 @@ pub fn paged_attention(
     let mut sequences = Vec::with_capacity(rows.len());
     let mut first = 0;
     for (row, starts) in rows.iter().zip(&starts) {
-        let part = |data| ScatteredRows { data, starts, width };
+        let part = |data| Rows { data, starts: Starts::At(starts), width };
         sequences.push(Sequence {
             q: &q[first * width..],
             head_stride: tokens * width,
@@ -196,13 +197,13 @@ pub fn paged_attention(
 }
 
 /// The queries, keys and values of one sequence.
-struct Sequence<'a, R> {
+struct Sequence<'a> {
     /// The queries, from the first token of the first head on. Those of one head are contiguous.
     q: &'a [f32],
     /// Distance from one query head to the next.
     head_stride: usize,
     /// The keys and values of each KV head.
-    heads: Vec<(R, R)>,
+    heads: Vec<(Rows<'a>, Rows<'a>)>,
     /// The mask, if there is one: `all` values for each new token.
     mask: Option<&'a [u8]>,
     new: usize,
@@ -211,19 +212,19 @@ struct Sequence<'a, R> {
 
 /// Computes the attention of every sequence with `heads` query heads. Returns `(H, T, D)` for each,
 /// one after another.
-fn attend<'a, R: Rows<'a>>(sequences: &[Sequence<'_, R>], heads: usize, width: usize) -> Vec<f32> {
-    let of_all = |size: fn(&Sequence<'_, R>) -> usize| sequences.iter().map(size).sum::<usize>();
+fn attend(sequences: &[Sequence<'_>], heads: usize, width: usize) -> Vec<f32> {
+    let of_all = |size: fn(&Sequence<'_>) -> usize| sequences.iter().map(size).sum::<usize>();
     count(2 * size_of::<f32>() * width * of_all(|of| of.heads.len() * of.all));
     // Heads that share keys and values are contiguous, so their queries are rows of one matrix.
-    let pack = |of: &Sequence<'_, R>| {
+    let pack = |of: &Sequence<'_>| {
         let pack = heads / of.heads.len() * of.new >= PACKED_MIN_QUERIES;
-        let head = |head: &(R, R)| pack.then(|| Panels::new(head.0, of.all, width));
+        let head = |head: &(Rows<'_>, _)| pack.then(|| Panels::new(head.0, of.all));
         of.heads.iter().map(head).collect()
     };
     let packed: Vec<Vec<Option<Panels>>> = sequences.iter().map(pack).collect();
 
     let mut out = vec![0f32; heads * width * of_all(|of| of.new)];
-    let mut parts: Vec<Part<'_, R>> = vec![];
+    let mut parts: Vec<Part<'_>> = vec![];
     let mut rest = &mut out[..];
     for (of, packed) in sequences.iter().zip(&packed) {
         let group = heads / of.heads.len();
@@ -264,19 +265,19 @@ fn attend<'a, R: Rows<'a>>(sequences: &[Sequence<'_, R>], heads: usize, width: u
 
 /// The keys of a head: where the cache holds them, or packed if many queries need them.
 #[derive(Clone, Copy)]
-enum Keys<'a, R> {
-    Rows(R),
+enum Keys<'a> {
+    Rows(Rows<'a>),
     Packed(&'a Panels),
 }
 
 /// Some queries of the heads that share keys and values, with their inputs and output.
-struct Part<'a, R> {
+struct Part<'a> {
     /// The queries of all of these heads.
     q: &'a [f32],
     /// Distance from one query head to the next.
     head_stride: usize,
-    keys: Keys<'a, R>,
-    values: R,
+    keys: Keys<'a>,
+    values: Rows<'a>,
     /// The mask, if there is one: `all` values for each new token.
     mask: Option<&'a [u8]>,
     /// Index of the first query among all of these heads. It belongs to new token `first % new`.
@@ -287,23 +288,18 @@ struct Part<'a, R> {
     out: &'a mut [f32],
 }
 
-impl<'a, R: Rows<'a>> WithSimd for Part<'_, R> {
+impl WithSimd for Part<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let queries = self.out.len() / self.width;
-        let mut room = Room {
-            scores: vec![0f32; TOGETHER.min(queries) * self.all],
-            sums: vec![0f32; TOGETHER * group_rows(S::F32_LANES)],
-            keys: match self.keys {
-                Keys::Packed(_) => vec![],
-                Keys::Rows(_) => {
-                    let rows = self.all.next_multiple_of(S::F32_LANES);
-                    vec![0f32; rows.min(group_rows(S::F32_LANES)) * self.width]
-                }
-            },
-        };
+        let mut room = ROOM.take();
+        at_least(&mut room.scores, TOGETHER.min(queries) * self.all);
+        at_least(&mut room.sums, TOGETHER * group_rows(S::F32_LANES));
+        if let Keys::Rows(_) = self.keys {
+            at_least(&mut room.keys, group_rows(S::F32_LANES) * self.width);
+        }
         let mut at = 0;
         while at < queries {
             at += match queries - at {
@@ -313,10 +309,25 @@ impl<'a, R: Rows<'a>> WithSimd for Part<'_, R> {
                 _ => self.queries::<S, { TOGETHER }>(simd, at, &mut room),
             };
         }
+        ROOM.set(room);
     }
 }
 
-/// Memory for intermediate results.
+thread_local! {
+    /// A thread's memory, kept from one part of the work to the next: clearing it each time would
+    /// take as long as a short sequence's products.
+    static ROOM: Cell<Room> = const { Cell::new(Room::new()) };
+}
+
+/// Makes a vector at least this long.
+fn at_least(numbers: &mut Vec<f32>, len: usize) {
+    if numbers.len() < len {
+        numbers.resize(len, 0.0);
+    }
+}
+
+/// Memory for intermediate results. What is in it at first doesn't matter.
+#[derive(Default)]
 struct Room {
     /// Scores of some queries with all keys.
     scores: Vec<f32>,
@@ -326,7 +337,13 @@ struct Room {
     keys: Vec<f32>,
 }
 
-impl<'a, R: Rows<'a>> Part<'_, R> {
+impl Room {
+    const fn new() -> Self {
+        Self { scores: vec![], sums: vec![], keys: vec![] }
+    }
+}
+
+impl Part<'_> {
     /// Computes the results of `N` queries. Returns `N`.
     #[inline(always)]
     fn queries<S: Simd, const N: usize>(&mut self, simd: S, at: usize, room: &mut Room) -> usize {
@@ -356,10 +373,6 @@ impl<'a, R: Rows<'a>> Part<'_, R> {
             Keys::Rows(keys) => {
                 for group in (least..most).step_by(group_rows(S::F32_LANES)) {
                     let range = group..most.min(group + group_rows(S::F32_LANES));
-                    for position in range.clone() {
-                        // Values are read next.
-                        prefetch(self.values.get(position).unwrap_or(&[]), 0, size_of_val(q[0]));
-                    }
                     let group = pack_group(simd, keys, range, packed);
                     write_scores(simd, q, &group, sums, all, scores);
                 }

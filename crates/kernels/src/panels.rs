@@ -6,17 +6,17 @@
 //! every panel, whether the panels of all rows are kept or each is packed just before it is used.
 
 use crate::instruction_set::arch;
-use crate::rows::Rows;
+use crate::rows::{Rows, Starts};
 use crate::transpose::{pack_rows, MAX_LANES};
 use crate::unrolled::unrolled;
 use crate::{lanes, many_registers};
-use pulp::{Simd, WithSimd};
+use pulp::{NullaryFnOnce, Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::Range;
 
 /// Number of vectors side by side in a group.
 #[inline]
-const fn max_panels(lanes: usize) -> usize {
+pub const fn max_panels(lanes: usize) -> usize {
     if many_registers(lanes) {
         4
     } else {
@@ -31,7 +31,7 @@ pub const fn group_rows(lanes: usize) -> usize {
 }
 
 /// Rows in groups. A group holds the first number of each of its rows, then the second of each, and
-/// so on. Its number of rows is rounded up to whole vectors.
+/// so on. It has room for [`group_rows`]; only the last group has fewer.
 pub struct Panels {
     data: Vec<f32>,
     rows: usize,
@@ -41,22 +41,23 @@ pub struct Panels {
 
 /// Some packed rows.
 pub struct Group<'a> {
-    /// Number `k` of row `row` is `data[k * panels * lanes + row]`.
+    /// Number `k` of row `row` is `data[k * group_rows + row]`.
     pub data: &'a [f32],
     /// Index of the first row.
     pub first: usize,
     /// Number of rows, without padding.
     pub rows: usize,
-    /// Number of vectors side by side.
+    /// Number of vectors side by side that hold them.
     pub panels: usize,
 }
 
 impl Panels {
     /// Packs the first `count` rows, of `inner` numbers each.
-    pub fn new<'a>(rows: impl Rows<'a>, count: usize, inner: usize) -> Self {
+    pub fn new(rows: Rows<'_>, count: usize) -> Self {
+        let inner = rows.width;
         let (arch, lanes) = (arch(), lanes());
         let group = group_rows(lanes);
-        let mut data = vec![0f32; count.next_multiple_of(lanes) * inner];
+        let mut data = vec![0f32; count.next_multiple_of(group) * inner];
         data.par_chunks_mut(group * inner).enumerate().for_each(|(i, out)| {
             let range = i * group..count.min((i + 1) * group);
             arch.dispatch(PackGroup { rows, range, out });
@@ -75,19 +76,19 @@ impl Panels {
         let first = at * group_rows(self.lanes);
         let rows = group_rows(self.lanes).min(self.rows - first);
         let panels = rows.div_ceil(self.lanes);
-        let data = &self.data[first * self.inner..][..panels * self.lanes * self.inner];
+        let data = &self.data[first * self.inner..][..group_rows(self.lanes) * self.inner];
         Group { data, first, rows, panels }
     }
 }
 
-/// The arguments of [`pack_group`].
-struct PackGroup<'a, R> {
-    rows: R,
+/// The packing of a group of [`Panels`].
+struct PackGroup<'a> {
+    rows: Rows<'a>,
     range: Range<usize>,
     out: &'a mut [f32],
 }
 
-impl<'a, R: Rows<'a>> WithSimd for PackGroup<'_, R> {
+impl WithSimd for PackGroup<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -96,31 +97,48 @@ impl<'a, R: Rows<'a>> WithSimd for PackGroup<'_, R> {
     }
 }
 
-/// Packs a range of rows, at most as many as a group has, at the beginning of `out`.
+/// Packs a range of rows, at most as many as a group has, into `out`.
 ///
 /// # Panics
 /// If a row is missing, or `out` is too short.
 #[inline(always)]
-pub fn pack_group<'a, 'o, S: Simd>(
+pub fn pack_group<'o, S: Simd>(
     simd: S,
-    rows: impl Rows<'a>,
+    rows: Rows<'_>,
     range: Range<usize>,
     out: &'o mut [f32],
 ) -> Group<'o> {
-    let step = range.len().next_multiple_of(S::F32_LANES);
-    let mut inner = 0;
-    for panel in (0..step).step_by(S::F32_LANES) {
-        let mut block: [&[f32]; MAX_LANES] = [&[]; MAX_LANES];
-        for i in 0..S::F32_LANES {
-            // The last panel is filled up with its last row.
-            let position = (range.start + panel + i).min(range.end - 1);
-            block[i] = rows.get(position).expect("a row for every position");
+    let (first, count) = (range.start, range.len());
+    // A function of its own, because every micro-kernel calls it.
+    simd.vectorize(Pack { simd, rows, range, out });
+    let data = &out[..rows.width * group_rows(S::F32_LANES)];
+    Group { data, first, rows: count, panels: count.div_ceil(S::F32_LANES) }
+}
+
+/// The arguments of [`pack_group`].
+struct Pack<'a, 'o, S> {
+    simd: S,
+    rows: Rows<'a>,
+    range: Range<usize>,
+    out: &'o mut [f32],
+}
+
+impl<S: Simd> NullaryFnOnce for Pack<'_, '_, S> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for panel in 0..self.range.len().div_ceil(S::F32_LANES) {
+            let mut block: [&[f32]; MAX_LANES] = [&[]; MAX_LANES];
+            for i in 0..S::F32_LANES {
+                // The last panel is filled up with its last row.
+                let position = self.range.start + panel * S::F32_LANES + i;
+                let position = position.min(self.range.end - 1);
+                block[i] = self.rows.get(position).expect("a row for every position");
+            }
+            pack_rows(self.simd, &block, panel, self.out);
         }
-        inner = block[0].len();
-        pack_rows(simd, &block, &mut out[panel..], step);
     }
-    let data = &out[..inner * step];
-    Group { data, first: range.start, rows: range.len(), panels: step / S::F32_LANES }
 }
 
 impl Group<'_> {
@@ -129,27 +147,33 @@ impl Group<'_> {
     #[inline(always)]
     pub fn products<S: Simd, const R: usize>(&self, simd: S, rows: [&[f32]; R], out: &mut [f32]) {
         let out = S::as_mut_simd_f32s(out).0;
-        match self.panels {
-            4 if const { max_panels(S::F32_LANES) == 4 } => {
-                self.products_with::<S, R, 4>(simd, rows, out);
+        if const { max_panels(S::F32_LANES) == 4 } {
+            match self.panels {
+                4 => self.products_with::<S, R, 4, 4>(simd, rows, out),
+                3 => self.products_with::<S, R, 3, 4>(simd, rows, out),
+                2 => self.products_with::<S, R, 2, 4>(simd, rows, out),
+                _ => self.products_with::<S, R, 1, 4>(simd, rows, out),
             }
-            3 if const { max_panels(S::F32_LANES) == 4 } => {
-                self.products_with::<S, R, 3>(simd, rows, out);
+        } else {
+            match self.panels {
+                2 => self.products_with::<S, R, 2, 2>(simd, rows, out),
+                _ => self.products_with::<S, R, 1, 2>(simd, rows, out),
             }
-            2 => self.products_with::<S, R, 2>(simd, rows, out),
-            _ => self.products_with::<S, R, 1>(simd, rows, out),
         }
     }
 
+    /// [`Self::products`] for `P` panels of at most `MAX`.
     #[inline(always)]
-    fn products_with<S: Simd, const R: usize, const P: usize>(
+    fn products_with<S: Simd, const R: usize, const P: usize, const MAX: usize>(
         &self,
         simd: S,
         rows: [&[f32]; R],
         out: &mut [S::f32s],
     ) {
-        let data = pulp::as_arrays::<P, _>(S::as_simd_f32s(self.data).0).0;
-        let sums = outer_products::<S, R, P>(simd, rows, |k| data.get(k).copied());
+        let data = pulp::as_arrays::<MAX, _>(S::as_simd_f32s(self.data).0).0;
+        let sums = outer_products::<S, R, P>(simd, rows, |k| {
+            data.get(k).and_then(|panels| panels.first_chunk()).copied()
+        });
         let out = &mut pulp::as_arrays_mut::<P, _>(out).0[..R];
         unrolled!(r in R => { out[r] = sums[r]; });
     }
@@ -158,10 +182,10 @@ impl Group<'_> {
 /// Computes `out[r] = Σ weights[r][j] · rows[j]`, one row after another. The rows of `out` are
 /// contiguous, and as long as `rows`' rows.
 #[inline(always)]
-pub fn weighted_sums<'a, S: Simd, const R: usize>(
+pub fn weighted_sums<S: Simd, const R: usize>(
     simd: S,
     weights: [&[f32]; R],
-    rows: impl Rows<'a>,
+    rows: Rows<'_>,
     out: &mut [f32],
 ) {
     let (width, lanes) = (out.len() / R, S::F32_LANES);
@@ -191,19 +215,22 @@ pub fn weighted_sums<'a, S: Simd, const R: usize>(
 
 /// Computes `P` vectors' worth of columns of [`weighted_sums`]. Returns the number of columns.
 #[inline(always)]
-fn columns<'a, S: Simd, const R: usize, const P: usize>(
+fn columns<S: Simd, const R: usize, const P: usize>(
     simd: S,
     weights: [&[f32]; R],
-    rows: impl Rows<'a>,
+    rows: Rows<'_>,
     column: usize,
     out: &mut [f32],
 ) -> usize {
     let (width, some) = (out.len() / R, P * S::F32_LANES);
-    let part = |k: usize| {
-        let row = rows.get(k)?.get(column..)?.get(..some)?;
+    let part = |start: usize| {
+        let row = rows.data.get(start + column..)?.get(..some)?;
         pulp::as_arrays::<P, _>(S::as_simd_f32s(row).0).0.first().copied()
     };
-    let sums = outer_products::<S, R, P>(simd, weights, part);
+    let sums = match rows.starts {
+        Starts::Every(stride) => outer_products::<S, R, P>(simd, weights, |k| part(k * stride)),
+        Starts::At(starts) => outer_products::<S, R, P>(simd, weights, |k| part(*starts.get(k)?)),
+    };
     // One by one: copying the sums as a whole would keep them in memory all along.
     unrolled!(r in R => {
         let out = &mut S::as_mut_simd_f32s(&mut out[r * width + column..][..some]).0[..P];

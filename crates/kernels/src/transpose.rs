@@ -1,6 +1,7 @@
 //! Packs rows side by side, as many as a vector has lanes: the first number of each row, then the
 //! second of each, and so on. Squares of numbers are transposed in registers.
 
+use crate::panels::max_panels;
 use crate::unrolled::unrolled;
 #[cfg(target_arch = "aarch64")]
 use pulp::aarch64::Neon;
@@ -17,15 +18,16 @@ use {
 /// Maximum number of rows packed side by side: the lanes of the longest vector.
 pub const MAX_LANES: usize = 16;
 
-/// Packs the first `S::F32_LANES` rows. Number `k` of row `i` goes to `out[k * step + i]`.
+/// Packs the first `S::F32_LANES` rows as panel `panel` of a group: number `k` of row `i` goes to
+/// `out[(k * max_panels + panel) * lanes + i]`.
 ///
 /// # Panics
 /// If a row is shorter than the first, or `out` is too short.
 #[inline(always)]
-pub fn pack_rows<S: Simd>(simd: S, rows: &[&[f32]; MAX_LANES], out: &mut [f32], step: usize) {
-    let done = squares(simd, rows, out, step);
-    for k in done..rows[0].len() {
-        let out = &mut out[k * step..][..S::F32_LANES];
+pub fn pack_rows<S: Simd>(simd: S, rows: &[&[f32]; MAX_LANES], panel: usize, out: &mut [f32]) {
+    let step = const { max_panels(S::F32_LANES) * S::F32_LANES };
+    for k in squares(simd, rows, panel, out)..rows[0].len() {
+        let out = &mut out[k * step + panel * S::F32_LANES..][..S::F32_LANES];
         for i in 0..S::F32_LANES {
             out[i] = rows[i][k];
         }
@@ -37,65 +39,81 @@ pub fn pack_rows<S: Simd>(simd: S, rows: &[&[f32]; MAX_LANES], out: &mut [f32], 
 /// pulp has no shuffles for a generic vector type, so this looks up the type. It is known when the
 /// function is compiled, and only one branch remains.
 #[inline(always)]
-fn squares<S: Simd>(simd: S, rows: &[&[f32]; MAX_LANES], out: &mut [f32], step: usize) -> usize {
+fn squares<S: Simd>(simd: S, rows: &[&[f32]; MAX_LANES], panel: usize, out: &mut [f32]) -> usize {
     let simd: &dyn Any = &simd;
     #[cfg(target_arch = "x86_64")]
     if let Some(simd) = simd.downcast_ref() {
-        return pack_squares::<V4, 16>(*simd, rows, out, step);
+        return all_squares::<V4, 16, 4>(*simd, rows, panel, out);
     } else if let Some(simd) = simd.downcast_ref() {
-        return pack_squares::<V3, 8>(*simd, rows, out, step);
+        return all_squares::<V3, 8, 2>(*simd, rows, panel, out);
     }
     #[cfg(target_arch = "aarch64")]
     if let Some(simd) = simd.downcast_ref() {
-        return pack_squares::<Neon, 4>(*simd, rows, out, step);
+        return all_squares::<Neon, 4, 4>(*simd, rows, panel, out);
     }
-    let _ = (simd, rows, out, step);
+    let _ = (simd, rows, panel, out);
     0
 }
 
-/// A vector type of `N` lanes with a transpose.
-trait Transpose<const N: usize>: Simd {
+/// A vector type of `N` lanes with a transpose, and `P` panels to a group.
+trait Transpose<const N: usize, const P: usize>: Simd {
     /// Returns a transposed square.
     fn transposed(self, square: [Self::f32s; N]) -> [Self::f32s; N];
 }
 
-/// Packs whole squares of `N` rows by `N` numbers. Returns the number of packed numbers of each row.
-///
-/// Neither loads nor stores can panic: then the square would be kept in memory, not in registers.
+/// Packs all whole squares of `N` rows by `N` numbers. Returns the number of packed numbers of each
+/// row.
 #[inline(always)]
-fn pack_squares<S: Transpose<N>, const N: usize>(
+fn all_squares<S: Transpose<N, P>, const N: usize, const P: usize>(
     simd: S,
     rows: &[&[f32]; MAX_LANES],
+    panel: usize,
     out: &mut [f32],
-    step: usize,
 ) -> usize {
-    let mut vectors: [&[S::f32s]; N] = [&[]; N];
-    unrolled!(i in N, at most 16 => { vectors[i] = S::as_simd_f32s(rows[i]).0; });
-    let (out, panels) = (S::as_mut_simd_f32s(out).0, step / N);
-    let mut done = 0;
-    while let Some(square) = loaded::<S, N>(&vectors, done) {
-        let columns = simd.transposed(square);
-        let out = out.get_mut(done * N * panels..).unwrap_or_default();
-        unrolled!(k in N, at most 16 => {
-            if let Some(out) = out.get_mut(k * panels) {
-                *out = columns[k];
-            }
-        });
+    let out = pulp::as_arrays_mut::<P, _>(S::as_mut_simd_f32s(out).0).0;
+    let out = pulp::as_arrays_mut::<N, _>(out).0;
+    let (whole, mut done) = (rows[0].len() / N, 0);
+    while done + 4 <= whole {
+        some_squares::<S, N, P, 4>(simd, rows, done, panel, out);
+        done += 4;
+    }
+    while done < whole {
+        some_squares::<S, N, P, 1>(simd, rows, done, panel, out);
         done += 1;
     }
-    done * N
+    whole * N
 }
 
-/// Returns vector `at` of each row, if they all have one.
+/// Packs `C` squares, starting at square `first`.
+///
+/// Neither loads nor stores of a square can panic: then it would be kept in memory, not in
+/// registers. All bounds are checked before the loop.
 #[inline(always)]
-fn loaded<S: Simd, const N: usize>(rows: &[&[S::f32s]; N], at: usize) -> Option<[S::f32s; N]> {
-    let mut square = [*rows[0].get(at)?; N];
-    unrolled!(i in N, at most 16 => { square[i] = *rows[i].get(at)?; });
-    Some(square)
+fn some_squares<S: Transpose<N, P>, const N: usize, const P: usize, const C: usize>(
+    simd: S,
+    rows: &[&[f32]; MAX_LANES],
+    first: usize,
+    panel: usize,
+    out: &mut [[[S::f32s; P]; N]],
+) {
+    let zeros: &[S::f32s; C] = &[simd.splat_f32s(0.0); C];
+    let mut vectors = [zeros; N];
+    unrolled!(i in N, at most 16 => {
+        let row = &S::as_simd_f32s(rows[i]).0[first..][..C];
+        vectors[i] = pulp::as_arrays::<C, _>(row).0.first().unwrap_or(zeros);
+    });
+    let out = &mut out[first..][..C];
+    let panel = panel.min(P - 1);
+    for at in 0..C {
+        let mut square = [simd.splat_f32s(0.0); N];
+        unrolled!(i in N, at most 16 => { square[i] = vectors[i][at]; });
+        let columns = simd.transposed(square);
+        unrolled!(k in N, at most 16 => { out[at][k][panel] = columns[k]; });
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Transpose<16> for V4 {
+impl Transpose<16, 4> for V4 {
     #[inline(always)]
     fn transposed(self, square: [f32x16; 16]) -> [f32x16; 16] {
         let mut rows: [__m512; 16] = [cast(square[0]); 16];
@@ -131,7 +149,7 @@ impl Transpose<16> for V4 {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Transpose<8> for V3 {
+impl Transpose<8, 2> for V3 {
     #[inline(always)]
     fn transposed(self, square: [f32x8; 8]) -> [f32x8; 8] {
         let mut rows: [__m256; 8] = [cast(square[0]); 8];
@@ -161,7 +179,7 @@ impl Transpose<8> for V3 {
 }
 
 #[cfg(target_arch = "aarch64")]
-impl Transpose<4> for Neon {
+impl Transpose<4, 4> for Neon {
     /// With four lanes, deinterleaving is a transpose.
     #[inline(always)]
     fn transposed(self, square: [Self::f32s; 4]) -> [Self::f32s; 4] {
