@@ -34,6 +34,8 @@ mod model_files;
 mod ngram_table;
 #[path = "kit/paged_attention.rs"]
 mod paged_attention;
+#[path = "kit/passes.rs"]
+mod passes;
 #[path = "kit/quantized.rs"]
 mod quantized;
 #[path = "kit/random_model.rs"]
