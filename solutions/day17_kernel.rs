@@ -88,7 +88,7 @@ pub const PAIR_SUMS: usize = 16;
 /// Uses [`PAIR_SUMS`] running sums per vector, as [`dot`] uses [`SUMS`].
 #[inline(always)]
 pub fn dot_pair<W: Stored>(row: &[W], first: &[f32], second: &[f32]) -> [f32; 2] {
-    // task 17.3: Multiply a row with two vectors, and widen each weight once
+    // task 17.3: Multiply a row by two vectors, and widen each weight once
     // <solution>
     let (row_chunks, row_tail) = row.as_chunks::<PAIR_SUMS>();
     let (first_chunks, first_tail) = first.as_chunks::<PAIR_SUMS>();
@@ -119,7 +119,7 @@ pub fn dot_pair<W: Stored>(row: &[W], first: &[f32], second: &[f32]) -> [f32; 2]
     // </solution>
 }
 
-/// Multiplies some rows of weights with all vectors. `rows` holds rows of `inner`
+/// Multiplies some rows of weights by all vectors. `rows` holds rows of `inner`
 /// numbers, one after another, and `x` holds vectors of `inner` numbers. Writes the
 /// product of row `r` and vector `v` to `y[r * vectors + v]`; `y` has exactly that
 /// many elements.
@@ -129,7 +129,7 @@ pub fn dot_pair<W: Stored>(row: &[W], first: &[f32], second: &[f32]) -> [f32; 2]
 /// the last one alone if their number is odd.
 #[inline(always)]
 pub fn block_products<W: Stored>(rows: &[W], x: &[f32], inner: usize, y: &mut [f32]) {
-    // task 17.4: Multiply each row with all vectors, two at a time
+    // task 17.4: Multiply each row by all vectors, two at a time
     // <solution>
     let vectors = x.len() / inner;
     let products = y.chunks_exact_mut(vectors);

@@ -68,11 +68,11 @@ pub const PAIR_SUMS: usize = 16;
 /// Uses [`PAIR_SUMS`] running sums per vector, as [`dot`] uses [`SUMS`].
 #[inline(always)]
 pub fn dot_pair<W: Stored>(row: &[W], first: &[f32], second: &[f32]) -> [f32; 2] {
-    // task 17.3: Multiply a row with two vectors, and widen each weight once
-    todo!("day 17, task 3: Multiply a row with two vectors, and widen each weight once")
+    // task 17.3: Multiply a row by two vectors, and widen each weight once
+    todo!("day 17, task 3: Multiply a row by two vectors, and widen each weight once")
 }
 
-/// Multiplies some rows of weights with all vectors. `rows` holds rows of `inner`
+/// Multiplies some rows of weights by all vectors. `rows` holds rows of `inner`
 /// numbers, one after another, and `x` holds vectors of `inner` numbers. Writes the
 /// product of row `r` and vector `v` to `y[r * vectors + v]`; `y` has exactly that
 /// many elements.
@@ -82,8 +82,8 @@ pub fn dot_pair<W: Stored>(row: &[W], first: &[f32], second: &[f32]) -> [f32; 2]
 /// the last one alone if their number is odd.
 #[inline(always)]
 pub fn block_products<W: Stored>(rows: &[W], x: &[f32], inner: usize, y: &mut [f32]) {
-    // task 17.4: Multiply each row with all vectors, two at a time
-    todo!("day 17, task 4: Multiply each row with all vectors, two at a time")
+    // task 17.4: Multiply each row by all vectors, two at a time
+    todo!("day 17, task 4: Multiply each row by all vectors, two at a time")
 }
 
 /// The arguments of [`block_products`], which pulp compiles for every set of vector

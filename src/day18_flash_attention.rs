@@ -202,7 +202,7 @@ pub struct Query<'a> {
 /// `scores`, `(queries, columns)`, row-major: `q · k / √D`, or -inf where the
 /// query's token may not attend.
 ///
-/// Fetches each key once and multiplies it with all queries.
+/// Fetches each key once and multiplies it by all queries.
 #[inline(always)]
 pub fn tile_scores(
     queries: &[Query],
