@@ -179,6 +179,9 @@ What does it tell you?
   times finer as long as the numbers fit. Most weights are published in bf16, and for those `--dtype bf16` loses nothing.
 - **GGUF.** In an F16 file the matrices are f16, but norms and biases are f32. llama.cpp's converter makes them so, and so does our
   script, with the same package. Quantised weights are converted to `--dtype` as they are read.
+- **Medusa and draft trees** (day 24) work with every family here. A tree needs a mask and positions, and heads need the states after
+  the last norm; all of these models have both. Heads belong to one model: story-3m has some, `models/train/medusa.py` trains them for
+  another story model.
 
 The table is made by `tests/oracle/families_page.py`, with {versions()}, on the CPU. The models are in
 `tests/oracle/`. Continuous integration computes every cell again and compares it with this page (`tests/families.rs`).

@@ -113,6 +113,11 @@ def beams(**settings):
     return run
 
 
+def only(model, run):
+    """Of this model alone, such as one that has Medusa heads."""
+    return lambda hf, name, tok: run(hf, name, tok) if name == model else ()
+
+
 ROWS = [
     ("greedy, no cache", greedy(args=["--no-cache"])),
     ("greedy, growing cache", greedy()),
@@ -121,6 +126,9 @@ ROWS = [
     ("greedy, scheduled", together("--loop", "day15")),
     ("greedy, drafts by n-grams", greedy(args=["--draft-ngram", "2"])),
     ("greedy, drafts by story-230k", greedy(args=["--draft-model", MODELS / "story-230k"])),
+    ("greedy, draft trees by n-grams", greedy(args=["--draft-ngram", "1", "--draft-tree", "3x2x1"])),
+    ("greedy, draft trees by story-230k", greedy(args=["--draft-model", MODELS / "story-230k", "--draft-tree", "3x2x1"])),
+    ("greedy, Medusa", only("story-3m", greedy(args=["--medusa"]))),
     ("repetition_penalty=1.3", greedy({"repetition_penalty": 1.3})),
     ("no_repeat_ngram_size=3", greedy({"no_repeat_ngram_size": 3})),
     ("repetition_penalty=1.2, no_repeat_ngram_size=2", greedy({"repetition_penalty": 1.2, "no_repeat_ngram_size": 2})),
@@ -146,7 +154,7 @@ for what, run in ROWS:
         found = list(run(hf, name, tok))
         all_equal &= all(found)
         count += len(found)
-        cells.append(f"{sum(found)} of {len(found)}" + ("" if all(found) else " **differs**"))
+        cells.append("–" if not found else f"{sum(found)} of {len(found)}" + ("" if all(found) else " **differs**"))
     lines.append(f"| `{what}` | " + " | ".join(cells) + " |")
     print(lines[-1], flush=True)
 
