@@ -2,7 +2,7 @@
 //! copying anything out of the blocks, and with every bad block table refused.
 
 use crate::checks::{device, Random};
-use candecode::engine::operations::{choose, plain, Kernels};
+use candecode::engine::operations::{choose, Kernels};
 use candecode::kernels::{self, bytes_gathered, paged_attention, write_slots};
 use candecode::kit::{Ops, PagedSequence, Pages, SharedOps, View};
 use candle_core::{DType, Result, Tensor};
@@ -134,6 +134,11 @@ fn rows_of_a_batch_stand_in_one_line() {
     assert!(error.contains("takes no mask"), "{error}");
 }
 
+/// Returns operations that gather each sequence's blocks before they attend.
+fn gathering() -> SharedOps {
+    choose(Some(Kernels::Candle), &device().unwrap())
+}
+
 /// Returns the bytes that a decoding step of three sequences copies out of their blocks.
 fn gathered_by(ops: &dyn Ops) -> u64 {
     let mut random = Random::new(34);
@@ -159,7 +164,7 @@ impl Ops for Gathering {
     }
 
     fn attend(&self, q: &Tensor, kv: &View, mask: Option<&Tensor>) -> Result<Tensor> {
-        plain().attend(q, kv, mask)
+        gathering().attend(q, kv, mask)
     }
 
     fn describe(&self, cpu: bool) -> String {
@@ -184,7 +189,7 @@ fn refused(of: &Cached, change: impl FnOnce(&mut Pages)) -> String {
     change(&mut pages);
     let view = View { pages: Some(Arc::new(pages.clone())), ..view(of) };
     let by_kernel = paged_attention(&q, &of.k, &of.v, &pages).unwrap_err().to_string();
-    let by_gather = plain().attend(&q, &view, None).unwrap_err().to_string();
+    let by_gather = gathering().attend(&q, &view, None).unwrap_err().to_string();
     let first_line = |text: &str| text.lines().next().map(str::to_string); // no backtrace
     assert_eq!(first_line(&by_kernel), first_line(&by_gather));
     by_kernel

@@ -12,7 +12,7 @@ use crate::bandwidth::count;
 use crate::instruction_set::arch;
 use crate::keep_awake::keep_awake;
 use crate::panels::{group_rows, pack_group, weighted_sums, Group, Panels};
-use crate::rows::{Rows, Starts};
+use crate::rows::Rows;
 use crate::softmax::softmax;
 use crate::threads;
 use pulp::{Simd, WithSimd};
@@ -123,9 +123,13 @@ pub fn attention(
     mask: Option<Mask<'_>>,
 ) -> Vec<f32> {
     let AttentionShape { batch, heads, kv_heads, new, all, width } = shape;
-    let (k_starts, v_starts) = (Starts::Every(k.position_stride), Starts::Every(v.position_stride));
-    let keys = |row, head| Rows { data: k.head(row, head), starts: k_starts, width };
-    let values = |row, head| Rows { data: v.head(row, head), starts: v_starts, width };
+    // The buffer of a row is a single block.
+    let rows = |of: Heads<'_>, data| {
+        let (block_size, stride) = (all.max(1), of.position_stride);
+        Rows { data, table: &[0], block_size, block_stride: 0, stride, width }
+    };
+    let keys = |row, head| rows(k, k.head(row, head));
+    let values = |row, head| rows(v, v.head(row, head));
     let sequence = |row: usize| Sequence {
         q: &q[row * heads * new * width..],
         head_stride: new * width,
@@ -140,11 +144,11 @@ pub fn attention(
 
 /// Computes softmax attention over a cache made of blocks, which are read where they are. `q` is
 /// `(H, N, D)` in row-major order, and so is the result: the `N` new tokens of all sequences, one
-/// sequence after another. Each token sees its own sequence, up to itself. `k` and `v` have the
-/// same strides.
+/// sequence after another. Each token sees its own sequence, up to itself.
 ///
 /// # Panics
-/// If a slice is shorter than the sizes require, a table is too short, or a block doesn't exist.
+/// If `q` or `k` is shorter than the sizes require, a table is too short, or a block of keys doesn't
+/// exist.
 pub fn paged_attention(
     shape: PagedShape,
     q: &[f32],
@@ -154,24 +158,18 @@ pub fn paged_attention(
 ) -> Vec<f32> {
     let PagedShape { heads, kv_heads, width, block_size } = shape;
     let tokens: usize = rows.iter().map(|row| row.new).sum();
-    let starts = |row: &PagedRow<'_>| {
-        let mut starts = Vec::with_capacity(row.all.next_multiple_of(block_size));
-        for block in &row.block_table[..row.all.div_ceil(block_size)] {
-            let block = *block as usize * k.batch_stride;
-            starts.extend((0..block_size).map(|slot| block + slot * k.position_stride));
-        }
-        starts.truncate(row.all);
-        starts
-    };
-    let starts: Vec<Vec<usize>> = rows.iter().map(starts).collect();
     let mut sequences = Vec::with_capacity(rows.len());
     let mut first = 0;
-    for (row, starts) in rows.iter().zip(&starts) {
-        let part = |data| Rows { data, starts: Starts::At(starts), width };
+    for row in rows {
+        let table = &row.block_table[..row.all.div_ceil(block_size)];
+        let part = |of: Heads<'_>, data| {
+            let (block_stride, stride) = (of.batch_stride, of.position_stride);
+            Rows { data, table, block_size, block_stride, stride, width }
+        };
         sequences.push(Sequence {
             q: &q[first * width..],
             head_stride: tokens * width,
-            heads: (0..kv_heads).map(|h| (part(k.head(0, h)), part(v.head(0, h)))).collect(),
+            heads: (0..kv_heads).map(|h| (part(k, k.head(0, h)), part(v, v.head(0, h)))).collect(),
             mask: None,
             new: row.new,
             all: row.all,
@@ -409,7 +407,7 @@ impl Part<'_> {
             weights[r] = &scores[r * all..][least..most];
         }
         let out = &mut self.out[at * width..][..N * width];
-        weighted_sums(simd, weights, self.values.part(least..most), out);
+        weighted_sums(simd, weights, self.values, least, out);
         N
     }
 }

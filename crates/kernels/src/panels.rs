@@ -6,7 +6,7 @@
 //! every panel, whether the panels of all rows are kept or each is packed just before it is used.
 
 use crate::instruction_set::arch;
-use crate::rows::{Rows, Starts};
+use crate::rows::Rows;
 use crate::transpose::{pack_rows, MAX_LANES};
 use crate::unrolled::unrolled;
 use crate::{lanes, many_registers};
@@ -128,15 +128,24 @@ impl<S: Simd> NullaryFnOnce for Pack<'_, '_, S> {
 
     #[inline(always)]
     fn call(self) {
-        for panel in 0..self.range.len().div_ceil(S::F32_LANES) {
+        let (stride, width) = (self.rows.stride, self.rows.width);
+        let (mut runs, mut left) = (self.rows.from(self.range.start), self.range.len());
+        for panel in 0..left.div_ceil(S::F32_LANES) {
             let mut block: [&[f32]; MAX_LANES] = [&[]; MAX_LANES];
-            for i in 0..S::F32_LANES {
-                // The last panel is filled up with its last row.
-                let position = self.range.start + panel * S::F32_LANES + i;
-                let position = position.min(self.range.end - 1);
-                block[i] = self.rows.get(position).expect("a row for every position");
+            let count = left.min(S::F32_LANES);
+            let mut at = 0;
+            while at < count {
+                let (run, rows) = runs.next(count - at).expect("a row for every position");
+                for (i, row) in block[at..at + rows].iter_mut().enumerate() {
+                    *row = &run[i * stride..][..width];
+                }
+                at += rows;
             }
+            // The last panel is filled up with its last row.
+            let last = block[count - 1];
+            block[count..].fill(last);
             pack_rows(self.simd, &block, panel, self.out);
+            left -= count;
         }
     }
 }
@@ -171,7 +180,8 @@ impl Group<'_> {
         out: &mut [S::f32s],
     ) {
         let data = pulp::as_arrays::<MAX, _>(S::as_simd_f32s(self.data).0).0;
-        let sums = outer_products::<S, R, P>(simd, rows, |k| {
+        let zeros = [[simd.splat_f32s(0.0); P]; R];
+        let sums = outer_products::<S, R, P>(simd, zeros, rows, |k| {
             data.get(k).and_then(|panels| panels.first_chunk()).copied()
         });
         let out = &mut pulp::as_arrays_mut::<P, _>(out).0[..R];
@@ -179,13 +189,14 @@ impl Group<'_> {
     }
 }
 
-/// Computes `out[r] = Σ weights[r][j] · rows[j]`, one row after another. The rows of `out` are
-/// contiguous, and as long as `rows`' rows.
+/// Computes `out[r] = Σ weights[r][j] · rows[first + j]`, one row after another. The rows of `out`
+/// are contiguous, and as long as `rows`' rows. If a row doesn't exist, they are NaN.
 #[inline(always)]
 pub fn weighted_sums<S: Simd, const R: usize>(
     simd: S,
     weights: [&[f32]; R],
     rows: Rows<'_>,
+    first: usize,
     out: &mut [f32],
 ) {
     let (width, lanes) = (out.len() / R, S::F32_LANES);
@@ -194,21 +205,21 @@ pub fn weighted_sums<S: Simd, const R: usize>(
         column += match (width - column) / lanes {
             0 => {
                 let rest = width - column;
-                let part = |k: usize| {
-                    let row = rows.get(k)?.get(column..)?.get(..rest)?;
+                let part = |run: &[f32], start: usize| {
+                    let row = run.get(start + column..)?.get(..rest)?;
                     Some([simd.partial_load_f32s(row)])
                 };
-                let sums = outer_products::<S, R, 1>(simd, weights, part);
+                let sums = sums_of_runs::<S, R, 1>(simd, weights, rows, first, part);
                 for r in 0..R {
                     simd.partial_store_f32s(&mut out[r * width + column..][..rest], sums[r][0]);
                 }
                 rest
             }
-            1 => columns::<S, R, 1>(simd, weights, rows, column, out),
+            1 => columns::<S, R, 1>(simd, weights, rows, first, column, out),
             4.. if const { max_panels(S::F32_LANES) == 4 } => {
-                columns::<S, R, 4>(simd, weights, rows, column, out)
+                columns::<S, R, 4>(simd, weights, rows, first, column, out)
             }
-            _ => columns::<S, R, 2>(simd, weights, rows, column, out),
+            _ => columns::<S, R, 2>(simd, weights, rows, first, column, out),
         };
     }
 }
@@ -219,18 +230,16 @@ fn columns<S: Simd, const R: usize, const P: usize>(
     simd: S,
     weights: [&[f32]; R],
     rows: Rows<'_>,
+    first: usize,
     column: usize,
     out: &mut [f32],
 ) -> usize {
     let (width, some) = (out.len() / R, P * S::F32_LANES);
-    let part = |start: usize| {
-        let row = rows.data.get(start + column..)?.get(..some)?;
+    let part = |run: &[f32], start: usize| {
+        let row = run.get(start + column..)?.get(..some)?;
         pulp::as_arrays::<P, _>(S::as_simd_f32s(row).0).0.first().copied()
     };
-    let sums = match rows.starts {
-        Starts::Every(stride) => outer_products::<S, R, P>(simd, weights, |k| part(k * stride)),
-        Starts::At(starts) => outer_products::<S, R, P>(simd, weights, |k| part(*starts.get(k)?)),
-    };
+    let sums = sums_of_runs::<S, R, P>(simd, weights, rows, first, part);
     // One by one: copying the sums as a whole would keep them in memory all along.
     unrolled!(r in R => {
         let out = &mut S::as_mut_simd_f32s(&mut out[r * width + column..][..some]).0[..P];
@@ -239,8 +248,34 @@ fn columns<S: Simd, const R: usize, const P: usize>(
     some
 }
 
-/// The micro-kernel of many rows: returns `Σ_k a[r][k] · b(k)` for every row `a[r]`. `b` must
-/// return a value for every `k`.
+/// Returns `Σ weights[r][j] · part of rows[first + j]` for every `r`. `part` receives the numbers of
+/// some rows and the start of one of them. It must return a value.
+#[inline(always)]
+fn sums_of_runs<S: Simd, const R: usize, const P: usize>(
+    simd: S,
+    weights: [&[f32]; R],
+    rows: Rows<'_>,
+    first: usize,
+    part: impl Fn(&[f32], usize) -> Option<[S::f32s; P]>,
+) -> [[S::f32s; P]; R] {
+    let mut sums = [[simd.splat_f32s(0.0); P]; R];
+    let (mut runs, mut done) = (rows.from(first), 0);
+    while let Some((run, count)) = runs.next(weights[0].len() - done) {
+        let mut some: [&[f32]; R] = [&[]; R];
+        unrolled!(r in R => {
+            some[r] = weights[r].get(done..done + count).unwrap_or_default();
+        });
+        sums = outer_products::<S, R, P>(simd, sums, some, |k| part(run, k * rows.stride));
+        done += count;
+    }
+    if done < weights[0].len() {
+        sums = [[simd.splat_f32s(f32::NAN); P]; R];
+    }
+    sums
+}
+
+/// The micro-kernel of many rows: returns `sums[r] + Σ_k a[r][k] · b(k)` for every row `a[r]`. `b`
+/// must return a value for every `k`.
 ///
 /// The loop must not contain a panic, not even one that can't happen: the sums would be kept in
 /// memory for the panic's sake instead of in registers. That is why `b` returns an `Option`, and
@@ -248,14 +283,13 @@ fn columns<S: Simd, const R: usize, const P: usize>(
 #[inline(always)]
 fn outer_products<S: Simd, const R: usize, const P: usize>(
     simd: S,
+    mut sums: [[S::f32s; P]; R],
     a: [&[f32]; R],
     b: impl Fn(usize) -> Option<[S::f32s; P]>,
 ) -> [[S::f32s; P]; R] {
-    let mut sums = [[simd.splat_f32s(0.0); P]; R];
-    let (mut rows, steps) = (a, a[0].len());
-    for r in 0..R {
-        rows[r] = &rows[r][..steps];
-    }
+    let (mut rows, mut steps) = (a, a[0].len());
+    unrolled!(r in R => { steps = steps.min(a[r].len()); });
+    unrolled!(r in R => { rows[r] = &a[r][..steps]; });
     for k in 0..steps {
         let Some(b) = b(k) else { break };
         unrolled!(r in R => {

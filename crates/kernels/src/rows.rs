@@ -1,51 +1,55 @@
-//! Where the keys and values of a head are: one row of numbers for each position.
-
-use std::ops::Range;
+//! Where the keys and values of a head are: in blocks, one row of numbers for each position. A cache
+//! that isn't made of blocks counts as a single one.
 
 /// The keys or values of one head of one sequence.
 #[derive(Clone, Copy)]
 pub struct Rows<'a> {
-    /// The numbers, from the first one of this head on.
+    /// The numbers, from the first one of this head in block 0 on.
     pub data: &'a [f32],
-    /// Where the row of each position starts.
-    pub starts: Starts<'a>,
+    /// The blocks, in order.
+    pub table: &'a [u32],
+    /// Number of rows in a block, at least 1.
+    pub block_size: usize,
+    /// Distance from one block to the next.
+    pub block_stride: usize,
+    /// Distance from one row of a block to the next.
+    pub stride: usize,
     /// Length of a row.
     pub width: usize,
 }
 
-/// Where rows start.
-#[derive(Clone, Copy)]
-pub enum Starts<'a> {
-    /// At this distance from each other.
-    Every(usize),
-    /// Anywhere, as in a cache made of blocks.
-    At(&'a [usize]),
+impl<'a> Rows<'a> {
+    /// Returns the rows from a position on.
+    #[inline(always)]
+    pub fn from(self, position: usize) -> Runs<'a> {
+        let (block, slot) = (position / self.block_size, position % self.block_size);
+        Runs { rows: self, block, slot }
+    }
 }
 
-impl<'a> Rows<'a> {
-    /// Returns the row at a position, or None if there is none.
+/// Some rows, in runs of rows at a constant distance.
+pub struct Runs<'a> {
+    rows: Rows<'a>,
+    block: usize,
+    slot: usize,
+}
+
+impl<'a> Runs<'a> {
+    /// Returns the numbers of the next `most` rows, or of as many as are left in their block, and
+    /// how many rows that is. None if `most` is 0, or a row doesn't exist.
     ///
     /// It never panics: a loop that contains a panic keeps its sums in memory.
     #[inline(always)]
-    pub fn get(&self, position: usize) -> Option<&'a [f32]> {
-        let start = match self.starts {
-            Starts::Every(stride) => position * stride,
-            Starts::At(starts) => *starts.get(position)?,
-        };
-        self.data.get(start..)?.get(..self.width)
-    }
-
-    /// Returns the rows of a range of positions. The first of them is then at position 0.
-    ///
-    /// # Panics
-    /// If there are fewer rows.
-    #[inline(always)]
-    pub fn part(&self, range: Range<usize>) -> Self {
-        let (mut data, mut starts) = (self.data, self.starts);
-        match &mut starts {
-            Starts::Every(stride) => data = &data[range.start * *stride..],
-            Starts::At(starts) => *starts = &starts[range],
+    pub fn next(&mut self, most: usize) -> Option<(&'a [f32], usize)> {
+        let Rows { data, table, block_size, block_stride, stride, width } = self.rows;
+        let count = most.min(block_size - self.slot);
+        let start = *table.get(self.block)? as usize * block_stride + self.slot * stride;
+        let run = data.get(start..)?.get(..count.checked_sub(1)? * stride + width)?;
+        self.slot += count;
+        if self.slot == block_size {
+            self.slot = 0;
+            self.block += 1;
         }
-        Self { data, starts, ..*self }
+        Some((run, count))
     }
 }
