@@ -147,8 +147,8 @@ pub fn attention(
 /// sequence after another. Each token sees its own sequence, up to itself.
 ///
 /// # Panics
-/// If `q` or `k` is shorter than the sizes require, a table is too short, or a block of keys doesn't
-/// exist.
+/// If `q` or `k` is shorter than the sizes require, a table is too short, or a block of keys
+/// doesn't exist.
 pub fn paged_attention(
     shape: PagedShape,
     q: &[f32],

@@ -1,9 +1,9 @@
 //! CPU kernels: products with a model's weights ([`linear`], [`quantized_linear`]), attention over
-//! a KV cache ([`attention`], [`paged_attention`]), the steps between a layer's products ([`rms_norm`],
-//! [`silu_and_mul`], [`rotate`]), and operations over the vocabulary ([`log_softmax`], [`argmax`]).
-//! They take slices and return vectors. Nothing here depends on candle's tensors, so this crate
-//! compiles in parallel with candle, and can be fully optimised even when the rest of the course
-//! isn't.
+//! a KV cache ([`attention`], [`paged_attention`]), the steps between a layer's products
+//! ([`rms_norm`], [`silu_and_mul`], [`rotate`]), and operations over the vocabulary
+//! ([`log_softmax`], [`argmax`]). They take slices and return vectors. Nothing here depends on
+//! candle's tensors, so this crate compiles in parallel with candle, and can be fully optimised
+//! even when the rest of the course isn't.
 //!
 //! Vectors come from pulp: one source for AVX2, AVX-512 and NEON, selected at run time. Threads
 //! come from rayon, whose work stealing copes with a core that another program has taken. (With

@@ -248,8 +248,8 @@ fn columns<S: Simd, const R: usize, const P: usize>(
     some
 }
 
-/// Returns `Σ weights[r][j] · part of rows[first + j]` for every `r`. `part` receives the numbers of
-/// some rows and the start of one of them. It must return a value.
+/// Returns `Σ weights[r][j] · part of rows[first + j]` for every `r`. `part` receives the numbers
+/// of some rows and the start of one of them. It must return a value.
 #[inline(always)]
 fn sums_of_runs<S: Simd, const R: usize, const P: usize>(
     simd: S,

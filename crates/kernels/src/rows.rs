@@ -1,5 +1,5 @@
-//! Where the keys and values of a head are: in blocks, one row of numbers for each position. A cache
-//! that isn't made of blocks counts as a single one.
+//! Where the keys and values of a head are: in blocks, one row of numbers for each position. A
+//! cache that isn't made of blocks counts as a single one.
 
 /// The keys or values of one head of one sequence.
 #[derive(Clone, Copy)]
