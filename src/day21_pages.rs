@@ -50,7 +50,7 @@ impl BlockPool {
         self.ref_counts[block as usize] += 1;
     }
 
-    /// Removes one holder of a block. A block that nobody holds any more is free.
+    /// Removes one holder of a block. After its last holder, the block is free.
     pub fn release(&mut self, block: u32) {
         // task 21.2: Count one holder less; after the last one, free the block
         todo!("day 21, task 2: Count one holder less; after the last one, free the block")
@@ -91,7 +91,7 @@ pub struct PagedCache {
     layers: Vec<Option<View>>,
     /// The sequences of the rows of a rectangle.
     rows: Vec<usize>,
-    /// Where the running step's keys and values go, and what they attend to.
+    /// The slots of the running step's keys and values, and the tables to attend over.
     step: Option<(Vec<u32>, Arc<Pages>)>,
 }
 
@@ -311,7 +311,8 @@ pub struct BlockShape {
     pub width: usize,
 }
 
-/// What the queries of one token gather from the first `visible` positions of its sequence.
+/// Returns the states of one token's queries after the first `visible` positions of its
+/// sequence.
 ///
 /// `keys` and `values` are all blocks of a layer, `(blocks, Hkv, block_size, D)`, number after
 /// number; the queries are those of the heads that share key/value head `kv_head`.
@@ -451,8 +452,9 @@ impl PagedCache {
         todo!("day 21, task 7: Share every block of the old sequence")
     }
 
-    /// Gives a sequence a block of its own to write its next position into: if that block is
-    /// shared, the sequence gets a copy in its place (copy-on-write).
+    /// Makes sure that a sequence can write its next position without changing another one's
+    /// text: if the block of that position is shared, the table names a copy from now on
+    /// (copy-on-write).
     ///
     /// # Errors
     /// If no block is free.
@@ -536,8 +538,8 @@ impl<'a> PagedBatch<'a> {
         Self { model, running, cache }
     }
 
-    /// One pass over all running sequences: whatever the cache lacks of each of them, in one line.
-    /// Every sequence gets one more token. Sequences that end give their blocks back.
+    /// Runs one pass over all running sequences. The tokens that the cache doesn't hold yet stand
+    /// in one line. Every sequence gets one more token, and those that end release their blocks.
     ///
     /// # Errors
     /// If the model fails, or the blocks run out.
@@ -567,7 +569,7 @@ impl<'a> PagedBatch<'a> {
 /// alone. Requests with the same prompt compute it once: the others fork it, all but its last token.
 ///
 /// # Errors
-/// If there is no request, or a prompt is empty or longer than the context; later, each token may be
+/// If there is no request, or a prompt is empty or longer than the context. Later, any token can be
 /// an error.
 pub fn generate_paged<'a>(
     model: &'a dyn Model,
