@@ -6,6 +6,7 @@ mod beam_tree;
 mod cache_cells;
 mod drafts;
 mod generation;
+mod pages;
 mod passes;
 mod roofline_dial;
 mod rope;
@@ -32,6 +33,7 @@ pub fn answer(question: &[u8]) -> Result<Value, String> {
         "cache" => asked(cache_cells::answer),
         "drafts" => asked(drafts::answer),
         "generate" => asked(generation::answer),
+        "pages" => asked(pages::answer),
         "passes" => asked(passes::answer),
         "pieces" => asked(passes::pieces),
         "roofline" => asked(roofline_dial::answer),
