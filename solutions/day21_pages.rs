@@ -91,9 +91,9 @@ impl BlockTable {
 
 /// Keys and values of many sequences, in blocks from one pool.
 ///
-/// A sequence is known by an id. Day 21's flat steps choose the ids (`Chunk::sequence`). A step that
-/// is a rectangle, without padding, belongs to the sequences in `rows`: that's how the loops of days
-/// 10 and 11 use this cache without knowing that it has pages.
+/// A sequence is known by an id. Day 21's flat steps choose the ids (`Chunk::sequence`). A step
+/// that is a rectangle, without padding, belongs to the sequences in `rows`: that's how the loops
+/// of days 10 and 11 use this cache without knowing that it has pages.
 pub struct PagedCache {
     /// The free blocks.
     pub pool: BlockPool,
@@ -216,8 +216,8 @@ impl PagedCache {
 }
 
 impl Cache for PagedCache {
-    /// Reserves the blocks that the new tokens of the step still lack. A scheduler may have reserved
-    /// them already.
+    /// Reserves the blocks that the new tokens of the step still lack. A scheduler may have
+    /// reserved them already.
     fn begin(&mut self, step: &Step) -> Result<()> {
         let chunks = self.chunks_of(step)?;
         let lacks =
@@ -381,8 +381,8 @@ pub fn attend_blocks(
     // </solution>
 }
 
-/// Attention of a line of tokens over pages: `q` is `(H, N, D)`, the result too. Keys and values are
-/// all blocks of a layer, `(blocks, Hkv, block size, D)`.
+/// Attention of a line of tokens over pages: `q` is `(H, N, D)`, the result too. Keys and values
+/// are all blocks of a layer, `(blocks, Hkv, block size, D)`.
 ///
 /// # Panics
 /// If a table names a block that doesn't exist, or has too few of them.
@@ -425,8 +425,8 @@ pub fn paged_attention(
     out
 }
 
-/// Attention over pages, on the CPU and in f32: `q` and the result are `(B, H, T, D)`, and the B · T
-/// tokens stand in the order of the sequences in `pages`.
+/// Attention over pages, on the CPU and in f32: `q` and the result are `(B, H, T, D)`, and the
+/// `B · T` tokens stand in the order of the sequences in `pages`.
 ///
 /// # Errors
 /// If the shapes don't fit, or a table doesn't hold the positions that it should.
@@ -496,8 +496,9 @@ impl PagedCache {
         Ok(())
     }
 
-    /// Starts a sequence `new` that holds the same positions as `old`, in the same blocks. No key or
-    /// value is copied (vLLM: a fork). If `new` exists, its blocks are released first.
+    /// Starts a sequence `new` that holds the same positions as `old`, in the same blocks. No key
+    /// or value is copied (vLLM: a fork). If `new` exists, it is replaced and releases the blocks
+    /// that it held. The two may be the same sequence: then nothing changes.
     pub fn fork(&mut self, old: usize, new: usize) {
         // task 21.7: Share every block of the old sequence
         // <solution>
@@ -647,8 +648,9 @@ impl<'a> PagedBatch<'a> {
     }
 }
 
-/// Generates from several requests over pages; request `i` is row `i`. Every row is what it would be
-/// alone. Requests with the same prompt compute it once: the others fork it, all but its last token.
+/// Generates from several requests over pages; request `i` is row `i`. Every row is what it would
+/// be alone. Requests with the same prompt compute it once: the others fork it, all but its last
+/// token.
 ///
 /// # Errors
 /// If there is no request, or a prompt is empty or longer than the context. Later, any token can be
