@@ -161,3 +161,20 @@ fn bad_texts_get_words() {
     });
     assert!(ask(word).unwrap()["paths"].as_u64().unwrap() > 0, "every byte is a token");
 }
+
+/// Day 21's pool: samples share the blocks of their prompt, and every block comes back.
+#[test]
+fn every_block_of_the_pool_comes_back() {
+    let question = json!({"ask": "pages", "blocks": 12, "block_size": 4, "requests": [
+        {"prompt": 6, "new": 5, "at": 0, "samples": 3},
+        {"prompt": 30, "new": 2, "at": 1, "samples": 1},
+    ]});
+    let answer = ask(question).unwrap();
+    let steps = answer["steps"].as_array().unwrap();
+    assert_eq!(steps[0]["holders"].as_array().unwrap()[..3], [json!(3), json!(3), json!(0)]);
+    assert_eq!(steps[1]["holders"].as_array().unwrap()[0], json!(3));
+    assert_eq!(steps[1]["waiting"], json!([1]));
+    let last = steps.last().unwrap();
+    assert_eq!(last["free"].as_array().unwrap().len(), 12);
+    assert_eq!(last["tables"], json!([]));
+}

@@ -6,7 +6,7 @@
         { name: 'A', prompt: 7, new: 12, at: 0, role: 'kept' },
         { name: 'B', prompt: 6, new: 8, at: 1, role: 'new' },
         { name: 'C', prompt: 3, new: 16, at: 3, role: 'draft' },
-        { name: 'D', prompt: 10, new: 6, at: 6, role: 'dropped' },
+        { name: 'D', prompt: 10, new: 6, at: 6, role: 'known' },
     ];
     const name = (table, samples) =>
         REQUESTS[table.request].name +
@@ -72,6 +72,7 @@
             const across = s.narrow ? 16 : 32; // slots in a line
             const cell = Math.floor((s.width - 4) / across);
             const perLine = across / size;
+            const wide = (size * cell - 6) / size; // a slot: blocks have a gap between them
             const block = (i) => ({
                 x: (i % perLine) * size * cell + 2,
                 y: 26 + Math.floor(i / perLine) * 46,
@@ -88,9 +89,9 @@
                 s.group(role, () => {
                     for (let slot = 0; slot < size; slot++)
                         s.rect(
-                            x + slot * cell + 1,
+                            x + slot * wide,
                             y,
-                            cell - 3,
+                            wide - 2,
                             18,
                             slot < used ? 'box' : 'box dashed faint',
                         );
