@@ -167,7 +167,7 @@ fn bad_texts_get_words() {
 fn every_block_of_the_pool_comes_back() {
     let question = json!({"ask": "pages", "blocks": 12, "block_size": 4, "requests": [
         {"prompt": 6, "new": 5, "at": 0, "samples": 3},
-        {"prompt": 30, "new": 2, "at": 1, "samples": 1},
+        {"prompt": 36, "new": 2, "at": 1, "samples": 1},
     ]});
     let answer = ask(question).unwrap();
     let steps = answer["steps"].as_array().unwrap();
