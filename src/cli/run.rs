@@ -215,7 +215,7 @@ fn write(asked: Asked, loaded: &Loaded) -> Result<u8> {
     if let Some(template) = asked.template {
         return run.chat(template);
     }
-    if run.loops.day == 12 || run.loops.day == 15 {
+    if [12, 15, 21].contains(&run.loops.day) {
         let samples = plan.rows / asked.prompts.len();
         let rows = asked.prompts.into_iter().flat_map(|prompt| vec![prompt; samples]);
         run.some(&rows.collect::<Vec<_>>(), 0)?;
