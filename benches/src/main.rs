@@ -38,7 +38,8 @@ struct Args {
     /// A day, such as day10 (default: every day that has a benchmark), or one of these. parts: the
     /// functions of days 0 to 6 alone; paged: attention over blocks of a cache; engine: whole runs;
     /// roofline: this machine, and day 16's predictions for it; day19: what quantised weights cost
-    /// a text; quality: the same for the kernels, with --python next to llama.cpp; serve: a load on the server
+    /// a text; quality: the same for the kernels, with --python next to llama.cpp; serve: a load on
+    /// the server
     what: Option<String>,
     /// Rounds to measure; the fastest one counts
     #[arg(long, value_name = "N", default_value_t = 3)]
