@@ -55,8 +55,9 @@ pub struct Served<'a> {
     pub block_size: usize,
 }
 
-/// Every token, the number of positions computed, and the number of blocks known at the end.
-pub type Texts = (Vec<Token>, usize, usize);
+/// Every token, the number of positions computed, the number of blocks known at the end, and the
+/// prompt tokens looked up and found.
+pub type Texts = (Vec<Token>, usize, usize, (usize, usize));
 
 /// Day 22 as a bundle of functions.
 #[derive(Clone, Copy)]
@@ -152,7 +153,8 @@ macro_rules! implementation {
                         tokens.extend(batch.step()?);
                     }
                 }
-                Ok((tokens, batch.computed, batch.prefixes.known.len()))
+                let code::PrefixCache { known, queries, hits, .. } = batch.prefixes;
+                Ok((tokens, batch.computed, known.len(), (queries, hits)))
             },
             order: |texts, waiting, block_size| {
                 let mut cache = PagedCache::new(1, 100, block_size)?;
@@ -478,19 +480,19 @@ fn alone(model: &dyn Model, tokenizer: &Tokenizer, ask: &Ask) -> Result<Vec<u32>
 }
 
 /// Serves the requests, checks that each text is what it is alone, and returns the positions
-/// computed and the blocks known.
+/// computed, the blocks known, and the tokens looked up and found.
 fn as_alone(
     day: &Day,
     input: &str,
     served: &Served,
-) -> std::result::Result<(usize, usize), super::checks::Failure> {
-    let (tokens, computed, known) = (day.serve)(served)?;
+) -> std::result::Result<(usize, usize, (usize, usize)), super::checks::Failure> {
+    let (tokens, computed, known, found) = (day.serve)(served)?;
     for (id, (_, ask)) in served.asks.iter().enumerate() {
         let got = tokens.iter().filter(|token| token.row == id).map(|token| token.id).collect();
         let want = alone(served.model, served.tokenizer, ask)?;
         equal(&format!("{input}: the tokens of request {id}"), Ok(got), &want)?;
     }
-    Ok((computed, known))
+    Ok((computed, known, found))
 }
 
 pub fn a_shared_prompt_is_computed_once(day: &Day) -> Outcome {
@@ -511,8 +513,10 @@ pub fn a_shared_prompt_is_computed_once(day: &Day) -> Outcome {
         .sum();
     // Ten blocks of the system prompt for each salt, and what each text adds.
     let known = got.1;
-    let input = format!("{input}: (positions computed, blocks known at the end)");
-    equal(&input, Ok(got), &(2 * (42 + 2) + fed, known.max(20)))
+    let input = format!(
+        "{input}: positions computed, blocks known at the end, prompt tokens (looked up, found)"
+    );
+    equal(&input, Ok(got), &(2 * (42 + 2) + fed, known.max(20), (4 * 42, 2 * 40)))
         .likely("remember the blocks after the step that fills them, and start with what is known")
 }
 
