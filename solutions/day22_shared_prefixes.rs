@@ -1,5 +1,5 @@
-//! Day 22: shared prefixes. A block of keys and values that another text has already computed is
-//! found by its tokens, and used again.
+//! Day 22: shared prefixes. A text finds the blocks that an earlier one has filled with the same
+//! tokens, and uses them again.
 
 use candecode::day07_greedy::Sequence;
 use candecode::day21_pages::{flat_step, BlockPool, BlockTable, NewTokens, PagedCache};
@@ -10,21 +10,21 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 // part 1: find
 
-/// The name of a full block: a hash of its tokens and of everything before them.
+/// The name of a full block: a hash of its tokens and of all tokens before them.
 pub type BlockHash = u64;
 
 /// Hashes a block: its tokens, the hash of the block before it (None for the first), and a salt.
-/// Texts of different salts never share a block (vLLM `hash_block_tokens`, `cache_salt`).
+/// Texts with different salts have different hashes (vLLM `hash_block_tokens`, `cache_salt`).
 pub fn hash_block(parent: Option<BlockHash>, tokens: &[u32], salt: &str) -> BlockHash {
     let mut hasher = DefaultHasher::new();
     (parent, tokens, salt).hash(&mut hasher);
     hasher.finish()
 }
 
-/// Returns the hash of every full block of a text, in order. The last tokens may not fill a block;
-/// they have none.
+/// Returns the hash of every full block of a text, in order. Tokens at the end that don't fill a
+/// block have no hash.
 pub fn block_hashes(tokens: &[u32], block_size: usize, salt: &str) -> Vec<BlockHash> {
-    // task 22.1: Hash every full block, each with the hash of the one before it
+    // task 22.1: Hash every full block, with the hash of the block before it
     // <solution>
     let mut hashes: Vec<BlockHash> = Vec::new();
     for block in tokens.chunks_exact(block_size) {
@@ -34,12 +34,12 @@ pub fn block_hashes(tokens: &[u32], block_size: usize, salt: &str) -> Vec<BlockH
     // </solution>
 }
 
-/// What the prefix cache knows about a block.
+/// A block whose contents are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownBlock {
-    /// The block.
+    /// The block's number.
     pub block: u32,
-    /// Its tokens. Two texts can have the same hash; the tokens tell them apart.
+    /// Its tokens. Two texts can have the same hash, but then their tokens differ.
     pub tokens: Vec<u32>,
     /// The hash of the block before it.
     pub parent: Option<BlockHash>,
@@ -47,18 +47,18 @@ pub struct KnownBlock {
     pub salt: String,
 }
 
-/// The blocks of a paged cache whose contents are known, by their hashes (vLLM: automatic prefix
-/// caching). A block stays known when its last holder has released it, until it is used for
-/// something else.
+/// The known blocks of a paged cache, by their hashes (vLLM: automatic prefix caching). A block is
+/// still known after its last holder has released it. It is forgotten when it's about to be
+/// overwritten.
 #[derive(Debug, Default)]
 pub struct PrefixCache {
     /// The known blocks.
     pub known: HashMap<BlockHash, KnownBlock>,
     /// The hash of each known block.
     pub hash_of: HashMap<u32, BlockHash>,
-    /// The number of prompt tokens asked for in all lookups.
+    /// The number of tokens in all prompts so far.
     pub queries: usize,
-    /// How many of them were found.
+    /// The number of prompt tokens found in the cache.
     pub hits: usize,
 }
 
@@ -76,7 +76,7 @@ impl PrefixCache {
     /// hashes alone prove nothing.
     pub fn lookup(&self, tokens: &[u32], block_size: usize, salt: &str) -> Vec<u32> {
         let hashes = block_hashes(tokens, block_size, salt);
-        // task 22.2: Follow the chain while blocks are known and the same; leave a token
+        // task 22.2: Follow the chain of known blocks, and leave a token to compute
         // <solution>
         let most = tokens.len().saturating_sub(1) / block_size;
         let mut found = Vec::new();
@@ -95,8 +95,8 @@ impl PrefixCache {
 
     // part 2: keep and evict
 
-    /// Makes the full blocks of a sequence known, as far as the cache holds them. `tokens` is the
-    /// whole text. A hash that is already known keeps its block.
+    /// Records the full blocks of a sequence, as far as the cache holds them. `tokens` is the whole
+    /// text. A hash that is already known keeps its block.
     pub fn remember(&mut self, cache: &PagedCache, sequence: usize, tokens: &[u32], salt: &str) {
         let Some(table) = cache.tables.get(&sequence) else { return };
         let held = &tokens[..table.len.min(tokens.len())];
@@ -117,11 +117,11 @@ impl PrefixCache {
         // </solution>
     }
 
-    /// Forgets the next `n` blocks that the pool will hand out: they are about to be overwritten.
-    /// Those at the front of the free list have been free for longest, so the prefix that nobody
-    /// has used for longest goes first (LRU). Call it before blocks are taken.
+    /// Forgets the next `n` blocks that the pool will hand out, because they are about to be
+    /// overwritten. The block at the front of the free list has been free for longest, so the least
+    /// recently used one goes first (LRU). Call it before blocks are taken.
     pub fn evict(&mut self, pool: &BlockPool, n: usize) {
-        // task 22.5: Forget what the first free blocks hold
+        // task 22.5: Forget the contents of the first n free blocks
         // <solution>
         for block in pool.free.iter().take(n) {
             if let Some(hash) = self.hash_of.remove(block) {
@@ -131,21 +131,21 @@ impl PrefixCache {
         // </solution>
     }
 
-    /// Counts a text of `tokens` tokens that began with `found` known positions.
+    /// Counts a prompt of `tokens` tokens, of which the first `found` were in the cache.
     pub fn count(&mut self, tokens: usize, found: usize) {
         self.queries += tokens;
         self.hits += found;
     }
 }
 
-/// Starts a sequence that holds these full blocks. A block that others hold gets one holder more; a
-/// free one leaves the free list, wherever it is in it, and has one holder. Does nothing without
-/// blocks.
+/// Starts a sequence that holds these full blocks. A block in use gets one more holder. A free block
+/// is removed from the free list, wherever it stands there, and has one holder. Does nothing if
+/// there are no blocks.
 pub fn adopt(cache: &mut PagedCache, sequence: usize, blocks: Vec<u32>) {
     if blocks.is_empty() {
         return;
     }
-    // task 22.3: Hold each block, take free ones out of the free list, and write the table
+    // task 22.3: Hold each block, remove free ones from the free list, write the table
     // <solution>
     for block in &blocks {
         if cache.pool.ref_counts[*block as usize] == 0 {
@@ -165,7 +165,7 @@ pub struct PrefixBatch<'a> {
     pub running: Vec<Sequence<'a>>,
     /// The cache.
     pub cache: PagedCache,
-    /// What its blocks hold.
+    /// The blocks whose contents are known.
     pub prefixes: PrefixCache,
     /// The number of positions computed so far.
     pub computed: usize,
@@ -178,7 +178,7 @@ impl<'a> PrefixBatch<'a> {
         Self { model, running: Vec::new(), cache, prefixes, computed: 0 }
     }
 
-    /// Takes in a sequence: it starts with the longest known prefix of its prompt.
+    /// Adds a sequence, which starts with the longest known prefix of its prompt.
     pub fn add(&mut self, sequence: Sequence<'a>) {
         let Sequence { tokens, request, .. } = &sequence;
         let blocks = self.prefixes.lookup(tokens, self.cache.block_size, &request.cache_salt);
@@ -187,13 +187,13 @@ impl<'a> PrefixBatch<'a> {
         self.running.push(sequence);
     }
 
-    /// One pass over all running sequences, whose blocks are known afterwards. Every sequence gets
-    /// one more token, and those that end release their blocks.
+    /// Runs one pass over all sequences and records their full blocks. Every sequence gets one more
+    /// token. Those that end release their blocks.
     ///
     /// # Errors
     /// If the model fails, or the blocks run out.
     pub fn step(&mut self) -> Result<Vec<Token>> {
-        // task 22.6: Evict, run one line, remember, release
+        // task 22.6: Evict, run the line, remember, release
         // <solution>
         let mut line = Vec::new();
         let mut needed = 0;
@@ -224,15 +224,15 @@ impl<'a> PrefixBatch<'a> {
     }
 }
 
-/// Returns the order in which waiting prompts should run: the one with the longest known prefix
-/// first, so that its blocks are used before they are evicted. Equal ones run in order of arrival
-/// (SGLang: longest prefix match). `waiting` has each prompt with its salt; the result has indices.
+/// Returns the order in which waiting prompts should run, as indices: those with the longest known
+/// prefix first, so that their blocks are used before they are evicted. Ties go in order of arrival
+/// (SGLang: longest prefix match). `waiting` has each prompt with its salt.
 pub fn longest_prefix_first(
     prefixes: &PrefixCache,
     waiting: &[(&[u32], &str)],
     block_size: usize,
 ) -> Vec<usize> {
-    // task 22.7 (challenge): Order the prompts by what is already there
+    // task 22.7 (challenge): Put the prompts with the longest known prefix first
     // <solution>
     let known = |i: &usize| {
         let (tokens, salt) = waiting[*i];

@@ -28,6 +28,7 @@ checks::tests! {
     task_22_4_full_blocks_become_known => day::full_blocks_become_known,
     task_22_4_a_known_hash_keeps_its_block => day::a_known_hash_keeps_its_block,
     task_22_5_what_will_be_overwritten_is_forgotten => day::what_will_be_overwritten_is_forgotten,
+    task_22_5_evicting_a_copy_forgets_nothing => day::evicting_a_copy_forgets_nothing,
     task_22_5_no_text_gets_another_ones_blocks => day::no_text_gets_another_ones_blocks,
     task_22_6_a_shared_prompt_is_computed_once => day::a_shared_prompt_is_computed_once,
     task_22_6_in_few_blocks_every_text_is_its_own => day::in_few_blocks_every_text_is_its_own,

@@ -10,6 +10,7 @@ mod day17;
 mod day18;
 mod day19;
 mod day21;
+mod day22;
 mod engine;
 mod paged;
 mod parts;
@@ -92,7 +93,7 @@ impl Args {
 /// results.
 type Day = (u32, fn(&mut Times) -> Result<()>, fn(&Times) -> Result<()>);
 
-const DAYS: [Day; 8] = [
+const DAYS: [Day; 9] = [
     (10, day10::measure, day10::report),
     (12, day12::measure, day12::report),
     (13, day13::measure, day13::report),
@@ -101,6 +102,7 @@ const DAYS: [Day; 8] = [
     (17, day17::measure, day17::report),
     (18, day18::measure, day18::report),
     (21, day21::measure, day21::report),
+    (22, day22::measure, day22::report),
 ];
 
 fn main() -> ExitCode {
@@ -146,7 +148,8 @@ fn run(args: &Args) -> Result<()> {
                 Some(day) => measure(args, day.1, day.2),
                 None => bail!(
                     "no benchmark of {what:?}: there are day10, day12, day13, day14, day15, day17, \
-                     day18, day19, parts, paged, engine, roofline, quality and serve"
+                     day18, day19, day21, day22, parts, paged, engine, roofline, quality and \
+                     serve"
                 ),
             }
         }

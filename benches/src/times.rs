@@ -93,7 +93,7 @@ impl Times {
 }
 
 /// Formats a time in a suitable unit.
-fn shown(seconds: f64) -> String {
+pub fn shown(seconds: f64) -> String {
     match seconds {
         s if s < 1e-3 => format!("{:.2} µs", s * 1e6),
         s if s < 1.0 => format!("{:.2} ms", s * 1e3),
