@@ -1,6 +1,6 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 22: shared prefixes. A block of keys and values that another text has already computed is
-//! found by its tokens, and used again.
+//! Day 22: shared prefixes. A text finds the blocks that an earlier one has filled with the same
+//! tokens, and uses them again.
 
 use candecode::day07_greedy::Sequence;
 use candecode::day21_pages::{flat_step, BlockPool, BlockTable, NewTokens, PagedCache};
@@ -11,30 +11,30 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 // part 1: find
 
-/// The name of a full block: a hash of its tokens and of everything before them.
+/// The name of a full block: a hash of its tokens and of all tokens before them.
 pub type BlockHash = u64;
 
 /// Hashes a block: its tokens, the hash of the block before it (None for the first), and a salt.
-/// Texts of different salts never share a block (vLLM `hash_block_tokens`, `cache_salt`).
+/// Texts with different salts have different hashes (vLLM `hash_block_tokens`, `cache_salt`).
 pub fn hash_block(parent: Option<BlockHash>, tokens: &[u32], salt: &str) -> BlockHash {
     let mut hasher = DefaultHasher::new();
     (parent, tokens, salt).hash(&mut hasher);
     hasher.finish()
 }
 
-/// Returns the hash of every full block of a text, in order. The last tokens may not fill a block;
-/// they have none.
+/// Returns the hash of every full block of a text, in order. Tokens at the end that don't fill a
+/// block have no hash.
 pub fn block_hashes(tokens: &[u32], block_size: usize, salt: &str) -> Vec<BlockHash> {
-    // task 22.1: Hash every full block, each with the hash of the one before it
-    todo!("day 22, task 1: Hash every full block, each with the hash of the one before it")
+    // task 22.1: Hash every full block, with the hash of the block before it
+    todo!("day 22, task 1: Hash every full block, with the hash of the block before it")
 }
 
-/// What the prefix cache knows about a block.
+/// A block whose contents are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownBlock {
-    /// The block.
+    /// The block's number.
     pub block: u32,
-    /// Its tokens. Two texts can have the same hash; the tokens tell them apart.
+    /// Its tokens. Two texts can have the same hash, but then their tokens differ.
     pub tokens: Vec<u32>,
     /// The hash of the block before it.
     pub parent: Option<BlockHash>,
@@ -42,18 +42,18 @@ pub struct KnownBlock {
     pub salt: String,
 }
 
-/// The blocks of a paged cache whose contents are known, by their hashes (vLLM: automatic prefix
-/// caching). A block stays known when its last holder has released it, until it is used for
-/// something else.
+/// The known blocks of a paged cache, by their hashes (vLLM: automatic prefix caching). A block is
+/// still known after its last holder has released it. It is forgotten when it's about to be
+/// overwritten.
 #[derive(Debug, Default)]
 pub struct PrefixCache {
     /// The known blocks.
     pub known: HashMap<BlockHash, KnownBlock>,
     /// The hash of each known block.
     pub hash_of: HashMap<u32, BlockHash>,
-    /// The number of prompt tokens asked for in all lookups.
+    /// The number of tokens in all prompts so far.
     pub queries: usize,
-    /// How many of them were found.
+    /// The number of prompt tokens found in the cache.
     pub hits: usize,
 }
 
@@ -71,14 +71,14 @@ impl PrefixCache {
     /// hashes alone prove nothing.
     pub fn lookup(&self, tokens: &[u32], block_size: usize, salt: &str) -> Vec<u32> {
         let hashes = block_hashes(tokens, block_size, salt);
-        // task 22.2: Follow the chain while blocks are known and the same; leave a token
-        todo!("day 22, task 2: Follow the chain while blocks are known and the same; leave a token")
+        // task 22.2: Follow the chain of known blocks, and leave a token to compute
+        todo!("day 22, task 2: Follow the chain of known blocks, and leave a token to compute")
     }
 
     // part 2: keep and evict
 
-    /// Makes the full blocks of a sequence known, as far as the cache holds them. `tokens` is the
-    /// whole text. A hash that is already known keeps its block.
+    /// Records the full blocks of a sequence, as far as the cache holds them. `tokens` is the whole
+    /// text. A hash that is already known keeps its block.
     pub fn remember(&mut self, cache: &PagedCache, sequence: usize, tokens: &[u32], salt: &str) {
         let Some(table) = cache.tables.get(&sequence) else { return };
         let held = &tokens[..table.len.min(tokens.len())];
@@ -87,32 +87,30 @@ impl PrefixCache {
         todo!("day 22, task 4: Record each full block that isn't known yet")
     }
 
-    /// Forgets the next `n` blocks that the pool will hand out: they are about to be overwritten.
-    /// Those at the front of the free list have been free for longest, so the prefix that nobody
-    /// has used for longest goes first (LRU). Call it before blocks are taken.
+    /// Forgets the next `n` blocks that the pool will hand out, because they are about to be
+    /// overwritten. The block at the front of the free list has been free for longest, so the least
+    /// recently used one goes first (LRU). Call it before blocks are taken.
     pub fn evict(&mut self, pool: &BlockPool, n: usize) {
-        // task 22.5: Forget what the first free blocks hold
-        todo!("day 22, task 5: Forget what the first free blocks hold")
+        // task 22.5: Forget the contents of the first n free blocks
+        todo!("day 22, task 5: Forget the contents of the first n free blocks")
     }
 
-    /// Counts a text of `tokens` tokens that began with `found` known positions.
+    /// Counts a prompt of `tokens` tokens, of which the first `found` were in the cache.
     pub fn count(&mut self, tokens: usize, found: usize) {
         self.queries += tokens;
         self.hits += found;
     }
 }
 
-/// Starts a sequence that holds these full blocks. A block that others hold gets one holder more; a
-/// free one leaves the free list, wherever it is in it, and has one holder. Does nothing without
-/// blocks.
+/// Starts a sequence that holds these full blocks. A block in use gets one more holder. A free block
+/// is removed from the free list, wherever it stands there, and has one holder. Does nothing if
+/// there are no blocks.
 pub fn adopt(cache: &mut PagedCache, sequence: usize, blocks: Vec<u32>) {
     if blocks.is_empty() {
         return;
     }
-    // task 22.3: Hold each block, take free ones out of the free list, and write the table
-    todo!(
-        "day 22, task 3: Hold each block, take free ones out of the free list, and write the table"
-    )
+    // task 22.3: Hold each block, remove free ones from the free list, write the table
+    todo!("day 22, task 3: Hold each block, remove free ones from the free list, write the table")
 }
 
 /// Sequences that run together and share the prefixes of all that ran before.
@@ -122,7 +120,7 @@ pub struct PrefixBatch<'a> {
     pub running: Vec<Sequence<'a>>,
     /// The cache.
     pub cache: PagedCache,
-    /// What its blocks hold.
+    /// The blocks whose contents are known.
     pub prefixes: PrefixCache,
     /// The number of positions computed so far.
     pub computed: usize,
@@ -135,7 +133,7 @@ impl<'a> PrefixBatch<'a> {
         Self { model, running: Vec::new(), cache, prefixes, computed: 0 }
     }
 
-    /// Takes in a sequence: it starts with the longest known prefix of its prompt.
+    /// Adds a sequence, which starts with the longest known prefix of its prompt.
     pub fn add(&mut self, sequence: Sequence<'a>) {
         let Sequence { tokens, request, .. } = &sequence;
         let blocks = self.prefixes.lookup(tokens, self.cache.block_size, &request.cache_salt);
@@ -144,25 +142,25 @@ impl<'a> PrefixBatch<'a> {
         self.running.push(sequence);
     }
 
-    /// One pass over all running sequences, whose blocks are known afterwards. Every sequence gets
-    /// one more token, and those that end release their blocks.
+    /// Runs one pass over all sequences and records their full blocks. Every sequence gets one more
+    /// token. Those that end release their blocks.
     ///
     /// # Errors
     /// If the model fails, or the blocks run out.
     pub fn step(&mut self) -> Result<Vec<Token>> {
-        // task 22.6: Evict, run one line, remember, release
-        todo!("day 22, task 6: Evict, run one line, remember, release")
+        // task 22.6: Evict, run the line, remember, release
+        todo!("day 22, task 6: Evict, run the line, remember, release")
     }
 }
 
-/// Returns the order in which waiting prompts should run: the one with the longest known prefix
-/// first, so that its blocks are used before they are evicted. Equal ones run in order of arrival
-/// (SGLang: longest prefix match). `waiting` has each prompt with its salt; the result has indices.
+/// Returns the order in which waiting prompts should run, as indices: those with the longest known
+/// prefix first, so that their blocks are used before they are evicted. Ties go in order of arrival
+/// (SGLang: longest prefix match). `waiting` has each prompt with its salt.
 pub fn longest_prefix_first(
     prefixes: &PrefixCache,
     waiting: &[(&[u32], &str)],
     block_size: usize,
 ) -> Vec<usize> {
-    // task 22.7 (challenge): Order the prompts by what is already there
-    todo!("day 22, task 7: Order the prompts by what is already there")
+    // task 22.7 (challenge): Put the prompts with the longest known prefix first
+    todo!("day 22, task 7: Put the prompts with the longest known prefix first")
 }

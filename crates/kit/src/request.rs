@@ -141,8 +141,8 @@ pub struct Request<'a> {
     /// Number of top alternatives to report with each token in [`Token::top`](crate::Token::top).
     /// None: no alternatives.
     pub top_logprobs: Option<usize>,
-    /// Only requests with the same salt share cached prefixes (day 22; vLLM `cache_salt`). A server
-    /// salts with the client's API key, so that no client can find out what another one has sent.
+    /// Only requests with the same salt share cached prefixes (day 22; vLLM `cache_salt`). If every
+    /// client has a salt of its own, none can find out what another one has sent.
     pub cache_salt: String,
 }
 
