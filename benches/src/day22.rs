@@ -150,14 +150,15 @@ pub fn report(times: &Times) -> Result<()> {
     let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
     println!(
         "{CONVERSATIONS} conversations: a system prompt of {SYSTEM} tokens, questions of {QUESTION}, \
-         answers of {ANSWER}"
+         answers of {ANSWER}\n(prompt tokens computed, blocks in use at most, median time to first \
+         token)"
     );
     for (way, salts) in WAYS {
         let turns = serve(&*model, &tokenizer, salts)?;
         for (turn, name) in turns.iter().zip(["first turn", "second turn"]) {
             let way = format!("{way}, {name}");
             println!(
-                "{way:<28}{:>6} of {} prompt tokens computed, {:>3} blocks, first token {:>9}",
+                "{way:<28}{:>7} of {} tokens {:>5} blocks {:>10}",
                 turn.computed,
                 turn.asked,
                 turn.blocks,
