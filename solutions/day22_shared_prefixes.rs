@@ -34,7 +34,7 @@ pub fn block_hashes(tokens: &[u32], block_size: usize, salt: &str) -> Vec<BlockH
     // </solution>
 }
 
-/// A block whose contents are known.
+/// A known block: its number, and the text that filled it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownBlock {
     /// The block's number.
@@ -165,7 +165,7 @@ pub struct PrefixBatch<'a> {
     pub running: Vec<Sequence<'a>>,
     /// The cache.
     pub cache: PagedCache,
-    /// The blocks whose contents are known.
+    /// The known blocks.
     pub prefixes: PrefixCache,
     /// The number of positions computed so far.
     pub computed: usize,
