@@ -14,16 +14,17 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// The name of a full block: a hash of its tokens and of all tokens before them.
 pub type BlockHash = u64;
 
-/// Hashes a block: its tokens, the hash of the block before it (None for the first), and a salt.
-/// Texts with different salts have different hashes (vLLM `hash_block_tokens`, `cache_salt`).
+/// Hashes a block: its tokens, the hash of the block before it (None for the
+/// first), and a salt. Texts with different salts have different hashes (vLLM
+/// `hash_block_tokens`, `cache_salt`).
 pub fn hash_block(parent: Option<BlockHash>, tokens: &[u32], salt: &str) -> BlockHash {
     let mut hasher = DefaultHasher::new();
     (parent, tokens, salt).hash(&mut hasher);
     hasher.finish()
 }
 
-/// Returns the hash of every full block of a text, in order. Tokens at the end that don't fill a
-/// block have no hash.
+/// Returns the hash of every full block of a text, in order. Tokens at the end that
+/// don't fill a block have no hash.
 pub fn block_hashes(tokens: &[u32], block_size: usize, salt: &str) -> Vec<BlockHash> {
     // task 22.1: Hash every full block, with the hash of the block before it
     todo!("day 22, task 1: Hash every full block, with the hash of the block before it")
@@ -42,9 +43,9 @@ pub struct KnownBlock {
     pub salt: String,
 }
 
-/// The known blocks of a paged cache, by their hashes (vLLM: automatic prefix caching). A block is
-/// still known after its last holder has released it. It is forgotten when it's about to be
-/// overwritten.
+/// The known blocks of a paged cache, by their hashes (vLLM: automatic prefix
+/// caching). A block is still known after its last holder has released it. It is
+/// forgotten when it's about to be overwritten.
 #[derive(Debug, Default)]
 pub struct PrefixCache {
     /// The known blocks.
@@ -63,12 +64,12 @@ impl PrefixCache {
         Self::default()
     }
 
-    /// Returns the known blocks that a text begins with, in order: the longest run from its start.
-    /// At least one of its tokens is left to compute, because the next token needs the logits of
-    /// the last one.
+    /// Returns the known blocks that a text begins with, in order: the longest run from
+    /// its start. At least one of its tokens is left to compute, because the next token
+    /// needs the logits of the last one.
     ///
-    /// A block counts only if its tokens, its parent and its salt are those of the text: equal
-    /// hashes alone prove nothing.
+    /// A block counts only if its tokens, its parent and its salt are those of the
+    /// text: equal hashes alone prove nothing.
     pub fn lookup(&self, tokens: &[u32], block_size: usize, salt: &str) -> Vec<u32> {
         let hashes = block_hashes(tokens, block_size, salt);
         // task 22.2: Follow the chain of known blocks, and leave a token to compute
@@ -77,8 +78,8 @@ impl PrefixCache {
 
     // part 2: keep and evict
 
-    /// Records the full blocks of a sequence, as far as the cache holds them. `tokens` is the whole
-    /// text. A hash that is already known keeps its block.
+    /// Records the full blocks of a sequence, as far as the cache holds them. `tokens`
+    /// is the whole text. A hash that is already known keeps its block.
     pub fn remember(&mut self, cache: &PagedCache, sequence: usize, tokens: &[u32], salt: &str) {
         let Some(table) = cache.tables.get(&sequence) else { return };
         let held = &tokens[..table.len.min(tokens.len())];
@@ -87,24 +88,26 @@ impl PrefixCache {
         todo!("day 22, task 4: Record each full block that isn't known yet")
     }
 
-    /// Forgets the next `n` blocks that the pool will hand out, because they are about to be
-    /// overwritten. The block at the front of the free list has been free for longest, so the least
-    /// recently used one goes first (LRU). Call it before blocks are taken.
+    /// Forgets the next `n` blocks that the pool will hand out, because they are about
+    /// to be overwritten. The block at the front of the free list has been free for
+    /// longest, so the least recently used one goes first (LRU). Call it before blocks
+    /// are taken.
     pub fn evict(&mut self, pool: &BlockPool, n: usize) {
         // task 22.5: Forget the contents of the first n free blocks
         todo!("day 22, task 5: Forget the contents of the first n free blocks")
     }
 
-    /// Counts a prompt of `tokens` tokens, of which the first `found` were in the cache.
+    /// Counts a prompt of `tokens` tokens, of which the first `found` were in the
+    /// cache.
     pub fn count(&mut self, tokens: usize, found: usize) {
         self.queries += tokens;
         self.hits += found;
     }
 }
 
-/// Starts a sequence that holds these full blocks. A block in use gets one more holder. A free block
-/// is removed from the free list, wherever it stands there, and has one holder. Does nothing if
-/// there are no blocks.
+/// Starts a sequence that holds these full blocks. A block in use gets one more
+/// holder. A free block is removed from the free list, wherever it stands there,
+/// and has one holder. Does nothing if there are no blocks.
 pub fn adopt(cache: &mut PagedCache, sequence: usize, blocks: Vec<u32>) {
     if blocks.is_empty() {
         return;
@@ -142,8 +145,8 @@ impl<'a> PrefixBatch<'a> {
         self.running.push(sequence);
     }
 
-    /// Runs one pass over all sequences and records their full blocks. Every sequence gets one more
-    /// token. Those that end release their blocks.
+    /// Runs one pass over all sequences and records their full blocks. Every sequence
+    /// gets one more token. Those that end release their blocks.
     ///
     /// # Errors
     /// If the model fails, or the blocks run out.
@@ -153,9 +156,10 @@ impl<'a> PrefixBatch<'a> {
     }
 }
 
-/// Returns the order in which waiting prompts should run, as indices: those with the longest known
-/// prefix first, so that their blocks are used before they are evicted. Ties go in order of arrival
-/// (SGLang: longest prefix match). `waiting` has each prompt with its salt.
+/// Returns the order in which waiting prompts should run, as indices: those with
+/// the longest known prefix first, so that their blocks are used before they are
+/// evicted. Ties go in order of arrival (SGLang: longest prefix match). `waiting`
+/// has each prompt with its salt.
 pub fn longest_prefix_first(
     prefixes: &PrefixCache,
     waiting: &[(&[u32], &str)],
