@@ -1,7 +1,7 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 23: a token budget. Every step computes at most so many tokens: first the next token of each
-//! running text, then pieces of prompts. When the blocks run out, the youngest text gives its
-//! blocks back and is computed again later.
+//! Day 23: a token budget. A step computes a bounded number of tokens: first the next token of each
+//! running text, then pieces of prompts. When the blocks run out, the youngest text returns its
+//! blocks and is computed again later.
 
 use candecode::day07_greedy::Sequence;
 use candecode::day21_pages::{flat_step, NewTokens, PagedCache};
@@ -12,7 +12,7 @@ use candecode::kit::{
 use candle_core::{bail, Result};
 use std::collections::VecDeque;
 
-/// What a step will compute of one sequence.
+/// One sequence's part of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scheduled {
     /// The sequence's id.
@@ -37,20 +37,20 @@ pub struct Limits {
 /// [`postprocess`](TokenScheduler::postprocess) turns logits into tokens.
 ///
 /// Prompts and single tokens are the same to it: a sequence has some tokens, the cache holds some
-/// of them, and the difference is to be computed.
+/// of them, and the difference has to be computed.
 pub struct TokenScheduler<'a> {
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
     /// The pages.
     pub cache: PagedCache,
-    /// What is known of them. None: nothing is shared.
+    /// The known blocks. None: no prefix is shared.
     pub prefixes: Option<PrefixCache>,
     limits: Limits,
     /// Sequences that wait, in the order in which they will run.
     pub waiting: VecDeque<Sequence<'a>>,
     /// Sequences that run, the oldest first.
     pub running: Vec<Sequence<'a>>,
-    /// How many times a sequence has been preempted.
+    /// The number of preemptions so far.
     pub num_preemptions: usize,
 }
 
@@ -112,7 +112,7 @@ impl<'a> TokenScheduler<'a> {
     }
 
     /// Plans the running sequences' part of a step, the oldest first, within `budget` tokens. Each
-    /// gets what it lacks, or as much as the budget has left. The blocks for it are taken at once.
+    /// gets what it lacks, or what is left of the budget. Its blocks are taken at once.
     ///
     /// If there are too few blocks, the youngest is preempted until there are enough. A sequence
     /// that is itself the youngest is preempted, and the plan ends before it. The oldest never is:
@@ -154,7 +154,7 @@ impl<'a> TokenScheduler<'a> {
         Ok(Scheduled { sequence, start, new })
     }
 
-    /// Gives a sequence the longest known prefix of its text.
+    /// Starts a sequence with the longest known prefix of its text.
     fn start_with_prefix(&mut self, sequence: &Sequence) {
         let Sequence { tokens, request, .. } = sequence;
         if let Some(prefixes) = &self.prefixes {
@@ -274,9 +274,9 @@ impl<'a> SchedulerInterface<'a> for TokenScheduler<'a> {
 }
 
 /// Divides a budget of tokens among prompts that lack `lacks[i]` tokens each, so that no prompt
-/// holds up the others: none gets more than it lacks, as much as possible is given out, and nobody
-/// could get one token more except from somebody who has no more than that already. What can't be
-/// divided evenly goes to the earlier ones (max-min fairness).
+/// holds up the others (max-min fairness). No prompt gets more than it lacks, and as much as
+/// possible is given out. No prompt could get another token except from one that would then have
+/// less. Tokens that can't be divided evenly go to the earlier prompts.
 pub fn fair_shares(lacks: &[usize], budget: usize) -> Vec<usize> {
     // task 23.8 (challenge): Divide the budget so that the smallest share is as large as can be
     todo!("day 23, task 8: Divide the budget so that the smallest share is as large as can be")
