@@ -32,12 +32,11 @@ pub struct Limits {
     pub max_num_seqs: usize,
 }
 
-/// A scheduler in three steps, as vLLM's: [`schedule`](TokenScheduler::schedule) decides what to
-/// compute, [`run`](TokenScheduler::run) computes it, and
-/// [`postprocess`](TokenScheduler::postprocess) turns logits into tokens.
+/// A scheduler in three steps, as vLLM's: `schedule` decides what to compute, `run`
+/// computes it, and `postprocess` turns logits into tokens.
 ///
-/// Prompts and single tokens are the same to it: a sequence has some tokens, the cache holds some
-/// of them, and the difference has to be computed.
+/// Prompts and single tokens are the same to it: a sequence has some tokens, the
+/// cache holds some of them, and the difference has to be computed.
 pub struct TokenScheduler<'a> {
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
@@ -86,8 +85,8 @@ impl<'a> TokenScheduler<'a> {
     /// Puts a request at the end of the queue.
     ///
     /// # Errors
-    /// If its prompt doesn't fit the model, it asks for no token, or all blocks together couldn't
-    /// hold it at its full length.
+    /// If its prompt doesn't fit the model, it asks for no token, or all blocks
+    /// together couldn't hold it at its full length.
     pub fn submit(&mut self, mut request: Request<'a>) -> Result<()> {
         request.fit(self.model)?;
         if request.max_new_tokens == 0 {
@@ -97,26 +96,28 @@ impl<'a> TokenScheduler<'a> {
         todo!("day 23, task 1: Refuse a request that could never be finished, then queue it")
     }
 
-    /// Returns how many tokens of a sequence the cache lacks: the rest of a prompt, or the token
-    /// that was chosen last.
+    /// Returns how many tokens of a sequence the cache lacks: the rest of a prompt,
+    /// or the token that was chosen last.
     fn lacks(&self, sequence: &Sequence) -> usize {
         sequence.tokens.len() - self.cache.len_of(sequence.request.id)
     }
 
-    /// Sends the youngest running sequence back to the front of the queue. Its blocks are released.
-    /// It keeps its tokens, so when it runs again they are computed like a prompt, and its text
-    /// goes on where it was.
+    /// Sends the youngest running sequence back to the front of the queue. Its
+    /// blocks are released. It keeps its tokens, so when it runs again they are
+    /// computed like a prompt, and its text goes on where it was.
     pub fn preempt(&mut self) {
         // task 23.2: Release the youngest's blocks and put it at the front of the queue
         todo!("day 23, task 2: Release the youngest's blocks and put it at the front of the queue")
     }
 
-    /// Plans the running sequences' part of a step, the oldest first, within `budget` tokens. Each
-    /// gets what it lacks, or what is left of the budget. Its blocks are taken at once.
+    /// Plans the running sequences' part of a step, the oldest first, within
+    /// `budget` tokens. Each gets what it lacks, or what is left of the budget. Its
+    /// blocks are taken at once.
     ///
-    /// If there are too few blocks, the youngest is preempted until there are enough. A sequence
-    /// that is itself the youngest is preempted, and the plan ends before it. The oldest never is:
-    /// it fits alone, and so there is always one that makes progress.
+    /// If there are too few blocks, the youngest is preempted until there are
+    /// enough. A sequence that is itself the youngest is preempted, and the plan
+    /// ends before it. The oldest never is: it fits alone, and so there is always
+    /// one that makes progress.
     ///
     /// # Errors
     /// If the cache fails.
@@ -125,10 +126,10 @@ impl<'a> TokenScheduler<'a> {
         todo!("day 23, task 3: Plan the oldest first, and preempt the youngest while blocks are missing")
     }
 
-    /// Plans the first pieces of waiting sequences, within `budget` tokens, while fewer than
-    /// `max_num_seqs` run and there are blocks. First come, first served: the first that doesn't
-    /// fit ends the plan. A sequence that starts runs from now on, and begins with the longest
-    /// known prefix of its text.
+    /// Plans the first pieces of waiting sequences, within `budget` tokens, while
+    /// fewer than `max_num_seqs` run and there are blocks. First come, first
+    /// served: the first that doesn't fit ends the plan. A sequence that starts
+    /// runs from now on, and begins with the longest known prefix of its text.
     ///
     /// Only blocks for this piece are needed, not for all that the text may become.
     ///
@@ -144,7 +145,8 @@ impl<'a> TokenScheduler<'a> {
         self.cache.blocks_needed(sequence, new) <= self.cache.pool.num_free()
     }
 
-    /// Takes the blocks for `new` more tokens of a sequence, which are scheduled with this.
+    /// Takes the blocks for `new` more tokens of a sequence, which are scheduled
+    /// with this.
     fn take(&mut self, sequence: usize, new: usize) -> Result<Scheduled> {
         let start = self.cache.len_of(sequence);
         if let Some(prefixes) = &mut self.prefixes {
@@ -163,8 +165,8 @@ impl<'a> TokenScheduler<'a> {
         }
     }
 
-    /// Decides what the next step computes: running sequences first, then waiting ones, at most
-    /// `max_num_batched_tokens` tokens in all. Needs no model.
+    /// Decides what the next step computes: running sequences first, then waiting
+    /// ones, at most `max_num_batched_tokens` tokens in all. Needs no model.
     ///
     /// # Errors
     /// If the cache fails.
@@ -175,7 +177,8 @@ impl<'a> TokenScheduler<'a> {
 
     // part 2: tokens
 
-    /// Computes a plan in one flat step. Returns the logits after the last token of each sequence.
+    /// Computes a plan in one flat step. Returns the logits after the last token of
+    /// each sequence.
     ///
     /// # Errors
     /// If the model fails.
@@ -192,16 +195,17 @@ impl<'a> TokenScheduler<'a> {
         self.model.forward(&step, &mut self.cache)?.squeeze(0)?.to_vec2()
     }
 
-    /// Turns the logits of a plan into tokens. A sequence whose tokens are all computed now gets its
-    /// next one; a piece of a prompt leads to none. Blocks that are full are remembered. Sequences
-    /// that end release their blocks and leave.
+    /// Turns the logits of a plan into tokens. A sequence whose tokens are all
+    /// computed now gets its next one; a piece of a prompt leads to none. Blocks
+    /// that are full are remembered. Sequences that end release their blocks and
+    /// leave.
     pub fn postprocess(&mut self, plan: &[Scheduled], logits: &[Vec<f32>]) -> Vec<Token> {
         // task 23.6: Advance the sequences that are complete, and release those that end
         todo!("day 23, task 6: Advance the sequences that are complete, and release those that end")
     }
 
-    /// One step: schedule, run, postprocess. Returns the new tokens, which may be none while a long
-    /// prompt is computed piece by piece.
+    /// One step: schedule, run, postprocess. Returns the new tokens, which may be
+    /// none while a long prompt is computed piece by piece.
     ///
     /// # Errors
     /// If the model fails. All sequences are lost then, and the cache is empty.
@@ -219,7 +223,8 @@ impl<'a> TokenScheduler<'a> {
         }
     }
 
-    /// Ends all sequences and forgets all blocks: after an error they may hold anything.
+    /// Ends all sequences and forgets all blocks: after an error they may hold
+    /// anything.
     fn clear(&mut self) {
         self.waiting.clear();
         for sequence in self.running.drain(..) {
@@ -230,7 +235,8 @@ impl<'a> TokenScheduler<'a> {
         }
     }
 
-    /// Ends a sequence early, wherever it is. Its blocks are free at once. An unknown id is ignored.
+    /// Ends a sequence early, wherever it is. Its blocks are free at once. An
+    /// unknown id is ignored.
     pub fn cancel(&mut self, id: usize) {
         // task 23.7: Take the sequence out, wherever it is, and release its blocks
         todo!("day 23, task 7: Take the sequence out, wherever it is, and release its blocks")
@@ -273,10 +279,11 @@ impl<'a> SchedulerInterface<'a> for TokenScheduler<'a> {
     }
 }
 
-/// Divides a budget of tokens among prompts that lack `lacks[i]` tokens each, so that no prompt
-/// holds up the others (max-min fairness). No prompt gets more than it lacks, and as much as
-/// possible is given out. No prompt could get another token except from one that would then have
-/// less. Tokens that can't be divided evenly go to the earlier prompts.
+/// Divides a budget of tokens among prompts that lack `lacks[i]` tokens each, so
+/// that no prompt holds up the others (max-min fairness). No prompt gets more than
+/// it lacks, and as much as possible is given out. No prompt could get another
+/// token except from one that would then have less. Tokens that can't be divided
+/// evenly go to the earlier prompts.
 pub fn fair_shares(lacks: &[usize], budget: usize) -> Vec<usize> {
     // task 23.8 (challenge): Divide the budget so that the smallest share is as large as can be
     todo!("day 23, task 8: Divide the budget so that the smallest share is as large as can be")
