@@ -4,7 +4,7 @@
 use candecode::kit::{SharedOps, Weight};
 use candle_core::{DType, Error, Result, Tensor, D};
 
-/// LayerNorm: each vector is brought to mean 0 and variance 1, then scaled and shifted (Ba et al.
+/// LayerNorm: brings each vector to mean 0 and variance 1, then scales and shifts it (Ba et al.
 /// 2016; torch `layer_norm`): `(x - mean) / √(variance + eps) · weight + bias`.
 ///
 /// The variance is the mean of the squared distances from the mean: divided by C, not by C - 1.
@@ -15,7 +15,7 @@ use candle_core::{DType, Error, Result, Tensor, D};
 /// # Errors
 /// If the widths differ.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
-    // task 3.1: mean 0, variance 1, then weight and bias; all in f32
+    // task 3.1: Bring each vector to mean 0 and variance 1, then apply weight and bias, all in f32
     // <solution>
     let x32 = x.to_dtype(DType::F32)?;
     let centred = x32.broadcast_sub(&x32.mean_keepdim(D::Minus1)?)?;
@@ -35,7 +35,7 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Resul
 /// # Errors
 /// If the widths differ.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
-    // task 3.2: divide by the root mean square in f32, back to x's type, then the weight
+    // task 3.2: Divide by the root mean square, and round to x's type before the weight
     // <solution>
     let x32 = x.to_dtype(DType::F32)?;
     let mean_square = x32.sqr()?.mean_keepdim(D::Minus1)?;
@@ -50,7 +50,7 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
 /// # Errors
 /// If the tensor's operations fail.
 pub fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
-    // task 3.3: GELU, the tanh form
+    // task 3.3: Compute GELU in its tanh form
     // <solution>
     let x32 = x.to_dtype(DType::F32)?;
     let cube = (x32.sqr()? * &x32)?;
@@ -60,13 +60,13 @@ pub fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// GELU exactly: `x / 2 · (1 + erf(x / √2))`, in f32, rounded to the type of `x` at the end
-/// (torch's default `gelu`).
+/// The exact GELU: `x` times the probability that a standard normal variable is below `x`, in f32,
+/// rounded to the type of `x` at the end (torch's default `gelu`).
 ///
 /// # Errors
 /// If the tensor's operations fail.
 pub fn gelu_exact(x: &Tensor) -> Result<Tensor> {
-    // task 3.4 (further): GELU, the exact form
+    // task 3.4 (challenge): Compute GELU exactly
     // <solution>
     let x32 = x.to_dtype(DType::F32)?;
     let erf = (&x32 * std::f64::consts::FRAC_1_SQRT_2)?.erf()?;
@@ -81,7 +81,7 @@ pub fn gelu_exact(x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If the tensor's operations fail.
 pub fn silu(x: &Tensor) -> Result<Tensor> {
-    // task 3.5: x times its sigmoid
+    // task 3.5: Multiply x by its sigmoid
     // <solution>
     let x32 = x.to_dtype(DType::F32)?;
     let denom = (x32.neg()?.exp()? + 1.0)?;
@@ -104,14 +104,14 @@ impl Projection {
     /// `x · weightᵀ + bias`: `(…, in)` to `(…, out)`.
     ///
     /// # Errors
-    /// If the last dimension of `x` is not `in`.
+    /// If the last dimension of `x` isn't `in`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let [y] = Self::forward_all([self], x)?;
         Ok(y)
     }
 
-    /// [`Projection::forward`] of several that share an input, in the order given: a kernel
-    /// computes them as one product.
+    /// Applies several projections to the same input and returns the results in order. A kernel can
+    /// compute them as one product.
     ///
     /// # Errors
     /// As [`Projection::forward`].
@@ -132,14 +132,14 @@ impl Projection {
 /// `x` and the result are `(B, T, C)`.
 ///
 /// # Errors
-/// If the shapes do not fit.
+/// If the shapes don't fit.
 pub fn swiglu(
     x: &Tensor,
     gate_proj: &Projection,
     up_proj: &Projection,
     down_proj: &Projection,
 ) -> Result<Tensor> {
-    // task 3.6: gate and up share their input; down takes their product
+    // task 3.6: Gate, up and down: Llama's MLP
     // <solution>
     let [gate, up] = Projection::forward_all([gate_proj, up_proj], x)?; // (B, T, intermediate)
     let product = gate_proj.ops.silu_and_mul(&gate, &up)?; // `silu(&gate)? * up`, or a kernel
@@ -150,9 +150,9 @@ pub fn swiglu(
 /// GPT-2's MLP: `c_proj(gelu_tanh(c_fc(x)))` (HF `GPT2MLP`). `x` and the result are `(B, T, C)`.
 ///
 /// # Errors
-/// If the shapes do not fit.
+/// If the shapes don't fit.
 pub fn gelu_mlp(x: &Tensor, c_fc: &Projection, c_proj: &Projection) -> Result<Tensor> {
-    // task 3.7: widen, gelu_tanh, project back
+    // task 3.7: Widen, bend and narrow: GPT-2's MLP
     // <solution>
     let hidden = gelu_tanh(&c_fc.forward(x)?)?; // (B, T, intermediate)
     c_proj.forward(&hidden)

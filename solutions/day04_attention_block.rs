@@ -12,18 +12,18 @@ use candle_core::{bail, Device, Result, Tensor};
 ///
 /// `q` is `(B, H, T, D)`, `k` and `v` are `(B, Hkv, S + T, D)`, `mask` is `(B or 1, 1, T, S + T)`,
 /// 1 = may attend; the result is `(B, H, T, D)`. Query head `h` uses key/value head `h / (H / Hkv)`
-/// (HF `repeat_kv`), but no key or value is copied: the queries that share a head lie below each
-/// other, as more rows of one product.
+/// (HF `repeat_kv`), but no key or value is copied: the queries that share a head are stacked as
+/// more rows of one product.
 ///
 /// # Errors
-/// If `Hkv` does not divide `H`, or the shapes do not fit.
+/// If `Hkv` doesn't divide `H`, or the shapes don't fit.
 pub fn grouped_attention(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
     mask: Option<&Tensor>,
 ) -> Result<Tensor> {
-    // task 4.1: attention in groups, without a copy of k or v; mind the mask
+    // task 4.1: Compute attention in groups without copying k or v
     // <solution>
     let (b, heads, t, d) = q.dims4()?;
     let kv_heads = k.dim(1)?;
@@ -45,17 +45,17 @@ pub fn grouped_attention(
 /// `Qwen3Attention`).
 #[derive(Debug, Clone)]
 pub struct Attention {
-    /// Which layer of the stack this is: the cache's index.
+    /// The layer's index, also in the cache.
     pub layer_idx: usize,
     /// Query heads.
     pub num_heads: usize,
     /// Key/value heads.
     pub num_kv_heads: usize,
-    /// Makes queries, `(H * D, C)`; Qwen2 has biases here and on K and V.
+    /// The projection to queries, `(H * D, C)`. Qwen2 has biases here and on K and V.
     pub q_proj: Projection,
-    /// Makes keys, `(Hkv * D, C)`.
+    /// The projection to keys, `(Hkv * D, C)`.
     pub k_proj: Projection,
-    /// Makes values, `(Hkv * D, C)`.
+    /// The projection to values, `(Hkv * D, C)`.
     pub v_proj: Projection,
     /// Mixes the heads, `(C, H * D)`.
     pub o_proj: Projection,
@@ -68,20 +68,20 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// Queries `(B, H, T, D)`, keys and values `(B, Hkv, T, D)` of `x`, `(B, T, C)`.
+    /// Returns queries `(B, H, T, D)`, keys and values `(B, Hkv, T, D)` for `x`, `(B, T, C)`.
     ///
     /// `cos_sin` has the angles of the positions of `x`, from
     /// [`RotaryEmbedding::cos_sin`](candecode::day02_positions::RotaryEmbedding::cos_sin); without
     /// them nothing is rotated.
     ///
     /// # Errors
-    /// If the shapes do not fit.
+    /// If the shapes don't fit.
     pub fn project(
         &self,
         x: &Tensor,
         cos_sin: Option<&CosSin>,
     ) -> Result<(Tensor, Tensor, Tensor)> {
-        // task 4.2: q, k and v in heads; QK-norm where there is one; then RoPE
+        // task 4.2: Project x to q, k and v in heads, with QK-norm and positions
         // <solution>
         let [q, k, v] = Projection::forward_all([&self.q_proj, &self.k_proj, &self.v_proj], x)?;
         let mut q = split_heads(&q, self.num_heads)?; // (B, T, H * D) -> (B, H, T, D)
@@ -103,7 +103,7 @@ impl Attention {
     /// and the queries attend to everything in it.
     ///
     /// # Errors
-    /// If the shapes do not fit.
+    /// If the shapes don't fit.
     pub fn forward(
         &self,
         x: &Tensor,
@@ -111,7 +111,7 @@ impl Attention {
         cos_sin: Option<&CosSin>,
         cache: &mut dyn Cache,
     ) -> Result<Tensor> {
-        // task 4.3: project, append, attend, merge the heads, project back
+        // task 4.3: Write the whole block, with a past that the cache keeps
         // <solution>
         let (q, k, v) = self.project(x, cos_sin)?;
         let view = cache.append(self.layer_idx, &k, &v)?; // everything this layer may attend to
@@ -126,9 +126,9 @@ impl Attention {
 /// `create_sliding_window_causal_mask`).
 ///
 /// # Errors
-/// If `window` is 0: every row would attend to nothing.
+/// If `window` is 0, because a token must at least see itself.
 pub fn sliding_mask(window: usize, new: usize, past: usize, device: &Device) -> Result<Tensor> {
-    // task 4.4 (further): causal, and not further back than the window
+    // task 4.4 (challenge): Build the mask of a sliding window
     // <solution>
     if window == 0 {
         bail!("sliding_mask: a window of 0 sees nothing; it must be at least 1")

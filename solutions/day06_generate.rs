@@ -1,28 +1,28 @@
-//! Day 6: prefill and decode. A model gives scores for the next token; a loop makes a text of them.
+//! Day 6: prefill and decode. A model scores the next token; a loop turns those scores into text.
 
 use candecode::day00_warm_up::last_position;
 use candecode::kit::{Model, NoCache, Step, Tokenizer};
 use candle_core::{bail, IndexOp, Result, Tensor};
 
-/// The logits of each row's last position: `(B, T, V)` to `(B, V)`. Only they predict a token that
-/// is not there yet.
+/// Returns the logits of each row's last position, `(B, T, V)` to `(B, V)`: the only ones that
+/// predict a token the text doesn't have yet.
 ///
 /// # Errors
-/// If there is no position.
+/// If there are no positions.
 pub fn last_logits(logits: &Tensor) -> Result<Tensor> {
-    // task 6.1: keep the last position of every row
+    // task 6.1: Return the logits of each row's last position
     // <solution>
     last_position(logits)
     // </solution>
 }
 
-/// One pass over all of `ids`, at positions 0, 1, …: the logits of the next token, `(V)`, off the
-/// device.
+/// Runs the model once over all of `ids`, at positions 0, 1, …, and returns the logits of the next
+/// token, `(V)`, copied off the device.
 ///
 /// # Errors
 /// If `ids` is empty, or longer than the context.
 pub fn next_logits(model: &dyn Model, ids: &[u32]) -> Result<Vec<f32>> {
-    // task 6.2: one pass over all ids, and what its last position says
+    // task 6.2: Run the model once over all ids and return the last position's logits
     // <solution>
     let step = Step::new(model, ids, 0)?;
     let logits = model.forward(&step, &mut NoCache)?; // (1, T, V)
@@ -30,25 +30,25 @@ pub fn next_logits(model: &dyn Model, ids: &[u32]) -> Result<Vec<f32>> {
     // </solution>
 }
 
-/// What a loop did.
+/// The result of a generation loop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// The tokens generated, EOS included.
+    /// The generated tokens, including EOS.
     pub new_ids: Vec<u32>,
-    /// Positions that the model computed, over all passes: what the loop cost.
+    /// Positions computed by the model, summed over all passes.
     pub positions_computed: usize,
 }
 
-/// Prefill, then decode: one pass over the prompt gives the first new token, one more pass over the
-/// growing sequence gives each next one (HF `generate` with `use_cache=False`).
+/// Prefill, then decode: one pass over the prompt yields the first new token, and one pass over the
+/// growing sequence yields each token after it (HF `generate` with `use_cache=False`).
 ///
-/// `pick` chooses from the logits, `on_token` gets every token as it is made. The loop ends after a
-/// token of `eos`, which is kept, or after `max_new_tokens`; 0 of them is an empty trace, and no
-/// pass.
+/// `pick` chooses a token from the logits. `on_token` is called with every token as soon as it is
+/// chosen. The loop ends after a generated token from `eos`, which is kept, or after
+/// `max_new_tokens`. With `max_new_tokens` = 0 the model isn't run and the trace is empty.
 ///
 /// # Errors
-/// If a pass over an empty prompt is wanted, the sequence outgrows the context, or `pick` or
-/// `on_token` fails.
+/// If the prompt is empty and a pass is needed, if the sequence outgrows the context, or if `pick`
+/// or `on_token` fails.
 pub fn simple_generate(
     model: &dyn Model,
     prompt: &[u32],
@@ -57,7 +57,7 @@ pub fn simple_generate(
     pick: impl Fn(&[f32]) -> Result<u32>,
     mut on_token: impl FnMut(u32) -> Result<()>,
 ) -> Result<Trace> {
-    // task 6.3: the loop; count the positions of every pass
+    // task 6.3: Write the generation loop and count the positions it computes
     // <solution>
     let mut trace = Trace::default();
     let mut ids = prompt.to_vec();
@@ -76,34 +76,71 @@ pub fn simple_generate(
     // </solution>
 }
 
-/// Text out of tokens, as they come, never with half a character in it (vLLM
+/// Decodes tokens as they arrive, and never returns half a character (vLLM
 /// `detokenize_incrementally`).
 ///
-/// A token is bytes, not characters: `é` may be two tokens, and a lone half decodes to `U+FFFD`.
-/// And a token's text may depend on the tokens before it: SentencePiece drops the space that begins
-/// a text, and one stray byte turns every byte token next to it into `U+FFFD`.
+/// A token stands for bytes, not characters: `é` may be two tokens, and either half alone decodes to
+/// `U+FFFD`. A token's text can also depend on its neighbors: SentencePiece drops the space at the
+/// start of a text, and one stray byte turns every byte token next to it into `U+FFFD`.
 pub struct TextStream<'a> {
     tokenizer: &'a Tokenizer,
     ids: Vec<u32>,
-    prefix: usize, // decoding starts here, so that the tokenizer sees what came before
-    read: usize,   // the text of the ids before this index has been returned; the rest are waiting
-    seen: String,  // text of waiting ids that the prompt ended with: half a character, or nothing
+    prefix: usize, // decoding starts here, so the tokenizer sees some text before the new ids
+    read: usize,   // ids before this index have been returned as text; the rest are waiting
+    seen: String,  // text still waiting when the prompt ended: half a character, or empty
 }
 
 impl<'a> TextStream<'a> {
-    /// A stream without a prompt.
+    /// Creates a stream for a text without a prompt.
     pub fn new(tokenizer: &'a Tokenizer) -> Self {
         Self { tokenizer, ids: Vec::new(), prefix: 0, read: 0, seen: String::new() }
     }
 
-    /// A stream that continues a prompt. Nothing of the prompt's text is returned again.
+    /// Appends a token and returns the text that is now certain, which may be empty. Text that was
+    /// returned earlier never changes.
+    ///
+    /// Text that ends in `U+FFFD` may be half a character, so it waits. A stray byte must not hide
+    /// the text after it: `E2` followed by both bytes of `é` is `U+FFFD` and `é`. If all bytes are
+    /// valid, the pieces joined together equal `decode` of all ids.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn push(&mut self, id: u32) -> Result<String> {
+        // task 6.4: Append the id and return the text that is now certain
+        // <solution>
+        self.ids.push(id);
+        let (new, start) = self.unread()?;
+        if new.is_empty() || new.ends_with('\u{fffd}') {
+            return Ok(String::new());
+        }
+        self.prefix = start;
+        self.read = self.ids.len();
+        Ok(self.unseen(&new))
+        // </solution>
+    }
+
+    /// Ends the stream: returns the text that `push` has held back, even if it ends in `U+FFFD`.
+    /// There is no `push` after this.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn finish(&mut self) -> Result<String> {
+        // task 6.5: Return the text that was held back
+        // <solution>
+        let (rest, _) = self.unread()?;
+        self.read = self.ids.len();
+        Ok(self.unseen(&rest))
+        // </solution>
+    }
+
+    /// Creates a stream that continues a prompt. It never returns text of the prompt.
     ///
     /// It starts from the prompt's last five ids, or all if there are fewer (vLLM
-    /// `INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET`). Decoded alone, the first new token would lose
+    /// `INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET`): decoded alone, the first new token would lose
     /// its space in a SentencePiece tokenizer. If the prompt ends with half a character, the first
-    /// piece is the whole one; if the other half never comes, the prompt's half isn't shown.
+    /// piece is the whole character. If the other half never comes, the prompt's half isn't shown.
     pub fn after(tokenizer: &'a Tokenizer, prompt: &[u32]) -> Self {
-        // task 6.4: push the prompt's last ids, discard their text, and note what is still waiting
+        // task 6.6: Start from the prompt's last ids, whose text is already on screen
         // <solution>
         let mut stream = Self::new(tokenizer);
         let start = prompt.len().saturating_sub(5);
@@ -117,52 +154,15 @@ impl<'a> TextStream<'a> {
         // </solution>
     }
 
-    /// Appends a token and returns the text that is certain now, which may be empty. What was
-    /// returned before never changes.
-    ///
-    /// Text that ends in `U+FFFD` may be half a character, so it waits. A stray byte doesn't hide
-    /// what comes after it: `E2` and then both bytes of `é` are `U+FFFD` and `é`. Where all bytes
-    /// are valid, the pieces together are what `decode` returns.
-    ///
-    /// # Errors
-    /// If the tokenizer fails.
-    pub fn push(&mut self, id: u32) -> Result<String> {
-        // task 6.5: return the text that this token completes
-        // <solution>
-        self.ids.push(id);
-        let (new, start) = self.unread()?;
-        if new.is_empty() || new.ends_with('\u{fffd}') {
-            return Ok(String::new());
-        }
-        self.prefix = start;
-        self.read = self.ids.len();
-        Ok(self.unseen(&new))
-        // </solution>
-    }
-
-    /// At the end: returns the text that `push` has held back, broken as it may be. No `push` comes
-    /// after it.
-    ///
-    /// # Errors
-    /// If the tokenizer fails.
-    pub fn finish(&mut self) -> Result<String> {
-        // task 6.6: return the text that is still waiting
-        // <solution>
-        let (rest, _) = self.unread()?;
-        self.read = self.ids.len();
-        Ok(self.unseen(&rest))
-        // </solution>
-    }
-
     // <solution>
-    /// The text of the waiting ids, and the index from which it is whole.
+    /// Returns the text of the waiting ids, and the index from which it is whole.
     fn unread(&self) -> Result<(String, usize)> {
         let text = self.decode(&self.ids[self.read..])?;
         if !text.ends_with('\u{fffd}') {
             return Ok((text, self.read));
         }
-        // A byte-fallback decoder shows no character of a run of bytes that has a stray one in it.
-        // But the newest ids, up to four bytes, may be a whole character after stray ones.
+        // In a run with a stray byte, a byte-fallback decoder shows no characters at all. But the
+        // newest ids, up to four bytes, may be a whole character that follows the stray bytes.
         let waiting = &self.ids[self.read..];
         for cut in waiting.len().saturating_sub(4)..waiting.len() {
             let whole = self.decode(&waiting[cut..])?;
@@ -174,52 +174,53 @@ impl<'a> TextStream<'a> {
         Ok((text, self.read))
     }
 
-    /// The text of `ids`, as it continues the text that was returned last.
+    /// Decodes `ids` as a continuation of the text that was returned last.
     fn decode(&self, ids: &[u32]) -> Result<String> {
         let before = &self.ids[self.prefix..self.read];
         let known = self.tokenizer.decode(before)?;
         let all = self.tokenizer.decode(&[before, ids].concat())?;
         match all.strip_prefix(&known) {
             Some(new) => Ok(new.to_string()),
-            // A stray byte in `ids` has broken characters that `known` still had: keep it away from
-            // them.
+            // A stray byte in `ids` has broken characters that were intact in `known`, so decode it
+            // without them.
             None => self.tokenizer.decode(ids),
         }
     }
+    // </solution>
 
-    /// `text`, whose first part may be the prompt's half character, without it.
+    /// Removes the prompt's half character, `seen`, from the start of the stream's first piece.
+    /// Later pieces are returned as they are.
     fn unseen(&mut self, text: &str) -> String {
         let seen = std::mem::take(&mut self.seen);
-        let completed = seen.trim_end_matches('\u{fffd}'); // the other half has come
+        let completed = seen.trim_end_matches('\u{fffd}'); // the other half has arrived
         let new = match text.strip_prefix(&seen) {
             Some(new) => new,
             None => text.strip_prefix(completed).unwrap_or(text).trim_start_matches('\u{fffd}'),
         };
         new.to_string()
     }
-    // </solution>
 }
 
-/// One pass over a finished text, `ids`, predicts every token that the loop chose: row `i` predicts
-/// token `i + 1`, so these are the predictions of rows `prompt_len - 1` to `ids.len() - 2`, one for
-/// each token after the prompt (none, if there is none). What the last row predicts is not in the
-/// text, and is left out.
+/// Repeats all choices of the loop in one pass over the finished text `ids`: row `i` predicts token
+/// `i + 1`. Returns one choice for each token after the prompt, from rows `prompt_len - 1` to
+/// `ids.len() - 2`, so none if all ids are prompt. The last row is left out: it predicts a token
+/// that isn't in the text.
 ///
-/// This is why a cache is legal (the past does not change when the future is added) and why K
-/// drafted tokens can be verified in one pass.
+/// This is why a cache is allowed (adding a future doesn't change the past), and why one pass can
+/// verify K drafted tokens.
 ///
 /// # Errors
-/// If `prompt_len` is 0 or more than `ids.len()`, or `pick` fails.
+/// If `prompt_len` is 0 or more than `ids.len()`, or if `pick` fails.
 pub fn predictions(
     model: &dyn Model,
     ids: &[u32],
     prompt_len: usize,
     pick: impl Fn(&[f32]) -> Result<u32>,
 ) -> Result<Vec<u32>> {
-    // task 6.7: the choice after every position, from a single pass
+    // task 6.7: Return the model's choice for every token after the prompt, from a single pass
     // <solution>
     if prompt_len == 0 || prompt_len > ids.len() {
-        bail!("a prompt of {prompt_len} tokens does not fit a text of {}", ids.len())
+        bail!("the prompt can't have {prompt_len} tokens in a text of {}", ids.len())
     }
     let logits = model.forward(&Step::new(model, ids, 0)?, &mut NoCache)?.i(0)?; // (T, V)
     let mut predicted = Vec::new();
@@ -230,8 +231,8 @@ pub fn predictions(
     // </solution>
 }
 
-/// How many tokens of `draft` the loop itself would have chosen after `text`, counted from the
-/// first: what one pass over `text` and `draft` accepts (greedy speculative decoding, day 13).
+/// Returns how many tokens of `draft`, counted from its start, the loop would have chosen after
+/// `text`. The model runs once (greedy speculative decoding, day 13).
 ///
 /// # Errors
 /// As [`predictions`].
@@ -241,7 +242,7 @@ pub fn accepted(
     draft: &[u32],
     pick: impl Fn(&[f32]) -> Result<u32>,
 ) -> Result<usize> {
-    // task 6.8 (further): count the drafted tokens before the first wrong one
+    // task 6.8 (challenge): Count the drafted tokens that the loop would have chosen
     // <solution>
     let ids = [text, draft].concat();
     let predicted = predictions(model, &ids, text.len(), pick)?;

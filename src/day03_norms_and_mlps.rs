@@ -5,7 +5,7 @@
 use candecode::kit::{SharedOps, Weight};
 use candle_core::{DType, Error, Result, Tensor, D};
 
-/// LayerNorm: each vector is brought to mean 0 and variance 1, then scaled and shifted (Ba et al.
+/// LayerNorm: brings each vector to mean 0 and variance 1, then scales and shifts it (Ba et al.
 /// 2016; torch `layer_norm`): `(x - mean) / √(variance + eps) · weight + bias`.
 ///
 /// The variance is the mean of the squared distances from the mean: divided by C, not by C - 1.
@@ -16,8 +16,8 @@ use candle_core::{DType, Error, Result, Tensor, D};
 /// # Errors
 /// If the widths differ.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
-    // task 3.1: mean 0, variance 1, then weight and bias; all in f32
-    todo!("day 3, task 1: mean 0, variance 1, then weight and bias; all in f32")
+    // task 3.1: Bring each vector to mean 0 and variance 1, then apply weight and bias, all in f32
+    todo!("day 3, task 1: Bring each vector to mean 0 and variance 1, then apply weight and bias, all in f32")
 }
 
 /// RMSNorm: each vector is divided by the root of its mean square, then scaled (Zhang and Sennrich
@@ -29,8 +29,8 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Resul
 /// # Errors
 /// If the widths differ.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
-    // task 3.2: divide by the root mean square in f32, back to x's type, then the weight
-    todo!("day 3, task 2: divide by the root mean square in f32, back to x's type, then the weight")
+    // task 3.2: Divide by the root mean square, and round to x's type before the weight
+    todo!("day 3, task 2: Divide by the root mean square, and round to x's type before the weight")
 }
 
 /// GELU by its tanh approximation, GPT-2's (Hendrycks and Gimpel 2016; HF `gelu_new`):
@@ -39,18 +39,18 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
 /// # Errors
 /// If the tensor's operations fail.
 pub fn gelu_tanh(x: &Tensor) -> Result<Tensor> {
-    // task 3.3: GELU, the tanh form
-    todo!("day 3, task 3: GELU, the tanh form")
+    // task 3.3: Compute GELU in its tanh form
+    todo!("day 3, task 3: Compute GELU in its tanh form")
 }
 
-/// GELU exactly: `x / 2 · (1 + erf(x / √2))`, in f32, rounded to the type of `x` at the end
-/// (torch's default `gelu`).
+/// The exact GELU: `x` times the probability that a standard normal variable is below `x`, in f32,
+/// rounded to the type of `x` at the end (torch's default `gelu`).
 ///
 /// # Errors
 /// If the tensor's operations fail.
 pub fn gelu_exact(x: &Tensor) -> Result<Tensor> {
-    // task 3.4 (further): GELU, the exact form
-    todo!("day 3, task 4: GELU, the exact form")
+    // task 3.4 (challenge): Compute GELU exactly
+    todo!("day 3, task 4: Compute GELU exactly")
 }
 
 /// SiLU, or swish: `x · sigmoid(x) = x / (1 + e⁻ˣ)`, in f32, rounded to the type of `x` at the end
@@ -59,8 +59,8 @@ pub fn gelu_exact(x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If the tensor's operations fail.
 pub fn silu(x: &Tensor) -> Result<Tensor> {
-    // task 3.5: x times its sigmoid
-    todo!("day 3, task 5: x times its sigmoid")
+    // task 3.5: Multiply x by its sigmoid
+    todo!("day 3, task 5: Multiply x by its sigmoid")
 }
 
 /// One linear layer: a matrix `(out, in)` and, in some models, a bias `(out)` (torch `nn.Linear`).
@@ -78,14 +78,14 @@ impl Projection {
     /// `x · weightᵀ + bias`: `(…, in)` to `(…, out)`.
     ///
     /// # Errors
-    /// If the last dimension of `x` is not `in`.
+    /// If the last dimension of `x` isn't `in`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let [y] = Self::forward_all([self], x)?;
         Ok(y)
     }
 
-    /// [`Projection::forward`] of several that share an input, in the order given: a kernel
-    /// computes them as one product.
+    /// Applies several projections to the same input and returns the results in order. A kernel can
+    /// compute them as one product.
     ///
     /// # Errors
     /// As [`Projection::forward`].
@@ -106,22 +106,22 @@ impl Projection {
 /// `x` and the result are `(B, T, C)`.
 ///
 /// # Errors
-/// If the shapes do not fit.
+/// If the shapes don't fit.
 pub fn swiglu(
     x: &Tensor,
     gate_proj: &Projection,
     up_proj: &Projection,
     down_proj: &Projection,
 ) -> Result<Tensor> {
-    // task 3.6: gate and up share their input; down takes their product
-    todo!("day 3, task 6: gate and up share their input; down takes their product")
+    // task 3.6: Gate, up and down: Llama's MLP
+    todo!("day 3, task 6: Gate, up and down: Llama's MLP")
 }
 
 /// GPT-2's MLP: `c_proj(gelu_tanh(c_fc(x)))` (HF `GPT2MLP`). `x` and the result are `(B, T, C)`.
 ///
 /// # Errors
-/// If the shapes do not fit.
+/// If the shapes don't fit.
 pub fn gelu_mlp(x: &Tensor, c_fc: &Projection, c_proj: &Projection) -> Result<Tensor> {
-    // task 3.7: widen, gelu_tanh, project back
-    todo!("day 3, task 7: widen, gelu_tanh, project back")
+    // task 3.7: Widen, bend and narrow: GPT-2's MLP
+    todo!("day 3, task 7: Widen, bend and narrow: GPT-2's MLP")
 }

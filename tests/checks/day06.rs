@@ -98,8 +98,9 @@ struct Trace {
 pub fn the_last_position(day: &Day) -> Outcome {
     let logits = Tensor::new(&[[[1f32, 2.], [3., 4.], [5., 6.]]], &Device::Cpu)?;
     let want = Tensor::new(&[[5f32, 6.]], &Device::Cpu)?;
-    close("logits of 1 row, 3 positions, 2 tokens", (day.last_logits)(&logits), &want, 0.0)
-        .likely("position i says what comes after token i; only the last position's answer is new")
+    close("logits of 1 row, 3 positions, 2 tokens", (day.last_logits)(&logits), &want, 0.0).likely(
+        "position i predicts the token after token i; only the last position's prediction is new",
+    )
 }
 
 pub fn every_row_keeps_its_own(day: &Day) -> Outcome {
@@ -108,7 +109,7 @@ pub fn every_row_keeps_its_own(day: &Day) -> Outcome {
     close("logits of 2 rows, 2 positions, 2 tokens", (day.last_logits)(&logits), &want, 0.0)?;
     let none = Tensor::zeros((1, 0, 4), candle_core::DType::F32, &Device::Cpu)?;
     refused("logits of shape (1, 0, 4)", (day.last_logits)(&none).map(|t| t.dims().to_vec()), &[])
-        .likely("there is no last position among none: say so with bail!")
+        .likely("without positions there is no last one: return an error with bail!")
 }
 
 pub fn one_pass_from_position_0(day: &Day) -> Outcome {
@@ -157,7 +158,7 @@ pub fn every_pass_sees_the_whole_text(day: &Day) -> Outcome {
     let ids: Vec<Vec<u32>> = model.passes.take().into_iter().flat_map(|(ids, _)| ids).collect();
     let want = vec![vec![2, 3], vec![2, 3, 4], vec![2, 3, 4, 5]];
     equal("the ids of every pass, prompt 2, 3 and 3 new", Ok(ids), &want)
-        .likely("without a cache the model remembers nothing: every pass needs all ids so far")
+        .likely("without a cache the model remembers nothing, so every pass needs all ids so far")
 }
 
 pub fn eos_ends_the_text_and_is_kept(day: &Day) -> Outcome {
@@ -257,7 +258,7 @@ pub fn ten_and_twenty_compute_390(day: &Day) -> Outcome {
     let trace = run(day, &Recall::new(&case.model, 25)?, &case.prompt_ids, 20, &[EOS]);
     let input = format!("{}, a prompt of 10 tokens, 20 new: positions computed", case.model);
     equal(&input, trace.map(|trace| trace.positions), &390)
-        .likely("10 + 11 + … + 29; with a cache it would be 10 + 19 = 29, and that is day 10")
+        .likely("10 + 11 + … + 29; with a cache it would be 10 + 19 = 29, but that's day 10")
 }
 
 pub fn tokens_equal_transformers(day: &Day) -> Outcome {
@@ -372,8 +373,8 @@ pub fn a_stray_byte_hides_no_character(day: &Day) -> Outcome {
     ] {
         let got = (day.pieces)(&tokenizer, &fallback_ids(ids));
         equal(&format!("the pieces of {ids}, decoder of Llama 2"), got, &words(&want)).likely(
-            "this decoder makes U+FFFD of all bytes of a run if one of them is stray: ask for the \
-             text of the last ids alone, too, for they may be a whole character",
+            "if one byte of a run is stray, this decoder turns all of them into U+FFFD; decode the \
+             last ids alone, too, because they may be a whole character",
         )?;
     }
     Ok(())
@@ -396,8 +397,8 @@ pub fn nothing_of_the_prompt_is_shown(day: &Day) -> Outcome {
         let got = (day.after)(&tokenizer, &fallback_ids(prompt), &fallback_ids(new));
         let input = format!("all pieces of {new}, after the prompt {prompt}, decoder of Llama 2");
         equal(&input, got.map(|(pieces, end)| pieces.concat() + &end), &want.to_string()).likely(
-            "what the prompt ends with may be half a character: the first piece completes it, or \
-             leaves it out",
+            "the prompt may end with half a character: the first piece completes it, or leaves it \
+             out",
         )?;
     }
     Ok(())
@@ -430,7 +431,7 @@ pub fn letters_before_a_half_are_the_prompts(day: &Day) -> Outcome {
             r#"the pieces of {new:?} after the prompt 0, 1; the tokens are 0 "a", 1 " \xE2", 2 "\x82\xAC""#
         );
         equal(&input, got, &(words(&pieces), String::new())).likely(
-            "the space of the prompt's last token is text already, only its half character isn't",
+            "the space in the prompt's last token is on screen already; only the half character isn't",
         )?;
     }
     Ok(())
@@ -497,7 +498,7 @@ pub fn any_bytes_after_any_prompt(day: &Day) -> Outcome {
         let got = (day.after)(&tokenizer, &before, &after);
         let input = format!("all pieces of {new}, after the prompt {prompt}, decoder of Llama 2");
         equal(&input, got.map(|(pieces, end)| shown(&(pieces.concat() + &end))), &want).likely(
-            "every character that is whole must appear once, whatever bytes are around it",
+            "every whole character must appear exactly once, regardless of the bytes around it",
         )?;
     }
     Ok(())
@@ -523,7 +524,7 @@ pub fn a_prompt_may_end_with_half_a_character(day: &Day) -> Outcome {
         let input = format!("the pieces of \"{text}\", ids {new:?} after the prompt {prompt:?}");
         let got = (day.after)(&tokenizer, prompt, new);
         equal(&input, got, &(words(&want), String::new()))
-            .likely("of the prompt only whole characters are text already")?;
+            .likely("only whole characters of the prompt are on screen already")?;
     }
     Ok(())
 }
@@ -600,8 +601,9 @@ pub fn the_end_gives_what_is_left(day: &Day) -> Outcome {
     let input = "Lily, then the first byte of é, then finish, twice";
     let got = (day.finished)(&tokenizer, &[lily[0], e[0]]);
     let want = (words(&["Lily", ""]), ["\u{fffd}".to_string(), String::new()]);
-    equal(input, got, &want)
-        .likely("at the end nothing can complete the character: give it as it is, and only once")?;
+    equal(input, got, &want).likely(
+        "at the end nothing can complete the character: return it as it is, and only once",
+    )?;
     let got = (day.finished)(&tokenizer, &lily);
     equal("Lily, then finish, twice", got, &(words(&["Lily"]), [String::new(), String::new()]))
 }
