@@ -1,55 +1,55 @@
-//! Day 2: positions. Attention sees a set; a position is added to the vector (GPT-2) or turned into
-//! an angle (RoPE).
+//! Day 2: positions. Attention sees a set, so a position is added to the vector (GPT-2) or turned
+//! into an angle (RoPE).
 
 use candecode::day00_warm_up::embed;
 use candecode::kit::config::Llama3Scaling;
 use candle_core::{bail, DType, Device, Result, Tensor};
 
-/// Learned positions: row `positions[b, t]` of a table, to be added to the embeddings (GPT-2's
-/// `wpe`).
+/// Looks up the learned vector of each position, to be added to the embeddings (GPT-2's `wpe`).
 ///
-/// `table` is `(context, C)`, `positions` is `(B, T)`, u32; the result is `(B, T, C)`.
+/// `table` is `(context, C)`, `positions` is `(B, T)` in u32, and the result is `(B, T, C)`.
 ///
 /// # Errors
-/// If a position is not below the context.
+/// If a position is past the end of the table.
 pub fn learned_positions(table: &Tensor, positions: &Tensor) -> Result<Tensor> {
-    // task 2.1: look the positions up in the table: (B, T) -> (B, T, C)
+    // task 2.1: Look the positions up in the table: (B, T) -> (B, T, C)
     // <solution>
     embed(table, positions)
     // </solution>
 }
 
-/// How fast each pair of elements turns, in radians a token: `theta^(-2i / D)` for `i` in `0..D/2`
-/// (Su et al. 2021; HF `inv_freq`).
+/// Returns the speed of each pair of elements in radians per token: `theta^(-2i / D)` for `i` in
+/// `0..D/2` (Su et al. 2021; HF `inv_freq`).
 ///
 /// # Errors
 /// If `head_dim` is odd or zero.
 pub fn inverse_frequencies(head_dim: usize, theta: f64) -> Result<Vec<f32>> {
-    // task 2.2: one frequency for each pair, the first is 1
+    // task 2.2: Compute one frequency for each pair
     // <solution>
     if head_dim == 0 || head_dim % 2 == 1 {
         bail!("RoPE turns pairs of numbers: head_dim must be even and above 0, got {head_dim}")
     }
-    // In f32 and as a reciprocal, as HF computes it: the angles then agree to the last bit.
+    // In f32 and as a reciprocal, like HF, so that the angles agree to the last bit.
     let frequency = |i: usize| 1.0 / (theta as f32).powf(2.0 * i as f32 / head_dim as f32);
     Ok((0..head_dim / 2).map(frequency).collect())
     // </solution>
 }
 
-/// Cosine and sine of every angle of a pass, each `(B, T, D / 2)`, f32 (HF `position_embeddings`).
+/// The cosines and sines of all angles of a pass, each `(B, T, D / 2)` in f32 (HF
+/// `position_embeddings`).
 pub type CosSin = (Tensor, Tensor);
 
 /// Rotary position embedding, RoPE, for heads of one width (HF `LlamaRotaryEmbedding`).
 ///
-/// A model has one. It computes cosines and sines once a pass, and every layer turns its queries
-/// and keys by them with [`rotate`].
+/// A model has one. It computes cosines and sines once per pass, and every layer passes them to
+/// [`rotate`] with its queries and keys.
 #[derive(Debug, Clone)]
 pub struct RotaryEmbedding {
     inv_freq: Tensor, // (1, 1, D / 2), f32
 }
 
 impl RotaryEmbedding {
-    /// RoPE with base `theta`, its frequencies stretched where the model asks for it.
+    /// Creates RoPE with base `theta`. If the model has a scaling, it stretches the frequencies.
     ///
     /// # Errors
     /// If `head_dim` is odd or zero.
@@ -66,12 +66,13 @@ impl RotaryEmbedding {
         Ok(Self { inv_freq: Tensor::from_vec(inv_freq, (1, 1, head_dim / 2), device)? })
     }
 
-    /// Cosine and sine of every angle, each `(B, T, D / 2)`, f32, for `positions` `(B, T)`, u32.
+    /// Returns the cosines and sines of all angles, each `(B, T, D / 2)` in f32, for `positions`,
+    /// `(B, T)` in u32.
     ///
     /// # Errors
-    /// If `positions` is not a matrix.
+    /// If `positions` isn't a matrix.
     pub fn cos_sin(&self, positions: &Tensor) -> Result<CosSin> {
-        // task 2.3: the angles of the positions given, then their cosines and sines
+        // task 2.3: Compute the cosines and sines of the angles of the given positions
         // <solution>
         let positions = positions.to_dtype(DType::F32)?.unsqueeze(2)?; // (B, T, 1)
         let angles = positions.broadcast_mul(&self.inv_freq)?; // (B, T, D / 2)
@@ -80,16 +81,18 @@ impl RotaryEmbedding {
     }
 }
 
-/// Turns every head of `x`, `(B, H, T, D)`, by its token's angles; the type of `x` stays.
+/// Rotates every head of `x`, `(B, H, T, D)`, by its token's angles. The result has the type of
+/// `x`.
 ///
-/// `cos` and `sin` are `(B, T, D / 2)`, from [`RotaryEmbedding::cos_sin`]. HF's layout: the first
-/// half of a head is turned against its second half, element `i` with element `i + D / 2` (HF
-/// `apply_rotary_pos_emb`, `rotate_half`). The paper, and llama.cpp's weights, pair neighbours.
+/// `cos` and `sin` are `(B, T, D / 2)`, from [`RotaryEmbedding::cos_sin`]. The layout is NeoX
+/// style, as in HF: element `i` of a head is paired with element `i + D / 2`
+/// (`apply_rotary_pos_emb`, `rotate_half`). The paper and llama.cpp's Llama weights are
+/// interleaved: `2i` with `2i + 1`.
 ///
 /// # Errors
-/// If the shapes do not fit.
+/// If the shapes don't match.
 pub fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
-    // task 2.4: turn each pair, elements i and i + D / 2 of a head, by its angle
+    // task 2.4: Rotate each pair, elements i and i + D / 2 of a head, by its angle
     // <solution>
     let half = x.dim(3)? / 2;
     let cos = cos.to_dtype(x.dtype())?.unsqueeze(1)?; // (B, 1, T, D / 2)
@@ -102,20 +105,20 @@ pub fn rotate(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
     // </solution>
 }
 
-/// Weights made for pairs of neighbours, reordered for pairs of halves: within each head, rows 0,
-/// 2, 4, … come first, then 1, 3, 5, … (`permute` in HF's conversion of the original Llama weights;
+/// Reorders the rows of weights trained with interleaved pairs, so that their queries and keys can
+/// be rotated in NeoX style (`permute` in HF's conversion of the original Llama weights;
 /// llama.cpp's `permute` is the way back).
 ///
 /// `w` is `(H * D, C)`, and so is the result.
 ///
 /// # Errors
-/// If `heads` does not divide the rows into even heads.
-pub fn neighbours_to_halves(w: &Tensor, heads: usize) -> Result<Tensor> {
-    // task 2.5 (further): reorder the rows of each head, even ones first
+/// If the rows don't divide into `heads` heads of an even width.
+pub fn interleaved_to_neox(w: &Tensor, heads: usize) -> Result<Tensor> {
+    // task 2.5 (challenge): Reorder the rows of each head for the other layout
     // <solution>
     let (rows, c) = w.dims2()?;
     if heads == 0 || rows % (2 * heads) != 0 {
-        bail!("{rows} rows are not {heads} heads of an even width")
+        bail!("{rows} rows don't divide into {heads} heads of an even width")
     }
     let half = rows / heads / 2;
     w.reshape((heads, half, 2, c))?.transpose(1, 2)?.reshape((rows, c))

@@ -1,5 +1,5 @@
-//! Day 8: sampling. What remains of a distribution after temperature, top-k, top-p and min-p, and
-//! two ways to draw from it.
+//! Day 8: sampling. Reshape a distribution with temperature, top-k, top-p and min-p, and draw from
+//! it in two ways.
 
 use candecode::day07_greedy::argmax;
 use candecode::kit::rng::{RequestRng, TorchRng};
@@ -9,13 +9,13 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-/// Probabilities of logits: `exp(x - max)` over their sum; `-inf` becomes 0 (torch `softmax` of
-/// f32).
+/// Turns logits into probabilities: `exp(x - max)` divided by the sum of all of them. `-inf`
+/// becomes 0 (torch `softmax` in f32).
 ///
 /// # Errors
-/// If there are no logits, a NaN among them, or all are `-inf`.
+/// If there are no logits, if one is NaN, or if all are `-inf`.
 pub fn softmax(logits: &[f32]) -> Result<Vec<f32>> {
-    // task 8.1: probabilities, without overflow
+    // task 8.1: Turn logits into probabilities
     // <solution>
     let max = logits[argmax(logits)? as usize];
     let exp: Vec<f32> = logits.iter().map(|logit| (logit - max).exp()).collect();
@@ -25,7 +25,7 @@ pub fn softmax(logits: &[f32]) -> Result<Vec<f32>> {
 }
 
 // <solution>
-/// Refuses what is no temperature. The logits are divided in f32, so that is where it must be one.
+/// Rejects invalid temperatures. The logits are divided in f32, so `t` must be valid as an f32.
 fn check_temperature(t: f64) -> Result<()> {
     let divisor = t as f32;
     if !(divisor.is_finite() && divisor > 0.0) {
@@ -35,14 +35,15 @@ fn check_temperature(t: f64) -> Result<()> {
 }
 // </solution>
 
-/// Divides the logits by `t`, in f32: below 1 the likely become likelier, above 1 all become more
-/// alike (HF `TemperatureLogitsWarper`). Where the largest quotient would be infinite, the largest
-/// logit is first subtracted from all of them: a tiny temperature is nearly greedy, not an error.
+/// Divides the logits by `t`, in f32. Below 1, likely tokens become likelier; above 1, all tokens
+/// become more alike (HF `TemperatureLogitsWarper`). If the largest quotient would be infinite, the
+/// largest logit is subtracted from every logit first, so a tiny temperature is nearly greedy
+/// rather than an error.
 ///
 /// # Errors
-/// If `t` is not a finite number above 0, also as an f32. The message names the temperature.
+/// If `t`, as an f32, isn't a finite number above 0. The message names the temperature.
 pub fn temperature(logits: &mut [f32], t: f64) -> Result<()> {
-    // task 8.2: refuse what is no temperature, then rescale
+    // task 8.2: Check the temperature and divide the logits by it
     // <solution>
     check_temperature(t)?;
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -65,20 +66,21 @@ fn check_top_k(k: usize) -> Result<()> {
 }
 // </solution>
 
-/// Keeps the `k` largest logits, and every tie of the smallest of them; the rest become `-inf`. `k`
-/// above the number of tokens is clamped (HF `TopKLogitsWarper`; Fan et al. 2018).
+/// Keeps the `k` largest logits, and any others equal to the `k`-th largest. The rest become
+/// `-inf`. A `k` above the number of tokens keeps everything (HF `TopKLogitsWarper`; Fan et al.
+/// 2018).
 ///
 /// # Errors
 /// If `k` is 0. The message names top-k: `top_k`, `top-k` or the like.
 pub fn top_k(logits: &mut [f32], k: usize) -> Result<()> {
-    // task 8.3: keep the k largest and their ties
+    // task 8.3: Keep the k largest logits, ties included
     // <solution>
     check_top_k(k)?;
     if k >= logits.len() {
         return Ok(()); // clamped: nothing to drop
     }
     let mut ranked = logits.to_vec();
-    // The k-th largest at its place, without sorting the rest: about V comparisons, not V log V.
+    // Finds the k-th largest without sorting the rest: about V comparisons instead of V log V.
     let (_, kth, _) = ranked.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
     for logit in logits {
         if *logit < *kth {
@@ -100,26 +102,27 @@ fn check_top_p(p: f64) -> Result<()> {
 
 /// Keeps the smallest set of tokens whose probability reaches `p`; the rest become `-inf`.
 ///
-/// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020). As HF's
-/// `TopPLogitsWarper` does it: sort ascending, sum up in f64, drop while the sum is at most `1 -
-/// p`, both rounded to f32. Of equals, those that come last stay (in HF up to 16 tokens; above, its
-/// sort is not stable, and any of them may). The chapter takes this as step two; the plain rule is
-/// step one.
+/// The token that crosses `p` stays, so at least one survives (Holtzman et al. 2020). HF's
+/// `TopPLogitsWarper` sorts in ascending order, adds up in f64, and drops tokens while the sum is
+/// at most `1 - p`, both rounded to f32. Among equal logits the highest ids stay. (That holds in HF
+/// for up to 16 tokens; for longer rows its sort isn't stable.) The plain rule is the chapter's
+/// step one, and agreeing with HF is step two.
 ///
 /// # Errors
-/// If `p` is not in (0, 1]. The message names top-p.
+/// If `p` isn't in (0, 1]. The message names top-p.
 pub fn top_p(logits: &mut [f32], p: f64) -> Result<()> {
-    // task 8.4: keep the smallest set of tokens that reaches p
+    // task 8.4: Keep the smallest set of tokens whose probability reaches p
     // <solution>
     check_top_p(p)?;
-    let probabilities = softmax(logits)?; // refuses NaN
-                                          // After top-k there is little to sort.
+    let probabilities = softmax(logits)?; // rejects NaN
+
+    // After top-k, only a few ids are left to sort.
     let possible = |id: &usize| logits[*id] > f32::NEG_INFINITY;
     let mut order: Vec<usize> = (0..logits.len()).filter(possible).collect();
-    // A stable sort, and not total_cmp, for which -0 and 0 are no equals.
+    // Stable, and not total_cmp, which puts -0 below 0.
     order.sort_by(|a, b| logits[*a].partial_cmp(&logits[*b]).unwrap_or(Ordering::Equal));
     order.pop(); // the likeliest always stays
-    let mut sum = 0f64; // torch's cumsum of f32 adds in f64
+    let mut sum = 0f64; // torch's cumsum of f32 numbers adds in f64
     for id in order {
         sum += f64::from(probabilities[id]);
         if sum as f32 <= (1.0 - p) as f32 {
@@ -143,9 +146,9 @@ fn check_min_p(p: f64) -> Result<()> {
 /// `-inf` (Nguyen et al. 2024; HF `MinPLogitsWarper`).
 ///
 /// # Errors
-/// If `p` is not in [0, 1]. The message names min-p.
+/// If `p` isn't in [0, 1]. The message names min-p.
 pub fn min_p(logits: &mut [f32], p: f64) -> Result<()> {
-    // task 8.5: keep what is not much less likely than the likeliest
+    // task 8.5: Keep tokens at least p times as likely as the likeliest
     // <solution>
     check_min_p(p)?;
     let probabilities = softmax(logits)?;
@@ -160,14 +163,14 @@ pub fn min_p(logits: &mut [f32], p: f64) -> Result<()> {
     // </solution>
 }
 
-/// The processors of a request that samples, in HF's order, named `temperature(2)`, `top_k(50)`,
-/// `top_p(0.9)`, `min_p(0.1)`. A parameter at its neutral value makes none.
+/// Returns the processors for a request that samples, in HF's order, named `temperature(2)`,
+/// `top_k(50)`, `top_p(0.9)` and `min_p(0.1)`. Parameters at their neutral values add none.
 ///
 /// # Errors
-/// If a parameter is out of range: here, before the model runs, and as the filter itself would say
-/// it.
+/// If a parameter is out of range. It fails here, before the model runs, with the filter's own
+/// error.
 pub fn warpers(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> {
-    // task 8.6: one named processor for each parameter that is set, in HF's order
+    // task 8.6: Build one processor for each parameter that is set, in HF's order
     // <solution>
     let mut all = Vec::new();
     let t = params.temperature;
@@ -193,16 +196,16 @@ pub fn warpers(params: &SamplingParams) -> Result<Vec<Rc<dyn LogitsProcessor>>> 
     // </solution>
 }
 
-/// Draws by inverse CDF from a uniform number `u` in [0, 1): walks along the probabilities until
-/// their sum passes `u`.
+/// Draws a token by inverse CDF, from a uniform number `u` in [0, 1): adds up the probabilities
+/// until the sum exceeds `u`.
 ///
-/// A token of probability 0 is never drawn; if rounding leaves the whole sum at or below `u`, the
-/// last possible token is. The sum may be f32's or f64's.
+/// A token of probability 0 is never drawn. If rounding leaves the total at or below `u`, the last
+/// possible token is drawn. Adding in f32 or in f64 is fine.
 ///
 /// # Errors
-/// If no token is possible, or `u` is not in [0, 1).
+/// If no token is possible, or if `u` isn't in [0, 1).
 pub fn sample(probs: &[f32], u: f32) -> Result<u32> {
-    // task 8.7: the token in whose part of the line of probabilities `u` lies
+    // task 8.7: Draw the token whose part of the line contains `u`
     // <solution>
     if !(0.0..1.0).contains(&u) {
         bail!("u must be in [0, 1), got {u}")
@@ -221,14 +224,14 @@ pub fn sample(probs: &[f32], u: f32) -> Result<u32> {
     // </solution>
 }
 
-/// Draws as torch does (`torch.multinomial(p, 1)`): a race. Every token runs for a time from
-/// Exp(1), divided by its probability; the first to arrive, the largest `p / q`, wins. The same
-/// distribution as [`sample`], other draws.
+/// Draws a token as torch does (`torch.multinomial(p, 1)`), with a race. A token's time is its
+/// number from Exp(1), `q`, divided by its probability `p`. The shortest time, that is, the largest
+/// `p / q`, wins. The distribution is that of [`sample`], but the draws differ.
 ///
 /// # Errors
-/// If there is not one exponential for each probability, or no token is possible.
+/// If the two slices differ in length, or if no token is possible.
 pub fn race(probs: &[f32], exponentials: &[f32]) -> Result<u32> {
-    // task 8.8: the winner of the race
+    // task 8.8: Return the winner of the race
     // <solution>
     if probs.len() != exponentials.len() {
         bail!("{} probabilities need as many exponentials, got {}", probs.len(), exponentials.len())
@@ -242,11 +245,36 @@ pub fn race(probs: &[f32], exponentials: &[f32]) -> Result<u32> {
     // </solution>
 }
 
-/// Samplers that share torch's stream after `torch.manual_seed(seed)`, one for each row of a batch:
-/// the tokens of HF's `generate(do_sample=True)`.
+/// Draws `n` different tokens: the first from `probs`, and each later one from the tokens not
+/// drawn yet, in proportion to their probabilities. All the randomness is one number from Exp(1)
+/// for each token. Returns the tokens in the order in which they were drawn; for `n` = 1 that is
+/// [`race`]'s.
 ///
-/// One stream serves all `rows`, V draws for each row and step, rows that have ended included:
-/// those draws are skipped here, so that the rows that go on draw what they draw in torch.
+/// # Errors
+/// If the two slices differ in length, or if fewer than `n` tokens are possible.
+pub fn draw_distinct(probs: &[f32], exponentials: &[f32], n: usize) -> Result<Vec<u32>> {
+    // task 8.9 (challenge): Draw n different tokens
+    // <solution>
+    if probs.len() != exponentials.len() {
+        bail!("{} probabilities need as many exponentials, got {}", probs.len(), exponentials.len())
+    }
+    let speed = |id: u32| probs[id as usize] / exponentials[id as usize];
+    let mut order: Vec<u32> =
+        (0..probs.len() as u32).filter(|id| probs[*id as usize] > 0.0).collect();
+    if order.len() < n {
+        bail!("{n} different tokens can't be drawn, only {} are possible", order.len())
+    }
+    order.sort_by(|a, b| speed(*b).total_cmp(&speed(*a)));
+    order.truncate(n);
+    Ok(order)
+    // </solution>
+}
+
+/// Returns one sampler for each row of a batch. They share torch's stream after
+/// `torch.manual_seed(seed)` and choose the tokens of HF's `generate(do_sample=True)`.
+///
+/// At every step, each of the `rows` takes V numbers from the stream, finished rows included. Their
+/// numbers are skipped here, so the rows that go on draw what they would in torch.
 pub fn torch_samplers(seed: u64, rows: usize) -> Vec<Sampler<'static>> {
     let stream = Rc::new(RefCell::new((TorchRng::new(seed), 0)));
     let sampler = |row: usize| -> Sampler<'static> {
@@ -262,8 +290,8 @@ pub fn torch_samplers(seed: u64, rows: usize) -> Vec<Sampler<'static>> {
     (0..rows).map(sampler).collect()
 }
 
-/// A sampler with the portable stream of request number `request`: keyed by (seed, request), so a
-/// request draws the same numbers in any company.
+/// Returns a sampler with its own portable stream, keyed by `seed` and `request`, so a request
+/// draws the same numbers whatever else is in the batch.
 pub fn chacha_sampler(seed: u64, request: usize) -> Sampler<'static> {
     let mut rng = RequestRng::new(seed, request as u64);
     Box::new(move |logits| sample(&softmax(logits)?, rng.uniform()))

@@ -1,6 +1,6 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 11: beam search. Several sequences grow side by side; the best ones go on, and the best
-//! finished one wins.
+//! Day 11: beam search. Several sequences grow side by side. The best ones go on, and the best
+//! finished one is returned.
 
 use candecode::day06_generate::TextStream;
 use candecode::day07_greedy::log_softmax;
@@ -8,7 +8,7 @@ use candecode::kit::{Batch, BeamParams, Cache, EarlyStopping, FinishReason, Hypo
 use candecode::kit::{Model, ProcessorInput, Request, Step, Tokenizer};
 use candle_core::{bail, Result};
 
-/// A sequence that still grows.
+/// A sequence that is still growing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Beam {
     /// Prompt and generated tokens.
@@ -20,43 +20,43 @@ pub struct Beam {
 /// A beam with one more token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
-    /// Index of the beam that it extends.
+    /// Index of the beam that this candidate extends.
     pub parent: usize,
-    /// The token.
+    /// The token that extends it.
     pub token: u32,
     /// The beam's score plus the token's.
     pub score: f32,
 }
 
-/// The `keep` best extensions of all beams, best first; of equals the earlier beam, then the
-/// smaller id. A token at `-inf` is not a candidate. `log_probs` has one row `(V)` for each beam.
+/// Returns the `keep` best extensions of all beams, best first. Ties go to the earlier beam, then
+/// to the smaller id. Tokens at `-inf` aren't candidates. `log_probs` has one row `(V)` per beam.
 pub fn candidates(beams: &[Beam], log_probs: &[Vec<f32>], keep: usize) -> Vec<Candidate> {
-    // task 11.1: the best (beam, token) pairs of all, by their whole score
-    todo!("day 11, task 1: the best (beam, token) pairs of all, by their whole score")
+    // task 11.1: Rank the extensions of all beams by the score of the whole sequence
+    todo!("day 11, task 1: Rank the extensions of all beams by the score of the whole sequence")
 }
 
-/// Adds a finished sequence, and keeps the `num_beams` best, best first; equals in any order.
+/// Adds a finished sequence and keeps the `num_beams` best, best first. Equals may be in any order.
 pub fn keep_best(finished: &mut Vec<Hypothesis>, new: Hypothesis, num_beams: usize) {
-    // task 11.2: in order of score, and no more than num_beams
-    todo!("day 11, task 2: in order of score, and no more than num_beams")
+    // task 11.2: Insert the sequence by its score and keep at most num_beams
+    todo!("day 11, task 2: Insert the sequence by its score and keep at most num_beams")
 }
 
-/// What becomes of the candidates of one step.
+/// The candidates of one step, sorted into finished and running sequences.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Split {
-    /// Sequences that end with this token, and why.
+    /// Sequences that end with this token, each with its reason.
     pub ended: Vec<(Beam, FinishReason)>,
     /// The next beams, best first.
     pub running: Vec<Beam>,
-    /// For each of `running`, the beam that it extends: the rows to `select` from the cache.
+    /// The beam that each of `running` extends: the rows to `select` from the cache.
     pub parents: Vec<u32>,
 }
 
 /// Splits `candidates`, best first, into sequences that end and the `num_beams` best that go on. An
-/// ending counts only if it is among the `num_beams` best of all candidates; further down it is
-/// dropped (HF `_update_finished_beams`).
+/// ending counts only if it is among the `num_beams` best of all candidates; lower-ranked endings
+/// are dropped (HF `_update_finished_beams`).
 ///
-/// `ending` says of a whole sequence, the prompt too, whether and why it ends there.
+/// `ending` takes a whole sequence, prompt included, and returns the reason if it ends there.
 ///
 /// # Errors
 /// If `ending` fails.
@@ -66,28 +66,28 @@ pub fn split(
     num_beams: usize,
     ending: impl Fn(&[u32]) -> Result<Option<FinishReason>>,
 ) -> Result<Split> {
-    // task 11.3: ended, going on, or dropped
-    todo!("day 11, task 3: ended, going on, or dropped")
+    // task 11.3: Sort the candidates into ended, running and dropped
+    todo!("day 11, task 3: Sort the candidates into ended, running and dropped")
 }
 
-/// Log-probabilities of what follows each beam, one row `(V)` each: the model's, then the
-/// processors, which get log-probabilities here, as in HF; nothing renormalises after them. A row
-/// that is all `-inf` is no error: it ends its beam.
+/// Returns the log-probabilities of the next token of each beam, one row `(V)` per beam. As in HF,
+/// the processors run on log-probabilities, and nothing renormalizes them afterwards. A row that is
+/// all `-inf` isn't an error: its beam simply has no continuation.
 ///
 /// # Errors
-/// If the model, or a processor, fails.
+/// If the model or a processor fails.
 pub fn next_log_probs(
     model: &dyn Model,
     beams: &[Beam],
     request: &Request,
     cache: &mut dyn Cache,
 ) -> Result<Vec<Vec<f32>>> {
-    // task 11.4: feed what the cache lacks; log_softmax each row, then the processors
-    todo!("day 11, task 4: feed what the cache lacks; log_softmax each row, then the processors")
+    // task 11.4: Run one pass over all beams and process the log-probabilities
+    todo!("day 11, task 4: Run one pass over all beams and process the log-probabilities")
 }
 
-/// Why a sequence ends with its last token, if it does. `tokens` are the prompt and the generated
-/// ones.
+/// Returns the reason if a sequence ends with its last token. `tokens` are the prompt and the
+/// generated tokens.
 ///
 /// # Errors
 /// If the tokenizer fails.
@@ -114,12 +114,12 @@ fn ending(
     Ok((new.len() >= request.max_new_tokens).then_some(FinishReason::Length))
 }
 
-/// Beam search (HF `generate(num_beams=…)`): the `num_return_sequences` best sequences, best first;
-/// fewer, if fewer ended. `cache` comes empty; it may be day 12's, or `NoCache`: the result is the
-/// same.
+/// Runs beam search (HF `generate(num_beams=…)`) and returns the `num_return_sequences` best
+/// sequences, best first, or fewer if fewer finished. `cache` is empty at the start. It may be day
+/// 12's or `NoCache`; the result is the same.
 ///
 /// # Errors
-/// If a parameter is out of range, the prompt does not fit, or nothing can be generated.
+/// If a parameter is out of range, if the prompt doesn't fit, or if nothing can be generated.
 pub fn beam_search(
     model: &dyn Model,
     tokenizer: &Tokenizer,
@@ -140,21 +140,20 @@ pub fn beam_search(
             request.max_new_tokens
         )
     }
-    // task 11.5: extend, split, keep what ended, reorder the cache, until enough ended
-    todo!("day 11, task 5: extend, split, keep what ended, reorder the cache, until enough ended")
+    // task 11.5: Extend the beams until num_beams sequences have finished
+    todo!("day 11, task 5: Extend the beams until num_beams sequences have finished")
 }
 
-/// A finished sequence's score, for `len` generated tokens, EOS included. `beam_search` asks for it
-/// where the penalty is not 0.
+/// Returns the score of a finished sequence with `len` generated tokens, EOS included.
+/// `beam_search` calls it unless the penalty is 0.
 pub fn length_normalised(score: f32, len: usize, length_penalty: f64) -> f32 {
-    // task 11.6 (further): divide by the length, to the power of the penalty
-    todo!("day 11, task 6: divide by the length, to the power of the penalty")
+    // task 11.6 (further): Divide the score by the length to the power of the penalty
+    todo!("day 11, task 6: Divide the score by the length to the power of the penalty")
 }
 
-/// Whether going on can still change the result: `best` is the score of the best running beam,
-/// `len` its generated tokens (HF `_check_early_stop_heuristic`). `Never` takes the best length to
-/// come: `max_new_tokens` if the penalty is above 0, else `len`. `beam_search` asks when
-/// `num_beams` have finished, unless it stops early.
+/// Returns whether going on can still change the result. `best` is the score of the best running
+/// beam and `len` the number of its generated tokens (HF `_check_early_stop_heuristic`).
+/// `beam_search` calls it once `num_beams` sequences have finished, unless it stops early.
 pub fn can_improve(
     best: f32,
     len: usize,
@@ -162,6 +161,6 @@ pub fn can_improve(
     finished: &[Hypothesis],
     params: &BeamParams,
 ) -> bool {
-    // task 11.7 (further): compare with the worst finished one, once there are num_beams of them
-    todo!("day 11, task 7: compare with the worst finished one, once there are num_beams of them")
+    // task 11.7 (challenge): Decide whether going on can still improve the result
+    todo!("day 11, task 7: Decide whether going on can still improve the result")
 }

@@ -45,7 +45,7 @@ macro_rules! implementation {
                 let (cos, sin) = rotary.cos_sin(positions)?;
                 code::rotate(x, &cos, &sin)
             },
-            to_halves: code::neighbours_to_halves,
+            to_halves: code::interleaved_to_neox,
         }
     }};
 }
@@ -289,7 +289,7 @@ pub fn reordering_equals_transformers(day: &Day) -> Outcome {
 }
 
 /// Rotates the interleaved pairs, numbers 2i and 2i + 1: the paper's layout, written out.
-fn turn_neighbours(x: &[f32], position: f32, theta: f32) -> Vec<f32> {
+fn rotate_interleaved(x: &[f32], position: f32, theta: f32) -> Vec<f32> {
     let mut turned = x.to_vec();
     for (i, pair) in turned.chunks_exact_mut(2).enumerate() {
         let angle = position * theta.powf(-2.0 * i as f32 / x.len() as f32);
@@ -305,8 +305,8 @@ pub fn reordered_weights_give_the_same_scores(day: &Day) -> Outcome {
     let (wq, wk) = (random.tensor(&[8, 5])?, random.tensor(&[8, 5])?);
     let (x, y) = (random.tensor(&[5, 1])?, random.tensor(&[5, 1])?);
     let flat = |t: Tensor| t.flatten_all()?.to_vec1::<f32>();
-    let q = turn_neighbours(&flat(wq.matmul(&x)?)?, 9.0, 1e4);
-    let k = turn_neighbours(&flat(wk.matmul(&y)?)?, 4.0, 1e4);
+    let q = rotate_interleaved(&flat(wq.matmul(&x)?)?, 9.0, 1e4);
+    let k = rotate_interleaved(&flat(wk.matmul(&y)?)?, 4.0, 1e4);
     let want: f32 = q.iter().zip(&k).map(|(q, k)| q * k).sum();
     let turned = |w: &Tensor, x: &Tensor, p: u32| {
         let head = (day.to_halves)(w, 1)?.matmul(x)?.reshape((1, 1, 1, 8))?;
@@ -315,7 +315,7 @@ pub fn reordered_weights_give_the_same_scores(day: &Day) -> Outcome {
     let got = (turned(&wq, &x, 9)? * turned(&wk, &y, 4)?)?.sum_all();
     let want = Tensor::new(want, &device()?)?;
     close(
-        "a score by halves, weights reordered, against a score by neighbours",
+        "a NeoX-style score with reordered weights, against an interleaved score",
         got,
         &want,
         TOLERANCE,
@@ -358,13 +358,13 @@ pub fn reordering_equals_candle_nn(day: &Day) -> Outcome {
         let at = positions(&[&at])?;
         let (cos, sin) = (day.cos_sin)(d, 1e4, None, &at)?;
         let [x_nn, cos, sin] = [&x, &cos, &sin].map(for_candle_nn);
-        let neighbours = candle_nn::rotary_emb::rope_i(&x_nn?, &cos?, &sin?)?;
+        let interleaved = candle_nn::rotary_emb::rope_i(&x_nn?, &cos?, &sin?)?;
         let got = halves(&x).and_then(|x| (day.turn)(1e4, &x, &at));
         let input = format!(
             "random x {:?}, its pairs reordered and turned, against candle_nn::rotary_emb::rope_i",
             x.dims()
         );
-        close(&input, got, &halves(&neighbours)?, TOLERANCE)?;
+        close(&input, got, &halves(&interleaved)?, TOLERANCE)?;
     }
     Ok(())
 }

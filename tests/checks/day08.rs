@@ -30,6 +30,7 @@ pub struct Day {
     pub warpers: fn(&SamplingParams) -> Result<Processors>,
     pub sample: fn(&[f32], f32) -> Result<u32>,
     pub race: fn(&[f32], &[f32]) -> Result<u32>,
+    pub draw_distinct: fn(&[f32], &[f32], usize) -> Result<Vec<u32>>,
     pub torch_samplers: fn(u64, usize) -> Vec<Sampler<'static>>,
     pub chacha_sampler: fn(u64, usize) -> Sampler<'static>,
 }
@@ -47,6 +48,7 @@ macro_rules! implementation {
             warpers: code::warpers,
             sample: code::sample,
             race: code::race,
+            draw_distinct: code::draw_distinct,
             torch_samplers: code::torch_samplers,
             chacha_sampler: code::chacha_sampler,
         }
@@ -83,7 +85,7 @@ fn keeps(
     let untouched: Vec<f32> =
         (0..logits.len()).map(|id| if want.contains(&id) { logits[id] } else { NEVER }).collect();
     near(&format!("{input}: the logits after it"), Ok(got), &untouched, 0.0)
-        .likely("a filter only writes -inf; whoever draws takes the softmax later")
+        .likely("a filter only writes -inf; the softmax comes later, before the draw")
 }
 
 fn number(setting: &Value, name: &str) -> Option<f64> {
@@ -175,7 +177,7 @@ pub fn softmax_equals_torch(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn softmax_refuses_what_has_none(day: &Day) -> Outcome {
+pub fn rows_without_a_softmax_are_rejected(day: &Day) -> Outcome {
     refused("softmax([])", (day.softmax)(&[]), &[])?;
     refused("softmax([0, NaN])", (day.softmax)(&[0.0, f32::NAN]), &[])?;
     refused("softmax([-inf, -inf])", (day.softmax)(&[NEVER, NEVER]), &[])
@@ -231,7 +233,7 @@ pub fn a_tiny_temperature_is_nearly_greedy(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn temperature_refuses_what_is_none(day: &Day) -> Outcome {
+pub fn invalid_temperatures_are_rejected(day: &Day) -> Outcome {
     for t in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let got = (day.temperature)(&mut [1.0, 2.0], t);
         refused(&format!("temperature {t}"), got, &["temperature"])?;
@@ -270,7 +272,7 @@ pub fn top_k_equals_hf(day: &Day) -> Outcome {
     equals_hf(&["top_k"], 0.0, |p, l| (day.top_k)(l, p.top_k.unwrap_or(1)))
 }
 
-pub fn top_k_refuses_zero(day: &Day) -> Outcome {
+pub fn top_k_of_0_is_rejected(day: &Day) -> Outcome {
     refused("top-0", (day.top_k)(&mut [1.0, 2.0], 0), &["top-k"])
 }
 
@@ -294,9 +296,11 @@ pub fn top_p_needs_no_order(day: &Day) -> Outcome {
     keeps(input, &logits, |l| (day.top_p)(l, 0.6), &[1, 3])
 }
 
-pub fn of_equals_the_last_stay(day: &Day) -> Outcome {
+pub fn the_last_of_equals_stay(day: &Day) -> Outcome {
     keeps("top-p 0.5 of 8 equal logits", &[1.5; 8], |l| (day.top_p)(l, 0.5), &[4, 5, 6, 7])
-        .likely("HF sorts ascending, equals in their order, and drops from the front")?;
+        .likely(
+            "HF sorts in ascending order, keeps equals in their order, and drops from the front",
+        )?;
     let zeros = [0.0, -0.0, 0.0, -0.0];
     keeps("top-p 0.5 of [0, -0, 0, -0]", &zeros, |l| (day.top_p)(l, 0.5), &[2, 3])
 }
@@ -349,7 +353,7 @@ pub fn top_p_is_a_property(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn top_p_refuses_what_is_no_share(day: &Day) -> Outcome {
+pub fn top_p_outside_0_to_1_is_rejected(day: &Day) -> Outcome {
     for p in [0.0, -0.1, 1.2, f64::NAN] {
         refused(&format!("top-p {p}"), (day.top_p)(&mut [1.0, 2.0], p), &["top-p"])?;
     }
@@ -374,7 +378,7 @@ pub fn min_p_equals_hf(day: &Day) -> Outcome {
     equals_hf(&["min_p"], 0.0, |p, l| (day.min_p)(l, p.min_p))
 }
 
-pub fn min_p_refuses_what_is_no_share(day: &Day) -> Outcome {
+pub fn min_p_outside_0_to_1_is_rejected(day: &Day) -> Outcome {
     for p in [-0.1, 1.2, f64::NAN] {
         refused(&format!("min-p {p}"), (day.min_p)(&mut [1.0, 2.0], p), &["min-p"])?;
     }
@@ -445,7 +449,7 @@ pub fn two_contexts(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_bad_parameter_is_refused_at_once(day: &Day) -> Outcome {
+pub fn a_bad_parameter_is_rejected_before_the_model_runs(day: &Day) -> Outcome {
     let bad = [
         (SamplingParams { temperature: f64::NAN, ..unfiltered() }, "temperature", "NaN"),
         (SamplingParams { top_k: Some(0), ..unfiltered() }, "top-k", "0"),
@@ -492,7 +496,7 @@ pub fn the_impossible_is_never_drawn(day: &Day) -> Outcome {
         .likely("when the sum ends below u, the last token that is possible is drawn")
 }
 
-pub fn sample_refuses_nonsense(day: &Day) -> Outcome {
+pub fn sample_rejects_invalid_input(day: &Day) -> Outcome {
     for u in [1.0, -0.1, f32::NAN] {
         refused(&format!("u {u}"), (day.sample)(&[0.5, 0.5], u), &[])?;
     }
@@ -565,7 +569,7 @@ pub fn the_race_is_torchs_multinomial(day: &Day) -> Outcome {
     equal("torch.multinomial of 12 rows: the winners", got, &want)
 }
 
-pub fn race_refuses_nonsense(day: &Day) -> Outcome {
+pub fn race_rejects_invalid_input(day: &Day) -> Outcome {
     refused("2 probabilities, 1 exponential", (day.race)(&[0.5, 0.5], &[1.0]), &[])?;
     refused("all probabilities 0", (day.race)(&[0.0, 0.0], &[1.0, 1.0]), &[])
 }
@@ -692,7 +696,7 @@ pub fn generate_equals_transformers(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_row_in_company_draws_what_it_draws_alone(day: &Day) -> Outcome {
+pub fn a_request_draws_the_same_alone_and_in_a_batch(day: &Day) -> Outcome {
     let logits = ln(&PROBS);
     let draw = |sampler: &mut Sampler| sampler(&logits);
     let mut alone = (day.chacha_sampler)(3, 1);
@@ -740,4 +744,57 @@ pub fn softmax_equals_candle_nn(day: &Day) -> Outcome {
         )?;
     }
     Ok(())
+}
+
+// 8.9
+
+pub fn three_tokens_by_hand(day: &Day) -> Outcome {
+    let probs = [0.5, 0.25, 0.25, 0.0];
+    let cases: [([f32; 4], usize, &[u32]); 4] = [
+        ([1.0, 1.0, 0.1, 0.01], 1, &[2]),
+        ([1.0, 1.0, 0.1, 0.01], 3, &[2, 0, 1]),
+        ([2.0, 0.25, 3.0, 0.001], 2, &[1, 0]),
+        ([1.0, 1.0, 0.1, 0.01], 0, &[]),
+    ];
+    for (q, n, want) in cases {
+        let input = format!("{n} of the probabilities {probs:?}, exponentials {q:?}");
+        equal(&input, (day.draw_distinct)(&probs, &q, n), &want.to_vec())?;
+    }
+    Ok(())
+}
+
+pub fn pairs_follow_draws_without_replacement(day: &Day) -> Outcome {
+    // The likeliest token is first in half of the draws. Another one, i, is followed by j with
+    // probability p_j / (1 - p_i).
+    let probs = [0.5f32, 0.3, 0.2];
+    let pairs = [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)];
+    let expected = pairs.map(|(i, j): (usize, usize)| {
+        let (first, second) = (f64::from(probs[i]), f64::from(probs[j]));
+        DRAWS as f64 * first * second / (1.0 - first)
+    });
+    let mut rng = TorchRng::new(89);
+    let mut counts = [0.0; 6];
+    for _ in 0..DRAWS {
+        let got = (day.draw_distinct)(&probs, &rng.exponentials(3), 2)?;
+        let pair = match got[..] {
+            [i, j] => pairs.iter().position(|pair| *pair == (i as usize, j as usize)),
+            _ => None,
+        };
+        let words = format!("got {got:?}, want two different ids below 3");
+        ensure("two of [.5, .3, .2]", pair.is_some(), &words)?;
+        counts[pair.unwrap_or(0)] += 1.0;
+    }
+    let chi: f64 = counts.iter().zip(expected).map(|(n, e)| (n - e) * (n - e) / e).sum();
+    // 5 degrees of freedom: chance exceeds 35.9 once in a million.
+    let words = format!(
+        "{DRAWS} ordered pairs {pairs:?}: got {counts:?}, expected about {expected:.0?}; \
+         chi-square {chi:.1}, at most 35.9"
+    );
+    ensure("two of [.5, .3, .2]", chi <= 35.9, &words)
+}
+
+pub fn draw_distinct_rejects_invalid_input(day: &Day) -> Outcome {
+    refused("2 probabilities, 1 exponential", (day.draw_distinct)(&[0.5, 0.5], &[1.0], 1), &[])?;
+    let got = (day.draw_distinct)(&[0.5, 0.0, 0.5], &[1.0, 1.0, 1.0], 3);
+    refused("three of [.5, 0, .5]", got, &[])
 }
