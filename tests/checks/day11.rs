@@ -116,7 +116,7 @@ pub fn candidates_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn of_equals_the_first(day: &Day) -> Outcome {
+pub fn ties_go_to_the_earlier_beam_and_id(day: &Day) -> Outcome {
     let beams = [(vec![7], -1.0), (vec![8], -1.0)];
     let rows = [vec![-2.0, -1.0, -1.0], vec![-1.0, -1.0, -2.0]];
     let got = (day.candidates)(&beams, &rows, 3);
@@ -127,14 +127,14 @@ pub fn of_equals_the_first(day: &Day) -> Outcome {
     )
 }
 
-pub fn the_impossible_is_no_candidate(day: &Day) -> Outcome {
+pub fn impossible_tokens_are_no_candidates(day: &Day) -> Outcome {
     let beams = [(vec![7], -1.0), (vec![8], -2.0)];
     let rows = [vec![NEVER, NEVER], vec![NEVER, -1.0]];
     let got = (day.candidates)(&beams, &rows, 4);
     found("log-probabilities [-inf, -inf] and [-inf, -1], keep 4", got, &[(1, 1, -3.0)])
 }
 
-pub fn candidates_of_anything(day: &Day) -> Outcome {
+pub fn candidates_equal_a_stable_sort(day: &Day) -> Outcome {
     let mut random = Random::new(111);
     for _ in 0..100 {
         let (beams, vocab, keep) = (1 + random.below(4), 1 + random.below(9), 1 + random.below(9));
@@ -221,7 +221,7 @@ pub fn an_ending_counts_only_among_the_best(day: &Day) -> Outcome {
     ensure(&format!("{input}; all end"), running.is_empty() && parents.is_empty(), "some go on")
 }
 
-pub fn split_of_anything(day: &Day) -> Outcome {
+pub fn split_follows_its_rule_on_random_candidates(day: &Day) -> Outcome {
     let mut random = Random::new(115);
     for _ in 0..100 {
         let num_beams = 1 + random.below(4);
@@ -286,7 +286,7 @@ impl Batch for Counted {
 
 /// Builds a model with 4 tokens and a context of 6. The next-token probabilities are 1/2, 1/4, 1/8,
 /// 1/8 after token 1, and 1/8, 1/8, 1/4, 1/2 after any other. Its logits are the logarithms plus 3,
-/// so they aren't normalised until `log_softmax`.
+/// so they aren't normalized until `log_softmax`.
 fn halves(bound: usize) -> Fake {
     Fake::new(4, 6, bound, |ids| {
         let mut p = [0.5f32, 0.25, 0.125, 0.125];
@@ -349,8 +349,8 @@ pub fn processors_come_after(day: &Day) -> Outcome {
     let input =
         "beams [3, 2, 1] and [3, 1, 2], processors: double; forbid token 0, and after token 2 all";
     near(&format!("{input}: log-probabilities"), got.concat(), &want, TOLERANCE).likely(
-        "the processors change log-probabilities; nothing is normalised after them, and \
-            nothing left is no error",
+        "the processors change log-probabilities; nothing is normalized afterwards, and \
+            a row with nothing left isn't an error",
     )?;
     let want = texts.clone().map(|text| (text, 1, 3, vec![0, 2])).to_vec();
     let input = "prompt [3], 2 generated, at most 5 new: tokens, prompt_len, remaining, eos";
@@ -444,7 +444,7 @@ pub fn two_beams_by_hand(day: &Day) -> Outcome {
     let what = format!("{input}; 2 beams, no penalty, at most 1 new, early stopping");
     let want = [text(&[1], 0.5, 1.0, Length), text(&[2], 0.4, 1.0, Length)];
     texts(&what, run(2, 1), &want, TOLERANCE)
-        .likely("at the bound every sequence ends, and the best num_beams of them count")
+        .likely("at the limit every sequence ends, and the best num_beams of them count")
 }
 
 /// Builds a model with these probabilities. After the prompt: A .5, B .48, end .02. After A: A .5,
@@ -479,8 +479,8 @@ pub fn an_ending_makes_room_for_the_next(day: &Day) -> Outcome {
         text(&[2, 1, 0], 0.48 * 0.4 * 0.9, 1.0, FinishReason::Eos),
     ];
     texts(&format!("{CROWDED}; the end is EOS"), got, &want, TOLERANCE).likely(
-        "each beam may end among the best, so the candidates must be 2 for each beam, or B \
-            A is not seen",
+        "each beam may end among the best, so keep 2 candidates per beam, or B A is never \
+            seen",
     )
 }
 
@@ -505,9 +505,8 @@ pub fn two_eos_ids_make_room_too(day: &Day) -> Outcome {
         text(&[1, 0], 0.15, 1.0, FinishReason::Eos),
         text(&[2, 1, 0], 0.48 * 0.27 * 0.9, 1.0, FinishReason::Eos),
     ];
-    texts(input, got, &want, TOLERANCE).likely(
-        "each beam may have two endings among the best, so the candidates must be 3 for each beam",
-    )
+    texts(input, got, &want, TOLERANCE)
+        .likely("each beam may have two endings among the best, so keep 3 candidates per beam")
 }
 
 pub fn a_stop_string_is_found_after_the_prompt(day: &Day) -> Outcome {
@@ -541,8 +540,8 @@ pub fn a_stop_string_is_found_after_the_prompt(day: &Day) -> Outcome {
              new, stop string {stop:?}: how many new tokens the best text has, and why it ends"
         );
         equal(&input, Ok(best), &Some((want, FinishReason::Stop))).likely(
-            "the generated tokens have another text alone than after the prompt: give ending all \
-                of them",
+            "the generated tokens alone decode to a different text: pass the whole sequence to \
+                `ending`",
         )?;
     }
     Ok(())
@@ -562,7 +561,7 @@ pub fn stop_strings_make_room_without_eos(day: &Day) -> Outcome {
         text(&new(&[b, a, stop]), 0.48 * 0.4 * 0.9, 1.0, FinishReason::Stop),
     ];
     texts(&format!("{CROWDED}; no EOS, the end is the stop string !"), got, &want, TOLERANCE)
-        .likely("a sequence may end without an EOS id: the candidates are 2 for each beam at least")
+        .likely("a sequence may end without an EOS id: keep at least 2 candidates per beam")
 }
 
 /// Returns the last token of a text.
@@ -816,7 +815,7 @@ fn cached(day: &Day, case: &Case, want: Option<Vec<Hypothesis>>) -> Outcome {
     for (name, cache) in caches {
         let got = case.search(day, &*model, cache);
         texts(&format!("{}, {name}", case.says()), got, &want, case.tolerance()).likely(
-            "row i of the cache must be that of beam i: select the parents after every step",
+            "row i of the cache must belong to beam i: select the parents after every step",
         )?;
     }
     Ok(())
@@ -860,7 +859,7 @@ fn dead_end<'a>(all: bool) -> std::rc::Rc<dyn candecode::kit::LogitsProcessor + 
     })
 }
 
-pub fn an_error_of_a_processor_comes_out(day: &Day) -> Outcome {
+pub fn a_processors_error_is_returned(day: &Day) -> Outcome {
     let model = halves(3);
     let mut request = request(&model, &[3], 5);
     request.processors.push(named("fail", |input: &ProcessorInput, _: &mut [f32]| {
@@ -872,8 +871,9 @@ pub fn an_error_of_a_processor_comes_out(day: &Day) -> Outcome {
     let texts = [vec![3, 2, 1], vec![3, 1, 2]];
     let got = (day.next_log_probs)(&model, &texts, &request, &mut NoCache);
     let input = "beams [3, 2, 1] and [3, 1, 2], a processor that fails for the first";
-    refused(input, got, &["nothing may follow this text"])
-        .likely("a row that is all -inf is no error, but a processor's own error is: `?`")
+    refused(input, got, &["nothing may follow this text"]).likely(
+        "a row that is all -inf isn't an error, but a processor's own error must be returned",
+    )
 }
 
 pub fn a_dead_end_ends_only_its_beam(day: &Day) -> Outcome {
@@ -891,11 +891,11 @@ pub fn a_dead_end_ends_only_its_beam(day: &Day) -> Outcome {
     let input = "EOS .1, A .5, B .4; after A nothing is allowed, after B .9 .05 .05; 2 beams, at \
         most 3 new";
     texts(input, search(false), &want, TOLERANCE)
-        .likely("a row that is all -inf has no candidates: its beam ends, the other goes on")?;
+        .likely("a row that is all -inf has no candidates: its beam ends and the other goes on")?;
     refused("nothing is ever allowed; 2 beams", search(true), &[])
 }
 
-pub fn nonsense_is_refused(day: &Day) -> Outcome {
+pub fn invalid_parameters_are_rejected(day: &Day) -> Outcome {
     let model = fork(20);
     let run = |beams: usize, back: usize, penalty: f64, most: usize, prompt: &[u32]| {
         let mut params = params(beams, penalty, EarlyStopping::True);
@@ -1018,11 +1018,11 @@ pub fn penalties_and_stops_by_hand(day: &Day) -> Outcome {
     let what = format!("{input}; 2 beams, penalty 1, at most 1 new");
     let want = [text(&[1], 0.5, 1.0, Length), text(&[2], 0.4, 1.0, Length)];
     texts(&what, run(1.0, 1, EarlyStopping::False), &want, TOLERANCE)
-        .likely("at the bound every text ends, and the best num_beams of them count")?;
+        .likely("at the limit every text ends, and the best num_beams of them count")?;
     let what = format!("{input}; 2 beams, penalty 3, at most 3 new");
     let want = [text(&[1, 2, 0], 0.144, 27.0, Eos), text(&[1, 1, 0], 0.05775, 27.0, Eos)];
     texts(&what, run(3.0, 3, EarlyStopping::Never), &want, TOLERANCE)
-        .likely("a penalty above 0 divides by more, and so favours long texts")
+        .likely("a penalty above 0 divides by more, and so favors long texts")
 }
 
 pub fn with_two_eos_ids_enough_go_on(day: &Day) -> Outcome {
@@ -1038,8 +1038,8 @@ pub fn with_two_eos_ids_enough_go_on(day: &Day) -> Outcome {
         text(&[1, 1, 0], 0.06 * 0.06 * 0.5, 9.0, FinishReason::Eos),
     ];
     texts(input, got, &want, TOLERANCE).likely(
-        "every beam may have two endings among the best, so the candidates must be 3 for \
-            each beam, or no text goes on",
+        "every beam may have two endings among the best, so keep 3 candidates per beam, or \
+            no text goes on",
     )
 }
 
@@ -1058,8 +1058,8 @@ pub fn every_beam_may_end_at_once(day: &Day) -> Outcome {
         length_penalty 4, never, at most 3 new";
     let after = |first: u32, p: f32| text(&[first, 1, 0], p * 0.05 * 0.9, 81.0, FinishReason::Eos);
     texts(input, got, &[after(1, 0.3), after(2, 0.29), after(3, 0.28)], TOLERANCE).likely(
-        "three beams end among the best, and three still go on: the candidates must be 2 \
-            for each beam",
+        "three beams end among the best, and three still go on, so keep 2 candidates per \
+            beam",
     )
 }
 
@@ -1080,7 +1080,7 @@ pub fn a_stop_string_takes_a_place_too(day: &Day) -> Outcome {
         most 2 new";
     let after = |first, p| text(&[first as u32, stop as u32], p, 8.0, FinishReason::Stop);
     texts(input, got, &[after(a, 0.15), after(b, 0.1)], TOLERANCE)
-        .likely("a text may end without an EOS id: the candidates are 2 for each beam at least")
+        .likely("a text may end without an EOS id: keep at least 2 candidates per beam")
 }
 
 pub fn enough_beams_find_the_best_under_any_penalty(day: &Day) -> Outcome {
