@@ -107,6 +107,9 @@ impl PrefixCache {
         let mut parent = None;
         let blocks = held.chunks_exact(cache.block_size);
         for ((hash, tokens), block) in hashes.into_iter().zip(blocks).zip(&table.blocks) {
+            if self.known.get(&hash).is_some_and(|known| known.tokens != tokens) {
+                break; // a collision: what follows would be found after the other text
+            }
             let is_new = !self.known.contains_key(&hash) && !self.hash_of.contains_key(block);
             if is_new {
                 let (tokens, salt) = (tokens.to_vec(), salt.to_string());

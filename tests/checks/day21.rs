@@ -10,7 +10,7 @@ use candecode::day11_beam_search::beam_search;
 use candecode::day12_batching::BatchCache;
 use candecode::engine::load::load_transformer;
 use candecode::kit::{
-    Batch, BeamParams, Chunk, EarlyStopping, Logits, Model, PagedSequence, Pages,
+    Batch, BeamParams, Cache, Chunk, EarlyStopping, Logits, Model, PagedSequence, Pages,
 };
 use candecode::kit::{Request, Sampler, Step, Token, Tokenizer, View};
 use candle_core::{DType, Device, Error, Result, Tensor};
@@ -679,6 +679,98 @@ pub fn every_sequence_equals_hf(day: &Day) -> Outcome {
     Ok(())
 }
 
+pub fn what_does_not_fit_is_refused(day: &Day) -> Outcome {
+    let good = || case(31, (4, 2), 4, &[(6, 2), (5, 1)]);
+    let attend = |case: Case, pages: Pages| (day.attend_pages)(&case.q, &case.view, &pages);
+    let changed = |change: fn(&mut Pages)| -> Result<Tensor> {
+        let case = good()?;
+        let mut pages = (*case.pages).clone();
+        change(&mut pages);
+        attend(case, pages)
+    };
+    refused(
+        "3 queries, pages for 4 new tokens",
+        changed(|pages| pages.sequences[0].new = 3),
+        &["tokens"],
+    )?;
+    refused("blocks of 4, pages of 8", changed(|pages| pages.block_size = 8), &["blocks"])?;
+    refused(
+        "a block past the pool",
+        changed(|pages| pages.sequences[1].block_table[0] = 99),
+        &["hold"],
+    )?;
+    refused("a table that is too short", changed(|pages| pages.sequences[0].len = 9), &["hold"])?;
+    let more_new = |pages: &mut Pages| {
+        (pages.sequences[0].len, pages.sequences[0].new) = (1, 2);
+    };
+    refused("more new tokens than positions", changed(more_new), &["hold"])?;
+    let mut case = good()?;
+    case.view.v = case.view.v.narrow(0, 0, 1)?;
+    let pages = (*case.pages).clone();
+    refused("keys and values of different shapes", attend(case, pages), &["blocks"])?;
+    let mut case = good()?;
+    case.q = case.q.narrow(1, 0, 3)?;
+    let pages = (*case.pages).clone();
+    refused("3 query heads, 2 key/value heads", attend(case, pages), &["evenly"])
+}
+
+/// A step of `rows` rows of `new` tokens, and random queries, keys and values for it.
+fn rectangle(
+    random: &mut Random,
+    rows: usize,
+    new: usize,
+) -> Result<(Step, Tensor, Tensor, Tensor)> {
+    let ids = Tensor::zeros((rows, new), DType::U32, &Device::Cpu)?;
+    let positions = ids.clone();
+    let step = Step { ids, positions, mask: None, logits: Logits::All, chunks: None };
+    let q = random.tensor(&[rows, 4, new, 8])?;
+    Ok((step, q, random.tensor(&[rows, 2, new, 8])?, random.tensor(&[rows, 2, new, 8])?))
+}
+
+pub fn rows_of_a_rectangle_are_sequences(day: &Day) -> Outcome {
+    let mut random = Random::new(33);
+    let mut cache = (day.new_cache)(1, 30, 4)?;
+    let mut dense = BatchCache::new(1, None);
+    let mut attended = |cache: &mut dyn Batch,
+                        dense: &mut BatchCache,
+                        rows,
+                        new,
+                        what: &str|
+     -> Outcome {
+        let (step, q, k, v) = rectangle(&mut random, rows, new)?;
+        cache.begin(&step)?;
+        let view = cache.append(0, &k, &v)?;
+        let pages = view.pages.clone().ok_or_else(|| Error::Msg("no pages".into()))?;
+        let got = (day.attend_pages)(&q, &view, &pages);
+        let past = dense.len();
+        let View { k, v, .. } = dense.append(0, &k, &v)?;
+        let mask = candecode::day01_attention::causal_mask(new, past, q.device())?;
+        let want = grouped_attention(&q, &k, &v, Some(&mask))?;
+        close(&format!("{what}: {new} new tokens in each of {rows} rows"), got, &want, TOLERANCE)?;
+        equal(&format!("{what}: positions of a row"), Ok(cache.len()), &dense.len())
+    };
+    attended(&mut *cache, &mut dense, 2, 5, "an empty cache")?;
+    attended(&mut *cache, &mut dense, 2, 1, "after 5 positions")?;
+    cache.truncate(4)?;
+    dense.truncate(4)?;
+    attended(&mut *cache, &mut dense, 2, 3, "truncated to 4 positions")?;
+    cache.select(&[1, 1, 0])?;
+    dense.select(&[1, 1, 0])?;
+    attended(&mut *cache, &mut dense, 3, 2, "rows 1, 1 and 0 selected")?;
+    cache.select(&[2, 0])?;
+    dense.select(&[2, 0])?;
+    attended(&mut *cache, &mut dense, 2, 2, "rows 2 and 0 of these selected")?;
+    let (three, ..) = rectangle(&mut Random::new(1), 3, 1)?;
+    refused("a step of 3 rows after 2", cache.begin(&three), &["rows"])?;
+    let (mut gap, ..) = rectangle(&mut Random::new(1), 1, 1)?;
+    gap.chunks = Some(vec![Chunk { sequence: 70, start: 5, new: 1 }]);
+    refused("an empty sequence goes on at position 5", cache.begin(&gap), &["holds 0"])?;
+    refused("a row that isn't there is selected", cache.select(&[2]), &["row 2"])?;
+    refused("another cache joins", cache.join(&dense), &["join"])?;
+    refused("a column is trimmed", cache.trim(1), &["padding"])?;
+    equal("no column is trimmed", cache.trim(0), &())
+}
+
 // 21.7
 
 pub fn a_fork_takes_no_block(day: &Day) -> Outcome {
@@ -772,8 +864,43 @@ pub fn full_blocks_stay_shared(day: &Day) -> Outcome {
     .likely("no new position goes into a full block, so it needs no copy")
 }
 
+pub fn a_block_of_ones_own_is_not_copied(day: &Day) -> Outcome {
+    let script = [
+        Do::Feed(vec![(1, run_of(10, 2))]),
+        Do::Feed(vec![(1, run_of(12, 1))]),
+        Do::Truncate(1, 3),
+        Do::Feed(vec![(1, run_of(13, 1))]),
+    ];
+    let seen = (day.run)(setup(1, 4), &script)?;
+    let input = "a single block of 4; a sequence writes 2 positions, 1 more, is truncated to all 3 of them, and writes 1";
+    let failed: Vec<bool> = seen.iter().map(|seen| seen.failed).collect();
+    equal(&format!("{input}: refused"), Ok(failed), &vec![false; 4])
+        .likely("a block that only one sequence holds needs no copy")
+}
+
+/// A model that counts the tokens it is fed.
+struct Counting<M> {
+    model: M,
+    fed: std::cell::Cell<usize>,
+}
+
+impl<M: Model> Model for Counting<M> {
+    fn config(&self) -> &candecode::kit::ModelConfig {
+        self.model.config()
+    }
+
+    fn device(&self) -> &Device {
+        self.model.device()
+    }
+
+    fn forward(&self, step: &Step, cache: &mut dyn Cache) -> Result<Tensor> {
+        self.fed.set(self.fed.get() + step.ids.elem_count());
+        self.model.forward(step, cache)
+    }
+}
+
 pub fn samples_share_their_prompt(day: &Day) -> Outcome {
-    let model = model(day, "story-3m")?;
+    let model = Counting { model: model(day, "story-3m")?, fed: Default::default() };
     let tokenizer = tokenizer()?;
     let prompt: Vec<u32> = group("commas")?.texts[0].prompt_ids.clone();
     let sampler = |row: usize| -> Sampler<'static> { chacha_sampler(7, row) };
@@ -786,10 +913,20 @@ pub fn samples_share_their_prompt(day: &Day) -> Outcome {
     };
     let want: Result<BTreeMap<usize, Vec<u32>>> =
         (0..4).map(|row| Ok((row, alone(row)?))).collect();
+    model.fed.set(0);
     let tokens = (day.generate)(&model, &tokenizer, (0..4).map(ask).collect(), 40, 4);
+    let fed = model.fed.get();
     let input = "story-3m, 4 samples of one prompt, blocks of 4: tokens by row";
-    equal(input, tokens.map(|tokens| by_row(&tokens)), &want?)
-        .likely("each sample is what it would be alone, though they share the prompt's blocks")
+    let want = want?;
+    let new: usize = want.values().map(|ids| ids.len() - 1).sum();
+    equal(input, tokens.map(|tokens| by_row(&tokens)), &want)
+        .likely("each sample is what it would be alone, though they share the prompt's blocks")?;
+    let one = Request::new(model.config(), &prompt[..1], 3, Box::new(argmax));
+    let two = Request::new(model.config(), &prompt[..1], 3, Box::new(argmax));
+    (day.generate)(&model, &tokenizer, vec![one, two], 40, 4)?; // nothing to share in one token
+    let input = format!("{input}: tokens fed");
+    equal(&input, Ok(fed), &(prompt.len() - 1 + 4 + new))
+        .likely("the prompt is computed once, all but its last token, and then forked")
 }
 
 pub fn beams_are_forks(day: &Day) -> Outcome {
