@@ -681,6 +681,7 @@ pub fn every_sequence_equals_hf(day: &Day) -> Outcome {
 
 pub fn what_does_not_fit_is_refused(day: &Day) -> Outcome {
     let good = || case(31, (4, 2), 4, &[(6, 2), (5, 1)]);
+    as_one_piece(day, "blocks of 4, and what fits", &good()?)?;
     let attend = |case: Case, pages: Pages| (day.attend_pages)(&case.q, &case.view, &pages);
     let changed = |change: fn(&mut Pages)| -> Result<Tensor> {
         let case = good()?;
