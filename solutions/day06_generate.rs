@@ -79,9 +79,9 @@ pub fn simple_generate(
 /// Decodes tokens as they arrive, and never returns half a character (vLLM
 /// `detokenize_incrementally`).
 ///
-/// A token stands for bytes, not characters: `é` may be two tokens, and either half alone decodes to
-/// `U+FFFD`. A token's text can also depend on its neighbors: SentencePiece drops the space at the
-/// start of a text, and one stray byte turns every byte token next to it into `U+FFFD`.
+/// A token stands for bytes, not characters: `é` may be two tokens, and either half alone decodes
+/// to `U+FFFD`. A token's text can also depend on its neighbors: SentencePiece drops the space at
+/// the start of a text, and one stray byte turns every byte token next to it into `U+FFFD`.
 pub struct TextStream<'a> {
     tokenizer: &'a Tokenizer,
     ids: Vec<u32>,

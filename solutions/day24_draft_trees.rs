@@ -479,8 +479,8 @@ pub fn walk_typical(
 // part 4: a model drafts
 
 /// Several different tokens from `q`, `(V)`, each with the probabilities it was drawn from, given
-/// those before it: the `n` likeliest ones, or `n` draws without replacement. Returns fewer if fewer
-/// are possible.
+/// those before it: the `n` likeliest ones, or `n` draws without replacement. Returns fewer if
+/// fewer are possible.
 ///
 /// # Errors
 /// If `q` has no possible token.

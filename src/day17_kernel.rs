@@ -1,7 +1,7 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 17: a kernel. A product with a model's weights, written by hand: several running sums, several
-//! vectors per row of weights, 16-bit weights widened in registers, and blocks of rows on several
-//! threads, as an operation on candle's tensors.
+//! Day 17: a kernel. A product with a model's weights, written by hand: several running sums,
+//! several vectors per row of weights, 16-bit weights widened in registers, and blocks of rows on
+//! several threads, as an operation on candle's tensors.
 //!
 //! Everything is safe Rust that the compiler turns into vector instructions. The functions called
 //! inside `Arch::dispatch` are `#[inline(always)]`, so they are compiled for the CPU that runs the

@@ -9,7 +9,7 @@ use candecode::day22_shared_prefixes::{adopt, PrefixCache};
 use candecode::engine::load::{load_transformer, quantized_format};
 use candecode::engine::operations::{choose, Kernels};
 use candecode::formats::{hub, read_tokenizer};
-use candecode::kit::{Cache, Logits, Model, QuantType, Request, Step, WeightFormat};
+use candecode::kit::{Logits, Model, QuantType, Request, Step, WeightFormat};
 use candle_core::{DType, Device, Tensor};
 use std::fmt::Write as _;
 

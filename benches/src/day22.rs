@@ -149,8 +149,8 @@ pub fn measure(times: &mut Times) -> Result<()> {
 pub fn report(times: &Times) -> Result<()> {
     let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
     println!(
-        "{CONVERSATIONS} conversations: a system prompt of {SYSTEM} tokens, questions of {QUESTION}, \
-         answers of {ANSWER}\n(prompt tokens computed, blocks in use at most, median time to first \
+        "{CONVERSATIONS} conversations: a system prompt of {SYSTEM} tokens, questions of \
+         {QUESTION}, answers of {ANSWER}\n(prompt tokens computed, blocks in use at most, median time to first \
          token)"
     );
     for (way, salts) in WAYS {

@@ -271,7 +271,13 @@ pub struct Args {
     #[arg(long, value_name = "KIND", help_heading = "Cache")]
     pub cache: Option<CacheName>,
     /// The number of positions in a block of a paged cache: a divisor of 64
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = block_size, help_heading = "Cache")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        value_parser = block_size,
+        help_heading = "Cache"
+    )]
     pub block_size: usize,
     /// The number of blocks of a paged cache [default: what the run can need]
     #[arg(

@@ -102,6 +102,7 @@ macro_rules! implementation {
                     cache: code::SlidingCache::new(layers, window),
                     held: |cache, layer| cache.layers.held(layer),
                 }),
+                CacheKind::Paged { .. } => unreachable!("pages are day 21's"),
             },
             logits: |model, cache, calls| {
                 let mut cached = code::Cached::new(model, cache);

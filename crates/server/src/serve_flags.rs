@@ -168,7 +168,7 @@ impl ServeFlags {
 
     /// Returns the number of positions that the cache holds: what the flags ask for, or enough for
     /// every sequence to reach the full context, capped by a third of the memory left after the
-    /// weights. The rest is for the steps themselves. `weights` is the size of the weights in bytes.
+    /// weights. The rest is for the steps themselves. `weights` is in bytes.
     ///
     /// # Errors
     /// If there isn't enough memory.

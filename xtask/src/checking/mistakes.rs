@@ -1,5 +1,5 @@
-//! The known mistakes of a day, `tests/mistakes/dayNN.toml`: compiles them into a program of their own
-//! and records what each does to every check.
+//! The known mistakes of a day, `tests/mistakes/dayNN.toml`: compiles them into a program of their
+//! own and records what each does to every check.
 //!
 //! The record doesn't depend on the reader's code, so it is computed when a check first fails and
 //! then kept in `target/`. The program is compiled with `rustc` directly, from the libraries that
