@@ -97,7 +97,8 @@ impl PrefixCache {
     // part 2: keep and evict
 
     /// Records the full blocks of a sequence, as far as the cache holds them. `tokens`
-    /// is the whole text. A hash that is already known keeps its block.
+    /// is the whole text. A hash that is already known keeps its block. If it is known for another
+    /// text (other tokens, another parent or salt), nothing from there on is recorded.
     pub fn remember(&mut self, cache: &PagedCache, sequence: usize, tokens: &[u32], salt: &str) {
         let Some(table) = cache.tables.get(&sequence) else { return };
         let held = &tokens[..table.len.min(tokens.len())];
@@ -107,7 +108,10 @@ impl PrefixCache {
         let mut parent = None;
         let blocks = held.chunks_exact(cache.block_size);
         for ((hash, tokens), block) in hashes.into_iter().zip(blocks).zip(&table.blocks) {
-            if self.known.get(&hash).is_some_and(|known| known.tokens != tokens) {
+            let is_other = |known: &KnownBlock| {
+                known.tokens != tokens || known.parent != parent || known.salt != salt
+            };
+            if self.known.get(&hash).is_some_and(is_other) {
                 break; // a collision: what follows would be found after the other text
             }
             let is_new = !self.known.contains_key(&hash) && !self.hash_of.contains_key(block);

@@ -27,6 +27,8 @@ checks::tests! {
     task_22_3_free_blocks_leave_the_free_list => day::free_blocks_leave_the_free_list,
     task_22_4_full_blocks_become_known => day::full_blocks_become_known,
     task_22_4_a_known_hash_keeps_its_block => day::a_known_hash_keeps_its_block,
+    task_22_4_what_follows_a_collision_is_not_remembered =>
+        day::what_follows_a_collision_is_not_remembered,
     task_22_5_what_will_be_overwritten_is_forgotten => day::what_will_be_overwritten_is_forgotten,
     task_22_5_evicting_a_copy_forgets_nothing => day::evicting_a_copy_forgets_nothing,
     task_22_5_no_text_gets_another_ones_blocks => day::no_text_gets_another_ones_blocks,

@@ -32,6 +32,8 @@ pub enum Do {
     Lookup(Vec<u32>, &'static str),
     /// Replaces the tokens that are recorded for block `.0`, as if another text had its hash.
     Forge(u32, Vec<u32>),
+    /// Replaces the salt that is recorded for block `.0`.
+    ForgeSalt(u32, &'static str),
 }
 
 /// The state after an operation.
@@ -128,6 +130,13 @@ macro_rules! implementation {
                         day::Do::Evict(n) => prefixes.evict(&cache.pool, *n),
                         day::Do::Lookup(tokens, salt) => {
                             found = prefixes.lookup(tokens, block_size, salt);
+                        }
+                        day::Do::ForgeSalt(block, salt) => {
+                            for known in prefixes.known.values_mut() {
+                                if known.block == *block {
+                                    known.salt = salt.to_string();
+                                }
+                            }
                         }
                         day::Do::Forge(block, tokens) => {
                             for known in prefixes.known.values_mut() {
@@ -393,6 +402,27 @@ pub fn a_known_hash_keeps_its_block(day: &Day) -> Outcome {
     let known = last(day, 5, &the_same_text_twice()).map(|seen| seen.known);
     equal(&format!("{input}: known blocks"), known, &vec![(0, text(1, 4))])
         .likely("one block for each hash: the first one stays")
+}
+
+pub fn what_follows_a_collision_is_not_remembered(day: &Day) -> Outcome {
+    for tokens in [text(200, 4), text(1, 4)] {
+        // The first block's entry belongs to another text: to other tokens, or to another salt.
+        let forged = tokens == text(200, 4);
+        let salt = if forged { "" } else { "x" };
+        let mut script = vec![Do::Know(text(1, 4), "")];
+        script.push(if forged { Do::Forge(0, tokens) } else { Do::ForgeSalt(0, salt) });
+        script.extend([Do::Hold(1, text(1, 9), ""), Do::Remember(1, text(1, 9), "")]);
+        let known = last(day, 9, &script).map(|seen| seen.known.len());
+        let what = if forged { "holds other tokens" } else { "belongs to another salt" };
+        let input = format!(
+            "blocks of 4; the first block's hash is known, and its entry {what}; 1 to 9 is held \
+             and remembered: known blocks"
+        );
+        equal(&input, known, &1).likely(
+            "a text that begins like the other one would find what comes after this collision",
+        )?;
+    }
+    Ok(())
 }
 
 // 22.5
