@@ -56,6 +56,7 @@ fn squares<S: Simd>(simd: S, rows: &[&[f32]; MAX_LANES], panel: usize, out: &mut
 }
 
 /// A vector type of `N` lanes with a transpose, and `P` panels to a group.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 trait Transpose<const N: usize, const P: usize>: Simd {
     /// Returns a transposed square.
     fn transposed(self, square: [Self::f32s; N]) -> [Self::f32s; N];
@@ -64,6 +65,7 @@ trait Transpose<const N: usize, const P: usize>: Simd {
 /// Packs all whole squares of `N` rows by `N` numbers. Returns the number of packed numbers of each
 /// row.
 #[inline(always)]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn all_squares<S: Transpose<N, P>, const N: usize, const P: usize>(
     simd: S,
     rows: &[&[f32]; MAX_LANES],
@@ -89,6 +91,7 @@ fn all_squares<S: Transpose<N, P>, const N: usize, const P: usize>(
 /// Neither loads nor stores of a square can panic: then it would be kept in memory, not in
 /// registers. All bounds are checked before the loop.
 #[inline(always)]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn some_squares<S: Transpose<N, P>, const N: usize, const P: usize, const C: usize>(
     simd: S,
     rows: &[&[f32]; MAX_LANES],
