@@ -150,8 +150,8 @@ pub fn report(times: &Times) -> Result<()> {
     let (model, tokenizer) = (model("story-3m")?, tokenizer()?);
     println!(
         "{CONVERSATIONS} conversations: a system prompt of {SYSTEM} tokens, questions of \
-         {QUESTION}, answers of {ANSWER}\n(prompt tokens computed, blocks in use at most, median time to first \
-         token)"
+         {QUESTION}, answers of {ANSWER}\n(prompt tokens computed, blocks in use at most, median \
+         time to first token)"
     );
     for (way, salts) in WAYS {
         let turns = serve(&*model, &tokenizer, salts)?;

@@ -31,7 +31,7 @@ pub fn forward_with_hidden(
         x = layer.forward(&x, step, cos_sin.as_ref(), cache)?;
     }
     let x = step.chosen(&x)?;
-    // The head norms the states itself; they are normed a second time for whoever wants to see them.
+    // The head norms the states itself. They are normed a second time here, to be returned.
     Ok((model.head(&x)?, Some(model.norm.forward(&x)?)))
 }
 
