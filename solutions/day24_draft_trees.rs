@@ -243,7 +243,8 @@ pub fn target_probs(
     let drafted = path[1..].iter().map(|node| tree.tokens[*node]);
     let tokens: Vec<u32> = input.tokens.iter().copied().chain(drafted).collect();
     let mut logits = raw.to_vec();
-    if !(node > 0 && input.eos.contains(&tree.tokens[node])) {
+    let has_ended = path[1..].iter().any(|node| input.eos.contains(&tree.tokens[*node]));
+    if !has_ended {
         let remaining = input.remaining - tree.depths[node];
         let now = ProcessorInput { tokens: &tokens, remaining, ..input };
         process_all(&sequence.request.processors, &now, &mut logits)?;

@@ -26,6 +26,9 @@ checks::tests! {
     task_24_5_the_state_of_the_last_accepted_token => day::the_state_of_the_last_accepted_token,
     task_24_5_the_text_ends_inside_a_block => day::the_text_ends_inside_a_block,
     task_24_5_blocks_are_counted => day::blocks_are_counted,
+    task_24_5_each_node_is_processed_in_its_own_context =>
+        day::each_node_is_processed_in_its_own_context,
+    task_24_5_no_processor_runs_after_an_eos => day::no_processor_runs_after_an_eos,
     task_24_6_every_earlier_place_is_a_branch => day::every_earlier_place_is_a_branch,
     task_24_6_a_story_by_n_grams => day::a_story_by_n_grams,
     task_24_7_a_sampled_walk_by_hand => day::a_sampled_walk_by_hand,

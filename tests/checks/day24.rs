@@ -10,7 +10,9 @@ use candecode::day13_speculative::one_hot;
 use candecode::kit::draft::{Counts, DraftTree, TreeDrafter, Walk};
 use candecode::kit::rng::RequestRng;
 use candecode::kit::Weight;
-use candecode::kit::{Cache, FinishReason, Logits, LogitsProcessor, Model, ModelConfig, NoCache};
+use candecode::kit::{
+    named, Cache, FinishReason, Logits, LogitsProcessor, Model, ModelConfig, NoCache,
+};
 use candecode::kit::{ProcessorInput, Request, Step, Token, Tokenizer, View};
 use candle_core::{bail, Device, Result, Tensor};
 use std::cell::RefCell;
@@ -699,6 +701,98 @@ pub fn blocks_are_counted(day: &Day) -> Outcome {
         Ok(decoder.counts()),
         &want,
     )
+}
+
+/// Drafts the same tree every time.
+struct Always(DraftTree);
+
+impl TreeDrafter for Always {
+    fn draft(
+        &mut self,
+        _: &ProcessorInput,
+        _: &[usize],
+        _: Option<&Tensor>,
+        _: &mut dyn FnMut() -> f32,
+    ) -> Result<DraftTree> {
+        Ok(self.0.clone())
+    }
+}
+
+/// The texts that a processor was asked about, each with the number of tokens that remained.
+type Asked = Rc<RefCell<Vec<(Vec<u32>, usize)>>>;
+
+/// Decodes one block after 0, 1 with the tree 1 → (2, 3 → (1, 0)), greedily, with this EOS. The
+/// target prefers 3 after 1, and 1 after 3. Returns the tokens, and what the processor was asked
+/// about. It doubles the logits, and allows nothing after `forbidden`.
+fn one_block(
+    day: &Day,
+    eos: &[u32],
+    forbidden: Option<u32>,
+) -> Result<(Vec<Token>, Vec<(Vec<u32>, usize)>)> {
+    let (tokenizer, asked) = (Tokenizer::empty(), Asked::default());
+    let model = Witness::new(4, 64, 40, table);
+    let mut request = request(&model, &[0, 1], 5);
+    request.eos_token_ids = eos.to_vec();
+    let seen = asked.clone();
+    request.processors = vec![named("doubles", move |cx: &ProcessorInput, logits: &mut [f32]| {
+        seen.borrow_mut().push((cx.tokens.to_vec(), cx.remaining));
+        logits.iter_mut().for_each(|logit| *logit *= 2.0);
+        if cx.tokens[2..].iter().any(|id| Some(*id) == forbidden) {
+            logits.fill(f32::NEG_INFINITY);
+        }
+        Ok(())
+    })];
+    let setup = Setup {
+        model: &model,
+        tokenizer: &tokenizer,
+        request,
+        drafter: Box::new(Always(tree(1, &[(0, 2), (0, 3), (2, 1), (2, 0)]))),
+        shape: vec![2, 2],
+        rng: None,
+    };
+    let tokens = (day.decoder)(setup)?.block()?;
+    Ok((tokens, asked.take()))
+}
+
+pub fn each_node_is_processed_in_its_own_context(day: &Day) -> Outcome {
+    let what = "after 0, 1 the tree 1 → (2, 3 → (1, 0)); the target wants 3, then 1, then 3";
+    let (tokens, asked) = one_block(day, &[], None)?;
+    equal(&format!("{what}: the tokens"), Ok(ids(&tokens)), &vec![3, 1, 3])?;
+    let want = vec![(vec![0, 1], 5), (vec![0, 1, 3], 4), (vec![0, 1, 3, 1], 3)];
+    equal(&format!("{what}: what a processor saw: text, tokens that remain"), Ok(asked), &want)
+        .likely("a node's processors see the text up to that node, and nothing of its siblings")?;
+    // The logarithms of .4, .6 and .4: a doubled logit would show here.
+    let want: Vec<f32> = [0.4f32, 0.6, 0.4].map(f32::ln).to_vec();
+    let got: Vec<f32> = tokens.iter().map(|token| token.logprob).collect();
+    close(
+        &format!("{what}: log-probabilities"),
+        Tensor::new(got, &Device::Cpu),
+        &Tensor::new(want, &Device::Cpu)?,
+        1e-5,
+    )
+    .likely("a log-probability is the target's own, from before the processors")
+}
+
+pub fn no_processor_runs_after_an_eos(day: &Day) -> Outcome {
+    let what = "the tree 1 → (2, 3 → (1, 0)), 3 is EOS, and a processor allows nothing after it";
+    let (tokens, asked) = one_block(day, &[3], Some(3))?;
+    let end = tokens.last().and_then(|token| token.finish);
+    equal(
+        &format!("{what}: the tokens, and the end"),
+        Ok((ids(&tokens), end)),
+        &(vec![3], Some(FinishReason::Eos)),
+    )
+    .likely("below an EOS no token will ever be written, so no rule applies there")?;
+    equal(&format!("{what}: what it saw"), Ok(asked), &vec![(vec![0, 1], 5)])?;
+    let what = "the same tree, and 1, with which the prompt ends, is EOS";
+    let (tokens, asked) = one_block(day, &[1], None)?;
+    let want = (vec![3, 1], vec![(vec![0, 1], 5), (vec![0, 1, 3], 4)]);
+    equal(
+        &format!("{what}: the tokens, and what a processor saw"),
+        Ok((ids(&tokens), asked)),
+        &want,
+    )
+    .likely("the root is the prompt's last token: an EOS there ends nothing")
 }
 
 fn input(tokens: &[u32]) -> ProcessorInput<'_> {
