@@ -413,8 +413,11 @@ fn loop_day(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Parses a value of `--block-size`.
-fn block_size(text: &str) -> Result<usize, String> {
+/// Parses a value of `--block-size`, here and in the server: a divisor of 64.
+///
+/// # Errors
+/// If it isn't one.
+pub fn block_size(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(size) if size > 0 && 64 % size == 0 => Ok(size),
         _ => Err("a block holds 1, 2, 4, 8, 16, 32 or 64 positions".to_string()),

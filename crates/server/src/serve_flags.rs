@@ -2,6 +2,7 @@
 
 use anyhow::{bail, ensure, Result};
 use axum::http::Uri;
+use candecode::cli::flags::block_size;
 use candecode::cli::memory_check;
 use candecode::engine::operations::Kernels;
 use candecode::formats::hub::DEFAULT_MODEL;
@@ -98,14 +99,6 @@ pub struct ServeFlags {
 /// Returns a parser for integers from `least` to `most`.
 fn in_range(least: u64, most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(least..=most)
-}
-
-/// Parses a block size.
-fn block_size(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(size) if size > 0 && 64 % size == 0 => Ok(size),
-        _ => Err("a block holds 1, 2, 4, 8, 16, 32 or 64 positions".to_string()),
-    }
 }
 
 /// Parses a page's origin, or `*`.
