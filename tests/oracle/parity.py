@@ -159,24 +159,24 @@ for what, run in ROWS:
     print(lines[-1], flush=True)
 
 versions = ", ".join(f"{package} {importlib.metadata.version(package).split('+')[0]}" for package in ("torch", "transformers"))
+verdict = "and all are equal" if all_equal else "**and not all are equal**"
 text = f"""# Parity
 
-Is what this engine writes really what transformers would have written? This page is the evidence, for whoever doubts it, and for
-those who change the engine and want to be sure that it's still true. You need none of it to follow the course.
+Does this engine really write what transformers would have written? This page is the evidence, for anyone who doubts it and for
+anyone who changes the engine and wants to be sure it's still true. You don't need any of it to follow the course.
 
-We gave the same prompts to `cargo xtask run` and to transformers' `generate`, in 32-bit floats, with the settings in the first
-column. Each cell counts the texts in which *every* token is identical; for beams, their scores are equal as well, to 0.0001. There
-are {count} comparisons, and {"all of them are equal" if all_equal else "**not all of them are equal**"}.
+We ran the same prompts through `cargo xtask run` and transformers' `generate`, in 32-bit floats, with the settings in the first
+column. Each cell counts the texts in which *every* token is identical; for beams, the scores are equal as well, to 0.0001. {count}
+comparisons were made, {verdict}.
 
-Greedy decoding and beams were run on three prompts, sampling with ten seeds. How can two programs draw the same random tokens? Over
-there the seed was set with `torch.manual_seed(seed)`, and here with `--rng torch --seed seed`, because day 8 brings PyTorch's
-generator with it. There's one trap in such a comparison: if you sample with transformers and don't mention `top_k`, it silently
-takes 50. We gave it `top_k=0`.
+Greedy decoding and beams ran on three prompts, sampling with ten seeds. Two programs can draw the same random tokens because day 8
+implements PyTorch's generator: transformers' seed was set with `torch.manual_seed(seed)`, ours with `--rng torch --seed seed`. One
+trap in such a comparison: if you sample with transformers and don't mention `top_k`, it silently uses 50. We passed `top_k=0`.
 
-There's one difference that no cell shows: if a stop string begins inside the prompt and ends in the completion, transformers stops
-there, whereas we look at the completion only, as vLLM and the OpenAI protocol do.
+One difference isn't in the table. If a stop string begins inside the prompt and ends in the completion, transformers stops there. We
+look only at the completion, as vLLM and the OpenAI protocol do.
 
-The table is made by `tests/oracle/parity.py`, with {versions}. The results that the checks of the days compare with
+`tests/oracle/parity.py` makes the table, with {versions}. The results that the days' checks compare with
 are stored in `tests/oracle/*.json`, each with the smallest margin by which one of its tokens was chosen.
 
 | settings | {" | ".join(f"`{name}`" for name in STORY)} |
