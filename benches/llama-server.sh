@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds llama.cpp's llama-server, for `cargo xtask bench serve` to run beside ours, from the sources that the source package
+# Builds llama.cpp's llama-server, for `cargo xtask bench serve` to compare with ours, from the sources in the source package
 # of llama-cpp-python carries: the version that the other benchmarks pin. It takes some minutes, and needs a C++ compiler.
 # usage, in the repository's root:  benches/llama-server.sh [DIR]      leaves DIR/bin/llama-server (target/llama-server)
 # A model for both servers, with the same weights to the last bit:

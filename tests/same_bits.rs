@@ -81,7 +81,7 @@ fn in_pages(model: &dyn Model, block_size: usize) -> Vec<u32> {
     line(model, &mut cache, &[(3, &text[149..])]).remove(0)
 }
 
-/// The logits after the text, whose first blocks another text has computed.
+/// The logits after the text, with its first blocks computed by another text.
 fn from_a_prefix(model: &dyn Model) -> Vec<u32> {
     let (text, mut cache, mut prefixes) = (text(), pages(model, 16), PrefixCache::new());
     let first = [&text[..100], &other()[..20]].concat();

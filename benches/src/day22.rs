@@ -20,7 +20,7 @@ const ANSWER: usize = 48;
 const BLOCKS: usize = 1024;
 const BLOCK_SIZE: usize = 16;
 
-/// What both days' batches can do.
+/// The operations that both days' batches have in common.
 trait Runs<'a> {
     fn add(&mut self, sequence: Sequence<'a>);
     fn step(&mut self) -> candle_core::Result<Vec<Token>>;
@@ -62,7 +62,7 @@ struct Turn {
     waits: Vec<f64>,
     /// Prompt tokens.
     asked: usize,
-    /// How many of them were computed.
+    /// The number of them that were computed.
     computed: usize,
     /// The largest number of blocks in use.
     blocks: usize,

@@ -89,7 +89,7 @@ fn flags_are_sent_under_the_protocols_names() {
     assert_eq!(sent, want);
 }
 
-/// What is left out is not off everywhere: so it is said.
+/// Servers have different defaults for fields left out, so they're always sent.
 #[test]
 fn vllm_is_told_what_its_generation_config_would_fill_in() {
     let sent = body("vllm", &["--temperature", "1"]);

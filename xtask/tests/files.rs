@@ -94,7 +94,7 @@ fn reset_keeps_a_copy_and_undo_brings_it_back() {
     assert!(fake.say(&["reset", "0"]).0.contains("is the stub again"));
     assert!(fake.read(DAY).contains("todo!"));
 
-    // What is no copy of a day is not listed.
+    // Files that aren't copies of a day aren't listed.
     fake.write(".candecode/backup/.DS_Store", "no folder");
     fake.write(".candecode/backup/2999-01-01T00-00-00Z/src/.day00_one.rs.swp", "stray");
     let (out, _, _) = fake.say(&["reset", "--undo"]);

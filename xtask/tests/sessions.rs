@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const DAY: &str = "src/day01_two.rs";
 
-/// What the reader wrote: lines that are in no stub and no reference.
+/// The reader's work: lines that are in neither the stub nor the reference.
 const LINES: [&str; 3] =
     ["// I think that two is twice one.", "sum(one(), one())", "fn sum(a: u32, b: u32) -> u32 {"];
 

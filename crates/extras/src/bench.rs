@@ -11,7 +11,7 @@ use xtask::repo::Repo;
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub struct Bench {
-    /// What to measure, and how: `cargo xtask bench --help` lists it
+    /// The measurement and its options; `cargo xtask bench --help` lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }

@@ -9,7 +9,7 @@ macro_rules! unrolled {
     ($i:ident in $n:expr => $body:block) => {
         unrolled!(@ $i $n, $body, 0 1 2 3 4 5 6 7)
     };
-    // At most 16: for arrays whose length is generic, or 16.
+    // Up to 16 iterations, for bounds that are generic parameters.
     ($i:ident in $n:expr, at most 16 => $body:block) => {
         unrolled!(@ $i $n, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };

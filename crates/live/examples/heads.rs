@@ -1,4 +1,4 @@
-//! All 36 heads of `story-3m` for ten sentences, which the figure of day 1 shows beside the four of
+//! All 36 heads of `story-3m` for ten sentences, which day 1's figure shows next to the four of
 //! `story-230k`: `book/src/live/heads.js`. (The model itself would be five megabytes.)
 //!
 //! ```console

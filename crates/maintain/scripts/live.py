@@ -39,7 +39,7 @@ GOLDENS = ROOT / "tests/oracle/live.json"
 BUDGETS = {"lessons": 1_050_000, "model": 500_000}
 STILLS = {"sampler": "day08_bench", "scheduler": "day15_bench"}
 
-# Text that nobody planned for, put into every text input of a figure.
+# Unexpected text, typed into every text input of a figure.
 BAD = ["", " ", "🐈‍⬛👩‍👩‍👧", "שלום עולם, مرحبا", "a\u0301\u0000b", "<b>&amp;</b>", "word " * 2000, "xylophonqq"]
 
 
@@ -151,7 +151,7 @@ def drive(page, name, touch, say):
     drags = figure.locator("svg .live-drag")
     if drags.count():
         drags.first.scroll_into_view_if_needed()
-        # While a picture is drawn anew its parts have no place.
+        # While a picture is redrawn its parts have no place.
         box = until(page, drags.first.bounding_box)
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         labels = lambda: drags.evaluate_all(
@@ -170,7 +170,7 @@ def drive(page, name, touch, say):
         page.mouse.up()
         alive(page, name)
         seen.add(words(page, name))
-        # The picture is drawn anew while a part is dragged or stepped: it follows, and keeps the focus.
+        # The picture is redrawn while a part is dragged or stepped: the part follows and keeps the focus.
         drags.first.focus()
         held = page.evaluate("document.activeElement.dataset.act")
         for key in ("ArrowRight", "ArrowRight", "ArrowLeft"):
@@ -192,7 +192,7 @@ HURRY = """async (name) => {
   const parts = (kind) => [...place.querySelectorAll(`.live-picture .live-${kind}`)];
   const wait = (ms) => new Promise((done) => setTimeout(done, ms));
   let turn = 0;
-  // The picture is drawn anew all the time, so each part is looked for when it is its turn.
+  // The picture is redrawn all the time, so each part is looked up when its turn comes.
   const touch = (dragging) => {
     for (const where of [0, 0.35, 0.6, 0.999]) {
       const pick = (all) => all[Math.floor(((where + turn * 0.13) % 1) * all.length)];

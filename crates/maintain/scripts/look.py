@@ -23,7 +23,7 @@ BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stab
             "/Applications/Chromium.app/Contents/MacOS/Chromium",
             "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"]
 
-# What only a browser can measure. Returns a list of complaints.
+# Measures what needs a browser, and returns a list of complaints.
 MEASURE = r"""
 async () => {
   await document.fonts.ready;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::path::Path;
 use xtask::repo::Repo;
 
-/// What became of the mutants of a day.
+/// The outcome of a day's mutants.
 #[derive(Deserialize)]
 struct Report {
     counts: Counts,
@@ -17,7 +17,7 @@ struct Counts {
     survived: usize,
 }
 
-/// A change that no check notices, and why it is no mistake.
+/// A change that no check catches, and the reason why it isn't a mistake.
 #[derive(Deserialize)]
 struct Survivor {
     line: String,

@@ -12,7 +12,7 @@ use Value::{Array, Bool, String, F32, I32, U32};
 type Metadata = Vec<(&'static str, Value)>;
 type Tensors = Vec<(std::string::String, QTensor)>;
 
-/// What llama.cpp calls a tensor of a Qwen 2.
+/// llama.cpp's name for a Qwen 2 tensor.
 fn renamed(name: &str) -> std::string::String {
     let mut name = name.replace("model.layers.", "blk.").replace("model.", "");
     for (from, to) in [

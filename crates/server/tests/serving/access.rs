@@ -1,4 +1,4 @@
-//! Who may ask, and where the server listens.
+//! Access: which clients get an answer, and where the server listens.
 
 use crate::running_server::{read_some, Server};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What clients and machines do to a server, and that the others do not notice.
+//! Misbehaving clients and machines, and that other clients don't notice.
 
 use crate::running_server::{body, read_some, with, Server};
 use serde_json::{json, Value};
@@ -15,7 +15,7 @@ fn well(server: &Server) {
     assert!(!text.is_empty());
 }
 
-/// A text that lasts: the model's whole context, whatever it would like to end.
+/// A long text: the model's whole context, with no early end.
 fn long() -> Value {
     body("Once", &json!({"max_tokens": 500, "ignore_eos": true, "stream": true}))
 }
@@ -162,7 +162,7 @@ fn a_thousand_idle_connections_keep_nobody_out() {
             Err(_) => break, // this machine has no more
         }
     }
-    // What has been idle for a moment makes room for a new client.
+    // A connection that has been idle for a moment makes room for a new client.
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(server.get("/health").0, 200);
     assert_eq!(server.text("Once upon a time", &json!({})), whole);

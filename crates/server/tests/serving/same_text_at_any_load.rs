@@ -4,7 +4,7 @@ use crate::running_server::{body, Server};
 use serde_json::{json, Value};
 use std::sync::Arc;
 
-/// Requests at once: as many rows as the server runs, and then some that wait.
+/// Concurrent requests: enough to fill the server, and a few more that wait.
 const TOGETHER: usize = 32;
 
 /// Prompts of many lengths, from one word to some hundred tokens.
