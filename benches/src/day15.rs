@@ -4,6 +4,7 @@ use crate::plot;
 use crate::shared::{batch_cache, model, request, tokenizer};
 use crate::times::Times;
 use anyhow::Result;
+use candecode::cli::score::trace as mix;
 use candecode::day12_batching::{generate_batch, BatchCache};
 use candecode::day15_scheduler::Scheduler;
 use candecode::kit::{Batch, Cache, Model, ModelConfig, Step, Tokenizer};
@@ -13,13 +14,6 @@ use std::fmt::Write as _;
 
 /// Maximum number of rows in a batch.
 const SIZE: usize = 8;
-
-/// Returns 24 prompts, each with its number of new tokens. Every fourth request is long (48 to 64),
-/// the rest are short (4 to 16).
-pub fn mix() -> Vec<(Vec<u32>, usize)> {
-    let wants = |i: usize| if i.is_multiple_of(4) { 48 + 7 * i % 17 } else { 4 + 5 * i % 13 };
-    (0..24).map(|i| ((300..304 + i as u32 % 6).collect(), wants(i))).collect()
-}
 
 /// Serves the mix in static batches, each run until all of its requests have finished.
 fn fixed(model: &dyn Model, tokenizer: &Tokenizer, mix: &[(Vec<u32>, usize)]) -> Result<()> {

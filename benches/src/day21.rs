@@ -1,10 +1,10 @@
 //! Day 21: day 15's requests in a cache of a given number of positions, as one rectangle and in
 //! pages.
 
-use crate::day15::mix;
 use crate::shared::{model, request, tokenizer};
 use crate::times::Times;
 use anyhow::Result;
+use candecode::cli::score::trace as mix;
 use candecode::day07_greedy::Sequence;
 use candecode::day12_batching::BatchCache;
 use candecode::day15_scheduler::Scheduler;

@@ -1,10 +1,10 @@
 //! Day 23: the longest gap between two tokens of running texts while a long prompt arrives, and a
 //! pool with too few blocks.
 
-use crate::day15::mix;
 use crate::shared::{model, request, tokenizer};
 use crate::times::Times;
 use anyhow::{ensure, Result};
+use candecode::cli::score::trace as mix;
 use candecode::day12_batching::BatchCache;
 use candecode::day15_scheduler::Scheduler;
 use candecode::day21_pages::PagedCache;

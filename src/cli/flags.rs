@@ -360,6 +360,9 @@ pub struct Args {
     /// The day whose loop runs: day6, day7, day10 to day13, day15, day21 or day24
     #[arg(long = "loop", value_name = "DAY", value_parser = loop_day)]
     pub loop_day: Option<usize>,
+    /// Replay the trace of `cargo xtask list --score` with this day's loop, and do nothing else
+    #[arg(long, value_name = "DAY", hide = true)]
+    pub score: Option<usize>,
 }
 
 impl Args {

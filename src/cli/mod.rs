@@ -9,5 +9,6 @@ pub mod memory_check;
 pub mod output;
 pub mod plan;
 pub mod run;
+pub mod score;
 pub mod text_input;
 pub mod weight_format;

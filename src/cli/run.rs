@@ -4,7 +4,8 @@ use crate::cli::flags::{Args, CacheName, Format};
 use crate::cli::output::{show, Output};
 use crate::cli::plan::{prompt_texts, Plan};
 use crate::cli::weight_format::{self, weight_format, ModelLoad};
-use crate::cli::{chat_terminal, endpoint, generation_config, interrupt, memory_check, text_input};
+use crate::cli::{chat_terminal, endpoint, generation_config, interrupt, memory_check};
+use crate::cli::{score, text_input};
 use crate::day05_model::Transformer;
 use crate::day24_draft_trees::MedusaHeads;
 use crate::days;
@@ -52,6 +53,10 @@ fn answer_without_model(args: &Args) -> Result<Option<u8>> {
     kernels::check_instruction_set().map_err(usage)?;
     if args.models {
         show(&hub::list()?)?;
+        return Ok(Some(0));
+    }
+    if let Some(day) = args.score {
+        show(&format!("{}\n", score::score(day)?))?;
         return Ok(Some(0));
     }
     if args.find {

@@ -19,6 +19,17 @@ pub enum End {
     TimedOut,
 }
 
+impl End {
+    /// Describes how the child ended.
+    pub fn words(&self) -> String {
+        match self {
+            End::Exit(code) => format!("exit code {code}"),
+            End::Died(why) => why.clone(),
+            End::TimedOut => "it was still running at the time limit".to_string(),
+        }
+    }
+}
+
 /// A child's output, and how it ended.
 #[derive(Debug)]
 pub struct Outcome {

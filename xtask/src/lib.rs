@@ -11,6 +11,7 @@ pub mod git;
 pub mod host;
 pub mod progress;
 pub mod repo;
+pub mod score;
 pub mod stubs;
 pub mod term;
 

@@ -107,7 +107,7 @@ fn the_list_says_whose_code_it_is_and_what_was_checked() {
     let (out, _, _) = fake.say(&["list"]);
     let want = "  ○ not written       day 0  one                    0 of 1 tasks
   ○ not written       day 1  two                    0 of 2 tasks
-0 of 3 tasks, 0 of 2 days done; a day's tasks: cargo xtask list day0
+0 of 2 days yours, 0 of 3 tasks; a day's tasks: cargo xtask list day0
 Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
 ";
     assert_eq!(out, want);
@@ -134,7 +134,7 @@ Next: task 0.1 in src/day00_one.rs, then cargo xtask check day0
         out.contains("✓ passed            day 0  one                    1 of 1 tasks"),
         "{out}"
     );
-    assert!(out.contains("3 of 3 tasks, 2 of 2 days done;"), "{out}");
+    assert!(out.contains("1 of 2 days yours, 3 of 3 tasks;"), "{out}");
     assert!(out.ends_with("\nEvery core task is done.\n"), "{out}");
 
     fake.write("tests/oracle/day00.json", "{}");

@@ -52,7 +52,7 @@ fn the_keys_do_what_they_say() {
     session.send("h");
     session.sees("error: xtask/hints.toml: task 1.2 has no `question`");
     session.send("l");
-    session.sees("0 of 3 tasks, 0 of 2 days done");
+    session.sees("0 of 2 days yours, 0 of 3 tasks");
     session.send("n");
     session.sees("── day 0: one ──");
     session.send("n");

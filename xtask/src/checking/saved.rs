@@ -45,6 +45,13 @@ impl Inputs {
         add(&repo.root.join(day.src()), &mut hasher);
         format!("{:016x}", hasher.finish())
     }
+
+    /// Returns the fingerprint of all days' current state.
+    pub fn state(&self, repo: &Repo) -> String {
+        let mut hasher = DefaultHasher::new();
+        repo.days.iter().for_each(|day| self.key(repo, day).hash(&mut hasher));
+        format!("{:016x}", hasher.finish())
+    }
 }
 
 /// Saves the outcome of a day's checks. The key is computed before the build, so a file that

@@ -203,6 +203,7 @@ fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     if let Some(command) = run.day.hear(repo) {
         say!("Hear it: {command}");
     }
+    offer_score(&run.day, open.is_empty());
     match repo.days.iter().find(|day| day.number > number) {
         Some(day) => say!("Next: day {}, {}\n", day.number, day.chapter()),
         None => say!("That was the last day.\n"),
@@ -210,12 +211,19 @@ fn next(repo: &Repo, part: Option<u32>, run: &DayRun) -> Result<bool> {
     Ok(true)
 }
 
+/// Offers to measure the reader's engine, from the first day that makes a difference to it on.
+pub fn offer_score(day: &Day, written: bool) {
+    if written && day.number >= 10 {
+        say!("See what it is worth: cargo xtask list --score");
+    }
+}
+
 /// Builds the engine as `run` would, and returns whether the day fits. The day's checks only
 /// compile it against the reference's types, so they can't show whether the engine compiles with
 /// it.
 pub fn fits(repo: &Repo, day: &Day) -> Result<bool> {
     let number = day.number;
-    match run_engine::build_mix(repo)? {
+    match run_engine::build_mix(repo)?.0 {
         Built::Done(_) => {
             say!("It fits: `cargo xtask run` has it now.");
             Ok(true)

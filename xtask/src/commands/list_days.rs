@@ -5,8 +5,8 @@ use crate::checking::saved::Inputs;
 use crate::checking::table;
 use crate::progress::{self, DayProgress, Progress};
 use crate::repo::Repo;
-use crate::say;
 use crate::term::{paint, Colour};
+use crate::{say, score};
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
@@ -17,27 +17,36 @@ pub struct List {
     /// The tasks of this day
     #[arg(value_name = "DAY")]
     day: Option<String>,
+    /// Replay 24 requests with your days: passes, tokens per second, and the last score next to it
+    #[arg(long, conflicts_with = "day")]
+    score: bool,
 }
 
 /// Runs `list`. It doesn't run any checks: tasks that changed since their last one are "not
 /// checked".
 ///
 /// # Errors
-/// Bad usage, or a file of the repository that can't be read.
+/// Bad usage, a file of the repository that can't be read, or an engine that can't be measured.
 pub fn run(repo: &Repo, args: &List) -> Result<ExitCode> {
     let only = args.day.as_ref().map(|day| repo.day(day)).transpose()?;
-    let days = progress::all_days(repo, &Inputs::read(repo))?;
+    let inputs = Inputs::read(repo);
+    let days = progress::all_days(repo, &inputs)?;
+    if args.score {
+        score::measure(repo, &inputs)?;
+    }
     let shown = days.iter().find(|day| only.is_some_and(|only| *only == day.day));
     let next_day = shown.filter(|day| !day.done()).or_else(|| progress::next(&days));
     match shown {
         Some(day) => {
             tasks(day);
-            say!("Its chapter: {}\n{}", day.day.chapter(), sum(&days));
+            say!("Its chapter: {}\n{}", day.day.chapter(), sum(&days, None));
         }
+        None if args.score => say!("{}", sum(&days, None)),
         None => {
             days.iter().for_each(overview);
             let example = next_day.or(days.first()).map_or(0, |day| day.day.number);
-            say!("{}; a day's tasks: cargo xtask list day{example}", sum(&days));
+            let score = score::line(repo, &inputs);
+            say!("{}; a day's tasks: cargo xtask list day{example}", sum(&days, score));
         }
     }
     say!("{}", next(next_day));
@@ -78,12 +87,13 @@ fn tasks(day: &DayProgress) {
     }
 }
 
-/// Summarizes progress through the whole course.
-pub fn sum(days: &[DayProgress]) -> String {
+/// Summarizes progress through the whole course, with the last score if there is one.
+pub fn sum(days: &[DayProgress], score: Option<String>) -> String {
     let tasks = || days.iter().flat_map(|day| &day.tasks);
     let passed = tasks().filter(|(_, status)| *status == Some(Status::Passed)).count();
-    let done = days.iter().filter(|day| day.begun() && day.done()).count();
-    format!("{passed} of {} tasks, {done} of {} days done", tasks().count(), days.len())
+    let yours = days.iter().filter(|day| day.begun() && day.done() && !day.given).count();
+    let score = score.map_or(String::new(), |score| format!(", {score}"));
+    format!("{yours} of {} days yours, {passed} of {} tasks{score}", days.len(), tasks().count())
 }
 
 /// Returns the next step, with its command.

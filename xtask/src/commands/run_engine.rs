@@ -148,13 +148,15 @@ fn written(repo: &Repo) -> Result<Mix> {
     Ok(Mix { mine, open })
 }
 
-/// Builds the engine as `cargo xtask run` would without flags.
+/// Builds the engine as `cargo xtask run` would without flags, and also returns the days that are
+/// the reader's in it.
 ///
 /// # Errors
 /// Same as [`run`].
-pub fn build_mix(repo: &Repo) -> Result<Built> {
+pub fn build_mix(repo: &Repo) -> Result<(Built, Vec<Day>)> {
     let said = "Building the engine with your days, as `cargo xtask run` does.";
-    build(repo, &Flags::default(), &written(repo)?, RUN.name, said)
+    let mix = written(repo)?;
+    Ok((build(repo, &Flags::default(), &mix, RUN.name, said)?, mix.mine))
 }
 
 /// Builds a program with a mix of days.

@@ -82,6 +82,13 @@ pub mod day01_two;
 
 const MAIN: &str = r#"fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|arg| arg == "--score") {
+        println!("a line of the reader's");
+        let two = candecode::day01_two::two();
+        print!("{{\"loop\": {}, \"whose\": \"all yours\", \"passes\": 9, \"tokens\": 6,", args[1]);
+        print!("\"positions\": 10, \"wasted\": 1, \"seconds\": 0.5, \"first token\": 0.25,");
+        return println!("\"texts\": [[{two}], [1]]}}");
+    }
     println!("program {args:?} threads {:?}", std::env::var("RAYON_NUM_THREADS"));
     if let Some(code) = args.iter().find_map(|arg| arg.strip_prefix("exit=")) {
         std::process::exit(code.parse().unwrap());

@@ -142,7 +142,7 @@ impl Session<'_> {
             if written && !check::fits(self.repo, &self.day)? {
                 return self.wait(&key, None);
             }
-            return self.go_on(&inputs);
+            return self.go_on(&inputs, written);
         }
         self.stays &= day.done();
         self.show(&day, &run);
@@ -150,12 +150,13 @@ impl Session<'_> {
     }
 
     /// Reports that the day is done and moves to the next one.
-    fn go_on(&self, inputs: &Inputs) -> Result<Step> {
+    fn go_on(&self, inputs: &Inputs, written: bool) -> Result<Step> {
         let number = self.day.number;
         say!("{}", paint(Colour::Green, &format!("✓ day {number} is done")));
         if let Some(command) = self.day.hear(self.repo) {
             say!("Hear it: {command}");
         }
+        check::offer_score(&self.day, written);
         let mut days = progress::all_days(self.repo, inputs)?;
         days.retain(|day| day.day != self.day);
         let Some(next) = progress::next(&days) else {
@@ -253,7 +254,7 @@ impl Session<'_> {
                 Some('l') => try_to(|| {
                     let days = progress::all_days(self.repo, &Inputs::read(self.repo))?;
                     days.iter().for_each(list_days::overview);
-                    say!("{}", list_days::sum(&days));
+                    say!("{}", list_days::sum(&days, None));
                     Ok(())
                 }),
                 Some('n') => {

@@ -1,0 +1,144 @@
+//! What the reader's engine is worth: one trace of 24 requests (day 15's), replayed by the engine.
+//!
+//! Scores are appended to a file in the target directory, one line of JSON each. A damaged line is
+//! skipped, and nothing ever rewrites the file.
+
+use crate::cargo::{self, Built};
+use crate::checking::saved::Inputs;
+use crate::child::{self, End};
+use crate::commands::run_engine;
+use crate::host;
+use crate::repo::Repo;
+use crate::term::{paint, readable, Colour};
+use crate::{note, say};
+use anyhow::{bail, Context, Result};
+use serde_json::{json, Value};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+/// The days that change how the trace is served. The last one that is the reader's serves it; day 7
+/// does if none is.
+const LOOPS: [u32; 5] = [10, 12, 15, 21, 23];
+/// Where transformers' texts of the trace are, relative to the root.
+const ORACLE: &str = "tests/oracle/day15.json";
+/// The time limit of a replay: only an endless loop reaches it.
+const LIMIT: Duration = Duration::from_secs(600);
+/// The rows of the table: title, field, decimals and unit.
+const ROWS: [(&str, &str, usize, &str); 5] = [
+    ("passes of the model", "passes", 0, ""),
+    ("positions computed", "positions", 0, ""),
+    ("of them wasted", "wasted", 0, ""),
+    ("tokens per second", "tokens per second", 0, ""),
+    ("time to first token", "first token", 3, " s"),
+];
+
+/// Replays the trace with the reader's days, prints its score next to the last one, and keeps it.
+///
+/// # Errors
+/// If the engine doesn't compile, or its loop fails.
+pub fn measure(repo: &Repo, inputs: &Inputs) -> Result<()> {
+    let (built, mine) = run_engine::build_mix(repo)?;
+    let Built::Done(programs) = built else {
+        bail!("the engine doesn't compile with your days: see above");
+    };
+    let yours = |day: &&u32| mine.iter().any(|mine| mine.number == **day);
+    let day = *LOOPS.iter().rev().find(yours).unwrap_or(&7);
+    let mut command = Command::new(programs.get("candecode")?);
+    host::set_threads(&mut command);
+    let ran = child::run(command.args(["--score", &day.to_string()]), LIMIT, |_| ())?;
+    if ran.end != End::Exit(0) {
+        note!("{}", readable(&ran.stderr));
+        bail!("day {day}'s loop did not get through the trace: {}", ran.end.words());
+    }
+    let said = ran.stdout.lines().last().unwrap_or_default(); // after what the days print
+    let mut score: Value = serde_json::from_str(said).context("the engine's score")?;
+    let oracle: Value = serde_json::from_str(&repo.read(ORACLE)?).context(ORACLE)?;
+    let texts = |from: &Value| from["texts"].as_array().cloned().unwrap_or_default();
+    let (got, want) = (texts(&score), texts(&oracle["trace"]));
+    score["different"] = json!((0..want.len()).filter(|&at| got.get(at) != want.get(at)).count());
+    score["tokens per second"] = json!(number(&score, "tokens") / number(&score, "seconds"));
+    score["date"] = json!(humantime::format_rfc3339_seconds(SystemTime::now()).to_string());
+    score["state"] = json!(inputs.state(repo));
+    score.as_object_mut().and_then(|fields| fields.remove("texts"));
+    print(&score, last(repo).as_ref());
+    if let Some(next) = LOOPS.iter().find(|next| **next > day) {
+        say!("The next day that changes how these requests are served: day {next}");
+    }
+    if let Err(problem) = keep(repo, &score) {
+        note!("(this score is not kept: {problem})");
+    }
+    Ok(())
+}
+
+/// Returns the last score that can be read.
+pub fn last(repo: &Repo) -> Option<Value> {
+    let bytes = std::fs::read(file(repo)).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let complete = |score: &Value| {
+        ROWS.iter().all(|row| score[row.1].is_number()) && score["different"].is_u64()
+    };
+    let mut scores = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
+    scores.find(complete)
+}
+
+/// Describes the last score in a few words, with its date if a file has changed since.
+pub fn line(repo: &Repo, inputs: &Inputs) -> Option<String> {
+    let score = last(repo)?;
+    let date = match score["state"] == json!(inputs.state(repo)) {
+        true => String::new(),
+        false => format!(" on {}", day_of(&score)),
+    };
+    let speed = number(&score, "tokens per second");
+    Some(format!("{speed:.0} tokens/s{date}, {}", equality(&score)))
+}
+
+/// Prints a score, next to an earlier one.
+fn print(score: &Value, before: Option<&Value>) {
+    let (day, whose) = (&score["loop"], score["whose"].as_str().unwrap_or_default());
+    say!("24 requests arrive at once, and day {day}'s loop serves them ({whose})\n");
+    let heads = [Some("now".to_string()), before.map(day_of)];
+    let line = |name: &str, cells: [Option<String>; 2]| {
+        let cells = cells.into_iter().flatten().map(|cell| format!("{cell:>14}"));
+        say!("  {name:<20}{}", cells.collect::<String>());
+    };
+    line("", heads);
+    for (title, field, decimals, unit) in ROWS {
+        let cell = |score| format!("{:.decimals$}{unit}", number(score, field));
+        line(title, [Some(cell(score)), before.map(cell)]);
+    }
+    let colour = if score["different"] == 0 { Colour::Green } else { Colour::Red };
+    say!("  texts               {}\n", paint(colour, &equality(score)));
+}
+
+/// Says whether the texts are those of transformers.
+fn equality(score: &Value) -> String {
+    match &score["different"] {
+        none if *none == 0 => "equal to transformers".to_string(),
+        some => format!("{some} of 24 texts differ from transformers"),
+    }
+}
+
+/// Appends a score, on a line of its own even if the last one was cut off.
+fn keep(repo: &Repo, score: &Value) -> std::io::Result<()> {
+    let file = file(repo);
+    std::fs::create_dir_all(file.with_file_name(""))?;
+    let cut = std::fs::read(&file).is_ok_and(|bytes| bytes.last().is_some_and(|b| *b != b'\n'));
+    let text = format!("{}{score}\n", if cut { "\n" } else { "" });
+    OpenOptions::new().create(true).append(true).open(file)?.write_all(text.as_bytes())
+}
+
+fn file(repo: &Repo) -> PathBuf {
+    cargo::target_dir(repo).join("candecode/scores.jsonl")
+}
+
+/// Returns the date of a score, without the time.
+fn day_of(score: &Value) -> String {
+    score["date"].as_str().unwrap_or("earlier").chars().take(10).collect()
+}
+
+fn number(score: &Value, field: &str) -> f64 {
+    score[field].as_f64().unwrap_or_default()
+}

@@ -1,0 +1,71 @@
+//! `list --score` on a small course, whose engine prints a score without a model.
+
+mod common;
+
+use common::Fake;
+
+const SCORES: &str = "target/candecode/scores.jsonl";
+
+/// A course with the texts that transformers would write.
+fn course() -> Fake {
+    let fake = Fake::new();
+    fake.write("tests/oracle/day15.json", r#"{"trace": {"texts": [[2], [1]]}}"#);
+    fake
+}
+
+#[test]
+fn a_score_is_kept_and_stands_next_to_the_next_one() {
+    let fake = course();
+    assert!(fake.say(&["list"]).0.contains("0 of 2 days yours, 0 of 3 tasks; a day's tasks"));
+    let (out, err, code) = fake.say(&["list", "--score"]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.starts_with("24 requests arrive at once, and day 7's loop serves them"), "{out}");
+    for row in [
+        "                                 now\n",
+        "  passes of the model              9\n",
+        "  tokens per second               12\n",
+        "  time to first token        0.250 s\n",
+        "  texts               equal to transformers\n",
+        "serves them (all yours)",
+        "are served: day 10\n",
+        "Next: task 0.1 in src/day00_one.rs",
+    ] {
+        assert!(out.contains(row), "{row}: {out}");
+    }
+    let line = "0 of 2 days yours, 0 of 3 tasks, 12 tokens/s, equal to transformers; a day's";
+    assert!(fake.say(&["list"]).0.contains(line));
+
+    // Another text, and so another state of the files: the old score has its date now.
+    fake.solve("day00_one.rs", |source| source.replace("    1\n", "    5\n"));
+    let date = fake.read(SCORES).split_once("\"date\":\"").unwrap().1[..10].to_string();
+    let out = fake.say(&["list"]).0;
+    assert!(out.contains(&format!("12 tokens/s on {date}, equal to transformers")), "{out}");
+    let (out, err, _) = fake.say(&["list", "--score"]);
+    assert!(out.contains(&format!("now    {date}\n")), "{out}{err}");
+    assert!(out.contains("  passes of the model              9             9\n"), "{out}");
+    assert!(out.contains("1 of 24 texts differ from transformers"), "{out}");
+    assert_eq!(fake.read(SCORES).lines().count(), 2);
+}
+
+#[test]
+fn a_damaged_file_loses_no_score_and_a_failing_engine_adds_none() {
+    let fake = course();
+    fake.say(&["list", "--score"]);
+    let good = fake.read(SCORES);
+    fake.write(SCORES, &format!("nonsense\n{good}{{}}\n{}", &good[..good.len() / 2]));
+    assert!(fake.say(&["list"]).0.contains("12 tokens/s, equal to transformers"));
+    let (out, _, code) = fake.say(&["list", "--score"]);
+    assert!(code == 0 && out.contains("now    20"), "{out}");
+    let kept = fake.read(SCORES);
+    assert!(kept.starts_with(&format!("nonsense\n{good}{{}}\n")), "{kept}");
+    assert_eq!(kept.lines().count(), 5, "{kept}");
+
+    fake.solve("day01_two.rs", |source| source.replace("one() + one()", "panic!(\"too much\")"));
+    let (_, err, code) = fake.say(&["list", "--score"]);
+    assert!(err.contains("too much") && err.contains("day 7's loop did not get through"), "{err}");
+    assert!(code == 1 && fake.read(SCORES) == kept);
+    fake.write("src/day01_two.rs", "pub fn two() -> u32 { one }");
+    let (_, err, code) = fake.say(&["list", "--score"]);
+    assert!(code == 1 && err.contains("error: the engine doesn't compile"), "{err}");
+    assert_eq!(fake.read(SCORES), kept);
+}
