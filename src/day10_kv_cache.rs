@@ -1,6 +1,6 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 10: the KV cache. Keys and values of the past do not change, so they are kept, and a step
-//! computes only what is new.
+//! Day 10: the KV cache. The keys and values of earlier tokens don't change, so they are kept, and
+//! each step computes only the new positions.
 
 use candecode::day07_greedy::Sequence;
 use candecode::kit::{Cache, Logits, Model, ModelConfig, PastContext, Request, Step, Token};
@@ -9,46 +9,46 @@ use candle_core::{bail, DType, Result, Tensor};
 
 // part 1: keep and feed
 
-/// Bytes of keys and values of `rows` sequences of `len` positions each.
+/// Returns the size in bytes of the keys and values of `rows` sequences of `len` positions each.
 pub fn cache_bytes(config: &ModelConfig, rows: usize, len: usize, dtype: DType) -> usize {
-    // task 10.1: count the numbers that all layers keep, and their bytes
-    todo!("day 10, task 1: count the numbers that all layers keep, and their bytes")
+    // task 10.1: Count the numbers that all layers keep, in bytes
+    todo!("day 10, task 1: Count the numbers that all layers keep, in bytes")
 }
 
-/// Appends positions: `old`, `(B, Hkv, S, D)`, and `new`, `(B, Hkv, T, D)`, become
-/// `(B, Hkv, S + T, D)`, contiguous, in new memory. Every append copies everything held so far.
+/// Returns the positions of `old`, `(B, Hkv, S, D)`, followed by those of `new`, `(B, Hkv, T, D)`:
+/// `(B, Hkv, S + T, D)`, contiguous, in new memory. `new` can be a transposed view.
 ///
 /// # Errors
 /// If any other dimension differs.
 pub fn concat(old: &Tensor, new: &Tensor) -> Result<Tensor> {
-    // task 10.2: the old positions, then the new ones
-    todo!("day 10, task 2: the old positions, then the new ones")
+    // task 10.2: Join the old positions and the new ones
+    todo!("day 10, task 2: Join the old positions and the new ones")
 }
 
-/// Keys and values of every layer, and how many of their positions count: the storage shared by
-/// every cache in this course.
+/// Keys and values of every layer, and the number of valid positions. Every cache of this course
+/// stores them in one of these.
 ///
-/// Positions from `len` on are garbage, in every layer. It isn't `Clone`, because clones would
-/// share the buffers that [`KvLayers::write`] writes in place.
+/// Positions from `len` on are garbage, in every layer. This type isn't `Clone`, because clones
+/// would share the buffers that [`KvLayers::write`] writes in place.
 #[derive(Debug)]
 pub struct KvLayers {
-    /// Keys and values of each layer; None before its first append. A tensor may be longer than
+    /// Keys and values of each layer. None before its first append. The tensors can be longer than
     /// `len`.
     pub stored: Vec<Option<View>>,
-    /// The number of positions that count, the same in every layer.
+    /// Number of valid positions, the same in every layer.
     pub len: usize,
 }
 
 impl KvLayers {
-    /// Empty layers; memory is taken at the first append.
+    /// Creates empty layers. Memory is allocated by the first append.
     pub fn new(layers: usize) -> Self {
         Self { stored: vec![None; layers], len: 0 }
     }
 
-    /// Returns the positions of a layer that count, `(B, Hkv, len, D)`; None if there are none.
+    /// Returns a layer's valid positions, `(B, Hkv, len, D)`. None if there are none.
     ///
     /// # Errors
-    /// If there is no such layer.
+    /// If the layer doesn't exist.
     pub fn held(&self, layer: usize) -> Result<Option<View>> {
         let Some(stored) = self.stored.get(layer) else {
             bail!("layer {layer} of a cache for {} layers", self.stored.len())
@@ -57,30 +57,30 @@ impl KvLayers {
         Ok(Some(View::new(all.k.narrow(2, 0, self.len)?, all.v.narrow(2, 0, self.len)?)))
     }
 
-    /// Appends to a layer by [`concat()`]: the `len` positions that count, then the new ones,
-    /// `(B, Hkv, T, D)`. Stores the result and returns it, `(B, Hkv, len + T, D)`.
+    /// Appends new positions, `(B, Hkv, T, D)`, to the `len` valid ones of a layer. Stores the
+    /// result, contiguous, and returns it: `(B, Hkv, len + T, D)`.
     ///
-    /// `len` moves when the last layer has appended, so all layers of a step append at the same
-    /// position.
+    /// `len` grows when the last layer has appended, so that all layers of a step append at the
+    /// same position.
     ///
     /// # Errors
-    /// If there is no such layer, or the shapes don't continue what it holds.
+    /// If the layer doesn't exist, or the shapes don't match what it holds.
     pub fn grow(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         let held = self.held(layer)?;
-        // task 10.3: append to what counts and store the result; len moves with the last layer
-        todo!("day 10, task 3: append to what counts and store the result; len moves with the last layer")
+        // task 10.3: Append to the valid positions; advance len after the last layer
+        todo!("day 10, task 3: Append to the valid positions; advance len after the last layer")
     }
 }
 
-/// A cache that grows by one concatenation per layer and step (HF `DynamicCache`).
+/// A cache that grows by one concatenation per layer and step (`DynamicCache` in transformers).
 #[derive(Debug)]
 pub struct DynamicCache {
-    /// What it holds.
+    /// Keys and values.
     pub layers: KvLayers,
 }
 
 impl DynamicCache {
-    /// An empty cache for a model of `layers` layers.
+    /// Creates an empty cache for a model of `layers` layers.
     pub fn new(layers: usize) -> Self {
         Self { layers: KvLayers::new(layers) }
     }
@@ -100,17 +100,16 @@ impl Cache for DynamicCache {
     }
 }
 
-/// One sequence's cache, and the tokens whose keys and values are in it: the one owner of the
-/// answer to "what does the cache hold?". Generation, chats, drafters and verification all ask it
-/// the same question, [`Cached::logits`].
+/// The cache of one sequence, together with the tokens that are in it. Owning both, it always knows
+/// what the cache holds. Generation, chats, drafters and verification all call [`Cached::logits`].
 pub struct Cached<'a> {
     /// The model that fills the cache.
     pub model: &'a dyn Model,
-    /// Keys and values of `tokens`; with [`candecode::kit::NoCache`], of none.
+    /// Keys and values of `tokens`. A [`candecode::kit::NoCache`] has none of them.
     pub cache: Box<dyn Cache + 'a>,
-    /// The tokens of the last call, whose keys and values the cache has as far as it keeps any.
+    /// The tokens of the last call. The cache has the first `cache.len()` of them.
     pub tokens: Vec<u32>,
-    /// Positions that the model has computed so far, over all calls: what they cost.
+    /// Number of positions that the model has computed so far, in all calls.
     pub computed: usize,
 }
 
@@ -120,11 +119,11 @@ impl<'a> Cached<'a> {
         Self { model, cache, tokens: Vec::new(), computed: 0 }
     }
 
-    /// The step that feeds `ids` at positions `start`, `start + 1`, …; only a sliding cache goes
-    /// past the context.
+    /// Returns the step that feeds `ids` at positions `start`, `start + 1`, … Positions past the
+    /// context are allowed with a sliding cache only.
     ///
     /// # Errors
-    /// If an id or a position does not fit the model.
+    /// If an id or a position doesn't fit the model.
     fn step(&self, ids: &[u32], start: usize) -> Result<Step> {
         match self.cache.num_evicted() {
             None => Step::new(self.model, ids, start),
@@ -132,40 +131,41 @@ impl<'a> Cached<'a> {
         }
     }
 
-    /// The logits `(V)` after each of the last `n` of `tokens`, which are a whole sequence from its
-    /// position 0 on. The cache keeps the longest common prefix of the last call's tokens and
-    /// these, and forgets the rest; the tokens after the prefix are fed, and at least the last `n`.
+    /// Returns the logits, `(V)`, after each of the last `n` of `tokens`, a whole sequence from
+    /// position 0 on. The longest common prefix with the last call's tokens stays in the cache, the
+    /// rest is forgotten, and the tokens after the prefix are fed, at least the last `n`.
     ///
-    /// A key or value depends on its own token, the tokens before it, and their positions, and on
-    /// nothing after it: that is why a common prefix may stay (vLLM: automatic prefix caching).
+    /// A common prefix can stay because a key depends on its own token, the tokens before it and
+    /// their positions, and on nothing after it (automatic prefix caching in vLLM).
     ///
-    /// A cache that has evicted positions can't go back: it takes only tokens that extend the last
-    /// call's, by `n` or more. After any error from the pass the next call starts from scratch.
+    /// A cache that has evicted positions can't go back, so it only takes tokens that extend the
+    /// last call's by `n` or more. After an error from the pass, the next call starts from scratch.
     ///
     /// # Errors
-    /// If `n` is not in 1 to the number of tokens, they do not fit the model, or the model fails.
+    /// If `n` is 0 or larger than the number of tokens, if the tokens don't fit the model, or if
+    /// the model fails.
     pub fn logits(&mut self, tokens: &[u32], n: usize) -> Result<Vec<Vec<f32>>> {
         if n == 0 || n > tokens.len() {
             bail!("asked for {n} logits, but there are {} tokens", tokens.len())
         }
-        // task 10.4: keep the common prefix, feed the rest, remember what the cache has now
-        todo!("day 10, task 4: keep the common prefix, feed the rest, remember what the cache has now")
+        // task 10.4: Keep the common prefix, feed the rest, and remember what the cache holds now
+        todo!("day 10, task 4: Keep the common prefix, feed the rest, and remember what the cache holds now")
     }
 }
 
-/// Runs the model on the tokens the cache lacks, samples the next token and appends it.
+/// Runs the model on the tokens that the cache doesn't hold, chooses the next token and appends it.
 ///
 /// # Errors
 /// If the model, a processor or the sampler fails.
 pub fn next_token(cached: &mut Cached, sequence: &mut Sequence) -> Result<Token> {
-    // task 10.5: day 7's next_token, with logits from the cache
-    todo!("day 10, task 5: day 7's next_token, with logits from the cache")
+    // task 10.5: Write day 7's next_token with logits from the cache
+    todo!("day 10, task 5: Write day 7's next_token with logits from the cache")
 }
 
 /// Generates from a prompt: the prompt in one pass, then one position for each token.
 ///
 /// # Errors
-/// If the prompt is empty or longer than the context; later, each token may be an error.
+/// If the prompt is empty or longer than the context. The iterator can return errors, too.
 pub fn generate_cached<'a>(
     mut cached: Cached<'a>,
     tokenizer: &'a Tokenizer,
@@ -183,26 +183,26 @@ pub fn generate_cached<'a>(
 // part 2: preallocate, take back
 
 /// Writes `new`, `(B, Hkv, T, D)`, into `buffer`, `(B, Hkv, capacity, D)`, at position `at`, in
-/// place, and returns a view of the positions up to its end, `(B, Hkv, at + T, D)`. Only the new
-/// positions are copied.
+/// place. Returns a view of the positions up to the last one written, `(B, Hkv, at + T, D)`. Only
+/// the new positions are copied.
 ///
 /// # Errors
-/// If there is no room, or rows, heads or head dimensions differ.
+/// If the buffer is too small, or if rows, heads or head dimensions differ.
 pub fn write_at(buffer: &Tensor, new: &Tensor, at: usize) -> Result<Tensor> {
     let (capacity, end) = (buffer.dim(2)?, at + new.dim(2)?);
     if end > capacity {
         bail!("a cache of {capacity} positions has no room for {end}")
     }
-    // task 10.6: write in place; return a view of all that was written so far
-    todo!("day 10, task 6: write in place; return a view of all that was written so far")
+    // task 10.6: Write in place, and return a view of everything written so far
+    todo!("day 10, task 6: Write in place, and return a view of everything written so far")
 }
 
 impl KvLayers {
-    /// Returns a layer's buffers, `(B, Hkv, capacity, D)`. If no position counts, they are new and
-    /// full of zeros, with the rows, heads and head dimension of `new`.
+    /// Returns a layer's buffers, `(B, Hkv, capacity, D)`. If no position is valid, the buffers are
+    /// new and full of zeros, with the rows, heads and head dimension of `new`.
     ///
     /// # Errors
-    /// If there is no such layer.
+    /// If the layer doesn't exist.
     fn buffers(&mut self, layer: usize, new: &Tensor, capacity: usize) -> Result<View> {
         if self.held(layer)?.is_none() {
             let (rows, heads, _, width) = new.dims4()?;
@@ -216,24 +216,25 @@ impl KvLayers {
         }
     }
 
-    /// Appends to a layer by [`write_at`], in buffers of `capacity` positions, and returns all
-    /// positions that count then, `(B, Hkv, len + T, D)`. `len` moves as in [`KvLayers::grow`].
+    /// Appends new positions, `(B, Hkv, T, D)`, to a layer, in place, in buffers of `capacity`
+    /// positions. Returns all valid positions, `(B, Hkv, len + T, D)`. `len` grows as in
+    /// [`KvLayers::grow`].
     ///
     /// # Errors
-    /// If there is no such layer, no room, or the shapes don't continue what it holds.
+    /// If the layer doesn't exist, is full, or holds other shapes.
     pub fn write(&mut self, layer: usize, k: &Tensor, v: &Tensor, capacity: usize) -> Result<View> {
         let buffers = self.buffers(layer, k, capacity)?;
-        // task 10.7: write keys and values after the positions that count
-        todo!("day 10, task 7: write keys and values after the positions that count")
+        // task 10.7: Write keys and values after the valid positions
+        todo!("day 10, task 7: Write keys and values after the valid positions")
     }
 
     /// Forgets all positions from `len` on.
     ///
     /// # Errors
-    /// If fewer are held.
+    /// If there are fewer than `len`.
     pub fn truncate(&mut self, len: usize) -> Result<()> {
-        // task 10.8: positions from len on no longer count
-        todo!("day 10, task 8: positions from len on no longer count")
+        // task 10.8: Forget the positions from len on
+        todo!("day 10, task 8: Forget the positions from len on")
     }
 
     /// Applies `change` to every stored tensor.
@@ -249,16 +250,18 @@ impl KvLayers {
     }
 }
 
-/// A cache allocated once, for `capacity` positions, and written in place (HF `StaticCache`).
+/// A cache allocated once, with room for `capacity` positions, and written in place (`StaticCache`
+/// in transformers).
 #[derive(Debug)]
 pub struct StaticCache {
-    /// What it holds; every stored tensor is a buffer of `capacity` positions.
+    /// Keys and values. Every stored tensor is a buffer of `capacity` positions.
     pub layers: KvLayers,
     capacity: usize,
 }
 
 impl StaticCache {
-    /// An empty cache for a model of `layers` layers; memory is taken at the first append.
+    /// Creates an empty cache for a model of `layers` layers. Memory is allocated by the first
+    /// append.
     pub fn new(layers: usize, capacity: usize) -> Self {
         Self { layers: KvLayers::new(layers), capacity }
     }
@@ -278,41 +281,53 @@ impl Cache for StaticCache {
     }
 }
 
-// part 3: sliding windows, after the end
+// part 3: a challenge, and sliding windows
+
+/// Picks the cache that should serve a new prompt. `caches` has the tokens that each cache holds.
+///
+/// Returns the index of the cache with which [`Cached::logits`] computes the fewest positions for
+/// `tokens` and `n` = 1. Ties go to the one that forgets the fewest positions, then to the first.
+/// None if there are no caches.
+pub fn pick_cache(caches: &[&[u32]], tokens: &[u32]) -> Option<usize> {
+    // task 10.9 (challenge): Pick the cache that saves the most and loses the least
+    todo!("day 10, task 9: Pick the cache that saves the most and loses the least")
+}
 
 /// A cache that grows, and evicts positions from the front: a token sees the last `window`
-/// positions, itself included (HF `sliding_window`).
+/// positions, itself included (`sliding_window` in transformers).
 #[derive(Debug)]
 pub struct SlidingCache {
-    /// The positions that it still holds.
+    /// The positions that haven't been evicted.
     pub layers: KvLayers,
     window: usize,
     num_evicted: usize,
 }
 
 impl SlidingCache {
-    /// An empty cache for a model of `layers` layers.
+    /// Creates an empty cache for a model of `layers` layers.
     pub fn new(layers: usize, window: usize) -> Self {
         Self { layers: KvLayers::new(layers), window, num_evicted: 0 }
     }
 
-    /// Evicts positions the next token must not see, keeping at most `window - 1`, because a token
-    /// counts as part of its own window. `append` calls it after the last layer.
+    /// Evicts the positions that the next token must not see. At most `window - 1` stay, because a
+    /// token is part of its own window. `append` calls this after the last layer.
     ///
     /// # Errors
-    /// If more than `window` positions are held: the newest must not have seen the first.
+    /// If there are more than `window` positions, because the newest token has then seen too many.
     fn evict(&mut self) -> Result<()> {
         let (window, held) = (self.window, self.layers.len);
         if held > window {
             bail!("a sliding cache of {window} positions cannot take {held} at once")
         }
-        // task 10.9 (further): drop from the front what the next token must not see, and count it
-        todo!("day 10, task 9: drop from the front what the next token must not see, and count it")
+        // task 10.10 (further): Drop the positions that the next token must not see, and count them
+        todo!(
+            "day 10, task 10: Drop the positions that the next token must not see, and count them"
+        )
     }
 }
 
 impl Cache for SlidingCache {
-    /// Returns all positions before it evicts any, because the new tokens attend to them.
+    /// Returns all positions first and evicts afterwards, because the new tokens attend to them.
     fn append(&mut self, layer: usize, k: &Tensor, v: &Tensor) -> Result<View> {
         let all = self.layers.grow(layer, k, v)?;
         if layer + 1 == self.layers.stored.len() {
@@ -326,8 +341,8 @@ impl Cache for SlidingCache {
     }
 
     fn truncate(&mut self, len: usize) -> Result<()> {
-        // task 10.10 (further): what was evicted doesn't come back
-        todo!("day 10, task 10: what was evicted doesn't come back")
+        // task 10.11 (further): Refuse to go back once positions were evicted
+        todo!("day 10, task 11: Refuse to go back once positions were evicted")
     }
 
     fn num_evicted(&self) -> Option<usize> {

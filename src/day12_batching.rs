@@ -1,6 +1,6 @@
 #![allow(unused_variables, unused_mut, unused_imports, dead_code)] // remove when the day is done
-//! Day 12: batching. Prompts of different lengths in one pass, with a cache: padding, positions,
-//! masks, and a row's end.
+//! Day 12: batching. Sequences of different lengths in one pass, with a cache: padding, positions,
+//! masks, and rows that end.
 
 use candecode::day07_greedy::Sequence;
 use candecode::day10_kv_cache::KvLayers;
@@ -8,92 +8,108 @@ use candecode::kit::View;
 use candecode::kit::{Batch, Cache, Logits, Model, Request, Step, Token, TokenIter, Tokenizer};
 use candle_core::{bail, Device, Result, Tensor};
 
-/// The mask of a batch whose rows are padded on the left: `(B, 1, T, S + T)`, u8, 1 = may attend.
-///
-/// Row `b` begins with `padding[b]` columns of padding. Of the others, new token `i`, in column
-/// `past + i`, may attend to those up to itself. A padding token attends only to itself: with no
-/// column at all its softmax would be NaN, and 0 × NaN reaches the row's real tokens a layer later.
-///
-/// # Errors
-/// If a row is all padding, `past + new` columns of it.
-pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) -> Result<Tensor> {
-    // task 12.1: causal, blind to padding, and no row that sees nothing
-    todo!("day 12, task 1: causal, blind to padding, and no row that sees nothing")
-}
-
-/// Rows made equally long.
+/// Rows padded to one length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Padded {
-    /// Token ids, all rows of one length; the padding is id 0, which no other token attends to.
+    /// Token ids of each row, all lists equally long. The id of the padding is 0.
     pub ids: Vec<Vec<u32>>,
-    /// Positions: a row's first real token is at 0, whatever comes before it. Padding may be at any
-    /// position below the width.
+    /// Positions of each row. The first real token of a row is at position 0, in any column.
+    /// Padding can be at any position below the width.
     pub positions: Vec<Vec<u32>>,
-    /// How many tokens of padding each row has.
+    /// Number of padding tokens in each row.
     pub padding: Vec<usize>,
 }
 
-/// Pads on the left: every row ends with its last real token, whose logits choose the next one.
+/// Pads rows on the left to the length of the longest, so that every row ends with its last real
+/// token.
 pub fn left_pad(rows: &[&[u32]]) -> Padded {
-    // task 12.2: padding, then the row; positions start at its first real token
-    todo!("day 12, task 2: padding, then the row; positions start at its first real token")
+    // task 12.1: Pad the ids; count positions from the first real token
+    todo!("day 12, task 1: Pad the ids; count positions from the first real token")
+}
+
+/// Returns the mask of a batch whose rows are padded on the left, for T = `new` tokens per row
+/// after S = `past` cached columns: `(B, 1, T, S + T)`, u8, 1 = may attend.
+///
+/// The first `padding[b]` columns of row `b` are padding, and new token `i` is in column
+/// `past + i`. A real token attends to the real tokens up to itself. A padding token attends only
+/// to itself: with nothing to attend to its softmax would be NaN, and one layer later 0 × NaN
+/// reaches the real tokens of its row.
+///
+/// # Errors
+/// If a row is all padding: `past + new` columns of it, or more.
+pub fn ragged_mask(padding: &[usize], new: usize, past: usize, device: &Device) -> Result<Tensor> {
+    // task 12.2: Hide the future and the padding, but no token from itself
+    todo!("day 12, task 2: Hide the future and the padding, but no token from itself")
 }
 
 /// One row of a running batch.
 pub struct Row<'a> {
     /// The sequence.
     pub sequence: Sequence<'a>,
-    /// How many columns of the cache are padding in this row; they come before its own tokens.
+    /// Columns of the cache that are padding in this row. They come before its own tokens.
     pub padding: usize,
 }
 
 impl<'a> Row<'a> {
-    /// A row that no cache holds yet.
+    /// Creates a row that isn't in the cache yet.
     pub fn new(sequence: Sequence<'a>) -> Self {
         Self { sequence, padding: 0 }
     }
 }
 
-/// Pads the rows for an empty cache: writes each row's `padding` into it, because every later step
-/// asks for it, and makes the step that feeds all their tokens, `(B, T)`. Logits of the last
-/// column.
+/// Returns the first step of a batch, for an empty cache: all tokens of every row, `(B, T)`, padded
+/// on the left, with logits for the last column. Sets each row's `padding`, which later steps need.
+/// Rows of one length get no mask, because the causal rule is all they need.
 ///
 /// # Errors
-/// If a row is empty, or does not fit the model.
+/// If a row is empty or doesn't fit the model.
 pub fn prefill_step(model: &dyn Model, rows: &mut [Row]) -> Result<Step> {
-    // task 12.3: left_pad the tokens; a mask only if there is padding to hide
-    todo!("day 12, task 3: left_pad the tokens; a mask only if there is padding to hide")
+    let mut tokens = Vec::new();
+    for row in rows.iter() {
+        tokens.push(&row.sequence.tokens[..]);
+    }
+    let Padded { ids, positions, padding } = left_pad(&tokens);
+    for (row, padding) in rows.iter_mut().zip(&padding) {
+        // Also where it is 0: the number may be left over from an earlier prefill.
+        row.padding = *padding;
+    }
+    let mut mask = None;
+    if padding.iter().any(|n| *n > 0) {
+        mask = Some(ragged_mask(&padding, ids[0].len(), 0, model.device())?);
+    }
+    Ok(Step::batch(model, &ids, &positions, mask)?.with_logits(Logits::Last(1)))
 }
 
-/// The step that feeds each row's newest token, `(B, 1)`, after the `past` columns that the cache
-/// holds.
+/// Returns the step that feeds the newest token of each row, `(B, 1)`, after the `past` columns of
+/// the cache, with logits for the last column.
 ///
 /// # Errors
-/// If a row has more padding than columns, if the columns after its padding are not all of its
-/// tokens but the newest, or if a position is past the context.
+/// If a row has more padding than the cache has columns, if the columns after its padding aren't
+/// exactly its tokens without the newest, or if a position is past the context.
 pub fn decode_step(model: &dyn Model, rows: &[Row], past: usize) -> Result<Step> {
-    // task 12.4: one id for each row, at the row's own position; padding stays hidden
-    todo!("day 12, task 4: one id for each row, at the row's own position; padding stays hidden")
+    // task 12.3: Feed each row's newest token at its own position; keep the padding hidden
+    todo!(
+        "day 12, task 3: Feed each row's newest token at its own position; keep the padding hidden"
+    )
 }
 
-/// Retires the rows whose sequence has finished: they leave `rows` and the cache, and so do the
-/// columns that are padding in every row that is left.
+/// Retires the rows whose sequence has finished: removes them from `rows` and from the cache, and
+/// trims the columns that are padding in every row that is left.
 ///
-/// If no row has finished the cache is left alone, because `select` copies it. If no row is left it
-/// also stays as it is, for candle has no tensors of zero rows; the next prefill replaces it. An
-/// empty cache (`NoCache`) has nothing to trim, and its rows keep their padding: the next step pads
-/// them again.
+/// If no row has finished, the cache isn't touched, because `select` copies all of it. If no row is
+/// left, it isn't touched either: candle has no tensors of zero rows. An empty cache (`NoCache`)
+/// has nothing to trim, and the rows keep their padding until the next prefill sets it.
 ///
 /// # Errors
-/// If the cache does not hold these rows.
+/// If the cache doesn't hold these rows.
 pub fn retire(rows: &mut Vec<Row>, cache: &mut dyn Batch) -> Result<()> {
-    // task 12.5: keep the rows that go on, in batch and cache; trim what all pad
-    todo!("day 12, task 5: keep the rows that go on, in batch and cache; trim what all pad")
+    // task 12.4: Keep the unfinished rows in batch and cache; trim columns that all of them pad
+    todo!("day 12, task 4: Keep the unfinished rows in batch and cache; trim columns that all of them pad")
 }
 
-/// One step of a running batch: every row gets one more token, and those that end with it retire.
-/// One token for each row that ran, in order. A row that fails ends with that error in its token,
-/// and retires like any other; its neighbours go on.
+/// Runs one step: every row gets one more token, and rows that end with it retire. Returns the new
+/// tokens, one for each row that ran, in order. If a row fails, it ends with a token that carries
+/// the error, and the other rows go on.
 ///
 /// # Errors
 /// If the model fails.
@@ -102,16 +118,16 @@ pub fn batch_step(
     rows: &mut Vec<Row>,
     cache: &mut dyn Batch,
 ) -> Result<Vec<Token>> {
-    // task 12.6: prefill or decode; advance row by row; retire
-    todo!("day 12, task 6: prefill or decode; advance row by row; retire")
+    // task 12.5: Prefill or decode, advance each row by its own logits, retire
+    todo!("day 12, task 5: Prefill or decode, advance each row by its own logits, retire")
 }
 
-/// Generates from several requests in one batch; request `i` is row `i`. Every row is what it would
-/// be alone.
+/// Generates from several requests in one batch; request `i` is row `i`. Every row's text is what
+/// it would be alone.
 ///
 /// # Errors
-/// If there is no request, or a prompt is empty or longer than the context; later, each token may
-/// be an error.
+/// If there is no request, or a prompt is empty or longer than the context. The iterator can return
+/// errors, too.
 pub fn generate_batch<'a>(
     model: &'a dyn Model,
     tokenizer: &'a Tokenizer,
@@ -133,9 +149,8 @@ pub fn generate_batch<'a>(
     Ok(TokenIter::new(rows.len(), move || batch_step(model, &mut rows, &mut *cache)))
 }
 
-/// Keys and values of a batch: a rectangle whose rows come and go.
-///
-/// It grows by concatenation, or is written in place if it has a capacity.
+/// Keys and values of a batch, as a rectangle whose rows come and go. It grows by concatenation, or
+/// is written in place if it has a capacity.
 #[derive(Debug)]
 pub struct BatchCache {
     layers: KvLayers,
@@ -143,8 +158,8 @@ pub struct BatchCache {
 }
 
 impl BatchCache {
-    /// An empty cache for a model of `layers` layers, with room for `capacity` positions in each
-    /// row, or unlimited.
+    /// Creates an empty cache for a model of `layers` layers, with room for `capacity` positions in
+    /// each row. None: no limit.
     pub fn new(layers: usize, capacity: Option<usize>) -> Self {
         Self { layers: KvLayers::new(layers), capacity }
     }
@@ -167,8 +182,11 @@ impl Cache for BatchCache {
     }
 }
 
-/// Copies keys or values, `(B, Hkv, T, D)`, into memory of their own: with a capacity,
-/// `(B, Hkv, capacity, D)`, and zeros after the T positions.
+/// Copies keys or values, `(B, Hkv, T, D)`, into new memory. With a capacity, the result is
+/// `(B, Hkv, capacity, D)`, with zeros after the T positions.
+///
+/// # Errors
+/// If there are more than `capacity` positions.
 fn allocate(numbers: &Tensor, capacity: Option<usize>) -> Result<Tensor> {
     let used = numbers.dim(2)?;
     match capacity {
@@ -191,8 +209,8 @@ impl Batch for BatchCache {
     }
 
     fn select(&mut self, rows: &[u32]) -> Result<()> {
-        // task 12.7: new row i is a copy of old row rows[i], in every layer
-        todo!("day 12, task 7: new row i is a copy of old row rows[i], in every layer")
+        // task 12.6: Make new row i a copy of old row rows[i], in every layer
+        todo!("day 12, task 6: Make new row i a copy of old row rows[i], in every layer")
     }
 
     fn trim(&mut self, front: usize) -> Result<()> {
@@ -202,40 +220,38 @@ impl Batch for BatchCache {
         if front == 0 {
             return Ok(());
         }
-        // task 12.8: drop the first positions; a cache with a capacity keeps it
-        todo!("day 12, task 8: drop the first positions; a cache with a capacity keeps it")
+        // task 12.7: Drop the first positions; a cache with a capacity keeps its capacity
+        todo!(
+            "day 12, task 7: Drop the first positions; a cache with a capacity keeps its capacity"
+        )
     }
 
     fn join(&mut self, other: &dyn Batch) -> Result<()> {
-        // task 12.12 (further): stack_rows of what counts, in every layer
-        todo!("day 12, task 12: stack_rows of what counts, in every layer")
+        // task 12.10 (further): Stack the rows of both caches in every layer, in memory of your own
+        todo!(
+            "day 12, task 10: Stack the rows of both caches in every layer, in memory of your own"
+        )
     }
 }
 
-/// Pads on the right: positions need no shift, and the causal mask alone hides what comes after a
-/// row's end.
-pub fn right_pad(rows: &[&[u32]]) -> Padded {
-    // task 12.9 (further): the row, then padding; positions simply count
-    todo!("day 12, task 9: the row, then padding; positions simply count")
-}
-
-/// The step for what comes after each of `rows`, padded on the right: no mask, and logits where
-/// each row ends. For scoring it is all that is needed; decoding would write the next token behind
-/// the padding.
+/// Returns one step that computes what comes after each of `rows`, without padding: all their
+/// tokens stand in a single line, `(1, T)`, where T is the sum of the lengths, and every row is
+/// computed as if it were alone. Logits for the last token of each row, in order: `(1, rows, V)`.
 ///
 /// # Errors
-/// If a row is empty, or does not fit the model.
-pub fn right_step(model: &dyn Model, rows: &[&[u32]]) -> Result<Step> {
-    // task 12.10 (further): right_pad; Logits::At, where each row's last real token is
-    todo!("day 12, task 10: right_pad; Logits::At, where each row's last real token is")
+/// If there are no rows, a row is empty, or a row doesn't fit the model.
+pub fn packed_step(model: &dyn Model, rows: &[&[u32]]) -> Result<Step> {
+    // task 12.8 (challenge): Put all rows in one line, each as if it were alone
+    todo!("day 12, task 8: Put all rows in one line, each as if it were alone")
 }
 
-/// Puts the rows of `b` below those of `a`, each `(B, Hkv, len, D)`; the shorter of the two is
-/// padded with zeros on the left, so that the newest positions of all rows are the last.
+/// Stacks the rows of `b` below those of `a`, each `(B, Hkv, len, D)`, as
+/// `(Ba + Bb, Hkv, longest, D)`. The shorter one is padded with zeros on the left, so that all rows
+/// end in the same column.
 ///
 /// # Errors
 /// If heads or head dimensions differ.
 pub fn stack_rows(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    // task 12.11 (further): make both equally long, then put one below the other
-    todo!("day 12, task 11: make both equally long, then put one below the other")
+    // task 12.9 (further): Pad the shorter one on the left, then stack the rows
+    todo!("day 12, task 9: Pad the shorter one on the left, then stack the rows")
 }

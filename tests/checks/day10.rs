@@ -78,6 +78,7 @@ pub struct Day {
     pub new: fn(CacheKind, usize) -> Box<dyn Held>,
     pub logits: Ask,
     pub generate: Generate,
+    pub pick_cache: fn(&[&[u32]], &[u32]) -> Option<usize>,
 }
 
 /// Fills the bundle from a module: the reader's, a known mistake, or the stub.
@@ -117,6 +118,7 @@ macro_rules! implementation {
                 let cached = code::Cached::new(model, cache);
                 code::generate_cached(cached, tokenizer, request)?.take(1000).collect()
             },
+            pick_cache: code::pick_cache,
         }
     }};
 }
@@ -223,7 +225,7 @@ pub fn writing_in_place_by_hand(day: &Day) -> Outcome {
     let two = Tensor::new(&[[[[1f32], [2.]], [[5.], [6.]]]], &Device::Cpu)?;
     let input = "a buffer of 4 positions, 2 heads of width 1: positions 1, 2 and 5, 6 written at 0";
     bits_equal(input, (day.write_at)(&buffer, &two, 0), &two)
-        .likely("the view ends with the last position written: what is behind it is not text")?;
+        .likely("the view ends with the last position written: what comes after it isn't text")?;
     let one = Tensor::new(&[[[[3f32]], [[7.]]]], &Device::Cpu)?;
     let want = Tensor::new(&[[[[1f32], [2.], [3.]], [[5.], [6.], [7.]]]], &Device::Cpu)?;
     let got = (day.write_at)(&buffer, &one, 2);
@@ -255,12 +257,13 @@ pub fn writing_strided_positions(day: &Day) -> Outcome {
         let got = (day.write_at)(&buffer, &new, at)?;
         let input = format!("{t} strided positions at {at} of ({b}, 2, 8, 3)");
         equal(&input, Ok(got.dims().to_vec()), &vec![b, 2, at + t, 3])?;
-        bits_equal(&format!("{input}: the new ones"), buffer.narrow(2, at, t), &new)
-            .likely("slice_set wants contiguous tensors, and the heads of a model are not")?;
+        bits_equal(&format!("{input}: the new ones"), buffer.narrow(2, at, t), &new).likely(
+            "slice_set needs contiguous tensors, and the heads of a model aren't contiguous",
+        )?;
         let (front, back) = (buffer.narrow(2, 0, at), buffer.narrow(2, at + t, 8 - at - t));
         bits_equal(&format!("{input}: before"), front, &before.narrow(2, 0, at)?)?;
         let want = before.narrow(2, at + t, 8 - at - t)?;
-        bits_equal(&format!("{input}: behind"), back, &want)?;
+        bits_equal(&format!("{input}: after"), back, &want)?;
     }
     Ok(())
 }
@@ -272,8 +275,8 @@ fn appending(day: &Day, kind: CacheKind) -> Outcome {
     let all = feed(&mut *cache, &rows(&[&[3]]))?;
     let input = format!("{kind:?}: positions 1, 2 appended to both layers, then 3");
     let want = marked(&rows(&[&[1, 2, 3]]), LAYERS - 1)?;
-    bits_equal(&format!("{input}: keys that append gave back"), Ok(all.k), &want.0)?;
-    bits_equal(&format!("{input}: values that append gave back"), Ok(all.v), &want.1)?;
+    bits_equal(&format!("{input}: keys that append returned"), Ok(all.k), &want.0)?;
+    bits_equal(&format!("{input}: values that append returned"), Ok(all.v), &want.1)?;
     holds(&input, &*cache, &rows(&[&[1, 2, 3]]))?;
     let (k, v) = marked(&rows(&[&[1]]), 0)?;
     refused("layer 2 of a cache for 2 layers", cache.append(2, &k, &v).map(|_| ()), &[])
@@ -304,6 +307,42 @@ pub fn appending_in_place(day: &Day) -> Outcome {
     appending(day, KINDS[1])
 }
 
+pub fn a_strided_prompt_is_stored_in_order(day: &Day) -> Outcome {
+    // A model's heads are a transposed view. What an empty cache stores must not be one.
+    let mut random = Random::new(107);
+    let mut cache = (day.new)(CacheKind::Dynamic, LAYERS);
+    for what in ["an empty cache", "a cache truncated to 0"] {
+        let input = format!("{what}, and strided keys and values of (2, 2, 5, 3)");
+        let mut given = Vec::new();
+        for layer in 0..LAYERS {
+            let k = random.tensor(&[2, 5, 2, 3])?.transpose(1, 2)?;
+            let v = random.tensor(&[2, 5, 2, 3])?.transpose(1, 2)?;
+            let all = cache.append(layer, &k, &v)?;
+            bits_equal(&format!("{input}: keys that append returns"), Ok(all.k), &k)?;
+            bits_equal(&format!("{input}: values that append returns"), Ok(all.v), &v)?;
+            given.push((k, v));
+        }
+        for (layer, (k, v)) in given.iter().enumerate() {
+            let Some(held) = cache.held(layer)? else {
+                return ensure(&input, false, &format!("layer {layer} holds nothing"));
+            };
+            bits_equal(&format!("{input}: keys stored in layer {layer}"), Ok(held.k.clone()), k)?;
+            bits_equal(&format!("{input}: values stored in layer {layer}"), Ok(held.v.clone()), v)?;
+            let contiguous = (held.k.is_contiguous(), held.v.is_contiguous());
+            equal(
+                &format!("{input}: are the stored (keys, values) contiguous?"),
+                Ok(contiguous),
+                &(true, true),
+            )
+            .likely(
+                "clone() of a view is the same view; the first append must be contiguous, too",
+            )?;
+        }
+        cache.truncate(0)?;
+    }
+    Ok(())
+}
+
 /// Returns the address of a CPU tensor's first element.
 fn address(x: &Tensor) -> Result<usize> {
     let (storage, layout) = x.storage_and_layout();
@@ -327,9 +366,8 @@ pub fn later_appends_stay_in_place(day: &Day) -> Outcome {
         holds(&input, &*cache, &rows(&[&one, &other]))?;
         equal(&format!("{input}: positions returned"), all.k.dim(2), &(next as usize))?;
         let stays = [address(&all.k)?, address(&all.v)?] == at;
-        equal(&format!("{input}: are keys and values where they were?"), Ok(stays), &true).likely(
-            "a static cache writes into its buffer: new memory for every token is what it avoids",
-        )?;
+        equal(&format!("{input}: are keys and values where they were?"), Ok(stays), &true)
+            .likely("a static cache writes into its buffer, so that no token needs new memory")?;
     }
     Ok(())
 }
@@ -344,8 +382,9 @@ fn len_moves(day: &Day, kind: CacheKind) -> Outcome {
             lens.push(cache.len());
         }
         let input = format!("{kind:?}, 3 layers, 3 positions, then 1: len after each append");
-        equal(&input, Ok(lens), &want.to_vec())
-            .likely("a step appends layer by layer; all of them append at the same position")?;
+        equal(&input, Ok(lens), &want.to_vec()).likely(
+            "a step appends layer by layer, and every layer appends at the same position",
+        )?;
     }
     Ok(())
 }
@@ -382,8 +421,8 @@ fn pieces(day: &Day, kind: CacheKind) -> Outcome {
             whole.iter_mut().zip(&piece).for_each(|(row, new)| row.extend(new));
             let all = feed(&mut *cache, &piece)?;
             let want = marked(&whole, LAYERS - 1)?;
-            bits_equal(&format!("{input}: keys given back"), Ok(all.k), &want.0)?;
-            bits_equal(&format!("{input}: values given back"), Ok(all.v), &want.1)?;
+            bits_equal(&format!("{input}: keys returned"), Ok(all.k), &want.0)?;
+            bits_equal(&format!("{input}: values returned"), Ok(all.v), &want.1)?;
         }
         holds(&input, &*cache, &whole)?;
     }
@@ -419,7 +458,7 @@ pub fn truncate_keeps_the_first_positions(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn an_emptied_cache_begins_anew(day: &Day) -> Outcome {
+pub fn an_emptied_cache_starts_again(day: &Day) -> Outcome {
     for kind in KINDS {
         let mut cache = (day.new)(kind, LAYERS);
         feed(&mut *cache, &rows(&[&[1, 2], &[11, 12]]))?;
@@ -568,7 +607,7 @@ pub fn only_what_is_new_is_fed(day: &Day) -> Outcome {
     let list =
         [(vec![11, 12, 13], 1), (vec![11, 12, 13, 14], 1), (vec![11, 12, 13, 14, 15, 16], 1)];
     calls(day, "a sequence that grows", true, &list, &[0, 3, 4])
-        .likely("the first new token stands at the position behind those that are kept")
+        .likely("the first new token's position is the number of positions that were kept")
 }
 
 pub fn what_differs_is_forgotten(day: &Day) -> Outcome {
@@ -582,7 +621,7 @@ pub fn what_differs_is_forgotten(day: &Day) -> Outcome {
         (vec![12, 13, 24, 25, 26], 1),     // the same tokens, each one position earlier
     ];
     calls(day, "tokens that change", true, &list, &[0, 3, 4, 3, 4, 0, 0])
-        .likely("what may stay is the longest common prefix of the old and the new tokens")
+        .likely("only the longest common prefix of the old and the new tokens can stay")
 }
 
 pub fn the_last_token_is_fed_again(day: &Day) -> Outcome {
@@ -593,7 +632,7 @@ pub fn the_last_token_is_fed_again(day: &Day) -> Outcome {
         (vec![11, 12, 13], 1),
     ];
     calls(day, "tokens that the cache has", true, &list, &[0, 3, 1, 2])
-        .likely("logits come from a pass only, so at least one token must be fed")
+        .likely("logits come only from a pass, so at least one token must be fed")
 }
 
 pub fn logits_after_the_last_n(day: &Day) -> Outcome {
@@ -611,7 +650,7 @@ pub fn logits_after_the_last_n(day: &Day) -> Outcome {
 pub fn no_cache_is_fed_everything(day: &Day) -> Outcome {
     let list = [(vec![11, 12], 1), (vec![11, 12, 13], 2), (vec![11, 12, 13, 14], 1)];
     calls(day, "NoCache", false, &list, &[0, 0, 0])
-        .likely("the cache may have less than the tokens of the last call: ask its len")
+        .likely("the cache can hold less than the tokens of the last call: ask for its len")
 }
 
 pub fn any_calls_in_any_order(day: &Day) -> Outcome {
@@ -706,7 +745,7 @@ impl Model for Faulty {
     }
 }
 
-pub fn after_an_error_it_begins_anew(day: &Day) -> Outcome {
+pub fn after_an_error_it_starts_again(day: &Day) -> Outcome {
     for (between_layers, failing, then) in [
         (false, vec![11, 12, 27], vec![11, 12, 13, 14]),
         (true, vec![11, 12, 13, 14, 15], vec![11, 12, 13, 14, 15]),
@@ -731,7 +770,7 @@ pub fn after_an_error_it_begins_anew(day: &Day) -> Outcome {
         let passes = passes(&model.model);
         let got = passes.last().cloned().ok_or(Error::Msg("there was no pass".into()));
         equal(&format!("{input}: the last pass"), got, &pass(&then, 0))
-            .likely("after an error nobody knows what the cache has: forget it all")?;
+            .likely("after an error the cache can hold anything: forget it all")?;
     }
     Ok(())
 }
@@ -936,7 +975,7 @@ pub fn logits_equal_transformers(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn a_window_that_moves_is_computed_anew(day: &Day) -> Outcome {
+pub fn a_window_that_moves_is_recomputed(day: &Day) -> Outcome {
     // Day 7's golden: transformers' forward on the cropped ids, context 256, stride 64. Starts at
     // the 250th token. The window moves at the 257th.
     let case = read(&golden_json("day07")?["windowed"][0], "");
@@ -1038,7 +1077,7 @@ pub fn sliding_by_hand(day: &Day) -> Outcome {
         record.push((k.dim(2)?, cache.len(), cache.num_evicted()));
     }
     let input =
-        "Sliding(3), positions 1 2, then 3, 4, 5: what append gave back, len and num_evicted after \
+        "Sliding(3), positions 1 2, then 3, 4, 5: what append returned, len and num_evicted after \
             it";
     let want = vec![(2, 2, Some(0)), (3, 3, Some(1)), (3, 4, Some(2)), (3, 5, Some(3))];
     equal(input, Ok(record), &want)
@@ -1189,7 +1228,7 @@ pub fn a_slid_cache_is_not_a_window(day: &Day) -> Outcome {
         let apart = got.iter().zip(&anew).map(|(g, w)| (g - w).abs()).fold(0.0, f32::max);
         let input = format!(
             "story-230k, position {at}: logits of Sliding(64) against those of the \
-            last 64 tokens computed anew"
+            last 64 tokens recomputed"
         );
         let otherwise = format!("they are {apart} apart, and should be between {least} and {most}");
         ensure(&input, (least..=most).contains(&apart), &otherwise)?;
@@ -1207,4 +1246,60 @@ pub fn gpt2_does_not_slide(day: &Day) -> Outcome {
     let cache = (day.new)(CacheKind::Sliding(8), model.config().num_hidden_layers);
     let got = (day.generate)(&*model, &tokenizer, request(&*model, &[5, 6, 7], 12), cache);
     equal("story-230k, Sliding(8), 12 new tokens: how many", ids(got).map(|ids| ids.len()), &12)
+}
+
+pub fn picking_a_cache_by_hand(day: &Day) -> Outcome {
+    let pick = |caches: &[&[u32]], tokens: &[u32], want: Option<usize>, why: &str| {
+        let input = format!("pick_cache({caches:?}, {tokens:?})");
+        equal(&input, Ok((day.pick_cache)(caches, tokens)), &want).likely(why)
+    };
+    pick(&[], &[1, 2], None, "there is nothing to pick")?;
+    pick(&[&[]], &[1, 2], Some(0), "an empty cache can serve any prompt")?;
+    pick(&[&[1, 2], &[1, 2, 3], &[1]], &[1, 2, 3, 4], Some(1), "the longest common prefix")?;
+    pick(
+        &[&[9, 2, 3, 4], &[1, 9, 3, 4]],
+        &[1, 2, 3, 4, 5],
+        Some(1),
+        "a prefix ends at the first difference",
+    )?;
+    pick(
+        &[&[1, 2, 3, 4, 5], &[1, 2, 3, 9]],
+        &[1, 2, 3, 7],
+        Some(1),
+        "both save three positions; the second forgets one, the first two",
+    )?;
+    pick(
+        &[&[1, 2, 3, 4, 5], &[1, 2]],
+        &[1, 2, 3],
+        Some(1),
+        "the last token is fed anyway, so both save two positions, and the second forgets none",
+    )?;
+    pick(&[&[7, 8], &[], &[9]], &[1], Some(1), "no cache helps, and the empty one loses nothing")?;
+    pick(&[&[1, 5], &[1, 6]], &[1, 2], Some(0), "of two equals, the first")
+}
+
+pub fn the_picked_cache_computes_least(day: &Day) -> Outcome {
+    let mut random = Random::new(111);
+    let text = |random: &mut Random, least: usize| -> Vec<u32> {
+        // Few distinct tokens, so that texts begin alike.
+        (0..least + random.below(6)).map(|_| random.below(2) as u32).collect()
+    };
+    for _ in 0..60 {
+        let caches: Vec<Vec<u32>> =
+            (0..1 + random.below(4)).map(|_| text(&mut random, 0)).collect();
+        let tokens = text(&mut random, 1);
+        // What `Cached::logits` would compute and forget with each cache.
+        let mut costs = Vec::new();
+        for held in &caches {
+            let same = held.iter().zip(&tokens).take_while(|(a, b)| a == b).count();
+            let fed = (tokens.len() - same).max(1);
+            costs.push((fed, held.len() + fed - tokens.len()));
+        }
+        let want = (0..costs.len()).min_by_key(|i| costs[*i]);
+        let slices: Vec<&[u32]> = caches.iter().map(Vec::as_slice).collect();
+        let input = format!("pick_cache({caches:?}, {tokens:?})");
+        equal(&input, Ok((day.pick_cache)(&slices, &tokens)), &want)
+            .likely(&format!("positions (computed, forgotten) with each cache: {costs:?}"))?;
+    }
+    Ok(())
 }

@@ -1,8 +1,8 @@
 //! Day 12's checks.
 
 use super::checks::{
-    bits_equal, close, device, ensure, equal, equal_tokens, golden, golden_json, model_of, refused,
-    tokenizer, Keep, Likely, Outcome, Random, Witness,
+    close, device, ensure, equal, equal_tokens, golden, golden_json, model_of, refused, tokenizer,
+    Keep, Likely, Outcome, Random, Witness,
 };
 use candecode::kit::rng::RequestRng;
 use candecode::kit::Tokenizer;
@@ -47,13 +47,12 @@ pub type Turn = fn(
 pub struct Day {
     pub ragged_mask: fn(&[usize], usize, usize, &Device) -> Result<Tensor>,
     pub left_pad: fn(&[&[u32]]) -> Padded,
-    pub right_pad: fn(&[&[u32]]) -> Padded,
     pub prefill: fn(&dyn Model, &Tokenizer, &[Text]) -> Result<(Step, Vec<Text>)>,
     pub decode: fn(&dyn Model, &Tokenizer, &[Text], usize) -> Result<Step>,
     pub retire: fn(&Tokenizer, &[Text], &mut dyn Batch) -> Result<Vec<Text>>,
     pub turn: Turn,
     pub generate: Generate,
-    pub right_step: fn(&dyn Model, &[&[u32]]) -> Result<Step>,
+    pub packed_step: fn(&dyn Model, &[&[u32]]) -> Result<Step>,
     /// Builds an empty cache with this many layers and this capacity.
     pub cache: fn(usize, Option<usize>) -> Box<dyn Batch>,
     pub stack_rows: fn(&Tensor, &Tensor) -> Result<Tensor>,
@@ -119,10 +118,6 @@ macro_rules! implementation {
                 let padded = code::left_pad(rows);
                 (padded.ids, padded.positions, padded.padding)
             },
-            right_pad: |rows| {
-                let padded = code::right_pad(rows);
-                (padded.ids, padded.positions, padded.padding)
-            },
             prefill: |model, tokenizer, given| {
                 let mut rows = rows(tokenizer, given, 1, &[]);
                 let step = code::prefill_step(model, &mut rows)?;
@@ -144,7 +139,7 @@ macro_rules! implementation {
             generate: |model, tokenizer, requests, cache| {
                 code::generate_batch(model, tokenizer, requests, cache)?.take(5000).collect()
             },
-            right_step: code::right_step,
+            packed_step: code::packed_step,
             cache: |layers, capacity| Box::new(code::BatchCache::new(layers, capacity)),
             stack_rows: code::stack_rows,
         }
@@ -191,7 +186,7 @@ pub fn the_ragged_mask_knows_the_past(day: &Day) -> Outcome {
     )?;
     let got = (day.ragged_mask)(&[0, 2], 2, 3, &device()?);
     close("ragged_mask(padding [0, 2], 2 new, 3 past)", got, &want, 0.0)
-        .likely("new token i stands in column past + i; the padding stays in the first columns")
+        .likely("new token i is in column past + i; the padding stays in the first columns")
 }
 
 pub fn the_ragged_mask_equals_hf(day: &Day) -> Outcome {
@@ -212,7 +207,7 @@ pub fn the_ragged_mask_equals_hf(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn no_row_of_the_mask_is_empty(day: &Day) -> Outcome {
+pub fn no_line_of_the_mask_is_empty(day: &Day) -> Outcome {
     let mut random = Random::new(42);
     for _ in 0..24 {
         let (new, past) = (1 + random.below(5), random.below(5));
@@ -262,11 +257,11 @@ pub fn left_padding_by_hand(day: &Day) -> Outcome {
     equal(&format!("{input}: padding"), Ok(padding), &vec![0, 2, 1])?;
     let want = vec![vec![7, 8, 9], vec![0, 0, 5], vec![0, 6, 4]];
     equal(&format!("{input}: ids"), Ok(ids), &want)
-        .likely("the next token comes from the last place: every row must end there")?;
+        .likely("the next token is read in the last column, so every row must end there")?;
     let real: Vec<&[u32]> = vec![&positions[0], &positions[1][2..], &positions[2][1..]];
     let want: Vec<&[u32]> = vec![&[0, 1, 2], &[0], &[0, 1]];
     equal(&format!("{input}: positions of the real tokens"), Ok(real), &want)
-        .likely("the first real token of a row stands at position 0, whatever is before it")
+        .likely("the first real token of a row is at position 0, whatever comes before it")
 }
 
 pub fn left_padding_of_anything(day: &Day) -> Outcome {
@@ -291,7 +286,7 @@ pub fn left_padding_of_anything(day: &Day) -> Outcome {
             equal(&format!("{input}: positions of row {i}"), Ok(got), &(0..len).collect())?;
             let most = positions[i].iter().max().copied().unwrap_or(0);
             ensure(&input, (most as usize) < width, &format!("row {i} has a position of {most}"))
-                .likely("padding needs a position, too, and the model must have it")?;
+                .likely("padding needs a position, too, and it must be one that the model has")?;
         }
     }
     Ok(())
@@ -322,47 +317,6 @@ pub fn the_prefill_by_hand(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn padding_is_written_anew(day: &Day) -> Outcome {
-    // The rows used to be ragged and now have the same length, so the padding from the last prefill
-    // must be removed.
-    let tokenizer = tokenizer()?;
-    let model = Witness::mixing(40, 9, 9);
-    for given in [[text(&[7, 8], 3), text(&[5, 4], 1)], [text(&[7], 2), text(&[6, 5], 4)]] {
-        let (step, after) = (day.prefill)(&model, &tokenizer, &given)?;
-        let input = format!("prefill of {:?} and {:?}", given[0].tokens, given[1].tokens);
-        let input =
-            format!("{input}, whose padding was {} and {}", given[0].padding, given[1].padding);
-        let padding: Vec<usize> = after.iter().map(|text| text.padding).collect();
-        let want: Vec<usize> = given.iter().map(|text| 2 - text.tokens.len()).collect();
-        equal(&format!("{input}: the rows' padding after it"), Ok(padding), &want)
-            .likely("every prefill sets every row's padding, also to 0")?;
-        model.forward(&step, &mut Keep::default())?;
-    }
-    Ok(())
-}
-
-pub fn an_empty_row_is_refused(day: &Day) -> Outcome {
-    let model = Witness::mixing(40, 9, 1);
-    let given = [text(&[], 0), text(&[1], 0)];
-    let none = (day.prefill)(&model, &tokenizer()?, &given).map(|_| ());
-    refused("prefill of an empty row and of 1", none, &[])
-}
-
-pub fn no_row_becomes_nan(day: &Day) -> Outcome {
-    // A padding token that can't see anything turns into NaN, which reaches the real rows one layer
-    // later.
-    let (model, tokenizer) = (load("story-230k")?, tokenizer()?);
-    let given = [text(&[300, 301, 302, 303, 304, 305], 0), text(&[310], 0)];
-    let (step, _) = (day.prefill)(&*model, &tokenizer, &given)?;
-    let got = model.forward(&step, &mut Keep::default())?;
-    for (row, text) in given.iter().enumerate() {
-        let want = alone(&*model, &text.tokens)?;
-        let input = format!("story-230k, prefill of 6 tokens and of 1: logits of row {row}");
-        close(&input, got.i((row, 0)), &want, LOGITS)?;
-    }
-    Ok(())
-}
-
 pub fn the_decode_step_by_hand(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     let model = Witness::mixing(40, 9, 3);
@@ -388,13 +342,13 @@ pub fn the_decode_step_by_hand(day: &Day) -> Outcome {
         let got = step.positions.flatten_all()?.to_vec1::<u32>()?;
         let want: Vec<u32> = [3, 1, 2].iter().map(|len| len + turn as u32).collect();
         equal(&format!("{input}: positions"), Ok(got), &want).likely(
-            "a row's position is the number of its own tokens before it: padding does not count",
+            "a token's position is the number of its own row's tokens before it: padding doesn't count",
         )?;
         model.forward(&step, &mut cache)?;
         let seen = model.passes.borrow()[1 + turn].seen.clone();
         let want: Vec<_> = given.iter().map(|text| whole(&text.tokens)).collect();
         equal(&format!("{input}: the (token, position) pairs seen"), Ok(seen), &want)
-            .likely("the mask is one wider in every step, and still hides the padding")?;
+            .likely("the mask grows by a column in every step, and still hides the padding")?;
     }
     Ok(())
 }
@@ -411,7 +365,7 @@ pub fn a_row_that_does_not_fit_the_cache_is_refused(day: &Day) -> Outcome {
         let input =
             format!("{past} columns; row 1 has a padding of {padding} and 3 tokens: decode");
         refused(&input, got, &[]).likely(
-            "a row has past - padding tokens in the cache, which must be all but its newest one",
+            "a row has past - padding tokens in the cache, and that must be all but its newest one",
         )?;
     }
     Ok(())
@@ -458,12 +412,12 @@ pub fn retiring_by_hand(day: &Day) -> Outcome {
         let changes: Vec<String> = cache.done.iter().filter(changes).cloned().collect();
         let want: Vec<String> = done.iter().map(|what| what.to_string()).collect();
         equal(&format!("{input}: what was done to the cache"), Ok(changes), &want).likely(
-            "columns that are padding in every remaining row are trimmed; if no row has \
-                left, nothing is done",
+            "trim the columns that are padding in every remaining row; if no row has finished, \
+                do nothing",
         )?;
         let left: Vec<usize> = got.iter().map(|text| text.padding).collect();
         equal(&format!("{input}: the padding of the rows that are left"), Ok(left), &padding)
-            .likely("what was trimmed is no longer a row's padding")?;
+            .likely("a row's padding falls by what was trimmed")?;
     }
     let mut cache = held(&model, 3)?;
     let ended = Text { finish: EOS, ..given[0].clone() };
@@ -480,7 +434,7 @@ pub fn retiring_by_hand(day: &Day) -> Outcome {
     )
 }
 
-pub fn one_turn_by_hand(day: &Day) -> Outcome {
+pub fn two_steps_by_hand(day: &Day) -> Outcome {
     let tokenizer = tokenizer()?;
     // The model prefers the last token plus one, and 5 is EOS.
     let model = Witness::new(10, 9, 2, |seen| {
@@ -493,16 +447,16 @@ pub fn one_turn_by_hand(day: &Day) -> Outcome {
     let got: Vec<(usize, u32, bool)> =
         tokens.iter().map(|token| (token.row, token.id, token.finish.is_some())).collect();
     let want = vec![(0, 4, false), (1, 5, true), (2, 7, false)];
-    equal(&format!("{input}: (row, token, ended) of the first turn"), Ok(got), &want)?;
+    equal(&format!("{input}: (row, token, ended) of the first step"), Ok(got), &want)?;
     let got: Vec<Vec<u32>> = after.iter().map(|text| text.tokens.clone()).collect();
     equal(&format!("{input}: the rows after it"), Ok(got), &vec![vec![1, 2, 3, 4], vec![7, 6, 7]])
-        .likely("a row that ends leaves; the others go on")?;
+        .likely("a finished row leaves, and the others go on")?;
     let (tokens, after) = (day.turn)(&model, &tokenizer, &after, 4, &[5], &mut cache)?;
     let got: Vec<u32> = tokens.iter().map(|token| token.id).collect();
-    equal(&format!("{input}: tokens of the second turn"), Ok(got), &vec![5, 8])?;
+    equal(&format!("{input}: tokens of the second step"), Ok(got), &vec![5, 8])?;
     let sizes: Vec<usize> = model.passes.borrow().iter().map(|pass| pass.ids[0].len()).collect();
-    equal(&format!("{input}: new tokens a row of the two passes"), Ok(sizes), &vec![3, 1])
-        .likely("the first pass is the prompts, the next one has one new token a row")?;
+    equal(&format!("{input}: new tokens per row in the two passes"), Ok(sizes), &vec![3, 1])
+        .likely("the first pass feeds the prompts, the second one new token per row")?;
     let got: Vec<(Vec<u32>, usize)> =
         after.into_iter().map(|text| (text.tokens, text.padding)).collect();
     let want = vec![(vec![7, 6, 7, 8], 0)];
@@ -744,7 +698,8 @@ pub fn rows_have_their_own_parameters(day: &Day) -> Outcome {
     };
     let want = all_decoded(&fresh, &all(), &mut pick, 0.0)?;
     let input = "prompts 7 8 9, 5 and 6 4: 9 new; 5 new or EOS; 2 new, always the last token";
-    rows_equal(input, &got, &want).likely("a row is asked by its own sequence, `row.sequence`")
+    rows_equal(input, &got, &want)
+        .likely("each row's token is chosen by its own sequence, `row.sequence`")
 }
 
 pub fn rows_draw_from_their_own_streams(day: &Day) -> Outcome {
@@ -861,21 +816,21 @@ pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
             Err(error) => {
                 return equal(&format!("{input}: the batch"), Err(error), &())
                     .likely_even_of_an_error(
-                        "the error is that row's, and its token carries it: the batch goes on",
+                        "the error belongs to that row, whose token carries it: the batch goes on",
                     );
             }
         };
         let failed = std::mem::take(&mut rows[1]);
         let want = vec![healthy[0].clone(), vec![], healthy[2].clone()];
         equal(&format!("{input}: the tokens of rows 0 and 2"), Ok(rows), &want)
-            .likely("its neighbours are what they'd be if it hadn't failed")?;
+            .likely("they must be what they'd be if row 1 hadn't failed")?;
         let ends = |tokens: &[Token]| -> Vec<(Option<FinishReason>, Option<String>)> {
             tokens.iter().map(|token| (token.finish, token.error.clone())).collect()
         };
         let mut want = vec![(None, None); when - 1];
         want.push((Some(FinishReason::Failed), Some("row 1's sampler fails".to_string())));
         equal(&format!("{input}: (finish, error) of row 1's tokens"), Ok(ends(&failed)), &want)
-            .likely("the last token of a row that fails says so")?;
+            .likely("the last token of a row that fails carries the error")?;
     }
     // A pass that fails is an error for the whole batch.
     let model = Witness::mixing(40, 20, 2);
@@ -885,87 +840,70 @@ pub fn a_row_that_fails_ends_alone(day: &Day) -> Outcome {
     refused("three rows, 4 new tokens each; the model fails at its third pass", got, &[])
 }
 
-pub fn right_padding_by_hand(day: &Day) -> Outcome {
-    let (ids, positions, padding) = (day.right_pad)(&[&[7, 8, 9], &[5], &[6, 4]]);
-    let input = "right_pad of 7 8 9, of 5, and of 6 4";
-    equal(&format!("{input}: padding"), Ok(padding), &vec![0, 2, 1])?;
-    equal(&format!("{input}: ids"), Ok(ids), &vec![vec![7, 8, 9], vec![5, 0, 0], vec![6, 4, 0]])?;
-    let real: Vec<&[u32]> = vec![&positions[0], &positions[1][..1], &positions[2][..2]];
-    let want: Vec<&[u32]> = vec![&[0, 1, 2], &[0], &[0, 1]];
-    equal(&format!("{input}: positions of the real tokens"), Ok(real), &want)
+pub fn a_line_by_hand(day: &Day) -> Outcome {
+    let model = Witness::mixing(40, 9, 1);
+    let step = (day.packed_step)(&model, &[&[7, 8, 9], &[5], &[6, 4]])?;
+    let input = "packed_step of 7 8 9, of 5, and of 6 4";
+    let want = vec![vec![7, 8, 9, 5, 6, 4]];
+    equal(&format!("{input}: ids"), step.ids.to_vec2::<u32>(), &want)
+        .likely("one row of the batch, and no padding in it")?;
+    let want = vec![vec![0, 1, 2, 0, 0, 1]];
+    equal(&format!("{input}: positions"), step.positions.to_vec2::<u32>(), &want)
+        .likely("a token has the position that it would have if its row were alone")?;
+    equal(&format!("{input}: logits asked for"), Ok(step.logits), &Logits::Columns(vec![2, 3, 5]))
+        .likely("the last token of every row")?;
+    let want = [
+        [1u8, 0, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0, 0],
+        [1, 1, 1, 0, 0, 0],
+        [0, 0, 0, 1, 0, 0],
+        [0, 0, 0, 0, 1, 0],
+        [0, 0, 0, 0, 1, 1],
+    ];
+    let want = Tensor::new(&[[want]], &device()?)?;
+    match step.mask {
+        Some(mask) => close(&format!("{input}: mask"), Ok(mask), &want, 0.0)
+            .likely("a token sees the tokens of its own row, up to itself"),
+        None => ensure(input, false, "there is no mask, so each row sees the rows before it"),
+    }
 }
 
-pub fn right_padded_rows_equal_themselves_alone(day: &Day) -> Outcome {
-    let model = Witness::mixing(40, 9, 1);
-    let given: [&[u32]; 3] = [&[7, 8, 9], &[5], &[6, 4]];
-    let step = (day.right_step)(&model, &given)?;
-    let input = "right_step of 7 8 9, of 5, and of 6 4";
-    model.forward(&step, &mut NoCache)?;
-    let want: Vec<_> = given.iter().map(|ids| whole(ids)).collect();
-    let seen = model.passes.borrow()[0].seen.clone();
-    equal(
-        &format!("{input}: the (token, position) pairs seen where logits are asked for"),
-        Ok(seen),
-        &want,
-    )
-    .likely(
-        "each row ends at an index of its own: its logits are at its last real token, not \
-            at the last one",
-    )?;
+pub fn rows_in_a_line_equal_themselves_alone(day: &Day) -> Outcome {
     let mut random = Random::new(137);
+    for _ in 0..8 {
+        let rows = 1 + random.below(5);
+        let rows = prompts(&mut random, rows, 9, 40);
+        let slices: Vec<&[u32]> = rows.iter().map(Vec::as_slice).collect();
+        // The context has room for each row, but not for the whole line.
+        let longest = rows.iter().map(Vec::len).max().unwrap_or_default();
+        let model = Witness::mixing(40, longest, 1);
+        model.forward(&(day.packed_step)(&model, &slices)?, &mut NoCache)?;
+        let seen = model.passes.borrow()[0].seen.clone();
+        let want: Vec<_> = rows.iter().map(|row| whole(row)).collect();
+        let input = format!("packed_step of {rows:?}, a context of {longest}");
+        let what = "the (token, position) pairs that the last token of each row sees";
+        equal(&format!("{input}: {what}"), Ok(seen), &want)?;
+    }
     for name in ["story-gpt2-1m", "story-230k"] {
         let model = load(name)?;
-        let prompts = prompts(&mut random, 4, 12, 2048);
-        let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
-        let got = model.forward(&(day.right_step)(&*model, &slices)?, &mut NoCache)?;
-        for (row, prompt) in prompts.iter().enumerate() {
-            let input = format!("{name}, right_step of random prompts: logits of row {row}");
-            close(&input, got.i((row, 0)), &alone(&*model, prompt)?, LOGITS)?;
-        }
-    }
-    any_id_may_be_padding(day, &mut random)?;
-    let none = (day.right_step)(&Witness::mixing(40, 9, 1), &[&[1], &[]]).map(|_| ());
-    refused("right_step of 1 and of an empty row", none, &[])
-}
-
-/// Checks that any id can serve as padding, since no real token sees it. Other implementations pad
-/// with EOS, which is 0 in the story models.
-fn any_id_may_be_padding(day: &Day, random: &mut Random) -> Outcome {
-    let model = load("story-230k")?;
-    let prompts = prompts(random, 4, 12, 2048);
-    let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
-    let ends = prompts.iter().map(|prompt| prompt.len() as u32 - 1).collect::<Vec<_>>();
-    let (ids, positions, padding) = (day.right_pad)(&slices);
-    let with = |id: u32| -> Result<Tensor> {
-        let mut ids = ids.clone();
-        for (row, padding) in ids.iter_mut().zip(&padding) {
-            let real = row.len() - padding;
-            row[real..].fill(id);
-        }
-        let step = Step::batch(&*model, &ids, &positions, None)?;
-        model.forward(&step.with_logits(Logits::At(ends.clone())), &mut NoCache)
-    };
-    let last = model.config().vocab_size as u32 - 1;
-    for id in model.config().eos_token_ids.iter().copied().chain([last]) {
-        for (row, prompt) in prompts.iter().enumerate() {
-            let input = format!("right_pad with the id {id} as padding: logits of row {row}");
-            close(&input, with(id)?.i((row, 0)), &alone(&*model, prompt)?, LOGITS)?;
+        let rows = prompts(&mut random, 4, 12, 2048);
+        let slices: Vec<&[u32]> = rows.iter().map(Vec::as_slice).collect();
+        let got = model.forward(&(day.packed_step)(&*model, &slices)?, &mut NoCache)?;
+        for (i, row) in rows.iter().enumerate() {
+            let input = format!("{name}, packed_step of random prompts: logits of row {i}");
+            close(&input, got.i((0, i)), &alone(&*model, row)?, LOGITS)?;
         }
     }
     Ok(())
 }
 
-pub fn no_padding_needs_no_mask(day: &Day) -> Outcome {
-    // Rows of equal length need no mask, and the causal step must match bit for bit.
-    let (model, tokenizer) = (load("story-230k")?, tokenizer()?);
-    let rows = [vec![300, 301, 302, 303], vec![310, 311, 312, 313]];
-    let given = [text(&rows[0], 0), text(&rows[1], 0)];
-    let (step, _) = (day.prefill)(&*model, &tokenizer, &given)?;
-    let masked = "prefill of two rows of 4: whether there is a mask";
-    equal(masked, Ok(step.mask.is_some()), &false)?;
-    let got = model.forward(&step, &mut Keep::default());
-    let positions = vec![vec![0, 1, 2, 3]; 2];
-    let plain = Step::batch(&*model, &rows, &positions, None)?.with_logits(Logits::Last(1));
-    let want = model.forward(&plain, &mut Keep::default())?;
-    bits_equal("story-230k, prefill of two rows of 4: logits, against a causal step", got, &want)
+pub fn an_empty_row_has_no_place_in_a_line(day: &Day) -> Outcome {
+    let model = Witness::mixing(40, 9, 1);
+    let cases: [&[&[u32]]; 4] = [&[], &[&[]], &[&[1], &[]], &[&[], &[1]]];
+    for rows in cases {
+        let got = (day.packed_step)(&model, rows).map(|_| ());
+        refused(&format!("packed_step of the rows {rows:?}"), got, &[])?;
+    }
+    let long = (day.packed_step)(&model, &[&[1], &[2; 10]]).map(|_| ());
+    refused("packed_step of rows of 1 and of 10 tokens, a context of 9", long, &[])
 }

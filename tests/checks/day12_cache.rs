@@ -42,7 +42,7 @@ pub fn selecting_by_hand(day: &Day) -> Outcome {
     refused("row 2 of 2 rows", cache.select(&[0, 2]), &[])
 }
 
-pub fn a_beam_and_its_sibling_part(day: &Day) -> Outcome {
+pub fn beams_that_fork(day: &Day) -> Outcome {
     for capacity in CAPACITIES {
         let mut model = Witness::mixing(50, 30, 99);
         let mut cache = (day.cache)(model.layers(), capacity);
@@ -168,7 +168,7 @@ pub fn an_empty_cache_is_joined(day: &Day) -> Outcome {
     Ok(())
 }
 
-pub fn what_has_joined_shares_nothing(day: &Day) -> Outcome {
+pub fn joined_caches_share_no_memory(day: &Day) -> Outcome {
     // At full width nothing is padded, and returning a view would be fine if nothing happened
     // afterwards.
     for capacity in [None, Some(3), Some(9)] {

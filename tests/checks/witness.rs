@@ -18,7 +18,7 @@ pub struct Pass {
     /// Whether the step supplied a mask.
     pub masked: bool,
     /// For each row, the `(token, position)` pairs attended to by the position whose logits were
-    /// requested.
+    /// requested. With [`Logits::Columns`], one entry for each of the columns.
     pub seen: Vec<Vec<(u32, u32)>>,
 }
 
@@ -176,20 +176,24 @@ impl Model for Witness {
             Some(mask) => mask[(row * t + i) * all + j] == 1,
             None => j <= all - t + i,
         };
+        if step.chunks.is_some() {
+            bail!("the witness has no flat steps")
+        }
         let (mut logits, mut seen) = (Vec::new(), Vec::new());
         for row in 0..b {
             let asked = match &step.logits {
-                Logits::Columns(_) => bail!("the witness has no flat steps"),
-                Logits::At(at) => at.get(row).map_or(0, |at| *at as usize),
-                _ => t - 1,
+                Logits::Columns(columns) => columns.iter().map(|column| *column as usize).collect(),
+                Logits::At(at) => vec![at.get(row).map_or(0, |at| *at as usize)],
+                _ => vec![t - 1],
             };
+            let mut seen_by = vec![Vec::new(); t];
             for i in 0..t {
                 let mut columns = Vec::new();
                 for j in (0..all).filter(|j| may(row, i, *j)) {
                     let here = layers[0][row][j];
                     // Columns that no real row attends to can hold anything, so check only the rows
                     // that need logits.
-                    if i == asked
+                    if asked.contains(&i)
                         && layers.iter().any(|rows| rows[row][j] != here || here.is_none())
                     {
                         bail!(
@@ -200,10 +204,9 @@ impl Model for Witness {
                     columns.extend(here);
                 }
                 logits.extend((self.script)(&columns));
-                if i == asked {
-                    seen.push(columns);
-                }
+                seen_by[i] = columns;
             }
+            seen.extend(asked.iter().filter_map(|i| seen_by.get(*i).cloned()));
         }
         let (ids, positions) = (step.ids.to_vec2()?, step.positions.to_vec2()?);
         self.passes.borrow_mut().push(Pass { ids, positions, masked: mask.is_some(), seen });

@@ -5,7 +5,7 @@ use super::Answer;
 use crate::model;
 use candecode::day06_generate::next_logits;
 use candecode::day07_greedy::argmax;
-use candecode::day12_batching::{left_pad, ragged_mask, right_pad};
+use candecode::day12_batching::{left_pad, ragged_mask, Padded};
 use candecode::kit::{Logits, Model, NoCache, Step};
 use candle_core::Device;
 use serde::Deserialize;
@@ -68,4 +68,18 @@ pub fn answer(q: Question) -> Answer {
         }));
     }
     Ok(json!({ "width": width, "rows": out }))
+}
+
+/// Pads on the right: positions are columns, and the causal rule alone hides the padding.
+fn right_pad(rows: &[&[u32]]) -> Padded {
+    let width = rows.iter().map(|row| row.len()).max().unwrap_or_default();
+    let mut padded = Padded::default();
+    for row in rows {
+        let mut ids = row.to_vec();
+        ids.resize(width, 0);
+        padded.ids.push(ids);
+        padded.positions.push((0..width as u32).collect());
+        padded.padding.push(width - row.len());
+    }
+    padded
 }
