@@ -1263,10 +1263,16 @@ pub fn picking_a_cache_by_hand(day: &Day) -> Outcome {
         "a prefix ends at the first difference",
     )?;
     pick(
-        &[&[1, 2, 3, 4, 5], &[1, 2, 3, 9]],
+        &[&[1, 2, 3, 9], &[1]],
+        &[1, 2, 3, 4],
+        Some(0),
+        "the first saves three positions and forgets one; what it saves comes first",
+    )?;
+    pick(
+        &[&[1, 2, 3, 4, 5], &[1, 2, 3, 4, 5, 6], &[1, 2, 3, 9]],
         &[1, 2, 3, 7],
-        Some(1),
-        "both save three positions; the second forgets one, the first two",
+        Some(2),
+        "all save three positions, and they forget two, three and one",
     )?;
     pick(
         &[&[1, 2, 3, 4, 5], &[1, 2]],
