@@ -1,5 +1,5 @@
-//! Day 20: serve it. The loop between many clients and one scheduler. It makes clients wait or
-//! refuses them, and sends each token to the right one. HTTP and JSON are given, outside this file.
+//! Day 20: serve it. The loop between many clients and one scheduler: it queues requests or refuses
+//! them, and sends each token to the right client. HTTP and JSON are given, outside this file.
 
 use candecode::kit::error::plain;
 use candecode::kit::{FinishReason, Request, SamplingParams, SchedulerInterface, Token};
@@ -11,25 +11,25 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 /// One token of one choice, on its way to the client.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Piece {
-    /// The choice: choice `i` continues prompt `i / n`.
+    /// The number of the choice within its job. Choice `i` continues prompt `i / n`.
     pub index: usize,
-    /// The number of tokens of this choice so far, this one included. OpenAI's `usage` counts every
-    /// token: half a character, and the EOS.
+    /// Tokens of this choice so far, including this one. OpenAI's `usage` counts every token, half
+    /// a character and the EOS too.
     pub tokens: usize,
-    /// The token. Its text is certain: no half characters, and no start of a stop string.
+    /// The token. Its text is final: no half characters, and no start of a stop string.
     pub token: Token,
 }
 
 /// Why a job failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobError {
-    /// The queue is full. The client should come back later.
+    /// The queue is full. The client should try again later.
     Busy,
     /// The server is shutting down.
     Closing,
-    /// The job can't be started as it is, for this reason.
+    /// The job can't be started, for this reason.
     Invalid(String),
-    /// The model, or a rule of the job's own, failed while it ran.
+    /// The model failed while the job ran, or the job's own constraints left no token.
     Failed(String),
 }
 
@@ -38,74 +38,74 @@ pub enum JobError {
 pub enum Event {
     /// One token of one choice.
     Token(Piece),
-    /// The job has failed, and no more events follow.
+    /// The job has failed. No more events follow.
     Failed(JobError),
 }
 
-/// The way back to a client. Neither method ever waits.
+/// The way back to a client. Neither method blocks.
 pub trait Connection: Send {
-    /// Leaves an event for the client to take when it can. If the client has gone, nothing happens.
-    /// A job has no more events than tokens, so the backlog of a slow reader is bounded.
+    /// Queues an event for the client. Does nothing if the client has disconnected. A slow reader's
+    /// backlog is bounded by the tokens it asked for.
     fn send(&self, event: Event);
 
-    /// True if the client has gone.
+    /// Returns whether the client has disconnected.
     fn is_closed(&self) -> bool;
 }
 
-/// A request on its way to the loop: plain data, which may go from thread to thread.
+/// A parsed request. Plain data, so that it can cross threads.
 pub struct Job {
-    /// The tokens of each prompt.
+    /// The token ids of each prompt.
     pub prompts: Vec<Vec<u32>>,
-    /// The number of choices per prompt.
+    /// Choices per prompt.
     pub n: usize,
-    /// How each of them is continued.
+    /// Sampling parameters for all choices.
     pub params: SamplingParams,
-    /// The number of likeliest tokens to send with each token; None sends no logprobs.
+    /// Number of top alternatives to report with each token. None: no logprobs.
     pub logprobs: Option<usize>,
-    /// Whether it is a chat: its text also ends where the model's turn does.
+    /// Whether this is a chat. If so, the text also ends where the model's turn does.
     pub is_chat: bool,
-    /// The client.
+    /// The client's connection.
     pub connection: Box<dyn Connection>,
 }
 
 impl Job {
-    /// The number of rows that it needs.
+    /// Returns the number of choices, each of which takes a row.
     pub fn choices(&self) -> usize {
         self.prompts.len() * self.n
     }
 
-    /// The prompt of choice `index`.
+    /// Returns the prompt of choice `index`.
     pub fn prompt(&self, index: usize) -> &[u32] {
         &self.prompts[index / self.n]
     }
 }
 
-/// A job in the queue: some of its choices haven't started.
+/// A job in the queue, with at least one choice that hasn't started.
 pub struct WaitingJob {
     /// The job.
     pub job: Rc<Job>,
-    /// Its next choice to start; earlier ones have started.
+    /// The next choice to start. All earlier ones have started.
     pub next: usize,
 }
 
-/// A choice that the scheduler has: it waits for its prefill, or runs.
+/// A choice that the scheduler has taken. It is waiting for its prefill, or running.
 pub struct ActiveRow {
-    /// The job that it belongs to.
+    /// The job this choice belongs to.
     pub job: Rc<Job>,
-    /// Its number among the job's choices.
+    /// The number of the choice within its job.
     pub index: usize,
-    /// The number of tokens sent to the client so far.
+    /// Tokens sent to the client so far.
     pub tokens: usize,
 }
 
-/// Makes the [`Request`] of choice `index` of a job: its prompt, its processors, and a sampler that
-/// draws from stream `index` of its seed.
+/// Builds the [`Request`] of choice `index` of a job: its prompt, its processors, and a sampler
+/// that draws from stream `index` of the job's seed.
 pub type MakeRequest<'a> = Box<dyn Fn(&Job, usize) -> Result<Request<'a>> + 'a>;
 
-/// Returns OpenAI's word for why a text ended: `stop` (an EOS id, too) or `length`. For a row that
-/// failed, vLLM's word `error`; no client sees it, because the row's job fails.
+/// Returns OpenAI's name for a finish reason: `stop` (for an EOS, too) or `length`. A failed row
+/// gets vLLM's `error`, which no client sees, because the whole job fails.
 pub fn finish_reason(finish: FinishReason) -> &'static str {
-    // task 20.1: four reasons, three words
+    // task 20.1: Map the four finish reasons to OpenAI's names
     // <solution>
     match finish {
         FinishReason::Eos | FinishReason::Stop => "stop",
@@ -118,24 +118,24 @@ pub fn finish_reason(finish: FinishReason) -> &'static str {
 /// The loop between the clients and the scheduler (vLLM's `EngineCore`). It lives on one thread,
 /// with the model.
 pub struct ServingLoop<'a> {
-    /// Day 15's scheduler, or another one.
+    /// The scheduler: day 15's, day 23's, or a script in the checks.
     pub scheduler: Box<dyn SchedulerInterface<'a> + 'a>,
-    /// Jobs in the order of their turns. Some may have started in part.
+    /// Waiting jobs, in the order of their turns. Some of their choices may have started.
     pub queue: VecDeque<WaitingJob>,
-    /// Every choice that the scheduler has, by the id of its request.
+    /// The choices that the scheduler has, by request id. A cancelled row isn't here any more.
     pub rows: BTreeMap<usize, ActiveRow>,
     make_request: MakeRequest<'a>,
-    /// The maximum number of rows in the scheduler.
+    /// Maximum number of rows in the scheduler.
     max_batch: usize,
-    /// The maximum number of jobs in the queue.
+    /// Maximum number of jobs in the queue.
     max_queue: usize,
-    /// The id of the next request.
+    /// The next unused request id.
     next_id: usize,
 }
 
 impl<'a> ServingLoop<'a> {
-    /// Creates an idle loop. The scheduler gets at most `max_batch` rows at a time; at most
-    /// `max_queue` more jobs may wait.
+    /// Creates an idle loop. The scheduler gets at most `max_batch` rows at a time, and at most
+    /// `max_queue` jobs wait in the queue.
     pub fn new(
         scheduler: Box<dyn SchedulerInterface<'a> + 'a>,
         make_request: MakeRequest<'a>,
@@ -153,24 +153,25 @@ impl<'a> ServingLoop<'a> {
         }
     }
 
-    /// True if there is nothing to do.
+    /// Returns whether there is nothing to do: no job waits, and the scheduler has no rows.
     pub fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.scheduler.load().rows() == 0
     }
 
-    /// True while the scheduler has fewer than `max_batch` rows, waiting and running ones together.
+    /// Returns whether the scheduler can take another row: it has fewer than `max_batch`, waiting
+    /// and running ones together.
     pub fn has_place(&self) -> bool {
         self.scheduler.load().rows() < self.max_batch
     }
 
-    /// Hands choice `index` of a job to the scheduler. `make_request` makes its request, which gets
-    /// an id that no row has ever had, and the job's `logprobs` as its `top_logprobs`. The choice
-    /// is then in `rows`, under that id.
+    /// Submits choice `index` of a job to the scheduler and adds it to `rows`. `make_request`
+    /// builds the request. It gets an id that no row has ever had, and the job's `logprobs` as its
+    /// `top_logprobs`.
     ///
     /// # Errors
-    /// If the request can't be made, or the scheduler refuses it. On error nothing changes.
+    /// If the request can't be built, or the scheduler refuses it. On error nothing changes.
     pub fn start(&mut self, job: &Rc<Job>, index: usize) -> Result<()> {
-        // task 20.2: make the request of this choice, and hand it over
+        // task 20.2: Build the choice's request, and submit it under a new id
         // <solution>
         let mut request = (self.make_request)(job, index)?;
         request.id = self.next_id;
@@ -183,12 +184,12 @@ impl<'a> ServingLoop<'a> {
         // </solution>
     }
 
-    /// Sends each token to the client of its row, as a [`Piece`]. A token without a row in `rows`
-    /// belongs to a cancelled choice, and is dropped. One with an `error` isn't sent: its row has
-    /// failed, and so does the whole job ([`JobError::Failed`]). A row leaves `rows` with its last
-    /// token.
+    /// Sends each token to its row's client, as a [`Piece`]. Drops tokens whose row isn't in
+    /// `rows`: they belong to cancelled choices. A token with an `error` isn't sent; its row has
+    /// failed, so the whole job fails with [`JobError::Failed`]. A row is removed from `rows` with
+    /// its last token.
     pub fn deliver(&mut self, tokens: Vec<Token>) {
-        // task 20.3: find each token's row, count it, send it; end what has ended or failed
+        // task 20.3: Count each token, and send it to the client of its row
         // <solution>
         for token in tokens {
             let id = token.row;
@@ -209,11 +210,11 @@ impl<'a> ServingLoop<'a> {
         // </solution>
     }
 
-    /// Adds a job to the queue. If `max_queue` jobs already wait there, it is sent
-    /// [`JobError::Busy`] instead. A job that needn't wait is always accepted: the queue is empty,
-    /// and the scheduler [has a place](ServingLoop::has_place).
+    /// Adds a job to the queue, or sends it [`JobError::Busy`] if `max_queue` jobs are already
+    /// waiting. A job that needn't wait is always accepted: the queue is empty, and the scheduler
+    /// [has a place](ServingLoop::has_place).
     pub fn accept(&mut self, job: Job) {
-        // task 20.4: queue the job, or refuse it
+        // task 20.4: Queue the job, or refuse it
         // <solution>
         let starts_at_once = self.queue.is_empty() && self.has_place();
         if self.queue.len() >= self.max_queue && !starts_at_once {
@@ -224,9 +225,9 @@ impl<'a> ServingLoop<'a> {
         // </solution>
     }
 
-    /// Takes the next job out of the queue: the first one, unless it already has its
-    /// share of the places. In a large batch no job gets all of them, so the next client needn't
-    /// wait for its rows to end. Jobs whose clients have gone leave the queue here.
+    /// Removes and returns the next job in the queue: the first that doesn't have its share of the
+    /// places yet. In a large batch no job gets all of them, so that the next client needn't wait
+    /// until one of its rows ends. Also drops jobs from the queue whose clients have disconnected.
     fn take_turn(&mut self) -> Option<WaitingJob> {
         self.queue.retain(|waiting| !waiting.job.connection.is_closed());
         let share = self.max_batch - self.max_batch / 8;
@@ -239,13 +240,13 @@ impl<'a> ServingLoop<'a> {
     }
 
     /// Starts choices while the scheduler has a place. The jobs in the queue take turns
-    /// (`take_turn`): each starts one choice, then goes to the end of the queue, or leaves it if
-    /// that was its last. So a job of 128 choices doesn't hold up a job of one.
+    /// (`take_turn`): each starts one choice and goes to the end of the queue, or leaves it if that
+    /// was its last. So a job with 128 choices doesn't hold up a job with one.
     ///
-    /// A job whose choice can't be started fails with [`JobError::Invalid`], and the next one gets
-    /// the place.
+    /// If a choice can't be started, its job fails with [`JobError::Invalid`], and the place goes
+    /// to the next job.
     pub fn feed(&mut self) {
-        // task 20.5: fill the places, one choice of one job at a time
+        // task 20.5: Fill the places, one choice per job in turn
         // <solution>
         while self.has_place() {
             let Some(mut turn) = self.take_turn() else { break };
@@ -261,19 +262,19 @@ impl<'a> ServingLoop<'a> {
         // </solution>
     }
 
-    /// Takes row `id` out of `rows`, and cancels it in the scheduler. The client receives
-    /// nothing more from it.
+    /// Removes row `id` from `rows` and cancels it in the scheduler. Its client receives no more
+    /// tokens from it.
     pub fn cancel(&mut self, id: usize) {
-        // task 20.6: forget the row here, and end it there
+        // task 20.6: Forget the row, and cancel it in the scheduler
         // <solution>
         self.rows.remove(&id);
         self.scheduler.cancel(id);
         // </solution>
     }
 
-    /// Takes a whole job out: choices that wait in the queue, and every row.
+    /// Cancels a whole job: its choices in the queue, and all its rows.
     pub fn cancel_job(&mut self, job: &Rc<Job>) {
-        // task 20.7: a job can be in two places at once
+        // task 20.7: Cancel the job everywhere
         // <solution>
         self.queue.retain(|waiting| !Rc::ptr_eq(&waiting.job, job));
         let of_job = |row: &ActiveRow| Rc::ptr_eq(&row.job, job);
@@ -285,15 +286,15 @@ impl<'a> ServingLoop<'a> {
         // </solution>
     }
 
-    /// Ends a job with an error: sends it to the client, and takes the whole job out.
+    /// Sends an error to the job's client, and cancels the whole job.
     pub fn fail(&mut self, job: &Rc<Job>, error: JobError) {
         job.connection.send(Event::Failed(error));
         self.cancel_job(job);
     }
 
-    /// Takes out every job whose client has gone, waiting or running.
+    /// Cancels every job whose client has disconnected, waiting or running.
     pub fn drop_closed(&mut self) {
-        // task 20.8: ask the connection of every job
+        // task 20.8: Cancel jobs after a disconnect
         // <solution>
         let mut closed = Vec::new();
         let queued = self.queue.iter().map(|waiting| &waiting.job);
@@ -308,8 +309,8 @@ impl<'a> ServingLoop<'a> {
         // </solution>
     }
 
-    /// Fails every job that has rows, after a step that failed and left the scheduler empty. Jobs
-    /// that haven't started stay in the queue.
+    /// Fails every job that has rows, after a failed step has emptied the scheduler. Jobs that
+    /// haven't started stay in the queue.
     fn fail_all(&mut self, error: &candle_core::Error) {
         let message = plain(error);
         while let Some((_, row)) = self.rows.pop_first() {
@@ -317,11 +318,11 @@ impl<'a> ServingLoop<'a> {
         }
     }
 
-    /// Makes one turn: drops jobs whose clients have gone, starts choices, lets the scheduler make
-    /// a step, and delivers its tokens. If the step fails, so does every job with a row
-    /// (`fail_all`), and the loop goes on.
+    /// Makes one turn: drops jobs whose clients have disconnected, starts choices, runs one step of
+    /// the scheduler, and delivers its tokens. If the step fails, so does every job that has rows
+    /// (`fail_all`), and the loop carries on.
     pub fn turn(&mut self) {
-        // task 20.9: four calls, and an error that must not end the loop
+        // task 20.9: Make one turn, and survive a failed step
         // <solution>
         self.drop_closed();
         self.feed();
@@ -332,16 +333,17 @@ impl<'a> ServingLoop<'a> {
         // </solution>
     }
 
-    /// Runs until every sender of `jobs` is gone and the last row has ended.
+    /// Runs until every sender of `jobs` has been dropped and the last row has ended.
     ///
-    /// Between two turns it accepts all jobs that have arrived. After each of them comes a
-    /// [`ServingLoop::feed`], so that a job counts against the queue only if there is no place for
-    /// it. With nothing to do, it waits for the next job.
+    /// Between two turns it accepts all jobs that have arrived, and calls [`ServingLoop::feed`]
+    /// after each of them, so that a job counts against the queue only if no place is free. While
+    /// there is nothing to do ([`ServingLoop::is_idle`]), it blocks until the next job arrives.
     ///
-    /// Once the last sender is gone, the server is shutting down: jobs that haven't started are
-    /// refused (`refuse_waiting`), the others are finished. `after_turn` is called after each turn.
+    /// Once the last sender has been dropped, the server is shutting down: jobs that haven't
+    /// started are refused (`refuse_waiting`), and all others are finished. Calls `after_turn`
+    /// after each turn.
     pub fn run(&mut self, jobs: &Receiver<Job>, mut after_turn: impl FnMut(&Self)) {
-        // task 20.10: accept what has arrived, turn, and end gracefully
+        // task 20.10: Accept jobs, make turns, and shut down gracefully
         // <solution>
         let mut open = true;
         loop {
@@ -371,7 +373,7 @@ impl<'a> ServingLoop<'a> {
         // </solution>
     }
 
-    /// Takes jobs that haven't started out of the queue, and sends them [`JobError::Closing`].
+    /// Removes jobs that haven't started from the queue, and sends them [`JobError::Closing`].
     pub fn refuse_waiting(&mut self) {
         for waiting in std::mem::take(&mut self.queue) {
             if waiting.next == 0 {
@@ -381,4 +383,28 @@ impl<'a> ServingLoop<'a> {
             }
         }
     }
+}
+
+/// Returns after how many turns at most the next choice to arrive can start: 0 if a place is free.
+/// An honest `Retry-After` begins with this number.
+///
+/// `running` has the tokens that each running row may still generate, and `queued` those of each
+/// choice ahead of it in the queue, in the order in which they start. In every turn, each running
+/// row generates one token. A row that has generated all of its tokens frees its place for the next
+/// choice, which starts with the next turn. `places` is the number of rows that
+/// can run at once. It's at least 1, and never less than the number of rows that are running.
+///
+/// The work must depend on the number of rows and choices, and not on how many tokens they have.
+pub fn turns_until_place(running: &[usize], queued: &[usize], places: usize) -> usize {
+    // task 20.11 (challenge): Predict when a place will be free
+    // <solution>
+    let mut free_at = running.to_vec(); // the turn in which each place becomes free
+    free_at.resize(places, 0);
+    for tokens in queued {
+        if let Some(first) = free_at.iter_mut().min() {
+            *first += tokens;
+        }
+    }
+    free_at.into_iter().min().unwrap_or(0)
+    // </solution>
 }

@@ -159,8 +159,9 @@ pub struct Visits {
     /// The last sender is dropped after this turn, or later once the queue is empty. With 0 it is
     /// dropped before the first turn.
     pub close_after: usize,
-    /// A job sent by a separate thread once every other client has received an end. The thread
-    /// keeps the sender alive until then, and `close_after` is ignored.
+    /// A job sent by a separate thread once every other client has received an end and the
+    /// scheduler is empty (or a second has passed). The thread keeps the sender alive until then,
+    /// and `close_after` is ignored.
     pub late: Option<(Ask, Arc<Client>)>,
 }
 
@@ -170,6 +171,7 @@ pub struct Day {
     pub finish_reason: fn(FinishReason) -> &'static str,
     pub drive: for<'a> fn(Setup<'a>, &[(Ask, Arc<Client>)], Vec<Do>) -> Result<Vec<Seen>>,
     pub run: for<'a> fn(Setup<'a>, Visits) -> Result<Vec<(usize, usize, usize)>>,
+    pub turns_until_place: fn(&[usize], &[usize], usize) -> usize,
 }
 
 /// The number of turns after which `run` counts as stuck.
@@ -273,9 +275,12 @@ macro_rules! implementation {
                 let is_late = late.is_some();
                 let (held, clients) = (sender.clone(), jobs.iter().map(|(_, _, client)| client));
                 let clients: Vec<_> = clients.cloned().collect();
+                let empty = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+                let is_empty = std::sync::Arc::clone(&empty);
                 std::thread::spawn(move || {
                     day::wait_for_ends(&clients);
                     if let Some(late) = late {
+                        day::wait_until(&is_empty);
                         day::rest(100);
                         held.send(job(&late));
                         day::wait_for_ends(&[late.1]);
@@ -294,6 +299,7 @@ macro_rules! implementation {
                     turns += 1;
                     assert!(turns < day::MOST_TURNS, "run made {turns} turns, and has not ended");
                     loads.push(load);
+                    empty.store(load == (0, 0, 0), std::sync::atomic::Ordering::SeqCst);
                     let_in(turns);
                     if !is_late && turns >= close_after && load.0 == 0 {
                         sender.let_go();
@@ -304,6 +310,7 @@ macro_rules! implementation {
                 });
                 Ok(loads)
             },
+            turns_until_place: code::turns_until_place,
         }
     }};
 }
@@ -339,6 +346,16 @@ impl<T> Held<T> {
 /// Sleeps for this many milliseconds.
 pub fn rest(milliseconds: u64) {
     std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+}
+
+/// Waits until the flag is set, for a second at most.
+pub fn wait_until(flag: &AtomicBool) {
+    for _ in 0..100 {
+        if flag.load(std::sync::atomic::Ordering::SeqCst) {
+            return;
+        }
+        rest(10);
+    }
 }
 
 /// Waits until each client has received the end of a choice or a failure, for ten seconds at most.
@@ -626,7 +643,7 @@ fn token(row: usize, id: u32, text: &str, finish: Option<FinishReason>) -> Token
     Token { row, id, logprob: -0.5, text: text.to_string(), finish, ..Token::default() }
 }
 
-pub fn four_reasons_three_words(day: &Day) -> Outcome {
+pub fn four_reasons_three_names(day: &Day) -> Outcome {
     for (finish, want) in [
         (FinishReason::Eos, "stop"),
         (FinishReason::Stop, "stop"),
@@ -634,12 +651,12 @@ pub fn four_reasons_three_words(day: &Day) -> Outcome {
         (FinishReason::Failed, "error"),
     ] {
         equal(&format!("finish_reason of {finish:?}"), Ok((day.finish_reason)(finish)), &want)
-            .likely("for OpenAI a text that ends with an EOS has stopped, too")?;
+            .likely("for OpenAI, a text that ends with an EOS has stopped")?;
     }
     Ok(())
 }
 
-pub fn every_start_has_a_number_of_its_own(day: &Day) -> Outcome {
+pub fn every_row_has_its_own_id(day: &Day) -> Outcome {
     let jobs = clients(&[ask(CAT, 9), Ask { n: 2, ..ask(CAFE, 20) }, unmade(), ask(CAT, 1)]);
     // Row 0 ends. Then two more start, while row 1 is running.
     let mut script = vec![Do::Start(0, 0), Do::Start(1, 1)];
@@ -647,40 +664,36 @@ pub fn every_start_has_a_number_of_its_own(day: &Day) -> Outcome {
     script.extend([Do::Start(1, 0), Do::Start(2, 0), Do::Start(3, 0)]);
     let (seen, _) = drive(day, (8, 8), &jobs, script)?;
     let input =
-        "rows 0 and 1 start, row 0 ends; three more start, of which the second cannot be made";
+        "rows 0 and 1 start, row 0 ends, and three start; the second of these can't be built";
     let refused: Vec<bool> = seen[3..].iter().map(|seen| seen.refused).collect();
-    equal(
-        &format!("{input}: which of the three is refused"),
-        Ok(refused),
-        &vec![false, true, false],
-    )?;
+    equal(&format!("{input}: which of these are refused"), Ok(refused), &vec![false, true, false])?;
     let numbers: Vec<usize> = seen[5].rows.iter().map(|(id, _)| *id).collect();
     ensure(
-        &format!("{input}: the numbers of the rows are {numbers:?}"),
+        &format!("{input}: the ids of the rows are {numbers:?}"),
         numbers.len() == 3 && !numbers.contains(&0),
-        "there should be three, and 0 is that of a row that has ended: a number is used once",
+        "there should be three, and none of them 0, the id of a row that has ended",
     )?;
     let choices: Vec<usize> = seen[5].rows.iter().map(|(_, index)| *index).collect();
-    equal(&format!("{input}: which choices they are"), Ok(choices), &vec![1, 0, 0])
+    equal(&format!("{input}: the choices they belong to"), Ok(choices), &vec![1, 0, 0])
 }
 
-pub fn what_does_not_start_leaves_nothing(day: &Day) -> Outcome {
+pub fn a_failed_start_changes_nothing(day: &Day) -> Outcome {
     let jobs = clients(&[unmade(), Ask { prompts: vec![vec![5; 65]], ..ask(CAT, 9) }]);
     let (seen, _) = drive(day, (8, 8), &jobs, vec![Do::Start(0, 0), Do::Start(1, 0)])?;
-    for (seen, why) in seen.iter().zip(["its request can't be made", "the scheduler refuses it"]) {
-        let input = format!("a choice is started, but {why}: is start an error, rows, load");
+    for (seen, why) in seen.iter().zip(["its request can't be built", "the scheduler refuses it"]) {
+        let input = format!("start is called, but {why}: (is it an error, rows, load)");
         equal(&input, Ok((seen.refused, seen.rows.clone(), seen.load)), &(true, vec![], (0, 0, 0)))
-            .likely("a row is remembered only when the scheduler has taken it")?;
+            .likely("add the row only after the scheduler has accepted its request")?;
     }
     Ok(())
 }
 
-pub fn a_token_finds_its_client(day: &Day) -> Outcome {
+pub fn each_token_reaches_its_client(day: &Day) -> Outcome {
     let jobs = clients(&[ask(CAT, 9), ask(CAT, 9), Ask { n: 2, ..ask(CAT, 9) }]);
     let tokens = vec![
         token(3, 65, "x", None),
         token(1, 66, "y", None),
-        token(77, 67, "nobody's", None),
+        token(77, 67, "stray", None),
         token(0, 0, "", Some(FinishReason::Eos)),
         token(1, 128, "", None),
         token(2, 68, "z", Some(FinishReason::Length)),
@@ -695,8 +708,8 @@ pub fn a_token_finds_its_client(day: &Day) -> Outcome {
         vec![(0, "y".to_string(), 2, vec![])],
         vec![(0, "z".to_string(), 1, vec![FinishReason::Length]), (1, "x!".to_string(), 2, vec![])],
     ];
-    equal(&format!("{input}: what the clients hear"), Ok(choices(&jobs)), &want).likely(
-        "a token names its row, not its place in the batch; a row that ended hears no more",
+    equal(&format!("{input}: what the clients receive"), Ok(choices(&jobs)), &want).likely(
+        "`row` is an id, not a place in the batch, and a finished row gets no more tokens",
     )?;
     let rows: Vec<usize> = seen[4].rows.iter().map(|(id, _)| *id).collect();
     equal(&format!("{input}: rows after the first six"), Ok(rows), &vec![1, 3])
@@ -714,7 +727,7 @@ pub fn every_token_counts(day: &Day) -> Outcome {
     let texts = [" Tom", " c", "a", "f", "", "é", "!", ""];
     let want = texts.iter().zip(1..).map(|(text, n)| (0, text.to_string(), n)).collect();
     equal("\" Tom café!\", é in two tokens, and EOS: choice, text and count", Ok(pieces(0)), &want)
-        .likely("every token is sent and counted: one without text, and the EOS, too")?;
+        .likely("send and count every token, including the EOS and tokens without text")?;
     let want = vec![
         (0, " cat".to_string(), 1),
         (1, " cat".to_string(), 1),
@@ -725,7 +738,7 @@ pub fn every_token_counts(day: &Day) -> Outcome {
         .likely("each choice counts its own tokens")
 }
 
-pub fn logprobs_belong_to_their_token(day: &Day) -> Outcome {
+pub fn logprobs_come_with_their_token(day: &Day) -> Outcome {
     let jobs = clients(&[
         Ask { logprobs: Some(2), ..ask(CAT, 2) },
         Ask { logprobs: Some(0), ..ask(CAT, 2) },
@@ -740,61 +753,62 @@ pub fn logprobs_belong_to_their_token(day: &Day) -> Outcome {
         bits.iter().map(|bit| (bit.token.id, top(&bit.token))).collect()
     };
     let want = vec![(462, vec![462, 463]), (592, vec![592, 593])];
-    equal("logprobs 2: each token, and the two likeliest", Ok(pieces(0)), &want)
-        .likely("the request says in top_logprobs how many each token shall carry")?;
+    equal("logprobs 2: each token and its top two", Ok(pieces(0)), &want)
+        .likely("each token carries as many as the request's top_logprobs asks for")?;
     let none = vec![(462, vec![]), (592, vec![])];
-    equal("logprobs 0: each token, and the likeliest", Ok(pieces(1)), &none)?;
-    equal("without logprobs: each token, and the likeliest", Ok(pieces(2)), &none)
+    equal("logprobs 0: each token and its top", Ok(pieces(1)), &none)?;
+    equal("no logprobs: each token and its top", Ok(pieces(2)), &none)
 }
 
-pub fn a_row_that_fails_fails_its_job(day: &Day) -> Outcome {
+pub fn a_failed_row_fails_its_job(day: &Day) -> Outcome {
     let jobs = clients(&[Ask { n: 3, ..ask(FAILS, 20) }, ask(CAFE, 20), ask(CAT, 9)]);
     // The first two choices start among the rows of jobs 1 and 2. The third waits.
     let mut script = vec![Do::Start(1, 0), Do::Accept(0), Do::Feed, Do::Start(2, 0)];
     script.extend(turns(20));
     let (seen, log) = drive(day, (3, 8), &jobs, script)?;
-    let input =
-        "job 0, three choices, two of which run, has no fourth token; jobs 1 and 2 are well";
+    let input = "two of job 0's three choices run, and have no fourth token; jobs 1 and 2 are fine";
     equal(
-        &format!("{input}: failures told"),
-        Ok(faults(&jobs)),
-        &vec![vec![Fault::Failed], vec![], vec![]],
+        &format!("{input}: (failures sent, tokens that each choice of job 0 receives)"),
+        Ok((faults(&jobs), jobs[0].1.choices().iter().map(|told| told.2).collect::<Vec<_>>())),
+        &(vec![vec![Fault::Failed], vec![], vec![]], vec![3, 3]),
     )
-    .likely("the row's error ends its job, once, and its token isn't sent")?;
+    .likely("fail the job once (`fail` needs 20.7), and don't send the token")?;
     let words = jobs[0].1.all().into_iter().find_map(|heard| match heard {
         Heard::Failed(_, words) => Some(words),
         Heard::Token(_) => None,
     });
-    equal(&format!("{input}: its words"), Ok(words.as_deref()), &Some("the rule left no token"))?;
+    equal(&format!("{input}: its message"), Ok(words.as_deref()), &Some("the rule left no token"))?;
     let told = jobs[0].1.choices().into_iter().map(|told| told.1).collect::<Vec<_>>();
     equal(&format!("{input}: texts of job 0"), Ok(told), &vec!["aaa".to_string(); 2])?;
     let told = vec![jobs[1].1.choices(), jobs[2].1.choices()];
     let want = vec![vec![cafe(0)], vec![cat(0)]];
-    equal(&format!("{input}: what the other clients hear"), Ok(told), &want)
-        .likely("the tokens after that of a failed row are delivered, too")?;
+    equal(&format!("{input}: what the other clients receive"), Ok(told), &want)
+        .likely("tokens that come after a failed row's must be delivered, too")?;
     let left = seen.last().map(|seen| (seen.load, seen.rows.len()));
     equal(&format!("{input}: load and rows in the end"), Ok(left), &Some(((0, 0, 0), 0)))?;
     let started = log.steps.concat().into_iter().max();
     equal(&format!("{input}: the highest row that was computed"), Ok(started), &Some(3))
 }
 
-pub fn a_queue_has_an_end(day: &Day) -> Outcome {
+pub fn the_queue_is_bounded(day: &Day) -> Outcome {
     let jobs = clients(&vec![ask(CAT, 9); 4]);
     let (seen, _) = drive(day, (1, 2), &jobs, (0..4).map(Do::Accept).collect())?;
     let input = "four jobs come, the queue holds two";
     let queued: Vec<usize> = seen.iter().map(|seen| seen.load.0).collect();
-    equal(&format!("{input}: how many wait after each"), Ok(queued), &vec![1, 2, 2, 2])
-        .likely("a queue without a bound is a memory without one")?;
+    equal(&format!("{input}: jobs in the queue after each"), Ok(queued), &vec![1, 2, 2, 2])
+        .likely("an unbounded queue means unbounded memory")?;
     let want = vec![vec![], vec![], vec![Fault::Busy], vec![Fault::Busy]];
-    equal(&format!("{input}: the failures that each is told"), Ok(faults(&jobs)), &want)?;
+    equal(&format!("{input}: the failures that each client receives"), Ok(faults(&jobs)), &want)?;
 
     let jobs = clients(&vec![ask(CAT, 9); 3]);
     let script = vec![Do::Accept(0), Do::Feed, Do::Accept(1), Do::Feed, Do::Accept(2)];
     drive(day, (2, 0), &jobs, script)?;
-    let input = "two places and a queue of 0: three jobs come, each of the first two is fed";
+    let input =
+        "two places and a queue of 0: three jobs come, with a feed after each of the first two";
     let want = vec![vec![], vec![], vec![Fault::Busy]];
-    equal(&format!("{input}: the failures that each is told"), Ok(faults(&jobs)), &want).likely(
-        "a job that can start at once need not wait, so the queue's bound is not its concern",
+    equal(&format!("{input}: the failures that each client receives"), Ok(faults(&jobs)), &want)
+        .likely(
+        "a job that can start at once doesn't wait, so the bound of the queue doesn't apply to it",
     )
 }
 
@@ -810,16 +824,16 @@ pub fn waiting_jobs_take_turns(day: &Day) -> Outcome {
     let input = "jobs of 3, 1 and 2 choices, and four places";
     let started: Vec<usize> = seen[3].rows.iter().map(|(_, index)| *index).collect();
     equal(&format!("{input}: the choices that start"), Ok(started), &vec![0, 0, 0, 1])
-        .likely("a job that has started one choice goes to the end of the queue")?;
+        .likely("once a job has started a choice, it goes to the end of the queue")?;
     let load = seen[3].load;
     equal(&format!("{input}: (queued, waiting, running) after feed"), Ok(load), &(2, 4, 0))
-        .likely("a job with choices left stays in the queue")?;
+        .likely("a job that has choices left stays in the queue")?;
     equal(&format!("{input}: after feed once more"), Ok(seen[4].load), &(2, 4, 0))
-        .likely("rows that wait for their prefill have a place, too")?;
+        .likely("rows that are waiting for their prefill take a place, too")?;
     let most = seen.iter().map(|seen| seen.load.1 + seen.load.2).max().unwrap_or(0);
-    equal(&format!("{input}: rows at most"), Ok(most), &4)?;
+    equal(&format!("{input}: the largest number of rows"), Ok(most), &4)?;
     let want = vec![vec![cafe(0), cafe(1), cafe(2)], vec![cat(0)], vec![cat(0), cafe(1)]];
-    equal(&format!("{input}: what the clients hear"), Ok(choices(&jobs)), &want)?;
+    equal(&format!("{input}: what the clients receive"), Ok(choices(&jobs)), &want)?;
 
     let jobs = clients(&[Ask { n: 9, ..ask(LONG, 5) }, ask(CAT, 9)]);
     let mut script = vec![Do::Accept(0), Do::Feed, Do::Accept(1), Do::Feed];
@@ -832,12 +846,12 @@ pub fn waiting_jobs_take_turns(day: &Day) -> Outcome {
         Ok(loads),
         &vec![(1, 7, 0), (1, 8, 0)],
     )
-    .likely("`take_turn` says whose turn it is, and leaves a place for other jobs")?;
+    .likely("`take_turn` picks the next job, and keeps a place free for other jobs")?;
     let told: Vec<usize> = choices(&jobs).iter().map(Vec::len).collect();
-    equal(&format!("{input}: choices that the clients hear of"), Ok(told), &vec![9, 1])
+    equal(&format!("{input}: choices that the clients receive"), Ok(told), &vec![9, 1])
 }
 
-pub fn what_cannot_start_fails_alone(day: &Day) -> Outcome {
+pub fn a_job_that_cannot_start_fails_alone(day: &Day) -> Outcome {
     let prompts = vec![vec![CAT], vec![5; 65], vec![CAFE]];
     let jobs = clients(&[Ask { prompts, ..ask(CAT, 9) }]);
     let mut script = vec![Do::Accept(0), Do::Feed];
@@ -845,13 +859,12 @@ pub fn what_cannot_start_fails_alone(day: &Day) -> Outcome {
     let (seen, _) = drive(day, (8, 8), &jobs, script)?;
     let input = "a job of three prompts, the second of which is too long, and eight places";
     equal(
-        &format!("{input}: load and rows after feed"),
-        Ok((seen[1].load, seen[1].rows.clone())),
-        &((0, 0, 0), vec![]),
+        &format!("{input}: (load after feed, rows, failures sent)"),
+        Ok((seen[1].load, seen[1].rows.clone(), faults(&jobs))),
+        &((0, 0, 0), vec![], vec![vec![Fault::Invalid]]),
     )
-    .likely("a job that fails is taken out whole, with the choice that has started")?;
-    equal(&format!("{input}: the failures told"), Ok(faults(&jobs)), &vec![vec![Fault::Invalid]])?;
-    equal(&format!("{input}: what the client hears"), Ok(choices(&jobs)), &vec![vec![]])?;
+    .likely("cancel the whole job, including the choice that has started")?;
+    equal(&format!("{input}: what the client receives"), Ok(choices(&jobs)), &vec![vec![]])?;
 
     let jobs = clients(&[
         Ask { n: 2, ..unmade() },
@@ -861,14 +874,14 @@ pub fn what_cannot_start_fails_alone(day: &Day) -> Outcome {
     let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Accept(2), Do::Feed];
     script.extend(turns(6));
     let (seen, _) = drive(day, (1, 8), &jobs, script)?;
-    let input = "the first job cannot be made, the second is too long, and there is one place";
+    let input = "the first job can't be built, the second is too long, and there is one place";
     equal(&format!("{input}: load after feed"), Ok(seen[3].load), &(0, 1, 0))
-        .likely("one that fails takes no place: go on with the next")?;
+        .likely("a choice that fails takes no place, so go on with the next job")?;
     let want = vec![vec![Fault::Invalid], vec![Fault::Invalid], vec![]];
-    equal(&format!("{input}: the failures told"), Ok(faults(&jobs)), &want)
-        .likely("a job fails once, with all of its choices")?;
+    equal(&format!("{input}: the failures sent"), Ok(faults(&jobs)), &want)
+        .likely("a job fails once, with all its choices")?;
     let want = vec![vec![], vec![], vec![cat(0)]];
-    equal(&format!("{input}: what the clients hear"), Ok(choices(&jobs)), &want)
+    equal(&format!("{input}: what the clients receive"), Ok(choices(&jobs)), &want)
 }
 
 pub fn a_cancelled_row_computes_no_more(day: &Day) -> Outcome {
@@ -876,12 +889,12 @@ pub fn a_cancelled_row_computes_no_more(day: &Day) -> Outcome {
     let mut script = vec![Do::Start(0, 0), Do::Start(1, 0), Do::Cancel(1)];
     script.extend((0..10).map(|_| Do::Step));
     let (seen, log) = drive(day, (8, 8), &jobs, script)?;
-    let input = "two rows wait for their prefill, and row 1 is cancelled";
+    let input = "two rows are waiting for their prefill, and row 1 is cancelled";
     let after = (seen[2].load, seen[2].rows.clone());
     equal(&format!("{input}: load and rows"), Ok(after), &((0, 1, 0), vec![(0, 0)]))?;
     let steps = log.steps.iter().filter(|rows| rows.contains(&1)).count();
     equal(&format!("{input}: steps that compute it"), Ok(steps), &0)
-        .likely("it has to leave the scheduler, too")?;
+        .likely("cancel it in the scheduler, too")?;
 
     let jobs = clients(&[ask(CAFE, 20), ask(LONG, 20)]);
     let mut script = vec![Do::Start(0, 0), Do::Start(1, 0)];
@@ -893,7 +906,7 @@ pub fn a_cancelled_row_computes_no_more(day: &Day) -> Outcome {
     let of_it = log.steps.iter().skip(4).filter(|rows| rows.contains(&1)).count();
     let steps = log.steps.len() - 4;
     equal(&format!("{input}: (1 more step at most, {steps} in all)"), Ok(of_it <= 1), &true)
-        .likely("nobody reads it, and it goes on computing: the scheduler has to know")?;
+        .likely("it goes on computing for no reader: cancel it in the scheduler, too")?;
     let rows: Vec<usize> = seen[6..].iter().map(|seen| seen.rows.len()).collect();
     equal(
         &format!("{input}: rows after it and after each step"),
@@ -901,11 +914,11 @@ pub fn a_cancelled_row_computes_no_more(day: &Day) -> Outcome {
         &vec![1, 1, 1, 1, 1, 0, 0],
     )?;
     let want = vec![vec![cafe(0)], vec![(0, "aaa".to_string(), 3, vec![])]];
-    equal(&format!("{input}: what the clients hear"), Ok(choices(&jobs)), &want)
-        .likely("what the last step computes for it is nobody's")
+    equal(&format!("{input}: what the clients receive"), Ok(choices(&jobs)), &want)
+        .likely("drop the token that the last step computes for it")
 }
 
-pub fn a_job_leaves_all_places(day: &Day) -> Outcome {
+pub fn a_job_is_cancelled_everywhere(day: &Day) -> Outcome {
     let jobs = clients(&[Ask { n: 4, ..ask(LONG, 30) }, ask(CAFE, 20)]);
     let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Feed];
     script.extend([Do::Step, Do::Step, Do::Step, Do::CancelJob(0)]);
@@ -919,16 +932,16 @@ pub fn a_job_leaves_all_places(day: &Day) -> Outcome {
         Ok((seen.load.0, &seen.rows)),
         &(0, &vec![(1, 0)]),
     )
-    .likely("some of its choices may wait while others run")?;
+    .likely("some of its choices may be in the queue while others run")?;
     let after: Vec<&Vec<usize>> = log.steps.iter().skip(3).collect();
     let of_it = after.iter().filter(|rows| rows.iter().any(|id| *id != 1)).count();
     equal(&format!("{input}: (1 more step at most for its rows)"), Ok(of_it <= 1), &true)
-        .likely("every row of the job is cancelled")?;
-    equal(&format!("{input}: what client 1 hears"), Ok(jobs[1].1.choices()), &vec![cafe(0)])
-        .likely("rows of other jobs stay")
+        .likely("cancel every row of the job")?;
+    equal(&format!("{input}: what client 1 receives"), Ok(jobs[1].1.choices()), &vec![cafe(0)])
+        .likely("leave the rows of other jobs alone")
 }
 
-pub fn whose_client_has_gone(day: &Day) -> Outcome {
+pub fn jobs_without_a_client_are_dropped(day: &Day) -> Outcome {
     let jobs = clients(&[
         ask(CAFE, 20),
         ask(LONG, 30),
@@ -944,16 +957,16 @@ pub fn whose_client_has_gone(day: &Day) -> Outcome {
     script.extend(turns(16));
     let (seen, log) = drive(day, (3, 8), &jobs, script)?;
     let input =
-        "job 1 runs beside job 0, job 2 runs in part, jobs 3 and 4 wait; 1, 2 and 4 are left";
+        "jobs 0 and 1 run, job 2 runs in part, jobs 3 and 4 wait; then clients 1, 2 and 4 leave";
     let after = (seen[dropped].load.0, seen[dropped].rows.clone());
     equal(&format!("{input}: (in the queue, rows)"), Ok(after), &(1, vec![(0, 0)]))
-        .likely("a job is in the queue, in the scheduler, or in both: ask for all of them")?;
+        .likely("a job can be in the queue, in the scheduler, or in both: check them all")?;
     let of_them = log.steps.iter().flatten().filter(|id| [1, 2].contains(id)).count();
     // Two prefills, and one more step before they retire.
-    equal(&format!("{input}: rows computed of theirs, four at most"), Ok(of_them <= 4), &true)?;
+    equal(&format!("{input}: rows computed for them, four at most"), Ok(of_them <= 4), &true)?;
     let told: Vec<Vec<Told>> = [0, 3].map(|i: usize| jobs[i].1.choices()).into();
     equal(
-        &format!("{input}: what clients 0 and 3 hear"),
+        &format!("{input}: what clients 0 and 3 receive"),
         Ok(told),
         &vec![vec![cafe(0)], vec![cat(0)]],
     )
@@ -964,33 +977,34 @@ pub fn a_turn_is_one_step(day: &Day) -> Outcome {
     let mut script: Vec<Do> = (0..3).map(Do::Accept).collect();
     script.extend(turns(4));
     let (_, log) = drive(day, (8, 8), &jobs, script)?;
-    let input = "three jobs come, the second wants one token, and there are four turns";
+    let input = "three jobs come, the second wants a single token, and there are four turns";
     let want = vec![vec![0, 0, 0], vec![1, 0, 0], vec![1, 1, 0], vec![1, 1, 1]];
-    equal(&format!("{input}: what the clients have heard before each"), Ok(log.heard), &want)
-        .likely("the tokens of a step are delivered before the next step is made")?;
+    equal(&format!("{input}: events received before each"), Ok(log.heard), &want)
+        .likely("deliver a step's tokens before the next step")?;
     let heard: Vec<usize> = jobs.iter().map(|(_, client)| client.all().len()).collect();
-    equal(&format!("{input}: what they have heard after it"), Ok(heard), &vec![2, 1, 2])
+    equal(&format!("{input}: events received after the last"), Ok(heard), &vec![2, 1, 2])
 }
 
-pub fn a_turn_notices_who_has_gone(day: &Day) -> Outcome {
+pub fn a_turn_notices_closed_connections(day: &Day) -> Outcome {
     let jobs = clients(&[Ask { n: 2, ..ask(LONG, 30) }, ask(CAFE, 20)]);
     let mut script = vec![Do::Accept(0), Do::Accept(1), Do::Turn, Do::Turn, Do::Leave(0)];
     script.extend(turns(12));
-    let (_, log) = drive(day, (1, 8), &jobs, script)?;
+    let (seen, log) = drive(day, (1, 8), &jobs, script)?;
     let of_it = log.steps.iter().filter(|rows| rows.contains(&0)).count();
     // A prefill, a step, and the step at which it retires.
-    let input = "one place; a choice of job 0 runs, another waits, its client goes after two turns";
+    let input =
+        "one place: a choice of job 0 runs, another waits, and its client leaves after two turns";
     let sent = jobs[0].1.all().len();
     equal(
-        &format!("{input}: (three steps for it at most, tokens that it is sent)"),
-        Ok((of_it <= 3, sent)),
-        &(true, 2),
+        &format!("{input}: (three steps for it at most, out of the queue, events it receives)"),
+        Ok((of_it <= 3, seen[5].load.0 <= 1, sent)),
+        &(true, true, 2),
     )
-    .likely("every turn asks who has gone, before it computes")?;
-    equal(&format!("{input}: what client 1 hears"), Ok(jobs[1].1.choices()), &vec![cafe(0)])
+    .likely("every turn starts with drop_closed (20.8), before it computes anything")?;
+    equal(&format!("{input}: what client 1 receives"), Ok(jobs[1].1.choices()), &vec![cafe(0)])
 }
 
-pub fn a_failed_step_ends_whom_it_was_for(day: &Day) -> Outcome {
+pub fn a_failed_step_fails_every_row(day: &Day) -> Outcome {
     let jobs = clients(&[ask(CAFE, 20), ask(LONG, 20), ask(CAT, 20)]);
     let mut script: Vec<Do> = (0..3).map(Do::Accept).collect();
     script.extend(turns(10));
@@ -998,17 +1012,17 @@ pub fn a_failed_step_ends_whom_it_was_for(day: &Day) -> Outcome {
     let (seen, _) = drive_until(day, (2, 8), &jobs, script, Some(4))?;
     let input = "jobs 0 and 1 run, job 2 waits in the queue, and the fourth turn's step fails";
     equal(
-        &format!("{input}: the failures told"),
+        &format!("{input}: the failures sent"),
         Ok(faults(&jobs)),
         &vec![vec![Fault::Failed], vec![Fault::Failed], vec![]],
     )
-    .likely("whoever had a row is told; the loop goes on with those that had none")?;
+    .likely("every job with a row fails, and the loop carries on with those that had none")?;
     let want = vec![
         vec![(0, " Tom c".to_string(), 2, vec![])],
         vec![(0, "aa".to_string(), 2, vec![])],
         vec![cat(0)],
     ];
-    equal(&format!("{input}: what the clients hear"), Ok(choices(&jobs)), &want)?;
+    equal(&format!("{input}: what the clients receive"), Ok(choices(&jobs)), &want)?;
     let left = seen.last().map(|seen| (seen.load, seen.rows.len()));
     equal(&format!("{input}: load and rows in the end"), Ok(left), &Some(((0, 0, 0), 0)))
 }
@@ -1030,64 +1044,86 @@ fn at_once(jobs: &[(Ask, Arc<Client>)], close_after: usize) -> Visits {
     Visits { jobs, close_after, late: None }
 }
 
-pub fn what_has_begun_is_finished(day: &Day) -> Outcome {
+pub fn started_jobs_are_finished(day: &Day) -> Outcome {
     let jobs = clients(&[ask(CAFE, 20), Ask { n: 2, ..ask(CAT, 9) }, ask(CAT, 9), ask(CAT, 9)]);
     let loads = run(day, (2, 8), at_once(&jobs, 0))?;
-    let input = "four jobs, two places, and the last sender is gone: job 1 has begun in part";
+    let input =
+        "four jobs, two places, and no sender is left: job 1 has started one of its two choices";
     let rows = loads.first().map_or(0, |load| load.1 + load.2);
     equal(&format!("{input}: rows after the first turn"), Ok(rows), &2)?;
-    let want = vec![vec![], vec![], vec![Fault::Closing], vec![Fault::Closing]];
-    equal(&format!("{input}: the failures told"), Ok(faults(&jobs)), &want)
-        .likely("what has begun is finished, what waits is refused, and then the loop ends")?;
+    let faults_wanted = vec![vec![], vec![], vec![Fault::Closing], vec![Fault::Closing]];
     let want = vec![vec![cafe(0)], vec![cat(0), cat(1)], vec![], vec![]];
-    equal(&format!("{input}: what the clients hear"), Ok(choices(&jobs)), &want)
+    equal(
+        &format!("{input}: (failures sent, what the clients receive)"),
+        Ok((faults(&jobs), choices(&jobs))),
+        &(faults_wanted, want),
+    )
+    .likely("finish the jobs that have started, refuse the others, then return")
 }
 
-pub fn a_place_before_the_queue(day: &Day) -> Outcome {
+pub fn free_places_come_before_the_queue(day: &Day) -> Outcome {
     let jobs = clients(&vec![ask(CAT, 9); 6]);
     run(day, (4, 1), at_once(&jobs, 5))?;
     let input = "six jobs at once, four places, a queue of one";
     let want = vec![vec![], vec![], vec![], vec![], vec![], vec![Fault::Busy]];
-    equal(&format!("{input}: the failures told"), Ok(faults(&jobs)), &want)
-        .likely("after each job that came, feed: it waits only if there is no place")?;
+    equal(&format!("{input}: the failures sent"), Ok(faults(&jobs)), &want)
+        .likely("feed after each job that arrives, so that it waits only if no place is free")?;
     let told: Vec<Told> = choices(&jobs).concat();
-    equal(&format!("{input}: what the clients hear"), Ok(told), &vec![cat(0); 5])
+    equal(&format!("{input}: what the clients receive"), Ok(told), &vec![cat(0); 5])
 }
 
-pub fn who_comes_later_joins(day: &Day) -> Outcome {
+pub fn later_jobs_join_the_batch(day: &Day) -> Outcome {
     let jobs = clients(&[ask(LONG, 12), ask(CAFE, 20), ask(CAT, 9)]);
     let mut visits = at_once(&jobs, 4);
     visits.jobs[1].0 = 2;
     visits.jobs[2].0 = 3;
     let loads = run(day, (8, 8), visits)?;
-    let input = "job 0 runs, jobs 1 and 2 come after the second and third turn";
+    let input = "job 0 runs, jobs 1 and 2 come after the second and the third turn";
     let running: Vec<usize> = loads.iter().take(5).map(|load| load.2).collect();
     equal(&format!("{input}: rows that run after each turn"), Ok(running), &vec![1, 1, 2, 3, 3])
-        .likely("between two turns, take in what has come")?;
+        .likely("accept the jobs that have arrived, between any two turns")?;
     let long = (0, "a".repeat(12), 12, vec![FinishReason::Length]);
     let want = vec![vec![long], vec![cafe(0)], vec![cat(0)]];
-    equal(&format!("{input}: what the clients hear"), Ok(choices(&jobs)), &want)
+    equal(&format!("{input}: what the clients receive"), Ok(choices(&jobs)), &want)
 }
 
-pub fn with_nothing_to_do_it_waits(day: &Day) -> Outcome {
+pub fn an_idle_loop_waits(day: &Day) -> Outcome {
     let jobs = clients(&[ask(CAT, 9)]);
     let late = (ask(CAFE, 20), Arc::new(Client::default()));
     let mut visits = at_once(&jobs, 0);
     visits.late = Some(late.clone());
     let loads = run(day, (2, 2), visits)?;
-    let input = "a job comes, and when it is done another one";
+    let input = "a job comes, and another one when it is done";
     let told = vec![jobs[0].1.choices(), late.1.choices()];
     equal(
-        &format!("{input}: what the clients hear"),
+        &format!("{input}: what the clients receive"),
         Ok(told),
         &vec![vec![cat(0)], vec![cafe(0)]],
     )?;
     // Five turns and eight, one for each token.
     equal(&format!("{input}: turns made"), Ok(loads.len() <= 14), &true)
-        .likely("with nothing to do it waits in recv, and makes no turns")
+        .likely("with nothing to do, wait in recv and make no turns")
 }
 
-pub fn the_same_at_any_load(day: &Day) -> Outcome {
+pub fn cancelled_rows_leave_before_it_waits(day: &Day) -> Outcome {
+    let jobs = clients(&[Ask { prompts: vec![vec![FAILS], vec![LONG]], ..ask(LONG, 30) }]);
+    let late = (ask(CAT, 9), Arc::new(Client::default()));
+    let mut visits = at_once(&jobs, 0);
+    visits.late = Some(late.clone());
+    let loads = run(day, (2, 2), visits)?;
+    let input =
+        "one of a job's two choices fails, the other is cancelled, and another job comes later";
+    // Two prefills, three steps of both rows, and one in which the cancelled row retires.
+    let rows: Vec<usize> = loads.iter().take(6).map(|load| load.1 + load.2).collect();
+    equal(&format!("{input}: rows after each of six turns"), Ok(rows), &vec![2, 2, 2, 2, 1, 0])
+        .likely(
+        "a cancelled row has left `rows`, but the scheduler keeps it, cache and all, until its \
+                next step: ask `is_idle`",
+    )?;
+    equal(&format!("{input}: what the second client receives"), Ok(late.1.choices()), &vec![cat(0)])
+}
+
+pub fn the_same_text_at_any_load(day: &Day) -> Outcome {
     let mut random = Random::new(20);
     let tokenizer = tokenizer()?;
     for (places, queue) in [(3, 20), (32, 20)] {
@@ -1132,9 +1168,76 @@ pub fn the_same_at_any_load(day: &Day) -> Outcome {
                 let ends = tokens.iter().filter_map(|token| token.finish).collect();
                 want.push((index, text, tokens.len(), ends));
             }
-            equal(&format!("{input}: its choices"), Ok(client.choices()), &want)
-                .likely("each choice is what it would be alone, with stream `index` of its seed")?;
+            equal(&format!("{input}: its choices"), Ok(client.choices()), &want).likely(
+                "each choice must be the text it would be alone, with stream `index` of its seed",
+            )?;
         }
     }
     Ok(())
+}
+
+// 20.11
+
+pub fn a_free_place_by_hand(day: &Day) -> Outcome {
+    type Question<'a> = (&'a [usize], &'a [usize], usize, usize, &'a str);
+    let cases: [Question; 8] = [
+        (&[5], &[], 2, 0, "one of two places is free"),
+        (&[], &[], 1, 0, "nothing runs"),
+        (&[10, 20, 30, 40], &[], 4, 10, "the first row to end frees its place"),
+        (&[10, 20, 30, 40], &[25, 5], 4, 25, "25 starts at 10, 5 starts at 20 and ends at 25"),
+        (&[3, 3], &[4], 2, 3, "two places become free at once, and one choice is waiting"),
+        (&[], &[7, 2, 4], 2, 6, "7 and 2 start at once, and 4 starts at 2"),
+        (&[2, 9], &[50, 1], 2, 10, "50 starts at 2, 1 starts at 9"),
+        (&[8], &[1, 1, 1], 1, 11, "one place: one after the other"),
+    ];
+    for (running, queued, places, want, why) in cases {
+        let input = format!("running {running:?}, queued {queued:?}, {places} places: turns");
+        equal(&input, Ok((day.turns_until_place)(running, queued, places)), &want).likely(why)?;
+    }
+    Ok(())
+}
+
+/// Plays the turns one by one.
+fn turn_by_turn(running: &[usize], queued: &[usize], places: usize) -> usize {
+    let (mut rows, mut queue) = (running.to_vec(), queued.to_vec());
+    for turn in 0.. {
+        while rows.len() < places && !queue.is_empty() {
+            rows.push(queue.remove(0));
+        }
+        if rows.len() < places {
+            return turn;
+        }
+        rows.iter_mut().for_each(|left| *left -= 1);
+        rows.retain(|left| *left > 0);
+    }
+    unreachable!("a row ends in every turn or gets shorter")
+}
+
+pub fn the_same_as_turn_by_turn(day: &Day) -> Outcome {
+    let mut random = Random::new(2011);
+    for _ in 0..200 {
+        let places = 1 + random.below(5);
+        let running: Vec<usize> =
+            (0..random.below(places + 1)).map(|_| 1 + random.below(12)).collect();
+        let queued: Vec<usize> = (0..random.below(9)).map(|_| 1 + random.below(12)).collect();
+        let want = turn_by_turn(&running, &queued, places);
+        let input = format!("running {running:?}, queued {queued:?}, {places} places: turns");
+        equal(&input, Ok((day.turns_until_place)(&running, &queued, places)), &want)
+            .likely("play it turn by turn with pencil and paper")?;
+    }
+    Ok(())
+}
+
+pub fn millions_of_tokens(day: &Day) -> Outcome {
+    let running: Vec<usize> = (1..=32).map(|i| i << 40).collect();
+    let queued = vec![1 << 40; 64];
+    // After r times 2^40 turns r places become free: one row's, and those of the choices that have
+    // started one round earlier. 1 + 2 + … + 10 = 55 choices start that way, and when 11 places
+    // become free, only 9 choices are left.
+    equal(
+        "32 rows with 1, 2, … 32 times 2^40 tokens left, 64 choices of 2^40, 32 places: turns",
+        Ok((day.turns_until_place)(&running, &queued, 32)),
+        &(11 << 40),
+    )
+    .likely("don't play the turns one by one")
 }
